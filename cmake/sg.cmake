@@ -1,0 +1,52 @@
+# sg_library(NAME file...), sg_tool(NAME), sg_unit_tests(file...): the three kinds of target, and the flags they share.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(SG_CCACHE ccache)
+if(SG_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SG_CCACHE})
+endif()
+
+add_library(sg_flags INTERFACE)
+target_include_directories(sg_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+target_compile_options(sg_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers)
+if(SG_WARNINGS_AS_ERRORS)
+  target_compile_options(sg_flags INTERFACE -Werror)
+endif()
+if(SG_SANITIZE)
+  target_compile_options(sg_flags INTERFACE -fsanitize=${SG_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(sg_flags INTERFACE -fsanitize=${SG_SANITIZE})
+endif()
+
+function(sg_library name)
+  add_library(${name} STATIC ${ARGN})
+  target_link_libraries(${name} PUBLIC sg_flags)
+endfunction()
+
+function(sg_tool name)
+  string(REPLACE "-" "_" source ${name})
+  add_executable(${name} ${source}.cc)
+  target_link_libraries(${name} PRIVATE sg_cli)
+  install(TARGETS ${name} RUNTIME DESTINATION bin)
+endfunction()
+
+# All unit test files in one binary; ctest sees one test a file, `unit/expr` for expr_test.cc.
+function(sg_unit_tests)
+  add_executable(unit_tests ${ARGN})
+  target_link_libraries(unit_tests PRIVATE sg_test_support)
+  foreach(file ${ARGN})
+    get_filename_component(stem ${file} NAME_WE)
+    string(REGEX REPLACE "_test$" "" short ${stem})
+    add_test(NAME unit/${short} COMMAND unit_tests -\# -w NoTests "[#${stem}]"
+             WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  endforeach()
+endfunction()

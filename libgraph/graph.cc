@@ -1,0 +1,316 @@
+#include "libgraph/graph.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace sg {
+namespace {
+
+constexpr uint64_t kFirstPosition = uint64_t{1} << 62;
+constexpr uint64_t kAppendGap = uint64_t{1} << 24;
+
+// "aten.mm.default" -> "mm": what a nameless node is called after.
+std::string_view base_name(std::string_view op) {
+  size_t dot = op.find('.');
+  if (dot == std::string_view::npos) return op;
+  op.remove_prefix(dot + 1);
+  return op.substr(0, op.find('.'));
+}
+
+}  // namespace
+
+Graph::Graph(const Graph& other, Pool* pool)
+    : pool_(pool), slots_(other.slots_), values_(other.values_), uses_(other.uses_), free_use_(other.free_use_),
+      output_use_(other.output_use_), inputs_(other.inputs_), outputs_(other.outputs_), names_(other.names_),
+      next_suffix_(other.next_suffix_), first_(other.first_), last_(other.last_), count_(other.count_) {}
+
+// --- reading ---
+
+std::vector<NodeId> Graph::users(ValueId v) const {
+  std::vector<NodeId> out;
+  for_each_use(v, [&](const Use& use) {
+    if (use.user) out.push_back(use.user);
+  });
+  std::sort(out.begin(), out.end(), [&](NodeId a, NodeId b) { return before(a, b); });
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+ValueId Graph::find_value(std::string_view name) const {
+  StrId id = pool_->strings.find(name);
+  auto it = id ? names_.find(id) : names_.end();
+  return it == names_.end() ? ValueId() : it->second.value;
+}
+
+NodeId Graph::find_node(std::string_view label) const {
+  StrId id = pool_->strings.find(label);
+  auto it = id ? names_.find(id) : names_.end();
+  if (it == names_.end()) return NodeId();
+  return it->second.value ? value(it->second.value).def : it->second.node;
+}
+
+// --- inputs and outputs ---
+
+ValueId Graph::add_input(std::string_view name, TypeId type, Input input) {
+  ValueId v = new_value(fresh_name(name.empty() ? "input" : name), type, NodeId(), static_cast<uint32_t>(inputs_.size()));
+  input.value = v;
+  inputs_.push_back(std::move(input));
+  return v;
+}
+
+void Graph::remove_input(size_t index) {
+  ValueId v = inputs_[index].value;
+  assert(!is_used(v));
+  names_.erase(value(v).name);
+  inputs_.erase(inputs_.begin() + static_cast<ptrdiff_t>(index));
+  for (size_t i = index; i < inputs_.size(); ++i) values_[inputs_[i].value.index].index = static_cast<uint32_t>(i);
+  for (Output& o : outputs_)
+    if (o.of == v) o.of = ValueId();
+}
+
+void Graph::add_output(Output output) {
+  uint32_t index = static_cast<uint32_t>(outputs_.size());
+  output_use_.push_back(output.value ? add_use(output.value, {NodeId(), index}) : kNoUse);
+  outputs_.push_back(std::move(output));
+}
+
+void Graph::set_output_value(size_t index, ValueId v) {
+  if (output_use_[index] != kNoUse) remove_use(output_use_[index]);
+  outputs_[index].value = v;
+  output_use_[index] = v ? add_use(v, {NodeId(), static_cast<uint32_t>(index)}) : kNoUse;
+}
+
+// --- nodes ---
+
+NodeId Graph::insert_before(NodeId position, const NodeSpec& spec) {
+  NodeId n(static_cast<uint32_t>(slots_.size()));
+  slots_.emplace_back();
+  uint32_t count = static_cast<uint32_t>(spec.result_types.size());
+  bool single = count == 1 && !spec.is_tuple;
+
+  std::string_view first_wish = count == 0 || spec.names.empty() ? std::string_view() : spec.names[0];
+  ValueId first(static_cast<uint32_t>(values_.size()));
+  StrId label;
+  if (single || (spec.label.empty() && !first_wish.empty())) {      // the node is called like its first result
+    std::string_view wish = !first_wish.empty() ? first_wish : spec.label;
+    label = fresh_name(!wish.empty() ? wish : base_name(pool_->op_name(spec.op)));
+    new_value(label, spec.result_types[0], n, 0);
+  } else {                                                          // its label is a name of its own
+    label = fresh_name(!spec.label.empty() ? spec.label : base_name(pool_->op_name(spec.op)));
+    names_.emplace(label, NameOwner{ValueId(), n});
+  }
+  for (uint32_t i = static_cast<uint32_t>(values_.size()) - first.index; i < count; ++i) {
+    bool named = i < spec.names.size() && !spec.names[i].empty();
+    StrId name = fresh_name(named ? std::string(spec.names[i]) : pool_->strings.str(label) + "." + std::to_string(i));
+    new_value(name, spec.result_types[i], n, i);
+  }
+
+  Node& node = slots_[n.index].node;
+  node.op = spec.op;
+  node.args = spec.args;
+  node.label = label;
+  node.first_result = first;
+  node.result_count = count;
+  node.is_tuple = spec.is_tuple;
+  node.phase = spec.phase;
+  node.module = spec.module;
+  node.source = spec.source;
+  node.meta = spec.meta;
+  node.forward = spec.forward;
+  add_arg_uses(n);
+  link_before(n, position);
+  ++count_;
+  return n;
+}
+
+void Graph::erase(NodeId n) {
+  Node& node = slots_[n.index].node;
+  remove_arg_uses(n);
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    assert(!is_used(node.result(i)));
+    names_.erase(value(node.result(i)).name);
+  }
+  names_.erase(node.label);
+  unlink(n);
+  slots_[n.index].alive = false;
+  node.args = {};
+  --count_;
+}
+
+void Graph::move_before(NodeId n, NodeId position) {
+  if (n == position || next(n) == position) return;
+  unlink(n);
+  link_before(n, position);
+}
+
+void Graph::move_after(NodeId n, NodeId position) {
+  if (n != position) move_before(n, next(position));
+}
+
+void Graph::set_args(NodeId n, std::vector<Arg> args) {
+  remove_arg_uses(n);
+  slots_[n.index].node.args = std::move(args);
+  add_arg_uses(n);
+}
+
+void Graph::replace_uses(ValueId from, ValueId to) {
+  if (from == to) return;
+  while (value(from).first_use != kNoUse) {
+    Use use = uses_[value(from).first_use].use;
+    if (use.user) replace_uses_in(use.user, from, to);
+    else set_output_value(use.output, to);
+  }
+}
+
+void Graph::replace_uses_in(NodeId user, ValueId from, ValueId to) {
+  remove_arg_uses(user);
+  for (Arg& arg : slots_[user.index].node.args)
+    arg.walk_mutable([&](Arg& a) {
+      if (a.is(ArgKind::value) && a.as_value() == from) a.set_value(to);
+    });
+  add_arg_uses(user);
+}
+
+// --- names ---
+
+bool Graph::rename(ValueId v, std::string_view name) {
+  StrId id = pool_->str(name);
+  Value& val = values_[v.index];
+  if (val.name == id) return true;
+  if (name.empty() || names_.count(id)) return false;
+  names_.erase(val.name);
+  names_.emplace(id, NameOwner{v, NodeId()});
+  if (val.def && node(val.def).label == val.name) slots_[val.def.index].node.label = id;
+  val.name = id;
+  return true;
+}
+
+bool Graph::relabel(NodeId n, std::string_view label) {
+  StrId id = pool_->str(label);
+  Node& node = slots_[n.index].node;
+  if (node.label == id) return true;
+  auto owner = names_.find(id);
+  bool is_own_result = owner != names_.end() && owner->second.value && value(owner->second.value).def == n;
+  if (label.empty() || (owner != names_.end() && !is_own_result)) return false;
+  if (auto old = names_.find(node.label); old != names_.end() && !old->second.value) names_.erase(old);
+  if (!is_own_result) names_.emplace(id, NameOwner{ValueId(), n});
+  node.label = id;
+  return true;
+}
+
+StrId Graph::fresh_name(std::string_view wish) {
+  StrId id = pool_->str(wish);
+  if (!names_.count(id)) return id;
+  uint32_t& suffix = next_suffix_[id];
+  for (;;) {
+    StrId candidate = pool_->str(std::string(wish) + "_" + std::to_string(++suffix));
+    if (!names_.count(candidate)) return candidate;
+  }
+}
+
+ValueId Graph::new_value(StrId name, TypeId type, NodeId def, uint32_t index) {
+  ValueId v(static_cast<uint32_t>(values_.size()));
+  values_.push_back({name, type, def, index});
+  names_.emplace(name, NameOwner{v, NodeId()});
+  return v;
+}
+
+// --- uses ---
+
+uint32_t Graph::add_use(ValueId v, Use use) {
+  uint32_t u = free_use_;
+  if (u == kNoUse) {
+    u = static_cast<uint32_t>(uses_.size());
+    uses_.emplace_back();
+  } else {
+    free_use_ = uses_[u].next;
+  }
+  Value& val = values_[v.index];
+  uses_[u] = {use, v, kNoUse, val.first_use, kNoUse};
+  if (val.first_use != kNoUse) uses_[val.first_use].previous = u;
+  val.first_use = u;
+  ++val.use_count;
+  return u;
+}
+
+void Graph::remove_use(uint32_t u) {
+  UseLink& link = uses_[u];
+  Value& val = values_[link.value.index];
+  (link.previous == kNoUse ? val.first_use : uses_[link.previous].next) = link.next;
+  if (link.next != kNoUse) uses_[link.next].previous = link.previous;
+  --val.use_count;
+  link.next = free_use_;
+  free_use_ = u;
+}
+
+void Graph::add_arg_uses(NodeId n) {
+  for (const Arg& arg : slots_[n.index].node.args)
+    arg.walk([&](const Arg& a) {
+      if (!a.is(ArgKind::value)) return;
+      uint32_t u = add_use(a.as_value(), {n, 0});
+      uses_[u].next_of_node = slots_[n.index].first_use;
+      slots_[n.index].first_use = u;
+    });
+}
+
+void Graph::remove_arg_uses(NodeId n) {
+  for (uint32_t u = slots_[n.index].first_use; u != kNoUse;) {
+    uint32_t next = uses_[u].next_of_node;
+    remove_use(u);
+    u = next;
+  }
+  slots_[n.index].first_use = kNoUse;
+}
+
+// --- order ---
+
+void Graph::link_before(NodeId n, NodeId position) {
+  NodeId previous = position ? slots_[position.index].previous : last_;
+  slots_[n.index].position = position_between(previous, position);
+  slots_[n.index].previous = previous;
+  slots_[n.index].next = position;
+  (previous ? slots_[previous.index].next : first_) = n;
+  (position ? slots_[position.index].previous : last_) = n;
+}
+
+void Graph::unlink(NodeId n) {
+  Slot& slot = slots_[n.index];
+  (slot.previous ? slots_[slot.previous.index].next : first_) = slot.next;
+  (slot.next ? slots_[slot.next.index].previous : last_) = slot.previous;
+}
+
+uint64_t Graph::position_between(NodeId previous, NodeId next) {
+  if (!previous && !next) return kFirstPosition;
+  if (!next && slots_[previous.index].position < UINT64_MAX - kAppendGap)
+    return slots_[previous.index].position + kAppendGap;
+  if (!previous && slots_[next.index].position > kAppendGap) return slots_[next.index].position - kAppendGap;
+  for (;;) {
+    uint64_t low = previous ? slots_[previous.index].position : 0;
+    uint64_t high = next ? slots_[next.index].position : UINT64_MAX;
+    if (high - low >= 2) return low + (high - low) / 2;
+    spread_positions(previous ? previous : next);
+  }
+}
+
+// Makes room around a node: finds the smallest aligned window of positions that is sparse enough, and spaces its nodes
+// evenly. The allowed density falls with the window's size, which makes the amortised cost of an insertion O(log n).
+void Graph::spread_positions(NodeId around) {
+  const double kFillBase = 1.5;   // a window of 2^i positions may hold 1.5^i nodes
+  double allowed = kFillBase * kFillBase * kFillBase;
+  NodeId low = around, high = around;
+  size_t count = 1;
+  for (int bits = 3; bits <= 63; ++bits, allowed *= kFillBase) {
+    uint64_t size = uint64_t{1} << bits;
+    uint64_t base = slots_[around.index].position & ~(size - 1);
+    for (NodeId p = previous(low); p && slots_[p.index].position >= base; p = previous(p)) low = p, ++count;
+    for (NodeId s = next(high); s && slots_[s.index].position - base < size; s = next(s)) high = s, ++count;
+    if (static_cast<double>(count) > allowed || size / count < 4) continue;
+    uint64_t step = size / count, position = base + step / 2;
+    for (NodeId n = low;; n = next(n), position += step) {
+      slots_[n.index].position = position;
+      if (n == high) return;
+    }
+  }
+}
+
+}  // namespace sg

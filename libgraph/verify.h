@@ -1,0 +1,30 @@
+// The verifier: one small named rule a property that every job must have. `sg-check` prints what it finds; every other
+// tool refuses a job with findings (exit 3).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <span>
+
+#include "libgraph/diag.h"
+#include "libgraph/job.h"
+
+namespace sg {
+
+struct VerifyOptions {
+  bool types = true;      // hold recorded types against inferred ones (the slowest rule)
+  bool ranks = true;      // hold ranks against each other: collective order, shapes, groups
+};
+
+struct VerifyRule {
+  std::string_view name;       // "order", "alias-root", "collective-order"
+  std::string_view promise;    // one sentence: what holds when the rule passes
+};
+
+// Every rule by name, in the order in which they run.
+std::span<const VerifyRule> verify_rules();
+
+// Adds a diagnostic a finding; adds nothing when the job is valid.
+void verify(const Job& job, const VerifyOptions& options, Diagnostics* findings);
+
+}  // namespace sg

@@ -1,0 +1,3 @@
+// The entry point of the unit tests; the tests are in the *_test.cc files beside it.
+#define CATCH_CONFIG_MAIN
+#include <catch2/catch.hpp>
