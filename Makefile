@@ -1,0 +1,71 @@
+# Stepgraph: a thin front of CMake. `make help` lists the targets.
+#
+# build/ holds the release build, every tool in build/bin. BUILD_TYPE, JOBS and PREFIX may be given.
+
+BUILD      ?= build
+PRESET     ?= release
+PREFIX     ?= /usr/local
+JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
+PYTHON     ?= python3
+GENERATOR  := $(shell command -v ninja >/dev/null 2>&1 && echo Ninja || echo "Unix Makefiles")
+STRICT     := $(if $(CI),-DSG_WARNINGS_AS_ERRORS=ON,)
+MAKEFLAGS  += --no-print-directory
+
+.PHONY: all deps configure demo test test-all bench fuzz fuzz-short install update debug asan tsan cuda stats clean help
+.DEFAULT_GOAL := all
+
+all: configure  ## build every tool into build/bin (installs what is missing first)
+	@cmake --build $(BUILD) -j $(JOBS)
+
+deps:
+	@cmake/install-dependencies.sh
+
+configure: deps
+	@test -f $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) -B $(BUILD) $(STRICT) >/dev/null \
+	  || { rm -f $(BUILD)/CMakeCache.txt; cmake --preset $(PRESET) -B $(BUILD) $(STRICT); }
+
+demo: all  ## the main job end to end, on a small real step
+	@examples/02_a_real_step/run.sh $(BUILD)/bin
+
+test: all  ## build and run the tests
+	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) -LE long
+
+test-all: all  ## the tests, and what is too long for CI: sanitizers, longer fuzzing
+	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
+	@$(MAKE) asan
+	@$(MAKE) fuzz FUZZ_SECONDS=120
+
+bench: all  ## measure; prints the machine and the figures
+	@$(PYTHON) tests/bench/run_bench.py --bin $(BUILD)/bin
+
+FUZZ_SECONDS ?= 600
+fuzz: deps  ## libFuzzer with ASan and UBSan, FUZZ_SECONDS a target (600)
+	@tests/fuzz/run_fuzz.sh $(FUZZ_SECONDS)
+
+asan: deps  ## build and test under ASan and UBSan, in build-asan
+	@cmake --preset asan >/dev/null && cmake --build build-asan -j $(JOBS) && cd build-asan && ctest --output-on-failure -j $(JOBS) -LE "long|golden"
+
+tsan: deps  ## build and test under TSan, in build-tsan
+	@cmake --preset tsan >/dev/null && cmake --build build-tsan -j $(JOBS) && cd build-tsan && ctest --output-on-failure -j $(JOBS) -LE "long|golden"
+
+debug: deps  ## debug build in build-debug
+	@cmake --preset debug >/dev/null && cmake --build build-debug -j $(JOBS)
+
+cuda: deps  ## build with the CUDA toolkit, in build-cuda
+	@cmake --preset cuda >/dev/null && cmake --build build-cuda -j $(JOBS)
+
+install: all  ## install into PREFIX (relocatable)
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+update: all  ## rewrite the expected parts of the goldens
+	@$(PYTHON) tests/run_golden.py --bin $(BUILD)/bin --update
+	@$(PYTHON) tests/cli/run_cli_tests.py --bin $(BUILD)/bin --update
+
+stats:  ## house-style indicators a folder
+	@$(PYTHON) tests/style_stats.py libgraph tools tests
+
+clean:  ## remove the build folders
+	@rm -rf build build-*
+
+help:
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
