@@ -1,7 +1,7 @@
 // Node metadata that most nodes do not set. Interned as a whole in the Pool: a node holds a MetaId, and equal metadata
 // is one record. The always-set part (module, phase, source line, link to the forward node) is in Node itself.
 //
-// All enums: the order is the value in the file, append only; the names are those of the text form (meta.def).
+// All enums: the order is the value in the file, append only; the names are those of the text form (names.h).
 #pragma once
 
 #include <cstdint>
