@@ -7,12 +7,16 @@
 // Order    Terms and factors are ordered by content (symbol names in natural order, u2 before u10), never by id: the
 //          same expression prints the same on every machine and whatever was built before it.
 // Division floordiv and mod round towards minus infinity, as in Python. floordiv(64*u, 64) is u; floordiv(u, 2) stays.
-// Limits   Arithmetic is checked. What overflows 64 bits, or expands past kMaxTerms, or divides by zero is
-//          `kInvalid`, which absorbs everything and never equals a size: the verifier and the parsers refuse it.
+//          A divisor is taken to be non-zero: floordiv(u, u) is 1.
+// Limits   Arithmetic is checked. What overflows 64 bits, or expands past kMaxTerms, or nests past kMaxDepth, or
+//          divides by zero is `kInvalid`, which absorbs everything and never equals a size: the verifier and the
+//          parsers refuse it.
 // Symbols  are names here; what is known about them (range, hint, divisibility) lives in libgraph/symbols.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -51,6 +55,9 @@ struct Term {
 class ExprPool {
  public:
   static constexpr size_t kMaxTerms = 4096;
+  static constexpr size_t kMaxDepth = 64;         // atoms within atoms
+  static constexpr size_t kMaxWeight = 1 << 17;   // terms and factors, counted as often as they would be printed
+  static constexpr size_t kMaxText = 1 << 16;     // bytes that `parse` reads
   static constexpr Expr kInvalid{1};
 
   explicit ExprPool(StringTable* strings);
@@ -90,7 +97,7 @@ class ExprPool {
   using Values = std::function<std::optional<int64_t>(StrId)>;
   std::optional<int64_t> evaluate(Expr e, const Values& values) const;
 
-  // Python-like spelling, with spaces around + and -, none around the rest: `2*u0 + max(1, u1)*(s0//2) + 4`.
+  // Python-like spelling, with spaces around + and -, none around the rest: `2*u0 + (s0//2)*max(1, u1) + 4`.
   // `min` and `max` are calls, floordiv is //, mod is %, powers are **.
   std::string print(Expr e) const;
   void print_to(Expr e, std::string* out) const;
@@ -99,6 +106,9 @@ class ExprPool {
   // Errors give the column within `text`. Depth and size are bounded.
   Result<Expr> parse(std::string_view text);
 
+  // A name that `print` and `parse` carry: a letter or _, then letters, digits and _.
+  static bool is_symbol_name(std::string_view name);
+
   // Content order: negative, zero or positive; independent of ids.
   int compare(Expr a, Expr b) const;
 
@@ -106,11 +116,23 @@ class ExprPool {
 
  private:
   friend struct ExprBuilder;
+  struct Info {                                 // one an expression
+    int64_t value = 0;                          // when is_constant
+    uint32_t weight = 0;
+    uint16_t depth = 0;
+    bool is_constant = false;
+  };
+  Expr append(std::vector<Term> list, Info info);
+
   StringTable* strings_;
   std::vector<std::vector<Term>> expr_terms_;   // by Expr id
-  std::vector<Atom> atoms_;
+  std::vector<Info> info_;                      // by Expr id
+  std::deque<Atom> atoms_;                      // stable addresses
   std::unordered_multimap<size_t, uint32_t> expr_index_;
   std::unordered_multimap<size_t, uint32_t> atom_index_;
+  std::array<Expr, 1024> small_constants_;      // the overwhelming case, without hashing
+  std::unordered_map<int64_t, Expr> constants_;
+  std::unordered_map<StrId, Expr, IdHash> symbols_;
 
  public:
   // A deep copy of the tables over another string table with the same ids (see Pool).

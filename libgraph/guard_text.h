@@ -1,0 +1,19 @@
+// The relations of captures: `Eq(u0+u1, 256)`, `0<=u0`, `2<=s0<=64`, `u0!=u1`.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "libgraph/job.h"
+
+namespace sg {
+
+std::string_view relation_sign(Relation r);    // "==", "!=", "<", "<=", ">", ">="
+Relation negated(Relation r);                  // eq <-> ne, lt <-> ge, ...
+Relation mirrored(Relation r);                 // a r b is b mirrored(r) a
+
+// Reads one relation, as a call or infix; a chain `0<=u0<=5` gives one guard a link. The guards have no source.
+// Errors give the column within `text`.
+Result<std::vector<Guard>> parse_guards(Pool& pool, std::string_view text);
+
+}  // namespace sg
