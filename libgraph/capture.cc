@@ -1,0 +1,176 @@
+#include "libgraph/capture.h"
+
+#include <algorithm>
+
+#include "libgraph/capture_read.h"
+#include "libgraph/gzip.h"
+#include "libgraph/infer.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kFormatWithin = 64 * 1024;    // the format is said near the beginning
+constexpr size_t kMaxNotes = 20;
+
+// --- ranks ---
+
+Result<std::vector<RankCapture>> read_headers(ImportContext* context, std::vector<CaptureFile> files) {
+  std::vector<RankCapture> captures;
+  for (CaptureFile& file : files) {
+    SG_ASSIGN(RankCapture capture, read_header(context, std::move(file)));
+    captures.push_back(std::move(capture));
+  }
+  std::stable_sort(captures.begin(), captures.end(),
+                   [](const RankCapture& a, const RankCapture& b) { return a.rank < b.rank; });
+  return captures;
+}
+
+bool same_meshes(const std::vector<Mesh>& a, const std::vector<Mesh>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Mesh& x, const Mesh& y) {
+    return x.name == y.name && x.axes == y.axes && x.shape == y.shape;
+  });
+}
+
+Status check_ranks(const std::vector<RankCapture>& captures) {
+  const RankCapture& first = captures[0];
+  for (size_t i = 1; i < captures.size(); ++i) {
+    const RankCapture& capture = captures[i];
+    Error error{ErrorKind::unreadable, {}, {capture.text->name()}, "a rank set holds the ranks of one job, each once"};
+    error.where.path = "world";
+    if (capture.world != first.world)
+      error.message = "the world has " + std::to_string(capture.world) + " ranks here and " +
+                      std::to_string(first.world) + " in " + first.text->name();
+    else if (capture.rank == captures[i - 1].rank)
+      error.message = "this is rank " + std::to_string(capture.rank) + ", and so is " + captures[i - 1].text->name();
+    else if (!same_meshes(capture.meshes, first.meshes))
+      error.message = "the mesh is not that of " + first.text->name();
+    if (!error.message.empty()) return error;
+  }
+  return ok_status();
+}
+
+Status read_programs(ImportContext* context, const std::vector<RankCapture>& captures) {
+  for (const RankCapture& capture : captures) {
+    Program& program = context->job.add_program();
+    SG_TRY(read_program(context, capture, &program));
+    infer_missing_types(program);
+  }
+  return ok_status();
+}
+
+// --- what is said at the end ---
+
+std::string times(uint64_t count) { return count == 1 ? "once" : std::to_string(count) + " times"; }
+
+}  // namespace
+
+std::vector<KeyValue> Extras::take(Pool* pool) {
+  std::stable_sort(list_.begin(), list_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<KeyValue> out;
+  for (const auto& [key, json] : list_) {
+    KeyValue kv{pool->str(key), pool->str(json)};
+    if (!out.empty() && out.back().key == kv.key) out.back() = kv;
+    else out.push_back(kv);
+  }
+  list_.clear();
+  return out;
+}
+
+void ImportTally::count(Counts* counts, std::string key, const Json& at) {
+  auto [it, is_new] = counts->try_emplace(std::move(key));
+  if (is_new) it->second.first = at.where();
+  ++it->second.count;
+}
+
+void ImportTally::unknown_key(std::string_view owner, std::string_view key, const Json& at) {
+  count(&unknown_keys_, "`" + std::string(key) + "` in " + std::string(owner), at);
+}
+void ImportTally::kept_raw(std::string_view what, const Json& at) { count(&kept_raw_, std::string(what), at); }
+void ImportTally::own_rank_literal(std::string_view op, const Json& at) { count(&own_rank_, std::string(op), at); }
+void ImportTally::unknown_op(std::string_view op, const Json& at) {
+  auto it = unknown_ops_.find(op);
+  if (it == unknown_ops_.end()) count(&unknown_ops_, std::string(op), at);
+  else ++it->second.count;
+}
+void ImportTally::type_conflict(const Json& at) {
+  if (type_conflicts_.count++ == 0) type_conflicts_.first = at.where();
+}
+
+void ImportTally::report(uint32_t spmd_rank, Diagnostics* notes) const {
+  auto each = [&](const Counts& counts, const auto& say) {
+    size_t said = 0;
+    for (const auto& [key, c] : counts)
+      if (said++ < kMaxNotes) notes->note(say(key, c), c.first);
+    if (counts.size() > kMaxNotes) notes->note("and " + std::to_string(counts.size() - kMaxNotes) + " more like these");
+  };
+  each(unknown_keys_, [](const std::string& key, const Count& c) {
+    return "unknown key " + key + ", " + times(c.count) + ": it travels as a free key";
+  });
+  each(kept_raw_, [](const std::string& key, const Count& c) {
+    return "`" + key + "` says what has no field of its own, " + times(c.count) + ": it travels as a free key";
+  });
+  if (!unknown_ops_.empty()) {
+    uint64_t nodes = 0;
+    std::string names;
+    size_t said = 0;
+    for (const auto& [op, c] : unknown_ops_) {
+      nodes += c.count;
+      if (said++ < kMaxNotes) names += (names.empty() ? "" : ", ") + op + " (" + std::to_string(c.count) + ")";
+    }
+    if (said > kMaxNotes) names += " and " + std::to_string(said - kMaxNotes) + " more";
+    notes->warning("unknown-op", std::to_string(unknown_ops_.size()) + " operators are not in the op table and travel opaque, on " +
+                                     std::to_string(nodes) + " nodes: " + names,
+                   unknown_ops_.begin()->second.first, "passes leave such nodes alone, and sg-run refuses them");
+  }
+  if (type_conflicts_.count != 0)
+    notes->warning("getitem-type", "the type of a getitem is not that of the result it takes, " +
+                                       times(type_conflicts_.count) + ": the result's is kept", type_conflicts_.first);
+  if (spmd_rank != kNoRank)
+    for (const auto& [op, c] : own_rank_)
+      notes->warning("own-rank", op + " carries its own rank as a number, " + times(c.count) + ": that of rank " +
+                                     std::to_string(spmd_rank) + " stands for all", c.first,
+                     "import every rank ('rank{r}/step.json') to keep each rank's own");
+}
+
+bool looks_like_capture(std::string_view bytes) {
+  if (is_gzip(bytes)) return true;
+  constexpr std::string_view kSpace = " \t\r\n";
+  bytes = bytes.substr(0, kFormatWithin);
+  if (bytes.substr(0, 3) == "\xEF\xBB\xBF") bytes.remove_prefix(3);
+  size_t begin = bytes.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos || bytes[begin] != '{') return false;
+  constexpr std::string_view kKey = "\"format\"", kValue = "\"step-capture\"";
+  for (size_t at = bytes.find(kKey); at != std::string_view::npos; at = bytes.find(kKey, at + 1)) {
+    size_t colon = bytes.find_first_not_of(kSpace, at + kKey.size());
+    if (colon == std::string_view::npos || bytes[colon] != ':') continue;
+    size_t value = bytes.find_first_not_of(kSpace, colon + 1);
+    if (value != std::string_view::npos && bytes.substr(value, kValue.size()) == kValue) return true;
+  }
+  return false;
+}
+
+Result<Job> import_captures(std::vector<CaptureFile> files, const ImportOptions& options, Diagnostics* notes) {
+  if (files.empty()) return Error{ErrorKind::usage, "there is no capture to import", {}, {}};
+  if (options.spmd && files.size() != 1)
+    return Error{ErrorKind::usage, "one capture stands for all ranks; here are " + std::to_string(files.size()), {},
+                 "leave --spmd away to import a rank set"};
+  ImportContext context(options.spmd);
+  SG_ASSIGN(std::vector<RankCapture> captures, read_headers(&context, std::move(files)));
+  SG_TRY(check_ranks(captures));
+  context.job.world = captures[0].world;
+  context.job.meshes = captures[0].meshes;
+  SG_TRY(read_people(&context, captures[0]));
+  SG_TRY(make_families(&context, &captures));
+  SG_TRY(read_programs(&context, captures));
+  context.job.extra = context.job_extras.take(&context.pool());
+
+  std::vector<uint32_t> ranks;
+  for (const RankCapture& capture : captures) ranks.push_back(capture.rank);
+  merge_programs(&context.job, ranks, notes);
+  if (options.spmd) context.job.programs[0]->ranks.clear();
+  if (notes != nullptr)
+    context.tally.report(options.spmd && context.job.world > 1 ? ranks[0] : ImportTally::kNoRank, notes);
+  return std::move(context.job);
+}
+
+}  // namespace sg

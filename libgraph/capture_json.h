@@ -1,0 +1,113 @@
+// Typed access to the JSON of a capture: every failure names the file, the JSON path and the byte offset.
+//
+// simdjson's DOM holds no positions, and needs none while all goes well: a Json carries the way it was reached (places
+// linked through the callers' frames), and only an error walks the text again along that way.
+// Internal to the importer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <simdjson.h>
+
+#include "libgraph/result.h"
+
+namespace sg {
+
+// One file's text and its DOM. Does not move: Json values point into it.
+class CaptureText {
+ public:
+  CaptureText(std::string name, std::string bytes) : name_(std::move(name)), bytes_(std::move(bytes)) {}
+  CaptureText(const CaptureText&) = delete;
+  CaptureText& operator=(const CaptureText&) = delete;
+
+  Status parse();                            // unpacks gzip; REQUIRES: called once, before root()
+  simdjson::dom::element root() const { return root_; }
+  const std::string& name() const { return name_; }
+  std::string_view json() const { return bytes_; }
+
+ private:
+  std::string name_;
+  std::string bytes_;
+  simdjson::dom::parser parser_;
+  simdjson::dom::element root_;
+};
+
+// One step from a JSON value to one inside it. Lives on the stack of whoever took the step.
+struct JsonPlace {
+  const JsonPlace* parent = nullptr;         // null = inside the root
+  std::string_view key;                      // used when `is_key`
+  size_t index = 0;
+  bool is_key = false;
+
+  static JsonPlace at_key(const JsonPlace* parent, std::string_view key) { return {parent, key, 0, true}; }
+  static JsonPlace at_index(const JsonPlace* parent, size_t index) { return {parent, {}, index, false}; }
+};
+
+// "nodes[17].args[2]", or from `base` on; the root is "the top level".
+std::string print_place(const JsonPlace* place, const JsonPlace* base = nullptr);
+
+// Where the value at `place` begins in well-formed JSON text; none when it cannot be told (an escaped key on the way).
+std::optional<uint64_t> offset_of(std::string_view json, const JsonPlace* place);
+
+// Where text stops being JSON, and what was expected there; none when it is well-formed.
+struct JsonFault {
+  uint64_t offset;
+  std::string message;
+};
+std::optional<JsonFault> find_json_fault(std::string_view json);
+
+struct Json {
+  simdjson::dom::element element;
+  const JsonPlace* place = nullptr;
+  const CaptureText* text = nullptr;
+
+  bool is_null() const { return element.is_null(); }
+  bool is_string() const { return element.is_string(); }
+  bool is_array() const { return element.is_array(); }
+  bool is_object() const { return element.is_object(); }
+  bool is_integer() const { return element.is_int64(); }
+
+  Error error(std::string message, std::string hint = {}) const;    // unreadable, at this place
+  Location where() const;
+
+  Result<std::string_view> string() const;
+  Result<int64_t> integer() const;
+  Result<uint32_t> natural(uint32_t limit) const;      // 0 .. limit
+  Result<bool> boolean() const;
+  Result<simdjson::dom::array> array() const;
+  Result<simdjson::dom::object> object() const;
+};
+
+// What a value is called in messages: "a string", "an integer", ...
+std::string_view json_kind(simdjson::dom::element e);
+
+// The canonical compact spelling: keys sorted (the last of equal ones), no white space.
+std::string canonical_json(simdjson::dom::element e);
+
+// Calls fn(key, Json) for each field, or fn(index, Json) for each item; stops at the first error.
+template <class Fn>
+Status for_each_field(const Json& value, const Fn& fn) {
+  SG_ASSIGN(auto fields, value.object());
+  for (auto field : fields) {
+    JsonPlace place = JsonPlace::at_key(value.place, field.key);
+    SG_TRY(fn(field.key, Json{field.value, &place, value.text}));
+  }
+  return ok_status();
+}
+
+template <class Fn>
+Status for_each_item(const Json& value, const Fn& fn) {
+  SG_ASSIGN(auto items, value.array());
+  size_t i = 0;
+  for (auto item : items) {
+    JsonPlace place = JsonPlace::at_index(value.place, i);
+    SG_TRY(fn(i, Json{item, &place, value.text}));
+    ++i;
+  }
+  return ok_status();
+}
+
+}  // namespace sg

@@ -1,0 +1,25 @@
+// Reading gzip, with a bound on what it may unpack to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "libgraph/result.h"
+
+namespace sg {
+
+// A file may unpack to `free_bytes` whatever its size, beyond that only to `max_ratio` times its size, and never to
+// more than `max_bytes`: a small file cannot fill the memory.
+struct GzipLimits {
+  uint64_t free_bytes = uint64_t{64} << 20;
+  uint64_t max_ratio = 200;                   // captures reach 40
+  uint64_t max_bytes = uint64_t{2} << 30;
+};
+
+bool is_gzip(std::string_view bytes);
+
+// All members of a gzip file, one after the other. Truncated, corrupt and oversized input is `unreadable`.
+Result<std::string> gunzip(std::string_view bytes, const GzipLimits& limits = {});
+
+}  // namespace sg
