@@ -53,7 +53,6 @@ Status read_programs(ImportContext* context, const std::vector<RankCapture>& cap
   for (const RankCapture& capture : captures) {
     Program& program = context->job.add_program();
     SG_TRY(read_program(context, capture, &program));
-    infer_missing_types(program);
   }
   return ok_status();
 }

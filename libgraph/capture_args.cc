@@ -173,6 +173,13 @@ class ArgReader {
   Extras* extras_;
 };
 
+const Param* param_named(const OpInfo* op, std::string_view name) {
+  if (op == nullptr) return nullptr;
+  for (const Param& param : op->params)
+    if (param.name == name) return &param;
+  return nullptr;
+}
+
 }  // namespace
 
 Result<std::vector<Arg>> read_args(ImportContext* context, const PlacedNode& node, const OpInfo* op, NameScope* scope,
@@ -196,8 +203,7 @@ Result<std::vector<Arg>> read_args(ImportContext* context, const PlacedNode& nod
     std::unordered_set<std::string_view> seen;
     return for_each_field(dict, [&](std::string_view key, const Json& json) -> Status {
       if (!seen.insert(key).second) return json.error("the keyword argument occurs twice");
-      int index = op == nullptr ? -1 : op->param_index(key);
-      return add(json, index < 0 ? nullptr : &op->params[static_cast<size_t>(index)], context->str(key));
+      return add(json, param_named(op, key), context->str(key));
     });
   }));
   return args;

@@ -256,11 +256,17 @@ class GraphReader : public NameScope {
   }
 
   void note_forward_number(const NodeRecord& record, size_t index) {
-    int64_t seq = 0;
     std::string_view phase;
     bool is_backward = record.has(NodeField::phase) && !record.field(NodeField::phase).get(phase) && phase != "forward";
-    if (!is_backward && record.has(NodeField::seq) && !record.field(NodeField::seq).get(seq))
-      first_of_number_.try_emplace(seq, static_cast<uint32_t>(index));
+    auto seq = number_of(record);
+    if (!is_backward && seq) first_of_number_.try_emplace(*seq, static_cast<uint32_t>(index));
+  }
+
+  // The number that links forward and backward nodes. PyTorch counts in 64 bits without sign, and means none by all ones.
+  static std::optional<uint64_t> number_of(const NodeRecord& record) {
+    uint64_t seq = 0;
+    if (!record.has(NodeField::seq) || record.field(NodeField::seq).get(seq) || seq == UINT64_MAX) return std::nullopt;
+    return seq;
   }
 
   Status fold_getitem(size_t index) {
@@ -427,8 +433,10 @@ class GraphReader : public NameScope {
       return ok_status();
     }));
     return node.with(NodeField::seq, [&](const Json& json) -> Status {
-      SG_ASSIGN(int64_t seq, json.integer());
-      if (spec->phase == Phase::backward && first_of_number_.count(seq) == 0) extras->add("seq", std::to_string(seq));
+      if (!json.is_integer() && !json.element.is_uint64()) SG_TRY(json.integer());
+      auto seq = number_of(*node.record);
+      bool has_forward = seq && first_of_number_.count(*seq) != 0;
+      if (spec->phase == Phase::backward && !has_forward) extras->add("seq", canonical_json(json.element));
       return ok_status();
     });
   }
@@ -441,7 +449,6 @@ class GraphReader : public NameScope {
       symbols.push_back(context_->str(name));
       return ok_status();
     }));
-    if (symbols == default_binds(*program_, *graph_, n)) return ok_status();
     NodeMeta meta = graph_->meta(n);
     meta.binds = std::move(symbols);
     graph_->set_meta(n, std::move(meta));
@@ -484,10 +491,10 @@ class GraphReader : public NameScope {
 
   void link_forward() {
     for (const NodeRecord& record : records_) {
-      int64_t seq = 0;
       if (record.is_folded() || graph_->node(record.node).phase != Phase::backward) continue;
-      if (!record.has(NodeField::seq) || record.field(NodeField::seq).get(seq)) continue;
-      auto it = first_of_number_.find(seq);
+      auto seq = number_of(record);
+      if (!seq) continue;
+      auto it = first_of_number_.find(*seq);
       if (it != first_of_number_.end()) graph_->set_forward(record.node, records_[it->second].node);
     }
   }
@@ -579,7 +586,7 @@ class GraphReader : public NameScope {
   std::vector<NodeRecord> records_;
   std::unordered_map<std::string_view, Named> names_;
   std::unordered_map<std::string_view, size_t> named_inputs_, opaque_inputs_;   // by fqn; by what they describe
-  std::unordered_map<int64_t, uint32_t> first_of_number_;                       // seq -> first forward record
+  std::unordered_map<uint64_t, uint32_t> first_of_number_;                      // seq -> first forward record
   size_t untyped_results_ = 0;
   size_t current_ = 0;                         // the record being built: what comes later is not defined yet
 };

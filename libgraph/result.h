@@ -73,11 +73,12 @@ inline Status ok_status() { return Unit{}; }
 #define SG_CONCAT_(a, b) a##b
 #define SG_CONCAT(a, b) SG_CONCAT_(a, b)
 
-// Returns the error of a Status (or any Result) to the caller.
-#define SG_TRY(expression)                                          \
+// Returns the error of a Status (or any Result) to the caller. The expression may hold a lambda that uses SG_TRY.
+#define SG_TRY(expression) SG_TRY_NAMED(SG_CONCAT(sg_status_, __COUNTER__), expression)
+#define SG_TRY_NAMED(status, expression)                            \
   do {                                                              \
-    auto sg_status_ = (expression);                                 \
-    if (!sg_status_.ok()) return std::move(sg_status_.error());     \
+    auto status = (expression);                                     \
+    if (!status.ok()) return std::move(status.error());             \
   } while (false)
 
 // SG_ASSIGN(auto graph, read(file)): declares or assigns the value, or returns the error to the caller.
