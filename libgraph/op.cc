@@ -1,5 +1,136 @@
 #include "libgraph/op.h"
+
+#include <algorithm>
+#include <cassert>
+#include <unordered_map>
+
+#include "libgraph/graph.h"
+#include "libgraph/job.h"
+#include "libgraph/op_schema.h"
+
 namespace sg {
-const OpInfo* find_op(std::string_view) { return nullptr; }
-std::span<const OpInfo> all_ops() { return {}; }
+namespace {
+
+struct Table {
+  std::vector<OpInfo> rows;
+  std::unordered_map<std::string_view, const OpInfo*> by_name;
+
+  void add(std::string_view name, std::string_view schema, uint32_t traits, InferRule infer, CostRule cost,
+           ChunkRule chunk, std::string_view linear_in) {
+    OpInfo op;
+    op.name = name;
+    op.schema = schema;
+    op.traits = traits;
+    op.infer = infer;
+    op.cost = cost;
+    op.chunk = chunk;
+    op.linear_in = linear_in;
+    [[maybe_unused]] Status parsed = parse_schema(&op);
+    assert(parsed.ok());
+    rows.push_back(std::move(op));
+  }
+
+  Table() {
+#define SG_OP(name, schema, traits, infer_rule, cost_rule, chunk_rule, linear_in) \
+  add(name, schema, traits, nullptr, nullptr, ChunkRule::chunk_rule, linear_in);
+#include "libgraph/op.def"
+#undef SG_OP
+    by_name.reserve(rows.size());
+    for (const OpInfo& op : rows) by_name.emplace(op.name, &op);
+  }
+};
+
+const Table& table() {
+  static const Table the_table;
+  return the_table;
 }
+
+// The literal that a node passes for a parameter: by keyword, else by position; null when it is left out.
+const Arg* argument(const Node& node, const OpInfo& op, const StringTable& strings, std::string_view name) {
+  int index = op.param_index(name);
+  if (index < 0) return nullptr;
+  for (size_t i = 0; i < node.args.size(); ++i) {
+    const Arg& a = node.args[i];
+    if (a.key().is_none() ? i == static_cast<size_t>(index) : strings[a.key()] == name) return &a;
+  }
+  return nullptr;
+}
+
+bool is_zero(const Arg& a) {
+  return (a.is(ArgKind::floating) && a.as_float() == 0) || (a.is(ArgKind::integer) && a.as_int() == 0);
+}
+
+void collect_type_symbols(const Pool& pool, const Type& type, std::vector<StrId>* out) {
+  for (Expr e : type.shape) pool.exprs.collect_symbols(e, out);
+  for (Expr e : type.stride) pool.exprs.collect_symbols(e, out);
+  if (type.kind == TypeKind::tensor) pool.exprs.collect_symbols(type.offset, out);
+  if (type.has_value && type.kind != TypeKind::floating) pool.exprs.collect_symbols(type.value, out);
+  for (TypeId element : type.elements) collect_type_symbols(pool, pool.types[element], out);
+}
+
+std::vector<StrId> argument_symbols(const Graph& graph, const Node& node) {
+  std::vector<StrId> known;
+  for (const Arg& arg : node.args)
+    arg.walk([&](const Arg& a) {
+      if (a.is(ArgKind::value)) collect_type_symbols(graph.pool(), graph.type(a.as_value()), &known);
+      if (a.is(ArgKind::expr)) graph.pool().exprs.collect_symbols(a.as_expr(), &known);
+    });
+  return known;
+}
+
+}  // namespace
+
+int OpInfo::param_index(std::string_view param_name) const {
+  for (size_t i = 0; i < params.size(); ++i)
+    if (params[i].name == param_name) return static_cast<int>(i);
+  return -1;
+}
+
+bool OpInfo::writes() const {
+  return std::any_of(params.begin(), params.end(), [](const Param& p) { return p.written; });
+}
+
+const OpInfo* find_op(std::string_view full_name) {
+  auto it = table().by_name.find(full_name);
+  return it == table().by_name.end() ? nullptr : it->second;
+}
+
+std::span<const OpInfo> all_ops() { return table().rows; }
+
+bool draws_random(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  if (op == nullptr) return false;
+  if (op->has(kRandom)) return true;
+  if (!op->has(kRandomIfDropout)) return false;
+  std::string_view name = op->param_index("dropout_p") >= 0 ? "dropout_p" : "p";
+  const Arg* probability = argument(graph.node(n), *op, graph.pool().strings, name);
+  if (probability == nullptr || is_zero(*probability)) return false;
+  const Arg* train = argument(graph.node(n), *op, graph.pool().strings, "train");
+  return train == nullptr || !train->is(ArgKind::boolean) || train->as_bool();
+}
+
+std::vector<StrId> default_binds(const Program& program, const Graph& graph, NodeId n) {
+  std::vector<StrId> binds;
+  const OpInfo* op = graph.op_info(n);
+  if (op != nullptr && !op->has(kBindsSymbol)) return binds;
+  const Node& node = graph.node(n);
+  std::vector<StrId> known;
+  bool have_known = false;
+  auto bind = [&](Expr e) {
+    std::optional<StrId> name = graph.pool().exprs.as_symbol(e);
+    if (!name || std::find(binds.begin(), binds.end(), *name) != binds.end()) return;
+    const Symbol* symbol = program.find_symbol(*name);
+    if (symbol == nullptr || symbol->kind != SymbolKind::data) return;
+    if (!have_known) known = argument_symbols(graph, node);
+    have_known = true;
+    if (std::find(known.begin(), known.end(), *name) == known.end()) binds.push_back(*name);
+  };
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    const Type& type = graph.type(node.result(i));
+    if (type.kind == TypeKind::integer && type.has_value) bind(type.value);
+    for (Expr size : type.shape) bind(size);
+  }
+  return binds;
+}
+
+}  // namespace sg

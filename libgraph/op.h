@@ -35,6 +35,7 @@ enum Trait : uint32_t {
   kAssert = 1u << 11,       // no result; fails the run when its condition is false
   kSize = 1u << 12,         // arithmetic on sizes: scalars in, scalars out, nothing on the device
   kHigherOrder = 1u << 13,  // takes nested graphs
+  kRandomIfDropout = 1u << 14,   // draws random numbers when its dropout probability is not a literal 0
 };
 
 enum class ParamKind : uint8_t { tensor, tensor_list, scalar, integer, integer_list, floating, boolean, string, dtype,
@@ -76,7 +77,9 @@ struct OpInfo {
   InferRule infer = nullptr;    // null = types come from the capture only
   CostRule cost = nullptr;
   ChunkRule chunk = ChunkRule::none;
-  std::string_view linear_in;   // comma-separated argument names the op is linear in, each with the rest fixed
+  // Comma-separated argument sets in which the op is linear, the rest held fixed: "self,other" = in each of the two,
+  // "self+other" = in both together.
+  std::string_view linear_in;
   std::vector<Param> params;    // parsed from the schema
   std::vector<ResultInfo> results;
   bool returns_list = false;    // "Tensor[]": as many results as the call says
@@ -88,5 +91,13 @@ struct OpInfo {
 
 const OpInfo* find_op(std::string_view full_name);       // null = not in the table
 std::span<const OpInfo> all_ops();                       // in table order
+
+// Whether this call draws random numbers: kRandom, or kRandomIfDropout with a probability that may differ from 0.
+bool draws_random(const Graph& graph, NodeId n);
+
+// The data-dependent symbols that a node defines when its NodeMeta::binds says nothing: those of kind `data` that stand
+// alone as a scalar result or as a dimension of a tensor result and in no argument's type. Only kBindsSymbol ops and
+// ops without a row define any.
+std::vector<StrId> default_binds(const Program& program, const Graph& graph, NodeId n);
 
 }  // namespace sg
