@@ -185,14 +185,17 @@ class FaultFinder {
 void write_canonical(simdjson::dom::element e, JsonWriter* out) {
   using simdjson::dom::element_type;
   switch (e.type()) {
-    case element_type::ARRAY:
+    case element_type::ARRAY: {
+      simdjson::dom::array items = e.get_array().value_unsafe();
       out->begin_array();
-      for (auto item : e.get_array().value_unsafe()) write_canonical(item, out);
+      for (auto item : items) write_canonical(item, out);
       out->end_array();
       break;
+    }
     case element_type::OBJECT: {
+      simdjson::dom::object object = e.get_object().value_unsafe();
       std::map<std::string_view, simdjson::dom::element> fields;
-      for (auto field : e.get_object().value_unsafe()) fields[field.key] = field.value;
+      for (auto field : object) fields[field.key] = field.value;
       out->begin_object();
       for (const auto& [key, value] : fields) {
         out->key(key);
