@@ -77,7 +77,7 @@ std::vector<KeyValue> Extras::take(Pool* pool) {
 
 void ImportTally::count(Counts* counts, std::string key, const Json& at) {
   auto [it, is_new] = counts->try_emplace(std::move(key));
-  if (is_new) it->second.first = at.where();
+  if (is_new && counts->size() <= kMaxNotes) it->second.first = at.where();   // finding a place walks the text
   ++it->second.count;
 }
 
@@ -87,9 +87,10 @@ void ImportTally::unknown_key(std::string_view owner, std::string_view key, cons
 void ImportTally::kept_raw(std::string_view what, const Json& at) { count(&kept_raw_, std::string(what), at); }
 void ImportTally::own_rank_literal(std::string_view op, const Json& at) { count(&own_rank_, std::string(op), at); }
 void ImportTally::unknown_op(std::string_view op, const Json& at) {
+  if (unknown_ops_.empty()) first_unknown_op_ = at.where();
   auto it = unknown_ops_.find(op);
-  if (it == unknown_ops_.end()) count(&unknown_ops_, std::string(op), at);
-  else ++it->second.count;
+  if (it == unknown_ops_.end()) it = unknown_ops_.try_emplace(std::string(op)).first;
+  ++it->second.count;
 }
 void ImportTally::type_conflict(const Json& at) {
   if (type_conflicts_.count++ == 0) type_conflicts_.first = at.where();
@@ -119,7 +120,7 @@ void ImportTally::report(uint32_t spmd_rank, Diagnostics* notes) const {
     if (said > kMaxNotes) names += " and " + std::to_string(said - kMaxNotes) + " more";
     notes->warning("unknown-op", std::to_string(unknown_ops_.size()) + " operators are not in the op table and travel opaque, on " +
                                      std::to_string(nodes) + " nodes: " + names,
-                   unknown_ops_.begin()->second.first, "passes leave such nodes alone, and sg-run refuses them");
+                   first_unknown_op_, "passes leave such nodes alone, and sg-run refuses them");
   }
   if (type_conflicts_.count != 0)
     notes->warning("getitem-type", "the type of a getitem is not that of the result it takes, " +

@@ -347,15 +347,12 @@ class GraphReader : public NameScope {
     NodeMeta meta;
     SG_TRY(read_meta(context_, node, &meta, &extras));
     SG_TRY(read_folded(node, &meta, &extras));
-    if (info != nullptr && info->has(kRandom)) {
-      meta.random.stream = ++*next_stream_;
-      meta.random.rank_local = capture_.world > 1;
-    }
     if (record.has_unknown_keys) SG_TRY(keep_unknown_keys({record.object, &place, json_.text}, "", &extras));
     if (!extras.empty()) meta.extra = extras.take(&context_->pool());
     spec.meta = context_->pool().metas.intern(std::move(meta));
     record.node = graph_->append(spec);
     for (uint32_t g : record.getitems) records_[g].node = record.node;
+    if (info != nullptr && draws_random(*graph_, record.node)) number_stream(record.node);
     return node.with(NodeField::binds, [&](const Json& json) { return read_binds(json, record.node); });
   }
 
@@ -441,6 +438,13 @@ class GraphReader : public NameScope {
     });
   }
 
+  void number_stream(NodeId n) {
+    NodeMeta meta = graph_->meta(n);
+    meta.random.stream = ++*next_stream_;
+    meta.random.rank_local = capture_.world > 1;
+    graph_->set_meta(n, std::move(meta));
+  }
+
   // Kept only where the rule of the op table says something else.
   Status read_binds(const Json& json, NodeId n) {
     std::vector<StrId> symbols;
@@ -449,6 +453,7 @@ class GraphReader : public NameScope {
       symbols.push_back(context_->str(name));
       return ok_status();
     }));
+    if (symbols == default_binds(*program_, *graph_, n)) return ok_status();
     NodeMeta meta = graph_->meta(n);
     meta.binds = std::move(symbols);
     graph_->set_meta(n, std::move(meta));

@@ -61,6 +61,7 @@ class ImportTally {
   static void count(Counts* counts, std::string key, const Json& at);
   Counts unknown_keys_, kept_raw_, unknown_ops_, own_rank_;
   Count type_conflicts_;
+  Location first_unknown_op_;
 };
 
 class ImportContext {
