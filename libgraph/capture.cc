@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/capture_read.h"
+#include "libgraph/merge.h"
 #include "libgraph/gzip.h"
 #include "libgraph/infer.h"
 
@@ -164,12 +165,11 @@ Result<Job> import_captures(std::vector<CaptureFile> files, const ImportOptions&
   SG_TRY(read_programs(&context, captures));
   context.job.extra = context.job_extras.take(&context.pool());
 
-  std::vector<uint32_t> ranks;
-  for (const RankCapture& capture : captures) ranks.push_back(capture.rank);
-  merge_programs(&context.job, ranks, notes);
+  for (size_t i = 0; i < captures.size(); ++i) context.job.programs[i]->ranks = {captures[i].rank};
+  share_equal_programs(&context.job, notes);
   if (options.spmd) context.job.programs[0]->ranks.clear();
   if (notes != nullptr)
-    context.tally.report(options.spmd && context.job.world > 1 ? ranks[0] : ImportTally::kNoRank, notes);
+    context.tally.report(options.spmd && context.job.world > 1 ? captures[0].rank : ImportTally::kNoRank, notes);
   return std::move(context.job);
 }
 

@@ -6,7 +6,6 @@
 //   capture_program.cc  symbols, guards, nested graphs, random streams of one rank
 //   capture_graph.cc    inputs, nodes (getitems folded), links, outputs of one graph
 //   capture_args.cc     arguments        capture_types.cc  types        capture_meta.cc  node metadata
-//   capture_merge.cc    ranks that are equal share a program
 // Internal to the importer.
 #pragma once
 
@@ -128,9 +127,6 @@ using NestedIndex = std::unordered_map<std::string_view, NestedId>;
 // whole program.
 Status read_graph(ImportContext* context, const RankCapture& capture, const NestedIndex& nested, const Json& json,
                   uint32_t* next_stream, Program* program, Graph* graph);
-
-// Joins equal programs of a rank set; `ranks` are those of job.programs, ascending. Says what keeps the others apart.
-void merge_programs(Job* job, const std::vector<uint32_t>& ranks, Diagnostics* notes);
 
 Result<TypeId> read_type(ImportContext* context, const Json& json, Extras* extras, const JsonPlace* owner,
                          int depth = 0);

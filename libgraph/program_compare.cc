@@ -1,9 +1,4 @@
-// Ranks that run the same program share one. All programs of an import are read by the same code over one pool, so that
-// equal captures give equal ids, group names apart: comparing is comparing ids, in one walk.
-#include <algorithm>
-#include <optional>
-
-#include "libgraph/capture_read.h"
+#include "libgraph/program_compare.h"
 
 namespace sg {
 namespace {
@@ -122,8 +117,10 @@ Difference compare_symbols(const Pool& pool, const Program& a, const Program& b)
   return std::nullopt;
 }
 
-// Nothing when the programs are equal; else the first thing that differs.
-Difference compare_programs(const Pool& pool, const Program& a, const Program& b) {
+}  // namespace
+
+std::optional<std::string> first_difference(const Program& a, const Program& b) {
+  const Pool& pool = a.graph.pool();
   if (auto d = compare_symbols(pool, a, b)) return d;
   if (auto d = compare_graphs(a.graph, b.graph)) return d;
   if (a.nested.size() != b.nested.size()) return "the number of nested graphs";
@@ -133,34 +130,6 @@ Difference compare_programs(const Pool& pool, const Program& a, const Program& b
     if (auto d = compare_graphs(a.nested[i]->graph, b.nested[i]->graph)) return "nested graph " + name + ": " + *d;
   }
   return std::nullopt;
-}
-
-}  // namespace
-
-void merge_programs(Job* job, const std::vector<uint32_t>& ranks, Diagnostics* notes) {
-  std::vector<std::unique_ptr<Program>> kept;
-  std::string first_difference;
-  for (size_t i = 0; i < job->programs.size(); ++i) {
-    Program* same = nullptr;
-    for (const auto& candidate : kept) {
-      Difference d = compare_programs(*job->pool, *candidate, *job->programs[i]);
-      if (!d) same = candidate.get();
-      else if (first_difference.empty())
-        first_difference = "ranks " + std::to_string(candidate->ranks[0]) + " and " + std::to_string(ranks[i]) +
-                           " differ first in " + *d;
-      if (same != nullptr) break;
-    }
-    if (same == nullptr) {
-      kept.push_back(std::move(job->programs[i]));
-      same = kept.back().get();
-    }
-    same->ranks.push_back(ranks[i]);
-  }
-  job->programs = std::move(kept);
-  if (job->programs.size() == 1 && job->programs[0]->ranks.size() == job->world) job->programs[0]->ranks.clear();
-  if (notes != nullptr && job->programs.size() > 1)
-    notes->note(std::to_string(ranks.size()) + " ranks run " + std::to_string(job->programs.size()) +
-                " programs that differ: " + first_difference);
 }
 
 }  // namespace sg

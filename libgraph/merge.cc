@@ -1,0 +1,180 @@
+#include "libgraph/merge.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "libgraph/program_compare.h"
+#include "libgraph/translate.h"
+
+namespace sg {
+namespace {
+
+Error disagree(std::string message, std::string hint) {
+  return {ErrorKind::unreadable, std::move(message), {}, std::move(hint)};
+}
+
+constexpr const char* kSameJob = "the files of a rank set are parts of one job, written together";
+
+// What job `from` calls group i, as a group of `to`; aliases that `to` lacks are added.
+Result<std::vector<GroupId>> match_groups(const Job& from, Job* to) {
+  if (from.groups.size() != to->groups.size())
+    return disagree(std::to_string(from.groups.size()) + " groups here and " + std::to_string(to->groups.size()) +
+                        " in the first file", kSameJob);
+  std::vector<GroupId> out;
+  for (const Group& group : from.groups) {
+    const std::string axis = from.pool->strings.str(group.axis);
+    GroupId found = to->find_group(to->pool->str(axis), group.ordinal);
+    const std::string name = "group " + axis + ":" + std::to_string(group.ordinal);
+    if (!found) return disagree(name + " is not declared in the first file", kSameJob);
+    Group& target = to->groups[found.index];
+    bool same = target.priority == group.priority && target.parts.size() == group.parts.size();
+    for (size_t i = 0; same && i < group.parts.size(); ++i) {
+      GroupPart& part = target.parts[i];
+      same = part.ranks == group.parts[i].ranks;
+      for (const GroupPart::Alias& alias : group.parts[i].aliases) {
+        auto at = std::lower_bound(part.aliases.begin(), part.aliases.end(), alias.rank,
+                                   [](const GroupPart::Alias& a, uint32_t rank) { return a.rank < rank; });
+        if (at == part.aliases.end() || at->rank != alias.rank)
+          part.aliases.insert(at, {alias.rank, to->pool->str(from.pool->strings[alias.name])});
+      }
+    }
+    if (!same) return disagree(name + " has other ranks or another priority than in the first file", kSameJob);
+    out.push_back(found);
+  }
+  return out;
+}
+
+bool same_text(const Job& a, StrId x, const Job& b, StrId y) {
+  if (!x || !y) return x == y;
+  return a.pool->strings[x] == b.pool->strings[y];
+}
+
+bool same_meshes(const Job& a, const Job& b) {
+  auto same_axes = [&](const Mesh& x, const Mesh& y) {
+    return std::equal(x.axes.begin(), x.axes.end(), y.axes.begin(), y.axes.end(),
+                      [&](StrId s, StrId t) { return same_text(a, s, b, t); });
+  };
+  return std::equal(a.meshes.begin(), a.meshes.end(), b.meshes.begin(), b.meshes.end(),
+                    [&](const Mesh& x, const Mesh& y) {
+                      return same_text(a, x.name, b, y.name) && x.shape == y.shape && same_axes(x, y);
+                    });
+}
+
+bool same_history(const Job& a, const Job& b) {
+  auto same_step = [&](const Provenance& x, const Provenance& y) {
+    bool same = same_text(a, x.tool, b, y.tool) && same_text(a, x.version, b, y.version) &&
+                same_text(a, x.input_digest, b, y.input_digest);
+    return same && std::equal(x.options.begin(), x.options.end(), y.options.begin(), y.options.end(),
+                              [&](const KeyValue& p, const KeyValue& q) {
+                                return same_text(a, p.key, b, q.key) && same_text(a, p.json, b, q.json);
+                              });
+  };
+  return std::equal(a.provenance.begin(), a.provenance.end(), b.provenance.begin(), b.provenance.end(), same_step);
+}
+
+std::vector<uint32_t> ranks_of(const Job& job, const Program& program) {
+  if (!program.ranks.empty()) return program.ranks;
+  std::vector<uint32_t> all(job.world);
+  for (uint32_t r = 0; r < job.world; ++r) all[r] = r;
+  return all;
+}
+
+// The job's programs, translated into `to`, each with its ranks listed.
+Status take_programs(const Job& from, std::vector<GroupId> groups, std::vector<bool>* taken, Job* to) {
+  Translator translate(*from.pool, to->pool.get(), std::move(groups));
+  for (const auto& program : from.programs) {
+    Program& copy = to->add_program();
+    translate.program(*program, &copy);
+    copy.ranks = ranks_of(from, *program);
+    for (uint32_t rank : copy.ranks) {
+      if (rank >= taken->size()) return disagree("rank " + std::to_string(rank) + " lies outside the world", kSameJob);
+      if ((*taken)[rank]) return disagree("rank " + std::to_string(rank) + " comes twice", "give each rank once");
+      (*taken)[rank] = true;
+    }
+  }
+  return ok_status();
+}
+
+Status add_ranks(const Job& from, std::vector<bool>* taken, Job* to) {
+  if (from.world != to->world)
+    return disagree("the world has " + std::to_string(from.world) + " ranks here and " + std::to_string(to->world) +
+                        " in the first file", kSameJob);
+  if (!same_meshes(*to, from)) return disagree("the meshes are not those of the first file", kSameJob);
+  SG_ASSIGN(std::vector<GroupId> groups, match_groups(from, to));
+  return take_programs(from, std::move(groups), taken, to);
+}
+
+}  // namespace
+
+std::vector<uint32_t> ranks_held(const Job& job) {
+  std::vector<uint32_t> out;
+  for (const auto& program : job.programs) {
+    std::vector<uint32_t> ranks = ranks_of(job, *program);
+    out.insert(out.end(), ranks.begin(), ranks.end());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+Job job_of_rank(const Job& job, uint32_t rank) {
+  Job out(job);
+  std::unique_ptr<Program> mine;
+  for (auto& program : out.programs)
+    if (program->ranks.empty() || std::binary_search(program->ranks.begin(), program->ranks.end(), rank))
+      mine = std::move(program);
+  if (job.world > 1) mine->ranks = {rank};
+  out.programs.clear();
+  out.programs.push_back(std::move(mine));
+  return out;
+}
+
+Result<Job> merge_ranks(std::vector<Job> jobs, const std::vector<std::string>& files, Diagnostics* notes) {
+  Job out(jobs[0]);
+  out.programs.clear();
+  std::vector<bool> taken(out.world);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    Status added = add_ranks(jobs[i], &taken, &out);
+    if (!added.ok()) {
+      added.error().where.file = files[i];
+      return added.error();
+    }
+    if (notes != nullptr && !same_history(out, jobs[i]))
+      notes->note("this rank has another history than " + files[0] + ", whose history is kept", {files[i]});
+  }
+  share_equal_programs(&out, notes);
+  return out;
+}
+
+void share_equal_programs(Job* job, Diagnostics* notes) {
+  std::vector<std::unique_ptr<Program>> kept;
+  std::string difference;
+  for (auto& program : job->programs) {
+    Program* same = nullptr;
+    for (const auto& candidate : kept) {
+      std::optional<std::string> d = first_difference(*candidate, *program);
+      if (!d) {
+        same = candidate.get();
+        break;
+      }
+      if (difference.empty())
+        difference = "ranks " + std::to_string(candidate->ranks[0]) + " and " + std::to_string(program->ranks[0]) +
+                     " differ first in " + *d;
+    }
+    if (same == nullptr) kept.push_back(std::move(program));
+    else same->ranks.insert(same->ranks.end(), program->ranks.begin(), program->ranks.end());
+  }
+  size_t rank_count = 0;
+  for (auto& program : kept) {
+    std::sort(program->ranks.begin(), program->ranks.end());
+    rank_count += program->ranks.size();
+  }
+  std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) { return a->ranks < b->ranks; });
+  if (kept.size() == 1 && kept[0]->ranks.size() == job->world) kept[0]->ranks.clear();
+  if (notes != nullptr && kept.size() > 1)
+    notes->note(std::to_string(rank_count) + " ranks run " + std::to_string(kept.size()) + " programs that differ: " +
+                difference);
+  job->programs = std::move(kept);
+}
+
+}  // namespace sg
