@@ -123,6 +123,42 @@ NodeId Graph::insert_before(NodeId position, const NodeSpec& spec) {
   return n;
 }
 
+NodeId Graph::append_exact(Node node, std::span<const StrId> names, std::span<const TypeId> types) {
+  if (node.label.is_none() && !names.empty()) node.label = names[0];
+  NodeId n(static_cast<uint32_t>(slots_.size()));
+  node.first_result = ValueId(static_cast<uint32_t>(values_.size()));
+  node.result_count = static_cast<uint32_t>(names.size());
+  for (uint32_t i = 0; i < names.size(); ++i) {
+    bool is_free = names[i] && names[i] != StringTable::kEmpty &&
+                   names_.try_emplace(names[i], NameOwner{node.result(i), NodeId()}).second;
+    if (!is_free) return forget_values(node.first_result);
+    values_.push_back({names[i], types[i], n, i});
+  }
+  bool is_own_result = std::find(names.begin(), names.end(), node.label) != names.end();
+  bool has_label = node.label && node.label != StringTable::kEmpty &&
+                   (is_own_result || names_.try_emplace(node.label, NameOwner{ValueId(), n}).second);
+  if (!has_label) return forget_values(node.first_result);
+  slots_.emplace_back();
+  slots_.back().node = std::move(node);
+  add_arg_uses(n);
+  link_before(n, NodeId());
+  ++count_;
+  return n;
+}
+
+NodeId Graph::forget_values(ValueId first) {
+  for (uint32_t i = first.index; i < values_.size(); ++i) names_.erase(values_[i].name);
+  values_.resize(first.index);
+  return NodeId();
+}
+
+void Graph::reserve(size_t nodes, size_t values) {
+  slots_.reserve(nodes);
+  values_.reserve(values);
+  uses_.reserve(2 * nodes);
+  names_.reserve(values + values / 8);
+}
+
 void Graph::erase(NodeId n) {
   Node& node = slots_[n.index].node;
   remove_arg_uses(n);

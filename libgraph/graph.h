@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -178,6 +179,11 @@ class Graph {
   NodeId append(const NodeSpec& spec) { return insert_before(NodeId(), spec); }
   NodeId insert_before(NodeId position, const NodeSpec& spec);   // none = at the end
   NodeId insert_after(NodeId position, const NodeSpec& spec) { return insert_before(next(position), spec); }
+  // For readers of files: appends `node` as it stands; `names` and `types` are those of its results. An empty label
+  // means the first result's name. Adds nothing and returns none when a name is none, empty or taken.
+  NodeId append_exact(Node node, std::span<const StrId> names, std::span<const TypeId> types);
+  void reserve(size_t nodes, size_t values);
+  bool has_name(StrId name) const { return names_.count(name) != 0; }   // of a value, or the label of a node
   void erase(NodeId n);                            // REQUIRES: no result is used
   void move_before(NodeId n, NodeId position);     // none = to the end
   void move_after(NodeId n, NodeId position);
@@ -221,6 +227,7 @@ class Graph {
   ValueId new_value(StrId name, TypeId type, NodeId def, uint32_t index);
   uint32_t add_use(ValueId v, Use use);
   void remove_use(uint32_t use);
+  NodeId forget_values(ValueId first);              // undoes new_value from `first` on; returns none
   void add_arg_uses(NodeId n);
   void remove_arg_uses(NodeId n);
   void link_before(NodeId n, NodeId position);

@@ -23,6 +23,7 @@ class StringTable {
   std::string_view operator[](StrId id) const { return strings_[id.index]; }
   const std::string& str(StrId id) const { return strings_[id.index]; }
   size_t size() const { return strings_.size(); }
+  void reserve(size_t count) { index_.reserve(count); }
 
  private:
   std::deque<std::string> strings_;                       // stable addresses: the map's keys point into it
