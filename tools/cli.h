@@ -1,0 +1,98 @@
+// The command line, written once: options, help, streams, messages, exit codes. A tool is a table and a function.
+//
+//     constexpr Option kOptions[] = {{"node", 'n', "NAME", "print this node only"}};
+//     Result<int> run(const Args& args) { ... }
+//     constexpr Tool kTool = {"sg-print", "write a graph as text", ..., kOptions, run};
+//     int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }
+//
+// Options   `--name value`, `--name=value`, `-n value`, `-nvalue`; flags of one letter may be joined (-qv). Any order,
+//           `--` ends them, no abbreviations. An option given twice is refused unless its row says `repeated`.
+// Exit      run's value, or the kind of its Error (result.h). 70 with a bundle file for a bug of ours.
+// Streams   data goes to standard output, everything else to standard error through the Reporter.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libgraph/result.h"
+#include "tools/cli_report.h"
+
+namespace sg::cli {
+
+inline constexpr std::string_view kVersion = "0.1.0";   // of the suite and of each tool; provenance carries it
+
+struct Option {
+  std::string_view name;            // "output", given as --output
+  char letter = 0;                  // 'o', given as -o; 0 = none
+  std::string_view argument;        // empty = a flag; "N" = a whole number; "a|b|c" = one of these; else any text
+  std::string_view help;            // lower-case start, no full stop
+  std::string_view fallback = {};   // the default, shown in the help and returned by Args::text
+  bool repeated = false;            // may be given more than once
+};
+
+struct Example {
+  std::string_view command;         // runnable in a folder that holds the files it names
+  std::string_view what;
+};
+
+class Args;
+
+enum class Writes : uint8_t { report, text, graph };
+
+struct Tool {
+  std::string_view name;            // "sg-print"
+  std::string_view summary;         // one sentence without the full stop
+  std::string_view operands;        // "[GRAPH]", as in the usage line
+  std::string_view details;         // lines under the summary, each at most 120 columns; may be empty
+  size_t max_operands = 1;
+  bool reads_stdin = true;          // without an operand it reads standard input
+  Writes writes = Writes::report;   // graph: binary unless asked otherwise, and never to a terminal
+  bool stops_at_operand = false;    // what follows the first operand is passed on as it is
+  std::span<const Option> options = {};
+  Example examples[2] = {};
+  Result<int> (*run)(const Args&) = nullptr;
+};
+
+// The options that every tool has.
+std::span<const Option> common_options();
+
+class Args {
+ public:
+  Args(const Tool& tool, Reporter& report) : tool_(&tool), report_(&report) {}
+
+  // REQUIRES for each: `name` is in the tool's table or a common option
+  bool has(std::string_view name) const;
+  size_t count(std::string_view name) const;
+  std::string text(std::string_view name) const;                  // the last value, else the row's default
+  std::vector<std::string> all(std::string_view name) const;      // in the order given
+  int64_t number(std::string_view name, int64_t fallback) const;
+
+  const std::vector<std::string>& operands() const { return operands_; }
+  std::string input() const { return operands_.empty() ? "-" : operands_[0]; }
+  const Tool& tool() const { return *tool_; }
+  Reporter& report() const { return *report_; }
+  // The options given, in table order, as they would be typed; for provenance and bug reports.
+  std::vector<std::pair<std::string, std::string>> given() const;
+
+ private:
+  friend Result<Args> parse_options(const Tool& tool, std::span<const std::string> words, Reporter& report);
+  const Tool* tool_;
+  Reporter* report_;
+  std::map<std::string, std::vector<std::string>, std::less<>> values_;
+  std::vector<std::string> operands_;
+};
+
+Result<Args> parse_options(const Tool& tool, std::span<const std::string> words, Reporter& report);
+
+std::string help_text(const Tool& tool, bool all);    // --help, --help-all
+std::string short_help(const Tool& tool);             // the usage lines
+std::string version_text(const Tool& tool);           // --version
+
+// The whole life of a tool: options, run, messages, exit code.
+int main(const Tool& tool, int argc, char** argv);
+
+}  // namespace sg::cli

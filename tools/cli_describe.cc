@@ -1,0 +1,75 @@
+// What is said about a job: one line, a page, or JSON.
+#include "libgraph/json.h"
+#include "tools/cli_job.h"
+
+namespace sg::cli {
+namespace {
+
+size_t total_nodes(const Job& job) {
+  size_t n = 0;
+  for (const auto& program : job.programs) {
+    n += program->graph.node_count();
+    for (const auto& nested : program->nested) n += nested->graph.node_count();
+  }
+  return n;
+}
+
+std::string counted(size_t n, std::string_view what) {
+  return std::to_string(n) + " " + std::string(what) + (n == 1 ? "" : "s");
+}
+
+std::string spelled(const std::vector<uint32_t>& ranks) {
+  if (ranks.empty()) return "*";
+  std::string out;
+  for (uint32_t rank : ranks) out += (out.empty() ? "" : " ") + std::to_string(rank);
+  return out;
+}
+
+}  // namespace
+
+std::string describe(const Job& job) {
+  size_t inputs = job.programs.empty() ? 0 : job.programs[0]->graph.inputs().size();
+  size_t outputs = job.programs.empty() ? 0 : job.programs[0]->graph.outputs().size();
+  std::string out = counted(total_nodes(job), "node") + ", " + counted(inputs, "input") + ", " +
+                    counted(outputs, "output") + ", " + counted(job.world, "rank");
+  if (job.is_spmd()) return out + (job.world == 1 ? "" : " running one program");
+  return out + " in " + counted(job.programs.size(), "program");
+}
+
+std::string describe_json(const Args& args, const Job& job, const std::string& file) {
+  JsonWriter json;
+  json.begin_object().key("schema").string(args.tool().name).key("version").integer(1);
+  json.key("file").string(file).key("nodes").natural(total_nodes(job));
+  size_t inputs = 0, outputs = 0;
+  if (!job.programs.empty()) {
+    inputs = job.programs[0]->graph.inputs().size();
+    outputs = job.programs[0]->graph.outputs().size();
+  }
+  json.key("inputs").natural(inputs).key("outputs").natural(outputs).key("world").natural(job.world);
+  json.key("programs").begin_array();
+  for (const auto& program : job.programs) {
+    json.begin_object().key("ranks").begin_array();
+    for (uint32_t rank : program->ranks) json.natural(rank);
+    json.end_array().key("nodes").natural(program->graph.node_count()).end_object();
+  }
+  return json.end_array().end_object().take();
+}
+
+std::string describe_long(const Job& job) {
+  const StringTable& strings = job.pool->strings;
+  std::string out = "title     " + strings.str(job.title) + "\nworld     " + std::to_string(job.world) + "\n";
+  for (const KeyValue& kv : job.producer) out += "producer  " + strings.str(kv.key) + " " + strings.str(kv.json) + "\n";
+  for (const Group& group : job.groups) {
+    out += "group     " + strings.str(group.axis);
+    for (const GroupPart& part : group.parts) out += " [" + spelled(part.ranks) + "]";
+    out += "\n";
+  }
+  for (const auto& program : job.programs) {
+    out += "program   rank " + spelled(program->ranks) + ": " + counted(program->graph.node_count(), "node") + ", " +
+           counted(program->graph.inputs().size(), "input") + ", " + counted(program->graph.outputs().size(), "output") +
+           ", " + counted(program->symbols.size(), "symbol") + ", " + counted(program->nested.size(), "nested graph") + "\n";
+  }
+  return out;
+}
+
+}  // namespace sg::cli

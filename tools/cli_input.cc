@@ -1,0 +1,170 @@
+// Reading bytes: files, streams, rank patterns.
+#include "tools/cli_input.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "libgraph/binary.h"
+
+namespace sg::cli {
+namespace {
+
+constexpr size_t kMaxBytes = size_t{8} << 30;       // a text of the largest binary (2 GiB) fits
+constexpr size_t kFirstRead = size_t{1} << 16;      // enough to know the form
+constexpr std::string_view kPlaceholder = "{r}";
+
+Error unreadable(const std::string& name, std::string message, std::string hint = {}) {
+  return {ErrorKind::unreadable, std::move(message), {name}, std::move(hint)};
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { if (fd_ > STDERR_FILENO) ::close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// Reads until `data` holds `limit` bytes or the stream ends. True at the end of the stream.
+Result<bool> read_up_to(int fd, const std::string& name, size_t limit, std::string* data) {
+  size_t used = data->size();
+  size_t step = kFirstRead;
+  while (used < limit) {
+    if (data->size() < used + step) data->resize(std::min(limit, used + step));
+    ssize_t n = ::read(fd, data->data() + used, data->size() - used);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return unreadable(name, std::string("cannot read: ") + std::strerror(errno));
+    used += static_cast<size_t>(n);
+    if (n == 0) {
+      data->resize(used);
+      return true;
+    }
+    step = std::max(kFirstRead, used / 2);          // grow by half: linear time on a stream of unknown length
+  }
+  data->resize(used);
+  return false;
+}
+
+Result<int> open_input(const std::string& operand) {
+  if (operand == "-") return STDIN_FILENO;
+  int fd = ::open(operand.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) return fd;
+  if (errno == ENOENT) return unreadable(operand, "no such file");
+  return unreadable(operand, std::string("cannot open: ") + std::strerror(errno));
+}
+
+// Skips blanks and comments: what the text form allows before its first word.
+std::string_view first_word(std::string_view s) {
+  for (;;) {
+    size_t i = s.find_first_not_of(" \t\r\n");
+    if (i == std::string_view::npos) return {};
+    s.remove_prefix(i);
+    if (s[0] != '#') break;
+    size_t end = s.find('\n');
+    if (end == std::string_view::npos) return {};
+    s.remove_prefix(end);
+  }
+  return s.substr(0, s.find_first_of(" \t\r\n"));
+}
+
+// The rank a folder entry stands for in `part`, one component of a pattern: "rank3" in "rank{r}".
+std::optional<uint32_t> rank_in(std::string_view part, std::string_view entry) {
+  size_t at = part.find(kPlaceholder);
+  size_t digits_end = entry.find_first_not_of("0123456789", std::min(at, entry.size()));
+  if (at >= entry.size() || digits_end == at) return std::nullopt;
+  std::string_view digits = entry.substr(at, digits_end == std::string_view::npos ? digits_end : digits_end - at);
+  uint32_t rank = 0;
+  auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+  if (problem != std::errc() || file_of_rank(part, rank) != entry) return std::nullopt;
+  return rank;
+}
+
+// Ranks whose file exists, sorted.
+Result<std::vector<uint32_t>> ranks_present(const std::string& pattern) {
+  size_t at = pattern.find(kPlaceholder);
+  size_t begin = pattern.rfind('/', at) == std::string::npos ? 0 : pattern.rfind('/', at) + 1;
+  std::string folder = begin == 0 ? "." : pattern.substr(0, begin);
+  std::string part = pattern.substr(begin, pattern.find('/', at) - begin);
+  DIR* dir = ::opendir(folder.c_str());
+  if (dir == nullptr) return unreadable(pattern, "cannot open the folder " + folder + ": " + std::strerror(errno));
+  std::vector<uint32_t> ranks;
+  while (const dirent* entry = ::readdir(dir)) {
+    std::optional<uint32_t> rank = rank_in(part, entry->d_name);
+    struct stat info;
+    if (rank && ::stat(file_of_rank(pattern, *rank).c_str(), &info) == 0) ranks.push_back(*rank);
+  }
+  ::closedir(dir);
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+}  // namespace
+
+Form form_of(std::string_view bytes) {
+  if (bytes.empty()) return Form::empty;
+  if (looks_binary(bytes)) return Form::binary;
+  if (bytes.substr(0, 2) == "\x1f\x8b") return Form::gzip;
+  if (bytes.substr(0, 4) == "PK\x03\x04") return Form::zip;
+  std::string_view word = first_word(bytes);
+  if (word == "sg") return Form::text;
+  return !word.empty() && word[0] == '{' ? Form::json : Form::other;
+}
+
+Result<Bytes> read_bytes(const std::string& operand) {
+  Bytes out{operand == "-" ? "<stdin>" : operand, {}, Form::empty};
+  SG_ASSIGN(int fd, open_input(operand));
+  Descriptor closer(fd);
+  struct stat info;
+  if (::fstat(fd, &info) != 0) return unreadable(out.name, std::string("cannot read: ") + std::strerror(errno));
+  if (S_ISDIR(info.st_mode))
+    return unreadable(out.name, "is a folder, not a file", "name the file in it, or a rank pattern such as 'rank{r}.sg'");
+  SG_ASSIGN(bool ended, read_up_to(fd, out.name, kFirstRead, &out.data));
+  out.form = form_of(out.data);
+  if (out.form == Form::empty)
+    return unreadable(out.name, "the input is empty",
+                      operand == "-" ? "the program before it in the pipe has probably failed; see its message" : "");
+  if (ended || out.form == Form::other) return out;
+  if (S_ISREG(info.st_mode) && info.st_size > 0 && static_cast<uint64_t>(info.st_size) < kMaxBytes)
+    out.data.reserve(static_cast<size_t>(info.st_size) + kFirstRead);
+  SG_ASSIGN(ended, read_up_to(fd, out.name, kMaxBytes, &out.data));
+  if (!ended) return unreadable(out.name, "the input is larger than 8 GiB, the most that is read");
+  return out;
+}
+
+bool is_rank_pattern(std::string_view operand) { return operand.find(kPlaceholder) != std::string_view::npos; }
+
+std::string file_of_rank(std::string_view pattern, uint32_t rank) {
+  std::string out(pattern);
+  std::string number = std::to_string(rank);
+  for (size_t at = 0; (at = out.find(kPlaceholder, at)) != std::string::npos; at += number.size())
+    out.replace(at, kPlaceholder.size(), number);
+  return out;
+}
+
+Result<std::vector<std::string>> files_of(const std::string& operand) {
+  if (!is_rank_pattern(operand)) return std::vector<std::string>{operand};
+  SG_ASSIGN(std::vector<uint32_t> ranks, ranks_present(operand));
+  if (ranks.empty()) return unreadable(operand, "no file matches this rank pattern");
+  std::vector<std::string> files;
+  for (uint32_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] != i)
+      return unreadable(file_of_rank(operand, i), "rank " + std::to_string(i) + " is missing, rank " +
+                        std::to_string(ranks.back()) + " is there", "a rank pattern needs every rank from 0 on");
+    files.push_back(file_of_rank(operand, i));
+  }
+  return files;
+}
+
+}  // namespace sg::cli

@@ -1,0 +1,35 @@
+// Input of the tools: bytes of a file or of standard input, what form they have, and rank patterns.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libgraph/result.h"
+
+namespace sg::cli {
+
+// What the bytes of an input are, told by their content and never by a name.
+enum class Form : uint8_t { empty, binary, text, json, gzip, zip, other };
+
+Form form_of(std::string_view bytes);
+
+struct Bytes {
+  std::string name;      // as the user named it; "<stdin>"
+  std::string data;
+  Form form = Form::empty;
+};
+
+// The whole of a file, or of standard input for "-". Fails (unreadable) for what is missing, a folder, empty, or larger
+// than any input may be. A stream of no known form is read only as far as needed to know that.
+Result<Bytes> read_bytes(const std::string& operand);
+
+// Whether `operand` is a rank pattern: "rank{r}/step.json".
+bool is_rank_pattern(std::string_view operand);
+std::string file_of_rank(std::string_view pattern, uint32_t rank);
+
+// The files of a rank pattern, by rank from 0; the operand itself when it is no pattern. A gap is an error.
+Result<std::vector<std::string>> files_of(const std::string& operand);
+
+}  // namespace sg::cli

@@ -1,0 +1,107 @@
+// Writing jobs: where to, in which form, and what is said about it.
+#include "tools/cli_job.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "libgraph/binary.h"
+#include "libgraph/json.h"
+#include "libgraph/merge.h"
+#include "libgraph/text.h"
+#include "tools/cli_output.h"
+
+namespace sg::cli {
+namespace {
+
+bool ends_with(std::string_view s, std::string_view end) {
+  return s.size() >= end.size() && s.substr(s.size() - end.size()) == end;
+}
+
+bool wants_text(const Args& args) { return args.has("text") || ends_with(output_of(args), ".txt"); }
+
+Result<std::string> bytes_of(const Args& args, const Job& job) {
+  if (wants_text(args)) return print_text(job);
+  return write_binary(job);
+}
+
+// All files are complete before the first one is put in its place.
+Status write_exploded(const Args& args, const Job& job, const std::string& pattern) {
+  std::vector<OutputFile> files;
+  for (uint32_t rank : ranks_held(job)) {
+    SG_ASSIGN(std::string bytes, bytes_of(args, job_of_rank(job, rank)));
+    SG_ASSIGN(OutputFile file, OutputFile::open(file_of_rank(pattern, rank), true));
+    SG_TRY(file.write(bytes));
+    SG_TRY(file.close());
+    files.push_back(std::move(file));
+  }
+  for (OutputFile& file : files) SG_TRY(file.commit());
+  return ok_status();
+}
+
+Status say_written(const Args& args, const Job& job, const std::string& path) {
+  if (args.has("json")) {
+    std::string report = describe_json(args, job, path) + "\n";
+    if (path != "-") return write_whole("-", report);
+    args.report().line(report.substr(0, report.size() - 1));      // standard output holds the graph
+    return ok_status();
+  }
+  if (path != "-") args.report().line(args.report().tool() + ": wrote " + path + ": " + describe(job));
+  return ok_status();
+}
+
+}  // namespace
+
+std::string output_of(const Args& args) {
+  if (args.has("output")) return args.text("output");
+  return args.has("in-place") ? args.input() : "-";
+}
+
+Status check_output(const Args& args) {
+  std::string output = output_of(args);
+  if (args.has("in-place") && !args.has("output") && (output == "-" || args.operands().size() != 1))
+    return Error{ErrorKind::usage, "`--in-place` needs one named input", {}, "name the file, or write to -o FILE"};
+  if (output.empty()) return Error{ErrorKind::usage, "`--output` is empty", {}, "- is standard output"};
+  for (const std::string& input : args.operands())
+    if (!args.has("in-place") && output != "-" && input != "-" && (input == output || is_same_file(input, output)))
+      return Error{ErrorKind::usage, "the output " + output + " is the input", {}, "add --in-place to replace it"};
+  if (args.tool().writes != Writes::graph || output != "-" || wants_text(args) || args.has("force-tty"))
+    return ok_status();
+  if (::isatty(STDOUT_FILENO) == 0) return ok_status();
+  return Error{ErrorKind::usage, "binary output to a terminal is refused", {}, "use -o FILE, --text, a pipe, or -f"};
+}
+
+Status write_whole(const std::string& path, std::string_view bytes, bool make_folders) {
+  SG_ASSIGN(OutputFile file, OutputFile::open(path, make_folders));
+  SG_TRY(file.write(bytes));
+  SG_TRY(file.close());
+  return file.commit();
+}
+
+Status write_job(const Args& args, const Job& job) {
+  std::string path = output_of(args);
+  if (is_rank_pattern(path)) {
+    SG_TRY(write_exploded(args, job, path));
+  } else {
+    SG_ASSIGN(std::string bytes, bytes_of(args, job));
+    SG_TRY(write_whole(path, bytes));
+  }
+  return say_written(args, job, path);
+}
+
+Status write_text(const Args& args, std::string_view text) { return write_whole(output_of(args), text); }
+
+void add_provenance(const Args& args, const std::vector<std::string>& options, const std::string& digest, Job* job) {
+  Pool& pool = *job->pool;
+  Provenance entry{pool.str(args.tool().name), pool.str(kVersion), {}, pool.str(digest)};
+  std::vector<std::string> sorted = options;
+  std::sort(sorted.begin(), sorted.end());
+  for (const std::string& name : sorted) {
+    if (!args.has(name)) continue;
+    std::string value = args.text(name);
+    entry.options.push_back({pool.str(name), pool.str(value.empty() ? "true" : json_string(value))});
+  }
+  job->provenance.push_back(std::move(entry));
+}
+
+}  // namespace sg::cli

@@ -1,0 +1,61 @@
+// Jobs in and out: what every tool does with a graph argument and with its result.
+//
+// In    binary, text, or a rank pattern; types that a text leaves out are inferred; the verifier has passed it.
+// Out   -o FILE or standard output, binary or text, or one file a rank.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libgraph/job.h"
+#include "tools/cli.h"
+#include "tools/cli_input.h"
+
+namespace sg::cli {
+
+// A job as read, before the verifier: with its text, if it came as text, so that findings can show the line.
+struct Loaded {
+  Job job;
+  std::string file;
+  std::string text;
+};
+
+// Parse errors are reported one by one, all of them; the Error returned then only sums up.
+Result<Loaded> load_job(const Args& args, const std::string& operand);
+
+// The verifier's findings with their place in the file. At most `max_errors` are kept.
+Diagnostics check_loaded(const Loaded& loaded, size_t max_errors = 20);
+
+// Reports the findings; an error (unreadable) if there are any.
+Status require_valid(const Args& args, const Loaded& loaded);
+
+// load_job and require_valid: what all tools but sg-check read with. A finding is an error (unreadable).
+Result<Job> read_job(const Args& args, const std::string& operand);
+
+// Where the output goes: -o, the input with --in-place, else "-".
+std::string output_of(const Args& args);
+
+// Refuses, before any work: an output that is the input without --in-place, binary to a terminal.
+Status check_output(const Args& args);
+
+// The job in the form and to the place that the options ask for, then a line (or with --json a report) about it.
+Status write_job(const Args& args, const Job& job);
+
+// A text or report to -o or standard output.
+Status write_text(const Args& args, std::string_view text);
+
+// All of `bytes` to one place, or nothing.
+Status write_whole(const std::string& path, std::string_view bytes, bool make_folders = false);
+
+// "383 nodes, 52 inputs, 51 outputs, 4 ranks in 1 program".
+std::string describe(const Job& job);
+// Title, world, groups, and a line a program.
+std::string describe_long(const Job& job);
+// {"schema":TOOL,"version":1,"file","nodes","inputs","outputs","world","programs"}: the --json report of a writer.
+std::string describe_json(const Args& args, const Job& job, const std::string& file);
+
+// Appends the tool, its options and the digest of its input to the job's provenance.
+void add_provenance(const Args& args, const std::vector<std::string>& options, const std::string& digest, Job* job);
+
+}  // namespace sg::cli

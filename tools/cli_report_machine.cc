@@ -1,0 +1,136 @@
+// Messages for machines: JSON, SARIF 2.1.0 and GitHub workflow commands.
+#include <set>
+
+#include "libgraph/json.h"
+#include "tools/cli.h"
+#include "tools/cli_report.h"
+
+namespace sg::cli {
+namespace {
+
+std::string_view level(Severity severity) {
+  return severity == Severity::error ? "error" : severity == Severity::warning ? "warning" : "note";
+}
+
+// What a workflow command cannot hold as it is; in a property also `:` and `,`.
+std::string escape_github(std::string_view s, bool property) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  for (char c : s) {
+    if (c == '%' || c == '\r' || c == '\n' || (property && (c == ':' || c == ','))) {
+      out += {'%', kHex[(c >> 4) & 15], kHex[c & 15]};
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// A relative URI reference: everything but unreserved characters and `/` in percent form.
+std::string escape_uri(std::string_view s) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  for (char c : s) {
+    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                 std::string_view("-._~/").find(c) != std::string_view::npos;
+    if (plain) {
+      out += c;
+    } else {
+      out += {'%', kHex[(static_cast<unsigned char>(c) >> 4)], kHex[c & 15]};
+    }
+  }
+  return out;
+}
+
+void optional_string(JsonWriter& json, std::string_view key, std::string_view value) {
+  if (!value.empty()) json.key(key).string(value);
+}
+
+void write_place(JsonWriter& json, const Location& where) {
+  optional_string(json, "file", where.file);
+  if (where.line != 0) json.key("line").natural(where.line);
+  if (where.column != 0) json.key("column").natural(where.column);
+  if (where.offset) json.key("offset_bytes").natural(*where.offset);
+  optional_string(json, "path", where.path);
+}
+
+void write_sarif_region(JsonWriter& json, const Location& where) {
+  json.key("physicalLocation").begin_object();
+  json.key("artifactLocation").begin_object().key("uri").string(escape_uri(where.file)).end_object();
+  if (where.line != 0) {
+    json.key("region").begin_object().key("startLine").natural(where.line);
+    if (where.column != 0) json.key("startColumn").natural(where.column);
+    json.end_object();
+  } else if (where.offset) {
+    json.key("region").begin_object().key("byteOffset").natural(*where.offset).end_object();
+  }
+  json.end_object();
+}
+
+void write_sarif_result(JsonWriter& json, const Diagnostic& d) {
+  json.begin_object().key("ruleId").string(d.rule.empty() ? "general" : d.rule);
+  json.key("level").string(level(d.severity));
+  std::string text = d.hint.empty() ? d.message : d.message + "; " + d.hint;
+  json.key("message").begin_object().key("text").string(text).end_object();
+  json.key("locations").begin_array();
+  if (!d.where.file.empty() || !d.where.path.empty()) {
+    json.begin_object();
+    if (!d.where.file.empty()) write_sarif_region(json, d.where);
+    if (!d.where.path.empty()) {
+      json.key("logicalLocations").begin_array().begin_object();
+      json.key("fullyQualifiedName").string(d.where.path).end_object().end_array();
+    }
+    json.end_object();
+  }
+  json.end_array().end_object();
+}
+
+}  // namespace
+
+std::string as_github(const Diagnostic& d) {
+  std::string out = "::" + std::string(d.severity == Severity::note ? "notice" : level(d.severity)) + " ";
+  std::string properties;
+  auto property = [&](std::string_view name, std::string_view value) {
+    if (value.empty()) return;
+    properties += (properties.empty() ? "" : ",") + std::string(name) + "=" + escape_github(value, true);
+  };
+  property("file", d.where.file);
+  if (d.where.line != 0) property("line", std::to_string(d.where.line));
+  if (d.where.column != 0) property("col", std::to_string(d.where.column));
+  property("title", d.rule);
+  std::string text = (d.where.path.empty() ? "" : d.where.path + ": ") + d.message;
+  if (!d.hint.empty()) text += "\n" + d.hint;
+  return out + properties + "::" + escape_github(text, false) + "\n";
+}
+
+std::string as_json(const std::string& tool, const std::vector<Diagnostic>& list, size_t hidden) {
+  JsonWriter json;
+  json.begin_object().key("schema").string("sg-diagnostics").key("version").integer(1).key("tool").string(tool);
+  json.key("diagnostics").begin_array();
+  for (const Diagnostic& d : list) {
+    json.begin_object().key("severity").string(level(d.severity));
+    optional_string(json, "rule", d.rule);
+    json.key("message").string(d.message);
+    write_place(json, d.where);
+    optional_string(json, "hint", d.hint);
+    optional_string(json, "source_line", d.source_line);
+    json.end_object();
+  }
+  return json.end_array().key("hidden").natural(hidden).end_object().take();
+}
+
+std::string as_sarif(const std::string& tool, const std::vector<Diagnostic>& list) {
+  std::set<std::string> rules;
+  for (const Diagnostic& d : list) rules.insert(d.rule.empty() ? "general" : d.rule);
+  JsonWriter json;
+  json.begin_object().key("$schema").string("https://json.schemastore.org/sarif-2.1.0.json");
+  json.key("version").string("2.1.0").key("runs").begin_array().begin_object();
+  json.key("tool").begin_object().key("driver").begin_object();
+  json.key("name").string(tool).key("version").string(kVersion).key("rules").begin_array();
+  for (const std::string& rule : rules) json.begin_object().key("id").string(rule).end_object();
+  json.end_array().end_object().end_object().key("results").begin_array();
+  for (const Diagnostic& d : list) write_sarif_result(json, d);
+  return json.end_array().end_object().end_array().end_object().take();
+}
+
+}  // namespace sg::cli
