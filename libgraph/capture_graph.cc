@@ -59,6 +59,7 @@ class GraphReader : public NameScope {
 
   Status read() {
     SG_TRY(list("inputs", [&](size_t i, const Json& item) { return read_input(i, item); }));
+    reserve();
     SG_TRY(list("nodes", [&](size_t i, const Json& item) { return index_node(i, item); }));
     for (size_t i = 0; i < records_.size(); ++i) SG_TRY(fold_getitem(i));
     mark_used();
@@ -75,7 +76,8 @@ class GraphReader : public NameScope {
     if (named.index >= current_) return forward_reference(at, named.index);
     const Node& node = graph_->node(record.node);
     if (record.is_folded()) return Arg::value(node.result(record.result));
-    if (!node.is_tuple) return Arg::value(node.result(0));   // untyped nodes that are used have a result
+    if (!node.is_tuple && node.result_count == 0) return at.error("`" + std::string(name) + "` has no result");
+    if (!node.is_tuple) return Arg::value(node.result(0));
     ArgList all;
     for (uint32_t i = 0; i < node.result_count; ++i) all.push_back(Arg::value(node.result(i)));
     return Arg::list(std::move(all));
@@ -110,6 +112,14 @@ class GraphReader : public NameScope {
       return json_.error("there is no `" + std::string(key) + "`");
     JsonPlace place = JsonPlace::at_key(json_.place, key);
     return for_each_item({items, &place, json_.text}, fn);
+  }
+
+  void reserve() {
+    simdjson::dom::array nodes;
+    if (!json_.is_object() || json_.element["nodes"].get(nodes)) return;
+    records_.reserve(nodes.size());
+    names_.reserve(nodes.size() + graph_->inputs().size());
+    first_of_number_.reserve(nodes.size());
   }
 
   JsonPlace place_of_node(size_t i) const { return JsonPlace::at_index(&nodes_place_, i); }
@@ -311,11 +321,15 @@ class GraphReader : public NameScope {
     return Json{{}, &at, json_.text}.error(std::move(message));
   }
 
-  // Whether a node without a type has a result at all is told by its users.
+  static bool returns_nothing(const OpInfo* info) {
+    return info != nullptr && info->results.empty() && !info->returns_list;
+  }
+
+  // Whether a node without a type has a result at all is told by its users, unless the op table knows.
   void mark_used() {
     std::unordered_set<std::string_view> untyped;
     for (const NodeRecord& r : records_)
-      if (!r.has(NodeField::type) && !r.is_folded() && !r.is_tuple) untyped.insert(r.name);
+      if (!r.has(NodeField::type) && !r.is_folded() && !r.is_tuple && !returns_nothing(find_op(r.op))) untyped.insert(r.name);
     if (untyped.empty()) return;
     auto mark = [&](std::string_view name) {
       if (untyped.erase(name) != 0) records_[names_.at(name).index].is_used = true;

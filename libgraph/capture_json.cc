@@ -115,7 +115,8 @@ class FaultFinder {
   void skip_space() { while (at_ < text_.size() && Scanner::is_space(text_[at_])) ++at_; }
 
   std::optional<JsonFault> stop(std::string_view expected) {
-    fault_ = JsonFault{at_, at_ >= text_.size() ? "the file ends where " + std::string(expected) + " is expected"
+    at_ = std::min(at_, text_.size());
+    fault_ = JsonFault{at_, at_ == text_.size() ? "the file ends where " + std::string(expected) + " is expected"
                                                 : "expected " + std::string(expected)};
     return fault_;
   }

@@ -1,0 +1,61 @@
+#include "libgraph/gzip.h"
+
+#include <catch2/catch.hpp>
+
+#include <zlib.h>
+
+using namespace sg;
+
+namespace {
+
+std::string pack(std::string_view text) {
+  z_stream z{};
+  REQUIRE(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(deflateBound(&z, text.size()), '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  REQUIRE(deflate(&z, Z_FINISH) == Z_STREAM_END);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+
+std::string pattern(size_t n) {
+  std::string out;
+  for (size_t i = 0; out.size() < n; ++i) out += std::to_string(i * 2654435761u) + ",";
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("gzip members unpack one after the other") {
+  for (std::string text : {std::string(), std::string("a"), pattern(100000)}) {
+    auto one = gunzip(pack(text));
+    REQUIRE(one.ok());
+    CHECK(one.value() == text);
+    auto two = gunzip(pack(text) + pack("tail"));
+    REQUIRE(two.ok());
+    CHECK(two.value() == text + "tail");
+  }
+}
+
+TEST_CASE("every truncation and every damaged bit of a gzip file is an error or the same text") {
+  const std::string text = pattern(300), packed = pack(text);
+  for (size_t n = 2; n < packed.size(); ++n) CHECK(!gunzip(packed.substr(0, n)).ok());
+  for (size_t bit = 16; bit < packed.size() * 8; ++bit) {
+    std::string damaged = packed;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    auto out = gunzip(damaged);
+    if (out.ok()) CHECK(out.value() == text);           // bits of the header that say nothing about the text
+  }
+}
+
+TEST_CASE("a gzip file may not unpack to more than its limits") {
+  const std::string bomb = pack(std::string(1 << 20, 'x'));
+  const GzipLimits kByRatio{.free_bytes = 1000, .max_ratio = 10}, kByBytes{.max_bytes = 1000}, kFree{.free_bytes = 1 << 20, .max_ratio = 1};
+  CHECK(gunzip(bomb, kByRatio).error().message.find("unpacks to more than") != std::string::npos);
+  CHECK(gunzip(bomb, kByBytes).error().message.find("more than 1000 bytes") != std::string::npos);
+  CHECK(gunzip(bomb, kFree).ok());
+}
