@@ -473,11 +473,8 @@ void GraphBuilder::call_nested() {
   }
   std::vector<TypeId> types;
   for (const Output& o : body.outputs()) types.push_back(body.value(o.value).type);
-  bool call = shape_.percent(50);
-  std::vector<Arg> args = {Arg::graph(id)};
-  if (call) args.insert(args.end(), operands.begin(), operands.end());
-  else args.push_back(Arg::list(std::move(operands)));
-  emit_node(call ? "sg.call" : "mylib.higher_order", std::move(args), types, true);
+  std::string_view op = shape_.percent(50) ? "sg.call" : "mylib.higher_order";
+  emit_node(op, {Arg::graph(id), Arg::list(std::move(operands))}, types, true);
 }
 
 // --- collectives ---
