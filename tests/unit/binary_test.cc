@@ -1,14 +1,13 @@
 #include "libgraph/binary.h"
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <limits>
 
 #include "libgraph/seal.h"
 #include "libgraph/sha256.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"
+#include "tests/support/sample_job.h"
 
 using namespace sg;
 
@@ -31,68 +30,6 @@ std::string body_of(const std::string& sealed) { return sealed.substr(0, sealed.
 std::string sealed_again(std::string body) {
   seal(&body);
   return body;
-}
-
-// A job of a few hundred bytes with something of everything. `noise` is interned first: it must not show in the bytes.
-Job small_job(const std::vector<std::string>& noise = {}) {
-  Job job;
-  Pool& pool = *job.pool;
-  for (const std::string& s : noise) {
-    pool.str(s);
-    pool.op("noise." + s);
-    pool.tensor(DType::i8, {pool.exprs.add(pool.exprs.symbol(s), pool.exprs.constant(7))}, pool.str(s));
-  }
-  StrId u0 = pool.str("u0");
-  Expr rows = pool.exprs.max(pool.exprs.constant(1), pool.exprs.symbol(u0));
-  TypeId matrix = pool.tensor(DType::bf16, {rows, pool.exprs.constant(64)}, pool.str("cpu"));
-  job.title = pool.str("small");
-  job.note = "two lines\nof text";
-  job.world = 2;
-  job.groups.push_back({pool.str("ep"), 1, 5, {{{0, 1}, {{0, pool.str("113")}, {1, pool.str("114")}}}}});
-  job.meshes.push_back({StringTable::kEmpty, {pool.str("ep")}, {2}});
-  job.provenance.push_back({pool.str("sg-import"), pool.str("0.1.0"), {}, pool.str("sha256:00")});
-  job.extra.push_back({pool.str("k"), pool.str("[1,2]")});
-  Program& program = job.add_program();
-  Symbol symbol{u0, SymbolKind::data};
-  symbol.min = 0;
-  program.symbols.push_back(symbol);
-  program.guards.push_back({Relation::le, rows, pool.exprs.constant(9), {}});
-  program.nested.push_back(std::make_unique<Nested>(Nested{pool.str("body"), Graph(&pool)}));
-  Graph& body = program.nested[0]->graph;
-  body.add_output({body.add_input("x", matrix, {})});
-
-  Graph& g = program.graph;
-  Input parameter;
-  parameter.kind = InputKind::parameter;
-  parameter.fqn = pool.str("w");
-  parameter.sharding = {{pool.exprs.constant(128)}, {pool.str("S(0)")}, {pool.str("ep")}};
-  ValueId w = g.add_input("w", matrix, parameter);
-  NodeSpec spec;
-  spec.op = pool.op("aten.split");
-  spec.args = {Arg::value(w), Arg::list({Arg::expr(rows), Arg::integer(-3)}), Arg::floating(-0.0)};
-  spec.args.push_back(Arg::complex(1, std::numeric_limits<double>::quiet_NaN()).set_key(pool.str("alpha")));
-  spec.args.push_back(Arg::dict({Arg::graph(NestedId(0)).set_key(pool.str("g")), Arg(Arg::group(GroupId(0))).set_key(u0)}));
-  spec.result_types = {matrix, Pool::kUnknownType};
-  spec.names = {"a", "b"};
-  spec.label = "split";
-  spec.module = pool.str("layers.0");
-  spec.source = pool.sources.intern({pool.str("f.py"), 12, pool.str("forward")});
-  NodeMeta meta;
-  meta.recompute = Recompute::must_save;
-  meta.binds.emplace();
-  meta.result_chunks = {{0, {}}, {1, pool.str("o")}};
-  spec.meta = pool.metas.intern(meta);
-  NodeId split = g.append(spec);
-  NodeSpec last;
-  last.op = pool.op("aten.mm");
-  last.args = {Arg::value(g.node(split).result(0)), Arg::dtype(DType::c64), Arg::text(ArgKind::string, pool.str("s"))};
-  last.result_types = {matrix};
-  last.phase = Phase::backward;
-  last.forward = split;
-  NodeId mm = g.append(last);
-  g.add_output({g.node(mm).result(0), OutputKind::gradient, w});
-  g.add_output({ValueId(), OutputKind::none});
-  return job;
 }
 
 // The invariants that the rest of the library takes for granted in a job that was read.
@@ -130,7 +67,7 @@ void survives(const std::string& body) {
 }  // namespace
 
 TEST_CASE("a job is the same after writing and reading") {
-  std::string bytes = written(small_job());
+  std::string bytes = written(test::sample_job());
   Job job = loaded(bytes);
   CHECK(written(job) == bytes);
   CHECK(job.note == "two lines\nof text");
@@ -158,11 +95,11 @@ TEST_CASE("random jobs are the same after writing and reading") {
 }
 
 TEST_CASE("the bytes depend on the job only, not on what its pool holds") {
-  CHECK(written(small_job({"zz", "body", "u0", "cpu", "a_1"})) == written(small_job()));
+  CHECK(written(test::sample_job({"zz", "body", "u0", "cpu", "a_1"})) == written(test::sample_job()));
 }
 
 TEST_CASE("the bytes do not remember erased nodes and removed order") {
-  Job job = small_job(), other = small_job();
+  Job job = test::sample_job(), other = test::sample_job();
   Graph& g = other.programs[0]->graph;
   NodeSpec extra;
   extra.op = other.pool->op("aten.neg");
@@ -175,14 +112,14 @@ TEST_CASE("the bytes do not remember erased nodes and removed order") {
 }
 
 TEST_CASE("extra keys are written in order") {
-  Job a = small_job(), b = small_job();
+  Job a = test::sample_job(), b = test::sample_job();
   for (const char* key : {"x", "b"}) a.extra.push_back({a.pool->str(key), a.pool->str("1")});
   for (const char* key : {"b", "x"}) b.extra.insert(b.extra.begin(), {b.pool->str(key), b.pool->str("1")});
   CHECK(written(a) == written(b));
 }
 
 TEST_CASE("every truncation of a file names the tool that wrote it") {
-  std::string bytes = written(small_job());
+  std::string bytes = written(test::sample_job());
   for (size_t size = 0; size < bytes.size(); ++size) {
     Result<Job> job = read_binary(std::string_view(bytes).substr(0, size), "<stdin>");
     REQUIRE(!job.ok());
@@ -198,7 +135,7 @@ TEST_CASE("every truncation of a file names the tool that wrote it") {
 }
 
 TEST_CASE("every flipped bit is found by the seal") {
-  std::string bytes = written(small_job());
+  std::string bytes = written(test::sample_job());
   for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ 1 << bit % 8);
     Result<Job> job = read_binary(bytes, "x.sg");
@@ -208,7 +145,7 @@ TEST_CASE("every flipped bit is found by the seal") {
 }
 
 TEST_CASE("below the seal, any flipped bit or cut gives an error or a job") {
-  std::string body = body_of(written(small_job()));
+  std::string body = body_of(written(test::sample_job()));
   for (size_t bit = 0; bit < 8 * body.size(); ++bit) {
     std::string changed = body;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ 1 << bit % 8);
@@ -235,7 +172,7 @@ TEST_CASE("below the seal, random changes to a random job give an error or a job
 }
 
 TEST_CASE("bytes at any alignment are read") {
-  std::string bytes = written(small_job());
+  std::string bytes = written(test::sample_job());
   for (size_t shift = 0; shift < 8; ++shift) {
     std::string shifted = std::string(shift, 'x') + bytes;
     CHECK(read_binary(std::string_view(shifted).substr(shift), "x.sg").ok());
@@ -243,7 +180,7 @@ TEST_CASE("bytes at any alignment are read") {
 }
 
 TEST_CASE("a newer major version is refused with both versions, a newer minor is read") {
-  std::string body = body_of(written(small_job()));
+  std::string body = body_of(written(test::sample_job()));
   FilePrefix prefix = read_prefix(body);
   CHECK((prefix.has_version && prefix.major == kSchemaMajor && prefix.minor == kSchemaMinor));
   CHECK(prefix.tool == "sg-import");
@@ -263,7 +200,7 @@ TEST_CASE("a newer major version is refused with both versions, a newer minor is
 }
 
 TEST_CASE("what is not ours, or has more after the end, is refused") {
-  std::string bytes = written(small_job());
+  std::string bytes = written(test::sample_job());
   CHECK(looks_binary(bytes));
   CHECK(!looks_binary("sg 1.0 job"));
   CHECK(read_binary("{\"format\": \"step-capture\"}", "x.json").error().message == "this is not a binary graph file");
@@ -274,7 +211,7 @@ TEST_CASE("what is not ours, or has more after the end, is refused") {
 }
 
 TEST_CASE("the writer refuses what no reader would take") {
-  Job job = small_job();
+  Job job = test::sample_job();
   Graph& g = job.programs[0]->graph;
   SECTION("arguments nested too deep") {
     Arg deep = Arg::integer(1);
