@@ -120,6 +120,15 @@ bool TextLexer::string(std::string_view* out) {
   return true;
 }
 
+bool TextLexer::string_ahead(std::string_view* out) {
+  const char* before = cursor_;
+  size_t errors = errors_.size();
+  if (string(out)) return true;
+  errors_.resize(errors);
+  cursor_ = before;
+  return false;
+}
+
 bool TextLexer::escape(const char** at, std::string* out) {
   const char* begin = *at;
   static constexpr std::string_view kFrom = "\"\\/bfnrt", kTo = "\"\\/\b\f\n\r\t";

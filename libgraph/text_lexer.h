@@ -56,6 +56,7 @@ class TextLexer {
 
   // --- literals ---
   bool string(std::string_view* out);    // valid until the next string with an escape
+  bool string_ahead(std::string_view* out);                // no error when it is none; the cursor moves past a good one
   bool integer(std::string_view what, int64_t* out);
   bool natural(std::string_view what, uint32_t* out);      // below 2^32 - 1
   bool number_is_float();                // at a number: does it have a point or exponent (or is it inf, nan)?

@@ -20,7 +20,7 @@ void TextPrinter::argument(const Program& program, const Graph& graph, const Arg
     case ArgKind::floating: return append_float(arg.as_float(), &out_);
     case ArgKind::complex: return items(program, graph, arg, "complex(", ')');
     case ArgKind::string: return append_quoted(text_of(arg.as_text()), &out_);
-    case ArgKind::expr: return expression_argument(arg.as_expr(), bool(arg.key()));
+    case ArgKind::expr: return expression_argument(arg);
     case ArgKind::value: return value_name(graph.name(arg.as_value()));
     case ArgKind::dtype:
       if (arg.as_dtype() == DType::none) put("dtype:");
@@ -48,13 +48,15 @@ void TextPrinter::items(const Program& program, const Graph& graph, const Arg& a
   put(end);
 }
 
-// A bare expression must not read as a number or as one of the words that mean something by themselves.
-void TextPrinter::expression_argument(Expr e, bool has_key) {
+// A bare expression must not read as a number, as a word that means something by itself, or as a device.
+void TextPrinter::expression_argument(const Arg& arg) {
+  Expr e = arg.as_expr();
   std::string text = captured([&] { expr(e); });
   size_t begin = text.starts_with('-') ? 1 : 0, end = begin;
   while (end < text.size() && is_word_char(text[end])) ++end;
-  std::string_view first = std::string_view(text).substr(begin, end - begin);
-  bool wrap = has_key || (e && pool_.exprs.is_constant(e)) || is_argument_word(first);
+  std::string_view first = std::string_view(text).substr(begin, end - begin), key = text_of(arg.key());
+  bool wrap = (e && pool_.exprs.is_constant(e)) || is_argument_word(first) || key == "device" || key == "layout" ||
+              key == "memory_format";
   if (wrap) put("expr(");
   put(text);
   if (wrap) put(')');

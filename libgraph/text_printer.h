@@ -43,7 +43,7 @@ class TextPrinter {
   void arguments(const Program& program, const Graph& graph, const Node& node);
   void argument(const Program& program, const Graph& graph, const Arg& arg);
   void items(const Program& program, const Graph& graph, const Arg& arg, std::string_view begin, char end);
-  void expression_argument(Expr e, bool must_wrap);
+  void expression_argument(const Arg& arg);
   void text_argument(const Arg& arg);
   void op_name(OpId op);
   void group_name(GroupId group);
