@@ -229,7 +229,7 @@ bool TextParser::graph_line() {
     in_nested_ = false;
   }
   if (!program_) program_ = &job_.add_program();   // after an error: a place for what follows
-  if (!ok && program_->nested.empty()) program_->nested.push_back(std::make_unique<Nested>(Nested{StrId(), Graph(&pool_)}));
+  if (!ok && program_->nested.empty()) program_->nested.push_back(std::make_unique<Nested>(Nested{StringTable::kEmpty, Graph(&pool_)}));
   begin_graph(in_nested_ ? &program_->nested.back()->graph : &program_->graph);
   return ok;
 }
@@ -242,6 +242,7 @@ bool TextParser::nested_graph(const std::vector<uint32_t>& ranks, const char* at
   StrId name;
   const char* name_at = (lexer_.peek(), lexer_.cursor());
   if (!word("the name of the nested graph", &name)) return false;
+  if (!name) return lexer_.error_at(name_at, "parse-name", "a nested graph needs a name");
   if (program_->find_nested(name))
     return lexer_.error_at(name_at, "parse-twice", "a nested graph of this name was defined before");
   program_->nested.push_back(std::make_unique<Nested>(Nested{name, Graph(&pool_)}));

@@ -20,7 +20,7 @@ bool TextParser::type(TypeId* out, int depth) {
     return true;
   }
   std::string_view w = lexer_.word();
-  bool is_tensor = lexer_.cursor() != lexer_.end() && *lexer_.cursor() == '[';
+  bool is_tensor = lexer_.peek() == '[';
   if (auto dtype = w == "none" ? DType::none : parse_dtype(w); is_tensor && dtype) return tensor(*dtype, out);
   if (w == "int") return scalar(TypeKind::integer, out);
   if (w == "float") return scalar(TypeKind::floating, out);
