@@ -355,6 +355,7 @@ class GraphReader : public NameScope {
     const OpInfo* info = context_->pool().ops[spec.op].info;
     if (info == nullptr) context_->tally.unknown_op(record.op, {record.object, &place, json_.text});
     SG_ASSIGN(spec.args, read_args(context_, node, info, this, &extras));
+    if (record.is_tuple && !record.has(NodeField::type)) count_split_results(info, spec.args, &record);
     SG_TRY(read_results(node, info, &spec, &extras));
     std::vector<std::string> default_names = name_results(record, &spec);
     SG_TRY(read_context(node, &spec, &extras));
@@ -368,6 +369,14 @@ class GraphReader : public NameScope {
     for (uint32_t g : record.getitems) records_[g].node = record.node;
     if (info != nullptr && draws_random(*graph_, record.node)) number_stream(record.node);
     return node.with(NodeField::binds, [&](const Json& json) { return read_binds(json, record.node); });
+  }
+
+  // Getitems show only the results that somebody takes; the list of sizes to split into shows all.
+  static void count_split_results(const OpInfo* info, const std::vector<Arg>& args, NodeRecord* record) {
+    int index = info == nullptr || !info->returns_list ? -1 : info->param_index("split_sizes");
+    if (index < 0 || static_cast<size_t>(index) >= args.size() || !args[static_cast<size_t>(index)].is(ArgKind::list)) return;
+    size_t count = args[static_cast<size_t>(index)].items().size();
+    record->result_count = std::max(record->result_count, static_cast<uint32_t>(count));
   }
 
   // The result types, and whether the op returns a tuple.
