@@ -92,7 +92,8 @@ Interval mod(Interval a, Interval b) {
 }
 
 std::string print(Interval a) {
-  return "[" + (a.has_min() ? std::to_string(a.min) : "-inf") + ", " + (a.has_max() ? std::to_string(a.max) : "inf") + "]";
+  std::string low = a.has_min() ? std::to_string(a.min) : "-inf";
+  return "[" + low + ", " + (a.has_max() ? std::to_string(a.max) : "inf") + "]";
 }
 
 }  // namespace sg

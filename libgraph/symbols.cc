@@ -193,10 +193,11 @@ bool Facts::narrow_symbol(StrId symbol, Interval range) {
   return changed;
 }
 
-bool Facts::tighten(StrId symbol, Interval range) {
-  if (!narrow_symbol(symbol, range)) return false;
-  narrow();
-  return true;
+bool Facts::tighten(std::span<const Bound> bounds) {
+  bool changed = false;
+  for (const Bound& b : bounds) changed |= narrow_symbol(b.symbol, b.range);
+  if (changed) narrow();
+  return changed;
 }
 
 // --- ranges ---
@@ -237,6 +238,7 @@ Interval Facts::interval(const Poly& p) const {
 Interval Facts::range(Expr e) const {
   if (auto value = pool_.exprs.constant_value(e)) return Interval::of(*value);
   if (pool_.exprs.is_invalid(e)) return {};
+  if (auto name = pool_.exprs.as_symbol(e)) return range_of_symbol(*name);
   if (auto it = known_.find(e); it != known_.end()) return it->second;
   Poly p = ExprBuilder{pool_.exprs}.poly(e);
   Interval r = bounds(p);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -44,7 +45,11 @@ class Facts {
   Expr simplify(Expr e, bool use_equalities = false) const;
 
   // Adds what was learnt elsewhere (libgraph/range_infer.h). False when nothing got tighter.
-  bool tighten(StrId symbol, Interval range);
+  struct Bound {
+    StrId symbol;
+    Interval range;
+  };
+  bool tighten(std::span<const Bound> bounds);
 
   // Declarations and guards cannot all hold: found while narrowing ranges. Answers stay as they were before.
   bool contradictory() const { return contradictory_; }

@@ -114,9 +114,10 @@ int64_t Facts::upper_bound(const Poly& p) const {
 
 Interval Facts::bounds(const Poly& p) const {
   Poly negative = ExprBuilder{pool_.exprs}.scaled(p, -1);
-  int64_t highest = upper_bound(p), lowest = upper_bound(negative);
-  Interval r{lowest == Interval::kHighest ? Interval::kLowest : lowest == Interval::kLowest ? Interval::kHighest : -lowest,
-             highest};
+  Interval r;
+  r.max = upper_bound(p);
+  int64_t lowest = upper_bound(negative);
+  if (lowest != Interval::kHighest) r.min = lowest == Interval::kLowest ? Interval::kHighest : -lowest;
   return r.min <= r.max ? r : interval(p);   // empty: the facts contradict each other
 }
 
