@@ -42,6 +42,11 @@ bool FileReader::under(const char* field, uint32_t index) {
   return under((field + ("[" + std::to_string(index) + "]")).c_str());
 }
 
+bool FileReader::at_index(uint32_t index) {
+  error_.where.path += "[" + std::to_string(index) + "]";
+  return false;
+}
+
 bool FileReader::charge(size_t bytes, const char* field) {
   if (bytes > budget_) return fail(field, "parts of the file overlap");
   budget_ -= bytes;

@@ -60,7 +60,7 @@ bool FileReader::strings(const Numbers* in, const char* field, std::vector<StrId
   if (!charge(4 * size_t{count}, field)) return false;
   out->resize(count);
   for (uint32_t i = 0; i < count; ++i)
-    if (!required_string(in->Get(i), field, &(*out)[i])) return false;
+    if (!required_string(in->Get(i), field, &(*out)[i])) return at_index(i);
   return true;
 }
 
@@ -69,7 +69,7 @@ bool FileReader::exprs(const Numbers* in, const char* field, std::vector<Expr>* 
   if (!charge(4 * size_t{count}, field)) return false;
   out->resize(count);
   for (uint32_t i = 0; i < count; ++i)
-    if (!required_expr(in->Get(i), field, &(*out)[i])) return false;
+    if (!required_expr(in->Get(i), field, &(*out)[i])) return at_index(i);
   return true;
 }
 

@@ -120,6 +120,7 @@ class FileReader {
   bool bad_index(const char* field, uint32_t index, size_t size);
   bool under(const char* field);                          // prefixes the path of the failure; always false
   bool under(const char* field, uint32_t index);
+  bool at_index(uint32_t index);                          // the failure is in this entry of the vector it names
   bool charge(size_t bytes, const char* field);
 
   std::string_view bytes_;
