@@ -5,6 +5,7 @@
 // verifier to find a type that cannot be.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "libgraph/graph.h"
@@ -12,6 +13,21 @@
 #include "libgraph/op.h"
 
 namespace sg {
+
+class Sizes;
+
+// For many nodes of one program: keeps what it learns about the program's symbols from node to node. The program's
+// symbols and guards must not change meanwhile.
+class TypeInferrer {
+ public:
+  explicit TypeInferrer(const Program& program);
+  ~TypeInferrer();
+  Result<std::vector<Type>> infer(const Graph& graph, NodeId n);
+
+ private:
+  const Program& program_;
+  std::unique_ptr<Sizes> sizes_;
+};
 
 // The result types of node `n` from its arguments' types. One entry a result; for a list-returning op as many as it
 // returns. Fails with the reason when the op has no rule or its arguments contradict the rule.

@@ -5,11 +5,14 @@
 #include <unordered_map>
 
 #include "libgraph/graph.h"
+#include "libgraph/infer_rules.h"
 #include "libgraph/job.h"
 #include "libgraph/op_schema.h"
 
 namespace sg {
 namespace {
+
+InferRule rule_or_null(InferRule rule) { return rule == infer::none ? nullptr : rule; }
 
 struct Table {
   std::vector<OpInfo> rows;
@@ -32,7 +35,7 @@ struct Table {
 
   Table() {
 #define SG_OP(name, schema, traits, infer_rule, cost_rule, chunk_rule, linear_in) \
-  add(name, schema, traits, nullptr, nullptr, ChunkRule::chunk_rule, linear_in);
+  add(name, schema, traits, rule_or_null(infer::infer_rule), nullptr, ChunkRule::chunk_rule, linear_in);
 #include "libgraph/op.def"
 #undef SG_OP
     by_name.reserve(rows.size());

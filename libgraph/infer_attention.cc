@@ -1,0 +1,165 @@
+// Fused attention. Tensors are [batch, heads, length, width]; the results' strides go by kernel.
+#include <algorithm>
+
+#include "libgraph/infer_rules.h"
+
+namespace sg::infer {
+namespace {
+
+struct Attention {
+  const Type* query;
+  const Type* key;
+  const Type* value;
+  Exprs out_shape;   // [batch, heads, query length, value width]
+};
+
+Result<Attention> attention_of(InferCall& c) {
+  Attention a;
+  SG_ASSIGN(a.query, c.tensor("query"));
+  SG_ASSIGN(a.key, c.tensor("key"));
+  SG_ASSIGN(a.value, c.tensor("value"));
+  for (const Type* t : {a.query, a.key, a.value})
+    if (t->shape.size() != 4) return c.fail("query, key and value need 4 dimensions");
+  auto x = c.sizes.constant(a.query->shape[3]), y = c.sizes.constant(a.key->shape[3]);
+  if (x && y && *x != *y) return c.fail("query and key have different widths");
+  a.out_shape = a.query->shape;
+  a.out_shape[3] = a.value->shape[3];
+  return a;
+}
+
+// Strides of a [batch, heads, length, width] tensor that lies in memory as [batch, length, heads, width].
+Exprs heads_inside(InferCall& c, const Exprs& shape) {
+  Exprs stride = c.sizes.contiguous({shape[0], shape[2], shape[1], shape[3]});
+  std::swap(stride[1], stride[2]);
+  return stride;
+}
+
+Status give_heads_inside(InferCall& c, const Type& like, const Exprs& shape) {
+  return c.give(like.dtype, shape, heads_inside(c, shape), like);
+}
+
+DType sum_type(const Type& t) { return t.dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+Status give_grads(InferCall& c, const Attention& a) {
+  for (const Type* t : {a.query, a.key, a.value})
+    SG_TRY(c.give(t->dtype, t->shape, c.sizes.preserved(*t), *t));
+  return ok_status();
+}
+
+Status give_matching(InferCall& c, const Attention& a) {
+  Exprs stride = c.sizes.same(a.out_shape, a.query->shape) ? c.sizes.preserved(*a.query)
+                                                          : c.sizes.in_order_of(*a.query, a.out_shape);
+  return c.give(a.query->dtype, a.out_shape, std::move(stride), *a.query);
+}
+
+}  // namespace
+
+Status flash_attention_cpu(InferCall& c) {
+  SG_ASSIGN(Attention a, attention_of(c));
+  SG_TRY(give_heads_inside(c, *a.query, a.out_shape));
+  Exprs shape{a.query->shape[0], a.query->shape[1], a.query->shape[2]};
+  Exprs stride = c.sizes.contiguous({shape[0], shape[2], shape[1]});
+  std::swap(stride[1], stride[2]);
+  return c.give(sum_type(*a.query), std::move(shape), std::move(stride), *a.query);
+}
+
+Status flash_attention_cpu_backward(InferCall& c) {
+  SG_ASSIGN(Attention a, attention_of(c));
+  for (const Type* t : {a.query, a.key, a.value}) SG_TRY(give_heads_inside(c, *t, t->shape));
+  return ok_status();
+}
+
+Status flash_attention(InferCall& c) {
+  SG_ASSIGN(Attention a, attention_of(c));
+  SG_TRY(give_matching(c, a));
+  SG_TRY(c.give_contiguous(DType::f32, {a.query->shape[0], a.query->shape[1], a.query->shape[2]}, *a.query));
+  SG_TRY(c.give_none());
+  SG_TRY(c.give_none());
+  SG_TRY(c.give_integer(a.query->shape[2]));
+  SG_TRY(c.give_integer(a.key->shape[2]));
+  SG_TRY(c.give_contiguous(DType::u64, {c.sizes.number(2)}, *a.query));
+  SG_TRY(c.give_contiguous(DType::u64, {}, *a.query));
+  return c.give_contiguous(a.query->dtype, {c.sizes.number(0)}, *a.query);
+}
+
+Status cudnn_attention(InferCall& c) {
+  SG_ASSIGN(Attention a, attention_of(c));
+  SG_ASSIGN(bool with_sums, c.boolean("compute_log_sumexp"));
+  SG_TRY(give_matching(c, a));
+  Exprs sums{a.query->shape[0], a.query->shape[1], a.query->shape[2], c.sizes.number(1)};
+  SG_TRY(with_sums ? c.give_contiguous(DType::f32, std::move(sums), *a.query) : c.give_none());
+  SG_TRY(c.give_none());
+  SG_TRY(c.give_none());
+  SG_TRY(c.give_integer(a.query->shape[2]));
+  SG_TRY(c.give_integer(a.key->shape[2]));
+  SG_TRY(c.give_contiguous(DType::i64, {}, *a.query));
+  SG_TRY(c.give_contiguous(DType::i64, {}, *a.query));
+  return c.give_none();
+}
+
+Status attention_backward(InferCall& c) {
+  SG_ASSIGN(Attention a, attention_of(c));
+  return give_grads(c, a);
+}
+
+Status efficient_attention(InferCall& c) {
+  SG_ASSIGN(Attention a, attention_of(c));
+  SG_ASSIGN(bool with_sums, c.boolean("compute_log_sumexp"));
+  SG_TRY(give_heads_inside(c, *a.query, a.out_shape));
+  ExprPool& e = c.sizes.exprs();
+  Expr unit = c.sizes.number(32), length = e.add(a.query->shape[2], c.sizes.number(31));
+  Expr padded = with_sums ? e.mul(e.floordiv(length, unit), unit) : c.sizes.number(0);   // rows come in blocks of 32
+  SG_TRY(c.give_contiguous(DType::f32, {a.query->shape[0], a.query->shape[1], padded}, *a.query));
+  SG_TRY(c.give_contiguous(DType::i64, {}, *a.query));
+  return c.give_contiguous(DType::i64, {}, *a.query);
+}
+
+Status efficient_attention_backward(InferCall& c) {
+  SG_ASSIGN(Attention a, attention_of(c));
+  SG_ASSIGN(const Type* bias, c.optional_tensor("attn_bias"));
+  SG_ASSIGN(std::vector<int64_t> mask, c.integers("grad_input_mask"));
+  if (mask.size() != 4) return c.fail("needs four outputs to choose from");
+  size_t i = 0;
+  for (const Type* t : {a.query, a.key, a.value})
+    SG_TRY(mask[i++] != 0 ? give_heads_inside(c, *t, t->shape) : c.give_none());
+  bool wanted = mask[3] != 0 && bias != nullptr;
+  return wanted ? c.give(bias->dtype, bias->shape, c.sizes.preserved(*bias), *bias) : c.give_none();
+}
+
+Status sdpa(InferCall& c) {
+  SG_ASSIGN(const Type* query, c.tensor("query"));
+  SG_ASSIGN(const Type* value, c.tensor("value"));
+  if (query->shape.empty() || value->shape.empty()) return c.fail("query and value need a dimension of width");
+  Exprs shape = query->shape;
+  shape.back() = value->shape.back();
+  if (shape.size() == 4) return give_heads_inside(c, *query, shape);
+  return c.give_contiguous(query->dtype, std::move(shape), *query);
+}
+
+Status flex_attention(InferCall& c) {
+  SG_ASSIGN(Attention a, attention_of(c));
+  Exprs stride = c.sizes.in_order_of(*a.query, a.out_shape);
+  SG_TRY(c.give(a.query->dtype, a.out_shape, std::move(stride), *a.query));
+  for (int i = 0; i < 2; ++i)
+    SG_TRY(c.give_contiguous(DType::f32, {a.query->shape[0], a.query->shape[1], a.query->shape[2]}, *a.query));
+  return ok_status();
+}
+
+Status flex_attention_backward(InferCall& c) {
+  SG_ASSIGN(Attention a, attention_of(c));
+  for (const Type* t : {a.query, a.key, a.value})
+    SG_TRY(c.give(t->dtype, t->shape, c.sizes.in_order_of(*t, t->shape), *t));
+  // Gradients of what score_mod captured: None for index tensors; a captured float tensor has a gradient of its type.
+  Type list;
+  list.kind = TypeKind::list;
+  SG_ASSIGN(std::vector<const Type*> captured, c.tensors("score_mod_other_buffers"));
+  for (const Type* t : captured) {
+    Type grad;
+    grad.kind = TypeKind::none;
+    if (t != nullptr && is_floating(t->dtype)) grad = c.make(t->dtype, t->shape, c.sizes.preserved(*t), t->device);
+    list.elements.push_back(c.pool.types.intern(std::move(grad)));
+  }
+  return c.give(std::move(list));
+}
+
+}  // namespace sg::infer

@@ -1,0 +1,72 @@
+// Sizes: arithmetic on symbolic shapes and strides as PyTorch does it, for the inference rules.
+//
+// Where the value of a symbol decides (is this dimension 1? is this stride the larger one?) and nothing is known, the
+// answer is the one that PyTorch's tracing with data-dependent sizes gives: not 1, not equal, not larger.
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "libgraph/job.h"
+
+namespace sg {
+
+using Exprs = std::vector<Expr>;
+
+class Sizes {
+ public:
+  Sizes(Pool* pool, const Program* program) : exprs_(pool->exprs), program_(program) {}
+
+  ExprPool& exprs() { return exprs_; }
+  Expr number(int64_t value) { return exprs_.constant(value); }
+  std::optional<int64_t> constant(Expr e) const { return exprs_.constant_value(e); }
+  bool is(Expr e, int64_t value) const { return exprs_.constant_value(e) == value; }
+
+  // A bound that holds for all values of the symbols; none when there is none that is easy to see.
+  std::optional<int64_t> lower(Expr e) { return bound(e, false, 0); }
+  std::optional<int64_t> upper(Expr e) { return bound(e, true, 0); }
+
+  bool same(Expr a, Expr b);              // equal wherever no size is 0, or by a guard
+  bool same(const Exprs& a, const Exprs& b);
+  int compare(Expr a, Expr b);            // -1, 1, or 0 for equal or unknown
+  Expr at_least_one(Expr e);              // max(1, e), or e itself when it is known to be positive
+  Expr count(const Exprs& shape);         // number of elements
+
+  Exprs contiguous(const Exprs& shape);   // row-major strides, empty dimensions counted as 1
+  bool is_contiguous(const Type& t);
+  bool is_dense(const Type& t);           // some permutation of contiguous: no gaps, no overlap
+  // The strides of `t` if it is dense, else dense ones in the order of its own: what preserve_format means.
+  Exprs preserved(const Type& t);
+  // Dense strides over `shape` whose dimensions are ordered as those of `like`. REQUIRES: equal rank
+  Exprs in_order_of(const Type& like, const Exprs& shape);
+  // Dense strides over `shape` whose order follows the operands, as PyTorch's elementwise kernels choose it.
+  Exprs elementwise(const Exprs& shape, const std::vector<const Type*>& operands);
+
+  // The shape that both broadcast to; none when they contradict each other.
+  std::optional<Exprs> broadcast(const Exprs& a, const Exprs& b);
+  std::optional<Exprs> expand_strides(const Type& t, const Exprs& shape);
+
+  // Strides under which `t` can be seen as `shape` without a copy; none when it cannot.
+  std::optional<Exprs> view_strides(const Type& t, const Exprs& shape);
+
+ private:
+  std::optional<int64_t> bound(Expr e, bool is_upper, int depth);
+  std::optional<int64_t> atom_bound(const Atom& atom, bool is_upper, int depth);
+  std::optional<int64_t> symbol_bound(StrId name, bool is_upper);
+  const Symbol* symbol(StrId name);
+  Expr strip(Expr e, int depth = 0);      // max(1, x) replaced by x
+  Expr strip_atom(uint32_t index, int depth);
+  bool guarded_equal(Expr a, Expr b);
+  std::vector<size_t> by_stride(const Type& t);
+  int order(size_t a, size_t b, const Exprs& shape, const std::vector<Exprs>& strides);
+
+  ExprPool& exprs_;
+  const Program* program_;
+  bool have_symbols_ = false;
+  std::unordered_map<StrId, const Symbol*, IdHash> symbols_;
+  std::unordered_map<Expr, Expr, IdHash> stripped_;
+  std::unordered_map<Expr, Expr, IdHash> at_least_one_;
+};
+
+}  // namespace sg
