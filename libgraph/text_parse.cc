@@ -116,7 +116,7 @@ bool TextParser::producer_line(std::vector<KeyValue>* list) {
 }
 
 bool TextParser::mesh_line() {
-  Mesh mesh;
+  Mesh mesh{StringTable::kEmpty, {}, {}};
   if (lexer_.peek() != '[' && !word("a mesh name or `[`", &mesh.name)) return false;
   if (!lexer_.expect('[', "before the axes, as in: mesh [fsdp 4, tp 2]")) return false;
   if (!lexer_.take(']')) {
