@@ -14,10 +14,6 @@ size_t total_nodes(const Job& job) {
   return n;
 }
 
-std::string counted(size_t n, std::string_view what) {
-  return std::to_string(n) + " " + std::string(what) + (n == 1 ? "" : "s");
-}
-
 std::string spelled(const std::vector<uint32_t>& ranks) {
   if (ranks.empty()) return "*";
   std::string out;
@@ -26,6 +22,10 @@ std::string spelled(const std::vector<uint32_t>& ranks) {
 }
 
 }  // namespace
+
+std::string counted(size_t n, std::string_view what) {
+  return std::to_string(n) + " " + std::string(what) + (n == 1 ? "" : "s");
+}
 
 std::string describe(const Job& job) {
   size_t inputs = job.programs.empty() ? 0 : job.programs[0]->graph.inputs().size();

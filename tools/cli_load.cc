@@ -19,8 +19,7 @@ Result<Job> parse_loaded(const Args& args, const Bytes& bytes) {
   Result<Job> job = parse_text(bytes.data, bytes.name, &diagnostics);
   args.report().add(diagnostics);
   if (!job.ok() && diagnostics.has_errors()) {
-    size_t n = diagnostics.error_count();
-    return Error{ErrorKind::unreadable, "not a valid text: " + std::to_string(n) + (n == 1 ? " error" : " errors"),
+    return Error{ErrorKind::unreadable, "not a valid text: " + counted(diagnostics.error_count(), "error"),
                  {bytes.name}, {}};
   }
   if (job.ok())
@@ -128,7 +127,9 @@ Result<Loaded> load_job(const Args& args, const std::string& operand) {
     if (bytes.form == Form::text && !is_rank_pattern(operand)) out.text = std::move(bytes.data);
   }
   if (!is_rank_pattern(operand)) return Loaded{std::move(jobs[0]), std::move(out.file), std::move(out.text)};
-  SG_ASSIGN(Job merged, merge_ranks(std::move(jobs), files));
+  Diagnostics notes;
+  SG_ASSIGN(Job merged, merge_ranks(std::move(jobs), files, &notes));
+  if (args.has("explain")) args.report().add(notes);
   return Loaded{std::move(merged), std::move(out.file), {}};
 }
 
@@ -149,8 +150,7 @@ Status require_valid(const Args& args, const Loaded& loaded) {
   Diagnostics findings = check_loaded(loaded);
   args.report().add(findings);
   if (!findings.has_errors()) return ok_status();
-  size_t n = findings.error_count();
-  return Error{ErrorKind::unreadable, "not a valid graph: " + std::to_string(n) + (n == 1 ? " finding" : " findings"),
+  return Error{ErrorKind::unreadable, "not a valid graph: " + counted(findings.error_count(), "finding"),
                {loaded.file}, {}};
 }
 

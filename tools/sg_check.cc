@@ -1,0 +1,72 @@
+// sg-check: is this a valid graph?
+//
+// Several arguments are checked one by one, each with its verdict; only the ranks of one job are held against each
+// other. Exit 1 when one has a finding, 3 when one cannot be read at all.
+#include <algorithm>
+
+#include "libgraph/json.h"
+#include "libgraph/verify.h"
+#include "tools/cli_job.h"
+
+using namespace sg;
+using namespace sg::cli;
+
+namespace {
+
+constexpr Option kOptions[] = {
+    {"max-findings", 0, "N", "show at most N findings a graph", "20"},
+    {"list-rules", 0, "", "print every rule with what it promises, and exit"},
+};
+
+std::string list_rules() {
+  std::string out;
+  for (const VerifyRule& rule : verify_rules())
+    out += std::string(rule.name) + ": " + std::string(rule.promise) + "\n";
+  return out;
+}
+
+struct Verdict {
+  std::string line, json;
+  int code = 0;
+};
+
+Verdict judge(const Args& args, const std::string& operand) {
+  Result<Loaded> loaded = load_job(args, operand);
+  Diagnostics findings(static_cast<size_t>(args.number("max-findings", 20)));
+  if (loaded.ok()) findings = check_loaded(*loaded, static_cast<size_t>(args.number("max-findings", 20)));
+  args.report().add(findings);
+  if (!loaded.ok()) args.report().error(loaded.error());
+  int code = !loaded.ok() ? static_cast<int>(loaded.error().kind) : findings.has_errors() ? 1 : 0;
+  std::string word = code == 0 ? "valid" : code == 1 ? "invalid" : "unreadable";
+  std::string about = code == 1 ? counted(findings.error_count(), "finding") : code == 0 ? describe(loaded->job) : "";
+  JsonWriter json;
+  json.begin_object().key("file").string(operand).key("verdict").string(word);
+  json.key("findings").natural(findings.error_count()).end_object();
+  return {operand + ": " + word + (about.empty() ? "" : ", " + about), json.take(), code};
+}
+
+Result<int> run(const Args& args) {
+  if (args.has("list-rules")) SG_TRY(write_text(args, list_rules()));
+  if (args.has("list-rules")) return 0;
+  std::string lines, json;
+  int code = 0;
+  for (const std::string& operand : args.operands().empty() ? std::vector<std::string>{"-"} : args.operands()) {
+    Verdict verdict = judge(args, operand);
+    if (!args.has("quiet")) lines += verdict.line + "\n";
+    json += (json.empty() ? "" : ",") + verdict.json;
+    code = std::max(code, verdict.code);
+  }
+  json = "{\"schema\":\"sg-check\",\"version\":1,\"files\":[" + json + "]}\n";
+  SG_TRY(write_text(args, args.has("json") ? json : lines));
+  return code;
+}
+
+constexpr Tool kTool = {"sg-check", "verify graphs", "[GRAPH]...",
+                        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
+                        SIZE_MAX, true, Writes::report, false, kOptions,
+                        {{"sg-check step.sg", "one graph"},
+                         {"sg-check *.sg --json", "several, as a report for a program"}}, run};
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }

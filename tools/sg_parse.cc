@@ -1,0 +1,26 @@
+// sg-parse: a text to a graph file.
+//
+// Reports every error of the text with line, column and a hint, and writes nothing then. A binary graph is read too,
+// and written anew.
+#include "tools/cli_job.h"
+
+using namespace sg;
+using namespace sg::cli;
+
+namespace {
+
+Result<int> run(const Args& args) {
+  SG_ASSIGN(Job job, read_job(args, args.input()));
+  SG_TRY(write_job(args, job));
+  return 0;
+}
+
+constexpr Tool kTool = {"sg-parse", "turn a text into a graph file", "[TEXT]",
+                        "TEXT is a text file (docs/text-format.md), a rank pattern, or - for standard input.", 1, true,
+                        Writes::graph, false, {},
+                        {{"sg-parse step.sg.txt -o step.sg", "a text written by hand becomes a graph"},
+                         {"sg-print step.sg | sg-parse | sg-check", "there and back"}}, run};
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }
