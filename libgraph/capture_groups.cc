@@ -16,22 +16,58 @@ std::string print_ranks(const Ranks& ranks) {
   return out + (ranks.size() > 16 ? " ...]" : "]");
 }
 
-// The ranks of a mesh that share their coordinates on all axes but those of `axes`, row-major, for each such choice.
-// REQUIRES: the mesh holds `world` ranks
-std::vector<Ranks> slices_of(const Mesh& mesh, uint32_t axes, uint32_t world) {
-  std::vector<uint32_t> stride(mesh.shape.size(), 1);
-  for (size_t i = mesh.shape.size(); i-- > 1;) stride[i - 1] = stride[i] * mesh.shape[i];
-  std::map<uint32_t, Ranks> by_first;
-  for (uint32_t rank = 0; rank < world; ++rank) {
-    uint32_t first = rank;
-    for (size_t i = 0; i < mesh.shape.size(); ++i)
-      if ((axes >> i & 1) != 0) first -= rank / stride[i] % mesh.shape[i] * stride[i];
-    by_first[first].push_back(rank);
+// The axes of a row-major mesh that a slice spans, as bits; how far apart the ranks along each axis lie.
+struct Slicing {
+  const Mesh& mesh;
+  uint32_t axes;
+  std::vector<uint32_t> stride;
+
+  Slicing(const Mesh& m, uint32_t spanned) : mesh(m), axes(spanned), stride(m.shape.size(), 1) {
+    for (size_t i = mesh.shape.size(); i-- > 1;) stride[i - 1] = stride[i] * mesh.shape[i];
   }
-  std::vector<Ranks> out;
-  for (auto& [first, ranks] : by_first) out.push_back(std::move(ranks));
-  return out;
-}
+  bool spans(size_t axis) const { return (axes >> axis & 1) != 0; }
+
+  uint64_t size() const {
+    uint64_t out = 1;
+    for (size_t i = 0; i < mesh.shape.size(); ++i)
+      if (spans(i)) out *= mesh.shape[i];
+    return out;
+  }
+
+  // The rank that begins the slice in which `rank` lies.
+  uint32_t first(uint32_t rank) const {
+    for (size_t i = 0; i < mesh.shape.size(); ++i)
+      if (spans(i)) rank -= rank / stride[i] % mesh.shape[i] * stride[i];
+    return rank;
+  }
+
+  // The k-th rank of the slice that begins at `begin`.
+  uint32_t at(uint32_t begin, uint32_t k) const {
+    for (size_t i = mesh.shape.size(); i-- > 0;) {
+      if (!spans(i)) continue;
+      begin += k % mesh.shape[i] * stride[i];
+      k /= mesh.shape[i];
+    }
+    return begin;
+  }
+
+  bool holds(const Ranks& ranks) const {
+    if (size() != ranks.size() || first(ranks[0]) != ranks[0]) return false;
+    for (uint32_t k = 0; k < ranks.size(); ++k)
+      if (at(ranks[0], k) != ranks[k]) return false;
+    return true;
+  }
+
+  std::vector<Ranks> all(uint32_t world) const {
+    std::vector<Ranks> out;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      if (first(rank) != rank) continue;
+      Ranks& slice = out.emplace_back(static_cast<size_t>(size()));
+      for (uint32_t k = 0; k < slice.size(); ++k) slice[k] = at(rank, k);
+    }
+    return out;
+  }
+};
 
 bool covers(const Mesh& mesh, uint32_t world) {
   uint64_t count = 1;
@@ -47,18 +83,9 @@ std::vector<Ranks> derive_parts(const std::vector<Mesh>& meshes, const Ranks& ra
   if (ranks.size() == world) return {ranks};
   for (const Mesh& mesh : meshes) {
     if (mesh.shape.size() > kMaxAxes || !covers(mesh, world)) continue;
-    for (uint32_t axes = 1; axes < 1u << mesh.shape.size(); ++axes) {
-      uint64_t size = 1;
-      bool is_minimal = true;                // an axis of one rank adds nothing
-      for (size_t i = 0; i < mesh.shape.size(); ++i) {
-        if ((axes >> i & 1) == 0) continue;
-        size *= mesh.shape[i];
-        is_minimal = is_minimal && mesh.shape[i] != 1;
-      }
-      if (size != ranks.size() || (!is_minimal && size != 1)) continue;
-      std::vector<Ranks> slices = slices_of(mesh, axes, world);
-      if (std::find(slices.begin(), slices.end(), ranks) != slices.end()) return slices;
-      if (size == 1) break;
+    for (uint32_t axes = 0; axes < 1u << mesh.shape.size(); ++axes) {
+      Slicing slicing(mesh, axes);
+      if (slicing.holds(ranks)) return slicing.all(world);
     }
   }
   return {};
@@ -78,6 +105,7 @@ class FamilyBuilder {
         if (context_->is_spmd) {
           parts = derive_parts(capture->meshes, group.ranks, world_);
           if (parts.empty()) return underivable(*capture, group);
+          if ((derived_ += world_) > kMaxDerived) return too_many(*capture);
         }
         it->second = place(group.axis, occurrence, parts);
       }
@@ -119,8 +147,8 @@ class FamilyBuilder {
       }
       std::unordered_map<uint32_t, bool>& taken = taken_[families[ordinal].index];
       bool is_free = true;
-      for (const Ranks& ranks : parts)
-        for (uint32_t rank : ranks) is_free = is_free && taken.count(rank) == 0;
+      for (size_t p = 0; p < parts.size() && is_free; ++p)
+        for (size_t k = 0; k < parts[p].size() && is_free; ++k) is_free = taken.count(parts[p][k]) == 0;
       if (!is_free) continue;
       for (const Ranks& ranks : parts) {
         for (uint32_t rank : ranks) taken[rank] = true;
@@ -140,8 +168,16 @@ class FamilyBuilder {
     return error;
   }
 
+  Error too_many(const RankCapture& capture) const {
+    return {ErrorKind::cannot_apply, "too many groups for a world of " + std::to_string(world_),
+            {capture.text->name(), 0, 0, std::nullopt, "groups"}, "capture every rank and import the set"};
+  }
+
+  static constexpr uint64_t kMaxDerived = uint64_t{1} << 24;   // ranks in all families that follow from a mesh
+
   ImportContext* context_;
   uint32_t world_;
+  uint64_t derived_ = 0;
   std::map<Key, GroupId> placed_;
   std::map<StrId, std::vector<GroupId>> by_axis_;
   std::vector<std::unordered_map<uint32_t, bool>> taken_;    // by family: its ranks

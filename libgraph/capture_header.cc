@@ -6,6 +6,7 @@ namespace sg {
 namespace {
 
 constexpr int64_t kVersion = 1;
+constexpr size_t kMaxGroups = 8192;             // of one rank
 
 Status check_format(const Json& root) {
   std::string_view format;
@@ -114,6 +115,7 @@ Status read_group(ImportContext* context, const Json& json, RankCapture* capture
     }
     return ok_status();
   }));
+  if (capture->groups.size() == kMaxGroups) return json.error("more than " + std::to_string(kMaxGroups) + " groups");
   if (!is_named || !has_axis || !has_ranks) return json.error("a group needs `name`, `axis` and `ranks`");
   auto [it, is_new] = capture->group_index.emplace(group.name, static_cast<uint32_t>(capture->groups.size()));
   if (!is_new)
