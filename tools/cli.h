@@ -28,7 +28,7 @@ inline constexpr std::string_view kVersion = "0.1.0";   // of the suite and of e
 struct Option {
   std::string_view name;            // "output", given as --output
   char letter = 0;                  // 'o', given as -o; 0 = none
-  std::string_view argument;        // empty = a flag; "N" = a whole number; "a|b|c" = one of these; else any text
+  std::string_view argument;        // empty = a flag; "N" = a whole number; "a|b" = one of these; else any text
   std::string_view help;            // lower-case start, no full stop
   std::string_view fallback = {};   // the default, shown in the help and returned by Args::text
   bool repeated = false;            // may be given more than once

@@ -56,9 +56,11 @@ Error unknown_option(const Tool& tool, const std::string& name) {
   return usage("unknown option `--" + name + "`", hint.empty() ? help_hint(tool) : hint);
 }
 
+// Empty when any text is allowed: no `|`, or an alternative in capitals stands for something else.
 std::vector<std::string_view> choices_of(const Option& o) {
   std::vector<std::string_view> out;
-  if (o.argument.find('|') == std::string_view::npos) return out;
+  bool names_text = std::any_of(o.argument.begin(), o.argument.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  if (names_text || o.argument.find('|') == std::string_view::npos) return out;
   std::string_view rest = o.argument;
   for (size_t bar; (bar = rest.find('|')) != std::string_view::npos; rest.remove_prefix(bar + 1))
     out.push_back(rest.substr(0, bar));

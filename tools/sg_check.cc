@@ -4,9 +4,8 @@
 // other. Exit 1 when one has a finding, 3 when one cannot be read at all.
 #include <algorithm>
 
-#include "libgraph/json.h"
-#include "libgraph/verify.h"
 #include "tools/cli_job.h"
+#include "tools/reports.h"
 
 using namespace sg;
 using namespace sg::cli;
@@ -18,40 +17,15 @@ constexpr Option kOptions[] = {
     {"list-rules", 0, "", "print every rule with what it promises, and exit"},
 };
 
-std::string list_rules() {
-  std::string out;
-  for (const VerifyRule& rule : verify_rules())
-    out += std::string(rule.name) + ": " + std::string(rule.promise) + "\n";
-  return out;
-}
-
-struct Verdict {
-  std::string line, json;
-  int code = 0;
-};
-
-Verdict judge(const Args& args, const std::string& operand) {
-  Result<Loaded> loaded = load_job(args, operand);
-  Diagnostics findings(static_cast<size_t>(args.number("max-findings", 20)));
-  if (loaded.ok()) findings = check_loaded(*loaded, static_cast<size_t>(args.number("max-findings", 20)));
-  args.report().add(findings);
-  if (!loaded.ok()) args.report().error(loaded.error());
-  int code = !loaded.ok() ? static_cast<int>(loaded.error().kind) : findings.has_errors() ? 1 : 0;
-  std::string word = code == 0 ? "valid" : code == 1 ? "invalid" : "unreadable";
-  std::string about = code == 1 ? counted(findings.error_count(), "finding") : code == 0 ? describe(loaded->job) : "";
-  JsonWriter json;
-  json.begin_object().key("file").string(operand).key("verdict").string(word);
-  json.key("findings").natural(findings.error_count()).end_object();
-  return {operand + ": " + word + (about.empty() ? "" : ", " + about), json.take(), code};
-}
-
 Result<int> run(const Args& args) {
-  if (args.has("list-rules")) SG_TRY(write_text(args, list_rules()));
-  if (args.has("list-rules")) return 0;
+  if (args.has("list-rules")) {
+    SG_TRY(write_text(args, rules_report()));
+    return 0;
+  }
   std::string lines, json;
   int code = 0;
   for (const std::string& operand : args.operands().empty() ? std::vector<std::string>{"-"} : args.operands()) {
-    Verdict verdict = judge(args, operand);
+    Verdict verdict = judge(args, operand, static_cast<size_t>(args.number("max-findings", 20)));
     if (!args.has("quiet")) lines += verdict.line + "\n";
     json += (json.empty() ? "" : ",") + verdict.json;
     code = std::max(code, verdict.code);

@@ -562,6 +562,20 @@ def import_lists_and_reports():
 
 
 @case
+def import_checks_types():
+    source = os.path.join(DATA, "step.json")
+    expect(run(["sg-import", "--check", source]), 0, out="types agree")
+    expect(run(["sg-import", "--check", os.path.join(DATA, "rank{r}", "step.json")]), 0)
+    document = json.loads(read(source))
+    document["nodes"][4]["type"]["stride"] = [2, 1]      # t: not what a transposition gives
+    write("wrong.json", json.dumps(document))
+    expect(run(["sg-import", "--check", "wrong.json"]), 1, out=r"node %t.*recorded .*, inferred f32\[4, 2\] stride \[1, 4\]")
+    report = json.loads(expect(run(["sg-import", "--check", "--json", "wrong.json"]), 1).text)
+    assert report["unexplained"] == 1 and report["disagreements"][0]["result"] == "t"
+    expect(run(["sg-import", "wrong.json"]), 3, "inferred-type")
+
+
+@case
 def one_rank_can_stand_for_all():
     source = os.path.join(DATA, "rank1", "step.json")
     expect(run(["sg-import", "--spmd", source, "-o", "s.sg"]), 0, "2 ranks running one program")
