@@ -6,6 +6,7 @@
 #include "libgraph/merge.h"
 #include "libgraph/gzip.h"
 #include "libgraph/infer.h"
+#include "libgraph/infer.h"
 
 namespace sg {
 namespace {
@@ -54,6 +55,7 @@ Status read_programs(ImportContext* context, const std::vector<RankCapture>& cap
   for (const RankCapture& capture : captures) {
     Program& program = context->job.add_program();
     SG_TRY(read_program(context, capture, &program));
+    infer_missing_types(program);              // ahead of the merge: ranks may differ in what was recorded
   }
   return ok_status();
 }

@@ -1,5 +1,7 @@
 #include "libgraph/capture.h"
 
+#include "libgraph/verify.h"
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -98,7 +100,7 @@ std::string getitem(std::string_view name, int index, std::string_view more = ""
 
 }  // namespace
 
-TEST_CASE("every shared capture imports with the nodes that the manifest counts") {
+TEST_CASE("every shared capture imports with the nodes that the manifest counts, and is valid") {
   if (!traces_are_here()) return;
   std::ifstream manifest(kTraces / "MANIFEST.tsv");
   std::string line;
@@ -122,6 +124,13 @@ TEST_CASE("every shared capture imports with the nodes that the manifest counts"
     CHECK(program.nested.size() == nested);
     CHECK(job->world == world);
     CHECK(job->is_spmd() == (world == 1));
+    Diagnostics findings;
+    verify(*job, {.types = false}, &findings);      // recorded against inferred types: sg-import --check
+    CHECK(findings.error_count() == 0);
+    for (NodeId n : program.graph.nodes())
+      for (uint32_t i = 0; i < program.graph.node(n).result_count; ++i)
+        if (program.graph.type(program.graph.node(n).result(i)).kind == TypeKind::unknown)
+          FAIL_CHECK("%" << program.graph.name(program.graph.node(n).result(i)) << " has no type");
     ++captures;
   }
   CHECK(captures == 65);
