@@ -6,7 +6,7 @@ namespace sg::text {
 namespace {
 
 constexpr int64_t kSmallConstants = 1 << 16;
-constexpr std::string_view kTypeWords[] = {"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8",
+constexpr std::string_view kTypeWords[] = {"bf16", "f64", "f32", "f16", "i64", "i32", "i16", "i8", "u8",
                                            "bool", "c64", "c128", "int", "float", "list", "none", "opaque"};
 
 }  // namespace
