@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "libgraph/text_parser.h"
 
 namespace sg::text {
@@ -193,14 +195,23 @@ bool TextParser::word_list(std::string_view what, std::vector<StrId>* out) {
   return lexer_.expect(']', "or `,` after the " + std::string(what));
 }
 
+// In any order; kept sorted by key, as the IR wants it.
 bool TextParser::key_values(std::vector<KeyValue>* out) {
+  const char* at = (lexer_.peek(), lexer_.cursor());
   if (!lexer_.expect('{', "before keys and values")) return false;
   if (lexer_.take('}')) return true;
   do {
     KeyValue kv;
     if (!word("a key", &kv.key) || !lexer_.expect(':', "after a key") || !json(&kv.json)) return false;
+    if (!kv.key) kv.key = StringTable::kEmpty;
     out->push_back(kv);
   } while (lexer_.take(','));
+  std::stable_sort(out->begin(), out->end(), [&](const KeyValue& a, const KeyValue& b) {
+    return pool_.strings[a.key] < pool_.strings[b.key];
+  });
+  for (size_t i = 1; i < out->size(); ++i)
+    if ((*out)[i].key == (*out)[i - 1].key)
+      return lexer_.error_at(at, "parse-twice", "the key \"" + pool_.strings.str((*out)[i].key) + "\" comes twice");
   return lexer_.expect('}', "or `,` after a value");
 }
 
