@@ -1,10 +1,10 @@
 #include "libgraph/text_lexer.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace sg::text {
 namespace {
@@ -193,20 +193,12 @@ bool TextLexer::number_is_float() {
 bool TextLexer::floating(double* out) {
   skip_blanks();
   const char* begin = cursor_;
-  bool negative = take('-');
   if (next_is("nan")) {
     cursor_ += 3;
-    *out = std::bit_cast<double>(uint64_t{negative ? 0xFFF8000000000000ull : 0x7FF8000000000000ull});
-    if (negative || cursor_ == end_ || *cursor_ != '(') return true;
-    uint64_t bits = 0;
-    const char* digits = std::min(cursor_ + 3, end_);
-    auto [end, failure] = std::from_chars(digits, end_, bits, 16);
-    if (!next_is("(0x") || failure != std::errc() || end == end_ || *end != ')' || !std::isnan(std::bit_cast<double>(bits)))
-      return error_at(begin, "parse-number", "`nan(...)` needs the 64 bits of a NaN", "for example nan(0x7ff8000000000001)");
-    *out = std::bit_cast<double>(bits);
-    cursor_ = end + 1;
+    *out = std::numeric_limits<double>::quiet_NaN();
     return true;
   }
+  bool negative = take('-');
   if (next_is("inf")) {
     cursor_ += 3;
     *out = negative ? -HUGE_VAL : HUGE_VAL;

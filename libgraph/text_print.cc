@@ -57,7 +57,6 @@ std::string TextPrinter::job() {
 }
 
 std::string TextPrinter::node_alone(const Program& program, const Graph& graph, NodeId n) {
-  pad_ = false;
   node(program, graph, n);
   return std::move(out_);
 }
@@ -182,7 +181,11 @@ void TextPrinter::graph(const Program& program, const Graph& graph) {
     size_t begin = out_.size();
     put(in_block_ ? "    " : "  ");
     node_head(program, graph, n);
-    if (out_.size() - begin < kTypeColumn) out_.append(kTypeColumn - (out_.size() - begin), ' ');
+    size_t width = out_.size() - begin;
+    if (width < kTypeColumn) {
+      for (size_t i = begin; i < out_.size(); ++i) width -= (out_[i] & 0xC0) == 0x80;   // characters, not bytes
+      out_.append(kTypeColumn - width, ' ');
+    }
     node_types(graph, graph.node(n));
     node_metadata(graph, graph.node(n));
     put('\n');

@@ -108,7 +108,6 @@ class TextPrinter {
   StrId module_;
   SourceId source_;
   bool in_block_ = false;
-  bool pad_ = true;                          // pad to kTypeColumn
 };
 
 // The device that most results and inputs of the job lie on, ties by name; none when there is no tensor.

@@ -1,6 +1,5 @@
 #include "libgraph/text_words.h"
 
-#include <bit>
 #include <charconv>
 #include <cmath>
 
@@ -208,11 +207,7 @@ bool is_compact_json(std::string_view text) {
 void append_float(double v, std::string* out) {
   char digits[64];
   if (std::isnan(v)) {
-    uint64_t bits = std::bit_cast<uint64_t>(v);
     *out += "nan";
-    if (bits == 0x7FF8000000000000ull) return;
-    auto end = std::to_chars(digits, digits + sizeof digits, bits, 16).ptr;
-    *out += "(0x", out->append(digits, end), *out += ')';
     return;
   }
   if (std::isinf(v)) {

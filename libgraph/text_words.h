@@ -55,7 +55,7 @@ size_t append_json(std::string_view text, std::string* out, size_t* bad);
 // Whether `text` is what append_json writes, and can stand in a line as it is.
 bool is_compact_json(std::string_view text);
 
-// Shortest digits that read back to the same bits, always recognisable as a float; `inf`, `nan`, `nan(0x...)`.
+// Shortest digits that read back to the same bits, always recognisable as a float; `inf`, `nan` (all NaNs are one).
 void append_float(double v, std::string* out);
 
 }  // namespace sg::text
