@@ -13,6 +13,7 @@ namespace sg::cli {
 namespace {
 
 constexpr size_t kMaxErrors = 20;
+constexpr size_t kMaxPlaced = 1000;     // findings that are looked up in the text: the walk is lines x findings
 
 Result<Job> parse_loaded(const Args& args, const Bytes& bytes) {
   Diagnostics diagnostics(kMaxErrors);
@@ -94,7 +95,7 @@ bool heads(std::string_view line, const Place& place) {
 void place_in_text(std::string_view text, std::vector<Diagnostic>* findings) {
   std::vector<std::pair<Place, Diagnostic*>> wanted;
   for (Diagnostic& d : *findings)
-    if (std::optional<Place> place = parse_place(d.where.path); place && d.where.line == 0)
+    if (std::optional<Place> place = parse_place(d.where.path); place && d.where.line == 0 && wanted.size() < kMaxPlaced)
       wanted.emplace_back(*place, &d);
   std::vector<bool> inside(wanted.size());
   for (uint32_t number = 1; !text.empty() && !wanted.empty(); ++number) {

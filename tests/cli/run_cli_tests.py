@@ -500,6 +500,17 @@ def each_graph_gets_a_verdict():
 
 
 @case
+def findings_are_capped_and_rules_listed():
+    lines = [f"    %a{i} = aten.mm(%x, %x) : f32[2, 3]" for i in range(30)]
+    text = "sg 1.0 job \"many\" world 1\ngraph rank *\n  input %x : f32[2, 2] \"x\"\n  forward -\n"
+    write("many.txt", text + "\n".join(lines) + "\n  output %a0\n")
+    done = expect(run(["sg-check", "many.txt"]), 1, "note: 10 more not shown", out="30 findings")
+    assert done.message.count("error:") == 20
+    assert expect(run(["sg-check", "many.txt", "--max-findings=2"]), 1, "28 more").message.count("error:") == 2
+    expect(run(["sg-check", "--list-rules"]), 0, out="(?m)^inferred-type: ")
+
+
+@case
 def machine_formats_parse():
     write("b.txt", BROKEN)
     report = json.loads(expect(run(["sg-print", "--error-format=json", "b.txt"]), 3).message)
