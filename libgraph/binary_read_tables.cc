@@ -115,6 +115,7 @@ bool FileReader::read_exprs() {
 
 bool FileReader::read_expr(const fb::Expr& in, uint32_t index, Expr* out) {
   if (size_of(in.terms()) > ExprPool::kMaxTerms) return fail("terms", "are more than an expression may have");
+  if (!spend_weight(in)) return false;
   std::vector<Expr> terms;
   bool ok = each(in.terms(), "terms", [&](const fb::Term& term, uint32_t) {
     std::vector<Expr> factors = {job_.pool->exprs.constant(term.coefficient())};
@@ -122,13 +123,13 @@ bool FileReader::read_expr(const fb::Expr& in, uint32_t index, Expr* out) {
     terms.push_back(job_.pool->exprs.product(factors));
     return true;
   });
-  if (!ok || !spend_weight(in)) return false;
+  if (!ok) return false;
   terms.push_back(job_.pool->exprs.constant(in.constant()));
   *out = job_.pool->exprs.sum(terms);
   return is_same(in, *out) || fail("terms", "are not in normal form");
 }
 
-// What an expression costs to build and to print: its terms and factors, those within its operands again and again.
+// What an expression costs to build and to print: its factors, and those within its operands again and again.
 bool FileReader::spend_weight(const fb::Expr& in) {
   size_t weight = 1;
   for (uint32_t t = 0; t < size_of(in.terms()); ++t) {
@@ -136,7 +137,8 @@ bool FileReader::spend_weight(const fb::Expr& in) {
     for (uint32_t f = 0; f < size_of(factors); ++f) {
       ++weight;
       const auto* operands = factors->Get(f)->operands();
-      for (uint32_t o = 0; o < size_of(operands); ++o) weight += expr_weights_[operands->Get(o)];
+      for (uint32_t o = 0; o < size_of(operands); ++o)
+        if (operands->Get(o) < expr_weights_.size()) weight += expr_weights_[operands->Get(o)];   // else refused below
     }
   }
   if (weight > ExprPool::kMaxWeight) return fail("terms", "are too large a tree");
@@ -179,10 +181,8 @@ bool FileReader::read_operands(const fb::Factor& in, uint32_t limit, Expr* out) 
   switch (in.kind()) {
     case fb::AtomKind::floordiv: *out = pool.floordiv(operands[0], operands[1]); break;
     case fb::AtomKind::mod: *out = pool.mod(operands[0], operands[1]); break;
-    default:
-      *out = operands[0];
-      for (size_t i = 1; i < operands.size(); ++i)
-        *out = in.kind() == fb::AtomKind::min ? pool.min(*out, operands[i]) : pool.max(*out, operands[i]);
+    case fb::AtomKind::min: *out = pool.extremum(AtomKind::min, operands); break;
+    default: *out = pool.extremum(AtomKind::max, operands);
   }
   return true;
 }

@@ -155,6 +155,13 @@ Expr ExprPool::max(Expr a, Expr b) {
   return builder.intern(builder.extremum(AtomKind::max, {builder.poly(a), builder.poly(b)}));
 }
 
+Expr ExprPool::extremum(AtomKind kind, std::span<const Expr> list) {
+  ExprBuilder builder{*this};
+  std::vector<Poly> operands;
+  for (Expr e : list) operands.push_back(builder.poly(e));
+  return builder.intern(builder.extremum(kind, std::move(operands)));
+}
+
 Expr ExprPool::sum(std::span<const Expr> list) {
   if (list.size() == 1) return list[0];
   ExprBuilder builder{*this};

@@ -75,6 +75,7 @@ class ExprPool {
   Expr mod(Expr a, Expr b);
   Expr min(Expr a, Expr b);
   Expr max(Expr a, Expr b);
+  Expr extremum(AtomKind kind, std::span<const Expr> list);   // REQUIRES: kind min or max, list not empty
   Expr sum(std::span<const Expr> list);
   Expr product(std::span<const Expr> list);
 
