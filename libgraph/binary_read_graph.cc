@@ -87,7 +87,7 @@ bool FileReader::read_args(const Tables<fb::Arg>* in, const GraphState& state, s
 
 bool FileReader::read_arg(const fb::Arg& in, const GraphState& state, size_t depth, Arg* out) {
   StrId key;
-  ArgKind kind;
+  ArgKind kind = ArgKind::none;
   if (!enumerator(in.kind(), "kind", &kind) || !string(in.key(), "key", &key)) return false;
   bool has_items = kind == ArgKind::list || kind == ArgKind::slice || kind == ArgKind::dict || kind == ArgKind::complex;
   if (!(has_items ? read_items(in, state, depth, out) : read_leaf(in, state, out))) return false;
