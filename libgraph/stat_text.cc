@@ -1,0 +1,126 @@
+#include "libgraph/stat_text.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace sg {
+namespace {
+
+// 1536 -> "1.50 KiB": three digits that count.
+std::string scaled(double value, double base, const char* const* units) {
+  int unit = 0;
+  while (value >= base * 0.9995 && unit < 6) value /= base, ++unit;
+  char text[48];
+  int digits = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  std::snprintf(text, sizeof text, "%.*f %s", digits, value, units[unit]);
+  return text;
+}
+
+std::string human_bytes(double bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  return scaled(bytes, 1024, kUnits);
+}
+
+std::string human_flops(double flops) {
+  static constexpr const char* kUnits[] = {"flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop", "Eflop"};
+  return scaled(flops, 1000, kUnits);
+}
+
+std::string human_count(double count) {
+  static constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P", "E"};
+  std::string out = scaled(count, 1000, kUnits);
+  if (out.back() == ' ') out.pop_back();
+  return out;
+}
+
+std::string plural(size_t n, const std::string& thing) {
+  return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
+}
+
+void print_row(std::string* out, const std::string& name, std::initializer_list<std::string> cells) {
+  *out += "  " + name + std::string(name.size() < 52 ? 52 - name.size() : 1, ' ');
+  for (const std::string& cell : cells) *out += std::string(cell.size() < 12 ? 12 - cell.size() : 1, ' ') + cell;
+  *out += "\n";
+}
+
+void print_sum(std::string* out, const std::string& name, const CostSum& sum) {
+  print_row(out, name, {std::to_string(sum.nodes), human_flops(sum.flops), human_bytes(sum.bytes)});
+}
+
+void print_table(std::string* out, const std::string& title, const std::map<std::string, CostSum>& sums, size_t rows) {
+  std::vector<std::pair<std::string, CostSum>> order(sums.begin(), sums.end());
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return a.second.flops != b.second.flops ? a.second.flops > b.second.flops : a.second.bytes > b.second.bytes;
+  });
+  print_row(out, title, {"nodes", "flops", "moved"});
+  CostSum rest;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const auto& [name, sum] = order[i];
+    if (i < rows) {
+      print_sum(out, name.empty() ? "-" : name, sum);
+      continue;
+    }
+    rest.nodes += sum.nodes;
+    rest.flops += sum.flops;
+    rest.bytes += sum.bytes;
+  }
+  if (order.size() > rows) print_sum(out, "(" + std::to_string(order.size() - rows) + " more)", rest);
+}
+
+std::string print_ranks(const Stats& stats, const ProgramStats& program) {
+  if (program.ranks.empty()) return stats.world == 1 ? "1 rank" : "each of " + std::to_string(stats.world) + " ranks";
+  std::string out = program.ranks.size() == 1 ? "rank" : "ranks";
+  for (uint32_t r : program.ranks) out += " " + std::to_string(r);
+  return out;
+}
+
+void print_counts(std::string* out, const ProgramStats& s) {
+  *out += plural(s.nodes, "node") + ", " + plural(s.inputs, "input") + ", " + plural(s.outputs, "output");
+  if (!s.nested.empty()) *out += ", " + plural(s.nested.size(), "nested graph");
+  if (s.random_ops != 0) *out += ", " + plural(s.random_ops, "random node");
+  if (s.symbols != 0) *out += ", " + plural(s.symbols, "symbol");
+  *out += "\n";
+}
+
+void print_memory(std::string* out, const ProgramStats& s) {
+  *out += "  " + plural(s.parameters, "parameter") + ", " + human_count(s.parameter_elements) + " elements, " +
+          human_bytes(static_cast<double>(s.memory.parameters_bytes)) + "; all inputs " +
+          human_bytes(static_cast<double>(s.memory.inputs_bytes)) + "\n";
+  *out += "  live beyond the inputs, at the least: " + human_bytes(static_cast<double>(s.memory.lower_bound_bytes));
+  if (!s.memory.peak_node.empty()) *out += ", first at %" + s.memory.peak_node;
+  *out += "\n";
+}
+
+void print_collectives(std::string* out, const std::vector<CollectiveSum>& list) {
+  for (const CollectiveSum& c : list)
+    *out += "  " + c.kind + " @" + c.group + ": " + std::to_string(c.count) + ", " + human_bytes(c.bytes) + " handed in, " +
+            human_bytes(c.wire_bytes) + " sent\n";
+}
+
+void print_unknown(std::string* out, const ProgramStats& s) {
+  if (s.incomplete != 0)
+    *out += "  " + plural(s.incomplete, "node") + " of unknown cost: a size without a number (--assume), or an unknown op\n";
+  if (!s.unbounded.empty())
+    *out += "  " + plural(s.unbounded.size(), "symbol") + " without an upper bound, the first is " + s.unbounded[0] + "\n";
+  for (const auto& [op, count] : s.opaque_ops) *out += "  unknown op " + op + ": " + plural(count, "node") + "\n";
+}
+
+}  // namespace
+
+std::string print_stats(const Stats& stats, StatTable table, size_t rows) {
+  std::string out = stats.title + "\n";
+  for (const ProgramStats& s : stats.programs) {
+    out += print_ranks(stats, s) + ": ";
+    print_counts(&out, s);
+    out += "  " + human_flops(s.total.flops) + ", " + human_bytes(s.total.bytes) + " moved\n";
+    print_memory(&out, s);
+    print_collectives(&out, s.collectives);
+    print_unknown(&out, s);
+    if (table == StatTable::phase) print_table(&out, "by phase", s.by_phase, rows);
+    if (table == StatTable::module) print_table(&out, "by module", s.by_module, rows);
+    if (table == StatTable::op) print_table(&out, "by op", s.by_op, rows);
+  }
+  return out;
+}
+
+}  // namespace sg

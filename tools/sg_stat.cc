@@ -1,0 +1,58 @@
+// sg-stat: what a graph consists of, and what a step of it costs.
+//
+// Counts, parameters, flops, bytes moved, live memory, communication by kind and group; a table by phase, module or op.
+// Sizes that only the data decides take a number by --assume.
+#include "libgraph/assume.h"
+#include "libgraph/stat_text.h"
+#include "tools/cli_job.h"
+
+using namespace sg;
+using namespace sg::cli;
+
+namespace {
+
+constexpr Option kOptions[] = {
+    {"by", 'b', "phase|module|op", "what the table is about", "module"},
+    {"depth", 'd', "N", "dotted components that tell modules apart; 0 = all", "3"},
+    {"rows", 0, "N", "rows of the table; the rest is summed up", "20"},
+    {"assume", 0, "WHAT", "numbers for symbols: balanced (default), max, or SYMBOL=VALUE", {}, true},
+};
+
+StatTable table_of(const std::string& by) {
+  return by == "phase" ? StatTable::phase : by == "op" ? StatTable::op : StatTable::module;
+}
+
+// Without --assume a symbol that nothing bounds has no number, and what depends on it is counted as unknown.
+Result<StatOptions> stat_options(const Args& args, const Job& job) {
+  StatOptions options;
+  options.module_depth = static_cast<size_t>(args.number("depth", 3));
+  std::vector<std::string> words = args.all("assume");
+  SG_ASSIGN(Assumption assumption, parse_assume(std::vector<std::string_view>(words.begin(), words.end())));
+  Result<std::vector<SymbolValues>> assumed = assume_values(job, infer_ranges(job), assumption);
+  if (!assumed.ok()) return words.empty() ? Result<StatOptions>(options) : Result<StatOptions>(assumed.error());
+  options.sizes = [&job, values = std::move(*assumed)](const Program& program, StrId symbol) -> std::optional<int64_t> {
+    for (size_t i = 0; i < values.size(); ++i)
+      if (job.programs[i].get() == &program) return values[i].value(symbol);
+    return std::nullopt;
+  };
+  return options;
+}
+
+Result<int> run(const Args& args) {
+  SG_ASSIGN(Job job, read_job(args, args.input()));
+  SG_ASSIGN(StatOptions options, stat_options(args, job));
+  Stats stats = collect_stats(job, options);
+  size_t rows = static_cast<size_t>(args.number("rows", 20));
+  SG_TRY(write_text(args, args.has("json") ? stats_json(stats) + "\n" : print_stats(stats, table_of(args.text("by")), rows)));
+  return 0;
+}
+
+constexpr Tool kTool = {"sg-stat", "count nodes, parameters, flops, bytes and communication", "[GRAPH]",
+                        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.", 1,
+                        true, Writes::report, false, kOptions,
+                        {{"sg-stat step.sg --by op", "which ops the time goes to"},
+                         {"sg-stat step.sg --json", "the same for a program"}}, run};
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }
