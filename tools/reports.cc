@@ -48,9 +48,11 @@ void add_disagreement(const Job& job, const Program& program, const TypeDisagree
   std::string inferred = type_text(job, d.inferred), recorded = type_text(job, d.recorded);
   *text += place + ", %" + result + " = " + std::string(graph.op_name(d.node)) + ": recorded " + recorded +
            ", inferred " + inferred + (d.reason.empty() ? "" : ": " + d.reason) + "\n";
+  if (d.exception != nullptr) *text += "  known: " + std::string(d.exception->reason) + "\n";
   json.begin_object().key("place").string(place).key("result").string(result);
   json.key("op").string(graph.op_name(d.node)).key("recorded").string(recorded).key("inferred").string(inferred);
   if (!d.reason.empty()) json.key("reason").string(d.reason);
+  if (d.exception != nullptr) json.key("known").string(d.exception->reason);
   json.end_object();
 }
 
@@ -119,7 +121,7 @@ TypeReport type_report(const Job& job, const std::string& name) {
   for (const auto& program : job.programs)
     for (const TypeDisagreement& d : check_types(*program)) {
       add_disagreement(job, *program, d, &out.text, json);
-      ++out.count;
+      (d.exception != nullptr ? known : out.count) += 1;
     }
   json.end_array().key("unexplained").natural(out.count).key("known").natural(known).end_object();
   out.json = json.take() + "\n";

@@ -20,7 +20,7 @@ std::string folder_of_this() {
 }
 
 Error unknown_command(const std::string& command) {
-  constexpr std::string_view kCommands[] = {"import", "print", "parse", "check", "help"};
+  constexpr std::string_view kCommands[] = {"import", "print", "parse", "check", "stat", "help"};
   std::string hint = nearest_hint(command, kCommands, "stepgraph ");
   return {ErrorKind::usage, "unknown command `" + command + "`", {}, hint.empty() ? "`stepgraph --help` lists them" : hint};
 }
@@ -47,6 +47,7 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  print   write a graph as text\n"
                         "  parse   turn a text into a graph file\n"
                         "  check   verify graphs\n"
+                        "  stat    count nodes, parameters, flops, bytes and communication\n"
                         "  help    print the help of a command\n\n"
                         "`stepgraph print` is `sg-print`; options of a command follow its name.",
                         SIZE_MAX, false, Writes::report, true, {},

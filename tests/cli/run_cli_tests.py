@@ -23,8 +23,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DATA = os.path.join(ROOT, "tests", "data", "cli")
 HELP = os.path.join(ROOT, "tests", "golden", "help")
-TOOLS = ["sg-check", "sg-import", "sg-parse", "sg-print", "stepgraph"]
-READERS = ["sg-check", "sg-parse", "sg-print"]      # they take a graph
+TOOLS = ["sg-check", "sg-import", "sg-parse", "sg-print", "sg-stat", "stepgraph"]
+READERS = ["sg-check", "sg-parse", "sg-print", "sg-stat"]    # they take a graph
 
 CASES = []
 BIN = PROBE = None
@@ -608,7 +608,7 @@ def provenance_of_makers_only():
 @case
 def umbrella_is_the_tools():
     write("g.sg", BINARY())
-    for name in ("import", "print", "parse", "check"):
+    for name in ("import", "print", "parse", "check", "stat"):
         assert expect(run(["stepgraph", "help", name]), 0).out == run([f"sg-{name}", "--help"]).out
         assert expect(run(["stepgraph", name, "--version"]), 0).out == run([f"sg-{name}", "--version"]).out
     assert expect(run(["stepgraph", "print", "g.sg"]), 0).out == SMALL()
