@@ -1,0 +1,272 @@
+#include "libgraph/stat.h"
+
+#include <algorithm>
+
+#include "libgraph/op.h"
+#include "libgraph/symbols.h"
+
+namespace sg {
+namespace {
+
+std::optional<int64_t> default_size(const Program& program, StrId name) {
+  const Symbol* s = program.find_symbol(name);
+  if (!s) return std::nullopt;
+  if (s->hint) return s->hint;
+  if (!s->max) return std::nullopt;
+  int64_t low = std::max<int64_t>(s->min.value_or(0), 0);
+  return *s->max < low ? low : low + (*s->max - low) / 2;
+}
+
+std::string_view phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::forward: return "forward";
+    case Phase::backward: return "backward";
+    case Phase::optimizer: return "optimizer";
+  }
+  return "forward";
+}
+
+std::string_view first_components(std::string_view module, size_t depth) {
+  if (depth == 0) return module;
+  for (size_t i = 0; i < module.size(); ++i)
+    if (module[i] == '.' && --depth == 0) return module.substr(0, i);
+  return module;
+}
+
+std::string group_name(const Job& job, GroupId g) {
+  if (g.index >= job.groups.size()) return "?";
+  const Group& group = job.groups[g.index];
+  std::string axis = job.pool->strings.str(group.axis);
+  return group.ordinal == 0 ? axis : axis + ":" + std::to_string(group.ordinal);
+}
+
+class Collector {
+ public:
+  Collector(const Job& job, const Program& program, const StatOptions& options)
+      : job_(job), program_(program), options_(options), values_(values_of(program, options)), cost_(program, values_) {}
+
+  ProgramStats run() {
+    const Graph& graph = program_.graph;
+    out_.ranks = program_.ranks;
+    out_.nodes = graph.node_count();
+    out_.inputs = graph.inputs().size();
+    out_.outputs = graph.outputs().size();
+    for (NodeId n : graph.nodes()) add_node(graph, n);
+    for (auto& [key, sum] : collectives_) out_.collectives.push_back(std::move(sum));
+    add_parameters();
+    add_symbols();
+    for (const auto& nested : program_.nested) add_nested(*nested);
+    if (options_.memory) add_memory();
+    return std::move(out_);
+  }
+
+ private:
+  static SizeValues values_of(const Program& program, const StatOptions& options) {
+    auto sizes = options.sizes ? options.sizes : default_size;
+    return [&program, sizes](StrId name) { return sizes(program, name); };
+  }
+
+  void add_node(const Graph& graph, NodeId n) {
+    const Node& node = graph.node(n);
+    std::string op(graph.op_name(n));
+    ++out_.ops[op];
+    NodeCost cost = cost_.node(graph, n);
+    out_.incomplete += !cost.complete;
+    std::string_view module = node.module.is_none() ? std::string_view() : graph.pool().strings[node.module];
+    for (CostSum* sum : {&out_.total, &out_.by_phase[std::string(phase_name(node.phase))], &out_.by_op[op],
+                         &out_.by_module[std::string(first_components(module, options_.module_depth))]}) {
+      ++sum->nodes;
+      sum->flops += cost.flops;
+      sum->bytes += cost.bytes;
+    }
+    const OpInfo* info = graph.op_info(n);
+    if (!info) ++out_.opaque_ops[op];
+    if (draws_random(graph, n)) ++out_.random_ops;
+    if (info && info->has(kCollective)) add_collective(graph, n);
+  }
+
+  void add_collective(const Graph& graph, NodeId n) {
+    Communication c = communication_of(job_, program_, graph, n, values_);
+    std::string kind(c.kind), group = group_name(job_, c.group);
+    CollectiveSum& sum = collectives_[{kind, group}];
+    sum.kind = kind;
+    sum.group = group;
+    ++sum.count;
+    sum.bytes += c.payload_bytes;
+    sum.wire_bytes += c.wire_bytes;
+  }
+
+  void add_parameters() {
+    for (const Input& input : program_.graph.inputs()) {
+      const Type& type = program_.graph.type(input.value);
+      int64_t bytes = storage_bytes(program_.graph.pool(), type, values_).value_or(0);
+      bool is_parameter = input.kind == InputKind::parameter;
+      if (__builtin_add_overflow(out_.memory.inputs_bytes, bytes, &out_.memory.inputs_bytes))
+        out_.memory.inputs_bytes = INT64_MAX;
+      if (!is_parameter) continue;
+      ++out_.parameters;
+      out_.parameter_elements += static_cast<double>(element_count(program_.graph.pool(), type, values_).value_or(0));
+      if (__builtin_add_overflow(out_.memory.parameters_bytes, bytes, &out_.memory.parameters_bytes))
+        out_.memory.parameters_bytes = INT64_MAX;
+    }
+  }
+
+  void add_symbols() {
+    out_.symbols = program_.symbols.size();
+    if (program_.symbols.empty()) return;
+    Facts facts(program_);
+    for (const Symbol& s : program_.symbols) {
+      out_.data_symbols += s.kind == SymbolKind::data;
+      if (!facts.range_of_symbol(s.name).has_max()) out_.unbounded.push_back(job_.pool->strings.str(s.name));
+    }
+  }
+
+  void add_nested(const Nested& nested) {
+    NestedStats stats;
+    stats.name = job_.pool->strings.str(nested.name);
+    stats.nodes = nested.graph.node_count();
+    stats.inputs = nested.graph.inputs().size();
+    stats.outputs = nested.graph.outputs().size();
+    for (NodeId n : nested.graph.nodes()) ++stats.ops[std::string(nested.graph.op_name(n))];
+    out_.nested.push_back(std::move(stats));
+  }
+
+  void add_memory() {
+    const Graph& graph = program_.graph;
+    Liveness live = compute_liveness(program_, graph, values_);
+    MemoryStats& m = out_.memory;
+    m.lower_bound_bytes = live.lower_bound_bytes;
+    m.call_bytes = live.call_bytes_at_peak;
+    m.unknown_sizes = live.unknown_sizes;
+    if (!live.schedule.empty()) m.peak_node = graph.label(live.schedule[live.peak_position]);
+    for (uint32_t i : live.live_at_peak) {
+      const LiveStorage& s = live.storages[i];
+      const Node& node = graph.node(s.def);
+      LiveOwner owner;
+      owner.name = graph.name(s.owner);
+      owner.op = graph.op_name(s.def);
+      if (node.module) owner.module = graph.pool().strings[node.module];
+      owner.phase = phase_name(node.phase);
+      owner.bytes = s.bytes;
+      m.live_at_peak.push_back(std::move(owner));
+    }
+  }
+
+  const Job& job_;
+  const Program& program_;
+  const StatOptions& options_;
+  SizeValues values_;
+  CostModel cost_;
+  ProgramStats out_;
+  std::map<std::pair<std::string, std::string>, CollectiveSum> collectives_;
+};
+
+// --- JSON ---
+
+void write_counts(JsonWriter& w, std::string_view key, const std::map<std::string, size_t>& counts) {
+  w.key(key).begin_object();
+  for (const auto& [name, count] : counts) w.key(name).natural(count);
+  w.end_object();
+}
+
+void write_costs(JsonWriter& w, std::string_view key, const std::map<std::string, CostSum>& sums) {
+  w.key(key).begin_object();
+  for (const auto& [name, sum] : sums)
+    w.key(name).begin_object().key("nodes").natural(sum.nodes).key("flops").count(sum.flops).key("bytes").count(
+        sum.bytes).end_object();
+  w.end_object();
+}
+
+void write_collectives(JsonWriter& w, const std::vector<CollectiveSum>& list) {
+  w.key("collectives").begin_array();
+  for (const CollectiveSum& c : list)
+    w.begin_object().key("kind").string(c.kind).key("group").string(c.group).key("count").natural(c.count)
+        .key("bytes").count(c.bytes).key("wire_bytes").count(c.wire_bytes).end_object();
+  w.end_array();
+}
+
+void write_memory(JsonWriter& w, const MemoryStats& m) {
+  w.key("memory").begin_object();
+  w.key("inputs_bytes").integer(m.inputs_bytes).key("parameters_bytes").integer(m.parameters_bytes);
+  w.key("lower_bound_bytes").integer(m.lower_bound_bytes).key("peak_node").string(m.peak_node);
+  w.key("call_bytes").integer(m.call_bytes).key("unknown_sizes").natural(m.unknown_sizes);
+  w.key("live_at_peak").begin_array();
+  for (const LiveOwner& o : m.live_at_peak)
+    w.begin_object().key("name").string(o.name).key("bytes").integer(o.bytes).key("op").string(o.op)
+        .key("module").string(o.module).key("phase").string(o.phase).end_object();
+  w.end_array().end_object();
+}
+
+void write_nested(JsonWriter& w, const std::vector<NestedStats>& list) {
+  w.key("nested").begin_array();
+  for (const NestedStats& n : list) {
+    w.begin_object().key("name").string(n.name).key("nodes").natural(n.nodes).key("inputs").natural(n.inputs);
+    w.key("outputs").natural(n.outputs);
+    write_counts(w, "ops", n.ops);
+    w.end_object();
+  }
+  w.end_array();
+}
+
+void write_program(JsonWriter& w, const ProgramStats& p) {
+  w.key("nodes").natural(p.nodes).key("inputs").natural(p.inputs).key("outputs").natural(p.outputs);
+  write_counts(w, "ops", p.ops);
+  w.key("flops").count(p.total.flops).key("bytes").count(p.total.bytes);
+  w.key("parameters").begin_object().key("count").natural(p.parameters);
+  w.key("elements").count(p.parameter_elements).key("bytes").integer(p.memory.parameters_bytes).end_object();
+  write_collectives(w, p.collectives);
+  write_memory(w, p.memory);
+  write_costs(w, "by_phase", p.by_phase);
+  write_costs(w, "by_module", p.by_module);
+  write_costs(w, "by_op", p.by_op);
+  w.key("symbols").begin_object().key("count").natural(p.symbols).key("data").natural(p.data_symbols);
+  w.key("unbounded").begin_array();
+  for (const std::string& name : p.unbounded) w.string(name);
+  w.end_array().end_object();
+  w.key("random_ops").natural(p.random_ops);
+  write_counts(w, "opaque_ops", p.opaque_ops);
+  w.key("incomplete_costs").natural(p.incomplete);
+  write_nested(w, p.nested);
+}
+
+void write_rank_list(JsonWriter& w, const ProgramStats& p) {
+  w.key("ranks");
+  if (p.ranks.empty()) {
+    w.string("*");
+    return;
+  }
+  w.begin_array();
+  for (uint32_t r : p.ranks) w.natural(r);
+  w.end_array();
+}
+
+}  // namespace
+
+Stats collect_stats(const Job& job, const StatOptions& options) {
+  Stats out;
+  out.title = job.pool->strings.str(job.title);
+  out.world = job.world;
+  for (const auto& program : job.programs) out.programs.push_back(Collector(job, *program, options).run());
+  return out;
+}
+
+std::string stats_json(const Stats& stats, JsonWriter::Style style) {
+  JsonWriter w(style);
+  w.begin_object().key("schema").string("sg-stat").key("version").integer(1);
+  w.key("title").string(stats.title).key("world").natural(stats.world);
+  static const ProgramStats kEmpty;
+  write_program(w, stats.programs.empty() ? kEmpty : stats.programs[0]);
+  if (stats.programs.size() > 1) {
+    w.key("ranks").begin_array();
+    for (const ProgramStats& p : stats.programs) {
+      w.begin_object();
+      write_rank_list(w, p);
+      write_program(w, p);
+      w.end_object();
+    }
+    w.end_array();
+  }
+  return w.end_object().take();
+}
+
+}  // namespace sg

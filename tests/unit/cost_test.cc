@@ -1,0 +1,135 @@
+#include "libgraph/cost.h"
+
+#include <catch2/catch.hpp>
+
+#include "libgraph/index.h"
+#include "tests/support/parse.h"
+
+using namespace sg;
+using sg::test::parse;
+
+namespace {
+
+const SizeValues kNoSizes = [](StrId) -> std::optional<int64_t> { return std::nullopt; };
+
+}  // namespace
+
+TEST_CASE("cost rules count as cost.h says") {
+  struct Case {
+    const char* line;
+    double flops, bytes;
+  };
+  const Case cases[] = {
+      {"%r = aten.mm(%a, %b) : f32[4, 16]", 2 * 4 * 8 * 16, 4 * (32 + 128 + 64)},
+      {"%r = aten.addmm(%bias, %a, %b) : f32[4, 16]", 2 * 4 * 8 * 16, 4 * (16 + 32 + 128 + 64)},
+      {"%r = aten.bmm(%q3, %k3) : f32[2, 4, 4]", 2 * 2 * 4 * 8 * 4, 4 * (64 + 64 + 32)},
+      {"%r = aten._grouped_mm(%a, %g3, offs=%offs) : f32[4, 16]", 2 * 4 * 8 * 16, 4 * (32 + 256 + 2 + 64)},
+      {"%r = aten._grouped_mm(%a2, %b2, offs=%offs) : f32[2, 8, 16]", 2 * 8 * 5 * 16, 4 * (40 + 80 + 2 + 256)},
+      {"%r = aten.neg(%a) : f32[4, 8]", 32, 4 * 64},
+      {"%r = aten.t(%a) : f32[8, 4] stride [1, 8]", 0, 0},
+      {"%r = aten.sum(%a) : f32[]", 32, 4 * 33},
+      {"%r = aten._softmax(%a, 1, false) : f32[4, 8]", 160, 4 * 64},
+      {"%r = aten.empty.memory_format([9]) : f32[9]", 0, 0},
+      {"%r = aten.ones([9]) : f32[9]", 0, 36},
+      {"%r = aten.embedding(%b, %rows) : f32[3, 16]", 0, 24 + 2 * 4 * 48},
+      {"%r = aten.convolution(%img, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : f32[1, 5, 4, 4]",
+       2 * 80 * 3 * 9, 4 * (108 + 135 + 80)},
+      {"%r = aten.scaled_dot_product_attention(%q4, %k4, %v4) : f32[1, 2, 3, 6]", 2 * 2 * 3 * 5 * (4 + 6),
+       4 * (24 + 40 + 60 + 36)},
+  };
+  for (const Case& c : cases) {
+    INFO(c.line);
+    Job job = parse(std::string(R"(sg 1.0 job "t" world 1
+device cpu
+
+graph rank *
+  input %a : f32[4, 8] "a"
+  input %b : f32[8, 16] "b"
+  input %a2 : f32[8, 5] "a2"
+  input %b2 : f32[5, 16] "b2"
+  input %bias : f32[16] "bias"
+  input %q3 : f32[2, 4, 8] "q3"
+  input %k3 : f32[2, 8, 4] "k3"
+  input %g3 : f32[2, 8, 16] "g3"
+  input %offs : i32[2] "offs"
+  input %rows : i64[3] "rows"
+  input %img : f32[1, 3, 6, 6] "img"
+  input %w : f32[5, 3, 3, 3] "w"
+  input %q4 : f32[1, 2, 3, 4] "q4"
+  input %k4 : f32[1, 2, 5, 4] "k4"
+  input %v4 : f32[1, 2, 5, 6] "v4"
+
+  forward -
+    )") + c.line + "\n\n  output %r\n");
+    const Program& program = *job.programs[0];
+    NodeCost cost = CostModel(program, kNoSizes).node(program.graph, program.graph.first());
+    CHECK(cost.flops == c.flops);
+    CHECK(cost.bytes == c.bytes);
+    CHECK(cost.complete);
+  }
+}
+
+TEST_CASE("what a collective hands in and what leaves the rank") {
+  Job job = parse(R"(sg 1.0 job "t" world 4
+group @g [0 1 2 3]
+device cpu
+
+graph rank *
+  input %x : bf16[64] "x"
+
+  forward -
+    %a = _c10d_functional.all_gather_into_tensor(%x, 4, @g)            : bf16[256]
+    %b = _c10d_functional.reduce_scatter_tensor(%x, "sum", 4, @g)      : bf16[16]
+    %c = _c10d_functional.all_reduce(%x, "sum", @g)                    : bf16[64]
+    %d = _c10d_functional.all_to_all_single(%x, [16, 16, 16, 16], [16, 16, 16, 16], @g) : bf16[64]
+
+  output %a
+)");
+  const Program& program = *job.programs[0];
+  struct Expected {
+    const char* kind;
+    double wire;
+  };
+  const Expected expected[] = {{"all_gather", 384}, {"reduce_scatter", 96}, {"all_reduce", 192}, {"all_to_all", 96}};
+  size_t i = 0;
+  for (NodeId n : program.graph.nodes()) {
+    Communication c = communication_of(job, program, program.graph, n, kNoSizes);
+    CHECK(c.kind == expected[i].kind);
+    CHECK(c.payload_bytes == 128);
+    CHECK(c.wire_bytes == expected[i].wire);
+    CHECK(c.group == GroupId(0));
+    ++i;
+  }
+}
+
+TEST_CASE("the index lists nodes by op, phase and module") {
+  Job job = parse(R"(sg 1.0 job "t" world 1
+device cpu
+
+graph rank *
+  input %x : f32[4] "x"
+
+  forward layers.0.moe
+    %a = aten.neg(%x)  : f32[4]
+  forward layers.1
+    %b = aten.exp(%a)  : f32[4]
+  backward layers.0.moe.experts
+    %c = aten.neg(%b)  : f32[4]
+
+  output %c
+)");
+  const Graph& graph = job.programs[0]->graph;
+  GraphIndex index(graph);
+  auto labels = [&](const auto& nodes) {
+    std::string out;
+    for (NodeId n : nodes) out += graph.label(n);
+    return out;
+  };
+  CHECK(labels(index.by_op("aten.neg.default")) == "ac");
+  CHECK(labels(index.by_phase(Phase::backward)) == "c");
+  CHECK(labels(index.by_module(job.pool->strings.find("layers.1"))) == "b");
+  CHECK(labels(index.matching(*ModulePattern::parse("layers.0"))) == "ac");
+  CHECK(labels(index.matching(*ModulePattern::parse("**.moe"))) == "ac");
+  CHECK(labels(index.matching(*ModulePattern::parse("layers.{1,2}"))) == "b");
+  CHECK(index.by_op("aten.mm.default").empty());
+}

@@ -1,0 +1,164 @@
+#include "libgraph/liveness.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/parse.h"
+#include "tests/support/random_job.h"
+
+using namespace sg;
+using sg::test::parse;
+
+namespace {
+
+const SizeValues kNoSizes = [](StrId) -> std::optional<int64_t> { return std::nullopt; };
+
+Liveness live(const Job& job, const SizeValues& sizes = kNoSizes) {
+  return compute_liveness(*job.programs[0], job.programs[0]->graph, sizes);
+}
+
+Job job_of(std::string_view body) {
+  return parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ndevice cpu\n\n" + std::string(body));
+}
+
+}  // namespace
+
+TEST_CASE("memory is live from its maker to its last user, views and outputs counted") {
+  Job job = job_of(R"(graph rank *
+  input %x : f32[256] "x"
+
+  forward -
+    %a = aten.sum.dim_IntList(%x, [0], true)   : f32[1]
+    %b = aten.cat([%x, %x])                    : f32[512]
+    %v = aten.slice.Tensor(%b, 0, 0, 256)      : f32[256]
+    %c = aten.cumsum(%v, 0)                    : f32[256]
+    %d = aten.cumsum(%c, 0)                    : f32[256]
+
+  output %a
+  output %d
+)");
+  Liveness l = live(job);
+  CHECK(l.input_bytes == 1024);
+  CHECK(l.live_bytes == std::vector<int64_t>{4, 4 + 2048, 4 + 2048, 4 + 2048 + 1024, 4 + 1024 + 1024});
+  CHECK(l.lower_bound_bytes == 3076);
+  CHECK(l.peak_position == 3);
+  REQUIRE(l.live_at_peak.size() == 3);
+  CHECK(job.programs[0]->graph.name(l.storages[l.live_at_peak[0]].owner) == "b");
+}
+
+TEST_CASE("a pointwise result takes over an argument that dies, when that is legal") {
+  struct Case {
+    const char* line;
+    bool reuses;
+  };
+  const Case cases[] = {
+      {"%d = aten.neg(%c) : f32[16, 16]", true},
+      {"%d = aten.add.Tensor(%c, %x) : f32[16, 16]", true},
+      {"%d = aten.add.Tensor(%c, %t) : f32[16, 16]", false},              // reads it in another order too
+      {"%d = aten.neg(%t) : f32[16, 16]", false},                         // element i comes from elsewhere
+      {"%d = aten._to_copy(%c, dtype=bf16) : bf16[16, 16]", false},       // other size
+      {"%d = aten.mm(%c, %x) : f32[16, 16]", false},                      // no pointwise op
+      {"%d = aten.neg(%x) : f32[16, 16]", false},                         // an input is outside
+  };
+  for (const Case& c : cases) {
+    INFO(c.line);
+    Job job = job_of(std::string(R"(graph rank *
+  input %x : f32[16, 16] "x"
+
+  forward -
+    %c = aten.mm(%x, %x) : f32[16, 16]
+    %t = aten.t(%c) : f32[16, 16] stride [1, 16]
+    )") + c.line + "\n\n  output %d\n");
+    Liveness l = live(job);
+    CHECK(l.storages.back().takes_over.is_none() == !c.reuses);
+    if (c.reuses) CHECK(l.lower_bound_bytes == 1024);
+  }
+}
+
+TEST_CASE("what a collective reads stays until its wait") {
+  Job job = job_of(R"(graph rank *
+  input %x : f32[256] "x"
+
+  forward -
+    %a = aten.cumsum(%x, 0)                                   : f32[256]
+    %g = _c10d_functional.all_gather_into_tensor(%a, 2, @g)   : f32[512]
+    %b = aten.cumsum(%x, 0)                                   : f32[256]
+    %w = _c10d_functional.wait_tensor(%g)                     : f32[512]
+    %c = aten.cumsum(%w, 0)                                   : f32[512]
+
+  output %b
+  output %c
+)");
+  CHECK(live(job).live_bytes == std::vector<int64_t>{1024, 3072, 4096, 4096, 5120});
+}
+
+TEST_CASE("a call needs what its body needs") {
+  Job job = job_of(R"(graph rank *
+  input %x : f32[256] "x"
+
+  forward -
+    %a, = sg.call(graph:body, [%x])  : f32[256]
+
+  output %a
+
+graph rank * nested "body"
+  input %p : f32[256] "p"
+
+  forward -
+    %q = aten.cat([%p, %p, %p])            : f32[768]
+    %r = aten.slice.Tensor(%q, 0, 0, 256)  : f32[256]
+    %s = aten.cumsum(%r, 0)                : f32[256]
+
+  output %s
+)");
+  Liveness l = live(job);
+  CHECK(l.lower_bound_bytes == 4096);
+  CHECK(l.call_bytes_at_peak == 3072);
+}
+
+TEST_CASE("sizes without a value are counted, not guessed") {
+  Job job = job_of(R"(graph rank *
+  symbol s0 input [2, inf] hint 6
+  input %x : f32[s0] "x"
+
+  forward -
+    %a = aten.cumsum(%x, 0)  : f32[s0]
+
+  output %a
+)");
+  CHECK(live(job).unknown_sizes == 1);
+  CHECK(live(job).lower_bound_bytes == 0);
+  SizeValues ten = [](StrId) -> std::optional<int64_t> { return 10; };
+  CHECK(live(job, ten).lower_bound_bytes == 40);
+}
+
+TEST_CASE("liveness of random jobs agrees with counting at each node") {
+  SizeValues three = [](StrId) -> std::optional<int64_t> { return 3; };
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Job job = test::random_job(seed);
+    for (const auto& program : job.programs) {
+      const Graph& graph = program->graph;
+      Liveness l = compute_liveness(*program, graph, three);
+      AliasAnalysis alias(*program, graph, {&three});
+      int64_t largest = 0;
+      for (uint32_t i = 0; i < l.schedule.size(); ++i) {
+        int64_t sum = i == l.peak_position ? l.call_bytes_at_peak : 0;
+        for (const LiveStorage& s : l.storages) {
+          if (s.first_position <= i && s.last_position >= i) sum += s.bytes;
+          if (s.takes_over && s.first_position == i) sum -= s.bytes;
+        }
+        if (i == l.peak_position) CHECK(sum == l.lower_bound_bytes);
+        largest = std::max(largest, sum);
+        for (const Arg& arg : graph.node(l.schedule[i]).args)   // nothing is used outside of its life
+          arg.walk([&](const Arg& a) {
+            if (!a.is(ArgKind::value)) return;
+            for (const LiveStorage& s : l.storages)
+              if (s.storage == alias.storage_of(a.as_value())) REQUIRE((s.first_position <= i && i <= s.last_position));
+          });
+      }
+      CHECK(largest <= l.lower_bound_bytes);
+      int64_t listed = l.call_bytes_at_peak;
+      for (uint32_t s : l.live_at_peak) listed += l.storages[s].bytes;
+      CHECK(listed == l.lower_bound_bytes);
+    }
+  }
+}

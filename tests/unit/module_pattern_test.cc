@@ -1,0 +1,108 @@
+#include <catch2/catch.hpp>
+
+#include "libgraph/module_pattern.h"
+#include "tests/support/rng.h"
+
+using sg::ModulePattern;
+
+namespace {
+
+bool matches(std::string_view pattern, std::string_view module) {
+  auto p = ModulePattern::parse(pattern);
+  INFO(pattern);
+  REQUIRE(p.ok());
+  return p->matches(module);
+}
+
+// Says the language again, by recursion over the text of one alternative.
+bool naive(const std::vector<std::string>& pattern, size_t i, const std::vector<std::string>& name, size_t k) {
+  if (i == pattern.size()) return true;
+  if (pattern[i] == "**") return naive(pattern, i + 1, name, k) || (k < name.size() && naive(pattern, i, name, k + 1));
+  return k < name.size() && (pattern[i] == "*" || pattern[i] == name[k]) && naive(pattern, i + 1, name, k + 1);
+}
+
+std::string join(const std::vector<std::string>& list) {
+  std::string out;
+  for (const std::string& s : list) out += (out.empty() ? "" : ".") + s;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("module pattern names a module and all inside it") {
+  struct Case {
+    const char* pattern;
+    const char* module;
+    bool expected;
+  };
+  const Case cases[] = {
+      {"layers.0", "layers.0", true},           {"layers.0", "layers.0.attention.wq", true},
+      {"layers.0", "layers.01", false},         {"layers.0", "layers", false},
+      {"layers.*", "layers.3.moe", true},       {"layers.*", "layers", false},
+      {"layers.*.moe", "layers.3.moe", true},   {"layers.*.moe", "layers.3.x.moe", false},
+      {"**.moe", "moe", true},                  {"**.moe", "a.b.moe.c", true},
+      {"a.**.b", "a.b", true},                  {"a.**.b", "a.x.y.b.z", true},
+      {"a.**.b", "a.x", false},                 {"**", "", true},
+      {"*", "", false},                         {"layers.{0,1}.moe", "layers.1.moe", true},
+      {"layers.{0,1}.moe", "layers.2.moe", false}, {"w{q,k,v}", "wk", true},
+      {"{layers.*.moe,norm}", "norm.weight", true}, {"{layers.*.moe,norm}", "layers.9.moe", true},
+      {"{a,b{c,d}}.e", "bd.e", true},           {"w{,q}", "w", true},
+      {"{*,**}.x", "a.b.x", true},              {"a b.\xC3\xA9", "a b.\xC3\xA9.x", true},
+  };
+  for (const Case& c : cases) {
+    INFO(c.pattern << " on " << c.module);
+    CHECK(matches(c.pattern, c.module) == c.expected);
+  }
+}
+
+TEST_CASE("module pattern errors have a column") {
+  struct Case {
+    std::string pattern;
+    uint32_t column;
+    const char* part;
+  };
+  const Case cases[] = {
+      {"", 1, "empty"},        {"a..b", 3, "empty component"}, {".a", 1, "empty component"}, {"a.", 3, "empty component"},
+      {"a.b*", 4, "'*'"},      {"{a,b", 1, "without '}'"},     {"a}", 2, "without '{'"},     {"a,b", 2, "outside"},
+      {"a.{b,***}", 6, "'*'"}, {"layers.{0,}", 12, "empty component"}, {"a{b,{c}", 2, "without '}'"},
+      {std::string(5000, 'a'), 4097, "longer"},
+      {std::string(40, '{') + std::string(40, '}'), 17, "deep"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.pattern.substr(0, 60));
+    auto p = ModulePattern::parse(c.pattern);
+    REQUIRE_FALSE(p.ok());
+    CHECK(p.error().kind == sg::ErrorKind::usage);
+    CHECK(p.error().where.column == c.column);
+    CHECK(p.error().message.find(c.part) != std::string::npos);
+  }
+}
+
+TEST_CASE("module pattern stays bounded on hostile input") {
+  std::string choices, nested = "a";
+  for (int i = 0; i < 40; ++i) choices += "{a,b}";
+  CHECK_FALSE(ModulePattern::parse(choices).ok());
+  std::string wide = "{";
+  for (int i = 0; i < 1500; ++i) wide += "a,";
+  CHECK_FALSE(ModulePattern::parse(wide + "b}").ok());
+  std::string stars = "**", name = "a";
+  for (int i = 0; i < 600; ++i) stars += ".*.**", name += ".a";
+  CHECK_FALSE(matches(stars + ".b", name));
+}
+
+TEST_CASE("module pattern agrees with a naive matcher") {
+  sg::test::Rng rng(11);
+  const std::vector<std::string> words = {"a", "b", "*", "**"}, names = {"a", "b", "c"};
+  int matched = 0;
+  for (int i = 0; i < 4000; ++i) {
+    std::vector<std::string> pattern, name;
+    for (uint64_t k = 1 + rng.below(5); k > 0; --k) pattern.push_back(rng.pick(words));
+    for (uint64_t k = rng.below(6); k > 0; --k) name.push_back(rng.pick(names));
+    INFO(join(pattern) << " on " << join(name));
+    bool expected = naive(pattern, 0, name, 0);
+    matched += expected;
+    REQUIRE(matches(join(pattern), join(name)) == expected);
+  }
+  CHECK(matched > 500);
+  CHECK(matched < 3500);
+}
