@@ -4,6 +4,7 @@
 #include <cassert>
 #include <unordered_map>
 
+#include "libgraph/cost.h"
 #include "libgraph/graph.h"
 #include "libgraph/infer_rules.h"
 #include "libgraph/job.h"
@@ -35,7 +36,7 @@ struct Table {
 
   Table() {
 #define SG_OP(name, schema, traits, infer_rule, cost_rule, chunk_rule, linear_in) \
-  add(name, schema, traits, rule_or_null(infer::infer_rule), nullptr, ChunkRule::chunk_rule, linear_in);
+  add(name, schema, traits, rule_or_null(infer::infer_rule), cost::cost_rule, ChunkRule::chunk_rule, linear_in);
 #include "libgraph/op.def"
 #undef SG_OP
     by_name.reserve(rows.size());
