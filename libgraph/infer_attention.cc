@@ -42,13 +42,12 @@ DType sum_type(const Type& t) { return t.dtype == DType::f64 ? DType::f64 : DTyp
 
 Status give_grads(InferCall& c, const Attention& a) {
   for (const Type* t : {a.query, a.key, a.value})
-    SG_TRY(c.give(t->dtype, t->shape, c.sizes.preserved(*t), *t));
+    SG_TRY(c.give(t->dtype, t->shape, c.sizes.in_order_of(*t, t->shape), *t));
   return ok_status();
 }
 
 Status give_matching(InferCall& c, const Attention& a) {
-  Exprs stride = c.sizes.same(a.out_shape, a.query->shape) ? c.sizes.preserved(*a.query)
-                                                          : c.sizes.in_order_of(*a.query, a.out_shape);
+  Exprs stride = c.sizes.in_order_of(*a.query, a.out_shape, false);
   return c.give(a.query->dtype, a.out_shape, std::move(stride), *a.query);
 }
 

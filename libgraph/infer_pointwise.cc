@@ -132,8 +132,7 @@ Status converted(InferCall& c, bool may_alias) {
   if (may_alias && c.given("copy")) {
     SG_ASSIGN(copy, c.boolean("copy"));
   }
-  Exprs stride = format == MemoryFormat::preserve && !c.sizes.is_dense(*self) ? c.sizes.contiguous(self->shape)
-                                                                             : strides_for(c, *self, format);
+  Exprs stride = strides_for(c, *self, format);
   if (!copy && dtype == self->dtype && device == self->device &&
       (format == MemoryFormat::preserve || c.sizes.same(stride, self->stride)))
     return c.give(*self);

@@ -21,12 +21,23 @@ Bound checked_mul(Bound a, Bound b) {
   return product;
 }
 
+// One number for an unordered pair of expressions.
+uint64_t pair_of(Expr a, Expr b) {
+  return (uint64_t{std::min(a.index, b.index)} << 32) | std::max(a.index, b.index);
+}
+
 }  // namespace
 
+void Sizes::learn() {
+  if (learned_ || program_ == nullptr) return;
+  learned_ = true;
+  for (const Symbol& s : program_->symbols) symbols_.emplace(s.name, &s);
+  for (const Guard& g : program_->guards)
+    if (g.relation == Relation::eq) equal_.insert(pair_of(g.left, g.right));
+}
+
 const Symbol* Sizes::symbol(StrId name) {
-  if (!have_symbols_ && program_ != nullptr)
-    for (const Symbol& s : program_->symbols) symbols_.emplace(s.name, &s);
-  have_symbols_ = true;
+  learn();
   auto it = symbols_.find(name);
   return it == symbols_.end() ? nullptr : it->second;
 }
@@ -124,10 +135,8 @@ Expr Sizes::strip(Expr e, int depth) {
 }
 
 bool Sizes::guarded_equal(Expr a, Expr b) {
-  if (program_ == nullptr || (exprs_.is_constant(a) && exprs_.is_constant(b))) return false;
-  for (const Guard& g : program_->guards)
-    if (g.relation == Relation::eq && ((g.left == a && g.right == b) || (g.left == b && g.right == a))) return true;
-  return false;
+  learn();
+  return equal_.contains(pair_of(a, b));
 }
 
 bool Sizes::same(Expr a, Expr b) {
@@ -160,9 +169,21 @@ int Sizes::compare(Expr a, Expr b) {
 Expr Sizes::at_least_one(Expr e) {
   if (auto value = constant(e)) return *value >= 1 ? e : number(1);
   if (auto it = at_least_one_.find(e); it != at_least_one_.end()) return it->second;
-  Expr result = lower(e).value_or(0) >= 1 ? e : exprs_.max(number(1), e);
+  // PyTorch simplifies the maximum away only for sizes that had a value at capture, whatever their range.
+  bool positive = lower(e).value_or(0) >= 1 && !has_unbacked(e);
+  Expr result = positive ? e : exprs_.max(number(1), e);
   at_least_one_.emplace(e, result);
   return result;
+}
+
+// Whether a symbol had no value at capture: PyTorch then assumes nothing about it.
+bool Sizes::has_unbacked(Expr e) {
+  std::vector<StrId> names;
+  exprs_.collect_symbols(e, &names);
+  return std::any_of(names.begin(), names.end(), [&](StrId name) {
+    const Symbol* s = symbol(name);
+    return s == nullptr || s->kind == SymbolKind::data || !s->hint;
+  });
 }
 
 Expr Sizes::count(const Exprs& shape) {
@@ -223,12 +244,12 @@ Exprs Sizes::preserved(const Type& t) {
   return is_dense(t) ? t.stride : elementwise(t.shape, {&t});
 }
 
-Exprs Sizes::in_order_of(const Type& like, const Exprs& shape) {
+Exprs Sizes::in_order_of(const Type& like, const Exprs& shape, bool empty_as_one) {
   Exprs stride(shape.size(), number(1));
   Expr step = number(1);
   for (size_t dim : by_stride(like)) {
     stride[dim] = step;
-    step = exprs_.mul(step, at_least_one(shape[dim]));
+    step = exprs_.mul(step, empty_as_one ? at_least_one(shape[dim]) : shape[dim]);
   }
   return stride;
 }
@@ -250,7 +271,8 @@ Exprs Sizes::elementwise(const Exprs& shape, const std::vector<const Type*>& ope
     if (std::all_of(operands.begin(), operands.end(), [&](const Type* t) { return is_contiguous(*t); }))
       return contiguous(shape);
     const Type& first = *operands[0];
-    if (is_dense(first) &&
+    auto known = [&](Expr e) { return exprs_.is_constant(e); };
+    if (std::all_of(shape.begin(), shape.end(), known) && is_dense(first) &&
         std::all_of(operands.begin(), operands.end(), [&](const Type* t) { return same(t->stride, first.stride); }))
       return first.stride;
   }
@@ -280,20 +302,18 @@ Exprs Sizes::elementwise(const Exprs& shape, const std::vector<const Type*>& ope
 }
 
 std::optional<Exprs> Sizes::broadcast(const Exprs& a, const Exprs& b) {
-  const Exprs& longer = a.size() >= b.size() ? a : b;
-  const Exprs& shorter = a.size() >= b.size() ? b : a;
-  Exprs shape = longer;
-  size_t skip = longer.size() - shorter.size();
-  for (size_t i = 0; i < shorter.size(); ++i) {
-    Expr x = longer[skip + i], y = shorter[i];
-    if (is(y, 1) || x == y) continue;
-    if (is(x, 1)) {
-      shape[skip + i] = y;
+  size_t rank = std::max(a.size(), b.size());
+  Exprs shape(rank);
+  for (size_t i = 0; i < rank; ++i) {   // from the last dimension
+    Expr& size = shape[rank - 1 - i];
+    if (i >= a.size() || i >= b.size()) {
+      size = i < a.size() ? a[a.size() - 1 - i] : b[b.size() - 1 - i];
       continue;
     }
-    bool x_known = exprs_.is_constant(x), y_known = exprs_.is_constant(y);
-    if (x_known && y_known) return std::nullopt;
-    if (y_known) shape[skip + i] = y;   // an unknown size beside a known one has to be that one
+    Expr x = a[a.size() - 1 - i], y = b[b.size() - 1 - i];
+    auto x_known = constant(x), y_known = constant(y);
+    if (x_known && y_known && *x_known != *y_known && *x_known != 1 && *y_known != 1) return std::nullopt;
+    size = is(x, 1) ? y : x;   // sizes that may be equal have to be: the first one's spelling stays
   }
   return shape;
 }
@@ -335,7 +355,11 @@ std::optional<Exprs> Sizes::view_strides(const Type& t, const Exprs& shape) {
     if (dim > 0) base = t.stride[dim - 1];
     seen = placed = number(1);
   }
-  return view == 0 ? std::optional<Exprs>(stride) : std::nullopt;
+  if (view != 0) return std::nullopt;
+  // Leading dimensions that stay as they are keep their strides, those of size 1 too.
+  for (size_t i = 0; !is_contiguous(t) && i < std::min(shape.size(), t.shape.size()) && t.shape[i] == shape[i]; ++i)
+    stride[i] = t.stride[i];
+  return stride;
 }
 
 }  // namespace sg

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "libgraph/job.h"
@@ -30,7 +31,7 @@ class Sizes {
   bool same(Expr a, Expr b);              // equal wherever no size is 0, or by a guard
   bool same(const Exprs& a, const Exprs& b);
   int compare(Expr a, Expr b);            // -1, 1, or 0 for equal or unknown
-  Expr at_least_one(Expr e);              // max(1, e), or e itself when it is known to be positive
+  Expr at_least_one(Expr e);              // max(1, e), or e itself when it is a known positive size
   Expr count(const Exprs& shape);         // number of elements
 
   Exprs contiguous(const Exprs& shape);   // row-major strides, empty dimensions counted as 1
@@ -38,8 +39,9 @@ class Sizes {
   bool is_dense(const Type& t);           // some permutation of contiguous: no gaps, no overlap
   // The strides of `t` if it is dense, else dense ones in the order of its own: what preserve_format means.
   Exprs preserved(const Type& t);
-  // Dense strides over `shape` whose dimensions are ordered as those of `like`. REQUIRES: equal rank
-  Exprs in_order_of(const Type& like, const Exprs& shape);
+  // Dense strides over `shape` whose dimensions are ordered as those of `like`; `empty_as_one` says whether an unknown
+  // size enters them as max(1, size). REQUIRES: equal rank
+  Exprs in_order_of(const Type& like, const Exprs& shape, bool empty_as_one = true);
   // Dense strides over `shape` whose order follows the operands, as PyTorch's elementwise kernels choose it.
   Exprs elementwise(const Exprs& shape, const std::vector<const Type*>& operands);
 
@@ -55,16 +57,19 @@ class Sizes {
   std::optional<int64_t> atom_bound(const Atom& atom, bool is_upper, int depth);
   std::optional<int64_t> symbol_bound(StrId name, bool is_upper);
   const Symbol* symbol(StrId name);
+  bool has_unbacked(Expr e);
   Expr strip(Expr e, int depth = 0);      // max(1, x) replaced by x
   Expr strip_atom(uint32_t index, int depth);
   bool guarded_equal(Expr a, Expr b);
+  void learn();
   std::vector<size_t> by_stride(const Type& t);
   int order(size_t a, size_t b, const Exprs& shape, const std::vector<Exprs>& strides);
 
   ExprPool& exprs_;
   const Program* program_;
-  bool have_symbols_ = false;
+  bool learned_ = false;                  // what the program says about symbols: read when first asked for
   std::unordered_map<StrId, const Symbol*, IdHash> symbols_;
+  std::unordered_set<uint64_t> equal_;    // pairs of expressions that a guard equates
   std::unordered_map<Expr, Expr, IdHash> stripped_;
   std::unordered_map<Expr, Expr, IdHash> at_least_one_;
 };

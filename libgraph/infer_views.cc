@@ -154,6 +154,7 @@ Status parts(InferCall& c, const Type& self, size_t dim, const Exprs& lengths, b
 Status split_evenly(InferCall& c, const Type& self, size_t dim, Expr length) {
   ExprPool& e = c.sizes.exprs();
   auto size = c.sizes.constant(self.shape[dim]), step = c.sizes.constant(length);
+  if (size && *size < 0) return c.fail("a negative size");
   if (step && *step < (size == 0 ? 0 : 1)) return c.fail("the length of a part has to be positive");
   uint64_t count = c.node.result_count;   // when the sizes are symbolic the node says how many
   if (size && step) count = *size == 0 ? 1 : static_cast<uint64_t>((*size - 1) / *step + 1);
@@ -374,7 +375,7 @@ Status select(InferCall& c) {
   SG_ASSIGN(size_t dim, c.dim("dim", self->shape.size()));
   SG_ASSIGN(Expr index, c.size("index"));
   auto value = c.sizes.constant(index), size = c.sizes.constant(self->shape[dim]);
-  if (value && size && (*value < -*size || *value >= *size)) return c.fail("index " + std::to_string(*value) + " is out of range");
+  if (value && size && *size >= 0 && (*value < -*size || *value >= *size)) return c.fail("index " + std::to_string(*value) + " is out of range");
   if (value && *value < 0) index = c.sizes.exprs().add(index, self->shape[dim]);
   Type t = *self;
   t.offset = c.sizes.exprs().add(t.offset, c.sizes.exprs().mul(index, t.stride[dim]));

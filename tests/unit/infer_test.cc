@@ -1,0 +1,230 @@
+// Inference rules: known answers of PyTorch as a table, errors instead of crashes, and any arguments for every row.
+#include <catch2/catch.hpp>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "libgraph/check_types.h"
+#include "libgraph/infer.h"
+#include "libgraph/job.h"
+
+namespace sg {
+namespace {
+
+struct T {   // a tensor type in short; no strides = row-major
+  DType dtype;
+  std::vector<std::string> shape;
+  std::vector<std::string> stride = {"row-major"};
+  std::string offset = "0";
+};
+
+struct World {
+  Job job;
+  Pool& pool = *job.pool;
+  Program& program = job.add_program();
+  Graph& graph = program.graph;
+
+  World() {
+    add_symbol("u0", SymbolKind::data, std::nullopt);
+    add_symbol("s0", SymbolKind::input, 6);
+  }
+  void add_symbol(const char* name, SymbolKind kind, std::optional<int64_t> hint) {
+    Symbol s;
+    s.name = pool.str(name), s.kind = kind, s.hint = hint, s.min = kind == SymbolKind::data ? 0 : 2;
+    program.symbols.push_back(s);
+  }
+  std::vector<Expr> exprs(const std::vector<std::string>& list) {
+    std::vector<Expr> out;
+    for (const std::string& text : list) out.push_back(pool.exprs.parse(text).value());
+    return out;
+  }
+  Type type(const T& t) {
+    Type type = pool.types[pool.tensor(t.dtype, exprs(t.shape), pool.str("cpu"))];
+    if (t.stride != std::vector<std::string>{"row-major"}) type.stride = exprs(t.stride);
+    type.offset = pool.exprs.parse(t.offset).value();
+    return type;
+  }
+  Arg tensor(const T& t) { return Arg::value(graph.add_input("x", pool.types.intern(type(t)), {})); }
+  Arg sizes(const std::vector<std::string>& list) {
+    ArgList items;
+    for (Expr e : exprs(list)) items.push_back(Arg::expr(e));
+    return Arg::list(std::move(items));
+  }
+  NodeId node(std::string_view op, std::vector<Arg> args, size_t results = 1) {
+    NodeSpec spec;
+    spec.op = pool.op(op);
+    spec.args = std::move(args);
+    spec.result_types.assign(results, Pool::kUnknownType);
+    return graph.append(spec);
+  }
+  Result<std::vector<Type>> infer(std::string_view op, std::vector<Arg> args, size_t results = 1) {
+    return infer_types(program, graph, node(op, std::move(args), results));
+  }
+  bool gives(std::string_view op, std::vector<Arg> args, const std::vector<T>& wanted) {
+    auto types = infer(op, std::move(args), wanted.size());
+    if (!types.ok()) FAIL_CHECK(types.error().message);
+    if (!types.ok() || types->size() != wanted.size()) return false;
+    for (size_t i = 0; i < wanted.size(); ++i)
+      if (!((*types)[i] == type(wanted[i]))) return false;
+    return true;
+  }
+};
+
+constexpr DType f32 = DType::f32, bf16 = DType::bf16, i64 = DType::i64, i32 = DType::i32, b8 = DType::boolean;
+
+TEST_CASE("infer: elementwise strides, broadcasting and promotion") {
+  World w;
+  CHECK(w.gives("aten.add.Tensor", {w.tensor({f32, {"2", "3"}}), w.tensor({f32, {"3"}})}, {{f32, {"2", "3"}}}));
+  CHECK(w.gives("aten.add.Tensor", {w.tensor({f32, {"2", "3"}, {"1", "2"}}), w.tensor({f32, {"2", "3"}, {"1", "2"}})},
+                {{f32, {"2", "3"}, {"1", "2"}}}));
+  CHECK(w.gives("aten.mul.Tensor", {w.tensor({bf16, {"4", "1"}}), w.tensor({f32, {}})}, {{bf16, {"4", "1"}}}));
+  CHECK(w.gives("aten.mul.Tensor", {w.tensor({i64, {"4"}}), Arg::floating(2.5)}, {{f32, {"4"}}}));
+  CHECK(w.gives("aten.add.Tensor", {w.tensor({i32, {"4"}}), w.tensor({i64, {}})}, {{i32, {"4"}}}));
+  CHECK(w.gives("aten.div.Tensor", {w.tensor({i64, {"4"}}), w.tensor({i64, {"4"}})}, {{f32, {"4"}}}));
+  CHECK(w.gives("aten.lt.Scalar", {w.tensor({f32, {"0", "3"}}), Arg::integer(1)}, {{b8, {"0", "3"}}}));
+  CHECK(w.gives("aten.exp.default", {w.tensor({f32, {"2", "3", "4"}, {"12", "1", "3"}})},
+                {{f32, {"2", "3", "4"}, {"12", "1", "3"}}}));
+  CHECK(w.gives("aten.neg.default", {w.tensor({f32, {"2", "3"}, {"8", "1"}})}, {{f32, {"2", "3"}}}));
+  CHECK(w.gives("aten.add_.Tensor", {w.tensor({f32, {"2", "3"}, {"8", "1"}, "5"}), w.tensor({f32, {"3"}})},
+                {{f32, {"2", "3"}, {"8", "1"}, "5"}}));
+  CHECK_FALSE(w.infer("aten.add.Tensor", {w.tensor({f32, {"2"}}), w.tensor({f32, {"3"}})}).ok());
+  CHECK_FALSE(w.infer("aten.add_.Tensor", {w.tensor({f32, {"1"}}), w.tensor({f32, {"3"}})}).ok());
+}
+
+TEST_CASE("infer: sizes that only the data knows") {
+  World w;
+  CHECK(w.gives("aten.ones.default", {w.sizes({"u0", "u0"})}, {{f32, {"u0", "u0"}, {"Max(1,u0)", "1"}}}));
+  CHECK(w.gives("aten.ones.default", {w.sizes({"2", "s0"})}, {{f32, {"2", "s0"}, {"s0", "1"}}}));
+  CHECK(w.gives("aten.mul.Tensor", {w.tensor({f32, {"u0", "4"}}), w.tensor({f32, {"8", "1"}})}, {{f32, {"u0", "4"}}}));
+  CHECK(w.gives("aten.view.default", {w.tensor({f32, {"u0", "4"}}), w.sizes({"u0", "2", "-1"})}, {{f32, {"u0", "2", "2"}}}));
+}
+
+TEST_CASE("infer: views") {
+  World w;
+  T base{f32, {"2", "3", "4"}};
+  CHECK(w.gives("aten.transpose.int", {w.tensor(base), Arg::integer(0), Arg::integer(-1)}, {{f32, {"4", "3", "2"}, {"1", "4", "12"}}}));
+  CHECK(w.gives("aten.select.int", {w.tensor(base), Arg::integer(1), Arg::integer(-1)}, {{f32, {"2", "4"}, {"12", "1"}, "8"}}));
+  CHECK(w.gives("aten.slice.Tensor", {w.tensor(base), Arg::integer(2), Arg::integer(1), Arg::integer(INT64_MAX), Arg::integer(2)},
+                {{f32, {"2", "3", "2"}, {"12", "4", "2"}, "1"}}));
+  CHECK(w.gives("aten.slice.Tensor", {w.tensor(base), Arg::integer(2), Arg::integer(3), Arg::integer(1)},
+                {{f32, {"2", "3", "0"}, {"12", "4", "1"}, "3"}}));
+  CHECK(w.gives("aten.expand.default", {w.tensor({f32, {"3", "1"}}), w.sizes({"2", "-1", "4"})}, {{f32, {"2", "3", "4"}, {"0", "1", "0"}}}));
+  CHECK(w.gives("aten.reshape.default", {w.tensor({f32, {"3", "2"}, {"1", "3"}}), w.sizes({"6"})}, {{f32, {"6"}}}));
+  CHECK(w.gives("aten.view.default", {w.tensor({f32, {"2", "6"}, {"8", "1"}, "3"}), w.sizes({"2", "3", "2"})}, {{f32, {"2", "3", "2"}, {"8", "2", "1"}, "3"}}));
+  CHECK(w.gives("aten.unbind.int", {w.tensor({f32, {"2", "3"}})}, {{f32, {"3"}}, {f32, {"3"}, {"1"}, "3"}}));
+  CHECK(w.gives("aten.view_as_complex.default", {w.tensor({f32, {"4", "2"}, {"6", "1"}, "2"})}, {{DType::c64, {"4"}, {"3"}, "1"}}));
+  CHECK(w.gives("aten.view.dtype", {w.tensor({DType::u8, {"8"}, {"1"}, "4"}), Arg::dtype(f32)}, {{f32, {"2"}, {"1"}, "1"}}));
+  CHECK(w.gives("aten.t.default", {w.tensor({f32, {}})}, {{f32, {}}}));
+  CHECK_FALSE(w.infer("aten.view.default", {w.tensor({f32, {"3", "2"}, {"1", "3"}}), w.sizes({"6"})}).ok());
+  CHECK_FALSE(w.infer("aten.view.default", {w.tensor(base), w.sizes({"5"})}).ok());
+  CHECK_FALSE(w.infer("aten.transpose.int", {w.tensor(base), Arg::integer(0), Arg::integer(3)}).ok());
+  CHECK_FALSE(w.infer("aten.select.int", {w.tensor(base), Arg::integer(0), Arg::integer(2)}).ok());
+}
+
+TEST_CASE("infer: reductions, products, indexing, collectives") {
+  World w;
+  T base{f32, {"2", "3", "4"}, {"1", "2", "6"}};
+  CHECK(w.gives("aten.sum.dim_IntList", {w.tensor(base), w.sizes({"-1"}), Arg::boolean(true)}, {{f32, {"2", "3", "1"}}}));
+  CHECK(w.gives("aten.sum.default", {w.tensor({i32, {"2"}})}, {{i64, {}}}));
+  CHECK(w.gives("aten.mm.default", {w.tensor({bf16, {"2", "3"}, {"1", "2"}}), w.tensor({bf16, {"3", "5"}})}, {{bf16, {"2", "5"}}}));
+  CHECK(w.gives("aten.index.Tensor", {w.tensor({f32, {"7", "4"}}), Arg::list({w.tensor({i64, {"2", "3"}})})}, {{f32, {"2", "3", "4"}}}));
+  CHECK(w.gives("aten.index.Tensor", {w.tensor({f32, {"7", "4"}, {"1", "7"}}), Arg::list({Arg::none(), w.tensor({i64, {"2"}})})},
+                {{f32, {"7", "2"}}}));
+  CHECK(w.gives("aten.index.Tensor", {w.tensor({f32, {"7", "4", "5"}, {"1", "35", "7"}}), Arg::list({Arg::none(), w.tensor({i64, {"2"}})})},
+                {{f32, {"7", "2", "5"}, {"1", "7", "14"}}}));
+  CHECK(w.gives("aten.cat.default", {Arg::list({w.tensor({f32, {"0"}}), w.tensor({f32, {"u0", "2"}}), w.tensor({f32, {"3", "2"}})})},
+                {{f32, {"u0 + 3", "2"}}}));
+  CHECK(w.gives("aten._grouped_mm.default", {w.tensor({bf16, {"8", "4"}}), w.tensor({bf16, {"2", "4", "5"}}), w.tensor({i32, {"2"}})},
+                {{bf16, {"8", "5"}, {"8", "1"}}}));
+  CHECK(w.gives("_c10d_functional.all_gather_into_tensor.default", {w.tensor({f32, {"2", "3"}}), Arg::integer(4), Arg::group(GroupId(0))}, {{f32, {"8", "3"}}}));
+  CHECK(w.gives("aten.max_pool2d_with_indices.default", {w.tensor({f32, {"1", "2", "9", "9"}}), w.sizes({"3", "3"}), w.sizes({"2", "2"}), w.sizes({"1", "1"})},
+                {{f32, {"1", "2", "5", "5"}}, {i64, {"1", "2", "5", "5"}}}));
+  CHECK_FALSE(w.infer("aten.mm.default", {w.tensor({f32, {"2", "3"}}), w.tensor({f32, {"2", "3"}})}).ok());
+  CHECK_FALSE(w.infer("_c10d_functional.reduce_scatter_tensor.default", {w.tensor({f32, {"6"}}), Arg::none(), Arg::integer(4)}).ok());
+}
+
+TEST_CASE("infer: bad calls are errors") {
+  World w;
+  CHECK_FALSE(w.infer("aten.mm.default", {}).ok());
+  CHECK_FALSE(w.infer("aten.neg.default", {w.tensor({f32, {"2"}}), Arg::integer(1)}).ok());
+  CHECK_FALSE(w.infer("aten.neg.default", {Arg::integer(1).set_key(w.pool.str("nobody"))}).ok());
+  CHECK_FALSE(w.infer("aten.ones.default", {w.sizes({"9223372036854775807", "3"}), Arg::none()}, 2).ok());
+  CHECK_FALSE(w.infer("unknown.op", {}).ok());
+}
+
+// Every row of the table under arguments of any kind: an answer or an error, and never a negative size.
+TEST_CASE("infer: any arguments, every op") {
+  std::mt19937 random(12345);
+  auto below = [&](uint32_t n) { return static_cast<int64_t>(random() % n); };
+  for (int round = 0; round < 12; ++round) {
+    World w;
+    const char* sizes[] = {"0", "1", "2", "3", "8", "4611686018427387904", "u0", "s0", "u0//2", "2*u0 + 1"};
+    std::vector<Arg> values;
+    for (int i = 0; i < 30; ++i) {
+      T t{static_cast<DType>(1 + below(kDTypeCount - 1)), {}, {}, sizes[below(10)]};
+      for (int64_t rank = below(6); rank > 0; --rank) t.shape.push_back(sizes[below(10)]), t.stride.push_back(sizes[below(10)]);
+      if (below(2)) t.stride = {"row-major"};
+      values.push_back(w.tensor(t));
+    }
+    Type odd;
+    for (TypeKind kind : {TypeKind::integer, TypeKind::floating, TypeKind::boolean, TypeKind::none, TypeKind::opaque, TypeKind::unknown, TypeKind::list}) {
+      odd.kind = kind;
+      values.push_back(Arg::value(w.graph.add_input("odd", w.pool.types.intern(odd), {})));
+    }
+    auto argument = [&](auto&& self, int depth) -> Arg {
+      const int64_t numbers[] = {0, 1, -1, 2, 3, -2, 7, INT64_MAX, INT64_MIN};
+      switch (below(depth > 0 ? 9 : 8)) {
+        case 0: return Arg::integer(numbers[below(9)]);
+        case 1: return Arg::expr(w.exprs({sizes[below(10)]})[0]);
+        case 2: return Arg::boolean(below(2) != 0);
+        case 3: return below(2) ? Arg::dtype(static_cast<DType>(below(kDTypeCount))) : Arg::floating(0.5);
+        case 4: return below(2) ? Arg::none() : Arg::text(ArgKind::string, w.pool.str("sum"));
+        case 8: {
+          ArgList items;
+          for (int64_t n = below(5); n > 0; --n) items.push_back(self(self, depth - 1));
+          return Arg::list(std::move(items));
+        }
+        default: return values[static_cast<size_t>(below(static_cast<uint32_t>(values.size())))];
+      }
+    };
+    for (const OpInfo& op : all_ops()) {
+      std::vector<Arg> args;
+      // Mostly arguments of the right kind, so that rules get past their first question.
+      for (const Param& p : op.params) {
+        bool fits = below(4) != 0;
+        if (fits && p.kind == ParamKind::tensor) args.push_back(values[static_cast<size_t>(below(30))]);
+        else if (fits && p.kind == ParamKind::tensor_list) args.push_back(Arg::list({values[static_cast<size_t>(below(30))], values[static_cast<size_t>(below(30))]}));
+        else if (fits && p.kind == ParamKind::integer) args.push_back(Arg::integer(below(5) - 2));
+        else if (fits && p.kind == ParamKind::integer_list) args.push_back(w.sizes({sizes[below(10)], sizes[below(10)]}));
+        else args.push_back(argument(argument, 2));
+      }
+      auto types = w.infer(op.name, std::move(args), static_cast<size_t>(below(4)));
+      if (!types.ok()) {
+        CHECK_FALSE(types.error().message.empty());
+        continue;
+      }
+      for (const Type& t : *types) CHECK(t.shape.size() == t.stride.size());
+    }
+  }
+}
+
+TEST_CASE("infer: missing types are filled in, and wrong ones found") {
+  World w;
+  Arg x = w.tensor({f32, {"2", "3"}});
+  NodeId relu = w.node("aten.relu.default", {x});
+  NodeId sum = w.node("aten.sum.default", {Arg::value(w.graph.node(relu).result(0))});
+  w.node("foreign.op", {x});
+  std::vector<NodeId> missing;
+  CHECK(infer_missing_types(w.program, &missing) == 2);
+  CHECK(missing.size() == 1);
+  CHECK(check_types(w.program).empty());
+  w.graph.set_type(w.graph.node(sum).result(0), w.pool.types.intern(w.type({f32, {"1"}})));
+  auto found = check_types(w.program);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].node == sum);
+  CHECK(found[0].exception == nullptr);
+}
+
+}  // namespace
+}  // namespace sg
