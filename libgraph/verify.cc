@@ -132,6 +132,8 @@ void Check::enter(const Program& p) {
   ++program_round;
   symbols_.clear();
   facts_.reset();
+  inferrer_.reset();
+  chunked_.reset();
   bound_by.clear();
   for (const Symbol& s : p.symbols) symbols_.try_emplace(s.name, &s);
 }
@@ -195,6 +197,21 @@ const Symbol* Check::symbol(StrId name) const {
 const Facts& Check::facts() {
   if (!facts_) facts_.emplace(*program);
   return *facts_;
+}
+
+TypeInferrer& Check::inferrer() {
+  if (!inferrer_) inferrer_.emplace(*program);
+  return *inferrer_;
+}
+
+bool Check::chunked_by_producer() {
+  if (chunked_) return *chunked_;
+  chunked_ = false;
+  for (NodeId n : program->graph.nodes()) {
+    StrId producer = program->graph.meta(n).chunk.producer;
+    if (producer && str(producer) == "graph") chunked_ = true;
+  }
+  return *chunked_;
 }
 
 const std::vector<StrId>& Check::symbols_of(TypeId t) {

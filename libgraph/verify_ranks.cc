@@ -281,8 +281,9 @@ void compare_splits(Check& c, const Ranks& ranks, uint32_t g, const GroupPart& p
     std::vector<Call> members;
     for (uint32_t p : programs) {
       const Sequence& s = ranks.sequences[p];
-      members.push_back(describe(c.pool, s.events[s.of_group(g)[k]]));
-      if (!members.back().send || !members.back().receive) break;
+      Call call = describe(c.pool, s.events[s.of_group(g)[k]]);
+      if (!call.send || !call.receive) break;
+      members.push_back(call);
     }
     if (members.size() != n || *budget < n * n) continue;
     *budget -= n * n;

@@ -150,6 +150,7 @@ void check_binds(Check& c) {
       std::string name = "symbol " + std::string(c.str(s));
       if (!symbol) c.fail(n, "binds " + name + ", which is not declared", "add `symbol " + std::string(c.str(s)) + " data`");
       else if (symbol->kind != SymbolKind::data) c.fail(n, "binds " + name + ", which is a size of the inputs", "declare it as `data`");
+      if (!symbol || symbol->kind != SymbolKind::data) continue;
       auto [it, is_new] = c.bound_by.try_emplace(s, n);
       if (!is_new && c.graph->op_info(n))
         c.fail(n, "binds " + name + ", which " + c.label(it->second) + " binds already", "give it a symbol of its own");
