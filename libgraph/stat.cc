@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/op.h"
-#include "libgraph/symbols.h"
+#include "libgraph/range_infer.h"
 
 namespace sg {
 namespace {
@@ -113,12 +113,7 @@ class Collector {
 
   void add_symbols() {
     out_.symbols = program_.symbols.size();
-    if (program_.symbols.empty()) return;
-    Facts facts(program_);
-    for (const Symbol& s : program_.symbols) {
-      out_.data_symbols += s.kind == SymbolKind::data;
-      if (!facts.range_of_symbol(s.name).has_max()) out_.unbounded.push_back(job_.pool->strings.str(s.name));
-    }
+    for (const Symbol& s : program_.symbols) out_.data_symbols += s.kind == SymbolKind::data;
   }
 
   void add_nested(const Nested& nested) {
@@ -247,6 +242,8 @@ Stats collect_stats(const Job& job, const StatOptions& options) {
   out.title = job.pool->strings.str(job.title);
   out.world = job.world;
   for (const auto& program : job.programs) out.programs.push_back(Collector(job, *program, options).run());
+  for (const RangeInference::Open& open : infer_ranges(job).unbounded)
+    out.programs[open.program].unbounded.push_back(job.pool->strings.str(open.symbol));
   return out;
 }
 

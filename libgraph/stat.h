@@ -68,7 +68,7 @@ struct ProgramStats {
   std::map<std::string, CostSum> by_phase, by_module, by_op;   // module "" = outside any
   std::vector<CollectiveSum> collectives;                      // by kind, then group
   size_t symbols = 0, data_symbols = 0;
-  std::vector<std::string> unbounded;                          // symbols that no declaration or guard bounds from above
+  std::vector<std::string> unbounded;                          // used symbols that nothing bounds from above: range_infer.h
   size_t random_ops = 0;
   std::map<std::string, size_t> opaque_ops;
   size_t incomplete = 0;        // nodes whose cost lacks a size or a rule

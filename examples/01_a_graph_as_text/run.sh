@@ -11,7 +11,7 @@ echo '$ sg-check step.sg.txt'
 sg-check step.sg.txt
 
 echo '$ sg-parse step.sg.txt -o step.sg && sg-print step.sg          # types are inferred'
-sg-parse step.sg.txt -o "$out/step.sg"
+sg-parse -q step.sg.txt -o "$out/step.sg"
 sg-print "$out/step.sg"
 
 echo '$ sg-print step.sg | sg-parse - | cmp - step.sg                # to the byte'

