@@ -21,8 +21,8 @@ deps:
 	@cmake/install-dependencies.sh
 
 configure: deps
-	@test -f $(BUILD)/CMakeCache.txt || cmake --preset $(PRESET) -B $(BUILD) $(STRICT) >/dev/null \
-	  || { rm -f $(BUILD)/CMakeCache.txt; cmake --preset $(PRESET) -B $(BUILD) $(STRICT); }
+	@test -f $(BUILD)/CMakeCache.txt || cmake -G "$(GENERATOR)" --preset $(PRESET) -B $(BUILD) $(STRICT) >/dev/null \
+	  || { rm -f $(BUILD)/CMakeCache.txt; cmake -G "$(GENERATOR)" --preset $(PRESET) -B $(BUILD) $(STRICT); }
 
 demo: all  ## the main job end to end, on a small real step
 	@examples/02_a_real_step/run.sh $(BUILD)/bin
@@ -43,16 +43,16 @@ fuzz: deps  ## libFuzzer with ASan and UBSan, FUZZ_SECONDS a target (600)
 	@tests/fuzz/run_fuzz.sh $(FUZZ_SECONDS)
 
 asan: deps  ## build and test under ASan and UBSan, in build-asan
-	@cmake --preset asan >/dev/null && cmake --build build-asan -j $(JOBS) && cd build-asan && ctest --output-on-failure -j $(JOBS) -LE "long|golden"
+	@cmake -G "$(GENERATOR)" --preset asan >/dev/null && cmake --build build-asan -j $(JOBS) && cd build-asan && ctest --output-on-failure -j $(JOBS) -LE "long|golden"
 
 tsan: deps  ## build and test under TSan, in build-tsan
-	@cmake --preset tsan >/dev/null && cmake --build build-tsan -j $(JOBS) && cd build-tsan && ctest --output-on-failure -j $(JOBS) -LE "long|golden"
+	@cmake -G "$(GENERATOR)" --preset tsan >/dev/null && cmake --build build-tsan -j $(JOBS) && cd build-tsan && ctest --output-on-failure -j $(JOBS) -LE "long|golden"
 
 debug: deps  ## debug build in build-debug
-	@cmake --preset debug >/dev/null && cmake --build build-debug -j $(JOBS)
+	@cmake -G "$(GENERATOR)" --preset debug >/dev/null && cmake --build build-debug -j $(JOBS)
 
 cuda: deps  ## build with the CUDA toolkit, in build-cuda
-	@cmake --preset cuda >/dev/null && cmake --build build-cuda -j $(JOBS)
+	@cmake -G "$(GENERATOR)" --preset cuda >/dev/null && cmake --build build-cuda -j $(JOBS)
 
 install: all  ## install into PREFIX (relocatable)
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -228,6 +228,10 @@ void TextPrinter::output(const Graph& graph, const Output& output) {
   if (output.attribute) put(" attribute "), word(output.attribute);
   sharding(output.sharding);
   extra(output.extra);
+  if (output.of && graph.value(output.of).def.is_none()) {   // for people: %arg7_1 says little
+    StrId fqn = graph.inputs()[graph.value(output.of).index].fqn;
+    if (fqn) put("  # "), append_quoted(text_of(fqn), &out_);
+  }
   put('\n');
 }
 

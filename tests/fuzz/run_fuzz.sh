@@ -9,7 +9,8 @@ if ! command -v clang++ >/dev/null 2>&1; then
   echo "SKIPPED: the fuzzers need clang++, which this machine lacks"
   exit 0
 fi
-cmake --preset fuzz >/dev/null
+generator=$(command -v ninja >/dev/null 2>&1 && echo Ninja || echo "Unix Makefiles")
+cmake -G "$generator" --preset fuzz >/dev/null
 cmake --build build-fuzz -j 2 --target fuzz_binary fuzz_text fuzz_capture
 mkdir -p build-fuzz/findings
 status=0
