@@ -1,10 +1,13 @@
 // Interned strings: each distinct string once, named by a StrId that is stable for the life of the table.
+//
+// The text lies in large blocks and the index is one flat array, because a graph of a million nodes brings a million
+// names: a string costs its bytes and 40 more, and no allocation of its own.
 #pragma once
 
-#include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
 #include "libgraph/ids.h"
 
@@ -20,14 +23,26 @@ class StringTable {
 
   StrId intern(std::string_view s);
   StrId find(std::string_view s) const;                   // none when it was never interned
-  std::string_view operator[](StrId id) const { return strings_[id.index]; }
-  const std::string& str(StrId id) const { return strings_[id.index]; }
+  std::string_view operator[](StrId id) const { return strings_[id.index]; }   // valid as long as the table
+  std::string str(StrId id) const { return std::string(strings_[id.index]); }
   size_t size() const { return strings_.size(); }
-  void reserve(size_t count) { index_.reserve(count); }
+  void reserve(size_t count);
 
  private:
-  std::deque<std::string> strings_;                       // stable addresses: the map's keys point into it
-  std::unordered_map<std::string_view, StrId> index_;
+  struct Slot {
+    uint32_t hash = 0;
+    StrId id;                                             // none = free
+  };
+  static uint32_t hash_of(std::string_view s);
+  size_t slot_of(std::string_view s, uint32_t hash) const;   // where it is, or the free slot where it belongs
+  void grow(size_t slot_count);
+  std::string_view keep(std::string_view s);
+
+  std::vector<std::string_view> strings_;                 // by id
+  std::vector<std::unique_ptr<char[]>> blocks_;           // what they point into
+  char* free_ = nullptr;
+  size_t free_bytes_ = 0;
+  std::vector<Slot> slots_;                               // a power of two, at most half full; linear probing
 };
 
 }  // namespace sg
