@@ -71,13 +71,13 @@ graph rank 0 1
     %l = torch.a.b.c(%h)                                         : f32[4]  reduce backward
 
   loss %b
-  grad %g of %wqkv shard [256, 192] fsdp S(0)
-  grad none of %b
-  update %h of %b
+  grad %g of %wqkv shard [256, 192] fsdp S(0)  # "layers.0.wqkv.weight"
+  grad none of %b  # "b"
+  update %h of %b  # "b"
   output %j extra {"k": []}
   output none
   none
-  output opaque %mesh of %wqkv of "other" attribute device_mesh
+  output opaque %mesh of %wqkv of "other" attribute device_mesh  # "layers.0.wqkv.weight"
 
 graph rank 0 1 nested body
   input %x : f32[2]
