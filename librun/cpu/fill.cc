@@ -1,0 +1,133 @@
+#include "librun/cpu/fill.h"
+
+#include <algorithm>
+
+#include "librun/element.h"
+
+namespace sg::cpu {
+namespace {
+
+constexpr int64_t kPieceElements = 1 << 14;   // work of one thread at a time: worth more than handing it out
+
+int64_t rows_per_piece(const RowWalker& walk) {
+  return std::max<int64_t>(1, kPieceElements / std::max<int64_t>(walk.length(), 1));
+}
+
+template <class To, class From>
+To convert(From from) {
+  if constexpr (is_complex_type<To>) {
+    using Real = typename To::value_type;
+    if constexpr (is_complex_type<From>) return To(static_cast<Real>(from.real()), static_cast<Real>(from.imag()));
+    else return To(static_cast<Real>(static_cast<Compute<From>>(from)), 0);
+  } else if constexpr (is_complex_type<From>) {
+    return convert<To>(from.real());
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return static_cast<Compute<From>>(from) != 0;
+  } else if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) {
+    return static_cast<To>(static_cast<int64_t>(static_cast<Compute<From>>(from)));
+  } else {
+    return static_cast<To>(static_cast<Compute<To>>(static_cast<Compute<From>>(from)));
+  }
+}
+
+template <class To, class From>
+void copy_typed(ThreadTeam& team, const Tensor& out, const Tensor& in) {
+  RowWalker walk({&out, &in});
+  int64_t out_step = walk.step(0), in_step = walk.step(1), length = walk.length();
+  bool conjugate = in.conjugate != out.conjugate;
+  team.parallel_for(walk.rows(), rows_per_piece(walk), [&](int64_t begin, int64_t end) {
+    walk.for_rows(begin, end, [&](const int64_t* offset, int64_t) {
+      To* to = out.as<To>() + offset[0];
+      const From* from = in.as<From>() + offset[1];
+      if (out_step == 1 && in_step == 1 && !conjugate) {
+        for (int64_t i = 0; i < length; ++i) to[i] = convert<To>(from[i]);
+        return;
+      }
+      for (int64_t i = 0; i < length; ++i) {
+        From value = from[i * in_step];
+        if constexpr (is_complex_type<From>) if (conjugate) value = std::conj(value);
+        to[i * out_step] = convert<To>(value);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void fill(KernelCall& call, const Tensor& out, Scalar value) {
+  visit_dtype(out.dtype, [&]<class T>() {
+    T element;
+    if constexpr (is_complex_type<T>) element = convert<T>(value.to_complex());
+    else if (value.is_integral()) element = convert<T>(value.i);
+    else element = convert<T>(value.re);
+    RowWalker walk({&out});
+    call.team().parallel_for(walk.rows(), rows_per_piece(walk), [&](int64_t begin, int64_t end) {
+      walk.for_rows(begin, end, [&](const int64_t* offset, int64_t) {
+        T* to = out.as<T>() + offset[0];
+        if (walk.step(0) == 1) std::fill_n(to, walk.length(), element);
+        else for (int64_t i = 0; i < walk.length(); ++i) to[i * walk.step(0)] = element;
+      });
+    });
+  });
+}
+
+void copy(KernelCall& call, const Tensor& out, const Tensor& in) {
+  visit_dtype(out.dtype, [&]<class To>() {
+    visit_dtype(in.dtype, [&]<class From>() { copy_typed<To, From>(call.team(), out, in); });
+  });
+}
+
+Tensor contiguous(KernelCall& call, const Tensor& in) { return contiguous_as(call, in, in.dtype); }
+
+Tensor contiguous_as(KernelCall& call, const Tensor& in, DType dtype) {
+  if (in.dtype == dtype && !in.conjugate && in.is_contiguous()) return in;
+  Tensor out = call.scratch().tensor(dtype, in.sizes());
+  copy(call, out, in);
+  return out;
+}
+
+RowWalker::RowWalker(std::initializer_list<const Tensor*> tensors) : count_(tensors.size()) {
+  const Tensor& first = **tensors.begin();
+  // Axes of size 1 are left out and neighbours that lie one after the other in all tensors become one.
+  int axes = 0;
+  for (int axis = 0; axis < first.rank; ++axis) {
+    int64_t size = first.dim(axis);
+    if (size == 0) rows_ = 0;
+    if (size == 1) continue;
+    bool joins = axes > 0;
+    size_t k = 0;
+    auto last = static_cast<size_t>(axes > 0 ? axes - 1 : 0);
+    for (const Tensor* t : tensors) joins &= stride_[k++][last] == t->step(axis) * size;
+    auto at = joins ? last : static_cast<size_t>(axes++);
+    shape_[at] = joins ? shape_[at] * size : size;
+    k = 0;
+    for (const Tensor* t : tensors) stride_[k++][at] = t->step(axis);
+  }
+  outer_ = std::max(axes - 1, 0);
+  if (axes > 0) {
+    length_ = shape_[static_cast<size_t>(axes - 1)];
+    for (size_t k = 0; k < count_; ++k) step_[k] = stride_[k][static_cast<size_t>(axes - 1)];
+  }
+  for (int axis = 0; axis < outer_; ++axis) rows_ *= shape_[static_cast<size_t>(axis)];
+}
+
+void RowWalker::seek(int64_t row, std::array<int64_t, kMaxRank>* index, std::array<int64_t, kMaxTensors>* offset) const {
+  for (int axis = outer_ - 1; axis >= 0; --axis) {
+    auto a = static_cast<size_t>(axis);
+    (*index)[a] = row % shape_[a];
+    row /= shape_[a];
+    for (size_t k = 0; k < count_; ++k) (*offset)[k] += (*index)[a] * stride_[k][a];
+  }
+}
+
+void RowWalker::advance(std::array<int64_t, kMaxRank>* index, std::array<int64_t, kMaxTensors>* offset) const {
+  for (int axis = outer_ - 1; axis >= 0; --axis) {
+    auto a = static_cast<size_t>(axis);
+    for (size_t k = 0; k < count_; ++k) (*offset)[k] += stride_[k][a];
+    if (++(*index)[a] < shape_[a]) return;
+    for (size_t k = 0; k < count_; ++k) (*offset)[k] -= shape_[a] * stride_[k][a];
+    (*index)[a] = 0;
+  }
+}
+
+}  // namespace sg::cpu

@@ -1,0 +1,27 @@
+#include "librun/cpu/kernels.h"
+
+#include <unordered_map>
+
+namespace sg {
+namespace {
+
+using Table = std::unordered_map<std::string_view, Kernel>;
+
+Table build_table() {
+  Table table;
+  for (std::span<const KernelRow> family : {
+           cpu::factory_kernels(),
+       })
+    for (const KernelRow& row : family) table.emplace(row.op, row.run);
+  return table;
+}
+
+}  // namespace
+
+Kernel find_cpu_kernel(std::string_view op) {
+  static const Table table = build_table();
+  auto it = table.find(op);
+  return it == table.end() ? nullptr : it->second;
+}
+
+}  // namespace sg

@@ -1,0 +1,12 @@
+// The CPU kernels by family: each file of librun/cpu gives its rows, kernels.cc puts them into one table.
+#pragma once
+
+#include <span>
+
+#include "librun/kernel.h"
+
+namespace sg::cpu {
+
+std::span<const KernelRow> factory_kernels();      // factory.cc: empty, zeros, full, arange, ...
+
+}  // namespace sg::cpu

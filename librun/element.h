@@ -1,0 +1,109 @@
+// Element types as C++ types: BF16 and F16 with their roundings, and `visit` from a DType to a type.
+#pragma once
+
+#include <bit>
+#include <complex>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "libgraph/dtype.h"
+
+namespace sg {
+
+// Stored as 16 bits; computed with as float. Rounding is to nearest, ties to even; a NaN stays one.
+struct BF16 {
+  uint16_t bits = 0;
+  BF16() = default;
+  explicit BF16(float value) {
+    uint32_t u = std::bit_cast<uint32_t>(value);
+    uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
+    bits = static_cast<uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? (u >> 16) | 0x40u : rounded);
+  }
+  operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+struct F16 {
+  uint16_t bits = 0;
+  F16() = default;
+  explicit F16(float value) : bits(round(value)) {}
+  operator float() const {
+    // The 15 bits below the sign, moved to float's place and rescaled: exact for subnormals too.
+    uint32_t magnitude = static_cast<uint32_t>(bits & 0x7FFFu) << 13;
+    float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
+    uint32_t u = magnitude >= 0x0F800000u ? magnitude | 0x7F800000u : std::bit_cast<uint32_t>(scaled);
+    return std::bit_cast<float>(u | static_cast<uint32_t>(bits & 0x8000u) << 16);
+  }
+
+ private:
+  static uint16_t round(float value) {
+    uint32_t u = std::bit_cast<uint32_t>(value);
+    uint32_t sign = (u >> 16) & 0x8000u;
+    u &= 0x7FFFFFFFu;
+    uint32_t out;
+    if (u >= 0x47800000u) {                      // beyond 65536, infinite or NaN
+      out = u > 0x7F800000u ? 0x7E00u : 0x7C00u;
+    } else if (u < 0x38800000u) {                // below 2^-14: adding 0.5 lines up the subnormal's last bit
+      out = std::bit_cast<uint32_t>(std::bit_cast<float>(u) + 0.5f) - 0x3F000000u;
+    } else {
+      out = (u - 0x38000000u + 0xFFFu + ((u >> 13) & 1u)) >> 13;
+    }
+    return static_cast<uint16_t>(sign | out);
+  }
+};
+
+using C64 = std::complex<float>;
+using C128 = std::complex<double>;
+
+template <class T>
+inline constexpr bool is_complex_type = std::is_same_v<T, C64> || std::is_same_v<T, C128>;
+template <class T>
+inline constexpr bool is_half_type = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
+
+// What arithmetic on T is done in before the result is rounded to T: float for the halves, T for the rest.
+template <class T>
+using Compute = std::conditional_t<is_half_type<T>, float, T>;
+
+// Calls fn.template operator()<T>() with the C++ type of `t`. REQUIRES: is_runnable(t).
+template <class Fn>
+decltype(auto) visit_dtype(DType t, Fn&& fn) {
+  switch (t) {
+    case DType::f64: return fn.template operator()<double>();
+    case DType::f32: return fn.template operator()<float>();
+    case DType::f16: return fn.template operator()<F16>();
+    case DType::bf16: return fn.template operator()<BF16>();
+    case DType::i64: return fn.template operator()<int64_t>();
+    case DType::i32: return fn.template operator()<int32_t>();
+    case DType::i16: return fn.template operator()<int16_t>();
+    case DType::i8: return fn.template operator()<int8_t>();
+    case DType::u8: return fn.template operator()<uint8_t>();
+    case DType::boolean: return fn.template operator()<bool>();
+    case DType::c64: return fn.template operator()<C64>();
+    case DType::c128: return fn.template operator()<C128>();
+    default: __builtin_unreachable();
+  }
+}
+
+template <class Fn>
+decltype(auto) visit_floating(DType t, Fn&& fn) {   // REQUIRES: is_floating(t) and is_runnable(t)
+  switch (t) {
+    case DType::f64: return fn.template operator()<double>();
+    case DType::f32: return fn.template operator()<float>();
+    case DType::f16: return fn.template operator()<F16>();
+    case DType::bf16: return fn.template operator()<BF16>();
+    default: __builtin_unreachable();
+  }
+}
+
+// The dtypes that the backends compute with: float8 and the wider unsigned types travel in files only.
+inline bool is_runnable(DType t) {
+  switch (t) {
+    case DType::f64: case DType::f32: case DType::f16: case DType::bf16: case DType::i64: case DType::i32:
+    case DType::i16: case DType::i8: case DType::u8: case DType::boolean: case DType::c64: case DType::c128:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace sg

@@ -1,0 +1,77 @@
+#include "librun/kernel.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <new>
+
+namespace sg {
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr size_t kSmallestBlock = 1 << 16;
+
+size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+std::byte* Scratch::take(int64_t bytes) { return take_bytes(bytes, 1); }
+
+std::byte* Scratch::take_bytes(int64_t count, size_t size) {
+  size_t bytes;
+  if (count < 0 || __builtin_mul_overflow(static_cast<size_t>(count), size, &bytes)) throw std::bad_alloc();
+  bytes = round_up(bytes);
+  if (blocks_.empty() || blocks_.back().size - used_ < bytes) {
+    size_t block = std::max({kSmallestBlock, bytes, blocks_.empty() ? 0 : 2 * blocks_.back().size});
+    auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, block));
+    if (!memory) throw std::bad_alloc();
+    blocks_.push_back({{memory, std::free}, block});
+    used_ = 0;
+  }
+  std::byte* out = blocks_.back().memory.get() + used_;
+  used_ += bytes;
+  return out;
+}
+
+Tensor Scratch::tensor(DType dtype, std::span<const int64_t> shape) {
+  Tensor t = make_tensor(nullptr, dtype, shape);
+  t.data = take_bytes(t.elements(), static_cast<size_t>(dtype_bytes(dtype)));
+  return t;
+}
+
+void Scratch::reset() {
+  if (blocks_.size() > 1) blocks_.erase(blocks_.begin(), blocks_.end() - 1);   // the last is the largest
+  used_ = 0;
+}
+
+const ParamValue& KernelCall::param(std::string_view name) const {
+  int index = op_->param_index(name);
+  assert(index >= 0);
+  return params_[static_cast<size_t>(index)];
+}
+
+std::vector<int> KernelCall::axes(std::string_view name, int rank) const {
+  const ParamValue& p = param(name);
+  std::vector<int> out;
+  if (p.kind == ParamValue::Kind::scalar) out.push_back(wrap_axis(p.scalar.to_int(), rank));
+  for (int64_t axis : p.integers) out.push_back(wrap_axis(axis, rank));
+  return out;
+}
+
+DType KernelCall::stored(std::string_view name, DType fallback) const {
+  const ParamValue& p = param(name);
+  return p.kind == ParamValue::Kind::dtype ? stored_dtype(p.dtype, numerics()) : fallback;
+}
+
+Status KernelCall::allocate_result(size_t i, std::span<const int64_t> shape) {
+  if (!allocate) return fail("the size of result " + std::to_string(i) + " is not known before the run");
+  return allocate(i, shape);
+}
+
+DType stored_dtype(DType recorded, Numerics numerics) {
+  if (numerics != Numerics::f64) return recorded;
+  if (is_floating(recorded)) return DType::f64;
+  return is_complex(recorded) ? DType::c128 : recorded;
+}
+
+}  // namespace sg

@@ -1,0 +1,162 @@
+// Kernel: what computes a node; KernelCall: what it is given.
+//
+// A kernel is a plain function over strided tensors. Arguments are asked for by the name they have in the op's schema
+// (op.def), with defaults filled in; results are there to be written, in the strides that the graph says.
+//
+//     Status tril(KernelCall& call) {
+//       const Tensor& self = call.tensor("self");
+//       int64_t diagonal = call.integer("diagonal");
+//       ...
+//     }
+//     constexpr KernelRow kRows[] = {{"aten.tril.default", tril}};
+//
+// Trusted   Types: the verifier has held the node's types against the op's rule, and every view lies in its memory.
+//           Never trusted: values. An index read from data is checked before it is used.
+// Views     make no call: ops whose results are views for certain need no kernel.
+// Result    A kernel may not read a result before writing it; `out` arguments and arguments written in place are results
+//           and arguments at once. A result overlaps an argument only when it is the same view of the same memory (a
+//           pointwise op in place), or the op writes that argument.
+// Bits      must not depend on the number of threads, the address of the data, or on what ran before.
+// Numerics  Tensors have the dtype that they are stored in: with --numerics f64 every float is f64 (and every complex
+//           c128), whatever the graph records; kernels go by the tensors, and by `stored()` for dtype arguments.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libgraph/ids.h"
+#include "libgraph/op.h"
+#include "libgraph/result.h"
+#include "librun/scalar.h"
+#include "librun/tensor.h"
+#include "librun/thread_team.h"
+
+namespace sg {
+
+enum class Numerics : uint8_t { fast, strict, f64 };
+
+// Memory for the time of one call; given back when the call ends, kept for the next. Aligned to 64 bytes.
+class Scratch {
+ public:
+  std::byte* take(int64_t bytes);
+  template <class T>
+  T* take(int64_t count) { return reinterpret_cast<T*>(take_bytes(count, sizeof(T))); }
+  Tensor tensor(DType dtype, std::span<const int64_t> shape);   // contiguous, not initialised
+  void reset();                                                 // between calls
+
+ private:
+  std::byte* take_bytes(int64_t count, size_t size);
+  struct Block {
+    std::unique_ptr<std::byte, void (*)(void*)> memory;
+    size_t size;
+  };
+  std::vector<Block> blocks_;
+  size_t used_ = 0;                     // of the last block
+};
+
+// What identifies the random numbers of one node of one step (design: reductions and random numbers).
+struct RandomStream {
+  uint64_t seed = 0;
+  uint64_t step = 0;
+  uint64_t stream = 0;                  // the node's stream id
+  uint64_t rank = 0;                    // 0 when the source is the same on all ranks
+  uint64_t offset = 0;                  // logical index of the first element in the original tensor
+};
+
+// The value of one parameter of the op.
+struct ParamValue {
+  enum class Kind : uint8_t { absent, tensor, scalar, text, dtype, list, graph, group };
+  Kind kind = Kind::absent;
+  DType dtype = DType::none;            // dtype
+  Scalar scalar;                        // scalar
+  std::string_view text;                // text; also devices, layouts and memory formats
+  Tensor tensor;                        // tensor
+  NestedId graph;
+  GroupId group;
+  std::vector<ParamValue> items;        // list: everything in it, in order
+  std::vector<Tensor> tensors;          // list of tensors, absent ones as `none`: the same, side by side
+  std::vector<int64_t> integers;        // list of integers: the same, side by side
+};
+
+// What all calls of one rank share.
+struct KernelContext {
+  ThreadTeam* team = nullptr;
+  Scratch* scratch = nullptr;
+  Numerics numerics = Numerics::fast;
+  const Program* program = nullptr;     // for ops that take nested graphs
+  uint32_t rank = 0, world = 1;
+};
+
+class KernelCall {
+ public:
+  KernelCall(const OpInfo& op, KernelContext* context) : op_(&op), context_(context), params_(op.params.size()) {}
+
+  const OpInfo& op() const { return *op_; }
+  ThreadTeam& team() const { return *context_->team; }
+  Scratch& scratch() const { return *context_->scratch; }
+  Numerics numerics() const { return context_->numerics; }
+  KernelContext& context() const { return *context_; }
+
+  // Arguments by name. REQUIRES for each: the schema has it, with that kind.
+  bool has(std::string_view name) const { return param(name).kind != ParamValue::Kind::absent; }   // given, not None
+  const Tensor& tensor(std::string_view name) const { return param(name).tensor; }   // dtype none when left out
+  std::span<const Tensor> tensors(std::string_view name) const { return param(name).tensors; }
+  Scalar scalar(std::string_view name) const { return param(name).scalar; }
+  int64_t integer(std::string_view name) const { return param(name).scalar.to_int(); }
+  double number(std::string_view name) const { return param(name).scalar.to_double(); }
+  bool flag(std::string_view name) const { return param(name).scalar.i != 0; }
+  std::string_view text(std::string_view name) const { return param(name).text; }
+  std::span<const int64_t> integers(std::string_view name) const { return param(name).integers; }
+  const ParamValue& param(std::string_view name) const;
+
+  // `int` or `int[]` alike: dims of a reduction. Empty when left out.
+  std::vector<int> axes(std::string_view name, int rank) const;
+
+  // The dtype that a dtype argument is stored in under these numerics; `fallback` when it is left out.
+  DType stored(std::string_view name, DType fallback) const;
+
+  size_t result_count() const { return results.size(); }
+  Tensor& result(size_t i = 0) { return results[i]; }
+
+  // For ops whose result's size only the data decides: gives result `i` memory of this shape. None of that result's
+  // fields are set before.
+  Status allocate_result(size_t i, std::span<const int64_t> shape);
+
+  // An error of the data or the run; the executor adds rank, node and source line.
+  Error fail(std::string message, std::string hint = {}) const {
+    return Error{ErrorKind::cannot_apply, std::move(message), {}, std::move(hint)};
+  }
+
+  // Filled by the executor.
+  std::vector<ParamValue>& params() { return params_; }
+  std::vector<Tensor> results;
+  std::vector<Scalar> scalars;          // results that are numbers of the host, by result
+  RandomStream random;
+  std::function<Status(size_t, std::span<const int64_t>)> allocate;
+
+ private:
+  const OpInfo* op_;
+  KernelContext* context_;
+  std::vector<ParamValue> params_;      // by schema position
+};
+
+using Kernel = Status (*)(KernelCall& call);
+
+struct KernelRow {
+  std::string_view op;
+  Kernel run;
+};
+
+// The CPU backend's kernel; null when it has none.
+Kernel find_cpu_kernel(std::string_view op);
+
+// The dtype that a value of `recorded` dtype is stored in.
+DType stored_dtype(DType recorded, Numerics numerics);
+
+}  // namespace sg

@@ -1,0 +1,60 @@
+// Tensor: a strided view of memory at run time. It owns nothing; copying it copies the view.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "libgraph/dtype.h"
+
+namespace sg {
+
+inline constexpr int kMaxRank = 12;    // of a tensor that can run; deeper ones are refused before the run
+
+struct Tensor {
+  std::byte* data = nullptr;           // of the first element; may be null when there are none
+  DType dtype = DType::none;           // none = no tensor (an argument left out)
+  bool conjugate = false;              // complex: readers take the conjugate of what is stored
+  int rank = 0;
+  std::array<int64_t, kMaxRank> shape{};
+  std::array<int64_t, kMaxRank> stride{};   // in elements; 0 along expanded axes
+
+  bool is_none() const { return dtype == DType::none; }
+  int64_t elements() const;
+  int64_t bytes() const { return elements() * dtype_bytes(dtype); }
+  std::span<const int64_t> sizes() const { return {shape.data(), static_cast<size_t>(rank)}; }
+  std::span<const int64_t> strides() const { return {stride.data(), static_cast<size_t>(rank)}; }
+  int64_t dim(int i) const { return shape[static_cast<size_t>(i < 0 ? i + rank : i)]; }
+  int64_t step(int i) const { return stride[static_cast<size_t>(i < 0 ? i + rank : i)]; }
+
+  // Row-major without gaps; axes of size 1 may have any stride, and so may all of an empty tensor.
+  bool is_contiguous() const;
+  // The elements fill their memory without gaps or overlap, in some order of the axes.
+  bool is_dense() const;
+
+  template <class T>
+  T* as() const { return reinterpret_cast<T*>(data); }
+};
+
+// A contiguous view of `data`.
+Tensor make_tensor(std::byte* data, DType dtype, std::span<const int64_t> shape);
+
+// `t` without axis `axis`, at index 0 of it.
+Tensor drop_axis(const Tensor& t, int axis);
+
+// `t` with axes `a` and `b` swapped.
+Tensor swap_axes(const Tensor& t, int a, int b);
+
+// `t` seen under a shape that it broadcasts to (PyTorch's rule). REQUIRES: it does.
+Tensor broadcast_to(const Tensor& t, std::span<const int64_t> shape);
+
+bool same_shape(const Tensor& a, const Tensor& b);
+
+// Bytes from the first to one past the last that the view touches; 0 when it is empty.
+int64_t extent_bytes(const Tensor& t);
+
+// Negative axes count from the end. REQUIRES: in range, as the verifier has it.
+inline int wrap_axis(int64_t axis, int rank) { return static_cast<int>(axis < 0 ? axis + rank : axis); }
+
+}  // namespace sg

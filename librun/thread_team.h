@@ -1,0 +1,57 @@
+// ThreadTeam: the threads of one rank. The caller is the first of them.
+//
+// parallel_for splits [0, count) into pieces of `grain`, or of more, and hands them out. Who runs a piece and where pieces
+// end is not defined, so a kernel's bits must not depend on it: each index writes its own part of the result. A long
+// reduction is cut into blocks by size alone, the index being that of the block, and the blocks are added up in order.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace sg {
+
+class ThreadTeam {
+ public:
+  explicit ThreadTeam(int threads);
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls fn(begin, end) for every piece; returns when all are done. Not from within fn.
+  template <class Fn>
+  void parallel_for(int64_t count, int64_t grain, const Fn& fn) {
+    if (count <= 0) return;
+    if (workers_.empty() || count <= grain) return fn(int64_t{0}, count);
+    run(count, grain, [](const void* f, int64_t begin, int64_t end) { (*static_cast<const Fn*>(f))(begin, end); }, &fn);
+  }
+
+  // The same with the index of the thread that runs the piece, below size(): for scratch that is one a thread.
+  template <class Fn>
+  void parallel_for_indexed(int64_t count, int64_t grain, const Fn& fn) {
+    parallel_for(count, grain, [&](int64_t begin, int64_t end) { fn(current_thread(), begin, end); });
+  }
+
+  // Which thread of its team is running: 0 for the caller and for threads of no team.
+  static int current_thread();
+
+ private:
+  using Piece = void (*)(const void* fn, int64_t begin, int64_t end);
+  void run(int64_t count, int64_t grain, Piece piece, const void* fn);
+  void work(int index);
+  void take_pieces();
+
+  std::vector<std::thread> workers_;
+  // The job at hand, published by raising `generation_`.
+  Piece piece_ = nullptr;
+  const void* fn_ = nullptr;
+  int64_t count_ = 0, grain_ = 1;
+  std::atomic<int64_t> next_{0};
+  std::atomic<int> working_{0};
+  std::atomic<uint32_t> generation_{0};
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace sg

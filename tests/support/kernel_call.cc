@@ -1,0 +1,38 @@
+#include "tests/support/kernel_call.h"
+
+#include "librun/defaults.h"
+
+namespace sg::test {
+
+ParamValue ints(std::vector<int64_t> values) {
+  ParamValue p;
+  p.kind = ParamValue::Kind::list;
+  for (int64_t v : values) p.items.emplace_back().kind = ParamValue::Kind::scalar, p.items.back().scalar = Scalar::integer(v);
+  p.integers = std::move(values);
+  return p;
+}
+
+ParamValue tensors(std::vector<Tensor> list) {
+  ParamValue p;
+  p.kind = ParamValue::Kind::list;
+  for (const Tensor& t : list)
+    p.items.emplace_back().kind = t.is_none() ? ParamValue::Kind::absent : ParamValue::Kind::tensor, p.items.back().tensor = t;
+  p.tensors = std::move(list);
+  return p;
+}
+
+Status call(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results, int threads, Numerics numerics) {
+  const OpInfo* info = find_op(op);
+  Kernel kernel = find_cpu_kernel(op);
+  if (!info || !kernel) return Error{ErrorKind::cannot_apply, "no kernel for " + std::string(op)};
+  ThreadTeam team(threads);
+  Scratch scratch;
+  KernelContext context{&team, &scratch, numerics};
+  KernelCall c(*info, &context);
+  for (size_t i = 0; i < info->params.size(); ++i) c.params()[i] = default_of(info->params[i]);
+  for (Argument& a : arguments) c.params()[static_cast<size_t>(info->param_index(a.name))] = std::move(a.value);
+  c.results = std::move(results);
+  return kernel(c);
+}
+
+}  // namespace sg::test
