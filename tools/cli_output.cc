@@ -1,146 +1,29 @@
-// Atomic output files, and the signals that could leave one behind.
 #include "tools/cli_output.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 namespace sg::cli {
-
-// Records live as long as the process: the handler may walk the list at any moment.
-struct OutputFile::Pending {
-  std::string path;
-  std::atomic<bool> live{false};
-  Pending* next = nullptr;
-  static std::atomic<Pending*> head;
-
-  static Pending* add(std::string path) {
-    auto* p = new Pending{std::move(path), {}, head.load()};
-    head.store(p);
-    return p;
-  }
-  static void remove_all() {           // async-signal-safe
-    for (Pending* p = head.load(); p != nullptr; p = p->next)
-      if (p->live.load()) ::unlink(p->path.c_str());
-  }
-  static void on_signal(int number) {
-    remove_all();
-    std::signal(number, SIG_DFL);
-    ::raise(number);
-  }
-};
-
-std::atomic<OutputFile::Pending*> OutputFile::Pending::head{nullptr};
-
 namespace {
 
-void make_folders_of(const std::string& path) {
-  for (size_t i = path.find('/', 1); i != std::string::npos; i = path.find('/', i + 1))
-    ::mkdir(path.substr(0, i).c_str(), 0777);          // a failure shows when the file is opened
-}
-
-std::string resolve_links(const std::string& path) {
-  char* real = ::realpath(path.c_str(), nullptr);
-  std::string out = real != nullptr ? real : path;
-  std::free(real);
-  return out;
-}
-
-// The mode of the file that is replaced; what open(2) would give to a new one otherwise.
-mode_t mode_for(const std::string& target) {
-  struct stat info;
-  if (::stat(target.c_str(), &info) == 0) return info.st_mode & 07777;
-  mode_t mask = ::umask(0);
-  ::umask(mask);
-  return 0666 & ~mask;
-}
-
-bool exists_and_is_no_regular_file(const std::string& path) {
-  struct stat info;
-  return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+void remove_outputs_and_die(int number) {
+  remove_pending_outputs();
+  std::signal(number, SIG_DFL);
+  ::raise(number);
 }
 
 }  // namespace
-
-Error OutputFile::failed(std::string_view what) const {
-  std::string name = path_ == "-" ? "<stdout>" : path_;
-  std::string reason = std::strerror(errno);
-  return {ErrorKind::missing, std::string(what) + ": " + reason, {name}, "nothing was replaced"};
-}
-
-Result<OutputFile> OutputFile::open(const std::string& path, bool make_folders) {
-  OutputFile out;
-  out.path_ = path;
-  if (path == "-") {
-    out.fd_ = STDOUT_FILENO;
-    return out;
-  }
-  if (make_folders) make_folders_of(path);
-  out.target_ = resolve_links(path);
-  if (exists_and_is_no_regular_file(out.target_)) {
-    out.fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (out.fd_ < 0) return out.failed("cannot write");
-    return out;
-  }
-  size_t name = out.target_.rfind('/') + 1;             // 0 when there is no folder
-  std::string temporary = out.target_.substr(0, name) + ".sg-tmp-" + std::to_string(::getpid()) + "-" +
-                          out.target_.substr(name, 100);
-  out.pending_ = Pending::add(temporary);
-  out.fd_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (out.fd_ < 0) return out.failed("cannot write");
-  out.pending_->live.store(true);
-  if (::fchmod(out.fd_, mode_for(out.target_)) != 0) return out.failed("cannot set the mode");
-  return out;
-}
-
-OutputFile::OutputFile(OutputFile&& other) noexcept
-    : path_(std::move(other.path_)), target_(std::move(other.target_)), pending_(other.pending_), fd_(other.fd_) {
-  other.pending_ = nullptr;
-  other.fd_ = -1;
-}
-
-OutputFile::~OutputFile() {
-  if (fd_ > STDERR_FILENO) ::close(fd_);
-  if (pending_ != nullptr && pending_->live.exchange(false)) ::unlink(pending_->path.c_str());
-}
-
-Status OutputFile::write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    ssize_t n = ::write(fd_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed("cannot write");
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return ok_status();
-}
-
-Status OutputFile::close() {
-  int fd = fd_;
-  fd_ = -1;
-  if (fd >= 0 && ::close(fd) != 0) return failed("cannot write");
-  return ok_status();
-}
-
-Status OutputFile::commit() {
-  if (pending_ == nullptr) return ok_status();
-  if (::rename(pending_->path.c_str(), target_.c_str()) != 0) return failed("cannot put the file in its place");
-  pending_->live.store(false);
-  return ok_status();
-}
 
 void install_signal_handlers() {
   std::signal(SIGPIPE, SIG_DFL);       // also where the caller ignored it: `| head` is no error
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction old;
     if (::sigaction(number, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) continue;   // nohup, background jobs
-    std::signal(number, OutputFile::Pending::on_signal);
+    std::signal(number, remove_outputs_and_die);
   }
 }
 

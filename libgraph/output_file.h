@@ -1,0 +1,43 @@
+// Output files: whole or not at all.
+//
+// A regular file is written beside its final place and renamed when complete: a run that fails or is killed leaves the
+// old file as it was. Devices, pipes and standard output are written directly. Every write and close is checked.
+// Different files may be written by different threads.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libgraph/result.h"
+
+namespace sg {
+
+class OutputFile {
+ public:
+  // "-" is standard output. Creates missing folders of the path when `make_folders`.
+  static Result<OutputFile> open(const std::string& path, bool make_folders = false);
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&&) = delete;
+  ~OutputFile();                       // removes what was not committed
+
+  Status write(std::string_view bytes);
+  // All bytes have reached the system (the disk, when `durable`); the final name still shows the old file.
+  Status close(bool durable = false);
+  Status commit();                     // puts the file in its place. REQUIRES: close() succeeded
+
+ private:
+  friend void remove_pending_outputs();
+  struct Pending;                      // one temporary file, known to remove_pending_outputs
+  OutputFile() = default;
+  Error failed(std::string_view what) const;
+
+  std::string path_;                   // as the user named it
+  std::string target_;                 // symbolic links resolved
+  Pending* pending_ = nullptr;         // null for direct output
+  int fd_ = -1;
+};
+
+// For signal handlers of programs: removes the temporary files of all outputs not yet committed. Async-signal-safe.
+void remove_pending_outputs();
+
+}  // namespace sg
