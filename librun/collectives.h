@@ -1,0 +1,39 @@
+// From a node of the graph to calls of the communicator: every op of the table with the trait `collective`.
+//
+//     SG_ASSIGN(std::vector<Launched> launched, launch_collective(comm, call, label));
+//     ...                                       // other nodes; wait_tensor of result i, by its storage:
+//     SG_TRY(finish_collective(comm, launched[i]));
+//
+// Strided tensors go through staging memory, which the Launched owns. A wait_tensor for what was never launched, or was
+// finished before, is a no-op, as in PyTorch; so is finishing a Launched twice.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "libgraph/op.h"
+#include "librun/comm.h"
+#include "librun/kernel.h"
+
+namespace sg {
+
+// One result of a launched node. Its input and `result` stay alive until it is finished.
+struct Launched {
+  using Memory = std::unique_ptr<std::byte, void (*)(void*)>;
+
+  Ticket ticket;
+  Tensor result;                              // where the caller wants it
+  Tensor staged;                              // where the communicator puts it; none = in `result` itself
+  Memory input_memory{nullptr, nullptr}, output_memory{nullptr, nullptr};
+};
+
+// Starts the node's collectives, one a result, in order. `label` outlives the wait. Fails without leaving anything
+// launched that would need a wait, unless the job has failed as a whole.
+Result<std::vector<Launched>> launch_collective(Communicator& comm, const KernelCall& call, std::string_view label);
+
+// Waits for it; then `result` holds the answer.
+Status finish_collective(Communicator& comm, Launched& launched);
+
+}  // namespace sg
