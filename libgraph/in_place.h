@@ -1,0 +1,27 @@
+// In-place reuse: whether the result of a pointwise node may be put in the memory of an argument that dies there.
+//
+// Element i of the result is written where element i of the argument lay, so every backend, with any number of threads
+// and any vector width, reads it before it is gone. What else the node reads in that memory is element i of the same
+// view too, or lies apart from the result.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "libgraph/alias.h"
+#include "libgraph/sizes.h"
+
+namespace sg {
+
+// Where the memory of a plan may begin: at multiples of this, or of the next power of two for what is smaller.
+constexpr int64_t kPlanAlignment = 64;
+int64_t plan_alignment(int64_t bytes);
+
+// Bytes into the storage of `argument` (`dying_bytes` long) where the storage of `result` (`bytes` long) may begin;
+// none = it may not lie there. The caller has seen to it that the storage of `argument` dies at `n` and that nothing
+// else may alias it.
+// REQUIRES: `n` is a node with the trait kPointwise, and `result` the first value of a storage made by it.
+std::optional<int64_t> in_place_offset(const Graph& graph, const AliasAnalysis& alias, const SizeValues& values,
+                                       NodeId n, ValueId result, int64_t bytes, ValueId argument, int64_t dying_bytes);
+
+}  // namespace sg
