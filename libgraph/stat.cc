@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/op.h"
+#include "libgraph/plan.h"
 #include "libgraph/range_infer.h"
 
 namespace sg {
@@ -130,6 +131,7 @@ class Collector {
     const Graph& graph = program_.graph;
     Liveness live = compute_liveness(program_, graph, values_);
     MemoryStats& m = out_.memory;
+    m.peak_bytes = plan_memory(live).arena_bytes;
     m.lower_bound_bytes = live.lower_bound_bytes;
     m.call_bytes = live.call_bytes_at_peak;
     m.unknown_sizes = live.unknown_sizes;
@@ -183,6 +185,7 @@ void write_collectives(JsonWriter& w, const std::vector<CollectiveSum>& list) {
 void write_memory(JsonWriter& w, const MemoryStats& m) {
   w.key("memory").begin_object();
   w.key("inputs_bytes").integer(m.inputs_bytes).key("parameters_bytes").integer(m.parameters_bytes);
+  w.key("peak_bytes").integer(m.peak_bytes);
   w.key("lower_bound_bytes").integer(m.lower_bound_bytes).key("peak_node").string(m.peak_node);
   w.key("call_bytes").integer(m.call_bytes).key("unknown_sizes").natural(m.unknown_sizes);
   w.key("live_at_peak").begin_array();

@@ -19,7 +19,7 @@ struct StatOptions {
   // The value to assume for a symbol. Default: its hint, else the middle of its range, else none.
   std::function<std::optional<int64_t>(const Program&, StrId)> sizes;
   size_t module_depth = 3;      // components of a module name that by_module keeps; 0 = all
-  bool memory = true;           // liveness: about half of the time
+  bool memory = true;           // liveness and plan: about half of the time
 };
 
 struct CostSum {
@@ -44,6 +44,7 @@ struct LiveOwner {
 struct MemoryStats {
   int64_t inputs_bytes = 0;     // all graph inputs
   int64_t parameters_bytes = 0; // of them: parameters
+  int64_t peak_bytes = 0;       // the planned arena: all that a run needs beyond the inputs, outputs included
   int64_t lower_bound_bytes = 0;
   std::string peak_node;        // where lower_bound_bytes is reached first
   int64_t call_bytes = 0;       // of it: inside the body of a call

@@ -86,7 +86,8 @@ void print_memory(std::string* out, const ProgramStats& s) {
   *out += "  " + plural(s.parameters, "parameter") + ", " + human_count(s.parameter_elements) + " elements, " +
           human_bytes(static_cast<double>(s.memory.parameters_bytes)) + "; all inputs " +
           human_bytes(static_cast<double>(s.memory.inputs_bytes)) + "\n";
-  *out += "  live beyond the inputs, at the least: " + human_bytes(static_cast<double>(s.memory.lower_bound_bytes));
+  *out += "  memory beyond the inputs: " + human_bytes(static_cast<double>(s.memory.peak_bytes)) + " planned, " +
+          human_bytes(static_cast<double>(s.memory.lower_bound_bytes)) + " live at once";
   if (!s.memory.peak_node.empty()) *out += ", first at %" + s.memory.peak_node;
   *out += "\n";
 }

@@ -47,7 +47,7 @@ graph rank *
   CHECK(json.find(R"({"schema":"sg-stat","version":1,"title":"t","world":2,"nodes":6,"inputs":3,"outputs":1,"ops":{)") == 0);
   CHECK(json.find(R"("collectives":[{"kind":"all_reduce","group":"fsdp","count":1,"bytes":256,"wire_bytes":256}])") !=
         std::string::npos);
-  CHECK(json.find(R"("memory":{"inputs_bytes":648,"parameters_bytes":512,"lower_bound_bytes":)") != std::string::npos);
+  CHECK(json.find(R"("memory":{"inputs_bytes":648,"parameters_bytes":512,"peak_bytes":)") != std::string::npos);
   CHECK(json.find("\"ranks\"") == std::string::npos);
 }
 
