@@ -1,0 +1,90 @@
+#include "librun/cpu/math.h"
+
+namespace sg::cpu::math {
+namespace {
+
+// 2/pi = 0.(bits), the first 256 of them.
+constexpr uint32_t kTwoOverPi[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561};
+
+__extension__ typedef unsigned __int128 Wide128;
+__extension__ typedef __int128 Signed128;
+
+// 96 bits of 2/pi from bit `first` on, bit 0 being the first after the point; bits before it are 0.
+Wide128 bits_of_two_over_pi(int first) {
+  Wide128 out = 0;
+  for (int i = 0; i < 96; ++i) {
+    int at = first + i;
+    unsigned bit = at < 0 || at >= 256 ? 0 : kTwoOverPi[at / 32] >> (31 - at % 32) & 1;
+    out = out << 1 | bit;
+  }
+  return out;
+}
+
+Turn turn_wide(float x) {
+  double value = x;
+  if (abs(value) <= kTurnLimit) return turn_small(value);
+  return turn_any(x);
+}
+
+}  // namespace
+
+Turn turn_any(float x) {
+  uint32_t u = __builtin_bit_cast(uint32_t, x);
+  int exponent = static_cast<int>(u >> 23 & 255) - 150;      // |x| = mantissa * 2^exponent
+  if (exponent == 105) return {nan(), 0};
+  if (exponent < -24) return {static_cast<double>(x), 0};
+  uint32_t mantissa = (u & 0x7FFFFF) | 0x800000;
+  // |x| * 2/pi modulo 4: bits of 2/pi that weigh 4 and more make whole turns and are not taken.
+  Wide128 product = bits_of_two_over_pi(exponent - 2) * mantissa;
+  product &= (Wide128{1} << 96) - 1;                          // two bits of quarters, then 94 behind the point
+  uint64_t quarter = static_cast<uint64_t>((product + (Wide128{1} << 93)) >> 94);
+  auto rest = static_cast<Signed128>(product) - static_cast<Signed128>(static_cast<Wide128>(quarter) << 94);
+  double r = static_cast<double>(rest) * 0x1p-94 * kHalfPi;
+  return (u >> 31) ? Turn{-r, 0 - quarter} : Turn{r, quarter};
+}
+
+float sin(float x) { return x == 0 ? x : static_cast<float>(sin_quarter(turn_wide(x))); }
+
+float cos(float x) {
+  Turn t = turn_wide(x);
+  return static_cast<float>(sin_quarter({t.rest, t.quarter + 1}));
+}
+
+float tan(float x) {
+  Turn t = turn_wide(x);
+  return x == 0 ? x : static_cast<float>(sin_quarter(t) / sin_quarter({t.rest, t.quarter + 1}));
+}
+
+// Above 10 the asymptotic series; below, the recurrence up to it; negative arguments by reflection.
+double digamma_core(double x) {
+  if (x == 0) return with_sign_of(infinity(), -x);
+  if (x < 0) {
+    double whole = __builtin_trunc(x);
+    if (whole == x) return nan();
+    return digamma_core(1.0 - x) - kPi / ::tan(kPi * (x - whole));
+  }
+  double below = 0;
+  for (; x < 10; x += 1) below -= 1.0 / x;
+  double z = 1.0 / (x * x);
+  constexpr double c[] = {8.33333333333333333333e-2, -8.33333333333333333333e-3, 3.96825396825396825397e-3, -4.16666666666666666667e-3,
+                          7.57575757575757575758e-3, -2.10927960927960927961e-2, 8.33333333333333333333e-2};
+  double tail = x < 1e17 ? z * polynomial(z, c) : 0;
+  return ::log(x) - 0.5 / x - tail + below;
+}
+
+// A start good to two digits, then Newton's steps on the smaller of erf and erfc.
+double erfinv_core(double x) {
+  double a = abs(x);
+  if (!(a <= 1)) return nan();
+  if (a == 1) return with_sign_of(infinity(), x);
+  if (a == 0) return x;
+  double l = log1p_core(-a * a), b = 2 / (kPi * 0.147) + 0.5 * l;
+  double y = __builtin_sqrt(__builtin_sqrt(b * b - l / 0.147) - b);
+  for (int step = 0; step < 3; ++step) {
+    double error = a < 0.5 ? ::erf(y) - a : (1 - a) - ::erfc(y);
+    y -= error / (1.1283791670955126 * ::exp(-y * y));
+  }
+  return with_sign_of(y, x);
+}
+
+}  // namespace sg::cpu::math

@@ -1,0 +1,123 @@
+#include <catch2/catch.hpp>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "librun/cpu/math.h"
+
+using namespace sg::cpu;
+
+namespace {
+
+constexpr uint32_t kStep = 9973;   // a prime: visits every exponent and all sorts of mantissas
+
+// The distance in units of the last place of the float nearest to `truth`; 0 for equal infinities, zeros of the same
+// sign and NaNs, huge when only one is special.
+double ulps(float got, long double truth) {
+  auto nearest = static_cast<float>(truth);
+  if (std::isnan(got) || std::isnan(nearest)) return std::isnan(got) == std::isnan(nearest) ? 0 : 1e9;
+  if (std::isinf(got) || std::isinf(nearest)) return got == nearest ? 0 : 1e9;
+  if (nearest == 0 && got == 0) return std::signbit(got) == std::signbit(nearest) ? 0 : 1e9;
+  float next = std::nextafter(std::fabs(nearest), std::numeric_limits<float>::infinity());
+  long double unit = static_cast<long double>(next) - static_cast<long double>(std::fabs(nearest));
+  return static_cast<double>(std::fabs(static_cast<long double>(got) - truth) / unit);
+}
+
+template <class Fn, class Truth>
+void check_unary(const char* name, Fn fn, Truth truth, double limit = 0.51) {
+  double worst = 0;
+  float where = 0;
+  for (uint64_t u = 0; u <= 0xFFFFFFFF; u += kStep) {
+    auto x = std::bit_cast<float>(static_cast<uint32_t>(u));
+    double error = ulps(fn(x), truth(static_cast<long double>(x)));
+    if (error > worst) worst = error, where = x;
+  }
+  for (float x : {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 88.7f, 89.0f, -103.9f, -104.5f}) {
+    double error = ulps(fn(x), truth(static_cast<long double>(x)));
+    if (error > worst) worst = error, where = x;
+  }
+  INFO(name << " at " << where << " (" << std::hexfloat << where << ")");
+  CHECK(worst <= limit);
+}
+
+#define CHECK_WIDE(name, truth) \
+  check_unary(#name, [](float x) { return static_cast<float>(math::Wide<float>::name(x)); }, [](long double x) { return truth; })
+
+}  // namespace
+
+TEST_CASE("float functions are correctly rounded but for ties too close to call") {
+  CHECK_WIDE(exp, expl(x));
+  CHECK_WIDE(exp2, exp2l(x));
+  CHECK_WIDE(expm1, expm1l(x));
+  CHECK_WIDE(log, logl(x));
+  CHECK_WIDE(log2, log2l(x));
+  CHECK_WIDE(log10, log10l(x));
+  CHECK_WIDE(log1p, log1pl(x));
+  CHECK_WIDE(erf, erfl(x));
+  CHECK_WIDE(erfc, erfcl(x));
+  CHECK_WIDE(tanh, tanhl(x));
+  CHECK_WIDE(sinh, sinhl(x));
+  CHECK_WIDE(cosh, coshl(x));
+  CHECK_WIDE(asinh, asinhl(x));
+  CHECK_WIDE(acosh, acoshl(x));
+  CHECK_WIDE(atanh, atanhl(x));
+  CHECK_WIDE(asin, asinl(x));
+  CHECK_WIDE(acos, acosl(x));
+  CHECK_WIDE(atan, atanl(x));
+  check_unary("sigmoid", math::sigmoid<float>, [](long double x) { return 1 / (1 + expl(-x)); });
+  check_unary("rsqrt", math::rsqrt<float>, [](long double x) { return 1 / sqrtl(x); });
+}
+
+TEST_CASE("angles of any size are reduced exactly") {
+  check_unary("sin", [](float x) { return math::sin(x); }, [](long double x) { return sinl(x); });
+  check_unary("cos", [](float x) { return math::cos(x); }, [](long double x) { return cosl(x); });
+  check_unary("tan", [](float x) { return math::tan(x); }, [](long double x) { return tanl(x); });
+  for (float x : {0.1f, 3.1415927f, 22.0f, 1e4f, 100000.0f, 262144.0f, -262143.97f}) {
+    CHECK(ulps(static_cast<float>(math::sin_small(x)), sinl(x)) <= 0.51);
+    CHECK(ulps(static_cast<float>(math::cos_small(x)), cosl(x)) <= 0.51);
+  }
+}
+
+TEST_CASE("pow over pairs of floats") {
+  double worst = 0;
+  float at_x = 0, at_y = 0;
+  auto look = [&](float x, float y) {
+    double error = ulps(math::pow(x, y), powl(x, y));
+    if (error > worst) worst = error, at_x = x, at_y = y;
+  };
+  for (uint64_t u = 0; u <= 0xFFFFFFFF; u += 40 * kStep) {
+    auto x = std::bit_cast<float>(static_cast<uint32_t>(u));
+    for (float y : {2.0f, 3.0f, -1.0f, 0.5f, 0.33333334f, -2.5f, 7.0f, 1.0001f, 40.0f}) look(x, y);
+    for (float y : {1.0f, 0.9999f, 1.001f}) look(y, x);
+  }
+  const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, 2.0f, -2.0f, 3.0f, -3.0f, 0.5f, -0.5f, 2.5f, INFINITY, -INFINITY, NAN,
+                           0x1p-149f, 3e38f, -3e38f, 16777216.0f, 16777215.0f, -16777215.0f};
+  for (float x : special) for (float y : special) look(x, y);
+  INFO("pow(" << at_x << ", " << at_y << ")");
+  CHECK(worst <= 0.51);
+}
+
+TEST_CASE("atan2 over pairs of floats") {
+  double worst = 0;
+  const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, 2.0f, -0.3f, 5.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, 3e38f, -3e38f};
+  for (float y : special)
+    for (float x : special)
+      worst = std::max(worst, ulps(static_cast<float>(math::Wide<float>::atan2(y, x)), atan2l(y, x)));
+  CHECK(worst <= 0.51);
+}
+
+TEST_CASE("digamma and erfinv") {
+  constexpr double kEuler = 0.57721566490153286061;
+  CHECK(math::digamma_core(1) == Approx(-kEuler).epsilon(1e-13));
+  CHECK(math::digamma_core(0.5) == Approx(-kEuler - 2 * math::kLn2).epsilon(1e-13));
+  CHECK(math::digamma_core(-0.5) == Approx(-kEuler - 2 * math::kLn2 + 2).epsilon(1e-12));
+  CHECK(std::isnan(math::digamma_core(-3)));
+  CHECK(math::digamma_core(0) == -INFINITY);
+  for (double y : {1e-9, 0.01, 0.3, 0.9, 1.5, 3.0}) {
+    CHECK(math::erfinv_core(std::erf(y)) == Approx(y).epsilon(1e-11));
+    CHECK(math::erfinv_core(-std::erf(y)) == Approx(-y).epsilon(1e-11));
+  }
+  CHECK(math::erfinv_core(1) == INFINITY);
+  CHECK(std::isnan(math::erfinv_core(1.5)));
+}
