@@ -65,8 +65,10 @@ struct RandomStream {
   uint64_t seed = 0;
   uint64_t step = 0;
   uint64_t stream = 0;                  // the node's stream id
-  uint64_t rank = 0;                    // 0 when the source is the same on all ranks
-  uint64_t offset = 0;                  // logical index of the first element in the original tensor
+  uint64_t rank = 0;                    // 1 + the rank where the source is rank-local, else 0
+  // A chunk of a random tensor draws what its part of the original would: the original's shape, and where the chunk's
+  // first element lies in it. Empty = the result is the original.
+  std::vector<int64_t> origin_shape, origin_offset;
 };
 
 // The value of one parameter of the op.

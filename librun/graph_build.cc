@@ -1,0 +1,155 @@
+// GraphRun::build: from a graph to steps, and each storage to its place.
+#include <algorithm>
+#include <map>
+
+#include "libgraph/op.h"
+#include "librun/element.h"
+#include "librun/graph_run.h"
+
+namespace sg {
+namespace {
+
+
+// Why values of this type cannot be in a run; empty = they can.
+std::string refusal(const Type& type) {
+  if (type.kind == TypeKind::unknown) return "a result without a type";
+  if (type.kind != TypeKind::tensor) return {};
+  if (!is_runnable(type.dtype)) return "dtype " + std::string(dtype_name(type.dtype));
+  if (type.shape.size() > static_cast<size_t>(kMaxRank)) return "a tensor of more than " + std::to_string(kMaxRank) + " axes";
+  return {};
+}
+
+class UnsupportedList {
+ public:
+  explicit UnsupportedList(std::vector<Unsupported>* out) : out_(*out) {}
+  void add(std::string_view op, NodeId n, std::string reason) {
+    auto [it, is_new] = index_.emplace(std::pair(std::string(op), reason), out_.size());
+    if (is_new) out_.push_back({std::string(op), n, 0, std::move(reason)});
+    ++out_[it->second].count;
+  }
+
+ private:
+  std::vector<Unsupported>& out_;
+  std::map<std::pair<std::string, std::string>, size_t> index_;
+};
+
+}  // namespace
+
+GraphRun::GraphRun(RankState* state, const Graph& graph) : state_(*state), graph_(graph) {}
+GraphRun::~GraphRun() = default;
+
+Status GraphRun::build(std::vector<Unsupported>* unsupported) {
+  SizeValues sizes = state_.bindings->lookup();
+  alias_ = std::make_unique<AliasAnalysis>(*state_.program, graph_, AliasOptions{&sizes});
+  liveness_ = compute_liveness(*state_.program, graph_, sizes);
+  values_.tensors.resize(graph_.value_id_limit());
+  values_.scalars.resize(graph_.value_id_limit());
+  place_storages();
+  find_conjugates();
+  add_steps(unsupported);
+  schedule_frees();
+  return ok_status();
+}
+
+void GraphRun::place_storages() {
+  slots_.resize(alias_->storages().size());
+  for (size_t s = 0; s < slots_.size(); ++s) slots_[s].is_static = alias_->storages()[s].is_input();
+}
+
+// A conjugate is a view that says so; views of it say it too, and what is computed from it is plain again.
+void GraphRun::find_conjugates() {
+  conjugate_.assign(graph_.value_id_limit(), false);
+  for (NodeId n : graph_.nodes()) {
+    const Node& node = graph_.node(n);
+    if (node.args.empty() || !node.args[0].is(ArgKind::value) || !is_plain_view(n)) continue;
+    bool source = conjugate_[node.args[0].as_value().index];
+    bool flips = graph_.op_name(n) == "aten._conj.default";
+    for (uint32_t i = 0; i < node.result_count; ++i) conjugate_[node.result(i).index] = source != flips;
+  }
+}
+
+// All results lie in older memory for certain, and nothing is written: there is nothing to compute.
+bool GraphRun::is_plain_view(NodeId n) const {
+  const OpInfo* op = graph_.op_info(n);
+  const Node& node = graph_.node(n);
+  if (!op || !(op->has(kView) || op->has(kMayAlias)) || op->has(kWait) || op->has(kHigherOrder)) return false;
+  if (!alias_->writes(n).empty() || node.result_count == 0 || op->name == "aten._neg_view.default") return false;
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    StorageId s = alias_->storage_of(node.result(i));
+    if (s.is_none() || alias_->storage(s).def == n) return false;
+  }
+  return true;
+}
+
+bool GraphRun::has_static_type(ValueId v) const {
+  const Type& type = graph_.type(v);
+  if (type.kind != TypeKind::tensor) return type.kind == TypeKind::none || type.kind == TypeKind::opaque;
+  auto known = [&](Expr e) { return e.is_none() || state_.bindings->value(e).has_value(); };
+  return std::ranges::all_of(type.shape, known) && std::ranges::all_of(type.stride, known) && known(type.offset) &&
+         slots_[alias_->storage_of(v).index].is_static;
+}
+
+void GraphRun::add_steps(std::vector<Unsupported>* unsupported) {
+  UnsupportedList refused(unsupported);
+  for (const Input& input : graph_.inputs())
+    if (std::string why = refusal(graph_.type(input.value)); !why.empty()) refused.add("input", NodeId(), why);
+  for (NodeId n : graph_.nodes()) {
+    Step step;
+    step.node = n;
+    std::string reason;
+    if (add_step(n, &step, &reason)) steps_.push_back(std::move(step));
+    if (!reason.empty()) refused.add(graph_.op_name(n), n, reason);
+    if (!steps_.empty() && steps_.back().body) {
+      std::vector<Unsupported> inside;
+      if (steps_.back().node == n) (void)steps_.back().body->build(&inside);
+      for (Unsupported& u : inside) refused.add(u.op, n, u.reason);
+    }
+  }
+}
+
+// False: the node needs no step, or cannot have one (`reason`).
+bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
+  const OpInfo* op = graph_.op_info(n);
+  const Node& node = graph_.node(n);
+  if (!op) return *reason = "not in the op table", false;
+  bool is_static = true;
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    if (*reason = refusal(graph_.type(node.result(i))); !reason->empty()) return false;
+    is_static &= has_static_type(node.result(i));
+  }
+  if (is_plain_view(n)) {
+    step->kind = StepKind::view;
+    if (!is_static) return true;
+    plain_views_.push_back(n);
+    return false;
+  }
+  for (const Arg& arg : node.args)
+    arg.walk([&](const Arg& a) {
+      if (a.is(ArgKind::value)) is_static &= has_static_type(a.as_value());
+      if (a.is(ArgKind::expr)) is_static &= state_.bindings->value(a.as_expr()).has_value();
+    });
+  step->is_static = is_static;
+  step->call = std::make_unique<KernelCall>(*op, state_.kernels);
+  if (op->has(kSize)) return step->kind = StepKind::host, true;
+  if (op->name == "sg.call") {
+    step->kind = StepKind::call;
+    step->body = std::make_unique<GraphRun>(&state_, state_.program->nested[node.args[0].as_graph().index]->graph);
+    return true;
+  }
+  step->kernel = find_cpu_kernel(op->name);
+  if (!step->kernel) return *reason = "no kernel", false;
+  return true;
+}
+
+// Pool memory is given back after the step of the last node that needs it.
+void GraphRun::schedule_frees() {
+  std::vector<uint32_t> position(graph_.node_id_limit());
+  for (uint32_t i = 0; i < liveness_.schedule.size(); ++i) position[liveness_.schedule[i].index] = i;
+  for (const LiveStorage& live : liveness_.storages) {
+    if (live.is_output || slots_[live.storage.index].is_static) continue;
+    auto after = std::ranges::upper_bound(steps_, live.last_position, {}, [&](const Step& s) { return position[s.node.index]; });
+    if (after != steps_.begin()) std::prev(after)->frees.push_back(live.storage);
+  }
+}
+
+}  // namespace sg

@@ -1,0 +1,288 @@
+#include "librun/graph_run.h"
+
+#include <algorithm>
+
+#include "libgraph/op.h"
+#include "libgraph/view_rule.h"
+#include "librun/cpu/fill.h"
+#include "librun/host_ops.h"
+
+namespace sg {
+
+Error GraphRun::at_node(Error error, NodeId n) const {
+  const Node& node = graph_.node(n);
+  const Pool& pool = graph_.pool();
+  error.message = "rank " + std::to_string(state_.rank) + ", %" + std::string(graph_.label(n)) + " = " +
+                  std::string(graph_.op_name(n)) + ": " + error.message;
+  if (!node.source.is_none() && error.where.file.empty()) {
+    const Source& source = pool.sources[node.source];
+    error.where.file = std::string(pool.strings[source.file]);
+    error.where.line = source.line;
+  }
+  return error;
+}
+
+Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
+  finish();
+  for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+    ValueId v = graph_.inputs()[i].value;
+    const Type& type = graph_.type(v);
+    values_.scalars[v.index] = scalars[i];
+    if (type.kind != TypeKind::tensor) continue;
+    Slot& slot = slots_[alias_->storage_of(v).index];
+    int64_t before = state_.bindings->value(type.offset).value_or(0) * dtype_bytes(tensors[i].dtype);
+    slot.base = tensors[i].data - before;
+    slot.bytes = before + extent_bytes(tensors[i]);
+    values_.tensors[v.index] = tensors[i];
+  }
+  for (NodeId n : plain_views_)
+    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) SG_TRY(define_result(n, i));
+  for (Step& step : steps_) step.resolved = false;
+  return ok_status();
+}
+
+Status GraphRun::run() {
+  finish();
+  for (size_t i = 0; i < steps_.size(); ++i) SG_TRY(run_step(i));
+  return ok_status();
+}
+
+void GraphRun::finish() {
+  for (Slot& slot : slots_) {
+    if (slot.from_pool) state_.pool->give(slot.base);
+    if (!slot.is_static) slot = {};
+  }
+}
+
+Status GraphRun::run_step(size_t index) {
+  Step& step = steps_[index];
+  if (state_.observer) state_.observer->before(graph_, step.node);
+  Status status = step.kind == StepKind::kernel ? run_kernel(&step)
+                  : step.kind == StepKind::host ? run_host(&step)
+                  : step.kind == StepKind::call ? run_body(&step) : resolve(&step);
+  if (!status.ok()) return at_node(std::move(status.error()), step.node);
+  if (state_.observer) {
+    const Node& node = graph_.node(step.node);
+    std::span<const Tensor> results(values_.tensors.data() + node.first_result.index, node.result_count);
+    if (Status seen = state_.observer->after(graph_, step.node, results); !seen.ok()) return at_node(std::move(seen.error()), step.node);
+  }
+  for (StorageId s : step.frees) {
+    Slot& slot = slots_[s.index];
+    if (slot.from_pool) state_.pool->give(slot.base);
+    slot = {};
+  }
+  return ok_status();
+}
+
+// --- where values are ---
+
+Result<Tensor> GraphRun::view_of(ValueId v) const {
+  const Type& type = graph_.type(v);
+  const Slot& slot = slots_[alias_->storage_of(v).index];
+  Tensor t;
+  t.dtype = stored_dtype(type.dtype, state_.kernels->numerics);
+  t.conjugate = conjugate_[v.index];
+  t.rank = static_cast<int>(type.shape.size());
+  auto number = [&](Expr e) { return e.is_none() ? std::optional<int64_t>(0) : state_.bindings->value(e); };
+  auto offset = number(type.offset);
+  bool known = offset.has_value(), legal = known && *offset >= 0, empty = false;
+  int64_t last = offset.value_or(0);
+  for (size_t i = 0; i < type.shape.size(); ++i) {
+    auto size = number(type.shape[i]), stride = number(type.stride[i]);
+    known &= size.has_value() && stride.has_value();
+    if (!known) break;
+    t.shape[i] = *size;
+    t.stride[i] = *stride;
+    legal &= *size >= 0 && *stride >= 0;
+    empty |= *size == 0;
+    int64_t reach;
+    legal &= !__builtin_mul_overflow(*size - 1, *stride, &reach) && !__builtin_add_overflow(last, std::max<int64_t>(reach, 0), &last);
+  }
+  Error wrong{ErrorKind::cannot_apply, "result %" + std::string(graph_.name(v))};
+  if (!known) return wrong.message += " has a size that nothing gives a value", wrong;
+  if (!legal) return wrong.message += " has a negative or endless size", wrong;
+  int64_t bytes;
+  if (!empty && (__builtin_mul_overflow(last + 1, static_cast<int64_t>(dtype_bytes(t.dtype)), &bytes) || bytes > slot.bytes))
+    return wrong.message += " reaches beyond its memory of " + std::to_string(slot.bytes) + " bytes", wrong;
+  t.data = slot.base ? slot.base + (empty ? 0 : *offset * dtype_bytes(t.dtype)) : nullptr;
+  return t;
+}
+
+Status GraphRun::take_memory(StorageId s, int64_t bytes) {
+  Slot& slot = slots_[s.index];
+  slot.base = state_.pool->take(bytes);
+  if (!slot.base)
+    return Error{ErrorKind::missing, "no memory for " + std::to_string(bytes) + " bytes", {}, "see sg-run --plan and --memory-limit"};
+  slot.bytes = bytes;
+  slot.from_pool = true;
+  return ok_status();
+}
+
+// Memory for a storage that begins with `v`: as much as v's own type needs.
+Status GraphRun::define_fresh(NodeId n, ValueId v) {
+  StorageId s = alias_->storage_of(v);
+  Slot& slot = slots_[s.index];
+  if (slot.is_static) return ok_status();
+  if (!alias_->storage(s).certain && graph_.op_info(n)->has(kMayAlias)) {
+    SizeValues sizes = state_.bindings->lookup();
+    ValueId source = graph_.node(n).args[0].as_value();
+    if (result_is_view(graph_, n, source, v, &sizes) == ViewAnswer::yes) {
+      slot = slots_[alias_->storage_of(source).index];
+      slot.from_pool = slot.is_static = false;      // the source's to give back
+      return ok_status();
+    }
+  }
+  const Type& type = graph_.type(v);
+  Type stored = type;
+  stored.dtype = stored_dtype(type.dtype, state_.kernels->numerics);
+  auto bytes = storage_bytes(graph_.pool(), stored, state_.bindings->lookup());
+  if (!bytes) return Error{ErrorKind::cannot_apply, "result %" + std::string(graph_.name(v)) + " has no size"};
+  return take_memory(s, *bytes);
+}
+
+Status GraphRun::define_result(NodeId n, uint32_t i) {
+  ValueId v = graph_.node(n).result(i);
+  if (graph_.type(v).kind != TypeKind::tensor) return ok_status();
+  StorageId s = alias_->storage_of(v);
+  if (alias_->storage(s).def == n && alias_->storage(s).owner == v) SG_TRY(define_fresh(n, v));
+  SG_ASSIGN(values_.tensors[v.index], view_of(v));
+  return ok_status();
+}
+
+// --- steps ---
+
+namespace {
+
+RandomStream random_stream(const Graph& graph, NodeId n, const RankState& state) {
+  const RandomInfo& info = graph.meta(n).random;
+  RandomStream out;
+  if (info.stream == 0) return out;
+  out.seed = state.seed;
+  out.step = state.step;
+  out.stream = info.stream;
+  out.rank = info.rank_local ? state.rank + 1 : 0;
+  for (Expr e : info.origin_shape) out.origin_shape.push_back(state.bindings->value(e).value_or(0));
+  for (Expr e : info.origin_offset) out.origin_offset.push_back(state.bindings->value(e).value_or(0));
+  return out;
+}
+
+// Whether the sizes of this tensor type can be worked out now.
+bool is_sized(const Type& type, const Bindings& bindings) {
+  return std::ranges::all_of(type.shape, [&](Expr e) { return bindings.value(e).has_value(); });
+}
+
+}  // namespace
+
+// Works out the results' tensors and the arguments; for static steps once.
+Status GraphRun::resolve(Step* step) {
+  const Node& node = graph_.node(step->node);
+  bool binds = !alias_->binds(step->node).empty();
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    const Type& type = graph_.type(node.result(i));
+    bool by_kernel = binds && type.kind == TypeKind::tensor && !is_sized(type, *state_.bindings);
+    if (by_kernel) values_.tensors[node.result(i).index] = {};
+    else SG_TRY(define_result(step->node, i));
+  }
+  if (!step->call) return ok_status();
+  KernelCall& call = *step->call;
+  SG_TRY(read_arguments(graph_, step->node, values_, *state_.bindings, &call));
+  auto first = values_.tensors.begin() + node.first_result.index;
+  call.results.assign(node.result_count == 0 ? values_.tensors.begin() : first,
+                      node.result_count == 0 ? values_.tensors.begin() : first + node.result_count);
+  call.scalars.assign(node.result_count, Scalar());
+  call.random = random_stream(graph_, step->node, state_);
+  if (binds) call.allocate = [this, step](size_t i, std::span<const int64_t> shape) { return allocate_by_kernel(step, i, shape); };
+  step->resolved = step->is_static;
+  return ok_status();
+}
+
+Status GraphRun::allocate_by_kernel(Step* step, size_t i, std::span<const int64_t> shape) {
+  ValueId v = graph_.node(step->node).result(static_cast<uint32_t>(i));
+  Tensor t = make_tensor(nullptr, stored_dtype(graph_.type(v).dtype, state_.kernels->numerics), shape);
+  SG_TRY(take_memory(alias_->storage_of(v), t.bytes()));
+  t.data = slots_[alias_->storage_of(v).index].base;
+  step->call->results[i] = t;
+  return ok_status();
+}
+
+Status GraphRun::run_kernel(Step* step) {
+  if (!step->resolved) SG_TRY(resolve(step));
+  KernelCall& call = *step->call;
+  call.random.step = state_.step;
+  const Node& node = graph_.node(step->node);
+  bool became_view = false;
+  if (node.result_count == 1 && call.op().has(kMayAlias) && graph_.type(node.result(0)).kind == TypeKind::tensor) {
+    StorageId s = alias_->storage_of(node.result(0));
+    became_view = !slots_[s.index].from_pool && !slots_[s.index].is_static;
+  }
+  Status status = became_view ? ok_status() : step->kernel(call);
+  call.scratch().reset();
+  if (!status.ok()) return status;
+  return bind_results(step);
+}
+
+// The numbers that a step gives to the host, and the symbols that they stand for.
+Status GraphRun::bind_results(Step* step) {
+  const Node& node = graph_.node(step->node);
+  std::span<const StrId> binds = alias_->binds(step->node);
+  const Pool& pool = graph_.pool();
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    ValueId v = node.result(i);
+    const Type& type = graph_.type(v);
+    values_.scalars[v.index] = step->call->scalars[i];
+    auto bind = [&](Expr e, int64_t number) -> Status {
+      auto symbol = e.is_none() ? std::nullopt : pool.exprs.as_symbol(e);
+      if (!symbol || std::ranges::find(binds, *symbol) == binds.end()) return ok_status();
+      return state_.bindings->bind(*symbol, number);
+    };
+    if (type.kind == TypeKind::integer && type.has_value) SG_TRY(bind(type.value, step->call->scalars[i].to_int()));
+    if (type.kind != TypeKind::tensor || !values_.tensors[v.index].is_none()) continue;
+    const Tensor& made = step->call->results[i];
+    for (int axis = 0; axis < made.rank; ++axis) SG_TRY(bind(type.shape[static_cast<size_t>(axis)], made.dim(axis)));
+    SG_ASSIGN(values_.tensors[v.index], view_of(v));
+    if (!same_shape(values_.tensors[v.index], made))
+      return Error{ErrorKind::cannot_apply, "the data gives result %" + std::string(graph_.name(v)) + " another shape than the graph says"};
+  }
+  return ok_status();
+}
+
+Status GraphRun::run_host(Step* step) {
+  SG_TRY(resolve(step));
+  ValueId v = graph_.node(step->node).first_result;
+  const Type& type = graph_.type(v);
+  auto known = type.has_value && type.kind != TypeKind::floating ? state_.bindings->value(type.value) : std::nullopt;
+  if (known) {
+    values_.scalars[v.index] = type.kind == TypeKind::boolean ? Scalar::boolean(*known != 0) : Scalar::integer(*known);
+    return ok_status();
+  }
+  SG_ASSIGN(values_.scalars[v.index], run_host_op(*step->call));
+  step->call->scalars[0] = values_.scalars[v.index];
+  return bind_results(step);
+}
+
+Status GraphRun::run_body(Step* step) {
+  if (!step->resolved) SG_TRY(resolve(step));
+  GraphRun& body = *step->body;
+  std::vector<Tensor> tensors;
+  std::vector<Scalar> scalars;
+  for (const ParamValue& input : step->call->param("inputs").items) {
+    tensors.push_back(input.tensor);
+    scalars.push_back(input.scalar);
+  }
+  SG_TRY(body.bind_inputs(tensors, scalars));
+  SG_TRY(body.run());
+  const Node& node = graph_.node(step->node);
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    ValueId inner = body.graph().outputs()[i].value;
+    if (inner.is_none()) continue;
+    ValueId v = node.result(i);
+    step->call->scalars[i] = body.values().scalars[inner.index];
+    if (graph_.type(v).kind != TypeKind::tensor) continue;
+    bool fresh = alias_->storage(alias_->storage_of(v)).def == step->node;
+    if (fresh) cpu::copy(*step->call, step->call->results[i], body.values().tensors[inner.index]);
+  }
+  body.finish();
+  return bind_results(step);
+}
+
+}  // namespace sg

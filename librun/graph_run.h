@@ -1,0 +1,131 @@
+// GraphRun: one graph of one rank, made ready once and run as often as there are steps.
+//
+// Ready     `build` takes the graph apart into steps when the sizes of the inputs are bound: views whose memory is known
+//           vanish, every other node has its kernel. What cannot run is refused here, all of it at once.
+// Memory    What liveness and plan place lies in the arena; what only the data sizes comes from the pool between its
+//           first and last use; inputs stay where the caller has them.
+// Static    Tensors whose sizes and memory cannot change are worked out once; a step over such tensors alone costs a
+//           kernel call and nothing else.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "libgraph/alias.h"
+#include "libgraph/liveness.h"
+#include "librun/arguments.h"
+#include "librun/bindings.h"
+#include "librun/kernel.h"
+#include "librun/memory.h"
+
+namespace sg {
+
+// What sees each node's results as they are made: watching for NaN, dumping, profiling, comparing.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void before(const Graph&, NodeId) {}
+  virtual Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) = 0;
+};
+
+// What all graphs of one rank share while they run.
+struct RankState {
+  const Job* job = nullptr;
+  const Program* program = nullptr;
+  uint32_t rank = 0;
+  uint64_t seed = 0, step = 0;
+  Bindings* bindings = nullptr;
+  BlockPool* pool = nullptr;
+  KernelContext* kernels = nullptr;
+  Observer* observer = nullptr;
+};
+
+// A node that a run cannot do, for the list of them.
+struct Unsupported {
+  std::string op;
+  NodeId first;
+  size_t count = 0;
+  std::string reason;                   // "no kernel"
+};
+
+class GraphRun {
+ public:
+  GraphRun(RankState* state, const Graph& graph);
+  ~GraphRun();
+
+  // REQUIRES: the input symbols are bound.
+  Status build(std::vector<Unsupported>* unsupported);
+
+  // Gives the inputs: tensors by input position, numbers for scalar inputs. Memory stays the caller's and must stay
+  // where it is until the next `bind_inputs`.
+  Status bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
+
+  Status run();
+  // The same, node by node: for runs in lockstep.
+  size_t step_count() const { return steps_.size(); }
+  NodeId step_node(size_t i) const { return steps_[i].node; }
+  Status run_step(size_t i);
+  void finish();                        // gives back what outlives the last step, outputs excepted
+
+  const Graph& graph() const { return graph_; }
+  const ValueTable& values() const { return values_; }
+  ValueTable& values() { return values_; }
+  const Liveness& liveness() const { return liveness_; }
+  int64_t arena_bytes() const { return arena_.bytes(); }
+
+ private:
+  enum class StepKind : uint8_t { kernel, view, host, call };
+  struct Step {
+    NodeId node;
+    StepKind kind = StepKind::kernel;
+    bool is_static = false;
+    bool resolved = false;              // static, and its call is filled in
+    Kernel kernel = nullptr;
+    std::unique_ptr<KernelCall> call;
+    std::unique_ptr<GraphRun> body;     // call
+    std::vector<StorageId> frees;       // pool storages that nobody needs after this step
+  };
+  struct Slot {                         // memory of a storage
+    std::byte* base = nullptr;
+    int64_t bytes = 0;
+    bool is_static = false;             // input or arena: the address does not change
+    bool from_pool = false;
+  };
+
+  // graph_build.cc
+  void place_storages();
+  void add_steps(std::vector<Unsupported>* unsupported);
+  bool add_step(NodeId n, Step* step, std::string* reason);
+  bool is_plain_view(NodeId n) const;
+  void find_conjugates();
+  bool has_static_type(ValueId v) const;
+  void schedule_frees();
+
+  // graph_run.cc
+  Status resolve(Step* step);
+  Status run_kernel(Step* step);
+  Status run_host(Step* step);
+  Status run_body(Step* step);
+  Status define_result(NodeId n, uint32_t i);
+  Status define_fresh(NodeId n, ValueId v);
+  Result<Tensor> view_of(ValueId v) const;           // of the memory that its storage has now
+  Status allocate_by_kernel(Step* step, size_t i, std::span<const int64_t> shape);
+  Status bind_results(Step* step);
+  Status take_memory(StorageId s, int64_t bytes);
+  Error at_node(Error error, NodeId n) const;
+
+  RankState& state_;
+  const Graph& graph_;
+  std::unique_ptr<AliasAnalysis> alias_;
+  Liveness liveness_;
+  Arena arena_;
+  std::vector<int64_t> offsets_;        // by storage: in the arena; -1 = not there
+  std::vector<Slot> slots_;             // by storage
+  std::vector<bool> conjugate_;         // by value
+  ValueTable values_;
+  std::vector<Step> steps_;
+  std::vector<NodeId> plain_views_;     // whose tensors are worked out when the inputs are bound
+};
+
+}  // namespace sg

@@ -1,0 +1,129 @@
+#include "librun/host_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+
+namespace sg {
+namespace {
+
+std::optional<int64_t> floor_divide(int64_t a, int64_t b) {
+  if (b == 0 || (a == INT64_MIN && b == -1)) return std::nullopt;
+  int64_t q = a / b;
+  return q - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+
+std::optional<int64_t> modulo(int64_t a, int64_t b) {   // has b's sign, as in Python
+  if (b == 0) return std::nullopt;
+  if (b == -1) return 0;
+  int64_t r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+std::optional<int64_t> power(int64_t base, int64_t exponent) {
+  int64_t out = 1;
+  if (exponent > 64 && (base > 1 || base < -1)) return std::nullopt;
+  if (exponent > 64) exponent = 64 + exponent % 2;      // of 0, 1 and -1 only the parity matters
+  for (int64_t i = 0; i < exponent; ++i)
+    if (__builtin_mul_overflow(out, base, &out)) return std::nullopt;
+  return out;
+}
+
+std::optional<int64_t> whole(std::string_view op, int64_t a, int64_t b) {
+  int64_t out;
+  if (op == "add") return __builtin_add_overflow(a, b, &out) ? std::nullopt : std::optional(out);
+  if (op == "sub") return __builtin_sub_overflow(a, b, &out) ? std::nullopt : std::optional(out);
+  if (op == "mul") return __builtin_mul_overflow(a, b, &out) ? std::nullopt : std::optional(out);
+  if (op == "floordiv") return floor_divide(a, b);
+  if (op == "mod") return modulo(a, b);
+  if (op == "pow") return power(a, b);
+  if (op == "max" || op == "sym_max") return std::max(a, b);
+  if (op == "min" || op == "sym_min") return std::min(a, b);
+  return std::nullopt;
+}
+
+std::optional<double> real(std::string_view op, double a, double b) {
+  if (op == "add") return a + b;
+  if (op == "sub") return a - b;
+  if (op == "mul") return a * b;
+  if (op == "truediv") return b == 0 ? std::nullopt : std::optional(a / b);
+  if (op == "floordiv") return b == 0 ? std::nullopt : std::optional(std::floor(a / b));
+  if (op == "mod") return b == 0 ? std::nullopt : std::optional(a - std::floor(a / b) * b);
+  if (op == "pow") return std::pow(a, b);
+  if (op == "max" || op == "sym_max") return std::max(a, b);
+  if (op == "min" || op == "sym_min") return std::min(a, b);
+  return std::nullopt;
+}
+
+template <class T>
+std::optional<bool> compare(std::string_view op, T a, T b) {
+  if (op == "eq") return a == b;
+  if (op == "ne") return a != b;
+  if (op == "lt") return a < b;
+  if (op == "le") return a <= b;
+  if (op == "gt") return a > b;
+  if (op == "ge") return a >= b;
+  return std::nullopt;
+}
+
+Error not_a_number(const KernelCall& call, std::string_view what) {
+  return call.fail(std::string(call.op().name) + " of " + std::string(what) + " is no number (overflow, or a division by zero)");
+}
+
+std::string describe(Scalar s) { return s.is_integral() ? std::to_string(s.i) : std::to_string(s.re); }
+
+Result<Scalar> two(const KernelCall& call, std::string_view op) {
+  Scalar a = call.scalar("a"), b = call.scalar("b");
+  bool integral = a.is_integral() && b.is_integral();
+  if (auto answer = integral ? compare(op, a.i, b.i) : compare(op, a.to_double(), b.to_double())) return Scalar::boolean(*answer);
+  bool whole_result = integral && op != "truediv" && !(op == "pow" && b.i < 0);
+  if (whole_result) {
+    if (auto out = whole(op, a.i, b.i)) return Scalar::integer(*out);
+  } else if (auto out = real(op, a.to_double(), b.to_double())) {
+    return Scalar::floating(*out);
+  }
+  return not_a_number(call, describe(a) + " and " + describe(b));
+}
+
+Result<Scalar> negative(const KernelCall& call) {
+  Scalar a = call.scalar("a");
+  if (!a.is_integral()) return Scalar::floating(-a.re);
+  int64_t out;
+  if (__builtin_sub_overflow(int64_t{0}, a.i, &out)) return not_a_number(call, describe(a));
+  return Scalar::integer(out);
+}
+
+Result<Scalar> sum(const KernelCall& call) {
+  Scalar total = Scalar::integer(0);
+  for (const ParamValue& item : call.param("args").items) {
+    const Scalar& s = item.scalar;
+    if (!total.is_integral() || !s.is_integral()) total = Scalar::floating(total.to_double() + s.to_double());
+    else if (__builtin_add_overflow(total.i, s.i, &total.i)) return not_a_number(call, "these");
+  }
+  return total;
+}
+
+Result<Scalar> size_of(const KernelCall& call, std::string_view op) {
+  const Tensor& self = call.tensor("self");
+  if (op == "sym_numel.default") return Scalar::integer(self.elements());
+  int axis = wrap_axis(call.integer("dim"), self.rank);
+  if (axis < 0 || axis >= self.rank) return call.fail("axis " + std::to_string(call.integer("dim")) + " is not there");
+  return Scalar::integer(op == "sym_size.int" ? self.dim(axis) : self.step(axis));
+}
+
+}  // namespace
+
+Result<Scalar> run_host_op(const KernelCall& call) {
+  std::string_view name = call.op().name;
+  if (name.starts_with("aten.sym_") && call.op().param_index("self") >= 0) return size_of(call, name.substr(5));
+  if (!name.starts_with("python.")) return call.fail("no rule computes " + std::string(name));
+  std::string_view op = name.substr(7);
+  if (op == "neg") return negative(call);
+  if (op == "sym_sum") return sum(call);
+  if (op == "sym_float") return Scalar::floating(call.scalar("a").to_double());
+  if (op == "sym_not") return Scalar::boolean(!call.flag("a"));
+  return two(call, op);
+}
+
+}  // namespace sg

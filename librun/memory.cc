@@ -1,0 +1,83 @@
+#include "librun/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace sg {
+
+Result<Arena> Arena::reserve(int64_t bytes) {
+  Arena arena;
+  if (bytes == 0) return arena;
+  void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    return Error{ErrorKind::missing, "cannot reserve " + std::to_string(bytes) + " bytes: " + std::strerror(errno), {},
+                 "a smaller batch, or a pass that lowers the peak (see sg-run --plan)"};
+  madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);   // advice: without it all works, slower
+  arena.data_ = static_cast<std::byte*>(memory);
+  arena.bytes_ = bytes;
+  return arena;
+}
+
+Arena::Arena(Arena&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Arena::~Arena() {
+  if (data_) munmap(data_, static_cast<size_t>(bytes_));
+}
+
+BlockPool::~BlockPool() {
+  drop_free();
+  for (auto& [block, size] : taken_) std::free(block);
+}
+
+void BlockPool::drop_free() {
+  for (auto& [size, block] : free_) {
+    std::free(block);
+    held_ -= size;
+  }
+  free_.clear();
+}
+
+std::byte* BlockPool::take(int64_t bytes) {
+  if (bytes < 0 || bytes > INT64_MAX - 64) return nullptr;
+  bytes = std::max<int64_t>((bytes + 63) / 64 * 64, 64);
+  auto fit = free_.lower_bound(bytes);
+  int64_t size = bytes;
+  std::byte* block = nullptr;
+  if (fit != free_.end() && fit->first <= bytes + bytes / 4 + 4096) {
+    size = fit->first;
+    block = fit->second;
+    free_.erase(fit);
+  } else {
+    if (limit_ && held_ > *limit_ - bytes) drop_free();
+    if (limit_ && held_ > *limit_ - bytes) return nullptr;
+    block = static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(bytes)));
+    if (!block) return nullptr;
+    held_ += bytes;
+  }
+  taken_.emplace(block, size);
+  in_use_ += size;
+  most_ = std::max(most_, in_use_);
+  return block;
+}
+
+void BlockPool::give(std::byte* block) {
+  auto it = taken_.find(block);
+  in_use_ -= it->second;
+  free_.emplace(it->second, block);
+  taken_.erase(it);
+}
+
+}  // namespace sg

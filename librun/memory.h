@@ -1,0 +1,52 @@
+// Memory of a run: one arena for what is planned, a pool for sizes that only the data decides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "libgraph/result.h"
+
+namespace sg {
+
+// Zeroed pages of the system's, touched only where they are used. Page-aligned; empty when `bytes` is 0.
+class Arena {
+ public:
+  Arena() = default;
+  static Result<Arena> reserve(int64_t bytes);
+  Arena(Arena&& other) noexcept;
+  Arena& operator=(Arena&& other) noexcept;
+  ~Arena();
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// Blocks that come and go while the step runs, kept for the next request of about their size. With a limit, what would
+// pass it fails.
+class BlockPool {
+ public:
+  explicit BlockPool(std::optional<int64_t> limit = {}) : limit_(limit) {}
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+
+  std::byte* take(int64_t bytes);      // 64-byte aligned; null when there is no memory, or it would pass the limit
+  void give(std::byte* block);         // what `take` returned
+  int64_t in_use() const { return in_use_; }
+  int64_t most_in_use() const { return most_; }
+
+ private:
+  void drop_free();
+
+  std::multimap<int64_t, std::byte*> free_;     // by size
+  std::map<std::byte*, int64_t> taken_;
+  std::optional<int64_t> limit_;
+  int64_t in_use_ = 0, most_ = 0, held_ = 0;    // held: in use and free
+};
+
+}  // namespace sg
