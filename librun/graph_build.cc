@@ -91,12 +91,14 @@ bool GraphRun::has_static_type(ValueId v) const {
 
 void GraphRun::add_steps(std::vector<Unsupported>* unsupported) {
   UnsupportedList refused(unsupported);
+  step_of_.resize(graph_.node_id_limit());
   for (const Input& input : graph_.inputs())
     if (std::string why = refusal(graph_.type(input.value)); !why.empty()) refused.add("input", NodeId(), why);
   for (NodeId n : graph_.nodes()) {
     Step step;
     step.node = n;
     std::string reason;
+    step_of_[n.index] = static_cast<uint32_t>(steps_.size());
     if (add_step(n, &step, &reason)) steps_.push_back(std::move(step));
     if (!reason.empty()) refused.add(graph_.op_name(n), n, reason);
     if (!steps_.empty() && steps_.back().body) {
@@ -130,6 +132,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
     });
   step->is_static = is_static;
   step->call = std::make_unique<KernelCall>(*op, state_.kernels);
+  if (op->has(kWait)) return step->kind = StepKind::wait, true;
+  if (op->has(kCollective)) return step->kind = StepKind::launch, true;
   if (op->has(kSize)) return step->kind = StepKind::host, true;
   if (op->name == "sg.call") {
     step->kind = StepKind::call;

@@ -44,7 +44,7 @@ Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Sc
 Status GraphRun::run() {
   finish();
   for (size_t i = 0; i < steps_.size(); ++i) SG_TRY(run_step(i));
-  return ok_status();
+  return finish_launched();
 }
 
 void GraphRun::finish() {
@@ -54,23 +54,42 @@ void GraphRun::finish() {
   }
 }
 
-Status GraphRun::run_step(size_t index) {
+Status GraphRun::run_by_kind(Step* step) {
+  switch (step->kind) {
+    case StepKind::kernel: return run_kernel(step);
+    case StepKind::view: return resolve(step);
+    case StepKind::host: return run_host(step);
+    case StepKind::call: return run_body(step);
+    case StepKind::launch: return run_launch(step);
+    case StepKind::wait: return run_wait(step);
+  }
+  return ok_status();
+}
+
+Status GraphRun::begin_step(size_t i) {
+  Status status = resolve(&steps_[i]);
+  return status.ok() ? status : at_node(std::move(status.error()), steps_[i].node);
+}
+
+void GraphRun::free_after(size_t i) {
+  for (StorageId s : steps_[i].frees) {
+    Slot& slot = slots_[s.index];
+    if (slot.from_pool) state_.pool->give(slot.base);
+    slot = {};
+  }
+}
+
+Status GraphRun::run_step(size_t index, bool give_back) {
   Step& step = steps_[index];
   if (state_.observer) state_.observer->before(graph_, step.node);
-  Status status = step.kind == StepKind::kernel ? run_kernel(&step)
-                  : step.kind == StepKind::host ? run_host(&step)
-                  : step.kind == StepKind::call ? run_body(&step) : resolve(&step);
+  Status status = run_by_kind(&step);
   if (!status.ok()) return at_node(std::move(status.error()), step.node);
   if (state_.observer) {
     const Node& node = graph_.node(step.node);
     std::span<const Tensor> results(values_.tensors.data() + node.first_result.index, node.result_count);
     if (Status seen = state_.observer->after(graph_, step.node, results); !seen.ok()) return at_node(std::move(seen.error()), step.node);
   }
-  for (StorageId s : step.frees) {
-    Slot& slot = slots_[s.index];
-    if (slot.from_pool) state_.pool->give(slot.base);
-    slot = {};
-  }
+  if (give_back) free_after(index);
   return ok_status();
 }
 
@@ -283,6 +302,40 @@ Status GraphRun::run_body(Step* step) {
   }
   body.finish();
   return bind_results(step);
+}
+
+// --- collectives ---
+
+Status GraphRun::run_launch(Step* step) {
+  if (!step->resolved) SG_TRY(resolve(step));
+  SG_ASSIGN(step->launched, launch_collective(*state_.comm, *step->call, graph_.label(step->node)));
+  return bind_results(step);
+}
+
+// What was launched for the value: by its own result where the node has several.
+Launched* GraphRun::launched_for(ValueId v) {
+  NodeId launch = alias_->launch_of(v);
+  if (launch.is_none()) return nullptr;
+  Step& step = steps_[step_of_[launch.index]];
+  if (step.launched.size() == 1) return &step.launched[0];
+  const Node& node = graph_.node(launch);
+  for (uint32_t i = 0; i < step.launched.size(); ++i)
+    if (alias_->storage_of(node.result(i)) == alias_->storage_of(v)) return &step.launched[i];
+  return nullptr;
+}
+
+Status GraphRun::run_wait(Step* step) {
+  if (!step->resolved) SG_TRY(resolve(step));
+  const Arg& argument = graph_.node(step->node).args[0];
+  Launched* launched = argument.is(ArgKind::value) ? launched_for(argument.as_value()) : nullptr;
+  return launched ? finish_collective(*state_.comm, *launched) : ok_status();
+}
+
+// Those that the graph never waits for.
+Status GraphRun::finish_launched() {
+  for (Step& step : steps_)
+    for (Launched& launched : step.launched) SG_TRY(finish_collective(*state_.comm, launched));
+  return ok_status();
 }
 
 }  // namespace sg

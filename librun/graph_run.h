@@ -16,6 +16,7 @@
 #include "libgraph/liveness.h"
 #include "librun/arguments.h"
 #include "librun/bindings.h"
+#include "librun/collectives.h"
 #include "librun/kernel.h"
 #include "librun/memory.h"
 
@@ -38,7 +39,9 @@ struct RankState {
   Bindings* bindings = nullptr;
   BlockPool* pool = nullptr;
   KernelContext* kernels = nullptr;
+  Communicator* comm = nullptr;         // null = the graph has no collectives
   Observer* observer = nullptr;
+  bool use_arena = true;                // false: everything comes from the pool
 };
 
 // A node that a run cannot do, for the list of them.
@@ -62,20 +65,24 @@ class GraphRun {
   Status bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
 
   Status run();
-  // The same, node by node: for runs in lockstep.
+  // The same, node by node: for runs in lockstep. A step is what `begin_step` and `compute` do, then `free_after`.
   size_t step_count() const { return steps_.size(); }
   NodeId step_node(size_t i) const { return steps_[i].node; }
-  Status run_step(size_t i);
+  Status run_step(size_t i, bool give_back = true);
+  Status begin_step(size_t i);          // works out results and arguments, computes nothing
+  KernelCall* step_call(size_t i) { return steps_[i].call.get(); }
+  void free_after(size_t i);
   void finish();                        // gives back what outlives the last step, outputs excepted
 
   const Graph& graph() const { return graph_; }
   const ValueTable& values() const { return values_; }
   ValueTable& values() { return values_; }
+  ThreadTeam& team() const { return *state_.kernels->team; }
   const Liveness& liveness() const { return liveness_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
 
  private:
-  enum class StepKind : uint8_t { kernel, view, host, call };
+  enum class StepKind : uint8_t { kernel, view, host, call, launch, wait };
   struct Step {
     NodeId node;
     StepKind kind = StepKind::kernel;
@@ -84,6 +91,7 @@ class GraphRun {
     Kernel kernel = nullptr;
     std::unique_ptr<KernelCall> call;
     std::unique_ptr<GraphRun> body;     // call
+    std::vector<Launched> launched;     // launch: one a result, until the next time
     std::vector<StorageId> frees;       // pool storages that nobody needs after this step
   };
   struct Slot {                         // memory of a storage
@@ -103,10 +111,15 @@ class GraphRun {
   void schedule_frees();
 
   // graph_run.cc
+  Status run_by_kind(Step* step);
   Status resolve(Step* step);
   Status run_kernel(Step* step);
   Status run_host(Step* step);
   Status run_body(Step* step);
+  Status run_launch(Step* step);
+  Status run_wait(Step* step);
+  Launched* launched_for(ValueId v);
+  Status finish_launched();
   Status define_result(NodeId n, uint32_t i);
   Status define_fresh(NodeId n, ValueId v);
   Result<Tensor> view_of(ValueId v) const;           // of the memory that its storage has now
@@ -125,6 +138,7 @@ class GraphRun {
   std::vector<bool> conjugate_;         // by value
   ValueTable values_;
   std::vector<Step> steps_;
+  std::vector<uint32_t> step_of_;       // by node; launches only
   std::vector<NodeId> plain_views_;     // whose tensors are worked out when the inputs are bound
 };
 

@@ -71,9 +71,11 @@ void fill(KernelCall& call, const Tensor& out, Scalar value) {
   });
 }
 
-void copy(KernelCall& call, const Tensor& out, const Tensor& in) {
+void copy(KernelCall& call, const Tensor& out, const Tensor& in) { copy(call.team(), out, in); }
+
+void copy(ThreadTeam& team, const Tensor& out, const Tensor& in) {
   visit_dtype(out.dtype, [&]<class To>() {
-    visit_dtype(in.dtype, [&]<class From>() { copy_typed<To, From>(call.team(), out, in); });
+    visit_dtype(in.dtype, [&]<class From>() { copy_typed<To, From>(team, out, in); });
   });
 }
 

@@ -10,6 +10,7 @@ void fill(KernelCall& call, const Tensor& out, Scalar value);
 
 // out = in, element by element, converted to out's dtype. REQUIRES: same shape; no overlap, or the same view.
 void copy(KernelCall& call, const Tensor& out, const Tensor& in);
+void copy(ThreadTeam& team, const Tensor& out, const Tensor& in);
 
 // `in` as a contiguous tensor: itself when it is one (and not conjugated), else a copy in scratch memory.
 Tensor contiguous(KernelCall& call, const Tensor& in);

@@ -1,0 +1,79 @@
+// RankRun: one rank of a job, from bound inputs to the results of its steps.
+//
+//     RankRun run(job, rank, options, comm);
+//     SG_TRY(run.bindings().bind_shape(...));       // sizes of the inputs
+//     SG_TRY(run.prepare(&unsupported));            // refuses what cannot run, before anything does
+//     SG_TRY(run.bind_inputs(tensors, scalars));
+//     SG_TRY(run.run_step(0));
+//     run.tensor(v), run.number(v)                  // outputs, and inputs that were written in place
+//
+// With Numerics::f64 the step runs twice, node by node: as recorded, and in double. Integers and booleans of the second
+// run are those of the first, so that a rounding cannot send a token elsewhere; results come from the second.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "librun/graph_run.h"
+
+namespace sg {
+
+struct RankOptions {
+  Numerics numerics = Numerics::fast;
+  int threads = 1;
+  uint64_t seed = 0;
+  std::optional<int64_t> memory_limit;  // bytes beyond the inputs
+};
+
+class RankRun {
+ public:
+  RankRun(const Job& job, uint32_t rank, const RankOptions& options, Communicator* comm);
+  ~RankRun();
+
+  uint32_t rank() const { return rank_; }
+  const Program& program() const { return program_; }
+  const Graph& graph() const { return program_.graph; }
+  Bindings& bindings() { return bindings_; }
+  ThreadTeam& team() { return team_; }
+
+  // REQUIRES: the input symbols are bound.
+  Status prepare(std::vector<Unsupported>* unsupported);
+
+  // By input position; tensors in the strides of the graph, of the recorded dtype. Memory is the caller's and stays
+  // where it is; inputs that the graph writes are written.
+  Status bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
+  Status run_step(uint64_t step);
+
+  // After a step, until the next.
+  Tensor tensor(ValueId v) const { return result_graph().values().tensors[v.index]; }
+  Scalar number(ValueId v) const { return result_graph().values().scalars[v.index]; }
+
+  void set_observer(Observer* observer);
+  const GraphRun& main_graph() const { return *graph_; }
+  int64_t arena_bytes() const { return graph_->arena_bytes(); }
+  int64_t pool_bytes() const { return pool_.most_in_use(); }      // the most that was in use at once
+
+ private:
+  const GraphRun& result_graph() const { return wide_ ? *wide_ : *graph_; }
+  Status run_both();
+
+  const Program& program_;
+  uint32_t rank_;
+  RankOptions options_;
+  ThreadTeam team_;
+  Scratch scratch_;
+  BlockPool pool_;
+  Bindings bindings_;
+  KernelContext kernels_;
+  RankState state_;
+  std::unique_ptr<GraphRun> graph_;
+
+  // Numerics::f64 only
+  Bindings wide_bindings_;
+  KernelContext wide_kernels_;
+  RankState wide_state_;
+  std::unique_ptr<GraphRun> wide_;
+  std::vector<std::unique_ptr<std::byte[]>> wide_inputs_;
+};
+
+}  // namespace sg
