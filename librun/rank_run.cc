@@ -59,10 +59,9 @@ Status RankRun::run_both() {
   graph_->finish();
   wide_->finish();
   for (size_t i = 0; i < graph_->step_count(); ++i) {
-    // The wide step first works out where its results are; memory of arguments must not be given back before that.
     SG_TRY(graph_->run_step(i, false));
-    SG_TRY(replay_step(*graph_, *wide_, i));
     wide_bindings_.copy_from(bindings_);
+    SG_TRY(replay_step(*graph_, *wide_, i));
     graph_->free_after(i);
     wide_->free_after(i);
   }
