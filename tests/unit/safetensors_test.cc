@@ -4,11 +4,11 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/temp_folder.h"
 
 using namespace sg;
 
@@ -34,13 +34,6 @@ Fault fault_of(const std::string& bytes) {
 }
 
 Fault fault_of(std::string_view header, std::string_view data) { return fault_of(with_header(header, data)); }
-
-struct Folder {
-  std::string path = "/tmp/sg-safetensors-XXXXXX";
-  Folder() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~Folder() { std::system(("rm -rf " + path).c_str()); }
-  std::string file(const std::string& name) const { return path + "/" + name; }
-};
 
 std::string read_all(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -195,7 +188,7 @@ TEST_CASE("what the format cannot hold is refused") {
 }
 
 TEST_CASE("files are mapped; writes to a private mapping stay in memory") {
-  Folder folder;
+  sg::test::TempFolder folder;
   float values[2] = {1, 2};
   std::vector<TensorToWrite> list = {{"a", DType::f32, {2}, {}, values}};
   const std::string path = folder.file("sub/x.safetensors");
@@ -214,7 +207,7 @@ TEST_CASE("files are mapped; writes to a private mapping stay in memory") {
   CHECK(static_cast<const float*>(moved.find("a")->data)[0] == 1);
 
   CHECK(TensorFile::open(folder.file("none")).error().kind == ErrorKind::unreadable);
-  CHECK(TensorFile::open(folder.path).error().message == "not a regular file");
+  CHECK(TensorFile::open(folder.path()).error().message == "not a regular file");
   std::ofstream(folder.file("empty")).flush();
   CHECK(TensorFile::open(folder.file("empty")).error().message.find("ends after 0 bytes") != std::string::npos);
 }

@@ -1,0 +1,348 @@
+#include "librun/inputs.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <unordered_map>
+
+#include "libgraph/diag.h"
+#include "libgraph/nearest.h"
+#include "libgraph/sizes.h"
+#include "librun/input_sizes.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kMaxNamed = 50;                 // of a list in one message
+
+std::string type_text(DType dtype, std::span<const int64_t> shape) {
+  std::string out = std::string(dtype_name(dtype)) + "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return out + "]";
+}
+
+// One file's tensors by graph input.
+class Matching {
+ public:
+  Matching(const Graph& graph, Diagnostics* out) : graph_(graph), out_(out), stored_(graph.inputs().size(), nullptr) {
+    for (size_t i = 0; i < graph.inputs().size(); ++i) {
+      const Input& input = graph.inputs()[i];
+      if (input.kind == InputKind::opaque) continue;
+      by_name_.emplace(graph.name(input.value), i);
+      if (input.fqn.is_none()) continue;
+      auto [it, is_new] = by_fqn_.emplace(graph.pool().strings[input.fqn], i);
+      if (!is_new) it->second = kSeveral;
+    }
+  }
+
+  void add(const TensorFile& file) {
+    for (const StoredTensor& tensor : file.tensors()) {
+      Location where{file.name()};
+      where.offset = tensor.offset;
+      size_t i = find(tensor.name, where);
+      if (i >= kSeveral) continue;
+      if (stored_[i] != nullptr)
+        out_->error("inputs", "`" + stored_[i]->name + "` and `" + tensor.name + "` are the same graph input", where);
+      stored_[i] = &tensor;
+    }
+  }
+
+  const StoredTensor* of(size_t input) const { return stored_[input]; }
+
+ private:
+  static constexpr size_t kSeveral = SIZE_MAX - 1, kNone = SIZE_MAX;
+
+  size_t find(const std::string& name, const Location& where) {
+    if (auto it = by_name_.find(name); it != by_name_.end()) return it->second;
+    auto it = by_fqn_.find(name);
+    if (it == by_fqn_.end()) {
+      Nearest nearest(name);
+      for (const Input& input : graph_.inputs()) {
+        if (input.kind == InputKind::opaque) continue;
+        nearest.offer(graph_.name(input.value));
+        if (input.fqn) nearest.offer(graph_.pool().strings[input.fqn]);
+      }
+      out_->error("inputs", "the graph has no input `" + name + "`", where, nearest.hint());
+      return kNone;
+    }
+    if (it->second == kSeveral)
+      out_->error("inputs", "several graph inputs are called `" + name + "`", where, "use the name of the graph input");
+    return it->second;
+  }
+
+  const Graph& graph_;
+  Diagnostics* out_;
+  std::unordered_map<std::string_view, size_t> by_name_, by_fqn_;
+  std::vector<const StoredTensor*> stored_;
+};
+
+bool is_scalar(const Type& type) {
+  return type.kind == TypeKind::integer || type.kind == TypeKind::floating || type.kind == TypeKind::boolean;
+}
+
+// Whether a run needs a value for this input from outside.
+bool needs_value(const Graph& graph, const Input& input) {
+  const Type& type = graph.type(input.value);
+  if (input.kind == InputKind::opaque || !graph.is_used(input.value)) return false;
+  return type.kind == TypeKind::tensor || (is_scalar(type) && !type.has_value);
+}
+
+// All that is missing, in one message.
+Status check_missing(const Graph& graph, const Matching& matching, const InputSource& source) {
+  std::string names;
+  size_t count = 0;
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    if (matching.of(i) != nullptr || !needs_value(graph, graph.inputs()[i])) continue;
+    bool is_tensor = graph.type(graph.inputs()[i].value).kind == TypeKind::tensor;
+    if (source.maker != nullptr && is_tensor && source.maker->can_make(i)) continue;
+    if (count++ < kMaxNamed) names += (count == 1 ? "" : ", ") + input_title(graph, graph.inputs()[i]);
+  }
+  if (count == 0) return ok_status();
+  if (count > kMaxNamed) names += " and " + std::to_string(count - kMaxNamed) + " more";
+  std::string what = count == 1 ? "1 graph input has" : std::to_string(count) + " graph inputs have";
+  Error error{ErrorKind::unreadable, what + " no value: " + names, {source.file}, {}};
+  error.hint = source.maker == nullptr ? "--inputs FILE gives values, --init seed:N makes up those that are left"
+                                       : "nothing in the graph bounds them, so --init cannot make them up: --inputs FILE";
+  return error;
+}
+
+Result<Scalar> scalar_of(const StoredTensor& t, const Type& type) {
+  Scalar out;
+  auto is = [&](DType d) { return t.dtype == d; };
+  if (type.kind == TypeKind::floating && (is(DType::f64) || is(DType::f32))) {
+    double value = 0;
+    float narrow = 0;
+    std::memcpy(is(DType::f64) ? static_cast<void*>(&value) : &narrow, t.data, t.bytes);
+    return Scalar::floating(is(DType::f64) ? value : narrow);
+  }
+  if (type.kind == TypeKind::integer && (is(DType::i64) || is(DType::i32))) {
+    int64_t value = 0;
+    int32_t narrow = 0;
+    std::memcpy(is(DType::i64) ? static_cast<void*>(&value) : &narrow, t.data, t.bytes);
+    return Scalar::integer(is(DType::i64) ? value : narrow);
+  }
+  if (type.kind == TypeKind::boolean && is(DType::boolean)) return Scalar::boolean(*static_cast<const char*>(t.data) != 0);
+  return Error{};
+}
+
+// Copies a contiguous tensor into memory of any strides.
+void spread(const void* from, const Tensor& to) {
+  const auto size = static_cast<size_t>(dtype_bytes(to.dtype));
+  const char* at = static_cast<const char*>(from);
+  std::array<int64_t, kMaxRank> index{};
+  int64_t place = 0;
+  for (int64_t i = 0, n = to.elements(); i < n; ++i, at += size) {
+    std::memcpy(to.data + place * static_cast<int64_t>(size), at, size);
+    for (int d = to.rank - 1; d >= 0; --d) {
+      auto axis = static_cast<size_t>(d);
+      place += to.stride[axis];
+      if (++index[axis] < to.shape[axis]) break;
+      place -= to.stride[axis] * to.shape[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+class Loader {
+ public:
+  Loader(const Job& job, const Program& program, const InputSource& source)
+      : job_(job), program_(program), graph_(program.graph), source_(source), matching_(graph_, &findings_) {}
+
+  Result<InputSet> run() {
+    const size_t count = graph_.inputs().size();
+    out_.tensors.resize(count);
+    out_.scalars.resize(count);
+    SG_TRY(open());
+    SG_TRY(bind_sizes());
+    for (size_t i = 0; i < count; ++i) {
+      const StoredTensor* stored = matching_.of(i);
+      if (stored != nullptr) SG_TRY(take_stored(i, *stored));
+      else SG_TRY(make_up(i));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  Location at(const StoredTensor& tensor) const {
+    Location where{source_.file};
+    where.offset = tensor.offset;
+    return where;
+  }
+  std::string title(size_t i) const { return input_title(graph_, graph_.inputs()[i]); }
+  const Type& type(size_t i) const { return graph_.type(graph_.inputs()[i].value); }
+
+  Status open() {
+    if (!source_.file.empty()) {
+      SG_ASSIGN(TensorFile file, TensorFile::open(source_.file, TensorFile::Access::copy_on_write));
+      out_.files.push_back(std::move(file));
+      matching_.add(out_.files.back());
+    }
+    if (findings_.has_errors()) return findings_.as_error(ErrorKind::unreadable);
+    return check_missing(graph_, matching_, source_);
+  }
+
+  // Sizes from the file first, then what follows from them, then (of inputs that are made up) those of the capture.
+  Status bind_sizes() {
+    InputSizes sizes(program_);
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      const StoredTensor* stored = matching_.of(i);
+      if (stored == nullptr || type(i).kind != TypeKind::tensor) continue;
+      if (stored->shape.size() == type(i).shape.size()) sizes.learn(type(i).shape, stored->shape);
+      else findings_.error("inputs", mismatch(i, *stored), at(*stored));
+    }
+    if (findings_.has_errors()) return findings_.as_error(ErrorKind::unreadable);
+    sizes.follow_guards();
+    sizes.take_hints();
+    out_.symbols = sizes.values();
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) check_type(i);
+    if (findings_.has_errors()) return findings_.as_error(ErrorKind::unreadable);
+    return sizes.check();
+  }
+
+  std::string recorded(size_t i) const {
+    std::string out = std::string(dtype_name(type(i).dtype)) + "[";
+    for (size_t d = 0; d < type(i).shape.size(); ++d) {
+      Expr e = type(i).shape[d];
+      out += (d == 0 ? "" : ", ") + job_.pool->exprs.print(e);
+      if (job_.pool->exprs.is_constant(e)) continue;
+      if (auto value = out_.symbols.value(job_.pool->exprs, e)) out += " = " + std::to_string(*value);
+    }
+    return out + "]";
+  }
+
+  std::string mismatch(size_t i, const StoredTensor& t) const {
+    return "input " + title(i) + " is " + recorded(i) + " in the graph, " + type_text(t.dtype, t.shape) + " in the file";
+  }
+
+  void check_type(size_t i) {
+    const StoredTensor* stored = matching_.of(i);
+    if (stored == nullptr) return;
+    if (is_scalar(type(i))) {
+      if (!stored->shape.empty() || !scalar_of(*stored, type(i)).ok())
+        findings_.error("inputs", "input " + title(i) + " is a number, the file has " +
+                                      type_text(stored->dtype, stored->shape), at(*stored));
+      return;
+    }
+    bool same = type(i).kind == TypeKind::tensor && stored->dtype == type(i).dtype;
+    for (size_t d = 0; same && d < stored->shape.size(); ++d)
+      same = out_.symbols.value(job_.pool->exprs, type(i).shape[d]) == stored->shape[d];
+    if (!same) findings_.error("inputs", mismatch(i, *stored), at(*stored));
+  }
+
+  // A tensor of the recorded shape and strides, without memory. Its storage begins `offset` elements before it.
+  Result<Tensor> shaped(size_t i, int64_t* offset, int64_t* storage) const {
+    const Type& t = type(i);
+    auto refuse = [&](std::string why) {
+      return Error{ErrorKind::cannot_apply, "input " + title(i) + ": " + why, {source_.file}, {}};
+    };
+    if (t.shape.size() > kMaxRank) return refuse("more than " + std::to_string(kMaxRank) + " dimensions");
+    Tensor out;
+    out.dtype = t.dtype;
+    out.rank = static_cast<int>(t.shape.size());
+    const SizeValues values = [&](StrId s) { return out_.symbols.value(s); };
+    auto first = t.offset ? evaluate_size(*job_.pool, t.offset, values) : 0;
+    auto bytes = storage_bytes(*job_.pool, t, values);
+    bool known = first && bytes;
+    for (size_t d = 0; d < t.shape.size(); ++d) {
+      auto size = evaluate_size(*job_.pool, t.shape[d], values), stride = evaluate_size(*job_.pool, t.stride[d], values);
+      known = known && size && stride;
+      if (!known) break;
+      out.shape[d] = *size;
+      out.stride[d] = *stride;
+    }
+    if (!known) return refuse("its size " + recorded(i) + " has no value, or passes 63 bits");
+    *offset = *first;
+    *storage = *bytes + *first * dtype_bytes(t.dtype);
+    return out;
+  }
+
+  Status take_stored(size_t i, const StoredTensor& stored) {
+    if (is_scalar(type(i))) {
+      SG_ASSIGN(out_.scalars[i], scalar_of(stored, type(i)));
+      return ok_status();
+    }
+    int64_t offset = 0, storage = 0;
+    SG_ASSIGN(Tensor tensor, shaped(i, &offset, &storage));
+    if (tensor.is_contiguous() && offset == 0 && stored.aligned()) {
+      tensor.data = static_cast<std::byte*>(out_.files.back().writable(stored));
+    } else {
+      SG_ASSIGN(tensor.data, own(i, offset, storage, tensor.dtype));
+      spread(stored.data, tensor);
+    }
+    out_.tensors[i] = tensor;
+    return ok_status();
+  }
+
+  Result<std::byte*> own(size_t i, int64_t offset, int64_t storage, DType dtype) {
+    auto memory = out_.memory.take(storage);
+    if (!memory.ok()) {
+      memory.error().message = "input " + title(i) + ": " + memory.error().message;
+      return std::move(memory.error());
+    }
+    return *memory + offset * dtype_bytes(dtype);
+  }
+
+  Status make_up(size_t i) {
+    const Type& t = type(i);
+    if (is_scalar(t)) return t.has_value ? take_recorded_scalar(i) : ok_status();
+    if (!needs_value(graph_, graph_.inputs()[i])) return ok_status();
+    int64_t offset = 0, storage = 0;
+    SG_ASSIGN(Tensor tensor, shaped(i, &offset, &storage));
+    SG_ASSIGN(tensor.data, own(i, offset, storage, tensor.dtype));
+    SG_TRY(source_.maker->make(i, tensor));
+    out_.tensors[i] = tensor;
+    return ok_status();
+  }
+
+  Status take_recorded_scalar(size_t i) {
+    const Type& t = type(i);
+    if (t.kind == TypeKind::floating) {
+      out_.scalars[i] = Scalar::floating(t.float_value);
+      return ok_status();
+    }
+    auto value = out_.symbols.value(job_.pool->exprs, t.value);
+    if (!value && !graph_.is_used(graph_.inputs()[i].value)) return ok_status();
+    if (!value)
+      return Error{ErrorKind::unreadable, "input " + title(i) + " is the size " + job_.pool->exprs.print(t.value) +
+                                              ", which no input tells", {source_.file}, "give it in --inputs"};
+    out_.scalars[i] = t.kind == TypeKind::boolean ? Scalar::boolean(*value != 0) : Scalar::integer(*value);
+    return ok_status();
+  }
+
+  const Job& job_;
+  const Program& program_;
+  const Graph& graph_;
+  const InputSource& source_;
+  Diagnostics findings_;
+  Matching matching_;
+  InputSet out_;
+};
+
+}  // namespace
+
+Result<std::byte*> TensorMemory::take(int64_t bytes) {
+  if (bytes > std::numeric_limits<int64_t>::max() / 2)
+    return Error{ErrorKind::missing, std::to_string(bytes) + " bytes are more than any machine has", {}, {}};
+  auto size = (static_cast<size_t>(bytes) + 63) / 64 * 64;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, std::max<size_t>(size, 64)));
+  if (memory == nullptr)
+    return Error{ErrorKind::missing, "not enough memory for " + std::to_string(bytes) + " bytes", {}, {}};
+  blocks_.emplace_back(memory);
+  bytes_ += bytes;
+  return memory;
+}
+
+std::string input_title(const Graph& graph, const Input& input) {
+  std::string name = "%" + std::string(graph.name(input.value));
+  return input.fqn ? "`" + graph.pool().strings.str(input.fqn) + "` (" + name + ")" : name;
+}
+
+Result<InputSet> load_inputs(const Job& job, uint32_t rank, const InputSource& source) {
+  const Program* program = job.program_of(rank);
+  if (program == nullptr)
+    return Error{ErrorKind::cannot_apply, "the job does not hold rank " + std::to_string(rank), {}, {}};
+  return Loader(job, *program, source).run();
+}
+
+}  // namespace sg

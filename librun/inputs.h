@@ -1,0 +1,68 @@
+// Graph inputs of one rank: from a safetensors file (--inputs), the rest made up by --init.
+//
+// Names    A tensor of the file goes to the graph input of that name, else to the one with that FQN. A name that is
+//          neither, an input named twice, a missing input (all of them are named), a wrong dtype or shape: errors.
+//          Inputs that nothing uses may be missing, and opaque ones have no value.
+// Sizes    The shapes of the file give the symbolic sizes; sizes that contradict each other, their range or a guard of
+//          the graph are errors.
+// Copies   None, where the graph's strides are the contiguous ones of the file: tensors point into a private mapping of the
+//          file, and writing to one changes that rank's memory, never the file.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libgraph/assume.h"
+#include "libgraph/job.h"
+#include "libgraph/safetensors.h"
+#include "librun/scalar.h"
+#include "librun/tensor.h"
+
+namespace sg {
+
+// Memory that lives as long as its owner, aligned to 64 bytes, not initialised.
+class TensorMemory {
+ public:
+  Result<std::byte*> take(int64_t bytes);        // `missing` when there is not enough
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  std::vector<std::unique_ptr<std::byte, Free>> blocks_;
+  int64_t bytes_ = 0;
+};
+
+// The values of one rank, and the memory that holds them. Tensors stay valid when it is moved.
+struct InputSet {
+  std::vector<Tensor> tensors;                   // by graph input; none: opaque, a scalar, or not there and not used
+  std::vector<std::optional<Scalar>> scalars;    // by graph input
+  SymbolValues symbols;                          // the sizes of the inputs
+  TensorMemory memory;
+  std::vector<TensorFile> files;
+};
+
+// Makes up the values that no file gives (initialize.h).
+class InputMaker {
+ public:
+  virtual ~InputMaker() = default;
+  virtual bool can_make(size_t input) const = 0;                       // a tensor input; false = it must be given
+  virtual Status make(size_t input, const Tensor& tensor) = 0;         // REQUIRES: can_make(input)
+};
+
+struct InputSource {
+  std::string file;                              // of this rank; empty = none
+  InputMaker* maker = nullptr;                   // for what the file does not hold; null = it holds everything
+};
+
+Result<InputSet> load_inputs(const Job& job, uint32_t rank, const InputSource& source);
+
+// "`tokens` (%arg3_1)", "%arg3_1": an input as messages name it.
+std::string input_title(const Graph& graph, const Input& input);
+
+}  // namespace sg

@@ -1,0 +1,221 @@
+#include "librun/inputs.h"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+
+#include "librun/data_name.h"
+#include "tests/support/parse.h"
+#include "tests/support/temp_folder.h"
+
+using namespace sg;
+using sg::test::parse;
+using sg::test::TempFolder;
+
+namespace {
+
+const char* const kGraph = R"(sg 1.0 job "t" world 1
+
+graph rank *
+  symbol s0 input [2, 64] hint 4
+  symbol s1 input [2, inf] hint 4
+  guard s0 == s1
+  param %w : f32[3, 2] "layer.weight"
+  param %wt : f32[3, 2] stride [1, 3] "layer.other"
+  buffer %count : i64[] "layer.count"
+  input %x : f32[s0, 3] "x"
+  input %y : f32[s1, 3] "y"
+  input %unused : f32[5]
+
+  forward -
+    %a = aten.add.Tensor(%x, %y)      : f32[s0, 3]
+    %b = aten.mm(%a, %w)              : f32[s0, 2]
+    %c = aten.mm(%a, %wt)             : f32[s0, 2]
+    %d = aten.add.Tensor(%b, %c)      : f32[s0, 2]
+    %e = aten.mul.Tensor(%d, %count)  : f32[s0, 2]
+
+  output %e
+)";
+
+struct Values {
+  float w[6] = {0, 1, 2, 3, 4, 5};
+  float x[12] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  int64_t count = 7;
+
+  std::vector<TensorToWrite> all() {
+    return {{"layer.weight", DType::f32, {3, 2}, {}, w}, {"wt", DType::f32, {3, 2}, {}, w},
+            {"count", DType::i64, {}, {}, &count},       {"x", DType::f32, {4, 3}, {}, x},
+            {"y", DType::f32, {4, 3}, {}, x}};
+  }
+};
+
+Result<InputSet> load(const std::vector<TensorToWrite>& tensors, const char* graph = kGraph) {
+  static TempFolder folder;
+  const std::string file = folder.file("inputs.safetensors");
+  REQUIRE(write_tensors(file, tensors).ok());
+  Job job = parse(graph);
+  return load_inputs(job, 0, {.file = file});
+}
+
+std::string error_of(const std::vector<TensorToWrite>& tensors, ErrorKind kind = ErrorKind::unreadable) {
+  auto set = load(tensors);
+  REQUIRE(!set.ok());
+  CHECK(set.error().kind == kind);
+  return set.error().message;
+}
+
+bool mentions(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("inputs are taken by name or FQN, without a copy where strides allow") {
+  Values values;
+  auto set = load(values.all());
+  REQUIRE(set.ok());
+  CHECK(set->tensors[0].as<float>()[3] == 3);
+  CHECK(set->tensors[2].as<int64_t>()[0] == 7);
+  CHECK(set->tensors[3].dim(0) == 4);
+  CHECK(set->tensors[5].is_none());
+  CHECK(set->memory.bytes() == 24);                         // %wt alone
+  const Tensor& wt = set->tensors[1];
+  CHECK((wt.step(0) == 1 && wt.step(1) == 3));
+  for (int64_t i = 0; i < 3; ++i)
+    for (int64_t j = 0; j < 2; ++j) CHECK(wt.as<float>()[i + 3 * j] == values.w[2 * i + j]);
+}
+
+TEST_CASE("writing to an input changes neither the file nor another rank's tensors") {
+  Values values;
+  auto first = load(values.all());
+  REQUIRE(first.ok());
+  first->tensors[0].as<float>()[0] = 100;
+  auto second = load(values.all());
+  REQUIRE(second.ok());
+  CHECK(second->tensors[0].as<float>()[0] == 0);
+  CHECK(first->tensors[0].as<float>()[0] == 100);
+}
+
+TEST_CASE("missing inputs are all named") {
+  Values values;
+  auto list = values.all();
+  list.erase(list.begin() + 2, list.begin() + 4);
+  const std::string message = error_of(list);
+  CHECK(mentions(message, "2 graph inputs have no value"));
+  CHECK(mentions(message, "`layer.count` (%count)"));
+  CHECK(mentions(message, "`x` (%x)"));
+}
+
+TEST_CASE("inputs that the graph does not have, or that come twice, are errors") {
+  Values values;
+  auto list = values.all();
+  list.push_back({"layer.wieght", DType::f32, {3, 2}, {}, values.w});
+  auto set = load(list);
+  REQUIRE(!set.ok());
+  CHECK(mentions(set.error().message, "no input `layer.wieght`"));
+  CHECK(mentions(set.error().hint, "layer.weight"));
+  list.back().name = "w";
+  CHECK(mentions(error_of(list), "`layer.weight` and `w` are the same graph input"));
+}
+
+TEST_CASE("a wrong dtype, shape or size says what is there and what is expected") {
+  Values values;
+  auto wrong = [&](size_t i, DType dtype, std::vector<int64_t> shape) {
+    auto list = values.all();
+    list[i].dtype = dtype;
+    list[i].shape = std::move(shape);
+    return list;
+  };
+  CHECK(error_of(wrong(0, DType::i32, {3, 2})) ==
+        "input `layer.weight` (%w) is f32[3, 2] in the graph, i32[3, 2] in the file");
+  CHECK(mentions(error_of(wrong(0, DType::f32, {2, 3})), "is f32[3, 2] in the graph, f32[2, 3] in the file"));
+  CHECK(mentions(error_of(wrong(0, DType::f32, {6})), "f32[6] in the file"));
+  CHECK(mentions(error_of(wrong(3, DType::f32, {4, 2})), "is f32[s0 = 4, 3] in the graph, f32[4, 2] in the file"));
+  CHECK(mentions(error_of(wrong(3, DType::f32, {1, 3}), ErrorKind::cannot_apply), "the size s0 is 1, the graph takes 2 or more"));
+  CHECK(mentions(error_of(wrong(3, DType::f32, {3, 3}), ErrorKind::cannot_apply), "the graph needs s0 == s1; the inputs make it 3 and 4"));
+}
+
+TEST_CASE("what is made up fits the sizes that the file gives") {
+  struct Ones : InputMaker {
+    bool can_make(size_t) const override { return true; }
+    Status make(size_t, const Tensor& t) override {
+      for (int64_t i = 0; i < t.elements(); ++i) t.as<float>()[i] = 1;
+      return ok_status();
+    }
+  } ones;
+  Values values;
+  TempFolder folder;
+  auto list = values.all();
+  list[3].shape = {2, 3};
+  list.pop_back();
+  REQUIRE(write_tensors(folder.file("x"), list).ok());
+  Job job = parse(kGraph);
+  auto set = load_inputs(job, 0, {.file = folder.file("x"), .maker = &ones});
+  REQUIRE(set.ok());
+  CHECK(set->tensors[4].dim(0) == 2);                       // s1 follows s0 through the guard
+}
+
+TEST_CASE("unaligned tensors are copied") {
+  TempFolder folder;
+  const std::string header = R"({"flag":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  float one = 1;
+  bytes += header + '\1' + std::string(reinterpret_cast<char*>(&one), 4);
+  std::ofstream(folder.file("x"), std::ios::binary) << bytes;
+  Job job = parse(R"(sg 1.0 job "t" world 1
+graph rank *
+  input %flag : bool[1]
+  input %x : f32[1]
+  forward -
+    %y = aten.masked_fill.Scalar(%x, %flag, 0.0) : f32[1]
+  output %y
+)");
+  auto set = load_inputs(job, 0, {.file = folder.file("x")});
+  REQUIRE(set.ok());
+  CHECK(set->tensors[1].as<float>()[0] == 1);
+  CHECK(reinterpret_cast<uintptr_t>(set->tensors[1].data) % 4 == 0);
+}
+
+TEST_CASE("numbers among the inputs come from the file, their type, or the sizes") {
+  TempFolder folder;
+  Job job = parse(R"(sg 1.0 job "t" world 1
+graph rank *
+  symbol s0 input [0, 9]
+  input %n : int s0
+  input %half : float 0.5
+  input %scale : float
+  input %x : f32[s0]
+  forward -
+    %y = aten.mul.Scalar(%x, %scale) : f32[s0]
+    %z = aten.view(%y, [%n]) : f32[s0]
+  output %z
+)");
+  float x[3] = {}, scale = 0.25f;
+  std::vector<TensorToWrite> list = {{"x", DType::f32, {3}, {}, x}, {"scale", DType::f32, {}, {}, &scale}};
+  REQUIRE(write_tensors(folder.file("x"), list).ok());
+  auto set = load_inputs(job, 0, {.file = folder.file("x")});
+  REQUIRE(set.ok());
+  CHECK(set->scalars[0]->to_int() == 3);
+  CHECK(set->scalars[1]->to_double() == 0.5);
+  CHECK(set->scalars[2]->to_double() == 0.25);
+  list[1].shape = {1};
+  REQUIRE(write_tensors(folder.file("x"), list).ok());
+  auto wrong = load_inputs(job, 0, {.file = folder.file("x")});
+  REQUIRE(!wrong.ok());
+  CHECK(mentions(wrong.error().message, "%scale is a number, the file has f32[1]"));
+}
+
+TEST_CASE("names of data files hold the rank and the step") {
+  CHECK(data_file_name("a{r}/s{step}-{x}.st", 3, 12) == "a3/s12-{x}.st");
+  TempFolder folder;
+  const std::string pattern = folder.file("r{r}");
+  CHECK(mentions(check_input_files(pattern, 2, "--inputs").error().message, "no file for rank 0, 1 of 2"));
+  std::ofstream(folder.file("r0")).flush();
+  CHECK(mentions(check_input_files(pattern, 2, "--inputs").error().message, "no file for rank 1 of 2"));
+  CHECK(check_input_files(pattern, 1, "--inputs").ok());
+  std::ofstream(folder.file("r1")).flush();
+  CHECK(mentions(check_input_files(pattern, 1, "--inputs").error().message, "a file for rank 1, but the job has 1 ranks"));
+  CHECK(check_output_pattern("x", 1, 1, "--outputs").ok());
+  CHECK(check_output_pattern("x", 2, 1, "--outputs").error().kind == ErrorKind::usage);
+  CHECK(check_output_pattern("x{r}", 2, 3, "--outputs").error().hint == "put {step} into the name");
+  CHECK(check_output_pattern("x{r}.{step}", 2, 3, "--outputs").ok());
+}
