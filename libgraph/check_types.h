@@ -1,4 +1,5 @@
-// Recorded types against inferred ones: whether our rules and the capture agree.
+// Recorded types against inferred ones: whether our rules and the capture agree. sg-import --check lists every result
+// that differs by a letter; the verifier asks for one node at a time and lets pass what is equal by the program's guards.
 #pragma once
 
 #include <span>
@@ -6,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/infer.h"
 #include "libgraph/job.h"
 
 namespace sg {
@@ -25,11 +27,32 @@ struct TypeDisagreement {
   Type inferred;                  // unknown when `reason` says why nothing could be inferred
   Type recorded;
   std::string reason;
+  std::string hint;               // to `reason`; may be empty
   const TypeException* exception = nullptr;   // null = nobody knows why
 };
 
-// Every result whose recorded type differs from the inferred one, in schedule order, nested graphs after the program's.
-// Results without a recorded type and ops without a rule are passed over.
+// For many nodes of one program, which must not change meanwhile.
+class TypeChecker {
+ public:
+  explicit TypeChecker(const Program& program);
+
+  // Adds each result of `n` whose recorded type is not exactly the inferred one. Results without a recorded type and
+  // ops without a rule are passed over; where the rule refuses, one entry with its reason stands for the whole node.
+  void check(const Graph& graph, NodeId n, std::vector<TypeDisagreement>* found);
+
+ private:
+  const TypeException* exception_for(const TypeDisagreement& d) const;
+  bool is_chunk_copy(const Graph& graph, NodeId n) const;
+  bool touches_chunk_copy(const Graph& graph, NodeId n) const;
+
+  TypeInferrer inferrer_;
+  const Pool& pool_;
+  StrId graph_producer_;          // the word "graph"; none = no node can say it
+  bool was_chunked_ = false;
+};
+
+// Every disagreement of a program in schedule order, nested graphs after the program's; nodes without any recorded type
+// are passed over.
 std::vector<TypeDisagreement> check_types(const Program& program);
 
 }  // namespace sg

@@ -132,8 +132,7 @@ void Check::enter(const Program& p) {
   ++program_round;
   symbols_.clear();
   facts_.reset();
-  inferrer_.reset();
-  chunked_.reset();
+  type_checker_.reset();
   bound_by.clear();
   for (const Symbol& s : p.symbols) symbols_.try_emplace(s.name, &s);
 }
@@ -199,19 +198,9 @@ const Facts& Check::facts() {
   return *facts_;
 }
 
-TypeInferrer& Check::inferrer() {
-  if (!inferrer_) inferrer_.emplace(*program);
-  return *inferrer_;
-}
-
-bool Check::chunked_by_producer() {
-  if (chunked_) return *chunked_;
-  chunked_ = false;
-  for (NodeId n : program->graph.nodes()) {
-    StrId producer = program->graph.meta(n).chunk.producer;
-    if (producer && str(producer) == "graph") chunked_ = true;
-  }
-  return *chunked_;
+TypeChecker& Check::type_checker() {
+  if (!type_checker_) type_checker_.emplace(*program);
+  return *type_checker_;
 }
 
 const std::vector<StrId>& Check::symbols_of(TypeId t) {

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "libgraph/infer.h"
+#include "libgraph/check_types.h"
 #include "libgraph/op.h"
 #include "libgraph/symbols.h"
 #include "libgraph/verify.h"
@@ -58,8 +58,7 @@ class Check {
   const Symbol* symbol(StrId name) const;            // of the current program
   const std::vector<StrId>& symbols_of(TypeId t);    // each once
   const Facts& facts();                              // of the current program
-  TypeInferrer& inferrer();
-  bool chunked_by_producer();                        // some node is a copy that the capture's chunk pass made
+  TypeChecker& type_checker();                       // of the current program
   bool in_main_graph() const { return graph == &program->graph; }
 
   void enter(const Program& p);                      // prepares what `symbol` and the stamps need
@@ -86,8 +85,7 @@ class Check {
   std::string_view last_failed_;
   std::unordered_map<StrId, const Symbol*, IdHash> symbols_;
   std::optional<Facts> facts_;                       // built when first asked for, as is the next
-  std::optional<TypeInferrer> inferrer_;
-  std::optional<bool> chunked_;
+  std::optional<TypeChecker> type_checker_;
   std::vector<std::vector<StrId>> type_symbols_;
   std::vector<bool> type_symbols_known_;
 };

@@ -1,4 +1,5 @@
 // Rules about types and arguments: what a type may be, what an op takes, what it gives.
+#include <algorithm>
 #include <optional>
 
 #include "libgraph/infer.h"
@@ -183,13 +184,11 @@ void check_args(Check& c, NodeId n) {
 
 namespace {
 
-// Equal, or equal wherever the guards hold: captures write 256 for u0 + u1 where a guard says so. The producer's own
-// graph chunking leaves the symbols of the original in the types of its copies: there, symbolic sizes are not held
-// against each other.
+// Equal, or equal wherever the guards hold: captures write 256 for u0 + u1 where a guard says so.
 bool same_size(Check& c, Expr a, Expr b) {
   if (a == b) return true;
   if (c.pool.exprs.is_constant(a) && c.pool.exprs.is_constant(b)) return false;
-  return c.chunked_by_producer() || c.facts().prove_eq(a, b);
+  return c.facts().prove_eq(a, b);
 }
 
 bool same_sizes(Check& c, const std::vector<Expr>& a, const std::vector<Expr>& b) {
@@ -200,17 +199,15 @@ bool same_sizes(Check& c, const std::vector<Expr>& a, const std::vector<Expr>& b
   return true;
 }
 
-bool differ_as_numbers(const Check& c, Expr a, Expr b) {
-  return a != b && c.pool.exprs.is_constant(a) && c.pool.exprs.is_constant(b);
-}
-
-// Where a view lies in its storage, as far as that is known in numbers.
-bool same_place(Check& c, const Type& a, const Type& b) {
+// The strides that matter: a dimension of one element is never stepped along, a tensor without elements not at all.
+// REQUIRES: the shapes are the same
+bool same_strides(Check& c, const Type& a, const Type& b) {
   if (a.stride.size() != b.stride.size() || a.shape.size() != a.stride.size()) return false;
-  if (differ_as_numbers(c, a.offset, b.offset) && !c.chunked_by_producer()) return false;
+  auto is_empty = [&](Expr size) { return c.pool.exprs.constant_value(size) == 0; };
+  if (std::any_of(a.shape.begin(), a.shape.end(), is_empty)) return true;
   for (size_t i = 0; i < a.stride.size(); ++i) {
-    bool single = c.pool.exprs.constant_value(a.shape[i]).value_or(2) <= 1;   // its stride is never taken
-    if (!single && differ_as_numbers(c, a.stride[i], b.stride[i])) return false;
+    bool single = c.pool.exprs.constant_value(a.shape[i]) == 1;
+    if (!single && !same_size(c, a.stride[i], b.stride[i])) return false;
   }
   return true;
 }
@@ -247,7 +244,7 @@ std::string difference(Check& c, const Type& recorded, const Type& inferred) {
     return "recorded as " + std::string(dtype_name(recorded.dtype)) + ", but the op gives " + std::string(dtype_name(inferred.dtype));
   if (!same_sizes(c, recorded.shape, inferred.shape))
     return "recorded as " + shape_text(c, recorded.shape) + ", but the op gives " + shape_text(c, inferred.shape);
-  if (recorded.stride != inferred.stride)
+  if (!same_strides(c, recorded, inferred))
     return "recorded with strides " + shape_text(c, recorded.stride) + ", but the op gives " + shape_text(c, inferred.stride);
   if (recorded.offset != inferred.offset)
     return "recorded at offset " + c.pool.exprs.print(recorded.offset) + ", but the op gives " + c.pool.exprs.print(inferred.offset);
@@ -263,24 +260,26 @@ bool takes_unknown_type(const Check& c, const Node& node) {
   return unknown;
 }
 
+bool same_place(Check& c, const Type& a, const Type& b) {
+  if (a.kind != TypeKind::tensor || b.kind != TypeKind::tensor) return true;
+  return same_size(c, a.offset, b.offset) && same_strides(c, a, b);
+}
+
 }  // namespace
 
+// The type checker finds what differs by a letter; equal by the guards, or known to be the recorder's fault, is no finding.
 void check_inferred(Check& c, NodeId n) {
+  std::vector<TypeDisagreement> found;
+  c.type_checker().check(*c.graph, n, &found);
   const Node& node = c.graph->node(n);
-  const OpInfo* info = c.graph->op_info(n);
-  if (!info || !info->infer) return;
-  Result<std::vector<Type>> inferred = c.inferrer().infer(*c.graph, n);
-  if (!inferred.ok() && c.chunked_by_producer()) return;   // its sizes are not to be relied on, as above
-  if (!inferred.ok() && takes_unknown_type(c, node)) return;   // what made the argument has been reported, or has no rule
-  if (!inferred.ok()) return c.fail(n, inferred.error().message, inferred.error().hint);
-  if (inferred->size() != node.result_count)
-    return c.fail(n, count_of(node.result_count, "result") + ", but the op gives " + std::to_string(inferred->size()));
-  for (uint32_t i = 0; i < node.result_count; ++i) {
-    const Type& recorded = c.graph->type(node.result(i));
-    // An op that makes new storage may lay it out as its kernel likes; a view has no choice.
-    bool placed = recorded.kind == TypeKind::tensor && (*inferred)[i].kind == TypeKind::tensor && info->has(kView);
-    if (may_be(c, recorded, (*inferred)[i]) && (!placed || same_place(c, recorded, (*inferred)[i]))) continue;
-    c.fail(n, c.name(node.result(i)) + " is " + difference(c, recorded, (*inferred)[i]),
+  for (const TypeDisagreement& d : found) {
+    if (!d.reason.empty()) {
+      // Of an unknown argument, what made it has been reported, or has no rule.
+      if (!takes_unknown_type(c, node)) c.fail(n, d.reason, d.hint);
+      continue;
+    }
+    if (d.exception || (may_be(c, d.recorded, d.inferred) && same_place(c, d.recorded, d.inferred))) continue;
+    c.fail(n, c.name(node.result(d.result)) + " is " + difference(c, d.recorded, d.inferred),
            "correct the type, or the arguments; types may be left out where the op gives them");
   }
 }
