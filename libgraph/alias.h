@@ -26,6 +26,8 @@
 
 namespace sg {
 
+class BodySummaries;
+
 using StorageId = Id<struct StorageTag>;
 
 // What a node does besides computing its results and writing its arguments.
@@ -51,11 +53,11 @@ struct AliasOptions {
   const SizeValues* sizes = nullptr;   // decide may-alias ops for these sizes; null = for all sizes
 };
 
-class BodySummaries;
-
 class AliasAnalysis {
  public:
   AliasAnalysis(const Program& program, const Graph& graph, const AliasOptions& options = {});
+  // The same, with what is known about bodies kept for other graphs of the program (alias_body.h).
+  AliasAnalysis(const Program& program, const Graph& graph, const AliasOptions& options, BodySummaries* bodies);
 
   // The storage a value lies in; none for scalars and absent results.
   StorageId storage_of(ValueId v) const { return storage_of_[v.index]; }
@@ -88,7 +90,6 @@ class AliasAnalysis {
  private:
   friend class AliasBuilder;
   friend class BodySummaries;
-  AliasAnalysis(const Program& program, const Graph& graph, const AliasOptions& options, BodySummaries* bodies);
 
   struct Part {
     uint32_t begin = 0, count = 0;

@@ -6,7 +6,6 @@
 #include "libgraph/merge.h"
 #include "libgraph/gzip.h"
 #include "libgraph/infer.h"
-#include "libgraph/infer.h"
 
 namespace sg {
 namespace {

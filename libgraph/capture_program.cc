@@ -83,9 +83,25 @@ class ProgramReader {
     if (!has_expr) return json.error("the guard has no `expr`");
     for (Guard& guard : guards) {
       guard.source = source;
+      for (Expr side : {guard.left, guard.right}) declare_symbols_of(side);
       program_->guards.push_back(guard);
     }
     return ok_status();
+  }
+
+  // Captures keep guards over symbols that they no longer declare: sizes that an equal one has replaced everywhere.
+  // PyTorch calls a size of the inputs s0, and what has no value at capture u0.
+  void declare_symbols_of(Expr e) {
+    std::vector<StrId> found;
+    context_->pool().exprs.collect_symbols(e, &found);
+    for (StrId name : found) {
+      if (!symbols_.emplace(name, program_->symbols.size()).second) continue;
+      Symbol symbol;
+      symbol.name = name;
+      symbol.kind = context_->pool().strings[name].substr(0, 1) == "s" ? SymbolKind::input : SymbolKind::data;
+      symbol.source = StrId();
+      program_->symbols.push_back(symbol);
+    }
   }
 
   Status name_nested(const Json& dict) {

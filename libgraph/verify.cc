@@ -27,11 +27,14 @@ constexpr Rule kRules[] = {
     {{"symbol", "symbols are declared once, with bounds that some number meets"}, Scope::program, check_symbols, nullptr},
     {{"guard", "no guard is contradicted by constants, symbol ranges or the sizes at capture"}, Scope::program, check_guards, nullptr},
     {{"bind", "each data-dependent symbol is bound by one node"}, Scope::program, check_binds, nullptr},
+    {{"random-stream", "two nodes share a random stream only if both are copies or chunks of one original"}, Scope::program, check_random_streams, nullptr},
     {{"name", "names are there, printable, and unique in their graph"}, Scope::graph, check_names, nullptr},
     {{"input", "inputs have what their kind needs"}, Scope::graph, check_inputs, nullptr},
     {{"output", "outputs have what their kind needs"}, Scope::graph, check_outputs, nullptr},
     {{"type", "sizes, strides and offsets are numbers that can be"}, Scope::graph, check_input_types, nullptr},
     {{"scope", "types and arguments mention declared symbols only"}, Scope::graph, check_scope_of_ports, nullptr},
+    {{"write", "nothing writes to constants, views of them included, or to elements that share storage"}, Scope::graph, check_writes, nullptr},
+    {{"wait", "results of collectives are used, and their inputs written, after the wait only"}, Scope::graph, check_waits, nullptr},
     {{"result", "results are numbered in order, and only tuples hold several"}, Scope::node, nullptr, check_results},
     {{"order", "values are defined before they are used"}, Scope::node, nullptr, check_order},
     {{"symbol-order", "symbols that a node binds are used after it"}, Scope::node, nullptr, check_symbol_order},
@@ -40,8 +43,6 @@ constexpr Rule kRules[] = {
     {{"arguments", "arguments fit the schema of the op"}, Scope::node, nullptr, check_args},
     {{"call", "calls of nested graphs pass and return what the body takes and gives"}, Scope::node, nullptr, check_call},
     {{"inferred-type", "recorded types are those that the op gives"}, Scope::node, nullptr, check_inferred},
-    {{"write", "nothing writes to constants or to storage whose elements overlap"}, Scope::node, nullptr, check_writes},
-    {{"wait", "results of collectives are used after their wait"}, Scope::node, nullptr, check_waits},
     {{"random", "exactly the random ops have a random stream"}, Scope::node, nullptr, check_random},
     {{"group-use", "groups of collectives hold the ranks that call them, and are as large as they say"}, Scope::node, nullptr, check_group_use},
     {{"link", "links point to forward nodes that exist"}, Scope::node, nullptr, check_links},
@@ -119,7 +120,8 @@ void verify(const Job& job, const VerifyOptions& options, Diagnostics* findings)
   c.leave();
   run_whole(c, Scope::job);
   bool groups_hold = findings->error_count() == before;
-  for (const auto& program : job.programs) run_program(c, *program);
+  if (options.programs)
+    for (const auto& program : job.programs) run_program(c, *program);
   c.leave();
   if (options.ranks && groups_hold) run_whole(c, Scope::ranks);
 }
@@ -133,12 +135,15 @@ void Check::enter(const Program& p) {
   symbols_.clear();
   facts_.reset();
   type_checker_.reset();
+  aliases_.reset();
+  bodies_.reset();
   bound_by.clear();
   for (const Symbol& s : p.symbols) symbols_.try_emplace(s.name, &s);
 }
 
 void Check::enter(const Graph& g) {
   graph = &g;
+  aliases_.reset();
   ++graph_round;
 }
 
@@ -154,6 +159,10 @@ void Check::add(std::string message, std::string path, std::string hint) {
   findings_->error(std::string(rule), std::move(message), std::move(where), std::move(hint));
 }
 
+void Check::warn(std::string message, std::string hint) {
+  findings_->warning(std::string(rule), std::move(message), {}, std::move(hint));
+}
+
 void Check::fail(std::string message, std::string hint) {
   bool in_program = program && !findings_->full();
   add(std::move(message), in_program ? place_of(*program, graph ? *graph : program->graph, NodeId()) : "", std::move(hint));
@@ -164,10 +173,11 @@ void Check::fail(NodeId n, std::string message, std::string hint) {
   add(message + from_line(n), place_of(*program, *graph, n), std::move(hint));
 }
 
-void Check::fail_port(std::string_view kind, size_t index, std::string message, std::string hint) {
+void Check::fail_item(std::string_view kind, size_t index, std::string message, std::string hint) {
   if (findings_->full()) return add({}, {}, {});
-  std::string path = place_of(*program, *graph, NodeId()) + ", " + std::string(kind) + " " + std::to_string(index);
-  bool has_name = kind == "input" ? graph->inputs()[index].value.index < graph->value_id_limit() : false;
+  std::string path = program ? place_of(*program, graph ? *graph : program->graph, NodeId()) + ", " : "";
+  path += std::string(kind) + " " + std::to_string(index);
+  bool has_name = kind == "input" && graph->inputs()[index].value.index < graph->value_id_limit();
   if (has_name && rule != kIdsRule) path += " " + name(graph->inputs()[index].value);
   add(std::move(message), std::move(path), std::move(hint));
 }
@@ -175,7 +185,7 @@ void Check::fail_port(std::string_view kind, size_t index, std::string message, 
 void Check::fail(ValueId v, std::string message, std::string hint) {
   const Value& value = graph->value(v);
   if (value.def) return fail(value.def, std::move(message), std::move(hint));
-  fail_port("input", value.index, std::move(message), std::move(hint));
+  fail_item("input", value.index, std::move(message), std::move(hint));
 }
 
 std::string Check::from_line(NodeId n) const {
@@ -201,6 +211,12 @@ const Facts& Check::facts() {
 TypeChecker& Check::type_checker() {
   if (!type_checker_) type_checker_.emplace(*program);
   return *type_checker_;
+}
+
+const AliasAnalysis& Check::aliases() {
+  if (!bodies_) bodies_ = std::make_unique<BodySummaries>(*program, AliasOptions());
+  if (!aliases_) aliases_.emplace(*program, *graph, AliasOptions(), bodies_.get());
+  return *aliases_;
 }
 
 const std::vector<StrId>& Check::symbols_of(TypeId t) {

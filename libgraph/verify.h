@@ -13,7 +13,12 @@ namespace sg {
 
 struct VerifyOptions {
   bool types = true;      // hold recorded types against inferred ones (the slowest rule)
+  bool programs = true;   // hold each program against the rules for one rank
   bool ranks = true;      // hold ranks against each other: collective order, shapes, groups
+  // Limits on the work of the rules across ranks, not on jobs: nested calls can multiply, and so can ranks. A job that
+  // meets one is warned about: what lies beyond was not looked at.
+  size_t max_rank_events = 8'000'000;    // launches and waits, of all programs, and of all ranks together
+  size_t max_split_checks = 20'000'000;  // pairs of split sizes
 };
 
 struct VerifyRule {

@@ -148,7 +148,7 @@ void ids_of_graph(Check& c) {
     if (!value || in.kind > InputKind::opaque || !known_or_none(c, in.fqn) || !known_or_none(c, in.of) ||
         !known_or_none(c, in.attribute) || !known_or_none(c, in.digest) || !sharding_known(c, in.sharding) ||
         !keys_known(c, in.extra))
-      c.fail_port("input", i, "this input refers to something that is not in the job");
+      c.fail_item("input", i, "this input refers to something that is not in the job");
   }
   for (size_t i = 0; i < g.outputs().size(); ++i) {
     const Output& out = g.outputs()[i];
@@ -156,7 +156,7 @@ void ids_of_graph(Check& c) {
     bool value = out.value.is_none() || value_alive(g, out.value);
     if (!value || !of || out.kind > OutputKind::opaque || !known_or_none(c, out.of_name) ||
         !known_or_none(c, out.attribute) || !sharding_known(c, out.sharding) || !keys_known(c, out.extra))
-      c.fail_port("output", i, "this output refers to something that is not in the graph");
+      c.fail_item("output", i, "this output refers to something that is not in the graph");
   }
 }
 

@@ -40,46 +40,64 @@ void check_world(Check& c) {
   }
 }
 
+namespace {
+
+void check_group_part(Check& c, size_t index, const GroupPart& part, std::unordered_set<uint32_t>* members) {
+  std::string group = group_text(c, c.job.groups[index]);
+  if (part.ranks.empty()) c.fail_item("group", index, group + " has a part without ranks");
+  for (uint32_t r : part.ranks) {
+    if (r >= c.job.world)
+      c.fail_item("group", index, group + " has " + rank_text(r) + ", outside the world of " + std::to_string(c.job.world));
+    if (!members->insert(r).second)
+      c.fail_item("group", index, group + " has " + rank_text(r) + " twice", "a rank is in one part of a family, once");
+  }
+  std::unordered_set<uint32_t> mine(part.ranks.begin(), part.ranks.end());
+  for (size_t k = 0; k < part.aliases.size(); ++k) {
+    if (!mine.count(part.aliases[k].rank))
+      c.fail_item("group", index, group + " has a name on " + rank_text(part.aliases[k].rank) + ", which is not in that part");
+    if (k > 0 && part.aliases[k].rank <= part.aliases[k - 1].rank)
+      c.fail_item("group", index, group + ": names are not in the order of their ranks");
+  }
+}
+
+}  // namespace
+
 void check_groups(Check& c) {
   std::unordered_set<uint64_t> identities;
-  for (const Group& g : c.job.groups) {
+  for (size_t index = 0; index < c.job.groups.size(); ++index) {
+    const Group& g = c.job.groups[index];
     std::string group = group_text(c, g);
     if (!identities.insert(uint64_t{g.axis.index} << 32 | g.ordinal).second)
-      c.fail("two groups are " + group, "tell them apart by an ordinal: @axis:1");
-    if (g.parts.empty()) c.fail(group + " has no ranks");
+      c.fail_item("group", index, "two groups are " + group, "tell them apart by an ordinal: @axis:1");
+    if (g.parts.empty()) c.fail_item("group", index, group + " has no ranks");
     std::unordered_set<uint32_t> members;
     for (size_t i = 0; i < g.parts.size(); ++i) {
       const GroupPart& part = g.parts[i];
-      if (part.ranks.empty()) c.fail(group + " has a part without ranks");
-      for (uint32_t r : part.ranks) {
-        if (r >= c.job.world) c.fail(group + " has " + rank_text(r) + ", outside the world of " + std::to_string(c.job.world));
-        if (!members.insert(r).second) c.fail(group + " has " + rank_text(r) + " twice", "a rank is in one part of a family, once");
-      }
+      check_group_part(c, index, part, &members);
       if (i > 0 && !part.ranks.empty() && !g.parts[i - 1].ranks.empty() && part.ranks[0] <= g.parts[i - 1].ranks[0])
-        c.fail(group + ": parts are not in the order of their first ranks");
-      std::unordered_set<uint32_t> mine(part.ranks.begin(), part.ranks.end());
-      for (size_t k = 0; k < part.aliases.size(); ++k) {
-        if (!mine.count(part.aliases[k].rank)) c.fail(group + " has a name on " + rank_text(part.aliases[k].rank) + ", which is not in that part");
-        if (k > 0 && part.aliases[k].rank <= part.aliases[k - 1].rank) c.fail(group + ": names are not in the order of their ranks");
-      }
+        c.fail_item("group", index, group + ": parts are not in the order of their first ranks");
     }
   }
 }
 
 void check_meshes(Check& c) {
   std::unordered_set<uint32_t> names;
-  for (const Mesh& m : c.job.meshes) {
-    std::string mesh = "mesh " + std::string(c.str(m.name));
-    if (!names.insert(m.name.index).second) c.fail("two meshes have the name \"" + std::string(c.str(m.name)) + "\"");
-    if (m.axes.size() != m.shape.size()) c.fail(mesh + " has " + count_of(m.axes.size(), "axis") + " and " + count_of(m.shape.size(), "size"));
+  for (size_t i = 0; i < c.job.meshes.size(); ++i) {
+    const Mesh& m = c.job.meshes[i];
+    auto fail = [&](std::string message, std::string hint = {}) {
+      c.fail_item("mesh", i, std::move(message), std::move(hint));
+    };
+    std::string mesh = c.str(m.name).empty() ? "the main mesh" : "mesh " + std::string(c.str(m.name));
+    if (!names.insert(m.name.index).second) fail("two meshes have the name \"" + std::string(c.str(m.name)) + "\"");
+    if (m.axes.size() != m.shape.size()) fail(mesh + " has " + count_of(m.axes.size(), "axis") + " and " + count_of(m.shape.size(), "size"));
     std::unordered_set<uint32_t> axes;
     for (StrId a : m.axes)
-      if (!axes.insert(a.index).second) c.fail(mesh + " has axis \"" + std::string(c.str(a)) + "\" twice");
+      if (!axes.insert(a.index).second) fail(mesh + " has axis \"" + std::string(c.str(a)) + "\" twice");
     uint64_t ranks = 1;
     for (uint32_t n : m.shape) ranks = ranks > UINT32_MAX ? ranks : ranks * n;
-    if (ranks == 0) c.fail(mesh + " has an axis of size 0");
+    if (ranks == 0) fail(mesh + " has an axis of size 0");
     if (ranks > c.job.world)
-      c.fail(mesh + " has more places than the world has ranks (" + std::to_string(c.job.world) + ")", "raise `world`, or shrink an axis");
+      fail(mesh + " has more places than the world has ranks (" + std::to_string(c.job.world) + ")", "raise `world`, or shrink an axis");
   }
 }
 
@@ -117,12 +135,13 @@ constexpr const char* kKeysMessage = "its free keys are not sorted, not unique, 
 }  // namespace
 
 void check_provenance(Check& c) {
-  for (const Provenance& p : c.job.provenance) {
+  for (size_t i = 0; i < c.job.provenance.size(); ++i) {
+    const Provenance& p = c.job.provenance[i];
     std::string tool(c.str(p.tool));
-    if (tool.empty()) c.fail("a step of the provenance names no tool");
-    if (!is_version(c.str(p.version))) c.fail("provenance of " + tool + ": no version like 1.2.3");
+    if (tool.empty()) c.fail_item("from", i, "a step of the provenance names no tool");
+    if (!is_version(c.str(p.version))) c.fail_item("from", i, "provenance of " + tool + ": no version like 1.2.3");
     if (p.input_digest && !c.str(p.input_digest).empty() && !is_digest(c.str(p.input_digest)))
-      c.fail("provenance of " + tool + ": the digest is not sha256: and 64 hexadecimal digits");
+      c.fail_item("from", i, "provenance of " + tool + ": the digest is not sha256: and 64 hexadecimal digits");
   }
 }
 
@@ -137,9 +156,9 @@ void check_node_keys(Check& c, NodeId n) {
   if (c.graph->node(n).meta != Pool::kDefaultMeta && !keys_sorted(c, c.graph->meta(n).extra)) c.fail(n, kKeysMessage);
   if (n != c.graph->first()) return;
   for (size_t i = 0; i < c.graph->inputs().size(); ++i)
-    if (!keys_sorted(c, c.graph->inputs()[i].extra)) c.fail_port("input", i, kKeysMessage);
+    if (!keys_sorted(c, c.graph->inputs()[i].extra)) c.fail_item("input", i, kKeysMessage);
   for (size_t i = 0; i < c.graph->outputs().size(); ++i)
-    if (!keys_sorted(c, c.graph->outputs()[i].extra)) c.fail_port("output", i, kKeysMessage);
+    if (!keys_sorted(c, c.graph->outputs()[i].extra)) c.fail_item("output", i, kKeysMessage);
 }
 
 // --- nested graphs ---

@@ -12,10 +12,8 @@
 namespace sg {
 namespace {
 
-// Limits on work, not on jobs: what lies beyond is not checked. Nested calls can multiply, and so can ranks.
-constexpr size_t kMaxEvents = 8'000'000;
-constexpr size_t kMaxSplitChecks = 20'000'000;
 constexpr int kMaxCallDepth = 64;
+constexpr int kMaxViews = 64;           // between a launch and its wait
 
 // One launch of a collective, or one wait for it, in the order in which a rank meets them.
 struct Event {
@@ -53,6 +51,7 @@ class SequenceBuilder {
     visit(program_.graph, 0);
     return std::move(out_);
   }
+  bool complete() const { return complete_; }       // false: a limit was met
 
  private:
   // The nodes of a graph that matter here, found once a graph.
@@ -69,7 +68,8 @@ class SequenceBuilder {
 
   void visit(const Graph& g, int depth) {
     for (NodeId n : nodes_of(g)) {
-      if (*budget_ == 0) return;
+      if (*budget_ == 0) complete_ = false;
+      if (!complete_) return;
       --*budget_;
       const Node& node = g.node(n);
       const OpInfo* info = g.op_info(n);
@@ -80,7 +80,8 @@ class SequenceBuilder {
         launched_[&g][n.index] = out_.events.size();
         calls.push_back(out_.events.size());
         out_.events.push_back({false, *group, static_cast<uint32_t>(calls.size() - 1), &g, n});
-      } else if (depth < kMaxCallDepth && !node.args.empty() && node.args[0].is(ArgKind::graph)) {
+      } else if (!node.args.empty() && node.args[0].is(ArgKind::graph)) {
+        if (depth == kMaxCallDepth) return void(complete_ = false);
         visit(program_.nested[node.args[0].as_graph().index]->graph, depth + 1);
       }
     }
@@ -89,7 +90,7 @@ class SequenceBuilder {
   // The launch behind a wait, through the views between them.
   void add_wait(const Graph& g, NodeId n) {
     NodeId at = n;
-    for (int steps = 0; steps < 8; ++steps) {
+    for (int steps = 0; steps < kMaxViews; ++steps) {
       const Node& node = g.node(at);
       if (node.args.empty() || !node.args[0].is(ArgKind::value)) return;
       at = g.value(node.args[0].as_value()).def;
@@ -101,10 +102,12 @@ class SequenceBuilder {
         return;
       }
     }
+    complete_ = false;
   }
 
   const Program& program_;
   size_t* budget_;
+  bool complete_ = true;
   Sequence out_;
   std::unordered_map<const Graph*, std::vector<NodeId>> nodes_;
   std::unordered_map<const Graph*, std::unordered_map<uint32_t, size_t>> launched_;
@@ -233,12 +236,22 @@ struct Ranks {
   bool complete = true;              // false: a limit was met
 };
 
-Ranks sequences_of(const Job& job) {
+Ranks sequences_of(const Job& job, size_t max_events) {
   Ranks out;
-  size_t budget = kMaxEvents;
-  for (const auto& p : job.programs) out.sequences.push_back(SequenceBuilder(*p, &budget).build());
-  out.complete = budget != 0;
+  size_t budget = max_events;
+  for (const auto& p : job.programs) {
+    SequenceBuilder builder(*p, &budget);
+    out.sequences.push_back(builder.build());
+    out.complete = out.complete && builder.complete();
+  }
   return out;
+}
+
+void warn_incomplete(Check& c) {
+  c.leave();
+  c.warn("the ranks were not held against each other: they launch and wait more than " +
+             std::to_string(c.options.max_rank_events) + " times, or calls nest more than " + std::to_string(kMaxCallDepth) + " deep",
+         "check a job of fewer layers or ranks");
 }
 
 void stand_at(Check& c, uint32_t program, const Event& e) {
@@ -272,7 +285,7 @@ bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint
   return false;
 }
 
-// What rank i sends to j must be what j expects from i, as far as both are numbers.
+// What rank i sends to j must be what j expects from i, as far as both are numbers. Sets the budget to 0 when it is met.
 void compare_splits(Check& c, const Ranks& ranks, uint32_t g, const GroupPart& part, const std::vector<uint32_t>& programs,
                     size_t* budget) {
   size_t n = part.ranks.size();
@@ -285,7 +298,11 @@ void compare_splits(Check& c, const Ranks& ranks, uint32_t g, const GroupPart& p
       if (!call.send || !call.receive) break;
       members.push_back(call);
     }
-    if (members.size() != n || *budget < n * n) continue;
+    if (members.size() != n) continue;
+    if (n > *budget / n) {
+      *budget = 0;
+      return;
+    }
     *budget -= n * n;
     for (size_t i = 0; i < n; ++i)
       for (size_t j = 0; j < n; ++j) {
@@ -307,11 +324,11 @@ void compare_splits(Check& c, const Ranks& ranks, uint32_t g, const GroupPart& p
 }  // namespace
 
 void check_collective_order(Check& c) {
-  Ranks ranks = sequences_of(c.job);
-  if (!ranks.complete) return;
+  Ranks ranks = sequences_of(c.job, c.options.max_rank_events);
+  if (!ranks.complete) return warn_incomplete(c);
   RankMap map(c.job);
   std::set<std::tuple<uint32_t, uint32_t, uint32_t>> compared;
-  size_t split_budget = kMaxSplitChecks;
+  size_t split_budget = c.options.max_split_checks;
   for (uint32_t g = 0; g < c.job.groups.size(); ++g)
     for (const GroupPart& part : c.job.groups[g].parts) {
       std::vector<uint32_t> programs = map.programs_of(part);
@@ -320,9 +337,12 @@ void check_collective_order(Check& c) {
         if (programs[i] == programs[0] || !compared.insert({g, programs[0], programs[i]}).second) continue;
         agree = compare_programs(c, ranks, g, programs[0], programs[i]) && agree;
       }
-      if (agree) compare_splits(c, ranks, g, part, programs, &split_budget);
+      if (agree && split_budget != 0) compare_splits(c, ranks, g, part, programs, &split_budget);
     }
   c.leave();
+  if (split_budget == 0)
+    c.warn("not all exchanges were held against each other: there are more than " +
+               std::to_string(c.options.max_split_checks) + " pairs of split sizes", "check a job of fewer layers or ranks");
 }
 
 // --- deadlock ---
@@ -349,7 +369,7 @@ class Simulation {
     const Event& event() const { return (*events)[at]; }
   };
 
-  bool affordable() const { return events_ <= kMaxEvents; }
+  size_t events() const { return events_; }
 
   void run() {
     find_parts();
@@ -427,9 +447,10 @@ class Simulation {
 
 void check_deadlock(Check& c) {
   if (c.job.programs.size() < 2 || c.found_in_rule("collective-order")) return;
-  Ranks ranks = sequences_of(c.job);
+  Ranks ranks = sequences_of(c.job, c.options.max_rank_events);
+  if (!ranks.complete) return;                       // collective-order has said so
   Simulation simulation(c.job, ranks);
-  if (!ranks.complete || !simulation.affordable()) return;
+  if (simulation.events() > c.options.max_rank_events) return warn_incomplete(c);
   simulation.run();
   for (const Simulation::Member& m : simulation.members()) {
     if (!m.blocked()) continue;

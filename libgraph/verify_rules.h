@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "libgraph/alias_body.h"
 #include "libgraph/check_types.h"
 #include "libgraph/op.h"
 #include "libgraph/symbols.h"
@@ -46,11 +48,14 @@ class Check {
   uint32_t graph_round = 0;
   std::string_view rule;
 
-  // A finding about the job or program, a node, an input or output ("input 3"), or a value.
+  // A finding about the job or program, a node, an entry that is numbered where it stands ("input 3", "guard 0" of a
+  // graph, "group 1" of the job), or a value.
   void fail(std::string message, std::string hint = {});
   void fail(NodeId n, std::string message, std::string hint = {});
-  void fail_port(std::string_view kind, size_t index, std::string message, std::string hint = {});
+  void fail_item(std::string_view kind, size_t index, std::string message, std::string hint = {});
   void fail(ValueId v, std::string message, std::string hint = {});
+  // What a rule could not look at: no finding, but not silence either.
+  void warn(std::string message, std::string hint = {});
 
   std::string_view str(StrId id) const { return pool.strings[id]; }
   std::string name(ValueId v) const { return "%" + std::string(graph->name(v)); }
@@ -59,6 +64,7 @@ class Check {
   const std::vector<StrId>& symbols_of(TypeId t);    // each once
   const Facts& facts();                              // of the current program
   TypeChecker& type_checker();                       // of the current program
+  const AliasAnalysis& aliases();                    // of the current graph
   bool in_main_graph() const { return graph == &program->graph; }
 
   void enter(const Program& p);                      // prepares what `symbol` and the stamps need
@@ -86,6 +92,8 @@ class Check {
   std::unordered_map<StrId, const Symbol*, IdHash> symbols_;
   std::optional<Facts> facts_;                       // built when first asked for, as is the next
   std::optional<TypeChecker> type_checker_;
+  std::unique_ptr<BodySummaries> bodies_;            // what the analyses of a program's graphs share
+  std::optional<AliasAnalysis> aliases_;
   std::vector<std::vector<StrId>> type_symbols_;
   std::vector<bool> type_symbols_known_;
 };
@@ -139,8 +147,9 @@ void check_inferred(Check& c, NodeId n);
 void check_call(Check& c, NodeId n);
 
 // verify_effects.cc
-void check_writes(Check& c, NodeId n);
-void check_waits(Check& c, NodeId n);
+void check_writes(Check& c);
+void check_waits(Check& c);
+void check_random_streams(Check& c);
 void check_random(Check& c, NodeId n);
 void check_group_use(Check& c, NodeId n);
 

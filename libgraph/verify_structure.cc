@@ -113,15 +113,15 @@ bool has_axis(const Job& job, StrId axis) {
 void check_sharding(Check& c, const Sharding& s, const Type& type, std::string_view port, size_t index) {
   if (s.empty()) return;
   if (s.placements.size() != s.mesh_axes.size())
-    c.fail_port(port, index, count_of(s.placements.size(), "placement") + " for " + count_of(s.mesh_axes.size(), "mesh axis"));
+    c.fail_item(port, index, count_of(s.placements.size(), "placement") + " for " + count_of(s.mesh_axes.size(), "mesh axis"));
   if (type.kind == TypeKind::tensor && !s.global_shape.empty() && s.global_shape.size() != type.shape.size())
-    c.fail_port(port, index, "the global shape has " + count_of(s.global_shape.size(), "dimension") + ", the tensor " +
+    c.fail_item(port, index, "the global shape has " + count_of(s.global_shape.size(), "dimension") + ", the tensor " +
                                  std::to_string(type.shape.size()));
   for (Expr e : s.global_shape)
-    if (c.pool.exprs.is_invalid(e)) c.fail_port(port, index, "a size of the global shape is no number");
+    if (c.pool.exprs.is_invalid(e)) c.fail_item(port, index, "a size of the global shape is no number");
   for (StrId axis : s.mesh_axes)
     if (!has_axis(c.job, axis))
-      c.fail_port(port, index, "no mesh has an axis \"" + std::string(c.str(axis)) + "\"", "declare the mesh in the header");
+      c.fail_item(port, index, "no mesh has an axis \"" + std::string(c.str(axis)) + "\"", "declare the mesh in the header");
 }
 
 bool has_text(const Check& c, StrId s) { return s && !c.str(s).empty(); }
@@ -133,17 +133,17 @@ void check_inputs(Check& c) {
   for (size_t i = 0; i < g.inputs().size(); ++i) {
     const Input& in = g.inputs()[i];
     const Type& type = g.type(in.value);
-    if (g.value(in.value).index != i || g.value(in.value).def) c.fail_port("input", i, "this value is not an input");
+    if (g.value(in.value).index != i || g.value(in.value).def) c.fail_item("input", i, "this value is not an input");
     if (is_tensor_kind(in.kind) && type.kind != TypeKind::tensor && type.kind != TypeKind::unknown)
-      c.fail_port("input", i, "an input of this kind is a tensor", "make it a plain `input`, or give it a tensor type");
+      c.fail_item("input", i, "an input of this kind is a tensor", "make it a plain `input`, or give it a tensor type");
     if (in.kind != InputKind::opaque && (has_text(c, in.of) || has_text(c, in.attribute)))
-      c.fail_port("input", i, "only opaque inputs describe an attribute of a parameter");
+      c.fail_item("input", i, "only opaque inputs describe an attribute of a parameter");
     if (in.kind == InputKind::opaque)
       g.for_each_use(in.value, [&](Use use) {
         if (use.user) c.fail(use.user, "uses " + c.name(in.value) + ", an opaque input", "opaque inputs only keep their place");
       });
     if (in.kind != InputKind::constant && has_text(c, in.digest))
-      c.fail_port("input", i, "only constants have a digest");
+      c.fail_item("input", i, "only constants have a digest");
     check_sharding(c, in.sharding, type, "input", i);
   }
 }
@@ -159,15 +159,15 @@ bool is_one_element(const Check& c, const Type& t) {
 
 void check_gradient(Check& c, const Output& out, size_t i) {
   const Graph& g = *c.graph;
-  if (!out.of && !has_text(c, out.of_name)) return c.fail_port("output", i, "a gradient of nothing", "say `of` which input");
+  if (!out.of && !has_text(c, out.of_name)) return c.fail_item("output", i, "a gradient of nothing", "say `of` which input");
   if (!out.of || !out.value) return;
   InputKind kind = g.inputs()[g.value(out.of).index].kind;
   if (kind == InputKind::opaque || kind == InputKind::constant)
-    c.fail_port("output", i, "a gradient of " + c.name(out.of) + ", which is no parameter and no input of the user");
+    c.fail_item("output", i, "a gradient of " + c.name(out.of) + ", which is no parameter and no input of the user");
   const Type& value = g.type(out.value);
   const Type& input = g.type(out.of);
   if (value.kind == TypeKind::tensor && input.kind == TypeKind::tensor && value.shape != input.shape)
-    c.fail_port("output", i, "the gradient " + c.name(out.value) + " does not have the shape of " + c.name(out.of));
+    c.fail_item("output", i, "the gradient " + c.name(out.value) + " does not have the shape of " + c.name(out.of));
 }
 
 }  // namespace
@@ -176,23 +176,23 @@ void check_outputs(Check& c) {
   const Graph& g = *c.graph;
   for (size_t i = 0; i < g.outputs().size(); ++i) {
     const Output& out = g.outputs()[i];
-    if (out.of && out.of_name) c.fail_port("output", i, "belongs to an input and to a name at once");
+    if (out.of && out.of_name) c.fail_item("output", i, "belongs to an input and to a name at once");
     switch (out.kind) {
       case OutputKind::loss:
         if (!out.value || (g.type(out.value).kind != TypeKind::unknown && !is_one_element(c, g.type(out.value))))
-          c.fail_port("output", i, "the loss is not one floating-point number", "reduce it (aten.sum, aten.mean)");
+          c.fail_item("output", i, "the loss is not one floating-point number", "reduce it (aten.sum, aten.mean)");
         break;
       case OutputKind::gradient: check_gradient(c, out, i); break;
       case OutputKind::buffer:
-        if (!out.value) c.fail_port("output", i, "an updated buffer without a value");
+        if (!out.value) c.fail_item("output", i, "an updated buffer without a value");
         if (out.of && g.inputs()[g.value(out.of).index].kind == InputKind::opaque)
-          c.fail_port("output", i, "updates " + c.name(out.of) + ", which is opaque");
+          c.fail_item("output", i, "updates " + c.name(out.of) + ", which is opaque");
         break;
       case OutputKind::none:
-        if (out.value) c.fail_port("output", i, "an output of kind `none` has a value", "make it `output`");
+        if (out.value) c.fail_item("output", i, "an output of kind `none` has a value", "make it `output`");
         break;
       case OutputKind::other: case OutputKind::opaque:
-        if (!out.value) c.fail_port("output", i, "has no value", "make it `none`");
+        if (!out.value) c.fail_item("output", i, "has no value", "make it `none`");
         break;
     }
     check_sharding(c, out.sharding, out.value ? g.type(out.value) : c.pool.types[Pool::kUnknownType], "output", i);

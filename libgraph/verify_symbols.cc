@@ -8,14 +8,18 @@
 namespace sg {
 namespace {
 
-void check_symbol(Check& c, const Symbol& s) {
+void check_symbol(Check& c, size_t index) {
+  const Symbol& s = c.program->symbols[index];
   std::string name = "symbol " + std::string(c.str(s.name));
-  if (c.str(s.name).empty()) c.fail("a symbol has an empty name");
-  if (s.divisor < 1) return c.fail(name + " is a multiple of " + std::to_string(s.divisor), "divisors are 1 or more");
-  if (s.min && s.max && *s.min > *s.max) c.fail(name + ": no number is in its range");
+  auto fail = [&](std::string message, std::string hint = {}) {
+    c.fail_item("symbol", index, std::move(message), std::move(hint));
+  };
+  if (c.str(s.name).empty()) fail("a symbol has an empty name");
+  if (s.divisor < 1) return fail(name + " is a multiple of " + std::to_string(s.divisor), "divisors are 1 or more");
+  if (s.min && s.max && *s.min > *s.max) fail(name + ": no number is in its range");
   if (!s.hint) return;
-  if ((s.min && *s.hint < *s.min) || (s.max && *s.hint > *s.max)) c.fail(name + ": its hint is outside its range");
-  if (*s.hint % s.divisor != 0) c.fail(name + ": its hint is no multiple of " + std::to_string(s.divisor));
+  if ((s.min && *s.hint < *s.min) || (s.max && *s.hint > *s.max)) fail(name + ": its hint is outside its range");
+  if (*s.hint % s.divisor != 0) fail(name + ": its hint is no multiple of " + std::to_string(s.divisor));
 }
 
 bool holds(Relation relation, int64_t a, int64_t b) {
@@ -36,7 +40,7 @@ std::string guard_text(const Check& c, const Guard& g) {
          c.pool.exprs.print(g.right);
 }
 
-// Calls fn for each symbol of `e` that is seen for the first time since the expression was: once an expression.
+// Calls fn for each symbol of `e`, once.
 template <class Fn>
 void for_each_symbol(Check& c, Expr e, const Fn& fn) {
   if (c.pool.exprs.is_constant(e)) return;
@@ -67,28 +71,46 @@ void check_type_scope(Check& c, ValueId v) {
 
 void check_symbols(Check& c) {
   std::unordered_set<uint32_t> names;
-  for (const Symbol& s : c.program->symbols) {
-    if (!names.insert(s.name.index).second) c.fail("symbol " + std::string(c.str(s.name)) + " is declared twice");
-    check_symbol(c, s);
+  for (size_t i = 0; i < c.program->symbols.size(); ++i) {
+    StrId name = c.program->symbols[i].name;
+    if (!names.insert(name.index).second) c.fail_item("symbol", i, "symbol " + std::string(c.str(name)) + " is declared twice");
+    check_symbol(c, i);
   }
 }
 
-// Guards may speak of symbols that nothing declares: captures keep those of sizes that no value has any more.
+namespace {
+
+// Whether guard `i` says something that can be compared at all.
+bool check_guard_scope(Check& c, size_t i) {
+  const Guard& g = c.program->guards[i];
+  if (c.pool.exprs.is_invalid(g.left) || c.pool.exprs.is_invalid(g.right)) {
+    c.fail_item("guard", i, "a guard compares something that is no number", "it overflows 64 bits or divides by zero");
+    return false;
+  }
+  bool declared = true;
+  for (Expr side : {g.left, g.right})
+    for_each_symbol(c, side, [&](StrId s) {
+      if (!c.symbol(s)) c.fail_item("guard", i, guard_text(c, g) + ": " + undeclared(c, s), declare_hint(c, s));
+      declared = declared && c.symbol(s);
+    });
+  return declared;
+}
+
+}  // namespace
+
 void check_guards(Check& c) {
   auto hint_of = [&](StrId s) {
     const Symbol* symbol = c.symbol(s);
     return symbol ? symbol->hint : std::nullopt;
   };
-  for (const Guard& g : c.program->guards) {
-    if (c.pool.exprs.is_invalid(g.left) || c.pool.exprs.is_invalid(g.right)) {
-      c.fail("a guard compares something that is no number", "it overflows 64 bits or divides by zero");
-      continue;
-    }
+  for (size_t i = 0; i < c.program->guards.size(); ++i) {
+    if (!check_guard_scope(c, i)) continue;
+    const Guard& g = c.program->guards[i];
     std::optional<int64_t> left = c.pool.exprs.evaluate(g.left, hint_of), right = c.pool.exprs.evaluate(g.right, hint_of);
     if (!left || !right || holds(g.relation, *left, *right)) continue;
     bool constant = c.pool.exprs.is_constant(g.left) && c.pool.exprs.is_constant(g.right);
-    c.fail(guard_text(c, g) + (constant ? " can never hold" : " does not hold for the sizes at capture"),
-           "the graph is valid only where its guards hold: bind other sizes or capture again");
+    c.fail_item("guard", i, guard_text(c, g) + (constant ? " can never hold" : " does not hold for the sizes at capture"),
+                "the graph is valid only where its guards hold: bind other sizes or capture again");
     return;
   }
   if (c.facts().contradictory())
@@ -106,7 +128,7 @@ void check_scope_of_ports(Check& c) {
   for (size_t i = 0; i < c.graph->outputs().size(); ++i)
     for (Expr e : c.graph->outputs()[i].sharding.global_shape)
       for_each_symbol(c, e, [&](StrId s) {
-        if (!c.symbol(s)) c.fail_port("output", i, undeclared(c, s), declare_hint(c, s));
+        if (!c.symbol(s)) c.fail_item("output", i, undeclared(c, s), declare_hint(c, s));
       });
 }
 

@@ -11,14 +11,15 @@
 #include "libgraph/job.h"
 #include "tools/cli.h"
 #include "tools/cli_input.h"
+#include "tools/cli_place.h"
 
 namespace sg::cli {
 
-// A job as read, before the verifier: with its text, if it came as text, so that findings can show the line.
+// A job as read, before the verifier: with its texts, if it came as text, so that findings can show the line.
 struct Loaded {
   Job job;
   std::string file;
-  std::string text;
+  std::vector<SourceText> texts;
 };
 
 // Parse errors are reported one by one, all of them; the Error returned then only sums up.

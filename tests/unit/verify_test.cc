@@ -155,6 +155,13 @@ struct Case {
   std::function<void(Step&)> damage;
 };
 
+// Draws from the stream of `s.random`.
+NodeId add_random(Step& s) {
+  NodeId n = s.add("aten.bernoulli_.float", {Arg::value(s.result(s.random)), Arg::floating(0.5)}, {s.graph->value(s.w).type});
+  s.damage(n, [](NodeMeta& m) { m.random.stream = 1; });
+  return n;
+}
+
 const Case kCases[] = {
     {"index", "node %tanh", [](Step& s) { s.graph->set_forward(s.curve, NodeId(1u << 30)); }},
     {"index", "node %tanh", [](Step& s) { s.graph->set_source(s.curve, SourceId(77)); }},
@@ -195,6 +202,7 @@ const Case kCases[] = {
     {"guard", "s0 <= 4 does not hold", [](Step& s) { s.program->guards[0].right = s.num(4); }},
     {"guard", "can never hold", [](Step& s) { s.program->guards.push_back({Relation::eq, s.num(1), s.num(2), SourceId()}); }},
     {"guard", "no sizes meet", [](Step& s) { s.program->guards.push_back({Relation::gt, s.sym("u0"), s.num(200), SourceId()}); }},
+    {"guard", "guard 1: guard u9 < 3: the symbol u9 is not declared", [](Step& s) { s.program->guards.push_back({Relation::lt, s.sym("u9"), s.num(3), SourceId()}); }},
     {"bind", "node %_local_scalar_dense_1", [](Step& s) { s.add("aten._local_scalar_dense.default", {Arg::value(s.result(s.ids))}, {s.pool.integer(s.sym("u0"))}); }},
     {"bind", "node %_local_scalar_dense", [](Step& s) { s.damage(s.number, [&](NodeMeta& m) { m.binds = {{s.pool.str("s0")}}; }); }},
     {"name", "control characters", [](Step& s) { s.graph->rename(s.result(s.curve), "a\nb"); }},
@@ -227,7 +235,47 @@ const Case kCases[] = {
     {"call", "node %call", [](Step& s) { s.graph->set_args(s.call, {Arg::graph(NestedId(0)), Arg::list({Arg::value(s.w)})}); }},
     {"write", "node %add_", [](Step& s) { s.add("aten.add_.Scalar", {Arg::value(s.result(s.expanded)), Arg::integer(1)}, {s.graph->value(s.result(s.expanded)).type}); }},
     {"write", "the constant %fixed", [](Step& s) { s.add("aten.add_.Scalar", {Arg::value(s.fixed), Arg::integer(1)}, {s.graph->value(s.fixed).type}); }},
-    {"wait", "node %tanh_1", [](Step& s) { s.add("aten.tanh.default", {Arg::value(s.result(s.launch))}, {s.graph->value(s.fixed).type}); }},
+    {"write", "the constant %fixed through its view %alias", [](Step& s) {
+       NodeId view = s.add("aten.alias.default", {Arg::value(s.fixed)}, {s.graph->value(s.fixed).type});
+       s.add("aten.add_.Scalar", {Arg::value(s.result(view)), Arg::integer(1)}, {s.graph->value(s.fixed).type});
+     }},
+    {"write", "node %call_1", [](Step& s) {   // the body writes to what it is given
+       s.program->nested.push_back(std::make_unique<Nested>(Nested{s.pool.str("writer"), Graph(&s.pool)}));
+       Graph* outer = s.graph;
+       s.graph = &s.program->nested[1]->graph;
+       ValueId in = s.graph->add_input("in", outer->value(s.fixed).type, {});
+       Output out;
+       out.value = s.result(s.add("aten.add_.Scalar", {Arg::value(in), Arg::integer(1)}, {outer->value(s.fixed).type}));
+       s.graph->add_output(out);
+       s.graph = outer;
+       s.add("sg.call", {Arg::graph(NestedId(1)), Arg::list({Arg::value(s.fixed)})}, {outer->value(s.fixed).type}, true);
+     }},
+    {"wait", "node %tanh_1", [](Step& s) {
+       s.graph->move_before(s.add("aten.tanh.default", {Arg::value(s.result(s.launch))}, {s.graph->value(s.fixed).type}), s.wait);
+     }},
+    {"wait", "node %tanh_1", [](Step& s) {    // a view of it is no other thing
+       NodeId view = s.add("aten.alias.default", {Arg::value(s.result(s.launch))}, {s.graph->value(s.fixed).type});
+       NodeId use = s.add("aten.tanh.default", {Arg::value(s.result(view))}, {s.graph->value(s.fixed).type});
+       s.graph->move_before(view, s.wait);
+       s.graph->move_before(use, s.wait);
+     }},
+    {"wait", "node %all_reduce_1", [](Step& s) {   // an output is a view of what nobody waited for
+       NodeId sent = s.add("_c10d_functional.all_reduce.default", {Arg::value(s.w), s.text("sum"), Arg::group(GroupId(0))}, {s.graph->value(s.w).type});
+       Output out;
+       out.value = s.result(s.add("aten.alias.default", {Arg::value(s.result(sent))}, {s.graph->value(s.w).type}));
+       s.graph->add_output(out);
+     }},
+    {"wait", "%all_reduce_1 still sends it", [](Step& s) {
+       TypeId t = s.graph->value(s.w).type;
+       NodeId sent = s.add("_c10d_functional.all_reduce.default", {Arg::value(s.w), s.text("sum"), Arg::group(GroupId(0))}, {t});
+       NodeId view = s.add("aten.alias.default", {Arg::value(s.w)}, {t});
+       s.add("aten.add_.Scalar", {Arg::value(s.result(view)), Arg::integer(1)}, {t});
+       s.add("_c10d_functional.wait_tensor.default", {Arg::value(s.result(sent))}, {t});
+     }},
+    {"random-stream", "node %bernoulli__1", [](Step& s) { add_random(s); }},
+    {"random-stream", "node %bernoulli__1", [](Step& s) {   // a copy of something else
+       s.damage(add_random(s), [&](NodeMeta& m) { m.copy = {CopyKind::remat, s.pool.str("tanh")}; });
+     }},
     {"random", "node %bernoulli_", [](Step& s) { s.graph->set_meta(s.random, {}); }},
     {"random", "node %tanh", [](Step& s) { s.damage(s.curve, [](NodeMeta& m) { m.random.stream = 4; }); }},
     {"random", "outside its original", [](Step& s) { s.damage(s.random, [&](NodeMeta& m) { m.random.origin_shape = {s.num(4), s.num(8)}, m.random.origin_offset = {s.num(1), s.num(0)}; }); }},
@@ -319,6 +367,51 @@ TEST_CASE("a recorded type that the op does not give is found") {
   CHECK(found[0].where.path == "graph rank *, node %tanh");
   CHECK(found[0].message == "%tanh is recorded as bf16, but the op gives f32 (from moe.py:212)");
   CHECK(findings(step.job, {.types = false}).empty());
+}
+
+TEST_CASE("uses of a collective's result and memory that are no hazard are none to the verifier") {
+  Step step;
+  TypeId t = step.graph->value(step.fixed).type;
+  step.add("aten.tanh.default", {Arg::value(step.result(step.launch))}, {t});        // behind the wait, by the old name
+  NodeId view = step.add("aten.alias.default", {Arg::value(step.result(step.launch))}, {t});
+  step.graph->move_before(view, step.wait);                                          // a view before, used behind
+  step.add("aten.tanh.default", {Arg::value(step.result(view))}, {t});
+  NodeId copy = step.add("aten.clone.default", {Arg::value(step.fixed)}, {t});
+  step.add("aten.add_.Scalar", {Arg::value(step.result(copy)), Arg::integer(1)}, {t});
+  CHECK(print(findings(step.job)) == "");
+}
+
+TEST_CASE("copies and chunks of one original share its random stream, also when it is gone") {
+  for (bool erase : {false, true}) {
+    Step step;
+    StrId original = step.graph->node(step.random).label;
+    NodeId copy = add_random(step), chunk = add_random(step), copy_of_copy = add_random(step);
+    step.damage(copy, [&](NodeMeta& m) { m.copy = {CopyKind::remat, original}; });
+    step.damage(chunk, [&](NodeMeta& m) { m.chunk.region = step.pool.str("moe"), m.chunk.index = 0, m.chunk.original = original; });
+    step.damage(copy_of_copy, [&](NodeMeta& m) { m.copy = {CopyKind::remat, step.graph->node(copy).label}; });
+    if (erase) {
+      step.graph->set_output_value(1, step.result(copy_of_copy));
+      step.graph->set_args(copy, {Arg::value(step.graph->node(step.random).args[0].as_value()), Arg::floating(0.5)});
+      for (NodeId n : {chunk, copy_of_copy}) step.graph->set_args(n, {Arg::value(step.result(copy)), Arg::floating(0.5)});
+      step.graph->erase(step.random);
+    }
+    CHECK(print(findings(step.job)) == "");
+  }
+}
+
+TEST_CASE("what the rules across ranks leave out for want of time is said") {
+  auto warned = [](const Job& job, VerifyOptions options) {
+    std::vector<Diagnostic> list = findings(job, options);
+    return list.size() == 1 && list[0].severity == Severity::warning && list[0].rule == "collective-order";
+  };
+  CHECK(warned(two_ranks("aA", "aA", 5), {.max_rank_events = 3}));
+  CHECK(!warned(two_ranks("aA", "aA", 5), {.max_rank_events = 8}));
+  Step step;
+  Arg one = Arg::list({Arg::integer(1), Arg::integer(1)}), uneven = Arg::list({Arg::integer(3), Arg::integer(1)});
+  NodeId n = step.add("_c10d_functional.all_to_all_single.default", {Arg::value(step.w), uneven, one, Arg::group(GroupId(0))}, {step.graph->value(step.w).type});
+  step.add("_c10d_functional.wait_tensor.default", {Arg::value(step.result(n))}, {step.graph->value(step.w).type});
+  CHECK(warned(step.job, {.types = false, .max_split_checks = 3}));
+  CHECK(!warned(step.job, {.types = false, .max_split_checks = 5}));
 }
 
 TEST_CASE("findings beyond the cap are counted") {
