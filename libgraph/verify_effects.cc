@@ -126,6 +126,7 @@ class Flight {
   TypeId type(ValueId v) const { return c_.graph->value(v).type; }
 
   void check_uses(NodeId n) {
+    if (results_.empty() && sent_.empty()) return;
     bool said = false;
     for_each_operand(*c_.graph, n, [&](ValueId v) {
       NodeId launch = said ? NodeId() : in_flight(v);

@@ -199,6 +199,33 @@ bool same_sizes(Check& c, const std::vector<Expr>& a, const std::vector<Expr>& b
   return true;
 }
 
+// max(1, n) for n, where n is a size of the tensor: strides matter only where no size is 0.
+Expr without_guards(ExprPool& exprs, Expr stride, const std::vector<Expr>& shape) {
+  if (exprs.is_constant(stride) || exprs.is_invalid(stride)) return stride;
+  auto guarded = [&](const Factor& f) -> Expr {
+    const Atom& atom = exprs.atom(f.atom);
+    if (atom.kind != AtomKind::max || atom.operands.size() != 2) return Expr();
+    for (int one : {0, 1})
+      if (exprs.constant_value(atom.operands[static_cast<size_t>(one)]) == 1) return atom.operands[static_cast<size_t>(1 - one)];
+    return Expr();
+  };
+  Expr out = stride;
+  for (const Term& term : std::vector<Term>(exprs.terms(stride).begin(), exprs.terms(stride).end()))
+    for (const Factor& f : term.factors) {
+      Expr size = guarded(f);
+      if (!size || std::find(shape.begin(), shape.end(), size) == shape.end()) continue;
+      if (exprs.terms(stride).size() != 1) return stride;      // strides are products; nothing else is worth the work
+      Expr rest = exprs.floordiv(out, exprs.pow(exprs.max(exprs.constant(1), size), f.power));
+      out = exprs.mul(rest, exprs.pow(size, f.power));
+    }
+  return out;
+}
+
+bool same_stride(Check& c, Expr a, Expr b, const std::vector<Expr>& shape) {
+  if (a == b) return true;
+  return same_size(c, without_guards(c.pool.exprs, a, shape), without_guards(c.pool.exprs, b, shape));
+}
+
 // The strides that matter: a dimension of one element is never stepped along, a tensor without elements not at all.
 // REQUIRES: the shapes are the same
 bool same_strides(Check& c, const Type& a, const Type& b) {
@@ -207,7 +234,7 @@ bool same_strides(Check& c, const Type& a, const Type& b) {
   if (std::any_of(a.shape.begin(), a.shape.end(), is_empty)) return true;
   for (size_t i = 0; i < a.stride.size(); ++i) {
     bool single = c.pool.exprs.constant_value(a.shape[i]) == 1;
-    if (!single && !same_size(c, a.stride[i], b.stride[i])) return false;
+    if (!single && !same_stride(c, a.stride[i], b.stride[i], a.shape)) return false;
   }
   return true;
 }
