@@ -27,6 +27,8 @@ struct Launched {
   Tensor result;                              // where the caller wants it
   Tensor staged;                              // where the communicator puts it; none = in `result` itself
   Memory input_memory{nullptr, nullptr}, output_memory{nullptr, nullptr};
+  int gathered_axis = -1;                     // `staged` holds `parts` of the result, one after the other along this axis
+  size_t parts = 1;
 };
 
 // Starts the node's collectives, one a result, in order. `label` outlives the wait. Fails without leaving anything

@@ -1,0 +1,378 @@
+#include "librun/comm_local.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "librun/comm_match.h"
+#include "librun/comm_work.h"
+#include "librun/thread_team.h"
+
+namespace sg {
+namespace {
+
+// How long a rank looks before it sleeps, where each has a core to itself; otherwise another rank needs this one.
+constexpr int kSpins = 2000;
+// Work that the last member to launch does at once: less than waking another would cost.
+constexpr int64_t kInlineBytes = 64 << 10;
+
+struct Channel;
+
+// One collective of one channel, from the first launch to the last member's wait.
+struct Round {
+  Channel* channel = nullptr;
+  std::vector<CollectiveCall> calls;            // by group rank; those that have come
+  std::vector<bool> came;
+  size_t arrived = 0;                           // these three under the channel's mutex until `ready`
+  std::atomic<bool> ready{false};               // all have come and `work` is prepared
+  CollectiveWork work;
+  std::atomic<int64_t> next{0}, finished{0};    // pieces
+  std::atomic<size_t> left{0};                  // members that have waited
+
+  bool complete() const { return ready.load(std::memory_order_acquire) && finished.load(std::memory_order_acquire) == work.pieces(); }
+};
+
+// One group: its members' collectives in order. Rounds fill up in that order too.
+struct Channel {
+  RankGroup group;
+  std::mutex mutex;
+  std::deque<Round*> open;                      // not all have come; the first is number `first_open`
+  uint64_t first_open = 0;
+  std::vector<std::unique_ptr<Round>> rounds;   // all that were ever needed at once
+  std::vector<Round*> unused;
+};
+
+class Rank;
+
+// What the ranks share.
+class World {
+ public:
+  explicit World(const Job& job) : seats_(job.world), texts_(job.world) {
+    spins_ = std::thread::hardware_concurrency() >= job.world ? kSpins : 20;
+    std::map<std::string, Channel*> by_identity;
+    for (uint32_t r = 0; r < job.world; ++r) {
+      seats_[r].groups = groups_of_rank(job, r);
+      for (const RankGroup& g : seats_[r].groups) {
+        Channel*& channel = by_identity[g.identity];
+        if (!channel && !g.ranks.empty()) {
+          channels_.push_back(std::make_unique<Channel>());
+          channel = channels_.back().get();
+          channel->group = g;
+        }
+        seats_[r].channels.push_back(channel);
+      }
+    }
+  }
+
+  // A rank as the others see it.
+  struct Seat {
+    std::vector<RankGroup> groups;              // these two by GroupId
+    std::vector<Channel*> channels;
+    std::atomic<uint32_t> events{0};            // raised when something may have changed for a rank that sleeps
+    std::atomic<bool> gone{false};
+    std::mutex mutex;
+    const Round* blocked = nullptr;             // under the mutex
+  };
+
+  uint32_t world() const { return static_cast<uint32_t>(seats_.size()); }
+  Seat& seat(uint32_t rank) { return seats_[rank]; }
+  int spins() const { return spins_; }
+
+  void wake(uint32_t rank) {
+    seats_[rank].events.fetch_add(1, std::memory_order_release);
+    seats_[rank].events.notify_all();
+  }
+  void wake(const Channel& channel) {
+    for (uint32_t r : channel.group.ranks) wake(r);
+  }
+  void wake_all() {
+    for (uint32_t r = 0; r < world(); ++r) wake(r);
+    std::lock_guard lock(text_mutex_);
+    text_changed_.notify_all();
+  }
+
+  void fail(Error error) {
+    {
+      std::lock_guard lock(failure_mutex_);
+      if (!failure_) failure_ = std::move(error);
+      failed_ = true;
+    }
+    wake_all();
+  }
+  bool failed() const { return failed_; }
+  std::optional<Error> failure() const {
+    std::lock_guard lock(failure_mutex_);
+    return failure_;
+  }
+
+  // The failure, once nobody touches any rank's memory any more.
+  Error settled_failure() {
+    while (busy_ != 0) std::this_thread::yield();
+    return *failure();
+  }
+
+  // Runs pieces of `round` until none is left to take. False once the job has failed.
+  bool help(Round& round) {
+    const Channel& channel = *round.channel;
+    int64_t pieces = round.work.pieces();
+    while (round.next.load(std::memory_order_relaxed) < pieces) {
+      // `busy` before `failed`, and the other way round in `fail` and `settled_failure`: one of the two sees the other.
+      ++busy_;
+      if (failed_) {
+        --busy_;
+        return false;
+      }
+      int64_t piece = round.next.fetch_add(1, std::memory_order_relaxed);
+      if (piece < pieces) round.work.run(piece);
+      --busy_;
+      if (piece < pieces && round.finished.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) wake(channel);
+    }
+    return !failed_;
+  }
+
+  // Gives every rank all texts. A rank comes back for the next exchange only after all have taken from this one.
+  Result<std::vector<std::string>> exchange(uint32_t rank, std::string text) {
+    std::unique_lock lock(text_mutex_);
+    text_changed_.wait(lock, [&] { return failed_ || !texts_taken_; });
+    texts_[rank] = std::move(text);
+    if (!failed_ && ++texts_given_ == world()) texts_taken_ = world();
+    if (texts_taken_) text_changed_.notify_all();
+    text_changed_.wait(lock, [&] { return failed_ || texts_taken_; });
+    if (failed_) return *failure();
+    std::vector<std::string> out = texts_;
+    if (--texts_taken_ == 0) texts_given_ = 0, text_changed_.notify_all();
+    return out;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Channel>> channels_;
+  std::deque<Seat> seats_;
+  int spins_;
+  std::atomic<int> busy_{0};                    // pieces that run
+  std::atomic<bool> failed_{false};
+  mutable std::mutex failure_mutex_;
+  std::optional<Error> failure_;
+  std::mutex text_mutex_;
+  std::condition_variable text_changed_;
+  std::vector<std::string> texts_;
+  uint32_t texts_given_ = 0, texts_taken_ = 0;
+};
+
+Error unknown_group(const CollectiveCall& call, uint32_t rank) {
+  return Error{ErrorKind::cannot_apply, std::string(collective_name(call.kind)) + " %" + std::string(call.label) + ": rank " +
+                                            std::to_string(rank) + " is not in the group", {}, {}};
+}
+
+class Rank final : public Communicator {
+ public:
+  Rank(std::shared_ptr<World> world, uint32_t rank)
+      : world_(std::move(world)), seat_(world_->seat(rank)), rank_(rank), launched_(seat_.channels.size()) {}
+
+  ~Rank() override {
+    seat_.gone = true;
+    if (!active_.empty()) world_->fail({ErrorKind::rank_failed, "rank " + std::to_string(rank_) + " ended in the middle", {}, {}});
+    world_->wake_all();                         // ranks that wait for this one look again
+    if (world_->failed()) world_->settled_failure();
+  }
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t world() const override { return world_->world(); }
+  const RankGroup& group(GroupId g) const override { return seat_.groups[g.index]; }
+  void abort(Error error) override { world_->fail(std::move(error)); }
+  std::optional<Error> failure() const override { return world_->failure(); }
+  void use_team(ThreadTeam* team) override { team_ = team; }
+  Result<std::vector<std::string>> exchange(std::string text) override { return world_->exchange(rank_, std::move(text)); }
+
+  Result<Ticket> launch(const CollectiveCall& call) override {
+    if (world_->failed()) return world_->settled_failure();
+    Channel* channel = call.group.index < launched_.size() ? seat_.channels[call.group.index] : nullptr;
+    if (!channel) return unknown_group(call, rank_);
+    SG_TRY(check_call(call, channel->group.ranks.size()));
+    Round& round = post(*channel, launched_[call.group.index]++, group(call.group).position, call);
+    if (world_->failed()) return world_->settled_failure();
+    if (round.ready.load(std::memory_order_acquire) && round.work.bytes() <= kInlineBytes) world_->help(round);
+    return Ticket{add(round)};
+  }
+
+  Status wait(Ticket ticket) override {
+    if (ticket.id == 0) return ok_status();
+    Round* round = find(ticket.id);
+    if (!round) return Error{ErrorKind::internal, "a ticket was waited for twice", {}, {}};
+    if (!round->complete()) {
+      block_in(round);
+      bool done = run_until_complete(*round);
+      block_in(nullptr);
+      if (!done) return world_->settled_failure();
+    }
+    leave(ticket.id, *round);
+    return ok_status();
+  }
+
+  Status drain() override {
+    while (!active_.empty()) SG_TRY(wait(Ticket{active_.front().id}));
+    if (world_->failed()) return world_->settled_failure();
+    return ok_status();
+  }
+
+  std::optional<BlockedIn> blocked_in() const override {
+    std::lock_guard seat_lock(seat_.mutex);
+    if (!seat_.blocked) return std::nullopt;
+    const Round& round = *seat_.blocked;
+    std::lock_guard lock(round.channel->mutex);
+    const std::vector<uint32_t>& ranks = round.channel->group.ranks;
+    const CollectiveCall& mine = round.calls[position_in(ranks)];
+    BlockedIn out{mine.kind, std::string(mine.label), round.channel->group.name, {}};
+    for (size_t i = 0; i < ranks.size(); ++i)
+      if (!round.came[i]) out.missing.push_back(ranks[i]);
+    return out;
+  }
+
+ private:
+  struct Active {
+    uint64_t id;
+    Round* round;
+  };
+
+  // Puts the call into round `number` of the channel; the last to come prepares the work and wakes the others.
+  Round& post(Channel& channel, uint64_t number, uint32_t position, const CollectiveCall& call) {
+    std::unique_lock lock(channel.mutex);
+    Round& round = round_at(channel, number);
+    round.calls[position] = call;
+    round.came[position] = true;
+    if (++round.arrived != round.calls.size()) return round;
+    channel.open.pop_front();                   // earlier rounds are full, as every member came to them first
+    ++channel.first_open;
+    lock.unlock();
+    if (Status s = check_match(round.calls, channel.group); !s.ok()) {
+      world_->fail(s.error());
+      return round;
+    }
+    round.work.prepare(round.calls);
+    round.ready.store(true, std::memory_order_release);
+    if (round.work.bytes() > kInlineBytes || round.work.pieces() == 0) world_->wake(channel);
+    return round;
+  }
+
+  static Round& round_at(Channel& channel, uint64_t number) {
+    size_t index = number - channel.first_open;
+    if (index < channel.open.size()) return *channel.open[index];
+    if (channel.unused.empty()) {
+      channel.rounds.push_back(std::make_unique<Round>());
+      channel.unused.push_back(channel.rounds.back().get());
+    }
+    Round* round = channel.unused.back();
+    channel.unused.pop_back();
+    size_t members = channel.group.ranks.size();
+    round->channel = &channel;
+    round->calls.assign(members, {});
+    round->came.assign(members, false);
+    round->arrived = 0;
+    round->ready = false;
+    round->next = round->finished = 0;
+    round->left = 0;
+    channel.open.push_back(round);
+    return *round;
+  }
+
+  uint64_t add(Round& round) {
+    active_.push_back({++last_id_, &round});
+    return last_id_;
+  }
+
+  Round* find(uint64_t id) const {
+    auto at = std::lower_bound(active_.begin(), active_.end(), id, [](const Active& a, uint64_t i) { return a.id < i; });
+    return at != active_.end() && at->id == id ? at->round : nullptr;
+  }
+
+  void leave(uint64_t id, Round& round) {
+    active_.erase(std::lower_bound(active_.begin(), active_.end(), id, [](const Active& a, uint64_t i) { return a.id < i; }));
+    Channel& channel = *round.channel;
+    if (round.left.fetch_add(1, std::memory_order_acq_rel) + 1 != channel.group.ranks.size()) return;
+    std::lock_guard lock(channel.mutex);
+    channel.unused.push_back(&round);
+  }
+
+  // Works on what is ready, `wanted` first, and sleeps when nothing is. False when the job has failed.
+  bool run_until_complete(Round& wanted) {
+    for (;;) {
+      uint32_t seen = seat_.events.load(std::memory_order_acquire);
+      if (world_->failed()) return false;
+      if (wanted.ready.load(std::memory_order_acquire)) {
+        if (!work_on(wanted)) return false;
+        if (wanted.complete()) return true;
+      }
+      if (work_on_others()) continue;
+      if (!check_peers(wanted)) return false;
+      for (int i = 0; i < world_->spins() && seat_.events.load(std::memory_order_relaxed) == seen; ++i) __builtin_ia32_pause();
+      seat_.events.wait(seen, std::memory_order_acquire);
+    }
+  }
+
+  static bool has_work(const Round& round) {
+    return round.ready.load(std::memory_order_acquire) && round.next.load(std::memory_order_relaxed) < round.work.pieces();
+  }
+
+  bool work_on(Round& round) {
+    int64_t left = round.work.pieces() - round.next.load(std::memory_order_relaxed);
+    if (team_ && left > 1) {
+      team_->parallel_for(std::min<int64_t>(team_->size(), left), 1, [&](int64_t, int64_t) { world_->help(round); });
+      return !world_->failed();
+    }
+    return world_->help(round);
+  }
+
+  bool work_on_others() {
+    for (const Active& a : active_)
+      if (has_work(*a.round)) return work_on(*a.round), true;
+    return false;
+  }
+
+  // A member that has ended will not come: fails the job. False when it has failed.
+  bool check_peers(Round& wanted) {
+    const std::vector<uint32_t>& ranks = wanted.channel->group.ranks;
+    std::unique_lock lock(wanted.channel->mutex);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (wanted.came[i] || !world_->seat(ranks[i]).gone) continue;
+      const CollectiveCall& mine = wanted.calls[position_in(ranks)];
+      Error error{ErrorKind::rank_failed, "rank " + std::to_string(ranks[i]) + " ended without " +
+                                              std::string(collective_name(mine.kind)) + " %" + std::string(mine.label) +
+                                              ", for which rank " + std::to_string(rank_) + " waits", {}, {}};
+      lock.unlock();
+      world_->fail(std::move(error));
+      return false;
+    }
+    return true;
+  }
+
+  size_t position_in(const std::vector<uint32_t>& ranks) const {
+    return static_cast<size_t>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
+  }
+
+  void block_in(const Round* round) {
+    std::lock_guard lock(seat_.mutex);
+    seat_.blocked = round;
+  }
+
+  std::shared_ptr<World> world_;
+  World::Seat& seat_;
+  uint32_t rank_;
+  ThreadTeam* team_ = nullptr;
+  std::vector<uint64_t> launched_;              // by GroupId: how many so far
+  std::vector<Active> active_;                  // launched and not waited for, by rising id
+  uint64_t last_id_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> make_local_communicators(const Job& job) {
+  auto world = std::make_shared<World>(job);
+  std::vector<std::unique_ptr<Communicator>> out;
+  for (uint32_t r = 0; r < job.world; ++r) out.push_back(std::make_unique<Rank>(world, r));
+  return out;
+}
+
+}  // namespace sg
