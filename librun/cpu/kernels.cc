@@ -11,6 +11,8 @@ Table build_table() {
   Table table;
   for (std::span<const KernelRow> family : {
            cpu::factory_kernels(),
+           cpu::grouped_mm_kernels(),
+           cpu::matmul_kernels(),
        })
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   return table;

@@ -1,0 +1,33 @@
+// Matrix products: one entry for all ops that contract.
+//
+//     out = alpha * a @ b + beta * self          a [M, K], b [K, N], out and self [M, N], or all with batch axes before
+//
+// Strides   any, on every operand: transposes, expanded batches and steps are absorbed when blocks are packed.
+// Types     a, b and out are of one dtype, or out is a wider float. bf16 and f16 are widened when packed, summed up in
+//           f32, and rounded once, at the end.
+// Bits      An element depends on its row of a, its column of b, and the numerics; not on threads, on M and N, on
+//           strides, or on the instruction set: rows computed in slices are the rows of the whole. See gemm_tile.h.
+// Memory    packed blocks of a few MB a thread, whatever the size of the operands.
+#pragma once
+
+#include <span>
+
+#include "librun/cpu/instruction_set.h"
+#include "librun/kernel.h"
+
+namespace sg::cpu {
+
+struct Gemm {
+  Tensor out, a, b;
+  Tensor self;                        // none: beta is 0. May be the same view as `out`
+  Scalar alpha = Scalar::integer(1), beta = Scalar::integer(0);   // beta 0: self is not read
+  Isa isa = best_isa();               // others for tests
+};
+
+// REQUIRES: out, a, b and self (when given) have the same batch axes, and sizes that fit.
+void gemm(KernelCall& call, const Gemm& product);
+
+// Several products with different sizes, spread over the threads together.
+void gemm(KernelCall& call, std::span<const Gemm> products);
+
+}  // namespace sg::cpu

@@ -1,0 +1,27 @@
+// Blocks of matrices copied into the layout that gemm_tile.h computes with.
+#pragma once
+
+#include <cstdint>
+
+#include "librun/cpu/gemm_tile.h"
+#include "librun/element.h"
+
+namespace sg::cpu {
+
+// A matrix of any float type: element [i, j] is data[i * row_step + j * column_step].
+struct MatrixView {
+  const std::byte* data = nullptr;
+  DType dtype = DType::none;
+  int64_t row_step = 0, column_step = 0;
+
+  MatrixView at(int64_t row, int64_t column) const {
+    return {data + (row * row_step + column * column_step) * dtype_bytes(dtype), dtype, row_step, column_step};
+  }
+  MatrixView transposed() const { return {data, dtype, column_step, row_step}; }
+};
+
+// to[i * to_step + j] = from[i, j], converted to T (float or double).
+template <class T>
+void pack_block(const TileKernels<T>& kernels, const MatrixView& from, int64_t rows, int64_t columns, T* to, int64_t to_step);
+
+}  // namespace sg::cpu

@@ -1,0 +1,10 @@
+// Matrix products of integers, which wrap around, and of complex numbers, summed up in double: by the definition.
+#pragma once
+
+#include "librun/cpu/gemm.h"
+
+namespace sg::cpu {
+
+void gemm_plain(KernelCall& call, const Gemm& product);   // REQUIRES: as gemm()
+
+}  // namespace sg::cpu

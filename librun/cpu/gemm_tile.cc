@@ -1,0 +1,183 @@
+#include "librun/cpu/gemm_tile.h"
+
+#include <immintrin.h>
+
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+// gcc 12 takes the compiler's own "undefined" vectors for a bug (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wuninitialized"
+
+namespace sg::cpu {
+namespace {
+
+template <class T>
+void transpose_plain(const T* from, int64_t from_step, T* to, int64_t to_step) {
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 16; ++j) to[j * to_step + i] = from[i * from_step + j];
+}
+
+#define SG_TARGET
+namespace plain {
+
+template <class Element>
+struct Simd {
+  using T = Element;
+  using V = Element;
+  static constexpr int kLanes = 1;
+  static V load(const T* p) { return *p; }
+  static void store(T* p, V v) { *p = v; }
+  static V zero() { return 0; }
+  static V spread(T x) { return x; }
+  static V add(V a, V b) { return a + b; }
+  static V fma(V a, V b, V c) { return std::fma(a, b, c); }
+};
+
+#include "librun/cpu/gemm_tile.inc"
+
+}  // namespace plain
+#undef SG_TARGET
+
+#define SG_TARGET __attribute__((target("avx2,fma")))
+#define SG_TILE_OP [[gnu::always_inline]] SG_TARGET static inline
+namespace avx2 {
+
+struct Float {
+  using T = float;
+  using V = __m256;
+  static constexpr int kLanes = 8;
+  SG_TILE_OP V load(const T* p) { return _mm256_loadu_ps(p); }
+  SG_TILE_OP void store(T* p, V v) { _mm256_storeu_ps(p, v); }
+  SG_TILE_OP V zero() { return _mm256_setzero_ps(); }
+  SG_TILE_OP V spread(T x) { return _mm256_set1_ps(x); }
+  SG_TILE_OP V add(V a, V b) { return _mm256_add_ps(a, b); }
+  SG_TILE_OP V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+};
+
+struct Double {
+  using T = double;
+  using V = __m256d;
+  static constexpr int kLanes = 4;
+  SG_TILE_OP V load(const T* p) { return _mm256_loadu_pd(p); }
+  SG_TILE_OP void store(T* p, V v) { _mm256_storeu_pd(p, v); }
+  SG_TILE_OP V zero() { return _mm256_setzero_pd(); }
+  SG_TILE_OP V spread(T x) { return _mm256_set1_pd(x); }
+  SG_TILE_OP V add(V a, V b) { return _mm256_add_pd(a, b); }
+  SG_TILE_OP V fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
+};
+
+#include "librun/cpu/gemm_tile.inc"
+
+SG_TARGET void transpose8(const float* from, int64_t from_step, float* to, int64_t to_step) {
+  __m256 r[8], s[8];
+  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(from + i * from_step);
+  for (int i = 0; i < 8; i += 2) {
+    s[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    s[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4)
+    for (int j = 0; j < 2; ++j) {
+      r[i + 2 * j] = _mm256_shuffle_ps(s[i + j], s[i + j + 2], 0x44);
+      r[i + 2 * j + 1] = _mm256_shuffle_ps(s[i + j], s[i + j + 2], 0xEE);
+    }
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(to + i * to_step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    _mm256_storeu_ps(to + (i + 4) * to_step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  }
+}
+
+SG_TARGET void transpose(const float* from, int64_t from_step, float* to, int64_t to_step) {
+  for (int i = 0; i < 16; i += 8)
+    for (int j = 0; j < 16; j += 8) transpose8(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+}
+
+}  // namespace avx2
+#undef SG_TARGET
+
+#define SG_TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
+namespace avx512 {
+
+struct Float {
+  using T = float;
+  using V = __m512;
+  static constexpr int kLanes = 16;
+  SG_TILE_OP V load(const T* p) { return _mm512_loadu_ps(p); }
+  SG_TILE_OP void store(T* p, V v) { _mm512_storeu_ps(p, v); }
+  SG_TILE_OP V zero() { return _mm512_setzero_ps(); }
+  SG_TILE_OP V spread(T x) { return _mm512_set1_ps(x); }
+  SG_TILE_OP V add(V a, V b) { return _mm512_add_ps(a, b); }
+  SG_TILE_OP V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+};
+
+struct Double {
+  using T = double;
+  using V = __m512d;
+  static constexpr int kLanes = 8;
+  SG_TILE_OP V load(const T* p) { return _mm512_loadu_pd(p); }
+  SG_TILE_OP void store(T* p, V v) { _mm512_storeu_pd(p, v); }
+  SG_TILE_OP V zero() { return _mm512_setzero_pd(); }
+  SG_TILE_OP V spread(T x) { return _mm512_set1_pd(x); }
+  SG_TILE_OP V add(V a, V b) { return _mm512_add_pd(a, b); }
+  SG_TILE_OP V fma(V a, V b, V c) { return _mm512_fmadd_pd(a, b, c); }
+};
+
+#include "librun/cpu/gemm_tile.inc"
+
+// Four rounds: pairs, fours, then quarters of registers change places.
+SG_TARGET void transpose(const float* from, int64_t from_step, float* to, int64_t to_step) {
+  __m512 r[16], s[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(from + i * from_step);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += 2) {
+    s[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+    s[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += 4) {   // r[i + c]: column c of every quarter, rows i to i + 3
+    r[i] = _mm512_shuffle_ps(s[i], s[i + 2], 0x44);
+    r[i + 1] = _mm512_shuffle_ps(s[i], s[i + 2], 0xEE);
+    r[i + 2] = _mm512_shuffle_ps(s[i + 1], s[i + 3], 0x44);
+    r[i + 3] = _mm512_shuffle_ps(s[i + 1], s[i + 3], 0xEE);
+  }
+#pragma GCC unroll 16
+  for (int c = 0; c < 4; ++c) {
+    __m512 low01 = _mm512_shuffle_f32x4(r[c], r[c + 4], 0x44), high01 = _mm512_shuffle_f32x4(r[c], r[c + 4], 0xEE);
+    __m512 low23 = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0x44), high23 = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0xEE);
+    _mm512_storeu_ps(to + c * to_step, _mm512_shuffle_f32x4(low01, low23, 0x88));
+    _mm512_storeu_ps(to + (c + 4) * to_step, _mm512_shuffle_f32x4(low01, low23, 0xDD));
+    _mm512_storeu_ps(to + (c + 8) * to_step, _mm512_shuffle_f32x4(high01, high23, 0x88));
+    _mm512_storeu_ps(to + (c + 12) * to_step, _mm512_shuffle_f32x4(high01, high23, 0xDD));
+  }
+}
+
+}  // namespace avx512
+#undef SG_TARGET
+
+template <int kCount>
+using Rows = std::make_integer_sequence<int, kCount>;
+
+}  // namespace
+
+template <class T>
+const TileKernels<T>& tile_kernels(Isa isa) {
+  constexpr bool is_float = std::is_same_v<T, float>;
+  using Avx2 = std::conditional_t<is_float, avx2::Float, avx2::Double>;
+  using Avx512 = std::conditional_t<is_float, avx512::Float, avx512::Double>;
+  static const TileKernels<T> of_plain = plain::kernels_of<plain::Simd<T>>(Rows<4>(), transpose_plain<T>);
+  static const TileKernels<T> of_avx2 = avx2::kernels_of<Avx2>(Rows<6>(), [] {
+    if constexpr (is_float) return avx2::transpose;
+    else return transpose_plain<T>;
+  }());
+  static const TileKernels<T> of_avx512 = avx512::kernels_of<Avx512>(Rows<14>(), [] {
+    if constexpr (is_float) return avx512::transpose;
+    else return transpose_plain<T>;
+  }());
+  return isa == Isa::avx512 ? of_avx512 : isa == Isa::avx2 ? of_avx2 : of_plain;
+}
+
+template const TileKernels<float>& tile_kernels(Isa);
+template const TileKernels<double>& tile_kernels(Isa);
+
+}  // namespace sg::cpu

@@ -1,0 +1,51 @@
+// The innermost loop of matrix products: a tile of C that stays in registers while k runs over packed A and B.
+//
+// Each element is one chain of fused multiply-adds over increasing k, on every instruction set; that is all that the
+// bits of a product depend on.
+#pragma once
+
+#include <cstdint>
+
+#include "librun/cpu/instruction_set.h"
+
+namespace sg::cpu {
+
+// Products are summed up in blocks of this many k. Fast numerics start each block at zero and add the blocks up in
+// order, which keeps rounding errors small; strict numerics carry the chain on.
+inline constexpr int64_t kSumBlock = 256;
+
+// Elements from one row of packed A to the next. An odd number of cache lines: rows do not compete for cache sets.
+inline constexpr int64_t kPackedRow = kSumBlock + 16;
+
+enum class TileStart : uint8_t {
+  zero,    // C = A B
+  add,     // C = C + (A B), the product summed up by itself
+  chain,   // C = C + A B, C being where the chains start
+};
+
+template <class T>
+struct Tile {
+  const T* a;            // [rows, k], rows kPackedRow apart
+  const T* b;            // [k, columns], rows b_step apart
+  int64_t b_step;
+  int64_t k;             // at most kSumBlock
+  T* c;                  // [rows, columns]
+  int64_t c_step;
+  TileStart start;
+};
+
+inline constexpr int kMaxTileRows = 14;
+inline constexpr int kMaxTileColumns = 32;
+
+template <class T>
+struct TileKernels {
+  using Run = void (*)(const Tile<T>& tile);
+  int rows, columns;             // of a full tile; all tiles have full width
+  Run run[kMaxTileRows];         // [rows - 1]
+  void (*transpose)(const T* from, int64_t from_step, T* to, int64_t to_step);   // 16 x 16
+};
+
+template <class T>   // float, double. REQUIRES: isa_available(isa)
+const TileKernels<T>& tile_kernels(Isa isa);
+
+}  // namespace sg::cpu

@@ -1,0 +1,13 @@
+// The instruction sets that kernels are written for. Their results are the same to the bit; only the speed differs.
+#pragma once
+
+#include <cstdint>
+
+namespace sg::cpu {
+
+enum class Isa : uint8_t { plain, avx2, avx512 };   // avx2: with FMA and F16C; avx512: F, BW, DQ and VL
+
+bool isa_available(Isa isa);   // on this machine
+Isa best_isa();
+
+}  // namespace sg::cpu

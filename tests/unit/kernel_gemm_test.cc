@@ -1,0 +1,244 @@
+// Every product of floats is held, to the bit, against the definition in gemm_tile.h: on every instruction set that the
+// machine has, for any strides, thread counts and numerics.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "librun/cpu/gemm.h"
+#include "librun/cpu/gemm_tile.h"
+#include "tests/support/kernel_call.h"
+#include "tests/support/rng.h"
+
+using namespace sg;
+using test::Buffer;
+
+namespace {
+
+using test::Rng;
+
+std::vector<cpu::Isa> machine_isas() {
+  std::vector<cpu::Isa> out;
+  for (cpu::Isa isa : {cpu::Isa::plain, cpu::Isa::avx2, cpu::Isa::avx512})
+    if (cpu::isa_available(isa)) out.push_back(isa);
+  return out;
+}
+
+// A tensor of this shape with its axes in any order, gaps between elements, and an offset.
+template <class T>
+Buffer<T> random_buffer(Rng& rng, std::vector<int64_t> shape) {
+  std::vector<size_t> order(shape.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+  std::vector<int64_t> stride(shape.size());
+  int64_t step = rng.below(3) == 0 ? 2 : 1;
+  for (size_t axis : order) {
+    stride[axis] = step;
+    step *= std::max<int64_t>(shape[axis], 1);
+    if (rng.below(3) == 0) step += static_cast<int64_t>(rng.below(4));
+  }
+  Buffer<T> out(shape, {}, stride, static_cast<int64_t>(rng.below(5)));
+  for (int64_t i = 0; i < out.tensor().elements(); ++i) out.at(i) = T(static_cast<Compute<T>>(static_cast<double>(rng.below(4001)) / 1000 - 2));
+  return out;
+}
+
+// One element by the definition: row [k] of a, column [k] of b, n apart.
+template <class C>
+C chain_sum(const C* row, const C* column, int64_t k, int64_t n, bool strict) {
+  C total = 0, sum = 0;
+  for (int64_t i = 0; i < k; ++i) {
+    if (i % cpu::kSumBlock == 0 && !strict) {
+      total = i <= cpu::kSumBlock ? sum : total + sum;
+      sum = 0;
+    }
+    sum = std::fma(row[i], column[i * n], sum);
+  }
+  return strict || k <= cpu::kSumBlock ? sum : total + sum;
+}
+
+template <class T>
+std::vector<Compute<T>> widened(Buffer<T>& buffer) {
+  std::vector<Compute<T>> out;
+  for (T x : buffer.values()) out.push_back(static_cast<Compute<T>>(x));
+  return out;
+}
+
+struct Case {
+  int64_t batch, m, n, k;
+  double alpha, beta;
+};
+
+template <class T>
+void check_case(Rng& rng, const Case& c, int threads, Numerics numerics) {
+  using C = Compute<T>;
+  Buffer<T> a = random_buffer<T>(rng, {c.batch, c.m, c.k}), b = random_buffer<T>(rng, {c.batch, c.k, c.n});
+  Buffer<T> self = random_buffer<T>(rng, {c.batch, c.m, c.n}), out = random_buffer<T>(rng, {c.batch, c.m, c.n});
+  std::vector<C> all_a = widened(a), all_b = widened(b), all_self = widened(self);
+  std::vector<T> expected;
+  for (int64_t e = 0; e < c.batch * c.m * c.n; ++e) {
+    const C* matrix_b = all_b.data() + e / std::max<int64_t>(c.m * c.n, 1) * c.k * c.n;
+    C sum = chain_sum(all_a.data() + e / c.n * c.k, matrix_b + e % c.n, c.k, c.n, numerics == Numerics::strict);
+    if (c.alpha != 1) sum *= static_cast<C>(c.alpha);
+    if (c.beta != 0) sum += static_cast<C>(c.beta) * all_self[static_cast<size_t>(e)];
+    expected.push_back(T(sum));
+  }
+  for (cpu::Isa isa : machine_isas()) {
+    ThreadTeam team(threads);
+    Scratch scratch;
+    KernelContext context{&team, &scratch, numerics};
+    KernelCall call(*find_op("aten.baddbmm.default"), &context);
+    cpu::gemm(call, {out.tensor(), a.tensor(), b.tensor(), self.tensor(), Scalar::floating(c.alpha), Scalar::floating(c.beta), isa});
+    std::vector<T> got = out.values();
+    CAPTURE(c.batch, c.m, c.n, c.k, c.alpha, c.beta, threads, static_cast<int>(isa), static_cast<int>(numerics));
+    REQUIRE(got.size() == expected.size());
+    REQUIRE((got.empty() || std::memcmp(got.data(), expected.data(), got.size() * sizeof(T)) == 0));
+  }
+}
+
+template <class T>
+void check_cases(uint64_t seed, int count) {
+  Rng rng(seed);
+  for (int i = 0; i < count; ++i) {
+    auto size = [&](uint64_t limit) { return static_cast<int64_t>(rng.below(4) == 0 ? rng.below(4) : rng.below(limit)); };
+    Case c{rng.between(1, 3), size(40), size(70), size(rng.below(4) == 0 ? 600 : 40), 1, 0};
+    if (rng.below(2)) c.alpha = 0.75, c.beta = rng.below(2) ? 1 : -1.5;
+    check_case<T>(rng, c, 1 + static_cast<int>(rng.below(4)), rng.below(2) ? Numerics::fast : Numerics::strict);
+  }
+}
+
+Buffer<float> noise(Rng& rng, std::vector<int64_t> shape) {
+  Buffer<float> out(shape);
+  for (int64_t i = 0; i < out.tensor().elements(); ++i) out.at(i) = static_cast<float>(rng.below(20001)) / 10000 - 1;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("gemm: f32 of any strides is the chain of fused multiply-adds") { check_cases<float>(1, 60); }
+TEST_CASE("gemm: f64 of any strides") { check_cases<double>(2, 40); }
+TEST_CASE("gemm: bf16 is widened, summed up in f32 and rounded once") { check_cases<BF16>(3, 40); }
+TEST_CASE("gemm: f16 likewise") { check_cases<F16>(4, 40); }
+
+TEST_CASE("gemm: sizes around the blocks") {
+  Rng rng(5);
+  for (Case c : {Case{1, 14, 32, 256, 1, 0}, Case{1, 15, 33, 257, 1, 0}, Case{1, 1, 300, 513, 1, 0}, Case{1, 300, 1, 513, 1, 0},
+                 Case{1, 340, 40, 5, 1, 1}, Case{1, 3, 1100, 800, 2, 0}, Case{1, 3, 2, 2000, 1, 0}, Case{1, 40, 300, 300, 1, 0}})
+    for (Numerics numerics : {Numerics::fast, Numerics::strict}) {
+      check_case<float>(rng, c, 2, numerics);
+      check_case<BF16>(rng, c, 4, numerics);
+      check_case<double>(rng, c, 2, numerics);
+    }
+}
+
+TEST_CASE("mm: threads and row slices give the same bits") {
+  Rng rng(6);
+  for (auto [m, n, k] : {std::array<int64_t, 3>{700, 530, 60}, {90, 700, 900}, {2000, 20, 300}, {37, 64, 3000}}) {
+    Buffer<float> a = noise(rng, {m, k}), b = noise(rng, {k, n}), whole({m, n});
+    REQUIRE(test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {whole.tensor()}).ok());
+    for (int threads : {2, 4}) {
+      Buffer<float> out({m, n});
+      REQUIRE(test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {out.tensor()}, threads).ok());
+      REQUIRE(out.values() == whole.values());
+    }
+    for (auto [begin, count] : {std::array<int64_t, 2>{0, 1}, {5, 2}, {m / 2, m - m / 2}, {m - 7, 7}, {11, 19}}) {
+      Tensor rows = a.tensor();
+      rows.data += begin * k * 4;
+      rows.shape[0] = count;
+      Buffer<float> out({count, n});
+      REQUIRE(test::call("aten.mm.default", {{"self", rows}, {"mat2", b}}, {out.tensor()}, 2).ok());
+      std::vector<float> all = whole.values();
+      REQUIRE(out.values() == std::vector<float>(all.begin() + begin * n, all.begin() + (begin + count) * n));
+    }
+  }
+}
+
+TEST_CASE("mm: integers wrap around, complex numbers by their definition") {
+  Buffer<int8_t> a({1, 3}, {100, 100, 7}), b({3, 1}, {100, 1, 1}), out({1, 1});
+  REQUIRE(test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {out.tensor()}).ok());
+  CHECK(out.at(0) == static_cast<int8_t>(10107));
+  Buffer<int64_t> big({1, 1}, {INT64_MAX}), two({1, 1}, {2}), wrapped({1, 1});
+  REQUIRE(test::call("aten.mm.default", {{"self", big}, {"mat2", two}}, {wrapped.tensor()}).ok());
+  CHECK(wrapped.at(0) == -2);
+  Buffer<int32_t> bias({2}, {10, 20}), x({2, 2}, {1, 2, 3, 4}), y({2, 2}, {5, 6, 7, 8}), sum({2, 2});
+  REQUIRE(test::call("aten.addmm.default", {{"self", bias}, {"mat1", x}, {"mat2", y}, {"alpha", 2}, {"beta", 3}}, {sum.tensor()}).ok());
+  CHECK(sum.values() == std::vector<int32_t>{68, 104, 116, 160});
+  Buffer<C64> p({1, 2}, {{1, 2}, {3, -1}}), q({2, 1}, {{0, 1}, {2, 2}}), r({1, 1});
+  REQUIRE(test::call("aten.mm.default", {{"self", p}, {"mat2", q}}, {r.tensor()}).ok());
+  CHECK(r.at(0) == C64(6, 5));
+  Tensor conjugate = p.tensor();
+  conjugate.conjugate = true;
+  REQUIRE(test::call("aten.mm.default", {{"self", conjugate}, {"mat2", q}}, {r.tensor()}).ok());
+  CHECK(r.at(0) == C64(6, 9));
+}
+
+TEST_CASE("matrix products by their names") {
+  Buffer<float> m({2, 3}, {1, 2, 3, 4, 5, 6}), v({3}, {1, 0, -1}), w({2}, {10, 20}), out({2}), scalar({});
+  REQUIRE(test::call("aten.mv.default", {{"self", m}, {"vec", v}}, {out.tensor()}).ok());
+  CHECK(out.values() == std::vector<float>{-2, -2});
+  REQUIRE(test::call("aten.addmv.default", {{"self", w}, {"mat", m}, {"vec", v}, {"alpha", 3}}, {out.tensor()}).ok());
+  CHECK(out.values() == std::vector<float>{4, 14});
+  REQUIRE(test::call("aten.dot.default", {{"self", v}, {"tensor", v}}, {scalar.tensor()}).ok());
+  CHECK(scalar.at(0) == 2);
+  REQUIRE(test::call("aten.matmul.default", {{"self", v}, {"other", v}}, {scalar.tensor()}).ok());
+  CHECK(scalar.at(0) == 2);
+  Buffer<float> weight({2, 3}, {1, 1, 1, 1, 0, 0}), result({2, 2});
+  REQUIRE(test::call("aten.linear.default", {{"input", m}, {"weight", weight}, {"bias", w}}, {result.tensor()}).ok());
+  CHECK(result.values() == std::vector<float>{16, 21, 25, 24});
+  REQUIRE(test::call("aten.linear.default", {{"input", v}, {"weight", weight}, {"bias", w}}, {out.tensor()}).ok());
+  CHECK(out.values() == std::vector<float>{10, 21});
+  REQUIRE(test::call("aten.addmm_.default", {{"self", result}, {"mat1", m}, {"mat2", swap_axes(weight.tensor(), 0, 1)}, {"beta", 2}},
+                     {result.tensor()}).ok());
+  CHECK(result.values() == std::vector<float>{38, 43, 65, 52});
+  Buffer<float> nan({2, 2}, {NAN, NAN, NAN, NAN});
+  REQUIRE(test::call("aten.addmm.default", {{"self", nan}, {"mat1", m}, {"mat2", swap_axes(weight.tensor(), 0, 1)}, {"beta", 0}},
+                     {result.tensor()}).ok());
+  CHECK(result.values() == std::vector<float>{6, 1, 15, 4});   // beta 0: self is not read
+}
+
+TEST_CASE("matmul broadcasts batches") {
+  Rng rng(7);
+  for (auto [left, right] : {std::pair<std::vector<int64_t>, std::vector<int64_t>>{{4, 1, 3, 5}, {2, 5, 6}},
+                             {{4, 2, 3, 5}, {5, 6}}, {{5}, {4, 2, 5, 6}}, {{4, 2, 3, 5}, {5}}, {{0, 3, 5}, {5, 6}}, {{3, 0}, {0, 2}}}) {
+    Buffer<float> a = random_buffer<float>(rng, left), b = random_buffer<float>(rng, right);
+    size_t rank = std::max({left.size(), right.size(), size_t{2}});
+    std::vector<int64_t> l(rank, 1), r(rank, 1);   // both with all axes
+    std::ranges::copy_backward(left, l.end());
+    std::copy(right.begin(), right.end(), r.end() - static_cast<ptrdiff_t>(right.size()) - (right.size() == 1 ? 1 : 0));
+    std::vector<int64_t> shape(rank);
+    for (size_t i = 0; i + 2 < rank; ++i) shape[i] = l[i] == 1 ? r[i] : l[i];
+    shape[rank - 2] = l[rank - 2], shape[rank - 1] = r[rank - 1];
+    auto reshaped = [](const Tensor& t, bool row, bool column) {
+      Tensor out = t;
+      if (row || column) out.rank = 2, out.shape = {row ? 1 : t.shape[0], row ? t.shape[0] : 1}, out.stride = {row ? 0 : t.stride[0], row ? t.stride[0] : 0};
+      return out;
+    };
+    Tensor wide_a = broadcast_to(reshaped(a.tensor(), left.size() == 1, false), [&] { auto s = shape; s[rank - 1] = l[rank - 1]; return s; }());
+    Tensor wide_b = broadcast_to(reshaped(b.tensor(), false, right.size() == 1), [&] { auto s = shape; s[rank - 2] = r[rank - 2]; return s; }());
+    std::vector<float> expected;
+    Buffer<float> counter(shape);
+    for (int64_t e = 0; e < counter.tensor().elements(); ++e) {
+      int64_t n = shape[rank - 1], rest = e / (n * shape[rank - 2]), at_a = e / n % shape[rank - 2] * wide_a.step(-2), at_b = e % n * wide_b.step(-1);
+      for (int axis = static_cast<int>(rank) - 3; axis >= 0; --axis) {
+        at_a += rest % shape[static_cast<size_t>(axis)] * wide_a.step(axis);
+        at_b += rest % shape[static_cast<size_t>(axis)] * wide_b.step(axis);
+        rest /= shape[static_cast<size_t>(axis)];
+      }
+      float sum = 0;
+      for (int64_t k = 0; k < l[rank - 1]; ++k) sum = std::fma(wide_a.as<float>()[at_a + k * wide_a.step(-1)], wide_b.as<float>()[at_b + k * wide_b.step(-2)], sum);
+      expected.push_back(sum);
+    }
+    std::vector<int64_t> out_shape(shape);
+    if (right.size() == 1) out_shape.pop_back();
+    if (left.size() == 1) out_shape.erase(out_shape.end() - (right.size() == 1 ? 1 : 2));
+    Buffer<float> out(out_shape);
+    REQUIRE(test::call("aten.matmul.default", {{"self", a}, {"other", b}}, {out.tensor()}, 2).ok());
+    CHECK(out.values() == expected);
+  }
+}
+
+TEST_CASE("sizes that do not fit are errors of the run") {
+  Buffer<float> a({2, 3}), b({4, 2}), out({2, 2});
+  CHECK(!test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {out.tensor()}).ok());
+}
