@@ -262,6 +262,7 @@ class Loader {
       SG_ASSIGN(out_.scalars[i], scalar_of(stored, type(i)));
       return ok_status();
     }
+    if (stored.dtype == DType::boolean) SG_TRY(check_booleans(i, stored));
     int64_t offset = 0, storage = 0;
     SG_ASSIGN(Tensor tensor, shaped(i, &offset, &storage));
     if (tensor.is_contiguous() && offset == 0 && stored.aligned()) {
@@ -271,6 +272,18 @@ class Loader {
       spread(stored.data, tensor);
     }
     out_.tensors[i] = tensor;
+    return ok_status();
+  }
+
+  // A bool that is neither 0 nor 1 has no meaning in C++.
+  Status check_booleans(size_t i, const StoredTensor& stored) const {
+    const auto* bytes = static_cast<const uint8_t*>(stored.data);
+    for (uint64_t k = 0; k < stored.bytes; ++k) {
+      if (bytes[k] <= 1) continue;
+      Location where{source_.file};
+      where.offset = stored.offset + k;
+      return Error{ErrorKind::unreadable, "input " + title(i) + ": a bool with the value " + std::to_string(bytes[k]), where, {}};
+    }
     return ok_status();
   }
 

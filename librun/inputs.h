@@ -41,7 +41,7 @@ class TensorMemory {
 // The values of one rank, and the memory that holds them. Tensors stay valid when it is moved.
 struct InputSet {
   std::vector<Tensor> tensors;                   // by graph input; none: opaque, a scalar, or not there and not used
-  std::vector<std::optional<Scalar>> scalars;    // by graph input
+  std::vector<Scalar> scalars;                   // by graph input; those that are numbers
   SymbolValues symbols;                          // the sizes of the inputs
   TensorMemory memory;
   std::vector<TensorFile> files;

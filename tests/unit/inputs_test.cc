@@ -173,6 +173,12 @@ graph rank *
   REQUIRE(set.ok());
   CHECK(set->tensors[1].as<float>()[0] == 1);
   CHECK(reinterpret_cast<uintptr_t>(set->tensors[1].data) % 4 == 0);
+  bytes[8 + header.size()] = 2;
+  std::ofstream(folder.file("x"), std::ios::binary) << bytes;
+  auto bad = load_inputs(job, 0, {.file = folder.file("x")});
+  REQUIRE(!bad.ok());
+  CHECK(mentions(bad.error().message, "%flag: a bool with the value 2"));
+  CHECK(bad.error().where.offset == 8 + header.size());
 }
 
 TEST_CASE("numbers among the inputs come from the file, their type, or the sizes") {
@@ -194,9 +200,9 @@ graph rank *
   REQUIRE(write_tensors(folder.file("x"), list).ok());
   auto set = load_inputs(job, 0, {.file = folder.file("x")});
   REQUIRE(set.ok());
-  CHECK(set->scalars[0]->to_int() == 3);
-  CHECK(set->scalars[1]->to_double() == 0.5);
-  CHECK(set->scalars[2]->to_double() == 0.25);
+  CHECK(set->scalars[0].to_int() == 3);
+  CHECK(set->scalars[1].to_double() == 0.5);
+  CHECK(set->scalars[2].to_double() == 0.25);
   list[1].shape = {1};
   REQUIRE(write_tensors(folder.file("x"), list).ok());
   auto wrong = load_inputs(job, 0, {.file = folder.file("x")});

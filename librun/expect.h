@@ -1,0 +1,86 @@
+// --expect: a run's values against a file's.
+//
+// Names      those of outputs.h. Outputs that the file does not name are not compared, and counted; a name that the graph
+//            lacks is `unreadable`, found before the run.
+// Close      |value - expected| <= atol + rtol * |expected|, element by element. NaN equals NaN, an infinity equals
+//            itself. Integers and booleans are exact. Complex numbers are compared part by part.
+// Tolerance  by the narrowest float type on the way to the value (precision.h):
+//              f64    rtol 1e-7     atol 1e-7
+//              f32    rtol 1e-4     atol 1e-5
+//              bf16, f16 (and narrower)   rtol 1.6e-2, atol 1e-2 of the largest finite magnitude that is expected
+//            --rtol and --atol replace theirs for all floats.
+// Bitwise    same dtype, same bits; NaNs are equal whatever their bits.
+// A value of another dtype or shape than expected has failed. In a run with --numerics f64 the file may have the dtype
+// that the graph records, or the one that was computed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libgraph/json.h"
+#include "librun/outputs.h"
+
+namespace sg {
+
+struct ExpectOptions {
+  std::optional<double> rtol, atol;
+  bool bitwise = false;
+};
+
+struct ExpectRow {
+  std::string name;                    // as the file has it
+  std::string title;
+  std::string problem;                 // another shape or dtype; empty = compared
+  DType narrowest = DType::none;       // none = no float on the way
+  double rtol = 0, atol = 0;           // in force; atol in absolute terms
+  int64_t count = 0, beyond = 0;       // elements; those beyond the tolerance
+  double max_abs = 0, max_rel = 0;     // of all elements; infinite where one side is not finite and differs
+  double worst = 0;                    // the largest error in tolerances: above 1 has failed
+  std::vector<int64_t> where;          // index of that element
+  double value_there = 0, expected_there = 0;
+  bool passed() const { return problem.empty() && beyond == 0; }
+};
+
+struct ExpectReport {
+  std::vector<ExpectRow> rows;         // worst first
+  size_t failed = 0;
+  size_t not_compared = 0;             // values of the graph that the file does not name
+  bool passed() const { return failed == 0; }
+};
+
+class Expectation {
+ public:
+  // For a rank's program and the file of that rank.
+  static Result<Expectation> open(const Program& program, const AliasAnalysis& alias, const std::string& file,
+                                  const ExpectOptions& options);
+  ExpectReport compare(const RunValues& values) const;
+
+ private:
+  struct Item {
+    NamedValue value;
+    const StoredTensor* expected;
+    DType recorded;
+    DType narrowest;
+  };
+  Expectation(TensorFile file, const Graph& graph, ExpectOptions options)
+      : file_(std::move(file)), graph_(&graph), options_(options) {}
+
+  TensorFile file_;
+  const Graph* graph_;
+  ExpectOptions options_;
+  std::vector<Item> items_;            // by name in the file
+  size_t not_compared_ = 0;
+};
+
+// What is expected of one tensor: the comparison itself, for other tools too. `expected` is contiguous and may be
+// unaligned. The row's name, title and narrowest type are the caller's.
+void compare_tensor(const Tensor& value, const StoredTensor& expected, const ExpectOptions& options, ExpectRow* row);
+
+// A table, failures first, at most `max_passed` of the rest; then one line of summary. `prefix` begins each line.
+std::string expect_text(const ExpectReport& report, size_t max_passed = 3, std::string_view prefix = "");
+// An object: {"passed", "compared", "failed", "not_compared", "outputs": [...]}.
+void write_expect(const ExpectReport& report, JsonWriter* out);
+
+}  // namespace sg

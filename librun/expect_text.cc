@@ -1,0 +1,89 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "librun/expect.h"
+
+namespace sg {
+namespace {
+
+std::string number(double v) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", v);
+  return text;
+}
+
+std::string full_number(double v) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", v);
+  return text;
+}
+
+std::string index_text(const std::vector<int64_t>& index) {
+  std::string out = "[";
+  for (size_t i = 0; i < index.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(index[i]);
+  return out + "]";
+}
+
+std::string pad(std::string text, size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+std::string details(const ExpectRow& row) {
+  if (!row.problem.empty()) return row.problem;
+  std::string out = "max abs " + pad(number(row.max_abs), 9) + " max rel " + pad(number(row.max_rel), 9);
+  if (row.beyond != 0) {
+    out += " beyond " + std::to_string(row.beyond) + " of " + std::to_string(row.count) + ", worst at " + index_text(row.where) +
+           ": " + full_number(row.value_there) + ", expected " + full_number(row.expected_there);
+  } else if (row.rtol != 0 || row.atol != 0) {
+    out += " " + pad(number(100 * row.worst), 7) + " % of the tolerance of " + std::string(dtype_name(row.narrowest));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string expect_text(const ExpectReport& report, size_t max_passed, std::string_view prefix) {
+  std::string out;
+  size_t width = 0, passed = 0;
+  for (const ExpectRow& row : report.rows) width = std::max(width, std::min<size_t>(row.name.size(), 40));
+  for (const ExpectRow& row : report.rows) {
+    if (row.passed() && passed++ >= max_passed) break;
+    out += std::string(prefix) + (row.passed() ? "ok    " : "FAIL  ") + pad(row.name, width) + "  " + details(row);
+    if (!row.title.empty() && row.title != row.name) out += "  (" + row.title + ")";
+    out += "\n";
+  }
+  const size_t compared = report.rows.size();
+  out += std::string(prefix) + (report.passed() ? "all " + std::to_string(compared) + " compared values are as expected"
+                                                : std::to_string(report.failed) + " of " + std::to_string(compared) +
+                                                      " compared values are not as expected");
+  if (report.not_compared != 0) out += ", " + std::to_string(report.not_compared) + " not in the file";
+  return out + "\n";
+}
+
+void write_expect(const ExpectReport& report, JsonWriter* out) {
+  out->begin_object();
+  out->key("passed").boolean(report.passed());
+  out->key("compared").natural(report.rows.size());
+  out->key("failed").natural(report.failed);
+  out->key("not_compared").natural(report.not_compared);
+  out->key("outputs").begin_array();
+  for (const ExpectRow& row : report.rows) {
+    out->begin_object();
+    out->key("name").string(row.name).key("title").string(row.title).key("passed").boolean(row.passed());
+    if (!row.problem.empty()) out->key("problem").string(row.problem);
+    out->key("narrowest").string(dtype_name(row.narrowest));
+    out->key("rtol").floating(row.rtol).key("atol").floating(row.atol);
+    out->key("elements").integer(row.count).key("beyond").integer(row.beyond);
+    out->key("max_abs").floating(row.max_abs).key("max_rel").floating(row.max_rel).key("worst").floating(row.worst);
+    out->key("where").begin_array();
+    for (int64_t i : row.where) out->integer(i);
+    out->end_array();
+    out->key("value").floating(row.value_there).key("expected").floating(row.expected_there);
+    out->end_object();
+  }
+  out->end_array().end_object();
+}
+
+}  // namespace sg
