@@ -13,6 +13,7 @@ Table build_table() {
            cpu::factory_kernels(),
            cpu::grouped_mm_kernels(),
            cpu::matmul_kernels(),
+           cpu::pointwise_kernels(),
        })
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   return table;

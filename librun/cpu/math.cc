@@ -87,4 +87,9 @@ double erfinv_core(double x) {
   return with_sign_of(y, x);
 }
 
+double lgamma_core(double x) {
+  int sign;
+  return ::lgamma_r(x, &sign);   // lgamma would write a global
+}
+
 }  // namespace sg::cpu::math

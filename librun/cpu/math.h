@@ -213,7 +213,8 @@ SG_INLINE double pow_core(double x, double y) {   // x and y are floats
 }
 
 double digamma_core(double x);
-double erfinv_core(double x);                  // these two to about 1e-9: for float
+double erfinv_core(double x);
+double lgamma_core(double x);                  // these three are calls: the first two to about 1e-14
 
 // --- the functions before their last rounding ---
 

@@ -1,0 +1,92 @@
+// The versions of the block functions, and which of them this processor runs.
+#include <atomic>
+
+#include "librun/cpu/block/block.h"
+
+#define SG_FOR_EACH_FAMILY(X) X(add_arithmetic) X(add_integers) X(add_tests) X(add_math) X(add_activations) X(add_complex) X(add_memory)
+
+namespace sg::cpu {
+
+#define SG_DECLARE(add) void add(BlockTable&);
+namespace isa_baseline { SG_FOR_EACH_FAMILY(SG_DECLARE) }
+#if SG_X86_VERSIONS
+namespace isa_v3 { SG_FOR_EACH_FAMILY(SG_DECLARE) }
+namespace isa_v4 { SG_FOR_EACH_FAMILY(SG_DECLARE) }
+#endif
+#undef SG_DECLARE
+
+namespace {
+
+BlockTable baseline_table() {
+  BlockTable t;
+#define SG_ADD(add) isa_baseline::add(t);
+  SG_FOR_EACH_FAMILY(SG_ADD)
+#undef SG_ADD
+  return t;
+}
+
+#if SG_X86_VERSIONS
+BlockTable v3_table() {
+  BlockTable t;
+#define SG_ADD(add) isa_v3::add(t);
+  SG_FOR_EACH_FAMILY(SG_ADD)
+#undef SG_ADD
+  return t;
+}
+
+BlockTable v4_table() {
+  BlockTable t;
+#define SG_ADD(add) isa_v4::add(t);
+  SG_FOR_EACH_FAMILY(SG_ADD)
+#undef SG_ADD
+  return t;
+}
+#endif
+
+bool processor_has(Isa isa) {
+#if SG_X86_VERSIONS
+  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+            __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("popcnt") &&
+            __builtin_cpu_supports("f16c") && __builtin_cpu_supports("movbe");
+  if (isa == Isa::v3) return v3;
+  if (isa == Isa::v4) {
+    return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  }
+#endif
+  return isa == Isa::baseline;
+}
+
+Isa best_isa() {
+  for (Isa isa : {Isa::v4, Isa::v3})
+    if (processor_has(isa)) return isa;
+  return Isa::baseline;
+}
+
+std::atomic<const BlockTable*>& chosen_table() {
+  static std::atomic<const BlockTable*> table{block_table(best_isa())};
+  return table;
+}
+
+}  // namespace
+
+const BlockTable* block_table(Isa isa) {
+  if (!processor_has(isa)) return nullptr;
+#if SG_X86_VERSIONS
+  static const BlockTable v3 = v3_table(), v4 = v4_table();
+  if (isa == Isa::v3) return &v3;
+  if (isa == Isa::v4) return &v4;
+#endif
+  static const BlockTable baseline = baseline_table();
+  return &baseline;
+}
+
+const BlockTable& best_block_table() { return *chosen_table().load(std::memory_order_relaxed); }
+
+bool use_block_table(Isa isa) {
+  const BlockTable* table = block_table(isa);
+  if (table) chosen_table().store(table, std::memory_order_relaxed);
+  return table != nullptr;
+}
+
+}  // namespace sg::cpu

@@ -1,0 +1,294 @@
+#include "librun/cpu/pointwise.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "librun/cpu/fill.h"
+#include "librun/cpu/pointwise_rules.h"
+#include "librun/cpu/stream.h"
+#include "librun/element.h"
+
+namespace sg::cpu {
+namespace {
+
+constexpr int64_t kStreamBytes = int64_t{8} << 20;   // results beyond this would only push others out of the caches
+constexpr int64_t kPieceNanoseconds = 30000;         // work of one thread at a time: worth more than handing it out
+
+bool same_view(const Tensor& a, const Tensor& b) {
+  if (a.data != b.data || a.dtype != b.dtype || a.conjugate != b.conjugate || !same_shape(a, b)) return false;
+  for (int i = 0; i < a.rank; ++i)
+    if (a.dim(i) > 1 && a.step(i) != b.step(i)) return false;
+  return true;
+}
+
+// Element i of one lies exactly where element i of the other does.
+bool same_places(const Tensor& a, const Tensor& b) {
+  if (a.data != b.data || dtype_bytes(a.dtype) != dtype_bytes(b.dtype) || !same_shape(a, b)) return false;
+  for (int i = 0; i < a.rank; ++i)
+    if (a.dim(i) > 1 && a.step(i) != b.step(i)) return false;
+  return true;
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
+}
+
+// Elements share no memory among each other.
+bool writable(const Tensor& t) {
+  for (int i = 0; i < t.rank; ++i)
+    if (t.dim(i) > 1 && t.step(i) == 0) return false;
+  return true;
+}
+
+bool is_heavy(BlockOp op) { return op >= BlockOp::exp && op <= BlockOp::angle ? op != BlockOp::sqrt : op >= BlockOp::sigmoid && op <= BlockOp::softplus_backward; }
+
+int64_t nanoseconds(const Step& s) {   // of a block, roughly
+  if (s.kind == Step::Kind::compute && !s.converts && (is_heavy(s.op) || s.op == BlockOp::pow || s.op == BlockOp::polar)) return 1500;
+  return 100;
+}
+
+// One thread's registers, kept between runs.
+std::byte* thread_scratch(size_t bytes) {
+  struct Memory {
+    std::unique_ptr<std::byte, void (*)(void*)> data{nullptr, std::free};
+    size_t size = 0;
+  };
+  thread_local Memory memory;
+  if (memory.size < bytes) {
+    size_t size = (bytes + 4095) / 4096 * 4096;
+    memory.data.reset(static_cast<std::byte*>(std::aligned_alloc(64, size)));
+    if (!memory.data) throw std::bad_alloc();
+    memory.size = size;
+  }
+  return memory.data.get();
+}
+
+void fill_register(void* reg, const Step& s, Lane lane, int64_t n) {
+  switch (lane) {
+    case Lane::f32: return void(std::fill_n(static_cast<float*>(reg), n, static_cast<float>(s.number.real())));
+    case Lane::f64: return void(std::fill_n(static_cast<double*>(reg), n, s.number.real()));
+    case Lane::i64: return void(std::fill_n(static_cast<int64_t*>(reg), n, s.integer));
+    case Lane::b8: return void(std::fill_n(static_cast<uint8_t*>(reg), n, static_cast<uint8_t>(s.integer)));
+    case Lane::c64:
+      std::fill_n(static_cast<float*>(reg), n, static_cast<float>(s.number.real()));
+      return void(std::fill_n(static_cast<float*>(reg) + kBlock, n, static_cast<float>(s.number.imag())));
+    case Lane::c128:
+      std::fill_n(static_cast<double*>(reg), n, s.number.real());
+      return void(std::fill_n(static_cast<double*>(reg) + kBlock, n, s.number.imag()));
+  }
+}
+
+// One thread on its way over a range of blocks.
+class BlockRunner {
+ public:
+  BlockRunner(const PointwiseCode& code, std::span<const Tensor> slots, std::span<const Layout> layouts, int64_t elements, bool streams)
+      : code_(code), slots_(slots), layouts_(layouts), table_(best_block_table()), elements_(elements), streams_(streams) {
+    size_t cursor_bytes = (slots.size() * sizeof(Cursor) + 63) / 64 * 64;
+    std::byte* memory = thread_scratch(cursor_bytes + static_cast<size_t>(code.scratch_bytes) + kBlock * 16);
+    cursors_ = reinterpret_cast<Cursor*>(memory);
+    registers_ = memory + cursor_bytes;
+    staging_ = registers_ + code.scratch_bytes;
+  }
+
+  void run(int64_t begin, int64_t end, bool* fault) {
+    fault_ = fault;
+    for (size_t s = 0; s < slots_.size(); ++s) new (cursors_ + s) Cursor(&layouts_[s], begin * kBlock);
+    count_ = std::min(elements_, kBlock);
+    for (const Step& s : code_.steps)
+      if (s.fixed) step(s);
+    for (int64_t block = begin; block < end; ++block) {
+      first_ = block * kBlock;
+      count_ = std::min(elements_ - first_, kBlock);
+      for (const Step& s : code_.steps)
+        if (!s.fixed) step(s);
+    }
+    if (streams_) finish_streaming();
+  }
+
+ private:
+  std::byte* at(int reg) const {
+    const Place& p = code_.places[static_cast<size_t>(reg)];
+    if (p.slot < 0) return registers_ + p.offset;
+    const Tensor& t = slots_[static_cast<size_t>(p.slot)];
+    return t.data + first_ * dtype_bytes(t.dtype);
+  }
+
+  void step(const Step& s) {
+    switch (s.kind) {
+      case Step::Kind::constant: return fill_register(at(s.out), s, code_.lanes[static_cast<size_t>(s.out)], count_);
+      case Step::Kind::load: return load(s);
+      case Step::Kind::store: return store(s);
+      case Step::Kind::compute: return compute(s);
+    }
+  }
+
+  void compute(const Step& s) {
+    std::array<const void*, kMaxOperands> in;
+    for (size_t k = 0; k < s.arity; ++k) in[k] = at(s.in[k]);
+    BlockFn fn = s.converts ? table_.convert[static_cast<size_t>(s.lane)][static_cast<size_t>(code_.lanes[static_cast<size_t>(s.out)])]
+                            : table_.find(s.op, s.lane);
+    fn(at(s.out), in.data(), count_, fault_);
+  }
+
+  void load(const Step& s) {
+    auto slot = static_cast<size_t>(s.slot);
+    if (code_.places[static_cast<size_t>(s.out)].slot == s.slot && same_register(slot, s.out)) return;
+    const Tensor& t = slots_[slot];
+    LoadFn fn = table_.load[static_cast<size_t>(t.dtype)];
+    int64_t size = dtype_bytes(t.dtype);
+    std::byte* reg = at(s.out);
+    auto plane = lane_plane(code_.lanes[static_cast<size_t>(s.out)]);
+    cursors_[slot].take(count_, [&](int64_t offset, int64_t n, int64_t stride) {
+      fn(reg, t.data + offset * size, n, stride);
+      reg += n * plane;
+    });
+  }
+
+  void store(const Step& s) {
+    auto slot = static_cast<size_t>(s.slot);
+    const Place& from = code_.places[static_cast<size_t>(s.in[0])];
+    if (from.slot == s.slot) return;                    // computed there
+    const Tensor& t = slots_[slot];
+    StoreFn fn = table_.store[static_cast<size_t>(t.dtype)];
+    int64_t size = dtype_bytes(t.dtype);
+    const std::byte* reg = at(s.in[0]);
+    if (streams_ && layouts_[slot].is_line()) {
+      fn(staging_, reg, count_, 1);
+      return stream(t.data + first_ * size, staging_, count_ * size);
+    }
+    auto plane = lane_plane(s.lane);
+    cursors_[slot].take(count_, [&](int64_t offset, int64_t n, int64_t stride) {
+      fn(t.data + offset * size, reg, n, stride);
+      reg += n * plane;
+    });
+  }
+
+  // Bytes from one element to the next within a register; of complex ones, within a plane.
+  static int64_t lane_plane(Lane lane) { return lane == Lane::c64 ? 4 : lane == Lane::c128 ? 8 : lane_bytes(lane); }
+  bool same_register(size_t slot, int reg) const { return lane_of(slots_[slot].dtype) == code_.lanes[static_cast<size_t>(reg)]; }
+
+  const PointwiseCode& code_;
+  std::span<const Tensor> slots_;
+  std::span<const Layout> layouts_;
+  const BlockTable& table_;
+  int64_t elements_, first_ = 0, count_ = 0;
+  bool streams_;
+  bool* fault_ = nullptr;
+  Cursor* cursors_;
+  std::byte *registers_, *staging_;
+};
+
+}  // namespace
+
+bool PointwiseProgram::knows(std::string_view op) { return find_pointwise_rule(op) != nullptr; }
+
+int PointwiseProgram::slot_of(const Tensor& view) {
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (same_view(slots_[i], view)) return static_cast<int>(i);
+  slots_.push_back(view);
+  return static_cast<int>(slots_.size()) - 1;
+}
+
+Value PointwiseProgram::read(const Tensor& t) {
+  Tensor view = broadcast_to(t, space_.sizes());
+  for (auto known = known_.rbegin(); known != known_.rend(); ++known) {
+    if (same_view(known->view, view)) return known->value = code_.rounded(known->value);
+    if (overlap(known->view, view)) fits_ = false;
+    if (!fits_) return code_.constant(Scalar::integer(0), t.dtype);
+  }
+  return code_.load(slot_of(view), view);
+}
+
+bool PointwiseProgram::may_write(const Tensor& view) const {
+  if (!writable(view)) return false;
+  return std::all_of(slots_.begin(), slots_.end(), [&](const Tensor& s) { return !overlap(s, view) || same_places(s, view); });
+}
+
+Result<bool> PointwiseProgram::add(const KernelCall& call, bool stored) {
+  const PointwiseRule* rule = find_pointwise_rule(call.op().name);
+  if (!rule) return call.fail(std::string(call.op().name) + " is not pointwise");
+  const Tensor& result = call.results[0];
+  if (calls_ > 0 && !same_shape(result, space_)) return false;
+  if (calls_ == 0) space_ = result;
+  size_t steps = code_.steps.size(), registers = code_.lanes.size(), slots = slots_.size();
+  std::vector<Known> known = known_;
+  auto undo = [&] {
+    code_.cut(steps, registers);
+    slots_.resize(slots);
+    known_ = std::move(known);
+    fits_ = true;
+  };
+  PointwiseCall lowering(*this, call, *rule);
+  Value v = rule->lower(lowering);
+  if (v.reg >= 0) v = code_.convert(v, result.dtype, false);
+  for (size_t i = steps; i < code_.steps.size(); ++i) {
+    const Step& s = code_.steps[i];
+    if (v.reg < 0 || s.kind != Step::Kind::compute || s.converts || best_block_table().find(s.op, s.lane)) continue;
+    v.reg = -1;
+  }
+  if (v.reg < 0) return undo(), call.fail(std::string(call.op().name) + " is not computed for " + std::string(dtype_name(result.dtype)));
+  if (!fits_ || (stored && !may_write(result))) return undo(), false;
+  known_.push_back({result, v});
+  if (stored) code_.store(slot_of(result), result, v);
+  ++calls_;
+  prepared_ = false;
+  return true;
+}
+
+void PointwiseProgram::prepare() {
+  std::vector<Tensor> by_weight;                 // results first: their order of axes decides
+  for (const Step& s : code_.steps)
+    if (s.kind == Step::Kind::store) by_weight.push_back(slots_[static_cast<size_t>(s.slot)]);
+  int64_t written = 0;
+  for (const Tensor& t : by_weight) written += t.bytes();
+  by_weight.insert(by_weight.end(), slots_.begin(), slots_.end());
+  by_weight.push_back(space_);
+  std::vector<int> order = visiting_order(by_weight);
+  layouts_.clear();
+  for (const Tensor& t : slots_) layouts_.emplace_back(t, order);
+  elements_ = space_.elements();
+  streams_ = written >= kStreamBytes;
+  code_.place(layouts_, slots_, streams_);
+  int64_t cost = 0;
+  for (const Step& s : code_.steps) cost += s.fixed ? 0 : nanoseconds(s);
+  grain_ = std::max<int64_t>(1, kPieceNanoseconds / std::max<int64_t>(cost, 1));
+  prepared_ = true;
+}
+
+Status PointwiseProgram::run(ThreadTeam& team) {
+  if (!prepared_) prepare();
+  std::atomic<bool> fault{false};
+  team.parallel_for((elements_ + kBlock - 1) / kBlock, grain_, [&](int64_t begin, int64_t end) {
+    bool own_fault = false;
+    run_blocks(begin, end, &own_fault);
+    if (own_fault) fault.store(true, std::memory_order_relaxed);
+  });
+  if (fault) return Error{ErrorKind::cannot_apply, "an integer is divided by zero"};
+  return ok_status();
+}
+
+void PointwiseProgram::run_blocks(int64_t begin, int64_t end, bool* fault) const {
+  BlockRunner(code_, slots_, layouts_, elements_, streams_).run(begin, end, fault);
+}
+
+Status run_pointwise(KernelCall& call) {
+  PointwiseProgram program;
+  auto fits = program.add(call);
+  if (fits.ok() && !*fits) {                     // arguments in the result's memory, seen in another way: read first
+    for (ParamValue& p : call.params())
+      if (p.kind == ParamValue::Kind::tensor && overlap(p.tensor, call.results[0]) && !same_view(p.tensor, call.results[0])) {
+        Tensor held = call.scratch().tensor(p.tensor.dtype, p.tensor.sizes());
+        copy(call, held, p.tensor);
+        p.tensor = held;
+      }
+    fits = program.add(call);
+  }
+  if (!fits.ok()) return fits.error();
+  if (!*fits) return call.fail("the result's elements share memory");
+  return program.run(call.team());
+}
+
+}  // namespace sg::cpu

@@ -1,0 +1,69 @@
+// PointwiseProgram: pointwise calls over one shape, run block by block in one pass over memory.
+//
+//     PointwiseProgram program;
+//     while (...) if (auto fits = program.add(call, needed_later); !fits.ok() || !*fits) break;
+//     program.run(team);
+//
+// The bits are those of the calls run one after the other: between calls, values are rounded to the types of the
+// results that were recorded. A result that is not `stored` is never written.
+//
+// A tensor that an earlier call wrote is recognised by its view (memory, shape, strides, type), so calls are given as
+// they would be run one by one. A result that is not stored needs no memory, but an address range of its own. Writes in
+// place, and results in the memory of an argument, are right where the views are the same; a call that sees memory in
+// another way than one before it does not fit.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "librun/cpu/pointwise_code.h"
+#include "librun/kernel.h"
+
+namespace sg::cpu {
+
+class PointwiseProgram {
+ public:
+  // Whether calls of this op can be part of a program.
+  static bool knows(std::string_view op);
+
+  // Appends a call, of which nothing is kept but its tensors and numbers. False, and nothing is changed: it does not fit
+  // with the calls before it. An error: it cannot be computed for its types.
+  Result<bool> add(const KernelCall& call, bool stored = true);
+
+  // May be called any number of times, by one thread at a time. Fails on a division of an integer by zero.
+  Status run(ThreadTeam& team);
+
+  size_t calls() const { return calls_; }
+
+  // The tensors read and written, in order of their first appearance, under the program's shape. Data pointers may be
+  // changed between runs, as long as tensors that shared memory go on to, and others don't.
+  std::span<Tensor> tensors() { return slots_; }
+
+  // --- for the rules (pointwise_rules.h): a value read from memory, or computed before; invalid if it does not fit ---
+  Value read(const Tensor& t);
+  PointwiseCode& code() { return code_; }
+
+ private:
+  struct Known {                         // what memory holds at this point of the program
+    Tensor view;
+    Value value;
+  };
+  int slot_of(const Tensor& view);
+  bool may_write(const Tensor& view) const;
+  void prepare();
+  void run_blocks(int64_t begin, int64_t end, bool* fault) const;
+
+  Tensor space_;                         // its shape is the program's
+  std::vector<Tensor> slots_;
+  std::vector<Known> known_;
+  PointwiseCode code_;
+  std::vector<Layout> layouts_;
+  size_t calls_ = 0;
+  int64_t elements_ = 0, grain_ = 1;
+  bool fits_ = true, prepared_ = false, streams_ = false;
+};
+
+// Any op that a program knows, as a kernel.
+Status run_pointwise(KernelCall& call);
+
+}  // namespace sg::cpu

@@ -1,0 +1,81 @@
+// PointwiseCode: the steps of a pointwise program, before and after its registers have places.
+//
+// While it is written, every step defines a register of its own and nothing is rounded to a narrow element type until
+// it is used again (stores round by themselves). `place` then says where each register lies: in the memory of a tensor
+// where that is the very same thing, else in one of few blocks of scratch memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "librun/cpu/block/block.h"
+#include "librun/cpu/pointwise_walk.h"
+#include "librun/scalar.h"
+#include "librun/tensor.h"
+
+namespace sg::cpu {
+
+Lane lane_of(DType dtype);           // REQUIRES: is_runnable
+
+// A register as a value of some element type. `rounded`: it holds nothing that the type cannot.
+struct Value {
+  int reg = -1;
+  DType dtype = DType::none;
+  bool rounded = true;
+};
+
+struct Step {
+  enum class Kind : uint8_t { constant, load, compute, store };
+  Kind kind = Kind::compute;
+  uint8_t arity = 0;
+  bool fixed = false;                // the same for every block: done once a thread
+  int out = -1, slot = -1;
+  std::array<int, kMaxOperands> in{};
+  BlockOp op = BlockOp::copy;        // compute: with the lane, or a conversion
+  Lane lane = Lane::f32;             // of the operands
+  bool converts = false;             // compute: from `lane` to the lane of `out`
+  std::complex<double> number;       // constant
+  int64_t integer = 0;
+};
+
+// Where a register lies: `slot` < 0 = in scratch memory at `offset`, else in the tensor, from the block's first element.
+struct Place {
+  int slot = -1;
+  int64_t offset = 0;
+};
+
+class PointwiseCode {
+ public:
+  // --- writing ---
+  Value constant(Scalar s, DType dtype);                       // kept as exact as the lane allows
+  Value load(int slot, const Tensor& view);
+  Value compute(BlockOp op, Lane lane, std::initializer_list<Value> operands, DType result);
+  Value convert(Value v, DType to, bool round = true);         // `round` false: of the lane, but wider than `to`
+  Value rounded(Value v);
+  void store(int slot, const Tensor& view, Value v);           // takes the place of earlier stores to the slot
+
+  size_t size() const { return steps.size(); }
+  void cut(size_t step_count, size_t register_count);          // back to an earlier state
+
+  // --- placing ---
+  void place(std::span<const Layout> layouts, std::span<const Tensor> slots, bool stream);
+
+  std::vector<Step> steps;
+  std::vector<Lane> lanes;             // of registers
+  std::vector<Place> places;           // of registers, once placed
+  int64_t scratch_bytes = 0;
+
+ private:
+  int define(Lane lane);
+  void mark_fixed(std::span<const Layout> layouts);
+  void find_last_uses();
+  bool overwritten(int slot, size_t after, std::span<const Tensor> slots, int reg) const;
+  bool lies_as_is(int slot, std::span<const Layout> layouts, std::span<const Tensor> slots) const;
+  void place_in_memory(std::span<const Layout> layouts, std::span<const Tensor> slots, bool stream);
+  void place_in_scratch();
+
+  std::vector<size_t> last_use_;       // of registers: step
+};
+
+}  // namespace sg::cpu

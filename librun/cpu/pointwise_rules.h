@@ -1,0 +1,62 @@
+// What each pointwise op is made of: rules that turn a call into steps of a program.
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+
+#include "librun/cpu/pointwise.h"
+
+namespace sg::cpu {
+
+class PointwiseCall;
+
+// How the operands' common type follows from their types.
+enum class Common : uint8_t {
+  promoted,    // PyTorch's promotion
+  floating,    // the same; integers become the default float
+  flag,        // bool
+};
+
+struct PointwiseRule {
+  using Lower = Value (*)(PointwiseCall& call);
+  std::string_view op;
+  Lower lower = nullptr;
+  // For lower_plain, and as the others please: the block function; its operands by parameter name, "~" before those
+  // that are numbers (or tensors of rank 0) not rounded to the common type; the common type.
+  BlockOp block = BlockOp::copy;
+  std::string_view operands;
+  Common common = Common::promoted;
+};
+
+const PointwiseRule* find_pointwise_rule(std::string_view op);   // in-place forms are found under the rule of the others
+
+// A call on its way into a program.
+class PointwiseCall {
+ public:
+  PointwiseCall(PointwiseProgram& program, const KernelCall& call, const PointwiseRule& rule)
+      : program_(program), call_(call), rule_(rule) {}
+
+  const KernelCall& call() const { return call_; }
+  const PointwiseRule& rule() const { return rule_; }
+  const Tensor& result() const { return call_.results[0]; }
+  PointwiseCode& code() { return program_.code(); }
+
+  // The type that the operands named (as in PointwiseRule) are computed in.
+  DType common(std::string_view operands, Common how) const;
+  DType common() const { return common(rule_.operands, rule_.common); }
+
+  // An argument, tensor or number, as a value of `type`; "~" before the name as in PointwiseRule.
+  Value operand(std::string_view name, DType type);
+  Value number(double v, DType type) { return code().constant(Scalar::floating(v), type); }
+  bool has(std::string_view name) const;
+
+  Value compute(BlockOp op, std::initializer_list<Value> operands, DType type);   // operands and result of one type
+  Value test(BlockOp op, std::initializer_list<Value> operands, DType type);      // operands of it, the result a bool
+
+ private:
+  PointwiseProgram& program_;
+  const KernelCall& call_;
+  const PointwiseRule& rule_;
+};
+
+}  // namespace sg::cpu
