@@ -3,129 +3,41 @@
 #include <algorithm>
 #include <numeric>
 
+#include "libgraph/pack_occupancy.h"
+#include "libgraph/pack_valley.h"
+
 namespace sg {
 namespace {
 
+__extension__ typedef __int128 Wide;   // bytes times steps
+
 constexpr int64_t kMaxTotalBytes = int64_t{1} << 62;
+constexpr size_t kWorkOfPlacement = 400;   // of first fit, in elementary steps
 
 int64_t align_up(int64_t x, int64_t alignment) { return (x + alignment - 1) / alignment * alignment; }
 
-// Bytes in use, as disjoint stretches in ascending order; neighbours that touch are one.
-class Stretches {
- public:
-  bool empty() const { return list_.empty(); }
-  void clear() { list_.clear(); }
-
-  // The lowest y >= x with [y, y + bytes) free.
-  int64_t first_free(int64_t x, int64_t bytes) const {
-    for (auto it = first_ending_after(x); it != list_.end() && it->begin < x + bytes; ++it) x = it->end;
-    return x;
-  }
-
-  void add(int64_t begin, int64_t end) {
-    auto low = std::lower_bound(list_.begin(), list_.end(), begin, [](const Stretch& s, int64_t b) { return s.end < b; });
-    auto high = low;
-    for (; high != list_.end() && high->begin <= end; ++high) {
-      begin = std::min(begin, high->begin);
-      end = std::max(end, high->end);
-    }
-    if (low == high) {
-      list_.insert(low, {begin, end});
-      return;
-    }
-    *low = {begin, end};
-    list_.erase(low + 1, high);
-  }
-
- private:
-  struct Stretch {
-    int64_t begin, end;
-  };
-  std::vector<Stretch>::const_iterator first_ending_after(int64_t x) const {
-    return std::upper_bound(list_.begin(), list_.end(), x, [](int64_t v, const Stretch& s) { return v < s.end; });
-  }
-  std::vector<Stretch> list_;
-};
-
-// What is in use when: a segment tree over steps. `whole` of a tree node: by rectangles in use during all of its steps
-// (and of no larger node's); `any`: by rectangles in use at some step of it, those that `whole` of a larger node has
-// left out.
-class Occupancy {
- public:
-  explicit Occupancy(uint32_t steps) {
-    while (leaves_ < steps) leaves_ *= 2;
-    whole_.resize(2 * size_t{leaves_});
-    any_.resize(2 * size_t{leaves_});
-  }
-
-  void clear() {
-    for (uint32_t n : touched_) whole_[n].clear(), any_[n].clear();
-    touched_.clear();
-  }
-
-  void add(uint32_t first, uint32_t last, int64_t begin, int64_t end) {
-    for_each_part(first, last, [&](uint32_t n) {
-      touch(n);
-      whole_[n].add(begin, end);
-      any_[n].add(begin, end);
-    });
-    for_each_ancestor(first, last, [&](uint32_t n) {
-      touch(n);
-      any_[n].add(begin, end);
-    });
-  }
-
-  // Appends the lists that together hold what is in use at some step of first..last.
-  void collect(uint32_t first, uint32_t last, std::vector<const Stretches*>* out) const {
-    for_each_part(first, last, [&](uint32_t n) {
-      if (!any_[n].empty()) out->push_back(&any_[n]);
-    });
-    for_each_ancestor(first, last, [&](uint32_t n) {
-      if (!whole_[n].empty()) out->push_back(&whole_[n]);
-    });
-  }
-
- private:
-  template <class Fn>
-  void for_each_part(uint32_t first, uint32_t last, const Fn& fn) const {
-    for (uint32_t l = first + leaves_, r = last + leaves_ + 1; l < r; l /= 2, r /= 2) {
-      if (l & 1) fn(l++);
-      if (r & 1) fn(--r);
-    }
-  }
-
-  // Every node that holds `first` or `last`, leaves left out. Some lie below the parts of first..last: what is said of
-  // those is true of them too.
-  template <class Fn>
-  void for_each_ancestor(uint32_t first, uint32_t last, const Fn& fn) const {
-    uint32_t l = (first + leaves_) / 2, r = (last + leaves_) / 2;
-    for (; l != r; l /= 2, r /= 2) fn(l), fn(r);
-    for (; l >= 1; l /= 2) fn(l);
-  }
-
-  void touch(uint32_t n) {
-    if (any_[n].empty()) touched_.push_back(n);
-  }
-
-  uint32_t leaves_ = 1;
-  std::vector<Stretches> whole_, any_;   // by tree node; the root is 1, the children of n are 2n and 2n + 1
-  std::vector<uint32_t> touched_;
-};
-
 // Steps at which something begins after something ended: between them nothing changes but for what is added, so that
 // two rectangles meet in the renumbered steps exactly when they met before.
-std::vector<uint32_t> renumber_steps(const PackInput& input) {
-  std::vector<uint8_t> begins(input.steps, 0), ends(input.steps, 0);
-  for (const PackRect& r : input.rects) begins[r.first] = ends[r.last] = 1;
-  std::vector<uint32_t> out(input.steps);
+void renumber_steps(PackInput* input) {
+  std::vector<uint8_t> begins(input->steps, 0), ends(input->steps, 0);
+  for (const PackRect& r : input->rects) begins[r.first] = ends[r.last] = 1;
+  std::vector<uint32_t> renumbered(input->steps);
   uint32_t epoch = 0;
   bool ended = false;
-  for (uint32_t i = 0; i < input.steps; ++i) {
+  for (uint32_t i = 0; i < input->steps; ++i) {
     if (begins[i] && ended) ++epoch, ended = false;
-    out[i] = epoch;
+    renumbered[i] = epoch;
     ended |= ends[i] != 0;
   }
-  return out;
+  for (PackRect& r : input->rects) r.first = renumbered[r.first], r.last = renumbered[r.last];
+  input->steps = epoch + 1;
+}
+
+// 256 times the binary logarithm, straight between powers of two: the same number on every machine.
+int64_t scaled_log(int64_t x) {
+  int exponent = 63 - __builtin_clzll(static_cast<uint64_t>(x));
+  int64_t mantissa = exponent >= 8 ? x >> (exponent - 8) : x << (8 - exponent);
+  return exponent * 256 + (mantissa & 255);
 }
 
 struct Random {   // splitmix64
@@ -136,16 +48,12 @@ struct Random {   // splitmix64
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return (z ^ (z >> 31)) % n;
   }
+  int64_t around_zero(int64_t width) { return static_cast<int64_t>(below(static_cast<uint64_t>(width) + 1)) - width / 2; }
 };
 
 class Packer {
  public:
-  Packer(const PackInput& input, const PackOptions& options) : items_(input.items), rects_(input.rects), options_(options) {
-    std::vector<uint32_t> epoch = renumber_steps(input);
-    for (PackRect& r : rects_) r.first = epoch[r.first], r.last = epoch[r.last];
-    steps_ = epoch.empty() ? 1 : epoch.back() + 1;
-    occupancy_ = Occupancy(steps_);
-  }
+  Packer(const PackInput& input, const PackOptions& options) : input_(input), options_(options) {}
 
   Packing run() {
     if (sizes_overflow()) {
@@ -153,16 +61,19 @@ class Packer {
       best_.bytes = best_.lower_bound = INT64_MAX;
       return std::move(best_);
     }
+    renumber_steps(&input_);
+    occupancy_ = Occupancy(input_.steps);
     measure();
     try_orders();
     if (options_.search) search();
+    lower_some();
     return std::move(best_);
   }
 
  private:
   struct Traits {
     int64_t bytes = 0;       // the item's extent
-    double area = 0;
+    Wide area = 0;
     uint32_t first = 0, last = 0;
     int64_t crowd = 0;       // the largest sum in use while it is
   };
@@ -170,7 +81,7 @@ class Packer {
 
   bool sizes_overflow() const {
     int64_t total = 0;
-    for (const PackItem& item : items_) {
+    for (const PackItem& item : input_.items) {
       int64_t extent = 0, end;
       for (const PackRect& r : rects_of(item)) {
         if (__builtin_add_overflow(r.offset, r.bytes, &end)) return true;
@@ -188,18 +99,18 @@ class Packer {
     const PackRect* end() const { return last; }
   };
   Rects rects_of(const PackItem& item) const {
-    return {rects_.data() + item.rect_begin, rects_.data() + item.rect_begin + item.rect_count};
+    return {input_.rects.data() + item.rect_begin, input_.rects.data() + item.rect_begin + item.rect_count};
   }
 
   void measure() {
     std::vector<int64_t> in_use = sum_in_use();
     best_.lower_bound = in_use.empty() ? 0 : *std::max_element(in_use.begin(), in_use.end());
-    for (const PackItem& item : items_) {
+    for (const PackItem& item : input_.items) {
       Traits t;
       t.first = UINT32_MAX;
       for (const PackRect& r : rects_of(item)) {
         t.bytes = std::max(t.bytes, r.offset + r.bytes);
-        t.area += static_cast<double>(r.bytes) * (r.last - r.first + 1);
+        t.area += Wide{r.bytes} * (r.last - r.first + 1);
         t.first = std::min(t.first, r.first);
         t.last = std::max(t.last, r.last);
       }
@@ -210,16 +121,16 @@ class Packer {
 
   // By step. Within an item, rectangles may overlap (a result in the memory that it takes over): their union counts.
   std::vector<int64_t> sum_in_use() const {
-    std::vector<int64_t> change(steps_ + 1, 0);
-    for (const PackItem& item : items_) {
+    std::vector<int64_t> change(input_.steps + 1, 0);
+    for (const PackItem& item : input_.items) {
       if (item.rect_count == 1) {
-        const PackRect& r = rects_[item.rect_begin];
+        const PackRect& r = input_.rects[item.rect_begin];
         change[r.first] += r.bytes, change[r.last + 1] -= r.bytes;
       } else {
         add_union(item, &change);
       }
     }
-    std::vector<int64_t> out(steps_);
+    std::vector<int64_t> out(input_.steps);
     std::partial_sum(change.begin(), change.end() - 1, out.begin());
     return out;
   }
@@ -242,9 +153,9 @@ class Packer {
 
   void add_crowds(const std::vector<int64_t>& in_use) {   // the largest of a range, by a table of powers of two
     std::vector<std::vector<int64_t>> table{in_use};
-    for (uint32_t width = 1; 2 * width <= steps_; width *= 2) {
+    for (uint32_t width = 1; 2 * width <= input_.steps; width *= 2) {
       const std::vector<int64_t>& half = table.back();
-      std::vector<int64_t> next(steps_ - 2 * width + 1);
+      std::vector<int64_t> next(input_.steps - 2 * width + 1);
       for (size_t i = 0; i < next.size(); ++i) next[i] = std::max(half[i], half[i + width]);
       table.push_back(std::move(next));
     }
@@ -256,51 +167,65 @@ class Packer {
 
   template <class Less>
   Order sorted(const Less& less) const {
-    Order order(items_.size());
+    Order order(input_.items.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return less(traits_[a], traits_[b]); });
     return order;
   }
 
   void try_orders() {
-    auto life = [](const Traits& t) { return t.last - t.first; };
     try_order(sorted([](auto& a, auto& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.first < b.first; }));
     try_order(sorted([](auto& a, auto& b) { return a.crowd != b.crowd ? a.crowd > b.crowd : a.bytes > b.bytes; }));
     try_order(sorted([](auto& a, auto& b) { return a.area != b.area ? a.area > b.area : a.first < b.first; }));
-    try_order(sorted([&](auto& a, auto& b) { return life(a) != life(b) ? life(a) > life(b) : a.bytes > b.bytes; }));
-    try_order(sorted([&](auto& a, auto& b) {
-      return a.crowd != b.crowd ? a.crowd > b.crowd : life(a) != life(b) ? life(a) > life(b) : a.bytes > b.bytes;
+    try_order(sorted([](auto& a, auto& b) {
+      uint32_t x = a.last - a.first, y = b.last - b.first;
+      return x != y ? x > y : a.bytes > b.bytes;
     }));
     try_order(sorted([](auto& a, auto& b) { return a.first != b.first ? a.first < b.first : a.bytes > b.bytes; }));
-    try_order(sorted([](auto& a, auto& b) { return a.last != b.last ? a.last > b.last : a.bytes > b.bytes; }));
   }
 
-  bool may_go_on() const {
-    return best_.bytes > best_.lower_bound && placed_ + items_.size() <= options_.placements;
+  bool may_go_on(size_t work) const {
+    return best_.bytes - best_.lower_bound > best_.lower_bound / options_.good_enough && work_ + work <= options_.work;
   }
 
   // Whether this order is at least as good as the best so far, which it then is.
-  bool try_order(const Order& order) {
-    if (!best_order_.empty() && !may_go_on()) return false;
+  void try_order(const Order& order) {
+    bool is_first = best_.places.empty();
+    if (!is_first && !may_go_on(order.size() * kWorkOfPlacement)) return;
     int64_t bytes = place_all(order);
-    if (!best_order_.empty() && bytes > best_.bytes) return false;
+    if (is_first || bytes < best_.bytes) keep(order, bytes);
+  }
+
+  void keep(const Order& order, int64_t bytes) {
     best_.bytes = bytes;
     best_.places = places_;
     best_order_ = order;
-    return true;
+  }
+
+  // Items that rather lie low get the first places, where the rest still fits.
+  void lower_some() {
+    Order order(input_.items.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      bool x = input_.items[a].low, y = input_.items[b].low;
+      return x != y ? x : best_.places[a] < best_.places[b];
+    });
+    if (order.empty() || !input_.items[order[0]].low) return;
+    int64_t bytes = place_all(order);
+    if (bytes <= best_.bytes) keep(order, bytes);
   }
 
   int64_t place_all(const Order& order) {
     occupancy_.clear();
-    places_.assign(items_.size(), 0);
+    places_.assign(input_.items.size(), 0);
     int64_t bytes = 0;
     for (uint32_t i : order) {
-      places_[i] = lowest_place(items_[i]);
-      for (const PackRect& r : rects_of(items_[i]))
+      places_[i] = lowest_place(input_.items[i]);
+      for (const PackRect& r : rects_of(input_.items[i]))
         occupancy_.add(r.first, r.last, places_[i] + r.offset, places_[i] + r.offset + r.bytes);
       bytes = std::max(bytes, places_[i] + traits_[i].bytes);
     }
-    placed_ += order.size();
+    work_ += order.size() * kWorkOfPlacement;
     return bytes;
   }
 
@@ -316,7 +241,7 @@ class Packer {
       moved = false;
       size_t list = 0;
       for (uint32_t i = 0; i < item.rect_count; ++i) {
-        const PackRect& r = rects_[item.rect_begin + i];
+        const PackRect& r = input_.rects[item.rect_begin + i];
         for (; list < ends_[i]; ++list) {
           int64_t at = lists_[list]->first_free(place + r.offset, r.bytes) - r.offset;
           if (at != place) place = align_up(at, item.alignment), moved = true;
@@ -326,32 +251,99 @@ class Packer {
     return place;
   }
 
-  // Moves one of the items that end highest to a random earlier turn, and keeps what is not worse.
+  // --- search: valleys filled by rules, half of them drawn anew, half of them the best so far with some keys changed ---
+
   void search() {
-    Random random;
-    std::vector<uint32_t> top;
-    while (!items_.empty() && may_go_on()) {
-      top.clear();
-      for (uint32_t turn = 1; turn < best_order_.size(); ++turn)
-        if (best_.places[best_order_[turn]] + traits_[best_order_[turn]].bytes == best_.bytes) top.push_back(turn);
-      if (top.empty()) return;
-      Order order = best_order_;
-      uint32_t from = top[random.below(top.size())];
-      uint32_t to = static_cast<uint32_t>(random.below(from));
-      std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
-      try_order(order);
+    if (input_.items.empty() || !may_go_on(0)) return;
+    std::vector<uint32_t> large, small;
+    for (uint32_t i : sorted([](auto& a, auto& b) { return a.bytes > b.bytes; }))
+      (is_small(i) ? small : large).push_back(i);
+    ValleyFill valleys(input_, large);
+    ValleyRules best;
+    int64_t best_top = INT64_MAX;
+    bool has_compounds = input_.rects.size() > input_.items.size();
+    for (uint32_t turn = 0; may_go_on(0); ++turn) {
+      if (has_compounds && turn % 4 == 3) change_order();
+      ValleyRules rules = turn < kFirstTurns || turn % 2 == 0 ? new_rules(turn) : changed(best);
+      size_t before = valleys.work();
+      int64_t top = valleys.fill(rules, best_top, before + options_.work - work_);
+      work_ += valleys.work() - before + 4 * traits_.size();
+      if (top == INT64_MAX) continue;
+      if (top < best_top || (top < best_.bytes && random_.below(8) == 0))
+        try_order(order_by_place(valleys.places(), large, small));
+      best_top = top;
+      best = std::move(rules);
     }
   }
 
-  std::vector<PackItem> items_;
-  std::vector<PackRect> rects_;           // steps renumbered
+  // Moves one of the items that end highest to an earlier turn. Valleys know little of items of several rectangles.
+  void change_order() {
+    std::vector<uint32_t> top;
+    for (uint32_t turn = 1; turn < best_order_.size(); ++turn)
+      if (best_.places[best_order_[turn]] + traits_[best_order_[turn]].bytes == best_.bytes) top.push_back(turn);
+    if (top.empty() || !may_go_on(best_order_.size() * kWorkOfPlacement)) return;
+    Order order = best_order_;
+    uint32_t from = top[random_.below(top.size())], to = static_cast<uint32_t>(random_.below(from));
+    std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
+    int64_t bytes = place_all(order);
+    if (bytes <= best_.bytes) keep(order, bytes);
+  }
+
+  // Those fill the holes that the large ones leave; 8192 of them are not more than all there is.
+  bool is_small(uint32_t i) const {
+    return traits_[i].bytes < 64 || traits_[i].bytes < best_.lower_bound / 8192;
+  }
+
+  // First fit in the order of places puts nothing higher than it was (items of one rectangle, at least).
+  static Order order_by_place(const std::vector<int64_t>& places, Order large, const Order& small) {
+    std::stable_sort(large.begin(), large.end(), [&](uint32_t a, uint32_t b) { return places[a] < places[b]; });
+    large.insert(large.end(), small.begin(), small.end());
+    return large;
+  }
+
+  // Long and large items first, how much of each is drawn; sometimes those in use when most is.
+  ValleyRules new_rules(uint32_t turn) {
+    static constexpr int64_t kFirst[kFirstTurns][2] = {{64, 1}, {0, 64}, {64, 64}, {20, 64}};
+    static constexpr int64_t kNoise[] = {7000, 23000, 59000};
+    int64_t by_life = draw(92), by_size = draw(92), by_crowd = random_.below(3) == 0 ? draw(360) : 0;
+    int64_t noise = kNoise[turn % 3];
+    ValleyRules rules;
+    if (random_.below(2) == 0) rules.full_bonus = draw(80000);
+    if (random_.below(2) == 0) rules.wall_bonus = draw(47000);
+    if (random_.below(2) == 0) rules.level_bonus = draw(47000);
+    if (turn < kFirstTurns) {
+      rules = {};
+      by_life = kFirst[turn][0], by_size = kFirst[turn][1], by_crowd = noise = 0;
+    }
+    rules.keys.resize(traits_.size());
+    for (size_t i = 0; i < rules.keys.size(); ++i) {
+      const Traits& t = traits_[i];
+      int64_t crowd = static_cast<int64_t>(Wide{t.crowd} * 256 / std::max<int64_t>(best_.lower_bound, 1));
+      rules.keys[i] = by_life * scaled_log(t.last - t.first + 1) + by_size * scaled_log(t.bytes) + by_crowd * crowd +
+                      random_.around_zero(noise);
+    }
+    return rules;
+  }
+
+  ValleyRules changed(ValleyRules rules) {
+    std::vector<int64_t>& keys = rules.keys;
+    size_t changes = 1 + random_.below(random_.below(4) == 0 ? keys.size() / 8 + 1 : 6);
+    while (changes-- > 0) keys[random_.below(keys.size())] += random_.around_zero(random_.below(2) == 0 ? 47000 : 140000);
+    return rules;
+  }
+
+  int64_t draw(uint64_t below) { return static_cast<int64_t>(random_.below(below)); }
+
+  static constexpr uint32_t kFirstTurns = 4;
+
+  PackInput input_;                       // steps renumbered
   PackOptions options_;
-  uint32_t steps_ = 1;
   Occupancy occupancy_{1};
   std::vector<Traits> traits_;            // by item
   Packing best_;
   Order best_order_;
-  size_t placed_ = 0;
+  size_t work_ = 0;
+  Random random_;
   std::vector<int64_t> places_;           // of the order at hand, as those that follow
   std::vector<const Stretches*> lists_;
   std::vector<size_t> ends_;              // by rectangle: where its lists end

@@ -3,9 +3,12 @@
 // Item      One or more rectangles that keep their distance: a piece of memory in use during the steps first..last (both
 //           included) that begins `offset` bytes into the item. Most items are one rectangle; what takes over a part of
 //           other memory, or lies in the frame of a call, is placed together with it.
-// Method    First fit, items in several orders (size, crowding, area, life, start); where the best is above the lower
-//           bound, a local search over the best order, in which items at the top move forward. The work is
-//           bounded by a count of placements and not by a clock: equal input, equal places on every machine.
+// Method    First fit, items in several orders (size, crowding, area, life, start). Where the best is too far above the
+//           lower bound, a local search: valleys of the skyline are filled (pack_valley.h) by keys that are drawn, or
+//           those of the best so far with some changed, and what that gives goes through first fit once more. Where
+//           items have several rectangles, orders are changed as well.
+//           The work is bounded by a count of elementary steps and not by a clock: equal input, equal places on every
+//           machine.
 // Cost      O(log(steps) * log(items)) a placement in practice.
 #pragma once
 
@@ -24,6 +27,7 @@ struct PackRect {
 struct PackItem {
   uint32_t rect_begin = 0, rect_count = 0;   // into PackInput::rects
   int64_t alignment = 1;                     // of the item's place; > 0
+  bool low = false;                          // rather near the begin of the line, where that costs nothing
 };
 
 struct PackInput {
@@ -33,8 +37,9 @@ struct PackInput {
 };
 
 struct PackOptions {
-  size_t placements = 100000;     // work that all orders and the search may take together; the first order always runs
-  bool search = true;             // local search after the orders
+  size_t work = 40000000;         // elementary steps, a few nanoseconds each; the first order always runs
+  int64_t good_enough = 2000;     // done when no more than this part of the lower bound is lost
+  bool search = true;             // after the orders
 };
 
 struct Packing {

@@ -13,8 +13,8 @@ constexpr uint32_t kNoItem = 0xFFFFFFFFu;
 class Planner {
  public:
   Planner(const Liveness& live, const std::vector<MemoryPlan>& bodies, const std::vector<int64_t>& scratch,
-          const PackOptions& packing)
-      : live_(live), bodies_(bodies), scratch_(scratch), packing_(packing) {}
+          const PackOptions& packing, bool is_body)
+      : live_(live), bodies_(bodies), scratch_(scratch), packing_(packing), is_body_(is_body) {}
 
   MemoryPlan run() {
     out_.offsets.assign(live_.index_of.size(), MemoryPlan::kNoOffset);
@@ -39,7 +39,7 @@ class Planner {
 
   Place new_item(uint32_t first, uint32_t last, int64_t bytes, int64_t alignment) {
     Place place{static_cast<uint32_t>(input_.items.size()), 0};
-    input_.items.push_back({0, 0, alignment});
+    input_.items.push_back({0, 0, alignment, false});
     rects_.push_back({place.item, {first, last, 0, bytes}});
     return place;
   }
@@ -71,6 +71,7 @@ class Planner {
       else rects_.push_back({place_of_[i].item, {s.first_position, s.last_position, place_of_[i].at, s.bytes}});
       int64_t& alignment = input_.items[place_of_[i].item].alignment;
       alignment = std::max(alignment, plan_alignment(s.bytes));
+      input_.items[place_of_[i].item].low |= is_body_ && s.is_output;
     }
   }
 
@@ -133,6 +134,7 @@ class Planner {
   const std::vector<MemoryPlan>& bodies_;
   const std::vector<int64_t>& scratch_;
   const PackOptions& packing_;
+  bool is_body_;                         // its outputs outlive its frame: at an edge of it, calls in a row fit best
   PackInput input_;
   std::vector<ItemRect> rects_;
   std::vector<Place> place_of_;          // by live_.storages
@@ -153,7 +155,7 @@ class BodyPlans {
       if (done_[b]) continue;
       done_[b] = true;
       plan_callees(*live_.bodies[b]);   // as deep as liveness went: 64
-      plans_[b] = Planner(*live_.bodies[b], plans_, scratch_of(b), options_.packing).run();
+      plans_[b] = Planner(*live_.bodies[b], plans_, scratch_of(b), options_.packing, true).run();
     }
   }
   std::vector<MemoryPlan>& plans() { return plans_; }
@@ -175,7 +177,7 @@ class BodyPlans {
 MemoryPlan plan_memory(const Liveness& liveness, const PlanOptions& options) {
   BodyPlans bodies(liveness, options);
   bodies.plan_callees(liveness);
-  MemoryPlan out = Planner(liveness, bodies.plans(), options.scratch_bytes, options.packing).run();
+  MemoryPlan out = Planner(liveness, bodies.plans(), options.scratch_bytes, options.packing, false).run();
   out.bodies = std::move(bodies.plans());
   return out;
 }

@@ -1,6 +1,6 @@
 // plan_job: plans the memory of each program of binary jobs, for benchmarks; a line a program.
 //
-//   plan_job [--runs K] FILE...     nodes, pieces of memory, planned and lower bound bytes, ms for liveness and for the
+//   plan_job [--runs K] [--work N] FILE...     nodes, pieces of memory, planned and lower bound bytes, ms for liveness and for the
 //                                   plan (median of K)
 #include <algorithm>
 #include <chrono>
@@ -29,7 +29,7 @@ double milliseconds(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - since).count();
 }
 
-void plan_program(const char* file, const Program& program, const SizeValues& values, int runs) {
+void plan_program(const char* file, const Program& program, const SizeValues& values, int runs, const PlanOptions& options) {
   std::vector<double> liveness_ms, plan_ms;
   Liveness live;
   MemoryPlan plan;
@@ -38,7 +38,7 @@ void plan_program(const char* file, const Program& program, const SizeValues& va
     live = compute_liveness(program, program.graph, values);
     liveness_ms.push_back(milliseconds(start));
     start = std::chrono::steady_clock::now();
-    plan = plan_memory(live);
+    plan = plan_memory(live, options);
     plan_ms.push_back(milliseconds(start));
   }
   double ratio = plan.lower_bound_bytes == 0 ? 1 : static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound_bytes);
@@ -48,7 +48,7 @@ void plan_program(const char* file, const Program& program, const SizeValues& va
               plan.pooled.size());
 }
 
-int plan_file(const char* file, int runs) {
+int plan_file(const char* file, int runs, const PlanOptions& options) {
   std::ifstream in(file, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(in), {}};
   Result<Job> job = read_binary(bytes, file);
@@ -58,7 +58,8 @@ int plan_file(const char* file, int runs) {
   }
   auto assumed = assume_values(*job, infer_ranges(*job), Assumption());
   for (size_t i = 0; i < job->programs.size(); ++i)
-    plan_program(file, *job->programs[i], [&](StrId s) { return assumed.ok() ? (*assumed)[i].value(s) : std::nullopt; }, runs);
+    plan_program(file, *job->programs[i], [&](StrId s) { return assumed.ok() ? (*assumed)[i].value(s) : std::nullopt; }, runs,
+                 options);
   return 0;
 }
 
@@ -66,9 +67,11 @@ int plan_file(const char* file, int runs) {
 
 int main(int argc, char** argv) {
   int runs = 1, code = 0;
+  PlanOptions options;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--runs") == 0 && i + 1 < argc) runs = std::max(1, std::atoi(argv[++i]));
-    else code = std::max(code, plan_file(argv[i], runs));
+    else if (std::strcmp(argv[i], "--work") == 0 && i + 1 < argc) options.packing.work = std::strtoull(argv[++i], nullptr, 10);
+    else code = std::max(code, plan_file(argv[i], runs, options));
   }
   return code;
 }

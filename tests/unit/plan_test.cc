@@ -276,7 +276,7 @@ TEST_CASE("plans of random jobs hold what they promise") {
     options.nodes = 20 + seed * 5;
     Job job = test::random_job(seed, options);
     PlanOptions quick;
-    quick.packing.placements = 3000;
+    quick.packing.work = 2000000;
     for (const auto& program : job.programs) {
       Liveness live = compute_liveness(*program, program->graph, kThree);
       MemoryPlan plan = plan_memory(live, quick);
