@@ -39,21 +39,57 @@ GraphRun::GraphRun(RankState* state, const Graph& graph) : state_(*state), graph
 GraphRun::~GraphRun() = default;
 
 Status GraphRun::build(std::vector<Unsupported>* unsupported) {
+  liveness_ = compute_liveness(*state_.program, graph_, state_.bindings->lookup());
+  if (state_.use_arena) plan_ = plan_memory(liveness_);
+  if (plan_.overflow)
+    return Error{ErrorKind::cannot_apply, "the step needs more memory than can be addressed", {}, "sg-run --plan shows what it holds"};
+  take_apart(unsupported);
+  build_bodies(unsupported);
+  return ok_status();
+}
+
+void GraphRun::build_as_body(const Liveness* liveness, const MemoryPlan* plan, const GraphRun& root, int64_t frame,
+                             std::vector<Unsupported>* unsupported) {
+  live_ = liveness;
+  placed_ = plan;
+  root_ = &root;
+  frame_ = frame;
+  take_apart(unsupported);
+  build_bodies(unsupported);
+}
+
+void GraphRun::take_apart(std::vector<Unsupported>* unsupported) {
   SizeValues sizes = state_.bindings->lookup();
   alias_ = std::make_unique<AliasAnalysis>(*state_.program, graph_, AliasOptions{&sizes});
-  liveness_ = compute_liveness(*state_.program, graph_, sizes);
   values_.tensors.resize(graph_.value_id_limit());
   values_.scalars.resize(graph_.value_id_limit());
   place_storages();
   find_conjugates();
   add_steps(unsupported);
   schedule_frees();
-  return ok_status();
+}
+
+// Each call site has a run of its own: its frame does not move, so that what is static in a body stays worked out.
+void GraphRun::build_bodies(std::vector<Unsupported>* unsupported) {
+  static const MemoryPlan kNothingPlaced;
+  for (Step& step : steps_) {
+    if (!step.body) continue;
+    auto call = std::ranges::find(live_->calls, step.node, &CallSite::node);
+    auto id = graph_.node(step.node).args[0].as_graph().index;
+    auto frame = static_cast<size_t>(call - live_->calls.begin());
+    bool placed = state_.use_arena && id < root_->plan_.bodies.size() && frame < placed_->frame_offsets.size();
+    step.body->build_as_body(root_->liveness_.bodies[id].get(), placed ? &root_->plan_.bodies[id] : &kNothingPlaced, *root_,
+                             placed ? frame_ + placed_->frame_offsets[frame] : 0, unsupported);
+  }
 }
 
 void GraphRun::place_storages() {
   slots_.resize(alias_->storages().size());
-  for (size_t s = 0; s < slots_.size(); ++s) slots_[s].is_static = alias_->storages()[s].is_input();
+  for (uint32_t s = 0; s < slots_.size(); ++s) {
+    bool placed = s < placed_->offsets.size() && placed_->offsets[s] != MemoryPlan::kNoOffset;
+    slots_[s].is_static = placed || alias_->storages()[s].is_input();
+    if (const LiveStorage* live = live_->find(StorageId(s))) slots_[s].bytes = live->bytes;
+  }
 }
 
 // A conjugate is a view that says so; views of it say it too, and what is computed from it is plain again.
@@ -101,11 +137,6 @@ void GraphRun::add_steps(std::vector<Unsupported>* unsupported) {
     step_of_[n.index] = static_cast<uint32_t>(steps_.size());
     if (add_step(n, &step, &reason)) steps_.push_back(std::move(step));
     if (!reason.empty()) refused.add(graph_.op_name(n), n, reason);
-    if (!steps_.empty() && steps_.back().body) {
-      std::vector<Unsupported> inside;
-      if (steps_.back().node == n) (void)steps_.back().body->build(&inside);
-      for (Unsupported& u : inside) refused.add(u.op, n, u.reason);
-    }
   }
 }
 
@@ -148,8 +179,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
 // Pool memory is given back after the step of the last node that needs it.
 void GraphRun::schedule_frees() {
   std::vector<uint32_t> position(graph_.node_id_limit());
-  for (uint32_t i = 0; i < liveness_.schedule.size(); ++i) position[liveness_.schedule[i].index] = i;
-  for (const LiveStorage& live : liveness_.storages) {
+  for (uint32_t i = 0; i < live_->schedule.size(); ++i) position[live_->schedule[i].index] = i;
+  for (const LiveStorage& live : live_->storages) {
     if (live.is_output || slots_[live.storage.index].is_static) continue;
     auto after = std::ranges::upper_bound(steps_, live.last_position, {}, [&](const Step& s) { return position[s.node.index]; });
     if (after != steps_.begin()) std::prev(after)->frees.push_back(live.storage);

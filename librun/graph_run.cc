@@ -28,17 +28,29 @@ Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Sc
     ValueId v = graph_.inputs()[i].value;
     const Type& type = graph_.type(v);
     values_.scalars[v.index] = scalars[i];
-    if (type.kind != TypeKind::tensor) continue;
+    if (type.kind != TypeKind::tensor || tensors[i].is_none()) continue;   // nothing uses what is not given
     Slot& slot = slots_[alias_->storage_of(v).index];
     int64_t before = state_.bindings->value(type.offset).value_or(0) * dtype_bytes(tensors[i].dtype);
     slot.base = tensors[i].data - before;
     slot.bytes = before + extent_bytes(tensors[i]);
     values_.tensors[v.index] = tensors[i];
   }
+  set_arena_bases();
   for (NodeId n : plain_views_)
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) SG_TRY(define_result(n, i));
   for (Step& step : steps_) step.resolved = false;
   return ok_status();
+}
+
+Status GraphRun::reserve() {
+  SG_ASSIGN(arena_, Arena::reserve(plan_.arena_bytes));
+  return ok_status();
+}
+
+void GraphRun::set_arena_bases() {
+  for (uint32_t s = 0; s < slots_.size() && s < placed_->offsets.size(); ++s)
+    if (int64_t offset = placed_->offsets[s]; offset != MemoryPlan::kNoOffset)
+      slots_[s].base = root_->arena_.data() + frame_ + offset;
 }
 
 Status GraphRun::run() {
@@ -298,7 +310,8 @@ Status GraphRun::run_body(Step* step) {
     step->call->scalars[i] = body.values().scalars[inner.index];
     if (graph_.type(v).kind != TypeKind::tensor) continue;
     bool fresh = alias_->storage(alias_->storage_of(v)).def == step->node;
-    if (fresh) cpu::copy(*step->call, step->call->results[i], body.values().tensors[inner.index]);
+    const Tensor& made = body.values().tensors[inner.index];
+    if (fresh && made.data != step->call->results[i].data) cpu::copy(*step->call, step->call->results[i], made);
   }
   body.finish();
   return bind_results(step);

@@ -14,6 +14,7 @@
 
 #include "libgraph/alias.h"
 #include "libgraph/liveness.h"
+#include "libgraph/plan.h"
 #include "librun/arguments.h"
 #include "librun/bindings.h"
 #include "librun/collectives.h"
@@ -57,8 +58,10 @@ class GraphRun {
   GraphRun(RankState* state, const Graph& graph);
   ~GraphRun();
 
-  // REQUIRES: the input symbols are bound.
+  // Works out memory and steps. REQUIRES: the input symbols are bound.
   Status build(std::vector<Unsupported>* unsupported);
+  // Reserves the arena; whoever has too little memory learns it here.
+  Status reserve();
 
   // Gives the inputs: tensors by input position, numbers for scalar inputs. Memory stays the caller's and must stay
   // where it is until the next `bind_inputs`.
@@ -78,8 +81,9 @@ class GraphRun {
   const ValueTable& values() const { return values_; }
   ValueTable& values() { return values_; }
   ThreadTeam& team() const { return *state_.kernels->team; }
-  const Liveness& liveness() const { return liveness_; }
-  int64_t arena_bytes() const { return arena_.bytes(); }
+  const Liveness& liveness() const { return *live_; }
+  const MemoryPlan& plan() const { return *placed_; }
+  int64_t arena_bytes() const { return plan_.arena_bytes; }
 
  private:
   enum class StepKind : uint8_t { kernel, view, host, call, launch, wait };
@@ -102,7 +106,11 @@ class GraphRun {
   };
 
   // graph_build.cc
+  void build_as_body(const Liveness* liveness, const MemoryPlan* plan, const GraphRun& root, int64_t frame,
+                     std::vector<Unsupported>* unsupported);
+  void take_apart(std::vector<Unsupported>* unsupported);
   void place_storages();
+  void build_bodies(std::vector<Unsupported>* unsupported);
   void add_steps(std::vector<Unsupported>* unsupported);
   bool add_step(NodeId n, Step* step, std::string* reason);
   bool is_plain_view(NodeId n) const;
@@ -125,15 +133,20 @@ class GraphRun {
   Result<Tensor> view_of(ValueId v) const;           // of the memory that its storage has now
   Status allocate_by_kernel(Step* step, size_t i, std::span<const int64_t> shape);
   Status bind_results(Step* step);
+  void set_arena_bases();
   Status take_memory(StorageId s, int64_t bytes);
   Error at_node(Error error, NodeId n) const;
 
   RankState& state_;
   const Graph& graph_;
   std::unique_ptr<AliasAnalysis> alias_;
-  Liveness liveness_;
+  Liveness liveness_;                   // of the outermost graph; bodies point into it
+  MemoryPlan plan_;
   Arena arena_;
-  std::vector<int64_t> offsets_;        // by storage: in the arena; -1 = not there
+  const Liveness* live_ = &liveness_;
+  const MemoryPlan* placed_ = &plan_;
+  const GraphRun* root_ = this;         // whose arena, plan and liveness are used
+  int64_t frame_ = 0;                   // where this body's part of the arena begins
   std::vector<Slot> slots_;             // by storage
   std::vector<bool> conjugate_;         // by value
   ValueTable values_;

@@ -30,6 +30,13 @@ Status RankRun::prepare(std::vector<Unsupported>* unsupported) {
   return wide_->build(&same);
 }
 
+Status RankRun::reserve() {
+  if (options_.memory_limit && arena_bytes() > *options_.memory_limit)
+    return Error{ErrorKind::negative, "rank " + std::to_string(rank_) + " needs " + std::to_string(arena_bytes()) +
+                 " bytes beyond its inputs, the limit is " + std::to_string(*options_.memory_limit), {}, "sg-run --plan shows what is alive at the peak"};
+  return graph_->reserve();
+}
+
 Status RankRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
   SG_TRY(graph_->bind_inputs(tensors, scalars));
   if (!wide_) return ok_status();

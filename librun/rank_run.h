@@ -38,6 +38,8 @@ class RankRun {
 
   // REQUIRES: the input symbols are bound.
   Status prepare(std::vector<Unsupported>* unsupported);
+  // Refuses what passes the memory limit, then reserves the arena. REQUIRES: prepared
+  Status reserve();
 
   // By input position; tensors in the strides of the graph, of the recorded dtype. Memory is the caller's and stays
   // where it is; inputs that the graph writes are written.

@@ -1,0 +1,190 @@
+#include "librun/compare.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "libgraph/op.h"
+#include "libgraph/safetensors.h"
+#include "librun/cpu/fill.h"
+
+namespace sg {
+namespace {
+
+bool is_finished(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  return !op || !op->has(kCollective);
+}
+
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + std::to_string(shape[i]);
+  return out + "]";
+}
+
+struct Digest {
+  std::array<uint64_t, 2> sums{0x9E3779B97F4A7C15ull, 0xC2B2AE3D27D4EB4Full};
+  void add(uint64_t word) {
+    sums[0] = (std::rotl(sums[0], 5) ^ word) * 0xBF58476D1CE4E5B9ull;
+    sums[1] = std::rotl(sums[1] + word, 23) * 0x94D049BB133111EBull;
+  }
+  void add(const std::byte* bytes, size_t size) {
+    for (; size >= 8; bytes += 8, size -= 8) {
+      uint64_t word;
+      std::memcpy(&word, bytes, 8);
+      add(word);
+    }
+    uint64_t rest = 0;
+    std::memcpy(&rest, bytes, size);
+    if (size) add(rest);
+  }
+};
+
+Tensor contiguous_copy(const Tensor& t, std::unique_ptr<std::byte[]>* memory) {
+  *memory = std::make_unique<std::byte[]>(static_cast<size_t>(t.bytes()));
+  Tensor out = make_tensor(memory->get(), t.dtype, t.sizes());
+  ThreadTeam alone(1);
+  cpu::copy(alone, out, t);
+  return out;
+}
+
+}  // namespace
+
+std::array<uint64_t, 2> digest_of(const Tensor& t) {
+  std::unique_ptr<std::byte[]> memory;
+  Tensor flat = t.is_contiguous() && !t.conjugate ? t : contiguous_copy(t, &memory);
+  Digest digest;
+  digest.add(flat.data, static_cast<size_t>(flat.bytes()));
+  return digest.sums;
+}
+
+Status Record::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
+  if (!is_finished(graph, n)) return ok_status();
+  for (uint32_t i = 0; i < results.size(); ++i) {
+    const Tensor& t = results[i];
+    if (t.is_none()) continue;
+    RecordedValue& value = values_[std::string(graph.name(graph.node(n).result(i)))];
+    value = {t.dtype, {t.sizes().begin(), t.sizes().end()}, digest_of(t)};
+  }
+  return ok_status();
+}
+
+const RecordedValue* Record::find(std::string_view name) const {
+  auto it = values_.find(std::string(name));
+  return it == values_.end() ? nullptr : &it->second;
+}
+
+Difference Comparison::site(const Graph& graph, NodeId n, uint32_t result) const {
+  const Node& node = graph.node(n);
+  const Pool& pool = graph.pool();
+  Difference out;
+  out.name = std::string(graph.name(node.result(result)));
+  out.op = std::string(graph.op_name(n));
+  out.order = order_;
+  if (!node.module.is_none()) out.module = std::string(pool.strings[node.module]);
+  if (!node.source.is_none()) {
+    const Source& source = pool.sources[node.source];
+    out.place = std::string(pool.strings[source.file]) + ":" + std::to_string(source.line);
+  }
+  return out;
+}
+
+Status Comparison::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
+  ++order_;
+  if (!is_finished(graph, n)) return ok_status();
+  const NodeMeta& meta = graph.meta(n);
+  const Pool& pool = graph.pool();
+  for (uint32_t i = 0; i < results.size(); ++i) {
+    if (results[i].is_none()) continue;
+    Difference here = site(graph, n, i);
+    const ResultChunk* own = i < meta.result_chunks.size() ? &meta.result_chunks[i] : nullptr;
+    StrId piece_of = own ? own->original : meta.chunk.original;
+    int32_t index = own ? own->index : meta.chunk.index;
+    std::string copy_of = meta.copy.of.is_none() ? "" : std::string(pool.strings[meta.copy.of]);
+    if (!piece_of.is_none() && index >= 0 && first_.find(pool.strings[piece_of])) {
+      here.original = std::string(pool.strings[piece_of]);
+      keep_piece(here, index, results[i]);
+    } else if (const RecordedValue* same = first_.find(here.name)) {
+      here.original = here.name;
+      hold(here, *same, results[i], &report_.equal);
+    } else if (const RecordedValue* copied = copy_of.empty() ? nullptr : first_.find(copy_of)) {
+      here.original = copy_of;
+      hold(here, *copied, results[i], &report_.copies_equal);
+    } else {
+      ++report_.without_counterpart;
+    }
+  }
+  return ok_status();
+}
+
+void Comparison::hold(const Difference& site, const RecordedValue& expected, const Tensor& t, size_t* counter) {
+  Difference d = site;
+  if (t.dtype != expected.dtype)
+    d.what = "dtype " + std::string(dtype_name(t.dtype)) + " instead of " + std::string(dtype_name(expected.dtype));
+  else if (!std::ranges::equal(t.sizes(), expected.shape))
+    d.what = "shape " + shape_text(t.sizes()) + " instead of " + shape_text(expected.shape);
+  else if (digest_of(t) != expected.digest)
+    d.what = "values";
+  else
+    return void(++*counter);
+  report_.differences.push_back(std::move(d));
+}
+
+void Comparison::keep_piece(const Difference& site, int32_t index, const Tensor& t) {
+  Chunked& chunked = chunked_[site.original];
+  if (chunked.pieces.empty()) chunked.site = site;
+  for (Piece& p : chunked.pieces)
+    if (p.index == index) return void(++report_.without_counterpart);   // a second copy of this piece
+  Piece& piece = chunked.pieces.emplace_back();
+  piece.index = index;
+  piece.tensor = contiguous_copy(t, &piece.memory);
+}
+
+// Whether the pieces, side by side along some axis, are the original.
+bool Comparison::put_together(const Chunked& chunked, const RecordedValue& expected) const {
+  const Tensor& first = chunked.pieces[0].tensor;
+  if (first.dtype != expected.dtype || static_cast<size_t>(first.rank) != expected.shape.size()) return false;
+  for (int axis = 0; axis < first.rank; ++axis) {
+    std::vector<int64_t> shape(first.sizes().begin(), first.sizes().end());
+    int64_t total = 0;
+    bool fits = true;
+    for (const Piece& p : chunked.pieces) {
+      fits &= p.tensor.rank == first.rank;
+      for (int i = 0; fits && i < first.rank; ++i) fits = i == axis || p.tensor.dim(i) == first.dim(i);
+      if (fits) total += p.tensor.dim(axis);
+    }
+    shape[static_cast<size_t>(axis)] = total;
+    if (!fits || shape != expected.shape) continue;
+    auto memory = std::make_unique<std::byte[]>(static_cast<size_t>(*contiguous_bytes(first.dtype, shape)));
+    Tensor whole = make_tensor(memory.get(), first.dtype, shape);
+    ThreadTeam alone(1);
+    int64_t at = 0;
+    for (const Piece& p : chunked.pieces) {
+      Tensor part = whole;
+      part.data += at * whole.step(axis) * dtype_bytes(whole.dtype);
+      part.shape = p.tensor.shape;
+      cpu::copy(alone, part, p.tensor);
+      at += p.tensor.dim(axis);
+    }
+    if (digest_of(whole) == expected.digest) return true;
+  }
+  return false;
+}
+
+ComparisonReport Comparison::report() {
+  for (auto& [name, chunked] : chunked_) {
+    std::ranges::sort(chunked.pieces, {}, &Piece::index);
+    if (put_together(chunked, *first_.find(name))) {
+      report_.chunked_equal += chunked.pieces.size();
+      continue;
+    }
+    Difference d = chunked.site;
+    d.what = "values of the " + std::to_string(chunked.pieces.size()) + " chunks together";
+    report_.differences.push_back(std::move(d));
+  }
+  chunked_.clear();
+  std::ranges::sort(report_.differences, {}, &Difference::order);
+  return report_;
+}
+
+}  // namespace sg

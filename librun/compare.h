@@ -1,0 +1,78 @@
+// --compare: holds the results of one run against those of another run of a changed graph, node by node.
+//
+// Matching  By result name; a copy (remat, offload) is held against what it copies; the pieces of a chunked value, put
+//           together in the order of their chunk index, against the original. Values without a counterpart are counted.
+// Equality  Of bits, shape and dtype. The first node that differs, in the changed graph's schedule, is where to look: what
+//           follows differs because of it.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "librun/graph_run.h"
+
+namespace sg {
+
+// Two 64-bit sums over the elements in logical order: equal for equal values, however they are laid out.
+std::array<uint64_t, 2> digest_of(const Tensor& t);
+
+struct RecordedValue {
+  DType dtype = DType::none;
+  std::vector<int64_t> shape;
+  std::array<uint64_t, 2> digest{};
+};
+
+// The results of the first run, by name.
+class Record : public Observer {
+ public:
+  Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
+  const RecordedValue* find(std::string_view name) const;
+
+ private:
+  std::unordered_map<std::string, RecordedValue> values_;
+};
+
+struct Difference {
+  std::string name, original;           // in the changed graph, and in the first
+  std::string op, module, place;        // of the changed graph's node; place: file:line
+  uint64_t order = 0;                   // in the schedule of the second run
+  std::string what;                     // "values", "shape [2, 3] instead of [3, 2]", "dtype f32 instead of bf16"
+};
+
+struct ComparisonReport {
+  size_t equal = 0, copies_equal = 0, chunked_equal = 0, without_counterpart = 0;
+  std::vector<Difference> differences;  // by order
+};
+
+// The second run. `report` is complete after it.
+class Comparison : public Observer {
+ public:
+  explicit Comparison(const Record& first) : first_(first) {}
+  Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
+  ComparisonReport report();
+
+ private:
+  struct Piece {
+    int32_t index;
+    Tensor tensor;                      // contiguous, of `memory`
+    std::unique_ptr<std::byte[]> memory;
+  };
+  struct Chunked {                      // pieces of one value
+    Difference site;                    // of the first piece
+    std::vector<Piece> pieces;
+  };
+  Difference site(const Graph& graph, NodeId n, uint32_t result) const;
+  void hold(const Difference& site, const RecordedValue& expected, const Tensor& t, size_t* counter);
+  void keep_piece(const Difference& site, int32_t index, const Tensor& t);
+  bool put_together(const Chunked& chunked, const RecordedValue& expected) const;
+
+  const Record& first_;
+  uint64_t order_ = 0;
+  ComparisonReport report_;
+  std::unordered_map<std::string, Chunked> chunked_;    // by original name
+};
+
+}  // namespace sg

@@ -1,0 +1,107 @@
+#include "librun/profile.h"
+
+#include <map>
+
+#include "libgraph/names.h"
+#include "libgraph/op.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kNodeTrack = 1, kFirstGroupTrack = 2;
+
+const Arg* group_argument(const Node& node) {
+  for (const Arg& a : node.args)
+    if (a.is(ArgKind::group)) return &a;
+  return nullptr;
+}
+
+}  // namespace
+
+void Profile::before(const Graph&, NodeId) { began_.push_back(now()); }
+
+Status Profile::after(const Graph& graph, NodeId n, std::span<const Tensor>) {
+  slices_.push_back({&graph, n, began_.back(), now()});
+  began_.pop_back();
+  return ok_status();
+}
+
+void Profile::set_memory(const GraphRun& graph, int64_t pool_bytes) {
+  const Liveness& liveness = graph.liveness();
+  outermost_ = &graph.graph();
+  for (size_t i = 0; i < liveness.schedule.size(); ++i) live_bytes_.emplace_back(liveness.schedule[i], liveness.live_bytes[i] + pool_bytes);
+}
+
+void Profile::begin_event(JsonWriter* json, std::string_view phase, std::string_view name, size_t track, double at) const {
+  json->begin_object().key("ph").string(phase).key("name").string(name).key("pid").natural(rank_);
+  json->key("tid").natural(track).key("ts").floating(at);
+}
+
+void Profile::write_slice(JsonWriter* json, const Slice& s) const {
+  const Node& node = s.graph->node(s.node);
+  const Pool& pool = s.graph->pool();
+  begin_event(json, "X", s.graph->op_name(s.node), kNodeTrack, s.begin);
+  json->key("dur").floating(s.end - s.begin).key("cat").string(name_of(node.phase));
+  json->key("args").begin_object().key("node").string(s.graph->label(s.node));
+  if (!node.module.is_none()) json->key("module").string(pool.strings[node.module]);
+  if (!node.source.is_none()) {
+    const Source& source = pool.sources[node.source];
+    json->key("source").string(std::string(pool.strings[source.file]) + ":" + std::to_string(source.line));
+  }
+  json->end_object().end_object();
+}
+
+// From each launch to the next wait for a value of its memory, which is named by the argument's own launch.
+void Profile::write_collectives(JsonWriter* json) const {
+  std::map<std::pair<const Graph*, uint32_t>, const Slice*> launches;   // by node
+  uint64_t arrow = static_cast<uint64_t>(rank_) << 32;
+  for (const Slice& s : slices_) {
+    const OpInfo* op = s.graph->op_info(s.node);
+    if (op->has(kCollective)) launches[{s.graph, s.node.index}] = &s;
+    const Node& node = s.graph->node(s.node);
+    if (!op->has(kWait) || node.args.empty() || !node.args[0].is(ArgKind::value)) continue;
+    auto launch = launches.find({s.graph, s.graph->value(node.args[0].as_value()).def.index});
+    if (launch == launches.end()) continue;
+    const Slice& from = *launch->second;
+    const Arg* group = group_argument(from.graph->node(from.node));
+    size_t track = kFirstGroupTrack + (group ? group->as_group().index : 0);
+    begin_event(json, "X", from.graph->op_name(from.node), track, from.end);
+    json->key("dur").floating(s.end - from.end).key("args").begin_object().key("node").string(from.graph->label(from.node));
+    json->end_object().end_object();
+    begin_event(json, "s", "launch", kNodeTrack, from.begin);
+    json->key("id").natural(arrow).key("cat").string("collective").end_object();
+    begin_event(json, "f", "launch", kNodeTrack, s.begin);
+    json->key("id").natural(arrow++).key("cat").string("collective").key("bp").string("e").end_object();
+  }
+}
+
+void Profile::write_events(JsonWriter* json) const {
+  auto name_track = [&](std::string_view what, size_t track, std::string_view name) {
+    begin_event(json, "M", what, track, 0);
+    json->key("args").begin_object().key("name").string(name).end_object().end_object();
+  };
+  name_track("process_name", 0, "rank " + std::to_string(rank_));
+  name_track("thread_name", kNodeTrack, "nodes");
+  for (size_t g = 0; g < job_.groups.size(); ++g)
+    name_track("thread_name", kFirstGroupTrack + g, "group " + std::string(job_.pool->strings[job_.groups[g].axis]));
+  for (const Slice& s : slices_) write_slice(json, s);
+  write_collectives(json);
+  std::map<uint32_t, double> at;
+  for (const Slice& s : slices_)
+    if (s.graph == outermost_) at.emplace(s.node.index, s.begin);
+  for (auto& [node, bytes] : live_bytes_) {
+    auto it = at.find(node.index);
+    if (it == at.end()) continue;
+    begin_event(json, "C", "memory", 0, it->second);
+    json->key("args").begin_object().key("bytes").integer(bytes).end_object().end_object();
+  }
+}
+
+std::string profile_json(std::span<const Profile* const> profiles) {
+  JsonWriter json;
+  json.begin_object().key("displayTimeUnit").string("ms").key("traceEvents").begin_array();
+  for (const Profile* p : profiles) p->write_events(&json);
+  return json.end_array().end_object().take();
+}
+
+}  // namespace sg

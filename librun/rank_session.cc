@@ -1,0 +1,169 @@
+#include "librun/rank_session.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "librun/cpu/fill.h"
+#include "librun/data_name.h"
+#include "librun/element.h"
+
+namespace sg {
+namespace {
+
+Error refuse(const Graph& graph, const std::vector<Unsupported>& list) {
+  std::string message = "cannot run:";
+  for (const Unsupported& u : list) {
+    message += std::string(&u == list.data() ? " " : "; ") + u.op + " (" + u.reason;
+    if (u.count > 1) message += ", " + std::to_string(u.count) + " nodes";
+    if (!u.first.is_none()) message += ", first %" + std::string(graph.label(u.first));
+    message += ")";
+  }
+  return Error{ErrorKind::cannot_apply, message, {}, "sg-stat --by op counts what the graph holds"};
+}
+
+std::optional<double> number_in(const Tensor& t) {
+  if (t.is_none() || t.elements() != 1 || is_complex(t.dtype)) return std::nullopt;
+  double value = 0;
+  visit_dtype(t.dtype, [&]<class T>() {
+    if constexpr (!is_complex_type<T>) value = static_cast<double>(static_cast<Compute<T>>(*t.as<T>()));
+  });
+  return value;
+}
+
+// The output that is the loss: the only one of that kind, else a graph's only output.
+ValueId loss_of(const Graph& graph) {
+  ValueId found;
+  size_t losses = 0;
+  for (const Output& output : graph.outputs())
+    if (output.kind == OutputKind::loss) found = output.value, ++losses;
+  if (losses == 0 && graph.outputs().size() == 1) return graph.outputs()[0].value;
+  return losses == 1 ? found : ValueId();
+}
+
+}  // namespace
+
+RankSession::RankSession(const Job& job, Communicator& comm, const SessionOptions& options, Profile::Clock::time_point start)
+    : job_(job), comm_(comm), options_(options), run_(job, comm.rank(), options.rank, &comm),
+      alias_(run_.program(), run_.graph()) {
+  values_ = {[this](ValueId v) { return run_.tensor(v); }, [this](ValueId v) { return run_.number(v); }};
+  report_.rank = comm.rank();
+  if (options.profile) observers_.add(&profile_.emplace(job, comm.rank(), start));
+}
+
+Status RankSession::prepare() {
+  if (!options_.watch.empty()) {
+    SG_ASSIGN(watch_, parse_watch(options_.watch));
+    observers_.add(&*watch_);
+  }
+  if (!options_.dump.empty()) observers_.add(&dump_.emplace(options_.dump_names));
+  InputSource source;
+  if (!options_.inputs.empty()) source.file = data_file_name(options_.inputs, comm_.rank(), 0);
+  SG_ASSIGN(inputs_, load_inputs(job_, comm_.rank(), source));
+  SG_TRY(bind_sizes());
+  std::vector<Unsupported> unsupported;
+  SG_TRY(run_.prepare(&unsupported));
+  if (!unsupported.empty()) return refuse(run_.graph(), unsupported);
+  if (!options_.expect.empty()) {     // names that the graph lacks are found before the run
+    std::string file = data_file_name(options_.expect, comm_.rank(), is_due(options_.expect, 0) ? 0 : options_.steps - 1);
+    SG_TRY(Expectation::open(run_.program(), alias_, file, options_.tolerance));
+  }
+  SG_TRY(run_.reserve());
+  SG_TRY(run_.bind_inputs(inputs_->tensors, inputs_->scalars));
+  if (!observers_.empty()) run_.set_observer(&observers_);
+  return ok_status();
+}
+
+Status RankSession::bind_sizes() {
+  const Graph& graph = run_.graph();
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const Input& input = graph.inputs()[i];
+    const Tensor& t = inputs_->tensors[i];
+    if (!t.is_none()) SG_TRY(run_.bindings().bind_shape(graph.type(input.value), t.sizes(), input_title(graph, input)));
+  }
+  for (const Symbol& s : run_.program().symbols)
+    if (auto v = inputs_->symbols.value(s.name); v && s.kind == SymbolKind::input) SG_TRY(run_.bindings().bind(s.name, *v));
+  return ok_status();
+}
+
+bool RankSession::is_due(const std::string& pattern, uint64_t step) const {
+  if (pattern.empty()) return false;
+  return pattern.find("{step}") != std::string::npos || step + 1 == options_.steps;
+}
+
+// A pattern with {step} gives each step its own inputs: into the memory that the run knows.
+Status RankSession::reload_inputs(uint64_t step) {
+  if (step == 0 || options_.inputs.find("{step}") == std::string::npos) return ok_status();
+  InputSource source;
+  source.file = data_file_name(options_.inputs, comm_.rank(), step);
+  SG_ASSIGN(InputSet next, load_inputs(job_, comm_.rank(), source));
+  for (size_t i = 0; i < next.tensors.size(); ++i) {
+    const Tensor &from = next.tensors[i], &to = inputs_->tensors[i];
+    if (from.is_none()) continue;
+    if (!same_shape(from, to))
+      return Error{ErrorKind::unreadable, source.file + ": " + input_title(run_.graph(), run_.graph().inputs()[i]) + " has another shape than at step 0",
+                   {}, "steps of one run have inputs of one size"};
+    cpu::copy(run_.team(), to, from);
+  }
+  return ok_status();
+}
+
+Status RankSession::run_step(uint64_t step) {
+  SG_TRY(reload_inputs(step));
+  auto begin = Profile::Clock::now();
+  SG_TRY(run_.run_step(step));
+  seconds_ = std::chrono::duration<double>(Profile::Clock::now() - begin).count();
+  note_loss();
+  return answer(step);
+}
+
+Status RankSession::answer(uint64_t step) {
+  if (is_due(options_.expect, step)) {
+    std::string file = data_file_name(options_.expect, comm_.rank(), step);
+    SG_ASSIGN(Expectation expected, Expectation::open(run_.program(), alias_, file, options_.tolerance));
+    report_.expected.emplace_back(file, expected.compare(values_));
+  }
+  if (is_due(options_.outputs, step))
+    return save_outputs(beside(data_file_name(options_.outputs, comm_.rank(), step)), run_.graph(), alias_, values_);
+  return ok_status();
+}
+
+void RankSession::note_loss() {
+  const Graph& graph = run_.graph();
+  ValueId v = loss_of(graph);
+  if (v.is_none()) return;
+  if (graph.type(v).kind != TypeKind::tensor) report_.losses.push_back(run_.number(v).to_double());
+  else if (auto value = number_in(run_.tensor(v))) report_.losses.push_back(*value);
+}
+
+Status RankSession::write_dump() {
+  return dump_ ? dump_->write(beside(data_file_name(options_.dump, comm_.rank(), options_.steps - 1))) : ok_status();
+}
+
+std::string RankSession::beside(const std::string& name) {
+  written_.emplace_back(name + ".part" + std::to_string(comm_.rank()), name);
+  return written_.back().first;
+}
+
+Status RankSession::rename_files() {
+  for (auto& [from, to] : written_)
+    if (std::rename(from.c_str(), to.c_str()) != 0) return Error{ErrorKind::missing, "cannot write " + to};
+  written_.clear();
+  const Graph& graph = run_.graph();
+  report_.arena_bytes = run_.arena_bytes();
+  report_.pool_bytes = run_.pool_bytes();
+  for (size_t i = 0; i < inputs_->tensors.size(); ++i) {
+    const Tensor& t = inputs_->tensors[i];
+    if (t.is_none()) continue;
+    report_.input_bytes += t.bytes();
+    bool counts = graph.inputs()[i].kind == InputKind::user && is_integral(t.dtype);
+    if (counts) report_.tokens = std::max(report_.tokens, t.elements());
+  }
+  if (profile_) profile_->set_memory(run_.main_graph(), report_.pool_bytes);
+  return ok_status();
+}
+
+void RankSession::remove_files() {
+  for (auto& [from, to] : written_) std::remove(from.c_str());
+}
+
+}  // namespace sg

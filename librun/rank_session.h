@@ -1,0 +1,57 @@
+// One rank's share of a session, in that rank's thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "librun/inputs.h"
+#include "librun/profile.h"
+#include "librun/session.h"
+#include "librun/watch.h"
+
+namespace sg {
+
+class RankSession {
+ public:
+  RankSession(const Job& job, Communicator& comm, const SessionOptions& options, Profile::Clock::time_point start);
+
+  // Inputs, sizes, plan, memory. Nothing has run when it fails.
+  Status prepare();
+  // One step; then its expectations are met or not, and its files lie beside their names.
+  Status run_step(uint64_t step);
+  double last_seconds() const { return seconds_; }
+  Status write_dump();
+  // Gives what was written its name. REQUIRES: all ranks have written theirs
+  Status rename_files();
+  void remove_files();
+
+  RankReport& report() { return report_; }
+  const Profile* profile() const { return profile_ ? &*profile_ : nullptr; }
+
+ private:
+  Status bind_sizes();
+  Status reload_inputs(uint64_t step);
+  Status answer(uint64_t step);
+  std::string beside(const std::string& name);
+  void note_loss();
+  bool is_due(const std::string& pattern, uint64_t step) const;
+
+  const Job& job_;
+  Communicator& comm_;
+  const SessionOptions& options_;
+  RankRun run_;
+  AliasAnalysis alias_;
+  RunValues values_;
+  std::optional<InputSet> inputs_;
+  ObserverList observers_;
+  std::optional<Watch> watch_;
+  std::optional<Dump> dump_;
+  std::optional<Profile> profile_;
+  RankReport report_;
+  double seconds_ = 0;
+  std::vector<std::pair<std::string, std::string>> written_;   // where it lies, and its name
+};
+
+}  // namespace sg

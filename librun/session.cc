@@ -1,0 +1,76 @@
+#include "librun/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+
+#include "librun/rank_session.h"
+#include "librun/ranks.h"
+
+namespace sg {
+namespace {
+
+class Session {
+ public:
+  Session(const Job& job, std::span<const std::unique_ptr<Communicator>> comms, const SessionOptions& options)
+      : job_(job), comms_(comms), options_(options), ranks_(comms.size()) {}
+
+  Result<SessionReport> run() {
+    Status status = run_ranks(comms_, [&](Communicator& comm) { return run_rank(comm); });
+    for (const auto& rank : ranks_)
+      if (rank && !status.ok()) rank->remove_files();
+    if (!status.ok()) return std::move(status.error());
+    std::vector<const Profile*> profiles;
+    for (const auto& rank : ranks_) {
+      report_.ranks.push_back(std::move(rank->report()));
+      if (rank->profile()) profiles.push_back(rank->profile());
+    }
+    if (!profiles.empty()) report_.profile = profile_json(profiles);
+    return std::move(report_);
+  }
+
+ private:
+  Status run_rank(Communicator& comm) {
+    auto at = std::ranges::find(comms_, &comm, &std::unique_ptr<Communicator>::get);
+    auto& rank = ranks_[static_cast<size_t>(at - comms_.begin())];
+    rank = std::make_unique<RankSession>(job_, comm, options_, start_);
+    SG_TRY(rank->prepare());
+    SG_TRY(comm.exchange("ready"));
+    for (uint64_t step = 0; step < options_.steps; ++step) {
+      SG_TRY(rank->run_step(step));
+      note_time(comm, step, rank->last_seconds());
+    }
+    SG_TRY(rank->write_dump());
+    SG_TRY(comm.exchange("written"));
+    return rank->rename_files();
+  }
+
+  void note_time(Communicator& comm, uint64_t step, double seconds) {
+    std::lock_guard guard(lock_);
+    if (report_.step_seconds.size() <= step) report_.step_seconds.resize(step + 1);
+    report_.step_seconds[step] = std::max(report_.step_seconds[step], seconds);
+    if (&comm == comms_[0].get() && options_.progress) options_.progress(step, seconds);
+  }
+
+  const Job& job_;
+  std::span<const std::unique_ptr<Communicator>> comms_;
+  const SessionOptions& options_;
+  Profile::Clock::time_point start_ = Profile::Clock::now();
+  std::vector<std::unique_ptr<RankSession>> ranks_;
+  std::mutex lock_;
+  SessionReport report_;
+};
+
+}  // namespace
+
+bool SessionReport::passed() const {
+  return std::ranges::all_of(ranks, [](const RankReport& r) {
+    return std::ranges::all_of(r.expected, [](const auto& e) { return e.second.passed(); });
+  });
+}
+
+Result<SessionReport> run_session(const Job& job, std::span<const std::unique_ptr<Communicator>> comms, const SessionOptions& options) {
+  return Session(job, comms, options).run();
+}
+
+}  // namespace sg

@@ -1,0 +1,50 @@
+// Session: a run of a job as sg-run does it: inputs in, steps, answers out.
+//
+// Nothing runs before every rank has its inputs, every op has a kernel, memory is there and all ranks agree on their
+// collectives. Files are written beside their names and renamed when all ranks have written theirs: all, or none.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "librun/expect.h"
+#include "librun/rank_run.h"
+
+namespace sg {
+
+struct SessionOptions {
+  RankOptions rank;
+  uint64_t steps = 1;
+  // File patterns: {r} is the rank, {step} the step; without {step} outputs and expectations are those of the last one.
+  std::string inputs, outputs, expect, dump;
+  ExpectOptions tolerance;
+  std::vector<std::string> dump_names;     // patterns of result names
+  std::string watch;                       // "nan,inf"; empty = off
+  bool profile = false;
+  std::function<void(uint64_t step, double seconds)> progress;   // after each step, from the thread of the first rank
+};
+
+struct RankReport {
+  uint32_t rank = 0;
+  std::vector<double> losses;              // by step; empty when the graph has no single loss
+  std::vector<std::pair<std::string, ExpectReport>> expected;    // file and outcome
+  int64_t input_bytes = 0, arena_bytes = 0, pool_bytes = 0;
+  int64_t tokens = 0;                      // elements of the largest integer user input
+};
+
+struct SessionReport {
+  std::vector<RankReport> ranks;           // those of this process
+  std::vector<double> step_seconds;        // of the slowest of them
+  std::string profile;                     // JSON
+  bool passed() const;                     // everything that was expected
+};
+
+// Runs the ranks that `comms` stand for. REQUIRES: the job is verified and holds them.
+Result<SessionReport> run_session(const Job& job, std::span<const std::unique_ptr<Communicator>> comms,
+                                  const SessionOptions& options);
+
+}  // namespace sg

@@ -1,0 +1,143 @@
+#include "librun/watch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "libgraph/op.h"
+#include "librun/cpu/fill.h"
+#include "librun/element.h"
+
+namespace sg {
+namespace {
+
+bool is_finished(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  return !op || !op->has(kCollective);
+}
+
+bool leaves_undefined(std::string_view op) { return op.starts_with("aten.empty") || op.starts_with("aten.new_empty"); }
+
+struct Found {
+  int64_t nans = 0, infs = 0, first = -1;   // logical index of the first
+};
+
+template <class T>
+void look_at(T value, int64_t index, bool nan, bool inf, Found* found) {
+  bool is_nan = nan && std::isnan(value), is_inf = inf && std::isinf(value);
+  found->nans += is_nan;
+  found->infs += is_inf;
+  if ((is_nan || is_inf) && found->first < 0) found->first = index;
+}
+
+Found look(const Tensor& t, bool nan, bool inf) {
+  Found found;
+  cpu::RowWalker walk({&t});
+  visit_dtype(t.dtype, [&]<class T>() {
+    walk.for_rows(0, walk.rows(), [&](const int64_t* offset, int64_t row) {
+      const T* data = t.as<T>() + offset[0];
+      for (int64_t i = 0; i < walk.length(); ++i) {
+        int64_t index = row * walk.length() + i;
+        if constexpr (is_complex_type<T>) {
+          look_at(data[i * walk.step(0)].real(), index, nan, inf, &found);
+          look_at(data[i * walk.step(0)].imag(), index, nan, inf, &found);
+        } else if constexpr (!std::is_integral_v<T>) {
+          look_at(static_cast<Compute<T>>(data[i * walk.step(0)]), index, nan, inf, &found);
+        }
+      }
+    });
+  });
+  return found;
+}
+
+std::string index_text(const Tensor& t, int64_t index) {
+  std::string out = "]";
+  for (int axis = t.rank - 1; axis >= 0; --axis) {
+    out = std::to_string(index % t.dim(axis)) + out;
+    index /= t.dim(axis);
+    if (axis > 0) out = ", " + out;
+  }
+  return "[" + out;
+}
+
+}  // namespace
+
+void ObserverList::before(const Graph& graph, NodeId n) {
+  for (Observer* o : list_) o->before(graph, n);
+}
+
+Status ObserverList::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
+  for (Observer* o : list_) SG_TRY(o->after(graph, n, results));
+  return ok_status();
+}
+
+Status Watch::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
+  if (!is_finished(graph, n) || leaves_undefined(graph.op_name(n))) return ok_status();
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Tensor& t = results[i];
+    if (t.is_none() || !(is_floating(t.dtype) || is_complex(t.dtype))) continue;
+    Found found = look(t, nan_, inf_);
+    if (found.first < 0) continue;
+    std::string name(graph.name(graph.node(n).result(static_cast<uint32_t>(i))));
+    std::string what = found.nans > 0 ? std::to_string(found.nans) + " NaN" : "";
+    if (found.infs > 0) what += (what.empty() ? "" : " and ") + std::to_string(found.infs) + " infinite";
+    return Error{ErrorKind::negative, "%" + name + " has " + what + " of " + std::to_string(t.elements()) + " elements, the first at " +
+                 index_text(t, found.first), {}, "--dump-nodes writes the values of its arguments"};
+  }
+  return ok_status();
+}
+
+Result<Watch> parse_watch(std::string_view words) {
+  bool nan = false, inf = false;
+  while (!words.empty()) {
+    size_t comma = std::min(words.find(','), words.size());
+    std::string_view word = words.substr(0, comma);
+    if (word == "nan") nan = true;
+    else if (word == "inf") inf = true;
+    else return Error{ErrorKind::usage, "--watch looks for nan and inf, not for \"" + std::string(word) + "\"", {}, "--watch nan,inf"};
+    words.remove_prefix(std::min(comma + 1, words.size()));
+  }
+  return Watch(nan, inf);
+}
+
+Status Dump::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
+  if (!is_finished(graph, n)) return ok_status();
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Tensor& t = results[i];
+    std::string name(graph.name(graph.node(n).result(static_cast<uint32_t>(i))));
+    bool wanted = std::ranges::any_of(patterns_, [&](const std::string& p) { return matches_name(p, name); });
+    if (t.is_none() || !wanted) continue;
+    auto old = std::ranges::find(kept_, name, &TensorToWrite::name);
+    size_t at = static_cast<size_t>(old - kept_.begin());
+    if (old == kept_.end()) kept_.emplace_back(), memory_.emplace_back();
+    memory_[at] = std::make_unique<std::byte[]>(static_cast<size_t>(t.bytes()));
+    Tensor copy = make_tensor(memory_[at].get(), t.dtype, t.sizes());
+    ThreadTeam alone(1);
+    cpu::copy(alone, copy, t);
+    kept_[at] = {name, t.dtype, {t.sizes().begin(), t.sizes().end()}, {}, memory_[at].get()};
+  }
+  return ok_status();
+}
+
+Status Dump::write(const std::string& path) const { return write_tensors(path, kept_, {{}, true}); }
+
+// Only the last star needs to be tried again: what an earlier one took can stay.
+bool matches_name(std::string_view pattern, std::string_view name) {
+  size_t p = 0, n = 0, star = std::string_view::npos, after_star = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      after_star = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p, ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++after_star;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+}  // namespace sg

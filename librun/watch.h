@@ -1,0 +1,54 @@
+// What looks at a run from outside: --watch, --dump-nodes. Both see every result as its node has made it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "libgraph/safetensors.h"
+#include "librun/graph_run.h"
+
+namespace sg {
+
+// Several observers as one, in order.
+class ObserverList : public Observer {
+ public:
+  void add(Observer* observer) { list_.push_back(observer); }
+  bool empty() const { return list_.empty(); }
+  void before(const Graph& graph, NodeId n) override;
+  Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
+
+ private:
+  std::vector<Observer*> list_;
+};
+
+// Ends the run (negative) at the first node that gives a NaN or an infinity. What a collective gives is looked at when
+// it has been waited for; memory that an op leaves undefined (aten.empty) is not looked at.
+class Watch : public Observer {
+ public:
+  Watch(bool nan, bool inf) : nan_(nan), inf_(inf) {}
+  Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
+
+ private:
+  bool nan_, inf_;
+};
+
+Result<Watch> parse_watch(std::string_view words);   // "nan", "inf", "nan,inf"
+
+// Keeps copies of the results whose names match one of the patterns (* = any text), for a file.
+class Dump : public Observer {
+ public:
+  explicit Dump(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {}
+  Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
+  Status write(const std::string& path) const;
+
+ private:
+  std::vector<std::string> patterns_;
+  std::vector<TensorToWrite> kept_;                    // the last value of each name
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+};
+
+// Whether `name` fits `pattern`, in which * stands for any text.
+bool matches_name(std::string_view pattern, std::string_view name);
+
+}  // namespace sg
