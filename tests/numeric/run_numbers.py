@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""run_numbers.py --bin BIN [--only TEXT] [--comm local|mpi]: every shared capture with values, run and held against PyTorch.
+
+For each case: import, sg-run on the recorded inputs, the same in double (--numerics f64), then sg-oracle-check: our error
+against the double run may be at most twice PyTorch's own (plus one unit in the last place at the tensor's scale); where
+nothing narrower than f32 lies on the way, also rtol 1e-4, atol 1e-5. Integers and booleans are exact. Says aloud when
+../shared/traces is absent.
+"""
+import argparse
+import glob
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
+
+# PyTorch's own random numbers cannot be reproduced by another generator: structure is checked elsewhere.
+RANDOM = {'single/gpt2-tiny-dropout'}
+
+
+def cases():
+    """(name, graph source, inputs pattern, expected pattern)"""
+    for step in sorted(glob.glob(f'{TRACES}/single/*/step.json*')):
+        folder = os.path.dirname(step)
+        name = os.path.relpath(folder, TRACES)
+        if name not in RANDOM and os.path.exists(f'{folder}/inputs.safetensors'):
+            yield name, step, f'{folder}/inputs.safetensors', f'{folder}/expected.safetensors'
+    for folder in sorted(glob.glob(f'{TRACES}/multi/*')):
+        ending = os.path.basename(glob.glob(f'{folder}/rank0/step.json*')[0])
+        yield (os.path.relpath(folder, TRACES), f'{folder}/rank{{r}}/{ending}', f'{folder}/rank{{r}}/inputs.safetensors',
+               f'{folder}/rank{{r}}/expected.safetensors')
+    for folder in sorted(glob.glob(f'{TRACES}/peer/*/*')):
+        finals = glob.glob(f'{folder}/rank0/final.json*')
+        if finals:
+            ending = os.path.basename(finals[0])
+            yield (os.path.relpath(folder, TRACES), f'{folder}/rank{{r}}/{ending}', f'{folder}/rank{{r}}/inputs.safetensors',
+                   f'{folder}/rank{{r}}/expected.safetensors')
+        traced = f'{folder}/00-traced.json.gz'
+        if os.path.exists(traced) and os.path.exists(f'{folder}/rank0/expected_traced.safetensors'):
+            yield (os.path.relpath(folder, TRACES) + '/traced', traced, f'{folder}/rank{{r}}/inputs.safetensors',
+                   f'{folder}/rank{{r}}/expected_traced.safetensors')
+
+
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def check(tool, name, source, inputs, expected, folder):
+    graph = f'{folder}/step.sg'
+    spmd = ['--spmd'] if name.endswith('/traced') else []
+    steps = [[tool('sg-import'), '-q', source, '-o', graph, *spmd]]
+    ours, oracle = f'{folder}/ours{{r}}.safetensors', f'{folder}/f64-{{r}}.safetensors'
+    steps.append([tool('sg-run'), '-q', graph, '--inputs', inputs, '--outputs', ours])
+    steps.append([tool('sg-run'), '-q', graph, '--inputs', inputs, '--outputs', oracle, '--numerics', 'f64'])
+    steps.append([tool('sg-oracle-check'), graph, '--ours', ours, '--expected', expected, '--oracle', oracle])
+    for command in steps:
+        status, text = run(command)
+        if status != 0:
+            return f'{" ".join(command)}\n{text}'
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--bin', required=True)
+    parser.add_argument('--only', default='')
+    args = parser.parse_args()
+    if not os.path.isdir(TRACES):
+        print('run_numbers: ../shared/traces is absent, nothing is held against PyTorch')
+        return 0
+    failed = 0
+    for name, source, inputs, expected in cases():
+        if args.only not in name:
+            continue
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            problem = check(lambda t: os.path.join(args.bin, t), name, source, inputs, expected, folder)
+        print(f'{"FAILED" if problem else "ok    "} {name}  {time.monotonic() - begin:.1f} s', flush=True)
+        if problem:
+            failed += 1
+            print('    ' + problem.strip().replace('\n', '\n    ')[-3000:])
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
