@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "librun/cpu/gemm_pack.h"
+#include "librun/cpu/gemm_block.h"
 #include "librun/cpu/gemm_plain.h"
 
 namespace sg::cpu {
@@ -32,7 +32,7 @@ struct Job {
 template <class T>
 struct Workspace {
   T* a;          // [kDepth / kSumBlock, rows, kPackedRow]
-  T* b;          // [kDepth, tile columns]
+  T* panel;      // [kPanelSize]
   T* self;       // [rows, tile columns]
   T* sums;       // [rows, kSumsStep]
 };
@@ -58,60 +58,15 @@ void pack_rows(const Block<T>& block, Depth depth, int64_t begin, int64_t end) {
     pack_block(*block.kernels, block.job->a.at(block.i0 + begin, k), end - begin, std::min(kSumBlock, depth.end - k), to, kPackedRow);
 }
 
-template <class T>
-void pack_panel(const Block<T>& block, Depth depth, int64_t j, int64_t columns, T* to) {
-  int64_t width = block.kernels->columns, length = depth.end - depth.begin;
-  pack_block(*block.kernels, block.job->b.at(depth.begin, j), length, columns, to, width);
-  if (columns < width)
-    for (int64_t k = 0; k < length; ++k) std::fill(to + k * width + columns, to + (k + 1) * width, T(0));
-}
-
-// A tile at the right edge of a result: computed beside it.
-template <class T>
-void run_edge_tile(const TileKernels<T>& kernels, Tile<T> tile, int64_t rows, int64_t columns) {
-  alignas(64) T edge[kMaxTileRows * kMaxTileColumns] = {};
-  T* c = std::exchange(tile.c, edge);
-  int64_t step = std::exchange(tile.c_step, kMaxTileColumns);
-  if (tile.start != TileStart::zero)
-    for (int64_t i = 0; i < rows; ++i) std::copy_n(c + i * step, columns, edge + i * kMaxTileColumns);
-  kernels.run[rows - 1](tile);
-  for (int64_t i = 0; i < rows; ++i) std::copy_n(edge + i * kMaxTileColumns, columns, c + i * step);
-}
-
 // Columns from j of the block, one tile wide: sums over `depth`.
 template <class T>
-void multiply_panel(const Block<T>& block, Depth depth, int64_t j, T* b) {
-  const TileKernels<T>& kernels = *block.kernels;
-  int64_t columns = std::min<int64_t>(kernels.columns, block.c1 - j);
-  pack_panel(block, depth, j, columns, b);
-  bool edge = block.job->direct && columns < kernels.columns;
-  int64_t tiles = (block.rows() + kernels.rows - 1) / kernels.rows;
-  const T* a = block.a;
-  int64_t k = depth.begin;
-  do {
-    int64_t length = std::min(kSumBlock, depth.end - k);
-    TileStart start = k == 0 ? TileStart::zero : block.job->chain ? TileStart::chain : TileStart::add;
-    for (int64_t t = 0, i = 0; t < tiles; ++t) {
-      int64_t rows = block.rows() / tiles + (t < block.rows() % tiles);
-      Tile<T> tile{a + i * kPackedRow, b + (k - depth.begin) * kernels.columns, kernels.columns, length,
-                   block.sums + i * block.sums_step + (j - block.c0), block.sums_step, start};
-      if (edge) run_edge_tile(kernels, tile, rows, columns);
-      else kernels.run[rows - 1](tile);
-      i += rows;
-    }
-    a += block.rows() * kPackedRow;
-    k += length;
-  } while (k < depth.end);
-}
-
-template <class T>
-void store_rows(const T* from, int64_t step, const MatrixView& out, int64_t rows, int64_t columns) {
-  visit_floating(out.dtype, [&]<class Out>() {
-    auto* to = reinterpret_cast<Out*>(const_cast<std::byte*>(out.data));
-    for (int64_t i = 0; i < rows; ++i, from += step, to += out.row_step)
-      if (out.column_step == 1) for (int64_t j = 0; j < columns; ++j) to[j] = static_cast<Out>(static_cast<Compute<Out>>(from[j]));
-      else for (int64_t j = 0; j < columns; ++j) to[j * out.column_step] = static_cast<Out>(static_cast<Compute<Out>>(from[j]));
-  });
+void multiply_panel(const Block<T>& block, Depth depth, int64_t j, T* panel) {
+  const Job& job = *block.job;
+  int64_t columns = std::min<int64_t>(block.kernels->columns, block.c1 - j);
+  TileStart start = depth.begin == 0 ? TileStart::zero : job.chain ? TileStart::chain : TileStart::add;
+  TileStart later = job.chain ? TileStart::chain : TileStart::add;
+  multiply_packed(*block.kernels, block.a, block.rows(), job.b.at(depth.begin, j), columns, depth.end - depth.begin, {start, later},
+                  block.sums + (j - block.c0), block.sums_step, !job.direct, panel);
 }
 
 // From sums to results, one panel.
@@ -129,7 +84,7 @@ void finish_panel(const Block<T>& block, int64_t j, T* self) {
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t c = 0; c < columns; ++c) sums[i * block.sums_step + c] += beta * self[i * width + c];
   }
-  if (!job.direct) store_rows(sums, block.sums_step, job.out.at(block.i0, j), rows, columns);
+  if (!job.direct) store_block(sums, block.sums_step, job.out.at(block.i0, j), rows, columns);
 }
 
 // `parallel(count, fn(thread, begin, end))` runs over the threads that work on these rows together.
@@ -151,23 +106,12 @@ void run_rows(const Job& job, const TileKernels<T>& kernels, int64_t i0, int64_t
       parallel(panels, [&](int thread, int64_t begin, int64_t end) {
         for (int64_t p = begin; p < end; ++p) {
           int64_t j = block.c0 + p * kernels.columns;
-          multiply_panel(block, depth, j, spaces[static_cast<size_t>(thread)].b);
+          multiply_panel(block, depth, j, spaces[static_cast<size_t>(thread)].panel);
           if (depth.end == job.k) finish_panel(block, j, spaces[static_cast<size_t>(thread)].self);
         }
       });
     }
   }
-}
-
-MatrixView matrix_of(const Tensor& t, int64_t entry) {
-  MatrixView v{t.data, t.dtype, t.step(-2), t.step(-1)};
-  int64_t offset = 0;
-  for (int axis = t.rank - 3; axis >= 0; --axis) {
-    offset += entry % t.dim(axis) * t.step(axis);
-    entry /= t.dim(axis);
-  }
-  v.data += offset * dtype_bytes(t.dtype);
-  return v;
 }
 
 bool overlap(const Tensor& a, const Tensor& b) {
@@ -261,7 +205,7 @@ class Run {
     int64_t blocks = (depth + kSumBlock - 1) / kSumBlock;
     for (int i = 0; i < threads_; ++i) {
       Scratch& scratch = call_.scratch();
-      spaces_.push_back({scratch.take<T>(blocks * rows * kPackedRow), scratch.take<T>(depth * kernels_.columns),
+      spaces_.push_back({scratch.take<T>(blocks * rows * kPackedRow), scratch.take<T>(kPanelSize),
                          self ? scratch.take<T>(rows * kernels_.columns) : nullptr, sums ? scratch.take<T>(rows * kSumsStep) : nullptr});
     }
   }

@@ -5,6 +5,7 @@
 
 #include "librun/cpu/gemm_tile.h"
 #include "librun/element.h"
+#include "librun/tensor.h"
 
 namespace sg::cpu {
 

@@ -10,6 +10,7 @@ using Table = std::unordered_map<std::string_view, Kernel>;
 Table build_table() {
   Table table;
   for (std::span<const KernelRow> family : {
+           cpu::attention_kernels(),
            cpu::factory_kernels(),
            cpu::grouped_mm_kernels(),
            cpu::matmul_kernels(),

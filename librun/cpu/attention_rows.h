@@ -1,0 +1,28 @@
+// Loops over one row of scores, compiled for every instruction set with the same bits.
+#pragma once
+
+#include <cstdint>
+
+namespace sg::cpu {
+
+// The largest element, NaN left out; -infinity for none.
+float row_max(const float* s, int64_t n);
+double row_max(const double* s, int64_t n);
+
+// s = exp(s - shift); returns their sum.
+float exp_row(float* s, int64_t n, float shift);
+double exp_row(double* s, int64_t n, double shift);
+
+// s *= by
+void scale_row(float* s, int64_t n, float by);
+void scale_row(double* s, int64_t n, double by);
+
+// grad = p * (grad - delta)
+void softmax_grad_row(float* grad, const float* p, int64_t n, float delta);
+void softmax_grad_row(double* grad, const double* p, int64_t n, double delta);
+
+// The sum of a * b.
+float dot_row(const float* a, const float* b, int64_t n);
+double dot_row(const double* a, const double* b, int64_t n);
+
+}  // namespace sg::cpu
