@@ -86,7 +86,7 @@ class BlockRunner {
  public:
   BlockRunner(const PointwiseCode& code, std::span<const Tensor> slots, std::span<const Layout> layouts, int64_t elements, bool streams)
       : code_(code), slots_(slots), layouts_(layouts), table_(best_block_table()), elements_(elements), streams_(streams) {
-    size_t cursor_bytes = (slots.size() * sizeof(Cursor) + 63) / 64 * 64;
+    size_t cursor_bytes = (code.steps.size() * sizeof(Cursor) + 63) / 64 * 64;
     std::byte* memory = thread_scratch(cursor_bytes + static_cast<size_t>(code.scratch_bytes) + kBlock * 16);
     cursors_ = reinterpret_cast<Cursor*>(memory);
     registers_ = memory + cursor_bytes;
@@ -95,7 +95,8 @@ class BlockRunner {
 
   void run(int64_t begin, int64_t end, bool* fault) {
     fault_ = fault;
-    for (size_t s = 0; s < slots_.size(); ++s) new (cursors_ + s) Cursor(&layouts_[s], begin * kBlock);
+    for (size_t i = 0; i < code_.steps.size(); ++i)
+      if (int slot = code_.steps[i].slot; slot >= 0) new (cursors_ + i) Cursor(&layouts_[static_cast<size_t>(slot)], begin * kBlock);
     count_ = std::min(elements_, kBlock);
     for (const Step& s : code_.steps)
       if (s.fixed) step(s);
@@ -141,7 +142,7 @@ class BlockRunner {
     int64_t size = dtype_bytes(t.dtype);
     std::byte* reg = at(s.out);
     auto plane = lane_plane(code_.lanes[static_cast<size_t>(s.out)]);
-    cursors_[slot].take(count_, [&](int64_t offset, int64_t n, int64_t stride) {
+    cursors_[&s - code_.steps.data()].take(count_, [&](int64_t offset, int64_t n, int64_t stride) {
       fn(reg, t.data + offset * size, n, stride);
       reg += n * plane;
     });
@@ -160,7 +161,7 @@ class BlockRunner {
       return stream(t.data + first_ * size, staging_, count_ * size);
     }
     auto plane = lane_plane(s.lane);
-    cursors_[slot].take(count_, [&](int64_t offset, int64_t n, int64_t stride) {
+    cursors_[&s - code_.steps.data()].take(count_, [&](int64_t offset, int64_t n, int64_t stride) {
       fn(t.data + offset * size, reg, n, stride);
       reg += n * plane;
     });
@@ -189,6 +190,7 @@ int PointwiseProgram::slot_of(const Tensor& view) {
   for (size_t i = 0; i < slots_.size(); ++i)
     if (same_view(slots_[i], view)) return static_cast<int>(i);
   slots_.push_back(view);
+  loaded_.emplace_back();
   return static_cast<int>(slots_.size()) - 1;
 }
 
@@ -199,7 +201,10 @@ Value PointwiseProgram::read(const Tensor& t) {
     if (overlap(known->view, view)) fits_ = false;
     if (!fits_) return code_.constant(Scalar::integer(0), t.dtype);
   }
-  return code_.load(slot_of(view), view);
+  int slot = slot_of(view);
+  Value& loaded = loaded_[static_cast<size_t>(slot)];
+  if (loaded.reg < 0) loaded = code_.load(slot, view);
+  return loaded;
 }
 
 bool PointwiseProgram::may_write(const Tensor& view) const {
@@ -218,6 +223,9 @@ Result<bool> PointwiseProgram::add(const KernelCall& call, bool stored) {
   auto undo = [&] {
     code_.cut(steps, registers);
     slots_.resize(slots);
+    loaded_.resize(slots);
+    for (Value& v : loaded_)
+      if (v.reg >= static_cast<int>(registers)) v = {};
     known_ = std::move(known);
     fits_ = true;
   };

@@ -55,6 +55,7 @@ class PointwiseProgram {
 
   Tensor space_;                         // its shape is the program's
   std::vector<Tensor> slots_;
+  std::vector<Value> loaded_;            // by slot; reg < 0: not read yet
   std::vector<Known> known_;
   PointwiseCode code_;
   std::vector<Layout> layouts_;
