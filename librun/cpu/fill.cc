@@ -7,12 +7,6 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kPieceElements = 1 << 14;   // work of one thread at a time: worth more than handing it out
-
-int64_t rows_per_piece(const RowWalker& walk) {
-  return std::max<int64_t>(1, kPieceElements / std::max<int64_t>(walk.length(), 1));
-}
-
 template <class To, class From>
 To convert(From from) {
   if constexpr (is_complex_type<To>) {
@@ -33,22 +27,20 @@ To convert(From from) {
 template <class To, class From>
 void copy_typed(ThreadTeam& team, const Tensor& out, const Tensor& in) {
   RowWalker walk({&out, &in});
-  int64_t out_step = walk.step(0), in_step = walk.step(1), length = walk.length();
+  int64_t out_step = walk.step(0), in_step = walk.step(1);
   bool conjugate = in.conjugate != out.conjugate;
-  team.parallel_for(walk.rows(), rows_per_piece(walk), [&](int64_t begin, int64_t end) {
-    walk.for_rows(begin, end, [&](const int64_t* offset, int64_t) {
-      To* to = out.as<To>() + offset[0];
-      const From* from = in.as<From>() + offset[1];
-      if (out_step == 1 && in_step == 1 && !conjugate) {
-        for (int64_t i = 0; i < length; ++i) to[i] = convert<To>(from[i]);
-        return;
-      }
-      for (int64_t i = 0; i < length; ++i) {
-        From value = from[i * in_step];
-        if constexpr (is_complex_type<From>) if (conjugate) value = std::conj(value);
-        to[i * out_step] = convert<To>(value);
-      }
-    });
+  parallel_rows(team, walk, [&](const int64_t* offset, int64_t, int64_t length) {
+    To* to = out.as<To>() + offset[0];
+    const From* from = in.as<From>() + offset[1];
+    if (out_step == 1 && in_step == 1 && !conjugate) {
+      for (int64_t i = 0; i < length; ++i) to[i] = convert<To>(from[i]);
+      return;
+    }
+    for (int64_t i = 0; i < length; ++i) {
+      From value = from[i * in_step];
+      if constexpr (is_complex_type<From>) if (conjugate) value = std::conj(value);
+      to[i * out_step] = convert<To>(value);
+    }
   });
 }
 
@@ -61,12 +53,10 @@ void fill(KernelCall& call, const Tensor& out, Scalar value) {
     else if (value.is_integral()) element = convert<T>(value.i);
     else element = convert<T>(value.re);
     RowWalker walk({&out});
-    call.team().parallel_for(walk.rows(), rows_per_piece(walk), [&](int64_t begin, int64_t end) {
-      walk.for_rows(begin, end, [&](const int64_t* offset, int64_t) {
-        T* to = out.as<T>() + offset[0];
-        if (walk.step(0) == 1) std::fill_n(to, walk.length(), element);
-        else for (int64_t i = 0; i < walk.length(); ++i) to[i * walk.step(0)] = element;
-      });
+    parallel_rows(call.team(), walk, [&](const int64_t* offset, int64_t, int64_t length) {
+      T* to = out.as<T>() + offset[0];
+      if (walk.step(0) == 1) std::fill_n(to, length, element);
+      else for (int64_t i = 0; i < length; ++i) to[i * walk.step(0)] = element;
     });
   });
 }

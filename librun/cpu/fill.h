@@ -1,6 +1,8 @@
 // Small things that many kernels need: filling, copying, and walking over strided tensors.
 #pragma once
 
+#include <algorithm>
+
 #include "librun/kernel.h"
 
 namespace sg::cpu {
@@ -28,6 +30,7 @@ class RowWalker {
   int64_t rows() const { return rows_; }
   int64_t length() const { return length_; }
   int64_t step(size_t tensor) const { return step_[tensor]; }   // along the row
+  size_t tensors() const { return count_; }
 
   template <class Fn>   // fn(const int64_t* offsets, int64_t row)
   void for_rows(int64_t begin, int64_t end, const Fn& fn) const {
@@ -52,5 +55,32 @@ class RowWalker {
   std::array<std::array<int64_t, kMaxRank>, kMaxTensors> stride_{};
   std::array<int64_t, kMaxTensors> step_{};
 };
+
+// Calls fn(const int64_t* offsets, int64_t position, int64_t length) for pieces of rows on all threads: `offsets` are those
+// of the piece's first element and `position` its row-major number. Short rows come many to a thread, long ones in parts.
+inline constexpr int64_t kPieceElements = 1 << 14;   // work of one thread at a time: worth more than handing it out
+
+template <class Fn>
+void parallel_rows(ThreadTeam& team, const RowWalker& walk, const Fn& fn) {
+  int64_t length = walk.length();
+  if (length == 0 || walk.rows() == 0) return;
+  int64_t parts = (length + kPieceElements - 1) / kPieceElements;
+  if (parts == 1) {
+    team.parallel_for(walk.rows(), std::max<int64_t>(1, kPieceElements / length), [&](int64_t begin, int64_t end) {
+      walk.for_rows(begin, end, [&](const int64_t* offsets, int64_t row) { fn(offsets, row * length, length); });
+    });
+    return;
+  }
+  team.parallel_for(walk.rows() * parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) {
+      int64_t row = piece / parts, from = piece % parts * kPieceElements;
+      walk.for_rows(row, row + 1, [&](const int64_t* offsets, int64_t) {
+        std::array<int64_t, RowWalker::kMaxTensors> at{};
+        for (size_t k = 0; k < walk.tensors(); ++k) at[k] = offsets[k] + from * walk.step(k);
+        fn(at.data(), row * length + from, std::min(kPieceElements, length - from));
+      });
+    }
+  });
+}
 
 }  // namespace sg::cpu
