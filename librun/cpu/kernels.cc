@@ -15,6 +15,20 @@ Table build_table() {
            cpu::grouped_mm_kernels(),
            cpu::matmul_kernels(),
            cpu::pointwise_kernels(),
+           cpu::assert_kernels(),
+           cpu::histogram_kernels(),
+           cpu::index_kernels(),
+           cpu::join_kernels(),
+           cpu::layer_norm_kernels(),
+           cpu::nll_loss_kernels(),
+           cpu::rearrange_kernels(),
+           cpu::reduce_extreme_kernels(),
+           cpu::reduce_sum_kernels(),
+           cpu::scan_kernels(),
+           cpu::scatter_kernels(),
+           cpu::softmax_kernels(),
+           cpu::sort_kernels(),
+           cpu::view_copy_kernels(),
        })
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   return table;

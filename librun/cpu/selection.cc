@@ -1,0 +1,184 @@
+#include "librun/cpu/selection.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "librun/cpu/fill.h"
+#include "librun/cpu/indices.h"
+#include "librun/element.h"
+
+namespace sg::cpu {
+namespace {
+
+constexpr int64_t kChunk = 256;         // elements that are accumulated at a time
+
+struct Bytes16 {
+  uint64_t low, high;
+};
+
+template <class Fn>
+void visit_size(int bytes, const Fn& fn) {
+  switch (bytes) {
+    case 1: return fn.template operator()<uint8_t>();
+    case 2: return fn.template operator()<uint16_t>();
+    case 4: return fn.template operator()<uint32_t>();
+    case 8: return fn.template operator()<uint64_t>();
+    default: return fn.template operator()<Bytes16>();
+  }
+}
+
+int64_t grain_of(int64_t work) { return std::max<int64_t>(1, kPieceElements / std::max<int64_t>(work, 1)); }
+
+template <class E>
+void copy_inner(E* to, const Selection& a, const E* from, const Selection& b) {
+  if (a.inner.count == 1) {
+    *to = *from;
+  } else if (a.inner_run && b.inner_run) {
+    std::memcpy(to, from, static_cast<size_t>(a.inner.count) * sizeof(E));
+  } else {
+    for (int64_t i = 0; i < a.inner.count; ++i) to[a.inner.at[i]] = from[b.inner.at[i]];
+  }
+}
+
+template <class T>
+T add_elements(T a, T b) {              // integers wrap around
+  if constexpr (std::is_same_v<T, bool>) return a || b;
+  else if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else return a + b;
+}
+
+template <class T>
+T scaled(T value, Scalar scale) {
+  if constexpr (std::is_same_v<T, bool>) return value && scale.to_double() != 0;
+  else if constexpr (is_complex_type<T>) return value * static_cast<T>(scale.to_complex());
+  else if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(value) * static_cast<uint64_t>(scale.to_int()));
+  else return value * static_cast<T>(scale.to_double());
+}
+
+bool is_one(Scalar s) { return s.to_complex() == std::complex<double>(1, 0); }
+
+// One place: what is there, and every pick of it added in order.
+template <class T>
+void add_group(T* place, const Selection& a, const T* from, const Selection& b, const int64_t* order, int64_t picks, Scalar scale) {
+  using C = Compute<T>;
+  bool plain = is_one(scale);
+  C sum[kChunk];
+  for (int64_t first = 0; first < a.inner.count; first += kChunk) {
+    int64_t n = std::min(kChunk, a.inner.count - first);
+    auto at = [&](const Selection& s, int64_t i) { return s.inner_run ? first + i : s.inner.at[first + i]; };
+    for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<C>(place[at(a, i)]);
+    for (int64_t k = 0; k < picks; ++k) {
+      const T* added = from + b.picked.at[order[k]];
+      if (plain && b.inner_run) for (int64_t i = 0; i < n; ++i) sum[i] = add_elements<C>(sum[i], static_cast<C>(added[first + i]));
+      else if (plain) for (int64_t i = 0; i < n; ++i) sum[i] = add_elements<C>(sum[i], static_cast<C>(added[at(b, i)]));
+      else for (int64_t i = 0; i < n; ++i) sum[i] = add_elements<C>(sum[i], scaled<C>(static_cast<C>(added[at(b, i)]), scale));
+    }
+    for (int64_t i = 0; i < n; ++i) place[at(a, i)] = static_cast<T>(sum[i]);
+  }
+}
+
+}  // namespace
+
+OffsetTable offsets_over(KernelCall& call, const Tensor& t, int first, int count) {
+  OffsetTable table;
+  table.count = 1;
+  for (int axis = first; axis < first + count; ++axis) table.count *= t.dim(axis);
+  auto* at = call.scratch().take<int64_t>(std::max<int64_t>(table.count, 1));
+  table.at = at;
+  at[0] = 0;
+  int64_t filled = table.count == 0 ? 0 : 1;
+  for (int axis = first + count - 1; axis >= first && filled > 0; --axis) {   // innermost first: blocks repeat, shifted
+    for (int64_t i = 1; i < t.dim(axis); ++i)
+      for (int64_t j = 0; j < filled; ++j) at[i * filled + j] = at[j] + i * t.step(axis);
+    filled *= t.dim(axis);
+  }
+  return table;
+}
+
+Selection whole_selection(KernelCall& call, const Tensor& t, int first, int indexed) {
+  Selection s{t, offsets_over(call, t, 0, first), offsets_over(call, t, first, indexed),
+              offsets_over(call, t, first + indexed, t.rank - first - indexed), true};
+  for (int64_t i = 0; i < s.inner.count && s.inner_run; ++i) s.inner_run = s.inner.at[i] == i;
+  return s;
+}
+
+Result<Selection> axis_selection(KernelCall& call, const Tensor& t, int64_t axis, const Tensor& index, bool wraps) {
+  Tensor self = t;
+  if (t.rank == 0) self.rank = 1, self.shape[0] = self.stride[0] = 1;
+  int at = wrap_axis(axis, self.rank);
+  Tensor probe = self;                  // without elements along the axis, for the tables of the others
+  probe.shape[static_cast<size_t>(at)] = 1;
+  Selection s = whole_selection(call, probe, at, 1);
+  s.tensor = self;
+  int64_t n = index.elements(), size = self.dim(at), step = self.step(at);
+  const auto* from = index.as<int64_t>();
+  auto* picked = call.scratch().take<int64_t>(std::max<int64_t>(n, 1));
+  IndexCheck check;
+  for (int64_t i = 0; i < n; ++i) picked[i] = (wraps ? check.wrap(from[i], size, i) : check.hold(from[i], size, i)) * step;
+  SG_TRY(check.status(call, from, size));
+  s.picked = {picked, n};
+  return s;
+}
+
+Groups group_by_key(KernelCall& call, const int64_t* keys, int64_t n) {
+  auto* order = call.scratch().take<int64_t>(n + 1);
+  auto* begin = call.scratch().take<int64_t>(n + 1);
+  std::iota(order, order + n, int64_t{0});
+  bool sorted = true;
+  for (int64_t i = 1; i < n && sorted; ++i) sorted = keys[i - 1] <= keys[i];
+  if (!sorted) std::stable_sort(order, order + n, [&](int64_t a, int64_t b) { return keys[a] < keys[b]; });
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; ++i)
+    if (i == 0 || keys[order[i]] != keys[order[i - 1]]) begin[count++] = i;
+  begin[count] = n;
+  return {order, begin, count};
+}
+
+void copy_selection_once(KernelCall& call, const Selection& to, const Selection& from) {
+  int64_t picks = to.picked.count;
+  if (to.inner.count == 0) return;
+  visit_size(dtype_bytes(to.tensor.dtype), [&]<class E>() {
+    call.team().parallel_for(to.outer.count * picks, grain_of(to.inner.count), [&](int64_t begin, int64_t end) {
+      for (int64_t unit = begin; unit < end; ++unit) {
+        int64_t p = unit / picks, b = unit % picks;
+        copy_inner(to.tensor.as<E>() + to.outer.at[p] + to.picked.at[b], to,
+                   from.tensor.as<E>() + from.outer.at[p] + from.picked.at[b], from);
+      }
+    });
+  });
+}
+
+void copy_selection(KernelCall& call, const Selection& to, const Selection& from) {
+  Groups groups = group_by_key(call, to.picked.at, to.picked.count);
+  if (groups.count == to.picked.count) return copy_selection_once(call, to, from);
+  Selection last_to = to, last_from = from;
+  auto* places = call.scratch().take<int64_t>(groups.count + 1);
+  auto* sources = call.scratch().take<int64_t>(groups.count + 1);
+  for (int64_t g = 0; g < groups.count; ++g) {
+    int64_t last = groups.order[groups.begin[g + 1] - 1];
+    places[g] = to.picked.at[last];
+    sources[g] = from.picked.at[last];
+  }
+  last_to.picked = {places, groups.count};
+  last_from.picked = {sources, groups.count};
+  copy_selection_once(call, last_to, last_from);
+}
+
+void add_selection(KernelCall& call, const Selection& to, const Selection& from, Scalar scale) {
+  if (to.inner.count == 0 || to.picked.count == 0) return;
+  Groups groups = group_by_key(call, to.picked.at, to.picked.count);
+  int64_t work = to.inner.count * to.picked.count / groups.count;
+  visit_dtype(to.tensor.dtype, [&]<class T>() {
+    call.team().parallel_for(to.outer.count * groups.count, grain_of(work), [&](int64_t begin, int64_t end) {
+      for (int64_t unit = begin; unit < end; ++unit) {
+        int64_t p = unit / groups.count, g = unit % groups.count;
+        const int64_t* order = groups.order + groups.begin[g];
+        add_group(to.tensor.as<T>() + to.outer.at[p] + to.picked.at[order[0]], to, from.tensor.as<T>() + from.outer.at[p], from,
+                  order, groups.begin[g + 1] - groups.begin[g], scale);
+      }
+    });
+  });
+}
+
+}  // namespace sg::cpu

@@ -1,0 +1,48 @@
+// Selections: the elements of a tensor that indices pick, as offsets; and copying or adding between two of one shape.
+//
+// A selection has outer x picked x inner elements: axes before the indexed ones, what the indices pick, axes after.
+#pragma once
+
+#include <vector>
+
+#include "librun/kernel.h"
+
+namespace sg::cpu {
+
+struct OffsetTable {
+  const int64_t* at = nullptr;
+  int64_t count = 0;
+};
+
+struct Selection {
+  Tensor tensor;                        // what the offsets are into
+  OffsetTable outer, picked, inner;
+  bool inner_run = false;               // inner.at[i] == i
+};
+
+// Offsets of all positions over `count` axes of `t` from `first`, in row-major order.
+OffsetTable offsets_over(KernelCall& call, const Tensor& t, int first, int count);
+
+// `t` whose `indexed` axes from `first` on are the picked ones, in order.
+Selection whole_selection(KernelCall& call, const Tensor& t, int first, int indexed);
+
+// `t` along one axis at `index` (contiguous i64); negative indices count from the end if `wraps`, else are errors.
+Result<Selection> axis_selection(KernelCall& call, const Tensor& t, int64_t axis, const Tensor& index, bool wraps);
+
+// to = from, elements of one size. Of two picks of one place, the last wins.
+void copy_selection(KernelCall& call, const Selection& to, const Selection& from);
+// The same where no place is picked twice, for sure.
+void copy_selection_once(KernelCall& call, const Selection& to, const Selection& from);
+
+// to += from * scale, in the order of picks; halves are summed in float and rounded once. REQUIRES: equal dtypes.
+void add_selection(KernelCall& call, const Selection& to, const Selection& from, Scalar scale);
+
+// Positions 0..n-1 by equal keys: group g holds order[begin[g]] .. order[begin[g + 1]], in increasing order.
+struct Groups {
+  const int64_t* order;
+  const int64_t* begin;
+  int64_t count;
+};
+Groups group_by_key(KernelCall& call, const int64_t* keys, int64_t n);
+
+}  // namespace sg::cpu

@@ -1,0 +1,122 @@
+// Softmax and log-softmax along one axis, and their gradients. Sums in double, one rounding at the end.
+#include <cmath>
+#include <limits>
+
+#include "librun/cpu/kernels.h"
+#include "librun/cpu/lanes.h"
+#include "librun/cpu/math.h"
+#include "librun/cpu/rows.h"
+
+namespace sg::cpu {
+namespace {
+
+enum class Form : uint8_t { plain, log, safe };
+
+// to = exp(x - top); returns its sum.
+template <class C>
+SG_CLONES double exp_shifted(const C* x, C top, C* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = math::exp(x[i] - top);
+  return sum_lanes(n, [=](int64_t i) { return static_cast<double>(to[i]); });
+}
+
+template <class C>
+SG_CLONES void divide(C* x, C by, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] /= by;
+}
+
+template <class C>
+SG_CLONES void subtract(const C* x, double shift, C* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<C>(static_cast<double>(x[i]) - shift);
+}
+
+template <class C>
+SG_CLONES void plain_gradient(const C* grad, const C* output, C dot, C* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = (grad[i] - dot) * output[i];
+}
+
+template <class C>
+SG_CLONES void log_gradient(const C* grad, const C* output, C sum, C* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = grad[i] - math::exp(output[i]) * sum;
+}
+
+template <class C>
+void softmax_row(Form form, const C* x, C* to, int64_t n) {
+  C top = row_max(x, n);
+  if (form == Form::safe && top == -std::numeric_limits<C>::infinity()) {   // all masked out: nothing, not NaN
+    std::fill_n(to, n, C{0});
+    return;
+  }
+  double sum = exp_shifted(x, top, to, n);
+  if (form == Form::log) subtract(x, static_cast<double>(top) + std::log(sum), to, n);
+  else divide(to, static_cast<C>(sum), n);
+}
+
+template <class C>
+void softmax_rows(KernelCall& call, Form form) {
+  const Tensor& self = call.tensor("self");
+  int64_t axis = call.integer("dim");
+  // A dtype argument converts before anything else.
+  bool converts = call.op().param_index("dtype") >= 0 && call.has("dtype");
+  Rows in = rows_of(call, self, axis, converts ? call.stored("dtype", self.dtype) : self.dtype);
+  if (!is_floating(in.tensor.dtype)) in = rows_of(call, self, axis, kDTypeOf<C>);
+  ResultRows out(call, call.result(), axis);
+  RowReader<C> x(call, in.tensor, in.length);
+  RowWriter<C> y(call, out.tensor(), in.length);
+  for_rows(call, in.count, in.length, [&](int64_t row, int thread) {
+    softmax_row(form, x.row(row, thread), y.row(row, thread), in.length);
+    y.done(row, thread);
+  });
+  out.store(call);
+}
+
+Status run(KernelCall& call, Form form) {
+  DType widest = call.tensor("self").dtype == DType::f64 ? DType::f64 : call.result().dtype;
+  visit_compute(widest, [&]<class C>() { softmax_rows<C>(call, form); });
+  return ok_status();
+}
+
+Status softmax(KernelCall& call) { return run(call, Form::plain); }
+Status log_softmax(KernelCall& call) { return run(call, Form::log); }
+Status safe_softmax(KernelCall& call) { return run(call, Form::safe); }
+
+template <class C>
+void backward_rows(KernelCall& call, Form form) {
+  int64_t axis = call.integer("dim");
+  Rows grad = rows_of(call, call.tensor("grad_output"), axis);
+  Rows output = rows_of(call, call.tensor("output"), axis);
+  ResultRows out(call, call.result(), axis);
+  RowReader<C> g(call, grad.tensor, grad.length), y(call, output.tensor, grad.length);
+  RowWriter<C> to(call, out.tensor(), grad.length);
+  for_rows(call, grad.count, grad.length, [&](int64_t row, int thread) {
+    const C* from = g.row(row, thread);
+    const C* kept = y.row(row, thread);
+    if (form == Form::log) log_gradient(from, kept, static_cast<C>(row_sum(from, grad.length)), to.row(row, thread), grad.length);
+    else plain_gradient(from, kept, static_cast<C>(row_dot(from, kept, grad.length)), to.row(row, thread), grad.length);
+    to.done(row, thread);
+  });
+  out.store(call);
+}
+
+Status run_backward(KernelCall& call, Form form) {
+  visit_compute(call.tensor("output").dtype, [&]<class C>() { backward_rows<C>(call, form); });
+  return ok_status();
+}
+
+Status softmax_backward(KernelCall& call) { return run_backward(call, Form::plain); }
+Status log_softmax_backward(KernelCall& call) { return run_backward(call, Form::log); }
+
+constexpr KernelRow kRows[] = {
+    {"aten._softmax.default", softmax},
+    {"aten._softmax_backward_data.default", softmax_backward},
+    {"aten._log_softmax.default", log_softmax},
+    {"aten._log_softmax_backward_data.default", log_softmax_backward},
+    {"aten._safe_softmax.default", safe_softmax},
+    {"aten.softmax.int", softmax},
+    {"aten.log_softmax.int", log_softmax},
+};
+
+}  // namespace
+
+std::span<const KernelRow> softmax_kernels() { return kRows; }
+
+}  // namespace sg::cpu

@@ -1,0 +1,153 @@
+// Copies of views, gradients of views, and copies with a part replaced.
+#include <algorithm>
+#include <limits>
+
+#include "librun/cpu/fill.h"
+#include "librun/cpu/kernels.h"
+#include "librun/element.h"
+
+namespace sg::cpu {
+namespace {
+
+// `t` with index `index` of `axis` alone, and without the axis.
+Tensor selected(const Tensor& t, int axis, int64_t index) {
+  Tensor at = t;
+  at.data += index * t.step(axis) * dtype_bytes(t.dtype);
+  return drop_axis(at, axis);
+}
+
+// Python's slice: what lies outside is cut off.
+Tensor sliced(const Tensor& t, int axis, int64_t start, int64_t end, int64_t step) {
+  int64_t size = t.dim(axis);
+  if (start < 0) start = std::max<int64_t>(start + size, 0);
+  if (end < 0) end += size;
+  start = std::min(start, size);
+  end = std::clamp(end, start, size);
+  Tensor part = t;
+  part.shape[static_cast<size_t>(axis)] = (end - start) / step + ((end - start) % step != 0);
+  part.stride[static_cast<size_t>(axis)] = t.step(axis) * step;
+  part.data += start * t.step(axis) * dtype_bytes(t.dtype);
+  return part;
+}
+
+Result<Tensor> slice_of(KernelCall& call, const Tensor& t) {
+  int64_t start = call.has("start") ? call.integer("start") : 0;
+  int64_t end = call.has("end") ? call.integer("end") : std::numeric_limits<int64_t>::max();
+  int64_t step = call.integer("step");
+  if (step <= 0) return call.fail("a slice needs a step of at least 1, not " + std::to_string(step));
+  return sliced(t, wrap_axis(call.integer("dim"), t.rank), start, end, step);
+}
+
+Result<Tensor> selection_of(KernelCall& call, const Tensor& t) {
+  int axis = wrap_axis(call.integer("dim"), t.rank);
+  int64_t index = call.integer("index"), wrapped = index < 0 ? index + t.dim(axis) : index;
+  if (wrapped < 0 || wrapped >= t.dim(axis))
+    return call.fail("index " + std::to_string(index) + " is out of range for size " + std::to_string(t.dim(axis)));
+  return selected(t, axis, wrapped);
+}
+
+Status copy_exactly(KernelCall& call, const Tensor& out, const Tensor& in) {
+  if (!same_shape(out, in)) return call.fail("the shapes of what is copied differ");
+  return copy(call, out, in), ok_status();
+}
+
+// The same elements in row-major order under another shape.
+Status reshape(KernelCall& call) {
+  const Tensor& out = call.result();
+  Tensor self = call.tensor("self");
+  if (self.elements() != out.elements()) return call.fail("a reshape cannot change the number of elements");
+  if (out.is_contiguous()) {            // written in one go, whatever self's strides
+    copy(call, make_tensor(out.data, out.dtype, self.sizes()), self);
+    return ok_status();
+  }
+  self = contiguous(call, self);
+  copy(call, out, make_tensor(self.data, self.dtype, out.sizes()));
+  return ok_status();
+}
+
+Status expand_copy(KernelCall& call) {
+  copy(call, call.result(), broadcast_to(call.tensor("self"), call.result().sizes()));
+  return ok_status();
+}
+
+Status permute_copy(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  Tensor permuted = self;
+  std::vector<int> dims = call.axes("dims", self.rank);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    permuted.shape[i] = self.dim(dims[i]);
+    permuted.stride[i] = self.step(dims[i]);
+  }
+  return copy_exactly(call, call.result(), permuted);
+}
+
+Status slice_copy(KernelCall& call) {
+  SG_ASSIGN(Tensor part, slice_of(call, call.tensor("self")));
+  return copy_exactly(call, call.result(), part);
+}
+
+Status slice_backward(KernelCall& call) {
+  fill(call, call.result(), Scalar::integer(0));
+  SG_ASSIGN(Tensor part, slice_of(call, call.result()));
+  return copy_exactly(call, part, call.tensor("grad_output"));
+}
+
+Status select_backward(KernelCall& call) {
+  fill(call, call.result(), Scalar::integer(0));
+  SG_ASSIGN(Tensor part, selection_of(call, call.result()));
+  return copy_exactly(call, part, call.tensor("grad_output"));
+}
+
+Status slice_scatter(KernelCall& call) {
+  copy(call, call.result(), call.tensor("self"));
+  SG_ASSIGN(Tensor part, slice_of(call, call.result()));
+  return copy_exactly(call, part, broadcast_to(call.tensor("src"), part.sizes()));
+}
+
+Status select_scatter(KernelCall& call) {
+  copy(call, call.result(), call.tensor("self"));
+  SG_ASSIGN(Tensor part, selection_of(call, call.result()));
+  return copy_exactly(call, part, call.tensor("src"));
+}
+
+// The strides and the offset are those of the result's own storage: it keeps the strides of self.
+Status as_strided_scatter(KernelCall& call) {
+  const Tensor& out = call.result();
+  copy(call, out, call.tensor("self"));
+  std::span<const int64_t> size = call.integers("size"), stride = call.integers("stride");
+  Tensor part = out;
+  part.rank = static_cast<int>(size.size());
+  int64_t last = call.has("storage_offset") ? call.integer("storage_offset") : 0, bytes = dtype_bytes(out.dtype);
+  bool inside = last >= 0 && size.size() == stride.size() && size.size() <= static_cast<size_t>(kMaxRank);
+  part.data += last * bytes;
+  for (size_t i = 0; inside && i < size.size(); ++i) {
+    part.shape[i] = size[i];
+    part.stride[i] = stride[i];
+    int64_t reach;
+    inside = size[i] >= 0 && stride[i] >= 0 && !__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), stride[i], &reach) &&
+             !__builtin_add_overflow(last, reach, &last);
+  }
+  if (!inside || (last >= 0 && part.elements() > 0 && (last + 1) * bytes > extent_bytes(out)))
+    return call.fail("the strided part does not lie within the tensor");
+  return copy_exactly(call, part, call.tensor("src"));
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten.reshape.default", reshape},
+    {"aten.flatten.using_ints", reshape},
+    {"aten.view_copy.default", reshape},
+    {"aten.expand_copy.default", expand_copy},
+    {"aten.permute_copy.default", permute_copy},
+    {"aten.slice_copy.Tensor", slice_copy},
+    {"aten.slice_backward.default", slice_backward},
+    {"aten.select_backward.default", select_backward},
+    {"aten.slice_scatter.default", slice_scatter},
+    {"aten.select_scatter.default", select_scatter},
+    {"aten.as_strided_scatter.default", as_strided_scatter},
+};
+
+}  // namespace
+
+std::span<const KernelRow> view_copy_kernels() { return kRows; }
+
+}  // namespace sg::cpu
