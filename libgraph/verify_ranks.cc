@@ -7,111 +7,15 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "libgraph/collective_calls.h"
 #include "libgraph/verify_rules.h"
 
 namespace sg {
 namespace {
 
-constexpr int kMaxCallDepth = 64;
-constexpr int kMaxViews = 64;           // between a launch and its wait
-
-// One launch of a collective, or one wait for it, in the order in which a rank meets them.
-struct Event {
-  bool is_wait = false;
-  uint32_t group = 0;
-  uint32_t call = 0;              // the how-manieth launch on that group
-  const Graph* graph = nullptr;
-  NodeId node;
-};
-
-struct Sequence {
-  std::vector<Event> events;
-  std::unordered_map<uint32_t, std::vector<size_t>> launches;   // by group: indices into events
-  const std::vector<size_t>& of_group(uint32_t g) const {
-    static const std::vector<size_t> none;
-    auto it = launches.find(g);
-    return it == launches.end() ? none : it->second;
-  }
-};
-
-std::optional<uint32_t> group_of(const Node& node) {
-  std::optional<uint32_t> found;
-  for (const Arg& arg : node.args)
-    arg.walk([&](const Arg& a) {
-      if (!found && a.is(ArgKind::group)) found = a.as_group().index;
-    });
-  return found;
-}
-
-class SequenceBuilder {
- public:
-  SequenceBuilder(const Program& program, size_t* budget) : program_(program), budget_(budget) {}
-
-  Sequence build() {
-    visit(program_.graph, 0);
-    return std::move(out_);
-  }
-  bool complete() const { return complete_; }       // false: a limit was met
-
- private:
-  // The nodes of a graph that matter here, found once a graph.
-  const std::vector<NodeId>& nodes_of(const Graph& g) {
-    auto [it, is_new] = nodes_.try_emplace(&g);
-    if (!is_new) return it->second;
-    for (NodeId n : g.nodes()) {
-      const OpInfo* info = g.op_info(n);
-      bool matters = info && (info->has(kWait) || info->name == "sg.call");
-      if (matters || group_of(g.node(n))) it->second.push_back(n);
-    }
-    return it->second;
-  }
-
-  void visit(const Graph& g, int depth) {
-    for (NodeId n : nodes_of(g)) {
-      if (*budget_ == 0) complete_ = false;
-      if (!complete_) return;
-      --*budget_;
-      const Node& node = g.node(n);
-      const OpInfo* info = g.op_info(n);
-      if (info && info->has(kWait)) {
-        add_wait(g, n);
-      } else if (std::optional<uint32_t> group = group_of(node)) {
-        std::vector<size_t>& calls = out_.launches[*group];
-        launched_[&g][n.index] = out_.events.size();
-        calls.push_back(out_.events.size());
-        out_.events.push_back({false, *group, static_cast<uint32_t>(calls.size() - 1), &g, n});
-      } else if (!node.args.empty() && node.args[0].is(ArgKind::graph)) {
-        if (depth == kMaxCallDepth) return void(complete_ = false);
-        visit(program_.nested[node.args[0].as_graph().index]->graph, depth + 1);
-      }
-    }
-  }
-
-  // The launch behind a wait, through the views between them.
-  void add_wait(const Graph& g, NodeId n) {
-    NodeId at = n;
-    for (int steps = 0; steps < kMaxViews; ++steps) {
-      const Node& node = g.node(at);
-      if (node.args.empty() || !node.args[0].is(ArgKind::value)) return;
-      at = g.value(node.args[0].as_value()).def;
-      if (!at) return;
-      auto& launched = launched_[&g];
-      if (auto it = launched.find(at.index); it != launched.end()) {
-        const Event launch = out_.events[it->second];
-        out_.events.push_back({true, launch.group, launch.call, &g, n});
-        return;
-      }
-    }
-    complete_ = false;
-  }
-
-  const Program& program_;
-  size_t* budget_;
-  bool complete_ = true;
-  Sequence out_;
-  std::unordered_map<const Graph*, std::vector<NodeId>> nodes_;
-  std::unordered_map<const Graph*, std::unordered_map<uint32_t, size_t>> launched_;
-};
+using Event = CollectiveEvent;
+using Sequence = CollectiveSequence;
+using Call = CollectiveFacts;
 
 // Which program each rank runs; asked for ranks that groups name.
 class RankMap {
@@ -143,85 +47,6 @@ class RankMap {
   std::unordered_map<uint32_t, uint32_t> program_;
 };
 
-// --- what one call says about itself ---
-
-// "_c10d_functional.all_gather_into_tensor_out.default" -> "all_gather_into_tensor": with or without a buffer is one call.
-std::string_view call_kind(std::string_view op) {
-  size_t dot = op.find('.');
-  if (dot == std::string_view::npos) return op;
-  std::string_view name = op.substr(dot + 1);
-  name = name.substr(0, name.find('.'));
-  if (name.size() > 4 && name.substr(name.size() - 4) == "_out") name.remove_suffix(4);
-  if (name.size() > 1 && name.back() == '_') name.remove_suffix(1);
-  return name;
-}
-
-struct Call {
-  std::string_view kind;
-  DType dtype = DType::none;
-  std::optional<int64_t> elements;      // of the input, when a number
-  std::string_view reduce_op;
-  std::optional<int64_t> src;
-  const Arg* send = nullptr;            // split sizes of an exchange
-  const Arg* receive = nullptr;
-};
-
-std::optional<int64_t> elements_of(const Pool& pool, const Type& t) {
-  int64_t n = 1;
-  for (Expr e : t.shape) {
-    std::optional<int64_t> size = pool.exprs.constant_value(e);
-    if (!size || __builtin_mul_overflow(n, *size, &n)) return std::nullopt;
-  }
-  return n;
-}
-
-void add_payload(const Pool& pool, const Graph& g, const Arg& input, Call* call) {
-  int64_t total = 0;
-  bool known = true;
-  input.walk([&](const Arg& a) {
-    if (!a.is(ArgKind::value)) return;
-    const Type& t = g.type(a.as_value());
-    std::optional<int64_t> n = t.kind == TypeKind::tensor ? elements_of(pool, t) : std::nullopt;
-    if (t.kind == TypeKind::tensor) call->dtype = t.dtype;
-    known = known && n && !__builtin_add_overflow(total, *n, &total);
-  });
-  if (known) call->elements = total;
-}
-
-Call describe(const Pool& pool, const Event& e) {
-  const Node& node = e.graph->node(e.node);
-  const OpInfo* info = e.graph->op_info(e.node);
-  Call call;
-  call.kind = call_kind(e.graph->op_name(e.node));
-  if (!info) return call;
-  std::vector<const Arg*> args = args_by_param(pool, node, *info);
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (!args[i]) continue;
-    std::string_view param = info->params[i].name;
-    if (i == 0) add_payload(pool, *e.graph, *args[i], &call);
-    if (param == "reduce_op" && args[i]->is(ArgKind::string)) call.reduce_op = pool.strings[args[i]->as_text()];
-    if (param == "src" && args[i]->is(ArgKind::integer)) call.src = args[i]->as_int();
-    if (param == "input_split_sizes" && args[i]->is(ArgKind::list)) call.send = args[i];
-    if (param == "output_split_sizes" && args[i]->is(ArgKind::list)) call.receive = args[i];
-  }
-  return call;
-}
-
-// What keeps two calls from being one collective; empty when nothing that can be seen does.
-std::string mismatch(const Call& a, const Call& b) {
-  auto differ = [](std::string_view what, std::string x, std::string y) {
-    return std::string(what) + " " + x + " here, " + y + " there";
-  };
-  if (a.kind != b.kind) return differ("it is", std::string(a.kind), std::string(b.kind));
-  if (a.dtype != b.dtype && a.dtype != DType::none && b.dtype != DType::none)
-    return differ("elements are", std::string(dtype_name(a.dtype)), std::string(dtype_name(b.dtype)));
-  if (a.reduce_op != b.reduce_op) return differ("it reduces by", std::string(a.reduce_op), std::string(b.reduce_op));
-  if (a.src != b.src && a.src && b.src) return differ("it sends from", std::to_string(*a.src), std::to_string(*b.src));
-  if (!a.send && !a.receive && a.elements && b.elements && *a.elements != *b.elements)
-    return differ("it has", std::to_string(*a.elements) + " elements", std::to_string(*b.elements));
-  return {};
-}
-
 std::string group_text(const Check& c, uint32_t g) {
   const Group& group = c.job.groups[g];
   return "@" + std::string(c.str(group.axis)) + (group.ordinal ? ":" + std::to_string(group.ordinal) : "");
@@ -240,9 +65,8 @@ Ranks sequences_of(const Job& job, size_t max_events) {
   Ranks out;
   size_t budget = max_events;
   for (const auto& p : job.programs) {
-    SequenceBuilder builder(*p, &budget);
-    out.sequences.push_back(builder.build());
-    out.complete = out.complete && builder.complete();
+    out.sequences.push_back(collective_sequence(*p, &budget));
+    out.complete = out.complete && out.sequences.back().complete;
   }
   return out;
 }
@@ -250,7 +74,7 @@ Ranks sequences_of(const Job& job, size_t max_events) {
 void warn_incomplete(Check& c) {
   c.leave();
   c.warn("the ranks were not held against each other: they launch and wait more than " +
-             std::to_string(c.options.max_rank_events) + " times, or calls nest more than " + std::to_string(kMaxCallDepth) + " deep",
+             std::to_string(c.options.max_rank_events) + " times, or calls nest more than " + std::to_string(kMaxCollectiveDepth) + " deep",
          "check a job of fewer layers or ranks");
 }
 
@@ -266,7 +90,7 @@ bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint
   std::string other = ranks_text(*c.job.programs[a]);
   for (size_t k = 0; k < std::min(first.size(), second.size()); ++k) {
     const Event &x = left.events[first[k]], &y = right.events[second[k]];
-    std::string why = mismatch(describe(c.pool, y), describe(c.pool, x));
+    std::string why = collective_mismatch(collective_facts(c.pool, y), collective_facts(c.pool, x));
     if (why.empty()) continue;
     stand_at(c, b, y);
     c.fail(y.node, "call " + std::to_string(k + 1) + " of group " + group_text(c, g) + " is not the same on " + other +
@@ -294,7 +118,7 @@ void compare_splits(Check& c, const Ranks& ranks, uint32_t g, const GroupPart& p
     std::vector<Call> members;
     for (uint32_t p : programs) {
       const Sequence& s = ranks.sequences[p];
-      Call call = describe(c.pool, s.events[s.of_group(g)[k]]);
+      Call call = collective_facts(c.pool, s.events[s.of_group(g)[k]]);
       if (!call.send || !call.receive) break;
       members.push_back(call);
     }

@@ -1,0 +1,157 @@
+#include "libgraph/collective_calls.h"
+
+#include "libgraph/verify_rules.h"
+
+namespace sg {
+namespace {
+
+constexpr int kMaxViews = 64;           // between a launch and its wait
+
+std::optional<uint32_t> group_of(const Node& node) {
+  std::optional<uint32_t> found;
+  for (const Arg& arg : node.args)
+    arg.walk([&](const Arg& a) {
+      if (!found && a.is(ArgKind::group)) found = a.as_group().index;
+    });
+  return found;
+}
+
+class SequenceBuilder {
+ public:
+  SequenceBuilder(const Program& program, size_t* budget) : program_(program), budget_(budget) {}
+
+  CollectiveSequence build() {
+    visit(program_.graph, 0);
+    return std::move(out_);
+  }
+
+ private:
+  // The nodes of a graph that matter here, found once a graph.
+  const std::vector<NodeId>& nodes_of(const Graph& g) {
+    auto [it, is_new] = nodes_.try_emplace(&g);
+    if (!is_new) return it->second;
+    for (NodeId n : g.nodes()) {
+      const OpInfo* info = g.op_info(n);
+      bool matters = info && (info->has(kWait) || info->name == "sg.call");
+      if (matters || group_of(g.node(n))) it->second.push_back(n);
+    }
+    return it->second;
+  }
+
+  void visit(const Graph& g, int depth) {
+    for (NodeId n : nodes_of(g)) {
+      if (*budget_ == 0) out_.complete = false;
+      if (!out_.complete) return;
+      --*budget_;
+      const Node& node = g.node(n);
+      const OpInfo* info = g.op_info(n);
+      if (info && info->has(kWait)) {
+        add_wait(g, n);
+      } else if (std::optional<uint32_t> group = group_of(node)) {
+        std::vector<size_t>& calls = out_.launches[*group];
+        launched_[&g][n.index] = out_.events.size();
+        calls.push_back(out_.events.size());
+        out_.events.push_back({false, *group, static_cast<uint32_t>(calls.size() - 1), &g, n});
+      } else if (!node.args.empty() && node.args[0].is(ArgKind::graph)) {
+        if (depth == kMaxCollectiveDepth) return void(out_.complete = false);
+        visit(program_.nested[node.args[0].as_graph().index]->graph, depth + 1);
+      }
+    }
+  }
+
+  // The launch behind a wait, through the views between them.
+  void add_wait(const Graph& g, NodeId n) {
+    NodeId at = n;
+    for (int steps = 0; steps < kMaxViews; ++steps) {
+      const Node& node = g.node(at);
+      if (node.args.empty() || !node.args[0].is(ArgKind::value)) return;
+      at = g.value(node.args[0].as_value()).def;
+      if (!at) return;
+      auto& launched = launched_[&g];
+      if (auto it = launched.find(at.index); it != launched.end()) {
+        const CollectiveEvent launch = out_.events[it->second];
+        out_.events.push_back({true, launch.group, launch.call, &g, n});
+        return;
+      }
+    }
+    out_.complete = false;
+  }
+
+  const Program& program_;
+  size_t* budget_;
+  CollectiveSequence out_;
+  std::unordered_map<const Graph*, std::vector<NodeId>> nodes_;
+  std::unordered_map<const Graph*, std::unordered_map<uint32_t, size_t>> launched_;
+};
+
+// "_c10d_functional.all_gather_into_tensor_out.default" -> "all_gather_into_tensor": with or without a buffer is one call.
+std::string_view call_kind(std::string_view op) {
+  size_t dot = op.find('.');
+  if (dot == std::string_view::npos) return op;
+  std::string_view name = op.substr(dot + 1);
+  name = name.substr(0, name.find('.'));
+  if (name.size() > 4 && name.substr(name.size() - 4) == "_out") name.remove_suffix(4);
+  if (name.size() > 1 && name.back() == '_') name.remove_suffix(1);
+  return name;
+}
+
+void add_payload(const Pool& pool, const Graph& g, const Arg& input, const SizeValues& values, CollectiveFacts* call) {
+  int64_t total = 0;
+  bool known = true;
+  input.walk([&](const Arg& a) {
+    if (!a.is(ArgKind::value)) return;
+    const Type& t = g.type(a.as_value());
+    std::optional<int64_t> n = t.kind == TypeKind::tensor ? element_count(pool, t, values) : std::nullopt;
+    if (t.kind == TypeKind::tensor) call->dtype = t.dtype;
+    known = known && n && !__builtin_add_overflow(total, *n, &total);
+  });
+  if (known) call->elements = total;
+}
+
+}  // namespace
+
+const std::vector<size_t>& CollectiveSequence::of_group(uint32_t g) const {
+  static const std::vector<size_t> none;
+  auto it = launches.find(g);
+  return it == launches.end() ? none : it->second;
+}
+
+CollectiveSequence collective_sequence(const Program& program, size_t* budget) {
+  return SequenceBuilder(program, budget).build();
+}
+
+CollectiveFacts collective_facts(const Pool& pool, const CollectiveEvent& e, const SizeValues& values) {
+  const Node& node = e.graph->node(e.node);
+  const OpInfo* info = e.graph->op_info(e.node);
+  CollectiveFacts call;
+  call.kind = call_kind(e.graph->op_name(e.node));
+  if (!info) return call;
+  const SizeValues unknown = [](StrId) { return std::optional<int64_t>(); };
+  std::vector<const Arg*> args = args_by_param(pool, node, *info);
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!args[i]) continue;
+    std::string_view param = info->params[i].name;
+    if (i == 0) add_payload(pool, *e.graph, *args[i], values ? values : unknown, &call);
+    if (param == "reduce_op" && args[i]->is(ArgKind::string)) call.reduce_op = pool.strings[args[i]->as_text()];
+    if (param == "src" && args[i]->is(ArgKind::integer)) call.src = args[i]->as_int();
+    if (param == "input_split_sizes" && args[i]->is(ArgKind::list)) call.send = args[i];
+    if (param == "output_split_sizes" && args[i]->is(ArgKind::list)) call.receive = args[i];
+  }
+  return call;
+}
+
+std::string collective_mismatch(const CollectiveFacts& a, const CollectiveFacts& b) {
+  auto differ = [](std::string_view what, std::string x, std::string y) {
+    return std::string(what) + " " + x + " here, " + y + " there";
+  };
+  if (a.kind != b.kind) return differ("it is", std::string(a.kind), std::string(b.kind));
+  if (a.dtype != b.dtype && a.dtype != DType::none && b.dtype != DType::none)
+    return differ("elements are", std::string(dtype_name(a.dtype)), std::string(dtype_name(b.dtype)));
+  if (a.reduce_op != b.reduce_op) return differ("it reduces by", std::string(a.reduce_op), std::string(b.reduce_op));
+  if (a.src != b.src && a.src && b.src) return differ("it sends from", std::to_string(*a.src), std::to_string(*b.src));
+  if (!a.send && !a.receive && a.elements && b.elements && *a.elements != *b.elements)
+    return differ("it has", std::to_string(*a.elements) + " elements", std::to_string(*b.elements));
+  return {};
+}
+
+}  // namespace sg
