@@ -23,6 +23,7 @@
 
 #include "libgraph/job.h"
 #include "libgraph/result.h"
+#include "librun/heartbeat.h"
 #include "librun/tensor.h"
 
 namespace sg {
@@ -111,6 +112,11 @@ class Communicator {
   virtual void abort(Error error) = 0;
   virtual std::optional<Error> failure() const = 0;            // (any thread)
   virtual std::optional<BlockedIn> blocked_in() const = 0;     // (any thread)
+
+  // What this rank is doing: its thread beats at every node; waits are entered and left in here.
+  virtual Heartbeat& heartbeat() = 0;
+  // Ranks whose heartbeats this process can see, this one included. (any thread)
+  virtual std::vector<WatchedRank> in_sight() = 0;
 
   // Ends the processes of all ranks with this exit code, those included that are stuck or stopped. Returns when the
   // ranks are threads of this process, which the caller then ends. (any thread)

@@ -74,6 +74,7 @@ class World {
     std::vector<Channel*> channels;
     std::atomic<uint32_t> events{0};            // raised when something may have changed for a rank that sleeps
     std::atomic<bool> gone{false};
+    Heartbeat heart;
     std::mutex mutex;
     const Round* blocked = nullptr;             // under the mutex
   };
@@ -185,7 +186,19 @@ class Rank final : public Communicator {
   void abort(Error error) override { world_->fail(std::move(error)); }
   std::optional<Error> failure() const override { return world_->failure(); }
   void use_team(ThreadTeam* team) override { team_ = team; }
-  Result<std::vector<std::string>> exchange(std::string text) override { return world_->exchange(rank_, std::move(text)); }
+  Heartbeat& heartbeat() override { return seat_.heart; }
+  std::vector<WatchedRank> in_sight() override {
+    std::vector<WatchedRank> out;
+    for (uint32_t r = 0; r < world(); ++r) out.push_back({r, &world_->seat(r).heart});
+    return out;
+  }
+
+  Result<std::vector<std::string>> exchange(std::string text) override {
+    enter_wait();
+    auto out = world_->exchange(rank_, std::move(text));
+    leave_wait();
+    return out;
+  }
 
   Result<Ticket> launch(const CollectiveCall& call) override {
     if (world_->failed()) return world_->settled_failure();
@@ -353,8 +366,19 @@ class Rank final : public Communicator {
   }
 
   void block_in(const Round* round) {
-    std::lock_guard lock(seat_.mutex);
-    seat_.blocked = round;
+    {
+      std::lock_guard lock(seat_.mutex);
+      seat_.blocked = round;
+    }
+    round ? enter_wait() : leave_wait();
+  }
+
+  // A rank that has not begun its step, or is done with it, is not watched.
+  void enter_wait() {
+    if (seat_.heart.state.load(std::memory_order_relaxed) == Heartbeat::running) seat_.heart.enter(Heartbeat::waiting);
+  }
+  void leave_wait() {
+    if (seat_.heart.state.load(std::memory_order_relaxed) == Heartbeat::waiting) seat_.heart.enter(Heartbeat::running);
   }
 
   std::shared_ptr<World> world_;

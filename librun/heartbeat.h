@@ -1,0 +1,39 @@
+// Heartbeat: what one rank is doing, for those that watch it: other threads, and other processes through shared memory.
+//
+// One store or two a node; nobody but the rank (and `alive`: its process's watchdog) writes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "libgraph/ids.h"
+
+namespace sg {
+
+struct alignas(64) Heartbeat {
+  enum State : uint32_t { idle, running, waiting };   // idle: not started, or done; waiting: for other ranks
+
+  std::atomic<uint64_t> beats{0};
+  std::atomic<uint64_t> place{0};       // the nested graph's number + 1 (0 = the main graph) << 32 | the node's number
+  std::atomic<uint32_t> state{idle};
+  std::atomic<uint32_t> alive{0};       // counted up by the process's own watchdog; 0 = nobody does
+
+  // The rank begins this node.
+  void at(NestedId nested, NodeId node) {
+    place.store(uint64_t{nested.index + 1u} << 32 | node.index, std::memory_order_relaxed);
+    beat();
+  }
+  void enter(State s) {
+    state.store(s, std::memory_order_relaxed);
+    beat();
+  }
+  void beat() { beats.store(beats.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free);   // or it would not work between processes
+
+struct WatchedRank {
+  uint32_t rank = 0;
+  Heartbeat* heart = nullptr;
+};
+
+}  // namespace sg

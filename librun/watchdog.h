@@ -1,0 +1,83 @@
+// Watchdog: notices a rank that does not get on, and says which one and where.
+//
+// Stuck is, in this order, a rank
+//   whose process does not run (stopped, swapped out)   for `timeout` seconds, or
+//   that is in one node                                 for `timeout` seconds, or
+//   that waits in one collective                        for `timeout` seconds while no rank in sight computes.
+// In sight are the ranks of this process and, with MPI, those of this host.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "libgraph/job.h"
+#include "librun/comm.h"
+#include "librun/heartbeat.h"
+
+namespace sg {
+
+struct Stuck {
+  enum class How : uint8_t { stopped, node, wait };
+  uint32_t rank = 0;
+  How how = How::node;
+  uint64_t place = 0;                   // Heartbeat::place
+  double seconds = 0;
+  uint32_t reporter = 0;                // the rank whose process should speak first
+};
+
+// The judgement alone: no clock, no thread.
+class Watchdog {
+ public:
+  Watchdog(std::vector<WatchedRank> ranks, double timeout_s);
+
+  // To be called at least every second, with the seconds of a clock that does not jump. A caller that comes back late was
+  // stopped itself: that time counts for nobody.
+  std::optional<Stuck> look(double now_s);
+
+ private:
+  struct Seen {
+    uint64_t beats = 0;
+    uint32_t alive = 0;
+    double moved_s = 0, alive_s = 0;    // when it was last seen to change
+  };
+  void update(double now_s);
+  uint32_t reporter_other_than(uint32_t rank) const;
+
+  std::vector<WatchedRank> ranks_;
+  std::vector<Seen> seen_;
+  double timeout_s_;
+  std::optional<double> looked_s_;
+};
+
+// The error for the user: rank, node, source line, collective. `own`: communicators of this process's ranks.
+Error stuck_error(const Job& job, const Stuck& stuck, std::span<Communicator* const> own);
+
+// A thread that watches as long as it lives. `on_stuck` is called once, from that thread: it should report the error,
+// abort the communicators and, if the ranks do not return soon, end the process.
+class WatchdogThread {
+ public:
+  WatchdogThread(const Job& job, std::vector<Communicator*> own, double timeout_s, std::function<void(Error)> on_stuck);
+  ~WatchdogThread();
+  WatchdogThread(const WatchdogThread&) = delete;
+
+ private:
+  void watch();
+  bool pause(double seconds);           // false: told to stop
+  bool is_own(uint32_t rank) const;
+
+  const Job& job_;
+  std::vector<Communicator*> own_;
+  std::function<void(Error)> on_stuck_;
+  Watchdog watchdog_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace sg
