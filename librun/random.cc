@@ -103,6 +103,11 @@ double normal(const RandomKey& key, uint64_t i) {
   return i % 2 == 0 ? pair.cos : pair.sin;
 }
 
+UnitPoint unit_point(const RandomKey& key, uint64_t i) {
+  const SinCos direction = sin_cos_of_turns(uniform(key, i, 53));
+  return {direction.cos, direction.sin};
+}
+
 bool bernoulli(const RandomKey& key, uint64_t i, double p) { return uniform_of_word(key.word(i), 32) < p; }
 
 uint64_t uniform_below(const RandomKey& key, uint64_t i, uint64_t count) {

@@ -64,6 +64,12 @@ double uniform(const RandomKey& key, uint64_t i, int digits = 24);
 // Of mean 0 and deviation 1 (Box and Muller's transform of 53-bit uniforms: |value| < 8.6).
 double normal(const RandomKey& key, uint64_t i);
 
+// A point on the unit circle, all directions alike.
+struct UnitPoint {
+  double cos = 1, sin = 0;
+};
+UnitPoint unit_point(const RandomKey& key, uint64_t i);
+
 // True with probability p: uniform with 32 digits < p. 0 never, 1 (or more) always, NaN never.
 bool bernoulli(const RandomKey& key, uint64_t i, double p);
 

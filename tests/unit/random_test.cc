@@ -106,6 +106,17 @@ TEST_CASE("our log, sine and cosine are those of the library to a few units in t
   }
 }
 
+TEST_CASE("points of the unit circle lie on it, in all quarters") {
+  const RandomKey key(5, 0, 8, 0);
+  int quarters[4] = {};
+  for (uint64_t i = 0; i < 4000; ++i) {
+    const UnitPoint p = unit_point(key, i);
+    CHECK(p.cos * p.cos + p.sin * p.sin == Approx(1).epsilon(1e-14));
+    ++quarters[(p.cos < 0) + 2 * (p.sin < 0)];
+  }
+  for (int n : quarters) CHECK(std::abs(n - 1000) < 150);
+}
+
 TEST_CASE("bernoulli keeps its probability, and 0 and 1 are certain") {
   const RandomKey key(5, 0, 9, 0);
   int hits = 0;

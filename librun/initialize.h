@@ -1,0 +1,82 @@
+// --init seed:N: values for the inputs that no file gives.
+//
+// Keyed  An element's value is a function of the seed, the input's FQN (its name when it has none) and the element's
+//        row-major index in the *global* tensor: shards agree, replicas are equal, and the same parameter has the same
+//        values in every graph of a model, whatever a pass did to it.
+// Values by kind and by use (input_use.h), never by name:
+//          parameters    matrices and tables: normal, deviation 1/sqrt(fan-in); vectors: ones where they scale, zeros where
+//                        they are added
+//          buffers       zeros; ones where a norm takes the root or something is divided by it; uniform in [0, 1) where it
+//                        scales; complex ones lie on the unit circle (rotary tables)
+//          user inputs   floats normal, single numbers and divisors 1; integers uniform in what their consumers index
+//          tangents      ones; optimizer state zeros
+//        Integers that nothing bounds, masks and constants are not made up: they are asked for by name (inputs.h).
+// Ranks  of several programs that have an input of one name give it one rule: what all of them allow.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libgraph/assume.h"
+#include "libgraph/job.h"
+#include "librun/inputs.h"
+
+namespace sg {
+
+class ThreadTeam;
+
+struct InitRule {
+  enum class Kind : uint8_t { ask, zeros, ones, normal, uniform, unit_circle, index };
+  Kind kind = Kind::ask;
+  double scale = 1;                    // normal: the deviation
+  int64_t below = 0;                   // index: in [0, below)
+  std::string because;                 // index: what bounds it; else why it is so
+};
+
+// "seed:7" -> 7
+Result<uint64_t> parse_init(std::string_view text);
+
+class InitPlan {
+ public:
+  // `like`: the plan of another graph of the same model, whose rules go first (--compare): a use that a pass has hidden
+  // changes nothing then.
+  explicit InitPlan(const Job& job, const InitPlan* like = nullptr);
+
+  const InitRule& rule(const Program& program, size_t input) const;
+
+  // "`tokens` (%arg3_1): integers in [0, 256): rows of %arg0_1, in %embedding": a line for each input of the program that
+  // is no parameter or buffer and that `made` (by input) says was made up; also those whose integers are drawn.
+  std::vector<std::string> describe(const Program& program, const std::vector<bool>& made) const;
+
+ private:
+  friend class InitMaker;
+  struct Entry {
+    std::string name;                  // what it is keyed by
+    InitRule rule;
+  };
+  const Job& job_;
+  std::vector<Entry> entries_;         // sorted by name
+  const Entry* find(std::string_view name) const;
+};
+
+// Makes the inputs of one rank. The plan outlives it.
+class InitMaker : public InputMaker {
+ public:
+  InitMaker(const InitPlan& plan, uint32_t rank, uint64_t seed, ThreadTeam* team = nullptr);
+  bool can_make(size_t input) const override;
+  Status make(size_t input, const Tensor& tensor) override;
+  const std::vector<bool>& made() const { return made_; }
+
+ private:
+  const InitPlan& plan_;
+  const Program* program_;             // null: the job does not hold the rank
+  uint32_t rank_;
+  uint64_t seed_;
+  ThreadTeam* team_;
+  std::vector<bool> made_;
+};
+
+}  // namespace sg
