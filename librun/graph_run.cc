@@ -39,6 +39,8 @@ Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Sc
   for (NodeId n : plain_views_)
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) SG_TRY(define_result(n, i));
   for (Step& step : steps_) step.resolved = false;
+  groups_.clear();
+  fused_ = false;
   return ok_status();
 }
 
@@ -55,8 +57,25 @@ void GraphRun::set_arena_bases() {
 
 Status GraphRun::run() {
   finish();
-  for (size_t i = 0; i < steps_.size(); ++i) SG_TRY(run_step(i));
+  bool whole = state_.use_arena && !state_.observer;    // who looks at nodes sees each
+  if (whole && !fused_) SG_TRY(fuse());
+  auto group = groups_.begin();
+  for (size_t i = 0; i < steps_.size();) {
+    if (whole && group != groups_.end() && (*group)->first == i) {
+      SG_TRY(run_group(**group));
+      i += (*group++)->count;
+    } else {
+      SG_TRY(run_step(i++));
+    }
+  }
   return finish_launched();
+}
+
+Status GraphRun::run_group(FusedGroup& group) {
+  Status status = group.program.run(team());
+  if (!status.ok()) return at_node(std::move(status.error()), steps_[group.first].node);
+  for (size_t i = group.first; i < group.first + group.count; ++i) free_after(i);
+  return ok_status();
 }
 
 void GraphRun::finish() {

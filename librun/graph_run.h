@@ -18,6 +18,7 @@
 #include "librun/arguments.h"
 #include "librun/bindings.h"
 #include "librun/collectives.h"
+#include "librun/cpu/pointwise.h"
 #include "librun/kernel.h"
 #include "librun/memory.h"
 
@@ -98,6 +99,10 @@ class GraphRun {
     std::vector<Launched> launched;     // launch: one a result, until the next time
     std::vector<StorageId> frees;       // pool storages that nobody needs after this step
   };
+  struct FusedGroup {                   // neighbouring steps as one pass over memory
+    size_t first = 0, count = 0;
+    cpu::PointwiseProgram program;
+  };
   struct Slot {                         // memory of a storage
     std::byte* base = nullptr;
     int64_t bytes = 0;
@@ -118,7 +123,14 @@ class GraphRun {
   bool has_static_type(ValueId v) const;
   void schedule_frees();
 
+  // graph_fuse.cc
+  Status fuse();
+  Result<size_t> fuse_run(size_t first, size_t end);
+  bool can_fuse(const Step& step) const;
+  bool is_needed_outside(ValueId v, size_t first, size_t end) const;
+
   // graph_run.cc
+  Status run_group(FusedGroup& group);
   Status run_by_kind(Step* step);
   Status resolve(Step* step);
   Status run_kernel(Step* step);
@@ -152,6 +164,8 @@ class GraphRun {
   ValueTable values_;
   std::vector<Step> steps_;
   std::vector<uint32_t> step_of_;       // by node; launches only
+  std::vector<std::unique_ptr<FusedGroup>> groups_;   // in schedule order
+  bool fused_ = false;
   std::vector<NodeId> plain_views_;     // whose tensors are worked out when the inputs are bound
 };
 

@@ -1,0 +1,76 @@
+// GraphRun: neighbours in the schedule that are pointwise over one shape become one pass over memory.
+//
+// Only static steps, and only what PointwiseProgram finds to fit: it knows addresses, so it sees where the plan has put one
+// value over another. Nothing else runs between the steps of a group, and each is where the schedule has it, so memory is
+// as the plan says before the group and after it. Bits do not change (pointwise.h).
+#include <algorithm>
+
+#include "librun/cpu/pointwise.h"
+#include "librun/graph_run.h"
+
+namespace sg {
+
+bool GraphRun::can_fuse(const Step& step) const {
+  return step.kind == StepKind::kernel && step.is_static && cpu::PointwiseProgram::knows(step.call->op().name);
+}
+
+// Whether anything but the nodes of steps [first, end) looks at the value's memory: users, views of it, outputs.
+bool GraphRun::is_needed_outside(ValueId v, size_t first, size_t end) const {
+  bool needed = false;
+  graph_.for_each_use(v, [&](Use use) {
+    needed |= use.user.is_none();
+    if (needed) return;
+    auto inside = std::find_if(steps_.begin() + static_cast<std::ptrdiff_t>(first), steps_.begin() + static_cast<std::ptrdiff_t>(end),
+                               [&](const Step& s) { return s.node == use.user; });
+    needed |= inside == steps_.begin() + static_cast<std::ptrdiff_t>(end);
+  });
+  StorageId s = alias_->storage_of(v);
+  return needed || alias_->storage(s).owner != v;   // a write in place is for whoever looks at that memory
+}
+
+Status GraphRun::fuse() {
+  groups_.clear();
+  fused_ = true;
+  for (size_t first = 0; first < steps_.size();) {
+    size_t end = first;
+    while (end < steps_.size() && can_fuse(steps_[end])) ++end;
+    if (end - first < 2) {
+      first = std::max(end, first + 1);
+      continue;
+    }
+    SG_ASSIGN(size_t taken, fuse_run(first, end));
+    first += taken;
+  }
+  return ok_status();
+}
+
+// The longest group that begins at step `first`; how many steps it has taken.
+Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
+  for (size_t i = first; i < end; ++i)
+    if (!steps_[i].resolved) SG_TRY(resolve(&steps_[i]));
+  // How far calls fit decides which results are needed outside, so a group is laid out twice: to find its end, then with
+  // the results that may stay in registers.
+  size_t stop = first;
+  {
+    cpu::PointwiseProgram trial;
+    for (; stop < end; ++stop) {
+      Result<bool> fits = trial.add(*steps_[stop].call);
+      if (!fits.ok() || !*fits) break;
+    }
+  }
+  if (stop - first < 2) return std::max<size_t>(stop - first, 1);
+  auto group = std::make_unique<FusedGroup>();
+  group->first = first;
+  group->count = stop - first;
+  for (size_t i = first; i < stop; ++i) {
+    const Node& node = graph_.node(steps_[i].node);
+    bool stored = false;
+    for (uint32_t r = 0; r < node.result_count; ++r) stored |= is_needed_outside(node.result(r), first, stop);
+    SG_ASSIGN(bool fits, group->program.add(*steps_[i].call, stored));
+    if (!fits) return size_t{1};                 // left as single steps
+  }
+  groups_.push_back(std::move(group));
+  return stop - first;
+}
+
+}  // namespace sg
