@@ -31,6 +31,8 @@ bool GraphRun::is_needed_outside(ValueId v, size_t first, size_t end) const {
 Status GraphRun::fuse() {
   groups_.clear();
   fused_ = true;
+  for (Step& step : steps_)                      // in order: arguments are the results of earlier steps
+    if (step.is_static && step.kind != StepKind::host) SG_TRY(resolve(&step));
   for (size_t first = 0; first < steps_.size();) {
     size_t end = first;
     while (end < steps_.size() && can_fuse(steps_[end])) ++end;
@@ -46,8 +48,6 @@ Status GraphRun::fuse() {
 
 // The longest group that begins at step `first`; how many steps it has taken.
 Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
-  for (size_t i = first; i < end; ++i)
-    if (!steps_[i].resolved) SG_TRY(resolve(&steps_[i]));
   // How far calls fit decides which results are needed outside, so a group is laid out twice: to find its end, then with
   // the results that may stay in registers.
   size_t stop = first;
