@@ -1,0 +1,65 @@
+// --optimizer: parameters updated from their gradients after each step, as torch.optim does it.
+//
+//   sgd:lr=0.1,momentum=0.9,dampening=0,nesterov=1,wd=0.01      torch.optim.SGD
+//   adamw:lr=1e-3,betas=0.9:0.999,eps=1e-8,wd=0.01              torch.optim.AdamW
+// Every key may be left out: it then has PyTorch's default. `betas=0.9,0.999` is understood too.
+//
+// Arithmetic  in f32, element by element: the same bits whatever the threads. f64 parameters are updated in f64.
+// State       (moments, and an f32 copy of parameters that are narrower than f32, so that small updates are not lost) is
+//             kept here, apart from the graph. Updates read and write the run's own memory of the parameters, never a file.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "librun/inputs.h"
+#include "librun/outputs.h"
+
+namespace sg {
+
+class ThreadTeam;
+
+struct OptimizerOptions {
+  enum class Kind : uint8_t { sgd, adamw };
+  Kind kind = Kind::sgd;
+  double lr = 1e-3;
+  double weight_decay = 0;             // adamw: 0.01 unless told otherwise
+  double momentum = 0, dampening = 0;  // sgd
+  bool nesterov = false;               // sgd
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;   // adamw
+};
+
+Result<OptimizerOptions> parse_optimizer(std::string_view text);
+
+class Optimizer {
+ public:
+  // Finds the gradients of the graph's parameters. An error when there are none, or one does not have its parameter's shape.
+  static Result<Optimizer> make(const Graph& graph, const OptimizerOptions& options);
+
+  // After a step: `inputs` by input position, gradients through `values`. Parameters without a gradient stay as they are.
+  Status update(std::span<const Tensor> inputs, const RunValues& values, ThreadTeam* team = nullptr);
+
+  size_t parameter_count() const { return parameters_.size(); }
+  int64_t state_bytes() const { return memory_.bytes(); }
+
+ private:
+  struct Parameter {
+    size_t input;
+    ValueId gradient;
+    std::byte* state = nullptr;        // taken at the first update: [moments][elements], then the master copy
+    bool has_master = false;
+  };
+  Optimizer(const Graph& graph, const OptimizerOptions& options) : graph_(&graph), options_(options) {}
+  Status take_state(const Tensor& value, Parameter* parameter);
+
+  const Graph* graph_;
+  OptimizerOptions options_;
+  std::vector<Parameter> parameters_;
+  TensorMemory memory_;
+  uint64_t steps_ = 0;
+  double beta1_power_ = 1, beta2_power_ = 1;
+};
+
+}  // namespace sg
