@@ -37,7 +37,7 @@ std::string details(const ExpectRow& row) {
     out += " beyond " + std::to_string(row.beyond) + " of " + std::to_string(row.count) + ", worst at " + index_text(row.where) +
            ": " + full_number(row.value_there) + ", expected " + full_number(row.expected_there);
   } else if (row.rtol != 0 || row.atol != 0) {
-    out += " " + pad(number(100 * row.worst), 7) + " % of the tolerance of " + std::string(dtype_name(row.narrowest));
+    out += " " + number(100 * row.worst) + " % of the tolerance of " + std::string(dtype_name(row.narrowest));
   }
   return out;
 }
