@@ -12,7 +12,9 @@ Table build_table() {
   for (std::span<const KernelRow> family : {
            cpu::attention_kernels(),
            cpu::assert_kernels(),
+           cpu::convolution_kernels(),
            cpu::factory_kernels(),
+           cpu::flex_attention_kernels(),
            cpu::grouped_mm_kernels(),
            cpu::histogram_kernels(),
            cpu::index_kernels(),

@@ -9,7 +9,9 @@ namespace sg::cpu {
 
 std::span<const KernelRow> pointwise_kernels();    // pointwise_rules.cc
 std::span<const KernelRow> attention_kernels();    // attention_ops.cc: scaled dot product attention by its names
+std::span<const KernelRow> convolution_kernels();  // convolution.cc: forward and backward, transposed ones too
 std::span<const KernelRow> factory_kernels();      // factory.cc: empty, zeros, full, arange, ...
+std::span<const KernelRow> flex_attention_kernels();   // flex_attention.cc
 std::span<const KernelRow> grouped_mm_kernels();   // grouped_mm.cc
 std::span<const KernelRow> matmul_kernels();       // matmul.cc: mm, addmm, bmm, linear, ...
 std::span<const KernelRow> assert_kernels();       // asserts.cc: checks of the data, numbers for the host

@@ -1,0 +1,363 @@
+// Convolutions of one to three dimensions, forward and backward, as products of blocks:
+//
+//   output      Y = W @ columns(X)          columns: what the window sees at each place, [channels * window, places]
+//   input       dX = scatter(W^T @ dY)      the same places, added up
+//   weight      dW = dY @ columns(X)^T
+//
+// A transposed convolution is the second of these, its backward the other two with the roles of X and Y exchanged.
+// Columns exist for a block of places at a time. Sums go by kSumBlock, like those of gemm(); a task owns what it sums up.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "librun/cpu/fill.h"
+#include "librun/cpu/gemm_block.h"
+#include "librun/cpu/kernels.h"
+#include "librun/element.h"
+
+namespace sg::cpu {
+namespace {
+
+constexpr int64_t kPlaces = kSumBlock;         // a block of places
+constexpr int64_t kRowBlock = 112;             // of output channels at a time
+constexpr int64_t kWeightColumns = 128;        // of a weight gradient's task
+constexpr int64_t kImageElements = 1 << 16;    // of an input gradient's task, unless one channel has more
+
+using Three = std::array<int64_t, 3>;
+
+// Three spatial axes always; those that the op lacks have size 1.
+struct Geometry {
+  int64_t batch = 0, groups = 1;
+  int64_t in_channels = 0, out_channels = 0;   // of one group
+  Three in{1, 1, 1}, out{1, 1, 1}, window{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
+  int64_t window_size() const { return window[0] * window[1] * window[2]; }
+  int64_t places() const { return out[0] * out[1] * out[2]; }
+  int64_t depth() const { return in_channels * window_size(); }
+};
+
+// [batch, channels, spatial...] with three spatial axes.
+struct Image {
+  const std::byte* data = nullptr;
+  DType dtype = DType::none;
+  int64_t batch_step = 0, channel_step = 0;
+  Three step{0, 0, 0};
+};
+
+Image image_of(const Tensor& t) {
+  Image image{t.data, t.dtype, t.step(0), t.step(1), {0, 0, 0}};
+  for (int i = 2; i < t.rank; ++i) image.step[static_cast<size_t>(5 - t.rank + i - 2)] = t.step(i);
+  return image;
+}
+
+Three split(int64_t at, const Three& sizes) { return {at / (sizes[1] * sizes[2]), at / sizes[2] % sizes[1], at % sizes[2]}; }
+
+// to[r, j]: row `row + r` (channel and offset in the window) at place `place + j`; rows kPlaces apart. Outside is zero.
+template <class T>
+void fill_columns(const Geometry& g, const Image& image, int64_t entry, int64_t group, int64_t row, int64_t rows, int64_t place,
+                  int64_t places, T* to) {
+  std::array<Three, kPlaces> corner;                     // where the window begins
+  for (int64_t j = 0; j < places; ++j) {
+    Three at = split(place + j, g.out);
+    for (size_t d = 0; d < 3; ++d) corner[static_cast<size_t>(j)][d] = at[d] * g.stride[d] - g.padding[d];
+  }
+  visit_floating(image.dtype, [&]<class From>() {
+    for (int64_t r = 0; r < rows; ++r, to += kPlaces) {
+      int64_t channel = group * g.in_channels + (row + r) / g.window_size();
+      Three offset = split((row + r) % g.window_size(), g.window);
+      for (size_t d = 0; d < 3; ++d) offset[d] *= g.dilation[d];
+      const From* from = reinterpret_cast<const From*>(image.data) + entry * image.batch_step + channel * image.channel_step;
+      for (int64_t j = 0; j < places; ++j) {
+        const Three& c = corner[static_cast<size_t>(j)];
+        int64_t x = c[0] + offset[0], y = c[1] + offset[1], z = c[2] + offset[2];
+        bool inside = x >= 0 && x < g.in[0] && y >= 0 && y < g.in[1] && z >= 0 && z < g.in[2];
+        to[j] = inside ? static_cast<T>(static_cast<Compute<From>>(from[x * image.step[0] + y * image.step[1] + z * image.step[2]])) : T(0);
+      }
+    }
+  });
+}
+
+// The other way: adds columns to where they came from. image: [channels, in...], contiguous.
+template <class T>
+void add_columns(const Geometry& g, const T* columns, int64_t step, int64_t rows, int64_t place, int64_t places, T* image) {
+  for (int64_t r = 0; r < rows; ++r, columns += step) {
+    T* to = image + r / g.window_size() * (g.in[0] * g.in[1] * g.in[2]);
+    Three offset = split(r % g.window_size(), g.window);
+    for (int64_t j = 0; j < places; ++j) {
+      Three at = split(place + j, g.out);
+      bool inside = true;
+      for (size_t d = 0; d < 3; ++d) {
+        at[d] = at[d] * g.stride[d] - g.padding[d] + offset[d] * g.dilation[d];
+        inside &= at[d] >= 0 && at[d] < g.in[d];
+      }
+      if (inside) to[(at[0] * g.in[1] + at[1]) * g.in[2] + at[2]] += columns[j];
+    }
+  }
+}
+
+// The output itself as columns: a window of one place.
+Geometry as_places(const Geometry& g) {
+  Geometry out = g;
+  out.in = g.out;
+  out.in_channels = g.out_channels;
+  out.window = out.stride = out.dilation = {1, 1, 1};
+  out.padding = {0, 0, 0};
+  return out;
+}
+
+// Writes rows of [channel, place] into an image of the geometry's output (or of `sizes`).
+template <class T>
+void store_places(const T* from, int64_t step, const Image& image, int64_t entry, int64_t channel, int64_t rows, const Three& sizes,
+                  int64_t place, int64_t places) {
+  visit_floating(image.dtype, [&]<class To>() {
+    for (int64_t r = 0; r < rows; ++r) {
+      To* to = reinterpret_cast<To*>(const_cast<std::byte*>(image.data)) + entry * image.batch_step + (channel + r) * image.channel_step;
+      for (int64_t j = 0; j < places; ++j) {
+        Three at = split(place + j, sizes);
+        to[at[0] * image.step[0] + at[1] * image.step[1] + at[2] * image.step[2]] =
+            static_cast<To>(static_cast<Compute<To>>(from[r * step + j]));
+      }
+    }
+  });
+}
+
+template <class T>
+constexpr DType kDType = sizeof(T) == 8 ? DType::f64 : DType::f32;
+
+template <class T>
+MatrixView view_of(const T* data, int64_t row_step, int64_t column_step = 1) {
+  return {reinterpret_cast<const std::byte*>(data), kDType<T>, row_step, column_step};
+}
+
+// The three products. Weights are contiguous: [groups * out channels, in channels, window...].
+template <class T>
+class Convolution {
+ public:
+  Convolution(KernelCall& call, const Geometry& g)
+      : call_(call), g_(g), kernels_(tile_kernels<T>(best_isa())),
+        later_(call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add) {}
+
+  void output(const Image& x, const Tensor& weight, const Tensor& bias, const Image& y) {
+    int64_t blocks = (g_.places() + kPlaces - 1) / kPlaces, channel_blocks = (g_.out_channels + kRowBlock - 1) / kRowBlock;
+    struct Space { T *a, *columns, *sums, *panel; };
+    std::vector<Space> spaces;
+    for (int i = 0; i < call_.team().size(); ++i)
+      spaces.push_back({take(kRowBlock * kPackedRow), take(kSumBlock * kPlaces), take(kRowBlock * kPlaces), take(kPanelSize)});
+    each(g_.batch * g_.groups * channel_blocks * blocks, [&](int thread, int64_t task) {
+      Space& s = spaces[static_cast<size_t>(thread)];
+      int64_t block = task % blocks, rest = task / blocks, channel = rest % channel_blocks * kRowBlock;
+      int64_t group = rest / channel_blocks % g_.groups, entry = rest / channel_blocks / g_.groups;
+      int64_t rows = std::min(kRowBlock, g_.out_channels - channel), place = block * kPlaces, places = std::min(kPlaces, g_.places() - place);
+      MatrixView w = weight_rows(weight, group * g_.out_channels + channel);
+      TileStart start = TileStart::zero;
+      for (int64_t k = 0; k == 0 || k < g_.depth(); k += kSumBlock, start = later_) {
+        int64_t depth = std::min(kSumBlock, g_.depth() - k);
+        pack_a(kernels_, w.at(0, k), rows, depth, s.a);
+        fill_columns(g_, x, entry, group, k, depth, place, places, s.columns);
+        multiply_packed(kernels_, s.a, rows, view_of(s.columns, kPlaces), places, depth, {start, later_}, s.sums, kPlaces, true, s.panel);
+      }
+      if (!bias.is_none()) add_bias(bias, group * g_.out_channels + channel, rows, places, s.sums);
+      store_places(s.sums, kPlaces, y, entry, group * g_.out_channels + channel, rows, g_.out, place, places);
+    });
+  }
+
+  void input(const Image& y, const Tensor& weight, const Tensor& bias, const Image& x) {
+    int64_t image_size = g_.in[0] * g_.in[1] * g_.in[2];
+    int64_t channels = std::clamp<int64_t>(kImageElements / std::max<int64_t>(image_size, 1), 1, std::max<int64_t>(g_.in_channels, 1));
+    channels = std::min(channels, std::max<int64_t>(1, kRowBlock / g_.window_size()));
+    int64_t channel_blocks = (g_.in_channels + channels - 1) / channels, rows_limit = channels * g_.window_size();
+    Geometry flat = as_places(g_);
+    struct Space { T *a, *columns, *sums, *panel, *image; };
+    std::vector<Space> spaces;
+    for (int i = 0; i < call_.team().size(); ++i)
+      spaces.push_back({take(rows_limit * kPackedRow), take(kSumBlock * kPlaces), take(rows_limit * kPlaces), take(kPanelSize), take(channels * image_size)});
+    each(g_.batch * g_.groups * channel_blocks, [&](int thread, int64_t task) {
+      Space& s = spaces[static_cast<size_t>(thread)];
+      int64_t channel = task % channel_blocks * channels, group = task / channel_blocks % g_.groups, entry = task / channel_blocks / g_.groups;
+      int64_t count = std::min(channels, g_.in_channels - channel), rows = count * g_.window_size();
+      MatrixView w = weight_rows(weight, group * g_.out_channels).transposed().at(channel * g_.window_size(), 0);   // [row, out channel]
+      std::fill_n(s.image, count * image_size, T(0));
+      for (int64_t place = 0; place < g_.places(); place += kPlaces) {
+        int64_t places = std::min(kPlaces, g_.places() - place);
+        TileStart start = TileStart::zero;
+        for (int64_t k = 0; k == 0 || k < g_.out_channels; k += kSumBlock, start = later_) {
+          int64_t depth = std::min(kSumBlock, g_.out_channels - k);
+          pack_a(kernels_, w.at(0, k), rows, depth, s.a);
+          fill_columns(flat, y, entry, group, k, depth, place, places, s.columns);
+          multiply_packed(kernels_, s.a, rows, view_of(s.columns, kPlaces), places, depth, {start, later_}, s.sums, kPlaces, true, s.panel);
+        }
+        add_columns(g_, s.sums, kPlaces, rows, place, places, s.image);
+      }
+      int64_t first = group * g_.in_channels + channel;
+      for (int64_t c = 0; c < count && !bias.is_none(); ++c) add_bias(bias, first + c, 1, image_size, s.image + c * image_size);
+      store_places(s.image, image_size, x, entry, first, count, g_.in, 0, image_size);
+    });
+  }
+
+  void weight(const Image& x, const Image& y, const Tensor& out) {
+    int64_t blocks = (g_.depth() + kWeightColumns - 1) / kWeightColumns, channel_blocks = (g_.out_channels + kRowBlock - 1) / kRowBlock;
+    Geometry flat = as_places(g_);
+    struct Space { T *rows, *a, *columns, *sums, *panel; };
+    std::vector<Space> spaces;
+    for (int i = 0; i < call_.team().size(); ++i)
+      spaces.push_back({take(kRowBlock * kPlaces), take(kRowBlock * kPackedRow), take(kWeightColumns * kPlaces), take(kRowBlock * kWeightColumns), take(kPanelSize)});
+    each(g_.groups * channel_blocks * blocks, [&](int thread, int64_t task) {
+      Space& s = spaces[static_cast<size_t>(thread)];
+      int64_t column = task % blocks * kWeightColumns, channel = task / blocks % channel_blocks * kRowBlock, group = task / blocks / channel_blocks;
+      int64_t rows = std::min(kRowBlock, g_.out_channels - channel), columns = std::min(kWeightColumns, g_.depth() - column);
+      std::fill_n(s.sums, kRowBlock * kWeightColumns, T(0));
+      for (int64_t entry = 0; entry < g_.batch; ++entry)
+        for (int64_t place = 0; place < g_.places(); place += kPlaces) {
+          int64_t places = std::min(kPlaces, g_.places() - place);
+          fill_columns(flat, y, entry, group, channel, rows, place, places, s.rows);
+          pack_a(kernels_, view_of(s.rows, kPlaces), rows, places, s.a);
+          fill_columns(g_, x, entry, group, column, columns, place, places, s.columns);
+          multiply_packed(kernels_, s.a, rows, view_of(s.columns, kPlaces).transposed(), columns, places, {later_, later_}, s.sums, kWeightColumns, true, s.panel);
+        }
+      MatrixView to{out.data, out.dtype, g_.depth(), 1};
+      store_block(s.sums, kWeightColumns, to.at(group * g_.out_channels + channel, column), rows, columns);
+    });
+  }
+
+  // Sums of an image by channel, in double.
+  void bias(const Image& y, int64_t channels, const Three& sizes, const Tensor& out) {
+    visit_floating(y.dtype, [&]<class From>() {
+      each(channels, [&](int, int64_t channel) {
+        double sum = 0;
+        for (int64_t entry = 0; entry < g_.batch; ++entry) {
+          const From* from = reinterpret_cast<const From*>(y.data) + entry * y.batch_step + channel * y.channel_step;
+          for (int64_t i = 0; i < sizes[0]; ++i)
+            for (int64_t j = 0; j < sizes[1]; ++j)
+              for (int64_t k = 0; k < sizes[2]; ++k) sum += static_cast<double>(static_cast<Compute<From>>(from[i * y.step[0] + j * y.step[1] + k * y.step[2]]));
+        }
+        out.as<From>()[channel * out.step(0)] = static_cast<From>(static_cast<Compute<From>>(sum));
+      });
+    });
+  }
+
+ private:
+  T* take(int64_t count) { return call_.scratch().take<T>(count); }
+
+  template <class Fn>
+  void each(int64_t tasks, const Fn& fn) {
+    call_.team().parallel_for_indexed(tasks, 1, [&](int thread, int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) fn(thread, task);
+    });
+  }
+
+  MatrixView weight_rows(const Tensor& weight, int64_t row) const {
+    return MatrixView{weight.data, weight.dtype, g_.depth(), 1}.at(row, 0);
+  }
+
+  void add_bias(const Tensor& bias, int64_t channel, int64_t rows, int64_t columns, T* sums) const {
+    visit_floating(bias.dtype, [&]<class B>() {
+      for (int64_t r = 0; r < rows; ++r) {
+        T b = static_cast<T>(static_cast<Compute<B>>(bias.as<B>()[(channel + r) * bias.step(0)]));
+        for (int64_t j = 0; j < columns; ++j) sums[r * kPlaces + j] += b;
+      }
+    });
+  }
+
+  KernelCall& call_;
+  const Geometry& g_;
+  const TileKernels<T>& kernels_;
+  TileStart later_;
+};
+
+// The number for each spatial axis, given for all or one for all.
+Status read_axes(const KernelCall& call, std::string_view name, int spatial, int64_t least, Three* out) {
+  std::span<const int64_t> list = call.integers(name);
+  if (list.size() != 1 && list.size() != static_cast<size_t>(spatial)) return call.fail("'" + std::string(name) + "' needs " + std::to_string(spatial) + " numbers");
+  for (int i = 0; i < spatial; ++i) {
+    int64_t value = list[list.size() == 1 ? 0 : static_cast<size_t>(i)];
+    if (value < least || value > (int64_t{1} << 40)) return call.fail("'" + std::string(name) + "' cannot be " + std::to_string(value));
+    (*out)[static_cast<size_t>(3 - spatial + i)] = value;
+  }
+  return ok_status();
+}
+
+// x: the tensor on the side that windows look at, y: the other. For a transposed convolution these are output and input.
+Result<Geometry> geometry_of(const KernelCall& call, const Tensor& x, const Tensor& y, const Tensor& weight) {
+  Geometry g;
+  int spatial = x.rank - 2;
+  if (x.rank < 3 || x.rank > 5 || y.rank != x.rank || weight.rank != x.rank) return call.fail("needs 3 to 5 axes on all sides");
+  if (!is_floating(x.dtype) || y.dtype != x.dtype || weight.dtype != x.dtype) return call.fail("needs one float dtype on all sides");
+  SG_TRY(read_axes(call, "stride", spatial, 1, &g.stride));
+  SG_TRY(read_axes(call, "padding", spatial, 0, &g.padding));
+  SG_TRY(read_axes(call, "dilation", spatial, 1, &g.dilation));
+  g.batch = x.dim(0);
+  g.groups = call.integer("groups");
+  bool fits = g.groups > 0 && g.groups <= std::max<int64_t>(y.dim(1), 1) && y.dim(0) == g.batch && weight.dim(0) == y.dim(1) && y.dim(1) % g.groups == 0 &&
+              weight.dim(1) <= x.dim(1) && weight.dim(1) * g.groups == x.dim(1);
+  if (!fits) return call.fail("the channels of input, weight and output do not fit");
+  g.in_channels = weight.dim(1);
+  g.out_channels = y.dim(1) / g.groups;
+  for (int i = 0; i < spatial; ++i) {
+    auto d = static_cast<size_t>(3 - spatial + i);
+    g.in[d] = x.dim(i + 2), g.out[d] = y.dim(i + 2), g.window[d] = weight.dim(i + 2);
+    int64_t reach;                                        // of the last window, beyond the first element
+    bool legal = g.window[d] > 0 && !__builtin_mul_overflow(g.window[d] - 1, g.dilation[d], &reach) && reach < (int64_t{1} << 60);
+    // All windows begin in the padded input; a transposed convolution may leave up to a stride of it unseen.
+    legal = legal && (g.out[d] == 0 || (g.out[d] - 1) <= (g.in[d] + 2 * g.padding[d] - reach - 1) / g.stride[d]);
+    if (!legal) return call.fail("the window does not fit the sizes of input and output");
+  }
+  return g;
+}
+
+template <class T>
+void forward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight) {
+  Convolution<T> c(call, g);
+  Tensor bias = call.has("bias") ? call.tensor("bias") : Tensor();
+  Image in = image_of(call.tensor("input")), out = image_of(call.result());
+  transposed ? c.input(in, weight, bias, out) : c.output(in, weight, bias, out);
+}
+
+Status convolution(KernelCall& call) {
+  const Tensor& input = call.tensor("input");
+  const Tensor& out = call.result();
+  bool transposed = call.flag("transposed");
+  SG_ASSIGN(Geometry g, geometry_of(call, transposed ? out : input, transposed ? input : out, call.tensor("weight")));
+  Tensor weight = contiguous(call, call.tensor("weight"));
+  input.dtype == DType::f64 ? forward<double>(call, g, transposed, weight) : forward<float>(call, g, transposed, weight);
+  return ok_status();
+}
+
+template <class T>
+void backward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight) {
+  Convolution<T> c(call, g);
+  Image input = image_of(call.tensor("input")), grad = image_of(call.tensor("grad_output"));
+  std::span<const int64_t> wanted = call.integers("output_mask");
+  if (wanted[0] && !call.result(0).is_none()) {
+    Image out = image_of(call.result(0));
+    transposed ? c.output(grad, weight, {}, out) : c.input(grad, weight, {}, out);
+  }
+  if (wanted[1] && !call.result(1).is_none()) {
+    const Tensor& result = call.result(1);
+    Tensor out = result.is_contiguous() ? result : call.scratch().tensor(result.dtype, result.sizes());
+    transposed ? c.weight(grad, input, out) : c.weight(input, grad, out);
+    if (out.data != result.data) copy(call, result, out);
+  }
+  if (wanted[2] && !call.result(2).is_none()) c.bias(grad, call.tensor("grad_output").dim(1), transposed ? g.in : g.out, call.result(2));
+}
+
+Status convolution_backward(KernelCall& call) {
+  const Tensor& input = call.tensor("input");
+  const Tensor& grad = call.tensor("grad_output");
+  bool transposed = call.flag("transposed");
+  if (call.integers("output_mask").size() != 3) return call.fail("needs three results to choose from");
+  SG_ASSIGN(Geometry g, geometry_of(call, transposed ? grad : input, transposed ? input : grad, call.tensor("weight")));
+  Tensor weight = contiguous(call, call.tensor("weight"));
+  input.dtype == DType::f64 ? backward<double>(call, g, transposed, weight) : backward<float>(call, g, transposed, weight);
+  return ok_status();
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten.convolution.default", convolution},
+    {"aten.convolution_backward.default", convolution_backward},
+};
+
+}  // namespace
+
+std::span<const KernelRow> convolution_kernels() { return kRows; }
+
+}  // namespace sg::cpu

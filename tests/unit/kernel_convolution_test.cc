@@ -1,0 +1,203 @@
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "tests/support/kernel_call.h"
+#include "tests/support/rng.h"
+
+using namespace sg;
+using test::Buffer;
+using test::Rng;
+
+namespace {
+
+struct Shape {
+  int spatial;
+  int64_t batch, groups, in_channels, out_channels;   // channels of one group
+  std::vector<int64_t> in, window, stride, padding, dilation, output_padding;
+  bool transposed;
+
+  std::vector<int64_t> out() const {
+    std::vector<int64_t> sizes;
+    for (size_t d = 0; d < in.size(); ++d)
+      sizes.push_back(transposed ? (in[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (window[d] - 1) + output_padding[d] + 1
+                                 : (in[d] + 2 * padding[d] - dilation[d] * (window[d] - 1) - 1) / stride[d] + 1);
+    return sizes;
+  }
+};
+
+int64_t product(const std::vector<int64_t>& sizes) {
+  int64_t n = 1;
+  for (int64_t s : sizes) n *= s;
+  return n;
+}
+
+// Calls fn(input element, weight element, output element) for every product in the convolution, by its definition.
+template <class Fn>
+void for_products(const Shape& s, const Fn& fn) {
+  std::vector<int64_t> out = s.out();
+  int64_t in_size = product(s.in), out_size = product(out), window = product(s.window);
+  for (int64_t n = 0; n < s.batch; ++n)
+    for (int64_t g = 0; g < s.groups; ++g)
+      for (int64_t ci = 0; ci < s.in_channels; ++ci)
+        for (int64_t co = 0; co < s.out_channels; ++co)
+          for (int64_t w = 0; w < window; ++w)
+            for (int64_t p = 0; p < (s.transposed ? in_size : out_size); ++p) {
+              const std::vector<int64_t>&places = s.transposed ? s.in : out, &other = s.transposed ? out : s.in;
+              int64_t rest_p = p, rest_w = w, at = 0, scale = 1;
+              bool inside = true;
+              for (size_t d = s.in.size(); d-- > 0;) {
+                int64_t x = rest_p % places[d] * s.stride[d] - s.padding[d] + rest_w % s.window[d] * s.dilation[d];
+                rest_p /= places[d], rest_w /= s.window[d];
+                inside &= x >= 0 && x < other[d];
+                at += x * scale;
+                scale *= other[d];
+              }
+              if (!inside) continue;
+              int64_t in_at = ((n * s.groups + g) * s.in_channels + ci) * in_size + (s.transposed ? p : at);
+              int64_t out_at = ((n * s.groups + g) * s.out_channels + co) * out_size + (s.transposed ? at : p);
+              // [out, in / groups, window], or [in, out / groups, window] when transposed
+              int64_t w_at = s.transposed ? ((g * s.in_channels + ci) * s.out_channels + co) * window + w
+                                          : ((g * s.out_channels + co) * s.in_channels + ci) * window + w;
+              fn(static_cast<size_t>(in_at), static_cast<size_t>(w_at), static_cast<size_t>(out_at));
+            }
+}
+
+template <class T>
+Buffer<T> image(Rng& rng, std::vector<int64_t> shape, bool channels_last, std::vector<double>* values) {
+  std::vector<int64_t> stride(shape.size(), 1);
+  if (channels_last) {
+    int64_t step = shape[1];
+    for (size_t d = shape.size(); d-- > 2;) stride[d] = step, step *= shape[d];
+    stride[0] = step;
+  } else {
+    for (size_t d = shape.size() - 1; d-- > 0;) stride[d] = stride[d + 1] * shape[d + 1];
+  }
+  Buffer<T> out(shape, {}, stride);
+  for (int64_t i = 0; i < out.tensor().elements(); ++i) {
+    out.at(i) = T(static_cast<float>(rng.below(401)) / 100 - 2);
+    values->push_back(static_cast<double>(static_cast<Compute<T>>(out.at(i))));
+  }
+  return out;
+}
+
+template <class T>
+double error_of(Buffer<T>& got, const std::vector<double>& expected) {
+  double error = 0, scale = 1;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    error = std::max(error, std::abs(static_cast<double>(static_cast<Compute<T>>(got.at(static_cast<int64_t>(i)))) - expected[i]));
+    scale = std::max(scale, std::abs(expected[i]));
+  }
+  return error / scale;
+}
+
+std::vector<int64_t> with_spatial(int64_t a, int64_t b, const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> out{a, b};
+  out.insert(out.end(), sizes.begin(), sizes.end());
+  return out;
+}
+
+template <class T>
+void check(Rng& rng, const Shape& s, int threads, double tolerance) {
+  CAPTURE(s.spatial, s.batch, s.groups, s.in_channels, s.out_channels, s.in, s.window, s.stride, s.padding, s.dilation, s.output_padding, s.transposed);
+  int64_t in = s.groups * s.in_channels, out = s.groups * s.out_channels;
+  std::vector<double> x, w, b, dy;
+  Buffer<T> input = image<T>(rng, with_spatial(s.batch, in, s.in), rng.below(2), &x);
+  Buffer<T> weight = image<T>(rng, s.transposed ? with_spatial(in, s.out_channels, s.window) : with_spatial(out, s.in_channels, s.window), rng.below(2), &w);
+  Buffer<T> bias = image<T>(rng, {out, 1}, false, &b), grad = image<T>(rng, with_spatial(s.batch, out, s.out()), rng.below(2), &dy);
+  Tensor flat_bias = drop_axis(bias.tensor(), 1);
+  std::vector<double> y(dy.size()), dx(x.size()), dw(w.size()), db(b.size());
+  for (size_t i = 0; i < y.size(); ++i) {
+    size_t channel = i / static_cast<size_t>(product(s.out())) % static_cast<size_t>(out);
+    y[i] = b[channel];
+    db[channel] += dy[i];
+  }
+  for_products(s, [&](size_t i, size_t j, size_t k) {
+    y[k] += x[i] * w[j];
+    dx[i] += dy[k] * w[j];
+    dw[j] += dy[k] * x[i];
+  });
+  std::vector<test::Argument> args{{"input", input}, {"weight", weight}, {"stride", test::ints(s.stride)}, {"padding", test::ints(s.padding)},
+                                   {"dilation", test::ints(s.dilation)}, {"transposed", s.transposed},
+                                   {"output_padding", test::ints(s.output_padding)}, {"groups", s.groups}};
+  Buffer<T> result(with_spatial(s.batch, out, s.out()));
+  std::vector<test::Argument> forward = args;
+  forward.emplace_back("bias", flat_bias);
+  REQUIRE(test::call("aten.convolution.default", forward, {result.tensor()}, threads).ok());
+  CHECK(error_of(result, y) < tolerance);
+  std::vector<double> unused;
+  Buffer<T> grad_in = image<T>(rng, with_spatial(s.batch, in, s.in), rng.below(2), &unused);
+  std::vector<int64_t> weight_shape(weight.tensor().sizes().begin(), weight.tensor().sizes().end());
+  Buffer<T> grad_weight = image<T>(rng, weight_shape, rng.below(2), &unused);
+  Buffer<T> grad_bias({out});
+  args.insert(args.end(), {{"grad_output", grad}, {"bias_sizes", test::ints({out})}, {"output_mask", test::ints({1, 1, 1})}});
+  REQUIRE(test::call("aten.convolution_backward.default", args, {grad_in.tensor(), grad_weight.tensor(), grad_bias.tensor()}, threads).ok());
+  CHECK(error_of(grad_in, dx) < tolerance);
+  CHECK(error_of(grad_weight, dw) < tolerance);
+  CHECK(error_of(grad_bias, db) < tolerance);
+}
+
+Shape random_shape(Rng& rng) {
+  Shape s{static_cast<int>(rng.between(1, 3)), rng.between(1, 3), rng.between(1, 3), rng.between(1, 4), rng.between(1, 5), {}, {}, {}, {}, {}, {}, rng.below(2) == 0};
+  for (int d = 0; d < s.spatial; ++d) {
+    s.window.push_back(rng.between(1, 3));
+    s.stride.push_back(rng.between(1, 3));
+    s.padding.push_back(rng.between(0, 2));
+    s.dilation.push_back(rng.between(1, 2));
+    s.output_padding.push_back(s.transposed ? rng.between(0, s.stride.back() - 1) : 0);
+    s.in.push_back(rng.between(5, s.spatial == 1 ? 300 : 9));
+  }
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("convolution: any geometry, forward and backward, transposed too") {
+  Rng rng(1);
+  for (int i = 0; i < 40; ++i) {
+    Shape s = random_shape(rng);
+    check<float>(rng, s, 1 + i % 4, 3e-6);
+    check<double>(rng, s, 1 + i % 3, 1e-14);
+    check<BF16>(rng, s, 2, 8e-3);
+  }
+}
+
+TEST_CASE("convolution: many channels and places") {
+  Rng rng(2);
+  check<float>(rng, {2, 1, 1, 60, 120, {20, 21}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false}, 2, 3e-6);
+  check<float>(rng, {1, 1, 1, 40, 260, {5, 6}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, true}, 2, 3e-6);
+}
+
+TEST_CASE("convolution: threads do not change a bit") {
+  Rng rng(3);
+  std::vector<double> unused;
+  Buffer<float> x = image<float>(rng, {2, 30, 25, 25}, false, &unused), w = image<float>(rng, {40, 30, 3, 3}, false, &unused);
+  std::vector<float> first;
+  for (int threads : {1, 2, 4}) {
+    Buffer<float> y({2, 40, 25, 25}), dx({2, 30, 25, 25}), dw({40, 30, 3, 3});
+    std::vector<test::Argument> args{{"input", x}, {"weight", w}, {"stride", test::ints({1, 1})}, {"padding", test::ints({1, 1})}, {"dilation", test::ints({1, 1})},
+                                     {"transposed", false}, {"output_padding", test::ints({0, 0})}, {"groups", 1}};
+    REQUIRE(test::call("aten.convolution.default", args, {y.tensor()}, threads).ok());
+    args.insert(args.end(), {{"grad_output", y}, {"output_mask", test::ints({1, 1, 0})}});
+    REQUIRE(test::call("aten.convolution_backward.default", args, {dx.tensor(), dw.tensor(), Tensor()}, threads).ok());
+    std::vector<float> all = y.values();
+    for (Buffer<float>* b : {&dx, &dw}) {
+      std::vector<float> values = b->values();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    if (first.empty()) first = all;
+    REQUIRE(all == first);
+  }
+}
+
+TEST_CASE("convolution: what does not fit is an error of the run") {
+  Buffer<float> x({1, 4, 5, 5}), w({6, 4, 3, 3}), y({1, 6, 5, 5});
+  auto run = [&](std::vector<int64_t> stride, int64_t groups, const Tensor& out) {
+    return test::call("aten.convolution.default", {{"input", x}, {"weight", w}, {"stride", test::ints(stride)}, {"padding", test::ints({1, 1})},
+                      {"dilation", test::ints({1, 1})}, {"transposed", false}, {"output_padding", test::ints({0, 0})}, {"groups", groups}}, {out}).ok();
+  };
+  CHECK(run({1, 1}, 1, y.tensor()));
+  CHECK(!run({0, 1}, 1, y.tensor()));
+  CHECK(!run({1, 1}, 2, y.tensor()));
+  CHECK(!run({2, 2}, 1, y.tensor()));   // the result would have windows beyond the input
+}
