@@ -10,8 +10,8 @@ using Table = std::unordered_map<std::string_view, Kernel>;
 Table build_table() {
   Table table;
   for (std::span<const KernelRow> family : {
-           cpu::attention_kernels(),
            cpu::assert_kernels(),
+           cpu::attention_kernels(),
            cpu::convolution_kernels(),
            cpu::factory_kernels(),
            cpu::flex_attention_kernels(),
