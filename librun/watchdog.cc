@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kInterval = 0.2;       // between two looks
 constexpr double kLate = 1.5;           // a look that comes later than that: the watcher itself did not run
-constexpr double kSurelyDead = 2;       // no sign of its process for so long: once others wait in vain, it is why
+constexpr double kSurelyDead = 1;       // no sign of its process for so long: why the rank does not get on
 constexpr double kSpeakFirst = 0.6;     // how long the others leave the report to the one that should speak
 
 std::string seconds_text(double seconds) {
@@ -100,7 +100,7 @@ std::optional<Stuck> Watchdog::look(double now_s) {
     } else if (state == Heartbeat::waiting) {
       found.how = Stuck::How::wait;
     }
-    if (found.how == Stuck::How::wait && dead > kSurelyDead) found.how = Stuck::How::stopped, found.seconds = dead;
+    if (dead > kSurelyDead) found.how = Stuck::How::stopped, found.seconds = dead;
     if (!worst || found.how < worst->how || (found.how == worst->how && found.seconds > worst->seconds)) worst = found;
   }
   if (!worst || (worst->how == Stuck::How::wait && some_compute)) return std::nullopt;
@@ -130,6 +130,7 @@ Error stuck_error(const Job& job, const Stuck& stuck, std::span<Communicator* co
 WatchdogThread::WatchdogThread(const Job& job, std::vector<Communicator*> own, double timeout_s,
                                std::function<void(Error)> on_stuck)
     : job_(job), own_(std::move(own)), on_stuck_(std::move(on_stuck)), watchdog_(own_[0]->in_sight(), timeout_s) {
+  show_life();                          // at once: a rank may be stopped before the first look
   thread_ = std::thread([this] { watch(); });
 }
 
@@ -140,6 +141,10 @@ WatchdogThread::~WatchdogThread() {
   }
   changed_.notify_all();
   thread_.join();
+}
+
+void WatchdogThread::show_life() {
+  for (Communicator* c : own_) c->heartbeat().alive.fetch_add(1, std::memory_order_relaxed);
 }
 
 bool WatchdogThread::pause(double seconds) {
@@ -153,7 +158,7 @@ bool WatchdogThread::is_own(uint32_t rank) const {
 
 void WatchdogThread::watch() {
   while (pause(kInterval)) {
-    for (Communicator* c : own_) c->heartbeat().alive.fetch_add(1, std::memory_order_relaxed);
+    show_life();
     std::optional<Stuck> stuck = watchdog_.look(clock_s());
     if (!stuck) continue;
     // All processes see the same; one of them knows most, and speaks.

@@ -67,6 +67,7 @@ class WatchdogThread {
 
  private:
   void watch();
+  void show_life();
   bool pause(double seconds);           // false: told to stop
   bool is_own(uint32_t rank) const;
 

@@ -1,0 +1,23 @@
+// Communicators that are plugins: shared objects loaded by name, so that nobody needs what they are linked with.
+//
+// A plugin `libsg_comm_NAME.so` lies in lib/stepgraph beside the bin folder of the program and exports
+//     const char* sg_comm_abi();                                          // SG_COMM_ABI of its build
+//     sg::Communicator* sg_comm_make(const sg::Job&, sg::Error&);         // null = the error says why
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "libgraph/job.h"
+#include "librun/comm.h"
+
+// Plugin and program share C++ types: they have to come from one build. Raised when comm.h or what it includes changes.
+#define SG_COMM_ABI "sg-comm 1 " __VERSION__
+
+namespace sg {
+
+// The communicator of this process's rank: `mpi` starts MPI. The plugin stays loaded. Errors: there is no such plugin, it
+// is of another build, or it cannot start.
+Result<std::unique_ptr<Communicator>> load_communicator(std::string_view name, const Job& job);
+
+}  // namespace sg

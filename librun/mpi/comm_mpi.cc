@@ -1,0 +1,272 @@
+// The communicator of one process of an MPI job, and the plugin's entry.
+#include <mpi.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "librun/comm_plugin.h"
+#include "librun/launch_env.h"
+#include "librun/mpi/host_memory.h"
+#include "librun/mpi/operation.h"
+
+namespace sg {
+namespace {
+
+// A rank that waits looks this often before it gives its core to another, and later sleeps.
+constexpr int kSpins = 2000;
+constexpr int kYields = 20000;
+constexpr auto kNap = std::chrono::microseconds(100);
+
+class MpiCommunicator final : public Communicator {
+ public:
+  // Collective over the world of MPI. REQUIRES: MPI is up
+  static Result<std::unique_ptr<Communicator>> make(const Job& job) {
+    auto comm = std::make_unique<MpiCommunicator>();
+    SG_TRY(comm->open(job));
+    return Result<std::unique_ptr<Communicator>>(std::move(comm));
+  }
+
+  // After a failure peers may be gone or in the middle of something: MPI is left alone, and the process is about to end.
+  ~MpiCommunicator() override {
+    if (failed() || !active_.empty() || comm_ == MPI_COMM_NULL) return;
+    host_.close();
+    MPI_Comm_free(&comm_);
+    MPI_Finalize();
+  }
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t world() const override { return world_; }
+  const RankGroup& group(GroupId g) const override { return groups_[g.index]; }
+  Heartbeat& heartbeat() override { return host_.own(); }
+  std::vector<WatchedRank> in_sight() override { return host_.in_sight(); }
+
+  Result<Ticket> launch(const CollectiveCall& call) override {
+    if (failed()) return *failure();
+    if (call.group.index >= groups_.size() || groups_[call.group.index].ranks.empty())
+      return Error{ErrorKind::cannot_apply, std::string(collective_name(call.kind)) + " %" + std::string(call.label) + ": rank " +
+                                                std::to_string(rank_) + " is not in the group", {}, {}};
+    const RankGroup& group = groups_[call.group.index];
+    SG_TRY(check_call(call, group.ranks.size()));
+    auto operation = std::make_unique<Operation>(call, group, comm_, channels_[call.group.index], launched_[call.group.index]++);
+    SG_TRY(told(operation->start()));
+    active_.push_back({++last_id_, std::move(operation)});
+    return Ticket{last_id_};
+  }
+
+  Status wait(Ticket ticket) override {
+    if (ticket.id == 0) return ok_status();
+    auto at = std::lower_bound(active_.begin(), active_.end(), ticket.id, [](const Active& a, uint64_t id) { return a.id < id; });
+    if (at == active_.end() || at->id != ticket.id) return Error{ErrorKind::internal, "a ticket was waited for twice", {}, {}};
+    if (!at->operation->done()) {
+      enter_wait();
+      Status status = block_in(*at->operation);
+      leave_wait();
+      if (!status.ok()) return status;
+    }
+    active_.erase(at);
+    return ok_status();
+  }
+
+  Status drain() override {
+    while (!active_.empty()) SG_TRY(wait(Ticket{active_.front().id}));
+    return failed() ? Status(*failure()) : ok_status();
+  }
+
+  void progress() override { (void)advance_all().ok(); }
+
+  Result<std::vector<std::string>> exchange(std::string text) override {
+    enter_wait();
+    auto out = gather_texts(text);
+    leave_wait();
+    return out;
+  }
+
+  void abort(Error error) override {
+    std::lock_guard lock(mutex_);
+    if (!failure_) {
+      failure_ = host_.failed() ? host_.failure() : error;
+      host_.tell(error);
+    }
+    failed_ = true;
+  }
+  std::optional<Error> failure() const override {
+    std::lock_guard lock(mutex_);
+    if (failure_) return failure_;
+    if (host_.failed()) return host_.failure();
+    return std::nullopt;
+  }
+  std::optional<BlockedIn> blocked_in() const override {
+    std::lock_guard lock(mutex_);
+    return blocked_in_;
+  }
+  void end_all(int exit_code) override { MPI_Abort(MPI_COMM_WORLD, exit_code); }
+
+ private:
+  struct Active {
+    uint64_t id;
+    std::unique_ptr<Operation> operation;
+  };
+
+  Status open(const Job& job) {
+    int rank = 0, size = 0;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm_, &rank);
+    MPI_Comm_size(comm_, &size);
+    rank_ = static_cast<uint32_t>(rank);
+    world_ = static_cast<uint32_t>(size);
+    if (world_ != job.world)
+      return Error{ErrorKind::cannot_apply, "the job has " + std::to_string(job.world) + " ranks, MPI started " +
+                                                std::to_string(world_), {}, "start it with: mpirun -n " + std::to_string(job.world)};
+    SG_TRY(host_.open(comm_));
+    groups_ = groups_of_rank(job, rank_);
+    launched_.resize(groups_.size());
+    return number_groups();
+  }
+
+  // The same number for a group on all its members, whatever the order of groups in their files.
+  Status number_groups() {
+    std::string mine;
+    for (const RankGroup& g : groups_) mine += g.identity + "\n";
+    SG_ASSIGN(std::vector<std::string> texts, gather_texts(mine));
+    std::set<std::string> all;
+    for (const std::string& text : texts)
+      for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) all.insert(text.substr(at, end - at));
+    if (all.size() >= kMostChannels) return Error{ErrorKind::cannot_apply, "the job has too many groups for MPI", {}, {}};
+    for (const RankGroup& g : groups_)
+      channels_.push_back(static_cast<uint32_t>(std::distance(all.begin(), all.find(g.identity))));
+    return ok_status();
+  }
+  static constexpr size_t kMostChannels = 1u << 20;
+
+  // All ranks' texts; looks at failures of others while it waits.
+  Result<std::vector<std::string>> gather_texts(const std::string& mine) {
+    std::vector<int> sizes(world_), starts(world_);
+    int size = static_cast<int>(mine.size());
+    if (mine.size() > (1u << 28)) return Error{ErrorKind::cannot_apply, "what the ranks have to tell each other is too long", {}, {}};
+    MPI_Request request;
+    MPI_Iallgather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, comm_, &request);
+    SG_TRY(complete(request));
+    int64_t total = 0;
+    for (uint32_t r = 0; r < world_; ++r) starts[r] = static_cast<int>(total), total += sizes[r];
+    if (total > (1 << 30)) return Error{ErrorKind::cannot_apply, "what the ranks have to tell each other is too long", {}, {}};
+    std::string all(static_cast<size_t>(total), '\0');
+    MPI_Iallgatherv(mine.data(), size, MPI_CHAR, all.data(), sizes.data(), starts.data(), MPI_CHAR, comm_, &request);
+    SG_TRY(complete(request));
+    std::vector<std::string> out;
+    for (uint32_t r = 0; r < world_; ++r) out.push_back(all.substr(static_cast<size_t>(starts[r]), static_cast<size_t>(sizes[r])));
+    return out;
+  }
+
+  Status complete(MPI_Request& request) {
+    for (int tries = 0;; ++tries) {
+      int done = 0;
+      if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return told(lost());
+      if (done) return ok_status();
+      if (failed()) return *failure();
+      rest(tries);
+    }
+  }
+  static Status lost() { return Error{ErrorKind::rank_failed, "MPI lost the other ranks", {}, {}}; }
+
+  static void rest(int tries) {
+    if (tries > kYields) std::this_thread::sleep_for(kNap);
+    else if (tries > kSpins) std::this_thread::yield();
+  }
+
+  // A failure that this rank is the first to see is the failure of all.
+  Status told(Status status) {
+    if (!status.ok()) abort(status.error());
+    return status;
+  }
+
+  bool failed() const { return failed_ || host_.failed(); }
+
+  Status advance_all() {
+    for (Active& a : active_)
+      if (!a.operation->done()) SG_TRY(told(a.operation->progress()));
+    return ok_status();
+  }
+
+  Status block_in(Operation& wanted) {
+    bool described = false;
+    for (int tries = 0;; ++tries) {
+      SG_TRY(advance_all());
+      if (wanted.done()) break;
+      if (failed()) return *failure();
+      if (tries % kYields == kYields - 1 || (tries > kYields && tries % 1000 == 0)) describe(wanted), described = true;
+      rest(tries);
+    }
+    if (described) {
+      std::lock_guard lock(mutex_);
+      blocked_in_.reset();
+    }
+    return ok_status();
+  }
+
+  void describe(const Operation& o) {
+    std::lock_guard lock(mutex_);
+    blocked_in_ = {o.call().kind, std::string(o.call().label), o.group().name, o.missing()};
+  }
+
+  // A rank that has not begun its step, or is done with it, is not watched.
+  void enter_wait() {
+    if (heartbeat().state.load(std::memory_order_relaxed) == Heartbeat::running) heartbeat().enter(Heartbeat::waiting);
+  }
+  void leave_wait() {
+    if (heartbeat().state.load(std::memory_order_relaxed) == Heartbeat::waiting) heartbeat().enter(Heartbeat::running);
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  uint32_t rank_ = 0, world_ = 1;
+  HostMemory host_;
+  std::vector<RankGroup> groups_;               // these by GroupId
+  std::vector<uint32_t> channels_;
+  std::vector<uint64_t> launched_;
+  std::vector<Active> active_;                  // launched and not waited for, by rising id
+  uint64_t last_id_ = 0;
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  std::optional<Error> failure_;                // these under the mutex
+  std::optional<BlockedIn> blocked_in_;
+};
+
+// Brings MPI up. The process ends with its parent: a killed mpirun leaves no ranks behind.
+Status start_mpi() {
+  SG_ASSIGN(std::optional<LaunchEnv> env, detect_launch([](const char* name) { return std::getenv(name); }));
+  if (std::getenv("OMPI_COMM_WORLD_RANK")) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == 1) return Error{ErrorKind::rank_failed, "mpirun has ended", {}, {}};
+  }
+  int up = 0, have = 0;
+  MPI_Initialized(&up);
+  if (!up && MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &have) != MPI_SUCCESS)
+    return Error{ErrorKind::missing, "MPI does not start", {}, {}};
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (env && env->world != static_cast<uint32_t>(size))
+    return Error{ErrorKind::cannot_apply, "the environment of " + env->family + " speaks of " + std::to_string(env->world) +
+                                              " ranks, MPI started " + std::to_string(size), {},
+                 "start it with: mpirun -n " + std::to_string(env->world)};
+  return ok_status();
+}
+
+}  // namespace
+}  // namespace sg
+
+extern "C" __attribute__((visibility("default"))) const char* sg_comm_abi() { return SG_COMM_ABI; }
+
+extern "C" __attribute__((visibility("default"))) sg::Communicator* sg_comm_make(const sg::Job& job, sg::Error& error) {
+  if (sg::Status status = sg::start_mpi(); !status.ok()) return error = status.error(), nullptr;
+  auto comm = sg::MpiCommunicator::make(job);
+  if (!comm.ok()) return error = comm.error(), nullptr;
+  return comm.value().release();
+}

@@ -1,0 +1,44 @@
+// What the ranks of one host see of each other without asking: heartbeats, and the first failure.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <optional>
+#include <vector>
+
+#include "librun/heartbeat.h"
+#include "libgraph/result.h"
+
+namespace sg {
+
+class HostMemory {
+ public:
+  // Collective over `world`. An error where the host has no memory to share.
+  Status open(MPI_Comm world);
+  void close();                         // collective; not after a failure
+
+  Heartbeat& own() { return slots_[own_]->heart; }
+  std::vector<WatchedRank> in_sight() const;
+
+  // The first failure that a rank of this host tells. (any thread)
+  void tell(const Error& error);
+  bool failed() const;
+  Error failure() const;                // REQUIRES: failed()
+
+ private:
+  struct Slot {
+    Heartbeat heart;
+    std::atomic<uint32_t> told{0};      // 1 = `kind` and `message` are being written, 2 = they stand
+    uint32_t kind = 0;
+    char message[2000] = {};
+  };
+
+  MPI_Comm host_ = MPI_COMM_NULL;
+  MPI_Win window_ = MPI_WIN_NULL;
+  size_t own_ = 0;
+  std::vector<Slot*> slots_;            // by rank on this host
+  std::vector<uint32_t> ranks_;         // the same, as ranks of the world
+};
+
+}  // namespace sg
