@@ -20,6 +20,17 @@ constexpr int kSpins = 2000;
 // Work that the last member to launch does at once: less than waking another would cost.
 constexpr int64_t kInlineBytes = 64 << 10;
 
+// A lock that is held for a moment only: looking again is cheaper than sleeping.
+std::unique_lock<std::mutex> lock_briefly(std::mutex& mutex) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  for (int i = 0; i < 100 && !lock; ++i) {
+    __builtin_ia32_pause();
+    (void)lock.try_lock();
+  }
+  if (!lock) lock.lock();
+  return lock;
+}
+
 struct Channel;
 
 // One collective of one channel, from the first launch to the last member's wait.
@@ -252,7 +263,7 @@ class Rank final : public Communicator {
 
   // Puts the call into round `number` of the channel; the last to come prepares the work and wakes the others.
   Round& post(Channel& channel, uint64_t number, uint32_t position, const CollectiveCall& call) {
-    std::unique_lock lock(channel.mutex);
+    std::unique_lock lock = lock_briefly(channel.mutex);
     Round& round = round_at(channel, number);
     round.calls[position] = call;
     round.came[position] = true;
@@ -305,7 +316,7 @@ class Rank final : public Communicator {
     active_.erase(std::lower_bound(active_.begin(), active_.end(), id, [](const Active& a, uint64_t i) { return a.id < i; }));
     Channel& channel = *round.channel;
     if (round.left.fetch_add(1, std::memory_order_acq_rel) + 1 != channel.group.ranks.size()) return;
-    std::lock_guard lock(channel.mutex);
+    std::unique_lock lock = lock_briefly(channel.mutex);
     channel.unused.push_back(&round);
   }
 
@@ -319,8 +330,9 @@ class Rank final : public Communicator {
         if (wanted.complete()) return true;
       }
       if (work_on_others()) continue;
-      if (!check_peers(wanted)) return false;
       for (int i = 0; i < world_->spins() && seat_.events.load(std::memory_order_relaxed) == seen; ++i) __builtin_ia32_pause();
+      if (seat_.events.load(std::memory_order_relaxed) != seen) continue;
+      if (!check_peers(wanted)) return false;
       seat_.events.wait(seen, std::memory_order_acquire);
     }
   }
