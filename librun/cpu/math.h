@@ -33,6 +33,12 @@ SG_INLINE double with_sign_of(double magnitude, double sign) {
   return from_bits((bits_of(magnitude) & ~top) | (bits_of(sign) & top));
 }
 
+// c ? a : b without a branch, where both are worth computing at once and the compiler would rather not.
+SG_INLINE double select(bool c, double a, double b) {
+  uint64_t mask = -static_cast<uint64_t>(c);
+  return from_bits((bits_of(a) & mask) | (bits_of(b) & ~mask));
+}
+
 // c[0] + c[1] x + c[2] x^2 + ...
 template <int N>
 SG_INLINE double polynomial(double x, const double (&c)[N]) {
@@ -139,7 +145,7 @@ SG_INLINE double erf_core(double x) {
   constexpr double c[] = {1.128379167095494,     -0.37612638902808615,  0.11283791658548713,   -0.026866169050599326,  0.0052239671935439,
                           -0.0008547933736519633, 0.00012046261269779797, -1.4795031400662045e-05, 1.5306373163641084e-06, -1.0469110332151208e-07};
   double a = abs(x), small = x * polynomial(x * x, c);
-  return a < 1.0 ? small : with_sign_of(1.0 - erfc_positive(a), x);
+  return select(a < 1.0, small, with_sign_of(1.0 - erfc_positive(a), x));
 }
 
 // Any argument, infinite ones too.

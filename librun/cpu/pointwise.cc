@@ -14,7 +14,7 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kStreamBytes = int64_t{8} << 20;   // results beyond this would only push others out of the caches
+constexpr int64_t kStreamBytes = int64_t{256} << 20;   // below, last-level caches of today hold the result for its reader
 constexpr int64_t kPieceNanoseconds = 30000;         // work of one thread at a time: worth more than handing it out
 
 bool same_view(const Tensor& a, const Tensor& b) {

@@ -15,7 +15,7 @@ SG_INLINE T logit(T x, T low, T high) {
 // sin, cos and tan: by vectors unless the block has an argument that only the exact reduction does justice.
 template <class Small, class Any>
 struct Trigonometric {
-  static void run(void* out, const void* const* in, int64_t n, bool*) {
+  [[gnu::flatten]] static void run(void* out, const void* const* in, int64_t n, bool*) {
     auto* o = static_cast<float*>(out);
     auto* x = static_cast<const float*>(in[0]);
     bool small = true;
