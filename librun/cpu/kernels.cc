@@ -23,6 +23,7 @@ Table build_table() {
            cpu::matmul_kernels(),
            cpu::nll_loss_kernels(),
            cpu::pointwise_kernels(),
+           cpu::random_kernels(),
            cpu::rearrange_kernels(),
            cpu::reduce_extreme_kernels(),
            cpu::reduce_sum_kernels(),

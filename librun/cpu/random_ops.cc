@@ -1,0 +1,313 @@
+// Ops that draw random numbers. The value of an element hangs on the node's stream and the element's place in the
+// original tensor alone (librun/random.h): neither threads, nor strides, nor chunks of it change the draw.
+#include "librun/random.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "librun/cpu/fill.h"
+#include "librun/cpu/kernels.h"
+#include "librun/cpu/math.h"
+#include "librun/element.h"
+
+namespace sg::cpu {
+namespace {
+
+constexpr int64_t kRun = 1024;   // elements drawn at a time
+
+RandomKey key_of(const KernelCall& call) {
+  const RandomStream& r = call.random;
+  return RandomKey(r.seed, r.step, static_cast<uint32_t>(r.stream), static_cast<uint32_t>(r.rank));
+}
+
+// Row-major indices of a tensor as those of the original that it is a part of.
+class Places {
+ public:
+  Places(const RandomStream& stream, const Tensor& t) : stream_(stream), shape_(t.sizes().begin(), t.sizes().end()) {
+    chunk_ = stream.origin_shape.size() == shape_.size() && stream.origin_offset.size() == shape_.size() && !shape_.empty();
+  }
+  bool chunk() const { return chunk_; }
+  uint64_t operator()(int64_t element) const {
+    if (!chunk_) return static_cast<uint64_t>(element);
+    uint64_t place = 0, weight = 1;
+    for (size_t axis = shape_.size(); axis-- > 0;) {
+      place += weight * static_cast<uint64_t>(element % shape_[axis] + stream_.origin_offset[axis]);
+      weight *= static_cast<uint64_t>(stream_.origin_shape[axis]);
+      element /= shape_[axis];
+    }
+    return place;
+  }
+
+ private:
+  const RandomStream& stream_;
+  std::vector<int64_t> shape_;
+  bool chunk_;
+};
+
+// How many binary digits a uniform number of this type has. In double runs, those of f32: the run draws the numbers of
+// the graph that it stands beside.
+int digits_of(const KernelCall& call, DType dtype) {
+  switch (dtype) {
+    case DType::bf16: return 8;
+    case DType::f16: return 11;
+    case DType::f64: return call.numerics() == Numerics::f64 ? 24 : 53;
+    default: return 24;
+  }
+}
+
+// Gives `out` the values fn(key, place) where place is the element's in the original.
+template <class Fn>
+void draw(KernelCall& call, const Tensor& out, const Fn& fn) {
+  RandomKey key = key_of(call);
+  Places places(call.random, out);
+  Tensor line = out.is_contiguous() ? out : call.scratch().tensor(out.dtype, out.sizes());
+  visit_dtype(out.dtype, [&]<class T>() {
+    call.team().parallel_for(out.elements(), kRun, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        double v = fn(key, places(i));
+        if constexpr (is_complex_type<T>) line.as<T>()[i] = T(static_cast<typename T::value_type>(v), 0);
+        else if constexpr (std::is_same_v<T, bool>) line.as<T>()[i] = v != 0;
+        else line.as<T>()[i] = static_cast<T>(static_cast<Compute<T>>(v));
+      }
+    });
+  });
+  if (line.data != out.data) copy(call, out, line);
+}
+
+// The same for values that one word each decides: the words of a run are drawn together. fn(word, element here)
+template <class T, class Fn>
+void draw_words(KernelCall& call, const Tensor& out, const Fn& fn) {
+  RandomKey key = key_of(call);
+  Places places(call.random, out);
+  Tensor line = out.is_contiguous() ? out : call.scratch().tensor(out.dtype, out.sizes());
+  call.team().parallel_for(out.elements(), 16 * kRun, [&](int64_t begin, int64_t end) {
+    std::array<uint32_t, kRun> words;
+    for (int64_t first = begin; first < end; first += kRun) {
+      auto count = static_cast<size_t>(std::min(end - first, kRun));
+      if (places.chunk()) for (size_t i = 0; i < count; ++i) words[i] = key.word(places(first + static_cast<int64_t>(i)));
+      else fill_words(key, static_cast<uint64_t>(first), {words.data(), count});
+      for (size_t i = 0; i < count; ++i) line.as<T>()[first + static_cast<int64_t>(i)] = fn(words[i], first + static_cast<int64_t>(i));
+    }
+  });
+  if (line.data != out.data) copy(call, out, line);
+}
+
+// --- distributions ---
+
+void draw_uniform(KernelCall& call, const Tensor& out, double from, double to) {
+  int digits = digits_of(call, out.dtype);
+  draw(call, out, [&](const RandomKey& key, uint64_t i) { return from + uniform(key, i, digits) * (to - from); });
+}
+
+void draw_normal(KernelCall& call, const Tensor& out, double mean, double deviation) {
+  draw(call, out, [&](const RandomKey& key, uint64_t i) { return mean + deviation * normal(key, i); });
+}
+
+Status draw_whole(KernelCall& call, const Tensor& out, int64_t low, int64_t high) {
+  if (low >= high) return call.fail("no integer lies in [" + std::to_string(low) + ", " + std::to_string(high) + ")");
+  uint64_t count = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  RandomKey key = key_of(call);
+  Places places(call.random, out);
+  Tensor whole = call.scratch().tensor(DType::i64, out.sizes());
+  call.team().parallel_for(out.elements(), kRun, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      whole.as<int64_t>()[i] = static_cast<int64_t>(static_cast<uint64_t>(low) + uniform_below(key, places(i), count));
+  });
+  return copy(call, out, whole), ok_status();
+}
+
+Status check_probability(const KernelCall& call, double p) {
+  if (p >= 0 && p <= 1) return ok_status();
+  return call.fail("a probability is not within [0, 1]: " + std::to_string(p));
+}
+
+template <class T>
+T flag_as(bool flag) {
+  if constexpr (is_half_type<T>) return T(flag ? 1.0f : 0.0f);
+  else return static_cast<T>(flag);
+}
+
+Status draw_bernoulli(KernelCall& call, const Tensor& out, double p) {
+  SG_TRY(check_probability(call, p));
+  visit_dtype(out.dtype, [&]<class T>() { draw_words<T>(call, out, [&](uint32_t word, int64_t) { return flag_as<T>(uniform_of_word(word, 32) < p); }); });
+  return ok_status();
+}
+
+// The probability of each element is that of `p`, which broadcasts to `out`.
+Status draw_bernoulli(KernelCall& call, const Tensor& out, const Tensor& p) {
+  Tensor each = contiguous_as(call, broadcast_to(p, out.sizes()), DType::f64);
+  const double* probability = each.as<double>();
+  for (int64_t i = 0; i < each.elements(); ++i) SG_TRY(check_probability(call, probability[i]));
+  visit_dtype(out.dtype, [&]<class T>() {
+    draw_words<T>(call, out, [&](uint32_t word, int64_t i) { return flag_as<T>(uniform_of_word(word, 32) < probability[i]); });
+  });
+  return ok_status();
+}
+
+// --- ops ---
+
+Status rand(KernelCall& call) { return draw_uniform(call, call.result(), 0, 1), ok_status(); }
+Status randn(KernelCall& call) { return draw_normal(call, call.result(), 0, 1), ok_status(); }
+Status randint(KernelCall& call) { return draw_whole(call, call.result(), 0, call.integer("high")); }
+Status randint_low(KernelCall& call) { return draw_whole(call, call.result(), call.integer("low"), call.integer("high")); }
+Status uniform_(KernelCall& call) { return draw_uniform(call, call.result(), call.number("from"), call.number("to")), ok_status(); }
+Status normal_(KernelCall& call) { return draw_normal(call, call.result(), call.number("mean"), call.number("std")), ok_status(); }
+
+Status exponential_(KernelCall& call) {
+  double lambda = call.number("lambd");
+  draw(call, call.result(), [&](const RandomKey& key, uint64_t i) { return -math::log1p_core(-uniform(key, i, 53)) / lambda; });
+  return ok_status();
+}
+
+// Whole numbers that the type holds: all from 0 for integers, up to where floats have gaps.
+Status random_(KernelCall& call) {
+  const Tensor& out = call.result();
+  switch (out.dtype) {
+    case DType::boolean: return draw_whole(call, out, 0, 2);
+    case DType::u8: return draw_whole(call, out, 0, 256);
+    case DType::i8: return draw_whole(call, out, 0, 128);
+    case DType::i16: return draw_whole(call, out, 0, 32768);
+    case DType::i32: return draw_whole(call, out, 0, int64_t{1} << 31);
+    case DType::i64: return draw_whole(call, out, 0, std::numeric_limits<int64_t>::max());
+    default: return draw_whole(call, out, 0, (int64_t{1} << digits_of(call, out.dtype)) + 1);
+  }
+}
+
+Status bernoulli_number(KernelCall& call) { return draw_bernoulli(call, call.result(), call.number("p")); }
+Status bernoulli_self(KernelCall& call) { return draw_bernoulli(call, call.result(), call.tensor("self")); }
+Status bernoulli_tensor(KernelCall& call) { return draw_bernoulli(call, call.result(), call.tensor("p")); }
+
+// out = input where mask, scaled; else 0 (times the input: NaN and infinity show).
+void keep(KernelCall& call, const Tensor& out, const Tensor& input, const Tensor& mask, double scale) {
+  Tensor in = contiguous(call, input);
+  Tensor line = out.is_contiguous() ? out : call.scratch().tensor(out.dtype, out.sizes());
+  visit_dtype(out.dtype, [&]<class T>() {
+    if constexpr (is_complex_type<T> || std::is_integral_v<T>) return;
+    else {
+      call.team().parallel_for(out.elements(), 16 * kRun, [&](int64_t begin, int64_t end) {
+        const T* x = in.as<T>();
+        const uint8_t* kept = mask.as<uint8_t>();
+        auto by = static_cast<Compute<T>>(scale);
+        for (int64_t i = begin; i < end; ++i)
+          line.as<T>()[i] = static_cast<T>(static_cast<Compute<T>>(x[i]) * static_cast<Compute<T>>(kept[i]) * by);
+      });
+    }
+  });
+  if (line.data != out.data) copy(call, out, line);
+}
+
+Status drop(KernelCall& call, const Tensor& out, const Tensor& mask, double p) {
+  SG_TRY(draw_bernoulli(call, mask, 1 - p));
+  keep(call, out, call.tensor("input"), contiguous(call, mask), p == 1 ? 0 : 1 / (1 - p));
+  return ok_status();
+}
+
+Status native_dropout(KernelCall& call) {
+  double p = call.number("p");
+  SG_TRY(check_probability(call, p));
+  if (call.has("train") && !call.flag("train")) {
+    copy(call, call.result(0), call.tensor("input"));
+    return fill(call, call.result(1), Scalar::boolean(true)), ok_status();
+  }
+  return drop(call, call.result(0), call.result(1), p);
+}
+
+Status dropout(KernelCall& call) {
+  double p = call.number("p");
+  SG_TRY(check_probability(call, p));
+  if (!call.flag("train") || p == 0) return copy(call, call.result(), call.tensor("input")), ok_status();
+  return drop(call, call.result(), call.scratch().tensor(DType::boolean, call.result().sizes()), p);
+}
+
+// Each place in turn is swapped with one not yet passed.
+Status randperm(KernelCall& call) {
+  Tensor whole = call.scratch().tensor(DType::i64, call.result().sizes());
+  auto* order = whole.as<int64_t>();
+  int64_t n = whole.elements();
+  std::iota(order, order + n, int64_t{0});
+  RandomKey key = key_of(call);
+  for (int64_t i = 0; i + 1 < n; ++i)
+    std::swap(order[i], order[i + static_cast<int64_t>(uniform_below(key, static_cast<uint64_t>(i), static_cast<uint64_t>(n - i)))]);
+  return copy(call, call.result(), whole), ok_status();
+}
+
+// Row by row: with replacement by sums of the weights; without, the largest of weight / exponential, which are the
+// draws in order.
+void sample_row(const RandomKey& key, uint64_t first, std::span<const double> weights, bool replace, std::span<int64_t> out) {
+  std::vector<double> mark(weights.size());
+  if (replace) {
+    std::partial_sum(weights.begin(), weights.end(), mark.begin());
+    for (size_t k = 0; k < out.size(); ++k) {
+      double at = uniform(key, first + k, 53) * mark.back();
+      auto hit = static_cast<size_t>(std::upper_bound(mark.begin(), mark.end(), at) - mark.begin());
+      while (hit >= weights.size() || weights[hit] == 0) --hit;   // a rounded product may reach the end
+      out[k] = static_cast<int64_t>(hit);
+    }
+    return;
+  }
+  for (size_t k = 0; k < mark.size(); ++k) {
+    double wait = -math::log1p_core(-uniform(key, first + k, 53));
+    mark[k] = weights[k] == 0 ? -1 : weights[k] / std::max(wait, 1e-300);
+  }
+  std::vector<int64_t> order(mark.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return mark[static_cast<size_t>(a)] > mark[static_cast<size_t>(b)]; });
+  std::copy_n(order.begin(), out.size(), out.begin());
+}
+
+Status check_weights(const KernelCall& call, std::span<const double> weights, bool replace, size_t wanted) {
+  size_t usable = 0;
+  for (double w : weights) {
+    if (!(w >= 0) || std::isinf(w)) return call.fail("a weight is negative, infinite or NaN");
+    usable += w > 0;
+  }
+  if (usable == 0 || (!replace && usable < wanted))
+    return call.fail("of " + std::to_string(usable) + " weights above 0, " + std::to_string(wanted) + " are to be drawn");
+  return ok_status();
+}
+
+Status multinomial(KernelCall& call) {
+  Tensor weights = contiguous_as(call, call.tensor("self"), DType::f64);
+  Tensor out = call.scratch().tensor(DType::i64, call.result().sizes());
+  bool replace = call.flag("replacement");
+  auto classes = static_cast<size_t>(weights.dim(-1)), wanted = static_cast<size_t>(out.dim(-1));
+  int64_t rows = weights.rank == 2 ? weights.dim(0) : 1;
+  RandomKey key = key_of(call);
+  for (int64_t row = 0; row < rows && wanted > 0; ++row) {
+    std::span<const double> each(weights.as<double>() + row * static_cast<int64_t>(classes), classes);
+    SG_TRY(check_weights(call, each, replace, wanted));
+    uint64_t draws = replace ? wanted : classes;
+    sample_row(key, static_cast<uint64_t>(row) * draws, each, replace, {out.as<int64_t>() + row * static_cast<int64_t>(wanted), wanted});
+  }
+  return copy(call, call.result(), out), ok_status();
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten.rand.default", rand},
+    {"aten.rand_like.default", rand},
+    {"aten.randn.default", randn},
+    {"aten.randn_like.default", randn},
+    {"aten.randint.default", randint},
+    {"aten.randint.low", randint_low},
+    {"aten.randint_like.default", randint},
+    {"aten.randperm.default", randperm},
+    {"aten.uniform_.default", uniform_},
+    {"aten.normal_.default", normal_},
+    {"aten.exponential_.default", exponential_},
+    {"aten.random_.default", random_},
+    {"aten.bernoulli.default", bernoulli_self},
+    {"aten.bernoulli.p", bernoulli_number},
+    {"aten.bernoulli_.float", bernoulli_number},
+    {"aten.bernoulli_.Tensor", bernoulli_tensor},
+    {"aten.native_dropout.default", native_dropout},
+    {"aten.dropout.default", dropout},
+    {"aten.multinomial.default", multinomial},
+};
+
+}  // namespace
+
+std::span<const KernelRow> random_kernels() { return kRows; }
+
+}  // namespace sg::cpu
