@@ -1,10 +1,18 @@
 #include "libgraph/in_place.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <vector>
 
 namespace sg {
 namespace {
+
+// A row of the result depends on that row of the arguments only, and every backend has read a row before it writes it.
+constexpr std::string_view kRowLocal[] = {
+    "aten._log_softmax_backward_data.default", "aten._safe_softmax.default", "aten._softmax.default",
+    "aten._softmax_backward_data.default",     "aten.softmax.int",
+};
 
 struct Dim {
   int64_t size, stride;
@@ -59,6 +67,11 @@ int64_t plan_alignment(int64_t bytes) {
   int64_t alignment = 1;
   while (alignment < bytes && alignment < kPlanAlignment) alignment *= 2;
   return alignment;
+}
+
+// What may alias by its strides is a copy here only because it lies otherwise.
+bool reuses_in_place(const OpInfo& op) {
+  return (op.has(kPointwise) && !op.has(kMayAlias)) || std::ranges::find(kRowLocal, op.name) != std::end(kRowLocal);
 }
 
 std::optional<int64_t> in_place_offset(const Graph& graph, const AliasAnalysis& alias, const SizeValues& values,

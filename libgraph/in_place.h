@@ -1,14 +1,15 @@
-// In-place reuse: whether the result of a pointwise node may be put in the memory of an argument that dies there.
+// In-place reuse: whether the result of a node may be put in the memory of an argument that dies there.
 //
-// Element i of the result is written where element i of the argument lay, so every backend, with any number of threads
-// and any vector width, reads it before it is gone. What else the node reads in that memory is element i of the same
-// view too, or lies apart from the result.
+// Ops that are pointwise, or work row by row (the softmax family): element i of the result is written where element i of the argument
+// lay, so every backend, with any number of threads and any vector width, reads it before it is gone. What else the node
+// reads in that memory is element i of the same view too, or lies apart from the result.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
 #include "libgraph/alias.h"
+#include "libgraph/op.h"
 #include "libgraph/sizes.h"
 
 namespace sg {
@@ -17,10 +18,12 @@ namespace sg {
 constexpr int64_t kPlanAlignment = 64;
 int64_t plan_alignment(int64_t bytes);
 
+bool reuses_in_place(const OpInfo& op);
+
 // Bytes into the storage of `argument` (`dying_bytes` long) where the storage of `result` (`bytes` long) may begin;
 // none = it may not lie there. The caller has seen to it that the storage of `argument` dies at `n` and that nothing
 // else may alias it.
-// REQUIRES: `n` is a node with the trait kPointwise, and `result` the first value of a storage made by it.
+// REQUIRES: reuses_in_place, and `result` is the first value of a storage made by `n`.
 std::optional<int64_t> in_place_offset(const Graph& graph, const AliasAnalysis& alias, const SizeValues& values,
                                        NodeId n, ValueId result, int64_t bytes, ValueId argument, int64_t dying_bytes);
 

@@ -193,7 +193,7 @@ class Analysis {
     taken_.assign(out_.storages.size(), false);
     for (LiveStorage& live : out_.storages) {
       const OpInfo* op = graph_.op_info(live.def);
-      if (!op || !op->has(kPointwise) || op->has(kMayAlias) || !live.bytes_known || live.bytes == 0) continue;
+      if (!op || !reuses_in_place(*op) || !live.bytes_known || live.bytes == 0) continue;
       for (bool whole : {true, false})   // rather what it fills
         for_each_value(live.def, [&](ValueId v) {
           if (live.takes_over.is_none()) take_over(&live, v, whole);

@@ -8,7 +8,7 @@
 // In flight What a collective reads and writes stays until the last wait for a result of it, and to the end where a result
 //           is not waited for in this graph. A body completes what it launched before it returns.
 // Outside   Graph inputs (parameters, buffers, ...) and everything in their memory. Outputs are inside.
-// Reuse     A pointwise result may take over the memory of an argument that dies at that node, or a part of it: in_place.h.
+// Reuse     A pointwise or row-local result may take over the memory of an argument that dies at that node, or a part of it: in_place.h.
 // Calls     While sg.call runs, its body needs what its own schedule needs; the call's results lie where the body's
 //           outputs lay, so that nothing is copied on return.
 //

@@ -184,8 +184,11 @@ class Packer {
     try_order(sorted([](auto& a, auto& b) { return a.first != b.first ? a.first < b.first : a.bytes > b.bytes; }));
   }
 
+  // Down to 1.0005 of the lower bound; from 1.005 on with a quarter of the work.
   bool may_go_on(size_t work) const {
-    return best_.bytes - best_.lower_bound > best_.lower_bound / options_.good_enough && work_ + work <= options_.work;
+    int64_t lost = best_.bytes - best_.lower_bound;
+    if (lost <= best_.lower_bound / 2000 || (lost <= best_.lower_bound / 200 && work_ > options_.work / 4)) return false;
+    return work_ + work <= options_.work;
   }
 
   // Whether this order is at least as good as the best so far, which it then is.
@@ -251,7 +254,12 @@ class Packer {
     return place;
   }
 
-  // --- search: valleys filled by rules, half of them drawn anew, half of them the best so far with some keys changed ---
+  // --- search: valleys filled by rules, half of them drawn anew, half of them one of the best with some keys changed ---
+
+  struct Elite {
+    ValleyFill::Outcome outcome;
+    ValleyRules rules;
+  };
 
   void search() {
     if (input_.items.empty() || !may_go_on(0)) return;
@@ -259,21 +267,35 @@ class Packer {
     for (uint32_t i : sorted([](auto& a, auto& b) { return a.bytes > b.bytes; }))
       (is_small(i) ? small : large).push_back(i);
     ValleyFill valleys(input_, large);
-    ValleyRules best;
     int64_t best_top = INT64_MAX;
     bool has_compounds = input_.rects.size() > input_.items.size();
     for (uint32_t turn = 0; may_go_on(0); ++turn) {
       if (has_compounds && turn % 4 == 3) change_order();
-      ValleyRules rules = turn < kFirstTurns || turn % 2 == 0 ? new_rules(turn) : changed(best);
+      bool is_new = turn < kFirstTurns || turn % 2 == 0 || elites_.empty();
+      size_t parent = is_new ? 0 : random_.below(elites_.size());
+      ValleyRules rules = is_new ? new_rules(turn) : changed(elites_[parent].rules);
+      int64_t limit = !is_new ? elites_[parent].outcome.top : elites_.size() < kElites ? INT64_MAX : elites_.back().outcome.top;
       size_t before = valleys.work();
-      int64_t top = valleys.fill(rules, best_top, before + options_.work - work_);
+      auto outcome = valleys.fill(rules, best_.lower_bound, limit, before + options_.work - work_);
       work_ += valleys.work() - before + 4 * traits_.size();
-      if (top == INT64_MAX) continue;
-      if (top < best_top || (top < best_.bytes && random_.below(8) == 0))
+      if (outcome.top == INT64_MAX) continue;
+      if (outcome.top < best_top || (outcome.top == best_top && best_top < best_.bytes && random_.below(8) == 0))
         try_order(order_by_place(valleys.places(), large, small));
-      best_top = top;
-      best = std::move(rules);
+      best_top = std::min(best_top, outcome.top);
+      admit({outcome, std::move(rules)}, is_new, parent);
     }
+  }
+
+  // What was drawn anew competes with the worst of the elites, what was changed with its parent only: they stay apart.
+  void admit(Elite elite, bool is_new, size_t parent) {
+    if (is_new && elites_.size() < kElites) {
+      elites_.push_back(std::move(elite));
+    } else {
+      Elite& rival = is_new ? elites_.back() : elites_[parent];
+      if (elite.outcome > rival.outcome) return;
+      rival = std::move(elite);
+    }
+    std::stable_sort(elites_.begin(), elites_.end(), [](const Elite& a, const Elite& b) { return a.outcome < b.outcome; });
   }
 
   // Moves one of the items that end highest to an earlier turn. Valleys know little of items of several rectangles.
@@ -335,6 +357,7 @@ class Packer {
   int64_t draw(uint64_t below) { return static_cast<int64_t>(random_.below(below)); }
 
   static constexpr uint32_t kFirstTurns = 4;
+  static constexpr size_t kElites = 8;
 
   PackInput input_;                       // steps renumbered
   PackOptions options_;
@@ -342,6 +365,7 @@ class Packer {
   std::vector<Traits> traits_;            // by item
   Packing best_;
   Order best_order_;
+  std::vector<Elite> elites_;             // best first
   size_t work_ = 0;
   Random random_;
   std::vector<int64_t> places_;           // of the order at hand, as those that follow

@@ -38,7 +38,6 @@ struct PackInput {
 
 struct PackOptions {
   size_t work = 40000000;         // elementary steps, a few nanoseconds each; the first order always runs
-  int64_t good_enough = 2000;     // done when no more than this part of the lower bound is lost
   bool search = true;             // after the orders
 };
 

@@ -30,13 +30,13 @@ ValleyFill::ValleyFill(const PackInput& input, const std::vector<uint32_t>& item
   }
 }
 
-int64_t ValleyFill::fill(const ValleyRules& rules, int64_t limit, size_t work_limit) {
+ValleyFill::Outcome ValleyFill::fill(const ValleyRules& rules, int64_t goal, int64_t limit, size_t work_limit) {
   skip_.resize(members_.size() + 1);
   std::iota(skip_.begin(), skip_.end(), 0);
   for (Member& m : members_) m.key = rules.keys[m.item];
   skyline_.assign(1, {0, input_.steps - 1, 0});
   work_ += 2 * members_.size();
-  int64_t top = 0;
+  Outcome out{0, 0};
   for (size_t left = members_.size(); left > 0;) {
     size_t segment = lowest_segment();
     uint32_t rank = best_for(segment, rules);
@@ -45,11 +45,13 @@ int64_t ValleyFill::fill(const ValleyRules& rules, int64_t limit, size_t work_li
       continue;
     }
     place(rank, segment);
-    top = std::max(top, places_[members_[rank].item] + members_[rank].bytes);
-    if (top > limit || work_ > work_limit) return INT64_MAX;
+    int64_t end = places_[members_[rank].item] + members_[rank].bytes;
+    out.top = std::max(out.top, end);
+    out.excess += std::clamp<int64_t>(end - goal, 0, members_[rank].bytes);
+    if (out.top > limit || work_ > work_limit) return {};
     --left;
   }
-  return top;
+  return out;
 }
 
 size_t ValleyFill::lowest_segment() {

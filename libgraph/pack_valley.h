@@ -6,6 +6,7 @@
 // how much that counts beside the key.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -24,9 +25,14 @@ class ValleyFill {
   // `items` are indices into input.items: those that take part.
   ValleyFill(const PackInput& input, const std::vector<uint32_t>& items);
 
-  // Places the items and returns where the last one ends. Gives up, INT64_MAX, when that is above `limit` or the work
-  // passes `work_limit`.
-  int64_t fill(const ValleyRules& rules, int64_t limit, size_t work_limit);
+  struct Outcome {
+    int64_t top = INT64_MAX;       // where the last item ends; INT64_MAX = given up
+    int64_t excess = 0;            // bytes of items above the goal: tells outcomes of equal tops apart
+    friend auto operator<=>(const Outcome&, const Outcome&) = default;
+  };
+
+  // Places the items. Gives up when the top is above `limit` or the work passes `work_limit`.
+  Outcome fill(const ValleyRules& rules, int64_t goal, int64_t limit, size_t work_limit);
   const std::vector<int64_t>& places() const { return places_; }   // by input item
   size_t work() const { return work_; }                            // elementary steps of all fills
 

@@ -162,3 +162,21 @@ TEST_CASE("liveness of random jobs agrees with counting at each node") {
     }
   }
 }
+
+TEST_CASE("softmax and its gradient work row by row, in place") {
+  Job job = job_of(R"(graph rank *
+  input %x : f32[8, 32] "x"
+
+  forward -
+    %a = aten.cumsum(%x, 0)                                        : f32[8, 32]
+    %s = aten._softmax(%a, -1, false)                              : f32[8, 32]
+    %g = aten.cumsum(%x, 1)                                        : f32[8, 32]
+    %d = aten._softmax_backward_data(%g, %s, -1, f32)              : f32[8, 32]
+
+  output %d
+)");
+  Liveness l = live(job);
+  CHECK(l.storages[1].takes_over == l.storages[0].storage);
+  CHECK(l.storages[3].takes_over == l.storages[2].storage);
+  CHECK(l.lower_bound_bytes == 2048);
+}
