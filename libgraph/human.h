@@ -1,0 +1,14 @@
+// Numbers for people: three digits that count, and a unit.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace sg {
+
+std::string human_bytes(double bytes);     // "1.50 KiB"
+std::string human_flops(double flops);     // "1.50 kflop"
+std::string human_count(double count);     // "1.50 k"
+std::string plural(size_t n, const std::string& thing);   // "2 nodes"
+
+}  // namespace sg
