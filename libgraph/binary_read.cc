@@ -172,7 +172,12 @@ bool FileReader::read_program(const fb::Program& in) {
   if (!ranks(in.ranks(), "ranks", &out.ranks)) return false;
   if (!std::is_sorted(out.ranks.begin(), out.ranks.end())) return fail("ranks", "is not sorted");
   if (!in.graph()) return fail("graph", "is required");
-  auto symbol = [&](const fb::Symbol& s, uint32_t) { return read_symbol(s, &out.symbols.emplace_back()); };
+  auto symbol = [&](const fb::Symbol& s, uint32_t) {
+    Symbol read;
+    if (!read_symbol(s, &read)) return false;
+    out.symbols.push_back(read);
+    return true;
+  };
   auto guard = [&](const fb::Guard& g, uint32_t) { return read_guard(g, &out.guards.emplace_back()); };
   return each(in.symbols(), "symbols", symbol) && each(in.guards(), "guards", guard) && read_nested(in, &out) &&
          (read_graph(*in.graph(), size_of(in.nested()), &out.graph) || under("graph"));

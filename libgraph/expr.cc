@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <unordered_map>
 
 #include "libgraph/expr_builder.h"
 
@@ -48,17 +49,24 @@ bool ExprPool::is_symbol_name(std::string_view name) {
 // --- leaves ---
 
 Expr ExprPool::constant(int64_t value) {
-  bool is_small = value >= 0 && value < static_cast<int64_t>(small_constants_.size());
-  Expr& known = is_small ? small_constants_[static_cast<size_t>(value)] : constants_[value];
-  if (!known) known = append({{value, {}}}, {value, 1, 0, true});
-  return known;
+  if (value >= 0 && value < static_cast<int64_t>(small_constants_.size())) {
+    Expr& known = small_constants_[static_cast<size_t>(value)];
+    if (!known) known = append({{value, {}}}, {value, 1, 0, true});
+    return known;
+  }
+  uint64_t hash = hash_of_number(static_cast<uint64_t>(value));
+  Expr e(constants_.find(hash, [&](uint32_t i) { return info_[i].value == value; }));
+  if (e) return e;
+  e = append({{value, {}}}, {value, 1, 0, true});
+  constants_.insert(hash, e.index);
+  return e;
 }
 
 Expr ExprPool::symbol(StrId name) {
-  if (auto it = symbols_.find(name); it != symbols_.end()) return it->second;
+  if (const Expr* known = symbols_.find(name)) return *known;
   ExprBuilder b{*this};
   Expr e = b.intern(b.symbol(name));
-  symbols_.emplace(name, e);
+  symbols_.try_emplace(name, e);
   return e;
 }
 

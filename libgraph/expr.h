@@ -22,9 +22,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "libgraph/flat_map.h"
 #include "libgraph/ids.h"
 #include "libgraph/result.h"
 #include "libgraph/strings.h"
@@ -129,11 +129,11 @@ class ExprPool {
   std::vector<std::vector<Term>> expr_terms_;   // by Expr id
   std::vector<Info> info_;                      // by Expr id
   std::deque<Atom> atoms_;                      // stable addresses
-  std::unordered_multimap<size_t, uint32_t> expr_index_;
-  std::unordered_multimap<size_t, uint32_t> atom_index_;
+  FlatIndex expr_index_;                        // all but constants, bare symbols included
+  FlatIndex atom_index_;
   std::array<Expr, 1024> small_constants_;      // the overwhelming case, without hashing
-  std::unordered_map<int64_t, Expr> constants_;
-  std::unordered_map<StrId, Expr, IdHash> symbols_;
+  FlatIndex constants_;                         // the others, by value
+  FlatMap<StrId, Expr> symbols_;
 
  public:
   // A deep copy of the tables over another string table with the same ids (see Pool).

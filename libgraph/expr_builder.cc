@@ -139,12 +139,11 @@ Expr ExprBuilder::intern(Poly p) {
   }
   if (p.terms.size() > ExprPool::kMaxTerms || weight > ExprPool::kMaxWeight || depth > ExprPool::kMaxDepth)
     return ExprPool::kInvalid;
-  auto [it, end] = pool.expr_index_.equal_range(h.value());
-  for (; it != end; ++it)
-    if (pool.expr_terms_[it->second] == p.terms) return Expr(it->second);
+  Expr known(pool.expr_index_.find(h.value(), [&](uint32_t i) { return pool.expr_terms_[i] == p.terms; }));
+  if (known) return known;
   ExprPool::Info info{0, static_cast<uint32_t>(weight), static_cast<uint16_t>(depth), false};
   Expr e = pool.append(std::move(p.terms), info);
-  pool.expr_index_.emplace(h.value(), e.index);
+  pool.expr_index_.insert(h.value(), e.index);
   return e;
 }
 
@@ -153,15 +152,15 @@ Poly ExprBuilder::atom(AtomKind kind, StrId symbol_name, std::vector<Expr> opera
   h.mix(static_cast<uint64_t>(kind)).mix(symbol_name).mix_all(operands);
   for (Expr e : operands)
     if (pool.is_invalid(e)) return Poly::invalid();
-  auto [it, end] = pool.atom_index_.equal_range(h.value());
-  for (; it != end; ++it) {
-    const Atom& known = pool.atoms_[it->second];
-    if (known.kind == kind && known.symbol == symbol_name && known.operands == operands)
-      return Poly{{{1, {{it->second, 1}}}}, true};
+  uint32_t index = pool.atom_index_.find(h.value(), [&](uint32_t i) {
+    const Atom& known = pool.atoms_[i];
+    return known.kind == kind && known.symbol == symbol_name && known.operands == operands;
+  });
+  if (index == FlatIndex::kNone) {
+    index = static_cast<uint32_t>(pool.atoms_.size());
+    pool.atoms_.push_back({kind, symbol_name, std::move(operands)});
+    pool.atom_index_.insert(h.value(), index);
   }
-  uint32_t index = static_cast<uint32_t>(pool.atoms_.size());
-  pool.atoms_.push_back({kind, symbol_name, std::move(operands)});
-  pool.atom_index_.emplace(h.value(), index);
   return Poly{{{1, {{index, 1}}}}, true};
 }
 

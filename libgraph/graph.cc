@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "libgraph/large_pages.h"
+
 namespace sg {
 namespace {
 
@@ -21,8 +23,9 @@ std::string_view base_name(std::string_view op) {
 
 Graph::Graph(const Graph& other, Pool* pool)
     : pool_(pool), slots_(other.slots_), values_(other.values_), uses_(other.uses_), free_use_(other.free_use_),
-      output_use_(other.output_use_), inputs_(other.inputs_), outputs_(other.outputs_), names_(other.names_),
-      next_suffix_(other.next_suffix_), first_(other.first_), last_(other.last_), count_(other.count_) {}
+      output_use_(other.output_use_), inputs_(other.inputs_), outputs_(other.outputs_),
+      value_named_(other.value_named_), node_labelled_(other.node_labelled_), next_suffix_(other.next_suffix_),
+      first_(other.first_), last_(other.last_), count_(other.count_) {}
 
 // --- reading ---
 
@@ -38,15 +41,16 @@ std::vector<NodeId> Graph::users(ValueId v) const {
 
 ValueId Graph::find_value(std::string_view name) const {
   StrId id = pool_->strings.find(name);
-  auto it = id ? names_.find(id) : names_.end();
-  return it == names_.end() ? ValueId() : it->second.value;
+  const ValueId* v = id ? value_named_.find(id) : nullptr;
+  return v ? *v : ValueId();
 }
 
 NodeId Graph::find_node(std::string_view label) const {
   StrId id = pool_->strings.find(label);
-  auto it = id ? names_.find(id) : names_.end();
-  if (it == names_.end()) return NodeId();
-  return it->second.value ? value(it->second.value).def : it->second.node;
+  if (!id) return NodeId();
+  if (const ValueId* v = value_named_.find(id)) return value(*v).def;
+  const NodeId* n = node_labelled_.find(id);
+  return n ? *n : NodeId();
 }
 
 // --- inputs and outputs ---
@@ -61,7 +65,7 @@ ValueId Graph::add_input(std::string_view name, TypeId type, Input input) {
 void Graph::remove_input(size_t index) {
   ValueId v = inputs_[index].value;
   assert(!is_used(v));
-  names_.erase(value(v).name);
+  value_named_.erase(value(v).name);
   inputs_.erase(inputs_.begin() + static_cast<ptrdiff_t>(index));
   for (size_t i = index; i < inputs_.size(); ++i) values_[inputs_[i].value.index].index = static_cast<uint32_t>(i);
   for (Output& o : outputs_)
@@ -97,7 +101,7 @@ NodeId Graph::insert_before(NodeId position, const NodeSpec& spec) {
     new_value(label, spec.result_types[0], n, 0);
   } else {                                                          // its label is a name of its own
     label = fresh_name(!spec.label.empty() ? spec.label : base_name(pool_->op_name(spec.op)));
-    names_.emplace(label, NameOwner{ValueId(), n});
+    node_labelled_.try_emplace(label, n);
   }
   for (uint32_t i = static_cast<uint32_t>(values_.size()) - first.index; i < count; ++i) {
     bool named = i < spec.names.size() && !spec.names[i].empty();
@@ -129,14 +133,15 @@ NodeId Graph::append_exact(Node node, std::span<const StrId> names, std::span<co
   node.first_result = ValueId(static_cast<uint32_t>(values_.size()));
   node.result_count = static_cast<uint32_t>(names.size());
   for (uint32_t i = 0; i < names.size(); ++i) {
-    bool is_free = names[i] && names[i] != StringTable::kEmpty &&
-                   names_.try_emplace(names[i], NameOwner{node.result(i), NodeId()}).second;
+    bool is_free = names[i] && names[i] != StringTable::kEmpty && !node_labelled_.contains(names[i]) &&
+                   value_named_.try_emplace(names[i], node.result(i)).second;
     if (!is_free) return forget_values(node.first_result);
     values_.push_back({names[i], types[i], n, i});
   }
   bool is_own_result = std::find(names.begin(), names.end(), node.label) != names.end();
   bool has_label = node.label && node.label != StringTable::kEmpty &&
-                   (is_own_result || names_.try_emplace(node.label, NameOwner{ValueId(), n}).second);
+                   (is_own_result ||
+                    (!value_named_.contains(node.label) && node_labelled_.try_emplace(node.label, n).second));
   if (!has_label) return forget_values(node.first_result);
   slots_.emplace_back();
   slots_.back().node = std::move(node);
@@ -147,16 +152,20 @@ NodeId Graph::append_exact(Node node, std::span<const StrId> names, std::span<co
 }
 
 NodeId Graph::forget_values(ValueId first) {
-  for (uint32_t i = first.index; i < values_.size(); ++i) names_.erase(values_[i].name);
+  for (uint32_t i = first.index; i < values_.size(); ++i) value_named_.erase(values_[i].name);
   values_.resize(first.index);
   return NodeId();
 }
 
 void Graph::reserve(size_t nodes, size_t values) {
-  slots_.reserve(nodes);
-  values_.reserve(values);
-  uses_.reserve(2 * nodes);
-  names_.reserve(values + values / 8);
+  auto reserve_large = [](auto& list, size_t count) {
+    list.reserve(count);
+    advise_large_pages(list.data(), list.capacity() * sizeof(list[0]));
+  };
+  reserve_large(slots_, nodes);
+  reserve_large(values_, values);
+  reserve_large(uses_, 2 * nodes);
+  value_named_.reserve(values);
 }
 
 void Graph::erase(NodeId n) {
@@ -164,9 +173,9 @@ void Graph::erase(NodeId n) {
   remove_arg_uses(n);
   for (uint32_t i = 0; i < node.result_count; ++i) {
     assert(!is_used(node.result(i)));
-    names_.erase(value(node.result(i)).name);
+    value_named_.erase(value(node.result(i)).name);
   }
-  names_.erase(node.label);
+  node_labelled_.erase(node.label);
   unlink(n);
   slots_[n.index].alive = false;
   node.args = {};
@@ -213,9 +222,9 @@ bool Graph::rename(ValueId v, std::string_view name) {
   StrId id = pool_->str(name);
   Value& val = values_[v.index];
   if (val.name == id) return true;
-  if (name.empty() || names_.count(id)) return false;
-  names_.erase(val.name);
-  names_.emplace(id, NameOwner{v, NodeId()});
+  if (name.empty() || has_name(id)) return false;
+  value_named_.erase(val.name);
+  value_named_.try_emplace(id, v);
   if (val.def && node(val.def).label == val.name) slots_[val.def.index].node.label = id;
   val.name = id;
   return true;
@@ -225,29 +234,29 @@ bool Graph::relabel(NodeId n, std::string_view label) {
   StrId id = pool_->str(label);
   Node& node = slots_[n.index].node;
   if (node.label == id) return true;
-  auto owner = names_.find(id);
-  bool is_own_result = owner != names_.end() && owner->second.value && value(owner->second.value).def == n;
-  if (label.empty() || (owner != names_.end() && !is_own_result)) return false;
-  if (auto old = names_.find(node.label); old != names_.end() && !old->second.value) names_.erase(old);
-  if (!is_own_result) names_.emplace(id, NameOwner{ValueId(), n});
+  const ValueId* namesake = value_named_.find(id);
+  bool is_own_result = namesake && value(*namesake).def == n;
+  if (label.empty() || (has_name(id) && !is_own_result)) return false;
+  node_labelled_.erase(node.label);
+  if (!is_own_result) node_labelled_.try_emplace(id, n);
   node.label = id;
   return true;
 }
 
 StrId Graph::fresh_name(std::string_view wish) {
   StrId id = pool_->str(wish);
-  if (!names_.count(id)) return id;
-  uint32_t& suffix = next_suffix_[id];
+  if (!has_name(id)) return id;
+  uint32_t& suffix = *next_suffix_.try_emplace(id, 0).first;
   for (;;) {
     StrId candidate = pool_->str(std::string(wish) + "_" + std::to_string(++suffix));
-    if (!names_.count(candidate)) return candidate;
+    if (!has_name(candidate)) return candidate;
   }
 }
 
 ValueId Graph::new_value(StrId name, TypeId type, NodeId def, uint32_t index) {
   ValueId v(static_cast<uint32_t>(values_.size()));
   values_.push_back({name, type, def, index});
-  names_.emplace(name, NameOwner{v, NodeId()});
+  value_named_.try_emplace(name, v);
   return v;
 }
 

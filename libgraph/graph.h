@@ -13,10 +13,10 @@
 #include <functional>
 #include <span>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "libgraph/arg.h"
+#include "libgraph/flat_map.h"
 #include "libgraph/ids.h"
 #include "libgraph/pool.h"
 
@@ -183,7 +183,7 @@ class Graph {
   // means the first result's name. Adds nothing and returns none when a name is none, empty or taken.
   NodeId append_exact(Node node, std::span<const StrId> names, std::span<const TypeId> types);
   void reserve(size_t nodes, size_t values);
-  bool has_name(StrId name) const { return names_.count(name) != 0; }   // of a value, or the label of a node
+  bool has_name(StrId name) const { return value_named_.contains(name) || node_labelled_.contains(name); }
   void erase(NodeId n);                            // REQUIRES: no result is used
   void move_before(NodeId n, NodeId position);     // none = to the end
   void move_after(NodeId n, NodeId position);
@@ -219,10 +219,6 @@ class Graph {
     uint32_t previous = kNoUse, next = kNoUse;
     uint32_t next_of_node = kNoUse;
   };
-  struct NameOwner {                  // a value, or a node whose label is no result's name
-    ValueId value;
-    NodeId node;
-  };
 
   ValueId new_value(StrId name, TypeId type, NodeId def, uint32_t index);
   uint32_t add_use(ValueId v, Use use);
@@ -243,8 +239,9 @@ class Graph {
   std::vector<uint32_t> output_use_;               // by output
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
-  std::unordered_map<StrId, NameOwner, IdHash> names_;
-  std::unordered_map<StrId, uint32_t, IdHash> next_suffix_;
+  FlatMap<StrId, ValueId> value_named_;
+  FlatMap<StrId, NodeId> node_labelled_;           // nodes whose label is no result's name
+  FlatMap<StrId, uint32_t> next_suffix_;
   NodeId first_, last_;
   size_t count_ = 0;
 };

@@ -31,15 +31,12 @@ uint64_t pair_of(Expr a, Expr b) {
 void Sizes::learn() {
   if (learned_ || program_ == nullptr) return;
   learned_ = true;
-  for (const Symbol& s : program_->symbols) symbols_.emplace(s.name, &s);
   for (const Guard& g : program_->guards)
     if (g.relation == Relation::eq) equal_.insert(pair_of(g.left, g.right));
 }
 
 const Symbol* Sizes::symbol(StrId name) {
-  learn();
-  auto it = symbols_.find(name);
-  return it == symbols_.end() ? nullptr : it->second;
+  return program_ == nullptr ? nullptr : program_->find_symbol(name);
 }
 
 Bound Sizes::symbol_bound(StrId name, bool is_upper) {

@@ -67,8 +67,7 @@ class Sizes {
 
   ExprPool& exprs_;
   const Program* program_;
-  bool learned_ = false;                  // what the program says about symbols: read when first asked for
-  std::unordered_map<StrId, const Symbol*, IdHash> symbols_;
+  bool learned_ = false;                  // the next is filled when first asked for
   std::unordered_set<uint64_t> equal_;    // pairs of expressions that a guard equates
   std::unordered_map<Expr, Expr, IdHash> stripped_;
   std::unordered_map<Expr, Expr, IdHash> at_least_one_;

@@ -4,12 +4,6 @@
 
 namespace sg {
 
-const Symbol* Program::find_symbol(StrId name) const {
-  for (const Symbol& s : symbols)
-    if (s.name == name) return &s;
-  return nullptr;
-}
-
 Nested* Program::find_nested(StrId name) const {
   for (const auto& n : nested)
     if (n->name == name) return n.get();

@@ -9,21 +9,12 @@
 
 #include "libgraph/graph.h"
 #include "libgraph/pool.h"
+#include "libgraph/symbol_list.h"
 
 namespace sg {
 
 // The order is the value in the file: append only.
-enum class SymbolKind : uint8_t { input, data };     // a size of the inputs; a number that only the data decides
 enum class Relation : uint8_t { eq, ne, lt, le, gt, ge };
-
-struct Symbol {
-  StrId name;
-  SymbolKind kind = SymbolKind::input;
-  std::optional<int64_t> min, max;    // inclusive; none = unbounded
-  std::optional<int64_t> hint;        // value at capture
-  int64_t divisor = 1;                // the value is a multiple of this
-  StrId source;                       // "input_ids.size()[0]"; none = not said
-};
 
 // A condition that held when the step was captured, and under which the graph is valid.
 struct Guard {
@@ -41,13 +32,13 @@ struct Nested {
 // The step of one rank, or of several that run the same.
 struct Program {
   std::vector<uint32_t> ranks;        // sorted; empty = every rank of the world (SPMD)
-  std::vector<Symbol> symbols;        // unique names; declaration order
+  SymbolList symbols;                 // unique names; declaration order
   std::vector<Guard> guards;
   Graph graph;
   std::vector<std::unique_ptr<Nested>> nested;   // by NestedId
 
   explicit Program(Pool* pool) : graph(pool) {}
-  const Symbol* find_symbol(StrId name) const;
+  const Symbol* find_symbol(StrId name) const { return symbols.find(name); }
   Nested* find_nested(StrId name) const;
 };
 

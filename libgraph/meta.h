@@ -96,6 +96,6 @@ struct NodeMeta {
   friend bool operator==(const NodeMeta&, const NodeMeta&) = default;
 };
 
-size_t hash_of(const NodeMeta& meta);
+uint64_t hash_of(const NodeMeta& meta);
 
 }  // namespace sg

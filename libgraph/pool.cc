@@ -14,16 +14,16 @@ bool operator==(const Type& a, const Type& b) {
          a.shape == b.shape && a.stride == b.stride && a.elements == b.elements;
 }
 
-size_t hash_of(const Type& t) {
+uint64_t hash_of(const Type& t) {
   Hasher h;
   h.mix(static_cast<uint64_t>(t.kind)).mix(static_cast<uint64_t>(t.dtype)).mix(t.has_value).mix(t.device);
   h.mix(t.offset).mix(t.value).mix(std::bit_cast<uint64_t>(t.float_value)).mix(t.text);
   return h.mix_all(t.shape).mix_all(t.stride).mix_all(t.elements).value();
 }
 
-size_t hash_of(const Source& s) { return Hasher().mix(s.file).mix(uint64_t{s.line}).mix(s.function).value(); }
+uint64_t hash_of(const Source& s) { return Hasher().mix(s.file).mix(uint64_t{s.line}).mix(s.function).value(); }
 
-size_t hash_of(const NodeMeta& m) {
+uint64_t hash_of(const NodeMeta& m) {
   Hasher h;
   auto mix_number = [&](auto v) { h.mix(static_cast<uint64_t>(v)); };
   mix_number(m.recompute), mix_number(m.recompute_region), mix_number(m.ep_role), mix_number(m.ep_step);
@@ -42,9 +42,9 @@ size_t hash_of(const NodeMeta& m) {
 }
 
 OpId OpTable::intern(StrId name, std::string_view text) {
-  auto [it, is_new] = index_.try_emplace(name, OpId(static_cast<uint32_t>(ops_.size())));
+  auto [id, is_new] = index_.try_emplace(name, OpId(static_cast<uint32_t>(ops_.size())));
   if (is_new) ops_.push_back({name, find_op(text)});
-  return it->second;
+  return *id;
 }
 
 Pool::Pool() : exprs(&strings) {

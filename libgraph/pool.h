@@ -6,10 +6,10 @@
 
 #include <deque>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "libgraph/expr.h"
+#include "libgraph/flat_map.h"
 #include "libgraph/ids.h"
 #include "libgraph/meta.h"
 #include "libgraph/strings.h"
@@ -26,7 +26,7 @@ struct Source {
   StrId function;
   friend bool operator==(const Source&, const Source&) = default;
 };
-size_t hash_of(const Source& source);
+uint64_t hash_of(const Source& source);
 
 // An operator as it occurs in this job: its full name, and its row of the op table (null = unknown, travels opaque).
 struct Op {
@@ -44,7 +44,7 @@ class InternTable {
 
  private:
   std::deque<Record> records_;
-  std::unordered_multimap<size_t, RecordId> index_;
+  FlatIndex index_;
 };
 
 class OpTable {
@@ -55,7 +55,7 @@ class OpTable {
 
  private:
   std::vector<Op> ops_;
-  std::unordered_map<StrId, OpId, IdHash> index_;
+  FlatMap<StrId, OpId> index_;
 };
 
 class Pool {
@@ -86,13 +86,12 @@ class Pool {
 
 template <class Record, class RecordId>
 RecordId InternTable<Record, RecordId>::intern(Record record) {
-  size_t hash = hash_of(record);
-  auto [it, end] = index_.equal_range(hash);
-  for (; it != end; ++it)
-    if (records_[it->second.index] == record) return it->second;
+  uint64_t hash = hash_of(record);
+  RecordId known(index_.find(hash, [&](uint32_t i) { return records_[i] == record; }));
+  if (known) return known;
   RecordId id(static_cast<uint32_t>(records_.size()));
   records_.push_back(std::move(record));
-  index_.emplace(hash, id);
+  index_.insert(hash, id.index);
   return id;
 }
 

@@ -37,6 +37,6 @@ struct Type {
   friend bool operator==(const Type& a, const Type& b);   // floats by their bits
 };
 
-size_t hash_of(const Type& type);
+uint64_t hash_of(const Type& type);
 
 }  // namespace sg

@@ -132,13 +132,11 @@ void Check::enter(const Program& p) {
   program = &p;
   graph = nullptr;
   ++program_round;
-  symbols_.clear();
   facts_.reset();
   type_checker_.reset();
   aliases_.reset();
   bodies_.reset();
   bound_by.clear();
-  for (const Symbol& s : p.symbols) symbols_.try_emplace(s.name, &s);
 }
 
 void Check::enter(const Graph& g) {
@@ -196,11 +194,6 @@ std::string Check::from_line(NodeId n) const {
   std::string_view file = str(s.file);
   file.remove_prefix(file.find_last_of('/') == std::string_view::npos ? 0 : file.find_last_of('/') + 1);
   return " (from " + std::string(file) + ":" + std::to_string(s.line) + ")";
-}
-
-const Symbol* Check::symbol(StrId name) const {
-  auto it = symbols_.find(name);
-  return it == symbols_.end() ? nullptr : it->second;
 }
 
 const Facts& Check::facts() {

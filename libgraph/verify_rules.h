@@ -60,7 +60,7 @@ class Check {
   std::string_view str(StrId id) const { return pool.strings[id]; }
   std::string name(ValueId v) const { return "%" + std::string(graph->name(v)); }
   std::string label(NodeId n) const { return "%" + std::string(graph->label(n)); }
-  const Symbol* symbol(StrId name) const;            // of the current program
+  const Symbol* symbol(StrId name) const { return program->find_symbol(name); }
   const std::vector<StrId>& symbols_of(TypeId t);    // each once
   const Facts& facts();                              // of the current program
   TypeChecker& type_checker();                       // of the current program
@@ -89,7 +89,6 @@ class Check {
 
   Diagnostics* findings_;
   std::string_view last_failed_;
-  std::unordered_map<StrId, const Symbol*, IdHash> symbols_;
   std::optional<Facts> facts_;                       // built when first asked for, as is the next
   std::optional<TypeChecker> type_checker_;
   std::unique_ptr<BodySummaries> bodies_;            // what the analyses of a program's graphs share
