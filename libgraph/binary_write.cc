@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kMaxFileBytes = (size_t{1} << 31) - 4096;   // FlatBuffers' limit, less what padding may add
 constexpr size_t kFirstAllocation = 1 << 16;
+constexpr size_t kBytesOfNode = 96;                          // a guess: growing later costs a copy
 
 template <class T>
 std::vector<const T*> sorted_by_first(const std::vector<std::unique_ptr<T>>& list) {
@@ -19,11 +20,20 @@ std::vector<const T*> sorted_by_first(const std::vector<std::unique_ptr<T>>& lis
   return out;
 }
 
+size_t first_allocation(const Job& job) {
+  size_t nodes = 0;
+  for (const auto& program : job.programs) {
+    nodes += program->graph.node_count();
+    for (const auto& nested : program->nested) nodes += nested->graph.node_count();
+  }
+  return kFirstAllocation + kBytesOfNode * std::min(nodes, kMaxNodes);
+}
+
 }  // namespace
 
 double canonical_float(double v) { return std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v; }
 
-FileWriter::FileWriter(const Job& job) : job_(job), pool_(*job.pool), builder_(kFirstAllocation) {
+FileWriter::FileWriter(const Job& job) : job_(job), pool_(*job.pool), builder_(first_allocation(job)) {
   strings_.index.assign(pool_.strings.size(), kNoIndex);
   exprs_.index.assign(pool_.exprs.size(), kNoIndex);
   types_.index.assign(pool_.types.size(), kNoIndex);
@@ -66,15 +76,16 @@ FileWriter::Offset<fb::Program> FileWriter::program(const Program& p) {
     };
     uint32_t name = string(s.name), source_text = string(s.source);
     if (!room(128)) return 0;
-    symbols.push_back(fb::CreateSymbol(builder_, name, static_cast<fb::SymbolKind>(s.kind), optional(s.min),
-                                       optional(s.max), optional(s.hint), s.divisor, source_text));
+    symbols.push_back(builder_.share(
+        fb::CreateSymbol(builder_, name, static_cast<fb::SymbolKind>(s.kind), optional(s.min), optional(s.max),
+                         optional(s.hint), s.divisor, source_text)));
   }
   std::vector<Offset<fb::Guard>> guards;
   for (const Guard& g : p.guards) {
     uint32_t left = expr(g.left), right = expr(g.right);
     if (!room(64)) return 0;
-    guards.push_back(
-        fb::CreateGuard(builder_, static_cast<fb::Relation>(g.relation), left, right, source(g.source)));
+    guards.push_back(builder_.share(
+        fb::CreateGuard(builder_, static_cast<fb::Relation>(g.relation), left, right, source(g.source))));
   }
   auto main_graph = graph(p.graph);
   std::vector<Offset<fb::Nested>> nested;
@@ -82,14 +93,14 @@ FileWriter::Offset<fb::Program> FileWriter::program(const Program& p) {
     uint32_t name = string(n->name);
     auto body = graph(n->graph);
     if (!room(64)) return 0;
-    nested.push_back(fb::CreateNested(builder_, name, body));
+    nested.push_back(builder_.share(fb::CreateNested(builder_, name, body)));
   }
   auto ranks = numbers(p.ranks);
   auto symbol_list = tables(symbols);
   auto guard_list = tables(guards);
   auto nested_list = tables(nested);
   if (!room(64)) return 0;
-  return fb::CreateProgram(builder_, ranks, symbol_list, guard_list, main_graph, nested_list);
+  return builder_.share(fb::CreateProgram(builder_, ranks, symbol_list, guard_list, main_graph, nested_list));
 }
 
 FileWriter::Offset<fb::Group> FileWriter::group(const Group& g) {
@@ -105,16 +116,16 @@ FileWriter::Offset<fb::Group> FileWriter::group(const Group& g) {
     std::vector<Offset<fb::Alias>> aliases;
     for (const GroupPart::Alias& alias : by_rank) {
       if (!room(32)) return 0;
-      aliases.push_back(fb::CreateAlias(builder_, alias.rank, string(alias.name)));
+      aliases.push_back(builder_.share(fb::CreateAlias(builder_, alias.rank, string(alias.name))));
     }
     auto ranks = numbers(part->ranks);
     auto alias_list = tables(aliases);
     if (!room(32)) return 0;
-    parts.push_back(fb::CreateGroupPart(builder_, ranks, alias_list));
+    parts.push_back(builder_.share(fb::CreateGroupPart(builder_, ranks, alias_list)));
   }
   auto part_list = tables(parts);
   if (!room(64)) return 0;
-  return fb::CreateGroup(builder_, axis, g.ordinal, g.priority, part_list);
+  return builder_.share(fb::CreateGroup(builder_, axis, g.ordinal, g.priority, part_list));
 }
 
 FileWriter::Offset<fb::Mesh> FileWriter::mesh(const Mesh& m) {
@@ -122,14 +133,14 @@ FileWriter::Offset<fb::Mesh> FileWriter::mesh(const Mesh& m) {
   auto axes = strings(m.axes);
   auto shape = numbers(m.shape);
   if (!room(64)) return 0;
-  return fb::CreateMesh(builder_, name, axes, shape);
+  return builder_.share(fb::CreateMesh(builder_, name, axes, shape));
 }
 
 FileWriter::Offset<fb::Provenance> FileWriter::provenance(const Provenance& p) {
   uint32_t tool = string(p.tool), version = string(p.version), digest = string(p.input_digest);
   auto options = key_values(p.options);
   if (!room(64)) return 0;
-  return fb::CreateProvenance(builder_, tool, version, options, digest);
+  return builder_.share(fb::CreateProvenance(builder_, tool, version, options, digest));
 }
 
 void FileWriter::root() {
@@ -157,9 +168,10 @@ void FileWriter::root() {
   StrId last = job_.provenance.empty() ? StringTable::kEmpty : job_.provenance.back().tool;
   auto tool = text(last ? pool_.strings[last] : std::string_view());
   if (!room(256)) return;
-  builder_.Finish(fb::CreateJob(builder_, tool, kSchemaMajor, kSchemaMinor, title, note, job_.world, strings, exprs,
-                                types, sources, metas, ops, producer, meshes, groups, programs, tools, extra),
-                  fb::JobIdentifier());
+  auto job = builder_.share(fb::CreateJob(builder_, tool, kSchemaMajor, kSchemaMinor, title, note, job_.world, strings,
+                                          exprs, types, sources, metas, ops, producer, meshes, groups, programs, tools,
+                                          extra));
+  builder_.Finish(job, fb::JobIdentifier());
 }
 
 Result<std::string> FileWriter::finish() {
@@ -167,6 +179,7 @@ Result<std::string> FileWriter::finish() {
   if (error_) return *error_;
   std::string out;
   out.reserve(builder_.GetSize() + kTrailerBytes);
+  advise_large_pages(out.data(), out.capacity());
   out.assign(reinterpret_cast<const char*>(builder_.GetBufferPointer()), builder_.GetSize());
   builder_.Reset();
   seal(&out);

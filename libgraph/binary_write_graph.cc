@@ -49,7 +49,7 @@ FileWriter::Offset<fb::Arg> FileWriter::arg(const Arg& a, const GraphNumbers& nu
   out.add_key(key);
   out.add_index(index);
   out.add_kind(static_cast<fb::ArgKind>(a.kind()));
-  return out.Finish();
+  return builder_.share(out.Finish());
 }
 
 FileWriter::Tables<fb::Arg> FileWriter::args(const ArgList& list, const GraphNumbers& numbers, size_t depth) {
@@ -69,8 +69,8 @@ FileWriter::Offset<fb::Node> FileWriter::node(const Graph& g, NodeId n, const Gr
   uint32_t forward = has_forward ? numbers.node[node.forward.index] : kNoIndex;
   uint32_t module = string(node.module), source_index = source(node.source), meta_index = meta(node.meta);
   if (!room(96)) return 0;
-  return fb::CreateNode(builder_, op(node.op), arg_list, node.result_count, node.is_tuple, label,
-                        static_cast<fb::Phase>(node.phase), module, source_index, meta_index, forward);
+  return builder_.share(fb::CreateNode(builder_, op(node.op), arg_list, node.result_count, node.is_tuple, label,
+                                       static_cast<fb::Phase>(node.phase), module, source_index, meta_index, forward));
 }
 
 FileWriter::Offset<fb::Input> FileWriter::input(const Input& in) {
@@ -78,7 +78,8 @@ FileWriter::Offset<fb::Input> FileWriter::input(const Input& in) {
   auto shards = sharding(in.sharding);
   auto extra = key_values(in.extra);
   if (!room(96)) return 0;
-  return fb::CreateInput(builder_, static_cast<fb::InputKind>(in.kind), fqn, shards, of, attribute, digest, extra);
+  return builder_.share(fb::CreateInput(builder_, static_cast<fb::InputKind>(in.kind), fqn, shards, of, attribute,
+                                        digest, extra));
 }
 
 FileWriter::Offset<fb::Output> FileWriter::output(const Graph& g, const Output& out, const GraphNumbers& numbers) {
@@ -90,8 +91,8 @@ FileWriter::Offset<fb::Output> FileWriter::output(const Graph& g, const Output& 
   auto shards = sharding(out.sharding);
   auto extra = key_values(out.extra);
   if (!room(96)) return 0;
-  return fb::CreateOutput(builder_, value, static_cast<fb::OutputKind>(out.kind), of, of_name, shards, attribute,
-                          extra);
+  return builder_.share(fb::CreateOutput(builder_, value, static_cast<fb::OutputKind>(out.kind), of, of_name, shards,
+                                         attribute, extra));
 }
 
 FileWriter::Offset<fb::Graph> FileWriter::graph(const Graph& g) {
@@ -125,7 +126,7 @@ FileWriter::Offset<fb::Graph> FileWriter::graph(const Graph& g) {
   auto name_list = numbers(names);
   auto type_list = numbers(types);
   if (!room(64)) return 0;
-  return fb::CreateGraph(builder_, input_list, node_list, output_list, name_list, type_list);
+  return builder_.share(fb::CreateGraph(builder_, input_list, node_list, output_list, name_list, type_list));
 }
 
 }  // namespace sg

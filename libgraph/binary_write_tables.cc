@@ -102,7 +102,7 @@ FileWriter::Tables<fb::KeyValue> FileWriter::key_values(const std::vector<KeyVal
   for (const KeyValue& kv : sorted) {
     uint32_t key = string(kv.key), json = string(kv.json);
     if (!room(32)) return 0;
-    out.push_back(fb::CreateKeyValue(builder_, key, json));
+    out.push_back(builder_.share(fb::CreateKeyValue(builder_, key, json)));
   }
   return tables(out);
 }
@@ -113,7 +113,7 @@ FileWriter::Offset<fb::Sharding> FileWriter::sharding(const Sharding& s) {
   auto placements = strings(s.placements);
   auto mesh_axes = strings(s.mesh_axes);
   if (!room(32)) return 0;
-  return fb::CreateSharding(builder_, global_shape, placements, mesh_axes);
+  return builder_.share(fb::CreateSharding(builder_, global_shape, placements, mesh_axes));
 }
 
 // --- the tables of the root ---
@@ -123,7 +123,7 @@ FileWriter::Offset<fb::Meta> FileWriter::meta_table(const NodeMeta& m) {
   for (const ResultChunk& r : m.result_chunks) {
     uint32_t original = string(r.original);
     if (!room(32)) return 0;
-    result_chunks.push_back(fb::CreateResultChunk(builder_, r.index, original));
+    result_chunks.push_back(builder_.share(fb::CreateResultChunk(builder_, r.index, original)));
   }
   auto chunk_list = tables(result_chunks);
   auto plan = strings(m.collective.plan);
@@ -140,17 +140,18 @@ FileWriter::Offset<fb::Meta> FileWriter::meta_table(const NodeMeta& m) {
   uint32_t region = string(m.chunk.region), role = string(m.chunk.role), producer = string(m.chunk.producer);
   uint32_t original = string(m.chunk.original), copy_of = string(m.copy.of);
   if (!room(256)) return 0;
-  return fb::CreateMeta(
+  return builder_.share(fb::CreateMeta(
       builder_, static_cast<fb::Recompute>(m.recompute), m.recompute_region, static_cast<fb::EpRole>(m.ep_role),
       static_cast<fb::EpStep>(m.ep_step), region, m.chunk.index, role, producer, original, m.chunk.is_backward,
       chunk_list, static_cast<fb::CollectiveRole>(m.collective.role),
       static_cast<fb::BucketDirection>(m.collective.direction), m.collective.bucket, plan,
       static_cast<fb::CopyKind>(m.copy.kind), copy_of, m.random.stream, m.random.rank_local, origin_shape,
-      origin_offset, more_modules, binds, extra);
+      origin_offset, more_modules, binds, extra));
 }
 
 FileWriter::Tables<fb::Meta> FileWriter::meta_tables() {
   std::vector<Offset<fb::Meta>> out;
+  out.reserve(metas_.list.size());
   for (MetaId id : metas_.list) out.push_back(meta_table(pool_.metas[id]));
   return tables(out);
 }
@@ -165,8 +166,9 @@ FileWriter::Offset<fb::Type> FileWriter::type_table(const Type& t) {
   flatbuffers::Optional<double> float_value;
   if (std::bit_cast<uint64_t>(t.float_value) != 0) float_value = canonical_float(t.float_value);
   if (!room(128)) return 0;
-  return fb::CreateType(builder_, static_cast<fb::TypeKind>(t.kind), static_cast<fb::DType>(t.dtype), device, shape,
-                        stride, offset, t.has_value, value, float_value, opaque_text, elements);
+  return builder_.share(fb::CreateType(builder_, static_cast<fb::TypeKind>(t.kind), static_cast<fb::DType>(t.dtype),
+                                       device, shape, stride, offset, t.has_value, value, float_value, opaque_text,
+                                       elements));
 }
 
 FileWriter::Tables<fb::Type> FileWriter::type_tables() {
@@ -184,7 +186,7 @@ FileWriter::Offset<fb::Factor> FileWriter::factor(const Factor& f) {
   auto operands = exprs(atom.operands);
   uint32_t symbol = string(atom.symbol);
   if (!room(64)) return 0;
-  return fb::CreateFactor(builder_, static_cast<fb::AtomKind>(atom.kind), symbol, operands, f.power);
+  return builder_.share(fb::CreateFactor(builder_, static_cast<fb::AtomKind>(atom.kind), symbol, operands, f.power));
 }
 
 FileWriter::Offset<fb::Expr> FileWriter::expr_table(Expr e) {
@@ -199,11 +201,11 @@ FileWriter::Offset<fb::Expr> FileWriter::expr_table(Expr e) {
     for (const Factor& f : t.factors) factors.push_back(factor(f));
     auto factor_list = tables(factors);
     if (!room(32)) return 0;
-    terms.push_back(fb::CreateTerm(builder_, t.coefficient, factor_list));
+    terms.push_back(builder_.share(fb::CreateTerm(builder_, t.coefficient, factor_list)));
   }
   auto term_list = tables(terms);
   if (!room(32)) return 0;
-  return fb::CreateExpr(builder_, constant, term_list);
+  return builder_.share(fb::CreateExpr(builder_, constant, term_list));
 }
 
 FileWriter::Tables<fb::Expr> FileWriter::expr_tables() {
@@ -215,7 +217,7 @@ FileWriter::Tables<fb::Expr> FileWriter::expr_tables() {
 FileWriter::Offset<fb::Source> FileWriter::source_table(const Source& s) {
   uint32_t file = string(s.file), function = string(s.function);
   if (!room(32)) return 0;
-  return fb::CreateSource(builder_, file, s.line, function);
+  return builder_.share(fb::CreateSource(builder_, file, s.line, function));
 }
 
 FileWriter::Tables<fb::Source> FileWriter::source_tables() {

@@ -6,14 +6,13 @@
 // Failure  The first one is kept in `error_`; from then on the builder gets nothing more, and `finish` returns it.
 #pragma once
 
-#include <flatbuffers/flatbuffers.h>
-
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "libgraph/binary.h"
 #include "libgraph/job.h"
+#include "libgraph/table_builder.h"
 #include "schema/graph_generated.h"
 
 namespace sg {
@@ -109,7 +108,7 @@ class FileWriter {
 
   const Job& job_;
   const Pool& pool_;
-  flatbuffers::FlatBufferBuilder builder_;
+  TableBuilder builder_;
   Used<StrId> strings_;
   Used<Expr> exprs_;
   Used<TypeId> types_;
