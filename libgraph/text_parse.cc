@@ -243,7 +243,7 @@ bool TextParser::nested_graph(const std::vector<uint32_t>& ranks, const char* at
   const char* name_at = (lexer_.peek(), lexer_.cursor());
   if (!word("the name of the nested graph", &name)) return false;
   if (!name) return lexer_.error_at(name_at, "parse-name", "a nested graph needs a name");
-  if (program_->find_nested(name))
+  if (!nested_defined_.try_emplace(name, static_cast<uint32_t>(program_->nested.size())).second)
     return lexer_.error_at(name_at, "parse-twice", "a nested graph of this name was defined before");
   program_->nested.push_back(std::make_unique<Nested>(Nested{name, Graph(&pool_)}));
   return true;
@@ -274,15 +274,14 @@ void TextParser::end_graph() {
 
 // Arguments hold indices into nested_names_ until all nested graphs of the program are known.
 void TextParser::end_program() {
-  std::unordered_map<StrId, uint32_t, IdHash> by_name;
-  for (uint32_t i = 0; i < program_->nested.size(); ++i) by_name.emplace(program_->nested[i]->name, i);
   std::vector<NestedId> ids;
   for (const NestedName& mention : nested_names_) {
-    auto it = by_name.find(mention.name);
-    ids.push_back(NestedId(it == by_name.end() ? 0 : it->second));
-    if (it != by_name.end()) continue;
+    const uint32_t* index = nested_defined_.find(mention.name);
+    ids.push_back(NestedId(index ? *index : 0));
+    if (index) continue;
     Nearest nearest(pool_.strings[mention.name]);
-    for (const auto& n : program_->nested) nearest.offer(pool_.strings[n->name]);
+    if (lexer_.error_count() < 20)
+      for (const auto& n : program_->nested) nearest.offer(pool_.strings[n->name]);
     std::string hint = nearest.hint();
     lexer_.error_on(mention.line, mention.at, "parse-name",
                     "there is no nested graph `" + pool_.strings.str(mention.name) + "`",
@@ -299,7 +298,7 @@ void TextParser::end_program() {
       });
     mention.graph->set_args(mention.node, std::move(args));
   }
-  nested_names_.clear(), nested_index_.clear(), nested_mentions_.clear();
+  nested_names_.clear(), nested_index_.clear(), nested_mentions_.clear(), nested_defined_.clear();
 }
 
 bool TextParser::symbol_line() {

@@ -172,10 +172,10 @@ bool TextParser::word_argument(std::string_view w, Arg* out, std::string_view ke
       return true;
     }
     StrId id = pool_.str(name);
-    auto [it, is_new] = nested_index_.try_emplace(id, static_cast<uint32_t>(nested_names_.size()));
+    auto [index, is_new] = nested_index_.try_emplace(id, static_cast<uint32_t>(nested_names_.size()));
     if (is_new) nested_names_.push_back({id, lexer_.line(), at});
     node_.mentions_nested = true;
-    *out = Arg::graph(NestedId(it->second));
+    *out = Arg::graph(NestedId(*index));
     return true;
   }
   if (key == "device" || key == "layout" || key == "memory_format") {

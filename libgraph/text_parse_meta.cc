@@ -10,6 +10,7 @@ bool TextParser::metadata(PendingNode* node) {
     const char* at = lexer_.cursor();
     std::string_view w = lexer_.word();
     std::string_view slot = w;
+    node->has_meta = true;
     if (w == "unshard" || w == "reduce") slot = "collective";
     if (w == "remat_of" || w == "chunk_of" || w == "offload_of") slot = "copy_of";
     if (w.empty()) return lexer_.expected("metadata or the end of the line");

@@ -1,3 +1,6 @@
+#include <cassert>
+#include <iterator>
+
 #include "libgraph/op.h"
 #include "libgraph/text_parser.h"
 
@@ -202,9 +205,9 @@ bool TextParser::output_owner(Output* output) {
 // --- nodes ---
 
 bool TextParser::node_line() {
-  node_.names.clear(), node_.args.clear();
-  node_.spec = NodeSpec();
-  node_.meta = NodeMeta();
+  node_.names.clear(), node_.types.clear(), node_.args.clear();
+  node_.node = Node();
+  if (node_.has_meta) node_.meta = NodeMeta(), node_.has_meta = false;
   node_.label = node_.forward = StrId();
   node_.mentions_nested = false;
   if (section_ == Section::outputs)
@@ -222,7 +225,7 @@ bool TextParser::node_results(PendingNode* node) {
     if (!value_name(&r.name, &r.at)) return false;
     node->names.push_back(r);
     if (!lexer_.take(',')) break;
-    node->spec.is_tuple = true;
+    node->node.is_tuple = true;
     if (lexer_.peek() == '=') break;
   }
   return lexer_.expect('=', "after the names of the results");
@@ -237,15 +240,15 @@ bool TextParser::node_op(PendingNode* node) {
     return lexer_.error_at(at, "parse-op", "an op has a name", "write it as in: %y = aten.mm(%a, %b)");
   if (lexer_.peek() != '(') return lexer_.expected("`(` after the op");
   if (quoted) {
-    node->spec.op = pool_.op(name);
+    node->node.op = pool_.op(name);
     return true;
   }
-  auto it = ops_.find(name);
-  if (it == ops_.end()) {
+  const OpId* op = ops_.find(name);
+  if (!op) {
     std::string full(name);
     if (gets_default_overload(name)) full += ".default";
-    it = ops_.emplace(name, pool_.op(full)).first;
-    if (!pool_.ops[it->second].info && full.size() != name.size()) {   // often a forgotten overload
+    op = ops_.try_emplace(name, pool_.op(full)).first;
+    if (!pool_.ops[*op].info && full.size() != name.size()) {   // often a forgotten overload
       for (const OpInfo& info : all_ops()) {
         if (!info.name.starts_with(name) || info.name[name.size()] != '.') continue;
         lexer_.warning_at(at, "parse-op", "no op is called " + full, "did you mean `" + std::string(info.name) + "`?");
@@ -253,15 +256,15 @@ bool TextParser::node_op(PendingNode* node) {
       }
     }
   }
-  node->spec.op = it->second;
+  node->node.op = *op;
   return true;
 }
 
 // Without a `:` the types are left to inference: one unknown result a name, none for an op that never has one.
 bool TextParser::node_types(PendingNode* node) {
-  auto& types = node->spec.result_types;
+  auto& types = node->types;
   if (!lexer_.take(':')) {
-    const OpInfo* info = pool_.ops[node->spec.op].info;
+    const OpInfo* info = pool_.ops[node->node.op].info;
     bool has_none = info && info->results.empty() && !info->returns_list && !info->has(kHigherOrder);
     if (!has_none || node->names.size() > 1) types.assign(node->names.size(), Pool::kUnknownType);
     return true;
@@ -287,16 +290,19 @@ bool TextParser::node_types(PendingNode* node) {
 }
 
 bool TextParser::finish_node(PendingNode* node) {
-  NodeSpec& spec = node->spec;
-  spec.phase = phase_, spec.module = module_, spec.source = source_;
-  if (node->meta != NodeMeta()) spec.meta = pool_.metas.intern(std::move(node->meta));
-  for (const ResultName& r : node->names)
+  Node& made = node->node;
+  made.phase = phase_, made.module = module_, made.source = source_;
+  if (node->has_meta) made.meta = pool_.metas.intern(std::move(node->meta));
+  made.args.assign(std::move_iterator(node->args.begin()), std::move_iterator(node->args.end()));   // no spare room
+  result_names_.clear();
+  for (const ResultName& r : node->names) {
     if (!define(r.name, r.at, {})) return false;
-  bool has_results = !spec.result_types.empty();
-  for (const ResultName& r : node->names) spec.names.push_back(pool_.strings[r.name]);
-  if (!has_results) spec.label = spec.names[0], spec.names.clear();
-  NodeId n = graph_->append(spec);
-  graph_->set_args(n, std::move(node->args));
+    result_names_.push_back(r.name);
+  }
+  bool has_results = !node->types.empty();
+  if (!has_results) made.label = result_names_[0], result_names_.clear();
+  NodeId n = graph_->append_exact(std::move(made), result_names_, node->types);
+  assert(n);                                        // `define` knows every name of the graph
   for (uint32_t i = 0; i < node->names.size(); ++i) {
     NameSlot& s = slots_[node->names[i].name.index];
     s.node = n;

@@ -6,6 +6,7 @@ namespace sg::text {
 namespace {
 
 constexpr int64_t kSmallConstants = 1 << 16;
+constexpr size_t kMostHints = 20;
 constexpr std::string_view kTypeWords[] = {"bf16", "f64", "f32", "f16", "i64", "i32", "i16", "i8", "u8",
                                            "bool", "c64", "c128", "int", "float", "list", "none", "opaque"};
 
@@ -154,8 +155,8 @@ bool TextParser::expr(Expr* out) {
   }
   std::string_view text;
   if (!lexer_.expression(&text)) return false;
-  auto it = expressions_.find(text);
-  if (it == expressions_.end()) {
+  const Expr* known = expressions_.find(text);
+  if (!known) {
     auto parsed = pool_.exprs.parse(text);
     if (!parsed.ok()) {
       uint32_t column = parsed.error().where.column;
@@ -166,9 +167,9 @@ bool TextParser::expr(Expr* out) {
       return lexer_.error_at(at, "parse-expression", "this expression has no value",
                              "it divides by zero, or its numbers do not fit in 64 bits");
     check_symbols(*parsed, text);
-    it = expressions_.emplace(text, *parsed).first;
+    known = expressions_.try_emplace(text, *parsed).first;
   }
-  *out = it->second;
+  *out = *known;
   return true;
 }
 
@@ -180,9 +181,12 @@ void TextParser::check_symbols(Expr e, std::string_view text) {
     if (!symbols_.insert(symbol).second) continue;
     std::string_view name = pool_.strings[symbol];
     size_t offset = text.find(name);
-    Nearest nearest(name);
-    for (const Symbol& s : program_->symbols) nearest.offer(pool_.strings[s.name]);
-    std::string hint = nearest.hint();
+    std::string hint;
+    if (++undeclared_ <= kMostHints) {                 // each looks at every symbol
+      Nearest nearest(name);
+      for (const Symbol& s : program_->symbols) nearest.offer(pool_.strings[s.name]);
+      hint = nearest.hint();
+    }
     if (hint.empty()) hint = "declare it before the inputs, as in: symbol " + std::string(name) + " data [0, 256]";
     lexer_.warning_at(text.data() + (offset == std::string_view::npos ? 0 : offset), "parse-symbol",
                       "the symbol `" + std::string(name) + "` is not declared", std::move(hint));

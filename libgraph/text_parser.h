@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -58,9 +57,11 @@ class TextParser {
   };
   struct PendingNode {         // the parts of a node line, until all of it is read
     std::vector<ResultName> names;
-    NodeSpec spec;
+    std::vector<TypeId> types;
     std::vector<Arg> args;
+    Node node;
     NodeMeta meta;
+    bool has_meta = false;
     StrId label;
     const char* label_at = nullptr;
     StrId forward;
@@ -208,14 +209,17 @@ class TextParser {
   SourceId source_;
 
   PendingNode node_;                                // reused from line to line
+  std::vector<StrId> result_names_;                 // of node_
   std::vector<NameSlot> slots_;                     // by StrId
   std::vector<ForwardLink> links_;
   std::vector<NestedName> nested_names_;            // mentioned; ArgKind::graph holds an index into it until the end
-  std::unordered_map<StrId, uint32_t, IdHash> nested_index_;
+  FlatMap<StrId, uint32_t> nested_index_;
+  FlatMap<StrId, uint32_t> nested_defined_;         // index into the program's nested graphs
   std::vector<NestedMention> nested_mentions_;
-  std::unordered_map<std::string_view, Expr> expressions_;   // by spelling, this program's
+  FlatTextMap<Expr> expressions_;                   // by spelling, this program's
   std::unordered_set<StrId, IdHash> symbols_;       // declared, or already warned about
-  std::unordered_map<std::string_view, OpId> ops_;  // by spelling
+  size_t undeclared_ = 0;                           // warnings of that kind
+  FlatTextMap<OpId> ops_;                           // by spelling
   std::vector<Expr> constants_;                     // of small numbers
 };
 

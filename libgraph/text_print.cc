@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "libgraph/binary.h"
+#include "libgraph/large_pages.h"
 #include "libgraph/names.h"
 #include "libgraph/text.h"
 #include "libgraph/text_printer.h"
@@ -9,6 +10,8 @@
 namespace sg::text {
 
 namespace {
+
+constexpr size_t kBytesOfNode = 128;   // a guess: growing later costs a copy
 
 // Counts the devices of a type's tensors, `weight` times; lists of lists are walked to the depth a type can have.
 void count_devices(const Pool& pool, TypeId type, uint64_t weight, int depth, std::vector<uint64_t>* by_string) {
@@ -51,6 +54,10 @@ StrId most_frequent_device(const Job& job) {
 TextPrinter::TextPrinter(const Job& job) : job_(job), pool_(*job.pool), device_(most_frequent_device(job)) {}
 
 std::string TextPrinter::job() {
+  size_t nodes = 0;
+  for (const auto& p : job_.programs) nodes += p->graph.node_count();
+  out_.reserve(kBytesOfNode * nodes);
+  advise_large_pages(out_.data(), out_.capacity());
   header();
   for (const auto& p : job_.programs) program(*p);
   return std::move(out_);

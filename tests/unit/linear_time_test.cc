@@ -1,0 +1,63 @@
+// What a hostile file may hold many of costs time in proportion: symbols, nested graphs, layouts of metadata.
+#include <catch2/catch.hpp>
+#include <ctime>
+#include <string>
+
+#include "libgraph/binary.h"
+#include "libgraph/text.h"
+#include "libgraph/verify.h"
+
+namespace sg {
+namespace {
+
+double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
+constexpr double kLinearSeconds = 30;   // for all builds, sanitizers included: what is quadratic takes minutes
+
+// Text -> job -> findings -> bytes -> job -> text: the way of a graph through the tools.
+void go_round(const std::string& text) {
+  std::clock_t start = std::clock();
+  Diagnostics diagnostics;
+  Result<Job> job = parse_text(text, "many.txt", &diagnostics);
+  REQUIRE(job.ok());
+  verify(*job, {}, &diagnostics);
+  Result<std::string> bytes = write_binary(*job);
+  REQUIRE(bytes.ok());
+  Result<Job> again = read_binary(*bytes, "many.sg");
+  REQUIRE(again.ok());
+  CHECK(print_text(*again) == print_text(*job));
+  CHECK(seconds_since(start) < kLinearSeconds);
+}
+
+const std::string kHead = "sg 1.0 job \"many\" world 1\n\ngraph rank *\n";
+
+}  // namespace
+
+TEST_CASE("many symbols, each bound by a node of its own") {
+  std::string symbols, nodes;
+  for (int i = 0; i < 200'000; ++i) {
+    std::string name = "u" + std::to_string(i);
+    symbols += "  symbol " + name + " data [0, 9]\n";
+    nodes += "  %x" + std::to_string(i) + " = foreign.read() : int " + name + "\n";
+  }
+  go_round(kHead + symbols + nodes);
+}
+
+TEST_CASE("many nested graphs") {
+  std::string text = kHead + "  %x = foreign.make() : f32[4]\n";
+  for (int i = 0; i < 200'000; ++i) text += "graph rank * nested n" + std::to_string(i) + "\n  output none\n";
+  go_round(text);
+}
+
+TEST_CASE("many names that are made unique") {
+  Job job;
+  Graph& graph = job.add_program().graph;
+  NodeSpec spec;
+  spec.op = job.pool->op("foreign.make");
+  spec.result_types = {Pool::kUnknownType};
+  std::clock_t start = std::clock();
+  for (int i = 0; i < 300'000; ++i) graph.append(spec);
+  CHECK(graph.label(graph.last()) == "make_299999");
+  CHECK(seconds_since(start) < kLinearSeconds);
+}
+
+}  // namespace sg
