@@ -1,5 +1,4 @@
 #include <limits>
-#include <unordered_set>
 
 #include "libgraph/capture_read.h"
 
@@ -157,9 +156,9 @@ class ArgReader {
 
   Result<Arg> dict(const Json& value, int depth) {
     ArgList entries;
-    std::unordered_set<std::string_view> seen;
+    FlatTextMap<bool> seen;
     SG_TRY(for_each_field(value, [&](std::string_view key, const Json& item) -> Status {
-      if (!seen.insert(key).second) return item.error("the key occurs twice");
+      if (!seen.try_emplace(key, true).second) return item.error("the key occurs twice");
       SG_ASSIGN(Arg arg, read(item, false, depth + 1));
       entries.push_back(std::move(arg.set_key(context_->str(key))));
       return ok_status();
@@ -200,9 +199,9 @@ Result<std::vector<Arg>> read_args(ImportContext* context, const PlacedNode& nod
     });
   }));
   SG_TRY(node.with(NodeField::kwargs, [&](const Json& dict) {
-    std::unordered_set<std::string_view> seen;
+    FlatTextMap<bool> seen;
     return for_each_field(dict, [&](std::string_view key, const Json& json) -> Status {
-      if (!seen.insert(key).second) return json.error("the keyword argument occurs twice");
+      if (!seen.try_emplace(key, true).second) return json.error("the keyword argument occurs twice");
       return add(json, param_named(op, key), context->str(key));
     });
   }));

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <unordered_set>
 
 #include "libgraph/capture_read.h"
 #include "libgraph/names.h"
@@ -84,23 +83,27 @@ class GraphReader : public NameScope {
   }
 
   Result<NestedId> nested(const Json& at, std::string_view name) override {
-    auto it = nested_.find(name);
-    if (it != nested_.end()) return it->second;
+    if (const NestedId* id = nested_.find(name)) return *id;
     return at.error("the capture has no nested graph `" + std::string(name) + "`");
   }
 
   Result<GroupId> group(const Json& at, std::string_view name) override {
-    auto it = capture_.group_index.find(name);
-    if (it == capture_.group_index.end()) return unknown_group(at, name);
-    const RankGroup& group = capture_.groups[it->second];
+    const uint32_t* index = capture_.group_index.find(name);
+    if (!index) return unknown_group(at, name);
+    const RankGroup& group = capture_.groups[*index];
     if (group.holds_rank) return group.family;
     return at.error("the group `" + std::string(name) + "` does not hold rank " + std::to_string(capture_.rank));
   }
 
  private:
+  static constexpr uint32_t kNoRecord = 0xFFFFFFFFu;
   struct Named {
     bool is_input;
     uint32_t index;
+  };
+  struct Numbered {
+    uint64_t seq;
+    uint32_t record;
   };
 
   // --- the file's lists and names ---
@@ -119,6 +122,7 @@ class GraphReader : public NameScope {
     if (!json_.is_object() || json_.element["nodes"].get(nodes)) return;
     records_.reserve(nodes.size());
     names_.reserve(nodes.size() + graph_->inputs().size());
+    numbered_.reserve(nodes.size());
     first_of_number_.reserve(nodes.size());
   }
 
@@ -126,9 +130,9 @@ class GraphReader : public NameScope {
 
   Status declare(const Json& at, std::string_view name, bool is_input, size_t index) {
     if (name.empty()) return at.error("the name is empty");
-    auto [it, is_new] = names_.try_emplace(name, Named{is_input, static_cast<uint32_t>(index)});
+    auto [owner, is_new] = names_.try_emplace(name, Named{is_input, static_cast<uint32_t>(index)});
     if (is_new) return ok_status();
-    return at.error("the name `" + std::string(name) + "` is taken by " + print(it->second));
+    return at.error("the name `" + std::string(name) + "` is taken by " + print(*owner));
   }
 
   std::string print(Named named) const {
@@ -138,8 +142,7 @@ class GraphReader : public NameScope {
   }
 
   Result<Named> find(const Json& at, std::string_view name) const {
-    auto it = names_.find(name);
-    if (it != names_.end()) return it->second;
+    if (const Named* named = names_.find(name)) return *named;
     Nearest nearest(name);
     if (names_.size() < 100000)
       for (const Input& input : graph_->inputs()) nearest.offer(graph_->name(input.value));
@@ -269,7 +272,15 @@ class GraphReader : public NameScope {
     std::string_view phase;
     bool is_backward = record.has(NodeField::phase) && !record.field(NodeField::phase).get(phase) && phase != "forward";
     auto seq = number_of(record);
-    if (!is_backward && seq) first_of_number_.try_emplace(*seq, static_cast<uint32_t>(index));
+    if (is_backward || !seq || first_of_number(*seq) != kNoRecord) return;
+    first_of_number_.insert(hash_of_number(*seq), static_cast<uint32_t>(numbered_.size()));
+    numbered_.push_back({*seq, static_cast<uint32_t>(index)});
+  }
+
+  // The first forward record of that number.
+  uint32_t first_of_number(uint64_t seq) const {
+    uint32_t i = first_of_number_.find(hash_of_number(seq), [&](uint32_t k) { return numbered_[k].seq == seq; });
+    return i == FlatIndex::kNone ? kNoRecord : numbered_[i].record;
   }
 
   // The number that links forward and backward nodes. PyTorch counts in 64 bits without sign, and means none by all ones.
@@ -283,9 +294,9 @@ class GraphReader : public NameScope {
     NodeRecord& record = records_[index];
     auto args = getitem_args(record);
     if (!args) return ok_status();
-    auto it = names_.find(args->parent);
-    if (it == names_.end() || it->second.is_input || it->second.index >= index) return ok_status();   // said later
-    NodeRecord& parent = records_[it->second.index];
+    const Named* named = names_.find(args->parent);
+    if (!named || named->is_input || named->index >= index) return ok_status();   // said later
+    NodeRecord& parent = records_[named->index];
     if (parent.is_folded()) return ok_status();
     if (parent.has(NodeField::type)) {
       if (!parent.is_tuple) return ok_status();
@@ -299,7 +310,7 @@ class GraphReader : public NameScope {
       SG_TRY(claim_untyped_result(index, args->index, &parent));
       record.result = static_cast<uint32_t>(args->index);
     }
-    record.folded_into = it->second.index;
+    record.folded_into = named->index;
     parent.getitems.push_back(static_cast<uint32_t>(index));
     return ok_status();
   }
@@ -327,12 +338,13 @@ class GraphReader : public NameScope {
 
   // Whether a node without a type has a result at all is told by its users, unless the op table knows.
   void mark_used() {
-    std::unordered_set<std::string_view> untyped;
-    for (const NodeRecord& r : records_)
-      if (!r.has(NodeField::type) && !r.is_folded() && !r.is_tuple && !returns_nothing(find_op(r.op))) untyped.insert(r.name);
-    if (untyped.empty()) return;
+    auto is_open = [](const NodeRecord& r) {
+      return !r.has(NodeField::type) && !r.is_folded() && !r.is_tuple && !returns_nothing(find_op(r.op));
+    };
+    if (std::none_of(records_.begin(), records_.end(), is_open)) return;
     auto mark = [&](std::string_view name) {
-      if (untyped.erase(name) != 0) records_[names_.at(name).index].is_used = true;
+      const Named* named = names_.find(name);
+      if (named && !named->is_input && is_open(records_[named->index])) records_[named->index].is_used = true;
     };
     for (const NodeRecord& r : records_) {
       for_each_ref(r.field(NodeField::args), mark);
@@ -427,7 +439,7 @@ class GraphReader : public NameScope {
       if (!spec->names[i].empty()) continue;
       std::string base = std::string(record.name) + "." + std::to_string(i);
       storage[i] = base;
-      for (uint32_t suffix = 1; names_.count(storage[i]) != 0; ++suffix) storage[i] = base + "_" + std::to_string(suffix);
+      for (uint32_t suffix = 1; names_.find(storage[i]); ++suffix) storage[i] = base + "_" + std::to_string(suffix);
       spec->names[i] = storage[i];
     }
     return storage;
@@ -455,7 +467,7 @@ class GraphReader : public NameScope {
     return node.with(NodeField::seq, [&](const Json& json) -> Status {
       if (!json.is_integer() && !json.element.is_uint64()) SG_TRY(json.integer());
       auto seq = number_of(*node.record);
-      bool has_forward = seq && first_of_number_.count(*seq) != 0;
+      bool has_forward = seq && first_of_number(*seq) != kNoRecord;
       if (spec->phase == Phase::backward && !has_forward) extras->add("seq", canonical_json(json.element));
       return ok_status();
     });
@@ -522,8 +534,8 @@ class GraphReader : public NameScope {
       if (record.is_folded() || graph_->node(record.node).phase != Phase::backward) continue;
       auto seq = number_of(record);
       if (!seq) continue;
-      auto it = first_of_number_.find(*seq);
-      if (it != first_of_number_.end()) graph_->set_forward(record.node, records_[it->second].node);
+      uint32_t first = first_of_number(*seq);
+      if (first != kNoRecord) graph_->set_forward(record.node, records_[first].node);
     }
   }
 
@@ -598,8 +610,8 @@ class GraphReader : public NameScope {
 
   void resolve_of(std::string_view of, Output* output) {
     const auto& index = output->kind == OutputKind::opaque ? opaque_inputs_ : named_inputs_;
-    auto it = index.find(of);
-    if (it != index.end()) output->of = graph_->inputs()[it->second].value;
+    const size_t* input = index.find(of);
+    if (input) output->of = graph_->inputs()[*input].value;
     else output->of_name = context_->str(of);
   }
 
@@ -612,9 +624,10 @@ class GraphReader : public NameScope {
   Graph* graph_;
   JsonPlace nodes_place_;
   std::vector<NodeRecord> records_;
-  std::unordered_map<std::string_view, Named> names_;
-  std::unordered_map<std::string_view, size_t> named_inputs_, opaque_inputs_;   // by fqn; by what they describe
-  std::unordered_map<uint64_t, uint32_t> first_of_number_;                      // seq -> first forward record
+  FlatTextMap<Named> names_;
+  FlatTextMap<size_t> named_inputs_, opaque_inputs_;     // by fqn; by what they describe
+  std::vector<Numbered> numbered_;                       // the first forward record of each number
+  FlatIndex first_of_number_;                            // seq -> index into numbered_
   size_t untyped_results_ = 0;
   size_t current_ = 0;                         // the record being built: what comes later is not defined yet
 };

@@ -117,10 +117,10 @@ Status read_group(ImportContext* context, const Json& json, RankCapture* capture
   }));
   if (capture->groups.size() == kMaxGroups) return json.error("more than " + std::to_string(kMaxGroups) + " groups");
   if (!is_named || !has_axis || !has_ranks) return json.error("a group needs `name`, `axis` and `ranks`");
-  auto [it, is_new] = capture->group_index.emplace(group.name, static_cast<uint32_t>(capture->groups.size()));
+  auto [index, is_new] = capture->group_index.try_emplace(group.name, static_cast<uint32_t>(capture->groups.size()));
   if (!is_new)
     return json.error("the group name `" + std::string(group.name) + "` is taken by groups[" +
-                      std::to_string(it->second) + "]");
+                      std::to_string(*index) + "]");
   capture->groups.push_back(std::move(group));
   return ok_status();
 }

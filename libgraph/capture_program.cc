@@ -54,7 +54,7 @@ class ProgramReader {
     if (symbol.min && symbol.max && *symbol.min > *symbol.max)
       return json.error("the symbol's range [" + std::to_string(*symbol.min) + ", " + std::to_string(*symbol.max) +
                         "] is empty");
-    if (!symbols_.emplace(symbol.name, program_->symbols.size()).second)
+    if (program_->find_symbol(symbol.name))
       return json.error("the symbol `" + context_->pool().strings.str(symbol.name) + "` is declared twice");
     program_->symbols.push_back(symbol);
     return ok_status();
@@ -95,7 +95,7 @@ class ProgramReader {
     std::vector<StrId> found;
     context_->pool().exprs.collect_symbols(e, &found);
     for (StrId name : found) {
-      if (!symbols_.emplace(name, program_->symbols.size()).second) continue;
+      if (program_->find_symbol(name)) continue;
       Symbol symbol;
       symbol.name = name;
       symbol.kind = context_->pool().strings[name].substr(0, 1) == "s" ? SymbolKind::input : SymbolKind::data;
@@ -107,7 +107,7 @@ class ProgramReader {
   Status name_nested(const Json& dict) {
     return for_each_field(dict, [&](std::string_view name, const Json& json) -> Status {
       if (name.empty()) return json.error("the nested graph's name is empty");
-      if (!nested_.emplace(name, NestedId(static_cast<uint32_t>(program_->nested.size()))).second)
+      if (!nested_.try_emplace(name, NestedId(static_cast<uint32_t>(program_->nested.size()))).second)
         return json.error("the nested graph `" + std::string(name) + "` occurs twice");
       program_->nested.push_back(
           std::make_unique<Nested>(Nested{context_->str(name), Graph(&context_->pool())}));
@@ -125,7 +125,6 @@ class ProgramReader {
   const RankCapture& capture_;
   Program* program_;
   NestedIndex nested_;
-  std::unordered_map<StrId, size_t, IdHash> symbols_;
 };
 
 }  // namespace

@@ -15,11 +15,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "libgraph/capture.h"
 #include "libgraph/capture_json.h"
+#include "libgraph/flat_map.h"
 #include "libgraph/job.h"
 #include "libgraph/op.h"
 
@@ -80,7 +80,7 @@ class ImportContext {
 
  private:
   std::vector<Expr> small_;
-  std::unordered_map<std::string_view, Expr> parsed_;    // keys point into the captures' DOMs, which outlive this
+  FlatTextMap<Expr> parsed_;                             // texts lie in the captures' DOMs, which outlive this
 };
 
 struct RankGroup {
@@ -98,7 +98,7 @@ struct RankCapture {
   std::vector<Mesh> meshes;
   Extras extras;                             // unknown keys of world and groups
   std::vector<RankGroup> groups;
-  std::unordered_map<std::string_view, uint32_t> group_index;
+  FlatTextMap<uint32_t> group_index;
   Json root() const { return {text->root(), nullptr, text.get()}; }
 };
 
@@ -121,7 +121,7 @@ Status with_field(const Json& object, std::string_view key, const Fn& fn) {
   return fn(Json{element, &place, object.text});
 }
 
-using NestedIndex = std::unordered_map<std::string_view, NestedId>;
+using NestedIndex = FlatTextMap<NestedId>;
 
 // Reads `inputs`, `nodes` and `outputs` of `json` into an empty graph. `next_stream` numbers the random nodes of the
 // whole program.

@@ -35,9 +35,12 @@ class TypeReader {
   TypeReader(ImportContext* context, const Json& json) : context_(context), json_(json) {}
 
   Result<Type> read(Extras* extras, const JsonPlace* owner) {
+    int expected = 0;                          // recorders write the keys in our order
     SG_TRY(for_each_field(json_, [&](std::string_view key, const Json& value) -> Status {
-      for (int k = 0; k < TypeFields::kCount; ++k) {
+      for (int i = 0; i < TypeFields::kCount; ++i) {
+        int k = (expected + i) % TypeFields::kCount;
         if (TypeFields::kNames[k] != key) continue;
+        expected = k + 1;
         if (fields_.has[k]) return value.error("the key occurs twice");
         fields_.has[k] = true;
         fields_.elements[k] = value.element;
@@ -179,15 +182,12 @@ Expr ImportContext::constant(int64_t value) {
 Result<Expr> ImportContext::parse_expr(const Json& json) {
   if (json.is_integer()) return constant(json.element.get_int64().value_unsafe());
   SG_ASSIGN(std::string_view text, json.string());
-  auto [it, is_new] = parsed_.try_emplace(text);
-  if (!is_new) return it->second;
+  if (const Expr* known = parsed_.find(text)) return *known;
   auto parsed = pool().exprs.parse(text);
-  if (!parsed.ok() || pool().exprs.is_invalid(parsed.value())) {
-    parsed_.erase(it);
+  if (!parsed.ok() || pool().exprs.is_invalid(parsed.value()))
     return json.error("`" + std::string(text.substr(0, 200)) + "`: " +
                       (parsed.ok() ? "the expression overflows or divides by zero" : parsed.error().message));
-  }
-  return it->second = parsed.value();
+  return *parsed_.try_emplace(text, parsed.value()).first;
 }
 
 Result<Expr> ImportContext::expr(const Json& json) {

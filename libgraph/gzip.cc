@@ -4,10 +4,13 @@
 
 #include <zlib.h>
 
+#include "libgraph/large_pages.h"
+
 namespace sg {
 namespace {
 
-constexpr size_t kFirstGuess = 12;            // times the input: what captures usually unpack to
+constexpr uint64_t kLikelyRatio = 64;          // captures unpack to some twenty times their size
+constexpr size_t kSpareBytes = 256;            // room behind the text: simdjson reads past the end
 constexpr uint64_t kWindow = uint64_t{1} << 30;   // zlib counts in 32 bits
 
 struct Inflater {
@@ -30,6 +33,14 @@ uint64_t allowed_bytes(uint64_t packed, const GzipLimits& limits) {
   return std::min(limits.max_bytes, std::max(limits.free_bytes, by_ratio));
 }
 
+// What a file of one part says that it unpacks to, in its last four bytes: believed as far as it is likely.
+size_t first_guess(std::string_view bytes, uint64_t allowed) {
+  uint64_t said = 0;
+  for (size_t i = 0; i < 4 && bytes.size() >= 4; ++i)
+    said |= uint64_t{static_cast<unsigned char>(bytes[bytes.size() - 4 + i])} << (8 * i);
+  return static_cast<size_t>(std::min({allowed, said + kSpareBytes, bytes.size() * kLikelyRatio + kSpareBytes}));
+}
+
 }  // namespace
 
 bool is_gzip(std::string_view bytes) {
@@ -43,7 +54,10 @@ Result<std::string> gunzip(std::string_view bytes, const GzipLimits& limits) {
   z_stream& z = inflater.stream;
   const uint64_t allowed = allowed_bytes(bytes.size(), limits);
   std::string out;
-  out.resize(static_cast<size_t>(std::min<uint64_t>(allowed, bytes.size() * kFirstGuess + 256)));
+  size_t guess = first_guess(bytes, allowed);
+  out.reserve(guess);
+  advise_large_pages(out.data(), out.capacity());
+  out.resize(guess);
   size_t used = 0, read = 0;
   for (;;) {
     if (used == out.size()) {
