@@ -100,6 +100,11 @@ int run_words(const Tool& tool, const std::vector<std::string>& words, Reporter&
 
 }  // namespace
 
+Result<int> leave(const Args& args, int code) {
+  args.report().finish();
+  std::exit(code);
+}
+
 int main(const Tool& tool, int argc, char** argv) {
   guard_standard_streams();
   install_signal_handlers();

@@ -92,6 +92,10 @@ std::string help_text(const Tool& tool, bool all);    // --help, --help-all
 std::string short_help(const Tool& tool);             // the usage lines
 std::string version_text(const Tool& tool);           // --version
 
+// How `run` ends when it holds a large graph: `return leave(args, code);` ends the process as main() would, but takes
+// nothing apart. A million nodes are given back to the system at once instead of one by one.
+[[noreturn]] Result<int> leave(const Args& args, int code);
+
 // The whole life of a tool: options, run, messages, exit code.
 int main(const Tool& tool, int argc, char** argv);
 

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "libgraph/binary.h"
+#include "libgraph/large_pages.h"
 
 namespace sg::cli {
 namespace {
@@ -138,6 +139,7 @@ Result<Bytes> read_bytes(const std::string& operand) {
   if (ended || out.form == Form::other) return out;
   if (S_ISREG(info.st_mode) && info.st_size > 0 && static_cast<uint64_t>(info.st_size) < kMaxBytes)
     out.data.reserve(static_cast<size_t>(info.st_size) + kFirstRead);
+  advise_large_pages(out.data.data(), out.data.capacity());
   SG_ASSIGN(ended, read_up_to(fd, out.name, kMaxBytes, &out.data));
   if (!ended) return unreadable(out.name, "the input is larger than 8 GiB, the most that is read");
   return out;

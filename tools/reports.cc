@@ -71,8 +71,7 @@ Result<std::string> node_report(const Job& job, std::string name) {
   return Error{ErrorKind::cannot_apply, "no node is named %" + name, {}, nearest.hint("%")};
 }
 
-Verdict judge(const Args& args, const std::string& operand, size_t max_findings) {
-  Result<Loaded> loaded = load_job(args, operand);
+Verdict judge(const Args& args, const std::string& operand, const Result<Loaded>& loaded, size_t max_findings) {
   Diagnostics findings(max_findings);
   if (loaded.ok()) findings = check_loaded(*loaded, max_findings);
   args.report().add(findings);

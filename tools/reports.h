@@ -7,7 +7,7 @@
 
 #include "libgraph/capture.h"
 #include "libgraph/job.h"
-#include "tools/cli.h"
+#include "tools/cli_job.h"
 
 namespace sg::cli {
 
@@ -20,7 +20,7 @@ struct Verdict {
   std::string json;      // {"file","verdict","findings"}
   int code = 0;          // 0 valid, 1 findings, else the kind of the error
 };
-Verdict judge(const Args& args, const std::string& operand, size_t max_findings);
+Verdict judge(const Args& args, const std::string& operand, const Result<Loaded>& loaded, size_t max_findings);
 
 // Every rule of the verifier with its promise, a line each.
 std::string rules_report();

@@ -24,15 +24,18 @@ Result<int> run(const Args& args) {
   }
   std::string lines, json;
   int code = 0;
+  Result<Loaded> loaded = Error{};                 // one at a time; the last one is there to the end
   for (const std::string& operand : args.operands().empty() ? std::vector<std::string>{"-"} : args.operands()) {
-    Verdict verdict = judge(args, operand, static_cast<size_t>(args.number("max-findings", 20)));
+    loaded = Error{};
+    loaded = load_job(args, operand);
+    Verdict verdict = judge(args, operand, loaded, static_cast<size_t>(args.number("max-findings", 20)));
     if (!args.has("quiet")) lines += verdict.line + "\n";
     json += (json.empty() ? "" : ",") + verdict.json;
     code = std::max(code, verdict.code);
   }
   json = "{\"schema\":\"sg-check\",\"version\":1,\"files\":[" + json + "]}\n";
   SG_TRY(write_text(args, args.has("json") ? json : lines));
-  return code;
+  return leave(args, code);
 }
 
 constexpr Tool kTool = {"sg-check", "verify graphs", "[GRAPH]...",

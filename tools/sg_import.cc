@@ -40,7 +40,7 @@ Result<int> run(const Args& args) {
   SG_TRY(require_valid(args, loaded));
   if (output_of(args) == "-") args.report().line("sg-import: read " + sources.name + ": " + describe(loaded.job));
   SG_TRY(write_job(args, loaded.job));
-  return 0;
+  return leave(args, 0);
 }
 
 constexpr Tool kTool = {"sg-import", "turn captures of a training step into a graph", "[SOURCE]...",

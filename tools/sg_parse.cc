@@ -12,7 +12,7 @@ namespace {
 Result<int> run(const Args& args) {
   SG_ASSIGN(Job job, read_job(args, args.input()));
   SG_TRY(write_job(args, job));
-  return 0;
+  return leave(args, 0);
 }
 
 constexpr Tool kTool = {"sg-parse", "turn a text into a graph file", "[TEXT]",

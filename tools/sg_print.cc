@@ -25,11 +25,11 @@ Result<int> run(const Args& args) {
   if (args.has("rank")) job = job_of_rank(job, rank);
   if (!args.has("node")) {
     SG_TRY(write_text(args, print_text(job)));
-    return 0;
+    return leave(args, 0);
   }
   SG_ASSIGN(std::string text, node_report(job, args.text("node")));
   SG_TRY(write_text(args, text));
-  return 0;
+  return leave(args, 0);
 }
 
 constexpr Tool kTool = {"sg-print", "write a graph as text, one node a line", "[GRAPH]",

@@ -44,7 +44,7 @@ Result<int> run(const Args& args) {
   Stats stats = collect_stats(job, options);
   size_t rows = static_cast<size_t>(args.number("rows", 20));
   SG_TRY(write_text(args, args.has("json") ? stats_json(stats) + "\n" : print_stats(stats, table_of(args.text("by")), rows)));
-  return 0;
+  return leave(args, 0);
 }
 
 constexpr Tool kTool = {"sg-stat", "count nodes, parameters, flops, bytes and communication", "[GRAPH]",
