@@ -11,6 +11,7 @@
 #include "libgraph/sha256.h"
 #include "tools/cli_input.h"
 #include "tools/cli_job.h"
+#include "tools/cli_memory.h"
 #include "tools/cli_output.h"
 
 namespace sg::cli {
@@ -106,6 +107,7 @@ Result<int> leave(const Args& args, int code) {
 }
 
 int main(const Tool& tool, int argc, char** argv) {
+  prepare_memory();
   guard_standard_streams();
   install_signal_handlers();
   std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
