@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """run_bench.py --bin BIN [--nodes N] [--runs K]: how fast the file forms and the tools are, on this machine.
 
-Prints the machine, then one row a figure: median (min..max) of K runs, the target of the issue, and the peak resident
-memory of the process. The 1,000,000-node graph is generated. Import is timed on the deep captures of ../shared/traces
-where that folder is present, beside Python's json.load of the same file in the same minutes (ratio = ours / Python's).
+Prints the machine, then one row a figure: median (min..max) of K runs, the processor time of the process (which a
+loaded machine changes less), the target of the issue, and the peak resident memory. The 1,000,000-node graph is
+generated. Import is timed on the deep captures of ../shared/traces where that folder is present, beside Python's
+json.load of the same file in the same minutes (ratio = ours / Python's).
 """
 import argparse
 import glob
@@ -19,22 +20,24 @@ import time
 
 
 def timed(command, runs, stdout=subprocess.DEVNULL):
-    """Median, min and max wall seconds, and the peak resident MiB of the last run."""
-    seconds, peak_kib = [], 0
+    """Median, min and max wall seconds, the median processor seconds, and the peak resident MiB of the last run."""
+    seconds, processor, peak_kib = [], [], 0
     for _ in range(runs):
         start = time.monotonic()
         process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
         seconds.append(time.monotonic() - start)
+        processor.append(usage.ru_utime + usage.ru_stime)
         peak_kib = usage.ru_maxrss
         if status != 0:
             sys.exit(f'{" ".join(command)}: status {status}')
-    return statistics.median(seconds), min(seconds), max(seconds), peak_kib / 1024
+    return statistics.median(seconds), min(seconds), max(seconds), statistics.median(processor), peak_kib / 1024
 
 
 def row(name, result, target, note=''):
-    median, low, high, mib = result
-    print(f'{name:44} {median:8.3f} s ({low:.3f}..{high:.3f})  target {target:>8}  {mib:7.0f} MiB  {note}', flush=True)
+    median, low, high, processor, mib = result
+    print(f'{name:44} {median:8.3f} s ({low:.3f}..{high:.3f})  processor {processor:6.3f} s  target {target:>8}  '
+          f'{mib:5.0f} MiB  {note}'.rstrip(), flush=True)
 
 
 def machine():
@@ -61,7 +64,7 @@ def bench_large(tool, nodes, runs, folder):
     resident = timed([tool('make_job'), '--read', binary], runs)
     file_bytes = os.path.getsize(binary)
     row(f'{nodes} nodes: read binary', resident, '',
-        f'{(resident[3] * 2**20 - file_bytes) / nodes:.0f} bytes resident a node beyond the mapped file (target 1200)')
+        f'{(resident[4] * 2**20 - file_bytes) / nodes:.0f} bytes resident a node beyond the mapped file (target 1200)')
     row(f'{nodes} nodes: print', timed([tool('sg-print'), binary, '-o', text], runs), f'{3 * million:.2f} s')
     row(f'{nodes} nodes: parse text', timed([tool('sg-parse'), text, '-o', again], runs), f'{6 * million:.2f} s')
     same = open(binary, 'rb').read() == open(again, 'rb').read()
