@@ -38,6 +38,7 @@ class Matching {
 
   void add(const TensorFile& file) {
     for (const StoredTensor& tensor : file.tensors()) {
+      if (out_->full()) return;
       Location where{file.name()};
       where.offset = tensor.offset;
       size_t i = find(tensor.name, where);

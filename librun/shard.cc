@@ -65,7 +65,7 @@ Result<Coordinate> coordinate(const Job& job, uint32_t rank, const std::vector<S
     auto has = [&](StrId a) { return std::find(mesh.axes.begin(), mesh.axes.end(), a) != mesh.axes.end(); };
     if (!std::all_of(axes.begin(), axes.end(), has)) continue;
     uint64_t place = rank;
-    for (size_t i = mesh.axes.size(); i-- > 0;) {
+    for (size_t i = std::min(mesh.axes.size(), mesh.shape.size()); i-- > 0 && mesh.shape[i] != 0;) {
       if (mesh.axes[i] == axis) return Coordinate{static_cast<int64_t>(place % mesh.shape[i]), mesh.shape[i]};
       place /= mesh.shape[i];
     }
