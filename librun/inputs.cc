@@ -180,7 +180,7 @@ class Loader {
       matching_.add(out_.files.back());
     }
     if (findings_.has_errors()) return findings_.as_error(ErrorKind::unreadable);
-    return check_missing(graph_, matching_, source_);
+    return source_.may_miss ? ok_status() : check_missing(graph_, matching_, source_);
   }
 
   // Sizes from the file first, then what follows from them, then (of inputs that are made up) those of the capture.
@@ -300,7 +300,7 @@ class Loader {
   Status make_up(size_t i) {
     const Type& t = type(i);
     if (is_scalar(t)) return t.has_value ? take_recorded_scalar(i) : ok_status();
-    if (!needs_value(graph_, graph_.inputs()[i])) return ok_status();
+    if (source_.maker == nullptr || !needs_value(graph_, graph_.inputs()[i])) return ok_status();
     int64_t offset = 0, storage = 0;
     SG_ASSIGN(Tensor tensor, shaped(i, &offset, &storage));
     SG_ASSIGN(tensor.data, own(i, offset, storage, tensor.dtype));

@@ -57,7 +57,8 @@ class InputMaker {
 
 struct InputSource {
   std::string file;                              // of this rank; empty = none
-  InputMaker* maker = nullptr;                   // for what the file does not hold; null = it holds everything
+  InputMaker* maker = nullptr;                   // for what the file does not hold; null = it holds everything,
+  bool may_miss = false;                         // unless this is set: what is missing is left out
 };
 
 Result<InputSet> load_inputs(const Job& job, uint32_t rank, const InputSource& source);

@@ -219,12 +219,12 @@ Status Optimizer::take_state(const Tensor& value, Parameter* parameter) {
   return ok_status();
 }
 
-Status Optimizer::update(std::span<const Tensor> inputs, const RunValues& values, ThreadTeam* team) {
+Status Optimizer::update(const RunValues& values, ThreadTeam* team) {
   const bool is_first = steps_++ == 0;
   beta1_power_ *= options_.beta1;
   beta2_power_ *= options_.beta2;
   for (Parameter& parameter : parameters_) {
-    const Tensor &value = inputs[parameter.input], gradient = values.tensor(parameter.gradient);
+    const Tensor value = values.tensor(graph_->inputs()[parameter.input].value), gradient = values.tensor(parameter.gradient);
     if (parameter.state == nullptr) SG_TRY(take_state(value, &parameter));
     auto apply = [&]<class T>(const auto& rule, int64_t moments) {
       T* state = reinterpret_cast<T*>(parameter.state);

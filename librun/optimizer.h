@@ -10,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -38,8 +37,8 @@ class Optimizer {
   // Finds the gradients of the graph's parameters. An error when there are none, or one does not have its parameter's shape.
   static Result<Optimizer> make(const Graph& graph, const OptimizerOptions& options);
 
-  // After a step: `inputs` by input position, gradients through `values`. Parameters without a gradient stay as they are.
-  Status update(std::span<const Tensor> inputs, const RunValues& values, ThreadTeam* team = nullptr);
+  // After a step: parameters and gradients through `values`. Parameters without a gradient stay as they are.
+  Status update(const RunValues& values, ThreadTeam* team = nullptr);
 
   size_t parameter_count() const { return parameters_.size(); }
   int64_t state_bytes() const { return memory_.bytes(); }

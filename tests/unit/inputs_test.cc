@@ -102,6 +102,12 @@ TEST_CASE("missing inputs are all named") {
   CHECK(mentions(message, "2 graph inputs have no value"));
   CHECK(mentions(message, "`layer.count` (%count)"));
   CHECK(mentions(message, "`x` (%x)"));
+
+  TempFolder folder;
+  REQUIRE(write_tensors(folder.file("x"), list).ok());
+  auto rest = load_inputs(parse(kGraph), 0, {.file = folder.file("x"), .may_miss = true});
+  REQUIRE(rest.ok());
+  CHECK((rest->tensors[2].is_none() && rest->tensors[3].is_none() && rest->tensors[4].dim(0) == 4));
 }
 
 TEST_CASE("inputs that the graph does not have, or that come twice, are errors") {
