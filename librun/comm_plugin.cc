@@ -6,6 +6,8 @@
 #include <climits>
 #include <string>
 
+#include "librun/comm_local.h"
+
 namespace sg {
 namespace {
 
@@ -39,6 +41,14 @@ Result<std::unique_ptr<Communicator>> load_communicator(std::string_view name, c
   std::unique_ptr<Communicator> comm(make(job, error));
   if (!comm) return error;
   return comm;
+}
+
+Result<std::vector<std::unique_ptr<Communicator>>> make_communicators(std::string_view name, const Job& job) {
+  if (name == "local") return make_local_communicators(job);
+  SG_ASSIGN(std::unique_ptr<Communicator> one, load_communicator(name, job));
+  std::vector<std::unique_ptr<Communicator>> out;
+  out.push_back(std::move(one));
+  return out;
 }
 
 }  // namespace sg

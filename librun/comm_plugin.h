@@ -7,17 +7,21 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "libgraph/job.h"
 #include "librun/comm.h"
 
 // Plugin and program share C++ types: they have to come from one build. Raised when comm.h or what it includes changes.
-#define SG_COMM_ABI "sg-comm 1 " __VERSION__
+#define SG_COMM_ABI "sg-comm 2 " __VERSION__
 
 namespace sg {
 
 // The communicator of this process's rank: `mpi` starts MPI. The plugin stays loaded. Errors: there is no such plugin, it
 // is of another build, or it cannot start.
 Result<std::unique_ptr<Communicator>> load_communicator(std::string_view name, const Job& job);
+
+// Those of this process's ranks: all ranks of the job for `local`, else one from the plugin of that name.
+Result<std::vector<std::unique_ptr<Communicator>>> make_communicators(std::string_view name, const Job& job);
 
 }  // namespace sg

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <thread>
 
-#include "librun/comm_local.h"
+#include "librun/comm_plugin.h"
+#include "librun/data_name.h"
 #include "librun/session.h"
 #include "tools/cli_job.h"
+#include "tools/run_comm.h"
 #include "tools/run_report.h"
 
 using namespace sg;
@@ -15,6 +17,7 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
+    {"comm", 0, "local|mpi", "ranks are threads of this process, or processes that mpirun started", "local"},
     {"inputs", 'i', "FILE", "values of the graph's inputs, by name or FQN; {r} stands for the rank, {step} for the step"},
     {"seed", 0, "N", "seed of the random ops", "0"},
     {"outputs", 0, "FILE", "write the outputs: of each step where the name holds {step}, else of the last"},
@@ -60,15 +63,22 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   return options;
 }
 
+Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
+  SG_ASSIGN(SessionOptions options, session_options(args, ranks_here(comms)));
+  SG_ASSIGN(SessionReport report, run_session(job, comms, options));
+  if (args.has("profile")) SG_TRY(write_whole(data_file_name(args.text("profile"), comms[0]->rank(), 0), report.profile + "\n"));
+  std::string text = args.has("json") ? run_json(report) + "\n" : run_text(report);
+  SG_ASSIGN(RunAnswer answer, gather_answer(comms, std::move(text), report.passed()));
+  if (answer.writes) SG_TRY(write_text(args, answer.text));
+  return answer.passed ? 0 : 1;
+}
+
 Result<int> run(const Args& args) {
   SG_ASSIGN(Job job, read_job(args, args.input()));
   SG_TRY(require_all_ranks(job));
-  SG_ASSIGN(SessionOptions options, session_options(args, job.world));
-  auto comms = make_local_communicators(job);
-  SG_ASSIGN(SessionReport report, run_session(job, comms, options));
-  if (args.has("profile")) SG_TRY(write_whole(args.text("profile"), report.profile + "\n"));
-  SG_TRY(write_text(args, args.has("json") ? run_json(report) + "\n" : run_text(report)));
-  return report.passed() ? 0 : 1;
+  SG_ASSIGN(auto comms, make_communicators(args.text("comm"), job));
+  Result<int> code = run_on(args, job, comms);
+  return code.ok() ? code : failed_run(comms, std::move(code.error()));
 }
 
 constexpr Tool kTool = {"sg-run", "execute a step on its ranks", "[GRAPH]",

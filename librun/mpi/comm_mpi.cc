@@ -24,6 +24,7 @@ namespace {
 constexpr int kSpins = 2000;
 constexpr int kYields = 20000;
 constexpr auto kNap = std::chrono::microseconds(100);
+constexpr auto kWord = std::chrono::milliseconds(100), kLastWord = std::chrono::seconds(2);
 
 class MpiCommunicator final : public Communicator {
  public:
@@ -106,6 +107,12 @@ class MpiCommunicator final : public Communicator {
   std::optional<BlockedIn> blocked_in() const override {
     std::lock_guard lock(mutex_);
     return blocked_in_;
+  }
+  bool speaks_of_failure() override {
+    std::this_thread::sleep_for(kWord);         // several ranks may fail at once
+    if (host_.told_first()) return true;
+    std::this_thread::sleep_for(kLastWord);
+    return false;
   }
   void end_all(int exit_code) override { MPI_Abort(MPI_COMM_WORLD, exit_code); }
 

@@ -58,6 +58,11 @@ bool HostMemory::failed() const {
   return std::any_of(slots_.begin(), slots_.end(), [](const Slot* s) { return s->told.load(std::memory_order_acquire) == 2; });
 }
 
+bool HostMemory::told_first() const {
+  auto first = std::find_if(slots_.begin(), slots_.end(), [](const Slot* s) { return s->told.load(std::memory_order_acquire) == 2; });
+  return first != slots_.end() && *first == slots_[own_];
+}
+
 Error HostMemory::failure() const {
   for (const Slot* s : slots_)
     if (s->told.load(std::memory_order_acquire) == 2) {

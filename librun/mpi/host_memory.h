@@ -24,6 +24,7 @@ class HostMemory {
   // The first failure that a rank of this host tells. (any thread)
   void tell(const Error& error);
   bool failed() const;
+  bool told_first() const;              // this rank has, and no rank of this host before it in order
   Error failure() const;                // REQUIRES: failed()
 
  private:

@@ -1,0 +1,32 @@
+// sg-run when the ranks are processes: one of them writes the report and speaks of failures.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "librun/comm.h"
+#include "librun/session.h"
+#include "tools/cli.h"
+
+namespace sg::cli {
+
+using Communicators = std::span<const std::unique_ptr<Communicator>>;
+
+// Ranks that share this machine's cores with those of this process, these included.
+uint32_t ranks_here(Communicators comms);
+
+struct RunAnswer {
+  std::string text;                     // of all ranks; empty where another process writes it
+  bool writes = true;
+  bool passed = true;                   // on all ranks
+};
+
+// Brings the texts of all processes to the first.
+Result<RunAnswer> gather_answer(Communicators comms, std::string text, bool passed);
+
+// What a failed run returns: the error where this process speaks of it, else its exit code.
+Result<int> failed_run(Communicators comms, Error error);
+
+}  // namespace sg::cli
