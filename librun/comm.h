@@ -112,8 +112,8 @@ class Communicator {
   virtual void abort(Error error) = 0;
   virtual std::optional<Error> failure() const = 0;            // (any thread)
   virtual std::optional<BlockedIn> blocked_in() const = 0;     // (any thread)
-  // Whether this process tells the user of the failure: one does of those that see each other. The others give it time to,
-  // as the first process that ends takes all with it.
+  // Whether this process tells the user of the failure: the first to ask does, of those that see each other. The others
+  // give it time to, as the first process that ends takes all with it.
   virtual bool speaks_of_failure() { return true; }
 
   // What this rank is doing: its thread beats at every node; waits are entered and left in here.

@@ -24,7 +24,7 @@ namespace {
 constexpr int kSpins = 2000;
 constexpr int kYields = 20000;
 constexpr auto kNap = std::chrono::microseconds(100);
-constexpr auto kWord = std::chrono::milliseconds(100), kLastWord = std::chrono::seconds(2);
+constexpr std::chrono::seconds kLastWord{2};   // left to the process that speaks of a failure
 
 class MpiCommunicator final : public Communicator {
  public:
@@ -109,8 +109,7 @@ class MpiCommunicator final : public Communicator {
     return blocked_in_;
   }
   bool speaks_of_failure() override {
-    std::this_thread::sleep_for(kWord);         // several ranks may fail at once
-    if (host_.told_first()) return true;
+    if (host_.claim_speech()) return true;
     std::this_thread::sleep_for(kLastWord);
     return false;
   }

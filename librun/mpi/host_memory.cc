@@ -49,8 +49,12 @@ void HostMemory::tell(const Error& error) {
   uint32_t nothing = 0;
   if (!slot.told.compare_exchange_strong(nothing, 1)) return;
   slot.kind = static_cast<uint32_t>(error.kind);
-  size_t length = std::min(error.message.size(), sizeof slot.message - 1);
-  std::memcpy(slot.message, error.message.data(), length);
+  auto write = [](auto& text, const std::string& what) {
+    std::memcpy(text, what.data(), std::min(what.size(), sizeof text - 1));
+  };
+  std::string where = print_location(error.where);
+  write(slot.message, where.empty() ? error.message : where + ": " + error.message);
+  write(slot.hint, error.hint);
   slot.told.store(2, std::memory_order_release);
 }
 
@@ -58,20 +62,16 @@ bool HostMemory::failed() const {
   return std::any_of(slots_.begin(), slots_.end(), [](const Slot* s) { return s->told.load(std::memory_order_acquire) == 2; });
 }
 
-bool HostMemory::told_first() const {
-  auto first = std::find_if(slots_.begin(), slots_.end(), [](const Slot* s) { return s->told.load(std::memory_order_acquire) == 2; });
-  return first != slots_.end() && *first == slots_[own_];
-}
+bool HostMemory::claim_speech() { return slots_[0]->spoken.exchange(1) == 0; }
 
 Error HostMemory::failure() const {
-  for (const Slot* s : slots_)
-    if (s->told.load(std::memory_order_acquire) == 2) {
-      // Another process wrote it: nothing in there is trusted to be what we would write.
-      const char* end = std::find(s->message, s->message + sizeof s->message, '\0');
-      auto kind = static_cast<ErrorKind>(s->kind);
-      return Error{kind == ErrorKind::cannot_apply || kind == ErrorKind::missing ? kind : ErrorKind::rank_failed,
-                   std::string(s->message, static_cast<size_t>(end - s->message)), {}, {}};
-    }
+  // Another process wrote it: nothing in there is trusted to be what we would write.
+  auto read = [](const auto& text) { return std::string(text, std::find(text, text + sizeof text, '\0')); };
+  for (const Slot* s : slots_) {
+    if (s->told.load(std::memory_order_acquire) != 2) continue;
+    bool known = s->kind >= static_cast<uint32_t>(ErrorKind::negative) && s->kind <= static_cast<uint32_t>(ErrorKind::rank_failed);
+    return Error{known ? static_cast<ErrorKind>(s->kind) : ErrorKind::rank_failed, read(s->message), {}, read(s->hint)};
+  }
   return Error{};
 }
 

@@ -24,7 +24,7 @@ class HostMemory {
   // The first failure that a rank of this host tells. (any thread)
   void tell(const Error& error);
   bool failed() const;
-  bool told_first() const;              // this rank has, and no rank of this host before it in order
+  bool claim_speech();                  // true for the first rank of this host that asks
   Error failure() const;                // REQUIRES: failed()
 
  private:
@@ -32,7 +32,8 @@ class HostMemory {
     Heartbeat heart;
     std::atomic<uint32_t> told{0};      // 1 = `kind` and `message` are being written, 2 = they stand
     uint32_t kind = 0;
-    char message[2000] = {};
+    char message[2000] = {}, hint[400] = {};
+    std::atomic<uint32_t> spoken{0};    // of the first rank: whether somebody speaks of the failure
   };
 
   MPI_Comm host_ = MPI_COMM_NULL;
