@@ -272,7 +272,7 @@ class Backward {
     pack_block(scores_.kernels(), matrix_of(g_.out, entry).at(q, 0), count, width, space.out_rows, value_width_);
     if (g_.grad_out.is_none()) std::fill_n(space.grad_rows, count * value_width_, T(0));
     else pack_block(scores_.kernels(), matrix_of(g_.grad_out, entry).at(q, 0), count, width, space.grad_rows, value_width_);
-    MatrixView grads{reinterpret_cast<const std::byte*>(space.grad_rows), sizeof(T) == 8 ? DType::f64 : DType::f32, value_width_, 1};
+    MatrixView grads{reinterpret_cast<const std::byte*>(space.grad_rows), kTileType<T>, value_width_, 1};
     pack_a(scores_.kernels(), grads, count, width, space.grad_out);
     T log_scale = static_cast<T>(g_.log_scale);
     for (int64_t i = 0; i < count; ++i) {
@@ -313,7 +313,7 @@ class Backward {
 
   void add_products(const Space& space, const ScoreBlock<T>& block) {
     const TileKernels<T>& kernels = scores_.kernels();
-    DType dtype = sizeof(T) == 8 ? DType::f64 : DType::f32;
+    DType dtype = kTileType<T>;
     auto turned = [&](const T* scores) {
       MatrixView v{reinterpret_cast<const std::byte*>(scores), dtype, kPackedRow, 1};
       pack_a(kernels, v.transposed(), block.columns, block.rows, space.turned);

@@ -122,11 +122,8 @@ void store_places(const T* from, int64_t step, const Image& image, int64_t entry
 }
 
 template <class T>
-constexpr DType kDType = sizeof(T) == 8 ? DType::f64 : DType::f32;
-
-template <class T>
 MatrixView view_of(const T* data, int64_t row_step, int64_t column_step = 1) {
-  return {reinterpret_cast<const std::byte*>(data), kDType<T>, row_step, column_step};
+  return {reinterpret_cast<const std::byte*>(data), kTileType<T>, row_step, column_step};
 }
 
 // The three products. Weights are contiguous: [groups * out channels, in channels, window...].

@@ -127,7 +127,7 @@ class Lanes {
 
   // [score,] batch, head, q, k [, gradient], captured...
   Result<std::vector<LaneValue>> inputs_of(const Graph& graph, bool has_score, const std::vector<T>* grads, const std::vector<LaneValue>& captures) {
-    constexpr DType dtype = sizeof(T) == 8 ? DType::f64 : DType::f32;
+    constexpr DType dtype = kTileType<T>;
     std::vector<LaneValue> out;
     if (has_score) out.push_back(number(scores_.data(), dtype, 1));
     if (graph.inputs().size() < out.size() + 4) return wrong("a nested graph has too few inputs");

@@ -1,4 +1,4 @@
-// The blocks: rows of A are packed kRows by kDepth at a time, B by panels one tile wide. Every panel then runs over all the
+// The blocks: rows of A are packed row_limit by kDepth at a time, B by panels one tile wide. Every panel then runs over all the
 // packed rows, tile by tile. Sums lie in the result itself when its layout allows, else in scratch, kColumns wide.
 #include "librun/cpu/gemm.h"
 
@@ -12,13 +12,17 @@ namespace sg::cpu {
 namespace {
 
 constexpr int64_t kDepth = 3 * kSumBlock;
-constexpr int64_t kRowBytes = 336 * 4;            // of a column of packed A: 1 MB with the depth, half of a usual L2
+constexpr int64_t kPackedBytes = 1100 << 10;      // of packed A: about half of a usual L2
 constexpr int64_t kColumns = 1024;
 constexpr int64_t kSumsStep = kColumns + 16;      // not a multiple of 4096 bytes: rows would compete for cache sets
 constexpr int64_t kSmallWork = 1 << 17;           // multiply-adds not worth a second thread
 
+// Rows of A that are packed at a time.
 template <class T>
-constexpr int64_t kRows = kRowBytes / static_cast<int64_t>(sizeof(T));
+int64_t row_limit(int64_t k) {
+  int64_t blocks = std::clamp<int64_t>((k + kSumBlock - 1) / kSumBlock, 1, kDepth / kSumBlock);
+  return kPackedBytes / (blocks * kPackedRow * static_cast<int64_t>(sizeof(T)));
+}
 
 // One product of two matrices.
 struct Job {
@@ -58,11 +62,10 @@ void pack_rows(const Block<T>& block, Depth depth, int64_t begin, int64_t end) {
     pack_block(*block.kernels, block.job->a.at(block.i0 + begin, k), end - begin, std::min(kSumBlock, depth.end - k), to, kPackedRow);
 }
 
-// Columns from j of the block, one tile wide: sums over `depth`.
+// Columns from j of the block: sums over `depth`.
 template <class T>
-void multiply_panel(const Block<T>& block, Depth depth, int64_t j, T* panel) {
+void multiply_panels(const Block<T>& block, Depth depth, int64_t j, int64_t columns, T* panel) {
   const Job& job = *block.job;
-  int64_t columns = std::min<int64_t>(block.kernels->columns, block.c1 - j);
   TileStart start = depth.begin == 0 ? TileStart::zero : job.chain ? TileStart::chain : TileStart::add;
   TileStart later = job.chain ? TileStart::chain : TileStart::add;
   multiply_packed(*block.kernels, block.a, block.rows(), job.b.at(depth.begin, j), columns, depth.end - depth.begin, {start, later},
@@ -104,11 +107,10 @@ void run_rows(const Job& job, const TileKernels<T>& kernels, int64_t i0, int64_t
       parallel(block.rows(), [&](int, int64_t begin, int64_t end) { pack_rows(block, depth, begin, end); });
       int64_t panels = (block.c1 - block.c0 + kernels.columns - 1) / kernels.columns;
       parallel(panels, [&](int thread, int64_t begin, int64_t end) {
-        for (int64_t p = begin; p < end; ++p) {
-          int64_t j = block.c0 + p * kernels.columns;
-          multiply_panel(block, depth, j, spaces[static_cast<size_t>(thread)].panel);
-          if (depth.end == job.k) finish_panel(block, j, spaces[static_cast<size_t>(thread)].self);
-        }
+        const Workspace<T>& space = spaces[static_cast<size_t>(thread)];
+        int64_t j = block.c0 + begin * kernels.columns, last = std::min(block.c0 + end * kernels.columns, block.c1);
+        multiply_panels(block, depth, j, last - j, space.panel);
+        for (; depth.end == job.k && j < last; j += kernels.columns) finish_panel(block, j, space.self);
       });
     }
   }
@@ -151,7 +153,8 @@ Plan plan_of(const Gemm& g, const TileKernels<T>& kernels) {
   bool narrow = p.n < kernels.columns && p.m > p.n;
   p.swapped = p.n < kernels.columns || p.m < kernels.columns ? narrow : sideways;
   if (p.swapped) std::swap(p.m, p.n);
-  p.blocks = (p.m + kRows<T> - 1) / kRows<T>;
+  int64_t limit = row_limit<T>(p.k);
+  p.blocks = (p.m + limit - 1) / limit;
   if (p.m == 0 || p.n == 0) p.batch = 0;
   p.rows_step = p.blocks > 0 ? (p.m + p.blocks - 1) / p.blocks : 0;
   return p;

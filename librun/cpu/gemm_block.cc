@@ -26,6 +26,40 @@ void pack_panel(const TileKernels<T>& kernels, const MatrixView& b, int64_t k, i
     for (int64_t i = 0; i < k; ++i) std::fill(to + i * width + columns, to + (i + 1) * width, T(0));
 }
 
+// Brings the part of B that is packed next nearer, a few lines at a time, while tiles are computed: what packing waits
+// for otherwise is memory.
+class Prefetch {
+ public:
+  Prefetch() = default;
+  Prefetch(const MatrixView& b, int64_t k, int64_t columns) {
+    if (b.column_step != 1 && b.row_step != 1) return;     // one element a line: not worth it
+    bool rows = b.column_step == 1;
+    int64_t size = dtype_bytes(b.dtype);
+    runs_ = rows ? k : columns;
+    run_bytes_ = (rows ? columns : k) * size;
+    step_bytes_ = (rows ? b.row_step : b.column_step) * size;
+    line_ = run_ = b.data;
+    lines_ = runs_ * (run_bytes_ / kLine + 1);
+  }
+  int64_t lines() const { return lines_; }
+
+  void issue(int64_t lines) {
+    for (; lines > 0 && runs_ > 0; --lines) {
+      __builtin_prefetch(line_, 0, 2);
+      line_ += kLine;
+      if (line_ < run_ + run_bytes_ + kLine - 1) continue;
+      line_ = run_ += step_bytes_;
+      --runs_;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  const std::byte* run_ = nullptr;
+  const std::byte* line_ = nullptr;
+  int64_t runs_ = 0, run_bytes_ = 0, step_bytes_ = 0, lines_ = 0;
+};
+
 }  // namespace
 
 template <class T>
@@ -42,17 +76,24 @@ void multiply_packed(const TileKernels<T>& kernels, const T* a, int64_t rows, co
     int64_t count = std::min(width, columns - j);
     const T* block = a;
     TileStart now = start.first;
-    for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kSumBlock, block += rows * kPackedRow) {
+    for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kSumBlock, block += rows * kPackedRow, now = start.later) {
       int64_t length = std::min(kSumBlock, k - k0);
-      pack_panel(kernels, b.at(k0, j), length, count, panel);
+      MatrixView part = b.at(k0, j);
+      // For one tile of rows packing would cost more than it saves.
+      bool direct = tiles == 1 && count == width && part.column_step == 1 && part.dtype == kTileType<T>;
+      if (!direct) pack_panel(kernels, part, length, count, panel);
+      const T* panel_b = direct ? reinterpret_cast<const T*>(part.data) : panel;
+      Prefetch next;
+      if (k0 + kSumBlock < k) next = Prefetch(b.at(k0 + kSumBlock, j), std::min(kSumBlock, k - k0 - kSumBlock), count);
+      else if (j + width < columns) next = Prefetch(b.at(0, j + width), std::min(kSumBlock, k), std::min(width, columns - j - width));
       for (int64_t t = 0, i = 0; t < tiles; ++t) {
         int64_t tile_rows = rows / tiles + (t < rows % tiles);
-        Tile<T> tile{block + i * kPackedRow, panel, width, length, c + i * c_step + j, c_step, now};
+        Tile<T> tile{block + i * kPackedRow, panel_b, direct ? part.row_step : width, length, c + i * c_step + j, c_step, now};
+        next.issue(next.lines() / tiles + 1);
         if (!padded && count < width) run_edge_tile(kernels, tile, tile_rows, count);
         else kernels.run[tile_rows - 1](tile);
         i += tile_rows;
       }
-      now = start.later;
     }
   }
 }
