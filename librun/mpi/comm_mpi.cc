@@ -135,7 +135,9 @@ class MpiCommunicator final : public Communicator {
     SG_TRY(host_.open(comm_));
     groups_ = groups_of_rank(job, rank_);
     launched_.resize(groups_.size());
-    return number_groups();
+    SG_TRY(number_groups());
+    is_open_ = true;
+    return ok_status();
   }
 
   // The same number for a group on all its members, whatever the order of groups in their files.
@@ -177,7 +179,7 @@ class MpiCommunicator final : public Communicator {
       int done = 0;
       if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return told(lost());
       if (done) return ok_status();
-      if (failed()) return *failure();
+      if (is_open_ && failed()) return *failure();   // before, a rank that failed has been here with all others
       rest(tries);
     }
   }
@@ -233,6 +235,7 @@ class MpiCommunicator final : public Communicator {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   uint32_t rank_ = 0, world_ = 1;
+  bool is_open_ = false;                        // all ranks have met
   HostMemory host_;
   std::vector<RankGroup> groups_;               // these by GroupId
   std::vector<uint32_t> channels_;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "librun/comm_local.h"
+#include "librun/comm_plugin.h"
 #include "librun/thread_team.h"
 #include "tests/support/collective_script.h"
 
@@ -231,4 +232,15 @@ TEST_CASE("names of reductions", "[comm]") {
   for (const char* name : {"sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum:0.25"})
     CHECK(reduction_name(*parse_reduction(name)) == name);
   for (const char* name : {"", "mean", "premul_sum", "premul_sum:", "premul_sum:1x"}) CHECK(!parse_reduction(name).ok());
+}
+
+TEST_CASE("a communicator that is not there is a missing resource, with a remedy", "[comm]") {
+  auto job = job_of(2);
+  for (const char* name : {"nosuch", "", "../evil", "Mpi"}) {
+    auto comm = load_communicator(name, *job);
+    REQUIRE(!comm.ok());
+    CHECK(comm.error().kind == ErrorKind::missing);
+    CHECK(comm.error().hint != "");
+  }
+  CHECK(make_communicators("local", *job)->size() == 2);
 }
