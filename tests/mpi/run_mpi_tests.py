@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""run_mpi_tests.py --program PLAY_RANKS: the mpi communicator under mpirun: answers to the bit, and faults.
+"""run_mpi_tests.py --program PLAY_RANKS --run SG_RUN: the mpi communicator under mpirun: answers to the bit, and faults.
 
 Every fault has to end within seconds, on all ranks, with the documented exit code and a message that names the rank.
 Skipped, aloud, without mpirun (exit 77).
 """
 import argparse
+import json
 import os
+import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 SKIPPED = 77
@@ -26,6 +30,66 @@ CASES = [
     ('deadlock', [], 3, [6], 10, ['in all_reduce %second of group @', 'did not come']),
     ('kill', [], 3, [137], 10, []),
 ]
+
+
+# Every kind of collective that the table of ops has, in a step of four ranks.
+STEP = '''sg 1.0 world 4
+group @all [0 1 2 3]
+group @pair [0 2] [1 3]
+graph rank *
+  input %x : f32[8, 3] "x"
+  input %n : i64[4] "n"
+  %gathered = _c10d_functional.all_gather_into_tensor(%x, 2, @pair)             : f32[16, 3]
+  %reduced  = _c10d_functional.all_reduce(%x, "avg", @all)                      : f32[8, 3]
+  %shard    = _c10d_functional.reduce_scatter_tensor(%x, "sum", 4, @all)        : f32[2, 3]
+  %routed   = _c10d_functional.all_to_all_single(%n, [1, 1, 1, 1], [1, 1, 1, 1], @all) : i64[4]
+  %first    = _c10d_functional.broadcast(%x, 1, @pair)                          : f32[8, 3]
+  %w4 = _c10d_functional.wait_tensor(%first)    : f32[8, 3]
+  %w0 = _c10d_functional.wait_tensor(%gathered) : f32[16, 3]
+  %w3 = _c10d_functional.wait_tensor(%routed)   : i64[4]
+  %w1 = _c10d_functional.wait_tensor(%reduced)  : f32[8, 3]
+  %w2 = _c10d_functional.wait_tensor(%shard)    : f32[2, 3]
+  output %w0
+  output %w1
+  output %w2
+  output %w3
+  output %w4
+'''
+
+
+def write_inputs(path, rank):
+    rng = random.Random(rank)
+    x = struct.pack('<24f', *(rng.uniform(-1, 1) for _ in range(24)))
+    n = struct.pack('<4q', *(rng.randrange(1000) for _ in range(4)))
+    header = json.dumps({'x': {'dtype': 'F32', 'shape': [8, 3], 'data_offsets': [0, len(x)]},
+                         'n': {'dtype': 'I64', 'shape': [4], 'data_offsets': [len(x), len(x) + len(n)]}}).encode()
+    with open(path, 'wb') as f:
+        f.write(struct.pack('<Q', len(header)) + header + x + n)
+
+
+def run_step(tool):
+    """sg-run gives the same files with ranks as threads and as processes; a failure is spoken of once."""
+    problems = []
+    with tempfile.TemporaryDirectory() as folder:
+        at = lambda name: os.path.join(folder, name)
+        with open(at('step.txt'), 'w') as f:
+            f.write(STEP)
+        for rank in range(4):
+            write_inputs(at(f'in{rank}.safetensors'), rank)
+        step = [tool, at('step.txt'), '--inputs', at('in{r}.safetensors')]
+        for command in ([*step, '--outputs', at('local{r}')], [*mpirun(4), *step, '--comm', 'mpi', '--outputs', at('mpi{r}')]):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            if done.returncode != 0:
+                problems.append(f'{command[0]}: exit {done.returncode}: {done.stderr}')
+        if not problems:
+            read = lambda name: open(at(name), 'rb').read()
+            problems += [f'rank {r}: other bits' for r in range(4) if read(f'local{r}') != read(f'mpi{r}')]
+        os.remove(at('in2.safetensors'))
+        done = subprocess.run([*mpirun(4), *step, '--comm', 'mpi'], capture_output=True, text=True, timeout=120)
+        if done.returncode != 3 or done.stderr.count('error: ') != 1:
+            problems.append(f'inputs missing: exit {done.returncode}: {done.stderr}')
+    print(f'{"FAILED" if problems else "ok":6} sg-run --comm mpi: {"; ".join(problems)}', flush=True)
+    return not problems
 
 
 def mpirun(ranks):
@@ -78,6 +142,7 @@ def run(program, mode, arguments, ranks, codes, seconds, said):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--program', required=True)
+    parser.add_argument('--run', required=True)
     parser.add_argument('--only', help='one mode')
     options = parser.parse_args()
     if shutil.which('mpirun') is None:
@@ -85,7 +150,10 @@ def main():
         return SKIPPED
     program = os.path.realpath(options.program)
     cases = [c for c in CASES if options.only in (None, c[0])]
-    return 0 if all([run(program, *case) for case in cases]) else 1
+    passed = [run(program, *case) for case in cases]
+    if options.only in (None, 'sg-run'):
+        passed.append(run_step(options.run))
+    return 0 if all(passed) else 1
 
 
 if __name__ == '__main__':
