@@ -1,7 +1,9 @@
 #include "librun/cpu/fill.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "librun/cpu/block/block.h"
 #include "librun/element.h"
 
 namespace sg::cpu {
@@ -24,25 +26,57 @@ To convert(From from) {
   }
 }
 
-template <class To, class From>
-void copy_typed(ThreadTeam& team, const Tensor& out, const Tensor& in) {
-  RowWalker walk({&out, &in});
-  int64_t out_step = walk.step(0), in_step = walk.step(1);
-  bool conjugate = in.conjugate != out.conjugate;
-  parallel_rows(team, walk, [&](const int64_t* offset, int64_t, int64_t length) {
-    To* to = out.as<To>() + offset[0];
-    const From* from = in.as<From>() + offset[1];
-    if (out_step == 1 && in_step == 1 && !conjugate) {
-      for (int64_t i = 0; i < length; ++i) to[i] = convert<To>(from[i]);
+// A type of the same size whose elements go through registers bit by bit.
+DType raw(DType t) {
+  switch (dtype_bytes(t)) {
+    case 1: return DType::u8;
+    case 2: return DType::i16;
+    case 4: return DType::i32;
+    case 8: return DType::i64;
+    default: return DType::c128;
+  }
+}
+
+// A run of one copy: from memory to a register, to another lane if need be, back to memory (block/block.h).
+class RunCopier {
+ public:
+  RunCopier(const Tensor& out, const Tensor& in)
+      : table_(best_block_table()), in_bytes_(dtype_bytes(in.dtype)), out_bytes_(dtype_bytes(out.dtype)),
+        conjugates_(in.conjugate != out.conjugate && is_complex(in.dtype)),
+        plain_(in.dtype == out.dtype && !conjugates_) {
+    DType from = plain_ ? raw(in.dtype) : in.dtype, to = plain_ ? raw(out.dtype) : out.dtype;
+    from_ = lane_of(from), to_ = lane_of(to);
+    load_ = table_.load[static_cast<size_t>(from)];
+    store_ = table_.store[static_cast<size_t>(to)];
+  }
+
+  void copy(std::byte* to, int64_t out_step, const std::byte* from, int64_t in_step, int64_t length) const {
+    if (plain_ && out_step == 1 && in_step == 1) {
+      std::memmove(to, from, static_cast<size_t>(length * in_bytes_));
       return;
     }
-    for (int64_t i = 0; i < length; ++i) {
-      From value = from[i * in_step];
-      if constexpr (is_complex_type<From>) if (conjugate) value = std::conj(value);
-      to[i * out_step] = convert<To>(value);
+    alignas(64) std::byte reg[kBlock * 16], converted[kBlock * 16];
+    for (int64_t i = 0; i < length; i += kBlock) {
+      int64_t n = std::min(length - i, kBlock);
+      const void* held = reg;
+      load_(reg, from + i * in_step * in_bytes_, n, in_step);
+      if (conjugates_) table_.find(BlockOp::conj, from_)(reg, &held, n, nullptr);
+      if (from_ != to_) {
+        table_.convert[static_cast<size_t>(from_)][static_cast<size_t>(to_)](converted, &held, n, nullptr);
+        held = converted;
+      }
+      store_(to + i * out_step * out_bytes_, held, n, out_step);
     }
-  });
-}
+  }
+
+ private:
+  const BlockTable& table_;
+  int64_t in_bytes_, out_bytes_;
+  bool conjugates_, plain_;
+  Lane from_, to_;
+  LoadFn load_;
+  StoreFn store_;
+};
 
 }  // namespace
 
@@ -64,8 +98,12 @@ void fill(KernelCall& call, const Tensor& out, Scalar value) {
 void copy(KernelCall& call, const Tensor& out, const Tensor& in) { copy(call.team(), out, in); }
 
 void copy(ThreadTeam& team, const Tensor& out, const Tensor& in) {
-  visit_dtype(out.dtype, [&]<class To>() {
-    visit_dtype(in.dtype, [&]<class From>() { copy_typed<To, From>(team, out, in); });
+  RowWalker walk({&out, &in});
+  RunCopier run(out, in);
+  int64_t out_step = walk.step(0), in_step = walk.step(1);
+  int64_t out_bytes = dtype_bytes(out.dtype), in_bytes = dtype_bytes(in.dtype);
+  parallel_rows(team, walk, [&](const int64_t* offset, int64_t, int64_t length) {
+    run.copy(out.data + offset[0] * out_bytes, out_step, in.data + offset[1] * in_bytes, in_step, length);
   });
 }
 

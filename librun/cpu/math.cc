@@ -4,7 +4,8 @@ namespace sg::cpu::math {
 namespace {
 
 // 2/pi = 0.(bits), the first 256 of them.
-constexpr uint32_t kTwoOverPi[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561};
+constexpr uint32_t kTwoOverPi[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0,
+                                   0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561};
 
 __extension__ typedef unsigned __int128 Wide128;
 __extension__ typedef __int128 Signed128;
@@ -66,8 +67,9 @@ double digamma_core(double x) {
   double below = 0;
   for (; x < 10; x += 1) below -= 1.0 / x;
   double z = 1.0 / (x * x);
-  constexpr double c[] = {8.33333333333333333333e-2, -8.33333333333333333333e-3, 3.96825396825396825397e-3, -4.16666666666666666667e-3,
-                          7.57575757575757575758e-3, -2.10927960927960927961e-2, 8.33333333333333333333e-2};
+  constexpr double c[] = {8.33333333333333333333e-2,  -8.33333333333333333333e-3, 3.96825396825396825397e-3,
+                          -4.16666666666666666667e-3, 7.57575757575757575758e-3,  -2.10927960927960927961e-2,
+                          8.33333333333333333333e-2};
   double tail = x < 1e17 ? z * polynomial(z, c) : 0;
   return ::log(x) - 0.5 / x - tail + below;
 }

@@ -27,7 +27,9 @@ SG_INLINE double from_bits(uint64_t u) { return __builtin_bit_cast(double, u); }
 SG_INLINE double nan() { return __builtin_nan(""); }
 SG_INLINE double infinity() { return __builtin_inf(); }
 template <class T>
-SG_INLINE T abs(T x) { return sizeof(T) == 4 ? static_cast<T>(__builtin_fabsf(static_cast<float>(x))) : static_cast<T>(__builtin_fabs(x)); }
+SG_INLINE T abs(T x) {
+  return sizeof(T) == 4 ? static_cast<T>(__builtin_fabsf(static_cast<float>(x))) : static_cast<T>(__builtin_fabs(x));
+}
 SG_INLINE double with_sign_of(double magnitude, double sign) {
   constexpr uint64_t top = uint64_t{1} << 63;
   return from_bits((bits_of(magnitude) & ~top) | (bits_of(sign) & top));
@@ -48,7 +50,8 @@ SG_INLINE double polynomial(double x, const double (&c)[N]) {
   return y;
 }
 
-inline constexpr double kRoundBias = 0x1.8p52;   // added and taken away: rounds to an integer, which sits in the low bits
+// Added and taken away: rounds to an integer, which sits in the low bits.
+inline constexpr double kRoundBias = 0x1.8p52;
 
 // x rounded to an integer, ties to even. Exact for all of double.
 SG_INLINE double round_even(double x) {
@@ -65,8 +68,8 @@ struct Exponent {
 };
 
 SG_INLINE Exponent split_exp(double x) {
-  constexpr double c[] = {0.4999999999995507,     0.16666666666662583,    0.041666666786337556,  0.008333333344209506,
-                          0.001388883909064138,   0.00019841224581544105, 2.4867883453521802e-05, 2.761757684835413e-06};
+  constexpr double c[] = {0.4999999999995507,   0.16666666666662583,    0.041666666786337556,   0.008333333344209506,
+                          0.001388883909064138, 0.00019841224581544105, 2.4867883453521802e-05, 2.761757684835413e-06};
   x = x > 700.0 ? 700.0 : x;                       // beyond what float holds, within what double does; NaN stays
   x = x < -700.0 ? -700.0 : x;
   double shifted = x * kInvLn2 + kRoundBias;
@@ -128,9 +131,10 @@ SG_INLINE double log1p_core(double x) {
 
 // erfc(x) for x >= 0
 SG_INLINE double erfc_positive(double x) {
-  constexpr double c[] = {0.1880628113875071,   0.1880759332840583,   0.17742245428137884,  0.15847817863390068, 0.11631997026182801,
-                          0.13939584968747093,  -0.09330967646079015, 0.38106619544544534,  -0.6148378894414123, 0.7761012367621861,
-                          -0.7016510755109432,  0.3860433759440681,   -0.1159190253379828,  0.014751661064663076};
+  constexpr double c[] = {0.1880628113875071,  0.1880759332840583,  0.17742245428137884,  0.15847817863390068,
+                          0.11631997026182801, 0.13939584968747093, -0.09330967646079015, 0.38106619544544534,
+                          -0.6148378894414123, 0.7761012367621861,  -0.7016510755109432,  0.3860433759440681,
+                          -0.1159190253379828, 0.014751661064663076};
   x = x > 11.0 ? 11.0 : x;                         // erfc(11) < 1e-53
   double t = 3.0 / (3.0 + x);
   return exp_core(-x * x) * (t * polynomial(t, c));
@@ -142,16 +146,19 @@ SG_INLINE double erfc_core(double x) {
 }
 
 SG_INLINE double erf_core(double x) {
-  constexpr double c[] = {1.128379167095494,     -0.37612638902808615,  0.11283791658548713,   -0.026866169050599326,  0.0052239671935439,
-                          -0.0008547933736519633, 0.00012046261269779797, -1.4795031400662045e-05, 1.5306373163641084e-06, -1.0469110332151208e-07};
+  constexpr double c[] = {1.128379167095494,      -0.37612638902808615,    0.11283791658548713,
+                          -0.026866169050599326,  0.0052239671935439,      -0.0008547933736519633,
+                          0.00012046261269779797, -1.4795031400662045e-05, 1.5306373163641084e-06,
+                          -1.0469110332151208e-07};
   double a = abs(x), small = x * polynomial(x * x, c);
   return select(a < 1.0, small, with_sign_of(1.0 - erfc_positive(a), x));
 }
 
 // Any argument, infinite ones too.
 SG_INLINE double atan_core(double x) {
-  constexpr double c[] = {-0.3333333333333092,  0.19999999997723208, -0.14285713930151892, 0.11111089637647514,  -0.09090255665139077,
-                          0.07681041344029722,  -0.06550878776298272, 0.05168725600039612, -0.027231188880779692};
+  constexpr double c[] = {-0.3333333333333092,  0.19999999997723208,  -0.14285713930151892,
+                          0.11111089637647514,  -0.09090255665139077, 0.07681041344029722,
+                          -0.06550878776298272, 0.05168725600039612,  -0.027231188880779692};
   double a = abs(x);
   bool large = a > 2.414213562373095, middle = a > 0.41421356237309503;
   double above = large ? -1.0 : a - 1.0, below = large ? a : a + 1.0;
@@ -189,8 +196,10 @@ SG_INLINE Turn turn_small(double x) {          // REQUIRES: |x| <= kTurnLimit
 Turn turn_any(float x);                        // any float, exactly reduced; NaN for those that are not finite. A call.
 
 SG_INLINE double sin_quarter(Turn t) {         // sin of the rest, then moved by the quarters
-  constexpr double s[] = {-0.16666666666663882, 0.008333333331077422, -0.0001984126691523504, 2.7555990399839905e-06, -2.4805587179980646e-08};
-  constexpr double c[] = {0.04166666666666468, -0.0013888888887276056, 2.4801585209738397e-05, -2.755636931675049e-07, 2.070056539736993e-09};
+  constexpr double s[] = {-0.16666666666663882, 0.008333333331077422, -0.0001984126691523504, 2.7555990399839905e-06,
+                          -2.4805587179980646e-08};
+  constexpr double c[] = {0.04166666666666468, -0.0013888888887276056, 2.4801585209738397e-05, -2.755636931675049e-07,
+                          2.070056539736993e-09};
   double r = t.rest, z = r * r;
   double sine = r + r * (z * polynomial(z, s));
   double cosine = (1.0 - 0.5 * z) + z * z * polynomial(z, c);
@@ -313,7 +322,9 @@ SG_INLINE T pow(T x, T y) { return static_cast<T>(Wide<T>::pow(x, y)); }
 template <class T>
 SG_INLINE T sigmoid(T x) { return static_cast<T>(1.0 / (1.0 + Wide<T>::exp(-static_cast<double>(x)))); }
 template <class T>
-SG_INLINE T sqrt(T x) { return static_cast<T>(__builtin_sqrt(static_cast<double>(x))); }   // exact rounding: twice is once
+SG_INLINE T sqrt(T x) {
+  return static_cast<T>(__builtin_sqrt(static_cast<double>(x)));   // rounding a root twice is rounding it once
+}
 template <class T>
 SG_INLINE T rsqrt(T x) { return static_cast<T>(1.0 / __builtin_sqrt(static_cast<double>(x))); }
 

@@ -14,8 +14,8 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kStreamBytes = int64_t{256} << 20;   // below, last-level caches of today hold the result for its reader
-constexpr int64_t kPieceNanoseconds = 30000;         // work of one thread at a time: worth more than handing it out
+constexpr int64_t kStreamBytes = int64_t{256} << 20;   // results below are in the last cache when they are read
+constexpr int64_t kPieceNanoseconds = 30000;           // work of a thread at a time: worth more than handing it out
 
 bool same_view(const Tensor& a, const Tensor& b) {
   if (a.data != b.data || a.dtype != b.dtype || a.conjugate != b.conjugate || !same_shape(a, b)) return false;
@@ -43,11 +43,14 @@ bool writable(const Tensor& t) {
   return true;
 }
 
-bool is_heavy(BlockOp op) { return op >= BlockOp::exp && op <= BlockOp::angle ? op != BlockOp::sqrt : op >= BlockOp::sigmoid && op <= BlockOp::softplus_backward; }
+bool is_heavy(BlockOp op) {
+  bool function = op >= BlockOp::exp && op <= BlockOp::angle && op != BlockOp::sqrt;
+  bool activation = op >= BlockOp::sigmoid && op <= BlockOp::softplus_backward;
+  return function || activation || op == BlockOp::pow || op == BlockOp::polar;
+}
 
 int64_t nanoseconds(const Step& s) {   // of a block, roughly
-  if (s.kind == Step::Kind::compute && !s.converts && (is_heavy(s.op) || s.op == BlockOp::pow || s.op == BlockOp::polar)) return 1500;
-  return 100;
+  return s.kind == Step::Kind::compute && !s.converts && is_heavy(s.op) ? 1500 : 100;
 }
 
 // One thread's registers, kept between runs.
@@ -84,8 +87,14 @@ void fill_register(void* reg, const Step& s, Lane lane, int64_t n) {
 // One thread on its way over a range of blocks.
 class BlockRunner {
  public:
-  BlockRunner(const PointwiseCode& code, std::span<const Tensor> slots, std::span<const Layout> layouts, int64_t elements, bool streams)
-      : code_(code), slots_(slots), layouts_(layouts), table_(best_block_table()), elements_(elements), streams_(streams) {
+  BlockRunner(const PointwiseCode& code, std::span<const Tensor> slots, std::span<const Layout> layouts,
+              int64_t elements, bool streams)
+      : code_(code),
+        slots_(slots),
+        layouts_(layouts),
+        table_(best_block_table()),
+        elements_(elements),
+        streams_(streams) {
     size_t cursor_bytes = (code.steps.size() * sizeof(Cursor) + 63) / 64 * 64;
     std::byte* memory = thread_scratch(cursor_bytes + static_cast<size_t>(code.scratch_bytes) + kBlock * 16);
     cursors_ = reinterpret_cast<Cursor*>(memory);
@@ -96,7 +105,8 @@ class BlockRunner {
   void run(int64_t begin, int64_t end, bool* fault) {
     fault_ = fault;
     for (size_t i = 0; i < code_.steps.size(); ++i)
-      if (int slot = code_.steps[i].slot; slot >= 0) new (cursors_ + i) Cursor(&layouts_[static_cast<size_t>(slot)], begin * kBlock);
+      if (int slot = code_.steps[i].slot; slot >= 0)
+        new (cursors_ + i) Cursor(&layouts_[static_cast<size_t>(slot)], begin * kBlock);
     count_ = std::min(elements_, kBlock);
     for (const Step& s : code_.steps)
       if (s.fixed) step(s);
@@ -129,8 +139,10 @@ class BlockRunner {
   void compute(const Step& s) {
     std::array<const void*, kMaxOperands> in;
     for (size_t k = 0; k < s.arity; ++k) in[k] = at(s.in[k]);
-    BlockFn fn = s.converts ? table_.convert[static_cast<size_t>(s.lane)][static_cast<size_t>(code_.lanes[static_cast<size_t>(s.out)])]
-                            : table_.find(s.op, s.lane);
+    BlockFn fn =
+        s.converts
+            ? table_.convert[static_cast<size_t>(s.lane)][static_cast<size_t>(code_.lanes[static_cast<size_t>(s.out)])]
+            : table_.find(s.op, s.lane);
     fn(at(s.out), in.data(), count_, fault_);
   }
 
@@ -169,7 +181,9 @@ class BlockRunner {
 
   // Bytes from one element to the next within a register; of complex ones, within a plane.
   static int64_t lane_plane(Lane lane) { return lane == Lane::c64 ? 4 : lane == Lane::c128 ? 8 : lane_bytes(lane); }
-  bool same_register(size_t slot, int reg) const { return lane_of(slots_[slot].dtype) == code_.lanes[static_cast<size_t>(reg)]; }
+  bool same_register(size_t slot, int reg) const {
+    return lane_of(slots_[slot].dtype) == code_.lanes[static_cast<size_t>(reg)];
+  }
 
   const PointwiseCode& code_;
   std::span<const Tensor> slots_;
@@ -209,7 +223,8 @@ Value PointwiseProgram::read(const Tensor& t) {
 
 bool PointwiseProgram::may_write(const Tensor& view) const {
   if (!writable(view)) return false;
-  return std::all_of(slots_.begin(), slots_.end(), [&](const Tensor& s) { return !overlap(s, view) || same_places(s, view); });
+  return std::all_of(slots_.begin(), slots_.end(),
+                     [&](const Tensor& s) { return !overlap(s, view) || same_places(s, view); });
 }
 
 Result<bool> PointwiseProgram::add(const KernelCall& call, bool stored) {
@@ -237,7 +252,9 @@ Result<bool> PointwiseProgram::add(const KernelCall& call, bool stored) {
     if (v.reg < 0 || s.kind != Step::Kind::compute || s.converts || best_block_table().find(s.op, s.lane)) continue;
     v.reg = -1;
   }
-  if (v.reg < 0) return undo(), call.fail(std::string(call.op().name) + " is not computed for " + std::string(dtype_name(result.dtype)));
+  if (v.reg < 0)
+    return undo(),
+           call.fail(std::string(call.op().name) + " is not computed for " + std::string(dtype_name(result.dtype)));
   if (!fits_ || (stored && !may_write(result))) return undo(), false;
   known_.push_back({result, v});
   if (stored) code_.store(slot_of(result), result, v);
@@ -287,7 +304,8 @@ Status run_pointwise(KernelCall& call) {
   auto fits = program.add(call);
   if (fits.ok() && !*fits) {                     // arguments in the result's memory, seen in another way: read first
     for (ParamValue& p : call.params())
-      if (p.kind == ParamValue::Kind::tensor && overlap(p.tensor, call.results[0]) && !same_view(p.tensor, call.results[0])) {
+      if (p.kind == ParamValue::Kind::tensor && overlap(p.tensor, call.results[0]) &&
+          !same_view(p.tensor, call.results[0])) {
         Tensor held = call.scratch().tensor(p.tensor.dtype, p.tensor.sizes());
         copy(call, held, p.tensor);
         p.tensor = held;

@@ -26,8 +26,8 @@ class PointwiseProgram {
   // Whether calls of this op can be part of a program.
   static bool knows(std::string_view op);
 
-  // Appends a call, of which nothing is kept but its tensors and numbers. False, and nothing is changed: it does not fit
-  // with the calls before it. An error: it cannot be computed for its types.
+  // Appends a call, of which nothing is kept but its tensors and numbers. False, and nothing is changed: it does not
+  // fit with the calls before it. An error: it cannot be computed for its types.
   Result<bool> add(const KernelCall& call, bool stored = true);
 
   // May be called any number of times, by one thread at a time. Fails on a division of an integer by zero.

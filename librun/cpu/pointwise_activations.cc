@@ -6,7 +6,8 @@ namespace {
 
 Value lower_gelu(PointwiseCall& c) {
   DType type = c.common("self", Common::promoted);
-  return c.compute(c.call().text("approximate") == "tanh" ? BlockOp::gelu_tanh : BlockOp::gelu, {c.operand("self", type)}, type);
+  return c.compute(c.call().text("approximate") == "tanh" ? BlockOp::gelu_tanh : BlockOp::gelu,
+                   {c.operand("self", type)}, type);
 }
 
 Value lower_gelu_backward(PointwiseCall& c) {
@@ -17,7 +18,8 @@ Value lower_gelu_backward(PointwiseCall& c) {
 
 Value lower_selu(PointwiseCall& c) {
   DType type = c.common("self", Common::promoted);
-  Value alpha = c.number(1.6732632423543772848170429916717, type), scale = c.number(1.0507009873554804934193349852946, type);
+  Value alpha = c.number(1.6732632423543772848170429916717, type),
+        scale = c.number(1.0507009873554804934193349852946, type);
   return c.compute(BlockOp::elu, {c.operand("self", type), alpha, scale, c.number(1, type)}, type);
 }
 

@@ -12,7 +12,8 @@ bool is_one(Scalar s) { return s.is_integral() ? s.i == 1 : s.re == 1 && s.im ==
 // self + alpha * other and its kin: operands "first second", block = the form with alpha.
 Value lower_scaled(PointwiseCall& c, BlockOp plain, BlockOp scaled, std::string_view first, std::string_view second) {
   DType type = c.common("self other", Common::promoted);
-  if (is_one(c.call().scalar("alpha"))) return c.compute(plain, {c.operand(first, type), c.operand(second, type)}, type);
+  if (is_one(c.call().scalar("alpha")))
+    return c.compute(plain, {c.operand(first, type), c.operand(second, type)}, type);
   Value a = c.operand(first, type), b = c.operand(second, type);
   return c.compute(scaled, {a, b, c.operand("alpha", type)}, type);
 }

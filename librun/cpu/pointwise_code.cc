@@ -33,17 +33,6 @@ bool overlap(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Lane lane_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32: case DType::bf16: case DType::f16: return Lane::f32;
-    case DType::f64: return Lane::f64;
-    case DType::boolean: return Lane::b8;
-    case DType::c64: return Lane::c64;
-    case DType::c128: return Lane::c128;
-    default: return Lane::i64;
-  }
-}
-
 int PointwiseCode::define(Lane lane) {
   lanes.push_back(lane);
   return static_cast<int>(lanes.size()) - 1;
@@ -134,9 +123,11 @@ void PointwiseCode::mark_fixed(std::span<const Layout> layouts) {
     if (s.kind == Step::Kind::store) written[static_cast<size_t>(s.slot)] = 1;
   for (Step& s : steps) {
     if (s.kind == Step::Kind::constant) s.fixed = true;
-    if (s.kind == Step::Kind::load) s.fixed = layouts[static_cast<size_t>(s.slot)].is_point() && !written[static_cast<size_t>(s.slot)];
+    if (s.kind == Step::Kind::load)
+      s.fixed = layouts[static_cast<size_t>(s.slot)].is_point() && !written[static_cast<size_t>(s.slot)];
     if (s.kind == Step::Kind::compute)
-      s.fixed = std::all_of(s.in.begin(), s.in.begin() + s.arity, [&](int reg) { return fixed[static_cast<size_t>(reg)]; });
+      s.fixed =
+          std::all_of(s.in.begin(), s.in.begin() + s.arity, [&](int reg) { return fixed[static_cast<size_t>(reg)]; });
     if (s.fixed) fixed[static_cast<size_t>(s.out)] = 1;
   }
 }
@@ -155,7 +146,9 @@ void PointwiseCode::find_last_uses() {
 // Whether the slot's memory is written after step `after` while `reg`, which is to lie there, is still needed.
 bool PointwiseCode::overwritten(int slot, size_t after, std::span<const Tensor> slots, int reg) const {
   for (size_t i = after + 1; i < steps.size() && i < last_use_[static_cast<size_t>(reg)]; ++i)
-    if (steps[i].kind == Step::Kind::store && overlap(slots[static_cast<size_t>(steps[i].slot)], slots[static_cast<size_t>(slot)])) return true;
+    if (steps[i].kind == Step::Kind::store &&
+        overlap(slots[static_cast<size_t>(steps[i].slot)], slots[static_cast<size_t>(slot)]))
+      return true;
   return false;
 }
 
@@ -167,12 +160,14 @@ bool PointwiseCode::lies_as_is(int slot, std::span<const Layout> layouts, std::s
 void PointwiseCode::place_in_memory(std::span<const Layout> layouts, std::span<const Tensor> slots, bool stream) {
   for (size_t i = 0; i < steps.size(); ++i) {
     Step& s = steps[i];
-    if (s.kind == Step::Kind::load && !s.fixed && lies_as_is(s.slot, layouts, slots) && !overwritten(s.slot, i, slots, s.out))
+    if (s.kind == Step::Kind::load && !s.fixed && lies_as_is(s.slot, layouts, slots) &&
+        !overwritten(s.slot, i, slots, s.out))
       places[static_cast<size_t>(s.out)].slot = s.slot;
     if (s.kind != Step::Kind::store || i == 0 || stream) continue;
     const Step& before = steps[i - 1];
     int reg = s.in[0];
-    bool flag = slots[static_cast<size_t>(s.slot)].dtype == DType::boolean && layouts[static_cast<size_t>(s.slot)].is_line();
+    bool flag =
+        slots[static_cast<size_t>(s.slot)].dtype == DType::boolean && layouts[static_cast<size_t>(s.slot)].is_line();
     bool made_just_now = before.out == reg && !before.fixed && places[static_cast<size_t>(reg)].slot < 0;
     if (made_just_now && (flag || lies_as_is(s.slot, layouts, slots)) && !overwritten(s.slot, i, slots, reg))
       places[static_cast<size_t>(reg)].slot = s.slot;
@@ -182,7 +177,9 @@ void PointwiseCode::place_in_memory(std::span<const Layout> layouts, std::span<c
 void PointwiseCode::place_in_scratch() {
   std::array<std::vector<int64_t>, kLanes> free;
   scratch_bytes = 0;
-  auto give = [&](int reg) { free[static_cast<size_t>(lanes[static_cast<size_t>(reg)])].push_back(places[static_cast<size_t>(reg)].offset); };
+  auto give = [&](int reg) {
+    free[static_cast<size_t>(lanes[static_cast<size_t>(reg)])].push_back(places[static_cast<size_t>(reg)].offset);
+  };
   auto take = [&](int reg) {
     auto lane = static_cast<size_t>(lanes[static_cast<size_t>(reg)]);
     Place& p = places[static_cast<size_t>(reg)];
@@ -199,7 +196,9 @@ void PointwiseCode::place_in_scratch() {
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& s = steps[i];
     if (s.fixed) continue;
-    auto ends_here = [&](int reg) { return last_use_[static_cast<size_t>(reg)] == i && places[static_cast<size_t>(reg)].slot < 0; };
+    auto ends_here = [&](int reg) {
+      return last_use_[static_cast<size_t>(reg)] == i && places[static_cast<size_t>(reg)].slot < 0;
+    };
     for (int k = 0; k < s.arity; ++k) {           // a result may lie where an operand of its lane did
       int reg = s.in[static_cast<size_t>(k)];
       bool again = std::find(s.in.begin(), s.in.begin() + k, reg) != s.in.begin() + k;

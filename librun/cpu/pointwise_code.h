@@ -16,8 +16,6 @@
 
 namespace sg::cpu {
 
-Lane lane_of(DType dtype);           // REQUIRES: is_runnable
-
 // A register as a value of some element type. `rounded`: it holds nothing that the type cannot.
 struct Value {
   int reg = -1;
@@ -39,7 +37,8 @@ struct Step {
   int64_t integer = 0;
 };
 
-// Where a register lies: `slot` < 0 = in scratch memory at `offset`, else in the tensor, from the block's first element.
+// Where a register lies: `slot` < 0 = in scratch memory at `offset`, else in the tensor, from the block's first
+// element.
 struct Place {
   int slot = -1;
   int64_t offset = 0;

@@ -43,7 +43,9 @@ struct Promotion {
   std::array<DType, 3> by_rank{DType::none, DType::none, DType::none};
 
   void add(size_t rank, DType t) { by_rank[rank] = by_rank[rank] == DType::none ? t : promote(by_rank[rank], t); }
-  static int kind(DType t) { return is_complex(t) ? 3 : is_floating(t) ? 2 : t == DType::none ? -1 : t == DType::boolean ? 0 : 1; }
+  static int kind(DType t) {
+    return is_complex(t) ? 3 : is_floating(t) ? 2 : t == DType::none ? -1 : t == DType::boolean ? 0 : 1;
+  }
   static DType combine(DType higher, DType lower) {
     if (higher == DType::none) return lower;
     return kind(lower) > kind(higher) ? promote(higher, lower) : higher;

@@ -28,7 +28,8 @@ struct PointwiseRule {
   Common common = Common::promoted;
 };
 
-const PointwiseRule* find_pointwise_rule(std::string_view op);   // in-place forms are found under the rule of the others
+const PointwiseRule* find_pointwise_rule(
+    std::string_view op);   // in-place forms are found under the rule of the others
 
 // A call on its way into a program.
 class PointwiseCall {

@@ -26,7 +26,8 @@ RandomKey key_of(const KernelCall& call) {
 class Places {
  public:
   Places(const RandomStream& stream, const Tensor& t) : stream_(stream), shape_(t.sizes().begin(), t.sizes().end()) {
-    chunk_ = stream.origin_shape.size() == shape_.size() && stream.origin_offset.size() == shape_.size() && !shape_.empty();
+    chunk_ =
+        stream.origin_shape.size() == shape_.size() && stream.origin_offset.size() == shape_.size() && !shape_.empty();
   }
   bool chunk() const { return chunk_; }
   uint64_t operator()(int64_t element) const {
@@ -86,9 +87,11 @@ void draw_words(KernelCall& call, const Tensor& out, const Fn& fn) {
     std::array<uint32_t, kRun> words;
     for (int64_t first = begin; first < end; first += kRun) {
       auto count = static_cast<size_t>(std::min(end - first, kRun));
-      if (places.chunk()) for (size_t i = 0; i < count; ++i) words[i] = key.word(places(first + static_cast<int64_t>(i)));
+      if (places.chunk())
+        for (size_t i = 0; i < count; ++i) words[i] = key.word(places(first + static_cast<int64_t>(i)));
       else fill_words(key, static_cast<uint64_t>(first), {words.data(), count});
-      for (size_t i = 0; i < count; ++i) line.as<T>()[first + static_cast<int64_t>(i)] = fn(words[i], first + static_cast<int64_t>(i));
+      for (size_t i = 0; i < count; ++i)
+        line.as<T>()[first + static_cast<int64_t>(i)] = fn(words[i], first + static_cast<int64_t>(i));
     }
   });
   if (line.data != out.data) copy(call, out, line);
@@ -131,7 +134,9 @@ T flag_as(bool flag) {
 
 Status draw_bernoulli(KernelCall& call, const Tensor& out, double p) {
   SG_TRY(check_probability(call, p));
-  visit_dtype(out.dtype, [&]<class T>() { draw_words<T>(call, out, [&](uint32_t word, int64_t) { return flag_as<T>(uniform_of_word(word, 32) < p); }); });
+  visit_dtype(out.dtype, [&]<class T>() {
+    draw_words<T>(call, out, [&](uint32_t word, int64_t) { return flag_as<T>(uniform_of_word(word, 32) < p); });
+  });
   return ok_status();
 }
 
@@ -141,7 +146,8 @@ Status draw_bernoulli(KernelCall& call, const Tensor& out, const Tensor& p) {
   const double* probability = each.as<double>();
   for (int64_t i = 0; i < each.elements(); ++i) SG_TRY(check_probability(call, probability[i]));
   visit_dtype(out.dtype, [&]<class T>() {
-    draw_words<T>(call, out, [&](uint32_t word, int64_t i) { return flag_as<T>(uniform_of_word(word, 32) < probability[i]); });
+    draw_words<T>(call, out,
+                  [&](uint32_t word, int64_t i) { return flag_as<T>(uniform_of_word(word, 32) < probability[i]); });
   });
   return ok_status();
 }
@@ -151,13 +157,20 @@ Status draw_bernoulli(KernelCall& call, const Tensor& out, const Tensor& p) {
 Status rand(KernelCall& call) { return draw_uniform(call, call.result(), 0, 1), ok_status(); }
 Status randn(KernelCall& call) { return draw_normal(call, call.result(), 0, 1), ok_status(); }
 Status randint(KernelCall& call) { return draw_whole(call, call.result(), 0, call.integer("high")); }
-Status randint_low(KernelCall& call) { return draw_whole(call, call.result(), call.integer("low"), call.integer("high")); }
-Status uniform_(KernelCall& call) { return draw_uniform(call, call.result(), call.number("from"), call.number("to")), ok_status(); }
-Status normal_(KernelCall& call) { return draw_normal(call, call.result(), call.number("mean"), call.number("std")), ok_status(); }
+Status randint_low(KernelCall& call) {
+  return draw_whole(call, call.result(), call.integer("low"), call.integer("high"));
+}
+Status uniform_(KernelCall& call) {
+  return draw_uniform(call, call.result(), call.number("from"), call.number("to")), ok_status();
+}
+Status normal_(KernelCall& call) {
+  return draw_normal(call, call.result(), call.number("mean"), call.number("std")), ok_status();
+}
 
 Status exponential_(KernelCall& call) {
   double lambda = call.number("lambd");
-  draw(call, call.result(), [&](const RandomKey& key, uint64_t i) { return -math::log1p_core(-uniform(key, i, 53)) / lambda; });
+  draw(call, call.result(),
+       [&](const RandomKey& key, uint64_t i) { return -math::log1p_core(-uniform(key, i, 53)) / lambda; });
   return ok_status();
 }
 
@@ -229,13 +242,16 @@ Status randperm(KernelCall& call) {
   std::iota(order, order + n, int64_t{0});
   RandomKey key = key_of(call);
   for (int64_t i = 0; i + 1 < n; ++i)
-    std::swap(order[i], order[i + static_cast<int64_t>(uniform_below(key, static_cast<uint64_t>(i), static_cast<uint64_t>(n - i)))]);
+    std::swap(
+        order[i],
+        order[i + static_cast<int64_t>(uniform_below(key, static_cast<uint64_t>(i), static_cast<uint64_t>(n - i)))]);
   return copy(call, call.result(), whole), ok_status();
 }
 
 // Row by row: with replacement by sums of the weights; without, the largest of weight / exponential, which are the
 // draws in order.
-void sample_row(const RandomKey& key, uint64_t first, std::span<const double> weights, bool replace, std::span<int64_t> out) {
+void sample_row(const RandomKey& key, uint64_t first, std::span<const double> weights, bool replace,
+                std::span<int64_t> out) {
   std::vector<double> mark(weights.size());
   if (replace) {
     std::partial_sum(weights.begin(), weights.end(), mark.begin());
@@ -253,7 +269,8 @@ void sample_row(const RandomKey& key, uint64_t first, std::span<const double> we
   }
   std::vector<int64_t> order(mark.size());
   std::iota(order.begin(), order.end(), int64_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return mark[static_cast<size_t>(a)] > mark[static_cast<size_t>(b)]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return mark[static_cast<size_t>(a)] > mark[static_cast<size_t>(b)]; });
   std::copy_n(order.begin(), out.size(), out.begin());
 }
 
@@ -264,7 +281,8 @@ Status check_weights(const KernelCall& call, std::span<const double> weights, bo
     usable += w > 0;
   }
   if (usable == 0 || (!replace && usable < wanted))
-    return call.fail("of " + std::to_string(usable) + " weights above 0, " + std::to_string(wanted) + " are to be drawn");
+    return call.fail("of " + std::to_string(usable) + " weights above 0, " + std::to_string(wanted) +
+                     " are to be drawn");
   return ok_status();
 }
 
@@ -279,7 +297,8 @@ Status multinomial(KernelCall& call) {
     std::span<const double> each(weights.as<double>() + row * static_cast<int64_t>(classes), classes);
     SG_TRY(check_weights(call, each, replace, wanted));
     uint64_t draws = replace ? wanted : classes;
-    sample_row(key, static_cast<uint64_t>(row) * draws, each, replace, {out.as<int64_t>() + row * static_cast<int64_t>(wanted), wanted});
+    sample_row(key, static_cast<uint64_t>(row) * draws, each, replace,
+               {out.as<int64_t>() + row * static_cast<int64_t>(wanted), wanted});
   }
   return copy(call, call.result(), out), ok_status();
 }

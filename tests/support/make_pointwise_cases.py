@@ -3,8 +3,8 @@
 
     make_pointwise_cases.py [--elements N] [--seed N] > tests/data/pointwise_cases.txt
 
-One case a line: op, then arguments `name=VALUE`, then results `=VALUE`, between semicolons. VALUE is `t:DTYPE:SHAPE:HEX`
-(elements as little-endian bytes in hex), `i:N`, `f:X`, `b:0|1` or `s:TEXT`.
+One case a line: op, then arguments `name=VALUE`, then results `=VALUE`, between semicolons. VALUE is
+`t:DTYPE:SHAPE:HEX` (elements as little-endian bytes in hex), `i:N`, `f:X`, `b:0|1` or `s:TEXT`.
 """
 import argparse
 import math
@@ -12,10 +12,12 @@ import sys
 
 import torch
 
-NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
-         torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool", torch.complex64: "c64"}
+NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
+         torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8",
+         torch.bool: "bool", torch.complex64: "c64"}
 F32, F64, BF16, F16 = torch.float32, torch.float64, torch.bfloat16, torch.float16
-I64, I32, I16, I8, U8, BOOL, C64 = torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64
+I64, I32, I16, I8, U8 = torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8
+BOOL, C64 = torch.bool, torch.complex64
 FLOATS = (F32, BF16, F16, F64)
 WHOLE = (I64, I32, I8, U8)
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 2.5, 3.5, math.inf, -math.inf, math.nan, 1e-30, 80.0, -100.0, 1e30]
@@ -87,7 +89,8 @@ class Writer:
 
 
 def unary(w, n):
-    both = "neg sign trunc round floor ceil abs square relu relu6 hardtanh nan_to_num isnan isinf isfinite signbit logical_not positive"
+    both = ("neg sign trunc round floor ceil abs square relu relu6 hardtanh nan_to_num isnan isinf isfinite signbit "
+            "logical_not positive")
     for name in both.split():
         for t in FLOATS + WHOLE + (BOOL,):
             if name in ("neg", "positive", "square", "relu6", "hardtanh") and t == BOOL:
@@ -95,8 +98,8 @@ def unary(w, n):
             if name in ("relu6", "hardtanh") and t == U8:
                 continue
             w.case(f"aten.{name}.default", self=sample(t, n))
-    for name in ("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-                 "sigmoid erf erfc lgamma digamma angle").split():
+    for name in ("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh "
+                 "tanh asinh acosh atanh sigmoid erf erfc lgamma digamma angle").split():
         for t in FLOATS + (I32, BOOL):
             w.case(f"aten.{name}.default", self=sample(t, n))
     for name in "asin acos atanh erfinv logit".split():
@@ -122,7 +125,8 @@ def unary(w, n):
 def gradients(w, n):
     for t in FLOATS:
         g = sample(t, n, "finite")
-        for name, other in (("silu", "self"), ("gelu", "self"), ("tanh", "output"), ("sigmoid", "output"), ("hardswish", "self"), ("hardsigmoid", "self")):
+        for name, other in (("silu", "self"), ("gelu", "self"), ("tanh", "output"), ("sigmoid", "output"),
+                            ("hardswish", "self"), ("hardsigmoid", "self")):
             if name == "hardsigmoid" and t == F64:
                 continue   # PyTorch's sixth is that of float
             w.case(f"aten.{name}_backward.default", grad_output=g, **{other: sample(t, n, "finite")})
@@ -133,16 +137,17 @@ def gradients(w, n):
         w.case("aten.hardtanh_backward.default", grad_output=g, self=x, min_val=-1.3, max_val=2.0)
         w.case("aten.softplus_backward.default", grad_output=g, self=x, beta=1.5, threshold=4.0)
         for of_result in (False, True):
-            w.case("aten.elu_backward.default", grad_output=g, alpha=1.2, scale=0.9, input_scale=1.1, is_result=of_result, self_or_result=x)
+            w.case("aten.elu_backward.default", grad_output=g, alpha=1.2, scale=0.9, input_scale=1.1,
+                   is_result=of_result, self_or_result=x)
         w.case("aten.native_dropout_backward.default", grad_output=g, mask=sample(BOOL, n), scale=1.1111)
 
 
 def binary(w, n):
-    pairs = [(F32, F32), (BF16, BF16), (F16, F16), (F64, F64), (F32, BF16), (BF16, F16), (F32, I64), (BF16, I32), (I64, I64), (I32, I8), (I8, I8), (U8, U8), (U8, I8), (BOOL, I64),
-             (BOOL, F32), (BOOL, BOOL)]
+    pairs = [(F32, F32), (BF16, BF16), (F16, F16), (F64, F64), (F32, BF16), (BF16, F16), (F32, I64), (BF16, I32),
+             (I64, I64), (I32, I8), (I8, I8), (U8, U8), (U8, I8), (BOOL, I64), (BOOL, F32), (BOOL, BOOL)]
     for name in "add sub mul".split():
-        for a, b in pairs + [(C64, C64), (C64, F32)]:
-            w.case(f"aten.{name}.Tensor", self=sample(a, n), other=sample(b, n))
+        for a, b in pairs + [(C64, C64), (C64, F32)]:   # 1 * (inf + 0i) has a NaN in PyTorch
+            w.case(f"aten.{name}.Tensor", self=sample(a, n), other=sample(b, n, "finite" if a == C64 else "any"))
     for name in "add sub rsub".split():
         for a, alpha in ((F32, 0.7), (BF16, 0.7), (I32, -3), (C64, 0.5)):
             w.case(f"aten.{name}.Tensor", self=sample(a, n), other=sample(a, n), alpha=alpha)
@@ -238,7 +243,8 @@ def selections(w, n):
     for a in FLOATS + WHOLE + (I16, BOOL):
         for b in FLOATS + WHOLE + (I16, BOOL, C64):
             kind = "finite" if b in WHOLE + (I16,) else "any"
-            w.case("aten.copy.default", self=torch.zeros(n, dtype=b), src=sample(a, n, kind) if a == BOOL else sample(a, n, kind).abs())
+            source = sample(a, n, kind)
+            w.case("aten.copy.default", self=torch.zeros(n, dtype=b), src=source if a == BOOL else source.abs())
 
 
 def in_place(w, n):

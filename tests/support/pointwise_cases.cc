@@ -21,7 +21,8 @@ HeldTensor read_tensor(const std::string& text) {   // DTYPE:SHAPE:HEX
     for (const std::string& d : split(part[1], 'x')) shape.push_back(std::stoll(d));
   HeldTensor out;
   out.tensor = make_tensor(nullptr, *parse_dtype(part[0]), shape);
-  for (size_t i = 0; part.size() > 2 && i < part[2].size(); i += 2) out.memory.push_back(static_cast<std::byte>(std::stoi(part[2].substr(i, 2), nullptr, 16)));
+  for (size_t i = 0; part.size() > 2 && i < part[2].size(); i += 2)
+    out.memory.push_back(static_cast<std::byte>(std::stoi(part[2].substr(i, 2), nullptr, 16)));
   out.tensor.data = out.memory.data();
   return out;
 }

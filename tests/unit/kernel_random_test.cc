@@ -12,8 +12,8 @@ using test::Buffer;
 namespace {
 
 // test::call with a random stream.
-Status draw(std::string_view op, std::vector<test::Argument> arguments, std::vector<Tensor> results, RandomStream stream, int threads = 1,
-            Numerics numerics = Numerics::fast) {
+Status draw(std::string_view op, std::vector<test::Argument> arguments, std::vector<Tensor> results,
+            RandomStream stream, int threads = 1, Numerics numerics = Numerics::fast) {
   const OpInfo* info = find_op(op);
   ThreadTeam team(threads);
   Scratch scratch;
@@ -77,19 +77,27 @@ TEST_CASE("dropout keeps, scales and says what it kept") {
   Buffer<BF16> in({4000}), out({4000});
   Buffer<bool> mask({4000});
   for (int64_t i = 0; i < 4000; ++i) in.at(i) = BF16(2.0f);
-  REQUIRE(draw("aten.native_dropout.default", {{"input", in}, {"p", 0.25}, {"train", true}}, {out.tensor(), mask.tensor()}, stream_of(3)).ok());
+  REQUIRE(draw("aten.native_dropout.default", {{"input", in}, {"p", 0.25}, {"train", true}},
+               {out.tensor(), mask.tensor()}, stream_of(3))
+              .ok());
   int64_t kept = 0;
   for (int64_t i = 0; i < 4000; ++i) {
     kept += mask.at(i);
     REQUIRE(float(out.at(i)) == (mask.at(i) ? float(BF16(2.0f / 0.75f)) : 0.0f));
   }
   CHECK(std::abs(kept - 3000) < 150);
-  REQUIRE(draw("aten.native_dropout.default", {{"input", in}, {"p", 1.0}, {"train", true}}, {out.tensor(), mask.tensor()}, stream_of(3)).ok());
+  REQUIRE(draw("aten.native_dropout.default", {{"input", in}, {"p", 1.0}, {"train", true}},
+               {out.tensor(), mask.tensor()}, stream_of(3))
+              .ok());
   CHECK(float(out.at(7)) == 0.0f);
-  REQUIRE(draw("aten.native_dropout.default", {{"input", in}, {"p", 0.5}, {"train", false}}, {out.tensor(), mask.tensor()}, stream_of(3)).ok());
+  REQUIRE(draw("aten.native_dropout.default", {{"input", in}, {"p", 0.5}, {"train", false}},
+               {out.tensor(), mask.tensor()}, stream_of(3))
+              .ok());
   CHECK(float(out.at(7)) == 2.0f);
   CHECK(mask.at(7));
-  CHECK_FALSE(draw("aten.native_dropout.default", {{"input", in}, {"p", 1.5}, {"train", true}}, {out.tensor(), mask.tensor()}, stream_of(3)).ok());
+  CHECK_FALSE(draw("aten.native_dropout.default", {{"input", in}, {"p", 1.5}, {"train", true}},
+                   {out.tensor(), mask.tensor()}, stream_of(3))
+                  .ok());
 }
 
 TEST_CASE("the double run draws the numbers of the graph in f32") {
@@ -129,13 +137,18 @@ TEST_CASE("permutations and samples") {
   CHECK(values[0] + values[1] + values[2] != 3);
   Buffer<float> weights({2, 4}, {0, 1, 0, 3, 1, 1, 1, 1});
   Buffer<int64_t> drawn({2, 2}), many({2, 4000});
-  REQUIRE(draw("aten.multinomial.default", {{"self", weights}, {"num_samples", 2}}, {drawn.tensor()}, stream_of(1)).ok());
+  REQUIRE(
+      draw("aten.multinomial.default", {{"self", weights}, {"num_samples", 2}}, {drawn.tensor()}, stream_of(1)).ok());
   CHECK(std::set<int64_t>{drawn.at(0), drawn.at(1)} == std::set<int64_t>{1, 3});
   CHECK(drawn.at(2) != drawn.at(3));
-  REQUIRE(draw("aten.multinomial.default", {{"self", weights}, {"num_samples", 4000}, {"replacement", true}}, {many.tensor()}, stream_of(1)).ok());
+  REQUIRE(draw("aten.multinomial.default", {{"self", weights}, {"num_samples", 4000}, {"replacement", true}},
+               {many.tensor()}, stream_of(1))
+              .ok());
   int64_t threes = 0;
   for (int64_t i = 0; i < 4000; ++i) threes += many.at(i) == 3;
   CHECK(std::abs(threes - 3000) < 150);
   Buffer<int64_t> too_many({2, 3});
-  CHECK_FALSE(draw("aten.multinomial.default", {{"self", weights}, {"num_samples", 3}}, {too_many.tensor()}, stream_of(1)).ok());
+  CHECK_FALSE(
+      draw("aten.multinomial.default", {{"self", weights}, {"num_samples", 3}}, {too_many.tensor()}, stream_of(1))
+          .ok());
 }

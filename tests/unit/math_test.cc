@@ -33,7 +33,8 @@ void check_unary(const char* name, Fn fn, Truth truth, double limit = 0.51) {
     double error = ulps(fn(x), truth(static_cast<long double>(x)));
     if (error > worst) worst = error, where = x;
   }
-  for (float x : {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 88.7f, 89.0f, -103.9f, -104.5f}) {
+  for (float x :
+       {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 88.7f, 89.0f, -103.9f, -104.5f}) {
     double error = ulps(fn(x), truth(static_cast<long double>(x)));
     if (error > worst) worst = error, where = x;
   }
@@ -41,8 +42,10 @@ void check_unary(const char* name, Fn fn, Truth truth, double limit = 0.51) {
   CHECK(worst <= limit);
 }
 
-#define CHECK_WIDE(name, truth) \
-  check_unary(#name, [](float x) { return static_cast<float>(math::Wide<float>::name(x)); }, [](long double x) { return truth; })
+#define CHECK_WIDE(name, truth)                                                      \
+  check_unary(                                                                       \
+      #name, [](float x) { return static_cast<float>(math::Wide<float>::name(x)); }, \
+      [](long double x) { return truth; })
 
 }  // namespace
 
@@ -91,7 +94,8 @@ TEST_CASE("pow over pairs of floats") {
     for (float y : {2.0f, 3.0f, -1.0f, 0.5f, 0.33333334f, -2.5f, 7.0f, 1.0001f, 40.0f}) look(x, y);
     for (float y : {1.0f, 0.9999f, 1.001f}) look(y, x);
   }
-  const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, 2.0f, -2.0f, 3.0f, -3.0f, 0.5f, -0.5f, 2.5f, INFINITY, -INFINITY, NAN,
+  const float special[] = {0.0f,      -0.0f, 1.0f,   -1.0f,       2.0f,        -2.0f,       3.0f,
+                           -3.0f,     0.5f,  -0.5f,  2.5f,        INFINITY,    -INFINITY,   NAN,
                            0x1p-149f, 3e38f, -3e38f, 16777216.0f, 16777215.0f, -16777215.0f};
   for (float x : special) for (float y : special) look(x, y);
   INFO("pow(" << at_x << ", " << at_y << ")");
@@ -100,7 +104,8 @@ TEST_CASE("pow over pairs of floats") {
 
 TEST_CASE("atan2 over pairs of floats") {
   double worst = 0;
-  const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, 2.0f, -0.3f, 5.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, 3e38f, -3e38f};
+  const float special[] = {0.0f,     -0.0f,     1.0f, -1.0f,     2.0f,  -0.3f, 5.0f,
+                           INFINITY, -INFINITY, NAN,  0x1p-149f, 3e38f, -3e38f};
   for (float y : special)
     for (float x : special)
       worst = std::max(worst, ulps(static_cast<float>(math::Wide<float>::atan2(y, x)), atan2l(y, x)));

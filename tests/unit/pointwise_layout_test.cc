@@ -39,7 +39,8 @@ Laid lay_out(const Tensor& from, test::Rng& rng) {
   Laid out;
   out.tensor = from;
   std::vector<int> order;
-  for (int axis = 0; axis < from.rank; ++axis) order.insert(order.begin() + static_cast<int64_t>(rng.below(order.size() + 1)), axis);
+  for (int axis = 0; axis < from.rank; ++axis)
+    order.insert(order.begin() + static_cast<int64_t>(rng.below(order.size() + 1)), axis);
   int64_t stride = rng.below(3) == 0 ? 2 : 1;
   for (int axis : order) {
     out.tensor.stride[static_cast<size_t>(axis)] = stride;
@@ -79,7 +80,9 @@ Outcome run_case(test::PointwiseCase& c, std::vector<int64_t> shape, test::Rng* 
     ParamValue p = value;
     if (p.kind == ParamValue::Kind::tensor) {
       Tensor t = p.tensor.rank == 0 ? p.tensor : shaped(p.tensor, shape);
-      if (!rng) held.push_back({Bytes(static_cast<size_t>(t.bytes()) + 1), t}), held.back().tensor.data = held.back().memory.data(), set(held.back().tensor, t);
+      if (!rng)
+        held.push_back({Bytes(static_cast<size_t>(t.bytes()) + 1), t}),
+            held.back().tensor.data = held.back().memory.data(), set(held.back().tensor, t);
       else held.push_back(lay_out(t, *rng));
       p.tensor = held.back().tensor;
       if (name == written) result.tensor = p.tensor;

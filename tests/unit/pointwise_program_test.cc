@@ -34,7 +34,8 @@ struct Step {
 class Chain {
  public:
   explicit Chain(uint64_t seed) : rng_(seed) {
-    for (int rank = static_cast<int>(rng_.below(4)); rank > 0; --rank) shape_.push_back(rng_.percent(4) ? 0 : rng_.between(1, rng_.percent(30) ? 40 : 7));
+    for (int rank = static_cast<int>(rng_.below(4)); rank > 0; --rank)
+      shape_.push_back(rng_.percent(4) ? 0 : rng_.between(1, rng_.percent(30) ? 40 : 7));
     for (int i = 0; i < 4; ++i) inputs_.push_back(new_tensor(rng_.pick(kTypes), true));
     for (int64_t n = rng_.between(2, 14); n > 0; --n) add_node();
   }
@@ -49,7 +50,8 @@ class Chain {
   }
 
  private:
-  static constexpr DType kTypes[] = {DType::f32, DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::i32, DType::boolean, DType::c64};
+  static constexpr DType kTypes[] = {DType::f32, DType::f32, DType::bf16,    DType::f16, DType::f64,
+                                     DType::i64, DType::i32, DType::boolean, DType::c64};
 
   int new_tensor(DType dtype, bool input) {
     Tensor t = make_tensor(nullptr, dtype, shape_);
@@ -94,8 +96,11 @@ class Chain {
   DType common(int a, int b) const { return promote(dtype(a), dtype(b)); }
 
   void add_node() {
-    static const char* const unary[] = {"aten.neg.default", "aten.exp.default", "aten.sigmoid.default", "aten.relu.default", "aten.silu.default", "aten.sin.default"};
-    static const char* const binary[] = {"aten.add.Tensor", "aten.mul.Tensor", "aten.sub.Tensor", "aten.div.Tensor", "aten.maximum.default", "aten.lt.Tensor", "aten.silu_backward.default"};
+    static const char* const unary[] = {"aten.neg.default",  "aten.exp.default",  "aten.sigmoid.default",
+                                        "aten.relu.default", "aten.silu.default", "aten.sin.default"};
+    static const char* const binary[] = {"aten.add.Tensor",           "aten.mul.Tensor",      "aten.sub.Tensor",
+                                         "aten.div.Tensor",           "aten.maximum.default", "aten.lt.Tensor",
+                                         "aten.silu_backward.default"};
     int a = pick(), b = pick();
     if (a < 0 || b < 0) return;
     nodes_.emplace_back();
@@ -225,12 +230,14 @@ TEST_CASE("programs have the bits of their calls one by one") {
     test::Rng rng(seed);
     for (const Step& n : chain.nodes()) {
       Planned& p = chain.planned()[static_cast<size_t>(n.result)];
-      bool shared = std::count_if(chain.planned().begin(), chain.planned().end(), [&](const Planned& o) { return o.tensor.data == p.tensor.data; }) > 1;
+      bool shared = std::count_if(chain.planned().begin(), chain.planned().end(),
+                                  [&](const Planned& o) { return o.tensor.data == p.tensor.data; }) > 1;
       if (n.fresh && !shared && &n != &chain.nodes().back() && rng.percent(60)) p.stored = false;
     }
     REQUIRE(run_fused(chain, partly.data(), bench) == 1);
     for (size_t i = 0; i < chain.planned().size(); ++i) {
-      Tensor want = chain.at(static_cast<int>(i), one_by_one.data()), got = chain.at(static_cast<int>(i), partly.data());
+      Tensor want = chain.at(static_cast<int>(i), one_by_one.data()),
+             got = chain.at(static_cast<int>(i), partly.data());
       const Planned& p = chain.planned()[i];
       auto bytes = static_cast<size_t>(want.bytes());
       const std::byte* expected = p.stored ? want.data : before.data() + (got.data - partly.data());

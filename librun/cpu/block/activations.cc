@@ -40,7 +40,8 @@ SG_INLINE double gelu_tanh_gradient(double x) {
 void add_smooth(BlockTable& t) {
   real<1>(t, BlockOp::sigmoid, []<class T>(T x) { return static_cast<T>(logistic<T>(x)); });
   real<1>(t, BlockOp::silu, []<class T>(T x) { return static_cast<T>(silu<T>(x)); });
-  real<1>(t, BlockOp::mish, []<class T>(T x) { return static_cast<T>(x < T(-700) ? x * 0.0 : x * Wide<T>::tanh(softplus<T>(x))); });
+  real<1>(t, BlockOp::mish,
+          []<class T>(T x) { return static_cast<T>(x < T(-700) ? x * 0.0 : x * Wide<T>::tanh(softplus<T>(x))); });
   real<1>(t, BlockOp::gelu, []<class T>(T x) {
     return static_cast<T>(x * (x < T(-40) ? 0.0 : normal_below<T>(x)));   // NaN for -infinity, as PyTorch has it
   });
@@ -86,11 +87,13 @@ void add_smooth_gradients(BlockTable& t) {
     double x = a, density = kDensityScale * Wide<T>::exp(-0.5 * x * x);
     return static_cast<T>(g * (normal_below<T>(x) + x * density));
   });
-  real<2>(t, BlockOp::gelu_tanh_backward, []<class T>(T g, T x) { return static_cast<T>(g * gelu_tanh_gradient<T>(x)); });
+  real<2>(t, BlockOp::gelu_tanh_backward,
+          []<class T>(T g, T x) { return static_cast<T>(g * gelu_tanh_gradient<T>(x)); });
   real<2>(t, BlockOp::tanh_backward, []<class T>(T g, T y) { return g * (1 - y * y); });
   real<2>(t, BlockOp::sigmoid_backward, []<class T>(T g, T y) { return g * (1 - y) * y; });
   real<5>(t, BlockOp::elu_backward, []<class T>(T g, T x, T alpha, T scale, T input_scale) {
-    double low = static_cast<double>(g) * input_scale * alpha * scale * Wide<T>::exp(static_cast<double>(x) * input_scale);
+    double low =
+        static_cast<double>(g) * input_scale * alpha * scale * Wide<T>::exp(static_cast<double>(x) * input_scale);
     return x <= 0 ? static_cast<T>(low) : g * scale;
   });
   real<5>(t, BlockOp::elu_backward_of_result, []<class T>(T g, T y, T alpha, T scale, T input_scale) {
@@ -105,7 +108,8 @@ void add_smooth_gradients(BlockTable& t) {
 void add_piecewise_gradients(BlockTable& t) {
   real<3>(t, BlockOp::threshold_backward, []<class T>(T g, T x, T threshold) { return x <= threshold ? T(0) : g; });
   real<3>(t, BlockOp::leaky_relu_backward, []<class T>(T g, T x, T slope) { return x > 0 ? g : g * slope; });
-  real<4>(t, BlockOp::hardtanh_backward, []<class T>(T g, T x, T low, T high) { return x <= low || x >= high ? T(0) : g; });
+  real<4>(t, BlockOp::hardtanh_backward,
+          []<class T>(T g, T x, T low, T high) { return x <= low || x >= high ? T(0) : g; });
   real<2>(t, BlockOp::hardsigmoid_backward, []<class T>(T g, T x) { return x > -3 && x < 3 ? g * (T(1) / 6) : T(0); });
   real<2>(t, BlockOp::hardswish_backward, []<class T>(T g, T x) {
     return x <= -3 ? T(0) : x < 3 ? g * (x / 3 + T(0.5)) : g;

@@ -4,8 +4,8 @@
 // imaginary parts kBlock elements on). A block function reads registers and writes one; `out` may be one of the inputs.
 //
 // The files of this folder are compiled once for each instruction set, into a namespace each, and give their functions
-// to a BlockTable. Nothing in them may be inline with linkage outside its file: the linker would keep one version, maybe
-// that of a newer processor. All versions compute the same bits.
+// to a BlockTable. Nothing in them may be inline with linkage outside its file: the linker would keep one version,
+// maybe that of a newer processor. All versions compute the same bits.
 #pragma once
 
 #include <array>
@@ -23,6 +23,8 @@ inline constexpr int kMaxOperands = 6;
 enum class Lane : uint8_t { f32, f64, i64, b8, c64, c128 };
 inline constexpr int kLanes = 6;
 
+Lane lane_of(DType dtype);   // REQUIRES: is_runnable
+
 constexpr int lane_bytes(Lane lane) {
   constexpr int bytes[kLanes] = {4, 8, 8, 1, 8, 16};
   return bytes[static_cast<int>(lane)];
@@ -39,14 +41,16 @@ enum class BlockOp : uint8_t {
   trunc, round, floor, ceil, nan_to_num,
   bit_and, bit_or, bit_xor, bit_not, shift_left, shift_right,
   // tests: results are b8
-  eq, ne, lt, le, gt, ge, isnan, isinf, isfinite, signbit, isclose, isclose_nan, logical_not, logical_and, logical_or, logical_xor,
+  eq, ne, lt, le, gt, ge, isnan, isinf, isfinite, signbit, isclose, isclose_nan,
+  logical_not, logical_and, logical_or, logical_xor,
   // elementary functions
-  exp, exp2, expm1, log, log2, log10, log1p, sqrt, rsqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh,
-  atanh, erf, erfc, erfinv, lgamma, digamma, atan2, xlogy, logit, angle,
+  exp, exp2, expm1, log, log2, log10, log1p, sqrt, rsqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh,
+  acosh, atanh, erf, erfc, erfinv, lgamma, digamma, atan2, xlogy, logit, angle,
   // activations and their gradients
   relu, sigmoid, silu, mish, gelu, gelu_tanh, hardswish, hardsigmoid, log_sigmoid, elu, leaky_relu, softplus,
-  silu_backward, gelu_backward, gelu_tanh_backward, tanh_backward, sigmoid_backward, threshold_backward, leaky_relu_backward,
-  elu_backward, elu_backward_of_result, hardtanh_backward, hardswish_backward, hardsigmoid_backward, softplus_backward,
+  silu_backward, gelu_backward, gelu_tanh_backward, tanh_backward, sigmoid_backward, threshold_backward,
+  leaky_relu_backward, elu_backward, elu_backward_of_result, hardtanh_backward, hardswish_backward,
+  hardsigmoid_backward, softplus_backward,
   // complex
   conj, complex, polar,
   count,
@@ -60,7 +64,7 @@ using LoadFn = void (*)(void* reg, const void* from, int64_t n, int64_t step);
 using StoreFn = void (*)(void* to, const void* reg, int64_t n, int64_t step);
 
 struct BlockTable {
-  std::array<std::array<BlockFn, kLanes>, kBlockOps> fn{};     // by the lane of the operands (`where`: of what it picks)
+  std::array<std::array<BlockFn, kLanes>, kBlockOps> fn{};   // by the operands' lane (`where`: that of what it picks)
   std::array<std::array<BlockFn, kLanes>, kLanes> convert{};   // [from][to]
   std::array<LoadFn, kDTypeCount> load{};
   std::array<StoreFn, kDTypeCount> store{};

@@ -32,7 +32,8 @@ SG_INLINE Cx<T> turned(T size, T angle) { return {size * math::cos(angle), size 
 template <class T>
 SG_INLINE Cx<T> square_root(Cx<T> a) {
   if (a.re == 0 && a.im == 0) return {T(0), a.im};
-  double r = ::hypot(static_cast<double>(a.re), static_cast<double>(a.im)), half = __builtin_sqrt((math::abs(static_cast<double>(a.re)) + r) / 2);
+  double r = ::hypot(static_cast<double>(a.re), static_cast<double>(a.im)),
+         half = __builtin_sqrt((math::abs(static_cast<double>(a.re)) + r) / 2);
   double other = math::abs(static_cast<double>(a.im)) / (2 * half);
   double re = a.re < 0 ? other : half, im = a.re < 0 ? half : other;
   return {static_cast<T>(re), static_cast<T>(math::with_sign_of(im, a.im))};
@@ -69,7 +70,9 @@ void add_complex(BlockTable& t) {
   complex<1>(t, BlockOp::conj, []<class T>(Cx<T> a) { return Cx<T>{a.re, -a.im}; });
   complex<1>(t, BlockOp::reciprocal, []<class T>(Cx<T> a) { return over(Cx<T>{1, 0}, a); });
   complex<1>(t, BlockOp::sqrt, []<class T>(Cx<T> a) { return square_root(a); });
-  complex<1>(t, BlockOp::exp, []<class T>(Cx<T> a) { return a.im == 0 ? Cx<T>{math::exp(a.re), a.im} : turned(math::exp(a.re), a.im); });
+  complex<1>(t, BlockOp::exp, []<class T>(Cx<T> a) {
+    return a.im == 0 ? Cx<T>{math::exp(a.re), a.im} : turned(math::exp(a.re), a.im);
+  });
   complex<1>(t, BlockOp::log, []<class T>(Cx<T> a) {
     return Cx<T>{math::log(magnitude(a)), static_cast<T>(Wide<T>::atan2(a.im, a.re))};
   });

@@ -35,7 +35,8 @@ SG_INLINE int64_t rest(int64_t a, int64_t b) { return b == -1 ? 0 : a % b; }
 void add_quotients(BlockTable& t) {
   divide(t, BlockOp::div_trunc, [](int64_t a, int64_t b) { return quotient(a, b); });
   divide(t, BlockOp::fmod, [](int64_t a, int64_t b) { return rest(a, b); });
-  divide(t, BlockOp::div_floor, [](int64_t a, int64_t b) { return quotient(a, b) - (rest(a, b) != 0 && (a < 0) != (b < 0)); });
+  divide(t, BlockOp::div_floor,
+         [](int64_t a, int64_t b) { return quotient(a, b) - (rest(a, b) != 0 && (a < 0) != (b < 0)); });
   divide(t, BlockOp::remainder, [](int64_t a, int64_t b) {
     int64_t r = rest(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
@@ -60,7 +61,8 @@ void add_bits(BlockTable& t) {
   whole<3>(t, BlockOp::shift_left, [](int64_t a, int64_t b, int64_t width) {
     return b < 0 || b >= width ? 0 : wrap(bits(a) << (b & 63));
   });
-  whole<3>(t, BlockOp::shift_right, [](int64_t a, int64_t b, int64_t most) { return a >> ((b < 0 || b >= most ? most : b) & 63); });
+  whole<3>(t, BlockOp::shift_right,
+           [](int64_t a, int64_t b, int64_t most) { return a >> ((b < 0 || b >= most ? most : b) & 63); });
 }
 
 void add_flags(BlockTable& t) {
@@ -86,9 +88,11 @@ void add_unary(BlockTable& t) {
   whole<1>(t, BlockOp::abs, [](int64_t a) { return a < 0 ? wrap(0 - bits(a)) : a; });
   whole<1>(t, BlockOp::sign, [](int64_t a) { return static_cast<int64_t>(a > 0) - static_cast<int64_t>(a < 0); });
   whole<1>(t, BlockOp::relu, [](int64_t a) { return a > 0 ? a : 0; });
-  for (BlockOp op : {BlockOp::trunc, BlockOp::round, BlockOp::floor, BlockOp::ceil}) whole<1>(t, op, [](int64_t a) { return a; });
+  for (BlockOp op : {BlockOp::trunc, BlockOp::round, BlockOp::floor, BlockOp::ceil})
+    whole<1>(t, op, [](int64_t a) { return a; });
   whole<4>(t, BlockOp::nan_to_num, [](int64_t a, int64_t, int64_t, int64_t) { return a; });
-  whole<3>(t, BlockOp::threshold_backward, [](int64_t g, int64_t a, int64_t threshold) { return a <= threshold ? 0 : g; });
+  whole<3>(t, BlockOp::threshold_backward,
+           [](int64_t g, int64_t a, int64_t threshold) { return a <= threshold ? 0 : g; });
   whole<1>(t, BlockOp::wrap_i32, [](int64_t a) { return static_cast<int64_t>(static_cast<int32_t>(a)); });
   whole<1>(t, BlockOp::wrap_i16, [](int64_t a) { return static_cast<int64_t>(static_cast<int16_t>(a)); });
   whole<1>(t, BlockOp::wrap_i8, [](int64_t a) { return static_cast<int64_t>(static_cast<int8_t>(a)); });
@@ -103,7 +107,8 @@ void add_integers(BlockTable& t) {
   whole<2>(t, BlockOp::mul, [](int64_t a, int64_t b) { return wrap(bits(a) * bits(b)); });
   whole<3>(t, BlockOp::add_scaled, [](int64_t a, int64_t b, int64_t s) { return wrap(bits(a) + bits(s) * bits(b)); });
   whole<3>(t, BlockOp::sub_scaled, [](int64_t a, int64_t b, int64_t s) { return wrap(bits(a) - bits(s) * bits(b)); });
-  whole<4>(t, BlockOp::addcmul, [](int64_t a, int64_t b, int64_t c, int64_t s) { return wrap(bits(a) + bits(s) * bits(b) * bits(c)); });
+  whole<4>(t, BlockOp::addcmul,
+           [](int64_t a, int64_t b, int64_t c, int64_t s) { return wrap(bits(a) + bits(s) * bits(b) * bits(c)); });
   whole<2>(t, BlockOp::maximum, [](int64_t a, int64_t b) { return a < b ? b : a; });
   whole<2>(t, BlockOp::minimum, [](int64_t a, int64_t b) { return b < a ? b : a; });
   whole<2>(t, BlockOp::fmax, [](int64_t a, int64_t b) { return a < b ? b : a; });

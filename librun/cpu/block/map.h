@@ -83,14 +83,20 @@ constexpr Lane lane_of() {
   else return Lane::c128;
 }
 
-inline BlockFn& place(BlockTable& t, BlockOp op, Lane lane) { return t.fn[static_cast<size_t>(op)][static_cast<size_t>(lane)]; }
+inline BlockFn& place(BlockTable& t, BlockOp op, Lane lane) {
+  return t.fn[static_cast<size_t>(op)][static_cast<size_t>(lane)];
+}
 
 template <class F, class Out, class T, size_t... I>
-constexpr BlockFn map_of(std::index_sequence<I...>) { return &Map<F, Out, std::conditional_t<(I >= 0), T, void>...>::run; }
+constexpr BlockFn map_of(std::index_sequence<I...>) {
+  return &Map<F, Out, std::conditional_t<(I >= 0), T, void>...>::run;
+}
 
 // Gives op on lane T: N operands of T, a result of Out.
 template <class T, int N, class Out = T, class F>
-void one(BlockTable& t, BlockOp op, F) { place(t, op, lane_of<T>()) = map_of<F, Out, T>(std::make_index_sequence<N>()); }
+void one(BlockTable& t, BlockOp op, F) {
+  place(t, op, lane_of<T>()) = map_of<F, Out, T>(std::make_index_sequence<N>());
+}
 
 template <int N, class F>
 void real(BlockTable& t, BlockOp op, F f) { one<float, N>(t, op, f), one<double, N>(t, op, f); }

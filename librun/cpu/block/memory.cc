@@ -104,7 +104,8 @@ inline constexpr bool is_cx = std::is_same_v<T, Cx<float>> || std::is_same_v<T, 
 
 template <class To, class From>
 SG_INLINE To convert(From x) {
-  if constexpr (is_cx<From> && is_cx<To>) return {static_cast<decltype(To::re)>(x.re), static_cast<decltype(To::re)>(x.im)};
+  if constexpr (is_cx<From> && is_cx<To>)
+    return {static_cast<decltype(To::re)>(x.re), static_cast<decltype(To::re)>(x.im)};
   else if constexpr (is_cx<From> && std::is_same_v<To, uint8_t>) return x.re != 0 || x.im != 0;
   else if constexpr (is_cx<From>) return static_cast<To>(x.re);
   else if constexpr (is_cx<To>) return {static_cast<decltype(To::re)>(x), 0};
@@ -115,7 +116,8 @@ SG_INLINE To convert(From x) {
 template <class From, class To>
 void add_conversion(BlockTable& t) {
   auto f = [](From x) { return convert<To>(x); };
-  t.convert[static_cast<size_t>(lane_of<From>())][static_cast<size_t>(lane_of<To>())] = &Map<decltype(f), To, From>::run;
+  t.convert[static_cast<size_t>(lane_of<From>())][static_cast<size_t>(lane_of<To>())] =
+      &Map<decltype(f), To, From>::run;
 }
 
 template <class T>

@@ -3,7 +3,8 @@
 
 #include "librun/cpu/block/block.h"
 
-#define SG_FOR_EACH_FAMILY(X) X(add_arithmetic) X(add_integers) X(add_tests) X(add_math) X(add_activations) X(add_complex) X(add_memory)
+#define SG_FOR_EACH_FAMILY(X) \
+  X(add_arithmetic) X(add_integers) X(add_tests) X(add_math) X(add_activations) X(add_complex) X(add_memory)
 
 namespace sg::cpu {
 
@@ -50,8 +51,9 @@ bool processor_has(Isa isa) {
             __builtin_cpu_supports("f16c") && __builtin_cpu_supports("movbe");
   if (isa == Isa::v3) return v3;
   if (isa == Isa::v4) {
-    return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
   }
 #endif
   return isa == Isa::baseline;
@@ -69,6 +71,17 @@ std::atomic<const BlockTable*>& chosen_table() {
 }
 
 }  // namespace
+
+Lane lane_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: case DType::bf16: case DType::f16: return Lane::f32;
+    case DType::f64: return Lane::f64;
+    case DType::boolean: return Lane::b8;
+    case DType::c64: return Lane::c64;
+    case DType::c128: return Lane::c128;
+    default: return Lane::i64;
+  }
+}
 
 const BlockTable* block_table(Isa isa) {
   if (!processor_has(isa)) return nullptr;

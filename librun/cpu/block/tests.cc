@@ -12,7 +12,9 @@ void ordered_test(BlockTable& t, BlockOp op, F f) {
 }
 
 template <int N, class F>
-void complex_test(BlockTable& t, BlockOp op, F f) { one<Cx<float>, N, uint8_t>(t, op, f), one<Cx<double>, N, uint8_t>(t, op, f); }
+void complex_test(BlockTable& t, BlockOp op, F f) {
+  one<Cx<float>, N, uint8_t>(t, op, f), one<Cx<double>, N, uint8_t>(t, op, f);
+}
 
 template <class T>
 SG_INLINE bool finite(T a) { return a - a == 0; }
