@@ -37,6 +37,7 @@ test-all: all  ## the tests, and what is too long for CI: sanitizers, longer fuz
 
 bench: all  ## measure; prints the machine and the figures
 	@$(PYTHON) tests/bench/run_bench.py --bin $(BUILD)/bin
+	@$(PYTHON) tests/bench/run_plan_bench.py --bin $(BUILD)/bin
 
 FUZZ_SECONDS ?= 600
 fuzz: deps  ## libFuzzer with ASan and UBSan, FUZZ_SECONDS a target (600)

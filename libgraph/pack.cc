@@ -12,7 +12,7 @@ namespace {
 __extension__ typedef __int128 Wide;   // bytes times steps
 
 constexpr int64_t kMaxTotalBytes = int64_t{1} << 62;
-constexpr size_t kWorkOfPlacement = 400;   // of first fit, in elementary steps
+constexpr size_t kWorkOfPlacement = 400;   // of first fit, in elementary steps, where there are few holes
 
 int64_t align_up(int64_t x, int64_t alignment) { return (x + alignment - 1) / alignment * alignment; }
 
@@ -184,11 +184,13 @@ class Packer {
     try_order(sorted([](auto& a, auto& b) { return a.first != b.first ? a.first < b.first : a.bytes > b.bytes; }));
   }
 
-  // Down to 1.0005 of the lower bound; from 1.005 on with a quarter of the work.
+  // Down to 1.0005 of the lower bound; the nearer it is, the less work the rest is worth.
   bool may_go_on(size_t work) const {
     int64_t lost = best_.bytes - best_.lower_bound;
-    if (lost <= best_.lower_bound / 2000 || (lost <= best_.lower_bound / 200 && work_ > options_.work / 4)) return false;
-    return work_ + work <= options_.work;
+    size_t limit = options_.work;
+    if (lost <= best_.lower_bound / 66) limit /= 2;     // 1.015
+    if (lost <= best_.lower_bound / 200) limit /= 4;    // 1.005
+    return lost > best_.lower_bound / 2000 && work_ + work <= limit;
   }
 
   // Whether this order is at least as good as the best so far, which it then is.
@@ -220,6 +222,7 @@ class Packer {
 
   int64_t place_all(const Order& order) {
     occupancy_.clear();
+    fit_work_ = 0;
     places_.assign(input_.items.size(), 0);
     int64_t bytes = 0;
     for (uint32_t i : order) {
@@ -228,10 +231,11 @@ class Packer {
         occupancy_.add(r.first, r.last, places_[i] + r.offset, places_[i] + r.offset + r.bytes);
       bytes = std::max(bytes, places_[i] + traits_[i].bytes);
     }
-    work_ += order.size() * kWorkOfPlacement;
+    work_ += std::max(order.size() * kWorkOfPlacement, fit_work_);
     return bytes;
   }
 
+  // With very many holes, which real steps do not have, looking into each would take minutes: on top of all then.
   int64_t lowest_place(const PackItem& item) {
     lists_.clear();
     ends_.clear();
@@ -240,13 +244,19 @@ class Packer {
       ends_.push_back(lists_.size());
     }
     int64_t place = 0;
-    for (bool moved = true; moved;) {
+    bool on_top = fit_work_ > options_.work;
+    if (on_top)
+      for (size_t list = 0, i = 0; list < lists_.size(); ++list) {
+        while (list >= ends_[i]) ++i;
+        place = std::max(place, align_up(std::max<int64_t>(lists_[list]->end() - input_.rects[item.rect_begin + i].offset, 0), item.alignment));
+      }
+    for (bool moved = !on_top; moved;) {
       moved = false;
       size_t list = 0;
       for (uint32_t i = 0; i < item.rect_count; ++i) {
         const PackRect& r = input_.rects[item.rect_begin + i];
         for (; list < ends_[i]; ++list) {
-          int64_t at = lists_[list]->first_free(place + r.offset, r.bytes) - r.offset;
+          int64_t at = lists_[list]->first_free(place + r.offset, r.bytes, &fit_work_) - r.offset;
           if (at != place) place = align_up(at, item.alignment), moved = true;
         }
       }
@@ -366,7 +376,7 @@ class Packer {
   Packing best_;
   Order best_order_;
   std::vector<Elite> elites_;             // best first
-  size_t work_ = 0;
+  size_t work_ = 0, fit_work_ = 0;        // of all; of the order at hand
   Random random_;
   std::vector<int64_t> places_;           // of the order at hand, as those that follow
   std::vector<const Stretches*> lists_;

@@ -14,11 +14,14 @@ class Stretches {
   bool empty() const { return list_.empty(); }
   void clear() { list_.clear(); }
 
-  // The lowest y >= x with [y, y + bytes) free.
-  int64_t first_free(int64_t x, int64_t bytes) const {
-    for (auto it = first_ending_after(x); it != list_.end() && it->begin < x + bytes; ++it) x = it->end;
+  // The lowest y >= x with [y, y + bytes) free. Adds the steps that took to `work`.
+  int64_t first_free(int64_t x, int64_t bytes, size_t* work) const {
+    auto first = first_ending_after(x), it = first;
+    for (; it != list_.end() && it->begin < x + bytes; ++it) x = it->end;
+    *work += 4 + static_cast<size_t>(it - first);
     return x;
   }
+  int64_t end() const { return list_.empty() ? 0 : list_.back().end; }
 
   void add(int64_t begin, int64_t end) {
     auto low = std::lower_bound(list_.begin(), list_.end(), begin, [](const Stretch& s, int64_t b) { return s.end < b; });

@@ -2,7 +2,8 @@
 """run_captures.py --bin BIN [--traces DIR]: every shared capture through the tools.
 
 For each file: it imports and verifies; its counts are those of MANIFEST.tsv (getitems folded); every recorded type equals
-the inferred one, or is a known fault of its recorder; binary -> text -> binary is byte-identical; sg-stat counts it.
+the inferred one, or is a known fault of its recorder; binary -> text -> binary is byte-identical; sg-stat counts it;
+its memory plan is at most 1.02 times the lower bound.
 Rank sets are imported as one job too. Says SKIPPED aloud when the captures are absent.
 """
 import argparse
@@ -13,6 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
+
+
+MAX_PLAN_RATIO = 1.02
 
 
 class Failure(Exception):
@@ -42,12 +46,20 @@ def check_counts(stats, row):
             raise Failure(f'{key}: {stats[key]}, the manifest says {count}')
 
 
+def check_plan(stats):
+    for program in stats.get('ranks') or [stats]:
+        memory = program['memory']
+        if not memory['lower_bound_bytes'] <= memory['peak_bytes'] <= MAX_PLAN_RATIO * memory['lower_bound_bytes']:
+            raise Failure(f'planned {memory["peak_bytes"]} bytes for a lower bound of {memory["lower_bound_bytes"]}')
+
+
 def check_one(tool, source, row, folder):
     graph = os.path.join(folder, 'step.sg')
     run(tool('sg-import'), '-q', source, '-o', graph)
     run(tool('sg-import'), '-q', '--check', source)
     check_round_trip(tool, graph, folder)
     stats = json.loads(run(tool('sg-stat'), graph, '--json'))
+    check_plan(stats)
     if row is not None:
         check_counts(stats, row)
 

@@ -175,3 +175,23 @@ TEST_CASE("nothing, and sizes beyond all memory") {
   for (uint32_t i = 0; i < 3; ++i) add_item(&fits, {{i, i, 0, int64_t{1} << 60}});
   CHECK(pack(fits).bytes == int64_t{1} << 60);
 }
+
+TEST_CASE("work is bounded where there are very many holes") {
+  Rng rng(11);
+  PackInput input;
+  for (int i = 0; i < 3000; ++i) {
+    PackRect r = random_rect(&rng, 3000, 1000000);
+    r.last = static_cast<uint32_t>(rng.between(r.first, 2999));
+    add_item(&input, {r}, 64);
+  }
+  PackOptions options;
+  options.work = 100000;   // far less than to look into each hole
+  Packing packing = pack(input, options);
+  CHECK(packing.bytes >= packing.lower_bound);
+  CHECK(packing.bytes <= 4 * packing.lower_bound);
+  for (size_t i = 0; i < input.items.size(); i += 7)   // one in seven against all
+    for (size_t j = 0; j < input.items.size(); ++j) {
+      bool apart = packing.places[i] + input.rects[i].bytes <= packing.places[j] || packing.places[j] + input.rects[j].bytes <= packing.places[i];
+      if (i != j && meet(input.rects[i], input.rects[j]) && !apart) FAIL("items " << i << " and " << j << " overlap");
+    }
+}
