@@ -14,7 +14,7 @@ required=(
   "/usr/include/zlib.h:zlib1g-dev"
   "/usr/include/catch2/catch.hpp:catch2"
 )
-optional=( "ninja:ninja-build" "ccache:ccache" "clang++:clang" "mpirun:openmpi-bin" "mpicxx:libopenmpi-dev" )
+optional=( "ninja:ninja-build" "ccache:ccache" "clang++:clang" "/usr/include/dnnl.h:libdnnl-dev" "mpirun:openmpi-bin" "mpicxx:libopenmpi-dev" )
 check_only=${1:-}
 
 present() {   # a command on PATH, or a file

@@ -55,7 +55,7 @@ Status give_matching(InferCall& c, const Attention& a) {
 
 Status flash_attention_cpu(InferCall& c) {
   SG_ASSIGN(Attention a, attention_of(c));
-  SG_TRY(give_heads_inside(c, *a.query, a.out_shape));
+  SG_TRY(c.give(a.query->dtype, a.out_shape, c.sizes.preserved(*a.query), *a.query));   // like the query, which is as wide
   Exprs shape{a.query->shape[0], a.query->shape[1], a.query->shape[2]};
   Exprs stride = c.sizes.contiguous({shape[0], shape[2], shape[1]});
   std::swap(stride[1], stride[2]);

@@ -1,13 +1,13 @@
 #include "librun/cpu/attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "librun/cpu/attention_rows.h"
+#include "librun/cpu/math.h"
 
 namespace sg::cpu {
 namespace {
@@ -40,7 +40,7 @@ class Scores {
   Scores(const KernelCall& call, const Attention& a, const ScoreHooks<T>& hooks)
       : a_(a), hooks_(hooks), kernels_(tile_kernels<T>(best_isa())),
         starts_{TileStart::zero, call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add},
-        mask_(a.mask) {}
+        mask_(a.mask), late_scale_(a.mask.is_none() && !hooks.forward && a.scale > 0 ? a.scale : 1) {}
 
   const TileKernels<T>& kernels() const { return kernels_; }
   Starts fresh() const { return starts_; }
@@ -54,12 +54,16 @@ class Scores {
   // How many keys rows [q, q + rows) see.
   int64_t key_limit(int64_t q, int64_t rows) const { return a_.causal ? std::min(a_.key.dim(2), q + rows) : a_.key.dim(2); }
 
-  // The scores of a block as scaled, then with mask and hook. `raw`, when given, keeps what the hook got.
+  // What scores are still to be multiplied with: the scale, when nothing else needs them scaled.
+  double late_scale() const { return late_scale_; }
+
+  // The scores of a block as scaled (see late_scale), then with mask and hook. `raw`, when given, keeps what the hook got.
   Status make(const ScoreBlock<T>& block, const T* packed_query, T* raw, T* panel) const {
     MatrixView key = of_key_head(a_.key, block.batch, block.head).at(block.k, 0);
     multiply_packed(kernels_, packed_query, block.rows, key.transposed(), block.columns, a_.query.dim(3), starts_, block.scores,
                     kPackedRow, true, panel);
-    for (int64_t i = 0; i < block.rows; ++i) scale_row(block.scores + i * kPackedRow, block.columns, static_cast<T>(a_.scale));
+    for (int64_t i = 0; i < block.rows && late_scale_ != a_.scale; ++i)
+      scale_row(block.scores + i * kPackedRow, block.columns, static_cast<T>(a_.scale));
     if (!mask_.is_none()) apply_mask(block);
     if (a_.causal)
       for (int64_t i = 0; i < block.rows; ++i) {
@@ -93,19 +97,18 @@ class Scores {
   const TileKernels<T>& kernels_;
   Starts starts_;
   Tensor mask_;
+  double late_scale_;
 };
 
-template <class T>
-void store_number(const Tensor& t, int64_t batch, int64_t head, int64_t row, T value) {
+void store_number(const Tensor& t, int64_t batch, int64_t head, int64_t row, double value) {
   if (t.is_none()) return;
   int64_t at = batch * t.step(0) + head * t.step(1) + row * t.step(2);
   visit_floating(t.dtype, [&]<class Out>() { t.as<Out>()[at] = static_cast<Out>(static_cast<Compute<Out>>(value)); });
 }
 
-template <class T>
-T load_number(const Tensor& t, int64_t batch, int64_t head, int64_t row) {
+double load_number(const Tensor& t, int64_t batch, int64_t head, int64_t row) {
   int64_t at = batch * t.step(0) + head * t.step(1) + row * t.step(2);
-  return visit_floating(t.dtype, [&]<class In>() { return static_cast<T>(static_cast<Compute<In>>(t.as<In>()[at])); });
+  return visit_floating(t.dtype, [&]<class In>() { return static_cast<double>(static_cast<Compute<In>>(t.as<In>()[at])); });
 }
 
 // --- forward ---
@@ -164,22 +167,22 @@ class Forward {
   // Scores of a row become exp(score - max); what was summed up before is put on the new maximum.
   void add_scores(T* scores, int64_t columns, Row* row, T* out) const {
     T max = std::max(row->max, row_max(scores, columns));
-    T shift = max == -kInfinity<T> ? T(0) : max;
+    double scale = scores_.late_scale(), shift = max == -kInfinity<T> ? 0.0 : static_cast<double>(max) * scale;
     if (row->max != max && row->max != -kInfinity<T>) {
-      T factor = std::exp(row->max - shift);
+      T factor = static_cast<T>(math::Wide<T>::exp(static_cast<double>(row->max) * scale - shift));
       row->sum *= factor;
       scale_row(out, width_, factor);
     }
     row->max = max;
-    row->sum += exp_row(scores, columns, shift);
+    row->sum += exp_row(scores, columns, scale, shift);
   }
 
   void finish_row(const Row& row, int64_t batch, int64_t head, int64_t i, T* out) const {
     if (row.sum != 0) scale_row(out, width_, T(1) / row.sum);
-    T log_scale = static_cast<T>(result_.log_scale);
-    T log = row.max == -kInfinity<T> && row.sum == 0 ? row.max : row.max + std::log(row.sum);
-    store_number(result_.logsumexp, batch, head, i, log * log_scale);
-    store_number(result_.maxima, batch, head, i, row.max * log_scale);
+    double max = static_cast<double>(row.max) * scores_.late_scale();
+    double log = row.max == -kInfinity<T> && row.sum == 0 ? max : max + math::Wide<T>::log(static_cast<double>(row.sum));
+    store_number(result_.logsumexp, batch, head, i, log * result_.log_scale);
+    store_number(result_.maxima, batch, head, i, max * result_.log_scale);
   }
 
   KernelCall& call_;
@@ -251,7 +254,8 @@ class Backward {
 
   Status rows(int thread, int64_t batch, int64_t head, int64_t q, int64_t count) {
     const Space& space = spaces_[static_cast<size_t>(thread)];
-    T shift[kQueryBlock], delta[kQueryBlock];
+    double shift[kQueryBlock];
+    T delta[kQueryBlock];
     load_rows(space, batch, head, q, count, shift, delta);
     std::fill_n(space.grad_query, count * key_width_, T(0));
     int64_t limit = scores_.key_limit(q, count);
@@ -266,7 +270,7 @@ class Backward {
   }
 
   // What all blocks of these rows need: query and grad_out packed, and by row the logarithm and sum(out * grad_out).
-  void load_rows(const Space& space, int64_t batch, int64_t head, int64_t q, int64_t count, T* shift, T* delta) const {
+  void load_rows(const Space& space, int64_t batch, int64_t head, int64_t q, int64_t count, double* shift, T* delta) const {
     int64_t width = a_.value.dim(3), entry = batch * a_.heads() + head;
     pack_a(scores_.kernels(), scores_.query(batch, head).at(q, 0), count, a_.query.dim(3), space.query);
     pack_block(scores_.kernels(), matrix_of(g_.out, entry).at(q, 0), count, width, space.out_rows, value_width_);
@@ -274,19 +278,18 @@ class Backward {
     else pack_block(scores_.kernels(), matrix_of(g_.grad_out, entry).at(q, 0), count, width, space.grad_rows, value_width_);
     MatrixView grads{reinterpret_cast<const std::byte*>(space.grad_rows), kTileType<T>, value_width_, 1};
     pack_a(scores_.kernels(), grads, count, width, space.grad_out);
-    T log_scale = static_cast<T>(g_.log_scale);
     for (int64_t i = 0; i < count; ++i) {
-      T log = load_number<T>(g_.logsumexp, batch, head, q + i) / log_scale;
-      shift[i] = log == -kInfinity<T> ? kInfinity<T> : log;
+      double log = load_number(g_.logsumexp, batch, head, q + i) / g_.log_scale;
+      shift[i] = log == -kInfinity<double> ? kInfinity<double> : log;
       delta[i] = dot_row(space.out_rows + i * value_width_, space.grad_rows + i * value_width_, width);
-      if (!g_.grad_logsumexp.is_none()) delta[i] -= load_number<T>(g_.grad_logsumexp, batch, head, q + i) * log_scale;
+      if (!g_.grad_logsumexp.is_none()) delta[i] -= static_cast<T>(load_number(g_.grad_logsumexp, batch, head, q + i) * g_.log_scale);
     }
   }
 
   // space.p: the softmax of a block; space.grad: the gradient of its scores as scaled.
-  Status score_gradients(const Space& space, const ScoreBlock<T>& block, const T* shift, const T* delta) {
+  Status score_gradients(const Space& space, const ScoreBlock<T>& block, const double* shift, const T* delta) {
     SG_TRY(scores_.make(block, space.query, space.raw, space.panel));
-    for (int64_t i = 0; i < block.rows; ++i) exp_row(space.p + i * kPackedRow, block.columns, shift[i]);
+    for (int64_t i = 0; i < block.rows; ++i) exp_row(space.p + i * kPackedRow, block.columns, scores_.late_scale(), shift[i]);
     MatrixView value = scores_.of_key_head(a_.value, block.batch, block.head).at(block.k, 0);
     multiply_packed(scores_.kernels(), space.grad_out, block.rows, value.transposed(), block.columns, a_.value.dim(3), scores_.fresh(),
                     space.grad, kPackedRow, true, space.panel);

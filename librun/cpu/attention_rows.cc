@@ -31,9 +31,10 @@ SG_INLINE T max_of(const T* s, int64_t n) {
   return lanes[0];
 }
 
+// What the exponential is taken of is worked out in double, as the exponential is: it would be the largest error otherwise.
 template <class T>
-SG_INLINE T exp_of(T* s, int64_t n, T shift) {
-  for (int64_t i = 0; i < n; ++i) s[i] = math::exp(s[i] - shift);
+SG_INLINE T exp_of(T* s, int64_t n, double scale, double shift) {
+  for (int64_t i = 0; i < n; ++i) s[i] = static_cast<T>(math::Wide<T>::exp(static_cast<double>(s[i]) * scale - shift));
   return sum_lanes<T>(n, [&](int64_t i) __attribute__((always_inline)) { return s[i]; });
 }
 
@@ -41,8 +42,8 @@ SG_INLINE T exp_of(T* s, int64_t n, T shift) {
 
 SG_CLONES float row_max(const float* s, int64_t n) { return max_of(s, n); }
 SG_CLONES double row_max(const double* s, int64_t n) { return max_of(s, n); }
-SG_CLONES float exp_row(float* s, int64_t n, float shift) { return exp_of(s, n, shift); }
-SG_CLONES double exp_row(double* s, int64_t n, double shift) { return exp_of(s, n, shift); }
+SG_CLONES float exp_row(float* s, int64_t n, double scale, double shift) { return exp_of(s, n, scale, shift); }
+SG_CLONES double exp_row(double* s, int64_t n, double scale, double shift) { return exp_of(s, n, scale, shift); }
 
 SG_CLONES void scale_row(float* s, int64_t n, float by) {
   for (int64_t i = 0; i < n; ++i) s[i] *= by;

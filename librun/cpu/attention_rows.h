@@ -9,9 +9,9 @@ namespace sg::cpu {
 float row_max(const float* s, int64_t n);
 double row_max(const double* s, int64_t n);
 
-// s = exp(s - shift); returns their sum.
-float exp_row(float* s, int64_t n, float shift);
-double exp_row(double* s, int64_t n, double shift);
+// s = exp(scale * s - shift); returns their sum.
+float exp_row(float* s, int64_t n, double scale, double shift);
+double exp_row(double* s, int64_t n, double scale, double shift);
 
 // s *= by
 void scale_row(float* s, int64_t n, float by);
