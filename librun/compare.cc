@@ -11,11 +11,6 @@
 namespace sg {
 namespace {
 
-bool is_finished(const Graph& graph, NodeId n) {
-  const OpInfo* op = graph.op_info(n);
-  return !op || !op->has(kCollective);
-}
-
 std::string shape_text(std::span<const int64_t> shape) {
   std::string out = "[";
   for (size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + std::to_string(shape[i]);
@@ -59,7 +54,7 @@ std::array<uint64_t, 2> digest_of(const Tensor& t) {
 }
 
 Status Record::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
-  if (!is_finished(graph, n)) return ok_status();
+  if (!has_settled_results(graph, n)) return ok_status();
   for (uint32_t i = 0; i < results.size(); ++i) {
     const Tensor& t = results[i];
     if (t.is_none()) continue;
@@ -91,7 +86,7 @@ Difference Comparison::site(const Graph& graph, NodeId n, uint32_t result) const
 
 Status Comparison::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
   ++order_;
-  if (!is_finished(graph, n)) return ok_status();
+  if (!has_settled_results(graph, n)) return ok_status();
   const NodeMeta& meta = graph.meta(n);
   const Pool& pool = graph.pool();
   for (uint32_t i = 0; i < results.size(); ++i) {

@@ -35,7 +35,7 @@ class UnsupportedList {
 
 }  // namespace
 
-GraphRun::GraphRun(RankState* state, const Graph& graph) : state_(*state), graph_(graph) {}
+GraphRun::GraphRun(RankState* state, const Graph& graph, NestedId nested) : state_(*state), graph_(graph), nested_(nested) {}
 GraphRun::~GraphRun() = default;
 
 Status GraphRun::build(std::vector<Unsupported>* unsupported) {
@@ -117,8 +117,25 @@ bool GraphRun::is_plain_view(NodeId n) const {
   return true;
 }
 
+// A number is static when it is computed from sizes that are. What the capture says of it is not asked: it may be the
+// hint of a size that the data decides.
+bool GraphRun::is_static_number(ValueId v) const {
+  const Type& type = graph_.type(v);
+  NodeId def = graph_.value(v).def;
+  if (type.kind == TypeKind::floating || !type.has_value || !state_.bindings->value(type.value)) return false;
+  if (def.is_none()) return true;
+  const OpInfo* op = graph_.op_info(def);
+  bool is_static = op && op->has(kSize);
+  for (const Arg& arg : graph_.node(def).args)
+    arg.walk([&](const Arg& a) {
+      if (a.is(ArgKind::value)) is_static &= static_[a.as_value().index];
+    });
+  return is_static;
+}
+
 bool GraphRun::has_static_type(ValueId v) const {
   const Type& type = graph_.type(v);
+  if (type.kind == TypeKind::integer || type.kind == TypeKind::boolean || type.kind == TypeKind::floating) return is_static_number(v);
   if (type.kind != TypeKind::tensor) return type.kind == TypeKind::none || type.kind == TypeKind::opaque;
   auto known = [&](Expr e) { return e.is_none() || state_.bindings->value(e).has_value(); };
   return std::ranges::all_of(type.shape, known) && std::ranges::all_of(type.stride, known) && known(type.offset) &&
@@ -128,9 +145,13 @@ bool GraphRun::has_static_type(ValueId v) const {
 void GraphRun::add_steps(std::vector<Unsupported>* unsupported) {
   UnsupportedList refused(unsupported);
   step_of_.resize(graph_.node_id_limit());
+  static_.assign(graph_.value_id_limit(), false);
+  for (const Input& input : graph_.inputs()) static_[input.value.index] = has_static_type(input.value);
   for (const Input& input : graph_.inputs())
     if (std::string why = refusal(graph_.type(input.value)); !why.empty()) refused.add("input", NodeId(), why);
   for (NodeId n : graph_.nodes()) {
+    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
+      if (ValueId v = graph_.node(n).result(i); has_static_type(v)) static_[v.index] = true, static_values_.push_back(v);
     Step step;
     step.node = n;
     std::string reason;
@@ -148,17 +169,15 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   bool is_static = true;
   for (uint32_t i = 0; i < node.result_count; ++i) {
     if (*reason = refusal(graph_.type(node.result(i))); !reason->empty()) return false;
-    is_static &= has_static_type(node.result(i));
+    is_static &= static_[node.result(i).index];
   }
   if (is_plain_view(n)) {
     step->kind = StepKind::view;
-    if (!is_static) return true;
-    plain_views_.push_back(n);
-    return false;
+    return !is_static;
   }
   for (const Arg& arg : node.args)
     arg.walk([&](const Arg& a) {
-      if (a.is(ArgKind::value)) is_static &= has_static_type(a.as_value());
+      if (a.is(ArgKind::value)) is_static &= static_[a.as_value().index];
       if (a.is(ArgKind::expr)) is_static &= state_.bindings->value(a.as_expr()).has_value();
     });
   step->is_static = is_static;
@@ -168,7 +187,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   if (op->has(kSize)) return step->kind = StepKind::host, true;
   if (op->name == "sg.call") {
     step->kind = StepKind::call;
-    step->body = std::make_unique<GraphRun>(&state_, state_.program->nested[node.args[0].as_graph().index]->graph);
+    NestedId body = node.args[0].as_graph();
+    step->body = std::make_unique<GraphRun>(&state_, state_.program->nested[body.index]->graph, body);
     return true;
   }
   step->kernel = find_cpu_kernel(op->name);

@@ -9,6 +9,12 @@
 
 namespace sg {
 
+bool has_settled_results(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  std::string_view name = graph.op_name(n);
+  return op && !op->has(kCollective) && !name.starts_with("aten.empty") && !name.starts_with("aten.new_empty");
+}
+
 Error GraphRun::at_node(Error error, NodeId n) const {
   const Node& node = graph_.node(n);
   const Pool& pool = graph_.pool();
@@ -36,8 +42,7 @@ Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Sc
     values_.tensors[v.index] = tensors[i];
   }
   set_arena_bases();
-  for (NodeId n : plain_views_)
-    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) SG_TRY(define_result(n, i));
+  SG_TRY(define_static_values());
   for (Step& step : steps_) step.resolved = false;
   groups_.clear();
   fused_ = false;
@@ -72,6 +77,7 @@ Status GraphRun::run() {
 }
 
 Status GraphRun::run_group(FusedGroup& group) {
+  if (state_.comm) state_.comm->heartbeat().at(nested_, steps_[group.first].node);
   Status status = group.program.run(team());
   if (!status.ok()) return at_node(std::move(status.error()), steps_[group.first].node);
   for (size_t i = group.first; i < group.first + group.count; ++i) free_after(i);
@@ -112,6 +118,7 @@ void GraphRun::free_after(size_t i) {
 
 Status GraphRun::run_step(size_t index, bool give_back) {
   Step& step = steps_[index];
+  if (state_.comm) state_.comm->heartbeat().at(nested_, step.node);
   if (state_.observer) state_.observer->before(graph_, step.node);
   Status status = run_by_kind(&step);
   if (!status.ok()) return at_node(std::move(status.error()), step.node);
@@ -125,6 +132,19 @@ Status GraphRun::run_step(size_t index, bool give_back) {
 }
 
 // --- where values are ---
+
+Status GraphRun::define_static_values() {
+  for (ValueId v : static_values_) {
+    const Type& type = graph_.type(v);
+    if (type.kind == TypeKind::tensor) {
+      SG_ASSIGN(values_.tensors[v.index], view_of(v));
+    } else if (type.has_value) {
+      int64_t number = *state_.bindings->value(type.value);
+      values_.scalars[v.index] = type.kind == TypeKind::boolean ? Scalar::boolean(number != 0) : Scalar::integer(number);
+    }
+  }
+  return ok_status();
+}
 
 Result<Tensor> GraphRun::view_of(ValueId v) const {
   const Type& type = graph_.type(v);
@@ -286,6 +306,8 @@ Status GraphRun::bind_results(Step* step) {
       return state_.bindings->bind(*symbol, number);
     };
     if (type.kind == TypeKind::integer && type.has_value) SG_TRY(bind(type.value, step->call->scalars[i].to_int()));
+    bool hint = type.kind == TypeKind::integer && binds.size() == node.result_count && !state_.bindings->value(binds[i]);
+    if (hint) SG_TRY(state_.bindings->bind(binds[i], step->call->scalars[i].to_int()));   // the type has the captured number
     if (type.kind != TypeKind::tensor || !values_.tensors[v.index].is_none()) continue;
     const Tensor& made = step->call->results[i];
     for (int axis = 0; axis < made.rank; ++axis) SG_TRY(bind(type.shape[static_cast<size_t>(axis)], made.dim(axis)));
@@ -298,15 +320,8 @@ Status GraphRun::bind_results(Step* step) {
 
 Status GraphRun::run_host(Step* step) {
   SG_TRY(resolve(step));
-  ValueId v = graph_.node(step->node).first_result;
-  const Type& type = graph_.type(v);
-  auto known = type.has_value && type.kind != TypeKind::floating ? state_.bindings->value(type.value) : std::nullopt;
-  if (known) {
-    values_.scalars[v.index] = type.kind == TypeKind::boolean ? Scalar::boolean(*known != 0) : Scalar::integer(*known);
-    return ok_status();
-  }
-  SG_ASSIGN(values_.scalars[v.index], run_host_op(*step->call));
-  step->call->scalars[0] = values_.scalars[v.index];
+  SG_ASSIGN(Scalar number, run_host_op(*step->call));
+  step->call->scalars[0] = number;
   return bind_results(step);
 }
 

@@ -32,6 +32,10 @@ class Observer {
   virtual Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) = 0;
 };
 
+// Whether the node's results can be looked at now: a collective's are complete when it has been waited for, and what
+// aten.empty and its kin give is not defined.
+bool has_settled_results(const Graph& graph, NodeId n);
+
 // What all graphs of one rank share while they run.
 struct RankState {
   const Job* job = nullptr;
@@ -56,7 +60,8 @@ struct Unsupported {
 
 class GraphRun {
  public:
-  GraphRun(RankState* state, const Graph& graph);
+  // `nested`: which nested graph of the program it is; none = the outermost.
+  GraphRun(RankState* state, const Graph& graph, NestedId nested = {});
   ~GraphRun();
 
   // Works out memory and steps. REQUIRES: the input symbols are bound.
@@ -121,6 +126,7 @@ class GraphRun {
   bool is_plain_view(NodeId n) const;
   void find_conjugates();
   bool has_static_type(ValueId v) const;
+  bool is_static_number(ValueId v) const;
   void schedule_frees();
 
   // graph_fuse.cc
@@ -142,6 +148,7 @@ class GraphRun {
   Status finish_launched();
   Status define_result(NodeId n, uint32_t i);
   Status define_fresh(NodeId n, ValueId v);
+  Status define_static_values();
   Result<Tensor> view_of(ValueId v) const;           // of the memory that its storage has now
   Status allocate_by_kernel(Step* step, size_t i, std::span<const int64_t> shape);
   Status bind_results(Step* step);
@@ -151,6 +158,7 @@ class GraphRun {
 
   RankState& state_;
   const Graph& graph_;
+  NestedId nested_;
   std::unique_ptr<AliasAnalysis> alias_;
   Liveness liveness_;                   // of the outermost graph; bodies point into it
   MemoryPlan plan_;
@@ -166,7 +174,8 @@ class GraphRun {
   std::vector<uint32_t> step_of_;       // by node; launches only
   std::vector<std::unique_ptr<FusedGroup>> groups_;   // in schedule order
   bool fused_ = false;
-  std::vector<NodeId> plain_views_;     // whose tensors are worked out when the inputs are bound
+  std::vector<bool> static_;            // by value: neither size nor memory can change
+  std::vector<ValueId> static_values_;  // worked out when the inputs are bound
 };
 
 }  // namespace sg

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "librun/agree.h"
 #include "librun/cpu/fill.h"
 #include "librun/data_name.h"
 #include "librun/element.h"
@@ -42,23 +43,33 @@ ValueId loss_of(const Graph& graph) {
 
 }  // namespace
 
-RankSession::RankSession(const Job& job, Communicator& comm, const SessionOptions& options, Profile::Clock::time_point start)
-    : job_(job), comm_(comm), options_(options), run_(job, comm.rank(), options.rank, &comm),
+RankSession::RankSession(const Job& job, Communicator& comm, const SessionOptions& options, const InitPlan* init,
+                         Profile::Clock::time_point start)
+    : job_(job), comm_(comm), options_(options), init_(init), run_(job, comm.rank(), options.rank, &comm),
       alias_(run_.program(), run_.graph()) {
   values_ = {[this](ValueId v) { return run_.tensor(v); }, [this](ValueId v) { return run_.number(v); }};
   report_.rank = comm.rank();
   if (options.profile) observers_.add(&profile_.emplace(job, comm.rank(), start));
 }
 
-Status RankSession::prepare() {
+Status RankSession::add_observers() {
   if (!options_.watch.empty()) {
     SG_ASSIGN(watch_, parse_watch(options_.watch));
     observers_.add(&*watch_);
   }
   if (!options_.dump.empty()) observers_.add(&dump_.emplace(options_.dump_names));
-  InputSource source;
-  if (!options_.inputs.empty()) source.file = data_file_name(options_.inputs, comm_.rank(), 0);
-  SG_ASSIGN(inputs_, load_inputs(job_, comm_.rank(), source));
+  if (options_.record) observers_.add(&(*options_.record)[comm_.rank()]);
+  if (options_.compare_with) observers_.add(&comparison_.emplace((*options_.compare_with)[comm_.rank()]));
+  if (!observers_.empty()) run_.set_observer(&observers_);
+  return ok_status();
+}
+
+Status RankSession::prepare() {
+  SG_TRY(add_observers());
+  if (options_.optimizer) {
+    SG_ASSIGN(optimizer_, Optimizer::make(run_.graph(), *options_.optimizer));
+  }
+  SG_TRY(take_inputs());
   SG_TRY(bind_sizes());
   std::vector<Unsupported> unsupported;
   SG_TRY(run_.prepare(&unsupported));
@@ -67,10 +78,28 @@ Status RankSession::prepare() {
     std::string file = data_file_name(options_.expect, comm_.rank(), is_due(options_.expect, 0) ? 0 : options_.steps - 1);
     SG_TRY(Expectation::open(run_.program(), alias_, file, options_.tolerance));
   }
+  SG_TRY(agree_on_collectives(comm_, job_, run_.bindings().lookup(), settings()));
   SG_TRY(run_.reserve());
-  SG_TRY(run_.bind_inputs(inputs_->tensors, inputs_->scalars));
-  if (!observers_.empty()) run_.set_observer(&observers_);
+  return run_.bind_inputs(inputs_->tensors, inputs_->scalars);
+}
+
+Status RankSession::take_inputs() {
+  InputSource source;
+  if (!options_.inputs.empty()) source.file = data_file_name(options_.inputs, comm_.rank(), 0);
+  std::optional<InitMaker> maker;
+  if (init_) source.maker = &maker.emplace(*init_, comm_.rank(), *options_.init_seed, &run_.team());
+  SG_ASSIGN(inputs_, load_inputs(job_, comm_.rank(), source));
+  const std::vector<uint32_t>& same = run_.program().ranks;      // ranks of one program have the same to say
+  bool speaks = comm_.rank() == (same.empty() ? 0 : same[0]);
+  if (!maker || !options_.say || !speaks) return ok_status();
+  for (const std::string& line : init_->describe(run_.program(), maker->made())) options_.say(line);
   return ok_status();
+}
+
+// What must be equal on all ranks for their results to mean something together.
+std::string RankSession::settings() const {
+  return "seed " + std::to_string(options_.rank.seed) + ", steps " + std::to_string(options_.steps) + ", numerics " +
+         std::to_string(static_cast<int>(options_.rank.numerics));
 }
 
 Status RankSession::bind_sizes() {
@@ -113,7 +142,8 @@ Status RankSession::run_step(uint64_t step) {
   SG_TRY(run_.run_step(step));
   seconds_ = std::chrono::duration<double>(Profile::Clock::now() - begin).count();
   note_loss();
-  return answer(step);
+  SG_TRY(answer(step));
+  return optimizer_ ? optimizer_->update(values_, &run_.team()) : ok_status();
 }
 
 Status RankSession::answer(uint64_t step) {
@@ -148,6 +178,12 @@ Status RankSession::rename_files() {
   for (auto& [from, to] : written_)
     if (std::rename(from.c_str(), to.c_str()) != 0) return Error{ErrorKind::missing, "cannot write " + to};
   written_.clear();
+  if (comparison_) report_.comparison = comparison_->report();
+  note_memory();
+  return ok_status();
+}
+
+void RankSession::note_memory() {
   const Graph& graph = run_.graph();
   report_.arena_bytes = run_.arena_bytes();
   report_.pool_bytes = run_.pool_bytes();
@@ -159,7 +195,6 @@ Status RankSession::rename_files() {
     if (counts) report_.tokens = std::max(report_.tokens, t.elements());
   }
   if (profile_) profile_->set_memory(run_.main_graph(), report_.pool_bytes);
-  return ok_status();
 }
 
 void RankSession::remove_files() {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "librun/initialize.h"
 #include "librun/inputs.h"
 #include "librun/profile.h"
 #include "librun/session.h"
@@ -15,7 +16,8 @@ namespace sg {
 
 class RankSession {
  public:
-  RankSession(const Job& job, Communicator& comm, const SessionOptions& options, Profile::Clock::time_point start);
+  // `init`: null = every input is given.
+  RankSession(const Job& job, Communicator& comm, const SessionOptions& options, const InitPlan* init, Profile::Clock::time_point start);
 
   // Inputs, sizes, plan, memory. Nothing has run when it fails.
   Status prepare();
@@ -31,16 +33,21 @@ class RankSession {
   const Profile* profile() const { return profile_ ? &*profile_ : nullptr; }
 
  private:
+  Status add_observers();
+  Status take_inputs();
   Status bind_sizes();
+  std::string settings() const;
   Status reload_inputs(uint64_t step);
   Status answer(uint64_t step);
   std::string beside(const std::string& name);
   void note_loss();
+  void note_memory();
   bool is_due(const std::string& pattern, uint64_t step) const;
 
   const Job& job_;
   Communicator& comm_;
   const SessionOptions& options_;
+  const InitPlan* init_;
   RankRun run_;
   AliasAnalysis alias_;
   RunValues values_;
@@ -49,6 +56,8 @@ class RankSession {
   std::optional<Watch> watch_;
   std::optional<Dump> dump_;
   std::optional<Profile> profile_;
+  std::optional<Comparison> comparison_;
+  std::optional<Optimizer> optimizer_;
   RankReport report_;
   double seconds_ = 0;
   std::vector<std::pair<std::string, std::string>> written_;   // where it lies, and its name

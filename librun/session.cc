@@ -1,11 +1,15 @@
 #include "librun/session.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
+#include <thread>
 
 #include "librun/rank_session.h"
 #include "librun/ranks.h"
+#include "librun/watchdog.h"
 
 namespace sg {
 namespace {
@@ -13,10 +17,16 @@ namespace {
 class Session {
  public:
   Session(const Job& job, std::span<const std::unique_ptr<Communicator>> comms, const SessionOptions& options)
-      : job_(job), comms_(comms), options_(options), ranks_(comms.size()) {}
+      : job_(job), comms_(comms), options_(options), ranks_(comms.size()) {
+    if (options.init_seed && options.init_like) like_.emplace(*options.init_like);
+    if (options.init_seed) init_.emplace(job, like_ ? &*like_ : nullptr);
+  }
 
   Result<SessionReport> run() {
+    std::optional<WatchdogThread> watchdog;
+    if (options_.timeout_s > 0) watchdog.emplace(job_, pointers(), options_.timeout_s, [&](Error e) { end_stuck(std::move(e)); });
     Status status = run_ranks(comms_, [&](Communicator& comm) { return run_rank(comm); });
+    finished_ = true;
     for (const auto& rank : ranks_)
       if (rank && !status.ok()) rank->remove_files();
     if (!status.ok()) return std::move(status.error());
@@ -33,16 +43,36 @@ class Session {
   Status run_rank(Communicator& comm) {
     auto at = std::ranges::find(comms_, &comm, &std::unique_ptr<Communicator>::get);
     auto& rank = ranks_[static_cast<size_t>(at - comms_.begin())];
-    rank = std::make_unique<RankSession>(job_, comm, options_, start_);
+    rank = std::make_unique<RankSession>(job_, comm, options_, init_ ? &*init_ : nullptr, start_);
     SG_TRY(rank->prepare());
     SG_TRY(comm.exchange("ready"));
+    comm.heartbeat().enter(Heartbeat::running);
     for (uint64_t step = 0; step < options_.steps; ++step) {
       SG_TRY(rank->run_step(step));
       note_time(comm, step, rank->last_seconds());
     }
+    comm.heartbeat().enter(Heartbeat::idle);
     SG_TRY(rank->write_dump());
     SG_TRY(comm.exchange("written"));
     return rank->rename_files();
+  }
+
+  std::vector<Communicator*> pointers() const {
+    std::vector<Communicator*> out;
+    for (const auto& comm : comms_) out.push_back(comm.get());
+    return out;
+  }
+
+  // From the watchdog's thread: the ranks are told; one that does not listen is ended with the process.
+  void end_stuck(Error error) {
+    for (const auto& comm : comms_) comm->abort(error);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    if (finished_) return;
+    if (options_.last_words) options_.last_words(error);
+    for (const auto& rank : ranks_)
+      if (rank) rank->remove_files();
+    for (const auto& comm : comms_) comm->end_all(static_cast<int>(error.kind));
+    std::_Exit(static_cast<int>(error.kind));
   }
 
   void note_time(Communicator& comm, uint64_t step, double seconds) {
@@ -57,6 +87,8 @@ class Session {
   const SessionOptions& options_;
   Profile::Clock::time_point start_ = Profile::Clock::now();
   std::vector<std::unique_ptr<RankSession>> ranks_;
+  std::optional<InitPlan> like_, init_;
+  std::atomic<bool> finished_{false};
   std::mutex lock_;
   SessionReport report_;
 };

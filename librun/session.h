@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "librun/compare.h"
 #include "librun/expect.h"
+#include "librun/optimizer.h"
 #include "librun/rank_run.h"
 
 namespace sg {
@@ -19,19 +21,29 @@ namespace sg {
 struct SessionOptions {
   RankOptions rank;
   uint64_t steps = 1;
+  std::optional<uint64_t> init_seed;       // --init: makes up the inputs that no file gives
+  const Job* init_like = nullptr;          // whose rules --init follows first: the other graph of a comparison
+  std::optional<OptimizerOptions> optimizer;   // parameters are updated after each step; none = they stay as they are
+  double timeout_s = 0;                    // a rank that does not get on for so long ends the run; 0 = never
   // File patterns: {r} is the rank, {step} the step; without {step} outputs and expectations are those of the last one.
   std::string inputs, outputs, expect, dump;
   ExpectOptions tolerance;
   std::vector<std::string> dump_names;     // patterns of result names
   std::string watch;                       // "nan,inf"; empty = off
   bool profile = false;
+  // --compare: the first run is recorded, the second held against the record. By rank of the job.
+  std::vector<Record>* record = nullptr;
+  const std::vector<Record>* compare_with = nullptr;
   std::function<void(uint64_t step, double seconds)> progress;   // after each step, from the thread of the first rank
+  std::function<void(const std::string& line)> say;              // what the user should know of inputs that were made up
+  std::function<void(const Error& error)> last_words;            // before the process is ended: some rank does not return
 };
 
 struct RankReport {
   uint32_t rank = 0;
   std::vector<double> losses;              // by step; empty when the graph has no single loss
   std::vector<std::pair<std::string, ExpectReport>> expected;    // file and outcome
+  std::optional<ComparisonReport> comparison;
   int64_t input_bytes = 0, arena_bytes = 0, pool_bytes = 0;
   int64_t tokens = 0;                      // elements of the largest integer user input
 };

@@ -10,13 +10,6 @@
 namespace sg {
 namespace {
 
-bool is_finished(const Graph& graph, NodeId n) {
-  const OpInfo* op = graph.op_info(n);
-  return !op || !op->has(kCollective);
-}
-
-bool leaves_undefined(std::string_view op) { return op.starts_with("aten.empty") || op.starts_with("aten.new_empty"); }
-
 struct Found {
   int64_t nans = 0, infs = 0, first = -1;   // logical index of the first
 };
@@ -71,7 +64,7 @@ Status ObserverList::after(const Graph& graph, NodeId n, std::span<const Tensor>
 }
 
 Status Watch::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
-  if (!is_finished(graph, n) || leaves_undefined(graph.op_name(n))) return ok_status();
+  if (!has_settled_results(graph, n)) return ok_status();
   for (size_t i = 0; i < results.size(); ++i) {
     const Tensor& t = results[i];
     if (t.is_none() || !(is_floating(t.dtype) || is_complex(t.dtype))) continue;
@@ -100,7 +93,7 @@ Result<Watch> parse_watch(std::string_view words) {
 }
 
 Status Dump::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
-  if (!is_finished(graph, n)) return ok_status();
+  if (!has_settled_results(graph, n)) return ok_status();
   for (size_t i = 0; i < results.size(); ++i) {
     const Tensor& t = results[i];
     std::string name(graph.name(graph.node(n).result(static_cast<uint32_t>(i))));

@@ -6,6 +6,10 @@
 #include <cstdio>
 
 #include "libgraph/json.h"
+#include "libgraph/plan_report.h"
+#include "libgraph/range_infer.h"
+#include "librun/data_name.h"
+#include "tools/cli_job.h"
 
 namespace sg::cli {
 namespace {
@@ -41,6 +45,36 @@ int64_t tokens_of(const SessionReport& report) {
   return total;
 }
 
+// "%x = aten.add.Tensor (layers.0.mlp; model.py:12), %x in the first graph: values"
+std::string difference_text(const Difference& d) {
+  std::string where = d.module + (d.module.empty() || d.place.empty() ? "" : "; ") + d.place;
+  return "%" + d.name + " = " + d.op + (where.empty() ? "" : " (" + where + ")") +
+         (d.original == d.name ? "" : ", against %" + d.original) + ": " + d.what;
+}
+
+std::string comparison_text(const ComparisonReport& c, const std::string& prefix) {
+  auto part = [](size_t n, const char* what) { return n ? ", " + std::to_string(n) + what : std::string(); };
+  std::string out = prefix + std::to_string(c.equal) + " results equal to the bit" + part(c.copies_equal, " copies equal") +
+                    part(c.chunked_equal, " chunks equal together") + part(c.without_counterpart, " without a counterpart") + "\n";
+  if (c.differences.empty()) return out;
+  return out + prefix + std::to_string(c.differences.size()) + " differ, first " + difference_text(c.differences[0]) + "\n";
+}
+
+std::string rank_prefix(const SessionReport& report, const RankReport& r) {
+  return report.ranks.size() > 1 ? "rank " + std::to_string(r.rank) + "  " : "";
+}
+
+void write_comparison(const ComparisonReport& c, JsonWriter* json) {
+  json->key("comparison").begin_object().key("equal").natural(c.equal).key("copies_equal").natural(c.copies_equal);
+  json->key("chunked_equal").natural(c.chunked_equal).key("without_counterpart").natural(c.without_counterpart);
+  json->key("differences").begin_array();
+  for (const Difference& d : c.differences) {
+    json->begin_object().key("name").string(d.name).key("original").string(d.original).key("op").string(d.op);
+    json->key("module").string(d.module).key("source").string(d.place).key("what").string(d.what).end_object();
+  }
+  json->end_array().end_object();
+}
+
 }  // namespace
 
 std::string run_text(const SessionReport& report) {
@@ -58,9 +92,10 @@ std::string run_text(const SessionReport& report) {
     if (r->pool_bytes > 0) out += " + " + bytes_text(r->pool_bytes) + " from the pool";
     out += ", " + bytes_text(r->input_bytes) + " inputs, a rank\n";
   }
-  for (const RankReport& r : report.ranks)
-    for (auto& [file, outcome] : r.expected)
-      out += expect_text(outcome, 3, report.ranks.size() > 1 ? "rank " + std::to_string(r.rank) + "  " : "");
+  for (const RankReport& r : report.ranks) {
+    if (r.comparison) out += comparison_text(*r.comparison, rank_prefix(report, r));
+    for (auto& [file, outcome] : r.expected) out += expect_text(outcome, report.ranks.size() > 1 ? 1 : 3, rank_prefix(report, r));
+  }
   return out;
 }
 
@@ -76,7 +111,9 @@ std::string run_json(const SessionReport& report) {
     json.end_array().key("input_bytes").integer(r.input_bytes).key("arena_bytes").integer(r.arena_bytes);
     json.key("pool_bytes").integer(r.pool_bytes).key("expected").begin_array();
     for (auto& [file, outcome] : r.expected) write_expect(outcome, &json);
-    json.end_array().end_object();
+    json.end_array();
+    if (r.comparison) write_comparison(*r.comparison, &json);
+    json.end_object();
   }
   return json.end_array().end_object().take();
 }
@@ -98,21 +135,39 @@ Result<int64_t> parse_bytes(std::string_view text) {
   return wrong();
 }
 
-Result<std::optional<double>> number_option(const Args& args, std::string_view name) {
-  if (!args.has(name)) return std::optional<double>();
-  std::string text = args.text(name);
-  double number = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || !(number >= 0))
-    return Error{ErrorKind::usage, "--" + std::string(name) + " takes a number that is not negative, not \"" + text + "\""};
-  return std::optional<double>(number);
-}
-
 Status require_all_ranks(const Job& job) {
   for (uint32_t r = 0; r < job.world; ++r)
     if (!job.program_of(r))
       return Error{ErrorKind::cannot_apply, "the job has " + std::to_string(job.world) + " ranks, and rank " + std::to_string(r) + " is not in the file",
                    {}, "import all ranks ('rank{r}/step.json'), or --spmd where one rank's capture stands for all"};
+  return ok_status();
+}
+
+Result<int> print_plans(const Args& args, const Job& job) {
+  RangeInference ranges = infer_ranges(job);
+  JsonWriter json;
+  std::string text;
+  json.begin_object().key("schema").string("sg-run-plan").key("version").integer(1).key("plans").begin_array();
+  for (size_t i = 0; i < job.programs.size(); ++i) {
+    const Program& program = *job.programs[i];
+    SizeValues values = [&program](StrId name) -> std::optional<int64_t> {   // what the data decides comes from the pool
+      const Symbol* s = program.find_symbol(name);
+      return s && s->kind == SymbolKind::input ? s->hint : std::nullopt;
+    };
+    PlanReport report = report_plan(job, program, values, &ranges.facts[i]);
+    text += (text.empty() ? "" : "\n") + print_plan(report);
+    write_plan(report, &json);
+  }
+  json.end_array().end_object();
+  SG_TRY(write_text(args, args.has("json") ? json.take() + "\n" : text));
+  return 0;
+}
+
+Status write_profile(const Args& args, const SessionReport& report) {
+  if (!args.has("profile")) return ok_status();
+  std::string file = data_file_name(args.text("profile"), report.ranks.empty() ? 0 : report.ranks[0].rank, 0);
+  SG_TRY(write_whole(file, report.profile + "\n"));
+  args.report().note("profile in " + file + ": open it in ui.perfetto.dev or chrome://tracing");
   return ok_status();
 }
 

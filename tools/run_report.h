@@ -15,10 +15,13 @@ std::string run_json(const SessionReport& report);
 // "512MiB", "2GiB", "1.5GB", "1000": bytes.
 Result<int64_t> parse_bytes(std::string_view text);
 
-// A number given as text; none when the option is not given.
-Result<std::optional<double>> number_option(const Args& args, std::string_view name);
-
 // A job that holds some of its ranks cannot run (cannot_apply).
 Status require_all_ranks(const Job& job);
+
+// --plan: the plan of every program, for the sizes of the capture.
+Result<int> print_plans(const Args& args, const Job& job);
+
+// --profile, when it is given. Several processes write a file each: {r} in its name.
+Status write_profile(const Args& args, const SessionReport& report);
 
 }  // namespace sg::cli

@@ -326,7 +326,7 @@ SG_INLINE T sqrt(T x) {
   return static_cast<T>(__builtin_sqrt(static_cast<double>(x)));   // rounding a root twice is rounding it once
 }
 template <class T>
-SG_INLINE T rsqrt(T x) { return static_cast<T>(1.0 / __builtin_sqrt(static_cast<double>(x))); }
+SG_INLINE T rsqrt(T x) { return T(1) / __builtin_sqrt(x); }   // two roundings, as PyTorch has them: its bits
 
 // Any argument; these do not vectorise (see sin_small).
 float sin(float x);

@@ -1,0 +1,51 @@
+#include "librun/compare_session.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "librun/comm_local.h"
+
+namespace sg {
+namespace {
+
+// A folder of our own for the first run's outputs, gone with its owner.
+class Folder {
+ public:
+  Folder() {
+    std::error_code none;
+    std::string name = (std::filesystem::temp_directory_path(none) / "sg-run-XXXXXX").string();
+    if (mkdtemp(name.data())) path_ = name;
+  }
+  ~Folder() {
+    std::error_code none;
+    if (!path_.empty()) std::filesystem::remove_all(path_, none);
+  }
+  Folder(const Folder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+Result<SessionReport> run_compared(const Job& first, std::span<const std::unique_ptr<Communicator>> comms, const Job& second,
+                                   const SessionOptions& options) {
+  if (first.world != second.world)
+    return Error{ErrorKind::cannot_apply, "one job has " + std::to_string(first.world) + " ranks, the other " + std::to_string(second.world)};
+  Folder folder;
+  if (folder.path().empty()) return Error{ErrorKind::missing, "no folder for temporary files", {}, "set TMPDIR"};
+  std::vector<Record> records(first.world);
+  SessionOptions recorded = options;
+  recorded.record = &records;
+  recorded.outputs = folder.path() + "/rank{r}.safetensors";
+  recorded.expect.clear(), recorded.dump.clear(), recorded.profile = false;
+  SG_TRY(run_session(first, comms, recorded));
+  SessionOptions compared = options;
+  compared.compare_with = &records;
+  compared.expect = recorded.outputs;
+  compared.init_like = &first;
+  return run_session(second, make_local_communicators(second), compared);
+}
+
+}  // namespace sg

@@ -1,0 +1,110 @@
+#include "tools/run_options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include "librun/data_name.h"
+#include "librun/initialize.h"
+#include "librun/watch.h"
+#include "tools/run_report.h"
+
+namespace sg::cli {
+namespace {
+
+constexpr Option kOptions[] = {
+    {"inputs", 'i', "FILE", "values of the graph's inputs, by name or FQN; {r} stands for the rank, {step} for the step"},
+    {"init", 0, "seed:N", "make up the inputs that no file gives: same values for the same FQN, in every graph of a model"},
+    {"seed", 0, "N", "seed of the random ops", "0"},
+    {"outputs", 0, "FILE", "write the outputs: of each step where the name holds {step}, else of the last"},
+    {"expect", 0, "FILE", "hold the outputs against these; beyond the tolerance is exit 1"},
+    {"rtol", 0, "R", "relative tolerance; the default goes by the narrowest float on the way to the output"},
+    {"atol", 0, "A", "absolute tolerance"},
+    {"bitwise", 0, {}, "hold to the bit"},
+    {"compare", 0, "GRAPH", "run this graph on the same inputs as well and name the first node that differs"},
+    {"plan", 0, {}, "run nothing: print the memory plan"},
+    {"memory-limit", 0, "SIZE", "refuse what needs more than this beyond its inputs, a rank: 512MiB, 2GiB"},
+    {"steps", 'n', "N", "run this many steps", "1"},
+    {"optimizer", 0, "KIND:KEY=VALUE,...", "update the parameters after each step: sgd:lr=0.1 or adamw:lr=1e-3,betas=0.9:0.95"},
+    {"numerics", 0, "fast|strict|f64", "strict: same bits on every machine; f64: the double oracle", "fast"},
+    {"threads", 't', "N", "threads of all ranks together, at least one a rank; 0 = the cores of this machine", "0"},
+    {"comm", 0, "local|mpi", "local: ranks are threads of this process; mpi: processes that mpirun or torchrun started", "local"},
+    {"backend", 0, "cpu", "what computes", "cpu"},
+    {"timeout", 0, "S", "end the run when a rank does not get on for so many seconds; 0 = never", "600"},
+    {"watch", 0, "WHAT", "end at the first node that gives nan, inf, or nan,inf"},
+    {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names"},
+    {"nodes", 0, "PATTERN", "names of results, * is any text", {}, true},
+    {"profile", 0, "FILE", "write when each node ran, for Perfetto"},
+};
+
+Numerics numerics_of(const std::string& word) {
+  return word == "strict" ? Numerics::strict : word == "f64" ? Numerics::f64 : Numerics::fast;
+}
+
+// None when the option is not given.
+Result<std::optional<double>> number_option(const Args& args, std::string_view name) {
+  if (!args.has(name)) return std::optional<double>();
+  std::string text = args.text(name);
+  double number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || !(number >= 0))
+    return Error{ErrorKind::usage, "--" + std::string(name) + " takes a number that is not negative, not \"" + text + "\""};
+  return std::optional<double>(number);
+}
+
+Status files_options(const Args& args, SessionOptions* options) {
+  options->inputs = args.text("inputs");
+  options->outputs = args.text("outputs");
+  options->expect = args.text("expect");
+  options->dump = args.text("dump-nodes");
+  options->dump_names = args.has("nodes") ? args.all("nodes") : std::vector<std::string>{"*"};
+  options->profile = args.has("profile");
+  if (args.has("nodes") && !args.has("dump-nodes"))
+    return Error{ErrorKind::usage, "--nodes says what --dump-nodes writes, which is not given"};
+  return ok_status();
+}
+
+Status numbers_options(const Args& args, SessionOptions* options) {
+  options->tolerance.bitwise = args.has("bitwise");
+  SG_ASSIGN(options->tolerance.rtol, number_option(args, "rtol"));
+  SG_ASSIGN(options->tolerance.atol, number_option(args, "atol"));
+  if (options->tolerance.bitwise && (options->tolerance.rtol || options->tolerance.atol))
+    return Error{ErrorKind::usage, "--bitwise leaves no tolerance: --rtol and --atol do not go with it"};
+  options->watch = args.text("watch");
+  if (args.has("watch")) SG_TRY(parse_watch(options->watch));
+  if (args.has("init")) {
+    SG_ASSIGN(options->init_seed, parse_init(args.text("init")));
+  }
+  if (args.has("optimizer")) {
+    SG_ASSIGN(options->optimizer, parse_optimizer(args.text("optimizer")));
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+std::span<const Option> run_options() { return kOptions; }
+
+Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
+  SessionOptions options;
+  SG_TRY(files_options(args, &options));
+  SG_TRY(numbers_options(args, &options));
+  options.steps = static_cast<uint64_t>(args.number("steps", 1));
+  if (options.steps == 0) return Error{ErrorKind::usage, "--steps takes 1 or more"};
+  options.timeout_s = static_cast<double>(args.number("timeout", 600));
+  options.rank.numerics = numerics_of(args.text("numerics"));
+  options.rank.seed = static_cast<uint64_t>(args.number("seed", 0));
+  int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  int64_t threads = args.number("threads", 0);
+  options.rank.threads = static_cast<int>(std::max<int64_t>(1, (threads > 0 ? threads : cores) / std::max(ranks, 1u)));
+  if (options.optimizer && options.rank.numerics == Numerics::f64)
+    return Error{ErrorKind::usage, "--numerics f64 is an oracle of one step: --optimizer does not go with it"};
+  if (args.has("memory-limit")) {
+    SG_ASSIGN(options.rank.memory_limit, parse_bytes(args.text("memory-limit")));
+  }
+  options.say = [&args](const std::string& line) { args.report().note(line); };
+  options.last_words = [&args](const Error& error) { args.report().error(error); };
+  return options;
+}
+
+}  // namespace sg::cli
