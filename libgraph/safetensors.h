@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "libgraph/dtype.h"
+#include "libgraph/output_file.h"
 #include "libgraph/result.h"
 
 namespace sg {
@@ -92,6 +93,9 @@ struct WriteOptions {
 
 // A full disk is `missing`; a name that occurs twice or a type that the format lacks is `cannot_apply`.
 Status write_tensors(const std::string& path, std::span<const TensorToWrite> tensors, const WriteOptions& options = {});
+// The same without the name: written and on the disk, but not in its place before `commit()`. For files that must appear
+// together with others.
+Result<OutputFile> stage_tensors(const std::string& path, std::span<const TensorToWrite> tensors, const WriteOptions& options = {});
 // What write_tensors puts into the file.
 Result<std::string> tensor_file_bytes(std::span<const TensorToWrite> tensors, const WriteOptions& options = {});
 

@@ -2,7 +2,6 @@
 #include <functional>
 
 #include "libgraph/json.h"
-#include "libgraph/output_file.h"
 #include "libgraph/safetensors.h"
 #include "libgraph/utf8.h"
 
@@ -115,10 +114,15 @@ Status write_all(std::span<const TensorToWrite> tensors, const WriteOptions& opt
 
 }  // namespace
 
-Status write_tensors(const std::string& path, std::span<const TensorToWrite> tensors, const WriteOptions& options) {
+Result<OutputFile> stage_tensors(const std::string& path, std::span<const TensorToWrite> tensors, const WriteOptions& options) {
   SG_ASSIGN(OutputFile file, OutputFile::open(path, options.make_folders));
   SG_TRY(write_all(tensors, options, [&](std::string_view bytes) { return file.write(bytes); }));
   SG_TRY(file.close(true));
+  return file;
+}
+
+Status write_tensors(const std::string& path, std::span<const TensorToWrite> tensors, const WriteOptions& options) {
+  SG_ASSIGN(OutputFile file, stage_tensors(path, tensors, options));
   return file.commit();
 }
 

@@ -164,13 +164,13 @@ Result<NamedValue> find_named_value(const Graph& graph, std::string_view name) {
   return Error{ErrorKind::unreadable, "the graph has no `" + std::string(name) + "`", {}, nearest_name(graph, name).hint()};
 }
 
-Status save_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias, const RunValues& values) {
+Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias, const RunValues& values) {
   Copies copies;
   std::vector<TensorToWrite> list;
   for (const NamedValue& named : named_values(graph, alias))
     list.push_back(graph.type(named.value).kind == TypeKind::tensor ? copies.of(named, values.tensor(named.value))
                                                                    : copies.of(named, values.number(named.value)));
-  return write_tensors(path, list, {.make_folders = true});
+  return stage_tensors(path, list, {.make_folders = true});
 }
 
 }  // namespace sg

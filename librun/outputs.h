@@ -39,7 +39,8 @@ std::vector<NamedValue> named_values(const Graph& graph, const AliasAnalysis& al
 // By any of the names above. `unreadable` when the graph has no such value, with the nearest name as a hint.
 Result<NamedValue> find_named_value(const Graph& graph, std::string_view name);
 
-// --outputs: `out{i}` and `mutated.NAME`, contiguous; numbers as tensors without dimensions. Whole or not at all.
-Status save_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias, const RunValues& values);
+// --outputs: `out{i}` and `mutated.NAME`, contiguous; numbers as tensors without dimensions. The file takes its name when it
+// is committed.
+Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias, const RunValues& values);
 
 }  // namespace sg

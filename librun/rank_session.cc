@@ -1,7 +1,6 @@
 #include "librun/rank_session.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "librun/agree.h"
 #include "librun/cpu/fill.h"
@@ -68,6 +67,7 @@ Status RankSession::prepare() {
   SG_TRY(add_observers());
   if (options_.optimizer) {
     SG_ASSIGN(optimizer_, Optimizer::make(run_.graph(), *options_.optimizer));
+    if (options_.rank.numerics == Numerics::f64) recorded_optimizer_ = Optimizer::make(run_.graph(), *options_.optimizer).value();
   }
   SG_TRY(take_inputs());
   SG_TRY(bind_sizes());
@@ -124,6 +124,7 @@ Status RankSession::reload_inputs(uint64_t step) {
   if (step == 0 || options_.inputs.find("{step}") == std::string::npos) return ok_status();
   InputSource source;
   source.file = data_file_name(options_.inputs, comm_.rank(), step);
+  source.may_miss = true;               // a batch; what it does not hold stays
   SG_ASSIGN(InputSet next, load_inputs(job_, comm_.rank(), source));
   for (size_t i = 0; i < next.tensors.size(); ++i) {
     const Tensor &from = next.tensors[i], &to = inputs_->tensors[i];
@@ -132,6 +133,8 @@ Status RankSession::reload_inputs(uint64_t step) {
       return Error{ErrorKind::unreadable, source.file + ": " + input_title(run_.graph(), run_.graph().inputs()[i]) + " has another shape than at step 0",
                    {}, "steps of one run have inputs of one size"};
     cpu::copy(run_.team(), to, from);
+    const Tensor wide = run_.tensor(run_.graph().inputs()[i].value);
+    if (wide.data != to.data) cpu::copy(run_.team(), wide, from);
   }
   return ok_status();
 }
@@ -143,7 +146,7 @@ Status RankSession::run_step(uint64_t step) {
   seconds_ = std::chrono::duration<double>(Profile::Clock::now() - begin).count();
   note_loss();
   SG_TRY(answer(step));
-  return optimizer_ ? optimizer_->update(values_, &run_.team()) : ok_status();
+  return update();
 }
 
 Status RankSession::answer(uint64_t step) {
@@ -152,8 +155,11 @@ Status RankSession::answer(uint64_t step) {
     SG_ASSIGN(Expectation expected, Expectation::open(run_.program(), alias_, file, options_.tolerance));
     report_.expected.emplace_back(file, expected.compare(values_));
   }
-  if (is_due(options_.outputs, step))
-    return save_outputs(beside(data_file_name(options_.outputs, comm_.rank(), step)), run_.graph(), alias_, values_);
+  if (is_due(options_.outputs, step)) {
+    std::string name = data_file_name(options_.outputs, comm_.rank(), step);
+    SG_ASSIGN(OutputFile file, stage_outputs(name, run_.graph(), alias_, values_));
+    written_.push_back(std::move(file));
+  }
   return ok_status();
 }
 
@@ -165,18 +171,25 @@ void RankSession::note_loss() {
   else if (auto value = number_in(run_.tensor(v))) report_.losses.push_back(*value);
 }
 
-Status RankSession::write_dump() {
-  return dump_ ? dump_->write(beside(data_file_name(options_.dump, comm_.rank(), options_.steps - 1))) : ok_status();
+// Of the graph as recorded, too, where results come from its twin in double.
+Status RankSession::update() {
+  if (!optimizer_) return ok_status();
+  if (recorded_optimizer_) {
+    const RunValues recorded{[this](ValueId v) { return run_.main_graph().values().tensors[v.index]; }, {}};
+    SG_TRY(recorded_optimizer_->update(recorded, &run_.team()));
+  }
+  return optimizer_->update(values_, &run_.team());
 }
 
-std::string RankSession::beside(const std::string& name) {
-  written_.emplace_back(name + ".part" + std::to_string(comm_.rank()), name);
-  return written_.back().first;
+Status RankSession::write_dump() {
+  if (!dump_) return ok_status();
+  SG_ASSIGN(OutputFile file, dump_->stage(data_file_name(options_.dump, comm_.rank(), options_.steps - 1)));
+  written_.push_back(std::move(file));
+  return ok_status();
 }
 
 Status RankSession::rename_files() {
-  for (auto& [from, to] : written_)
-    if (std::rename(from.c_str(), to.c_str()) != 0) return Error{ErrorKind::missing, "cannot write " + to};
+  for (OutputFile& file : written_) SG_TRY(file.commit());
   written_.clear();
   if (comparison_) report_.comparison = comparison_->report();
   note_memory();
@@ -197,8 +210,6 @@ void RankSession::note_memory() {
   if (profile_) profile_->set_memory(run_.main_graph(), report_.pool_bytes);
 }
 
-void RankSession::remove_files() {
-  for (auto& [from, to] : written_) std::remove(from.c_str());
-}
+void RankSession::remove_files() { written_.clear(); }
 
 }  // namespace sg

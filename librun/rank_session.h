@@ -39,7 +39,7 @@ class RankSession {
   std::string settings() const;
   Status reload_inputs(uint64_t step);
   Status answer(uint64_t step);
-  std::string beside(const std::string& name);
+  Status update();
   void note_loss();
   void note_memory();
   bool is_due(const std::string& pattern, uint64_t step) const;
@@ -55,12 +55,12 @@ class RankSession {
   ObserverList observers_;
   std::optional<Watch> watch_;
   std::optional<Dump> dump_;
+  std::optional<Optimizer> optimizer_, recorded_optimizer_;   // the second where the graph runs twice (Numerics::f64)
   std::optional<Profile> profile_;
   std::optional<Comparison> comparison_;
-  std::optional<Optimizer> optimizer_;
   RankReport report_;
   double seconds_ = 0;
-  std::vector<std::pair<std::string, std::string>> written_;   // where it lies, and its name
+  std::vector<OutputFile> written_;            // not yet in their places
 };
 
 }  // namespace sg

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "librun/data_name.h"
 #include "librun/rank_session.h"
 #include "librun/ranks.h"
 #include "librun/watchdog.h"
@@ -69,8 +70,7 @@ class Session {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     if (finished_) return;
     if (options_.last_words) options_.last_words(error);
-    for (const auto& rank : ranks_)
-      if (rank) rank->remove_files();
+    remove_pending_outputs();
     for (const auto& comm : comms_) comm->end_all(static_cast<int>(error.kind));
     std::_Exit(static_cast<int>(error.kind));
   }
@@ -101,7 +101,21 @@ bool SessionReport::passed() const {
   });
 }
 
+namespace {
+
+// File names that cannot be right, before anything is read.
+Status check_names(const Job& job, size_t ranks_here, const SessionOptions& options) {
+  SG_TRY(check_output_pattern(options.outputs, options.outputs.empty() ? 1 : job.world, 1, "--outputs"));
+  SG_TRY(check_output_pattern(options.dump, options.dump.empty() ? 1 : job.world, 1, "--dump-nodes"));
+  if (ranks_here != job.world) return ok_status();       // the others' files are where they run
+  SG_TRY(check_input_files(options.inputs, job.world, "--inputs"));
+  return check_input_files(options.expect, job.world, "--expect");
+}
+
+}  // namespace
+
 Result<SessionReport> run_session(const Job& job, std::span<const std::unique_ptr<Communicator>> comms, const SessionOptions& options) {
+  SG_TRY(check_names(job, comms.size(), options));
   return Session(job, comms, options).run();
 }
 

@@ -111,7 +111,7 @@ Status Dump::after(const Graph& graph, NodeId n, std::span<const Tensor> results
   return ok_status();
 }
 
-Status Dump::write(const std::string& path) const { return write_tensors(path, kept_, {{}, true}); }
+Result<OutputFile> Dump::stage(const std::string& path) const { return stage_tensors(path, kept_, {{}, true}); }
 
 // Only the last star needs to be tried again: what an earlier one took can stay.
 bool matches_name(std::string_view pattern, std::string_view name) {

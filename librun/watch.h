@@ -40,7 +40,7 @@ class Dump : public Observer {
  public:
   explicit Dump(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {}
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
-  Status write(const std::string& path) const;
+  Result<OutputFile> stage(const std::string& path) const;
 
  private:
   std::vector<std::string> patterns_;

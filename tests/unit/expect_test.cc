@@ -273,7 +273,10 @@ TEST_CASE("saved outputs are what is expected of the same run") {
   Job job = parse(kGraph);
   AliasAnalysis alias(*job.programs[0], job.programs[0]->graph);
   Values v;
-  REQUIRE(save_outputs(folder.file("a/b"), job.programs[0]->graph, alias, v.of(job)).ok());
+  auto staged = stage_outputs(folder.file("a/b"), job.programs[0]->graph, alias, v.of(job));
+  REQUIRE(staged.ok());
+  CHECK(!TensorFile::open(folder.file("a/b")).ok());
+  REQUIRE(staged->commit().ok());
   auto file = TensorFile::open(folder.file("a/b"));
   REQUIRE(file.ok());
   std::vector<std::string> names;

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Values in and out of sg-run, as a user meets them: files, names, exit codes. Needs nothing but Python.
+
+run_data_tests.py --bin DIR [NAME...]      NAME runs only the cases whose name contains it.
+"""
+import argparse
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+
+BIN = None
+CASES = []
+
+# Loss of a linear layer, its gradient, a counter; one guard between two sizes.
+GRAPH = """sg 1.0 job "t" world %(world)d
+
+graph rank *
+  symbol s0 input [1, 64] hint 2
+  symbol s1 input [1, 64] hint 2
+  guard s0 == s1
+  param %%w : f32[3, 4] "layer.weight"
+  buffer %%count : i64[] "layer.count"
+  input %%x : f32[s0, 3] "x"
+  input %%labels : i64[s1] "labels"
+
+  forward layer
+    %%y = aten.mm(%%x, %%w)
+    %%p = aten._log_softmax(%%y, 1, false)
+    %%loss, %%total = aten.nll_loss_forward(%%p, %%labels, none, 1, -100)
+    %%more = aten.add_.Tensor(%%count, 1)
+  backward layer
+    %%one = aten.ones_like(%%loss, pin_memory=false)
+    %%d = aten.nll_loss_backward(%%one, %%p, %%labels, none, 1, -100, %%total)
+    %%e = aten._log_softmax_backward_data(%%d, %%p, 1, f32)
+    %%t = aten.t(%%x)
+    %%g = aten.mm(%%t, %%e)
+
+  loss %%loss
+  grad %%g of %%w
+"""
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def safetensors(path, tensors, header=None):
+    """tensors: {name: (dtype, shape, numbers)}"""
+    kinds = {"F32": "f", "F64": "d", "I64": "q", "I32": "i", "BOOL": "?"}
+    entries, data = {}, b""
+    for name, (dtype, shape, numbers) in tensors.items():
+        piece = struct.pack(f"<{len(numbers)}{kinds[dtype]}", *numbers)
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(piece)]}
+        data += piece
+    text = (header or json.dumps(entries)).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def load(path):
+    with open(path, "rb") as f:
+        raw = f.read()
+    size = struct.unpack("<Q", raw[:8])[0]
+    kinds = {"F32": ("f", 4), "F64": ("d", 8), "I64": ("q", 8)}
+    out = {}
+    for name, entry in json.loads(raw[8:8 + size]).items():
+        letter, width = kinds[entry["dtype"]]
+        begin, end = entry["data_offsets"]
+        out[name] = struct.unpack(f"<{(end - begin) // width}{letter}", raw[8 + size + begin:8 + size + end])
+    return out
+
+
+def inputs(rows=2, **changes):
+    out = {"layer.weight": ("F32", [3, 4], [0.1 * i - 0.5 for i in range(12)]), "count": ("I64", [], [5]),
+           "x": ("F32", [rows, 3], [0.3 * i - 0.4 for i in range(3 * rows)]), "labels": ("I64", [rows], [1] * rows)}
+    out.update(changes)
+    return {name: value for name, value in out.items() if value is not None}
+
+
+def graph(world=1):
+    with open("g.txt", "w") as f:
+        f.write(GRAPH % {"world": world})
+
+
+def run(*args, code=0, message=None, out=None):
+    done = subprocess.run([os.path.join(BIN, "sg-run"), "g.txt", *args], capture_output=True, text=True, timeout=60)
+    said = f"\nstdout: {done.stdout[:800]}\nstderr: {done.stderr[:1200]}"
+    assert done.returncode == code, f"exit {done.returncode}, not {code}{said}"
+    assert message is None or re.search(message, done.stderr), f"no /{message}/ in stderr{said}"
+    assert out is None or re.search(out, done.stdout), f"no /{out}/ in stdout{said}"
+    return done
+
+
+@case
+def inputs_must_fit_the_graph():
+    graph()
+    for change, code, message in [
+            ({"x": None, "labels": None}, 3, r"2 graph inputs have no value: `x` \(%x\), `labels` \(%labels\)"),
+            ({"layer.wieght": ("F32", [1], [0])}, 3, r"no input `layer.wieght`(.|\n)*layer.weight"),
+            ({"w": ("F32", [3, 4], [0] * 12)}, 3, "the same graph input"),
+            ({"x": ("F64", [2, 3], [0] * 6)}, 3, r"`x` \(%x\) is f32\[s0 = 2, 3\] in the graph, f64\[2, 3\] in the file"),
+            ({"layer.weight": ("F32", [4, 3], [0] * 12)}, 3, r"is f32\[3, 4\] in the graph, f32\[4, 3\] in the file"),
+            ({"x": ("F32", [3, 3], [0] * 9)}, 4, r"the graph needs s0 == s1; the inputs make it 3 and 2"),
+            ({"labels": ("I64", [2], [0, 4])}, 4, r"(out of|outside|range)"),
+    ]:
+        safetensors("in", inputs(**change))
+        run("--inputs", "in", code=code, message=message)
+    run("--inputs", "none", code=3, message="none: error: cannot read")
+
+
+@case
+def broken_files_are_unreadable_with_their_place():
+    graph()
+    safetensors("in", inputs())
+    whole = open("in", "rb").read()
+    for size in (0, 7, 8, 100, len(whole) - 1):
+        with open("cut", "wb") as f:
+            f.write(whole[:size])
+        run("--inputs", "cut", code=3, message=r"cut:@\d+: (\S+ )?error: ")
+    safetensors("in", {}, header='{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}')
+    run("--inputs", "in", code=3, message=r"in:@\d+: \S+ error: the tensor ends at byte 24 of the data, which has 0")
+
+
+@case
+def outputs_are_what_is_expected_of_the_same_run():
+    graph()
+    safetensors("in", inputs())
+    run("--inputs", "in", "--outputs", "out/of/run")
+    values = load("out/of/run")
+    assert sorted(values) == ["mutated.count", "out0", "out1"] and values["mutated.count"] == (6,)
+    run("--inputs", "in", "--expect", "out/of/run", "--bitwise", out="all 3 compared values are as expected")
+    safetensors("e", {"loss": ("F32", [], values["out0"]), "gradient:layer.weight": ("F32", [3, 4], values["out1"])})
+    run("--inputs", "in", "--expect", "e", out="all 2 compared values are as expected, 1 not in the file")
+
+
+@case
+def what_differs_is_exit_1_worst_first():
+    graph()
+    safetensors("in", inputs())
+    run("--inputs", "in", "--outputs", "out")
+    values = load("out")
+    wrong = list(values["out1"])
+    wrong[7] += 0.5
+    safetensors("e", {"out0": ("F32", [], [values["out0"][0] * (1 + 5e-4)]), "out1": ("F32", [3, 4], wrong),
+                      "mutated.count": ("I64", [], [7])})
+    done = run("--inputs", "in", "--expect", "e", code=1, out=r"3 of 3 compared values are not as expected")
+    lines = [line for line in done.stdout.splitlines() if "FAIL" in line]
+    assert "out1" in lines[0] and "[1, 3]" in lines[0] and "gradient of layer.weight" in lines[0], lines
+    run("--inputs", "in", "--expect", "e", "--rtol", "1e-3", code=1, out="2 of 3")
+    run("--inputs", "in", "--expect", "e", "--rtol", "1e-3", "--atol", "0.6", code=1, out="1 of 3")
+    safetensors("e", {"out0": ("F32", [1], values["out0"])})
+    run("--inputs", "in", "--expect", "e", code=1, out=r"is f32\[\], expected f32\[1\]")
+    safetensors("e", {"out2": ("F32", [], [0])})
+    run("--inputs", "in", "--expect", "e", code=3, message="the graph has no `out2`")
+
+
+@case
+def made_up_inputs_are_the_same_every_time():
+    graph()
+    run("--init", "seed:1", "--outputs", "a", message=r"`labels` \(%labels\): integers in \[0, 4\): classes of %p")
+    run("--init", "seed:1", "--outputs", "b", "--threads", "2")
+    run("--init", "seed:2", "--outputs", "c")
+    assert load("a") == load("b") and load("a")["out1"] != load("c")["out1"]
+    safetensors("in", {"x": inputs()["x"], "labels": inputs()["labels"]})
+    run("--init", "seed:1", "--inputs", "in", "--outputs", "d")
+    assert load("d")["out1"] != load("a")["out1"]
+    for bad in ("1", "seed:", "seed:-1", "seed:x"):
+        run("--init", bad, code=2, message="is not seed:N")
+
+
+@case
+def an_optimizer_lowers_the_loss_and_nothing_else_does():
+    graph()
+    safetensors("in", inputs())
+    losses = {}
+    for spec in (None, "sgd:lr=0.5", "adamw:lr=0.1,betas=0.9,0.95"):
+        more = ["--optimizer", spec] if spec else []
+        run("--inputs", "in", "--steps", "4", "--outputs", "s{step}", *more)
+        losses[spec] = [load(f"s{step}")["out0"][0] for step in range(4)]
+        assert [load(f"s{step}")["mutated.count"][0] for step in range(4)] == [6, 7, 8, 9]
+    assert len(set(losses[None])) == 1
+    for spec in ("sgd:lr=0.5", "adamw:lr=0.1,betas=0.9,0.95"):
+        assert losses[spec][0] == losses[None][0] and sorted(losses[spec], reverse=True) == losses[spec], losses
+    run("--inputs", "in", "--steps", "4", "--optimizer", "sgd:lr=0.5", "--numerics", "f64", "--outputs", "wide")
+    run("--inputs", "in", "--steps", "4", "--optimizer", "sgd:lr=0.5", "--outputs", "last")
+    assert abs(load("wide")["out0"][0] - load("last")["out0"][0]) < 1e-5
+    for bad, message in (("adam", "there is no `adam`"), ("sgd:rate=1", "no option of sgd"), ("sgd:lr=x", "not a number")):
+        run("--inputs", "in", "--optimizer", bad, code=2, message=message)
+
+
+@case
+def steps_may_have_files_of_their_own():
+    graph()
+    first = inputs()
+    safetensors("in0", first)
+    safetensors("in1", {"x": ("F32", [2, 3], [1, 0, 0, 0, 1, 0])})          # the rest stays
+    safetensors("in2", inputs(**{"x": ("F32", [2, 3], [1, 0, 0, 0, 1, 0])}))
+    run("--inputs", "in{step}", "--steps", "2", "--outputs", "out{step}")
+    run("--inputs", "in2", "--outputs", "alone")
+    assert load("out1")["out1"] == load("alone")["out1"] != load("out0")["out1"]
+    safetensors("in1", {"x": ("F32", [3, 3], [0] * 9)})
+    run("--inputs", "in{step}", "--steps", "2", code=3, message="another shape than at step 0")
+
+
+@case
+def each_rank_has_its_files():
+    graph(world=2)
+    safetensors("in0", inputs())
+    run("--inputs", "in{r}", code=3, message="--inputs: no file for rank 1 of 2")
+    safetensors("in1", inputs(x=("F32", [2, 3], [0.5] * 6)))
+    run("--inputs", "in{r}", "--outputs", "out", code=2, message=r"put \{r\} into the name")
+    run("--inputs", "in{r}", "--outputs", "out{r}")
+    assert load("out0")["out1"] != load("out1")["out1"]
+    run("--inputs", "in{r}", "--expect", "out{r}", "--bitwise", out="rank 1  all 3 compared")
+    os.rename("out0", "other")
+    os.rename("out1", "out0")
+    os.rename("other", "out1")
+    run("--inputs", "in{r}", "--expect", "out{r}", code=1)
+    safetensors("in2", inputs())
+    run("--inputs", "in{r}", code=3, message="a file for rank 2, but the job has 2 ranks")
+
+
+@case
+def outputs_appear_whole_or_not_at_all():
+    graph()
+    safetensors("in", inputs())
+    run("--inputs", "in", "--outputs", "/dev/full", code=5, message="No space left")
+    assert os.path.exists("/dev/full") and not os.path.isfile("/dev/full")
+    run("--inputs", "in", "--outputs", "/dev/null")
+    with open("out", "w") as f:
+        f.write("old")
+    safetensors("bad", inputs(labels=("I64", [2], [0, 9])))
+    run("--inputs", "bad", "--outputs", "out", code=4)
+    assert open("out").read() == "old"
+    run("--inputs", "in", "--outputs", "in/x", code=5)
+    assert sorted(os.listdir(".")) == ["bad", "g.txt", "in", "out"], os.listdir(".")
+
+
+def run_case(function):
+    home = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            function()
+            return True
+        except Exception:      # a failed expectation or a crash of the test: both are told and the next case runs
+            print(f"FAILED {function.__name__}")
+            traceback.print_exc(limit=-2, file=sys.stdout)
+            return False
+        finally:
+            os.chdir(home)
+
+
+def main():
+    global BIN
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    BIN = os.path.abspath(options.bin)
+    chosen = [c for c in CASES if not options.names or any(n in c.__name__ for n in options.names)]
+    failed = sum(not run_case(c) for c in chosen)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
