@@ -97,8 +97,6 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   int64_t threads = args.number("threads", 0);
   options.rank.threads = static_cast<int>(std::max<int64_t>(1, (threads > 0 ? threads : cores) / std::max(ranks, 1u)));
-  if (options.optimizer && options.rank.numerics == Numerics::f64)
-    return Error{ErrorKind::usage, "--numerics f64 is an oracle of one step: --optimizer does not go with it"};
   if (args.has("memory-limit")) {
     SG_ASSIGN(options.rank.memory_limit, parse_bytes(args.text("memory-limit")));
   }
