@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "librun/data_name.h"
@@ -81,6 +84,18 @@ Status numbers_options(const Args& args, SessionOptions* options) {
   return ok_status();
 }
 
+// Ranks speak from their own threads, and those of different programs say much the same.
+std::function<void(const std::string&)> said_once(const Args& args) {
+  struct Said {
+    std::mutex lock;
+    std::set<std::string> lines;
+  };
+  return [&args, said = std::make_shared<Said>()](const std::string& line) {
+    std::lock_guard guard(said->lock);
+    if (said->lines.insert(line).second) args.report().note(line);
+  };
+}
+
 }  // namespace
 
 std::span<const Option> run_options() { return kOptions; }
@@ -100,7 +115,7 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   if (args.has("memory-limit")) {
     SG_ASSIGN(options.rank.memory_limit, parse_bytes(args.text("memory-limit")));
   }
-  options.say = [&args](const std::string& line) { args.report().note(line); };
+  options.say = said_once(args);
   options.last_words = [&args](const Error& error) { args.report().error(error); };
   return options;
 }

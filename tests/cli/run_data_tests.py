@@ -165,6 +165,13 @@ def made_up_inputs_are_the_same_every_time():
     graph()
     run("--init", "seed:1", "--outputs", "a", message=r"`labels` \(%labels\): integers in \[0, 4\): classes of %p")
     run("--init", "seed:1", "--outputs", "b", "--threads", "2")
+    with open("g.txt") as f:                                               # two programs, each line once
+        text = f.read()
+    with open("g.txt", "w") as f:
+        f.write(text.replace("world 1", "world 2").replace("rank *", "rank 0") + text[text.index("graph rank *"):].replace("rank *", "rank 1"))
+    done = run("--init", "seed:1", "--outputs", "r{r}")
+    assert done.stderr.count("`labels`") == 1 and load("r0") == load("r1") == load("a")
+    graph()
     run("--init", "seed:2", "--outputs", "c")
     assert load("a") == load("b") and load("a")["out1"] != load("c")["out1"]
     safetensors("in", {"x": inputs()["x"], "labels": inputs()["labels"]})
