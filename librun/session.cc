@@ -69,7 +69,7 @@ class Session {
     for (const auto& comm : comms_) comm->abort(error);
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     if (finished_) return;
-    if (options_.last_words) options_.last_words(error);
+    if (options_.last_words && comms_[0]->speaks_of_failure()) options_.last_words(error);
     remove_pending_outputs();
     for (const auto& comm : comms_) comm->end_all(static_cast<int>(error.kind));
     std::_Exit(static_cast<int>(error.kind));

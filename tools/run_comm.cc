@@ -1,6 +1,50 @@
 #include "tools/run_comm.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <vector>
+
+#include "librun/launch_env.h"
+
 namespace sg::cli {
+namespace {
+
+// What this process was started with; arguments end with a zero byte each.
+std::vector<std::string> own_words() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> out;
+  for (std::string word; std::getline(file, word, '\0');) out.push_back(word);
+  return out;
+}
+
+Error become_mpirun(uint32_t world) {
+  std::vector<std::string> words = {"mpirun", "--oversubscribe", "-n", std::to_string(world)};
+  if (geteuid() == 0) words.push_back("--allow-run-as-root");
+  std::vector<std::string> own = own_words();
+  words.insert(words.end(), own.begin(), own.end());
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) unsetenv(name);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execvp("mpirun", arguments.data());
+  return Error{ErrorKind::missing, "mpirun does not start", {}, "install it (Debian: openmpi-bin), or use --comm local"};
+}
+
+}  // namespace
+
+Result<std::optional<int>> follow_launcher(std::string_view comm) {
+  constexpr std::optional<int> kGoOn;
+  if (comm != "mpi" || std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMI_RANK")) return kGoOn;
+  SG_ASSIGN(std::optional<LaunchEnv> env, detect_launch([](const char* name) { return std::getenv(name); }));
+  if (!env || env->family != "torchrun" || env->world == 1) return kGoOn;
+  if (std::getenv("LOCAL_WORLD_SIZE") && env->local_world != env->world)
+    return Error{ErrorKind::cannot_apply, "torchrun started ranks on several hosts, which MPI cannot join", {},
+                 "start them with: mpirun -n " + std::to_string(env->world)};
+  if (env->rank != 0) return std::optional<int>(0);
+  return become_mpirun(env->world);
+}
 
 uint32_t ranks_here(Communicators comms) { return static_cast<uint32_t>(comms[0]->in_sight().size()); }
 

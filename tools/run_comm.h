@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "librun/comm.h"
 #include "librun/session.h"
@@ -16,6 +17,10 @@ using Communicators = std::span<const std::unique_ptr<Communicator>>;
 
 // Ranks that share this machine's cores with those of this process, these included.
 uint32_t ranks_here(Communicators comms);
+
+// Open MPI cannot join processes that torchrun started (RANK, WORLD_SIZE). Instead, on one host, the first of them becomes
+// an mpirun of them all, and the others have nothing left to do: their exit code. None where the run goes on here.
+Result<std::optional<int>> follow_launcher(std::string_view comm);
 
 struct RunAnswer {
   std::string text;                     // of all ranks; empty where another process writes it

@@ -28,6 +28,8 @@ Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
 }
 
 Result<int> run(const Args& args) {
+  SG_ASSIGN(std::optional<int> left, follow_launcher(args.text("comm")));
+  if (left) return *left;
   SG_ASSIGN(Job job, read_job(args, args.input()));
   if (args.has("plan")) return print_plans(args, job);
   SG_TRY(require_all_ranks(job));

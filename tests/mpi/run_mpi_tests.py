@@ -84,6 +84,14 @@ def run_step(tool):
         if not problems:
             read = lambda name: open(at(name), 'rb').read()
             problems += [f'rank {r}: other bits' for r in range(4) if read(f'local{r}') != read(f'mpi{r}')]
+        ranks = [subprocess.Popen([*step, '--comm', 'mpi', '--outputs', at('torch{r}')], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True,
+                                  env={**os.environ, 'RANK': str(r), 'WORLD_SIZE': '4', 'LOCAL_RANK': str(r)}) for r in range(4)]
+        said = [process.communicate(timeout=120)[0] for process in ranks]
+        if any(process.returncode != 0 for process in ranks):
+            problems.append(f'as torchrun starts it: {said}')
+        elif not problems:
+            problems += [f'torchrun, rank {r}: other bits' for r in range(4) if read(f'local{r}') != read(f'torch{r}')]
         os.remove(at('in2.safetensors'))
         done = subprocess.run([*mpirun(4), *step, '--comm', 'mpi'], capture_output=True, text=True, timeout=120)
         if done.returncode != 3 or done.stderr.count('error: ') != 1:
