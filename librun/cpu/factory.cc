@@ -1,4 +1,6 @@
 // Tensors made from numbers alone.
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "librun/cpu/fill.h"
@@ -34,6 +36,51 @@ Status arange(KernelCall& call) {
   return ok_status();
 }
 
+// From both ends towards the middle, so that the last is `end` itself.
+Status linspace(KernelCall& call) {
+  Tensor& out = call.result();
+  int64_t n = out.dim(0);
+  double start = call.number("start"), end = call.number("end");
+  if (!is_floating(out.dtype)) start = std::trunc(start), end = std::trunc(end);
+  double step = n > 1 ? (end - start) / static_cast<double>(n - 1) : 0;
+  visit_dtype(out.dtype, [&]<class T>() {
+    if constexpr (!is_complex_type<T>) {
+      for (int64_t i = 0; i < n; ++i) {
+        double value = i < n / 2 || n == 1 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(n - 1 - i);
+        out.as<T>()[i * out.stride[0]] = static_cast<T>(static_cast<Compute<T>>(value));
+      }
+    }
+  });
+  return ok_status();
+}
+
+Status eye(KernelCall& call) {
+  Tensor& out = call.result();
+  fill(call, out, Scalar::integer(0));
+  Tensor diagonal = drop_axis(out, 1);
+  diagonal.shape[0] = std::min(out.dim(0), out.dim(1));
+  diagonal.stride[0] = out.step(0) + out.step(1);
+  fill(call, diagonal, Scalar::integer(1));
+  return ok_status();
+}
+
+// Rows and columns of the lower triangle's elements, row by row.
+Status tril_indices(KernelCall& call) {
+  Tensor& out = call.result();
+  int64_t rows = call.integer("row"), columns = call.integer("col"), offset = std::clamp(call.integer("offset"), -rows - columns, rows + columns);
+  auto width = [&](int64_t row) { return std::clamp<int64_t>(row + offset + 1, 0, columns); };
+  int64_t n = 0;
+  for (int64_t row = 0; row < rows; ++row) n += width(row);
+  if (out.is_none()) SG_TRY(call.allocate_result(0, std::array<int64_t, 2>{2, n}));
+  if (call.result().dim(1) != n) return call.fail("the triangle has " + std::to_string(n) + " elements, not " + std::to_string(call.result().dim(1)));
+  Tensor places = call.scratch().tensor(DType::i64, std::array<int64_t, 2>{2, n});
+  int64_t k = 0;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < width(row); ++column, ++k) places.as<int64_t>()[k] = row, places.as<int64_t>()[n + k] = column;
+  copy(call, call.result(), places);
+  return ok_status();
+}
+
 constexpr KernelRow kRows[] = {
     {"aten.empty.memory_format", empty},
     {"aten.empty_strided.default", empty},
@@ -54,6 +101,10 @@ constexpr KernelRow kRows[] = {
     {"aten.arange.default", arange},
     {"aten.arange.start", arange},
     {"aten.arange.start_step", arange},
+    {"aten.linspace.default", linspace},
+    {"aten.eye.default", eye},
+    {"aten.eye.m", eye},
+    {"aten.tril_indices.default", tril_indices},
 };
 
 }  // namespace

@@ -87,9 +87,12 @@ void fill(KernelCall& call, const Tensor& out, Scalar value) {
     else if (value.is_integral()) element = convert<T>(value.i);
     else element = convert<T>(value.re);
     RowWalker walk({&out});
+    constexpr std::byte kZero[sizeof(T)] = {};
+    bool zero = std::memcmp(&element, kZero, sizeof(T)) == 0;
     parallel_rows(call.team(), walk, [&](const int64_t* offset, int64_t, int64_t length) {
       T* to = out.as<T>() + offset[0];
-      if (walk.step(0) == 1) std::fill_n(to, length, element);
+      if (walk.step(0) == 1 && zero) std::memset(static_cast<void*>(to), 0, static_cast<size_t>(length) * sizeof(T));   // reads nothing first
+      else if (walk.step(0) == 1) std::fill_n(to, length, element);
       else for (int64_t i = 0; i < length; ++i) to[i * walk.step(0)] = element;
     });
   });

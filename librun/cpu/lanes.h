@@ -9,12 +9,12 @@
 
 namespace sg::cpu {
 
-inline constexpr int kLanes = 16;
-inline constexpr int64_t kBlock = 32 * kLanes;   // lanes are added up after so many elements, which keeps errors small
+inline constexpr int kSumLanes = 32;                 // more than compilers unroll, so that they vectorise instead
+inline constexpr int64_t kLaneBlock = 16 * kSumLanes;   // lanes are added up after so many elements, which keeps errors small
 
 template <class T>
 SG_INLINE T add_lanes(T* lane) {
-  for (int width = kLanes / 2; width > 0; width /= 2)
+  for (int width = kSumLanes / 2; width > 0; width /= 2)
     for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
   return lane[0];
 }
@@ -23,38 +23,41 @@ SG_INLINE T add_lanes(T* lane) {
 template <class Value>
 SG_INLINE double sum_lanes(int64_t n, const Value& value) {
   double total = 0;
-  for (int64_t block = 0; block < n; block += kBlock) {
-    double lane[kLanes] = {};
-    int64_t end = n - block < kBlock ? n : block + kBlock, i = block;
-    for (; i + kLanes <= end; i += kLanes)
-      for (int l = 0; l < kLanes; ++l) lane[l] += value(i + l);
+  for (int64_t block = 0; block < n; block += kLaneBlock) {
+    double lane[kSumLanes] = {};
+    int64_t end = n - block < kLaneBlock ? n : block + kLaneBlock, i = block;
+    for (; i + kSumLanes <= end; i += kSumLanes)
+      for (int l = 0; l < kSumLanes; ++l) lane[l] += value(i + l);
     for (int l = 0; i < end; ++i, ++l) lane[l] += value(i);
     total += add_lanes(lane);
   }
   return total;
 }
 
+// The largest, or NaN where there is one. More lanes than for sums: their number changes nothing.
 template <class T>
 SG_INLINE T max_lanes(const T* x, int64_t n) {
-  T lane[kLanes], nan = 0;              // nan: stays 0, or becomes NaN
+  constexpr int kLanesOfMax = 2 * kSumLanes;
+  T lane[kLanesOfMax], bad[kLanesOfMax] = {}, nan = 0;   // bad: stays 0, or becomes NaN
   for (T& l : lane) l = -std::numeric_limits<T>::infinity();
   int64_t i = 0;
-  T bad[kLanes] = {};
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int l = 0; l < kLanes; ++l) {
-      lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
-      bad[l] = x[i + l] == x[i + l] ? bad[l] : x[i + l];
+  for (; i + kLanesOfMax <= n; i += kLanesOfMax) {
+    for (int l = 0; l < kLanesOfMax; ++l) {
+      T value = x[i + l];
+      lane[l] = value > lane[l] ? value : lane[l];
+      bad[l] = value == value ? bad[l] : value;
     }
   }
   for (; i < n; ++i) {
     lane[0] = x[i] > lane[0] ? x[i] : lane[0];
     bad[0] = x[i] == x[i] ? bad[0] : x[i];
   }
-  for (int l = 0; l < kLanes; ++l) {
-    lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
+  T top = lane[0];
+  for (int l = 0; l < kLanesOfMax; ++l) {
+    top = lane[l] > top ? lane[l] : top;
     nan += bad[l];
   }
-  return nan == nan ? lane[0] : nan;
+  return nan == nan ? top : nan;
 }
 
 }  // namespace sg::cpu

@@ -10,6 +10,7 @@
 //     Acc merge(Acc, Acc) const
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "librun/cpu/isa.h"
@@ -47,20 +48,20 @@ SG_CLONES typename Op::Acc reduce_run(const Op& op, const T* x, int64_t n, int64
   using Acc = typename Op::Acc;
   Acc total = op.start();
   auto value = [=](int64_t i) { return static_cast<Compute<T>>(x[i * stride]); };
-  if (n < 2 * kLanes) {
+  if (n < 2 * kSumLanes) {
     for (int64_t i = 0; i < n; ++i) total = op.add(total, value(i), center);
     return total;
   }
-  for (int64_t block = 0; block < n; block += kBlock) {
-    Acc lane[kLanes];
+  for (int64_t block = 0; block < n; block += kLaneBlock) {
+    Acc lane[kSumLanes];
     for (Acc& l : lane) l = op.start();
-    int64_t end = std::min(n, block + kBlock), i = block;
+    int64_t end = std::min(n, block + kLaneBlock), i = block;
     if (stride == 1) {
-      for (; i + kLanes <= end; i += kLanes)
-        for (int l = 0; l < kLanes; ++l) lane[l] = op.add(lane[l], static_cast<Compute<T>>(x[i + l]), center);
+      for (; i + kSumLanes <= end; i += kSumLanes)
+        for (int l = 0; l < kSumLanes; ++l) lane[l] = op.add(lane[l], static_cast<Compute<T>>(x[i + l]), center);
     }
-    for (int l = 0; i < end; ++i, l = (l + 1) % kLanes) lane[l] = op.add(lane[l], value(i), center);
-    for (int width = kLanes / 2; width > 0; width /= 2)
+    for (int l = 0; i < end; ++i, l = (l + 1) % kSumLanes) lane[l] = op.add(lane[l], value(i), center);
+    for (int width = kSumLanes / 2; width > 0; width /= 2)
       for (int l = 0; l < width; ++l) lane[l] = op.merge(lane[l], lane[l + width]);
     total = op.merge(total, lane[0]);
   }
@@ -94,28 +95,25 @@ SG_CLONES void reduce_columns(const Op& op, const T* x, int64_t rows, int64_t ro
   }
 }
 
-// One piece of work: the reduced positions of one block, for the outputs [first, first + width) of one line of outputs.
-template <class Op, class T>
-void reduce_block(const Op& op, const T* line, const ReducePlan& plan, int64_t block, int64_t first, int64_t width,
-                  const double* centers, typename Op::Acc* acc) {
-  const ReducePlan::Axis& run = plan.reduced.back();
-  const ReducePlan::Axis& kept = plan.kept.back();
-  // Positions over the reduced axes, outer times inner, from `begin` to `end`.
-  int64_t begin = block * plan.per_block, end = std::min(plan.count, begin + plan.per_block);
-  while (begin < end) {
-    int64_t inner = begin % run.size, n = std::min(run.size - inner, end - begin);
-    const T* x = line + outer_offset(plan.reduced, begin / run.size).in + inner * run.in;
-    if (plan.rows) {
-      for (int64_t j = 0; j < width; ++j) {
-        double center = centers ? centers[j] : 0.0;
-        acc[j] = op.merge(acc[j], reduce_run(op, x + (first + j) * kept.in, n, run.in, center));
-      }
-    } else {
-      reduce_columns(op, x + first * kept.in, n, run.in, width, kept.in, centers, acc);
-    }
-    begin += n;
-  }
-}
+// An op on elements of one type, with the types erased: one driver serves all.
+template <class Acc>
+struct Reducer {
+  const void* op;
+  size_t element_bytes;
+  Acc (*start)(const void* op);
+  Acc (*merge)(const void* op, Acc a, Acc b);
+  Acc (*run)(const void* op, const std::byte* x, int64_t n, int64_t stride, double center);
+  void (*columns)(const void* op, const std::byte* x, int64_t rows, int64_t row_stride, int64_t width, int64_t stride,
+                  const double* centers, Acc* acc);
+};
+
+// Takes `n` neighbouring outputs: acc[j] is that of number output + j, at offset + j * step of the result.
+template <class Acc>
+using Finish = std::function<void(const Acc* acc, int64_t n, int64_t output, int64_t offset, int64_t step)>;
+
+template <class Acc>                    // double, float, int64_t, uint64_t, std::complex<double>
+void run_reduction(KernelCall& call, const ReducePlan& plan, const Tensor& self, const Reducer<Acc>& reducer, const double* centers,
+                   const Finish<Acc>& finish);
 
 // Stores a reduced value as an element: rounded once.
 template <class Acc>
@@ -141,47 +139,20 @@ void visit_reducible(KernelCall& call, const Tensor& self, const Fn& fn) {
 template <class T, class Op, class Store>
 void reduce(KernelCall& call, const ReducePlan& plan, const Tensor& self, const Op& op, const double* centers, const Store& store) {
   using Acc = typename Op::Acc;
-  if (plan.outputs == 0) return;
-  const ReducePlan::Axis& kept = plan.kept.back();
-  // Outputs come in lines along the innermost kept axis, lines in tiles.
-  int64_t tile = plan.rows ? std::clamp<int64_t>(kPieceElements / std::max<int64_t>(plan.count, 1), 1, kReduceTile) : kReduceTile;
-  int64_t tiles = (kept.size + tile - 1) / tile, lines = plan.outputs / kept.size, blocks = plan.blocks;
-  Acc* partial = blocks > 1 ? call.scratch().template take<Acc>(blocks * plan.outputs) : nullptr;
-  auto each_tile = [&](int64_t unit, const auto& fn) {   // fn(line, first, width, output)
-    int64_t line = unit / tiles, first = unit % tiles * tile;
-    fn(line, first, std::min(tile, kept.size - first), line * kept.size + first);
+  Reducer<Acc> reducer;
+  reducer.op = &op;
+  reducer.element_bytes = sizeof(T);
+  reducer.start = [](const void* o) { return static_cast<const Op*>(o)->start(); };
+  reducer.merge = [](const void* o, Acc a, Acc b) { return static_cast<const Op*>(o)->merge(a, b); };
+  reducer.run = [](const void* o, const std::byte* x, int64_t n, int64_t stride, double center) {
+    return reduce_run(*static_cast<const Op*>(o), reinterpret_cast<const T*>(x), n, stride, center);
   };
-  auto finish = [&](int64_t line, int64_t first, int64_t width, int64_t output, const Acc* acc) {
-    int64_t out = outer_offset(plan.kept, line).out + first * kept.out;
-    for (int64_t j = 0; j < width; ++j) store(acc[j], output + j, out + j * kept.out);
+  reducer.columns = [](const void* o, const std::byte* x, int64_t rows, int64_t row_stride, int64_t width, int64_t stride,
+                       const double* c, Acc* acc) {
+    reduce_columns(*static_cast<const Op*>(o), reinterpret_cast<const T*>(x), rows, row_stride, width, stride, c, acc);
   };
-  int64_t work = std::max<int64_t>(1, std::min(tile, kept.size) * std::min(plan.per_block, plan.count));
-  int64_t grain = std::max<int64_t>(1, kPieceElements / work);
-  call.team().parallel_for(lines * tiles * blocks, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t unit = begin; unit < end; ++unit) {
-      each_tile(unit / blocks, [&](int64_t line, int64_t first, int64_t width, int64_t output) {
-        Acc held[kReduceTile];
-        Acc* acc = partial ? partial + unit % blocks * plan.outputs + output : held;
-        for (int64_t j = 0; j < width; ++j) acc[j] = op.start();
-        const T* x = self.as<T>() + outer_offset(plan.kept, line).in;
-        reduce_block(op, x, plan, unit % blocks, first, width, centers ? centers + output : nullptr, acc);
-        if (!partial) finish(line, first, width, output, acc);
-      });
-    }
-  });
-  if (!partial) return;
-  call.team().parallel_for(lines * tiles, std::max<int64_t>(1, kPieceElements / (tile * blocks)), [&](int64_t begin, int64_t end) {
-    for (int64_t unit = begin; unit < end; ++unit) {
-      each_tile(unit, [&](int64_t line, int64_t first, int64_t width, int64_t output) {
-        for (int64_t step = 1; step < blocks; step *= 2) {
-          for (int64_t b = 0; b + step < blocks; b += 2 * step) {
-            Acc *into = partial + b * plan.outputs + output, *from = partial + (b + step) * plan.outputs + output;
-            for (int64_t j = 0; j < width; ++j) into[j] = op.merge(into[j], from[j]);
-          }
-        }
-        finish(line, first, width, output, partial + output);
-      });
-    }
+  run_reduction<Acc>(call, plan, self, reducer, centers, [&](const Acc* acc, int64_t n, int64_t output, int64_t offset, int64_t step) {
+    for (int64_t j = 0; j < n; ++j) store(acc[j], output + j, offset + j * step);
   });
 }
 

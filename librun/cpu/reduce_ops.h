@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "librun/cpu/exp_float.h"
 #include "librun/cpu/isa.h"
 #include "librun/element.h"
 
@@ -58,7 +59,7 @@ struct Extreme {
   }
   SG_INLINE Acc merge(Acc acc, Acc value) const {
     bool better = largest ? value > acc : value < acc;
-    return better || value != value ? value : acc;
+    return better | (value != value) ? value : acc;   // no branch: vectorises
   }
   template <class V>
   SG_INLINE Acc add(Acc acc, V value, double) const { return merge(acc, static_cast<Acc>(value)); }
@@ -79,8 +80,8 @@ struct ExpDistance {
   using Acc = double;
   Acc start() const { return 0; }
   template <class V>
-  Acc add(Acc acc, V value, double center) const { return acc + std::exp(static_cast<double>(value) - center); }
-  Acc merge(Acc a, Acc b) const { return a + b; }
+  SG_INLINE Acc add(Acc acc, V value, double center) const { return acc + static_cast<double>(exp_float(static_cast<V>(static_cast<double>(value) - center))); }
+  SG_INLINE Acc merge(Acc a, Acc b) const { return a + b; }
 };
 
 // Sum of |x|^p.

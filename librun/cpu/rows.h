@@ -105,7 +105,7 @@ extern template class RowReader<double>;
 extern template class RowWriter<float>;
 extern template class RowWriter<double>;
 
-// Sums over a row in double, in a fixed order: blocks of 512 elements of 16 interleaved lanes each.
+// Sums over a row in double, in a fixed order: blocks of 512 elements of 32 interleaved lanes each.
 double row_sum(const float* x, int64_t n);
 double row_sum(const double* x, int64_t n);
 double row_dot(const float* x, const float* y, int64_t n);

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
+#include "librun/cpu/exp_float.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/lanes.h"
-#include "librun/cpu/math.h"
 #include "librun/cpu/rows.h"
 
 namespace sg::cpu {
@@ -15,8 +15,13 @@ enum class Form : uint8_t { plain, log, safe };
 // to = exp(x - top); returns its sum.
 template <class C>
 SG_CLONES double exp_shifted(const C* x, C top, C* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = math::exp(x[i] - top);
+  for (int64_t i = 0; i < n; ++i) to[i] = exp_float(x[i] - top);
   return sum_lanes(n, [=](int64_t i) { return static_cast<double>(to[i]); });
+}
+
+template <class C>
+SG_CLONES double sum_of_exp(const C* x, C top, int64_t n) {
+  return sum_lanes(n, [=](int64_t i) { return static_cast<double>(exp_float(x[i] - top)); });
 }
 
 template <class C>
@@ -36,7 +41,7 @@ SG_CLONES void plain_gradient(const C* grad, const C* output, C dot, C* to, int6
 
 template <class C>
 SG_CLONES void log_gradient(const C* grad, const C* output, C sum, C* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = grad[i] - math::exp(output[i]) * sum;
+  for (int64_t i = 0; i < n; ++i) to[i] = grad[i] - exp_float(output[i]) * sum;
 }
 
 template <class C>
@@ -46,9 +51,8 @@ void softmax_row(Form form, const C* x, C* to, int64_t n) {
     std::fill_n(to, n, C{0});
     return;
   }
-  double sum = exp_shifted(x, top, to, n);
-  if (form == Form::log) subtract(x, static_cast<double>(top) + std::log(sum), to, n);
-  else divide(to, static_cast<C>(sum), n);
+  if (form == Form::log) return subtract(x, static_cast<double>(top) + std::log(sum_of_exp(x, top, n)), to, n);
+  divide(to, static_cast<C>(exp_shifted(x, top, to, n)), n);
 }
 
 template <class C>

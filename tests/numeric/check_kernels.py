@@ -100,9 +100,11 @@ class Checker:
             return
         arguments = [(p.name, a, self.kind(p)) for p, a in zip(schema.arguments, args)]
         arguments += [(p.name, kwargs[p.name], self.kind(p)) for p in schema.arguments if p.name in kwargs]
-        write = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        write = [next((a.name for a in written if r.alias_info is not None and a.alias_info.before_set == r.alias_info.before_set), None)
+                 for r in schema.returns]
         likes = case.results(expected) if expected is not None else case.likes
-        self.run(name, case, arguments, likes, write if schema.returns else [], expected, exact, args, kwargs)
+        self.run(name, case, arguments, likes, write, expected, exact, args, kwargs)
 
     @staticmethod
     def kind(parameter):

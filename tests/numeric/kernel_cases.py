@@ -634,3 +634,232 @@ def median_dim(r):
 @case("aten._local_scalar_dense.default")
 def item(r):
     return Case(values(r, r.choice(REAL + [torch.bool]), []))
+
+
+# --- moments and norms ---
+
+@case("aten.var.correction", "aten.std.correction", "aten.var_mean.correction")
+def variance(r):
+    t = tensor(r, FLOATS + COMPLEX)
+    return Case(t, dims_of(r, t) or None, correction=r.choice([None, 0, 1, 2]), keepdim=r.random() < 0.5)
+
+
+@case("aten.var.dim", "aten.std.dim")
+def variance_dim(r):
+    t = tensor(r, FLOATS)
+    return Case(t, dims_of(r, t), r.random() < 0.5, r.random() < 0.5)
+
+
+@case("aten.var.default", "aten.std.default")
+def variance_all(r):
+    return Case(tensor(r, FLOATS), r.random() < 0.5)
+
+
+@case("aten.linalg_vector_norm.default")
+def vector_norm(r):
+    t = tensor(r, FLOATS + COMPLEX, low=1)
+    return Case(t, r.choice([0, 1, 2, 2, 3, 0.5, float("inf"), -float("inf")]), dims_of(r, t) or None, r.random() < 0.5)
+
+
+@case("aten.norm.ScalarOpt_dim")
+def norm_dim(r):
+    t = tensor(r, FLOATS, low=1)
+    return Case(t, r.choice([None, 1, 2, 3]), dims_of(r, t), r.random() < 0.5)
+
+
+@case("aten.norm.Scalar")
+def norm_all(r):
+    return Case(tensor(r, FLOATS, low=1), r.choice([1, 2, 3]))
+
+
+@case("aten.logsumexp.default")
+def logsumexp(r):
+    t = tensor(r, FLOATS)
+    return Case(t, dims_of(r, t), r.random() < 0.5)
+
+
+# --- group and batch norm ---
+
+def channels_first(r, dtypes=FLOATS):
+    groups = r.randint(1, 3)
+    shape = [r.randint(1, 3), groups * r.randint(1, 3)] + [r.randint(1, 4) for _ in range(r.randint(0, 2))]
+    return groups, finite(tensor(r, dtypes, shape))
+
+
+@case("aten.native_group_norm.default")
+def group_norm(r):
+    groups, t = channels_first(r)
+    weight = finite(tensor(r, t.dtype, [t.shape[1]], expand=False))
+    n, c = t.shape[:2]
+    return Case(t.contiguous(), maybe(r, weight.contiguous()), maybe(r, weight.flip(0)), n, c, t.numel() // (n * c), groups, 1e-5)
+
+
+@case("aten.native_group_norm_backward.default")
+def group_norm_backward(r):
+    groups, t = channels_first(r, [torch.float32, torch.float64])
+    n, c = t.shape[:2]
+    t, weight = t.contiguous(), maybe(r, torch.randn(c).to(t.dtype))
+    _, mean, rstd = torch.ops.aten.native_group_norm(t, None, None, n, c, t.numel() // (n * c), groups, 1e-5)
+    return Case(torch.randn_like(t), t, mean, rstd, weight, n, c, t.numel() // (n * c), groups, [True, True, True])
+
+
+@case("aten.native_batch_norm.default", "aten._native_batch_norm_legit.default")
+def batch_norm(r):
+    _, t = channels_first(r, [torch.float32, torch.float64])
+    c = t.shape[1]
+    make = (lambda: torch.rand(c).to(t.dtype) + 0.5)
+    return Case(t, maybe(r, make()), maybe(r, make()), make(), make(), t.numel() // c > 1 and r.random() < 0.7, 0.1, 1e-5)
+
+
+@case("aten._native_batch_norm_legit.no_stats")
+def batch_norm_no_stats(r):
+    _, t = channels_first(r, [torch.float32, torch.float64])
+    return Case(t, None, None, True, 0.1, 1e-5)
+
+
+@case("aten._native_batch_norm_legit_no_training.default")
+def batch_norm_eval(r):
+    _, t = channels_first(r, [torch.float32, torch.float64])
+    make = (lambda: torch.rand(t.shape[1]).to(t.dtype) + 0.5)
+    return Case(t, make(), make(), make(), make(), 0.1, 1e-5)
+
+
+@case("aten.native_batch_norm_backward.default")
+def batch_norm_backward(r):
+    _, t = channels_first(r, [torch.float32, torch.float64])
+    make = (lambda: torch.rand(t.shape[1]).to(t.dtype) + 0.5)
+    return Case(torch.randn_like(t), t, maybe(r, make()), make(), make(), make(), make(), r.random() < 0.7, 1e-5, [True, True, True])
+
+
+# --- losses ---
+
+@case("aten.mse_loss.default")
+def mse_loss(r):
+    t = tensor(r, FLOATS)
+    return Case(t, tensor(r, t.dtype, t.shape), r.choice([0, 1, 2]))
+
+
+@case("aten.mse_loss_backward.default")
+def mse_loss_backward(r):
+    t, reduction = tensor(r, FLOATS), r.choice([0, 1, 2])
+    grad = finite(tensor(r, t.dtype, t.shape if reduction == 0 else []))
+    return Case(grad, t, tensor(r, t.dtype, t.shape), reduction)
+
+
+@case("aten.binary_cross_entropy_with_logits.default")
+def bce(r):
+    t = finite(tensor(r, FLOATS))
+    extra = [torch.rand(t.shape).to(t.dtype) if r.random() < 0.4 else None for _ in range(2)]
+    return Case(t, torch.rand(t.shape).to(t.dtype), *extra, r.choice([0, 1, 2]))
+
+
+@case("aten.cross_entropy_loss.default")
+def cross_entropy(r):
+    classes = r.choice([1, 3, 9])
+    shape = r.choice([[classes], [4, classes], [3, classes, 2], [2, classes, 3, 2]])
+    t = finite(tensor(r, [torch.float32, torch.float64], shape))
+    rows = [n for i, n in enumerate(shape) if i != (1 if len(shape) > 1 else 0)]
+    if r.random() < 0.3:
+        target = torch.rand(shape).to(t.dtype)
+    else:
+        target = indices(r, rows, classes)
+        if target.numel() and r.random() < 0.5:
+            target = torch.where(torch.rand(target.shape) < 0.3, -100, target)
+    weight = torch.rand(classes).to(t.dtype) if r.random() < 0.4 else None
+    return Case(t, target, weight, r.choice([0, 1, 2]), -100, r.choice([0.0, 0.1]))
+
+
+# --- searching ---
+
+@case("aten.nonzero.default")
+def nonzero(r):
+    return Case(tensor(r, ALL), allocate=(0,))
+
+
+@case("aten.masked_select.default")
+def masked_select(r):
+    t = tensor(r, ALL)
+    shape = [1 if r.random() < 0.3 else n for n in t.shape][r.randint(0, min(1, t.dim())):]
+    return Case(t, torch.rand(shape) < 0.5, allocate=(0,))
+
+
+@case("aten._unique2.default")
+def unique(r):
+    t = tensor(r, INTS + [torch.float32])
+    return Case(torch.nan_to_num(t) if t.is_floating_point() else t, True, r.random() < 0.5, r.random() < 0.5, allocate=(0, 1, 2))
+
+
+@case("aten.bucketize.Tensor")
+def bucketize(r):
+    t = tensor(r, REAL)
+    return Case(t, values(r, t.dtype, [r.randint(0, 9)]).nan_to_num().sort()[0], out_int32=r.random() < 0.5, right=r.random() < 0.5)
+
+
+@case("aten.searchsorted.Tensor")
+def searchsorted(r):
+    dtype, rows, n = r.choice(REAL), r.randint(1, 3), r.randint(1, 9)
+    sequence = values(r, dtype, [rows, n]).nan_to_num()
+    kw = {"side": r.choice(["left", "right"])} if r.random() < 0.5 else {}
+    if r.random() < 0.3:
+        return Case(sequence, values(r, dtype, [rows, 4]), sorter=sequence.argsort(-1), **kw)
+    return Case(sequence.sort(-1)[0], values(r, dtype, [rows, 4]), out_int32=r.random() < 0.5, **kw)
+
+
+@case("aten.isin.Tensor_Tensor")
+def isin(r):
+    t = tensor(r, REAL)
+    return Case(t, values(r, t.dtype, [r.randint(0, 9)]), invert=r.random() < 0.5)
+
+
+@case("aten.one_hot.default")
+def one_hot(r):
+    known = r.random() < 0.5
+    return Case(indices(r, sizes(r, low=1), 5), 5 if known else -1, allocate=() if known else (0,))
+
+
+# --- factories ---
+
+@case("aten.linspace.default")
+def linspace(r):
+    return Case(r.choice([0, -3, 0.5]), r.choice([1, 10, 2.25]), r.choice([0, 1, 2, 5, 100]), dtype=r.choice([torch.float32, torch.float64, torch.int64]))
+
+
+@case("aten.eye.m")
+def eye(r):
+    return Case(r.randint(0, 5), r.randint(0, 5), dtype=r.choice(ALL))
+
+
+@case("aten.tril_indices.default")
+def tril_indices(r):
+    return Case(r.randint(0, 5), r.randint(0, 5), r.randint(-6, 6))
+
+
+# --- pooling ---
+
+def pool_arguments(r):
+    t = finite(tensor(r, [torch.float32, torch.float64], [r.randint(1, 3), r.randint(1, 3), r.randint(4, 9), r.randint(4, 9)]))
+    kernel = [r.randint(1, 3), r.randint(1, 3)]
+    return t, kernel, [r.randint(1, 3), r.randint(1, 3)], [r.randint(0, k // 2) for k in kernel]
+
+
+@case("aten.max_pool2d_with_indices.default")
+def max_pool(r):
+    return Case(*pool_arguments(r), r.choice([1, [1, 2]]), r.random() < 0.5)
+
+
+@case("aten.max_pool2d_with_indices_backward.default")
+def max_pool_backward(r):
+    arguments = [*pool_arguments(r), [1, 1], r.random() < 0.5]
+    out, at = torch.ops.aten.max_pool2d_with_indices(*arguments)
+    return Case(torch.randn_like(out), *arguments, at)
+
+
+@case("aten.avg_pool2d.default")
+def avg_pool(r):
+    return Case(*pool_arguments(r), r.random() < 0.5, r.random() < 0.5, r.choice([None, 3]))
+
+
+@case("aten.avg_pool2d_backward.default")
+def avg_pool_backward(r):
+    arguments = [*pool_arguments(r), r.random() < 0.5, r.random() < 0.5, r.choice([None, 3])]
+    return Case(torch.randn_like(torch.ops.aten.avg_pool2d(*arguments)), *arguments)

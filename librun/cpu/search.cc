@@ -1,0 +1,209 @@
+// What is where: nonzero, masked_select, unique, searchsorted, isin, one_hot. Sizes are known only now for some.
+#include <algorithm>
+#include <cmath>
+
+#include "librun/cpu/fill.h"
+#include "librun/cpu/indices.h"
+#include "librun/cpu/kernels.h"
+#include "librun/element.h"
+
+namespace sg::cpu {
+namespace {
+
+Status result_of_shape(KernelCall& call, size_t i, std::span<const int64_t> shape) {
+  if (call.result(i).is_none()) return call.allocate_result(i, shape);
+  const Tensor& out = call.result(i);
+  if (std::equal(shape.begin(), shape.end(), out.sizes().begin(), out.sizes().end())) return ok_status();
+  return call.fail("the data gives another number of elements than the graph says");
+}
+
+Status nonzero(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  Tensor flags = contiguous_as(call, self, DType::boolean);
+  int64_t total = flags.elements(), n = std::count(flags.as<bool>(), flags.as<bool>() + total, true);
+  SG_TRY(result_of_shape(call, 0, std::array<int64_t, 2>{n, self.rank}));
+  const Tensor& out = call.result();
+  int64_t k = 0;
+  for (int64_t i = 0; i < total; ++i) {
+    if (!flags.as<bool>()[i]) continue;
+    int64_t rest = i;
+    for (int axis = self.rank - 1; axis >= 0; --axis) {
+      out.as<int64_t>()[k * out.stride[0] + axis * out.stride[1]] = rest % self.dim(axis);
+      rest /= self.dim(axis);
+    }
+    ++k;
+  }
+  return ok_status();
+}
+
+// The shape that two shapes broadcast to. REQUIRES: they do.
+std::vector<int64_t> broadcast_shape(const Tensor& a, const Tensor& b) {
+  std::vector<int64_t> shape(static_cast<size_t>(std::max(a.rank, b.rank)), 1);
+  for (const Tensor* t : {&a, &b})
+    for (int i = 1; i <= t->rank; ++i)
+      if (t->dim(t->rank - i) != 1) shape[shape.size() - static_cast<size_t>(i)] = t->dim(t->rank - i);
+  return shape;
+}
+
+Status masked_select(KernelCall& call) {
+  std::vector<int64_t> shape = broadcast_shape(call.tensor("self"), call.tensor("mask"));
+  Tensor self = contiguous(call, broadcast_to(call.tensor("self"), shape));
+  Tensor mask = contiguous_as(call, broadcast_to(call.tensor("mask"), shape), DType::boolean);
+  int64_t total = mask.elements();
+  SG_TRY(result_of_shape(call, 0, std::array<int64_t, 1>{std::count(mask.as<bool>(), mask.as<bool>() + total, true)}));
+  const Tensor& out = call.result();
+  visit_dtype(out.dtype, [&]<class T>() {
+    int64_t k = 0;
+    for (int64_t i = 0; i < total; ++i)
+      if (mask.as<bool>()[i]) out.as<T>()[k++ * out.stride[0]] = self.as<T>()[i];
+  });
+  return ok_status();
+}
+
+template <class T>
+bool below(T a, T b) {                  // NaN last
+  if constexpr (std::is_integral_v<T>) return a < b;
+  else return a < b || (a == a && b != b);
+}
+
+// Values of the class of `t` that compare as its elements do.
+template <class Fn>
+void visit_compared(KernelCall& call, const Tensor& t, bool floats, const Fn& fn) {
+  if (floats) fn(contiguous_as(call, t, DType::f64).template as<double>());
+  else fn(contiguous_as(call, t, DType::i64).template as<int64_t>());
+}
+
+Status unique(KernelCall& call) {
+  Tensor self = contiguous(call, call.tensor("self"));
+  int64_t n = self.elements();
+  std::vector<int64_t> order(static_cast<size_t>(n)), group(order), first;
+  visit_compared(call, self, is_floating(self.dtype), [&](const auto* x) {
+    for (int64_t i = 0; i < n; ++i) order[static_cast<size_t>(i)] = i;
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return below(x[a], x[b]); });
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (i == 0 || x[order[i]] != x[order[i - 1]]) first.push_back(static_cast<int64_t>(i));
+      group[static_cast<size_t>(order[i])] = static_cast<int64_t>(first.size()) - 1;
+    }
+  });
+  auto count = static_cast<int64_t>(first.size());
+  SG_TRY(result_of_shape(call, 0, std::array{count}));
+  bool inverse = call.flag("return_inverse"), counts = call.flag("return_counts");
+  constexpr int64_t kNothing[] = {0};
+  SG_TRY(result_of_shape(call, 1, inverse ? self.sizes() : std::span<const int64_t>(kNothing)));
+  SG_TRY(result_of_shape(call, 2, std::array{counts ? count : int64_t{0}}));
+  visit_dtype(self.dtype, [&]<class T>() {
+    for (int64_t g = 0; g < count; ++g)
+      call.result(0).as<T>()[g * call.result(0).stride[0]] = self.as<T>()[order[static_cast<size_t>(first[static_cast<size_t>(g)])]];
+  });
+  if (inverse) copy(call, call.result(1), make_tensor(reinterpret_cast<std::byte*>(group.data()), DType::i64, self.sizes()));
+  for (int64_t g = 0; counts && g < count; ++g) {
+    int64_t end = g + 1 < count ? first[static_cast<size_t>(g + 1)] : n;
+    call.result(2).as<int64_t>()[g * call.result(2).stride[0]] = end - first[static_cast<size_t>(g)];
+  }
+  return ok_status();
+}
+
+// --- sorted sequences ---
+
+// Where `value` goes in seq[0..n): before its equals, or after them. NaN goes to the end.
+template <class V>
+int64_t place_of(V value, const V* seq, const int64_t* sorter, int64_t n, bool right) {
+  int64_t low = 0, high = n;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    V at = seq[sorter ? sorter[middle] : middle];
+    if (right ? at > value : at >= value) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+// Each value in the sequence of its row; a single sequence serves all values.
+Status search(KernelCall& call, const Tensor& sequence, const Tensor& values, const Tensor* sorter, bool right) {
+  bool floats = is_floating(sequence.dtype) || is_floating(values.dtype);
+  int64_t length = sequence.rank == 0 ? 1 : sequence.dim(-1), total = values.elements();
+  int64_t per_row = sequence.rank <= 1 || values.rank == 0 ? std::max<int64_t>(total, 1) : std::max<int64_t>(values.dim(-1), 1);
+  const int64_t* order = sorter ? contiguous_as(call, *sorter, DType::i64).as<int64_t>() : nullptr;
+  IndexCheck check;
+  for (int64_t i = 0; order && i < sorter->elements(); ++i) check.hold(order[i], length, i);
+  SG_TRY(check.status(call, order, length));
+  Tensor places = call.scratch().tensor(DType::i64, values.sizes());
+  visit_compared(call, sequence, floats, [&](const auto* seq) {
+    using V = std::remove_cvref_t<decltype(*seq)>;
+    const V* x = contiguous_as(call, values, floats ? DType::f64 : DType::i64).template as<V>();
+    call.team().parallel_for(total, kPieceElements / 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        int64_t row = i / per_row * length;
+        places.as<int64_t>()[i] = place_of(x[i], seq + row, order ? order + row : nullptr, length, right);
+      }
+    });
+  });
+  copy(call, call.result(), places);
+  return ok_status();
+}
+
+Status bucketize(KernelCall& call) { return search(call, call.tensor("boundaries"), call.tensor("self"), nullptr, call.flag("right")); }
+
+Status searchsorted(KernelCall& call) {
+  bool right = call.flag("right") || (call.has("side") && call.text("side") == "right");
+  const Tensor* sorter = call.has("sorter") ? &call.tensor("sorter") : nullptr;
+  return search(call, call.tensor("sorted_sequence"), call.tensor("self"), sorter, right);
+}
+
+Status isin(KernelCall& call) {
+  const Tensor &elements = call.tensor("elements"), &tests = call.tensor("test_elements");
+  bool floats = is_floating(elements.dtype) || is_floating(tests.dtype), invert = call.flag("invert");
+  Tensor found = call.scratch().tensor(DType::boolean, elements.sizes());
+  visit_compared(call, tests, floats, [&](const auto* given) {
+    using V = std::remove_cvref_t<decltype(*given)>;
+    std::vector<V> sorted(given, given + tests.elements());
+    std::sort(sorted.begin(), sorted.end(), below<V>);
+    auto n = static_cast<int64_t>(sorted.size());
+    const V* x = contiguous_as(call, elements, floats ? DType::f64 : DType::i64).template as<V>();
+    call.team().parallel_for(elements.elements(), kPieceElements / 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        int64_t at = std::lower_bound(sorted.begin(), sorted.end(), x[i], below<V>) - sorted.begin();
+        found.as<bool>()[i] = (at < n && sorted[static_cast<size_t>(at)] == x[i]) != invert;
+      }
+    });
+  });
+  copy(call, call.result(), found);
+  return ok_status();
+}
+
+Status one_hot(KernelCall& call) {
+  Tensor self = contiguous_as(call, call.tensor("self"), DType::i64);
+  const auto* x = self.as<int64_t>();
+  int64_t n = self.elements(), classes = call.integer("num_classes");
+  if (classes == -1) {
+    for (int64_t i = 0; i < n; ++i) classes = std::max(classes, std::min(x[i], int64_t{1} << 40) + 1);
+    classes = std::max<int64_t>(classes, 0);
+    std::vector<int64_t> shape(self.sizes().begin(), self.sizes().end());
+    shape.push_back(classes);
+    SG_TRY(result_of_shape(call, 0, shape));
+  }
+  IndexCheck check;
+  for (int64_t i = 0; i < n; ++i) check.hold(x[i], classes, i);
+  SG_TRY(check.status(call, x, classes));
+  Tensor marks = call.scratch().tensor(DType::i64, call.result().sizes());
+  fill(call, marks, Scalar::integer(0));
+  for (int64_t i = 0; i < n; ++i) marks.as<int64_t>()[i * classes + x[i]] = 1;
+  copy(call, call.result(), marks);
+  return ok_status();
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten.nonzero.default", nonzero},
+    {"aten.masked_select.default", masked_select},
+    {"aten._unique2.default", unique},
+    {"aten.bucketize.Tensor", bucketize},
+    {"aten.searchsorted.Tensor", searchsorted},
+    {"aten.isin.Tensor_Tensor", isin},
+    {"aten.one_hot.default", one_hot},
+};
+
+}  // namespace
+
+std::span<const KernelRow> search_kernels() { return kRows; }
+
+}  // namespace sg::cpu

@@ -1,0 +1,147 @@
+// Reductions and scans against naive definitions, over random shapes and strides.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <numeric>
+
+#include "tests/support/kernel_call.h"
+#include "tests/support/rng.h"
+
+using namespace sg;
+using test::Buffer;
+
+namespace {
+
+// A random shape with strides of a random order of the axes, gaps included.
+struct Layout {
+  std::vector<int64_t> shape, stride;
+};
+
+Layout random_layout(test::Rng& rng) {
+  Layout l;
+  auto rank = rng.below(4) + 1;
+  std::vector<size_t> order(rank);
+  std::iota(order.begin(), order.end(), size_t{0});
+  for (size_t i = 0; i < rank; ++i) l.shape.push_back(static_cast<int64_t>(rng.below(8) == 0 ? 0 : rng.below(30) + 1));
+  for (size_t i = rank; i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+  l.stride.resize(rank);
+  int64_t step = static_cast<int64_t>(rng.below(2)) + 1;
+  for (size_t axis : order) {
+    l.stride[axis] = step;
+    step *= std::max<int64_t>(l.shape[axis], 1) + static_cast<int64_t>(rng.below(2));
+  }
+  return l;
+}
+
+int64_t count_of(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+// The number of the output that element `i` of `shape` is reduced into, `axis` being reduced.
+int64_t output_of(const std::vector<int64_t>& shape, size_t axis, int64_t i) {
+  int64_t inner = count_of({shape.begin() + static_cast<ptrdiff_t>(axis) + 1, shape.end()});
+  return i / (inner * shape[axis]) * inner + i % inner;
+}
+
+template <class T>
+void fill_random(test::Rng& rng, Buffer<T>& b) {
+  for (int64_t i = 0; i < b.tensor().elements(); ++i) b.at(i) = static_cast<T>(static_cast<float>(rng.below(2001)) / 100.0f - 10.0f);
+}
+
+}  // namespace
+
+TEST_CASE("sums over any axis of any layout are those of a plain loop") {
+  test::Rng rng(7);
+  for (int round = 0; round < 200; ++round) {
+    Layout l = random_layout(rng);
+    Buffer<float> in(l.shape, {}, l.stride, 3);
+    fill_random(rng, in);
+    size_t axis = rng.below(l.shape.size());
+    std::vector<int64_t> kept = l.shape;
+    kept.erase(kept.begin() + static_cast<ptrdiff_t>(axis));
+    std::vector<double> naive(static_cast<size_t>(count_of(kept)), 0.0);
+    for (int64_t i = 0; i < in.tensor().elements(); ++i) naive[static_cast<size_t>(output_of(l.shape, axis, i))] += static_cast<double>(in.at(i));
+    std::vector<float> expected(naive.begin(), naive.end());
+    for (int threads : {1, 3}) {
+      Buffer<float> out(kept);
+      REQUIRE(test::call("aten.sum.dim_IntList", {{"self", in}, {"dim", test::ints({static_cast<int64_t>(axis)})}}, {out.tensor()}, threads).ok());
+      REQUIRE(out.values() == expected);
+    }
+  }
+}
+
+TEST_CASE("a long sum has the same bits whatever the threads, and hardly any error") {
+  int64_t n = 300'001;
+  Buffer<float> in({n}), out(std::vector<int64_t>{});
+  for (int64_t i = 0; i < n; ++i) in.at(i) = 0.1f;
+  for (int threads : {1, 2, 4}) {
+    REQUIRE(test::call("aten.sum.default", {{"self", in}}, {out.tensor()}, threads).ok());
+    CHECK(out.at(0) == static_cast<float>(static_cast<double>(0.1f) * static_cast<double>(n)));
+  }
+}
+
+TEST_CASE("reductions of nothing") {
+  Buffer<float> in({0, 2}), out({2});
+  auto along = [&](const char* op) { return test::call(op, {{"self", in}, {"dim", test::ints({0})}}, {out.tensor()}); };
+  REQUIRE(along("aten.sum.dim_IntList").ok());
+  CHECK(out.values() == std::vector<float>{0, 0});
+  REQUIRE(along("aten.mean.dim").ok());
+  CHECK(std::isnan(out.at(0)));
+  CHECK_FALSE(along("aten.amax.default").ok());
+  REQUIRE(along("aten.logsumexp.default").ok());
+  CHECK(out.at(1) == -INFINITY);
+}
+
+TEST_CASE("the first of equals is the largest, a NaN before all") {
+  Buffer<float> in({2, 4}, {1, 3, 3, 2, 5, NAN, 7, NAN}), values({2});
+  Buffer<int64_t> at({2});
+  REQUIRE(test::call("aten.max.dim", {{"self", in}, {"dim", 1}}, {values.tensor(), at.tensor()}).ok());
+  CHECK(at.values() == std::vector<int64_t>{1, 1});
+  CHECK(values.at(0) == 3);
+  CHECK(std::isnan(values.at(1)));
+}
+
+TEST_CASE("integers wrap, bools count") {
+  Buffer<int64_t> in({2}, {INT64_MAX, 1}), out(std::vector<int64_t>{});
+  REQUIRE(test::call("aten.sum.default", {{"self", in}}, {out.tensor()}).ok());
+  CHECK(out.at(0) == INT64_MIN);
+  Buffer<bool> flags({5}, {true, false, true, true, false});
+  REQUIRE(test::call("aten.sum.default", {{"self", flags}}, {out.tensor()}).ok());
+  CHECK(out.at(0) == 3);
+}
+
+TEST_CASE("running sums of long rows do not depend on how they are cut") {
+  int64_t n = 40'000;
+  Buffer<float> in({2, n}), one({2, n}), four({2, n});
+  test::Rng rng(3);
+  fill_random(rng, in);
+  REQUIRE(test::call("aten.cumsum.default", {{"self", in}, {"dim", 1}}, {one.tensor()}, 1).ok());
+  REQUIRE(test::call("aten.cumsum.default", {{"self", in}, {"dim", 1}}, {four.tensor()}, 4).ok());
+  CHECK(one.values() == four.values());
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    sum += static_cast<double>(in.at(i));
+    REQUIRE(one.at(i) == Approx(sum).epsilon(1e-6).margin(1e-4));
+  }
+}
+
+TEST_CASE("softmax: rows that are masked out, and rows with infinities") {
+  Buffer<float> in({3, 2}, {-INFINITY, -INFINITY, 0, -INFINITY, 1000, 1000}), out({3, 2});
+  REQUIRE(test::call("aten._safe_softmax.default", {{"self", in}, {"dim", 1}}, {out.tensor()}).ok());
+  CHECK(out.values() == std::vector<float>{0, 0, 1, 0, 0.5f, 0.5f});
+  REQUIRE(test::call("aten._softmax.default", {{"self", in}, {"dim", 1}, {"half_to_float", false}}, {out.tensor()}).ok());
+  CHECK(std::isnan(out.at(0)));
+  CHECK(out.at(4) == 0.5f);
+}
+
+TEST_CASE("a row's softmax does not depend on the rows beside it") {
+  test::Rng rng(5);
+  Buffer<float> in({64, 301}), all({64, 301}), one({1, 301});
+  fill_random(rng, in);
+  REQUIRE(test::call("aten._log_softmax.default", {{"self", in}, {"dim", -1}, {"half_to_float", false}}, {all.tensor()}, 2).ok());
+  Tensor row = in.tensor();
+  row.data += 17 * 301 * 4;
+  row.shape[0] = 1;
+  REQUIRE(test::call("aten._log_softmax.default", {{"self", row}, {"dim", -1}, {"half_to_float", false}}, {one.tensor()}).ok());
+  for (int64_t i = 0; i < 301; ++i) REQUIRE(one.at(i) == all.at(17 * 301 + i));
+}
