@@ -3,9 +3,10 @@
 #include <algorithm>
 
 #include "libgraph/capture_read.h"
-#include "libgraph/merge.h"
 #include "libgraph/gzip.h"
 #include "libgraph/infer.h"
+#include "libgraph/merge.h"
+#include "libgraph/parallel.h"
 
 namespace sg {
 namespace {
@@ -15,10 +16,17 @@ constexpr size_t kMaxNotes = 20;
 
 // --- ranks ---
 
-Result<std::vector<RankCapture>> read_headers(ImportContext* context, std::vector<CaptureFile> files) {
+Result<std::vector<RankCapture>> read_headers(ImportContext* context, std::vector<CaptureFile> files, size_t threads) {
+  std::vector<std::unique_ptr<CaptureText>> texts(files.size());
+  std::vector<Status> parsed(files.size(), ok_status());
+  parallel_for(files.size(), threads, [&](size_t i) {
+    texts[i] = std::make_unique<CaptureText>(std::move(files[i].name), std::move(files[i].bytes));
+    parsed[i] = texts[i]->parse();
+  });
   std::vector<RankCapture> captures;
-  for (CaptureFile& file : files) {
-    SG_ASSIGN(RankCapture capture, read_header(context, std::move(file)));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    SG_TRY(std::move(parsed[i]));
+    SG_ASSIGN(RankCapture capture, read_header(context, std::move(texts[i])));
     captures.push_back(std::move(capture));
   }
   std::stable_sort(captures.begin(), captures.end(),
@@ -157,7 +165,7 @@ Result<Job> import_captures(std::vector<CaptureFile> files, const ImportOptions&
     return Error{ErrorKind::usage, "one capture stands for all ranks; here are " + std::to_string(files.size()), {},
                  "leave --spmd away to import a rank set"};
   ImportContext context(options.spmd);
-  SG_ASSIGN(std::vector<RankCapture> captures, read_headers(&context, std::move(files)));
+  SG_ASSIGN(std::vector<RankCapture> captures, read_headers(&context, std::move(files), options.threads));
   SG_TRY(check_ranks(captures));
   context.job.world = captures[0].world;
   context.job.meshes = captures[0].meshes;

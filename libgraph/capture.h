@@ -24,6 +24,7 @@ struct CaptureFile {
 
 struct ImportOptions {
   bool spmd = false;        // one capture stands for every rank of its world; groups of the others follow from the mesh
+  size_t threads = 1;       // files are unpacked and parsed on several; the job is that of one
 };
 
 // A JSON object that names the format near its beginning, or anything gzipped.

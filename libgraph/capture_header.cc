@@ -141,10 +141,9 @@ Status read_producer(ImportContext* context, const Json& json, Extras* extras) {
 
 }  // namespace
 
-Result<RankCapture> read_header(ImportContext* context, CaptureFile file) {
+Result<RankCapture> read_header(ImportContext* context, std::unique_ptr<CaptureText> text) {
   RankCapture capture;
-  capture.text = std::make_unique<CaptureText>(std::move(file.name), std::move(file.bytes));
-  SG_TRY(capture.text->parse());
+  capture.text = std::move(text);
   SG_TRY(check_format(capture.root()));
   SG_TRY(with_field(capture.root(), "world",
                          [&](const Json& json) { return read_world(context, json, &capture, &capture.extras); }));

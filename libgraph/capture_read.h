@@ -4,7 +4,8 @@
 //   capture_header.cc   format, version, world, meshes, groups, what is for people
 //   capture_groups.cc   the group families of a rank set, or of all ranks from one capture and its mesh
 //   capture_program.cc  symbols, guards, nested graphs, random streams of one rank
-//   capture_graph.cc    inputs, nodes (getitems folded), links, outputs of one graph
+//   capture_graph.cc    one graph: its names;  capture_records.cc  nodes before they are built (getitems folded),
+//   capture_nodes.cc    nodes and links        capture_ports.cc    inputs and outputs
 //   capture_args.cc     arguments        capture_types.cc  types        capture_meta.cc  node metadata
 // Internal to the importer.
 #pragma once
@@ -102,7 +103,7 @@ struct RankCapture {
   Json root() const { return {text->root(), nullptr, text.get()}; }
 };
 
-Result<RankCapture> read_header(ImportContext* context, CaptureFile file);
+Result<RankCapture> read_header(ImportContext* context, std::unique_ptr<CaptureText> text);   // REQUIRES: parsed
 // The part of the header that a job has once: title, producer, note, unknown keys.
 Status read_people(ImportContext* context, const RankCapture& capture);
 Result<Source> read_source(ImportContext* context, const Json& json, std::string_view prefix, Extras* extras);

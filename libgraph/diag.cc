@@ -22,6 +22,12 @@ void Diagnostics::note(std::string message, Location where) {
   add({Severity::note, {}, std::move(message), std::move(where), {}, {}});
 }
 
+void Diagnostics::add(const Diagnostics& others) {
+  for (const Diagnostic& d : others.list_) add(d);
+  error_count_ += others.hidden_;
+  hidden_ += others.hidden_;
+}
+
 Error Diagnostics::as_error(ErrorKind kind) const {
   for (const Diagnostic& d : list_) {
     if (d.severity != Severity::error) continue;

@@ -31,11 +31,13 @@ class Diagnostics {
   void error(std::string rule, std::string message, Location where = {}, std::string hint = {});
   void warning(std::string rule, std::string message, Location where = {}, std::string hint = {});
   void note(std::string message, Location where = {});
+  void add(const Diagnostics& others);       // in their order; what they hid stays counted
 
   const std::vector<Diagnostic>& list() const { return list_; }
   bool has_errors() const { return error_count_ != 0; }
   size_t error_count() const { return error_count_; }    // hidden ones included
   size_t hidden() const { return hidden_; }              // errors not kept, because of the cap
+  size_t max_errors() const { return max_errors_; }
   bool full() const { return error_count_ >= max_errors_; }
 
   // The first error as an Error of the given kind, "and N more" appended. REQUIRES: has_errors()

@@ -1,6 +1,7 @@
 #include "libgraph/job.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace sg {
 
@@ -16,11 +17,24 @@ const GroupPart* Group::part_of(uint32_t rank) const {
   return nullptr;
 }
 
-Job::Job(const Job& other)
+namespace {
+
+std::vector<size_t> all_of(size_t count) {
+  std::vector<size_t> out(count);
+  std::iota(out.begin(), out.end(), size_t{0});
+  return out;
+}
+
+}  // namespace
+
+Job::Job(const Job& other) : Job(other, all_of(other.programs.size())) {}
+
+Job::Job(const Job& other, std::span<const size_t> chosen)
     : pool(std::make_unique<Pool>(*other.pool)), title(other.title), producer(other.producer), note(other.note),
       world(other.world), meshes(other.meshes), groups(other.groups), provenance(other.provenance),
       extra(other.extra) {
-  for (const auto& from : other.programs) {
+  for (size_t index : chosen) {
+    const Program* from = other.programs[index].get();
     Program& to = add_program();
     to.ranks = from->ranks;
     to.symbols = from->symbols;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,8 @@ class Job {
   Job(Job&&) = default;
   Job& operator=(Job&&) = default;
   Job(const Job& other);              // deep copy: every id stays the same
+  // The same with some of the programs only. REQUIRES: indices into `programs`
+  Job(const Job& other, std::span<const size_t> programs);
   Job& operator=(const Job&) = delete;
 
   std::unique_ptr<Pool> pool;

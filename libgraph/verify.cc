@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libgraph/parallel.h"
 #include "libgraph/verify_rules.h"
 
 namespace sg {
@@ -100,6 +101,25 @@ void run_program(Check& c, const Program& program) {
   });
 }
 
+// Each thread takes a run of programs, on a copy of its own: the rules intern into the pool. The findings come together
+// in the order of the programs.
+void run_programs(Check& c, const Job& job, const VerifyOptions& options, Diagnostics* findings) {
+  size_t count = job.programs.size(), parts = std::min(count, options.threads);
+  if (parts <= 1) {
+    for (const auto& program : job.programs) run_program(c, *program);
+    return;
+  }
+  std::vector<Diagnostics> found(parts, Diagnostics(findings->max_errors()));
+  parallel_for(parts, parts, [&](size_t part) {
+    std::vector<size_t> mine;
+    for (size_t i = part * count / parts; i < (part + 1) * count / parts; ++i) mine.push_back(i);
+    Job copy(job, mine);
+    Check check(copy, options, &found[part]);
+    for (const auto& program : copy.programs) run_program(check, *program);
+  });
+  for (const Diagnostics& list : found) findings->add(list);
+}
+
 }  // namespace
 
 std::span<const VerifyRule> verify_rules() {
@@ -120,8 +140,7 @@ void verify(const Job& job, const VerifyOptions& options, Diagnostics* findings)
   c.leave();
   run_whole(c, Scope::job);
   bool groups_hold = findings->error_count() == before;
-  if (options.programs)
-    for (const auto& program : job.programs) run_program(c, *program);
+  run_programs(c, job, options, findings);
   c.leave();
   if (options.ranks && groups_hold) run_whole(c, Scope::ranks);
 }

@@ -13,8 +13,8 @@ namespace sg {
 
 struct VerifyOptions {
   bool types = true;      // hold recorded types against inferred ones (the slowest rule)
-  bool programs = true;   // hold each program against the rules for one rank
   bool ranks = true;      // hold ranks against each other: collective order, shapes, groups
+  size_t threads = 1;     // programs are held against their rules on several; the findings are those of one
   // Limits on the work of the rules across ranks, not on jobs: nested calls can multiply, and so can ranks. A job that
   // meets one is warned about: what lies beyond was not looked at.
   size_t max_rank_events = 8'000'000;    // launches and waits, of all programs, and of all ranks together
