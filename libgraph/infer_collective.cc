@@ -110,14 +110,6 @@ Status all_to_all(InferCall& c) {
   return c.give_contiguous(input->dtype, std::move(shape), *input);
 }
 
-Status shard_dim_alltoall(InferCall& c) {
-  SG_ASSIGN(const Type* input, c.tensor("input"));
-  SG_ASSIGN(size_t gathered, c.dim("gather_dim", input->shape.size()));
-  SG_ASSIGN(size_t sharded, c.dim("shard_dim", input->shape.size()));
-  (void)gathered, (void)sharded;
-  return c.fail("the group's size is not among the arguments");
-}
-
 Status pre_bucket_all_gather(InferCall& c) {
   SG_ASSIGN(std::vector<const Type*> inputs, c.tensors("ag_ins"));
   SG_ASSIGN(Expr elements, total(c, inputs));

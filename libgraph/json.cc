@@ -4,28 +4,10 @@
 #include <charconv>
 #include <cmath>
 
+#include "libgraph/utf8.h"
+
 namespace sg {
 namespace {
-
-// Length of the valid UTF-8 sequence at the start of `s` (shortest form, no surrogates, up to U+10FFFF); 0 = not valid.
-size_t utf8_length(std::string_view s) {
-  auto byte = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u; };
-  auto tail = [&](size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  unsigned b = byte(0);
-  if (b < 0x80) return 1;
-  if (b >= 0xC2 && b <= 0xDF) return tail(1) ? 2 : 0;
-  if (b >= 0xE0 && b <= 0xEF) {
-    if (b == 0xE0 && byte(1) < 0xA0) return 0;
-    if (b == 0xED && byte(1) > 0x9F) return 0;
-    return tail(1) && tail(2) ? 3 : 0;
-  }
-  if (b >= 0xF0 && b <= 0xF4) {
-    if (b == 0xF0 && byte(1) < 0x90) return 0;
-    if (b == 0xF4 && byte(1) > 0x8F) return 0;
-    return tail(1) && tail(2) && tail(3) ? 4 : 0;
-  }
-  return 0;
-}
 
 void append_escaped(char c, std::string* out) {
   static constexpr char kHex[] = "0123456789abcdef";

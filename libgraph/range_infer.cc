@@ -61,6 +61,7 @@ class Inference {
 
   RangeInference run() {
     out_.exchanges.reserve(job_.programs.size());   // by_group_ points into it
+    for (const auto& p : job_.programs) held_.insert(p->ranks.begin(), p->ranks.end());
     for (const auto& p : job_.programs) {
       out_.facts.emplace_back(*p);
       out_.exchanges.emplace_back();
@@ -172,6 +173,7 @@ class Inference {
 
   // The range of any split that a rank of the group may send in the n-th exchange on it; none when not all are known.
   std::optional<Interval> sent_range(GroupId group, size_t n) const {
+    if (!holds_all_ranks(group)) return std::nullopt;
     std::optional<Interval> all;
     for (size_t i = 0; i < out_.exchanges.size(); ++i) {
       if (!takes_part(i, group)) continue;
@@ -184,6 +186,17 @@ class Inference {
       }
     }
     return all;
+  }
+
+  // Whether the job has a program for every rank that exchanges with one of its own on this group.
+  bool holds_all_ranks(GroupId group) const {
+    if (group.index >= job_.groups.size()) return false;
+    if (job_.is_spmd()) return true;
+    const std::vector<GroupPart>& parts = job_.groups[group.index].parts;
+    return std::all_of(parts.begin(), parts.end(), [&](const GroupPart& part) {
+      auto held = [&](uint32_t r) { return held_.count(r) != 0; };
+      return std::all_of(part.ranks.begin(), part.ranks.end(), held) || std::none_of(part.ranks.begin(), part.ranks.end(), held);
+    });
   }
 
   bool takes_part(size_t program, GroupId group) const {
@@ -244,6 +257,7 @@ class Inference {
   const Job& job_;
   ExprPool& exprs_;
   RangeInference out_;
+  std::unordered_set<uint32_t> held_;                                                         // ranks
   std::vector<std::unordered_map<GroupId, std::vector<const Exchange*>, IdHash>> by_group_;   // by program
   std::vector<std::unordered_map<StrId, std::string, IdHash>> reasons_;                       // by program
 };

@@ -4,7 +4,8 @@
 //          tensor (nonzero: at most as many as there are elements); and exchanges with split sizes. The received split
 //          sizes of an exchange lie in the range of the sent ones over all ranks of the group: the n-th exchange on a
 //          group is the same exchange on each of its ranks. Split sizes are never negative.
-// Limits   A job that holds some of its ranks only knows the senders among those. What stays open is reported.
+// Limits   Senders that the job does not hold may send anything: an exchange with one of them bounds nothing. What stays
+//          open is reported.
 #pragma once
 
 #include <string>

@@ -41,6 +41,44 @@ std::string group_name(const Job& job, GroupId g) {
   return group.ordinal == 0 ? axis : axis + ":" + std::to_string(group.ordinal);
 }
 
+template <class Fn>
+void for_each_call(const Graph& graph, const Fn& fn) {
+  for (NodeId n : graph.nodes()) {
+    const OpInfo* info = graph.op_info(n);
+    if (!info || !info->has(kHigherOrder)) continue;
+    for (const Arg& arg : graph.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::graph)) fn(a.as_graph().index);
+      });
+  }
+}
+
+// How often a step runs each nested graph: callers before those they call. Bodies do not contain themselves.
+std::vector<double> runs_of_bodies(const Program& program) {
+  size_t count = program.nested.size();
+  std::vector<std::vector<uint32_t>> called(count);
+  std::vector<size_t> callers(count);
+  std::vector<double> runs(count);
+  for_each_call(program.graph, [&](uint32_t body) { runs[body] += 1; });
+  for (size_t i = 0; i < count; ++i)
+    for_each_call(program.nested[i]->graph, [&](uint32_t body) {
+      called[i].push_back(body);
+      ++callers[body];
+    });
+  std::vector<uint32_t> ready;
+  for (uint32_t i = 0; i < count; ++i)
+    if (callers[i] == 0) ready.push_back(i);
+  while (!ready.empty()) {
+    uint32_t body = ready.back();
+    ready.pop_back();
+    for (uint32_t inner : called[body]) {
+      runs[inner] += runs[body];
+      if (--callers[inner] == 0) ready.push_back(inner);
+    }
+  }
+  return runs;
+}
+
 class Collector {
  public:
   Collector(const Job& job, const Program& program, const StatOptions& options)
@@ -57,6 +95,7 @@ class Collector {
     add_parameters();
     add_symbols();
     for (const auto& nested : program_.nested) add_nested(*nested);
+    add_collectives_of_bodies();
     if (options_.memory) add_memory();
     return std::move(out_);
   }
@@ -83,18 +122,31 @@ class Collector {
     const OpInfo* info = graph.op_info(n);
     if (!info) ++out_.opaque_ops[op];
     if (draws_random(graph, n)) ++out_.random_ops;
-    if (info && info->has(kCollective)) add_collective(graph, n);
+    if (info && info->has(kCollective)) add_collective(graph, n, 1);
   }
 
-  void add_collective(const Graph& graph, NodeId n) {
+  // Bodies communicate as often as they are run.
+  void add_collectives_of_bodies() {
+    std::vector<double> runs = runs_of_bodies(program_);
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const Graph& graph = program_.nested[i]->graph;
+      for (NodeId n : graph.nodes()) {
+        const OpInfo* info = graph.op_info(n);
+        if (runs[i] > 0 && info && info->has(kCollective)) add_collective(graph, n, runs[i]);
+      }
+    }
+  }
+
+  void add_collective(const Graph& graph, NodeId n, double runs) {
     Communication c = communication_of(job_, program_, graph, n, values_);
     std::string kind(c.kind), group = group_name(job_, c.group);
     CollectiveSum& sum = collectives_[{kind, group}];
     sum.kind = kind;
     sum.group = group;
-    ++sum.count;
-    sum.bytes += c.payload_bytes;
-    sum.wire_bytes += c.wire_bytes;
+    constexpr double kMost = 1e18;       // calls of calls multiply
+    sum.count = static_cast<size_t>(std::min(static_cast<double>(sum.count) + runs, kMost));
+    sum.bytes += runs * c.payload_bytes;
+    sum.wire_bytes += runs * c.wire_bytes;
   }
 
   void add_parameters() {

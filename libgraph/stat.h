@@ -58,7 +58,8 @@ struct NestedStats {
   std::map<std::string, size_t> ops;
 };
 
-// One program. Nested graphs are counted apart; only cost goes into the node that calls a body.
+// One program. Nested graphs are counted apart; only cost goes into the node that calls a body, and communication into
+// `collectives`, as often as the body runs.
 struct ProgramStats {
   std::vector<uint32_t> ranks;  // empty = all
   size_t nodes = 0, inputs = 0, outputs = 0;

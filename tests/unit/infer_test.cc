@@ -1,6 +1,7 @@
 // Inference rules: known answers of PyTorch as a table, errors instead of crashes, and any arguments for every row.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -98,6 +99,65 @@ TEST_CASE("infer: sizes that only the data knows") {
   CHECK(w.gives("aten.ones.default", {w.sizes({"2", "s0"})}, {{f32, {"2", "s0"}, {"s0", "1"}}}));
   CHECK(w.gives("aten.mul.Tensor", {w.tensor({f32, {"u0", "4"}}), w.tensor({f32, {"8", "1"}})}, {{f32, {"u0", "4"}}}));
   CHECK(w.gives("aten.view.default", {w.tensor({f32, {"u0", "4"}}), w.sizes({"u0", "2", "-1"})}, {{f32, {"u0", "2", "2"}}}));
+}
+
+// The types that PyTorch 2.15 gives to fake tensors, where the recorded symbol is u0.
+TEST_CASE("infer: ops that give what they find take its number from the record") {
+  World w;
+  auto gives = [&](std::string_view op, std::vector<Arg> args, const std::vector<T>& wanted) {
+    NodeId n = w.node(op, args, wanted.size());
+    auto blind = infer_types(w.program, w.graph, n);
+    if (!blind.ok() || (*blind)[0].kind != TypeKind::unknown) return false;
+    for (uint32_t i = 0; i < wanted.size(); ++i) w.graph.set_type(w.graph.node(n).result(i), w.pool.types.intern(w.type(wanted[i])));
+    auto types = infer_types(w.program, w.graph, n);
+    for (size_t i = 0; i < wanted.size(); ++i)
+      if (!types.ok() || !((*types)[i] == w.type(wanted[i]))) return false;
+    Type other = w.type(wanted[0]);
+    other.shape.push_back(w.pool.exprs.constant(2)), other.stride.push_back(w.pool.exprs.constant(1));
+    w.graph.set_type(w.graph.node(n).result(0), w.pool.types.intern(other));
+    return !infer_types(w.program, w.graph, n).ok();
+  };
+  T x{f32, {"6", "4"}, {"1", "6"}}, vector{i64, {"7"}};
+  CHECK(gives("aten.nonzero.default", {w.tensor(x)}, {{i64, {"u0", "2"}, {"1", "u0"}}}));
+  CHECK(gives("aten.nonzero.default", {w.tensor({f32, {}})}, {{i64, {"u0", "0"}, {"1", "u0"}}}));
+  CHECK(gives("aten.masked_select.default", {w.tensor(x), w.tensor({b8, {"4"}})}, {{f32, {"u0"}}}));
+  CHECK(gives("aten._unique2.default", {w.tensor(x)}, {{f32, {"u0"}}, {i64, {"0"}}, {i64, {"0"}}}));
+  CHECK(gives("aten._unique2.default", {w.tensor(x), Arg::boolean(true), Arg::boolean(true), Arg::boolean(true)},
+              {{f32, {"u0"}}, {i64, {"6", "4"}}, {i64, {"u0"}}}));
+  CHECK(gives("aten.bincount.default", {w.tensor(vector)}, {{i64, {"u0"}}}));
+  CHECK(gives("aten.bincount.default", {w.tensor(vector), w.tensor({f32, {"7"}})}, {{f32, {"u0"}}}));
+  CHECK(gives("aten.bincount.default", {w.tensor(vector), w.tensor(vector)}, {{DType::f64, {"u0"}}}));
+  CHECK_FALSE(w.infer("aten.masked_select.default", {w.tensor(x), w.tensor({b8, {"5"}})}).ok());
+  CHECK_FALSE(w.infer("aten.masked_select.default", {w.tensor(x), w.tensor(x)}).ok());
+  CHECK_FALSE(w.infer("aten.bincount.default", {w.tensor(x)}).ok());
+  auto exchange = [&](int64_t gather, int64_t shard) {
+    return std::vector<Arg>{w.tensor({bf16, {"6", "4"}}), Arg::integer(gather), Arg::integer(shard), Arg::group(GroupId(0))};
+  };
+  CHECK(gives("_dtensor.shard_dim_alltoall.default", exchange(0, 1), {{bf16, {"12", "2"}}}));
+  NodeId n = w.node("_dtensor.shard_dim_alltoall.default", exchange(0, 1));
+  w.graph.set_type(w.graph.node(n).first_result, w.pool.types.intern(w.type({bf16, {"13", "2"}})));
+  CHECK_FALSE(infer_types(w.program, w.graph, n).ok());
+  auto program_with_search = infer_missing_types(w.program);
+  CHECK(program_with_search == 0);                          // unknown stays unknown, and is not counted
+}
+
+TEST_CASE("infer: indices of a lower triangle") {
+  World w;
+  auto tril = [&](int64_t rows, int64_t columns, int64_t offset) {
+    return std::vector<Arg>{Arg::integer(rows), Arg::integer(columns), Arg::integer(offset)};
+  };
+  for (int64_t rows = 0; rows < 5; ++rows)
+    for (int64_t columns = 0; columns < 5; ++columns)
+      for (int64_t offset = -6; offset < 7; ++offset) {
+        int64_t count = 0;
+        for (int64_t r = 0; r < rows; ++r) count += std::clamp<int64_t>(r + offset + 1, 0, columns);
+        INFO(rows << " " << columns << " " << offset);
+        std::string n = std::to_string(count);
+        CHECK(w.gives("aten.tril_indices.default", tril(rows, columns, offset), {{i64, {"2", n}, {count == 0 ? "1" : n, "1"}}}));
+      }
+  CHECK(w.infer("aten.tril_indices.default", tril(int64_t{1} << 30, int64_t{1} << 30, int64_t{1} << 30)).ok());
+  CHECK_FALSE(w.infer("aten.tril_indices.default", tril(INT64_MAX, INT64_MAX, INT64_MAX)).ok());
+  CHECK_FALSE(w.infer("aten.tril_indices.default", tril(-1, 2, 0)).ok());
 }
 
 TEST_CASE("infer: views") {

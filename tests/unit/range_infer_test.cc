@@ -140,6 +140,16 @@ TEST_CASE("ranks that run different programs bound each other, exchange by excha
   CHECK(x.range(inference, "b", 0) == "[0, inf]");   // what the other rank sends is open
 }
 
+TEST_CASE("ranks that the job does not hold may send anything") {
+  Exchanging x(2);
+  x.symbol("a", 0, std::nullopt);
+  x.exchange(x.program, {"a", "4"}, {"3", "4"});
+  x.program.ranks = {0};
+  CHECK(x.range(infer_ranges(x.job), "a") == "[0, inf]");
+  x.job.groups[0].parts = {{{0}, {}}, {{1}, {}}};    // of the rank's own part all are here
+  CHECK(x.range(infer_ranges(x.job), "a") == "[3, 4]");
+}
+
 TEST_CASE("assumed values follow guards and exchanges") {
   Exchanging x(4);
   x.symbol("s0", 64, 128, SymbolKind::input);

@@ -51,6 +51,41 @@ graph rank *
   CHECK(json.find("\"ranks\"") == std::string::npos);
 }
 
+TEST_CASE("a body communicates as often as it runs") {
+  Job job = parse(R"(sg 1.0 world 2
+group @fsdp [0 1]
+
+graph rank *
+  input %x : f32[4]
+  %a, = sg.call(graph:outer, [%x])                         : f32[4]
+  %b, = sg.call(graph:outer, [%a])                         : f32[4]
+  %c, = sg.call(graph:inner, [%b])                         : f32[4]
+  output %c
+
+graph rank * nested outer
+  input %v : f32[4]
+  %p, = sg.call(graph:inner, [%v])                         : f32[4]
+  %q, = sg.call(graph:inner, [%p])                         : f32[4]
+  output %q
+
+graph rank * nested inner
+  input %v : f32[4]
+  %g = _c10d_functional.all_reduce(%v, "sum", @fsdp)       : f32[4]
+  %w = _c10d_functional.wait_tensor(%g)                    : f32[4]
+  output %w
+
+graph rank * nested unused
+  input %v : f32[4]
+  %g = _c10d_functional.all_reduce(%v, "sum", @fsdp)       : f32[4]
+  %w = _c10d_functional.wait_tensor(%g)                    : f32[4]
+  output %w
+)");
+  Stats stats = collect_stats(job);
+  REQUIRE(stats.programs[0].collectives.size() == 1);
+  CHECK(stats.programs[0].collectives[0].count == 5);
+  CHECK(stats.programs[0].collectives[0].bytes == 80);
+}
+
 TEST_CASE("stats of random jobs add up") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     Job job = test::random_job(seed);
