@@ -23,6 +23,7 @@ std::optional<std::string> answer(const Tool& tool, const std::vector<std::strin
     if (word == "--" || (tool.stops_at_operand && word.rfind('-', 0) != 0)) break;
     if (word == "--help" || word == "-h") return help_text(tool, false);
     if (word == "--help-all") return help_text(tool, true);
+    if (word == "--help-json") return help_json(tool);
     if (word == "--version" || word == "-V") return version_text(tool);
   }
   return std::nullopt;
@@ -80,6 +81,13 @@ Result<int> guarded_run(const Tool& tool, const Args& args) {
   }
 }
 
+// To standard output: what was asked for instead of a run.
+int say_or_fail(const std::string& text, Reporter& report) {
+  Status written = write_whole("-", text);
+  if (!written.ok()) report.error(written.error());
+  return written.ok() ? 0 : static_cast<int>(written.error().kind);
+}
+
 int run_words(const Tool& tool, const std::vector<std::string>& words, Reporter& report) {
   Result<Args> args = parse_options(tool, words, report);
   if (!args.ok()) {
@@ -88,6 +96,8 @@ int run_words(const Tool& tool, const std::vector<std::string>& words, Reporter&
   }
   report.set_color(args->text("color"));
   report.set_quiet(args->has("quiet"));
+  report.set_verbose(args->count("verbose"));
+  if (args->has("completions")) return say_or_fail(completions(tool, args->text("completions")), report);
   if (tool.reads_stdin && args->operands().empty() && ::isatty(STDIN_FILENO) != 0) {
     report.error({ErrorKind::usage, "no input", {}, "name a file, or - for standard input"});
     report.line(short_help(tool));
@@ -116,11 +126,13 @@ int main(const Tool& tool, int argc, char** argv) {
   set_format_early(words, report);
   int code = 0;
   if (std::optional<std::string> text = answer(tool, words)) {
-    Status written = write_whole("-", *text);
-    if (!written.ok()) report.error(written.error());
-    code = written.ok() ? 0 : static_cast<int>(written.error().kind);
+    code = say_or_fail(*text, report);
+  } else if (Result<std::vector<std::string>> expanded = expand_response_files(tool, words); !expanded.ok()) {
+    report.error(expanded.error());
+    code = static_cast<int>(expanded.error().kind);
   } else {
-    code = run_words(tool, words, report);
+    set_format_early(*expanded, report);
+    code = run_words(tool, *expanded, report);
   }
   report.finish();
   return code;

@@ -6,7 +6,8 @@
 //     int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }
 //
 // Options   `--name value`, `--name=value`, `-n value`, `-nvalue`; flags of one letter may be joined (-qv). Any order,
-//           `--` ends them, no abbreviations. An option given twice is refused unless its row says `repeated`.
+//           `--` ends them, no abbreviations. An option given twice is refused unless its row says `repeated`. `@FILE`
+//           stands for the words in FILE.
 // Exit      run's value, or the kind of its Error (result.h). 70 with a bundle file for a bug of ours.
 // Streams   data goes to standard output, everything else to standard error through the Reporter.
 #pragma once
@@ -55,6 +56,7 @@ struct Tool {
   std::span<const Option> options = {};
   Example examples[2] = {};
   Result<int> (*run)(const Args&) = nullptr;
+  std::span<const std::string_view> commands = {};   // what may stand as the first operand, for completions
 };
 
 // The options that every tool has.
@@ -72,6 +74,7 @@ class Args {
   int64_t number(std::string_view name, int64_t fallback) const;
 
   const std::vector<std::string>& operands() const { return operands_; }
+  size_t threads() const;        // --jobs; without it, as many as the machine runs at once
   std::string input() const { return operands_.empty() ? "-" : operands_[0]; }
   const Tool& tool() const { return *tool_; }
   Reporter& report() const { return *report_; }
@@ -91,6 +94,14 @@ Result<Args> parse_options(const Tool& tool, std::span<const std::string> words,
 std::string help_text(const Tool& tool, bool all);    // --help, --help-all
 std::string short_help(const Tool& tool);             // the usage lines
 std::string version_text(const Tool& tool);           // --version
+std::string help_json(const Tool& tool);              // --help-json
+std::string completions(const Tool& tool, std::string_view shell);   // --completions: bash, zsh or fish
+
+// The alternatives of `a|b`; empty when any text is allowed.
+std::vector<std::string_view> choices_of(const Option& o);
+
+// Words with each `@FILE` replaced by the words in it, up to `--`.
+Result<std::vector<std::string>> expand_response_files(const Tool& tool, std::vector<std::string> words);
 
 // How `run` ends when it holds a large graph: `return leave(args, code);` ends the process as main() would, but takes
 // nothing apart. A million nodes are given back to the system at once instead of one by one.

@@ -155,16 +155,22 @@ std::string file_of_rank(std::string_view pattern, uint32_t rank) {
   return out;
 }
 
-Result<std::vector<std::string>> files_of(const std::string& operand) {
+Result<std::vector<std::string>> files_of(const std::string& operand, Diagnostics* left_out) {
   if (!is_rank_pattern(operand)) return std::vector<std::string>{operand};
   SG_ASSIGN(std::vector<uint32_t> ranks, ranks_present(operand));
   if (ranks.empty()) return unreadable(operand, "no file matches this rank pattern");
   std::vector<std::string> files;
-  for (uint32_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] != i)
-      return unreadable(file_of_rank(operand, i), "rank " + std::to_string(i) + " is missing, rank " +
-                        std::to_string(ranks.back()) + " is there", "a rank pattern needs every rank from 0 on");
-    files.push_back(file_of_rank(operand, i));
+  uint32_t next = 0;
+  for (uint32_t rank : ranks) {
+    if (rank != next) {
+      Error gap = unreadable(file_of_rank(operand, next), "rank " + std::to_string(next) + " is missing, rank " +
+                             std::to_string(ranks.back()) + " is there", "a rank pattern needs every rank from 0 on");
+      if (left_out == nullptr) return gap;
+      left_out->warning("left-out", "no file of rank " + std::to_string(next) +
+                        (rank - next > 1 ? " to " + std::to_string(rank - 1) : "") + "; left out", gap.where);
+    }
+    next = rank + 1;
+    files.push_back(file_of_rank(operand, rank));
   }
   return files;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/diag.h"
 #include "libgraph/result.h"
 
 namespace sg::cli {
@@ -29,7 +30,8 @@ Result<Bytes> read_bytes(const std::string& operand);
 bool is_rank_pattern(std::string_view operand);
 std::string file_of_rank(std::string_view pattern, uint32_t rank);
 
-// The files of a rank pattern, by rank from 0; the operand itself when it is no pattern. A gap is an error.
-Result<std::vector<std::string>> files_of(const std::string& operand);
+// The files of a rank pattern, by rank from 0; the operand itself when it is no pattern. A gap is an error, or with
+// `left_out` a warning there.
+Result<std::vector<std::string>> files_of(const std::string& operand, Diagnostics* left_out = nullptr);
 
 }  // namespace sg::cli

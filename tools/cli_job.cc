@@ -80,16 +80,23 @@ Status write_whole(const std::string& path, std::string_view bytes, bool make_fo
 
 Status write_job(const Args& args, const Job& job) {
   std::string path = output_of(args);
+  size_t written = 0;
   if (is_rank_pattern(path)) {
     SG_TRY(write_exploded(args, job, path));
   } else {
     SG_ASSIGN(std::string bytes, bytes_of(args, job));
     SG_TRY(write_whole(path, bytes));
+    written = bytes.size();
   }
+  args.report().phase("write", path + (written == 0 ? "" : ", " + counted(written, "byte")));
   return say_written(args, job, path);
 }
 
-Status write_text(const Args& args, std::string_view text) { return write_whole(output_of(args), text); }
+Status write_text(const Args& args, std::string_view text) {
+  SG_TRY(write_whole(output_of(args), text));
+  args.report().phase("write", output_of(args) + ", " + counted(text.size(), "byte"));
+  return ok_status();
+}
 
 void add_provenance(const Args& args, const std::vector<std::string>& options, const std::string& digest, Job* job) {
   Pool& pool = *job->pool;

@@ -20,13 +20,22 @@ struct Loaded {
   Job job;
   std::string file;
   std::vector<SourceText> texts;
+  size_t bytes = 0;              // of all files
 };
 
-// Parse errors are reported one by one, all of them; the Error returned then only sums up.
-Result<Loaded> load_job(const Args& args, const std::string& operand);
+struct LoadOptions {
+  size_t threads = 1;            // files of a rank set are read on several
+  bool best_effort = false;      // leave out ranks whose file is missing or cannot be read, with a warning
+  bool explain = false;          // say how ranks were merged
+};
+LoadOptions load_options(const Args& args);
+
+// Says nothing itself, so that several may run at once: what is to be said goes to `said`. Parse errors are there one
+// by one; the Error returned then only sums up.
+Result<Loaded> load_job(const std::string& operand, const LoadOptions& options, Diagnostics* said);
 
 // The verifier's findings with their place in the file. At most `max_errors` are kept.
-Diagnostics check_loaded(const Loaded& loaded, size_t max_errors = 20);
+Diagnostics check_loaded(const Loaded& loaded, size_t max_errors, size_t threads);
 
 // Reports the findings; an error (unreadable) if there are any.
 Status require_valid(const Args& args, const Loaded& loaded);

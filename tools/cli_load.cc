@@ -5,6 +5,7 @@
 #include "libgraph/binary.h"
 #include "libgraph/infer.h"
 #include "libgraph/merge.h"
+#include "libgraph/parallel.h"
 #include "libgraph/text.h"
 #include "libgraph/verify.h"
 #include "tools/cli_job.h"
@@ -13,19 +14,6 @@ namespace sg::cli {
 namespace {
 
 constexpr size_t kMaxErrors = 20;
-
-Result<Job> parse_loaded(const Args& args, const Bytes& bytes) {
-  Diagnostics diagnostics(kMaxErrors);
-  Result<Job> job = parse_text(bytes.data, bytes.name, &diagnostics);
-  args.report().add(diagnostics);
-  if (!job.ok() && diagnostics.has_errors()) {
-    return Error{ErrorKind::unreadable, "not a valid text: " + counted(diagnostics.error_count(), "error"),
-                 {bytes.name}, {}};
-  }
-  if (job.ok())
-    for (auto& program : job->programs) infer_missing_types(*program);
-  return job;
-}
 
 Error not_a_graph(const Bytes& bytes) {
   Location where{bytes.name};
@@ -41,35 +29,93 @@ Error not_a_graph(const Bytes& bytes) {
           "a .sg file is written by sg-import or sg-parse; the text form begins with `sg 1.0 job \"NAME\" world N`"};
 }
 
-Result<Job> job_of(const Args& args, const Bytes& bytes) {
-  if (bytes.form == Form::binary) return read_binary(bytes.data, bytes.name);
-  if (bytes.form == Form::text) return parse_loaded(args, bytes);
-  return not_a_graph(bytes);
+// One file of an operand. Made on any thread; what is to be said waits until all are there.
+struct LoadedFile {
+  std::string name;
+  Result<Job> job = Error();
+  Diagnostics said = Diagnostics(kMaxErrors);
+  std::string text;                  // empty when it was binary
+  size_t bytes = 0;
+};
+
+Result<Job> parse_loaded(const Bytes& bytes, Diagnostics* said) {
+  Result<Job> job = parse_text(bytes.data, bytes.name, said);
+  if (!job.ok() && said->has_errors())
+    return Error{ErrorKind::unreadable, "not a valid text: " + counted(said->error_count(), "error"), {bytes.name}, {}};
+  if (job.ok())
+    for (auto& program : job->programs) infer_missing_types(*program);
+  return job;
+}
+
+LoadedFile load_file(const std::string& file) {
+  LoadedFile out;
+  Result<Bytes> bytes = read_bytes(file);
+  out.name = bytes.ok() ? bytes->name : file;
+  if (!bytes.ok()) {
+    out.job = bytes.error();
+    return out;
+  }
+  out.bytes = bytes->data.size();
+  if (bytes->form == Form::binary) out.job = read_binary(bytes->data, bytes->name);
+  else if (bytes->form == Form::text) out.job = parse_loaded(*bytes, &out.said);
+  else out.job = not_a_graph(*bytes);
+  if (bytes->form == Form::text) out.text = std::move(bytes->data);
+  return out;
+}
+
+// The jobs of the files that could be read. Without --best-effort the first that could not is an error; with it, each is
+// a warning as long as one is left.
+Result<std::vector<LoadedFile>> load_files(const std::vector<std::string>& files, const LoadOptions& options,
+                                           Diagnostics* said) {
+  std::vector<LoadedFile> all(files.size()), out;
+  parallel_for(files.size(), options.threads, [&](size_t i) { all[i] = load_file(files[i]); });
+  for (LoadedFile& file : all) {
+    said->add(file.said);
+    if (file.job.ok()) {
+      out.push_back(std::move(file));
+      continue;
+    }
+    const Error& e = file.job.error();
+    if (!options.best_effort || files.size() == 1) return e;
+    said->warning("left-out", e.message + "; the rank is left out", e.where, e.hint);
+  }
+  if (out.empty()) return all[0].job.error();
+  return out;
 }
 
 }  // namespace
 
-Result<Loaded> load_job(const Args& args, const std::string& operand) {
-  SG_ASSIGN(std::vector<std::string> files, files_of(operand));
+Result<Loaded> load_job(const std::string& operand, const LoadOptions& options, Diagnostics* said) {
+  SG_ASSIGN(std::vector<std::string> names, files_of(operand, options.best_effort ? said : nullptr));
+  SG_ASSIGN(std::vector<LoadedFile> files, load_files(names, options, said));
+  Loaded out{Job(), operand == "-" ? "<stdin>" : operand, {}, 0};
   std::vector<Job> jobs;
-  Loaded out{Job(), operand == "-" ? "<stdin>" : operand, {}};
-  for (const std::string& file : files) {
-    SG_ASSIGN(Bytes bytes, read_bytes(file));
-    SG_ASSIGN(Job job, job_of(args, bytes));
-    if (bytes.form == Form::text)
-      out.texts.push_back({bytes.name, std::move(bytes.data), job.is_spmd() ? std::vector<uint32_t>() : ranks_held(job)});
-    jobs.push_back(std::move(job));
+  names.clear();
+  for (LoadedFile& file : files) {
+    out.bytes += file.bytes;
+    if (!file.text.empty())
+      out.texts.push_back({file.name, std::move(file.text),
+                           file.job->is_spmd() ? std::vector<uint32_t>() : ranks_held(*file.job)});
+    names.push_back(std::move(file.name));
+    jobs.push_back(std::move(*file.job));
   }
-  if (!is_rank_pattern(operand)) return Loaded{std::move(jobs[0]), std::move(out.file), std::move(out.texts)};
+  if (!is_rank_pattern(operand)) {
+    out.job = std::move(jobs[0]);
+    return out;
+  }
   Diagnostics notes;
-  SG_ASSIGN(Job merged, merge_ranks(std::move(jobs), files, &notes));
-  if (args.has("explain")) args.report().add(notes);
-  return Loaded{std::move(merged), std::move(out.file), std::move(out.texts)};
+  SG_ASSIGN(out.job, merge_ranks(std::move(jobs), names, &notes));
+  if (options.explain) said->add(notes);
+  return out;
 }
 
-Diagnostics check_loaded(const Loaded& loaded, size_t max_errors) {
+LoadOptions load_options(const Args& args) {
+  return {args.threads(), args.has("best-effort"), args.has("explain")};
+}
+
+Diagnostics check_loaded(const Loaded& loaded, size_t max_errors, size_t threads) {
   Diagnostics found(max_errors);
-  verify(loaded.job, {}, &found);
+  verify(loaded.job, {.threads = threads}, &found);
   std::vector<Diagnostic> list = found.list();
   place_in_texts(loaded.texts, &list);
   for (Diagnostic& d : list)
@@ -81,17 +127,22 @@ Diagnostics check_loaded(const Loaded& loaded, size_t max_errors) {
 }
 
 Status require_valid(const Args& args, const Loaded& loaded) {
-  Diagnostics findings = check_loaded(loaded);
+  Diagnostics findings = check_loaded(loaded, kMaxErrors, args.threads());
   args.report().add(findings);
+  args.report().phase("verify", counted(findings.error_count(), "finding"));
   if (!findings.has_errors()) return ok_status();
   return Error{ErrorKind::unreadable, "not a valid graph: " + counted(findings.error_count(), "finding"),
                {loaded.file}, {}};
 }
 
 Result<Job> read_job(const Args& args, const std::string& operand) {
-  SG_ASSIGN(Loaded loaded, load_job(args, operand));
-  SG_TRY(require_valid(args, loaded));
-  return std::move(loaded.job);
+  Diagnostics said(kMaxErrors);
+  Result<Loaded> loaded = load_job(operand, load_options(args), &said);
+  args.report().add(said);
+  if (!loaded.ok()) return loaded.error();
+  args.report().phase("read", counted(loaded->bytes, "byte") + ", " + describe(loaded->job));
+  SG_TRY(require_valid(args, *loaded));
+  return std::move(loaded->job);
 }
 
 }  // namespace sg::cli

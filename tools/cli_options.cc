@@ -3,6 +3,7 @@
 #include <cassert>
 #include <charconv>
 #include <optional>
+#include <thread>
 
 #include "libgraph/nearest.h"
 #include "tools/cli.h"
@@ -10,18 +11,22 @@
 namespace sg::cli {
 namespace {
 
+constexpr int64_t kMaxThreads = 256;
+
 constexpr Option kCommon[] = {
     {"output", 'o', "FILE", "write to FILE (- is standard output; 'rank{r}.sg' writes one file a rank)"},
     {"quiet", 'q', "", "print errors only, no summary and no warnings"},
-    {"verbose", 'v', "", "say more; may be repeated", {}, true},
-    {"jobs", 'j', "N", "use N threads where the work can be divided", "all cores"},
+    {"verbose", 'v', "", "say what each phase of the work was about, and how long it took", {}, true},
+    {"jobs", 'j', "N", "read and verify up to N ranks or files at once", "all cores"},
     {"json", 0, "", "print the report as JSON"},
     {"text", 0, "", "write a graph as text, whatever the name of the output"},
     {"help", 'h', "", "print this help and exit"},
     {"version", 'V', "", "print versions and exit"},
     {"help-all", 0, "", "print every option and exit"},
+    {"help-json", 0, "", "print every option as JSON and exit"},
+    {"completions", 0, "bash|zsh|fish", "print what completes this tool's options in a shell, and exit"},
     {"explain", 0, "", "say on standard error what was decided, and why"},
-    {"best-effort", 0, "", "skip what cannot be done, with a warning, instead of failing"},
+    {"best-effort", 0, "", "leave out ranks that are missing or cannot be read, with a warning"},
     {"force-tty", 'f', "", "write binary output to a terminal"},
     {"in-place", 0, "", "allow the output to replace the input; without -o, replace it"},
     {"color", 0, "auto|always|never", "colour messages", "auto"},
@@ -54,18 +59,6 @@ Error unknown_option(const Tool& tool, const std::string& name) {
     for (const Option& o : table) nearest.offer(o.name);
   std::string hint = nearest.hint("--");
   return usage("unknown option `--" + name + "`", hint.empty() ? help_hint(tool) : hint);
-}
-
-// Empty when any text is allowed: no `|`, or an alternative in capitals stands for something else.
-std::vector<std::string_view> choices_of(const Option& o) {
-  std::vector<std::string_view> out;
-  bool names_text = std::any_of(o.argument.begin(), o.argument.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
-  if (names_text || o.argument.find('|') == std::string_view::npos) return out;
-  std::string_view rest = o.argument;
-  for (size_t bar; (bar = rest.find('|')) != std::string_view::npos; rest.remove_prefix(bar + 1))
-    out.push_back(rest.substr(0, bar));
-  out.push_back(rest);
-  return out;
 }
 
 std::optional<int64_t> whole_number(std::string_view s) {
@@ -176,6 +169,18 @@ class Parser {
 
 }  // namespace
 
+// Empty when any text is allowed: no `|`, or an alternative in capitals stands for something else.
+std::vector<std::string_view> choices_of(const Option& o) {
+  std::vector<std::string_view> out;
+  bool names_text = std::any_of(o.argument.begin(), o.argument.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  if (names_text || o.argument.find('|') == std::string_view::npos) return out;
+  std::string_view rest = o.argument;
+  for (size_t bar; (bar = rest.find('|')) != std::string_view::npos; rest.remove_prefix(bar + 1))
+    out.push_back(rest.substr(0, bar));
+  out.push_back(rest);
+  return out;
+}
+
 std::span<const Option> common_options() { return kCommon; }
 
 Result<Args> parse_options(const Tool& tool, std::span<const std::string> words, Reporter& report) {
@@ -206,6 +211,11 @@ std::vector<std::string> Args::all(std::string_view name) const {
 
 int64_t Args::number(std::string_view name, int64_t fallback) const {
   return has(name) ? whole_number(text(name)).value_or(fallback) : fallback;
+}
+
+size_t Args::threads() const {
+  size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  return has("jobs") ? static_cast<size_t>(std::min<int64_t>(number("jobs", 1), kMaxThreads)) : cores;
 }
 
 std::vector<std::pair<std::string, std::string>> Args::given() const {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 namespace sg::cli {
@@ -132,6 +133,14 @@ void Reporter::note(const std::string& message) { add({Severity::note, {}, messa
 
 void Reporter::line(const std::string& text) {
   if (!quiet_ && format_ == ErrorFormat::text) write_stderr(text + "\n");
+}
+
+void Reporter::phase(std::string_view name, const std::string& what) {
+  auto now = std::chrono::steady_clock::now();
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.3f s", std::chrono::duration<double>(now - phase_began_).count());
+  phase_began_ = now;
+  if (verbose_ != 0) line(tool_ + ": " + std::string(name) + ": " + what + (what.empty() ? "" : ", ") + seconds);
 }
 
 void Reporter::finish() {

@@ -7,6 +7,7 @@
 // Bytes of an input never reach a terminal raw: control characters are shown as \xNN.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,12 +26,16 @@ class Reporter {
   void set_format(std::string_view name);              // one of text, json, sarif, github
   void set_color(std::string_view when);               // auto, always, never; NO_COLOR and TERM=dumb count for auto
   void set_quiet(bool quiet) { quiet_ = quiet; }       // errors only
+  void set_verbose(size_t level) { verbose_ = level; }
 
   void add(const Diagnostic& d);
   void add(const Diagnostics& list);                   // and how many it hid
   void error(const Error& error);
   void note(const std::string& message);               // summaries, what --explain says; silent when quiet
   void line(const std::string& text);                  // as it is, in text format only; silent when quiet
+
+  // With --verbose: what a phase of the work was about, and how long it took since the last one ended.
+  void phase(std::string_view name, const std::string& what);
 
   void finish();                                       // writes the document of json and sarif
 
@@ -41,6 +46,8 @@ class Reporter {
   ErrorFormat format_ = ErrorFormat::text;
   bool color_ = false;
   bool quiet_ = false;
+  size_t verbose_ = 0;
+  std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();
   size_t hidden_ = 0;
   std::vector<Diagnostic> kept_;                       // json and sarif: until finish
 };

@@ -1,8 +1,12 @@
 #include "tools/reports.h"
 
+#include <chrono>
+#include <cstdio>
+
 #include "libgraph/check_types.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
+#include "libgraph/parallel.h"
 #include "libgraph/sha256.h"
 #include "libgraph/source_kind.h"
 #include "libgraph/text.h"
@@ -71,20 +75,42 @@ Result<std::string> node_report(const Job& job, std::string name) {
   return Error{ErrorKind::cannot_apply, "no node is named %" + name, {}, nearest.hint("%")};
 }
 
-Verdict judge(const Args& args, const std::string& operand, const Result<Loaded>& loaded, size_t max_findings) {
-  Diagnostics findings(max_findings);
-  if (loaded.ok()) findings = check_loaded(*loaded, max_findings);
-  args.report().add(findings);
-  if (!loaded.ok()) args.report().error(loaded.error());
+namespace {
+
+// "read 0.012 s, " for what took since `from`, which becomes now.
+std::string lap(std::string_view name, std::chrono::steady_clock::time_point* from) {
+  auto now = std::chrono::steady_clock::now();
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, " %.3f s", std::chrono::duration<double>(now - *from).count());
+  *from = now;
+  return std::string(name) + seconds;
+}
+
+}  // namespace
+
+Verdict judge(const std::string& operand, const LoadOptions& options, size_t max_findings, bool keep) {
   Verdict out;
+  auto clock = std::chrono::steady_clock::now();
+  Result<Loaded> loaded = load_job(operand, options, &out.said);
+  out.phases = lap("read", &clock);
+  Diagnostics findings(max_findings);
+  if (loaded.ok()) findings = check_loaded(*loaded, max_findings, options.threads);
+  out.phases += ", " + lap("verify", &clock);
   out.code = !loaded.ok() ? static_cast<int>(loaded.error().kind) : findings.has_errors() ? 1 : 0;
   std::string word = out.code == 0 ? "valid" : out.code == 1 ? "invalid" : "unreadable";
   out.line = operand + ": " + word;
   if (out.code == 0) out.line += ", " + describe(loaded->job);
   if (out.code == 1) out.line += ", " + counted(findings.error_count(), "finding");
+  if (!loaded.ok()) out.error = loaded.error();
   JsonWriter json;
   json.begin_object().key("file").string(operand).key("verdict").string(word);
   out.json = json.key("findings").natural(findings.error_count()).end_object().take();
+  // What was said while reading stands apart from the cap on findings.
+  Diagnostics said(out.said.max_errors() + max_findings);
+  said.add(out.said);
+  said.add(findings);
+  out.said = std::move(said);
+  if (keep && loaded.ok()) out.kept = std::move(*loaded);
   return out;
 }
 
@@ -95,19 +121,37 @@ std::string rules_report() {
 }
 
 Result<Sources> read_sources(const Args& args) {
-  Sources out;
-  std::string digests;
+  Diagnostics left_out;
+  bool best_effort = args.has("best-effort");
+  std::vector<std::string> names;
   for (const std::string& operand : args.operands().empty() ? std::vector<std::string>{"-"} : args.operands()) {
-    SG_ASSIGN(std::vector<std::string> files, files_of(operand));
-    for (const std::string& file : files) {
-      SG_ASSIGN(CaptureFile source, read_source(args, file));
-      digests += sha256_tag(source.bytes) + "\n";
-      out.files.push_back(std::move(source));
-    }
+    SG_ASSIGN(std::vector<std::string> files, files_of(operand, best_effort ? &left_out : nullptr));
+    names.insert(names.end(), files.begin(), files.end());
   }
+  std::vector<Result<CaptureFile>> sources(names.size(), Error());
+  std::vector<std::string> digests(names.size());
+  parallel_for(names.size(), args.threads(), [&](size_t i) {
+    sources[i] = read_source(args, names[i]);
+    if (sources[i].ok()) digests[i] = sha256_tag(sources[i]->bytes);
+  });
+  Sources out;
+  std::string all_digests;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (!sources[i].ok()) {
+      const Error& e = sources[i].error();
+      if (!best_effort || names.size() == 1) return e;
+      left_out.warning("left-out", e.message + "; the rank is left out", e.where, e.hint);
+      continue;
+    }
+    all_digests += digests[i] + "\n";
+    out.bytes += sources[i]->bytes.size();
+    out.files.push_back(std::move(*sources[i]));
+  }
+  args.report().add(left_out);
+  if (out.files.empty()) return sources[0].error();
   bool is_one = out.files.size() == 1;
   out.name = is_one ? out.files[0].name : args.input();
-  out.digest = is_one ? digests.substr(0, digests.size() - 1) : sha256_tag(digests);
+  out.digest = is_one ? all_digests.substr(0, all_digests.size() - 1) : sha256_tag(all_digests);
   return out;
 }
 

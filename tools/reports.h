@@ -2,11 +2,13 @@
 // that sg-import reads.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "libgraph/capture.h"
 #include "libgraph/job.h"
+#include "tools/cli.h"
 #include "tools/cli_job.h"
 
 namespace sg::cli {
@@ -14,13 +16,17 @@ namespace sg::cli {
 // The node of that name (with or without %) and those that use its results, in every graph of the job that has it.
 Result<std::string> node_report(const Job& job, std::string name);
 
-// sg-check's answer for one argument; findings and errors go to the Reporter.
+// sg-check's answer for one argument. Says nothing itself, so that several may be judged at once.
 struct Verdict {
+  Diagnostics said;      // what reading brought up, and the findings
+  std::optional<Error> error;
   std::string line;      // "step.sg: valid, 383 nodes, ..."
   std::string json;      // {"file","verdict","findings"}
+  std::string phases;    // "read 0.012 s, verify 0.003 s"
+  std::optional<Loaded> kept;   // what was judged, for a tool that leaves without taking it apart
   int code = 0;          // 0 valid, 1 findings, else the kind of the error
 };
-Verdict judge(const Args& args, const std::string& operand, const Result<Loaded>& loaded, size_t max_findings);
+Verdict judge(const std::string& operand, const LoadOptions& options, size_t max_findings, bool keep);
 
 // Every rule of the verifier with its promise, a line each.
 std::string rules_report();
@@ -30,6 +36,7 @@ struct Sources {
   std::vector<CaptureFile> files;
   std::string name;      // for messages
   std::string digest;    // of the one file, or of the files' digests a line each
+  size_t bytes = 0;
 };
 Result<Sources> read_sources(const Args& args);
 

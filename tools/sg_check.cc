@@ -4,6 +4,7 @@
 // other. Exit 1 when one has a finding, 3 when one cannot be read at all.
 #include <algorithm>
 
+#include "libgraph/parallel.h"
 #include "tools/cli_job.h"
 #include "tools/reports.h"
 
@@ -22,13 +23,22 @@ Result<int> run(const Args& args) {
     SG_TRY(write_text(args, rules_report()));
     return 0;
   }
+  std::vector<std::string> operands = args.operands().empty() ? std::vector<std::string>{"-"} : args.operands();
+  std::vector<Verdict> verdicts(operands.size());
+  LoadOptions options = load_options(args);
+  size_t at_once = std::min(args.threads(), operands.size());
+  options.threads = std::max<size_t>(1, args.threads() / at_once);
+  parallel_for(operands.size(), at_once, [&](size_t i) {
+    verdicts[i] = judge(operands[i], options, static_cast<size_t>(args.number("max-findings", 20)),
+                        operands.size() == 1);
+  });
   std::string lines, json;
   int code = 0;
-  Result<Loaded> loaded = Error{};                 // one at a time; the last one is there to the end
-  for (const std::string& operand : args.operands().empty() ? std::vector<std::string>{"-"} : args.operands()) {
-    loaded = Error{};
-    loaded = load_job(args, operand);
-    Verdict verdict = judge(args, operand, loaded, static_cast<size_t>(args.number("max-findings", 20)));
+  for (size_t i = 0; i < verdicts.size(); ++i) {
+    const Verdict& verdict = verdicts[i];
+    args.report().add(verdict.said);
+    if (verdict.error) args.report().error(*verdict.error);
+    if (args.has("verbose")) args.report().line("sg-check: " + operands[i] + ": " + verdict.phases);
     if (!args.has("quiet")) lines += verdict.line + "\n";
     json += (json.empty() ? "" : ",") + verdict.json;
     code = std::max(code, verdict.code);

@@ -29,14 +29,16 @@ Result<int> report(const Args& args, const Job& job, const std::string& name) {
 
 Result<int> run(const Args& args) {
   SG_ASSIGN(Sources sources, read_sources(args));
+  args.report().phase("read", counted(sources.files.size(), "file") + ", " + counted(sources.bytes, "byte"));
   Diagnostics notes;
-  Result<Job> job = import_captures(std::move(sources.files), {args.has("spmd")}, &notes);
+  Result<Job> job = import_captures(std::move(sources.files), {args.has("spmd"), args.threads()}, &notes);
   args.report().add(notes);
   if (!job.ok()) return job.error();
+  args.report().phase("import", describe(*job));
   if (args.has("check") || args.has("list")) return report(args, *job, sources.name);
   for (auto& program : job->programs) infer_missing_types(*program);
   add_provenance(args, {"from", "spmd"}, sources.digest, &*job);
-  Loaded loaded{std::move(*job), sources.name, {}};
+  Loaded loaded{std::move(*job), sources.name, {}, sources.bytes};
   SG_TRY(require_valid(args, loaded));
   if (output_of(args) == "-") args.report().line("sg-import: read " + sources.name + ": " + describe(loaded.job));
   SG_TRY(write_job(args, loaded.job));

@@ -42,6 +42,7 @@ Result<int> run(const Args& args) {
   SG_ASSIGN(Job job, read_job(args, args.input()));
   SG_ASSIGN(StatOptions options, stat_options(args, job));
   Stats stats = collect_stats(job, options);
+  args.report().phase("count", "");
   size_t rows = static_cast<size_t>(args.number("rows", 20));
   SG_TRY(write_text(args, args.has("json") ? stats_json(stats) + "\n" : print_stats(stats, table_of(args.text("by")), rows)));
   return leave(args, 0);

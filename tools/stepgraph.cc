@@ -1,28 +1,27 @@
 // stepgraph: the front of the suite. `stepgraph print G` is `sg-print G`, run from beside this program.
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 
 #include "libgraph/nearest.h"
 #include "tools/cli_job.h"
+#include "tools/cli_siblings.h"
 
 using namespace sg;
 using namespace sg::cli;
 
 namespace {
 
-std::string folder_of_this() {
-  char path[4096];
-  ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
-  std::string self(path, n > 0 ? static_cast<size_t>(n) : 0);
-  return self.substr(0, self.rfind('/') + 1);
-}
+constexpr std::string_view kCommands[] = {"import", "print", "parse", "check", "stat", "completions", "help"};
+constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
-Error unknown_command(const std::string& command) {
-  constexpr std::string_view kCommands[] = {"import", "print", "parse", "check", "stat", "help"};
-  std::string hint = nearest_hint(command, kCommands, "stepgraph ");
-  return {ErrorKind::usage, "unknown command `" + command + "`", {}, hint.empty() ? "`stepgraph --help` lists them" : hint};
+Result<int> print_completions(const Args& args) {
+  std::string shell = args.operands().size() == 2 ? args.operands()[1] : "";
+  if (std::find(std::begin(kShells), std::end(kShells), shell) == std::end(kShells))
+    return Error{ErrorKind::usage, "`completions` takes one of bash, zsh, fish", {}, nearest_hint(shell, kShells)};
+  SG_ASSIGN(std::string text, completions_of_suite(args.tool(), shell));
+  SG_TRY(write_whole("-", text));
+  return 0;
 }
 
 Result<int> run(const Args& args) {
@@ -31,28 +30,26 @@ Result<int> run(const Args& args) {
     SG_TRY(write_whole("-", help_text(args.tool(), false)));
     return words.empty() ? static_cast<int>(ErrorKind::usage) : 0;
   }
+  if (words[0] == "completions") return print_completions(args);
   if (words[0] == "help") words = {words[1], "--help"};
-  std::string program = folder_of_this() + "sg-" + words[0];
-  if (words[0].find('/') != std::string::npos || ::access(program.c_str(), X_OK) != 0) return unknown_command(words[0]);
-  words[0] = "sg-" + words[0];
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  ::execv(program.c_str(), arguments.data());
-  return Error{ErrorKind::missing, "cannot run " + words[0] + ": " + std::strerror(errno), {}, {}};
+  bool is_tool = words[0].find('/') == std::string::npos && ::access((folder_of_this() + "sg-" + words[0]).c_str(), X_OK) == 0;
+  if (is_tool) return run_sibling(std::move(words));
+  std::string hint = nearest_hint(words[0], kCommands, "stepgraph ");
+  return Error{ErrorKind::usage, "unknown command `" + words[0] + "`", {}, hint.empty() ? "`stepgraph --help` lists them" : hint};
 }
 
 constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [ARGUMENT]...",
-                        "  import  turn captures of a training step into a graph\n"
-                        "  print   write a graph as text\n"
-                        "  parse   turn a text into a graph file\n"
-                        "  check   verify graphs\n"
-                        "  stat    count nodes, parameters, flops, bytes and communication\n"
-                        "  help    print the help of a command\n\n"
+                        "  import       turn captures of a training step into a graph\n"
+                        "  print        write a graph as text\n"
+                        "  parse        turn a text into a graph file\n"
+                        "  check        verify graphs\n"
+                        "  stat         count nodes, parameters, flops, bytes and communication\n"
+                        "  completions  print what completes commands and options in bash, zsh or fish\n"
+                        "  help         print the help of a command\n\n"
                         "`stepgraph print` is `sg-print`; options of a command follow its name.",
                         SIZE_MAX, false, Writes::report, true, {},
                         {{"stepgraph check step.sg", "run sg-check"}, {"stepgraph help print", "the help of sg-print"}},
-                        run};
+                        run, kCommands};
 
 }  // namespace
 

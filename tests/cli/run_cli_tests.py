@@ -453,6 +453,103 @@ def a_gap_in_a_rank_set_is_an_error():
     expect(run(["sg-check", "rank{r}.sg"]), 3, "rank2.sg: error: rank 0 comes twice")
 
 
+@case
+def best_effort_leaves_ranks_out():
+    copy_ranks(4)
+    expect(run(["sg-import", "d/rank{r}/step.json", "-o", "rank{r}.sg"]), 0)
+    os.remove("rank1.sg")
+    write("rank3.sg", "nothing")
+    shutil.rmtree("d/rank2")
+    expect(run(["sg-check", "rank{r}.sg", "--best-effort"]), 0, "rank1.sg: warning: no file of rank 1; left out", "valid, .* 4 ranks in 1 program")
+    expect(run(["sg-check", "rank{r}.sg", "--best-effort"]), 0, r"rank3.sg.*warning: not a graph.*; the rank is left out")
+    expect(run(["sg-print", "rank{r}.sg", "--best-effort"]), 0, out="graph rank 0 2\n")
+    expect(run(["sg-import", "d/rank{r}/step.json", "--best-effort", "--text"]), 0, "no file of rank 2; left out", "graph rank 0 1 3\n")
+    expect(run(["sg-check", "rank3.sg", "--best-effort"]), 3, "not a graph")      # one file cannot be left out
+
+
+def write_small():
+    write("small.txt", SMALL())
+    write("small.sg", BINARY())
+
+
+@case
+def threads_change_nothing_but_the_time():
+    copy_ranks(4)
+    write_small()
+    write("bad.txt", "sg 1.0 world 3\n" + "".join(
+        f"graph rank {r}\n  input %x : f32[{r + 1}]\n  %y = aten.tanh(%x) : f32[7]\n  output %y\n" for r in range(3)))
+    for command in (["sg-import", "d/rank{r}/step.json", "--text"], ["sg-check", "bad.txt", "small.txt", "small.sg", "missing.sg"],
+                    ["sg-check", "bad.txt", "--max-findings", "2"], ["sg-print", "bad.txt"]):
+        one, many = run(command + ["-j1"]), run(command + ["-j8"])
+        assert (one.code, one.out, one.err) == (many.code, many.out, many.err), f"{command}: {many.message}"
+    assert one.message.count("[inferred-type]") == 3, one.message
+
+
+@case
+def verbose_tells_phases():
+    write_small()
+    for command, phases in ((["sg-import", os.path.join(DATA, "step.json"), "-o", "a.sg"], ["read", "import", "verify", "write"]),
+                            (["sg-print", "small.txt"], ["read", "verify", "write"]), (["sg-stat", "small.txt"], ["read", "verify", "count", "write"])):
+        done = expect(run(command + ["-v"]), 0)
+        told = re.findall(r"^sg-\w+: (\w+): .*\d\.\d\d\d s$", done.message, re.M)
+        assert told == phases, done.message
+        assert " s\n" not in run(command).message
+    expect(run(["sg-check", "-v", "small.txt"]), 0, r"read \d\.\d{3} s, verify \d\.\d{3} s")
+
+
+# --- words from files, and what programs and shells read ---
+
+@case
+def response_files():
+    write_small()
+    write("words", "# what is checked\n--max-findings 3\n'small.txt' \"small.sg\"\n")
+    expect(run(["sg-check", "@words", "--json"]), 0, out=r'"verdict":"valid".*"verdict":"valid"')
+    expect(run(["stepgraph", "check", "@words"]), 0, out="(.*: valid.*\n){2}")
+    expect(run(["sg-check", "@missing"]), 2, "the response file: no such file")
+    write("open", "'no end")
+    expect(run(["sg-check", "@open"]), 2, "a ' has no end")
+    shutil.copy("small.txt", "@name")
+    expect(run(["sg-check", "--", "@name"]), 0, out="valid")
+    expect(run(["sg-check", "./@name"]), 0, out="valid")
+    write("nested", "@words")
+    expect(run(["sg-check", "@nested"]), 3, "@words.*no such file")
+    expect(run(["sg-check", "--help", "@missing"]), 0)
+
+
+@case
+def help_as_json():
+    for tool in TOOLS:
+        done = expect(run([tool, "--help-json", "--wrong"]), 0)
+        document = json.loads(done.out)
+        assert (document["schema"], document["version"], document["tool"]) == ("sg-help", 1, tool)
+        page = run([tool, "--help-all"]).text
+        names = [o["name"] for o in document["options"] + document["common_options"]]
+        assert sorted(names) == sorted(re.findall(r"^ +(?:-\w, )?--([\w-]+)", page, re.M)), tool
+        assert len(document["examples"]) == 2
+
+
+@case
+def completions_complete():
+    for shell, check in (("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])):
+        done = expect(run(["stepgraph", "completions", shell]), 0)
+        for tool in TOOLS:
+            assert tool in done.text, (shell, tool)
+        assert "best-effort" in done.text
+        write("c." + shell, done.out)
+        if shutil.which(check[0]):
+            expect(run(check + ["c." + shell]), 0)
+        assert run(["sg-print", "--completions", shell]).text in done.text
+    def complete(*words):
+        line = " ".join(f"'{w}'" for w in words)
+        function = "_" + words[0].replace("-", "_")
+        return run(["bash", "-c", f"source c.bash; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; {function}; echo ${{COMPREPLY[@]}}"]).text.split()
+    assert complete("sg-print", "--expl") == ["--explain"]
+    assert complete("sg-stat", "--by", "") == ["phase", "module", "op"]
+    assert complete("stepgraph", "pr") == ["print"]
+    assert complete("stepgraph", "print", "--no") == ["--node"]
+    expect(run(["stepgraph", "completions", "bsh"]), 2, "did you mean `bash`")
+
+
 # --- messages ---
 
 BROKEN = b"""sg 1.0 job "broken" world 1
