@@ -91,11 +91,11 @@ class Collector {
     out_.inputs = graph.inputs().size();
     out_.outputs = graph.outputs().size();
     for (NodeId n : graph.nodes()) add_node(graph, n);
+    add_collectives_of_bodies();
     for (auto& [key, sum] : collectives_) out_.collectives.push_back(std::move(sum));
     add_parameters();
     add_symbols();
     for (const auto& nested : program_.nested) add_nested(*nested);
-    add_collectives_of_bodies();
     if (options_.memory) add_memory();
     return std::move(out_);
   }
