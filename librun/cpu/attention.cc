@@ -166,7 +166,7 @@ class Forward {
 
   // Scores of a row become exp(score - max); what was summed up before is put on the new maximum.
   void add_scores(T* scores, int64_t columns, Row* row, T* out) const {
-    T max = std::max(row->max, row_max(scores, columns));
+    T max = std::max(row->max, max_of_scores(scores, columns));
     double scale = scores_.late_scale(), shift = max == -kInfinity<T> ? 0.0 : static_cast<double>(max) * scale;
     if (row->max != max && row->max != -kInfinity<T>) {
       T factor = static_cast<T>(math::Wide<T>::exp(static_cast<double>(row->max) * scale - shift));

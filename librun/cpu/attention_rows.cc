@@ -40,8 +40,8 @@ SG_INLINE T exp_of(T* s, int64_t n, double scale, double shift) {
 
 }  // namespace
 
-SG_CLONES float row_max(const float* s, int64_t n) { return max_of(s, n); }
-SG_CLONES double row_max(const double* s, int64_t n) { return max_of(s, n); }
+SG_CLONES float max_of_scores(const float* s, int64_t n) { return max_of(s, n); }
+SG_CLONES double max_of_scores(const double* s, int64_t n) { return max_of(s, n); }
 SG_CLONES float exp_row(float* s, int64_t n, double scale, double shift) { return exp_of(s, n, scale, shift); }
 SG_CLONES double exp_row(double* s, int64_t n, double scale, double shift) { return exp_of(s, n, scale, shift); }
 

@@ -6,8 +6,8 @@
 namespace sg::cpu {
 
 // The largest element, NaN left out; -infinity for none.
-float row_max(const float* s, int64_t n);
-double row_max(const double* s, int64_t n);
+float max_of_scores(const float* s, int64_t n);
+double max_of_scores(const double* s, int64_t n);
 
 // s = exp(scale * s - shift); returns their sum.
 float exp_row(float* s, int64_t n, double scale, double shift);
