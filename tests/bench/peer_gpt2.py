@@ -1,9 +1,9 @@
-"""PyTorch's side of bench_run.py: GPT-2 124M, 4 x 64 tokens, forward + loss + backward, on the CPU.
+"""PyTorch's side of run_step_bench.py: GPT-2 124M, 4 x 64 tokens, forward + loss + backward, on the CPU.
 
   peer_gpt2.py --save FILE               weights (by FQN), tokens, labels: what sg-run gets as --inputs
   peer_gpt2.py --time FILE [--compile]   one JSON line: seconds of each step, loss, resident memory
 
-Needs torch, transformers and safetensors from the registry (bench_run.py makes the environment).
+Needs torch, transformers and safetensors from the registry (run_step_bench.py makes the environment).
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 def make_model():
     torch.manual_seed(0)
-    config = GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
+    config = GPT2Config(n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
     return GPT2LMHeadModel(config).train()
 
 
@@ -35,8 +35,9 @@ def measure(path, compiled, threads, warm_up, steps):
     model.load_state_dict({k: v for k, v in data.items() if k not in ("input_ids", "labels")}, strict=False)
     tokens, labels = data["input_ids"], data["labels"]
 
-    def forward():
-        return model(input_ids=tokens, labels=labels).loss
+    def forward():   # the loss of the capture: each position's own label
+        logits = model(input_ids=tokens).logits
+        return torch.nn.functional.cross_entropy(logits.view(-1, logits.size(-1)), labels.view(-1))
 
     run = torch.compile(forward) if compiled else forward
     seconds = []

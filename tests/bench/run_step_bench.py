@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""run_step_bench.py --bin BIN [--rounds K] [--python PYTHON]: a GPT-2 124M step (4 x 64 tokens, f32) here and in PyTorch.
+
+Forward, loss and backward on the same weights and tokens, 2 threads each. Both run in turns, K rounds of a few steps; the
+figures are medians of the rounds, and what counts is their ratio. Losses are compared to the last digits. The graph is
+../shared/traces/shape/gpt2-124m-b4t64. PYTHON needs torch, transformers and safetensors; without --python an environment is
+made in a temporary folder from the registry.
+"""
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import venv
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CAPTURE = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces', 'shape', 'gpt2-124m-b4t64', 'step.json.gz'))
+PEER = os.path.join(HERE, 'peer_gpt2.py')
+GEMM_FLOP = 190e9     # of the step's matrix products: runtime-anchors 2.2
+
+
+def machine():
+    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), platform.machine())
+    return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f}'
+
+
+def make_python(folder):
+    venv.create(folder, with_pip=True)
+    python = os.path.join(folder, 'bin', 'python')
+    subprocess.run([python, '-m', 'pip', 'install', '-q', 'torch', 'transformers', 'safetensors', 'numpy'], check=True)
+    return python
+
+
+def peer_round(python, data, *options):
+    done = subprocess.run([python, PEER, '--time', data, '--steps', '4', '--warm-up', '2', *options], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def our_round(tool, graph, data):
+    command = [tool('sg-run'), graph, '--inputs', data, '--steps', '6', '--threads', '2', '--json']
+    with tempfile.TemporaryFile('w+') as out:
+        process = subprocess.Popen(command, stdout=out)
+        _, status, usage = os.wait4(process.pid, 0)
+        if status != 0:
+            sys.exit(f'{" ".join(command)}: status {status}')
+        out.seek(0)
+        report = json.load(out)
+    rank = report['ranks'][0]
+    return {'seconds': report['step_seconds'][2:], 'loss': rank['losses'][-1], 'resident': usage.ru_maxrss * 1024,
+            'planned': rank['arena_bytes'] + rank['input_bytes']}
+
+
+def gemm_seconds(tool):
+    """The step's products at the rate of one large product on this machine, now."""
+    text = subprocess.run([tool('gemm_rates')], capture_output=True, text=True).stdout
+    rates = [float(m) for m in re.findall(r'(\d+(?:\.\d+)?) GFLOP/s', text)]
+    return GEMM_FLOP / (max(rates) * 1e9) if rates else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--bin', required=True)
+    parser.add_argument('--rounds', type=int, default=5)
+    parser.add_argument('--python')
+    parser.add_argument('--compile', action='store_true', help='beside torch.compile too (minutes)')
+    args = parser.parse_args()
+    if not os.path.exists(CAPTURE):
+        print('run_step_bench: ../shared/traces is absent, there is nothing to run')
+        return 0
+    tool = lambda name: os.path.join(args.bin, name)
+    print(machine())
+    with tempfile.TemporaryDirectory() as folder:
+        python = args.python or make_python(os.path.join(folder, 'venv'))
+        data, graph = os.path.join(folder, 'data.safetensors'), os.path.join(folder, 'step.sg')
+        subprocess.run([python, PEER, '--save', data], check=True, capture_output=True)
+        subprocess.run([tool('sg-import'), '-q', CAPTURE, '-o', graph], check=True)
+        peers = {'eager': []} | ({'compile': ['--compile']} if args.compile else {})
+        ours, theirs = [], {name: [] for name in peers}
+        for _ in range(args.rounds):
+            ours.append(our_round(tool, graph, data))
+            for name, options in peers.items():
+                theirs[name].append(peer_round(python, data, *options))
+        mine = [statistics.median(r['seconds']) for r in ours]
+        print(f'sg-run            {statistics.median(mine):7.3f} s  ({min(mine):.3f}..{max(mine):.3f})  loss {ours[-1]["loss"]:.7f}'
+              f'  resident {ours[-1]["resident"] / 2**20:.0f} MiB, plan + inputs {ours[-1]["planned"] / 2**20:.0f} MiB')
+        for name, rounds in theirs.items():
+            them = [statistics.median(r['seconds']) for r in rounds]
+            ratio = statistics.median(a / b for a, b in zip(mine, them))
+            print(f'PyTorch {name:8}  {statistics.median(them):7.3f} s  ({min(them):.3f}..{max(them):.3f})  loss {rounds[-1]["loss"]:.7f}'
+                  f'  resident {rounds[-1]["resident"] / 2**20:.0f} MiB   ratio {ratio:.3f}  (torch {rounds[-1]["torch"]})')
+        floor = gemm_seconds(tool)
+        if floor:
+            print(f'matrix products alone, at the best rate of gemm_rates: {floor:.3f} s')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
