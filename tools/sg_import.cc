@@ -3,6 +3,7 @@
 // One capture is one rank; several, or a rank pattern, are a rank set and become one job: proven SPMD, or kept apart.
 #include "libgraph/capture.h"
 #include "libgraph/infer.h"
+#include "libgraph/repair_types.h"
 #include "tools/cli_job.h"
 #include "tools/reports.h"
 
@@ -36,7 +37,12 @@ Result<int> run(const Args& args) {
   if (!job.ok()) return job.error();
   args.report().phase("import", describe(*job));
   if (args.has("check") || args.has("list")) return report(args, *job, sources.name);
-  for (auto& program : job->programs) infer_missing_types(*program);
+  size_t repaired = 0;
+  for (auto& program : job->programs) {
+    infer_missing_types(*program);
+    repaired += repair_recorded_types(*program);
+  }
+  if (repaired > 0) args.report().note(counted(repaired, "recorded type") + " contradicted by the data or the op: put right (--check lists them)");
   add_provenance(args, {"from", "spmd"}, sources.digest, &*job);
   Loaded loaded{std::move(*job), sources.name, {}, sources.bytes};
   SG_TRY(require_valid(args, loaded));

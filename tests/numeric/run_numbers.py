@@ -78,16 +78,30 @@ def check_oracle(tool, ours, expected, oracle):
     return '\n'.join(beyond) or None
 
 
+def failures(text):
+    """Lines of --expect that failed, by rank and output."""
+    return {tuple(line.split('max abs')[0].split()) for line in text.splitlines() if ' FAIL ' in f' {line} '}
+
+
 def check(tool, name, source, inputs, expected, folder):
+    """None, or what is wrong. An output may be beyond the tolerance only where the double run is too: PyTorch's own
+    error is larger than the tolerance there, and the oracle's rule (twice that error) is the one that counts."""
     graph = f'{folder}/step.sg'
     spmd = ['--spmd'] if name.endswith('/traced') else []
     ours, oracle = f'{folder}/ours{{r}}.safetensors', f'{folder}/f64-{{r}}.safetensors'
-    for command in ([tool('sg-import'), '-q', source, '-o', graph, *spmd],
-                    [tool('sg-run'), '-q', graph, '--inputs', inputs, '--expect', expected, '--outputs', ours],
-                    [tool('sg-run'), '-q', graph, '--inputs', inputs, '--outputs', oracle, '--numerics', 'f64']):
+    status, text = run([tool('sg-import'), '-q', source, '-o', graph, *spmd])
+    if status != 0:
+        return f'sg-import: exit {status}\n{text}'
+    beyond = []
+    for options in (['--outputs', ours], ['--outputs', oracle, '--numerics', 'f64']):
+        command = [tool('sg-run'), '-q', graph, '--inputs', inputs, '--expect', expected, *options]
         status, text = run(command)
-        if status != 0:
+        if status not in (0, 1):
             return f'exit {status}: {" ".join(command)}\n{text}'
+        beyond.append((failures(text), text))
+    unexcused = beyond[0][0] - beyond[1][0]
+    if unexcused:
+        return f'{len(unexcused)} outputs beyond the tolerance\n{beyond[0][1]}'
     return check_oracle(tool, ours, expected, oracle)
 
 
