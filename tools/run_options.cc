@@ -16,8 +16,8 @@ namespace sg::cli {
 namespace {
 
 constexpr Option kOptions[] = {
-    {"inputs", 'i', "FILE", "values of the graph's inputs, by name or FQN; {r} stands for the rank, {step} for the step"},
-    {"init", 0, "seed:N", "make up the inputs that no file gives: same values for the same FQN, in every graph of a model"},
+    {"inputs", 'i', "FILE", "inputs by name or FQN; {r} stands for the rank, {step} for the step"},
+    {"init", 0, "seed:N", "make up what no file gives; an FQN has the same values in every graph"},
     {"seed", 0, "N", "seed of the random ops", "0"},
     {"outputs", 0, "FILE", "write the outputs: of each step where the name holds {step}, else of the last"},
     {"expect", 0, "FILE", "hold the outputs against these; beyond the tolerance is exit 1"},
@@ -30,9 +30,9 @@ constexpr Option kOptions[] = {
     {"steps", 'n', "N", "run this many steps", "1"},
     {"optimizer", 0, "KIND:KEY=VALUE,...", "update the parameters after each step: sgd:lr=0.1 or adamw:lr=1e-3,betas=0.9:0.95"},
     {"numerics", 0, "fast|strict|f64", "strict: same bits on every machine; f64: the double oracle", "fast"},
-    {"threads", 't', "N", "threads of all ranks together, at least one a rank; 0 = the cores of this machine", "0"},
-    {"comm", 0, "local|mpi", "local: ranks are threads of this process; mpi: processes that mpirun or torchrun started", "local"},
-    {"backend", 0, "cpu", "what computes", "cpu"},
+    {"threads", 't', "N", "threads of all ranks together, at least one a rank; 0 = all cores", "0"},
+    {"comm", 0, "local|mpi|nccl", "ranks are threads, processes (mpirun, torchrun), or GPUs", "local"},
+    {"backend", 0, "cpu|cuda", "what computes", "cpu"},
     {"timeout", 0, "S", "end the run when a rank does not get on for so many seconds; 0 = never", "600"},
     {"watch", 0, "WHAT", "end at the first node that gives nan, inf, or nan,inf"},
     {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names"},

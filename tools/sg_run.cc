@@ -33,6 +33,8 @@ Result<int> run(const Args& args) {
   SG_ASSIGN(Job job, read_job(args, args.input()));
   if (args.has("plan")) return print_plans(args, job);
   SG_TRY(require_all_ranks(job));
+  if (args.text("backend") != "cpu" || args.text("comm") == "nccl")
+    return Error{ErrorKind::missing, "this build runs on CPUs alone", {}, "--backend cpu, --comm local or mpi"};
   if (args.has("compare") && args.text("comm") != "local")
     return Error{ErrorKind::usage, "--compare runs both graphs in this process: it goes with --comm local"};
   SG_ASSIGN(auto comms, make_communicators(args.text("comm"), job));
@@ -44,7 +46,7 @@ const Tool kTool = {"sg-run", "execute a step on its ranks", "[GRAPH]",
                     "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.", 1,
                     true, Writes::report, false, run_options(),
                     {{"sg-run step.sg --init seed:0 --steps 3", "run it on made-up weights and inputs"},
-                     {"sg-run step.sg --inputs in.safetensors --expect out.safetensors", "hold it against recorded results"}}, run};
+                     {"sg-run step.sg --plan", "what memory it needs, and for what"}}, run};
 
 }  // namespace
 

@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "print", "parse", "check", "stat", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "print", "parse", "check", "run", "stat", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
@@ -43,6 +43,7 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  print        write a graph as text\n"
                         "  parse        turn a text into a graph file\n"
                         "  check        verify graphs\n"
+                        "  run          execute a step on its ranks\n"
                         "  stat         count nodes, parameters, flops, bytes and communication\n"
                         "  completions  print what completes commands and options in bash, zsh or fish\n"
                         "  help         print the help of a command\n\n"
