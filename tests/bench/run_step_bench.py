@@ -2,7 +2,8 @@
 """run_step_bench.py --bin BIN [--rounds K] [--python PYTHON]: a GPT-2 124M step (4 x 64 tokens, f32) here and in PyTorch.
 
 Forward, loss and backward on the same weights and tokens, 2 threads each. Both run in turns, K rounds of a few steps; the
-figures are medians of the rounds, and what counts is their ratio. Losses are compared to the last digits. The graph is
+figures are medians of the rounds, and what counts is their ratio. Losses are compared to the last digits. Last, where our
+time goes, by families of ops, beside the least that the matrix products can take here. The graph is
 ../shared/traces/shape/gpt2-124m-b4t64. PYTHON needs torch, transformers and safetensors; without --python an environment is
 made in a temporary folder from the registry.
 """
@@ -21,6 +22,18 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CAPTURE = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces', 'shape', 'gpt2-124m-b4t64', 'step.json.gz'))
 PEER = os.path.join(HERE, 'peer_gpt2.py')
 GEMM_FLOP = 190e9     # of the step's matrix products: runtime-anchors 2.2
+WARM_UP = 2           # steps that are not counted
+# The first that matches an op's name decides.
+FAMILIES = [
+    ('attention', r'attention'),
+    ('matrix products', r'\.(mm|addmm|bmm|baddbmm|matmul|linear)\.'),
+    ('softmax and loss', r'softmax|nll_loss|cross_entropy'),
+    ('norms', r'_norm'),
+    ('embedding', r'embedding'),
+    ('sums', r'\.(sum|mean|cumsum)\.'),
+    ('copies', r'\.(cat|stack|clone|copy_?|_to_copy|constant_pad_nd|split_with_sizes_copy)\.'),
+    ('pointwise and others', r''),
+]
 
 
 def machine():
@@ -50,15 +63,42 @@ def our_round(tool, graph, data):
         out.seek(0)
         report = json.load(out)
     rank = report['ranks'][0]
-    return {'seconds': report['step_seconds'][2:], 'loss': rank['losses'][-1], 'resident': usage.ru_maxrss * 1024,
+    return {'seconds': report['step_seconds'][WARM_UP:], 'loss': rank['losses'][-1], 'resident': usage.ru_maxrss * 1024,
             'planned': rank['arena_bytes'] + rank['input_bytes']}
 
 
 def gemm_seconds(tool):
-    """The step's products at the rate of one large product on this machine, now."""
-    text = subprocess.run([tool('gemm_rates')], capture_output=True, text=True).stdout
-    rates = [float(m) for m in re.findall(r'(\d+(?:\.\d+)?) GFLOP/s', text)]
-    return GEMM_FLOP / (max(rates) * 1e9) if rates else None
+    """The step's products if both threads did nothing but multiply and add, on this machine, now. None: nobody built gemm_rates."""
+    if not os.path.exists(tool('gemm_rates')):
+        return None
+    text = subprocess.run([tool('gemm_rates'), '2'], capture_output=True, text=True, check=True).stdout
+    rate = re.search(r'multiply-adds alone (\d+)', text)
+    return GEMM_FLOP / (float(rate[1]) * 1e9) if rate and float(rate[1]) > 0 else None
+
+
+def family_seconds(tool, graph, data, folder):
+    """Seconds of a step by family: medians of each node over a few steps."""
+    profile = os.path.join(folder, 'profile.json')
+    subprocess.run([tool('sg-run'), graph, '--inputs', data, '--steps', str(WARM_UP + 5), '--threads', '2', '--json', '--profile', profile],
+                   check=True, capture_output=True)
+    with open(profile) as f:
+        events = json.load(f)['traceEvents']
+    nodes = {}
+    for e in (e for e in events if e['ph'] == 'X' and 'cat' in e):
+        nodes.setdefault((e['name'], e['args']['node']), []).append(e['dur'])
+    seconds = dict.fromkeys((name for name, _ in FAMILIES), 0.0)
+    for (op, _), times in nodes.items():
+        family = next(name for name, pattern in FAMILIES if re.search(pattern, op))
+        seconds[family] += statistics.median(times[WARM_UP:]) / 1e6
+    return seconds
+
+
+def print_families(seconds, floor):
+    total = sum(seconds.values())
+    print(f'where the time goes (each node by itself, so nothing is fused: {total:.3f} s)')
+    for family, s in sorted(seconds.items(), key=lambda item: -item[1]):
+        note = f'  {s / floor:.2f} x the floor ({floor:.3f} s of nothing but multiply-adds)' if floor and family == 'matrix products' else ''
+        print(f'  {family:22} {s:7.3f} s  {100 * s / total:5.1f} %{note}')
 
 
 def main():
@@ -92,9 +132,7 @@ def main():
             ratio = statistics.median(a / b for a, b in zip(mine, them))
             print(f'PyTorch {name:8}  {statistics.median(them):7.3f} s  ({min(them):.3f}..{max(them):.3f})  loss {rounds[-1]["loss"]:.7f}'
                   f'  resident {rounds[-1]["resident"] / 2**20:.0f} MiB   ratio {ratio:.3f}  (torch {rounds[-1]["torch"]})')
-        floor = gemm_seconds(tool)
-        if floor:
-            print(f'matrix products alone, at the best rate of gemm_rates: {floor:.3f} s')
+        print_families(family_seconds(tool, graph, data, folder), gemm_seconds(tool))
     return 0
 
 
