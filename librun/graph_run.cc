@@ -72,6 +72,7 @@ Status GraphRun::run() {
     } else {
       SG_TRY(run_step(i++));
     }
+    if (in_flight_ > 0) state_.comm->progress();
   }
   return finish_launched();
 }
@@ -356,6 +357,7 @@ Status GraphRun::run_body(Step* step) {
 Status GraphRun::run_launch(Step* step) {
   if (!step->resolved) SG_TRY(resolve(step));
   SG_ASSIGN(step->launched, launch_collective(*state_.comm, *step->call, graph_.label(step->node)));
+  ++in_flight_;
   return bind_results(step);
 }
 
@@ -375,11 +377,13 @@ Status GraphRun::run_wait(Step* step) {
   if (!step->resolved) SG_TRY(resolve(step));
   const Arg& argument = graph_.node(step->node).args[0];
   Launched* launched = argument.is(ArgKind::value) ? launched_for(argument.as_value()) : nullptr;
+  if (launched && in_flight_ > 0) --in_flight_;
   return launched ? finish_collective(*state_.comm, *launched) : ok_status();
 }
 
 // Those that the graph never waits for.
 Status GraphRun::finish_launched() {
+  in_flight_ = 0;
   for (Step& step : steps_)
     for (Launched& launched : step.launched) SG_TRY(finish_collective(*state_.comm, launched));
   return ok_status();

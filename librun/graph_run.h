@@ -127,6 +127,7 @@ class GraphRun {
   void find_conjugates();
   bool has_static_type(ValueId v) const;
   bool is_static_number(ValueId v) const;
+  bool casts_bits(NodeId n) const;
   void schedule_frees();
 
   // graph_fuse.cc
@@ -174,6 +175,7 @@ class GraphRun {
   std::vector<uint32_t> step_of_;       // by node; launches only
   std::vector<std::unique_ptr<FusedGroup>> groups_;   // in schedule order
   bool fused_ = false;
+  size_t in_flight_ = 0;                // launched and not waited for, about: whether progress is worth a call
   std::vector<bool> static_;            // by value: neither size nor memory can change
   std::vector<ValueId> static_values_;  // worked out when the inputs are bound
 };

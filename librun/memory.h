@@ -35,6 +35,7 @@ class BlockPool {
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
 
+  void set_limit(std::optional<int64_t> bytes) { limit_ = bytes; }
   std::byte* take(int64_t bytes);      // 64-byte aligned; null when there is no memory, or it would pass the limit
   void give(std::byte* block);         // what `take` returned
   int64_t in_use() const { return in_use_; }

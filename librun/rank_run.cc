@@ -26,14 +26,17 @@ Status RankRun::prepare(std::vector<Unsupported>* unsupported) {
   SG_TRY(graph_->build(unsupported));
   if (!wide_) return ok_status();
   wide_bindings_.copy_from(bindings_);
-  std::vector<Unsupported> same;
-  return wide_->build(&same);
+  std::vector<Unsupported> of_wide;
+  SG_TRY(wide_->build(&of_wide));
+  if (unsupported->empty()) *unsupported = std::move(of_wide);
+  return ok_status();
 }
 
 Status RankRun::reserve() {
   if (options_.memory_limit && arena_bytes() > *options_.memory_limit)
     return Error{ErrorKind::negative, "rank " + std::to_string(rank_) + " needs " + std::to_string(arena_bytes()) +
                  " bytes beyond its inputs, the limit is " + std::to_string(*options_.memory_limit), {}, "sg-run --plan shows what is alive at the peak"};
+  if (options_.memory_limit) pool_.set_limit(*options_.memory_limit - arena_bytes());
   return graph_->reserve();
 }
 
