@@ -93,12 +93,15 @@ NodeId Graph::insert_before(NodeId position, const NodeSpec& spec) {
   bool single = count == 1 && !spec.is_tuple;
 
   std::string_view first_wish = count == 0 || spec.names.empty() ? std::string_view() : spec.names[0];
+  auto same = spec.label.empty() ? spec.names.end() : std::find(spec.names.begin(), spec.names.end(), spec.label);
   ValueId first(static_cast<uint32_t>(values_.size()));
   StrId label;
   if (single || (spec.label.empty() && !first_wish.empty())) {      // the node is called like its first result
     std::string_view wish = !first_wish.empty() ? first_wish : spec.label;
     label = fresh_name(!wish.empty() ? wish : base_name(pool_->op_name(spec.op)));
     new_value(label, spec.result_types[0], n, 0);
+  } else if (same != spec.names.end()) {                            // it is called like one of its other results
+    label = pool_->strings.intern(spec.label);                      // until that one has its name
   } else {                                                          // its label is a name of its own
     label = fresh_name(!spec.label.empty() ? spec.label : base_name(pool_->op_name(spec.op)));
     node_labelled_.try_emplace(label, n);
@@ -108,6 +111,8 @@ NodeId Graph::insert_before(NodeId position, const NodeSpec& spec) {
     StrId name = fresh_name(named ? std::string(spec.names[i]) : pool_->strings.str(label) + "." + std::to_string(i));
     new_value(name, spec.result_types[i], n, i);
   }
+  auto named_after = static_cast<uint32_t>(same - spec.names.begin());
+  if (same != spec.names.end() && named_after < count) label = values_[first.index + named_after].name;
 
   Node& node = slots_[n.index].node;
   node.op = spec.op;

@@ -58,7 +58,7 @@ Status Record::after(const Graph& graph, NodeId n, std::span<const Tensor> resul
   for (uint32_t i = 0; i < results.size(); ++i) {
     const Tensor& t = results[i];
     if (t.is_none()) continue;
-    RecordedValue& value = values_[std::string(graph.name(graph.node(n).result(i)))];
+    RecordedValue& value = values_[name_of_result(graph, n, i)];
     value = {t.dtype, {t.sizes().begin(), t.sizes().end()}, digest_of(t)};
   }
   return ok_status();
@@ -73,7 +73,7 @@ Difference Comparison::site(const Graph& graph, NodeId n, uint32_t result) const
   const Node& node = graph.node(n);
   const Pool& pool = graph.pool();
   Difference out;
-  out.name = std::string(graph.name(node.result(result)));
+  out.name = name_of_result(graph, n, result);
   out.op = std::string(graph.op_name(n));
   out.order = order_;
   if (!node.module.is_none()) out.module = std::string(pool.strings[node.module]);

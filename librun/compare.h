@@ -2,6 +2,7 @@
 //
 // Matching  By result name; a copy (remat, offload) is held against what it copies; the pieces of a chunked value, put
 //           together in the order of their chunk index, against the original. Values without a counterpart are counted.
+//           Results inside of calls have the name of the call before theirs.
 // Equality  Of bits, shape and dtype. The first node that differs, in the changed graph's schedule, is where to look: what
 //           follows differs because of it.
 #pragma once
@@ -26,7 +27,7 @@ struct RecordedValue {
 };
 
 // The results of the first run, by name.
-class Record : public Observer {
+class Record : public NamingObserver {
  public:
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
   const RecordedValue* find(std::string_view name) const;
@@ -48,7 +49,7 @@ struct ComparisonReport {
 };
 
 // The second run. `report` is complete after it.
-class Comparison : public Observer {
+class Comparison : public NamingObserver {
  public:
   explicit Comparison(const Record& first) : first_(first) {}
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;

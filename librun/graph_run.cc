@@ -9,6 +9,16 @@
 
 namespace sg {
 
+void NamingObserver::enter_body(const Graph& graph, NodeId n) {
+  calls_.push_back((calls_.empty() ? "" : calls_.back()) + std::string(graph.label(n)) + "/");
+}
+
+void NamingObserver::leave_body() { calls_.pop_back(); }
+
+std::string NamingObserver::name_of_result(const Graph& graph, NodeId n, uint32_t result) const {
+  return (calls_.empty() ? "" : calls_.back()) + std::string(graph.name(graph.node(n).result(result)));
+}
+
 bool has_settled_results(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   std::string_view name = graph.op_name(n);
@@ -336,7 +346,9 @@ Status GraphRun::run_body(Step* step) {
     scalars.push_back(input.scalar);
   }
   SG_TRY(body.bind_inputs(tensors, scalars));
+  if (state_.observer) state_.observer->enter_body(graph_, step->node);
   SG_TRY(body.run());
+  if (state_.observer) state_.observer->leave_body();
   const Node& node = graph_.node(step->node);
   for (uint32_t i = 0; i < node.result_count; ++i) {
     ValueId inner = body.graph().outputs()[i].value;

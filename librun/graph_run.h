@@ -30,6 +30,22 @@ class Observer {
   virtual ~Observer() = default;
   virtual void before(const Graph&, NodeId) {}
   virtual Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) = 0;
+  // Between the two are the nodes of the body that call `n` runs.
+  virtual void enter_body(const Graph&, NodeId) {}
+  virtual void leave_body() {}
+};
+
+// Gives every result a name of its own: "%call/%x" for %x of the body that %call runs.
+class NamingObserver : public Observer {
+ public:
+  void enter_body(const Graph& graph, NodeId n) override;
+  void leave_body() override;
+
+ protected:
+  std::string name_of_result(const Graph& graph, NodeId n, uint32_t result) const;
+
+ private:
+  std::vector<std::string> calls_;
 };
 
 // Whether the node's results can be looked at now: a collective's are complete when it has been waited for, and what

@@ -253,8 +253,10 @@ class Loader {
       out.stride[d] = *stride;
     }
     if (!known) return refuse("its size " + recorded(i) + " has no value, or passes 63 bits");
+    if (*first < 0) return refuse("its offset " + std::to_string(*first) + " lies before its memory");
     *offset = *first;
-    *storage = *bytes + *first * dtype_bytes(t.dtype);
+    *storage = *bytes;                              // up to its last element, from the beginning of the memory
+    if (*bytes == 0) *offset = 0;                   // nothing lies there
     return out;
   }
 

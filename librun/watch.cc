@@ -63,6 +63,14 @@ Status ObserverList::after(const Graph& graph, NodeId n, std::span<const Tensor>
   return ok_status();
 }
 
+void ObserverList::enter_body(const Graph& graph, NodeId n) {
+  for (Observer* o : list_) o->enter_body(graph, n);
+}
+
+void ObserverList::leave_body() {
+  for (Observer* o : list_) o->leave_body();
+}
+
 Status Watch::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
   if (!has_settled_results(graph, n)) return ok_status();
   for (size_t i = 0; i < results.size(); ++i) {
@@ -96,7 +104,7 @@ Status Dump::after(const Graph& graph, NodeId n, std::span<const Tensor> results
   if (!has_settled_results(graph, n)) return ok_status();
   for (size_t i = 0; i < results.size(); ++i) {
     const Tensor& t = results[i];
-    std::string name(graph.name(graph.node(n).result(static_cast<uint32_t>(i))));
+    std::string name = name_of_result(graph, n, static_cast<uint32_t>(i));
     bool wanted = std::ranges::any_of(patterns_, [&](const std::string& p) { return matches_name(p, name); });
     if (t.is_none() || !wanted) continue;
     auto old = std::ranges::find(kept_, name, &TensorToWrite::name);

@@ -17,6 +17,8 @@ class ObserverList : public Observer {
   bool empty() const { return list_.empty(); }
   void before(const Graph& graph, NodeId n) override;
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
+  void enter_body(const Graph& graph, NodeId n) override;
+  void leave_body() override;
 
  private:
   std::vector<Observer*> list_;
@@ -36,7 +38,7 @@ class Watch : public Observer {
 Result<Watch> parse_watch(std::string_view words);   // "nan", "inf", "nan,inf"
 
 // Keeps copies of the results whose names match one of the patterns (* = any text), for a file.
-class Dump : public Observer {
+class Dump : public NamingObserver {
  public:
   explicit Dump(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {}
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;

@@ -116,7 +116,7 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
     SG_ASSIGN(options.rank.memory_limit, parse_bytes(args.text("memory-limit")));
   }
   options.say = said_once(args);
-  options.last_words = [&args](const Error& error) { args.report().error(error); };
+  options.last_words = [&args](const Error& error) { args.report().error(error), args.report().finish(); };
   return options;
 }
 

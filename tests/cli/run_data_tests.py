@@ -249,6 +249,56 @@ def outputs_appear_whole_or_not_at_all():
     assert sorted(os.listdir(".")) == ["bad", "g.txt", "in", "out"], os.listdir(".")
 
 
+CALLS = """sg 1.0 job "t" world 1
+
+graph rank *
+  input %k : f32[4]
+  forward -
+    %a, = sg.call(graph:body, [%k])  : f32[4]
+    %b, = sg.call(graph:body, [%a])  : f32[4]
+  output %b
+
+graph rank * nested body
+  input %x : f32[4]
+  forward -
+    %y = aten.mul.Tensor(%x, FACTOR)  : f32[4]
+  output %y
+"""
+
+
+@case
+def a_graph_equals_itself_and_the_first_other_node_is_named():
+    for name, factor in (("g.txt", "2.0"), ("three", "3.0")):
+        with open(name, "w") as f:
+            f.write(CALLS.replace("FACTOR", factor))
+    run("--compare", "g.txt", "--init", "seed:0", out="4 results equal to the bit")
+    run("--compare", "three", "--init", "seed:0", code=1, out="4 differ, first %a/y = aten.mul.Tensor")
+
+
+@case
+def nodes_are_dumped_under_the_calls_they_are_in():
+    with open("g.txt", "w") as f:
+        f.write(CALLS.replace("FACTOR", "2.0"))
+    run("--init", "seed:0", "--dump-nodes", "all.safetensors")
+    assert sorted(load("all.safetensors")) == ["a", "a/y", "b", "b/y"]
+    run("--init", "seed:0", "--watch", "nan,inf")
+
+
+@case
+def an_input_that_begins_before_its_memory_is_refused():
+    with open("g.txt", "w") as f:
+        f.write('''sg 1.0 job "t" world 1
+
+graph rank *
+  symbol s0 input [1, 100000000] hint 200
+  input %k : f32[s0] +s0 - 260
+  forward -
+    %b = aten.add.Tensor(%k, 1)  : f32[s0]
+  output %b
+''')
+    run("--init", "seed:0", code=4, message="its offset -60 lies before its memory")
+
+
 def run_case(function):
     home = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
