@@ -64,6 +64,18 @@ Status RankRun::run_step(uint64_t step) {
   return wide_ ? run_both() : graph_->run();
 }
 
+void RankRun::carry_buffers() {
+  for (GraphRun* run : {graph_.get(), wide_.get()}) {
+    if (!run) continue;
+    for (const Output& output : run->graph().outputs()) {
+      if (output.kind != OutputKind::buffer || output.value.is_none() || output.of.is_none()) continue;
+      const Tensor &from = run->values().tensors[output.value.index], &to = run->values().tensors[output.of.index];
+      bool fits = !from.is_none() && !to.is_none() && same_shape(from, to) && from.dtype == to.dtype;
+      if (fits && from.data != to.data) cpu::copy(team_, to, from);
+    }
+  }
+}
+
 // Both graphs have the same steps: neither has an arena, and they differ in element types alone.
 Status RankRun::run_both() {
   graph_->finish();

@@ -45,6 +45,8 @@ class RankRun {
   // where it is; inputs that the graph writes are written.
   Status bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
   Status run_step(uint64_t step);
+  // Gives buffers the values that the step's outputs of kind `buffer` have for them: what the next step begins with.
+  void carry_buffers();
 
   // After a step, until the next.
   Tensor tensor(ValueId v) const { return result_graph().values().tensors[v.index]; }

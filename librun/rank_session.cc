@@ -146,6 +146,7 @@ Status RankSession::run_step(uint64_t step) {
   seconds_ = std::chrono::duration<double>(Profile::Clock::now() - begin).count();
   note_loss();
   SG_TRY(answer(step));
+  run_.carry_buffers();
   return update();
 }
 

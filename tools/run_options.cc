@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "librun/data_name.h"
+#include "tools/cli_output.h"
 #include "librun/initialize.h"
 #include "librun/watch.h"
 #include "tools/run_report.h"
@@ -67,6 +68,23 @@ Status files_options(const Args& args, SessionOptions* options) {
   return ok_status();
 }
 
+// What is written may not be what is read, nor a file twice.
+Status check_files(const Args& args) {
+  for (std::string_view written : {"outputs", "dump-nodes", "profile"}) {
+    if (!args.has(written)) continue;
+    std::string target = data_file_name(args.text(written), 0, 0);
+    std::vector<std::string> read = {args.input()};
+    for (std::string_view option : {"inputs", "expect", "compare"})
+      if (args.has(option)) read.push_back(data_file_name(args.text(option), 0, 0));
+    for (const std::string& source : read)
+      if (is_same_file(target, source))
+        return Error{ErrorKind::usage, "--" + std::string(written) + " would replace " + source + ", which the run reads"};
+    if (target == "-" && written != "profile")
+      return Error{ErrorKind::usage, "--" + std::string(written) + " takes a file: standard output has the report"};
+  }
+  return ok_status();
+}
+
 Status numbers_options(const Args& args, SessionOptions* options) {
   options->tolerance.bitwise = args.has("bitwise");
   SG_ASSIGN(options->tolerance.rtol, number_option(args, "rtol"));
@@ -103,6 +121,7 @@ std::span<const Option> run_options() { return kOptions; }
 Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   SessionOptions options;
   SG_TRY(files_options(args, &options));
+  SG_TRY(check_files(args));
   SG_TRY(numbers_options(args, &options));
   options.steps = static_cast<uint64_t>(args.number("steps", 1));
   if (options.steps == 0) return Error{ErrorKind::usage, "--steps takes 1 or more"};

@@ -52,6 +52,12 @@ std::string difference_text(const Difference& d) {
          (d.original == d.name ? "" : ", against %" + d.original) + ": " + d.what;
 }
 
+// "1.4291", or over several steps "1.4291 -> 1.2034".
+std::string losses_text(const std::vector<double>& losses) {
+  std::string first = losses.size() > 1 ? format("%.7g", losses.front()) + " -> " : "";
+  return first + format("%.7g", losses.back());
+}
+
 std::string comparison_text(const ComparisonReport& c, const std::string& prefix) {
   auto part = [](size_t n, const char* what) { return n ? ", " + std::to_string(n) + what : std::string(); };
   std::string out = prefix + std::to_string(c.equal) + " results equal to the bit" + part(c.copies_equal, " copies equal") +
@@ -80,7 +86,7 @@ void write_comparison(const ComparisonReport& c, JsonWriter* json) {
 std::string run_text(const SessionReport& report) {
   std::string out;
   for (const RankReport& r : report.ranks)
-    if (!r.losses.empty()) out += "rank " + std::to_string(r.rank) + "  loss " + format("%.7g", r.losses.back()) + "\n";
+    if (!r.losses.empty()) out += "rank " + std::to_string(r.rank) + "  loss " + losses_text(r.losses) + "\n";
   double seconds = median(report.step_seconds);
   out += "step    " + format("%.4g ms", seconds * 1e3);
   if (report.step_seconds.size() > 1) out += " (median of " + std::to_string(report.step_seconds.size()) + ")";

@@ -23,7 +23,8 @@ Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
   SG_ASSIGN(SessionReport report, run_one_or_two(args, job, comms));
   SG_TRY(write_profile(args, report));
   SG_ASSIGN(RunAnswer answer, gather_answer(comms, args.has("json") ? run_json(report) + "\n" : run_text(report), report.passed()));
-  if (answer.writes) SG_TRY(write_text(args, answer.text));
+  bool silent = args.has("quiet") && !args.has("json") && answer.passed;
+  if (answer.writes && !silent) SG_TRY(write_text(args, answer.text));
   return answer.passed ? 0 : 1;
 }
 
