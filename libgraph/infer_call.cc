@@ -200,6 +200,20 @@ MemoryFormat InferCall::memory_format(std::string_view name, MemoryFormat otherw
   return otherwise;
 }
 
+Status InferCall::expect_shape(std::string_view name, const Exprs& shape) const {
+  SG_ASSIGN(const Type* t, optional_tensor(name));
+  if (t == nullptr) return ok_status();
+  bool fits = t->shape.size() == shape.size();
+  for (size_t i = 0; fits && i < shape.size(); ++i) {
+    auto have = pool.exprs.constant_value(t->shape[i]), want = pool.exprs.constant_value(shape[i]);
+    fits = !have || !want || *have == *want;
+  }
+  if (fits) return ok_status();
+  std::string wanted;
+  for (Expr e : shape) wanted += (wanted.empty() ? "" : ", ") + pool.exprs.print(e);
+  return fail("'" + std::string(name) + "' has to be of shape [" + wanted + "]");
+}
+
 Result<size_t> InferCall::wrap_dim(int64_t dim, size_t rank) const {
   int64_t n = std::max<int64_t>(static_cast<int64_t>(rank), 1);
   if (dim < -n || dim >= n)

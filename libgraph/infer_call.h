@@ -48,6 +48,9 @@ struct InferCall {
   Result<size_t> dim(std::string_view name, size_t rank) const;
   Result<size_t> wrap_dim(int64_t dim, size_t rank) const;
 
+  // The tensor argument, where it is given, has this shape: fails where ranks or known sizes differ.
+  Status expect_shape(std::string_view name, const Exprs& shape) const;
+
   // --- results ---
   Type make(DType dtype, Exprs shape, Exprs stride, StrId device) const;
   Status give(Type t);                                                       // one more result

@@ -133,6 +133,7 @@ Status embedding_backward(InferCall& c) {
   SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
   SG_ASSIGN(Expr rows, c.size("num_weights"));
   if (grad->shape.empty()) return c.fail("'grad_output' needs a dimension");
+  SG_TRY(c.expect_shape("indices", Exprs(grad->shape.begin(), grad->shape.end() - 1)));
   return c.give_contiguous(grad->dtype, {rows, grad->shape.back()}, *grad);
 }
 

@@ -226,6 +226,8 @@ Status avg_pool2d(InferCall& c) {
 
 Status pool_backward(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
+  if (c.op.param_index("indices") >= 0) SG_TRY(c.expect_shape("indices", grad->shape));
   return c.give(self->dtype, self->shape, layout_like(c, *self, self->shape), *self);
 }
 

@@ -29,6 +29,50 @@ Result<Exprs> statistics_shape(InferCall& c, const Type& input) {
   return shape;
 }
 
+// Scale and shift have the normalised shape.
+Status expect_affine(InferCall& c) {
+  SG_ASSIGN(Exprs normalized, c.size_list("normalized_shape"));
+  SG_TRY(c.expect_shape("weight", normalized));
+  return c.op.param_index("bias") < 0 ? ok_status() : c.expect_shape("bias", normalized);
+}
+
+// What a norm over channels has one of a channel.
+Status expect_channels(InferCall& c, Expr channels) {
+  for (std::string_view name : {"weight", "bias", "running_mean", "running_var", "save_mean", "save_invstd"})
+    if (c.op.param_index(name) >= 0) SG_TRY(c.expect_shape(name, {channels}));
+  return ok_status();
+}
+
+// N, C, HxW and group say what the input is.
+Status expect_groups(InferCall& c, const Type& input) {
+  SG_ASSIGN(Expr batch, c.size("N"));
+  SG_ASSIGN(Expr channels, c.size("C"));
+  SG_ASSIGN(Expr area, c.size("HxW"));
+  SG_ASSIGN(Expr groups, c.size("group"));
+  auto n = c.sizes.constant(batch), k = c.sizes.constant(channels), hw = c.sizes.constant(area), g = c.sizes.constant(groups);
+  if (g && (*g <= 0 || (k && *k % *g != 0))) return c.fail("'group' does not divide the channels");
+  std::optional<int64_t> have = 1;
+  for (Expr e : input.shape) {
+    auto size = c.sizes.constant(e);
+    int64_t product;
+    have = have && size && !__builtin_mul_overflow(*have, *size, &product) ? std::optional(product) : std::nullopt;
+  }
+  int64_t want;
+  bool known = have && n && k && hw && !__builtin_mul_overflow(*n, *k, &want) && !__builtin_mul_overflow(want, *hw, &want);
+  if (known && want != *have) return c.fail("N, C and HxW are not those of the input");
+  return ok_status();
+}
+
+// One class a row; a weight a class.
+Status expect_targets(InferCall& c, const Type& self) {
+  if (self.shape.empty()) return c.fail("needs a dimension of classes");
+  size_t axis = self.shape.size() == 1 ? 0 : 1;
+  Exprs rows = self.shape;
+  rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(axis));
+  SG_TRY(c.expect_shape("target", rows));
+  return c.expect_shape("weight", {self.shape[axis]});
+}
+
 Result<std::vector<int64_t>> mask_of(InferCall& c, size_t count) {
   SG_ASSIGN(std::vector<int64_t> mask, c.integers("output_mask"));
   if (mask.size() != count) return c.fail("needs " + std::to_string(count) + " outputs to choose from");
@@ -57,6 +101,8 @@ Status softmax(InferCall& c) {
 
 Status softmax_backward(InferCall& c) {
   SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
+  SG_TRY(c.expect_shape("output", grad->shape));
+  SG_TRY(c.dim("dim", grad->shape.size()));
   return c.give_contiguous(c.dtype("input_dtype").value_or(grad->dtype), grad->shape, *grad);
 }
 
@@ -69,6 +115,7 @@ Status safe_softmax(InferCall& c) {
 Status native_layer_norm(InferCall& c) {
   SG_ASSIGN(const Type* input, c.tensor("input"));
   SG_ASSIGN(Exprs shape, statistics_shape(c, *input));
+  SG_TRY(expect_affine(c));
   SG_TRY(c.give_contiguous(input->dtype, input->shape, *input));
   SG_TRY(c.give_contiguous(statistics(c, *input), shape, *input));
   return c.give_contiguous(statistics(c, *input), shape, *input);
@@ -77,12 +124,18 @@ Status native_layer_norm(InferCall& c) {
 Status layer_norm(InferCall& c) {
   SG_ASSIGN(const Type* input, c.tensor("input"));
   SG_TRY(statistics_shape(c, *input));
+  SG_TRY(expect_affine(c));
   return c.give_contiguous(input->dtype, input->shape, *input);
 }
 
 Status native_layer_norm_backward(InferCall& c) {
   SG_ASSIGN(const Type* input, c.tensor("input"));
   SG_ASSIGN(Exprs normalized, c.size_list("normalized_shape"));
+  SG_ASSIGN(Exprs shape, statistics_shape(c, *input));
+  SG_TRY(expect_affine(c));
+  SG_TRY(c.expect_shape("grad_out", input->shape));
+  SG_TRY(c.expect_shape("mean", shape));
+  SG_TRY(c.expect_shape("rstd", shape));
   SG_ASSIGN(const Type* weight, c.optional_tensor("weight"));
   SG_ASSIGN(const Type* bias, c.optional_tensor("bias"));
   SG_ASSIGN(std::vector<int64_t> mask, mask_of(c, 3));
@@ -94,6 +147,7 @@ Status native_layer_norm_backward(InferCall& c) {
 Status fused_rms_norm(InferCall& c) {
   SG_ASSIGN(const Type* input, c.tensor("input"));
   SG_ASSIGN(Exprs shape, statistics_shape(c, *input));
+  SG_TRY(expect_affine(c));
   SG_TRY(c.give_contiguous(input->dtype, input->shape, *input));
   return c.give_contiguous(statistics(c, *input), shape, *input);
 }
@@ -111,6 +165,8 @@ Status native_group_norm(InferCall& c) {
   SG_ASSIGN(const Type* input, with_channels(c, 2));
   SG_ASSIGN(Expr batch, c.size("N"));
   SG_ASSIGN(Expr groups, c.size("group"));
+  SG_TRY(expect_groups(c, *input));
+  SG_TRY(expect_channels(c, input->shape[1]));
   SG_TRY(c.give_contiguous(input->dtype, input->shape, *input));
   SG_TRY(c.give_contiguous(statistics(c, *input), {batch, groups}, *input));
   return c.give_contiguous(statistics(c, *input), {batch, groups}, *input);
@@ -119,6 +175,13 @@ Status native_group_norm(InferCall& c) {
 Status native_group_norm_backward(InferCall& c) {
   SG_ASSIGN(const Type* input, with_channels(c, 2));
   SG_ASSIGN(Expr channels, c.size("C"));
+  SG_ASSIGN(Expr batch, c.size("N"));
+  SG_ASSIGN(Expr groups, c.size("group"));
+  SG_TRY(expect_groups(c, *input));
+  SG_TRY(expect_channels(c, input->shape[1]));
+  SG_TRY(c.expect_shape("grad_out", input->shape));
+  SG_TRY(c.expect_shape("mean", {batch, groups}));
+  SG_TRY(c.expect_shape("rstd", {batch, groups}));
   SG_ASSIGN(std::vector<int64_t> mask, mask_of(c, 3));
   SG_TRY(give_or_none(c, mask[0] != 0, input->dtype, input->shape, *input));
   SG_TRY(give_or_none(c, mask[1] != 0, input->dtype, {channels}, *input));
@@ -127,6 +190,7 @@ Status native_group_norm_backward(InferCall& c) {
 
 Status batch_norm(InferCall& c) {
   SG_ASSIGN(const Type* input, with_channels(c, 2));
+  SG_TRY(expect_channels(c, input->shape[1]));
   SG_ASSIGN(bool training, c.boolean("training"));
   if (!training) return batch_norm_eval(c);
   DType dtype = input->dtype == DType::bf16 || input->dtype == DType::f16 ? DType::f32 : input->dtype;
@@ -138,6 +202,7 @@ Status batch_norm(InferCall& c) {
 // Outside training the statistics are not computed: two empty tensors.
 Status batch_norm_eval(InferCall& c) {
   SG_ASSIGN(const Type* input, with_channels(c, 2));
+  SG_TRY(expect_channels(c, input->shape[1]));
   SG_TRY(c.give(input->dtype, input->shape, c.sizes.preserved(*input), *input));
   SG_TRY(c.give_contiguous(input->dtype, {c.sizes.number(0)}, *input));
   return c.give_contiguous(input->dtype, {c.sizes.number(0)}, *input);
@@ -156,12 +221,14 @@ Status batch_norm_backward(InferCall& c) {
 Status nll_loss(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* target, c.tensor("target"));
+  SG_TRY(expect_targets(c, *self));
   SG_TRY(reduced_loss(c, *self, target->shape));
   return c.give_contiguous(self->dtype, {}, *self);
 }
 
 Status nll_loss_backward(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(expect_targets(c, *self));
   return c.give_contiguous(self->dtype, self->shape, *self);
 }
 
