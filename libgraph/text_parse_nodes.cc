@@ -302,7 +302,8 @@ bool TextParser::finish_node(PendingNode* node) {
   bool has_results = !node->types.empty();
   if (!has_results) made.label = result_names_[0], result_names_.clear();
   NodeId n = graph_->append_exact(std::move(made), result_names_, node->types);
-  assert(n);                                        // `define` knows every name of the graph
+  if (n.is_none())                                  // after an error in a header, names may be of the graph before it
+    return lexer_.error_at(node->names[0].at, "parse-names", "a name of this node is taken", "fix the errors above first");
   for (uint32_t i = 0; i < node->names.size(); ++i) {
     NameSlot& s = slots_[node->names[i].name.index];
     s.node = n;
