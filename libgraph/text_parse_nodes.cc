@@ -191,7 +191,7 @@ bool TextParser::output_line(OutputKind kind) {
 // `of %input`, or `of "name"` for something that is no input; a file may hold both.
 bool TextParser::output_owner(Output* output) {
   const char* at = (lexer_.peek(), lexer_.cursor());
-  bool is_name = *at == '"';
+  bool is_name = at != lexer_.end() && *at == '"';
   if (is_name ? bool(output->of_name) : bool(output->of))
     return lexer_.error_at(at, "parse-twice", "`of` comes twice in this line");
   if (is_name) return string(&output->of_name);
