@@ -52,6 +52,18 @@ void parse_chain(ExprParser& parser, std::vector<Guard>* out) {
 
 std::string_view relation_sign(Relation r) { return kSigns[static_cast<size_t>(r)]; }
 
+bool holds(Relation r, int64_t a, int64_t b) {
+  switch (r) {
+    case Relation::eq: return a == b;
+    case Relation::ne: return a != b;
+    case Relation::lt: return a < b;
+    case Relation::le: return a <= b;
+    case Relation::gt: return a > b;
+    case Relation::ge: return a >= b;
+  }
+  return false;
+}
+
 Relation negated(Relation r) {
   constexpr std::array kTable = {Relation::ne, Relation::eq, Relation::ge, Relation::gt, Relation::le, Relation::lt};
   return kTable[static_cast<size_t>(r)];

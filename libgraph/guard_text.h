@@ -1,6 +1,7 @@
 // The relations of captures: `Eq(u0+u1, 256)`, `0<=u0`, `2<=s0<=64`, `u0!=u1`.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -9,6 +10,7 @@
 namespace sg {
 
 std::string_view relation_sign(Relation r);    // "==", "!=", "<", "<=", ">", ">="
+bool holds(Relation r, int64_t a, int64_t b);   // whether a r b
 Relation negated(Relation r);                  // eq <-> ne, lt <-> ge, ...
 Relation mirrored(Relation r);                 // a r b is b mirrored(r) a
 

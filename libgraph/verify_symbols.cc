@@ -2,6 +2,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "libgraph/guard_text.h"
 #include "libgraph/names.h"
 #include "libgraph/verify_rules.h"
 
@@ -22,21 +23,8 @@ void check_symbol(Check& c, size_t index) {
   if (*s.hint % s.divisor != 0) fail(name + ": its hint is no multiple of " + std::to_string(s.divisor));
 }
 
-bool holds(Relation relation, int64_t a, int64_t b) {
-  switch (relation) {
-    case Relation::eq: return a == b;
-    case Relation::ne: return a != b;
-    case Relation::lt: return a < b;
-    case Relation::le: return a <= b;
-    case Relation::gt: return a > b;
-    case Relation::ge: return a >= b;
-  }
-  return false;
-}
-
 std::string guard_text(const Check& c, const Guard& g) {
-  constexpr std::string_view kSigns[] = {"==", "!=", "<", "<=", ">", ">="};
-  return "guard " + c.pool.exprs.print(g.left) + " " + std::string(kSigns[static_cast<size_t>(g.relation)]) + " " +
+  return "guard " + c.pool.exprs.print(g.left) + " " + std::string(relation_sign(g.relation)) + " " +
          c.pool.exprs.print(g.right);
 }
 

@@ -3,22 +3,10 @@
 #include <algorithm>
 #include <string>
 
-#include "libgraph/names.h"
+#include "libgraph/guard_text.h"
 
 namespace sg {
 namespace {
-
-bool holds(Relation relation, int64_t a, int64_t b) {
-  switch (relation) {
-    case Relation::eq: return a == b;
-    case Relation::ne: return a != b;
-    case Relation::lt: return a < b;
-    case Relation::le: return a <= b;
-    case Relation::gt: return a > b;
-    case Relation::ge: return a >= b;
-  }
-  return false;
-}
 
 std::string range_text(const Symbol& s) {
   auto bound = [](std::optional<int64_t> v, const char* none) { return v ? std::to_string(*v) : std::string(none); };
@@ -79,7 +67,7 @@ Status Bindings::bind(StrId symbol, int64_t v) {
 Status Bindings::check_guard(const Guard& guard) const {
   auto left = value(guard.left), right = value(guard.right);
   if (!left || !right || holds(guard.relation, *left, *right)) return ok_status();
-  std::string text = pool_.exprs.print(guard.left) + " " + std::string(name_of(guard.relation)) + " " +
+  std::string text = pool_.exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " +
                      pool_.exprs.print(guard.right);
   return Error{ErrorKind::cannot_apply, "guard " + text + " does not hold: the left side is " + std::to_string(*left) +
                                         ", the right side " + std::to_string(*right),
@@ -105,13 +93,6 @@ Status Bindings::bind_shape(const Type& type, std::span<const int64_t> shape, st
 void Bindings::forget_data() {
   for (size_t i = 0; i < slots_.size(); ++i)
     if (program_.symbols[i].kind == SymbolKind::data) values_[i].reset();
-}
-
-std::vector<StrId> Bindings::unbound_inputs() const {
-  std::vector<StrId> out;
-  for (size_t i = 0; i < slots_.size(); ++i)
-    if (program_.symbols[i].kind == SymbolKind::input && !values_[i]) out.push_back(program_.symbols[i].name);
-  return out;
 }
 
 }  // namespace sg

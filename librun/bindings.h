@@ -27,8 +27,6 @@ class Bindings {
   void forget_data();                                 // before a step: symbols that the data decides
   void copy_from(const Bindings& other) { values_ = other.values_; }
 
-  std::vector<StrId> unbound_inputs() const;          // input symbols without a number, in declaration order
-
  private:
   struct Slot {
     uint32_t symbol = 0;                              // index into program_.symbols

@@ -69,7 +69,7 @@ void GraphRun::take_apart(std::vector<Unsupported>* unsupported) {
   schedule_frees();
 }
 
-// Each call site has a run of its own: its frame does not move, so that what is static in a body stays worked out.
+// Each call site has a run of its own, in a frame that does not move. Its inputs may, so a call works out anew what is static.
 void GraphRun::build_bodies(std::vector<Unsupported>* unsupported) {
   static const MemoryPlan kNothingPlaced;
   for (Step& step : steps_) {

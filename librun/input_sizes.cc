@@ -5,18 +5,6 @@
 namespace sg {
 namespace {
 
-bool holds(Relation relation, int64_t a, int64_t b) {
-  switch (relation) {
-    case Relation::eq: return a == b;
-    case Relation::ne: return a != b;
-    case Relation::lt: return a < b;
-    case Relation::le: return a <= b;
-    case Relation::gt: return a > b;
-    case Relation::ge: return a >= b;
-  }
-  return false;
-}
-
 Error does_not_fit(std::string message) {
   return {ErrorKind::cannot_apply, std::move(message), {}, "the graph was captured for other sizes: capture it for these"};
 }

@@ -1,7 +1,8 @@
 // Session: a run of a job as sg-run does it: inputs in, steps, answers out.
 //
 // Nothing runs before every rank has its inputs, every op has a kernel, memory is there and all ranks agree on their
-// collectives. Files are written beside their names and renamed when all ranks have written theirs: all, or none.
+// collectives. Files are written beside their names and renamed when all ranks have written theirs; each is whole or not
+// there, and only a rename that fails can leave those of some ranks alone.
 #pragma once
 
 #include <functional>

@@ -42,17 +42,6 @@ struct Setting {
   }
 };
 
-bool holds(Relation r, int64_t a, int64_t b) {
-  switch (r) {
-    case Relation::eq: return a == b;
-    case Relation::ne: return a != b;
-    case Relation::lt: return a < b;
-    case Relation::le: return a <= b;
-    case Relation::gt: return a > b;
-    default: return a >= b;
-  }
-}
-
 }  // namespace
 
 TEST_CASE("ranges follow from declarations and guards") {
