@@ -25,7 +25,7 @@ configure: deps
 	  || { rm -f $(BUILD)/CMakeCache.txt; cmake -G "$(GENERATOR)" --preset $(PRESET) -B $(BUILD) $(STRICT); }
 
 demo: all  ## the main job end to end, on a small real step
-	@examples/03_run_a_moe_step/run.sh $(BUILD)/bin $(BUILD)/moe-profile.json
+	@examples/04_run_a_moe_step/run.sh $(BUILD)/bin $(BUILD)/moe-profile.json
 
 test: all  ## build and run the tests
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) -LE long

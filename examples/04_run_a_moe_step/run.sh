@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A DeepSeek-V3 step (mixture of experts; 4 ranks, expert parallel, data-dependent exchanges) run on 4 ranks in this
 # process, and held against what PyTorch computed for the same inputs.
-# Usage: examples/03_run_a_moe_step/run.sh [BIN [PROFILE]]; the profile goes to PROFILE, else to a folder that is removed.
+# Usage: examples/04_run_a_moe_step/run.sh [BIN [PROFILE]]; the profile goes to PROFILE, else to a folder that is removed.
 set -eu
 PATH=$(cd "${1:-build/bin}" && pwd):$PATH
 profile=${2:-}
