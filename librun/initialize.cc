@@ -253,14 +253,35 @@ const InitRule& InitPlan::rule(const Program& program, size_t input) const {
   return entry != nullptr ? entry->rule : kAsk;
 }
 
-std::vector<std::string> InitPlan::describe(const Program& program, const std::vector<bool>& made) const {
+InitMaker::InitMaker(const InitPlan& plan, uint32_t rank, uint64_t seed, ThreadTeam* team)
+    : plan_(plan), program_(plan.job_.program_of(rank)), rank_(rank), seed_(seed), team_(team) {
+  if (program_ != nullptr) made_.resize(program_->graph.inputs().size());
+}
+
+bool InitMaker::can_make(size_t input) const { return plan_.rule(*program_, input).kind != Kind::ask; }
+
+// The plan goes by the sizes of the capture: a smaller table holds fewer rows.
+void InitMaker::set_sizes(const SymbolValues& sizes) {
+  sizes_ = sizes;
+  const std::vector<InputUse> uses = find_input_uses(*program_, [this](StrId s) { return sizes_.value(s); });
+  below_.clear();
+  for (const InputUse& use : uses) below_.push_back(use.below);
+}
+
+InitRule InitMaker::rule(size_t input) const {
+  InitRule out = plan_.rule(*program_, input);
+  if (out.kind == Kind::index && input < below_.size() && below_[input]) out.below = std::max<int64_t>(1, std::min(out.below, *below_[input]));
+  return out;
+}
+
+std::vector<std::string> InitMaker::describe() const {
   std::vector<std::string> out;
-  for (size_t i = 0; i < made.size(); ++i) {
-    const Input& input = program.graph.inputs()[i];
-    const InitRule& r = rule(program, i);
+  for (size_t i = 0; i < made_.size(); ++i) {
+    const Input& input = program_->graph.inputs()[i];
+    const InitRule r = rule(i);
     const bool is_models = input.kind == InputKind::parameter || input.kind == InputKind::buffer;
-    if (!made[i] || (is_models && r.kind != Kind::index)) continue;
-    std::string line = input_title(program.graph, input) + ": ";
+    if (!made_[i] || (is_models && r.kind != Kind::index)) continue;
+    std::string line = input_title(program_->graph, input) + ": ";
     if (r.kind == Kind::index) line += "integers in [0, " + std::to_string(r.below) + "): " + r.because;
     else if (r.kind == Kind::ones) line += "1: " + r.because;
     else if (r.kind == Kind::zeros) line += "0: " + r.because;
@@ -270,23 +291,15 @@ std::vector<std::string> InitPlan::describe(const Program& program, const std::v
   return out;
 }
 
-InitMaker::InitMaker(const InitPlan& plan, uint32_t rank, uint64_t seed, ThreadTeam* team)
-    : plan_(plan), program_(plan.job_.program_of(rank)), rank_(rank), seed_(seed), team_(team) {
-  if (program_ != nullptr) made_.resize(program_->graph.inputs().size());
-}
-
-bool InitMaker::can_make(size_t input) const { return plan_.rule(*program_, input).kind != Kind::ask; }
-
 Status InitMaker::make(size_t input, const Tensor& tensor) {
   const Input& of = program_->graph.inputs()[input];
-  auto shard = Shard::of(plan_.job_, rank_, of.sharding, tensor.sizes(), hints(*program_));
+  auto shard = Shard::of(plan_.job_, rank_, of.sharding, tensor.sizes(), [this](StrId s) { return sizes_.value(s); });
   if (!shard.ok()) {
     shard.error().message = "--init: input " + input_title(program_->graph, of) + ": " + shard.error().message;
     return std::move(shard.error());
   }
-  static const InitRule kZeros{Kind::zeros, 1, 0, {}};
-  const ElementSource source{shard->is_zero() ? kZeros : plan_.rule(*program_, input),
-                      RandomKey(seed_, key_of(key_name(program_->graph, of)), 0, 0)};
+  const InitRule how = shard->is_zero() ? InitRule{Kind::zeros, 1, 0, {}} : rule(input);
+  const ElementSource source{how, RandomKey(seed_, key_of(key_name(program_->graph, of)), 0, 0)};
   auto part = [&](int64_t begin, int64_t end) {
     visit_dtype(tensor.dtype, [&]<class T>() { fill_part<T>(source, *shard, tensor, begin, end); });
   };

@@ -47,10 +47,6 @@ class InitPlan {
 
   const InitRule& rule(const Program& program, size_t input) const;
 
-  // "`tokens` (%arg3_1): integers in [0, 256): rows of %arg0_1, in %embedding": a line for each input of the program that
-  // is no parameter or buffer and that `made` (by input) says was made up; also those whose integers are drawn.
-  std::vector<std::string> describe(const Program& program, const std::vector<bool>& made) const;
-
  private:
   friend class InitMaker;
   struct Entry {
@@ -67,15 +63,22 @@ class InitMaker : public InputMaker {
  public:
   InitMaker(const InitPlan& plan, uint32_t rank, uint64_t seed, ThreadTeam* team = nullptr);
   bool can_make(size_t input) const override;
+  void set_sizes(const SymbolValues& sizes) override;
   Status make(size_t input, const Tensor& tensor) override;
-  const std::vector<bool>& made() const { return made_; }
+  // "`tokens` (%arg3_1): integers in [0, 256): rows of %arg0_1, in %embedding": a line for each input that was made up and
+  // is no parameter or buffer; also for those whose integers are drawn.
+  std::vector<std::string> describe() const;
 
  private:
+  InitRule rule(size_t input) const;
+
   const InitPlan& plan_;
   const Program* program_;             // null: the job does not hold the rank
   uint32_t rank_;
   uint64_t seed_;
   ThreadTeam* team_;
+  SymbolValues sizes_;
+  std::vector<std::optional<int64_t>> below_;   // by input: what an index must stay under at the sizes of this run
   std::vector<bool> made_;
 };
 

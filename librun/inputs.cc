@@ -9,7 +9,6 @@
 #include "libgraph/diag.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sizes.h"
-#include "librun/input_sizes.h"
 
 namespace sg {
 namespace {
@@ -183,9 +182,10 @@ class Loader {
     return source_.may_miss ? ok_status() : check_missing(graph_, matching_, source_);
   }
 
-  // Sizes from the file first, then what follows from them, then (of inputs that are made up) those of the capture.
+  // Sizes that are bound and those of the file first, then what follows from them, then (of inputs that are made up) those of the capture.
   Status bind_sizes() {
     InputSizes sizes(program_);
+    SG_TRY(sizes.bind(source_.bindings));
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const StoredTensor* stored = matching_.of(i);
       if (stored == nullptr || type(i).kind != TypeKind::tensor) continue;
@@ -198,6 +198,7 @@ class Loader {
     out_.symbols = sizes.values();
     for (size_t i = 0; i < graph_.inputs().size(); ++i) check_type(i);
     if (findings_.has_errors()) return findings_.as_error(ErrorKind::unreadable);
+    if (source_.maker != nullptr) source_.maker->set_sizes(out_.symbols);
     return sizes.check();
   }
 
@@ -302,7 +303,7 @@ class Loader {
   Status make_up(size_t i) {
     const Type& t = type(i);
     if (is_scalar(t)) return t.has_value ? take_recorded_scalar(i) : ok_status();
-    if (source_.maker == nullptr || !needs_value(graph_, graph_.inputs()[i])) return ok_status();
+    if (source_.maker == nullptr || !needs_value(graph_, graph_.inputs()[i]) || !source_.maker->can_make(i)) return ok_status();
     int64_t offset = 0, storage = 0;
     SG_ASSIGN(Tensor tensor, shaped(i, &offset, &storage));
     SG_ASSIGN(tensor.data, own(i, offset, storage, tensor.dtype));
@@ -318,7 +319,7 @@ class Loader {
       return ok_status();
     }
     auto value = out_.symbols.value(job_.pool->exprs, t.value);
-    if (!value && !graph_.is_used(graph_.inputs()[i].value)) return ok_status();
+    if (!value && (source_.may_miss || !graph_.is_used(graph_.inputs()[i].value))) return ok_status();
     if (!value)
       return Error{ErrorKind::unreadable, "input " + title(i) + " is the size " + job_.pool->exprs.print(t.value) +
                                               ", which no input tells", {source_.file}, "give it in --inputs"};

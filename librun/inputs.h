@@ -3,8 +3,8 @@
 // Names    A tensor of the file goes to the graph input of that name, else to the one with that FQN. A name that is
 //          neither, an input named twice, a missing input (all of them are named), a wrong dtype or shape: errors.
 //          Inputs that nothing uses may be missing, and opaque ones have no value.
-// Sizes    The shapes of the file give the symbolic sizes; sizes that contradict each other, their range or a guard of
-//          the graph are errors.
+// Sizes    --bind and the shapes of the file give the symbolic sizes, the capture those that are left; sizes that
+//          contradict each other, their range or a guard of the graph are errors.
 // Copies   None, where the graph's strides are the contiguous ones of the file: tensors point into a private mapping of the
 //          file, and writing to one changes that rank's memory, never the file.
 #pragma once
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "libgraph/assume.h"
+#include "libgraph/input_sizes.h"
 #include "libgraph/job.h"
 #include "libgraph/safetensors.h"
 #include "librun/scalar.h"
@@ -52,6 +53,7 @@ class InputMaker {
  public:
   virtual ~InputMaker() = default;
   virtual bool can_make(size_t input) const = 0;                       // a tensor input; false = it must be given
+  virtual void set_sizes(const SymbolValues& /*sizes*/) {}             // of this run; before the first `make`
   virtual Status make(size_t input, const Tensor& tensor) = 0;         // REQUIRES: can_make(input)
 };
 
@@ -59,6 +61,7 @@ struct InputSource {
   std::string file;                              // of this rank; empty = none
   InputMaker* maker = nullptr;                   // for what the file does not hold; null = it holds everything,
   bool may_miss = false;                         // unless this is set: what is missing is left out
+  std::span<const SizeBinding> bindings;         // --bind
 };
 
 Result<InputSet> load_inputs(const Job& job, uint32_t rank, const InputSource& source);

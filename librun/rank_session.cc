@@ -85,6 +85,7 @@ Status RankSession::prepare() {
 
 Status RankSession::take_inputs() {
   InputSource source;
+  source.bindings = options_.bindings;
   if (!options_.inputs.empty()) source.file = data_file_name(options_.inputs, comm_.rank(), 0);
   std::optional<InitMaker> maker;
   if (init_) source.maker = &maker.emplace(*init_, comm_.rank(), *options_.init_seed, &run_.team());
@@ -92,7 +93,7 @@ Status RankSession::take_inputs() {
   const std::vector<uint32_t>& same = run_.program().ranks;      // ranks of one program have the same to say
   bool speaks = comm_.rank() == (same.empty() ? 0 : same[0]);
   if (!maker || !options_.say || !speaks) return ok_status();
-  for (const std::string& line : init_->describe(run_.program(), maker->made())) options_.say(line);
+  for (const std::string& line : maker->describe()) options_.say(line);
   return ok_status();
 }
 
@@ -125,6 +126,7 @@ Status RankSession::reload_inputs(uint64_t step) {
   InputSource source;
   source.file = data_file_name(options_.inputs, comm_.rank(), step);
   source.may_miss = true;               // a batch; what it does not hold stays
+  source.bindings = options_.bindings;
   SG_ASSIGN(InputSet next, load_inputs(job_, comm_.rank(), source));
   for (size_t i = 0; i < next.tensors.size(); ++i) {
     const Tensor &from = next.tensors[i], &to = inputs_->tensors[i];

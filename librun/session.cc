@@ -116,6 +116,7 @@ Status check_names(const Job& job, size_t ranks_here, const SessionOptions& opti
 
 Result<SessionReport> run_session(const Job& job, std::span<const std::unique_ptr<Communicator>> comms, const SessionOptions& options) {
   SG_TRY(check_names(job, comms.size(), options));
+  SG_TRY(check_bindings(job, options.bindings));
   return Session(job, comms, options).run();
 }
 

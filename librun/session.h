@@ -23,6 +23,7 @@ struct SessionOptions {
   RankOptions rank;
   uint64_t steps = 1;
   std::optional<uint64_t> init_seed;       // --init: makes up the inputs that no file gives
+  std::vector<SizeBinding> bindings;       // --bind: sizes that go before those of the files and of the capture
   const Job* init_like = nullptr;          // whose rules --init follows first: the other graph of a comparison
   std::optional<OptimizerOptions> optimizer;   // parameters are updated after each step; none = they stay as they are
   double timeout_s = 0;                    // a rank that does not get on for so long ends the run; 0 = never

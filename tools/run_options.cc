@@ -19,6 +19,7 @@ namespace {
 constexpr Option kOptions[] = {
     {"inputs", 'i', "FILE", "inputs by name or FQN; {r} stands for the rank, {step} for the step"},
     {"init", 0, "seed:N", "make up what no file gives; an FQN has the same values in every graph"},
+    {"bind", 0, "NAME=N", "a size of the inputs that --init makes: a symbol s0=16, or a dimension INPUT[DIM]=16", {}, true},
     {"seed", 0, "N", "seed of the random ops", "0"},
     {"outputs", 0, "FILE", "write the outputs: of each step where the name holds {step}, else of the last"},
     {"expect", 0, "FILE", "hold the outputs against these; beyond the tolerance is exit 1"},
@@ -96,6 +97,7 @@ Status numbers_options(const Args& args, SessionOptions* options) {
   if (args.has("init")) {
     SG_ASSIGN(options->init_seed, parse_init(args.text("init")));
   }
+  SG_ASSIGN(options->bindings, size_bindings(args));
   if (args.has("optimizer")) {
     SG_ASSIGN(options->optimizer, parse_optimizer(args.text("optimizer")));
   }
@@ -117,6 +119,15 @@ std::function<void(const std::string&)> said_once(const Args& args) {
 }  // namespace
 
 std::span<const Option> run_options() { return kOptions; }
+
+Result<std::vector<SizeBinding>> size_bindings(const Args& args) {
+  std::vector<SizeBinding> out;
+  for (const std::string& text : args.all("bind")) {
+    SG_ASSIGN(SizeBinding binding, parse_binding(text));
+    out.push_back(std::move(binding));
+  }
+  return out;
+}
 
 Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   SessionOptions options;

@@ -9,7 +9,9 @@
 #include "libgraph/plan_report.h"
 #include "libgraph/range_infer.h"
 #include "librun/data_name.h"
+#include "librun/inputs.h"
 #include "tools/cli_job.h"
+#include "tools/run_options.h"
 
 namespace sg::cli {
 namespace {
@@ -149,18 +151,33 @@ Status require_all_ranks(const Job& job) {
   return ok_status();
 }
 
+namespace {
+
+// The sizes that a run with these options would have: bound, of the files, of the capture. What the data decides has none.
+Result<SymbolValues> planned_sizes(const Args& args, const Job& job, const Program& program,
+                                   std::span<const SizeBinding> bindings) {
+  const uint32_t rank = program.ranks.empty() ? 0 : program.ranks[0];
+  InputSource source;
+  if (args.has("inputs")) source.file = data_file_name(args.text("inputs"), rank, 0);
+  source.may_miss = true;
+  source.bindings = bindings;
+  SG_ASSIGN(InputSet inputs, load_inputs(job, rank, source));
+  return std::move(inputs.symbols);
+}
+
+}  // namespace
+
 Result<int> print_plans(const Args& args, const Job& job) {
+  SG_ASSIGN(std::vector<SizeBinding> bindings, size_bindings(args));
+  SG_TRY(check_bindings(job, bindings));
   RangeInference ranges = infer_ranges(job);
   JsonWriter json;
   std::string text;
   json.begin_object().key("schema").string("sg-run-plan").key("version").integer(1).key("plans").begin_array();
   for (size_t i = 0; i < job.programs.size(); ++i) {
     const Program& program = *job.programs[i];
-    SizeValues values = [&program](StrId name) -> std::optional<int64_t> {   // what the data decides comes from the pool
-      const Symbol* s = program.find_symbol(name);
-      return s && s->kind == SymbolKind::input ? s->hint : std::nullopt;
-    };
-    PlanReport report = report_plan(job, program, values, &ranges.facts[i]);
+    SG_ASSIGN(SymbolValues sizes, planned_sizes(args, job, program, bindings));
+    PlanReport report = report_plan(job, program, [&sizes](StrId s) { return sizes.value(s); }, &ranges.facts[i]);
     text += (text.empty() ? "" : "\n") + print_plan(report);
     write_plan(report, &json);
   }

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 #include "libgraph/infer.h"
@@ -269,9 +270,31 @@ TEST_CASE("buffers, inputs and tangents have values that a step can live with") 
   CHECK(rule_of(job, "t").kind == Kind::ones);
 
   InitPlan plan(job);
-  const auto lines = plan.describe(*job.programs[0], std::vector<bool>(11, true));
+  InitMaker maker(plan, 0, 0);
+  REQUIRE(load_inputs(job, 0, {.maker = &maker, .may_miss = true}).ok());
+  const auto lines = maker.describe();
   REQUIRE(!lines.empty());
   CHECK(lines[0] == "`positions` (%positions): integers in [0, 6): axis 0 of %rope, in %d");
+}
+
+TEST_CASE("integers stay below the sizes of this run, not below those of the capture") {
+  Job job = job_of(R"(
+  symbol s0 input [2, inf] hint 100
+  param %table : f32[s0, 4] "table"
+  input %ids : i64[64] "ids"
+  forward -
+    %e = aten.embedding(%table, %ids)
+  output %e
+)");
+  InitPlan plan(job);
+  InitMaker maker(plan, 0, 0);
+  const SizeBinding rows{"table[0]=3", "table", 0, 3};
+  auto set = load_inputs(job, 0, {.maker = &maker, .bindings = std::span(&rows, 1)});
+  REQUIRE(set.ok());
+  CHECK(set->tensors[0].dim(0) == 3);
+  const auto* ids = set->tensors[1].as<int64_t>();
+  CHECK(*std::max_element(ids, ids + 64) == 2);
+  CHECK(maker.describe()[0].find("[0, 3)") != std::string::npos);
 }
 
 TEST_CASE("shards are parts of one global tensor, replicas are equal, seeds and names matter") {
