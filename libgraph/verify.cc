@@ -24,6 +24,7 @@ constexpr Rule kRules[] = {
     {{"mesh", "meshes have as many sizes as axes and fit the world"}, Scope::job, check_meshes, nullptr},
     {{"provenance", "provenance names tools, versions and digests"}, Scope::job, check_provenance, nullptr},
     {{"keys", "free keys are sorted and occur once"}, Scope::job, check_keys, nullptr},
+    {{"op-name", "no op is unknown, and travels opaque, by a slip of the pen (a warning)"}, Scope::job, check_op_names, nullptr},
     {{"nested", "nested graphs have unique names and do not contain themselves"}, Scope::program, check_nested, nullptr},
     {{"symbol", "symbols are declared once, with bounds that some number meets"}, Scope::program, check_symbols, nullptr},
     {{"guard", "no guard is contradicted by constants, symbol ranges or the sizes at capture"}, Scope::program, check_guards, nullptr},

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "libgraph/nearest.h"
+#include "libgraph/op.h"
 #include "libgraph/verify_rules.h"
 
 namespace sg {
@@ -204,6 +206,54 @@ uint32_t find_recursion(const std::vector<std::vector<uint32_t>>& within) {
 }
 
 }  // namespace
+
+namespace {
+
+// What an op of the table that a name nearly spells is called; empty when nothing is near.
+std::string hint_for_op(std::string_view name) {
+  std::string_view packet = name.ends_with(".default") ? name.substr(0, name.size() - 8) : name;
+  std::string overloads;
+  Nearest nearest(name);
+  for (const OpInfo& op : all_ops()) {
+    nearest.offer(op.name);
+    if (op.name.starts_with(packet) && op.name.substr(packet.size()).starts_with('.'))
+      overloads += (overloads.empty() ? "" : ", ") + std::string(op.name);
+  }
+  return overloads.empty() ? nearest.hint() : "its overloads are " + overloads;
+}
+
+NodeId first_of(const Graph& graph, OpId op) {
+  for (NodeId n : graph.nodes())
+    if (graph.node(n).op == op) return n;
+  return {};
+}
+
+// "%n, in the graph of rank 0": the first node of that op; empty when there is none.
+std::string first_use(const Job& job, OpId op) {
+  for (const auto& program : job.programs) {
+    if (NodeId n = first_of(program->graph, op)) return "%" + std::string(program->graph.label(n));
+    for (const auto& nested : program->nested)
+      if (NodeId n = first_of(nested->graph, op)) return "%" + std::string(nested->graph.label(n));
+  }
+  return {};
+}
+
+}  // namespace
+
+// A table has few ops and a job few unknown ones: each is looked for once.
+void check_op_names(Check& c) {
+  constexpr size_t kMaxLooked = 64, kMaxName = 128;
+  size_t looked = 0;
+  for (uint32_t i = 0; i < c.pool.ops.size() && looked < kMaxLooked; ++i) {
+    if (c.pool.ops[OpId(i)].info != nullptr) continue;
+    const std::string_view name = c.pool.op_name(OpId(i));
+    if (name.size() > kMaxName) continue;
+    ++looked;
+    const std::string hint = hint_for_op(name);
+    const std::string user = hint.empty() ? std::string() : first_use(c.job, OpId(i));
+    if (!user.empty()) c.warn(user + " calls " + std::string(name) + ", which is not in the op table and travels opaque", hint);
+  }
+}
 
 void check_nested(Check& c) {
   std::unordered_set<uint32_t> names;

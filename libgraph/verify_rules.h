@@ -118,6 +118,7 @@ void check_groups(Check& c);
 void check_meshes(Check& c);
 void check_provenance(Check& c);
 void check_keys(Check& c);
+void check_op_names(Check& c);
 void check_nested(Check& c);
 void check_node_keys(Check& c, NodeId n);
 

@@ -346,7 +346,7 @@ TEST_CASE("each rule finds what breaks it, and nothing else does") {
 }
 
 TEST_CASE("every rule has a case") {
-  std::set<std::string_view> with_case = {"inferred-type", "deadlock"};   // these have test cases of their own
+  std::set<std::string_view> with_case = {"inferred-type", "deadlock", "op-name"};   // these have test cases of their own
   for (const Case& test : kCases) with_case.insert(test.rule);
   for (const VerifyRule& rule : verify_rules()) {
     INFO(rule.name);
@@ -367,6 +367,22 @@ TEST_CASE("a recorded type that the op does not give is found") {
   CHECK(found[0].where.path == "graph rank *, node %tanh");
   CHECK(found[0].message == "%tanh is recorded as bf16, but the op gives f32 (from moe.py:212)");
   CHECK(findings(step.job, {.types = false}).empty());
+}
+
+TEST_CASE("an unknown op that is spelt nearly like a known one is warned of, any other is let go") {
+  auto warning = [](std::string_view op) {
+    Step step;
+    step.add(op, {Arg::value(step.x)}, {step.f32({step.num(4)})});
+    std::vector<Diagnostic> found = findings(step.job);
+    INFO(print(found));
+    if (found.empty()) return std::string();
+    CHECK((found.size() == 1 && found[0].severity == Severity::warning && found[0].rule == "op-name"));
+    return found[0].message + "; " + found[0].hint;
+  };
+  CHECK(warning("aten.thanh.default") ==
+        "%thanh calls aten.thanh.default, which is not in the op table and travels opaque; did you mean `aten.tanh.default`?");
+  CHECK(warning("aten.mul.default").find("its overloads are aten.mul.Tensor") != std::string::npos);
+  CHECK(warning("my_library.fused_thing.default").empty());
 }
 
 TEST_CASE("uses of a collective's result and memory that are no hazard are none to the verifier") {
