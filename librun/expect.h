@@ -10,8 +10,8 @@
 //              bf16, f16 (and narrower)   rtol 1.6e-2, atol 1e-2 of the largest finite magnitude that is expected
 //            --rtol and --atol replace theirs for all floats.
 // Bitwise    same dtype, same bits; NaNs are equal whatever their bits.
-// A value of another dtype or shape than expected has failed. In a run with --numerics f64 the file may have the dtype
-// that the graph records, or the one that was computed.
+// A value of another dtype or shape than expected has failed; doubles may be expected of any float, so that the outputs of a
+// run with --numerics f64 are an oracle for the others, and such a run may be held against the dtype that the graph records.
 #pragma once
 
 #include <optional>

@@ -268,6 +268,27 @@ TEST_CASE("a run in double is compared with what was recorded, or with doubles")
   CHECK(!check(DType::f32, narrow, {.bitwise = true}));
 }
 
+TEST_CASE("doubles are an oracle for a run in the recorded dtype, unless bits are asked for") {
+  float g[4] = {1, 2, 3, 4};
+  double expected[4] = {1, 2, 3, 4};
+  Job job = parse(kGraph);
+  AliasAnalysis alias(*job.programs[0], job.programs[0]->graph);
+  const int64_t shape[2] = {2, 2};
+  RunValues run{[&](ValueId) { return make_tensor(reinterpret_cast<std::byte*>(g), DType::f32, shape); }, {}};
+  TempFolder folder;
+  auto passes = [&](ExpectOptions options = {}) {
+    std::vector<TensorToWrite> list = {{"out1", DType::f64, {2, 2}, {}, expected}};
+    REQUIRE(write_tensors(folder.file("e"), list).ok());
+    auto expectation = Expectation::open(*job.programs[0], alias, folder.file("e"), options);
+    REQUIRE(expectation.ok());
+    return expectation->compare(run).passed();
+  };
+  CHECK(passes());
+  CHECK_FALSE(passes({.bitwise = true}));
+  expected[3] = 5;
+  CHECK_FALSE(passes());
+}
+
 TEST_CASE("saved outputs are what is expected of the same run") {
   TempFolder folder;
   Job job = parse(kGraph);
