@@ -10,6 +10,7 @@
 #include "librun/data_name.h"
 #include "librun/rank_session.h"
 #include "librun/ranks.h"
+#include "librun/watch.h"
 #include "librun/watchdog.h"
 
 namespace sg {
@@ -117,6 +118,7 @@ Status check_names(const Job& job, size_t ranks_here, const SessionOptions& opti
 Result<SessionReport> run_session(const Job& job, std::span<const std::unique_ptr<Communicator>> comms, const SessionOptions& options) {
   SG_TRY(check_names(job, comms.size(), options));
   SG_TRY(check_bindings(job, options.bindings));
+  if (!options.dump.empty()) SG_TRY(check_dump_patterns(job, options.dump_names));
   return Session(job, comms, options).run();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "libgraph/nearest.h"
 #include "libgraph/op.h"
 #include "librun/cpu/fill.h"
 #include "librun/element.h"
@@ -71,18 +72,49 @@ void ObserverList::leave_body() {
   for (Observer* o : list_) o->leave_body();
 }
 
+bool Watch::may_be_infinite(const Graph& graph, NodeId n) const {
+  const Frame& frame = frames_.back();
+  if (frame.from_outside) return true;
+  bool found = false;
+  for (const Arg& arg : graph.node(n).args) {
+    arg.walk([&](const Arg& a) {
+      found |= a.is(ArgKind::floating) && std::isinf(a.as_float());
+      found |= a.is(ArgKind::value) && frame.values.contains(a.as_value().index);
+    });
+  }
+  return found;
+}
+
+void Watch::enter_body(const Graph& graph, NodeId n) {
+  Frame frame;
+  frame.call = n;
+  frame.from_outside = may_be_infinite(graph, n);
+  frames_.push_back(std::move(frame));
+}
+
+void Watch::leave_body() {
+  const Frame body = std::move(frames_.back());
+  frames_.pop_back();
+  // What the call gives may be what its body made on purpose.
+  if (body.from_outside || !body.values.empty()) frames_.back().calls.insert(body.call.index);
+}
+
 Status Watch::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
   if (!has_settled_results(graph, n)) return ok_status();
+  Frame& frame = frames_.back();
+  const bool excused = inf_ && (may_be_infinite(graph, n) || frame.calls.contains(n.index));
   for (size_t i = 0; i < results.size(); ++i) {
     const Tensor& t = results[i];
     if (t.is_none() || !(is_floating(t.dtype) || is_complex(t.dtype))) continue;
     Found found = look(t, nan_, inf_);
-    if (found.first < 0) continue;
-    std::string name(graph.name(graph.node(n).result(static_cast<uint32_t>(i))));
+    const ValueId value = graph.node(n).result(static_cast<uint32_t>(i));
+    if (excused && found.infs > 0) frame.values.insert(value.index);
+    if (excused && found.nans > 0) found = look(t, true, false);
+    if (found.first < 0 || (excused && found.nans == 0)) continue;
     std::string what = found.nans > 0 ? std::to_string(found.nans) + " NaN" : "";
     if (found.infs > 0) what += (what.empty() ? "" : " and ") + std::to_string(found.infs) + " infinite";
-    return Error{ErrorKind::negative, "%" + name + " has " + what + " of " + std::to_string(t.elements()) + " elements, the first at " +
-                 index_text(t, found.first), {}, "--dump-nodes writes the values of its arguments"};
+    return Error{ErrorKind::negative, "%" + std::string(graph.name(value)) + " has " + what + " of " + std::to_string(t.elements()) +
+                 " elements, the first at " + index_text(t, found.first), {}, "--dump-nodes writes the values of its arguments"};
   }
   return ok_status();
 }
@@ -120,6 +152,33 @@ Status Dump::after(const Graph& graph, NodeId n, std::span<const Tensor> results
 }
 
 Result<OutputFile> Dump::stage(const std::string& path) const { return stage_tensors(path, kept_, {{}, true}); }
+
+namespace {
+
+bool matches_some(const Graph& graph, std::string_view pattern) {
+  for (NodeId n : graph.nodes())
+    for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
+      if (matches_name(pattern, graph.name(graph.node(n).result(i)))) return true;
+  return false;
+}
+
+}  // namespace
+
+Status check_dump_patterns(const Job& job, std::span<const std::string> patterns) {
+  for (const std::string& pattern : patterns) {
+    const std::string in_body = pattern.substr(pattern.rfind('/') + 1);      // npos + 1 = 0
+    const bool is_found = std::ranges::any_of(job.programs, [&](const auto& program) {
+      return matches_some(program->graph, pattern) ||
+             std::ranges::any_of(program->nested, [&](const auto& nested) { return matches_some(nested->graph, in_body); });
+    });
+    if (is_found) continue;
+    Nearest nearest(pattern);
+    for (const auto& program : job.programs)
+      for (NodeId n : program->graph.nodes()) nearest.offer(program->graph.label(n));
+    return Error{ErrorKind::usage, "--nodes " + pattern + " fits no result of the graph", {}, nearest.hint()};
+  }
+  return ok_status();
+}
 
 // Only the last star needs to be tried again: what an earlier one took can stay.
 bool matches_name(std::string_view pattern, std::string_view name) {

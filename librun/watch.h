@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "libgraph/safetensors.h"
@@ -24,15 +25,28 @@ class ObserverList : public Observer {
   std::vector<Observer*> list_;
 };
 
-// Ends the run (negative) at the first node that gives a NaN or an infinity. What a collective gives is looked at when
+// Ends the run (negative) at the first node that gives a NaN or an infinity. An infinity that was put there on purpose, a
+// literal of the graph such as the -inf of a mask, and what is made of it is none. What a collective gives is looked at when
 // it has been waited for; memory that an op leaves undefined (aten.empty) is not looked at.
 class Watch : public Observer {
  public:
   Watch(bool nan, bool inf) : nan_(nan), inf_(inf) {}
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
+  void enter_body(const Graph& graph, NodeId n) override;
+  void leave_body() override;
 
  private:
+  // The values of the graph, or of the body of a call, that hold an infinity on purpose.
+  struct Frame {
+    std::unordered_set<uint32_t> values;
+    std::unordered_set<uint32_t> calls;                // whose bodies made one
+    NodeId call;                                       // whose body this is
+    bool from_outside = false;                         // an argument of the call holds one: everything in it may
+  };
+  bool may_be_infinite(const Graph& graph, NodeId n) const;
+
   bool nan_, inf_;
+  std::vector<Frame> frames_{1};
 };
 
 Result<Watch> parse_watch(std::string_view words);   // "nan", "inf", "nan,inf"
@@ -49,6 +63,9 @@ class Dump : public NamingObserver {
   std::vector<TensorToWrite> kept_;                    // the last value of each name
   std::vector<std::unique_ptr<std::byte[]>> memory_;
 };
+
+// A pattern that fits no result of the job, bodies of calls included, is an error (usage).
+Status check_dump_patterns(const Job& job, std::span<const std::string> patterns);
 
 // Whether `name` fits `pattern`, in which * stands for any text.
 bool matches_name(std::string_view pattern, std::string_view name);

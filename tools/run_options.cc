@@ -92,6 +92,9 @@ Status numbers_options(const Args& args, SessionOptions* options) {
   SG_ASSIGN(options->tolerance.atol, number_option(args, "atol"));
   if (options->tolerance.bitwise && (options->tolerance.rtol || options->tolerance.atol))
     return Error{ErrorKind::usage, "--bitwise leaves no tolerance: --rtol and --atol do not go with it"};
+  for (const char* option : {"rtol", "atol", "bitwise"})
+    if (args.has(option) && !args.has("expect") && !args.has("compare"))
+      return Error{ErrorKind::usage, std::string("--") + option + " says how close --expect holds the outputs, which is not given"};
   options->watch = args.text("watch");
   if (args.has("watch")) SG_TRY(parse_watch(options->watch));
   if (args.has("init")) {

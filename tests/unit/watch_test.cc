@@ -1,0 +1,74 @@
+#include "librun/watch.h"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "librun/element.h"
+#include "tests/support/parse.h"
+
+using namespace sg;
+using sg::test::parse;
+
+namespace {
+
+constexpr const char* kMasked = R"(sg 1.0 job "t" world 1
+graph rank *
+  input %x : f32[2]
+  forward -
+    %full = aten.full([2], -inf) : f32[2]
+    %scores = aten.add.Tensor(%full, %x) : f32[2]
+    %soft = aten.exp(%scores) : f32[2]
+    %bad = aten.log(%x) : f32[2]
+  output %soft
+)";
+
+// What the watch says of results given in the order of the nodes.
+std::string first_found(const char* words, std::initializer_list<std::array<float, 2>> results) {
+  Job job = parse(kMasked);
+  const Graph& graph = job.programs[0]->graph;
+  Watch watch = parse_watch(words).value();
+  NodeId n = graph.first();
+  for (std::array<float, 2> values : results) {
+    const int64_t shape[] = {2};
+    const Tensor t = make_tensor(reinterpret_cast<std::byte*>(values.data()), DType::f32, shape);
+    Status status = watch.after(graph, n, std::span(&t, 1));
+    if (!status.ok()) return status.error().message;
+    n = graph.next(n);
+  }
+  return "nothing";
+}
+
+const float kInf = INFINITY;
+
+}  // namespace
+
+TEST_CASE("a literal infinity and what is made of it are no finding, any other is") {
+  CHECK(first_found("inf", {{-kInf, -kInf}, {-kInf, 1}, {0, 3}, {1, 2}}) == "nothing");
+  CHECK(first_found("inf", {{-kInf, -kInf}, {-kInf, 1}, {0, 3}, {1, -kInf}}) ==
+        "%bad has 1 infinite of 2 elements, the first at [1]");
+  CHECK(first_found("inf", {{1, 1}, {2, 2}, {kInf, 3}, {1, 2}}) == "%soft has 1 infinite of 2 elements, the first at [0]");
+}
+
+TEST_CASE("a NaN is a finding wherever it comes from") {
+  CHECK(first_found("nan,inf", {{-kInf, -kInf}, {-kInf, NAN}}) == "%scores has 1 NaN of 2 elements, the first at [1]");
+  CHECK(first_found("nan", {{-kInf, -kInf}, {-kInf, 1}, {0, 3}, {kInf, 3}}) == "nothing");
+  CHECK(first_found("inf", {{-kInf, -kInf}, {-kInf, NAN}, {0, 1}, {1, 1}}) == "nothing");
+}
+
+TEST_CASE("words that --watch does not know are refused") {
+  CHECK(parse_watch("nan,zero").error().message == "--watch looks for nan and inf, not for \"zero\"");
+}
+
+TEST_CASE("patterns of results: stars, bodies of calls, and those that fit nothing") {
+  Job job = parse(kMasked);
+  auto check = [&](std::string pattern) { return check_dump_patterns(job, std::span(&pattern, 1)).ok(); };
+  CHECK(check("so*"));
+  CHECK(check("*"));
+  CHECK_FALSE(check("x"));                 // an input is no result
+  CHECK_FALSE(check("sofd"));
+  std::string wrong = "socres";
+  CHECK(check_dump_patterns(job, std::span(&wrong, 1)).error().hint == "did you mean `scores`?");
+  CHECK(matches_name("a*c*e", "abcde"));
+  CHECK_FALSE(matches_name("a*c*e", "abcd"));
+}
