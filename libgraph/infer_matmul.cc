@@ -58,6 +58,33 @@ Exprs layout_like(InferCall& c, const Type& input, const Exprs& shape) {
   return plain ? c.sizes.contiguous(shape) : c.sizes.in_order_of(input, shape);
 }
 
+// Whether PyTorch takes these strides for channels-last: channels lie closest, then the spatial axes from the last one on, then
+// the batch. A dimension of size 1 fits anywhere; where only such ones would tell, the answer is no.
+bool is_channels_last(InferCall& c, const Type& t) {
+  size_t rank = t.shape.size();
+  if (rank < 4 || c.sizes.is(t.stride[1], 0)) return false;
+  std::vector<size_t> axes{1};
+  for (size_t axis = rank - 1; axis > 1; --axis) axes.push_back(axis);
+  axes.push_back(0);
+  Expr least = c.sizes.number(0);
+  for (size_t axis : axes) {
+    if (c.sizes.is(t.shape[axis], 0) || (axis == 0 && c.sizes.same(least, t.stride[1]))) return false;
+    if (!c.sizes.same(t.stride[axis], least) && c.sizes.compare(t.stride[axis], least) <= 0) return false;
+    least = c.sizes.is(t.shape[axis], 1) ? t.stride[axis] : c.sizes.exprs().mul(t.stride[axis], t.shape[axis]);
+  }
+  return true;
+}
+
+// A convolution's results are channels-last when its input or its weight is, and contiguous otherwise.
+Exprs convolution_strides(InferCall& c, const Type& input, const Type& weight, const Exprs& shape) {
+  if (!is_channels_last(c, input) && !is_channels_last(c, weight)) return c.sizes.contiguous(shape);
+  Exprs moved = shape;   // batch, spatial dimensions, channels
+  std::rotate(moved.begin() + 1, moved.begin() + 2, moved.end());
+  Exprs stride = c.sizes.contiguous(moved);
+  std::rotate(stride.begin() + 1, stride.end() - 1, stride.end());
+  return stride;
+}
+
 Result<Exprs> pooled_shape(InferCall& c, const Type& self) {
   if (self.shape.size() != 3 && self.shape.size() != 4) return c.fail("needs 3 or 4 dimensions");
   SG_ASSIGN(Exprs kernel, spatial(c, "kernel_size", 2));
@@ -194,7 +221,7 @@ Status convolution(InferCall& c) {
     }
     shape.push_back(out);
   }
-  Exprs strides = layout_like(c, *input, shape);
+  Exprs strides = convolution_strides(c, *input, *weight, shape);
   return c.give(input->dtype, std::move(shape), std::move(strides), *input);
 }
 
@@ -204,8 +231,11 @@ Status convolution_backward(InferCall& c) {
   SG_ASSIGN(const Type* weight, c.tensor("weight"));
   SG_ASSIGN(std::vector<int64_t> mask, c.integers("output_mask"));
   if (mask.size() != 3 || grad->shape.size() < 2) return c.fail("needs three outputs to choose from");
-  SG_TRY(mask[0] ? c.give(input->dtype, input->shape, layout_like(c, *input, input->shape), *input) : c.give_none());
-  SG_TRY(mask[1] ? c.give(weight->dtype, weight->shape, layout_like(c, *weight, weight->shape), *weight) : c.give_none());
+  if (input->shape.size() < 3 || weight->shape.size() != input->shape.size()) return c.fail("needs equally many dimensions on both sides");
+  for (const Type* of : {input, weight}) {
+    Exprs strides = convolution_strides(c, *input, *weight, of->shape);
+    SG_TRY(mask[of == weight] ? c.give(of->dtype, of->shape, std::move(strides), *of) : c.give_none());
+  }
   return mask[2] ? c.give_contiguous(grad->dtype, {grad->shape[1]}, *grad) : c.give_none();
 }
 

@@ -204,6 +204,43 @@ TEST_CASE("infer: reductions, products, indexing, collectives") {
   CHECK_FALSE(w.infer("_c10d_functional.reduce_scatter_tensor.default", {w.tensor({f32, {"6"}}), Arg::none(), Arg::integer(4)}).ok());
 }
 
+// Strides that PyTorch 2.15 gives on the CPU.
+TEST_CASE("infer: a convolution is channels-last when its input or its weight is") {
+  World w;
+  auto rest = [&](int64_t spatial) {
+    std::vector<std::string> ones(static_cast<size_t>(spatial), "1"), zeros(static_cast<size_t>(spatial), "0");
+    return std::vector<Arg>{w.sizes(ones), w.sizes(zeros), w.sizes(ones), Arg::boolean(false), w.sizes(zeros), Arg::integer(1)};
+  };
+  auto forward = [&](const T& input, const T& weight, const T& wanted) {
+    std::vector<Arg> args{w.tensor(input), w.tensor(weight), Arg::none()};
+    for (Arg& arg : rest(static_cast<int64_t>(input.shape.size()) - 2)) args.push_back(std::move(arg));
+    return w.gives("aten.convolution.default", std::move(args), {wanted});
+  };
+  auto backward = [&](const T& grad, const T& input, const T& weight, const T& grad_input, const T& grad_weight) {
+    std::vector<Arg> args{w.tensor(grad), w.tensor(input), w.tensor(weight), Arg::none()};
+    for (Arg& arg : rest(static_cast<int64_t>(input.shape.size()) - 2)) args.push_back(std::move(arg));
+    args.push_back(Arg::list({Arg::boolean(true), Arg::boolean(true), Arg::boolean(true)}));
+    return w.gives("aten.convolution_backward.default", std::move(args), {grad_input, grad_weight, {f32, {"6"}}});
+  };
+  T image{f32, {"2", "8", "5", "5"}}, last{f32, {"2", "8", "5", "5"}, {"200", "1", "40", "8"}};
+  T weight{f32, {"6", "8", "2", "2"}}, weight_last{f32, {"6", "8", "2", "2"}, {"32", "1", "16", "8"}};
+  T out{f32, {"2", "6", "4", "4"}}, out_last{f32, {"2", "6", "4", "4"}, {"96", "1", "24", "6"}};
+  CHECK(forward(image, weight, out));
+  CHECK(forward(last, weight, out_last));
+  CHECK(forward(image, weight_last, out_last));
+  CHECK(forward({f32, {"2", "8", "5", "5"}, {"200", "25", "1", "5"}}, weight, out));    // its last axes exchanged
+  CHECK(forward({f32, {"2", "1", "5", "5"}}, {f32, {"6", "1", "2", "2"}}, out));         // one channel: both would fit
+  CHECK(forward({f32, {"2", "8", "9"}, {"72", "1", "8"}}, {f32, {"6", "8", "2"}}, {f32, {"2", "6", "8"}}));
+  CHECK(forward({f32, {"s0", "8", "5", "5"}, {"200", "1", "40", "8"}}, weight, {f32, {"s0", "6", "4", "4"}, {"96", "1", "24", "6"}}));
+  CHECK(backward(out, image, weight, image, weight));
+  CHECK(backward(out_last, image, weight, image, weight));
+  CHECK(backward(out, last, weight, last, weight_last));
+  CHECK(backward(out, image, weight_last, last, weight_last));
+  CHECK_FALSE(w.infer("aten.convolution_backward.default",
+                      {w.tensor(out), w.tensor(last), w.tensor({f32, {"6"}}), Arg::none(), w.sizes({"1"}), w.sizes({"0"}), w.sizes({"1"}),
+                       Arg::boolean(false), w.sizes({"0"}), Arg::integer(1), Arg::list({Arg::boolean(true), Arg::boolean(true), Arg::boolean(true)})}, 3).ok());
+}
+
 TEST_CASE("infer: bad calls are errors") {
   World w;
   CHECK_FALSE(w.infer("aten.mm.default", {}).ok());
