@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""run_capture_tests.py --bin BIN [--hub] [NAME...]: captures of models, through the tools, equal to PyTorch's answers.
+
+Each model of models.py is captured; the capture imports, verifies, and sg-run's results are those of PyTorch's eager run.
+--hub: the models of the transformers package (minutes); otherwise those of torch alone.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+from interpreter import ROOT, SKIPPED, use_python_with_torch
+
+use_python_with_torch()
+sys.path.insert(0, os.path.join(ROOT, "tools", "capture"))
+
+import torch  # noqa: E402
+
+import models  # noqa: E402
+import stepgraph_capture  # noqa: E402
+from stepgraph_capture import values  # noqa: E402
+from stepgraph_capture.step import Step  # noqa: E402
+
+
+class Failure(Exception):
+    pass
+
+
+def run(*command):
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise Failure(f"{' '.join(command)}: exit {result.returncode}: {(result.stdout + result.stderr)[-2000:]}")
+    return result.stdout
+
+
+def check_runs_equal(bin_folder, folder, inputs="inputs.safetensors", expected="expected.safetensors"):
+    """The capture in `folder` as a graph gives what PyTorch gave."""
+    tool = lambda name: os.path.join(bin_folder, name)  # noqa: E731
+    graph = os.path.join(folder, "step.sg")
+    run(tool("sg-import"), "-q", os.path.join(folder, "step.json"), "-o", graph)
+    run(tool("sg-check"), graph)
+    said = run(tool("sg-run"), graph, "--inputs", os.path.join(folder, inputs), "--expect", os.path.join(folder, expected))
+    if "values are as expected" not in said:
+        raise Failure(f"sg-run compared nothing: {said}")
+
+
+def write_other_sizes(folder, step, sizes):
+    """Inputs of other sizes than those captured, and PyTorch's answers to them."""
+    from safetensors.torch import save_file
+
+    arguments = {name: tensor[tuple(slice(size) for size in sizes)] for name, tensor in step["inputs"].items()}
+    again = Step(step["model"], step["loss_fn"], arguments, None, None)
+    answers = values.of_the_model(again)
+    save_file({slot.name: slot.local.clone().contiguous() for slot in again.tensors}, os.path.join(folder, "inputs2.safetensors"))
+    save_file({f"out{i}": value.clone().contiguous() for i, value in enumerate(answers.outputs)},
+              os.path.join(folder, "expected2.safetensors"))
+
+
+def check_model(make, bin_folder, folder):
+    torch.manual_seed(0)
+    step = make()
+    stepgraph_capture.capture(out_dir=folder, **step)
+    check_runs_equal(bin_folder, folder)
+    if make is getattr(models, "gpt2"):  # its sizes are symbols
+        write_other_sizes(folder, step, (2, 7))
+        check_runs_equal(bin_folder, folder, "inputs2.safetensors", "expected2.safetensors")
+
+
+def chosen(options):
+    if not options.hub:
+        return models.TORCH_MODELS
+    try:
+        import transformers
+    except ImportError:
+        print("SKIPPED: this Python has torch but not transformers")
+        sys.exit(SKIPPED)
+    transformers.logging.set_verbosity_error()
+    return models.HUB_MODELS
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--hub", action="store_true")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    failed = passed = 0
+    for make in chosen(options):
+        if options.names and make.__name__ not in options.names:
+            continue
+        started = time.time()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                check_model(make, options.bin, folder)
+                passed += 1
+                print(f"ok    {make.__name__:22} {time.time() - started:.1f} s", flush=True)
+            except (Failure, stepgraph_capture.CaptureError) as failure:
+                failed += 1
+                print(f"FAIL  {make.__name__}: {failure}", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""python -m stepgraph_capture FILE.py:FUNCTION -o DIR: captures the step that a function describes."""
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from typing import Any, Callable, Dict, List, Optional
+
+from .errors import CaptureError
+
+_HELP = """\
+FUNCTION takes no arguments and returns the arguments of stepgraph_capture.capture() without out_dir, as a mapping:
+
+    def step():
+        model = torch.nn.Linear(8, 2)
+        return dict(model=model, loss_fn=torch.nn.functional.cross_entropy,
+                    inputs=torch.randn(4, 8), targets=torch.tensor([0, 1, 1, 0]))
+
+or as a tuple (model, loss_fn, inputs). Under torchrun it is called on each rank, with the default process group already made
+(gloo, unless --backend says another); each rank writes DIR/rank{r}/.
+"""
+
+_EXAMPLES = """\
+examples:
+  python -m stepgraph_capture train.py:step -o capture && sg-import capture/step.json -o step.sg
+  torchrun --nproc-per-node 4 -m stepgraph_capture train.py:step -o capture && sg-import 'capture/rank{r}/step.json' -o step.sg
+
+exit codes: 0 captured, 2 usage, 4 cannot be captured
+"""
+
+
+class UsageError(Exception):
+    """What the command line asks for does not exist."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="stepgraph_capture", description="Writes one PyTorch training step as a capture for sg-import.\n\n" + _HELP,
+                                     epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("function", metavar="MODULE:FUNCTION", help="a module's name, or the path of a .py file, and a function in it")
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="where to write step.json, inputs.safetensors and expected.safetensors")
+    parser.add_argument("--fake", action="store_true", help="without memory for values: nothing but step.json is written")
+    parser.add_argument("--device", metavar="NAME", help="with --fake: where the tensors are said to be, such as cuda")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="torch.manual_seed before FUNCTION is called (0)")
+    parser.add_argument("--title", default="", metavar="TEXT", help="the capture's title (the model's class)")
+    parser.add_argument("--gzip", action="store_true", help="write step.json.gz")
+    parser.add_argument("--backend", default="gloo", metavar="NAME", help="of the process group under torchrun (gloo)")
+    parser.add_argument("--traceback", action="store_true", help="on failure, print Python's traceback too")
+    return parser
+
+
+def _find(spec: str) -> Callable[[], Any]:
+    place, colon, name = spec.rpartition(":")
+    if not colon or not place or not name:
+        raise UsageError(f"'{spec}' is not MODULE:FUNCTION")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(place)) if place.endswith(".py") else os.getcwd())
+    try:
+        module = importlib.import_module(os.path.basename(place)[:-3] if place.endswith(".py") else place)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"cannot import {place}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise UsageError(f"{place} has no function {name}")
+    return function
+
+
+def _described(found: Any, spec: str) -> Dict[str, Any]:
+    if isinstance(found, tuple) and len(found) == 3:
+        return dict(zip(("model", "loss_fn", "inputs"), found))
+    if isinstance(found, dict) and "model" in found and "inputs" in found:
+        return {"loss_fn": None, **found}
+    raise CaptureError(f"{spec} returned {type(found).__name__}; it has to return (model, loss_fn, inputs) or a mapping with "
+                       "model, inputs and what else capture() takes")
+
+
+def _run(options: argparse.Namespace, function: Callable[[], Any]) -> str:
+    import torch
+
+    from .capture import capture
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group(options.backend)
+    torch.manual_seed(options.seed)
+    step = _described(function(), options.function)
+    chosen = {"fake": options.fake, "device": options.device, "title": options.title, "compress": options.gzip}
+    step.update({key: value for key, value in chosen.items() if value})
+    return capture(out_dir=options.output, **step)
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        function = _find(options.function)
+        print(f"stepgraph_capture: wrote {_run(options, function)}", file=sys.stderr)
+        return 0
+    except UsageError as error:
+        return _fail(str(error), 2)
+    except CaptureError as error:
+        message = str(error)
+    except Exception as error:  # the user's own code failed: its line is what helps
+        from .source import raised_at
+
+        place = raised_at(error)
+        message = f"{place + ': ' if place else ''}{type(error).__name__}: {error}"
+    if options.traceback:
+        traceback.print_exc()
+    return _fail(message, 4)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"stepgraph_capture: error: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

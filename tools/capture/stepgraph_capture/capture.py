@@ -1,0 +1,216 @@
+"""capture(): one training step of a model, as files that sg-import reads."""
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import torch
+from torch import Tensor, fx
+
+from . import compat, recorder, sharding, source, symbols, values, world, write
+from .encode import Encoder, tensor_type
+from .errors import CaptureError
+from .recorder import Recorder
+from .step import Loss, Result, Slot, Step
+
+
+def capture(model: torch.nn.Module, loss_fn: Loss, inputs: Any, out_dir: str, dynamic: symbols.Dynamic = None, *,
+            kwargs: Optional[Mapping[str, Any]] = None, targets: Any = None, fake: bool = False, title: str = "",
+            device: Optional[str] = None, compress: bool = False) -> str:
+    """Traces forward, loss and backward and writes the capture; returns the path of its JSON.
+
+    model    any torch.nn.Module; DistributedDataParallel, DTensor parameters and fully_shard are understood
+    loss_fn  takes the model's output (and `targets`, where given) and returns the loss, or (loss, more tensors).
+             None: the model returns the loss itself, or something with `.loss` or ["loss"]
+    inputs   a mapping (keyword arguments), a tuple or list (positional ones), or the only argument
+    out_dir  gets step.json, inputs.safetensors and expected.safetensors; in a distributed job each rank its own, in
+             rank{r}/ of it
+    dynamic  which sizes of the inputs are symbols: {"input_ids": {0: "batch", 1: ("length", 2, 4096)}}; equal names are
+             one symbol. True: all of them
+    kwargs   keyword arguments beside positional `inputs`
+    targets  what the loss function compares with; inputs of the graph like `inputs`
+    fake     trace without memory, for a model that does not fit (its parameters may be on "meta"); no values are written
+    device   where the graph's tensors are said to be when `fake` ("cuda", say; absent: where they are, meta as cpu)
+    compress write step.json.gz
+
+    Values are drawn from what the model, run eagerly, answers; the traced graph is run beside it and must agree.
+    Raises CaptureError. The model, its buffers and the random generator are left as they were.
+    """
+    compat.check_version()
+    folder = os.path.join(out_dir, f"rank{world.rank()}") if world.size() > 1 else out_dir
+    write.make_folder(folder)
+    step = Step(model, loss_fn, inputs, kwargs, targets)
+    traced = _trace(step, dynamic, fake, device)
+    document, names = _document(step, traced, title)
+    if not fake:
+        _write_values(step, traced, names, folder)
+    path = os.path.join(folder, "step.json.gz" if compress else "step.json")
+    write.capture_json(path, document, compress)
+    return path
+
+
+class _Traced:
+    """The graph, the fake inputs it was traced with, and what the step returned then."""
+
+    def __init__(self, module: fx.GraphModule, fakes: List[Tensor], mode: Any, result: Result) -> None:
+        self.module, self.fakes, self.mode, self.result = module, fakes, mode, result
+        self.encoder = Encoder(module)
+
+
+def _trace(step: Step, dynamic: symbols.Dynamic, fake: bool, device: Optional[str]) -> _Traced:
+    mode = compat.new_fake_mode(allow_real_inputs=True)
+    varying = {slot.name: slot.value for slot in step.inputs if slot.is_tensor and not sharding.is_sharded(slot.value)}
+    wanted = symbols.wishes(dynamic, varying)
+    with_symbols = symbols.fake_inputs(mode, varying, wanted)
+    fakes = [with_symbols[slot.name] if slot.kind == "input" and slot.name in with_symbols
+             else _twin(mode, slot, device if fake else None) for slot in step.tensors]
+    watcher = Recorder(step.model)
+    results: List[Result] = []
+
+    def traced_step(*tensors: Tensor) -> Tuple[Any, ...]:
+        result = step.run(tensors, watcher)
+        results.append(result)
+        return (result.loss, *result.gradients, *result.others.values(), *result.rebound.values())
+
+    try:
+        with watcher.recording():
+            module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
+    except compat.data_dependent_errors() as error:
+        raise CaptureError(_because("it decides by the value of a tensor (an `if`, int() or .item() of one), and the graph "
+                                    "would hold only one way", error)) from error
+    except compat.unsupported_errors() as error:
+        raise CaptureError(_because("it does something that PyTorch cannot trace", error)) from error
+    symbols.check_still_dynamic(with_symbols, wanted)
+    for graph in _graphs(module):
+        recorder.link(graph)
+    return _Traced(module, fakes, mode, results[0])
+
+
+def _because(reason: str, error: BaseException) -> str:
+    place = source.raised_at(error)
+    return f"the step cannot be captured{f' at {place}' if place else ''}: {reason} [{symbols.first_line(error)}]"
+
+
+def _twin(mode: Any, slot: Slot, device: Optional[str]) -> Tensor:
+    """A fake tensor like this rank's part of the slot."""
+    real = slot.local
+    place = device or ("cpu" if real.device.type == "meta" else real.device)
+    with mode:
+        twin = torch.empty_strided(tuple(real.shape), real.stride(), dtype=real.dtype, device=place)
+    return twin.requires_grad_(slot.trainable)
+
+
+def _graphs(module: fx.GraphModule) -> List[fx.Graph]:
+    return [part.graph for part in module.modules() if isinstance(part, fx.GraphModule)]
+
+
+def _document(step: Step, traced: _Traced, title: str) -> Tuple[Dict[str, Any], List[str]]:
+    """The capture, and a name for each of its outputs that a message can use."""
+    encoder = traced.encoder
+    nodes = encoder.nodes()
+    meshes = _meshes(step)
+    outputs, names = _outputs(step, traced)
+    document: Dict[str, Any] = {
+        "format": "step-capture", "version": 1, "title": title or type(step.model).__name__,
+        "producer": {"torch": torch.__version__.split("+")[0], "stepgraph_capture": "0.1.0"},
+        "world": world.describe(meshes),
+        "groups": world.groups(world.group_names(_graphs(traced.module)), meshes),
+        "symbols": [], "guards": [],
+        "inputs": _inputs(step, traced), "nodes": nodes, "outputs": outputs}
+    if encoder.graphs:
+        document["graphs"] = encoder.graphs
+    _add_symbols(document, traced)
+    return document, names
+
+
+def _meshes(step: Step) -> List[Any]:
+    found: List[Any] = []
+    for slot in step.tensors:
+        mesh = slot.value.device_mesh if sharding.is_sharded(slot.value) else None
+        if mesh is not None and all(mesh is not known for known in found):
+            found.append(mesh)
+    return found
+
+
+def _inputs(step: Step, traced: _Traced) -> List[Dict[str, Any]]:
+    placeholders = [node for node in traced.module.graph.nodes if node.op == "placeholder"]
+    entries: List[Dict[str, Any]] = []
+    for node, slot, fake in zip(placeholders, step.tensors, traced.fakes):
+        entry = {"name": node.name, "type": tensor_type(fake), "kind": slot.kind, "fqn": slot.name}
+        entry.update(sharding.describe(slot.value))
+        if slot.tied:
+            entry["tied"] = slot.tied
+        entries.append(entry)
+    for name, constant in traced.encoder.constants.items():
+        entries.append({"name": name, "type": tensor_type(constant), "kind": "constant"})
+    return entries
+
+
+def _outputs(step: Step, traced: _Traced) -> Tuple[List[Dict[str, Any]], List[str]]:
+    node = next(node for node in traced.module.graph.nodes if node.op == "output")
+    kinds: List[Tuple[str, Optional[Slot]]] = [("loss", None)]
+    kinds += [("gradient", slot) for slot in step.trainable]
+    kinds += [("other", None)] * len(traced.result.others)
+    by_name = {slot.name: slot for slot in step.state}
+    kinds += [("buffer", by_name[name]) for name in traced.result.rebound]
+    entries, names = [], []
+    for value, (kind, slot) in zip(node.args[0], kinds):
+        entry: Dict[str, Any] = {"value": traced.encoder.reference(value), "kind": kind}
+        if slot is not None:
+            entry["of"] = slot.name
+            entry.update(sharding.describe(slot.value) if kind == "gradient" else {})
+        entries.append(entry)
+        names.append(kind if slot is None else f"the {kind} of {slot.name}")
+    return entries, names
+
+
+def _add_symbols(document: Dict[str, Any], traced: _Traced) -> None:
+    """Declares what the nodes, inputs and guards use."""
+    shape_env = traced.mode.shape_env
+    guards = compat.guards(shape_env)
+    written = {guard: symbols.text(guard) for guard in guards}
+    lost = [str(guard) for guard, text in written.items() if text is None]
+    texts = [text for text in dict.fromkeys(written.values()) if text not in (None, "True")]
+    document["guards"] = [{"expr": text} for text in texts]
+    if lost:
+        document["note"] = "guards that the format has no form for: " + "; ".join(lost)
+    used = symbols.used_symbols(_expressions(traced) + [guard for guard, text in written.items() if text is not None])
+    document["symbols"] = [symbols.describe(shape_env, symbol) for symbol in used]
+
+
+def _expressions(traced: _Traced) -> List[Any]:
+    """Every symbolic size of every tensor in the graph."""
+    found: List[Any] = []
+
+    def visit(value: Any) -> None:
+        if isinstance(value, Tensor):
+            for size in (*value.shape, *value.stride(), value.storage_offset()):
+                visit(size)
+        elif isinstance(value, torch.SymInt):
+            found.append(compat.expression(value))
+        elif isinstance(value, (list, tuple)):
+            for element in value:
+                visit(element)
+
+    visit(traced.fakes)
+    for graph in _graphs(traced.module):
+        for node in graph.nodes:
+            visit(node.meta.get("val"))
+    return found
+
+
+def _write_values(step: Step, traced: _Traced, names: List[str], folder: str) -> None:
+    """Inputs before the step; outputs and inputs written in place after it."""
+    placeholders = [node.name for node in traced.module.graph.nodes if node.op == "placeholder"]
+    before = dict(zip(placeholders, (tensor.detach() for tensor in values.given(step))))
+    before.update(traced.encoder.constants)
+    model = values.of_the_model(step)
+    graph = values.of_the_graph(step, traced.module)
+    values.check_same(names, model, graph)
+    after = {f"out{i}": value for i, value in enumerate(model.outputs) if value is not None}
+    for name, left, right in zip(placeholders, model.inputs, graph.inputs):
+        if values.changed(before[name], left) or values.changed(before[name], right):
+            values.check_close(f"{name} after the step", left, right)
+            after[f"mutated.{name}"] = left
+    write.tensors(os.path.join(folder, "inputs.safetensors"), before)
+    write.tensors(os.path.join(folder, "expected.safetensors"), after)

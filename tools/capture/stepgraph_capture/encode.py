@@ -1,0 +1,192 @@
+"""An FX graph as the `nodes`, `graphs` and captured constants of a capture."""
+from __future__ import annotations
+
+import enum
+import math
+import operator
+from typing import Any, Dict, List, Optional
+
+import torch
+from torch import Tensor, fx
+
+from . import compat
+from .errors import CaptureError
+from .recorder import origin_of
+from .symbols import number
+
+_PYTHON = {operator.getitem: "getitem", operator.add: "add", operator.sub: "sub", operator.mul: "mul",
+           operator.floordiv: "floordiv", operator.mod: "mod", operator.pow: "pow", operator.truediv: "truediv",
+           operator.neg: "neg", operator.eq: "eq", operator.ne: "ne", operator.lt: "lt", operator.le: "le",
+           operator.gt: "gt", operator.ge: "ge", torch.sym_max: "sym_max", torch.sym_min: "sym_min",
+           torch.sym_float: "sym_float", torch.sym_not: "sym_not", max: "max", min: "min"}
+if hasattr(torch, "sym_sum"):
+    _PYTHON[torch.sym_sum] = "sym_sum"
+
+
+def tensor_type(tensor: Tensor) -> Dict[str, Any]:
+    """Sizes may be symbolic; the device is where the tensor would be, were it not fake."""
+    entry: Dict[str, Any] = {"tensor": str(tensor.dtype).replace("torch.", ""),
+                             "shape": [number(size) for size in tensor.shape],
+                             "stride": [number(stride) for stride in tensor.stride()]}
+    offset = number(tensor.storage_offset())
+    if offset != 0:
+        entry["offset"] = offset
+    entry["device"] = str(tensor.device)
+    return entry
+
+
+def type_of(value: Any) -> Any:
+    """The type of what a node computes, from its fake value."""
+    if isinstance(value, Tensor):
+        return tensor_type(value)
+    if isinstance(value, (list, tuple)):
+        return [type_of(element) for element in value]
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return {"scalar": "bool", "value": value}
+    if isinstance(value, int):
+        return {"scalar": "int", "value": value}
+    if isinstance(value, float):
+        return {"scalar": "float", "value": _literal(value)}
+    if isinstance(value, torch.SymInt):
+        return {"scalar": "int", "value": number(value)}
+    if isinstance(value, torch.SymFloat):
+        return {"scalar": "float"}
+    if isinstance(value, torch.SymBool):
+        return {"scalar": "bool"}
+    return {"opaque": type(value).__name__}
+
+
+def _literal(value: Any) -> Any:
+    """Numbers and words; None when it is neither."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+    if isinstance(value, complex):
+        return {"complex": [_literal(value.real), _literal(value.imag)]}
+    return value
+
+
+class Encoder:
+    """Encodes one graph module and those nested in it. What it holds beside its inputs becomes `constants`."""
+
+    def __init__(self, module: fx.GraphModule, prefix: str = "") -> None:
+        self.module = module
+        self._prefix = prefix  # of the names of nested graphs, which are one list for all levels
+        self.constants: Dict[str, Tensor] = {}  # by the name of their input
+        self.graphs: Dict[str, Any] = {}
+        self._values: Dict[fx.Node, Any] = {}  # get_attr nodes, as arguments
+        self._attributes: Dict[str, Any] = {}
+
+    def nodes(self) -> List[Dict[str, Any]]:
+        found = []
+        for node in self.module.graph.nodes:
+            if node.op == "get_attr":
+                self._values[node] = self._attribute(node)
+            elif node.op == "call_function":
+                found.append(self._node(node))
+            elif node.op not in ("placeholder", "output"):
+                raise CaptureError(f"the traced graph has a {node.op} node, {node.name}, which is none of ATen")
+        return found
+
+    def reference(self, node: Optional[fx.Node]) -> Any:
+        """How others name this node; None stays None."""
+        if node is None:
+            return None
+        return self._values.get(node, {"ref": node.name})
+
+    def _node(self, node: fx.Node) -> Dict[str, Any]:
+        entry: Dict[str, Any] = {"name": node.name, "op": self._op(node), "args": [self.argument(arg) for arg in node.args]}
+        if node.kwargs:
+            entry["kwargs"] = {key: self.argument(arg) for key, arg in node.kwargs.items()}
+        entry["type"] = type_of(node.meta.get("val"))
+        origin = origin_of(node)
+        if origin is None:
+            entry["phase"] = "forward"
+        else:
+            if origin.module:
+                entry["module"] = origin.module
+            entry["phase"] = origin.phase
+            if origin.seq is not None and origin.seq >= 0:
+                entry["seq"] = origin.seq
+            if origin.source:
+                entry["source"] = origin.source
+            if origin.custom:
+                entry["custom"] = origin.custom
+        binds = compat.bound_symbols(node)
+        if binds:
+            entry["binds"] = binds
+        return entry
+
+    def _op(self, node: fx.Node) -> str:
+        target = node.target
+        if isinstance(target, torch._ops.OpOverload):
+            return str(target)
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return f"higher_order.{target.name()}"
+        if target in _PYTHON:
+            return f"python.{_PYTHON[target]}"
+        raise CaptureError(f"node {node.name} calls {getattr(target, '__name__', target)}, which the capture format has no name for")
+
+    def _attribute(self, node: fx.Node) -> Any:
+        """A constant that the code made or closed over, or a nested graph; each once."""
+        target = str(node.target)
+        if target not in self._attributes:
+            value: Any = self.module
+            for part in target.split("."):
+                value = getattr(value, part)
+            if isinstance(value, fx.GraphModule):
+                name = self._prefix + target
+                self.graphs[name] = self._nested(name, value)
+                self._attributes[target] = {"graph": name}
+            elif isinstance(value, Tensor):
+                self.constants[node.name] = value
+                self._attributes[target] = {"ref": node.name}
+            else:
+                self._attributes[target] = {"opaque": type(value).__name__}
+        return self._attributes[target]
+
+    def _nested(self, name: str, module: fx.GraphModule) -> Dict[str, Any]:
+        inner = Encoder(module, name + ".")
+        nodes = inner.nodes()
+        if inner.constants:
+            raise CaptureError(f"the nested graph {name} holds the constant {next(iter(inner.constants))}: pass it as an argument")
+        self.graphs.update(inner.graphs)
+        inputs = [{"name": node.name, "type": type_of(node.meta.get("val"))}
+                  for node in module.graph.nodes if node.op == "placeholder"]
+        output = next(node for node in module.graph.nodes if node.op == "output").args[0]
+        values = output if isinstance(output, (list, tuple)) else [output]
+        return {"inputs": inputs, "nodes": nodes, "outputs": [inner.argument(value) for value in values]}
+
+    def argument(self, value: Any) -> Any:
+        """One argument, as the capture format writes it."""
+        if isinstance(value, fx.Node):
+            return self.reference(value)
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, (int, float, complex)):
+            return _literal(value)
+        if isinstance(value, (list, tuple)):
+            return [self.argument(element) for element in value]
+        if isinstance(value, dict):
+            return {"dict": {str(key): self.argument(element) for key, element in value.items()}}
+        if isinstance(value, slice):
+            return {"slice": [self.argument(part) for part in (value.start, value.stop, value.step)]}
+        if isinstance(value, torch.SymInt):
+            written = number(value)
+            return written
+        return _named(value)
+
+
+def _named(value: Any) -> Dict[str, Any]:
+    """What PyTorch has a name for."""
+    for kind, key in ((torch.dtype, "dtype"), (torch.layout, "layout"), (torch.memory_format, "memory_format")):
+        if isinstance(value, kind):
+            return {key: str(value).replace("torch.", "")}
+    if isinstance(value, torch.device):
+        return {"device": str(value)}
+    if isinstance(value, torch._ops.OpOverload):
+        return {"op": str(value)}
+    if isinstance(value, enum.Enum):
+        return {"enum": str(value)}
+    return {"opaque": type(value).__name__}

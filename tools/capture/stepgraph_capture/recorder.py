@@ -1,0 +1,140 @@
+"""Where each node comes from: its module, phase, autograd number, source line and the user's annotations.
+
+PyTorch's own records of these differ from release to release, so they are taken here while the step is being traced.
+"""
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Optional
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.modules import module as module_hooks
+
+from . import compat, source
+from .annotate import current as annotations_here
+
+KEY = "stepgraph"  # in Node.meta
+
+
+@dataclass
+class Origin:
+    """Of one node; a backward node has module, source and custom of the forward node with its number."""
+
+    phase: str
+    seq: Optional[int]
+    module: Optional[str]
+    source: Optional[Dict[str, Any]]
+    custom: Dict[str, Any] = field(default_factory=dict)
+
+
+class Recorder:
+    """Writes an Origin into each node that is made while `recording()`."""
+
+    def __init__(self, root: nn.Module) -> None:
+        # A module that is there twice has the first of its names, as its parameters do.
+        self._names = {id(module): name for name, module in root.named_modules()}
+        self._modules: List[str] = []
+        self._backward = False
+        self._running: List[int] = []  # numbers of the autograd nodes that run now
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        enter = module_hooks.register_module_forward_pre_hook(self._enter)
+        leave = module_hooks.register_module_forward_hook(self._leave, always_call=True)
+        try:
+            with compat.observe_nodes(self._tag), compat.torch_annotations():
+                yield
+        finally:
+            enter.remove()
+            leave.remove()
+
+    @contextmanager
+    def inside(self, module: str) -> Iterator[None]:
+        """Nodes made here belong to `module`, though its forward does not run."""
+        self._modules.append(module)
+        try:
+            yield
+        finally:
+            self._modules.pop()
+
+    @contextmanager
+    def backward(self, loss: Tensor) -> Iterator[None]:
+        """Nodes made here are of the backward pass that starts at `loss`."""
+        handles = self._watch(loss.grad_fn)
+        self._backward = True
+        try:
+            yield
+        finally:
+            self._backward = False
+            for handle in handles:
+                handle.remove()
+
+    @contextmanager
+    def after_backward(self) -> Iterator[None]:
+        """Nodes made here are of the backward pass, after its last autograd node."""
+        self._backward = True
+        try:
+            yield
+        finally:
+            self._backward = False
+
+    def _enter(self, module: nn.Module, _: Any) -> None:
+        self._modules.append(self._names.get(id(module), self._modules[-1] if self._modules else ""))
+
+    def _leave(self, *_: Any) -> None:
+        self._modules.pop()
+
+    def _watch(self, root: Any) -> List[Any]:
+        """Hooks before and after each autograd node that `root` leads to. What runs between two of them is the sum of
+        gradients that meet, which belongs to no forward op."""
+        handles, seen, waiting = [], set(), [root]
+        while waiting:
+            node = waiting.pop()
+            if node is None or node in seen or hasattr(node, "variable"):  # a leaf runs nothing
+                continue
+            seen.add(node)
+            number = compat.node_sequence_number(node)
+            handles.append(node.register_prehook(lambda *_, number=number: self._running.append(number)))
+            handles.append(node.register_hook(self._done))
+            waiting += [following for following, _ in node.next_functions]
+        return handles
+
+    def _done(self, *_: Any) -> None:
+        self._running.pop()
+
+    def _tag(self, node: fx.Node) -> None:
+        if node.op in ("placeholder", "output"):
+            return
+        line = source.user_line()
+        running = self._running[-1] if self._running else None
+        if not self._backward:
+            running = compat.sequence_number()
+        node.meta[KEY] = Origin(
+            phase="backward" if self._backward else "forward",
+            seq=running,
+            # Within backward a module runs only where a checkpoint computes its forward again.
+            module=self._modules[-1] if self._modules else None,
+            source=line if not self._backward or self._modules else None,
+            custom=dict(annotations_here()),
+        )
+
+
+def link(graph: fx.Graph) -> None:
+    """Gives each backward node what is known of the first forward node with its autograd number."""
+    forward: Dict[int, Origin] = {}
+    for node in graph.nodes:
+        origin = node.meta.get(KEY)
+        if origin is None:
+            continue
+        if origin.phase == "forward":
+            origin.custom = {**(node.meta.get("custom") or {}), **origin.custom}
+            forward.setdefault(origin.seq, origin)
+        elif origin.module is None and origin.seq in forward:
+            known = forward[origin.seq]
+            origin.module, origin.source, origin.custom = known.module, known.source, dict(known.custom)
+
+
+def origin_of(node: fx.Node) -> Optional[Origin]:
+    return node.meta.get(KEY)

@@ -1,0 +1,80 @@
+"""Tensors and models that are spread over ranks: DTensor, and DistributedDataParallel."""
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+try:
+    from torch.distributed.tensor import DTensor
+except ImportError:  # a PyTorch without distributed
+    DTensor = None  # type: ignore[assignment,misc]
+
+
+def is_sharded(tensor: Any) -> bool:
+    return DTensor is not None and isinstance(tensor, DTensor)
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's part; the tensor itself when it is not sharded."""
+    return tensor.detach().to_local() if is_sharded(tensor) else tensor.detach()
+
+
+def whole(part: Tensor, like: Tensor) -> Tensor:
+    """The sharded tensor of which `part` is this rank's, laid out as `like` is. Gradients come back to `part` as it is laid
+    out, whatever the model made of them."""
+    if not is_sharded(like):
+        return part
+    return DTensor.from_local(part, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride())
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The full value of what may be sharded."""
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
+
+
+def describe(tensor: Any) -> Dict[str, Any]:
+    """How the capture says that a tensor is sharded; nothing when it is not."""
+    if not is_sharded(tensor):
+        return {}
+    mesh = tensor.device_mesh
+    return {"global_shape": [int(size) for size in tensor.shape],
+            "placements": [_placement(placement) for placement in tensor.placements],
+            "mesh_axes": axes(mesh)}
+
+
+def axes(mesh: Any) -> list:
+    return list(mesh.mesh_dim_names or (f"axis{i}" for i in range(mesh.ndim)))
+
+
+def _placement(placement: Any) -> str:
+    """S(dim), R, P, or _S(dim, split factor): as newer releases of PyTorch print them."""
+    if hasattr(placement, "split_factor"):
+        return f"_S({placement.dim}, {placement.split_factor})"
+    if placement.is_shard():
+        return f"S({placement.dim})"
+    return "R" if placement.is_replicate() else f"P({placement.reduce_op})"
+
+
+class Replicas:
+    """Copies of a model that average their gradients; of one copy there is nothing to average."""
+
+    def __init__(self, group: Optional[Any] = None) -> None:
+        self.group = group
+
+    def average(self, gradient: Tensor) -> Tensor:
+        """As DistributedDataParallel does it: divided first, then summed."""
+        if self.group is None:
+            return gradient
+        from torch.distributed import _functional_collectives as collectives
+
+        return collectives.wait_tensor(collectives.all_reduce(gradient / self.group.size(), "sum", self.group))
+
+
+def unwrapped(model: nn.Module) -> Tuple[nn.Module, Replicas]:
+    """The model inside of DistributedDataParallel, whose reducer is C++ that cannot be traced, and what it stands for."""
+    parallel = getattr(torch.nn.parallel, "DistributedDataParallel", None)
+    if parallel is not None and isinstance(model, parallel):
+        return model.module, Replicas(model.process_group)
+    return model, Replicas()

@@ -1,0 +1,70 @@
+"""Which line of the user's code asked for a node."""
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from functools import lru_cache
+from typing import Any, Dict, Optional
+
+import torch
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_LAYERS = os.path.join(_TORCH, "nn", "modules") + os.sep
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_STDLIB = os.path.abspath(sysconfig.get_paths()["stdlib"]) + os.sep
+_PLUMBING = os.path.join(_LAYERS, "module.py")
+
+
+@lru_cache(maxsize=None)
+def _kind(file: str) -> str:
+    """'user', 'layer' (torch.nn: second best), 'own' or 'torch'."""
+    path = os.path.abspath(file)
+    if path.startswith(_OWN):
+        return "own"
+    if path.startswith(_LAYERS) and path != _PLUMBING:
+        return "layer"
+    packages = "site-packages" in path or "dist-packages" in path
+    if path.startswith(_TORCH) or file.startswith("<") or (path.startswith(_STDLIB) and not packages):
+        return "torch"
+    return "user"
+
+
+@lru_cache(maxsize=None)
+def _shown(file: str) -> str:
+    """The path as others know it: from its package or the working folder, and never of this machine."""
+    path = os.path.abspath(file)
+    for folder in sorted({os.path.abspath(entry or ".") for entry in sys.path}, key=len, reverse=True):
+        if path.startswith(folder + os.sep):
+            return os.path.relpath(path, folder).replace(os.sep, "/")
+    return os.path.basename(path)
+
+
+def raised_at(error: BaseException) -> Optional[str]:
+    """The innermost line of the user's code that an exception passed through, for a message."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if _kind(code.co_filename) == "user":
+            found = f"{_shown(code.co_filename)}:{trace.tb_lineno} in {code.co_name}"
+        trace = trace.tb_next
+    return found
+
+
+def user_line() -> Optional[Dict[str, Any]]:
+    """The innermost frame of the user's code, else of a layer of torch.nn; None when there is neither."""
+    frame = sys._getframe(1)
+    layer = None
+    while frame is not None:
+        code = frame.f_code
+        kind = _kind(code.co_filename)
+        if kind == "user" or (kind == "layer" and layer is None):
+            line = {"file": _shown(code.co_filename), "line": frame.f_lineno, "function": code.co_name}
+            if kind == "user":
+                return line
+            layer = line
+        elif kind == "own" and code.co_name == "traced_step":
+            break  # what lies outside called capture(), and asked for no node
+        frame = frame.f_back
+    return layer

@@ -1,0 +1,181 @@
+"""The step as a function of flat tensors: state and inputs in a fixed order, loss and gradients out."""
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from . import fsdp, sharding
+from .errors import CaptureError
+from .recorder import Recorder
+
+Loss = Optional[Callable[..., Any]]
+
+
+@dataclass
+class Slot:
+    """One input of the graph."""
+
+    name: str  # its fqn in the capture
+    kind: str  # parameter, buffer or input
+    value: Any  # the user's object: a tensor, perhaps sharded, or a Python value
+    trainable: bool = False
+    tied: List[str] = field(default_factory=list)  # other names of the same parameter
+
+    @property
+    def is_tensor(self) -> bool:
+        return isinstance(self.value, Tensor)
+
+    @property
+    def local(self) -> Tensor:
+        """What this rank holds of it."""
+        return sharding.local(self.value)
+
+
+@dataclass
+class Result:
+    """What a step returns: the loss, a gradient or None for each trainable slot, and other things that the user's loss
+    function returned."""
+
+    loss: Tensor
+    gradients: List[Optional[Tensor]]
+    others: Dict[str, Tensor]
+    rebound: Dict[str, Tensor]  # buffers that the model assigned anew, by name
+
+
+class Step:
+    """A model, its loss function and one batch."""
+
+    def __init__(self, model: nn.Module, loss_fn: Loss, inputs: Any, kwargs: Optional[Mapping[str, Any]], targets: Any) -> None:
+        self.root = model
+        self.model, self.replicas = sharding.unwrapped(model)
+        self.loss_fn = loss_fn
+        args, keywords = _arguments(inputs, kwargs)
+        self._batch = (args, keywords, targets)
+        self.state = _state_of(self.model)
+        leaves, self._shape = pytree.tree_flatten(self._batch)
+        self.inputs = [Slot(name, "input", leaf) for name, leaf in zip(_leaf_names(self.model, self._batch), leaves)]
+        if len(self.inputs) != len(leaves):
+            raise CaptureError("the inputs have a structure whose parts have no names")
+        if not any(slot.trainable for slot in self.state):
+            raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
+
+    @property
+    def slots(self) -> List[Slot]:
+        return self.state + self.inputs
+
+    @property
+    def tensors(self) -> List[Slot]:
+        """The slots that are inputs of the graph; Python values are part of its code."""
+        return [slot for slot in self.slots if slot.is_tensor]
+
+    @property
+    def trainable(self) -> List[Slot]:
+        return [slot for slot in self.state if slot.trainable]
+
+    def run(self, tensors: Sequence[Tensor], recorder: Recorder) -> Result:
+        """The whole step on these local tensors, one for each of `self.tensors`; parameters among them are leaves."""
+        given = dict(zip((id(slot) for slot in self.tensors), tensors))
+        local = [given[id(slot)] for slot in self.trainable]
+        state = {}
+        for slot in self.state:
+            with recorder.inside(slot.name.rpartition(".")[0]):
+                state[slot.name] = sharding.whole(given[id(slot)], slot.value)
+        leaves = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
+        args, keywords, targets = pytree.tree_unflatten(leaves, self._shape)
+        before = dict(state)
+        with fsdp.explicit(self.model, state, recorder) as swap, swap:
+            output = self.model(*args, **keywords)
+            loss, others = self._loss(output, targets)
+        rebound = {name: tensor for name, tensor in state.items() if tensor is not before[name]}
+        gradients = self._gradients(loss, local, recorder)
+        return Result(loss, gradients, others, rebound)
+
+    def _loss(self, output: Any, targets: Any) -> Tuple[Tensor, Dict[str, Tensor]]:
+        if self.loss_fn is None:
+            found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", output)
+        else:
+            found = self.loss_fn(output) if targets is None else self.loss_fn(output, targets)
+        others: Dict[str, Tensor] = {}
+        if isinstance(found, tuple) and len(found) == 2:
+            found, more = found
+            leaves, _ = pytree.tree_flatten(more)
+            others = {f"other{i}": leaf for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)}
+        _check_loss(found, self.loss_fn)
+        return sharding.plain(found), others
+
+    def _gradients(self, loss: Tensor, parameters: List[Tensor], recorder: Recorder) -> List[Optional[Tensor]]:
+        seed = torch.ones_like(loss)
+        with recorder.backward(loss), torch.autocast(loss.device.type, enabled=False):
+            found = torch.autograd.grad(loss, parameters, grad_outputs=seed, allow_unused=True)
+        gradients: List[Optional[Tensor]] = []
+        with recorder.after_backward():
+            for slot, gradient in zip(self.trainable, found):
+                with recorder.inside(slot.name.rpartition(".")[0]):
+                    gradients.append(gradient if gradient is None else self.replicas.average(gradient))
+        return gradients
+
+
+def _check_loss(loss: Any, loss_fn: Loss) -> None:
+    source = "the loss function" if loss_fn is not None else "the model, without a loss function,"
+    if not isinstance(loss, Tensor):
+        raise CaptureError(f"{source} returned {type(loss).__name__} and no tensor. Give loss_fn=, which takes the model's "
+                           "output (and the targets, where given) and returns the loss")
+    if loss.numel() != 1:
+        raise CaptureError(f"{source} returned a tensor of size {tuple(loss.shape)}; a loss is one number")
+    if not loss.requires_grad:
+        raise CaptureError(f"the loss that {source} returned depends on no parameter that requires a gradient")
+
+
+def _arguments(inputs: Any, kwargs: Optional[Mapping[str, Any]]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    """A mapping is keyword arguments, a tuple or list positional ones, anything else the only one."""
+    keywords = dict(kwargs or {})
+    if isinstance(inputs, Mapping):
+        twice = sorted(set(inputs) & set(keywords))
+        if twice:
+            raise CaptureError(f"{', '.join(twice)}: given in inputs= and in kwargs=")
+        return (), {**inputs, **keywords}
+    return (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)), keywords
+
+
+def _state_of(model: nn.Module) -> List[Slot]:
+    """Parameters, then buffers, each once; tied names are kept aside."""
+    slots: Dict[int, Slot] = {}
+    for kind, pairs in (("parameter", model.named_parameters(remove_duplicate=False)),
+                        ("buffer", model.named_buffers(remove_duplicate=False))):
+        for name, tensor in pairs:
+            if id(tensor) in slots:
+                slots[id(tensor)].tied.append(name)
+            else:
+                slots[id(tensor)] = Slot(name, kind, tensor, kind == "parameter" and tensor.requires_grad)
+    return list(slots.values())
+
+
+def _leaf_names(model: nn.Module, batch: Tuple[Tuple[Any, ...], Dict[str, Any], Any]) -> List[str]:
+    """`input_ids`, `mask.full`, `targets`: as the signature of forward calls them, then down the structure."""
+    args, keywords, targets = batch
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    star = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
+    names = [positional[i] if i < len(positional) else f"{star}.{i - len(positional)}" for i in range(len(args))]
+    found: List[str] = []
+    for name, value in [*zip(names, args), *keywords.items(), ("targets", targets)]:
+        for path, _ in pytree.tree_flatten_with_path(value)[0]:
+            found.append(".".join([name, *(_step_of(key) for key in path)]))
+    taken: Dict[str, int] = {}
+    for i, name in enumerate(found):
+        taken[name] = taken.get(name, 0) + 1
+        if taken[name] > 1:  # an argument of forward that is itself called targets
+            found[i] = f"{name}#{taken[name]}"
+    return found
+
+
+def _step_of(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)

@@ -1,0 +1,174 @@
+"""Symbolic sizes: what the user asks for, and the text of what PyTorch concludes."""
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+import sympy
+import torch
+from sympy.printing.str import StrPrinter
+from torch import Tensor
+
+from . import compat
+from .errors import CaptureError
+
+Wish = Union[None, bool, str, Tuple[Any, ...], Any]
+Dynamic = Union[None, bool, Mapping[str, Union[Mapping[int, Wish], Sequence[Wish]]]]
+
+_RELATIONS = {"Equality": "Eq", "Unequality": "Ne", "StrictLessThan": "Lt", "LessThan": "Le",
+              "StrictGreaterThan": "Gt", "GreaterThan": "Ge"}
+_FUNCTIONS = {"FloorDiv": None, "CleanDiv": None, "Mod": "Mod", "PythonMod": "Mod", "Max": "Max", "Min": "Min"}
+
+
+class _Printer(StrPrinter):
+    """Expressions in the words of the capture format."""
+
+    def _print_Relational(self, expr: Any) -> str:
+        return f"{_RELATIONS[type(expr).__name__]}({self._print(expr.lhs)},{self._print(expr.rhs)})"
+
+    _print_Equality = _print_Unequality = _print_LessThan = _print_Relational
+    _print_StrictLessThan = _print_StrictGreaterThan = _print_GreaterThan = _print_Relational
+
+    def _print_PythonMod(self, expr: Any) -> str:
+        return f"Mod({','.join(self._print(arg) for arg in expr.args)})"
+
+
+def _writable(expr: sympy.Basic) -> bool:
+    """Is it made of what the format has?"""
+    if isinstance(expr, (sympy.Symbol, sympy.Integer)) or expr in (sympy.true, sympy.false):
+        return True
+    known = isinstance(expr, (sympy.Add, sympy.Mul, sympy.Pow)) or type(expr).__name__ in {**_RELATIONS, **_FUNCTIONS}
+    return known and all(_writable(arg) for arg in expr.args)
+
+
+def text(expr: Any) -> Optional[str]:
+    """The expression as the capture format writes it; None when that has no word for it."""
+    expr = sympy.sympify(expr)
+    return _Printer().doprint(expr).replace(" ", "") if _writable(expr) else None
+
+
+def number(value: Any) -> Any:
+    """A size as JSON: an integer, or {"sym": expression}."""
+    if isinstance(value, int):
+        return int(value)
+    expr = compat.expression(value)
+    if expr.is_Integer:
+        return int(expr)
+    written = text(expr)
+    if written is None:
+        raise CaptureError(f"the size {expr} has no form in the capture format")
+    return {"sym": written}
+
+
+class DimensionWish:
+    """One dimension that shall vary; wishes of one name are one symbol."""
+
+    def __init__(self, name: Optional[str], low: Optional[int], high: Optional[int]) -> None:
+        self.name, self.low, self.high = name, low, high
+
+
+def _wish(value: Wish, where: str) -> Optional[DimensionWish]:
+    if value is None or value is False:
+        return None
+    if value is True:
+        return DimensionWish(None, None, None)
+    if isinstance(value, str):
+        return DimensionWish(value, None, None)
+    if isinstance(value, tuple) and len(value) in (2, 3):
+        name, low, high = value if len(value) == 3 else (None, *value)
+        return DimensionWish(name, low, high)
+    if isinstance(getattr(value, "__name__", None), str):  # torch.export.Dim
+        high = getattr(value, "max", None)
+        return DimensionWish(value.__name__, getattr(value, "min", None), high if isinstance(high, int) else None)
+    raise CaptureError(f"dynamic: {where} is {value!r}; give a name, (low, high), (name, low, high), True or None")
+
+
+def wishes(dynamic: Dynamic, tensors: Mapping[str, Tensor]) -> Dict[str, Dict[int, DimensionWish]]:
+    """By input name and axis."""
+    if not dynamic:
+        return {}
+    if dynamic is True:
+        return {name: {axis: DimensionWish(None, None, None) for axis in range(tensor.dim()) if tensor.shape[axis] > 1}
+                for name, tensor in tensors.items()}
+    found: Dict[str, Dict[int, DimensionWish]] = {}
+    for name, per_axis in dynamic.items():
+        if name not in tensors:
+            raise CaptureError(f"dynamic: no input tensor is called {name!r}; there are {', '.join(tensors) or 'none'}")
+        pairs = per_axis.items() if isinstance(per_axis, Mapping) else enumerate(per_axis or ())
+        for axis, value in pairs:
+            _check_axis(name, axis, tensors[name])
+            wish = _wish(value, f"{name}[{axis}]")
+            if wish:
+                found.setdefault(name, {})[axis % tensors[name].dim()] = wish
+    return found
+
+
+def _check_axis(name: str, axis: Any, tensor: Tensor) -> None:
+    if not isinstance(axis, int) or not -tensor.dim() <= axis < tensor.dim():
+        raise CaptureError(f"dynamic: {name} has {tensor.dim()} dimensions and none is {axis!r}")
+    if tensor.shape[axis] < 2:
+        raise CaptureError(f"dynamic: dimension {axis} of {name} is {tensor.shape[axis]} here; PyTorch treats 0 and 1 as "
+                           "constants, so give an example of 2 or more")
+
+
+def fake_inputs(fake_mode: Any, tensors: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]
+                ) -> Dict[str, Tensor]:
+    """Fake twins of the tensors that have wishes; dimensions of one name are made equal."""
+    fakes: Dict[str, Tensor] = {}
+    named: Dict[str, Tuple[str, Any]] = {}
+    for name, axes in wanted.items():
+        dimensions = {axis: compat.Dimension(wish.low, wish.high) for axis, wish in axes.items()}
+        try:
+            fakes[name] = compat.fake_with_symbols(fake_mode, tensors[name], name, dimensions)
+        except Exception as error:
+            raise CaptureError(f"dynamic: {name} of size {tuple(tensors[name].shape)}: {first_line(error)}") from error
+        for axis, wish in axes.items():
+            if wish.name is None:
+                continue
+            size = fakes[name].shape[axis]
+            first_place, first = named.setdefault(wish.name, (f"{name}[{axis}]", size))
+            example = tensors[name].shape[axis]
+            if compat.hint(first) != example:
+                raise CaptureError(f"dynamic: {wish.name!r} is {compat.hint(first)} in {first_place} "
+                                   f"and {example} in {name}[{axis}]")
+            torch._check(first == size)
+    return fakes
+
+
+def check_still_dynamic(fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]) -> None:
+    """A size that the model's code turned into a constant is not what the user asked for."""
+    for name, axes in wanted.items():
+        for axis in axes:
+            size = fakes[name].shape[axis]
+            if isinstance(size, int) or compat.expression(size).is_Integer:
+                raise CaptureError(f"dynamic: the model works only with {name}[{axis}] == {size}: its code compares that size "
+                                   "with a constant. Leave it out of dynamic=, or change the code")
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def used_symbols(expressions: Iterable[Any]) -> List[Any]:
+    """Every symbol of these expressions, in order of first use."""
+    found: Dict[Any, None] = {}
+    for expr in expressions:
+        for symbol in sorted(expr.free_symbols, key=str):
+            found.setdefault(symbol)
+    return list(found)
+
+
+def describe(shape_env: Any, symbol: Any) -> Dict[str, Any]:
+    """One entry of `symbols`."""
+    facts = compat.symbol_facts(shape_env, symbol)
+
+    def bound(value: Any) -> Optional[int]:
+        return int(value) if value is not None and getattr(value, "is_Integer", False) and abs(int(value)) < 2**62 else None
+
+    made_by_data = facts.hint is None
+    entry: Dict[str, Any] = {"name": str(symbol), "kind": "data" if made_by_data else "input",
+                             "min": bound(facts.low), "max": bound(facts.high),
+                             "hint": None if made_by_data else int(facts.hint)}
+    if facts.source:
+        entry["source"] = facts.source
+    return entry

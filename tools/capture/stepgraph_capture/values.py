@@ -1,0 +1,90 @@
+"""The numbers of a capture: what goes in, and what PyTorch answers when it runs the user's model, not the graph."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from torch import Tensor, fx
+
+from .errors import CaptureError
+from .recorder import Recorder
+from .step import Step
+
+SEED = 0  # of random ops, so that a capture is the same each time
+
+
+@dataclass
+class Answers:
+    """Of one run: the outputs in the graph's order, and the inputs as the run left them."""
+
+    outputs: List[Optional[Tensor]]
+    inputs: List[Tensor]
+
+
+def given(step: Step) -> List[Tensor]:
+    """Fresh copies of what the step is given: running it changes nothing of the user's."""
+    copies = []
+    for slot in step.tensors:
+        copy = slot.local.clone()  # keeps strides
+        copies.append(copy.requires_grad_(slot.trainable))
+    return copies
+
+
+def of_the_model(step: Step) -> Answers:
+    """PyTorch's own answers: eager forward, loss and autograd."""
+    tensors = given(step)
+    with _seeded():
+        result = step.run(tensors, Recorder(step.model))
+    outputs = [result.loss, *result.gradients, *result.others.values(), *result.rebound.values()]
+    return Answers(outputs, tensors)
+
+
+def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
+    """The same of the traced graph, to hold against the model's."""
+    tensors = given(step)
+    with _seeded(), torch.no_grad():
+        outputs = module(*tensors)
+    return Answers(list(outputs), tensors)
+
+
+class _seeded:
+    """Random ops draw the same numbers in each run, and the user's generator is as it was."""
+
+    def __enter__(self) -> None:
+        self._state = torch.random.get_rng_state()
+        torch.random.manual_seed(SEED)
+
+    def __exit__(self, *_: Any) -> None:
+        torch.random.set_rng_state(self._state)
+
+
+def check_same(names: Sequence[str], model: Answers, graph: Answers) -> None:
+    """The graph does what the model does, or is refused: a capture that lies is worse than none."""
+    for name, left, right in zip(names, model.outputs, graph.outputs):
+        if (left is None) != (right is None):
+            raise CaptureError(f"{name} is None in the model's run or in the graph's, and not in the other")
+        if left is not None and right is not None:
+            check_close(name, left, right)
+
+
+def changed(before: Tensor, after: Tensor) -> bool:
+    """Was it written? By its bits: a NaN is equal to itself here."""
+    return not torch.equal(_bits(before), _bits(after))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def check_close(name: str, left: Tensor, right: Tensor) -> None:
+    if left.shape != right.shape or left.dtype != right.dtype:
+        raise CaptureError(f"{name} is {left.dtype} {tuple(left.shape)} when the model runs, and {right.dtype} "
+                           f"{tuple(right.shape)} when the graph does: the model's code depends on values")
+    wide = torch.complex128 if left.is_complex() else torch.float64
+    tolerance = 1e-4 if left.dtype in (torch.float32, torch.float64, torch.complex64) else 2e-2
+    scale = left.to(wide).abs().nan_to_num().max().item() if left.numel() else 0.0
+    difference = (left.to(wide) - right.to(wide)).abs().nan_to_num().max().item() if left.numel() else 0.0
+    if difference > tolerance * (scale + 1e-3):
+        raise CaptureError(f"{name} differs by {difference:.3g} (largest value {scale:.3g}) between the model's run and the "
+                           "graph's: the model's code depends on values, or on state that is no parameter or buffer")

@@ -1,0 +1,78 @@
+"""Files of a capture: written aside, then renamed, so that nobody ever reads half of one."""
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+from typing import Any, Callable, Dict, Mapping
+
+import torch
+from torch import Tensor
+
+from .errors import CaptureError
+
+_LISTS = ("inputs", "nodes", "outputs", "groups", "symbols", "guards")
+
+
+def make_folder(path: str) -> None:
+    """Found out before the minutes of tracing, not after."""
+    try:
+        os.makedirs(path, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise CaptureError(f"cannot write into {path}: {error.strerror or error}") from error
+
+
+def _replace(path: str, fill: Callable[[str], None]) -> None:
+    aside = f"{path}.{os.getpid()}.partial"
+    try:
+        fill(aside)
+        os.replace(aside, path)
+    except OSError as error:
+        raise CaptureError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if os.path.exists(aside):
+            os.remove(aside)
+
+
+def capture_json(path: str, capture: Mapping[str, Any], compress: bool) -> None:
+    text = render(capture).encode()
+
+    def fill(aside: str) -> None:
+        with open(aside, "wb") as file:
+            # No time stamp: the same step gives the same bytes.
+            file.write(gzip.compress(text, mtime=0) if compress else text)
+
+    _replace(path, fill)
+
+
+def render(capture: Mapping[str, Any]) -> str:
+    """One input, node or output a line, so that grep and diff work on it."""
+    parts = []
+    for key, value in capture.items():
+        if key in _LISTS and value:
+            lines = ",\n".join("  " + _line(entry) for entry in value)
+            parts.append(f' "{key}": [\n{lines}\n ]')
+        elif key == "graphs" and value:
+            inner = ",\n".join(f'  "{name}": {_line(graph)}' for name, graph in value.items())
+            parts.append(f' "{key}": {{\n{inner}\n }}')
+        else:
+            parts.append(f' "{key}": {_line(value)}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def tensors(path: str, values: Dict[str, Tensor]) -> None:
+    """A safetensors file; each tensor contiguous and with memory of its own, as the format wants it."""
+    from safetensors.torch import save_file
+
+    def own(value: Tensor) -> Tensor:
+        resolved = value.detach().cpu().resolve_conj().resolve_neg()
+        return resolved.clone(memory_format=torch.contiguous_format)
+
+    _replace(path, lambda aside: save_file({name: own(value) for name, value in values.items()}, aside))
