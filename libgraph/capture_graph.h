@@ -78,7 +78,6 @@ class GraphReader : public NameScope {
   // --- nodes (capture_nodes.cc) ---
 
   Status build_node(size_t index);
-  static void count_split_results(const OpInfo* info, const std::vector<Arg>& args, NodeRecord* record);
   Status read_results(const PlacedNode& node, const OpInfo* info, NodeSpec* spec, Extras* extras);
   Status take_getitem_type(uint32_t index, TypeId* type, Extras* extras);
   std::vector<std::string> name_results(const NodeRecord& record, NodeSpec* spec);

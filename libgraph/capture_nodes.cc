@@ -16,9 +16,10 @@ Status GraphReader::build_node(size_t index) {
   spec.op = context_->pool().op(record.op);
   spec.label = record.name;
   const OpInfo* info = context_->pool().ops[spec.op].info;
-  if (info == nullptr) context_->tally.unknown_op(record.op, {record.object, &place, json_.text});
+  if (info == nullptr) context_->tally.unknown_op(record.op, Json{record.object, &place, json_.text});
   SG_ASSIGN(spec.args, read_args(context_, node, info, this, &extras));
-  if (record.is_tuple && !record.has(NodeField::type)) count_split_results(info, spec.args, &record);
+  if (record.is_tuple && !record.has(NodeField::type))           // getitems show only those that somebody takes
+    record.result_count = std::max(record.result_count, split_result_count(info, spec.args));
   SG_TRY(read_results(node, info, &spec, &extras));
   std::vector<std::string> default_names = name_results(record, &spec);
   SG_TRY(read_context(node, &spec, &extras));
@@ -32,14 +33,6 @@ Status GraphReader::build_node(size_t index) {
   for (uint32_t g : record.getitems) records_[g].node = record.node;
   if (info != nullptr && draws_random(*graph_, record.node)) number_stream(record.node);
   return node.with(NodeField::binds, [&](const Json& json) { return read_binds(json, record.node); });
-}
-
-// Getitems show only the results that somebody takes; the list of sizes to split into shows all.
-void GraphReader::count_split_results(const OpInfo* info, const std::vector<Arg>& args, NodeRecord* record) {
-  int index = info == nullptr || !info->returns_list ? -1 : info->param_index("split_sizes");
-  if (index < 0 || static_cast<size_t>(index) >= args.size() || !args[static_cast<size_t>(index)].is(ArgKind::list)) return;
-  size_t count = args[static_cast<size_t>(index)].items().size();
-  record->result_count = std::max(record->result_count, static_cast<uint32_t>(count));
 }
 
 // The result types, and whether the op returns a tuple.

@@ -12,7 +12,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +20,7 @@
 #include "libgraph/capture.h"
 #include "libgraph/capture_json.h"
 #include "libgraph/flat_map.h"
+#include "libgraph/import_tally.h"
 #include "libgraph/job.h"
 #include "libgraph/op.h"
 
@@ -29,40 +29,6 @@ namespace sg {
 // How deep arguments and types may nest. Real captures reach 3; recursion on a hostile one stays shallow.
 inline constexpr int kMaxCaptureDepth = 64;
 inline constexpr uint32_t kMaxWorld = 1u << 20;
-
-// Free key/values of one owner, collected in any order.
-class Extras {
- public:
-  void add(std::string key, std::string json) { list_.emplace_back(std::move(key), std::move(json)); }
-  bool empty() const { return list_.empty(); }
-  std::vector<KeyValue> take(Pool* pool);    // sorted by key; of equal keys the last
-
- private:
-  std::vector<std::pair<std::string, std::string>> list_;
-};
-
-// What is said once at the end instead of at each place.
-class ImportTally {
- public:
-  static constexpr uint32_t kNoRank = 0xFFFFFFFFu;
-  void unknown_key(std::string_view owner, std::string_view key, const Json& at);
-  void kept_raw(std::string_view what, const Json& at);       // a known key whose value has no place in the IR
-  void unknown_op(std::string_view op, const Json& at);
-  void own_rank_literal(std::string_view op, const Json& at);
-  void type_conflict(const Json& at);
-  void report(uint32_t spmd_rank /* or kNoRank */, Diagnostics* notes) const;
-
- private:
-  struct Count {
-    uint64_t count = 0;
-    Location first;
-  };
-  using Counts = std::map<std::string, Count, std::less<>>;
-  static void count(Counts* counts, std::string key, const Json& at);
-  Counts unknown_keys_, kept_raw_, unknown_ops_, own_rank_;
-  Count type_conflicts_;
-  Location first_unknown_op_;
-};
 
 class ImportContext {
  public:

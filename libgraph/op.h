@@ -16,6 +16,7 @@
 
 namespace sg {
 
+class Arg;
 class Graph;
 struct Node;
 struct Program;
@@ -94,6 +95,9 @@ std::span<const OpInfo> all_ops();                       // in table order
 
 // Whether this call draws random numbers: kRandom, or kRandomIfDropout with a probability that may differ from 0.
 bool draws_random(const Graph& graph, NodeId n);
+
+// How many results a list-returning call has, as far as its list of sizes to split into tells; 0 = it does not.
+uint32_t split_result_count(const OpInfo* op, std::span<const Arg> args);
 
 // The data-dependent symbols that a node defines when its NodeMeta::binds says nothing: those of kind `data` that stand
 // alone as a scalar result or as a dimension of a tensor result and in no argument's type. Only kBindsSymbol ops and

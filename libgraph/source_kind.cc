@@ -28,6 +28,12 @@ bool looks_like_fx(std::string_view head) {
 
 std::string_view source_kind_name(SourceKind kind) { return kNames[static_cast<size_t>(kind)]; }
 
+std::optional<SourceKind> source_kind_named(std::string_view name) {
+  for (size_t i = 0; i < std::size(kNames); ++i)
+    if (kNames[i] == name) return static_cast<SourceKind>(i);
+  return std::nullopt;
+}
+
 SourceKind source_kind_of(std::string_view bytes) {
   std::string_view head = bytes.substr(0, kHead);
   if (head.substr(0, 2) == "\x1f\x8b") return SourceKind::capture;       // unpacked and judged by the importer
@@ -36,6 +42,12 @@ SourceKind source_kind_of(std::string_view bytes) {
   if (first != std::string_view::npos && head[first] == '{') return SourceKind::capture;   // judged there too
   if (looks_like_torch_trace(head)) return SourceKind::torch_trace;
   return looks_like_fx(head) ? SourceKind::fx : SourceKind::unknown;
+}
+
+SourceKind source_kind_of_folder(std::span<const std::string> entries) {
+  auto has = [&](std::string_view name) { return std::find(entries.begin(), entries.end(), name) != entries.end(); };
+  // What tlparse writes: a table of the compilations, and a folder for each.
+  return has("compile_directory.json") || has("failures_and_restarts.html") ? SourceKind::torch_trace : SourceKind::unknown;
 }
 
 }  // namespace sg

@@ -123,7 +123,7 @@ Form form_of(std::string_view bytes) {
   return !word.empty() && word[0] == '{' ? Form::json : Form::other;
 }
 
-Result<Bytes> read_bytes(const std::string& operand) {
+Result<Bytes> read_bytes(const std::string& operand, const std::function<bool(std::string_view)>& wants) {
   Bytes out{operand == "-" ? "<stdin>" : operand, {}, Form::empty};
   SG_ASSIGN(int fd, open_input(operand));
   Descriptor closer(fd);
@@ -136,13 +136,31 @@ Result<Bytes> read_bytes(const std::string& operand) {
   if (out.form == Form::empty)
     return unreadable(out.name, "the input is empty",
                       operand == "-" ? "the program before it in the pipe has probably failed; see its message" : "");
-  if (ended || out.form == Form::other) return out;
+  if (ended || (out.form == Form::other && (!wants || !wants(out.data)))) return out;
   if (S_ISREG(info.st_mode) && info.st_size > 0 && static_cast<uint64_t>(info.st_size) < kMaxBytes)
     out.data.reserve(static_cast<size_t>(info.st_size) + kFirstRead);
   advise_large_pages(out.data.data(), out.data.capacity());
   SG_ASSIGN(ended, read_up_to(fd, out.name, kMaxBytes, &out.data));
   if (!ended) return unreadable(out.name, "the input is larger than 8 GiB, the most that is read");
   return out;
+}
+
+bool is_folder(const std::string& operand) {
+  struct stat info;
+  return operand != "-" && ::stat(operand.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+Result<std::vector<std::string>> entries_of(const std::string& folder) {
+  DIR* dir = ::opendir(folder.c_str());
+  if (dir == nullptr) return unreadable(folder, std::string("cannot open the folder: ") + std::strerror(errno));
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(dir)) {
+    std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  ::closedir(dir);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 bool is_rank_pattern(std::string_view operand) { return operand.find(kPlaceholder) != std::string_view::npos; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,8 +24,13 @@ struct Bytes {
 };
 
 // The whole of a file, or of standard input for "-". Fails (unreadable) for what is missing, a folder, empty, or larger
-// than any input may be. A stream of no known form is read only as far as needed to know that.
-Result<Bytes> read_bytes(const std::string& operand);
+// than any input may be. What has no known form is read only as far as needed to know that, unless `wants` says of its
+// beginning that it is wanted.
+Result<Bytes> read_bytes(const std::string& operand, const std::function<bool(std::string_view head)>& wants = {});
+
+bool is_folder(const std::string& operand);
+// The names in a folder, sorted; without . and ..
+Result<std::vector<std::string>> entries_of(const std::string& folder);
 
 // Whether `operand` is a rank pattern: "rank{r}/step.json".
 bool is_rank_pattern(std::string_view operand);

@@ -7,8 +7,6 @@
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/parallel.h"
-#include "libgraph/sha256.h"
-#include "libgraph/source_kind.h"
 #include "libgraph/text.h"
 #include "libgraph/verify.h"
 #include "tools/cli_job.h"
@@ -24,20 +22,6 @@ void print_with_users(const Job& job, const Program& program, const Graph& graph
   for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
     for (NodeId user : graph.users(graph.node(n).result(i)))
       *out += "  " + print_node(job, program, graph, user) + "\n";
-}
-
-Result<CaptureFile> read_source(const Args& args, const std::string& file) {
-  SG_ASSIGN(Bytes bytes, read_bytes(file));
-  Location where{bytes.name};
-  if (bytes.form == Form::binary || bytes.form == Form::text)
-    return Error{ErrorKind::unreadable, "this is a graph already", where, "read it with sg-print"};
-  std::string kind(source_kind_name(source_kind_of(bytes.data)));
-  if (args.has("from")) kind = args.text("from");
-  if (kind == "capture") return CaptureFile{std::move(bytes.name), std::move(bytes.data)};
-  if (kind == "unknown")
-    return Error{ErrorKind::unreadable, "a source of unknown kind", where, "a capture is JSON, plain or gzipped"};
-  return Error{ErrorKind::unreadable, "a " + kind + " source, which this version cannot read", where,
-               "this version reads captures: JSON with \"format\": \"step-capture\""};
 }
 
 std::string type_text(const Job& job, const Type& type) {
@@ -117,41 +101,6 @@ Verdict judge(const std::string& operand, const LoadOptions& options, size_t max
 std::string rules_report() {
   std::string out;
   for (const VerifyRule& rule : verify_rules()) out += std::string(rule.name) + ": " + std::string(rule.promise) + "\n";
-  return out;
-}
-
-Result<Sources> read_sources(const Args& args) {
-  Diagnostics left_out;
-  bool best_effort = args.has("best-effort");
-  std::vector<std::string> names;
-  for (const std::string& operand : args.operands().empty() ? std::vector<std::string>{"-"} : args.operands()) {
-    SG_ASSIGN(std::vector<std::string> files, files_of(operand, best_effort ? &left_out : nullptr));
-    names.insert(names.end(), files.begin(), files.end());
-  }
-  std::vector<Result<CaptureFile>> sources(names.size(), Error());
-  std::vector<std::string> digests(names.size());
-  parallel_for(names.size(), args.threads(), [&](size_t i) {
-    sources[i] = read_source(args, names[i]);
-    if (sources[i].ok()) digests[i] = sha256_tag(sources[i]->bytes);
-  });
-  Sources out;
-  std::string all_digests;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    if (!sources[i].ok()) {
-      const Error& e = sources[i].error();
-      if (!best_effort || names.size() == 1) return e;
-      left_out.warning("left-out", e.message + "; the rank is left out", e.where, e.hint);
-      continue;
-    }
-    all_digests += digests[i] + "\n";
-    out.bytes += sources[i]->bytes.size();
-    out.files.push_back(std::move(*sources[i]));
-  }
-  args.report().add(left_out);
-  if (out.files.empty()) return sources[0].error();
-  bool is_one = out.files.size() == 1;
-  out.name = is_one ? out.files[0].name : args.input();
-  out.digest = is_one ? all_digests.substr(0, all_digests.size() - 1) : sha256_tag(all_digests);
   return out;
 }
 

@@ -1,12 +1,10 @@
-// What tools say about a graph beyond its text: one node with its users, a verdict, types that disagree. And the sources
-// that sg-import reads.
+// What tools say about a graph beyond its text: one node with its users, a verdict, types that disagree.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "libgraph/capture.h"
 #include "libgraph/job.h"
 #include "tools/cli.h"
 #include "tools/cli_job.h"
@@ -30,15 +28,6 @@ Verdict judge(const std::string& operand, const LoadOptions& options, size_t max
 
 // Every rule of the verifier with its promise, a line each.
 std::string rules_report();
-
-// The captures that the operands name, standard input without any. Other kinds of source are refused by name.
-struct Sources {
-  std::vector<CaptureFile> files;
-  std::string name;      // for messages
-  std::string digest;    // of the one file, or of the files' digests a line each
-  size_t bytes = 0;
-};
-Result<Sources> read_sources(const Args& args);
 
 // Recorded types that our rules contradict. `count` leaves out those that are known to be the recorder's fault.
 struct TypeReport {

@@ -1,10 +1,10 @@
 // sg-import: captures of a PyTorch training step to a graph file.
 //
 // One capture is one rank; several, or a rank pattern, are a rank set and become one job: proven SPMD, or kept apart.
-#include "libgraph/capture.h"
 #include "libgraph/infer.h"
 #include "libgraph/repair_types.h"
 #include "tools/cli_job.h"
+#include "tools/import_sources.h"
 #include "tools/reports.h"
 
 using namespace sg;
@@ -19,6 +19,11 @@ constexpr Option kOptions[] = {
     {"check", 0, "", "compare recorded types with inferred ones, and write no graph"},
 };
 
+Result<int> write_listing(const Args& args, const Listing& listing) {
+  SG_TRY(write_text(args, args.has("json") ? listing.json : listing.text));
+  return 0;
+}
+
 // What --list and --check print instead of a graph; the exit code.
 Result<int> report(const Args& args, const Job& job, const std::string& name) {
   TypeReport types;
@@ -32,9 +37,15 @@ Result<int> run(const Args& args) {
   SG_ASSIGN(Sources sources, read_sources(args));
   args.report().phase("read", counted(sources.files.size(), "file") + ", " + counted(sources.bytes, "byte"));
   Diagnostics notes;
-  Result<Job> job = import_captures(std::move(sources.files), {args.has("spmd"), args.threads()}, &notes);
+  if (args.has("list") && !args.has("check")) {
+    SG_ASSIGN(std::optional<Listing> listing, list_source(args, &sources, &notes));
+    args.report().add(notes);
+    if (listing) return write_listing(args, *listing);
+  }
+  Result<Imported> imported = import_source(args, &sources, &notes);
   args.report().add(notes);
-  if (!job.ok()) return job.error();
+  if (!imported.ok()) return imported.error();
+  Job* job = &imported->job;
   args.report().phase("import", describe(*job));
   if (args.has("check") || args.has("list")) return report(args, *job, sources.name);
   size_t repaired = 0;
@@ -43,7 +54,7 @@ Result<int> run(const Args& args) {
     repaired += repair_recorded_types(*program);
   }
   if (repaired > 0) args.report().note(counted(repaired, "recorded type") + " contradicted by the data or the op: put right (--check lists them)");
-  add_provenance(args, {"from", "spmd"}, sources.digest, &*job);
+  add_provenance(args, {"from", "spmd"}, sources.digest, job);
   Loaded loaded{std::move(*job), sources.name, {}, sources.bytes};
   SG_TRY(require_valid(args, loaded));
   if (output_of(args) == "-") args.report().line("sg-import: read " + sources.name + ": " + describe(loaded.job));

@@ -232,7 +232,7 @@ def other_sources_are_recognised_and_refused():
                           (b'V1121 02:33:03.218000 13001 a.py:28] {"str": ["x", 1]}\n', "torch-trace")):
         expect(run(["sg-import"], content), 3, f"a {kind} source")
     for content in (b"hello\n", b"\0\0\0\0", b"<html>", bytes(range(256))):
-        expect(run(["sg-import"], content), 3, "unknown kind")
+        expect(run(["sg-import"], content), 3, "unknown kind: it reads capture JSON")
     expect(run(["sg-import", "--from", "pt2", os.path.join(DATA, "step.json")]), 3, "a pt2 source")
     expect(run(["sg-import"], b"{}"), 3, "<stdin>")
     expect(run(["sg-import"], gzip.compress(b"nonsense")), 3, "<stdin>")

@@ -1,0 +1,148 @@
+#include "tools/import_sources.h"
+
+#include "libgraph/capture.h"
+#include "libgraph/parallel.h"
+#include "libgraph/sha256.h"
+#include "tools/cli_input.h"
+#include "tools/cli_job.h"
+
+namespace sg::cli {
+namespace {
+
+Result<Imported> import_capture_files(const Args& args, Sources* sources, Diagnostics* notes) {
+  std::vector<CaptureFile> files;
+  for (SourceFile& file : sources->files) files.push_back({std::move(file.name), std::move(file.bytes)});
+  SG_ASSIGN(Job job, import_captures(std::move(files), {args.has("spmd"), args.threads()}, notes));
+  return Imported{std::move(job), {}, nullptr};
+}
+
+constexpr ImportSource kSources[] = {
+    {SourceKind::capture, "capture JSON, plain or gzipped", true, false, import_capture_files, nullptr},
+};
+
+const ImportSource* source_of(SourceKind kind) {
+  for (const ImportSource& source : kSources)
+    if (source.kind == kind) return &source;
+  return nullptr;
+}
+
+std::string understood() {
+  std::string out = "it reads ";
+  for (size_t i = 0; i < std::size(kSources); ++i)
+    out += (i == 0 ? "" : i + 1 == std::size(kSources) ? " and " : ", ") + std::string(kSources[i].what);
+  return out;
+}
+
+SourceKind asked_for(const Args& args, SourceKind found) {
+  return args.has("from") ? source_kind_named(args.text("from")).value_or(SourceKind::unknown) : found;
+}
+
+// Whether the kind is read at all, and read from this.
+Status check_kind(const SourceFile& file) {
+  Location where{file.name};
+  if (file.kind == SourceKind::unknown)
+    return Error{ErrorKind::unreadable, std::string(file.is_folder ? "a folder" : "a source") + " of unknown kind: " + understood(), where,
+                 file.is_folder ? "name the file in it, or a rank pattern such as 'rank{r}/step.json'"
+                                : "--from says what it is, where the content does not"};
+  const ImportSource* source = source_of(file.kind);
+  std::string kind(source_kind_name(file.kind));
+  if (source == nullptr)
+    return Error{ErrorKind::unreadable, "a " + kind + " source, which this version cannot read", where, understood()};
+  if (file.is_folder && !source->takes_folder)
+    return Error{ErrorKind::unreadable, "a folder is no " + kind + " source", where, "name the file in it"};
+  return ok_status();
+}
+
+Result<SourceFile> read_folder(const Args& args, const std::string& name) {
+  SG_ASSIGN(std::vector<std::string> entries, entries_of(name));
+  SourceFile file{name, {}, true, asked_for(args, source_kind_of_folder(entries))};
+  SG_TRY(check_kind(file));
+  return file;
+}
+
+Result<SourceFile> read_file(const Args& args, const std::string& name) {
+  if (is_folder(name)) return read_folder(args, name);
+  SG_ASSIGN(Bytes bytes, read_bytes(name, [&](std::string_view head) {
+    return asked_for(args, source_kind_of(head)) != SourceKind::unknown;
+  }));
+  if (bytes.form == Form::binary || bytes.form == Form::text)
+    return Error{ErrorKind::unreadable, "this is a graph already", {bytes.name}, "read it with sg-print"};
+  SourceFile file{std::move(bytes.name), std::move(bytes.data), false, SourceKind::unknown};
+  file.kind = asked_for(args, source_kind_of(file.bytes));
+  SG_TRY(check_kind(file));
+  return file;
+}
+
+// All of one kind, and no more than it may be made of.
+Status check_together(const std::vector<SourceFile>& files) {
+  const SourceFile& first = files[0];
+  for (size_t i = 1; i < files.size(); ++i) {
+    Error error{ErrorKind::unreadable, {}, {files[i].name}, "import them one by one"};
+    if (files[i].kind != first.kind)
+      error.message = "a " + std::string(source_kind_name(files[i].kind)) + " source beside " + first.name + ", a " +
+                      std::string(source_kind_name(first.kind)) + " source";
+    else if (!source_of(first.kind)->takes_many)
+      error.message = "a second " + std::string(source_kind_name(first.kind)) + " source: one is one job";
+    if (!error.message.empty()) return error;
+  }
+  return ok_status();
+}
+
+Result<std::vector<std::string>> names_of(const Args& args, Diagnostics* left_out) {
+  std::vector<std::string> names;
+  for (const std::string& operand : args.operands().empty() ? std::vector<std::string>{"-"} : args.operands()) {
+    SG_ASSIGN(std::vector<std::string> files, files_of(operand, left_out));
+    names.insert(names.end(), files.begin(), files.end());
+  }
+  return names;
+}
+
+}  // namespace
+
+std::span<const ImportSource> import_sources() { return kSources; }
+
+Result<Sources> read_sources(const Args& args) {
+  Diagnostics left_out;
+  bool best_effort = args.has("best-effort");
+  SG_ASSIGN(std::vector<std::string> names, names_of(args, best_effort ? &left_out : nullptr));
+  std::vector<Result<SourceFile>> read(names.size(), Error());
+  std::vector<std::string> digests(names.size());
+  parallel_for(names.size(), args.threads(), [&](size_t i) {
+    read[i] = read_file(args, names[i]);
+    if (read[i].ok()) digests[i] = sha256_tag(read[i]->bytes);
+  });
+  Sources out;
+  std::string all_digests;
+  for (size_t i = 0; i < read.size(); ++i) {
+    if (!read[i].ok()) {
+      const Error& e = read[i].error();
+      if (!best_effort || names.size() == 1) return e;
+      left_out.warning("left-out", e.message + "; the rank is left out", e.where, e.hint);
+      continue;
+    }
+    all_digests += digests[i] + "\n";
+    out.bytes += read[i]->bytes.size();
+    out.files.push_back(std::move(*read[i]));
+  }
+  args.report().add(left_out);
+  if (out.files.empty()) return read[0].error();
+  SG_TRY(check_together(out.files));
+  bool is_one = out.files.size() == 1;
+  out.kind = out.files[0].kind;
+  out.name = is_one ? out.files[0].name : args.input();
+  out.digest = is_one ? all_digests.substr(0, all_digests.size() - 1) : sha256_tag(all_digests);
+  return out;
+}
+
+Result<Imported> import_source(const Args& args, Sources* sources, Diagnostics* notes) {
+  return source_of(sources->kind)->import(args, sources, notes);
+}
+
+Result<std::optional<Listing>> list_source(const Args& args, Sources* sources, Diagnostics* notes) {
+  const ImportSource* source = source_of(sources->kind);
+  if (source->list == nullptr) return std::optional<Listing>();
+  SG_ASSIGN(Listing listing, source->list(args, sources, notes));
+  return std::optional(std::move(listing));
+}
+
+}  // namespace sg::cli
