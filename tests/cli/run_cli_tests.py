@@ -249,7 +249,7 @@ def unreadable_inputs():
     write("empty", b"")
     for tool in READERS + ["sg-import"]:
         expect(run([tool, "missing.sg"]), 3, "missing.sg: error: no such file")
-        expect(run([tool, "folder"]), 3, "folder: error: is a folder")
+        expect(run([tool, "folder"]), 3, "folder: error: (is )?a folder")
         expect(run([tool, "empty"]), 3, "empty: error: the input is empty")
         expect(run([tool], b""), 3, "<stdin>: error: the input is empty\n.*hint: the program before it")
         expect(run(f"{tool} <&-"), 3, "<stdin>: error")
