@@ -1,6 +1,7 @@
-// Matrix products, convolutions and pooling.
+// Matrix products and convolutions.
 #include <algorithm>
 
+#include "libgraph/infer_layout.h"
 #include "libgraph/infer_rules.h"
 
 namespace sg::infer {
@@ -42,69 +43,18 @@ struct Window {
 };
 
 // How many positions a window has: (size + 2*padding - dilation*(kernel - 1) - 1) // stride + 1.
-Expr window_count(InferCall& c, Expr size, const Window& w, bool ceil_mode) {
+Expr window_count(InferCall& c, Expr size, const Window& w) {
   ExprPool& e = c.sizes.exprs();
   Expr one = c.sizes.number(1);
   Expr span = e.add(size, e.mul(c.sizes.number(2), w.padding));
   span = e.sub(e.sub(span, e.mul(w.dilation, e.sub(w.kernel, one))), one);
-  if (!ceil_mode) return e.add(e.floordiv(span, w.stride), one);
-  Expr count = e.add(e.floordiv(e.add(span, e.sub(w.stride, one)), w.stride), one);
-  auto last = c.sizes.constant(e.mul(e.sub(count, one), w.stride)), limit = c.sizes.constant(e.add(size, w.padding));
-  return last && limit && *last >= *limit ? e.sub(count, one) : count;   // the last window has to begin inside
-}
-
-Exprs layout_like(InferCall& c, const Type& input, const Exprs& shape) {
-  bool plain = c.sizes.is_contiguous(input) || !c.sizes.is_dense(input);
-  return plain ? c.sizes.contiguous(shape) : c.sizes.in_order_of(input, shape);
-}
-
-// Whether PyTorch takes these strides for channels-last: channels lie closest, then the spatial axes from the last one on, then
-// the batch. A dimension of size 1 fits anywhere; where only such ones would tell, the answer is no.
-bool is_channels_last(InferCall& c, const Type& t) {
-  size_t rank = t.shape.size();
-  if (rank < 4 || c.sizes.is(t.stride[1], 0)) return false;
-  std::vector<size_t> axes{1};
-  for (size_t axis = rank - 1; axis > 1; --axis) axes.push_back(axis);
-  axes.push_back(0);
-  Expr least = c.sizes.number(0);
-  for (size_t axis : axes) {
-    if (c.sizes.is(t.shape[axis], 0) || (axis == 0 && c.sizes.same(least, t.stride[1]))) return false;
-    if (!c.sizes.same(t.stride[axis], least) && c.sizes.compare(t.stride[axis], least) <= 0) return false;
-    least = c.sizes.is(t.shape[axis], 1) ? t.stride[axis] : c.sizes.exprs().mul(t.stride[axis], t.shape[axis]);
-  }
-  return true;
+  return e.add(e.floordiv(span, w.stride), one);
 }
 
 // A convolution's results are channels-last when its input or its weight is, and contiguous otherwise.
 Exprs convolution_strides(InferCall& c, const Type& input, const Type& weight, const Exprs& shape) {
-  if (!is_channels_last(c, input) && !is_channels_last(c, weight)) return c.sizes.contiguous(shape);
-  Exprs moved = shape;   // batch, spatial dimensions, channels
-  std::rotate(moved.begin() + 1, moved.begin() + 2, moved.end());
-  Exprs stride = c.sizes.contiguous(moved);
-  std::rotate(stride.begin() + 1, stride.end() - 1, stride.end());
-  return stride;
-}
-
-Result<Exprs> pooled_shape(InferCall& c, const Type& self) {
-  if (self.shape.size() != 3 && self.shape.size() != 4) return c.fail("needs 3 or 4 dimensions");
-  SG_ASSIGN(Exprs kernel, spatial(c, "kernel_size", 2));
-  Exprs stride = kernel, dilation(2, c.sizes.number(1));
-  SG_ASSIGN(Exprs given_stride, c.size_list("stride"));
-  if (!given_stride.empty()) {
-    SG_ASSIGN(stride, spatial(c, "stride", 2));
-  }
-  SG_ASSIGN(Exprs padding, spatial(c, "padding", 2));
-  if (c.given("dilation")) {
-    SG_ASSIGN(dilation, spatial(c, "dilation", 2));
-  }
-  SG_ASSIGN(bool ceil_mode, c.boolean("ceil_mode"));
-  Exprs shape = self.shape;
-  for (size_t i = 0; i < 2; ++i) {
-    if (c.sizes.constant(stride[i]).value_or(1) <= 0) return c.fail("the stride has to be positive");
-    Expr& size = shape[shape.size() - 2 + i];
-    size = window_count(c, size, {kernel[i], stride[i], padding[i], dilation[i]}, ceil_mode);
-  }
-  return shape;
+  bool last = is_channels_last(c.sizes, input) || is_channels_last(c.sizes, weight);
+  return last ? channels_last_strides(c.sizes, shape) : c.sizes.contiguous(shape);
 }
 
 }  // namespace
@@ -214,7 +164,7 @@ Status convolution(InferCall& c) {
   for (size_t i = 0; i + 2 < rank; ++i) {
     if (c.sizes.constant(stride[i]).value_or(1) <= 0) return c.fail("the stride has to be positive");
     Expr size = input->shape[i + 2], kernel = weight->shape[i + 2], one = c.sizes.number(1);
-    Expr out = window_count(c, size, {kernel, stride[i], padding[i], dilation[i]}, false);
+    Expr out = window_count(c, size, {kernel, stride[i], padding[i], dilation[i]});
     if (transposed) {
       out = e.sub(e.mul(e.sub(size, one), stride[i]), e.mul(c.sizes.number(2), padding[i]));
       out = e.add(e.add(out, e.mul(dilation[i], e.sub(kernel, one))), e.add(output_padding[i], one));
@@ -237,28 +187,6 @@ Status convolution_backward(InferCall& c) {
     SG_TRY(mask[of == weight] ? c.give(of->dtype, of->shape, std::move(strides), *of) : c.give_none());
   }
   return mask[2] ? c.give_contiguous(grad->dtype, {grad->shape[1]}, *grad) : c.give_none();
-}
-
-Status max_pool2d(InferCall& c) {
-  SG_ASSIGN(const Type* self, c.tensor("self"));
-  SG_ASSIGN(Exprs shape, pooled_shape(c, *self));
-  Exprs stride = layout_like(c, *self, shape);
-  SG_TRY(c.give(self->dtype, shape, stride, *self));
-  return c.give(DType::i64, shape, stride, *self);
-}
-
-Status avg_pool2d(InferCall& c) {
-  SG_ASSIGN(const Type* self, c.tensor("self"));
-  SG_ASSIGN(Exprs shape, pooled_shape(c, *self));
-  Exprs stride = layout_like(c, *self, shape);
-  return c.give(self->dtype, shape, stride, *self);
-}
-
-Status pool_backward(InferCall& c) {
-  SG_ASSIGN(const Type* self, c.tensor("self"));
-  SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
-  if (c.op.param_index("indices") >= 0) SG_TRY(c.expect_shape("indices", grad->shape));
-  return c.give(self->dtype, self->shape, layout_like(c, *self, self->shape), *self);
 }
 
 }  // namespace sg::infer

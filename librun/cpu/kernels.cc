@@ -13,9 +13,11 @@ Table build_table() {
            cpu::assert_kernels(),
            cpu::attention_kernels(),
            cpu::channel_norm_kernels(),
+           cpu::column_kernels(),
            cpu::convolution_kernels(),
            cpu::factory_kernels(),
            cpu::flex_attention_kernels(),
+           cpu::grid_sampler_kernels(),
            cpu::grouped_mm_kernels(),
            cpu::histogram_kernels(),
            cpu::index_kernels(),
@@ -36,6 +38,7 @@ Table build_table() {
            cpu::search_kernels(),
            cpu::softmax_kernels(),
            cpu::sort_kernels(),
+           cpu::upsample_kernels(),
            cpu::view_copy_kernels(),
        })
     for (const KernelRow& row : family) table.emplace(row.op, row.run);

@@ -15,6 +15,7 @@ import warnings
 
 import torch
 
+import kernel_cases_planes  # noqa: F401 (adds its cases)
 from kernel_cases import CASES
 from kernel_probe import KernelError, Probe
 

@@ -833,34 +833,3 @@ def eye(r):
 @case("aten.tril_indices.default")
 def tril_indices(r):
     return Case(r.randint(0, 5), r.randint(0, 5), r.randint(-6, 6))
-
-
-# --- pooling ---
-
-def pool_arguments(r):
-    t = finite(tensor(r, [torch.float32, torch.float64], [r.randint(1, 3), r.randint(1, 3), r.randint(4, 9), r.randint(4, 9)]))
-    kernel = [r.randint(1, 3), r.randint(1, 3)]
-    return t, kernel, [r.randint(1, 3), r.randint(1, 3)], [r.randint(0, k // 2) for k in kernel]
-
-
-@case("aten.max_pool2d_with_indices.default")
-def max_pool(r):
-    return Case(*pool_arguments(r), r.choice([1, [1, 2]]), r.random() < 0.5)
-
-
-@case("aten.max_pool2d_with_indices_backward.default")
-def max_pool_backward(r):
-    arguments = [*pool_arguments(r), [1, 1], r.random() < 0.5]
-    out, at = torch.ops.aten.max_pool2d_with_indices(*arguments)
-    return Case(torch.randn_like(out), *arguments, at)
-
-
-@case("aten.avg_pool2d.default")
-def avg_pool(r):
-    return Case(*pool_arguments(r), r.random() < 0.5, r.random() < 0.5, r.choice([None, 3]))
-
-
-@case("aten.avg_pool2d_backward.default")
-def avg_pool_backward(r):
-    arguments = [*pool_arguments(r), r.random() < 0.5, r.random() < 0.5, r.choice([None, 3])]
-    return Case(torch.randn_like(torch.ops.aten.avg_pool2d(*arguments)), *arguments)

@@ -72,6 +72,8 @@ class Probe:
         if isinstance(v, (list, tuple)):
             if kind == "int[]" or (v and all(isinstance(x, int) for x in v)):
                 return f"ints {len(v)} " + " ".join(str(int(x)) for x in v)
+            if v and all(isinstance(x, (int, float)) for x in v):
+                return f"values {len(v)} " + " ".join(self.value(x, "") for x in v)
             return f"tensors {len(v)} " + " ".join(self.value(x, "") for x in v)
         raise TypeError(f"no way to pass {v!r}")
 

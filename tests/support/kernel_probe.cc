@@ -3,7 +3,7 @@
 // FILE is mapped and shared: tensors are places in it. Standard input has words, one request after the other:
 //     call OP THREADS NUMERICS  {arg NAME VALUE}  {res VALUE}  go
 //     VALUE   tensor DTYPE OFFSET CONJUGATE RANK SIZES STRIDES | int I | float F | bool B | complex RE IM | text T | dtype D
-//             | ints N I... | tensors N VALUE... | none
+//             | ints N I... | tensors N VALUE... | values N VALUE... | none
 // The answer is one line: "ok" and what became known only now (tensors that were allocated, numbers), or "error MESSAGE".
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -73,6 +73,10 @@ ParamValue read_value(std::map<std::string, std::string>* texts) {
     std::vector<int64_t> list(word<size_t>());
     for (int64_t& i : list) std::cin >> i;
     return test::ints(list);
+  }
+  if (kind == "values") {
+    p.kind = ParamValue::Kind::list;
+    for (size_t n = word<size_t>(); n > 0; --n) p.items.push_back(read_value(texts));
   }
   if (kind == "tensors") {
     std::vector<Tensor> list(word<size_t>());

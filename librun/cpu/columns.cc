@@ -1,0 +1,168 @@
+// Windows as columns (im2col) and back (col2im); channels to places and back (pixel_shuffle).
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "librun/cpu/kernels.h"
+#include "librun/cpu/resample.h"
+#include "librun/cpu/rows.h"
+
+namespace sg::cpu {
+namespace {
+
+using Pair = std::array<int64_t, 2>;
+
+struct Columns {
+  Pair kernel, dilation, padding, stride, in, out;
+  int64_t planes = 1;                   // batch * channels
+  int64_t window() const { return kernel[0] * kernel[1]; }
+  int64_t positions() const { return out[0] * out[1]; }
+  int64_t plane() const { return in[0] * in[1]; }
+
+  // The place in the plane that window position k (row-major) has for column `at`; -1 in the padding.
+  int64_t place(int64_t k, int64_t at) const {
+    int64_t row = at / out[1] * stride[0] - padding[0] + k / kernel[1] * dilation[0];
+    int64_t column = at % out[1] * stride[1] - padding[1] + k % kernel[1] * dilation[1];
+    return row >= 0 && row < in[0] && column >= 0 && column < in[1] ? row * in[1] + column : -1;
+  }
+};
+
+Status read_pair(KernelCall& call, std::string_view name, int64_t otherwise, int64_t least, Pair* to) {
+  SG_ASSIGN(std::vector<int64_t> list, numbers_of(call, name, 2, otherwise));
+  *to = {list[0], list[1]};
+  return (*to)[0] >= least && (*to)[1] >= least ? ok_status() : call.fail("'" + std::string(name) + "' is too small");
+}
+
+// `image` [.., channels, height, width] and `columns` [.., channels * window, positions]
+Result<Columns> columns_of(KernelCall& call, const Tensor& image, const Tensor& columns) {
+  Columns c;
+  SG_TRY(read_pair(call, "kernel_size", 1, 1, &c.kernel));
+  SG_TRY(read_pair(call, "dilation", 1, 1, &c.dilation));
+  SG_TRY(read_pair(call, "padding", 0, 0, &c.padding));
+  SG_TRY(read_pair(call, "stride", 1, 1, &c.stride));
+  if (image.rank < 3 || columns.rank != image.rank - 1) return call.fail("needs planes of channels");
+  for (int k = 0; k < 2; ++k) {
+    auto i = static_cast<size_t>(k);
+    c.in[i] = image.dim(image.rank - 2 + k);
+    c.out[i] = (c.in[i] + 2 * c.padding[i] - c.dilation[i] * (c.kernel[i] - 1) - 1) / c.stride[i] + 1;
+    if (c.out[i] < 1) return call.fail("the window is larger than the padded plane");
+  }
+  for (int i = 0; i + 2 < image.rank; ++i) c.planes *= image.dim(i);
+  if (columns.dim(-1) != c.positions() || columns.elements() != c.planes * c.window() * c.positions()) return call.fail("the columns do not fit the planes");
+  return c;
+}
+
+struct Bytes16 {
+  uint64_t low, high;
+};
+
+template <class T>
+void gather_columns(KernelCall& call, const Columns& c, const Tensor& from, const Tensor& to) {
+  for_rows(call, c.planes * c.window(), c.positions(), [&](int64_t row, int) {
+    const T* plane = from.as<T>() + row / c.window() * c.plane();
+    for (int64_t at = 0; at < c.positions(); ++at) {
+      int64_t place = c.place(row % c.window(), at);
+      to.as<T>()[row * c.positions() + at] = place < 0 ? T{} : plane[place];
+    }
+  });
+}
+
+Status im2col(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  SG_ASSIGN(Columns c, columns_of(call, self, call.result()));
+  Tensor from = contiguous(call, self), to = call.scratch().tensor(self.dtype, call.result().sizes());
+  switch (dtype_bytes(self.dtype)) {
+    case 1: gather_columns<uint8_t>(call, c, from, to); break;
+    case 2: gather_columns<uint16_t>(call, c, from, to); break;
+    case 4: gather_columns<uint32_t>(call, c, from, to); break;
+    case 8: gather_columns<uint64_t>(call, c, from, to); break;
+    default: gather_columns<Bytes16>(call, c, from, to); break;
+  }
+  copy(call, call.result(), to);
+  return ok_status();
+}
+
+template <class T>
+void add_columns(KernelCall& call, const Columns& c, const Tensor& from, const Tensor& to) {
+  for_rows(call, c.planes, c.window() * c.positions(), [&](int64_t plane, int) {
+    const T* column = from.as<T>() + plane * c.window() * c.positions();
+    for (int64_t k = 0; k < c.window(); ++k)
+      for (int64_t at = 0; at < c.positions(); ++at)
+        if (int64_t place = c.place(k, at); place >= 0) to.as<T>()[plane * c.plane() + place] += column[k * c.positions() + at];
+  });
+}
+
+Status col2im(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  SG_ASSIGN(Columns c, columns_of(call, call.result(), self));
+  DType wide = is_complex(self.dtype) ? DType::c128 : is_floating(self.dtype) ? DType::f64 : DType::i64;
+  Tensor from = contiguous_as(call, self, wide), to = call.scratch().tensor(wide, call.result().sizes());
+  fill(call, to, Scalar::integer(0));
+  if (wide == DType::c128) add_columns<C128>(call, c, from, to);
+  else if (wide == DType::f64) add_columns<double>(call, c, from, to);
+  else add_columns<int64_t>(call, c, from, to);
+  copy(call, call.result(), to);
+  return ok_status();
+}
+
+// `t` with the axis split in two: [.., outer, inner, ..].
+Tensor split_axis(const Tensor& t, int axis, int64_t inner) {
+  Tensor out = t;
+  auto at = static_cast<size_t>(axis);
+  for (size_t i = static_cast<size_t>(t.rank); i > at; --i) out.shape[i] = t.shape[i - 1], out.stride[i] = t.stride[i - 1];
+  ++out.rank;
+  out.shape[at] = inner == 0 ? 0 : t.shape[at] / inner;
+  out.stride[at] = t.stride[at] * inner;
+  out.shape[at + 1] = inner, out.stride[at + 1] = t.stride[at];
+  return out;
+}
+
+// `t` whose axes from `first` on are those of `order`.
+Tensor reordered(const Tensor& t, int first, std::initializer_list<int> order) {
+  Tensor out = t;
+  auto to = static_cast<size_t>(first);
+  for (int from : order) out.shape[to] = t.shape[static_cast<size_t>(from)], out.stride[to++] = t.stride[static_cast<size_t>(from)];
+  return out;
+}
+
+// Between [.., C r r, H, W] and [.., C, H r, W r]: both seen as [.., C, H, r, W, r].
+Status pixel_shuffle(KernelCall& call) {
+  bool up = call.op().param_index("upscale_factor") >= 0;
+  int64_t r = call.integer(up ? "upscale_factor" : "downscale_factor");
+  const Tensor& many = up ? call.tensor("self") : call.result();
+  const Tensor& large = up ? call.result() : call.tensor("self");
+  if (many.rank < 3 || many.rank > kMaxRank - 2 || r < 1) return call.fail("needs 3 to 10 dimensions");
+  int axis = many.rank - 3;
+  Tensor a = split_axis(split_axis(many, axis, r * r), axis + 1, r);   // [.., C, r, r, H, W]
+  a = reordered(a, axis, {axis, axis + 3, axis + 1, axis + 4, axis + 2});
+  Tensor b = split_axis(split_axis(large, axis + 2, r), axis + 1, r);
+  if (!same_shape(a, b)) return call.fail("the factor does not fit the sizes");
+  if (up) copy(call, b, a);
+  else copy(call, a, b);
+  return ok_status();
+}
+
+Status channel_shuffle(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  int64_t groups = call.integer("groups");
+  if (self.rank < 3 || self.rank >= kMaxRank || groups < 1 || self.dim(1) % groups != 0) return call.fail("'groups' does not divide the channels");
+  int64_t each = self.dim(1) / groups;
+  Tensor from = swap_axes(split_axis(self, 1, each), 1, 2), to = split_axis(call.result(), 1, groups);
+  if (!same_shape(from, to)) return call.fail("'groups' does not fit the sizes");
+  copy(call, to, from);
+  return ok_status();
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten.im2col.default", im2col},
+    {"aten.col2im.default", col2im},
+    {"aten.pixel_shuffle.default", pixel_shuffle},
+    {"aten.pixel_unshuffle.default", pixel_shuffle},
+    {"aten.channel_shuffle.default", channel_shuffle},
+};
+
+}  // namespace
+
+std::span<const KernelRow> column_kernels() { return kRows; }
+
+}  // namespace sg::cpu
