@@ -1,5 +1,6 @@
 #include "libgraph/infer.h"
 
+#include "libgraph/infer_expect.h"
 #include "libgraph/infer_rules.h"
 
 namespace sg {
@@ -50,6 +51,7 @@ Result<std::vector<Type>> TypeInferrer::infer(const Graph& graph, NodeId n) {
     return Error{ErrorKind::cannot_apply, std::string(graph.op_name(n)) + ": has no inference rule", {}, {}};
   InferCall call(program_, graph, n, *op, *sizes_);
   SG_TRY(call.bind());
+  SG_TRY(infer::check_expectations(call));
   SG_TRY(op->infer(call));
   if (call.results.size() != call.node.result_count)
     return call.fail("has " + std::to_string(call.results.size()) + " results, not " +

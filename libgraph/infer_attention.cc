@@ -20,8 +20,14 @@ Result<Attention> attention_of(InferCall& c) {
   SG_ASSIGN(a.value, c.tensor("value"));
   for (const Type* t : {a.query, a.key, a.value})
     if (t->shape.size() != 4) return c.fail("query, key and value need 4 dimensions");
-  auto x = c.sizes.constant(a.query->shape[3]), y = c.sizes.constant(a.key->shape[3]);
-  if (x && y && *x != *y) return c.fail("query and key have different widths");
+  const Exprs &q = a.query->shape, &k = a.key->shape, &v = a.value->shape;
+  if (!c.may_equal(q[3], k[3])) return c.fail("query and key have different widths");
+  if (!c.may_equal(k[0], v[0]) || !c.may_equal(k[1], v[1]) || !c.may_equal(k[2], v[2])) return c.fail("key and value have different sizes");
+  if (!c.sizes.is(k[0], 1) && !c.may_equal(q[0], k[0])) return c.fail("query and key have different batches");
+  auto heads = c.sizes.constant(q[1]), shared = c.sizes.constant(k[1]);
+  if (heads && shared && (*shared == 0 ? *heads != 0 : *heads % *shared != 0)) return c.fail("the query's heads are no multiple of the key's");
+  for (std::string_view mask : {"attn_mask", "attn_bias"})
+    if (c.op.param_index(mask) >= 0) SG_TRY(c.expect_broadcast(mask, {q[0], q[1], q[2], k[2]}));
   a.out_shape = a.query->shape;
   a.out_shape[3] = a.value->shape[3];
   return a;
@@ -36,6 +42,22 @@ Exprs heads_inside(InferCall& c, const Exprs& shape) {
 
 Status give_heads_inside(InferCall& c, const Type& like, const Exprs& shape) {
   return c.give(like.dtype, shape, heads_inside(c, shape), like);
+}
+
+// What a backward op is given of the forward run: the output's shape, and a logarithm a row. Some kernels fill up the rows.
+Status expect_forward(InferCall& c, const Attention& a) {
+  for (std::string_view name : {"grad_out", "grad_out_", "out"})
+    if (c.op.param_index(name) >= 0) SG_TRY(c.expect_shape(name, a.out_shape));
+  for (std::string_view name : {"logsumexp", "grad_logsumexp"}) {
+    if (c.op.param_index(name) < 0 || !c.given(name)) continue;
+    SG_ASSIGN(const Type* sums, c.tensor(name));
+    const Exprs& have = sums->shape;
+    bool fits = have.size() == 3 || (have.size() == 4 && c.sizes.is(have[3], 1));
+    fits = fits && c.may_equal(have[0], a.out_shape[0]) && c.may_equal(have[1], a.out_shape[1]);
+    auto rows = fits ? c.sizes.constant(have[2]) : std::nullopt, needed = c.sizes.constant(a.out_shape[2]);
+    if (!fits || (rows && needed && *rows < *needed)) return c.fail("'" + std::string(name) + "' does not have a number a row of the query");
+  }
+  return ok_status();
 }
 
 DType sum_type(const Type& t) { return t.dtype == DType::f64 ? DType::f64 : DType::f32; }
@@ -64,6 +86,7 @@ Status flash_attention_cpu(InferCall& c) {
 
 Status flash_attention_cpu_backward(InferCall& c) {
   SG_ASSIGN(Attention a, attention_of(c));
+  SG_TRY(expect_forward(c, a));
   for (const Type* t : {a.query, a.key, a.value}) SG_TRY(give_heads_inside(c, *t, t->shape));
   return ok_status();
 }
@@ -98,6 +121,7 @@ Status cudnn_attention(InferCall& c) {
 
 Status attention_backward(InferCall& c) {
   SG_ASSIGN(Attention a, attention_of(c));
+  SG_TRY(expect_forward(c, a));
   return give_grads(c, a);
 }
 
@@ -115,6 +139,7 @@ Status efficient_attention(InferCall& c) {
 
 Status efficient_attention_backward(InferCall& c) {
   SG_ASSIGN(Attention a, attention_of(c));
+  SG_TRY(expect_forward(c, a));
   SG_ASSIGN(const Type* bias, c.optional_tensor("attn_bias"));
   SG_ASSIGN(std::vector<int64_t> mask, c.integers("grad_input_mask"));
   if (mask.size() != 4) return c.fail("needs four outputs to choose from");
@@ -129,6 +154,16 @@ Status sdpa(InferCall& c) {
   SG_ASSIGN(const Type* query, c.tensor("query"));
   SG_ASSIGN(const Type* value, c.tensor("value"));
   if (query->shape.empty() || value->shape.empty()) return c.fail("query and value need a dimension of width");
+  SG_ASSIGN(const Type* key, c.tensor("key"));
+  const Exprs &q = query->shape, &k = key->shape, &v = value->shape;
+  size_t rank = q.size();
+  if (rank < 2 || k.size() != rank || v.size() != rank) return c.fail("query, key and value need equally many dimensions, at least 2");
+  bool fits = c.may_equal(q[rank - 1], k[rank - 1]) && c.may_equal(k[rank - 2], v[rank - 2]);
+  for (size_t i = 0; fits && i + 2 < rank; ++i) fits = c.may_equal(k[i], v[i]);
+  if (!fits) return c.fail("the sizes of query, key and value do not fit");
+  Exprs scores = q;
+  scores.back() = k[rank - 2];
+  SG_TRY(c.expect_broadcast("attn_mask", scores));
   Exprs shape = query->shape;
   shape.back() = value->shape.back();
   if (shape.size() == 4) return give_heads_inside(c, *query, shape);
@@ -146,6 +181,7 @@ Status flex_attention(InferCall& c) {
 
 Status flex_attention_backward(InferCall& c) {
   SG_ASSIGN(Attention a, attention_of(c));
+  SG_TRY(expect_forward(c, a));
   for (const Type* t : {a.query, a.key, a.value})
     SG_TRY(c.give(t->dtype, t->shape, c.sizes.in_order_of(*t, t->shape), *t));
   // Gradients of what score_mod captured: None for index tensors; a captured float tensor has a gradient of its type.

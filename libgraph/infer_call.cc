@@ -20,6 +20,12 @@ std::optional<int64_t> number_of(std::string_view text) {
 // Rank of an element type in the promotion order; complex, then floating, then integral, then bool.
 int category(DType t) { return is_complex(t) ? 3 : is_floating(t) ? 2 : t == DType::boolean ? 0 : 1; }
 
+std::string print_shape(const Pool& pool, const Exprs& shape) {
+  std::string out;
+  for (Expr e : shape) out += (out.empty() ? "" : ", ") + pool.exprs.print(e);
+  return "[" + out + "]";
+}
+
 }  // namespace
 
 DType promote(DType a, DType b) {
@@ -204,14 +210,31 @@ Status InferCall::expect_shape(std::string_view name, const Exprs& shape) const 
   SG_ASSIGN(const Type* t, optional_tensor(name));
   if (t == nullptr) return ok_status();
   bool fits = t->shape.size() == shape.size();
-  for (size_t i = 0; fits && i < shape.size(); ++i) {
-    auto have = pool.exprs.constant_value(t->shape[i]), want = pool.exprs.constant_value(shape[i]);
-    fits = !have || !want || *have == *want;
+  for (size_t i = 0; fits && i < shape.size(); ++i) fits = may_equal(t->shape[i], shape[i]);
+  if (fits) return ok_status();
+  return fail("'" + std::string(name) + "' has to be of shape " + print_shape(pool, shape));
+}
+
+Status InferCall::expect_broadcast(std::string_view name, const Exprs& shape) const {
+  SG_ASSIGN(const Type* t, optional_tensor(name));
+  if (t == nullptr) return ok_status();
+  bool fits = t->shape.size() <= shape.size();
+  for (size_t i = 1; fits && i <= t->shape.size(); ++i) {
+    Expr size = t->shape[t->shape.size() - i];
+    fits = sizes.is(size, 1) || may_equal(size, shape[shape.size() - i]);
   }
   if (fits) return ok_status();
-  std::string wanted;
-  for (Expr e : shape) wanted += (wanted.empty() ? "" : ", ") + pool.exprs.print(e);
-  return fail("'" + std::string(name) + "' has to be of shape [" + wanted + "]");
+  return fail("'" + std::string(name) + "' does not broadcast to " + print_shape(pool, shape));
+}
+
+bool InferCall::may_equal(Expr a, Expr b) const {
+  auto x = pool.exprs.constant_value(a), y = pool.exprs.constant_value(b);
+  return !x || !y || *x == *y;
+}
+
+bool InferCall::is_outside(Expr e, int64_t low, int64_t high) const {
+  auto value = pool.exprs.constant_value(e);
+  return value && (*value < low || *value > high);
 }
 
 Result<size_t> InferCall::wrap_dim(int64_t dim, size_t rank) const {

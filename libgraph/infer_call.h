@@ -50,6 +50,12 @@ struct InferCall {
 
   // The tensor argument, where it is given, has this shape: fails where ranks or known sizes differ.
   Status expect_shape(std::string_view name, const Exprs& shape) const;
+  // The same, or of sizes that broadcast to it.
+  Status expect_broadcast(std::string_view name, const Exprs& shape) const;
+  // Whether two sizes may be equal: only known and different ones may not.
+  bool may_equal(Expr a, Expr b) const;
+  // Whether the number is known and lies outside of [low, high].
+  bool is_outside(Expr e, int64_t low, int64_t high) const;
 
   // --- results ---
   Type make(DType dtype, Exprs shape, Exprs stride, StrId device) const;

@@ -105,6 +105,10 @@ Status all_to_all(InferCall& c) {
   SG_ASSIGN(Exprs sent, c.size_list("input_split_sizes"));
   if (input->shape.empty()) return c.fail("needs at least one dimension");
   if (received.size() != sent.size()) return c.fail("as many parts are received as sent, one a rank");
+  for (const Exprs& splits : {received, sent})
+    for (Expr rows : splits)
+      if (c.sizes.constant(rows).value_or(0) < 0) return c.fail("a part cannot have a negative size");
+  if (!sent.empty() && !c.may_equal(c.sizes.exprs().sum(sent), input->shape[0])) return c.fail("the parts that are sent are not the input");
   Exprs shape = input->shape;
   if (!received.empty()) shape[0] = c.sizes.exprs().sum(received);
   return c.give_contiguous(input->dtype, std::move(shape), *input);
@@ -114,6 +118,12 @@ Status pre_bucket_all_gather(InferCall& c) {
   SG_ASSIGN(std::vector<const Type*> inputs, c.tensors("ag_ins"));
   SG_ASSIGN(Expr elements, total(c, inputs));
   SG_ASSIGN(Expr ranks, c.size("group_size"));
+  SG_ASSIGN(Expr rank, c.size("rank"));
+  SG_ASSIGN(std::vector<int64_t> numbers, c.integers("out_dtype_ints"));
+  if (c.sizes.constant(ranks).value_or(1) <= 0) return c.fail("the group size has to be positive");
+  auto at = c.sizes.constant(rank), count = c.sizes.constant(ranks);
+  if (at && (*at < 0 || (count && *at >= *count))) return c.fail("'rank' is not within the group");
+  if (numbers.size() != inputs.size()) return c.fail("as many element types as inputs are needed");
   DType dtype = c.dtype("dtype").value_or(inputs[0]->dtype);
   return c.give_contiguous(dtype, {c.sizes.exprs().mul(elements, ranks)}, *inputs[0]);
 }

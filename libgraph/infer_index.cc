@@ -13,11 +13,14 @@ struct Indexing {
   Type source;   // `self` restrided to the result: 0 along the indices' dimensions
 };
 
+bool is_mask(const Type& t) { return t.dtype == DType::boolean || t.dtype == DType::u8; }
+
 Result<Exprs> index_shape(InferCall& c, const std::vector<const Type*>& indices) {
   Exprs shape;
   for (const Type* index : indices) {
     if (index == nullptr) continue;
-    if (index->dtype == DType::boolean || index->dtype == DType::u8) return c.fail("a mask has a data-dependent number of elements");
+    if (is_mask(*index)) return c.fail("a mask has a data-dependent number of elements");
+    if (index->dtype != DType::i64 && index->dtype != DType::i32) return c.fail("an index has to have i64 or i32 as element type");
     auto both = c.sizes.broadcast(shape, index->shape);
     if (!both) return c.fail("the indices do not broadcast");
     shape = std::move(*both);
@@ -86,7 +89,96 @@ Result<std::vector<const Type*>> to_join(InferCall& c, DType* dtype) {
   return tensors;
 }
 
+// A number counts as a vector of one.
+Exprs at_least_vector(InferCall& c, const Type& t) { return t.shape.empty() ? Exprs{c.sizes.number(1)} : t.shape; }
+
+// One index an element along `dim`: as many dimensions everywhere, and the index within the other tensors but along `dim`,
+// where only its values say what is reached. `src`: what is scattered, empty for none.
+Status expect_scatter(InferCall& c, const Type& self, int64_t dim, std::string_view src) {
+  SG_ASSIGN(const Type* index, c.tensor("index"));
+  Exprs into = at_least_vector(c, self), at = at_least_vector(c, *index);
+  SG_ASSIGN(size_t axis, c.wrap_dim(dim, self.shape.size()));
+  if (at.size() != into.size()) return c.fail("'index' needs as many dimensions as 'self'");
+  auto within = [&](const Exprs& sizes, bool along, std::string_view name) -> Status {
+    for (size_t i = 0; i < at.size(); ++i)
+      if (auto have = c.sizes.constant(at[i]), limit = c.sizes.constant(sizes[i]); (along || i != axis) && have && limit && *have > *limit)
+        return c.fail("'index' is larger than '" + std::string(name) + "' along dimension " + std::to_string(i));
+    return ok_status();
+  };
+  SG_TRY(within(into, false, "self"));
+  if (src.empty()) return ok_status();
+  SG_ASSIGN(const Type* source, c.tensor(src));
+  Exprs from = at_least_vector(c, *source);
+  if (from.size() != into.size()) return c.fail("'" + std::string(src) + "' needs as many dimensions as 'self'");
+  return within(from, true, src);
+}
+
+Status scattered(InferCall& c, bool written) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  int64_t dim = 0;
+  if (c.op.param_index("dim") >= 0) { SG_ASSIGN(dim, c.integer("dim")); }
+  SG_TRY(expect_scatter(c, *self, dim, c.op.param_index("src") >= 0 ? "src" : ""));
+  return written ? c.give(*self) : c.give_contiguous(self->dtype, self->shape, *self);
+}
+
+// A vector of indices along one dimension, and a source with as many slices as it has elements.
+Status expect_slices(InferCall& c, const Type& self) {
+  SG_ASSIGN(const Type* index, c.tensor("index"));
+  SG_ASSIGN(size_t dim, c.dim("dim", self.shape.size()));
+  if (index->shape.size() > 1) return c.fail("'index' has to be a vector");
+  if (c.op.param_index("source") < 0) return ok_status();
+  SG_ASSIGN(const Type* source, c.tensor("source"));
+  Exprs wanted = at_least_vector(c, self), given = at_least_vector(c, *source);
+  wanted[dim] = c.sizes.count(index->shape);
+  bool fits = given.size() == wanted.size();
+  for (size_t i = 0; fits && i < wanted.size(); ++i) fits = c.may_equal(given[i], wanted[i]);
+  return fits ? ok_status() : Status(c.fail("'source' does not have the shape of what is indexed"));
+}
+
+// What is put broadcasts to what the indices pick; how much a mask picks only the data says.
+Status expect_put(InferCall& c, const Type& self) {
+  SG_ASSIGN(std::vector<const Type*> indices, c.tensors("indices"));
+  if (indices.size() > self.shape.size()) return c.fail("more indices than dimensions");
+  for (const Type* index : indices)
+    if (index != nullptr && is_mask(*index)) return ok_status();
+  SG_ASSIGN(Indexing picked, indexing(c, self, std::move(indices)));
+  return c.expect_broadcast("values", picked.shape);
+}
+
 }  // namespace
+
+Status scatter(InferCall& c) { return scattered(c, false); }
+Status scatter_written(InferCall& c) { return scattered(c, true); }
+
+Status index_put(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(expect_put(c, *self));
+  return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
+}
+
+Status index_put_written(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(expect_put(c, *self));
+  return c.give(*self);
+}
+
+Status index_add(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(expect_slices(c, *self));
+  return c.give_contiguous(self->dtype, self->shape, *self);
+}
+
+Status index_add_written(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(expect_slices(c, *self));
+  return c.give(*self);
+}
+
+Status index_fill(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(expect_slices(c, *self));
+  return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
+}
 
 Status index(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
@@ -100,6 +192,7 @@ Status index_select(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* index, c.tensor("index"));
   SG_ASSIGN(size_t dim, c.dim("dim", self->shape.size()));
+  if (index->shape.size() > 1) return c.fail("'index' has to be a vector");
   Exprs shape = self->shape;
   if (!shape.empty()) shape[dim] = c.sizes.count(index->shape);
   return c.give_contiguous(self->dtype, std::move(shape), *self);
@@ -108,9 +201,8 @@ Status index_select(InferCall& c) {
 Status gather(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* index, c.tensor("index"));
-  SG_TRY(c.dim("dim", self->shape.size()));
-  if (!self->shape.empty() && !index->shape.empty() && index->shape.size() != self->shape.size())
-    return c.fail("'index' needs as many dimensions as 'self'");
+  SG_ASSIGN(int64_t dim, c.integer("dim"));
+  SG_TRY(expect_scatter(c, *self, dim, ""));
   return c.give_contiguous(self->dtype, index->shape, *self);
 }
 
@@ -147,6 +239,7 @@ Status repeat_interleave(InferCall& c) {
 Status repeat_interleave_int(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(Expr repeats, c.size("repeats"));
+  if (c.sizes.constant(repeats).value_or(0) < 0) return c.fail("nothing can be repeated a negative number of times");
   if (!c.given("dim"))
     return c.give_contiguous(self->dtype, {c.sizes.exprs().mul(c.sizes.count(self->shape), repeats)}, *self);
   SG_ASSIGN(size_t dim, c.dim("dim", self->shape.size()));
@@ -170,7 +263,9 @@ Status stack(InferCall& c) {
   SG_ASSIGN(std::vector<const Type*> tensors, c.tensors("tensors"));
   if (tensors.empty() || tensors[0] == nullptr) return c.fail("needs at least one tensor");
   for (const Type* t : tensors) {
-    if (t == nullptr || t->shape.size() != tensors[0]->shape.size()) return c.fail("the shapes differ");
+    bool fits = t != nullptr && t->shape.size() == tensors[0]->shape.size();
+    for (size_t d = 0; fits && d < t->shape.size(); ++d) fits = c.may_equal(t->shape[d], tensors[0]->shape[d]);
+    if (!fits) return c.fail("the shapes differ");
     dtype = promote(dtype, t->dtype);
   }
   SG_ASSIGN(size_t dim, c.dim("dim", tensors[0]->shape.size() + 1));
@@ -184,6 +279,8 @@ Status repeat(InferCall& c) {
   SG_ASSIGN(Exprs shape, c.size_list("repeats"));
   if (shape.size() < self->shape.size()) return c.fail("fewer repeats than dimensions");
   size_t added = shape.size() - self->shape.size();
+  for (Expr times : shape)
+    if (c.sizes.constant(times).value_or(0) < 0) return c.fail("nothing can be repeated a negative number of times");
   for (size_t i = 0; i < self->shape.size(); ++i)
     shape[added + i] = c.sizes.exprs().mul(shape[added + i], self->shape[i]);
   return c.give_contiguous(self->dtype, std::move(shape), *self);
@@ -192,8 +289,29 @@ Status repeat(InferCall& c) {
 Status flip(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(std::vector<int64_t> dims, c.integers("dims"));
-  for (int64_t dim : dims) SG_TRY(c.wrap_dim(dim, self->shape.size()));
+  std::vector<bool> seen(std::max<size_t>(self->shape.size(), 1), false);
+  for (int64_t number : dims) {
+    SG_ASSIGN(size_t dim, c.wrap_dim(number, self->shape.size()));
+    if (seen[dim]) return c.fail("a dimension is named twice");
+    seen[dim] = true;
+  }
   return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
+}
+
+// Everything in a row, or as many shifts as dimensions; shifts of one dimension add up.
+Status roll(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(Exprs shifts, c.size_list("shifts"));
+  SG_ASSIGN(std::vector<int64_t> dims, c.integers("dims"));
+  for (int64_t dim : dims) SG_TRY(c.wrap_dim(dim, self->shape.size()));
+  if (shifts.size() != dims.size() && !(dims.empty() && shifts.size() == 1)) return c.fail("as many shifts as dims are needed");
+  return c.give_contiguous(self->dtype, self->shape, *self);
+}
+
+Status tril_written(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  if (self->shape.size() < 2) return c.fail("needs at least 2 dimensions");
+  return c.give(*self);
 }
 
 Status tril(InferCall& c) {
@@ -202,6 +320,8 @@ Status tril(InferCall& c) {
   return c.give_contiguous(self->dtype, self->shape, *self);
 }
 
+constexpr int64_t kMostPadding = int64_t{1} << 48;   // what is added and taken away cannot overflow
+
 Status constant_pad(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(Exprs pad, c.size_list("pad"));
@@ -209,6 +329,8 @@ Status constant_pad(InferCall& c) {
   Exprs shape = self->shape;
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     Expr& size = shape[shape.size() - 1 - i];
+    if (c.is_outside(pad[2 * i], -kMostPadding, kMostPadding) || c.is_outside(pad[2 * i + 1], -kMostPadding, kMostPadding))
+      return c.fail("'pad' is out of range");
     size = c.sizes.exprs().add(size, c.sizes.exprs().add(pad[2 * i], pad[2 * i + 1]));
   }
   return c.give_contiguous(self->dtype, std::move(shape), *self);
@@ -221,10 +343,14 @@ Status diff(InferCall& c) {
   SG_ASSIGN(Expr order, c.size("n"));
   if (self->shape.empty()) return c.fail("needs at least one dimension");
   SG_ASSIGN(size_t dim, c.dim("dim", self->shape.size()));
+  if (c.sizes.constant(order).value_or(0) < 0) return c.fail("the order of a difference cannot be negative");
   Exprs shape = self->shape;
   for (const Type* extra : {before, after}) {
     if (extra == nullptr) continue;
-    if (extra->shape.size() != shape.size()) return c.fail("what is joined needs as many dimensions");
+    bool fits = extra->shape.size() == shape.size();
+    for (size_t d = 0; fits && d < shape.size(); ++d) fits = d == dim || c.may_equal(extra->shape[d], shape[d]);
+    if (!fits) return c.fail("what is joined differs in dimensions that are not joined");
+    if (c.sizes.is(order, 0)) continue;                  // PyTorch joins nothing then
     shape[dim] = c.sizes.exprs().add(shape[dim], extra->shape[dim]);
   }
   shape[dim] = c.sizes.exprs().sub(shape[dim], order);

@@ -7,11 +7,7 @@
 namespace sg::infer {
 namespace {
 
-// Whether two sizes may be equal: only known and different ones may not.
-bool fits(const InferCall& c, Expr a, Expr b) {
-  auto x = c.sizes.constant(a), y = c.sizes.constant(b);
-  return !x || !y || *x == *y;
-}
+bool fits(const InferCall& c, Expr a, Expr b) { return c.may_equal(a, b); }
 
 Result<const Type*> matrix(InferCall& c, std::string_view name, size_t rank) {
   SG_ASSIGN(const Type* t, c.tensor(name));
@@ -57,6 +53,17 @@ Exprs convolution_strides(InferCall& c, const Type& input, const Type& weight, c
   return last ? channels_last_strides(c.sizes, shape) : c.sizes.contiguous(shape);
 }
 
+constexpr int64_t kMostWindow = int64_t{1} << 40;   // of what a window's numbers may be: their products have room
+
+// One number a spatial dimension, or one for all, each within [least, kMostWindow].
+Result<Exprs> window_numbers(InferCall& c, std::string_view name, size_t rank, int64_t least) {
+  SG_ASSIGN(Exprs list, spatial(c, name, rank));
+  for (Expr e : list)
+    if (c.is_outside(e, least, kMostWindow))
+      return c.fail("'" + std::string(name) + "' has to be " + (least > 0 ? "positive" : "at least 0") + " and no huge number");
+  return list;
+}
+
 }  // namespace
 
 Status mm(InferCall& c) { return product(c, "self", "mat2", 2); }
@@ -65,15 +72,22 @@ Status bmm(InferCall& c) { return product(c, "self", "mat2", 3); }
 Status addmm(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_TRY(product(c, "mat1", "mat2", 2));
-  if (!c.sizes.broadcast(self->shape, c.results[0].shape)) return c.fail("'self' does not broadcast to the product");
-  return ok_status();
+  if (self->shape.size() > 2) return c.fail("'self' has more dimensions than the product");
+  return c.expect_broadcast("self", c.results[0].shape);
+}
+
+// The product is added to `self`, which stays where it is.
+Status addmm_written(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(product(c, "mat1", "mat2", 2));
+  SG_TRY(c.expect_shape("self", c.results[0].shape));
+  c.results.clear();
+  return c.give(*self);
 }
 
 Status baddbmm(InferCall& c) {
-  SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_TRY(product(c, "batch1", "batch2", 3));
-  if (!c.sizes.broadcast(self->shape, c.results[0].shape)) return c.fail("'self' does not broadcast to the product");
-  return ok_status();
+  return c.expect_broadcast("self", c.results[0].shape);
 }
 
 Status mv(InferCall& c) {
@@ -87,6 +101,7 @@ Status addmv(InferCall& c) {
   SG_ASSIGN(const Type* mat, matrix(c, "mat", 2));
   SG_ASSIGN(const Type* vec, matrix(c, "vec", 1));
   if (!fits(c, mat->shape[1], vec->shape[0])) return c.fail("the inner sizes differ");
+  SG_TRY(c.expect_broadcast("self", {mat->shape[0]}));
   return c.give_contiguous(mat->dtype, {mat->shape[0]}, *mat);
 }
 
@@ -120,6 +135,7 @@ Status linear(InferCall& c) {
   if (!fits(c, input->shape.back(), weight->shape.back())) return c.fail("the inner sizes differ");
   Exprs shape(input->shape.begin(), input->shape.end() - 1);
   if (weight->shape.size() == 2) shape.push_back(weight->shape[0]);
+  SG_TRY(c.expect_broadcast("bias", shape));
   return c.give_contiguous(input->dtype, std::move(shape), *input);
 }
 
@@ -131,12 +147,16 @@ Status grouped_mm(InferCall& c) {
   if (left < 2 || left > 3 || right < 2 || right > 3) return c.fail("needs 2 or 3 dimensions on both sides");
   if ((left == 2 || right == 2) && (offsets == nullptr || offsets->shape.size() != 1)) return c.fail("needs offsets of the groups");
   if (!fits(c, a->shape.back(), b->shape[right - 2])) return c.fail("the inner sizes differ");
+  if (c.given("bias")) return c.fail("a bias is not part of this op's definition");
+  if (left == 3 && right == 3 && !fits(c, a->shape[0], b->shape[0])) return c.fail("the numbers of groups differ");
+  if (left != right && !fits(c, offsets->shape[0], (left == 3 ? a : b)->shape[0])) return c.fail("the offsets are not as many as the groups");
   Exprs shape;
   if (left == 2 && right == 2) shape.push_back(offsets->shape[0]);
   if (left == 3 && right == 3) shape.push_back(a->shape[0]);
   shape.push_back(a->shape[left - 2]);
   shape.push_back(b->shape[right - 1]);
   DType dtype = c.dtype("out_dtype").value_or(a->dtype);
+  if (!is_floating(dtype)) return c.fail("'out_dtype' has to be a floating element type");
   // Rows of the result begin on multiples of 16 bytes, as the grouped kernels want them.
   Exprs padded = shape;
   int64_t unit = std::max(1, 16 / std::max(1, dtype_bytes(dtype)));
@@ -148,29 +168,47 @@ Status grouped_mm(InferCall& c) {
   return c.give(dtype, std::move(shape), std::move(stride), *a);
 }
 
-Status convolution(InferCall& c) {
-  SG_ASSIGN(const Type* input, c.tensor("input"));
-  SG_ASSIGN(const Type* weight, c.tensor("weight"));
-  size_t rank = input->shape.size();
-  if (rank < 3 || rank > 5 || weight->shape.size() != rank) return c.fail("needs 3 to 5 dimensions, equally many on both sides");
-  SG_ASSIGN(Exprs stride, spatial(c, "stride", rank - 2));
-  SG_ASSIGN(Exprs padding, spatial(c, "padding", rank - 2));
-  SG_ASSIGN(Exprs dilation, spatial(c, "dilation", rank - 2));
-  SG_ASSIGN(Exprs output_padding, spatial(c, "output_padding", rank - 2));
+namespace {
+
+// The output of a convolution, and what its arguments have to be for it.
+Result<Exprs> convolved_shape(InferCall& c, const Type& input, const Type& weight) {
+  size_t rank = input.shape.size();
+  if (rank < 3 || rank > 5 || weight.shape.size() != rank) return c.fail("needs 3 to 5 dimensions, equally many on both sides");
+  SG_ASSIGN(Exprs stride, window_numbers(c, "stride", rank - 2, 1));
+  SG_ASSIGN(Exprs padding, window_numbers(c, "padding", rank - 2, 0));
+  SG_ASSIGN(Exprs dilation, window_numbers(c, "dilation", rank - 2, 1));
+  SG_ASSIGN(Exprs output_padding, window_numbers(c, "output_padding", rank - 2, 0));
   SG_ASSIGN(bool transposed, c.boolean("transposed"));
   SG_ASSIGN(Expr groups, c.size("groups"));
   ExprPool& e = c.sizes.exprs();
-  Exprs shape{input->shape[0], transposed ? e.mul(weight->shape[1], groups) : weight->shape[0]};
+  Expr grouped = e.mul(weight.shape[1], groups), own = weight.shape[0];
+  if (!fits(c, input.shape[1], transposed ? own : grouped)) return c.fail("the input has other channels than the weight");
+  auto filters = c.sizes.constant(own), parts = c.sizes.constant(groups);
+  if (filters && parts && *parts > 0 && *filters % *parts != 0) return c.fail("'groups' does not divide the filters");
+  Exprs shape{input.shape[0], transposed ? grouped : own};
   for (size_t i = 0; i + 2 < rank; ++i) {
-    if (c.sizes.constant(stride[i]).value_or(1) <= 0) return c.fail("the stride has to be positive");
-    Expr size = input->shape[i + 2], kernel = weight->shape[i + 2], one = c.sizes.number(1);
+    Expr size = input.shape[i + 2], kernel = weight.shape[i + 2], one = c.sizes.number(1);
+    if (c.sizes.constant(kernel).value_or(1) <= 0) return c.fail("the window has no elements");
     Expr out = window_count(c, size, {kernel, stride[i], padding[i], dilation[i]});
     if (transposed) {
+      auto extra = c.sizes.constant(output_padding[i]), step = c.sizes.constant(stride[i]), apart = c.sizes.constant(dilation[i]);
+      if (extra && step && apart && *extra >= std::max(*step, *apart))
+        return c.fail("'output_padding' has to be smaller than the stride or the dilation");
       out = e.sub(e.mul(e.sub(size, one), stride[i]), e.mul(c.sizes.number(2), padding[i]));
       out = e.add(e.add(out, e.mul(dilation[i], e.sub(kernel, one))), e.add(output_padding[i], one));
     }
     shape.push_back(out);
   }
+  return shape;
+}
+
+}  // namespace
+
+Status convolution(InferCall& c) {
+  SG_ASSIGN(const Type* input, c.tensor("input"));
+  SG_ASSIGN(const Type* weight, c.tensor("weight"));
+  SG_ASSIGN(Exprs shape, convolved_shape(c, *input, *weight));
+  SG_TRY(c.expect_shape("bias", {shape[1]}));
   Exprs strides = convolution_strides(c, *input, *weight, shape);
   return c.give(input->dtype, std::move(shape), std::move(strides), *input);
 }
@@ -181,10 +219,12 @@ Status convolution_backward(InferCall& c) {
   SG_ASSIGN(const Type* weight, c.tensor("weight"));
   SG_ASSIGN(std::vector<int64_t> mask, c.integers("output_mask"));
   if (mask.size() != 3 || grad->shape.size() < 2) return c.fail("needs three outputs to choose from");
-  if (input->shape.size() < 3 || weight->shape.size() != input->shape.size()) return c.fail("needs equally many dimensions on both sides");
+  SG_ASSIGN(Exprs shape, convolved_shape(c, *input, *weight));
+  SG_TRY(c.expect_shape("grad_output", shape));
+  size_t i = 0;
   for (const Type* of : {input, weight}) {
     Exprs strides = convolution_strides(c, *input, *weight, of->shape);
-    SG_TRY(mask[of == weight] ? c.give(of->dtype, of->shape, std::move(strides), *of) : c.give_none());
+    SG_TRY(mask[i++] != 0 ? c.give(of->dtype, of->shape, std::move(strides), *of) : c.give_none());
   }
   return mask[2] ? c.give_contiguous(grad->dtype, {grad->shape[1]}, *grad) : c.give_none();
 }

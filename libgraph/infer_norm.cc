@@ -49,6 +49,8 @@ Status expect_groups(InferCall& c, const Type& input) {
   SG_ASSIGN(Expr channels, c.size("C"));
   SG_ASSIGN(Expr area, c.size("HxW"));
   SG_ASSIGN(Expr groups, c.size("group"));
+  for (Expr e : {batch, channels, area})
+    if (c.sizes.constant(e).value_or(0) < 0) return c.fail("N, C and HxW cannot be negative");
   auto n = c.sizes.constant(batch), k = c.sizes.constant(channels), hw = c.sizes.constant(area), g = c.sizes.constant(groups);
   if (g && (*g <= 0 || (k && *k % *g != 0))) return c.fail("'group' does not divide the channels");
   std::optional<int64_t> have = 1;
@@ -65,12 +67,19 @@ Status expect_groups(InferCall& c, const Type& input) {
 
 // One class a row; a weight a class.
 Status expect_targets(InferCall& c, const Type& self) {
-  if (self.shape.empty()) return c.fail("needs a dimension of classes");
+  if (self.shape.empty() || self.shape.size() > 2) return c.fail("needs a dimension of classes, and one of samples at most");
   size_t axis = self.shape.size() == 1 ? 0 : 1;
   Exprs rows = self.shape;
   rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(axis));
   SG_TRY(c.expect_shape("target", rows));
   return c.expect_shape("weight", {self.shape[axis]});
+}
+
+// A tensor of that shape; a vector of one will do for a number.
+Status expect_number_or(InferCall& c, std::string_view name, const Exprs& shape) {
+  SG_ASSIGN(const Type* t, c.tensor(name));
+  if (shape.empty() && t->shape.size() == 1 && c.sizes.is(t->shape[0], 1)) return ok_status();
+  return c.expect_shape(name, shape);
 }
 
 Result<std::vector<int64_t>> mask_of(InferCall& c, size_t count) {
@@ -103,13 +112,17 @@ Status softmax_backward(InferCall& c) {
   SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
   SG_TRY(c.expect_shape("output", grad->shape));
   SG_TRY(c.dim("dim", grad->shape.size()));
-  return c.give_contiguous(c.dtype("input_dtype").value_or(grad->dtype), grad->shape, *grad);
+  DType dtype = c.dtype("input_dtype").value_or(grad->dtype);
+  if (!is_floating(dtype)) return c.fail("needs a floating element type");
+  return c.give_contiguous(dtype, grad->shape, *grad);
 }
 
 Status safe_softmax(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_TRY(c.dim("dim", self->shape.size()));
-  return c.give_contiguous(c.dtype("dtype").value_or(self->dtype), self->shape, *self);
+  DType dtype = c.dtype("dtype").value_or(self->dtype);
+  if (!is_floating(dtype) || is_complex(self->dtype)) return c.fail("needs a floating element type");
+  return c.give_contiguous(dtype, self->shape, *self);
 }
 
 Status native_layer_norm(InferCall& c) {
@@ -155,6 +168,10 @@ Status fused_rms_norm(InferCall& c) {
 Status fused_rms_norm_backward(InferCall& c) {
   SG_ASSIGN(const Type* input, c.tensor("input"));
   SG_ASSIGN(const Type* weight, c.optional_tensor("weight"));
+  SG_ASSIGN(Exprs shape, statistics_shape(c, *input));
+  SG_TRY(expect_affine(c));
+  SG_TRY(c.expect_shape("grad_out", input->shape));
+  SG_TRY(c.expect_shape("rstd", shape));
   SG_ASSIGN(std::vector<int64_t> mask, mask_of(c, 2));
   SG_TRY(give_or_none(c, mask[0] != 0, input->dtype, input->shape, *input));
   const Type& like = weight != nullptr ? *weight : *input;
@@ -210,6 +227,8 @@ Status batch_norm_eval(InferCall& c) {
 
 Status batch_norm_backward(InferCall& c) {
   SG_ASSIGN(const Type* input, with_channels(c, 2));
+  SG_TRY(expect_channels(c, input->shape[1]));
+  SG_TRY(c.expect_shape("grad_out", input->shape));
   SG_ASSIGN(const Type* weight, c.optional_tensor("weight"));
   SG_ASSIGN(std::vector<int64_t> mask, mask_of(c, 3));
   DType dtype = weight != nullptr ? weight->dtype : input->dtype;
@@ -229,14 +248,21 @@ Status nll_loss(InferCall& c) {
 Status nll_loss_backward(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_TRY(expect_targets(c, *self));
+  SG_ASSIGN(int64_t reduction, c.integer("reduction"));
+  bool by_sample = reduction == 0 && self->shape.size() == 2;
+  SG_TRY(expect_number_or(c, "grad_output", by_sample ? Exprs{self->shape[0]} : Exprs()));
+  SG_TRY(expect_number_or(c, "total_weight", {}));
   return c.give_contiguous(self->dtype, self->shape, *self);
 }
 
 Status cross_entropy(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(const Type* target, c.tensor("target"));
   if (self->shape.empty()) return c.fail("needs a dimension of classes");
   Exprs rows = self->shape;
   rows.erase(rows.size() == 1 ? rows.begin() : rows.begin() + 1);
+  SG_TRY(c.expect_shape("target", is_floating(target->dtype) ? self->shape : rows));   // probabilities, or classes
+  SG_TRY(c.expect_shape("weight", {self->shape[self->shape.size() == 1 ? 0 : 1]}));
   return reduced_loss(c, *self, rows);
 }
 
@@ -245,14 +271,19 @@ Status elementwise_loss(InferCall& c) {
   SG_ASSIGN(const Type* target, c.tensor("target"));
   auto shape = c.sizes.broadcast(self->shape, target->shape);
   if (!shape) return c.fail("the shapes do not broadcast");
+  for (std::string_view name : {"weight", "pos_weight"})
+    if (c.op.param_index(name) >= 0) SG_TRY(c.expect_broadcast(name, *shape));
   return reduced_loss(c, *self, *shape);
 }
 
-Status loss_backward(InferCall& c) {
+Status bce_with_logits(InferCall& c) { return elementwise_loss(c); }
+
+Status mse_loss_backward(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* target, c.tensor("target"));
   auto shape = c.sizes.broadcast(self->shape, target->shape);
   if (!shape) return c.fail("the shapes do not broadcast");
+  SG_TRY(c.expect_broadcast("grad_output", *shape));
   Exprs stride = c.sizes.elementwise(*shape, {self, target});
   return c.give(promote(self->dtype, target->dtype), *shape, std::move(stride), *self);
 }

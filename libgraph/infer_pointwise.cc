@@ -210,11 +210,6 @@ Status like_first_preserve(InferCall& c) {
   return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
 }
 
-Status contiguous_like(InferCall& c) {
-  SG_ASSIGN(const Type* self, c.tensor(c.op.params[0].name));
-  return c.give_contiguous(self->dtype, self->shape, *self);
-}
-
 Status copy(InferCall& c) { return like_first_preserve(c); }
 
 // The argument itself, written or not.
@@ -282,15 +277,30 @@ Status dropout(InferCall& c) { return like_first(c); }
 
 Status isin(InferCall& c) {
   SG_ASSIGN(const Type* elements, c.tensor("elements"));
+  SG_TRY(c.tensor("test_elements"));
   return c.give(DType::boolean, elements->shape, c.sizes.preserved(*elements), *elements);
 }
 
 Status bucketize(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(const Type* boundaries, c.tensor("boundaries"));
+  if (boundaries->shape.size() != 1) return c.fail("'boundaries' has to be a vector");
   SG_ASSIGN(bool narrow, c.boolean("out_int32"));
   return c.give_contiguous(narrow ? DType::i32 : DType::i64, self->shape, *self);
 }
 
-Status searchsorted(InferCall& c) { return bucketize(c); }
+// A sequence for all values, or one a row of values; the sorter says its order.
+Status searchsorted(InferCall& c) {
+  SG_ASSIGN(const Type* sequence, c.tensor("sorted_sequence"));
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(c.expect_shape("sorter", sequence->shape));
+  if (sequence->shape.empty()) return c.fail("'sorted_sequence' needs a dimension");
+  bool fits = sequence->shape.size() == 1 || sequence->shape.size() == self->shape.size();
+  for (size_t i = 0; fits && sequence->shape.size() > 1 && i + 1 < self->shape.size(); ++i)
+    fits = c.may_equal(sequence->shape[i], self->shape[i]);
+  if (!fits) return c.fail("'sorted_sequence' needs one row, or a row for each of the values'");
+  SG_ASSIGN(bool narrow, c.boolean("out_int32"));
+  return c.give_contiguous(narrow ? DType::i32 : DType::i64, self->shape, *self);
+}
 
 }  // namespace sg::infer

@@ -15,6 +15,7 @@ Result<Exprs> reduced_shape(InferCall& c, const Type& self) {
     if (dims.empty()) reduced.assign(reduced.size(), true);
     for (int64_t number : dims) {
       SG_ASSIGN(size_t dim, c.wrap_dim(number, rank));
+      if (reduced[dim] && dims.size() > 1) return c.fail("a dimension is named twice");
       reduced[dim] = true;
     }
   }
@@ -98,7 +99,22 @@ Status max_dim(InferCall& c) {
 Status cumsum(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_TRY(c.dim("dim", self->shape.size()));
-  return c.give_contiguous(c.dtype("dtype").value_or(summed(self->dtype)), self->shape, *self);
+  DType dtype = c.dtype("dtype").value_or(summed(self->dtype));
+  if (dtype == DType::boolean) return c.fail("does not give bools");
+  return c.give_contiguous(dtype, self->shape, *self);
+}
+
+Status cumsum_written(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(c.dim("dim", self->shape.size()));
+  if (self->dtype == DType::boolean) return c.fail("does not write bools");
+  return c.give(*self);
+}
+
+Status logcumsumexp(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(c.dim("dim", self->shape.size()));
+  return c.give_contiguous(self->dtype, self->shape, *self);
 }
 
 Status cummax(InferCall& c) {

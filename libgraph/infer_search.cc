@@ -64,7 +64,7 @@ Status bincount(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* weights, c.optional_tensor("weights"));
   if (self->shape.size() != 1) return c.fail("counts a vector");
-  if (weights != nullptr && weights->shape.size() != 1) return c.fail("the weights are no vector");
+  SG_TRY(c.expect_shape("weights", self->shape));
   DType dtype = weights == nullptr ? DType::i64 : weights->dtype == DType::f32 ? DType::f32 : DType::f64;
   return give_found(c, dtype, *self);
 }

@@ -119,10 +119,11 @@ Result<Type> sliced(InferCall& c, const Type& self, size_t dim, Expr begin, Expr
   return t;
 }
 
-Result<Type> slice_of(InferCall& c) {
-  SG_ASSIGN(const Type* self, ranked(c, 1));
-  SG_ASSIGN(size_t dim, c.dim("dim", self->shape.size()));
-  Expr size = self->shape[dim], begin = c.sizes.number(0), end = size, step = c.sizes.number(1);
+// The slice of a tensor that the arguments ask for.
+Result<Type> slice_of(InferCall& c, const Type& self) {
+  if (self.shape.empty()) return c.fail("needs at least 1 dimensions");
+  SG_ASSIGN(size_t dim, c.dim("dim", self.shape.size()));
+  Expr size = self.shape[dim], begin = c.sizes.number(0), end = size, step = c.sizes.number(1);
   if (c.given("start")) {
     SG_ASSIGN(begin, c.size("start"));
   }
@@ -132,7 +133,38 @@ Result<Type> slice_of(InferCall& c) {
   if (c.given("step")) {
     SG_ASSIGN(step, c.size("step"));
   }
-  return sliced(c, *self, dim, slice_bound(c, begin, size), slice_bound(c, end, size), step);
+  return sliced(c, self, dim, slice_bound(c, begin, size), slice_bound(c, end, size), step);
+}
+
+// The part of a tensor at the index that the arguments ask for, without the dimension.
+Result<Type> selected(InferCall& c, const Type& self) {
+  if (self.shape.empty()) return c.fail("needs at least 1 dimensions");
+  SG_ASSIGN(size_t dim, c.dim("dim", self.shape.size()));
+  SG_ASSIGN(Expr index, c.size("index"));
+  auto value = c.sizes.constant(index), size = c.sizes.constant(self.shape[dim]);
+  if (value && size && *size >= 0 && (*value < -*size || *value >= *size)) return c.fail("index " + std::to_string(*value) + " is out of range");
+  if (value && *value < 0) index = c.sizes.exprs().add(index, self.shape[dim]);
+  Type t = self;
+  t.offset = c.sizes.exprs().add(t.offset, c.sizes.exprs().mul(index, t.stride[dim]));
+  t.shape.erase(t.shape.begin() + static_cast<ptrdiff_t>(dim));
+  t.stride.erase(t.stride.begin() + static_cast<ptrdiff_t>(dim));
+  return t;
+}
+
+// A contiguous tensor of the recorded sizes, as the gradients of views are.
+Result<Type> whole_gradient(InferCall& c) {
+  SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
+  SG_ASSIGN(Exprs shape, c.size_list("input_sizes"));
+  for (Expr size : shape)
+    if (c.sizes.constant(size).value_or(0) < 0) return c.fail("a negative size in a shape");
+  Exprs stride = c.sizes.contiguous(shape);
+  return c.make(grad->dtype, std::move(shape), std::move(stride), grad->device);
+}
+
+// A copy of `self` in which `part` is replaced by `src`.
+Status replaced(InferCall& c, const Type& self, const Type& part) {
+  SG_TRY(c.expect_shape("src", part.shape));
+  return c.give(self.dtype, self.shape, c.sizes.preserved(self), self);
 }
 
 // Consecutive parts of one dimension; as views, or as fresh tensors.
@@ -140,6 +172,7 @@ Status parts(InferCall& c, const Type& self, size_t dim, const Exprs& lengths, b
   Expr begin = c.sizes.number(0);
   ExprPool& e = c.sizes.exprs();
   for (Expr length : lengths) {
+    if (c.sizes.constant(length).value_or(0) < 0) return c.fail("a part cannot have a negative length");
     Expr end = e.add(begin, length);
     SG_ASSIGN(Type part, sliced(c, self, dim, begin, end, c.sizes.number(1)));
     if (fresh) SG_TRY(c.give_contiguous(part.dtype, part.shape, self));
@@ -171,6 +204,7 @@ Result<Type> retyped(InferCall& c, const Type& self, DType dtype, int from, int 
   t.dtype = dtype;
   if (from == to) return t;
   if (t.shape.empty()) return c.fail("a tensor without dimensions cannot change its element size");
+  if (c.is_outside(t.stride.back(), 1, 1) && c.is_outside(t.shape.back(), 0, 1)) return c.fail("the last stride has to be 1");
   if (from > to) {
     Expr ratio = c.sizes.number(from / to);
     for (Expr& stride : t.stride) stride = e.mul(stride, ratio);
@@ -180,8 +214,10 @@ Result<Type> retyped(InferCall& c, const Type& self, DType dtype, int from, int 
     return t;
   }
   Expr ratio = c.sizes.number(to / from);
-  auto last = c.sizes.constant(t.shape.back());
-  if (last && *last % (to / from) != 0) return c.fail("the last size is no multiple of the ratio of element sizes");
+  auto divides = [&](Expr x) { return c.sizes.constant(x).value_or(0) % (to / from) == 0; };
+  if (!divides(t.shape.back())) return c.fail("the last size is no multiple of the ratio of element sizes");
+  if (!divides(t.offset) || !std::all_of(t.stride.begin(), t.stride.end() - 1, divides))
+    return c.fail("an element of the view would begin within one of the tensor");
   for (Expr& stride : t.stride) stride = e.floordiv(stride, ratio);
   t.stride.back() = c.sizes.number(1);
   t.shape.back() = e.floordiv(t.shape.back(), ratio);
@@ -371,21 +407,14 @@ Status expand_as(InferCall& c) {
 }
 
 Status select(InferCall& c) {
-  SG_ASSIGN(const Type* self, ranked(c, 1));
-  SG_ASSIGN(size_t dim, c.dim("dim", self->shape.size()));
-  SG_ASSIGN(Expr index, c.size("index"));
-  auto value = c.sizes.constant(index), size = c.sizes.constant(self->shape[dim]);
-  if (value && size && *size >= 0 && (*value < -*size || *value >= *size)) return c.fail("index " + std::to_string(*value) + " is out of range");
-  if (value && *value < 0) index = c.sizes.exprs().add(index, self->shape[dim]);
-  Type t = *self;
-  t.offset = c.sizes.exprs().add(t.offset, c.sizes.exprs().mul(index, t.stride[dim]));
-  t.shape.erase(t.shape.begin() + static_cast<ptrdiff_t>(dim));
-  t.stride.erase(t.stride.begin() + static_cast<ptrdiff_t>(dim));
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(Type t, selected(c, *self));
   return c.give(std::move(t));
 }
 
 Status slice(InferCall& c) {
-  SG_ASSIGN(Type t, slice_of(c));
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(Type t, slice_of(c, *self));
   return c.give(std::move(t));
 }
 
@@ -396,6 +425,7 @@ Status narrow(InferCall& c) {
   SG_ASSIGN(Expr length, c.size("length"));
   Expr begin = slice_bound(c, start, self->shape[dim]), end = c.sizes.exprs().add(begin, length);
   auto last = c.sizes.constant(end), size = c.sizes.constant(self->shape[dim]);
+  if (c.sizes.constant(length).value_or(0) < 0) return c.fail("a part cannot have a negative length");
   if (last && size && *last > *size) return c.fail("the part ends beyond the dimension");
   SG_ASSIGN(Type t, sliced(c, *self, dim, begin, end, c.sizes.number(1)));
   return c.give(std::move(t));
@@ -433,6 +463,8 @@ Status unfold(InferCall& c) {
   SG_ASSIGN(Expr size, c.size("size"));
   SG_ASSIGN(Expr step, c.size("step"));
   if (c.sizes.constant(step).value_or(1) <= 0) return c.fail("the step has to be positive");
+  if (auto window = c.sizes.constant(size), whole = c.sizes.constant(self->shape[dim]); window && (*window < 0 || (whole && *window > *whole)))
+    return c.fail("a window of " + std::to_string(*window) + " is not within the dimension");
   ExprPool& e = c.sizes.exprs();
   Type t = *self;
   t.shape[dim] = e.add(e.floordiv(e.sub(t.shape[dim], size), step), c.sizes.number(1));
@@ -500,6 +532,10 @@ Status view_as_complex(InferCall& c) {
   SG_ASSIGN(const Type* self, ranked(c, 1));
   if (!is_floating(self->dtype) || !c.sizes.is(self->shape.back(), 2)) return c.fail("needs pairs of floating numbers");
   ExprPool& e = c.sizes.exprs();
+  auto is_odd = [&](Expr x) { return c.sizes.constant(x).value_or(0) % 2 != 0; };
+  if (c.is_outside(self->stride.back(), 1, 1)) return c.fail("the last stride has to be 1");
+  if (is_odd(self->offset) || std::any_of(self->stride.begin(), self->stride.end() - 1, is_odd))
+    return c.fail("a pair would begin within another");
   Type t = *self;
   t.dtype = complex_of(self->dtype);
   t.shape.pop_back();
@@ -525,15 +561,55 @@ Status view_as_real(InferCall& c) {
 Status real(InferCall& c) { return component(c, 0); }
 Status imag(InferCall& c) { return component(c, 1); }
 
-Status scatter_view(InferCall& c) {
+Status slice_scatter(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(Type part, slice_of(c, *self));
+  SG_TRY(c.expect_broadcast("src", part.shape));
   return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
 }
 
-Status grad_of_sizes(InferCall& c) {
-  SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
-  SG_ASSIGN(Exprs shape, c.size_list("input_sizes"));
-  return c.give_contiguous(grad->dtype, std::move(shape), *grad);
+Status select_scatter(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(Type part, selected(c, *self));
+  return replaced(c, *self, part);
+}
+
+// Sizes, strides and offset speak of the memory of the result, which keeps the strides of `self`.
+Status as_strided_scatter(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(as_strided(c));
+  Type part = std::move(c.results.back());
+  c.results.clear();
+  return replaced(c, *self, part);
+}
+
+Status slice_backward(InferCall& c) {
+  SG_ASSIGN(Type whole, whole_gradient(c));
+  SG_ASSIGN(Type part, slice_of(c, whole));
+  SG_TRY(c.expect_shape("grad_output", part.shape));
+  return c.give(std::move(whole));
+}
+
+Status select_backward(InferCall& c) {
+  SG_ASSIGN(Type whole, whole_gradient(c));
+  SG_ASSIGN(Type part, selected(c, whole));
+  SG_TRY(c.expect_shape("grad_output", part.shape));
+  return c.give(std::move(whole));
+}
+
+// Like split_with_sizes_copy, into tensors that are there.
+Status split_with_sizes_copy_out(InferCall& c) {
+  SG_TRY(split_with_sizes_copy(c));
+  std::vector<Type> parts = std::move(c.results);
+  c.results.clear();
+  SG_ASSIGN(std::vector<const Type*> outs, c.tensors("out"));
+  if (outs.size() != parts.size()) return c.fail("as many tensors as parts are needed in 'out'");
+  for (size_t i = 0; i < outs.size(); ++i) {
+    bool fits = outs[i] != nullptr && outs[i]->dtype == parts[i].dtype && outs[i]->shape.size() == parts[i].shape.size();
+    for (size_t d = 0; fits && d < parts[i].shape.size(); ++d) fits = c.may_equal(outs[i]->shape[d], parts[i].shape[d]);
+    if (!fits) return c.fail("tensor " + std::to_string(i) + " of 'out' does not have the type of its part");
+  }
+  return ok_status();
 }
 
 Status unpack(InferCall& c) {
@@ -553,6 +629,8 @@ Status unpack(InferCall& c) {
     SG_TRY(c.give(t));
     t.offset = e.add(t.offset, c.sizes.count(t.shape));
   }
+  auto end = c.sizes.constant(e.sub(t.offset, self->offset)), size = c.sizes.constant(self->shape[0]);
+  if (end && size && *end > *size) return c.fail("the shapes have more elements than the flat tensor");
   return ok_status();
 }
 

@@ -325,10 +325,14 @@ void check_call(Check& c, NodeId n) {
   if (operands.size() != body.graph.inputs().size())
     return c.fail(n, count_of(operands.size(), "argument") + " for " + name + ", which takes " + std::to_string(body.graph.inputs().size()));
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (!operands[i].is(ArgKind::value)) continue;
-    const Type& given = c.graph->type(operands[i].as_value());
     const Type& wanted = body.graph.type(body.graph.inputs()[i].value);
-    if (!may_be(c, given, wanted))
+    if (!operands[i].is(ArgKind::value)) {
+      if (wanted.kind == TypeKind::tensor) c.fail(n, "argument " + std::to_string(i) + " of " + name + " is no tensor");
+      continue;
+    }
+    const Type& given = c.graph->type(operands[i].as_value());
+    bool same_steps = given.kind != TypeKind::tensor || wanted.kind != TypeKind::tensor || same_strides(c, given, wanted);
+    if (!may_be(c, given, wanted) || !same_steps)
       c.fail(n, "argument " + std::to_string(i) + " of " + name + ": " + c.name(operands[i].as_value()) + " is " + difference(c, given, wanted));
   }
   if (node.result_count != body.graph.outputs().size())
