@@ -93,6 +93,19 @@ void as_list(ParamValue* p) {
   *p = std::move(list);
 }
 
+// What the schema asks for: kernels look no further. A number may stand for a tensor, which pointwise kernels take.
+bool fits(const Param& p, const ParamValue& v) {
+  using Kind = ParamValue::Kind;
+  if (v.kind == Kind::absent) return p.optional || p.has_default || p.kind == ParamKind::any;
+  switch (p.kind) {
+    case ParamKind::tensor: return (v.kind == Kind::tensor && !v.tensor.is_none()) || v.kind == Kind::scalar;
+    case ParamKind::tensor_list: return v.kind == Kind::list && v.tensors.size() == v.items.size();
+    case ParamKind::integer_list: return v.kind == Kind::list && v.integers.size() == v.items.size();
+    case ParamKind::scalar: case ParamKind::integer: case ParamKind::floating: case ParamKind::boolean: return v.kind == Kind::scalar;
+    default: return true;
+  }
+}
+
 }  // namespace
 
 Status read_arguments(const Graph& graph, NodeId n, const ValueTable& values, const Bindings& bindings, KernelCall* call) {
@@ -108,6 +121,8 @@ Status read_arguments(const Graph& graph, NodeId n, const ValueTable& values, co
     ParamValue& out = call->params()[at];
     SG_TRY(reader.read(args[i], &out));
     if (op.params[at].kind == ParamKind::integer_list && out.kind == ParamValue::Kind::scalar) as_list(&out);
+    if (!fits(op.params[at], out))
+      return Error{ErrorKind::cannot_apply, "argument '" + std::string(op.params[at].name) + "' is nothing that can be computed with"};
     given[at] = true;
   }
   for (size_t i = 0; i < given.size(); ++i)

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "libgraph/op.h"
+#include "librun/call_check.h"
 #include "librun/element.h"
 #include "librun/graph_run.h"
 
@@ -190,6 +191,7 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
     });
   step->is_static = is_static;
   step->call = std::make_unique<KernelCall>(*op, state_.kernels);
+  step->has_open_sizes = !op->has(kHigherOrder) && has_open_sizes(graph_, n);
   if (op->has(kWait)) return step->kind = StepKind::wait, true;
   if (op->has(kCollective)) return step->kind = StepKind::launch, true;
   if (op->has(kSize)) return step->kind = StepKind::host, true;

@@ -32,7 +32,8 @@ Status GraphRun::fuse() {
   groups_.clear();
   fused_ = true;
   for (Step& step : steps_)                      // in order: arguments are the results of earlier steps
-    if (step.is_static && step.kind != StepKind::host) SG_TRY(resolve(&step));
+    if (step.is_static && step.kind != StepKind::host)
+      if (Status status = resolve(&step); !status.ok()) return at_node(std::move(status.error()), step.node);
   for (size_t first = 0; first < steps_.size();) {
     size_t end = first;
     while (end < steps_.size() && can_fuse(steps_[end])) ++end;

@@ -4,6 +4,7 @@
 
 #include "libgraph/op.h"
 #include "libgraph/view_rule.h"
+#include "librun/call_check.h"
 #include "librun/cpu/fill.h"
 #include "librun/host_ops.h"
 
@@ -148,7 +149,10 @@ Status GraphRun::define_static_values() {
   for (ValueId v : static_values_) {
     const Type& type = graph_.type(v);
     if (type.kind == TypeKind::tensor) {
-      SG_ASSIGN(values_.tensors[v.index], view_of(v));
+      Result<Tensor> view = view_of(v);
+      NodeId def = graph_.value(v).def;
+      if (!view.ok()) return def.is_none() ? view.error() : at_node(std::move(view.error()), def);
+      values_.tensors[v.index] = *view;
     } else if (type.has_value) {
       int64_t number = *state_.bindings->value(type.value);
       values_.scalars[v.index] = type.kind == TypeKind::boolean ? Scalar::boolean(number != 0) : Scalar::integer(number);
@@ -267,6 +271,7 @@ Status GraphRun::resolve(Step* step) {
   if (!step->call) return ok_status();
   KernelCall& call = *step->call;
   SG_TRY(read_arguments(graph_, step->node, values_, *state_.bindings, &call));
+  if (step->has_open_sizes) SG_TRY(check_sizes(graph_, step->node, values_, *state_.bindings));
   auto first = values_.tensors.begin() + node.first_result.index;
   call.results.assign(node.result_count == 0 ? values_.tensors.begin() : first,
                       node.result_count == 0 ? values_.tensors.begin() : first + node.result_count);
@@ -336,12 +341,28 @@ Status GraphRun::run_host(Step* step) {
   return bind_results(step);
 }
 
+// What the caller gives has the layout that the body's views of it count on.
+Status GraphRun::expect_input(size_t i, const Tensor& given) const {
+  const Type& type = graph_.type(graph_.inputs()[i].value);
+  if (type.kind != TypeKind::tensor) return ok_status();
+  bool fits = given.dtype == stored_dtype(type.dtype, state_.kernels->numerics) && type.shape.size() == static_cast<size_t>(given.rank);
+  for (size_t axis = 0; fits && axis < type.shape.size(); ++axis) {
+    int dim = static_cast<int>(axis);
+    fits = state_.bindings->value(type.shape[axis]) == given.dim(dim) &&
+           (given.dim(dim) <= 1 || given.elements() == 0 || state_.bindings->value(type.stride[axis]) == given.step(dim));
+  }
+  if (fits) return ok_status();
+  return Error{ErrorKind::cannot_apply, "argument " + std::to_string(i) + " does not have the type of the body's input %" +
+                                            std::string(graph_.name(graph_.inputs()[i].value))};
+}
+
 Status GraphRun::run_body(Step* step) {
   if (!step->resolved) SG_TRY(resolve(step));
   GraphRun& body = *step->body;
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
   for (const ParamValue& input : step->call->param("inputs").items) {
+    SG_TRY(body.expect_input(tensors.size(), input.tensor));
     tensors.push_back(input.tensor);
     scalars.push_back(input.scalar);
   }
@@ -358,6 +379,8 @@ Status GraphRun::run_body(Step* step) {
     if (graph_.type(v).kind != TypeKind::tensor) continue;
     bool fresh = alias_->storage(alias_->storage_of(v)).def == step->node;
     const Tensor& made = body.values().tensors[inner.index];
+    if (!same_shape(made, step->call->results[i]))
+      return Error{ErrorKind::cannot_apply, "result %" + std::string(graph_.name(v)) + " has another shape than the body gives"};
     if (fresh && made.data != step->call->results[i].data) cpu::copy(*step->call, step->call->results[i], made);
   }
   body.finish();

@@ -114,6 +114,7 @@ class GraphRun {
     StepKind kind = StepKind::kernel;
     bool is_static = false;
     bool resolved = false;              // static, and its call is filled in
+    bool has_open_sizes = false;        // its rule is asked again with this run's numbers
     Kernel kernel = nullptr;
     std::unique_ptr<KernelCall> call;
     std::unique_ptr<GraphRun> body;     // call
@@ -158,6 +159,7 @@ class GraphRun {
   Status resolve(Step* step);
   Status run_kernel(Step* step);
   Status run_host(Step* step);
+  Status expect_input(size_t i, const Tensor& given) const;
   Status run_body(Step* step);
   Status run_launch(Step* step);
   Status run_wait(Step* step);

@@ -26,8 +26,9 @@ Status histc(KernelCall& call) {
   fill(call, counts, Scalar::integer(0));
   for (int64_t i = 0; i < n; ++i) {
     if (!(x[i] >= low && x[i] <= high)) continue;
-    auto bin = static_cast<int64_t>((x[i] - low) * static_cast<double>(bins) / (high - low));
-    ++counts.as<int64_t>()[std::min(bin, bins - 1)];
+    double bin = (x[i] - low) * static_cast<double>(bins) / (high - low);   // no number where the bounds are huge
+    bool inside = bin >= 0 && bin < static_cast<double>(bins);
+    ++counts.as<int64_t>()[inside ? static_cast<int64_t>(bin) : bin >= 0 ? bins - 1 : 0];
   }
   copy(call, call.result(), counts);
   return ok_status();

@@ -160,6 +160,7 @@ Status index_put(KernelCall& call) {
   Tensor values = alike(call, call.tensor("values"), self);
   SG_TRY(broadcast_into(call, &given, values));
   if (given != shape) return call.fail("the values do not broadcast to what the indices pick");
+  if (shape.size() > static_cast<size_t>(kMaxRank)) return call.fail("what the indices pick has more than " + std::to_string(kMaxRank) + " axes");
   Selection from = whole_selection(call, broadcast_to(values, shape), picks.first, axes_of(picks));
   if (call.flag("accumulate")) add_selection(call, to, from, Scalar::integer(1));
   else copy_selection(call, to, from);

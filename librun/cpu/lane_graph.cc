@@ -66,6 +66,8 @@ Result<std::vector<LaneValue>> LaneGraph::run(int64_t lanes, std::span<const Lan
     ValueId v = graph_.inputs()[i].value;
     LaneValue value = inputs[i];
     DType recorded = stored_dtype(graph_.type(v).dtype, numerics_);
+    if (!fits(value.tensor, graph_.type(v)))
+      return Error{ErrorKind::cannot_apply, "input %" + std::string(graph_.name(v)) + " of a nested graph has another shape"};
     if (!value.tensor.is_none() && value.tensor.dtype != recorded) {
       value.wide = is_floating(recorded) && is_floating(value.tensor.dtype);
       if (!value.wide) return Error{ErrorKind::cannot_apply, "input %" + std::string(graph_.name(v)) + " of a nested graph has another dtype"};
@@ -76,6 +78,17 @@ Result<std::vector<LaneValue>> LaneGraph::run(int64_t lanes, std::span<const Lan
   std::vector<LaneValue> out;
   for (const Output& o : graph_.outputs()) out.push_back(o.value.is_none() ? LaneValue() : values_[o.value.index]);
   return out;
+}
+
+// Nodes go by the types of the graph. An axis more has to fit before the tensor's: that of the lanes.
+bool LaneGraph::fits(const Tensor& t, const Type& type) const {
+  if (type.kind != TypeKind::tensor) return t.is_none();
+  bool same = !t.is_none() && t.rank < kMaxRank && type.shape.size() == static_cast<size_t>(t.rank);
+  for (size_t i = 0; same && i < type.shape.size(); ++i) {
+    auto size = bindings_.value(type.shape[i]);
+    same = !size || *size == t.dim(static_cast<int>(i));
+  }
+  return same;
 }
 
 template <class Fn>

@@ -47,6 +47,7 @@ class LaneGraph {
   Result<Tensor> result_tensor(NodeId n, uint32_t i) const;    // of one lane, no memory
   Status call_kernel(NodeId n, std::vector<Tensor> results, const std::vector<LaneValue>& values);
   std::vector<LaneValue> arguments(NodeId n) const;            // the tensors among them, by ValueId
+  bool fits(const Tensor& t, const Type& type) const;
   bool has_lifted(NodeId n) const;
   bool has_wide(NodeId n) const;
   template <class Fn>

@@ -119,7 +119,7 @@ Status as_strided_scatter(KernelCall& call) {
   part.rank = static_cast<int>(size.size());
   int64_t last = call.has("storage_offset") ? call.integer("storage_offset") : 0, bytes = dtype_bytes(out.dtype);
   bool inside = last >= 0 && size.size() == stride.size() && size.size() <= static_cast<size_t>(kMaxRank);
-  part.data += last * bytes;
+  if (inside) part.data += std::min(last, extent_bytes(out)) * bytes;
   for (size_t i = 0; inside && i < size.size(); ++i) {
     part.shape[i] = size[i];
     part.stride[i] = stride[i];
@@ -127,7 +127,7 @@ Status as_strided_scatter(KernelCall& call) {
     inside = size[i] >= 0 && stride[i] >= 0 && !__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), stride[i], &reach) &&
              !__builtin_add_overflow(last, reach, &last);
   }
-  if (!inside || (last >= 0 && part.elements() > 0 && (last + 1) * bytes > extent_bytes(out)))
+  if (!inside || (part.elements() > 0 && last >= extent_bytes(out) / bytes))
     return call.fail("the strided part does not lie within the tensor");
   return copy_exactly(call, part, call.tensor("src"));
 }

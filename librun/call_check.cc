@@ -1,0 +1,147 @@
+#include "librun/call_check.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "libgraph/infer.h"
+#include "libgraph/job.h"
+
+namespace sg {
+namespace {
+
+bool is_open(const ExprPool& exprs, Expr e) { return !e.is_none() && !exprs.constant_value(e); }
+
+bool is_open(const Pool& pool, const Type& t) {
+  auto open = [&](Expr e) { return is_open(pool.exprs, e); };
+  return std::ranges::any_of(t.shape, open) || std::ranges::any_of(t.stride, open) || open(t.offset) ||
+         (t.has_value && open(t.value)) ||
+         std::ranges::any_of(t.elements, [&](TypeId element) { return is_open(pool, pool.types[element]); });
+}
+
+// Element types, sizes and, where they matter, strides.
+bool same_layout(const Tensor& t, const Type& inferred, const Pool& pool) {
+  if (inferred.shape.size() != static_cast<size_t>(t.rank)) return false;
+  bool same = true;
+  for (int i = 0; i < t.rank; ++i) {
+    auto axis = static_cast<size_t>(i);
+    same &= pool.exprs.constant_value(inferred.shape[axis]) == t.dim(i);
+    same &= t.dim(i) <= 1 || t.elements() == 0 || pool.exprs.constant_value(inferred.stride[axis]) == t.step(i);
+  }
+  return same;
+}
+
+}  // namespace
+
+bool has_open_sizes(const Graph& graph, NodeId n) {
+  const Node& node = graph.node(n);
+  bool open = false;
+  for (uint32_t i = 0; i < node.result_count; ++i) open |= is_open(graph.pool(), graph.type(node.result(i)));
+  for (const Arg& arg : node.args)
+    arg.walk([&](const Arg& a) {
+      if (a.is(ArgKind::expr)) open |= is_open(graph.pool().exprs, a.as_expr());
+      if (a.is(ArgKind::value)) open |= is_open(graph.pool(), graph.type(a.as_value()));
+    });
+  return open;
+}
+
+namespace {
+
+// The node alone, in a program of its own, where numbers stand for symbols.
+class OneNode {
+ public:
+  OneNode(const Graph& from, const ValueTable& values, const Bindings& bindings) : from_(from), values_(values), bindings_(bindings) {}
+
+  Status check(NodeId n) {
+    const Node& node = from_.node(n);
+    NodeSpec spec;
+    spec.op = pool_.op(from_.op_name(n));
+    for (const Arg& arg : node.args) spec.args.push_back(copied(arg));
+    for (uint32_t i = 0; i < node.result_count; ++i) spec.result_types.push_back(pool_.types.intern(type_of(node.result(i))));
+    auto types = infer_types(program_, program_.graph, program_.graph.append(spec));
+    if (!types.ok()) return Error{ErrorKind::cannot_apply, reason(types.error().message, from_.op_name(n)), {}, types.error().hint};
+    for (uint32_t i = 0; i < node.result_count; ++i) {
+      const Tensor& t = values_.tensors[node.result(i).index];
+      const Type& type = (*types)[i];
+      if (from_.type(node.result(i)).kind != TypeKind::tensor || t.is_none() || type.kind != TypeKind::tensor) continue;
+      if (!same_layout(t, type, pool_))
+        return Error{ErrorKind::cannot_apply, "result %" + std::string(from_.name(node.result(i))) + " has another shape than the op gives"};
+    }
+    return ok_status();
+  }
+
+ private:
+  // The op's name stands before the message of every rule, and before that of every node.
+  static std::string reason(std::string message, std::string_view op) {
+    std::string prefix = std::string(op) + ": ";
+    return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+  }
+
+  StrId text(StrId s) { return s.is_none() ? s : pool_.strings.intern(from_.pool().strings[s]); }
+
+  Expr number(Expr e) {
+    auto value = e.is_none() ? std::optional<int64_t>(0) : bindings_.value(e);
+    return pool_.exprs.constant(value.value_or(0));
+  }
+
+  // Unknown where there is nothing that the rule could use.
+  Type type_of(ValueId v) {
+    const Type& recorded = from_.type(v);
+    Type out;
+    if (recorded.kind == TypeKind::tensor) {
+      const Tensor& t = values_.tensors[v.index];
+      if (!t.is_none()) out = tensor_type(recorded, t);
+    } else if (recorded.kind == TypeKind::integer || recorded.kind == TypeKind::boolean) {
+      out.kind = recorded.kind;
+      out.has_value = true;
+      out.value = pool_.exprs.constant(values_.scalars[v.index].to_int());
+    } else if (recorded.kind == TypeKind::floating || recorded.kind == TypeKind::none) {
+      out.kind = recorded.kind;
+    }
+    return out;
+  }
+
+  Type tensor_type(const Type& recorded, const Tensor& t) {
+    Type out;
+    out.kind = TypeKind::tensor;
+    out.dtype = recorded.dtype;
+    out.device = text(recorded.device);
+    out.offset = number(recorded.offset);
+    for (int i = 0; i < t.rank; ++i) {
+      out.shape.push_back(pool_.exprs.constant(t.dim(i)));
+      out.stride.push_back(pool_.exprs.constant(t.step(i)));
+    }
+    return out;
+  }
+
+  Arg copied(const Arg& arg) {
+    Arg out = arg;
+    out.set_key(text(arg.key()));
+    if (arg.is(ArgKind::value)) {
+      out = Arg::value(program_.graph.add_input("x", pool_.types.intern(type_of(arg.as_value())), {}));
+    } else if (arg.is(ArgKind::expr)) {
+      auto value = bindings_.value(arg.as_expr());
+      out = value ? Arg::integer(*value) : Arg::none();
+    } else if (arg.is_text()) {
+      out = Arg::text(arg.kind(), text(arg.as_text()));
+    } else if (arg.has_items()) {
+      for (Arg& item : out.mutable_items()) item = copied(item);
+    }
+    return std::move(out.set_key(text(arg.key())));
+  }
+
+  const Graph& from_;
+  const ValueTable& values_;
+  const Bindings& bindings_;
+  Job job_;
+  Pool& pool_ = *job_.pool;
+  Program& program_ = job_.add_program();
+};
+
+}  // namespace
+
+Status check_sizes(const Graph& graph, NodeId n, const ValueTable& values, const Bindings& bindings) {
+  return OneNode(graph, values, bindings).check(n);
+}
+
+}  // namespace sg
