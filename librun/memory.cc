@@ -8,6 +8,18 @@
 #include <cstring>
 #include <utility>
 
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__ 1         // as gcc says it
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(start, size) ((void)(start), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(start, size) ((void)(start), (void)(size))
+#endif
+
 namespace sg {
 
 Result<Arena> Arena::reserve(int64_t bytes) {
@@ -39,11 +51,15 @@ Arena::~Arena() {
 
 BlockPool::~BlockPool() {
   drop_free();
-  for (auto& [block, size] : taken_) std::free(block);
+  for (auto& [block, size] : taken_) {
+    ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(size));
+    std::free(block);
+  }
 }
 
 void BlockPool::drop_free() {
   for (auto& [size, block] : free_) {
+    ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(size));
     std::free(block);
     held_ -= size;
   }
@@ -52,6 +68,7 @@ void BlockPool::drop_free() {
 
 std::byte* BlockPool::take(int64_t bytes) {
   if (bytes < 0 || bytes > INT64_MAX - 64) return nullptr;
+  auto asked = static_cast<size_t>(bytes);
   bytes = std::max<int64_t>((bytes + 63) / 64 * 64, 64);
   auto fit = free_.lower_bound(bytes);
   int64_t size = bytes;
@@ -67,6 +84,9 @@ std::byte* BlockPool::take(int64_t bytes) {
     if (!block) return nullptr;
     held_ += bytes;
   }
+  // Under ASan nobody touches what was not asked for, or was given back.
+  ASAN_UNPOISON_MEMORY_REGION(block, asked);
+  ASAN_POISON_MEMORY_REGION(block + asked, static_cast<size_t>(size) - asked);
   taken_.emplace(block, size);
   in_use_ += size;
   most_ = std::max(most_, in_use_);
@@ -76,6 +96,7 @@ std::byte* BlockPool::take(int64_t bytes) {
 void BlockPool::give(std::byte* block) {
   auto it = taken_.find(block);
   in_use_ -= it->second;
+  ASAN_POISON_MEMORY_REGION(it->first, static_cast<size_t>(it->second));
   free_.emplace(it->second, block);
   taken_.erase(it);
 }

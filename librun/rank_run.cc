@@ -10,7 +10,7 @@ RankRun::RankRun(const Job& job, uint32_t rank, const RankOptions& options, Comm
       pool_(options.memory_limit), bindings_(program_), wide_bindings_(program_) {
   bool f64 = options.numerics == Numerics::f64;
   kernels_ = {&team_, &scratch_, f64 ? Numerics::fast : options.numerics, &program_, rank, job.world};
-  state_ = {&job, &program_, rank, options.seed, 0, &bindings_, &pool_, &kernels_, comm, nullptr, !f64};
+  state_ = {&job, &program_, rank, options.seed, 0, &bindings_, &pool_, &kernels_, comm, nullptr, !f64 && options.use_arena};
   graph_ = std::make_unique<GraphRun>(&state_, program_.graph);
   if (!f64) return;
   wide_kernels_ = {&team_, &scratch_, Numerics::f64, &program_, rank, job.world};

@@ -23,6 +23,7 @@ struct RankOptions {
   int threads = 1;
   uint64_t seed = 0;
   std::optional<int64_t> memory_limit;  // bytes beyond the inputs
+  bool use_arena = true;                // false: each tensor in a block of its own, for sanitizers to see its end
 };
 
 class RankRun {
