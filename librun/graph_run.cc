@@ -287,6 +287,19 @@ Status GraphRun::allocate_by_kernel(Step* step, size_t i, std::span<const int64_
   Tensor t = make_tensor(nullptr, stored_dtype(graph_.type(v).dtype, state_.kernels->numerics), shape);
   SG_TRY(take_memory(alias_->storage_of(v), t.bytes()));
   t.data = slots_[alias_->storage_of(v).index].base;
+  // The sizes are numbers from here on, so the recorded strides are too: who reads it goes by them.
+  const Type& type = graph_.type(v);
+  if (type.shape.size() != shape.size())
+    return Error{ErrorKind::cannot_apply, "the data gives result %" + std::string(graph_.name(v)) + " another number of axes than the graph says"};
+  std::span<const StrId> binds = alias_->binds(step->node);
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    auto symbol = graph_.pool().exprs.as_symbol(type.shape[axis]);
+    if (symbol && std::ranges::find(binds, *symbol) != binds.end()) SG_TRY(state_.bindings->bind(*symbol, shape[axis]));
+  }
+  for (size_t axis = 0; axis < shape.size(); ++axis)
+    if (auto stride = state_.bindings->value(type.stride[axis])) t.stride[axis] = *stride;
+  if (extent_bytes(t) > t.bytes())
+    return Error{ErrorKind::cannot_apply, "result %" + std::string(graph_.name(v)) + " reaches beyond its memory of " + std::to_string(t.bytes()) + " bytes"};
   step->call->results[i] = t;
   return ok_status();
 }

@@ -199,6 +199,16 @@ TEST_CASE("hostile: sizes of the run are held against the rules") {
   CHECK(fine.outcome == test::HostileOutcome::ran);
 }
 
+// PyTorch lays nonzero out column by column; who takes a column of it gets that one.
+TEST_CASE("hostile: results whose size the data decides lie as their type says") {
+  Job job = parse("sg 1.0\ngraph rank *\n  symbol u data [0, 64]\n  input %x : f32[2, 9]\n  %o = aten.ones_like(%x)\n"
+                  "  %z = aten.nonzero(%o) : i64[u, 2] stride [1, u]\n  %r = aten.select.int(%z, 1, 0) : i64[u]\n"
+                  "  %y = aten.index_select(%x, 0, %r) : f32[u, 9]\n  output %y\n");
+  test::HostileReport report = test::run_hostile(job, 1, false);
+  CHECK(report.message == "");
+  CHECK(report.outcome == test::HostileOutcome::ran);
+}
+
 TEST_CASE("hostile: what a call gives its body has the body's types, steps included") {
   std::string text = "sg 1.0\ngraph rank *\n  input %a : f32[2, 3]\n  %t = aten.t(%a) : f32[3, 2] stride [1, 3]\n  %y, = sg.call(graph:body, [%t])\n  output %y\n"
                      "graph rank * nested body\n  input %x : f32[3, 2]\n  %v = aten.view(%x, [6])\n  output %v\n";
