@@ -61,9 +61,18 @@ constexpr Expectation kExpectations[] = {
     {"aten._grouped_mm", "float self; same self mat2; index offs"},
     {"aten.convolution", "float input; same input weight bias; range groups 1 1099511627776"},
     {"aten.convolution_backward", "float input; same grad_output input weight; range groups 1 1099511627776"},
-    {"aten.max_pool2d_with_indices aten.avg_pool2d", "real self"},
-    {"aten.max_pool2d_with_indices_backward", "real grad_output self; index indices"},
-    {"aten.avg_pool2d_backward", "real grad_output self"},
+    // planes
+    {"aten.max_pool2d_with_indices aten.max_pool3d_with_indices aten.adaptive_max_pool2d aten.adaptive_max_pool3d", "real self"},
+    {"aten.avg_pool1d aten.avg_pool2d aten.avg_pool3d aten.adaptive_avg_pool1d aten._adaptive_avg_pool2d aten._adaptive_avg_pool3d",
+     "real self"},
+    {"aten.max_pool2d_with_indices_backward aten.max_pool3d_with_indices_backward aten.adaptive_max_pool2d_backward "
+     "aten.adaptive_max_pool3d_backward",
+     "real grad_output self; index indices"},
+    {"aten.avg_pool2d_backward aten.avg_pool3d_backward aten._adaptive_avg_pool2d_backward aten._adaptive_avg_pool3d_backward",
+     "real grad_output self"},
+    {"aten.max_unpool2d aten.max_unpool3d", "real self; index indices"},
+    {"aten.grid_sampler_2d aten.grid_sampler_3d", "float input; same input grid"},
+    {"aten.grid_sampler_2d_backward aten.grid_sampler_3d_backward", "float input; same grad_output input grid"},
     // indices
     {"aten.gather aten.index_select aten.index_fill aten.take", "index index"},
     {"aten.index_add aten.index_add_ aten.index_copy aten.index_copy_", "index index; same self source"},

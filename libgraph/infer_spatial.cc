@@ -38,6 +38,8 @@ bool below(const InferCall& c, Expr e, int64_t limit) {
   return value && *value < limit;
 }
 
+constexpr int64_t kMostWindow = int64_t{1} << 30;   // of what a window's numbers may be: their products have room
+
 struct Window {
   Exprs kernel, stride, padding, dilation;
 };
@@ -62,6 +64,8 @@ Result<Window> window(InferCall& c, size_t axes) {
   for (size_t i = 0; i < axes; ++i) {
     if (below(c, w.kernel[i], 1) || below(c, w.stride[i], 1) || below(c, w.dilation[i], 1) || below(c, w.padding[i], 0))
       return c.fail("a window needs sizes, strides and dilations of at least 1, and no negative padding");
+    for (Expr e : {w.kernel[i], w.stride[i], w.dilation[i], w.padding[i]})
+      if (c.is_outside(e, 0, kMostWindow)) return c.fail("a number of the window is too large");
   }
   return w;
 }

@@ -184,11 +184,23 @@ void reduce_into(KernelCall& call, const Tensor& out, const Tensor& src, const I
   if (how == Reduce::mean) divide_by_counts<T>(call, out, src, x, include_self);
 }
 
+// `t`, or a copy of it where it lies in the memory that is written: an index has to stay what was checked, and a source what
+// it was.
+Tensor apart_from(KernelCall& call, const Tensor& t, const Tensor& written) {
+  bool overlaps = t.data < written.data + extent_bytes(written) && written.data < t.data + extent_bytes(t);
+  if (!overlaps) return t;
+  Tensor held = call.scratch().tensor(t.dtype, t.sizes());
+  copy(call, held, t);
+  return held;
+}
+
 DType computed(DType t) { return t == DType::bf16 || t == DType::f16 ? DType::f32 : t; }
 
 Status scatter(KernelCall& call, int64_t dim, Tensor src, Reduce how, bool include_self) {
   const Tensor& self = call.tensor("self");
-  SG_ASSIGN(Indexed x, checked_index(call, call.tensor("index"), self, dim));
+  Tensor index = apart_from(call, call.tensor("index"), call.result());
+  src = apart_from(call, src, call.result());
+  SG_ASSIGN(Indexed x, checked_index(call, index, self, dim));
   if (call.result().data != self.data || !std::ranges::equal(call.result().strides(), self.strides())) copy(call, call.result(), self);
   if (x.index.elements() == 0) return ok_status();
   Tensor out = with_axis(call.result());

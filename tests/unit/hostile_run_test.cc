@@ -145,7 +145,7 @@ TEST_CASE("hostile: products, convolutions and pools") {
       {"f32[1, 4, 5, 5];f32[4, 6, 3, 3]", "%y = aten.convolution(%a, %b, none, [2, 2], [0, 0], [1, 1], true, [2, 0], 1)", "'output_padding' has to be smaller"},
       {"f32[1, 6, 4, 3];f32[1, 4, 5, 5];f32[6, 4, 3, 3]", "%x, %y, %z = aten.convolution_backward(%a, %b, %c, [6], [1, 1], [0, 0], [1, 1], false, [0, 0], 1, [true, true, true])", "'grad_output' has to be of shape [1, 6, 3, 3]"},
       {"f32[1, 6, 3, 3];f32[1, 4, 5, 5];f32[6, 4, 3, 3]", "%x, %y, %z = aten.convolution_backward(%a, %b, %c, [6], [1, 1], [0, 0], [1, 1], false, [0, 0], 1, [true, true])", "needs three outputs"},
-      {"f32[1, 2, 4, 4]", "%y = aten.avg_pool2d(%a, [2, 2], [2, 2], [-1, 0])", "'padding' has to be at least 0"},
+      {"f32[1, 2, 4, 4]", "%y = aten.avg_pool2d(%a, [2, 2], [2, 2], [-1, 0])", "no negative padding"},
       {"f32[1, 2, 4, 4]", "%y = aten.avg_pool2d(%a, [2, 2], [2, 2], [2, 0])", "more than half of the window"},
       {"f32[1, 1, 2, 2];f32[1, 2, 4, 4]", "%y = aten.avg_pool2d_backward(%a, %b, [2, 2], [2, 2], [0, 0], false, true, none)", "'grad_output' has to be of shape [1, 2, 2, 2]"},
       {"f32[1, 2, 2, 2];f32[1, 2, 4, 4];i64[1, 2, 2, 1]", "%y = aten.max_pool2d_with_indices_backward(%a, %b, [2, 2], [2, 2], [0, 0], [1, 1], false, %c)", "'indices' has to be of shape"},
