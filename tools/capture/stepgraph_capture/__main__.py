@@ -41,7 +41,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("function", metavar="MODULE:FUNCTION", help="a module's name, or the path of a .py file, and a function in it")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="where to write step.json, inputs.safetensors and expected.safetensors")
     parser.add_argument("--fake", action="store_true", help="without memory for values: nothing but step.json is written")
-    parser.add_argument("--device", metavar="NAME", help="with --fake: where the tensors are said to be, such as cuda")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="torch.manual_seed before FUNCTION is called (0)")
     parser.add_argument("--title", default="", metavar="TEXT", help="the capture's title (the model's class)")
     parser.add_argument("--gzip", action="store_true", help="write step.json.gz")
@@ -83,7 +82,7 @@ def _run(options: argparse.Namespace, function: Callable[[], Any]) -> str:
         torch.distributed.init_process_group(options.backend)
     torch.manual_seed(options.seed)
     step = _described(function(), options.function)
-    chosen = {"fake": options.fake, "device": options.device, "title": options.title, "compress": options.gzip}
+    chosen = {"fake": options.fake, "title": options.title, "compress": options.gzip}
     step.update({key: value for key, value in chosen.items() if value})
     return capture(out_dir=options.output, **step)
 

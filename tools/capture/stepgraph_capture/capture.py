@@ -16,7 +16,7 @@ from .step import Loss, Result, Slot, Step
 
 def capture(model: torch.nn.Module, loss_fn: Loss, inputs: Any, out_dir: str, dynamic: symbols.Dynamic = None, *,
             kwargs: Optional[Mapping[str, Any]] = None, targets: Any = None, fake: bool = False, title: str = "",
-            device: Optional[str] = None, compress: bool = False) -> str:
+            compress: bool = False) -> str:
     """Traces forward, loss and backward and writes the capture; returns the path of its JSON.
 
     model    any torch.nn.Module; DistributedDataParallel, DTensor parameters and fully_shard are understood
@@ -29,8 +29,8 @@ def capture(model: torch.nn.Module, loss_fn: Loss, inputs: Any, out_dir: str, dy
              one symbol. True: all of them
     kwargs   keyword arguments beside positional `inputs`
     targets  what the loss function compares with; inputs of the graph like `inputs`
-    fake     trace without memory, for a model that does not fit (its parameters may be on "meta"); no values are written
-    device   where the graph's tensors are said to be when `fake` ("cuda", say; absent: where they are, meta as cpu)
+    fake     trace without memory, for a model that does not fit (its parameters may be on "meta", which is written as cpu);
+             no values are written
     compress write step.json.gz
 
     Values are drawn from what the model, run eagerly, answers; the traced graph is run beside it and must agree.
@@ -40,7 +40,7 @@ def capture(model: torch.nn.Module, loss_fn: Loss, inputs: Any, out_dir: str, dy
     folder = os.path.join(out_dir, f"rank{world.rank()}") if world.size() > 1 else out_dir
     write.make_folder(folder)
     step = Step(model, loss_fn, inputs, kwargs, targets)
-    traced = _trace(step, dynamic, fake, device)
+    traced = _trace(step, dynamic)
     document, names = _document(step, traced, title)
     if not fake:
         _write_values(step, traced, names, folder)
@@ -57,13 +57,13 @@ class _Traced:
         self.encoder = Encoder(module)
 
 
-def _trace(step: Step, dynamic: symbols.Dynamic, fake: bool, device: Optional[str]) -> _Traced:
+def _trace(step: Step, dynamic: symbols.Dynamic) -> _Traced:
     mode = compat.new_fake_mode(allow_real_inputs=True)
     varying = {slot.name: slot.value for slot in step.inputs if slot.is_tensor and not sharding.is_sharded(slot.value)}
     wanted = symbols.wishes(dynamic, varying)
     with_symbols = symbols.fake_inputs(mode, varying, wanted)
     fakes = [with_symbols[slot.name] if slot.kind == "input" and slot.name in with_symbols
-             else _twin(mode, slot, device if fake else None) for slot in step.tensors]
+             else _twin(mode, slot) for slot in step.tensors]
     watcher = Recorder(step.model)
     results: List[Result] = []
 
@@ -91,10 +91,10 @@ def _because(reason: str, error: BaseException) -> str:
     return f"the step cannot be captured{f' at {place}' if place else ''}: {reason} [{symbols.first_line(error)}]"
 
 
-def _twin(mode: Any, slot: Slot, device: Optional[str]) -> Tensor:
+def _twin(mode: Any, slot: Slot) -> Tensor:
     """A fake tensor like this rank's part of the slot."""
     real = slot.local
-    place = device or ("cpu" if real.device.type == "meta" else real.device)
+    place = "cpu" if real.device.type == "meta" else real.device
     with mode:
         twin = torch.empty_strided(tuple(real.shape), real.stride(), dtype=real.dtype, device=place)
     return twin.requires_grad_(slot.trainable)
@@ -172,8 +172,15 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced) -> None:
     lost = [str(guard) for guard, text in written.items() if text is None]
     texts = [text for text in dict.fromkeys(written.values()) if text not in (None, "True")]
     document["guards"] = [{"expr": text} for text in texts]
+    notes = []
     if lost:
-        document["note"] = "guards that the format has no form for: " + "; ".join(lost)
+        notes.append("guards that the format has no form for: " + "; ".join(lost))
+    drawn = [node.name for graph in _graphs(traced.module) for node in graph.nodes if compat.is_random(node)]
+    if drawn:
+        notes.append(f"{drawn[0]}{' and others' if len(drawn) > 1 else ''} draw random numbers, which another generator cannot repeat: "
+                     "expected values that depend on them will differ")
+    if notes:
+        document["note"] = ". ".join(notes)
     used = symbols.used_symbols(_expressions(traced) + [guard for guard, text in written.items() if text is not None])
     document["symbols"] = [symbols.describe(shape_env, symbol) for symbol in used]
 

@@ -1,6 +1,7 @@
 """Everything that is private to PyTorch, or differs between 2.6 and the newest, is called from here and nowhere else."""
 from __future__ import annotations
 
+import copy
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -178,6 +179,17 @@ def bound_symbols(node: fx.Node) -> List[str]:
     return [str(symbol) for symbol in (node.meta.get("unbacked_bindings") or {})]
 
 
+def is_random(node: fx.Node) -> bool:
+    """Does it draw numbers? Attention and dropout do not when their probability is 0."""
+    if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in node.target.tags:
+        return False
+    for position, argument in enumerate(node.target._schema.arguments):
+        if argument.name in ("dropout_p", "p"):
+            given = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+            return given != 0
+    return True
+
+
 # Failures of the tracer that have a cause in the user's code
 
 
@@ -203,3 +215,118 @@ def group_ranks(name: str) -> List[int]:
     from torch.distributed import distributed_c10d
 
     return list(torch.distributed.get_process_group_ranks(distributed_c10d._resolve_process_group(name)))
+
+
+# Flex attention
+
+
+def is_block_mask(value: Any) -> bool:
+    from torch.nn.attention.flex_attention import BlockMask
+
+    return isinstance(value, BlockMask)
+
+
+def split_block_mask(mask: Any, sizes: Sequence[int]) -> List[Any]:
+    """Masks for consecutive parts of the batch. Each part's mask function is asked about the entry that it was in the whole."""
+    parts, start = [], 0
+    for size in sizes:
+        part = copy.copy(mask)
+        for name, value in vars(mask).items():
+            if isinstance(value, Tensor) and value.dim() >= 2 and value.shape[0] != 1:  # of one entry: of all
+                setattr(part, name, value.narrow(0, start, size).contiguous())
+        part.mask_mod = _moved(mask.mask_mod, start)
+        parts.append(part)
+        start += size
+    return parts
+
+
+def _moved(mask_mod: Callable[..., Tensor], start: int) -> Callable[..., Tensor]:
+    def moved(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Tensor:
+        return mask_mod(b + start, h, q_idx, kv_idx)
+
+    return moved if start else mask_mod
+
+
+def all_gather(tensor: Tensor, group: Any) -> Tensor:
+    ops = torch.ops._c10d_functional
+    return ops.wait_tensor(ops.all_gather_into_tensor(tensor.contiguous(), group.size(), group.group_name))
+
+
+def reduce_scatter(tensor: Tensor, group: Any) -> Tensor:
+    ops = torch.ops._c10d_functional
+    return ops.wait_tensor(ops.reduce_scatter_tensor(tensor, "sum", group.size(), group.group_name))
+
+
+def all_reduce(tensor: Tensor, group: Any) -> Tensor:
+    ops = torch.ops._c10d_functional
+    return ops.wait_tensor(ops.all_reduce(tensor, "sum", group.group_name))
+
+
+def _fsdp_state(module: nn.Module) -> Any:
+    try:
+        from torch.distributed.fsdp._fully_shard._fsdp_state import _get_module_fsdp_state
+    except ImportError:  # a PyTorch without distributed
+        return None
+    return _get_module_fsdp_state(module)
+
+
+def fsdp_units(model: nn.Module) -> List[Any]:
+    """What each call of fully_shard in this model manages, in the words of fsdp.py."""
+    from .fsdp import Shard, Unit
+
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    states: Dict[int, Any] = {}
+    for module in model.modules():
+        state = _fsdp_state(module)
+        if state is not None:
+            states.setdefault(id(state), state)
+    units = []
+    for state in states.values():
+        policy = state._mp_policy
+        groups = getattr(state, "_fsdp_param_groups", None)
+        if groups is None:  # one at most, until 2.9
+            groups = [state._fsdp_param_group] if state._fsdp_param_group else []
+        shards = [_shard_of(param, names, group, policy, Shard) for group in groups for param in group.fsdp_params]
+        input_dtype = policy.param_dtype if policy.cast_forward_inputs else None
+        units.append(Unit(tuple(state._modules), shards, input_dtype, policy.output_dtype))
+    return units
+
+
+def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: Any) -> Any:
+    info, sharded = param._module_info, param.sharded_param
+    if id(sharded) not in names:
+        raise CaptureError("a fully_shard module has its parameters gathered: call reshard() on it before capturing")
+    mesh_info = param.mesh_info
+    replicas = getattr(mesh_info, "replicate_process_group", None)
+    copies = mesh_info.shard_process_group.size() * (replicas.size() if replicas is not None else 1)
+    factor = getattr(group, "gradient_divide_factor", None) or getattr(group, "reduce_scatter_divide_factor", None)
+    spec = getattr(param, "_unsharded_dtensor_spec", None) or getattr(param, "_tp_spec", None)
+    reduce_dtype = policy.reduce_dtype
+    if reduce_dtype is None and tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 15):
+        reduce_dtype = sharded.dtype  # as documented for MixedPrecisionPolicy; param_dtype before
+    return make(
+        fqn=names[id(sharded)],
+        places=[(info.module, info.param_name), *zip(info.shared_modules, info.shared_param_names)],
+        size=param._orig_size, dim=param.fsdp_placement.dim, shards=mesh_info.shard_process_group, replicas=replicas,
+        param_dtype=policy.param_dtype, reduce_dtype=reduce_dtype, divisor=float(factor or copies),
+        layout=(spec.mesh, spec.placements, spec.tensor_meta.shape, spec.tensor_meta.stride) if param.is_dtensor else None)
+
+
+@contextmanager
+def fsdp_hooks_at_rest(model: nn.Module) -> Iterator[None]:
+    """Takes the hooks of fully_shard off the modules for a while."""
+    taken: List[Tuple[Any, Any]] = []
+    for module in model.modules():
+        if _fsdp_state(module) is None:
+            continue
+        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+            taken.append((hooks, hooks.copy()))
+            for key, hook in list(hooks.items()):
+                if "_fully_shard" in (getattr(hook, "__module__", None) or ""):
+                    del hooks[key]
+    try:
+        yield
+    finally:
+        for hooks, all_of_them in taken:
+            hooks.clear()
+            hooks.update(all_of_them)

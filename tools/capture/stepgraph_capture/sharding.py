@@ -6,6 +6,8 @@ from typing import Any, Dict, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from . import compat
+
 try:
     from torch.distributed.tensor import DTensor
 except ImportError:  # a PyTorch without distributed
@@ -67,9 +69,7 @@ class Replicas:
         """As DistributedDataParallel does it: divided first, then summed."""
         if self.group is None:
             return gradient
-        from torch.distributed import _functional_collectives as collectives
-
-        return collectives.wait_tensor(collectives.all_reduce(gradient / self.group.size(), "sum", self.group))
+        return compat.all_reduce(gradient / self.group.size(), self.group)
 
 
 def unwrapped(model: nn.Module) -> Tuple[nn.Module, Replicas]:

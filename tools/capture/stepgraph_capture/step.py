@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import fsdp, sharding
+from . import compat, fsdp, sharding
 from .errors import CaptureError
 from .recorder import Recorder
 
@@ -51,8 +51,8 @@ class Step:
     """A model, its loss function and one batch."""
 
     def __init__(self, model: nn.Module, loss_fn: Loss, inputs: Any, kwargs: Optional[Mapping[str, Any]], targets: Any) -> None:
-        self.root = model
         self.model, self.replicas = sharding.unwrapped(model)
+        self.units = compat.fsdp_units(self.model)
         self.loss_fn = loss_fn
         args, keywords = _arguments(inputs, kwargs)
         self._batch = (args, keywords, targets)
@@ -81,17 +81,20 @@ class Step:
         """The whole step on these local tensors, one for each of `self.tensors`; parameters among them are leaves."""
         given = dict(zip((id(slot) for slot in self.tensors), tensors))
         local = [given[id(slot)] for slot in self.trainable]
+        gathered = {shard.fqn for unit in self.units for shard in unit.shards}
         state = {}
         for slot in self.state:
             with recorder.inside(slot.name.rpartition(".")[0]):
-                state[slot.name] = sharding.whole(given[id(slot)], slot.value)
+                part = given[id(slot)]
+                state[slot.name] = part if slot.name in gathered else sharding.whole(part, slot.value)
         leaves = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
         args, keywords, targets = pytree.tree_unflatten(leaves, self._shape)
         before = dict(state)
-        with fsdp.explicit(self.model, state, recorder) as swap, swap:
+        with fsdp.explicit(self.model, self.units, state, recorder):
             output = self.model(*args, **keywords)
             loss, others = self._loss(output, targets)
-        rebound = {name: tensor for name, tensor in state.items() if tensor is not before[name]}
+        rebound = {slot.name: state[slot.name] for slot in self.state
+                   if slot.kind == "buffer" and state[slot.name] is not before[slot.name]}
         gradients = self._gradients(loss, local, recorder)
         return Result(loss, gradients, others, rebound)
 

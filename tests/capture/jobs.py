@@ -1,0 +1,199 @@
+"""Steps of distributed jobs, for `torchrun -m stepgraph_capture jobs.py:NAME`. Each runs the job as PyTorch itself does first and
+leaves its answers in JOB_ANSWERS/rank{r}.safetensors, by gradient: the truth that captures are held against.
+"""
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn import functional as F
+
+from stepgraph_capture import annotate, eager_chunk
+
+
+class Mlp(nn.Module):
+    def __init__(self, width, inner):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Model(nn.Module):
+    def __init__(self, width=8, inner=16):
+        super().__init__()
+        self.table = nn.Embedding(24, width)
+        self.layers = nn.ModuleList(Mlp(width, inner) for _ in range(2))
+        self.head = nn.Linear(width, 24, bias=False)
+
+    def forward(self, ids):
+        x = self.table(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+def loss_fn(logits, targets):
+    return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten())
+
+
+def _batch():
+    """Other data on each rank."""
+    torch.manual_seed(100 + dist.get_rank())
+    return {"ids": torch.randint(0, 24, (2, 6))}, torch.randint(0, 24, (2, 6))
+
+
+def _keep_answers(model, inputs, targets):
+    """PyTorch's own step: loss and gradients of this rank's shards."""
+    loss = loss_fn(model(**inputs), targets)
+    loss.backward()
+    kept = {"loss": loss.detach()}
+    for name, parameter in model.named_parameters():
+        gradient = parameter.grad
+        if isinstance(gradient, DTensor):
+            gradient = gradient.redistribute(parameter.device_mesh, parameter.placements).to_local()
+        kept[name.removeprefix("module.")] = gradient.detach().clone().contiguous()
+        parameter.grad = None
+    folder = os.environ.get("JOB_ANSWERS")
+    if folder:
+        from safetensors.torch import save_file
+
+        save_file(kept, os.path.join(folder, f"rank{dist.get_rank()}.safetensors"))
+
+
+def _step(model, inputs, targets):
+    _keep_answers(model, inputs, targets)
+    return dict(model=model, loss_fn=loss_fn, inputs=inputs, targets=targets)
+
+
+def data_parallel():
+    model = nn.parallel.DistributedDataParallel(Model())
+    return _step(model, *_batch())
+
+
+def fsdp(width=8, **policy):
+    model = Model(width)
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("fsdp",))
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh, mp_policy=MixedPrecisionPolicy(**policy))
+    fully_shard(model, mesh=mesh, mp_policy=MixedPrecisionPolicy(**policy))
+    return _step(model, *_batch())
+
+
+def fsdp_uneven():
+    """Sizes that are no multiples of the ranks: some shards are shorter, or empty."""
+    return fsdp(width=5)
+
+
+def fsdp_bf16():
+    return fsdp(width=32, param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+
+
+def _parallelize(model, mesh):
+    for layer in model.layers:
+        parallelize_module(layer, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    parallelize_module(model, mesh, {"head": ColwiseParallel(output_layouts=Replicate())})
+
+
+def tensor_parallel():
+    """All ranks see the same data."""
+    model = Model()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
+    _parallelize(model, mesh)
+    torch.manual_seed(100)
+    inputs, targets = {"ids": torch.randint(0, 24, (2, 6))}, torch.randint(0, 24, (2, 6))
+    return _step(model, inputs, targets)
+
+
+def fsdp_with_tensor_parallel():
+    model = Model()
+    mesh = init_device_mesh("cpu", (dist.get_world_size() // 2, 2), mesh_dim_names=("fsdp", "tp"))
+    _parallelize(model, mesh["tp"])
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh["fsdp"])
+    fully_shard(model, mesh=mesh["fsdp"])
+    torch.manual_seed(100 + mesh["fsdp"].get_local_rank())
+    inputs, targets = {"ids": torch.randint(0, 24, (2, 6))}, torch.randint(0, 24, (2, 6))
+    return _step(model, inputs, targets)
+
+
+def hybrid_fsdp():
+    model = Model()
+    mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2), mesh_dim_names=("replicate", "fsdp"))
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return _step(model, *_batch())
+
+
+class _Exchange(torch.autograd.Function):
+    """All-to-all of rows; `sent` and `received` say how many go to and come from each rank."""
+
+    @staticmethod
+    def forward(ctx, rows, received, sent, group):
+        ctx.sizes, ctx.group = (sent, received), group
+        return _all_to_all(rows, received, sent, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return _all_to_all(gradient.contiguous(), *ctx.sizes, ctx.group), None, None, None
+
+
+def _all_to_all(rows, received, sent, group):
+    ops = torch.ops._c10d_functional
+    return ops.wait_tensor(ops.all_to_all_single(rows, received, sent, group.group_name))
+
+
+class Experts(nn.Module):
+    """One expert a rank. How many tokens each gets is known to the data only."""
+
+    def __init__(self, width, group):
+        super().__init__()
+        self.group = group
+        self.gate = nn.Linear(width, group.size(), bias=False)
+        self.expert = nn.Sequential(nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width))
+
+    def dispatch(self, x, choice):
+        with annotate(role="dispatch"):
+            order = torch.argsort(choice, stable=True)
+            ranks = self.group.size()
+            counts = (choice[:, None] == torch.arange(ranks)).sum(0)
+            with annotate(role="dispatch", step="token_count_exchange"):
+                coming = _all_to_all(counts, [1] * ranks, [1] * ranks, self.group)
+            with annotate(role="dispatch", step="token_count_sync"):
+                sent, received = counts.tolist(), coming.tolist()
+            with annotate(role="dispatch", step="token_exchange"):
+                return _Exchange.apply(x[order], received, sent, self.group), order, sent, received
+
+    def combine(self, y, order, sent, received):
+        with annotate(role="combine"):
+            with annotate(role="combine", step="token_exchange"):
+                y = _Exchange.apply(y, sent, received, self.group)
+            return torch.zeros_like(y).index_copy(0, order, y)
+
+    def forward(self, x):
+        with annotate(role="compute"):
+            weights = self.gate(x).softmax(-1)
+            weight, choice = weights.max(-1)
+            rows, *way = self.dispatch(x, choice)
+            return x + weight[:, None] * self.combine(self.expert(rows), *way)
+
+
+def expert_parallel(chunks=0):
+    """Each rank has its tokens and its expert; other parameters are the same and not averaged."""
+    model = nn.Sequential(nn.Embedding(24, 8), nn.Flatten(0, 1), Experts(8, dist.group.WORLD), nn.Linear(8, 24))
+    if chunks:
+        eager_chunk(model, "2", chunks, contract="moe")
+    inputs, targets = _batch()
+    return _step(model, {"input": inputs["ids"]}, targets)
+
+
+def expert_parallel_in_chunks():
+    """12 tokens in 5 chunks, each with exchanges of its own."""
+    return expert_parallel(5)

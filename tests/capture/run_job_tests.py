@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""run_job_tests.py --bin BIN [--all] [JOB...]: captures of distributed jobs, really run over gloo.
+
+Each job of jobs.py is captured under torchrun. The expected values of each rank are those of the job as PyTorch runs it (fully_shard
+with its own hooks, DistributedDataParallel with its own reducer), and sg-run gives them on all ranks.
+--all: every job, in worlds of 2 and 4; otherwise one of them on 2 ranks.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+from interpreter import ROOT, use_python_with_torch
+
+use_python_with_torch()
+
+import torch  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ALL = (("data_parallel", 2), ("fsdp", 2), ("fsdp_bf16", 2), ("tensor_parallel", 2), ("data_parallel", 4), ("fsdp_uneven", 4),
+       ("hybrid_fsdp", 4), ("fsdp_with_tensor_parallel", 4), ("expert_parallel", 4),
+       ("expert_parallel_in_chunks", 4))
+SHORT = (("fsdp", 2),)
+
+
+class Failure(Exception):
+    pass
+
+
+def run(*command, **more):
+    result = subprocess.run(command, capture_output=True, text=True, **more)
+    if result.returncode != 0:
+        raise Failure(f"{' '.join(command)}: exit {result.returncode}: {(result.stdout + result.stderr)[:3000]}")
+    return result.stdout
+
+
+def capture_job(name, ranks, folder):
+    environment = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "tools", "capture"), "OMP_NUM_THREADS": "1",
+                   "JOB_ANSWERS": folder}
+    run(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m", "stepgraph_capture",
+        f"{HERE}/jobs.py:{name}", "-o", folder, env=environment)
+
+
+def check_answers(folder, rank):
+    """What the capture expects is what the job itself computed."""
+    answers = load_file(os.path.join(folder, f"rank{rank}.safetensors"))
+    expected = load_file(os.path.join(folder, f"rank{rank}", "expected.safetensors"))
+    with open(os.path.join(folder, f"rank{rank}", "step.json")) as file:
+        outputs = json.load(file)["outputs"]
+    names = [output["of"] if output["kind"] == "gradient" else output["kind"] for output in outputs]
+    if sorted(names) != sorted(answers):
+        raise Failure(f"rank {rank}: outputs {names}, the job has {sorted(answers)}")
+    for i, name in enumerate(names):
+        try:
+            torch.testing.assert_close(expected[f"out{i}"], answers[name], rtol=1e-4, atol=1e-6)
+        except AssertionError as error:
+            raise Failure(f"rank {rank}: {name} is not what PyTorch's own job gives: {error}") from error
+
+
+def check_job(name, ranks, bin_folder, folder):
+    capture_job(name, ranks, folder)
+    for rank in range(ranks):
+        check_answers(folder, rank)
+    each, graph = os.path.join(folder, "rank{r}"), os.path.join(folder, "step.sg")
+    run(os.path.join(bin_folder, "sg-import"), "-q", f"{each}/step.json", "-o", graph)
+    run(os.path.join(bin_folder, "sg-check"), graph)
+    said = run(os.path.join(bin_folder, "sg-run"), graph, "--inputs", f"{each}/inputs.safetensors", "--expect",
+               f"{each}/expected.safetensors")
+    if said.count("compared values are as expected") != ranks:
+        raise Failure(f"sg-run did not compare {ranks} ranks: {said}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    failed = passed = 0
+    for name, ranks in ALL if options.all or options.names else SHORT:
+        if options.names and name not in options.names:
+            continue
+        started = time.time()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                check_job(name, ranks, os.path.abspath(options.bin), folder)
+                passed += 1
+                print(f"ok    {name} on {ranks} ranks  {time.time() - started:.1f} s", flush=True)
+            except Failure as failure:
+                failed += 1
+                print(f"FAIL  {name} on {ranks} ranks: {failure}", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

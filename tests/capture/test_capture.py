@@ -1,0 +1,187 @@
+"""capture(): what it writes of a step, and what it refuses."""
+import os
+import unittest
+from unittest import mock
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import models
+from stepgraph_capture import CaptureError, capture, compat, write
+from support import CaptureCase
+
+
+class Document(CaptureCase):
+    def setUp(self):
+        super().setUp()
+        self.step = models.mlp()
+        self.document = self.captured(**{key: value for key, value in self.step.items() if key != "dynamic"})
+        self.inputs = {entry.get("fqn", entry["name"]): entry for entry in self.document["inputs"]}
+
+    def test_inputs_have_kinds_and_names(self):
+        kinds = {name: entry["kind"] for name, entry in self.inputs.items()}
+        self.assertEqual(kinds["table.weight"], "parameter")
+        self.assertEqual(kinds["norm.running_mean"], "buffer")
+        self.assertEqual((kinds["ids"], kinds["mask.rows"], kinds["targets"]), ("input",) * 3)
+        self.assertEqual(sum(kind == "constant" for kind in kinds.values()), 2)
+        self.assertEqual(self.inputs["table.weight"]["tied"], ["head.weight"])
+        self.assertNotIn("scale", kinds)  # a Python value is part of the code
+        self.assertEqual(set(self.values("inputs")), {entry["name"] for entry in self.document["inputs"]})
+
+    def test_outputs(self):
+        outputs = {(output["kind"], output.get("of")): output["value"] for output in self.document["outputs"]}
+        trainable = [name for name, parameter in self.step["model"].named_parameters() if parameter.requires_grad]
+        self.assertEqual([of for kind, of in outputs if kind == "gradient"], trainable)
+        self.assertIsNone(outputs["gradient", "unused"])
+        self.assertNotIn(("gradient", "frozen"), outputs)
+        self.assertIsNotNone(outputs["buffer", "mean"])  # assigned anew, not written
+        self.assertIsNotNone(outputs["other", None])
+        mutated = {name for name in self.values("expected") if name.startswith("mutated.")}
+        wanted = {self.inputs[name]["name"] for name in ("steps", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked")}
+        self.assertEqual(mutated, {f"mutated.{name}" for name in wanted})
+
+    def test_values_are_those_of_autograd(self):
+        model, expected = self.step["model"], self.values("expected")
+        args, kwargs = self.step["inputs"], self.step["kwargs"]
+        loss, _ = self.step["loss_fn"](model(*args, **kwargs), self.step["targets"])
+        loss.backward()
+        self.assertEqual(expected["out0"].item(), loss.item())
+        for i, output in enumerate(self.document["outputs"]):
+            if output["kind"] == "gradient" and output["value"] is not None:
+                self.assertTrue(torch.equal(expected[f"out{i}"], model.get_parameter(output["of"]).grad), output)
+
+    def test_the_model_is_as_it_was(self):
+        torch.manual_seed(0)
+        again = models.mlp()["model"]
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(self.step["model"].state_dict().values(), again.state_dict().values())))
+        self.assertTrue(all(parameter.grad is None for parameter in self.step["model"].parameters()))
+
+    def test_nodes_know_where_they_come_from(self):
+        linear = [node for node in self.document["nodes"] if node.get("module") == "hidden"]
+        self.assertEqual({node["phase"] for node in linear}, {"forward", "backward"})
+        forward = next(node for node in linear if node["op"] == "aten.addmm.default")
+        backward = [node for node in linear if node["phase"] == "backward" and node["seq"] == forward["seq"]]
+        self.assertIn("aten.mm.default", {node["op"] for node in backward})
+        self.assertEqual({node["source"]["function"] for node in linear}, {"forward"})
+        self.assertEqual({os.path.basename(node["source"]["file"]) for node in linear}, {"models.py"})
+        self.assertFalse(any(os.path.isabs(node["source"]["file"]) for node in self.document["nodes"] if "source" in node))
+        loss = [node for node in self.document["nodes"] if node["op"] == "aten.nll_loss_forward.default"]
+        self.assertEqual(loss[0]["source"]["function"], "<lambda>")
+
+    def test_a_capture_is_the_same_each_time(self):
+        first = open(os.path.join(self.folder, "step.json"), "rb").read()
+        torch.manual_seed(0)
+        step = models.mlp()
+        step.pop("dynamic")
+        for node, again in zip(self.document["nodes"], self.captured(**step)["nodes"]):
+            node.pop("seq", None), again.pop("seq", None)  # autograd's numbers go on within a process
+            self.assertEqual(node, again)
+        self.assertTrue(first)
+
+
+class Ways(CaptureCase):
+    def test_fake_writes_no_values(self):
+        with torch.device("meta"):
+            model = nn.Linear(1 << 16, 1 << 16)  # 16 GiB
+        document = self.captured(model, lambda out: out.sum(), torch.empty(4, 1 << 16, device="meta"), fake=True)
+        self.assertEqual({entry["type"]["device"] for entry in document["inputs"]}, {"cpu"})
+        self.assertEqual(os.listdir(self.folder), ["step.json"])
+        self.tool("sg-import", "-q", os.path.join(self.folder, "step.json"), "-o", os.path.join(self.folder, "step.sg"))
+
+    def test_gzip(self):
+        self.captured(nn.Linear(2, 1), lambda out: out.sum(), torch.ones(1, 2), compress=True)
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "step.json.gz")))
+        self.tool("sg-import", "-q", os.path.join(self.folder, "step.json.gz"), "-o", os.path.join(self.folder, "step.sg"))
+
+    def test_random_ops(self):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+        document = self.captured(model, lambda out: out.sum(), torch.ones(2, 4))
+        self.assertIn("random", document["note"])
+        state = torch.random.get_rng_state()
+        self.captured(model, lambda out: out.sum(), torch.ones(2, 4))
+        self.assertTrue(torch.equal(state, torch.random.get_rng_state()))
+
+    def test_autocast(self):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            document = self.captured(nn.Linear(4, 4), lambda out: out.float().sum(), torch.ones(2, 4))
+        self.assertIn("bfloat16", {node["type"].get("tensor") for node in document["nodes"]})
+        self.imported()
+
+    def test_a_module_without_call(self):
+        """No module runs: the line is the user's own."""
+        model = nn.Linear(4, 4)
+        document = self.captured(model, lambda out: F.mse_loss(out, torch.zeros(2, 4)), torch.ones(2, 4))
+        self.assertEqual(document["nodes"][0].get("module"), None)
+        self.imported()
+
+
+class Refusals(CaptureCase):
+    def refused(self, words, model, loss_fn=lambda out: out.sum(), inputs=None, **more):
+        with self.assertRaisesRegex(CaptureError, words):
+            self.captured(model, loss_fn, torch.ones(2, 4) if inputs is None else inputs, **more)
+        self.assertFalse([name for name in os.listdir(self.folder) if name.endswith("json") or name.endswith("partial")])
+
+    def model(self, forward):
+        class Wrapper(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return forward(self, x)
+
+        return Wrapper()
+
+    def test_control_flow_by_values(self):
+        def forward(self, x):
+            return self.linear(x) if x.sum() > 0 else x
+
+        self.refused(r"at .*test_capture.py:\d+ in forward: it decides by the value", self.model(forward))
+
+    def test_state_outside_of_the_model(self):
+        calls = []
+
+        def forward(self, x):
+            calls.append(1)
+            return self.linear(x) * len(calls)
+
+        self.refused("differs by", self.model(forward))
+
+    def test_losses(self):
+        self.refused("returned a tensor of size", nn.Linear(4, 4), lambda out: out)
+        self.refused("returned dict and no tensor", nn.Linear(4, 4), lambda out: {})
+        self.refused("depends on no parameter", nn.Linear(4, 4), lambda out: out.detach().sum())
+        self.refused("no training step", nn.Linear(4, 4).requires_grad_(False))
+        self.refused("without a loss function", self.model(lambda self, x: (x,)), None)
+
+    def test_arguments_twice(self):
+        self.refused("input: given in inputs= and in kwargs=", nn.Linear(4, 4), inputs={"input": torch.ones(2, 4)},
+                     kwargs={"input": torch.ones(2, 4)})
+
+    def test_an_error_of_the_model_is_its_own(self):
+        with self.assertRaises(RuntimeError):
+            self.captured(nn.Linear(4, 4), lambda out: out.sum(), torch.ones(2, 5))
+
+    def test_old_torch(self):
+        with mock.patch.object(torch, "__version__", "2.5.1+cpu"), self.assertRaisesRegex(CaptureError, "2.5.1\\+cpu is too old"):
+            compat.check_version()
+
+    def test_folders_that_cannot_be_written(self):
+        blocked = os.path.join(self.folder, "file")
+        open(blocked, "w").close()
+        with self.assertRaisesRegex(CaptureError, "cannot write into"):
+            capture(nn.Linear(4, 4), lambda out: out.sum(), torch.ones(2, 4), os.path.join(blocked, "deeper"))
+
+    def test_nothing_half_written(self):
+        path = os.path.join(self.folder, "old.json")
+        write.capture_json(path, {"a": 1}, False)
+        with mock.patch("os.replace", side_effect=OSError(28, "No space left on device")):
+            with self.assertRaisesRegex(CaptureError, "No space left"):
+                write.capture_json(path, {"a": 2}, False)
+        self.assertEqual(os.listdir(self.folder), ["old.json"])
+        self.assertIn("1", open(path).read())
+
+
+if __name__ == "__main__":
+    unittest.main()

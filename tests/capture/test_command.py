@@ -1,0 +1,69 @@
+"""python -m stepgraph_capture: exit codes, messages, what it writes."""
+import os
+import subprocess
+import sys
+import unittest
+
+from interpreter import ROOT
+from support import CaptureCase
+
+_STEPS = """
+import torch
+
+def as_tuple():
+    return torch.nn.Linear(4, 2), lambda out: out.sum(), torch.ones(3, 4)
+
+def as_mapping():
+    return dict(model=torch.nn.Linear(4, 2), loss_fn=torch.nn.functional.cross_entropy, inputs=torch.ones(2, 4),
+                targets=torch.tensor([0, 1]), dynamic={"input": {0: "batch"}, "targets": {0: "batch"}})
+
+def nothing():
+    return None
+
+def broken():
+    raise KeyError("left out")
+"""
+
+
+class Command(CaptureCase):
+    def setUp(self):
+        super().setUp()
+        with open(os.path.join(self.folder, "steps.py"), "w") as file:
+            file.write(_STEPS)
+
+    def run_command(self, *arguments):
+        environment = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "tools", "capture")}
+        return subprocess.run([sys.executable, "-m", "stepgraph_capture", *arguments], cwd=self.folder, env=environment,
+                              capture_output=True, text=True)
+
+    def test_a_file_and_a_module(self):
+        result = self.run_command(os.path.join(self.folder, "steps.py:as_tuple"), "-o", self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("step.json", result.stderr)
+        self.imported()
+        result = self.run_command("steps:as_mapping", "-o", self.folder, "--title", "two classes")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.imported()
+        self.assertIn('"title": "two classes"', open(os.path.join(self.folder, "step.json")).read())
+
+    def test_failures_are_one_line(self):
+        for arguments, code, words in (
+                (["steps.py"], 2, "is not MODULE:FUNCTION"), (["nowhere:step"], 2, "cannot import nowhere"),
+                (["steps:nobody"], 2, "has no function nobody"), (["steps:nothing"], 4, "has to return"),
+                (["steps:broken"], 4, "steps.py:15 in broken: KeyError")):
+            with self.subTest(arguments=arguments):
+                result = self.run_command(*arguments, "-o", self.folder)
+                self.assertEqual(result.returncode, code, result.stderr)
+                self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
+                self.assertIn(words, result.stderr)
+
+    def test_help(self):
+        result = self.run_command("--help")
+        self.assertEqual(result.returncode, 0)
+        for words in ("exit codes:", "examples:", "--fake", "torchrun"):
+            self.assertIn(words, result.stdout)
+        self.assertEqual(self.run_command("steps:as_tuple").returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
