@@ -1,0 +1,65 @@
+#include "libpasses/pass.h"
+
+#include <charconv>
+
+#define SG_PASS(name) namespace sg { extern const PassInfo name##_pass; }
+#include "libpasses/passes.def"
+#undef SG_PASS
+
+namespace sg {
+namespace {
+
+constexpr const PassInfo* kPasses[] = {
+#define SG_PASS(name) &name##_pass,
+#include "libpasses/passes.def"
+#undef SG_PASS
+};
+
+template <class Number>
+bool read_number(std::string_view text, Number* out) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+  return !text.empty() && error == std::errc() && end == text.data() + text.size();
+}
+
+Error no_number(std::string_view name, std::string_view text, const std::string& what) {
+  return {ErrorKind::usage, "--" + std::string(name) + " takes " + what + ", not \"" + std::string(text) + "\"", {}, {}};
+}
+
+}  // namespace
+
+std::string PassOptions::text(std::string_view name, std::string_view fallback) const {
+  auto it = values_.find(name);
+  return it == values_.end() ? std::string(fallback) : it->second.back();
+}
+
+std::vector<std::string> PassOptions::all(std::string_view name) const {
+  auto it = values_.find(name);
+  return it == values_.end() ? std::vector<std::string>() : it->second;
+}
+
+Result<int64_t> PassOptions::whole(std::string_view name, int64_t fallback, int64_t least) const {
+  if (!has(name)) return fallback;
+  int64_t out = 0;
+  const std::string word = text(name);
+  if (!read_number(word, &out) || out < least) return no_number(name, word, "a whole number from " + std::to_string(least) + " on");
+  return out;
+}
+
+Result<double> PassOptions::number(std::string_view name, double fallback) const {
+  if (!has(name)) return fallback;
+  double out = 0;
+  const std::string word = text(name);
+  if (!read_number(word, &out) || !(out >= 0)) return no_number(name, word, "a number that is not negative");
+  return out;
+}
+
+std::span<const PassInfo* const> all_passes() { return kPasses; }
+
+const PassInfo* find_pass(std::string_view name) {
+  if (name.starts_with("sg-")) name.remove_prefix(3);
+  for (const PassInfo* pass : kPasses)
+    if (pass->name == name) return pass;
+  return nullptr;
+}
+
+}  // namespace sg

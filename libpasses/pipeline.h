@@ -1,0 +1,56 @@
+// Pipeline: passes one after the other on one job, verified, timed and dumped.
+//
+// Stages   Before each stage the job is what a reader of its .sg file would have: docs/design/008-passes.md. So a stage gives the
+//          same bytes here as a tool in a pipe does.
+// Verify   What a stage leaves is verified. A finding is our bug: the Error (internal) names the pass and the rule, and
+//          `failed` keeps the job before that stage and what was left to do.
+// Names    Of two stages of one pass the second is "clean:2"; `disabled`, `stop_after` and dumps use these names.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libpasses/pass.h"
+
+namespace sg {
+
+struct Stage {
+  const PassInfo* pass = nullptr;
+  PassOptions options;
+};
+
+struct PipelineOptions {
+  bool best_effort = false;
+  bool explain = false;
+  size_t threads = 1;
+  std::vector<std::string> disabled;                   // "clean", or "clean:2"
+  std::string stop_after;
+  std::string version;                                 // of the tools, for the provenance
+  // After each stage, with its sealed bytes: dumps, progress. An error ends the pipeline.
+  std::function<Status(const struct StageReport&, const std::string& bytes)> after_stage;
+};
+
+struct StageReport {
+  std::string name;                                    // "clean:2"
+  const PassInfo* pass = nullptr;
+  Change change;
+  double seconds = 0;                                  // of the pass alone
+  size_t nodes_before = 0, nodes_after = 0;            // of all programs
+};
+
+// What a stage that went wrong began with: enough to run it again.
+struct FailedStage {
+  std::string input;                                   // sealed bytes
+  std::vector<Stage> rest;                             // the stage itself and those behind it
+};
+
+// `job` is replaced by the result. Notes and warnings of all stages go to `notes`.
+Result<std::vector<StageReport>> run_pipeline(Job* job, std::vector<Stage> stages, const PipelineOptions& options,
+                                              Diagnostics* notes, std::optional<FailedStage>* failed = nullptr);
+
+// Orders that the passes warn of: each a line.
+std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages);
+
+}  // namespace sg
