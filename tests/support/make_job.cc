@@ -1,6 +1,6 @@
 // make_job: writes a random job for benchmarks and CLI tests, or reads a binary one and does nothing with it.
 //
-//   make_job --nodes N --seed S [--world W] [--plain] [--text] -o FILE      --plain: no opaque ops, no odd names
+//   make_job --nodes N --seed S [--world W] [--plain] [--bare] [--text] [--inputs FILE] -o FILE   --plain: no opaque ops, no odd names; --bare: no metadata, no undefined memory
 //   make_job --read FILE                                                    for the resident memory of a read job
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +11,7 @@
 
 #include "libgraph/binary.h"
 #include "libgraph/text.h"
+#include "tests/support/random_inputs.h"
 #include "tests/support/random_job.h"
 
 using namespace sg;
@@ -35,22 +36,26 @@ int main(int argc, char** argv) {
   test::RandomJobOptions options;
   uint64_t seed = 1;
   bool text = false;
-  const char* output = nullptr;
+  const char *output = nullptr, *inputs = nullptr;
   for (int i = 1; i < argc; ++i) {
     std::string name = argv[i];
     if (name == "--plain") options.opaque_ops = options.odd_names = false;
+    else if (name == "--bare") options.metadata = options.undefined_memory = false;
     else if (name == "--text") text = true;
     else if (i + 1 == argc) return fail("no value for " + name);
     else if (name == "--read") return read_only(argv[i + 1]);
     else if (name == "--nodes") options.nodes = std::strtoull(argv[++i], nullptr, 10);
     else if (name == "--seed") seed = std::strtoull(argv[++i], nullptr, 10);
     else if (name == "--world") options.world = static_cast<uint32_t>(std::strtoul(argv[++i], nullptr, 10));
+    else if (name == "--inputs") inputs = argv[++i];
     else if (name == "-o") output = argv[++i];
     else return fail("unknown option " + name);
   }
   if (output == nullptr) return fail("no -o FILE");
   options.ranks_apart = false;
   Job job = test::random_job(seed, options);
+  if (inputs != nullptr)
+    if (Status written = test::write_random_inputs(job, seed, inputs); !written.ok()) return fail(written.error().message);
   Result<std::string> bytes = text ? Result<std::string>(print_text(job)) : write_binary(job);
   if (!bytes.ok()) return fail(bytes.error().message);
   std::ofstream out(output, std::ios::binary);

@@ -17,6 +17,7 @@ struct RandomJobOptions {
   uint32_t world = 0;         // ranks; 0 = 1, 2, 4 or 8 as the seed says
   bool symbols = true;        // sizes of inputs, numbers that the data decides, guards
   bool in_place = true;
+  bool undefined_memory = true;   // aten.empty: false where results are to be compared
   bool random_ops = true;
   bool nested = true;         // nested graphs and the ops that take them
   bool collectives = true;

@@ -197,11 +197,12 @@ void GraphBuilder::make_fresh() { fresh_entry(); }
 
 GraphBuilder::Entry GraphBuilder::fresh_entry() {
   constexpr std::string_view kOps[] = {"aten.zeros.default", "aten.ones.default", "aten.empty.memory_format"};
+  const size_t choices = options_.undefined_memory ? 3 : 2;
   Type like = type(pick_dense(1).value);
   std::vector<Arg> args = {shape_arg(like.shape), key(pool_, "dtype", Arg::dtype(DType::f32)),
                            key(pool_, "device", Arg::text(ArgKind::device, device_)),
                            key(pool_, "pin_memory", Arg::boolean(false))};
-  ValueId v = emit(shape_.pick(kOps), std::move(args), dense_type(DType::f32, like.shape));
+  ValueId v = emit(kOps[shape_.below(choices)], std::move(args), dense_type(DType::f32, like.shape));
   add_entry(v, true, true);
   return {v, true, true};
 }
