@@ -221,9 +221,8 @@ Status check_clause(const InferCall& c, std::string_view clause) {
 }  // namespace
 
 Status check_expectations(const InferCall& c) {
-  bool takes_numbers = c.op.has(kPointwise) && !c.op.has(kRandom);
   for (const Param& p : c.op.params)
-    if (p.kind == ParamKind::tensor && !takes_numbers && c.given(p.name)) SG_TRY(c.tensor(p.name));
+    if (p.kind == ParamKind::tensor && !c.op.has(kPointwise) && c.given(p.name)) SG_TRY(c.tensor(p.name));
   for (std::string_view wants = wants_of(c.op); !wants.empty();) SG_TRY(check_clause(c, next_word(&wants, ';')));
   return ok_status();
 }

@@ -1,0 +1,91 @@
+#include "libpasses/clean.h"
+
+#include "libgraph/json.h"
+#include "libpasses/clean_parts.h"
+
+namespace sg {
+namespace {
+
+using namespace clean_parts;
+
+// One of them, and several.
+constexpr std::string_view kKindNames[kKinds][2] = {
+    {"identity", "identities"}, {"copy", "copies"}, {"common subexpression", "common subexpressions"},
+    {"write made functional", "writes made functional"}, {"size made a number", "sizes made numbers"},
+    {"unshard merged", "unshards merged"}, {"dead node", "dead nodes"}};
+constexpr std::string_view kKindKeys[kKinds] = {"identities", "copies", "common", "functional", "sizes", "unshards", "dead"};
+constexpr size_t kMaxRounds = 100;            // real graphs need two or three
+
+size_t clean_graph(Scope scope, const CleanOptions& options) {
+  size_t changes = 0;
+  {
+    const AliasAnalysis alias(scope.program, scope.graph);
+    const Schedule schedule(scope.graph, alias);
+    changes += merge_identities(scope, alias, schedule);
+    changes += merge_common(scope, alias, schedule);
+    changes += fold_sizes(scope);
+  }
+  {
+    const AliasAnalysis alias(scope.program, scope.graph);
+    changes += make_functional(scope, alias);
+  }
+  const AliasAnalysis alias(scope.program, scope.graph);
+  return changes + remove_dead(scope, alias, Schedule(scope.graph, alias), options.drop_asserts);
+}
+
+size_t clean_round(Job* job, const CleanOptions& options, Tally* tally) {
+  size_t changes = 0;
+  for (auto& program : job->programs) {
+    changes += clean_graph({*program, program->graph, *tally}, options);
+    for (auto& nested : program->nested) changes += clean_graph({*program, nested->graph, *tally}, options);
+  }
+  return changes + remove_collectives(job, tally);
+}
+
+std::string summary_of(const Tally& tally) {
+  std::string out;
+  for (size_t i = 0; i < kKinds; ++i)
+    if (tally.counts[i] > 0) out += (out.empty() ? "" : ", ") + std::to_string(tally.counts[i]) + " " + std::string(kKindNames[i][tally.counts[i] > 1]);
+  return out.empty() ? "nothing to clean" : out;
+}
+
+std::string json_of(const Tally& tally) {
+  JsonWriter json;
+  json.begin_object();
+  for (size_t i = 0; i < kKinds; ++i) json.key(kKindKeys[i]).natural(tally.counts[i]);
+  json.key("changes").begin_array();
+  for (const std::string& line : tally.lines) json.string(line);
+  json.end_array().end_object();
+  return json.take();
+}
+
+constexpr PassOption kOptions[] = {
+    {"drop-asserts", 0, {}, "remove assertions too, and what only they need"},
+};
+constexpr std::string_view kAfter[] = {"remat", "offload", "chunk", "bucket", "overlap"};
+
+Result<Change> run_clean(Job* job, const PassOptions& options, PassContext& context) {
+  return clean(job, {options.has("drop-asserts")}, context);
+}
+
+}  // namespace
+
+Result<Change> clean(Job* job, const CleanOptions& options, PassContext& context) {
+  Tally tally;
+  tally.keep_lines = context.explain;
+  for (size_t round = 0; round < kMaxRounds && clean_round(job, options, &tally) > 0; ++round) {}
+  Change change;
+  change.changed = tally.total() > 0;
+  change.summary = summary_of(tally);
+  if (!context.explain) return change;
+  for (const std::string& line : tally.lines) change.plan += line + "\n";
+  change.plan_json = json_of(tally);
+  return change;
+}
+
+constexpr PassInfo clean_pass = {
+    "clean", "remove what nobody sees: dead code, identities, common subexpressions", {}, Results::bitwise, kAfter, kOptions,
+    {{"sg-clean step.sg -o clean.sg", "a step without detours"}, {"sg-import step.json | sg-clean --explain > clean.sg", "and what was removed"}},
+    run_clean};
+
+}  // namespace sg

@@ -1,0 +1,25 @@
+// sg-clean: what a graph computes, without what nobody sees.
+//
+// Removed   dead code, by effects: a write to memory that somebody may read stays, asserts stay unless `drop-asserts`;
+//           views that show the same elements in the same places; copies that nobody could tell from what they copy;
+//           common subexpressions; writes to fresh memory that only one name sees become functional; size arithmetic
+//           with known results becomes numbers; unshard chains of one parameter that occur twice are one.
+// Kept      random ops keep their streams; copies made by remat and chunks are there on purpose; collectives go or stay
+//           on all ranks of their group together; inputs and outputs stay in their places.
+// Results   bitwise equal. No planned peak grows, except that a merged unshard lives from its first to its last use.
+// Again     a second run changes nothing.
+#pragma once
+
+#include "libpasses/pass.h"
+
+namespace sg {
+
+extern const PassInfo clean_pass;
+
+struct CleanOptions {
+  bool drop_asserts = false;
+};
+
+Result<Change> clean(Job* job, const CleanOptions& options, PassContext& context);
+
+}  // namespace sg

@@ -1,0 +1,69 @@
+#include <algorithm>
+
+#include "libpasses/clean_parts.h"
+
+namespace sg::clean_parts {
+
+uint32_t class_of(const AliasAnalysis& alias, ValueId v) {
+  const StorageId s = alias.storage_of(v);
+  return s.is_none() ? kNoClass : alias.storage(s).alias_class;
+}
+
+Schedule::Schedule(const Graph& graph, const AliasAnalysis& alias) : graph_(graph), position_(graph.node_id_limit()) {
+  uint32_t classes = 0;
+  for (const Storage& s : alias.storages()) classes = std::max(classes, s.alias_class + 1);
+  writes_.resize(classes);
+  last_read_.resize(classes);
+  last_use_.resize(classes);
+  uint32_t at = 0;
+  for (NodeId n : graph.nodes()) {
+    position_[n.index] = ++at;
+    for (StorageId s : alias.writes(n)) {
+      std::vector<uint32_t>& list = writes_[alias.storage(s).alias_class];
+      if (list.empty() || list.back() != at) list.push_back(at);
+    }
+    for (StorageId s : alias.reads(n)) last_read_[alias.storage(s).alias_class] = at;
+    for (const Arg& arg : graph.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (!a.is(ArgKind::value)) return;
+        const uint32_t c = class_of(alias, a.as_value());
+        if (c != kNoClass) last_use_[c] = at;
+      });
+  }
+  for (const Output& output : graph.outputs())
+    if (output.value)
+      if (uint32_t c = class_of(alias, output.value); c != kNoClass) last_use_[c] = UINT32_MAX;
+}
+
+uint32_t Schedule::position_of_def(ValueId v) const {
+  const NodeId def = graph_.value(v).def;
+  return def ? position_[def.index] : 0;
+}
+
+bool Schedule::is_written_between(uint32_t alias_class, uint32_t after, uint32_t before) const {
+  const auto& list = writes_[alias_class];
+  auto it = std::upper_bound(list.begin(), list.end(), after);
+  return it != list.end() && *it < before;
+}
+
+bool Schedule::is_written_after(uint32_t alias_class, uint32_t after) const {
+  return !writes_[alias_class].empty() && writes_[alias_class].back() > after;
+}
+
+bool is_deliberate_copy(const Graph& graph, NodeId n) {
+  const NodeMeta& meta = graph.meta(n);
+  return meta.copy.kind != CopyKind::none || meta.chunk.region || !meta.result_chunks.empty();
+}
+
+void Tally::add(Kind kind, const Graph& graph, NodeId n, const std::string& why) {
+  ++counts[static_cast<size_t>(kind)];
+  if (keep_lines) lines.push_back("%" + std::string(graph.label(n)) + " " + std::string(graph.op_name(n)) + ": " + why);
+}
+
+size_t Tally::total() const {
+  size_t out = 0;
+  for (size_t c : counts) out += c;
+  return out;
+}
+
+}  // namespace sg::clean_parts

@@ -1,0 +1,121 @@
+#include "libpasses/pipeline.h"
+
+#include <catch2/catch.hpp>
+
+#include "libgraph/binary.h"
+#include "libgraph/rewrite.h"
+#include "tests/support/parse.h"
+#include "tests/support/random_job.h"
+
+using namespace sg;
+using sg::test::parse;
+
+namespace {
+
+constexpr const char* kGraph = R"(sg 1.0 job "t" world 1
+graph rank *
+  input %x : f32[4]
+  forward -
+    %a = aten.detach(%x) : f32[4]
+    %b = aten.neg(%a) : f32[4]
+  output %b
+)";
+
+// A pass that leaves a graph that no verifier accepts.
+Result<Change> break_order(Job* job, const PassOptions&, PassContext&) {
+  Graph& graph = job->programs[0]->graph;
+  graph.move_before(graph.last(), graph.first());
+  return Change{true, "broken", {}, {}};
+}
+constexpr PassInfo kBreaker = {"breaker", "break", {}, Results::bitwise, {}, {}, {}, break_order};
+
+PipelineOptions versioned() {
+  PipelineOptions out;
+  out.version = "1.2.3";
+  return out;
+}
+
+Stage clean_stage() { return {find_pass("clean"), {}}; }
+
+}  // namespace
+
+TEST_CASE("passes are found by name, with or without the tool's prefix") {
+  REQUIRE(find_pass("clean") != nullptr);
+  CHECK(find_pass("sg-clean") == find_pass("clean"));
+  CHECK(find_pass("cleam") == nullptr);
+}
+
+TEST_CASE("stages are named, timed, and may be left out or end the pipeline") {
+  Diagnostics notes;
+  auto names = [&](PipelineOptions options) {
+    Job job = parse(kGraph);
+    auto reports = run_pipeline(&job, {clean_stage(), clean_stage(), clean_stage()}, options, &notes);
+    REQUIRE(reports.ok());
+    std::string out;
+    for (const StageReport& r : *reports) out += r.name + (r.change.changed ? "+ " : "- ");
+    return out;
+  };
+  CHECK(names(versioned()) == "clean+ clean:2- clean:3- ");
+  PipelineOptions options = versioned();
+  options.disabled = {"clean", "clean:3"};
+  CHECK(names(options) == "clean:2+ ");
+  options = versioned();
+  options.stop_after = "clean:2";
+  CHECK(names(options) == "clean+ clean:2- ");
+}
+
+TEST_CASE("a pass that leaves an invalid graph is named, and its input kept") {
+  Job job = parse(kGraph);
+  Diagnostics notes;
+  std::optional<FailedStage> failed;
+  auto reports = run_pipeline(&job, {clean_stage(), {&kBreaker, {}}}, versioned(), &notes, &failed);
+  // One node is left after cleaning: break a graph that has two.
+  REQUIRE(reports.ok());
+  job = parse(kGraph);
+  reports = run_pipeline(&job, {{&kBreaker, {}}, clean_stage()}, versioned(), &notes, &failed);
+  REQUIRE(!reports.ok());
+  CHECK(reports.error().kind == ErrorKind::internal);
+  CHECK(reports.error().message.find("sg-breaker left an invalid graph") == 0);
+  REQUIRE(failed);
+  CHECK(failed->rest.size() == 2);
+  CHECK(read_binary(failed->input, "kept").ok());
+}
+
+TEST_CASE("stages in one process leave the bytes that one process each leaves") {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Diagnostics notes;
+    Job together = test::random_job(seed), apart = test::random_job(seed);
+    auto both = run_pipeline(&together, {clean_stage(), clean_stage()}, versioned(), &notes);
+    if (!both.ok()) FAIL(seed << ": " << both.error().message);
+    for (int i = 0; i < 2; ++i) {
+      REQUIRE(run_pipeline(&apart, {clean_stage()}, versioned(), &notes).ok());
+      apart = read_binary(write_binary(apart).value(), "pipe").value();
+    }
+    CHECK(write_binary(together).value() == write_binary(apart).value());
+  }
+}
+
+TEST_CASE("a pass behind one that it is meant to precede is warned of") {
+  Job job = parse(kGraph);
+  Pool& pool = *job.pool;
+  job.provenance.push_back({pool.str("sg-remat"), pool.str("0.1.0"), {}, {}});
+  const Stage stage = clean_stage();
+  const auto lines = order_warnings(job, std::span(&stage, 1));
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] == "sg-clean is meant to run before sg-remat, which has run");
+}
+
+TEST_CASE("a copied node has all that belongs to the first, names of its own, and operands by the map") {
+  Job job = parse(kGraph);
+  Graph& graph = job.programs[0]->graph;
+  const NodeId neg = graph.last();
+  const ValueId x = graph.inputs()[0].value;
+  const NodeId copy = copy_node(&graph, neg, NodeId(), [&](ValueId) { return x; }, "_recomputed");
+  CHECK(graph.label(copy) == "b_recomputed");
+  CHECK(graph.node(copy).args[0].as_value() == x);
+  CHECK(graph.node(copy).op == graph.node(neg).op);
+  CHECK(graph.value(graph.node(copy).result(0)).type == graph.value(graph.node(neg).result(0)).type);
+  replace_results(&graph, neg, copy);
+  CHECK(!graph.is_used(graph.node(neg).result(0)));
+  CHECK(graph.outputs()[0].value == graph.node(copy).result(0));
+}
