@@ -116,6 +116,48 @@ class Ways(CaptureCase):
         self.imported()
 
 
+    def test_compiled_parts_are_plain(self):
+        model = nn.Sequential(nn.Linear(4, 4), torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU())))
+        document = self.captured(model, lambda out: out.sum(), torch.ones(2, 4))
+        self.assertIn("aten.relu.default", {node["op"] for node in document["nodes"]})
+        self.imported()
+
+    def test_annotations_of_torch(self):
+        from torch.fx import traceback
+
+        if not hasattr(traceback, "annotate"):
+            self.skipTest("this PyTorch has no torch.fx.traceback.annotate")
+
+        class Annotated(nn.Linear):
+            def forward(self, x):
+                with traceback.annotate({"mine": 7}):
+                    return super().forward(x)
+
+        document = self.captured(Annotated(4, 4), lambda out: out.sum(), torch.ones(2, 4))
+        words = {node["phase"] for node in document["nodes"] if node.get("custom") == {"mine": 7}}
+        self.assertEqual(words, {"forward", "backward"})
+
+    def test_all_sizes_dynamic(self):
+        document = self.captured(nn.Linear(4, 1), lambda out: out.sum(), torch.ones(3, 5, 4), dynamic={"input": [True, True, None]})
+        self.assertEqual(len(document["symbols"]), 2)
+        self.imported()
+
+    def test_outputs_of_other_kinds(self):
+        """Tuples, dicts and objects with a loss."""
+        class Output:
+            def __init__(self, loss):
+                self.loss = loss
+
+        for wrap, loss_fn in ((lambda x: {"loss": x.sum()}, None), (lambda x: Output(x.sum()), None), (torch.sum, None),
+                              (lambda x: (x, x), lambda out: out[1].mean()), (lambda x: {"y": [x]}, lambda out: out["y"][0].sum())):
+            class Model(nn.Linear):
+                def forward(self, x):
+                    return wrap(super().forward(x))
+
+            self.captured(Model(4, 4), loss_fn, {"x": torch.ones(2, 4)})
+            self.imported()
+
+
 class Refusals(CaptureCase):
     def refused(self, words, model, loss_fn=lambda out: out.sum(), inputs=None, **more):
         with self.assertRaisesRegex(CaptureError, words):
@@ -147,6 +189,25 @@ class Refusals(CaptureCase):
             return self.linear(x) * len(calls)
 
         self.refused("differs by", self.model(forward))
+
+    def test_ops_without_a_fake(self):
+        library = torch.library.Library("stepgraph_test", "FRAGMENT")
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CPU")
+        self.addCleanup(library._destroy)
+        self.refused("no fake of .*stepgraph_test.twice", self.model(lambda self, x: torch.ops.stepgraph_test.twice(self.linear(x))))
+
+    def test_collectives_in_place(self):
+        store = os.path.join(self.folder, "store")
+        torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
+        self.addCleanup(torch.distributed.destroy_process_group)
+
+        def forward(self, x):
+            x = self.linear(x)
+            torch.distributed.all_reduce(x)
+            return x
+
+        self.refused("a collective that works through a handle", self.model(forward))
 
     def test_losses(self):
         self.refused("returned a tensor of size", nn.Linear(4, 4), lambda out: out)

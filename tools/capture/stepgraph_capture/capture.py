@@ -79,7 +79,8 @@ def _trace(step: Step, dynamic: symbols.Dynamic) -> _Traced:
         raise CaptureError(_because("it decides by the value of a tensor (an `if`, int() or .item() of one), and the graph "
                                     "would hold only one way", error)) from error
     except compat.unsupported_errors() as error:
-        raise CaptureError(_because("it does something that PyTorch cannot trace", error)) from error
+        reason = world.IN_PLACE if "c10d." in str(error) else "an op that PyTorch has no fake of (torch.library.register_fake)"
+        raise CaptureError(_because(f"it calls {reason}", error)) from error
     symbols.check_still_dynamic(with_symbols, wanted)
     for graph in _graphs(module):
         recorder.link(graph)

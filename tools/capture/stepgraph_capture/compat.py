@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import copy
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -44,17 +44,17 @@ def trace(function: Callable[..., Any], arguments: Sequence[Tensor], fake_mode: 
 
     tracer = proxy_tensor.make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)
     # Some ops that are made of others are so in C++, for plain sizes; their twins in Python know symbols.
-    with fake_mode, _eager_everywhere(), enable_python_dispatcher() if symbolic else nullcontext():
+    with fake_mode, eager_everywhere(), enable_python_dispatcher() if symbolic else nullcontext():
         return tracer(*arguments)
 
 
 @contextmanager
-def _eager_everywhere() -> Iterator[None]:
+def eager_everywhere() -> Iterator[None]:
     """torch.compile'd parts run as plain Python, and backward on this thread: modes are per thread."""
-    with ExitStack() as stack:
-        if hasattr(torch.compiler, "set_stance"):
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+    from torch._dynamo import config
+
+    with torch.compiler.set_stance("force_eager"), config.patch(error_on_nested_fx_trace=False), \
+            torch.autograd.set_multithreading_enabled(False):
         yield
 
 

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from torch import Tensor, fx
 
+from . import compat
 from .errors import CaptureError
 from .recorder import Recorder
 from .step import Step
@@ -34,7 +35,7 @@ def given(step: Step) -> List[Tensor]:
 def of_the_model(step: Step) -> Answers:
     """PyTorch's own answers: eager forward, loss and autograd."""
     tensors = given(step)
-    with _seeded():
+    with _seeded(), compat.eager_everywhere():
         result = step.run(tensors, Recorder(step.model))
     outputs = [result.loss, *result.gradients, *result.others.values(), *result.rebound.values()]
     return Answers(outputs, tensors)

@@ -10,6 +10,10 @@ from . import compat, sharding
 from .errors import CaptureError
 
 
+IN_PLACE = ("a collective that works through a handle of this process. Use the functional ones of "
+            "torch.distributed._functional_collectives, or DTensor")
+
+
 def is_distributed() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
@@ -50,8 +54,7 @@ def group_names(graphs: Iterable[fx.Graph]) -> List[str]:
 
 def _check_functional(node: fx.Node) -> None:
     if node.target.namespace == "c10d":
-        raise CaptureError(f"the step calls {node.target}, a collective that works through a handle of this process. Use the "
-                           "functional ones of torch.distributed._functional_collectives, or DTensor")
+        raise CaptureError(f"the step calls {node.target}, {IN_PLACE}")
 
 
 def groups(names: Iterable[str], meshes: List[Any]) -> List[Dict[str, Any]]:
