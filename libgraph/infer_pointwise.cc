@@ -210,7 +210,11 @@ Status like_first_preserve(InferCall& c) {
   return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
 }
 
-Status copy(InferCall& c) { return like_first_preserve(c); }
+// A copy of the argument's storage as it lies, written over: strides and offset are its own.
+Status copy(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  return c.give(*self);
+}
 
 // The argument itself, written or not.
 Status same(InferCall& c) {
