@@ -248,7 +248,8 @@ Status GraphBuilder::build_node(uint32_t index) {
   spec.meta = pool().metas.intern(meta_of(source, record));
   record.node = graph_->append(spec);
   for (uint32_t g : record.getitems) records_[g].node = record.node;
-  if (source.results.is_guess) guessed_->add(graph_, record.node);
+  if (source.results.is_guess) guessed_->add(graph_, record.node, Guess::layout);
+  else if (source.results.offset_is_guess) guessed_->add(graph_, record.node, Guess::offset);
   if (info != nullptr && draws_random(*graph_, record.node)) number_stream(record.node);
   return ok_status();
 }

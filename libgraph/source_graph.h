@@ -46,6 +46,7 @@ struct SourceResults {
   // The types are made up where the source left something out (strides): what is inferred goes before them as long as
   // element type and shape agree.
   bool is_guess = false;
+  bool offset_is_guess = false;        // only the storage offsets are
 };
 
 struct SourceNode {

@@ -18,10 +18,10 @@ bool looks_like_torch_trace(std::string_view head) {
   return starts && contains(line, "] {");
 }
 
-// What FX prints: a module with a forward, or a graph of placeholders.
+// What FX prints: a forward, or a graph of placeholders.
 bool looks_like_fx(std::string_view head) {
-  return (contains(head, "class ") && contains(head, "def forward(self")) ||
-         (contains(head, "graph():") && contains(head, "placeholder[target="));
+  return contains(head, "def forward(") ||
+         (contains(head, "graph(") && contains(head, "placeholder[target="));
 }
 
 }  // namespace

@@ -58,14 +58,19 @@ bool same_tensor(const Type& a, const Type& b) {
   return a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape;
 }
 
-// All results agree with what is inferred, but for strides: they are taken. True when the node is done.
-bool take_inferred(Graph& graph, NodeId n, TypeInferrer& inferrer) {
+bool same_layout(const Type& a, const Type& b) {
+  return same_tensor(a, b) && a.device == b.device && (a.kind != TypeKind::tensor || a.stride == b.stride);
+}
+
+// All results agree with what is inferred, but for what is a guess: they are taken. True when the node is done.
+bool take_inferred(Graph& graph, NodeId n, Guess known, TypeInferrer& inferrer) {
   auto types = inferrer.infer(graph, n);
   if (!types.ok()) return false;
   const Node& node = graph.node(n);
   for (uint32_t i = 0; i < node.result_count; ++i) {
     const Type& guess = graph.type(node.result(i));
-    if (guess.kind != TypeKind::unknown && !same_tensor(guess, (*types)[i])) return false;
+    if (guess.kind == TypeKind::unknown) continue;
+    if (known == Guess::layout ? !same_tensor(guess, (*types)[i]) : !same_layout(guess, (*types)[i])) return false;
   }
   for (uint32_t i = 0; i < node.result_count; ++i) {
     Type type = (*types)[i];
@@ -78,10 +83,11 @@ bool take_inferred(Graph& graph, NodeId n, TypeInferrer& inferrer) {
 void settle_graph(Graph& graph, const GuessedTypes& guessed, TypeInferrer& inferrer) {
   for (NodeId n : graph.nodes()) {
     const Node& node = graph.node(n);
-    bool is_open = guessed.contains(&graph, n);
+    Guess guess = guessed.of(&graph, n);
+    bool is_open = guess != Guess::none;
     for (uint32_t i = 0; i < node.result_count; ++i)
       is_open = is_open || graph.type(node.result(i)).kind == TypeKind::unknown;
-    if (is_open) take_inferred(graph, n, inferrer);
+    if (is_open) take_inferred(graph, n, guess, inferrer);
   }
 }
 

@@ -4,24 +4,27 @@
 
 #include <cstdint>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "libgraph/source_graph.h"
 
 namespace sg {
 
-// The nodes whose types are the source's guess.
+// What of a node's types is the source's guess.
+enum class Guess : uint8_t { none, offset, layout };
+
 class GuessedTypes {
  public:
-  void add(const Graph* graph, NodeId n) { nodes_[graph].insert(n.index); }
+  void add(const Graph* graph, NodeId n, Guess guess) { nodes_[graph].emplace(n.index, guess); }
   bool empty() const { return nodes_.empty(); }
-  bool contains(const Graph* graph, NodeId n) const {
+  Guess of(const Graph* graph, NodeId n) const {
     auto it = nodes_.find(graph);
-    return it != nodes_.end() && it->second.contains(n.index);
+    if (it == nodes_.end()) return Guess::none;
+    auto node = it->second.find(n.index);
+    return node == it->second.end() ? Guess::none : node->second;
   }
 
  private:
-  std::unordered_map<const Graph*, std::unordered_set<uint32_t>> nodes_;   // never walked
+  std::unordered_map<const Graph*, std::unordered_map<uint32_t, Guess>> nodes_;   // never walked
 };
 
 // The source's symbols and guards; then each symbol that guards, types and arguments mention beyond them, in the order
