@@ -1,8 +1,10 @@
 #include "tools/import_sources.h"
 
 #include "libgraph/capture.h"
+#include "libgraph/fx_import.h"
 #include "libgraph/parallel.h"
 #include "libgraph/sha256.h"
+#include "tools/import_trace_files.h"
 #include "tools/cli_input.h"
 #include "tools/cli_job.h"
 
@@ -16,8 +18,17 @@ Result<Imported> import_capture_files(const Args& args, Sources* sources, Diagno
   return Imported{std::move(job), {}, nullptr};
 }
 
+Result<Imported> import_fx_files(const Args& args, Sources* sources, Diagnostics* notes) {
+  std::vector<CaptureFile> files;
+  for (SourceFile& file : sources->files) files.push_back({std::move(file.name), std::move(file.bytes)});
+  SG_ASSIGN(Job job, import_fx(std::move(files), {args.has("spmd"), args.threads()}, notes));
+  return Imported{std::move(job), {}, nullptr};
+}
+
 constexpr ImportSource kSources[] = {
     {SourceKind::capture, "capture JSON, plain or gzipped", true, false, import_capture_files, nullptr},
+    {SourceKind::fx, "the text of a graph that FX prints", true, false, import_fx_files, nullptr},
+    {SourceKind::torch_trace, "a TORCH_TRACE log or a folder of tlparse", true, true, import_trace_files, list_trace_files},
 };
 
 const ImportSource* source_of(SourceKind kind) {

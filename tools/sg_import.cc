@@ -15,6 +15,8 @@ namespace {
 constexpr Option kOptions[] = {
     {"from", 0, "capture|pt2|fx|torch-trace", "what kind of source it is, instead of telling it by its content"},
     {"spmd", 0, "", "one rank's capture stands for every rank of its world"},
+    {"rank", 'r', "N", "of a trace of several ranks the one that is meant; without it all are imported"},
+    {"compile-id", 0, "ID", "of a trace of several compilations the one that is meant: 0/0, or 0/1_1 for a later attempt"},
     {"list", 0, "", "say what the source holds, and write no graph"},
     {"check", 0, "", "compare recorded types with inferred ones, and write no graph"},
 };
@@ -54,7 +56,7 @@ Result<int> run(const Args& args) {
     repaired += repair_recorded_types(*program);
   }
   if (repaired > 0) args.report().note(counted(repaired, "recorded type") + " contradicted by the data or the op: put right (--check lists them)");
-  add_provenance(args, {"from", "spmd"}, sources.digest, job);
+  add_provenance(args, {"from", "spmd", "rank", "compile-id"}, sources.digest, job);
   Loaded loaded{std::move(*job), sources.name, {}, sources.bytes};
   SG_TRY(require_valid(args, loaded));
   if (output_of(args) == "-") args.report().line("sg-import: read " + sources.name + ": " + describe(loaded.job));
@@ -63,7 +65,8 @@ Result<int> run(const Args& args) {
 }
 
 constexpr Tool kTool = {"sg-import", "turn captures of a training step into a graph", "[SOURCE]...",
-                        "SOURCE is capture JSON, plain or gzipped, or a rank pattern such as 'rank{r}/step.json'.",
+                        "SOURCE is capture JSON, plain or gzipped, the text of a graph that FX prints (print_readable, tlparse), a\n"
+                        "TORCH_TRACE log or tlparse's folder; or a rank pattern such as 'rank{r}/step.json'.",
                         SIZE_MAX, true, Writes::graph, false, kOptions,
                         {{"sg-import step.json -o step.sg", "one rank"},
                          {"sg-import 'rank{r}/step.json' | sg-print | less", "all ranks into one job, read as text"}}, run};

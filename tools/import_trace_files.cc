@@ -1,0 +1,74 @@
+#include "tools/import_trace_files.h"
+
+#include "libgraph/sha256.h"
+#include "libgraph/trace_log.h"
+#include "tools/cli_input.h"
+
+namespace sg::cli {
+namespace {
+
+// A folder's files with graphs; ranks have folders of their own in some.
+constexpr int kMaxFolderDepth = 3;
+constexpr size_t kMaxFolderFiles = 100000;
+
+Status collect(const std::string& root, const std::string& inside, int depth, std::vector<TraceFile>* out) {
+  SG_ASSIGN(std::vector<std::string> entries, entries_of(inside.empty() ? root : root + "/" + inside));
+  for (const std::string& entry : entries) {
+    std::string path = inside.empty() ? entry : inside + "/" + entry;
+    if (is_folder(root + "/" + path)) {
+      if (depth < kMaxFolderDepth) SG_TRY(collect(root, path, depth + 1, out));
+    } else if (is_trace_graph_file(path) && out->size() < kMaxFolderFiles) {
+      SG_ASSIGN(Bytes bytes, read_bytes(root + "/" + path, [](std::string_view) { return true; }));
+      out->push_back({path, root + "/" + path, std::move(bytes.data)});
+    }
+  }
+  return ok_status();
+}
+
+// The logs, and what they point into.
+struct Traces {
+  std::vector<std::vector<TraceFile>> folders;
+  std::vector<TraceLog> logs;
+};
+
+Result<Traces> read_traces(Sources* sources) {
+  Traces out;
+  out.folders.resize(sources->files.size());
+  for (size_t i = 0; i < sources->files.size(); ++i) {
+    SourceFile& file = sources->files[i];
+    if (!file.is_folder) {
+      SG_ASSIGN(TraceLog log, read_trace_log(file.name, file.bytes));
+      out.logs.push_back(std::move(log));
+      continue;
+    }
+    SG_TRY(collect(file.name, "", 0, &out.folders[i]));
+    std::string digests;
+    for (const TraceFile& f : out.folders[i]) {
+      digests += sha256_tag(f.bytes) + "\n";
+      sources->bytes += f.bytes.size();
+    }
+    sources->digest = sha256_tag(digests);
+    SG_ASSIGN(TraceLog log, read_trace_folder(out.folders[i]));
+    out.logs.push_back(std::move(log));
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Imported> import_trace_files(const Args& args, Sources* sources, Diagnostics* notes) {
+  SG_ASSIGN(Traces traces, read_traces(sources));
+  TraceOptions options;
+  if (args.has("rank")) options.rank = static_cast<uint32_t>(args.number("rank", 0));
+  options.compile = args.has("compile-id") ? args.text("compile-id") : "";
+  options.import = {args.has("spmd"), args.threads()};
+  SG_ASSIGN(Job job, import_trace(traces.logs, options, notes));
+  return Imported{std::move(job), {}, nullptr};
+}
+
+Result<Listing> list_trace_files(const Args&, Sources* sources, Diagnostics*) {
+  SG_ASSIGN(Traces traces, read_traces(sources));
+  return Listing{describe_trace(traces.logs), trace_json(traces.logs)};
+}
+
+}  // namespace sg::cli
