@@ -1,0 +1,390 @@
+// FX text and TORCH_TRACE logs: what the grammar reads, what it refuses and where, and what mutated bytes do.
+#include <catch2/catch.hpp>
+#include <ctime>
+
+#include "libgraph/fx_import.h"
+#include "libgraph/names.h"
+#include "libgraph/trace_log.h"
+#include "libgraph/verify.h"
+#include "tests/support/rng.h"
+
+using namespace sg;
+
+namespace {
+
+Result<Job> import(std::string text, Diagnostics* notes = nullptr, const ImportOptions& options = {}) {
+  return import_fx({{"fx.txt", std::move(text)}}, options, notes);
+}
+
+Job import_ok(std::string text, const ImportOptions& options = {}) {
+  Diagnostics notes;
+  Result<Job> job = import(std::move(text), &notes, options);
+  INFO((job.ok() ? "" : print_location(job.error().where) + ": " + job.error().message));
+  REQUIRE(job.ok());
+  Diagnostics findings;
+  verify(*job, {}, &findings);
+  for (const Diagnostic& d : findings.list()) INFO(d.message);
+  CHECK_FALSE(findings.has_errors());
+  return std::move(job).value();
+}
+
+// "3:5: message", the error of a text that cannot be read.
+std::string refused(std::string text) {
+  Result<Job> job = import(std::move(text));
+  if (job.ok()) return "imported";
+  CHECK(job.error().kind == ErrorKind::unreadable);
+  CHECK(job.error().where.file == "fx.txt");
+  return std::to_string(job.error().where.line) + ":" + std::to_string(job.error().where.column) + ": " + job.error().message;
+}
+
+std::string body(std::string_view lines, std::string_view params = "x: \"f32[4, 8]\"") {
+  return "class G(torch.nn.Module):\n    def forward(self, " + std::string(params) + "):\n" + std::string(lines);
+}
+
+const Node& node(const Graph& graph, std::string_view label) {
+  NodeId n = graph.find_node(label);
+  REQUIRE(n);
+  return graph.node(n);
+}
+
+std::string type_text(const Job& job, const Graph& graph, std::string_view name) {
+  const Type& t = graph.type(graph.find_value(name));
+  std::string out = std::string(name_of(t.kind)) + " " + std::string(dtype_name(t.dtype));
+  for (Expr e : t.shape) out += " " + job.pool->exprs.print(e);
+  out += " |";
+  for (Expr e : t.stride) out += " " + job.pool->exprs.print(e);
+  return t.kind == TypeKind::tensor ? out + " " + std::string(job.pool->strings[t.device]) : out;
+}
+
+constexpr std::string_view kForward = R"fx(class GraphModule(torch.nn.Module):
+    def forward(
+        self,
+        primals_1: "f32[4, 8][8, 1]cpu",  # PlainAOTInput(idx=0)
+        primals_2: "f32[8, 3][3, 1]cpu",  # ParamAOTInput(target='head.weight')
+    ):
+        # File: model.py:7 in forward, code: y = x @ w
+        mm: "f32[4, 3][3, 1]cpu" = torch.ops.aten.mm.default(primals_1, primals_2)
+        sum_1: "f32[][]cpu" = torch.ops.aten.sum.default(mm)
+        relu: "f32[4, 3][3, 1]cpu" = torch.ops.aten.relu.default(mm);  mm = None
+        return (
+            sum_1,  # PlainAOTOutput(idx=0)
+            primals_1,  # SavedForBackwardsAOTOutput(idx=0)
+            relu,  # SavedForBackwardsAOTOutput(idx=1)
+        )
+)fx";
+
+constexpr std::string_view kBackward = R"fx(class GraphModule(torch.nn.Module):
+    def forward(
+        self,
+        primals_1: "f32[4, 8][8, 1]cpu",  # PlainAOTInput(idx=0)
+        relu: "f32[4, 3][3, 1]cpu",
+        tangents_1: "f32[][]cpu",  # TangentAOTInput(output=PlainAOTOutput(idx=0))
+    ):
+        # Backward of forward node: File: model.py:7 in forward, code: y = x @ w
+        expand: "f32[4, 3][0, 0]cpu" = torch.ops.aten.expand.default(tangents_1, [4, 3]);  tangents_1 = None
+        mm: "f32[4, 3][3, 1]cpu" = torch.ops.aten.mul.Tensor(expand, relu);  expand = relu = None
+        t: "f32[8, 4][1, 8]cpu" = torch.ops.aten.t.default(primals_1);  primals_1 = None
+        mm_1: "f32[8, 3][3, 1]cpu" = torch.ops.aten.mm.default(t, mm);  t = mm = None
+        return (
+            None,  # None
+            mm_1,  # GradAOTOutput(grad_of=ParamAOTInput(target='head.weight'))
+        )
+)fx";
+
+constexpr std::string_view kNested = R"fx(class <lambda>(torch.nn.Module):
+    def forward(self, p: "b8[]", x: "f32[2]"):
+        # Annotation: {'module_fqn': 'layers.0', 'EP': 'dispatch', 'mine': [1, None]} File: a b.py:3 in f, code: pass
+        true_graph_0 = self.true_graph_0
+        false_graph_0 = self.false_graph_0
+        cond = torch.ops.higher_order.cond(p, true_graph_0, false_graph_0, (x,));  p = x = None
+        getitem: "f32[2]" = cond[0];  cond = None
+        return (getitem,)
+
+    class true_graph_0(torch.nn.Module):
+        def forward(self, x: "f32[2]"):
+            sin: "f32[2]" = torch.ops.aten.sin.default(x);  x = None
+            return (sin,)
+
+    class false_graph_0(torch.nn.Module):
+        def forward(self, x: "f32[2]"):
+            return (x,)
+)fx";
+
+constexpr std::string_view kSymbols = R"fx(class <lambda>(torch.nn.Module):
+    def forward(self, s0: "Sym(s0)", x: "f32[s0, 4]", y: "i64[Max(1, s0)*2]"):
+        # No stacktrace found for following nodes
+        mul: "Sym(2*s0)" = s0 * 2
+        sym_max: "Sym(Max(4, s0))" = torch.sym_max(s0, 4)
+        view: "f32[2*s0, 2]" = torch.ops.aten.view.default(x, [mul, 2]);  x = None
+        split = torch.ops.aten.split_with_sizes.default(view, [s0, s0], 0);  view = None
+        a: "f32[s0, 2]" = split[0]
+        b: "f32[s0, 2]" = split[1];  split = None
+        item: "Sym(u0)" = torch.ops.aten._local_scalar_dense.default(y)
+        return [a, {'k': b}, (item, None, 3)]
+)fx";
+
+}  // namespace
+
+TEST_CASE("fx: statements, literals and types") {
+  Job job = import_ok(body(R"(        # File: dir/m.py:12 in step, code: y = "in" + 'x'
+        full: "f32[4, 8]" = torch.ops.aten.full.default([4, 8], -inf, dtype = torch.float32, layout = torch.strided, device = device(type='cpu'), pin_memory = False)
+        mul: "c64[4, 8]" = torch.ops.aten.mul.Tensor(x, (0.5-2j));  x = None
+        add: "f32[4, 8]" = torch.ops.aten.add.Scalar(full, -1e-05, 3)
+        clone: "f32[4, 8]" = torch.ops.aten.clone.default(
+            add,  # the first
+            memory_format = torch.preserve_format,
+        );  add = None
+        return (mul, clone, None)
+)"));
+  const Graph& graph = job.programs[0]->graph;
+  CHECK(graph.node_count() == 4);
+  const Node& full = node(graph, "full");
+  CHECK(full.args[1].as_float() == -std::numeric_limits<double>::infinity());
+  CHECK(full.args[2].as_dtype() == DType::f32);
+  CHECK(job.pool->strings[full.args[3].as_text()] == "strided");
+  CHECK(job.pool->strings[full.args[4].as_text()] == "cpu");
+  CHECK(node(graph, "mul").args[1].items()[1].as_float() == -2.0);
+  CHECK(node(graph, "add").args[1].as_float() == -1e-05);
+  const Source& source = job.pool->sources[full.source];
+  CHECK(job.pool->strings[source.file] == "dir/m.py");
+  CHECK(source.line == 12);
+  CHECK(job.pool->strings[source.function] == "step");
+  CHECK(type_text(job, graph, "clone") == "tensor f32 4 8 | 8 1 cpu");
+  CHECK(graph.outputs().size() == 3);
+  CHECK(graph.outputs()[2].kind == OutputKind::none);
+}
+
+TEST_CASE("fx: a forward and its backward are joined at what is saved") {
+  Job job = import_ok(std::string(kForward) + "\n" + std::string(kBackward));
+  const Graph& graph = job.programs[0]->graph;
+  REQUIRE(graph.inputs().size() == 3);
+  CHECK(graph.inputs()[1].kind == InputKind::parameter);
+  CHECK(job.pool->strings[graph.inputs()[1].fqn] == "head.weight");
+  CHECK(graph.inputs()[2].kind == InputKind::tangent);
+  REQUIRE(graph.outputs().size() == 3);
+  CHECK(graph.outputs()[0].kind == OutputKind::loss);
+  CHECK(graph.outputs()[2].kind == OutputKind::gradient);
+  CHECK(graph.outputs()[2].of == graph.inputs()[1].value);
+  // The backward's `mm` is another node than the forward's.
+  CHECK(graph.op_name(graph.find_node("mm")) == "aten.mm.default");
+  CHECK(graph.op_name(graph.find_node("mm_again")) == "aten.mul.Tensor");
+  CHECK(node(graph, "mm_again").args[1].as_value() == graph.find_value("relu"));
+  CHECK(node(graph, "mm_again").phase == Phase::backward);
+  CHECK(node(graph, "relu").phase == Phase::forward);
+  CHECK(refused(std::string(kForward) + std::string(kForward)).find("the text holds 2 graphs: GraphModule at line 1") != std::string::npos);
+}
+
+TEST_CASE("fx: nested graphs and annotations") {
+  Job job = import_ok(std::string(kNested));
+  const Program& program = *job.programs[0];
+  REQUIRE(program.nested.size() == 2);
+  CHECK(program.nested[0]->graph.node_count() == 1);
+  const Node& cond = node(program.graph, "cond");
+  CHECK(cond.args[1].as_graph() == NestedId(0));
+  CHECK(cond.args[2].as_graph() == NestedId(1));
+  CHECK(job.pool->strings[cond.module] == "layers.0");
+  const NodeMeta& meta = program.graph.meta(program.graph.find_node("cond"));
+  CHECK(meta.ep_role == EpRole::dispatch);
+  REQUIRE(meta.extra.size() == 1);
+  CHECK(job.pool->strings[meta.extra[0].key] == "custom.mine");
+  CHECK(job.pool->strings[meta.extra[0].json] == "[1,null]");
+}
+
+TEST_CASE("fx: symbolic sizes") {
+  Job job = import_ok(std::string(kSymbols));
+  const Program& program = *job.programs[0];
+  CHECK(program.symbols.size() == 2);
+  CHECK(program.graph.op_name(program.graph.find_node("mul")) == "python.mul");
+  CHECK(program.graph.op_name(program.graph.find_node("sym_max")) == "python.sym_max");
+  CHECK(node(program.graph, "split").result_count == 2);
+  CHECK(type_text(job, program.graph, "view") == "tensor f32 2*s0 2 | 2 1 cpu");
+  REQUIRE(program.graph.outputs().size() == 5);
+  CHECK(program.graph.outputs()[2].value == program.graph.find_value("item"));
+}
+
+TEST_CASE("fx: what else prints graphs") {
+  // graph_module.code; a log of TORCH_LOGS; a terminal's colours; inputs that PyTorch unpacks.
+  CHECK(refused("\n\n\ndef forward(self, x):\n    relu = torch.ops.aten.relu.default(x);  x = None\n    return relu\n") == "imported");
+  std::string log;
+  for (std::string_view line : {"TRACED GRAPH", " class G(torch.nn.Module):", "     def forward(self, x: \"f32[2]cuda:0\"):",
+                                "         relu: \"f32[2][1]cuda:0\" = torch.ops.aten.relu.default(x)", "         return (relu,)", " "})
+    log += "V1121 02:33:03.218000 13001 torch/x.py:28] [0/0] [__aot_graphs]" + std::string(line) + "\n";
+  Job job = import_ok(log);
+  CHECK(type_text(job, job.programs[0]->graph, "relu") == "tensor f32 2 | 1 cuda:0");
+  import_ok("\033[2mclass\033[0m G(torch.nn.Module):\n    def forward(self, x: \"\033[31mf32\033[0m\033[34m[2]\033[0m\"):\n        return x\n");
+  Job unpacked = import_ok(body("        x: \"f32[2]\"; y: \"f32[3]\";\n\n        x, y, = fx_pytree.tree_flatten_spec([a], self._in_spec)\n"
+                                "        return pytree.tree_unflatten([y, x], self._out_spec)\n", "a"));
+  CHECK(unpacked.programs[0]->graph.inputs().size() == 2);
+  CHECK(unpacked.programs[0]->graph.outputs()[0].value == unpacked.programs[0]->graph.inputs()[1].value);
+}
+
+TEST_CASE("fx: groups, and one text for all ranks") {
+  std::string text = body("        g: \"f32[16, 8]\" = torch.ops._c10d_functional.all_gather_into_tensor.default(x, 4, '0')\n"
+                          "        w: \"f32[16, 8]\" = torch.ops._c10d_functional.wait_tensor.default(g);  g = None\n        return w\n");
+  Job one = import_ok(text);
+  CHECK(one.world == 4);
+  CHECK(one.programs[0]->ranks == std::vector<uint32_t>{0});
+  REQUIRE(one.groups.size() == 1);
+  CHECK(one.groups[0].parts[0].ranks.size() == 4);
+  ImportOptions options;
+  options.spmd = true;
+  CHECK(import_ok(text, options).is_spmd());
+}
+
+TEST_CASE("fx: what is refused, and where") {
+  struct Case {
+    std::string text, error;
+  };
+  const std::string op = "        y: \"f32[4]\" = torch.ops.aten.relu.default(x)\n";
+  std::string deep(5000, '[');
+  const Case cases[] = {
+      {"nothing", "1:1: there is no module with a forward in it"},
+      {body(op), "1:1: `G` has no return at its end"},
+      {body("        return z\n"), "3:16: no node or input is called `z`"},
+      {body(op + op + "        return y\n"), "4:9: the name `y` is taken"},
+      {body("        a: \"f32[4, 8]\" = torch.ops.aten.relu.default(b)\n        b: \"f32[4, 8]\" = torch.ops.aten.relu.default(x)\n        return a\n"),
+       "3:54: `b` is used before it is defined"},
+      {body("        y: \"f32[4\" = torch.ops.aten.relu.default(x)\n        return y\n"), "3:12: in the type \"f32[4\": a bracket has no end"},
+      {body("        y: \"f32[4][1, 2]\" = torch.ops.aten.relu.default(x)\n        return y\n"), "3:12: in the type \"f32[4][1, 2]\": the shape has 1 axes, the stride 2"},
+      {body("        y: \"f32[4/0]\" = torch.ops.aten.relu.default(x)\n        return y\n"), "3:12: in the type"},
+      {body("        y = torch.ops.aten.relu.default(x\n        return y\n"), "4:9: expected `,` or `)` after an argument, found `return`"},
+      {body("        y = torch.ops.aten.add.Scalar(x, 99999999999999999999)\n        return y\n"), "3:42: the integer 99999999999999999999 does not fit"},
+      {body("        y = torch.ops.aten.view.default(x, " + deep + ")\n        return y\n"), "3:143: nested deeper than 100 levels"},
+      {body("        y = torch.ops.aten.relu.default(x, k = 1, k = 2)\n        return y\n"), "3:51: the argument `k` occurs twice"},
+      {body("        y = 'open\n        return y\n"), "3:13: the string has no end"},
+      {body("        y = 1.2.3\n        return y\n"), "3:13: a malformed number"},
+      {body("        y = x.expand(2)\n        return y\n"), "3:13: this graph was taken before its calls became operators: 1 call such as the method `expand`"},
+      {body("        x += 2\n        return x\n"), "3:9: a change in place that Python makes"},
+      {"graph():\n    %x : [num_users=1] = placeholder[target=x]\n    return x\n", "1:1: this is `print(graph)`"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.text.substr(0, 400));
+    CHECK(refused(c.text).substr(0, c.error.size()) == c.error);
+  }
+}
+
+// --- traces ---
+
+namespace {
+
+std::string event(std::string_view name, std::string_view payload, std::string_view id = R"("frame_id": 0, "frame_compile_id": 0, "attempt": 0)") {
+  std::string out = R"(V1121 02:33:03.218000 13001 torch/x.py:28] {")" + std::string(name) + R"(": {}, )" + std::string(id) + R"(, "has_payload": "00"})" + "\n\t";
+  for (char c : payload) {
+    out += c;
+    if (c == '\n') out += '\t';
+  }
+  return out + "\n";
+}
+
+Result<Job> import_trace_of(const std::vector<std::string>& texts, TraceOptions options = {}) {
+  std::vector<TraceLog> logs;
+  static const std::string name = "trace.log";
+  for (const std::string& text : texts) {
+    Result<TraceLog> log = read_trace_log(name, text);
+    if (!log.ok()) return log.error();
+    logs.push_back(std::move(*log));
+  }
+  Diagnostics notes;
+  return import_trace(logs, options, &notes);
+}
+
+}  // namespace
+
+TEST_CASE("trace: choosing and joining") {
+  std::string half = event("aot_forward_graph", kForward) + "V1121 02:33:03.218000 13001 torch/x.py:28] {\"chromium_event\": {}}\n" + event("aot_backward_graph", kBackward);
+  Result<Job> joined = import_trace_of({half});
+  REQUIRE(joined.ok());
+  CHECK(joined->programs[0]->graph.outputs().size() == 3);
+
+  std::string two = half + event("aot_inference_graph", kNested, R"("frame_id": 1, "frame_compile_id": 0, "attempt": 2)");
+  Result<Job> open = import_trace_of({two});
+  REQUIRE_FALSE(open.ok());
+  CHECK(open.error().message == "the trace holds 2 compilations: 0/0 (aot_forward_graph), 1/0_2 (aot_inference_graph)");
+  TraceOptions options;
+  options.compile = "1/0";
+  Result<Job> chosen = import_trace_of({two}, options);
+  REQUIRE(chosen.ok());
+  CHECK(chosen->programs[0]->nested.size() == 2);
+
+  // A log a rank; an error in a payload has its line in the log.
+  Result<Job> ranks = import_trace_of({half, half});
+  REQUIRE(ranks.ok());
+  CHECK(ranks->world == 2);
+  CHECK(ranks->is_spmd());
+  Result<Job> broken = import_trace_of({event("aot_inference_graph", "class G(torch.nn.Module):\n    def forward(self, x):\n        return y\n")});
+  REQUIRE_FALSE(broken.ok());
+  CHECK(print_location(broken.error().where) == "trace.log:4:17");
+  Result<Job> cut = import_trace_of({"V1121 02:33:03.218000 13001 torch/x.py:28] {\"aot_joint_graph\": {\n"});
+  REQUIRE_FALSE(cut.ok());
+  CHECK(cut.error().where.line == 1);
+}
+
+TEST_CASE("trace: a tlparse folder") {
+  std::vector<TraceFile> files = {{"-_0_0_0/aot_forward_graph_3.txt", "f", std::string(kForward)},
+                                  {"-_0_0_0/aot_backward_graph_4.txt", "b", std::string(kBackward)},
+                                  {"-_x_0_0/aot_joint_graph_4.txt", "c", "junk"}};
+  Result<TraceLog> log = read_trace_folder(files);
+  REQUIRE(log.ok());
+  CHECK(log->artefacts.size() == 2);
+  CHECK(import_trace({*log}, {}, nullptr).ok());
+  CHECK(is_trace_graph_file("a/-_0_0_0/aot_joint_graph_5.txt"));
+  CHECK_FALSE(is_trace_graph_file("-_0_0_0/inductor_output_code_abc_7.html"));
+}
+
+// --- hostile ---
+
+TEST_CASE("fx: any change of bytes is a graph or an error") {
+  const std::vector<std::string> seeds = {std::string(kForward) + std::string(kBackward), std::string(kNested), std::string(kSymbols),
+                                          event("aot_forward_graph", kForward) + event("aot_backward_graph", kBackward)};
+  const std::string signs = "()[]{}\"'#:;,.=\n \t-+*/<>%\\0x\x80";
+  for (uint64_t seed = 1; seed <= 20'000; ++seed) {
+    test::Rng rng(seed);
+    size_t which = rng.below(seeds.size());
+    std::string text = seeds[which];
+    for (uint64_t edits = 1 + rng.below(4); edits > 0; --edits) {
+      size_t at = rng.below(text.size());
+      switch (rng.below(5)) {
+        case 0: text[at] = static_cast<char>(text[at] ^ (1 << rng.below(8))); break;
+        case 1: text[at] = signs[rng.below(signs.size())]; break;
+        case 2: text.erase(at, 1 + rng.below(30)); break;
+        case 3: text.insert(at, text.substr(rng.below(text.size()), rng.below(200))); break;
+        default: text.resize(at + 1);
+      }
+      if (text.empty()) text = "x";
+    }
+    INFO("seed " << seed);
+    Result<Job> job = which == 3 ? import_trace_of({text}) : import(text);
+    if (!job.ok()) {
+      CHECK((job.error().kind == ErrorKind::unreadable));
+      CHECK(job.error().message.find('\n') == std::string::npos);
+    } else {
+      Diagnostics findings;
+      verify(*job, {}, &findings);
+    }
+  }
+}
+
+TEST_CASE("fx: large texts cost time in proportion") {
+  std::clock_t start = std::clock();
+  std::string text = body("        a0: \"f32[4, 8]\" = torch.ops.aten.relu.default(x)\n");
+  for (int i = 1; i <= 60'000; ++i)
+    text += "\n        # Annotation: {'module_fqn': 'layers." + std::to_string(i) + "'} File: a.py:" + std::to_string(i) + " in f, code: x\n        a" +
+            std::to_string(i) + ": \"f32[4, 8][8, 1]cpu\" = torch.ops.aten.relu.default(a" + std::to_string(i - 1) + ");  a" + std::to_string(i - 1) + " = None\n";
+  text += "        return (a60000,)\n";
+  CHECK(text.size() > 10'000'000);
+  CHECK(refused(text) == "imported");
+  std::string list = "        y: \"f32[4, 8]\" = torch.ops.aten.view.default(x, [";
+  for (int i = 0; i < 1'000'000; ++i) list += "4, ";
+  CHECK(refused(body(list + "8])\n        return y\n")) == "imported");
+  std::string modules = body("        return x\n");
+  for (int i = 0; i < 50'000; ++i) modules += "    class m(torch.nn.Module):\n        def forward(self, x):\n            return x\n";
+  CHECK(refused(modules) == "imported");
+  std::string groups;
+  for (int i = 0; i < 1000; ++i)
+    groups += "        g" + std::to_string(i) + " = torch.ops._c10d_functional.all_gather_into_tensor.default(x, 1000000, '" + std::to_string(i) + "')\n";
+  CHECK(refused(body(groups + "        return x\n")).find("1000 groups with 1000000000 members") != std::string::npos);
+  std::string sum = "        y: \"Sym(s0)\" = x";
+  for (int i = 0; i < 200'000; ++i) sum += " + x";
+  CHECK(refused(body(sum + "\n        return y\n")).find("nested deeper") != std::string::npos);
+  CHECK(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 60);
+}
