@@ -15,8 +15,8 @@ namespace {
 constexpr Option kOptions[] = {
     {"from", 0, "capture|pt2|fx|torch-trace", "what kind of source it is, instead of telling it by its content"},
     {"spmd", 0, "", "one rank's capture stands for every rank of its world"},
-    {"rank", 'r', "N", "of a trace of several ranks the one that is meant; without it all are imported"},
-    {"compile-id", 0, "ID", "of a trace of several compilations the one that is meant: 0/0, or 0/1_1 for a later attempt"},
+    {"rank", 'r', "N", "of a trace of several ranks the one that is meant"},
+    {"compile-id", 0, "ID", "of a trace of several compilations the one that is meant: 0/0"},
     {"list", 0, "", "say what the source holds, and write no graph"},
     {"check", 0, "", "compare recorded types with inferred ones, and write no graph"},
 };

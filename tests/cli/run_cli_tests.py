@@ -227,10 +227,11 @@ def captures_are_no_graphs_and_graphs_no_captures():
 
 @case
 def other_sources_are_recognised_and_refused():
-    for content, kind in ((b"PK\x03\x04....", "pt2"), (b"graph():\n    %a : [num_users=1] = placeholder[target=a]\n", "fx"),
-                          (b"class M(torch.nn.Module):\n    def forward(self, a):\n", "fx"),
-                          (b'V1121 02:33:03.218000 13001 a.py:28] {"str": ["x", 1]}\n', "torch-trace")):
-        expect(run(["sg-import"], content), 3, f"a {kind} source")
+    for content, said in ((b"PK\x03\x04....", "a pt2 source"),
+                          (b"graph():\n    %a : [num_users=1] = placeholder[target=a]\n", r"<stdin>:1:1: error: this is `print\(graph\)`"),
+                          (b"class M(torch.nn.Module):\n    def forward(self, a):\n", "<stdin>:1:1: error: `M` has no return at its end"),
+                          (b'V1121 02:33:03.218000 13001 a.py:28] {"str": ["x", 1]}\n', "the trace holds no artefacts")):
+        expect(run(["sg-import"], content), 3, said)
     for content in (b"hello\n", b"\0\0\0\0", b"<html>", bytes(range(256))):
         expect(run(["sg-import"], content), 3, "unknown kind: it reads capture JSON")
     expect(run(["sg-import", "--from", "pt2", os.path.join(DATA, "step.json")]), 3, "a pt2 source")
