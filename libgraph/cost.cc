@@ -135,6 +135,15 @@ OpCost sort(const CostCall& call) {
   return with_bytes(call, n > 1 ? n * std::ceil(std::log2(n)) : 0);
 }
 
+OpCost fourier(const CostCall& call) {
+  double n = std::max(call.elements(first_tensor(call)), call.elements(call.result(0)));
+  double length = 1;                     // of a line: the root of all there is, where several axes are transformed
+  const Arg* dims = call.argument("dim");
+  if (dims && dims->is(ArgKind::list))
+    for (const Arg& d : dims->items()) length *= d.is(ArgKind::integer) ? call.dim(call.result(0), static_cast<int>(d.as_int())) : 1;
+  return with_bytes(call, length > 1 ? 5 * n * std::log2(length) : 0);
+}
+
 OpCost softmax(const CostCall& call) { return with_bytes(call, 5 * call.elements(first_tensor(call))); }
 OpCost normalization(const CostCall& call) { return with_bytes(call, 8 * call.elements(first_tensor(call))); }
 
@@ -177,6 +186,20 @@ OpCost convolution_backward(const CostCall& call) {
   double products = 0;   // the gradients of input and weight cost as much as the forward, each
   for (uint32_t i = 0; i < 2; ++i) products += call.result(i) != nullptr;
   return with_bytes(call, products * one);
+}
+
+namespace {
+
+// The tensor with one number a pair of rows.
+const Type* distances_of(const CostCall& call) {
+  const Type* saved = first_of(call, {"cdist", "pdist"});
+  return saved ? saved : call.result(0);
+}
+
+}  // namespace
+
+OpCost distance(const CostCall& call) {
+  return with_bytes(call, 3 * call.elements(distances_of(call)) * call.dim(first_of(call, {"x1", "self"}), -1));
 }
 
 namespace {

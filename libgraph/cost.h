@@ -55,6 +55,8 @@ OpCost matmul(const CostCall& call);                // 2 m n k of the first two 
 OpCost grouped_mm(const CostCall& call);
 OpCost convolution(const CostCall& call);
 OpCost convolution_backward(const CostCall& call);
+OpCost distance(const CostCall& call);              // three an element of each pair of rows
+OpCost fourier(const CostCall& call);               // 5 n log2 n an element of what is transformed
 OpCost attention(const CostCall& call);
 OpCost attention_backward(const CostCall& call);
 

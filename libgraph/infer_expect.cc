@@ -49,6 +49,17 @@ constexpr Expectation kExpectations[] = {
     {"aten.mse_loss", "real self target; range reduction 0 2"},
     {"aten.mse_loss_backward", "real grad_output self target; range reduction 0 2"},
     {"aten.binary_cross_entropy_with_logits", "real self target weight pos_weight; range reduction 0 2"},
+    {"aten.smooth_l1_loss aten.huber_loss aten.soft_margin_loss", "real self target; range reduction 0 2"},
+    {"aten.binary_cross_entropy", "real self target weight; range reduction 0 2"},
+    {"aten.smooth_l1_loss_backward aten.huber_loss_backward aten.soft_margin_loss_backward aten.binary_cross_entropy_backward",
+     "real grad_output self target weight; range reduction 0 2"},
+    {"aten.nll_loss2d_forward", "float self weight; index target; range reduction 0 2"},
+    {"aten.nll_loss2d_backward", "float self weight; same self grad_output total_weight; index target; range reduction 0 2"},
+    {"aten.glu aten.log_sigmoid_forward", "float self"},
+    {"aten.glu_backward aten._prelu_kernel_backward", "float grad_output self weight"},
+    {"aten._weight_norm_interface", "float v g"},
+    {"aten._weight_norm_interface_backward", "float grad_w saved_v saved_g saved_norms"},
+    {"aten._cdist_backward aten._pdist_backward", "float grad_output cdist pdist"},
     // products
     {kMatrices, "same self mat2"},
     {"aten.mv", "same self vec"},
@@ -104,7 +115,10 @@ constexpr Expectation kExpectations[] = {
      "float query logsumexp; same query key value out grad_out; mask attn_bias; part dropout_p"},
     {"higher_order.flex_attention", "float query; same query key value"},
     {"higher_order.flex_attention_backward", "float query out logsumexp grad_out grad_logsumexp; same query key value"},
+    {"aten.masked_scatter", "mask mask; same self source"},
     // random numbers
+    {"aten.bernoulli.Tensor", "real p"},
+    {"aten.geometric aten.geometric_", "part p"},
     {"aten.native_dropout aten.dropout", "float input; part p"},
     {"aten.multinomial", "float self"},
     // collectives

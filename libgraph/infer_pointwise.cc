@@ -151,8 +151,25 @@ Status pointwise_tensors(InferCall& c) {
   return give_elementwise(c, operands, operands.result());
 }
 
+// The result is `out`, which has the shape already: PyTorch would resize it.
+Status pointwise_out(InferCall& c) {
+  SG_ASSIGN(Operands operands, operands_of(c));
+  SG_ASSIGN(const Type* out, c.tensor("out"));
+  operands.tensors.pop_back();
+  SG_ASSIGN(Exprs shape, common_shape(c, operands.tensors));
+  SG_TRY(c.expect_shape("out", shape));
+  return c.give(*out);
+}
+
 Status pointwise_float(InferCall& c) {
   SG_ASSIGN(Operands operands, operands_of(c));
+  return give_elementwise(c, operands, floated(operands.result()));
+}
+
+// PyTorch asks for the sign first: the other operand decides on the order in memory.
+Status copysign(InferCall& c) {
+  SG_ASSIGN(Operands operands, operands_of(c));
+  std::reverse(operands.tensors.begin(), operands.tensors.end());
   return give_elementwise(c, operands, floated(operands.result()));
 }
 

@@ -46,6 +46,16 @@ Status masked_select(InferCall& c) {
   return give_found(c, self->dtype, *self);
 }
 
+// The elements of the source take the places of the mask, in order: it has to have as many, which only the run knows.
+Status masked_scatter(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(const Type* mask, c.tensor("mask"));
+  SG_TRY(c.tensor("source"));
+  auto shape = c.sizes.broadcast(self->shape, mask->shape);
+  if (!shape) return c.fail("the mask does not broadcast with the tensor");
+  return c.give_contiguous(self->dtype, *shape, *self);
+}
+
 // The values; where each element went; how often each value occurs. What is not asked for is empty.
 Status unique2(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));

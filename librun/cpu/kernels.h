@@ -12,8 +12,10 @@ std::span<const KernelRow> attention_kernels();      // attention_ops.cc: scaled
 std::span<const KernelRow> channel_norm_kernels();   // channel_norm.cc: group and batch norm
 std::span<const KernelRow> column_kernels();         // columns.cc: im2col, col2im, pixel_shuffle
 std::span<const KernelRow> convolution_kernels();    // convolution.cc: forward and backward, transposed ones too
+std::span<const KernelRow> distance_kernels();       // distances.cc: cdist, pdist, weight norm
 std::span<const KernelRow> factory_kernels();        // factory.cc: empty, zeros, full, arange, ...
 std::span<const KernelRow> flex_attention_kernels(); // flex_attention.cc
+std::span<const KernelRow> fourier_kernels();        // fourier.cc
 std::span<const KernelRow> grid_sampler_kernels();   // grid_sampler.cc
 std::span<const KernelRow> grouped_mm_kernels();     // grouped_mm.cc
 std::span<const KernelRow> histogram_kernels();      // histogram.cc: histc, bincount
@@ -23,6 +25,7 @@ std::span<const KernelRow> layer_norm_kernels();     // layer_norm.cc: layer and
 std::span<const KernelRow> loss_kernels();           // losses.cc: mse, binary and multi-class cross entropy
 std::span<const KernelRow> matmul_kernels();         // matmul.cc: mm, addmm, bmm, linear, ...
 std::span<const KernelRow> nll_loss_kernels();       // nll_loss.cc
+std::span<const KernelRow> pair_loss_kernels();      // pair_losses.cc: losses element by element; glu, prelu
 std::span<const KernelRow> pointwise_kernels();      // pointwise_rules.cc
 std::span<const KernelRow> pool_kernels();           // pool.cc: maxima and averages of windows, adaptive ones too
 std::span<const KernelRow> random_kernels();         // random_ops.cc

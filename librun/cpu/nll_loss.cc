@@ -10,7 +10,7 @@ namespace {
 
 enum Reduction : int64_t { kNone = 0, kMean = 1, kSum = 2 };
 
-// One sample is a vector of classes; a batch is rows of them.
+// One sample is a vector of classes; a batch is rows of them, and so are planes [batch, classes, height, width].
 struct Samples {
   Tensor scores;                        // [samples, classes]
   const int64_t* target;
@@ -30,8 +30,17 @@ Tensor as_batch(const Tensor& t) {
   return batch;
 }
 
+// [batch, classes, height, width] as [batch * height * width, classes].
+Tensor rows_of_planes(KernelCall& call, const Tensor& planes) {
+  Tensor last = contiguous(call, swap_axes(swap_axes(planes, 1, 2), 2, 3));
+  int64_t classes = planes.dim(1);
+  return make_tensor(last.data, planes.dtype, std::array{classes == 0 ? 0 : planes.elements() / classes, classes});
+}
+
 Result<Samples> samples(KernelCall& call) {
-  Samples s{as_batch(call.tensor("self")), nullptr, nullptr, call.integer("ignore_index")};
+  const Tensor& self = call.tensor("self");
+  Samples s{self.rank == 4 ? rows_of_planes(call, self) : as_batch(self), nullptr, nullptr, call.integer("ignore_index")};
+  if (call.tensor("target").elements() != s.count()) return call.fail("needs one target a sample");
   s.target = contiguous_as(call, call.tensor("target"), DType::i64).as<int64_t>();
   if (call.has("weight")) s.weight = contiguous_as(call, call.tensor("weight"), DType::f64).as<double>();
   for (int64_t i = 0; i < s.count(); ++i)
@@ -63,7 +72,7 @@ void forward(KernelCall& call, const Samples& s) {
   double weight = sum_in_order(weights, n), loss = sum_in_order(losses, n);
   auto rounded = [](double x) { return static_cast<T>(static_cast<Compute<T>>(x)); };
   Tensor out = per_sample(call.result(0));
-  if (reduction == kNone && call.tensor("self").rank == 2) {
+  if (reduction == kNone && call.tensor("self").rank != 1) {
     for (int64_t i = 0; i < n; ++i) out.as<T>()[i * out.stride[0]] = rounded(losses[i]);
     weight = 0;
   } else {
@@ -74,15 +83,17 @@ void forward(KernelCall& call, const Samples& s) {
 
 Status nll_loss(KernelCall& call) {
   SG_ASSIGN(Samples s, samples(call));
+  Tensor planes = call.result(0);
+  bool one_each = planes.rank == 3;     // one loss a place of planes: as rows
+  if (one_each) call.result(0) = call.scratch().tensor(planes.dtype, std::array{s.count()});
   visit_floating(s.scores.dtype, [&]<class T>() { forward<T>(call, s); });
+  if (one_each) copy(call, planes, make_tensor(call.result(0).data, planes.dtype, planes.sizes()));
   return ok_status();
 }
 
 template <class T>
-void backward(KernelCall& call, const Samples& s) {
+void backward(KernelCall& call, const Samples& s, const Tensor& out, const Tensor& grad) {
   int64_t reduction = call.integer("reduction");
-  Tensor out = as_batch(call.result());
-  Tensor grad = per_sample(call.tensor("grad_output"));
   auto number = [](const Tensor& t, int64_t i) {
     return static_cast<double>(static_cast<Compute<T>>(t.as<T>()[i * t.stride[0]]));
   };
@@ -97,14 +108,27 @@ void backward(KernelCall& call, const Samples& s) {
 
 Status nll_loss_backward(KernelCall& call) {
   SG_ASSIGN(Samples s, samples(call));
-  fill(call, call.result(), Scalar::integer(0));
-  visit_floating(s.scores.dtype, [&]<class T>() { backward<T>(call, s); });
+  Tensor grad = per_sample(call.tensor("grad_output"));
+  bool planes = call.tensor("self").rank == 4;
+  if (grad.rank == 3) {
+    Tensor line = contiguous(call, grad);
+    grad = make_tensor(line.data, line.dtype, std::array{line.elements()});
+  }
+  if (grad.dim(0) != 1 && grad.dim(0) != s.count()) return call.fail("needs one gradient a sample");
+  Tensor out = planes ? call.scratch().tensor(s.scores.dtype, s.scores.sizes()) : as_batch(call.result());
+  fill(call, out, Scalar::integer(0));
+  visit_floating(s.scores.dtype, [&]<class T>() { backward<T>(call, s, out, grad); });
+  if (!planes) return ok_status();
+  Tensor last = swap_axes(swap_axes(call.result(), 1, 2), 2, 3);
+  copy(call, last, make_tensor(out.data, out.dtype, last.sizes()));
   return ok_status();
 }
 
 constexpr KernelRow kRows[] = {
     {"aten.nll_loss_forward.default", nll_loss},
     {"aten.nll_loss_backward.default", nll_loss_backward},
+    {"aten.nll_loss2d_forward.default", nll_loss},
+    {"aten.nll_loss2d_backward.default", nll_loss_backward},
 };
 
 }  // namespace

@@ -38,6 +38,7 @@ bool overlap(const Tensor& a, const Tensor& b) {
 
 // Elements share no memory among each other.
 bool writable(const Tensor& t) {
+  if (t.elements() == 0) return true;
   for (int i = 0; i < t.rank; ++i)
     if (t.dim(i) > 1 && t.step(i) == 0) return false;
   return true;
@@ -46,7 +47,8 @@ bool writable(const Tensor& t) {
 bool is_heavy(BlockOp op) {
   bool function = op >= BlockOp::exp && op <= BlockOp::angle && op != BlockOp::sqrt;
   bool activation = op >= BlockOp::sigmoid && op <= BlockOp::softplus_backward;
-  return function || activation || op == BlockOp::pow || op == BlockOp::polar;
+  bool special = op >= BlockOp::entr && op <= BlockOp::mish_backward;
+  return function || activation || special || op == BlockOp::pow || op == BlockOp::polar;
 }
 
 int64_t nanoseconds(const Step& s) {   // of a block, roughly

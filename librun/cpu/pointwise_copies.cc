@@ -36,6 +36,7 @@ constexpr PointwiseRule kRules[] = {
     {"aten.fill.Tensor", lower_copy, BlockOp::copy, "value"},
     {"aten.fill_.Tensor", lower_copy, BlockOp::copy, "value"},
     {"aten.full_like.Tensor", lower_copy, BlockOp::copy, "fill_value"},
+    {"aten.zero.default", lower_zero},
     {"aten.zero_.default", lower_zero},
     {"aten.where.self", lower_where},
     {"aten.where.ScalarOther", lower_where},

@@ -24,7 +24,7 @@ using RuleTable = std::unordered_map<std::string_view, const PointwiseRule*>;
 
 RuleTable build_rules() {
   RuleTable table;
-  for (auto rules : {arithmetic_rules(), function_rules(), activation_rules(), copy_rules()})
+  for (auto rules : {arithmetic_rules(), function_rules(), activation_rules(), special_rules(), copy_rules()})
     for (const PointwiseRule& rule : rules) table.emplace(rule.op, &rule);
   for (const OpInfo& op : all_ops()) {
     auto functional = table.find(functional_name(op.name));

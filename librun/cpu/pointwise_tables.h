@@ -10,6 +10,7 @@ namespace sg::cpu {
 std::span<const PointwiseRule> arithmetic_rules();   // also comparisons and logic
 std::span<const PointwiseRule> function_rules();     // elementary functions, complex numbers
 std::span<const PointwiseRule> activation_rules();
+std::span<const PointwiseRule> special_rules();      // special functions, the rarer arithmetic and activations
 std::span<const PointwiseRule> copy_rules();         // copies, conversions, fills, selections
 
 Value lower_plain(PointwiseCall& c);   // the rule's block function of its operands, in their common type

@@ -174,6 +174,36 @@ Status exponential_(KernelCall& call) {
   return ok_status();
 }
 
+Status log_normal(KernelCall& call) {
+  double mean = call.number("mean"), deviation = call.number("std");
+  draw(call, call.result(), [=](const RandomKey& key, uint64_t i) { return std::exp(mean + deviation * normal(key, i)); });
+  return ok_status();
+}
+
+Status cauchy(KernelCall& call) {
+  double median = call.number("median"), sigma = call.number("sigma");
+  draw(call, call.result(), [=](const RandomKey& key, uint64_t i) {
+    return median + sigma * std::tan(math::kPi * (uniform(key, i, 53) - 0.5));
+  });
+  return ok_status();
+}
+
+// How many trials it takes to succeed once.
+Status geometric(KernelCall& call) {
+  double p = call.number("p");
+  if (!(p > 0 && p < 1)) return call.fail("a probability is not within (0, 1): " + std::to_string(p));
+  draw(call, call.result(), [=](const RandomKey& key, uint64_t i) {
+    return std::max(1.0, std::ceil(math::log1p_core(-uniform(key, i, 53)) / std::log1p(-p)));
+  });
+  return ok_status();
+}
+
+Status random_from(KernelCall& call) {
+  if (!call.has("to")) return call.fail("needs an end of the range");
+  return draw_whole(call, call.result(), call.integer("from"), call.integer("to"));
+}
+Status random_to(KernelCall& call) { return draw_whole(call, call.result(), 0, call.integer("to")); }
+
 // Whole numbers that the type holds: all from 0 for integers, up to where floats have gaps.
 Status random_(KernelCall& call) {
   const Tensor& out = call.result();
@@ -323,6 +353,22 @@ constexpr KernelRow kRows[] = {
     {"aten.native_dropout.default", native_dropout},
     {"aten.dropout.default", dropout},
     {"aten.multinomial.default", multinomial},
+    {"aten.uniform.default", uniform_},
+    {"aten.normal_functional.default", normal_},
+    {"aten.exponential.default", exponential_},
+    {"aten.log_normal.default", log_normal},
+    {"aten.log_normal_.default", log_normal},
+    {"aten.cauchy.default", cauchy},
+    {"aten.cauchy_.default", cauchy},
+    {"aten.geometric.default", geometric},
+    {"aten.geometric_.default", geometric},
+    {"aten.random.default", random_},
+    {"aten.random.from", random_from},
+    {"aten.random_.from", random_from},
+    {"aten.random.to", random_to},
+    {"aten.random_.to", random_to},
+    {"aten.bernoulli.Tensor", bernoulli_tensor},
+    {"aten.randint_like.low_dtype", randint_low},
 };
 
 }  // namespace

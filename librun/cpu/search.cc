@@ -60,6 +60,24 @@ Status masked_select(KernelCall& call) {
   return ok_status();
 }
 
+Status masked_scatter(KernelCall& call) {
+  const Tensor& out = call.result();
+  Tensor source = contiguous(call, call.tensor("source"));
+  Tensor mask = contiguous_as(call, broadcast_to(call.tensor("mask"), out.sizes()), DType::boolean);
+  Tensor values = call.scratch().tensor(out.dtype, out.sizes());
+  copy(call, values, broadcast_to(call.tensor("self"), out.sizes()));
+  int64_t total = mask.elements(), wanted = std::count(mask.as<bool>(), mask.as<bool>() + total, true);
+  if (wanted > source.elements())
+    return call.fail("the mask has " + std::to_string(wanted) + " places, but the source " + std::to_string(source.elements()) + " elements");
+  visit_dtype(out.dtype, [&]<class T>() {
+    int64_t k = 0;
+    for (int64_t i = 0; i < total; ++i)
+      if (mask.as<bool>()[i]) values.as<T>()[i] = source.as<T>()[k++];
+  });
+  copy(call, out, values);
+  return ok_status();
+}
+
 template <class T>
 bool below(T a, T b) {                  // NaN last
   if constexpr (std::is_integral_v<T>) return a < b;
@@ -195,6 +213,7 @@ Status one_hot(KernelCall& call) {
 constexpr KernelRow kRows[] = {
     {"aten.nonzero.default", nonzero},
     {"aten.masked_select.default", masked_select},
+    {"aten.masked_scatter.default", masked_scatter},
     {"aten._unique2.default", unique},
     {"aten.bucketize.Tensor", bucketize},
     {"aten.searchsorted.Tensor", searchsorted},

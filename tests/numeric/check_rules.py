@@ -18,6 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
 import kernel_cases_planes  # noqa: F401 (adds its cases)
+import kernel_cases_special  # noqa: F401
 from kernel_cases import CASES
 
 NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
@@ -129,7 +130,7 @@ def main():
                 writer.call(name, case.args, case.kwargs, results_of(name, case))
             except Skip as e:
                 skipped[f"{name}: {e}"] += 1
-            except (RuntimeError, IndexError, TypeError, ValueError, AssertionError) as e:
+            except (RuntimeError, IndexError, TypeError, ValueError, AssertionError, ZeroDivisionError) as e:
                 skipped[f"{name}: PyTorch refused: {str(e).splitlines()[0][:70]}"] += 1
     text = writer.text()
     if options.keep:

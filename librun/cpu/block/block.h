@@ -51,8 +51,12 @@ enum class BlockOp : uint8_t {
   silu_backward, gelu_backward, gelu_tanh_backward, tanh_backward, sigmoid_backward, threshold_backward,
   leaky_relu_backward, elu_backward, elu_backward_of_result, hardtanh_backward, hardswish_backward,
   hardsigmoid_backward, softplus_backward,
+  // special functions and the rarer activations
+  entr, sinc, i0, i0e, i1, i1e, erfcx, ndtri, log_ndtr, polygamma, zeta, igamma, igammac, xlog1py, logaddexp, logaddexp2,
+  heaviside, copysign, nextafter, nextafter_bf16, gcd, lcm, hardshrink, softshrink, shrink_backward, threshold,
+  log_sigmoid_backward, logit_backward, mish_backward,
   // complex
-  conj, complex, polar,
+  conj, complex, polar, sgn,
   count,
 };
 inline constexpr size_t kBlockOps = static_cast<size_t>(BlockOp::count);

@@ -2,7 +2,6 @@
 
 They become the `custom` of every node traced inside, and of the backward nodes of those.
 """
-
 from __future__ import annotations
 
 import threading

@@ -1,5 +1,4 @@
 """Which line of the user's code asked for a node."""
-
 from __future__ import annotations
 
 import os
