@@ -70,6 +70,28 @@ std::string TextPrinter::node_alone(const Program& program, const Graph& graph, 
 
 std::string TextPrinter::type_alone(TypeId type) { return type_text(type); }
 
+std::string TextPrinter::arg_alone(const Program& program, const Graph& graph, const Arg& arg) {
+  return captured([&] { argument(program, graph, arg); });
+}
+
+// What the writers of lines write, without the indentation and the line's end.
+template <class Write>
+std::string TextPrinter::line_alone(const Write& write) {
+  std::string line = captured(write);
+  size_t begin = line.find_first_not_of(' '), end = line.find_last_not_of("\n ");
+  return begin == std::string::npos ? std::string() : line.substr(begin, end + 1 - begin);
+}
+
+std::string TextPrinter::input_alone(const Graph& graph, const Input& i) { return line_alone([&] { input(graph, i); }); }
+std::string TextPrinter::output_alone(const Graph& graph, const Output& o) { return line_alone([&] { output(graph, o); }); }
+std::string TextPrinter::symbol_alone(const Symbol& s) { return line_alone([&] { symbol(s); }); }
+std::string TextPrinter::guard_alone(const Guard& g) { return line_alone([&] { guard(g); }); }
+std::string TextPrinter::group_alone(const Group& g) { return line_alone([&] { group(g); }); }
+std::string TextPrinter::mesh_alone(const Mesh& m) { return line_alone([&] { mesh(m); }); }
+std::string TextPrinter::meta_alone(const NodeMeta& m) { return line_alone([&] { metadata(m); }); }
+std::string TextPrinter::source_alone(SourceId s) { return line_alone([&] { source(s); }); }
+std::string TextPrinter::sharding_alone(const Sharding& s) { return line_alone([&] { sharding(s); }); }
+
 // --- header ---
 
 void TextPrinter::header() {

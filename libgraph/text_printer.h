@@ -19,8 +19,21 @@ class TextPrinter {
   std::string job();
   std::string node_alone(const Program& program, const Graph& graph, NodeId n);
   std::string type_alone(TypeId type);
+  std::string arg_alone(const Program& program, const Graph& graph, const Arg& arg);
+  std::string input_alone(const Graph& graph, const Input& input);      // with its kind, as its line without indentation
+  std::string output_alone(const Graph& graph, const Output& output);
+  std::string symbol_alone(const Symbol& symbol);
+  std::string guard_alone(const Guard& guard);
+  std::string group_alone(const Group& group);
+  std::string mesh_alone(const Mesh& mesh);
+  std::string meta_alone(const NodeMeta& meta);                         // "recompute must_save ep compute"
+  std::string source_alone(SourceId source);
+  std::string sharding_alone(const Sharding& sharding);
 
  private:
+  template <class Write>
+  std::string line_alone(const Write& write);
+
   // --- text_print.cc: the job, its header, graphs, inputs, outputs, nodes ---
   void header();
   void mesh(const Mesh& mesh);

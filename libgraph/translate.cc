@@ -10,8 +10,14 @@ std::vector<StrId> Translator::strs(const std::vector<StrId>& list) {
   return out;
 }
 
+StrId Translator::symbol(StrId s) {
+  if (symbol_names_ == nullptr) return str(s);
+  auto at = symbol_names_->find(s);
+  return at == symbol_names_->end() ? str(s) : at->second;
+}
+
 Expr Translator::atom(const Atom& a) {
-  if (a.kind == AtomKind::symbol) return to_.exprs.symbol(str(a.symbol));
+  if (a.kind == AtomKind::symbol) return to_.exprs.symbol(symbol(a.symbol));
   Expr out = expr(a.operands[0]);
   for (size_t i = 1; i < a.operands.size(); ++i) {
     Expr next = expr(a.operands[i]);

@@ -17,6 +17,9 @@ class Translator {
   Translator(const Pool& from, Pool* to, std::vector<GroupId> groups)
       : from_(from), to_(*to), groups_(std::move(groups)) {}
 
+  // Symbols of the source take these names (of the target) in expressions; `names` must outlive the translator.
+  void rename_symbols(const std::unordered_map<StrId, StrId, IdHash>* names) { symbol_names_ = names; }
+
   StrId str(StrId s);
   Expr expr(Expr e);
   TypeId type(TypeId t);
@@ -42,10 +45,12 @@ class Translator {
   std::vector<StrId> strs(const std::vector<StrId>& list);
   std::vector<Expr> exprs(const std::vector<Expr>& list);
   Expr atom(const Atom& a);
+  StrId symbol(StrId s);
 
   const Pool& from_;
   Pool& to_;
   std::vector<GroupId> groups_;
+  const std::unordered_map<StrId, StrId, IdHash>* symbol_names_ = nullptr;
   std::unordered_map<Expr, Expr, IdHash> expr_memo_;
   std::unordered_map<TypeId, TypeId, IdHash> type_memo_;
   std::unordered_map<MetaId, MetaId, IdHash> meta_memo_;

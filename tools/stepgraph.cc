@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "clean", "print", "parse", "check", "run", "stat", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "clean", "print", "parse", "check", "diff", "run", "stat", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
@@ -44,6 +44,7 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  print        write a graph as text\n"
                         "  parse        turn a text into a graph file\n"
                         "  check        verify graphs\n"
+                        "  diff         say what changed from one graph to another\n"
                         "  run          execute a step on its ranks\n"
                         "  stat         count nodes, parameters, flops, bytes and communication\n"
                         "  completions  print what completes commands and options in bash, zsh or fish\n"

@@ -1,0 +1,23 @@
+// What a change costs: numbers of both jobs side by side.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "libgraph/job.h"
+#include "libgraph/stat.h"
+
+namespace sg {
+
+struct CostRow {
+  std::string key;               // stable: "flops", "peak_bytes", "collective:all_gather:fsdp:bytes"
+  std::string what;              // for people: "all_gather @fsdp"
+  enum class Unit : uint8_t { count, flops, bytes } unit = Unit::count;
+  double before = 0, after = 0;
+};
+
+// Rows that differ, of the first program of each; `all`: the others too.
+std::vector<CostRow> compare_costs(const Stats& a, const Stats& b, bool all = false);
+std::string print_cost_number(double v, CostRow::Unit unit);
+
+}  // namespace sg

@@ -1,0 +1,262 @@
+#include "libgraph/diff_program.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "libgraph/names.h"
+
+namespace sg {
+namespace {
+
+constexpr uint32_t kNone = MatchSide::kNone;
+
+class ProgramDiffer {
+ public:
+  ProgramDiffer(const Job& a, const Program& program_a, const Job& b, const Program& program_b, const DiffOptions& options)
+      : a_(a), b_(b), program_a_(program_a), program_b_(program_b), options_(options), terms_(a, program_a, b, program_b),
+        print_(a, b) {}
+
+  ProgramDiff run() {
+    out_.a = &program_a_, out_.b = &program_b_;
+    nested_of_a_.assign(program_a_.nested.size(), NestedId());
+    nested_of_b_.assign(program_b_.nested.size(), NestedId());
+    add_graph(program_a_.graph, program_b_.graph, "");
+    match_nested();
+    for (const GraphDiff& g : out_.graphs) learn_symbols(g);
+    terms_.finish_symbols();
+    for (GraphDiff& g : out_.graphs) compare(&g);
+    symbols(), guards(), nested();
+    for (GraphDiff& g : out_.graphs) explain_edits(a_, b_, out_, &g);
+    return std::move(out_);
+  }
+
+ private:
+  void add_graph(const Graph& a, const Graph& b, std::string name) {
+    MatchWords words;
+    GraphDiff diff;
+    diff.a = &a, diff.b = &b, diff.name = std::move(name);
+    diff.side_a = make_match_side(a_, program_a_, a, &words);
+    diff.side_b = make_match_side(b_, program_b_, b, &words);
+    diff.match = match_graphs(diff.side_a, diff.side_b, &words);
+    out_.graphs.push_back(std::move(diff));
+  }
+
+  // --- nested graphs: those that partners take are partners; then what is left, by place ---
+
+  void match_nested() {
+    for (size_t g = 0; g < out_.graphs.size(); ++g) {
+      std::vector<std::pair<NestedId, NestedId>> found;
+      const GraphDiff& diff = out_.graphs[g];
+      for (uint32_t x = 0; x < diff.side_a.node_count(); ++x) {
+        uint32_t y = diff.match.nodes[0][x];
+        if (y != kNone && diff.side_a.blank[x])
+          pair_bodies(diff.a->node(diff.side_a.nodes[x]).args, diff.b->node(diff.side_b.nodes[y]).args, &found);
+      }
+      for (auto [m, n] : found) pair_nested(m, n);
+    }
+    // Bodies that no partners take: in the order in which they stand.
+    for (uint32_t i = 0, j = 0; i < nested_of_a_.size(); ++i) {
+      while (j < nested_of_b_.size() && nested_of_b_[j]) ++j;
+      if (!nested_of_a_[i] && j < nested_of_b_.size()) pair_nested(NestedId(i), NestedId(j));
+    }
+  }
+
+  void pair_bodies(const ArgList& a, const ArgList& b, std::vector<std::pair<NestedId, NestedId>>* found) {
+    for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+      if (a[i].is(ArgKind::graph) && b[i].is(ArgKind::graph)) found->push_back({a[i].as_graph(), b[i].as_graph()});
+      if (a[i].has_items() && b[i].has_items()) pair_bodies(a[i].items(), b[i].items(), found);
+    }
+  }
+
+  void pair_nested(NestedId m, NestedId n) {
+    bool known = m.index >= nested_of_a_.size() || n.index >= nested_of_b_.size();
+    if (known || nested_of_a_[m.index] || nested_of_b_[n.index]) return;
+    nested_of_a_[m.index] = n, nested_of_b_[n.index] = m;
+    const Nested& a = *program_a_.nested[m.index];
+    const Nested& b = *program_b_.nested[n.index];
+    add_graph(a.graph, b.graph, b_.pool->strings.str(b.name));
+  }
+
+  void nested() {
+    for (uint32_t i = 0; i < nested_of_a_.size(); ++i) {
+      std::string name = a_.pool->strings.str(program_a_.nested[i]->name);
+      if (!nested_of_a_[i]) {
+        out_.items.push_back({"nested graph", name, EditKind::removed, {}});
+        continue;
+      }
+      std::string now = b_.pool->strings.str(program_b_.nested[nested_of_a_[i].index]->name);
+      if (now != name && !options_.ignore_name)
+        out_.items.push_back({"nested graph", now, EditKind::changed, {{Aspect::name, "name", name, now}}});
+    }
+    for (uint32_t j = 0; j < nested_of_b_.size(); ++j)
+      if (!nested_of_b_[j])
+        out_.items.push_back({"nested graph", b_.pool->strings.str(program_b_.nested[j]->name), EditKind::added, {}});
+  }
+
+  // --- symbols and guards ---
+
+  void learn_symbols(const GraphDiff& diff) {
+    for (uint32_t v = 0; v < diff.side_a.value_count(); ++v)
+      if (uint32_t w = diff.match.values[0][v]; w != kNone)
+        terms_.learn(diff.a->value(value_id(diff.side_a, v)).type, diff.b->value(value_id(diff.side_b, w)).type);
+    for (uint32_t x = 0; x < diff.side_a.node_count(); ++x)
+      if (uint32_t y = diff.match.nodes[0][x]; y != kNone) {
+        const NodeMeta& m = diff.a->meta(diff.side_a.nodes[x]);
+        const NodeMeta& n = diff.b->meta(diff.side_b.nodes[y]);
+        if (m.binds && n.binds && m.binds->size() == n.binds->size())
+          for (size_t i = 0; i < m.binds->size(); ++i) terms_.learn((*m.binds)[i], (*n.binds)[i]);
+      }
+  }
+
+  static ValueId value_id(const MatchSide& side, uint32_t v) {
+    if (side.maker[v] == kNone) return side.graph->inputs()[v].value;
+    return side.graph->node(side.nodes[side.maker[v]]).result(v - side.first_result[side.maker[v]]);
+  }
+
+  void symbols() {
+    std::set<StrId> partners;
+    for (const Symbol& s : program_a_.symbols) {
+      StrId partner = terms_.symbol_partner(s.name);
+      const Symbol* t = partner ? program_b_.find_symbol(partner) : nullptr;
+      if (t == nullptr) {
+        out_.items.push_back({"symbol", print_.a.symbol_alone(s), EditKind::removed, {}});
+        continue;
+      }
+      partners.insert(partner);
+      std::vector<Change> changes = symbol(s, *t);
+      if (!changes.empty()) out_.items.push_back({"symbol", b_.pool->strings.str(t->name), EditKind::changed, std::move(changes)});
+    }
+    for (const Symbol& t : program_b_.symbols)
+      if (!partners.contains(t.name)) out_.items.push_back({"symbol", print_.b.symbol_alone(t), EditKind::added, {}});
+  }
+
+  std::vector<Change> symbol(const Symbol& s, const Symbol& t) {
+    std::vector<Change> out;
+    auto number = [](std::optional<int64_t> v) { return v ? std::to_string(*v) : std::string("-"); };
+    auto field = [&](const char* what, std::optional<int64_t> v, std::optional<int64_t> w) {
+      if (v != w) out.push_back({Aspect::attribute, what, number(v), number(w)});
+    };
+    if (s.kind != t.kind) out.push_back({Aspect::attribute, "kind", std::string(name_of(s.kind)), std::string(name_of(t.kind))});
+    field("min", s.min, t.min), field("max", s.max, t.max), field("hint", s.hint, t.hint), field("divisor", s.divisor, t.divisor);
+    auto text = [](const Pool& pool, StrId id) { return id ? pool.strings.str(id) : std::string("-"); };
+    if (!options_.ignore_loc && !terms_.same_text(s.source, t.source))
+      out.push_back({Aspect::loc, "source", text(*a_.pool, s.source), text(*b_.pool, t.source)});
+    if (!options_.ignore_name && !terms_.same_text(s.name, t.name))
+      out.push_back({Aspect::name, "name", text(*a_.pool, s.name), text(*b_.pool, t.name)});
+    return out;
+  }
+
+  // Guards have no order: equal ones go together, each once.
+  void guards() {
+    using Key = std::tuple<Relation, Expr, Expr, std::string>;
+    auto source = [&](text::TextPrinter& print, SourceId s) { return options_.ignore_loc ? std::string() : print.source_alone(s); };
+    std::map<Key, std::vector<size_t>> of_b;
+    for (size_t j = program_b_.guards.size(); j-- > 0;) {
+      const Guard& h = program_b_.guards[j];
+      of_b[{h.relation, terms_.of_b(h.left), terms_.of_b(h.right), source(print_.b, h.source)}].push_back(j);
+    }
+    std::vector<bool> taken(program_b_.guards.size());
+    for (const Guard& g : program_a_.guards) {
+      auto at = of_b.find({g.relation, terms_.of_a(g.left), terms_.of_a(g.right), source(print_.a, g.source)});
+      bool found = at != of_b.end() && !at->second.empty();
+      if (!found) {
+        out_.items.push_back({"guard", print_.a.guard_alone(g), EditKind::removed, {}});
+        continue;
+      }
+      taken[at->second.back()] = true;
+      at->second.pop_back();
+    }
+    for (size_t j = 0; j < taken.size(); ++j)
+      if (!taken[j]) out_.items.push_back({"guard", print_.b.guard_alone(program_b_.guards[j]), EditKind::added, {}});
+  }
+
+  // --- one graph ---
+
+  void compare(GraphDiff* diff) {
+    NodeComparer compare(*diff, options_, nested_of_a_, &terms_, &print_);
+    ports(diff, &compare, 0), ports(diff, &compare, 1);
+    std::vector<std::vector<uint32_t>> removed_behind(diff->side_b.node_count() + 1);   // [0]: in front of everything
+    uint32_t last = 0;
+    for (uint32_t x = 0; x < diff->side_a.node_count(); ++x) {
+      uint32_t y = diff->match.nodes[0][x];
+      if (y == kNone) removed_behind[last].push_back(x);
+      else if (!diff->match.moved[x]) last = y + 1;
+    }
+    for (uint32_t x : removed_behind[0]) add_edit(diff, x, kNone, {});
+    for (uint32_t y = 0; y < diff->side_b.node_count(); ++y) {
+      uint32_t x = diff->match.nodes[1][y];
+      if (x == kNone) add_edit(diff, kNone, y, {});
+      else compare_pair(diff, &compare, x, y);
+      for (uint32_t gone : removed_behind[y + 1]) add_edit(diff, gone, kNone, {});
+    }
+  }
+
+  void add_edit(GraphDiff* diff, uint32_t x, uint32_t y, std::vector<Change> changes) {
+    NodeEdit edit;
+    edit.a = x, edit.b = y, edit.changes = std::move(changes);
+    diff->edits.push_back(std::move(edit));
+  }
+
+  void compare_pair(GraphDiff* diff, NodeComparer* compare, uint32_t x, uint32_t y) {
+    std::vector<Change> changes = compare->nodes(x, y);
+    if (diff->match.moved[x] && !options_.ignore_order) {
+      bool in_run = x > 0 && y > 0 && diff->match.nodes[0][x - 1] == y - 1;     // moved along with the one before it
+      std::string after = behind(diff->side_b, y);
+      changes.push_back({Aspect::order, "position", in_run ? after : behind(diff->side_a, x), after});
+    }
+    if (changes.empty()) ++diff->same;
+    else add_edit(diff, x, y, std::move(changes));
+  }
+
+  static std::string behind(const MatchSide& side, uint32_t n) {
+    return n == 0 ? "first" : "behind %" + std::string(side.graph->label(side.nodes[n - 1]));
+  }
+
+  // kind 0: inputs, 1: outputs. A port that stands elsewhere in its list is moved.
+  void ports(GraphDiff* diff, NodeComparer* compare, int kind) {
+    const std::vector<uint32_t>& partner = kind == 0 ? diff->match.inputs[0] : diff->match.outputs[0];
+    const std::vector<uint32_t>& back = kind == 0 ? diff->match.inputs[1] : diff->match.outputs[1];
+    const std::string subject = kind == 0 ? "input" : "output";
+    std::vector<uint8_t> moved = moved_nodes(partner);
+    auto line_a = [&](uint32_t i) {
+      return kind == 0 ? print_.a.input_alone(*diff->a, diff->a->inputs()[i]) : print_.a.output_alone(*diff->a, diff->a->outputs()[i]);
+    };
+    auto line_b = [&](uint32_t j) {
+      return kind == 0 ? print_.b.input_alone(*diff->b, diff->b->inputs()[j]) : print_.b.output_alone(*diff->b, diff->b->outputs()[j]);
+    };
+    for (uint32_t i = 0; i < partner.size(); ++i) {
+      uint32_t j = partner[i];
+      if (j == kNone) {
+        diff->items.push_back({subject, line_a(i), EditKind::removed, {}, i});
+        continue;
+      }
+      std::vector<Change> changes = kind == 0 ? compare->inputs(i, j) : compare->outputs(i, j);
+      if (moved[i] && !(options_.ignore_order && kind == 0))
+        changes.push_back({Aspect::order, "position", std::to_string(i), std::to_string(j)});
+      if (!changes.empty()) diff->items.push_back({subject, line_b(j), EditKind::changed, std::move(changes), i});
+    }
+    for (uint32_t j = 0; j < back.size(); ++j)
+      if (back[j] == kNone) diff->items.push_back({subject, line_b(j), EditKind::added, {}, j});
+  }
+
+  const Job& a_;
+  const Job& b_;
+  const Program& program_a_;
+  const Program& program_b_;
+  const DiffOptions& options_;
+  DiffTerms terms_;
+  DiffPrinters print_;
+  ProgramDiff out_;
+  std::vector<NestedId> nested_of_a_, nested_of_b_;
+};
+
+}  // namespace
+
+ProgramDiff diff_programs(const Job& a, const Program& program_a, const Job& b, const Program& program_b,
+                          const DiffOptions& options) {
+  return ProgramDiffer(a, program_a, b, program_b, options).run();
+}
+
+}  // namespace sg

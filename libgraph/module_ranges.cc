@@ -1,0 +1,63 @@
+#include "libgraph/module_ranges.h"
+
+#include <algorithm>
+#include <map>
+
+namespace sg {
+namespace {
+
+bool is_number(std::string_view s) {
+  return !s.empty() && s.size() <= 9 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+}  // namespace
+
+LayerName layer_name(std::string_view module) {
+  for (size_t begin = 0; begin <= module.size();) {
+    size_t end = std::min(module.find('.', begin), module.size());
+    std::string_view part = module.substr(begin, end - begin);
+    if (is_number(part)) {
+      uint64_t layer = 0;
+      for (char c : part) layer = layer * 10 + static_cast<uint64_t>(c - '0');
+      return {std::string(module.substr(0, begin)) + "*" + std::string(module.substr(end)), layer};
+    }
+    begin = end + 1;
+  }
+  return {std::string(module), std::nullopt};
+}
+
+std::string with_layers(const std::string& pattern, const std::set<uint64_t>& layers) {
+  size_t star = pattern.find('*');
+  if (layers.empty() || star == std::string::npos) return pattern;
+  std::string list;
+  for (auto at = layers.begin(); at != layers.end();) {
+    uint64_t first = *at, last = first;
+    while (++at != layers.end() && *at == last + 1) last = *at;
+    if (!list.empty()) list += ",";
+    list += std::to_string(first);
+    if (last > first) list += (last == first + 1 ? "," : "..") + std::to_string(last);
+  }
+  if (layers.size() > 1) list = "{" + list + "}";
+  return pattern.substr(0, star) + list + pattern.substr(star + 1);
+}
+
+std::string blocks_of(const std::vector<std::string_view>& modules) {
+  constexpr size_t kMaxBlocks = 6;
+  std::vector<std::string> order;
+  std::map<std::string, std::set<uint64_t>> layers;
+  for (std::string_view module : modules) {
+    LayerName name = layer_name(module);
+    size_t end = name.layer ? name.pattern.find('*') + 1 : std::min(name.pattern.find('.'), name.pattern.size());
+    name.pattern.resize(end);
+    if (name.pattern.empty()) continue;
+    auto [at, is_new] = layers.try_emplace(name.pattern);
+    if (is_new) order.push_back(name.pattern);
+    if (name.layer) at->second.insert(*name.layer);
+  }
+  std::string out;
+  for (size_t i = 0; i < order.size() && i < kMaxBlocks; ++i) out += (i ? ", " : "") + with_layers(order[i], layers[order[i]]);
+  if (order.size() > kMaxBlocks) out += ", and " + std::to_string(order.size() - kMaxBlocks) + " more";
+  return out;
+}
+
+}  // namespace sg

@@ -1,0 +1,107 @@
+#include "tools/cli_diff.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "libgraph/assume.h"
+#include "libgraph/diff_text.h"
+#include "libgraph/parallel.h"
+#include "tools/cli_job.h"
+
+namespace sg::cli {
+namespace {
+
+Error usage(std::string message, std::string hint) { return {ErrorKind::usage, std::move(message), {}, std::move(hint)}; }
+
+Result<DiffOptions> diff_options(const Args& args, std::vector<std::string>* ignored) {
+  std::string list;
+  for (const std::string& word : args.all("ignore")) list += (list.empty() ? "" : ",") + word;
+  SG_ASSIGN(DiffOptions options, parse_ignore(list));
+  options.threads = args.threads();
+  if (options.ignore_name) ignored->push_back("name");
+  if (options.ignore_meta) ignored->push_back("meta");
+  if (options.ignore_order) ignored->push_back("order");
+  if (options.ignore_loc) ignored->push_back("loc");
+  return options;
+}
+
+Status check_options(const Args& args) {
+  if (args.operands().size() != 2) return usage("sg-diff compares two graphs", "sg-diff A B; one of them may be - for standard input");
+  if (args.operands()[0] == "-" && args.operands()[1] == "-") return usage("only one of the two can be standard input", "give a file for the other");
+  std::string shapes;
+  for (const char* name : {"stat", "name-only", "side"})
+    if (args.has(name)) shapes += (shapes.empty() ? "--" : " and --") + std::string(name);
+  if (shapes.find(" and ") != std::string::npos) return usage(shapes + " exclude each other", "choose one");
+  bool machine = args.has("json") || args.text("format") != "text";
+  if (machine && !shapes.empty()) return usage(shapes + " is a form of the text report", "leave it out with --json and --format");
+  if (args.has("json") && args.has("format") && args.text("format") != "json") return usage("--json and --format=" + args.text("format") + " exclude each other", "choose one");
+  return ok_status();
+}
+
+// Sizes as sg-stat takes them: assumed where every symbol is bounded, else what has no number counts as unknown.
+Stats stats_of(const Job& job) {
+  StatOptions options;
+  Result<std::vector<SymbolValues>> assumed = assume_values(job, infer_ranges(job), Assumption());
+  if (assumed.ok())
+    options.sizes = [&job, values = std::move(*assumed)](const Program& program, StrId symbol) -> std::optional<int64_t> {
+      for (size_t i = 0; i < values.size(); ++i)
+        if (job.programs[i].get() == &program) return values[i].value(symbol);
+      return std::nullopt;
+    };
+  return collect_stats(job, options);
+}
+
+// Only a terminal gets colours by itself, and only from a report that goes to standard output.
+bool wants_color(const Args& args) {
+  std::string when = args.text("color");
+  if (when == "always") return true;
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  bool refused = (no_color != nullptr && *no_color != '\0') || (term != nullptr && std::string_view(term) == "dumb");
+  return when != "never" && !refused && output_of(args) == "-" && ::isatty(STDOUT_FILENO) != 0;
+}
+
+size_t columns() {
+  const char* text = std::getenv("COLUMNS");
+  long n = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+  return n >= 40 && n <= 10000 ? static_cast<size_t>(n) : 160;
+}
+
+std::string report_of(const Args& args, const JobDiff& diff, const DiffTextOptions& options) {
+  std::string format = args.has("json") ? "json" : args.text("format");
+  if (format == "json") return diff_json(diff, options) + "\n";
+  if (format == "github") return diff_github(diff, options);
+  if (format == "junit") return diff_junit(diff, options);
+  if (format == "sarif") return diff_sarif(diff, options) + "\n";
+  if (args.has("stat")) return print_diff_stat(diff, options);
+  if (args.has("name-only")) return print_diff_names(diff);
+  return args.has("side") ? print_diff_side_by_side(diff, options) : print_diff(diff, options);
+}
+
+}  // namespace
+
+Result<int> diff_operands(const Args& args) {
+  SG_TRY(check_options(args));
+  DiffTextOptions text;
+  SG_ASSIGN(DiffOptions options, diff_options(args, &text.ignored));
+  SG_ASSIGN(Job a, read_job(args, args.operands()[0]));
+  SG_ASSIGN(Job b, read_job(args, args.operands()[1]));
+  JobDiff diff = diff_jobs(a, b, options);
+  args.report().phase("compare", "");
+  if (!args.has("no-cost") && !args.has("name-only") && !diff.is_same()) {
+    Stats stats[2];
+    parallel_for(2, args.threads(), [&](size_t i) { stats[i] = stats_of(i == 0 ? a : b); });
+    text.costs = compare_costs(stats[0], stats[1]);
+    args.report().phase("cost", "");
+  }
+  auto name = [](const std::string& operand) { return operand == "-" ? std::string("<stdin>") : operand; };
+  text.name_a = name(args.operands()[0]), text.name_b = name(args.operands()[1]);
+  text.hunks.context = static_cast<size_t>(std::min<int64_t>(args.number("context", 2), 1000));
+  text.hunks.full = args.has("full");
+  text.color = wants_color(args), text.columns = columns();
+  SG_TRY(write_text(args, report_of(args, diff, text)));
+  return leave(args, diff.is_same() ? 0 : 1);
+}
+
+}  // namespace sg::cli

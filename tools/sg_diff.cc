@@ -1,0 +1,40 @@
+// sg-diff: what changed from one graph to another.
+//
+// Matches by content and position, never by names; says what edits amount to; exit 0 same, 1 differs, 2 any trouble.
+
+#include "libgraph/diff_text.h"
+#include "tools/cli_diff.h"
+
+using namespace sg;
+using namespace sg::cli;
+
+namespace {
+
+constexpr Option kOptions[] = {
+    {"ignore", 0, "WHAT", "what is no difference: name, meta, order, loc, or several with commas", {}, true},
+    {"stat", 0, "", "a line a block of modules, and the sum"},
+    {"name-only", 0, "", "a line an edit: what happened, and the node's name"},
+    {"side", 0, "", "both sides beside each other; the width is that of COLUMNS"},
+    {"full", 0, "", "edits that are explained too, and every rename and move"},
+    {"context", 'U', "N", "nodes shown around an edit", "2"},
+    {"format", 0, "text|json|github|junit|sarif", "how the report is written; --json is --format=json", "text"},
+    {"no-cost", 0, "", "leave out flops, bytes, communication and memory of both"},
+};
+
+// Whatever stands in the way is exit 2, unreadable input included, as in diff(1).
+Result<int> run(const Args& args) {
+  Result<int> code = diff_operands(args);
+  if (!code.ok() && code.error().kind != ErrorKind::internal) code.error().kind = ErrorKind::usage;
+  return code;
+}
+
+constexpr Tool kTool = {"sg-diff", "say what changed from one graph to another", "A B",
+                        "A and B are .sg files, texts, or rank patterns; one of them may be - for standard input.\n"
+                        "Exit 0: no difference; 1: they differ; 2: trouble of any kind.", 2,
+                        false, Writes::report, false, kOptions,
+                        {{"sg-diff before.sg after.sg", "edits in the text form, and what they amount to"},
+                         {"sg-diff --ignore name,loc --stat before.sg after.sg", "where it changed, names and lines aside"}}, run};
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }
