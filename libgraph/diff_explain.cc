@@ -76,17 +76,21 @@ class Explainer {
     std::vector<uint32_t> nodes;          // of B, boundary included
   };
 
-  bool was_chunked(uint32_t y) const {
-    uint32_t x = diff_.match.nodes[1][y];
-    return x != kNone && meta(0, x).chunk.region;
+  // Regions that A has too: what is new in them is something else, a copy by remat say.
+  std::set<std::string> known_regions() const {
+    std::set<std::string> out;
+    for (uint32_t x = 0; x < side(0).node_count(); ++x)
+      if (StrId region = meta(0, x).chunk.region) out.insert(graph(0).pool().strings.str(region));
+    return out;
   }
 
   void chunks() {
     std::map<std::pair<std::string, int>, Region> regions;
     const Pool& pool = graph(1).pool();
+    const std::set<std::string> known = known_regions();
     for (uint32_t y = 0; y < side(1).node_count(); ++y) {
       const ChunkInfo& c = meta(1, y).chunk;
-      if (!c.region || was_chunked(y) || !is_open(1, y)) continue;
+      if (!c.region || !is_open(1, y) || known.contains(pool.strings.str(c.region))) continue;
       Region& region = regions[{pool.strings.str(c.region), c.is_backward}];
       region.nodes.push_back(y);
       if (c.index < 0) continue;

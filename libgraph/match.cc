@@ -38,6 +38,7 @@ class Matcher {
     MatchGroups by_operands(state_, MatchGroups::By::operands), by_uses(state_, MatchGroups::By::uses);
     operands_ = &by_operands, uses_ = &by_uses;
     settle(Level::same_key);
+    match_left_outputs(&state_, false);
     settle(Level::same_op);
     match_by_surroundings();
     settle(Level::same_op);
@@ -45,7 +46,7 @@ class Matcher {
     settle(Level::any_op);
     prune();
     settle(Level::any_op);
-    match_left_outputs(&state_);
+    match_left_outputs(&state_, true);
     GraphMatch out = std::move(state_.match());
     out.moved = moved_nodes(out.nodes[0]);
     return out;
@@ -99,30 +100,32 @@ class Matcher {
   void settle(Level level) {
     for (int round = 0; round < kMaxRounds; ++round) {
       size_t before = state_.pairs();
-      sweep(false);
+      sweep(Copies::leave);
       only_same_place_ = true;
       if (state_.pairs() == before) vote(level, false), vote(level, true);
       only_same_place_ = false;
-      if (state_.pairs() == before) look_ahead(), sweep(true);
+      if (state_.pairs() == before) look_ahead(), sweep(Copies::take_clear);
       if (state_.pairs() == before) vote(level, false), vote(level, true);
+      if (state_.pairs() == before) sweep(Copies::take_all);
       if (state_.pairs() == before) return;
     }
   }
 
-  // Forward by operands, then backward by uses. What is clear at first; `resolve`: copies too.
-  void sweep(bool resolve) {
-    for (uint32_t y = 0; y < count(1); ++y) take(operands_->fit(y), y, resolve);
-    for (uint32_t y = count(1); y-- > 0;) take(uses_->fit(y), y, resolve);
+  // Forward by operands, then backward by uses. Where several nodes fit: as `copies` says.
+  enum class Copies : uint8_t { leave, take_clear, take_all };   // take_clear: where more than the place tells them apart
+  void sweep(Copies copies) {
+    for (uint32_t y = 0; y < count(1); ++y) take(operands_->fit(y), y, copies);
+    for (uint32_t y = count(1); y-- > 0;) take(uses_->fit(y), y, copies);
   }
 
-  void take(const MatchGroups::Fit& fit, uint32_t y, bool resolve) {
+  void take(const MatchGroups::Fit& fit, uint32_t y, Copies copies) {
     if (!state_.is_free(1, y) || fit.free_a == 0) return;
     bool is_clear = fit.free_a == 1 && fit.free_b == 1;
     if (is_clear) {
       for (uint32_t x : fit.of_a)
         if (state_.is_free(0, x)) return pair(x, y);
-    } else if (resolve) {
-      share_out(fit);
+    } else if (copies != Copies::leave) {
+      share_out(fit, copies == Copies::take_all);
     }
   }
 
@@ -164,11 +167,12 @@ class Matcher {
   }
 
   // Several nodes of A, several of B, all alike in their operands (or uses).
-  void share_out(const MatchGroups::Fit& fit) {
+  void share_out(const MatchGroups::Fit& fit, bool all) {
     std::vector<uint32_t> a, b;
     for (uint32_t x : fit.of_a) if (state_.is_free(0, x)) a.push_back(x);
     for (uint32_t y : fit.of_b) if (state_.is_free(1, y)) b.push_back(y);
-    if (a.size() * b.size() <= kMaxCandidates * kMaxCandidates) share_by_worth(a, b);
+    if (a.size() * b.size() <= kMaxCandidates * kMaxCandidates) share_by_worth(a, b, all);
+    if (!all) return;
     share_by(a, b, [&](int s, uint32_t n) { return std::array<uint32_t, 2>{ahead_[s][n], side(s).place[n]}; });
     share_by(a, b, [&](int s, uint32_t n) { return std::array<uint32_t, 2>{side(s).place[n], 0}; });
     share_by(a, b, [&](int, uint32_t) { return std::array<uint32_t, 2>{0, 0}; });
@@ -176,7 +180,7 @@ class Matcher {
 
   // Best pairs first. They are alike in what they take: one that stays in its phase and module is the node, and others are
   // copies of it, however many use them.
-  void share_by_worth(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
+  void share_by_worth(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b, bool all) {
     struct Choice { Rank rank; uint32_t x, y; };
     std::vector<Choice> choices;
     for (uint32_t x : a)
@@ -186,8 +190,16 @@ class Matcher {
         choices.push_back({{r[1], r[0], r[2], r[3], r[4]}, x, y});
       }
     std::stable_sort(choices.begin(), choices.end(), [](const Choice& p, const Choice& q) { return p.rank > q.rank; });
-    for (const Choice& c : choices)
-      if (state_.is_free(0, c.x) && state_.is_free(1, c.y)) pair(c.x, c.y);
+    auto is_open = [&](const Choice& c) { return state_.is_free(0, c.x) && state_.is_free(1, c.y); };
+    auto alike = [](const Choice& c, const Choice& d) { return std::equal(c.rank.begin(), c.rank.end() - 1, d.rank.begin()); };
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (!is_open(choices[i])) continue;
+      bool is_clear = true;
+      for (size_t j = i + 1; !all && is_clear && j < choices.size() && alike(choices[i], choices[j]); ++j)
+        is_clear = !(is_open(choices[j]) && (choices[j].x == choices[i].x || choices[j].y == choices[i].y));
+      if (is_clear) pair(choices[i].x, choices[i].y);
+      else if (!all) break;                            // what is ranked lower must not take what these are about
+    }
   }
 
   template <class ClassOf>

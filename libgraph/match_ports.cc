@@ -89,6 +89,21 @@ void pair_in_order(const size_t (&count)[2], const ClassOf& class_of, const IsFr
   }
 }
 
+// Outputs between two neighbours in the list that are partners, where both sides have equally many there.
+template <class MayPair>
+void pair_between(const size_t (&count)[2], const MayPair& may_pair, MatchState* state) {
+  uint32_t i = 0, j = 0;
+  for (uint32_t end_i = 0; end_i <= count[0]; ++end_i) {
+    uint32_t end_j = end_i < count[0] ? state->output_partner(0, end_i) : static_cast<uint32_t>(count[1]);
+    if (end_j == kNone || end_j < j) continue;
+    bool is_even = end_i - i == end_j - j;
+    for (uint32_t k = i; k < end_i; ++k) is_even = is_even && state->output_partner(0, k) == kNone && state->output_partner(1, j + k - i) == kNone;
+    for (uint32_t k = i; is_even && k < end_i; ++k)
+      if (may_pair(k, j + k - i)) state->pair_outputs(k, j + k - i);
+    i = end_i + 1, j = end_j + 1;
+  }
+}
+
 class PortMatcher {
  public:
   PortMatcher(MatchState* state, MatchWords* words) : state_(*state), texts_(*words) {}
@@ -203,7 +218,7 @@ std::array<std::vector<uint32_t>, 2> classes_down(const MatchState& state) {
 
 void match_ports(MatchState* state, MatchWords* words) { PortMatcher(state, words).run(); }
 
-void match_left_outputs(MatchState* state) {
+void match_left_outputs(MatchState* state, bool is_last) {
   size_t count[2] = {state->match().outputs[0].size(), state->match().outputs[1].size()};
   auto is_free = [&](int s, uint32_t o) { return state->output_partner(s, o) == kNone; };
   auto pair = [&](uint32_t i, uint32_t j) { state->pair_outputs(i, j); };
@@ -214,6 +229,8 @@ void match_left_outputs(MatchState* state) {
     *words = {static_cast<uint32_t>(output(s, o).kind), s == 0 ? v : p};
     return p != kNone;
   }, is_free, pair);
+  pair_between(count, [&](uint32_t i, uint32_t j) { return output(0, i).kind == output(1, j).kind && output(0, i).of.is_none() && output(1, j).of.is_none(); }, state);
+  if (!is_last) return;
   // What is of an input stays with that input; the rest goes by position.
   pair_in_order(count, [&](int s, uint32_t o, std::vector<uint32_t>* words) {
     *words = {static_cast<uint32_t>(output(s, o).kind)};

@@ -18,7 +18,8 @@ std::array<std::vector<uint32_t>, 2> classes_down(const MatchState& state);
 // position among those of a kind and type.
 void match_ports(MatchState* state, MatchWords* words);
 
-// Outputs that have no partner yet, by the partners of their values, then by position.
-void match_left_outputs(MatchState* state);
+// Outputs that have no partner yet, by the partners of their values, then by position between such; the last time by
+// position alone.
+void match_left_outputs(MatchState* state, bool is_last);
 
 }  // namespace sg

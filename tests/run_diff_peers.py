@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""run_diff_peers.py --bin DIR [--update]: sg-diff over every two neighbouring stages under ../shared/traces/peer.
+
+What it says is held against what TorchTitan's own names and metadata tell (never read by sg-diff's matcher): copies by
+their names, buckets and chunks by metadata, pure reorders by the stage. The summaries are kept in tests/data/diff/.
+"""
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+PEERS = ROOT.parent.parent / "shared" / "traces" / "peer"
+if not PEERS.exists():
+    PEERS = ROOT.parent.parent.parent / "shared" / "traces" / "peer"
+GOLDEN = ROOT / "data" / "diff"
+
+
+def nodes_of(path):
+    with gzip.open(path) as f:
+        return [n for n in json.load(f)["nodes"] if n["op"] != "python.getitem"]     # import folds those
+
+
+def count(nodes, test):
+    return sum(1 for n in nodes if test(n))
+
+
+def is_recomputed(node):
+    return "_recomputed" in node["name"]
+
+
+def chunk(node, key):
+    return (node.get("meta") or {}).get(key)
+
+
+def facts(graph, kind, key):
+    return sum(e["facts"].get(key, 0) for e in graph["explanations"] if e["kind"] == kind)
+
+
+def check(a, b, report):
+    """Pairs (what, said by TorchTitan, said by sg-diff)."""
+    graph = report["programs"][0]["graphs"][0]
+    before, after = nodes_of(a), nodes_of(b)
+    said = []
+    new_copies = count(after, is_recomputed) - count(before, is_recomputed)
+    if "remat" in b.name:
+        ours = facts(graph, "recomputed", "copies") + facts(graph, "recomputed", "relocated")
+        said.append(("recomputed nodes", new_copies, ours))
+    collective = lambda n: "all_gather" in n["op"].split(".")[1] or "reduce_scatter" in n["op"].split(".")[1]
+    real = lambda n: n["op"].startswith("_c10d") and collective(n)
+    if "bucketing" in b.name:
+        buckets = count(after, lambda n: real(n) and chunk(n, "fsdp_bucket") is not None)
+        outside = count(after, lambda n: real(n) and chunk(n, "fsdp_bucket") is None)
+        said.append(("buckets", buckets, sum(1 for e in graph["explanations"] if e["kind"] == "merged")))
+        said.append(("collectives in buckets", count(before, real) - outside, facts(graph, "merged", "merged")))
+    if "ep_overlap_chunk" in b.name:
+        copies = [n for n in after if chunk(n, "chunk_id") is not None and chunk(n, "chunked_original_name")]
+        said.append(("chunk copies", len(copies), facts(graph, "chunked", "copies")))
+        keys = {(chunk(n, "chunked_region_fqn"), chunk(n, "chunked_region_is_backward"), chunk(n, "chunked_original_name")) for n in copies}
+        said.append(("chunked nodes", len(keys), facts(graph, "chunked", "originals")))
+    if "schedule" in b.name or "populate" in b.name or "isolate" in b.name:
+        structural = [c for e in graph["edits"] for c in e["changes"] if c["aspect"] in ("op", "operand", "attribute", "type")]
+        moves = sum(1 for e in graph["edits"] for c in e["changes"] if c["aspect"] == "order")
+        said.append(("added and removed", 0, graph["counts"]["added"] + graph["counts"]["removed"]))
+        if "isolate" in b.name:
+            said.append(("exchanges in another group", count(after, lambda n: "all_to_all" in n["op"]), len(structural)))
+        else:
+            said.append(("changed ops, operands, literals, types", 0, len(structural)))
+        said.append(("moved", least_moves(before, after) if "schedule" in b.name else 0, moves))
+    return said
+
+
+def least_moves(before, after):
+    """By name: nodes outside of the longest run in one order."""
+    import bisect
+    place = {n["name"]: i for i, n in enumerate(after)}
+    run = [place[n["name"]] for n in before if n["name"] in place]
+    tails = []
+    for p in run:
+        at = bisect.bisect_left(tails, p)
+        tails[at:at + 1] = [p]
+    return len(run) - len(tails)
+
+
+def summary(text):
+    """Up to the first hunk, and the costs."""
+    head, _, rest = text.partition("\n@@ ")
+    costs = rest[rest.rfind("\n\n"):] if rest else ""
+    return head.rstrip("\n") + "\n" + (costs if "before" in costs else "")
+
+
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", default="build/bin")
+    parser.add_argument("--update", action="store_true")
+    args = parser.parse_args()
+    if not PEERS.exists():
+        print(f"SKIPPED: no captures of other systems' passes at {PEERS}")
+        return 0
+    bin_dir, failed, pairs = Path(args.bin).resolve(), 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for policy in sorted({p.parent for p in PEERS.glob("*/*/[0-9][0-9]-*.json.gz")}):
+            stages = sorted(policy.glob("[0-9][0-9]-*.json.gz"))
+            if policy.name == "full":       # its first stages are those of `default`
+                stages = sorted((policy.parent / "default").glob("02-*.json.gz")) + stages
+            for a, b in zip(stages, stages[1:]):
+                name = f"{policy.parent.name}-{policy.name}-{a.name[:2]}-{b.name[:2]}"
+                for source, target in ((a, "a.sg"), (b, "b.sg")):
+                    run([bin_dir / "sg-import", "-q", source, "-o", f"{folder}/{target}"])
+                report = json.loads(run([bin_dir / "sg-diff", "--json", f"{folder}/a.sg", f"{folder}/b.sg"]))
+                text = run(["sh", "-c", f"cd {folder} && {bin_dir}/sg-diff a.sg b.sg"])
+                pairs += 1
+                for what, theirs, ours in check(a, b, report):
+                    ok = theirs == ours
+                    failed += not ok
+                    print(f"{'ok  ' if ok else 'FAIL'} {name}: {what}: TorchTitan {theirs}, sg-diff {ours}")
+                golden = GOLDEN / f"{name}.txt"
+                if args.update:
+                    GOLDEN.mkdir(parents=True, exist_ok=True)
+                    golden.write_text(summary(text))
+                elif not golden.exists() or golden.read_text() != summary(text):
+                    failed += 1
+                    print(f"FAIL {name}: the summary is not {golden}; --update writes it")
+    print(f"{pairs} pairs, {failed} failures")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

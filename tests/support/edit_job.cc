@@ -1,0 +1,29 @@
+// edit_job NODES PERCENT SEED A B: a random graph of about NODES nodes in layers, and the same with PERCENT of its nodes edited;
+// what benchmarks of sg-diff compare.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "libgraph/binary.h"
+#include "tests/support/edited_graph.h"
+
+using namespace sg;
+
+int main(int argc, char** argv) {
+  if (argc != 6) return std::fprintf(stderr, "edit_job NODES PERCENT SEED A B\n"), 2;
+  size_t nodes = std::strtoul(argv[1], nullptr, 10), percent = std::strtoul(argv[2], nullptr, 10);
+  test::Rng rng(std::strtoul(argv[3], nullptr, 10));
+  constexpr size_t kLayer = 200;
+  test::GraphSketch before = test::random_sketch(rng, (nodes + kLayer - 1) / kLayer, kLayer, 10), after = before;
+  // Kinds that search all nodes for each edit would take quadratic time to plant.
+  constexpr test::Planted kKinds[] = {test::Planted::rename, test::Planted::move, test::Planted::op, test::Planted::operand,
+                                      test::Planted::line, test::Planted::meta, test::Planted::add};
+  for (size_t i = 0; i < before.nodes.size() * percent / 100; ++i) plant(&after, rng.pick(kKinds), rng);
+  int i = 4;
+  for (const test::GraphSketch* sketch : {&before, &after}) {
+    Result<std::string> bytes = write_binary(sketch->job());
+    if (!bytes.ok()) return std::fprintf(stderr, "%s\n", bytes.error().message.c_str()), 1;
+    std::ofstream(argv[i++], std::ios::binary) << *bytes;
+  }
+  return 0;
+}
