@@ -23,7 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DATA = os.path.join(ROOT, "tests", "data", "cli")
 HELP = os.path.join(ROOT, "tests", "golden", "help")
-TOOLS = ["sg-check", "sg-clean", "sg-import", "sg-parse", "sg-print", "sg-run", "sg-stat", "stepgraph"]
+TOOLS = ["sg-check", "sg-clean", "sg-diff", "sg-import", "sg-parse", "sg-print", "sg-run", "sg-stat", "stepgraph"]
 READERS = ["sg-check", "sg-clean", "sg-parse", "sg-print", "sg-run", "sg-stat"]    # they take a graph
 
 CASES = []
@@ -743,6 +743,76 @@ def run_case(function):
             return False
         finally:
             os.chdir(home)
+
+
+# --- sg-diff ---
+
+@case
+def diff_exit_codes_and_streams():
+    text = SMALL()
+    write("a", text)
+    write("b", text.replace(b"aten.relu", b"aten.tanh").replace(b"aten.mm", b"aten.relu"))
+    done = expect(run(["sg-diff", "a", "a"]), 0)
+    assert (done.out, done.err) == (b"", b"")
+    assert run(["sg-diff", "a", "-"], text).code == 0 and run(["sg-diff", "-", "a"], text).code == 0
+    expect(run("sg-parse a | sg-diff a -"), 0)
+    expect(run(["sg-diff", "a", "no-such"]), 2, "no such file")
+    expect(run(["sg-diff", "a", "-"], text[:100]), 2, "error")
+    expect(run(["sg-diff", "a"]), 2, "compares two graphs")
+    expect(run(["sg-diff", "-", "-"], text), 2, "only one of the two")
+    expect(run(["sg-diff", "--ignore", "nmae", "a", "a"]), 2, "did you mean `name`")
+    expect(run(["sg-diff", "--stat", "--json", "a", "a"]), 2, "--json")
+    expect(run(["sg-diff", "--stat", "--side", "a", "a"]), 2, "exclude each other")
+
+
+@case
+def diff_reports_in_every_form():
+    text = SMALL()
+    lines = text.decode().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if " = aten." in line)
+    name = re.search(r"%([\w.]+) =", lines[at]).group(1)
+    write("a", text)
+    write("b", re.sub(rf"%{re.escape(name)}\b", "%other", text.decode()))
+    done = expect(run(["sg-diff", "a", "b"]), 1, out=r"^--- a\n\+\+\+ b\n")
+    assert f"-   %{name} = " in done.text and "+   %other = " in done.text and done.err == b""
+    expect(run(["sg-diff", "--ignore=name", "a", "b"]), 0)
+    expect(run(["sg-diff", "--name-only", "a", "b"]), 1, out="renamed %other")
+    expect(run(["sg-diff", "--stat", "a", "b"]), 1, out="1 renamed")
+    expect(run(["sg-diff", "--side", "a", "b"], env={"COLUMNS": "100"}), 1, out=r" \| ")
+    expect(run(["sg-diff", "a", "b", "-o", "report"]), 1)
+    assert read("report") == done.out
+    assert b"\x1b[" in run(["sg-diff", "--color=always", "a", "b"]).out
+    document = json.loads(expect(run(["sg-diff", "--json", "a", "b"]), 1).out)
+    check_schema(document, json.loads(read(os.path.join(ROOT, "schema", "sg-diff.schema.json"))))
+    assert document["programs"][0]["counts"]["renamed"] == 1 and not document["same"]
+    assert json.loads(run(["sg-diff", "--json", "a", "a"]).out)["same"]
+    expect(run(["sg-diff", "--format=github", "a", "b"]), 1, out=r"^::error file=a,title=sg-diff edit::")
+    assert run(["sg-diff", "--format=github", "a", "a"]).out == b""
+    import xml.etree.ElementTree as tree
+    assert len(tree.fromstring(run(["sg-diff", "--format=junit", "a", "b"]).out).findall(".//failure")) == 1
+    assert not tree.fromstring(run(["sg-diff", "--format=junit", "a", "a"]).out).findall(".//failure")
+    sarif = json.loads(run(["sg-diff", "--format=sarif", "a", "b"]).out)
+    assert sarif["version"] == "2.1.0" and len(sarif["runs"][0]["results"]) == 1
+
+
+def check_schema(value, schema, root=None):
+    """As much of JSON Schema as ours uses."""
+    root = root or schema
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].split("/")[-1]]
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "number": (int, float)}
+    assert "type" not in schema or isinstance(value, kinds[schema["type"]]), (value, schema)
+    assert "const" not in schema or value == schema["const"], value
+    assert "enum" not in schema or value in schema["enum"], value
+    if isinstance(value, list):
+        for item in value:
+            check_schema(item, schema["items"], root)
+    if isinstance(value, dict):
+        assert set(schema.get("required", [])) <= set(value), (schema["required"], list(value))
+        for key, item in value.items():
+            properties = schema.get("properties", {})
+            assert key in properties or "additionalProperties" in schema, key
+            check_schema(item, properties.get(key, schema.get("additionalProperties", {})), root)
 
 
 def main():
