@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "libgraph/op.h"
-
 namespace sg {
 namespace {
 
@@ -12,6 +10,15 @@ uint64_t hash_of_words(std::span<const uint32_t> words) {
   Hasher h;
   for (uint32_t w : words) h.mix(static_cast<uint64_t>(w));
   return h.mix(static_cast<uint64_t>(words.size())).value();
+}
+
+// Ops whose two arguments may change places without a bit of the result changing, when they have no others.
+bool commutes(std::string_view op) {
+  static constexpr std::string_view kOps[] = {
+      "aten.add.Tensor", "aten.mul.Tensor", "aten.maximum.default", "aten.minimum.default", "aten.eq.Tensor", "aten.ne.Tensor",
+      "aten.logical_and.default", "aten.logical_or.default", "aten.logical_xor.default", "aten.bitwise_and.Tensor",
+      "aten.bitwise_or.Tensor", "aten.bitwise_xor.Tensor", "python.add", "python.mul", "python.eq", "python.ne"};
+  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 
 class SideBuilder {
@@ -66,9 +73,8 @@ class SideBuilder {
   }
 
   bool is_commutative(const Node& node) const {
-    const OpInfo* info = pool_.ops[node.op].info;
-    return info != nullptr && info->has(kCommutative) && node.args.size() == 2 && node.args[0].is(ArgKind::value) &&
-           node.args[1].is(ArgKind::value);
+    return node.args.size() == 2 && node.args[0].is(ArgKind::value) && node.args[1].is(ArgKind::value) &&
+           commutes(pool_.op_name(node.op));
   }
 
   uint32_t text(StrId s) {

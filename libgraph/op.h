@@ -37,7 +37,6 @@ enum Trait : uint32_t {
   kSize = 1u << 12,         // arithmetic on sizes: scalars in, scalars out, nothing on the device
   kHigherOrder = 1u << 13,  // takes nested graphs
   kRandomIfDropout = 1u << 14,   // draws random numbers when its dropout probability is not a literal 0
-  kCommutative = 1u << 15,  // its first two arguments may change places, when it has no others; to the bit
 };
 
 enum class ParamKind : uint8_t { tensor, tensor_list, scalar, integer, integer_list, floating, boolean, string, dtype,
