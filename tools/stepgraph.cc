@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "clean", "print", "parse", "check", "diff", "run", "stat", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "clean", "concretize", "print", "parse", "check", "diff", "run", "stat", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
@@ -41,6 +41,7 @@ Result<int> run(const Args& args) {
 constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [ARGUMENT]...",
                         "  import       turn captures of a training step into a graph\n"
                         "  clean        remove what nobody sees from a step\n"
+                        "  concretize   put numbers for the symbolic sizes of a graph\n"
                         "  print        write a graph as text\n"
                         "  parse        turn a text into a graph file\n"
                         "  check        verify graphs\n"

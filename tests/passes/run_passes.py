@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(HERE, '..', 'numeric'))
 import run_numbers  # noqa: E402  the list of captures
 
 # Chains of (tool, options). A chain is idempotent when its last pass is.
-CHAINS = [[('sg-clean',)], [('sg-clean', '--drop-asserts')]]
+CHAINS = [[('sg-clean',)], [('sg-clean', '--drop-asserts')], [('sg-concretize',)], [('sg-concretize',), ('sg-clean',)]]
 
 
 class Failure(Exception):

@@ -1,0 +1,203 @@
+#include "libpasses/concretize.h"
+
+#include <unordered_set>
+
+#include "libgraph/check_types.h"
+#include "libgraph/guard_text.h"
+#include "libgraph/op.h"
+#include "libgraph/substitute.h"
+#include "libpasses/size_plumbing.h"
+
+namespace sg {
+namespace {
+
+Location source_of(const Pool& pool, SourceId source) {
+  Location where;
+  if (source.is_none()) return where;
+  where.file = pool.strings[pool.sources[source].file];
+  where.line = static_cast<uint32_t>(pool.sources[source].line);
+  return where;
+}
+
+// One program at its sizes.
+class Concretizer {
+ public:
+  explicit Concretizer(Program* program) : program_(*program), pool_(program->graph.pool()), sizes_(*program) {
+    note_bound_symbols(program_.graph);
+    for (const auto& nested : program_.nested) note_bound_symbols(nested->graph);
+  }
+
+  Status choose(const ConcretizeOptions& options) {
+    SG_TRY(sizes_.bind(options.bindings));
+    sizes_.follow_guards();
+    if (options.bindings.empty()) sizes_.take_hints();
+    SG_TRY(check_guards());
+    return sizes_.check();
+  }
+
+  Status apply() {
+    substitute_symbols(&program_, [this](StrId s) -> std::optional<Expr> {
+      auto number = value_of(s);
+      return number ? std::optional(pool_.exprs.constant(*number)) : std::nullopt;
+    });
+    drop_declarations();
+    SG_TRY(plumb(&program_.graph));
+    for (auto& nested : program_.nested) SG_TRY(plumb(&nested->graph));
+    return check_all_types();
+  }
+
+  // "s0 = 16, s1 = 4", of the symbols that the program declares.
+  std::string describe() const {
+    std::string out;
+    for (const Symbol& s : program_.symbols)
+      if (auto number = value_of(s.name))
+        out += (out.empty() ? "" : ", ") + pool_.strings.str(s.name) + " = " + std::to_string(*number);
+    return out;
+  }
+
+  // The sizes of inputs that have no number yet.
+  void list_open(std::vector<std::string>* out) const {
+    for (const Symbol& s : program_.symbols)
+      if (s.kind == SymbolKind::input && !value_of(s.name)) out->push_back(pool_.strings.str(s.name));
+  }
+
+  size_t erased() const { return erased_; }
+
+ private:
+  // What a node defines is the data's to say, even where an equality ties it to a size.
+  std::optional<int64_t> value_of(StrId symbol) const {
+    return bound_.contains(symbol) ? std::nullopt : sizes_.values().value(symbol);
+  }
+
+  void note_bound_symbols(const Graph& graph) {
+    for (NodeId n : graph.nodes()) {
+      const auto& binds = graph.meta(n).binds;
+      for (StrId s : binds ? *binds : default_binds(program_, graph, n)) bound_.insert(s);
+    }
+  }
+
+  Status check_guards() const {
+    for (const Guard& guard : program_.guards) {
+      auto left = sizes_.values().value(pool_.exprs, guard.left), right = sizes_.values().value(pool_.exprs, guard.right);
+      if (!left || !right || holds(guard.relation, *left, *right)) continue;
+      return Error{ErrorKind::cannot_apply,
+                   "the guard " + pool_.exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " +
+                       pool_.exprs.print(guard.right) + " does not hold: it would be " + std::to_string(*left) + " and " + std::to_string(*right),
+                   source_of(pool_, guard.source), "the step was captured under this condition: bind other sizes, or capture again"};
+    }
+    return ok_status();
+  }
+
+  void drop_declarations() {
+    SymbolList kept;
+    for (const Symbol& s : program_.symbols)
+      if (!value_of(s.name)) kept.push_back(s);
+    program_.symbols = std::move(kept);
+    std::erase_if(program_.guards, [this](const Guard& g) { return pool_.exprs.is_constant(g.left) && pool_.exprs.is_constant(g.right); });
+    for (const Guard& guard : program_.guards) forget_stale_hints(guard);
+  }
+
+  // The sizes of the capture may contradict what is bound now: then they are no hint any more.
+  void forget_stale_hints(const Guard& guard) {
+    auto hint = [this](StrId s) { return program_.find_symbol(s) ? program_.find_symbol(s)->hint : std::nullopt; };
+    auto left = pool_.exprs.evaluate(guard.left, hint), right = pool_.exprs.evaluate(guard.right, hint);
+    if (!left || !right || holds(guard.relation, *left, *right)) return;
+    for (Symbol& s : program_.symbols)
+      if (pool_.exprs.mentions(guard.left, s.name) || pool_.exprs.mentions(guard.right, s.name)) s.hint.reset();
+  }
+
+  // The condition of an assertion, when it is known.
+  std::optional<bool> condition_of(const Graph& graph, NodeId n) const {
+    if (graph.node(n).args.empty()) return std::nullopt;
+    const Arg& arg = graph.node(n).args[0];
+    return arg.is(ArgKind::boolean) ? std::optional(arg.as_bool()) : std::nullopt;
+  }
+
+  Status settle_assertions(Graph* graph) {
+    for (NodeId n : graph->nodes()) {
+      if (graph->op_name(n) != "aten._assert_scalar.default") continue;
+      const std::optional<bool> holds = condition_of(*graph, n);
+      if (!holds) continue;
+      if (!*holds)
+        return Error{ErrorKind::cannot_apply, place_of(program_, *graph, n) + ": the assertion does not hold at these sizes",
+                     source_of(pool_, graph->node(n).source), "bind other sizes"};
+      graph->erase(n);
+      ++erased_;
+    }
+    return ok_status();
+  }
+
+  Status plumb(Graph* graph) {
+    replace_known_sizes(graph);
+    SG_TRY(settle_assertions(graph));
+    erased_ += erase_unused_sizes(graph);
+    return ok_status();
+  }
+
+  Status check_all_types() const {
+    for (const TypeDisagreement& d : check_types(program_)) {
+      if (d.exception != nullptr) continue;
+      return Error{ErrorKind::cannot_apply,
+                   place_of(program_, *d.graph, d.node) + ": " + (d.reason.empty() ? "the op gives another type at these sizes than the graph records" : d.reason),
+                   source_of(pool_, d.graph->node(d.node).source), "the step was captured for other sizes: capture it for these"};
+    }
+    return ok_status();
+  }
+
+  Program& program_;
+  Pool& pool_;
+  InputSizes sizes_;
+  std::unordered_set<StrId, IdHash> bound_;          // symbols that nodes define
+  size_t erased_ = 0;
+};
+
+constexpr PassOption kOptions[] = {
+    {"bind", 0, "NAME=N", "a size: a symbol s0=16, or a dimension INPUT[DIM]=16; without it those of the capture", {}, true},
+};
+
+Result<Change> run_concretize(Job* job, const PassOptions& options, PassContext& context) {
+  ConcretizeOptions out;
+  for (const std::string& text : options.all("bind")) {
+    SG_ASSIGN(SizeBinding binding, parse_binding(text));
+    out.bindings.push_back(std::move(binding));
+  }
+  return concretize(job, out, context);
+}
+
+}  // namespace
+
+Result<Change> concretize(Job* job, const ConcretizeOptions& options, PassContext& context) {
+  SG_TRY(check_bindings(*job, options.bindings));
+  std::vector<Concretizer> programs;
+  programs.reserve(job->programs.size());
+  for (auto& program : job->programs) SG_TRY(programs.emplace_back(program.get()).choose(options));
+  Change change;
+  size_t erased = 0;
+  std::string sizes;
+  std::vector<std::string> open;
+  for (Concretizer& program : programs) {
+    program.list_open(&open);
+    const std::string list = program.describe();
+    if (list.empty()) continue;
+    if (context.explain) change.plan += list + "\n";
+    if (sizes.empty()) sizes = list;
+    SG_TRY(program.apply());
+    erased += program.erased();
+    change.changed = true;
+  }
+  if (change.changed) change.summary = sizes + (erased > 0 ? "; " + std::to_string(erased) + (erased == 1 ? " size node gone" : " size nodes gone") : "");
+  else change.summary = open.empty() ? "nothing to concretize: no size of an input is symbolic"
+                                     : "nothing to concretize: the capture has no number for " + open[0] + "; --bind " + open[0] + "=N gives one";
+  return change;
+}
+
+constexpr PassInfo concretize_pass = {
+    "concretize", "put numbers for the symbolic sizes of a graph",
+    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
+    "--bind s0=16 gives a symbol its number, --bind 'tokens[0]=16' a dimension of an input; equal sizes follow.",
+    Results::bitwise, {}, kOptions,
+    {{"sg-concretize step.sg -o fixed.sg", "the sizes of the capture"},
+     {"sg-import step.json | sg-concretize | sg-run - --init seed:0", "import, fix the sizes, run"}},
+    run_concretize};
+
+}  // namespace sg
