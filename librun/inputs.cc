@@ -24,7 +24,7 @@ std::string type_text(DType dtype, std::span<const int64_t> shape) {
 // One file's tensors by graph input.
 class Matching {
  public:
-  Matching(const Graph& graph, Diagnostics* out) : graph_(graph), out_(out), stored_(graph.inputs().size(), nullptr) {
+  Matching(const Graph& graph, Diagnostics* out) : graph_(graph), out_(out), stored_(graph.inputs().size(), nullptr), file_(graph.inputs().size()) {
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
       const Input& input = graph.inputs()[i];
       if (input.kind == InputKind::opaque) continue;
@@ -35,7 +35,7 @@ class Matching {
     }
   }
 
-  void add(const TensorFile& file) {
+  void add(const TensorFile& file, size_t index) {
     for (const StoredTensor& tensor : file.tensors()) {
       if (out_->full()) return;
       Location where{file.name()};
@@ -45,8 +45,11 @@ class Matching {
       if (stored_[i] != nullptr)
         out_->error("inputs", "`" + stored_[i]->name + "` and `" + tensor.name + "` are the same graph input", where);
       stored_[i] = &tensor;
+      file_[i] = index;
     }
   }
+
+  size_t file_of(size_t input) const { return file_[input]; }       // REQUIRES: of(input) is not null
 
   const StoredTensor* of(size_t input) const { return stored_[input]; }
 
@@ -75,6 +78,7 @@ class Matching {
   Diagnostics* out_;
   std::unordered_map<std::string_view, size_t> by_name_, by_fqn_;
   std::vector<const StoredTensor*> stored_;
+  std::vector<size_t> file_;
 };
 
 bool is_scalar(const Type& type) {
@@ -87,6 +91,9 @@ bool needs_value(const Graph& graph, const Input& input) {
   if (input.kind == InputKind::opaque || !graph.is_used(input.value)) return false;
   return type.kind == TypeKind::tensor || (is_scalar(type) && !type.has_value);
 }
+
+// Where to look when a value is missing: the file, when there is but one.
+std::string only_file(const InputSource& source) { return source.files.size() == 1 ? source.files[0] : std::string(); }
 
 // All that is missing, in one message.
 Status check_missing(const Graph& graph, const Matching& matching, const InputSource& source) {
@@ -101,7 +108,7 @@ Status check_missing(const Graph& graph, const Matching& matching, const InputSo
   if (count == 0) return ok_status();
   if (count > kMaxNamed) names += " and " + std::to_string(count - kMaxNamed) + " more";
   std::string what = count == 1 ? "1 graph input has" : std::to_string(count) + " graph inputs have";
-  Error error{ErrorKind::unreadable, what + " no value: " + names, {source.file}, {}};
+  Error error{ErrorKind::unreadable, what + " no value: " + names, {only_file(source)}, {}};
   error.hint = source.maker == nullptr ? "--inputs FILE gives values, --init seed:N makes up those that are left"
                                        : "nothing in the graph bounds them, so --init cannot make them up: --inputs FILE";
   return error;
@@ -164,19 +171,21 @@ class Loader {
   }
 
  private:
-  Location at(const StoredTensor& tensor) const {
-    Location where{source_.file};
-    where.offset = tensor.offset;
+  std::string file_name(size_t i) const { return matching_.of(i) != nullptr ? source_.files[matching_.file_of(i)] : only_file(source_); }
+  Location at(size_t i) const {
+    Location where{file_name(i)};
+    where.offset = matching_.of(i)->offset;
     return where;
   }
   std::string title(size_t i) const { return input_title(graph_, graph_.inputs()[i]); }
   const Type& type(size_t i) const { return graph_.type(graph_.inputs()[i].value); }
 
   Status open() {
-    if (!source_.file.empty()) {
-      SG_ASSIGN(TensorFile file, TensorFile::open(source_.file, TensorFile::Access::copy_on_write));
+    out_.files.reserve(source_.files.size());
+    for (const std::string& name : source_.files) {
+      SG_ASSIGN(TensorFile file, TensorFile::open(name, TensorFile::Access::copy_on_write));
       out_.files.push_back(std::move(file));
-      matching_.add(out_.files.back());
+      matching_.add(out_.files.back(), out_.files.size() - 1);
     }
     if (findings_.has_errors()) return findings_.as_error(ErrorKind::unreadable);
     return source_.may_miss ? ok_status() : check_missing(graph_, matching_, source_);
@@ -190,7 +199,7 @@ class Loader {
       const StoredTensor* stored = matching_.of(i);
       if (stored == nullptr || type(i).kind != TypeKind::tensor) continue;
       if (stored->shape.size() == type(i).shape.size()) sizes.learn(type(i).shape, stored->shape);
-      else findings_.error("inputs", mismatch(i, *stored), at(*stored));
+      else findings_.error("inputs", mismatch(i, *stored), at(i));
     }
     if (findings_.has_errors()) return findings_.as_error(ErrorKind::unreadable);
     sizes.follow_guards();
@@ -223,20 +232,20 @@ class Loader {
     if (is_scalar(type(i))) {
       if (!stored->shape.empty() || !scalar_of(*stored, type(i)).ok())
         findings_.error("inputs", "input " + title(i) + " is a number, the file has " +
-                                      type_text(stored->dtype, stored->shape), at(*stored));
+                                      type_text(stored->dtype, stored->shape), at(i));
       return;
     }
     bool same = type(i).kind == TypeKind::tensor && stored->dtype == type(i).dtype;
     for (size_t d = 0; same && d < stored->shape.size(); ++d)
       same = out_.symbols.value(job_.pool->exprs, type(i).shape[d]) == stored->shape[d];
-    if (!same) findings_.error("inputs", mismatch(i, *stored), at(*stored));
+    if (!same) findings_.error("inputs", mismatch(i, *stored), at(i));
   }
 
   // A tensor of the recorded shape and strides, without memory. Its storage begins `offset` elements before it.
   Result<Tensor> shaped(size_t i, int64_t* offset, int64_t* storage) const {
     const Type& t = type(i);
     auto refuse = [&](std::string why) {
-      return Error{ErrorKind::cannot_apply, "input " + title(i) + ": " + why, {source_.file}, {}};
+      return Error{ErrorKind::cannot_apply, "input " + title(i) + ": " + why, {file_name(i)}, {}};
     };
     if (t.shape.size() > kMaxRank) return refuse("more than " + std::to_string(kMaxRank) + " dimensions");
     Tensor out;
@@ -270,7 +279,7 @@ class Loader {
     int64_t offset = 0, storage = 0;
     SG_ASSIGN(Tensor tensor, shaped(i, &offset, &storage));
     if (tensor.is_contiguous() && offset == 0 && stored.aligned()) {
-      tensor.data = static_cast<std::byte*>(out_.files.back().writable(stored));
+      tensor.data = static_cast<std::byte*>(out_.files[matching_.file_of(i)].writable(stored));
     } else {
       SG_ASSIGN(tensor.data, own(i, offset, storage, tensor.dtype));
       spread(stored.data, tensor);
@@ -284,7 +293,7 @@ class Loader {
     const auto* bytes = static_cast<const uint8_t*>(stored.data);
     for (uint64_t k = 0; k < stored.bytes; ++k) {
       if (bytes[k] <= 1) continue;
-      Location where{source_.file};
+      Location where{file_name(i)};
       where.offset = stored.offset + k;
       return Error{ErrorKind::unreadable, "input " + title(i) + ": a bool with the value " + std::to_string(bytes[k]), where, {}};
     }
@@ -322,7 +331,7 @@ class Loader {
     if (!value && (source_.may_miss || !graph_.is_used(graph_.inputs()[i].value))) return ok_status();
     if (!value)
       return Error{ErrorKind::unreadable, "input " + title(i) + " is the size " + job_.pool->exprs.print(t.value) +
-                                              ", which no input tells", {source_.file}, "give it in --inputs"};
+                                              ", which no input tells", {only_file(source_)}, "give it in --inputs"};
     out_.scalars[i] = t.kind == TypeKind::boolean ? Scalar::boolean(*value != 0) : Scalar::integer(*value);
     return ok_status();
   }

@@ -1,6 +1,6 @@
-// Graph inputs of one rank: from a safetensors file (--inputs), the rest made up by --init.
+// Graph inputs of one rank: from safetensors files (--inputs), the rest made up by --init.
 //
-// Names    A tensor of the file goes to the graph input of that name, else to the one with that FQN. A name that is
+// Names    A tensor of a file goes to the graph input of that name, else to the one with that FQN. A name that is
 //          neither, an input named twice, a missing input (all of them are named), a wrong dtype or shape: errors.
 //          Inputs that nothing uses may be missing, and opaque ones have no value.
 // Sizes    --bind and the shapes of the file give the symbolic sizes, the capture those that are left; sizes that
@@ -58,8 +58,8 @@ class InputMaker {
 };
 
 struct InputSource {
-  std::string file;                              // of this rank; empty = none
-  InputMaker* maker = nullptr;                   // for what the file does not hold; null = it holds everything,
+  std::vector<std::string> files;                // of this rank; a name may stand in one of them only
+  InputMaker* maker = nullptr;                   // for what the files do not hold; null = they hold everything,
   bool may_miss = false;                         // unless this is set: what is missing is left out
   std::span<const SizeBinding> bindings;         // --bind
 };

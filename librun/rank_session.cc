@@ -86,7 +86,7 @@ Status RankSession::prepare() {
 Status RankSession::take_inputs() {
   InputSource source;
   source.bindings = options_.bindings;
-  if (!options_.inputs.empty()) source.file = data_file_name(options_.inputs, comm_.rank(), 0);
+  for (const std::string& pattern : options_.inputs) source.files.push_back(data_file_name(pattern, comm_.rank(), 0));
   std::optional<InitMaker> maker;
   if (init_) source.maker = &maker.emplace(*init_, comm_.rank(), *options_.init_seed, &run_.team());
   SG_ASSIGN(inputs_, load_inputs(job_, comm_.rank(), source));
@@ -122,9 +122,10 @@ bool RankSession::is_due(const std::string& pattern, uint64_t step) const {
 
 // A pattern with {step} gives each step its own inputs: into the memory that the run knows.
 Status RankSession::reload_inputs(uint64_t step) {
-  if (step == 0 || options_.inputs.find("{step}") == std::string::npos) return ok_status();
   InputSource source;
-  source.file = data_file_name(options_.inputs, comm_.rank(), step);
+  for (const std::string& pattern : options_.inputs)
+    if (pattern.find("{step}") != std::string::npos) source.files.push_back(data_file_name(pattern, comm_.rank(), step));
+  if (step == 0 || source.files.empty()) return ok_status();
   source.may_miss = true;               // a batch; what it does not hold stays
   source.bindings = options_.bindings;
   SG_ASSIGN(InputSet next, load_inputs(job_, comm_.rank(), source));
@@ -132,7 +133,7 @@ Status RankSession::reload_inputs(uint64_t step) {
     const Tensor &from = next.tensors[i], &to = inputs_->tensors[i];
     if (from.is_none()) continue;
     if (!same_shape(from, to))
-      return Error{ErrorKind::unreadable, source.file + ": " + input_title(run_.graph(), run_.graph().inputs()[i]) + " has another shape than at step 0",
+      return Error{ErrorKind::unreadable, "the inputs of step " + std::to_string(step) + ": " + input_title(run_.graph(), run_.graph().inputs()[i]) + " has another shape than at step 0",
                    {}, "steps of one run have inputs of one size"};
     cpu::copy(run_.team(), to, from);
     const Tensor wide = run_.tensor(run_.graph().inputs()[i].value);

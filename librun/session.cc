@@ -109,7 +109,7 @@ Status check_names(const Job& job, size_t ranks_here, const SessionOptions& opti
   SG_TRY(check_output_pattern(options.outputs, options.outputs.empty() ? 1 : job.world, 1, "--outputs"));
   SG_TRY(check_output_pattern(options.dump, options.dump.empty() ? 1 : job.world, 1, "--dump-nodes"));
   if (ranks_here != job.world) return ok_status();       // the others' files are where they run
-  SG_TRY(check_input_files(options.inputs, job.world, "--inputs"));
+  for (const std::string& inputs : options.inputs) SG_TRY(check_input_files(inputs, job.world, "--inputs"));
   return check_input_files(options.expect, job.world, "--expect");
 }
 

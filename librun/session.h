@@ -28,7 +28,8 @@ struct SessionOptions {
   std::optional<OptimizerOptions> optimizer;   // parameters are updated after each step; none = they stay as they are
   double timeout_s = 0;                    // a rank that does not get on for so long ends the run; 0 = never
   // File patterns: {r} is the rank, {step} the step; without {step} outputs and expectations are those of the last one.
-  std::string inputs, outputs, expect, dump;
+  std::vector<std::string> inputs;
+  std::string outputs, expect, dump;
   ExpectOptions tolerance;
   std::vector<std::string> dump_names;     // patterns of result names
   std::string watch;                       // "nan,inf"; empty = off

@@ -17,7 +17,7 @@ namespace sg::cli {
 namespace {
 
 constexpr Option kOptions[] = {
-    {"inputs", 'i', "FILE", "inputs by name or FQN; {r} stands for the rank, {step} for the step"},
+    {"inputs", 'i', "FILE", "inputs by name or FQN; {r} stands for the rank, {step} for the step", {}, true},
     {"init", 0, "seed:N", "make up what no file gives; an FQN has the same values in every graph"},
     {"bind", 0, "NAME=N", "a size of the inputs that --init makes: a symbol s0=16, or a dimension INPUT[DIM]=16", {}, true},
     {"seed", 0, "N", "seed of the random ops", "0"},
@@ -58,7 +58,7 @@ Result<std::optional<double>> number_option(const Args& args, std::string_view n
 }
 
 Status files_options(const Args& args, SessionOptions* options) {
-  options->inputs = args.text("inputs");
+  options->inputs = args.all("inputs");
   options->outputs = args.text("outputs");
   options->expect = args.text("expect");
   options->dump = args.text("dump-nodes");
@@ -76,7 +76,7 @@ Status check_files(const Args& args) {
     std::string target = data_file_name(args.text(written), 0, 0);
     std::vector<std::string> read = {args.input()};
     for (std::string_view option : {"inputs", "expect", "compare"})
-      if (args.has(option)) read.push_back(data_file_name(args.text(option), 0, 0));
+      for (const std::string& name : args.all(option)) read.push_back(data_file_name(name, 0, 0));
     for (const std::string& source : read)
       if (is_same_file(target, source))
         return Error{ErrorKind::usage, "--" + std::string(written) + " would replace " + source + ", which the run reads"};

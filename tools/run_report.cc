@@ -158,7 +158,7 @@ Result<SymbolValues> planned_sizes(const Args& args, const Job& job, const Progr
                                    std::span<const SizeBinding> bindings) {
   const uint32_t rank = program.ranks.empty() ? 0 : program.ranks[0];
   InputSource source;
-  if (args.has("inputs")) source.file = data_file_name(args.text("inputs"), rank, 0);
+  for (const std::string& pattern : args.all("inputs")) source.files.push_back(data_file_name(pattern, rank, 0));
   source.may_miss = true;
   source.bindings = bindings;
   SG_ASSIGN(InputSet inputs, load_inputs(job, rank, source));

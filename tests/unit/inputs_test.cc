@@ -54,7 +54,7 @@ Result<InputSet> load(const std::vector<TensorToWrite>& tensors, const char* gra
   const std::string file = folder.file("inputs.safetensors");
   REQUIRE(write_tensors(file, tensors).ok());
   Job job = parse(graph);
-  return load_inputs(job, 0, {.file = file});
+  return load_inputs(job, 0, {.files = {file}});
 }
 
 std::string error_of(const std::vector<TensorToWrite>& tensors, ErrorKind kind = ErrorKind::unreadable) {
@@ -105,9 +105,27 @@ TEST_CASE("missing inputs are all named") {
 
   TempFolder folder;
   REQUIRE(write_tensors(folder.file("x"), list).ok());
-  auto rest = load_inputs(parse(kGraph), 0, {.file = folder.file("x"), .may_miss = true});
+  auto rest = load_inputs(parse(kGraph), 0, {.files = {folder.file("x")}, .may_miss = true});
   REQUIRE(rest.ok());
   CHECK((rest->tensors[2].is_none() && rest->tensors[3].is_none() && rest->tensors[4].dim(0) == 4));
+}
+
+TEST_CASE("inputs may come in several files, each in one of them") {
+  Values values;
+  const auto list = values.all();
+  const std::vector<TensorToWrite> first(list.begin(), list.begin() + 2), second(list.begin() + 2, list.end());
+  TempFolder folder;
+  REQUIRE(write_tensors(folder.file("weights"), first).ok());
+  REQUIRE(write_tensors(folder.file("batch"), second).ok());
+  const Job job = parse(kGraph);
+  auto set = load_inputs(job, 0, {.files = {folder.file("weights"), folder.file("batch")}});
+  REQUIRE(set.ok());
+  auto whole = load(list);
+  REQUIRE(whole.ok());
+  for (size_t i = 0; i < whole->tensors.size(); ++i) CHECK(same_shape(set->tensors[i], whole->tensors[i]));
+  auto twice = load_inputs(job, 0, {.files = {folder.file("weights"), folder.file("batch"), folder.file("weights")}});
+  REQUIRE(!twice.ok());
+  CHECK(mentions(twice.error().message, "are the same graph input"));
 }
 
 TEST_CASE("inputs that the graph does not have, or that come twice, are errors") {
@@ -154,7 +172,7 @@ TEST_CASE("what is made up fits the sizes that the file gives") {
   list.pop_back();
   REQUIRE(write_tensors(folder.file("x"), list).ok());
   Job job = parse(kGraph);
-  auto set = load_inputs(job, 0, {.file = folder.file("x"), .maker = &ones});
+  auto set = load_inputs(job, 0, {.files = {folder.file("x")}, .maker = &ones});
   REQUIRE(set.ok());
   CHECK(set->tensors[4].dim(0) == 2);                       // s1 follows s0 through the guard
 }
@@ -175,13 +193,13 @@ graph rank *
     %y = aten.masked_fill.Scalar(%x, %flag, 0.0) : f32[1]
   output %y
 )");
-  auto set = load_inputs(job, 0, {.file = folder.file("x")});
+  auto set = load_inputs(job, 0, {.files = {folder.file("x")}});
   REQUIRE(set.ok());
   CHECK(set->tensors[1].as<float>()[0] == 1);
   CHECK(reinterpret_cast<uintptr_t>(set->tensors[1].data) % 4 == 0);
   bytes[8 + header.size()] = 2;
   std::ofstream(folder.file("x"), std::ios::binary) << bytes;
-  auto bad = load_inputs(job, 0, {.file = folder.file("x")});
+  auto bad = load_inputs(job, 0, {.files = {folder.file("x")}});
   REQUIRE(!bad.ok());
   CHECK(mentions(bad.error().message, "%flag: a bool with the value 2"));
   CHECK(bad.error().where.offset == 8 + header.size());
@@ -204,14 +222,14 @@ graph rank *
   float x[3] = {}, scale = 0.25f;
   std::vector<TensorToWrite> list = {{"x", DType::f32, {3}, {}, x}, {"scale", DType::f32, {}, {}, &scale}};
   REQUIRE(write_tensors(folder.file("x"), list).ok());
-  auto set = load_inputs(job, 0, {.file = folder.file("x")});
+  auto set = load_inputs(job, 0, {.files = {folder.file("x")}});
   REQUIRE(set.ok());
   CHECK(set->scalars[0].to_int() == 3);
   CHECK(set->scalars[1].to_double() == 0.5);
   CHECK(set->scalars[2].to_double() == 0.25);
   list[1].shape = {1};
   REQUIRE(write_tensors(folder.file("x"), list).ok());
-  auto wrong = load_inputs(job, 0, {.file = folder.file("x")});
+  auto wrong = load_inputs(job, 0, {.files = {folder.file("x")}});
   REQUIRE(!wrong.ok());
   CHECK(mentions(wrong.error().message, "%scale is a number, the file has f32[1]"));
 }
