@@ -369,6 +369,33 @@ TEST_CASE("a recorded type that the op does not give is found") {
   CHECK(findings(step.job, {.types = false}).empty());
 }
 
+TEST_CASE("sizes that nothing tells apart pass where they were equal at capture") {
+  // s0 is even, 8 at capture and from 2 to 64; u0 had no value.
+  auto message = [](std::string_view recorded, std::string_view other = "") {
+    Step step;
+    ExprPool& exprs = step.pool.exprs;
+    Expr half = exprs.floordiv(step.sym("s0"), step.num(2));
+    NodeId view = step.add("aten.view.default",
+                           {Arg::value(step.x), Arg::list({Arg::expr(half), Arg::integer(2), Arg::integer(8)})},
+                           {step.f32({half, *exprs.parse(recorded), step.num(8)})});
+    if (!other.empty()) step.retype(step.result(view), [&](Type& t) { t.stride[0] = *exprs.parse(other); });
+    std::vector<Diagnostic> found = findings(step.job);
+    return found.empty() ? std::string() : found[0].message;
+  };
+  CHECK(message("2") == "");
+  CHECK(message("s0//(s0//2)", "16") == "");
+  CHECK(message("s0//(s0//2)") == "");                             // the strides follow it: 8*(s0//(s0//2))
+  CHECK(message("s0//4", "16") == "");                             // 2 at capture, and nothing says otherwise
+  CHECK(message("s0//3", "16") == "");
+  CHECK(message("s0//8", "16").find("but the op gives [s0//2, 2, 8]") != std::string::npos);    // 1 at capture
+  CHECK(message("s0 + 1", "16").find("but the op gives") != std::string::npos);                 // odd
+  CHECK(message("3", "16").find("but the op gives") != std::string::npos);
+  CHECK(message("2", "17").find("recorded with strides [17, 8, 1], but the op gives [16, 8, 1]") != std::string::npos);
+  CHECK(message("2", "2*s0") == "");                               // 16 at capture
+  CHECK(message("2", "s0").find("recorded with strides [s0, 8, 1]") != std::string::npos);
+  CHECK(message("u0", "16").find("but the op gives") != std::string::npos);                     // nothing to hold it by
+}
+
 TEST_CASE("an unknown op that is spelt nearly like a known one is warned of, any other is let go") {
   auto warning = [](std::string_view op) {
     Step step;
