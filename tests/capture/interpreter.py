@@ -1,4 +1,5 @@
 """Finds a Python that has torch, and runs the rest of the script with it. Without one the test is skipped, aloud."""
+
 import os
 import subprocess
 import sys
@@ -25,6 +26,7 @@ def use_python_with_torch():
             try:
                 import safetensors  # noqa: F401
                 import torch  # noqa: F401
+
                 return
             except ImportError:
                 continue

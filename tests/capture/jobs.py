@@ -1,6 +1,7 @@
-"""Steps of distributed jobs, for `torchrun -m stepgraph_capture jobs.py:NAME`. Each runs the job as PyTorch itself does first and
-leaves its answers in JOB_ANSWERS/rank{r}.safetensors, by gradient: the truth that captures are held against.
+"""Steps of distributed jobs, for `torchrun -m stepgraph_capture jobs.py:NAME`. Each runs the job as PyTorch does first
+and leaves its answers in JOB_ANSWERS/rank{r}.safetensors, by gradient: the truth that captures are held against.
 """
+
 import os
 
 import torch

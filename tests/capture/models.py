@@ -2,6 +2,7 @@
 
 Each function returns the arguments of stepgraph_capture.capture(); those in HUB_MODELS need the transformers package.
 """
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -46,35 +47,63 @@ class Mlp(nn.Module):
 
 
 def mlp():
-    return dict(model=Mlp(), loss_fn=lambda out, targets: (F.cross_entropy(out[0], targets), out[1]),
-                inputs=(_tokens(40, 8), 2.0), kwargs={"mask": {"rows": torch.arange(8) % 3 > 0}, "cap": 3.0},
-                targets=_tokens(40, 8), dynamic={"ids": {0: "batch"}, "mask.rows": {0: "batch"}, "targets": {0: "batch"}})
+    return dict(
+        model=Mlp(),
+        loss_fn=lambda out, targets: (F.cross_entropy(out[0], targets), out[1]),
+        inputs=(_tokens(40, 8), 2.0),
+        kwargs={"mask": {"rows": torch.arange(8) % 3 > 0}, "cap": 3.0},
+        targets=_tokens(40, 8),
+        dynamic={"ids": {0: "batch"}, "mask.rows": {0: "batch"}, "targets": {0: "batch"}},
+    )
 
 
 def conv():
-    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.SiLU(), nn.MaxPool2d(2),
-                          nn.Conv2d(8, 16, 3, stride=2, groups=4), nn.BatchNorm2d(16), nn.GELU(), nn.AdaptiveAvgPool2d(1),
-                          nn.Flatten(), nn.Linear(16, 5))
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.GroupNorm(2, 8),
+        nn.SiLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, stride=2, groups=4),
+        nn.BatchNorm2d(16),
+        nn.GELU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(16, 5),
+    )
     return dict(model=model, loss_fn=F.cross_entropy, inputs=torch.randn(4, 3, 12, 12), targets=_tokens(5, 4))
 
 
 def transformer_encoder():
     layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
-    model = nn.Sequential(nn.Linear(8, 32), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(32, 3))
-    return dict(model=model, loss_fn=lambda out, targets: F.mse_loss(out, targets), inputs=torch.randn(2, 10, 8),
-                targets=torch.randn(2, 10, 3))
+    model = nn.Sequential(
+        nn.Linear(8, 32), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(32, 3)
+    )
+    return dict(
+        model=model,
+        loss_fn=lambda out, targets: F.mse_loss(out, targets),
+        inputs=torch.randn(2, 10, 8),
+        targets=torch.randn(2, 10, 3),
+    )
 
 
 def bfloat16():
     model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).to(torch.bfloat16)
-    return dict(model=model, loss_fn=lambda out, targets: F.cross_entropy(out.float(), targets),
-                inputs=torch.randn(6, 16, dtype=torch.bfloat16), targets=_tokens(4, 6))
+    return dict(
+        model=model,
+        loss_fn=lambda out, targets: F.cross_entropy(out.float(), targets),
+        inputs=torch.randn(6, 16, dtype=torch.bfloat16),
+        targets=_tokens(4, 6),
+    )
 
 
 def float16():
     model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 4)).to(torch.float16)
-    return dict(model=model, loss_fn=lambda out, targets: F.cross_entropy(out.float(), targets),
-                inputs=torch.randn(6, 16, dtype=torch.float16), targets=_tokens(4, 6))
+    return dict(
+        model=model,
+        loss_fn=lambda out, targets: F.cross_entropy(out.float(), targets),
+        inputs=torch.randn(6, 16, dtype=torch.float16),
+        targets=_tokens(4, 6),
+    )
 
 
 class Checkpointed(nn.Module):
@@ -107,33 +136,75 @@ def _causal(model, vocabulary, batch=2, length=12, **more):
 def gpt2():
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = GPT2Config(vocab_size=96, n_positions=32, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0, embd_pdrop=0,
-                        attn_pdrop=0, use_cache=False)
-    return _causal(GPT2LMHeadModel(config), 96, batch=3, length=10,
-                   dynamic={"input_ids": {0: "batch", 1: ("length", 2, 32)}, "labels": {0: "batch", 1: ("length", 2, 32)}})
+    config = GPT2Config(
+        vocab_size=96,
+        n_positions=32,
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        resid_pdrop=0,
+        embd_pdrop=0,
+        attn_pdrop=0,
+        use_cache=False,
+    )
+    return _causal(
+        GPT2LMHeadModel(config),
+        96,
+        batch=3,
+        length=10,
+        dynamic={"input_ids": {0: "batch", 1: ("length", 2, 32)}, "labels": {0: "batch", 1: ("length", 2, 32)}},
+    )
 
 
 def llama():
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    return _causal(LlamaForCausalLM(LlamaConfig(
-        vocab_size=96, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, use_cache=False)), 96)
+    return _causal(
+        LlamaForCausalLM(
+            LlamaConfig(
+                vocab_size=96,
+                hidden_size=32,
+                intermediate_size=64,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                use_cache=False,
+            )
+        ),
+        96,
+    )
 
 
 def qwen2():
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    config = Qwen2Config(vocab_size=96, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-                         num_key_value_heads=2, use_cache=False, tie_word_embeddings=True, attn_implementation="eager")
+    config = Qwen2Config(
+        vocab_size=96,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        use_cache=False,
+        tie_word_embeddings=True,
+        attn_implementation="eager",
+    )
     return _causal(Qwen2ForCausalLM(config), 96)
 
 
 def bert():
     from transformers import BertConfig, BertForMaskedLM
 
-    config = BertConfig(vocab_size=96, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-                        max_position_embeddings=32, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
+    config = BertConfig(
+        vocab_size=96,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=32,
+        hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0,
+    )
     found = _causal(BertForMaskedLM(config), 96)
     found["inputs"]["attention_mask"] = torch.ones(2, 12, dtype=torch.int64)
     return found
@@ -142,8 +213,17 @@ def bert():
 def t5():
     from transformers import T5Config, T5ForConditionalGeneration
 
-    config = T5Config(vocab_size=96, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=0.0, use_cache=False,
-                      decoder_start_token_id=0)
+    config = T5Config(
+        vocab_size=96,
+        d_model=32,
+        d_kv=8,
+        d_ff=64,
+        num_layers=2,
+        num_heads=4,
+        dropout_rate=0.0,
+        use_cache=False,
+        decoder_start_token_id=0,
+    )
     found = _causal(T5ForConditionalGeneration(config), 96)
     found["inputs"]["labels"] = _tokens(96, 2, 9)
     return found
@@ -152,18 +232,40 @@ def t5():
 def bart():
     from transformers import BartConfig, BartForConditionalGeneration
 
-    config = BartConfig(vocab_size=96, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-                        decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=32,
-                        dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, use_cache=False)
+    config = BartConfig(
+        vocab_size=96,
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        max_position_embeddings=32,
+        dropout=0.0,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        use_cache=False,
+    )
     return _causal(BartForConditionalGeneration(config), 96)
 
 
 def mixtral():
     from transformers import MixtralConfig, MixtralForCausalLM
 
-    config = MixtralConfig(vocab_size=96, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-                           num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2, use_cache=False,
-                           output_router_logits=True, experts_implementation="grouped_mm")
+    config = MixtralConfig(
+        vocab_size=96,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        use_cache=False,
+        output_router_logits=True,
+        experts_implementation="grouped_mm",
+    )
     return _causal(MixtralForCausalLM(config), 96)
 
 
@@ -171,57 +273,119 @@ def deepseek_v3():
     from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 
     config = DeepseekV3Config(
-        vocab_size=96, hidden_size=32, intermediate_size=64, moe_intermediate_size=16, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=4, n_shared_experts=1, n_routed_experts=8, num_experts_per_tok=2,
-        n_group=2, topk_group=1, first_k_dense_replace=1, q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=8,
-        qk_rope_head_dim=8, v_head_dim=8, use_cache=False, experts_implementation="grouped_mm")
+        vocab_size=96,
+        hidden_size=32,
+        intermediate_size=64,
+        moe_intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        n_shared_experts=1,
+        n_routed_experts=8,
+        num_experts_per_tok=2,
+        n_group=2,
+        topk_group=1,
+        first_k_dense_replace=1,
+        q_lora_rank=16,
+        kv_lora_rank=16,
+        qk_nope_head_dim=8,
+        qk_rope_head_dim=8,
+        v_head_dim=8,
+        use_cache=False,
+        experts_implementation="grouped_mm",
+    )
     return _causal(DeepseekV3ForCausalLM(config), 96)
 
 
 def mamba():
     from transformers import MambaConfig, MambaForCausalLM
 
-    return _causal(MambaForCausalLM(MambaConfig(vocab_size=96, hidden_size=16, state_size=4, num_hidden_layers=2,
-                                                use_cache=False)), 96, length=6)
+    return _causal(
+        MambaForCausalLM(
+            MambaConfig(vocab_size=96, hidden_size=16, state_size=4, num_hidden_layers=2, use_cache=False)
+        ),
+        96,
+        length=6,
+    )
 
 
 def _images(model, classes=3, size=32, batch=2):
-    return dict(model=model.train(), loss_fn=None,
-                inputs={"pixel_values": torch.randn(batch, 3, size, size), "labels": _tokens(classes, batch)})
+    return dict(
+        model=model.train(),
+        loss_fn=None,
+        inputs={"pixel_values": torch.randn(batch, 3, size, size), "labels": _tokens(classes, batch)},
+    )
 
 
 def vit():
     from transformers import ViTConfig, ViTForImageClassification
 
-    return _images(ViTForImageClassification(ViTConfig(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=32, patch_size=8,
-        num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)))
+    return _images(
+        ViTForImageClassification(
+            ViTConfig(
+                hidden_size=32,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                intermediate_size=64,
+                image_size=32,
+                patch_size=8,
+                num_labels=3,
+                hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0,
+            )
+        )
+    )
 
 
 def resnet():
     from transformers import ResNetConfig, ResNetForImageClassification
 
-    return _images(ResNetForImageClassification(ResNetConfig(
-        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", num_labels=3)))
+    return _images(
+        ResNetForImageClassification(
+            ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", num_labels=3)
+        )
+    )
 
 
 def convnext():
     from transformers import ConvNextConfig, ConvNextForImageClassification
 
-    return _images(ConvNextForImageClassification(ConvNextConfig(
-        hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, num_labels=3, image_size=32)))
+    return _images(
+        ConvNextForImageClassification(
+            ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, num_labels=3, image_size=32)
+        )
+    )
 
 
 def wav2vec2():
     from transformers import Wav2Vec2Config, Wav2Vec2ForSequenceClassification
 
     config = Wav2Vec2Config(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, conv_dim=(16, 16),
-        conv_stride=(5, 2), conv_kernel=(10, 3), num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2, num_labels=3,
-        classifier_proj_size=16, hidden_dropout=0.0, activation_dropout=0.0, attention_dropout=0.0, feat_proj_dropout=0.0,
-        final_dropout=0.0, layerdrop=0.0, mask_time_prob=0.0, apply_spec_augment=False)
-    return dict(model=Wav2Vec2ForSequenceClassification(config).train(), loss_fn=None,
-                inputs={"input_values": torch.randn(2, 400), "labels": _tokens(3, 2)})
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        conv_dim=(16, 16),
+        conv_stride=(5, 2),
+        conv_kernel=(10, 3),
+        num_conv_pos_embeddings=4,
+        num_conv_pos_embedding_groups=2,
+        num_labels=3,
+        classifier_proj_size=16,
+        hidden_dropout=0.0,
+        activation_dropout=0.0,
+        attention_dropout=0.0,
+        feat_proj_dropout=0.0,
+        final_dropout=0.0,
+        layerdrop=0.0,
+        mask_time_prob=0.0,
+        apply_spec_augment=False,
+    )
+    return dict(
+        model=Wav2Vec2ForSequenceClassification(config).train(),
+        loss_fn=None,
+        inputs={"input_values": torch.randn(2, 400), "labels": _tokens(3, 2)},
+    )
 
 
 TORCH_MODELS = (mlp, conv, transformer_encoder, bfloat16, float16, checkpointed)

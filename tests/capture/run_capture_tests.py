@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """run_capture_tests.py --bin BIN [--hub] [NAME...]: captures of models, through the tools, equal to PyTorch's answers.
 
-Each model of models.py is captured; the capture imports, verifies, and sg-run's results are those of PyTorch's eager run.
+Each model of models.py is captured; the capture imports, verifies, and sg-run's results are those of PyTorch.
 --hub: the models of the transformers package (minutes); otherwise those of torch alone.
 """
+
 import argparse
 import os
 import subprocess
@@ -41,7 +42,9 @@ def check_runs_equal(bin_folder, folder, inputs="inputs.safetensors", expected="
     graph = os.path.join(folder, "step.sg")
     run(tool("sg-import"), "-q", os.path.join(folder, "step.json"), "-o", graph)
     run(tool("sg-check"), graph)
-    said = run(tool("sg-run"), graph, "--inputs", os.path.join(folder, inputs), "--expect", os.path.join(folder, expected))
+    said = run(
+        tool("sg-run"), graph, "--inputs", os.path.join(folder, inputs), "--expect", os.path.join(folder, expected)
+    )
     if "values are as expected" not in said:
         raise Failure(f"sg-run compared nothing: {said}")
 
@@ -53,9 +56,14 @@ def write_other_sizes(folder, step, sizes):
     arguments = {name: tensor[tuple(slice(size) for size in sizes)] for name, tensor in step["inputs"].items()}
     again = Step(step["model"], step["loss_fn"], arguments, None, None)
     answers = values.of_the_model(again)
-    save_file({slot.name: slot.local.clone().contiguous() for slot in again.tensors}, os.path.join(folder, "inputs2.safetensors"))
-    save_file({f"out{i}": value.clone().contiguous() for i, value in enumerate(answers.outputs)},
-              os.path.join(folder, "expected2.safetensors"))
+    save_file(
+        {slot.name: slot.local.clone().contiguous() for slot in again.tensors},
+        os.path.join(folder, "inputs2.safetensors"),
+    )
+    save_file(
+        {f"out{i}": value.clone().contiguous() for i, value in enumerate(answers.outputs)},
+        os.path.join(folder, "expected2.safetensors"),
+    )
 
 
 def check_model(make, bin_folder, folder):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""run_doc_tests.py --bin BIN: docs/capture.md as it is written: its files are made and its commands run, in their order.
+"""run_doc_tests.py --bin BIN: docs/capture.md as it is written: its files are made, its commands run, in order.
 
-Python blocks before the first command that uses one are `train.py`, later ones are run. Of the console blocks the ones that make a
-venv are left out: this Python has torch already.
+Python blocks before the first command are `train.py`, later ones are run. Of the console blocks the ones that
+make a venv are left out: this Python has torch already.
 """
+
 import argparse
 import os
 import re
@@ -36,9 +37,13 @@ def main():
                     file.write(body)
                 commands = [f"python {script}"] if ran else []
             else:
-                commands = [line[2:] for line in body.splitlines() if "venv" not in line and not line.startswith("$ pip")]
+                commands = [
+                    line[2:] for line in body.splitlines() if "venv" not in line and not line.startswith("$ pip")
+                ]
             for command in commands:
-                result = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
+                result = subprocess.run(
+                    command, shell=True, cwd=folder, env=environment, capture_output=True, text=True
+                )
                 said += result.stdout
                 ran += 1
                 print(f"{'ok   ' if result.returncode == 0 else 'FAIL '} {command}")

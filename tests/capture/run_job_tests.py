@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """run_job_tests.py --bin BIN [--all] [JOB...]: captures of distributed jobs, really run over gloo.
 
-Each job of jobs.py is captured under torchrun. The expected values of each rank are those of the job as PyTorch runs it (fully_shard
-with its own hooks, DistributedDataParallel with its own reducer), and sg-run gives them on all ranks.
+Each job of jobs.py is captured under torchrun. The expected values of each rank are those of the job as PyTorch runs it
+(fully_shard with its own hooks, DistributedDataParallel with its own reducer), and sg-run gives them on all ranks.
 --all: every job, in worlds of 2 and 4; otherwise one of them on 2 ranks.
 """
+
 import argparse
 import json
 import os
@@ -21,9 +22,18 @@ import torch  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ALL = (("data_parallel", 2), ("fsdp", 2), ("fsdp_bf16", 2), ("tensor_parallel", 2), ("data_parallel", 4), ("fsdp_uneven", 4),
-       ("hybrid_fsdp", 4), ("fsdp_with_tensor_parallel", 4), ("expert_parallel", 4),
-       ("expert_parallel_in_chunks", 4))
+ALL = (
+    ("data_parallel", 2),
+    ("fsdp", 2),
+    ("fsdp_bf16", 2),
+    ("tensor_parallel", 2),
+    ("data_parallel", 4),
+    ("fsdp_uneven", 4),
+    ("hybrid_fsdp", 4),
+    ("fsdp_with_tensor_parallel", 4),
+    ("expert_parallel", 4),
+    ("expert_parallel_in_chunks", 4),
+)
 SHORT = (("fsdp", 2),)
 
 
@@ -39,10 +49,26 @@ def run(*command, **more):
 
 
 def capture_job(name, ranks, folder):
-    environment = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "tools", "capture"), "OMP_NUM_THREADS": "1",
-                   "JOB_ANSWERS": folder}
-    run(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m", "stepgraph_capture",
-        f"{HERE}/jobs.py:{name}", "-o", folder, env=environment)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.path.join(ROOT, "tools", "capture"),
+        "OMP_NUM_THREADS": "1",
+        "JOB_ANSWERS": folder,
+    }
+    run(
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(ranks),
+        "-m",
+        "stepgraph_capture",
+        f"{HERE}/jobs.py:{name}",
+        "-o",
+        folder,
+        env=environment,
+    )
 
 
 def check_answers(folder, rank):
@@ -68,8 +94,14 @@ def check_job(name, ranks, bin_folder, folder):
     each, graph = os.path.join(folder, "rank{r}"), os.path.join(folder, "step.sg")
     run(os.path.join(bin_folder, "sg-import"), "-q", f"{each}/step.json", "-o", graph)
     run(os.path.join(bin_folder, "sg-check"), graph)
-    said = run(os.path.join(bin_folder, "sg-run"), graph, "--inputs", f"{each}/inputs.safetensors", "--expect",
-               f"{each}/expected.safetensors")
+    said = run(
+        os.path.join(bin_folder, "sg-run"),
+        graph,
+        "--inputs",
+        f"{each}/inputs.safetensors",
+        "--expect",
+        f"{each}/expected.safetensors",
+    )
     if said.count("compared values are as expected") != ranks:
         raise Failure(f"sg-run did not compare {ranks} ranks: {said}")
 

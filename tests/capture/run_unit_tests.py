@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """run_unit_tests.py --bin BIN [unittest arguments]: what the capture package promises, case by case."""
+
 import os
 import sys
 import unittest
@@ -12,9 +13,10 @@ sys.path.insert(0, os.path.join(ROOT, "tools", "capture"))
 if __name__ == "__main__":
     place = sys.argv.index("--bin")
     os.environ["SG_BIN"] = os.path.abspath(sys.argv[place + 1])
-    arguments = sys.argv[:1] + sys.argv[1:place] + sys.argv[place + 2:]
+    arguments = sys.argv[:1] + sys.argv[1:place] + sys.argv[place + 2 :]
     modules = ["test_annotate", "test_capture", "test_chunking", "test_command", "test_symbols"]
     suite = unittest.defaultTestLoader.loadTestsFromNames(arguments[1:] or modules)
     result = unittest.TextTestRunner(verbosity=1).run(suite)
-    print(f"{result.testsRun - len(result.failures) - len(result.errors)} passed, {len(result.failures) + len(result.errors)} failed")
+    failed = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - failed} passed, {failed} failed")
     sys.exit(0 if result.wasSuccessful() and result.testsRun else 1)

@@ -1,4 +1,5 @@
 """What the cases share: a folder each, and captures as Python objects."""
+
 import gzip
 import json
 import os

@@ -1,4 +1,5 @@
 """capture(): what it writes of a step, and what it refuses."""
+
 import os
 import unittest
 from unittest import mock
@@ -38,7 +39,10 @@ class Document(CaptureCase):
         self.assertIsNotNone(outputs["buffer", "mean"])  # assigned anew, not written
         self.assertIsNotNone(outputs["other", None])
         mutated = {name for name in self.values("expected") if name.startswith("mutated.")}
-        wanted = {self.inputs[name]["name"] for name in ("steps", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked")}
+        wanted = {
+            self.inputs[name]["name"]
+            for name in ("steps", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
+        }
         self.assertEqual(mutated, {f"mutated.{name}" for name in wanted})
 
     def test_values_are_those_of_autograd(self):
@@ -54,7 +58,11 @@ class Document(CaptureCase):
     def test_the_model_is_as_it_was(self):
         torch.manual_seed(0)
         again = models.mlp()["model"]
-        self.assertTrue(all(torch.equal(a, b) for a, b in zip(self.step["model"].state_dict().values(), again.state_dict().values())))
+        self.assertTrue(
+            all(
+                torch.equal(a, b) for a, b in zip(self.step["model"].state_dict().values(), again.state_dict().values())
+            )
+        )
         self.assertTrue(all(parameter.grad is None for parameter in self.step["model"].parameters()))
 
     def test_nodes_know_where_they_come_from(self):
@@ -65,7 +73,9 @@ class Document(CaptureCase):
         self.assertIn("aten.mm.default", {node["op"] for node in backward})
         self.assertEqual({node["source"]["function"] for node in linear}, {"forward"})
         self.assertEqual({os.path.basename(node["source"]["file"]) for node in linear}, {"models.py"})
-        self.assertFalse(any(os.path.isabs(node["source"]["file"]) for node in self.document["nodes"] if "source" in node))
+        self.assertFalse(
+            any(os.path.isabs(node["source"]["file"]) for node in self.document["nodes"] if "source" in node)
+        )
         loss = [node for node in self.document["nodes"] if node["op"] == "aten.nll_loss_forward.default"]
         self.assertEqual(loss[0]["source"]["function"], "<lambda>")
 
@@ -92,7 +102,9 @@ class Ways(CaptureCase):
     def test_gzip(self):
         self.captured(nn.Linear(2, 1), lambda out: out.sum(), torch.ones(1, 2), compress=True)
         self.assertTrue(os.path.exists(os.path.join(self.folder, "step.json.gz")))
-        self.tool("sg-import", "-q", os.path.join(self.folder, "step.json.gz"), "-o", os.path.join(self.folder, "step.sg"))
+        self.tool(
+            "sg-import", "-q", os.path.join(self.folder, "step.json.gz"), "-o", os.path.join(self.folder, "step.sg")
+        )
 
     def test_random_ops(self):
         model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
@@ -114,7 +126,6 @@ class Ways(CaptureCase):
         document = self.captured(model, lambda out: F.mse_loss(out, torch.zeros(2, 4)), torch.ones(2, 4))
         self.assertEqual(document["nodes"][0].get("module"), None)
         self.imported()
-
 
     def test_compiled_parts_are_plain(self):
         model = nn.Sequential(nn.Linear(4, 4), torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU())))
@@ -138,18 +149,27 @@ class Ways(CaptureCase):
         self.assertEqual(words, {"forward", "backward"})
 
     def test_all_sizes_dynamic(self):
-        document = self.captured(nn.Linear(4, 1), lambda out: out.sum(), torch.ones(3, 5, 4), dynamic={"input": [True, True, None]})
+        document = self.captured(
+            nn.Linear(4, 1), lambda out: out.sum(), torch.ones(3, 5, 4), dynamic={"input": [True, True, None]}
+        )
         self.assertEqual(len(document["symbols"]), 2)
         self.imported()
 
     def test_outputs_of_other_kinds(self):
         """Tuples, dicts and objects with a loss."""
+
         class Output:
             def __init__(self, loss):
                 self.loss = loss
 
-        for wrap, loss_fn in ((lambda x: {"loss": x.sum()}, None), (lambda x: Output(x.sum()), None), (torch.sum, None),
-                              (lambda x: (x, x), lambda out: out[1].mean()), (lambda x: {"y": [x]}, lambda out: out["y"][0].sum())):
+        for wrap, loss_fn in (
+            (lambda x: {"loss": x.sum()}, None),
+            (lambda x: Output(x.sum()), None),
+            (torch.sum, None),
+            (lambda x: (x, x), lambda out: out[1].mean()),
+            (lambda x: {"y": [x]}, lambda out: out["y"][0].sum()),
+        ):
+
             class Model(nn.Linear):
                 def forward(self, x):
                     return wrap(super().forward(x))
@@ -162,7 +182,9 @@ class Refusals(CaptureCase):
     def refused(self, words, model, loss_fn=lambda out: out.sum(), inputs=None, **more):
         with self.assertRaisesRegex(CaptureError, words):
             self.captured(model, loss_fn, torch.ones(2, 4) if inputs is None else inputs, **more)
-        self.assertFalse([name for name in os.listdir(self.folder) if name.endswith("json") or name.endswith("partial")])
+        self.assertFalse(
+            [name for name in os.listdir(self.folder) if name.endswith("json") or name.endswith("partial")]
+        )
 
     def model(self, forward):
         class Wrapper(nn.Module):
@@ -195,7 +217,10 @@ class Refusals(CaptureCase):
         library.define("twice(Tensor x) -> Tensor")
         library.impl("twice", lambda x: x * 2, "CPU")
         self.addCleanup(library._destroy)
-        self.refused("no fake of .*stepgraph_test.twice", self.model(lambda self, x: torch.ops.stepgraph_test.twice(self.linear(x))))
+        self.refused(
+            "no fake of .*stepgraph_test.twice",
+            self.model(lambda self, x: torch.ops.stepgraph_test.twice(self.linear(x))),
+        )
 
     def test_collectives_in_place(self):
         store = os.path.join(self.folder, "store")
@@ -217,15 +242,21 @@ class Refusals(CaptureCase):
         self.refused("without a loss function", self.model(lambda self, x: (x,)), None)
 
     def test_arguments_twice(self):
-        self.refused("input: given in inputs= and in kwargs=", nn.Linear(4, 4), inputs={"input": torch.ones(2, 4)},
-                     kwargs={"input": torch.ones(2, 4)})
+        self.refused(
+            "input: given in inputs= and in kwargs=",
+            nn.Linear(4, 4),
+            inputs={"input": torch.ones(2, 4)},
+            kwargs={"input": torch.ones(2, 4)},
+        )
 
     def test_an_error_of_the_model_is_its_own(self):
         with self.assertRaises(RuntimeError):
             self.captured(nn.Linear(4, 4), lambda out: out.sum(), torch.ones(2, 5))
 
     def test_old_torch(self):
-        with mock.patch.object(torch, "__version__", "2.5.1+cpu"), self.assertRaisesRegex(CaptureError, "2.5.1\\+cpu is too old"):
+        with mock.patch.object(torch, "__version__", "2.5.1+cpu"), self.assertRaisesRegex(
+            CaptureError, "2.5.1\\+cpu is too old"
+        ):
             compat.check_version()
 
     def test_folders_that_cannot_be_written(self):

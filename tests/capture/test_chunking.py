@@ -1,4 +1,5 @@
 """eager_chunk: what it computes, what it writes into a capture, what it refuses."""
+
 import copy
 import unittest
 from typing import NamedTuple
@@ -51,7 +52,9 @@ class Values(CaptureCase):
             with self.subTest(chunks=chunks, dim=dim, rows=rows):
                 model = Model()
                 x = torch.randn(rows, rows, 4)
-                wanted, got = self.gradients(copy.deepcopy(model), x), self.gradients(eager_chunk(model, "layers.*", chunks, dim), x)
+                wanted, got = self.gradients(copy.deepcopy(model), x), self.gradients(
+                    eager_chunk(model, "layers.*", chunks, dim), x
+                )
                 torch.testing.assert_close(got, wanted)
                 sizes = [seen[0].shape[dim] for seen in model.layers[0].seen]
                 self.assertEqual(len(sizes), chunks)
@@ -100,12 +103,14 @@ class Values(CaptureCase):
         start = 0
         for x, masks, _ in model.layers[0].seen:
             rows = x.shape[0]
-            self.assertTrue(torch.equal(masks["full"].kv_num_blocks, whole.kv_num_blocks[start:start + rows]))
-            self.assertTrue(torch.equal(masks["full"].to_dense(), whole.to_dense()[start:start + rows]))
+            self.assertTrue(torch.equal(masks["full"].kv_num_blocks, whole.kv_num_blocks[start : start + rows]))
+            self.assertTrue(torch.equal(masks["full"].to_dense(), whole.to_dense()[start : start + rows]))
             self.assertEqual(masks["causal"].kv_num_blocks.shape[0], 1)
             for b in range(rows):
-                self.assertEqual(bool(masks["full"].mask_mod(torch.tensor(b), 0, torch.tensor(1), torch.tensor(0))),
-                                 (start + b) % 2 == 0)
+                self.assertEqual(
+                    bool(masks["full"].mask_mod(torch.tensor(b), 0, torch.tensor(1), torch.tensor(0))),
+                    (start + b) % 2 == 0,
+                )
             start += rows
         with self.assertRaisesRegex(CaptureError, "along the batch only"):
             eager_chunk(Model(), "layers.0", 2, 1).layers[0](torch.randn(4, 2, 4), whole)
@@ -184,8 +189,12 @@ class Refusals(CaptureCase):
             def forward(self, x):
                 return self.make(x)
 
-        for make, words in ((lambda x: {"x": x}, "is dict"), (lambda x: 3, "is int"), (lambda x: (x, x.sum()), r"output\[1\]"),
-                            (lambda x: x if x[0, 0] > 0 else None, "in its chunks")):
+        for make, words in (
+            (lambda x: {"x": x}, "is dict"),
+            (lambda x: 3, "is int"),
+            (lambda x: (x, x.sum()), r"output\[1\]"),
+            (lambda x: x if x[0, 0] > 0 else None, "in its chunks"),
+        ):
             model = eager_chunk(nn.ModuleDict({"m": Returns(make)}), "m")
             x = torch.tensor([[1.0], [-1.0]])
             self.refused(words, lambda: model["m"](x), OutputTypeError)
@@ -210,8 +219,26 @@ class Metadata(CaptureCase):
             self.assertEqual(set(seen[layer, "materialization", None, "backward"]), {"aten.slice.Tensor"})
         self.assertIn("layers.1", self.imported())
 
+    def test_what_a_checkpoint_computes_again_stays_in_its_chunk(self):
+        from torch.utils.checkpoint import checkpoint
+
+        class Remembering(nn.Linear):
+            def wave(self, x):
+                return super().forward(x).sin()
+
+            def forward(self, x):
+                return checkpoint(self.wave, x, use_reentrant=False)
+
+        model = eager_chunk(nn.Sequential(nn.Linear(4, 4), Remembering(4, 4)), "1", 2)
+        document = self.captured(model, loss, torch.randn(4, 4))
+        again = [n for n in document["nodes"] if n["phase"] == "backward" and n["op"] == "aten.addmm.default"]
+        self.assertEqual(sorted(node["custom"]["chunk_id"] for node in again), [0, 1])
+        self.imported()
+
     def test_a_symbolic_batch(self):
-        document = self.captured(eager_chunk(Model(), "layers.*", 2), loss, {"x": torch.randn(6, 4)}, dynamic={"x": {0: "batch"}})
+        document = self.captured(
+            eager_chunk(Model(), "layers.*", 2), loss, {"x": torch.randn(6, 4)}, dynamic={"x": {0: "batch"}}
+        )
         self.assertEqual(len(document["symbols"]), 1)
         self.imported()
 

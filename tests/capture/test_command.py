@@ -1,4 +1,5 @@
 """python -m stepgraph_capture: exit codes, messages, what it writes."""
+
 import os
 import subprocess
 import sys
@@ -33,8 +34,13 @@ class Command(CaptureCase):
 
     def run_command(self, *arguments):
         environment = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "tools", "capture")}
-        return subprocess.run([sys.executable, "-m", "stepgraph_capture", *arguments], cwd=self.folder, env=environment,
-                              capture_output=True, text=True)
+        return subprocess.run(
+            [sys.executable, "-m", "stepgraph_capture", *arguments],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
 
     def test_a_file_and_a_module(self):
         result = self.run_command(os.path.join(self.folder, "steps.py:as_tuple"), "-o", self.folder)
@@ -48,9 +54,12 @@ class Command(CaptureCase):
 
     def test_failures_are_one_line(self):
         for arguments, code, words in (
-                (["steps.py"], 2, "is not MODULE:FUNCTION"), (["nowhere:step"], 2, "cannot import nowhere"),
-                (["steps:nobody"], 2, "has no function nobody"), (["steps:nothing"], 4, "has to return"),
-                (["steps:broken"], 4, "steps.py:15 in broken: KeyError")):
+            (["steps.py"], 2, "is not MODULE:FUNCTION"),
+            (["nowhere:step"], 2, "cannot import nowhere"),
+            (["steps:nobody"], 2, "has no function nobody"),
+            (["steps:nothing"], 4, "has to return"),
+            (["steps:broken"], 4, "steps.py:15 in broken: KeyError"),
+        ):
             with self.subTest(arguments=arguments):
                 result = self.run_command(*arguments, "-o", self.folder)
                 self.assertEqual(result.returncode, code, result.stderr)

@@ -1,4 +1,5 @@
 """Symbolic sizes: what may be wished, what is written, what is refused."""
+
 import unittest
 
 import sympy
@@ -43,14 +44,21 @@ class Symbols(CaptureCase):
         for dynamic in ({"x": [dimension, None], "y": [dimension, None]}, {"x": {0: (2, 9)}, "y": {-2: (2, 9)}}):
             document = self.pairs(dynamic)
             self.assertEqual({(symbol["min"], symbol["max"]) for symbol in document["symbols"]}, {(2, 9)})
-        document = self.captured(nn.Linear(4, 1), lambda out: out.sum(), torch.randn(3, 4), dynamic={"input": {0: True}})
+        document = self.captured(
+            nn.Linear(4, 1), lambda out: out.sum(), torch.randn(3, 4), dynamic={"input": {0: True}}
+        )
         self.assertEqual(len(document["symbols"]), 1)
 
     def test_refusals(self):
         batch = {0: "batch"}
-        for dynamic, words in (({"z": batch}, "no input tensor is called 'z'; there are x, y"), ({"x": {3: "n"}}, "none is 3"),
-                               ({"x": {0: 5}}, "x\\[0\\] is 5"), ({"x": batch, "y": {1: "batch"}}, "'batch' is 3 in x\\[0\\] and 8"),
-                               ({"x": {2: "width"}}, "works only with x\\[2\\] == 4"), ({"x": {0: (4, 9)}}, "x of size")):
+        for dynamic, words in (
+            ({"z": batch}, "no input tensor is called 'z'; there are x, y"),
+            ({"x": {3: "n"}}, "none is 3"),
+            ({"x": {0: 5}}, "x\\[0\\] is 5"),
+            ({"x": batch, "y": {1: "batch"}}, "'batch' is 3 in x\\[0\\] and 8"),
+            ({"x": {2: "width"}}, "works only with x\\[2\\] == 4"),
+            ({"x": {0: (4, 9)}}, "x of size"),
+        ):
             with self.subTest(dynamic=dynamic), self.assertRaisesRegex(CaptureError, words):
                 self.pairs(dynamic)
         with self.assertRaisesRegex(CaptureError, "is 1 here"):
@@ -66,7 +74,7 @@ class Symbols(CaptureCase):
                 return self.linear(x[choose.nonzero().flatten()]).sum()
 
         document = self.captured(Chosen(), None, {"x": torch.randn(6, 4), "choose": torch.arange(6) % 2})
-        symbol, = document["symbols"]
+        (symbol,) = document["symbols"]
         self.assertEqual((symbol["kind"], symbol["hint"]), ("data", None))
         self.assertEqual([node["binds"] for node in document["nodes"] if "binds" in node], [[symbol["name"]]])
         self.imported()
@@ -75,10 +83,19 @@ class Symbols(CaptureCase):
 class Text(unittest.TestCase):
     def test_the_words_of_the_format(self):
         s, t = sympy.Symbol("s0", integer=True), sympy.Symbol("u1", integer=True)
-        for expr, wanted in ((s + 2 * t, "s0+2*u1"), (FloorDiv(s, 2), "(s0//2)"), (sympy.Eq(Mod(s, 2), 0), "Eq(Mod(s0,2),0)"),
-                             (Max(1, s), "Max(1,s0)"), (sympy.Le(s, 5), "Le(s0,5)"), (s < t, "Lt(s0,u1)"), (s**2, "s0**2"),
-                             (sympy.Ne(s, t), "Ne(s0,u1)"), (sympy.sqrt(s), None), (sympy.Rational(1, 2) * s, None),
-                             (sympy.And(s < 3, t < 3), None)):
+        for expr, wanted in (
+            (s + 2 * t, "s0+2*u1"),
+            (FloorDiv(s, 2), "(s0//2)"),
+            (sympy.Eq(Mod(s, 2), 0), "Eq(Mod(s0,2),0)"),
+            (Max(1, s), "Max(1,s0)"),
+            (sympy.Le(s, 5), "Le(s0,5)"),
+            (s < t, "Lt(s0,u1)"),
+            (s**2, "s0**2"),
+            (sympy.Ne(s, t), "Ne(s0,u1)"),
+            (sympy.sqrt(s), None),
+            (sympy.Rational(1, 2) * s, None),
+            (sympy.And(s < 3, t < 3), None),
+        ):
             self.assertEqual(text(expr), wanted)
 
 

@@ -1,4 +1,5 @@
 """Writes one PyTorch training step as a capture that Stepgraph's sg-import reads. See docs/capture.md."""
+
 from .annotate import annotate
 from .capture import capture
 from .chunking import eager_chunk

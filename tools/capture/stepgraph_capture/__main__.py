@@ -1,4 +1,5 @@
 """python -m stepgraph_capture FILE.py:FUNCTION -o DIR: captures the step that a function describes."""
+
 from __future__ import annotations
 
 import argparse
@@ -18,14 +19,15 @@ FUNCTION takes no arguments and returns the arguments of stepgraph_capture.captu
         return dict(model=model, loss_fn=torch.nn.functional.cross_entropy,
                     inputs=torch.randn(4, 8), targets=torch.tensor([0, 1, 1, 0]))
 
-or as a tuple (model, loss_fn, inputs). Under torchrun it is called on each rank, with the default process group already made
-(gloo, unless --backend says another); each rank writes DIR/rank{r}/.
+or as a tuple (model, loss_fn, inputs). Under torchrun it is called on each rank, with the default process group already
+made (gloo, unless --backend says another); each rank writes DIR/rank{r}/.
 """
 
 _EXAMPLES = """\
 examples:
   python -m stepgraph_capture train.py:step -o capture && sg-import capture/step.json -o step.sg
-  torchrun --nproc-per-node 4 -m stepgraph_capture train.py:step -o capture && sg-import 'capture/rank{r}/step.json' -o step.sg
+  torchrun --nproc-per-node 4 -m stepgraph_capture train.py:step -o capture
+  sg-import 'capture/rank{r}/step.json' -o step.sg
 
 exit codes: 0 captured, 2 usage, 4 cannot be captured
 """
@@ -36,12 +38,28 @@ class UsageError(Exception):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="stepgraph_capture", description="Writes one PyTorch training step as a capture for sg-import.\n\n" + _HELP,
-                                     epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("function", metavar="MODULE:FUNCTION", help="a module's name, or the path of a .py file, and a function in it")
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="where to write step.json, inputs.safetensors and expected.safetensors")
-    parser.add_argument("--fake", action="store_true", help="without memory for values: nothing but step.json is written")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="torch.manual_seed before FUNCTION is called (0)")
+    parser = argparse.ArgumentParser(
+        prog="stepgraph_capture",
+        description="Writes one PyTorch training step as a capture for sg-import.\n\n" + _HELP,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "function", metavar="MODULE:FUNCTION", help="a module's name, or the path of a .py file, and a function in it"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        required=True,
+        help="where to write step.json, inputs.safetensors and expected.safetensors",
+    )
+    parser.add_argument(
+        "--fake", action="store_true", help="without memory for values: nothing but step.json is written"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="torch.manual_seed before FUNCTION is called (0)"
+    )
     parser.add_argument("--title", default="", metavar="TEXT", help="the capture's title (the model's class)")
     parser.add_argument("--gzip", action="store_true", help="write step.json.gz")
     parser.add_argument("--backend", default="gloo", metavar="NAME", help="of the process group under torchrun (gloo)")
@@ -69,8 +87,10 @@ def _described(found: Any, spec: str) -> Dict[str, Any]:
         return dict(zip(("model", "loss_fn", "inputs"), found))
     if isinstance(found, dict) and "model" in found and "inputs" in found:
         return {"loss_fn": None, **found}
-    raise CaptureError(f"{spec} returned {type(found).__name__}; it has to return (model, loss_fn, inputs) or a mapping with "
-                       "model, inputs and what else capture() takes")
+    raise CaptureError(
+        f"{spec} returned {type(found).__name__}; it has to return (model, loss_fn, inputs) or a mapping with "
+        "model, inputs and what else capture() takes"
+    )
 
 
 def _run(options: argparse.Namespace, function: Callable[[], Any]) -> str:

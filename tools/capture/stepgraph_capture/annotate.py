@@ -2,6 +2,7 @@
 
 They become the `custom` of every node traced inside, and of the backward nodes of those.
 """
+
 from __future__ import annotations
 
 import threading

@@ -1,4 +1,5 @@
 """capture(): one training step of a model, as files that sg-import reads."""
+
 from __future__ import annotations
 
 import os
@@ -14,9 +15,19 @@ from .recorder import Recorder
 from .step import Loss, Result, Slot, Step
 
 
-def capture(model: torch.nn.Module, loss_fn: Loss, inputs: Any, out_dir: str, dynamic: symbols.Dynamic = None, *,
-            kwargs: Optional[Mapping[str, Any]] = None, targets: Any = None, fake: bool = False, title: str = "",
-            compress: bool = False) -> str:
+def capture(
+    model: torch.nn.Module,
+    loss_fn: Loss,
+    inputs: Any,
+    out_dir: str,
+    dynamic: symbols.Dynamic = None,
+    *,
+    kwargs: Optional[Mapping[str, Any]] = None,
+    targets: Any = None,
+    fake: bool = False,
+    title: str = "",
+    compress: bool = False,
+) -> str:
     """Traces forward, loss and backward and writes the capture; returns the path of its JSON.
 
     model    any torch.nn.Module; DistributedDataParallel, DTensor parameters and fully_shard are understood
@@ -29,8 +40,8 @@ def capture(model: torch.nn.Module, loss_fn: Loss, inputs: Any, out_dir: str, dy
              one symbol. True: all of them
     kwargs   keyword arguments beside positional `inputs`
     targets  what the loss function compares with; inputs of the graph like `inputs`
-    fake     trace without memory, for a model that does not fit (its parameters may be on "meta", which is written as cpu);
-             no values are written
+    fake     trace without memory, for a model that does not fit (its parameters may be on "meta", which is
+             written as cpu); no values are written
     compress write step.json.gz
 
     Values are drawn from what the model, run eagerly, answers; the traced graph is run beside it and must agree.
@@ -62,8 +73,10 @@ def _trace(step: Step, dynamic: symbols.Dynamic) -> _Traced:
     varying = {slot.name: slot.value for slot in step.inputs if slot.is_tensor and not sharding.is_sharded(slot.value)}
     wanted = symbols.wishes(dynamic, varying)
     with_symbols = symbols.fake_inputs(mode, varying, wanted)
-    fakes = [with_symbols[slot.name] if slot.kind == "input" and slot.name in with_symbols
-             else _twin(mode, slot) for slot in step.tensors]
+    fakes = [
+        with_symbols[slot.name] if slot.kind == "input" and slot.name in with_symbols else _twin(mode, slot)
+        for slot in step.tensors
+    ]
     watcher = Recorder(step.model)
     results: List[Result] = []
 
@@ -76,10 +89,19 @@ def _trace(step: Step, dynamic: symbols.Dynamic) -> _Traced:
         with watcher.recording():
             module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
     except compat.data_dependent_errors() as error:
-        raise CaptureError(_because("it decides by the value of a tensor (an `if`, int() or .item() of one), and the graph "
-                                    "would hold only one way", error)) from error
+        raise CaptureError(
+            _because(
+                "it decides by the value of a tensor (an `if`, int() or .item() of one), and the graph "
+                "would hold only one way",
+                error,
+            )
+        ) from error
     except compat.unsupported_errors() as error:
-        reason = world.IN_PLACE if "c10d." in str(error) else "an op that PyTorch has no fake of (torch.library.register_fake)"
+        reason = (
+            world.IN_PLACE
+            if "c10d." in str(error)
+            else "an op that PyTorch has no fake of (torch.library.register_fake)"
+        )
         raise CaptureError(_because(f"it calls {reason}", error)) from error
     symbols.check_still_dynamic(with_symbols, wanted)
     for graph in _graphs(module):
@@ -112,12 +134,18 @@ def _document(step: Step, traced: _Traced, title: str) -> Tuple[Dict[str, Any], 
     meshes = _meshes(step)
     outputs, names = _outputs(step, traced)
     document: Dict[str, Any] = {
-        "format": "step-capture", "version": 1, "title": title or type(step.model).__name__,
+        "format": "step-capture",
+        "version": 1,
+        "title": title or type(step.model).__name__,
         "producer": {"torch": torch.__version__.split("+")[0], "stepgraph_capture": "0.1.0"},
         "world": world.describe(meshes),
         "groups": world.groups(world.group_names(_graphs(traced.module)), meshes),
-        "symbols": [], "guards": [],
-        "inputs": _inputs(step, traced), "nodes": nodes, "outputs": outputs}
+        "symbols": [],
+        "guards": [],
+        "inputs": _inputs(step, traced),
+        "nodes": nodes,
+        "outputs": outputs,
+    }
     if encoder.graphs:
         document["graphs"] = encoder.graphs
     _add_symbols(document, traced)
@@ -178,8 +206,10 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced) -> None:
         notes.append("guards that the format has no form for: " + "; ".join(lost))
     drawn = [node.name for graph in _graphs(traced.module) for node in graph.nodes if compat.is_random(node)]
     if drawn:
-        notes.append(f"{drawn[0]}{' and others' if len(drawn) > 1 else ''} draw random numbers, which another generator cannot repeat: "
-                     "expected values that depend on them will differ")
+        notes.append(
+            f"random numbers are drawn, by {drawn[0]}{' and others' if len(drawn) > 1 else ''}, which nobody else repeats: "
+            "expected values that depend on them will differ"
+        )
     if notes:
         document["note"] = ". ".join(notes)
     used = symbols.used_symbols(_expressions(traced) + [guard for guard, text in written.items() if text is not None])

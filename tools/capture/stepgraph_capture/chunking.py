@@ -1,5 +1,5 @@
-"""eager_chunk(): modules that work on their batch, or their tokens, in parts. It is what chunking a graph is measured by: the
-same parts, in the same order, computed by PyTorch itself.
+"""eager_chunk(): modules that work on their batch, or their tokens, in parts. It is what chunking a graph is measured
+by: the same parts, in the same order, computed by PyTorch itself.
 
 A call x -> y of a wrapped module becomes
 
@@ -8,6 +8,7 @@ A call x -> y of a wrapped module becomes
     y1 = forward(x1)          annotated  body, chunk 1
     y  = cat(y0, y1)          annotated  materialization
 """
+
 from __future__ import annotations
 
 import inspect
@@ -28,7 +29,9 @@ _PLAN = "_stepgraph_chunks"  # attribute of a wrapped module
 class _Plan:
     """How one module is chunked; `original` is its forward as a function of self."""
 
-    def __init__(self, fqn: str, chunks: int, dim: int, contract: str, split: Sequence[str], whole: Sequence[str]) -> None:
+    def __init__(
+        self, fqn: str, chunks: int, dim: int, contract: str, split: Sequence[str], whole: Sequence[str]
+    ) -> None:
         self.fqn, self.chunks, self.dim, self.contract = fqn, chunks, dim, contract
         self.split, self.whole = frozenset(split), frozenset(whole)
         self.original: Callable[..., Any]
@@ -37,15 +40,24 @@ class _Plan:
         return self.chunks, self.dim, self.contract, self.split, self.whole
 
 
-def eager_chunk(model: nn.Module, pattern: str, chunks: int = 2, dim: int = 0, *, contract: str = "block",
-                containing: Optional[str] = None, split: Sequence[str] = (), whole: Sequence[str] = ()) -> nn.Module:
+def eager_chunk(
+    model: nn.Module,
+    pattern: str,
+    chunks: int = 2,
+    dim: int = 0,
+    *,
+    contract: str = "block",
+    containing: Optional[str] = None,
+    split: Sequence[str] = (),
+    whole: Sequence[str] = (),
+) -> nn.Module:
     """Wraps the forward of every module whose name matches `pattern`, and returns the model.
 
     pattern     a name of as many components, each literal or with * and ?: "layers.*.moe"
     chunks      how many, at least 2; a remainder is spread over the first ones
     dim         of the first argument and of the outputs: 0 is the batch (or flat tokens), 1 the sequence
-    contract    "block": beside the activation, positions and block masks are split, sizes of 1 are kept whole and other tensors
-                are refused; "moe": exactly one positional tensor is allowed
+    contract    "block": beside the activation, positions and block masks are split, sizes of 1 are kept whole and other
+                tensors are refused; "moe": exactly one positional tensor is allowed
     containing  only those with a module of this (relative) name or pattern inside: "moe"
     split       names of further arguments whose tensors are split like the activation
     whole       names of arguments whose tensors go to each chunk whole
@@ -79,7 +91,9 @@ def _wrap(module: nn.Module, plan: _Plan) -> None:
     known = getattr(module, _PLAN, None)
     if known is not None:
         if known.settings() != plan.settings():
-            raise CaptureError(f"eager_chunk: {plan.fqn} is already chunked, into {known.chunks} along dimension {known.dim}")
+            raise CaptureError(
+                f"eager_chunk: {plan.fqn} is already chunked, into {known.chunks} along dimension {known.dim}"
+            )
         return
     own = module.__dict__.get("forward")
     plan.original = type(module).forward if own is None else lambda self, *args, **kwargs: own(*args, **kwargs)
@@ -103,8 +117,9 @@ def _chunked_forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
 # Inputs
 
 
-def _split_call(module: nn.Module, plan: _Plan, args: Tuple[Any, ...], kwargs: Dict[str, Any]
-                ) -> List[Tuple[Tuple[Any, ...], Dict[str, Any]]]:
+def _split_call(
+    module: nn.Module, plan: _Plan, args: Tuple[Any, ...], kwargs: Dict[str, Any]
+) -> List[Tuple[Tuple[Any, ...], Dict[str, Any]]]:
     """The arguments of each chunk's call."""
     _check_contract(plan, args, kwargs)
     activation = args[0]
@@ -114,18 +129,24 @@ def _split_call(module: nn.Module, plan: _Plan, args: Tuple[Any, ...], kwargs: D
         parts = [_parts_of_tensor(activation, sizes, plan)]
         parts += [_parts(value, names[i + 1], activation, sizes, plan) for i, value in enumerate(args[1:])]
         keyword_parts = {key: _parts(value, key, activation, sizes, plan) for key, value in kwargs.items()}
-    return [(tuple(part[i] for part in parts), {key: part[i] for key, part in keyword_parts.items()})
-            for i in range(len(sizes))]
+    return [
+        (tuple(part[i] for part in parts), {key: part[i] for key, part in keyword_parts.items()})
+        for i in range(len(sizes))
+    ]
 
 
 def _check_contract(plan: _Plan, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
     seen = ", ".join([_kind(value) for value in args] + [f"{key}={_kind(value)}" for key, value in kwargs.items()])
     if not args or not isinstance(args[0], Tensor):
-        raise CaptureError(f"eager_chunk: {plan.fqn} was called with ({seen}); its first positional argument has to be the "
-                           "tensor that is split")
+        raise CaptureError(
+            f"eager_chunk: {plan.fqn} was called with ({seen}); its first positional argument has to be the "
+            "tensor that is split"
+        )
     if plan.contract == "moe" and (len(args) != 1 or kwargs):
-        raise CaptureError(f"eager_chunk: {plan.fqn} was called with ({seen}); the contract 'moe' allows one positional tensor and "
-                           "nothing else")
+        raise CaptureError(
+            f"eager_chunk: {plan.fqn} was called with ({seen}); the contract 'moe' allows one positional tensor and "
+            "nothing else"
+        )
 
 
 def _kind(value: Any) -> str:
@@ -134,8 +155,11 @@ def _kind(value: Any) -> str:
 
 def _argument_names(plan: _Plan, count: int) -> List[str]:
     """What forward calls its positional arguments."""
-    parameters = [name for name, parameter in inspect.signature(plan.original).parameters.items()
-                  if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)][1:]
+    parameters = [
+        name
+        for name, parameter in inspect.signature(plan.original).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ][1:]
     return parameters[:count] + [f"#{i}" for i in range(len(parameters), count)]
 
 
@@ -145,8 +169,10 @@ def _sizes(activation: Tensor, plan: _Plan) -> List[Any]:
         raise CaptureError(f"eager_chunk: {plan.fqn} got a {_kind(activation)}, which has no dimension {plan.dim}")
     extent = activation.shape[plan.dim]
     if isinstance(extent, int) and extent < plan.chunks:
-        raise CaptureError(f"eager_chunk: dimension {plan.dim} of the {_kind(activation)} that {plan.fqn} got is too short for "
-                           f"{plan.chunks} chunks")
+        raise CaptureError(
+            f"eager_chunk: dimension {plan.dim} of the {_kind(activation)} that {plan.fqn} got is too short for "
+            f"{plan.chunks} chunks"
+        )
     return [(extent + plan.chunks - 1 - i) // plan.chunks for i in range(plan.chunks)]
 
 
@@ -158,7 +184,9 @@ def _parts(value: Any, name: str, activation: Tensor, sizes: List[Any], plan: _P
     """What each chunk gets of an argument that is not the activation."""
     if compat.is_block_mask(value):
         if plan.dim not in (0, -activation.dim()):
-            raise CaptureError(f"eager_chunk: {plan.fqn} got the block mask {name}, which can be split along the batch only")
+            raise CaptureError(
+                f"eager_chunk: {plan.fqn} got the block mask {name}, which can be split along the batch only"
+            )
         return compat.split_block_mask(value, sizes)
     if isinstance(value, Tensor):
         return _parts_of_argument(value, name, activation, sizes, plan)
@@ -187,8 +215,10 @@ def _parts_of_argument(tensor: Tensor, name: str, activation: Tensor, sizes: Lis
     elif rows == 1:
         return whole
     raise CaptureError(
-        f"eager_chunk: {plan.fqn} got {name}, a {_kind(tensor)}, beside an activation {list(activation.shape)}; whether its "
-        f"dimension {plan.dim} goes with the activation's cannot be known: name it in split= or whole=, or use a block mask")
+        f"eager_chunk: {plan.fqn} got {name}, a {_kind(tensor)}, beside an activation {list(activation.shape)}; if "
+        f"its dimension {plan.dim} goes with the activation's is not known: name it in split= or whole=, or use a block "
+        "mask"
+    )
 
 
 # Outputs
@@ -204,12 +234,18 @@ def _like(value: Any, elements: List[Any]) -> Any:
 def _concatenated(outputs: List[Any], plan: _Plan, what: str) -> Any:
     first = outputs[0]
     if any(type(output) is not type(first) for output in outputs[1:]):
-        raise OutputTypeError(f"eager_chunk: {what} of {plan.fqn} is {', '.join(_kind(output) for output in outputs)} in its chunks")
+        raise OutputTypeError(
+            f"eager_chunk: {what} of {plan.fqn} is {', '.join(_kind(output) for output in outputs)} in its chunks"
+        )
     if first is None:
         return None
     if isinstance(first, Tensor) and first.dim() > plan.dim:
         return torch.cat(outputs, plan.dim)
     if isinstance(first, (tuple, list)) and all(len(output) == len(first) for output in outputs):
-        return _like(first, [_concatenated([output[i] for output in outputs], plan, f"{what}[{i}]") for i in range(len(first))])
-    raise OutputTypeError(f"eager_chunk: {what} of {plan.fqn} is {_kind(first)}; only tensors with a dimension {plan.dim}, and "
-                          "tuples and lists of them, can be put together again")
+        return _like(
+            first, [_concatenated([output[i] for output in outputs], plan, f"{what}[{i}]") for i in range(len(first))]
+        )
+    raise OutputTypeError(
+        f"eager_chunk: {what} of {plan.fqn} is {_kind(first)}; only tensors with a dimension {plan.dim}, and "
+        "tuples and lists of them, can be put together again"
+    )

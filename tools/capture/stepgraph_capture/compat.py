@@ -1,4 +1,5 @@
-"""Everything that is private to PyTorch, or differs between 2.6 and the newest, is called from here and nowhere else."""
+"""All that is private to PyTorch, or differs between 2.6 and the newest, is called from here and nowhere else."""
+
 from __future__ import annotations
 
 import copy
@@ -53,8 +54,9 @@ def eager_everywhere() -> Iterator[None]:
     """torch.compile'd parts run as plain Python, and backward on this thread: modes are per thread."""
     from torch._dynamo import config
 
-    with torch.compiler.set_stance("force_eager"), config.patch(error_on_nested_fx_trace=False), \
-            torch.autograd.set_multithreading_enabled(False):
+    with torch.compiler.set_stance("force_eager"), config.patch(
+        error_on_nested_fx_trace=False
+    ), torch.autograd.set_multithreading_enabled(False):
         yield
 
 
@@ -185,7 +187,11 @@ def is_random(node: fx.Node) -> bool:
         return False
     for position, argument in enumerate(node.target._schema.arguments):
         if argument.name in ("dropout_p", "p"):
-            given = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+            given = (
+                node.args[position]
+                if position < len(node.args)
+                else node.kwargs.get(argument.name, argument.default_value)
+            )
             return given != 0
     return True
 
@@ -227,7 +233,7 @@ def is_block_mask(value: Any) -> bool:
 
 
 def split_block_mask(mask: Any, sizes: Sequence[int]) -> List[Any]:
-    """Masks for consecutive parts of the batch. Each part's mask function is asked about the entry that it was in the whole."""
+    """Masks for consecutive parts of the batch; each part's mask function is asked about its entries in the whole."""
     parts, start = [], 0
     for size in sizes:
         part = copy.copy(mask)
@@ -307,9 +313,17 @@ def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: 
     return make(
         fqn=names[id(sharded)],
         places=[(info.module, info.param_name), *zip(info.shared_modules, info.shared_param_names)],
-        size=param._orig_size, dim=param.fsdp_placement.dim, shards=mesh_info.shard_process_group, replicas=replicas,
-        param_dtype=policy.param_dtype, reduce_dtype=reduce_dtype, divisor=float(factor or copies),
-        layout=(spec.mesh, spec.placements, spec.tensor_meta.shape, spec.tensor_meta.stride) if param.is_dtensor else None)
+        size=param._orig_size,
+        dim=param.fsdp_placement.dim,
+        shards=mesh_info.shard_process_group,
+        replicas=replicas,
+        param_dtype=policy.param_dtype,
+        reduce_dtype=reduce_dtype,
+        divisor=float(factor or copies),
+        layout=(
+            (spec.mesh, spec.placements, spec.tensor_meta.shape, spec.tensor_meta.stride) if param.is_dtensor else None
+        ),
+    )
 
 
 @contextmanager

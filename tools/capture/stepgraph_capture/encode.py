@@ -1,4 +1,5 @@
 """An FX graph as the `nodes`, `graphs` and captured constants of a capture."""
+
 from __future__ import annotations
 
 import enum
@@ -14,20 +15,40 @@ from .errors import CaptureError
 from .recorder import origin_of
 from .symbols import number
 
-_PYTHON = {operator.getitem: "getitem", operator.add: "add", operator.sub: "sub", operator.mul: "mul",
-           operator.floordiv: "floordiv", operator.mod: "mod", operator.pow: "pow", operator.truediv: "truediv",
-           operator.neg: "neg", operator.eq: "eq", operator.ne: "ne", operator.lt: "lt", operator.le: "le",
-           operator.gt: "gt", operator.ge: "ge", torch.sym_max: "sym_max", torch.sym_min: "sym_min",
-           torch.sym_float: "sym_float", torch.sym_not: "sym_not", max: "max", min: "min"}
+_PYTHON = {
+    operator.getitem: "getitem",
+    operator.add: "add",
+    operator.sub: "sub",
+    operator.mul: "mul",
+    operator.floordiv: "floordiv",
+    operator.mod: "mod",
+    operator.pow: "pow",
+    operator.truediv: "truediv",
+    operator.neg: "neg",
+    operator.eq: "eq",
+    operator.ne: "ne",
+    operator.lt: "lt",
+    operator.le: "le",
+    operator.gt: "gt",
+    operator.ge: "ge",
+    torch.sym_max: "sym_max",
+    torch.sym_min: "sym_min",
+    torch.sym_float: "sym_float",
+    torch.sym_not: "sym_not",
+    max: "max",
+    min: "min",
+}
 if hasattr(torch, "sym_sum"):
     _PYTHON[torch.sym_sum] = "sym_sum"
 
 
 def tensor_type(tensor: Tensor) -> Dict[str, Any]:
     """Sizes may be symbolic; the device is where the tensor would be, were it not fake."""
-    entry: Dict[str, Any] = {"tensor": str(tensor.dtype).replace("torch.", ""),
-                             "shape": [number(size) for size in tensor.shape],
-                             "stride": [number(stride) for stride in tensor.stride()]}
+    entry: Dict[str, Any] = {
+        "tensor": str(tensor.dtype).replace("torch.", ""),
+        "shape": [number(size) for size in tensor.shape],
+        "stride": [number(stride) for stride in tensor.stride()],
+    }
     offset = number(tensor.storage_offset())
     if offset != 0:
         entry["offset"] = offset
@@ -96,7 +117,11 @@ class Encoder:
         return self._values.get(node, {"ref": node.name})
 
     def _node(self, node: fx.Node) -> Dict[str, Any]:
-        entry: Dict[str, Any] = {"name": node.name, "op": self._op(node), "args": [self.argument(arg) for arg in node.args]}
+        entry: Dict[str, Any] = {
+            "name": node.name,
+            "op": self._op(node),
+            "args": [self.argument(arg) for arg in node.args],
+        }
         if node.kwargs:
             entry["kwargs"] = {key: self.argument(arg) for key, arg in node.kwargs.items()}
         entry["type"] = type_of(node.meta.get("val"))
@@ -126,7 +151,9 @@ class Encoder:
             return f"higher_order.{target.name()}"
         if target in _PYTHON:
             return f"python.{_PYTHON[target]}"
-        raise CaptureError(f"node {node.name} calls {getattr(target, '__name__', target)}, which the capture format has no name for")
+        raise CaptureError(
+            f"node {node.name} calls {getattr(target, '__name__', target)}, which the capture format has no name for"
+        )
 
     def _attribute(self, node: fx.Node) -> Any:
         """A constant that the code made or closed over, or a nested graph; each once."""
@@ -150,10 +177,15 @@ class Encoder:
         inner = Encoder(module, name + ".")
         nodes = inner.nodes()
         if inner.constants:
-            raise CaptureError(f"the nested graph {name} holds the constant {next(iter(inner.constants))}: pass it as an argument")
+            raise CaptureError(
+                f"the nested graph {name} holds the constant {next(iter(inner.constants))}: pass it as an argument"
+            )
         self.graphs.update(inner.graphs)
-        inputs = [{"name": node.name, "type": type_of(node.meta.get("val"))}
-                  for node in module.graph.nodes if node.op == "placeholder"]
+        inputs = [
+            {"name": node.name, "type": type_of(node.meta.get("val"))}
+            for node in module.graph.nodes
+            if node.op == "placeholder"
+        ]
         output = next(node for node in module.graph.nodes if node.op == "output").args[0]
         values = output if isinstance(output, (list, tuple)) else [output]
         return {"inputs": inputs, "nodes": nodes, "outputs": [inner.argument(value) for value in values]}

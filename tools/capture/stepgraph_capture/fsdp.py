@@ -1,7 +1,8 @@
-"""FSDP2 models. `fully_shard` gathers parameters in hooks that move memory by hand, which no tracer can follow. While a step
-runs here its hooks rest, and the same communication is explicit: before a module's forward a gather of each of its parameters,
-in backward a reduce-scatter of each gradient.
+"""FSDP2 models. `fully_shard` gathers parameters in hooks that move memory by hand, which no tracer can follow. While a
+step runs here its hooks rest, and the same communication is explicit: before a module's forward a gather of each of its
+parameters, in backward a reduce-scatter of each gradient.
 """
+
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -29,7 +30,9 @@ class Shard:
     param_dtype: Optional[torch.dtype]
     reduce_dtype: Optional[torch.dtype]
     divisor: float
-    layout: Optional[Tuple[Any, Tuple[Any, ...], torch.Size, Tuple[int, ...]]]  # mesh, placements, size, stride when gathered
+    layout: Optional[
+        Tuple[Any, Tuple[Any, ...], torch.Size, Tuple[int, ...]]
+    ]  # mesh, placements, size, stride when gathered
 
 
 @dataclass
@@ -44,7 +47,7 @@ class Unit:
 
 @contextmanager
 def explicit(model: nn.Module, units: List[Unit], state: Dict[str, Tensor], recorder: Recorder) -> Iterator[None]:
-    """Within it `state` is the model's; a parameter of a unit is this rank's shard there, and whole while its modules run."""
+    """Within it `state` is the model's: of a unit's parameters this rank's shards, whole while its modules run."""
     with compat.swapped(model, state), compat.fsdp_hooks_at_rest(model):
         handles = [handle for unit in units for handle in _hooks(unit, state, recorder)]
         try:
@@ -82,7 +85,11 @@ def _cast(tree: Any, dtype: Optional[torch.dtype]) -> Any:
         return tree
 
     def cast(value: Any) -> Any:
-        return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype else value
+        return (
+            value.to(dtype)
+            if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype
+            else value
+        )
 
     return pytree.tree_map(cast, tree)
 

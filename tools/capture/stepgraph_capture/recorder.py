@@ -2,13 +2,13 @@
 
 PyTorch's own records of these differ from release to release, so they are taken here while the step is being traced.
 """
+
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional
 
-import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules import module as module_hooks
 
@@ -131,9 +131,11 @@ def link(graph: fx.Graph) -> None:
         if origin.phase == "forward":
             origin.custom = {**(node.meta.get("custom") or {}), **origin.custom}
             forward.setdefault(origin.seq, origin)
-        elif origin.module is None and origin.seq in forward:
+        elif origin.seq in forward:
             known = forward[origin.seq]
-            origin.module, origin.source, origin.custom = known.module, known.source, dict(known.custom)
+            origin.custom = {**known.custom, **origin.custom}
+            if origin.module is None:
+                origin.module, origin.source = known.module, known.source
 
 
 def origin_of(node: fx.Node) -> Optional[Origin]:

@@ -1,4 +1,5 @@
 """Tensors and models that are spread over ranks: DTensor, and DistributedDataParallel."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Optional, Tuple
@@ -23,12 +24,19 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.detach().to_local() if is_sharded(tensor) else tensor.detach()
 
 
-def whole(part: Tensor, like: Tensor) -> Tensor:
-    """The sharded tensor of which `part` is this rank's, laid out as `like` is. Gradients come back to `part` as it is laid
-    out, whatever the model made of them."""
+def part(tensor: Tensor) -> Tensor:
+    """The same within a step, where autograd and the tracer follow."""
+    return tensor.to_local() if is_sharded(tensor) else tensor
+
+
+def whole(mine: Tensor, like: Tensor) -> Tensor:
+    """The sharded tensor of which `mine` is this rank's, laid out as `like` is. Gradients come back to `mine` as it is
+    laid out, whatever the model made of them."""
     if not is_sharded(like):
-        return part
-    return DTensor.from_local(part, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride())
+        return mine
+    return DTensor.from_local(
+        mine, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
+    )
 
 
 def plain(tensor: Tensor) -> Tensor:
@@ -41,9 +49,11 @@ def describe(tensor: Any) -> Dict[str, Any]:
     if not is_sharded(tensor):
         return {}
     mesh = tensor.device_mesh
-    return {"global_shape": [int(size) for size in tensor.shape],
-            "placements": [_placement(placement) for placement in tensor.placements],
-            "mesh_axes": axes(mesh)}
+    return {
+        "global_shape": [int(size) for size in tensor.shape],
+        "placements": [_placement(placement) for placement in tensor.placements],
+        "mesh_axes": axes(mesh),
+    }
 
 
 def axes(mesh: Any) -> list:
@@ -73,7 +83,7 @@ class Replicas:
 
 
 def unwrapped(model: nn.Module) -> Tuple[nn.Module, Replicas]:
-    """The model inside of DistributedDataParallel, whose reducer is C++ that cannot be traced, and what it stands for."""
+    """The model inside of DistributedDataParallel, whose reducer is C++ that no tracer follows; what it stands for."""
     parallel = getattr(torch.nn.parallel, "DistributedDataParallel", None)
     if parallel is not None and isinstance(model, parallel):
         return model.module, Replicas(model.process_group)

@@ -1,4 +1,5 @@
 """Which line of the user's code asked for a node."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """The step as a function of flat tensors: state and inputs in a fixed order, loss and gradients out."""
+
 from __future__ import annotations
 
 import inspect
@@ -50,7 +51,9 @@ class Result:
 class Step:
     """A model, its loss function and one batch."""
 
-    def __init__(self, model: nn.Module, loss_fn: Loss, inputs: Any, kwargs: Optional[Mapping[str, Any]], targets: Any) -> None:
+    def __init__(
+        self, model: nn.Module, loss_fn: Loss, inputs: Any, kwargs: Optional[Mapping[str, Any]], targets: Any
+    ) -> None:
         self.model, self.replicas = sharding.unwrapped(model)
         self.units = compat.fsdp_units(self.model)
         self.loss_fn = loss_fn
@@ -93,8 +96,8 @@ class Step:
         with fsdp.explicit(self.model, self.units, state, recorder):
             output = self.model(*args, **keywords)
             loss, others = self._loss(output, targets)
-        rebound = {slot.name: state[slot.name] for slot in self.state
-                   if slot.kind == "buffer" and state[slot.name] is not before[slot.name]}
+        buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
+        rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
         gradients = self._gradients(loss, local, recorder)
         return Result(loss, gradients, others, rebound)
 
@@ -107,7 +110,8 @@ class Step:
         if isinstance(found, tuple) and len(found) == 2:
             found, more = found
             leaves, _ = pytree.tree_flatten(more)
-            others = {f"other{i}": leaf for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)}
+            tensors = [sharding.plain(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
+            others = {f"other{i}": tensor for i, tensor in enumerate(tensors)}
         _check_loss(found, self.loss_fn)
         return sharding.plain(found), others
 
@@ -126,8 +130,10 @@ class Step:
 def _check_loss(loss: Any, loss_fn: Loss) -> None:
     source = "the loss function" if loss_fn is not None else "the model, without a loss function,"
     if not isinstance(loss, Tensor):
-        raise CaptureError(f"{source} returned {type(loss).__name__} and no tensor. Give loss_fn=, which takes the model's "
-                           "output (and the targets, where given) and returns the loss")
+        raise CaptureError(
+            f"{source} returned {type(loss).__name__} and no tensor. Give loss_fn=, which takes the model's "
+            "output (and the targets, where given) and returns the loss"
+        )
     if loss.numel() != 1:
         raise CaptureError(f"{source} returned a tensor of size {tuple(loss.shape)}; a loss is one number")
     if not loss.requires_grad:
@@ -148,8 +154,10 @@ def _arguments(inputs: Any, kwargs: Optional[Mapping[str, Any]]) -> Tuple[Tuple[
 def _state_of(model: nn.Module) -> List[Slot]:
     """Parameters, then buffers, each once; tied names are kept aside."""
     slots: Dict[int, Slot] = {}
-    for kind, pairs in (("parameter", model.named_parameters(remove_duplicate=False)),
-                        ("buffer", model.named_buffers(remove_duplicate=False))):
+    for kind, pairs in (
+        ("parameter", model.named_parameters(remove_duplicate=False)),
+        ("buffer", model.named_buffers(remove_duplicate=False)),
+    ):
         for name, tensor in pairs:
             if id(tensor) in slots:
                 slots[id(tensor)].tied.append(name)

@@ -1,4 +1,5 @@
 """Symbolic sizes: what the user asks for, and the text of what PyTorch concludes."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
@@ -14,8 +15,14 @@ from .errors import CaptureError
 Wish = Union[None, bool, str, Tuple[Any, ...], Any]
 Dynamic = Union[None, bool, Mapping[str, Union[Mapping[int, Wish], Sequence[Wish]]]]
 
-_RELATIONS = {"Equality": "Eq", "Unequality": "Ne", "StrictLessThan": "Lt", "LessThan": "Le",
-              "StrictGreaterThan": "Gt", "GreaterThan": "Ge"}
+_RELATIONS = {
+    "Equality": "Eq",
+    "Unequality": "Ne",
+    "StrictLessThan": "Lt",
+    "LessThan": "Le",
+    "StrictGreaterThan": "Gt",
+    "GreaterThan": "Ge",
+}
 _FUNCTIONS = {"FloorDiv": None, "CleanDiv": None, "Mod": "Mod", "PythonMod": "Mod", "Max": "Max", "Min": "Min"}
 
 
@@ -87,8 +94,10 @@ def wishes(dynamic: Dynamic, tensors: Mapping[str, Tensor]) -> Dict[str, Dict[in
     if not dynamic:
         return {}
     if dynamic is True:
-        return {name: {axis: DimensionWish(None, None, None) for axis in range(tensor.dim()) if tensor.shape[axis] > 1}
-                for name, tensor in tensors.items()}
+        return {
+            name: {axis: DimensionWish(None, None, None) for axis in range(tensor.dim()) if tensor.shape[axis] > 1}
+            for name, tensor in tensors.items()
+        }
     found: Dict[str, Dict[int, DimensionWish]] = {}
     for name, per_axis in dynamic.items():
         if name not in tensors:
@@ -106,12 +115,15 @@ def _check_axis(name: str, axis: Any, tensor: Tensor) -> None:
     if not isinstance(axis, int) or not -tensor.dim() <= axis < tensor.dim():
         raise CaptureError(f"dynamic: {name} has {tensor.dim()} dimensions and none is {axis!r}")
     if tensor.shape[axis] < 2:
-        raise CaptureError(f"dynamic: dimension {axis} of {name} is {tensor.shape[axis]} here; PyTorch treats 0 and 1 as "
-                           "constants, so give an example of 2 or more")
+        raise CaptureError(
+            f"dynamic: dimension {axis} of {name} is {tensor.shape[axis]} here; PyTorch treats 0 and 1 as "
+            "constants, so give an example of 2 or more"
+        )
 
 
-def fake_inputs(fake_mode: Any, tensors: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]
-                ) -> Dict[str, Tensor]:
+def fake_inputs(
+    fake_mode: Any, tensors: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]
+) -> Dict[str, Tensor]:
     """Fake twins of the tensors that have wishes; dimensions of one name are made equal."""
     fakes: Dict[str, Tensor] = {}
     named: Dict[str, Tuple[str, Any]] = {}
@@ -128,8 +140,10 @@ def fake_inputs(fake_mode: Any, tensors: Mapping[str, Tensor], wanted: Dict[str,
             first_place, first = named.setdefault(wish.name, (f"{name}[{axis}]", size))
             example = tensors[name].shape[axis]
             if compat.hint(first) != example:
-                raise CaptureError(f"dynamic: {wish.name!r} is {compat.hint(first)} in {first_place} "
-                                   f"and {example} in {name}[{axis}]")
+                raise CaptureError(
+                    f"dynamic: {wish.name!r} is {compat.hint(first)} in {first_place} "
+                    f"and {example} in {name}[{axis}]"
+                )
             torch._check(first == size)
     return fakes
 
@@ -140,8 +154,10 @@ def check_still_dynamic(fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int,
         for axis in axes:
             size = fakes[name].shape[axis]
             if isinstance(size, int) or compat.expression(size).is_Integer:
-                raise CaptureError(f"dynamic: the model works only with {name}[{axis}] == {size}: its code compares that size "
-                                   "with a constant. Leave it out of dynamic=, or change the code")
+                raise CaptureError(
+                    f"dynamic: the model works only with {name}[{axis}] == {size}: its code compares that size "
+                    "with a constant. Leave it out of dynamic=, or change the code"
+                )
 
 
 def first_line(error: BaseException) -> str:
@@ -163,12 +179,20 @@ def describe(shape_env: Any, symbol: Any) -> Dict[str, Any]:
     facts = compat.symbol_facts(shape_env, symbol)
 
     def bound(value: Any) -> Optional[int]:
-        return int(value) if value is not None and getattr(value, "is_Integer", False) and abs(int(value)) < 2**62 else None
+        return (
+            int(value)
+            if value is not None and getattr(value, "is_Integer", False) and abs(int(value)) < 2**62
+            else None
+        )
 
     made_by_data = facts.hint is None
-    entry: Dict[str, Any] = {"name": str(symbol), "kind": "data" if made_by_data else "input",
-                             "min": bound(facts.low), "max": bound(facts.high),
-                             "hint": None if made_by_data else int(facts.hint)}
+    entry: Dict[str, Any] = {
+        "name": str(symbol),
+        "kind": "data" if made_by_data else "input",
+        "min": bound(facts.low),
+        "max": bound(facts.high),
+        "hint": None if made_by_data else int(facts.hint),
+    }
     if facts.source:
         entry["source"] = facts.source
     return entry

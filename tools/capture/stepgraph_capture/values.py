@@ -1,8 +1,9 @@
 """The numbers of a capture: what goes in, and what PyTorch answers when it runs the user's model, not the graph."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 import torch
 from torch import Tensor, fx
@@ -80,12 +81,16 @@ def _bits(tensor: Tensor) -> Tensor:
 
 def check_close(name: str, left: Tensor, right: Tensor) -> None:
     if left.shape != right.shape or left.dtype != right.dtype:
-        raise CaptureError(f"{name} is {left.dtype} {tuple(left.shape)} when the model runs, and {right.dtype} "
-                           f"{tuple(right.shape)} when the graph does: the model's code depends on values")
+        raise CaptureError(
+            f"{name} is {left.dtype} {tuple(left.shape)} when the model runs, and {right.dtype} "
+            f"{tuple(right.shape)} when the graph does: the model's code depends on values"
+        )
     wide = torch.complex128 if left.is_complex() else torch.float64
     tolerance = 1e-4 if left.dtype in (torch.float32, torch.float64, torch.complex64) else 2e-2
     scale = left.to(wide).abs().nan_to_num().max().item() if left.numel() else 0.0
     difference = (left.to(wide) - right.to(wide)).abs().nan_to_num().max().item() if left.numel() else 0.0
     if difference > tolerance * (scale + 1e-3):
-        raise CaptureError(f"{name} differs by {difference:.3g} (largest value {scale:.3g}) between the model's run and the "
-                           "graph's: the model's code depends on values, or on state that is no parameter or buffer")
+        raise CaptureError(
+            f"{name} differs by {difference:.3g} (largest value {scale:.3g}) between the model's run and the "
+            "graph's: the model's code depends on values, or on state that is no parameter or buffer"
+        )

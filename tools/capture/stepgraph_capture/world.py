@@ -1,4 +1,5 @@
 """The ranks of a job: world, mesh and process groups as the capture declares them."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Optional
@@ -9,9 +10,10 @@ from torch import fx
 from . import compat, sharding
 from .errors import CaptureError
 
-
-IN_PLACE = ("a collective that works through a handle of this process. Use the functional ones of "
-            "torch.distributed._functional_collectives, or DTensor")
+IN_PLACE = (
+    "a collective that works through a handle of this process. Use the functional ones of "
+    "torch.distributed._functional_collectives, or DTensor"
+)
 
 
 def is_distributed() -> bool:

@@ -1,4 +1,5 @@
 """Files of a capture: written aside, then renamed, so that nobody ever reads half of one."""
+
 from __future__ import annotations
 
 import gzip
