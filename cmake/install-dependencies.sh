@@ -12,6 +12,7 @@ required=(
   "/usr/include/flatbuffers/flatbuffers.h:libflatbuffers-dev"
   "/usr/include/simdjson.h:libsimdjson-dev"
   "/usr/include/zlib.h:zlib1g-dev"
+  "/usr/include/zip.h:libzip-dev"
   "/usr/include/catch2/catch.hpp:catch2"
 )
 optional=( "ninja:ninja-build" "ccache:ccache" "clang++:clang" "/usr/include/dnnl.h:libdnnl-dev" "mpirun:openmpi-bin" "mpicxx:libopenmpi-dev" )
