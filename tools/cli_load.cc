@@ -22,7 +22,7 @@ Error not_a_graph(const Bytes& bytes) {
             "import it first: sg-import " + bytes.name};
   if (bytes.form == Form::zip)
     return {ErrorKind::unreadable, "this looks like an archive (.pt2?), not a graph", where,
-            "this version imports capture JSON; see sg-import --help"};
+            "import it first: sg-import " + bytes.name};
   where.line = 1;
   where.column = 1;
   return {ErrorKind::unreadable, "not a graph: neither a .sg file nor a text that begins with `sg 1.0`", where,

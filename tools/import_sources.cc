@@ -3,6 +3,7 @@
 #include "libgraph/capture.h"
 #include "libgraph/fx_import.h"
 #include "libgraph/parallel.h"
+#include "libgraph/pt2.h"
 #include "libgraph/sha256.h"
 #include "tools/import_trace_files.h"
 #include "tools/cli_input.h"
@@ -25,8 +26,20 @@ Result<Imported> import_fx_files(const Args& args, Sources* sources, Diagnostics
   return Imported{std::move(job), {}, nullptr};
 }
 
+Result<Imported> import_pt2_file(const Args& args, Sources* sources, Diagnostics* notes) {
+  const SourceFile& file = sources->files[0];
+  SG_ASSIGN(Pt2Import import, import_pt2(file.bytes, file.name, {args.text("model")}, notes));
+  return Imported{std::move(import.job), std::move(import.tensors), std::move(import.owner)};
+}
+
+Result<Listing> list_pt2_file(const Args&, Sources* sources, Diagnostics*) {
+  SG_ASSIGN(Pt2Listing listing, list_pt2(sources->files[0].bytes, sources->files[0].name));
+  return Listing{std::move(listing.text), std::move(listing.json)};
+}
+
 constexpr ImportSource kSources[] = {
     {SourceKind::capture, "capture JSON, plain or gzipped", true, false, import_capture_files, nullptr},
+    {SourceKind::pt2, "torch.export archives (.pt2)", false, false, import_pt2_file, list_pt2_file},
     {SourceKind::fx, "the text of a graph that FX prints", true, false, import_fx_files, nullptr},
     {SourceKind::torch_trace, "a TORCH_TRACE log or a folder of tlparse", true, true, import_trace_files, list_trace_files},
 };

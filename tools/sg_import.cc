@@ -1,4 +1,4 @@
-// sg-import: captures of a PyTorch training step to a graph file.
+// sg-import: what PyTorch recorded or exported, to a graph file. import_sources.cc lists the sources.
 //
 // One capture is one rank; several, or a rank pattern, are a rank set and become one job: proven SPMD, or kept apart.
 #include "libgraph/infer.h"
@@ -18,12 +18,41 @@ constexpr Option kOptions[] = {
     {"rank", 'r', "N", "of a trace of several ranks the one that is meant"},
     {"compile-id", 0, "ID", "of a trace of several compilations the one that is meant: 0/0"},
     {"list", 0, "", "say what the source holds, and write no graph"},
+    {"model", 0, "NAME", "which model of an archive that holds several"},
+    {"data", 0, "FILE", "where weights and constants go, as safetensors (default: beside the output)"},
     {"check", 0, "", "compare recorded types with inferred ones, and write no graph"},
 };
 
 Result<int> write_listing(const Args& args, const Listing& listing) {
   SG_TRY(write_text(args, args.has("json") ? listing.json : listing.text));
   return 0;
+}
+
+// Where the tensors go: --data, else beside the output, under its name. Empty = nowhere.
+std::string data_place(const Args& args) {
+  if (args.has("data")) return args.text("data");
+  std::string path = output_of(args);
+  if (path == "-") return {};
+  if (is_rank_pattern(path)) path = file_of_rank(path, 0);
+  for (std::string_view end : {".txt", ".sg"})
+    if (path.size() > end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0) path.resize(path.size() - end.size());
+  return path + ".safetensors";
+}
+
+// The graph and its tensors: both are complete before either is put in its place.
+Status write_all(const Args& args, const Job& job, const Imported& imported) {
+  std::string place = data_place(args);
+  if (imported.tensors.empty() || place.empty()) {
+    SG_TRY(write_job(args, job));
+    if (!imported.tensors.empty())
+      args.report().line("sg-import: " + counted(imported.tensors.size(), "tensor") + " of weights and constants not written: --data FILE says where to");
+    return ok_status();
+  }
+  SG_ASSIGN(OutputFile tensors, stage_tensors(place, imported.tensors, {}));
+  SG_TRY(write_job(args, job));
+  SG_TRY(tensors.commit());
+  args.report().line("sg-import: wrote " + place + ": " + counted(imported.tensors.size(), "tensor"));
+  return ok_status();
 }
 
 // What --list and --check print instead of a graph; the exit code.
@@ -56,17 +85,18 @@ Result<int> run(const Args& args) {
     repaired += repair_recorded_types(*program);
   }
   if (repaired > 0) args.report().note(counted(repaired, "recorded type") + " contradicted by the data or the op: put right (--check lists them)");
-  add_provenance(args, {"from", "spmd", "rank", "compile-id"}, sources.digest, job);
+  add_provenance(args, {"from", "model", "spmd", "rank", "compile-id"}, sources.digest, job);
   Loaded loaded{std::move(*job), sources.name, {}, sources.bytes};
   SG_TRY(require_valid(args, loaded));
   if (output_of(args) == "-") args.report().line("sg-import: read " + sources.name + ": " + describe(loaded.job));
-  SG_TRY(write_job(args, loaded.job));
+  SG_TRY(write_all(args, loaded.job, *imported));
   return leave(args, 0);
 }
 
-constexpr Tool kTool = {"sg-import", "turn captures of a training step into a graph", "[SOURCE]...",
-                        "SOURCE is capture JSON, plain or gzipped, the text of a graph that FX prints (print_readable, tlparse), a\n"
-                        "TORCH_TRACE log or tlparse's folder; or a rank pattern such as 'rank{r}/step.json'.",
+constexpr Tool kTool = {"sg-import", "turn captures, traces and exported programs into a graph", "[SOURCE]...",
+                        "SOURCE is capture JSON, plain or gzipped; a torch.export archive (.pt2), whose weights go to a safetensors\n"
+                        "file beside the output; the text of a graph that FX prints (print_readable, tlparse); a TORCH_TRACE log or\n"
+                        "tlparse's folder; or a rank pattern such as 'rank{r}/step.json'.",
                         SIZE_MAX, true, Writes::graph, false, kOptions,
                         {{"sg-import step.json -o step.sg", "one rank"},
                          {"sg-import 'rank{r}/step.json' | sg-print | less", "all ranks into one job, read as text"}}, run};

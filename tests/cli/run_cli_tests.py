@@ -229,14 +229,32 @@ def captures_are_no_graphs_and_graphs_no_captures():
 
 @case
 def other_sources_are_recognised_and_refused():
-    for content, said in ((b"PK\x03\x04....", "a pt2 source"),
+    for content, said in ((b"PK\x03\x04....", "not a whole zip archive"),
                           (b"graph():\n    %a : [num_users=1] = placeholder[target=a]\n", r"<stdin>:1:1: error: this is `print\(graph\)`"),
                           (b"class M(torch.nn.Module):\n    def forward(self, a):\n", "<stdin>:1:1: error: `M` has no return at its end"),
                           (b'V1121 02:33:03.218000 13001 a.py:28] {"str": ["x", 1]}\n', "the trace holds no artefacts")):
         expect(run(["sg-import"], content), 3, said)
     for content in (b"hello\n", b"\0\0\0\0", b"<html>", bytes(range(256))):
         expect(run(["sg-import"], content), 3, "unknown kind: it reads capture JSON")
-    expect(run(["sg-import", "--from", "pt2", os.path.join(DATA, "step.json")]), 3, "a pt2 source")
+    expect(run(["sg-import", "--from", "pt2", os.path.join(DATA, "step.json")]), 3, "not a whole zip archive")
+    expect(run(["sg-import"], b"PK\x03\x04...."), 3, "<stdin>: error: not a whole zip archive")
+
+
+@case
+def exported_programs_bring_their_weights():
+    source = os.path.join(DATA, "..", "pt2", "tied", "model.pt2")
+    done = expect(run(["sg-import", source, "-o", "t.sg"]), 0, r"wrote t.safetensors: 3 tensors")
+    assert os.path.exists("t.sg") and os.path.exists("t.safetensors")
+    expect(run(["sg-check", "t.sg"]), 0)
+    done = expect(run(["sg-import", source]), 0, r"3 tensors of weights and constants not written: --data FILE")
+    expect(run(f"sg-import {source} --data w.safetensors | sg-check"), 0, out="valid")
+    assert read("w.safetensors") == read("t.safetensors")
+    done = expect(run(["sg-import", "--list", source]), 0, out=r"e.weight  f32\[16, 8\]")
+    report = json.loads(expect(run(["sg-import", "--list", "--json", source]), 0).text)
+    assert report["kind"] == "pt2" and report["models"][0]["nodes"] == 7
+    expect(run(["sg-import", "--model", "other", source]), 3, "no model `other`")
+    expect(run(["sg-import", source, source]), 3, "a second pt2 source")
+    expect(run(["sg-import", "--check", source]), 0, out="agree")
     expect(run(["sg-import"], b"{}"), 3, "<stdin>")
     expect(run(["sg-import"], gzip.compress(b"nonsense")), 3, "<stdin>")
 
