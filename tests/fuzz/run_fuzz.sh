@@ -11,10 +11,10 @@ if ! command -v clang++ >/dev/null 2>&1; then
 fi
 generator=$(command -v ninja >/dev/null 2>&1 && echo Ninja || echo "Unix Makefiles")
 cmake -G "$generator" --preset fuzz >/dev/null
-cmake --build build-fuzz -j 2 --target fuzz_binary fuzz_text fuzz_capture fuzz_safetensors fuzz_fx fuzz_trace
+cmake --build build-fuzz -j 2 --target fuzz_binary fuzz_text fuzz_capture fuzz_safetensors fuzz_fx fuzz_trace fuzz_pt2 fuzz_run
 mkdir -p build-fuzz/findings
 status=0
-for form in binary text capture safetensors fx trace; do
+for form in binary text capture safetensors fx trace pt2 run; do
   mkdir -p "build-fuzz/corpus/$form"
   log=build-fuzz/fuzz_$form.log
   if build-fuzz/bin/fuzz_$form -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -max_len=65536 \
