@@ -1,0 +1,37 @@
+// sg-export: a graph as a Python module of plain torch calls (libgraph/export_python.h).
+#include "libgraph/export_python.h"
+#include "libgraph/merge.h"
+#include "tools/cli_job.h"
+
+using namespace sg;
+using namespace sg::cli;
+
+namespace {
+
+constexpr Option kOptions[] = {
+    {"rank", 'r', "N", "export the program of rank N only"},
+    {"fx", 0, "", "builders of a torch.fx.GraphModule instead of functions"},
+};
+
+Result<int> run(const Args& args) {
+  SG_ASSIGN(Job job, read_job(args, args.input()));
+  uint32_t rank = static_cast<uint32_t>(std::min<int64_t>(args.number("rank", 0), UINT32_MAX));
+  if (args.has("rank") && (rank >= job.world || job.program_of(rank) == nullptr))
+    return Error{ErrorKind::cannot_apply, "the job holds no rank " + args.text("rank"), {}, describe(job)};
+  if (args.has("rank")) job = job_of_rank(job, rank);
+  SG_ASSIGN(std::string module, export_python(job, {.fx = args.has("fx")}));
+  SG_TRY(write_text(args, module));
+  return leave(args, 0);
+}
+
+constexpr Tool kTool = {"sg-export", "write a graph as a Python module of plain torch calls", "[GRAPH]",
+                        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
+                        "The module runs as it is: `python step.py inputs.safetensors --expect expected.safetensors`,\n"
+                        "with several ranks under torchrun. Imported, `step(inputs)` runs on tensors by name.", 1,
+                        true, Writes::text, false, kOptions,
+                        {{"sg-export step.sg -o step.py", "back to PyTorch"},
+                         {"sg-export step.sg --fx -o step_fx.py", "as a torch.fx graph"}}, run};
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }
