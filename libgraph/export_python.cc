@@ -37,10 +37,16 @@ void claim_words(std::string_view words, Scope* scope) {
 }
 
 std::string ranks_text(const std::vector<uint32_t>& ranks) {
-  std::string out = ranks.size() == 1 ? "rank" : "ranks";
+  std::string out = ranks.size() == 1 ? "RANK" : "RANKS";
   for (uint32_t r : ranks) out += "_" + std::to_string(r);
   constexpr size_t kLongest = 40;
-  return out.size() <= kLongest ? out : "ranks_from_" + std::to_string(ranks[0]);
+  return out.size() <= kLongest ? out : "RANKS_FROM_" + std::to_string(ranks[0]);
+}
+
+std::string in_small_letters(std::string s) {
+  for (char& c : s)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return s;
 }
 
 class Exporter {
@@ -121,7 +127,7 @@ std::unordered_set<NestedId, IdHash> flex_bodies(const Program& program) {
 }
 
 Status Exporter::bodies(const Program& program, const SymbolPlan& symbols, std::vector<std::string>* names) {
-  std::string prefix = module_.fx ? "build_" : "", suffix = name_of_program(program);
+  std::string prefix = module_.fx ? "build_" : "", suffix = in_small_letters(name_of_program(program));
   for (const auto& nested : program.nested) names->push_back(module_.scope.claim(prefix + std::string(text(nested->name)) + suffix));
   auto flex = flex_bodies(program);
   for (uint32_t i = 0; i < program.nested.size(); ++i) {
@@ -149,15 +155,15 @@ Status Exporter::program(const Program& program) {
   SG_TRY(bodies(program, symbols, &names));
   GraphWriter writer(&module_, program, symbols, names);
   Written written;
-  std::string suffix = name_of_program(program);
-  written.run = module_.scope.claim((module_.fx ? "build" : "run") + suffix);
+  std::string suffix = name_of_program(program), small = in_small_letters(suffix);
+  written.run = module_.scope.claim((module_.fx ? "build" : "run") + small);
   written.table = module_.scope.claim("PROGRAM" + suffix);
   std::string doc = suffix.empty() ? (job_.world == 1 ? "The step" : "The step of every rank") : "The step of";
-  for (char c : suffix) doc += c == '_' ? ' ' : c;
+  for (char c : small) doc += c == '_' ? ' ' : c;
   doc += ": " + std::to_string(program.graph.node_count()) + " nodes.";
   functions_ += "\n\n";
   SG_TRY(writer.write(program.graph, main, {written.run, doc, false}, &functions_));
-  std::string strides = module_.scope.claim("strides" + suffix), code = writer.strides_function(strides);
+  std::string strides = module_.scope.claim("strides" + small), code = writer.strides_function(strides);
   if (!code.empty()) functions_ += "\n\n" + code, written.strides = strides;
   written_.push_back(std::move(written));
   return ok_status();
@@ -265,12 +271,14 @@ std::string Exporter::table(const Program& program, const Written& written) cons
 
 std::string Exporter::tables() const {
   std::string out = "\n" + std::string(kProgramClass), rows;
+  std::map<uint32_t, std::string> of_rank;
   for (size_t i = 0; i < job_.programs.size(); ++i) {
     const Program& p = *job_.programs[i];
     out += table(p, written_[i]);
-    for (uint32_t r : p.ranks) rows += (rows.empty() ? "" : std::string(",") + kBreak) + std::to_string(r) + ": " + written_[i].table;
+    for (uint32_t r : p.ranks) of_rank[r] = written_[i].table;
   }
   if (job_.is_spmd()) return out + "PROGRAMS = dict.fromkeys(range(WORLD), " + written_[0].table + ")\n\n\n";
+  for (const auto& [rank, name] : of_rank) rows += (rows.empty() ? "" : std::string(",") + kBreak) + std::to_string(rank) + ": " + name;
   append_line(0, "PROGRAMS = {" + rows + "}", {}, &out);
   return out + "\n\n";
 }

@@ -98,9 +98,9 @@ void GraphWriter::head(const GraphSymbols& symbols, const What& what) {
   if (!module_.fx) return;
   *out_ += "    g = Builder()\n";
   for (const Input& input : graph_->inputs())
-    line(identifier(input.value) + " = g.input(" + string_literal(graph_->name(input.value)) + ")",
+    line(identifier(input.value) + " = g.input(" + string_literal(identifier(input.value)) + ")",
          input_comment(graph_->pool(), *graph_, input));
-  for (StrId name : symbols.parameters) line(symbol(name) + " = g.input(" + string_literal(text(name)) + ")", "a size");
+  for (StrId name : symbols.parameters) line(symbol(name) + " = g.input(" + string_literal(symbol(name)) + ")", "a size");
 }
 
 void GraphWriter::parameters(const GraphSymbols& symbols) {
@@ -148,16 +148,23 @@ void GraphWriter::node(const GraphSymbols& symbols, NodeId n) {
   if (draws_random(*graph_, n)) module_.draws_random = true;
   std::string call = call_of(n);
   if (error_) return;
-  std::string types;
-  constexpr uint32_t kTypesShown = 4;
-  for (uint32_t i = 0; i < std::min(node.result_count, kTypesShown); ++i)
-    types += (i ? ", " : "") + short_type(graph_->pool(), graph_->value(node.result(i)).type);
-  if (node.result_count > kTypesShown) types += ", ...";
   context(node);
-  statement(assigned(n, std::move(call)), dead_after(n), types);
+  statement(assigned(n, std::move(call)), dead_after(n), types_of(node));
   auto found = symbols.from_node.find(n);
   if (found == symbols.from_node.end()) return;
   for (const SymbolSource& source : found->second) define(source);
+}
+
+std::string GraphWriter::types_of(const Node& node) const {
+  constexpr uint32_t kTypesShown = 4;
+  std::string out;
+  bool any = false;
+  for (uint32_t i = 0; i < std::min(node.result_count, kTypesShown); ++i) {
+    any |= graph_->type(node.result(i)).kind != TypeKind::unknown;
+    out += (i ? ", " : "") + short_type(graph_->pool(), graph_->value(node.result(i)).type);
+  }
+  if (node.result_count > kTypesShown) out += ", ...";
+  return any ? out : std::string();
 }
 
 void GraphWriter::returns(const What& what) {

@@ -61,6 +61,7 @@ class GraphWriter {
   void node(const GraphSymbols& symbols, NodeId n);
   void context(const Node& node);
   void define(const SymbolSource& source);
+  std::string types_of(const Node& node) const;
   void returns(const What& what);
   void line(std::string_view code, std::string_view comment = {}) { append_line(4, code, comment, out_); }
 

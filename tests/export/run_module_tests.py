@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""run_module_tests.py --bin BIN: what exported modules do that no shared capture asks for, each held against plain PyTorch."""
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import weakref
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "capture"))
+from interpreter import use_python_with_torch  # noqa: E402
+
+use_python_with_torch()
+
+import torch  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from run_export_tests import module_at  # noqa: E402
+
+X = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+BIN = None
+
+
+class Modules(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def export(self, text, *options):
+        with open(self.path("step.sg.txt"), "w", encoding="utf-8") as file:
+            file.write("sg 1.0\n" + text)
+        name = f"step{len(os.listdir(self.folder))}.py"
+        done = subprocess.run([os.path.join(BIN, "sg-export"), self.path("step.sg.txt"), "-o", self.path(name), *options],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.path(name)
+
+    def check(self, text, inputs, *expected):
+        """The outputs, from functions and from a torch.fx graph."""
+        for options in ((), ("--fx",)):
+            module = module_at(self.export(text, *options))
+            given = {name: value.clone() if torch.is_tensor(value) else value for name, value in inputs.items()}
+            outputs = list(module.step(given).values())
+            self.assertEqual(len(outputs), len(expected))
+            for output, wanted in zip(outputs, expected):
+                self.assertTrue(torch.equal(torch.as_tensor(output), torch.as_tensor(wanted)), f"{options}: {output} {wanted}")
+        return given
+
+    def test_names_that_are_no_identifiers(self):
+        self.check('''
+graph rank *
+  input %"a b" : f32[3, 4] "x\\ny"
+  input %a_b : f32[3, 4]
+  input %lambda : f32[3, 4]
+  input %aten : f32[3, 4]
+  input %"1st'); import os; os.abort()  #" : f32[3, 4]
+  forward "layers\\nraise SystemExit\\n"
+    at "f\\nraise SystemExit\\n":3 "g\\rraise SystemExit"
+    %step = aten.add.Tensor(%"a b", %a_b, alpha=2)
+    %"__import__('os').abort()" = aten.add.Tensor(%lambda, %aten)
+    %sum = aten.add.Tensor(%"1st'); import os; os.abort()  #", %step)
+  output %"__import__('os').abort()"
+  output %sum
+''', {"a b": X, "a_b": X, "lambda": X, "aten": X, "1st'); import os; os.abort()  #": X}, 2 * X, 4 * X)
+
+    def test_titles_that_end_the_docstring(self):
+        path = self.export('graph rank *\n  input %x : f32[2]\n  output %x\n')
+        with open(self.path("step.sg.txt"), "w", encoding="utf-8") as file:
+            file.write('sg 1.0 job "\\"\\"\\"\\nraise SystemExit # coding: utf-7 \\\\"\ngraph rank *\n  input %x : f32[2]\n  output %x\n')
+        subprocess.run([os.path.join(BIN, "sg-export"), self.path("step.sg.txt"), "-o", path], check=True)
+        module = module_at(path)
+        self.assertIn("coding: utf-7", module.__doc__)
+
+    def test_bodies_take_sizes_that_they_cannot_see(self):
+        self.check('''
+graph rank *
+  symbol s0 input [2, inf]
+  input %x : f32[s0, 4]
+  forward -
+    %y, = sg.call(graph:outer, [%x]) : f32[s0 + 4]
+  output %y
+graph rank * nested outer
+  input %p : f32[s0, 4]
+  forward -
+    %row = aten.select.int(%p, 0, 0)
+    %r, = sg.call(graph:inner, [%row]) : f32[s0 + 4]
+  output %r
+graph rank * nested inner
+  input %q : f32[4]
+  forward -
+    %ones = aten.ones([max(2, s0)], dtype=f32, device=cpu, pin_memory=false)
+    %r = aten.cat([%q, %ones])
+  output %r
+''', {"x": X}, torch.cat([X[0], torch.ones(3)]))
+
+    def test_sizes_of_inputs_that_are_sums_of_symbols(self):
+        self.check('''
+graph rank *
+  symbol s0 input [1, inf]
+  input %x : f32[2*s0 + 1, 4]
+  forward -
+    %y = aten.slice.Tensor(%x, 0, 0, s0)
+    %z = aten.new_zeros(%x, [s0**2 + s0//2, 1], pin_memory=false)
+  output %y
+  output %z
+''', {"x": X}, X[:1], torch.zeros(1, 1))
+
+    def test_arithmetic_on_sizes(self):
+        self.check('''
+graph rank *
+  symbol s0 input [3, 100]
+  input %n : int s0
+  input %x : f32[3, 4]
+  forward -
+    %a = python.add(%n, -2)
+    %b = python.pow(%a, 2)
+    %c = python.floordiv(%b, 2)
+    %d = python.max(%c, %n)
+    %e = python.neg(%d)
+    %f = python.mod(%e, 5)
+    %g = python.sym_sum([%f, %n, 1])
+    %h = python.lt(%g, 100)
+    %i = python.sym_not(%h)
+    %y = aten.mul.Tensor(%x, %g)
+  output %y
+  output %i
+''', {"n": 7, "x": X}, X * (-12 % 5 + 7 + 1), False)
+
+    def test_data_decides_a_size(self):
+        self.check('''
+graph rank *
+  symbol u0 data [0, 12]
+  input %x : f32[3, 4]
+  forward -
+    %found = aten.nonzero(%x) : i64[u0, 2] stride [1, u0]
+    %ones = aten.ones([u0 + 1], dtype=f32, device=cpu, pin_memory=false)
+  output %found
+  output %ones
+''', {"x": X}, X.nonzero(), torch.ones(12))
+
+    def test_buckets_and_offload(self):
+        self.check('''
+graph rank *
+  input %x : f32[3, 4]
+  input %y : bf16[2]
+  forward -
+    %flat = sg.pack([%x, %y], dtype=f32)
+    %a, %b = sg.unpack(%flat, [[4, 3], [2]])
+    %host = sg.offload(%a)
+    %back = sg.reload(%host, device=cpu)
+    %w = aten.add_.Tensor(%a, 1)
+  output %back
+  output %b
+  output %w
+''', {"x": X, "y": torch.ones(2, dtype=torch.bfloat16)}, X.reshape(4, 3), torch.ones(2), X.reshape(4, 3) + 1)
+
+    def test_writes_reach_the_inputs(self):
+        given = self.check('''
+graph rank *
+  buffer %x : f32[3, 4] "steps"
+  forward -
+    %t = aten.t(%x)
+    %w = aten.mul_.Tensor(%t, 2)
+  none
+''', {"x": X})
+        self.assertTrue(torch.equal(given["x"], 2 * X))
+
+    def test_floats_keep_their_bits(self):
+        wanted = [0.1, 1e-45, 1.7976931348623157e308, -0.0, float("inf")]
+        nodes = "".join(f"    %y{i} = aten.full([], {v!r}, dtype=f64, layout=strided, device=cpu, pin_memory=false)\n"
+                        for i, v in enumerate(wanted))
+        outputs = "".join(f"  output %y{i}\n" for i in range(len(wanted)))
+        self.check(f"graph rank *\n  input %x : f32[3, 4]\n  forward -\n{nodes}{outputs}", {"x": X},
+                   *[torch.tensor(v, dtype=torch.float64) for v in wanted])
+
+    def test_inputs_by_the_names_of_the_model(self):
+        text = 'graph rank *\n  param %p : f32[3, 4] "layer.weight"\n  forward -\n    %y = aten.neg(%p)\n  output %y\n'
+        module = module_at(self.export(text))
+        self.assertTrue(torch.equal(module.step({"layer.weight": X})["out0"], -X))
+        with self.assertRaisesRegex(KeyError, "missing inputs: p"):
+            module.step({})
+
+    def test_files_in_and_out(self):
+        """main: constants by digest, strides and numbers as captured, --expect and its exit codes."""
+        constant = torch.arange(3, dtype=torch.int16)
+        digest = hashlib.sha256(constant.numpy().tobytes()).hexdigest() if hasattr(constant, "numpy") else ""
+        path = self.export(f'''
+graph rank *
+  symbol s0 input [1, inf]
+  input %x : f32[s0, 4] stride [1, s0]
+  input %n : int
+  constant %c : i16[3] data sha256:{digest}
+  buffer %b : f32[2]
+  forward -
+    %v = aten.as_strided(%x, [12], [1])
+    %y = aten.mul.Tensor(%v, %n)
+    %z = aten.neg(%c)
+    %w = aten.add_.Tensor(%b, 1)
+    %s = aten.sum(%y)
+  loss %s
+  output %z
+  output %y
+''')
+        save_file({"x": X, "n": torch.tensor(3), "b": torch.zeros(2)}, self.path("inputs.safetensors"))
+        save_file({"some_table": constant}, self.path("data.safetensors"))
+        main = lambda *words: subprocess.run([sys.executable, path, self.path("inputs.safetensors"), *words],  # noqa: E731
+                                             capture_output=True, text=True)
+        done = main("-o", self.path("outputs.safetensors"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        values = load_file(self.path("outputs.safetensors"))
+        self.assertTrue(torch.equal(values["out2"], 3 * X.t().reshape(-1)))
+        self.assertTrue(torch.equal(values["out1"], -constant))
+        self.assertTrue(torch.equal(values["mutated.b"], torch.ones(2)))
+        self.assertEqual(main("--expect", self.path("outputs.safetensors")).returncode, 0)
+        save_file({"loss": values["out0"] + 1, "out2": values["out2"]}, self.path("other.safetensors"))
+        done = main("--expect", self.path("other.safetensors"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("loss: 1 of 1 elements differ, by up to 1", done.stdout)
+        self.assertEqual(main("--expect", self.path("other.safetensors"), "--atol", "1.5").returncode, 0)
+
+    def test_a_graph_module_is_one(self):
+        text = "graph rank *\n  input %x : f32[3, 4]\n  forward -\n    %y = aten.neg(%x)\n  output %y\n"
+        graph = module_at(self.export(text, "--fx")).graph_module()
+        self.assertIsInstance(graph, torch.fx.GraphModule)
+        self.assertEqual([node.name for node in graph.graph.nodes], ["x", "y", "output"])
+        self.assertIs(list(graph.graph.nodes)[1].target, torch.ops.aten.neg.default)
+
+    def test_tensors_are_let_go_after_their_last_use(self):
+        """A chain of tensors: two of them live at once."""
+        chain = "".join(f"    %y{i + 1} = aten.neg(%y{i})\n" for i in range(20))
+        text = f"graph rank *\n  input %y0 : f32[3, 4]\n  forward -\n{chain}    %s = aten.sum(%y20)\n  output %s\n"
+        module, results, alive = module_at(self.export(text)), [], []
+
+        class Watch(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                result = function(*args, **(kwargs or {}))
+                results.append(weakref.ref(result))
+                alive.append(sum(reference() is not None for reference in results))
+                return result
+
+        with Watch():
+            module.step({"y0": X})
+        self.assertEqual((len(alive), max(alive)), (21, 2))
+
+
+if __name__ == "__main__":
+    at = sys.argv.index("--bin")
+    BIN = os.path.abspath(sys.argv[at + 1])
+    del sys.argv[at:at + 2]
+    unittest.main()
