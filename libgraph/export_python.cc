@@ -250,7 +250,7 @@ std::string Exporter::table(const Program& program, const Written& written) cons
     if (graph.users(input.value).empty()) add(name, &optional);
     if (type.kind == TypeKind::integer || type.kind == TypeKind::floating || type.kind == TypeKind::boolean) add(name, &numbers);
     if (mutated.contains(input.value.index)) add(name, &writes);
-    if (input.kind == InputKind::constant && input.digest) add(name + ": " + string_literal(text(input.digest)), &constants);
+    if (input.digest) add(name + ": " + string_literal(text(input.digest)), &constants);
     if (type.kind == TypeKind::tensor && type.device && text(type.device) != "cpu") add(name + ": " + string_literal(text(type.device)), &devices);
   }
   for (const Output& o : graph.outputs()) {

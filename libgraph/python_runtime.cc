@@ -30,7 +30,7 @@ class Program(NamedTuple):
     optional: Tuple[str, ...] = ()      # inputs that nothing uses
     numbers: Tuple[str, ...] = ()       # inputs that are Python numbers
     written: Tuple[str, ...] = ()       # inputs that the step writes in place
-    constants: Dict[str, str] = {}      # input -> digest of its bytes, which a safetensors file holds
+    constants: Dict[str, str] = {}      # input -> digest of its bytes, held by a safetensors file
     devices: Dict[str, str] = {}        # of inputs that are not on the CPU
     strides: Optional[Callable] = None  # inputs -> strides of those that do not lie contiguously
 )py";
@@ -165,7 +165,7 @@ def step(inputs, rank=None):
 
 constexpr std::string_view kMain = R"py(
 def find_constants(program, inputs, folder):
-    """Adds the constants that `inputs` lacks, found by their digest in the safetensors files of a folder."""
+    """Adds constants and weights that `inputs` lacks, found by their digest in the safetensors files of a folder."""
     from safetensors import safe_open
 
     wanted = {}
@@ -181,12 +181,14 @@ def find_constants(program, inputs, folder):
                     inputs[name] = value.clone()
 
 
-def load_inputs(path, rank=None, folder=None):
-    """The inputs in a safetensors file as the step takes them: constants added, numbers, devices and strides as captured."""
+def load_inputs(paths, rank=None, folder=None):
+    """The inputs in a safetensors file, or in several, as the step takes them: constants added, strides as captured."""
     from safetensors.torch import load_file
 
     program = program_of(rank)
-    inputs = load_file(path)
+    inputs = {}
+    for path in [paths] if isinstance(paths, str) else paths:
+        inputs.update(load_file(path))
     for name, known_as in program.inputs.items():
         if name not in inputs and known_as in inputs:
             inputs[name] = inputs.pop(known_as)
@@ -212,7 +214,9 @@ def values_of(program, inputs, outputs):
     for i, label in enumerate(program.outputs):
         if f"out{i}" in outputs:
             values.setdefault(label, outputs[f"out{i}"])
-    return {name: value if torch.is_tensor(value) else torch.tensor(value) for name, value in {**values, **outputs}.items()}
+    if len(program.outputs) == 1:
+        values.setdefault("loss", outputs.get("out0"))
+    return {name: value if torch.is_tensor(value) else torch.tensor(value) for name, value in {**values, **outputs}.items() if value is not None}
 
 
 def compare(value, expected, rtol, atol):
@@ -232,7 +236,7 @@ def compare(value, expected, rtol, atol):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("inputs", help="safetensors file with the inputs by name; {r} stands for the rank")
+    parser.add_argument("inputs", nargs="+", help="safetensors files with the inputs by name; {r} stands for the rank")
     parser.add_argument("--expect", metavar="FILE", help="compare with out{i}, loss, gradient:INPUT, mutated.INPUT of this file")
     parser.add_argument("--rtol", type=float, default=0.0, help="relative tolerance; without one and --atol: equal bits")
     parser.add_argument("--atol", type=float, default=0.0, help="absolute tolerance")
@@ -250,7 +254,7 @@ def main():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
         torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     program = program_of(rank)
-    inputs = load_inputs(options.inputs.replace("{r}", str(rank)), rank, options.data)
+    inputs = load_inputs([path.replace("{r}", str(rank)) for path in options.inputs], rank, options.data)
     outputs = step(inputs, rank)
     values = values_of(program, inputs, outputs)
     if options.outputs:

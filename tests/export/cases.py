@@ -1,4 +1,4 @@
-"""The shared captures with values, as (name, graph source, capture of a rank, inputs, expected, options of sg-import)."""
+"""The shared sources with values: captures of one rank and of four, exported programs, a TORCH_TRACE log."""
 import glob
 import os
 from typing import List, NamedTuple
@@ -10,7 +10,7 @@ TRACES = os.path.normpath(os.path.join(HERE, "..", "..", "..", "shared", "traces
 class Case(NamedTuple):
     name: str
     source: str       # what sg-import reads; {r} is the rank, here and below
-    capture: str      # what the replay reads
+    truth: str        # what PyTorch runs beside the module: a capture's JSON, a .pt2; empty = only the recorded values
     inputs: str
     expected: str
     options: List[str] = []
@@ -24,6 +24,12 @@ def single():
         folder = os.path.dirname(source)
         if os.path.exists(f"{folder}/inputs.safetensors"):
             yield Case(os.path.relpath(folder, TRACES), source, source, f"{folder}/inputs.safetensors", f"{folder}/expected.safetensors")
+
+
+    for source in sorted(glob.glob(f"{TRACES}/formats/*/*.pt2")) + sorted(glob.glob(f"{TRACES}/formats/*/torch_trace.log")):
+        folder = os.path.dirname(source)
+        yield Case(os.path.relpath(source, TRACES), source, source if source.endswith(".pt2") else "", f"{folder}/inputs.safetensors",
+                   f"{folder}/expected.safetensors")
 
 
 def several():

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """run_export_tests.py --bin BIN [--ranks] [--only TEXT]: exported modules, run by PyTorch, give what the capture gives.
 
-Each shared capture with values is imported and exported: as functions, as a torch.fx graph, and again after sg-clean. The
-module's step() must give, bit for bit, what PyTorch gives when it runs the capture's JSON node by node (replay.py), in the
-same process. The values recorded with the capture must come out too: the same bits where this machine's kernels make them
+Each shared source with values is imported and exported: as functions, as a torch.fx graph, and again after sg-clean. The
+module's step() must give, bit for bit, what PyTorch gives when it runs the capture's JSON node by node (replay.py), or the
+exported program, in the same process. The values recorded with the capture must come out too: the same bits where this machine's kernels make them
 (said for each), else within the tolerance of the narrowest float. --ranks: the captures of 4 ranks, over gloo (minutes).
 """
 import argparse
@@ -87,19 +87,30 @@ def is_close(value, expected):
 
 def values_of_module(path, case, rank):
     module = module_at(path)
-    inputs = module.load_inputs(case.of_rank(case.inputs, rank), rank)
+    weights = [path[:path.rindex("_")] + ".safetensors"] if case.source.endswith(".pt2") else []
+    inputs = module.load_inputs([*weights, case.of_rank(case.inputs, rank)], rank)
     torch.manual_seed(0)
     outputs = module.step(inputs, rank)
     return module.values_of(module.program_of(rank), inputs, outputs)
 
 
+def truth(case, rank):
+    """What PyTorch gives beside the module, and which of it are losses."""
+    torch.manual_seed(0)
+    inputs = load_file(case.of_rank(case.inputs, rank))
+    if case.truth.endswith(".pt2"):
+        with torch.no_grad():
+            return {"out0": torch.export.load(case.truth).module()(*inputs.values())}, {"out0"}
+    if not case.truth:
+        return {}, set()
+    replay = Replay(case.of_rank(case.truth, rank))
+    return replay.run(inputs), {f"out{i}" for i, output in enumerate(replay.capture["outputs"]) if output["kind"] == "loss"}
+
+
 def check(case, paths, rank):
     """The complaints about one rank of a case, and whether the recorded bits came out."""
-    torch.manual_seed(0)
-    replay = Replay(case.of_rank(case.capture, rank))
-    reference = replay.run(load_file(case.of_rank(case.inputs, rank)))
+    reference, losses = truth(case, rank)
     recorded = {} if case.name in DRAWS_RANDOM else load_file(case.of_rank(case.expected, rank))
-    losses = {f"out{i}" for i, output in enumerate(replay.capture["outputs"]) if output["kind"] == "loss"}
     near = losses if case.name in ROUTED_IN_BF16 else set(recorded)
     complaints, is_recorded = [], True
     for form, path in paths.items():
