@@ -176,7 +176,7 @@ bool flag(const Arg* a) { return a && a->is(ArgKind::boolean) && a->as_bool(); }
 }  // namespace
 
 OpCost convolution(const CostCall& call) {
-  bool transposed = flag(call.argument("transposed"));
+  bool transposed = flag(call.argument("transposed")) || call.op.name.find("conv_transpose") != std::string_view::npos;
   return with_bytes(call, convolution_flops(call, transposed ? call.tensor("input") : call.result(0)));
 }
 

@@ -60,6 +60,14 @@ Status expect_forward(InferCall& c, const Attention& a) {
   return ok_status();
 }
 
+// Whether a type is recorded, with these strides over the shape. A kernel that PyTorch picks by the device and the masks
+// has strides of its own; what is recorded says which it was.
+bool is_recorded(const InferCall& c, const Exprs& shape, const Exprs& stride) {
+  if (c.node.result_count != 1) return false;
+  const Type& recorded = c.graph.type(c.node.result(0));
+  return recorded.kind == TypeKind::tensor && recorded.shape.size() == shape.size() && c.sizes.same(recorded.stride, stride);
+}
+
 DType sum_type(const Type& t) { return t.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 Status give_grads(InferCall& c, const Attention& a) {
@@ -166,7 +174,7 @@ Status sdpa(InferCall& c) {
   SG_TRY(c.expect_broadcast("attn_mask", scores));
   Exprs shape = query->shape;
   shape.back() = value->shape.back();
-  if (shape.size() == 4) return give_heads_inside(c, *query, shape);
+  if (shape.size() == 4 && !is_recorded(c, shape, c.sizes.contiguous(shape))) return give_heads_inside(c, *query, shape);
   return c.give_contiguous(query->dtype, std::move(shape), *query);
 }
 

@@ -37,9 +37,9 @@ constexpr Expectation kExpectations[] = {
     {"aten.native_layer_norm aten.layer_norm aten.rms_norm aten._fused_rms_norm", "float input weight bias"},
     {"aten.native_layer_norm_backward", "float grad_out input mean rstd weight bias"},
     {"aten._fused_rms_norm_backward", "float grad_out input rstd weight"},
-    {"aten.native_group_norm", "float input weight bias"},
+    {"aten.native_group_norm aten.group_norm", "float input weight bias"},
     {"aten.native_group_norm_backward", "float grad_out input mean rstd weight"},
-    {"aten.native_batch_norm aten._native_batch_norm_legit aten._native_batch_norm_legit_no_training",
+    {"aten.native_batch_norm aten._native_batch_norm_legit aten._native_batch_norm_legit_no_training aten.batch_norm aten.instance_norm",
      "float input weight bias running_mean running_var"},
     {"aten.native_batch_norm_backward", "float grad_out input weight running_mean running_var save_mean save_invstd"},
     // losses
@@ -70,10 +70,14 @@ constexpr Expectation kExpectations[] = {
     {"aten.matmul", "same self other"},
     {"aten.linear", "same input weight bias"},
     {"aten._grouped_mm", "float self; same self mat2; index offs"},
-    {"aten.convolution", "float input; same input weight bias; range groups 1 1099511627776"},
+    {"aten.convolution aten.conv1d aten.conv2d aten.conv3d aten.conv_transpose1d aten.conv_transpose2d aten.conv_transpose3d",
+     "float input; same input weight bias; range groups 1 1099511627776"},
     {"aten.convolution_backward", "float input; same grad_output input weight; range groups 1 1099511627776"},
     // planes
     {"aten.max_pool2d_with_indices aten.max_pool3d_with_indices aten.adaptive_max_pool2d aten.adaptive_max_pool3d", "real self"},
+    {"aten.max_pool1d aten.max_pool2d aten.max_pool3d aten.adaptive_max_pool1d", "real self"},
+    {"aten.adaptive_avg_pool2d aten.adaptive_avg_pool3d", "real self"},
+    {"aten.pad", "word mode constant reflect replicate circular"},
     {"aten.avg_pool1d aten.avg_pool2d aten.avg_pool3d aten.adaptive_avg_pool1d aten._adaptive_avg_pool2d aten._adaptive_avg_pool3d",
      "real self"},
     {"aten.max_pool2d_with_indices_backward aten.max_pool3d_with_indices_backward aten.adaptive_max_pool2d_backward "

@@ -1,6 +1,7 @@
 // Indexing, gathering, joining and padding.
 #include <algorithm>
 
+#include "libgraph/infer_layout.h"
 #include "libgraph/infer_rules.h"
 
 namespace sg::infer {
@@ -333,7 +334,9 @@ Status constant_pad(InferCall& c) {
       return c.fail("'pad' is out of range");
     size = c.sizes.exprs().add(size, c.sizes.exprs().add(pad[2 * i], pad[2 * i + 1]));
   }
-  return c.give_contiguous(self->dtype, std::move(shape), *self);
+  bool copies = std::all_of(pad.begin(), pad.end(), [&](Expr e) { return c.sizes.is(e, 0); });
+  Exprs stride = copies ? c.sizes.preserved(*self) : in_format_of(c, *self, shape);
+  return c.give(self->dtype, std::move(shape), std::move(stride), *self);
 }
 
 Status diff(InferCall& c) {

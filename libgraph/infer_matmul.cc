@@ -170,15 +170,44 @@ Status grouped_mm(InferCall& c) {
 
 namespace {
 
+// What the arguments say of each spatial dimension; conv2d and its kin leave out what aten.convolution says in full.
+struct Windows {
+  Exprs stride, padding, dilation, output_padding;
+  bool transposed = false;
+  bool same = false;                  // padded so that the size stays; then `padding` says nothing
+};
+
+Result<Windows> windows_of(InferCall& c, size_t axes) {
+  Windows w;
+  std::string_view name = c.op.name, word = c.text("padding");
+  bool in_words = name.ends_with(".padding");
+  if (in_words && c.given("padding") && word != "same" && word != "valid") return c.fail("'padding' has to be 'same' or 'valid'");
+  w.same = in_words && word == "same";
+  w.padding.assign(axes, c.sizes.number(0));
+  if (!in_words) {
+    SG_ASSIGN(w.padding, window_numbers(c, "padding", axes, 0));
+  }
+  SG_ASSIGN(w.stride, window_numbers(c, "stride", axes, 1));
+  SG_ASSIGN(w.dilation, window_numbers(c, "dilation", axes, 1));
+  w.output_padding.assign(axes, c.sizes.number(0));
+  if (c.op.param_index("output_padding") >= 0) {
+    SG_ASSIGN(w.output_padding, window_numbers(c, "output_padding", axes, 0));
+  }
+  w.transposed = name.find("conv_transpose") != std::string_view::npos;
+  if (c.op.param_index("transposed") >= 0) {
+    SG_ASSIGN(w.transposed, c.boolean("transposed"));
+  }
+  for (Expr step : w.stride)
+    if (w.same && !c.sizes.is(step, 1)) return c.fail("'same' padding needs a stride of 1");
+  return w;
+}
+
 // The output of a convolution, and what its arguments have to be for it.
 Result<Exprs> convolved_shape(InferCall& c, const Type& input, const Type& weight) {
   size_t rank = input.shape.size();
   if (rank < 3 || rank > 5 || weight.shape.size() != rank) return c.fail("needs 3 to 5 dimensions, equally many on both sides");
-  SG_ASSIGN(Exprs stride, window_numbers(c, "stride", rank - 2, 1));
-  SG_ASSIGN(Exprs padding, window_numbers(c, "padding", rank - 2, 0));
-  SG_ASSIGN(Exprs dilation, window_numbers(c, "dilation", rank - 2, 1));
-  SG_ASSIGN(Exprs output_padding, window_numbers(c, "output_padding", rank - 2, 0));
-  SG_ASSIGN(bool transposed, c.boolean("transposed"));
+  SG_ASSIGN(Windows windows, windows_of(c, rank - 2));
+  const auto& [stride, padding, dilation, output_padding, transposed, same] = windows;
   SG_ASSIGN(Expr groups, c.size("groups"));
   ExprPool& e = c.sizes.exprs();
   Expr grouped = e.mul(weight.shape[1], groups), own = weight.shape[0];
@@ -197,9 +226,17 @@ Result<Exprs> convolved_shape(InferCall& c, const Type& input, const Type& weigh
       out = e.sub(e.mul(e.sub(size, one), stride[i]), e.mul(c.sizes.number(2), padding[i]));
       out = e.add(e.add(out, e.mul(dilation[i], e.sub(kernel, one))), e.add(output_padding[i], one));
     }
-    shape.push_back(out);
+    shape.push_back(same ? size : out);
   }
   return shape;
+}
+
+// conv2d and its kin take one image without a batch: as a batch of it.
+Type as_batch(InferCall& c, const Type& image) {
+  Type t = image;
+  t.shape.insert(t.shape.begin(), c.sizes.number(1));
+  t.stride.insert(t.stride.begin(), c.sizes.exprs().mul(image.shape[0], image.stride[0]));
+  return t;
 }
 
 }  // namespace
@@ -207,9 +244,12 @@ Result<Exprs> convolved_shape(InferCall& c, const Type& input, const Type& weigh
 Status convolution(InferCall& c) {
   SG_ASSIGN(const Type* input, c.tensor("input"));
   SG_ASSIGN(const Type* weight, c.tensor("weight"));
-  SG_ASSIGN(Exprs shape, convolved_shape(c, *input, *weight));
+  bool single = c.op.param_index("transposed") < 0 && input->shape.size() >= 2 && input->shape.size() + 1 == weight->shape.size();
+  Type batch = single ? as_batch(c, *input) : *input;
+  SG_ASSIGN(Exprs shape, convolved_shape(c, batch, *weight));
   SG_TRY(c.expect_shape("bias", {shape[1]}));
-  Exprs strides = convolution_strides(c, *input, *weight, shape);
+  Exprs strides = convolution_strides(c, batch, *weight, shape);
+  if (single) shape.erase(shape.begin()), strides.erase(strides.begin());
   return c.give(input->dtype, std::move(shape), std::move(strides), *input);
 }
 

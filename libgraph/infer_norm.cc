@@ -1,6 +1,7 @@
 // Softmax, normalisation and losses.
 #include <algorithm>
 
+#include "libgraph/infer_layout.h"
 #include "libgraph/infer_rules.h"
 
 namespace sg::infer {
@@ -223,6 +224,30 @@ Status batch_norm_eval(InferCall& c) {
   SG_TRY(c.give(input->dtype, input->shape, c.sizes.preserved(*input), *input));
   SG_TRY(c.give_contiguous(input->dtype, {c.sizes.number(0)}, *input));
   return c.give_contiguous(input->dtype, {c.sizes.number(0)}, *input);
+}
+
+// What becomes of the input alone.
+Status batch_norm_output(InferCall& c) {
+  SG_TRY(batch_norm(c));
+  c.results.resize(1);
+  return ok_status();
+}
+
+Status instance_norm(InferCall& c) {
+  SG_ASSIGN(const Type* input, with_channels(c, 2));
+  SG_TRY(expect_channels(c, input->shape[1]));
+  SG_ASSIGN(bool own, c.boolean("use_input_stats"));
+  if (!own && (!c.given("running_mean") || !c.given("running_var"))) return c.fail("running statistics are needed");
+  return c.give_contiguous(input->dtype, input->shape, *input);
+}
+
+Status group_norm(InferCall& c) {
+  SG_ASSIGN(const Type* input, with_channels(c, 2));
+  SG_ASSIGN(Expr groups, c.size("num_groups"));
+  auto parts = c.sizes.constant(groups), channels = c.sizes.constant(input->shape[1]);
+  if (parts && (*parts <= 0 || (channels && *channels % *parts != 0))) return c.fail("'num_groups' does not divide the channels");
+  SG_TRY(expect_channels(c, input->shape[1]));
+  return c.give(input->dtype, input->shape, in_format_of(c, *input, input->shape), *input);
 }
 
 Status batch_norm_backward(InferCall& c) {

@@ -110,23 +110,33 @@ Exprs strides_for(InferCall& c, const Type& like, const Exprs& shape, bool any_r
   return keeps ? in_format_of(c, like, shape) : c.sizes.contiguous(shape);
 }
 
-Result<Exprs> padded_shape(InferCall& c, const Type& self) {
-  size_t axes = axes_of(c), rank = self.shape.size();
-  SG_ASSIGN(Exprs padding, c.size_list("padding"));
-  if (padding.size() != 2 * axes) return c.fail("'padding' needs " + std::to_string(2 * axes) + " numbers");
-  bool reflects = c.op.name.find("reflection") != std::string_view::npos;
+enum class PadMode { reflect, replicate, circular };
+
+// `padding`: before and after each of the last axes, the last one first.
+Result<Exprs> padded_shape(InferCall& c, const Type& self, const Exprs& padding, PadMode mode) {
+  size_t rank = self.shape.size();
+  bool reflects = mode == PadMode::reflect;
   ExprPool& e = c.sizes.exprs();
   Exprs shape = self.shape;
-  for (size_t i = 0; i < axes; ++i) {
+  for (size_t i = 0; 2 * i < padding.size(); ++i) {
     Expr& size = shape[rank - 1 - i];
     Expr before = padding[2 * i], after = padding[2 * i + 1];
     auto n = c.sizes.constant(size), a = c.sizes.constant(before), b = c.sizes.constant(after);
     if (n && *n < 1) return c.fail("an axis without elements cannot be padded from within");
     if (reflects && n && ((a && *a >= *n) || (b && *b >= *n))) return c.fail("the padding has to be less than the axis");
+    if (mode == PadMode::circular && n && ((a && *a > *n) || (b && *b > *n))) return c.fail("the padding is more than the axis");
     size = e.add(size, e.add(before, after));
     if (below(c, size, 1)) return c.fail("the padding cuts off all of an axis");
   }
   return shape;
+}
+
+Result<Exprs> padded_shape(InferCall& c, const Type& self) {
+  size_t axes = axes_of(c);
+  SG_ASSIGN(Exprs padding, c.size_list("padding"));
+  if (padding.size() != 2 * axes) return c.fail("'padding' needs " + std::to_string(2 * axes) + " numbers");
+  bool reflects = c.op.name.find("reflection") != std::string_view::npos;
+  return padded_shape(c, self, padding, reflects ? PadMode::reflect : PadMode::replicate);
 }
 
 // floor(size * scale), for a scale that is a number of the host.
@@ -212,9 +222,9 @@ Result<Columns> columns_of(InferCall& c, Expr channels, Expr height, Expr width)
 Status max_pool(InferCall& c) {
   SG_ASSIGN(const Type* self, planes(c, "self"));
   SG_ASSIGN(Exprs shape, pooled_shape(c, *self));
-  Exprs stride = strides_for(c, *self, shape, true);
+  Exprs stride = strides_for(c, *self, shape, axes_of(c) > 1);
   SG_TRY(c.give(self->dtype, shape, stride, *self));
-  return c.give(DType::i64, shape, stride, *self);
+  return c.op.results.size() == 2 ? c.give(DType::i64, shape, stride, *self) : ok_status();
 }
 
 Status avg_pool(InferCall& c) {
@@ -282,6 +292,23 @@ Status plane_pad(InferCall& c) {
   SG_ASSIGN(const Type* self, planes(c, "self"));
   SG_ASSIGN(Exprs shape, padded_shape(c, *self));
   return c.give(self->dtype, shape, strides_for(c, *self, shape, false), *self);
+}
+
+// By a value, or from within the last one to three axes.
+Status pad(InferCall& c) {
+  std::string_view mode = c.text("mode");
+  if (mode.empty() || mode == "constant") return constant_pad(c);
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(Exprs padding, c.size_list("pad"));
+  size_t axes = padding.size() / 2, rank = self->shape.size();
+  if (padding.size() % 2 != 0 || axes < 1 || axes > 3 || (rank != axes + 1 && rank != axes + 2))
+    return c.fail("'pad' needs two numbers for each axis of a plane");
+  if (c.given("value")) return c.fail("a value is for constant padding");
+  PadMode how = mode == "reflect" ? PadMode::reflect : mode == "circular" ? PadMode::circular : PadMode::replicate;
+  SG_ASSIGN(Exprs shape, padded_shape(c, *self, padding, how));
+  bool keeps = axes == 2 && rank == 4 && how != PadMode::circular;
+  Exprs stride = keeps ? in_format_of(c, *self, shape) : c.sizes.contiguous(shape);
+  return c.give(self->dtype, shape, std::move(stride), *self);
 }
 
 Status plane_pad_backward(InferCall& c) {

@@ -39,13 +39,22 @@ struct Groups {
   int64_t length() const { return channels * inner; }
 };
 
+// aten.group_norm says no more than the number of groups; of instance_norm each channel is one.
 Groups groups_of(KernelCall& call) {
+  if (call.op().param_index("group") < 0) {
+    const Tensor& input = call.tensor("input");
+    int64_t all = input.dim(1), inner = 1;
+    for (int i = 2; i < input.rank; ++i) inner *= input.dim(i);
+    int64_t groups = call.op().param_index("num_groups") >= 0 ? call.integer("num_groups") : all;
+    return {input.dim(0), groups, groups > 0 ? all / groups : 0, inner};
+  }
   int64_t groups = call.integer("group");
   return {call.integer("N"), groups, groups > 0 ? call.integer("C") / groups : 0, call.integer("HxW")};
 }
 
 Status checked(KernelCall& call, const Groups& g, const Tensor& input) {
-  if (g.groups > 0 && call.integer("C") % g.groups == 0 && g.rows() * g.length() == input.elements()) return ok_status();
+  bool divides = call.op().param_index("C") < 0 || (g.groups > 0 && call.integer("C") % g.groups == 0);
+  if (divides && g.rows() * g.length() == input.elements()) return ok_status();
   return call.fail("the groups do not divide the input");
 }
 
@@ -164,6 +173,28 @@ Status batch_norm_as(KernelCall& call, bool training) {
 Status batch_norm(KernelCall& call) { return batch_norm_as(call, call.flag("training")); }
 Status batch_norm_eval(KernelCall& call) { return batch_norm_as(call, false); }
 
+// Each channel of each entry by itself. Running statistics follow the mean over the entries, of variances the unbiased ones.
+Status instance_norm(KernelCall& call) {
+  if (!call.flag("use_input_stats")) return batch_norm_as(call, false);
+  const Tensor& input = call.tensor("input");
+  Groups g = groups_of(call);
+  SG_TRY(group_norm(call));
+  if (!call.has("running_mean") && !call.has("running_var")) return ok_status();
+  const auto* x = contiguous_as(call, input, DType::f64).as<double>();
+  auto *mean = call.scratch().take<double>(g.groups + 1), *variance = call.scratch().take<double>(g.groups + 1);
+  for_rows(call, g.groups, g.batch * g.length(), [&](int64_t c, int) {
+    mean[c] = variance[c] = 0;
+    for (int64_t n = 0; n < g.batch; ++n) {
+      const double* from = x + (n * g.groups + c) * g.length();
+      double own = row_sum(from, g.length()) / static_cast<double>(g.length());
+      mean[c] += own / static_cast<double>(g.batch);
+      variance[c] += row_square_distance(from, own, g.length()) / static_cast<double>(g.length()) / static_cast<double>(g.batch);
+    }
+  });
+  if (g.batch > 0) update_running(call, mean, variance, g.groups, g.length());
+  return ok_status();
+}
+
 Status batch_norm_backward(KernelCall& call) {
   const Tensor& input = call.tensor("input");
   int64_t channels = input.dim(1), count = channels == 0 ? 0 : input.elements() / channels;
@@ -195,6 +226,9 @@ Status batch_norm_backward(KernelCall& call) {
 constexpr KernelRow kRows[] = {
     {"aten.native_group_norm.default", group_norm},
     {"aten.native_group_norm_backward.default", group_norm_backward},
+    {"aten.group_norm.default", group_norm},
+    {"aten.instance_norm.default", instance_norm},
+    {"aten.batch_norm.default", batch_norm},
     {"aten.native_batch_norm.default", batch_norm},
     {"aten._native_batch_norm_legit.default", batch_norm},
     {"aten._native_batch_norm_legit.no_stats", batch_norm},

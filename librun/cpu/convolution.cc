@@ -264,6 +264,8 @@ class Convolution {
 // The number for each spatial axis, given for all or one for all.
 Status read_axes(const KernelCall& call, std::string_view name, int spatial, int64_t least, Three* out) {
   std::span<const int64_t> list = call.integers(name);
+  int64_t one = 0;
+  if (call.param(name).kind == ParamValue::Kind::scalar) one = call.integer(name), list = {&one, 1};
   if (list.size() != 1 && list.size() != static_cast<size_t>(spatial)) return call.fail("'" + std::string(name) + "' needs " + std::to_string(spatial) + " numbers");
   for (int i = 0; i < spatial; ++i) {
     int64_t value = list[list.size() == 1 ? 0 : static_cast<size_t>(i)];
@@ -273,6 +275,11 @@ Status read_axes(const KernelCall& call, std::string_view name, int spatial, int
   return ok_status();
 }
 
+// Windows of the size that a word for padding stands for: 'same' leaves the size as it is, and pads more behind where it is odd.
+bool is_padded_to_same(const KernelCall& call) {
+  return call.param("padding").kind == ParamValue::Kind::text && call.text("padding") == "same";
+}
+
 // x: the tensor on the side that windows look at, y: the other. For a transposed convolution these are output and input.
 Result<Geometry> geometry_of(const KernelCall& call, const Tensor& x, const Tensor& y, const Tensor& weight) {
   Geometry g;
@@ -280,7 +287,8 @@ Result<Geometry> geometry_of(const KernelCall& call, const Tensor& x, const Tens
   if (x.rank < 3 || x.rank > 5 || y.rank != x.rank || weight.rank != x.rank) return call.fail("needs 3 to 5 axes on all sides");
   if (!is_floating(x.dtype) || y.dtype != x.dtype || weight.dtype != x.dtype) return call.fail("needs one float dtype on all sides");
   SG_TRY(read_axes(call, "stride", spatial, 1, &g.stride));
-  SG_TRY(read_axes(call, "padding", spatial, 0, &g.padding));
+  bool in_words = call.param("padding").kind == ParamValue::Kind::text, same = is_padded_to_same(call);
+  if (!in_words) SG_TRY(read_axes(call, "padding", spatial, 0, &g.padding));
   SG_TRY(read_axes(call, "dilation", spatial, 1, &g.dilation));
   g.batch = x.dim(0);
   g.groups = call.integer("groups");
@@ -294,28 +302,44 @@ Result<Geometry> geometry_of(const KernelCall& call, const Tensor& x, const Tens
     g.in[d] = x.dim(i + 2), g.out[d] = y.dim(i + 2), g.window[d] = weight.dim(i + 2);
     int64_t reach;                                        // of the last window, beyond the first element
     bool legal = g.window[d] > 0 && !__builtin_mul_overflow(g.window[d] - 1, g.dilation[d], &reach) && reach < (int64_t{1} << 60);
+    int64_t padded = same ? reach : 2 * g.padding[d];
+    if (same) g.padding[d] = reach / 2;
     // All windows begin in the padded input; a transposed convolution may leave up to a stride of it unseen.
-    legal = legal && (g.out[d] == 0 || (g.out[d] - 1) <= (g.in[d] + 2 * g.padding[d] - reach - 1) / g.stride[d]);
+    legal = legal && (g.out[d] == 0 || (g.out[d] - 1) <= (g.in[d] + padded - reach - 1) / g.stride[d]);
     if (!legal) return call.fail("the window does not fit the sizes of input and output");
   }
   return g;
 }
 
 template <class T>
-void forward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight) {
+void forward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight, const Image& in, const Image& out) {
   Convolution<T> c(call, g);
   Tensor bias = call.has("bias") ? call.tensor("bias") : Tensor();
-  Image in = image_of(call.tensor("input")), out = image_of(call.result());
   transposed ? c.input(in, weight, bias, out) : c.output(in, weight, bias, out);
 }
 
+// One image as a batch of it, where the weight has an axis more.
+Tensor as_batch(const Tensor& t, int rank) {
+  if (t.rank + 1 != rank || rank > kMaxRank) return t;
+  Tensor out = t;
+  out.rank = rank;
+  out.shape[0] = 1, out.stride[0] = 0;
+  for (size_t i = 1; i < static_cast<size_t>(rank); ++i) out.shape[i] = t.shape[i - 1], out.stride[i] = t.stride[i - 1];
+  return out;
+}
+
+bool is_transposed(const KernelCall& call) {
+  if (call.op().param_index("transposed") >= 0) return call.flag("transposed");
+  return call.op().name.find("conv_transpose") != std::string_view::npos;
+}
+
 Status convolution(KernelCall& call) {
-  const Tensor& input = call.tensor("input");
-  const Tensor& out = call.result();
-  bool transposed = call.flag("transposed");
-  SG_ASSIGN(Geometry g, geometry_of(call, transposed ? out : input, transposed ? input : out, call.tensor("weight")));
   Tensor weight = contiguous(call, call.tensor("weight"));
-  input.dtype == DType::f64 ? forward<double>(call, g, transposed, weight) : forward<float>(call, g, transposed, weight);
+  Tensor input = as_batch(call.tensor("input"), weight.rank), out = as_batch(call.result(), weight.rank);
+  bool transposed = is_transposed(call);
+  SG_ASSIGN(Geometry g, geometry_of(call, transposed ? out : input, transposed ? input : out, weight));
+  Image from = image_of(input), to = image_of(out);
+  input.dtype == DType::f64 ? forward<double>(call, g, transposed, weight, from, to) : forward<float>(call, g, transposed, weight, from, to);
   return ok_status();
 }
 
@@ -350,6 +374,15 @@ Status convolution_backward(KernelCall& call) {
 
 constexpr KernelRow kRows[] = {
     {"aten.convolution.default", convolution},
+    {"aten.conv1d.default", convolution},
+    {"aten.conv1d.padding", convolution},
+    {"aten.conv2d.default", convolution},
+    {"aten.conv2d.padding", convolution},
+    {"aten.conv3d.default", convolution},
+    {"aten.conv3d.padding", convolution},
+    {"aten.conv_transpose1d.default", convolution},
+    {"aten.conv_transpose2d.input", convolution},
+    {"aten.conv_transpose3d.input", convolution},
     {"aten.convolution_backward.default", convolution_backward},
 };
 

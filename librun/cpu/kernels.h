@@ -41,4 +41,7 @@ std::span<const KernelRow> sort_kernels();           // sort.cc: sort, topk, med
 std::span<const KernelRow> upsample_kernels();       // upsample.cc: interpolation, pads from within
 std::span<const KernelRow> view_copy_kernels();      // view_copies.cc: reshape, copies and gradients of views
 
+// Kernels that others fall back on.
+Status constant_pad(KernelCall& call);               // rearrange.cc: of "self", by "pad" and "value"
+
 }  // namespace sg::cpu

@@ -122,7 +122,7 @@ void max_over(KernelCall& call, const Window& w, const SpanOf& span) {
     places.as<int64_t>()[plane * w.plane_out() + out] = at;
   });
   copy(call, call.result(0), values);
-  copy(call, call.result(1), places);
+  if (call.result_count() > 1) copy(call, call.result(1), places);
 }
 
 Status max_pool(KernelCall& call) {
@@ -273,16 +273,22 @@ constexpr KernelRow kRows[] = {
     {"aten.max_pool3d_with_indices.default", max_pool},
     {"aten.max_pool2d_with_indices_backward.default", max_pool_backward},
     {"aten.max_pool3d_with_indices_backward.default", max_pool_backward},
+    {"aten.max_pool1d.default", max_pool},
+    {"aten.max_pool2d.default", max_pool},
+    {"aten.max_pool3d.default", max_pool},
     {"aten.avg_pool1d.default", avg_pool},
     {"aten.avg_pool2d.default", avg_pool},
     {"aten.avg_pool3d.default", avg_pool},
     {"aten.avg_pool2d_backward.default", avg_pool_backward},
     {"aten.avg_pool3d_backward.default", avg_pool_backward},
     {"aten.adaptive_avg_pool1d.default", adaptive_avg_pool},
+    {"aten.adaptive_avg_pool2d.default", adaptive_avg_pool},
+    {"aten.adaptive_avg_pool3d.default", adaptive_avg_pool},
     {"aten._adaptive_avg_pool2d.default", adaptive_avg_pool},
     {"aten._adaptive_avg_pool3d.default", adaptive_avg_pool},
     {"aten._adaptive_avg_pool2d_backward.default", adaptive_avg_pool_backward},
     {"aten._adaptive_avg_pool3d_backward.default", adaptive_avg_pool_backward},
+    {"aten.adaptive_max_pool1d.default", adaptive_max_pool},
     {"aten.adaptive_max_pool2d.default", adaptive_max_pool},
     {"aten.adaptive_max_pool3d.default", adaptive_max_pool},
     {"aten.adaptive_max_pool2d_backward.default", max_pool_backward},

@@ -120,24 +120,6 @@ Status roll(KernelCall& call) {
   return ok_status();
 }
 
-// Negative padding cuts off.
-Status constant_pad(KernelCall& call) {
-  const Tensor& out = call.result();
-  Tensor self = call.tensor("self"), inner = out;
-  std::span<const int64_t> pad = call.integers("pad");
-  for (size_t i = 0; i < pad.size() / 2; ++i) {
-    int axis = self.rank - 1 - static_cast<int>(i);
-    int64_t before = pad[2 * i], after = pad[2 * i + 1], cut_before = std::max<int64_t>(-before, 0);
-    int64_t length = self.dim(axis) - cut_before - std::max<int64_t>(-after, 0);
-    if (length < 0) length = 0;
-    self = part_of(self, axis, cut_before, length);
-    inner = part_of(inner, axis, std::max<int64_t>(before, 0), length);
-  }
-  if (inner.elements() != out.elements()) fill(call, out, call.scalar("value"));
-  copy(call, inner, self);
-  return ok_status();
-}
-
 template <class T>
 T difference(T a, T b) {
   if constexpr (std::is_same_v<T, bool>) return a != b;
@@ -181,6 +163,28 @@ Status diff(KernelCall& call) {
   copy(call, call.result(), current);
   return ok_status();
 }
+
+}  // namespace
+
+// Negative padding cuts off.
+Status constant_pad(KernelCall& call) {
+  const Tensor& out = call.result();
+  Tensor self = call.tensor("self"), inner = out;
+  std::span<const int64_t> pad = call.integers("pad");
+  for (size_t i = 0; i < pad.size() / 2; ++i) {
+    int axis = self.rank - 1 - static_cast<int>(i);
+    int64_t before = pad[2 * i], after = pad[2 * i + 1], cut_before = std::max<int64_t>(-before, 0);
+    int64_t length = self.dim(axis) - cut_before - std::max<int64_t>(-after, 0);
+    if (length < 0) length = 0;
+    self = part_of(self, axis, cut_before, length);
+    inner = part_of(inner, axis, std::max<int64_t>(before, 0), length);
+  }
+  if (inner.elements() != out.elements()) fill(call, out, call.has("value") ? call.scalar("value") : Scalar::integer(0));
+  copy(call, inner, self);
+  return ok_status();
+}
+
+namespace {
 
 // repeats [n] -> each position as often as its number says.
 Status repeat_interleave(KernelCall& call) {

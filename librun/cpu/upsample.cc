@@ -178,10 +178,12 @@ Status upsample_backward(KernelCall& call) {
 
 // --- pads ---
 
-Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, bool reflects) {
-  int axes = plane_axes(call);
-  std::span<const int64_t> padding = call.integers("padding");
-  if (padding.size() != static_cast<size_t>(2 * axes) || input.rank < axes) return call.fail("'padding' needs two numbers an axis");
+enum class PadMode { reflect, replicate, circular };
+
+Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, std::span<const int64_t> padding, PadMode mode) {
+  int axes = static_cast<int>(padding.size() / 2);
+  bool reflects = mode == PadMode::reflect;
+  if (padding.size() % 2 != 0 || input.rank < axes) return call.fail("'padding' needs two numbers an axis");
   std::vector<Taps> taps(static_cast<size_t>(axes));
   for (int k = 0; k < axes; ++k) {
     Taps& t = taps[static_cast<size_t>(k)];
@@ -189,13 +191,30 @@ Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, bool r
     size_t pair = static_cast<size_t>(2 * (axes - 1 - k));
     int64_t before = padding[pair], size = t.in + before + padding[pair + 1];
     if (t.in < 1 || (reflects && (before >= t.in || padding[pair + 1] >= t.in))) return call.fail("the padding has to be less than the axis");
+    if (mode == PadMode::circular && (before > t.in || padding[pair + 1] > t.in)) return call.fail("the padding is more than the axis");
     for (int64_t i = 0; i < size; ++i) {
       int64_t at = i - before;
       if (reflects) at = at < 0 ? -at : at >= t.in ? 2 * (t.in - 1) - at : at;
+      if (mode == PadMode::circular) at = at < 0 ? at + t.in : at >= t.in ? at - t.in : at;
       t.add(std::clamp<int64_t>(at, 0, t.in - 1), 1), t.end_position();
     }
   }
   return taps;
+}
+
+Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, bool reflects) {
+  std::span<const int64_t> padding = call.integers("padding");
+  if (padding.size() != static_cast<size_t>(2 * plane_axes(call))) return call.fail("'padding' needs two numbers an axis");
+  return pad_taps(call, input, padding, reflects ? PadMode::reflect : PadMode::replicate);
+}
+
+// aten.pad; constant padding is a kernel of its own.
+Status pad_by_mode(KernelCall& call) {
+  std::string_view mode = call.text("mode");
+  if (mode == "constant") return constant_pad(call);
+  PadMode how = mode == "reflect" ? PadMode::reflect : mode == "circular" ? PadMode::circular : PadMode::replicate;
+  SG_ASSIGN(std::vector<Taps> taps, pad_taps(call, call.tensor("self"), call.integers("pad"), how));
+  return pick(call, call.result(), call.tensor("self"), taps);
 }
 
 template <bool reflects>
@@ -248,6 +267,7 @@ constexpr KernelRow kRows[] = {
     {"aten.upsample_bicubic2d_backward.default", upsample_backward<Kind::cubic>},
     {"aten._upsample_bilinear2d_aa_backward.default", upsample_backward<Kind::smooth_linear>},
     {"aten._upsample_bicubic2d_aa_backward.default", upsample_backward<Kind::smooth_cubic>},
+    {"aten.pad.default", pad_by_mode},
     {"aten.reflection_pad1d.default", pad<true>},
     {"aten.reflection_pad2d.default", pad<true>},
     {"aten.reflection_pad3d.default", pad<true>},

@@ -15,7 +15,8 @@ import warnings
 
 import torch
 
-import kernel_cases_planes  # noqa: F401 (adds its cases)
+import kernel_cases_composite  # noqa: F401 (adds its cases)
+import kernel_cases_planes  # noqa: F401
 import kernel_cases_special  # noqa: F401
 from kernel_cases import CASES
 from kernel_probe import KernelError, Probe

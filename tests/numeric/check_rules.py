@@ -17,7 +17,8 @@ import warnings
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
-import kernel_cases_planes  # noqa: F401 (adds its cases)
+import kernel_cases_composite  # noqa: F401 (adds its cases)
+import kernel_cases_planes  # noqa: F401
 import kernel_cases_special  # noqa: F401
 from kernel_cases import CASES
 
