@@ -121,7 +121,7 @@ constexpr Expectation kExpectations[] = {
     {"higher_order.flex_attention_backward", "float query out logsumexp grad_out grad_logsumexp; same query key value"},
     {"aten.masked_scatter", "mask mask; same self source"},
     // random numbers
-    {"aten.bernoulli.Tensor", "real p"},
+    {"aten.bernoulli.Tensor aten.bernoulli_.Tensor", "real p"},
     {"aten.geometric aten.geometric_", "part p"},
     {"aten.native_dropout aten.dropout", "float input; part p"},
     {"aten.multinomial", "float self"},

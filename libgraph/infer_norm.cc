@@ -220,6 +220,7 @@ Status batch_norm(InferCall& c) {
 // Outside training the statistics are not computed: two empty tensors.
 Status batch_norm_eval(InferCall& c) {
   SG_ASSIGN(const Type* input, with_channels(c, 2));
+  if (!c.given("running_mean") || !c.given("running_var")) return c.fail("running statistics are needed outside of training");
   SG_TRY(expect_channels(c, input->shape[1]));
   SG_TRY(c.give(input->dtype, input->shape, c.sizes.preserved(*input), *input));
   SG_TRY(c.give_contiguous(input->dtype, {c.sizes.number(0)}, *input));

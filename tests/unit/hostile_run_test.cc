@@ -118,6 +118,7 @@ TEST_CASE("hostile: views, their copies and their gradients") {
       {"f32[2, 3];f32[2, 4]", "%y = aten.stack([%a, %b])", "the shapes differ"},
       {"f32[0]", "%y = aten.repeat_interleave.self_int(%a, -2, 0)", "negative number of times"},
       {"f32[4]", "%y = aten.tril_(%a)", "at least 2 dimensions"},
+      {"f32[4]", "%y = aten.bernoulli_.Tensor(%a, 4)", "is no tensor"},
       {"f32[4]", "%y = aten.cumsum_(%a, 1)", "dimension 1"},
       {"f32[4]", "%y = aten.logcumsumexp(%a, 3)", "dimension 3"},
       {"f32[4, 4]", "%y = aten.sum.dim_IntList(%a, [0, 0])", "named twice"},
