@@ -174,8 +174,10 @@ Status sdpa(InferCall& c) {
   SG_TRY(c.expect_broadcast("attn_mask", scores));
   Exprs shape = query->shape;
   shape.back() = value->shape.back();
-  if (shape.size() == 4 && !is_recorded(c, shape, c.sizes.contiguous(shape))) return give_heads_inside(c, *query, shape);
-  return c.give_contiguous(query->dtype, std::move(shape), *query);
+  if (shape.size() != 4) return c.give_contiguous(query->dtype, std::move(shape), *query);
+  for (const Exprs& stride : {c.sizes.contiguous(shape), c.sizes.in_order_of(*query, shape)})
+    if (is_recorded(c, shape, stride)) return c.give(query->dtype, shape, stride, *query);
+  return give_heads_inside(c, *query, shape);
 }
 
 Status flex_attention(InferCall& c) {

@@ -396,6 +396,25 @@ TEST_CASE("sizes that nothing tells apart pass where they were equal at capture"
   CHECK(message("u0", "16").find("but the op gives") != std::string::npos);                     // nothing to hold it by
 }
 
+TEST_CASE("attention lies as one of PyTorch's kernels leaves it") {
+  auto fits = [](std::vector<int64_t> query, std::vector<int64_t> result) {      // strides of [2, 4, 6, 8]
+    Step step;
+    auto typed = [&](const std::vector<int64_t>& stride) {
+      Type t = step.pool.types[step.f32({step.num(2), step.num(4), step.num(6), step.num(8)})];
+      for (size_t i = 0; i < 4; ++i) t.stride[i] = step.num(stride[i]);
+      return step.pool.types.intern(std::move(t));
+    };
+    Arg q = Arg::value(step.graph->add_input("q", typed(query), {}));
+    step.add("aten.scaled_dot_product_attention.default", {q, q, q}, {typed(result)});
+    return findings(step.job).empty();
+  };
+  CHECK(fits({192, 48, 8, 1}, {192, 48, 8, 1}));
+  CHECK(fits({192, 48, 8, 1}, {192, 8, 32, 1}));                   // as [batch, length, heads, width]
+  CHECK(fits({32, 8, 64, 1}, {32, 8, 64, 1}));                     // as the query
+  CHECK_FALSE(fits({192, 48, 8, 1}, {32, 8, 64, 1}));
+  CHECK_FALSE(fits({192, 48, 8, 1}, {192, 48, 1, 6}));
+}
+
 TEST_CASE("an unknown op that is spelt nearly like a known one is warned of, any other is let go") {
   auto warning = [](std::string_view op) {
     Step step;
