@@ -43,6 +43,9 @@ FUZZ_SECONDS ?= 600
 fuzz: deps  ## libFuzzer with ASan and UBSan, FUZZ_SECONDS a target (600)
 	@tests/fuzz/run_fuzz.sh $(FUZZ_SECONDS)
 
+fuzz-short: deps  ## the same inputs each time, as CI does
+	@tests/fuzz/run_fuzz.sh short
+
 asan: deps  ## build and test under ASan and UBSan, in build-asan
 	@cmake -G "$(GENERATOR)" --preset asan >/dev/null && cmake --build build-asan -j $(JOBS) && cd build-asan && ctest --output-on-failure -j $(JOBS) -LE "long|golden"
 
