@@ -62,7 +62,12 @@ struct ItemEdit {
   uint32_t explanation = MatchSide::kNone;
 };
 
-enum class ExplanationKind : uint8_t { recomputed, merged, chunked, deduplicated, dead, in_place, tagged };
+enum class ExplanationKind : uint8_t {
+  recomputed, merged, chunked, deduplicated, dead, in_place, tagged,
+  substituted,      // symbols on one side that are numbers on the other
+  passed_on,        // nodes that only pass an argument on, gone or new
+  respelled,        // ops that do the same under another name
+};
 std::string_view explanation_name(ExplanationKind kind);
 
 // Edits that are one thing.
@@ -80,6 +85,8 @@ struct GraphDiff {
   std::string name;                   // of the nested graph; empty = the main one
   MatchSide side_a, side_b;
   GraphMatch match;
+  // [side], by value number: the earliest value that is the same tensor (diff_same.h); empty when every node has a partner.
+  std::vector<uint32_t> tensors[2];
   std::vector<ItemEdit> items;        // inputs and outputs
   std::vector<NodeEdit> edits;        // in B's schedule; what is removed behind what it stood behind in A
   std::vector<Explanation> explanations;
@@ -90,7 +97,7 @@ struct ProgramDiff {
   std::vector<uint32_t> ranks;        // that this is about; empty = all
   const Program* a = nullptr;
   const Program* b = nullptr;
-  std::vector<ItemEdit> items;        // symbols, guards, nested graphs
+  std::vector<ItemEdit> items;        // symbols, guards, nested graphs; explanations are those of the main graph
   std::vector<GraphDiff> graphs;      // the main graph first
   bool is_same() const;
 };

@@ -14,7 +14,10 @@ NodeCopies::NodeCopies(const GraphDiff& diff, int side)
     uint32_t said = is_free(n) ? by_metadata(n) : MatchSide::kNone;
     bool is_said = said != MatchSide::kNone && side_.result_count(said) == side_.result_count(n);
     numbers.push_back(is_said ? numbers[said] : number(n));
-    for (uint32_t r = 0; r < side_.result_count(n); ++r) number_.push_back(results_.intern(std::array<uint32_t, 2>{numbers[n], r}));
+    for (uint32_t r = 0; r < side_.result_count(n); ++r) {
+      uint32_t v = static_cast<uint32_t>(number_.size()), tensor = diff.tensors[side].empty() ? v : diff.tensors[side][v];
+      number_.push_back(tensor != v ? number_[tensor] : results_.intern(std::array<uint32_t, 2>{numbers[n], r}));
+    }
     if (first.size() < nodes_.size()) first.resize(nodes_.size(), MatchSide::kNone);
     if (!is_free(n) && first[numbers[n]] == MatchSide::kNone) first[numbers[n]] = n;
   }

@@ -1,6 +1,7 @@
 // NodeCopies: nodes of one side that have no partner and compute again what another node of that side has; private to the diff.
 //
-// By metadata (CopyOf) where it is there, else by value numbering: equal op, literals and numbers of operands. Nodes without
+// By metadata (CopyOf) where it is there, else by value numbering: equal op, literals and numbers of operands; values that are
+// one tensor (diff_same.h) have one number. Nodes without
 // operands (constants, allocations) are alike too easily: those copy only a node of the same module.
 #pragma once
 

@@ -6,6 +6,7 @@
 #include "libgraph/cost.h"
 #include "libgraph/diff_copies.h"
 #include "libgraph/diff_program.h"
+#include "libgraph/diff_same.h"
 #include "libgraph/human.h"
 #include "libgraph/module_ranges.h"
 #include "libgraph/op.h"
@@ -30,13 +31,17 @@ class Explainer {
   void run() {
     chunks();
     merges();
+    dead();
+    passed_on(0);
     NodeCopies of_b(diff_, 1), of_a(diff_, 0);
+    of_[0] = &of_a, of_[1] = &of_b;
     copies(1, of_b, ExplanationKind::recomputed);
     copies(0, of_a, ExplanationKind::deduplicated);
-    follow_operands(of_a, of_b);
+    passed_on(1);
+    other_forms();
+    follow_operands();
+    follow_outputs();
     follow_links();
-    dead();
-    in_place();
     tags();
   }
 
@@ -274,36 +279,115 @@ class Explainer {
     (s == 1 ? recomputed_ : deduplicated_) = next();
     for (uint32_t n : nodes) take(s, n, next());
     std::string text = s == 1 ? plural(nodes.size(), "node") + " recompute " + plural(originals.size(), "node")
-                              : plural(nodes.size(), "node") + " computed again what " + plural(originals.size(), "node") + " had";
+                              : plural(nodes.size(), "common subexpression") + " merged into " + plural(originals.size(), "node");
     size_t before = s == 1 ? originals.size() : nodes.size(), after = s == 1 ? nodes.size() : originals.size();
     diff_.explanations.push_back({kind, std::move(text), blocks(s, nodes), before, after,
                                   {{"copies", nodes.size()}, {"originals", originals.size()}}});
   }
 
-  // Partners whose only change is that they take a copy instead of the original, or the other way round.
-  void follow_operands(const NodeCopies& of_a, const NodeCopies& of_b) {
-    size_t followed[2] = {0, 0}, relocated = 0;
+  // --- nodes that only pass an argument on ---
+
+  // "12 detach, 30 view": by number, most first.
+  std::string op_counts(int s, const std::vector<uint32_t>& nodes) const {
+    std::map<std::string, size_t> counts;
+    for (uint32_t n : nodes) {
+      std::string name(graph(s).op_name(side(s).nodes[n]));
+      size_t begin = name.find('.') + 1;
+      ++counts[name.substr(begin, name.find('.', begin) - begin)];
+    }
+    std::vector<std::pair<std::string, size_t>> list(counts.begin(), counts.end());
+    std::stable_sort(list.begin(), list.end(), [](const auto& p, const auto& q) { return p.second > q.second; });
+    std::string out;
+    for (const auto& [name, count] : list) out += (out.empty() ? "" : ", ") + std::to_string(count) + " " + name;
+    return out;
+  }
+
+  void passed_on(int s) {
+    std::vector<uint32_t> nodes;
+    for (uint32_t n = 0; n < side(s).node_count(); ++n)
+      if (is_free(s, n) && is_open(s, n) && passes_on(side(s), diff_.tensors[s], n)) nodes.push_back(n);
+    if (nodes.empty()) return;
+    passed_on_ = next();
+    for (uint32_t n : nodes) take(s, n, next());
+    std::string text = plural(nodes.size(), "node") + (s == 0 ? " gone that only passed their argument on" : " new that only pass their argument on");
+    diff_.explanations.push_back({ExplanationKind::passed_on, text + " (" + op_counts(s, nodes) + ")", blocks(s, nodes), s == 0 ? nodes.size() : 0,
+                                  s == 1 ? nodes.size() : 0, {{"nodes", nodes.size()}}});
+  }
+
+  // --- what follows from all these ---
+
+  // Whether operand v of A is w of B but for copies, for nodes that pass on, and for writes that are results now; `cause` is the
+  // explanation that says so, when there is one.
+  bool same_operand(uint32_t v, uint32_t w, uint32_t* cause) const {
+    uint32_t now = diff_.match.values[0][v], then = diff_.match.values[1][w];
+    if (now == w) return true;
+    auto told = [&](int s, uint32_t value) {
+      uint32_t m = side(s).maker[value];
+      return m == kNone || !is_free(s, m) || edit_of_[s][m] == kNone ? kNone : diff_.edits[edit_of_[s][m]].explanation;
+    };
+    *cause = told(1, w) != kNone ? told(1, w) : told(0, v);
+    if (now != kNone && of_[1]->same(now, w)) {
+      if (*cause == kNone) *cause = recomputed_;
+      return true;
+    }
+    if (then != kNone && of_[0]->same(v, then)) {
+      if (*cause == kNone) *cause = deduplicated_;
+      return true;
+    }
+    if (passed_on_ != kNone && same_tensor(v, w)) {
+      if (*cause == kNone) *cause = passed_on_;
+      return true;
+    }
+    uint32_t writer = then == kNone ? kNone : side(0).maker[then];       // A reads what was written into v, B takes the result
+    if (writer == kNone || !writes_.contains(writer) || !of_[0]->same(v, side(0).operands(writer)[0])) return false;
+    *cause = diff_.edits[edit_of_[0][writer]].explanation;
+    return *cause != kNone;
+  }
+
+  // Whether the first values that are the same tensors are partners.
+  bool same_tensor(uint32_t v, uint32_t w) const {
+    uint32_t p = diff_.match.values[1][diff_.tensors[1][w]], q = diff_.match.values[0][diff_.tensors[0][v]];
+    return (p != kNone && diff_.tensors[0][p] == diff_.tensors[0][v]) || (q != kNone && diff_.tensors[1][q] == diff_.tensors[1][w]);
+  }
+
+  bool same_operands(uint32_t x, uint32_t* cause) const {
+    std::span<const uint32_t> p = side(0).operands(x), q = side(1).operands(diff_.match.nodes[0][x]);
+    bool same = p.size() == q.size();
+    for (size_t i = 0; same && i < p.size(); ++i) {
+      uint32_t why = kNone;
+      same = same_operand(p[i], q[i], &why);
+      if (why != kNone) *cause = why;
+    }
+    return same;
+  }
+
+  // Partners whose only change is that they take a copy instead of the original, what was passed on instead of what passed it
+  // on, or the other way round.
+  void follow_operands() {
+    size_t relocated = 0;
     for (uint32_t x = 0; x < side(0).node_count(); ++x) {
       if (is_free(0, x) || !is_open(0, x)) continue;
       bool moves = was_put_off(x);
       if (!moves && !only_operands_changed(x)) continue;
-      std::span<const uint32_t> p = side(0).operands(x), q = side(1).operands(diff_.match.nodes[0][x]);
-      bool same = p.size() == q.size(), by_b = false;
-      for (size_t i = 0; same && i < p.size(); ++i) {
-        uint32_t now = diff_.match.values[0][p[i]], then = diff_.match.values[1][q[i]];
-        bool is_copy = now != kNone && of_b.same(now, q[i]);
-        same = is_copy || (then != kNone && of_a.same(p[i], then));
-        by_b = by_b || (is_copy && now != q[i]);
-      }
-      uint32_t id = by_b ? recomputed_ : deduplicated_;
-      if (same && id != kNone && take(0, x, id)) ++(moves ? relocated : followed[by_b]);
+      uint32_t cause = moves && !only_operands_changed(x) ? recomputed_ : kNone;
+      if (!same_operands(x, &cause) || cause == kNone || !take(0, x, cause)) continue;
+      if (moves) ++relocated;
+      else ++diff_.explanations[cause].facts["followers"];
     }
-    if (recomputed_ != kNone) {
-      diff_.explanations[recomputed_].facts["followers"] = followed[1];
-      diff_.explanations[recomputed_].facts["relocated"] = relocated;
-      if (relocated) diff_.explanations[recomputed_].text += "; " + std::to_string(relocated) + " more, used only there, moved to the backward";
+    if (recomputed_ == kNone) return;
+    diff_.explanations[recomputed_].facts["relocated"] = relocated;
+    if (relocated) diff_.explanations[recomputed_].text += "; " + std::to_string(relocated) + " more, used only there, moved to the backward";
+  }
+
+  void follow_outputs() {
+    for (ItemEdit& item : diff_.items) {
+      if (item.subject != "output" || item.kind != EditKind::changed || item.explanation != kNone || item.changes.size() != 1 ||
+          item.changes[0].aspect != Aspect::operand)
+        continue;
+      ValueId v = graph(0).outputs()[item.port].value, w = graph(1).outputs()[diff_.match.outputs[0][item.port]].value;
+      uint32_t cause = kNone;
+      if (v && w && same_operand(side(0).value_of[v.index], side(1).value_of[w.index], &cause)) item.explanation = cause;
     }
-    if (deduplicated_ != kNone) diff_.explanations[deduplicated_].facts["followers"] = followed[0];
   }
 
   // A node of the forward that is computed in the backward now, and differs in nothing that this does not bring with it.
@@ -334,17 +418,25 @@ class Explainer {
   void dead() {
     std::vector<uint8_t> is_dead(side(0).node_count());
     std::vector<uint32_t> nodes;
+    size_t asserts = 0;
     for (uint32_t x = static_cast<uint32_t>(is_dead.size()); x-- > 0;) {
-      if (!is_free(0, x) || !is_open(0, x) || !info(0, x) || !info(0, x)->has(kPure)) continue;
+      if (!is_free(0, x) || !is_open(0, x) || !info(0, x) || !(info(0, x)->has(kPure) || info(0, x)->has(kAssert))) continue;
       bool unused = true;
       for (uint32_t v = side(0).first_result[x]; v < side(0).first_result[x + 1]; ++v)
-        for (const MatchUse& use : side(0).uses(v)) unused = unused && !use.is_output && is_dead[use.user];
-      if (unused) is_dead[x] = 1, nodes.push_back(x);
+        for (const MatchUse& use : side(0).uses(v)) unused = unused && !use.is_output && (is_dead[use.user] || passes_on_another(use.user, v));
+      if (unused) is_dead[x] = 1, nodes.push_back(x), asserts += info(0, x)->has(kAssert);
     }
     if (nodes.empty()) return;
     for (uint32_t x : nodes) take(0, x, next());
-    diff_.explanations.push_back({ExplanationKind::dead, plural(nodes.size(), "node") + " that nothing used " + (nodes.size() == 1 ? "is" : "are") + " gone",
-                                  blocks(0, nodes), nodes.size(), 0, {{"removed", nodes.size()}}});
+    std::string text = plural(nodes.size(), "dead node") + " gone";
+    if (asserts) text += ", " + plural(asserts, "assertion") + " and what only they used among them";
+    diff_.explanations.push_back({ExplanationKind::dead, std::move(text), blocks(0, nodes), nodes.size(), 0,
+                                  {{"removed", nodes.size()}, {"assertions", asserts}}});
+  }
+
+  // A node that is gone and passed on another tensor than v: the transpose of v, a transpose itself.
+  bool passes_on_another(uint32_t n, uint32_t v) const {
+    return is_free(0, n) && passes_on(side(0), diff_.tensors[0], n) && diff_.tensors[0][side(0).first_result[n]] != diff_.tensors[0][v];
   }
 
   // --- in-place forms ---
@@ -356,25 +448,50 @@ class Explainer {
     return std::string(op.substr(0, dot - 1)) + std::string(op.substr(dot));
   }
 
-  void in_place() {
-    std::vector<uint32_t> to_functional, to_in_place;
-    for (NodeEdit& e : diff_.edits) {
-      if (e.kind() != EditKind::changed || e.explanation != kNone || e.changes.size() != 1 || e.changes[0].aspect != Aspect::op) continue;
-      if (functional_name(e.changes[0].before) == e.changes[0].after) to_functional.push_back(e.a);
+  // Ops that are one op to who reads their result.
+  static bool is_respelled(std::string_view before, std::string_view after) {
+    static constexpr std::string_view kReshapes[] = {"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.view",
+                                                     "aten._unsafe_view", "aten.reshape"};
+    auto is_reshape = [](std::string_view op) { return std::find(std::begin(kReshapes), std::end(kReshapes), op) != std::end(kReshapes); };
+    return is_reshape(before) && is_reshape(after);
+  }
+
+  // Another op, and nothing else that is not explained by now.
+  void other_forms() {
+    std::vector<uint32_t> to_functional, to_in_place, respelled;
+    for (const NodeEdit& e : diff_.edits) {
+      if (e.kind() != EditKind::changed || e.explanation != kNone || e.changes[0].aspect != Aspect::op) continue;
+      bool rest = std::all_of(e.changes.begin() + 1, e.changes.end(), [](const Change& c) { return c.aspect == Aspect::operand; });
+      uint32_t cause = kNone;
+      if (!rest || (e.changes.size() > 1 && !same_operands(e.a, &cause))) continue;
+      if (functional_name(e.changes[0].before) == e.changes[0].after && !side(0).operands(e.a).empty()) to_functional.push_back(e.a);
       if (functional_name(e.changes[0].after) == e.changes[0].before) to_in_place.push_back(e.a);
+      if (is_respelled(e.changes[0].before, e.changes[0].after)) respelled.push_back(e.a);
     }
-    for (bool forth : {true, false}) {
-      const std::vector<uint32_t>& nodes = forth ? to_functional : to_in_place;
-      if (nodes.empty()) continue;
-      for (uint32_t x : nodes) take(0, x, next());
-      diff_.explanations.push_back({ExplanationKind::in_place, plural(nodes.size(), "node") + (forth ? " no longer write in place" : " now write in place"),
-                                    blocks(0, nodes), nodes.size(), nodes.size(), {{"nodes", nodes.size()}}});
-    }
+    writes_.insert(to_functional.begin(), to_functional.end());
+    form(to_functional, ExplanationKind::in_place, plural(to_functional.size(), "in-place write") + " made functional");
+    form(to_in_place, ExplanationKind::in_place, plural(to_in_place.size(), "node") + (to_in_place.size() == 1 ? " now writes in place" : " now write in place"));
+    form(respelled, ExplanationKind::respelled, plural(respelled.size(), "reshape") + " under another name (" + op_counts(0, respelled) + ")");
+  }
+
+  void form(const std::vector<uint32_t>& nodes, ExplanationKind kind, std::string text) {
+    if (nodes.empty()) return;
+    for (uint32_t x : nodes) take(0, x, next());
+    diff_.explanations.push_back({kind, std::move(text), blocks(0, nodes), nodes.size(), nodes.size(), {{"nodes", nodes.size()}}});
   }
 
   // --- the same tag on many nodes ---
 
   void tags() {
+    tags([](const Change& c) { return c.what + ": " + c.before + " -> " + c.after; });
+    tags([](const Change& c) {                // "binds: - -> binds [u3]": each has its own
+      if (c.before != "-" && c.after != "-") return c.what + ": other values";
+      return c.what + (c.before == "-" ? ": - -> one of its own" : ": one of its own -> -");
+    });
+  }
+
+  template <class Text>
+  void tags(const Text& text_of) {
     constexpr size_t kMany = 4;
     std::map<std::string, std::vector<uint32_t>> by_change;
     std::vector<std::string> order;
@@ -385,7 +502,7 @@ class Explainer {
       if (!is_tag) continue;
       std::string key;
       for (const Change& c : edit.changes)
-        if (c.what != "of") key += (key.empty() ? "" : "; ") + c.what + ": " + c.before + " -> " + c.after;
+        if (c.what != "of") key += (key.empty() ? "" : "; ") + text_of(c);
       if (key.empty()) continue;
       auto [at, is_new] = by_change.try_emplace(key);
       if (is_new) order.push_back(key);
@@ -407,7 +524,9 @@ class Explainer {
   const ProgramDiff& program_;
   GraphDiff& diff_;
   std::vector<uint32_t> edit_of_[2];
-  uint32_t recomputed_ = kNone, deduplicated_ = kNone;
+  const NodeCopies* of_[2] = {nullptr, nullptr};      // value numbers of both sides
+  std::set<uint32_t> writes_;                         // nodes of A that wrote in place and do not in B
+  uint32_t recomputed_ = kNone, deduplicated_ = kNone, passed_on_ = kNone;
 };
 
 }  // namespace

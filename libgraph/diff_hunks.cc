@@ -281,7 +281,8 @@ std::vector<DiffReport> report_diff(const JobDiff& diff, const HunkOptions& opti
     DiffReport report;
     report.ranks = program.ranks;
     report.title = title_of(program);
-    for (const ItemEdit& item : program.items) report.notes.push_back(item_note(item));
+    for (const ItemEdit& item : program.items)
+      if (options.full || item.explanation == kNone) report.notes.push_back(item_note(item));
     for (const GraphDiff& g : program.graphs) GraphReporter(g, options, &print, &report).run();
     auto [at, is_new] = known.emplace(body_key(report), out.size());
     if (is_new) {

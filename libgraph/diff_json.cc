@@ -1,3 +1,5 @@
+#include <map>
+
 #include "libgraph/diff_text.h"
 #include "libgraph/json.h"
 #include "libgraph/names.h"
@@ -16,7 +18,7 @@ class Writer {
     json_.end_array().key("items");
     items(diff_.items);
     json_.key("programs").begin_array();
-    for (const ProgramDiff& p : diff_.programs) program(p);
+    programs();
     json_.end_array().key("costs").begin_array();
     for (const CostRow& row : options_.costs) {
       json_.begin_object().key("key").string(row.key).key("before").count(row.before).key("after").count(row.after);
@@ -30,16 +32,17 @@ class Writer {
   void changes(const std::vector<Change>& list) {
     json_.key("changes").begin_array();
     for (const Change& c : list)
-      json_.begin_object().key("aspect").string(aspect_name(c.aspect)).key("what").string(c.what).key("before").string(c.before)
-          .key("after").string(c.after).end_object();
+      json_.begin_object().key("aspect").string(aspect_name(c.aspect)).key("what").string(c.what).key("before").string(text(c.before))
+          .key("after").string(text(c.after)).end_object();
     json_.end_array();
   }
 
   void items(const std::vector<ItemEdit>& list) {
     json_.begin_array();
     for (const ItemEdit& i : list) {
-      json_.begin_object().key("subject").string(i.subject).key("kind").string(edit_name(i.kind)).key("name").string(i.name);
+      json_.begin_object().key("subject").string(i.subject).key("kind").string(edit_name(i.kind)).key("name").string(text(i.name));
       changes(i.changes);
+      if (i.explanation != NodeEdit::kNone) json_.key("explanation").natural(i.explanation);
       json_.end_object();
     }
     json_.end_array();
@@ -51,9 +54,31 @@ class Writer {
     json_.key("explained").natural(n.explained).end_object();
   }
 
-  void program(const ProgramDiff& p) {
+  // Programs whose edits are the same but for names are one entry, with the names of the first.
+  void programs() {
+    std::map<std::string, size_t> known;
+    std::vector<std::pair<const ProgramDiff*, std::vector<uint32_t>>> groups;
+    for (const ProgramDiff& p : diff_.programs) {
+      auto [at, is_new] = known.emplace(diff_.programs.size() > 1 ? key_of(p) : std::string(), groups.size());
+      if (is_new) groups.push_back({&p, {}});
+      groups[at->second].second.insert(groups[at->second].second.end(), p.ranks.begin(), p.ranks.end());
+    }
+    for (const auto& [p, ranks] : groups) program(*p, ranks);
+  }
+
+  // All that is said of a program, but for names.
+  std::string key_of(const ProgramDiff& p) const {
+    Writer writer(diff_, options_);
+    writer.with_names_ = false;
+    writer.program(p, {});
+    return writer.json_.take();
+  }
+
+  std::string text(const std::string& s) const { return with_names_ ? s : without_names(s); }
+
+  void program(const ProgramDiff& p, const std::vector<uint32_t>& ranks) {
     json_.begin_object().key("ranks").begin_array();
-    for (uint32_t r : p.ranks) json_.natural(r);
+    for (uint32_t r : ranks) json_.natural(r);
     json_.end_array();
     counts(count_edits(p));
     json_.key("items");
@@ -91,7 +116,7 @@ class Writer {
 
   void node(const char* side, const Graph& graph, NodeId n) {
     const Node& node = graph.node(n);
-    json_.key(side).begin_object().key("name").string(graph.label(n)).key("op").string(graph.op_name(n));
+    json_.key(side).begin_object().key("name").string(with_names_ ? graph.label(n) : std::string_view()).key("op").string(graph.op_name(n));
     json_.key("phase").string(name_of(node.phase));
     if (node.module) json_.key("module").string(graph.pool().strings[node.module]);
     json_.end_object();
@@ -100,6 +125,7 @@ class Writer {
   const JobDiff& diff_;
   const DiffTextOptions& options_;
   JsonWriter json_;
+  bool with_names_ = true;
 };
 
 }  // namespace

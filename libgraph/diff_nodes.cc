@@ -29,7 +29,7 @@ void NodeComparer::add(Aspect aspect, std::string what, std::string before, std:
 }
 
 std::vector<Change> NodeComparer::nodes(uint32_t x, uint32_t y) {
-  out_.clear();
+  out_.clear(), by_number_.clear();
   NodeId m = diff_.side_a.nodes[x], n = diff_.side_b.nodes[y];
   if (diff_.side_a.op[x] != diff_.side_b.op[y])
     add(Aspect::op, "op", std::string(graph_a().op_name(m)), std::string(graph_b().op_name(n)));
@@ -63,7 +63,8 @@ bool NodeComparer::same_value(ValueId v, ValueId w) const {
 void NodeComparer::arguments(uint32_t x, uint32_t y) {
   const Node& p = graph_a().node(diff_.side_a.nodes[x]);
   const Node& q = graph_b().node(diff_.side_b.nodes[y]);
-  bool same_literals = diff_.side_a.key[x] == diff_.side_b.key[y] && !diff_.side_a.blank[x];
+  bool same_literals = diff_.side_a.key[x] == diff_.side_b.key[y] && !diff_.side_a.blank[x] &&
+                       (!terms_.has_numbers() || diff_.side_a.commutative[x]);    // equal keys hide equal numbers
   if (same_literals) {
     std::span<const uint32_t> a = diff_.side_a.operands(x), b = diff_.side_b.operands(y);
     auto same = [&](size_t i, size_t j) { return diff_.match.values[0][a[i]] == b[j]; };
@@ -91,15 +92,39 @@ void NodeComparer::argument(const Node& p, const Node& q, size_t i) {
   add(likeness == Likeness::other_values ? Aspect::operand : Aspect::attribute,
       a ? argument_name(graph_a(), p, i) : argument_name(graph_b(), q, i), text(print_.a, diff_.side_a, a),
       text(print_.b, diff_.side_b, b));
+  if (likeness == Likeness::other_numbers) by_number_.push_back(std::move(out_.back())), out_.pop_back();
+}
+
+// What an argument is as a number, when symbols became some.
+std::optional<int64_t> NodeComparer::number(int s, const Arg& arg) const {
+  const Graph& graph = s == 0 ? graph_a() : graph_b();
+  if (arg.is(ArgKind::integer)) return arg.as_int();
+  if (arg.is(ArgKind::expr)) return number_of(graph.pool(), arg.as_expr(), terms_.numbers(s));
+  if (arg.is(ArgKind::value)) return number_of(graph.pool(), graph.value(arg.as_value()).type, terms_.numbers(s));
+  return std::nullopt;
+}
+
+bool NodeComparer::same_number(const Arg& a, const Arg& b) const {
+  if (!terms_.has_numbers() || (a.is(ArgKind::integer) && b.is(ArgKind::integer))) return false;
+  std::optional<int64_t> n = number(0, a);
+  return n && n == number(1, b);
 }
 
 NodeComparer::Likeness NodeComparer::compare(const Arg& a, const Arg& b) {
+  Likeness plain = compare_plainly(a, b);
+  bool is_number = plain != Likeness::same && terms_.same_text(a.key(), b.key()) && same_number(a, b);
+  return is_number ? Likeness::other_numbers : plain;
+}
+
+NodeComparer::Likeness NodeComparer::compare_plainly(const Arg& a, const Arg& b) {
   auto verdict = [](bool same) { return same ? Likeness::same : Likeness::different; };
   if (a.kind() != b.kind() || !terms_.same_text(a.key(), b.key())) return Likeness::different;
   switch (a.kind()) {
     case ArgKind::none: return Likeness::same;
     case ArgKind::value: return same_value(a.as_value(), b.as_value()) ? Likeness::same : Likeness::other_values;
-    case ArgKind::expr: return verdict(terms_.same_expr(a.as_expr(), b.as_expr()));
+    case ArgKind::expr:
+      if (terms_.same_expr(a.as_expr(), b.as_expr())) return Likeness::same;
+      return terms_.same_expr_by_number(a.as_expr(), b.as_expr()) ? Likeness::other_numbers : Likeness::different;
     case ArgKind::group: return verdict(terms_.same_group(a.as_group(), b.as_group()));
     case ArgKind::floating: return verdict(std::bit_cast<uint64_t>(a.as_float()) == std::bit_cast<uint64_t>(b.as_float()));
     case ArgKind::boolean: case ArgKind::integer: return verdict(a.as_int() == b.as_int());
@@ -121,7 +146,9 @@ NodeComparer::Likeness NodeComparer::compare_items(const Arg& a, const Arg& b) {
 
 void NodeComparer::type(const std::string& what, ValueId v, ValueId w) {
   TypeId x = graph_a().value(v).type, y = graph_b().value(w).type;
-  if (!terms_.same_type(x, y)) add(Aspect::type, what, print_.a.type_alone(x), print_.b.type_alone(y));
+  if (terms_.same_type(x, y)) return;
+  Change change{Aspect::type, what, print_.a.type_alone(x), print_.b.type_alone(y)};
+  (terms_.same_type_by_number(x, y) ? by_number_ : out_).push_back(std::move(change));
 }
 
 void NodeComparer::types(NodeId m, NodeId n) {
@@ -212,8 +239,15 @@ void NodeComparer::metadata(NodeId m, NodeId n) {
 
 // --- inputs and outputs ---
 
+void NodeComparer::sharding(const Sharding& x, const Sharding& y) {
+  if (terms_.same_sharding(x, y)) return;
+  bool by_number = terms_.same_exprs_by_number(x.global_shape, y.global_shape) && terms_.same_texts(x.placements, y.placements) &&
+                   terms_.same_texts(x.mesh_axes, y.mesh_axes);
+  (by_number ? by_number_ : out_).push_back({Aspect::attribute, "sharding", print_.a.sharding_alone(x), print_.b.sharding_alone(y)});
+}
+
 std::vector<Change> NodeComparer::inputs(uint32_t i, uint32_t j) {
-  out_.clear();
+  out_.clear(), by_number_.clear();
   const Input& x = graph_a().inputs()[i];
   const Input& y = graph_b().inputs()[j];
   auto text = [](const Pool& pool, StrId s) { return s ? pool.strings.str(s) : std::string("-"); };
@@ -222,8 +256,7 @@ std::vector<Change> NodeComparer::inputs(uint32_t i, uint32_t j) {
   };
   if (x.kind != y.kind) add(Aspect::attribute, "kind", std::string(name_of(x.kind)), std::string(name_of(y.kind)));
   field("fqn", x.fqn, y.fqn), field("of", x.of, y.of), field("attribute", x.attribute, y.attribute), field("data", x.digest, y.digest);
-  if (!terms_.same_sharding(x.sharding, y.sharding))
-    add(Aspect::attribute, "sharding", print_.a.sharding_alone(x.sharding), print_.b.sharding_alone(y.sharding));
+  sharding(x.sharding, y.sharding);
   type("type", x.value, y.value);
   if (!options_.ignore_meta && !terms_.same_key_values(x.extra, y.extra)) add(Aspect::meta, "extra", "-", "other free keys");
   if (!options_.ignore_name && graph_a().name(x.value) != graph_b().name(y.value))
@@ -232,7 +265,7 @@ std::vector<Change> NodeComparer::inputs(uint32_t i, uint32_t j) {
 }
 
 std::vector<Change> NodeComparer::outputs(uint32_t i, uint32_t j) {
-  out_.clear();
+  out_.clear(), by_number_.clear();
   const Output& x = graph_a().outputs()[i];
   const Output& y = graph_b().outputs()[j];
   auto name = [](const Graph& graph, ValueId v) { return v ? percent(graph.name(v)) : std::string("-"); };
@@ -242,8 +275,7 @@ std::vector<Change> NodeComparer::outputs(uint32_t i, uint32_t j) {
   if (!same(x.of, y.of)) add(Aspect::attribute, "of", name(graph_a(), x.of), name(graph_b(), y.of));
   if (!terms_.same_text(x.of_name, y.of_name) || !terms_.same_text(x.attribute, y.attribute))
     add(Aspect::attribute, "what it is", print_.a.output_alone(graph_a(), x), print_.b.output_alone(graph_b(), y));
-  if (!terms_.same_sharding(x.sharding, y.sharding))
-    add(Aspect::attribute, "sharding", print_.a.sharding_alone(x.sharding), print_.b.sharding_alone(y.sharding));
+  sharding(x.sharding, y.sharding);
   if (!options_.ignore_meta && !terms_.same_key_values(x.extra, y.extra)) add(Aspect::meta, "extra", "-", "other free keys");
   return std::move(out_);
 }

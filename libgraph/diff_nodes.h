@@ -1,6 +1,7 @@
 // Comparing partners: what of a node, an input or an output is no longer what it was; private to the diff.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ class NodeComparer {
   std::vector<Change> nodes(uint32_t x, uint32_t y);
   std::vector<Change> inputs(uint32_t i, uint32_t j);
   std::vector<Change> outputs(uint32_t i, uint32_t j);
+  // What of the last two compared differs only in symbols that are numbers on the other side.
+  std::vector<Change> take_numbers() { return std::move(by_number_); }
 
  private:
   void names(NodeId m, NodeId n);
@@ -40,10 +43,14 @@ class NodeComparer {
   void exchange(const NodeMeta& x, const NodeMeta& y);
   void copies(const NodeMeta& x, const NodeMeta& y);
 
-  enum class Likeness : uint8_t { same, other_values, different };
+  enum class Likeness : uint8_t { same, other_numbers, other_values, different };   // other_numbers: see take_numbers
   Likeness compare(const Arg& a, const Arg& b);
+  Likeness compare_plainly(const Arg& a, const Arg& b);
   Likeness compare_items(const Arg& a, const Arg& b);
   bool same_value(ValueId v, ValueId w) const;
+  bool same_number(const Arg& a, const Arg& b) const;
+  std::optional<int64_t> number(int s, const Arg& arg) const;
+  void sharding(const Sharding& x, const Sharding& y);
   bool same_named(StrId a, StrId b);           // names of nodes that metadata speaks of
   void add(Aspect aspect, std::string what, std::string before, std::string after);
 
@@ -55,7 +62,7 @@ class NodeComparer {
   const std::vector<NestedId>& nested_of_a_;
   DiffTerms& terms_;
   DiffPrinters& print_;
-  std::vector<Change> out_;
+  std::vector<Change> out_, by_number_;
 };
 
 }  // namespace sg

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
+#include "libgraph/diff_same.h"
+#include "libgraph/guard_text.h"
+#include "libgraph/human.h"
 #include "libgraph/names.h"
+#include "libgraph/op.h"
 
 namespace sg {
 namespace {
@@ -15,31 +20,53 @@ constexpr uint32_t kNone = MatchSide::kNone;
 class ProgramDiffer {
  public:
   ProgramDiffer(const Job& a, const Program& program_a, const Job& b, const Program& program_b, const DiffOptions& options)
-      : a_(a), b_(b), program_a_(program_a), program_b_(program_b), options_(options), terms_(a, program_a, b, program_b),
-        print_(a, b) {}
+      : a_(a), b_(b), program_a_(program_a), program_b_(program_b), options_(options), print_(a, b) {}
 
   ProgramDiff run() {
     out_.a = &program_a_, out_.b = &program_b_;
-    nested_of_a_.assign(program_a_.nested.size(), NestedId());
-    nested_of_b_.assign(program_b_.nested.size(), NestedId());
-    add_graph(program_a_.graph, program_b_.graph, "");
-    match_nested();
-    for (const GraphDiff& g : out_.graphs) learn_symbols(g);
-    terms_.finish_symbols();
+    match();
+    if (learn_numbers()) match();          // what sizes became literals of is to be found by them
+    terms_->finish_symbols();
+    if (has_numbers()) terms_->set_numbers(&numbers_[0], &numbers_[1]);
     for (GraphDiff& g : out_.graphs) compare(&g);
     symbols(), guards(), nested();
+    explain_numbers();
     for (GraphDiff& g : out_.graphs) explain_edits(a_, b_, out_, &g);
     return std::move(out_);
   }
 
  private:
+  void match() {
+    out_.graphs.clear();
+    terms_.emplace(a_, program_a_, b_, program_b_);
+    nested_of_a_.assign(program_a_.nested.size(), NestedId());
+    nested_of_b_.assign(program_b_.nested.size(), NestedId());
+    add_graph(program_a_.graph, program_b_.graph, "");
+    match_nested();
+    for (const GraphDiff& g : out_.graphs) learn_symbols(g);
+  }
+
+  bool has_numbers() const { return !numbers_[0].empty() || !numbers_[1].empty(); }
+
+  bool learn_numbers() {
+    for (int s = 0; s < 2; ++s) {
+      learnt_[s] = terms_->learnt_numbers(s);
+      numbers_[s].insert(learnt_[s].begin(), learnt_[s].end());
+    }
+    return has_numbers();
+  }
+
   void add_graph(const Graph& a, const Graph& b, std::string name) {
     MatchWords words;
     GraphDiff diff;
     diff.a = &a, diff.b = &b, diff.name = std::move(name);
-    diff.side_a = make_match_side(a_, program_a_, a, &words);
-    diff.side_b = make_match_side(b_, program_b_, b, &words);
+    diff.side_a = make_match_side(a_, program_a_, a, &words, has_numbers() ? &numbers_[0] : nullptr);
+    diff.side_b = make_match_side(b_, program_b_, b, &words, has_numbers() ? &numbers_[1] : nullptr);
     diff.match = match_graphs(diff.side_a, diff.side_b, &words);
+    auto has_free = [](const std::vector<uint32_t>& partners) { return std::find(partners.begin(), partners.end(), kNone) != partners.end(); };
+    bool free_a = has_free(diff.match.nodes[0]), free_b = has_free(diff.match.nodes[1]);
+    if (free_a || free_b) diff.tensors[0] = same_tensors(diff.side_a), diff.tensors[1] = same_tensors(diff.side_b);
+    if (free_a && free_b) pair_through(&diff);
     out_.graphs.push_back(std::move(diff));
   }
 
@@ -100,13 +127,13 @@ class ProgramDiffer {
   void learn_symbols(const GraphDiff& diff) {
     for (uint32_t v = 0; v < diff.side_a.value_count(); ++v)
       if (uint32_t w = diff.match.values[0][v]; w != kNone)
-        terms_.learn(diff.a->value(value_id(diff.side_a, v)).type, diff.b->value(value_id(diff.side_b, w)).type);
+        terms_->learn(diff.a->value(value_id(diff.side_a, v)).type, diff.b->value(value_id(diff.side_b, w)).type);
     for (uint32_t x = 0; x < diff.side_a.node_count(); ++x)
       if (uint32_t y = diff.match.nodes[0][x]; y != kNone) {
         const NodeMeta& m = diff.a->meta(diff.side_a.nodes[x]);
         const NodeMeta& n = diff.b->meta(diff.side_b.nodes[y]);
         if (m.binds && n.binds && m.binds->size() == n.binds->size())
-          for (size_t i = 0; i < m.binds->size(); ++i) terms_.learn((*m.binds)[i], (*n.binds)[i]);
+          for (size_t i = 0; i < m.binds->size(); ++i) terms_->learn((*m.binds)[i], (*n.binds)[i]);
       }
   }
 
@@ -118,18 +145,21 @@ class ProgramDiffer {
   void symbols() {
     std::set<StrId> partners;
     for (const Symbol& s : program_a_.symbols) {
-      StrId partner = terms_.symbol_partner(s.name);
+      StrId partner = terms_->symbol_partner(s.name);
       const Symbol* t = partner ? program_b_.find_symbol(partner) : nullptr;
       if (t == nullptr) {
-        out_.items.push_back({"symbol", print_.a.symbol_alone(s), EditKind::removed, {}});
+        out_.items.push_back({"symbol", print_.a.symbol_alone(s), EditKind::removed, {}, kNone, told_symbol(0, s.name)});
         continue;
       }
       partners.insert(partner);
       std::vector<Change> changes = symbol(s, *t);
-      if (!changes.empty()) out_.items.push_back({"symbol", b_.pool->strings.str(t->name), EditKind::changed, std::move(changes)});
+      bool only_kind = std::all_of(changes.begin(), changes.end(), [](const Change& c) { return c.what == "kind" || c.what == "hint"; });
+      uint32_t told = only_kind ? std::min(told_symbol(0, s.name), told_symbol(1, t->name)) : kNone;
+      if (!changes.empty())
+        out_.items.push_back({"symbol", b_.pool->strings.str(t->name), EditKind::changed, std::move(changes), kNone, told});
     }
     for (const Symbol& t : program_b_.symbols)
-      if (!partners.contains(t.name)) out_.items.push_back({"symbol", print_.b.symbol_alone(t), EditKind::added, {}});
+      if (!partners.contains(t.name)) out_.items.push_back({"symbol", print_.b.symbol_alone(t), EditKind::added, {}, kNone, told_symbol(1, t.name)});
   }
 
   std::vector<Change> symbol(const Symbol& s, const Symbol& t) {
@@ -141,9 +171,9 @@ class ProgramDiffer {
     if (s.kind != t.kind) out.push_back({Aspect::attribute, "kind", std::string(name_of(s.kind)), std::string(name_of(t.kind))});
     field("min", s.min, t.min), field("max", s.max, t.max), field("hint", s.hint, t.hint), field("divisor", s.divisor, t.divisor);
     auto text = [](const Pool& pool, StrId id) { return id ? pool.strings.str(id) : std::string("-"); };
-    if (!options_.ignore_loc && !terms_.same_text(s.source, t.source))
+    if (!options_.ignore_loc && !terms_->same_text(s.source, t.source))
       out.push_back({Aspect::loc, "source", text(*a_.pool, s.source), text(*b_.pool, t.source)});
-    if (!options_.ignore_name && !terms_.same_text(s.name, t.name))
+    if (!options_.ignore_name && !terms_->same_text(s.name, t.name))
       out.push_back({Aspect::name, "name", text(*a_.pool, s.name), text(*b_.pool, t.name)});
     return out;
   }
@@ -155,27 +185,27 @@ class ProgramDiffer {
     std::map<Key, std::vector<size_t>> of_b;
     for (size_t j = program_b_.guards.size(); j-- > 0;) {
       const Guard& h = program_b_.guards[j];
-      of_b[{h.relation, terms_.of_b(h.left), terms_.of_b(h.right), source(print_.b, h.source)}].push_back(j);
+      of_b[{h.relation, terms_->of_b(h.left), terms_->of_b(h.right), source(print_.b, h.source)}].push_back(j);
     }
     std::vector<bool> taken(program_b_.guards.size());
     for (const Guard& g : program_a_.guards) {
-      auto at = of_b.find({g.relation, terms_.of_a(g.left), terms_.of_a(g.right), source(print_.a, g.source)});
+      auto at = of_b.find({g.relation, terms_->of_a(g.left), terms_->of_a(g.right), source(print_.a, g.source)});
       bool found = at != of_b.end() && !at->second.empty();
       if (!found) {
-        out_.items.push_back({"guard", print_.a.guard_alone(g), EditKind::removed, {}});
+        out_.items.push_back({"guard", print_.a.guard_alone(g), EditKind::removed, {}, kNone, told_guard(0, g)});
         continue;
       }
       taken[at->second.back()] = true;
       at->second.pop_back();
     }
     for (size_t j = 0; j < taken.size(); ++j)
-      if (!taken[j]) out_.items.push_back({"guard", print_.b.guard_alone(program_b_.guards[j]), EditKind::added, {}});
+      if (!taken[j]) out_.items.push_back({"guard", print_.b.guard_alone(program_b_.guards[j]), EditKind::added, {}, kNone, told_guard(1, program_b_.guards[j])});
   }
 
   // --- one graph ---
 
   void compare(GraphDiff* diff) {
-    NodeComparer compare(*diff, options_, nested_of_a_, &terms_, &print_);
+    NodeComparer compare(*diff, options_, nested_of_a_, &*terms_, &print_);
     ports(diff, &compare, 0), ports(diff, &compare, 1);
     std::vector<std::vector<uint32_t>> removed_behind(diff->side_b.node_count() + 1);   // [0]: in front of everything
     uint32_t last = 0;
@@ -196,6 +226,10 @@ class ProgramDiffer {
   void add_edit(GraphDiff* diff, uint32_t x, uint32_t y, std::vector<Change> changes) {
     NodeEdit edit;
     edit.a = x, edit.b = y, edit.changes = std::move(changes);
+    if (x == kNone ? is_size(diff->side_b, 1, y) : y == kNone && is_size(diff->side_a, 0, x)) {
+      edit.explanation = substitution(diff);
+      ++diff->explanations[edit.explanation].facts[x == kNone ? "added" : "removed"];
+    }
     diff->edits.push_back(std::move(edit));
   }
 
@@ -206,8 +240,12 @@ class ProgramDiffer {
       std::string after = behind(diff->side_b, y);
       changes.push_back({Aspect::order, "position", in_run ? after : behind(diff->side_a, x), after});
     }
-    if (changes.empty()) ++diff->same;
-    else add_edit(diff, x, y, std::move(changes));
+    std::vector<Change> numbers = compare->take_numbers();
+    if (!numbers.empty()) ++diff->explanations[substitution(diff)].before;
+    if (!changes.empty()) return add_edit(diff, x, y, std::move(changes));
+    if (numbers.empty()) return void(++diff->same);
+    add_edit(diff, x, y, std::move(numbers));
+    diff->edits.back().explanation = substitution(diff);
   }
 
   static std::string behind(const MatchSide& side, uint32_t n) {
@@ -235,10 +273,66 @@ class ProgramDiffer {
       std::vector<Change> changes = kind == 0 ? compare->inputs(i, j) : compare->outputs(i, j);
       if (moved[i] && !(options_.ignore_order && kind == 0))
         changes.push_back({Aspect::order, "position", std::to_string(i), std::to_string(j)});
-      if (!changes.empty()) diff->items.push_back({subject, line_b(j), EditKind::changed, std::move(changes), i});
+      std::vector<Change> numbers = compare->take_numbers();
+      uint32_t told = changes.empty() && !numbers.empty() ? substitution(diff) : kNone;
+      if (told != kNone) changes = std::move(numbers);
+      if (!changes.empty()) diff->items.push_back({subject, line_b(j), EditKind::changed, std::move(changes), i, told});
     }
     for (uint32_t j = 0; j < back.size(); ++j)
       if (back[j] == kNone) diff->items.push_back({subject, line_b(j), EditKind::added, {}, j});
+  }
+
+  // --- symbols that became numbers, or numbers symbols ---
+
+  // The graph's explanation of them; it is its first. `before` counts the nodes until the text is made.
+  uint32_t substitution(GraphDiff* diff) {
+    if (diff->explanations.empty()) diff->explanations.push_back({ExplanationKind::substituted, "", "", 0, 0, {}});
+    return 0;
+  }
+
+  // Whether a node only computes sizes that the other side has as numbers.
+  bool is_size(const MatchSide& side, int s, uint32_t n) const {
+    if (numbers_[s].empty()) return false;
+    const Graph& graph = *side.graph;
+    const OpInfo* info = graph.op_info(side.nodes[n]);
+    const Node& node = graph.node(side.nodes[n]);
+    bool all = info != nullptr && info->has(kPure) && node.result_count > 0;
+    for (uint32_t r = 0; all && r < node.result_count; ++r) all = number_of(graph.pool(), graph.value(node.result(r)).type, numbers_[s]).has_value();
+    return all;
+  }
+
+  // Items that the numbers explain: such a symbol, and a guard that holds for the numbers. 0: see `substitution`.
+  uint32_t told_symbol(int s, StrId symbol) const { return numbers_[s].contains(symbol) ? 0 : kNone; }
+  uint32_t told_guard(int s, const Guard& g) const {
+    const Pool& pool = *(s == 0 ? a_ : b_).pool;
+    std::optional<int64_t> left = number_of(pool, g.left, numbers_[s]), right = number_of(pool, g.right, numbers_[s]);
+    return !numbers_[s].empty() && left && right && holds(g.relation, *left, *right) ? 0 : kNone;
+  }
+
+  void explain_numbers() {
+    if (!has_numbers()) return;
+    substitution(&out_.graphs[0]);
+    for (GraphDiff& g : out_.graphs)
+      if (!g.explanations.empty()) tell_numbers(&g.explanations[0]);
+  }
+
+  void tell_numbers(Explanation* e) const {
+    constexpr size_t kFew = 8;
+    for (int s = 0; s < 2; ++s) {
+      if (learnt_[s].empty()) continue;
+      e->text += std::string(e->text.empty() ? "" : "; ") + (s == 0 ? "symbols made numbers: " : "numbers made symbols: ");
+      for (size_t i = 0; i < std::min(kFew, learnt_[s].size()); ++i) {
+        std::string name = (s == 0 ? a_ : b_).pool->strings.str(learnt_[s][i].first), number = std::to_string(learnt_[s][i].second);
+        e->text += (i ? ", " : "") + (s == 0 ? name + " = " + number : number + " = " + name);
+      }
+      if (learnt_[s].size() > kFew) e->text += " and " + std::to_string(learnt_[s].size() - kFew) + " more";
+    }
+    e->text += " (" + plural(e->before, "node") + ")";
+    size_t removed = e->facts["removed"], added = e->facts["added"];
+    if (removed) e->text += "; " + plural(removed, "node") + " gone that computed sizes";
+    if (added) e->text += "; " + plural(added, "node") + " new that " + (added == 1 ? "computes" : "compute") + " sizes";
+    e->facts["symbols"] = learnt_[0].size() + learnt_[1].size(), e->facts["nodes"] = e->before;
+    e->after = e->before + added, e->before += removed;
   }
 
   const Job& a_;
@@ -246,7 +340,9 @@ class ProgramDiffer {
   const Program& program_a_;
   const Program& program_b_;
   const DiffOptions& options_;
-  DiffTerms terms_;
+  std::optional<DiffTerms> terms_;       // of the match as it stands
+  SymbolNumbers numbers_[2];             // symbols of each side that are numbers on the other
+  std::vector<std::pair<StrId, int64_t>> learnt_[2];   // the same, in order
   DiffPrinters print_;
   ProgramDiff out_;
   std::vector<NestedId> nested_of_a_, nested_of_b_;

@@ -16,8 +16,27 @@ std::vector<GroupId> match_groups_of(const Job& a, const Job& b) {
 
 DiffTerms::DiffTerms(const Job& a, const Program& program_a, const Job& b, const Program& program_b)
     : pool_a_(*a.pool), pool_b_(*b.pool), program_a_(program_a), program_b_(program_b), group_of_a_(match_groups_of(a, b)),
-      to_a_(pool_a_, &common_, {}), to_b_(pool_b_, &common_, {}) {
-  to_b_.rename_symbols(&name_of_b_);
+      to_a_(pool_a_, &common_, {}), to_b_(pool_b_, &common_, {}), number_a_(pool_a_, &common_, {}),
+      number_b_(pool_b_, &common_, {}) {
+  to_b_.rename_symbols(&name_of_b_), number_b_.rename_symbols(&name_of_b_);
+}
+
+void DiffTerms::set_numbers(const SymbolNumbers* of_a, const SymbolNumbers* of_b) {
+  numbers_[0] = of_a, numbers_[1] = of_b;
+  number_a_.replace_symbols(of_a), number_b_.replace_symbols(of_b);
+}
+
+std::vector<std::pair<StrId, int64_t>> DiffTerms::learnt_numbers(int s) const {
+  std::vector<std::pair<StrId, int64_t>> out;
+  for (const Symbol& symbol : (s == 0 ? program_a_ : program_b_).symbols) {
+    auto at = votes_[s].find(symbol.name);
+    if (at == votes_[s].end() || (s == 0 ? partner_a_ : partner_b_).contains(symbol.name)) continue;
+    size_t all = 0;
+    auto most = at->second.begin();
+    for (auto it = at->second.begin(); it != at->second.end(); ++it) all += it->second, most = it->second > most->second ? it : most;
+    if (2 * most->second > all) out.push_back({symbol.name, most->first});
+  }
+  return out;
 }
 
 void DiffTerms::learn(StrId a, StrId b) {
@@ -29,6 +48,10 @@ void DiffTerms::learn_expr(Expr a, Expr b) {
   if (!a || !b) return;
   std::optional<StrId> x = pool_a_.exprs.as_symbol(a), y = pool_b_.exprs.as_symbol(b);
   if (x && y) return learn(*x, *y);
+  if (x)
+    if (std::optional<int64_t> n = pool_b_.exprs.constant_value(b)) ++votes_[0][*x][*n];
+  if (y)
+    if (std::optional<int64_t> n = pool_a_.exprs.constant_value(a)) ++votes_[1][*y][*n];
   if (x || y || pool_a_.exprs.is_constant(a) || pool_b_.exprs.is_constant(b)) return;
   std::vector<StrId> left, right;
   pool_a_.exprs.collect_symbols(a, &left);
@@ -57,6 +80,9 @@ void DiffTerms::finish_symbols() {
   for (const Symbol& t : program_b_.symbols) named.emplace(pool_b_.strings[t.name], &t);
   for (const Symbol& s : program_a_.symbols)
     if (auto at = named.find(pool_a_.strings[s.name]); at != named.end() && at->second->kind == s.kind) learn(s.name, at->second->name);
+  for (const Symbol& s : program_a_.symbols)           // what became a number leaves its name to guards
+    if (auto at = named.find(pool_a_.strings[s.name]); at != named.end() && (votes_[0].contains(s.name) || votes_[1].contains(at->second->name)))
+      learn(s.name, at->second->name);
   for (SymbolKind kind : {SymbolKind::input, SymbolKind::data}) {
     std::vector<StrId> left, right;
     for (const Symbol& s : program_a_.symbols)
@@ -85,6 +111,10 @@ bool DiffTerms::same_text(StrId a, StrId b) {
 
 bool DiffTerms::same_exprs(const std::vector<Expr>& a, const std::vector<Expr>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](Expr x, Expr y) { return same_expr(x, y); });
+}
+
+bool DiffTerms::same_exprs_by_number(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](Expr x, Expr y) { return same_expr(x, y) || same_expr_by_number(x, y); });
 }
 
 bool DiffTerms::same_texts(const std::vector<StrId>& a, const std::vector<StrId>& b) {

@@ -114,12 +114,14 @@ class Matcher {
   // Forward by operands, then backward by uses. Where several nodes fit: as `copies` says.
   enum class Copies : uint8_t { leave, take_clear, take_all };   // take_clear: where more than the place tells them apart
   void sweep(Copies copies) {
-    for (uint32_t y = 0; y < count(1); ++y) take(operands_->fit(y), y, copies);
-    for (uint32_t y = count(1); y-- > 0;) take(uses_->fit(y), y, copies);
+    for (uint32_t y = 0; y < count(1); ++y)
+      if (state_.is_free(1, y)) take(operands_->fit(y), y, copies);
+    for (uint32_t y = count(1); y-- > 0;)
+      if (state_.is_free(1, y)) take(uses_->fit(y), y, copies);
   }
 
   void take(const MatchGroups::Fit& fit, uint32_t y, Copies copies) {
-    if (!state_.is_free(1, y) || fit.free_a == 0) return;
+    if (fit.free_a == 0) return;
     bool is_clear = fit.free_a == 1 && fit.free_b == 1;
     if (is_clear) {
       for (uint32_t x : fit.of_a)

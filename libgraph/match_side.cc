@@ -23,8 +23,8 @@ bool commutes(std::string_view op) {
 
 class SideBuilder {
  public:
-  SideBuilder(const Job& job, const Program& program, const Graph& graph, MatchWords* words)
-      : pool_(*job.pool), words_(*words) {
+  SideBuilder(const Job& job, const Program& program, const Graph& graph, MatchWords* words, const SymbolNumbers* numbers)
+      : pool_(*job.pool), words_(*words), numbers_(numbers) {
     side_.job = &job, side_.program = &program, side_.graph = &graph;
     text_of_string_.assign(pool_.strings.size(), MatchSide::kNone);
   }
@@ -73,7 +73,7 @@ class SideBuilder {
   }
 
   bool is_commutative(const Node& node) const {
-    return node.args.size() == 2 && node.args[0].is(ArgKind::value) && node.args[1].is(ArgKind::value) &&
+    return side_.operand_list.size() - side_.operand_begin[side_.operand_begin.size() - 2] == 2 && node.args.size() == 2 && node.args[0].is(ArgKind::value) && node.args[1].is(ArgKind::value) &&
            commutes(pool_.op_name(node.op));
   }
 
@@ -86,6 +86,10 @@ class SideBuilder {
 
   void add_arg(const Arg& arg) {
     key_.push_back(text(arg.key()));
+    if (std::optional<int64_t> number = known_number(arg)) {
+      key_.push_back(static_cast<uint32_t>(ArgKind::integer));
+      return add_wide(static_cast<uint64_t>(*number));
+    }
     key_.push_back(static_cast<uint32_t>(arg.kind()));
     switch (arg.kind()) {
       case ArgKind::none: break;
@@ -102,6 +106,13 @@ class SideBuilder {
     if (!arg.has_items()) return;
     key_.push_back(static_cast<uint32_t>(arg.items().size()));
     for (const Arg& item : arg.items()) add_arg(item);
+  }
+
+  std::optional<int64_t> known_number(const Arg& arg) const {
+    if (numbers_ == nullptr) return std::nullopt;
+    if (arg.is(ArgKind::expr)) return number_of(pool_, arg.as_expr(), *numbers_);
+    if (arg.is(ArgKind::value)) return number_of(pool_, side_.graph->value(arg.as_value()).type, *numbers_);
+    return std::nullopt;
   }
 
   void add_wide(uint64_t v) {
@@ -141,6 +152,7 @@ class SideBuilder {
 
   const Pool& pool_;
   MatchWords& words_;
+  const SymbolNumbers* numbers_;
   MatchSide side_;
   std::vector<uint32_t> text_of_string_;
   std::vector<uint32_t> key_;
@@ -169,8 +181,23 @@ uint32_t SequenceTable::intern(std::span<const uint32_t> words) {
   return id;
 }
 
-MatchSide make_match_side(const Job& job, const Program& program, const Graph& graph, MatchWords* words) {
-  return SideBuilder(job, program, graph, words).build();
+std::optional<int64_t> number_of(const Pool& pool, Expr e, const SymbolNumbers& numbers) {
+  if (!e || pool.exprs.is_invalid(e)) return std::nullopt;
+  if (std::optional<int64_t> known = pool.exprs.constant_value(e)) return known;
+  return pool.exprs.evaluate(e, [&](StrId s) -> std::optional<int64_t> {
+    auto at = numbers.find(s);
+    return at == numbers.end() ? std::nullopt : std::optional(at->second);
+  });
+}
+
+std::optional<int64_t> number_of(const Pool& pool, TypeId type, const SymbolNumbers& numbers) {
+  const Type& t = pool.types[type];
+  return t.kind == TypeKind::integer && t.has_value ? number_of(pool, t.value, numbers) : std::nullopt;
+}
+
+MatchSide make_match_side(const Job& job, const Program& program, const Graph& graph, MatchWords* words,
+                          const SymbolNumbers* numbers) {
+  return SideBuilder(job, program, graph, words, numbers).build();
 }
 
 }  // namespace sg

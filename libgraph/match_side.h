@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "libgraph/flat_map.h"
@@ -76,7 +78,16 @@ struct MatchSide {
   uint32_t result_count(uint32_t n) const { return first_result[n + 1] - first_result[n]; }
 };
 
-// REQUIRES: a graph that the verifier has passed
-MatchSide make_match_side(const Job& job, const Program& program, const Graph& graph, MatchWords* words);
+// Symbols that are numbers on the other side. Sizes that follow from them are literals then, and so is every scalar whose
+// number is known, whoever computes it: such a value is no operand.
+using SymbolNumbers = std::unordered_map<StrId, int64_t, IdHash>;
+
+// The number that an expression, or a scalar of this type, is under `numbers`; none = it is not known, or no scalar.
+std::optional<int64_t> number_of(const Pool& pool, Expr e, const SymbolNumbers& numbers);
+std::optional<int64_t> number_of(const Pool& pool, TypeId type, const SymbolNumbers& numbers);
+
+// REQUIRES: a graph that the verifier has passed. `numbers`: null = every scalar is an operand.
+MatchSide make_match_side(const Job& job, const Program& program, const Graph& graph, MatchWords* words,
+                          const SymbolNumbers* numbers = nullptr);
 
 }  // namespace sg

@@ -17,7 +17,11 @@ StrId Translator::symbol(StrId s) {
 }
 
 Expr Translator::atom(const Atom& a) {
-  if (a.kind == AtomKind::symbol) return to_.exprs.symbol(symbol(a.symbol));
+  if (a.kind == AtomKind::symbol) {
+    if (symbol_numbers_ != nullptr)
+      if (auto at = symbol_numbers_->find(a.symbol); at != symbol_numbers_->end()) return to_.exprs.constant(at->second);
+    return to_.exprs.symbol(symbol(a.symbol));
+  }
   Expr out = expr(a.operands[0]);
   for (size_t i = 1; i < a.operands.size(); ++i) {
     Expr next = expr(a.operands[i]);

@@ -20,6 +20,9 @@ class Translator {
   // Symbols of the source take these names (of the target) in expressions; `names` must outlive the translator.
   void rename_symbols(const std::unordered_map<StrId, StrId, IdHash>* names) { symbol_names_ = names; }
 
+  // Symbols of the source that become numbers in expressions; `numbers` must outlive the translator.
+  void replace_symbols(const std::unordered_map<StrId, int64_t, IdHash>* numbers) { symbol_numbers_ = numbers; }
+
   StrId str(StrId s);
   Expr expr(Expr e);
   TypeId type(TypeId t);
@@ -51,6 +54,7 @@ class Translator {
   Pool& to_;
   std::vector<GroupId> groups_;
   const std::unordered_map<StrId, StrId, IdHash>* symbol_names_ = nullptr;
+  const std::unordered_map<StrId, int64_t, IdHash>* symbol_numbers_ = nullptr;
   std::unordered_map<Expr, Expr, IdHash> expr_memo_;
   std::unordered_map<TypeId, TypeId, IdHash> type_memo_;
   std::unordered_map<MetaId, MetaId, IdHash> meta_memo_;

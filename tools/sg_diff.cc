@@ -2,6 +2,8 @@
 //
 // Matches by content and position, never by names; says what edits amount to; exit 0 same, 1 differs, 2 any trouble.
 
+#include <new>
+
 #include "libgraph/diff_text.h"
 #include "tools/cli_diff.h"
 
@@ -21,11 +23,15 @@ constexpr Option kOptions[] = {
     {"no-cost", 0, "", "leave out flops, bytes, communication and memory of both"},
 };
 
-// Whatever stands in the way is exit 2, unreadable input included, as in diff(1).
+// Whatever stands in the way is exit 2, as in diff(1): unreadable input and too little memory included.
 Result<int> run(const Args& args) {
-  Result<int> code = diff_operands(args);
-  if (!code.ok() && code.error().kind != ErrorKind::internal) code.error().kind = ErrorKind::usage;
-  return code;
+  try {
+    Result<int> code = diff_operands(args);
+    if (!code.ok() && code.error().kind != ErrorKind::internal) code.error().kind = ErrorKind::usage;
+    return code;
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorKind::usage, "out of memory", {}, "use a machine with more memory, or smaller graphs"};
+  }
 }
 
 constexpr Tool kTool = {"sg-diff", "say what changed from one graph to another", "A B",

@@ -1,0 +1,177 @@
+#include "libgraph/diff_same.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "libgraph/alias.h"
+#include "libgraph/op.h"
+
+namespace sg {
+namespace {
+
+constexpr uint32_t kNone = MatchSide::kNone;
+
+bool has_hidden_bits(std::string_view op) { return op == "aten._conj.default" || op == "aten._neg_view.default"; }
+
+bool is_copying(std::string_view op) {
+  static constexpr std::string_view kOps[] = {"aten.clone.default", "aten._to_copy.default", "aten.contiguous.default",
+                                              "aten.lift_fresh_copy.default", "aten.reshape.default"};
+  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
+}
+
+// One pass over the schedule: what is in a memory with a type, by the latest value that said so.
+class Finder {
+ public:
+  explicit Finder(const MatchSide& side)
+      : side_(side), graph_(*side.graph), alias_(*side.program, graph_), hidden_(side.value_count()), written_(alias_.storages().size()) {
+    for (NodeId n : side_.nodes)
+      for (StorageId s : alias_.writes(n)) written_[s.index] = 1;
+  }
+
+  std::vector<uint32_t> run() {
+    first_.resize(side_.value_count());
+    for (uint32_t v = 0; v < side_.value_count(); ++v) first_[v] = v;
+    for (uint32_t v = 0; v < side_.input_count(); ++v) note(v);
+    for (uint32_t n = 0; n < side_.node_count(); ++n) visit(n);
+    return std::move(first_);
+  }
+
+ private:
+  ValueId id(uint32_t v) const {
+    uint32_t m = side_.maker[v];
+    return m == kNone ? graph_.inputs()[v].value : graph_.node(side_.nodes[m]).result(v - side_.first_result[m]);
+  }
+  TypeId type(uint32_t v) const { return graph_.value(id(v)).type; }
+  static uint64_t key(StorageId s, TypeId t) { return static_cast<uint64_t>(s.index) << 32 | t.index; }
+  bool is_tensor(uint32_t v) const { return graph_.type(id(v)).kind == TypeKind::tensor; }
+
+  void note(uint32_t v) {
+    StorageId s = alias_.storage_of(id(v));
+    if (!s.is_none() && alias_.storage(s).certain && !hidden_[v] && is_tensor(v)) seen_[key(s, type(v))] = v;
+  }
+
+  void visit(uint32_t n) {
+    std::span<const uint32_t> operands = side_.operands(n);
+    const OpInfo* op = graph_.op_info(side_.nodes[n]);
+    bool hidden = has_hidden_bits(graph_.op_name(side_.nodes[n])) ||
+                  std::any_of(operands.begin(), operands.end(), [&](uint32_t v) { return hidden_[v]; });
+    for (uint32_t v = side_.first_result[n]; v < side_.first_result[n + 1]; ++v) hidden_[v] = hidden;
+    bool plain = op && op->has(kPure) && !op->has(kWait) && side_.result_count(n) == 1 && !operands.empty() && !hidden &&
+                 is_tensor(side_.first_result[n]);
+    if (plain && is_copying(op->name) && copies(n)) return;
+    if (plain && (op->has(kView) || op->has(kMayAlias)) && views(n)) return;
+    for (uint32_t v = side_.first_result[n]; v < side_.first_result[n + 1]; ++v) note(v);
+  }
+
+  bool views(uint32_t n) {
+    uint32_t v = side_.first_result[n];
+    StorageId s = alias_.storage_of(id(v));
+    if (s.is_none() || !alias_.storage(s).certain) return false;
+    auto at = seen_.find(key(s, type(v)));
+    if (at == seen_.end()) return false;
+    first_[v] = first_[at->second];
+    return true;
+  }
+
+  bool copies(uint32_t n) {
+    uint32_t v = side_.first_result[n], w = side_.operands(n)[0];
+    StorageId to = alias_.storage_of(id(v)), from = alias_.storage_of(id(w));
+    if (to.is_none() || from.is_none() || type(v) != type(w) || is_written(to) || is_written(from)) return false;
+    first_[v] = first_[w];
+    return true;
+  }
+
+  bool is_written(StorageId s) const {
+    const Storage& storage = alias_.storage(s);
+    if (storage.certain) return written_[s.index];
+    std::span<const StorageId> members = alias_.class_members(storage.alias_class);
+    return members.size() > 64 || std::any_of(members.begin(), members.end(), [&](StorageId m) { return written_[m.index]; });
+  }
+
+  const MatchSide& side_;
+  const Graph& graph_;
+  AliasAnalysis alias_;
+  std::vector<uint8_t> hidden_, written_;
+  std::vector<uint32_t> first_;
+  std::unordered_map<uint64_t, uint32_t> seen_;       // looked up, never walked
+};
+
+// The key, and the operands as A calls them, but for what is passed on; empty when one has no partner.
+std::vector<uint32_t> signature(const GraphDiff& diff, int s, uint32_t n) {
+  const MatchSide& side = s == 0 ? diff.side_a : diff.side_b;
+  std::vector<uint32_t> out = {side.key[n]};
+  if (passes_on(side, diff.tensors[s], n)) return {};
+  for (uint32_t v : side.operands(n)) {
+    uint32_t first = diff.tensors[s][v], partner = diff.match.values[s][first];
+    if (partner == kNone) return {};
+    out.push_back(s == 0 ? first : diff.tensors[0][partner]);
+  }
+  if (out.size() == 1) return {};
+  if (side.commutative[n]) std::sort(out.begin() + 1, out.end());
+  return out;
+}
+
+// Whether a use of x corresponds to one of y.
+bool share_user(const GraphDiff& diff, uint32_t x, uint32_t y) {
+  constexpr size_t kMaxUses = 16;
+  const MatchSide &a = diff.side_a, &b = diff.side_b;
+  if (a.result_count(x) == 0 || b.result_count(y) == 0) return false;
+  std::span<const MatchUse> p = a.uses(a.first_result[x]), q = b.uses(b.first_result[y]);
+  for (const MatchUse& use : q.first(std::min(q.size(), kMaxUses)))
+    for (const MatchUse& other : p.first(std::min(p.size(), kMaxUses))) {
+      const std::vector<uint32_t>& partner = use.is_output ? diff.match.outputs[1] : diff.match.nodes[1];
+      if (use.is_output == other.is_output && partner[use.user] == other.user) return true;
+    }
+  return false;
+}
+
+void make_pair(uint32_t x, uint32_t y, GraphDiff* diff) {
+  GraphMatch& match = diff->match;
+  match.nodes[0][x] = y, match.nodes[1][y] = x;
+  for (uint32_t r = 0; r < std::min(diff->side_a.result_count(x), diff->side_b.result_count(y)); ++r) {
+    uint32_t v = diff->side_a.first_result[x] + r, w = diff->side_b.first_result[y] + r;
+    match.values[0][v] = w, match.values[1][w] = v;
+  }
+}
+
+}  // namespace
+
+std::vector<uint32_t> same_tensors(const MatchSide& side) { return Finder(side).run(); }
+
+void pair_through(GraphDiff* diff) {
+  constexpr int kMaxRounds = 8;                        // chains of such nodes need one for each link
+  bool any = false;
+  for (int round = 0, found = 1; round < kMaxRounds && found; ++round) {
+    SequenceTable table;
+    std::vector<std::vector<uint32_t>> waiting;
+    found = 0;
+    for (uint32_t x = static_cast<uint32_t>(diff->side_a.node_count()); x-- > 0;) {
+      if (diff->match.nodes[0][x] != kNone) continue;
+      std::vector<uint32_t> words = signature(*diff, 0, x);
+      if (words.empty()) continue;
+      uint32_t c = table.intern(words);
+      waiting.resize(table.size());
+      waiting[c].push_back(x);
+    }
+    for (uint32_t y = 0; y < diff->side_b.node_count(); ++y) {
+      if (diff->match.nodes[1][y] != kNone) continue;
+      std::vector<uint32_t> words = signature(*diff, 1, y);
+      uint32_t c = words.empty() ? kNone : table.find(words);
+      if (c == kNone || waiting[c].empty()) continue;
+      std::vector<uint32_t>& list = waiting[c];          // copies: the first that stands, unless a use tells
+      size_t begin = list.size() - std::min<size_t>(list.size(), 16), chosen = list.size() - 1;
+      for (size_t i = list.size(); i-- > begin;)
+        if (share_user(*diff, list[i], y)) {
+          chosen = i;
+          break;
+        }
+      make_pair(list[chosen], y, diff);
+      list.erase(list.begin() + static_cast<ptrdiff_t>(chosen));
+      found = any = true;
+    }
+  }
+  if (any) diff->match.moved = moved_nodes(diff->match.nodes[0]);
+}
+
+}  // namespace sg
