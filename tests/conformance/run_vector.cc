@@ -1,0 +1,269 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "libgraph/check_types.h"
+#include "libgraph/text.h"
+#include "libgraph/verify.h"
+#include "librun/comm_local.h"
+#include "librun/element.h"
+#include "librun/rank_run.h"
+#include "tests/conformance/vector.h"
+
+namespace sg::test {
+namespace {
+
+// The data of a vector, piece by piece.
+class Pieces {
+ public:
+  explicit Pieces(std::string_view data) : rest_(data) {}
+  const char* take(int64_t bytes) {             // null where the vector is too short
+    auto n = static_cast<size_t>(bytes);
+    if (n > rest_.size()) return nullptr;
+    const char* at = rest_.data();
+    rest_.remove_prefix(n);
+    return at;
+  }
+
+ private:
+  std::string_view rest_;
+};
+
+std::string sizes_text(const Pool& pool, const std::vector<Expr>& list) {
+  std::string out = "[";
+  for (Expr e : list) out += (out.size() > 1 ? ", " : "") + pool.exprs.print(e);
+  return out + "]";
+}
+
+std::string type_text(const Pool& pool, const Type& t) {
+  if (t.kind != TypeKind::tensor) return "no tensor";
+  return std::string(dtype_name(t.dtype)) + sizes_text(pool, t.shape) + " stride " + sizes_text(pool, t.stride) + " +" +
+         pool.exprs.print(t.offset);
+}
+
+// One run of one vector.
+class VectorRun {
+ public:
+  explicit VectorRun(const Vector& v) : vector_(v), pieces_(v.data) {}
+  Outcome run(const Manner& manner);
+
+ private:
+  Outcome check_types();
+  Outcome execute(const Manner& manner);
+  Status bind();
+  Outcome check_results();
+  Outcome check(const Check& check);
+  Outcome compare_exact(const Check& check, const Tensor& got, const char* expected);
+  Outcome compare_close(const Check& check, const Tensor& got, const char* expected, const char* delta);
+  bool same_choice(int axis, const Tensor& got, const char* expected);
+  const Graph& graph() const { return job_->programs[0]->graph; }
+  Tensor input_tensor(const Type& type) const;
+
+  const Vector& vector_;
+  Pieces pieces_;
+  std::optional<Job> job_;
+  std::vector<std::unique_ptr<Communicator>> comms_;
+  std::optional<RankRun> run_;
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+  std::vector<Tensor> inputs_;
+  std::vector<std::byte> first_input_;          // as it was, contiguous
+};
+
+Outcome VectorRun::run(const Manner& manner) {
+  Diagnostics findings;
+  auto job = parse_text(vector_.text, "vector", &findings);
+  if (!job.ok()) return {Fault::refused, "text: " + findings.as_error(ErrorKind::unreadable).message};
+  job_.emplace(std::move(job).value());
+  if (Outcome types = check_types(); types.fault != Fault::none) return types;
+  VerifyOptions options;
+  options.types = false;                        // looked at more closely above
+  verify(*job_, options, &findings);
+  if (findings.has_errors()) return {Fault::refused, findings.as_error(ErrorKind::unreadable).message};
+  return execute(manner);
+}
+
+Outcome VectorRun::check_types() {
+  for (const TypeDisagreement& d : sg::check_types(*job_->programs[0])) {
+    if (!d.reason.empty()) return {Fault::type, "rule: " + d.reason};
+    return {Fault::type, "result " + std::to_string(d.result) + " inferred " + type_text(*job_->pool, d.inferred) + ", PyTorch " +
+                             type_text(*job_->pool, d.recorded)};
+  }
+  return {};
+}
+
+Tensor VectorRun::input_tensor(const Type& type) const {
+  Tensor t;
+  t.dtype = type.dtype;
+  t.rank = static_cast<int>(type.shape.size());
+  for (size_t i = 0; i < type.shape.size(); ++i) {
+    t.shape[i] = job_->pool->exprs.constant_value(type.shape[i]).value_or(0);
+    t.stride[i] = job_->pool->exprs.constant_value(type.stride[i]).value_or(0);
+  }
+  return t;
+}
+
+Status VectorRun::bind() {
+  std::vector<Scalar> scalars(graph().inputs().size());
+  for (const Input& input : graph().inputs()) {
+    const Type& type = graph().type(input.value);
+    Tensor t = input_tensor(type);
+    int64_t bytes = extent_bytes(t), before = job_->pool->exprs.constant_value(type.offset).value_or(0) * dtype_bytes(t.dtype);
+    memory_.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(before + bytes) + 1));
+    t.data = memory_.back().get() + before;
+    const char* values = pieces_.take(bytes);
+    if (!values) return Error{ErrorKind::unreadable, "the vector's data ends too early", {}, {}};
+    std::memcpy(t.data, values, static_cast<size_t>(bytes));
+    inputs_.push_back(t);
+  }
+  return run_->bind_inputs(inputs_, scalars);
+}
+
+Outcome VectorRun::execute(const Manner& manner) {
+  comms_ = make_local_communicators(*job_);
+  RankOptions options;
+  options.threads = manner.threads;
+  options.use_arena = manner.planned;
+  run_.emplace(*job_, 0, options, comms_[0].get());
+  std::vector<Unsupported> unsupported;
+  Status done = run_->prepare(&unsupported);
+  if (!unsupported.empty()) return {Fault::refused, unsupported[0].op + ": " + unsupported[0].reason};
+  if (done.ok()) done = run_->reserve();
+  if (done.ok()) done = bind();
+  if (done.ok()) done = run_->run_step(0);
+  if (!done.ok()) return {Fault::refused, done.error().message};
+  return check_results();
+}
+
+Outcome VectorRun::check_results() {
+  for (const Check& c : vector_.checks)
+    if (Outcome outcome = check(c); outcome.fault != Fault::none) {
+      outcome.message = (c.of_input ? "input " : "result ") + std::to_string(c.index) + ": " + outcome.message;
+      return outcome;
+    }
+  return {};
+}
+
+int64_t element_offset(const Tensor& t, int64_t element) {
+  int64_t offset = 0;
+  for (int i = t.rank - 1; i >= 0; --i) {
+    offset += element % t.dim(i) * t.step(i);
+    element /= t.dim(i);
+  }
+  return offset;
+}
+
+// Element `i` as numbers: real and, of complex types, imaginary part.
+std::pair<double, double> number_at(DType dtype, const void* base, int64_t i) {
+  return visit_dtype(dtype, [&]<class T>() -> std::pair<double, double> {
+    T value;
+    std::memcpy(&value, static_cast<const char*>(base) + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    if constexpr (is_complex_type<T>) return {value.real(), value.imag()};
+    else if constexpr (is_half_type<T>) return {static_cast<float>(value), 0};
+    else return {static_cast<double>(value), 0};
+  });
+}
+
+std::string place(const Tensor& t, int64_t element) {
+  std::string out;
+  for (int i = t.rank - 1; i >= 0; --i) {
+    out = std::to_string(element % t.dim(i)) + (out.empty() ? "" : ", ") + out;
+    element /= t.dim(i);
+  }
+  return "[" + out + "]";
+}
+
+std::string number_text(std::pair<double, double> v) {
+  char text[64];
+  std::snprintf(text, sizeof text, v.second != 0 ? "%.9g%+.9gi" : "%.9g", v.first, v.second);
+  return text;
+}
+
+Outcome VectorRun::check(const Check& c) {
+  if (!c.of_input && c.index >= graph().outputs().size()) return {Fault::refused, "the vector names no output"};
+  if (c.of_input && c.index >= inputs_.size()) return {Fault::refused, "the vector names no input"};
+  if (c.rule == Check::Rule::any) return {};
+  if (c.rule == Check::Rule::number) {
+    double got = run_->number(graph().outputs()[c.index].value).to_double();
+    bool equal = got == c.low || (std::isnan(got) && std::isnan(c.low));
+    return equal ? Outcome{} : Outcome{Fault::value, number_text({got, 0}) + ", PyTorch " + number_text({c.low, 0})};
+  }
+  Tensor t = c.of_input ? inputs_[c.index] : run_->tensor(graph().outputs()[c.index].value);
+  if (c.rule == Check::Rule::range || c.rule == Check::Rule::finite) {
+    for (int64_t i = 0; i < t.elements(); ++i) {
+      auto [re, im] = number_at(t.dtype, t.data, element_offset(t, i));
+      bool right = c.rule == Check::Rule::finite ? std::isfinite(re) && std::isfinite(im) : re >= c.low && re <= c.high;
+      if (!right) return {Fault::value, number_text({re, im}) + " at " + place(t, i) + " is no such random number"};
+    }
+    return {};
+  }
+  const char* expected = pieces_.take(t.bytes());
+  int64_t parts = t.elements() * (t.dtype == DType::c64 || t.dtype == DType::c128 ? 2 : 1);
+  const char* delta = c.has_delta ? pieces_.take(parts * 2) : nullptr;
+  if (!expected || (c.has_delta && !delta)) return {Fault::value, "other sizes than PyTorch's"};
+  return c.rule == Check::Rule::close ? compare_close(c, t, expected, delta) : compare_exact(c, t, expected);
+}
+
+Outcome VectorRun::compare_exact(const Check& c, const Tensor& got, const char* expected) {
+  if (c.rule == Check::Rule::positions && same_choice(c.axis, got, expected)) return {};
+  for (int64_t i = 0; i < got.elements(); ++i) {
+    auto mine = number_at(got.dtype, got.data, element_offset(got, i)), theirs = number_at(got.dtype, expected, i);
+    int64_t size = dtype_bytes(got.dtype);
+    bool bits = std::memcmp(got.data + element_offset(got, i) * size, expected + i * size, static_cast<size_t>(size)) == 0;
+    bool both_nan = (std::isnan(mine.first) || std::isnan(mine.second)) && (std::isnan(theirs.first) || std::isnan(theirs.second));
+    if ((got.conjugate ? mine.first == theirs.first && mine.second == -theirs.second : bits) || both_nan) continue;
+    return {Fault::value, number_text(mine) + " at " + place(got, i) + ", PyTorch " + number_text(theirs)};
+  }
+  return {};
+}
+
+// Whether both lists of positions pick equal elements of the first input, each at most once.
+bool VectorRun::same_choice(int axis, const Tensor& got, const char* expected) {
+  const Tensor& from = inputs_[0];
+  if (axis >= std::max(from.rank, 1)) return false;
+  bool kept = got.rank == from.rank;
+  for (int64_t i = 0; i < got.elements(); ++i) {
+    int64_t picks[2] = {static_cast<int64_t>(number_at(got.dtype, got.data, element_offset(got, i)).first),
+                        static_cast<int64_t>(number_at(got.dtype, expected, i).first)};
+    double values[2];
+    for (int side = 0; side < 2; ++side) {
+      int64_t rest = i, offset = 0;
+      for (int d = from.rank - 1, g = got.rank - 1; d >= 0; --d) {
+        int64_t at = 0;
+        if (d != axis || kept) at = rest % got.dim(g), rest /= got.dim(g--);
+        if (d == axis) at = picks[side];
+        if (at < 0 || at >= from.dim(d)) return false;
+        offset += at * from.step(d);
+      }
+      values[side] = number_at(from.dtype, from.data, offset).first;
+    }
+    if (values[0] != values[1] && !(std::isnan(values[0]) && std::isnan(values[1]))) return false;
+  }
+  return true;
+}
+
+Outcome VectorRun::compare_close(const Check& c, const Tensor& got, const char* expected, const char* delta) {
+  bool complex = got.dtype == DType::c64 || got.dtype == DType::c128;
+  auto close = [&](double mine, double theirs, int64_t part) {
+    if (mine == theirs || (std::isnan(mine) && std::isnan(theirs))) return true;
+    double off = delta ? number_at(DType::bf16, delta, part).first : 0;
+    return std::abs(mine - (theirs + off)) <= c.bound;
+  };
+  for (int64_t i = 0; i < got.elements(); ++i) {
+    auto mine = number_at(got.dtype, got.data, element_offset(got, i)), theirs = number_at(got.dtype, expected, i);
+    if (got.conjugate) mine.second = -mine.second;
+    bool fits = close(mine.first, theirs.first, complex ? 2 * i : i) && (!complex || close(mine.second, theirs.second, 2 * i + 1));
+    if (fits) continue;
+    char bound[32];
+    std::snprintf(bound, sizeof bound, "%.3g", c.bound);
+    return {Fault::value, number_text(mine) + " at " + place(got, i) + ", PyTorch " + number_text(theirs) + ", within " + bound};
+  }
+  return {};
+}
+
+}  // namespace
+
+Outcome run_vector(const Vector& vector, const Manner& manner) { return VectorRun(vector).run(manner); }
+
+}  // namespace sg::test
