@@ -39,8 +39,13 @@ Status expect_affine(InferCall& c) {
 
 // What a norm over channels has one of a channel.
 Status expect_channels(InferCall& c, Expr channels) {
+  bool evaluates = false;                                // then nothing was saved, and nothing of it is read
+  if (c.op.param_index("train") >= 0) {
+    SG_ASSIGN(bool train, c.boolean("train"));
+    evaluates = !train;
+  }
   for (std::string_view name : {"weight", "bias", "running_mean", "running_var", "save_mean", "save_invstd"})
-    if (c.op.param_index(name) >= 0) SG_TRY(c.expect_shape(name, {channels}));
+    if (c.op.param_index(name) >= 0 && !(evaluates && name.starts_with("save_"))) SG_TRY(c.expect_shape(name, {channels}));
   return ok_status();
 }
 
@@ -163,7 +168,8 @@ Status fused_rms_norm(InferCall& c) {
   SG_ASSIGN(Exprs shape, statistics_shape(c, *input));
   SG_TRY(expect_affine(c));
   SG_TRY(c.give_contiguous(input->dtype, input->shape, *input));
-  return c.give_contiguous(statistics(c, *input), shape, *input);
+  bool low = input->dtype == DType::bf16 || input->dtype == DType::f16;
+  return c.give_contiguous(low ? DType::f32 : input->dtype, shape, *input);
 }
 
 Status fused_rms_norm_backward(InferCall& c) {
@@ -211,7 +217,11 @@ Status batch_norm(InferCall& c) {
   SG_TRY(expect_channels(c, input->shape[1]));
   SG_ASSIGN(bool training, c.boolean("training"));
   if (!training) return batch_norm_eval(c);
-  DType dtype = input->dtype == DType::bf16 || input->dtype == DType::f16 ? DType::f32 : input->dtype;
+  DType dtype = statistics(c, *input);
+  for (std::string_view name : {"weight", "running_mean"}) {       // on the CPU they are as exact as the parameters
+    SG_ASSIGN(const Type* like, c.optional_tensor(name));
+    if (like != nullptr && like->dtype == DType::f32 && dtype != DType::f64) dtype = DType::f32;
+  }
   SG_TRY(c.give(input->dtype, input->shape, c.sizes.preserved(*input), *input));
   SG_TRY(c.give_contiguous(dtype, {input->shape[1]}, *input));
   return c.give_contiguous(dtype, {input->shape[1]}, *input);

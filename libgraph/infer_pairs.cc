@@ -92,7 +92,10 @@ Status glu(InferCall& c) {
   if (size && *size % 2 != 0) return c.fail("the dimension has to be even");
   Exprs shape = self->shape;
   shape[dim] = c.sizes.exprs().floordiv(shape[dim], c.sizes.number(2));
-  return c.give_contiguous(self->dtype, shape, *self);
+  Type half = *self;
+  half.shape = shape;
+  Exprs stride = c.sizes.elementwise(shape, {&half, &half});
+  return c.give(self->dtype, std::move(shape), std::move(stride), *self);
 }
 
 Status glu_backward(InferCall& c) {

@@ -207,7 +207,13 @@ Status dropout_backward(InferCall& c) {
   Operands operands;
   operands.add_tensor(grad, true);
   operands.add_tensor(mask, false);
-  return give_elementwise(c, operands, grad->dtype);
+  return give_elementwise(c, operands, floated(grad->dtype));
+}
+
+Status square(InferCall& c) {
+  SG_ASSIGN(Operands operands, operands_of(c));
+  operands.add_number(DType::i64);                        // the exponent 2
+  return give_elementwise(c, operands, operands.result());
 }
 
 Status masked_fill(InferCall& c) {

@@ -246,6 +246,7 @@ Status expanded(InferCall& c, const Type& self, const Exprs& wanted) {
   Exprs shape = wanted, stride(wanted.size(), c.sizes.number(0));
   for (size_t i = wanted.size(); i-- > 0;) {
     if (i < added) {
+      if (self.shape.empty()) continue;                  // a number is repeated along every axis, those of size 1 too
       if (c.sizes.is(shape[i], -1)) return c.fail("-1 for a dimension that the tensor does not have");
       if (!c.sizes.is(shape[i], 1)) continue;
       stride[i] = i + 1 == wanted.size() ? c.sizes.number(1) : c.sizes.exprs().mul(shape[i + 1], stride[i + 1]);
@@ -273,7 +274,7 @@ Status made_fresh(InferCall& c, Status (*view_rule)(InferCall&)) {
 Status view(InferCall& c) { return reshaped(c, "size", false); }
 Status unsafe_view(InferCall& c) { return reshaped(c, "size", false); }
 Status reshape(InferCall& c) { return reshaped(c, "shape", true); }
-Status view_copy(InferCall& c) { return made_fresh(c, view); }
+Status view_copy(InferCall& c) { return made_fresh(c, [](InferCall& call) { return reshaped(call, "size", true); }); }
 Status expand_copy(InferCall& c) { return made_fresh(c, expand); }
 Status permute_copy(InferCall& c) { return made_fresh(c, permute); }
 Status slice_copy(InferCall& c) { return made_fresh(c, slice); }
@@ -458,11 +459,18 @@ Status diagonal(InferCall& c) {
 }
 
 Status unfold(InferCall& c) {
-  SG_ASSIGN(const Type* self, ranked(c, 1));
+  SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(size_t dim, c.dim("dimension", self->shape.size()));
   SG_ASSIGN(Expr size, c.size("size"));
   SG_ASSIGN(Expr step, c.size("step"));
   if (c.sizes.constant(step).value_or(1) <= 0) return c.fail("the step has to be positive");
+  if (self->shape.empty()) {                             // one element: a window of it, or of nothing
+    if (c.is_outside(size, 0, 1)) return c.fail("a window of a number has at most one element");
+    Type t = *self;
+    t.shape.push_back(size);
+    t.stride.push_back(c.sizes.number(1));
+    return c.give(std::move(t));
+  }
   if (auto window = c.sizes.constant(size), whole = c.sizes.constant(self->shape[dim]); window && (*window < 0 || (whole && *window > *whole)))
     return c.fail("a window of " + std::to_string(*window) + " is not within the dimension");
   ExprPool& e = c.sizes.exprs();
@@ -516,6 +524,7 @@ Status chunk(InferCall& c) {
   SG_ASSIGN(int64_t count, c.integer("chunks"));
   if (count <= 0) return c.fail("needs a positive number of chunks");
   ExprPool& e = c.sizes.exprs();
+  if (c.sizes.is(self->shape[dim], 0)) return parts(c, *self, dim, Exprs(static_cast<size_t>(std::min<int64_t>(count, c.node.result_count)), c.sizes.number(0)));
   Expr length = e.floordiv(e.add(self->shape[dim], c.sizes.number(count - 1)), c.sizes.number(count));
   return split_evenly(c, *self, dim, length);
 }

@@ -105,12 +105,13 @@ void GraphRun::find_conjugates() {
   }
 }
 
-// All results lie in older memory for certain, and nothing is written: there is nothing to compute.
+// All results lie in older memory for certain, and no memory is written: there is nothing to compute.
 bool GraphRun::is_plain_view(NodeId n) const {
   const OpInfo* op = graph_.op_info(n);
   const Node& node = graph_.node(n);
   if (!op || !(op->has(kView) || op->has(kMayAlias)) || op->has(kWait) || op->has(kHigherOrder)) return false;
-  if (!alias_->writes(n).empty() || node.result_count == 0 || op->name == "aten._neg_view.default") return false;
+  // A view that says it writes (squeeze_) changes what its argument is called, and no memory.
+  if ((!alias_->writes(n).empty() && !op->has(kView)) || (node.result_count == 0 && !op->returns_list) || op->name == "aten._neg_view.default") return false;
   for (uint32_t i = 0; i < node.result_count; ++i) {
     StorageId s = alias_->storage_of(node.result(i));
     if (s.is_none() || alias_->storage(s).def == n) return false;

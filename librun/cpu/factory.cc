@@ -40,11 +40,17 @@ Status arange(KernelCall& call) {
 Status linspace(KernelCall& call) {
   Tensor& out = call.result();
   int64_t n = out.dim(0);
-  double start = call.number("start"), end = call.number("end");
-  if (!is_floating(out.dtype)) start = std::trunc(start), end = std::trunc(end);
+  std::complex<double> from = call.param("start").scalar.to_complex(), to = call.param("end").scalar.to_complex();
+  double start = from.real(), end = to.real();
+  if (!is_floating(out.dtype) && !is_complex(out.dtype)) start = std::trunc(start), end = std::trunc(end);
   double step = n > 1 ? (end - start) / static_cast<double>(n - 1) : 0;
   visit_dtype(out.dtype, [&]<class T>() {
-    if constexpr (!is_complex_type<T>) {
+    if constexpr (is_complex_type<T>) {
+      std::complex<double> along = n > 1 ? (to - from) / static_cast<double>(n - 1) : 0;
+      for (int64_t i = 0; i < n; ++i)
+        out.as<T>()[i * out.stride[0]] =
+            static_cast<T>(i < n / 2 || n == 1 ? from + along * static_cast<double>(i) : to - along * static_cast<double>(n - 1 - i));
+    } else {
       for (int64_t i = 0; i < n; ++i) {
         double value = i < n / 2 || n == 1 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(n - 1 - i);
         out.as<T>()[i * out.stride[0]] = static_cast<T>(static_cast<Compute<T>>(value));

@@ -51,7 +51,7 @@ Value lower_threshold_backward(PointwiseCall& c) {
 
 // mask is a bool: the gradient where it holds, times scale.
 Value lower_dropout_backward(PointwiseCall& c) {
-  DType type = c.common("grad_output", Common::promoted);
+  DType type = c.common("grad_output", Common::floating);
   Value g = c.compute(BlockOp::mul, {c.operand("grad_output", type), c.operand("mask", type)}, type);
   return c.compute(BlockOp::mul, {g, c.operand("~scale", type)}, type);
 }

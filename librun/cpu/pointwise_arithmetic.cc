@@ -37,6 +37,7 @@ Value lower_div_mode(PointwiseCall& c) {
 
 Value lower_square(PointwiseCall& c) {
   DType type = c.common("self", Common::promoted);
+  if (type == DType::boolean) type = DType::i64;          // the exponent is a number
   Value v = c.operand("self", type);
   return c.compute(BlockOp::mul, {v, v}, type);
 }
@@ -52,7 +53,8 @@ Value lower_clamp(PointwiseCall& c) {
 // Exponents that PyTorch does by other means, so that bits agree.
 Value lower_pow_by_number(PointwiseCall& c) {
   DType type = c.common("self exponent", Common::promoted);
-  double e = c.call().number("exponent");
+  Scalar exponent = c.call().param("exponent").scalar;
+  double e = exponent.kind == Scalar::Kind::complex && exponent.im != 0 ? std::nan("") : exponent.to_double();
   Value v = c.operand("self", type);
   if (e == 2) return c.compute(BlockOp::mul, {v, v}, type);
   if (is_floating(type)) {
@@ -83,8 +85,8 @@ Value lower_shift(PointwiseCall& c) {
 Value lower_nan_to_num(PointwiseCall& c) {
   DType type = c.common("self", Common::promoted);
   double most = 0;
-  if (is_floating(type)) {
-    visit_floating(type, [&]<class T>() {
+  if (is_floating(type) || is_complex(type)) {
+    visit_floating(real_part_type(type), [&]<class T>() {
       if constexpr (std::is_same_v<T, BF16>) most = 0x1.FEp127;
       else if constexpr (std::is_same_v<T, F16>) most = 65504;
       else most = static_cast<double>(std::numeric_limits<T>::max());

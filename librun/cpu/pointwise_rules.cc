@@ -104,7 +104,7 @@ Value PointwiseCall::operand(std::string_view name, DType type) {
   const ParamValue& p = call_.param(name);
   if (p.kind == ParamValue::Kind::scalar) {
     Value v = code().constant(p.scalar, type);
-    v.rounded |= is_integral(type);   // compared as it is; arithmetic wraps all the same
+    v.rounded |= is_integral(type);   // clamped by it as it is; arithmetic wraps all the same
     return wide ? v : code().rounded(v);
   }
   return code().convert(program_.read(p.tensor), type, !(wide && p.tensor.rank == 0));
@@ -120,18 +120,22 @@ Value PointwiseCall::test(BlockOp op, std::initializer_list<Value> operands, DTy
 
 namespace {
 
-std::array<Value, kMaxOperands> all_operands(PointwiseCall& c, DType type, size_t* count) {
+// Where only the operands' type can tell, in comparisons, whole numbers wrap: for PyTorch a u8 of 255 equals -1.
+std::array<Value, kMaxOperands> all_operands(PointwiseCall& c, DType type, bool wraps, size_t* count) {
   std::array<Value, kMaxOperands> v{};
   *count = 0;
   for_names(c.rule().operands, [&](std::string_view name, bool wide) {
-    v[(*count)++] = c.operand(wide ? std::string("~").append(name) : std::string(name), type);
+    Value& value = v[(*count)++] = c.operand(wide ? std::string("~").append(name) : std::string(name), type);
+    if (!wraps || !is_integral(type) || c.call().param(name).kind != ParamValue::Kind::scalar) return;
+    value.rounded = false;
+    value = c.code().rounded(value);
   });
   return v;
 }
 
 Value compute_all(PointwiseCall& c, DType type, DType result) {
   size_t count;
-  auto v = all_operands(c, type, &count);
+  auto v = all_operands(c, type, result == DType::boolean && type != result, &count);
   Lane lane = sg::cpu::lane_of(type);
   switch (count) {
     case 1: return c.code().compute(c.rule().block, lane, {v[0]}, result);

@@ -120,6 +120,7 @@ Status vector_norm(KernelCall& call) { return norm_of(call, call.number("ord"));
 
 Status logsumexp(KernelCall& call) {
   Tensor self = call.tensor("self");
+  if (is_complex(self.dtype)) return call.fail("logsumexp of complex numbers is not computed");
   if (!is_floating(self.dtype)) self = contiguous_as(call, self, DType::f32);
   Tensor& out = call.result();
   visit_floating(self.dtype, [&]<class T>() {

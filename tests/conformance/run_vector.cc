@@ -46,7 +46,7 @@ std::string type_text(const Pool& pool, const Type& t) {
 // One run of one vector.
 class VectorRun {
  public:
-  explicit VectorRun(const Vector& v) : vector_(v), pieces_(v.data) {}
+  VectorRun(const Vector& v, std::string_view text) : vector_(v), text_(text), pieces_(v.data) {}
   Outcome run(const Manner& manner);
 
  private:
@@ -62,6 +62,7 @@ class VectorRun {
   Tensor input_tensor(const Type& type) const;
 
   const Vector& vector_;
+  std::string_view text_;
   Pieces pieces_;
   std::optional<Job> job_;
   std::vector<std::unique_ptr<Communicator>> comms_;
@@ -73,7 +74,7 @@ class VectorRun {
 
 Outcome VectorRun::run(const Manner& manner) {
   Diagnostics findings;
-  auto job = parse_text(vector_.text, "vector", &findings);
+  auto job = parse_text(text_, "vector", &findings);
   if (!job.ok()) return {Fault::refused, "text: " + findings.as_error(ErrorKind::unreadable).message};
   job_.emplace(std::move(job).value());
   if (Outcome types = check_types(); types.fault != Fault::none) return types;
@@ -264,6 +265,11 @@ Outcome VectorRun::compare_close(const Check& c, const Tensor& got, const char* 
 
 }  // namespace
 
-Outcome run_vector(const Vector& vector, const Manner& manner) { return VectorRun(vector).run(manner); }
+Outcome run_vector(const Vector& vector, const Manner& manner) {
+  Outcome outcome = VectorRun(vector, vector.text).run(manner);
+  if (outcome.fault != Fault::type || vector.eager_text.empty()) return outcome;
+  Outcome eager = VectorRun(vector, vector.eager_text).run(manner);
+  return eager.fault == Fault::type ? outcome : eager;
+}
 
 }  // namespace sg::test

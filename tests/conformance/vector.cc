@@ -60,16 +60,19 @@ Result<std::vector<Vector>> read_vectors(std::string_view bytes) {
     std::string_view line = take_line(&bytes);
     auto words = words_of(line);
     if (words.size() != 7 || words[0] != "vector") return wrong(line);
-    Vector v{words[1], words[2], words[3], {}, {}, {}};
+    Vector v{words[1], words[2], words[3], {}, {}, {}, {}};
     for (size_t n = natural(words[6]); n > 0; --n) {
       SG_ASSIGN(Check check, read_check(take_line(&bytes)));
       v.checks.push_back(check);
     }
+    size_t plus = std::min(words[4].find('+'), words[4].size());
     size_t text = natural(words[4]), data = natural(words[5]);
-    if (text > bytes.size() || data > bytes.size() - text) return wrong(line);
+    size_t eager = plus < words[4].size() ? natural(words[4].substr(plus + 1)) : 0;
+    if (text > bytes.size() || eager > bytes.size() - text || data > bytes.size() - text - eager) return wrong(line);
     v.text = bytes.substr(0, text);
-    v.data = bytes.substr(text, data);
-    bytes.remove_prefix(text + data);
+    v.eager_text = bytes.substr(text, eager);
+    v.data = bytes.substr(text + eager, data);
+    bytes.remove_prefix(text + eager + data);
     out.push_back(std::move(v));
   }
   return out;

@@ -25,7 +25,8 @@ struct Check {
 struct Vector {
   std::string_view op, dtype, origin;
   std::vector<Check> checks;
-  std::string_view text;                // a job whose graph has one node
+  std::string_view text;                // a job whose graph has one node, typed as tracing sees it
+  std::string_view eager_text;          // the same, typed as a run has it; empty = no difference
   std::string_view data;                // inputs, then what the checks expect
 };
 

@@ -80,6 +80,8 @@ def plain(parameter, v):
         return torch.device(v)
     if "List[int]" in kind and isinstance(v, int):
         return [v] * (parameter.N or 1)
+    if kind == "int" and isinstance(v, torch.Tensor):
+        return int(v)
     return v
 
 
@@ -94,8 +96,9 @@ class Call:
 
     def draws(self):
         """Whether its results are random."""
-        dropout = {p.name: v for p, v in self.arguments()}.get("dropout_p")
-        return torch.Tag.nondeterministic_seeded in self.op.tags and not isinstance(dropout, (int, float)) or bool(dropout)
+        if any(p.name == "dropout_p" for p in self.op._schema.arguments):
+            return bool({p.name: v for p, v in self.arguments()}.get("dropout_p", 0))
+        return torch.Tag.nondeterministic_seeded in self.op.tags
 
     def arguments(self):
         """(parameter, value) of what is given."""

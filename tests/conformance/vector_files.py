@@ -18,7 +18,7 @@ def split(data):
         end += 1
         for _ in range(int(words[6])):
             end = data.index(b"\n", end) + 1
-        end += int(words[4]) + int(words[5])
+        end += sum(map(int, words[4].split(b"+"))) + int(words[5])
         yield data[at:end]
         at = end
 

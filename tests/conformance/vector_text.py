@@ -3,6 +3,7 @@ import json
 import struct
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from vector_calls import DTYPES, Freezer, Skip, extent_of, full_name, tensors_of
 
 ULP = {torch.float64: 2.0**-52, torch.float32: 2.0**-23, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10,
@@ -109,6 +110,28 @@ def widened(v):
     return v
 
 
+def traced(call, results):
+    """The results as tracing sees them, which is what captures record: strides differ from an eager run's here and there.
+
+    Where tracing cannot say, or speaks of what the call does not give at all, the results themselves.
+    """
+    def fake(v):
+        if isinstance(v, torch.Tensor):
+            return mode.from_tensor(v)
+        return [fake(x) for x in v] if isinstance(v, (list, tuple)) else v
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            seen = type(call)(call.op, [fake(a) for a in call.args], {k: fake(v) for k, v in call.kwargs.items()}, "").run()
+            if len(seen) != len(results):
+                return results
+            same = all(isinstance(a, torch.Tensor) == isinstance(b, torch.Tensor) and
+                       (not isinstance(a, torch.Tensor) or a.dim() == b.dim() and all(isinstance(n, int) and n == m for n, m in zip(a.shape, b.shape)))
+                       for a, b in zip(seen, results))
+            return seen if same else results
+    except Exception:      # noqa: BLE001 (fake kernels fail in every way there is)
+        return results
+
+
 def outcome(call):
     """Results and, behind them, arguments that were written and are no result."""
     results = call.run()
@@ -183,7 +206,9 @@ class Vector:
         by_id = {id(t): i for i, t in enumerate(tensors_of([v for _, v in frozen.arguments()]))}
         sources = list(tensors_of([v for _, v in text_of.arguments()]))
         # A result that is an argument has its text; the types are those of the arguments before the call.
-        self.text = Text(text_of, results)
+        types = [t if isinstance(t, torch.Tensor) and t.dtype == r.dtype else r for t, r in zip(traced(text_of.copied(), results), results)]
+        self.text, eager = Text(text_of, types), Text(text_of, results)
+        self.texts = [self.text.text] + ([eager.text] if eager.text != self.text.text else [])
         self.name, self.dtype, self.origin = name, DTYPES[call.dtype()], call.origin
         random = call.draws()
         exact = None if random else reference(call)
@@ -235,6 +260,7 @@ class Vector:
         checks = self.checks
         if moved:
             checks = [c.split(" ")[0] + " exact" if " close " in c and c.endswith(" 0") else c for c in checks]
-        text = self.text.text.encode()
-        head = f"vector {self.name} {self.dtype} {self.origin} {len(text)} {len(self.data)} {len(checks)}\n"
-        return head.encode() + "".join(c + "\n" for c in checks).encode() + text + self.data
+        texts = [t.encode() for t in self.texts]
+        sizes = "+".join(str(len(t)) for t in texts)
+        head = f"vector {self.name} {self.dtype} {self.origin} {sizes} {len(self.data)} {len(checks)}\n"
+        return head.encode() + "".join(c + "\n" for c in checks).encode() + b"".join(texts) + self.data

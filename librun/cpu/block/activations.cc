@@ -84,8 +84,8 @@ void add_smooth_gradients(BlockTable& t) {
     return static_cast<T>(g * s * (1.0 + x * (1.0 - s)));
   });
   real<2>(t, BlockOp::gelu_backward, []<class T>(T g, T a) {
-    double x = a, density = kDensityScale * Wide<T>::exp(-0.5 * x * x);
-    return static_cast<T>(g * (normal_below<T>(x) + x * density));
+    double x = a, square = x * x, density = square > 1400.0 ? 0.0 : kDensityScale * Wide<T>::exp(-0.5 * square);
+    return static_cast<T>(g * (normal_below<T>(x) + x * density));   // NaN at the infinities, as PyTorch has it
   });
   real<2>(t, BlockOp::gelu_tanh_backward,
           []<class T>(T g, T x) { return static_cast<T>(g * gelu_tanh_gradient<T>(x)); });

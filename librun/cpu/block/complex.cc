@@ -13,6 +13,7 @@ SG_INLINE Cx<T> times(Cx<T> a, Cx<T> b) { return {a.re * b.re - a.im * b.im, a.r
 template <class T>
 SG_INLINE Cx<T> over(Cx<T> a, Cx<T> b) {
   T re = math::abs(b.re), im = math::abs(b.im), scale = re < im ? im : re;
+  if (scale == math::infinity() && a.re - a.re == 0 && a.im - a.im == 0) return {T(0), T(0)};
   T p = b.re / scale, q = b.im / scale, size = b.re * p + b.im * q;
   if (scale == 0) return {a.re / re, a.im / re};
   return {(a.re * p + a.im * q) / size, (a.im * p - a.re * q) / size};

@@ -19,6 +19,7 @@ void add_tests(BlockTable&);
 void add_math(BlockTable&);
 void add_activations(BlockTable&);
 void add_complex(BlockTable&);
+void add_complex_functions(BlockTable&);
 void add_special(BlockTable&);
 void add_memory(BlockTable&);
 

@@ -4,7 +4,8 @@
 #include "librun/cpu/block/block.h"
 
 #define SG_FOR_EACH_FAMILY(X) \
-  X(add_arithmetic) X(add_integers) X(add_tests) X(add_math) X(add_activations) X(add_complex) X(add_special) X(add_memory)
+  X(add_arithmetic) X(add_integers) X(add_tests) X(add_math) X(add_activations) X(add_complex) X(add_complex_functions) \
+  X(add_special) X(add_memory)
 
 namespace sg::cpu {
 

@@ -17,6 +17,12 @@ void complex_test(BlockTable& t, BlockOp op, F f) {
 }
 
 template <class T>
+SG_INLINE bool complex_close(Cx<T> a, Cx<T> b, T rtol, T atol) {
+  T error = static_cast<T>(::hypot(a.re - b.re, a.im - b.im)), size = static_cast<T>(::hypot(b.re, b.im));
+  return (a.re == b.re && a.im == b.im) || (error - error == 0 && error <= atol + math::abs(rtol) * size);
+}
+
+template <class T>
 SG_INLINE bool finite(T a) { return a - a == 0; }
 template <class T>
 SG_INLINE bool infinite(T a) { return a == a && !finite(a); }
@@ -65,6 +71,10 @@ void add_tests(BlockTable& t) {
   real_test<1>(t, BlockOp::isinf, []<class T>(T a) { return infinite(a); });
   real_test<1>(t, BlockOp::isfinite, []<class T>(T a) { return finite(a); });
   real_test<1>(t, BlockOp::signbit, []<class T>(T a) { return math::bits_of(a) >> 63; });
+  complex_test<4>(t, BlockOp::isclose, []<class T>(T a, T b, T rtol, T atol) { return complex_close(a, b, rtol.re, atol.re); });
+  complex_test<4>(t, BlockOp::isclose_nan, []<class T>(T a, T b, T rtol, T atol) {
+    return complex_close(a, b, rtol.re, atol.re) || ((a.re != a.re || a.im != a.im) && (b.re != b.re || b.im != b.im));
+  });
   complex_test<1>(t, BlockOp::isnan, []<class T>(T a) { return a.re != a.re || a.im != a.im; });
   complex_test<1>(t, BlockOp::isinf, []<class T>(T a) { return infinite(a.re) || infinite(a.im); });
   complex_test<1>(t, BlockOp::isfinite, []<class T>(T a) { return finite(a.re) && finite(a.im); });

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""op_coverage.py [--check]: docs/op-coverage.md from the vectors, listed.txt and libgraph/op.def. With --check: is it up to date?"""
+import collections
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))
+from vector_files import head, read_vectors  # noqa: E402
+
+DTYPES = ["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", "c64", "c128"]
+HEAD = """# Ops beside PyTorch
+
+Written by `tests/conformance/op_coverage.py` from the vectors of `tests/conformance` and `listed.txt`; [its README](../tests/conformance/README.md)
+says how they are made and compared. A row is an overload of `libgraph/op.def`, a column the element type of the first tensor.
+
+| sign | what the vectors of this overload and type say |
+|---|---|
+| `=` | equal to PyTorch to the bit: whole numbers, bools, and what only moves or picks numbers |
+| `~` | floats within the bound: at most twice as far from the double result as PyTorch's own, and one unit in the last place of the largest value |
+| `r` | random or undefined values: types, ranges and finiteness only |
+| `!` | some vectors are not as PyTorch has them: below, with the reason |
+| empty | no vector: PyTorch has no such kernel, or no sample reaches it |
+
+"""
+
+
+def listed():
+    out = collections.OrderedDict()
+    for line in (HERE / "listed.txt").read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            op, dtype, kind, reason = line.split(None, 3)
+            out[op, dtype, kind] = reason
+    return out
+
+
+def rows():
+    return re.findall(r'^SG_OP\("(aten\.[^"]+)"', (ROOT / "libgraph" / "op.def").read_text(), re.M)
+
+
+def sign(vectors, faults):
+    if faults:
+        return "!"
+    rules = {check.split()[1] for v in vectors for check in head(v)[3]}
+    if "close" in rules:
+        return "~"
+    return "=" if rules & {"exact", "number"} or not rules else "r"
+
+
+def table(by_name, faults):
+    lines = ["| op | " + " | ".join(DTYPES) + " | vectors |", "|---|" + "---|" * (len(DTYPES) + 1)]
+    for name in sorted(by_name):
+        groups = collections.defaultdict(list)
+        for v in by_name[name]:
+            groups[head(v)[1]].append(v)
+        signs = [sign(groups[d], faults.get((name, d))) if d in groups else "" for d in DTYPES]
+        lines.append(f"| `{name}` | " + " | ".join(signs) + f" | {len(by_name[name])} |")
+    return lines
+
+
+def text():
+    by_name, reasons, names = read_vectors(HERE / "vectors"), listed(), rows()
+    by_name = {n: v for n, v in by_name.items() if n in set(names)}
+    faults = {(op, dtype) for op, dtype, _ in reasons}
+    count = sum(map(len, by_name.values()))
+    lines = [f"{count} vectors of {len(by_name)} of the {len(names)} aten overloads.", ""]
+    lines += table(by_name, {f: True for f in faults})
+    lines += ["", "## Not as PyTorch has it", "", "Some of the op's vectors of these types differ, in the way and for the reason that is said; the rest are equal.", "",
+              "| op | types | what | why |", "|---|---|---|---|"]
+    merged = collections.OrderedDict()
+    for (op, dtype, kind), reason in reasons.items():
+        merged.setdefault((op, kind, reason), []).append(dtype)
+    what = {"type": "type", "value": "values", "refused": "refused"}
+    lines += [f"| `{op}` | {' '.join(dtypes)} | {what[kind]} | {reason} |" for (op, kind, reason), dtypes in merged.items()]
+    missing = [n for n in names if n not in by_name]
+    lines += ["", "## Untested here", "", f"{len(missing)} rows that no sample reaches; their kernels have tests of their own in `tests/unit` and `tests/numeric`, or none.", ""]
+    lines += [f"- `{n}`" for n in missing]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def main():
+    path = ROOT / "docs" / "op-coverage.md"
+    wanted = text()
+    if "--check" not in sys.argv[1:]:
+        return path.write_text(wanted) and 0
+    if path.exists() and path.read_text() == wanted:
+        return 0
+    print("docs/op-coverage.md is out of date: run tests/conformance/op_coverage.py")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
