@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "export", "clean", "concretize", "print", "parse", "check", "diff", "run", "stat", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "concretize", "print", "parse", "check", "diff", "run", "stat", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
@@ -42,6 +42,7 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  import       turn captures of a training step into a graph\n"
                         "  export       write a graph as a Python module of torch calls\n"
                         "  clean        remove what nobody sees from a step\n"
+                        "  remat        compute forward values again in the backward\n"
                         "  concretize   put numbers for the symbolic sizes of a graph\n"
                         "  print        write a graph as text\n"
                         "  parse        turn a text into a graph file\n"

@@ -1,0 +1,164 @@
+#include "libpasses/remat_tags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+
+#include "libgraph/module_pattern.h"
+#include "libgraph/op.h"
+
+namespace sg {
+namespace {
+
+// "aten.mm.default" is called by its whole name, "aten.mm" or "mm".
+bool is_called(std::string_view name, std::string_view wanted) {
+  if (name == wanted) return true;
+  const size_t overload = name.rfind('.');
+  const std::string_view packet = overload == std::string_view::npos ? name : name.substr(0, overload);
+  if (packet == wanted) return true;
+  const size_t space = packet.find('.');
+  return space != std::string_view::npos && packet.substr(space + 1) == wanted;
+}
+
+// Costs more to compute again than its memory is worth, as a rule.
+bool is_costly(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  if (op == nullptr) return true;
+  const std::string_view name = op->name;
+  if (op->has(kCollective)) return name.find("all_gather") == std::string_view::npos;
+  if (op->has(kContraction) || op->has(kHigherOrder)) return !is_called(name, "_grouped_mm");
+  for (std::string_view other : {"topk", "sort", "argsort", "max", "linear"})
+    if (is_called(name, other) && graph.node(n).result_count > (other == "max" ? 1 : 0)) return true;
+  return false;
+}
+
+// The number of the layer that a module lies in: the first component that is one. -1 = in none.
+int32_t layer_of(std::string_view module) {
+  while (!module.empty()) {
+    const size_t dot = std::min(module.find('.'), module.size());
+    const std::string_view part = module.substr(0, dot);
+    int32_t number = 0;
+    auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (!part.empty() && error == std::errc() && end == part.data() + part.size() && number >= 0) return number;
+    module.remove_prefix(std::min(dot + 1, module.size()));
+  }
+  return -1;
+}
+
+class Tagger {
+ public:
+  Tagger(Program* program, RematPolicy policy, const SaveSelectors& save) : graph_(program->graph), policy_(policy), save_(save) {}
+
+  void run() {
+    find_layers();
+    for (NodeId n : graph_.nodes())
+      if (graph_.node(n).phase == Phase::forward) set(n, tag_of(n));
+    keep_what_crosses_layers();
+  }
+
+ private:
+  void set(NodeId n, Recompute tag) {
+    if (graph_.meta(n).recompute == tag) return;
+    NodeMeta meta = graph_.meta(n);
+    meta.recompute = tag;
+    graph_.set_meta(n, std::move(meta));
+  }
+
+  void find_layers() {
+    layer_.assign(graph_.node_id_limit(), -1);
+    for (NodeId n : graph_.nodes()) {
+      if (graph_.node(n).phase != Phase::forward) continue;
+      const StrId module = graph_.node(n).module;
+      layer_[n.index] = module ? layer_of(graph_.pool().strings[module]) : -1;
+      if (layer_[n.index] >= 0) last_layered_ = n;
+    }
+  }
+
+  Recompute tag_of(NodeId n) {
+    if (last_layered_ && layer_[n.index] < 0 && graph_.before(last_layered_, n)) return Recompute::none;
+    const OpInfo* op = graph_.op_info(n);
+    if (save_.matches(graph_, n) || op == nullptr || op->has(kSize) || op->has(kHostSync)) return Recompute::must_save;
+    if (op->has(kWait)) return tag_of_launch(n);
+    if (policy_ == RematPolicy::none) return Recompute::must_save;
+    if (policy_ == RematPolicy::full) return Recompute::must_recompute;
+    return is_costly(graph_, n) ? Recompute::must_save : Recompute::prefer_recompute;
+  }
+
+  // A wait is part of its launch.
+  Recompute tag_of_launch(NodeId wait) const {
+    for (const Arg& arg : graph_.node(wait).args)
+      if (arg.is(ArgKind::value))
+        if (NodeId launch = graph_.value(arg.as_value()).def) return graph_.meta(launch).recompute;
+    return Recompute::must_save;
+  }
+
+  // So that recomputing one layer does not begin in another.
+  void keep_what_crosses_layers() {
+    for (NodeId n : graph_.nodes()) {
+      if (graph_.node(n).phase != Phase::forward || !is_recomputed(graph_.meta(n).recompute)) continue;
+      bool crosses = false;
+      for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
+        graph_.for_each_use(graph_.node(n).result(i), [&](Use use) {
+          crosses |= use.user && graph_.node(use.user).phase == Phase::forward && is_recomputed(graph_.meta(use.user).recompute) &&
+                     layer_[use.user.index] > layer_[n.index];
+        });
+      if (crosses) set(n, Recompute::must_save);
+    }
+  }
+
+  Graph& graph_;
+  RematPolicy policy_;
+  const SaveSelectors& save_;
+  std::vector<int32_t> layer_;           // by node
+  NodeId last_layered_;
+};
+
+}  // namespace
+
+bool is_recomputed(Recompute tag) { return tag == Recompute::prefer_recompute || tag == Recompute::must_recompute; }
+
+Result<SaveSelectors> SaveSelectors::parse(const std::vector<std::string>& items) {
+  SaveSelectors out;
+  for (const std::string& text : items) {
+    Item item{text, {}, {}};
+    const size_t colon = text.rfind(':');
+    if (text.starts_with("op=")) item.op = text.substr(3);
+    else if (colon != std::string::npos) item.module = text.substr(0, colon), item.op = text.substr(colon + 1);
+    else item.module = text;
+    if ((item.module.empty() && item.op.empty()) || (colon != std::string::npos && item.op.empty()))
+      return Error{ErrorKind::usage, "--save cannot read '" + text + "'", {}, "write PATTERN, PATTERN:OP or op=OP, for example 'layers.*.attention:mm'"};
+    if (!item.module.empty()) {
+      auto pattern = ModulePattern::parse(item.module);
+      if (!pattern.ok()) return std::move(pattern.error());
+    }
+    out.items_.push_back(std::move(item));
+  }
+  return out;
+}
+
+bool SaveSelectors::matches(const Item& item, const Graph& graph, NodeId n) {
+  if (!item.op.empty() && !is_called(graph.op_name(n), item.op)) return false;
+  if (item.module.empty()) return true;
+  const StrId module = graph.node(n).module;
+  return module && ModulePattern::parse(item.module).value().matches(graph.pool().strings[module]);
+}
+
+bool SaveSelectors::matches(const Graph& graph, NodeId n) const {
+  return std::ranges::any_of(items_, [&](const Item& item) { return matches(item, graph, n); });
+}
+
+Status SaveSelectors::check_used(const Job& job) const {
+  for (const Item& item : items_) {
+    bool is_used = false;
+    for (const auto& program : job.programs)
+      for (NodeId n : program->graph.nodes()) is_used |= program->graph.node(n).phase == Phase::forward && matches(item, program->graph, n);
+    if (!is_used) return Error{ErrorKind::cannot_apply, "--save " + item.text + " fits no forward node", {}, "sg-stat --by module lists the modules, --by op the ops"};
+  }
+  return ok_status();
+}
+
+void tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save) {
+  if (policy != RematPolicy::tags) Tagger(program, policy, save).run();
+}
+
+}  // namespace sg

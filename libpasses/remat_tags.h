@@ -1,0 +1,31 @@
+// Which forward nodes a memory policy recomputes: written to the nodes' `recompute` tag. Internal to sg-remat.
+#pragma once
+
+#include "libgraph/alias.h"
+#include "libpasses/remat.h"
+
+namespace sg {
+
+// What a --save item means.
+class SaveSelectors {
+ public:
+  static Result<SaveSelectors> parse(const std::vector<std::string>& items);
+  bool matches(const Graph& graph, NodeId n) const;
+
+  // A selector that no node of the job fits is an error (cannot_apply).
+  Status check_used(const Job& job) const;
+
+ private:
+  struct Item {
+    std::string text, module, op;          // empty = any
+  };
+  static bool matches(const Item& item, const Graph& graph, NodeId n);
+  std::vector<Item> items_;
+};
+
+// Tags the forward nodes of a program's main graph; `tags` leaves those of the capture as they are.
+void tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save);
+
+bool is_recomputed(Recompute tag);         // prefer_recompute or must_recompute
+
+}  // namespace sg
