@@ -29,8 +29,8 @@ Status read_meta_of(const Json& meta, Pt2Payload* payload) {
     return ok_status();
   }));
   for (auto [key, out] : {std::pair("sizes", &payload->shape), std::pair("strides", &payload->stride)})
-    SG_TRY(need_field(meta, key, [&](const Json& json) -> Status {
-      SG_ASSIGN(*out, read_numbers(json));
+    SG_TRY(need_field(meta, key, [&, list = out](const Json& json) -> Status {
+      SG_ASSIGN(*list, read_numbers(json));
       return ok_status();
     }));
   if (payload->shape.size() != payload->stride.size() || payload->shape.size() > TensorFile::kMaxRank)
