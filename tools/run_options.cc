@@ -143,7 +143,8 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   options.rank.numerics = numerics_of(args.text("numerics"));
   options.rank.seed = static_cast<uint64_t>(args.number("seed", 0));
   int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  int64_t threads = args.number("threads", 0);
+  // More than a few a core only wait for each other; bits depend on neither.
+  int64_t threads = std::min(args.number("threads", 0), 8 * cores);
   options.rank.threads = static_cast<int>(std::max<int64_t>(1, (threads > 0 ? threads : cores) / std::max(ranks, 1u)));
   if (args.has("memory-limit")) {
     SG_ASSIGN(options.rank.memory_limit, parse_bytes(args.text("memory-limit")));

@@ -1,9 +1,14 @@
 // sg-import: what PyTorch recorded or exported, to a graph file. import_sources.cc lists the sources.
 //
 // One capture is one rank; several, or a rank pattern, are a rank set and become one job: proven SPMD, or kept apart.
+#include <unistd.h>
+
+#include <algorithm>
+
 #include "libgraph/infer.h"
 #include "libgraph/repair_types.h"
 #include "tools/cli_job.h"
+#include "tools/cli_output.h"
 #include "tools/import_sources.h"
 #include "tools/reports.h"
 
@@ -11,6 +16,8 @@ using namespace sg;
 using namespace sg::cli;
 
 namespace {
+
+const std::string kWrittenBy = "written_by";            // in the metadata of a safetensors file
 
 constexpr Option kOptions[] = {
     {"from", 0, "capture|pt2|fx|torch-trace", "what kind of source it is, instead of telling it by its content"},
@@ -39,6 +46,19 @@ std::string data_place(const Args& args) {
   return path + ".safetensors";
 }
 
+// Where the tensors go may not be what was read; and a file beside the output that nobody named is replaced only when an
+// import made it.
+Status check_data_place(const Args& args, const std::string& place) {
+  for (const std::string& source : args.operands())
+    if (is_same_file(place, source)) return Error{ErrorKind::usage, "--data " + place + " would replace the source"};
+  if (is_same_file(place, output_of(args))) return Error{ErrorKind::usage, "--data and -o name one file: " + place};
+  if (args.has("data") || ::access(place.c_str(), F_OK) != 0) return ok_status();
+  Result<TensorFile> old = TensorFile::open(place);
+  const auto is_ours = [](const auto& entry) { return entry.first == kWrittenBy && entry.second == "sg-import"; };
+  if (old.ok() && std::ranges::any_of(old->metadata(), is_ours)) return ok_status();
+  return Error{ErrorKind::usage, "the weights would replace " + place + ", which no import has written", {}, "--data FILE says where they go"};
+}
+
 // The graph and its tensors: both are complete before either is put in its place.
 Status write_all(const Args& args, const Job& job, const Imported& imported) {
   std::string place = data_place(args);
@@ -48,7 +68,8 @@ Status write_all(const Args& args, const Job& job, const Imported& imported) {
       args.report().line("sg-import: " + counted(imported.tensors.size(), "tensor") + " of weights and constants not written: --data FILE says where to");
     return ok_status();
   }
-  SG_ASSIGN(OutputFile tensors, stage_tensors(place, imported.tensors, {}));
+  SG_TRY(check_data_place(args, place));
+  SG_ASSIGN(OutputFile tensors, stage_tensors(place, imported.tensors, {{{kWrittenBy, "sg-import"}}, false}));
   SG_TRY(write_job(args, job));
   SG_TRY(tensors.commit());
   args.report().line("sg-import: wrote " + place + ": " + counted(imported.tensors.size(), "tensor"));
