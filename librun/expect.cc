@@ -232,6 +232,7 @@ void compare_tensor(const Tensor& value, const StoredTensor& expected, const Exp
 Result<Expectation> Expectation::open(const Program& program, const AliasAnalysis& alias, const std::string& file,
                                       const ExpectOptions& options) {
   SG_ASSIGN(TensorFile stored, TensorFile::open(file));
+  if (stored.tensors().empty()) return Error{ErrorKind::unreadable, "no tensor to hold the outputs against", {file}, {}};
   Expectation out(std::move(stored), program.graph, options);
   const std::vector<DType> narrowest = narrowest_floats(program, alias);
   std::vector<bool> is_named(program.graph.value_id_limit());

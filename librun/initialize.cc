@@ -274,12 +274,15 @@ InitRule InitMaker::rule(size_t input) const {
   return out;
 }
 
-std::vector<std::string> InitMaker::describe() const {
+std::vector<std::string> InitMaker::describe(bool has_files) const {
   std::vector<std::string> out;
+  std::string first;
+  size_t models = 0;
   for (size_t i = 0; i < made_.size(); ++i) {
     const Input& input = program_->graph.inputs()[i];
     const InitRule r = rule(i);
     const bool is_models = input.kind == InputKind::parameter || input.kind == InputKind::buffer;
+    if (made_[i] && is_models && models++ == 0) first = input_title(program_->graph, input);
     if (!made_[i] || (is_models && r.kind != Kind::index)) continue;
     std::string line = input_title(program_->graph, input) + ": ";
     if (r.kind == Kind::index) line += "integers in [0, " + std::to_string(r.below) + "): " + r.because;
@@ -288,6 +291,9 @@ std::vector<std::string> InitMaker::describe() const {
     else line += "normal";
     out.push_back(std::move(line));
   }
+  if (has_files && models > 0)
+    out.push_back("made up, because no file gives them: " + first +
+                  (models == 1 ? "" : " and " + std::to_string(models - 1) + " more parameters and buffers"));
   return out;
 }
 

@@ -66,8 +66,9 @@ class InitMaker : public InputMaker {
   void set_sizes(const SymbolValues& sizes) override;
   Status make(size_t input, const Tensor& tensor) override;
   // "`tokens` (%arg3_1): integers in [0, 256): rows of %arg0_1, in %embedding": a line for each input that was made up and
-  // is no parameter or buffer; also for those whose integers are drawn.
-  std::vector<std::string> describe() const;
+  // is no parameter or buffer; also for those whose integers are drawn. One line for all parameters and buffers when files
+  // were given: they may have been forgotten there.
+  std::vector<std::string> describe(bool has_files = false) const;
 
  private:
   InitRule rule(size_t input) const;

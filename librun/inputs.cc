@@ -9,6 +9,7 @@
 #include "libgraph/diag.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sizes.h"
+#include "librun/memory.h"
 
 namespace sg {
 namespace {
@@ -350,6 +351,7 @@ class Loader {
 Result<std::byte*> TensorMemory::take(int64_t bytes) {
   if (bytes > std::numeric_limits<int64_t>::max() / 2)
     return Error{ErrorKind::missing, std::to_string(bytes) + " bytes are more than any machine has", {}, {}};
+  SG_TRY(require_memory(bytes));
   auto size = (static_cast<size_t>(bytes) + 63) / 64 * 64;
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, std::max<size_t>(size, 64)));
   if (memory == nullptr)

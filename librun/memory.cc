@@ -6,7 +6,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
+#include <string_view>
 #include <utility>
+
+#include "libgraph/human.h"
 
 #ifdef __has_feature
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
@@ -21,10 +26,32 @@
 #endif
 
 namespace sg {
+namespace {
+
+// A line of /proc/meminfo in bytes; -1 = not there.
+int64_t meminfo(std::string_view key) {
+  std::ifstream in("/proc/meminfo");
+  std::string word;
+  for (int64_t kilobytes = 0; in >> word; in.ignore(64, '\n'))
+    if (word == key && in >> kilobytes) return kilobytes * 1024;
+  return -1;
+}
+
+}  // namespace
+
+Status require_memory(int64_t bytes) {
+  constexpr int64_t kSmall = int64_t{1} << 28;
+  if (bytes < kSmall) return ok_status();
+  const int64_t available = meminfo("MemAvailable:"), swap = meminfo("SwapFree:");
+  if (available < 0 || bytes <= available + std::max<int64_t>(swap, 0)) return ok_status();
+  return Error{ErrorKind::missing, human_bytes(static_cast<double>(bytes)) + " are needed, and the machine has " +
+                                       human_bytes(static_cast<double>(available)) + " left", {}, "sg-run --plan says what needs it"};
+}
 
 Result<Arena> Arena::reserve(int64_t bytes) {
   Arena arena;
   if (bytes == 0) return arena;
+  SG_TRY(require_memory(bytes));
   void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)

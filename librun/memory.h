@@ -11,6 +11,10 @@
 
 namespace sg {
 
+// `missing` when the machine has not so much memory left, as the kernel counts it. A mapping alone would succeed, and the
+// run would be ended by the system later, with nothing said. Unknown counts as enough.
+Status require_memory(int64_t bytes);
+
 // Zeroed pages of the system's, touched only where they are used. Page-aligned; empty when `bytes` is 0.
 class Arena {
  public:

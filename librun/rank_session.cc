@@ -93,7 +93,7 @@ Status RankSession::take_inputs() {
   const std::vector<uint32_t>& same = run_.program().ranks;      // ranks of one program have the same to say
   bool speaks = comm_.rank() == (same.empty() ? 0 : same[0]);
   if (!maker || !options_.say || !speaks) return ok_status();
-  for (const std::string& line : maker->describe()) options_.say(line);
+  for (const std::string& line : maker->describe(!options_.inputs.empty())) options_.say(line);
   return ok_status();
 }
 
