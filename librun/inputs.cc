@@ -38,7 +38,6 @@ class Matching {
 
   void add(const TensorFile& file, size_t index) {
     for (const StoredTensor& tensor : file.tensors()) {
-      if (out_->full()) return;
       Location where{file.name()};
       where.offset = tensor.offset;
       size_t i = find(tensor.name, where);
@@ -63,6 +62,7 @@ class Matching {
     if (it == by_fqn_.end()) {
       Nearest nearest(name);
       for (const Input& input : graph_.inputs()) {
+        if (out_->full()) break;                       // it is only counted from here on
         if (input.kind == InputKind::opaque) continue;
         nearest.offer(graph_.name(input.value));
         if (input.fqn) nearest.offer(graph_.pool().strings[input.fqn]);

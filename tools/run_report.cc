@@ -56,8 +56,10 @@ std::string difference_text(const Difference& d) {
 
 // "1.4291", or over several steps "1.4291 -> 1.2034".
 std::string losses_text(const std::vector<double>& losses) {
-  std::string first = losses.size() > 1 ? format("%.7g", losses.front()) + " -> " : "";
-  return first + format("%.7g", losses.back());
+  auto text = [](double loss) { return std::isnan(loss) ? std::string("nan") : format("%.7g", loss); };
+  const std::string first = losses.size() > 1 ? text(losses.front()) + " -> " : "";
+  const bool is_lost = std::ranges::any_of(losses, [](double loss) { return std::isnan(loss); });
+  return first + text(losses.back()) + (is_lost ? "  (--watch nan names the first node that gives one)" : "");
 }
 
 std::string comparison_text(const ComparisonReport& c, const std::string& prefix) {
