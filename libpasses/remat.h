@@ -7,8 +7,8 @@
 //             tags     what the capture's own tags say
 //             none     nothing
 //           `save` keeps more: PATTERN:OP, PATTERN or :OP (module pattern; op with or without overload, * = any text).
-// Never     sizes that the data decides, nodes with effects, values whose memory is written, nodes behind the last layer (the
-//           head and the loss: their backward comes at once). A value that crosses into a later layer is kept, so that each
+// Never     sizes that the data decides, nodes with effects, values whose memory is written, the head and the loss (behind the
+//           last layer, from the first product on: their backward comes at once). A value that crosses into a later layer is kept, so that each
 //           layer is recomputed by itself.
 // Copies    stand before their first use in the backward, one a node, and are shared; they keep the random stream of what
 //           they copy, and everything else but the name. An original that only the backward needed is gone.

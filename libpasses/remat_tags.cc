@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <climits>
+#include <cstdint>
 
 #include "libgraph/module_pattern.h"
 #include "libgraph/op.h"
@@ -72,10 +72,25 @@ class Tagger {
       layer_[n.index] = module ? layer_of(graph_.pool().strings[module]) : -1;
       if (layer_[n.index] >= 0) last_layered_ = n;
     }
+    if (last_layered_) find_head();
+    for (NodeId n = last_layered_ ? graph_.next(last_layered_) : NodeId(); n; n = graph_.next(n))
+      if (layer_[n.index] < 0) layer_[n.index] = INT32_MAX;          // behind all layers
+  }
+
+  // The first product behind the last layer, else what follows that layer.
+  void find_head() {
+    for (NodeId n = graph_.next(last_layered_); n; n = graph_.next(n)) {
+      if (graph_.node(n).phase != Phase::forward) continue;
+      if (head_.is_none()) head_ = n;
+      const OpInfo* op = graph_.op_info(n);
+      if (op == nullptr || !op->has(kContraction)) continue;
+      head_ = n;
+      return;
+    }
   }
 
   Recompute tag_of(NodeId n) {
-    if (last_layered_ && layer_[n.index] < 0 && graph_.before(last_layered_, n)) return Recompute::none;
+    if (head_ && (n == head_ || graph_.before(head_, n))) return Recompute::none;
     const OpInfo* op = graph_.op_info(n);
     if (save_.matches(graph_, n) || op == nullptr || op->has(kSize) || op->has(kHostSync)) return Recompute::must_save;
     if (op->has(kWait)) return tag_of_launch(n);
@@ -110,7 +125,7 @@ class Tagger {
   RematPolicy policy_;
   const SaveSelectors& save_;
   std::vector<int32_t> layer_;           // by node
-  NodeId last_layered_;
+  NodeId last_layered_, head_;
 };
 
 }  // namespace
