@@ -107,6 +107,7 @@ Result<Scalar> sum(const KernelCall& call) {
 Result<Scalar> size_of(const KernelCall& call, std::string_view op) {
   const Tensor& self = call.tensor("self");
   if (op == "sym_numel.default") return Scalar::integer(self.elements());
+  if (call.op().param_index("dim") < 0) return call.fail("no rule computes " + std::string(op));
   int axis = wrap_axis(call.integer("dim"), self.rank);
   if (axis < 0 || axis >= self.rank) return call.fail("axis " + std::to_string(call.integer("dim")) + " is not there");
   return Scalar::integer(op == "sym_size.int" ? self.dim(axis) : self.step(axis));

@@ -285,6 +285,22 @@ def nodes_are_dumped_under_the_calls_they_are_in():
 
 
 @case
+def a_storage_offset_is_what_the_type_says():
+    with open("g.txt", "w") as f:
+        f.write('''sg 1.0 job "t" world 1
+
+graph rank *
+  input %x : f32[4, 4]
+  forward -
+    %s = aten.slice.Tensor(%x, 0, 2, 4)
+    %o = aten.sym_storage_offset(%s)
+    %z = aten.full([], %o, dtype=f32, device=cpu, pin_memory=false)
+  loss %z
+''')
+    run("--init", "seed:0", out="loss 8\n")
+
+
+@case
 def an_input_that_begins_before_its_memory_is_refused():
     with open("g.txt", "w") as f:
         f.write('''sg 1.0 job "t" world 1
