@@ -13,6 +13,7 @@ required=(
   "/usr/include/simdjson.h:libsimdjson-dev"
   "/usr/include/zlib.h:zlib1g-dev"
   "/usr/include/zip.h:libzip-dev"
+  "/usr/include/yaml-cpp/yaml.h:libyaml-cpp-dev"
   "/usr/include/catch2/catch.hpp:catch2"
 )
 optional=( "ninja:ninja-build" "ccache:ccache" "clang++:clang" "/usr/include/dnnl.h:libdnnl-dev" "mpirun:openmpi-bin" "mpicxx:libopenmpi-dev" )

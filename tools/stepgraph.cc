@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "concretize", "print", "parse", "check", "diff", "run", "stat", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "concretize", "print", "parse", "check", "diff", "run", "sim", "stat", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {

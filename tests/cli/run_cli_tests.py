@@ -23,8 +23,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DATA = os.path.join(ROOT, "tests", "data", "cli")
 HELP = os.path.join(ROOT, "tests", "golden", "help")
-TOOLS = ["sg-check", "sg-clean", "sg-concretize", "sg-diff", "sg-export", "sg-import", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-stat", "stepgraph"]
-READERS = ["sg-check", "sg-clean", "sg-concretize", "sg-export", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-stat"]    # they take a graph
+TOOLS = ["sg-check", "sg-clean", "sg-concretize", "sg-diff", "sg-export", "sg-import", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat", "stepgraph"]
+READERS = ["sg-check", "sg-clean", "sg-concretize", "sg-export", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat"]    # they take a graph
 
 CASES = []
 BIN = PROBE = None
@@ -833,6 +833,36 @@ def check_schema(value, schema, root=None):
             properties = schema.get("properties", {})
             assert key in properties or "additionalProperties" in schema, key
             check_schema(item, properties.get(key, schema.get("additionalProperties", {})), root)
+
+
+# --- sg-sim ---
+
+@case
+def sim_reports():
+    write_small()
+    done = expect(run(["sg-sim", "small.txt", "-m", "h200-8"]), 0, out=r"(?s)^h200-8: .* a step, simulated; 1 rank\n  compute .*critical path\n")
+    doc = json.loads(expect(run(["sg-sim", "small.txt", "--json", "--trace", "t.json"]), 0).text)
+    assert doc["schema"] == "sg-sim" and doc["machine"] == "h100-8" and doc["critical_path"], doc
+    parts = doc["compute_us"] + sum(doc["exposed_us"].values()) + doc["copy_us"] + doc["host_us"] + doc["tail_us"]
+    assert abs(parts - doc["makespan_us"]) < 1e-6 * doc["makespan_us"], doc
+    events = [e for e in json.loads(read("t.json"))["traceEvents"] if e["ph"] == "X"]
+    assert events and max(e["ts"] + e["dur"] for e in events) <= doc["makespan_us"] * (1 + 1e-9), events[:3]
+    faster = json.loads(expect(run(["sg-sim", "small.txt", "--json", "--set", "device.kernel_us=0.1", "--set", "host=0.01x"]), 0).text)
+    assert faster["makespan_us"] < doc["makespan_us"], (faster, doc)
+
+
+@case
+def sim_machines():
+    write_small()
+    expect(run(["sg-sim", "--list"]), 0, out=r"(?m)^h100-8 +8 x H100")
+    expect(run(["sg-sim", "--show-machine", "-m", "b200-8", "--set", "pcie=2x", "-o", "mine.yaml"]), 0)
+    expect(run(["sg-sim", "small.txt", "-m", "mine.yaml"]), 0, out="^b200-8: ")
+    expect(run(["sg-sim", "small.txt", "-m", "h100"]), 2, "there is no machine `h100`")
+    expect(run(["sg-sim", "small.txt", "-m", "./none.yaml"]), 3, "none.yaml")
+    write("bad.yaml", "name: x\nbase: h100-8\nnetwork:\n  nvlink_gbps: 3\n")
+    expect(run(["sg-sim", "small.txt", "-m", "bad.yaml"]), 3, r"bad.yaml:4:3: error: a machine has no `network.nvlink_gbps`")
+    expect(run(["sg-sim", "small.txt", "--set", "nvlnk=2x"]), 2, "did you mean `nvlink`")
+    expect(run(["sg-sim", "small.txt", "--set", "nvlink=3"]), 2, "give a factor")
 
 
 def main():

@@ -1,0 +1,74 @@
+#include "libgraph/sim/comm_time.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace sg {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+bool goes_round_twice(CollectiveKind kind) { return kind == CollectiveKind::all_reduce || kind == CollectiveKind::all_to_all; }
+
+// Steps of the ring.
+double steps_of(CollectiveKind kind, double ranks) {
+  if (kind == CollectiveKind::point_to_point) return 1;
+  return goes_round_twice(kind) ? 2 * (ranks - 1) : ranks - 1;
+}
+
+// Of them: from node to node.
+double hops_between(CollectiveKind kind, double nodes) {
+  if (nodes <= 1) return 0;
+  if (kind == CollectiveKind::all_reduce) return 2 * nodes;
+  return kind == CollectiveKind::point_to_point ? 1 : nodes - 1;
+}
+
+double ring_us(double bytes, double bus_gbps, double ranks, double steps) { return bytes * steps / (bus_gbps * ranks) * 1e-3; }
+
+double simple_time_us(const Machine::Network& network, CollectiveKind kind, double bytes, double ranks, double nodes) {
+  double bus = nodes > 1 ? network.simple.more_nodes_gbps : network.simple.one_node_gbps;
+  if (bus <= 0) return std::numeric_limits<double>::infinity();
+  double steps = steps_of(kind == CollectiveKind::all_to_all ? CollectiveKind::all_gather : kind, ranks);
+  return network.simple.base_us + steps * network.simple.hop_us + ring_us(bytes, bus, ranks, steps);
+}
+
+// Shares for peers within the node and beyond leave at the same time.
+double exchange_time_us(const Machine::Network& network, double bytes, double ranks, double nodes) {
+  const auto& x = network.exchange;
+  if (x.within_gbps <= 0 || (nodes > 1 && x.between_gbps <= 0)) return std::numeric_limits<double>::infinity();
+  double near = std::max(0.0, ranks / nodes - 1) / ranks, far = (ranks - ranks / nodes) / ranks;
+  double near_us = bytes * near / x.within_gbps * 1e-3;
+  double far_us = nodes > 1 ? bytes * far / x.between_gbps * 1e-3 : 0;
+  return x.base_us + std::max(near_us, far_us);
+}
+
+}  // namespace
+
+CollectiveKind collective_kind(std::string_view kind) {
+  if (kind == "all_gather") return CollectiveKind::all_gather;
+  if (kind == "reduce_scatter") return CollectiveKind::reduce_scatter;
+  if (kind == "all_reduce") return CollectiveKind::all_reduce;
+  if (kind == "all_to_all" || kind == "shard_dim_alltoall") return CollectiveKind::all_to_all;
+  return CollectiveKind::point_to_point;
+}
+
+double ll_time_us(const Machine::Network& network, CollectiveKind kind, double bytes, double ranks, double nodes) {
+  if (ranks <= 1) return 0;
+  const auto& ll = network.ll;
+  double link = nodes > 1 ? ll.between_gbps : ll.within_gbps;
+  double cap = nodes <= 1 ? ll.cap_one_node_gbps : nodes <= 2 ? ll.cap_two_nodes_gbps : ll.cap_more_nodes_gbps;
+  double share = nodes > 1 || kind == CollectiveKind::all_reduce ? 1.0 / 4 : 1.0 / 3;
+  double bus = std::min(cap, 2 * link * share);
+  double steps = steps_of(kind, ranks), between = hops_between(kind, nodes);
+  double hop = nodes > 1 ? std::max(ll.hop_one_node_us, ll.hop_within_us) : ll.hop_one_node_us;
+  double latency_us = ll.base_us + (steps - between) * hop + between * ll.hop_between_us;
+  return bytes / kGiB / (bus * ranks / steps) * 1e6 + latency_us;    // the model counts GiB against GB/s
+}
+
+double collective_time_us(const Machine::Network& network, CollectiveKind kind, double bytes, double ranks, double nodes) {
+  if (ranks <= 1) return 0;
+  double best = std::min(ll_time_us(network, kind, bytes, ranks, nodes), simple_time_us(network, kind, bytes, ranks, nodes));
+  return kind == CollectiveKind::all_to_all ? std::min(best, exchange_time_us(network, bytes, ranks, nodes)) : best;
+}
+
+}  // namespace sg

@@ -1,0 +1,70 @@
+#include "libgraph/sim/critical_path.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace sg {
+
+std::string_view resource_name(Resource resource) {
+  switch (resource) {
+    case Resource::compute: return "compute";
+    case Resource::communicator: return "communicator";
+    case Resource::copy_out: return "copy out";
+    case Resource::copy_in: return "copy in";
+    case Resource::host: return "host";
+  }
+  return "?";
+}
+
+std::string source_of(const Graph& graph, NodeId n) {
+  const Node& node = graph.node(n);
+  if (node.source.is_none()) return {};
+  const Source& source = graph.pool().sources[node.source];
+  return std::string(graph.pool().strings[source.file]) + ":" + std::to_string(source.line);
+}
+
+namespace {
+
+// "layers.3.mlp" -> "layers.*.mlp"
+std::string without_numbers(std::string_view module) {
+  std::string out;
+  for (size_t at = 0; at <= module.size();) {
+    size_t dot = std::min(module.find('.', at), module.size());
+    std::string_view part = module.substr(at, dot - at);
+    bool is_number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    out += (at == 0 ? "" : ".");
+    out += is_number ? "*" : part;
+    at = dot + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<PathRow> critical_rows(const Job& job, const ProgramTimeline& timeline) {
+  std::map<std::tuple<Resource, std::string_view, std::string>, PathRow> rows;
+  for (uint32_t i : critical_path(timeline)) {
+    const SimEvent& e = timeline.events[i];
+    const Node& node = e.graph->node(e.node);
+    std::string module = node.module.is_none() ? "" : without_numbers(job.pool->strings[node.module]);
+    PathRow& row = rows[{e.resource, e.graph->op_name(e.node), module}];
+    double us = e.end_us - e.begin_us;
+    if (row.count++ == 0) {
+      row.resource = e.resource;
+      row.op = e.graph->op_name(e.node);
+      row.module = module;
+    }
+    if (us > row.longest_us || row.count == 1) row.source = source_of(*e.graph, e.node);
+    row.longest_us = std::max(row.longest_us, us);
+    row.us += us;
+  }
+  std::vector<PathRow> out;
+  for (auto& [key, row] : rows) out.push_back(std::move(row));
+  std::stable_sort(out.begin(), out.end(), [](const PathRow& a, const PathRow& b) {
+    return std::tuple(-a.us, a.op, a.module) < std::tuple(-b.us, b.op, b.module);
+  });
+  return out;
+}
+
+}  // namespace sg

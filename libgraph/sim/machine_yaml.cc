@@ -1,0 +1,115 @@
+// The YAML form of a machine, read by yaml-cpp; the one file that includes it.
+#include <yaml-cpp/yaml.h>
+
+#include <cmath>
+#include <map>
+
+#include "libgraph/diag.h"
+#include "libgraph/sim/machine.h"
+#include "libgraph/nearest.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kMaxDepth = 8;
+constexpr size_t kMaxTextBytes = 1 << 20;
+
+class Reader {
+ public:
+  Reader(std::string_view file, Diagnostics* problems) : file_(file), problems_(problems) {}
+
+  Machine read(const YAML::Node& root) {
+    if (!root.IsMap()) {
+      error(root, "a machine is a map of names and numbers", "");
+      return {};
+    }
+    Machine machine = base_of(root);
+    walk(root, "", 0, &machine);
+    if (machine.name.empty()) error(root, "`name` is missing", "");
+    if (!has_base_) report_missing(root);
+    return machine;
+  }
+
+ private:
+  void error(const YAML::Node& at, const std::string& message, const std::string& hint) {
+    YAML::Mark mark = at.Mark();
+    Location where{file_, static_cast<uint32_t>(mark.line + 1), static_cast<uint32_t>(mark.column + 1), {}, {}};
+    problems_->error("machine", message, std::move(where), hint);
+  }
+
+  Machine base_of(const YAML::Node& root) {
+    YAML::Node base = root["base"];
+    if (!base.IsDefined()) return {};
+    has_base_ = true;
+    Result<Machine> found = base.IsScalar() ? find_machine(base.Scalar()) : Result<Machine>(Error{ErrorKind::unreadable, "`base` is the name of a machine", {}, {}});
+    if (!found.ok()) {
+      error(base, found.error().message, found.error().hint);
+      return {};
+    }
+    found->name.clear();
+    return std::move(*found);
+  }
+
+  void walk(const YAML::Node& map, const std::string& prefix, size_t depth, Machine* machine) {
+    for (const auto& entry : map) {
+      if (!entry.first.IsScalar()) {
+        error(entry.first, "a key is a word", "");
+        continue;
+      }
+      std::string path = prefix + entry.first.Scalar();
+      if (entry.second.IsMap() && depth < kMaxDepth) {
+        walk(entry.second, path + ".", depth + 1, machine);
+      } else if (!entry.second.IsScalar()) {
+        error(entry.second, "`" + path + "` is neither a number nor a map", "");
+      } else {
+        set(entry.first, path, entry.second, machine);
+      }
+    }
+  }
+
+  void set(const YAML::Node& at, const std::string& path, const YAML::Node& value, Machine* machine) {
+    if (auto [it, is_new] = given_.try_emplace(path, true); !is_new) return error(at, "`" + path + "` is given twice", "");
+    if (path == "base") return;
+    if (path == "name") return void(machine->name = value.Scalar());
+    if (path == "about") return void(machine->about = value.Scalar());
+    for (const MachineKey& key : machine_keys()) {
+      if (key.path != path) continue;
+      double number = 0;
+      if (!YAML::convert<double>::decode(value, number) || !std::isfinite(number) || number < 0)
+        return error(value, "`" + path + "` is a number that is not negative", "");
+      key.field(*machine) = number;
+      return;
+    }
+    Nearest nearest(path);
+    for (const MachineKey& key : machine_keys()) nearest.offer(key.path);
+    error(at, "a machine has no `" + path + "`", nearest.hint());
+  }
+
+  void report_missing(const YAML::Node& root) {
+    for (const MachineKey& key : machine_keys())
+      if (!given_.contains(std::string(key.path)))
+        error(root, "`" + std::string(key.path) + "` is missing", "give all keys, or `base: h100-8`");
+  }
+
+  std::string file_;
+  Diagnostics* problems_;
+  std::map<std::string, bool> given_;
+  bool has_base_ = false;
+};
+
+}  // namespace
+
+Result<Machine> parse_machine(std::string_view text, const std::string& file) {
+  if (text.size() > kMaxTextBytes) return Error{ErrorKind::unreadable, "a machine of more than 1 MiB", {file, 0, 0, {}, {}}, {}};
+  Diagnostics problems;
+  try {
+    Machine machine = Reader(file, &problems).read(YAML::Load(std::string(text)));
+    if (!problems.has_errors()) return machine;
+  } catch (const YAML::Exception& e) {      // the library's only way to say that a text is no YAML
+    Location where{file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}};
+    return Error{ErrorKind::unreadable, "no YAML: " + e.msg, std::move(where), {}};
+  }
+  return problems.as_error(ErrorKind::unreadable);
+}
+
+}  // namespace sg

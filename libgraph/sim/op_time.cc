@@ -1,0 +1,83 @@
+#include "libgraph/sim/op_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sg {
+namespace {
+
+struct Tile {
+  double rows, columns;
+  double efficiency;        // of the largest one's
+};
+constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 128, 0.95}, {64, 64, 0.6}};
+
+// How full the machine is while `batch` products of rows x columns run: 1 when all waves are whole.
+double filling(const Machine& machine, double batch, double rows, double columns) {
+  double best = 0, useful = batch * rows * columns;
+  if (useful <= 0 || machine.device.multiprocessors <= 0) return 1;
+  for (const Tile& t : kTiles) {
+    double tiles = batch * std::ceil(rows / t.rows) * std::ceil(columns / t.columns);
+    double waves = std::ceil(tiles / machine.device.multiprocessors);
+    best = std::max(best, t.efficiency * useful / (waves * machine.device.multiprocessors * t.rows * t.columns));
+  }
+  return best;
+}
+
+struct Product {
+  double batch = 1, rows = 0, columns = 0;
+};
+
+// The result of a product as matrices; those of a grouped one take equal shares of the rows (of the inner axis: none).
+Product product_of(const CostCall& call) {
+  const Type* out = call.result(0);
+  if (!out || out->shape.size() < 2) return {1, call.elements(out), 1};
+  Product p;
+  p.columns = call.dim(out, -1);
+  p.rows = call.dim(out, -2);
+  p.batch = p.rows * p.columns > 0 ? call.elements(out) / (p.rows * p.columns) : 0;
+  const Type* right = call.op.cost == cost::grouped_mm ? call.tensor("mat2") : nullptr;
+  if (right && right->shape.size() == 3 && out->shape.size() == 2) {
+    p.batch = std::max(1.0, call.dim(right, 0));
+    p.rows /= p.batch;
+  }
+  return p;
+}
+
+// The dtype in which a contraction multiplies: that of its first tensor argument.
+DType product_dtype(const CostCall& call) {
+  for (const Arg& a : call.node.args)
+    if (a.is(ArgKind::value) && call.graph.type(a.as_value()).kind == TypeKind::tensor) return call.graph.type(a.as_value()).dtype;
+  return DType::f32;
+}
+
+double contraction_efficiency(const Machine& machine, const CostCall& call) {
+  const auto& e = machine.efficiency;
+  CostRule rule = call.op.cost;
+  if (rule == cost::attention) return e.attention;
+  if (rule == cost::attention_backward) return e.attention_backward;
+  if (rule == cost::convolution || rule == cost::convolution_backward) return e.convolution;
+  Product p = product_of(call);
+  return (rule == cost::grouped_mm ? e.grouped_matmul : e.matmul) * filling(machine, p.batch, p.rows, p.columns);
+}
+
+bool goes_by_index(const OpInfo& op) {
+  return op.cost == cost::gather || op.cost == cost::scatter || op.cost == cost::sort;
+}
+
+}  // namespace
+
+double compute_time_us(const Machine& machine, const Graph& graph, NodeId n, const NodeCost& cost, const SizeValues& values) {
+  if (cost.flops <= 0 && cost.bytes <= 0) return 0;
+  const OpInfo* op = graph.op_info(n);
+  double share = op && goes_by_index(*op) ? machine.efficiency.irregular : machine.efficiency.memory;
+  double memory_us = cost.bytes / (machine.device.memory_gbps * share) * 1e-3;
+  double flops_us = cost.flops / machine.device.vector_tflops * 1e-6;
+  if (op && op->has(kContraction)) {
+    CostCall call{graph, graph.node(n), *op, values};
+    flops_us = cost.flops / (machine.matmul_tflops(product_dtype(call)) * contraction_efficiency(machine, call)) * 1e-6;
+  }
+  return std::max({machine.device.kernel_us, memory_us, flops_us});
+}
+
+}  // namespace sg

@@ -1,0 +1,168 @@
+#include "libgraph/sim/report.h"
+
+#include <cstdio>
+
+#include "libgraph/human.h"
+#include "libgraph/json.h"
+#include "libgraph/sim/critical_path.h"
+
+namespace sg {
+namespace {
+
+std::string fixed(double value, int digits) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
+  return buffer;
+}
+
+std::string human_us(double us) {
+  if (us >= 1e6) return fixed(us * 1e-6, 2) + " s";
+  if (us >= 1e3) return fixed(us * 1e-3, 2) + " ms";
+  return fixed(us, 1) + " us";
+}
+
+std::string percent(double part, double whole) { return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-"; }
+
+std::string ranks_of(const Job& job, size_t program) {
+  const std::vector<uint32_t>& ranks = job.programs[program]->ranks;
+  if (ranks.empty()) return job.world == 1 ? "1 rank" : "each of " + std::to_string(job.world) + " ranks";
+  std::string out = ranks.size() == 1 ? "rank" : "ranks";
+  for (uint32_t r : ranks) out += " " + std::to_string(r);
+  return out;
+}
+
+void line(std::string* out, const std::string& name, double us, double whole) {
+  if (us <= 0) return;
+  std::string left = "  " + name, time = human_us(us), share = percent(us, whole);
+  *out += left + std::string(left.size() < 36 ? 36 - left.size() : 1, ' ') + std::string(time.size() < 12 ? 12 - time.size() : 1, ' ') + time +
+          std::string(share.size() < 10 ? 10 - share.size() : 1, ' ') + share + "\n";
+}
+
+void print_parts(std::string* out, const ProgramTimeline& t) {
+  line(out, "compute", t.compute_us, t.makespan_us);
+  for (const auto& [kind, us] : t.exposed_us) line(out, "exposed " + kind, us, t.makespan_us);
+  line(out, "waits for copies", t.copy_us, t.makespan_us);
+  line(out, "waits for the host", t.host_us, t.makespan_us);
+  line(out, "after the last kernel", t.tail_us, t.makespan_us);
+}
+
+void print_path(std::string* out, const Job& job, const ProgramTimeline& t, size_t limit) {
+  std::vector<PathRow> rows = critical_rows(job, t);
+  if (rows.empty() || limit == 0) return;
+  *out += "critical path\n";
+  for (size_t i = 0; i < rows.size() && i < limit; ++i) {
+    const PathRow& r = rows[i];
+    line(out, r.op, r.us, t.makespan_us);
+    out->pop_back();
+    *out += "   x" + std::to_string(r.count) + (r.module.empty() ? "" : "  " + r.module) + (r.source.empty() ? "" : "  # " + r.source) + "\n";
+  }
+  if (rows.size() > limit) *out += "  (" + std::to_string(rows.size() - limit) + " more rows; --rows)\n";
+}
+
+void write_times(JsonWriter* json, std::string_view key, const std::map<std::string, double>& times) {
+  json->key(key).begin_object();
+  for (const auto& [kind, us] : times) json->key(kind).floating(us);
+  json->end_object();
+}
+
+void write_timeline(JsonWriter* json, const ProgramTimeline& t) {
+  json->key("makespan_us").floating(t.makespan_us).key("compute_us").floating(t.compute_us);
+  write_times(json, "exposed_us", t.exposed_us);
+  json->key("exposed_share").floating(t.makespan_us > 0 ? t.exposed_total_us() / t.makespan_us : 0);
+  json->key("copy_us").floating(t.copy_us).key("host_us").floating(t.host_us).key("tail_us").floating(t.tail_us);
+  write_times(json, "communication_us", t.communication_us);
+  json->key("flops").count(t.flops).key("utilization").floating(t.makespan_us > 0 ? t.compute_us / t.makespan_us : 0);
+  json->key("unknown").natural(t.unknown);
+}
+
+void write_path(JsonWriter* json, const Job& job, const ProgramTimeline& t, size_t limit) {
+  json->key("critical_path").begin_array();
+  std::vector<PathRow> rows = critical_rows(job, t);
+  for (size_t i = 0; i < rows.size() && i < limit; ++i) {
+    const PathRow& r = rows[i];
+    json->begin_object().key("op").string(r.op).key("module").string(r.module).key("source").string(r.source);
+    json->key("resource").string(resource_name(r.resource)).key("count").natural(r.count).key("us").floating(r.us).end_object();
+  }
+  json->end_array();
+}
+
+// Tracks of a program: compute, host, copies out and in, then the groups.
+constexpr size_t kGroupTrack = 5;
+
+size_t track_of(const SimEvent& e) {
+  switch (e.resource) {
+    case Resource::compute: return 1;
+    case Resource::host: return 2;
+    case Resource::copy_out: return 3;
+    case Resource::copy_in: return 4;
+    case Resource::communicator: break;
+  }
+  return kGroupTrack + (e.group.is_none() ? 0 : e.group.index);
+}
+
+void write_track_name(JsonWriter* json, size_t process, std::string_view what, size_t track, const std::string& name) {
+  json->begin_object().key("ph").string("M").key("name").string(what).key("pid").natural(process).key("tid").natural(track);
+  json->key("args").begin_object().key("name").string(name).end_object().end_object();
+}
+
+void write_event(JsonWriter* json, size_t process, const SimEvent& e) {
+  json->begin_object().key("ph").string("X").key("name").string(e.graph->op_name(e.node)).key("pid").natural(process);
+  json->key("tid").natural(track_of(e)).key("ts").floating(e.begin_us).key("dur").floating(e.end_us - e.begin_us);
+  json->key("args").begin_object().key("node").string(e.graph->label(e.node));
+  const Node& node = e.graph->node(e.node);
+  if (!node.module.is_none()) json->key("module").string(e.graph->pool().strings[node.module]);
+  if (std::string source = source_of(*e.graph, e.node); !source.empty()) json->key("source").string(source);
+  json->end_object().end_object();
+}
+
+}  // namespace
+
+std::string print_simulation(const Job& job, const Machine& machine, const Simulation& simulation, size_t rows) {
+  const ProgramTimeline& t = simulation.worst();
+  std::string out = machine.name + ": " + human_us(t.makespan_us) + " a step, simulated; " +
+                    ranks_of(job, simulation.slowest) + (simulation.programs.size() > 1 ? ", the slowest" : "") + "\n";
+  print_parts(&out, t);
+  double seconds = t.makespan_us * 1e-6;
+  if (seconds > 0) out += "  " + human_flops(t.flops) + ", " + human_flops(t.flops / seconds) + "/s a rank\n";
+  for (const auto& [kind, us] : t.communication_us) {
+    auto exposed = t.exposed_us.find(kind);
+    double hidden = us - (exposed == t.exposed_us.end() ? 0 : exposed->second);
+    out += "  " + kind + ": " + human_us(us) + " under way, " + percent(std::max(0.0, hidden), us) + " behind other work\n";
+  }
+  if (t.unknown != 0) out += "  " + plural(t.unknown, "node") + " counted as nothing: a size without a number (--assume), or an unknown op\n";
+  print_path(&out, job, t, rows);
+  return out;
+}
+
+std::string simulation_json(const Job& job, const Machine& machine, const Simulation& simulation, size_t rows) {
+  JsonWriter json;
+  json.begin_object().key("schema").string("sg-sim").key("version").natural(1).key("machine").string(machine.name);
+  json.key("world").natural(job.world);
+  write_timeline(&json, simulation.worst());
+  write_path(&json, job, simulation.worst(), rows);
+  json.key("ranks").begin_array();
+  for (size_t p = 0; p < simulation.programs.size(); ++p) {
+    json.begin_object().key("ranks").begin_array();
+    for (uint32_t r : job.programs[p]->ranks) json.natural(r);
+    json.end_array();
+    write_timeline(&json, simulation.programs[p]);
+    json.end_object();
+  }
+  return json.end_array().end_object().take();
+}
+
+std::string simulation_trace(const Job& job, const Simulation& simulation) {
+  JsonWriter json;
+  json.begin_object().key("displayTimeUnit").string("ms").key("traceEvents").begin_array();
+  for (size_t p = 0; p < simulation.programs.size(); ++p) {
+    write_track_name(&json, p, "process_name", 0, ranks_of(job, p));
+    const char* tracks[] = {"compute", "host", "copies to the host", "copies from the host"};
+    for (size_t i = 0; i < 4; ++i) write_track_name(&json, p, "thread_name", i + 1, tracks[i]);
+    for (size_t g = 0; g < job.groups.size(); ++g)
+      write_track_name(&json, p, "thread_name", kGroupTrack + g, "group " + std::string(job.pool->strings[job.groups[g].axis]));
+    for (const SimEvent& e : simulation.programs[p].events) write_event(&json, p, e);
+  }
+  return json.end_array().end_object().take();
+}
+
+}  // namespace sg

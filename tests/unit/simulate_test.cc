@@ -1,0 +1,211 @@
+#include "libgraph/sim/simulate.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "libgraph/sim/report.h"
+#include "tests/support/parse.h"
+#include "tests/support/random_job.h"
+
+using namespace sg;
+using sg::test::parse;
+
+namespace {
+
+// 1 byte takes 1 us, a kernel 10 us at least; the host takes no time; a gather of any size takes 100 us.
+Machine toy() {
+  Result<Machine> m = parse_machine("name: toy\nbase: h100-8\n", "toy");
+  REQUIRE(m.ok());
+  for (const MachineKey& key : machine_keys()) key.field(*m) = 0;
+  for (const char* path : {"device.f64_tflops=1e9", "device.f32_tflops=1e9", "device.f16_tflops=1e9", "device.bf16_tflops=1e9", "device.vector_tflops=1e9",
+                           "device.memory_gbps=1e9", "device.copy_gbps=1e-3", "device.kernel_us=10", "efficiency.matmul=1",
+                           "efficiency.grouped_matmul=1", "efficiency.convolution=1", "efficiency.attention=1", "efficiency.attention_backward=1",
+                           "efficiency.memory=1", "efficiency.irregular=1", "network.ranks_per_node=8", "network.ll.within_gbps=1e12",
+                           "network.ll.cap_one_node_gbps=1e12", "network.ll.base_us=100"})
+    REQUIRE(set_machine(&*m, path).ok());
+  return std::move(*m);
+}
+
+Result<Simulation> run(const Job& job, const SimOptions& options) {
+  Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), Assumption());
+  REQUIRE(values.ok());
+  return simulate(job, *values, options);
+}
+
+ProgramTimeline timeline(std::string_view body, const Machine& machine) {
+  Job job = parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ngroup @h [0 1]\ndevice cuda:0\n\n" + std::string(body));
+  Result<Simulation> s = run(job, {machine});
+  REQUIRE(s.ok());
+  return s->worst();
+}
+
+double parts_of(const ProgramTimeline& t) { return t.compute_us + t.exposed_total_us() + t.copy_us + t.host_us + t.tail_us; }
+
+constexpr const char* kGather = R"(graph rank *
+  input %x : f32[16] "x"
+
+  forward -
+    %a = _c10d_functional.all_gather_into_tensor(%x, 2, @g) : f32[32]
+    %b = aten.neg(%x)                                       : f32[16]
+    %c = aten.neg(%b)                                       : f32[16]
+    %w = _c10d_functional.wait_tensor(%a)                   : f32[32]
+    %d = aten.neg(%w)                                       : f32[32]
+
+  output %c
+  output %d
+)";
+
+}  // namespace
+
+TEST_CASE("compute hides what is launched before it, and waits for the rest") {
+  ProgramTimeline t = timeline(kGather, toy());
+  CHECK(t.makespan_us == Approx(110));
+  CHECK(t.compute_us == Approx(30));
+  CHECK(t.exposed_us.at("all_gather") == Approx(80));
+  CHECK(t.host_us == 0);
+  CHECK(t.tail_us == 0);
+  std::vector<uint32_t> path = critical_path(t);
+  REQUIRE(path.size() == 2);
+  CHECK(t.events[path[0]].resource == Resource::communicator);
+  CHECK(t.events[path[1]].begin_us == Approx(100));
+}
+
+TEST_CASE("a slow host is told apart from slow links") {
+  Machine m = toy();
+  REQUIRE(set_machine(&m, "host.launch_us=60").ok());
+  ProgramTimeline t = timeline(kGather, m);     // launches end at 60, 120, 180, 240; the gather at 160
+  CHECK(t.makespan_us == Approx(250));
+  CHECK(t.exposed_total_us() == 0);
+  CHECK(t.host_us == Approx(220));
+}
+
+TEST_CASE("a number for the host stops the launches behind it") {
+  Machine m = toy();
+  REQUIRE(set_machine(&m, "host.sync_us=7").ok());
+  ProgramTimeline t = timeline(R"(graph rank *
+  symbol u0 data [0, 8]
+  input %x : i64[] "x"
+
+  forward -
+    %a = aten.neg(%x)                       : i64[]
+    %u = aten._local_scalar_dense(%a)       : int u0
+    %b = aten.neg(%a)                       : i64[]
+
+  output %b
+)", m);
+  CHECK(t.makespan_us == Approx(27));
+  CHECK(t.host_us == Approx(7));
+}
+
+TEST_CASE("copies to and from the host run beside compute until somebody needs them") {
+  ProgramTimeline t = timeline(R"(graph rank *
+  input %x : f32[8] "x"
+
+  forward -
+    %a = sg.offload(%x, device="cpu")         : f32[8] on cpu
+    %b = aten.neg(%x)                         : f32[8]
+    %r = sg.reload(%a, device="cuda:0")       : f32[8]
+    %c = aten.neg(%r)                         : f32[8]
+
+  output %b
+  output %c
+)", toy());
+  CHECK(t.compute_us == Approx(20));
+  CHECK(t.makespan_us == Approx(32 + 32 + 10));
+  CHECK(t.copy_us == Approx(54));
+}
+
+TEST_CASE("communicators run beside each other, calls of one behind each other") {
+  auto steps = [](const char* second_group) {
+    return std::string(R"(graph rank *
+  input %x : f32[16] "x"
+
+  forward -
+    %a = _c10d_functional.all_gather_into_tensor(%x, 2, @g) : f32[32]
+    %b = _c10d_functional.all_gather_into_tensor(%x, 2, @)") + second_group + R"() : f32[32]
+    %v = _c10d_functional.wait_tensor(%a)                   : f32[32]
+    %w = _c10d_functional.wait_tensor(%b)                   : f32[32]
+
+  output %v
+  output %w
+)";
+  };
+  CHECK(timeline(steps("g"), toy()).makespan_us == Approx(200));
+  CHECK(timeline(steps("h"), toy()).makespan_us == Approx(100));
+}
+
+TEST_CASE("half of the rows take more than half of the time, and large products reach their share of the peak") {
+  Result<Machine> m = find_machine("h100-8");
+  REQUIRE(m.ok());
+  auto time_of = [&](int rows) {
+    Job job = parse("sg 1.0 job \"t\" world 1\ndevice cuda:0\n\ngraph rank *\n  input %x : bf16[" + std::to_string(rows) +
+                    ", 4096] \"x\"\n  input %w : bf16[4096, 4096] \"w\"\n\n  forward -\n    %y = aten.mm(%x, %w) : bf16[" +
+                    std::to_string(rows) + ", 4096]\n\n  output %y\n");
+    Result<Simulation> s = run(job, {*m});
+    REQUIRE(s.ok());
+    return s->worst().compute_us;
+  };
+  double large = 2.0 * 65536 * 4096 * 4096 / (989e12 * m->efficiency.matmul) * 1e6;
+  CHECK(time_of(65536) >= large);
+  CHECK(time_of(65536) <= 1.05 * large);
+  CHECK(time_of(256) > 0.55 * time_of(512));
+}
+
+TEST_CASE("random jobs: parts add up, streams keep their order, waits hold") {
+  Result<Machine> m = find_machine("h100-4x8-roce");
+  REQUIRE(m.ok());
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    Job job = sg::test::random_job(seed);
+    Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), Assumption());
+    if (!values.ok()) continue;
+    Result<Simulation> s = simulate(job, *values, {*m});
+    INFO("seed " << seed);
+    REQUIRE(s.ok());
+    for (const ProgramTimeline& t : s->programs) {
+      CHECK(parts_of(t) == Approx(t.makespan_us));
+      std::map<std::pair<Resource, uint32_t>, double> free_from;
+      double compute_end = 0, latest = 0;
+      for (const SimEvent& e : t.events) {
+        double& from = free_from[{e.resource, e.resource == Resource::communicator ? e.group.index : 0}];
+        CHECK(e.begin_us >= from * (1 - 1e-12));
+        CHECK(e.begin_us >= (e.resource == Resource::communicator ? compute_end : 0));
+        from = e.end_us;
+        latest = std::max(latest, e.end_us);
+        if (e.resource == Resource::compute) compute_end = e.end_us;
+        if (e.cause != SimEvent::kNoCause) CHECK(t.events[e.cause].end_us <= e.begin_us * (1 + 1e-12));
+      }
+      CHECK(t.makespan_us >= latest);
+    }
+    CHECK(!simulation_json(job, *m, *s, 5).empty());
+  }
+}
+
+TEST_CASE("a rank kept apart takes the time that one program for all takes") {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    sg::test::RandomJobOptions options;
+    options.world = 4;
+    options.ranks_apart = false;
+    Job job = sg::test::random_job(seed, options);
+    Result<Machine> m = find_machine("h100-8");
+    Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), Assumption());
+    if (!values.ok() || !job.is_spmd()) continue;
+    Result<Simulation> together = simulate(job, *values, {*m});
+    REQUIRE(together.ok());
+    Job apart(job);
+    apart.programs[0]->ranks = {0};
+    for (uint32_t r = 1; r < 4; ++r) {
+      Program& copy = apart.add_program();
+      copy = Program(apart.pool.get());
+      copy.ranks = {r};
+      copy.symbols = job.programs[0]->symbols;
+      copy.graph = Graph(job.programs[0]->graph, apart.pool.get());
+      for (const auto& nested : job.programs[0]->nested)
+        copy.nested.push_back(std::make_unique<Nested>(Nested{nested->name, Graph(nested->graph, apart.pool.get())}));
+    }
+    std::vector<SymbolValues> each(4, (*values)[0]);
+    Result<Simulation> four = simulate(apart, each, {*m});
+    INFO("seed " << seed);
+    REQUIRE(four.ok());
+    for (const ProgramTimeline& t : four->programs) CHECK(t.makespan_us == Approx(together->worst().makespan_us));
+  }
+}
