@@ -62,7 +62,7 @@ std::string json_of(const Tally& tally) {
 constexpr PassOption kOptions[] = {
     {"drop-asserts", 0, {}, "remove assertions too, and what only they need"},
 };
-constexpr std::string_view kAfter[] = {"remat", "offload", "chunk", "bucket", "overlap"};
+constexpr std::string_view kPrecedes[] = {"remat", "offload", "chunk", "bucket", "overlap"};
 
 Result<Change> run_clean(Job* job, const PassOptions& options, PassContext& context) {
   return clean(job, {options.has("drop-asserts")}, context);
@@ -84,7 +84,7 @@ Result<Change> clean(Job* job, const CleanOptions& options, PassContext& context
 }
 
 constexpr PassInfo clean_pass = {
-    "clean", "remove what nobody sees: dead code, identities, common subexpressions", {}, Results::bitwise, kAfter, kOptions,
+    "clean", "remove what nobody sees: dead code, identities, common subexpressions", {}, Results::bitwise, kPrecedes, kOptions,
     {{"sg-clean step.sg -o clean.sg", "a step without detours"}, {"sg-import step.json | sg-clean --explain > clean.sg", "and what was removed"}},
     run_clean};
 

@@ -120,7 +120,7 @@ std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> s
     if (tool.starts_with("sg-")) history.emplace_back(tool.substr(3));
   }
   for (const Stage& stage : stages) {
-    for (std::string_view later : stage.pass->after)
+    for (std::string_view later : stage.pass->precedes)
       if (std::ranges::count(history, later) != 0)
         out.push_back("sg-" + std::string(stage.pass->name) + " is meant to run before sg-" + std::string(later) + ", which has run");
     history.emplace_back(stage.pass->name);
