@@ -1,8 +1,8 @@
+#include "libpasses/schedule.h"
+
 #include <algorithm>
 
-#include "libpasses/clean_parts.h"
-
-namespace sg::clean_parts {
+namespace sg {
 
 uint32_t class_of(const AliasAnalysis& alias, ValueId v) {
   const StorageId s = alias.storage_of(v);
@@ -50,20 +50,4 @@ bool Schedule::is_written_after(uint32_t alias_class, uint32_t after) const {
   return !writes_[alias_class].empty() && writes_[alias_class].back() > after;
 }
 
-bool is_deliberate_copy(const Graph& graph, NodeId n) {
-  const NodeMeta& meta = graph.meta(n);
-  return meta.copy.kind != CopyKind::none || meta.chunk.region || !meta.result_chunks.empty();
-}
-
-void Tally::add(Kind kind, const Graph& graph, NodeId n, const std::string& why) {
-  ++counts[static_cast<size_t>(kind)];
-  if (keep_lines) lines.push_back("%" + std::string(graph.label(n)) + " " + std::string(graph.op_name(n)) + ": " + why);
-}
-
-size_t Tally::total() const {
-  size_t out = 0;
-  for (size_t c : counts) out += c;
-  return out;
-}
-
-}  // namespace sg::clean_parts
+}  // namespace sg
