@@ -51,13 +51,14 @@ class NumberBuilder {
   }
 
   NodeId find(NodeId n) {
-    auto [begin, end] = by_hash_.equal_range(hash_of(n));
+    const uint64_t hash = hash_of(n);
+    auto [begin, end] = by_hash_.equal_range(hash);
     for (auto it = begin; it != end; ++it) {
       if (!is_equal(it->second, n)) continue;
       if (!is_operand_written_since(it->second)) return it->second;
       return it->second = n;                       // a write ends what the earlier one stands for
     }
-    by_hash_.emplace(hash_of(n), n);
+    by_hash_.emplace(hash, n);
     return n;
   }
 
