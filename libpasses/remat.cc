@@ -1,6 +1,7 @@
 #include "libpasses/remat.h"
 
 #include <algorithm>
+#include <map>
 
 #include "libgraph/human.h"
 #include "libgraph/json.h"
@@ -8,8 +9,8 @@
 #include "libgraph/op.h"
 #include "libgraph/plan.h"
 #include "libgraph/rewrite.h"
-#include "libpasses/clean_parts.h"
 #include "libpasses/remat_tags.h"
+#include "libpasses/schedule.h"
 
 namespace sg {
 namespace {
@@ -113,8 +114,8 @@ class Recomputer {
   bool reads_the_same(NodeId n, NodeId b) {
     bool same = true;
     for_operands(n, [&](ValueId v) {
-      const uint32_t c = clean_parts::class_of(alias_, v);
-      if (c == clean_parts::kNoClass || !mapped(v).is_none()) return;
+      const uint32_t c = class_of(alias_, v);
+      if (c == kNoClass || !mapped(v).is_none()) return;
       same &= !schedule_.is_written_between(c, schedule_.position(n), schedule_.position(b));
     });
     // A wait without its launch would be the second one for it.
@@ -189,7 +190,7 @@ class Recomputer {
   Program& program_;
   Graph& graph_;
   AliasAnalysis alias_;
-  clean_parts::Schedule schedule_;
+  Schedule schedule_;
   bool collectives_, explain_;
   std::vector<NodeId> copy_;                     // by original
   std::vector<State> state_;                     // by original
@@ -208,17 +209,34 @@ int64_t planned_peak(const Job& job) {
   return most;
 }
 
-// The collectives that each program launches, by group and op: equal on all ranks of a job that does not hang.
-std::vector<std::string> launches(const Program& program) {
-  std::vector<std::string> out;
-  for (NodeId n : program.graph.nodes())
-    if (const OpInfo* op = program.graph.op_info(n); op != nullptr && op->has(kCollective)) out.push_back(std::string(op->name));
+// The collectives that a program launches: ops in order, by group family.
+std::map<GroupId, std::vector<std::string_view>> launches(const Program& program) {
+  std::map<GroupId, std::vector<std::string_view>> out;
+  for (NodeId n : program.graph.nodes()) {
+    const OpInfo* op = program.graph.op_info(n);
+    if (op == nullptr || !op->has(kCollective)) continue;
+    for (const Arg& arg : program.graph.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::group)) out[a.as_group()].push_back(op->name);
+      });
+  }
   return out;
 }
 
+// Programs that share a group launch the same on it: else the job hangs.
 bool ranks_agree(const Job& job) {
-  for (const auto& program : job.programs)
-    if (launches(*program) != launches(*job.programs[0])) return false;
+  std::map<const Program*, std::map<GroupId, std::vector<std::string_view>>> of;
+  for (const auto& program : job.programs) of[program.get()] = launches(*program);
+  for (uint32_t g = 0; g < job.groups.size(); ++g)
+    for (const GroupPart& part : job.groups[g].parts) {
+      const Program* first = nullptr;
+      for (uint32_t rank : part.ranks) {
+        const Program* program = job.program_of(rank);
+        if (program == nullptr || program == first) continue;
+        if (first == nullptr) first = program;
+        else if (of[program][GroupId(g)] != of[first][GroupId(g)]) return false;
+      }
+    }
   return true;
 }
 
@@ -232,12 +250,25 @@ Counts recompute(Job* job, bool collectives, bool explain) {
   return all;
 }
 
+// Collectives on all ranks, or on none.
+Counts recompute_alike(Job* job, PassContext& context) {
+  if (job->programs.size() == 1) return recompute(job, true, context.explain);
+  Job with_collectives(*job);
+  Counts counts = recompute(&with_collectives, true, context.explain);
+  if (ranks_agree(with_collectives)) {
+    *job = std::move(with_collectives);
+    return counts;
+  }
+  context.notes->warning("remat", "ranks would recompute different collectives: none is recomputed");
+  return recompute(job, false, context.explain);
+}
+
 constexpr PassOption kOptions[] = {
     {"policy", 'p', "default|full|none|tags", "what may be recomputed", "default"},
     {"save", 's', "PATTERN[:OP]|op=OP", "keep these values, as 'layers.*.attention:mm'", {}, true},
     {"tag-only", 0, {}, "write the decision to the nodes and recompute nothing"},
 };
-constexpr std::string_view kAfter[] = {"chunk", "bucket", "overlap"};
+constexpr std::string_view kPrecedes[] = {"chunk", "bucket", "overlap"};
 
 Result<Change> run_remat(Job* job, const PassOptions& options, PassContext& context) {
   const std::string word = options.text("policy", "default");
@@ -266,14 +297,7 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
     return change;
   }
   const int64_t before = planned_peak(*job);
-  Job with_gathers(*job);
-  Counts counts = recompute(&with_gathers, true, context.explain);
-  if (ranks_agree(with_gathers)) {
-    *job = std::move(with_gathers);
-  } else {
-    context.notes->warning("remat", "ranks would recompute different collectives: none is recomputed");
-    counts = recompute(job, false, context.explain);
-  }
+  Counts counts = recompute_alike(job, context);
   change.changed = counts.copied > 0;
   const int64_t after = planned_peak(*job);
   change.summary = counts.copied == 0 ? "nothing to recompute: no value that the backward needs may be dropped"
@@ -292,7 +316,7 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
 }
 
 constexpr PassInfo remat_pass = {
-    "remat", "compute forward values again in the backward instead of keeping them", {}, Results::bitwise, kAfter, kOptions,
+    "remat", "compute forward values again in the backward instead of keeping them", {}, Results::bitwise, kPrecedes, kOptions,
     {{"sg-remat step.sg --policy full -o lean.sg", "the least memory"},
      {"sg-clean step.sg | sg-remat --policy default | sg-stat", "and what it comes to"}},
     run_remat};

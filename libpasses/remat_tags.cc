@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cstdint>
 
-#include "libgraph/module_pattern.h"
 #include "libgraph/op.h"
 
 namespace sg {
@@ -136,15 +135,15 @@ Result<SaveSelectors> SaveSelectors::parse(const std::vector<std::string>& items
   SaveSelectors out;
   for (const std::string& text : items) {
     Item item{text, {}, {}};
+    std::string module;
     const size_t colon = text.rfind(':');
     if (text.starts_with("op=")) item.op = text.substr(3);
-    else if (colon != std::string::npos) item.module = text.substr(0, colon), item.op = text.substr(colon + 1);
-    else item.module = text;
-    if ((item.module.empty() && item.op.empty()) || (colon != std::string::npos && item.op.empty()))
+    else if (colon != std::string::npos) module = text.substr(0, colon), item.op = text.substr(colon + 1);
+    else module = text;
+    if ((module.empty() && item.op.empty()) || (colon != std::string::npos && item.op.empty()))
       return Error{ErrorKind::usage, "--save cannot read '" + text + "'", {}, "write PATTERN, PATTERN:OP or op=OP, for example 'layers.*.attention:mm'"};
-    if (!item.module.empty()) {
-      auto pattern = ModulePattern::parse(item.module);
-      if (!pattern.ok()) return std::move(pattern.error());
+    if (!module.empty()) {
+      SG_ASSIGN(item.module, ModulePattern::parse(module));
     }
     out.items_.push_back(std::move(item));
   }
@@ -153,9 +152,9 @@ Result<SaveSelectors> SaveSelectors::parse(const std::vector<std::string>& items
 
 bool SaveSelectors::matches(const Item& item, const Graph& graph, NodeId n) {
   if (!item.op.empty() && !is_called(graph.op_name(n), item.op)) return false;
-  if (item.module.empty()) return true;
+  if (!item.module) return true;
   const StrId module = graph.node(n).module;
-  return module && ModulePattern::parse(item.module).value().matches(graph.pool().strings[module]);
+  return module && item.module->matches(graph.pool().strings[module]);
 }
 
 bool SaveSelectors::matches(const Graph& graph, NodeId n) const {

@@ -1,7 +1,10 @@
 // Which forward nodes a memory policy recomputes: written to the nodes' `recompute` tag. Internal to sg-remat.
 #pragma once
 
+#include <optional>
+
 #include "libgraph/alias.h"
+#include "libgraph/module_pattern.h"
 #include "libpasses/remat.h"
 
 namespace sg {
@@ -17,7 +20,8 @@ class SaveSelectors {
 
  private:
   struct Item {
-    std::string text, module, op;          // empty = any
+    std::string text, op;                  // no op = any
+    std::optional<ModulePattern> module;   // none = any
   };
   static bool matches(const Item& item, const Graph& graph, NodeId n);
   std::vector<Item> items_;
