@@ -33,7 +33,6 @@ def run(*command, ok=(0,)):
     return done
 
 
-
 class Case:
     def __init__(self, bin_dir, folder):
         self.bin, self.folder = bin_dir, folder
@@ -123,7 +122,7 @@ def main():
                 make(case)
                 try:
                     case.run_before(case.file('in.sg'), values)
-                except Failure as failure:
+                except Failure:
                     if not name.startswith('random/'):
                         raise
                     left += 1                       # a random job whose inputs --init cannot make, or whose data says no
