@@ -1,6 +1,9 @@
 #include "libgraph/human.h"
 
+#include <charconv>
+#include <cmath>
 #include <cstdio>
+#include <utility>
 
 namespace sg {
 namespace {
@@ -35,6 +38,23 @@ std::string human_count(double count) {
 
 std::string plural(size_t n, const std::string& thing) {
   return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
+}
+
+Result<int64_t> parse_bytes(std::string_view text) {
+  auto wrong = [&] {
+    return Error{ErrorKind::usage, "\"" + std::string(text) + "\" is no size", {}, "write bytes, or a number with KiB, MiB, GiB, KB, MB or GB"};
+  };
+  double number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !(number >= 0)) return wrong();
+  std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"", 1}, {"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
+      {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+  for (auto& [name, factor] : kUnits)
+    if (unit == name && number * factor < 0x1p62) return static_cast<int64_t>(std::llround(number * factor));
+  return wrong();
 }
 
 }  // namespace sg

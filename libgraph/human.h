@@ -2,7 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "libgraph/result.h"
 
 namespace sg {
 
@@ -10,5 +14,8 @@ std::string human_bytes(double bytes);     // "1.50 KiB"
 std::string human_flops(double flops);     // "1.50 kflop"
 std::string human_count(double count);     // "1.50 k"
 std::string plural(size_t n, const std::string& thing);   // "2 nodes"
+
+// "512MiB", "2GiB", "1.5GB", "1000": bytes. An error is of kind `usage`.
+Result<int64_t> parse_bytes(std::string_view text);
 
 }  // namespace sg

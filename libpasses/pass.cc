@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "libgraph/human.h"
+
 #define SG_PASS(name) namespace sg { extern const PassInfo name##_pass; }
 #include "libpasses/passes.def"
 #undef SG_PASS
@@ -50,6 +52,13 @@ Result<double> PassOptions::number(std::string_view name, double fallback) const
   double out = 0;
   const std::string word = text(name);
   if (!read_number(word, &out) || !(out >= 0)) return no_number(name, word, "a number that is not negative");
+  return out;
+}
+
+Result<int64_t> PassOptions::bytes(std::string_view name, int64_t fallback) const {
+  if (!has(name)) return fallback;
+  Result<int64_t> out = parse_bytes(text(name));
+  if (!out.ok()) out.error().message = "--" + std::string(name) + ": " + out.error().message;
   return out;
 }
 

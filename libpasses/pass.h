@@ -36,6 +36,7 @@ class PassOptions {
   std::vector<std::string> all(std::string_view name) const;                        // in the order given
   Result<int64_t> whole(std::string_view name, int64_t fallback, int64_t least) const;
   Result<double> number(std::string_view name, double fallback) const;
+  Result<int64_t> bytes(std::string_view name, int64_t fallback) const;             // "512MiB"
   const std::map<std::string, std::vector<std::string>, std::less<>>& values() const { return values_; }
 
  private:

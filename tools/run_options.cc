@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "libgraph/human.h"
 #include "librun/data_name.h"
 #include "tools/cli_output.h"
 #include "librun/initialize.h"

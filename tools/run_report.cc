@@ -1,8 +1,6 @@
 #include "tools/run_report.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 
 #include "libgraph/json.h"
@@ -126,23 +124,6 @@ std::string run_json(const SessionReport& report) {
     json.end_object();
   }
   return json.end_array().end_object().take();
-}
-
-Result<int64_t> parse_bytes(std::string_view text) {
-  auto wrong = [&] {
-    return Error{ErrorKind::usage, "\"" + std::string(text) + "\" is no size", {}, "write bytes, or a number with KiB, MiB, GiB, KB, MB or GB"};
-  };
-  double number = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || !(number >= 0)) return wrong();
-  std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
-  while (unit.starts_with(' ')) unit.remove_prefix(1);
-  constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"", 1}, {"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
-      {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
-  for (auto& [name, factor] : kUnits)
-    if (unit == name && number * factor < 0x1p62) return static_cast<int64_t>(std::llround(number * factor));
-  return wrong();
 }
 
 Status require_all_ranks(const Job& job) {

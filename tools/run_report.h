@@ -12,9 +12,6 @@ namespace sg::cli {
 std::string run_text(const SessionReport& report);
 std::string run_json(const SessionReport& report);
 
-// "512MiB", "2GiB", "1.5GB", "1000": bytes.
-Result<int64_t> parse_bytes(std::string_view text);
-
 // A job that holds some of its ranks cannot run (cannot_apply).
 Status require_all_ranks(const Job& job);
 
