@@ -56,6 +56,7 @@ class Matcher {
   enum class Level : uint8_t { same_key, same_op, any_op };
   static constexpr int kMaxRounds = 24;
   static constexpr size_t kMaxCandidates = 32;
+  static constexpr int64_t kFar = int64_t{1} << 40;
 
   const MatchSide& side(int s) const { return state_.side(s); }
   uint32_t count(int s) const { return static_cast<uint32_t>(side(s).node_count()); }
@@ -101,11 +102,11 @@ class Matcher {
     for (int round = 0; round < kMaxRounds; ++round) {
       size_t before = state_.pairs();
       sweep(Copies::leave);
-      only_same_place_ = true;
-      if (state_.pairs() == before) vote(level, false), vote(level, true);
-      only_same_place_ = false;
+      if (state_.pairs() == before) vote(level, Votes::clear_in_place);
       if (state_.pairs() == before) look_ahead(), sweep(Copies::take_clear);
-      if (state_.pairs() == before) vote(level, false), vote(level, true);
+      if (state_.pairs() == before) vote(level, Votes::clear);
+      if (state_.pairs() == before) vote(level, Votes::in_place);
+      if (state_.pairs() == before) vote(level, Votes::all);
       if (state_.pairs() == before) sweep(Copies::take_all);
       if (state_.pairs() == before) return;
     }
@@ -229,10 +230,20 @@ class Matcher {
   using Rank = std::array<int64_t, 5>;
   Rank rank(uint32_t x, uint32_t y, const PairWorth& w, int s) const {
     uint32_t there = s == 0 ? y : x;
-    int64_t away = static_cast<int64_t>(state_.expected(s, s == 0 ? x : y)) - static_cast<int64_t>(there);
+    int64_t behind = static_cast<int64_t>(there) - static_cast<int64_t>(state_.behind(s, s == 0 ? x : y));
     bool same_end = !ahead_[0].empty() && ahead_[0][x] == ahead_[1][y];
     return {(w.same_key ? 2 : 0) + (w.same_op ? 1 : 0), w.same_place, w.gain,
-            static_cast<int64_t>(w.operands + w.uses) * 4 + w.alike * 2 + same_end, -std::abs(away)};
+            static_cast<int64_t>(w.operands + w.uses) * 4 + w.alike * 2 + same_end, behind >= 0 ? -behind : behind - kFar};
+  }
+
+  // Clear: nothing but the place in the schedule would have to decide, and no list of candidates is cut. In place: within a
+  // phase and module, lest a copy elsewhere is taken for the node.
+  enum class Votes : uint8_t { clear_in_place, clear, in_place, all };
+
+  void vote(Level level, Votes votes) {
+    must_be_clear_ = votes == Votes::clear_in_place || votes == Votes::clear;
+    only_same_place_ = votes == Votes::clear_in_place || votes == Votes::in_place;
+    vote(level, false), vote(level, true);
   }
 
   void vote(Level level, bool backward) {
@@ -251,6 +262,7 @@ class Matcher {
   uint32_t best_partner(int s, uint32_t n, Level level) {
     propose(s, n);
     uint32_t best = kNone;
+    bool is_clear = true;
     Rank best_rank{};
     for (uint32_t c : candidates_) {
       uint32_t x = s == 0 ? n : c, y = s == 0 ? c : n;
@@ -258,9 +270,12 @@ class Matcher {
       PairWorth w = state_.worth(x, y, true);
       if (w.gain <= 0 || !w.is_allowed() || (only_same_place_ && !w.same_place)) continue;
       Rank r = rank(x, y, w, s);
+      bool is_rival = best != kNone && std::equal(r.begin(), r.end() - 1, best_rank.begin());
+      if (is_rival) is_clear = false;
+      if (best != kNone && !is_rival && r > best_rank) is_clear = true;
       if (best == kNone || r > best_rank || (r == best_rank && c < best)) best = c, best_rank = r;
     }
-    return best;
+    return must_be_clear_ && !is_clear ? kNone : best;
   }
 
   // Fills candidates_ with free nodes of the other side that neighbours' partners have in n's place.
@@ -282,6 +297,7 @@ class Matcher {
   // The free users of a value, those around `near` only where there are many.
   void propose_users(int s, uint32_t value, uint32_t near) {
     std::span<const MatchUse> uses = side(s).uses(value);
+    if (must_be_clear_ && uses.size() > 4 * kMaxCandidates) return;
     auto is_before = [](const MatchUse& use, uint32_t position) { return !use.is_output && use.user < position; };
     size_t middle = static_cast<size_t>(std::lower_bound(uses.begin(), uses.end(), near, is_before) - uses.begin());
     size_t found = 0, looked = 0;
@@ -435,7 +451,7 @@ class Matcher {
   std::array<std::vector<uint32_t>, 2> ahead_;      // by side and position: see look_ahead
   std::vector<uint32_t> candidates_, buffer_;
   size_t cells_left_ = 1 << 24;
-  bool only_same_place_ = false;                    // votes: within a phase and module first, lest a copy is taken for the node
+  bool only_same_place_ = false, must_be_clear_ = false;   // see Votes
 };
 
 }  // namespace

@@ -109,6 +109,13 @@ PairWorth MatchState::worth(uint32_t x, uint32_t y, bool optimistic) const {
   return w;
 }
 
+uint32_t MatchState::behind(int s, uint32_t n) const {
+  constexpr uint32_t kReach = 64;
+  for (uint32_t back = 1; back <= std::min(n, kReach); ++back)
+    if (uint32_t p = partner(s, n - back); p != kNone) return p;
+  return n;
+}
+
 uint32_t MatchState::expected(int s, uint32_t n) const {
   constexpr uint32_t kReach = 64;
   for (uint32_t back = 1; back <= std::min(n, kReach); ++back)

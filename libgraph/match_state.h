@@ -47,6 +47,9 @@ class MatchState {
   // Where on the other side the partner of n is to be expected, going by what stands before it.
   uint32_t expected(int s, uint32_t n) const;
 
+  // The partner of what stands before n.
+  uint32_t behind(int s, uint32_t n) const;
+
   GraphMatch& match() { return match_; }
   const GraphMatch& match() const { return match_; }
 
