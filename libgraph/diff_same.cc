@@ -54,14 +54,20 @@ class Finder {
   void visit(uint32_t n) {
     std::span<const uint32_t> operands = side_.operands(n);
     const OpInfo* op = graph_.op_info(side_.nodes[n]);
-    bool hidden = has_hidden_bits(graph_.op_name(side_.nodes[n])) ||
-                  std::any_of(operands.begin(), operands.end(), [&](uint32_t v) { return hidden_[v]; });
-    for (uint32_t v = side_.first_result[n]; v < side_.first_result[n + 1]; ++v) hidden_[v] = hidden;
+    bool from_hidden = std::any_of(operands.begin(), operands.end(), [&](uint32_t v) { return hidden_[v]; });
+    bool hidden = has_hidden_bits(graph_.op_name(side_.nodes[n])) || from_hidden;
+    for (uint32_t v = side_.first_result[n]; v < side_.first_result[n + 1]; ++v) hidden_[v] = hidden && lies_in_an_operand(n, v);
     bool plain = op && op->has(kPure) && !op->has(kWait) && side_.result_count(n) == 1 && !operands.empty() && !hidden &&
                  is_tensor(side_.first_result[n]);
     if (plain && is_copying(op->name) && copies(n)) return;
     if (plain && (op->has(kView) || op->has(kMayAlias)) && views(n)) return;
     for (uint32_t v = side_.first_result[n]; v < side_.first_result[n + 1]; ++v) note(v);
+  }
+
+  // The bits belong to views: what is computed from them, or copied, has none.
+  bool lies_in_an_operand(uint32_t n, uint32_t v) const {
+    std::span<const uint32_t> operands = side_.operands(n);
+    return std::any_of(operands.begin(), operands.end(), [&](uint32_t w) { return alias_.may_alias(id(v), id(w)); });
   }
 
   bool views(uint32_t n) {
@@ -112,14 +118,27 @@ std::vector<uint32_t> signature(const GraphDiff& diff, int s, uint32_t n) {
   return out;
 }
 
+// Who takes the results of n, seen through nodes without partners that only pass them on; a few of them, the nearest first.
+std::vector<MatchUse> real_uses(const GraphDiff& diff, int s, uint32_t n) {
+  constexpr size_t kMaxUses = 16, kMaxLooked = 64;
+  const MatchSide& side = s == 0 ? diff.side_a : diff.side_b;
+  std::vector<MatchUse> out;
+  std::vector<uint32_t> work = {n};
+  for (size_t i = 0, looked = 0; i < work.size(); ++i)
+    for (uint32_t v = side.first_result[work[i]]; v < side.first_result[work[i] + 1]; ++v)
+      for (const MatchUse& use : side.uses(v)) {
+        if (out.size() >= kMaxUses || ++looked > kMaxLooked) return out;
+        bool passes = !use.is_output && diff.match.nodes[s][use.user] == kNone && passes_on(side, diff.tensors[s], use.user);
+        if (passes) work.push_back(use.user);
+        else out.push_back(use);
+      }
+  return out;
+}
+
 // Whether a use of x corresponds to one of y.
-bool share_user(const GraphDiff& diff, uint32_t x, uint32_t y) {
-  constexpr size_t kMaxUses = 16;
-  const MatchSide &a = diff.side_a, &b = diff.side_b;
-  if (a.result_count(x) == 0 || b.result_count(y) == 0) return false;
-  std::span<const MatchUse> p = a.uses(a.first_result[x]), q = b.uses(b.first_result[y]);
-  for (const MatchUse& use : q.first(std::min(q.size(), kMaxUses)))
-    for (const MatchUse& other : p.first(std::min(p.size(), kMaxUses))) {
+bool share_user(const GraphDiff& diff, const std::vector<MatchUse>& of_x, const std::vector<MatchUse>& of_y) {
+  for (const MatchUse& use : of_y)
+    for (const MatchUse& other : of_x) {
       const std::vector<uint32_t>& partner = use.is_output ? diff.match.outputs[1] : diff.match.nodes[1];
       if (use.is_output == other.is_output && partner[use.user] == other.user) return true;
     }
@@ -161,8 +180,9 @@ void pair_through(GraphDiff* diff) {
       if (c == kNone || waiting[c].empty()) continue;
       std::vector<uint32_t>& list = waiting[c];          // copies: the first that stands, unless a use tells
       size_t begin = list.size() - std::min<size_t>(list.size(), 16), chosen = list.size() - 1;
-      for (size_t i = list.size(); i-- > begin;)
-        if (share_user(*diff, list[i], y)) {
+      std::vector<MatchUse> uses = list.size() > 1 ? real_uses(*diff, 1, y) : std::vector<MatchUse>();
+      for (size_t i = list.size(); !uses.empty() && i-- > begin;)
+        if (share_user(*diff, real_uses(*diff, 0, list[i]), uses)) {
           chosen = i;
           break;
         }
