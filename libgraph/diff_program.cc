@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "libgraph/diff_same.h"
-#include "libgraph/guard_text.h"
+#include "libgraph/diff_symbols.h"
 #include "libgraph/human.h"
 #include "libgraph/names.h"
 #include "libgraph/op.h"
@@ -29,9 +29,12 @@ class ProgramDiffer {
     terms_->finish_symbols();
     if (has_numbers()) terms_->set_numbers(&numbers_[0], &numbers_[1]);
     for (GraphDiff& g : out_.graphs) compare(&g);
-    symbols(), guards(), nested();
+    SymbolDiffer symbols(a_, b_, options_, numbers_, &*terms_, &print_, &out_);
+    symbols.run();
+    nested();
     explain_numbers();
     for (GraphDiff& g : out_.graphs) explain_edits(a_, b_, out_, &g);
+    symbols.explain();
     return std::move(out_);
   }
 
@@ -122,8 +125,6 @@ class ProgramDiffer {
         out_.items.push_back({"nested graph", b_.pool->strings.str(program_b_.nested[j]->name), EditKind::added, {}});
   }
 
-  // --- symbols and guards ---
-
   void learn_symbols(const GraphDiff& diff) {
     for (uint32_t v = 0; v < diff.side_a.value_count(); ++v)
       if (uint32_t w = diff.match.values[0][v]; w != kNone)
@@ -140,66 +141,6 @@ class ProgramDiffer {
   static ValueId value_id(const MatchSide& side, uint32_t v) {
     if (side.maker[v] == kNone) return side.graph->inputs()[v].value;
     return side.graph->node(side.nodes[side.maker[v]]).result(v - side.first_result[side.maker[v]]);
-  }
-
-  void symbols() {
-    std::set<StrId> partners;
-    for (const Symbol& s : program_a_.symbols) {
-      StrId partner = terms_->symbol_partner(s.name);
-      const Symbol* t = partner ? program_b_.find_symbol(partner) : nullptr;
-      if (t == nullptr) {
-        out_.items.push_back({"symbol", print_.a.symbol_alone(s), EditKind::removed, {}, kNone, told_symbol(0, s.name)});
-        continue;
-      }
-      partners.insert(partner);
-      std::vector<Change> changes = symbol(s, *t);
-      bool only_kind = std::all_of(changes.begin(), changes.end(), [](const Change& c) { return c.what == "kind" || c.what == "hint"; });
-      uint32_t told = only_kind ? std::min(told_symbol(0, s.name), told_symbol(1, t->name)) : kNone;
-      if (!changes.empty())
-        out_.items.push_back({"symbol", b_.pool->strings.str(t->name), EditKind::changed, std::move(changes), kNone, told});
-    }
-    for (const Symbol& t : program_b_.symbols)
-      if (!partners.contains(t.name)) out_.items.push_back({"symbol", print_.b.symbol_alone(t), EditKind::added, {}, kNone, told_symbol(1, t.name)});
-  }
-
-  std::vector<Change> symbol(const Symbol& s, const Symbol& t) {
-    std::vector<Change> out;
-    auto number = [](std::optional<int64_t> v) { return v ? std::to_string(*v) : std::string("-"); };
-    auto field = [&](const char* what, std::optional<int64_t> v, std::optional<int64_t> w) {
-      if (v != w) out.push_back({Aspect::attribute, what, number(v), number(w)});
-    };
-    if (s.kind != t.kind) out.push_back({Aspect::attribute, "kind", std::string(name_of(s.kind)), std::string(name_of(t.kind))});
-    field("min", s.min, t.min), field("max", s.max, t.max), field("hint", s.hint, t.hint), field("divisor", s.divisor, t.divisor);
-    auto text = [](const Pool& pool, StrId id) { return id ? pool.strings.str(id) : std::string("-"); };
-    if (!options_.ignore_loc && !terms_->same_text(s.source, t.source))
-      out.push_back({Aspect::loc, "source", text(*a_.pool, s.source), text(*b_.pool, t.source)});
-    if (!options_.ignore_name && !terms_->same_text(s.name, t.name))
-      out.push_back({Aspect::name, "name", text(*a_.pool, s.name), text(*b_.pool, t.name)});
-    return out;
-  }
-
-  // Guards have no order: equal ones go together, each once.
-  void guards() {
-    using Key = std::tuple<Relation, Expr, Expr, std::string>;
-    auto source = [&](text::TextPrinter& print, SourceId s) { return options_.ignore_loc ? std::string() : print.source_alone(s); };
-    std::map<Key, std::vector<size_t>> of_b;
-    for (size_t j = program_b_.guards.size(); j-- > 0;) {
-      const Guard& h = program_b_.guards[j];
-      of_b[{h.relation, terms_->of_b(h.left), terms_->of_b(h.right), source(print_.b, h.source)}].push_back(j);
-    }
-    std::vector<bool> taken(program_b_.guards.size());
-    for (const Guard& g : program_a_.guards) {
-      auto at = of_b.find({g.relation, terms_->of_a(g.left), terms_->of_a(g.right), source(print_.a, g.source)});
-      bool found = at != of_b.end() && !at->second.empty();
-      if (!found) {
-        out_.items.push_back({"guard", print_.a.guard_alone(g), EditKind::removed, {}, kNone, told_guard(0, g)});
-        continue;
-      }
-      taken[at->second.back()] = true;
-      at->second.pop_back();
-    }
-    for (size_t j = 0; j < taken.size(); ++j)
-      if (!taken[j]) out_.items.push_back({"guard", print_.b.guard_alone(program_b_.guards[j]), EditKind::added, {}, kNone, told_guard(1, program_b_.guards[j])});
   }
 
   // --- one graph ---
@@ -299,14 +240,6 @@ class ProgramDiffer {
     bool all = info != nullptr && info->has(kPure) && node.result_count > 0;
     for (uint32_t r = 0; all && r < node.result_count; ++r) all = number_of(graph.pool(), graph.value(node.result(r)).type, numbers_[s]).has_value();
     return all;
-  }
-
-  // Items that the numbers explain: such a symbol, and a guard that holds for the numbers. 0: see `substitution`.
-  uint32_t told_symbol(int s, StrId symbol) const { return numbers_[s].contains(symbol) ? 0 : kNone; }
-  uint32_t told_guard(int s, const Guard& g) const {
-    const Pool& pool = *(s == 0 ? a_ : b_).pool;
-    std::optional<int64_t> left = number_of(pool, g.left, numbers_[s]), right = number_of(pool, g.right, numbers_[s]);
-    return !numbers_[s].empty() && left && right && holds(g.relation, *left, *right) ? 0 : kNone;
   }
 
   void explain_numbers() {

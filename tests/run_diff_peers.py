@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """run_diff_peers.py --bin DIR [--update]: sg-diff over every two neighbouring stages under ../shared/traces/peer.
 
-What it says is held against what TorchTitan's own names and metadata tell (never read by sg-diff's matcher): copies by
-their names, buckets and chunks by metadata, pure reorders by the stage. The summaries are kept in tests/data/diff/.
+What it says is held against what TorchTitan's own names and metadata tell (never read by sg-diff's matcher): which nodes are
+new, gone and still there by their names, copies by their names, buckets and chunks by metadata, pure reorders by the stage.
+Chunks are counted a second time from graphs whose metadata of chunks was taken out. The summaries are kept in tests/data/diff/.
 """
 import argparse
 import gzip
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,15 +42,65 @@ def facts(graph, kind, key):
     return sum(e["facts"].get(key, 0) for e in graph["explanations"] if e["kind"] == kind)
 
 
-def check(a, b, report):
-    """Pairs (what, said by TorchTitan, said by sg-diff)."""
+def edits_of(graph, kind):
+    return [e for e in graph["edits"] if e["kind"] == kind]
+
+
+def identities(before, after, graph):
+    """Nodes keep their names through a pass: who is gone, new, or taken for another. Of two that were merged, either may be
+    called the one that is left."""
+    theirs, ours = {n["name"] for n in before}, {n["name"] for n in after}
+    gone, new, wrong = {e["a"]["name"] for e in edits_of(graph, "removed")}, {e["b"]["name"] for e in edits_of(graph, "added")}, 0
+    for e in edits_of(graph, "changed"):
+        a, b = e["a"]["name"], e["b"]["name"]
+        if a == b:
+            continue
+        kind = graph["explanations"][e["explanation"]]["kind"] if "explanation" in e else None
+        if kind == "deduplicated" and b in gone:
+            gone = gone - {b} | {a}
+        elif kind == "recomputed":            # told as one node that moved to the backward
+            gone.add(a), new.add(b)
+        else:
+            wrong += 1
+    return [("nodes gone", len(theirs - ours), len(gone & (theirs - ours))), ("nodes gone, said", len(gone), len(theirs - ours)),
+            ("nodes new", len(ours - theirs), len(new & (ours - theirs))), ("nodes new, said", len(new), len(ours - theirs)),
+            ("nodes taken for another", 0, wrong)]
+
+
+def tagged_by(graph):
+    """Nodes that stayed, those that were put off to the backward left out: TorchTitan counts them as copies."""
+    def was_put_off(e):
+        return "explanation" in e and graph["explanations"][e["explanation"]]["kind"] == "recomputed" and e["a"]["name"] != e["b"]["name"]
+    return sum(1 for e in edits_of(graph, "changed") if not was_put_off(e) and any(c["what"] == "recompute" for c in e["changes"]))
+
+
+def chunk_counts(after):
+    copies = [n for n in after if chunk(n, "chunk_id") is not None and chunk(n, "chunked_original_name")]
+    keys = {(chunk(n, "chunked_region_fqn"), chunk(n, "chunked_region_is_backward"), chunk(n, "chunked_original_name")) for n in copies}
+    return len(copies), len(keys)
+
+
+def check(a, b, report, without_chunks):
+    """Triples (what, said by TorchTitan, said by sg-diff)."""
     graph = report["programs"][0]["graphs"][0]
     before, after = nodes_of(a), nodes_of(b)
-    said = []
+    said = [] if "ep_overlap_chunk" in b.name else identities(before, after, graph)
+    if "schedule" not in b.name and "isolate" not in b.name:          # a pass does a few things, and each has its sentence
+        said.append(("edits without explanation", 0, len(graph["edits"]) - graph["counts"]["explained"]))
     new_copies = count(after, is_recomputed) - count(before, is_recomputed)
     if "remat" in b.name:
         ours = facts(graph, "recomputed", "copies") + facts(graph, "recomputed", "relocated")
         said.append(("recomputed nodes", new_copies, ours))
+    if "remat" in b.name or "tag" in b.name:
+        tagged = {n["name"] for n in before if n.get("recompute")}
+        said.append(("nodes tagged", count(after, lambda n: n.get("recompute") and not is_recomputed(n) and n["name"] not in tagged),
+                     tagged_by(graph)))
+    if "canonicalize" in b.name:
+        ops = {n["name"]: n["op"] for n in before}
+        other = count(after, lambda n: n["op"] != ops[n["name"]])
+        said.append(("views made reshapes", other, facts(graph, "respelled", "nodes")))
+        said.append(("nodes dropped", len(before) - len(after), sum(facts(graph, k, f) for k, f in (
+            ("dead", "removed"), ("passed_on", "nodes"), ("deduplicated", "copies")))))
     collective = lambda n: "all_gather" in n["op"].split(".")[1] or "reduce_scatter" in n["op"].split(".")[1]
     real = lambda n: n["op"].startswith("_c10d") and collective(n)
     if "bucketing" in b.name:
@@ -57,10 +109,12 @@ def check(a, b, report):
         said.append(("buckets", buckets, sum(1 for e in graph["explanations"] if e["kind"] == "merged")))
         said.append(("collectives in buckets", count(before, real) - outside, facts(graph, "merged", "merged")))
     if "ep_overlap_chunk" in b.name:
-        copies = [n for n in after if chunk(n, "chunk_id") is not None and chunk(n, "chunked_original_name")]
-        said.append(("chunk copies", len(copies), facts(graph, "chunked", "copies")))
-        keys = {(chunk(n, "chunked_region_fqn"), chunk(n, "chunked_region_is_backward"), chunk(n, "chunked_original_name")) for n in copies}
-        said.append(("chunked nodes", len(keys), facts(graph, "chunked", "originals")))
+        copies, originals = chunk_counts(after)
+        structure = without_chunks()["programs"][0]["graphs"][0]
+        for how, g in (("by metadata", graph), ("by structure", structure)):
+            said.append((f"chunk copies {how}", copies, facts(g, "chunked", "copies")))
+            said.append((f"chunked nodes {how}", originals, facts(g, "chunked", "originals")))
+            said.append((f"edits without explanation, {how}", 0, len(g["edits"]) - g["counts"]["explained"]))
     if "schedule" in b.name or "populate" in b.name or "isolate" in b.name:
         structural = [c for e in graph["edits"] for c in e["changes"] if c["aspect"] in ("op", "operand", "attribute", "type")]
         moves = sum(1 for e in graph["edits"] for c in e["changes"] if c["aspect"] == "order")
@@ -83,6 +137,18 @@ def least_moves(before, after):
         at = bisect.bisect_left(tails, p)
         tails[at:at + 1] = [p]
     return len(run) - len(tails)
+
+
+def strip_chunks(text):
+    return re.sub(r" chunk (all|\d+) in \S+ role \S+ from \S+( original \S+)?( backward (true|false))?( chunks \[[^\]]*\])?", "", text)
+
+
+def diff_without_chunks(bin_dir, folder):
+    for side in "ab":
+        text = run([bin_dir / "sg-print", f"{folder}/{side}.sg"])
+        Path(f"{folder}/{side}.txt").write_text(strip_chunks(text))
+        run([bin_dir / "sg-parse", "-q", f"{folder}/{side}.txt", "-o", f"{folder}/{side}-bare.sg"])
+    return json.loads(run([bin_dir / "sg-diff", "--json", "--no-cost", f"{folder}/a-bare.sg", f"{folder}/b-bare.sg"]))
 
 
 def summary(text):
@@ -120,7 +186,7 @@ def main():
                 report = json.loads(run([bin_dir / "sg-diff", "--json", f"{folder}/a.sg", f"{folder}/b.sg"]))
                 text = run(["sh", "-c", f"cd {folder} && {bin_dir}/sg-diff a.sg b.sg"])
                 pairs += 1
-                for what, theirs, ours in check(a, b, report):
+                for what, theirs, ours in check(a, b, report, lambda: diff_without_chunks(bin_dir, folder)):
                     ok = theirs == ours
                     failed += not ok
                     print(f"{'ok  ' if ok else 'FAIL'} {name}: {what}: TorchTitan {theirs}, sg-diff {ours}")

@@ -176,7 +176,7 @@ TEST_CASE("diff: copies, dead nodes and in-place forms are explained") {
   std::string b = kHead + "  %h = aten.exp(%x) : f32[4, 4]\n  %k = aten.relu(%h) : f32[4, 4]\n  backward -\n    %again = aten.exp(%x) : f32[4, 4]\n"
                           "    %g = aten.mm(%again, %w) : f32[4, 4]\n    %i = aten.add.Tensor(%k, %g) : f32[4, 4]\n    %o = aten.relu(%i) : f32[4, 4]\n  output %o\n";
   std::string text = told(a, b);
-  CHECK_THAT(text, Catch::Contains("1 node recompute 1 node") && Catch::Contains("1 dead node gone") &&
+  CHECK_THAT(text, Catch::Contains("1 node recomputes 1 node") && Catch::Contains("1 dead node gone") &&
                        Catch::Contains("1 in-place write made functional"));
   CHECK(text.find("@@") == std::string::npos);       // nothing is left to be shown
 }
@@ -225,6 +225,33 @@ TEST_CASE("diff: nodes that only pass an argument on") {
   CHECK_THAT(told(with("  %t = aten.t(%m) : f32[4, 4] stride [1, 4]\n", "%t"), clean), Catch::Contains("@@"));
   std::string written = with("  %c = aten.clone(%m) : f32[4, 4]\n  %r = aten.relu_(%c) : f32[4, 4]\n", "%c");
   CHECK_THAT(told(written, clean), Catch::Contains("@@") && !Catch::Contains("passed"));
+}
+
+TEST_CASE("diff: a conjugate bit belongs to views only") {
+  std::string head = "sg 1.0 world 1\n\ngraph rank *\n  input %x : c64[4, 4]\n  %j = aten._conj(%x) : c64[4, 4]\n";
+  auto with = [&](const std::string& lines, const std::string& last) {
+    return head + "  %m = aten.mm(%j, %x) : c64[4, 4]\n" + lines + "  %k = aten.exp(" + last + ") : c64[4, 4]\n  output %k\n";
+  };
+  std::string views = "  %t = aten.t(%m) : c64[4, 4] stride [1, 4]\n  %u = aten.t(%t) : c64[4, 4]\n";
+  CHECK_THAT(told(with(views, "%u"), with("", "%m")), Catch::Contains("1 node gone that only passed") && !Catch::Contains("@@"));
+  std::string of_view = "  %t = aten.t(%j) : c64[4, 4] stride [1, 4]\n  %u = aten.t(%t) : c64[4, 4]\n";
+  std::string plain = head + "  %k = aten.exp(%x) : c64[4, 4]\n  output %k\n  output %j\n";        // has the memory and the type of %u
+  CHECK_THAT(told(head + of_view + "  %k = aten.exp(%u) : c64[4, 4]\n  output %k\n  output %j\n", plain), Catch::Contains("@@"));
+}
+
+TEST_CASE("diff: chunks without metadata are told by what they do") {
+  std::string head = "sg 1.0 world 1\n\ngraph rank *\n  input %x : f32[8, 4]\n  param %w : f32[4, 4] \"w\"\n";
+  std::string whole = head + "  forward layers.0.mlp\n  %m = aten.mm(%x, %w) : f32[8, 4]\n  %r = aten.relu(%m) : f32[8, 4]\n  %o = aten.exp(%r) : f32[8, 4]\n  output %o\n";
+  auto cut = [&](const std::string& second, int rows) {
+    std::string p = std::to_string(rows), q = std::to_string(8 - rows), n = std::to_string(rows * 4);
+    return head + "  forward layers.0.mlp\n  %a, %b = aten.split_with_sizes(%x, [" + p + ", " + q + "], 0) : f32[" + p + ", 4], f32[" + q + ", 4] +" + n +
+           "\n  %m0 = aten.mm(%a, %w) : f32[" + p + ", 4]\n  %m1 = aten.mm(%b, %w) : f32[" + q + ", 4]\n  %r0 = aten.relu(%m0) : f32[" + p + ", 4]\n"
+           "  %r1 = " + second + "(%m1) : f32[" + q + ", 4]\n  %r = aten.cat([%r0, %r1], 0) : f32[8, 4]\n  %o = aten.exp(%r) : f32[8, 4]\n  output %o\n";
+  };
+  for (int rows : {4, 5})
+    CHECK_THAT(told(whole, cut("aten.relu", rows)), Catch::Contains("split into 2 chunks (forward): 2 nodes became 4, 2 boundary nodes  [layers.0.mlp]") &&
+                                                        !Catch::Contains("@@"));
+  CHECK_THAT(told(whole, cut("aten.tanh", 4)), Catch::Contains("@@") && Catch::Contains("+   %r1 = aten.tanh"));   // not the same to both pieces
 }
 
 TEST_CASE("diff: planted edits of types, inputs, outputs, symbols, guards and groups are each told once") {
