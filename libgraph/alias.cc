@@ -6,6 +6,7 @@
 
 #include "libgraph/alias_body.h"
 #include "libgraph/op.h"
+#include "libgraph/transfer.h"
 #include "libgraph/view_rule.h"
 
 namespace sg {
@@ -105,7 +106,7 @@ class AliasBuilder {
   bool place_result(NodeId n, const OpInfo& op, uint32_t i) {
     ValueId v = graph_.node(n).result(i);
     if (!has_storage(graph_.type(v))) return true;
-    if (op.has(kCollective)) out_.launch_[v.index] = n;
+    if (op.has(kCollective) || starts_transfer(&op)) out_.launch_[v.index] = n;
     const ResultInfo* info = result_info(op, i);
     sources_.clear();
     if (info && info->alias)
@@ -154,7 +155,7 @@ class AliasBuilder {
 
   void complete_wait() {
     for (const Operand& o : operands_) {
-      if (o.storage.is_none()) continue;
+      if (o.storage.is_none() || (o.param && !o.param->alias)) continue;   // what a wait only keeps alive
       written_.push_back(o.storage);
       NodeId launch = out_.launch_[o.value.index];
       if (launch) pin_inputs(launch, o.value);

@@ -8,8 +8,8 @@
 //           storages are of one class. Classes are transitive, so may_alias errs on the safe side only.
 // Opaque    An op that the table does not know may return, and may write, each of its tensor arguments.
 // Bodies    sg.call aliases, writes and syncs as its body does; recursive bodies, which no valid job has, are opaque.
-// In flight A collective runs until its wait: the wait counts as a write of the buffer and as a read of the inputs, so
-//           that nothing overwrites them between launch and wait.
+// In flight A collective, or a transfer (transfer.h), runs until its wait: the wait counts as a write of the buffer and as
+//           a read of the inputs, so that nothing overwrites them between launch and wait.
 // Views     of a value do not read it: they are free to move across writes.
 //
 // A pure function of a const graph, linear in time and memory. It describes the graph as it was: moving nodes keeps it
@@ -77,7 +77,7 @@ class AliasAnalysis {
   uint32_t effects(NodeId n) const { return effects_[n.index]; }
   std::span<const GroupId> groups(NodeId n) const { return slice(group_list_, groups_[n.index]); }
 
-  // The collective whose result v is (or is a view of); none otherwise.
+  // The collective or transfer whose result v is (or is a view of); none otherwise.
   NodeId launch_of(ValueId v) const { return launch_[v.index]; }
 
   // Whether the caller of the graph can see writes to s: it may be an input's memory, or an output's.

@@ -288,9 +288,15 @@ Status like(InferCall& c) {
 }
 
 Status move_device(InferCall& c) {
-  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(const Type* self, c.tensor(c.op.params[0].name));
   StrId device = c.device("device").value_or(c.pool.strings.intern("cpu"));
-  return c.give(c.make(self->dtype, self->shape, c.sizes.preserved(*self), device));
+  if (!c.given("size") || !c.given("stride")) return c.give(c.make(self->dtype, self->shape, c.sizes.preserved(*self), device));
+  SG_ASSIGN(Exprs shape, c.size_list("size"));
+  SG_ASSIGN(Exprs stride, c.size_list("stride"));
+  if (shape.size() != self->shape.size() || stride.size() != shape.size()) return c.fail("'size' and 'stride' are not those of the tensor");
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (!c.may_equal(shape[i], self->shape[i])) return c.fail("'size' is not that of the tensor");
+  return c.give(c.make(self->dtype, std::move(shape), std::move(stride), device));
 }
 
 Status native_dropout(InferCall& c) {

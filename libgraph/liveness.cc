@@ -5,6 +5,7 @@
 
 #include "libgraph/in_place.h"
 #include "libgraph/op.h"
+#include "libgraph/transfer.h"
 
 namespace sg {
 namespace {
@@ -32,7 +33,7 @@ struct Bodies {
 class Analysis {
  public:
   Analysis(const Program& program, const Graph& graph, const SizeValues& values, Bodies* bodies)
-      : graph_(graph), values_(values), bodies_(*bodies), alias_(program, graph, {&values}) {}
+      : graph_(graph), values_(values), bodies_(*bodies), is_body_(&graph != &program.graph), alias_(program, graph, {&values}) {}
 
   Liveness run() {
     for (NodeId n : graph_.nodes()) out_.schedule.push_back(n);
@@ -70,6 +71,7 @@ class Analysis {
       live.bytes = bytes.value_or(0);
       live.bytes_known = bytes.has_value();
       live.is_output = storage.is_output;
+      live.is_host = !is_body_ && transfer_of(graph_.op_info(storage.def)) == Transfer::to_host;
       out_.unknown_sizes += !bytes;
       out_.index_of[s] = static_cast<uint32_t>(out_.storages.size());
       out_.storages.push_back(live);
@@ -141,16 +143,18 @@ class Analysis {
       if (live.is_output) live.last_position = last_position();
   }
 
-  // A collective may run until it is waited for: nobody else may have what it reads and writes till then.
+  // A collective or a transfer may run until it is waited for: nobody else may have what it reads and writes till then.
   void extend_over_flights() {
     std::vector<uint32_t> landing(graph_.node_id_limit(), 0);          // by launch: position of its last wait
     std::vector<bool> waited(graph_.value_id_limit(), false);
     uint32_t end = last_position();
     for (uint32_t i = 0; i < out_.schedule.size(); ++i) {
       if ((alias_.effects(out_.schedule[i]) & kEffectWait) == 0) continue;
+      const OpInfo* op = graph_.op_info(out_.schedule[i]);
+      const bool is_wait = op && op->has(kWait);               // else a call that waits inside
       for_each_value(out_.schedule[i], [&](ValueId v) {
         NodeId launch = alias_.launch_of(v);
-        if (launch.is_none()) return;
+        if (launch.is_none() || (is_wait && !is_first_argument(out_.schedule[i], v))) return;
         landing[launch.index] = i;
         const Node& node = graph_.node(launch);
         if (graph_.value(v).def == launch) waited[v.index] = true;
@@ -159,7 +163,7 @@ class Analysis {
     }
     for (NodeId n : out_.schedule) {
       const OpInfo* op = graph_.op_info(n);
-      if (!op || !op->has(kCollective)) continue;
+      if (!op || !(op->has(kCollective) || starts_transfer(op))) continue;
       const Node& node = graph_.node(n);
       uint32_t until = node.result_count == 0 ? end : landing[n.index];
       for (uint32_t r = 0; r < node.result_count; ++r)
@@ -168,6 +172,12 @@ class Analysis {
       for (StorageId s : alias_.writes(n)) extend(s, until);
       for (uint32_t r = 0; r < node.result_count; ++r) extend(alias_.storage_of(node.result(r)), until);
     }
+  }
+
+  // Of a wait: what it waits for. What comes behind that it only keeps alive.
+  bool is_first_argument(NodeId n, ValueId v) const {
+    const std::vector<Arg>& args = graph_.node(n).args;
+    return !args.empty() && args[0].is(ArgKind::value) && args[0].as_value() == v;
   }
 
   uint32_t last_position() const {
@@ -203,7 +213,7 @@ class Analysis {
 
   void take_over(LiveStorage* result, ValueId argument, bool whole) {
     LiveStorage* dying = inside(alias_.storage_of(argument));
-    if (!dying || dying->is_output || dying->last_position != result->first_position) return;
+    if (!dying || dying->is_output || dying->is_host != result->is_host || dying->last_position != result->first_position) return;
     if (dying->first_position == result->first_position || taken_[out_.index_of[dying->storage.index]]) return;
     if (!dying->bytes_known || (dying->bytes == result->bytes) != whole || dying->bytes < result->bytes) return;
     if (alias_.class_members(alias_.storage(dying->storage).alias_class).size() != 1) return;
@@ -227,6 +237,7 @@ class Analysis {
     call_bytes_.assign(count, 0);
     for (const CallSite& call : out_.calls) call_bytes_[call.position] = bodies_.done[call.body.index]->lower_bound_bytes;
     for (const LiveStorage& live : out_.storages) {
+      if (live.is_host) continue;
       begins[live.first_position] = saturating_add(begins[live.first_position], live.bytes);
       ends[live.last_position] = saturating_add(ends[live.last_position], live.bytes);
       if (live.takes_over) saved[live.first_position] = saturating_add(saved[live.first_position], live.bytes);
@@ -246,6 +257,19 @@ class Analysis {
       live -= ends[i];
     }
     if (count) out_.call_bytes_at_peak = call_bytes_[out_.peak_position];
+    sum_up_host();
+  }
+
+  void sum_up_host() {
+    std::vector<Wide> change(out_.schedule.size() + 1, 0);
+    for (const LiveStorage& live : out_.storages) {
+      if (!live.is_host) continue;
+      change[live.first_position] += live.bytes;
+      change[live.last_position + 1] -= live.bytes;
+    }
+    Wide now = 0, most = 0;
+    for (Wide c : change) most = std::max(most, now += c);
+    out_.host_bound_bytes = static_cast<int64_t>(std::min<Wide>(most, INT64_MAX));
   }
 
   void list_peak() {
@@ -256,7 +280,7 @@ class Analysis {
       if (live.takes_over && live.first_position == peak) gone[smaller_of_both(live)] = true;
     for (uint32_t i = 0; i < out_.storages.size(); ++i) {
       const LiveStorage& live = out_.storages[i];
-      if (live.first_position <= peak && live.last_position >= peak && !gone[i] && live.bytes > 0)
+      if (live.first_position <= peak && live.last_position >= peak && !gone[i] && live.bytes > 0 && !live.is_host)
         out_.live_at_peak.push_back(i);
     }
     std::stable_sort(out_.live_at_peak.begin(), out_.live_at_peak.end(),
@@ -279,6 +303,7 @@ class Analysis {
   const Graph& graph_;
   const SizeValues& values_;
   Bodies& bodies_;
+  bool is_body_;
   AliasAnalysis alias_;
   Liveness out_;
   std::vector<uint32_t> position_;      // by node

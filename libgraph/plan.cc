@@ -24,6 +24,7 @@ class Planner {
     make_scratch();
     fill_input();
     read_out(pack(input_, packing_));
+    place_host();
     return std::move(out_);
   }
 
@@ -62,7 +63,7 @@ class Planner {
     for (size_t i = 0; i < live_.storages.size(); ++i) {
       const LiveStorage& s = live_.storages[i];
       if (!s.bytes_known) out_.pooled.push_back(s.storage);
-      if (s.bytes == 0) continue;
+      if (s.bytes == 0 || s.is_host) continue;
       if (s.takes_over) {
         const Place& old = place_of_[live_.index_of[s.takes_over.index]];
         place_of_[i] = {old.item, old.at + s.takes_over_at};
@@ -112,6 +113,7 @@ class Planner {
     auto offset = [&](const Place& p) { return packing.places[p.item] + p.at; };
     for (size_t i = 0; i < live_.storages.size(); ++i) {
       const LiveStorage& s = live_.storages[i];
+      if (s.is_host) continue;
       if (s.bytes_known) out_.offsets[s.storage.index] = s.bytes == 0 ? 0 : offset(place_of_[i]);
       if (s.is_output) out_.output_bytes += s.bytes;
     }
@@ -119,6 +121,35 @@ class Planner {
       if (frames_[c].item != kNoItem) out_.frame_offsets[c] = offset(frames_[c]);
     for (size_t i = 0; i < scratch_place_.size(); ++i)
       if (scratch_place_[i].item != kNoItem) out_.scratch_offsets[i] = offset(scratch_place_[i]);
+  }
+
+  // What lies on the host: no part of anything else, and nothing takes its place over.
+  void place_host() {
+    PackInput input;
+    std::vector<uint32_t> storages;              // by item
+    for (uint32_t i = 0; i < live_.storages.size(); ++i) {
+      const LiveStorage& s = live_.storages[i];
+      if (!s.is_host || !s.bytes_known) continue;
+      out_.offsets[s.storage.index] = out_.overflow ? MemoryPlan::kNoOffset : 0;
+      if (s.bytes == 0 || out_.overflow) continue;
+      input.items.push_back({static_cast<uint32_t>(input.rects.size()), 1, plan_alignment(s.bytes), false});
+      input.rects.push_back({s.first_position, s.last_position, 0, s.bytes});
+      storages.push_back(i);
+    }
+    if (out_.overflow) out_.host_bytes = INT64_MAX;
+    if (storages.empty()) return;
+    input.steps = static_cast<uint32_t>(live_.schedule.size());
+    const Packing packing = pack(input, packing_);
+    if (packing.overflow) return give_up();
+    out_.host_bytes = packing.bytes;
+    for (size_t item = 0; item < storages.size(); ++item)
+      out_.offsets[live_.storages[storages[item]].storage.index] = packing.places[item];
+  }
+
+  void give_up() {
+    out_.overflow = true;
+    out_.arena_bytes = out_.host_bytes = INT64_MAX;
+    for (auto* list : {&out_.offsets, &out_.frame_offsets, &out_.scratch_offsets}) std::fill(list->begin(), list->end(), MemoryPlan::kNoOffset);
   }
 
   int64_t lower_bound() const {

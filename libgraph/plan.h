@@ -5,6 +5,7 @@
 //           lie in its frame.
 // Pooled    Storages whose size only the data decides: the run takes them from its pool.
 // Outside   Inputs and all in their memory: no offset.
+// Host      Storages in the host's memory (LiveStorage::is_host) lie in an arena of their own, by the same rules.
 // Frames    While sg.call runs, the arena of its body (bodies[call.body]) lies at frame offset of the call: the body's
 //           storage s is at frame + bodies[...].offset_of(s). The body's outputs lie where the call's results are. Bodies
 //           have one plan, however often they are called.
@@ -34,11 +35,12 @@ struct PlanOptions {
 struct MemoryPlan {
   static constexpr int64_t kNoOffset = -1;
 
-  std::vector<int64_t> offsets;          // by StorageId; kNoOffset = outside or pooled
+  std::vector<int64_t> offsets;          // by StorageId, into its arena; kNoOffset = outside or pooled
   std::vector<int64_t> frame_offsets;    // by Liveness::calls
   std::vector<int64_t> scratch_offsets;  // by position; kNoOffset = none asked for
   std::vector<StorageId> pooled;         // ascending
   int64_t arena_bytes = 0;
+  int64_t host_bytes = 0;                // the host's arena; INT64_MAX on overflow
   int64_t lower_bound_bytes = 0;         // Liveness::lower_bound_bytes; with scratch, the largest sum with it
   int64_t output_bytes = 0;              // of the arena: graph outputs
   bool overflow = false;

@@ -34,6 +34,8 @@ class Reporter {
     out_.peak_bytes = plan_.arena_bytes;
     out_.lower_bound_bytes = plan_.lower_bound_bytes;
     out_.output_bytes = plan_.output_bytes;
+    out_.host_bytes = plan_.host_bytes;
+    out_.host_bound_bytes = live_.host_bound_bytes;
     add_inputs();
     add_peak();
     add_phases();
@@ -141,9 +143,12 @@ class Reporter {
 
 }  // namespace
 
-PlanReport report_plan(const Job& job, const Program& program, const SizeValues& values, const Facts* facts) {
+PlanReport report_plan(const Job& job, const Program& program, const SizeValues& values, const Facts* facts,
+                       std::optional<AllocatorKind> allocator) {
   Liveness live = compute_liveness(program, program.graph, values);
-  return report_plan(job, program, values, facts, live, plan_memory(live));
+  PlanReport out = report_plan(job, program, values, facts, live, plan_memory(live));
+  if (allocator) out.allocation = allocate_step(program, live, *allocator);
+  return out;
 }
 
 PlanReport report_plan(const Job& job, const Program& program, const SizeValues& values, const Facts* facts,

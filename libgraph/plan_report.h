@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "libgraph/allocation.h"
 #include "libgraph/job.h"
 #include "libgraph/json.h"
 #include "libgraph/plan.h"
@@ -40,6 +41,8 @@ struct PlanReport {
   int64_t peak_bytes = 0;        // the arena, outputs included
   int64_t lower_bound_bytes = 0;
   int64_t output_bytes = 0;      // of peak_bytes
+  int64_t host_bytes = 0;        // the host's arena: what transfers have brought there
+  int64_t host_bound_bytes = 0;  // the most of it that is live at once
   std::string peak_node, peak_phase, peak_module, peak_source;
   int64_t call_bytes = 0;        // at the peak: inside the body of a call
   std::vector<PlanOwner> live_at_peak;   // largest first; with call_bytes they add up to lower_bound_bytes
@@ -47,13 +50,16 @@ struct PlanReport {
   std::vector<PooledOwner> pooled;       // largest bound first, then what nothing bounds
   int64_t pool_bound_bytes = 0;  // the most that bounded ones hold at once
   size_t pool_unbounded = 0;
+  std::optional<AllocationReport> allocation;    // if it was asked for
 
   int64_t fragmentation_bytes() const { return peak_bytes - lower_bound_bytes; }
 };
 
 // `values` are the sizes that are known before the run. `facts` (RangeInference::facts of the program) bound the rest;
 // null = nothing is bounded.
-PlanReport report_plan(const Job& job, const Program& program, const SizeValues& values, const Facts* facts = nullptr);
+// `allocator`: also how memory would be handed out.
+PlanReport report_plan(const Job& job, const Program& program, const SizeValues& values, const Facts* facts = nullptr,
+                       std::optional<AllocatorKind> allocator = {});
 
 // The same of a plan that is there already.
 PlanReport report_plan(const Job& job, const Program& program, const SizeValues& values, const Facts* facts,

@@ -34,6 +34,7 @@ void print_totals(const PlanReport& r, std::string* out) {
                 r.lower_bound_bytes == 0 ? 0 : 100.0 * static_cast<double>(r.fragmentation_bytes()) / static_cast<double>(r.lower_bound_bytes));
   *out += "  lower bound " + bytes_text(r.lower_bound_bytes) + ": fragmentation " +
           bytes_text(r.fragmentation_bytes()) + ", " + percent + "\n";
+  if (r.host_bytes > 0) *out += "  host        " + bytes_text(r.host_bytes) + " planned, " + bytes_text(r.host_bound_bytes) + " live at once\n";
   if (r.pooled.empty()) return;
   *out += "  pool        " + plural(r.pooled.size(), "tensor") + " whose size only the data decides";
   if (r.pooled.size() > r.pool_unbounded) *out += ", at most " + bytes_text(r.pool_bound_bytes) + " at once";
@@ -96,6 +97,7 @@ std::string print_plan(const PlanReport& report, size_t rows) {
   print_totals(report, &out);
   for (const PhasePeak& p : report.phases)
     out += "  " + padded(p.phase, 11) + bytes_text(p.bytes) + " at %" + p.node + "\n";
+  if (report.allocation) out += print_allocation(*report.allocation);
   print_live(report, rows, &out);
   return out;
 }
@@ -106,12 +108,14 @@ void write_plan(const PlanReport& r, JsonWriter* json) {
   json->key("inputs_bytes").integer(r.inputs_bytes).key("parameters_bytes").integer(r.parameters_bytes);
   json->key("peak_bytes").integer(r.peak_bytes).key("lower_bound_bytes").integer(r.lower_bound_bytes);
   json->key("fragmentation_bytes").integer(r.fragmentation_bytes()).key("output_bytes").integer(r.output_bytes);
+  json->key("host_bytes").integer(r.host_bytes).key("host_bound_bytes").integer(r.host_bound_bytes);
   json->key("peak").begin_object().key("node").string(r.peak_node).key("phase").string(r.peak_phase);
   json->key("module").string(r.peak_module).key("source").string(r.peak_source).end_object();
   json->key("call_bytes").integer(r.call_bytes).key("phases").begin_array();
   for (const PhasePeak& p : r.phases)
     json->begin_object().key("phase").string(p.phase).key("bytes").integer(p.bytes).key("node").string(p.node).end_object();
   json->end_array();
+  if (r.allocation) write_allocation(*r.allocation, &json->key("allocator"));
   write_pool(r, json);
   json->key("live_at_peak").begin_array();
   for (const PlanOwner& o : r.live_at_peak) {

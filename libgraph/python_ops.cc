@@ -31,6 +31,10 @@ constexpr SizeOp kSizeOps[] = {
     {"python.getitem", Spelling::index, "", "operator.getitem", 2},
 };
 
+constexpr std::string_view kTransferOps = R"py(
+import torch._functorch._activation_offloading.offload_ops  # noqa: E402  registers torch.ops.ao
+)py";
+
 constexpr HelperOp kHelperOps[] = {
     {"sg.pack", "pack", R"py(
 def pack(tensors, dtype=None):
@@ -57,6 +61,14 @@ def reload(tensor, device):
     """A copy back on the device."""
     return tensor.to(device, copy=True)
 )py"},
+    {"sg.wait", "arrived", R"py(
+def arrived(tensor):
+    """From here on what an offload or a reload copies may be read: here it has been copied already."""
+    return tensor
+)py"},
+    {"ao.offload.default", "", kTransferOps},
+    {"ao.reload.default", "", kTransferOps},
+    {"ao.wait_tensor.default", "", kTransferOps},
     {"torchtitan.deterministic_scatter_add.default", "deterministic_scatter_add", R"py(
 def deterministic_scatter_add(tensor, index, src):
     """Adds rows of `src` to rows of a copy of `tensor`; those of one row in their order, whatever the threads do."""

@@ -3,7 +3,7 @@
 namespace sg::python {
 
 constexpr std::string_view kRuntimeNames =
-    "argparse ctypes glob hashlib math operator os sys torch dist fx inf nan Callable Dict NamedTuple Optional Tuple "
+    "argparse arrived ctypes glob hashlib math operator os sys torch dist fx inf nan Callable Dict NamedTuple Optional Tuple "
     "Builder GROUP GROUPS PROGRAMS Program WORLD compare deterministic_scatter_add find_constants g graph_module "
     "graph_modules inputs load_inputs main offload open_groups pack program_of reload step unpack values_of";
 

@@ -183,8 +183,11 @@ class Collector {
     const Graph& graph = program_.graph;
     Liveness live = compute_liveness(program_, graph, values_);
     MemoryStats& m = out_.memory;
-    m.peak_bytes = plan_memory(live).arena_bytes;
+    const MemoryPlan plan = plan_memory(live);
+    m.peak_bytes = plan.arena_bytes;
+    m.host_bytes = plan.host_bytes;
     m.lower_bound_bytes = live.lower_bound_bytes;
+    if (options_.allocator) m.allocation = allocate_step(program_, live, *options_.allocator);
     m.call_bytes = live.call_bytes_at_peak;
     m.unknown_sizes = live.unknown_sizes;
     if (!live.schedule.empty()) m.peak_node = graph.label(live.schedule[live.peak_position]);
@@ -239,7 +242,9 @@ void write_memory(JsonWriter& w, const MemoryStats& m) {
   w.key("inputs_bytes").integer(m.inputs_bytes).key("parameters_bytes").integer(m.parameters_bytes);
   w.key("peak_bytes").integer(m.peak_bytes);
   w.key("lower_bound_bytes").integer(m.lower_bound_bytes).key("peak_node").string(m.peak_node);
+  w.key("host_bytes").integer(m.host_bytes);
   w.key("call_bytes").integer(m.call_bytes).key("unknown_sizes").natural(m.unknown_sizes);
+  if (m.allocation) write_allocation(*m.allocation, &w.key("allocator"));
   w.key("live_at_peak").begin_array();
   for (const LiveOwner& o : m.live_at_peak)
     w.begin_object().key("name").string(o.name).key("bytes").integer(o.bytes).key("op").string(o.op)

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "libgraph/allocation.h"
 #include "libgraph/cost.h"
 #include "libgraph/job.h"
 #include "libgraph/json.h"
@@ -20,6 +21,7 @@ struct StatOptions {
   std::function<std::optional<int64_t>(const Program&, StrId)> sizes;
   size_t module_depth = 3;      // components of a module name that by_module keeps; 0 = all
   bool memory = true;           // liveness and plan: about half of the time
+  std::optional<AllocatorKind> allocator;    // and how memory would be handed out, with its course over the step
 };
 
 struct CostSum {
@@ -46,9 +48,11 @@ struct MemoryStats {
   int64_t parameters_bytes = 0; // of them: parameters
   int64_t peak_bytes = 0;       // the planned arena: all that a run needs beyond the inputs, outputs included
   int64_t lower_bound_bytes = 0;
+  int64_t host_bytes = 0;       // planned arena of what transfers have brought to the host
   std::string peak_node;        // where lower_bound_bytes is reached first
   int64_t call_bytes = 0;       // of it: inside the body of a call
   std::vector<LiveOwner> live_at_peak;   // largest first; their bytes and call_bytes add up to lower_bound_bytes
+  std::optional<AllocationReport> allocation;
   size_t unknown_sizes = 0;     // storages that are left out, as a size has no value
 };
 

@@ -60,6 +60,8 @@ void print_memory(std::string* out, const ProgramStats& s) {
           human_bytes(static_cast<double>(s.memory.lower_bound_bytes)) + " live at once";
   if (!s.memory.peak_node.empty()) *out += ", first at %" + s.memory.peak_node;
   *out += "\n";
+  if (s.memory.host_bytes > 0) *out += "  memory on the host: " + human_bytes(static_cast<double>(s.memory.host_bytes)) + " planned\n";
+  if (s.memory.allocation) *out += print_allocation(*s.memory.allocation);
 }
 
 void print_collectives(std::string* out, const std::vector<CollectiveSum>& list) {

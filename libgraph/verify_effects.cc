@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "libgraph/transfer.h"
 #include "libgraph/verify_rules.h"
 
 namespace sg {
@@ -19,7 +20,9 @@ bool overlaps_itself(const Check& c, const Type& t) {
   return false;
 }
 
-bool launches(const OpInfo* info) { return info && info->has(kCollective) && !info->has(kWait); }
+bool launches(const OpInfo* info) { return info && ((info->has(kCollective) && !info->has(kWait)) || starts_transfer(info)); }
+
+std::string_view wait_for(const OpInfo* info) { return starts_transfer(info) ? "sg.wait" : "_c10d_functional.wait_tensor"; }
 
 // Calls fn with each value among the arguments of a node.
 template <class Fn>
@@ -48,7 +51,7 @@ void for_each_written(const Check& c, NodeId n, const Fn& fn) {
 bool has_effects(const Graph& g) {
   for (NodeId n : g.nodes()) {
     const OpInfo* info = g.op_info(n);
-    if (info && (info->writes() || info->has(kCollective) || info->has(kHigherOrder))) return true;
+    if (info && (info->writes() || info->has(kCollective) || info->has(kHigherOrder) || starts_transfer(info))) return true;
   }
   return false;
 }
@@ -83,11 +86,11 @@ void check_writes(Check& c) {
   }
 }
 
-// --- collectives in flight ---
+// --- collectives and transfers in flight ---
 
 namespace {
 
-// Walks the nodes of a graph in order and knows which collectives have been launched and not waited for. Storages tell
+// Walks the nodes of a graph in order and knows which collectives and transfers have been launched and not waited for. Storages tell
 // values of one memory; of two parts of one storage nobody knows whether they overlap, so only a view of the result, and
 // what has the very type of the result or the input, counts as the same elements.
 class Flight {
@@ -133,7 +136,7 @@ class Flight {
       if (!launch) return;
       said = true;
       c_.fail(n, "uses " + c_.name(v) + " before it was waited for",
-              "put _c10d_functional.wait_tensor between " + c_.label(launch) + " and it");
+              "put " + std::string(wait_for(c_.graph->op_info(launch))) + " between " + c_.label(launch) + " and it");
     });
     for_each_written(c_, n, [&](ValueId v) {
       StorageId s = alias_.storage_of(v);
@@ -159,7 +162,11 @@ class Flight {
   }
 
   void land(NodeId n) {
+    const OpInfo* info = c_.graph->op_info(n);
+    ValueId waited;                    // what a wait waits for; what comes behind that it only keeps alive
     for_each_operand(*c_.graph, n, [&](ValueId v) {
+      if (waited.is_none()) waited = v;
+      if (info && info->has(kWait) && v != waited) return;
       StorageId s = alias_.storage_of(v);
       auto it = s ? results_.find(s.index) : results_.end();
       if (it == results_.end()) return;

@@ -62,13 +62,16 @@ Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Sc
 
 Status GraphRun::reserve() {
   SG_ASSIGN(arena_, Arena::reserve(plan_.arena_bytes));
+  SG_ASSIGN(host_arena_, Arena::reserve(plan_.host_bytes));
   return ok_status();
 }
 
 void GraphRun::set_arena_bases() {
   for (uint32_t s = 0; s < slots_.size() && s < placed_->offsets.size(); ++s)
-    if (int64_t offset = placed_->offsets[s]; offset != MemoryPlan::kNoOffset)
-      slots_[s].base = root_->arena_.data() + frame_ + offset;
+    if (int64_t offset = placed_->offsets[s]; offset != MemoryPlan::kNoOffset) {
+      const LiveStorage* live = live_->find(StorageId(s));
+      slots_[s].base = live != nullptr && live->is_host ? root_->host_arena_.data() + offset : root_->arena_.data() + frame_ + offset;
+    }
 }
 
 Status GraphRun::run() {

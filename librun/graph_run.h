@@ -106,6 +106,7 @@ class GraphRun {
   const Liveness& liveness() const { return *live_; }
   const MemoryPlan& plan() const { return *placed_; }
   int64_t arena_bytes() const { return plan_.arena_bytes; }
+  int64_t host_bytes() const { return plan_.host_bytes; }
 
  private:
   enum class StepKind : uint8_t { kernel, view, host, call, launch, wait };
@@ -181,7 +182,7 @@ class GraphRun {
   std::unique_ptr<AliasAnalysis> alias_;
   Liveness liveness_;                   // of the outermost graph; bodies point into it
   MemoryPlan plan_;
-  Arena arena_;
+  Arena arena_, host_arena_;
   const Liveness* live_ = &liveness_;
   const MemoryPlan* placed_ = &plan_;
   const GraphRun* root_ = this;         // whose arena, plan and liveness are used

@@ -171,6 +171,8 @@ constexpr Row kCarriers[] = {
     {"sg.pack", "tensors", Role::value},
     {"sg.offload", "self", Role::value},
     {"sg.reload", "self", Role::value},
+    {"ao.offload", "tensor", Role::value},
+    {"ao.reload", "tensor", Role::value},
 };
 
 std::string_view without_overload(std::string_view op) {

@@ -56,6 +56,7 @@ class RankRun {
   void set_observer(Observer* observer);
   const GraphRun& main_graph() const { return *graph_; }
   int64_t arena_bytes() const { return graph_->arena_bytes(); }
+  int64_t host_bytes() const { return graph_->host_bytes(); }      // what transfers have brought to the host
   int64_t pool_bytes() const { return pool_.most_in_use(); }      // the most that was in use at once
 
  private:

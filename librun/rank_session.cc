@@ -203,6 +203,7 @@ Status RankSession::rename_files() {
 void RankSession::note_memory() {
   const Graph& graph = run_.graph();
   report_.arena_bytes = run_.arena_bytes();
+  report_.host_bytes = run_.host_bytes();
   report_.pool_bytes = run_.pool_bytes();
   for (size_t i = 0; i < inputs_->tensors.size(); ++i) {
     const Tensor& t = inputs_->tensors[i];

@@ -48,6 +48,7 @@ struct RankReport {
   std::vector<std::pair<std::string, ExpectReport>> expected;    // file and outcome
   std::optional<ComparisonReport> comparison;
   int64_t input_bytes = 0, arena_bytes = 0, pool_bytes = 0;
+  int64_t host_bytes = 0;              // the arena of what was brought to the host
   int64_t tokens = 0;                      // elements of the largest integer user input
 };
 

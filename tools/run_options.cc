@@ -29,6 +29,7 @@ constexpr Option kOptions[] = {
     {"bitwise", 0, {}, "hold to the bit"},
     {"compare", 0, "GRAPH", "run this graph on the same inputs as well and name the first node that differs"},
     {"plan", 0, {}, "run nothing: print the memory plan"},
+    {"allocator", 0, "exact|cuda-caching", "with --plan: what memory would be handed out so, and its course over the phases"},
     {"memory-limit", 0, "SIZE", "refuse what needs more than this beyond its inputs, a rank: 512MiB, 2GiB"},
     {"steps", 'n', "N", "run this many steps", "1"},
     {"optimizer", 0, "KIND:KEY=VALUE,...", "update the parameters after each step: sgd:lr=0.1 or adamw:lr=1e-3,betas=0.9:0.95"},

@@ -98,6 +98,7 @@ std::string run_text(const SessionReport& report) {
   if (const RankReport* r = largest(report)) {
     out += "memory  " + bytes_text(r->arena_bytes) + " planned";
     if (r->pool_bytes > 0) out += " + " + bytes_text(r->pool_bytes) + " from the pool";
+    if (r->host_bytes > 0) out += " + " + bytes_text(r->host_bytes) + " on the host";
     out += ", " + bytes_text(r->input_bytes) + " inputs, a rank\n";
   }
   for (const RankReport& r : report.ranks) {
@@ -117,6 +118,7 @@ std::string run_json(const SessionReport& report) {
     json.begin_object().key("rank").natural(r.rank).key("losses").begin_array();
     for (double loss : r.losses) json.floating(loss);
     json.end_array().key("input_bytes").integer(r.input_bytes).key("arena_bytes").integer(r.arena_bytes);
+    json.key("host_bytes").integer(r.host_bytes);
     json.key("pool_bytes").integer(r.pool_bytes).key("expected").begin_array();
     for (auto& [file, outcome] : r.expected) write_expect(outcome, &json);
     json.end_array();
@@ -160,7 +162,8 @@ Result<int> print_plans(const Args& args, const Job& job) {
   for (size_t i = 0; i < job.programs.size(); ++i) {
     const Program& program = *job.programs[i];
     SG_ASSIGN(SymbolValues sizes, planned_sizes(args, job, program, bindings));
-    PlanReport report = report_plan(job, program, [&sizes](StrId s) { return sizes.value(s); }, &ranges.facts[i]);
+    PlanReport report = report_plan(job, program, [&sizes](StrId s) { return sizes.value(s); }, &ranges.facts[i],
+                                    args.has("allocator") ? allocator_named(args.text("allocator")) : std::nullopt);
     text += (text.empty() ? "" : "\n") + print_plan(report);
     write_plan(report, &json);
   }

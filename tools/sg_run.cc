@@ -33,6 +33,7 @@ Result<int> run(const Args& args) {
   if (left) return *left;
   SG_ASSIGN(Job job, read_job(args, args.input()));
   if (args.has("plan")) return print_plans(args, job);
+  if (args.has("allocator")) return Error{ErrorKind::usage, "--allocator says more of a plan: it goes with --plan", {}, "sg-stat has it too"};
   SG_TRY(require_all_ranks(job));
   if (args.text("backend") != "cpu" || args.text("comm") == "nccl")
     return Error{ErrorKind::missing, "this build runs on CPUs alone", {}, "--backend cpu, --comm local or mpi"};

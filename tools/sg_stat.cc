@@ -15,6 +15,7 @@ constexpr Option kOptions[] = {
     {"by", 'b', "phase|module|op", "what the table is about", "module"},
     {"depth", 'd', "N", "dotted components that tell modules apart; 0 = all", "3"},
     {"rows", 0, "N", "rows of the table; the rest is summed up", "20"},
+    {"allocator", 0, "exact|cuda-caching", "say what memory would be handed out so, and its course over the phases"},
     {"assume", 0, "WHAT", "numbers for symbols: balanced (default), max, or SYMBOL=VALUE", {}, true},
 };
 
@@ -25,6 +26,7 @@ StatTable table_of(const std::string& by) {
 // Without --assume a symbol that nothing bounds has no number, and what depends on it is counted as unknown.
 Result<StatOptions> stat_options(const Args& args, const Job& job) {
   StatOptions options;
+  if (args.has("allocator")) options.allocator = allocator_named(args.text("allocator"));
   options.module_depth = static_cast<size_t>(args.number("depth", 3));
   std::vector<std::string> words = args.all("assume");
   SG_ASSIGN(Assumption assumption, parse_assume(std::vector<std::string_view>(words.begin(), words.end())));

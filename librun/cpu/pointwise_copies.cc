@@ -31,6 +31,8 @@ constexpr PointwiseRule kRules[] = {
     {"aten.lift_fresh_copy.default", lower_copy, BlockOp::copy, "self"},
     {"sg.offload", lower_copy, BlockOp::copy, "self"},
     {"sg.reload", lower_copy, BlockOp::copy, "self"},
+    {"ao.offload.default", lower_copy, BlockOp::copy, "tensor"},
+    {"ao.reload.default", lower_copy, BlockOp::copy, "tensor"},
     {"aten.copy.default", lower_copy, BlockOp::copy, "src"},
     {"aten.fill.Scalar", lower_copy, BlockOp::copy, "value"},
     {"aten.fill.Tensor", lower_copy, BlockOp::copy, "value"},

@@ -154,7 +154,9 @@ graph rank *
     %flat = sg.pack([%x, %y], dtype=f32)
     %a, %b = sg.unpack(%flat, [[4, 3], [2]])
     %host = sg.offload(%a)
-    %back = sg.reload(%host, device=cpu)
+    %kept = sg.wait(%host)
+    %fetched = sg.reload(%kept, device=cpu)
+    %back = sg.wait(%fetched)
     %w = aten.add_.Tensor(%a, 1)
   output %back
   output %b
