@@ -1,4 +1,5 @@
 // Dead code: nodes whose results nobody uses and whose effects nobody sees. From the last node to the first, so that a chain goes at once.
+#include "libgraph/transfer.h"
 #include "libpasses/clean_parts.h"
 
 namespace sg::clean_parts {
@@ -26,10 +27,17 @@ class Remover {
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
       if (graph_.is_used(graph_.node(n).result(i))) return false;
     const uint32_t effects = alias_.effects(n);
-    if (effects & (kEffectOpaque | kEffectCollective | kEffectWait)) return false;
+    if (effects & (kEffectOpaque | kEffectCollective)) return false;
+    if ((effects & kEffectWait) && !waits_for_transfer(n)) return false;     // of a collective: all ranks at once
     if ((effects & kEffectAssert) && !drop_asserts_) return false;
     if (!alias_.binds(n).empty()) return false;          // somebody may speak of the symbol
     return writes_nothing_seen(n);
+  }
+
+  bool waits_for_transfer(NodeId n) const {
+    const Arg& first = graph_.node(n).args[0];
+    const NodeId launch = first.is(ArgKind::value) ? alias_.launch_of(first.as_value()) : NodeId();
+    return launch && starts_transfer(graph_.op_info(launch));
   }
 
   // No later node reads what it writes, and the caller cannot.

@@ -39,22 +39,26 @@ class Pipeline {
       : job_(job), stages_(std::move(stages)), options_(options), notes_(notes), failed_(failed) {}
 
   Result<std::vector<StageReport>> run() {
+    select_stages();
     for (const std::string& line : order_warnings(*job_, stages_)) notes_->warning("pass-order", line);
     SG_ASSIGN(bytes_, write_binary(*job_));
     SG_ASSIGN(*job_, read_binary(bytes_, "the job"));
-    std::map<std::string_view, int> seen;
-    for (size_t i = 0; i < stages_.size(); ++i) {
-      const std::string pass(stages_[i].pass->name);
-      const int nth = ++seen[stages_[i].pass->name];
-      const std::string name = nth == 1 ? pass : pass + ":" + std::to_string(nth);
-      const bool is_disabled = std::ranges::count(options_.disabled, name) != 0 || (nth == 1 && std::ranges::count(options_.disabled, pass + ":1") != 0);
-      if (!is_disabled) SG_TRY(run_stage(i, name));
-      if (options_.stop_after == name) break;
-    }
+    for (size_t i = 0; i < stages_.size(); ++i) SG_TRY(run_stage(i, names_[i]));
     return std::move(reports_);
   }
 
  private:
+  // Leaves those that are to run, under the names that they have among all.
+  void select_stages() {
+    const std::vector<std::string> names = stage_names(stages_);
+    std::vector<Stage> kept;
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      if (std::ranges::count(options_.disabled, names[i], canonical_stage) == 0) kept.push_back(std::move(stages_[i])), names_.push_back(names[i]);
+      if (canonical_stage(options_.stop_after) == names[i]) break;
+    }
+    stages_ = std::move(kept);
+  }
+
   Status run_stage(size_t i, const std::string& name) {
     const Stage& stage = stages_[i];
     StageReport report{name, stage.pass, {}, 0, count_nodes(*job_), 0};
@@ -64,6 +68,7 @@ class Pipeline {
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (!change.ok()) {
       if (change.error().kind == ErrorKind::internal) keep_failed(i);
+      if (stages_.size() > 1) change.error().message = "sg-" + name + ": " + change.error().message;
       return std::move(change.error());
     }
     report.change = std::move(*change);
@@ -104,6 +109,7 @@ class Pipeline {
 
   Job* job_;
   std::vector<Stage> stages_;
+  std::vector<std::string> names_;             // of stages_
   const PipelineOptions& options_;
   Diagnostics* notes_;
   std::optional<FailedStage>* failed_;
@@ -112,6 +118,21 @@ class Pipeline {
 };
 
 }  // namespace
+
+std::vector<std::string> stage_names(std::span<const Stage> stages) {
+  std::map<std::string_view, int> seen;
+  std::vector<std::string> out;
+  for (const Stage& stage : stages) {
+    const int nth = ++seen[stage.pass->name];
+    out.push_back(std::string(stage.pass->name) + (nth == 1 ? "" : ":" + std::to_string(nth)));
+  }
+  return out;
+}
+
+std::string canonical_stage(std::string_view name) {
+  if (name.ends_with(":1")) name.remove_suffix(2);
+  return std::string(name);
+}
 
 std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages) {
   std::vector<std::string> history, out;

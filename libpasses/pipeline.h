@@ -25,8 +25,8 @@ struct PipelineOptions {
   bool best_effort = false;
   bool explain = false;
   size_t threads = 1;
-  std::vector<std::string> disabled;                   // "clean", or "clean:2"
-  std::string stop_after;
+  std::vector<std::string> disabled;                   // "clean" (the first), or "clean:2"
+  std::string stop_after;                              // the same; empty = after the last
   std::string version;                                 // of the tools, for the provenance
   // After each stage, with its sealed bytes: dumps, progress. An error ends the pipeline.
   std::function<Status(const struct StageReport&, const std::string& bytes)> after_stage;
@@ -43,8 +43,13 @@ struct StageReport {
 // What a stage that went wrong began with: enough to run it again.
 struct FailedStage {
   std::string input;                                   // sealed bytes
-  std::vector<Stage> rest;                             // the stage itself and those behind it
+  std::vector<Stage> rest;                             // the stage itself and those behind it that were to run
 };
+
+// What stages are called, in order: "clean", "remat", "clean:2".
+std::vector<std::string> stage_names(std::span<const Stage> stages);
+// A name as the above spells it: "clean:1" is "clean".
+std::string canonical_stage(std::string_view name);
 
 // `job` is replaced by the result. Notes and warnings of all stages go to `notes`.
 Result<std::vector<StageReport>> run_pipeline(Job* job, std::vector<Stage> stages, const PipelineOptions& options,

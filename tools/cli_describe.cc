@@ -36,7 +36,7 @@ std::string describe(const Job& job) {
   return out + " in " + counted(job.programs.size(), "program");
 }
 
-std::string describe_json(const Args& args, const Job& job, const std::string& file) {
+std::string describe_json(const Args& args, const Job& job, const std::string& file, std::string_view passes) {
   JsonWriter json;
   json.begin_object().key("schema").string(args.tool().name).key("version").integer(1);
   json.key("file").string(file).key("nodes").natural(total_nodes(job));
@@ -52,7 +52,9 @@ std::string describe_json(const Args& args, const Job& job, const std::string& f
     for (uint32_t rank : program->ranks) json.natural(rank);
     json.end_array().key("nodes").natural(program->graph.node_count()).end_object();
   }
-  return json.end_array().end_object().take();
+  json.end_array();
+  if (!passes.empty()) json.key("passes").raw(passes);
+  return json.end_object().take();
 }
 
 std::string describe_long(const Job& job) {

@@ -39,9 +39,9 @@ Status write_exploded(const Args& args, const Job& job, const std::string& patte
   return ok_status();
 }
 
-Status say_written(const Args& args, const Job& job, const std::string& path) {
+Status say_written(const Args& args, const Job& job, const std::string& path, std::string_view passes) {
   if (args.has("json")) {
-    std::string report = describe_json(args, job, path) + "\n";
+    std::string report = describe_json(args, job, path, passes) + "\n";
     if (path != "-") return write_whole("-", report);
     args.report().line(report.substr(0, report.size() - 1));      // standard output holds the graph
     return ok_status();
@@ -78,7 +78,7 @@ Status write_whole(const std::string& path, std::string_view bytes, bool make_fo
   return file.commit();
 }
 
-Status write_job(const Args& args, const Job& job) {
+Status write_job(const Args& args, const Job& job, std::string_view passes) {
   std::string path = output_of(args);
   size_t written = 0;
   if (is_rank_pattern(path)) {
@@ -89,7 +89,7 @@ Status write_job(const Args& args, const Job& job) {
     written = bytes.size();
   }
   args.report().phase("write", path + (written == 0 ? "" : ", " + counted(written, "byte")));
-  return say_written(args, job, path);
+  return say_written(args, job, path, passes);
 }
 
 Status write_text(const Args& args, std::string_view text) {

@@ -49,8 +49,9 @@ std::string output_of(const Args& args);
 // Refuses, before any work: an output that is the input without --in-place, binary to a terminal.
 Status check_output(const Args& args);
 
-// The job in the form and to the place that the options ask for, then a line (or with --json a report) about it.
-Status write_job(const Args& args, const Job& job);
+// The job in the form and to the place that the options ask for, then a line (or with --json a report) about it. `passes` is JSON
+// that the report has under that key; empty = none.
+Status write_job(const Args& args, const Job& job, std::string_view passes = {});
 
 // A text or report to -o or standard output.
 Status write_text(const Args& args, std::string_view text);
@@ -65,7 +66,7 @@ std::string describe(const Job& job);
 // Title, world, groups, and a line a program.
 std::string describe_long(const Job& job);
 // {"schema":TOOL,"version":1,"file","nodes","inputs","outputs","world","programs"}: the --json report of a writer.
-std::string describe_json(const Args& args, const Job& job, const std::string& file);
+std::string describe_json(const Args& args, const Job& job, const std::string& file, std::string_view passes = {});
 
 // Appends the tool, its options and the digest of its input to the job's provenance.
 void add_provenance(const Args& args, const std::vector<std::string>& options, const std::string& digest, Job* job);

@@ -1,74 +1,104 @@
 #include "tools/cli_pass.h"
 
-#include "libpasses/pipeline.h"
+#include "libgraph/json.h"
+#include "libgraph/nearest.h"
+#include "libpasses/bundle.h"
 #include "tools/cli_job.h"
+#include "tools/cli_words.h"
 
 namespace sg::cli {
 namespace {
 
-// The tool that is running: a table row has room for a function without a name for its pass.
-const PassInfo* g_pass = nullptr;
-
-Stage stage_of(const Args& args) {
-  Stage out{g_pass, {}};
-  for (const PassOption& option : g_pass->options)
+Stage stage_of(const PassInfo& pass, const Args& args) {
+  Stage out{&pass, {}};
+  for (const PassOption& option : pass.options)
     if (args.has(option.name))
       for (const std::string& value : args.all(option.name)) out.options.add(std::string(option.name), value);
   return out;
 }
 
-// What is needed to see the bug again, beside where the user works.
-std::string keep_failure(const FailedStage& failed, const Args& args) {
-  const std::string file = args.tool().name.data() + std::string("-input.sg");
-  if (!write_whole(file, failed.input).ok()) return {};
-  return file;
+// What is needed to see a bug again, beside where the user works, and how.
+void keep_failure(const FailedStage& failed, Error* error) {
+  const std::string file = "sg-" + std::string(failed.rest[0].pass->name) + "-failed.sg";
+  Result<std::string> bundle = write_bundle(failed);
+  if (!bundle.ok() || !write_whole(file, *bundle).ok()) return;
+  error->message += "; sg-pipe --resume " + file + " shows it again";
+}
+
+std::string nodes_text(const StageReport& report) {
+  if (report.nodes_before == report.nodes_after) return counted(report.nodes_after, "node");
+  return std::to_string(report.nodes_before) + " -> " + counted(report.nodes_after, "node");
 }
 
 void say(const Args& args, const StageReport& report) {
-  const Change& change = report.change;
-  if (!change.plan.empty() && !args.has("json")) args.report().line(change.plan.substr(0, change.plan.size() - 1));
-  std::string nodes = report.nodes_before == report.nodes_after
-                          ? counted(report.nodes_after, "node")
-                          : std::to_string(report.nodes_before) + " -> " + counted(report.nodes_after, "node");
-  args.report().line(std::string(args.tool().name) + ": " + change.summary + " (" + nodes + ")");
-  if (!change.plan_json.empty() && args.has("json")) args.report().line(change.plan_json);
+  args.report().phase(report.name, report.change.summary);
+  if (args.has("json")) return;                    // all of it is in the document
+  const std::string& plan = report.change.plan;
+  if (!plan.empty()) args.report().line(plan.substr(0, plan.size() - 1));
+  args.report().line("sg-" + report.name + ": " + report.change.summary + " (" + nodes_text(report) + ")");
 }
 
-Result<int> run(const Args& args) {
-  SG_ASSIGN(Job job, read_job(args, args.input()));
-  PipelineOptions options;
+// One object a stage. No times: equal work gives equal bytes.
+std::string stages_json(const std::vector<StageReport>& reports) {
+  JsonWriter json;
+  json.begin_array();
+  for (const StageReport& r : reports) {
+    json.begin_object().key("name").string(r.name).key("changed").boolean(r.change.changed).key("summary").string(r.change.summary);
+    json.key("nodes_before").natural(r.nodes_before).key("nodes_after").natural(r.nodes_after);
+    if (!r.change.plan_json.empty()) json.key("plan").raw(r.change.plan_json);
+    json.end_object();
+  }
+  return json.end_array().take();
+}
+
+}  // namespace
+
+PassTool::PassTool(const PassInfo& pass, Result<int> (*run)(const Args&)) : name("sg-" + std::string(pass.name)) {
+  for (const PassOption& o : pass.options) options.push_back({o.name, o.letter, o.argument, o.help, o.fallback, o.repeated});
+  tool = {name, pass.summary, "[GRAPH]", pass.details, 1, true, Writes::graph, false, options,
+          {{pass.examples[0][0], pass.examples[0][1]}, {pass.examples[1][0], pass.examples[1][1]}}, run};
+  if (tool.details.empty()) tool.details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.";
+}
+
+Result<Stage> parse_stage(const std::string& text) {
+  SG_ASSIGN(std::vector<std::string> words, split_words(text, "the stage `" + text + "`"));
+  std::vector<std::string_view> names;
+  for (const PassInfo* pass : all_passes()) names.push_back(pass->name);
+  if (words.empty()) return Error{ErrorKind::usage, "a stage is empty", {}, "for example --pass 'remat --policy full'"};
+  const PassInfo* pass = find_pass(words[0]);
+  if (pass == nullptr) return Error{ErrorKind::usage, "there is no pass `" + words[0] + "`", {}, nearest_hint(words[0], names)};
+  const PassTool made(*pass, nullptr);
+  Reporter silent(made.name);
+  words.erase(words.begin());
+  Result<Args> args = parse_options(made.tool, words, silent);
+  if (!args.ok()) return Error{args.error().kind, "the stage `" + text + "`: " + args.error().message, {}, args.error().hint};
+  Stage stage = stage_of(*pass, *args);
+  if (!args->operands().empty() || args->given().size() != stage.options.values().size())
+    return Error{ErrorKind::usage, "the stage `" + text + "` takes options of the pass alone", {}, "files and what all tools share belong to sg-pipe"};
+  return stage;
+}
+
+Result<int> run_stages(const Args& args, Job job, std::vector<Stage> stages, PipelineOptions options) {
   options.best_effort = args.has("best-effort");
   options.explain = args.has("explain");
   options.threads = args.threads();
   options.version = kVersion;
   Diagnostics notes;
   std::optional<FailedStage> failed;
-  auto reports = run_pipeline(&job, {stage_of(args)}, options, &notes, &failed);
+  auto reports = run_pipeline(&job, std::move(stages), options, &notes, &failed);
   args.report().add(notes);
   if (!reports.ok()) {
-    if (failed)
-      if (std::string file = keep_failure(*failed, args); !file.empty()) reports.error().hint = "the input that shows it is in " + file;
+    if (failed) keep_failure(*failed, &reports.error());
     return reports.error();
   }
-  for (const StageReport& report : *reports) {
-    args.report().phase(report.name, report.change.summary);
-    say(args, report);
-  }
-  SG_TRY(write_job(args, job));
+  for (const StageReport& report : *reports) say(args, report);
+  SG_TRY(write_job(args, job, stages_json(*reports)));
   return leave(args, 0);
 }
 
-}  // namespace
-
-int pass_main(const PassInfo& pass, int argc, char** argv) {
-  g_pass = &pass;
-  static const std::string name = "sg-" + std::string(pass.name);
-  static std::vector<Option> options;
-  for (const PassOption& o : pass.options) options.push_back({o.name, o.letter, o.argument, o.help, o.fallback, o.repeated});
-  Tool tool = {name, pass.summary, "[GRAPH]", pass.details, 1, true, Writes::graph, false, options,
-               {{pass.examples[0][0], pass.examples[0][1]}, {pass.examples[1][0], pass.examples[1][1]}}, run};
-  if (tool.details.empty()) tool.details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.";
-  return main(tool, argc, argv);
+Result<int> run_pass(const PassInfo& pass, const Args& args) {
+  SG_ASSIGN(Job job, read_job(args, args.input()));
+  return run_stages(args, std::move(job), {stage_of(pass, args)}, {});
 }
 
 }  // namespace sg::cli

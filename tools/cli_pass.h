@@ -1,12 +1,40 @@
-// A pass as a tool: its row of passes.def becomes options, help, run and messages. The tool's file is three lines.
+// Passes as tools: a row of passes.def becomes options, help, run and messages. The file of a tool that is one pass is three lines.
 #pragma once
 
-#include "libpasses/pass.h"
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libpasses/pipeline.h"
 #include "tools/cli.h"
 
 namespace sg::cli {
 
+// The option table of a pass, and the tool that it makes.
+struct PassTool {
+  PassTool(const PassInfo& pass, Result<int> (*run)(const Args&));
+  PassTool(const PassTool&) = delete;
+
+  std::string name;                 // "sg-clean"
+  std::vector<Option> options;
+  Tool tool;
+};
+
+// "remat --policy full": a stage as it would be typed without `sg-` and without files. What is wrong is said with the options
+// of that pass.
+Result<Stage> parse_stage(const std::string& words);
+
+// The graph argument, through the stages, to the output; what is said about it. `options.after_stage` is free for the caller.
+Result<int> run_stages(const Args& args, Job job, std::vector<Stage> stages, PipelineOptions options);
+
+// What sg-NAME does with its arguments.
+Result<int> run_pass(const PassInfo& pass, const Args& args);
+
 // The whole life of sg-NAME.
-int pass_main(const PassInfo& pass, int argc, char** argv);
+template <const PassInfo& kPass>
+int pass_main(int argc, char** argv) {
+  const PassTool made(kPass, [](const Args& args) { return run_pass(kPass, args); });
+  return main(made.tool, argc, argv);
+}
 
 }  // namespace sg::cli

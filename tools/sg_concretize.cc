@@ -2,4 +2,4 @@
 #include "libpasses/concretize.h"
 #include "tools/cli_pass.h"
 
-int main(int argc, char** argv) { return sg::cli::pass_main(sg::concretize_pass, argc, argv); }
+int main(int argc, char** argv) { return sg::cli::pass_main<sg::concretize_pass>(argc, argv); }

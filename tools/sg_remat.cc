@@ -2,4 +2,4 @@
 #include "libpasses/remat.h"
 #include "tools/cli_pass.h"
 
-int main(int argc, char** argv) { return sg::cli::pass_main(sg::remat_pass, argc, argv); }
+int main(int argc, char** argv) { return sg::cli::pass_main<sg::remat_pass>(argc, argv); }

@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "concretize", "print", "parse", "check", "diff", "run", "sim", "stat", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "concretize", "pipe", "print", "parse", "check", "diff", "run", "sim", "stat", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
@@ -43,7 +43,9 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  export       write a graph as a Python module of torch calls\n"
                         "  clean        remove what nobody sees from a step\n"
                         "  remat        compute forward values again in the backward\n"
+                        "  offload      let values wait for the backward on the host\n"
                         "  concretize   put numbers for the symbolic sizes of a graph\n"
+                        "  pipe         run passes one after the other in one process\n"
                         "  print        write a graph as text\n"
                         "  parse        turn a text into a graph file\n"
                         "  check        verify graphs\n"

@@ -4,6 +4,7 @@
 
 #include "libgraph/binary.h"
 #include "libgraph/rewrite.h"
+#include "libpasses/bundle.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 
@@ -79,6 +80,52 @@ TEST_CASE("a pass that leaves an invalid graph is named, and its input kept") {
   REQUIRE(failed);
   CHECK(failed->rest.size() == 2);
   CHECK(read_binary(failed->input, "kept").ok());
+}
+
+TEST_CASE("what a failed stage leaves is one file that is a graph, and its stages run again and fail again") {
+  Job job = parse(kGraph);
+  Diagnostics notes;
+  std::optional<FailedStage> failed;
+  Stage named{find_pass("remat"), {}};
+  named.options.add("policy", "full");
+  named.options.add("save", "layers.*:mm");
+  named.options.add("save", "op=\"odd\" \\ one");
+  REQUIRE_FALSE(run_pipeline(&job, {{&kBreaker, {}}, named}, versioned(), &notes, &failed).ok());
+  REQUIRE(failed);
+  Result<std::string> bundle = write_bundle(*failed);
+  REQUIRE(bundle.ok());
+  Job again = read_binary(*bundle, "bundle").value();
+  CHECK(again.programs[0]->graph.node_count() == 2);
+  Result<std::vector<Stage>> stages = take_stages(&again, [](std::string_view name) { return name == "breaker" ? &kBreaker : find_pass(name); });
+  REQUIRE(stages.ok());
+  CHECK(again.extra.empty());
+  REQUIRE(stages->size() == 2);
+  CHECK((*stages)[0].pass == &kBreaker);
+  CHECK((*stages)[1].pass == find_pass("remat"));
+  CHECK((*stages)[1].options.values() == named.options.values());
+  auto reports = run_pipeline(&again, std::move(*stages), versioned(), &notes, &failed);
+  REQUIRE_FALSE(reports.ok());
+  CHECK(reports.error().message.find("sg-breaker left an invalid graph") == 0);
+  // Without the broken pass in the table it says which one is missing; a graph that is no bundle says so.
+  again = read_binary(*bundle, "bundle").value();
+  CHECK(take_stages(&again).error().message.find("there is no pass `breaker`") != std::string::npos);
+  job = parse(kGraph);
+  CHECK(take_stages(&job).error().kind == ErrorKind::unreadable);
+  for (const char* text : {"1", "[1]", "[{\"pass\":\"clean\"}]", "[{\"pass\":\"clean\",\"options\":{\"a\":1}}]", "[{\"pass\":\"clean\",\"options\":{\"a\":[1]}}]"}) {
+    job = parse(kGraph);
+    job.extra = {{job.pool->str("stepgraph.stages"), job.pool->str(text)}};
+    CHECK(take_stages(&job).error().message.find("cannot be read") != std::string::npos);
+  }
+}
+
+TEST_CASE("an error in one of several stages names the stage") {
+  Job job = parse(kGraph);
+  Diagnostics notes;
+  Stage bad{find_pass("remat"), {}};
+  bad.options.add("save", "op=mm");
+  auto reports = run_pipeline(&job, {clean_stage(), bad}, versioned(), &notes);
+  REQUIRE_FALSE(reports.ok());
+  CHECK(reports.error().message.find("sg-remat: --save op=mm") == 0);
 }
 
 TEST_CASE("stages in one process leave the bytes that one process each leaves") {

@@ -1,0 +1,174 @@
+#include "libpasses/offload_apply.h"
+
+#include <algorithm>
+
+#include "libgraph/op.h"
+#include "libgraph/rewrite.h"
+
+namespace sg {
+namespace {
+
+// One value's way to the host and back.
+struct Way {
+  const OffloadCandidate* candidate;
+  NodeId leave_at, host_at, fetch_at;      // nodes before which the new ones stand
+  ValueId kept, back;                      // on the host, and on the device again
+};
+
+class Applier {
+ public:
+  Applier(Program* program, const std::vector<OffloadCandidate>& taken)
+      : program_(*program), graph_(program->graph), pool_(graph_.pool()), alias_(*program, graph_) {
+    for (const OffloadCandidate& c : taken)
+      ways_.push_back({&c, graph_.next(c.start_after), graph_.next(c.leave_after), c.fetch_before, {}, {}});
+  }
+
+  void run() {
+    std::vector<NodeId> late;
+    for (NodeId n : graph_.nodes())
+      if (graph_.node(n).phase != Phase::forward) late.push_back(n);
+    way_of_.resize(alias_.storages().size(), kNoWay);
+    for (size_t i = 0; i < ways_.size(); ++i) way_of_[alias_.storage_of(ways_[i].candidate->value).index] = i;
+    again_.resize(graph_.value_id_limit());
+    send();
+    fetch();
+    for (NodeId n : late) redirect(n);
+  }
+
+ private:
+  static constexpr size_t kNoWay = SIZE_MAX;
+
+  NodeSpec spec(const Way& way, std::string_view op, ValueId operand, TypeId type) const {
+    const NodeId def = graph_.value(way.candidate->value).def;
+    const Node& node = graph_.node(def);
+    NodeSpec out;
+    out.op = pool_.op(op);
+    out.args = {Arg::value(operand)};
+    out.result_types = {type};
+    out.module = node.module;
+    out.source = node.source;
+    NodeMeta meta;
+    meta.copy = {CopyKind::offload, graph_.value(way.candidate->value).name};
+    out.meta = pool_.metas.intern(std::move(meta));
+    return out;
+  }
+
+  ValueId insert(NodeId position, NodeSpec spec, const Way& way, std::string_view suffix) {
+    const std::string name = std::string(graph_.name(way.candidate->value)) + std::string(suffix);
+    spec.names = {name};
+    return graph_.node(graph_.insert_before(position, spec)).result(0);
+  }
+
+  TypeId on_host(TypeId type) {
+    Type out = pool_.types[type];
+    out.device = pool_.str("cpu");
+    return pool_.types.intern(std::move(out));
+  }
+
+  // In the forward: the copy begins where the value is complete.
+  void send() {
+    std::vector<ValueId> sent;
+    for (Way& way : ways_) {
+      const ValueId v = way.candidate->value;
+      sent.push_back(insert(way.leave_at, spec(way, "sg.offload", v, on_host(graph_.value(v).type)), way, "_offload"));
+    }
+    for (size_t i = 0; i < ways_.size(); ++i)
+      ways_[i].kept = insert(ways_[i].host_at, spec(ways_[i], "sg.wait", sent[i], graph_.value(sent[i]).type), ways_[i], "_host");
+  }
+
+  // In the backward; those that begin at one place in the order in which they are needed.
+  void fetch() {
+    std::vector<Way*> order;
+    for (Way& way : ways_) order.push_back(&way);
+    std::ranges::stable_sort(order, [&](const Way* a, const Way* b) { return graph_.before(a->candidate->first_use, b->candidate->first_use); });
+    std::vector<ValueId> fetched;
+    for (Way* way : order) {
+      NodeSpec s = spec(*way, "sg.reload", way->kept, graph_.value(way->candidate->value).type);
+      Arg device = Arg::text(ArgKind::device, graph_.type(way->candidate->value).device);
+      device.set_key(pool_.str("device"));
+      s.args.push_back(std::move(device));
+      fetched.push_back(insert(way->fetch_at, in_backward(std::move(s), *way), *way, "_reload"));
+    }
+    for (size_t i = 0; i < order.size(); ++i) {
+      const Way& way = *order[i];
+      NodeSpec s = in_backward(spec(way, "sg.wait", fetched[i], graph_.value(fetched[i]).type), way);
+      order[i]->back = insert(way.candidate->first_use, std::move(s), way, "_back");
+    }
+  }
+
+  NodeSpec in_backward(NodeSpec s, const Way& way) const {
+    s.phase = graph_.node(way.candidate->first_use).phase;
+    s.forward = graph_.value(way.candidate->value).def;
+    return s;
+  }
+
+  void redirect(NodeId n) {
+    std::vector<ValueId> operands;
+    for (const Arg& arg : graph_.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::value) && is_away(a.as_value())) operands.push_back(a.as_value());
+      });
+    for (ValueId v : operands) graph_.replace_uses_in(n, v, again(v, n));
+  }
+
+  // A value of the forward in memory that is away.
+  bool is_away(ValueId v) const {
+    if (v.index >= again_.size()) return false;
+    const StorageId s = alias_.storage_of(v);
+    const NodeId def = graph_.value(v).def;
+    return !s.is_none() && way_of_[s.index] != kNoWay && def && graph_.node(def).phase == Phase::forward;
+  }
+
+  // What `v` is in the backward: what came back, or a view of that, taken again before `user` where nobody has yet. Views of views
+  // in turn, without recursion: chains may be long.
+  ValueId again(ValueId v, NodeId user) {
+    std::vector<NodeId> chain;
+    for (ValueId at = v; again_[at.index].is_none();) {
+      const NodeId def = graph_.value(at).def;
+      if (!is_plain_view(graph_, def)) {
+        again_[at.index] = ways_[way_of_[alias_.storage_of(at).index]].back;
+        break;
+      }
+      chain.push_back(def);
+      at = shown_by(def);
+    }
+    for (size_t i = chain.size(); i-- > 0;) take_again(chain[i], user);
+    return again_[v.index];
+  }
+
+  ValueId shown_by(NodeId view) const {
+    ValueId out;
+    for (const Arg& arg : graph_.node(view).args)
+      arg.walk([&](const Arg& a) {
+        if (out.is_none() && a.is(ArgKind::value) && is_away(a.as_value())) out = a.as_value();
+      });
+    return out;
+  }
+
+  void take_again(NodeId view, NodeId user) {
+    const auto operand = [&](ValueId v) { return is_away(v) && !again_[v.index].is_none() ? again_[v.index] : v; };
+    const NodeId copy = copy_node(&graph_, view, user, operand, "_back");
+    graph_.set_phase(copy, graph_.node(user).phase);
+    graph_.set_forward(copy, view);
+    NodeMeta meta = graph_.meta(copy);
+    meta.recompute = Recompute::none;
+    meta.copy = {CopyKind::offload, graph_.node(view).label};
+    graph_.set_meta(copy, std::move(meta));
+    for (uint32_t i = 0; i < graph_.node(view).result_count; ++i)
+      again_[graph_.node(view).result(i).index] = graph_.node(copy).result(i);
+  }
+
+  Program& program_;
+  Graph& graph_;
+  Pool& pool_;
+  AliasAnalysis alias_;
+  std::vector<Way> ways_;
+  std::vector<size_t> way_of_;           // by storage
+  std::vector<ValueId> again_;           // by value of the forward: what it is in the backward
+};
+
+}  // namespace
+
+void apply_offloads(Program* program, const std::vector<OffloadCandidate>& taken) { Applier(program, taken).run(); }
+
+}  // namespace sg

@@ -1,0 +1,213 @@
+// Which values may wait on the host, and where on the schedule they leave and come back.
+#include <algorithm>
+
+#include "libgraph/infer_sizes.h"
+#include "libgraph/op.h"
+#include "libgraph/transfer.h"
+#include "libpasses/layers.h"
+#include "libpasses/offload_plan.h"
+
+namespace sg {
+namespace {
+
+constexpr uint32_t kNowhere = 0xFFFFFFFFu;
+
+// The layers of a step as they follow each other, in the forward and in the backward, by schedule position.
+class LayerMap {
+ public:
+  LayerMap(const Graph& graph, const std::vector<NodeId>& schedule) {
+    std::vector<std::pair<uint32_t, uint32_t>> spans;      // first and last forward position, by layer number seen
+    std::vector<int32_t> seen, seen_late;
+    for (uint32_t i = 0; i < schedule.size(); ++i) {
+      const Node& node = graph.node(schedule[i]);
+      if (graph.meta(schedule[i]).copy.kind == CopyKind::offload) continue;      // stands in other layers than its own
+      const int32_t layer = node.module ? layer_of(graph.pool().strings[node.module]) : -1;
+      if (layer < 0) continue;
+      if (node.phase != Phase::forward) {
+        if (std::ranges::find(seen_late, layer) == seen_late.end()) seen_late.push_back(layer), late_.push_back(i);
+        continue;
+      }
+      auto it = std::ranges::find(seen, layer);
+      if (it == seen.end()) seen.push_back(layer), spans.push_back({i, i});
+      else spans[static_cast<size_t>(it - seen.begin())].second = i;
+    }
+    for (auto [first, last] : spans) begins_.push_back(first), ends_.push_back(last);
+    for (size_t i = 1; i < ends_.size(); ++i) ends_[i] = std::max(ends_[i], ends_[i - 1]);
+  }
+
+  // No distance need be larger.
+  int64_t count() const { return static_cast<int64_t>(std::max(begins_.size(), late_.size())) + 1; }
+
+  // Where the layer that is `distance` layers behind the one at `position` ends; kNowhere = behind all layers.
+  uint32_t end_behind(uint32_t position, int64_t distance) const {
+    const auto at = std::ranges::upper_bound(begins_, position) - begins_.begin() - 1 + distance;
+    if (at < 0) return 0;
+    return at < static_cast<int64_t>(ends_.size()) ? ends_[static_cast<size_t>(at)] : kNowhere;
+  }
+
+  // Where the layer of the backward begins that is `distance` layers before the one at `position`; 0 = before all.
+  uint32_t begin_before(uint32_t position, int64_t distance) const {
+    const auto at = std::ranges::upper_bound(late_, position) - late_.begin() - 1 - distance;
+    return at < 0 ? 0 : late_[static_cast<size_t>(at)];
+  }
+
+ private:
+  std::vector<uint32_t> begins_, ends_, late_;
+};
+
+// What the schedule does with one storage.
+struct Usage {
+  ValueId base;                          // the last that is all of the storage, and no view
+  uint32_t complete = 0;                 // where that is made
+  uint32_t last_early = 0;               // last use by a node of the forward
+  uint32_t first_late = kNowhere;        // first node behind the forward that takes a value of the forward in it
+  uint32_t last_write = 0;
+  bool is_written_late = false;
+  bool has_strange_view = false;         // a value in it that nobody could make again from the base
+};
+
+class Finder {
+ public:
+  Finder(Program* program, const Liveness& liveness, const OffloadOptions& options)
+      : program_(*program), graph_(program->graph), live_(liveness), options_(options), alias_(*program, graph_),
+        sizes_(&program->graph.pool(), program), layers_(graph_, liveness.schedule) {}
+
+  OffloadFacts run() {
+    usage_.resize(alias_.storages().size());
+    count_work();
+    for (uint32_t i = 0; i < live_.schedule.size(); ++i) visit(live_.schedule[i], i);
+    OffloadFacts out;
+    for (const LiveStorage& s : live_.storages) judge(s, &out);
+    return out;
+  }
+
+ private:
+  // Nodes that compute or send something, by position: what a value may be away during.
+  void count_work() {
+    work_.assign(live_.schedule.size() + 1, 0);
+    last_forward_.assign(live_.schedule.size() + 1, kNowhere);
+    for (size_t i = 0; i < live_.schedule.size(); ++i) {
+      const NodeId n = live_.schedule[i];
+      const OpInfo* op = graph_.op_info(n);
+      work_[i + 1] = work_[i] + (op == nullptr || !(op->has(kView) || op->has(kSize) || starts_transfer(op)));
+      last_forward_[i + 1] = is_early(n) ? static_cast<uint32_t>(i) : last_forward_[i];
+      if (!is_early(n)) first_late_node_ = std::min(first_late_node_, static_cast<uint32_t>(i));
+    }
+  }
+
+  bool is_early(NodeId n) const { return graph_.node(n).phase == Phase::forward; }
+
+  void visit(NodeId n, uint32_t at) {
+    for (const Arg& arg : graph_.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::value)) note_use(n, a.as_value(), at);
+      });
+    for (StorageId s : alias_.writes(n)) note_write(n, s, at);
+    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) note_result(n, graph_.node(n).result(i), at);
+  }
+
+  void note_use(NodeId n, ValueId v, uint32_t at) {
+    const StorageId s = alias_.storage_of(v);
+    if (s.is_none()) return;
+    Usage& usage = usage_[s.index];
+    if (is_early(n)) usage.last_early = at;
+    else if (const NodeId def = graph_.value(v).def; def && is_early(def)) usage.first_late = std::min(usage.first_late, at);
+  }
+
+  void note_write(NodeId n, StorageId s, uint32_t at) {
+    usage_[s.index].last_write = at;
+    usage_[s.index].is_written_late |= !is_early(n);
+  }
+
+  // The owner, what a wait for it or a write to all of it gives: all of the storage. Views are taken again; anything else is strange.
+  void note_result(NodeId n, ValueId v, uint32_t at) {
+    const StorageId s = alias_.storage_of(v);
+    if (s.is_none() || !is_early(n) || is_plain_view(graph_, n)) return;
+    Usage& usage = usage_[s.index];
+    if (graph_.value(v).type == graph_.value(alias_.storage(s).owner).type) usage.base = v, usage.complete = at;
+    else usage.has_strange_view = true;
+  }
+
+  void judge(const LiveStorage& s, OffloadFacts* out) {
+    const Usage& usage = usage_[s.storage.index];
+    if (usage.first_late == kNowhere || s.is_host || !is_early(s.def) || starts_transfer(graph_.op_info(s.def))) return;
+    if (s.bytes_known && s.bytes < options_.least_bytes) return;
+    OffloadCandidate candidate;
+    candidate.value = usage.base;
+    candidate.bytes = s.bytes;
+    const std::string_view why = objection(s, usage, &candidate);
+    if (why.empty()) out->candidates.push_back(candidate);
+    else out->kept.push_back({s.owner, s.bytes, why});
+  }
+
+  // Why it stays; empty = it may go, and the candidate says when.
+  std::string_view objection(const LiveStorage& s, const Usage& usage, OffloadCandidate* candidate) {
+    const Storage& storage = alias_.storage(s.storage);
+    if (!s.bytes_known) return "only the data decides its size";
+    if (!storage.certain || alias_.class_members(storage.alias_class).size() != 1) return "it may share memory with another value";
+    if (alias_.escapes(s.storage)) return "it is an output";
+    if (usage.base.is_none() || !has_plain_type(usage.base)) return "it is no dense tensor with memory of its own";
+    if (usage.is_written_late || usage.last_write >= usage.first_late) return "the backward writes to it";
+    if (usage.last_early > usage.first_late) return "the forward uses it after the backward has";
+    if (usage.has_strange_view) return "a view of it cannot be made again";
+    const Recompute tag = graph_.meta(graph_.value(usage.base).def).recompute;
+    if (tag == Recompute::prefer_recompute || tag == Recompute::must_recompute) return "it is to be recomputed";
+    return place(usage, candidate) ? std::string_view() : "it is needed again too soon";
+  }
+
+  bool has_plain_type(ValueId v) {
+    const Type& type = graph_.type(v);
+    return type.kind == TypeKind::tensor && (type.offset.is_none() || sizes_.is(type.offset, 0)) && sizes_.is_dense(type);
+  }
+
+  bool place(const Usage& usage, OffloadCandidate* candidate) {
+    const int64_t farthest = std::min(options_.prefetch, layers_.count());
+    for (int64_t defer = std::min(options_.defer, layers_.count()); defer >= 0; --defer)
+      if (place_at(usage, defer, farthest, candidate)) return true;
+    for (int64_t prefetch = farthest - 1; prefetch >= 0; --prefetch)
+      if (place_at(usage, 0, prefetch, candidate)) return true;
+    return place_at(usage, -1, 0, candidate);
+  }
+
+  // `defer` -1: it leaves behind its last use.
+  bool place_at(const Usage& usage, int64_t defer, int64_t prefetch, OffloadCandidate* candidate) {
+    const uint32_t complete = std::max(usage.complete, usage.last_write), use = usage.first_late;
+    uint32_t leave = std::max(complete, usage.last_early);
+    if (defer >= 0) leave = std::max(leave, std::min(layers_.end_behind(usage.complete, defer), last_forward_[use]));
+    uint32_t fetch = prefetch == 0 ? use : std::max(layers_.begin_before(use, prefetch), first_late_node_);
+    if (fetch <= leave || work_[fetch] - work_[leave + 1] == 0) return false;
+    candidate->start_after = live_.schedule[complete];
+    candidate->leave_after = live_.schedule[leave];
+    candidate->fetch_before = live_.schedule[fetch];
+    candidate->first_use = live_.schedule[use];
+    candidate->away_first = leave + 1;
+    candidate->away_last = fetch - 1;
+    return true;
+  }
+
+  Program& program_;
+  const Graph& graph_;
+  const Liveness& live_;
+  const OffloadOptions& options_;
+  AliasAnalysis alias_;
+  Sizes sizes_;
+  LayerMap layers_;
+  std::vector<Usage> usage_;             // by storage
+  std::vector<uint32_t> work_;           // by position: nodes before it that do something
+  std::vector<uint32_t> last_forward_;   // by position: the last forward node before it
+  uint32_t first_late_node_ = kNowhere;
+};
+
+}  // namespace
+
+bool is_plain_view(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  if (op == nullptr || op->has(kWait) || op->has(kHigherOrder)) return false;
+  return (op->has(kView) || op->has(kMayAlias)) && op->has(kPure);
+}
+
+OffloadFacts find_offload_candidates(Program* program, const Liveness& liveness, const OffloadOptions& options) {
+  return Finder(program, liveness, options).run();
+}
+
+}  // namespace sg

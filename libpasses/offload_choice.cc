@@ -1,0 +1,114 @@
+// Which of the candidates go to the host. The profile of live bytes is a tree over the schedule, so that taking a candidate
+// and finding the new peak cost a logarithm each.
+#include <algorithm>
+
+#include "libpasses/offload_plan.h"
+
+namespace sg {
+namespace {
+
+// Numbers by position, with "add to a range" and "where is the largest": the first such position.
+class Profile {
+ public:
+  explicit Profile(const std::vector<int64_t>& values) {
+    while (size_ < values.size()) size_ *= 2;
+    most_.assign(2 * size_, INT64_MIN / 2);
+    added_.assign(2 * size_, 0);
+    for (size_t i = 0; i < values.size(); ++i) most_[size_ + i] = values[i];
+    for (size_t i = size_; i-- > 1;) most_[i] = std::max(most_[2 * i], most_[2 * i + 1]);
+  }
+
+  void add(uint32_t first, uint32_t last, int64_t bytes) { add(1, 0, size_, first, last + size_t{1}, bytes); }
+
+  uint32_t peak() const {
+    size_t i = 1;
+    while (i < size_) i = most_[2 * i] >= most_[2 * i + 1] ? 2 * i : 2 * i + 1;
+    return static_cast<uint32_t>(i - size_);
+  }
+
+ private:
+  void add(size_t node, size_t begin, size_t end, size_t first, size_t last, int64_t bytes) {
+    if (last <= begin || end <= first) return;
+    if (first <= begin && end <= last) {
+      most_[node] += bytes;
+      added_[node] += bytes;
+      return;
+    }
+    const size_t middle = (begin + end) / 2;
+    add(2 * node, begin, middle, first, last, bytes);
+    add(2 * node + 1, middle, end, first, last, bytes);
+    most_[node] = std::max(most_[2 * node], most_[2 * node + 1]) + added_[node];
+  }
+
+  size_t size_ = 1;
+  std::vector<int64_t> most_, added_;      // a heap: the largest below a node, what was added to all below it
+};
+
+class Chooser {
+ public:
+  Chooser(const std::vector<OffloadCandidate>& candidates, const Liveness& liveness, std::optional<int64_t> budget)
+      : candidates_(candidates), profile_(liveness.live_bytes), left_(budget.value_or(INT64_MAX)), open_(candidates.size(), true) {}
+
+  // At the highest point: the largest that is away there and fits.
+  void lower_the_peak() {
+    for (;;) {
+      const uint32_t peak = profile_.peak();
+      size_t best = candidates_.size();
+      for (size_t i = 0; i < candidates_.size(); ++i) {
+        const OffloadCandidate& c = candidates_[i];
+        if (!open_[i] || peak < c.away_first || peak > c.away_last) continue;
+        if (c.bytes > left_) open_[i] = false, ++out_.over_budget;
+        else if (best == candidates_.size() || c.bytes > candidates_[best].bytes) best = i;
+      }
+      if (best == candidates_.size()) return;
+      take(best);
+    }
+  }
+
+  // The largest that still fit.
+  void take_the_rest() {
+    std::vector<size_t> order;
+    for (size_t i = 0; i < candidates_.size(); ++i)
+      if (open_[i]) order.push_back(i);
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return candidates_[a].bytes > candidates_[b].bytes; });
+    for (size_t i : order) {
+      if (candidates_[i].bytes <= left_) take(i);
+      else open_[i] = false, ++out_.over_budget;
+    }
+  }
+
+  OffloadChoice result() {
+    std::ranges::sort(out_.taken);
+    out_.of_no_use = static_cast<size_t>(std::ranges::count(open_, true));
+    return std::move(out_);
+  }
+
+ private:
+  void take(size_t i) {
+    const OffloadCandidate& c = candidates_[i];
+    profile_.add(c.away_first, c.away_last, -c.bytes);
+    open_[i] = false;
+    left_ -= c.bytes;
+    out_.host_bytes += c.bytes;
+    out_.taken.push_back(i);
+  }
+
+  const std::vector<OffloadCandidate>& candidates_;
+  Profile profile_;
+  int64_t left_;
+  std::vector<bool> open_;
+  OffloadChoice out_;
+};
+
+}  // namespace
+
+OffloadChoice choose_offloads(const std::vector<OffloadCandidate>& candidates, const Liveness& liveness,
+                              std::optional<int64_t> budget_bytes, bool all) {
+  if (candidates.empty()) return {};
+  Chooser chooser(candidates, liveness, budget_bytes);
+  chooser.lower_the_peak();
+  if (all) chooser.take_the_rest();
+  return chooser.result();
+}
+
+}  // namespace sg

@@ -1,0 +1,87 @@
+// sg-pipe: passes one after the other in one process, with what one needs to find the pass that went wrong.
+#include <algorithm>
+#include <regex>
+
+#include "libgraph/nearest.h"
+#include "libpasses/bundle.h"
+#include "tools/cli_job.h"
+#include "tools/cli_pass.h"
+
+using namespace sg;
+using namespace sg::cli;
+
+namespace {
+
+constexpr Option kOptions[] = {
+    {"pass", 'p', "STAGE", "a stage: a pass and its options, as 'remat --policy full'", {}, true},
+    {"resume", 0, {}, "the stages that the graph names: it is what a failed pass has left"},
+    {"stop-after", 0, "NAME", "end behind this stage: a pass, or clean:2 for the second of its kind"},
+    {"disable", 0, "NAME", "leave this stage out", {}, true},
+    {"dump-after", 0, "REGEX", "keep the graph behind stages whose name it is found in"},
+    {"dump-to", 0, "DIR", "where: DIR/01-clean.sg, ...", "."},
+};
+
+Result<std::vector<Stage>> stages_of(const Args& args, Job* job) {
+  if (args.has("resume") == args.has("pass"))
+    return Error{ErrorKind::usage, "which passes? give --pass once a stage, or --resume", {}, "for example --pass clean --pass 'remat --policy full'"};
+  if (args.has("resume")) return take_stages(job);
+  std::vector<Stage> out;
+  for (const std::string& words : args.all("pass")) {
+    SG_ASSIGN(Stage stage, parse_stage(words));
+    out.push_back(std::move(stage));
+  }
+  return out;
+}
+
+Status check_named(const std::string& option, const std::string& name, const std::vector<std::string>& names) {
+  if (std::ranges::count(names, canonical_stage(name)) != 0) return ok_status();
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  return Error{ErrorKind::usage, "--" + option + " " + name + ": there is no such stage", {}, nearest_hint(name, known)};
+}
+
+Result<std::regex> parse_regex(const std::string& text) {
+  try {
+    return std::regex(text, std::regex::ECMAScript);
+  } catch (const std::regex_error&) {
+    return Error{ErrorKind::usage, "--dump-after " + text + " is no regular expression", {}, "for example 'clean|remat'; . is every stage"};
+  }
+}
+
+Status dump_after(const Args& args, PipelineOptions* options) {
+  if (!args.has("dump-after")) return ok_status();
+  SG_ASSIGN(std::regex wanted, parse_regex(args.text("dump-after")));
+  options->after_stage = [&args, wanted, number = 0](const StageReport& report, const std::string& bytes) mutable -> Status {
+    ++number;
+    if (!std::regex_search(report.name, wanted)) return ok_status();
+    std::string name = report.name;
+    std::ranges::replace(name, ':', '-');
+    const std::string file = args.text("dump-to") + "/" + (number < 10 ? "0" : "") + std::to_string(number) + "-" + name + ".sg";
+    return write_whole(file, bytes, true);
+  };
+  return ok_status();
+}
+
+Result<int> run(const Args& args) {
+  SG_ASSIGN(Job job, read_job(args, args.input()));
+  SG_ASSIGN(std::vector<Stage> stages, stages_of(args, &job));
+  const std::vector<std::string> names = stage_names(stages);
+  PipelineOptions options;
+  options.disabled = args.all("disable");
+  options.stop_after = args.text("stop-after");
+  for (const std::string& name : options.disabled) SG_TRY(check_named("disable", name, names));
+  if (args.has("stop-after")) SG_TRY(check_named("stop-after", options.stop_after, names));
+  SG_TRY(dump_after(args, &options));
+  return run_stages(args, std::move(job), std::move(stages), std::move(options));
+}
+
+constexpr Tool kTool = {"sg-pipe", "run passes one after the other in one process", "[GRAPH]",
+                        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
+                        "The result is that of the same tools in a pipe, byte for byte; each stage is verified.", 1,
+                        true, Writes::graph, false, kOptions,
+                        {{"sg-pipe step.sg --pass clean --pass 'remat --policy full' -o lean.sg", "two passes"},
+                         {"sg-pipe step.sg --pass clean --pass remat --dump-after . --dump-to stages -o lean.sg", "and each stage as a file"}},
+                        run};
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }
