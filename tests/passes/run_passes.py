@@ -4,22 +4,30 @@
 For each shared capture with values and each random job that runs: the graph is run before and after each chain of passes, on the
 same inputs and all its ranks. Results must be equal to the bit, planned peaks must not grow (where the pass promises it), and the
 passes must have nothing to do the second time. Says aloud when ../shared/traces is absent.
+
+Chains   Each pass alone as a tool, some pairs, and orders of all of them through sg-pipe: in these each pass stands directly
+         behind each other one once (a row-complete Latin square). --all: every order of {clean, one remat, offload, concretize}.
 """
 import argparse
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'numeric'))
 import run_numbers  # noqa: E402  the list of captures
 
-# Chains of (tool, options). A chain is idempotent when its last pass is.
-CHAINS = [[('sg-clean',)], [('sg-clean', '--drop-asserts')], [('sg-concretize',)], [('sg-concretize',), ('sg-clean',)],
-          [('sg-remat', '--policy', 'full')], [('sg-clean',), ('sg-remat',)], [('sg-remat',), ('sg-clean',)]]
+# Captures are small: what is moved is small too.
+OFFLOAD = ('offload', '--all', '--least', '64')
+# Chains of passes with their options, as tools. A chain is idempotent when its last pass is.
+CHAINS = [[('clean',)], [('clean', '--drop-asserts')], [('concretize',)], [('remat', '--policy', 'full')],
+          [('clean',), ('remat',)], [('remat',), ('clean',)], [('offload',)], [OFFLOAD], [('remat',), ('offload', '--least', '64')]]
+STAGES = [('clean',), ('remat', '--policy', 'full'), OFFLOAD, ('remat', '--policy', 'default'), ('concretize',), ('remat', '--budget', '0.5')]
 
 
 class Failure(Exception):
@@ -33,6 +41,25 @@ def run(*command, ok=(0,)):
     return done
 
 
+def pairwise(count):
+    """Orders of 0..count-1 (count even) in which each stands directly behind each other one exactly once."""
+    first = [0] + [(i + 1) // 2 if i % 2 else count - i // 2 for i in range(1, count)]
+    rows = [[(value + shift) % count for value in first] for shift in range(count)]
+    assert len({pair for row in rows for pair in zip(row, row[1:])}) == count * (count - 1)
+    return rows
+
+
+def orders(bin_dir, symbolic, every):
+    """The chains of sg-pipe; what this build or this graph has no use for is left out of each."""
+    has_budget = '--budget' in run(os.path.join(bin_dir, 'sg-remat'), '--help').stdout
+    useful = [stage for stage in STAGES if (symbolic or stage[0] != 'concretize') and (has_budget or '--budget' not in stage)]
+    if not every:
+        return [[STAGES[i] for i in row if STAGES[i] in useful] for row in pairwise(len(STAGES))]
+    remats = [stage for stage in useful if stage[0] == 'remat']
+    others = [stage for stage in useful if stage[0] != 'remat']
+    return [list(order) for remat in remats for order in itertools.permutations([*others, remat])]
+
+
 class Case:
     def __init__(self, bin_dir, folder):
         self.bin, self.folder = bin_dir, folder
@@ -44,33 +71,48 @@ class Case:
         return os.path.join(self.folder, name)
 
     def apply(self, source, chain, target):
-        for i, (tool, *options) in enumerate(chain):
+        for i, (name, *options) in enumerate(chain):
             result = target if i + 1 == len(chain) else self.file(f'stage{i}.sg')
-            said = run(self.tool(tool), source, *options, '-o', result).stderr
+            said = run(self.tool(f'sg-{name}'), source, *options, '-o', result).stderr
             source = result
         return said
+
+    def pipe(self, source, chain, target):
+        stages = [word for stage in chain for word in ('--pass', ' '.join(stage))]
+        return run(self.tool('sg-pipe'), source, *stages, '-o', target).stderr
+
+    def is_symbolic(self, graph):
+        return json.loads(run(self.tool('sg-stat'), graph, '--json').stdout)['symbols']['count'] > 0
 
     def peak(self, graph):
         plans = json.loads(run(self.tool('sg-run'), graph, '--plan', '--json').stdout)['plans']
         return sum(plan['peak_bytes'] for plan in plans)
 
-    def hold(self, graph, values, chain):
+    def hold(self, graph, values, chain, apply):
         """`values`: how sg-run gets its inputs, and the seed of random ops."""
         label = ' | '.join(' '.join(step) for step in chain)
         after = self.file('after.sg')
-        said = self.apply(graph, chain, after)
+        said = apply(graph, chain, after)
         run(self.tool('sg-check'), after)
         done = run(self.tool('sg-run'), after, *values, '--expect', self.file('before{r}.safetensors'), '--bitwise', ok=(0, 1))
         if done.returncode != 0:
             raise Failure(f'{label}: results differ\n{done.stdout[-1500:]}{said}')
-        before, now = self.peak(graph), self.peak(after)
-        if now > before and 'unshard' not in said and not any(step[0] == 'sg-remat' for step in chain):
+        is_lean = not any(step[0] == 'remat' for step in chain) and 'unshard' not in said
+        before, now = self.peak(graph) if is_lean else 0, self.peak(after) if is_lean else 0
+        if now > before:
             raise Failure(f'{label}: the planned peak grows from {before} to {now}\n{said}')
-        if chain[-1][0] == 'sg-remat':
+        if chain[-1][0] == 'remat':
             return                  # a second run may find what the first made possible
         again = self.apply(after, [chain[-1]], self.file('again.sg'))
         if 'nothing to' not in again:
             raise Failure(f'{label}: a second run changes something\n{again}')
+
+    def hold_same_bytes(self, graph, chain):
+        """One process gives what the tools give."""
+        self.apply(graph, chain, self.file('tools.sg'))
+        self.pipe(graph, chain, self.file('pipe.sg'))
+        if open(self.file('tools.sg'), 'rb').read() != open(self.file('pipe.sg'), 'rb').read():
+            raise Failure(f'{chain}: sg-pipe gives other bytes than the tools')
 
     def run_before(self, graph, values):
         run(self.tool('sg-run'), graph, *values, '--outputs', self.file('before{r}.safetensors'))
@@ -102,11 +144,34 @@ def random_cases(bin_dir, only, seeds):
         yield name, make, ['--inputs', '{folder}/in.safetensors', '--seed', '7']
 
 
+def hold_case(bin_dir, every, name, make, values):
+    """How many chains held; None for a random job whose inputs --init cannot make, or whose data says no."""
+    with tempfile.TemporaryDirectory() as folder:
+        case = Case(bin_dir, folder)
+        values = [v.replace('{folder}', folder) for v in values]
+        make(case)
+        graph = case.file('in.sg')
+        try:
+            case.run_before(graph, values)
+        except Failure:
+            if not name.startswith('random/'):
+                raise
+            return None
+        of_all = orders(bin_dir, case.is_symbolic(graph), every)
+        for chain in CHAINS:
+            case.hold(graph, values, chain, case.apply)
+        for chain in of_all:
+            case.hold(graph, values, chain, case.pipe)
+        case.hold_same_bytes(graph, of_all[0])
+        return len(CHAINS) + len(of_all)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--bin', required=True)
     parser.add_argument('--only', default='')
     parser.add_argument('--seeds', type=int, default=30)
+    parser.add_argument('--all', action='store_true')
     args = parser.parse_args()
     begin, failed, held, left = time.time(), 0, 0, 0
     cases = list(random_cases(args.bin, args.only, args.seeds))
@@ -114,22 +179,13 @@ def main():
         cases += [*real_cases(args.bin, args.only), *dropout_case(args.only)]
     else:
         print('SKIPPED: ../shared/traces is absent; real captures were not run')
-    for name, make, values in cases:
-        with tempfile.TemporaryDirectory() as folder:
-            case = Case(args.bin, folder)
-            values = [v.replace('{folder}', folder) for v in values]
+    with ThreadPoolExecutor(max_workers=max((os.cpu_count() or 2) // 2, 2)) as pool:
+        runs = [(name, pool.submit(hold_case, args.bin, args.all, name, make, values)) for name, make, values in cases]
+        for name, done in runs:
             try:
-                make(case)
-                try:
-                    case.run_before(case.file('in.sg'), values)
-                except Failure:
-                    if not name.startswith('random/'):
-                        raise
-                    left += 1                       # a random job whose inputs --init cannot make, or whose data says no
-                    continue
-                for chain in CHAINS:
-                    case.hold(case.file('in.sg'), values, chain)
-                    held += 1
+                chains = done.result()
+                left += chains is None
+                held += chains or 0
             except Failure as failure:
                 failed += 1
                 print(f'FAIL {name}: {failure}')
