@@ -10,14 +10,15 @@ using namespace clean_parts;
 
 // One of them, and several.
 constexpr std::string_view kKindNames[kKinds][2] = {
-    {"identity", "identities"}, {"copy", "copies"}, {"common subexpression", "common subexpressions"},
+    {"identity", "identities"}, {"copy", "copies"}, {"chain shortened", "chains shortened"}, {"use of a second constant", "uses of second constants"},
+    {"common subexpression", "common subexpressions"},
     {"write made functional", "writes made functional"}, {"size made a number", "sizes made numbers"},
-    {"unshard merged", "unshards merged"}, {"dead node", "dead nodes"}};
-constexpr std::string_view kKindKeys[kKinds] = {"identities", "copies", "common", "functional", "sizes", "unshards", "dead"};
+    {"unshard merged", "unshards merged"}, {"dead node", "dead nodes"}, {"unused symbol", "unused symbols"}};
+constexpr std::string_view kKindKeys[kKinds] = {"identities", "copies", "chains", "constants", "common", "functional", "sizes", "unshards", "dead", "symbols"};
 constexpr size_t kMaxRounds = 100;            // real graphs need two or three
 
-size_t clean_graph(Scope scope, const CleanOptions& options) {
-  size_t changes = 0;
+size_t clean_graph(Scope scope, const SymbolUses& uses, const CleanOptions& options) {
+  size_t changes = merge_constants(scope);
   {
     const AliasAnalysis alias(scope.program, scope.graph);
     const Schedule schedule(scope.graph, alias);
@@ -27,17 +28,20 @@ size_t clean_graph(Scope scope, const CleanOptions& options) {
   }
   {
     const AliasAnalysis alias(scope.program, scope.graph);
+    changes += shorten_chains(scope, alias);
     changes += make_functional(scope, alias);
   }
   const AliasAnalysis alias(scope.program, scope.graph);
-  return changes + remove_dead(scope, alias, Schedule(scope.graph, alias), options.drop_asserts);
+  return changes + remove_dead(scope, alias, Schedule(scope.graph, alias), uses, options.drop_asserts);
 }
 
 size_t clean_round(Job* job, const CleanOptions& options, Tally* tally) {
   size_t changes = 0;
   for (auto& program : job->programs) {
-    changes += clean_graph({*program, program->graph, *tally}, options);
-    for (auto& nested : program->nested) changes += clean_graph({*program, nested->graph, *tally}, options);
+    const SymbolUses uses(*program);
+    changes += clean_graph({*program, program->graph, *tally}, uses, options);
+    for (auto& nested : program->nested) changes += clean_graph({*program, nested->graph, *tally}, uses, options);
+    changes += remove_symbols(program.get(), tally);
   }
   return changes + remove_collectives(job, tally);
 }
@@ -46,7 +50,7 @@ std::string summary_of(const Tally& tally) {
   std::string out;
   for (size_t i = 0; i < kKinds; ++i)
     if (tally.counts[i] > 0) out += (out.empty() ? "" : ", ") + std::to_string(tally.counts[i]) + " " + std::string(kKindNames[i][tally.counts[i] > 1]);
-  return out.empty() ? "nothing to clean" : out;
+  return out.empty() ? "nothing to clean: nothing is dead, done twice or a mere copy" : out;
 }
 
 std::string json_of(const Tally& tally) {

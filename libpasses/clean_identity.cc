@@ -14,18 +14,22 @@ bool has_hidden_bits(std::string_view op) { return op == "aten._conj.default" ||
 bool is_plain_view(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   return op != nullptr && op->has(kPure) && (op->has(kView) || op->has(kMayAlias)) && !op->has(kWait) && !op->writes() &&
-         graph.node(n).result_count == 1 && !graph.node(n).is_tuple && !has_hidden_bits(op->name);
+         graph.node(n).result_count == 1 && !has_hidden_bits(op->name);
 }
 
-// A copy with all of its argument's elements, in its argument's dtype and strides.
-bool is_plain_copy(const Graph& graph, NodeId n) {
+// What the node is a copy of, if it has all elements of that alone; dtype and strides are for the caller to compare. None = no copy.
+ValueId copied_value(const Graph& graph, NodeId n) {
   static constexpr std::string_view kCopies[] = {"aten.clone.default", "aten._to_copy.default", "aten.contiguous.default", "aten.lift_fresh_copy.default",
                                                  "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.reshape.default"};
-  if (graph.node(n).args.empty() || !graph.node(n).args[0].is(ArgKind::value) || graph.node(n).result_count != 1) return false;
+  const Node& node = graph.node(n);
+  if (node.args.empty() || node.result_count != 1) return {};
   const std::string_view name = graph.op_name(n);
+  if (name == "aten.cat.default")               // of one
+    return node.args[0].is(ArgKind::list) && node.args[0].items().size() == 1 && node.args[0].items()[0].is(ArgKind::value)
+               ? node.args[0].items()[0].as_value() : ValueId();
   bool found = false;
   for (std::string_view copy : kCopies) found |= copy == name;
-  return found;
+  return found && node.args[0].is(ArgKind::value) ? node.args[0].as_value() : ValueId();
 }
 
 class Merger {
@@ -55,7 +59,7 @@ class Merger {
     carry_hidden_bits(n);
     const Node& node = graph_.node(n);
     if (is_plain_view(graph_, n) && merge_view(n)) return;
-    if (is_plain_copy(graph_, n) && merge_copy(n)) return;
+    if (const ValueId source = copied_value(graph_, n); source && merge_copy(n, source)) return;
     for (uint32_t i = 0; i < node.result_count; ++i) note(node.result(i));
   }
 
@@ -78,8 +82,8 @@ class Merger {
     return true;
   }
 
-  bool merge_copy(NodeId n) {
-    const ValueId copy = graph_.node(n).result(0), source = graph_.node(n).args[0].as_value();
+  bool merge_copy(NodeId n, ValueId source) {
+    const ValueId copy = graph_.node(n).result(0);
     const StorageId from = alias_.storage_of(source), to = alias_.storage_of(copy);
     if (from.is_none() || to.is_none() || from == to || !is_plain(source)) return false;
     const Storage &f = alias_.storage(from), &t = alias_.storage(to);

@@ -12,6 +12,11 @@ void Tally::add(Kind kind, const Graph& graph, NodeId n, const std::string& why)
   if (keep_lines) lines.push_back("%" + std::string(graph.label(n)) + " " + std::string(graph.op_name(n)) + ": " + why);
 }
 
+void Tally::add(Kind kind, const std::string& line) {
+  ++counts[static_cast<size_t>(kind)];
+  if (keep_lines) lines.push_back(line);
+}
+
 size_t Tally::total() const {
   size_t out = 0;
   for (size_t c : counts) out += c;

@@ -9,11 +9,12 @@
 #include "libgraph/op.h"
 #include "libpasses/clean.h"
 #include "libpasses/schedule.h"
+#include "libpasses/symbol_uses.h"
 
 namespace sg::clean_parts {
 
-enum class Kind : uint8_t { identity, copy, common, functional, size, unshard, dead };
-constexpr size_t kKinds = 7;
+enum class Kind : uint8_t { identity, copy, chain, constant, common, functional, size, unshard, dead, symbol };
+constexpr size_t kKinds = 10;
 
 // What was done so far, and with --explain to what.
 struct Tally {
@@ -22,6 +23,7 @@ struct Tally {
   std::vector<std::string> lines;
 
   void add(Kind kind, const Graph& graph, NodeId n, const std::string& why);
+  void add(Kind kind, const std::string& line);
   size_t total() const;
 };
 
@@ -34,13 +36,23 @@ struct Scope {
 // Values that hold the same memory, seen in the same way, are one; copies that nobody can tell apart from what they copy go.
 size_t merge_identities(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule);
 
+// Views of views as one view.
+size_t shorten_chains(Scope& scope, const AliasAnalysis& alias);
+
+// Constants with the same data.
+size_t merge_constants(Scope& scope);
+
 size_t merge_common(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule);
 
 size_t fold_sizes(Scope& scope);
 
 size_t make_functional(Scope& scope, const AliasAnalysis& alias);
 
-size_t remove_dead(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, bool drop_asserts);
+// `uses` is of the program before anything was removed: what it says is used may be so no more.
+size_t remove_dead(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, const SymbolUses& uses, bool drop_asserts);
+
+// Symbols and guards of a program that nothing speaks of.
+size_t remove_symbols(Program* program, Tally* tally);
 
 // Over the main graphs of all programs: what goes must go on all ranks.
 size_t remove_collectives(Job* job, Tally* tally);

@@ -1,0 +1,76 @@
+#include "libpasses/symbol_uses.h"
+
+namespace sg {
+
+SymbolUses::SymbolUses(const Program& program) : program_(program) {
+  if (program.symbols.empty()) return;
+  collect(program.graph);
+  for (const auto& nested : program.nested) collect(nested->graph);
+}
+
+bool SymbolUses::is_used_outside(const Graph& graph, NodeId n, StrId symbol) const {
+  const auto it = only_.find(symbol);
+  return it != only_.end() && !(it->second.graph == &graph && it->second.node == n);
+}
+
+void SymbolUses::note(const Site& site, StrId symbol) {
+  all_.insert(symbol);
+  const auto [it, is_new] = only_.emplace(symbol, site.node ? site : Site{nullptr, {}});
+  if (!is_new && !(it->second.graph == site.graph && it->second.node == site.node)) it->second.graph = nullptr;
+}
+
+void SymbolUses::expr(const Site& site, Expr e) {
+  const ExprPool& pool = program_.graph.pool().exprs;
+  if (e.is_none() || pool.is_constant(e)) return;
+  std::vector<StrId> found;
+  pool.collect_symbols(e, &found);
+  for (StrId s : found) note(site, s);
+}
+
+void SymbolUses::exprs(const Site& site, const std::vector<Expr>& list) {
+  for (Expr e : list) expr(site, e);
+}
+
+void SymbolUses::type(const Site& site, TypeId t) {
+  const Pool& pool = program_.graph.pool();
+  auto it = of_type_.find(t);
+  if (it == of_type_.end()) {
+    std::vector<StrId> found;
+    const auto add = [&](Expr e) {
+      if (!e.is_none()) pool.exprs.collect_symbols(e, &found);
+    };
+    const Type& type = pool.types[t];
+    for (Expr e : type.shape) add(e);
+    for (Expr e : type.stride) add(e);
+    add(type.offset);
+    add(type.value);
+    it = of_type_.emplace(t, std::move(found)).first;
+  }
+  for (StrId s : it->second) note(site, s);
+  for (TypeId element : pool.types[t].elements) this->type(site, element);
+}
+
+void SymbolUses::collect(const Graph& graph) {
+  const Site port{&graph, {}};
+  for (const Input& input : graph.inputs()) {
+    type(port, graph.value(input.value).type);
+    exprs(port, input.sharding.global_shape);
+  }
+  for (const Output& output : graph.outputs()) exprs(port, output.sharding.global_shape);
+  for (NodeId n : graph.nodes()) {
+    const Site site{&graph, n};
+    const Node& node = graph.node(n);
+    for (const Arg& arg : node.args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::expr)) expr(site, a.as_expr());
+      });
+    for (uint32_t i = 0; i < node.result_count; ++i) type(site, graph.value(node.result(i)).type);
+    const NodeMeta& meta = graph.meta(n);
+    exprs(site, meta.random.origin_shape);
+    exprs(site, meta.random.origin_offset);
+    if (meta.binds)
+      for (StrId s : *meta.binds) note(site, s);
+  }
+}
+
+}  // namespace sg
