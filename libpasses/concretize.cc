@@ -4,6 +4,7 @@
 
 #include "libgraph/check_types.h"
 #include "libgraph/guard_text.h"
+#include "libgraph/json.h"
 #include "libgraph/op.h"
 #include "libgraph/substitute.h"
 #include "libpasses/size_plumbing.h"
@@ -113,13 +114,19 @@ class Concretizer {
     return arg.is(ArgKind::boolean) ? std::optional(arg.as_bool()) : std::nullopt;
   }
 
+  // Its own message, quoted.
+  std::string said_by(const Graph& graph, NodeId n) const {
+    const std::vector<Arg>& args = graph.node(n).args;
+    return args.size() > 1 && args[1].is(ArgKind::string) ? " " + json_string(pool_.strings[args[1].as_text()]) : std::string();
+  }
+
   Status settle_assertions(Graph* graph) {
     for (NodeId n : graph->nodes()) {
       if (graph->op_name(n) != "aten._assert_scalar.default") continue;
       const std::optional<bool> holds = condition_of(*graph, n);
       if (!holds) continue;
       if (!*holds)
-        return Error{ErrorKind::cannot_apply, place_of(program_, *graph, n) + ": the assertion does not hold at these sizes",
+        return Error{ErrorKind::cannot_apply, place_of(program_, *graph, n) + ": the assertion" + said_by(*graph, n) + " does not hold at these sizes",
                      source_of(pool_, graph->node(n).source), "bind other sizes"};
       graph->erase(n);
       ++erased_;
@@ -164,6 +171,12 @@ Result<Change> run_concretize(Job* job, const PassOptions& options, PassContext&
   return concretize(job, out, context);
 }
 
+std::string reason_for_nothing(const std::vector<std::string>& open, bool by_hints) {
+  if (open.empty()) return "no size of an input is symbolic";
+  return (by_hints ? "the capture has no number for " : "what was bound is a number already; for ") + open[0] + (by_hints ? "; " : " ") + "--bind " +
+         open[0] + "=N gives one";
+}
+
 }  // namespace
 
 Result<Change> concretize(Job* job, const ConcretizeOptions& options, PassContext& context) {
@@ -186,8 +199,7 @@ Result<Change> concretize(Job* job, const ConcretizeOptions& options, PassContex
     change.changed = true;
   }
   if (change.changed) change.summary = sizes + (erased > 0 ? "; " + std::to_string(erased) + (erased == 1 ? " size node gone" : " size nodes gone") : "");
-  else change.summary = open.empty() ? "nothing to concretize: no size of an input is symbolic"
-                                     : "nothing to concretize: the capture has no number for " + open[0] + "; --bind " + open[0] + "=N gives one";
+  else change.summary = "nothing to concretize: " + reason_for_nothing(open, options.bindings.empty());
   return change;
 }
 

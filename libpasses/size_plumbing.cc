@@ -30,7 +30,7 @@ std::optional<Arg> known_comparison(const Graph& graph, NodeId n) {
 std::optional<Arg> known_size(const Graph& graph, ValueId v) {
   const NodeId def = graph.value(v).def;
   const OpInfo* op = def ? graph.op_info(def) : nullptr;
-  if (op == nullptr || !op->has(kSize)) return std::nullopt;
+  if (op == nullptr || !(op->has(kSize) || op->name == "sg.call")) return std::nullopt;      // a body may return a number
   if (auto truth = known_comparison(graph, def)) return truth;
   const Type& type = graph.type(v);
   if ((type.kind != TypeKind::integer && type.kind != TypeKind::boolean) || type.value.is_none()) return std::nullopt;
