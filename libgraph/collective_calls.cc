@@ -1,5 +1,6 @@
 #include "libgraph/collective_calls.h"
 
+#include "libgraph/transfer.h"
 #include "libgraph/verify_rules.h"
 
 namespace sg {
@@ -66,7 +67,7 @@ class SequenceBuilder {
       const Node& node = g.node(at);
       if (node.args.empty() || !node.args[0].is(ArgKind::value)) return;
       at = g.value(node.args[0].as_value()).def;
-      if (!at) return;
+      if (!at || starts_transfer(g.op_info(at))) return;       // a copy to the host and back: nobody else has a part in it
       auto& launched = launched_[&g];
       if (auto it = launched.find(at.index); it != launched.end()) {
         const CollectiveEvent launch = out_.events[it->second];

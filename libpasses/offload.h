@@ -7,7 +7,8 @@
 //
 // May go    what the forward makes and the backward reads again: dense tensors of at least `least_bytes`, with memory of their
 //           own that no input or output shares and nobody writes to once the copy has begun. Views of it that the backward
-//           uses are taken again of what came back. Sizes that only the data decides stay.
+//           uses are taken again of what came back. Sizes that only the data decides stay, and so do gathered values: gathering
+//           again (sg-remat) is for them.
 // Chosen    while it lowers the planned peak of the device: at the highest point, the largest value that is off the device
 //           there, until the budget is spent or the peak is made of other things. `all`: then the rest, largest first.
 // Budget    of host memory in all, what earlier runs have put there included; so a second run changes nothing.

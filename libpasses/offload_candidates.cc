@@ -150,9 +150,15 @@ class Finder {
     if (usage.is_written_late || usage.last_write >= usage.first_late) return "the backward writes to it";
     if (usage.last_early > usage.first_late) return "the forward uses it after the backward has";
     if (usage.has_strange_view) return "a view of it cannot be made again";
+    if (is_gathered(s.def)) return "it can be gathered again (sg-remat)";
     const Recompute tag = graph_.meta(graph_.value(usage.base).def).recompute;
     if (tag == Recompute::prefer_recompute || tag == Recompute::must_recompute) return "it is to be recomputed";
     return place(usage, candidate) ? std::string_view() : "it is needed again too soon";
+  }
+
+  bool is_gathered(NodeId n) const {
+    const OpInfo* op = graph_.op_info(n);
+    return op != nullptr && op->has(kCollective) && op->name.find("all_gather") != std::string_view::npos;
   }
 
   bool has_plain_type(ValueId v) {
