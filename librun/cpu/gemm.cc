@@ -1,116 +1,70 @@
 // The blocks: rows of A are packed row_limit by kDepth at a time, B by panels one tile wide. Every panel then runs over all the
 // packed rows, tile by tile. Sums lie in the result itself when its layout allows, else in scratch, kColumns wide.
+// What packs and multiplies is an engine (gemm_engine.h).
 #include "librun/cpu/gemm.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "librun/cpu/gemm_block.h"
+#include "librun/cpu/gemm_engine.h"
 #include "librun/cpu/gemm_plain.h"
 
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kDepth = 3 * kSumBlock;
-constexpr int64_t kPackedBytes = 1100 << 10;      // of packed A: about half of a usual L2
 constexpr int64_t kColumns = 1024;
 constexpr int64_t kSumsStep = kColumns + 16;      // not a multiple of 4096 bytes: rows would compete for cache sets
 constexpr int64_t kSmallWork = 1 << 17;           // multiply-adds not worth a second thread
 
-// Rows of A that are packed at a time.
-template <class T>
-int64_t row_limit(int64_t k) {
-  int64_t blocks = std::clamp<int64_t>((k + kSumBlock - 1) / kSumBlock, 1, kDepth / kSumBlock);
-  return kPackedBytes / (blocks * kPackedRow * static_cast<int64_t>(sizeof(T)));
-}
-
-// One product of two matrices.
-struct Job {
-  int64_t m = 0, n = 0, k = 0;
-  MatrixView a, b, out, self;          // self.data null: none
-  double alpha = 1, beta = 0;
-  bool chain = false;
-  bool direct = false;                 // sums may lie in `out`
-};
-
-template <class T>
+template <class Engine>
 struct Workspace {
-  T* a;          // [kDepth / kSumBlock, rows, kPackedRow]
-  T* panel;      // [kPanelSize]
-  T* self;       // [rows, tile columns]
-  T* sums;       // [rows, kSumsStep]
+  typename Engine::Packed* a;          // [Engine::packed_size]
+  typename Engine::Packed* panel;      // [Engine::panel_size]
+  typename Engine::Sum* self;          // [rows, tile columns]
+  typename Engine::Sum* sums;          // [rows, kSumsStep]
 };
-
-// Rows [i0, i1) and columns [c0, c1) of a job, with where its sums are.
-template <class T>
-struct Block {
-  const Job* job;
-  const TileKernels<T>* kernels;
-  int64_t i0, i1, c0, c1;
-  T* a;
-  T* sums;
-  int64_t sums_step;
-  int64_t rows() const { return i1 - i0; }
-};
-
-struct Depth { int64_t begin, end; };
-
-template <class T>
-void pack_rows(const Block<T>& block, Depth depth, int64_t begin, int64_t end) {
-  T* to = block.a + begin * kPackedRow;
-  for (int64_t k = depth.begin; k < depth.end; k += kSumBlock, to += block.rows() * kPackedRow)
-    pack_block(*block.kernels, block.job->a.at(block.i0 + begin, k), end - begin, std::min(kSumBlock, depth.end - k), to, kPackedRow);
-}
-
-// Columns from j of the block: sums over `depth`.
-template <class T>
-void multiply_panels(const Block<T>& block, Depth depth, int64_t j, int64_t columns, T* panel) {
-  const Job& job = *block.job;
-  TileStart start = depth.begin == 0 ? TileStart::zero : job.chain ? TileStart::chain : TileStart::add;
-  TileStart later = job.chain ? TileStart::chain : TileStart::add;
-  multiply_packed(*block.kernels, block.a, block.rows(), job.b.at(depth.begin, j), columns, depth.end - depth.begin, {start, later},
-                  block.sums + (j - block.c0), block.sums_step, !job.direct, panel);
-}
 
 // From sums to results, one panel.
 template <class T>
-void finish_panel(const Block<T>& block, int64_t j, T* self) {
-  const Job& job = *block.job;
-  int64_t width = block.kernels->columns, columns = std::min(width, block.c1 - j), rows = block.rows();
+void finish_panel(const GemmBlock<T>& block, int64_t j, int64_t columns, T* self, int64_t self_step) {
+  const GemmJob& job = *block.job;
+  int64_t rows = block.rows();
   T* sums = block.sums + (j - block.c0);
   T alpha = static_cast<T>(job.alpha), beta = static_cast<T>(job.beta);
   if (alpha != 1)
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t c = 0; c < columns; ++c) sums[i * block.sums_step + c] *= alpha;
   if (job.self.data) {
-    pack_block(*block.kernels, job.self.at(block.i0, j), rows, columns, self, width);
+    pack_block(tile_kernels<T>(job.isa), job.self.at(block.i0, j), rows, columns, self, self_step);
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t c = 0; c < columns; ++c) sums[i * block.sums_step + c] += beta * self[i * width + c];
+      for (int64_t c = 0; c < columns; ++c) sums[i * block.sums_step + c] += beta * self[i * self_step + c];
   }
   if (!job.direct) store_block(sums, block.sums_step, job.out.at(block.i0, j), rows, columns);
 }
 
 // `parallel(count, fn(thread, begin, end))` runs over the threads that work on these rows together.
-template <class T, class Parallel>
-void run_rows(const Job& job, const TileKernels<T>& kernels, int64_t i0, int64_t i1, const std::vector<Workspace<T>>& spaces,
+template <class Engine, class Parallel>
+void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1, const std::vector<Workspace<Engine>>& spaces,
               int first_space, const Parallel& parallel) {
-  const Workspace<T>& own = spaces[static_cast<size_t>(first_space)];
-  Block<T> block{&job, &kernels, i0, i1, 0, 0, own.a, own.sums, kSumsStep};
+  using T = typename Engine::Sum;
+  const Workspace<Engine>& own = spaces[static_cast<size_t>(first_space)];
+  const int64_t width = engine.columns();
+  GemmBlock<T> block{&job, i0, i1, 0, 0, own.sums, kSumsStep};
   for (block.c0 = 0; block.c0 < job.n; block.c0 = block.c1) {
     block.c1 = job.direct ? job.n : std::min(block.c0 + kColumns, job.n);
     if (job.direct) {
       block.sums = reinterpret_cast<T*>(const_cast<std::byte*>(job.out.at(i0, 0).data));
       block.sums_step = job.out.row_step;
     }
-    for (int64_t k = 0; k == 0 || k < job.k; k += kDepth) {
-      Depth depth{k, std::min(k + kDepth, job.k)};
-      parallel(block.rows(), [&](int, int64_t begin, int64_t end) { pack_rows(block, depth, begin, end); });
-      int64_t panels = (block.c1 - block.c0 + kernels.columns - 1) / kernels.columns;
+    for (int64_t k = 0; k == 0 || k < job.k; k += kGemmDepth) {
+      GemmDepth depth{k, std::min(k + kGemmDepth, job.k)};
+      parallel(engine.row_groups(block.rows()), [&](int, int64_t begin, int64_t end) { engine.pack_rows(block, depth, begin, end, own.a); });
+      int64_t panels = (block.c1 - block.c0 + width - 1) / width;
       parallel(panels, [&](int thread, int64_t begin, int64_t end) {
-        const Workspace<T>& space = spaces[static_cast<size_t>(thread)];
-        int64_t j = block.c0 + begin * kernels.columns, last = std::min(block.c0 + end * kernels.columns, block.c1);
-        multiply_panels(block, depth, j, last - j, space.panel);
-        for (; depth.end == job.k && j < last; j += kernels.columns) finish_panel(block, j, space.self);
+        const Workspace<Engine>& space = spaces[static_cast<size_t>(thread)];
+        int64_t j = block.c0 + begin * width, last = std::min(block.c0 + end * width, block.c1);
+        engine.multiply(block, depth, j, last - j, own.a, space.panel);
+        for (; depth.end == job.k && j < last; j += width) finish_panel(block, j, std::min(width, last - j), space.self, width);
       });
     }
   }
@@ -126,47 +80,52 @@ struct Plan {
   bool swapped;                        // computed as out^T = b^T a^T: the bits are the same
   int64_t m, n, k, batch;
   int64_t rows_step, blocks;           // of a task
-  int64_t first_task;
   int64_t work() const { return m * n * std::max<int64_t>(k, 1); }
+  // About equal tasks of at most `limit` rows, in whole grains.
+  void set_rows_step(int64_t limit, int64_t grain) {
+    int64_t count = (m + limit - 1) / limit;
+    rows_step = count > 0 ? ((m + count - 1) / count + grain - 1) / grain * grain : 0;
+    blocks = rows_step > 0 ? (m + rows_step - 1) / rows_step : 0;
+  }
 };
 
-template <class T>
-Job job_of(const Plan& plan, int64_t entry, bool chain) {
+template <class Engine>
+GemmJob job_of(const Plan& plan, int64_t entry) {
   const Gemm& g = *plan.gemm;
   bool has_self = !g.self.is_none() && g.beta.to_double() != 0;
-  Job job{plan.m, plan.n, plan.k, matrix_of(g.a, entry), matrix_of(g.b, entry), matrix_of(g.out, entry), {},
-          g.alpha.to_double(), g.beta.to_double(), chain};
+  GemmJob job{plan.m, plan.n, plan.k, matrix_of(g.a, entry), matrix_of(g.b, entry), matrix_of(g.out, entry), {},
+              g.alpha.to_double(), g.beta.to_double(), g.isa};
   if (has_self) job.self = matrix_of(g.self, entry);
   if (plan.swapped) {
     std::swap(job.a, job.b);
     for (MatrixView* v : {&job.a, &job.b, &job.out, &job.self}) *v = v->transposed();
+    job.swapped = true;
   }
-  job.direct = dtype_bytes(g.out.dtype) == sizeof(T) && (job.out.column_step == 1 || plan.n == 1) && !(has_self && overlap(g.self, g.out));
+  bool fits = dtype_bytes(g.out.dtype) == sizeof(typename Engine::Sum) && (job.out.column_step == 1 || plan.n == 1);
+  job.direct = fits && !(has_self && overlap(g.self, g.out));
   return job;
 }
 
-template <class T>
-Plan plan_of(const Gemm& g, const TileKernels<T>& kernels) {
-  Plan p{&g, false, g.out.dim(-2), g.out.dim(-1), g.a.dim(-1), 1, 0, 0, 0};
+template <class Engine>
+Plan plan_of(const Gemm& g, const Engine& engine) {
+  const int64_t width = engine.columns();
+  Plan p{&g, false, g.out.dim(-2), g.out.dim(-1), g.a.dim(-1), 1, 0, 0};
   for (int axis = 0; axis + 2 < g.out.rank; ++axis) p.batch *= g.out.dim(axis);
   bool sideways = g.out.step(-1) != 1 && g.out.step(-2) == 1;
-  bool narrow = p.n < kernels.columns && p.m > p.n;
-  p.swapped = p.n < kernels.columns || p.m < kernels.columns ? narrow : sideways;
+  bool narrow = p.n < width && p.m > p.n;
+  p.swapped = p.n < width || p.m < width ? narrow : sideways;
   if (p.swapped) std::swap(p.m, p.n);
-  int64_t limit = row_limit<T>(p.k);
-  p.blocks = (p.m + limit - 1) / limit;
   if (p.m == 0 || p.n == 0) p.batch = 0;
-  p.rows_step = p.blocks > 0 ? (p.m + p.blocks - 1) / p.blocks : 0;
+  p.set_rows_step(engine.row_limit(p.k), engine.row_grain());
   return p;
 }
 
-template <class T>
+template <class Engine>
 class Run {
  public:
-  Run(KernelCall& call, std::span<const Gemm> products)
-      : call_(call), kernels_(tile_kernels<T>(products[0].isa)), chain_(call.numerics() == Numerics::strict) {
+  Run(KernelCall& call, std::span<const Gemm> products, const Engine& engine) : call_(call), engine_(engine) {
     for (const Gemm& g : products) {
-      plans_.push_back(plan_of<T>(g, kernels_));
+      plans_.push_back(plan_of(g, engine_));
       work_ += plans_.back().work() * plans_.back().batch;
     }
     threads_ = work_ < kSmallWork ? 1 : call.team().size();
@@ -178,38 +137,37 @@ class Run {
     bool alone = threads_ > 1 && tasks < 4 * threads_;
     if (alone)
       for (Plan& p : plans_)
-        if (p.n < 8 * kernels_.columns) split_rows(p);
+        if (is_narrow(p)) p.set_rows_step(std::min(p.rows_step, few_rows(p)), engine_.row_grain());
     make_workspaces();
     if (!alone) return run_tasks(plans_);
     for (const Plan& p : plans_)
-      if (p.n < 8 * kernels_.columns) run_tasks({&p, 1});
+      if (is_narrow(p)) run_tasks({&p, 1});
       else run_together(p);
   }
 
  private:
+  bool is_narrow(const Plan& p) const { return p.n < 8 * engine_.columns(); }
+
   // Few tasks of few panels: more of them, with fewer rows.
-  void split_rows(Plan& p) const {
-    int64_t step = std::max<int64_t>(2 * kernels_.rows, (p.m + 4 * threads_ - 1) / (4 * threads_));
-    p.rows_step = std::min(p.rows_step, step);
-    if (p.rows_step > 0) p.blocks = (p.m + p.rows_step - 1) / p.rows_step;
-  }
+  int64_t few_rows(const Plan& p) const { return std::max<int64_t>(2 * engine_.row_tile(), (p.m + 4 * threads_ - 1) / (4 * threads_)); }
 
   void make_workspaces() {
     int64_t rows = 0, depth = 0;
     bool sums = false, self = false;
     for (const Plan& p : plans_) {
       if (p.batch == 0) continue;
-      Job job = job_of<T>(p, 0, chain_);
+      GemmJob job = job_of<Engine>(p, 0);
       rows = std::max(rows, p.rows_step);
-      depth = std::max(depth, std::min(p.k, kDepth));
+      depth = std::max(depth, std::min(p.k, kGemmDepth));
       sums |= !job.direct;
       self |= job.self.data != nullptr;
     }
-    int64_t blocks = (depth + kSumBlock - 1) / kSumBlock;
+    using T = typename Engine::Sum;
+    using Packed = typename Engine::Packed;
     for (int i = 0; i < threads_; ++i) {
       Scratch& scratch = call_.scratch();
-      spaces_.push_back({scratch.take<T>(blocks * rows * kPackedRow), scratch.take<T>(kPanelSize),
-                         self ? scratch.take<T>(rows * kernels_.columns) : nullptr, sums ? scratch.take<T>(rows * kSumsStep) : nullptr});
+      spaces_.push_back({scratch.take<Packed>(engine_.packed_size(rows, depth)), scratch.take<Packed>(engine_.panel_size(depth)),
+                         self ? scratch.take<T>(rows * engine_.columns()) : nullptr, sums ? scratch.take<T>(rows * kSumsStep) : nullptr});
     }
   }
 
@@ -229,8 +187,8 @@ class Run {
         auto at = static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), task) - ends.begin());
         const Plan& p = plans[at];
         int64_t index = task - (ends[at] - p.batch * p.blocks), i0 = index % p.blocks * p.rows_step;
-        Job job = job_of<T>(p, index / p.blocks, chain_);
-        run_rows(job, kernels_, i0, std::min(i0 + p.rows_step, p.m), spaces_, thread,
+        GemmJob job = job_of<Engine>(p, index / p.blocks);
+        run_rows(job, engine_, i0, std::min(i0 + p.rows_step, p.m), spaces_, thread,
                  [&](int64_t count, const auto& fn) { fn(thread, 0, count); });
       }
     });
@@ -239,21 +197,20 @@ class Run {
   // All threads on one block of rows: A is packed once, panels are handed out.
   void run_together(const Plan& p) {
     for (int64_t entry = 0; entry < p.batch; ++entry) {
-      Job job = job_of<T>(p, entry, chain_);
+      GemmJob job = job_of<Engine>(p, entry);
       for (int64_t i0 = 0; i0 < p.m; i0 += p.rows_step)
-        run_rows(job, kernels_, i0, std::min(i0 + p.rows_step, p.m), spaces_, 0, [&](int64_t count, const auto& fn) {
+        run_rows(job, engine_, i0, std::min(i0 + p.rows_step, p.m), spaces_, 0, [&](int64_t count, const auto& fn) {
           call_.team().parallel_for_indexed(count, std::max<int64_t>(1, count / (6 * threads_)), fn);
         });
     }
   }
 
   KernelCall& call_;
-  const TileKernels<T>& kernels_;
-  bool chain_;
+  const Engine engine_;
   int threads_ = 1;
   int64_t work_ = 0;
   std::vector<Plan> plans_;
-  std::vector<Workspace<T>> spaces_;
+  std::vector<Workspace<Engine>> spaces_;
 };
 
 }  // namespace
@@ -263,12 +220,15 @@ void gemm(KernelCall& call, const Gemm& product) { gemm(call, std::span(&product
 void gemm(KernelCall& call, std::span<const Gemm> products) {
   if (products.empty()) return;
   DType dtype = products[0].a.dtype;
+  const bool chain = call.numerics() == Numerics::strict;
   if (!is_floating(dtype)) {
     for (const Gemm& g : products) gemm_plain(call, g);
   } else if (dtype == DType::f64) {
-    Run<double>(call, products).run();
+    Run(call, products, FmaEngine<double>(products[0].isa, chain)).run();
+  } else if (dtype == DType::f32 && products[0].matrix_units && !chain) {
+    Run(call, products, UnitEngine()).run();
   } else {
-    Run<float>(call, products).run();
+    Run(call, products, FmaEngine<float>(products[0].isa, chain)).run();
   }
 }
 

@@ -1,4 +1,4 @@
-// The innermost loop of matrix products: a tile of C that stays in registers while k runs over packed A and B.
+// The innermost loop of matrix products by multiply-adds: a tile of C that stays in registers while k runs over packed A and B.
 //
 // Each element is one chain of fused multiply-adds over increasing k, on every instruction set; that is all that the
 // bits of a product depend on.

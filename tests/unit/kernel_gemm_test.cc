@@ -1,8 +1,9 @@
-// Every product of floats is held, to the bit, against the definition in gemm_tile.h: on every instruction set that the
-// machine has, for any strides, thread counts and numerics.
+// Every product of floats is held, to the bit, against the definitions in gemm_tile.h and gemm_units.h: on every instruction
+// set that the machine has and on its matrix units, for any strides, thread counts and numerics.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -58,11 +59,59 @@ C chain_sum(const C* row, const C* column, int64_t k, int64_t n, bool strict) {
   return strict || k <= cpu::kSumBlock ? sum : total + sum;
 }
 
+// --- what matrix units do, by gemm_units.h ---
+
+float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+
+// The numbers of a row or column as parts: [part][k], zeros behind the last k.
+std::vector<std::vector<float>> parts_of_line(const float* from, int64_t k, int64_t step) {
+  constexpr size_t kParts = 3;
+  std::vector<std::vector<float>> parts(kParts, std::vector<float>(static_cast<size_t>((k + 31) / 32 * 32)));
+  bool exact = true;
+  for (int64_t i = 0; i < k; ++i) {
+    float rest = from[i * step];
+    for (size_t p = 0; p < kParts; ++p) {
+      float part = p + 1 == kParts ? rest : std::bit_cast<float>((std::bit_cast<uint32_t>(rest) + 0x8000u) & 0xFFFF0000u);
+      exact &= (std::bit_cast<uint32_t>(part) & 0xFFFFu) == 0;    // a bf16, the last one too
+      parts[p][static_cast<size_t>(i)] = flushed(part);
+      rest -= part;
+    }
+  }
+  REQUIRE(exact);
+  return parts;
+}
+
+void add_step(const float* a, const float* b, float* sum) {
+  float chains[2] = {0, 0};
+  for (int i = 0; i < 32; ++i) chains[i % 2] = flushed(std::fma(a[i], b[i], chains[i % 2]));
+  *sum = flushed(*sum + flushed(chains[0] + chains[1]));
+}
+
+float units_sum(const float* row, const float* column, int64_t k, int64_t n) {
+  constexpr std::pair<size_t, size_t> kTerms[] = {{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}};
+  auto a = parts_of_line(row, k, 1), b = parts_of_line(column, k, n);
+  float total = 0;
+  for (int64_t begin = 0; begin < k; begin += 768) {
+    float sum = 0;
+    for (int64_t i = begin; i < std::min(begin + 768, k); i += 32)
+      for (auto [pa, pb] : kTerms) add_step(a[pa].data() + i, b[pb].data() + i, &sum);
+    total = begin == 0 ? sum : total + sum;
+  }
+  return total;
+}
+
 template <class T>
 std::vector<Compute<T>> widened(Buffer<T>& buffer) {
   std::vector<Compute<T>> out;
   for (T x : buffer.values()) out.push_back(static_cast<Compute<T>>(x));
   return out;
+}
+
+// An element as this machine sums it up with fast numerics.
+float fast_sum(const std::vector<float>& row, const std::vector<float>& column) {
+  auto k = static_cast<int64_t>(row.size());
+  if (cpu::has_matrix_units()) return units_sum(row.data(), column.data(), k, 1);
+  return chain_sum(row.data(), column.data(), k, 1, false);
 }
 
 struct Case {
@@ -76,25 +125,33 @@ void check_case(Rng& rng, const Case& c, int threads, Numerics numerics) {
   Buffer<T> a = random_buffer<T>(rng, {c.batch, c.m, c.k}), b = random_buffer<T>(rng, {c.batch, c.k, c.n});
   Buffer<T> self = random_buffer<T>(rng, {c.batch, c.m, c.n}), out = random_buffer<T>(rng, {c.batch, c.m, c.n});
   std::vector<C> all_a = widened(a), all_b = widened(b), all_self = widened(self);
-  std::vector<T> expected;
+  std::vector<T> expected, by_units;
   for (int64_t e = 0; e < c.batch * c.m * c.n; ++e) {
-    const C* matrix_b = all_b.data() + e / std::max<int64_t>(c.m * c.n, 1) * c.k * c.n;
-    C sum = chain_sum(all_a.data() + e / c.n * c.k, matrix_b + e % c.n, c.k, c.n, numerics == Numerics::strict);
-    if (c.alpha != 1) sum *= static_cast<C>(c.alpha);
-    if (c.beta != 0) sum += static_cast<C>(c.beta) * all_self[static_cast<size_t>(e)];
-    expected.push_back(T(sum));
+    const C* row = all_a.data() + e / c.n * c.k;
+    const C* column = all_b.data() + e / (c.m * c.n) * c.k * c.n + e % c.n;
+    auto finished = [&](C sum) {
+      if (c.alpha != 1) sum *= static_cast<C>(c.alpha);
+      if (c.beta != 0) sum += static_cast<C>(c.beta) * all_self[static_cast<size_t>(e)];
+      return T(sum);
+    };
+    expected.push_back(finished(chain_sum(row, column, c.k, c.n, numerics == Numerics::strict)));
+    if constexpr (std::is_same_v<T, float>) by_units.push_back(finished(units_sum(row, column, c.k, c.n)));
   }
-  for (cpu::Isa isa : machine_isas()) {
+  auto check = [&](cpu::Isa isa, bool units, const std::vector<T>& wanted) {
     ThreadTeam team(threads);
     Scratch scratch;
     KernelContext context{&team, &scratch, numerics};
     KernelCall call(*find_op("aten.baddbmm.default"), &context);
-    cpu::gemm(call, {out.tensor(), a.tensor(), b.tensor(), self.tensor(), Scalar::floating(c.alpha), Scalar::floating(c.beta), isa});
+    Scalar alpha = Scalar::floating(c.alpha), beta = Scalar::floating(c.beta);
+    cpu::gemm(call, {out.tensor(), a.tensor(), b.tensor(), self.tensor(), alpha, beta, isa, units});
     std::vector<T> got = out.values();
-    CAPTURE(c.batch, c.m, c.n, c.k, c.alpha, c.beta, threads, static_cast<int>(isa), static_cast<int>(numerics));
-    REQUIRE(got.size() == expected.size());
-    REQUIRE((got.empty() || std::memcmp(got.data(), expected.data(), got.size() * sizeof(T)) == 0));
-  }
+    CAPTURE(c.batch, c.m, c.n, c.k, c.alpha, c.beta, threads, static_cast<int>(isa), units, static_cast<int>(numerics));
+    REQUIRE(got.size() == wanted.size());
+    REQUIRE((got.empty() || std::memcmp(got.data(), wanted.data(), got.size() * sizeof(T)) == 0));
+  };
+  for (cpu::Isa isa : machine_isas()) check(isa, false, expected);
+  bool uses_units = std::is_same_v<T, float> && numerics == Numerics::fast;
+  if (cpu::has_matrix_units()) check(cpu::best_isa(), true, uses_units ? by_units : expected);
 }
 
 template <class T>
@@ -130,6 +187,35 @@ TEST_CASE("gemm: sizes around the blocks") {
       check_case<BF16>(rng, c, 4, numerics);
       check_case<double>(rng, c, 2, numerics);
     }
+}
+
+TEST_CASE("gemm: infinities, NaN and numbers out of range on matrix units are those of multiply-adds") {
+  Rng rng(8);
+  const float kOdd[] = {INFINITY, -INFINITY, NAN, 3.4e38f, -3.4e38f, -NAN};
+  for (int round = 0; round < 12; ++round) {
+    Buffer<float> a = noise(rng, {70, 90}), b = noise(rng, {90, 50}), plain({70, 50}), units({70, 50}), slice({5, 50});
+    for (int i = 0; i < round; ++i) {
+      Buffer<float>& into = rng.below(2) ? a : b;
+      into.at(static_cast<int64_t>(rng.below(4500))) = kOdd[rng.below(6)];
+    }
+    auto multiply = [&](Buffer<float>& out, int64_t first, bool on_units) {
+      ThreadTeam team(2);
+      Scratch scratch;
+      KernelContext context{&team, &scratch, Numerics::fast};
+      KernelCall call(*find_op("aten.mm.default"), &context);
+      Tensor rows = a.tensor();
+      rows.data += first * 90 * 4;
+      rows.shape[0] = out.tensor().dim(0);
+      cpu::gemm(call, {out.tensor(), rows, b.tensor(), {}, Scalar::integer(1), Scalar::integer(0), cpu::best_isa(), on_units});
+    };
+    multiply(plain, 0, false), multiply(units, 0, cpu::has_matrix_units()), multiply(slice, 31, cpu::has_matrix_units());
+    for (int64_t e = 0; e < 70 * 50; ++e) {
+      CAPTURE(round, e);
+      REQUIRE(std::isnan(units.at(e)) == std::isnan(plain.at(e)));
+      if (!std::isnan(plain.at(e))) REQUIRE((units.at(e) == plain.at(e) || std::fabs(units.at(e) - plain.at(e)) < 1e-4f * std::max(1.0f, std::fabs(plain.at(e)))));
+    }
+    REQUIRE(std::memcmp(slice.tensor().data, units.tensor().data + 31 * 50 * 4, 5 * 50 * 4) == 0);
+  }
 }
 
 TEST_CASE("mm: threads and row slices give the same bits") {
@@ -225,9 +311,12 @@ TEST_CASE("matmul broadcasts batches") {
         at_b += rest % shape[static_cast<size_t>(axis)] * wide_b.step(axis);
         rest /= shape[static_cast<size_t>(axis)];
       }
-      float sum = 0;
-      for (int64_t k = 0; k < l[rank - 1]; ++k) sum = std::fma(wide_a.as<float>()[at_a + k * wide_a.step(-1)], wide_b.as<float>()[at_b + k * wide_b.step(-2)], sum);
-      expected.push_back(sum);
+      std::vector<float> row, column;
+      for (int64_t k = 0; k < l[rank - 1]; ++k) {
+        row.push_back(wide_a.as<float>()[at_a + k * wide_a.step(-1)]);
+        column.push_back(wide_b.as<float>()[at_b + k * wide_b.step(-2)]);
+      }
+      expected.push_back(fast_sum(row, column));
     }
     std::vector<int64_t> out_shape(shape);
     if (right.size() == 1) out_shape.pop_back();

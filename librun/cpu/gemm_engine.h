@@ -1,0 +1,86 @@
+// What packs and multiplies the blocks of a matrix product: fused multiply-adds, or matrix units.
+//
+// Both work on panels of columns() columns. Nothing that they do depends on how a product was cut into rows and columns.
+#pragma once
+
+#include <cstdint>
+
+#include "librun/cpu/gemm_block.h"
+#include "librun/cpu/gemm_units.h"
+
+namespace sg::cpu {
+
+// One product of two matrices.
+struct GemmJob {
+  int64_t m = 0, n = 0, k = 0;
+  MatrixView a, b, out, self;          // self.data null: none
+  double alpha = 1, beta = 0;
+  Isa isa = Isa::plain;
+  bool swapped = false;                // a and b are what was b^T and a^T
+  bool direct = false;                 // sums may lie in `out`
+};
+
+// Rows [i0, i1) and columns [c0, c1) of a job, with where its sums are.
+template <class T>
+struct GemmBlock {
+  const GemmJob* job;
+  int64_t i0, i1, c0, c1;
+  T* sums;
+  int64_t sums_step;
+  int64_t rows() const { return i1 - i0; }
+};
+
+struct GemmDepth {                     // of k
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+
+inline constexpr int64_t kGemmDepth = 3 * kSumBlock;   // k packed at a time; matrix units start their sums anew for each
+
+// Sums are gemm_tile.h's, on every instruction set.
+template <class T>
+class FmaEngine {
+ public:
+  using Sum = T;
+  using Packed = T;
+
+  FmaEngine(Isa isa, bool chain) : kernels_(tile_kernels<T>(isa)), chain_(chain) {}
+  int64_t columns() const { return kernels_.columns; }
+  int64_t row_tile() const { return kernels_.rows; }
+  int64_t row_grain() const { return 1; }              // rows of a task are a multiple of it
+  int64_t row_limit(int64_t k) const;                  // rows of A that are packed at a time
+  int64_t row_groups(int64_t rows) const { return rows; }    // that are packed one by one
+  int64_t packed_size(int64_t rows, int64_t depth) const { return packed_a_size(rows, depth); }
+  int64_t panel_size(int64_t) const { return kPanelSize; }
+  void pack_rows(const GemmBlock<T>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const;
+  // Columns [j, j + columns) of the block: sums over `depth`. REQUIRES: j at the start of a panel
+  void multiply(const GemmBlock<T>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a, Packed* panel) const;
+
+ private:
+  const TileKernels<T>& kernels_;
+  bool chain_;
+};
+
+// Of f32. Sums are gemm_units.h's. One that is NaN is taken again from multiply-adds: infinities have no parts.
+class UnitEngine {
+ public:
+  using Sum = float;
+  using Packed = uint16_t;
+
+  int64_t columns() const { return kUnitColumns; }
+  int64_t row_tile() const { return kUnitLines; }
+  int64_t row_grain() const { return 2 * kUnitLines; }
+  int64_t row_limit(int64_t k) const;
+  int64_t row_groups(int64_t rows) const { return (rows + kUnitLines - 1) / kUnitLines; }
+  int64_t packed_size(int64_t rows, int64_t depth) const { return row_groups(rows) * steps(depth) * kParts * kUnitTile; }
+  int64_t panel_size(int64_t depth) const { return 2 * steps(depth) * kParts * kUnitTile; }
+  void pack_rows(const GemmBlock<float>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const;
+  void multiply(const GemmBlock<float>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a, Packed* panel) const;
+
+ private:
+  static int64_t steps(int64_t depth) { return (depth + kUnitDepth - 1) / kUnitDepth; }
+  void pack_panel(const GemmJob& job, GemmDepth depth, int64_t j, int64_t columns, Packed* panel) const;
+  void repair(const GemmBlock<float>& block, int64_t first, int64_t rows, int64_t j, int64_t columns) const;
+};
+
+}  // namespace sg::cpu
