@@ -191,12 +191,12 @@ DiffCounts count_edits(const GraphDiff& diff) {
   DiffCounts out;
   out.same = diff.same, out.items = diff.items.size();
   for (const NodeEdit& e : diff.edits) {
-    auto is = [](Aspect aspect) { return [aspect](const Change& c) { return c.aspect == aspect; }; };
+    auto is = [](Aspect aspect) { return [aspect](const Difference& c) { return c.aspect == aspect; }; };
     out.added += e.kind() == EditKind::added, out.removed += e.kind() == EditKind::removed;
     out.renamed += std::any_of(e.changes.begin(), e.changes.end(), is(Aspect::name));
     out.moved += std::any_of(e.changes.begin(), e.changes.end(), is(Aspect::order));
     out.changed += std::any_of(e.changes.begin(), e.changes.end(),
-                               [](const Change& c) { return c.aspect != Aspect::name && c.aspect != Aspect::order; });
+                               [](const Difference& c) { return c.aspect != Aspect::name && c.aspect != Aspect::order; });
     out.explained += e.explanation != NodeEdit::kNone;
   }
   return out;

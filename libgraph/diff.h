@@ -35,10 +35,10 @@ struct DiffOptions {
 Result<DiffOptions> parse_ignore(std::string_view list);
 
 // One thing that is no longer what it was: "argument dim", "0", "1".
-struct Change {
+struct Difference {
   Aspect aspect = Aspect::attribute;
   std::string what, before, after;
-  friend bool operator==(const Change&, const Change&) = default;
+  friend bool operator==(const Difference&, const Difference&) = default;
 };
 
 enum class EditKind : uint8_t { changed, added, removed };   // renamed and moved are changes of aspects name and order
@@ -47,7 +47,7 @@ std::string_view edit_name(EditKind kind);
 struct NodeEdit {
   static constexpr uint32_t kNone = MatchSide::kNone;
   uint32_t a = kNone, b = kNone;      // positions; none = added, removed
-  std::vector<Change> changes;
+  std::vector<Difference> changes;
   uint32_t explanation = kNone;       // index into GraphDiff::explanations: told there
   EditKind kind() const { return a == kNone ? EditKind::added : b == kNone ? EditKind::removed : EditKind::changed; }
 };
@@ -57,7 +57,7 @@ struct ItemEdit {
   std::string subject;                // "input", "output", "symbol", "guard", "nested graph", "group", "mesh", "world", "title", "rank"
   std::string name;                   // "%x", "u4", "@ep"; the line itself for what is added or removed
   EditKind kind = EditKind::changed;
-  std::vector<Change> changes;
+  std::vector<Difference> changes;
   uint32_t port = MatchSide::kNone;   // which input or output of A (of B, when added)
   uint32_t explanation = MatchSide::kNone;
 };

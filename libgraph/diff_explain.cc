@@ -57,7 +57,7 @@ bool ExplainState::take(int s, uint32_t n, uint32_t explanation) {
 
 size_t ExplainState::tell(uint32_t x, uint32_t explanation, const ChangeTest& test) {
   if (!is_open(0, x)) return 0;
-  const std::vector<Change>& changes = edit(0, x)->changes;
+  const std::vector<Difference>& changes = edit(0, x)->changes;
   std::vector<uint32_t>& told = told_[edit_of_[0][x]];
   told.resize(changes.size(), kNone);
   size_t count = 0;
@@ -66,10 +66,10 @@ size_t ExplainState::tell(uint32_t x, uint32_t explanation, const ChangeTest& te
   return count;
 }
 
-std::vector<const Change*> ExplainState::untold(uint32_t x) const {
-  std::vector<const Change*> out;
+std::vector<const Difference*> ExplainState::untold(uint32_t x) const {
+  std::vector<const Difference*> out;
   if (is_free(0, x) || !is_open(0, x)) return out;
-  const std::vector<Change>& changes = edit(0, x)->changes;
+  const std::vector<Difference>& changes = edit(0, x)->changes;
   const std::vector<uint32_t>& told = told_[edit_of_[0][x]];
   for (size_t i = 0; i < changes.size(); ++i)
     if (told.empty() || told[i] == kNone) out.push_back(&changes[i]);
@@ -77,8 +77,8 @@ std::vector<const Change*> ExplainState::untold(uint32_t x) const {
 }
 
 bool ExplainState::has_untold(uint32_t x, const ChangeTest& test) const {
-  std::vector<const Change*> list = untold(x);
-  return std::any_of(list.begin(), list.end(), [&](const Change* c) { return test(*c); });
+  std::vector<const Difference*> list = untold(x);
+  return std::any_of(list.begin(), list.end(), [&](const Difference* c) { return test(*c); });
 }
 
 void ExplainState::settle() {

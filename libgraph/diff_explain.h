@@ -54,10 +54,10 @@ class ExplainState {
   bool take(int s, uint32_t n, uint32_t explanation);     // the whole edit; false when there is none, or it is explained
 
   // Changes of open edits between partners, x of A. `tell` returns how many it told.
-  using ChangeTest = std::function<bool(const Change&)>;
+  using ChangeTest = std::function<bool(const Difference&)>;
   size_t tell(uint32_t x, uint32_t explanation, const ChangeTest& test);
   bool has_untold(uint32_t x, const ChangeTest& test) const;
-  std::vector<const Change*> untold(uint32_t x) const;
+  std::vector<const Difference*> untold(uint32_t x) const;
   void settle();                                          // edits all of whose changes are told get their explanation
 
   // Found by one finder, needed by others; kNone = not found.
@@ -84,7 +84,7 @@ class ExplainState {
 // Whether the types of x and of its partner differ in sizes and strides at most.
 bool same_kind_of_types(const ExplainState& state, uint32_t x);
 
-inline bool is_operand(const Change& c) { return c.aspect == Aspect::operand; }
+inline bool is_operand(const Difference& c) { return c.aspect == Aspect::operand; }
 
 void explain_chunks(ExplainState* state);             // by metadata
 void explain_chunks_by_structure(ExplainState* state);

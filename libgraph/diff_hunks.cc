@@ -16,16 +16,16 @@ constexpr size_t kFewFolded = 8;       // renames or moves alone are shown one b
 
 bool only(const NodeEdit& e, Aspect aspect) {
   return e.kind() == EditKind::changed &&
-         std::all_of(e.changes.begin(), e.changes.end(), [&](const Change& c) { return c.aspect == aspect; });
+         std::all_of(e.changes.begin(), e.changes.end(), [&](const Difference& c) { return c.aspect == aspect; });
 }
 
 bool has(const NodeEdit& e, Aspect aspect) {
-  return std::any_of(e.changes.begin(), e.changes.end(), [&](const Change& c) { return c.aspect == aspect; });
+  return std::any_of(e.changes.begin(), e.changes.end(), [&](const Difference& c) { return c.aspect == aspect; });
 }
 
-std::string changes_text(const std::vector<Change>& changes) {
+std::string changes_text(const std::vector<Difference>& changes) {
   std::string out;
-  for (const Change& c : changes) out += (out.empty() ? "" : "; ") + c.what + ": " + c.before + " -> " + c.after;
+  for (const Difference& c : changes) out += (out.empty() ? "" : "; ") + c.what + ": " + c.before + " -> " + c.after;
   return out;
 }
 
@@ -141,9 +141,9 @@ class GraphReporter {
     if (e.kind() == EditKind::removed) return ++out->removed, out->lines.push_back({'-', line_a(e.a)});
     bool moved = has(e, Aspect::order), renamed = has(e, Aspect::name);
     out->moved += moved, out->renamed += renamed;
-    std::vector<Change> rest;
+    std::vector<Difference> rest;
     std::copy_if(e.changes.begin(), e.changes.end(), std::back_inserter(rest),
-                 [](const Change& c) { return c.aspect != Aspect::name && c.aspect != Aspect::order; });
+                 [](const Difference& c) { return c.aspect != Aspect::name && c.aspect != Aspect::order; });
     out->changed += !rest.empty();
     std::string before = line_a(e.a), after = line_b(e.b);
     if (before == after && rest.empty()) {
@@ -152,10 +152,10 @@ class GraphReporter {
       if (before != after) out->lines.push_back({'-', before});
       out->lines.push_back({'+', after});
     }
-    for (const Change& c : rest)       // what the line itself does not show
+    for (const Difference& c : rest)       // what the line itself does not show
       if (before == after || c.aspect == Aspect::loc || c.what == "module" || c.what == "phase")
         out->lines.push_back({'.', c.what + ": " + c.before + " -> " + c.after});
-    for (const Change& c : e.changes)
+    for (const Difference& c : e.changes)
       if (c.aspect == Aspect::order && c.before != c.after) out->lines.push_back({'.', "moved: was " + c.before + ", is " + c.after});
   }
 

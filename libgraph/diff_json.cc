@@ -29,9 +29,9 @@ class Writer {
   }
 
  private:
-  void changes(const std::vector<Change>& list) {
+  void changes(const std::vector<Difference>& list) {
     json_.key("changes").begin_array();
-    for (const Change& c : list)
+    for (const Difference& c : list)
       json_.begin_object().key("aspect").string(aspect_name(c.aspect)).key("what").string(c.what).key("before").string(text(c.before))
           .key("after").string(text(c.after)).end_object();
     json_.end_array();

@@ -28,7 +28,7 @@ void NodeComparer::add(Aspect aspect, std::string what, std::string before, std:
   out_.push_back({aspect, std::move(what), std::move(before), std::move(after)});
 }
 
-std::vector<Change> NodeComparer::nodes(uint32_t x, uint32_t y) {
+std::vector<Difference> NodeComparer::nodes(uint32_t x, uint32_t y) {
   out_.clear(), by_number_.clear();
   NodeId m = diff_.side_a.nodes[x], n = diff_.side_b.nodes[y];
   if (diff_.side_a.op[x] != diff_.side_b.op[y])
@@ -147,7 +147,7 @@ NodeComparer::Likeness NodeComparer::compare_items(const Arg& a, const Arg& b) {
 void NodeComparer::type(const std::string& what, ValueId v, ValueId w) {
   TypeId x = graph_a().value(v).type, y = graph_b().value(w).type;
   if (terms_.same_type(x, y)) return;
-  Change change{Aspect::type, what, print_.a.type_alone(x), print_.b.type_alone(y)};
+  Difference change{Aspect::type, what, print_.a.type_alone(x), print_.b.type_alone(y)};
   (terms_.same_type_by_number(x, y) ? by_number_ : out_).push_back(std::move(change));
 }
 
@@ -246,7 +246,7 @@ void NodeComparer::sharding(const Sharding& x, const Sharding& y) {
   (by_number ? by_number_ : out_).push_back({Aspect::attribute, "sharding", print_.a.sharding_alone(x), print_.b.sharding_alone(y)});
 }
 
-std::vector<Change> NodeComparer::inputs(uint32_t i, uint32_t j) {
+std::vector<Difference> NodeComparer::inputs(uint32_t i, uint32_t j) {
   out_.clear(), by_number_.clear();
   const Input& x = graph_a().inputs()[i];
   const Input& y = graph_b().inputs()[j];
@@ -264,7 +264,7 @@ std::vector<Change> NodeComparer::inputs(uint32_t i, uint32_t j) {
   return std::move(out_);
 }
 
-std::vector<Change> NodeComparer::outputs(uint32_t i, uint32_t j) {
+std::vector<Difference> NodeComparer::outputs(uint32_t i, uint32_t j) {
   out_.clear(), by_number_.clear();
   const Output& x = graph_a().outputs()[i];
   const Output& y = graph_b().outputs()[j];

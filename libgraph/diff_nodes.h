@@ -24,11 +24,11 @@ class NodeComparer {
                DiffPrinters* print)
       : diff_(diff), options_(options), nested_of_a_(nested_of_a), terms_(*terms), print_(*print) {}
 
-  std::vector<Change> nodes(uint32_t x, uint32_t y);
-  std::vector<Change> inputs(uint32_t i, uint32_t j);
-  std::vector<Change> outputs(uint32_t i, uint32_t j);
+  std::vector<Difference> nodes(uint32_t x, uint32_t y);
+  std::vector<Difference> inputs(uint32_t i, uint32_t j);
+  std::vector<Difference> outputs(uint32_t i, uint32_t j);
   // What of the last two compared differs only in symbols that are numbers on the other side.
-  std::vector<Change> take_numbers() { return std::move(by_number_); }
+  std::vector<Difference> take_numbers() { return std::move(by_number_); }
 
  private:
   void names(NodeId m, NodeId n);
@@ -62,7 +62,7 @@ class NodeComparer {
   const std::vector<NestedId>& nested_of_a_;
   DiffTerms& terms_;
   DiffPrinters& print_;
-  std::vector<Change> out_, by_number_;
+  std::vector<Difference> out_, by_number_;
 };
 
 }  // namespace sg

@@ -164,7 +164,7 @@ class ProgramDiffer {
     }
   }
 
-  void add_edit(GraphDiff* diff, uint32_t x, uint32_t y, std::vector<Change> changes) {
+  void add_edit(GraphDiff* diff, uint32_t x, uint32_t y, std::vector<Difference> changes) {
     NodeEdit edit;
     edit.a = x, edit.b = y, edit.changes = std::move(changes);
     if (x == kNone ? is_size(diff->side_b, 1, y) : y == kNone && is_size(diff->side_a, 0, x)) {
@@ -175,13 +175,13 @@ class ProgramDiffer {
   }
 
   void compare_pair(GraphDiff* diff, NodeComparer* compare, uint32_t x, uint32_t y) {
-    std::vector<Change> changes = compare->nodes(x, y);
+    std::vector<Difference> changes = compare->nodes(x, y);
     if (diff->match.moved[x] && !options_.ignore_order) {
       bool in_run = x > 0 && y > 0 && diff->match.nodes[0][x - 1] == y - 1;     // moved along with the one before it
       std::string after = behind(diff->side_b, y);
       changes.push_back({Aspect::order, "position", in_run ? after : behind(diff->side_a, x), after});
     }
-    std::vector<Change> numbers = compare->take_numbers();
+    std::vector<Difference> numbers = compare->take_numbers();
     if (!numbers.empty()) ++diff->explanations[substitution(diff)].before;
     if (!changes.empty()) return add_edit(diff, x, y, std::move(changes));
     if (numbers.empty()) return void(++diff->same);
@@ -211,10 +211,10 @@ class ProgramDiffer {
         diff->items.push_back({subject, line_a(i), EditKind::removed, {}, i});
         continue;
       }
-      std::vector<Change> changes = kind == 0 ? compare->inputs(i, j) : compare->outputs(i, j);
+      std::vector<Difference> changes = kind == 0 ? compare->inputs(i, j) : compare->outputs(i, j);
       if (moved[i] && !(options_.ignore_order && kind == 0))
         changes.push_back({Aspect::order, "position", std::to_string(i), std::to_string(j)});
-      std::vector<Change> numbers = compare->take_numbers();
+      std::vector<Difference> numbers = compare->take_numbers();
       uint32_t told = changes.empty() && !numbers.empty() ? substitution(diff) : kNone;
       if (told != kNone) changes = std::move(numbers);
       if (!changes.empty()) diff->items.push_back({subject, line_b(j), EditKind::changed, std::move(changes), i, told});

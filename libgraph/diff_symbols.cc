@@ -80,8 +80,8 @@ void SymbolDiffer::symbols() {
       continue;
     }
     partners.insert(partner);
-    std::vector<Change> changes = symbol(s, *t);
-    bool only_kind = std::all_of(changes.begin(), changes.end(), [](const Change& c) { return c.what == "kind" || c.what == "hint"; });
+    std::vector<Difference> changes = symbol(s, *t);
+    bool only_kind = std::all_of(changes.begin(), changes.end(), [](const Difference& c) { return c.what == "kind" || c.what == "hint"; });
     uint32_t told = only_kind ? std::min(told_symbol(0, s.name), told_symbol(1, t->name)) : kNone;
     if (!changes.empty())
       add({"symbol", b_.pool->strings.str(t->name), EditKind::changed, std::move(changes), kNone, told}, 0, {s.name});
@@ -91,8 +91,8 @@ void SymbolDiffer::symbols() {
       add({"symbol", print_.b.symbol_alone(t), EditKind::added, {}, kNone, told_symbol(1, t.name)}, 1, {t.name});
 }
 
-std::vector<Change> SymbolDiffer::symbol(const Symbol& s, const Symbol& t) {
-  std::vector<Change> out;
+std::vector<Difference> SymbolDiffer::symbol(const Symbol& s, const Symbol& t) {
+  std::vector<Difference> out;
   auto number = [](std::optional<int64_t> v) { return v ? std::to_string(*v) : std::string("-"); };
   auto field = [&](const char* what, std::optional<int64_t> v, std::optional<int64_t> w) {
     if (v != w) out.push_back({Aspect::attribute, what, number(v), number(w)});

@@ -29,7 +29,7 @@ class SymbolDiffer {
   };
   void symbols();
   void guards();
-  std::vector<Change> symbol(const Symbol& s, const Symbol& t);
+  std::vector<Difference> symbol(const Symbol& s, const Symbol& t);
   void add(ItemEdit item, int side, std::vector<StrId> symbols);
   std::vector<StrId> symbols_of(int side, const Guard& g) const;
   uint32_t told_symbol(int side, StrId symbol) const;

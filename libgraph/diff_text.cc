@@ -205,7 +205,7 @@ std::string print_diff_names(const JobDiff& diff) {
       for (const ItemEdit& i : g.items) out += at + i.subject + " " + std::string(edit_name(i.kind)) + " " + i.name + "\n";
       for (const NodeEdit& e : g.edits) {
         std::string kind(edit_name(e.kind()));
-        auto all = [&](Aspect aspect) { return std::all_of(e.changes.begin(), e.changes.end(), [&](const Change& c) { return c.aspect == aspect; }); };
+        auto all = [&](Aspect aspect) { return std::all_of(e.changes.begin(), e.changes.end(), [&](const Difference& c) { return c.aspect == aspect; }); };
         if (e.kind() == EditKind::changed && all(Aspect::name)) kind = "renamed";
         if (e.kind() == EditKind::changed && all(Aspect::order)) kind = "moved";
         out += at + kind + " %" + std::string(e.b != kNone ? g.b->label(g.side_b.nodes[e.b]) : g.a->label(g.side_a.nodes[e.a])) + "\n";

@@ -9,12 +9,12 @@ namespace {
 
 constexpr uint32_t kNone = MatchSide::kNone;
 
-bool is_name(const Change& c) { return c.aspect == Aspect::name; }
+bool is_name(const Difference& c) { return c.aspect == Aspect::name; }
 
 // A node of the forward that is computed in the backward now, and differs in nothing that this does not bring with it.
 bool was_put_off(const ExplainState& state, uint32_t x) {
   if (state.node(0, x).phase != Phase::forward || state.node(1, state.partner(0, x)).phase != Phase::backward) return false;
-  return !state.has_untold(x, [](const Change& c) {
+  return !state.has_untold(x, [](const Difference& c) {
     return c.aspect != Aspect::operand && c.aspect != Aspect::order && c.aspect != Aspect::name && c.aspect != Aspect::meta;
   });
 }
@@ -98,7 +98,7 @@ void follow_unused_results(ExplainState* state) {
 
 // Sizes that follow from a region that was cut: 2*(u0//2) behind it where u0 was.
 void follow_sizes(ExplainState* state) {
-  auto is_type = [](const Change& c) { return c.aspect == Aspect::type; };
+  auto is_type = [](const Difference& c) { return c.aspect == Aspect::type; };
   const MatchSide& b = state->side(1);
   std::vector<uint32_t> told(state->count(1), kNone);
   for (uint32_t y = 0; y < state->count(1); ++y) {
@@ -118,13 +118,13 @@ void follow_sizes(ExplainState* state) {
 // Partners that lost the link to a forward node which an explanation took away, or made one with another (what the producer's
 // number for the link was then stays among the free keys).
 void follow_links(ExplainState* state) {
-  auto is_link = [](const Change& c) { return c.what == "of" || c.what == "extra"; };
+  auto is_link = [](const Difference& c) { return c.what == "of" || c.what == "extra"; };
   std::set<uint32_t> merged;                                            // nodes of A that others were merged into
   for (uint32_t n = 0; n < state->count(0); ++n)
     if (state->deduplicated != kNone && state->cause(0, n) == state->deduplicated) merged.insert(state->of[0]->original(n));
   for (uint32_t x = 0; x < state->count(0); ++x) {
-    std::vector<const Change*> changes = state->untold(x);
-    bool only_links = !changes.empty() && std::all_of(changes.begin(), changes.end(), [&](const Change* c) { return is_link(*c); });
+    std::vector<const Difference*> changes = state->untold(x);
+    bool only_links = !changes.empty() && std::all_of(changes.begin(), changes.end(), [&](const Difference* c) { return is_link(*c); });
     NodeId forward = state->node(0, x).forward;
     if (!only_links || !forward) continue;
     uint32_t f = state->side(0).position_of[forward.index], cause = state->cause(0, f);

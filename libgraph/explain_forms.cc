@@ -27,7 +27,7 @@ bool is_respelled(std::string_view before, std::string_view after) {
 void explain_form(const std::vector<uint32_t>& nodes, ExplanationKind kind, std::string text, ExplainState* state) {
   if (nodes.empty()) return;
   uint32_t id = state->next();
-  for (uint32_t x : nodes) state->tell(x, id, [](const Change& c) { return c.aspect == Aspect::op || c.aspect == Aspect::operand; });
+  for (uint32_t x : nodes) state->tell(x, id, [](const Difference& c) { return c.aspect == Aspect::op || c.aspect == Aspect::operand; });
   state->add(kind, std::move(text), state->blocks(0, nodes), nodes.size(), nodes.size(), {{"nodes", nodes.size()}});
 }
 
@@ -37,10 +37,10 @@ void explain_form(const std::vector<uint32_t>& nodes, ExplanationKind kind, std:
 void explain_other_forms(ExplainState* state) {
   std::vector<uint32_t> to_functional, to_in_place, respelled;
   for (uint32_t x = 0; x < state->count(0); ++x) {
-    std::vector<const Change*> changes = state->untold(x);
+    std::vector<const Difference*> changes = state->untold(x);
     if (changes.empty() || changes[0]->aspect != Aspect::op) continue;
     uint32_t cause = kNone;
-    if (std::any_of(changes.begin(), changes.end(), [](const Change* c) { return c->aspect == Aspect::attribute; })) continue;
+    if (std::any_of(changes.begin(), changes.end(), [](const Difference* c) { return c->aspect == Aspect::attribute; })) continue;
     if (state->has_untold(x, is_operand) && !state->same_operands(x, &cause)) continue;
     const std::string &before = changes[0]->before, &after = changes[0]->after;
     if (functional_name(before) == after && !state->side(0).operands(x).empty()) to_functional.push_back(x);

@@ -228,7 +228,7 @@ class Splits {
   bool only_cut(uint32_t x) const {
     const NodeEdit* edit = state_.edit(0, x);
     if (edit == nullptr) return true;
-    for (const Change& c : edit->changes) {
+    for (const Difference& c : edit->changes) {
       if (c.aspect == Aspect::op) return false;
       if (c.aspect == Aspect::attribute && !same_literals(x)) return false;
       if (c.aspect == Aspect::type && !same_kind_of_types(state_, x)) return false;

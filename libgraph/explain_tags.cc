@@ -12,14 +12,14 @@ constexpr size_t kMany = 4;
 
 template <class Text>
 void explain_tags(ExplainState* state, const Text& text_of) {
-  auto is_meta = [](const Change& c) { return c.aspect == Aspect::meta; };
+  auto is_meta = [](const Difference& c) { return c.aspect == Aspect::meta; };
   std::map<std::string, std::vector<uint32_t>> by_change;
   std::vector<std::string> order;
   for (uint32_t x = 0; x < state->count(0); ++x) {
-    std::vector<const Change*> changes = state->untold(x);
-    if (!std::all_of(changes.begin(), changes.end(), [&](const Change* c) { return is_meta(*c); })) continue;
+    std::vector<const Difference*> changes = state->untold(x);
+    if (!std::all_of(changes.begin(), changes.end(), [&](const Difference* c) { return is_meta(*c); })) continue;
     std::string key;
-    for (const Change* c : changes)
+    for (const Difference* c : changes)
       if (c->what != "of") key += (key.empty() ? "" : "; ") + text_of(*c);
     if (key.empty()) continue;
     auto [at, is_new] = by_change.try_emplace(key);
@@ -38,8 +38,8 @@ void explain_tags(ExplainState* state, const Text& text_of) {
 }  // namespace
 
 void explain_tags(ExplainState* state) {
-  explain_tags(state, [](const Change& c) { return c.what + ": " + c.before + " -> " + c.after; });
-  explain_tags(state, [](const Change& c) {                // "binds: - -> binds [u3]": each has its own
+  explain_tags(state, [](const Difference& c) { return c.what + ": " + c.before + " -> " + c.after; });
+  explain_tags(state, [](const Difference& c) {                // "binds: - -> binds [u3]": each has its own
     if (c.before != "-" && c.after != "-") return c.what + ": other values";
     return c.what + (c.before == "-" ? ": - -> one of its own" : ": one of its own -> -");
   });

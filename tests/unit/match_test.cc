@@ -104,7 +104,7 @@ void add_scores(const GraphSketch& before, const GraphSketch& after, std::map<st
   for (const NodeEdit& e : g.edits) {
     if (e.kind() == EditKind::added) reported["added"].insert(identity_of(*g.b, g.side_b.nodes[e.b]));
     else if (e.kind() == EditKind::removed) reported["removed"].insert(identity_of(*g.a, g.side_a.nodes[e.a]));
-    for (const Change& c : e.changes) {
+    for (const Difference& c : e.changes) {
       uint32_t x = identity_of(*g.a, g.side_a.nodes[e.a]), y = identity_of(*g.b, g.side_b.nodes[e.b]);
       if (c.aspect == Aspect::order) ++moved;
       else reported[std::string(aspect_name(c.aspect))].insert(x == y ? x : 0x80000000u | x);   // of a wrong pair: never right
