@@ -69,7 +69,7 @@ class ProgramDiffer {
     auto has_free = [](const std::vector<uint32_t>& partners) { return std::find(partners.begin(), partners.end(), kNone) != partners.end(); };
     bool free_a = has_free(diff.match.nodes[0]), free_b = has_free(diff.match.nodes[1]);
     if (free_a || free_b) diff.tensors[0] = same_tensors(diff.side_a), diff.tensors[1] = same_tensors(diff.side_b);
-    if (free_a && free_b) pair_through(&diff);
+    if (free_a || free_b) pair_through(&diff);
     out_.graphs.push_back(std::move(diff));
   }
 

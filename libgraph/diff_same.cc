@@ -145,6 +145,13 @@ bool share_user(const GraphDiff& diff, const std::vector<MatchUse>& of_x, const 
   return false;
 }
 
+void unmake_pair(uint32_t x, uint32_t y, GraphDiff* diff) {
+  GraphMatch& match = diff->match;
+  match.nodes[0][x] = match.nodes[1][y] = kNone;
+  for (uint32_t v = diff->side_a.first_result[x]; v < diff->side_a.first_result[x + 1]; ++v) match.values[0][v] = kNone;
+  for (uint32_t w = diff->side_b.first_result[y]; w < diff->side_b.first_result[y + 1]; ++w) match.values[1][w] = kNone;
+}
+
 void make_pair(uint32_t x, uint32_t y, GraphDiff* diff) {
   GraphMatch& match = diff->match;
   match.nodes[0][x] = y, match.nodes[1][y] = x;
@@ -154,14 +161,40 @@ void make_pair(uint32_t x, uint32_t y, GraphDiff* diff) {
   }
 }
 
+size_t shared_operands(const GraphDiff& diff, uint32_t x, uint32_t y) {
+  std::span<const uint32_t> p = diff.side_a.operands(x), q = diff.side_b.operands(y);
+  size_t shared = 0;
+  for (size_t i = 0; i < std::min(p.size(), q.size()); ++i) shared += diff.match.values[0][p[i]] == q[i];
+  return shared;
+}
+
+// A node that only passes on may have been taken for the node whose result it passes on, for the sake of its users. Then the
+// node itself is the partner: what passes on is gone, or new.
+void prefer_first(GraphDiff* diff) {
+  for (uint32_t x = 0; x < diff->side_a.node_count(); ++x) {
+    uint32_t y = diff->match.nodes[0][x];
+    if (y == kNone) continue;
+    bool in_a = passes_on(diff->side_a, diff->tensors[0], x), in_b = passes_on(diff->side_b, diff->tensors[1], y);
+    if (in_a == in_b) continue;
+    const MatchSide& side = in_a ? diff->side_a : diff->side_b;
+    int s = in_a ? 0 : 1;
+    uint32_t first = side.maker[diff->tensors[s][side.first_result[in_a ? x : y]]];
+    if (first == kNone || diff->match.nodes[s][first] != kNone) continue;
+    uint32_t p = in_a ? first : x, q = in_a ? y : first;
+    if (diff->side_a.key[p] != diff->side_b.key[q] || shared_operands(*diff, p, q) < std::max<size_t>(1, shared_operands(*diff, x, y))) continue;
+    unmake_pair(x, y, diff);
+    make_pair(p, q, diff);
+  }
+}
+
 }  // namespace
 
 std::vector<uint32_t> same_tensors(const MatchSide& side) { return Finder(side).run(); }
 
 void pair_through(GraphDiff* diff) {
   constexpr int kMaxRounds = 8;                        // chains of such nodes need one for each link
-  bool any = false;
   for (int round = 0, found = 1; round < kMaxRounds && found; ++round) {
+    prefer_first(diff);
     SequenceTable table;
     std::vector<std::vector<uint32_t>> waiting;
     found = 0;
@@ -188,10 +221,10 @@ void pair_through(GraphDiff* diff) {
         }
       make_pair(list[chosen], y, diff);
       list.erase(list.begin() + static_cast<ptrdiff_t>(chosen));
-      found = any = true;
+      found = true;
     }
   }
-  if (any) diff->match.moved = moved_nodes(diff->match.nodes[0]);
+  diff->match.moved = moved_nodes(diff->match.nodes[0]);
 }
 
 }  // namespace sg
