@@ -1,4 +1,6 @@
 // The forms that CI systems read: one finding for each line that the text report has about something.
+#include <set>
+
 #include "libgraph/diff_text.h"
 #include "libgraph/json.h"
 
@@ -7,11 +9,12 @@ namespace {
 
 struct Finding {
   std::string rule, message;      // "recomputed", "241 nodes recompute 120 nodes [layers.{0..2}]"
+  size_t line = 0;                // of A's text; 0 = not known
 };
 
 std::string hunk_message(const Hunk& h) {
   std::string out = h.phase + " " + (h.where.empty() ? "-" : h.where) + ":";
-  auto part = [&](size_t n, const char* what) { if (n) out += " " + std::to_string(n) + " " + what; };
+  auto part = [&](size_t n, const char* what) { if (n) out += (out.back() == ':' ? " " : ", ") + std::to_string(n) + " " + what; };
   part(h.changed, "changed"), part(h.renamed, "renamed"), part(h.moved, "moved"), part(h.added, "added"), part(h.removed, "removed");
   if (h.layers > 1) out += ", in each of " + std::to_string(h.layers) + " layers";
   for (size_t i = 0; i < h.names.size() && i < 8; ++i) out += (i ? ", " : ": ") + h.names[i];
@@ -25,7 +28,7 @@ std::vector<Finding> findings(const JobDiff& diff, const DiffTextOptions& option
     for (const Note& n : notes) {
       std::string rule = n.kind;
       for (char& c : rule) c = c == ' ' ? '-' : c;
-      out.push_back({rule, prefix + n.kind + ": " + n.text + (n.where.empty() ? "" : " [" + n.where + "]")});
+      out.push_back({rule, prefix + n.kind + ": " + n.text + (n.where.empty() ? "" : " [" + n.where + "]"), 0});
     }
   };
   add_notes(job_notes(diff), "");
@@ -38,7 +41,8 @@ std::vector<Finding> findings(const JobDiff& diff, const DiffTextOptions& option
       prefix += ": ";
     }
     add_notes(r.notes, prefix);
-    for (const Hunk& h : r.hunks) out.push_back({"edit", prefix + hunk_message(h)});
+    for (const Hunk& h : r.hunks)
+      out.push_back({"edit", prefix + hunk_message(h), options.line_of && !h.name_a.empty() ? options.line_of(h.name_a) : 0});
   }
   return out;
 }
@@ -75,7 +79,8 @@ std::string github(std::string_view s, bool is_property) {
 std::string diff_github(const JobDiff& diff, const DiffTextOptions& options) {
   std::string out;
   for (const Finding& f : findings(diff, options))
-    out += "::error file=" + github(options.name_a, true) + ",title=" + github("sg-diff " + f.rule, true) + "::" + github(f.message, false) + "\n";
+    out += "::error file=" + github(options.name_a, true) + (f.line ? ",line=" + std::to_string(f.line) : "") + ",title=" +
+           github("sg-diff " + f.rule, true) + "::" + github(f.message, false) + "\n";
   return out;
 }
 
@@ -93,14 +98,21 @@ std::string diff_junit(const JobDiff& diff, const DiffTextOptions& options) {
 }
 
 std::string diff_sarif(const JobDiff& diff, const DiffTextOptions& options) {
+  std::vector<Finding> list = findings(diff, options);
+  std::set<std::string> rules;
+  for (const Finding& f : list) rules.insert(f.rule);
   JsonWriter json;
   json.begin_object().key("$schema").string("https://json.schemastore.org/sarif-2.1.0.json").key("version").string("2.1.0");
   json.key("runs").begin_array().begin_object().key("tool").begin_object().key("driver").begin_object().key("name").string("sg-diff");
-  json.key("rules").begin_array().end_array().end_object().end_object().key("results").begin_array();
-  for (const Finding& f : findings(diff, options)) {
+  json.key("rules").begin_array();
+  for (const std::string& rule : rules) json.begin_object().key("id").string(rule).end_object();
+  json.end_array().end_object().end_object().key("results").begin_array();
+  for (const Finding& f : list) {
     json.begin_object().key("ruleId").string(f.rule).key("level").string("error").key("message").begin_object().key("text").string(f.message);
     json.end_object().key("locations").begin_array().begin_object().key("physicalLocation").begin_object().key("artifactLocation");
-    json.begin_object().key("uri").string(options.name_a).end_object().end_object().end_object().end_array().end_object();
+    json.begin_object().key("uri").string(options.name_a).end_object();
+    if (f.line) json.key("region").begin_object().key("startLine").natural(f.line).end_object();
+    json.end_object().end_object().end_array().end_object();
   }
   json.end_array().end_object().end_array().end_object();
   return json.take();

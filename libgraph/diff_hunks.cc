@@ -23,17 +23,38 @@ bool has(const NodeEdit& e, Aspect aspect) {
   return std::any_of(e.changes.begin(), e.changes.end(), [&](const Difference& c) { return c.aspect == aspect; });
 }
 
-std::string changes_text(const std::vector<Difference>& changes) {
-  std::string out;
-  for (const Difference& c : changes) out += (out.empty() ? "" : "; ") + c.what + ": " + c.before + " -> " + c.after;
-  return out;
+Note item_note(const ItemEdit& item) {
+  std::string kind = item.subject + " " + std::string(edit_name(item.kind)), changes;
+  for (const Difference& c : item.changes)
+    changes += (changes.empty() ? "" : "; ") + (c.what == item.subject ? "" : c.what + ": ") + c.before + " -> " + c.after;
+  return {std::move(kind), item.name + (item.name.empty() || changes.empty() ? "" : "  ") + changes, ""};
 }
 
-Note item_note(const ItemEdit& item) {
-  std::string kind = item.subject + " " + std::string(edit_name(item.kind));
-  std::string text = item.name;
-  if (!item.changes.empty()) text += (text.empty() ? "" : "  ") + changes_text(item.changes);
-  return {std::move(kind), std::move(text), ""};
+// Long lists are cut, and what differs only in name is counted, unless `full`.
+std::vector<Note> item_notes(const std::vector<ItemEdit>& items, bool full) {
+  constexpr size_t kMany = 12, kShown = 6;
+  auto is_rename = [](const ItemEdit& i) { return i.changes.size() == 1 && i.changes[0].aspect == Aspect::name; };
+  std::map<std::string, size_t> renames, counts, shown;
+  std::vector<const ItemEdit*> list;
+  for (const ItemEdit& i : items)
+    if (full || i.explanation == kNone) list.push_back(&i), renames[i.subject] += is_rename(i);
+  auto folds = [&](const ItemEdit& i) { return !full && is_rename(i) && renames[i.subject] > kFewFolded; };
+  std::set<std::string> said;
+  auto key = [](const ItemEdit& i) { return i.subject + " " + std::string(edit_name(i.kind)); };
+  for (const ItemEdit* i : list) counts[key(*i)] += !folds(*i);
+  std::vector<Note> out;
+  for (const ItemEdit* i : list) {
+    size_t count = counts[key(*i)], cut = !full && count > kMany ? kShown : count;
+    if (folds(*i)) {
+      if (said.insert(i->subject).second)
+        out.push_back({"renamed", plural(renames[i->subject], i->subject) + " changed only in name (--full shows them)", ""});
+    } else if (size_t& n = shown[key(*i)]; ++n <= cut) {
+      out.push_back(item_note(*i));
+    } else if (n == cut + 1) {
+      out.push_back({key(*i), std::to_string(count - cut) + " more (--full shows them)", ""});
+    }
+  }
+  return out;
 }
 
 class GraphReporter {
@@ -42,8 +63,7 @@ class GraphReporter {
       : diff_(diff), options_(options), print_(*print), out_(*out) {}
 
   void run() {
-    for (const ItemEdit& item : diff_.items)
-      if (options_.full || item.explanation == kNone) add_note(item_note(item));
+    for (Note& note : item_notes(diff_.items, options_.full)) add_note(std::move(note));
     explanations();
     size_t renames = count(Aspect::name), moves = count(Aspect::order);
     fold_renames_ = !options_.full && renames > kFewFolded, fold_moves_ = !options_.full && moves > kFewFolded;
@@ -125,6 +145,15 @@ class GraphReporter {
     return predecessor_[e.a] == kNone ? 0 : predecessor_[e.a] + 1;
   }
 
+  // The node of A, or the last before its place; as its line in the text form begins.
+  std::string name_in_a(const NodeEdit& e) const {
+    uint32_t x = e.a;
+    for (uint32_t y = place(e); x == kNone && y-- > 0;) x = diff_.match.nodes[1][y];
+    if (x == kNone) return {};
+    const Node& node = diff_.a->node(diff_.side_a.nodes[x]);
+    return std::string(node.result_count ? diff_.a->name(node.first_result) : diff_.a->label(diff_.side_a.nodes[x]));
+  }
+
   bool together(const NodeEdit& d, const NodeEdit& e) const {
     return node_of(d).phase == node_of(e).phase && module_of(d) == module_of(e) && place(e) <= place(d) + 2 * options_.context + 1;
   }
@@ -167,6 +196,7 @@ class GraphReporter {
     Hunk out;
     out.phase = std::string(name_of(node_of(*run[0]).phase));
     out.where = std::string(module_of(*run[0]));
+    out.name_a = name_in_a(*run[0]);
     uint32_t width = static_cast<uint32_t>(options_.context), at = place(*run[0]);
     uint32_t shown = at - std::min(at, width);
     for (const NodeEdit* e : run) {
@@ -266,11 +296,7 @@ std::string without_names(std::string_view line) {
   return out;
 }
 
-std::vector<Note> job_notes(const JobDiff& diff) {
-  std::vector<Note> out;
-  for (const ItemEdit& item : diff.items) out.push_back(item_note(item));
-  return out;
-}
+std::vector<Note> job_notes(const JobDiff& diff) { return item_notes(diff.items, true); }
 
 std::vector<DiffReport> report_diff(const JobDiff& diff, const HunkOptions& options) {
   std::vector<DiffReport> out;
@@ -281,8 +307,7 @@ std::vector<DiffReport> report_diff(const JobDiff& diff, const HunkOptions& opti
     DiffReport report;
     report.ranks = program.ranks;
     report.title = title_of(program);
-    for (const ItemEdit& item : program.items)
-      if (options.full || item.explanation == kNone) report.notes.push_back(item_note(item));
+    report.notes = item_notes(program.items, options.full);
     for (const GraphDiff& g : program.graphs) GraphReporter(g, options, &print, &report).run();
     auto [at, is_new] = known.emplace(body_key(report), out.size());
     if (is_new) {

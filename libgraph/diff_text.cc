@@ -91,24 +91,40 @@ void put_hunk(const Hunk& h, const Painter& paint, const DiffTextOptions&, std::
   for (const DiffLine& l : h.lines) *out += paint.line(l) + "\n";
 }
 
-// The first `width` characters, filled up with blanks.
-std::string cut(const std::string& s, size_t width) {
-  std::string out;
+// Rows of at most `width` characters; what does not fit into kMaxRows of them is cut.
+std::vector<std::string> wrap(const std::string& s, size_t width) {
+  constexpr size_t kMaxRows = 12;
+  std::vector<std::string> rows;
+  std::string row;
   size_t used = 0;
-  for (size_t i = 0; i < s.size() && used < width;) {
+  for (size_t i = 0; i < s.size();) {
     size_t n = std::max<size_t>(1, utf8_length(std::string_view(s).substr(i)));
-    out.append(s, i, n);
+    if (used == width) {
+      if (rows.size() + 1 == kMaxRows) {
+        row.back() = '~';
+        break;
+      }
+      rows.push_back(std::move(row));
+      row = "  ", used = 2;                                       // continued
+    }
+    row.append(s, i, n);
     i += n, ++used;
-    if (used == width && i < s.size()) out.resize(out.size() - n), out += "~";
   }
-  return out + std::string(width - used, ' ');
+  rows.push_back(row + std::string(width - used, ' '));
+  return rows;
 }
 
 void put_hunk_side_by_side(const Hunk& h, const Painter& paint, const DiffTextOptions& options, std::string* out) {
   size_t width = std::max<size_t>(20, (options.columns - 3) / 2);
   auto row = [&](const std::string& left, const char* mark, const std::string& right, bool l, bool r) {
-    std::string a = cut(left, width), b = cut(right, width);
-    *out += (l ? paint("31", a) : a) + " " + mark + " " + (r ? paint("32", b) : b) + "\n";
+    std::vector<std::string> a = wrap(left, width), b = wrap(right, width);
+    for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+      std::string p = i < a.size() ? a[i] : std::string(width, ' '), q = i < b.size() ? b[i] : "";
+      q.erase(q.find_last_not_of(' ') + 1);
+      std::string line = (l ? paint("31", p) : p) + " " + (i == 0 ? mark : " ") + " " + (r && !q.empty() ? paint("32", q) : q);
+      line.erase(line.find_last_not_of(' ') + 1);
+      *out += line + "\n";
+    }
   };
   *out += "\n" + paint("36", hunk_title(h)) + "\n";
   for (size_t i = 0; i < h.lines.size(); ++i) {

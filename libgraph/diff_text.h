@@ -1,6 +1,7 @@
 // A diff as text for people, as JSON, and as what CI systems read. All are made from one JobDiff.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct DiffTextOptions {
   size_t columns = 160;                // of a side-by-side report
   std::vector<CostRow> costs;
   std::vector<std::string> ignored;    // for the JSON
+  // The line of A's text that defines a name, from 1; 0 = not known. For annotations; may be empty.
+  std::function<size_t(const std::string& name)> line_of;
 };
 
 // Empty when nothing differs.

@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from json_schema import check_schema
+
 ROOT = Path(__file__).resolve().parent
 PEERS = ROOT.parent.parent / "shared" / "traces" / "peer"
 if not PEERS.exists():
@@ -173,6 +175,7 @@ def main():
     if not PEERS.exists():
         print(f"SKIPPED: no captures of other systems' passes at {PEERS}")
         return 0
+    schema = json.loads((ROOT.parent / "schema" / "sg-diff.schema.json").read_text())
     bin_dir, failed, pairs = Path(args.bin).resolve(), 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for policy in sorted({p.parent for p in PEERS.glob("*/*/[0-9][0-9]-*.json.gz")}):
@@ -185,6 +188,7 @@ def main():
                     run([bin_dir / "sg-import", "-q", source, "-o", f"{folder}/{target}"])
                 report = json.loads(run([bin_dir / "sg-diff", "--json", f"{folder}/a.sg", f"{folder}/b.sg"]))
                 text = run(["sh", "-c", f"cd {folder} && {bin_dir}/sg-diff a.sg b.sg"])
+                check_schema(report, schema)
                 pairs += 1
                 for what, theirs, ours in check(a, b, report, lambda: diff_without_chunks(bin_dir, folder)):
                     ok = theirs == ours

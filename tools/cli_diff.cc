@@ -1,8 +1,11 @@
 #include "tools/cli_diff.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <map>
 
 #include "libgraph/assume.h"
 #include "libgraph/diff_text.h"
@@ -62,10 +65,28 @@ bool wants_color(const Args& args) {
   return when != "never" && !refused && output_of(args) == "-" && ::isatty(STDOUT_FILENO) != 0;
 }
 
+// COLUMNS, else the terminal's width.
 size_t columns() {
   const char* text = std::getenv("COLUMNS");
   long n = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+  winsize size{};
+  if (n <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) n = size.ws_col;
   return n >= 40 && n <= 10000 ? static_cast<size_t>(n) : 160;
+}
+
+// By name: the line of a text that defines it, where one line alone does. Empty for anything but a text in a file.
+std::map<std::string, size_t> lines_of_text(const std::string& path) {
+  std::map<std::string, size_t> out;
+  std::ifstream file(path);
+  std::string line;
+  for (size_t number = 1; std::getline(file, line); ++number) {
+    if (number == 1 && !line.starts_with("sg ")) return out;
+    size_t begin = line.find_first_not_of(' '), end = line.find_first_of(" ,=", begin);
+    if (begin == std::string::npos || line[begin] != '%' || end == std::string::npos) continue;
+    auto [at, is_new] = out.emplace(line.substr(begin + 1, end - begin - 1), number);
+    if (!is_new) at->second = 0;
+  }
+  return out;
 }
 
 std::string report_of(const Args& args, const JobDiff& diff, const DiffTextOptions& options) {
@@ -100,6 +121,12 @@ Result<int> diff_operands(const Args& args) {
   text.hunks.context = static_cast<size_t>(std::min<int64_t>(args.number("context", 2), 1000));
   text.hunks.full = args.has("full");
   text.color = wants_color(args), text.columns = columns();
+  std::map<std::string, size_t> lines;
+  if (std::string format = args.text("format"); format == "github" || format == "sarif") lines = lines_of_text(args.operands()[0]);
+  text.line_of = [&lines](const std::string& of) {
+    auto at = lines.find(of);
+    return at == lines.end() ? 0 : at->second;
+  };
   SG_TRY(write_text(args, report_of(args, diff, text)));
   return leave(args, diff.is_same() ? 0 : 1);
 }

@@ -16,7 +16,7 @@ constexpr Option kOptions[] = {
     {"ignore", 0, "WHAT", "what is no difference: name, meta, order, loc, or several with commas", {}, true},
     {"stat", 0, "", "a line a block of modules, and the sum"},
     {"name-only", 0, "", "a line an edit: what happened, and the node's name"},
-    {"side", 0, "", "both sides beside each other; the width is that of COLUMNS"},
+    {"side", 0, "", "both sides beside each other; as wide as the terminal, or COLUMNS says"},
     {"full", 0, "", "edits that are explained too, and every rename and move"},
     {"context", 'U', "N", "nodes shown around an edit", "2"},
     {"format", 0, "text|json|github|junit|sarif", "how the report is written; --json is --format=json", "text"},

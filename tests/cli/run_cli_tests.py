@@ -21,6 +21,9 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+from json_schema import check_schema  # noqa: E402
+
 DATA = os.path.join(ROOT, "tests", "data", "cli")
 HELP = os.path.join(ROOT, "tests", "golden", "help")
 TOOLS = ["sg-check", "sg-clean", "sg-concretize", "sg-diff", "sg-export", "sg-import", "sg-offload", "sg-parse", "sg-pipe", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat", "stepgraph"]
@@ -806,33 +809,32 @@ def diff_reports_in_every_form():
     check_schema(document, json.loads(read(os.path.join(ROOT, "schema", "sg-diff.schema.json"))))
     assert document["programs"][0]["counts"]["renamed"] == 1 and not document["same"]
     assert json.loads(run(["sg-diff", "--json", "a", "a"]).out)["same"]
-    expect(run(["sg-diff", "--format=github", "a", "b"]), 1, out=r"^::error file=a,title=sg-diff edit::")
+    done = expect(run(["sg-diff", "--format=github", "a", "b"]), 1, out=r"^::error file=a,line=\d+,title=sg-diff edit::")
+    line = int(re.search(r"line=(\d+)", done.text).group(1))
+    assert lines[line - 1].split()[0] == f"%{name}", lines[line - 1]
     assert run(["sg-diff", "--format=github", "a", "a"]).out == b""
     import xml.etree.ElementTree as tree
     assert len(tree.fromstring(run(["sg-diff", "--format=junit", "a", "b"]).out).findall(".//failure")) == 1
     assert not tree.fromstring(run(["sg-diff", "--format=junit", "a", "a"]).out).findall(".//failure")
     sarif = json.loads(run(["sg-diff", "--format=sarif", "a", "b"]).out)
     assert sarif["version"] == "2.1.0" and len(sarif["runs"][0]["results"]) == 1
+    assert sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] == line
+    for width in (60, 100, 200):           # long lines go on in the next row
+        side = run(["sg-diff", "--side", "a", "b"], env={"COLUMNS": str(width)}).text
+        hunks = side[side.index("@@"):].splitlines()
+        assert max(map(len, hunks[:8])) <= width and not any(row.endswith(" ") for row in hunks), hunks
 
 
-def check_schema(value, schema, root=None):
-    """As much of JSON Schema as ours uses."""
-    root = root or schema
-    if "$ref" in schema:
-        schema = root["$defs"][schema["$ref"].split("/")[-1]]
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "number": (int, float)}
-    assert "type" not in schema or isinstance(value, kinds[schema["type"]]), (value, schema)
-    assert "const" not in schema or value == schema["const"], value
-    assert "enum" not in schema or value in schema["enum"], value
-    if isinstance(value, list):
-        for item in value:
-            check_schema(item, schema["items"], root)
-    if isinstance(value, dict):
-        assert set(schema.get("required", [])) <= set(value), (schema["required"], list(value))
-        for key, item in value.items():
-            properties = schema.get("properties", {})
-            assert key in properties or "additionalProperties" in schema, key
-            check_schema(item, properties.get(key, schema.get("additionalProperties", {})), root)
+@case
+def diff_cuts_long_lists():
+    def job(count, prefix="x"):
+        inputs = "".join(f"  input %{prefix}{i} : f32[4]\n" for i in range(count))
+        return "sg 1.0 world 1\n\ngraph rank *\n" + inputs + "".join(f"  output %{prefix}{i}\n" for i in range(count))
+    write("a", job(30)), write("b", job(3)), write("c", job(30, "y"))
+    done = expect(run(["sg-diff", "a", "b"]), 1)
+    assert len(re.findall("input removed", done.text)) == 7 and "21 more (--full shows them)" in done.text, done.text
+    assert len(re.findall("input removed", run(["sg-diff", "--full", "a", "b"]).text)) == 27
+    expect(run(["sg-diff", "a", "c"]), 1, out="30 inputs changed only in name")
 
 
 # --- sg-sim ---
