@@ -15,10 +15,8 @@ int main(int argc, char** argv) {
   test::Rng rng(std::strtoul(argv[3], nullptr, 10));
   constexpr size_t kLayer = 200;
   test::GraphSketch before = test::random_sketch(rng, (nodes + kLayer - 1) / kLayer, kLayer, 10), after = before;
-  // Kinds that search all nodes for each edit would take quadratic time to plant.
-  constexpr test::Planted kKinds[] = {test::Planted::rename, test::Planted::move, test::Planted::op, test::Planted::operand,
-                                      test::Planted::line, test::Planted::meta, test::Planted::add};
-  for (size_t i = 0; i < before.nodes.size() * percent / 100; ++i) plant(&after, rng.pick(kKinds), rng);
+  for (size_t i = 0; i < before.nodes.size() * percent / 100; ++i)
+    plant(&after, static_cast<test::Planted>(rng.below(test::kPlantedKinds)), rng);
   int i = 4;
   for (const test::GraphSketch* sketch : {&before, &after}) {
     Result<std::string> bytes = write_binary(sketch->job());

@@ -124,7 +124,8 @@ void add_scores(const GraphSketch& before, const GraphSketch& after, std::map<st
   }
 }
 
-void check_scores(const std::map<std::string, Score>& scores, const char* title) {
+// `each`: every kind has to reach it, not only all together: two edits of one node may be told as another two that cost as much.
+void check_scores(const std::map<std::string, Score>& scores, const char* title, bool each = true) {
   std::printf("%s\n  %-10s %8s %8s %8s %9s %7s\n", title, "kind", "planted", "reported", "right", "precision", "recall");
   Score all;
   for (const auto& [kind, s] : scores) all.planted += s.planted, all.reported += s.reported, all.right += s.right;
@@ -134,7 +135,7 @@ void check_scores(const std::map<std::string, Score>& scores, const char* title)
     double precision = s.reported ? static_cast<double>(s.right) / static_cast<double>(s.reported) : 1;
     double recall = s.planted ? static_cast<double>(s.right) / static_cast<double>(s.planted) : 1;
     std::printf("  %-10s %8zu %8zu %8zu %9.3f %7.3f\n", kind.c_str(), s.planted, s.reported, s.right, precision, recall);
-    if (s.planted == 0) continue;       // what was reported there counts in the sum
+    if (s.planted == 0 || (!each && kind != "all")) continue;       // what was reported there counts in the sum
     INFO(title << ", " << kind);
     CHECK(precision >= 0.95);
     CHECK(recall >= 0.95);
@@ -144,14 +145,15 @@ void check_scores(const std::map<std::string, Score>& scores, const char* title)
 }  // namespace
 
 TEST_CASE("match: within 10 % of the cheapest match") {
-  size_t ours = 0, cheapest = 0, worse = 0, cases = 300;
-  for (uint64_t seed = 1; seed <= cases; ++seed) {
+  size_t ours = 0, cheapest = 0, worse = 0, cases = 0;
+  for (uint64_t seed = 1; cases < 400; ++seed) {
     Rng rng(seed);
     GraphSketch before = test::random_small_sketch(rng, 4 + rng.below(9), 2 + rng.below(2));
     GraphSketch after = before;
     size_t edits = 1 + rng.below(3);
     for (size_t i = 0; i < edits; ++i) plant(&after, static_cast<Planted>(rng.below(test::kPlantedKinds)), rng);
     if (after.nodes.size() > 12) continue;
+    ++cases;
     Pair pair(before, after);
     size_t mine = match_cost(pair.side_a, pair.side_b, pair.match).total(), best = Cheapest(pair).cost();
     ours += mine, cheapest += best, worse += mine > best;
@@ -159,9 +161,12 @@ TEST_CASE("match: within 10 % of the cheapest match") {
   std::printf("edits of %zu small pairs: ours %zu, the least possible %zu; more than possible in %zu\n", cases, ours, cheapest, worse);
   CHECK(cheapest > 300);
   CHECK(static_cast<double>(ours) <= 1.1 * static_cast<double>(cheapest));
+  CHECK(worse <= cases / 50);
 }
 
 TEST_CASE("match: planted edits, each kind by itself") {
+  constexpr const char* kNames[test::kPlantedKinds] = {"rename", "move", "op", "literal", "operand", "meta",
+                                                       "line", "add", "remove", "insert", "copy"};
   for (size_t kind = 0; kind < test::kPlantedKinds; ++kind) {
     std::map<std::string, Score> scores;
     for (uint64_t seed = 1; seed <= 10; ++seed) {
@@ -170,12 +175,12 @@ TEST_CASE("match: planted edits, each kind by itself") {
       for (size_t i = 0, done = 0; i < 200 && done < 6; ++i) done += plant(&after, static_cast<Planted>(kind), rng);
       add_scores(before, after, &scores);
     }
-    check_scores(scores, ("planted kind " + std::to_string(kind)).c_str());
+    check_scores(scores, ("planted: " + std::string(kNames[kind])).c_str());
   }
 }
 
 TEST_CASE("match: planted edits of all kinds at once") {
-  for (size_t percent : {1, 3}) {
+  for (size_t percent : {1, 3, 10}) {
     std::map<std::string, Score> scores;
     for (uint64_t seed = 1; seed <= 12; ++seed) {
       Rng rng(seed);
@@ -184,7 +189,7 @@ TEST_CASE("match: planted edits of all kinds at once") {
         plant(&after, static_cast<Planted>(rng.below(test::kPlantedKinds)), rng);
       add_scores(before, after, &scores);
     }
-    check_scores(scores, (std::to_string(percent) + " % edited").c_str());
+    check_scores(scores, (std::to_string(percent) + " % edited").c_str(), percent <= 3);
   }
 }
 
