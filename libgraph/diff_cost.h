@@ -16,7 +16,7 @@ struct CostRow {
   double before = 0, after = 0;
 };
 
-// Rows that differ, of the first program of each; `all`: the others too.
+// Rows that differ, of the first program of each, which is that of the lowest rank; `all`: equal ones too.
 std::vector<CostRow> compare_costs(const Stats& a, const Stats& b, bool all = false);
 std::string print_cost_number(double v, CostRow::Unit unit);
 

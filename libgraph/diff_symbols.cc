@@ -117,19 +117,38 @@ void SymbolDiffer::guards() {
     of_b[{h.relation, terms_.of_b(h.left), terms_.of_b(h.right), source(print_.b, h.source)}].push_back(j);
   }
   std::vector<bool> taken(out_.b->guards.size());
+  std::vector<const Guard*> gone, made;
   for (const Guard& g : out_.a->guards) {
     auto at = of_b.find({g.relation, terms_.of_a(g.left), terms_.of_a(g.right), source(print_.a, g.source)});
     bool found = at != of_b.end() && !at->second.empty();
     if (!found) {
-      add({"guard", print_.a.guard_alone(g), EditKind::removed, {}, kNone, told_guard(0, g)}, 0, symbols_of(0, g));
+      gone.push_back(&g);
       continue;
     }
     taken[at->second.back()] = true;
     at->second.pop_back();
   }
   for (size_t j = 0; j < taken.size(); ++j)
-    if (const Guard& g = out_.b->guards[j]; !taken[j])
-      add({"guard", print_.b.guard_alone(g), EditKind::added, {}, kNone, told_guard(1, g)}, 1, symbols_of(1, g));
+    if (!taken[j]) made.push_back(&out_.b->guards[j]);
+  std::set<const Guard*> by_number = same_by_number(gone, made);
+  auto told = [&](int side, const Guard* g) { return by_number.contains(g) ? 0 : told_guard(side, *g); };
+  for (const Guard* g : gone) add({"guard", print_.a.guard_alone(*g), EditKind::removed, {}, kNone, told(0, g)}, 0, symbols_of(0, *g));
+  for (const Guard* g : made) add({"guard", print_.b.guard_alone(*g), EditKind::added, {}, kNone, told(1, g)}, 1, symbols_of(1, *g));
+}
+
+// Of those without an equal: the guards that are equal with numbers in the place of symbols that are some on the other side.
+std::set<const Guard*> SymbolDiffer::same_by_number(const std::vector<const Guard*>& gone, const std::vector<const Guard*>& made) {
+  constexpr size_t kMaxPairs = 1 << 16;
+  std::set<const Guard*> out;
+  if (!terms_.has_numbers() || gone.size() * made.size() > kMaxPairs) return out;
+  auto same = [&](Expr x, Expr y) { return terms_.same_expr(x, y) || terms_.same_expr_by_number(x, y); };
+  for (const Guard* g : gone)
+    for (const Guard* h : made) {
+      if (out.contains(h) || g->relation != h->relation || !same(g->left, h->left) || !same(g->right, h->right)) continue;
+      out.insert(g), out.insert(h);
+      break;
+    }
+  return out;
 }
 
 // Items that the numbers explain: such a symbol, and a guard that holds for the numbers. 0: the main graph's first explanation.

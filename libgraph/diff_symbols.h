@@ -1,6 +1,7 @@
 // Symbols and guards of one program against another's; private to the diff.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ class SymbolDiffer {
   std::vector<StrId> symbols_of(int side, const Guard& g) const;
   uint32_t told_symbol(int side, StrId symbol) const;
   uint32_t told_guard(int side, const Guard& g) const;
+  std::set<const Guard*> same_by_number(const std::vector<const Guard*>& gone, const std::vector<const Guard*>& made);
 
   const Job& a_;
   const Job& b_;

@@ -64,9 +64,10 @@ std::string padded(const std::string& s, size_t width, bool right) {
   return right ? fill + s : s + fill;
 }
 
-void put_costs(const std::vector<CostRow>& rows, std::string* out) {
+// `of_rank`: the ranks run different programs, and these are the numbers of the first.
+void put_costs(const std::vector<CostRow>& rows, bool of_rank, std::string* out) {
   if (rows.empty()) return;
-  std::vector<std::array<std::string, 4>> cells = {{"", "before", "after", "delta"}};
+  std::vector<std::array<std::string, 4>> cells = {{of_rank ? "on the first rank" : "", "before", "after", "delta"}};
   for (const CostRow& r : rows)
     cells.push_back({r.what, print_cost_number(r.before, r.unit), print_cost_number(r.after, r.unit),
                      signed_number(r.after - r.before, r.unit)});
@@ -150,7 +151,7 @@ std::string print_with(const JobDiff& diff, const DiffTextOptions& options, PutH
     for (const Hunk& h : r.hunks) put(h, paint, options, &out);
   }
   if (!options.costs.empty()) out += "\n";
-  put_costs(options.costs, &out);
+  put_costs(options.costs, diff.a->programs.size() > 1 || diff.b->programs.size() > 1, &out);
   return out;
 }
 
@@ -204,7 +205,7 @@ std::string print_diff_stat(const JobDiff& diff, const DiffTextOptions& options)
     if (sum.items) out += "; " + plural(sum.items, "change") + " of inputs, outputs, symbols and guards";
     out += "\n";
   }
-  put_costs(options.costs, &out);
+  put_costs(options.costs, diff.a->programs.size() > 1 || diff.b->programs.size() > 1, &out);
   return out;
 }
 

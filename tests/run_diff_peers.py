@@ -76,6 +76,34 @@ def tagged_by(graph):
     return sum(1 for e in edits_of(graph, "changed") if not was_put_off(e) and any(c["what"] == "recompute" for c in e["changes"]))
 
 
+SIZES = {"float32": 4, "bfloat16": 2, "int64": 8, "int32": 4, "bool": 1}
+
+
+def traffic(graph_file, kind):
+    """How many collectives of a kind there are, and what is handed in, from the capture alone; None with symbolic sizes."""
+    with gzip.open(graph_file) as f:
+        capture = json.load(f)
+    types = {x["name"]: x.get("type") for x in capture["inputs"] + capture["nodes"]}
+    count = total = 0
+    for node in capture["nodes"]:
+        if not node["op"].startswith("_c10d_functional." + kind):
+            continue
+        operand = types[node["args"][0]["ref"]]
+        sizes = [operand["shape"]] if all(isinstance(n, int) for n in operand["shape"]) else []
+        if not sizes:
+            return None
+        elements = 1
+        for n in sizes[0]:
+            elements *= n
+        count, total = count + 1, total + elements * SIZES[operand["tensor"].removeprefix("torch.")]
+    return count, total
+
+
+def costs_of(report, kind):
+    rows = [r for r in report["costs"] if r["key"].startswith(f"collective:{kind}:")]
+    return tuple(sum(r["after"] - r["before"] for r in rows if r["key"].endswith(end)) for end in (":count", ":bytes"))
+
+
 def chunk_counts(after):
     copies = [n for n in after if chunk(n, "chunk_id") is not None and chunk(n, "chunked_original_name")]
     keys = {(chunk(n, "chunked_region_fqn"), chunk(n, "chunked_region_is_backward"), chunk(n, "chunked_original_name")) for n in copies}
@@ -97,6 +125,11 @@ def check(a, b, report, without_chunks):
         tagged = {n["name"] for n in before if n.get("recompute")}
         said.append(("nodes tagged", count(after, lambda n: n.get("recompute") and not is_recomputed(n) and n["name"] not in tagged),
                      tagged_by(graph)))
+    said.append(("nodes", len(after) - len(before), sum(r["after"] - r["before"] for r in report["costs"] if r["key"] == "nodes")))
+    for kind in ("all_gather", "reduce_scatter"):
+        then, now = traffic(a, kind), traffic(b, kind)
+        if then and now and "bucketing" not in b.name:      # buckets hand in padding, too
+            said.append((f"{kind}: more of them, and bytes", (now[0] - then[0], now[1] - then[1]), costs_of(report, kind)))
     if "canonicalize" in b.name:
         ops = {n["name"]: n["op"] for n in before}
         other = count(after, lambda n: n["op"] != ops[n["name"]])

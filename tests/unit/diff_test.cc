@@ -207,6 +207,16 @@ TEST_CASE("diff: symbols that became numbers are one thing, in both directions")
   CHECK_THAT(smaller, Catch::Contains("guard removed"));
 }
 
+TEST_CASE("diff: a guard with numbers for some of its symbols") {
+  auto text = [](const std::string& u, const std::string& symbol, const std::string& guard) {
+    return "sg 1.0 world 1\n\ngraph rank *\n" + symbol + "  symbol s1 input [2, 64]\n  guard " + guard + "\n  input %x : f32[" + u +
+           ", s1]\n  %e = aten.exp(%x) : f32[" + u + ", s1]\n  output %e\n";
+  };
+  std::string a = text("s0", "  symbol s0 input [2, 64]\n", "2*s0 <= s1");
+  CHECK_THAT(told(a, text("8", "", "16 <= s1")), Catch::Contains("s0 = 8") && !Catch::Contains("guard"));
+  CHECK_THAT(told(a, text("8", "", "17 <= s1")), Catch::Contains("guard removed") && Catch::Contains("guard added"));
+}
+
 TEST_CASE("diff: nodes that only pass an argument on") {
   std::string rest = "  %o = aten.relu(%k) : f32[4, 4]\n  output %o\n";
   std::string clean = kHead + "  %m = aten.mm(%x, %w) : f32[4, 4]\n  %k = aten.exp(%m) : f32[4, 4]\n" + rest;
