@@ -27,7 +27,7 @@ Note item_note(const ItemEdit& item) {
   std::string kind = item.subject + " " + std::string(edit_name(item.kind)), changes;
   for (const Difference& c : item.changes)
     changes += (changes.empty() ? "" : "; ") + (c.what == item.subject ? "" : c.what + ": ") + c.before + " -> " + c.after;
-  return {std::move(kind), item.name + (item.name.empty() || changes.empty() ? "" : "  ") + changes, ""};
+  return {std::move(kind), one_line(item.name + (item.name.empty() || changes.empty() ? "" : "  ") + changes), ""};
 }
 
 // Long lists are cut, and what differs only in name is counted, unless `full`.
@@ -83,7 +83,7 @@ class GraphReporter {
 
  private:
   void add_note(Note note) {
-    if (!diff_.name.empty()) note.text = "nested " + diff_.name + ": " + note.text;
+    if (!diff_.name.empty()) note.text = "nested " + one_line(diff_.name) + ": " + note.text;
     out_.notes.push_back(std::move(note));
   }
 
@@ -112,8 +112,8 @@ class GraphReporter {
       ++counts[i];
     }
     for (size_t i = 0; i < keys.size(); ++i)
-      add_note({std::string(explanation_name(keys[i].kind)), (counts[i] > 1 ? std::to_string(counts[i]) + " x " : "") + keys[i].text,
-                with_layers(keys[i].pattern, layers[i])});
+      add_note({std::string(explanation_name(keys[i].kind)), (counts[i] > 1 ? std::to_string(counts[i]) + " x " : "") + one_line(keys[i].text),
+                one_line(with_layers(keys[i].pattern, layers[i]))});
   }
 
   bool is_shown(const NodeEdit& e) const {
@@ -165,7 +165,7 @@ class GraphReporter {
 
   void lines_of(const NodeEdit& e, Hunk* out) const {
     ++out->edits;
-    out->names.push_back("%" + std::string(e.b != kNone ? diff_.b->label(diff_.side_b.nodes[e.b]) : diff_.a->label(diff_.side_a.nodes[e.a])));
+    out->names.push_back("%" + one_line(e.b != kNone ? diff_.b->label(diff_.side_b.nodes[e.b]) : diff_.a->label(diff_.side_a.nodes[e.a])));
     if (e.kind() == EditKind::added) return ++out->added, out->lines.push_back({'+', line_b(e.b)});
     if (e.kind() == EditKind::removed) return ++out->removed, out->lines.push_back({'-', line_a(e.a)});
     bool moved = has(e, Aspect::order), renamed = has(e, Aspect::name);
@@ -183,9 +183,9 @@ class GraphReporter {
     }
     for (const Difference& c : rest)       // what the line itself does not show
       if (before == after || c.aspect == Aspect::loc || c.what == "module" || c.what == "phase")
-        out->lines.push_back({'.', c.what + ": " + c.before + " -> " + c.after});
+        out->lines.push_back({'.', one_line(c.what + ": " + c.before + " -> " + c.after)});
     for (const Difference& c : e.changes)
-      if (c.aspect == Aspect::order && c.before != c.after) out->lines.push_back({'.', "moved: was " + c.before + ", is " + c.after});
+      if (c.aspect == Aspect::order && c.before != c.after) out->lines.push_back({'.', one_line("moved: was " + c.before + ", is " + c.after)});
   }
 
   void context(uint32_t begin, uint32_t end, Hunk* out) const {
@@ -235,7 +235,7 @@ class GraphReporter {
       if (name.layer) groups.back().layers.insert(*name.layer);
     }
     for (Group& g : groups) {
-      g.first.where = with_layers(g.pattern, g.layers);
+      g.first.where = one_line(with_layers(g.pattern, g.layers));
       g.first.layers = std::max<size_t>(1, g.layers.size());
       out_.hunks.push_back(std::move(g.first));
     }

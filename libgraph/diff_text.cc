@@ -162,7 +162,7 @@ std::string block_of(const GraphDiff& g, const NodeEdit& e) {
   std::vector<std::string_view> names;
   if (module) names.push_back(graph.pool().strings[module]);
   std::string block = blocks_of(names);
-  return block.empty() ? "-" : block;
+  return block.empty() ? "-" : one_line(block);
 }
 
 std::string counts_text(const DiffCounts& n) {
@@ -216,16 +216,16 @@ std::string print_diff_names(const JobDiff& diff) {
     DiffReport name;
     name.ranks = p.ranks;
     std::string prefix = diff.programs.size() > 1 ? ranks_of(name) + " " : "";
-    for (const ItemEdit& i : p.items) out += prefix + i.subject + " " + std::string(edit_name(i.kind)) + " " + i.name + "\n";
+    for (const ItemEdit& i : p.items) out += prefix + i.subject + " " + std::string(edit_name(i.kind)) + " " + one_line(i.name) + "\n";
     for (const GraphDiff& g : p.graphs) {
-      std::string at = prefix + (g.name.empty() ? "" : "nested " + g.name + " ");
-      for (const ItemEdit& i : g.items) out += at + i.subject + " " + std::string(edit_name(i.kind)) + " " + i.name + "\n";
+      std::string at = prefix + (g.name.empty() ? "" : "nested " + one_line(g.name) + " ");
+      for (const ItemEdit& i : g.items) out += at + i.subject + " " + std::string(edit_name(i.kind)) + " " + one_line(i.name) + "\n";
       for (const NodeEdit& e : g.edits) {
         std::string kind(edit_name(e.kind()));
         auto all = [&](Aspect aspect) { return std::all_of(e.changes.begin(), e.changes.end(), [&](const Difference& c) { return c.aspect == aspect; }); };
         if (e.kind() == EditKind::changed && all(Aspect::name)) kind = "renamed";
         if (e.kind() == EditKind::changed && all(Aspect::order)) kind = "moved";
-        out += at + kind + " %" + std::string(e.b != kNone ? g.b->label(g.side_b.nodes[e.b]) : g.a->label(g.side_a.nodes[e.a])) + "\n";
+        out += at + kind + " %" + one_line(e.b != kNone ? g.b->label(g.side_b.nodes[e.b]) : g.a->label(g.side_a.nodes[e.a])) + "\n";
       }
     }
   }

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "libgraph/utf8.h"
+
 namespace sg {
 namespace {
 
@@ -55,6 +57,24 @@ Result<int64_t> parse_bytes(std::string_view text) {
   for (auto& [name, factor] : kUnits)
     if (unit == name && number * factor < 0x1p62) return static_cast<int64_t>(std::llround(number * factor));
   return wrong();
+}
+
+std::string one_line(std::string_view text) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    unsigned char c = static_cast<unsigned char>(text[i]);
+    size_t n = utf8_length(text.substr(i));
+    if (n == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0) n = 0;   // U+0080 to U+009F: controls, too
+    if (c == '\n' || c == '\t' || c == '\r') {
+      out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r", ++i;
+    } else if (c < 0x20 || c == 0x7F || n == 0) {
+      out += "\\x", out += kHex[c >> 4], out += kHex[c & 15], ++i;
+    } else {
+      out.append(text, i, n), i += n;
+    }
+  }
+  return out;
 }
 
 }  // namespace sg

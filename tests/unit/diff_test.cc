@@ -1,4 +1,5 @@
 // What is no difference, and how a difference is told.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "libgraph/binary.h"
@@ -324,6 +325,22 @@ TEST_CASE("diff: in the JSON, ranks with the same edits are one program") {
   };
   CHECK(count(json(text("aten.relu", false), text("aten.tanh", false)), "\"ranks\"") == 1);
   CHECK(count(json(text("aten.relu", true), text("aten.tanh", true)), "\"ranks\"") == 2);
+}
+
+TEST_CASE("diff: what a file calls things cannot write to the terminal") {
+  auto text = [](const std::string& op) {
+    return "sg 1.0 job \"" + op + "\\u001b[31m\\nx\" world 1\n\ngraph rank *\n  input %x : f32[4]\n  forward \"lay\\ner.\\u001b[1m0.\\u009b2J\"\n"
+           "  %y = aten." + op + "(%x) : f32[4]\n  %z = aten.exp(%y) : f32[4]\n  output %z\n";
+  };
+  Job a = parse(text("relu")), b = parse(text("tanh"));
+  JobDiff diff = diff_jobs(a, b);
+  for (const std::string& report : {show(diff), print_diff_stat(diff, {}), print_diff_names(diff), print_diff_side_by_side(diff, {}), diff_junit(diff, {})}) {
+    INFO(report);
+    CHECK(std::none_of(report.begin(), report.end(), [](char c) { return c != '\n' && (static_cast<unsigned char>(c) < 0x20 || c == 0x7F); }));
+    CHECK(report.find("\xc2\x9b") == std::string::npos);
+    CHECK(report.find("lay\n") == std::string::npos);
+  }
+  CHECK_THAT(show(diff), Catch::Contains("@@ forward lay\\ner.\\x1b[1m0.\\xc2\\x9b2J @@"));
 }
 
 TEST_CASE("diff: the same edit in many layers is told once") {
