@@ -67,6 +67,7 @@ enum class ExplanationKind : uint8_t {
   substituted,      // symbols on one side that are numbers on the other
   passed_on,        // nodes that only pass an argument on, gone or new
   respelled,        // ops that do the same under another name
+  regrouped,        // collectives over another group
 };
 std::string_view explanation_name(ExplanationKind kind);
 

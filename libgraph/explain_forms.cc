@@ -1,5 +1,6 @@
-// The same computation in another form: written in place or not, a reshape by another name.
+// The same computation in another form: written in place or not, a reshape by another name, a collective over another group.
 #include <algorithm>
+#include <map>
 
 #include "libgraph/diff_explain.h"
 #include "libgraph/human.h"
@@ -31,6 +32,25 @@ void explain_form(const std::vector<uint32_t>& nodes, ExplanationKind kind, std:
   state->add(kind, std::move(text), state->blocks(0, nodes), nodes.size(), nodes.size(), {{"nodes", nodes.size()}});
 }
 
+// Collectives whose only other argument is the group, by the two groups.
+void explain_groups(ExplainState* state) {
+  auto is_group = [](const Difference& c) { return c.aspect == Aspect::attribute && c.before.starts_with('@') && c.after.starts_with('@'); };
+  std::map<std::pair<std::string, std::string>, std::vector<uint32_t>> by_groups;
+  for (uint32_t x = 0; x < state->count(0); ++x) {
+    if (state->is_free(0, x) || !state->has(0, x, kCollective) || !state->has_untold(x, is_group)) continue;
+    auto is_more = [&](const Difference& c) { return c.aspect == Aspect::op || (c.aspect == Aspect::attribute && !is_group(c)); };
+    if (state->has_untold(x, is_more)) continue;
+    for (const Difference* c : state->untold(x))
+      if (is_group(*c)) by_groups[{c->before, c->after}].push_back(x);
+  }
+  for (const auto& [groups, nodes] : by_groups) {
+    for (uint32_t x : nodes) state->tell(x, state->next(), is_group);
+    state->add(ExplanationKind::regrouped,
+               plural(nodes.size(), "collective") + " on " + groups.second + " instead of " + groups.first + " (" + state->op_counts(0, nodes) + ")",
+               state->blocks(0, nodes), nodes.size(), nodes.size(), {{"nodes", nodes.size()}});
+  }
+}
+
 }  // namespace
 
 // Another op, and no operand that is not explained by now.
@@ -53,6 +73,7 @@ void explain_other_forms(ExplainState* state) {
                plural(to_in_place.size(), "node") + (to_in_place.size() == 1 ? " now writes in place" : " now write in place"), state);
   explain_form(respelled, ExplanationKind::respelled,
                plural(respelled.size(), "reshape") + " under another name (" + state->op_counts(0, respelled) + ")", state);
+  explain_groups(state);
 }
 
 }  // namespace sg

@@ -115,7 +115,7 @@ def check(a, b, report, without_chunks):
     graph = report["programs"][0]["graphs"][0]
     before, after = nodes_of(a), nodes_of(b)
     said = [] if "ep_overlap_chunk" in b.name else identities(before, after, graph)
-    if "schedule" not in b.name and "isolate" not in b.name:          # a pass does a few things, and each has its sentence
+    if "schedule" not in b.name:          # a pass does a few things, and each has its sentence
         said.append(("edits without explanation", 0, len(graph["edits"]) - graph["counts"]["explained"]))
     new_copies = count(after, is_recomputed) - count(before, is_recomputed)
     if "remat" in b.name:
@@ -155,7 +155,8 @@ def check(a, b, report, without_chunks):
         moves = sum(1 for e in graph["edits"] for c in e["changes"] if c["aspect"] == "order")
         said.append(("added and removed", 0, graph["counts"]["added"] + graph["counts"]["removed"]))
         if "isolate" in b.name:
-            said.append(("exchanges in another group", count(after, lambda n: "all_to_all" in n["op"]), len(structural)))
+            said.append(("exchanges in another group", count(after, lambda n: "all_to_all" in n["op"]), facts(graph, "regrouped", "nodes")))
+            said.append(("changed ops, operands, literals, types", len(structural), facts(graph, "regrouped", "nodes")))
         else:
             said.append(("changed ops, operands, literals, types", 0, len(structural)))
         said.append(("moved", least_moves(before, after) if "schedule" in b.name else 0, moves))

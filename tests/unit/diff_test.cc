@@ -327,6 +327,16 @@ TEST_CASE("diff: in the JSON, ranks with the same edits are one program") {
   CHECK(count(json(text("aten.relu", true), text("aten.tanh", true)), "\"ranks\"") == 2);
 }
 
+TEST_CASE("diff: collectives over another group are one thing") {
+  auto text = [](const std::string& group, const std::string& reduction) {
+    return "sg 1.0 world 2\ngroup @dp [0 1] {0 \"0\"}\ngroup @tp [0 1] {0 \"1\"}\n\ngraph rank *\n  input %x : f32[4, 4]\n"
+           "  %r = _c10d_functional.all_reduce(%x, \"" + reduction + "\", @" + group + ") : f32[4, 4]\n"
+           "  %v = _c10d_functional.wait_tensor(%r) : f32[4, 4]\n  output %v\n";
+  };
+  CHECK_THAT(told(text("dp", "sum"), text("tp", "sum")), Catch::Contains("1 collective on @tp instead of @dp (1 all_reduce)") && !Catch::Contains("@@"));
+  CHECK_THAT(told(text("dp", "sum"), text("tp", "avg")), !Catch::Contains("instead of") && Catch::Contains("@@"));
+}
+
 TEST_CASE("diff: what a file calls things cannot write to the terminal") {
   auto text = [](const std::string& op) {
     return "sg 1.0 job \"" + op + "\\u001b[31m\\nx\" world 1\n\ngraph rank *\n  input %x : f32[4]\n  forward \"lay\\ner.\\u001b[1m0.\\u009b2J\"\n"
