@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libgraph/composite.h"
 #include "libgraph/capture_read.h"
 #include "libgraph/gzip.h"
 #include "libgraph/infer.h"
@@ -61,6 +62,7 @@ Status read_programs(ImportContext* context, const std::vector<RankCapture>& cap
   for (const RankCapture& capture : captures) {
     Program& program = context->job.add_program();
     SG_TRY(read_program(context, capture, &program));
+    expand_composites(&program, capture.world > 1, &context->tally);
     infer_missing_types(program);              // ahead of the merge: ranks may differ in what was recorded
   }
   return ok_status();

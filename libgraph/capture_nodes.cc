@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "libgraph/capture_graph.h"
+#include "libgraph/composite.h"
 #include "libgraph/names.h"
 #include "libgraph/nearest.h"
 
@@ -16,7 +17,7 @@ Status GraphReader::build_node(size_t index) {
   spec.op = context_->pool().op(record.op);
   spec.label = record.name;
   const OpInfo* info = context_->pool().ops[spec.op].info;
-  if (info == nullptr) context_->tally.unknown_op(record.op, Json{record.object, &place, json_.text});
+  if (info == nullptr && !is_composite(record.op)) context_->tally.unknown_op(record.op, Json{record.object, &place, json_.text});
   SG_ASSIGN(spec.args, read_args(context_, node, info, this, &extras));
   if (record.is_tuple && !record.has(NodeField::type))           // getitems show only those that somebody takes
     record.result_count = std::max(record.result_count, split_result_count(info, spec.args));

@@ -40,19 +40,29 @@ void ImportTally::unknown_op(std::string_view op, Located at) {
   if (it == unknown_ops_.end()) it = unknown_ops_.try_emplace(std::string(op)).first;
   ++it->second.count;
 }
+void ImportTally::taken_apart(std::string_view op) { ++taken_apart_.try_emplace(std::string(op)).first->second.count; }
+void ImportTally::kept_whole(std::string_view op, const std::string& reason, Located at) {
+  unknown_op(op, at);
+  count(&kept_whole_, reason, at);
+}
 void ImportTally::type_conflict(Located at) {
   if (type_conflicts_.count++ == 0) type_conflicts_.first = at.where();
 }
 
-void ImportTally::report_unknown_ops(Diagnostics* notes) const {
-  uint64_t nodes = 0;
+// "aten.a.default (2), aten.b.default (1) and 3 more"
+std::string ImportTally::listing(const Counts& counts, uint64_t* total) {
   std::string names;
   size_t said = 0;
-  for (const auto& [op, c] : unknown_ops_) {
-    nodes += c.count;
+  for (const auto& [op, c] : counts) {
+    *total += c.count;
     if (said++ < kMaxNotes) names += (names.empty() ? "" : ", ") + op + " (" + std::to_string(c.count) + ")";
   }
-  if (said > kMaxNotes) names += " and " + std::to_string(said - kMaxNotes) + " more";
+  return said > kMaxNotes ? names + " and " + std::to_string(said - kMaxNotes) + " more" : names;
+}
+
+void ImportTally::report_unknown_ops(Diagnostics* notes) const {
+  uint64_t nodes = 0;
+  std::string names = listing(unknown_ops_, &nodes);
   notes->warning("unknown-op", std::to_string(unknown_ops_.size()) + " operators are not in the op table and travel opaque, on " +
                                    std::to_string(nodes) + " nodes: " + names,
                  first_unknown_op_, "passes leave such nodes alone, and sg-run refuses them");
@@ -71,6 +81,11 @@ void ImportTally::report(uint32_t spmd_rank, Diagnostics* notes) const {
   each(kept_raw_, [](const std::string& key, const Count& c) {
     return "`" + key + "` says what has no field of its own, " + times(c.count) + ": it travels as a free key";
   });
+  if (uint64_t calls = 0; !taken_apart_.empty()) {
+    const std::string names = listing(taken_apart_, &calls);
+    notes->note("composite operators taken apart, in " + std::to_string(calls) + " calls: " + names);
+  }
+  each(kept_whole_, [](const std::string& reason, const Count& c) { return reason + ", " + times(c.count) + ": it stays whole"; });
   if (!unknown_ops_.empty()) report_unknown_ops(notes);
   if (type_conflicts_.count != 0)
     notes->warning("getitem-type", "the type of a getitem is not that of the result it takes, " +

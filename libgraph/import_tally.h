@@ -44,6 +44,8 @@ class ImportTally {
   void unknown_key(std::string_view owner, std::string_view key, Located at);
   void kept_raw(std::string_view what, Located at);       // a known key whose value has no place in the IR
   void unknown_op(std::string_view op, Located at);
+  void taken_apart(std::string_view op);                  // a composite whose parts took its place
+  void kept_whole(std::string_view op, const std::string& reason, Located at);   // a composite that has stayed: opaque
   void own_rank_literal(std::string_view op, Located at);
   void type_conflict(Located at);
   void report(uint32_t spmd_rank /* or kNoRank */, Diagnostics* notes) const;
@@ -55,8 +57,9 @@ class ImportTally {
   };
   using Counts = std::map<std::string, Count, std::less<>>;
   static void count(Counts* counts, std::string key, Located at);
+  static std::string listing(const Counts& counts, uint64_t* total);
   void report_unknown_ops(Diagnostics* notes) const;
-  Counts unknown_keys_, kept_raw_, unknown_ops_, own_rank_;
+  Counts unknown_keys_, kept_raw_, unknown_ops_, own_rank_, taken_apart_, kept_whole_;
   Count type_conflicts_;
   Location first_unknown_op_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "libgraph/composite.h"
 #include "libgraph/flat_map.h"
 #include "libgraph/nearest.h"
 #include "libgraph/op.h"
@@ -231,7 +232,7 @@ Status GraphBuilder::build_node(uint32_t index) {
   NodeSpec spec;
   spec.op = pool().op(text(source.op));
   const OpInfo* info = pool().ops[spec.op].info;
-  if (info == nullptr) tally_->unknown_op(text(source.op), at(source.place));
+  if (info == nullptr && !is_composite(text(source.op))) tally_->unknown_op(text(source.op), at(source.place));
   spec.args.reserve(source.args.size());
   for (const Arg& arg : source.args) {
     SG_ASSIGN(Arg resolved, resolve(source, arg));
@@ -425,7 +426,8 @@ Status build_program(const SourceProgram& source, const Job& job, ImportTally* t
   SG_TRY(GraphBuilder(source, source.graph, job, tally, &streams, &program->graph, &guessed).build());
   for (size_t i = 0; i < source.nested.size(); ++i)
     SG_TRY(GraphBuilder(source, source.nested[i].graph, job, tally, &streams, &program->nested[i]->graph, &guessed).build());
-  settle_types(program, guessed);
+  settle_types(program, guessed, tally);
+  number_new_streams(program, job.world > 1);
   return ok_status();
 }
 

@@ -1,5 +1,6 @@
 #include "libgraph/source_types.h"
 
+#include "libgraph/composite.h"
 #include "libgraph/infer.h"
 
 namespace sg {
@@ -80,8 +81,13 @@ bool take_inferred(Graph& graph, NodeId n, Guess known, TypeInferrer& inferrer) 
   return true;
 }
 
-void settle_graph(Graph& graph, const GuessedTypes& guessed, TypeInferrer& inferrer) {
+void settle_graph(const Program& program, Graph& graph, const GuessedTypes& guessed, CompositeExpander* expander, ImportTally* tally) {
+  TypeInferrer inferrer(program);
   for (NodeId n : graph.nodes()) {
+    if (is_composite(graph.op_name(n))) {
+      expand_and_tell(expander, program, &graph, n, guessed.of(&graph, n) == Guess::none, tally);
+      continue;
+    }
     const Node& node = graph.node(n);
     Guess guess = guessed.of(&graph, n);
     bool is_open = guess != Guess::none;
@@ -105,12 +111,10 @@ void declare_symbols(const SourceProgram& source, Pool* pool, Program* program) 
   for (const SourceNested& nested : source.nested) collector.graph(nested.graph);
 }
 
-void settle_types(Program* program, const GuessedTypes& guessed) {
-  if (!guessed.empty()) {
-    TypeInferrer inferrer(*program);
-    settle_graph(program->graph, guessed, inferrer);
-    for (auto& nested : program->nested) settle_graph(nested->graph, guessed, inferrer);
-  }
+void settle_types(Program* program, const GuessedTypes& guessed, ImportTally* tally) {
+  CompositeExpander expander(program);
+  settle_graph(*program, program->graph, guessed, &expander, tally);
+  for (auto& nested : program->nested) settle_graph(*program, nested->graph, guessed, &expander, tally);
   infer_missing_types(*program);
 }
 

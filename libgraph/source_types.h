@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "libgraph/import_tally.h"
 #include "libgraph/source_graph.h"
 
 namespace sg {
@@ -31,7 +32,8 @@ class GuessedTypes {
 // in which they do.
 void declare_symbols(const SourceProgram& source, Pool* pool, Program* program);
 
-// Infers what is not known. A guess is replaced by what is inferred where element type and shape agree.
-void settle_types(Program* program, const GuessedTypes& guessed);
+// Infers what is not known, and takes composites apart. A guess is replaced by what is inferred where element type and
+// shape agree.
+void settle_types(Program* program, const GuessedTypes& guessed, ImportTally* tally);
 
 }  // namespace sg

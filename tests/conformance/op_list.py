@@ -13,6 +13,9 @@ Written by `tests/conformance/op_list.py` from `libgraph/op.def` and the tables 
 
 """
 
+COMPOSITES = """{} overloads that PyTorch defines by others (`libgraph/composites.def`): `sg-import` puts their parts in their place;
+[import.md](import.md#composite-operators) says when it cannot."""
+
 
 def rows():
     section = ""
@@ -22,6 +25,14 @@ def rows():
         found = re.match(r'SG_OP\("([^"]+)", "[^"]*", ([^,]+), (\w+), (\w+), (\w+),', line)
         if found:
             yield section, *found.groups()
+
+
+def composites():
+    text = (ROOT / "libgraph/composites.def").read_text()
+    names = re.findall(r'^SG_COMPOSITE\("([^"]+)"', text, re.M)
+    aliases = re.findall(r'^SG_SAME_AS\("([^"]+)", "([^"]+)"', text, re.M)
+    return (["", "## Taken apart when they are imported", "", COMPOSITES.format(len(names)), "", ", ".join(f"`{n}`" for n in names), "",
+             "## Other names", "", ", ".join(f"`{a}` = `{b}`" for a, b in aliases)])
 
 
 def kernels():
@@ -55,7 +66,7 @@ def page():
         lines.append(f"| `{name}` | {runs} | {infer} | {chunk} |")
     total = sum(counts.values())
     summary = f"{total} overloads: " + ", ".join(f"{n} {k}" for k, n in sorted(counts.items(), key=lambda c: (-c[1], c[0]))) + ".\n"
-    return HEAD + summary + "\n".join(lines) + "\n"
+    return HEAD + summary + "\n".join(lines + composites()) + "\n"
 
 
 def main():

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "libgraph/check_types.h"
+#include "libgraph/composite.h"
 #include "libgraph/text.h"
 #include "libgraph/verify.h"
 #include "librun/comm_local.h"
@@ -77,6 +78,8 @@ Outcome VectorRun::run(const Manner& manner) {
   auto job = parse_text(text_, "vector", &findings);
   if (!job.ok()) return {Fault::refused, "text: " + findings.as_error(ErrorKind::unreadable).message};
   job_.emplace(std::move(job).value());
+  ImportTally tally;
+  expand_composites(job_->programs[0].get(), false, &tally);
   if (Outcome types = check_types(); types.fault != Fault::none) return types;
   VerifyOptions options;
   options.types = false;                        // looked at more closely above

@@ -1,6 +1,6 @@
 """Makes tests/data/pt2: small programs exported by torch, with their eager results. Run with a Python that has torch:
 
-    python tests/data/make_pt2.py [FOLDER]
+    python tests/data/make_pt2.py [FOLDER [CASE...]]
 
 What is of the machine (paths of source files, sample inputs) is left out; archives are packed, which PyTorch's are not.
 """
@@ -18,6 +18,9 @@ from torch import nn
 from torch.export import Dim, export
 
 OUT = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "pt2")
+
+
+ONLY = sys.argv[2:]
 
 
 def repack(data, path, layout):
@@ -65,6 +68,8 @@ def save(name, data, inputs, expected, run=None, layout="newest"):
 def case(name, model, args, kwargs=None, dynamic=None, other=None, train=False, core=False, run=None, layout="newest"):
     """`other`: arguments of other sizes than those of the export, at which it is run."""
     kwargs = kwargs or {}
+    if ONLY and name not in ONLY:
+        return
     model = model.train() if train else model.eval()
     program = export(model, args, kwargs, dynamic_shapes=dynamic, strict=False)
     if core:
@@ -253,7 +258,41 @@ class Loss(nn.Module):
         return F.cross_entropy(self.l(x), y)
 
 
+class Composites(nn.Module):
+    """What PyTorch takes apart before it runs; sizes of the batch are symbols."""
+    def __init__(self):
+        super().__init__()
+        self.prelu, self.bilinear = nn.PReLU(5), nn.Bilinear(8, 8, 3)
+        self.bag = nn.EmbeddingBag(16, 8, mode="mean")
+
+    def forward(self, x, words, starts):
+        heads = torch.einsum("bthd,bshd->bhts", x, x).softmax(-1)
+        mixed = torch.einsum("bhts,bshd,d->bthd", heads, x, torch.linspace(0, 1, 8))
+        rows, columns = torch.meshgrid(torch.arange(3), torch.arange(2), indexing="xy")
+        left, right = torch.tensor_split(x, 2, dim=3)
+        flat = self.prelu(mixed.movedim((2, 3), (1, 2)))
+        var, mean = torch.var_mean(x, dim=(1, 2))
+        spectrum = torch.fft.rfft(x, norm="ortho")
+        loss = F.l1_loss(x, mixed) + F.kl_div(x, heads.new_tensor(0.5)) + F.nll_loss(x.transpose(1, 3), torch.zeros_like(x[:, 0, :, :4], dtype=torch.long))
+        return (flat, rows.mT @ columns, torch.hstack([left, right]), var, mean, torch.view_as_real(torch.fft.irfft(spectrum) + 0j),
+                self.bag(words, starts), self.bilinear(x, mixed.type_as(x)), torch.tile(mean, (2,)), torch.tensordot(x, x[0], dims=([1, 2, 3], [0, 1, 2])),
+                torch.diag_embed(mean), F.cosine_similarity(x, mixed, dim=-1), loss, x.amax(1).kthvalue(2).values, torch.outer(mean[0], mean[0]))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 5, num_layers=2, bidirectional=True, batch_first=True, proj_size=3)
+        self.gru, self.rnn, self.cell = nn.GRU(6, 5), nn.RNN(6, 5, bias=False), nn.LSTMCell(6, 5)
+
+    def forward(self, x):
+        out, (h, c) = self.lstm(x)
+        return out, h, c, *self.gru(x), *self.rnn(x), *self.cell(x[:, 0])
+
+
 def joint():
+    if ONLY and "joint" not in ONLY:
+        return
     from torch.export.experimental import _export_forward_backward
     model = Loss()
     x, y = torch.randn(5, 4), torch.randint(0, 3, (5,))
@@ -293,6 +332,10 @@ def main():
     case("several", Several(), (torch.randn(4, 6),))
     case("pickled_2_6", TwoSizes(), (torch.randn(3, 4, 8), torch.randn(3, 5, 8)), layout="2.6")
     case("pickled_2_8", TwoSizes(), (torch.randn(3, 4, 8), torch.randn(3, 5, 8)), layout="2.8")
+    case("composites", Composites(), (torch.rand(3, 4, 5, 8), torch.randint(0, 16, (7,)), torch.tensor([0, 2, 2])),
+         dynamic={"x": {0: b}, "words": None, "starts": None},
+         other=(torch.rand(5, 4, 5, 8), torch.randint(0, 16, (7,)), torch.tensor([0, 1, 6])))
+    case("recurrent", Recurrent(), (torch.randn(4, 3, 6),))
     joint()
 
 

@@ -1,0 +1,143 @@
+// Composite operators: what takes their place, what is kept whole and why, and that nothing else of the graph changes.
+#include <catch2/catch.hpp>
+
+#include "libgraph/composite.h"
+#include "libgraph/text.h"
+#include "libgraph/verify.h"
+
+using namespace sg;
+
+namespace {
+
+struct Expanded {
+  Job job;
+  Diagnostics notes;
+  const Graph& graph() const { return job.programs[0]->graph; }
+};
+
+Expanded expand(std::string_view lines) {
+  Diagnostics findings;
+  auto job = parse_text("sg 1.0\ngraph rank *\n" + std::string(lines), "composite", &findings);
+  INFO(findings.as_error(ErrorKind::unreadable).message);
+  REQUIRE(job.ok());
+  Expanded out{std::move(job).value(), Diagnostics()};
+  ImportTally tally;
+  expand_composites(out.job.programs[0].get(), false, &tally);
+  tally.report(ImportTally::kNoRank, &out.notes);
+  return out;
+}
+
+std::string ops(const Graph& graph) {
+  std::string out;
+  for (NodeId n : graph.nodes()) out += (out.empty() ? "" : " ") + std::string(graph.op_name(n)).substr(5);
+  return out;
+}
+
+std::string said(const Expanded& e) {
+  std::string out;
+  for (const Diagnostic& d : e.notes.list()) out += d.message + "\n";
+  return out;
+}
+
+bool is_valid(const Expanded& e) {
+  Diagnostics findings;
+  verify(e.job, {}, &findings);
+  return !findings.has_errors();
+}
+
+}  // namespace
+
+TEST_CASE("composite: the last part has the name, the type and the place of the whole") {
+  Expanded e = expand(R"(  input %x : f32[4, 3]
+  input %y : f32[4, 3]
+  at "model.py":7 forward
+  %loss = aten.l1_loss(%x, %y) : f32[]
+  output %loss
+)");
+  CHECK(ops(e.graph()) == "sub.Tensor abs.default mean.default");
+  NodeId last = e.graph().last();
+  CHECK(e.graph().label(last) == "loss");
+  CHECK(e.graph().outputs()[0].value == e.graph().node(last).result(0));
+  CHECK(e.graph().node(e.graph().first()).source == e.graph().node(last).source);
+  CHECK(said(e) == "composite operators taken apart, in 1 calls: aten.l1_loss.default (1)\n");
+  CHECK(is_valid(e));
+}
+
+TEST_CASE("composite: results of several parts, each under its name") {
+  Expanded e = expand(R"(  input %x : f32[4, 6]
+  %low, %high = aten.aminmax(%x, dim=1) : f32[4], f32[4]
+  %a, %b = aten.hsplit.int(%x, 2) : f32[4, 3] stride [6, 1], f32[4, 3] stride [6, 1] +3
+  %sum = aten.add.Tensor(%a, %b) : f32[4, 3]
+  output %low
+  output %high
+  output %sum
+)");
+  CHECK(ops(e.graph()) == "amin.default amax.default slice.Tensor slice.Tensor add.Tensor");
+  CHECK(e.graph().find_value("high") == e.graph().outputs()[1].value);
+  CHECK(is_valid(e));
+}
+
+TEST_CASE("composite: symbolic sizes stay symbols") {
+  Expanded e = expand(R"(  symbol s0 input [2, 64]
+  input %x : f32[s0, 5, 8]
+  %out = aten.einsum("bij,bkj->bik", [%x, %x])
+  output %out
+)");
+  INFO(said(e));
+  CHECK(ops(e.graph()).find("bmm.default") != std::string::npos);
+  const Type& t = e.graph().type(e.graph().outputs()[0].value);
+  REQUIRE(t.shape.size() == 3);
+  CHECK(e.job.pool->exprs.print(t.shape[0]) == "s0");
+  CHECK(e.job.pool->exprs.print(t.shape[2]) == "5");
+}
+
+TEST_CASE("composite: what cannot be taken apart stays as it was, with the reason") {
+  Expanded e = expand(R"(  symbol s0 input [2, 64]
+  input %x : f32[s0, 2, 6]
+  input %h : f32[1, 2, 4]
+  input %w : f32[12, 6]
+  input %u : f32[12, 4]
+  %out, %last = aten.gru.input(%x, %h, [%w, %u], false, 1, 0.0, false, false, false)
+  %bad = aten.einsum("ij->i", [%x])
+  output %out
+  output %bad
+)");
+  CHECK(ops(e.graph()) == "gru.input einsum.default");
+  CHECK(said(e).find("aten.gru.input: needs a known size where it is s0") != std::string::npos);
+  CHECK(said(e).find("the equation is not one of the operands' dimensions") != std::string::npos);
+  CHECK(e.graph().find_value("last"));
+}
+
+TEST_CASE("composite: arguments that are none of the schema's") {
+  for (std::string_view call : {"aten.tile(%x)", "aten.tile(%x, [2], [3])", "aten.tile(%x, times=[2])", "aten.tile(%x, %x)",
+                                "aten.einsum(\"i...,...i->\", 3)", "aten.rot90(%x, 1, [0, 0])", "aten.rot90(%x, 1, [0, 9])",
+                                "aten.tensor_split.sections(%x, 0)", "aten.kthvalue(%x, 0)", "aten.movedim.intlist(%x, [0, 0], [1, 2])",
+                                "aten.cosine_similarity(%x, %x, 5)", "aten.diag_embed(%x, 0, 1, 1)", "aten.fft_rfft(%x, 0)",
+                                "aten.fft_fftn(%x, [1, 2, 3])", "aten.lstm.input(%x, [], [], true, 1, 0.0, false, false, false)"}) {
+    Expanded e = expand("  input %x : f32[4, 3]\n  %y = " + std::string(call) + "\n  output %y\n");
+    INFO(call);
+    CHECK(e.graph().node_count() == 1);
+    CHECK(said(e).find("stays whole") != std::string::npos);
+  }
+}
+
+TEST_CASE("composite: other names of an operator") {
+  Expanded e = expand("  input %x : f32[4]\n  %y = aten.multiply.Tensor(%x, %x)\n  %z = aten.clip(%y, 0, 1)\n  output %z\n");
+  CHECK(ops(e.graph()) == "mul.Tensor clamp.default");
+  CHECK(e.graph().type(e.graph().outputs()[0].value).kind == TypeKind::tensor);
+}
+
+TEST_CASE("composite: random parts draw from a stream of their own") {
+  Expanded e = expand(R"(  input %x : f32[4, 3, 2]
+  %y = aten.feature_dropout(%x, 0.5, true)
+  %z = aten.feature_dropout(%y, 0.5, true)
+  %same = aten.feature_dropout(%z, 0.5, false)
+  output %same
+)");
+  std::vector<uint64_t> streams;
+  for (NodeId n : e.graph().nodes())
+    if (draws_random(e.graph(), n)) streams.push_back(e.graph().meta(n).random.stream);
+  CHECK(streams == std::vector<uint64_t>{1, 2});
+  CHECK(e.graph().op_name(e.graph().last()) == "aten.alias.default");
+  CHECK(is_valid(e));
+}
