@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "concretize", "pipe", "print", "parse", "check", "diff", "run", "sim", "stat", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "concretize", "pipe", "print", "parse", "check", "diff", "recipe", "run", "sim", "stat", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
@@ -51,6 +51,8 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  check        verify graphs\n"
                         "  diff         say what changed from one graph to another\n"
                         "  run          execute a step on its ranks\n"
+                        "  recipe       check, plan and run a recipe of passes\n"
+                        "  sim          simulate a step on a machine\n"
                         "  stat         count nodes, parameters, flops, bytes and communication\n"
                         "  completions  print what completes commands and options in bash, zsh or fish\n"
                         "  help         print the help of a command\n\n"

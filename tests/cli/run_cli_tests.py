@@ -26,7 +26,7 @@ from json_schema import check_schema  # noqa: E402
 
 DATA = os.path.join(ROOT, "tests", "data", "cli")
 HELP = os.path.join(ROOT, "tests", "golden", "help")
-TOOLS = ["sg-check", "sg-clean", "sg-concretize", "sg-diff", "sg-export", "sg-import", "sg-offload", "sg-parse", "sg-pipe", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat", "stepgraph"]
+TOOLS = ["sg-check", "sg-clean", "sg-concretize", "sg-diff", "sg-export", "sg-import", "sg-offload", "sg-parse", "sg-pipe", "sg-print", "sg-recipe", "sg-remat", "sg-run", "sg-sim", "sg-stat", "stepgraph"]
 READERS = ["sg-check", "sg-clean", "sg-concretize", "sg-export", "sg-offload", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat"]    # they take a graph
 
 CASES = []
@@ -133,6 +133,8 @@ def help_and_version_ignore_the_rest():
         assert "schema: reads" in done.text and "build:" in done.text
         if tool == "sg-diff":        # takes two, and every trouble is exit 2
             expect(run([tool, "--", "--help", "x"]), 2, "--help: error: no such file")
+        elif tool == "sg-recipe":    # the first word is a command
+            expect(run([tool, "check", "--", "--help"]), 1, "cannot read the recipe --help")
         elif tool != "stepgraph":
             expect(run([tool, "--", "--help"]), 3, "--help: error: no such file")
 
@@ -141,6 +143,8 @@ def help_and_version_ignore_the_rest():
 def examples_of_the_help_run():
     shutil.copytree(DATA, "ex")
     expect(run("cd ex && sg-import step.json -o step.sg -q && sg-print step.sg -o step.sg.txt"), 0)
+    write("ex/recipe.yaml", "parameters: {policy: default}\ninputs: {step: step.sg}\nstages:\n  - clean\n  - remat: {policy: $policy}\n")
+    os.environ["STEPGRAPH_CACHE"] = os.path.abspath("cache")
     for tool in TOOLS:
         lines = run([tool, "--help"]).text.split("\nExamples:\n")[1].splitlines()
         commands = [line.strip() for line in lines if not line.startswith("  #")]

@@ -1,0 +1,373 @@
+#!/usr/bin/env python3
+"""Tests of sg-recipe: messages, the cache, equal bytes however it runs, killed runners, goldens, locks, bisection.
+
+run_recipes.py --bin DIR [--kills N] [NAME...]
+"""
+import argparse
+import glob
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+CAPTURE = os.path.join(ROOT, "examples", "04_run_a_moe_step", "capture", "rank{r}", "step.json.gz")
+CASES = []
+BIN = None
+KILLS = 30
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+class Done:
+    def __init__(self, process):
+        self.code, self.out, self.message = process.returncode, process.stdout.decode(), process.stderr.decode(errors="replace")
+
+
+def sg(*words, cache="cache", **more):
+    env = dict(os.environ, STEPGRAPH_CACHE=os.path.abspath(cache))
+    return Done(subprocess.run([os.path.join(BIN, words[0]), *words[1:]], capture_output=True, env=env, timeout=120, **more))
+
+
+def expect(done, code, message=None, out=None):
+    assert done.code == code, f"exit {done.code}, not {code}\n{done.out}{done.message}"
+    for pattern, text in ((message, done.message), (out, done.out)):
+        assert pattern is None or re.search(pattern, text, re.M), f"no /{pattern}/ in:\n{text}"
+    return done
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "w") as f:
+        f.write(text)
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def states(done):
+    return {step["name"]: step["state"] for step in json.loads(done.out)["steps"]}
+
+
+GRAPH = """sg 1.0 job "small" world 1
+graph rank *
+  param %w : f32[8, 8] "w"
+  input %x : f32[4, 8] "x"
+
+  forward layer
+    %dead = aten.tanh(%x)
+    %a    = aten.mm(%x, %w)
+    %b    = aten.relu(%a)
+    %b2   = aten.relu(%a)
+    %c    = aten.add.Tensor(%b, %b2)
+
+  output %c
+"""
+
+RECIPE = f"""recipe: moe
+parameters: {{policy: default}}
+inputs:
+  step: {{import: '{CAPTURE}'}}
+stages:
+  - clean
+  - remat: {{policy: $policy}}
+    output: out/$policy.sg
+"""
+
+
+@case
+def every_mistake_at_once():
+    write("bad.yaml", """recipe: bad
+stagess: []
+inputs:
+  step: {import: 'none/rank{r}.json', spnd: true}
+  other: missing.sg
+stages:
+  - claen
+  - remat: {policy: ful, save: [a, b], buget: 0.5, tag-only: 3}
+    from: clean
+    assert: [peek < 3GiB, peak < 3 stones, peak, nodes < 1k]
+    run: {innit: 'seed:0', bitwise_to: setp}
+  - {clean: {}, remat: {}}
+  - remat: {policy: $polcy}
+""")
+    done = expect(sg("sg-recipe", "check", "bad.yaml"), 1)
+    for line in (r"bad.yaml:2:1: error: a recipe has no `stagess`", r"bad.yaml:12:17: error: a stage has one tool: `clean` or `remat`",
+                 r"bad.yaml:13:21: error: the recipe has no parameter `polcy`"):
+        assert re.search(line, done.message), done.message
+    assert "stages`?" in done.message
+    text = open("bad.yaml").read().replace("stagess: []\n", "").replace("  - {clean: {}, remat: {}}\n", "").replace("$polcy", "full")
+    write("bad.yaml", text)
+    done = expect(sg("sg-recipe", "check", "bad.yaml"), 1)
+    for line in (r"bad.yaml:3:39: error: sg-import has no option `spnd`", r"bad.yaml:4:10: error: no such file: missing.sg",
+                 r"bad.yaml:6:5: error: there is no pass `claen`", r"did you mean `clean`", r"bad.yaml:7:21: error: sg-remat: `policy` takes one of",
+                 r"bad.yaml:7:52: error: sg-remat: `tag-only` is a flag", r"bad.yaml:8:11: error: no stage or input `clean` stands before",
+                 r"there is no metric `peek`", r"did you mean `peak`", r"`3 stones` is no number", r"`peak` is no assertion",
+                 r"sg-run has no option `innit`", r"no stage or input `setp` stands before"):
+        assert re.search(line, done.message), f"no /{line}/ in\n{done.message}"
+    assert not os.path.exists("cache")
+    expect(sg("sg-recipe", "run", "bad.yaml"), 3, "bad.yaml has [0-9]+ mistakes")
+    expect(sg("sg-recipe", "check", "none.yaml"), 1, "cannot read the recipe none.yaml")
+    write("no.yaml", "stages: [clean\n")
+    expect(sg("sg-recipe", "check", "no.yaml"), 1, r"no.yaml:2:1: error: .*\[yaml\]")
+    write("empty.yaml", "")
+    expect(sg("sg-recipe", "check", "empty.yaml"), 1, "the recipe has no stages")
+    expect(sg("sg-recipe", "chekc", "no.yaml"), 2, "did you mean `check`")
+    expect(sg("sg-recipe"), 2, "which command")
+    expect(sg("sg-recipe", "run"), 2, "which recipe")
+
+
+@case
+def includes():
+    write("a/common.yaml", "parameters: {policy: default}\ninputs: {g: g.txt}\nstages: [clean]\n")
+    write("a/g.txt", GRAPH)
+    write("main.yaml", "include: a/common.yaml\nparameters: {policy: full}\nstages:\n  - remat: {policy: $policy}\n    output: out.sg.txt\n")
+    expect(sg("sg-recipe", "plan", "main.yaml"), 0, out=r"^run     remat +sg-remat --policy full")
+    expect(sg("sg-recipe", "run", "main.yaml"), 0)
+    assert b"aten.mm" in read("out.sg.txt")
+    write("loop.yaml", "include: loop.yaml\nstages: [clean]\n")
+    expect(sg("sg-recipe", "check", "loop.yaml"), 1, "include each other")
+    write("gone.yaml", "include: none.yaml\nstages: [clean]\n")
+    expect(sg("sg-recipe", "check", "gone.yaml"), 1, r"gone.yaml:1:10: error: cannot read the recipe none.yaml")
+
+
+@case
+def the_same_bytes_in_process_by_pipes_and_in_a_shell():
+    write("r.yaml", RECIPE)
+    expect(sg("sg-recipe", "run", "r.yaml", "--no-cache"), 0, r"^remat +made .*nodes recomputed")
+    here = read("out/default.sg")
+    os.remove("out/default.sg")
+    expect(sg("sg-recipe", "run", "r.yaml", "--no-cache", "--pipes"), 0)
+    assert read("out/default.sg") == here
+    pipe = f"sg-import -q '{CAPTURE}' | sg-clean -q | sg-remat -q --policy default > shell.sg"
+    subprocess.run(pipe, shell=True, check=True, env=dict(os.environ, PATH=BIN + os.pathsep + os.environ["PATH"]))
+    assert read("shell.sg") == here
+    write("r.yaml", RECIPE + "    from: clean\n".replace("from", "name"))
+    assert not os.path.exists("cache")
+
+
+@case
+def what_is_known_is_not_made_again():
+    write("r.yaml", RECIPE)
+    assert states(expect(sg("sg-recipe", "run", "r.yaml", "--json"), 0)) == {"step": "made", "clean": "made", "remat": "made"}
+    first = read("out/default.sg")
+    os.remove("out/default.sg")
+    assert set(states(expect(sg("sg-recipe", "run", "r.yaml", "--json"), 0)).values()) == {"cached"}
+    assert read("out/default.sg") == first
+    expect(sg("sg-recipe", "plan", "r.yaml"), 0, out=r"^cached  remat")
+    done = expect(sg("sg-recipe", "plan", "r.yaml", "--set", "policy=full"), 0, out=r"^cached  clean")
+    assert "options were `--policy default`, are `--policy full`" in done.out, done.out
+    assert states(expect(sg("sg-recipe", "run", "r.yaml", "--json", "--set", "policy=full"), 0)) == {"step": "cached", "clean": "cached", "remat": "made"}
+    expect(sg("sg-recipe", "run", "r.yaml", "--set", "polici=full"), 3, "no parameter `polici`")
+
+
+@case
+def broken_entries_are_made_again():
+    write("r.yaml", RECIPE)
+    expect(sg("sg-recipe", "run", "r.yaml"), 0)
+    first = read("out/default.sg")
+    rng = random.Random(1)
+    for entry in glob.glob("cache/v1/*/*.sg"):
+        data = bytearray(read(entry))
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        if rng.random() < 0.5:
+            data = data[:rng.randrange(len(data))]
+        with open(entry, "wb") as f:
+            f.write(data)
+    assert set(states(expect(sg("sg-recipe", "run", "r.yaml", "--json"), 0)).values()) == {"made"}
+    assert read("out/default.sg") == first
+    expect(sg("sg-recipe", "run", "r.yaml", cache="/dev/null/none"), 0)      # a cache that cannot be written costs nothing else
+    assert read("out/default.sg") == first
+
+
+@case
+def the_cache_keeps_to_its_size():
+    write("r.yaml", RECIPE)
+    for policy in ("default", "full", "none"):
+        expect(sg("sg-recipe", "run", "r.yaml", "--set", "policy=" + policy, "--cache-size", "1MiB"), 0)
+    total = sum(os.path.getsize(p) for p in glob.glob("cache/v1/*/*"))
+    assert total <= 1 << 20, total
+    expect(sg("sg-recipe", "run", "r.yaml", "--cache-size", "big"), 2, "is no size")
+
+
+@case
+def a_matrix_shares_what_is_equal():
+    write("r.yaml", RECIPE.replace("parameters: {policy: default}", "matrix: {policy: [default, full, none]}"))
+    done = expect(sg("sg-recipe", "run", "r.yaml", "--json", "-j3"), 0)
+    found = states(done)
+    assert len(found) == 9 and list(found.values()).count("made") == 5, found      # import and clean once
+    digests = {s["name"]: s["digest"] for s in json.loads(done.out)["steps"]}
+    assert digests["policy=default/clean"] == digests["policy=full/clean"] and digests["policy=default/remat"] != digests["policy=full/remat"]
+    one = expect(sg("sg-recipe", "run", "r.yaml", "--json", "-j1", "--no-cache"), 0)
+    assert digests == {s["name"]: s["digest"] for s in json.loads(one.out)["steps"]}
+    assert len(os.listdir("out")) == 3
+    write("clash.yaml", open("r.yaml").read().replace("out/$policy.sg", "out/one.sg"))
+    expect(sg("sg-recipe", "check", "clash.yaml"), 1, "have one file: out/one.sg")
+    expect(sg("sg-recipe", "check", "r.yaml", "--set", "policy=full"), 0, out="valid, 2 stages$")
+
+
+@case
+def assertions_and_runs():
+    write("g.txt", GRAPH)
+    write("r.yaml", """inputs: {g: g.txt}
+stages:
+  - clean
+    """.rstrip() + """
+  - clean:
+    name: again
+    assert: [nodes < 3, peak <= 1MiB, op=aten.relu == 1, no op=aten.mm, step_time < 1s, collectives == 0]
+    run: [{init: 'seed:1', bitwise_to: g}, {init: 'seed:2', bitwise_to: clean}]
+""")
+    done = expect(sg("sg-recipe", "run", "r.yaml"), 1, r"r.yaml:6:14: error: again: nodes < 3: it is 3 \[assert\]")
+    assert "no op=aten.mm: it is 1" in done.message and done.message.count("[assert]") == 2 and "[run]" not in done.message, done.message
+    write("changed.txt", GRAPH.replace("relu(%a)\n    %b2", "tanh(%a)\n    %b2"))
+    write("s.yaml", "inputs: {g: g.txt, other: changed.txt}\nstages:\n  - clean:\n    from: other\n    run: {init: 'seed:1', bitwise_to: g}\n")
+    expect(sg("sg-recipe", "run", "s.yaml"), 1, r"s.yaml:5:10: error: clean: the results differ from the reference's \(exit 1\)")
+
+
+@case
+def goldens_are_blessed_only_when_the_rest_holds():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    expect: golden/clean.sg.txt\n    run: {init: 'seed:1', bitwise_to: g}\n")
+    expect(sg("sg-recipe", "run", "r.yaml"), 1, "there is no golden golden/clean.sg.txt")
+    expect(sg("sg-recipe", "expect", "r.yaml", "--bless"), 0, "new golden")
+    expect(sg("sg-recipe", "expect", "r.yaml"), 0)
+    write("g.txt", GRAPH.replace("aten.tanh(%x)", "aten.tanh(%x)\n    %e    = aten.neg(%x)").replace("%b, %b2", "%b, %e").replace("f32[4, 8]", "f32[8, 8]"))
+    done = expect(sg("sg-recipe", "run", "r.yaml"), 1, "the result differs from golden/clean.sg.txt")
+    assert "aten.neg" in done.message, done.message
+    before = read("golden/clean.sg.txt")
+    write("bad.txt", GRAPH)
+    write("b.yaml", open("r.yaml").read().replace("{g: g.txt}", "{g: g.txt, bad: bad.txt}").replace("- clean:", "- clean:\n    from: bad").replace("    from: bad\n", "", 1)
+          .replace("    expect", "    from: g\n    expect").replace("bitwise_to: g", "bitwise_to: bad"))
+    expect(sg("sg-recipe", "expect", "b.yaml", "--bless"), 1)
+    assert read("golden/clean.sg.txt") == before
+
+
+@case
+def locks():
+    write("r.yaml", RECIPE)
+    expect(sg("sg-recipe", "verify", "r.yaml"), 3, "there is no lock")
+    expect(sg("sg-recipe", "lock", "r.yaml"), 0)
+    expect(sg("sg-recipe", "verify", "r.yaml", "--no-cache"), 0)
+    expect(sg("sg-recipe", "verify", "r.yaml", "--set", "policy=full"), 1, "`remat` is sha256:.*, the lock says")
+
+
+@case
+def a_stage_that_fails_stops_its_own_branch_only():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - concretize: {bind: s9=4}\n  - clean\n  - clean:\n    from: g\n    name: other\n    output: other.sg\n")
+    done = sg("sg-recipe", "run", "r.yaml", "--json")
+    assert done.code in (2, 4), done.message
+    assert states(done) == {"g": "made", "concretize": "failed", "clean": "skipped", "other": "made"}, done.out
+    assert os.path.exists("other.sg") and "s9" in done.message, done.message
+
+
+@case
+def the_published_schema_is_that_of_the_tools():
+    with open(os.path.join(ROOT, "schema", "recipe.schema.json")) as f:
+        assert f.read() == expect(sg("sg-recipe", "schema"), 0).out, "sg-recipe schema -o schema/recipe.schema.json"
+
+
+@case
+def orders_are_warned_of():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages: [remat, clean]\n")
+    expect(sg("sg-recipe", "check", "r.yaml"), 0, "warning: clean: sg-clean is meant to run before sg-remat")
+
+
+@case
+def two_runners_on_one_cache():
+    write("r.yaml", RECIPE.replace("parameters: {policy: default}", "matrix: {policy: [default, full]}"))
+    env = dict(os.environ, STEPGRAPH_CACHE=os.path.abspath("cache"))
+    command = [os.path.join(BIN, "sg-recipe"), "run", "r.yaml", "--json", "-j2"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env) for _ in range(2)]
+    answers = [json.loads(p.communicate()[0]) for p in both]
+    assert all(p.returncode == 0 for p in both)
+    assert [[s["digest"] for s in a["steps"]] for a in answers][0] == [s["digest"] for s in answers[1]["steps"]]
+
+
+@case
+def a_killed_runner_leaves_nothing_broken():
+    write("r.yaml", RECIPE)
+    expect(sg("sg-recipe", "run", "r.yaml", "--no-cache"), 0)
+    whole = read("out/default.sg")
+    began = time.time()
+    expect(sg("sg-recipe", "run", "r.yaml", cache="other"), 0)
+    length = time.time() - began
+    rng = random.Random(7)
+    env = dict(os.environ, STEPGRAPH_CACHE=os.path.abspath("cache"))
+    for _ in range(KILLS):
+        if rng.random() < 0.3:
+            shutil.rmtree("cache", ignore_errors=True)
+        if rng.random() < 0.5 and os.path.exists("out/default.sg"):
+            os.remove("out/default.sg")
+        runner = subprocess.Popen([os.path.join(BIN, "sg-recipe"), "run", "r.yaml"], stderr=subprocess.DEVNULL, env=env, start_new_session=True)
+        time.sleep(rng.random() * length)
+        os.killpg(runner.pid, signal.SIGKILL)
+        runner.wait()
+        assert not os.path.exists("out/default.sg") or read("out/default.sg") == whole
+        for entry in glob.glob("cache/v1/*/*.sg"):
+            subprocess.run([os.path.join(BIN, "sg-check"), "-q", entry], check=True, stdout=subprocess.DEVNULL)
+    expect(sg("sg-recipe", "run", "r.yaml"), 0)
+    assert read("out/default.sg") == whole
+
+
+@case
+def bisection():
+    write("r.yaml", RECIPE.replace("  - clean\n", "  - clean\n  - {clean: {drop-asserts: true}, name: second}\n  - {remat: {policy: none}, name: idle}\n")
+          .replace("{policy: $policy}", "{policy: $policy, save: 'layers.*.attention'}") + "  - {clean: {}, name: last}\n")
+    write("bad.sh", "sg-stat --json \"$1\" | python3 -c 'import json,sys; n=json.load(sys.stdin)[\"nodes\"]; sys.exit(not 1200 <= n < 1372)'\n")
+    env_path = os.environ["PATH"]
+    os.environ["PATH"] = BIN + os.pathsep + env_path
+    try:
+        done = sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "sh bad.sh")
+        expect(done, 1, out=r"the first bad one is remat \(r.yaml:9:5\); idle is good\n  without `--save layers.\*.attention` it is good")
+        expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "second", "--fails", "sh bad.sh"), 4, "`second` is not bad")
+        expect(sg("sg-recipe", "bisect", "r.yaml", "nothing"), 2, "no stage or input `nothing`")
+        expect(sg("sg-recipe", "bisect", "r.yaml"), 4, "`last` is not bad")     # passes are bitwise
+    finally:
+        os.environ["PATH"] = env_path
+
+
+def run_case(function):
+    home = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            function()
+            return True
+        except Exception as e:          # the runner goes on to the next case
+            print(f"{function.__name__}: {type(e).__name__}: {e}")
+            return False
+        finally:
+            os.chdir(home)
+
+
+def main():
+    global BIN, KILLS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    BIN, KILLS = os.path.abspath(options.bin), options.kills
+    chosen = [c for c in CASES if not options.names or any(n in c.__name__ for n in options.names)]
+    failed = sum(not run_case(c) for c in chosen)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

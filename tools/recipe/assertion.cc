@@ -1,0 +1,206 @@
+#include "tools/recipe/assertion.h"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+
+#include "libgraph/assume.h"
+#include "libgraph/human.h"
+#include "libgraph/nearest.h"
+#include "libgraph/sim/simulate.h"
+#include "libgraph/stat.h"
+
+namespace sg::recipe {
+namespace {
+
+enum class Unit : uint8_t { count, bytes, flops, seconds, share };
+
+struct Metric {
+  std::string_view name;
+  Unit unit;
+  double (*of_stats)(const ProgramStats&) = nullptr;
+  double (*of_time)(const ProgramTimeline&) = nullptr;
+};
+
+constexpr Metric kMetrics[] = {
+    {"nodes", Unit::count, [](const ProgramStats& s) { return static_cast<double>(s.nodes); }},
+    {"inputs", Unit::count, [](const ProgramStats& s) { return static_cast<double>(s.inputs); }},
+    {"outputs", Unit::count, [](const ProgramStats& s) { return static_cast<double>(s.outputs); }},
+    {"flops", Unit::flops, [](const ProgramStats& s) { return s.total.flops; }},
+    {"peak", Unit::bytes, [](const ProgramStats& s) { return static_cast<double>(s.memory.peak_bytes); }},
+    {"lower_bound", Unit::bytes, [](const ProgramStats& s) { return static_cast<double>(s.memory.lower_bound_bytes); }},
+    {"input_bytes", Unit::bytes, [](const ProgramStats& s) { return static_cast<double>(s.memory.inputs_bytes); }},
+    {"collectives", Unit::count, [](const ProgramStats& s) {
+       double n = 0;
+       for (const CollectiveSum& c : s.collectives) n += static_cast<double>(c.count);
+       return n;
+     }},
+    {"comm_bytes", Unit::bytes, [](const ProgramStats& s) {
+       double n = 0;
+       for (const CollectiveSum& c : s.collectives) n += c.wire_bytes;
+       return n;
+     }},
+    {"step_time", Unit::seconds, nullptr, [](const ProgramTimeline& t) { return t.makespan_us * 1e-6; }},
+    {"compute_time", Unit::seconds, nullptr, [](const ProgramTimeline& t) { return t.compute_us * 1e-6; }},
+    {"exposed_comm", Unit::share, nullptr, [](const ProgramTimeline& t) { return t.makespan_us > 0 ? t.exposed_total_us() / t.makespan_us : 0; }},
+    {"host_wait", Unit::share, nullptr, [](const ProgramTimeline& t) { return t.makespan_us > 0 ? t.host_us / t.makespan_us : 0; }},
+};
+
+const Metric* find_metric(std::string_view name) {
+  auto at = std::ranges::find_if(kMetrics, [&](const Metric& m) { return m.name == name; });
+  return at == std::end(kMetrics) ? nullptr : &*at;
+}
+
+struct Suffix {
+  std::string_view text;
+  double factor;
+};
+constexpr Suffix kSuffixes[] = {
+    {"", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}, {"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+    {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}, {"%", 0.01}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1},
+};
+
+std::optional<double> parse_bound(std::string_view text) {
+  double value = 0;
+  auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc()) return std::nullopt;
+  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  for (const Suffix& s : kSuffixes)
+    if (s.text == unit) return value * s.factor;
+  return std::nullopt;
+}
+
+std::string_view trimmed(std::string_view s) {
+  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
+  while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
+  return s;
+}
+
+bool holds(double value, Relation relation, double bound) {
+  switch (relation) {
+    case Relation::less: return value < bound;
+    case Relation::at_most: return value <= bound;
+    case Relation::equal: return value == bound;
+    case Relation::not_equal: return value != bound;
+    case Relation::at_least: return value >= bound;
+    case Relation::more: return value > bound;
+  }
+  return false;
+}
+
+std::string human(double value, Unit unit) {
+  switch (unit) {
+    case Unit::count: return human_count(value);
+    case Unit::bytes: return human_bytes(value);
+    case Unit::flops: return human_flops(value);
+    case Unit::seconds: return human_count(value * 1e6) + " us";
+    case Unit::share: return human_count(value * 100) + " %";
+  }
+  return "?";
+}
+
+// "aten.copy_" names "aten.copy_.default" too; "aten.*" all that begin so.
+bool op_matches(std::string_view pattern, std::string_view op) {
+  if (!pattern.empty() && pattern.back() == '*') return op.starts_with(pattern.substr(0, pattern.size() - 1));
+  return op == pattern || (op.starts_with(pattern) && op.size() > pattern.size() && op[pattern.size()] == '.');
+}
+
+double count_of_op(const ProgramStats& s, std::string_view pattern) {
+  double n = 0;
+  for (const auto& [op, count] : s.ops)
+    if (op_matches(pattern, op)) n += static_cast<double>(count);
+  for (const NestedStats& nested : s.nested)
+    for (const auto& [op, count] : nested.ops)
+      if (op_matches(pattern, op)) n += static_cast<double>(count);
+  return n;
+}
+
+Error malformed(const Word& word, const std::string& message, const std::string& hint) {
+  return {ErrorKind::unreadable, message, word.where, hint};
+}
+
+std::vector<SymbolValues> assumed_sizes(const Job& job, Error* problem) {
+  Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), Assumption());
+  if (values.ok()) return std::move(*values);
+  *problem = values.error();
+  return {};
+}
+
+}  // namespace
+
+Result<Assertion> parse_assertion(const Word& word) {
+  Assertion out;
+  out.word = word;
+  std::string_view text = trimmed(word.text);
+  if (text.starts_with("no op=")) {
+    out.op = trimmed(text.substr(6));
+    if (out.op.empty()) return malformed(word, "`no op=` names an op", {});
+    return out;
+  }
+  constexpr std::string_view kExample = "such as `peak < 70GiB`, `op=aten.mm <= 40`, `no op=aten.copy_`";
+  size_t at = text.find_first_of("<>!");
+  if (at == std::string_view::npos) at = text.find("==");
+  if (at == std::string_view::npos) return malformed(word, "`" + word.text + "` is no assertion", std::string(kExample));
+  std::string_view left = trimmed(text.substr(0, at)), rest = text.substr(at);
+  constexpr std::pair<std::string_view, Relation> kRelations[] = {{"<=", Relation::at_most}, {">=", Relation::at_least}, {"==", Relation::equal},
+                                                                   {"!=", Relation::not_equal}, {"<", Relation::less}, {">", Relation::more}};
+  auto relation = std::ranges::find_if(kRelations, [&](const auto& r) { return rest.starts_with(r.first); });
+  if (relation == std::end(kRelations)) return malformed(word, "`" + word.text + "` is no assertion", std::string(kExample));
+  out.relation = relation->second;
+  std::string_view bound = trimmed(rest.substr(relation->first.size()));
+  std::optional<double> number = parse_bound(bound);
+  if (!number) return malformed(word, "`" + std::string(bound) + "` is no number", "units are KiB to TiB, kB to TB, k M G T, %, us ms s");
+  out.bound = *number;
+  if (left.starts_with("op=")) {
+    out.op = left.substr(3);
+    return out;
+  }
+  const Metric* metric = find_metric(left);
+  if (!metric) {
+    Nearest nearest(left);
+    for (const Metric& m : kMetrics) nearest.offer(m.name);
+    return malformed(word, "there is no metric `" + std::string(left) + "`", nearest.hint().empty() ? std::string(kExample) : nearest.hint());
+  }
+  out.metric = left;
+  out.about_time = metric->of_time != nullptr;
+  return out;
+}
+
+Result<std::vector<std::string>> failing_assertions(const Job& job, const std::vector<Assertion>& assertions, const std::string& machine) {
+  std::vector<std::string> out;
+  if (assertions.empty()) return out;
+  Error no_sizes;
+  std::vector<SymbolValues> values = assumed_sizes(job, &no_sizes);
+  StatOptions options;
+  if (!values.empty())
+    options.sizes = [&](const Program& program, StrId symbol) -> std::optional<int64_t> {
+      for (size_t i = 0; i < values.size(); ++i)
+        if (job.programs[i].get() == &program) return values[i].value(symbol);
+      return std::nullopt;
+    };
+  Stats stats = collect_stats(job, options);
+  std::optional<Simulation> simulation;
+  if (std::ranges::any_of(assertions, [](const Assertion& a) { return a.about_time; })) {
+    if (values.empty()) return no_sizes;
+    SimOptions sim;
+    sim.events = false;
+    SG_ASSIGN(sim.machine, find_machine(machine));
+    SG_ASSIGN(simulation, simulate(job, values, sim));
+  }
+  for (const Assertion& a : assertions) {
+    const Metric* metric = find_metric(a.metric);
+    for (size_t p = 0; p < stats.programs.size(); ++p) {
+      double value = !a.op.empty()      ? count_of_op(stats.programs[p], a.op)
+                     : metric->of_stats ? metric->of_stats(stats.programs[p])
+                                        : metric->of_time(simulation->programs[p]);
+      if (holds(value, a.relation, a.bound)) continue;
+      std::string rank = job.programs[p]->ranks.empty() ? "" : " on rank " + std::to_string(job.programs[p]->ranks[0]);
+      out.push_back(a.word.text + ": it is " + human(value, a.op.empty() ? metric->unit : Unit::count) + rank);
+      break;
+    }
+  }
+  return out;
+}
+
+}  // namespace sg::recipe

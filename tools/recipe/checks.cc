@@ -1,0 +1,131 @@
+#include "tools/recipe/checks.h"
+
+#include <filesystem>
+
+#include "libgraph/binary.h"
+#include "libgraph/diff_text.h"
+#include "libgraph/output_file.h"
+#include "libgraph/text.h"
+#include "tools/cli_job.h"
+#include "tools/cli_siblings.h"
+#include "tools/recipe/key.h"
+#include "tools/recipe/process.h"
+
+namespace sg::recipe {
+namespace {
+
+constexpr size_t kShownLines = 30;       // of a diff, or of what a tool said
+
+Diagnostic finding(const Location& where, std::string rule, std::string message, std::string hint = {}) {
+  return {Severity::error, std::move(rule), std::move(message), where, std::move(hint), {}};
+}
+
+Diagnostic finding(const Location& where, std::string rule, const Error& error) {
+  std::string at = print_location(error.where);
+  return finding(where, std::move(rule), (at.empty() ? "" : at + ": ") + error.message, error.hint);
+}
+
+std::string first_lines(const std::string& text) {
+  size_t at = 0;
+  for (size_t i = 0; i < kShownLines && at != std::string::npos; ++i) at = text.find('\n', at + (i > 0));
+  return at == std::string::npos || at + 1 >= text.size() ? text : text.substr(0, at) + "\n  ...";
+}
+
+// What sg-run says last is what it fails of.
+std::string last_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  size_t at = text.rfind('\n');
+  return at == std::string::npos ? text : text.substr(at + 1);
+}
+
+Status write_file(const std::string& path, std::string_view bytes) {
+  SG_ASSIGN(OutputFile file, OutputFile::open(path, true));
+  SG_TRY(file.write(bytes));
+  SG_TRY(file.close());
+  return file.commit();
+}
+
+// sg-run on these bytes: none = it held, else what it said.
+std::optional<Diagnostic> run_fails(const RunCheck& check, std::vector<std::string> words, std::string_view graph, const std::string& what) {
+  words.insert(words.begin(), {cli::folder_of_this() + "sg-run", "-"});
+  Result<Finished> done = run_process(words, graph, "-");
+  if (!done.ok()) return finding(check.where, "run", done.error());
+  if (done->code == 0) return std::nullopt;
+  std::string said = last_line(done->errors.empty() ? done->output : done->errors);
+  return finding(check.where, "run", what + " (exit " + std::to_string(done->code) + "): " + said);
+}
+
+std::optional<Diagnostic> bitwise_fails(const RunCheck& check, const GraphBytes& graph, const GraphBytes& reference) {
+  Result<TempFolder> folder = TempFolder::make();
+  if (!folder.ok()) return finding(check.where, "run", folder.error());
+  std::string values = folder->file("out{r}.safetensors");
+  std::vector<std::string> first = check.words, second = check.words;
+  first.insert(first.end(), {"--outputs", values});
+  second.insert(second.end(), {"--expect", values, "--bitwise"});
+  if (auto failed = run_fails(check, std::move(first), reference.bytes, "the reference does not run")) return failed;
+  return run_fails(check, std::move(second), graph.bytes, "the results differ from the reference's");
+}
+
+}  // namespace
+
+std::vector<Diagnostic> failing_runs(const Step& step, const GraphBytes& graph, const std::vector<std::optional<GraphBytes>>& references, Cache* cache) {
+  std::vector<Diagnostic> out;
+  for (size_t i = 0; i < step.runs.size(); ++i) {
+    const RunCheck& check = step.runs[i];
+    if (check.bitwise_to != RunCheck::kNone && !references[i]) {
+      out.push_back(finding(check.where, "run", "the graph to compare with was not made"));
+      continue;
+    }
+    Result<Key> key = key_of_check(check, graph.digest, references[i] ? references[i]->digest : "");
+    if (!key.ok()) {
+      out.push_back(finding(check.where, "run", key.error()));
+      continue;
+    }
+    if (cache->has_passed(key->digest)) continue;
+    auto failed = references[i] ? bitwise_fails(check, graph, *references[i]) : run_fails(check, check.words, graph.bytes, "sg-run fails");
+    if (failed) out.push_back(std::move(*failed));
+    else cache->put_passed(key->digest);
+  }
+  return out;
+}
+
+std::vector<Diagnostic> failing_metrics(const Step& step, std::string_view sealed) {
+  if (step.asserts.empty()) return {};
+  Result<Job> job = read_binary(sealed, step.name);
+  if (!job.ok()) return {finding(step.where, "assert", job.error())};
+  Result<std::vector<std::string>> lines = failing_assertions(*job, step.asserts, step.machine);
+  if (!lines.ok()) return {finding(step.where, "assert", lines.error())};
+  std::vector<Diagnostic> out;
+  for (const std::string& line : *lines) {
+    auto word = std::find_if(step.asserts.begin(), step.asserts.end(), [&](const Assertion& a) { return line.starts_with(a.word.text + ":"); });
+    out.push_back(finding(word == step.asserts.end() ? step.where : word->word.where, "assert", line));
+  }
+  return out;
+}
+
+std::vector<Diagnostic> failing_golden(const Step& step, std::string_view sealed) {
+  if (step.expect.empty()) return {};
+  std::error_code missing;
+  if (!std::filesystem::exists(step.expect, missing))
+    return {finding(step.where, "expect", "there is no golden " + step.expect, "`sg-recipe expect --bless` writes it")};
+  Diagnostics said;
+  Result<cli::Loaded> golden = cli::load_job(step.expect, {}, &said);
+  if (!golden.ok()) return {finding(step.where, "expect", golden.error())};
+  Result<Job> job = read_binary(sealed, step.name);
+  if (!job.ok()) return {finding(step.where, "expect", job.error())};
+  JobDiff diff = diff_jobs(golden->job, *job, step.ignore);
+  if (diff.is_same()) return {};
+  DiffTextOptions options;
+  options.name_a = step.expect;
+  options.name_b = step.name;
+  return {finding(step.where, "expect", "the result differs from " + step.expect + "\n" + first_lines(print_diff(diff, options)),
+                  "`sg-recipe expect --bless` takes the result as it is now")};
+}
+
+Status bless_golden(const Step& step, std::string_view sealed) {
+  if (!step.expect.ends_with(".txt")) return write_file(step.expect, sealed);
+  SG_ASSIGN(Job job, read_binary(sealed, step.name));
+  return write_file(step.expect, print_text(job));
+}
+
+}  // namespace sg::recipe

@@ -1,0 +1,203 @@
+#include "tools/recipe/commands.h"
+
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "libgraph/human.h"
+#include "libgraph/json.h"
+#include "libgraph/nearest.h"
+#include "libgraph/sha256.h"
+#include "tools/cli_job.h"
+#include "tools/recipe/bisect.h"
+#include "tools/recipe/schema.h"
+#include "tools/recipe/session.h"
+
+namespace sg::recipe {
+namespace {
+
+using cli::Args;
+
+Result<int> check(const Args& args, Session* session) {
+  std::string variants = session->plan.variants > 1 ? ", " + plural(session->plan.variants, "variant") : "";
+  size_t stages = 0;
+  for (const Step& s : session->plan.steps) stages += s.kind == StepKind::pass;
+  SG_TRY(cli::write_text(args, session->file + ": valid, " + plural(stages, "stage") + variants + "\n"));
+  return 0;
+}
+
+// What is known without running anything: a step's key needs the digest of its input.
+struct Forecast {
+  bool known = false, cached = false;
+  std::string digest;                // of the result, when cached
+  std::string why;
+};
+
+std::vector<Forecast> forecast(Session* session) {
+  std::vector<Forecast> out;
+  for (const Step& s : session->plan.steps) {
+    Forecast f;
+    if (s.from != Step::kNone && !out[s.from].cached) {
+      f.why = session->plan.steps[s.from].name + " is made anew";
+    } else if (Result<Key> key = key_of(s, s.from == Step::kNone ? "" : out[s.from].digest); key.ok()) {
+      f.known = true;
+      if (std::optional<std::string> bytes = session->cache.graph(key->digest)) {
+        f.cached = true;
+        f.digest = hex(sha256(*bytes));
+        f.why = key->digest.substr(0, 12);
+      } else {
+        std::optional<std::string> last = session->cache.last(last_name(s));
+        std::string changed = last ? what_changed(parts_of(*last), *key) : "";
+        f.why = !last ? "never run" : changed.empty() ? "no longer in the cache" : changed;
+      }
+    } else {
+      f.why = key.error().message;
+    }
+    out.push_back(std::move(f));
+  }
+  return out;
+}
+
+std::string command_of(const Step& s) {
+  std::string out = s.kind == StepKind::pass ? s.tool : s.tool + " " + s.source;
+  for (const std::string& w : s.words) out += " " + w;
+  return out;
+}
+
+std::string plan_text(const Plan& plan, const std::vector<Forecast>& forecasts) {
+  std::string out;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& s = plan.steps[i];
+    out += (forecasts[i].cached ? "cached  " : "run     ") + s.name + std::string(s.name.size() < 24 ? 24 - s.name.size() : 1, ' ') + command_of(s) +
+           "  (" + forecasts[i].why + ")\n";
+  }
+  return out;
+}
+
+std::string plan_json(const Plan& plan, const std::vector<Forecast>& forecasts) {
+  JsonWriter json;
+  json.begin_object().key("schema").string("sg-recipe-plan").key("version").natural(1).key("steps").begin_array();
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& s = plan.steps[i];
+    json.begin_object().key("name").string(s.name).key("command").string(command_of(s)).key("cached").boolean(forecasts[i].cached);
+    json.key("why").string(forecasts[i].why);
+    if (s.from != Step::kNone) json.key("from").string(plan.steps[s.from].name);
+    json.end_object();
+  }
+  return json.end_array().end_object().take();
+}
+
+Result<int> plan(const Args& args, Session* session) {
+  std::vector<Forecast> forecasts = forecast(session);
+  SG_TRY(cli::write_text(args, args.has("json") ? plan_json(session->plan, forecasts) + "\n" : plan_text(session->plan, forecasts)));
+  return 0;
+}
+
+std::string results_json(const Plan& plan, const std::vector<StepResult>& results) {
+  JsonWriter json;
+  json.begin_object().key("schema").string("sg-recipe-run").key("version").natural(1).key("steps").begin_array();
+  for (size_t i = 0; i < results.size(); ++i) {
+    const StepResult& r = results[i];
+    json.begin_object().key("name").string(plan.steps[i].name).key("state").string(state_name(r.state)).key("seconds").floating(r.seconds);
+    json.key("digest").string(r.digest.empty() ? "" : "sha256:" + r.digest).key("summary").string(r.summary);
+    json.key("error").string(r.error ? r.error->message : "").key("failed_checks").begin_array();
+    for (const Diagnostic& d : r.failed_checks) json.string(d.message);
+    json.end_array().end_object();
+  }
+  return json.end_array().end_object().take();
+}
+
+Result<int> run(const Args& args, Session* session) {
+  std::vector<StepResult> results = execute(args, session, {});
+  if (args.has("json")) SG_TRY(cli::write_text(args, results_json(session->plan, results) + "\n"));
+  return exit_code_of(results);
+}
+
+Result<int> expect(const Args& args, Session* session) {
+  ExecuteOptions options;
+  options.outputs = false;
+  options.bless = args.has("bless");
+  return exit_code_of(execute(args, session, options));
+}
+
+std::string lock_file(const Session& session) { return session.file + ".lock"; }
+
+std::string lock_text(const Plan& plan, const std::vector<StepResult>& results) {
+  std::string out = "# sg-recipe lock 1: the digest of each result\n";
+  for (size_t i = 0; i < results.size(); ++i) out += "sha256:" + results[i].digest + "  " + plan.steps[i].name + "\n";
+  return out;
+}
+
+Result<int> lock(const Args& args, Session* session) {
+  ExecuteOptions options;
+  options.outputs = false;
+  std::vector<StepResult> results = execute(args, session, options);
+  if (int code = exit_code_of(results); code != 0) return code;
+  SG_TRY(cli::write_whole(lock_file(*session), lock_text(session->plan, results)));
+  return 0;
+}
+
+Result<std::map<std::string, std::string>> read_lock(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) return Error{ErrorKind::unreadable, "there is no lock", {file, 0, 0, {}, {}}, "`sg-recipe lock` writes it"};
+  std::map<std::string, std::string> out;
+  for (std::string line; std::getline(in, line);) {
+    size_t gap = line.find("  ");
+    if (!line.empty() && line[0] != '#' && gap != std::string::npos) out[line.substr(gap + 2)] = line.substr(0, gap);
+  }
+  return out;
+}
+
+Result<int> verify(const Args& args, Session* session) {
+  SG_ASSIGN(auto locked, read_lock(lock_file(*session)));
+  ExecuteOptions options;
+  options.outputs = options.checks = false;
+  std::vector<StepResult> results = execute(args, session, options);
+  if (int code = exit_code_of(results); code != 0) return code;
+  bool same = true;
+  auto differs = [&](const std::string& what, const std::string& hint) {
+    same = false;
+    args.report().add(Diagnostic{Severity::error, "lock", what, {lock_file(*session), 0, 0, {}, {}}, hint, {}});
+  };
+  for (size_t i = 0; i < results.size(); ++i) {
+    auto at = locked.find(session->plan.steps[i].name);
+    std::string now = "sha256:" + results[i].digest;
+    if (at == locked.end()) differs("`" + session->plan.steps[i].name + "` is not in the lock", "`sg-recipe lock` writes it anew");
+    else if (at->second != now) differs("`" + session->plan.steps[i].name + "` is " + now + ", the lock says " + at->second, "sg-recipe plan tells what changed");
+    locked.erase(session->plan.steps[i].name);
+  }
+  for (const auto& [name, digest] : locked) differs("the recipe has no `" + name + "` any more", "`sg-recipe lock` writes it anew");
+  return same ? 0 : 1;
+}
+
+Result<int> schema(const Args& args) {
+  ToolTable tools;
+  SG_ASSIGN(std::string text, recipe_schema(&tools));
+  SG_TRY(cli::write_text(args, text));
+  return 0;
+}
+
+}  // namespace
+
+Result<int> run_command(const Args& args) {
+  using Command = Result<int> (*)(const Args&, Session*);
+  static const std::map<std::string_view, Command> commands = {
+      {"bisect", bisect}, {"check", check}, {"expect", expect}, {"lock", lock}, {"plan", plan}, {"run", run}, {"verify", verify}};
+  std::string word = args.operands().empty() ? "" : args.operands()[0];
+  if (word == "schema") return schema(args);
+  auto command = commands.find(word);
+  if (command == commands.end()) {
+    std::string hint = nearest_hint(word, args.tool().commands);
+    return Error{ErrorKind::usage, word.empty() ? "which command?" : "there is no command `" + word + "`", {},
+                 hint.empty() ? "one of check, plan, run, expect, lock, verify, bisect, schema" : hint};
+  }
+  if (args.operands().size() > 2 && word != "bisect") return Error{ErrorKind::usage, "`" + word + "` takes one recipe", {}, {}};
+  Result<Session> session = open_session(args);
+  if (!session.ok()) {       // what `check` is asked is whether the recipe is right
+    if (word == "check" && session.error().kind == ErrorKind::unreadable) session.error().kind = ErrorKind::negative;
+    return session.error();
+  }
+  return command->second(args, &*session);
+}
+
+}  // namespace sg::recipe

@@ -1,0 +1,247 @@
+#include "tools/recipe/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "libgraph/binary.h"
+#include "libgraph/output_file.h"
+#include "libgraph/sha256.h"
+#include "libgraph/text.h"
+#include "libpasses/pipeline.h"
+#include "tools/cli_job.h"
+#include "tools/cli_siblings.h"
+#include "tools/recipe/checks.h"
+#include "tools/recipe/process.h"
+
+namespace sg::recipe {
+namespace {
+
+bool is_done(StepState s) { return s != StepState::waiting; }
+bool has_graph(StepState s) { return s == StepState::made || s == StepState::cached; }
+
+std::string lines_of(const std::string& text, size_t limit) {
+  std::string out = text.substr(0, std::min(text.size(), limit));
+  while (!out.empty() && out.back() == '\n') out.pop_back();
+  return out;
+}
+
+Status write_result(const Step& step, const std::string& bytes) {
+  std::string text;
+  if (step.output.ends_with(".txt")) {
+    SG_ASSIGN(Job job, read_binary(bytes, step.name));
+    text = print_text(job);
+  }
+  SG_ASSIGN(OutputFile file, OutputFile::open(step.output, true));
+  SG_TRY(file.write(text.empty() ? bytes : text));
+  SG_TRY(file.close());
+  return file.commit();
+}
+
+}  // namespace
+
+std::string last_name(const Step& step) { return std::filesystem::absolute(step.where.file).string() + " " + step.name; }
+
+// What the threads share: who runs what, and what is known.
+struct Executor::Shared {
+  std::mutex mutex;
+  std::condition_variable moved;
+  std::vector<StepResult> results;
+  std::vector<bool> taken, wanted;
+  std::set<std::string> keys_under_way;
+};
+
+Executor::Executor(const Plan& plan, Cache* cache, ExecuteOptions options, std::function<void(size_t, const StepResult&)> told)
+    : plan_(plan), cache_(*cache), options_(options), told_(std::move(told)) {}
+
+std::vector<StepResult> Executor::run(const std::vector<uint32_t>& wanted) {
+  Shared shared;
+  shared.results.resize(plan_.steps.size());
+  shared.taken.resize(plan_.steps.size());
+  shared.wanted.assign(plan_.steps.size(), wanted.empty());
+  for (uint32_t w : wanted) shared.wanted[w] = true;
+  for (size_t i = plan_.steps.size(); i-- > 0;) {            // what is read stands before its readers
+    if (!shared.wanted[i]) continue;
+    if (plan_.steps[i].from != Step::kNone) shared.wanted[plan_.steps[i].from] = true;
+    for (const RunCheck& r : plan_.steps[i].runs)
+      if (r.bitwise_to != RunCheck::kNone) shared.wanted[r.bitwise_to] = true;
+  }
+  std::vector<std::jthread> threads;
+  for (size_t t = 1; t < options_.threads; ++t) threads.emplace_back([&] { work(&shared); });
+  work(&shared);
+  threads.clear();
+  cache_.trim();
+  return std::move(shared.results);
+}
+
+// Takes ready steps until none is left.
+void Executor::work(Shared* shared) {
+  auto ready = [&](size_t i) {
+    const Step& s = plan_.steps[i];
+    if (s.from != Step::kNone && !is_done(shared->results[s.from].state)) return false;
+    return std::ranges::all_of(s.runs, [&](const RunCheck& r) { return r.bitwise_to == RunCheck::kNone || is_done(shared->results[r.bitwise_to].state); });
+  };
+  std::unique_lock lock(shared->mutex);
+  while (true) {
+    size_t next = plan_.steps.size();
+    bool all_taken = true;
+    for (size_t i = 0; i < plan_.steps.size() && next == plan_.steps.size(); ++i) {
+      if (shared->taken[i] || !shared->wanted[i]) continue;
+      all_taken = false;
+      if (ready(i)) next = i;
+    }
+    if (all_taken) return;
+    if (next == plan_.steps.size()) {
+      shared->moved.wait(lock);
+      continue;
+    }
+    shared->taken[next] = true;
+    lock.unlock();
+    perform(next, shared);
+    lock.lock();
+    shared->moved.notify_all();
+  }
+}
+
+// The results that a step reads, kept alive while it does.
+struct Executor::Needs {
+  StepResult input;
+  std::vector<StepResult> references;      // by run; one without bytes = not asked for, or not there
+};
+
+Executor::Needs Executor::needs_of(const Step& step, Shared* shared) {
+  std::lock_guard lock(shared->mutex);
+  Needs out;
+  if (step.from != Step::kNone) out.input = shared->results[step.from];
+  for (const RunCheck& r : step.runs) out.references.push_back(r.bitwise_to == RunCheck::kNone ? StepResult() : shared->results[r.bitwise_to]);
+  return out;
+}
+
+void Executor::perform(size_t index, Shared* shared) {
+  const Step& step = plan_.steps[index];
+  Needs needs = needs_of(step, shared);
+  auto begin = std::chrono::steady_clock::now();
+  StepResult out;
+  if (step.from != Step::kNone && !has_graph(needs.input.state)) {
+    out.state = StepState::skipped;
+  } else {
+    Status made = make_once(step, needs.input, shared, &out);
+    if (made.ok()) made = settle(step, needs, &out);
+    if (!made.ok()) {
+      out.error = made.error();
+      if (!has_graph(out.state)) out.state = StepState::failed;
+    }
+  }
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::lock_guard lock(shared->mutex);
+  shared->keys_under_way.erase(out.key.digest);
+  told_(index, out);
+  shared->results[index] = std::move(out);
+}
+
+// Of several steps with one key the first makes the graph, and the others find it.
+Status Executor::make_once(const Step& step, const StepResult& input, Shared* shared, StepResult* out) {
+  SG_ASSIGN(out->key, key_of(step, input.digest));
+  {
+    std::unique_lock lock(shared->mutex);
+    shared->moved.wait(lock, [&] { return !shared->keys_under_way.contains(out->key.digest); });
+    shared->keys_under_way.insert(out->key.digest);
+    for (const StepResult& other : shared->results)
+      if (other.key.digest == out->key.digest && other.bytes) out->bytes = other.bytes;
+  }
+  SG_TRY(make(step, input, out));
+  out->digest = hex(sha256(*out->bytes));
+  cache_.put_last(last_name(step), out->key.text());
+  return ok_status();
+}
+
+// What has to hold, and the files that the recipe names.
+Status Executor::settle(const Step& step, const Needs& needs, StepResult* out) {
+  if (options_.checks) {
+    std::vector<std::optional<GraphBytes>> references;
+    for (size_t i = 0; i < step.runs.size(); ++i) {
+      const StepResult& r = needs.references[i];
+      references.push_back(r.bytes ? std::optional(GraphBytes{*r.bytes, r.digest}) : std::nullopt);
+    }
+    auto add = [&](std::vector<Diagnostic> list) { out->failed_checks.insert(out->failed_checks.end(), list.begin(), list.end()); };
+    add(failing_metrics(step, *out->bytes));
+    add(failing_runs(step, {*out->bytes, out->digest}, references, &cache_));
+    std::vector<Diagnostic> golden = failing_golden(step, *out->bytes);
+    if (!golden.empty() && options_.bless && out->failed_checks.empty()) {
+      SG_TRY(bless_golden(step, *out->bytes));
+      out->blessed = true;
+    } else {
+      add(std::move(golden));
+    }
+  }
+  return options_.outputs && !step.output.empty() ? write_result(step, *out->bytes) : ok_status();
+}
+
+Status Executor::make(const Step& step, const StepResult& input, StepResult* out) {
+  if (out->bytes) {
+    out->state = StepState::cached;
+    return ok_status();
+  }
+  if (std::optional<std::string> known = cache_.graph(out->key.digest)) {
+    out->bytes = std::make_shared<const std::string>(std::move(*known));
+    out->state = StepState::cached;
+  } else {
+    SG_ASSIGN(std::string bytes, step.kind != StepKind::pass ? import(step) : options_.pipes ? pass_by_tool(step, input, out) : pass_here(step, input, out));
+    cache_.put_graph(out->key.digest, bytes);
+    out->bytes = std::make_shared<const std::string>(std::move(bytes));
+    out->state = StepState::made;
+  }
+  return ok_status();
+}
+
+// A graph that is there is read by sg-parse: texts, rank patterns and the verifier included.
+Result<std::string> Executor::import(const Step& step) {
+  std::vector<std::string> words = {cli::folder_of_this() + (step.kind == StepKind::import ? "sg-import" : "sg-parse"), step.source, "-q"};
+  words.insert(words.end(), step.words.begin(), step.words.end());
+  SG_ASSIGN(TempFolder folder, TempFolder::make());
+  std::string file = folder.file("graph.sg");
+  words.insert(words.end(), {"-o", file});
+  SG_ASSIGN(Finished done, run_process(words, {}, "-"));
+  if (done.code != 0) return Error{static_cast<ErrorKind>(done.code), lines_of(done.errors, 4000), step.where, {}};
+  SG_ASSIGN(std::vector<std::string> written, cli::entries_of(folder.file("")));
+  if (written.size() > 1)
+    return Error{ErrorKind::cannot_apply, "the import of " + step.source + " has weights beside the graph", step.where,
+                 "import it once with sg-import, and name the graph as the input"};
+  SG_ASSIGN(cli::Bytes bytes, cli::read_bytes(file));
+  return std::move(bytes.data);
+}
+
+Result<std::string> Executor::pass_here(const Step& step, const StepResult& input, StepResult* out) {
+  SG_ASSIGN(Job job, read_binary(*input.bytes, step.name));
+  PipelineOptions options;
+  Stage stage{step.pass, pass_options(step.words)};
+  options.best_effort = std::ranges::count(step.words, "--best-effort") != 0;
+  options.version = cli::kVersion;
+  std::string bytes;
+  options.after_stage = [&](const StageReport&, const std::string& sealed) {
+    bytes = sealed;
+    return ok_status();
+  };
+  Diagnostics notes;
+  auto reports = run_pipeline(&job, {std::move(stage)}, options, &notes);
+  out->notes = notes.list();
+  if (!reports.ok()) return reports.error();
+  const StageReport& report = (*reports)[0];
+  out->summary = report.change.summary + " (" + std::to_string(report.nodes_before) + " -> " + std::to_string(report.nodes_after) + " nodes)";
+  return bytes;
+}
+
+Result<std::string> Executor::pass_by_tool(const Step& step, const StepResult& input, StepResult* out) {
+  std::vector<std::string> words = {cli::folder_of_this() + step.tool, "-"};
+  words.insert(words.end(), step.words.begin(), step.words.end());
+  SG_ASSIGN(Finished done, run_process(words, *input.bytes, "-"));
+  if (done.code != 0) return Error{static_cast<ErrorKind>(done.code), lines_of(done.errors, 4000), step.where, {}};
+  out->summary = lines_of(done.errors, 400);
+  return std::move(done.output);
+}
+
+}  // namespace sg::recipe

@@ -1,0 +1,74 @@
+// Runs a plan: each step once its input is there, on several threads; results from the cache where the key is known.
+//
+// Same bytes   A pass runs here by the pipeline, or with `pipes` as its tool with the graph through standard input: the
+//              bytes are the same. Two variants whose steps have one key share the work.
+// Failure      A step that fails stops those that read it, and no other. A check that fails stops nothing.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/recipe/cache.h"
+#include "tools/recipe/key.h"
+#include "tools/recipe/plan.h"
+
+namespace sg::recipe {
+
+struct ExecuteOptions {
+  size_t threads = 1;
+  bool pipes = false;
+  bool checks = true;                      // expectations, assertions and runs
+  bool outputs = true;                     // write the files that stages name
+  bool bless = false;                      // write expectations instead of comparing, where everything else held
+};
+
+// Under which the cache keeps what a step's key was made of.
+std::string last_name(const Step& step);
+
+enum class StepState : uint8_t { waiting, made, cached, failed, skipped };
+
+struct StepResult {
+  StepState state = StepState::waiting;
+  Key key;
+  std::shared_ptr<const std::string> bytes;      // sealed; null unless made or cached
+  std::string digest;                            // of them
+  std::string summary;                           // "3 nodes removed (12 -> 9 nodes)"
+  double seconds = 0;
+  std::optional<Error> error;
+  std::vector<Diagnostic> failed_checks;         // severity error: does not hold
+  std::vector<Diagnostic> notes;                 // what the pass said
+  bool blessed = false;
+};
+
+class Executor {
+ public:
+  // `told` is called under a lock, once for each step when all is known about it.
+  Executor(const Plan& plan, Cache* cache, ExecuteOptions options, std::function<void(size_t, const StepResult&)> told);
+
+  // Steps that `wanted` does not need (by index; empty = all are wanted) are left waiting.
+  std::vector<StepResult> run(const std::vector<uint32_t>& wanted = {});
+
+ private:
+  struct Shared;
+  struct Needs;
+  void work(Shared* shared);
+  void perform(size_t step, Shared* shared);
+  static Needs needs_of(const Step& step, Shared* shared);
+  Status make_once(const Step& step, const StepResult& input, Shared* shared, StepResult* out);
+  Status make(const Step& step, const StepResult& input, StepResult* out);
+  Status settle(const Step& step, const Needs& needs, StepResult* out);
+  Result<std::string> import(const Step& step);
+  Result<std::string> pass_here(const Step& step, const StepResult& input, StepResult* out);
+  Result<std::string> pass_by_tool(const Step& step, const StepResult& input, StepResult* out);
+
+  const Plan& plan_;
+  Cache& cache_;
+  ExecuteOptions options_;
+  std::function<void(size_t, const StepResult&)> told_;
+};
+
+}  // namespace sg::recipe

@@ -1,0 +1,154 @@
+#include "tools/recipe/expand.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "libgraph/nearest.h"
+
+namespace sg::recipe {
+namespace {
+
+using Values = std::map<std::string, std::string, std::less<>>;
+
+constexpr size_t kMaxVariants = 10'000;
+
+bool is_name_char(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+
+class Substitution {
+ public:
+  Substitution(const Values& values, Diagnostics* problems) : values_(values), problems_(problems) {}
+
+  void apply(Word* word) {
+    std::string out;
+    const std::string& s = word->text;
+    for (size_t i = 0; i < s.size(); ++i) {
+      if (s[i] != '$') {
+        out += s[i];
+      } else if (i + 1 < s.size() && s[i + 1] == '$') {
+        out += '$';
+        ++i;
+      } else {
+        out += value_at(*word, &i);
+      }
+    }
+    word->text = std::move(out);
+  }
+
+ private:
+  // `*at` is at the dollar; afterwards at the last character of the reference.
+  std::string value_at(const Word& word, size_t* at) {
+    const std::string& s = word.text;
+    bool braced = *at + 1 < s.size() && s[*at + 1] == '{';
+    size_t begin = *at + (braced ? 2 : 1), end = begin;
+    while (end < s.size() && is_name_char(s[end])) ++end;
+    std::string name = s.substr(begin, end - begin);
+    if (name.empty() || (braced && (end >= s.size() || s[end] != '}'))) {
+      error(word, "`$` begins the name of a parameter", "write `$name`, `${name}`, or `$$` for a dollar");
+      return "";
+    }
+    *at = braced ? end : end - 1;
+    auto value = values_.find(name);
+    if (value != values_.end()) return value->second;
+    Nearest nearest(name);
+    for (const auto& [known, text] : values_) nearest.offer(known);
+    error(word, "the recipe has no parameter `" + name + "`", nearest.hint());
+    return "";
+  }
+
+  void error(const Word& word, const std::string& message, const std::string& hint) { problems_->error("recipe", message, word.where, hint); }
+
+  const Values& values_;
+  Diagnostics* problems_;
+};
+
+void make_path(Word* word) { word->text = beside(word->where.file, word->text); }
+
+void substitute(Recipe* recipe, Substitution* with) {
+  auto settings = [&](std::vector<Setting>* list) {
+    for (Setting& s : *list)
+      for (Word& w : s.values) with->apply(&w);
+  };
+  with->apply(&recipe->machine);
+  for (InputSpec& i : recipe->inputs) {
+    with->apply(&i.source);
+    make_path(&i.source);
+    settings(&i.options);
+  }
+  for (StageSpec& s : recipe->stages) {
+    for (Word* w : {&s.from, &s.expect, &s.ignore, &s.output}) with->apply(w);
+    for (Word* w : {&s.expect, &s.output}) make_path(w);
+    for (Word& w : s.asserts) with->apply(&w);
+    settings(&s.options);
+    for (RunSpec& r : s.runs) {
+      with->apply(&r.bitwise_to);
+      settings(&r.options);
+    }
+  }
+}
+
+class Expander {
+ public:
+  Expander(const Recipe& recipe, Diagnostics* problems) : recipe_(recipe), problems_(problems) {}
+
+  std::vector<Variant> run(const std::vector<std::string>& set) {
+    for (const Parameter& p : recipe_.parameters) values_[p.name.text] = p.value.text;
+    axes_ = recipe_.matrix;
+    for (const std::string& assignment : set) assign(assignment);
+    size_t count = 1;
+    for (const MatrixAxis& a : axes_) count = count > kMaxVariants ? count : count * std::max<size_t>(1, a.values.size());
+    if (count > kMaxVariants) {
+      problems_->error("recipe", "the matrix has more than 10,000 cells", axes_[0].name.where);
+      return {};
+    }
+    each_cell(0, "");
+    return std::move(variants_);
+  }
+
+ private:
+  void assign(const std::string& assignment) {
+    size_t equals = assignment.find('=');
+    std::string name = assignment.substr(0, equals);
+    Location where{"--set " + assignment, 0, 0, {}, {}};
+    if (equals == std::string::npos || name.empty()) return problems_->error("recipe", "--set takes NAME=VALUE", where);
+    std::string value = assignment.substr(equals + 1);
+    if (auto axis = std::ranges::find_if(axes_, [&](const MatrixAxis& a) { return a.name.text == name; }); axis != axes_.end()) {
+      axis->values = {{value, where}};
+    } else if (values_.contains(name)) {
+      values_[name] = value;
+    } else {
+      Nearest nearest(name);
+      for (const auto& [known, text] : values_) nearest.offer(known);
+      for (const MatrixAxis& a : axes_) nearest.offer(a.name.text);
+      problems_->error("recipe", "the recipe has no parameter `" + name + "`", where, nearest.hint());
+    }
+  }
+
+  void each_cell(size_t axis, const std::string& name) {
+    if (axis == axes_.size()) {
+      Variant variant{name, recipe_};
+      Substitution substitution(values_, problems_);
+      substitute(&variant.recipe, &substitution);
+      variants_.push_back(std::move(variant));
+      return;
+    }
+    for (const Word& value : axes_[axis].values) {
+      values_[axes_[axis].name.text] = value.text;
+      each_cell(axis + 1, name + (name.empty() ? "" : ",") + axes_[axis].name.text + "=" + value.text);
+    }
+  }
+
+  const Recipe& recipe_;
+  Diagnostics* problems_;
+  Values values_;
+  std::vector<MatrixAxis> axes_;
+  std::vector<Variant> variants_;
+};
+
+}  // namespace
+
+std::vector<Variant> expand(const Recipe& recipe, const std::vector<std::string>& set, Diagnostics* problems) {
+  return Expander(recipe, problems).run(set);
+}
+
+}  // namespace sg::recipe

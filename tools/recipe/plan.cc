@@ -1,0 +1,170 @@
+#include "tools/recipe/plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "libgraph/nearest.h"
+#include "libgraph/sim/machine.h"
+#include "libpasses/pipeline.h"
+#include "tools/cli_input.h"
+
+namespace sg::recipe {
+namespace {
+
+class Planner {
+ public:
+  Planner(ToolTable* tools, Diagnostics* problems) : tools_(*tools), problems_(*problems) {}
+
+  void add(const Variant& variant) {
+    recipe_ = &variant.recipe;
+    prefix_ = variant.name.empty() ? "" : variant.name + "/";
+    known_.clear();
+    for (const InputSpec& i : recipe_->inputs) add_input(i);
+    uint32_t before = recipe_->inputs.size() == 1 && !plan_.steps.empty() ? static_cast<uint32_t>(plan_.steps.size() - 1) : Step::kNone;
+    for (const StageSpec& s : recipe_->stages) before = add_stage(s, before);
+    ++plan_.variants;
+  }
+
+  Plan finish() {
+    warn_of_orders();
+    refuse_equal_outputs();
+    return std::move(plan_);
+  }
+
+ private:
+  void error(const Location& where, const std::string& message, const std::string& hint = {}) { problems_.error("recipe", message, where, hint); }
+
+  void add_input(const InputSpec& input) {
+    Step step;
+    step.name = prefix_ + input.name.text;
+    step.where = input.name.where;
+    step.source = input.source.text;
+    step.kind = input.imported ? StepKind::import : StepKind::graph;
+    step.tool = input.imported ? "sg-import" : "graph";
+    if (input.imported) {
+      Result<const std::vector<OptionRow>*> rows = tools_.of_tool("import");
+      if (rows.ok()) step.words = words_of(input.options, "sg-import", **rows, &step.files, &problems_);
+      else error(step.where, rows.error().message, rows.error().hint);
+    }
+    Result<std::vector<std::string>> files = cli::files_of(step.source);
+    std::error_code missing;
+    if (!files.ok()) error(input.source.where, files.error().message, files.error().hint);
+    else if (!std::filesystem::exists((*files)[0], missing)) error(input.source.where, "no such file: " + (*files)[0]);
+    remember(input.name.text, std::move(step));
+  }
+
+  uint32_t add_stage(const StageSpec& stage, uint32_t before) {
+    Step step;
+    step.name = prefix_ + stage.name;
+    step.tool = "sg-" + stage.tool.text;
+    step.where = stage.tool.where;
+    step.kind = StepKind::pass;
+    step.from = stage.from.empty() ? before : resolve(stage.from);
+    if (stage.from.empty() && before == Step::kNone) error(stage.tool.where, "`" + stage.name + "` has no input", recipe_->inputs.empty() ? "the recipe lists none: `inputs:`" : "say which: `from: " + recipe_->inputs[0].name.text + "`");
+    step.pass = find_pass(stage.tool.text);
+    if (step.pass) step.words = words_of(stage.options, step.tool, tools_.of_pass(*step.pass), &step.files, &problems_);
+    else unknown_tool(stage.tool);
+    step.expect = stage.expect.text;
+    step.output = stage.output.text;
+    Result<DiffOptions> ignore = parse_ignore(stage.ignore.text);
+    if (ignore.ok()) step.ignore = *ignore;
+    else error(stage.ignore.where, ignore.error().message, ignore.error().hint);
+    step.machine = recipe_->machine.empty() ? "h100-8" : recipe_->machine.text;
+    add_asserts(stage, &step);
+    for (const RunSpec& r : stage.runs) add_run(r, &step);
+    return remember(stage.name, std::move(step));
+  }
+
+  uint32_t remember(const std::string& name, Step step) {
+    auto index = static_cast<uint32_t>(plan_.steps.size());
+    known_[name] = index;
+    plan_.steps.push_back(std::move(step));
+    return index;
+  }
+
+  void unknown_tool(const Word& tool) {
+    Nearest nearest(tool.text);
+    std::string all;
+    for (const PassInfo* p : all_passes()) {
+      nearest.offer(p->name);
+      all += (all.empty() ? "" : ", ") + std::string(p->name);
+    }
+    error(tool.where, "there is no pass `" + tool.text + "`", nearest.hint().empty() ? "stages are " + all : nearest.hint());
+  }
+
+  // A stage or input that stands before; "input" is the only one.
+  uint32_t resolve(const Word& name) {
+    auto at = known_.find(name.text);
+    if (at != known_.end()) return at->second;
+    if (name.text == "input" && recipe_->inputs.size() == 1) return known_[recipe_->inputs[0].name.text];
+    Nearest nearest(name.text);
+    for (const auto& [known, index] : known_) nearest.offer(known);
+    error(name.where, "no stage or input `" + name.text + "` stands before this one", nearest.hint());
+    return Step::kNone;
+  }
+
+  void add_asserts(const StageSpec& stage, Step* step) {
+    for (const Word& w : stage.asserts) {
+      Result<Assertion> a = parse_assertion(w);
+      if (a.ok()) step->asserts.push_back(std::move(*a));
+      else error(a.error().where, a.error().message, a.error().hint);
+    }
+    Result<Machine> machine = find_machine(step->machine);
+    if (!machine.ok() && !recipe_->machine.empty()) error(recipe_->machine.where, machine.error().message, machine.error().hint);
+  }
+
+  void add_run(const RunSpec& run, Step* step) {
+    RunCheck check{run.where, {}, {}, RunCheck::kNone};
+    Result<const std::vector<OptionRow>*> rows = tools_.of_tool("run");
+    if (!rows.ok()) return error(run.where, rows.error().message, rows.error().hint);
+    check.words = words_of(run.options, "sg-run", **rows, &check.files, &problems_);
+    if (!run.bitwise_to.empty()) check.bitwise_to = resolve(run.bitwise_to);
+    bool compares = std::ranges::any_of(check.words, [](const std::string& w) { return w == "--expect" || w == "--outputs"; });
+    if (!run.bitwise_to.empty() && compares) error(run.where, "`bitwise_to` writes and compares the outputs itself: leave out `expect` and `outputs`");
+    step->runs.push_back(std::move(check));
+  }
+
+  void warn_of_orders() {
+    const Job nothing;
+    for (const Step& last : plan_.steps) {
+      if (last.kind != StepKind::pass || !last.pass) continue;
+      std::vector<Stage> chain;
+      for (const Step* s = &last; s->kind == StepKind::pass && s->pass; s = &plan_.steps[s->from]) {
+        chain.insert(chain.begin(), Stage{s->pass, {}});
+        if (s->from == Step::kNone) break;
+      }
+      std::vector<std::string> all = order_warnings(nothing, chain);
+      chain.pop_back();
+      for (size_t i = order_warnings(nothing, chain).size(); i < all.size(); ++i) problems_.warning("pass-order", last.name + ": " + all[i], last.where);
+    }
+  }
+
+  void refuse_equal_outputs() {
+    for (std::string Step::*file : {&Step::output, &Step::expect}) {
+      std::map<std::string, const Step*> writers;
+      for (const Step& s : plan_.steps) {
+        if ((s.*file).empty()) continue;
+        auto [at, is_new] = writers.emplace(s.*file, &s);
+        if (!is_new) error(s.where, "`" + at->second->name + "` and `" + s.name + "` have one file: " + s.*file, "put a parameter into its name: ${policy}");
+      }
+    }
+  }
+
+  ToolTable& tools_;
+  Diagnostics& problems_;
+  const Recipe* recipe_ = nullptr;
+  std::string prefix_;
+  std::map<std::string, uint32_t> known_;
+  Plan plan_;
+};
+
+}  // namespace
+
+Plan make_plan(const std::vector<Variant>& variants, ToolTable* tools, Diagnostics* problems) {
+  Planner planner(tools, problems);
+  for (const Variant& v : variants) planner.add(v);
+  return planner.finish();
+}
+
+}  // namespace sg::recipe

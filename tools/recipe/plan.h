@@ -1,0 +1,53 @@
+// What a recipe means: the steps of all its variants, every option checked against its tool, every name resolved.
+//
+// A step is a graph that is there, an import, or a pass on an earlier step's result. Steps stand behind what they read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libgraph/diff.h"
+#include "libpasses/pass.h"
+#include "tools/recipe/assertion.h"
+#include "tools/recipe/expand.h"
+#include "tools/recipe/tool_options.h"
+
+namespace sg::recipe {
+
+enum class StepKind : uint8_t { graph, import, pass };
+
+struct RunCheck {
+  Location where;
+  std::vector<std::string> words;          // of sg-run
+  std::vector<std::string> files;          // among them
+  uint32_t bitwise_to = kNone;             // a step
+  static constexpr uint32_t kNone = 0xFFFFFFFFu;
+};
+
+struct Step {
+  static constexpr uint32_t kNone = 0xFFFFFFFFu;
+  std::string name;                        // "clean"; in a matrix "policy=full/clean"
+  std::string tool;                        // "sg-clean"; "graph"
+  StepKind kind = StepKind::graph;
+  Location where;
+  uint32_t from = kNone;
+  std::string source;                      // of graph and import
+  std::vector<std::string> words;          // options, as typed
+  std::vector<std::string> files;          // among them: their content counts, not their names
+  const PassInfo* pass = nullptr;
+  std::string expect, output, machine;
+  DiffOptions ignore;                      // of the golden
+  std::vector<Assertion> asserts;
+  std::vector<RunCheck> runs;
+};
+
+struct Plan {
+  std::vector<Step> steps;
+  size_t variants = 0;
+};
+
+// Mistakes go to `problems`, orders that the passes warn of too. REQUIRES: what is read is checked before it is run
+Plan make_plan(const std::vector<Variant>& variants, ToolTable* tools, Diagnostics* problems);
+
+}  // namespace sg::recipe

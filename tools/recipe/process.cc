@@ -1,0 +1,99 @@
+#include "tools/recipe/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+namespace sg::recipe {
+namespace {
+
+Error failed(const std::string& what) { return {ErrorKind::missing, what + ": " + std::strerror(errno), {}, {}}; }
+
+struct Pipe {
+  int ends[2] = {-1, -1};
+  bool open() { return ::pipe2(ends, O_CLOEXEC) == 0; }
+  void close(int end) {
+    if (ends[end] >= 0) ::close(ends[end]);
+    ends[end] = -1;
+  }
+  ~Pipe() { close(0), close(1); }
+};
+
+[[noreturn]] void become(const std::vector<std::string>& words, const Pipe& in, const Pipe& out, const Pipe& err, int file) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::dup2(in.ends[0], STDIN_FILENO);
+  ::dup2(file >= 0 ? file : out.ends[1], STDOUT_FILENO);
+  ::dup2(err.ends[1], STDERR_FILENO);
+  std::vector<char*> arguments;
+  for (const std::string& w : words) arguments.push_back(const_cast<char*>(w.c_str()));
+  arguments.push_back(nullptr);
+  ::execv(words[0].c_str(), arguments.data());
+  ::_exit(127);
+}
+
+// Feeds and drains until both outputs are closed: neither side waits for the other.
+void exchange(std::string_view input, Pipe* in, Pipe* out, Pipe* err, Finished* done) {
+  ::fcntl(in->ends[1], F_SETFL, O_NONBLOCK);
+  if (input.empty()) in->close(1);
+  char part[65536];
+  while (out->ends[0] >= 0 || err->ends[0] >= 0) {
+    pollfd wanted[3] = {{in->ends[1], POLLOUT, 0}, {out->ends[0], POLLIN, 0}, {err->ends[0], POLLIN, 0}};
+    if (::poll(wanted, 3, -1) < 0 && errno != EINTR) return;
+    if (wanted[0].revents != 0) {
+      ssize_t n = ::write(in->ends[1], input.data(), input.size());
+      if (n > 0) input.remove_prefix(static_cast<size_t>(n));
+      if (input.empty() || (n < 0 && errno != EAGAIN)) in->close(1);      // a reader that has enough is no mistake
+    }
+    for (int i : {1, 2}) {
+      if (wanted[i].revents == 0) continue;
+      Pipe* from = i == 1 ? out : err;
+      ssize_t n = ::read(from->ends[0], part, sizeof part);
+      if (n > 0) (i == 1 ? done->output : done->errors).append(part, static_cast<size_t>(n));
+      else if (n == 0 || errno != EINTR) from->close(0);
+    }
+  }
+}
+
+}  // namespace
+
+Result<Finished> run_process(const std::vector<std::string>& words, std::string_view input, const std::string& output) {
+  Pipe in, out, err;
+  if (!in.open() || !out.open() || !err.open()) return failed("cannot make a pipe");
+  int file = output == "-" ? -1 : ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (output != "-" && file < 0) return failed("cannot write " + output);
+  std::signal(SIGPIPE, SIG_IGN);
+  pid_t child = ::fork();
+  if (child == 0) become(words, in, out, err, file);
+  if (file >= 0) ::close(file);
+  if (child < 0) return failed("cannot start " + words[0]);
+  in.close(0), out.close(1), err.close(1);
+  Finished done;
+  exchange(input, &in, &out, &err, &done);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  done.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (done.code == 127 && done.errors.empty()) return Error{ErrorKind::missing, "cannot run " + words[0], {}, "is the installation complete?"};
+  return done;
+}
+
+Result<TempFolder> TempFolder::make() {
+  const char* base = std::getenv("TMPDIR");
+  std::string path = std::string(base && *base ? base : "/tmp") + "/sg-recipe-XXXXXX";
+  if (::mkdtemp(path.data()) == nullptr) return failed("cannot make a folder in " + path.substr(0, path.rfind('/')));
+  return TempFolder(path);
+}
+
+TempFolder::~TempFolder() {
+  std::error_code ignored;                       // it lies where the system clears up
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace sg::recipe

@@ -1,0 +1,35 @@
+// One program run to its end: words in, bytes in, bytes out, its messages kept.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libgraph/result.h"
+
+namespace sg::recipe {
+
+struct Finished {
+  int code = 0;              // 128+N when a signal ended it
+  std::string output;        // standard output, when it was not sent to a file
+  std::string errors;        // standard error
+};
+
+// `output`: a file, or "-" to keep it. The program dies with this one. Fails when it cannot be started.
+Result<Finished> run_process(const std::vector<std::string>& words, std::string_view input, const std::string& output);
+
+// A folder of our own under the system's place for such, removed with all in it.
+class TempFolder {
+ public:
+  static Result<TempFolder> make();
+  TempFolder(TempFolder&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
+  TempFolder& operator=(TempFolder&&) = delete;
+  ~TempFolder();
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  explicit TempFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+}  // namespace sg::recipe

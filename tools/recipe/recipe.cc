@@ -1,0 +1,189 @@
+#include "tools/recipe/recipe.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "tools/recipe/yaml_reader.h"
+
+namespace sg::recipe {
+namespace {
+
+constexpr std::string_view kTopKeys[] = {"recipe", "about", "include", "parameters", "matrix", "inputs", "stages", "machine"};
+constexpr size_t kMaxIncludes = 16;
+constexpr size_t kMaxTextBytes = 4 << 20;
+
+class RecipeReader {
+ public:
+  RecipeReader(Recipe* recipe, Diagnostics* problems) : recipe_(*recipe), problems_(*problems) {}
+
+  void read(const std::string& file, const Location& asked_by, size_t depth) {
+    Result<std::string> text = text_of(file);
+    if (!text.ok()) {
+      Location where = asked_by.file.empty() ? Location{file, 0, 0, {}, {}} : asked_by;
+      return problems_.error("recipe", text.error().message, std::move(where));
+    }
+    YamlReader yaml(file, &problems_);
+    try {
+      read_top(&yaml, YAML::Load(*text), depth);
+    } catch (const YAML::Exception& e) {      // the library's only way to say that a text is no YAML
+      problems_.error("yaml", e.msg, {file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}});
+    }
+  }
+
+  void finish() {
+    name_stages();
+    if (recipe_.name.empty()) recipe_.name = std::filesystem::path(recipe_.file).stem().string();
+    if (recipe_.stages.empty() && !problems_.has_errors()) problems_.error("recipe", "the recipe has no stages", {recipe_.file, 1, 1, {}, {}});
+  }
+
+ private:
+  static Result<std::string> text_of(const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    if (!in) return Error{ErrorKind::unreadable, "cannot read the recipe " + file, {}, {}};
+    if (text.view().size() > kMaxTextBytes) return Error{ErrorKind::unreadable, file + " has more than 4 MiB", {}, {}};
+    return text.str();
+  }
+
+  void read_top(YamlReader* yaml, const YAML::Node& root, size_t depth) {
+    yaml->each(root, "a recipe", [&](const Word& key, const YAML::Node& value) {
+      if (key.text == "include") return include(yaml, value, depth);
+      if (key.text == "recipe" && depth == 0) return void(recipe_.name = yaml->word(value, "`recipe`").text);
+      if (key.text == "about" && depth == 0) return void(recipe_.about = yaml->word(value, "`about`").text);
+      if (key.text == "recipe" || key.text == "about") return;
+      if (key.text == "machine") return void(recipe_.machine = yaml->word(value, "`machine`"));
+      if (key.text == "parameters") return read_parameters(yaml, value);
+      if (key.text == "matrix") return read_matrix(yaml, value);
+      if (key.text == "inputs") return read_inputs(yaml, value);
+      if (key.text == "stages") return read_stages(yaml, value);
+      yaml->unknown_key(key, "a recipe", kTopKeys);
+    });
+  }
+
+  // What an included recipe has comes before what stands behind the include.
+  void include(YamlReader* yaml, const YAML::Node& value, size_t depth) {
+    for (const Word& w : yaml->words(value, "`include`")) {
+      if (w.empty()) continue;
+      if (depth + 1 >= kMaxIncludes) return yaml->error(w.where, "recipes include each other more than 16 deep");
+      read(beside(yaml->file(), w.text), w.where, depth + 1);
+    }
+  }
+
+  // The file that includes has the last word about a parameter.
+  void read_parameters(YamlReader* yaml, const YAML::Node& map) {
+    yaml->each(map, "`parameters`", [&](const Word& key, const YAML::Node& value) {
+      Word w = yaml->word(value, "a parameter");
+      auto at = std::ranges::find_if(recipe_.parameters, [&](const Parameter& p) { return p.name.text == key.text; });
+      if (at == recipe_.parameters.end()) recipe_.parameters.push_back({key, w});
+      else at->value = w;
+    });
+  }
+
+  void read_matrix(YamlReader* yaml, const YAML::Node& map) {
+    yaml->each(map, "`matrix`", [&](const Word& key, const YAML::Node& value) {
+      MatrixAxis axis{key, yaml->words(value, "`" + key.text + "`")};
+      if (axis.values.empty()) yaml->error(value, "`" + key.text + "` has no values");
+      recipe_.matrix.push_back(std::move(axis));
+    });
+  }
+
+  void read_inputs(YamlReader* yaml, const YAML::Node& map) {
+    yaml->each(map, "`inputs`", [&](const Word& key, const YAML::Node& value) {
+      InputSpec input{key, {}, false, {}};
+      if (value.IsMap()) {
+        constexpr std::string_view kSource[] = {"import"};
+        YAML::Node source = value["import"];
+        if (!source.IsDefined()) return yaml->error(value, "an input is a graph's file, or `{import: SOURCE}`");
+        input.source = yaml->word(source, "`import`");
+        input.imported = true;
+        input.options = yaml->settings(value, "an input", kSource);
+      } else {
+        input.source = yaml->word(value, "an input");
+      }
+      recipe_.inputs.push_back(std::move(input));
+    });
+  }
+
+  void read_stages(YamlReader* yaml, const YAML::Node& list) {
+    if (!list.IsSequence()) return yaml->error(list, "`stages` is a list");
+    for (const YAML::Node& item : list) {
+      if (item.IsScalar()) recipe_.stages.push_back({yaml->word(item, "a stage"), {}, {}, {}, {}, {}, {}, {}, {}});
+      else if (item.IsMap()) read_stage(yaml, item);
+      else yaml->error(item, "a stage is a tool's name, or a map with one");
+    }
+  }
+
+  void read_stage(YamlReader* yaml, const YAML::Node& map) {
+    StageSpec stage;
+    bool has_name = false;
+    yaml->each(map, "a stage", [&](const Word& key, const YAML::Node& value) {
+      if (key.text == "name") return has_name = true, void(stage.name = yaml->word(value, "`name`").text);
+      if (key.text == "from") return void(stage.from = yaml->word(value, "`from`"));
+      if (key.text == "expect") return void(stage.expect = yaml->word(value, "`expect`"));
+      if (key.text == "ignore") return void(stage.ignore = yaml->word(value, "`ignore`"));
+      if (key.text == "output") return void(stage.output = yaml->word(value, "`output`"));
+      if (key.text == "assert") return void(stage.asserts = yaml->words(value, "`assert`"));
+      if (key.text == "run") return read_runs(yaml, value, &stage);
+      if (!stage.tool.empty()) return yaml->error(key.where, "a stage has one tool: `" + stage.tool.text + "` or `" + key.text + "`", "what else it may have: name, from, expect, ignore, assert, run, output");
+      stage.tool = key;
+      stage.options = yaml->settings(value, "`" + key.text + "`");
+    });
+    if (stage.tool.empty()) return yaml->error(map, "the stage has no tool");
+    recipe_.stages.push_back(std::move(stage));
+  }
+
+  void read_runs(YamlReader* yaml, const YAML::Node& value, StageSpec* stage) {
+    if (value.IsSequence()) {
+      for (const YAML::Node& item : value) read_run(yaml, item, stage);
+    } else {
+      read_run(yaml, value, stage);
+    }
+  }
+
+  void read_run(YamlReader* yaml, const YAML::Node& map, StageSpec* stage) {
+    constexpr std::string_view kOwn[] = {"bitwise_to"};
+    RunSpec run{yaml->place(map), yaml->settings(map, "`run`", kOwn), {}};
+    if (map.IsMap() && map["bitwise_to"].IsDefined()) run.bitwise_to = yaml->word(map["bitwise_to"], "`bitwise_to`");
+    stage->runs.push_back(std::move(run));
+  }
+
+  // "clean", "clean:2"; names that are given are distinct.
+  void name_stages() {
+    std::map<std::string, Location> taken;
+    for (const InputSpec& i : recipe_.inputs)
+      if (!taken.emplace(i.name.text, i.name.where).second) problems_.error("recipe", "there are two inputs `" + i.name.text + "`", i.name.where);
+    std::map<std::string, int> uses;
+    for (StageSpec& s : recipe_.stages) {
+      if (s.name.empty()) {
+        int nth = ++uses[s.tool.text];
+        s.name = nth == 1 ? s.tool.text : s.tool.text + ":" + std::to_string(nth);
+      }
+      if (!taken.emplace(s.name, s.tool.where).second) problems_.error("recipe", "there are two stages or inputs `" + s.name + "`", s.tool.where, "give one of them a `name`");
+    }
+  }
+
+  Recipe& recipe_;
+  Diagnostics& problems_;
+};
+
+}  // namespace
+
+std::string beside(const std::string& file, const std::string& path) {
+  if (path.empty() || path[0] == '/') return path;
+  return (std::filesystem::path(file).parent_path() / path).lexically_normal().string();
+}
+
+Recipe read_recipe(const std::string& file, Diagnostics* problems) {
+  Recipe recipe;
+  recipe.file = file;
+  RecipeReader reader(&recipe, problems);
+  reader.read(file, {}, 0);
+  reader.finish();
+  return recipe;
+}
+
+}  // namespace sg::recipe

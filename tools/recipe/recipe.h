@@ -1,0 +1,85 @@
+// A recipe: inputs, stages and what has to hold, as its YAML file says. Every word keeps its place for messages.
+//
+//     inputs:  {step: {import: 'capture/rank{r}/step.json.gz'}}
+//     stages:
+//       - clean
+//       - remat: {policy: $policy}
+//         assert: [peak < 70GiB]
+//     parameters: {policy: default}
+//
+// Reading finds all mistakes at once. Substitution of $parameters and the matrix are expand.h, meaning is plan.h.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libgraph/diag.h"
+#include "libgraph/result.h"
+
+namespace sg::recipe {
+
+struct Word {
+  std::string text;
+  Location where;
+  bool empty() const { return text.empty(); }
+};
+
+// An option of a tool: its values in order. `yes` and `no` are flags given and not given.
+struct Setting {
+  Word name;
+  std::vector<Word> values;
+  enum class Flag : uint8_t { none, yes, no } flag = Flag::none;
+};
+
+// A graph that is there, or is imported: `step: step.sg`, `step: {import: SOURCE, spmd: true}`.
+struct InputSpec {
+  Word name, source;
+  bool imported = false;
+  std::vector<Setting> options;      // of sg-import
+};
+
+// sg-run on a stage's result: `run: {init: seed:0, bitwise_to: step}`.
+struct RunSpec {
+  Location where;
+  std::vector<Setting> options;
+  Word bitwise_to;                   // an input or a stage whose outputs this one's equal; empty = not asked
+};
+
+struct StageSpec {
+  Word tool;
+  std::string name;                  // "clean", "clean:2", or what `name:` says
+  Word from;                         // a stage or an input; empty = the stage before
+  std::vector<Setting> options;
+  Word expect, output;               // files
+  Word ignore;                       // what is no difference to the golden: "loc,name"
+  std::vector<Word> asserts;
+  std::vector<RunSpec> runs;
+};
+
+struct Parameter {
+  Word name, value;
+};
+
+struct MatrixAxis {
+  Word name;
+  std::vector<Word> values;
+};
+
+struct Recipe {
+  std::string file;
+  std::string name, about;
+  Word machine;                      // of assertions about time
+  std::vector<Parameter> parameters;
+  std::vector<MatrixAxis> matrix;
+  std::vector<InputSpec> inputs;
+  std::vector<StageSpec> stages;
+};
+
+// Errors go to `problems`; what could be read is returned.
+Recipe read_recipe(const std::string& file, Diagnostics* problems);
+
+// Paths in a recipe are relative to its file; those of an included one, to that.
+std::string beside(const std::string& file, const std::string& path);
+
+}  // namespace sg::recipe

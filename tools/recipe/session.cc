@@ -1,0 +1,85 @@
+#include "tools/recipe/session.h"
+
+#include <cstdio>
+
+#include "libgraph/human.h"
+
+namespace sg::recipe {
+namespace {
+
+std::string seconds_text(double seconds) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.2f s", seconds);
+  return buffer;
+}
+
+void tell(const cli::Args& args, const Step& step, const StepResult& r) {
+  for (const Diagnostic& d : r.notes) args.report().add(d);
+  std::string line = step.name + std::string(step.name.size() < 24 ? 24 - step.name.size() : 1, ' ');
+  line += std::string(state_name(r.state)) + std::string(9 - state_name(r.state).size(), ' ') + seconds_text(r.seconds);
+  if (!r.summary.empty()) line += "  " + r.summary;
+  if (r.blessed) line += "  (new golden " + step.expect + ")";
+  args.report().line(line);
+  if (r.error) {
+    Error error = *r.error;
+    error.message = step.name + ": " + error.message;
+    args.report().error(error);
+  }
+  for (Diagnostic d : r.failed_checks) {
+    d.message = step.name + ": " + d.message;
+    args.report().add(d);
+  }
+}
+
+}  // namespace
+
+std::string_view state_name(StepState state) {
+  switch (state) {
+    case StepState::waiting: return "-";
+    case StepState::made: return "made";
+    case StepState::cached: return "cached";
+    case StepState::failed: return "failed";
+    case StepState::skipped: return "skipped";
+  }
+  return "?";
+}
+
+Result<Session> open_session(const cli::Args& args) {
+  if (args.operands().size() < 2) return Error{ErrorKind::usage, "which recipe?", {}, "sg-recipe " + args.operands()[0] + " recipe.yaml"};
+  Session session;
+  session.file = args.operands()[1];
+  Diagnostics problems(50);
+  Recipe recipe = read_recipe(session.file, &problems);
+  std::vector<Variant> variants = expand(recipe, args.all("set"), &problems);
+  if (!problems.has_errors()) {
+    ToolTable tools;
+    session.plan = make_plan(variants, &tools, &problems);
+  }
+  args.report().add(problems);
+  if (problems.has_errors()) {
+    size_t n = problems.error_count();
+    return Error{ErrorKind::unreadable, session.file + " has " + std::to_string(n) + (n == 1 ? " mistake" : " mistakes"), {}, {}};
+  }
+  SG_ASSIGN(int64_t limit, parse_bytes(args.text("cache-size")));
+  std::string folder = args.has("no-cache") ? "" : args.has("cache") ? args.text("cache") : Cache::usual_folder();
+  session.cache = Cache(folder, static_cast<uint64_t>(limit));
+  return session;
+}
+
+std::vector<StepResult> execute(const cli::Args& args, Session* session, ExecuteOptions options, const std::vector<uint32_t>& wanted) {
+  options.threads = args.threads();
+  options.pipes = args.has("pipes");
+  Executor executor(session->plan, &session->cache, options, [&](size_t i, const StepResult& r) { tell(args, session->plan.steps[i], r); });
+  return executor.run(wanted);
+}
+
+int exit_code_of(const std::vector<StepResult>& results) {
+  bool all_held = true;
+  for (const StepResult& r : results) {
+    if (r.error) return static_cast<int>(r.error->kind);
+    all_held &= r.failed_checks.empty();
+  }
+  return all_held ? 0 : 1;
+}
+
+}  // namespace sg::recipe

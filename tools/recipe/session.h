@@ -1,0 +1,29 @@
+// A recipe as one command of sg-recipe sees it: read, expanded, checked; with its cache, and results told as they come.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/cli.h"
+#include "tools/recipe/executor.h"
+
+namespace sg::recipe {
+
+struct Session {
+  std::string file;
+  Plan plan;
+  Cache cache{"", 0};
+};
+
+// Mistakes are reported, all of them; the Error (unreadable) then only sums up.
+Result<Session> open_session(const cli::Args& args);
+
+// Runs the plan, telling each step on standard error.
+std::vector<StepResult> execute(const cli::Args& args, Session* session, ExecuteOptions options, const std::vector<uint32_t>& wanted = {});
+
+// 0 when all went well and all held, 1 when something does not hold, else the kind of the first error.
+int exit_code_of(const std::vector<StepResult>& results);
+
+std::string_view state_name(StepState state);
+
+}  // namespace sg::recipe

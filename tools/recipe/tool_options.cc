@@ -1,0 +1,127 @@
+#include "tools/recipe/tool_options.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+
+#include "libgraph/nearest.h"
+#include "tools/cli_siblings.h"
+#include "tools/recipe/process.h"
+
+namespace sg::recipe {
+namespace {
+
+// JSON is YAML, and the library that reads recipes is here.
+std::vector<OptionRow> rows_of(const std::string& json) {
+  std::vector<OptionRow> out;
+  for (const YAML::Node& o : YAML::Load(json)["options"]) {
+    OptionRow row{o["name"].as<std::string>(), "", o["repeated"].as<bool>(false)};
+    if (o["argument"].IsDefined()) row.argument = o["argument"].as<std::string>();
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+bool is_path(const OptionRow& row) { return row.argument == "FILE" || row.argument == "GRAPH"; }
+
+bool is_whole_number(std::string_view s) { return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos; }
+
+// The words of `a|b`, all of them plain; else none, and any text may stand there.
+std::vector<std::string_view> choices_of(std::string_view argument) {
+  std::vector<std::string_view> out;
+  if (argument.find('|') == std::string_view::npos) return out;
+  for (size_t at = 0; at <= argument.size();) {
+    size_t bar = std::min(argument.find('|', at), argument.size());
+    out.push_back(argument.substr(at, bar - at));
+    if (out.back().find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_") != std::string_view::npos) return {};
+    at = bar + 1;
+  }
+  return out;
+}
+
+class Checker {
+ public:
+  Checker(const std::string& tool, std::vector<std::string>* files, Diagnostics* problems) : tool_(tool), files_(files), problems_(problems) {}
+
+  void add(const Setting& s, const OptionRow& row) {
+    if (s.flag == Setting::Flag::no) return row.argument.empty() ? void() : error(s.name.where, "`" + row.name + "` takes " + row.argument);
+    if (row.argument.empty()) {
+      if (s.flag != Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` is a flag: `true` or `false`");
+      words_.push_back("--" + row.name);
+      return;
+    }
+    if (s.flag == Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` takes " + row.argument);
+    if (s.values.size() > 1 && !row.repeated) return error(s.values[1].where, "`" + row.name + "` is given once, not as a list");
+    for (const Word& value : s.values) add_value(row, value);
+  }
+
+  std::vector<std::string> take() { return std::move(words_); }
+
+ private:
+  void add_value(const OptionRow& row, const Word& value) {
+    if (row.argument == "N" && !is_whole_number(value.text)) return error(value.where, "`" + row.name + "` takes a whole number, not `" + value.text + "`");
+    std::vector<std::string_view> choices = choices_of(row.argument);
+    if (!choices.empty() && std::ranges::count(choices, value.text) == 0)
+      return error(value.where, "`" + row.name + "` takes one of " + row.argument + ", not `" + value.text + "`", nearest_hint(value.text, choices));
+    std::string text = is_path(row) ? beside(value.where.file, value.text) : value.text;
+    if (is_path(row)) files_->push_back(text);
+    words_.push_back("--" + row.name);
+    words_.push_back(std::move(text));
+  }
+
+  void error(const Location& where, const std::string& message, const std::string& hint = {}) {
+    problems_->error("option", tool_ + ": " + message, where, hint);
+  }
+
+  const std::string& tool_;
+  std::vector<std::string>* files_;
+  Diagnostics* problems_;
+  std::vector<std::string> words_;
+};
+
+}  // namespace
+
+Result<const std::vector<OptionRow>*> ToolTable::of_tool(const std::string& name) {
+  auto at = rows_.find(name);
+  if (at != rows_.end()) return &at->second;
+  SG_ASSIGN(Finished done, run_process({cli::folder_of_this() + "sg-" + name, "--help-json"}, {}, "-"));
+  if (done.code != 0) return Error{ErrorKind::missing, "sg-" + name + " --help-json failed: " + done.errors, {}, "is the installation complete?"};
+  return &(rows_[name] = rows_of(done.output));
+}
+
+const std::vector<OptionRow>& ToolTable::of_pass(const PassInfo& pass) {
+  auto [at, is_new] = rows_.try_emplace(std::string(pass.name));
+  if (!is_new) return at->second;
+  for (const PassOption& o : pass.options) at->second.push_back({std::string(o.name), std::string(o.argument), o.repeated});
+  at->second.push_back({"best-effort", "", false});
+  return at->second;
+}
+
+std::vector<std::string> words_of(const std::vector<Setting>& settings, const std::string& tool, const std::vector<OptionRow>& rows,
+                                  std::vector<std::string>* files, Diagnostics* problems) {
+  Checker checker(tool, files, problems);
+  for (const Setting& s : settings) {
+    auto row = std::ranges::find_if(rows, [&](const OptionRow& r) { return r.name == s.name.text; });
+    if (row != rows.end()) {
+      checker.add(s, *row);
+      continue;
+    }
+    Nearest nearest(s.name.text);
+    for (const OptionRow& r : rows) nearest.offer(r.name);
+    problems->error("option", tool + " has no option `" + s.name.text + "`", s.name.where, nearest.hint());
+  }
+  return checker.take();
+}
+
+PassOptions pass_options(const std::vector<std::string>& words) {
+  PassOptions out;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--best-effort") continue;             // of the pipeline
+    bool has_value = i + 1 < words.size() && !words[i + 1].starts_with("--");
+    out.add(words[i].substr(2), has_value ? words[i + 1] : "");
+    i += has_value;
+  }
+  return out;
+}
+
+}  // namespace sg::recipe

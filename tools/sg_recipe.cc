@@ -1,0 +1,40 @@
+// sg-recipe: a YAML recipe of inputs, stages and what has to hold: check, plan, run, expect, lock, verify, bisect.
+#include "tools/cli_job.h"
+#include "tools/recipe/commands.h"
+
+using namespace sg;
+using namespace sg::cli;
+
+namespace {
+
+constexpr Option kOptions[] = {
+    {"set", 's', "NAME=VALUE", "a parameter's value; an axis of the matrix has this one", {}, true},
+    {"bless", 0, "", "expect: take the results as the new goldens, where everything else holds"},
+    {"pipes", 0, "", "run each stage as its tool, the graph through a pipe; the bytes are the same"},
+    {"no-cache", 0, "", "make everything anew, and keep nothing"},
+    {"cache", 0, "DIR", "where results are kept; default $STEPGRAPH_CACHE, else ~/.cache/stepgraph"},
+    {"cache-size", 0, "SIZE", "the most that is kept", "10GiB"},
+    {"fails", 0, "COMMAND", "bisect: a shell command, the graph's path appended; exit 0 = bad, 125 = cannot tell"},
+};
+
+constexpr std::string_view kCommands[] = {"check", "plan", "run", "expect", "lock", "verify", "bisect", "schema"};
+
+Result<int> run(const Args& args) { return recipe::run_command(args); }
+
+constexpr Tool kTool = {"sg-recipe", "check, plan and run a recipe of passes", "COMMAND RECIPE [GOOD BAD]",
+                        "  check    is it right? every mistake with its line\n"
+                        "  plan     what would run, and why; what is in the cache\n"
+                        "  run      run what is not in the cache, hold it against all that the recipe asks for\n"
+                        "  expect   run, and with --bless write the goldens\n"
+                        "  lock     write RECIPE.lock: digests of all results\n"
+                        "  verify   run, and hold the digests against RECIPE.lock\n"
+                        "  bisect   which stage between GOOD and BAD (the input and the last stage) makes it bad\n"
+                        "  schema   print the JSON Schema of recipes, for editors\n\n"
+                        "RECIPE is a YAML file: docs/recipes.md. Exit 1 when something that the recipe asks for does not hold.", 4,
+                        false, Writes::report, false, kOptions,
+                        {{"sg-recipe check recipe.yaml", "is it right?"},
+                         {"sg-recipe run recipe.yaml -j4 --set policy=full", "run it, with one parameter changed"}}, run, kCommands};
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }
