@@ -38,13 +38,16 @@ std::string sized(const Graph& graph, ValueId v, int64_t bytes) {
 std::vector<std::string> explain(const Graph& graph, const OffloadFacts& facts, const OffloadChoice& choice) {
   std::vector<std::string> out;
   const auto label = [&](NodeId n) { return "%" + std::string(graph.label(n)); };
-  for (size_t i : choice.taken) {
-    const OffloadCandidate& c = facts.candidates[i];
-    out.push_back(sized(graph, c.value, c.bytes) + ": on the host from behind " + label(c.leave_after) + "; fetched before " +
-                  label(c.fetch_before) + " for " + label(c.first_use));
+  std::vector<bool> goes(facts.candidates.size(), false);
+  for (const OffloadChoice::Taken& taken : choice.taken) {
+    const OffloadCandidate& c = facts.candidates[taken.candidate];
+    const OffloadWay& way = c.ways[taken.way];
+    goes[taken.candidate] = true;
+    out.push_back(sized(graph, c.value, c.bytes) + ": on the host from behind " + label(way.leave_after) + "; fetched before " +
+                  label(way.fetch_before) + " for " + label(c.first_use) + (taken.way > 0 ? ", later than asked for: else it is back at the peak" : ""));
   }
   for (size_t i = 0; i < facts.candidates.size(); ++i)
-    if (!std::ranges::binary_search(choice.taken, i))
+    if (!goes[i])
       out.push_back(sized(graph, facts.candidates[i].value, facts.candidates[i].bytes) + " stays: it is not at the peak, or the budget is spent");
   for (const OffloadKept& k : facts.kept) out.push_back(sized(graph, k.value, k.bytes) + " stays: " + std::string(k.why));
   return out;
@@ -65,17 +68,15 @@ Outcome offload_program(Program* program, const OffloadOptions& options, bool wa
   out.of_no_use = choice.of_no_use;
   if (wants_lines) out.lines = explain(program->graph, facts, choice);
   if (choice.taken.empty()) return out;
-  std::vector<OffloadCandidate> taken;
-  for (size_t i : choice.taken) taken.push_back(facts.candidates[i]);
   Graph untouched(program->graph, &program->graph.pool());
-  apply_offloads(program, taken);
+  apply_offloads(program, facts.candidates, choice);
   const Measured after = measure(*program);
   if (after.plan.arena_bytes > before.plan.arena_bytes) {
     program->graph = std::move(untouched);
     out.taken_back = true;
     return out;
   }
-  out.moved = taken.size();
+  out.moved = choice.taken.size();
   out.peak_after = after.plan.arena_bytes;
   out.host_bytes = after.plan.host_bytes;
   return out;

@@ -13,7 +13,7 @@
 //           there, until the budget is spent or the peak is made of other things. `all`: then the rest, largest first.
 // Budget    of host memory in all, what earlier runs have put there included; so a second run changes nothing.
 // Distance  in layers (layers.h), as they follow each other in the forward and in the backward. Where the way is too short
-//           for it, it is shortened.
+//           for it, or a value would be back at the peak, it is shortened.
 // Results   bitwise equal. The lower bound of the device's memory never grows; a plan that grows all the same is not taken.
 // Ranks     decide for themselves: nothing is sent.
 // Limits    main graphs only; the results of random choices by data (unknown sizes) stay on the device.

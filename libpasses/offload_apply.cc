@@ -17,10 +17,12 @@ struct Way {
 
 class Applier {
  public:
-  Applier(Program* program, const std::vector<OffloadCandidate>& taken)
+  Applier(Program* program, const std::vector<OffloadCandidate>& candidates, const OffloadChoice& choice)
       : program_(*program), graph_(program->graph), pool_(graph_.pool()), alias_(*program, graph_) {
-    for (const OffloadCandidate& c : taken)
-      ways_.push_back({&c, graph_.next(c.start_after), graph_.next(c.leave_after), c.fetch_before, {}, {}});
+    for (const OffloadChoice::Taken& taken : choice.taken) {
+      const OffloadCandidate& c = candidates[taken.candidate];
+      ways_.push_back({&c, graph_.next(c.start_after), graph_.next(c.ways[taken.way].leave_after), c.ways[taken.way].fetch_before, {}, {}});
+    }
   }
 
   void run() {
@@ -169,6 +171,8 @@ class Applier {
 
 }  // namespace
 
-void apply_offloads(Program* program, const std::vector<OffloadCandidate>& taken) { Applier(program, taken).run(); }
+void apply_offloads(Program* program, const std::vector<OffloadCandidate>& candidates, const OffloadChoice& choice) {
+  Applier(program, candidates, choice).run();
+}
 
 }  // namespace sg

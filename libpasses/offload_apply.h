@@ -5,7 +5,7 @@
 
 namespace sg {
 
-// REQUIRES: candidates of this graph as it stands, in schedule order
-void apply_offloads(Program* program, const std::vector<OffloadCandidate>& taken);
+// REQUIRES: candidates of this graph as it stands
+void apply_offloads(Program* program, const std::vector<OffloadCandidate>& candidates, const OffloadChoice& choice);
 
 }  // namespace sg

@@ -1,5 +1,6 @@
 // Which values may wait on the host, and where on the schedule they leave and come back.
 #include <algorithm>
+#include <optional>
 
 #include "libgraph/infer_sizes.h"
 #include "libgraph/op.h"
@@ -153,7 +154,8 @@ class Finder {
     if (is_gathered(s.def)) return "it can be gathered again (sg-remat)";
     const Recompute tag = graph_.meta(graph_.value(usage.base).def).recompute;
     if (tag == Recompute::prefer_recompute || tag == Recompute::must_recompute) return "it is to be recomputed";
-    return place(usage, candidate) ? std::string_view() : "it is needed again too soon";
+    place(usage, candidate);
+    return candidate->ways.empty() ? "it is needed again too soon" : std::string_view();
   }
 
   bool is_gathered(NodeId n) const {
@@ -166,29 +168,34 @@ class Finder {
     return type.kind == TypeKind::tensor && (type.offset.is_none() || sizes_.is(type.offset, 0)) && sizes_.is_dense(type);
   }
 
-  bool place(const Usage& usage, OffloadCandidate* candidate) {
-    const int64_t farthest = std::min(options_.prefetch, layers_.count());
-    for (int64_t defer = std::min(options_.defer, layers_.count()); defer >= 0; --defer)
-      if (place_at(usage, defer, farthest, candidate)) return true;
-    for (int64_t prefetch = farthest - 1; prefetch >= 0; --prefetch)
-      if (place_at(usage, 0, prefetch, candidate)) return true;
-    return place_at(usage, -1, 0, candidate);
+  // At the distances asked for, or as near to them as there is a way at all; then away for as long as can be.
+  void place(const Usage& usage, OffloadCandidate* candidate) {
+    candidate->start_after = live_.schedule[complete_at(usage)];
+    candidate->first_use = live_.schedule[usage.first_late];
+    const std::optional<OffloadWay> asked = way_as_asked(usage);
+    for (const std::optional<OffloadWay>& way : {asked, way_at(usage, std::min<int64_t>(options_.defer, layers_.count()), 0), way_at(usage, -1, 0)})
+      if (way && std::ranges::find(candidate->ways, *way) == candidate->ways.end()) candidate->ways.push_back(*way);
   }
 
-  // `defer` -1: it leaves behind its last use.
-  bool place_at(const Usage& usage, int64_t defer, int64_t prefetch, OffloadCandidate* candidate) {
-    const uint32_t complete = std::max(usage.complete, usage.last_write), use = usage.first_late;
-    uint32_t leave = std::max(complete, usage.last_early);
+  std::optional<OffloadWay> way_as_asked(const Usage& usage) {
+    const int64_t farthest = std::min(options_.prefetch, layers_.count());
+    for (int64_t defer = std::min(options_.defer, layers_.count()); defer >= 0; --defer)
+      if (const auto way = way_at(usage, defer, farthest)) return way;
+    for (int64_t prefetch = farthest - 1; prefetch >= 0; --prefetch)
+      if (const auto way = way_at(usage, 0, prefetch)) return way;
+    return std::nullopt;
+  }
+
+  static uint32_t complete_at(const Usage& usage) { return std::max(usage.complete, usage.last_write); }
+
+  // None = it would never be away. `defer` -1: it leaves behind its last use.
+  std::optional<OffloadWay> way_at(const Usage& usage, int64_t defer, int64_t prefetch) {
+    const uint32_t use = usage.first_late;
+    uint32_t leave = std::max(complete_at(usage), usage.last_early);
     if (defer >= 0) leave = std::max(leave, std::min(layers_.end_behind(usage.complete, defer), last_forward_[use]));
     uint32_t fetch = prefetch == 0 ? use : std::max(layers_.begin_before(use, prefetch), first_late_node_);
-    if (fetch <= leave || work_[fetch] - work_[leave + 1] == 0) return false;
-    candidate->start_after = live_.schedule[complete];
-    candidate->leave_after = live_.schedule[leave];
-    candidate->fetch_before = live_.schedule[fetch];
-    candidate->first_use = live_.schedule[use];
-    candidate->away_first = leave + 1;
-    candidate->away_last = fetch - 1;
-    return true;
+    if (fetch <= leave || work_[fetch] - work_[leave + 1] == 0) return std::nullopt;
+    return OffloadWay{live_.schedule[leave], live_.schedule[fetch], leave + 1, fetch - 1};
   }
 
   Program& program_;

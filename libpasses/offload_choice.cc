@@ -49,19 +49,20 @@ class Chooser {
   Chooser(const std::vector<OffloadCandidate>& candidates, const Liveness& liveness, std::optional<int64_t> budget)
       : candidates_(candidates), profile_(liveness.live_bytes), left_(budget.value_or(INT64_MAX)), open_(candidates.size(), true) {}
 
-  // At the highest point: the largest that is away there and fits.
+  // At the highest point: the largest that is away there at the distances asked for; else the largest that can be.
   void lower_the_peak() {
     for (;;) {
       const uint32_t peak = profile_.peak();
-      size_t best = candidates_.size();
+      std::optional<OffloadChoice::Taken> best, longer;
       for (size_t i = 0; i < candidates_.size(); ++i) {
-        const OffloadCandidate& c = candidates_[i];
-        if (!open_[i] || peak < c.away_first || peak > c.away_last) continue;
-        if (c.bytes > left_) open_[i] = false, ++out_.over_budget;
-        else if (best == candidates_.size() || c.bytes > candidates_[best].bytes) best = i;
+        const std::optional<size_t> way = open_[i] ? way_at(candidates_[i], peak) : std::nullopt;
+        if (!way) continue;
+        std::optional<OffloadChoice::Taken>& slot = *way == 0 ? best : longer;
+        if (candidates_[i].bytes > left_) open_[i] = false, ++out_.over_budget;
+        else if (!slot || candidates_[i].bytes > candidates_[slot->candidate].bytes) slot = {i, *way};
       }
-      if (best == candidates_.size()) return;
-      take(best);
+      if (!best && !longer) return;
+      take(best ? *best : *longer);
     }
   }
 
@@ -72,25 +73,32 @@ class Chooser {
       if (open_[i]) order.push_back(i);
     std::ranges::stable_sort(order, [&](size_t a, size_t b) { return candidates_[a].bytes > candidates_[b].bytes; });
     for (size_t i : order) {
-      if (candidates_[i].bytes <= left_) take(i);
+      if (candidates_[i].bytes <= left_) take({i, 0});
       else open_[i] = false, ++out_.over_budget;
     }
   }
 
   OffloadChoice result() {
-    std::ranges::sort(out_.taken);
+    std::ranges::sort(out_.taken, {}, &OffloadChoice::Taken::candidate);
     out_.of_no_use = static_cast<size_t>(std::ranges::count(open_, true));
     return std::move(out_);
   }
 
  private:
-  void take(size_t i) {
-    const OffloadCandidate& c = candidates_[i];
-    profile_.add(c.away_first, c.away_last, -c.bytes);
-    open_[i] = false;
+  static std::optional<size_t> way_at(const OffloadCandidate& c, uint32_t position) {
+    for (size_t way = 0; way < c.ways.size(); ++way)
+      if (c.ways[way].is_away_at(position)) return way;
+    return std::nullopt;
+  }
+
+  void take(OffloadChoice::Taken taken) {
+    const OffloadCandidate& c = candidates_[taken.candidate];
+    const OffloadWay& way = c.ways[taken.way];
+    profile_.add(way.away_first, way.away_last, -c.bytes);
+    open_[taken.candidate] = false;
     left_ -= c.bytes;
     out_.host_bytes += c.bytes;
-    out_.taken.push_back(i);
+    out_.taken.push_back(taken);
   }
 
   const std::vector<OffloadCandidate>& candidates_;

@@ -9,15 +9,23 @@
 
 namespace sg {
 
-// A value that may go to the host: all of its storage. Nodes are those of the graph before anything is inserted.
+// When a value leaves the device and comes back. Nodes are those of the graph before anything is inserted.
+struct OffloadWay {
+  NodeId leave_after;                    // its copy is waited for behind this node
+  NodeId fetch_before;                   // the copy back begins before this one
+  uint32_t away_first = 0, away_last = 0;   // schedule positions at which it is off the device
+
+  bool is_away_at(uint32_t position) const { return away_first <= position && position <= away_last; }
+  friend bool operator==(const OffloadWay&, const OffloadWay&) = default;
+};
+
+// A value that may go to the host: all of its storage.
 struct OffloadCandidate {
   ValueId value;
   int64_t bytes = 0;
   NodeId start_after;                    // the copy may begin behind this node: the value is complete
-  NodeId leave_after;                    // and is waited for behind this one
-  NodeId fetch_before;                   // the copy back begins before this node
   NodeId first_use;                      // the first node behind the forward that needs it
-  uint32_t away_first = 0, away_last = 0;   // schedule positions at which it is off the device
+  std::vector<OffloadWay> ways;          // not empty: at the distances asked for, then longer away
 };
 
 // A value that the backward needs and that stays, and why.
@@ -38,7 +46,11 @@ struct OffloadFacts {
 OffloadFacts find_offload_candidates(Program* program, const Liveness& liveness, const OffloadOptions& options);
 
 struct OffloadChoice {
-  std::vector<size_t> taken;                     // indices of candidates, ascending
+  struct Taken {
+    size_t candidate, way;
+    friend bool operator==(const Taken&, const Taken&) = default;
+  };
+  std::vector<Taken> taken;                      // ascending
   int64_t host_bytes = 0;
   size_t over_budget = 0;                        // candidates that would lower the peak and do not fit the budget
   size_t of_no_use = 0;                          // candidates that would not lower the peak
