@@ -1,12 +1,89 @@
 #include "libpasses/offload_apply.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "libgraph/op.h"
 #include "libgraph/rewrite.h"
+#include "libgraph/transfer.h"
+#include "libpasses/schedule.h"
 
 namespace sg {
 namespace {
+
+// Nodes behind the forward read what came back instead of what is away, and take views of it again.
+class Redirector {
+ public:
+  Redirector(Graph* graph, const AliasAnalysis& alias)
+      : graph_(*graph), alias_(alias), back_(alias.storages().size()), again_(graph->value_id_limit()) {}
+
+  // From now on the storage of `value`, which the forward makes, is away; `back` is what came back.
+  void set_back(ValueId value, ValueId back) { back_[alias_.storage_of(value).index] = back; }
+
+  // REQUIRES: in schedule order; what came back stands before the first that needs it. Returns whether anything changed.
+  bool redirect(NodeId n) {
+    std::vector<ValueId> operands;
+    for (const Arg& arg : graph_.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::value) && is_away(a.as_value())) operands.push_back(a.as_value());
+      });
+    for (ValueId v : operands) graph_.replace_uses_in(n, v, again(v, n));
+    return !operands.empty();
+  }
+
+  // A value of the forward in memory that is away.
+  bool is_away(ValueId v) const {
+    if (v.index >= again_.size()) return false;
+    const StorageId s = alias_.storage_of(v);
+    const NodeId def = graph_.value(v).def;
+    return !s.is_none() && !back_[s.index].is_none() && def && graph_.node(def).phase == Phase::forward;
+  }
+
+ private:
+  // What `v` is in the backward: what came back, or a view of that, taken again before `user` where nobody has yet. Views of views
+  // in turn, without recursion: chains may be long.
+  ValueId again(ValueId v, NodeId user) {
+    std::vector<NodeId> chain;
+    for (ValueId at = v; again_[at.index].is_none();) {
+      const NodeId def = graph_.value(at).def;
+      if (!is_plain_view(graph_, def)) {
+        again_[at.index] = back_[alias_.storage_of(at).index];
+        break;
+      }
+      chain.push_back(def);
+      at = shown_by(def);
+    }
+    for (size_t i = chain.size(); i-- > 0;) take_again(chain[i], user);
+    return again_[v.index];
+  }
+
+  ValueId shown_by(NodeId view) const {
+    ValueId out;
+    for (const Arg& arg : graph_.node(view).args)
+      arg.walk([&](const Arg& a) {
+        if (out.is_none() && a.is(ArgKind::value) && is_away(a.as_value())) out = a.as_value();
+      });
+    return out;
+  }
+
+  void take_again(NodeId view, NodeId user) {
+    const auto operand = [&](ValueId v) { return is_away(v) && !again_[v.index].is_none() ? again_[v.index] : v; };
+    const NodeId copy = copy_node(&graph_, view, user, operand, "_back");
+    graph_.set_phase(copy, graph_.node(user).phase);
+    graph_.set_forward(copy, view);
+    NodeMeta meta = graph_.meta(copy);
+    meta.recompute = Recompute::none;
+    meta.copy = {CopyKind::offload, graph_.node(view).label};
+    graph_.set_meta(copy, std::move(meta));
+    for (uint32_t i = 0; i < graph_.node(view).result_count; ++i)
+      again_[graph_.node(view).result(i).index] = graph_.node(copy).result(i);
+  }
+
+  Graph& graph_;
+  const AliasAnalysis& alias_;
+  std::vector<ValueId> back_;            // by storage; none = not away
+  std::vector<ValueId> again_;           // by value of the forward: what it is behind it
+};
 
 // One value's way to the host and back.
 struct Way {
@@ -29,17 +106,14 @@ class Applier {
     std::vector<NodeId> late;
     for (NodeId n : graph_.nodes())
       if (graph_.node(n).phase != Phase::forward) late.push_back(n);
-    way_of_.resize(alias_.storages().size(), kNoWay);
-    for (size_t i = 0; i < ways_.size(); ++i) way_of_[alias_.storage_of(ways_[i].candidate->value).index] = i;
-    again_.resize(graph_.value_id_limit());
+    Redirector redirector(&graph_, alias_);
     send();
     fetch();
-    for (NodeId n : late) redirect(n);
+    for (const Way& way : ways_) redirector.set_back(way.candidate->value, way.back);
+    for (NodeId n : late) redirector.redirect(n);
   }
 
  private:
-  static constexpr size_t kNoWay = SIZE_MAX;
-
   NodeSpec spec(const Way& way, std::string_view op, ValueId operand, TypeId type) const {
     const NodeId def = graph_.value(way.candidate->value).def;
     const Node& node = graph_.node(def);
@@ -104,69 +178,81 @@ class Applier {
     return s;
   }
 
-  void redirect(NodeId n) {
-    std::vector<ValueId> operands;
-    for (const Arg& arg : graph_.node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::value) && is_away(a.as_value())) operands.push_back(a.as_value());
-      });
-    for (ValueId v : operands) graph_.replace_uses_in(n, v, again(v, n));
-  }
-
-  // A value of the forward in memory that is away.
-  bool is_away(ValueId v) const {
-    if (v.index >= again_.size()) return false;
-    const StorageId s = alias_.storage_of(v);
-    const NodeId def = graph_.value(v).def;
-    return !s.is_none() && way_of_[s.index] != kNoWay && def && graph_.node(def).phase == Phase::forward;
-  }
-
-  // What `v` is in the backward: what came back, or a view of that, taken again before `user` where nobody has yet. Views of views
-  // in turn, without recursion: chains may be long.
-  ValueId again(ValueId v, NodeId user) {
-    std::vector<NodeId> chain;
-    for (ValueId at = v; again_[at.index].is_none();) {
-      const NodeId def = graph_.value(at).def;
-      if (!is_plain_view(graph_, def)) {
-        again_[at.index] = ways_[way_of_[alias_.storage_of(at).index]].back;
-        break;
-      }
-      chain.push_back(def);
-      at = shown_by(def);
-    }
-    for (size_t i = chain.size(); i-- > 0;) take_again(chain[i], user);
-    return again_[v.index];
-  }
-
-  ValueId shown_by(NodeId view) const {
-    ValueId out;
-    for (const Arg& arg : graph_.node(view).args)
-      arg.walk([&](const Arg& a) {
-        if (out.is_none() && a.is(ArgKind::value) && is_away(a.as_value())) out = a.as_value();
-      });
-    return out;
-  }
-
-  void take_again(NodeId view, NodeId user) {
-    const auto operand = [&](ValueId v) { return is_away(v) && !again_[v.index].is_none() ? again_[v.index] : v; };
-    const NodeId copy = copy_node(&graph_, view, user, operand, "_back");
-    graph_.set_phase(copy, graph_.node(user).phase);
-    graph_.set_forward(copy, view);
-    NodeMeta meta = graph_.meta(copy);
-    meta.recompute = Recompute::none;
-    meta.copy = {CopyKind::offload, graph_.node(view).label};
-    graph_.set_meta(copy, std::move(meta));
-    for (uint32_t i = 0; i < graph_.node(view).result_count; ++i)
-      again_[graph_.node(view).result(i).index] = graph_.node(copy).result(i);
-  }
-
   Program& program_;
   Graph& graph_;
   Pool& pool_;
   AliasAnalysis alias_;
   std::vector<Way> ways_;
-  std::vector<size_t> way_of_;           // by storage
-  std::vector<ValueId> again_;           // by value of the forward: what it is in the backward
+};
+
+// The four nodes of a value that is away already.
+struct Found {
+  ValueId value;
+  NodeId kept, reload, back;             // the waits, and what starts the copy back; none = nobody fetches it
+};
+
+class Settler {
+ public:
+  explicit Settler(Program* program) : graph_(program->graph), alias_(*program, graph_), schedule_(graph_, alias_) {}
+
+  size_t run() {
+    std::vector<NodeId> late;
+    std::vector<Found> found;
+    for (NodeId n : graph_.nodes()) {
+      if (graph_.node(n).phase != Phase::forward) late.push_back(n);
+      else if (const auto way = way_of(n)) found.push_back(*way);
+    }
+    if (found.empty()) return 0;
+    Redirector redirector(&graph_, alias_);
+    std::vector<NodeId> first(alias_.storages().size());       // that takes a value of the forward in it
+    for (size_t i = late.size(); i-- > 0;) note_uses(late[i], &first);
+    for (const Found& f : found)
+      if (const NodeId use = first[alias_.storage_of(f.value).index]; use && bring_before(f, use)) redirector.set_back(f.value, graph_.node(f.back).result(0));
+    size_t redirected = 0;
+    for (NodeId n : late) redirected += redirector.redirect(n);
+    return redirected;
+  }
+
+ private:
+  NodeId only_user(ValueId v) const {
+    const std::vector<NodeId> users = graph_.users(v);
+    return users.size() == 1 ? users[0] : NodeId();
+  }
+
+  // Of a copy that sg-offload has begun, when it is fetched.
+  std::optional<Found> way_of(NodeId n) const {
+    if (transfer_of(graph_.op_info(n)) != Transfer::to_host || graph_.meta(n).copy.kind != CopyKind::offload) return std::nullopt;
+    const ValueId v = graph_.node(n).args[0].as_value();
+    if (alias_.storage_of(v).is_none() || schedule_.is_written_after(class_of(alias_, v), schedule_.position(n))) return std::nullopt;
+    Found out{v, only_user(graph_.node(n).result(0)), {}, {}};
+    if (out.kept) out.reload = only_user(graph_.node(out.kept).result(0));
+    if (!out.reload || transfer_of(graph_.op_info(out.reload)) != Transfer::to_device) return std::nullopt;
+    out.back = only_user(graph_.node(out.reload).result(0));
+    return out.back ? std::optional(out) : std::nullopt;
+  }
+
+  void note_uses(NodeId n, std::vector<NodeId>* first) const {
+    for (const Arg& arg : graph_.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (!a.is(ArgKind::value)) return;
+        const StorageId s = alias_.storage_of(a.as_value());
+        const NodeId def = graph_.value(a.as_value()).def;
+        if (!s.is_none() && def && graph_.node(def).phase == Phase::forward) (*first)[s.index] = n;
+      });
+  }
+
+  // Whether it is on the device before `use`, moved there if need be.
+  bool bring_before(const Found& f, NodeId use) {
+    if (graph_.before(use, f.kept)) return false;
+    if (graph_.before(f.back, use)) return true;
+    if (graph_.before(use, f.reload)) graph_.move_before(f.reload, use);
+    graph_.move_before(f.back, use);
+    return true;
+  }
+
+  Graph& graph_;
+  AliasAnalysis alias_;
+  Schedule schedule_;
 };
 
 }  // namespace
@@ -174,5 +260,7 @@ class Applier {
 void apply_offloads(Program* program, const std::vector<OffloadCandidate>& candidates, const OffloadChoice& choice) {
   Applier(program, candidates, choice).run();
 }
+
+size_t settle_offloads(Program* program) { return Settler(program).run(); }
 
 }  // namespace sg

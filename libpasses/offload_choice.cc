@@ -1,6 +1,8 @@
 // Which of the candidates go to the host. The profile of live bytes is a tree over the schedule, so that taking a candidate
 // and finding the new peak cost a logarithm each.
 #include <algorithm>
+#include <numeric>
+#include <optional>
 
 #include "libpasses/offload_plan.h"
 
@@ -47,34 +49,22 @@ class Profile {
 class Chooser {
  public:
   Chooser(const std::vector<OffloadCandidate>& candidates, const Liveness& liveness, std::optional<int64_t> budget)
-      : candidates_(candidates), profile_(liveness.live_bytes), left_(budget.value_or(INT64_MAX)), open_(candidates.size(), true) {}
+      : candidates_(candidates), profile_(liveness.live_bytes), left_(budget.value_or(INT64_MAX)), open_(candidates.size(), true), order_(candidates.size()) {
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    std::ranges::stable_sort(order_, [&](size_t a, size_t b) { return candidates_[a].bytes > candidates_[b].bytes; });
+  }
 
   // At the highest point: the largest that is away there at the distances asked for; else the largest that can be.
   void lower_the_peak() {
-    for (;;) {
-      const uint32_t peak = profile_.peak();
-      std::optional<OffloadChoice::Taken> best, longer;
-      for (size_t i = 0; i < candidates_.size(); ++i) {
-        const std::optional<size_t> way = open_[i] ? way_at(candidates_[i], peak) : std::nullopt;
-        if (!way) continue;
-        std::optional<OffloadChoice::Taken>& slot = *way == 0 ? best : longer;
-        if (candidates_[i].bytes > left_) open_[i] = false, ++out_.over_budget;
-        else if (!slot || candidates_[i].bytes > candidates_[slot->candidate].bytes) slot = {i, *way};
-      }
-      if (!best && !longer) return;
-      take(best ? *best : *longer);
-    }
+    while (const std::optional<OffloadChoice::Taken> next = largest_away_at(profile_.peak())) take(*next);
   }
 
   // The largest that still fit.
   void take_the_rest() {
-    std::vector<size_t> order;
-    for (size_t i = 0; i < candidates_.size(); ++i)
-      if (open_[i]) order.push_back(i);
-    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return candidates_[a].bytes > candidates_[b].bytes; });
-    for (size_t i : order) {
+    for (size_t i : order_) {
+      if (!open_[i]) continue;
       if (candidates_[i].bytes <= left_) take({i, 0});
-      else open_[i] = false, ++out_.over_budget;
+      else leave_out(i);
     }
   }
 
@@ -85,6 +75,25 @@ class Chooser {
   }
 
  private:
+  std::optional<OffloadChoice::Taken> largest_away_at(uint32_t peak) {
+    if (2 * closed_ > order_.size()) std::erase_if(order_, [&](size_t i) { return !open_[i]; }), closed_ = 0;
+    std::optional<OffloadChoice::Taken> longer;
+    for (size_t i : order_) {
+      const std::optional<size_t> way = open_[i] ? way_at(candidates_[i], peak) : std::nullopt;
+      if (!way) continue;
+      if (candidates_[i].bytes > left_) leave_out(i);
+      else if (*way == 0) return OffloadChoice::Taken{i, 0};
+      else if (!longer) longer = {i, *way};
+    }
+    return longer;
+  }
+
+  void leave_out(size_t i) {
+    open_[i] = false;
+    ++closed_;
+    ++out_.over_budget;
+  }
+
   static std::optional<size_t> way_at(const OffloadCandidate& c, uint32_t position) {
     for (size_t way = 0; way < c.ways.size(); ++way)
       if (c.ways[way].is_away_at(position)) return way;
@@ -96,6 +105,7 @@ class Chooser {
     const OffloadWay& way = c.ways[taken.way];
     profile_.add(way.away_first, way.away_last, -c.bytes);
     open_[taken.candidate] = false;
+    ++closed_;
     left_ -= c.bytes;
     out_.host_bytes += c.bytes;
     out_.taken.push_back(taken);
@@ -105,6 +115,8 @@ class Chooser {
   Profile profile_;
   int64_t left_;
   std::vector<bool> open_;
+  std::vector<size_t> order_;            // the largest first; some of those that are closed still in it
+  size_t closed_ = 0;                    // of order_
   OffloadChoice out_;
 };
 

@@ -9,6 +9,7 @@
 #include "libgraph/plan.h"
 #include "libgraph/transfer.h"
 #include "libgraph/verify.h"
+#include "libpasses/offload_apply.h"
 #include "libpasses/offload_plan.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
@@ -103,6 +104,38 @@ TEST_CASE("every result of the pass has the type that its rule infers") {
       }
     }
   }
+}
+
+TEST_CASE("nodes that others put behind the forward read what came back, fetched earlier where they need it earlier") {
+  Job job = test::parse(R"(sg 1.0
+graph rank *
+  input %x : f32[4, 4]
+  forward layers.0
+    %a = aten.exp(%x) : f32[4, 4]
+    %o = sg.offload(%a) : f32[4, 4]  offload_of a
+    %k = sg.wait(%o) : f32[4, 4]  offload_of a
+    %t = aten.t(%a) : f32[4, 4] stride [1, 4]
+    %h = aten.tanh(%t) : f32[4, 4] stride [1, 4]
+  backward layers.0
+    %h_recomputed = aten.tanh(%t) : f32[4, 4] stride [1, 4]  remat_of h
+    %r = sg.reload(%k, device=cpu) : f32[4, 4]  offload_of a
+    %b = sg.wait(%r) : f32[4, 4]  offload_of a
+    %d = aten.mul.Tensor(%b, %h_recomputed) : f32[4, 4]
+  output %h
+  output %d
+)");
+  Graph& graph = job.programs[0]->graph;
+  CHECK(settle_offloads(job.programs[0].get()) == 1);
+  std::string order;
+  for (NodeId n : graph.nodes())
+    if (graph.node(n).phase == Phase::backward) order += std::string(graph.label(n)) + " ";
+  CHECK(order == "r b t_back h_recomputed d ");
+  CHECK(graph.name(graph.node(graph.find_node("h_recomputed")).args[0].as_value()) == "t_back");
+  CHECK(graph.name(graph.node(graph.find_node("t_back")).args[0].as_value()) == "b");
+  Diagnostics found(5);
+  verify(job, {}, &found);
+  CHECK_FALSE(found.has_errors());
+  CHECK(settle_offloads(job.programs[0].get()) == 0);
 }
 
 TEST_CASE("the largest value at the peak first, and nothing that wins nothing") {
