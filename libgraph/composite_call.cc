@@ -246,11 +246,20 @@ bool CompositeCall::add_part(std::string_view op, PartArgs args, size_t count, N
   NodeSpec spec = spec_of(*graph_, node_);
   spec.op = graph_->pool().op(info->name);
   spec.args.clear();
+  NodeMeta meta = graph_->meta(node_);
+  const RandomInfo random = std::exchange(meta.random, {});
+  spec.meta = graph_->pool().metas.intern(std::move(meta));
   for (PartArg& a : args) spec.args.push_back(std::move(a.arg));
   spec.is_tuple = info->returns_list || info->results.size() > 1;
   spec.result_types.assign(info->returns_list ? count : info->results.size(), Pool::kUnknownType);
   *n = graph_->insert_before(node_, spec);
   parts_.push_back(*n);
+  if (draws_random(*graph_, *n) && !has_drawn_) {          // the first that draws has the stream of the whole
+    has_drawn_ = true;
+    meta = graph_->meta(*n);
+    meta.random = random;
+    graph_->set_meta(*n, std::move(meta));
+  }
   auto types = inferrer_->infer(*graph_, *n);
   if (!types.ok()) return fail(types.error().message), false;
   for (uint32_t i = 0; i < types->size(); ++i) graph_->set_type(graph_->node(*n).result(i), graph_->pool().types.intern((*types)[i]));

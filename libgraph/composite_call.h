@@ -100,6 +100,7 @@ class CompositeCall {
   TypeInferrer* inferrer_;
   std::vector<Arg> bound_;                                            // by parameter; defaults filled in
   std::vector<NodeId> parts_;
+  bool has_drawn_ = false;
   Values given_;
   std::optional<Error> error_;
 };

@@ -261,6 +261,14 @@ ValueId added(CompositeCall& c, ValueId self, ValueId product) {
   return c.make("add.Tensor", {self, product, c.key("alpha", alpha)});
 }
 
+bool is_true(const Arg& a) { return !is_number(a, 0) && !(a.is(ArgKind::boolean) && !a.as_bool()); }
+
+// The same of bools.
+ValueId joined_flags(CompositeCall& c, ValueId self, ValueId product) {
+  if (!is_true(c.arg("alpha"))) product = c.make("zeros_like", {product});
+  return is_true(c.arg("beta")) ? c.make("logical_or", {self, product}) : product;
+}
+
 ValueId outer_of(CompositeCall& c, ValueId a, ValueId b) {
   if (c.rank(a) != 1 || c.rank(b) != 1) return c.fail("needs two vectors"), a;
   return c.make("mul.Tensor", {c.make("reshape", {a, ArgList{c.size(a, 0), Arg::integer(1)}}), b});
@@ -300,9 +308,14 @@ void inner(CompositeCall& c) {
 }
 
 void outer(CompositeCall& c) { c.give(outer_of(c, c.tensor("self"), c.tensor("vec2"))); }
-void addr(CompositeCall& c) { c.give(added(c, c.tensor("self"), outer_of(c, c.tensor("vec1"), c.tensor("vec2")))); }
+void addr(CompositeCall& c) {
+  ValueId self = c.tensor("self"), product = outer_of(c, c.tensor("vec1"), c.tensor("vec2"));
+  c.give(c.dtype_of(product) == DType::boolean ? joined_flags(c, self, product) : added(c, self, product));
+}
 void addbmm(CompositeCall& c) {
-  c.give(added(c, c.tensor("self"), c.make("sum.dim_IntList", {c.make("bmm", {c.tensor("batch1"), c.tensor("batch2")}), Numbers{0}})));
+  ValueId product = c.make("sum.dim_IntList", {c.make("bmm", {c.tensor("batch1"), c.tensor("batch2")}), Numbers{0}, false,
+                                                   c.key("dtype", c.dtype_of(c.tensor("batch1")))});
+  c.give(c.make("contiguous", {added(c, c.tensor("self"), product)}));
 }
 void vdot(CompositeCall& c) { c.give(c.make("dot", {conjugate_of(c, c.tensor("self")), c.tensor("other")})); }
 void vecdot(CompositeCall& c) {
@@ -333,7 +346,7 @@ void bilinear(CompositeCall& c) {
   ValueId flat_y = c.make("reshape", {y, ArgList{c.product(y, 0, c.rank(y) - 1), Arg::integer(1), c.size(y, -1)}});
   ValueId rows = c.make("reshape", {c.make("permute", {weight, Numbers{1, 0, 2}}), ArgList{c.size(weight, 1), Arg::integer(-1)}});
   ValueId half = c.make("view", {c.make("mm", {flat_x, rows}), ArgList{Arg::integer(-1), c.size(weight, 0), c.size(weight, 2)}});
-  ValueId out = c.make("sum.dim_IntList", {c.make("mul.Tensor", {half, flat_y}), Numbers{-1}});
+  ValueId out = c.make("sum.dim_IntList", {c.make("mul.Tensor", {half, flat_y}), Numbers{-1}, false, c.key("dtype", c.dtype_of(x))});
   shape.back() = c.size(weight, 0);
   out = c.make("reshape", {out, shape});
   c.give(bias.is_none() ? out : c.make("add.Tensor", {out, bias}));

@@ -65,7 +65,8 @@ void kthvalue(CompositeCall& c) {
   if (c.failed() || k < 1) return c.fail("'k' begins at 1");
   for (ValueId v : c.make_all("sort", {self, dim, false})) {
     if (c.rank(self) == 0) c.give(v);
-    else c.give(c.make("clone", {c.flag("keepdim") ? c.make("slice.Tensor", {v, dim, k - 1, k}) : c.make("select.int", {v, dim, k - 1})}));
+    else c.give(c.make("clone", {c.flag("keepdim") ? c.make("slice.Tensor", {v, dim, k - 1, k}) : c.make("select.int", {v, dim, k - 1}),
+                            c.memory_format("contiguous_format")}));
   }
 }
 
@@ -93,7 +94,7 @@ void renorm(CompositeCall& c) {
   ValueId norm = c.make("linalg_vector_norm", {self, c.arg("p"), others, true});
   ValueId scale = c.make("mul.Scalar", {c.make("reciprocal", {c.make("add.Scalar", {norm, 1e-7})}), c.arg("maxnorm")});
   ValueId factor = c.make("where.ScalarOther", {c.make("gt.Scalar", {norm, c.arg("maxnorm")}), scale, 1});
-  c.give(c.make("mul.Tensor", {self, factor}));
+  c.give(c.make("contiguous", {c.make("mul.Tensor", {self, factor})}));
 }
 
 void area(CompositeCall& c) { give_area(c, false); }

@@ -184,7 +184,12 @@ void unsafe_chunk(CompositeCall& c) {
   ValueId self = c.tensor("self");
   int dim = c.wrap(c.integer("dim"), c.rank(self));
   int64_t chunks = c.integer("chunks"), size = c.known_size(self, dim);
-  if (c.failed() || chunks <= 0) return c.fail("needs at least one chunk");
+  if (c.failed() || chunks <= 0 || chunks > kMaxSections) return c.fail("needs at least one chunk, and no huge number of them");
+  if (size == 0) {
+    const Numbers none(static_cast<size_t>(chunks), 0);
+    for (ValueId v : c.make_all("unsafe_split_with_sizes", {self, none, dim}, none.size())) c.give(v);
+    return;
+  }
   int64_t length = std::max<int64_t>((size + chunks - 1) / chunks, 1), count = std::max<int64_t>((size + length - 1) / length, 1);
   for (ValueId v : c.make_all("split.Tensor", {self, length, dim}, static_cast<size_t>(count))) c.give(v);
 }
@@ -320,7 +325,8 @@ void index_fill_tensor(CompositeCall& c) {
   int dim = c.wrap(c.integer("dim"), c.rank(self));
   ArgList shape = c.shape(self);
   if (!shape.empty()) shape[static_cast<size_t>(dim)] = c.rank(c.tensor("index")) == 0 ? Arg::integer(1) : c.size(c.tensor("index"), 0);
-  c.give(c.make("index_copy", {self, dim, c.tensor("index"), c.make("expand", {value, shape})}));
+  ValueId out = c.make("clone", {self});
+  c.give(c.make("index_copy_", {out, dim, c.tensor("index"), c.make("expand", {value, shape})}));
 }
 
 // x_copy is x and then a copy of it, laid out anew.
@@ -359,6 +365,7 @@ void unbind_copy(CompositeCall& c) {
 void sum_to_size(CompositeCall& c) {
   ValueId self = c.tensor("self");
   ArgList size = c.sizes("size");
+  if (size.empty()) return c.give(c.make("sum", {self}));
   int lead = c.rank(self) - static_cast<int>(size.size());
   if (lead < 0) return c.fail("has fewer dimensions than the size");
   Numbers dims = all_dims(lead);

@@ -22,6 +22,8 @@ Result<std::vector<size_t>> transformed(InferCall& c, const Type& self) {
 
 // `last`: the transformed axes' end that keeps its place whatever the strides.
 Exprs laid_out(InferCall& c, const Exprs& shape, const Exprs& input_stride, std::vector<size_t> dims, std::ptrdiff_t last) {
+  for (Expr size : shape)
+    if (c.sizes.is(size, 0)) return c.sizes.contiguous(shape);
   std::vector<size_t> order;
   for (size_t i = 0; i < shape.size(); ++i)
     if (std::find(dims.begin(), dims.end(), i) == dims.end()) order.push_back(i);

@@ -17,6 +17,14 @@ Status give_or_none(InferCall& c, bool wanted, DType dtype, const Exprs& shape, 
   return wanted ? c.give_contiguous(dtype, shape, like) : c.give_none();
 }
 
+// Of the input; tracing makes it of elementwise steps, the gradient first; of dense copies in f32, where that is wider.
+Status give_gradient(InferCall& c, bool wanted, const Type& input) {
+  if (!wanted) return c.give_none();
+  if (dtype_bytes(input.dtype) == 2) return c.give_contiguous(input.dtype, input.shape, input);
+  SG_ASSIGN(const Type* grad, c.tensor("grad_out"));
+  return c.give(input.dtype, input.shape, c.sizes.elementwise(input.shape, {grad, &input}), input);
+}
+
 // Leading dimensions of `input`, and 1 for each normalised one.
 Result<Exprs> statistics_shape(InferCall& c, const Type& input) {
   SG_ASSIGN(Exprs normalized, c.size_list("normalized_shape"));
@@ -120,7 +128,9 @@ Status softmax_backward(InferCall& c) {
   SG_TRY(c.dim("dim", grad->shape.size()));
   DType dtype = c.dtype("input_dtype").value_or(grad->dtype);
   if (!is_floating(dtype)) return c.fail("needs a floating element type");
-  return c.give_contiguous(dtype, grad->shape, *grad);
+  if (!c.op.name.starts_with("aten._log_softmax")) return c.give_contiguous(dtype, grad->shape, *grad);
+  SG_ASSIGN(const Type* output, c.tensor("output"));         // grad - exp(output) * sum, when it is traced
+  return c.give(dtype, grad->shape, c.sizes.elementwise(grad->shape, {grad, output}), *grad);
 }
 
 Status safe_softmax(InferCall& c) {
@@ -158,7 +168,7 @@ Status native_layer_norm_backward(InferCall& c) {
   SG_ASSIGN(const Type* weight, c.optional_tensor("weight"));
   SG_ASSIGN(const Type* bias, c.optional_tensor("bias"));
   SG_ASSIGN(std::vector<int64_t> mask, mask_of(c, 3));
-  SG_TRY(give_or_none(c, mask[0] != 0, input->dtype, input->shape, *input));
+  SG_TRY(give_gradient(c, mask[0] != 0, *input));
   SG_TRY(give_or_none(c, mask[1] != 0 && weight != nullptr, weight ? weight->dtype : input->dtype, normalized, *input));
   return give_or_none(c, mask[2] != 0 && bias != nullptr, bias ? bias->dtype : input->dtype, normalized, *input);
 }
@@ -180,7 +190,7 @@ Status fused_rms_norm_backward(InferCall& c) {
   SG_TRY(c.expect_shape("grad_out", input->shape));
   SG_TRY(c.expect_shape("rstd", shape));
   SG_ASSIGN(std::vector<int64_t> mask, mask_of(c, 2));
-  SG_TRY(give_or_none(c, mask[0] != 0, input->dtype, input->shape, *input));
+  SG_TRY(give_gradient(c, mask[0] != 0, *input));
   const Type& like = weight != nullptr ? *weight : *input;
   return give_or_none(c, mask[1] != 0 && weight != nullptr, like.dtype, like.shape, like);
 }
@@ -309,7 +319,9 @@ Status elementwise_loss(InferCall& c) {
   if (!shape) return c.fail("the shapes do not broadcast");
   for (std::string_view name : {"weight", "pos_weight"})
     if (c.op.param_index(name) >= 0) SG_TRY(c.expect_broadcast(name, *shape));
-  return reduced_loss(c, *self, *shape);
+  SG_ASSIGN(int64_t reduction, c.integer("reduction"));
+  if (reduction != 0) return reduced_loss(c, *self, *shape);
+  return c.give(self->dtype, *shape, c.sizes.elementwise(*shape, {self, target}), *self);
 }
 
 Status bce_with_logits(InferCall& c) { return elementwise_loss(c); }

@@ -21,6 +21,11 @@ Status expect_floating(const InferCall& c, const Type& t) {
 
 Status pair_loss_backward(InferCall& c) {
   SG_TRY(mse_loss_backward(c));
+  if (c.op.name.starts_with("aten.soft_margin")) {           // -target * ..., when it is traced
+    SG_ASSIGN(const Type* self, c.tensor("self"));
+    SG_ASSIGN(const Type* target, c.tensor("target"));
+    c.results[0].stride = c.sizes.elementwise(c.results[0].shape, {target, self});
+  }
   return c.op.param_index("weight") < 0 ? ok_status() : c.expect_broadcast("weight", c.results[0].shape);
 }
 
@@ -39,7 +44,9 @@ Status nll_loss2d(InferCall& c) {
   SG_ASSIGN(Exprs places, places_of(c));
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(int64_t reduction, c.integer("reduction"));
-  SG_TRY(c.give_contiguous(self->dtype, reduction == 0 ? places : Exprs(), *self));
+  SG_ASSIGN(const Type* target, c.tensor("target"));
+  if (reduction == 0) SG_TRY(c.give(self->dtype, places, c.sizes.elementwise(places, {target}), *self));
+  else SG_TRY(c.give_contiguous(self->dtype, {}, *self));
   return c.give_contiguous(self->dtype, {}, *self);
 }
 

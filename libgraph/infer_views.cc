@@ -161,6 +161,14 @@ Result<Type> whole_gradient(InferCall& c) {
   return c.make(grad->dtype, std::move(shape), std::move(stride), grad->device);
 }
 
+// A copy that lies as `self` does, gaps and offset included; dense where elements of `self` share a place.
+Status give_clone(InferCall& c, const Type& self) {
+  bool shares = false;
+  for (size_t i = 0; i < self.shape.size(); ++i) shares = shares || (c.sizes.is(self.stride[i], 0) && !c.sizes.is(self.shape[i], 1));
+  if (shares) return c.give(self.dtype, self.shape, c.sizes.preserved(self), self);
+  return c.give(self);
+}
+
 // A copy of `self` in which `part` is replaced by `src`.
 Status replaced(InferCall& c, const Type& self, const Type& part) {
   SG_TRY(c.expect_shape("src", part.shape));
@@ -574,13 +582,14 @@ Status slice_scatter(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(Type part, slice_of(c, *self));
   SG_TRY(c.expect_broadcast("src", part.shape));
-  return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
+  return give_clone(c, *self);
 }
 
 Status select_scatter(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(Type part, selected(c, *self));
-  return replaced(c, *self, part);
+  SG_TRY(c.expect_shape("src", part.shape));
+  return give_clone(c, *self);
 }
 
 // Sizes, strides and offset speak of the memory of the result, which keeps the strides of `self`.

@@ -95,6 +95,7 @@ Status Pt2Reader::read_node(const Json& json, Scope* scope, SourceGraph* out, in
 Status Pt2Reader::read_results(const Json& json, bool is_single, Scope* scope, SourceNode* node, std::vector<SourceNode>* after) {
   size_t count = 0;
   bool is_list = false;
+  node->results.offset_is_guess = !tells_offsets_;
   SG_TRY(for_each_item(json, [&](size_t, const Json& item) -> Status {
     element list;
     is_list = item.is_object() && !item.element["as_tensors"].get(list);

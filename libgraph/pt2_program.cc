@@ -48,7 +48,12 @@ Location Pt2Reader::where(SourcePlace place) const {
 
 Status Pt2Reader::check_version() {
   if (!root().is_object()) return root().error("this is no exported program: not an object");
-  return need_field(root(), "schema_version", [&](const Json& version) {
+  return need_field(root(), "schema_version", [&](const Json& version) -> Status {
+    SG_TRY(with_field(version, "minor", [&](const Json& json) -> Status {
+      SG_ASSIGN(int64_t minor, json.integer());
+      tells_offsets_ = minor >= kOffsetsMinor;
+      return ok_status();
+    }));
     return need_field(version, "major", [&](const Json& json) -> Status {
       SG_ASSIGN(int64_t major, json.integer());
       std::string number = std::to_string(major);

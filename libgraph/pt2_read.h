@@ -21,6 +21,8 @@
 
 namespace sg {
 
+// Before schema 8.14 (torch 2.9) every tensor is recorded at offset 0, wherever it lies.
+inline constexpr int64_t kOffsetsMinor = 14;
 inline constexpr int kMaxPt2Depth = 32;      // graphs within graphs, arguments within arguments
 
 // Calls fn(key, Json) with the one field of a union that is set. Newer keys arrive like all others.
@@ -133,6 +135,7 @@ class Pt2Reader {
   std::vector<std::string> paths_;                        // of graphs, by their number
   FlatTextMap<Expr> exprs_;                               // by text; the texts lie in the DOM
   std::map<StrId, int64_t> hints_;
+  bool tells_offsets_ = true;                             // whether a storage offset of 0 means that
   std::map<std::string, uint32_t, std::less<>> nested_names_;   // how often a name was wished for
   std::deque<std::unique_ptr<CaptureText>> customs_;      // parsed `custom` texts, which metadata may point into
 };

@@ -14,7 +14,7 @@ DTYPES = ["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", 
 HEAD = """# Ops beside PyTorch
 
 Written by `tests/conformance/op_coverage.py` from the vectors of `tests/conformance` and `listed.txt`; [its README](../tests/conformance/README.md)
-says how they are made and compared. A row is an overload of `libgraph/op.def`, a column the element type of the first tensor.
+says how they are made and compared. A row is an overload of `libgraph/op.def` or `composites.def`, a column the element type of the first tensor.
 
 | sign | what the vectors of this overload and type say |
 |---|---|
@@ -37,7 +37,8 @@ def listed():
 
 
 def rows():
-    return re.findall(r'^SG_OP\("(aten\.[^"]+)"', (ROOT / "libgraph" / "op.def").read_text(), re.M)
+    texts = "".join((ROOT / "libgraph" / name).read_text() for name in ("op.def", "composites.def"))
+    return re.findall(r'^SG_(?:OP|COMPOSITE)\("(aten\.[^"]+)"', texts, re.M)
 
 
 def sign(vectors, faults):

@@ -170,6 +170,8 @@ class Book:
         if not self.wants(name):
             return False
         call = Call(op, args, kwargs, origin)
+        if any(isinstance(v, torch.Tensor) and str(p.type) == "List[int]" for p, v in call.arguments()):
+            return False                                   # PyTorch takes a tensor for a list of numbers; a graph has none there
         dtype = DTYPES.get(call.dtype())
         if dtype is None or self.is_full(name, dtype):
             return False

@@ -2,7 +2,7 @@
 
 run_pt2.py --bin DIR [--cases DIR]... [-v]
   A case is a folder with model.pt2, inputs.safetensors (user inputs by name) and expected.safetensors. tests/data/pt2 holds
-  small ones (make_pt2.py makes them); the GPT-2 exports lie in ../shared/traces/formats, and where they are absent that is said.
+  small ones (make_pt2.py makes them), tests/data/pt2_versions those of each torch since 2.6; the GPT-2 exports lie in ../shared/traces/formats, and where they are absent that is said.
   expected-exit.txt, in a case: the exit code of sg-run and a text of its message, for ops that have no kernel.
 """
 import argparse
@@ -109,7 +109,7 @@ def run_cases(runner, folder):
         if os.path.exists(os.path.join(case, "run.json")):
             with open(os.path.join(case, "run.json")) as f:
                 options = json.load(f)
-        runner.run(name, os.path.join(case, "model.pt2"), inputs, expected, **options)
+        runner.run(os.path.relpath(case, os.path.dirname(os.path.dirname(case))), os.path.join(case, "model.pt2"), inputs, expected, **options)
 
 
 def main():
@@ -119,7 +119,9 @@ def main():
     parser.add_argument("-v", action="store_true")
     args = parser.parse_args()
     runner = Runner(os.path.abspath(args.bin), args.v)
-    for folder in args.cases or [os.path.join(ROOT, "tests", "data", "pt2")]:
+    data = os.path.join(ROOT, "tests", "data")
+    versions = os.path.join(data, "pt2_versions")
+    for folder in args.cases or [os.path.join(data, "pt2")] + sorted(os.path.join(versions, v) for v in os.listdir(versions)):
         run_cases(runner, folder)
     gpt2_exports(runner)
     print(f"{runner.passed} passed, {len(runner.failed)} failed")
