@@ -21,14 +21,7 @@ constexpr Option kOptions[] = {
     {"show-machine", 0, {}, "the machine with its changes as YAML, and exit"},
 };
 
-std::string machine_list() {
-  std::string out;
-  for (std::string_view name : built_in_machines()) {
-    Result<Machine> machine = find_machine(std::string(name));
-    out += std::string(name) + std::string(name.size() < 18 ? 18 - name.size() : 1, ' ') + (machine.ok() ? machine->about : "") + "\n";
-  }
-  return out;
-}
+Result<int> told(const Status& written) { return written.ok() ? Result<int>(0) : Result<int>(written.error()); }
 
 Result<Machine> machine_of(const Args& args) {
   SG_ASSIGN(Machine machine, find_machine(args.text("machine")));
@@ -37,16 +30,10 @@ Result<Machine> machine_of(const Args& args) {
 }
 
 Result<int> run(const Args& args) {
-  if (args.has("list")) {
-    SG_TRY(write_text(args, machine_list()));
-    return 0;
-  }
+  if (args.has("list")) return told(write_text(args, list_machines()));
   SimOptions options;
   SG_ASSIGN(options.machine, machine_of(args));
-  if (args.has("show-machine")) {
-    SG_TRY(write_text(args, machine_yaml(options.machine)));
-    return 0;
-  }
+  if (args.has("show-machine")) return told(write_text(args, machine_yaml(options.machine)));
   SG_ASSIGN(Job job, read_job(args, args.input()));
   options.ranks = static_cast<uint32_t>(args.number("ranks", 0));
   std::vector<std::string> words = args.all("assume");

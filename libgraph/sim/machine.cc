@@ -114,6 +114,15 @@ std::vector<std::string_view> built_in_machines() {
   return names;
 }
 
+std::string list_machines() {
+  std::string out;
+  for (std::string_view name : built_in_machines()) {
+    Result<Machine> machine = find_machine(std::string(name));
+    out += std::string(name) + std::string(name.size() < 18 ? 18 - name.size() : 1, ' ') + (machine.ok() ? machine->about : "") + "\n";
+  }
+  return out;
+}
+
 Result<Machine> find_machine(const std::string& name) {
   for (const MachineText& t : machine_texts())
     if (t.name == name) return parse_machine(t.text, name + ".yaml");

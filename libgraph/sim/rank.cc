@@ -74,6 +74,8 @@ bool SimRank::step() {
     return true;
   }
   if (op && op->has(kWait)) {
+    Ready copied = latest_of(n, false);
+    hold_compute(copied.us, &out_.copy_us, copied.event);
     finish(n, Ready());
   } else if (free) {
     finish(n, latest_of(n, true));
