@@ -1,0 +1,157 @@
+// Axis rules of what goes by index. A chunk may look up what every chunk has, other axes than its own, and - by positions of its
+// own - its own rows and items.
+#include "libpasses/axis_rules.h"
+
+namespace sg::axis {
+namespace {
+
+// Positions that lead into the chunk's own entries of `into`.
+bool leads_into(const AxisCall& c, const AxisState& positions, const Along& into) {
+  if (!positions.local) return false;
+  if (positions.target != kNoDomain) return positions.target == into.domain && positions.target_unit == into.unit;
+  const AxisDomain& d = c.domain(into);
+  return !positions.source.is_none() && !d.is_rows && d.source == positions.source && c.exprs.constant_value(into.unit) == 1;
+}
+
+// The one index of an indices list, and the axis that it stands at.
+struct OneIndex {
+  ValueId value;
+  size_t axis = 0;
+};
+Result<OneIndex> one_index(const AxisCall& c) {
+  const Arg* list = c.find("indices");
+  OneIndex out;
+  if (list == nullptr || !list->is(ArgKind::list)) return c.fail("its indices are not known");
+  for (size_t i = 0; i < list->items().size(); ++i) {
+    const Arg& item = list->items()[i];
+    if (!item.is(ArgKind::value)) continue;
+    if (!out.value.is_none()) return c.fail("several indices at once are not followed");
+    out = {item.as_value(), i};
+  }
+  if (out.value.is_none()) return c.fail("its indices are not known");
+  if (c.type(out.value).dtype == DType::boolean) return c.fail("how many entries a mask picks differs from chunk to chunk");
+  return out;
+}
+
+// self[..., index, ...] with the index at `axis`.
+Status look_up(AxisCall& c, ValueId self, ValueId index, size_t axis) {
+  const size_t index_rank = c.rank(index);
+  const AxisState i = c.state(index), x = c.state(self);
+  if (i.kind == AxisKind::partial) return c.fail("its index is a sum over chunks");
+  auto moved = [&](uint32_t own) { return static_cast<uint32_t>(own < axis ? own : own + index_rank - 1); };
+  if (i.kind != AxisKind::along) {
+    if (x.kind != AxisKind::along || x.along.axis == axis) return c.fail("every chunk would look up the same entries of a chunked axis");
+    AxisState out = x;
+    out.along.axis = moved(x.along.axis);
+    out.marks = ValueId();
+    return c.give(out);
+  }
+  Along out = i.along;
+  out.axis += static_cast<uint32_t>(axis);
+  if (x.kind == AxisKind::along) {
+    if (x.along.axis != axis || !leads_into(c, i, x.along)) return c.fail("its positions do not lead into the chunk's own entries of %" + std::string(c.graph.name(self)));
+    if (x.local) return c.fail("positions of positions are not followed");
+    return c.give_along(out);
+  }
+  if (i.local) return c.fail("positions of each chunk's own look up a whole value");
+  AxisState s = along_state(out);
+  if (x.kind == AxisKind::partial) {
+    if (x.source.is_none()) return c.fail(describe(c, self) + ", and single entries of it are looked up");
+    s.local = true, s.source = x.source;
+  }
+  return c.give(s);
+}
+
+// What is written at positions must be the chunk's own; `self` is then seen along its rows.
+Status write_by(AxisCall& c, ValueId self, const AxisState& index, ValueId values, const Along& values_along, size_t axis) {
+  if (!index.local) return c.fail("chunks would write to one another's entries");
+  Along into;
+  if (const AxisState* s = c.along(self)) {
+    into = s->along;
+  } else if (index.target != kNoDomain) {
+    into = {index.target, static_cast<uint32_t>(axis), index.target_unit};
+  } else {
+    return c.fail("where its positions lead is not known");
+  }
+  if (into.axis != axis || !leads_into(c, index, into)) return c.fail("its positions do not lead into the chunk's own entries of %" + std::string(c.graph.name(self)));
+  if (!values.is_none() && (c.rank(values) > 0 || !c.is_whole(values))) SG_TRY(c.want(values, values_along));
+  if (!values.is_none() && c.state(values).local) return c.fail("positions of each chunk's own are written");
+  SG_TRY(c.want(self, into));
+  return c.give_along(into);
+}
+
+bool begins_as_zeros(const AxisCall& c, ValueId v) {
+  const NodeId def = c.graph.value(v).def;
+  return def && c.graph.op_name(def).find("zeros") != std::string_view::npos;
+}
+
+}  // namespace
+
+Status index(AxisCall& c) {
+  SG_ASSIGN(const OneIndex i, one_index(c));
+  return look_up(c, c.tensor("self"), i.value, i.axis);
+}
+
+Status index_select(AxisCall& c) {
+  const ValueId self = c.tensor("self"), index = c.tensor("index");
+  const auto dim = c.dim("dim", c.rank(self), 0);
+  if (!dim || index.is_none()) return c.fail("its axis is not known");
+  return look_up(c, self, index, *dim);
+}
+
+Status index_put(AxisCall& c) {
+  SG_ASSIGN(const OneIndex i, one_index(c));
+  const ValueId self = c.tensor("self"), values = c.tensor("values");
+  const AxisState s = c.state(i.value);
+  if (s.kind != AxisKind::along) return c.fail("every chunk would write to the same entries");
+  Along at = s.along;
+  const size_t values_rank = c.rank(self) - 1 + c.rank(i.value);
+  if (values.is_none() || c.rank(values) > values_rank) return c.fail("its values are not known");
+  const size_t missing = values_rank - c.rank(values);
+  at.axis += static_cast<uint32_t>(i.axis);
+  if (at.axis < missing) return c.fail("its values are broadcast along the chunked axis");
+  at.axis -= static_cast<uint32_t>(missing);
+  return write_by(c, self, s, values, at, i.axis);
+}
+
+Status gather(AxisCall& c) {
+  const ValueId self = c.tensor("self"), index = c.tensor("index");
+  const auto dim = c.dim("dim", c.rank(self), 0);
+  if (!dim || c.rank(index) != c.rank(self)) return c.fail("its axis is not known");
+  const AxisState i = c.state(index), x = c.state(self);
+  if (i.kind == AxisKind::along && i.along.axis == *dim) {
+    if (x.kind == AxisKind::along && x.along.axis == *dim && !x.local && leads_into(c, i, x.along)) return c.give_along(i.along);
+    if (c.is_whole(self) && !i.local) return c.give_along(i.along);
+    return c.fail("its positions do not lead into the chunk's own entries of %" + std::string(c.graph.name(self)));
+  }
+  SG_ASSIGN(const ValueId first, c.first_along());
+  const Along a = c.state(first).along;
+  if (a.axis == *dim) return c.fail("every chunk would look up the same entries of a chunked axis");
+  if (i.local || x.local) return c.fail("positions of each chunk's own");
+  SG_TRY(c.want(self, a));
+  SG_TRY(c.want(index, a));
+  return c.give_along(a);
+}
+
+Status scatter(AxisCall& c) {
+  const ValueId self = c.tensor("self"), index = c.tensor("index"), src = c.tensor("src");
+  const auto dim = c.op.param_index("dim") < 0 ? std::optional<size_t>(0) : c.dim("dim", c.rank(self), 0);
+  if (!dim || c.rank(index) != c.rank(self)) return c.fail("its axis is not known");
+  const AxisState i = c.state(index);
+  if (i.kind == AxisKind::along && i.along.axis == *dim) return write_by(c, self, i, src, i.along, *dim);
+  SG_ASSIGN(const ValueId first, c.first_along());
+  const Along a = c.state(first).along;
+  if (a.axis == *dim) return c.fail("chunks would write to one another's entries");
+  for (ValueId v : {self, index, src})
+    if (!v.is_none()) {
+      if (c.state(v).local) return c.fail("positions of each chunk's own");
+      SG_TRY(c.want(v, a));
+    }
+  AxisState out = along_state(a);
+  const Arg* value = c.find("value");
+  const bool one = value != nullptr && ((value->is(ArgKind::boolean) && value->as_bool()) || (value->is(ArgKind::integer) && value->as_int() == 1));
+  if (one && begins_as_zeros(c, self)) out.marks = base_of(c, index);
+  return c.give(out);
+}
+
+}  // namespace sg::axis

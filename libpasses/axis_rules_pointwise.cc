@@ -1,0 +1,156 @@
+// Axis rules of elementwise ops: operands are aligned at their last axes, whole ones are sliced where they have the chunked axis.
+#include "libgraph/dtype.h"
+#include "libpasses/axis_rules.h"
+
+namespace sg::axis {
+namespace {
+
+// The chunked axis of an operand, as an axis of the result.
+std::optional<Along> in_result(const AxisCall& c, ValueId v, size_t result_rank) {
+  const AxisState* s = c.along(v);
+  if (s == nullptr || c.rank(v) > result_rank) return std::nullopt;
+  Along out = s->along;
+  out.axis += static_cast<uint32_t>(result_rank - c.rank(v));
+  return out;
+}
+
+// A whole or constant operand beside chunked ones: broadcast along the axis, or sliced.
+Status align(AxisCall& c, ValueId v, const Along& a, size_t result_rank) {
+  const size_t shift = result_rank - c.rank(v);
+  if (a.axis < shift) return ok_status();
+  Along own = a;
+  own.axis -= static_cast<uint32_t>(shift);
+  if (c.exprs.constant_value(c.type(v).shape[own.axis]) == 1) return ok_status();
+  return c.want(v, own);
+}
+
+// floor_divide(position, k): positions in units of k entries fewer.
+std::optional<AxisState> divided_position(const AxisCall& c) {
+  if (c.op.name != "aten.floor_divide.default" && c.op.name != "aten.floor_divide.Scalar") return std::nullopt;
+  const ValueId self = c.tensor("self");
+  const AxisState* s = c.along(self);
+  const auto k = c.integer("other");
+  if (s == nullptr || !s->local || s->target == kNoDomain || !k || *k <= 0) return std::nullopt;
+  const Expr divisor = c.exprs.constant(*k), unit = c.exprs.floordiv(s->target_unit, divisor);
+  if (c.exprs.mul(unit, divisor) != s->target_unit) return std::nullopt;
+  AxisState out = *s;
+  out.target_unit = unit;
+  return out;
+}
+
+bool only_shows(std::string_view op) {
+  return op == "aten.clone.default" || op == "aten.alias.default" || op == "aten.detach.default" || op == "aten.contiguous.default" ||
+         op == "aten._to_copy.default" || op == "aten.to.dtype";
+}
+
+// Numbers of one chunk's own stay so: their meaning as positions is kept by copies only.
+Status mark_local(AxisCall& c, AxisState* out) {
+  bool any = false;
+  for (ValueId v : c.tensors()) {
+    const AxisState& s = c.state(v);
+    if (!s.local) continue;
+    if (any && !(s.source == out->source)) return c.fail("positions of different origin are mixed");
+    out->source = s.source;
+    any = true;
+    if (only_shows(c.op.name)) out->target = s.target, out->target_unit = s.target_unit;
+  }
+  out->local = any;
+  return ok_status();
+}
+
+// buffer.add_(partial): the chunks add one after the other.
+Status accumulate(AxisCall& c) {
+  const ValueId other = c.tensor("other");
+  if (c.op.name != "aten.add_.Tensor" || other.is_none() || c.state(other).kind != AxisKind::partial)
+    return c.fail("it writes chunked values to %" + std::string(c.graph.name(c.tensor("self"))) + ", which is whole");
+  c.accumulates = true;
+  return c.give_all(AxisState());
+}
+
+}  // namespace
+
+Status pointwise(AxisCall& c) {
+  if (c.op.writes() && c.is_whole(c.tensor("self")) && c.state(c.tensor("self")).kind != AxisKind::constant) return accumulate(c);
+  const size_t rank = c.type(c.result(0)).shape.size();
+  SG_ASSIGN(const ValueId first, c.first_along());
+  const auto a = in_result(c, first, rank);
+  if (!a) return c.fail(describe(c, first) + ", and the result has fewer axes");
+  for (ValueId v : c.tensors()) {
+    const AxisState& s = c.state(v);
+    if (s.kind == AxisKind::along) {
+      if (in_result(c, v, rank) != a) return c.fail(describe(c, first) + ", and " + describe(c, v) + ": they do not meet");
+    } else if (s.kind == AxisKind::partial) {
+      return c.fail(describe(c, v) + ", and meets single rows");
+    } else {
+      SG_TRY(align(c, v, *a, rank));
+    }
+  }
+  if (auto position = divided_position(c)) return c.give_all(*position);
+  AxisState out = along_state(*a);
+  SG_TRY(mark_local(c, &out));
+  return c.give_all(out);
+}
+
+Status same(AxisCall& c) { return c.give_all(c.state(c.tensors()[0])); }
+
+Status like(AxisCall& c) {
+  SG_ASSIGN(const ValueId self, c.first_along());
+  return c.give_all(along_state(c.state(self).along));
+}
+
+// Linear in exactly the operands that are partial: f(sum of x_c) is the sum of f(x_c).
+Status partial(AxisCall& c) {
+  std::vector<std::string_view> partial_params;
+  AxisState out;
+  out.kind = AxisKind::partial;
+  bool first = true;
+  for (size_t i = 0; i < c.op.params.size(); ++i) {
+    const Arg* arg = c.find(c.op.params[i].name);
+    if (arg == nullptr) continue;
+    size_t some = 0, others = 0;
+    Status bad = ok_status();
+    arg->walk([&](const Arg& a) {
+      if (!a.is(ArgKind::value) || c.type(a.as_value()).kind != TypeKind::tensor) return;
+      const AxisState& s = c.state(a.as_value());
+      ++(s.kind == AxisKind::partial ? some : others);
+      if (s.kind != AxisKind::partial) return;
+      if (first) out.source = s.source;
+      else if (!(out.source == s.source)) out.source = KeySource();
+      first = false;
+    });
+    if (some > 0 && others > 0) return c.fail("only some of " + std::string(c.op.params[i].name) + " are sums over chunks");
+    if (some > 0) partial_params.push_back(c.op.params[i].name);
+  }
+  std::string list;
+  for (std::string_view p : partial_params) list += (list.empty() ? "" : "+") + std::string(p);
+  bool found = false;
+  for (size_t at = 0; at < c.op.linear_in.size();) {
+    const size_t end = std::min(c.op.linear_in.find(',', at), c.op.linear_in.size());
+    found = found || c.op.linear_in.substr(at, end - at) == list;
+    at = end + 1;
+  }
+  if (c.op.name.starts_with("aten.cumsum.") || c.op.name == "aten.alias.default") found = true;
+  if (!found) return c.fail("%" + std::string(c.graph.name(c.tensors()[0])) + " or another operand is a sum over chunks, and the op is not linear in it");
+  for (uint32_t i = 0; i < c.node.result_count; ++i) {
+    const Type& t = c.type(c.result(i));
+    if (t.kind != TypeKind::tensor) return c.fail("it makes a number of a sum over chunks");
+    if (!is_floating(t.dtype) && !is_complex(t.dtype))
+      for (ValueId v : c.tensors())
+        if (t.dtype == DType::boolean || is_floating(c.type(v).dtype)) return c.fail("a sum over chunks is rounded to " + std::string(dtype_name(t.dtype)));
+  }
+  return c.give_all(out);
+}
+
+ValueId base_of(const AxisCall& c, ValueId v) {
+  for (;;) {
+    const NodeId def = c.graph.value(v).def;
+    if (!def || c.graph.op_info(def) == nullptr) return v;
+    const OpInfo& op = *c.graph.op_info(def);
+    const bool shows = only_shows(op.name) || op.name == "aten.view.default" || op.name == "aten.reshape.default" ||
+                       op.name == "aten._unsafe_view.default";
+    if (!shows || c.graph.node(def).args.empty() || !c.graph.node(def).args[0].is(ArgKind::value)) return v;
+    v = c.graph.node(def).args[0].as_value();
+  }
+}
+
+}  // namespace sg::axis

@@ -1,0 +1,71 @@
+// AxisState: what a value of a step becomes when a region is run once for each chunk of its rows.
+//
+// whole      the same in every chunk: not copied
+// constant   a fill (zeros, empty): whole, until an op wants it at the size of a chunk
+// along      one axis enumerates the entries of a domain; chunk c holds the entries that are its own
+// partial    the chunks' values add up to the whole
+// size       a size or count on the host that each chunk has a value of its own for
+//
+// A domain is what a chunked axis enumerates:
+//   rows   the axis that was cut. Chunk c is one block; whole values can be sliced to it, chunks concatenated
+//   items  what the data decides: rows in the order of a sort, or as an exchange delivered them. Each chunk holds its own rows'
+//          items in an order of its own: they can be reduced, and brought back to rows, but neither sliced nor concatenated
+// `unit` entries of the axis belong to each entry of the domain ([batch, length] seen as [batch * length] has unit `length`).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libgraph/graph.h"
+
+namespace sg {
+
+constexpr uint32_t kNoDomain = 0xFFFFFFFFu;
+
+// Where a number that the data decides comes from: counting or sorting `keys` of the region. `received`: by way of an exchange.
+struct KeySource {
+  ValueId keys;
+  bool received = false;
+  bool is_none() const { return keys.is_none(); }
+  friend bool operator==(const KeySource&, const KeySource&) = default;
+};
+
+struct Along {
+  uint32_t domain = kNoDomain;
+  uint32_t axis = 0;
+  Expr unit;
+  friend bool operator==(const Along&, const Along&) = default;
+};
+
+struct AxisDomain {
+  Expr size;                          // of the whole
+  bool is_rows = true;
+  Along sorted;                       // items of a sort: the entries that were sorted
+  KeySource source;                   // items: what they are sorted by
+  uint32_t before = kNoDomain;        // items of an exchange: those that were sent
+  std::vector<Expr> sent, received;   // its split sizes
+};
+
+enum class AxisKind : uint8_t { whole, constant, along, partial, size };
+
+struct AxisState {
+  AxisKind kind = AxisKind::whole;
+  Along along;                        // kind along; of kind size only the domain it counts, if one
+  // Numbers that mean something within their chunk only: positions and what is computed from them.
+  bool local = false;
+  uint32_t target = kNoDomain;        // local: positions in `target_unit` entries of this domain; none = not known
+  Expr target_unit;
+  KeySource source;                   // partial counts, sizes, local numbers: what they count
+  ValueId marks;                      // along: marks (one-hot) the classes of these keys
+
+  bool is_chunked() const { return kind == AxisKind::along || kind == AxisKind::partial || kind == AxisKind::size; }
+};
+
+inline AxisState along_state(Along a) {
+  AxisState out;
+  out.kind = AxisKind::along;
+  out.along = a;
+  return out;
+}
+
+}  // namespace sg

@@ -1,0 +1,120 @@
+#include "libpasses/chunk.h"
+
+#include "libgraph/human.h"
+#include "libgraph/json.h"
+#include "libpasses/chunk_copy.h"
+#include "libpasses/chunk_plan.h"
+
+namespace sg {
+namespace {
+
+constexpr PassOption kOptions[] = {
+    {"modules", 'm', "PATTERN", "the modules to run in chunks, as 'layers.*.moe'"},
+    {"chunks", 'n', "N", "how many", "2"},
+    {"along", 0, "batch|seq|tokens", "the axis that is cut: the first; the second of batches; the first of flat tokens", "batch"},
+    {"grad-accumulation", 0, "early|eager", "sum gradients of parameters before their collectives, or after as autograd does", "early"},
+    {"min-rows", 0, "N", "refuse chunks of fewer rows", "1"},
+};
+constexpr std::string_view kAfter[] = {"bucket", "overlap", "concretize"};
+
+Result<Change> run_chunk(Job* job, const PassOptions& options, PassContext& context) {
+  ChunkOptions out;
+  out.modules = options.text("modules");
+  if (!options.has("modules")) return Error{ErrorKind::usage, "--modules is missing: which modules to run in chunks", {}, "--modules 'layers.*.moe'"};
+  SG_ASSIGN(out.chunks, options.whole("chunks", 2, 2));
+  SG_ASSIGN(out.least_rows, options.whole("min-rows", 1, 1));
+  const std::string along = options.text("along", "batch");
+  out.along = along == "seq" ? ChunkAlong::sequence : along == "tokens" ? ChunkAlong::tokens : ChunkAlong::batch;
+  out.early_sums = options.text("grad-accumulation", "early") == "early";
+  return chunk(job, out, context);
+}
+
+std::string axis_name(const Graph& graph, const ChunkRegion& region) {
+  return "axis " + std::to_string(region.along.axis) + " of %" + std::string(graph.name(region.activation));
+}
+
+// --explain: each region with what is cut, what is shared and what leaves it.
+void describe(const Program& program, const ChunkPlan& plan, int64_t chunks, Change* change) {
+  const Graph& graph = program.graph;
+  JsonWriter json;
+  json.begin_array();
+  for (uint32_t r = 0; r < plan.regions.size(); ++r) {
+    const ChunkRegion& region = plan.regions[r];
+    size_t forward = 0, backward = 0;
+    for (const BodyNode& body : plan.body)
+      if (body.region == r) ++(graph.node(body.node).phase == Phase::forward ? forward : backward);
+    if (!region.refusal.empty()) {
+      change->plan += region.module + ": left whole: " + region.refusal + "\n";
+      json.begin_object().key("module").string(region.module).key("refusal").string(region.refusal).end_object();
+      continue;
+    }
+    change->plan += region.module + ": " + axis_name(graph, region) + " in " + std::to_string(chunks) + " chunks; " + plural(forward, "node") + " forward, " +
+                    std::to_string(backward) + " backward\n";
+    json.begin_object().key("module").string(region.module).key("activation").string(graph.name(region.activation)).key("axis").natural(region.along.axis);
+    json.key("forward").natural(forward).key("backward").natural(backward).key("results").begin_array();
+    for (const BodyNode& body : plan.body)
+      for (uint32_t i = 0; body.region == r && i < graph.node(body.node).result_count; ++i) {
+        const ValueId v = graph.node(body.node).result(i);
+        if (!plan.full_use[v.index]) continue;
+        const AxisState& s = plan.world.states[v.index];
+        const std::string how = s.kind == AxisKind::partial ? "summed" : s.kind == AxisKind::size ? "a number" : "concatenated along axis " + std::to_string(s.along.axis);
+        change->plan += "  %" + std::string(graph.name(v)) + " is " + how + "\n";
+        json.begin_object().key("value").string(graph.name(v)).key("how").string(how).end_object();
+      }
+    json.end_array().end_object();
+  }
+  json.end_array();
+  change->plan_json = json.take();
+}
+
+struct Totals {
+  size_t regions = 0, left = 0;
+  ChunkCounts counts;
+};
+
+Result<Totals> chunk_program(Program* program, const ChunkPlanOptions& options, PassContext& context, Change* change) {
+  std::vector<Error> refused;
+  SG_ASSIGN(const ChunkPlan plan, plan_chunks(*program, options, context.best_effort ? &refused : nullptr));
+  for (const Error& e : refused) context.notes->warning("chunk", "left whole: " + e.message, e.where, e.hint);
+  if (context.explain) describe(*program, plan, options.chunks, change);
+  Totals out;
+  for (const ChunkRegion& region : plan.regions) ++(region.refusal.empty() ? out.regions : out.left);
+  if (out.regions == 0) return out;
+  SG_ASSIGN(out.counts, copy_chunks(program, plan, options.chunks));
+  return out;
+}
+
+}  // namespace
+
+Result<Change> chunk(Job* job, const ChunkOptions& options, PassContext& context) {
+  auto pattern = ModulePattern::parse(options.modules);
+  if (!pattern.ok()) return std::move(pattern.error());
+  const ChunkPlanOptions plan{*pattern, options.chunks, options.least_rows, options.along, options.early_sums};
+  Change change;
+  std::optional<Totals> first;
+  for (auto& program : job->programs) {
+    SG_ASSIGN(const Totals totals, chunk_program(program.get(), plan, context, &change));
+    if (first && (first->regions != totals.regions || first->counts.collectives != totals.counts.collectives))
+      return Error{ErrorKind::cannot_apply, "ranks would chunk different collectives: a step that hangs", {}, "chunk modules that are the same on all ranks"};
+    if (!first) first = totals;
+  }
+  if (!first) return change;
+  const ChunkCounts& n = first->counts;
+  change.changed = n.copies > 0;
+  change.summary = !change.changed ? "nothing is chunked: " + plural(first->left, "region") + " left whole"
+                                   : plural(first->regions, "region") + " in " + std::to_string(options.chunks) + " chunks: " + plural(n.nodes, "node") + " copied, " +
+                                         std::to_string(n.slices) + " sliced, " + std::to_string(n.joined) + " concatenated, " + std::to_string(n.summed) + " summed" +
+                                         (first->left > 0 ? "; " + plural(first->left, "region") + " left whole" : "");
+  return change;
+}
+
+constexpr PassInfo chunk_pass = {
+    "chunk", "run modules once for each chunk of their rows",
+    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
+    "What cannot be proven to give the same rows is refused (exit 4) with its node and rule; --best-effort leaves it whole.",
+    Results::reassociated, kAfter, kOptions,
+    {{"sg-chunk moe.sg --modules 'layers.*.moe' --chunks 2 -o chunked.sg", "each expert layer in two halves of the tokens"},
+     {"sg-chunk gpt.sg --modules 'transformer.h.*' --chunks 4 --explain -o /dev/null", "what would be cut, shared, summed"}},
+    run_chunk};
+
+}  // namespace sg

@@ -1,0 +1,313 @@
+#include "libpasses/chunk_copy.h"
+
+#include <map>
+
+#include "libgraph/infer.h"
+#include "libgraph/infer_sizes.h"
+#include "libgraph/op.h"
+#include "libgraph/rewrite.h"
+#include "libpasses/chunk_layout.h"
+#include "libpasses/chunk_sizes.h"
+
+namespace sg {
+namespace {
+
+class ChunkCopier {
+ public:
+  ChunkCopier(Program* program, const ChunkPlan& plan, ChunkSizes sizes)
+      : program_(*program), graph_(program->graph), pool_(graph_.pool()), plan_(plan), sizes_(std::move(sizes)), chunks_(sizes_.chunks()), types_(*program) {}
+
+  Result<ChunkCounts> run() {
+    for (const BodyNode& body : plan_.body) {
+      SG_TRY(slice_operands(body));
+      for (int64_t c = 0; c < chunks_; ++c) SG_TRY(copy_body(body, c));
+      SG_TRY(join_results(body));
+    }
+    for (size_t i = plan_.body.size(); i-- > 0;) graph_.erase(plan_.body[i].node);
+    return counts_;
+  }
+
+ private:
+  Arg size_arg(Expr e) const {
+    const auto number = pool_.exprs.constant_value(e);
+    return number ? Arg::integer(*number) : Arg::expr(e);
+  }
+
+  Error fail(NodeId n, const std::string& why) const {
+    return {ErrorKind::cannot_apply, place_of(program_, graph_, n) + ": " + std::string(graph_.op_name(n)) + ": " + why, {}, "this is not expected: please report it"};
+  }
+
+  NodeMeta boundary_meta(uint32_t region, std::string_view role, Phase phase) const {
+    NodeMeta meta;
+    meta.chunk.region = pool_.str(plan_.regions[region].module);
+    meta.chunk.role = pool_.str(role);
+    meta.chunk.producer = pool_.str("graph");
+    meta.chunk.is_backward = phase == Phase::backward;
+    return meta;
+  }
+
+  // A node of ours before the original of `body`, its types inferred.
+  Result<NodeId> add_node(std::string_view op, std::vector<Arg> args, const std::string& name, size_t results, const BodyNode& body, NodeMeta meta) {
+    NodeSpec spec;
+    spec.op = pool_.op(op);
+    spec.args = std::move(args);
+    spec.result_types.assign(results, Pool::kUnknownType);
+    std::vector<std::string> names;
+    for (size_t i = 0; i < results; ++i) names.push_back(results == 1 ? name : name + "_chunk" + std::to_string(i));
+    spec.names.assign(names.begin(), names.end());
+    spec.is_tuple = results > 1;
+    spec.phase = graph_.node(body.node).phase;
+    if (const std::string& parent = plan_.regions[body.region].parent; !parent.empty()) spec.module = pool_.str(parent);
+    spec.source = graph_.node(body.node).source;
+    spec.meta = pool_.metas.intern(std::move(meta));
+    const NodeId n = graph_.insert_before(body.node, spec);
+    SG_TRY(infer_types_of(n));
+    return n;
+  }
+
+  Status infer_types_of(NodeId n) {
+    auto types = types_.infer(graph_, n);
+    if (!types.ok()) return fail(n, types.error().message);
+    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) graph_.set_type(graph_.node(n).result(i), pool_.types.intern((*types)[i]));
+    return ok_status();
+  }
+
+  // --- operands ---
+
+  using SliceKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;
+  static SliceKey key_of(const SliceWish& s) { return {s.value.index, s.along.domain, s.along.axis, s.along.unit.index}; }
+
+  Status slice_operands(const BodyNode& body) {
+    for (const SliceWish& wish : body.slices) {
+      auto [it, fresh] = slices_.try_emplace(key_of(wish));
+      if (!fresh) continue;
+      std::vector<Arg> sizes;
+      for (int64_t c = 0; c < chunks_; ++c) sizes.push_back(size_arg(sizes_.extent(wish.along, c)));
+      std::vector<Arg> args{Arg::value(wish.value), Arg::list(std::move(sizes))};
+      if (wish.along.axis != 0) args.push_back(Arg::integer(wish.along.axis));
+      NodeMeta meta = boundary_meta(body.region, "split_boundary", graph_.node(body.node).phase);
+      for (int64_t c = 0; c < chunks_; ++c) meta.result_chunks.push_back({static_cast<int32_t>(c), {}});
+      SG_ASSIGN(const NodeId split, add_node("aten.split_with_sizes.default", std::move(args), std::string(graph_.name(wish.value)), static_cast<size_t>(chunks_), body, meta));
+      ++counts_.slices;
+      for (int64_t c = 0; c < chunks_; ++c) {
+        ValueId part = graph_.node(split).result(static_cast<uint32_t>(c));
+        if (wish.along.axis != 0) SG_TRY(copy_slice(&part, body, c));
+        it->second.push_back(part);
+      }
+    }
+    return ok_status();
+  }
+
+  // Inner slices are laid out as a module called with them would find them.
+  Status copy_slice(ValueId* part, const BodyNode& body, int64_t c) {
+    Sizes sizes(&pool_, &program_);
+    if (sizes.is_contiguous(graph_.type(*part))) return ok_status();
+    NodeMeta meta = boundary_meta(body.region, "chunk_input", graph_.node(body.node).phase);
+    meta.chunk.index = static_cast<int32_t>(c);
+    Arg format = Arg::text(ArgKind::memory_format, pool_.str("contiguous_format"));
+    format.set_key(pool_.str("memory_format"));
+    SG_ASSIGN(const NodeId copy, add_node("aten.clone.default", {Arg::value(*part), format}, std::string(graph_.name(*part)), 1, body, meta));
+    *part = graph_.node(copy).result(0);
+    return ok_status();
+  }
+
+  ValueId operand(const BodyNode& body, ValueId v, int64_t c) const {
+    for (const SliceWish& wish : body.slices)
+      if (wish.value == v) return slices_.at(key_of(wish))[static_cast<size_t>(c)];
+    const NodeId def = graph_.value(v).def;
+    if (!def || def.index >= plan_.is_body.size() || !plan_.is_body[def.index]) return v;
+    auto it = copies_.find(def);
+    if (it == copies_.end() || !plan_.world.states[v.index].is_chunked()) return v;
+    return graph_.node(it->second[static_cast<size_t>(c)]).result(graph_.value(v).index);
+  }
+
+  std::vector<Arg> arguments(const BodyNode& body, int64_t c) {
+    std::vector<Arg> args = graph_.node(body.node).args;
+    for (size_t i = 0; i < args.size(); ++i)
+      args[i].walk_mutable([&](Arg& a) {
+        if (a.is(ArgKind::value)) a.set_value(operand(body, a.as_value(), c));
+        if (a.is(ArgKind::expr)) a = keep_key(size_arg(sizes_.own(a.as_expr(), c)), a);
+      });
+    for (const SizeEdit& edit : body.edits) {
+      Arg& target = edit.item ? args[edit.arg].mutable_items()[*edit.item] : args[edit.arg];
+      target = keep_key(size_arg(sizes_.extent(edit.along, c)), target);
+    }
+    if (body.accumulates && c > 0) args[0].set_value(graph_.node(copies_.at(body.node)[static_cast<size_t>(c - 1)]).result(0));
+    return args;
+  }
+
+  static Arg keep_key(Arg fresh, const Arg& old) { return fresh.set_key(old.key()); }
+
+  // --- copies ---
+
+  Status copy_body(const BodyNode& body, int64_t c) {
+    NodeSpec spec = spec_of(graph_, body.node);
+    spec.args = arguments(body, c);
+    NodeMeta meta = graph_.meta(body.node);
+    const Node& node = graph_.node(body.node);
+    meta.chunk = {pool_.str(plan_.regions[body.region].module), static_cast<int32_t>(c), pool_.str("body"), pool_.str("graph"), node.label,
+                  static_cast<int8_t>(node.phase == Phase::backward)};
+    meta.result_chunks.clear();
+    if (meta.binds)
+      for (StrId& s : *meta.binds) s = sizes_.own_symbol(s, c).value_or(s);
+    if (draws_random(graph_, body.node)) place_random(body, c, &meta.random);
+    spec.meta = pool_.metas.intern(std::move(meta));
+    if (node.forward)
+      if (auto it = copies_.find(node.forward); it != copies_.end()) spec.forward = it->second[static_cast<size_t>(c)];
+    std::vector<std::string> names;
+    const std::string suffix = "_chunk" + std::to_string(c);
+    for (uint32_t i = 0; i < node.result_count; ++i) names.push_back(std::string(graph_.name(node.result(i))) + suffix);
+    spec.names.assign(names.begin(), names.end());
+    const std::string label = std::string(graph_.label(body.node)) + suffix;
+    spec.label = label;
+    const NodeId copy = graph_.insert_before(body.node, spec);
+    copies_[body.node].push_back(copy);
+    ++counts_.copies;
+    counts_.nodes += c == 0;
+    counts_.collectives += graph_.op_info(copy)->has(kCollective);
+    return type_copy(body, copy, c);
+  }
+
+  // Types by the op's rule; numbers that the data decides are the chunk's own symbols.
+  Status type_copy(const BodyNode& body, NodeId copy, int64_t c) {
+    if (graph_.op_info(copy)->has(kBindsSymbol) || graph_.node(copy).result_count == 0) {
+      for (uint32_t i = 0; i < graph_.node(copy).result_count; ++i) {
+        Type t = graph_.type(graph_.node(body.node).result(i));
+        if (t.kind == TypeKind::integer && t.value) t.value = sizes_.own(t.value, c);
+        graph_.set_type(graph_.node(copy).result(i), pool_.types.intern(std::move(t)));
+      }
+      return ok_status();
+    }
+    SG_TRY(infer_types_of(copy));
+    for (uint32_t i = 0; i < graph_.node(copy).result_count; ++i) {
+      const AxisState& s = plan_.world.states[graph_.node(body.node).result(i).index];
+      if (s.kind != AxisKind::along || !plan_.world.domains[s.along.domain].is_rows) continue;
+      const Type& t = graph_.type(graph_.node(copy).result(i));
+      if (s.along.axis >= t.shape.size() || t.shape[s.along.axis] != sizes_.extent(s.along, c)) return fail(copy, "its result is not as long as the chunk");
+    }
+    return ok_status();
+  }
+
+  void place_random(const BodyNode& body, int64_t c, RandomInfo* random) const {
+    const ValueId result = graph_.node(body.node).result(0);
+    const Along& a = plan_.world.states[result.index].along;
+    if (random->origin_shape.empty()) {
+      random->origin_shape = graph_.type(result).shape;
+      random->origin_offset.assign(random->origin_shape.size(), pool_.exprs.constant(0));
+    }
+    Expr& at = random->origin_offset[a.axis];
+    at = pool_.exprs.add(at, sizes_.begin(a, c));
+  }
+
+  // --- results ---
+
+  std::vector<ValueId> parts_of(const BodyNode& body, uint32_t i) const {
+    std::vector<ValueId> out;
+    for (NodeId copy : copies_.at(body.node)) out.push_back(graph_.node(copy).result(i));
+    return out;
+  }
+
+  Status join_results(const BodyNode& body) {
+    for (uint32_t i = 0; i < graph_.node(body.node).result_count; ++i) {
+      const ValueId v = graph_.node(body.node).result(i);
+      const std::vector<ValueId> parts = parts_of(body, i);
+      const AxisState& s = plan_.world.states[v.index];
+      if (body.accumulates) {
+        graph_.replace_uses(v, parts.back());
+      } else if (plan_.full_use[v.index]) {
+        if (s.kind == AxisKind::size) {
+          put_number(v);
+          continue;
+        }
+        SG_ASSIGN(const ValueId whole, s.kind == AxisKind::partial ? sum_parts(body, v, parts) : join_parts(body, v, parts, s.along.axis));
+        replace_whole_uses(v, whole);
+      }
+    }
+    return ok_status();
+  }
+
+  Result<ValueId> sum_parts(const BodyNode& body, ValueId v, const std::vector<ValueId>& parts) {
+    const bool backward = graph_.node(body.node).phase == Phase::backward;
+    ValueId sum = backward ? parts.back() : parts.front();
+    for (size_t k = 1; k < parts.size(); ++k) {
+      const ValueId next = backward ? parts[parts.size() - 1 - k] : parts[k];
+      SG_ASSIGN(const NodeId add, add_node("aten.add.Tensor", {Arg::value(sum), Arg::value(next)}, std::string(graph_.name(v)) + "_sum", 1, body,
+                                           boundary_meta(body.region, "materialization", graph_.node(body.node).phase)));
+      sum = graph_.node(add).result(0);
+    }
+    ++counts_.summed;
+    return same_layout(body, v, sum);
+  }
+
+  // Chunks are concatenated with their axes in the order in which the whole lies in memory, so that it lies as before.
+  Result<ValueId> join_parts(const BodyNode& body, ValueId v, std::vector<ValueId> parts, uint32_t axis) {
+    const NodeMeta meta = boundary_meta(body.region, "materialization", graph_.node(body.node).phase);
+    const auto order = axes_in_memory(&pool_, program_, graph_.type(v));
+    if (!order) return fail(body.node, "%" + std::string(graph_.name(v)) + " is needed whole, and has a layout that no concatenation gives: make it contiguous");
+    const std::string name = std::string(graph_.name(v)) + "_cat";
+    const bool plain = is_identity(*order);
+    if (!plain)
+      for (ValueId& part : parts) {
+        SG_ASSIGN(const NodeId turned, add_node("aten.permute.default", {Arg::value(part), axes_arg(*order)}, std::string(graph_.name(part)), 1, body, meta));
+        part = graph_.node(turned).result(0);
+      }
+    std::vector<Arg> list;
+    for (ValueId part : parts) list.push_back(Arg::value(part));
+    std::vector<Arg> args{Arg::list(std::move(list))};
+    if (const uint32_t at = position_in(*order, axis); at != 0) args.push_back(Arg::integer(at));
+    SG_ASSIGN(NodeId cat, add_node("aten.cat.default", std::move(args), name, 1, body, meta));
+    if (!plain) {
+      const ValueId turned = graph_.node(cat).result(0);
+      SG_ASSIGN(cat, add_node("aten.permute.default", {Arg::value(turned), axes_arg(inverse(*order))}, name, 1, body, meta));
+    }
+    ++counts_.joined;
+    return same_layout(body, v, graph_.node(cat).result(0));
+  }
+
+  Result<ValueId> same_layout(const BodyNode& body, ValueId v, ValueId whole) const {
+    if (graph_.value(whole).type == graph_.value(v).type) return whole;
+    const Type &a = graph_.type(v), &b = graph_.type(whole);
+    if (a.shape == b.shape && a.dtype == b.dtype && a.stride == b.stride) return whole;
+    return fail(body.node, "the chunks of %" + std::string(graph_.name(v)) + " put together have another type than the whole");
+  }
+
+  // In everything but the originals of bodies: those are still to be copied, and read chunks.
+  void replace_whole_uses(ValueId v, ValueId by) {
+    for (NodeId user : graph_.users(v))
+      if (!is_body(user)) graph_.replace_uses_in(user, v, by);
+    for (size_t i = 0; i < graph_.outputs().size(); ++i)
+      if (graph_.outputs()[i].value == v) graph_.set_output_value(i, by);
+  }
+
+  void put_number(ValueId v) {
+    for (NodeId user : graph_.users(v)) {
+      std::vector<Arg> args = graph_.node(user).args;
+      for (Arg& arg : args)
+        arg.walk_mutable([&](Arg& a) {
+          if (a.is(ArgKind::value) && a.as_value() == v) a = keep_key(size_arg(graph_.type(v).value), a);
+        });
+      if (!is_body(user)) graph_.set_args(user, std::move(args));
+    }
+  }
+  bool is_body(NodeId n) const { return n.index < plan_.is_body.size() && plan_.is_body[n.index]; }
+
+  Program& program_;
+  Graph& graph_;
+  Pool& pool_;
+  const ChunkPlan& plan_;
+  ChunkSizes sizes_;
+  int64_t chunks_;
+  TypeInferrer types_;
+  std::map<SliceKey, std::vector<ValueId>> slices_;
+  std::unordered_map<NodeId, std::vector<NodeId>, IdHash> copies_;
+  ChunkCounts counts_;
+};
+
+}  // namespace
+
+Result<ChunkCounts> copy_chunks(Program* program, const ChunkPlan& plan, int64_t chunks) {
+  SG_ASSIGN(ChunkSizes sizes, ChunkSizes::declare(program, plan, chunks));
+  return ChunkCopier(program, plan, std::move(sizes)).run();
+}
+
+}  // namespace sg

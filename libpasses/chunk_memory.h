@@ -1,0 +1,20 @@
+// Whether chunks and the rest of the step stay out of each other's memory.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "libpasses/chunk_plan.h"
+
+namespace sg {
+
+struct MemoryConflict {
+  NodeId node;
+  uint32_t region = 0;
+  std::string message;
+};
+
+// The first write that would reach another chunk, a whole value, or - from outside - chunks that are copies of what it means.
+std::optional<MemoryConflict> find_memory_conflict(const Program& program, const ChunkPlan& plan);
+
+}  // namespace sg

@@ -1,0 +1,23 @@
+// The regions of a program: modules that a pattern names, and what enters them.
+#pragma once
+
+#include "libpasses/chunk_plan.h"
+
+namespace sg {
+
+constexpr uint32_t kNoRegion = 0xFFFFFFFFu;
+
+// The shortest prefix of `module` that the pattern names; empty = none.
+std::string_view region_root(const ModulePattern& pattern, std::string_view module);
+
+// Assigns nodes to regions, in order of their first node. `region_of` is by node.
+std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern, std::vector<uint32_t>* region_of);
+
+// By value: whether it depends on an input that is data of the step.
+std::vector<bool> values_from_data(const Graph& graph);
+
+// The region's activation; none when nothing that depends on data enters its forward.
+ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<NodeId>& nodes, const std::vector<uint32_t>& region_of,
+                        const std::vector<bool>& from_data);
+
+}  // namespace sg

@@ -1,0 +1,39 @@
+// The sizes of chunks: cuts of rows, symbols of each chunk's own, and the guards that hold for them.
+#pragma once
+
+#include <unordered_map>
+
+#include "libpasses/chunk_plan.h"
+
+namespace sg {
+
+class ChunkSizes {
+ public:
+  // Declares a symbol a chunk for each that a body node defines, with guards derived from those of the whole; what spoke of the whole's
+  // is dropped. Fails where a guard cannot be derived. Call before nodes are copied.
+  static Result<ChunkSizes> declare(Program* program, const ChunkPlan& plan, int64_t chunks);
+
+  int64_t chunks() const { return chunks_; }
+  // `unit` entries of each of the rows or items that chunk c has: how long the axis is.
+  Expr extent(const Along& a, int64_t c) const;
+  // Where chunk c begins along an axis of rows.
+  Expr begin(const Along& a, int64_t c) const;
+  // An expression of the whole as chunk c has it: its own symbols for those that the body defines.
+  Expr own(Expr e, int64_t c) const;
+  std::optional<StrId> own_symbol(StrId symbol, int64_t c) const;
+
+ private:
+  ChunkSizes(Program* program, const ChunkPlan& plan, int64_t chunks) : program_(program), exprs_(&program->graph.pool().exprs), plan_(&plan), chunks_(chunks) {}
+  void declare_symbols();
+  Status derive_guards();
+  Result<Expr> share_of(Expr e, int64_t c) const;
+  Expr rows(uint32_t domain, int64_t c) const;
+
+  Program* program_;
+  ExprPool* exprs_;
+  const ChunkPlan* plan_;
+  int64_t chunks_;
+  std::unordered_map<StrId, std::vector<StrId>, IdHash> own_;      // by symbol of the whole
+};
+
+}  // namespace sg
