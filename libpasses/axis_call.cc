@@ -98,7 +98,7 @@ Status AxisCall::want(ValueId v, const Along& a) {
   if (s.kind == AxisKind::partial || s.kind == AxisKind::size) return fail("%" + std::string(graph.name(v)) + " is a sum over chunks, and single rows are wanted");
   if (a.axis >= rank(v) || type(v).shape[a.axis] != extent(a))
     return fail("axis " + std::to_string(a.axis) + " of %" + std::string(graph.name(v)) + " is not as long as the chunked axis");
-  if (s.kind == AxisKind::constant) return constants.emplace_back(v, a), ok_status();
+  if (s.kind == AxisKind::constant) return constants.emplace_back(v, along_state(a)), ok_status();
   if (!domain(a).is_rows) return fail("%" + std::string(graph.name(v)) + " is whole, and the data decides which of its entries a chunk has");
   for (const SliceWish& wish : slices)
     if (wish.value == v && !(wish.along == a)) return fail("%" + std::string(graph.name(v)) + " would be sliced along two axes");

@@ -93,7 +93,7 @@ class AxisCall {
   std::vector<AxisState> given;
   std::vector<SizeEdit> edits;
   std::vector<SliceWish> slices;
-  std::vector<std::pair<ValueId, Along>> constants;   // to be made at the size of a chunk
+  std::vector<std::pair<ValueId, AxisState>> constants;   // fills and iotas, to be made at the size of a chunk
   bool accumulates = false;            // adds a partial value to a whole one in place: the chunks one after the other
 
  private:

@@ -61,6 +61,7 @@ constexpr AxisRow kRows[] = {
     {"aten.var_mean.correction", axis::reduce, "reduction"},
     {"aten.linalg_vector_norm.default", axis::reduce, "reduction"},
     {"aten._softmax.default", axis::along_dim, "work along one axis"},
+    {"aten._safe_softmax.default", axis::along_dim, "work along one axis"},
     {"aten._log_softmax.default", axis::along_dim, "work along one axis"},
     {"aten._softmax_backward_data.default", axis::along_dim, "work along one axis"},
     {"aten._log_softmax_backward_data.default", axis::along_dim, "work along one axis"},
@@ -143,5 +144,7 @@ bool is_constant_fill(const OpInfo& op) {
          op.name == "aten.full.default" || op.name == "aten.new_zeros.default" || op.name == "aten.new_ones.default" ||
          op.name == "aten.new_empty.default" || op.name == "aten.new_full.default";
 }
+
+bool is_iota(const OpInfo& op) { return op.name == "aten.arange.default"; }
 
 }  // namespace sg

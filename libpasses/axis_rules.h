@@ -25,6 +25,7 @@ std::span<const AxisRow> all_axis_rules();
 
 // Whether the op fills a new tensor with one value, whatever its arguments: `constant` until it is wanted in chunks.
 bool is_constant_fill(const OpInfo& op);
+bool is_iota(const OpInfo& op);       // 0, 1, 2, ...
 
 namespace axis {
 

@@ -62,9 +62,37 @@ Status look_up(AxisCall& c, ValueId self, ValueId index, size_t axis) {
   return c.give(s);
 }
 
+// inverse[positions] = 0, 1, 2, ...: where each entry went, for the positions of a sort.
+bool inverts(const AxisCall& c, const AxisState& index, ValueId values) {
+  if (values.is_none() || c.state(values).kind != AxisKind::iota || index.target == kNoDomain) return false;
+  const AxisDomain& d = c.domain(index.along);
+  return d.sorted.domain == index.target && d.sorted.unit == index.target_unit && c.exprs.constant_value(index.along.unit) == 1 &&
+         c.rank(values) == 1 && c.type(values).shape[0] == d.size;
+}
+
+// A fill holds nothing yet: one as long as the sorted items is as long as what was sorted.
+bool is_fill(const AxisCall& c, ValueId v) {
+  const NodeId def = c.graph.value(v).def;
+  const std::string_view op = def ? c.graph.op_name(def) : std::string_view();
+  return op == "aten.empty_like.default" || op == "aten.zeros_like.default" || c.state(v).kind == AxisKind::constant;
+}
+
+Status invert(AxisCall& c, ValueId self, const AxisState& index, ValueId values) {
+  if (!is_fill(c, self) || c.rank(self) != 1) return c.fail("positions are inverted into what is no fresh tensor");
+  const Along into{index.target, 0, index.target_unit};
+  if (const AxisState* s = c.along(self); s == nullptr || !(s->along == index.along)) SG_TRY(c.want(self, into));
+  AxisState counted = along_state(index.along);
+  counted.local = true, counted.target = index.along.domain, counted.target_unit = index.along.unit, counted.source = index.source;
+  c.constants.emplace_back(values, counted);
+  AxisState out = counted;
+  out.along = into;
+  return c.give(out);
+}
+
 // What is written at positions must be the chunk's own; `self` is then seen along its rows.
 Status write_by(AxisCall& c, ValueId self, const AxisState& index, ValueId values, const Along& values_along, size_t axis) {
   if (!index.local) return c.fail("chunks would write to one another's entries");
+  if (axis == 0 && inverts(c, index, values)) return invert(c, self, index, values);
   Along into;
   if (const AxisState* s = c.along(self)) {
     into = s->along;

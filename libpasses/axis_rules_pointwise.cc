@@ -121,6 +121,7 @@ Status partial(AxisCall& c) {
     if (some > 0 && others > 0) return c.fail("only some of " + std::string(c.op.params[i].name) + " are sums over chunks");
     if (some > 0) partial_params.push_back(c.op.params[i].name);
   }
+  if (c.op.name.find(".mul.") != c.op.name.npos || c.op.name.find(".div.") != c.op.name.npos) out.source = KeySource();
   std::string list;
   for (std::string_view p : partial_params) list += (list.empty() ? "" : "+") + std::string(p);
   bool found = false;
@@ -136,18 +137,19 @@ Status partial(AxisCall& c) {
     if (t.kind != TypeKind::tensor) return c.fail("it makes a number of a sum over chunks");
     if (!is_floating(t.dtype) && !is_complex(t.dtype))
       for (ValueId v : c.tensors())
-        if (t.dtype == DType::boolean || is_floating(c.type(v).dtype)) return c.fail("a sum over chunks is rounded to " + std::string(dtype_name(t.dtype)));
+        if (t.dtype == DType::boolean || (is_floating(c.type(v).dtype) && out.source.is_none())) return c.fail("a sum over chunks is rounded to " + std::string(dtype_name(t.dtype)));
   }
   return c.give_all(out);
 }
 
 ValueId base_of(const AxisCall& c, ValueId v) {
   for (;;) {
+    // Sorted keys are the keys, in another order.
     const NodeId def = c.graph.value(v).def;
     if (!def || c.graph.op_info(def) == nullptr) return v;
     const OpInfo& op = *c.graph.op_info(def);
     const bool shows = only_shows(op.name) || op.name == "aten.view.default" || op.name == "aten.reshape.default" ||
-                       op.name == "aten._unsafe_view.default";
+                       op.name == "aten._unsafe_view.default" || (op.name.starts_with("aten.sort.") && c.graph.value(v).index == 0);
     if (!shows || c.graph.node(def).args.empty() || !c.graph.node(def).args[0].is(ArgKind::value)) return v;
     v = c.graph.node(def).args[0].as_value();
   }

@@ -156,7 +156,20 @@ Status read_number(AxisCall& c) {
   return c.give(out);
 }
 
+namespace {
+
+// The length of another axis than the chunked one is the same in every chunk.
+bool is_other_length(const AxisCall& c) {
+  if (c.op.name != "aten.sym_size.int") return false;
+  const AxisState* s = c.along(c.tensor("self"));
+  const auto dim = s != nullptr ? c.dim("dim", c.rank(c.tensor("self")), 0) : std::nullopt;
+  return dim && *dim != s->along.axis;
+}
+
+}  // namespace
+
 Status size(AxisCall& c) {
+  if (is_other_length(c)) return c.give_all(AxisState());
   AxisState out;
   out.kind = AxisKind::size;
   bool first = true;

@@ -2,6 +2,7 @@
 //
 // whole      the same in every chunk: not copied
 // constant   a fill (zeros, empty): whole, until an op wants it at the size of a chunk
+// iota       0, 1, 2, ...: whole, until a sort's positions are inverted with it
 // along      one axis enumerates the entries of a domain; chunk c holds the entries that are its own
 // partial    the chunks' values add up to the whole
 // size       a size or count on the host that each chunk has a value of its own for
@@ -46,7 +47,7 @@ struct AxisDomain {
   std::vector<Expr> sent, received;   // its split sizes
 };
 
-enum class AxisKind : uint8_t { whole, constant, along, partial, size };
+enum class AxisKind : uint8_t { whole, constant, iota, along, partial, size };
 
 struct AxisState {
   AxisKind kind = AxisKind::whole;

@@ -12,9 +12,10 @@ namespace {
 
 constexpr std::string_view kRemedy = "chunk a smaller module, or give --best-effort to leave this one whole";
 
+bool is_cast(const OpInfo& op) { return op.name == "aten._to_copy.default" || op.name == "aten.to.dtype"; }
+
 bool is_cast_up(const Graph& graph, NodeId n) {
-  const OpInfo* op = graph.op_info(n);
-  if (op == nullptr || (op->name != "aten._to_copy.default" && op->name != "aten.to.dtype")) return false;
+  if (!is_cast(*graph.op_info(n))) return false;
   const DType from = graph.type(graph.node(n).args[0].as_value()).dtype, to = graph.type(graph.node(n).result(0)).dtype;
   return is_floating(from) && is_floating(to) && dtype_bytes(to) > dtype_bytes(from);
 }
@@ -118,10 +119,11 @@ class ChunkPlanner {
   uint32_t region_at(NodeId n) const {
     const uint32_t r = region_of_[n.index];
     if (r != kNoRegion) return plan_.regions[r].refusal.empty() ? r : kNoRegion;
-    return graph_.node(n).module.is_none() && graph_.node(n).phase == Phase::backward ? region_between(n) : kNoRegion;
+    const bool adds = graph_.node(n).module.is_none() || graph_.op_name(n) == "aten.add.Tensor";
+    return adds && graph_.node(n).phase == Phase::backward ? region_between(n) : kNoRegion;
   }
 
-  // What autograd adds within a region has no module: all its tensors are the region's.
+  // What autograd adds within a region has no module, or a strange one: all its tensors are the region's.
   uint32_t region_between(NodeId n) const {
     uint32_t region = kNoRegion;
     bool all = graph_.node(n).result_count > 0 && graph_.op_info(n) != nullptr && graph_.op_info(n)->has(kPure);
@@ -178,14 +180,14 @@ class ChunkPlanner {
 
   void mark_constant(NodeId n) {
     const OpInfo* op = graph_.op_info(n);
-    if (op == nullptr || !is_constant_fill(*op)) return;
-    plan_.world.state(graph_.node(n).result(0)).kind = AxisKind::constant;
+    if (op == nullptr || (!is_constant_fill(*op) && !is_iota(*op))) return;
+    plan_.world.state(graph_.node(n).result(0)).kind = is_iota(*op) ? AxisKind::iota : AxisKind::constant;
   }
 
   // A constant that a whole node uses, or writes to, stays whole.
   void freeze_constants(NodeId n) {
     for_operands(n, [&](ValueId v) {
-      if (state(v).kind == AxisKind::constant) plan_.world.state(v).kind = AxisKind::whole;
+      if (state(v).kind == AxisKind::constant || state(v).kind == AxisKind::iota) plan_.world.state(v).kind = AxisKind::whole;
     });
   }
 
@@ -257,9 +259,10 @@ class ChunkPlanner {
     for_operands(n, [&](ValueId v) { counts = counts || !state(v).source.is_none(); });
     if (counts) return false;
     for (NodeId at = n;;) {
-      if (is_cast_up(graph_, at)) return false;
       const OpInfo* op = graph_.op_info(at);
-      if (op == nullptr || !op->has(kView) || op->has(kWait) || graph_.node(at).result_count != 1) return true;
+      if (op == nullptr) return true;
+      if (is_cast_up(graph_, at)) return false;
+      if ((!op->has(kView) && !is_cast(*op)) || op->has(kWait) || graph_.node(at).result_count != 1) return true;
       const std::vector<NodeId> users = graph_.users(graph_.node(at).result(0));
       if (users.size() != 1 || graph_.value(graph_.node(at).result(0)).use_count != 1) return true;
       at = users[0];
@@ -267,7 +270,7 @@ class ChunkPlanner {
   }
 
   void accept(AxisCall& call, uint32_t r) {
-    for (const auto& [v, along] : call.constants) make_in_chunks(v, along, r);
+    for (const auto& [v, s] : call.constants) make_in_chunks(v, s, r);
     BodyNode body{call.id, r, std::move(call.edits), std::move(call.slices), call.accumulates};
     for (ValueId v : seeded_)
       if (std::ranges::none_of(body.slices, [&](const SliceWish& s) { return s.value == v; })) body.slices.push_back({v, plan_.world.seeds[v.index].along});
@@ -279,15 +282,15 @@ class ChunkPlanner {
     add_body(std::move(body));
   }
 
-  void make_in_chunks(ValueId v, const Along& along, uint32_t r) {
+  void make_in_chunks(ValueId v, const AxisState& s, uint32_t r) {
     const NodeId def = graph_.value(v).def;
-    plan_.world.state(v) = along_state(along);
+    plan_.world.state(v) = s;
     plan_.made_in[v.index] = r;
     BodyNode body;
     body.node = def, body.region = r;
     const OpInfo* op = graph_.op_info(def);
-    const int size = op->param_index("size");
-    if (size >= 0) body.edits.push_back({static_cast<uint32_t>(size), along.axis, along});
+    if (s.local) body.edits.push_back({0, std::nullopt, s.along});
+    else body.edits.push_back({static_cast<uint32_t>(op->param_index("size")), s.along.axis, s.along});
     add_body(std::move(body));
   }
 
