@@ -121,7 +121,7 @@ Status AxisCall::edit_size(std::string_view name, size_t item, const Along& a) {
     literal = &arg->items()[item];
   }
   if (literal->is(ArgKind::integer) && literal->as_int() == -1) return ok_status();
-  if (literal->is(ArgKind::value) && state(literal->as_value()).kind == AxisKind::size) return ok_status();
+  if (literal->is(ArgKind::value) && state(literal->as_value()).is_own_size()) return ok_status();
   edits.push_back({at, arg->is(ArgKind::list) ? std::optional(static_cast<uint32_t>(item)) : std::nullopt, a});
   return ok_status();
 }

@@ -30,7 +30,7 @@ Result<Splits> counted_splits(const AxisCall& c, std::string_view name) {
   const Arg* list = c.find(name);
   if (list == nullptr || !list->is(ArgKind::list)) return c.fail("its split sizes are not known");
   for (const Arg& item : list->items()) {
-    if (!item.is(ArgKind::value) || c.state(item.as_value()).kind != AxisKind::size)
+    if (!item.is(ArgKind::value) || !c.state(item.as_value()).is_own_size())
       return c.fail("its split sizes are those of the whole: a chunk needs counts of its own");
     const AxisState& s = c.state(item.as_value());
     if (s.source.is_none() || (!out.sizes.empty() && !(s.source == out.source))) return c.fail("its split sizes do not come from one count");
@@ -97,7 +97,7 @@ Status repeat_interleave(AxisCall& c) {
   const AxisState& s = c.state(c.tensor("repeats"));
   if (s.kind != AxisKind::partial || s.source.is_none()) return c.fail("its repeats are not counts of each chunk's own");
   const Arg* size = c.find("output_size");
-  if (size == nullptr || !size->is(ArgKind::value) || c.state(size->as_value()).kind != AxisKind::size)
+  if (size == nullptr || !size->is(ArgKind::value) || !c.state(size->as_value()).is_own_size())
     return c.fail("the size of its result is not one of each chunk's own");
   AxisDomain fresh;
   fresh.size = c.type(c.result(0)).shape[0], fresh.is_rows = false, fresh.source = s.source;
@@ -169,9 +169,10 @@ bool is_other_length(const AxisCall& c) {
 }  // namespace
 
 Status size(AxisCall& c) {
-  if (is_other_length(c)) return c.give_all(AxisState());
   AxisState out;
   out.kind = AxisKind::size;
+  out.common = is_other_length(c);
+  if (out.common) return c.give_all(out);
   bool first = true;
   auto meet = [&](uint32_t domain, KeySource source) {
     if (first) out.along.domain = domain, out.source = source;
@@ -184,7 +185,7 @@ Status size(AxisCall& c) {
       if (!a.is(ArgKind::value)) return;
       const AxisState& s = c.state(a.as_value());
       if (s.kind == AxisKind::along) meet(s.along.domain, c.domain(s.along).source);
-      if (s.kind == AxisKind::size) meet(s.along.domain, s.source);
+      if (s.is_own_size()) meet(s.along.domain, s.source);
     });
   return c.give_all(out);
 }
@@ -195,7 +196,7 @@ Status sized_factory(AxisCall& c) {
   std::optional<Along> found;
   for (size_t i = 0; i < list->items().size(); ++i) {
     const Arg& item = list->items()[i];
-    if (!item.is(ArgKind::value) || c.state(item.as_value()).kind != AxisKind::size) continue;
+    if (!item.is(ArgKind::value) || !c.state(item.as_value()).is_own_size()) continue;
     const uint32_t domain = c.state(item.as_value()).along.domain;
     if (found || domain == kNoDomain) return c.fail("which of its axes is chunked is not known");
     const Expr whole = c.type(c.result(0)).shape[i], unit = c.exprs.floordiv(whole, c.world.domains[domain].size);
@@ -210,7 +211,7 @@ Status arange(AxisCall& c) {
   const Arg* end = c.find("end");
   if (end == nullptr || !end->is(ArgKind::value) || c.op.name != "aten.arange.default") return c.fail("where it ends is not one size of each chunk's own");
   const AxisState& s = c.state(end->as_value());
-  if (s.kind != AxisKind::size || s.along.domain == kNoDomain) return c.fail("where it ends is not one size of each chunk's own");
+  if (!s.is_own_size() || s.along.domain == kNoDomain) return c.fail("where it ends is not one size of each chunk's own");
   const Expr whole = c.type(c.result(0)).shape[0], rows = c.world.domains[s.along.domain].size, unit = c.exprs.floordiv(whole, rows);
   if (c.exprs.mul(unit, rows) != whole) return c.fail("it is no multiple of the chunked rows");
   AxisState out = along_state({s.along.domain, 0, unit});

@@ -57,8 +57,10 @@ struct AxisState {
   uint32_t target = kNoDomain;        // local: positions in `target_unit` entries of this domain; none = not known
   Expr target_unit;
   KeySource source;                   // partial counts, sizes, local numbers: what they count
+  bool common = false;                // kind size: read from a chunk, and the same in all of them
   ValueId marks;                      // along: marks (one-hot) the classes of these keys
 
+  bool is_own_size() const { return kind == AxisKind::size && !common; }
   bool is_chunked() const { return kind == AxisKind::along || kind == AxisKind::partial || kind == AxisKind::size; }
 };
 

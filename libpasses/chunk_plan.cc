@@ -159,11 +159,11 @@ class ChunkPlanner {
     if (r != kNoRegion) {
       seed(n, r);
       bool chunked = !seeded_.empty();
-      for_operands(n, [&](ValueId v) { chunked = chunked || state(v).is_chunked(); });
+      for_operands(n, [&](ValueId v) { chunked = chunked || (state(v).is_chunked() && !state(v).common); });
       if (chunked) return visit_body(n, r);
       freeze_constants(n);
       mark_constant(n);
-      return std::nullopt;
+      return use_operands(n);
     }
     freeze_constants(n);
     return use_operands(n);
@@ -198,11 +198,20 @@ class ChunkPlanner {
     auto refuse = [&](const std::string& why) { return Refused{plan_.made_in[v.index], refuse_at(def, "results", why + ", and " + user + " needs the whole of it")}; };
     if (s.kind == AxisKind::along && !plan_.world.domains[s.along.domain].is_rows) return refuse("%" + std::string(graph_.name(v)) + " lies in an order that the data decides");
     if (s.kind == AxisKind::along && s.local) return refuse("%" + std::string(graph_.name(v)) + " holds positions of each chunk's own");
-    if (s.kind == AxisKind::size && (s.along.domain == kNoDomain || !plan_.world.domains[s.along.domain].is_rows))
+    if (s.kind == AxisKind::size && !s.common && (s.along.domain == kNoDomain || !plan_.world.domains[s.along.domain].is_rows))
       return refuse("%" + std::string(graph_.name(v)) + " is a number of each chunk's own");
     plan_.full_use[v.index] = true;
-    if (s.kind == AxisKind::along && graph_.node(def).phase == Phase::forward) results_[plan_.made_in[v.index]].emplace_back(graph_.type(v).shape, s.along);
+    note_result(v);
     return std::nullopt;
+  }
+
+  // What leaves a forward region, whole or in chunks: its gradient has this shape.
+  void note_result(ValueId v) {
+    const AxisState& s = state(v);
+    if (s.kind != AxisKind::along || graph_.node(graph_.value(v).def).phase != Phase::forward) return;
+    auto& list = results_[plan_.made_in[v.index]];
+    const std::pair result(graph_.type(v).shape, s.along);
+    if (std::ranges::find(list, result) == list.end()) list.push_back(result);
   }
 
   // --- one node of a body ---
@@ -214,6 +223,7 @@ class ChunkPlanner {
     Operands out;
     for_operands(n, [&](ValueId v) {
       const AxisKind kind = state(v).kind == AxisKind::whole ? plan_.world.seeds[v.index].kind : state(v).kind;
+      if (state(v).common) return;
       out.along = out.along || kind == AxisKind::along;
       out.partial = out.partial || kind == AxisKind::partial;
       out.size = out.size || kind == AxisKind::size;
@@ -225,6 +235,9 @@ class ChunkPlanner {
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr) return Refused{r, refuse_at(n, "no rule", "nothing is known about this op, and an operand is chunked")};
     const Operands has = operands_of(n);
+    for_operands(n, [&](ValueId v) {
+      if (state(v).kind == AxisKind::along && plan_.made_in[v.index] != r) note_result(v);
+    });
     if (is_constant_fill(*op) && !has.size) {
       mark_constant(n);
       fills_.push_back(n);

@@ -12,10 +12,17 @@ Result<ChunkSizes> ChunkSizes::declare(Program* program, const ChunkPlan& plan, 
   return out;
 }
 
-// Rows are spread evenly, the first chunks taking one more: chunk c of n has (rows + n - 1 - c) // n.
+// Rows are spread evenly, the first chunks taking one more: chunk c of n has (rows + n - 1 - c) // n. The first is written as what the
+// others leave, so that all together are the whole for symbols too.
 Expr ChunkSizes::rows(uint32_t domain, int64_t c) const {
   const AxisDomain& d = plan_->world.domains[domain];
-  if (d.is_rows) return exprs_->floordiv(exprs_->add(d.size, exprs_->constant(chunks_ - 1 - c)), exprs_->constant(chunks_));
+  auto spread = [&](int64_t k) { return exprs_->floordiv(exprs_->add(d.size, exprs_->constant(chunks_ - 1 - k)), exprs_->constant(chunks_)); };
+  if (d.is_rows && c > 0) return spread(c);
+  if (d.is_rows) {
+    Expr rest = d.size;
+    for (int64_t k = 1; k < chunks_; ++k) rest = exprs_->sub(rest, spread(k));
+    return rest;
+  }
   return d.sorted.domain != kNoDomain ? extent(d.sorted, c) : own(d.size, c);
 }
 
