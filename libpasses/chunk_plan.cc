@@ -74,7 +74,7 @@ class ChunkPlanner {
   }
 
   Error at_region(uint32_t r, const std::string& why) const {
-    return {ErrorKind::cannot_apply, "module " + plan_.regions[r].module + ": " + why, {}, std::string(kRemedy)};
+    return {ErrorKind::cannot_apply, "module " + plan_.regions[r].module + ": " + why, {}, "fewer chunks, other modules, or --best-effort to leave this one whole"};
   }
 
   Status start_region(uint32_t r, const std::vector<NodeId>& nodes, const std::vector<bool>& from_data) {

@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "concretize", "pipe", "print", "parse", "check", "diff", "recipe", "run", "sim", "stat", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "chunk", "concretize", "pipe", "print", "parse", "check", "diff", "recipe", "run", "sim", "stat", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
@@ -44,6 +44,7 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  clean        remove what nobody sees from a step\n"
                         "  remat        compute forward values again in the backward\n"
                         "  offload      let values wait for the backward on the host\n"
+                        "  chunk        run modules once for each chunk of their rows\n"
                         "  concretize   put numbers for the symbolic sizes of a graph\n"
                         "  pipe         run passes one after the other in one process\n"
                         "  print        write a graph as text\n"

@@ -1,0 +1,73 @@
+#include "libpasses/axis_rules.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "libpasses/chunk.h"
+#include "tests/support/parse.h"
+
+using namespace sg;
+using sg::test::parse;
+
+namespace {
+
+// Chunks module `m` of a graph whose nodes are `body`; the message of a refusal, empty when it went through.
+std::string chunk_of(const std::string& body, int64_t chunks = 2) {
+  Job job = parse(("sg 1.0 job \"t\" world 1\ngraph rank *\n" + body).c_str());
+  Diagnostics notes;
+  PassContext context;
+  context.notes = &notes;
+  ChunkOptions options;
+  options.modules = "m";
+  options.chunks = chunks;
+  auto change = chunk(&job, options, context);
+  return change.ok() ? std::string() : change.error().message;
+}
+
+bool says(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+const std::string kInputs = "  param %w : f32[4, 4] \"w\"\n  input %x : f32[8, 4]\n  input %y : f32[8, 8]\n  forward m\n";
+
+}  // namespace
+
+TEST_CASE("axis rules: every row names an op of the table, once") {
+  std::set<std::string_view> seen;
+  for (const AxisRow& row : all_axis_rules()) {
+    INFO(row.op);
+    CHECK(find_op(row.op) != nullptr);
+    CHECK(seen.insert(row.op).second);
+    CHECK(find_axis_rule(*find_op(row.op)) == &row);
+  }
+}
+
+TEST_CASE("axis rules: pointwise ops need no row, and what is neither has none") {
+  CHECK(find_axis_rule(*find_op("aten.tanh.default")) != nullptr);
+  CHECK(find_axis_rule(*find_op("aten.roll.default")) == nullptr);
+}
+
+TEST_CASE("axis rules: chunked axes must meet") {
+  const std::string square = kInputs + "    %t = aten.t(%y) : f32[8, 8] stride [1, 8]\n    %s = aten.add.Tensor(%y, %t) : f32[8, 8]\n  output %s\n";
+  CHECK(says(chunk_of(square), "do not meet"));
+}
+
+TEST_CASE("axis rules: an axis of one row in a chunk is not squeezed away") {
+  const std::string body = "  input %x : f32[2, 4]\n  forward m\n    %s = aten.squeeze(%x) : f32[2, 4]\n    %r = aten.neg(%s) : f32[2, 4]\n  output %r\n";
+  CHECK(says(chunk_of(body), "a chunk may have one row"));
+}
+
+TEST_CASE("axis rules: the bias of a contracted product is added once") {
+  const std::string body = kInputs +
+                           "    %t = aten.t(%x) : f32[4, 8] stride [1, 4]\n    %r = aten.addmm(%w, %t, %x) : f32[4, 4]\n  output %r\n";
+  CHECK(says(chunk_of(body), "the bias would be added in every chunk"));
+}
+
+TEST_CASE("axis rules: a sum that is rounded to whole numbers is no sum") {
+  const std::string body = kInputs + "    %s = aten.sum.dim_IntList(%x, [0]) : f32[4]\n    %i = aten._to_copy(%s, dtype=i64) : i64[4]\n  output %i\n";
+  CHECK(says(chunk_of(body), "rounded to i64"));
+}
+
+TEST_CASE("axis rules: as many chunks as rows, and no more") {
+  const std::string body = kInputs + "    %r = aten.mm(%x, %w) : f32[8, 4]\n  output %r\n";
+  CHECK(chunk_of(body, 8).empty());
+  CHECK(says(chunk_of(body, 9), "too few for 9 chunks"));
+}
