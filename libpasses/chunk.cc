@@ -11,7 +11,7 @@ namespace {
 constexpr PassOption kOptions[] = {
     {"modules", 'm', "PATTERN", "the modules to run in chunks, as 'layers.*.moe'"},
     {"chunks", 'n', "N", "how many", "2"},
-    {"along", 0, "batch|seq|tokens", "the axis that is cut: the first; the second of batches; the first of flat tokens", "batch"},
+    {"along", 0, "batch|seq|tokens", "the axis that is cut: the first; the second; of flat tokens", "batch"},
     {"grad-accumulation", 0, "early|eager", "sum gradients of parameters before their collectives, or after as autograd does", "early"},
     {"min-rows", 0, "N", "refuse chunks of fewer rows", "1"},
 };
@@ -113,8 +113,8 @@ constexpr PassInfo chunk_pass = {
     "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
     "What cannot be proven to give the same rows is refused (exit 4) with its node and rule; --best-effort leaves it whole.",
     Results::reassociated, kAfter, kOptions,
-    {{"sg-chunk moe.sg --modules 'layers.*.moe' --chunks 2 -o chunked.sg", "each expert layer in two halves of the tokens"},
-     {"sg-chunk gpt.sg --modules 'transformer.h.*' --chunks 4 --explain -o /dev/null", "what would be cut, shared, summed"}},
+    {{"sg-chunk step.sg --modules '{layer,layers.*.moe}' --chunks 2 -o chunked.sg", "in two halves of the rows"},
+     {"sg-import step.json | sg-chunk --modules layer --explain -o chunked.sg", "what is cut, shared, summed"}},
     run_chunk};
 
 }  // namespace sg
