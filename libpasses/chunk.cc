@@ -12,7 +12,7 @@ constexpr PassOption kOptions[] = {
     {"modules", 'm', "PATTERN", "the modules to run in chunks, as 'layers.*.moe'"},
     {"chunks", 'n', "N", "how many", "2"},
     {"along", 0, "batch|seq|tokens", "the axis that is cut: the first; the second; of flat tokens", "batch"},
-    {"grad-accumulation", 0, "early|eager", "sum gradients of parameters before their collectives, or after as autograd does", "early"},
+    {"grad-accumulation", 0, "early|eager", "sum gradients of parameters before their collectives, or after", "early"},
     {"min-rows", 0, "N", "refuse chunks of fewer rows", "1"},
 };
 constexpr std::string_view kAfter[] = {"bucket", "overlap", "concretize"};
