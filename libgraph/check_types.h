@@ -39,6 +39,8 @@ class TypeChecker {
   // Adds each result of `n` whose recorded type is not exactly the inferred one. Results without a recorded type and
   // ops without a rule are passed over; where the rule refuses, one entry with its reason stands for the whole node.
   void check(const Graph& graph, NodeId n, std::vector<TypeDisagreement>* found);
+  // False: no disagreement of this program is an exception.
+  bool may_find_exceptions() const { return was_chunked_; }
 
  private:
   const TypeException* exception_for(const TypeDisagreement& d) const;
