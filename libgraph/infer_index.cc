@@ -373,9 +373,14 @@ Status one_hot(InferCall& c) {
 Status pack(InferCall& c) {
   SG_ASSIGN(std::vector<const Type*> tensors, c.tensors("tensors"));
   if (tensors.empty()) return c.fail("needs at least one tensor");
+  SG_ASSIGN(Expr parts, c.size("parts"));
+  const int64_t part_count = c.sizes.constant(parts).value_or(1);
+  if (part_count <= 0) return c.fail("'parts' has to be positive");
   Expr count = c.sizes.number(0);
   for (const Type* t : tensors) {
     if (t == nullptr) return c.fail("a tensor is missing");
+    const int64_t rows = t->shape.empty() ? 1 : c.sizes.constant(t->shape[0]).value_or(0);
+    if (rows % part_count != 0) return c.fail("a first size is no multiple of 'parts'");
     count = c.sizes.exprs().add(count, c.sizes.count(t->shape));
   }
   return c.give_contiguous(c.dtype("dtype").value_or(tensors[0]->dtype), {count}, *tensors[0]);

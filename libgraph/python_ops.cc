@@ -37,10 +37,11 @@ import torch._functorch._activation_offloading.offload_ops  # noqa: E402  regist
 
 constexpr HelperOp kHelperOps[] = {
     {"sg.pack", "pack", R"py(
-def pack(tensors, dtype=None):
-    """The elements of all tensors, one after the other, in one flat tensor."""
+def pack(tensors, dtype=None, parts=1):
+    """The elements of all tensors in one flat tensor: one after the other, or so for each part of their rows."""
     dtype = tensors[0].dtype if dtype is None else dtype
-    return torch.cat([tensor.reshape(-1).to(dtype) for tensor in tensors])
+    rows = [tensor.tensor_split(parts) if parts > 1 else [tensor] for tensor in tensors]
+    return torch.cat([part.reshape(-1).to(dtype) for parts_of_one in zip(*rows) for part in parts_of_one])
 )py"},
     {"sg.unpack", "unpack", R"py(
 def unpack(flat, shapes):

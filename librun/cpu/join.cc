@@ -60,12 +60,19 @@ Status split_into(KernelCall& call, std::span<const Tensor> parts) {
 Status split_copy(KernelCall& call) { return split_into(call, call.results); }
 Status split_copy_out(KernelCall& call) { return split_into(call, call.tensors("out")); }
 
+// Part by part, that part of the rows of every tensor.
 Status pack(KernelCall& call) {
+  const int64_t parts = call.integer("parts");
+  if (parts <= 0) return call.fail("a pack of " + std::to_string(parts) + " parts");
   int64_t start = 0;
-  for (const Tensor& t : call.tensors("tensors")) {
-    copy(call, flat_part(call.result(), start, t), t);
-    start += t.elements();
-  }
+  for (int64_t p = 0; p < parts; ++p)
+    for (const Tensor& t : call.tensors("tensors")) {
+      if (parts > 1 && (t.rank == 0 || t.dim(0) % parts != 0)) return call.fail("rows that do not divide into " + std::to_string(parts) + " parts");
+      const Tensor part = parts == 1 ? t : part_of(t, 0, p * (t.dim(0) / parts), t.dim(0) / parts);
+      if (start + part.elements() > call.result().elements()) return call.fail("the tensors are larger than the result");
+      copy(call, flat_part(call.result(), start, part), part);
+      start += part.elements();
+    }
   return ok_status();
 }
 

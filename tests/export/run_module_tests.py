@@ -153,6 +153,8 @@ graph rank *
   forward -
     %flat = sg.pack([%x, %y], dtype=f32)
     %a, %b = sg.unpack(%flat, [[4, 3], [2]])
+    %z = aten.constant_pad_nd(%x, [0, 0, 0, 1])
+    %rows = sg.pack([%z, %y], parts=2)
     %host = sg.offload(%a)
     %kept = sg.wait(%host)
     %fetched = sg.reload(%kept, device=cpu)
@@ -161,7 +163,9 @@ graph rank *
   output %back
   output %b
   output %w
-''', {"x": X, "y": torch.ones(2, dtype=torch.bfloat16)}, X.reshape(4, 3), torch.ones(2), X.reshape(4, 3) + 1)
+  output %rows
+''', {"x": X, "y": torch.ones(2, dtype=torch.bfloat16)}, X.reshape(4, 3), torch.ones(2), X.reshape(4, 3) + 1,
+                   torch.cat([X[:2].reshape(-1), torch.ones(1), X[2], torch.zeros(4), torch.ones(1)]))
 
     def test_writes_reach_the_inputs(self):
         given = self.check('''

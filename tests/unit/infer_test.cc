@@ -195,6 +195,10 @@ TEST_CASE("infer: reductions, products, indexing, collectives") {
                 {{f32, {"7", "2", "5"}, {"1", "7", "14"}}}));
   CHECK(w.gives("aten.cat.default", {Arg::list({w.tensor({f32, {"0"}}), w.tensor({f32, {"u0", "2"}}), w.tensor({f32, {"3", "2"}})})},
                 {{f32, {"u0 + 3", "2"}}}));
+  auto parts = [&](int64_t n) { return Arg::integer(n).set_key(w.job.pool->str("parts")); };
+  CHECK(w.gives("sg.pack", {Arg::list({w.tensor({f32, {"4", "3"}}), w.tensor({f32, {"2"}})}), parts(2)}, {{f32, {"14"}}}));
+  CHECK_FALSE(w.infer("sg.pack", {Arg::list({w.tensor({f32, {"4", "3"}}), w.tensor({f32, {"3"}})}), parts(2)}).ok());
+  CHECK_FALSE(w.infer("sg.pack", {Arg::list({w.tensor({f32, {"4"}})}), parts(0)}).ok());
   CHECK(w.gives("aten._grouped_mm.default", {w.tensor({bf16, {"8", "4"}}), w.tensor({bf16, {"2", "4", "5"}}), w.tensor({i32, {"2"}})},
                 {{bf16, {"8", "5"}, {"8", "1"}}}));
   CHECK(w.gives("_c10d_functional.all_gather_into_tensor.default", {w.tensor({f32, {"2", "3"}}), Arg::integer(4), Arg::group(GroupId(0))}, {{f32, {"8", "3"}}}));
