@@ -1,0 +1,228 @@
+#include "libpasses/bucket.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+
+#include "libgraph/assume.h"
+#include "libgraph/human.h"
+#include "libgraph/json.h"
+#include "libgraph/plan.h"
+#include "libgraph/sim/simulate.h"
+#include "libgraph/verify.h"
+#include "libpasses/bucket_parts.h"
+
+namespace sg {
+namespace {
+
+using namespace bucket_parts;
+
+struct Outcome {
+  size_t roles = 0, gone = 0, moved = 0;
+  int64_t prefetch = 0;
+};
+
+int64_t planned_peak(const Job& job) {
+  int64_t most = 0;
+  for (const auto& program : job.programs) {
+    const SizeValues hints = [&](StrId s) { return program->find_symbol(s) ? program->find_symbol(s)->hint : std::nullopt; };
+    most = std::max(most, plan_memory(compute_liveness(*program, program->graph, hints)).arena_bytes);
+  }
+  return most;
+}
+
+// The deepest prefetch that the limit allows.
+Status place(Job* job, const BucketOptions& options, Outcome* out) {
+  out->prefetch = options.prefetch < 0 ? BucketOptions::kMaxPrefetch : options.prefetch;
+  if (options.peak_bytes == 0) {
+    out->moved = place_buckets(job, out->prefetch);
+    return ok_status();
+  }
+  int64_t peak = 0;
+  for (; out->prefetch >= 0; --out->prefetch) {
+    Job placed(*job);
+    out->moved = place_buckets(&placed, out->prefetch);
+    peak = planned_peak(placed);
+    if (peak > options.peak_bytes) continue;
+    *job = std::move(placed);
+    return ok_status();
+  }
+  return Error{ErrorKind::cannot_apply,
+               "the planned peak is " + human_bytes(static_cast<double>(peak)) + " without prefetch, above --peak " + human_bytes(static_cast<double>(options.peak_bytes)), {},
+               "use smaller buckets (--plan by-size:SIZE), or sg-remat before"};
+}
+
+Status apply(Job* job, const Members& members, const Plan& plan, const BucketOptions& options, Outcome* out) {
+  out->gone = merge_buckets(job, members, plan);
+  return place(job, options, out);
+}
+
+// --- plans ---
+
+Result<double> simulated_us(const Job& job, const std::string& machine) {
+  SimOptions options;
+  SG_ASSIGN(options.machine, find_machine(machine));
+  options.events = false;
+  SG_ASSIGN(std::vector<SymbolValues> values, assume_values(job, infer_ranges(job), {}));
+  SG_ASSIGN(Simulation simulation, simulate(job, values, options));
+  return simulation.worst().makespan_us;
+}
+
+// The plan whose step is shortest; of equals the first.
+Result<Plan> choose_plan(const Job& job, const Members& members, const BucketOptions& options, std::string* said) {
+  constexpr int64_t kSizes[] = {8 << 20, 32 << 20, 128 << 20, 512 << 20};
+  std::vector<std::pair<std::string, Plan>> candidates = {{"per-block", plan_per_block(members)}};
+  for (int64_t size : kSizes) candidates.emplace_back("by-size:" + human_bytes(static_cast<double>(size)), plan_by_size(members, size));
+  double best = 0;
+  Plan chosen;
+  for (auto& [name, plan] : candidates) {
+    Job tried(job);
+    Outcome outcome;
+    if (Status applied = apply(&tried, members, plan, options, &outcome); !applied.ok()) {
+      if (chosen.empty() && &plan == &candidates.back().second) return std::move(applied.error());
+      continue;
+    }
+    SG_ASSIGN(const double us, simulated_us(tried, options.machine));
+    if (!chosen.empty() && us >= best) continue;
+    best = us, chosen = std::move(plan), *said = name + " on " + options.machine;
+  }
+  return chosen;
+}
+
+Result<Plan> make_plan(const Job& job, const Members& members, const BucketOptions& options, std::string* said) {
+  switch (options.plan) {
+    case BucketPlanKind::per_block: return plan_per_block(members);
+    case BucketPlanKind::per_module: return plan_per_module(members, options.modules, options.modules_name);
+    case BucketPlanKind::by_size: return plan_by_size(members, options.size_bytes);
+    case BucketPlanKind::automatic: return choose_plan(job, members, options, said);
+  }
+  return Plan{};
+}
+
+// --- what is said ---
+
+std::string line_of(const Job& job, const Members& members, const Bucket& bucket) {
+  const Member& first = members.list[bucket.members[0]];
+  int64_t bytes = 0;
+  std::vector<std::string> types, modules(bucket.modules);
+  for (size_t m : bucket.members) {
+    bytes += members.list[m].whole_bytes();
+    const std::string type(dtype_name(members.list[m].dtype));
+    if (std::ranges::find(types, type) == types.end()) types.push_back(type);
+  }
+  const std::string kind = first.kind == Kind::gather ? "gather" : first.kind == Kind::scatter ? "reduce_scatter" : "all_reduce";
+  std::string out = plural(bucket.members.size(), kind) + (first.direction == BucketDirection::forward ? ", forward, " : ", backward, ") +
+                    human_bytes(static_cast<double>(bytes)) + " of ";
+  for (size_t i = 0; i < types.size(); ++i) out += (i ? " and " : "") + types[i];
+  out += " on " + std::string(job.pool->strings[job.groups[first.group].axis]) + ": ";
+  for (size_t i = 0; i < modules.size(); ++i) out += (i ? " " : "") + modules[i];
+  return out;
+}
+
+std::vector<std::string> lines_of(const Job& job, const Members& members, const Plan& plan) {
+  std::vector<std::string> out;
+  for (const Bucket& bucket : plan) out.push_back(line_of(job, members, bucket));
+  out.insert(out.end(), members.left.begin(), members.left.end());
+  return out;
+}
+
+std::string summary_of(const Members& members, const Plan& plan, const Outcome& outcome, const std::string& said) {
+  if (members.list.empty() && outcome.moved == 0)
+    return members.bucketed != 0 ? "nothing to bucket: what gathers parameters and reduces gradients is in buckets already (" + std::to_string(members.bucketed) + ")"
+           : members.left.empty() ? "nothing to bucket: no collective gathers parameters or reduces gradients"
+                                  : "nothing to bucket: " + members.left[0];
+  std::string out = members.list.empty() ? plural(members.bucketed, "bucket") : plural(members.list.size(), "collective") + " -> " + plural(plan.size(), "bucket");
+  if (!said.empty()) out += " (" + said + ")";
+  return out + (outcome.prefetch == 0 ? std::string(", no prefetch") : ", prefetch " + std::to_string(outcome.prefetch));
+}
+
+std::string json_of(const Members& members, const Plan& plan, const Outcome& outcome, const std::vector<std::string>& lines) {
+  JsonWriter json;
+  json.begin_object().key("collectives").natural(members.list.size()).key("buckets").natural(plan.size());
+  json.key("prefetch").integer(outcome.prefetch).key("decisions").begin_array();
+  for (const std::string& line : lines) json.string(line);
+  json.end_array().end_object();
+  return json.take();
+}
+
+// --- options ---
+
+constexpr PassOption kOptions[] = {
+    {"plan", 'p', "PLAN", "per-block, per-module:FILE, by-size:SIZE or auto", "per-block"},
+    {"prefetch", 0, "N|auto", "buckets between a launch and its wait; auto: as many as --peak allows", "1"},
+    {"peak", 0, "SIZE", "less prefetch, rather than a planned peak above this"},
+    {"machine", 'm', "NAME|FILE", "what --plan auto simulates", "h100-8"},
+};
+
+Status parse_plan(const std::string& word, BucketOptions* out) {
+  constexpr std::string_view kModules = "per-module:", kSize = "by-size:";
+  if (word == "per-block") return ok_status();
+  if (word == "auto") {
+    out->plan = BucketPlanKind::automatic;
+    return ok_status();
+  }
+  if (word.starts_with(kModules)) {
+    out->plan = BucketPlanKind::per_module;
+    out->modules_name = word.substr(kModules.size());
+    std::ifstream in(out->modules_name, std::ios::binary);
+    if (!in) return Error{ErrorKind::unreadable, "cannot read " + out->modules_name, {}, "a line names the modules of one bucket"};
+    out->modules.assign(std::istreambuf_iterator<char>(in), {});
+    return ok_status();
+  }
+  if (word.starts_with(kSize)) {
+    out->plan = BucketPlanKind::by_size;
+    SG_ASSIGN(out->size_bytes, parse_bytes(std::string_view(word).substr(kSize.size())));
+    return ok_status();
+  }
+  return Error{ErrorKind::usage, "--plan \"" + word + "\" is none that there is", {}, "use per-block, per-module:FILE, by-size:SIZE or auto"};
+}
+
+Result<Change> run_bucket(Job* job, const PassOptions& options, PassContext& context) {
+  BucketOptions out;
+  SG_TRY(parse_plan(options.text("plan", "per-block"), &out));
+  SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
+  if (options.text("prefetch") == "auto") {
+    if (out.peak_bytes == 0) return Error{ErrorKind::usage, "--prefetch auto needs a limit", {}, "say how much memory there is: --peak 60GiB"};
+    out.prefetch = -1;
+  } else {
+    SG_ASSIGN(out.prefetch, options.whole("prefetch", 1, 0));
+  }
+  out.machine = options.text("machine", "h100-8");
+  return bucket(job, out, context);
+}
+
+}  // namespace
+
+Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& context) {
+  Job next(*job);
+  Outcome outcome;
+  for (auto& program : next.programs) outcome.roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
+  const Members members = find_members(next);
+  std::string said;
+  SG_ASSIGN(const Plan plan, make_plan(next, members, options, &said));
+  const std::vector<std::string> lines = context.explain ? lines_of(next, members, plan) : std::vector<std::string>();
+  SG_TRY(apply(&next, members, plan, options, &outcome));
+  Change change;
+  Diagnostics findings(1);
+  if (next.programs.size() > 1) verify(next, {.types = false, .threads = context.threads}, &findings);
+  if (findings.has_errors()) {
+    context.notes->warning("bucket", "ranks would not agree on their collectives: " + findings.as_error(ErrorKind::internal).message);
+    change.summary = "nothing to bucket: ranks would not agree on their collectives";
+    return change;
+  }
+  *job = std::move(next);
+  change.changed = outcome.gone + outcome.moved + outcome.roles > 0;
+  change.summary = summary_of(members, plan, outcome, said);
+  for (const std::string& line : lines) change.plan += line + "\n";
+  if (context.explain) change.plan_json = json_of(members, plan, outcome, lines);
+  return change;
+}
+
+constexpr PassInfo bucket_pass = {
+    "bucket", "gather the parameters of a block by one collective, reduce its gradients by one, and launch ahead", {}, Results::bitwise, {}, kOptions,
+    {{"sg-bucket step.sg -o bucketed.sg", "a bucket a block and direction, gathered one block ahead"},
+     {"sg-bucket step.sg --plan by-size:512MiB --prefetch auto --peak 60GiB", "by size, as far ahead as memory allows"}},
+    run_bucket};
+
+}  // namespace sg

@@ -1,0 +1,123 @@
+#include "libpasses/bucket.h"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+
+#include "libgraph/infer.h"
+#include "libgraph/op.h"
+#include "libgraph/verify.h"
+#include "tests/support/parse.h"
+#include "tests/support/random_job.h"
+
+using namespace sg;
+using sg::test::parse;
+
+namespace {
+
+std::string block(const std::string& n) {
+  return "  forward layers." + n + "\n    %ga" + n + " = _c10d_functional.all_gather_into_tensor(%a" + n + ", 2, @g)\n    %A" + n +
+         " = _c10d_functional.wait_tensor(%ga" + n + ")\n    %gb" + n + " = _c10d_functional.all_gather_into_tensor(%b" + n + ", 2, @g)\n    %B" + n +
+         " = _c10d_functional.wait_tensor(%gb" + n + ")\n    %m" + n + " = aten.mm(%A" + n + ", %B" + n + ")\n";
+}
+
+std::string program(const std::string& ranks, int blocks, const std::string& size = "2") {
+  std::string out = "graph rank " + ranks + "\n", body, last;
+  for (int i = 0; i < blocks; ++i) {
+    const std::string n = std::to_string(i);
+    out += "  param %a" + n + " : f32[2, 4] \"layers." + n + ".a.weight\"\n  param %b" + n + " : f32[" + size + ", 4] \"layers." + n + ".b.weight\"\n";
+    body += block(n), last = n;
+  }
+  return out + body + "  output %m" + last + "\n";
+}
+
+Job job_of(const std::string& programs) {
+  Job job = parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ndevice cpu\n\n" + programs);
+  for (auto& p : job.programs) infer_missing_types(*p);
+  return job;
+}
+
+Job two_programs(int blocks) { return job_of(program("0", blocks) + "\n" + program("1", blocks)); }
+
+size_t launches(const Graph& graph) {
+  size_t out = 0;
+  for (NodeId n : graph.nodes()) out += graph.op_info(n) != nullptr && graph.op_info(n)->has(kCollective);
+  return out;
+}
+
+Result<Change> run(Job* job, const BucketOptions& options = {}) {
+  Diagnostics notes;
+  PassContext context{&notes};
+  return bucket(job, options, context);
+}
+
+size_t findings(const Job& job) {
+  Diagnostics out;
+  verify(job, {}, &out);
+  return out.error_count();
+}
+
+}  // namespace
+
+TEST_CASE("programs that differ elsewhere are bucketed alike, and the ranks agree") {
+  Job job = two_programs(3);
+  REQUIRE(run(&job).ok());
+  CHECK(launches(job.programs[0]->graph) == 3);
+  CHECK(launches(job.programs[1]->graph) == 3);
+  CHECK(findings(job) == 0);
+}
+
+TEST_CASE("the verifier catches a schedule that one rank does not follow") {
+  // By size, so that buckets differ in size: 3 gathers, then 1.
+  Job job = two_programs(2);
+  REQUIRE(run(&job, {.plan = BucketPlanKind::by_size, .size_bytes = 192, .prefetch = 1}).ok());
+  REQUIRE(launches(job.programs[1]->graph) == 2);
+  REQUIRE(findings(job) == 0);
+  Graph& graph = job.programs[1]->graph;
+  std::vector<NodeId> gathers;
+  for (NodeId n : graph.nodes())
+    if (graph.op_info(n)->has(kCollective)) gathers.push_back(n);
+  // Each of the two is free to go first; not on one rank alone.
+  graph.move_before(gathers[1], graph.first());
+  CHECK(findings(job) > 0);
+  graph.move_after(gathers[1], gathers[0]);
+  CHECK(findings(job) == 0);
+}
+
+TEST_CASE("a collective that ranks do not share stays alone") {
+  Job job = two_programs(2);
+  // Rank 1 calls its parameter otherwise: nothing says that it is the same one.
+  Pool& pool = *job.pool;
+  job.programs[1]->graph.mutable_input(1).fqn = pool.str("layers.7.b.weight");
+  Job before(job);
+  auto change = run(&job);
+  REQUIRE(change.ok());
+  CHECK(launches(job.programs[0]->graph) == 3);     // the block of the other parameter is merged
+  CHECK(findings(job) == 0);
+}
+
+TEST_CASE("random jobs are left valid by every plan") {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    INFO("seed " << seed);
+    const Job job = sg::test::random_job(seed);
+    Diagnostics before;
+    verify(job, {}, &before);
+    if (before.has_errors()) continue;
+    for (BucketOptions options : {BucketOptions{}, BucketOptions{.plan = BucketPlanKind::by_size, .size_bytes = 4096, .prefetch = 3}}) {
+      Job bucketed(job);
+      auto change = run(&bucketed, options);
+      REQUIRE(change.ok());
+      CHECK(findings(bucketed) == 0);
+    }
+  }
+}
+
+TEST_CASE("deep models take linear time") {
+  auto seconds = [](int blocks) {
+    Job job = job_of(program("*", blocks));
+    auto begin = std::chrono::steady_clock::now();
+    REQUIRE(run(&job).ok());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  seconds(100);
+  CHECK(seconds(4000) < 40 * seconds(400) + 0.5);
+}
