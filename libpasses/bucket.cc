@@ -100,6 +100,17 @@ Result<Plan> make_plan(const Job& job, const Members& members, const BucketOptio
   return Plan{};
 }
 
+// What the ranks would not agree on; empty when all is well.
+std::string disagreement(Job* job, size_t threads) {
+  if (job->programs.size() == 1) return {};
+  for (auto& program : job->programs)
+    for (NodeId n : program->graph.nodes())
+      if (const NodeId forward = program->graph.node(n).forward; forward && !program->graph.alive(forward)) program->graph.set_forward(n, {});
+  Diagnostics findings(1);
+  verify(*job, {.types = false, .threads = threads}, &findings);
+  return findings.has_errors() ? findings.as_error(ErrorKind::internal).message : std::string();
+}
+
 // --- what is said ---
 
 std::string line_of(const Job& job, const Members& members, const Bucket& bucket) {
@@ -204,10 +215,8 @@ Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& conte
   const std::vector<std::string> lines = context.explain ? lines_of(next, members, plan) : std::vector<std::string>();
   SG_TRY(apply(&next, members, plan, options, &outcome));
   Change change;
-  Diagnostics findings(1);
-  if (next.programs.size() > 1) verify(next, {.types = false, .threads = context.threads}, &findings);
-  if (findings.has_errors()) {
-    context.notes->warning("bucket", "ranks would not agree on their collectives: " + findings.as_error(ErrorKind::internal).message);
+  if (const std::string why = disagreement(&next, context.threads); !why.empty()) {
+    context.notes->warning("bucket", "ranks would not agree on their collectives: " + why);
     change.summary = "nothing to bucket: ranks would not agree on their collectives";
     return change;
   }

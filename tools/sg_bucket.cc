@@ -2,4 +2,4 @@
 #include "libpasses/bucket.h"
 #include "tools/cli_pass.h"
 
-int main(int argc, char** argv) { return sg::cli::pass_main(sg::bucket_pass, argc, argv); }
+int main(int argc, char** argv) { return sg::cli::pass_main<sg::bucket_pass>(argc, argv); }

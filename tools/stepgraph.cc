@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "chunk", "concretize", "pipe", "print", "parse", "check", "diff", "recipe", "run", "sim", "stat", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "chunk", "overlap", "bucket", "concretize", "pipe", "print", "parse", "check", "diff", "recipe", "run", "sim", "stat", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
@@ -45,6 +45,8 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  remat        compute forward values again in the backward\n"
                         "  offload      let values wait for the backward on the host\n"
                         "  chunk        run modules once for each chunk of their rows\n"
+                        "  overlap      give token exchanges communicators of their own\n"
+                        "  bucket       gather and reduce the parameters of a block at once, launched ahead\n"
                         "  concretize   put numbers for the symbolic sizes of a graph\n"
                         "  pipe         run passes one after the other in one process\n"
                         "  print        write a graph as text\n"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""run_bucket.py --bin BIN [--only TEXT] [--seeds N] [--all]: sg-bucket keeps results to the bit.
+"""run_bucket.py --bin BIN [--only TEXT] [--seeds N] [--all]: sg-bucket and sg-overlap --isolate-only keep results to the bit.
 
-On the captures of several ranks with values, after each plan and compositions with sg-clean and sg-remat: all ranks run,
+On the captures of several ranks with values, after each plan, isolation and compositions with sg-clean and sg-remat: all ranks run,
 with random delays (--chaos), and give what the untouched graph gives. On random sharded models besides: blocks, shared and tied
 weights, element types, uneven names, several groups, gradients in parts. Buckets are fewer than collectives, and a second run finds
 nothing. Says aloud when ../shared/traces is absent. --all: every chain on every capture, and mpi.
@@ -22,10 +22,10 @@ from run_passes import Failure, run  # noqa: E402
 
 TRACES = os.path.join(HERE, '../../../shared/traces')
 CAPTURES = ['llama3-fsdp4', 'llama3-fsdp4-fp32', 'llama3-fsdp4-chunkedloss', 'llama3-fsdp2-tp2-fp32', 'dsv3-ep4', 'dsv3-ep4-fp32', 'dsv3-ep4-eagerchunk2']
-BLOCKS, SIZE, AUTO = ('sg-bucket',), ('sg-bucket', '--plan', 'by-size:64KiB', '--prefetch', '2'), ('sg-bucket', '--plan', 'auto')
-CLEAN, REMAT = ('sg-clean',), ('sg-remat',)
+BLOCKS, SIZE, AUTO = ('bucket',), ('bucket', '--plan', 'by-size:64KiB', '--prefetch', '2'), ('bucket', '--plan', 'auto')
+CLEAN, REMAT, ISOLATE, GATHERS = ('clean',), ('remat',), ('overlap', '--isolate-only'), ('overlap', '--isolate-only', '--gathers')
 CHAINS = [[BLOCKS], [SIZE], [CLEAN, REMAT, BLOCKS], [CLEAN, REMAT, AUTO], [BLOCKS, CLEAN], [CLEAN, REMAT, BLOCKS, CLEAN],
-          [CLEAN, ('sg-bucket', '--prefetch', '0'), ('sg-bucket', '--prefetch', '3')]]
+          [CLEAN, ('bucket', '--prefetch', '0'), ('bucket', '--prefetch', '3')], [ISOLATE, BLOCKS], [CLEAN, REMAT, GATHERS, BLOCKS], [BLOCKS, ISOLATE]]
 
 
 def collectives(case, graph):
@@ -54,7 +54,9 @@ class BucketCase(run_passes.Case):
             done = run(*command, *self.delays(seed), ok=(0, 1))
         if done.returncode != 0:
             raise Failure(f'{label} ({comm}): results differ\n{done.stdout[-1500:]}{said}')
-        if chain[-1][0] == 'sg-bucket':
+        if 'would not agree' in said:
+            raise Failure(f'{label}: {said}')
+        if chain[-1][0] in ('bucket', 'overlap'):
             again = self.apply(after, [chain[-1]], self.file('again.sg'))
             if 'nothing to' not in again:
                 raise Failure(f'{label}: a second run changes something\n{again}')
@@ -195,7 +197,7 @@ def random_cases(only, seeds):
         yield f'random/{seed}', make, ['--init', 'seed:3']
 
 
-RANDOM_CHAINS = [[BLOCKS], [('sg-bucket', '--plan', 'by-size:200', '--prefetch', '2')], [CLEAN, REMAT, BLOCKS]]
+RANDOM_CHAINS = [[BLOCKS], [('bucket', '--plan', 'by-size:200', '--prefetch', '2')], [CLEAN, REMAT, GATHERS, BLOCKS]]
 
 
 def main():
@@ -225,7 +227,7 @@ def main():
                     fewer += collectives(case, after) < before
                     held += 1
                 if args.all and name == 'dsv3-ep4' and shutil.which('mpirun'):
-                    case.hold(case.file('in.sg'), values, [CLEAN, REMAT, BLOCKS], comm='mpi')
+                    case.hold(case.file('in.sg'), values, [CLEAN, REMAT, ISOLATE, BLOCKS], comm='mpi')
             except Failure as failure:
                 failed += 1
                 print(f'FAIL {name}: {failure}')

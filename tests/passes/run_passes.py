@@ -27,7 +27,8 @@ OFFLOAD = ('offload', '--all', '--least', '64')
 # Chains of passes with their options, as tools. A chain is idempotent when its last pass is.
 CHAINS = [[('clean',)], [('clean', '--drop-asserts')], [('concretize',)], [('remat', '--policy', 'full')],
           [('clean',), ('remat',)], [('remat',), ('clean',)], [('offload',)], [OFFLOAD], [('remat',), ('offload', '--least', '64')]]
-STAGES = [('clean',), ('remat', '--policy', 'full'), OFFLOAD, ('remat', '--policy', 'default'), ('concretize',), ('remat', '--budget', '0.5')]
+STAGES = [('clean',), ('remat', '--policy', 'full'), OFFLOAD, ('remat', '--policy', 'default'), ('concretize',), ('remat', '--budget', '0.5'),
+          ('overlap', '--isolate-only'), ('bucket',)]
 
 
 class Failure(Exception):
@@ -56,7 +57,7 @@ def orders(bin_dir, symbolic, every):
     if not every:
         return [[STAGES[i] for i in row if STAGES[i] in useful] for row in pairwise(len(STAGES))]
     remats = [stage for stage in useful if stage[0] == 'remat']
-    others = [stage for stage in useful if stage[0] != 'remat']
+    others = [stage for stage in useful if stage[0] not in ('remat', 'overlap', 'bucket')]    # these: run_bucket.py
     return [list(order) for remat in remats for order in itertools.permutations([*others, remat])]
 
 
@@ -97,7 +98,7 @@ class Case:
         done = run(self.tool('sg-run'), after, *values, '--expect', self.file('before{r}.safetensors'), '--bitwise', ok=(0, 1))
         if done.returncode != 0:
             raise Failure(f'{label}: results differ\n{done.stdout[-1500:]}{said}')
-        is_lean = not any(step[0] == 'remat' for step in chain) and 'unshard' not in said
+        is_lean = not any(step[0] in ('remat', 'bucket') for step in chain) and 'unshard' not in said
         before, now = self.peak(graph) if is_lean else 0, self.peak(after) if is_lean else 0
         if now > before:
             raise Failure(f'{label}: the planned peak grows from {before} to {now}\n{said}')
