@@ -191,6 +191,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
       if (a.is(ArgKind::expr)) is_static &= state_.bindings->value(a.as_expr()).has_value();
     });
   step->is_static = is_static;
+  step->gives_numbers = !is_static || !alias_->binds(n).empty();
+  for (uint32_t i = 0; i < node.result_count; ++i) step->gives_numbers |= graph_.type(node.result(i)).kind != TypeKind::tensor;
   step->call = std::make_unique<KernelCall>(*op, state_.kernels);
   step->has_open_sizes = !op->has(kHigherOrder) && has_open_sizes(graph_, n);
   if (op->has(kWait)) return step->kind = StepKind::wait, true;

@@ -1,4 +1,5 @@
-// GraphRun: neighbours in the schedule that are pointwise over one shape become one pass over memory.
+// GraphRun: neighbours in the schedule that are pointwise over one shape become one pass over memory. One alone is a group,
+// too: its program is made once.
 //
 // Only static steps, and only what PointwiseProgram finds to fit: it knows addresses, so it sees where the plan has put one
 // value over another. Nothing else runs between the steps of a group, and each is where the schedule has it, so memory is
@@ -37,8 +38,8 @@ Status GraphRun::fuse() {
   for (size_t first = 0; first < steps_.size();) {
     size_t end = first;
     while (end < steps_.size() && can_fuse(steps_[end])) ++end;
-    if (end - first < 2) {
-      first = std::max(end, first + 1);
+    if (end == first) {
+      ++first;
       continue;
     }
     SG_ASSIGN(size_t taken, fuse_run(first, end));
@@ -59,7 +60,7 @@ Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
       if (!fits.ok() || !*fits) break;
     }
   }
-  if (stop - first < 2) return std::max<size_t>(stop - first, 1);
+  if (stop == first) return size_t{1};
   auto group = std::make_unique<FusedGroup>();
   group->first = first;
   group->count = stop - first;

@@ -60,6 +60,16 @@ Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Sc
   return ok_status();
 }
 
+Status GraphRun::rebind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
+  if (tensors.empty() || !std::ranges::equal(tensors, bound_, same_view)) {
+    bound_.assign(tensors.begin(), tensors.end());
+    return bind_inputs(tensors, scalars);
+  }
+  finish();
+  for (size_t i = 0; i < scalars.size(); ++i) values_.scalars[graph_.inputs()[i].value.index] = scalars[i];
+  return ok_status();
+}
+
 Status GraphRun::reserve() {
   SG_ASSIGN(arena_, Arena::reserve(plan_.arena_bytes));
   SG_ASSIGN(host_arena_, Arena::reserve(plan_.host_bytes));
@@ -319,7 +329,7 @@ Status GraphRun::run_kernel(Step* step) {
   }
   Status status = became_view ? ok_status() : step->kernel(call);
   call.scratch().reset();
-  if (!status.ok()) return status;
+  if (!status.ok() || !step->gives_numbers) return status;
   return bind_results(step);
 }
 
@@ -388,7 +398,7 @@ Status GraphRun::run_body(Step* step) {
     tensors.push_back(input.tensor);
     scalars.push_back(input.scalar);
   }
-  SG_TRY(body.bind_inputs(tensors, scalars));
+  SG_TRY(body.rebind_inputs(tensors, scalars));
   if (state_.observer) state_.observer->enter_body(graph_, step->node);
   SG_TRY(body.run());
   if (state_.observer) state_.observer->leave_body();

@@ -88,6 +88,8 @@ class GraphRun {
   // Gives the inputs: tensors by input position, numbers for scalar inputs. Memory stays the caller's and must stay
   // where it is until the next `bind_inputs`.
   Status bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
+  // The same for a body that is called again: what its last call worked out stays where the tensors are those of that call.
+  Status rebind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
 
   Status run();
   // The same, node by node: for runs in lockstep. A step is what `begin_step` and `compute` do, then `free_after`.
@@ -116,6 +118,7 @@ class GraphRun {
     bool is_static = false;
     bool resolved = false;              // static, and its call is filled in
     bool has_open_sizes = false;        // its rule is asked again with this run's numbers
+    bool gives_numbers = true;          // to the host, or to symbols: results beside tensors that are known before
     Kernel kernel = nullptr;
     std::unique_ptr<KernelCall> call;
     std::unique_ptr<GraphRun> body;     // call
@@ -197,6 +200,7 @@ class GraphRun {
   size_t in_flight_ = 0;                // launched and not waited for, about: whether progress is worth a call
   std::vector<bool> static_;            // by value: neither size nor memory can change
   std::vector<ValueId> static_values_;  // worked out when the inputs are bound
+  std::vector<Tensor> bound_;           // of the last rebind_inputs
 };
 
 }  // namespace sg

@@ -83,6 +83,13 @@ Tensor broadcast_to(const Tensor& t, std::span<const int64_t> shape) {
 
 bool same_shape(const Tensor& a, const Tensor& b) { return std::ranges::equal(a.sizes(), b.sizes()); }
 
+bool same_view(const Tensor& a, const Tensor& b) {
+  if (a.data != b.data || a.dtype != b.dtype || a.conjugate != b.conjugate || !same_shape(a, b)) return false;
+  for (int i = 0; i < a.rank; ++i)
+    if (a.dim(i) > 1 && a.step(i) != b.step(i)) return false;
+  return true;
+}
+
 int64_t extent_bytes(const Tensor& t) {
   int64_t last = 0;
   for (int i = 0; i < t.rank; ++i) {

@@ -50,6 +50,8 @@ Tensor swap_axes(const Tensor& t, int a, int b);
 Tensor broadcast_to(const Tensor& t, std::span<const int64_t> shape);
 
 bool same_shape(const Tensor& a, const Tensor& b);
+// The same elements at the same place; strides of axes of size 1 may differ.
+bool same_view(const Tensor& a, const Tensor& b);
 
 // Bytes from the first to one past the last that the view touches; 0 when it is empty.
 int64_t extent_bytes(const Tensor& t);

@@ -17,13 +17,6 @@ namespace {
 constexpr int64_t kStreamBytes = int64_t{256} << 20;   // results below are in the last cache when they are read
 constexpr int64_t kPieceNanoseconds = 30000;           // work of a thread at a time: worth more than handing it out
 
-bool same_view(const Tensor& a, const Tensor& b) {
-  if (a.data != b.data || a.dtype != b.dtype || a.conjugate != b.conjugate || !same_shape(a, b)) return false;
-  for (int i = 0; i < a.rank; ++i)
-    if (a.dim(i) > 1 && a.step(i) != b.step(i)) return false;
-  return true;
-}
-
 // Element i of one lies exactly where element i of the other does.
 bool same_places(const Tensor& a, const Tensor& b) {
   if (a.data != b.data || dtype_bytes(a.dtype) != dtype_bytes(b.dtype) || !same_shape(a, b)) return false;
