@@ -13,15 +13,24 @@ namespace sg {
 
 // Records live as long as the process: the handler may walk the list at any moment.
 struct OutputFile::Pending {
-  std::string path;
-  std::atomic<bool> live{false};
+  enum State : uint8_t { done, written, placed, placed_over };    // over an older file, which is kept beside it
+  std::string path, target, older;
+  std::atomic<State> state{done};
   Pending* next = nullptr;
   static std::atomic<Pending*> head;
 
-  static Pending* add(std::string path) {
-    auto* p = new Pending{std::move(path), {}, head.load()};
+  static Pending* add(std::string path, std::string target, std::string older) {
+    auto* p = new Pending{std::move(path), std::move(target), std::move(older), {}, head.load()};
     while (!head.compare_exchange_weak(p->next, p)) {}
     return p;
+  }
+
+  // As if nothing had been written. Async-signal-safe.
+  void take_back() {
+    State was = state.exchange(done);
+    if (was == written) ::unlink(path.c_str());
+    if (was == placed) ::unlink(target.c_str());
+    if (was == placed_over) ::rename(older.c_str(), target.c_str());
   }
 };
 
@@ -81,12 +90,13 @@ Result<OutputFile> OutputFile::open(const std::string& path, bool make_folders) 
     return out;
   }
   size_t name = out.target_.rfind('/') + 1;             // 0 when there is no folder
-  std::string temporary = out.target_.substr(0, name) + ".sg-tmp-" + std::to_string(::getpid()) + "-" +
-                          out.target_.substr(name, 100);
-  out.pending_ = Pending::add(temporary);
+  const std::string folder = out.target_.substr(0, name);
+  const std::string own = std::to_string(::getpid()) + "-" + out.target_.substr(name, 100);
+  std::string temporary = folder + ".sg-tmp-" + own;
+  out.pending_ = Pending::add(temporary, out.target_, folder + ".sg-old-" + own);
   out.fd_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (out.fd_ < 0) return out.failed("cannot write");
-  out.pending_->live.store(true);
+  out.pending_->state.store(Pending::written);
   if (::fchmod(out.fd_, mode_for(out.target_)) != 0) return out.failed("cannot set the mode");
   return out;
 }
@@ -99,7 +109,7 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
 
 OutputFile::~OutputFile() {
   if (fd_ > STDERR_FILENO) ::close(fd_);
-  if (pending_ != nullptr && pending_->live.exchange(false)) ::unlink(pending_->path.c_str());
+  if (pending_ != nullptr) pending_->take_back();
 }
 
 Status OutputFile::write(std::string_view bytes) {
@@ -123,13 +133,37 @@ Status OutputFile::close(bool durable) {
 Status OutputFile::commit() {
   if (pending_ == nullptr) return ok_status();
   if (::rename(pending_->path.c_str(), target_.c_str()) != 0) return failed("cannot put the file in its place");
-  pending_->live.store(false);
+  pending_->state.store(Pending::done);
   return ok_status();
 }
 
+// The older file keeps a second name, so that there is one of the two under the first name at every moment. Where the file
+// system gives no second names, it is moved.
+Status OutputFile::place() {
+  if (pending_ == nullptr) return ok_status();
+  const char *target = target_.c_str(), *older = pending_->older.c_str();
+  if (exists_and_is_no_regular_file(target_)) {
+    errno = EISDIR;
+    return failed("cannot put the file in its place");
+  }
+  const bool is_new = ::access(target, F_OK) != 0;
+  if (!is_new && ::link(target, older) != 0 && ::rename(target, older) != 0) return failed("cannot put the file in its place");
+  if (::rename(pending_->path.c_str(), target) != 0) {
+    Error error = failed("cannot put the file in its place");
+    if (!is_new) ::rename(older, target);
+    return error;
+  }
+  pending_->state.store(is_new ? Pending::placed : Pending::placed_over);
+  return ok_status();
+}
+
+void OutputFile::keep() {
+  if (pending_ == nullptr) return;
+  if (pending_->state.exchange(Pending::done) == Pending::placed_over) ::unlink(pending_->older.c_str());
+}
+
 void remove_pending_outputs() {
-  for (OutputFile::Pending* p = OutputFile::Pending::head.load(); p != nullptr; p = p->next)
-    if (p->live.load()) ::unlink(p->path.c_str());
+  for (OutputFile::Pending* p = OutputFile::Pending::head.load(); p != nullptr; p = p->next) p->take_back();
 }
 
 }  // namespace sg

@@ -1,7 +1,8 @@
 // Output files: whole or not at all.
 //
 // A regular file is written beside its final place and renamed when complete: a run that fails or is killed leaves the
-// old file as it was. Devices, pipes and standard output are written directly. Every write and close is checked.
+// old file as it was. Devices, pipes and standard output are written directly. Every write and close is checked. Files that
+// belong together, of several ranks say, are put in their places first, and kept when all of them are there.
 // Different files may be written by different threads.
 #pragma once
 
@@ -18,12 +19,14 @@ class OutputFile {
   static Result<OutputFile> open(const std::string& path, bool make_folders = false);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
-  ~OutputFile();                       // removes what was not committed
+  ~OutputFile();                       // takes back what was not committed, or placed and not kept
 
   Status write(std::string_view bytes);
   // All bytes have reached the system (the disk, when `durable`); the final name still shows the old file.
   Status close(bool durable = false);
   Status commit();                     // puts the file in its place. REQUIRES: close() succeeded
+  Status place();                      // the same for the time being: taken back unless keep() follows
+  void keep();
 
  private:
   friend void remove_pending_outputs();
@@ -37,7 +40,7 @@ class OutputFile {
   int fd_ = -1;
 };
 
-// For signal handlers of programs: removes the temporary files of all outputs not yet committed. Async-signal-safe.
+// For signal handlers of programs: takes back all outputs not yet committed. Async-signal-safe.
 void remove_pending_outputs();
 
 }  // namespace sg

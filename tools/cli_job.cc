@@ -25,7 +25,7 @@ Result<std::string> bytes_of(const Args& args, const Job& job) {
   return write_binary(job);
 }
 
-// All files are complete before the first one is put in its place.
+// All files are complete before the first one is put in its place, and all are in their places before one is kept.
 Status write_exploded(const Args& args, const Job& job, const std::string& pattern) {
   std::vector<OutputFile> files;
   for (uint32_t rank : ranks_held(job)) {
@@ -35,7 +35,8 @@ Status write_exploded(const Args& args, const Job& job, const std::string& patte
     SG_TRY(file.close());
     files.push_back(std::move(file));
   }
-  for (OutputFile& file : files) SG_TRY(file.commit());
+  for (OutputFile& file : files) SG_TRY(file.place());
+  for (OutputFile& file : files) file.keep();
   return ok_status();
 }
 

@@ -1,0 +1,79 @@
+// Output files: the old file is there, or the new one, at every moment; what is not kept was never there.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "libgraph/output_file.h"
+#include "tests/support/temp_folder.h"
+
+using namespace sg;
+
+namespace {
+
+std::string content(const std::string& path) {
+  std::ostringstream out;
+  out << std::ifstream(path).rdbuf();
+  return out.str();
+}
+
+OutputFile written(const std::string& path, std::string_view bytes) {
+  OutputFile file = OutputFile::open(path).value();
+  REQUIRE(file.write(bytes).ok());
+  REQUIRE(file.close().ok());
+  return file;
+}
+
+size_t files_in(const std::string& folder) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("an output file that is placed and not kept leaves what was there before") {
+  test::TempFolder folder;
+  const std::string path = folder.path() + "/out";
+  {
+    OutputFile file = written(path, "new");
+    REQUIRE(file.place().ok());
+    CHECK(content(path) == "new");
+  }
+  CHECK(files_in(folder.path()) == 0);
+  { REQUIRE(written(path, "old").commit().ok()); }
+  {
+    OutputFile file = written(path, "new");
+    CHECK(content(path) == "old");
+    REQUIRE(file.place().ok());
+    CHECK(content(path) == "new");
+  }
+  CHECK(content(path) == "old");
+  CHECK(files_in(folder.path()) == 1);
+  {
+    OutputFile file = written(path, "new");
+    REQUIRE(file.place().ok());
+    file.keep();
+  }
+  CHECK(content(path) == "new");
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("pending output files are taken back at a signal, placed ones too") {
+  test::TempFolder folder;
+  const std::string path = folder.path() + "/out", other = folder.path() + "/other";
+  { REQUIRE(written(path, "old").commit().ok()); }
+  OutputFile placed = written(path, "new"), waiting = written(other, "new");
+  REQUIRE(placed.place().ok());
+  remove_pending_outputs();
+  CHECK(content(path) == "old");
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("a file that cannot be placed leaves what was there before") {
+  test::TempFolder folder;
+  const std::string path = folder.path() + "/out";
+  OutputFile file = written(path, "new");
+  std::filesystem::create_directories(path + "/inside");
+  CHECK(!file.place().ok());
+  CHECK(std::filesystem::is_directory(path + "/inside"));
+}
