@@ -101,7 +101,20 @@ class SafetensorsReader {
     return error;
   }
 
+  // What other programs save tensors as.
+  Status refuse_others() const {
+    const std::string_view in_python = "in Python: safetensors.torch.save_file({name: tensor.contiguous() for ...}, \"values.safetensors\")";
+    if (bytes_.starts_with("PK\x03\x04"))
+      return fail("a ZIP archive, as torch.save writes, and not a safetensors file", 0, std::string(in_python));
+    if (bytes_.starts_with("\x80\x02") || bytes_.starts_with("\x80\x04") || bytes_.starts_with("\x80\x05"))
+      return fail("a Python pickle, and not a safetensors file", 0, std::string(in_python));
+    if (bytes_.starts_with("\x93NUMPY"))
+      return fail("a NumPy array, and not a safetensors file", 0, "in Python: safetensors.numpy.save_file({name: array}, \"values.safetensors\")");
+    return ok_status();
+  }
+
   Status find_header() {
+    SG_TRY(refuse_others());
     if (bytes_.size() < 8)
       return fail("not a safetensors file: it ends after " + std::to_string(bytes_.size()) + " bytes", bytes_.size());
     uint64_t size = 0;

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "librun/comm_local.h"
+#include "librun/compare_sizes.h"
 
 namespace sg {
 namespace {
@@ -33,18 +34,21 @@ Result<SessionReport> run_compared(const Job& first, std::span<const std::unique
                                    const SessionOptions& options) {
   if (first.world != second.world)
     return Error{ErrorKind::cannot_apply, "one job has " + std::to_string(first.world) + " ranks, the other " + std::to_string(second.world)};
+  SG_ASSIGN(CommonSizes sizes, find_common_sizes(first, second, options));
   Folder folder;
   if (folder.path().empty()) return Error{ErrorKind::missing, "no folder for temporary files", {}, "set TMPDIR"};
   std::vector<Record> records(first.world);
   SessionOptions recorded = options;
   recorded.record = &records;
+  recorded.bindings = std::move(sizes.first);
   recorded.outputs = folder.path() + "/rank{r}.safetensors";
   recorded.expect.clear(), recorded.dump.clear(), recorded.profile = false;
   SG_TRY(run_session(first, comms, recorded));
   SessionOptions compared = options;
   compared.compare_with = &records;
   compared.expect = recorded.outputs;
-  compared.init_like = &first;
+  compared.compared_to = &first;
+  compared.bindings = std::move(sizes.second);
   return run_session(second, make_local_communicators(second), compared);
 }
 

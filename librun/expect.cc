@@ -237,7 +237,16 @@ Result<Expectation> Expectation::open(const Program& program, const AliasAnalysi
   const std::vector<DType> narrowest = narrowest_floats(program, alias);
   std::vector<bool> is_named(program.graph.value_id_limit());
   for (const StoredTensor& expected : out.file_.tensors()) {
-    auto value = find_named_value(program.graph, expected.name);
+    std::string name = expected.name;
+    if (options.counterparts && name.starts_with("out")) {
+      auto there = options.counterparts->find(name);
+      name = there == options.counterparts->end() ? std::string() : there->second;
+    }
+    auto value = find_named_value(program.graph, name);
+    if (!value.ok() && options.counterparts) {
+      ++out.without_counterpart_;
+      continue;
+    }
     if (!value.ok()) {
       value.error().where.file = file;
       value.error().where.offset = expected.offset;
@@ -247,6 +256,8 @@ Result<Expectation> Expectation::open(const Program& program, const AliasAnalysi
     DType recorded = recorded_dtype(program.graph.type(value->value));
     out.items_.push_back({*value, &expected, recorded, narrowest[value->value.index]});
   }
+  if (out.items_.empty())
+    return Error{ErrorKind::cannot_apply, "the graphs have no output in common", {}, "sg-diff shows what each of them returns"};
   for (const NamedValue& value : named_values(program.graph, alias))
     if (!is_named[value.value.index]) ++out.not_compared_;
   return out;
@@ -255,6 +266,7 @@ Result<Expectation> Expectation::open(const Program& program, const AliasAnalysi
 ExpectReport Expectation::compare(const RunValues& values) const {
   ExpectReport out;
   out.not_compared = not_compared_;
+  out.without_counterpart = without_counterpart_;
   for (const Item& item : items_) {
     ExpectRow row;
     row.name = item.expected->name;

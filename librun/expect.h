@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "libgraph/json.h"
@@ -27,6 +28,8 @@ namespace sg {
 struct ExpectOptions {
   std::optional<double> rtol, atol;
   bool bitwise = false;
+  // --compare: names of the file by what they are called in this graph; those that are not there have no counterpart.
+  std::optional<std::unordered_map<std::string, std::string>> counterparts;
 };
 
 struct ExpectRow {
@@ -47,12 +50,14 @@ struct ExpectReport {
   std::vector<ExpectRow> rows;         // worst first
   size_t failed = 0;
   size_t not_compared = 0;             // values of the graph that the file does not name
+  size_t without_counterpart = 0;      // values of the file that the graph does not have (ExpectOptions::counterparts)
   bool passed() const { return failed == 0; }
 };
 
 class Expectation {
  public:
   // For a rank's program and the file of that rank.
+  // With counterparts, a file of which the graph has no value at all is an error (cannot apply).
   static Result<Expectation> open(const Program& program, const AliasAnalysis& alias, const std::string& file,
                                   const ExpectOptions& options);
   ExpectReport compare(const RunValues& values) const;
@@ -71,7 +76,7 @@ class Expectation {
   const Graph* graph_;
   ExpectOptions options_;
   std::vector<Item> items_;            // by name in the file
-  size_t not_compared_ = 0;
+  size_t not_compared_ = 0, without_counterpart_ = 0;
 };
 
 // What is expected of one tensor: the comparison itself, for other tools too. `expected` is contiguous and may be

@@ -58,6 +58,7 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
   out += std::string(prefix) + (report.passed() ? "all " + std::to_string(compared) + " compared values are as expected"
                                                 : std::to_string(report.failed) + " of " + std::to_string(compared) +
                                                       " compared values are not as expected");
+  if (report.without_counterpart != 0) out += ", " + std::to_string(report.without_counterpart) + " have no counterpart";
   if (report.not_compared != 0) out += ", " + std::to_string(report.not_compared) + " not in the file";
   return out + "\n";
 }
@@ -68,6 +69,7 @@ void write_expect(const ExpectReport& report, JsonWriter* out) {
   out->key("compared").natural(report.rows.size());
   out->key("failed").natural(report.failed);
   out->key("not_compared").natural(report.not_compared);
+  if (report.without_counterpart != 0) out->key("without_counterpart").natural(report.without_counterpart);
   out->key("outputs").begin_array();
   for (const ExpectRow& row : report.rows) {
     out->begin_object();

@@ -1,11 +1,14 @@
 #include "librun/rank_session.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "librun/agree.h"
+#include "librun/compare_sizes.h"
 #include "librun/cpu/fill.h"
 #include "librun/data_name.h"
 #include "librun/element.h"
+#include "librun/memory.h"
 
 namespace sg {
 namespace {
@@ -52,11 +55,11 @@ RankSession::RankSession(const Job& job, Communicator& comm, const SessionOption
 }
 
 Status RankSession::add_observers() {
-  if (!options_.watch.empty()) {
+  if (!options_.dump.empty()) observers_.add(&dump_.emplace(options_.dump_names));
+  if (!options_.watch.empty()) {             // after the dump, which has the result that is watched for
     SG_ASSIGN(watch_, parse_watch(options_.watch));
     observers_.add(&*watch_);
   }
-  if (!options_.dump.empty()) observers_.add(&dump_.emplace(options_.dump_names));
   if (options_.record) observers_.add(&(*options_.record)[comm_.rank()]);
   if (options_.compare_with) observers_.add(&comparison_.emplace((*options_.compare_with)[comm_.rank()]));
   if (!observers_.empty()) run_.set_observer(&observers_);
@@ -76,11 +79,18 @@ Status RankSession::prepare() {
   if (!unsupported.empty()) return refuse(run_.graph(), unsupported);
   if (!options_.expect.empty()) {     // names that the graph lacks are found before the run
     std::string file = data_file_name(options_.expect, comm_.rank(), is_due(options_.expect, 0) ? 0 : options_.steps - 1);
-    SG_TRY(Expectation::open(run_.program(), alias_, file, options_.tolerance));
+    SG_TRY(Expectation::open(run_.program(), alias_, file, tolerance()));
   }
   SG_TRY(agree_on_collectives(comm_, job_, run_.bindings().lookup(), settings()));
+  SG_TRY(require_memory_together());
   SG_TRY(run_.reserve());
   return run_.bind_inputs(inputs_->tensors, inputs_->scalars);
+}
+
+ExpectOptions RankSession::tolerance() const {
+  ExpectOptions out = options_.tolerance;
+  if (options_.compare_with && options_.compared_to) out.counterparts = pair_outputs(options_.compared_to->program_of(comm_.rank())->graph, run_.graph());
+  return out;
 }
 
 Status RankSession::take_inputs() {
@@ -101,6 +111,18 @@ Status RankSession::take_inputs() {
 std::string RankSession::settings() const {
   return "seed " + std::to_string(options_.rank.seed) + ", steps " + std::to_string(options_.steps) + ", numerics " +
          std::to_string(static_cast<int>(options_.rank.numerics));
+}
+
+// The ranks of one machine may fit one by one and not all at once.
+Status RankSession::require_memory_together() {
+  SG_ASSIGN(std::vector<std::string> all, comm_.exchange(std::to_string(run_.arena_bytes())));
+  int64_t bytes = 0;
+  const std::vector<WatchedRank> here = comm_.in_sight();
+  for (const WatchedRank& seen : here) bytes += std::atoll(all[seen.rank].c_str());
+  if (here.size() < 2) return ok_status();
+  Status fits = require_memory(bytes);
+  if (!fits.ok()) fits.error().message = "for " + std::to_string(here.size()) + " ranks " + fits.error().message;
+  return fits;
 }
 
 Status RankSession::bind_sizes() {
@@ -156,7 +178,7 @@ Status RankSession::run_step(uint64_t step) {
 Status RankSession::answer(uint64_t step) {
   if (is_due(options_.expect, step)) {
     std::string file = data_file_name(options_.expect, comm_.rank(), step);
-    SG_ASSIGN(Expectation expected, Expectation::open(run_.program(), alias_, file, options_.tolerance));
+    SG_ASSIGN(Expectation expected, Expectation::open(run_.program(), alias_, file, tolerance()));
     report_.expected.emplace_back(file, expected.compare(values_));
   }
   if (is_due(options_.outputs, step)) {
@@ -192,8 +214,17 @@ Status RankSession::write_dump() {
   return ok_status();
 }
 
+Status RankSession::keep_dump() {
+  if (!dump_) return ok_status();
+  SG_ASSIGN(OutputFile file, dump_->stage(data_file_name(options_.dump, comm_.rank(), options_.steps - 1)));
+  return file.commit();
+}
+
+// Every rank's files are in their places before any rank keeps its own.
 Status RankSession::rename_files() {
-  for (OutputFile& file : written_) SG_TRY(file.commit());
+  for (OutputFile& file : written_) SG_TRY(file.place());
+  SG_TRY(comm_.exchange("named"));
+  for (OutputFile& file : written_) file.keep();
   written_.clear();
   if (comparison_) report_.comparison = comparison_->report();
   note_memory();

@@ -25,6 +25,8 @@ class RankSession {
   Status run_step(uint64_t step);
   double last_seconds() const { return seconds_; }
   Status write_dump();
+  // What --dump-nodes has kept so far, when --watch ends the run: of this rank alone.
+  Status keep_dump();
   // Gives what was written its name. REQUIRES: all ranks have written theirs
   Status rename_files();
   void remove_files();
@@ -36,6 +38,7 @@ class RankSession {
   Status add_observers();
   Status take_inputs();
   Status bind_sizes();
+  Status require_memory_together();
   std::string settings() const;
   Status reload_inputs(uint64_t step);
   Status answer(uint64_t step);
@@ -43,6 +46,7 @@ class RankSession {
   void note_loss();
   void note_memory();
   bool is_due(const std::string& pattern, uint64_t step) const;
+  ExpectOptions tolerance() const;
 
   const Job& job_;
   Communicator& comm_;

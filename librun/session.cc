@@ -20,7 +20,7 @@ class Session {
  public:
   Session(const Job& job, std::span<const std::unique_ptr<Communicator>> comms, const SessionOptions& options)
       : job_(job), comms_(comms), options_(options), ranks_(comms.size()) {
-    if (options.init_seed && options.init_like) like_.emplace(*options.init_like);
+    if (options.init_seed && options.compared_to) like_.emplace(*options.compared_to);
     if (options.init_seed) init_.emplace(job, like_ ? &*like_ : nullptr);
   }
 
@@ -50,7 +50,10 @@ class Session {
     SG_TRY(comm.exchange("ready"));
     comm.heartbeat().enter(Heartbeat::running);
     for (uint64_t step = 0; step < options_.steps; ++step) {
-      SG_TRY(rank->run_step(step));
+      if (Status status = rank->run_step(step); !status.ok()) {
+        if (status.error().kind == ErrorKind::negative) SG_TRY(rank->keep_dump());
+        return status;
+      }
       note_time(comm, step, rank->last_seconds());
     }
     comm.heartbeat().enter(Heartbeat::idle);

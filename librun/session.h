@@ -1,8 +1,8 @@
 // Session: a run of a job as sg-run does it: inputs in, steps, answers out.
 //
 // Nothing runs before every rank has its inputs, every op has a kernel, memory is there and all ranks agree on their
-// collectives. Files are written beside their names and renamed when all ranks have written theirs; each is whole or not
-// there, and only a rename that fails can leave those of some ranks alone.
+// collectives. Files are written beside their names and renamed when all ranks have written theirs; they are kept when all
+// ranks have renamed theirs, and else what was there before is there again.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,8 @@ struct SessionOptions {
   uint64_t steps = 1;
   std::optional<uint64_t> init_seed;       // --init: makes up the inputs that no file gives
   std::vector<SizeBinding> bindings;       // --bind: sizes that go before those of the files and of the capture
-  const Job* init_like = nullptr;          // whose rules --init follows first: the other graph of a comparison
+  // The first graph of a comparison: --init follows its rules first, and outputs are expected by what they are in it.
+  const Job* compared_to = nullptr;
   std::optional<OptimizerOptions> optimizer;   // parameters are updated after each step; none = they stay as they are
   double timeout_s = 0;                    // a rank that does not get on for so long ends the run; 0 = never
   // File patterns: {r} is the rank, {step} the step; without {step} outputs and expectations are those of the last one.

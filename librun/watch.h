@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "libgraph/module_pattern.h"
 #include "libgraph/safetensors.h"
 #include "librun/graph_run.h"
 
@@ -51,20 +52,24 @@ class Watch : public Observer {
 
 Result<Watch> parse_watch(std::string_view words);   // "nan", "inf", "nan,inf"
 
-// Keeps copies of the results whose names match one of the patterns (* = any text), for a file.
+// Keeps copies of some results for a file: those whose names match one of the patterns (* = any text), and those of the
+// modules that one of them names (module_pattern.h). A module's nodes include the backward ones that belong to it.
 class Dump : public NamingObserver {
  public:
-  explicit Dump(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {}
+  explicit Dump(std::vector<std::string> patterns);
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
   Result<OutputFile> stage(const std::string& path) const;
 
  private:
+  bool names_module_of(const Graph& graph, NodeId n) const;
+
   std::vector<std::string> patterns_;
+  std::vector<ModulePattern> modules_;                 // those of them that can be patterns of modules
   std::vector<TensorToWrite> kept_;                    // the last value of each name
   std::vector<std::unique_ptr<std::byte[]>> memory_;
 };
 
-// A pattern that fits no result of the job, bodies of calls included, is an error (usage).
+// A pattern that fits no result of the job, bodies of calls included, and no module is an error (usage).
 Status check_dump_patterns(const Job& job, std::span<const std::string> patterns);
 
 // Whether `name` fits `pattern`, in which * stands for any text.

@@ -40,7 +40,7 @@ constexpr Option kOptions[] = {
     {"timeout", 0, "S", "end the run when a rank does not get on for so many seconds; 0 = never", "600"},
     {"watch", 0, "WHAT", "end at the first node that gives nan, inf, or nan,inf"},
     {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names"},
-    {"nodes", 0, "PATTERN", "names of results, * is any text", {}, true},
+    {"nodes", 0, "PATTERN", "names of results, * is any text; or a pattern of modules, as in layers.*.mlp", {}, true},
     {"profile", 0, "FILE", "write when each node ran, for Perfetto"},
 };
 

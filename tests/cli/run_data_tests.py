@@ -88,8 +88,8 @@ def graph(world=1):
         f.write(GRAPH % {"world": world})
 
 
-def run(*args, code=0, message=None, out=None):
-    done = subprocess.run([os.path.join(BIN, "sg-run"), "g.txt", *args], capture_output=True, text=True, timeout=60)
+def run(*args, code=0, message=None, out=None, graph="g.txt"):
+    done = subprocess.run([os.path.join(BIN, "sg-run"), graph, *args], capture_output=True, text=True, timeout=60)
     said = f"\nstdout: {done.stdout[:800]}\nstderr: {done.stderr[:1200]}"
     assert done.returncode == code, f"exit {done.returncode}, not {code}{said}"
     assert message is None or re.search(message, done.stderr), f"no /{message}/ in stderr{said}"
@@ -273,6 +273,98 @@ def a_graph_equals_itself_and_the_first_other_node_is_named():
             f.write(CALLS.replace("FACTOR", factor))
     run("--compare", "g.txt", "--init", "seed:0", out="4 results equal to the bit")
     run("--compare", "three", "--init", "seed:0", code=1, out="4 differ, first %a/y = aten.mul.Tensor")
+
+
+# A batch of any size; SIZE is its symbol or a number.
+SIZED = """sg 1.0 job "t" world 1
+
+graph rank *
+SYMBOL  param %w : f32[3, 4] "layer.weight"
+  input %x : f32[SIZE, 3] "x"
+
+  forward layer
+    %y = aten.mm(%x, %w)
+    %s = aten.sum(%y)
+  backward layer
+    %o = aten.ones_like(%y, pin_memory=false)
+    %t = aten.t(%x)
+    %g = aten.mm(%t, %o)
+    %h = aten.mul.Tensor(%g, 2.0)
+
+OUTPUTS
+"""
+RETURNS = {"both": "  loss %s\n  grad %g of %w", "turned": "  grad %g of %w\n  loss %s", "loss": "  loss %s",
+           "wrong": "  loss %s\n  grad %h of %w", "other": "  output %y"}
+
+
+def sized(path, size="s0", returns="both"):
+    symbol = "  symbol s0 input [1, 64] hint 2\n" if size == "s0" else ""
+    with open(path, "w") as f:
+        f.write(SIZED.replace("SYMBOL", symbol).replace("SIZE", size).replace("OUTPUTS", RETURNS[returns]))
+
+
+@case
+def graphs_are_compared_at_one_size():
+    sized("g.txt"), sized("five", "5"), sized("six", "6")
+    for first, second in (("g.txt", "five"), ("five", "g.txt")):
+        run("--compare", second, "--init", "seed:0", graph=first, out="all 2 compared values are as expected")
+    run("--compare", "g.txt", "--bind", "s0=9", "--init", "seed:0", out="all 2")
+    run("--compare", "g.txt", "--bind", "s0=6", "--init", "seed:0", graph="six", out="all 2")
+    run("--compare", "six", "--init", "seed:0", graph="five", code=4,
+        message=r"dimension 0 of `?%?x.* is 5 in the first and 6 in the second")
+    run("--compare", "five", "--bind", "s0=6", "--init", "seed:0", code=2, message="would be 5 and is bound to 6")
+    run("--compare", "five", "--bind", "s9=6", "--init", "seed:0", code=2, message="no symbol `s9`")
+    safetensors("in", {"x": ("F32", [7, 3], [0.5] * 21), "w": ("F32", [3, 4], [1] * 12)})
+    run("--compare", "g.txt", "--inputs", "in", out="all 2")
+
+
+@case
+def outputs_are_compared_by_what_they_are():
+    for returns in RETURNS:
+        sized("g." + returns, returns=returns)
+    both = lambda second, **kwargs: run("--compare", second, "--init", "seed:0", graph="g.both", **kwargs)
+    both("g.turned", out="all 2 compared values are as expected\n")
+    both("g.loss", out="all 1 compared values are as expected, 1 have no counterpart\n")
+    both("g.wrong", code=1, out=r"FAIL +out1 .*\(gradient of layer.weight\)")
+    both("g.other", code=4, message="no output in common")
+    run("--compare", "g.both", "--init", "seed:0", graph="g.loss", out="all 1 compared values are as expected, 1 not in the file")
+
+
+@case
+def nodes_are_dumped_by_their_modules_and_before_a_watch_ends_the_run():
+    sized("g.txt")
+    run("--init", "seed:0", "--dump-nodes", "all", "--nodes", "layer")
+    assert sorted(load("all")) == ["g", "h", "o", "s", "y"], sorted(load("all"))
+    run("--init", "seed:0", "--dump-nodes", "all", "--nodes", "lay", code=2, message="fits no result and no module")
+    safetensors("in", {"x": ("F32", [1, 3], [float("nan")] * 3), "w": ("F32", [3, 4], [1] * 12)})
+    run("--inputs", "in", "--watch", "nan", "--dump-nodes", "seen", code=1, message="%y has 4 NaN")
+    assert sorted(load("seen")) == ["y"], sorted(load("seen"))
+
+
+@case
+def what_is_no_safetensors_file_is_named():
+    graph()
+    for start, message in ((b"PK\x03\x04" + bytes(30), "ZIP archive, as torch.save writes"), (b"\x80\x04" + bytes(30), "Python pickle"),
+                           (b"\x93NUMPY" + bytes(30), "NumPy array")):
+        with open("in", "wb") as f:
+            f.write(start)
+        run("--inputs", "in", code=3, message=message)
+
+
+@case
+def files_of_all_ranks_appear_or_none():
+    graph(world=3)
+    safetensors("in", inputs())
+    os.mkdir("out2")                          # a folder where the file of rank 2 would be
+    for old in ("out0", "kept"):
+        with open(old, "w") as f:
+            f.write("old")
+    run("--inputs", "in", "--outputs", "out{r}", code=5)
+    assert open("out0").read() == "old" and not os.path.exists("out1"), os.listdir(".")
+    os.rmdir("out2")
+    run("--inputs", "in", "--outputs", "out{r}")
+    assert [sorted(load(f"out{r}")) for r in range(3)] == [["mutated.count", "out0", "out1"]] * 3
+    assert sorted(os.listdir(".")) == ["g.txt", "in", "kept", "out0", "out1", "out2"], os.listdir(".")
 
 
 @case
