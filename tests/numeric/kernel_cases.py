@@ -41,16 +41,20 @@ def values(r, dtype, shape):
         return torch.randn(shape, dtype=dtype)
     if not dtype.is_floating_point:
         low = 0 if dtype == torch.uint8 else -20
-        return torch.randint(low, 20, shape, dtype=dtype)
+        t = torch.randint(low, 20, shape, dtype=dtype)
+        return with_some(r, t, [torch.iinfo(dtype).min, torch.iinfo(dtype).max]) if r.random() < 0.15 else t
     t = (torch.randn(shape, dtype=torch.float64) * r.choice([1, 1, 5, 0.01]) + r.choice([0, 0, 3])).to(dtype)
     if r.random() < 0.15:
         t = torch.round(t)                      # ties
-    if r.random() < 0.1 and t.numel():
-        special = t.flatten()
-        for _ in range(r.randint(1, 2)):
-            special[r.randrange(t.numel())] = r.choice([float("nan"), float("inf"), -float("inf"), -0.0])
-        t = special.reshape(shape)
-    return t
+    return with_some(r, t, [float("nan"), float("inf"), -float("inf"), -0.0]) if r.random() < 0.1 else t
+
+
+def with_some(r, t, special):
+    """One or two elements replaced."""
+    flat = t.flatten()
+    for _ in range(r.randint(1, 2) if t.numel() else 0):
+        flat[r.randrange(t.numel())] = r.choice(special)
+    return flat.reshape(t.shape)
 
 
 def strided(r, t, expand=True):

@@ -133,7 +133,8 @@ def heaviside(r):
 
 @case("aten.gcd.default", "aten.lcm.default")
 def gcd(r):
-    return Case(*pair(r, INTS))
+    a, b = pair(r, INTS)      # PyTorch's remainders of the least number, whose magnitude wraps around, are negative
+    return Case(*(torch.where(t == torch.iinfo(t.dtype).min, 0, t) for t in (a, b)))
 
 
 @case("aten.igamma.default", "aten.igammac.default")
@@ -294,7 +295,7 @@ def nll2d_backward(r):
 # --- weight norm and distances ---
 
 def weight_arguments(r):
-    v = finite(tensor(r, SINGLE, low=1, least=1, expand=False))
+    v = finite(tensor(r, SINGLE, low=1, least=1, expand=False)).contiguous()     # PyTorch reads others as if they were
     dim = r.choice([0, v.dim() - 1])
     shape = [n if i == dim else 1 for i, n in enumerate(v.shape)]
     return v, torch.randn(shape, dtype=v.dtype), dim
