@@ -129,9 +129,12 @@ class MpiCommunicator final : public Communicator {
     MPI_Comm_size(comm_, &size);
     rank_ = static_cast<uint32_t>(rank);
     world_ = static_cast<uint32_t>(size);
-    if (world_ != job.world)
+    if (world_ != job.world) {
+      // The first process speaks for all; when it ends, mpirun ends the others.
+      if (rank_ != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
       return Error{ErrorKind::cannot_apply, "the job has " + std::to_string(job.world) + " ranks, MPI started " +
                                                 std::to_string(world_), {}, "start it with: mpirun -n " + std::to_string(job.world)};
+    }
     SG_TRY(host_.open(comm_));
     groups_ = groups_of_rank(job, rank_);
     launched_.resize(groups_.size());

@@ -32,12 +32,19 @@ class Symbols(CaptureCase):
     def test_equal_names_are_one_symbol(self):
         document = self.pairs({"x": {0: "batch", 1: ("length", 4, 64)}, "y": {0: "batch", 1: ("length", 4, 64)}})
         batch, length = document["symbols"]
+        self.assertEqual((batch["name"], length["name"]), ("batch", "length"))
         self.assertEqual((batch["hint"], batch["min"], batch["max"], batch["kind"]), (3, 2, None, "input"))
         self.assertEqual((length["hint"], length["min"], length["max"]), (8, 4, 64))
         x, y = [entry["type"] for entry in document["inputs"] if entry["kind"] == "input"]
         self.assertEqual(x["shape"][:2], y["shape"])
-        self.assertTrue(any("Mod" in guard["expr"] for guard in document["guards"]), document["guards"])
+        self.assertEqual(x["shape"][:2], [{"sym": "batch"}, {"sym": "length"}])
+        self.assertTrue(any("Mod(length,2)" in guard["expr"] for guard in document["guards"]), document["guards"])
         self.imported()
+
+    def test_names_that_cannot_be(self):
+        for name in ("a size", "Max", "2d"):
+            document = self.pairs({"x": {0: name}, "y": {0: name}})
+            self.assertRegex(document["symbols"][0]["name"], r"^s\d+$")
 
     def test_every_way_to_wish(self):
         dimension = torch.export.Dim("batch", min=2, max=9)

@@ -57,11 +57,11 @@ graph rank *
 '''
 
 
-def write_inputs(path, rank):
+def write_inputs(path, rank, dtype='F32', shape=(8, 3)):
     rng = random.Random(rank)
     x = struct.pack('<24f', *(rng.uniform(-1, 1) for _ in range(24)))
     n = struct.pack('<4q', *(rng.randrange(1000) for _ in range(4)))
-    header = json.dumps({'x': {'dtype': 'F32', 'shape': [8, 3], 'data_offsets': [0, len(x)]},
+    header = json.dumps({'x': {'dtype': dtype, 'shape': list(shape), 'data_offsets': [0, len(x)]},
                          'n': {'dtype': 'I64', 'shape': [4], 'data_offsets': [len(x), len(x) + len(n)]}}).encode()
     with open(path, 'wb') as f:
         f.write(struct.pack('<Q', len(header)) + header + x + n)
@@ -98,6 +98,79 @@ def run_step(tool):
             problems.append(f'inputs missing: exit {done.returncode}: {done.stderr}')
     print(f'{"FAILED" if problems else "ok":6} sg-run --comm mpi: {"; ".join(problems)}', flush=True)
     return not problems
+
+
+def check_fault(name, command, code, message, seconds, folder, disturb=(None, None)):
+    """One run that has to fail: in time, with this exit code, one message, and no outputs of any rank."""
+    for rank in range(4):
+        write_inputs(os.path.join(folder, f'in{rank}'), rank)
+    for old in os.listdir(folder):
+        if old.startswith(('out', '.sg-')):
+            os.remove(os.path.join(folder, old))
+    prepare, after_start = disturb
+    if prepare:
+        prepare(folder)
+    begin = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        if after_start:
+            after_start(process)
+        _, said = process.communicate(timeout=seconds + 60)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        _, said = process.communicate()
+    took = time.monotonic() - begin
+    problems = [] if process.returncode == code else [f'exit {process.returncode} instead of {code}']
+    if message not in said or said.count('error: ') > 1:
+        problems.append(f'says {said!r}')
+    if took > seconds * float(os.environ.get('SG_TEST_PATIENCE', '3')):
+        problems.append(f'took {took:.1f} s')
+    left = [f for f in os.listdir(folder) if f.startswith(('out', '.sg-')) and not os.path.islink(os.path.join(folder, f))]
+    if left:
+        problems.append(f'left {sorted(left)}')
+    print(f'{"FAILED" if problems else "ok":6} fault: {name}, {took:.1f} s: {"; ".join(problems)}', flush=True)
+    return not problems
+
+
+def signal_rank(tool, number):
+    """Sends the signal to one rank of a run, a second after all four are there."""
+    def send(_process):
+        for _ in range(200):
+            ranks = alive(os.path.realpath(tool))
+            if len(ranks) == 4:
+                break
+            time.sleep(0.1)
+        time.sleep(1)
+        if len(ranks) == 4:
+            os.kill(ranks[1], number)
+    return (None, send)
+
+
+def run_faults(tool):
+    """Whole runs that fail, with ranks as threads and as processes."""
+    passed = []
+    with tempfile.TemporaryDirectory() as folder:
+        at = lambda name: os.path.join(folder, name)
+        with open(at('step.txt'), 'w') as f:
+            f.write(STEP)
+        step = [tool, at('step.txt'), '--inputs', at('in{r}'), '--outputs', at('out{r}')]
+        full = lambda home: os.symlink('/dev/full', os.path.join(home, 'out2'))
+        dtype = lambda home: write_inputs(os.path.join(home, 'in1'), 1, dtype='I32')
+        shape = lambda home: write_inputs(os.path.join(home, 'in3'), 3, shape=(4, 6))
+        gone = lambda home: os.remove(os.path.join(home, 'in2'))
+        for kind, command in (('threads', step), ('processes', [*mpirun(4), *step, '--comm', 'mpi'])):
+            passed.append(check_fault(f'full disk of one rank, {kind}', command, 5, 'No space left', 10, folder, (full, None)))
+            passed.append(check_fault(f'another dtype on one rank, {kind}', command, 3, 'in1', 10, folder, (dtype, None)))
+            passed.append(check_fault(f'another shape on one rank, {kind}', command, 3, 'in3', 10, folder, (shape, None)))
+            passed.append(check_fault(f'no inputs for one rank, {kind}', command, 3, 'rank 2' if kind == 'threads' else 'in2', 10, folder, (gone, None)))
+        passed.append(check_fault('three processes for four ranks', [*mpirun(3), *step, '--comm', 'mpi'], 4, '4', 10, folder))
+        endless = [*mpirun(4), *step, '--comm', 'mpi', '--steps', '100000000', '--timeout', '2']
+        passed.append(check_fault('a stopped process', endless, 6, 'does not run', 20, folder, signal_rank(tool, signal.SIGSTOP)))
+        passed.append(check_fault('a killed process', endless, 137, '', 20, folder, signal_rank(tool, signal.SIGKILL)))
+    left = alive(os.path.realpath(tool))
+    if left:
+        print(f'FAILED {len(left)} processes of sg-run were left')
+    return all(passed) and not left
 
 
 def mpirun(ranks):
@@ -161,6 +234,8 @@ def main():
     passed = [run(program, *case) for case in cases]
     if options.only in (None, 'sg-run'):
         passed.append(run_step(options.run))
+    if options.only in (None, 'faults'):
+        passed.append(run_faults(options.run))
     return 0 if all(passed) else 1
 
 

@@ -63,8 +63,10 @@ def capture(
 class _Traced:
     """The graph, the fake inputs it was traced with, and what the step returned then."""
 
-    def __init__(self, module: fx.GraphModule, fakes: List[Tensor], mode: Any, result: Result) -> None:
-        self.module, self.fakes, self.mode, self.result = module, fakes, mode, result
+    def __init__(
+        self, module: fx.GraphModule, fakes: List[Tensor], mode: Any, result: Result, names: Dict[str, str]
+    ) -> None:
+        self.module, self.fakes, self.mode, self.result, self.names = module, fakes, mode, result, names
         self.encoder = Encoder(module)
 
 
@@ -106,7 +108,7 @@ def _trace(step: Step, dynamic: symbols.Dynamic) -> _Traced:
     symbols.check_still_dynamic(with_symbols, wanted)
     for graph in _graphs(module):
         recorder.link(graph)
-    return _Traced(module, fakes, mode, results[0])
+    return _Traced(module, fakes, mode, results[0], symbols.names_of(with_symbols, wanted))
 
 
 def _because(reason: str, error: BaseException) -> str:
@@ -149,6 +151,7 @@ def _document(step: Step, traced: _Traced, title: str) -> Tuple[Dict[str, Any], 
     if encoder.graphs:
         document["graphs"] = encoder.graphs
     _add_symbols(document, traced)
+    symbols.rename(document, traced.names)
     return document, names
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import sympy
@@ -24,6 +25,10 @@ _RELATIONS = {
     "GreaterThan": "Ge",
 }
 _FUNCTIONS = {"FloorDiv": None, "CleanDiv": None, "Mod": "Mod", "PythonMod": "Mod", "Max": "Max", "Min": "Min"}
+
+
+# A symbol in an expression of the format; its functions are none.
+_NAME = re.compile(r"(?!(?:Eq|Ne|Lt|Le|Gt|Ge|Mod|Max|Min)\b)\b[A-Za-z_][A-Za-z0-9_]*\b")
 
 
 class _Printer(StrPrinter):
@@ -158,6 +163,47 @@ def check_still_dynamic(fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int,
                     f"dynamic: the model works only with {name}[{axis}] == {size}: its code compares that size "
                     "with a constant. Leave it out of dynamic=, or change the code"
                 )
+
+
+def names_of(fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]) -> Dict[str, str]:
+    """By PyTorch's name of a symbol, the user's. What the format cannot take as a name keeps PyTorch's."""
+    found: Dict[str, str] = {}
+    for name, axes in wanted.items():
+        for axis, wish in axes.items():
+            expr = compat.expression(fakes[name].shape[axis])
+            if wish.name and expr.is_Symbol and _NAME.fullmatch(wish.name) and wish.name not in found.values():
+                found.setdefault(str(expr), wish.name)
+    return found
+
+
+def rename(document: Dict[str, Any], names: Mapping[str, str]) -> None:
+    """Symbols of a whole capture get these names, unless another symbol has one of them already."""
+    taken = {symbol["name"] for symbol in document["symbols"]}
+    names = {old: new for old, new in names.items() if old in taken and new not in taken}
+
+    def renamed(expression: str) -> str:
+        return _NAME.sub(lambda word: names.get(word[0], word[0]), expression)
+
+    def visit(value: Any) -> None:
+        if isinstance(value, list):
+            for item in value:
+                visit(item)
+        elif isinstance(value, dict):
+            if isinstance(value.get("sym"), str):
+                value["sym"] = renamed(value["sym"])
+            if isinstance(value.get("binds"), list):
+                value["binds"] = [names.get(name, name) for name in value["binds"]]
+            for item in value.values():
+                visit(item)
+
+    if not names:
+        return
+    for part in ("inputs", "nodes", "outputs", "graphs"):
+        visit(document.get(part, []))
+    for symbol in document["symbols"]:
+        symbol["name"] = names.get(symbol["name"], symbol["name"])
+    for guard in document["guards"]:
+        guard["expr"] = renamed(guard["expr"])
 
 
 def first_line(error: BaseException) -> str:
