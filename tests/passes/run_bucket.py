@@ -7,6 +7,7 @@ weights, element types, uneven names, several groups, gradients in parts. Bucket
 nothing. Says aloud when ../shared/traces is absent. --all: every chain on every capture, and mpi.
 """
 import argparse
+import json
 import os
 import random
 import re
@@ -61,6 +62,21 @@ class BucketCase(run_passes.Case):
             if 'nothing to' not in again:
                 raise Failure(f'{label}: a second run changes something\n{again}')
         return after
+
+
+    def exposed_us(self, graph):
+        """What a simulated step waits for gathers and reductions, together."""
+        exposed = json.loads(run(self.tool('sg-sim'), graph, '--json').stdout)['exposed_us']
+        return sum(exposed.get(kind, 0) for kind in ('all_gather', 'reduce_scatter', 'all_reduce'))
+
+    def hold_exposure(self, graph):
+        """Buckets hide what the step waited for: with none ahead some of it, with one ahead most of it."""
+        waits = [self.exposed_us(graph)]
+        for prefetch in ('0', '1'):
+            run(self.tool('sg-bucket'), '-q', graph, '--prefetch', prefetch, '-o', self.file('placed.sg'))
+            waits.append(self.exposed_us(self.file('placed.sg')))
+        if not waits[0] > waits[1] > waits[2]:
+            raise Failure(f'simulated waits of {waits} us: before, merged, and one bucket ahead')
 
 
 def real_cases(only):
@@ -226,6 +242,8 @@ def main():
                     after = case.hold(case.file('in.sg'), values, chain, seed=i + 1)
                     fewer += collectives(case, after) < before
                     held += 1
+                if name == 'llama3-fsdp4':
+                    case.hold_exposure(case.file('in.sg'))
                 if args.all and name == 'dsv3-ep4' and shutil.which('mpirun'):
                     case.hold(case.file('in.sg'), values, [CLEAN, REMAT, ISOLATE, BLOCKS], comm='mpi')
             except Failure as failure:
