@@ -178,14 +178,20 @@ def mpirun(ranks):
     return command + (['--allow-run-as-root'] if os.geteuid() == 0 else [])
 
 
+# In the environment of what this test starts: other tests run the same programs beside it.
+MARK = f'SG_MPI_TEST={os.getpid()}'
+
+
 def alive(program):
-    """Processes that still run the program, stopped ones included."""
+    """Processes of this test that still run the program, stopped ones included."""
     found = []
     for pid in filter(str.isdigit, os.listdir('/proc')):
         try:
             with open(f'/proc/{pid}/stat') as f:
                 zombie = f.read().rsplit(')', 1)[1].split()[0] == 'Z'
-            if not zombie and os.readlink(f'/proc/{pid}/exe') == program:
+            with open(f'/proc/{pid}/environ', 'rb') as f:
+                ours = MARK.encode() in f.read().split(b'\0')
+            if not zombie and ours and os.readlink(f'/proc/{pid}/exe') == program:
                 found.append(int(pid))
         except OSError:
             pass
@@ -230,6 +236,7 @@ def main():
         print('SKIPPED: no mpirun: the mpi communicator is not tested')
         return SKIPPED
     program = os.path.realpath(options.program)
+    os.environ.update([MARK.split('=')])
     cases = [c for c in CASES if options.only in (None, c[0])]
     passed = [run(program, *case) for case in cases]
     if options.only in (None, 'sg-run'):
