@@ -6,17 +6,22 @@
 //             full     everything
 //             tags     what the capture's own tags say
 //             none     nothing
-//           `save` keeps more: PATTERN:OP, PATTERN or :OP (module pattern; op with or without overload, * = any text).
+//           `save` keeps more: PATTERN:OP, PATTERN or op=OP (module pattern; op with or without overload).
+// Target    a budget or a peak: as little of that as meets it (remat_target.h); the planned peak counts, and never a sum
+//           of sizes. What is computed twice is chosen by what that costs for the bytes that it spares.
 // Never     sizes that the data decides, nodes with effects, values whose memory is written, the head and the loss (behind the
-//           last layer, from the first product on: their backward comes at once). A value that crosses into a later layer is kept, so that each
-//           layer is recomputed by itself.
-// Copies    stand before their first use in the backward, one a node, and are shared; they keep the random stream of what
-//           they copy, and everything else but the name. An original that only the backward needed is gone.
+//           last layer, from the first product on: their backward comes at once). A value that crosses into a later layer
+//           is kept, so that each layer is recomputed by itself.
+// Copies    stand before their first use in the backward, one a node, and are shared; under a target, a copy that would wait
+//           long for its next use may be made once more. They keep the random stream of what they copy, and everything
+//           else but the name. An original that only the backward needed is gone. Any number of backward regions.
 // Memory    what a copy reads must not have been written since its original ran: else the original is kept, and said.
+// Peak      never above that of the graph as it was under a target; a policy may raise it, and then the summary says so.
 // Ranks     recompute the same collectives, or none.
 // Results   bitwise equal.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +33,16 @@ extern const PassInfo remat_pass;
 
 enum class RematPolicy : uint8_t { save_costly, full, tags, none };
 
+// At most one of the two.
+struct RematTarget {
+  std::optional<double> budget;          // 0 = the lowest peak that is found, 1 = that of the graph as it is
+  std::optional<int64_t> peak_bytes;
+  bool is_set() const { return budget || peak_bytes; }
+};
+
 struct RematOptions {
   RematPolicy policy = RematPolicy::save_costly;
+  RematTarget target;
   std::vector<std::string> save;
   bool tag_only = false;
 };

@@ -129,8 +129,6 @@ class Tagger {
 
 }  // namespace
 
-bool is_recomputed(Recompute tag) { return tag == Recompute::prefer_recompute || tag == Recompute::must_recompute; }
-
 Result<SaveSelectors> SaveSelectors::parse(const std::vector<std::string>& items) {
   SaveSelectors out;
   for (const std::string& text : items) {
@@ -173,6 +171,16 @@ Status SaveSelectors::check_used(const Job& job) const {
 
 void tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save) {
   if (policy != RematPolicy::tags) Tagger(program, policy, save).run();
+}
+
+void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision) {
+  for (uint32_t at = 0; at < model.size(); ++at) {
+    const NodeId n = model.node(at);
+    if (decision.recompute[at] || !is_recomputed(graph->meta(n).recompute)) continue;
+    NodeMeta meta = graph->meta(n);
+    meta.recompute = Recompute::must_save;
+    graph->set_meta(n, std::move(meta));
+  }
 }
 
 }  // namespace sg

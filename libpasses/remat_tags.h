@@ -5,7 +5,9 @@
 
 #include "libgraph/alias.h"
 #include "libgraph/module_pattern.h"
+#include "libgraph/recompute_tags.h"
 #include "libpasses/remat.h"
+#include "libpasses/remat_model.h"
 
 namespace sg {
 
@@ -30,6 +32,7 @@ class SaveSelectors {
 // Tags the forward nodes of a program's main graph; `tags` leaves those of the capture as they are.
 void tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save);
 
-bool is_recomputed(Recompute tag);         // prefer_recompute or must_recompute
+// Tags that say what was decided: forward nodes that were tagged for recomputation and are not recomputed are to be kept.
+void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision);
 
 }  // namespace sg

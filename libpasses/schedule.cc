@@ -40,10 +40,14 @@ uint32_t Schedule::position_of_def(ValueId v) const {
   return def ? position_[def.index] : 0;
 }
 
-bool Schedule::is_written_between(uint32_t alias_class, uint32_t after, uint32_t before) const {
+uint32_t Schedule::next_write(uint32_t alias_class, uint32_t after) const {
   const auto& list = writes_[alias_class];
   auto it = std::upper_bound(list.begin(), list.end(), after);
-  return it != list.end() && *it < before;
+  return it == list.end() ? UINT32_MAX : *it;
+}
+
+bool Schedule::is_written_between(uint32_t alias_class, uint32_t after, uint32_t before) const {
+  return next_write(alias_class, after) < before;
 }
 
 bool Schedule::is_written_after(uint32_t alias_class, uint32_t after) const {

@@ -24,6 +24,7 @@ class Schedule {
   bool is_written(uint32_t alias_class) const { return !writes_[alias_class].empty(); }
   bool is_written_between(uint32_t alias_class, uint32_t after, uint32_t before) const;   // after < position < before
   bool is_written_after(uint32_t alias_class, uint32_t after) const;
+  uint32_t next_write(uint32_t alias_class, uint32_t after) const;                        // UINT32_MAX = none
   uint32_t last_read(uint32_t alias_class) const { return last_read_[alias_class]; }      // 0 = never
   uint32_t last_use(uint32_t alias_class) const { return last_use_[alias_class]; }        // of a value in it; UINT32_MAX: an output
 

@@ -26,7 +26,8 @@ import run_numbers  # noqa: E402  the list of captures
 OFFLOAD = ('offload', '--all', '--least', '64')
 # Chains of passes with their options, as tools. A chain is idempotent when its last pass is.
 CHAINS = [[('clean',)], [('clean', '--drop-asserts')], [('concretize',)], [('remat', '--policy', 'full')],
-          [('clean',), ('remat',)], [('remat',), ('clean',)], [('offload',)], [OFFLOAD], [('remat',), ('offload', '--least', '64')]]
+          [('clean',), ('remat',)], [('remat',), ('clean',)], [('offload',)], [OFFLOAD], [('remat',), ('offload', '--least', '64')],
+          [('clean',), ('remat', '--budget', '0.4')], [('remat', '--budget', '0')]]
 STAGES = [('clean',), ('remat', '--policy', 'full'), OFFLOAD, ('remat', '--policy', 'default'), ('concretize',), ('remat', '--budget', '0.5'),
           ('overlap', '--isolate-only'), ('bucket',)]
 
@@ -72,9 +73,10 @@ class Case:
         return os.path.join(self.folder, name)
 
     def apply(self, source, chain, target):
+        said = ''
         for i, (name, *options) in enumerate(chain):
             result = target if i + 1 == len(chain) else self.file(f'stage{i}.sg')
-            said = run(self.tool(f'sg-{name}'), source, *options, '-o', result).stderr
+            said += run(self.tool(f'sg-{name}'), source, *options, '-o', result).stderr
             source = result
         return said
 
@@ -98,9 +100,11 @@ class Case:
         done = run(self.tool('sg-run'), after, *values, '--expect', self.file('before{r}.safetensors'), '--bitwise', ok=(0, 1))
         if done.returncode != 0:
             raise Failure(f'{label}: results differ\n{done.stdout[-1500:]}{said}')
-        is_lean = not any(step[0] in ('remat', 'bucket') for step in chain) and 'unshard' not in said
-        before, now = self.peak(graph) if is_lean else 0, self.peak(after) if is_lean else 0
-        if now > before:
+        # A bucket brings parameters together; a merged unshard lives longer; a policy of sg-remat says it when it raises the peak,
+        # but not for what comes behind it.
+        may_grow = any(step[0] == 'bucket' or (step[0] == 'remat' and '--budget' not in step and step != chain[-1]) for step in chain)
+        before, now = self.peak(graph), self.peak(after)
+        if now > before and not may_grow and 'unshard' not in said and 'which is more' not in said:
             raise Failure(f'{label}: the planned peak grows from {before} to {now}\n{said}')
         if chain[-1][0] == 'remat':
             return                  # a second run may find what the first made possible

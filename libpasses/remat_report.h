@@ -1,0 +1,24 @@
+// What sg-remat says of its decisions. Internal to sg-remat.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "libgraph/job.h"
+#include "libpasses/remat_model.h"
+
+namespace sg {
+
+std::string exact_bytes(int64_t bytes);                   // "1.50 KiB (1536 bytes)"
+
+// "%x 512 MiB (an output), %y 256 MiB (it has an effect, ...) and 12 more are alive".
+std::string held_text(const RematModel& model, const RematBound& bound);
+
+// A line for each copy and for each node that could not be copied. Before the outcome is applied.
+std::vector<std::string> explain_copies(const RematModel& model, const RematOutcome& outcome);
+
+// The forward values that are alive at the peak of the recomputed graph, largest first, and why each of them stays.
+std::vector<std::string> explain_peak(const RematModel& model, const RematDecision& decision, const std::vector<uint8_t>& allowed,
+                                      const Program& program);
+
+}  // namespace sg

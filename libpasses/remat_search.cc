@@ -1,0 +1,145 @@
+// What a cut does not see: what is alive at once while a layer is computed again, and what is left below the target.
+#include <algorithm>
+#include <numeric>
+
+#include "libpasses/remat_choose.h"
+
+namespace sg {
+namespace {
+
+constexpr int kPasses = 4;
+constexpr size_t kMostUnitsForPairs = 48;
+
+}  // namespace
+
+// A choice with `units` kept, or computed again.
+RematChoice RematChooser::with(const RematChoice& start, std::span<const uint32_t> units, bool on) {
+  RematDecision decision = start.decision;
+  for (uint32_t u : units) set(&decision, u, on);
+  return weigh(std::move(decision));
+}
+
+bool RematChooser::take_if_better(RematChoice* best, RematChoice choice, int64_t target) const {
+  if (!is_better(choice, *best, target)) return false;
+  *best = std::move(choice);
+  return true;
+}
+
+// Kinds, those with the most memory first.
+std::vector<uint32_t> RematChooser::largest_kinds() const {
+  std::vector<int64_t> bytes(kinds_.size(), 0);
+  for (size_t k = 0; k < kinds_.size(); ++k)
+    for (uint32_t u : kinds_[k]) bytes[k] += model_.made_bytes(units_[u].at);
+  std::vector<uint32_t> out(kinds_.size());
+  std::iota(out.begin(), out.end(), 0u);
+  std::ranges::stable_sort(out, [&](uint32_t a, uint32_t b) { return bytes[a] > bytes[b]; });
+  return out;
+}
+
+// Towards the lowest peak: everything recomputed, or what a cut says, and then kind by kind the other way round.
+RematChoice RematChooser::lower(RematChoice best) {
+  take_if_better(&best, weigh(cut(0, 0)), 0);
+  RematDecision everything = of_bits(0);
+  for (uint32_t u = 0; u < units_.size(); ++u) set(&everything, u, true);
+  take_if_better(&best, weigh(std::move(everything)), 0);
+  const size_t reserve = work_ / 2;
+  bool changes = true;
+  for (int pass = 0; changes && pass < kPasses; ++pass) {
+    changes = false;
+    for (uint32_t k : largest_kinds()) {
+      if (work_ < reserve || !affords(1)) return best;
+      const bool on = !is_on(best.decision, kinds_[k][0]);
+      changes |= take_if_better(&best, with(best, kinds_[k], on), 0);
+    }
+  }
+  return exchange(std::move(best), 0);
+}
+
+// Values that are kept after all, as long as the graph fits: those first that spare the most for their bytes.
+RematChoice RematChooser::give_back(RematChoice best, int64_t target) {
+  for (int pass = 0; pass < kPasses; ++pass) {
+    struct Gain {
+      double worth;
+      uint32_t kind;
+    };
+    std::vector<Gain> gains;
+    for (uint32_t k : largest_kinds()) {
+      if (!affords(2)) break;
+      std::vector<uint32_t> on;
+      double bytes = 1;
+      for (uint32_t u : kinds_[k])
+        if (is_on(best.decision, u)) on.push_back(u), bytes += static_cast<double>(model_.made_bytes(units_[u].at));
+      if (on.empty()) continue;
+      const double spared = best.cost - with(best, on, false).cost;
+      if (spared > 0) gains.push_back({spared / bytes, k});
+    }
+    std::ranges::stable_sort(gains, [](const Gain& a, const Gain& b) { return a.worth > b.worth; });
+    const double before = best.cost;
+    for (const Gain& gain : gains) {
+      if (!affords(1)) return best;
+      best = give_back_part(best, kinds_[gain.kind], target);
+    }
+    if (best.cost >= before) break;
+  }
+  return best;
+}
+
+// As many of a kind as fit, those of the last layers first: they live the shortest.
+RematChoice RematChooser::give_back_part(const RematChoice& start, const std::vector<uint32_t>& members, int64_t target) {
+  std::vector<uint32_t> on;
+  for (uint32_t u : members)
+    if (is_on(start.decision, u)) on.push_back(u);
+  RematChoice best = start;
+  size_t fits = 0, fails = on.size() + 1;
+  for (size_t count = on.size(); count > fits && count < fails && affords(1); count = (fits + fails) / 2) {
+    RematChoice choice = with(start, std::span(on).last(count), false);
+    (choice.peak_bytes <= target ? fits : fails) = count;
+    if (choice.peak_bytes <= target) take_if_better(&best, std::move(choice), target);
+  }
+  return best;
+}
+
+// Single units the other way round, and two at once where there are few.
+RematChoice RematChooser::exchange(RematChoice best, int64_t target) {
+  const uint32_t count = static_cast<uint32_t>(units_.size());
+  bool changes = true;
+  for (int pass = 0; changes && pass < kPasses; ++pass) {
+    changes = false;
+    if (!affords(count)) break;                            // a part of them would be as good as none
+    for (uint32_t u = 0; u < count; ++u) changes |= take_if_better(&best, with(best, {&u, 1}, !is_on(best.decision, u)), target);
+    if (changes || count > kMostUnitsForPairs) continue;
+    for (uint32_t u = 0; u < count; ++u)
+      for (uint32_t v = u + 1; v < count && affords(1); ++v) {
+        RematDecision decision = best.decision;
+        set(&decision, u, !is_on(decision, u));
+        set(&decision, v, !is_on(decision, v));
+        changes |= take_if_better(&best, weigh(std::move(decision)), target);
+      }
+  }
+  return best;
+}
+
+// A copy that waits long for its next user is computed once more before it, where its memory is what makes the peak.
+RematChoice RematChooser::renew(RematChoice best, int64_t target) {
+  const size_t reserve = work_ / 2;
+  for (bool changes = true; changes && best.peak_bytes > target;) {
+    changes = false;
+    const std::vector<uint32_t> next_use = model_.longest_waits(best.decision);
+    for (uint32_t k : largest_kinds()) {
+      if (work_ < reserve || !affords(1)) return best;
+      RematDecision decision = best.decision;
+      const size_t before = decision.renew.size();
+      for (uint32_t u : kinds_[k]) {
+        if (next_use[units_[u].at] == RematModel::kNone || !is_on(decision, u)) continue;
+        decision.renew.push_back({units_[u].at, next_use[units_[u].at]});
+        for (uint32_t follower : units_[u].followers) decision.renew.push_back({follower, next_use[units_[u].at]});
+      }
+      if (decision.renew.size() == before) continue;
+      std::ranges::stable_sort(decision.renew, {}, &RematCopy::before);
+      changes |= take_if_better(&best, weigh(std::move(decision)), target);
+    }
+  }
+  return best;
+}
+
+}  // namespace sg
