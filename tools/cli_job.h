@@ -43,6 +43,9 @@ Status require_valid(const Args& args, const Loaded& loaded);
 // load_job and require_valid: what all tools but sg-check read with. A finding is an error (unreadable).
 Result<Job> read_job(const Args& args, const std::string& operand);
 
+// Warns when forward nodes are tagged for recomputation and nobody has carried it out: memory is not what the tags promise.
+void warn_of_tags(const Args& args, const Job& job);
+
 // Where the output goes: -o, the input with --in-place, else "-".
 std::string output_of(const Args& args);
 

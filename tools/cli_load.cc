@@ -6,6 +6,7 @@
 #include "libgraph/infer.h"
 #include "libgraph/merge.h"
 #include "libgraph/parallel.h"
+#include "libgraph/recompute_tags.h"
 #include "libgraph/text.h"
 #include "libgraph/verify.h"
 #include "tools/cli_job.h"
@@ -143,6 +144,15 @@ Result<Job> read_job(const Args& args, const std::string& operand) {
   args.report().phase("read", counted(loaded->bytes, "byte") + ", " + describe(loaded->job));
   SG_TRY(require_valid(args, *loaded));
   return std::move(loaded->job);
+}
+
+void warn_of_tags(const Args& args, const Job& job) {
+  const size_t tagged = unapplied_recompute_tags(job);
+  if (tagged == 0) return;
+  Diagnostics notes;
+  notes.warning("tags-not-applied", counted(tagged, "forward node") + " tagged for recomputation " + (tagged == 1 ? "is" : "are") + " kept for the backward: nobody has applied the tags", {},
+                "sg-remat --policy tags");
+  args.report().add(notes);
 }
 
 }  // namespace sg::cli

@@ -32,6 +32,7 @@ Result<int> run(const Args& args) {
   SG_ASSIGN(std::optional<int> left, follow_launcher(args.text("comm")));
   if (left) return *left;
   SG_ASSIGN(Job job, read_job(args, args.input()));
+  warn_of_tags(args, job);
   if (args.has("plan")) return print_plans(args, job);
   if (args.has("allocator")) return Error{ErrorKind::usage, "--allocator says more of a plan: it goes with --plan", {}, "sg-stat has it too"};
   SG_TRY(require_all_ranks(job));

@@ -42,6 +42,7 @@ Result<StatOptions> stat_options(const Args& args, const Job& job) {
 
 Result<int> run(const Args& args) {
   SG_ASSIGN(Job job, read_job(args, args.input()));
+  warn_of_tags(args, job);
   SG_ASSIGN(StatOptions options, stat_options(args, job));
   Stats stats = collect_stats(job, options);
   args.report().phase("count", "");
