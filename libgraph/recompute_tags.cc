@@ -13,6 +13,11 @@ bool has_carried_out(const Job& job) {
   return false;
 }
 
+// A copy of ours, or one that keeps the name that TorchTitan and PyTorch give to theirs.
+bool is_copy(const Graph& graph, NodeId n) {
+  return graph.meta(n).copy.kind == CopyKind::remat || (graph.node(n).phase != Phase::forward && graph.label(n).ends_with("_recomputed"));
+}
+
 bool is_kept(const Graph& graph, NodeId n) {
   bool out = false;
   for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
@@ -29,7 +34,7 @@ size_t unapplied_recompute_tags(const Job& job) {
   size_t out = 0;
   for (const auto& program : job.programs)
     for (NodeId n : program->graph.nodes()) {
-      if (program->graph.meta(n).copy.kind == CopyKind::remat) return 0;
+      if (is_copy(program->graph, n)) return 0;
       out += program->graph.node(n).phase == Phase::forward && is_recomputed(program->graph.meta(n).recompute) && is_kept(program->graph, n);
     }
   return out;

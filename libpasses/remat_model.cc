@@ -5,6 +5,7 @@
 #include "libgraph/cost.h"
 #include "libgraph/in_place.h"
 #include "libgraph/op.h"
+#include "libgraph/transfer.h"
 
 namespace sg {
 namespace {
@@ -102,6 +103,7 @@ RematModel::RematModel(const Program& program, const Graph& graph, const SizeVal
   for (NodeId n : known.live.schedule) {
     add_node(n, known);
     nodes_.back().bar = bar_of(graph, known.general, written, n, collectives);
+    if (nodes_.back().is_wait && nodes_.back().bar == RematBar::none) nodes_.back().bar = bar_of_launch(nodes_.back());
     nodes_.back().cost = cost_of(&costs, graph, n);
   }
   for (const Output& output : graph.outputs())
@@ -112,7 +114,7 @@ RematModel::RematModel(const Program& program, const Graph& graph, const SizeVal
 
 void RematModel::add_storage(uint32_t s, const Learner& known) {
   const LiveStorage* inside = known.live.find(StorageId(s));
-  originals_[s].bytes = inside != nullptr ? inside->bytes : 0;
+  originals_[s].bytes = inside != nullptr && !inside->is_host ? inside->bytes : 0;     // the host's is apart
   const auto members = known.alias.class_members(known.alias.storage(StorageId(s)).alias_class);
   originals_[s].is_single = members.size() == 1;
   if (members.size() == 1 || members[0] != StorageId(s)) return;
@@ -127,7 +129,7 @@ void RematModel::add_node(NodeId n, const Learner& known) {
   NodeFacts facts;
   facts.id = n;
   facts.is_forward = node.phase == Phase::forward;
-  facts.is_launch = op != nullptr && op->has(kCollective);
+  facts.is_launch = op != nullptr && (op->has(kCollective) || starts_transfer(op));
   facts.is_wait = (known.alias.effects(n) & kEffectWait) != 0;
   facts.operands = static_cast<uint32_t>(operands_.size());
   for_operands(graph_, n, [&](ValueId v) { add_operand(facts, v, known); });
@@ -160,7 +162,8 @@ void RematModel::add_operand(const NodeFacts& facts, ValueId v, const Learner& k
     if (write != UINT32_MAX) operand.good_until = write - 1;
     operand.is_certain = known.general.storage(known.general.storage_of(v)).certain;
   }
-  if (facts.is_wait)
+  const OpInfo* op = graph_.op_info(facts.id);                     // a wait waits for its first argument, a call for what it likes
+  if (facts.is_wait && (operands_.size() == facts.operands || op == nullptr || !op->has(kWait)))
     if (NodeId launch = known.alias.launch_of(v)) operand.launch = position_[launch.index];
   operands_.push_back(operand);
 }
@@ -194,13 +197,19 @@ void RematModel::add_reuses(const NodeFacts& facts, const Learner& known) {
       for_operands(graph_, facts.id, [&](ValueId v) {
         const uint32_t operand = which++;
         const LiveStorage* dying = live.find(known.alias.storage_of(v));
-        if (dying == nullptr || !dying->bytes_known || (dying->bytes == result->bytes) != whole || dying->bytes < result->bytes) return;
+        if (dying == nullptr || !dying->bytes_known || dying->is_host != result->is_host || (dying->bytes == result->bytes) != whole || dying->bytes < result->bytes) return;
         if (!std::ranges::binary_search(reads, dying->storage)) return;
         if (in_place_offset(graph_, known.alias, known.sizes, facts.id, result->owner, result->bytes, v, dying->bytes))
           reuses_.push_back({r - facts.results, operand - facts.operands});
       });
     }
   }
+}
+
+// A wait goes with what it waits for.
+RematBar RematModel::bar_of_launch(const NodeFacts& wait) const {
+  const uint32_t launch = wait.operands == wait.operands_end ? kNone : operands_[wait.operands].launch;
+  return launch == kNone ? RematBar::effect : nodes_[launch].bar;
 }
 
 // What bodies of calls need beyond the results.

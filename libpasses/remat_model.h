@@ -161,6 +161,7 @@ class RematModel {
   void add_operand(const NodeFacts& facts, ValueId v, const Learner& known);
   void add_result(NodeFacts* facts, StorageId s, const AliasAnalysis& alias);
   void add_reuses(const NodeFacts& facts, const Learner& known);
+  RematBar bar_of_launch(const NodeFacts& wait) const;
   void add_calls(const Liveness& live);
   void add_uses();
   RematOutcome run(const RematDecision& decision, bool with_memory);

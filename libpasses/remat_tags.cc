@@ -1,10 +1,10 @@
 #include "libpasses/remat_tags.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 
 #include "libgraph/op.h"
+#include "libpasses/layers.h"
 
 namespace sg {
 namespace {
@@ -29,19 +29,6 @@ bool is_costly(const Graph& graph, NodeId n) {
   for (std::string_view other : {"topk", "sort", "argsort", "max", "linear"})
     if (is_called(name, other) && graph.node(n).result_count > (other == "max" ? 1 : 0)) return true;
   return false;
-}
-
-// The number of the layer that a module lies in: the first component that is one. -1 = in none.
-int32_t layer_of(std::string_view module) {
-  while (!module.empty()) {
-    const size_t dot = std::min(module.find('.'), module.size());
-    const std::string_view part = module.substr(0, dot);
-    int32_t number = 0;
-    auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    if (!part.empty() && error == std::errc() && end == part.data() + part.size() && number >= 0) return number;
-    module.remove_prefix(std::min(dot + 1, module.size()));
-  }
-  return -1;
 }
 
 class Tagger {
