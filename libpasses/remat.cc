@@ -31,6 +31,8 @@ std::vector<uint8_t> tagged(const RematModel& model) {
   return out;
 }
 
+constexpr size_t kEaseWork = 2000000;            // node visits of the model
+
 // Nodes of other ranks that do the same get the same decision, as one search would find another by its numbers.
 bool has_equal_nodes(const RematModel& a, const RematModel& b) {
   if (a.size() != b.size()) return false;
@@ -78,6 +80,7 @@ class JobRemat {
       part.allowed = tagged(*part.model);
       part.decision.recompute = part.allowed;
       if (options_.target.is_set()) SG_TRY(choose(i, &part));
+      else if (options_.policy == RematPolicy::full || options_.policy == RematPolicy::save_costly) ease(&part);
       part.outcome = part.model->place(part.decision);
       parts_.push_back(std::move(part));
     }
@@ -97,6 +100,13 @@ class JobRemat {
     part->bound_bytes = choice.bound.bytes;
     part->target_bytes = choice.target_bytes;
     return ok_status();
+  }
+
+  // By the policy, but for what would make the peak.
+  void ease(Part* part) {
+    for (const Part& other : parts_)
+      if (has_equal_nodes(*other.model, *part->model)) return void(part->decision = other.decision);
+    part->decision = RematChooser(part->model.get(), part->allowed, kEaseWork).ease(std::move(part->decision));
   }
 
   // The collectives that a program then launches: ops in order, by group family.
@@ -207,10 +217,10 @@ Change count_tags(const Job& job) {
 }
 
 constexpr PassOption kOptions[] = {
-    {"policy", 'p', "default|full|none|tags", "what may be recomputed; with --budget or --peak, full unless given", "default"},
+    {"policy", 'p', "default|full|all|none|tags", "what may be recomputed; all with --budget or --peak", "default"},
     {"save", 's', "PATTERN[:OP]|op=OP", "keep these values, as 'layers.*.attention:mm'", {}, true},
-    {"budget", 'b', "F", "recompute until the planned peak is so far between the lowest (0) and that of the graph as it is (1)"},
-    {"peak", 0, "SIZE", "recompute until the planned peak is below, as 60GiB"},
+    {"budget", 'b', "F", "recompute until the planned peak is there: 0 = the lowest, 1 = as it is"},
+    {"peak", 0, "SIZE", "recompute until the planned peak is at most this, as 60GiB"},
     {"tag-only", 0, {}, "write the decision to the nodes and recompute nothing"},
 };
 constexpr std::string_view kPrecedes[] = {"chunk", "bucket", "overlap"};
@@ -226,8 +236,8 @@ Result<Change> run_remat(Job* job, const PassOptions& options, PassContext& cont
   if (options.has("peak")) {
     SG_ASSIGN(out.target.peak_bytes, options.bytes("peak", 0));
   }
-  const std::string word = options.text("policy", out.target.is_set() ? "full" : "default");
-  out.policy = word == "full" ? RematPolicy::full : word == "none" ? RematPolicy::none : word == "tags" ? RematPolicy::tags : RematPolicy::save_costly;
+  const std::string word = options.text("policy", out.target.is_set() ? "all" : "default");
+  out.policy = word == "full" ? RematPolicy::full : word == "all" ? RematPolicy::all : word == "none" ? RematPolicy::none : word == "tags" ? RematPolicy::tags : RematPolicy::save_costly;
   out.save = options.all("save");
   out.tag_only = options.has("tag-only");
   return remat(job, out, context);
@@ -245,7 +255,7 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
   if (options.tag_only && !options.target.is_set()) return count_tags(*job);
   JobRemat remat(job, options, context);
   SG_TRY(remat.decide());
-  if (options.target.is_set()) remat.write_tags();
+  remat.write_tags();
   return options.tag_only ? count_tags(*job) : remat.apply();
 }
 

@@ -3,9 +3,12 @@
 // Policy    what may be recomputed:
 //             default  all but what is dear or not exactly repeatable cheaply: products and attention (grouped products are
 //                      recomputed), top-k and sorts, every collective except gathers
-//             full     everything
+//             full     everything but attention in one op, which gives little for what it costs
+//             all      everything
 //             tags     what the capture's own tags say
 //             none     nothing
+//           default and full then keep kinds of values (the same place in every layer) where that lowers the peak: what a
+//           layer needs at once is less when some of it is there. `tag_only` writes the rule, before that.
 //           `save` keeps more: PATTERN:OP, PATTERN or op=OP (module pattern; op with or without overload).
 // Target    a budget or a peak: as little of that as meets it (remat_target.h); the planned peak counts, and never a sum
 //           of sizes. What is computed twice is chosen by what that costs for the bytes that it spares.
@@ -31,7 +34,7 @@ namespace sg {
 
 extern const PassInfo remat_pass;
 
-enum class RematPolicy : uint8_t { save_costly, full, tags, none };
+enum class RematPolicy : uint8_t { save_costly, full, all, tags, none };
 
 // At most one of the two.
 struct RematTarget {

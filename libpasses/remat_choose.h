@@ -38,6 +38,10 @@ class RematChooser {
   const RematChoice& least();                              // the lowest peak that was found; of those, the cheapest
   std::optional<RematChoice> fit(int64_t peak_bytes);      // none = it is below that of `least`
 
+  // A decision with some kinds of values kept after all, where that lowers the peak: what a layer needs at once while it
+  // is computed again is less when some of it need not be computed. At most a few dozen runs of the model.
+  RematDecision ease(RematDecision decision);
+
  private:
   struct Unit {
     uint32_t at = 0;                                       // the node that makes the memory
@@ -72,6 +76,7 @@ class RematChooser {
   RematChoice give_back_part(const RematChoice& start, const std::vector<uint32_t>& members, int64_t target);
   RematChoice exchange(RematChoice best, int64_t target);
   RematChoice renew(RematChoice best, int64_t target);
+  std::vector<uint8_t> copied_near(const RematOutcome& outcome) const;
 
   RematModel& model_;
   std::vector<uint8_t> allowed_;

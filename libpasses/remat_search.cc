@@ -9,6 +9,8 @@ namespace {
 
 constexpr int kPasses = 4;
 constexpr size_t kMostUnitsForPairs = 48;
+constexpr int kEaseRounds = 2;
+constexpr size_t kEaseTries = 40, kNearCopies = 200;
 
 }  // namespace
 
@@ -41,7 +43,7 @@ RematChoice RematChooser::lower(RematChoice best) {
   take_if_better(&best, weigh(cut(0, 0)), 0);
   RematDecision everything = of_bits(0);
   for (uint32_t u = 0; u < units_.size(); ++u) set(&everything, u, true);
-  take_if_better(&best, weigh(std::move(everything)), 0);
+  take_if_better(&best, weigh(ease(std::move(everything))), 0);
   const size_t reserve = work_ / 2;
   bool changes = true;
   for (int pass = 0; changes && pass < kPasses; ++pass) {
@@ -117,6 +119,37 @@ RematChoice RematChooser::exchange(RematChoice best, int64_t target) {
       }
   }
   return best;
+}
+
+// Only kinds that are computed again right before the peak can help there.
+RematDecision RematChooser::ease(RematDecision decision) {
+  for (int round = 0; round < kEaseRounds; ++round) {
+    const RematOutcome now = model_.simulate(decision);
+    const std::vector<uint8_t> near = copied_near(now);
+    RematChoice best{decision, now.peak_bytes, now.cost};
+    size_t tries = kEaseTries;
+    for (const auto& members : kinds_) {
+      if (tries == 0 || !affords(1)) break;
+      if (std::ranges::none_of(members, [&](uint32_t u) { return near[units_[u].at] && is_on(decision, u); })) continue;
+      --tries;
+      RematDecision kept = decision;
+      for (uint32_t u : members) set(&kept, u, false);
+      RematChoice choice = weigh(std::move(kept));
+      if (choice.peak_bytes < best.peak_bytes) best = std::move(choice);
+    }
+    if (best.peak_bytes == now.peak_bytes) break;
+    decision = std::move(best.decision);
+  }
+  return decision;
+}
+
+// By position: copied in the stretch of copies and users up to the peak that belongs to its layer, or before as many nodes.
+std::vector<uint8_t> RematChooser::copied_near(const RematOutcome& outcome) const {
+  std::vector<uint8_t> out(model_.size(), 0);
+  size_t end = 0;
+  while (end < outcome.copies.size() && outcome.copies[end].before <= outcome.peak_at) ++end;
+  for (size_t i = end - std::min(end, kNearCopies); i < end; ++i) out[outcome.copies[i].node] = 1;
+  return out;
 }
 
 // A copy that waits long for its next user is computed once more before it, where its memory is what makes the peak.

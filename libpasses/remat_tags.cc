@@ -19,11 +19,16 @@ bool is_called(std::string_view name, std::string_view wanted) {
   return space != std::string_view::npos && packet.substr(space + 1) == wanted;
 }
 
-// Costs more to compute again than its memory is worth, as a rule.
+// Attention in one op: its result is small for what it costs.
+bool is_fused_attention(const OpInfo& op) { return op.has(kContraction) && op.has(kRandomIfDropout); }
+
+// Costs more to compute again than its memory is worth, as a rule. As PyTorch's own list, which leaves out the attention kernel
+// for CPUs.
 bool is_costly(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   if (op == nullptr) return true;
   const std::string_view name = op->name;
+  if (is_called(name, "_scaled_dot_product_flash_attention_for_cpu")) return false;
   if (op->has(kCollective)) return name.find("all_gather") == std::string_view::npos;
   if (op->has(kContraction) || op->has(kHigherOrder)) return !is_called(name, "_grouped_mm");
   for (std::string_view other : {"topk", "sort", "argsort", "max", "linear"})
@@ -81,7 +86,8 @@ class Tagger {
     if (save_.matches(graph_, n) || op == nullptr || op->has(kSize) || op->has(kHostSync)) return Recompute::must_save;
     if (op->has(kWait)) return tag_of_launch(n);
     if (policy_ == RematPolicy::none) return Recompute::must_save;
-    if (policy_ == RematPolicy::full) return Recompute::must_recompute;
+    if (policy_ == RematPolicy::all) return Recompute::must_recompute;
+    if (policy_ == RematPolicy::full) return is_fused_attention(*op) ? Recompute::must_save : Recompute::must_recompute;
     return is_costly(graph_, n) ? Recompute::must_save : Recompute::prefer_recompute;
   }
 

@@ -91,7 +91,7 @@ class TargetFinder {
     return {ErrorKind::cannot_apply,
             "a peak of " + exact_bytes(out_.target_bytes) + " is out of reach: the lowest that was found is " + exact_bytes(least) +
                 ", the lower bound " + exact_bytes(out_.bound.bytes),
-            {.path = place_of(program(), program().graph, model_.node(out_.bound.at))}, "at the bound " + held_text(model_, out_.bound)};
+            {{}, 0, 0, {}, place_of(program(), program().graph, model_.node(out_.bound.at))}, "at the bound " + held_text(model_, out_.bound)};
   }
 
   const Job& job_;

@@ -197,7 +197,7 @@ void measure(const Job& job, RematModel* model, const std::vector<uint8_t>& allo
 TEST_CASE("what is chosen is near the best of all choices") {
   // Small graphs are tried out; cut and search, which do it for the others, are held against the same optimum.
   Distances tried, searched;
-  for (uint64_t seed = 1; seed <= 45; ++seed) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
     const Job job = parse(training_step(seed, {.values = 9 + seed % 3}));
     RematModel model = model_of(job);
     const std::vector<uint8_t> allowed = allowed_of(model);
@@ -206,7 +206,7 @@ TEST_CASE("what is chosen is near the best of all choices") {
     measure(job, &model, allowed, oracle, 14, &tried);
     measure(job, &model, allowed, oracle, 0, &searched);
   }
-  REQUIRE(tried.peak.size() >= 30);
+  REQUIRE(tried.peak.size() >= 20);
   tried.print("lowest peak, all tried", tried.peak);
   tried.print("cost at a peak, all tried", tried.cost);
   searched.print("lowest peak, searched", searched.peak);
@@ -218,14 +218,14 @@ TEST_CASE("what is chosen is near the best of all choices") {
 }
 
 TEST_CASE("a peak is met, or what stands against it is said") {
-  for (uint64_t seed = 1; seed <= 25; ++seed) {
+  for (uint64_t seed = 1; seed <= 15; ++seed) {
     const Job job = parse(training_step(seed, {.values = 20 + seed % 30, .layers = 1 + seed % 4}));
     const int64_t most = planned_peak(*job.programs[0]);
     for (int percent : {90, 60, 20}) {
       Job out(job);
       Diagnostics notes;
       PassContext context{&notes};
-      RematOptions options{.policy = RematPolicy::full, .target = {.budget = {}, .peak_bytes = most * percent / 100}, .save = {}};
+      RematOptions options{.policy = RematPolicy::all, .target = {.budget = {}, .peak_bytes = most * percent / 100}, .save = {}};
       const auto change = remat(&out, options, context);
       INFO("seed " << seed << ", " << percent << " % of " << most);
       if (change.ok()) {
@@ -240,7 +240,7 @@ TEST_CASE("a peak is met, or what stands against it is said") {
 }
 
 TEST_CASE("a budget of one is the graph as it is, of nought the lowest peak, and less budget is never more memory") {
-  for (uint64_t seed = 1; seed <= 30; ++seed) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
     const Job job = parse(training_step(seed, {.values = 24, .layers = 3}));
     int64_t last = planned_peak(*job.programs[0]);
     const size_t nodes = job.programs[0]->graph.node_count();
@@ -248,7 +248,7 @@ TEST_CASE("a budget of one is the graph as it is, of nought the lowest peak, and
       Job out(job);
       Diagnostics notes;
       PassContext context{&notes};
-      REQUIRE(remat(&out, {.policy = RematPolicy::full, .target = {.budget = budget, .peak_bytes = {}}, .save = {}}, context).ok());
+      REQUIRE(remat(&out, {.policy = RematPolicy::all, .target = {.budget = budget, .peak_bytes = {}}, .save = {}}, context).ok());
       const int64_t peak = planned_peak(*out.programs[0]);
       INFO("seed " << seed << ", budget " << budget);
       CHECK(peak <= last);
