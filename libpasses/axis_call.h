@@ -33,6 +33,7 @@ struct SliceWish {
 struct AxisWorld {
   std::vector<AxisDomain> domains;
   std::vector<AxisState> states;      // by value
+  std::vector<ValueId> equal;         // by value: the first that is equal whatever the inputs are (recomputed values: their originals)
   std::vector<AxisState> seeds;       // by value: live-ins of the region at hand that are sliced from the start; else whole
 
   AxisState& state(ValueId v) { return states[v.index]; }

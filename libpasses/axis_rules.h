@@ -83,7 +83,7 @@ Status assertion(AxisCall&);
 // Operands that are sums over chunks, and nothing along an axis: the op's linear_in decides.
 Status partial(AxisCall&);
 
-// The value that `v` shows in another shape or width: keys are compared by it.
+// The value that `v` shows in another shape, width or order: keys are compared by it.
 ValueId base_of(const AxisCall& call, ValueId v);
 
 }  // namespace axis

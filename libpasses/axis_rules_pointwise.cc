@@ -144,6 +144,7 @@ Status partial(AxisCall& c) {
 
 ValueId base_of(const AxisCall& c, ValueId v) {
   for (;;) {
+    v = c.world.equal[v.index];
     // Sorted keys are the keys, in another order.
     const NodeId def = c.graph.value(v).def;
     if (!def || c.graph.op_info(def) == nullptr) return v;

@@ -4,6 +4,7 @@
 #include "libgraph/json.h"
 #include "libpasses/chunk_copy.h"
 #include "libpasses/chunk_plan.h"
+#include "libpasses/chunk_torchtitan.h"
 
 namespace sg {
 namespace {
@@ -14,10 +15,21 @@ constexpr PassOption kOptions[] = {
     {"along", 0, "batch|seq|tokens", "the axis that is cut: the first; the second; of flat tokens", "batch"},
     {"grad-accumulation", 0, "early|eager", "sum gradients of parameters before their collectives, or after", "early"},
     {"min-rows", 0, "N", "refuse chunks of fewer rows", "1"},
+    {"torchtitan", 0, "KEY=VALUE", "TorchTitan's option of EP overlap, as module_fqn=layers.*.moe", {}, true},
 };
 constexpr std::string_view kAfter[] = {"bucket", "overlap", "concretize"};
 
+Result<Change> run_torchtitan(Job* job, const PassOptions& options, PassContext& context) {
+  for (std::string_view own : {"modules", "chunks", "along", "grad-accumulation"})
+    if (options.has(own)) return Error{ErrorKind::usage, "--torchtitan does not go with --" + std::string(own), {}, "TorchTitan's options say all of it: two chunks"};
+  SG_ASSIGN(TorchTitanChunking words, parse_torchtitan(options.all("torchtitan")));
+  if (!words.enabled) return Change{false, "nothing is chunked: EP overlap is off; --torchtitan enabled=true turns it on", {}, {}};
+  SG_ASSIGN(words.options.least_rows, options.whole("min-rows", 1, 1));
+  return chunk(job, words.options, context);
+}
+
 Result<Change> run_chunk(Job* job, const PassOptions& options, PassContext& context) {
+  if (options.has("torchtitan")) return run_torchtitan(job, options, context);
   ChunkOptions out;
   out.modules = options.text("modules");
   if (!options.has("modules")) return Error{ErrorKind::usage, "--modules is missing: which modules to run in chunks", {}, "--modules 'layers.*.moe'"};
@@ -89,7 +101,7 @@ Result<Totals> chunk_program(Program* program, const ChunkPlanOptions& options, 
 Result<Change> chunk(Job* job, const ChunkOptions& options, PassContext& context) {
   auto pattern = ModulePattern::parse(options.modules);
   if (!pattern.ok()) return std::move(pattern.error());
-  const ChunkPlanOptions plan{*pattern, options.chunks, options.least_rows, options.along, options.early_sums};
+  const ChunkPlanOptions plan{*pattern, options.chunks, options.least_rows, options.along, options.early_sums, options.only_exchanges};
   Change change;
   std::optional<Totals> first;
   for (auto& program : job->programs) {

@@ -27,6 +27,7 @@ struct ChunkOptions {
   int64_t least_rows = 1;
   ChunkAlong along = ChunkAlong::batch;
   bool early_sums = true;
+  bool only_exchanges = false;        // regions without an all-to-all stay whole
 };
 
 Result<Change> chunk(Job* job, const ChunkOptions& options, PassContext& context);

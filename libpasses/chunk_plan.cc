@@ -6,6 +6,7 @@
 #include "libpasses/axis_rules.h"
 #include "libpasses/chunk_memory.h"
 #include "libpasses/chunk_regions.h"
+#include "libpasses/value_numbers.h"
 
 namespace sg {
 namespace {
@@ -25,6 +26,7 @@ class ChunkPlanner {
   ChunkPlanner(const Program& program, const ChunkPlanOptions& options, const std::vector<ChunkRegion>& regions, const std::vector<uint32_t>& region_of)
       : program_(program), graph_(program.graph), options_(options), region_of_(region_of) {
     plan_.regions = regions;
+    find_equal_values();
     plan_.world.states.resize(graph_.value_id_limit());
     plan_.world.seeds.resize(graph_.value_id_limit());
     plan_.is_body.assign(graph_.node_id_limit(), false);
@@ -63,6 +65,15 @@ class ChunkPlanner {
   ChunkPlan take() { return std::move(plan_); }
 
  private:
+  void find_equal_values() {
+    const AliasAnalysis alias(program_, graph_);
+    const ValueNumbers numbers(graph_, alias, true);
+    plan_.world.equal.resize(graph_.value_id_limit());
+    for (uint32_t v = 0; v < plan_.world.equal.size(); ++v) plan_.world.equal[v] = ValueId(v);
+    for (NodeId n : graph_.nodes())
+      for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) plan_.world.equal[graph_.node(n).result(i).index] = graph_.node(numbers.leader(n)).result(i);
+  }
+
   Error refuse_at(NodeId n, std::string_view rule, const std::string& why) const {
     Error out{ErrorKind::cannot_apply,
               place_of(program_, graph_, n) + ": " + std::string(graph_.op_name(n)) + " [" + std::string(rule) + "]: " + why, {}, std::string(kRemedy)};
@@ -247,7 +258,7 @@ class ChunkPlanner {
     if (draws_random(graph_, n) && !op->has(kPointwise)) return Refused{r, refuse_at(n, "random numbers", "its numbers cannot be those of the whole")};
     const AxisRow* row = find_axis_rule(*op);
     AxisCall call(&plan_.world, program_, n);
-    Status done = run_rule(call, row, has);
+    Status done = repeats_earlier(&call, row, r) ? ok_status() : run_rule(call, row, has);
     if (!done.ok() && has.partial && !has.along && graph_.node(n).phase == Phase::backward) return use_operands(n);
     if (!done.ok()) return Refused{r, refuse_at(n, row == nullptr ? "no rule" : row->name, done.error().message)};
     if (draws_random(graph_, n) && !plan_.world.domains[call.given[0].along.domain].is_rows)
@@ -255,6 +266,20 @@ class ChunkPlanner {
     accept(call, r);
     return std::nullopt;
   }
+
+  // An order that is computed again (a recomputed sort) is the one that there is: its items are the same.
+  bool repeats_earlier(AxisCall* call, const AxisRow* row, uint32_t r) const {
+    if (row == nullptr || (row->rule != axis::sort && row->rule != axis::repeat_interleave)) return false;
+    const ValueId first = plan_.world.equal[call->result(0).index];
+    const NodeId earlier = graph_.value(first).def;
+    if (first == call->result(0) || !plan_.is_body[earlier.index] || plan_.made_in[first.index] != r || state(first).kind != AxisKind::along) return false;
+    if (plan_.world.domains[state(first).along.domain].is_rows) return false;
+    if (!same_chunks(call->state(call->tensors()[0]), state(AxisCall(&call->world, program_, earlier).tensors()[0]))) return false;
+    for (uint32_t i = 0; i < call->node.result_count; ++i) call->given.push_back(state(graph_.node(earlier).result(i)));
+    return true;
+  }
+
+  static bool same_chunks(const AxisState& a, const AxisState& b) { return a.kind == b.kind && a.along == b.along && a.source == b.source; }
 
   Status run_rule(AxisCall& call, const AxisRow* row, const Operands& has) const {
     if (has.size && (row == nullptr || !row->takes_sizes)) return call.fail("it takes a number that differs from chunk to chunk");
@@ -322,6 +347,17 @@ class ChunkPlanner {
   std::vector<std::vector<std::pair<std::vector<Expr>, Along>>> results_;      // by region: results that are concatenated
 };
 
+// Leaves regions whole that launch no all-to-all; false when none is left.
+bool leave_without_exchange(const Graph& graph, const std::vector<std::vector<NodeId>>& nodes, std::vector<ChunkRegion>* regions) {
+  bool any = false;
+  for (size_t r = 0; r < regions->size(); ++r) {
+    const bool exchanges = std::ranges::any_of(nodes[r], [&](NodeId n) { return graph.op_name(n) == "_c10d_functional.all_to_all_single.default"; });
+    if (!exchanges) (*regions)[r].refusal = "it exchanges no tokens";
+    any = any || exchanges;
+  }
+  return any;
+}
+
 }  // namespace
 
 Result<ChunkPlan> plan_chunks(const Program& program, const ChunkPlanOptions& options, std::vector<Error>* refused) {
@@ -333,6 +369,8 @@ Result<ChunkPlan> plan_chunks(const Program& program, const ChunkPlanOptions& op
   std::vector<std::vector<NodeId>> nodes(regions.size());
   for (NodeId n : graph.nodes())
     if (region_of[n.index] != kNoRegion) nodes[region_of[n.index]].push_back(n);
+  if (options.only_exchanges && !leave_without_exchange(graph, nodes, &regions))
+    return Error{ErrorKind::cannot_apply, "no module of " + options.modules.text() + " exchanges tokens between ranks", {}, "--modules chunks modules without an all-to-all"};
   const std::vector<bool> from_data = values_from_data(graph);
   for (;;) {
     ChunkPlanner planner(program, options, regions, region_of);

@@ -25,6 +25,7 @@ struct ChunkPlanOptions {
   int64_t least_rows = 1;             // in each chunk
   ChunkAlong along = ChunkAlong::batch;
   bool early_sums = true;             // gradients of parameters are summed before their collectives, not after
+  bool only_exchanges = false;        // regions without an all-to-all stay whole
 };
 
 struct ChunkRegion {

@@ -1,6 +1,7 @@
 #include "libpasses/chunk_sizes.h"
 
-#include "libgraph/guard_text.h"
+#include <algorithm>
+
 #include "libgraph/op.h"
 
 namespace sg {
@@ -46,12 +47,27 @@ std::optional<StrId> ChunkSizes::own_symbol(StrId symbol, int64_t c) const {
   return it == own_.end() ? std::nullopt : std::optional(it->second[static_cast<size_t>(c)]);
 }
 
+// A chunk counts at most as many keys as it has.
+std::optional<int64_t> ChunkSizes::most_counted(NodeId n, int64_t c) const {
+  const Graph& graph = program_->graph;
+  const AxisState& s = plan_->world.states[graph.node(n).result(0).index];
+  if (s.kind != AxisKind::size || s.source.is_none() || s.source.received) return std::nullopt;
+  const AxisState& keys = plan_->world.states[s.source.keys.index];
+  const std::vector<Expr>& shape = graph.type(s.source.keys).shape;
+  if (keys.kind != AxisKind::along) return std::nullopt;
+  Expr all = extent(keys.along, c);
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (i != keys.along.axis) all = exprs_->mul(all, shape[i]);
+  return exprs_->constant_value(all);
+}
+
 void ChunkSizes::declare_symbols() {
   const Graph& graph = program_->graph;
   Pool& pool = graph.pool();
+  std::unordered_map<StrId, NodeId, IdHash> bound_by;
   for (const BodyNode& body : plan_->body) {
     const auto& binds = graph.meta(body.node).binds;
-    for (StrId s : binds ? *binds : default_binds(*program_, graph, body.node)) own_.try_emplace(s);
+    for (StrId s : binds ? *binds : default_binds(*program_, graph, body.node)) own_.try_emplace(s), bound_by.try_emplace(s, body.node);
   }
   SymbolList list;
   for (const Symbol& symbol : program_->symbols) {
@@ -60,6 +76,7 @@ void ChunkSizes::declare_symbols() {
     for (int64_t c = 0; it != own_.end() && c < chunks_; ++c) {
       Symbol fresh = symbol;
       fresh.hint.reset();
+      if (const auto most = most_counted(bound_by.at(symbol.name), c)) fresh.max = std::min(fresh.max.value_or(*most), *most);
       std::string name = pool.strings.str(symbol.name) + "_" + std::to_string(c);
       while (program_->find_symbol(pool.str(name)) != nullptr) name += "_";
       fresh.name = pool.str(name);

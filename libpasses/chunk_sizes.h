@@ -1,6 +1,7 @@
 // The sizes of chunks: cuts of rows, symbols of each chunk's own, and the guards that hold for them.
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 
 #include "libpasses/chunk_plan.h"
@@ -25,6 +26,7 @@ class ChunkSizes {
  private:
   ChunkSizes(Program* program, const ChunkPlan& plan, int64_t chunks) : program_(program), exprs_(&program->graph.pool().exprs), plan_(&plan), chunks_(chunks) {}
   void declare_symbols();
+  std::optional<int64_t> most_counted(NodeId n, int64_t c) const;
   Status derive_guards();
   Result<Expr> share_of(Expr e, int64_t c) const;
   Expr rows(uint32_t domain, int64_t c) const;

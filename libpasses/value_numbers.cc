@@ -106,7 +106,9 @@ class NumberBuilder {
     return written;
   }
 
+  // A wait completes what its launch says: nobody reads the buffer before, so it changes nothing that was read.
   void note_writes(NodeId n) {
+    if (const OpInfo* op = graph_.op_info(n); op != nullptr && op->has(kWait)) return;
     for (StorageId s : alias_.writes(n)) last_write_[alias_.storage(s).alias_class] = n;
   }
 

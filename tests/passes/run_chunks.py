@@ -5,6 +5,7 @@
            loss, gradients and written buffers equal to the bit, after one step and after 20 steps of AdamW; with early sums within
            4 units in the last place of f32 at the tensor's largest magnitude
   values   against PyTorch's recorded results of the unchunked step, by the usual tolerance, at several numbers of chunks
+  recomputed  the same behind sg-clean and sg-remat
   drawn    random numbers are those of the unchunked run
   refused  exit 4, with the node and the rule
 Says aloud when ../shared/traces is absent.
@@ -131,6 +132,14 @@ def hold_values(case, name, modules, counts):
             run(case.tool('sg-run'), target, '--inputs', inputs, '--expect', expected)
 
 
+def hold_recomputed(case, name, modules, policy):
+    """The reference order: clean, recompute, chunk."""
+    graph, inputs, expected = case.load(name, 'in.sg')
+    run(case.tool('sg-clean'), '-q', graph, '-o', case.file('clean.sg'))
+    run(case.tool('sg-remat'), '-q', case.file('clean.sg'), '--policy', policy, '-o', case.file('remat.sg'))
+    run(case.tool('sg-run'), case.chunk(case.file('remat.sg'), modules, 3), '--inputs', inputs, '--expect', expected)
+
+
 def hold_drawn(case, name, modules):
     graph, inputs, _ = case.load(name, 'in.sg')
     run(case.tool('sg-run'), '-q', graph, '--inputs', inputs, '--seed', '3', '--outputs', case.file('before.safetensors'))
@@ -155,6 +164,7 @@ def main():
         return 0
     jobs = [(f'truth {c}', hold_truth, (c,)) for c in TRUTH]
     jobs += [(f'values {c[0]} {c[1]}', hold_values, c) for c in VALUES]
+    jobs += [(f'recomputed {c} {p}', hold_recomputed, (f'multi/{c}', 'layers.*.moe', p)) for c in TRUTH for p in ('default', 'full')]
     jobs += [(f'drawn {c[0]}', hold_drawn, c) for c in DRAWN]
     jobs += [(f'refused {c[0]} {c[1]}', hold_refused, c) for c in REFUSED]
     begin, failed, done = time.time(), 0, 0
