@@ -109,16 +109,24 @@ Status CompositeExpander::expand(Graph* graph, NodeId n, bool keeps_types) {
     return call.error();
   }
   std::vector<std::string> names;
-  const std::string label(graph->label(n));
   for (uint32_t i = 0; i < count; ++i) {
     ValueId from = graph->node(n).result(i), to = call.results()[i];
     names.emplace_back(graph->name(from));
-    if (keeps_types && graph->is_used(from) && graph->type(from).kind != TypeKind::unknown) graph->set_type(to, graph->value(from).type);
+    if (keeps_types && !call.has_own_type(to) && graph->is_used(from) && graph->type(from).kind != TypeKind::unknown) graph->set_type(to, graph->value(from).type);
     graph->replace_uses(from, to);
   }
+  if (!call.parts().empty()) replaced_[graph][n.index] = call.parts().back();
   graph->erase(n);
   for (uint32_t i = 0; i < count; ++i) graph->rename(call.results()[i], names[i]);
   return ok_status();
+}
+
+void CompositeExpander::relink() {
+  for (auto& [graph, nodes] : replaced_)
+    for (NodeId n : graph->nodes())
+      if (auto it = nodes.find(graph->node(n).forward.index); !graph->node(n).forward.is_none() && it != nodes.end())
+        graph->set_forward(n, it->second);
+  replaced_.clear();
 }
 
 void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types, ImportTally* tally) {
@@ -143,6 +151,7 @@ void expand_composites(Program* program, bool rank_local, ImportTally* tally) {
   };
   expand_in(program->graph);
   for (auto& nested : program->nested) expand_in(nested->graph);
+  expander.relink();
   number_new_streams(program, rank_local);
 }
 

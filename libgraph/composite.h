@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "libgraph/import_tally.h"
 #include "libgraph/infer.h"
@@ -34,9 +35,13 @@ class CompositeExpander {
   // results is true of the parts' too; else it is a guess, and what is inferred counts. Changes nothing when it fails.
   Status expand(Graph* graph, NodeId n, bool keeps_types);
 
+  // Backward nodes that belong to a composite that is gone belong to its last part. Once, when all is expanded.
+  void relink();
+
  private:
   Program* program_;
   TypeInferrer inferrer_;
+  std::unordered_map<Graph*, std::unordered_map<uint32_t, NodeId>> replaced_;   // by the composite's id; never walked in order
 };
 
 // Takes apart all that can be, in order, and infers missing types on the way. Where there is no composite nothing is done.

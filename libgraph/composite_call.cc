@@ -292,4 +292,9 @@ void CompositeCall::give(ValueId v) {
   given_.push_back(is_new ? v : make("alias", {v}));
 }
 
+void CompositeCall::give_own(ValueId v) {
+  give(v);
+  if (!failed()) own_.push_back(given_.back());
+}
+
 }  // namespace sg

@@ -5,6 +5,7 @@
 // throws the parts away. So a recipe checks only what decides its own loops.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -79,12 +80,14 @@ class CompositeCall {
   ValueId zeros(ArgList shape, ValueId like);                         // of its element type and device
 
   void give(ValueId v);                                               // one more result of the composite
+  void give_own(ValueId v);                                           // one that is not as PyTorch has it: its recorded type is not its
   void fail(std::string message);
   bool failed() const { return error_.has_value(); }
   const Error& error() const { return *error_; }
 
   // --- for the driver ---
   const Values& results() const { return given_; }
+  bool has_own_type(ValueId v) const { return std::find(own_.begin(), own_.end(), v) != own_.end(); }
   const std::vector<NodeId>& parts() const { return parts_; }
   Status bind();
 
@@ -101,7 +104,7 @@ class CompositeCall {
   std::vector<Arg> bound_;                                            // by parameter; defaults filled in
   std::vector<NodeId> parts_;
   bool has_drawn_ = false;
-  Values given_;
+  Values given_, own_;
   std::optional<Error> error_;
 };
 

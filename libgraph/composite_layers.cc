@@ -151,9 +151,27 @@ void embedding_bag(CompositeCall& c) {
     if (mode == 1) out = c.make("div.Tensor", {out, c.make("to.dtype", {column(c, c.make("clamp_min", {bags.sizes, 1})), c.dtype_of(rows)})});
   }
   c.give(out);
-  c.give(bags.of_index);
-  c.give(bags.sizes);
-  c.give(bags.sizes);
+  c.give_own(bags.of_index);
+  c.give_own(bags.sizes);
+  c.give_own(mode == 2 ? c.make("new_empty", {indices, Numbers{0}}) : bags.sizes);
+}
+
+// The gradient of the table: of each index's row that of its bag.
+void embedding_bag_backward(CompositeCall& c) {
+  ValueId grad = c.tensor("grad"), indices = c.tensor("indices"), of_index = c.tensor("offset2bag"), weights = c.tensor("per_sample_weights");
+  int64_t mode = c.integer("mode"), padding = c.integer("padding_idx");
+  if (mode == 2) return c.fail("the gradient of the largest has no recipe");
+  if (c.flag("scale_grad_by_freq") || (c.has("sparse") && c.flag("sparse"))) return c.fail("scaled and sparse gradients have no recipe");
+  if (!c.failed() && c.extent(of_index, 0) != c.extent(indices, 0)) return c.fail("the bags of the indices are not told");
+  ValueId rows = c.make("index_select", {grad, 0, of_index});
+  if (mode == 1) {
+    ValueId sizes = c.make("index_select", {c.make("clamp_min", {c.tensor("bag_size"), 1}), 0, of_index});
+    rows = c.make("div.Tensor", {rows, c.make("to.dtype", {column(c, sizes), c.dtype_of(rows)})});
+  }
+  if (!weights.is_none()) rows = c.make("mul.Tensor", {rows, column(c, weights)});
+  if (padding != -1) rows = c.make("mul.Tensor", {rows, c.make("to.dtype", {column(c, c.make("ne.Scalar", {indices, padding})), c.dtype_of(rows)})});
+  ArgList shape{c.arg("num_weights"), c.size(grad, 1)};
+  c.give(c.make("index_add", {c.zeros(shape, rows), 0, indices, rows}));
 }
 
 // Where each point of the result lies in the input: from -1 to 1, the corners or the middles of the outer pixels.

@@ -352,6 +352,24 @@ void bilinear(CompositeCall& c) {
   c.give(bias.is_none() ? out : c.make("add.Tensor", {out, bias}));
 }
 
+// The product of three, each with dimensions of 1 put in, summed.
+void trilinear(CompositeCall& c) {
+  auto widened = [&](ValueId v, std::string_view dims) {
+    for (int64_t d : c.integers(dims)) v = c.make("unsqueeze", {v, d});
+    return v;
+  };
+  ValueId a = widened(c.tensor("i1"), "expand1"), b = widened(c.tensor("i2"), "expand2"), last = widened(c.tensor("i3"), "expand3");
+  if (c.failed() || c.rank(a) != c.rank(b) || c.rank(a) != c.rank(last)) return c.fail("the tensors do not get the same rank");
+  const Numbers absent = c.integers("expand3");
+  Numbers all, first, second;
+  for (int64_t d : c.integers("sumdim")) all.push_back(c.wrap(d, c.rank(a)));
+  for (int64_t d : all) (std::find(absent.begin(), absent.end(), d) != absent.end() ? first : second).push_back(d);
+  ValueId out = sum_of_products(c, sum_of_products(c, a, b, first), last, second);
+  std::sort(all.rbegin(), all.rend());
+  for (int64_t d : all) out = c.make("squeeze.dim", {out, d});
+  c.give(out);
+}
+
 void cross(CompositeCall& c) {
   ValueId a = c.tensor("self"), b = c.tensor("other");
   if (c.has("dim")) return give_cross(c, a, b, c.integer("dim"));

@@ -256,7 +256,10 @@ Status cat(InferCall& c) {
   if (tensors[0]->shape.empty()) return c.fail("tensors without dimensions cannot be joined");
   SG_ASSIGN(size_t dim, c.dim("dim", tensors[0]->shape.size()));
   SG_ASSIGN(Exprs shape, joined_shape(c, tensors, dim));
-  return c.give_contiguous(dtype, std::move(shape), *tensors[0]);
+  bool last = std::all_of(tensors.begin(), tensors.end(), [&](const Type* t) { return is_channels_last(c.sizes, *t); });
+  if (!last) return c.give_contiguous(dtype, std::move(shape), *tensors[0]);
+  Exprs stride = channels_last_strides(c.sizes, shape);
+  return c.give(dtype, std::move(shape), std::move(stride), *tensors[0]);
 }
 
 Status stack(InferCall& c) {
@@ -334,8 +337,11 @@ Status constant_pad(InferCall& c) {
       return c.fail("'pad' is out of range");
     size = c.sizes.exprs().add(size, c.sizes.exprs().add(pad[2 * i], pad[2 * i + 1]));
   }
-  bool copies = std::all_of(pad.begin(), pad.end(), [&](Expr e) { return c.sizes.is(e, 0); });
-  Exprs stride = copies ? c.sizes.preserved(*self) : in_format_of(c, *self, shape);
+  // Where nothing is added it is a copy of what is left of `self`.
+  bool copies = std::all_of(pad.begin(), pad.end(), [&](Expr e) { return c.sizes.constant(e).value_or(1) <= 0; });
+  Type left = *self;
+  left.shape = shape;
+  Exprs stride = copies ? c.sizes.preserved(left) : in_format_of(c, *self, shape);
   return c.give(self->dtype, std::move(shape), std::move(stride), *self);
 }
 

@@ -17,12 +17,14 @@ Status give_or_none(InferCall& c, bool wanted, DType dtype, const Exprs& shape, 
   return wanted ? c.give_contiguous(dtype, shape, like) : c.give_none();
 }
 
-// Of the input; tracing makes it of elementwise steps, the gradient first; of dense copies in f32, where that is wider.
+// The gradient of a normalised input as tracing has it: (rstd / N) * (grad - ...), element by element; of dense copies in
+// f32 where that is wider.
 Status give_gradient(InferCall& c, bool wanted, const Type& input) {
   if (!wanted) return c.give_none();
   if (dtype_bytes(input.dtype) == 2) return c.give_contiguous(input.dtype, input.shape, input);
   SG_ASSIGN(const Type* grad, c.tensor("grad_out"));
-  return c.give(input.dtype, input.shape, c.sizes.elementwise(input.shape, {grad, &input}), input);
+  SG_ASSIGN(const Type* rstd, c.tensor("rstd"));
+  return c.give(input.dtype, input.shape, c.sizes.elementwise(input.shape, {rstd, grad, &input}), input);
 }
 
 // Leading dimensions of `input`, and 1 for each normalised one.

@@ -115,6 +115,7 @@ void settle_types(Program* program, const GuessedTypes& guessed, ImportTally* ta
   CompositeExpander expander(program);
   settle_graph(*program, program->graph, guessed, &expander, tally);
   for (auto& nested : program->nested) settle_graph(*program, nested->graph, guessed, &expander, tally);
+  expander.relink();
   infer_missing_types(*program);
 }
 

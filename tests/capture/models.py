@@ -86,6 +86,24 @@ def transformer_encoder():
     )
 
 
+class _Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.out = nn.Embedding(20, 8), nn.Linear(24, 20)
+        self.lstm = nn.LSTM(8, 12, 2, batch_first=True, bidirectional=True)
+        self.bags, self.pairs = nn.EmbeddingBag(20, 24, mode="mean"), nn.Bilinear(24, 24, 24)
+
+    def forward(self, ids):
+        hidden = self.lstm(self.words(ids))[0]
+        bag = self.bags(ids)[:, None].expand_as(hidden)
+        return self.out(self.pairs(hidden, bag).kthvalue(2, dim=1, keepdim=True).values + hidden)
+
+
+def recurrent():
+    ids = _tokens(20, 2, 6)
+    return dict(model=_Recurrent(), loss_fn=lambda logits: cross_entropy(logits, ids), inputs=(ids,))
+
+
 def bfloat16():
     model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).to(torch.bfloat16)
     return dict(
@@ -388,5 +406,5 @@ def wav2vec2():
     )
 
 
-TORCH_MODELS = (mlp, conv, transformer_encoder, bfloat16, float16, checkpointed)
+TORCH_MODELS = (mlp, conv, transformer_encoder, recurrent, bfloat16, float16, checkpointed)
 HUB_MODELS = (gpt2, llama, qwen2, bert, t5, bart, mixtral, deepseek_v3, mamba, vit, resnet, convnext, wav2vec2)

@@ -45,8 +45,19 @@ def trace(function: Callable[..., Any], arguments: Sequence[Tensor], fake_mode: 
 
     tracer = proxy_tensor.make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)
     # Some ops that are made of others are so in C++, for plain sizes; their twins in Python know symbols.
-    with fake_mode, eager_everywhere(), enable_python_dispatcher() if symbolic else nullcontext():
+    with fake_mode, eager_everywhere(), without_onednn(), enable_python_dispatcher() if symbolic else nullcontext():
         return tracer(*arguments)
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Recurrent layers that the CPU's library would run whole are made of plain ops without it."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 @contextmanager
