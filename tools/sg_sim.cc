@@ -35,7 +35,7 @@ Result<int> run(const Args& args) {
   SG_ASSIGN(options.machine, machine_of(args));
   if (args.has("show-machine")) return told(write_text(args, machine_yaml(options.machine)));
   SG_ASSIGN(Job job, read_job(args, args.input()));
-  options.ranks = static_cast<uint32_t>(args.number("ranks", 0));
+  options.ranks = static_cast<uint32_t>(std::min<int64_t>(args.number("ranks", 0), UINT32_MAX));
   std::vector<std::string> words = args.all("assume");
   SG_ASSIGN(Assumption assumption, parse_assume(std::vector<std::string_view>(words.begin(), words.end())));
   SG_ASSIGN(std::vector<SymbolValues> values, assume_values(job, infer_ranges(job), assumption));

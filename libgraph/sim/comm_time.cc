@@ -12,7 +12,6 @@ bool goes_round_twice(CollectiveKind kind) { return kind == CollectiveKind::all_
 
 // Steps of the ring.
 double steps_of(CollectiveKind kind, double ranks) {
-  if (kind == CollectiveKind::point_to_point) return 1;
   return goes_round_twice(kind) ? 2 * (ranks - 1) : ranks - 1;
 }
 
@@ -23,13 +22,16 @@ double hops_between(CollectiveKind kind, double nodes) {
   return kind == CollectiveKind::point_to_point ? 1 : nodes - 1;
 }
 
-double ring_us(double bytes, double bus_gbps, double ranks, double steps) { return bytes * steps / (bus_gbps * ranks) * 1e-3; }
+// Of its bandwidth, what the whole message takes: each step moves an n-th of it, but a broadcast's pieces follow each other through all links.
+double share_of_bus(CollectiveKind kind, double ranks) {
+  return kind == CollectiveKind::broadcast ? 1 : ranks / steps_of(kind, ranks);
+}
 
 double simple_time_us(const Machine::Network& network, CollectiveKind kind, double bytes, double ranks, double nodes) {
   double bus = nodes > 1 ? network.simple.more_nodes_gbps : network.simple.one_node_gbps;
   if (bus <= 0) return std::numeric_limits<double>::infinity();
-  double steps = steps_of(kind == CollectiveKind::all_to_all ? CollectiveKind::all_gather : kind, ranks);
-  return network.simple.base_us + steps * network.simple.hop_us + ring_us(bytes, bus, ranks, steps);
+  CollectiveKind ring = kind == CollectiveKind::all_to_all ? CollectiveKind::all_gather : kind;
+  return network.simple.base_us + steps_of(ring, ranks) * network.simple.hop_us + bytes / (bus * share_of_bus(ring, ranks)) * 1e-3;
 }
 
 // Shares for peers within the node and beyond leave at the same time.
@@ -49,11 +51,12 @@ CollectiveKind collective_kind(std::string_view kind) {
   if (kind == "reduce_scatter") return CollectiveKind::reduce_scatter;
   if (kind == "all_reduce") return CollectiveKind::all_reduce;
   if (kind == "all_to_all" || kind == "shard_dim_alltoall") return CollectiveKind::all_to_all;
-  return CollectiveKind::point_to_point;
+  return kind == "broadcast" ? CollectiveKind::broadcast : CollectiveKind::point_to_point;
 }
 
 double ll_time_us(const Machine::Network& network, CollectiveKind kind, double bytes, double ranks, double nodes) {
   if (ranks <= 1) return 0;
+  if (kind == CollectiveKind::point_to_point) ranks = 2;
   const auto& ll = network.ll;
   double link = nodes > 1 ? ll.between_gbps : ll.within_gbps;
   double cap = nodes <= 1 ? ll.cap_one_node_gbps : nodes <= 2 ? ll.cap_two_nodes_gbps : ll.cap_more_nodes_gbps;
@@ -62,11 +65,12 @@ double ll_time_us(const Machine::Network& network, CollectiveKind kind, double b
   double steps = steps_of(kind, ranks), between = hops_between(kind, nodes);
   double hop = nodes > 1 ? std::max(ll.hop_one_node_us, ll.hop_within_us) : ll.hop_one_node_us;
   double latency_us = ll.base_us + (steps - between) * hop + between * ll.hop_between_us;
-  return bytes / kGiB / (bus * ranks / steps) * 1e6 + latency_us;    // the model counts GiB against GB/s
+  return bytes / kGiB / (bus * share_of_bus(kind, ranks)) * 1e6 + latency_us;    // the model counts GiB against GB/s
 }
 
 double collective_time_us(const Machine::Network& network, CollectiveKind kind, double bytes, double ranks, double nodes) {
   if (ranks <= 1) return 0;
+  if (kind == CollectiveKind::point_to_point) ranks = 2;
   double best = std::min(ll_time_us(network, kind, bytes, ranks, nodes), simple_time_us(network, kind, bytes, ranks, nodes));
   return kind == CollectiveKind::all_to_all ? std::min(best, exchange_time_us(network, bytes, ranks, nodes)) : best;
 }

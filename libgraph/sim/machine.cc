@@ -12,7 +12,8 @@
 namespace sg {
 namespace {
 
-#define SG_KEY(path, about) {#path, [](Machine& m) -> double& { return m.path; }, about}
+#define SG_KEY(path, about) {#path, [](Machine& m) -> double& { return m.path; }, about, false}
+#define SG_KEY_OR_ZERO(path, about) {#path, [](Machine& m) -> double& { return m.path; }, about, true}
 constexpr MachineKey kKeys[] = {
     SG_KEY(device.memory_gib, "memory of a device"),
     SG_KEY(device.memory_gbps, "its bandwidth"),
@@ -22,10 +23,10 @@ constexpr MachineKey kKeys[] = {
     SG_KEY(device.bf16_tflops, "the same in bf16"),
     SG_KEY(device.vector_tflops, "peak of everything else"),
     SG_KEY(device.multiprocessors, "tiles of a product that run at once"),
-    SG_KEY(device.kernel_us, "the least that a kernel takes"),
+    SG_KEY_OR_ZERO(device.kernel_us, "the least that a kernel takes"),
     SG_KEY(device.copy_gbps, "to the host and back, each way"),
-    SG_KEY(host.launch_us, "the host's time to launch a kernel, a collective or a copy"),
-    SG_KEY(host.sync_us, "from the end of the device's work to a number in the host's hands"),
+    SG_KEY_OR_ZERO(host.launch_us, "the host's time to launch a kernel, a collective or a copy"),
+    SG_KEY_OR_ZERO(host.sync_us, "from the end of the device's work to a number in the host's hands"),
     SG_KEY(efficiency.matmul, "share of the peak that large matrix products reach"),
     SG_KEY(efficiency.grouped_matmul, "the same, grouped"),
     SG_KEY(efficiency.convolution, "the same of convolutions"),
@@ -39,19 +40,20 @@ constexpr MachineKey kKeys[] = {
     SG_KEY(network.ll.cap_one_node_gbps, "the most that the protocol reaches in one node"),
     SG_KEY(network.ll.cap_two_nodes_gbps, "on two nodes"),
     SG_KEY(network.ll.cap_more_nodes_gbps, "on more"),
-    SG_KEY(network.ll.base_us, "to start"),
-    SG_KEY(network.ll.hop_one_node_us, "a step of the ring in one node"),
-    SG_KEY(network.ll.hop_within_us, "a step within a node of several"),
-    SG_KEY(network.ll.hop_between_us, "a step between nodes"),
-    SG_KEY(network.simple.one_node_gbps, "large messages: the ring in one node; 0 = no such protocol"),
-    SG_KEY(network.simple.more_nodes_gbps, "the ring over several nodes"),
-    SG_KEY(network.simple.base_us, "to start"),
-    SG_KEY(network.simple.hop_us, "a step of the ring"),
-    SG_KEY(network.exchange.within_gbps, "all to all: what a rank sends within its node; 0 = as the ring"),
-    SG_KEY(network.exchange.between_gbps, "and beyond"),
-    SG_KEY(network.exchange.base_us, "to start"),
+    SG_KEY_OR_ZERO(network.ll.base_us, "to start"),
+    SG_KEY_OR_ZERO(network.ll.hop_one_node_us, "a step of the ring in one node"),
+    SG_KEY_OR_ZERO(network.ll.hop_within_us, "a step within a node of several"),
+    SG_KEY_OR_ZERO(network.ll.hop_between_us, "a step between nodes"),
+    SG_KEY_OR_ZERO(network.simple.one_node_gbps, "large messages: the ring in one node; 0 = no such protocol"),
+    SG_KEY_OR_ZERO(network.simple.more_nodes_gbps, "the ring over several nodes"),
+    SG_KEY_OR_ZERO(network.simple.base_us, "to start"),
+    SG_KEY_OR_ZERO(network.simple.hop_us, "a step of the ring"),
+    SG_KEY_OR_ZERO(network.exchange.within_gbps, "all to all: what a rank sends within its node; 0 = as the ring"),
+    SG_KEY_OR_ZERO(network.exchange.between_gbps, "and beyond"),
+    SG_KEY_OR_ZERO(network.exchange.base_us, "to start"),
 };
 #undef SG_KEY
+#undef SG_KEY_OR_ZERO
 
 const MachineKey* find_key(std::string_view path) {
   for (const MachineKey& k : kKeys)
@@ -169,13 +171,14 @@ Status set_machine(Machine* machine, std::string_view assignment) {
     return Error{ErrorKind::usage, "`--set " + std::string(assignment) + "` is not KEY=NUMBER or KEY=NUMBERx", {}, "such as nvlink=2x or device.memory_gbps=4000"};
   if (const MachineKey* key = find_key(word)) {
     double& field = key->field(*machine);
+    if (value == 0 && !key->may_be_zero) return Error{ErrorKind::usage, "`" + std::string(word) + "` is more than 0", {}, {}};
     field = is_factor ? field * value : value;
     return ok_status();
   }
   auto words = machine_words();
   auto found = std::find_if(words.begin(), words.end(), [&](const MachineWord& w) { return w.word == word; });
   if (found == words.end()) return no_such_key(word);
-  if (!is_factor)
+  if (!is_factor || value == 0)
     return Error{ErrorKind::usage, "`" + std::string(word) + "` stands for several numbers", {}, "give a factor, as in " + std::string(word) + "=2x"};
   for (std::string_view path : found->keys) find_key(path)->field(*machine) *= value;
   return ok_status();

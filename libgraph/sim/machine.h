@@ -69,6 +69,7 @@ struct MachineKey {
   std::string_view path;
   double& (*field)(Machine& machine);
   std::string_view about;
+  bool may_be_zero = false;
 };
 std::span<const MachineKey> machine_keys();       // in the order in which they are printed
 

@@ -4,6 +4,7 @@
 
 #include "libgraph/op.h"
 #include "libgraph/sim/op_time.h"
+#include "libgraph/transfer.h"
 
 namespace sg {
 namespace {
@@ -83,8 +84,8 @@ bool SimRank::step() {
     launch_collective(n);
   } else if (op && op->has(kHostSync)) {
     sync(n);
-  } else if (op && (op->name == "sg.offload" || op->name == "sg.reload")) {
-    copy(n, op->name == "sg.offload", latest_of(n, false));
+  } else if (starts_transfer(op)) {
+    copy(n, transfer_of(op) == Transfer::to_host, latest_of(n, false));
   } else {
     compute(n, latest_of(n, false));
   }

@@ -114,7 +114,7 @@ stages:
     for line in (r"bad.yaml:3:39: error: sg-import has no option `spnd`", r"bad.yaml:4:10: error: no such file: missing.sg",
                  r"bad.yaml:6:5: error: there is no pass `claen`", r"did you mean `clean`", r"bad.yaml:7:21: error: sg-remat: `policy` takes one of",
                  r"bad.yaml:7:52: error: sg-remat: `tag-only` is a flag", r"bad.yaml:8:11: error: no stage or input `clean` stands before",
-                 r"there is no metric `peek`", r"did you mean `peak`", r"`3 stones` is no number", r"`peak` is no assertion",
+                 r"there is no metric `peek`", r"did you mean `peak`", r"`3 stones` is no number of that kind", r"`peak` is no assertion",
                  r"sg-run has no option `innit`", r"no stage or input `setp` stands before"):
         assert re.search(line, done.message), f"no /{line}/ in\n{done.message}"
     assert not os.path.exists("cache")
@@ -138,7 +138,12 @@ def includes():
     expect(sg("sg-recipe", "run", "main.yaml"), 0)
     assert b"aten.mm" in read("out.sg.txt")
     write("loop.yaml", "include: loop.yaml\nstages: [clean]\n")
-    expect(sg("sg-recipe", "check", "loop.yaml"), 1, "include each other")
+    expect(sg("sg-recipe", "check", "loop.yaml"), 1, "loop.yaml:1:10: error: loop.yaml includes itself")
+    write("tree.yaml", "include: [a/common.yaml, a/common.yaml]\nmatrix: {policy: [full]}\nstages: [clean]\n")
+    expect(sg("sg-recipe", "check", "tree.yaml"), 1, "there are two inputs `g`")
+    write("a/axis.yaml", "include: common.yaml\nmatrix: {policy: [default, none]}\n")
+    write("axis.yaml", "include: a/axis.yaml\nmatrix: {policy: [full]}\nstages:\n  - remat: {policy: $policy}\n")
+    expect(sg("sg-recipe", "plan", "axis.yaml"), 0, out=r"^(run|cached) +policy=full/remat")
     write("gone.yaml", "include: none.yaml\nstages: [clean]\n")
     expect(sg("sg-recipe", "check", "gone.yaml"), 1, r"gone.yaml:1:10: error: cannot read the recipe none.yaml")
 
@@ -235,6 +240,44 @@ stages:
     write("changed.txt", GRAPH.replace("relu(%a)\n    %b2", "tanh(%a)\n    %b2"))
     write("s.yaml", "inputs: {g: g.txt, other: changed.txt}\nstages:\n  - clean:\n    from: other\n    run: {init: 'seed:1', bitwise_to: g}\n")
     expect(sg("sg-recipe", "run", "s.yaml"), 1, r"s.yaml:5:10: error: clean: the results differ from the reference's \(exit 1\)")
+
+
+@case
+def assertions_mean_what_they_say():
+    write("g.txt", GRAPH)
+    for bad, said in (("op= <= 4", "`op=` names an op"), ("no op=", "`no op=` names an op"), ("exposed_comm < 5", "units here are %"),
+                      ("step_time < 70GiB", "units here are us, ms, s"), ("peak < inf", "is no number"), ("nodes < 3GiB", "units here are k")):
+        write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    assert: ['" + bad + "']\n")
+        expect(sg("sg-recipe", "check", "r.yaml"), 1, r"r.yaml:4:14: error: .*|" + said)
+        assert said in sg("sg-recipe", "check", "r.yaml").message, (bad, sg("sg-recipe", "check", "r.yaml").message)
+
+
+@case
+def nothing_is_written_over_what_is_read():
+    write("g.txt", GRAPH)
+    for more in ("output: g.txt", "expect: a.sg.txt\n    output: a.sg.txt", "run: {expect: v.safetensors, init: 'seed:0'}\n    output: v.safetensors"):
+        write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    " + more + "\n")
+        expect(sg("sg-recipe", "check", "r.yaml"), 1, "have one file: ")
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:0', profile: p.json}\n")
+    expect(sg("sg-recipe", "check", "r.yaml"), 1, "sg-run has no option `profile`")
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:0', bitwise_to: g, bitwise: true}\n")
+    expect(sg("sg-recipe", "check", "r.yaml"), 1, "leave out `bitwise`")
+
+
+@case
+def a_check_is_known_by_which_file_stands_where():
+    write("g.txt", GRAPH)
+    expect(sg("sg-run", "g.txt", "--init", "seed:1", "--outputs", "a.safetensors", "-q"), 0)
+    expect(sg("sg-run", "g.txt", "--init", "seed:2", "--outputs", "b.safetensors", "-q"), 0)
+    recipe = "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: [{init: 'seed:1', expect: %s}, {init: 'seed:2', expect: %s}]\n"
+    write("r.yaml", recipe % ("a.safetensors", "b.safetensors"))
+    expect(sg("sg-recipe", "run", "r.yaml"), 0)
+    write("r.yaml", recipe % ("b.safetensors", "a.safetensors"))
+    expect(sg("sg-recipe", "run", "r.yaml"), 1, r"\[run\]")
+    write("q.yaml", "inputs: {g: g.txt}\nstages:\n  - remat: {policy: none, save: 'layer:mm'}\n")
+    expect(sg("sg-recipe", "run", "q.yaml"), 0)
+    write("q.yaml", "inputs: {g: g.txt}\nstages:\n  - remat: {save: 'layer:mm --policy none'}\n")
+    assert states(sg("sg-recipe", "run", "q.yaml", "--json"))["remat"] != "cached"
 
 
 @case

@@ -43,6 +43,13 @@ TEST_CASE("the low-latency model gives PyTorch's estimates") {
   }
 }
 
+TEST_CASE("a broadcast takes what one link takes for all of it") {
+  Machine m = h100();
+  CHECK(collective_time_us(m.network, CollectiveKind::broadcast, 350e6, 8, 1) >= 1000);
+  CHECK(collective_time_us(m.network, CollectiveKind::broadcast, 350e6, 8, 1) <= 1100);
+  CHECK(collective_time_us(m.network, CollectiveKind::point_to_point, 1e9, 8, 1) == collective_time_us(m.network, CollectiveKind::point_to_point, 1e9, 2, 1));
+}
+
 TEST_CASE("more bytes, more ranks and more nodes never take less time") {
   Machine m = h100();
   for (auto kind : {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce, CollectiveKind::all_to_all}) {
@@ -89,7 +96,7 @@ TEST_CASE("--set sets, multiplies, and refuses what it does not know") {
   CHECK(m.network.simple.one_node_gbps == 2 * before);
   REQUIRE(set_machine(&m, "device.kernel_us=0").ok());
   CHECK(m.device.kernel_us == 0);
-  for (const char* bad : {"nvlink=3", "nvlink", "device.kernel_us=", "device.kernel_us=x", "device.kernel_us=-1", "device.kernl_us=1", "a=nanx", "=2"}) {
+  for (const char* bad : {"nvlink=3", "nvlink", "device.kernel_us=", "device.kernel_us=x", "device.kernel_us=-1", "device.kernl_us=1", "a=nanx", "=2", "device.copy_gbps=0", "flops=0x"}) {
     Status s = set_machine(&m, bad);
     REQUIRE(!s.ok());
     CHECK(s.error().kind == ErrorKind::usage);

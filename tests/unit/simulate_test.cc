@@ -16,7 +16,8 @@ namespace {
 Machine toy() {
   Result<Machine> m = parse_machine("name: toy\nbase: h100-8\n", "toy");
   REQUIRE(m.ok());
-  for (const MachineKey& key : machine_keys()) key.field(*m) = 0;
+  for (const MachineKey& key : machine_keys())
+    if (key.may_be_zero) key.field(*m) = 0;
   for (const char* path : {"device.f64_tflops=1e9", "device.f32_tflops=1e9", "device.f16_tflops=1e9", "device.bf16_tflops=1e9", "device.vector_tflops=1e9",
                            "device.memory_gbps=1e9", "device.copy_gbps=1e-3", "device.kernel_us=10", "efficiency.matmul=1",
                            "efficiency.grouped_matmul=1", "efficiency.convolution=1", "efficiency.attention=1", "efficiency.attention_backward=1",

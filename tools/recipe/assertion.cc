@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <functional>
 
 #include "libgraph/assume.h"
@@ -54,20 +55,36 @@ const Metric* find_metric(std::string_view name) {
 struct Suffix {
   std::string_view text;
   double factor;
+  Unit unit;                 // that it belongs to; count: flops too
 };
 constexpr Suffix kSuffixes[] = {
-    {"", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}, {"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-    {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}, {"%", 0.01}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1},
+    {"KiB", 1024.0, Unit::bytes}, {"MiB", 1048576.0, Unit::bytes}, {"GiB", 1073741824.0, Unit::bytes}, {"TiB", 1099511627776.0, Unit::bytes},
+    {"B", 1, Unit::bytes}, {"kB", 1e3, Unit::bytes}, {"MB", 1e6, Unit::bytes}, {"GB", 1e9, Unit::bytes}, {"TB", 1e12, Unit::bytes},
+    {"k", 1e3, Unit::count}, {"M", 1e6, Unit::count}, {"G", 1e9, Unit::count}, {"T", 1e12, Unit::count}, {"P", 1e15, Unit::count},
+    {"%", 0.01, Unit::share}, {"us", 1e-6, Unit::seconds}, {"ms", 1e-3, Unit::seconds}, {"s", 1, Unit::seconds},
 };
 
-std::optional<double> parse_bound(std::string_view text) {
+std::string_view units_of(Unit unit) {
+  switch (unit) {
+    case Unit::count: return "k, M, G, T";
+    case Unit::flops: return "k, M, G, T, P";
+    case Unit::bytes: return "KiB to TiB, kB to TB";
+    case Unit::seconds: return "us, ms, s";
+    case Unit::share: return "%";
+  }
+  return "";
+}
+
+// None: no number, or one of another kind.
+std::optional<double> parse_bound(std::string_view text, Unit wanted) {
   double value = 0;
   auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc()) return std::nullopt;
+  if (problem != std::errc() || !std::isfinite(value)) return std::nullopt;
   std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  if (unit.empty()) return wanted == Unit::share ? std::nullopt : std::optional(value);
   for (const Suffix& s : kSuffixes)
-    if (s.text == unit) return value * s.factor;
+    if (s.text == unit && s.unit == (wanted == Unit::flops ? Unit::count : wanted)) return value * s.factor;
   return std::nullopt;
 }
 
@@ -149,23 +166,35 @@ Result<Assertion> parse_assertion(const Word& word) {
   if (relation == std::end(kRelations)) return malformed(word, "`" + word.text + "` is no assertion", std::string(kExample));
   out.relation = relation->second;
   std::string_view bound = trimmed(rest.substr(relation->first.size()));
-  std::optional<double> number = parse_bound(bound);
-  if (!number) return malformed(word, "`" + std::string(bound) + "` is no number", "units are KiB to TiB, kB to TB, k M G T, %, us ms s");
-  out.bound = *number;
-  if (left.starts_with("op=")) {
-    out.op = left.substr(3);
-    return out;
-  }
   const Metric* metric = find_metric(left);
-  if (!metric) {
+  if (left.starts_with("op=")) {
+    out.op = trimmed(left.substr(3));
+    if (out.op.empty()) return malformed(word, "`op=` names an op", {});
+  } else if (!metric) {
     Nearest nearest(left);
     for (const Metric& m : kMetrics) nearest.offer(m.name);
     return malformed(word, "there is no metric `" + std::string(left) + "`", nearest.hint().empty() ? std::string(kExample) : nearest.hint());
   }
-  out.metric = left;
-  out.about_time = metric->of_time != nullptr;
+  Unit unit = metric ? metric->unit : Unit::count;
+  std::optional<double> number = parse_bound(bound, unit);
+  if (!number) return malformed(word, "`" + std::string(bound) + "` is no number of that kind", "units here are " + std::string(units_of(unit)));
+  out.bound = *number;
+  out.metric = metric ? metric->name : "";
+  out.about_time = metric && metric->of_time != nullptr;
   return out;
 }
+
+namespace {
+
+// What keeps a metric of a program from being known; empty = nothing.
+std::string unknown_part(const Metric& metric, const ProgramStats& stats, const ProgramTimeline* timeline) {
+  if (metric.of_time) return timeline->unknown == 0 ? "" : plural(timeline->unknown, "node") + " of unknown cost";
+  if (metric.unit == Unit::bytes && stats.memory.unknown_sizes != 0) return plural(stats.memory.unknown_sizes, "piece") + " of memory whose size has no number";
+  if (metric.unit == Unit::flops && stats.incomplete != 0) return plural(stats.incomplete, "node") + " of unknown cost";
+  return "";
+}
+
+}  // namespace
 
 Result<std::vector<std::string>> failing_assertions(const Job& job, const std::vector<Assertion>& assertions, const std::string& machine) {
   std::vector<std::string> out;
@@ -189,14 +218,18 @@ Result<std::vector<std::string>> failing_assertions(const Job& job, const std::v
     SG_ASSIGN(simulation, simulate(job, values, sim));
   }
   for (const Assertion& a : assertions) {
-    const Metric* metric = find_metric(a.metric);
+    const Metric* metric = a.op.empty() ? find_metric(a.metric) : nullptr;
     for (size_t p = 0; p < stats.programs.size(); ++p) {
-      double value = !a.op.empty()      ? count_of_op(stats.programs[p], a.op)
+      if (std::string unknown = metric ? unknown_part(*metric, stats.programs[p], simulation ? &simulation->programs[p] : nullptr) : ""; !unknown.empty()) {
+        out.push_back(a.word.text + ": nobody knows, for " + unknown);
+        break;
+      }
+      double value = !metric            ? count_of_op(stats.programs[p], a.op)
                      : metric->of_stats ? metric->of_stats(stats.programs[p])
                                         : metric->of_time(simulation->programs[p]);
       if (holds(value, a.relation, a.bound)) continue;
       std::string rank = job.programs[p]->ranks.empty() ? "" : " on rank " + std::to_string(job.programs[p]->ranks[0]);
-      out.push_back(a.word.text + ": it is " + human(value, a.op.empty() ? metric->unit : Unit::count) + rank);
+      out.push_back(a.word.text + ": it is " + human(value, metric ? metric->unit : Unit::count) + rank);
       break;
     }
   }

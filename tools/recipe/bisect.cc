@@ -18,7 +18,7 @@ class Bisection {
 
   Result<int> run() {
     SG_TRY(find_chain());
-    results_ = execute(args_, &session_, {.checks = false, .outputs = false}, {chain_.back()});
+    results_ = execute(args_, &session_, {.checks = false, .outputs = false, .keep_graphs = true}, {chain_.back()});
     if (int code = exit_code_of(results_); code != 0) return code;
     SG_TRY(require(chain_.front(), Answer::good));
     SG_TRY(require(chain_.back(), Answer::bad));
@@ -75,8 +75,9 @@ class Bisection {
   // With the options of the bad stage's own run; made-up inputs when it has none.
   Result<Answer> judge_by_run(const std::string& bytes, const std::string& digest) {
     Step probe = steps_[chain_.back()];
-    if (probe.runs.empty()) probe.runs.push_back({probe.where, {"--init", "seed:0"}, {}, RunCheck::kNone});
+    if (probe.runs.empty()) probe.runs.push_back({probe.where, {{"init", "seed:0", false, false}}, RunCheck::kNone});
     probe.runs.resize(1);
+    std::erase_if(probe.runs[0].options, is_about_comparing);
     probe.runs[0].bitwise_to = chain_.front();
     const StepResult& good = results_[chain_.front()];
     std::vector<Diagnostic> failing = failing_runs(probe, {bytes, digest}, {GraphBytes{*good.bytes, good.digest}}, &session_.cache);
@@ -115,14 +116,11 @@ class Bisection {
   Result<std::string> guilty_options(uint32_t index) {
     const Step& step = steps_[index];
     std::string out;
-    for (size_t i = 0; i < step.words.size(); ++i) {
-      size_t count = i + 1 < step.words.size() && !step.words[i + 1].starts_with("--") ? 2 : 1;
+    for (size_t i = 0; i < step.options.size(); ++i) {
       Plan less = session_.plan;
-      auto first = less.steps[index].words.begin() + static_cast<std::ptrdiff_t>(i);
-      std::string option = *first + (count == 2 ? " " + *(first + 1) : "");
-      less.steps[index].words.erase(first, first + static_cast<std::ptrdiff_t>(count));
-      i += count - 1;
-      Executor executor(less, &session_.cache, {.checks = false, .outputs = false}, [](size_t, const StepResult&) {});
+      less.steps[index].options.erase(less.steps[index].options.begin() + static_cast<std::ptrdiff_t>(i));
+      std::string option = "--" + step.options[i].name + (step.options[i].is_flag ? "" : " " + step.options[i].value);
+      Executor executor(less, &session_.cache, {.checks = false, .outputs = false, .keep_graphs = true}, [](size_t, const StepResult&) {});
       std::vector<StepResult> results = executor.run({index});
       if (!results[index].bytes) continue;               // the stage needs it
       SG_ASSIGN(Answer answer, judge(*results[index].bytes, results[index].digest));

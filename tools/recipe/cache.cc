@@ -4,13 +4,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <vector>
 
 #include "libgraph/output_file.h"
 #include "libgraph/seal.h"
 #include "libgraph/sha256.h"
+#include "tools/recipe/files.h"
 
 namespace sg::recipe {
 namespace {
@@ -34,13 +33,12 @@ std::string Cache::path(const std::string& key, std::string_view ending) const {
 }
 
 std::optional<std::string> Cache::read(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (folder_.empty() || !in) return std::nullopt;
-  std::ostringstream bytes;
-  bytes << in.rdbuf();
+  if (folder_.empty()) return std::nullopt;
+  Result<std::string> bytes = read_file(path);
+  if (!bytes.ok()) return std::nullopt;
   std::error_code ignored;                 // the time of use only orders what is removed first
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
-  return std::move(bytes).str();
+  return std::move(*bytes);
 }
 
 // A cache that does not take it is a slower one.

@@ -46,8 +46,9 @@ Status write_file(const std::string& path, std::string_view bytes) {
 }
 
 // sg-run on these bytes: none = it held, else what it said.
-std::optional<Diagnostic> run_fails(const RunCheck& check, std::vector<std::string> words, std::string_view graph, const std::string& what) {
-  words.insert(words.begin(), {cli::folder_of_this() + "sg-run", "-"});
+std::optional<Diagnostic> run_fails(const RunCheck& check, const std::vector<std::string>& more, std::string_view graph, const std::string& what) {
+  std::vector<std::string> words = {cli::folder_of_this() + "sg-run", "-"};
+  for (const std::vector<std::string>& part : {command_words(check.options), more}) words.insert(words.end(), part.begin(), part.end());
   Result<Finished> done = run_process(words, graph, "-");
   if (!done.ok()) return finding(check.where, "run", done.error());
   if (done->code == 0) return std::nullopt;
@@ -59,11 +60,8 @@ std::optional<Diagnostic> bitwise_fails(const RunCheck& check, const GraphBytes&
   Result<TempFolder> folder = TempFolder::make();
   if (!folder.ok()) return finding(check.where, "run", folder.error());
   std::string values = folder->file("out{r}.safetensors");
-  std::vector<std::string> first = check.words, second = check.words;
-  first.insert(first.end(), {"--outputs", values});
-  second.insert(second.end(), {"--expect", values, "--bitwise"});
-  if (auto failed = run_fails(check, std::move(first), reference.bytes, "the reference does not run")) return failed;
-  return run_fails(check, std::move(second), graph.bytes, "the results differ from the reference's");
+  if (auto failed = run_fails(check, {"--outputs", values}, reference.bytes, "the reference does not run")) return failed;
+  return run_fails(check, {"--expect", values, "--bitwise"}, graph.bytes, "the results differ from the reference's");
 }
 
 }  // namespace
@@ -82,7 +80,7 @@ std::vector<Diagnostic> failing_runs(const Step& step, const GraphBytes& graph, 
       continue;
     }
     if (cache->has_passed(key->digest)) continue;
-    auto failed = references[i] ? bitwise_fails(check, graph, *references[i]) : run_fails(check, check.words, graph.bytes, "sg-run fails");
+    auto failed = references[i] ? bitwise_fails(check, graph, *references[i]) : run_fails(check, {}, graph.bytes, "sg-run fails");
     if (failed) out.push_back(std::move(*failed));
     else cache->put_passed(key->digest);
   }

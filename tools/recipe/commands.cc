@@ -1,6 +1,5 @@
 #include "tools/recipe/commands.h"
 
-#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -10,6 +9,7 @@
 #include "libgraph/sha256.h"
 #include "tools/cli_job.h"
 #include "tools/recipe/bisect.h"
+#include "tools/recipe/files.h"
 #include "tools/recipe/schema.h"
 #include "tools/recipe/session.h"
 
@@ -60,7 +60,7 @@ std::vector<Forecast> forecast(Session* session) {
 
 std::string command_of(const Step& s) {
   std::string out = s.kind == StepKind::pass ? s.tool : s.tool + " " + s.source;
-  for (const std::string& w : s.words) out += " " + w;
+  for (const std::string& w : command_words(s.options)) out += " " + w;
   return out;
 }
 
@@ -138,8 +138,9 @@ Result<int> lock(const Args& args, Session* session) {
 }
 
 Result<std::map<std::string, std::string>> read_lock(const std::string& file) {
-  std::ifstream in(file);
-  if (!in) return Error{ErrorKind::unreadable, "there is no lock", {file, 0, 0, {}, {}}, "`sg-recipe lock` writes it"};
+  Result<std::string> text = read_file(file);
+  if (!text.ok()) return Error{ErrorKind::unreadable, "there is no lock", {file, 0, 0, {}, {}}, "`sg-recipe lock` writes it"};
+  std::istringstream in(*text);
   std::map<std::string, std::string> out;
   for (std::string line; std::getline(in, line);) {
     size_t gap = line.find("  ");

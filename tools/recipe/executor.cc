@@ -4,7 +4,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <map>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 
@@ -16,6 +18,7 @@
 #include "tools/cli_job.h"
 #include "tools/cli_siblings.h"
 #include "tools/recipe/checks.h"
+#include "tools/recipe/files.h"
 #include "tools/recipe/process.h"
 
 namespace sg::recipe {
@@ -24,9 +27,12 @@ namespace {
 bool is_done(StepState s) { return s != StepState::waiting; }
 bool has_graph(StepState s) { return s == StepState::made || s == StepState::cached; }
 
-std::string lines_of(const std::string& text, size_t limit) {
-  std::string out = text.substr(0, std::min(text.size(), limit));
-  while (!out.empty() && out.back() == '\n') out.pop_back();
+// The steps whose graphs a step reads.
+std::vector<uint32_t> read_by(const Step& step) {
+  std::vector<uint32_t> out;
+  if (step.from != Step::kNone) out.push_back(step.from);
+  for (const RunCheck& r : step.runs)
+    if (r.bitwise_to != RunCheck::kNone) out.push_back(r.bitwise_to);
   return out;
 }
 
@@ -52,7 +58,9 @@ struct Executor::Shared {
   std::condition_variable moved;
   std::vector<StepResult> results;
   std::vector<bool> taken, wanted;
+  std::vector<size_t> readers;                               // of each step: those that are not done
   std::set<std::string> keys_under_way;
+  std::map<std::string, std::weak_ptr<const std::string>> made;      // by key, while somebody holds it
 };
 
 Executor::Executor(const Plan& plan, Cache* cache, ExecuteOptions options, std::function<void(size_t, const StepResult&)> told)
@@ -64,11 +72,13 @@ std::vector<StepResult> Executor::run(const std::vector<uint32_t>& wanted) {
   shared.taken.resize(plan_.steps.size());
   shared.wanted.assign(plan_.steps.size(), wanted.empty());
   for (uint32_t w : wanted) shared.wanted[w] = true;
+  shared.readers.resize(plan_.steps.size());
   for (size_t i = plan_.steps.size(); i-- > 0;) {            // what is read stands before its readers
     if (!shared.wanted[i]) continue;
-    if (plan_.steps[i].from != Step::kNone) shared.wanted[plan_.steps[i].from] = true;
-    for (const RunCheck& r : plan_.steps[i].runs)
-      if (r.bitwise_to != RunCheck::kNone) shared.wanted[r.bitwise_to] = true;
+    for (uint32_t read : read_by(plan_.steps[i])) {
+      shared.wanted[read] = true;
+      ++shared.readers[read];
+    }
   }
   std::vector<std::jthread> threads;
   for (size_t t = 1; t < options_.threads; ++t) threads.emplace_back([&] { work(&shared); });
@@ -81,9 +91,7 @@ std::vector<StepResult> Executor::run(const std::vector<uint32_t>& wanted) {
 // Takes ready steps until none is left.
 void Executor::work(Shared* shared) {
   auto ready = [&](size_t i) {
-    const Step& s = plan_.steps[i];
-    if (s.from != Step::kNone && !is_done(shared->results[s.from].state)) return false;
-    return std::ranges::all_of(s.runs, [&](const RunCheck& r) { return r.bitwise_to == RunCheck::kNone || is_done(shared->results[r.bitwise_to].state); });
+    return std::ranges::all_of(read_by(plan_.steps[i]), [&](uint32_t read) { return is_done(shared->results[read].state); });
   };
   std::unique_lock lock(shared->mutex);
   while (true) {
@@ -123,37 +131,54 @@ Executor::Needs Executor::needs_of(const Step& step, Shared* shared) {
 
 void Executor::perform(size_t index, Shared* shared) {
   const Step& step = plan_.steps[index];
-  Needs needs = needs_of(step, shared);
   auto begin = std::chrono::steady_clock::now();
-  StepResult out;
-  if (step.from != Step::kNone && !has_graph(needs.input.state)) {
-    out.state = StepState::skipped;
-  } else {
-    Status made = make_once(step, needs.input, shared, &out);
-    if (made.ok()) made = settle(step, needs, &out);
-    if (!made.ok()) {
-      out.error = made.error();
-      if (!has_graph(out.state)) out.state = StepState::failed;
-    }
-  }
+  StepResult out = outcome(step, shared);
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::lock_guard lock(shared->mutex);
-  shared->keys_under_way.erase(out.key.digest);
   told_(index, out);
   shared->results[index] = std::move(out);
+  if (options_.keep_graphs) return;
+  if (shared->readers[index] == 0) shared->results[index].bytes.reset();
+  for (uint32_t read : read_by(step))
+    if (--shared->readers[read] == 0) shared->results[read].bytes.reset();
+}
+
+StepResult Executor::outcome(const Step& step, Shared* shared) {
+  StepResult out;
+  try {
+    Needs needs = needs_of(step, shared);
+    if (step.from != Step::kNone && !has_graph(needs.input.state)) {
+      out.state = StepState::skipped;
+      return out;
+    }
+    Status made = make_once(step, needs.input, shared, &out);
+    if (made.ok()) made = settle(step, needs, &out);
+    if (!made.ok()) out.error = made.error();
+  } catch (const std::bad_alloc&) {        // on a thread of ours nobody else would
+    out.error = Error{ErrorKind::missing, "out of memory", step.where, {}};
+  }
+  if (out.error && !has_graph(out.state)) out.state = StepState::failed;
+  return out;
 }
 
 // Of several steps with one key the first makes the graph, and the others find it.
 Status Executor::make_once(const Step& step, const StepResult& input, Shared* shared, StepResult* out) {
   SG_ASSIGN(out->key, key_of(step, input.digest));
+  const std::string& key = out->key.digest;
   {
     std::unique_lock lock(shared->mutex);
-    shared->moved.wait(lock, [&] { return !shared->keys_under_way.contains(out->key.digest); });
-    shared->keys_under_way.insert(out->key.digest);
-    for (const StepResult& other : shared->results)
-      if (other.key.digest == out->key.digest && other.bytes) out->bytes = other.bytes;
+    shared->moved.wait(lock, [&] { return !shared->keys_under_way.contains(key); });
+    shared->keys_under_way.insert(key);
+    if (auto at = shared->made.find(key); at != shared->made.end()) out->bytes = at->second.lock();
   }
-  SG_TRY(make(step, input, out));
+  Status made = make(step, input, out);
+  {
+    std::lock_guard lock(shared->mutex);
+    shared->keys_under_way.erase(key);
+    if (made.ok()) shared->made[key] = out->bytes;
+    shared->moved.notify_all();
+  }
+  SG_TRY(std::move(made));
   out->digest = hex(sha256(*out->bytes));
   cache_.put_last(last_name(step), out->key.text());
   return ok_status();
@@ -190,7 +215,7 @@ Status Executor::make(const Step& step, const StepResult& input, StepResult* out
     out->bytes = std::make_shared<const std::string>(std::move(*known));
     out->state = StepState::cached;
   } else {
-    SG_ASSIGN(std::string bytes, step.kind != StepKind::pass ? import(step) : options_.pipes ? pass_by_tool(step, input, out) : pass_here(step, input, out));
+    SG_ASSIGN(std::string bytes, step.kind != StepKind::pass ? read_input(step, out) : options_.pipes ? pass_by_tool(step, input, out) : pass_here(step, input, out));
     cache_.put_graph(out->key.digest, bytes);
     out->bytes = std::make_shared<const std::string>(std::move(bytes));
     out->state = StepState::made;
@@ -199,27 +224,28 @@ Status Executor::make(const Step& step, const StepResult& input, StepResult* out
 }
 
 // A graph that is there is read by sg-parse: texts, rank patterns and the verifier included.
-Result<std::string> Executor::import(const Step& step) {
-  std::vector<std::string> words = {cli::folder_of_this() + (step.kind == StepKind::import ? "sg-import" : "sg-parse"), step.source, "-q"};
-  words.insert(words.end(), step.words.begin(), step.words.end());
+Result<std::string> Executor::read_input(const Step& step, StepResult* out) {
+  std::string tool = step.kind == StepKind::import ? "sg-import" : "sg-parse";
+  std::vector<std::string> words = {cli::folder_of_this() + tool, step.source};
+  for (std::string& w : command_words(step.options)) words.push_back(std::move(w));
   SG_ASSIGN(TempFolder folder, TempFolder::make());
   std::string file = folder.file("graph.sg");
   words.insert(words.end(), {"-o", file});
   SG_ASSIGN(Finished done, run_process(words, {}, "-"));
-  if (done.code != 0) return Error{static_cast<ErrorKind>(done.code), lines_of(done.errors, 4000), step.where, {}};
+  if (done.code != 0) return error_of(done, tool, step.where);
   SG_ASSIGN(std::vector<std::string> written, cli::entries_of(folder.file("")));
   if (written.size() > 1)
     return Error{ErrorKind::cannot_apply, "the import of " + step.source + " has weights beside the graph", step.where,
                  "import it once with sg-import, and name the graph as the input"};
-  SG_ASSIGN(cli::Bytes bytes, cli::read_bytes(file));
-  return std::move(bytes.data);
+  if (size_t warned = done.errors.find("warning: "); warned != std::string::npos) out->said = done.errors;
+  return read_file(file);
 }
 
 Result<std::string> Executor::pass_here(const Step& step, const StepResult& input, StepResult* out) {
   SG_ASSIGN(Job job, read_binary(*input.bytes, step.name));
   PipelineOptions options;
-  Stage stage{step.pass, pass_options(step.words)};
-  options.best_effort = std::ranges::count(step.words, "--best-effort") != 0;
+  Stage stage{step.pass, pass_options(step.options)};
+  options.best_effort = has_option(step.options, "best-effort");
   options.version = cli::kVersion;
   std::string bytes;
   options.after_stage = [&](const StageReport&, const std::string& sealed) {
@@ -229,7 +255,10 @@ Result<std::string> Executor::pass_here(const Step& step, const StepResult& inpu
   Diagnostics notes;
   auto reports = run_pipeline(&job, {std::move(stage)}, options, &notes);
   out->notes = notes.list();
-  if (!reports.ok()) return reports.error();
+  if (!reports.ok()) {
+    if (reports.error().kind == ErrorKind::internal) reports.error().hint = "with --pipes the tool itself keeps what shows the bug";
+    return reports.error();
+  }
   const StageReport& report = (*reports)[0];
   out->summary = report.change.summary + " (" + std::to_string(report.nodes_before) + " -> " + std::to_string(report.nodes_after) + " nodes)";
   return bytes;
@@ -237,10 +266,10 @@ Result<std::string> Executor::pass_here(const Step& step, const StepResult& inpu
 
 Result<std::string> Executor::pass_by_tool(const Step& step, const StepResult& input, StepResult* out) {
   std::vector<std::string> words = {cli::folder_of_this() + step.tool, "-"};
-  words.insert(words.end(), step.words.begin(), step.words.end());
+  for (std::string& w : command_words(step.options)) words.push_back(std::move(w));
   SG_ASSIGN(Finished done, run_process(words, *input.bytes, "-"));
-  if (done.code != 0) return Error{static_cast<ErrorKind>(done.code), lines_of(done.errors, 4000), step.where, {}};
-  out->summary = lines_of(done.errors, 400);
+  if (done.code != 0) return error_of(done, step.tool, step.where);
+  out->said = std::move(done.errors);
   return std::move(done.output);
 }
 

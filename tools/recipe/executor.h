@@ -1,5 +1,7 @@
 // Runs a plan: each step once its input is there, on several threads; results from the cache where the key is known.
 //
+// Life         A step that is ready is taken (work), made or found (make_once), held against what the recipe asks and written
+//              where that says (settle), told, and its graph let go when the last step that reads it is done.
 // Same bytes   A pass runs here by the pipeline, or with `pipes` as its tool with the graph through standard input: the
 //              bytes are the same. Two variants whose steps have one key share the work.
 // Failure      A step that fails stops those that read it, and no other. A check that fails stops nothing.
@@ -23,6 +25,7 @@ struct ExecuteOptions {
   bool pipes = false;
   bool checks = true;                      // expectations, assertions and runs
   bool outputs = true;                     // write the files that stages name
+  bool keep_graphs = false;                // in the results, beyond their last reader
   bool bless = false;                      // write expectations instead of comparing, where everything else held
 };
 
@@ -41,6 +44,7 @@ struct StepResult {
   std::optional<Error> error;
   std::vector<Diagnostic> failed_checks;         // severity error: does not hold
   std::vector<Diagnostic> notes;                 // what the pass said
+  std::string said;                              // what a tool said, as it is
   bool blessed = false;
 };
 
@@ -57,11 +61,13 @@ class Executor {
   struct Needs;
   void work(Shared* shared);
   void perform(size_t step, Shared* shared);
+  StepResult outcome(const Step& step, Shared* shared);
+  void forget_read(const Step& step, Shared* shared);
   static Needs needs_of(const Step& step, Shared* shared);
   Status make_once(const Step& step, const StepResult& input, Shared* shared, StepResult* out);
   Status make(const Step& step, const StepResult& input, StepResult* out);
   Status settle(const Step& step, const Needs& needs, StepResult* out);
-  Result<std::string> import(const Step& step);
+  Result<std::string> read_input(const Step& step, StepResult* out);
   Result<std::string> pass_here(const Step& step, const StepResult& input, StepResult* out);
   Result<std::string> pass_by_tool(const Step& step, const StepResult& input, StepResult* out);
 

@@ -65,11 +65,12 @@ class Substitution {
 void make_path(Word* word) { word->text = beside(word->where.file, word->text); }
 
 void substitute(Recipe* recipe, Substitution* with) {
+  with->apply(&recipe->machine);
+  if (recipe->machine.text.find('/') != std::string::npos || recipe->machine.text.ends_with(".yaml")) make_path(&recipe->machine);
   auto settings = [&](std::vector<Setting>* list) {
     for (Setting& s : *list)
       for (Word& w : s.values) with->apply(&w);
   };
-  with->apply(&recipe->machine);
   for (InputSpec& i : recipe->inputs) {
     with->apply(&i.source);
     make_path(&i.source);

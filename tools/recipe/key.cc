@@ -1,38 +1,39 @@
 #include "tools/recipe/key.h"
 
-#include <fstream>
+#include <mutex>
 #include <sstream>
 
 #include "libgraph/sha256.h"
 #include "tools/cli.h"
 #include "tools/cli_input.h"
+#include "tools/cli_siblings.h"
+#include "tools/recipe/files.h"
 
 namespace sg::recipe {
 namespace {
 
-Result<std::string> bytes_of(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << in.rdbuf();
-  if (!in) return Error{ErrorKind::unreadable, "cannot read", {file, 0, 0, {}, {}}, {}};
-  return std::move(bytes).str();
+// A word as a shell would need it, so that no two lists of options look alike.
+std::string quoted(const std::string& word) {
+  if (!word.empty() && word.find_first_of(" '\t\n") == std::string::npos) return word;
+  std::string out = "'";
+  for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
 
-std::string joined(const std::vector<std::string>& words) {
+// In the place of a file's name stands what it holds.
+Result<std::string> options_text(const OptionValues& options) {
   std::string out;
-  for (const std::string& w : words) out += (out.empty() ? "" : " ") + w;
-  return out;
-}
-
-// Options without the paths of files: what these hold is a part of its own.
-Status add_options(const std::vector<std::string>& words, const std::vector<std::string>& files, Key* key) {
-  std::vector<std::string> plain;
-  for (const std::string& w : words) plain.push_back(std::find(files.begin(), files.end(), w) == files.end() ? w : "FILE");
-  key->parts["options"] = joined(plain);
-  for (const std::string& file : files) {
-    SG_ASSIGN(key->parts["file " + file], digest_of_files(file));
+  for (const OptionValue& o : options) {
+    out += (out.empty() ? "--" : " --") + o.name;
+    if (o.is_flag) continue;
+    std::string value = quoted(o.value);
+    if (o.is_path) {
+      SG_ASSIGN(std::string digest, digest_of_files(o.value));
+      value = "sha256:" + digest;
+    }
+    out += " " + value;
   }
-  return ok_status();
+  return out;
 }
 
 void seal_key(Key* key) { key->digest = hex(sha256(key->text())); }
@@ -65,27 +66,30 @@ Result<std::string> digest_of_files(const std::string& file_or_pattern) {
   SG_ASSIGN(std::vector<std::string> files, cli::files_of(file_or_pattern));
   Sha256 all;
   for (const std::string& file : files) {
-    SG_ASSIGN(std::string bytes, bytes_of(file));
+    SG_ASSIGN(std::string bytes, read_file(file));
     all.update(sha256_tag(bytes));
   }
   return hex(all.finish());
 }
 
-const std::string& version_of_tools() {
-  static const std::string version = [] {
-    Result<std::string> program = bytes_of("/proc/self/exe");
-    return std::string(cli::kVersion) + (program.ok() ? " " + hex(sha256(*program)).substr(0, 16) : "");
-  }();
-  return version;
+Result<std::string> version_of(const std::string& program) {
+  static std::mutex mutex;
+  static std::map<std::string, std::string> known;
+  std::lock_guard lock(mutex);
+  auto at = known.find(program);
+  if (at != known.end()) return at->second;
+  SG_ASSIGN(std::string bytes, read_file(program));
+  return known[program] = std::string(cli::kVersion) + " " + hex(sha256(bytes)).substr(0, 16);
 }
 
 Result<Key> key_of(const Step& step, const std::string& input) {
   Key key;
-  key.parts = {{"tool", step.tool}, {"version", version_of_tools()}};
-  SG_TRY(add_options(step.words, step.files, &key));
-  if (step.kind == StepKind::pass) {
-    key.parts["input"] = input;
-  } else {
+  key.parts = {{"tool", step.tool}};
+  std::string program = step.kind == StepKind::pass ? "/proc/self/exe" : cli::folder_of_this() + (step.kind == StepKind::import ? "sg-import" : "sg-parse");
+  SG_ASSIGN(key.parts["version"], version_of(program));
+  SG_ASSIGN(key.parts["options"], options_text(step.options));
+  key.parts["input"] = input;
+  if (step.kind != StepKind::pass) {
     SG_ASSIGN(key.parts["input"], digest_of_files(step.source));
   }
   seal_key(&key);
@@ -94,8 +98,9 @@ Result<Key> key_of(const Step& step, const std::string& input) {
 
 Result<Key> key_of_check(const RunCheck& check, const std::string& graph, const std::string& reference) {
   Key key;
-  key.parts = {{"tool", "sg-run"}, {"version", version_of_tools()}, {"input", graph}, {"reference", reference}};
-  SG_TRY(add_options(check.words, check.files, &key));
+  key.parts = {{"tool", "sg-run"}, {"input", graph}, {"reference", reference}};
+  SG_ASSIGN(key.parts["version"], version_of(cli::folder_of_this() + "sg-run"));
+  SG_ASSIGN(key.parts["options"], options_text(check.options));
   seal_key(&key);
   return key;
 }

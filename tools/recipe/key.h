@@ -9,7 +9,7 @@
 
 namespace sg::recipe {
 
-// What went into a key, by name ("tool", "version", "options", "input", "file PATH"), so that a change can be told.
+// What went into a key, by name ("tool", "version", "options", "input"), so that a change can be told.
 struct Key {
   std::map<std::string, std::string> parts;
   std::string digest;                      // hex SHA-256 of the parts
@@ -27,7 +27,7 @@ std::string what_changed(const std::map<std::string, std::string>& before, const
 // Digest of a file's bytes; of those of all ranks for a rank pattern.
 Result<std::string> digest_of_files(const std::string& file_or_pattern);
 
-// The program that makes the results: its version, and its bytes, so that a changed tool makes new ones.
-const std::string& version_of_tools();
+// Of the program that makes a result: the version, and its bytes, so that a changed tool makes new results.
+Result<std::string> version_of(const std::string& program);
 
 }  // namespace sg::recipe

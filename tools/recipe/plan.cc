@@ -20,6 +20,7 @@ class Planner {
     recipe_ = &variant.recipe;
     prefix_ = variant.name.empty() ? "" : variant.name + "/";
     known_.clear();
+    check_machine();
     for (const InputSpec& i : recipe_->inputs) add_input(i);
     uint32_t before = recipe_->inputs.size() == 1 && !plan_.steps.empty() ? static_cast<uint32_t>(plan_.steps.size() - 1) : Step::kNone;
     for (const StageSpec& s : recipe_->stages) before = add_stage(s, before);
@@ -44,7 +45,7 @@ class Planner {
     step.tool = input.imported ? "sg-import" : "graph";
     if (input.imported) {
       Result<const std::vector<OptionRow>*> rows = tools_.of_tool("import");
-      if (rows.ok()) step.words = words_of(input.options, "sg-import", **rows, &step.files, &problems_);
+      if (rows.ok()) step.options = values_of(input.options, "sg-import", **rows, &problems_);
       else error(step.where, rows.error().message, rows.error().hint);
     }
     Result<std::vector<std::string>> files = cli::files_of(step.source);
@@ -63,7 +64,7 @@ class Planner {
     step.from = stage.from.empty() ? before : resolve(stage.from);
     if (stage.from.empty() && before == Step::kNone) error(stage.tool.where, "`" + stage.name + "` has no input", recipe_->inputs.empty() ? "the recipe lists none: `inputs:`" : "say which: `from: " + recipe_->inputs[0].name.text + "`");
     step.pass = find_pass(stage.tool.text);
-    if (step.pass) step.words = words_of(stage.options, step.tool, tools_.of_pass(*step.pass), &step.files, &problems_);
+    if (step.pass) step.options = values_of(stage.options, step.tool, tools_.of_pass(*step.pass), &problems_);
     else unknown_tool(stage.tool);
     step.expect = stage.expect.text;
     step.output = stage.output.text;
@@ -110,18 +111,23 @@ class Planner {
       if (a.ok()) step->asserts.push_back(std::move(*a));
       else error(a.error().where, a.error().message, a.error().hint);
     }
-    Result<Machine> machine = find_machine(step->machine);
-    if (!machine.ok() && !recipe_->machine.empty()) error(recipe_->machine.where, machine.error().message, machine.error().hint);
+  }
+
+  void check_machine() {
+    if (recipe_->machine.empty()) return;
+    Result<Machine> machine = find_machine(recipe_->machine.text);
+    if (!machine.ok()) error(recipe_->machine.where, machine.error().message, machine.error().hint);
   }
 
   void add_run(const RunSpec& run, Step* step) {
-    RunCheck check{run.where, {}, {}, RunCheck::kNone};
+    RunCheck check{run.where, {}, RunCheck::kNone};
     Result<const std::vector<OptionRow>*> rows = tools_.of_tool("run");
     if (!rows.ok()) return error(run.where, rows.error().message, rows.error().hint);
-    check.words = words_of(run.options, "sg-run", **rows, &check.files, &problems_);
+    check.options = values_of(run.options, "sg-run", **rows, &problems_);
     if (!run.bitwise_to.empty()) check.bitwise_to = resolve(run.bitwise_to);
-    bool compares = std::ranges::any_of(check.words, [](const std::string& w) { return w == "--expect" || w == "--outputs"; });
-    if (!run.bitwise_to.empty() && compares) error(run.where, "`bitwise_to` writes and compares the outputs itself: leave out `expect` and `outputs`");
+    if (!run.bitwise_to.empty())
+      for (const OptionValue& o : check.options)
+        if (is_about_comparing(o)) error(run.where, "`bitwise_to` compares the outputs itself: leave out `" + o.name + "`");
     step->runs.push_back(std::move(check));
   }
 
@@ -140,13 +146,22 @@ class Planner {
     }
   }
 
+  // Nothing is written over what is read, nor twice.
   void refuse_equal_outputs() {
-    for (std::string Step::*file : {&Step::output, &Step::expect}) {
-      std::map<std::string, const Step*> writers;
-      for (const Step& s : plan_.steps) {
-        if ((s.*file).empty()) continue;
-        auto [at, is_new] = writers.emplace(s.*file, &s);
-        if (!is_new) error(s.where, "`" + at->second->name + "` and `" + s.name + "` have one file: " + s.*file, "put a parameter into its name: ${policy}");
+    std::map<std::string, const Step*> users;
+    for (const Step& s : plan_.steps) {
+      if (!s.source.empty()) users.emplace(s.source, &s);
+      for (const OptionValue& o : s.options)
+        if (o.is_path) users.emplace(o.value, &s);
+      for (const RunCheck& r : s.runs)
+        for (const OptionValue& o : r.options)
+          if (o.is_path) users.emplace(o.value, &s);
+    }
+    for (const Step& s : plan_.steps) {
+      for (const std::string& file : {s.output, s.expect}) {
+        if (file.empty()) continue;
+        auto [at, is_new] = users.emplace(file, &s);
+        if (!is_new) error(s.where, "`" + at->second->name + "` and `" + s.name + "` have one file: " + file, "put a parameter into its name: ${policy}");
       }
     }
   }
@@ -160,6 +175,11 @@ class Planner {
 };
 
 }  // namespace
+
+bool is_about_comparing(const OptionValue& option) {
+  constexpr std::string_view kNames[] = {"expect", "bitwise", "rtol", "atol", "compare"};
+  return std::ranges::count(kNames, option.name) != 0;
+}
 
 Plan make_plan(const std::vector<Variant>& variants, ToolTable* tools, Diagnostics* problems) {
   Planner planner(tools, problems);

@@ -19,8 +19,7 @@ enum class StepKind : uint8_t { graph, import, pass };
 
 struct RunCheck {
   Location where;
-  std::vector<std::string> words;          // of sg-run
-  std::vector<std::string> files;          // among them
+  OptionValues options;                    // of sg-run
   uint32_t bitwise_to = kNone;             // a step
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
 };
@@ -33,8 +32,7 @@ struct Step {
   Location where;
   uint32_t from = kNone;
   std::string source;                      // of graph and import
-  std::vector<std::string> words;          // options, as typed
-  std::vector<std::string> files;          // among them: their content counts, not their names
+  OptionValues options;                    // of the pass or the import
   const PassInfo* pass = nullptr;
   std::string expect, output, machine;
   DiffOptions ignore;                      // of the golden
@@ -46,6 +44,9 @@ struct Plan {
   std::vector<Step> steps;
   size_t variants = 0;
 };
+
+// Options of sg-run about comparing, which `bitwise_to` does itself.
+bool is_about_comparing(const OptionValue& option);
 
 // Mistakes go to `problems`, orders that the passes warn of too. REQUIRES: what is read is checked before it is run
 Plan make_plan(const std::vector<Variant>& variants, ToolTable* tools, Diagnostics* problems);

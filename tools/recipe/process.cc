@@ -15,6 +15,8 @@
 namespace sg::recipe {
 namespace {
 
+constexpr size_t kMaxSaid = 4000;        // bytes of a tool's messages that are passed on
+
 Error failed(const std::string& what) { return {ErrorKind::missing, what + ": " + std::strerror(errno), {}, {}}; }
 
 struct Pipe {
@@ -27,15 +29,13 @@ struct Pipe {
   ~Pipe() { close(0), close(1); }
 };
 
-[[noreturn]] void become(const std::vector<std::string>& words, const Pipe& in, const Pipe& out, const Pipe& err, int file) {
+// Between fork and exec of a program with threads: system calls only. The signal comes when the thread that forked ends, and that one waits for the child.
+[[noreturn]] void become(char* const* arguments, const Pipe& in, const Pipe& out, const Pipe& err, int file) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::dup2(in.ends[0], STDIN_FILENO);
   ::dup2(file >= 0 ? file : out.ends[1], STDOUT_FILENO);
   ::dup2(err.ends[1], STDERR_FILENO);
-  std::vector<char*> arguments;
-  for (const std::string& w : words) arguments.push_back(const_cast<char*>(w.c_str()));
-  arguments.push_back(nullptr);
-  ::execv(words[0].c_str(), arguments.data());
+  ::execv(arguments[0], arguments);
   ::_exit(127);
 }
 
@@ -70,8 +70,11 @@ Result<Finished> run_process(const std::vector<std::string>& words, std::string_
   int file = output == "-" ? -1 : ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (output != "-" && file < 0) return failed("cannot write " + output);
   std::signal(SIGPIPE, SIG_IGN);
+  std::vector<char*> arguments;
+  for (const std::string& w : words) arguments.push_back(const_cast<char*>(w.c_str()));
+  arguments.push_back(nullptr);
   pid_t child = ::fork();
-  if (child == 0) become(words, in, out, err, file);
+  if (child == 0) become(arguments.data(), in, out, err, file);
   if (file >= 0) ::close(file);
   if (child < 0) return failed("cannot start " + words[0]);
   in.close(0), out.close(1), err.close(1);
@@ -82,6 +85,15 @@ Result<Finished> run_process(const std::vector<std::string>& words, std::string_
   done.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (done.code == 127 && done.errors.empty()) return Error{ErrorKind::missing, "cannot run " + words[0], {}, "is the installation complete?"};
   return done;
+}
+
+Error error_of(const Finished& done, const std::string& program, const Location& where) {
+  std::string said = done.errors.substr(0, kMaxSaid);
+  while (!said.empty() && said.back() == '\n') said.pop_back();
+  for (ErrorKind kind : {ErrorKind::negative, ErrorKind::usage, ErrorKind::unreadable, ErrorKind::cannot_apply, ErrorKind::missing, ErrorKind::rank_failed})
+    if (static_cast<int>(kind) == done.code) return {kind, said.empty() ? program + " failed" : said, where, {}};
+  std::string how = done.code > 128 ? " was ended by signal " + std::to_string(done.code - 128) : " ended with exit code " + std::to_string(done.code);
+  return {ErrorKind::internal, program + how + (said.empty() ? "" : ": " + said), where, {}};
 }
 
 Result<TempFolder> TempFolder::make() {

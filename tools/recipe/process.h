@@ -18,6 +18,9 @@ struct Finished {
 // `output`: a file, or "-" to keep it. The program dies with this one. Fails when it cannot be started.
 Result<Finished> run_process(const std::vector<std::string>& words, std::string_view input, const std::string& output);
 
+// A program's exit code as what it means. What no tool of ours gives (a signal) is a bug.
+Error error_of(const Finished& done, const std::string& program, const Location& where);
+
 // A folder of our own under the system's place for such, removed with all in it.
 class TempFolder {
  public:

@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 
+#include "tools/recipe/files.h"
 #include "tools/recipe/yaml_reader.h"
 
 namespace sg::recipe {
 namespace {
 
 constexpr std::string_view kTopKeys[] = {"recipe", "about", "include", "parameters", "matrix", "inputs", "stages", "machine"};
-constexpr size_t kMaxIncludes = 16;
+constexpr size_t kMaxIncludes = 64;        // of all files together
 constexpr size_t kMaxTextBytes = 4 << 20;
 
 class RecipeReader {
@@ -20,6 +19,21 @@ class RecipeReader {
   RecipeReader(Recipe* recipe, Diagnostics* problems) : recipe_(*recipe), problems_(*problems) {}
 
   void read(const std::string& file, const Location& asked_by, size_t depth) {
+    if (std::ranges::count(open_, file) != 0) return problems_.error("recipe", file + " includes itself", asked_by);
+    if (++files_read_ > kMaxIncludes) return problems_.error("recipe", "more than 64 files are included", asked_by);
+    open_.push_back(file);
+    read_open(file, asked_by, depth);
+    open_.pop_back();
+  }
+
+  void finish() {
+    name_stages();
+    if (recipe_.name.empty()) recipe_.name = std::filesystem::path(recipe_.file).stem().string();
+    if (recipe_.stages.empty() && !problems_.has_errors()) problems_.error("recipe", "the recipe has no stages", {recipe_.file, 1, 1, {}, {}});
+  }
+
+ private:
+  void read_open(const std::string& file, const Location& asked_by, size_t depth) {
     Result<std::string> text = text_of(file);
     if (!text.ok()) {
       Location where = asked_by.file.empty() ? Location{file, 0, 0, {}, {}} : asked_by;
@@ -33,20 +47,11 @@ class RecipeReader {
     }
   }
 
-  void finish() {
-    name_stages();
-    if (recipe_.name.empty()) recipe_.name = std::filesystem::path(recipe_.file).stem().string();
-    if (recipe_.stages.empty() && !problems_.has_errors()) problems_.error("recipe", "the recipe has no stages", {recipe_.file, 1, 1, {}, {}});
-  }
-
- private:
   static Result<std::string> text_of(const std::string& file) {
-    std::ifstream in(file, std::ios::binary);
-    std::ostringstream text;
-    text << in.rdbuf();
-    if (!in) return Error{ErrorKind::unreadable, "cannot read the recipe " + file, {}, {}};
-    if (text.view().size() > kMaxTextBytes) return Error{ErrorKind::unreadable, file + " has more than 4 MiB", {}, {}};
-    return text.str();
+    Result<std::string> text = read_file(file);
+    if (!text.ok()) return Error{ErrorKind::unreadable, "cannot read the recipe " + file, {}, {}};
+    if (text->size() > kMaxTextBytes) return Error{ErrorKind::unreadable, file + " has more than 4 MiB", {}, {}};
+    return text;
   }
 
   void read_top(YamlReader* yaml, const YAML::Node& root, size_t depth) {
@@ -68,12 +73,11 @@ class RecipeReader {
   void include(YamlReader* yaml, const YAML::Node& value, size_t depth) {
     for (const Word& w : yaml->words(value, "`include`")) {
       if (w.empty()) continue;
-      if (depth + 1 >= kMaxIncludes) return yaml->error(w.where, "recipes include each other more than 16 deep");
       read(beside(yaml->file(), w.text), w.where, depth + 1);
     }
   }
 
-  // The file that includes has the last word about a parameter.
+  // The file that includes has the last word about a parameter, and about an axis.
   void read_parameters(YamlReader* yaml, const YAML::Node& map) {
     yaml->each(map, "`parameters`", [&](const Word& key, const YAML::Node& value) {
       Word w = yaml->word(value, "a parameter");
@@ -87,7 +91,9 @@ class RecipeReader {
     yaml->each(map, "`matrix`", [&](const Word& key, const YAML::Node& value) {
       MatrixAxis axis{key, yaml->words(value, "`" + key.text + "`")};
       if (axis.values.empty()) yaml->error(value, "`" + key.text + "` has no values");
-      recipe_.matrix.push_back(std::move(axis));
+      auto at = std::ranges::find_if(recipe_.matrix, [&](const MatrixAxis& a) { return a.name.text == key.text; });
+      if (at == recipe_.matrix.end()) recipe_.matrix.push_back(std::move(axis));
+      else *at = std::move(axis);
     });
   }
 
@@ -168,6 +174,8 @@ class RecipeReader {
 
   Recipe& recipe_;
   Diagnostics& problems_;
+  std::vector<std::string> open_;          // files that are being read
+  size_t files_read_ = 0;
 };
 
 }  // namespace

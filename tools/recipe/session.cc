@@ -20,6 +20,7 @@ void tell(const cli::Args& args, const Step& step, const StepResult& r) {
   if (!r.summary.empty()) line += "  " + r.summary;
   if (r.blessed) line += "  (new golden " + step.expect + ")";
   args.report().line(line);
+  if (!r.said.empty()) args.report().line(r.said.substr(0, r.said.find_last_not_of('\n') + 1));
   if (r.error) {
     Error error = *r.error;
     error.message = step.name + ": " + error.message;

@@ -22,6 +22,14 @@ std::vector<OptionRow> rows_of(const std::string& json) {
   return out;
 }
 
+// What a recipe has its own words for, or no use.
+bool is_left_out(std::string_view tool, std::string_view option) {
+  constexpr std::pair<std::string_view, std::string_view> kLeftOut[] = {
+      {"run", "outputs"}, {"run", "dump-nodes"}, {"run", "nodes"}, {"run", "profile"}, {"run", "plan"}, {"run", "allocator"},
+      {"import", "list"}, {"import", "check"}, {"import", "data"}, {"import", "node"}};
+  return std::ranges::count(kLeftOut, std::pair(tool, option)) != 0;
+}
+
 bool is_path(const OptionRow& row) { return row.argument == "FILE" || row.argument == "GRAPH"; }
 
 bool is_whole_number(std::string_view s) { return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos; }
@@ -41,13 +49,13 @@ std::vector<std::string_view> choices_of(std::string_view argument) {
 
 class Checker {
  public:
-  Checker(const std::string& tool, std::vector<std::string>* files, Diagnostics* problems) : tool_(tool), files_(files), problems_(problems) {}
+  Checker(const std::string& tool, Diagnostics* problems) : tool_(tool), problems_(problems) {}
 
   void add(const Setting& s, const OptionRow& row) {
     if (s.flag == Setting::Flag::no) return row.argument.empty() ? void() : error(s.name.where, "`" + row.name + "` takes " + row.argument);
     if (row.argument.empty()) {
       if (s.flag != Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` is a flag: `true` or `false`");
-      words_.push_back("--" + row.name);
+      values_.push_back({row.name, "", true, false});
       return;
     }
     if (s.flag == Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` takes " + row.argument);
@@ -55,7 +63,7 @@ class Checker {
     for (const Word& value : s.values) add_value(row, value);
   }
 
-  std::vector<std::string> take() { return std::move(words_); }
+  OptionValues take() { return std::move(values_); }
 
  private:
   void add_value(const OptionRow& row, const Word& value) {
@@ -63,10 +71,7 @@ class Checker {
     std::vector<std::string_view> choices = choices_of(row.argument);
     if (!choices.empty() && std::ranges::count(choices, value.text) == 0)
       return error(value.where, "`" + row.name + "` takes one of " + row.argument + ", not `" + value.text + "`", nearest_hint(value.text, choices));
-    std::string text = is_path(row) ? beside(value.where.file, value.text) : value.text;
-    if (is_path(row)) files_->push_back(text);
-    words_.push_back("--" + row.name);
-    words_.push_back(std::move(text));
+    values_.push_back({row.name, is_path(row) ? beside(value.where.file, value.text) : value.text, false, is_path(row)});
   }
 
   void error(const Location& where, const std::string& message, const std::string& hint = {}) {
@@ -74,9 +79,8 @@ class Checker {
   }
 
   const std::string& tool_;
-  std::vector<std::string>* files_;
   Diagnostics* problems_;
-  std::vector<std::string> words_;
+  OptionValues values_;
 };
 
 }  // namespace
@@ -86,7 +90,9 @@ Result<const std::vector<OptionRow>*> ToolTable::of_tool(const std::string& name
   if (at != rows_.end()) return &at->second;
   SG_ASSIGN(Finished done, run_process({cli::folder_of_this() + "sg-" + name, "--help-json"}, {}, "-"));
   if (done.code != 0) return Error{ErrorKind::missing, "sg-" + name + " --help-json failed: " + done.errors, {}, "is the installation complete?"};
-  return &(rows_[name] = rows_of(done.output));
+  std::vector<OptionRow> rows = rows_of(done.output);
+  std::erase_if(rows, [&](const OptionRow& r) { return is_left_out(name, r.name); });
+  return &(rows_[name] = std::move(rows));
 }
 
 const std::vector<OptionRow>& ToolTable::of_pass(const PassInfo& pass) {
@@ -97,9 +103,8 @@ const std::vector<OptionRow>& ToolTable::of_pass(const PassInfo& pass) {
   return at->second;
 }
 
-std::vector<std::string> words_of(const std::vector<Setting>& settings, const std::string& tool, const std::vector<OptionRow>& rows,
-                                  std::vector<std::string>* files, Diagnostics* problems) {
-  Checker checker(tool, files, problems);
+OptionValues values_of(const std::vector<Setting>& settings, const std::string& tool, const std::vector<OptionRow>& rows, Diagnostics* problems) {
+  Checker checker(tool, problems);
   for (const Setting& s : settings) {
     auto row = std::ranges::find_if(rows, [&](const OptionRow& r) { return r.name == s.name.text; });
     if (row != rows.end()) {
@@ -113,15 +118,24 @@ std::vector<std::string> words_of(const std::vector<Setting>& settings, const st
   return checker.take();
 }
 
-PassOptions pass_options(const std::vector<std::string>& words) {
-  PassOptions out;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--best-effort") continue;             // of the pipeline
-    bool has_value = i + 1 < words.size() && !words[i + 1].starts_with("--");
-    out.add(words[i].substr(2), has_value ? words[i + 1] : "");
-    i += has_value;
+std::vector<std::string> command_words(const OptionValues& options) {
+  std::vector<std::string> out;
+  for (const OptionValue& o : options) {
+    out.push_back("--" + o.name);
+    if (!o.is_flag) out.push_back(o.value);
   }
   return out;
+}
+
+PassOptions pass_options(const OptionValues& options) {
+  PassOptions out;
+  for (const OptionValue& o : options)
+    if (o.name != "best-effort") out.add(o.name, o.value);
+  return out;
+}
+
+bool has_option(const OptionValues& options, std::string_view name) {
+  return std::ranges::any_of(options, [&](const OptionValue& o) { return o.name == name; });
 }
 
 }  // namespace sg::recipe

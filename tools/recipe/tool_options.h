@@ -1,4 +1,4 @@
-// The options of the tools that a recipe may use, from the tools' own tables, and a recipe's settings as words.
+// The options of the tools that a recipe may use, from the tools' own tables, and a recipe's settings held against them.
 #pragma once
 
 #include <map>
@@ -15,9 +15,18 @@ struct OptionRow {
   bool repeated = false;
 };
 
+// One option as given: a flag, or one value.
+struct OptionValue {
+  std::string name, value;
+  bool is_flag = false;
+  bool is_path = false;              // a file that the tool reads, as seen from here
+};
+using OptionValues = std::vector<OptionValue>;
+
 class ToolTable {
  public:
-  // What `--help-json` of a tool beside this program says, asked once. Options about streams and messages are left out.
+  // What `--help-json` of a tool beside this program says, asked once. Left out is what is the recipe's own: streams, messages,
+  // files that are written.
   Result<const std::vector<OptionRow>*> of_tool(const std::string& name);
   const std::vector<OptionRow>& of_pass(const PassInfo& pass);
 
@@ -25,12 +34,11 @@ class ToolTable {
   std::map<std::string, std::vector<OptionRow>> rows_;
 };
 
-// The settings as words of a command line, "--policy", "full", paths as seen from here; `files` gets the paths among them. What the
-// table does not allow goes to `problems`.
-std::vector<std::string> words_of(const std::vector<Setting>& settings, const std::string& tool, const std::vector<OptionRow>& rows,
-                                  std::vector<std::string>* files, Diagnostics* problems);
+// What the table does not allow goes to `problems`.
+OptionValues values_of(const std::vector<Setting>& settings, const std::string& tool, const std::vector<OptionRow>& rows, Diagnostics* problems);
 
-// The same words as a pass takes them.
-PassOptions pass_options(const std::vector<std::string>& words);
+std::vector<std::string> command_words(const OptionValues& options);    // "--policy", "full"
+PassOptions pass_options(const OptionValues& options);                  // without --best-effort, which is the pipeline's
+bool has_option(const OptionValues& options, std::string_view name);
 
 }  // namespace sg::recipe
