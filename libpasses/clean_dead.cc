@@ -8,7 +8,7 @@ namespace {
 class Remover {
  public:
   Remover(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, const SymbolUses& uses, bool drop_asserts)
-      : program_(scope.program), graph_(scope.graph), tally_(scope.tally), alias_(alias), schedule_(schedule), uses_(uses), drop_asserts_(drop_asserts) {}
+      : graph_(scope.graph), tally_(scope.tally), alias_(alias), schedule_(schedule), uses_(uses), drop_asserts_(drop_asserts) {}
 
   size_t run() {
     size_t removed = 0;
@@ -31,15 +31,8 @@ class Remover {
     if ((effects & kEffectWait) && !waits_for_transfer(n)) return false;     // of a collective: all ranks at once
     if ((effects & kEffectAssert) && !drop_asserts_) return false;
     for (StrId symbol : alias_.binds(n))
-      if (is_spoken_of(n, symbol)) return false;
+      if (uses_.is_used_outside(graph_, n, symbol)) return false;
     return writes_nothing_seen(n);
-  }
-
-  bool is_spoken_of(NodeId n, StrId symbol) const {
-    bool spoken = uses_.is_used_outside(graph_, n, symbol);
-    const ExprPool& exprs = graph_.pool().exprs;
-    for (const Guard& guard : program_.guards) spoken |= exprs.mentions(guard.left, symbol) || exprs.mentions(guard.right, symbol);
-    return spoken;
   }
 
   bool waits_for_transfer(NodeId n) const {
@@ -59,7 +52,6 @@ class Remover {
     return true;
   }
 
-  const Program& program_;
   Graph& graph_;
   Tally& tally_;
   const AliasAnalysis& alias_;

@@ -6,9 +6,16 @@ SymbolUses::SymbolUses(const Program& program) : program_(program) {
   if (program.symbols.empty()) return;
   collect(program.graph);
   for (const auto& nested : program.nested) collect(nested->graph);
+  for (const Guard& guard : program.guards) {
+    std::vector<StrId> found;
+    program.graph.pool().exprs.collect_symbols(guard.left, &found);
+    program.graph.pool().exprs.collect_symbols(guard.right, &found);
+    in_guards_.insert(found.begin(), found.end());
+  }
 }
 
 bool SymbolUses::is_used_outside(const Graph& graph, NodeId n, StrId symbol) const {
+  if (in_guards_.contains(symbol)) return true;
   const auto it = only_.find(symbol);
   return it != only_.end() && !(it->second.graph == &graph && it->second.node == n);
 }

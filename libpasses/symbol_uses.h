@@ -18,7 +18,7 @@ class SymbolUses {
 
   const std::unordered_set<StrId, IdHash>& all() const { return all_; }
 
-  // Whether anything but this node's own results and bindings speaks of the symbol.
+  // Whether anything but this node's own results and bindings speaks of the symbol; here guards count.
   bool is_used_outside(const Graph& graph, NodeId n, StrId symbol) const;
 
  private:
@@ -33,7 +33,7 @@ class SymbolUses {
   void collect(const Graph& graph);
 
   const Program& program_;
-  std::unordered_set<StrId, IdHash> all_;
+  std::unordered_set<StrId, IdHash> all_, in_guards_;
   // By symbol: the one node that speaks of it; graph null = several do, or a port does.
   std::unordered_map<StrId, Site, IdHash> only_;
   std::unordered_map<TypeId, std::vector<StrId>, IdHash> of_type_;
