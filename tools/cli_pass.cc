@@ -73,7 +73,9 @@ Result<Stage> parse_stage(const std::string& text) {
   Result<Args> args = parse_options(made.tool, words, silent);
   if (!args.ok()) return Error{args.error().kind, "the stage `" + text + "`: " + args.error().message, {}, args.error().hint};
   Stage stage = stage_of(*pass, *args);
-  if (!args->operands().empty() || args->given().size() != stage.options.values().size())
+  size_t own = 0;                                  // values of options of the pass; given() has one entry a value
+  for (const auto& [name, values] : stage.options.values()) own += values.size();
+  if (!args->operands().empty() || args->given().size() != own)
     return Error{ErrorKind::usage, "the stage `" + text + "` takes options of the pass alone", {}, "files and what all tools share belong to sg-pipe"};
   return stage;
 }
