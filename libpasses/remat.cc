@@ -7,6 +7,7 @@
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/op.h"
+#include "libpasses/offload_apply.h"
 #include "libpasses/remat_apply.h"
 #include "libpasses/remat_report.h"
 #include "libpasses/remat_tags.h"
@@ -67,6 +68,8 @@ class JobRemat {
     if (context_.explain)
       for (const Part& part : parts_) std::ranges::move(explain_copies(*part.model, part.outcome), std::back_inserter(lines_));
     for (size_t i = 0; i < parts_.size(); ++i) apply_remat(*parts_[i].model, parts_[i].outcome, &job_.programs[i]->graph);
+    for (size_t i = 0; i < parts_.size(); ++i)
+      if (!parts_[i].outcome.copies.empty()) settle_offloads(job_.programs[i].get());
     return summed_up(before);
   }
 
