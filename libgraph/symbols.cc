@@ -250,6 +250,11 @@ Interval Facts::range(Expr e) const {
   return r;
 }
 
+Interval Facts::quick_range(Expr e) const {
+  if (auto value = pool_.exprs.constant_value(e)) return Interval::of(*value);
+  return pool_.exprs.is_invalid(e) ? Interval() : interval(ExprBuilder{pool_.exprs}.poly(e));
+}
+
 // --- divisors ---
 
 int64_t Facts::divisor_of_atom(uint32_t index) const {

@@ -31,6 +31,8 @@ class Facts {
   Facts(const Facts&) = delete;
 
   Interval range(Expr e) const;
+  // The same by the ranges of symbols and atoms alone: wider, and at a fraction of the cost.
+  Interval quick_range(Expr e) const;
   Interval range_of_symbol(StrId name) const;
 
   // The largest number that is known to divide every value of `e`; 0 when `e` is always 0.
