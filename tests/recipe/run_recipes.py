@@ -159,8 +159,23 @@ def the_same_bytes_in_process_by_pipes_and_in_a_shell():
     pipe = f"sg-import -q '{CAPTURE}' | sg-clean -q | sg-remat -q --policy default > shell.sg"
     subprocess.run(pipe, shell=True, check=True, env=dict(os.environ, PATH=BIN + os.pathsep + os.environ["PATH"]))
     assert read("shell.sg") == here
-    write("r.yaml", RECIPE + "    from: clean\n".replace("from", "name"))
     assert not os.path.exists("cache")
+
+
+@case
+def the_whole_pipe():
+    write("r.yaml", RECIPE.replace("    output: out/$policy.sg\n", "") + """  - chunk: {modules: 'layers.*.moe', chunks: 3}
+  - overlap: {isolate-only: true}
+  - bucket: {plan: per-block}
+    output: whole.sg
+""")
+    pipe = (f"sg-import -q '{CAPTURE}' | sg-clean -q | sg-remat -q --policy default | sg-chunk -q --modules 'layers.*.moe' --chunks 3 |"
+            " sg-overlap -q --isolate-only | sg-bucket -q --plan per-block > shell.sg")
+    subprocess.run(["bash", "-o", "pipefail", "-c", pipe], check=True, env=dict(os.environ, PATH=BIN + os.pathsep + os.environ["PATH"]))
+    for more in ([], ["--pipes"]):
+        expect(sg("sg-recipe", "run", "r.yaml", "--no-cache", *more), 0)
+        assert read("whole.sg") == read("shell.sg"), more
+        os.remove("whole.sg")
 
 
 @case
