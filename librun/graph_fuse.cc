@@ -37,7 +37,7 @@ Status GraphRun::fuse() {
       if (Status status = resolve(&step); !status.ok()) return at_node(std::move(status.error()), step.node);
   for (size_t first = 0; first < steps_.size();) {
     size_t end = first;
-    while (end < steps_.size() && can_fuse(steps_[end])) ++end;
+    while (end < steps_.size() && end - first < cpu::PointwiseProgram::kMaxCalls && can_fuse(steps_[end])) ++end;
     if (end == first) {
       ++first;
       continue;

@@ -225,6 +225,7 @@ bool PointwiseProgram::may_write(const Tensor& view) const {
 Result<bool> PointwiseProgram::add(const KernelCall& call, bool stored) {
   const PointwiseRule* rule = find_pointwise_rule(call.op().name);
   if (!rule) return call.fail(std::string(call.op().name) + " is not pointwise");
+  if (calls_ == kMaxCalls) return false;
   const Tensor& result = call.results[0];
   if (calls_ > 0 && !same_shape(result, space_)) return false;
   if (calls_ == 0) space_ = result;

@@ -23,6 +23,9 @@ namespace sg::cpu {
 
 class PointwiseProgram {
  public:
+  // A program takes no more calls: its time to build grows with their square, and each holds a block of registers.
+  static constexpr size_t kMaxCalls = 256;
+
   // Whether calls of this op can be part of a program.
   static bool knows(std::string_view op);
 

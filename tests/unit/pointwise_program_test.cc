@@ -292,3 +292,18 @@ TEST_CASE("memory seen in two ways does not fit in one program") {
   CHECK(program.calls() == 2);
   CHECK_FALSE(cpu::PointwiseProgram::knows("aten.sum.default"));
 }
+
+TEST_CASE("a program takes so many calls and no more") {
+  test::Buffer<float> x({4}), y({4});
+  Bench bench(1);
+  cpu::PointwiseProgram program;
+  auto neg = [&](const Tensor& in, const Tensor& result) {
+    KernelCall c(*find_op("aten.neg.default"), &bench.context);
+    c.params()[0].kind = ParamValue::Kind::tensor, c.params()[0].tensor = in;
+    c.results = {result};
+    return *program.add(c);
+  };
+  for (size_t i = 0; i < cpu::PointwiseProgram::kMaxCalls; ++i) CHECK(neg(i % 2 ? y.tensor() : x.tensor(), i % 2 ? x.tensor() : y.tensor()));
+  CHECK_FALSE(neg(x.tensor(), y.tensor()));
+  CHECK(program.calls() == cpu::PointwiseProgram::kMaxCalls);
+}
