@@ -6,6 +6,7 @@
 #include <new>
 
 #include "librun/element.h"
+#include "librun/spoil.h"
 
 namespace sg {
 namespace {
@@ -80,8 +81,8 @@ struct Planned {
 
 class Planner {
  public:
-  Planner(const Communicator& comm, const KernelCall& call, std::string_view label, const Row& row)
-      : comm_(comm), call_(call), label_(label), row_(row) {}
+  Planner(const Communicator& comm, const KernelCall& call, std::string_view label, const Row& row, bool guarded)
+      : comm_(comm), call_(call), label_(label), row_(row), guarded_(guarded) {}
 
   Result<std::vector<Planned>> plan() {
     SG_TRY(find_group());
@@ -133,7 +134,7 @@ class Planner {
     Planned one{common_, {}};
     one.launched.result = result;
     one.call.output = result;
-    if (!is_plain(result)) one.call.output = one.launched.staged = stage(result, one.launched.output_memory);
+    if (guarded_ || !is_plain(result)) one.call.output = one.launched.staged = stage(result, one.launched.output_memory);
     one.call.input = input;
     if (!is_plain(input)) {
       one.call.input = stage(input, one.launched.input_memory);
@@ -193,6 +194,7 @@ class Planner {
   const KernelCall& call_;
   std::string_view label_;
   const Row& row_;
+  const bool guarded_;
   const RankGroup* group_ = nullptr;
   CollectiveCall common_;
 };
@@ -211,12 +213,36 @@ void deliver(const Launched& l) {
   }
 }
 
+// Memory that nobody may read or write until the wait: every result, but for what of it is an input, which may be read.
+void guard_all(const KernelCall& call, std::vector<Planned>* planned) {
+  bool is_list = call.op().param_index("inputs") >= 0;
+  std::span<const Tensor> inputs = is_list ? call.tensors("inputs") : std::span(&call.tensor(call.op().params[0].name), 1);
+  for (Planned& one : *planned) spoil(one.launched.result, inputs);
+  for (size_t i = 0; i < planned->size(); ++i) {
+    Launched& launched = (*planned)[i].launched;
+    launched.guarded = true;
+    launched.label = (*planned)[i].call.label;
+    launched.input = inputs[i];
+    launched.input_sum = sum_of_bytes(launched.input);
+    launched.result_sum = sum_of_bytes(launched.result);
+  }
+}
+
+Status check_untouched(const Launched& l) {
+  bool input = sum_of_bytes(l.input) != l.input_sum;
+  if (!input && sum_of_bytes(l.result) == l.result_sum) return ok_status();
+  return Error{ErrorKind::negative, std::string("the ") + (input ? "input" : "result") + " of %" + std::string(l.label) +
+                                        " was written between its launch and its wait", {},
+               "put what writes there behind the wait, or send a copy"};
+}
+
 }  // namespace
 
-Result<std::vector<Launched>> launch_collective(Communicator& comm, const KernelCall& call, std::string_view label) {
+Result<std::vector<Launched>> launch_collective(Communicator& comm, const KernelCall& call, std::string_view label, bool guarded) {
   const Row* row = row_of(call.op());
   if (!row) return call.fail("no communicator knows " + std::string(call.op().name));
-  SG_ASSIGN(std::vector<Planned> planned, Planner(comm, call, label, *row).plan());
+  SG_ASSIGN(std::vector<Planned> planned, Planner(comm, call, label, *row, guarded).plan());
+  if (guarded) guard_all(call, &planned);
   std::vector<Launched> out;
   for (Planned& one : planned) {
     SG_ASSIGN(one.launched.ticket, comm.launch(one.call));
@@ -229,6 +255,7 @@ Status finish_collective(Communicator& comm, Launched& launched) {
   if (launched.ticket.id == 0) return ok_status();
   SG_TRY(comm.wait(launched.ticket));
   launched.ticket = {};
+  if (launched.guarded) SG_TRY(check_untouched(launched));
   if (!launched.staged.is_none()) deliver(launched);
   launched.input_memory.reset();
   launched.output_memory.reset();

@@ -6,6 +6,10 @@
 //
 // Strided tensors go through staging memory, which the Launched owns. A wait_tensor for what was never launched, or was
 // finished before, is a no-op, as in PyTorch; so is finishing a Launched twice.
+//
+// Guarded   (sg-run --chaos) what a program may not lean on does not hold: from launch to wait the result holds nothing that
+//           makes sense (NaN, -1, true), as the answer is kept apart; and the wait fails when somebody has written to the
+//           input or to the result in between. So a missing wait shows in the results, whatever the timing.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +33,19 @@ struct Launched {
   Memory input_memory{nullptr, nullptr}, output_memory{nullptr, nullptr};
   int gathered_axis = -1;                     // `staged` holds `parts` of the result, one after the other along this axis
   size_t parts = 1;
+
+  bool guarded = false;
+  std::string_view label;                     // the node's
+  Tensor input;                               // guarded: as the caller has it
+  uint64_t input_sum = 0, result_sum = 0;     // guarded: of their bytes at the launch
 };
 
 // Starts the node's collectives, one a result, in order. `label` outlives the wait. Fails without leaving anything
 // launched that would need a wait, unless the job has failed as a whole.
-Result<std::vector<Launched>> launch_collective(Communicator& comm, const KernelCall& call, std::string_view label);
+Result<std::vector<Launched>> launch_collective(Communicator& comm, const KernelCall& call, std::string_view label,
+                                                bool guarded = false);
 
-// Waits for it; then `result` holds the answer.
+// Waits for it; then `result` holds the answer. Guarded: an error (negative) says what was written too early.
 Status finish_collective(Communicator& comm, Launched& launched);
 
 }  // namespace sg

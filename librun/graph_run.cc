@@ -390,6 +390,7 @@ Status GraphRun::expect_input(size_t i, const Tensor& given) const {
 
 Status GraphRun::run_body(Step* step) {
   if (!step->resolved) SG_TRY(resolve(step));
+  if (alias_->effects(step->node) & kEffectWait) SG_TRY(finish_arguments(step->node));
   GraphRun& body = *step->body;
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
@@ -423,7 +424,7 @@ Status GraphRun::run_body(Step* step) {
 
 Status GraphRun::run_launch(Step* step) {
   if (!step->resolved) SG_TRY(resolve(step));
-  SG_ASSIGN(step->launched, launch_collective(*state_.comm, *step->call, graph_.label(step->node)));
+  SG_ASSIGN(step->launched, launch_collective(*state_.comm, *step->call, graph_.label(step->node), state_.guards_flight));
   ++in_flight_;
   return bind_results(step);
 }
@@ -446,6 +447,17 @@ Status GraphRun::run_wait(Step* step) {
   Launched* launched = argument.is(ArgKind::value) ? launched_for(argument.as_value()) : nullptr;
   if (launched && in_flight_ > 0) --in_flight_;
   return launched ? finish_collective(*state_.comm, *launched) : ok_status();
+}
+
+// A body that waits for what it is given knows nothing of its launch: it is complete before the call.
+Status GraphRun::finish_arguments(NodeId n) {
+  Status status = ok_status();
+  for (const Arg& arg : graph_.node(n).args)
+    arg.walk([&](const Arg& a) {
+      Launched* launched = status.ok() && a.is(ArgKind::value) ? launched_for(a.as_value()) : nullptr;
+      if (launched) status = finish_collective(*state_.comm, *launched);
+    });
+  return status;
 }
 
 // Those that the graph never waits for.

@@ -64,6 +64,7 @@ struct RankState {
   Communicator* comm = nullptr;         // null = the graph has no collectives
   Observer* observer = nullptr;
   bool use_arena = true;                // false: everything comes from the pool
+  bool guards_flight = false;           // collectives.h
 };
 
 // A node that a run cannot do, for the list of them.
@@ -168,6 +169,7 @@ class GraphRun {
   Status run_launch(Step* step);
   Status run_wait(Step* step);
   Launched* launched_for(ValueId v);
+  Status finish_arguments(NodeId n);
   Status finish_launched();
   Status define_result(NodeId n, uint32_t i);
   Status define_fresh(NodeId n, ValueId v);

@@ -24,6 +24,7 @@ struct RankOptions {
   uint64_t seed = 0;
   std::optional<int64_t> memory_limit;  // bytes beyond the inputs
   bool use_arena = true;                // false: each tensor in a block of its own, for sanitizers to see its end
+  bool guards_flight = false;           // results of collectives are of no use before their waits: collectives.h
 };
 
 class RankRun {

@@ -110,7 +110,7 @@ Status RankSession::take_inputs() {
 // What must be equal on all ranks for their results to mean something together.
 std::string RankSession::settings() const {
   return "seed " + std::to_string(options_.rank.seed) + ", steps " + std::to_string(options_.steps) + ", numerics " +
-         std::to_string(static_cast<int>(options_.rank.numerics));
+         std::to_string(static_cast<int>(options_.rank.numerics)) + options_.injected;
 }
 
 // The ranks of one machine may fit one by one and not all at once.

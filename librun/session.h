@@ -27,6 +27,7 @@ struct SessionOptions {
   // The first graph of a comparison: --init follows its rules first, and outputs are expected by what they are in it.
   const Job* compared_to = nullptr;
   std::optional<OptimizerOptions> optimizer;   // parameters are updated after each step; none = they stay as they are
+  std::string injected;                    // what makes the communicators slower, in words that are equal on all ranks
   double timeout_s = 0;                    // a rank that does not get on for so long ends the run; 0 = never
   // File patterns: {r} is the rank, {step} the step; without {step} outputs and expectations are those of the last one.
   std::vector<std::string> inputs;

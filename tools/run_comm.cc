@@ -6,6 +6,8 @@
 #include <fstream>
 #include <vector>
 
+#include "librun/comm_inject.h"
+#include "librun/comm_plugin.h"
 #include "librun/launch_env.h"
 
 namespace sg::cli {
@@ -44,6 +46,19 @@ Result<std::optional<int>> follow_launcher(std::string_view comm) {
                  "start them with: mpirun -n " + std::to_string(env->world)};
   if (env->rank != 0) return std::optional<int>(0);
   return become_mpirun(env->world);
+}
+
+Result<std::vector<std::unique_ptr<Communicator>>> open_communicators(const Args& args, const Job& job) {
+  std::optional<Link> link;
+  if (args.has("link")) {
+    SG_ASSIGN(link, parse_link(args.text("link")));
+  }
+  SG_ASSIGN(auto comms, make_communicators(args.text("comm"), job));
+  for (std::unique_ptr<Communicator>& comm : comms) {
+    if (link) comm = with_link(std::move(comm), *link);
+    if (args.has("chaos")) comm = with_chaos(std::move(comm), static_cast<uint64_t>(args.number("chaos", 0)));
+  }
+  return comms;
 }
 
 uint32_t ranks_here(Communicators comms) { return static_cast<uint32_t>(comms[0]->in_sight().size()); }

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "librun/comm.h"
 #include "librun/session.h"
@@ -14,6 +15,9 @@
 namespace sg::cli {
 
 using Communicators = std::span<const std::unique_ptr<Communicator>>;
+
+// Those that --comm asks for, slowed down as --link and --chaos say.
+Result<std::vector<std::unique_ptr<Communicator>>> open_communicators(const Args& args, const Job& job);
 
 // Ranks that share this machine's cores with those of this process, these included.
 uint32_t ranks_here(Communicators comms);

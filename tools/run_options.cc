@@ -42,6 +42,8 @@ constexpr Option kOptions[] = {
     {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names"},
     {"nodes", 0, "PATTERN", "names of results, * is any text; or a pattern of modules, as in layers.*.mlp", {}, true},
     {"profile", 0, "FILE", "write when each node ran, for Perfetto"},
+    {"link", 0, "LAT,BW", "let collectives take as long as on such a link, one a group: 50us,2GiB/s"},
+    {"chaos", 0, "N", "delay collectives, from this seed, and spoil results until their wait: finds missing waits"},
 };
 
 Numerics numerics_of(const std::string& word) {
@@ -142,6 +144,9 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   options.steps = static_cast<uint64_t>(args.number("steps", 1));
   if (options.steps == 0) return Error{ErrorKind::usage, "--steps takes 1 or more"};
   options.timeout_s = static_cast<double>(args.number("timeout", 600));
+  options.rank.guards_flight = args.has("chaos");
+  for (const char* option : {"link", "chaos"})
+    if (args.has(option)) options.injected += std::string(", ") + option + " " + args.text(option);
   options.rank.numerics = numerics_of(args.text("numerics"));
   options.rank.seed = static_cast<uint64_t>(args.number("seed", 0));
   int64_t cores = std::max(1u, std::thread::hardware_concurrency());

@@ -1,5 +1,4 @@
 // sg-run: execute a step on its ranks.
-#include "librun/comm_plugin.h"
 #include "librun/compare_session.h"
 #include "tools/cli_job.h"
 #include "tools/run_comm.h"
@@ -40,7 +39,7 @@ Result<int> run(const Args& args) {
     return Error{ErrorKind::missing, "this build runs on CPUs alone", {}, "--backend cpu, --comm local or mpi"};
   if (args.has("compare") && args.text("comm") != "local")
     return Error{ErrorKind::usage, "--compare runs both graphs in this process: it goes with --comm local"};
-  SG_ASSIGN(auto comms, make_communicators(args.text("comm"), job));
+  SG_ASSIGN(auto comms, open_communicators(args, job));
   Result<int> code = run_on(args, job, comms);
   return code.ok() ? code : failed_run(comms, std::move(code.error()));
 }

@@ -81,9 +81,15 @@ def run_step(tool):
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
             if done.returncode != 0:
                 problems.append(f'{command[0]}: exit {done.returncode}: {done.stderr}')
+        slow = ['--chaos', '7', '--link', '2ms,1MiB/s']
+        for command in ([*step, *slow, '--outputs', at('slow{r}')], [*mpirun(4), *step, *slow, '--comm', 'mpi', '--outputs', at('slower{r}')]):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            if done.returncode != 0:
+                problems.append(f'{command[0]}, delayed: exit {done.returncode}: {done.stderr}')
         if not problems:
             read = lambda name: open(at(name), 'rb').read()
-            problems += [f'rank {r}: other bits' for r in range(4) if read(f'local{r}') != read(f'mpi{r}')]
+            problems += [f'rank {r}, {name}: other bits' for r in range(4) for name in ('mpi', 'slow', 'slower')
+                         if read(f'local{r}') != read(f'{name}{r}')]
         ranks = [subprocess.Popen([*step, '--comm', 'mpi', '--outputs', at('torch{r}')], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True,
                                   env={**os.environ, 'RANK': str(r), 'WORLD_SIZE': '4', 'LOCAL_RANK': str(r)}) for r in range(4)]

@@ -126,6 +126,44 @@ TEST_CASE("an exchange of rows, with split sizes from data and without", "[colle
         }) == kFine2);
 }
 
+TEST_CASE("guarded, a result is of no use before its wait, and nobody may touch what is in flight", "[collectives]") {
+  auto job = job_of(1);
+  auto comms = make_local_communicators(*job);
+  KernelContext context;
+  const OpInfo& info = *find_op("_c10d_functional.all_gather_into_tensor_out.default");
+  auto launch = [&](const Tensor& in, const Tensor& out) {
+    KernelCall call(info, &context);
+    for (const Argument& a : {Argument("input", in), Argument("group_size", 1), Argument("out", out), Argument("group_name", group_zero())})
+      call.params()[static_cast<size_t>(info.param_index(a.name))] = a.value;
+    call.results = {out};
+    auto launched = launch_collective(*comms[0], call, "node", true);
+    REQUIRE(launched.ok());
+    return std::move((*launched)[0]);
+  };
+  Buffer<float> in({4}, {1, 2, 3, 4}), plain({4}), strided({4}, {}, {3}, 1), shared({8}, {1, 2, 3, 4, 5, 6, 7, 8});
+  for (Buffer<float>* out : {&plain, &strided}) {
+    Launched launched = launch(in.tensor(), out->tensor());
+    for (int64_t i = 0; i < 4; ++i) CHECK(out->at(i) != out->at(i));      // NaN
+    CHECK(finish_collective(*comms[0], launched).ok());
+    CHECK(out->values() == in.values());
+    out->at(1) = 0;                                                       // after the wait: as one likes
+  }
+  Tensor half = shared.tensor();
+  half.shape[0] = 4;
+  Launched in_place = launch(half, half);                                 // what is sent may be read, also in the result's place
+  CHECK(shared.values() == std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(finish_collective(*comms[0], in_place).ok());
+  for (Buffer<float>* written : {&in, &plain}) {
+    Launched launched = launch(in.tensor(), plain.tensor());
+    written->at(3) = 7;
+    Status s = finish_collective(*comms[0], launched);
+    REQUIRE(!s.ok());
+    CHECK(s.error().kind == ErrorKind::negative);
+    std::string what = written == &in ? "input" : "result";
+    CHECK(s.error().message == "the " + what + " of %node was written between its launch and its wait");
+  }
+}
+
 TEST_CASE("conjugated tensors are sent as what they mean", "[collectives]") {
   CHECK(on_ranks(2, [](Communicator& comm) {
           Buffer<C64> in({1}, {C64(1, 2)}), out({1});

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <thread>
 
+#include "librun/comm_inject.h"
 #include "librun/comm_local.h"
 #include "librun/comm_plugin.h"
 #include "librun/thread_team.h"
@@ -14,9 +15,19 @@ using namespace sg::test;
 
 namespace {
 
-std::vector<std::string> play_all(const Script& script, uint64_t seed, int threads = 1) {
+using Communicators = std::vector<std::unique_ptr<Communicator>>;
+
+Communicators slowed(Communicators comms, const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& with) {
+  for (auto& comm : comms) comm = with(std::move(comm));
+  return comms;
+}
+
+std::vector<std::string> play_all(const Script& script, uint64_t seed, int threads = 1, bool injected = false) {
   std::vector<std::string> wrong(script.job->world);
-  run_ranks(make_local_communicators(*script.job), [&](Communicator& comm) {
+  Communicators comms = make_local_communicators(*script.job);
+  if (injected)
+    comms = slowed(std::move(comms), [&](auto comm) { return with_chaos(with_link(std::move(comm), Link{1e-5, 1e9}), seed); });
+  run_ranks(std::move(comms), [&](Communicator& comm) {
     ThreadTeam team(threads);
     comm.use_team(&team);
     wrong[comm.rank()] = play(script, comm, seed);
@@ -69,6 +80,87 @@ TEST_CASE("collectives match their definitions on random groups, types and sizes
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Script script = random_script(seed, 1 + static_cast<uint32_t>(seed % 8), 40, seed % 6 == 0);
     for (const std::string& wrong : play_all(script, seed)) REQUIRE(wrong == "");
+  }
+}
+
+TEST_CASE("an injected link and chaos change no bits, whatever the order of waits", "[comm]") {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    Script script = random_script(seed, 1 + static_cast<uint32_t>(seed % 5), 15, false);
+    for (const std::string& wrong : play_all(script, seed, 1, true)) REQUIRE(wrong == "");
+  }
+}
+
+TEST_CASE("a link works while its rank computes, one collective after the other", "[comm]") {
+  auto job = job_of(2);
+  Findings findings;
+  using Clock = std::chrono::steady_clock;
+  Communicators comms = slowed(make_local_communicators(*job), [](auto comm) { return with_link(std::move(comm), Link{0.05, 1e9}); });
+  run_ranks(std::move(comms), [&](Communicator& comm) {
+    Vector in{{1, 2, 3}}, a{{0, 0, 0}}, b{{0, 0, 0}};
+    EXPECT(comm.exchange("together").ok());
+    auto start = Clock::now();
+    auto first = comm.launch(call_of(CollectiveKind::all_reduce, in, a, "a"));
+    auto second = comm.launch(call_of(CollectiveKind::all_reduce, in, b, "b"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(110));       // compute, which hides both
+    auto computed = Clock::now();
+    EXPECT(comm.wait(*second).ok() && comm.wait(*first).ok());
+    EXPECT(Clock::now() - computed < std::chrono::milliseconds(40));
+    auto third = comm.launch(call_of(CollectiveKind::all_reduce, in, a, "c"));
+    auto fourth = comm.launch(call_of(CollectiveKind::all_reduce, in, b, "d"));
+    EXPECT(comm.wait(*third).ok() && comm.wait(*fourth).ok());
+    EXPECT(Clock::now() - start >= std::chrono::milliseconds(210));
+    EXPECT((b.values == std::vector<float>{2, 4, 6}));
+  });
+  CHECK(findings.text() == "");
+}
+
+TEST_CASE("a failure ends the sleep of those on a slow link", "[comm]") {
+  auto job = job_of(2);
+  Findings findings;
+  auto start = std::chrono::steady_clock::now();
+  Communicators comms = slowed(make_local_communicators(*job), [](auto comm) { return with_link(std::move(comm), Link{600, 1e9}); });
+  run_ranks(std::move(comms), [&](Communicator& comm) {
+    Vector in{{1}}, out{{0}};
+    auto ticket = comm.launch(call_of(CollectiveKind::all_reduce, in, out, "a"));
+    if (comm.rank() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return comm.abort({ErrorKind::rank_failed, "enough", {}, {}});
+    }
+    Status s = comm.wait(*ticket);
+    EXPECT(!s.ok() && s.error().message == "enough");
+  });
+  CHECK(findings.text() == "");
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+}
+
+TEST_CASE("what a collective moves over a rank's link", "[comm]") {
+  Vector part{{1, 2, 3}}, whole{std::vector<float>(12, 1)}, mine{std::vector<float>(8, 1)};
+  auto bytes = [](const CollectiveCall& call, uint32_t position) { return link_bytes(call, 4, position); };
+  CHECK(bytes(call_of(CollectiveKind::barrier, part, part, ""), 0) == 0);
+  CHECK(bytes(call_of(CollectiveKind::all_gather, part, whole, ""), 1) == 3 * 12);
+  CHECK(bytes(call_of(CollectiveKind::reduce_scatter, whole, part, ""), 1) == 3 * 12);
+  CHECK(bytes(call_of(CollectiveKind::all_reduce, whole, whole, ""), 1) == 2 * 3 * 12);
+  CHECK(bytes(call_of(CollectiveKind::broadcast, part, part, ""), 1) == 12);
+  CHECK(bytes(call_of(CollectiveKind::gather, part, whole, ""), 0) == 36);
+  CHECK(bytes(call_of(CollectiveKind::gather, part, whole, ""), 2) == 12);
+  CHECK(bytes(call_of(CollectiveKind::all_to_all, whole, whole, ""), 2) == 36);
+  CollectiveCall uneven = call_of(CollectiveKind::all_to_all, whole, mine, "");
+  uneven.send = {1, 2, 9, 0};                       // 9 of them stay on rank 2
+  uneven.receive = {0, 5, 2, 1};
+  CHECK(bytes(uneven, 2) == 6 * 4);
+  CHECK(bytes(uneven, 0) == 11 * 4);
+}
+
+TEST_CASE("links are a latency and a bandwidth", "[comm]") {
+  Result<Link> link = parse_link("50us,2GiB/s");
+  REQUIRE(link.ok());
+  CHECK(link->latency_s == Approx(50e-6));
+  CHECK(link->bytes_per_s == 0x1p31);
+  CHECK(parse_link("0,1000")->bytes_per_s == 1000);
+  CHECK(parse_link("1.5ms,25GB")->latency_s == Approx(1.5e-3));
+  for (const char* wrong : {"", ",", "1us", "1,1GiB", "us,1GiB", "1us,", "1us,-1", "nanus,1", "1us,0", "1e9s,1", "1us,1GiB,2"}) {
+    INFO(wrong);
+    CHECK(!parse_link(wrong).ok());
   }
 }
 
