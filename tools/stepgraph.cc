@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "chunk", "overlap", "bucket", "concretize", "pipe", "print", "parse", "check", "diff", "recipe", "run", "sim", "stat", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "chunk", "overlap", "bucket", "concretize", "pipe", "print", "parse", "check", "diff", "recipe", "run", "sim", "stat", "view", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
@@ -57,6 +57,7 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  recipe       check, plan and run a recipe of passes\n"
                         "  sim          simulate a step on a machine\n"
                         "  stat         count nodes, parameters, flops, bytes and communication\n"
+                        "  view         show a step as one HTML page\n"
                         "  completions  print what completes commands and options in bash, zsh or fish\n"
                         "  help         print the help of a command\n\n"
                         "`stepgraph print` is `sg-print`; options of a command follow its name.",

@@ -26,8 +26,8 @@ from json_schema import check_schema  # noqa: E402
 
 DATA = os.path.join(ROOT, "tests", "data", "cli")
 HELP = os.path.join(ROOT, "tests", "golden", "help")
-TOOLS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-diff", "sg-export", "sg-import", "sg-offload", "sg-overlap", "sg-parse", "sg-pipe", "sg-print", "sg-recipe", "sg-remat", "sg-run", "sg-sim", "sg-stat", "stepgraph"]
-READERS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-export", "sg-offload", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat"]    # they take a graph
+TOOLS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-diff", "sg-export", "sg-import", "sg-offload", "sg-overlap", "sg-parse", "sg-pipe", "sg-print", "sg-recipe", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view", "stepgraph"]
+READERS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-export", "sg-offload", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view"]    # they take a graph
 
 CASES = []
 BIN = PROBE = None

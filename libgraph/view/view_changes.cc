@@ -1,0 +1,73 @@
+#include "libgraph/text_printer.h"
+#include "libgraph/view/view_columns.h"
+
+namespace sg {
+namespace {
+
+enum State : int64_t { same = 0, added = 1, changed = 2 };
+
+std::string words_of(const NodeEdit& edit) {
+  std::string out;
+  for (const Difference& d : edit.changes) {
+    if (!out.empty()) out += "; ";
+    out += d.what;
+    if (!d.before.empty() || !d.after.empty()) out += ": " + d.before + " -> " + d.after;
+  }
+  return out;
+}
+
+}  // namespace
+
+void write_changes(JsonWriter* json, const ViewGraph& view, const GraphDiff& diff) {
+  std::vector<int64_t> state(view.nodes.size(), same);
+  DiffCounts counts = count_edits(diff);
+  json->key("changes").begin_object();
+  json->key("same").natural(counts.same).key("added").natural(counts.added).key("removed").natural(counts.removed);
+  json->key("changed")
+      .natural(counts.changed)
+      .key("moved")
+      .natural(counts.moved)
+      .key("renamed")
+      .natural(counts.renamed);
+
+  json->key("explanations").begin_array();
+  for (const Explanation& e : diff.explanations)
+    json->begin_object()
+        .key("kind")
+        .string(explanation_name(e.kind))
+        .key("text")
+        .string(e.text)
+        .key("where")
+        .string(e.where)
+        .end_object();
+  json->end_array();
+
+  // What is gone stands behind the nearest node before it that is still there.
+  std::vector<int64_t> place(diff.side_a.node_count(), 0);
+  for (size_t p = 0, behind = 0; p < place.size(); ++p) {
+    if (uint32_t partner = diff.match.nodes[0][p]; partner != GraphMatch::kNone) behind = partner + 1;
+    place[p] = static_cast<int64_t>(behind);
+  }
+  text::TextPrinter before(*diff.side_a.job);
+  json->key("removed_nodes").begin_array();  // [place, label, line]
+  for (const NodeEdit& edit : diff.edits) {
+    if (edit.b != NodeEdit::kNone) continue;
+    NodeId n = diff.side_a.nodes[edit.a];
+    json->begin_array().integer(place[edit.a]).string(diff.a->label(n));
+    json->string(before.node_alone(*diff.side_a.program, *diff.a, n)).end_array();
+  }
+  json->end_array();
+
+  json->key("edits").begin_array();  // [position, what changed, explanation or -1]
+  for (const NodeEdit& edit : diff.edits) {
+    if (edit.b == NodeEdit::kNone) continue;
+    state[edit.b] = edit.kind() == EditKind::added ? added : changed;
+    json->begin_array().natural(edit.b).string(words_of(edit));
+    json->integer(edit.explanation == NodeEdit::kNone ? -1 : static_cast<int64_t>(edit.explanation)).end_array();
+  }
+  json->end_array();
+  write_column(json, "state", state.size(), [&](size_t i) { return state[i]; });
+  json->end_object();
+}
+
+}  // namespace sg

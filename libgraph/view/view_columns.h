@@ -1,0 +1,49 @@
+// Columns of sg-view's JSON, and the table of texts that they share. Internal to libgraph/view.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "libgraph/graph.h"
+#include "libgraph/json.h"
+#include "libgraph/sizes.h"
+#include "libgraph/view/view_data.h"
+
+namespace sg {
+
+// Texts in order of first appearance.
+class ViewStrings {
+ public:
+  uint32_t index(std::string text);
+  void write(JsonWriter* json) const;
+
+ private:
+  std::unordered_map<std::string, uint32_t> index_;
+  std::vector<const std::string*> texts_;  // keys of index_: they stay where they are
+};
+
+// One graph as the page numbers it: positions of nodes.
+struct ViewGraph {
+  const Job* job = nullptr;
+  const Program* program = nullptr;
+  const Graph* graph = nullptr;
+  std::vector<NodeId> nodes;         // by position
+  std::vector<int64_t> position_of;  // by NodeId
+  ViewGraph(const Job& job, const Program& program, const Graph& graph);
+  int64_t maker_of(ValueId v) const;  // a position, or -1 - input
+};
+
+// "key": [fn(0), fn(1), ...]
+void write_column(JsonWriter* json, std::string_view key, size_t n, const std::function<int64_t(size_t)>& fn);
+
+void write_nodes(JsonWriter* json, const ViewGraph& view, ViewStrings* strings);
+void write_memory(JsonWriter* json, const ViewGraph& view, const SizeValues& values);
+void write_times(JsonWriter* json, const Job& job, const std::vector<ViewGraph>& graphs,
+                 const ProgramTimeline& timeline);
+void write_changes(JsonWriter* json, const ViewGraph& view, const GraphDiff& diff);
+
+}  // namespace sg

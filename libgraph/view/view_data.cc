@@ -1,0 +1,69 @@
+#include "libgraph/view/view_data.h"
+
+#include "libgraph/names.h"
+#include "libgraph/view/view_columns.h"
+
+namespace sg {
+namespace {
+
+std::string ranks_of(const Job& job, const Program& program) {
+  if (program.ranks.empty()) return job.world == 1 ? "one rank" : "each of " + std::to_string(job.world) + " ranks";
+  std::string out = program.ranks.size() == 1 ? "rank" : "ranks";
+  for (uint32_t r : program.ranks) out += " " + std::to_string(r);
+  return out;
+}
+
+const ProgramDiff* changes_of(const JobDiff* diff, const Program& program) {
+  if (!diff) return nullptr;
+  for (const ProgramDiff& p : diff->programs)
+    if (p.b == &program) return &p;
+  return nullptr;
+}
+
+const GraphDiff* changes_of(const ProgramDiff* diff, const Graph& graph) {
+  if (!diff) return nullptr;
+  for (const GraphDiff& g : diff->graphs)
+    if (g.b == &graph && g.a) return &g;
+  return nullptr;
+}
+
+void write_program(JsonWriter* json, const Job& job, size_t p, const ViewSources& from, ViewStrings* strings) {
+  const Program& program = *job.programs[p];
+  std::vector<ViewGraph> graphs;
+  graphs.emplace_back(job, program, program.graph);
+  for (const auto& nested : program.nested) graphs.emplace_back(job, program, nested->graph);
+
+  const ProgramDiff* changes = changes_of(from.diff, program);
+  json->begin_object().key("ranks").string(ranks_of(job, program)).key("graphs").begin_array();
+  for (size_t g = 0; g < graphs.size(); ++g) {
+    json->begin_object().key("name").string(g == 0 ? "" : job.pool->strings[program.nested[g - 1]->name]);
+    write_nodes(json, graphs[g], strings);
+    if (const GraphDiff* diff = changes_of(changes, *graphs[g].graph)) write_changes(json, graphs[g], *diff);
+    json->end_object();
+  }
+  json->end_array();
+  const SymbolValues& values = (*from.values)[p];
+  write_memory(json, graphs[0], [&values](StrId symbol) { return values.value(symbol); });
+  if (from.simulation) write_times(json, job, graphs, from.simulation->programs[p]);
+  json->end_object();
+}
+
+}  // namespace
+
+std::string view_json(const Job& job, const ViewSources& from) {
+  JsonWriter json;
+  ViewStrings strings;
+  json.begin_object().key("schema").string("sg-view").key("version").natural(1);
+  json.key("name").string(from.name).key("name_before").string(from.name_before);
+  json.key("title").string(job.pool->strings[job.title]).key("world").natural(job.world);
+  json.key("machine").string(from.simulation ? from.machine : "");
+  json.key("phases").begin_array();
+  for (std::string_view phase : names_of<Phase>()) json.string(phase);
+  json.end_array().key("programs").begin_array();
+  for (size_t p = 0; p < job.programs.size(); ++p) write_program(&json, job, p, from, &strings);
+  json.end_array();
+  strings.write(&json);
+  return json.end_object().take();
+}
+
+}  // namespace sg

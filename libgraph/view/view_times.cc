@@ -1,0 +1,56 @@
+#include <cmath>
+#include <map>
+
+#include "libgraph/sim/critical_path.h"
+#include "libgraph/view/view_columns.h"
+
+namespace sg {
+namespace {
+
+// The lane of the timeline that an event lies on; the page has those that occur.
+std::string lane_of(const Job& job, const SimEvent& e) {
+  if (e.resource != Resource::communicator) return std::string(resource_name(e.resource));
+  if (e.group.is_none()) return "group ?";
+  const Group& group = job.groups[e.group.index];
+  std::string name = "group @" + std::string(job.pool->strings[group.axis]);
+  return group.ordinal == 0 ? name : name + "#" + std::to_string(group.ordinal);
+}
+
+double rounded(double us) { return std::round(us * 100) / 100; }
+
+}  // namespace
+
+void write_times(JsonWriter* json, const Job& job, const std::vector<ViewGraph>& graphs, const ProgramTimeline& t) {
+  std::map<const Graph*, size_t> graph_index;
+  for (size_t i = 0; i < graphs.size(); ++i) graph_index[graphs[i].graph] = i;
+  std::map<std::string, size_t> lanes;
+  std::vector<std::string> names;
+  std::vector<size_t> lane;
+  for (const SimEvent& e : t.events) {
+    auto [at, is_new] = lanes.try_emplace(lane_of(job, e), names.size());
+    if (is_new) names.push_back(at->first);
+    lane.push_back(at->second);
+  }
+  std::vector<uint8_t> critical(t.events.size(), 0);
+  for (uint32_t e : critical_path(t)) critical[e] = 1;
+
+  json->key("time").begin_object().key("makespan_us").floating(t.makespan_us).key("compute_us").floating(t.compute_us);
+  json->key("exposed_us").floating(t.exposed_total_us()).key("unknown").natural(t.unknown);
+  json->key("lanes").begin_array();
+  for (const std::string& name : names) json->string(name);
+  json->end_array();
+  auto of = [&](size_t i) -> const SimEvent& { return t.events[i]; };
+  write_column(json, "graph", t.events.size(),
+               [&](size_t i) { return static_cast<int64_t>(graph_index[of(i).graph]); });
+  write_column(json, "node", t.events.size(),
+               [&](size_t i) { return graphs[graph_index[of(i).graph]].position_of[of(i).node.index]; });
+  write_column(json, "lane", t.events.size(), [&](size_t i) { return static_cast<int64_t>(lane[i]); });
+  write_column(json, "critical", t.events.size(), [&](size_t i) { return critical[i]; });
+  json->key("begin").begin_array();
+  for (const SimEvent& e : t.events) json->floating(rounded(e.begin_us));
+  json->end_array().key("end").begin_array();
+  for (const SimEvent& e : t.events) json->floating(rounded(e.end_us));
+  json->end_array().end_object();
+}
+
+}  // namespace sg

@@ -1,0 +1,29 @@
+// sg-view: a step as one HTML file that needs no network, or in the form of another program.
+//
+// Modules, nodes, a simulated timeline, the memory that is live; with two graphs, what changed.
+#include "tools/cli_job.h"
+#include "tools/view/commands.h"
+
+using namespace sg;
+using namespace sg::cli;
+
+namespace {
+
+constexpr Option kOptions[] = {
+    {"format", 0, "html|dot|svg|json|perfetto|model-explorer", "a page, or a form that other programs read", "html"},
+    {"machine", 'm', "NAME|FILE", "what the timeline is simulated on: as in sg-sim", "h100-8"},
+    {"set", 's', "KEY=VALUE", "change one number of the machine, or multiply: nvlink=2x", {}, true},
+    {"assume", 0, "WHAT", "numbers for symbols: balanced (default), max, or SYMBOL=VALUE", {}, true},
+    {"ignore", 0, "WHAT", "what is no difference: name, meta, order, loc, or several with commas", {}, true},
+};
+
+constexpr Tool kTool = {"sg-view", "show a step as one HTML page: modules, timeline, memory, changes", "G [G2]",
+                        "G and G2 are .sg files, texts, or rank patterns; one of them may be - for standard input. With G2, what\n"
+                        "changed from G to G2. The page needs no network and no server; -o F.html writes it to a file.", 2,
+                        true, Writes::text, false, kOptions,
+                        {{"sg-view step.sg -o step.html", "open it in a browser"},
+                         {"sg-view step.sg.txt step.sg -o changes.html", "what changed, in colour"}}, view_operands};
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }

@@ -1,0 +1,134 @@
+#include "tools/view/commands.h"
+
+#include <optional>
+
+#include "libgraph/sim/report.h"
+#include "libgraph/view/view_formats.h"
+#include "tools/cli_job.h"
+#include "tools/view/page.h"
+
+namespace sg::cli {
+namespace {
+
+Result<Machine> machine_of(const Args& args) {
+  SG_ASSIGN(Machine machine, find_machine(args.text("machine")));
+  for (const std::string& assignment : args.all("set")) SG_TRY(set_machine(&machine, assignment));
+  return machine;
+}
+
+// Without --assume a symbol that nothing bounds has no number: what depends on it counts as nothing, and the page says
+// so.
+Result<std::vector<SymbolValues>> values_of(const Args& args, const Job& job) {
+  std::vector<std::string> words = args.all("assume");
+  SG_ASSIGN(Assumption assumption, parse_assume(std::vector<std::string_view>(words.begin(), words.end())));
+  Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), assumption);
+  if (!values.ok() && words.empty()) return std::vector<SymbolValues>(job.programs.size());
+  return values;
+}
+
+std::string escaped_title(std::string_view s) {
+  std::string out;
+  for (char c : s) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '&')
+      out += "&amp;";
+    else
+      out += c;
+  }
+  return out;
+}
+
+// The data cannot end the script element that it lies in: no `<` is left of it.
+std::string escaped_data(std::string_view json) {
+  std::string out;
+  out.reserve(json.size() + json.size() / 64);
+  for (char c : json) {
+    if (c == '<')
+      out += "\\u003c";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string page_of(const ViewSources& from, const std::string& json) {
+  std::string_view page = view_page();
+  size_t title = page.find("{{title}}"), data = page.find("{{data}}");
+  std::string out(page.substr(0, title));
+  out += escaped_title((from.name_before.empty() ? "" : from.name_before + " \xE2\x86\x92 ") + from.name);
+  out += page.substr(title + 9, data - title - 9);
+  out += escaped_data(json);
+  out += page.substr(data + 8);
+  return out;
+}
+
+std::string name_of_operand(const std::string& operand) { return operand == "-" ? "<stdin>" : operand; }
+
+std::string written_as(const std::string& format, const Job& job, const ViewSources& from) {
+  if (format == "dot") return view_dot(job);
+  if (format == "model-explorer") return view_model_explorer(job) + "\n";
+  if (format == "perfetto") return simulation_trace(job, *from.simulation) + "\n";
+  if (format == "svg") return view_svg(job, from);
+  std::string json = view_json(job, from);
+  return format == "json" ? json + "\n" : page_of(from, json);
+}
+
+Error usage(std::string message, std::string hint) { return {ErrorKind::usage, std::move(message), {}, std::move(hint)}; }
+
+Result<std::string> format_of(const Args& args) {
+  std::string format = args.text("format");
+  if (args.has("json") && args.has("format") && format != "json")
+    return usage("--json and --format=" + format + " exclude each other", "choose one");
+  if (args.has("json")) format = "json";
+  bool two = args.operands().size() == 2;
+  if (two && format != "html" && format != "json")
+    return usage("--format=" + format + " shows one graph", "give one operand, or --format=html");
+  if (two && args.operands()[0] == "-" && args.operands()[1] == "-")
+    return usage("only one of the two can be standard input", "give a file for the other");
+  return format;
+}
+
+Result<JobDiff> diff_of(const Args& args, const Job& before, const Job& job) {
+  std::string list;
+  for (const std::string& word : args.all("ignore")) list += (list.empty() ? "" : ",") + word;
+  SG_ASSIGN(DiffOptions options, parse_ignore(list));
+  options.threads = args.threads();
+  return diff_jobs(before, job, options);
+}
+
+}  // namespace
+
+Result<int> view_operands(const Args& args) {
+  SG_ASSIGN(std::string format, format_of(args));
+  ViewSources from;
+  bool two = args.operands().size() == 2;
+  std::optional<Job> before;
+  if (two) {
+    SG_ASSIGN(before, read_job(args, args.operands()[0]));
+    from.name_before = name_of_operand(args.operands()[0]);
+  }
+  std::string operand = two ? args.operands()[1] : args.input();
+  from.name = name_of_operand(operand);
+  SG_ASSIGN(Job job, read_job(args, operand));
+
+  SimOptions sim;
+  SG_ASSIGN(sim.machine, machine_of(args));
+  from.machine = sim.machine.name;
+  SG_ASSIGN(std::vector<SymbolValues> values, values_of(args, job));
+  from.values = &values;
+  SG_ASSIGN(Simulation simulation, simulate(job, values, sim));
+  from.simulation = &simulation;
+  args.report().phase("simulate", "");
+
+  std::optional<JobDiff> diff;
+  if (two) {
+    SG_ASSIGN(diff, diff_of(args, *before, job));
+    from.diff = &*diff;
+    args.report().phase("compare", "");
+  }
+  SG_TRY(write_text(args, written_as(format, job, from)));
+  return leave(args, 0);
+}
+
+}  // namespace sg::cli

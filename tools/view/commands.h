@@ -1,0 +1,10 @@
+// What sg-view does with its options.
+#pragma once
+
+#include "tools/cli.h"
+
+namespace sg::cli {
+
+Result<int> view_operands(const Args& args);
+
+}  // namespace sg::cli
