@@ -26,9 +26,9 @@ class HeaderDiffer {
 
   void run() {
     if (a_.world != b_.world) changed("world", "ranks", std::to_string(a_.world), std::to_string(b_.world), Aspect::attribute);
-    lists("mesh", lines(a_.meshes, print_a_), lines(b_.meshes, print_b_));
     groups();
     if (options_.ignore_meta) return;
+    lists("mesh", lines(a_.meshes, print_a_), lines(b_.meshes, print_b_));
     if (text_of(a_, a_.title) != text_of(b_, b_.title)) changed("title", "title", text_of(a_, a_.title), text_of(b_, b_.title), Aspect::meta);
     if (a_.note != b_.note) changed("note", "note", a_.note, b_.note, Aspect::meta);
     lists("producer", entries(a_, a_.producer), entries(b_, b_.producer));
@@ -61,13 +61,15 @@ class HeaderDiffer {
 
   // With the producers' names or without.
   std::string line(text::TextPrinter& print, Group group) const {
-    if (options_.ignore_name)
+    if (options_.ignore_name) {
+      group.axis = StrId(), group.ordinal = 0;
       for (GroupPart& part : group.parts) part.aliases.clear();
+    }
     return print.group_alone(group);
   }
 
   void groups() {
-    std::vector<GroupId> partner = match_groups_of(a_, b_);
+    std::vector<GroupId> partner = match_groups_of(a_, b_, options_.ignore_name);
     std::vector<bool> taken(b_.groups.size());
     for (size_t i = 0; i < partner.size(); ++i) {
       if (!partner[i]) {

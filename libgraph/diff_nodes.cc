@@ -147,6 +147,8 @@ NodeComparer::Likeness NodeComparer::compare_items(const Arg& a, const Arg& b) {
 void NodeComparer::type(const std::string& what, ValueId v, ValueId w) {
   TypeId x = graph_a().value(v).type, y = graph_b().value(w).type;
   if (terms_.same_type(x, y)) return;
+  const Type &t = graph_a().pool().types[x], &u = graph_b().pool().types[y];
+  if (options_.ignore_name && t.kind == TypeKind::opaque && u.kind == TypeKind::opaque) return;    // its text is a class's name
   Difference change{Aspect::type, what, print_.a.type_alone(x), print_.b.type_alone(y)};
   (terms_.same_type_by_number(x, y) ? by_number_ : out_).push_back(std::move(change));
 }
@@ -243,7 +245,7 @@ void NodeComparer::sharding(const Sharding& x, const Sharding& y) {
   if (terms_.same_sharding(x, y)) return;
   bool by_number = terms_.same_exprs_by_number(x.global_shape, y.global_shape) && terms_.same_texts(x.placements, y.placements) &&
                    terms_.same_texts(x.mesh_axes, y.mesh_axes);
-  (by_number ? by_number_ : out_).push_back({Aspect::attribute, "sharding", print_.a.sharding_alone(x), print_.b.sharding_alone(y)});
+  (by_number ? by_number_ : out_).push_back({Aspect::meta, "sharding", print_.a.sharding_alone(x), print_.b.sharding_alone(y)});
 }
 
 std::vector<Difference> NodeComparer::inputs(uint32_t i, uint32_t j) {
@@ -251,14 +253,17 @@ std::vector<Difference> NodeComparer::inputs(uint32_t i, uint32_t j) {
   const Input& x = graph_a().inputs()[i];
   const Input& y = graph_b().inputs()[j];
   auto text = [](const Pool& pool, StrId s) { return s ? pool.strings.str(s) : std::string("-"); };
-  auto field = [&](const char* what, StrId s, StrId t) {
-    if (!terms_.same_text(s, t)) add(Aspect::attribute, what, text(terms_.pool_a(), s), text(terms_.pool_b(), t));
+  auto field = [&](Aspect aspect, const char* what, StrId s, StrId t) {
+    if (!terms_.same_text(s, t)) add(aspect, what, text(terms_.pool_a(), s), text(terms_.pool_b(), t));
   };
-  if (x.kind != y.kind) add(Aspect::attribute, "kind", std::string(name_of(x.kind)), std::string(name_of(y.kind)));
-  field("fqn", x.fqn, y.fqn), field("of", x.of, y.of), field("attribute", x.attribute, y.attribute), field("data", x.digest, y.digest);
-  sharding(x.sharding, y.sharding);
+  if (!options_.ignore_meta) {
+    if (x.kind != y.kind) add(Aspect::meta, "kind", std::string(name_of(x.kind)), std::string(name_of(y.kind)));
+    field(Aspect::meta, "fqn", x.fqn, y.fqn), field(Aspect::meta, "of", x.of, y.of);
+    field(Aspect::meta, "attribute", x.attribute, y.attribute), sharding(x.sharding, y.sharding);
+    if (!terms_.same_key_values(x.extra, y.extra)) add(Aspect::meta, "extra", "-", "other free keys");
+  }
+  field(Aspect::attribute, "data", x.digest, y.digest);
   type("type", x.value, y.value);
-  if (!options_.ignore_meta && !terms_.same_key_values(x.extra, y.extra)) add(Aspect::meta, "extra", "-", "other free keys");
   if (!options_.ignore_name && graph_a().name(x.value) != graph_b().name(y.value))
     add(Aspect::name, "name", percent(graph_a().name(x.value)), percent(graph_b().name(y.value)));
   return std::move(out_);
@@ -271,12 +276,13 @@ std::vector<Difference> NodeComparer::outputs(uint32_t i, uint32_t j) {
   auto name = [](const Graph& graph, ValueId v) { return v ? percent(graph.name(v)) : std::string("-"); };
   auto same = [&](ValueId v, ValueId w) { return v && w ? same_value(v, w) : v.is_none() && w.is_none(); };
   if (!same(x.value, y.value)) add(Aspect::operand, "value", name(graph_a(), x.value), name(graph_b(), y.value));
-  if (x.kind != y.kind) add(Aspect::attribute, "kind", std::string(name_of(x.kind)), std::string(name_of(y.kind)));
-  if (!same(x.of, y.of)) add(Aspect::attribute, "of", name(graph_a(), x.of), name(graph_b(), y.of));
+  if (options_.ignore_meta) return std::move(out_);
+  if (x.kind != y.kind) add(Aspect::meta, "kind", std::string(name_of(x.kind)), std::string(name_of(y.kind)));
+  if (!same(x.of, y.of)) add(Aspect::meta, "of", name(graph_a(), x.of), name(graph_b(), y.of));
   if (!terms_.same_text(x.of_name, y.of_name) || !terms_.same_text(x.attribute, y.attribute))
-    add(Aspect::attribute, "what it is", print_.a.output_alone(graph_a(), x), print_.b.output_alone(graph_b(), y));
+    add(Aspect::meta, "what it is", print_.a.output_alone(graph_a(), x), print_.b.output_alone(graph_b(), y));
   sharding(x.sharding, y.sharding);
-  if (!options_.ignore_meta && !terms_.same_key_values(x.extra, y.extra)) add(Aspect::meta, "extra", "-", "other free keys");
+  if (!terms_.same_key_values(x.extra, y.extra)) add(Aspect::meta, "extra", "-", "other free keys");
   return std::move(out_);
 }
 

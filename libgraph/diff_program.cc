@@ -41,7 +41,7 @@ class ProgramDiffer {
  private:
   void match() {
     out_.graphs.clear();
-    terms_.emplace(a_, program_a_, b_, program_b_);
+    terms_.emplace(a_, program_a_, b_, program_b_, options_.ignore_name);
     nested_of_a_.assign(program_a_.nested.size(), NestedId());
     nested_of_b_.assign(program_b_.nested.size(), NestedId());
     add_graph(program_a_.graph, program_b_.graph, "");

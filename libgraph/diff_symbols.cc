@@ -95,7 +95,8 @@ std::vector<Difference> SymbolDiffer::symbol(const Symbol& s, const Symbol& t) {
   std::vector<Difference> out;
   auto number = [](std::optional<int64_t> v) { return v ? std::to_string(*v) : std::string("-"); };
   auto field = [&](const char* what, std::optional<int64_t> v, std::optional<int64_t> w) {
-    if (v != w) out.push_back({Aspect::attribute, what, number(v), number(w)});
+    bool is_unsaid = options_.ignore_meta && (!v || !w);
+    if (v != w && !is_unsaid) out.push_back({Aspect::attribute, what, number(v), number(w)});
   };
   if (s.kind != t.kind) out.push_back({Aspect::attribute, "kind", std::string(name_of(s.kind)), std::string(name_of(t.kind))});
   field("min", s.min, t.min), field("max", s.max, t.max), field("hint", s.hint, t.hint), field("divisor", s.divisor, t.divisor);
@@ -107,8 +108,9 @@ std::vector<Difference> SymbolDiffer::symbol(const Symbol& s, const Symbol& t) {
   return out;
 }
 
-// Guards have no order: equal ones go together, each once.
+// Guards have no order: equal ones go together, each once. Without metadata, a side that states none leaves them unsaid.
 void SymbolDiffer::guards() {
+  if (options_.ignore_meta && (out_.a->guards.empty() || out_.b->guards.empty())) return;
   using Key = std::tuple<Relation, Expr, Expr, std::string>;
   auto source = [&](text::TextPrinter& print, SourceId s) { return options_.ignore_loc ? std::string() : print.source_alone(s); };
   std::map<Key, std::vector<size_t>> of_b;

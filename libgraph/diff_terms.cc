@@ -4,18 +4,31 @@
 
 namespace sg {
 
-std::vector<GroupId> match_groups_of(const Job& a, const Job& b) {
+namespace {
+
+bool same_ranks(const Group& g, const Group& h) {
+  return std::equal(g.parts.begin(), g.parts.end(), h.parts.begin(), h.parts.end(),
+                    [](const GroupPart& p, const GroupPart& q) { return p.ranks == q.ranks; });
+}
+
+}  // namespace
+
+std::vector<GroupId> match_groups_of(const Job& a, const Job& b, bool ignore_name) {
   std::vector<GroupId> out(a.groups.size());
   for (size_t i = 0; i < a.groups.size(); ++i)
     for (uint32_t j = 0; j < b.groups.size() && !out[i]; ++j)
       if (a.groups[i].ordinal == b.groups[j].ordinal &&
           a.pool->strings[a.groups[i].axis] == b.pool->strings[b.groups[j].axis])
         out[i] = GroupId(j);
+  if (!ignore_name) return out;
+  for (size_t i = 0; i < a.groups.size(); ++i)
+    for (uint32_t j = 0; j < b.groups.size() && !out[i]; ++j)
+      if (std::find(out.begin(), out.end(), GroupId(j)) == out.end() && same_ranks(a.groups[i], b.groups[j])) out[i] = GroupId(j);
   return out;
 }
 
-DiffTerms::DiffTerms(const Job& a, const Program& program_a, const Job& b, const Program& program_b)
-    : pool_a_(*a.pool), pool_b_(*b.pool), program_a_(program_a), program_b_(program_b), group_of_a_(match_groups_of(a, b)),
+DiffTerms::DiffTerms(const Job& a, const Program& program_a, const Job& b, const Program& program_b, bool ignore_name)
+    : pool_a_(*a.pool), pool_b_(*b.pool), program_a_(program_a), program_b_(program_b), group_of_a_(match_groups_of(a, b, ignore_name)),
       to_a_(pool_a_, &common_, {}), to_b_(pool_b_, &common_, {}), number_a_(pool_a_, &common_, {}),
       number_b_(pool_b_, &common_, {}) {
   to_b_.rename_symbols(&name_of_b_), number_b_.rename_symbols(&name_of_b_);

@@ -17,7 +17,7 @@ namespace sg {
 
 class DiffTerms {
  public:
-  DiffTerms(const Job& a, const Program& program_a, const Job& b, const Program& program_b);
+  DiffTerms(const Job& a, const Program& program_a, const Job& b, const Program& program_b, bool ignore_name);
 
   // Which symbol of B is which of A: to be learnt before anything is compared.
   // Pairs symbols where `a` and `b` (types of partners) have bare symbols in the same place.
@@ -71,7 +71,8 @@ class DiffTerms {
   Translator to_a_, to_b_, number_a_, number_b_;
 };
 
-// Groups correspond by axis and ordinal. By GroupId of A; none = B has none.
-std::vector<GroupId> match_groups_of(const Job& a, const Job& b);
+// Groups correspond by axis and ordinal; where names do not count, those left over by their ranks, in order. By GroupId of A;
+// none = B has none.
+std::vector<GroupId> match_groups_of(const Job& a, const Job& b, bool ignore_name);
 
 }  // namespace sg

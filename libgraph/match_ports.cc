@@ -127,6 +127,7 @@ class PortMatcher {
       words->push_back(static_cast<uint32_t>(input(s, i).kind));
       return input(s, i).fqn.is_none() || input(s, i).kind == InputKind::user;
     }, false);
+    inputs_by_list();
     outputs([&](int s, uint32_t o, auto* words) { return add_output(s, o, words); });
   }
 
@@ -139,6 +140,28 @@ class PortMatcher {
     const Input& in = input(s, i);
     *words = {static_cast<uint32_t>(in.kind), text(s, in.fqn), text(s, in.of), text(s, in.attribute)};
     return in.fqn || in.of;
+  }
+
+  // Lists that agree but for what their inputs are called and are for (a source may not know): what is left goes by position.
+  void inputs_by_list() {
+    size_t count = state_.side(0).input_count();
+    if (count != state_.side(1).input_count()) return;
+    const std::vector<uint32_t>* partner = state_.match().inputs;
+    for (uint32_t i = 0; i < count; ++i)
+      if (partner[0][i] != partner[1][i] || (partner[0][i] != kNone ? partner[0][i] != i : !alike(i))) return;
+    for (uint32_t i = 0; i < count; ++i)
+      if (partner[0][i] == kNone) state_.pair_inputs(i, i);
+  }
+
+  // Whether input i has one type on both sides, but for its symbols and for what an opaque one is called.
+  bool alike(uint32_t i) {
+    std::vector<uint32_t> words[2];
+    for (int s = 0; s < 2; ++s) {
+      const Graph& graph = *state_.side(s).graph;
+      add_type(graph.pool(), graph.value(input(s, i).value).type, &texts_, &words[s]);
+      if (graph.type(input(s, i).value).kind == TypeKind::opaque) words[s].resize(1);
+    }
+    return words[0] == words[1];
   }
 
   bool add_output(int s, uint32_t o, std::vector<uint32_t>* words) {
@@ -227,6 +250,13 @@ void match_left_outputs(MatchState* state, bool is_last) {
     if (!output(s, o).value) return false;
     uint32_t v = state->side(s).value_of[output(s, o).value.index], p = state->value_partner(s, v);
     *words = {static_cast<uint32_t>(output(s, o).kind), s == 0 ? v : p};
+    return p != kNone;
+  }, is_free, pair);
+  // Of another kind, or of another input; the value that is returned says which it is.
+  pair_in_order(count, [&](int s, uint32_t o, std::vector<uint32_t>* words) {
+    if (!output(s, o).value) return false;
+    uint32_t v = state->side(s).value_of[output(s, o).value.index], p = state->value_partner(s, v);
+    *words = {s == 0 ? v : p};
     return p != kNone;
   }, is_free, pair);
   pair_between(count, [&](uint32_t i, uint32_t j) { return output(0, i).kind == output(1, j).kind && output(0, i).of.is_none() && output(1, j).of.is_none(); }, state);

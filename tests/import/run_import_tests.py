@@ -50,6 +50,11 @@ def check_shared_text(tool, text, folder):
     run(tool('sg-import'), '-q', text, '-o', graph)
     run(tool('sg-import'), '-q', capture, '-o', other)
     run(tool('sg-check'), graph)
+    # The text does not tell who is in a group that is smaller than the world.
+    report = json.loads(run(tool('sg-diff'), '--json', '--no-cost', '--ignore', 'meta,name,loc', other, graph, status='tp2' in home))
+    edits = [e for p in report['programs'] for g in p['graphs'] for e in g['edits'] if 'explanation' not in e]
+    if edits or {item['subject'] for item in report['items']} - {'world', 'group'}:
+        raise Failure(f'sg-diff tells the text from the capture: {edits[:3]} {report["items"][:3]}')
     got, want = counts(tool, graph), counts(tool, other)
     for key in want:
         if got[key] != want[key]:

@@ -306,6 +306,37 @@ TEST_CASE("diff: planted edits of types, inputs, outputs, symbols, guards and gr
   }
 }
 
+TEST_CASE("diff: what a source does not know of its ports, sizes and groups") {
+  auto text = [](const std::string& group, const std::string& facts, const std::string& w, const std::string& mesh, const std::string& out) {
+    return "sg 1.0 world 2\ngroup " + group + " [0 1]\n\ngraph rank *\n  symbol u0 data" + facts + "  " + w + mesh +
+           "  input %n : i64[]\n  %u = aten._local_scalar_dense(%n) : int u0\n  %g = _c10d_functional.all_reduce(%w, \"sum\", " + group +
+           ") : f32[4, 4]\n  %v = _c10d_functional.wait_tensor(%g) : f32[4, 4]\n  %e = aten.expand(%v, [%u, 4, 4]) : f32[u0, 4, 4] stride [0, 4, 1]\n  " +
+           out + "  output %e\n";
+  };
+  const std::string knows = text("@dp", " [0, 8]\n  guard u0 <= 8\n", "param %w : f32[4, 4] \"w\"\n", "  opaque %m : opaque \"DeviceMesh\" of \"w\" attribute mesh\n", "grad %v of %w\n");
+  const std::string bare = text("@0", "\n", "input %w : f32[4, 4]\n", "  opaque %m : opaque \"object\"\n", "output %v\n");
+  DiffOptions all = *parse_ignore("name,meta");
+  for (bool back : {false, true}) {
+    Job a = parse(back ? bare : knows), b = parse(back ? knows : bare);
+    INFO(show(diff_jobs(a, b, all)));
+    CHECK(diff_jobs(a, b, all).is_same());
+    JobDiff plain = diff_jobs(a, b);
+    CHECK(count_edits(plain.programs.at(0).graphs[0]).added == 0);
+    for (const ItemEdit& item : plain.programs[0].graphs[0].items) CHECK(item.kind == EditKind::changed);   // never gone and new
+  }
+  // What both sides say is compared; so is who is in a group, and what is returned.
+  auto differs = [&](std::string from, std::string to) {
+    std::string other = bare;
+    other.replace(other.find(from), from.size(), to);
+    Job a = parse(knows), b = parse(other);
+    return !diff_jobs(a, b, all).is_same();
+  };
+  CHECK(differs("u0 data\n", "u0 data [0, 9]\n"));
+  CHECK(differs("u0 data\n", "u0 data\n  guard u0 <= 9\n"));
+  CHECK(differs("[0 1]", "[1 0]"));
+  CHECK(differs("output %v\n", "output %g\n"));
+}
+
 TEST_CASE("diff: in the JSON, ranks with the same edits are one program") {
   auto text = [](const char* op, bool odd) {
     std::string out = "sg 1.0 world 3\n";
