@@ -68,6 +68,7 @@ enum class ExplanationKind : uint8_t {
   passed_on,        // nodes that only pass an argument on, gone or new
   respelled,        // ops that do the same under another name
   regrouped,        // collectives over another group
+  offloaded,        // values that wait in the host's memory, or no longer
 };
 std::string_view explanation_name(ExplanationKind kind);
 

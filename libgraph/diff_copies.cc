@@ -3,7 +3,21 @@
 #include <algorithm>
 #include <array>
 
+#include "libgraph/op.h"
+
 namespace sg {
+
+bool goes_through_host(const MatchSide& side, uint32_t n) {
+  constexpr std::string_view kMoves[] = {"sg.offload", "sg.reload", "ao.offload.default", "ao.reload.default"};
+  auto moves = [&](uint32_t m) {
+    return std::find(std::begin(kMoves), std::end(kMoves), side.graph->op_name(side.nodes[m])) != std::end(kMoves);
+  };
+  if (side.operands(n).empty()) return false;
+  if (moves(n)) return true;
+  const OpInfo* info = side.graph->op_info(side.nodes[n]);
+  uint32_t m = side.maker[side.operands(n)[0]];
+  return info != nullptr && info->has(kWait) && m != MatchSide::kNone && moves(m);
+}
 
 NodeCopies::NodeCopies(const GraphDiff& diff, int side)
     : side_(side == 0 ? diff.side_a : diff.side_b), original_(side_.node_count(), MatchSide::kNone) {
@@ -16,6 +30,8 @@ NodeCopies::NodeCopies(const GraphDiff& diff, int side)
     numbers.push_back(is_said ? numbers[said] : number(n));
     for (uint32_t r = 0; r < side_.result_count(n); ++r) {
       uint32_t v = static_cast<uint32_t>(number_.size()), tensor = diff.tensors[side].empty() ? v : diff.tensors[side][v];
+      bool is_moved = r == 0 && is_free(n) && goes_through_host(side_, n);
+      if (is_moved) tensor = side_.operands(n)[0];
       number_.push_back(tensor != v ? number_[tensor] : results_.intern(std::array<uint32_t, 2>{numbers[n], r}));
     }
     if (first.size() < nodes_.size()) first.resize(nodes_.size(), MatchSide::kNone);
@@ -23,6 +39,11 @@ NodeCopies::NodeCopies(const GraphDiff& diff, int side)
   }
   for (uint32_t n = 0; n < side_.node_count(); ++n)
     if (is_free(n)) original_[n] = first[numbers[n]];
+}
+
+uint32_t NodeCopies::original_value(uint32_t v) const {
+  uint32_t m = side_.maker[v], o = m == MatchSide::kNone ? MatchSide::kNone : original_[m];
+  return o == MatchSide::kNone ? v : side_.first_result[o] + (v - side_.first_result[m]);
 }
 
 uint32_t NodeCopies::by_metadata(uint32_t n) const {

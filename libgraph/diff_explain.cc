@@ -102,7 +102,8 @@ bool ExplainState::same_operand(uint32_t v, uint32_t w, uint32_t* why) const {
     if (*why == kNone) *why = reason;
     return true;
   };
-  if (now != kNone && of[1]->same(now, w)) return because(recomputed);
+  uint32_t first = now != kNone || diff_.tensors[0].empty() ? kNone : diff_.match.values[0][diff_.tensors[0][v]];   // passed on, and copied
+  if ((now != kNone && of[1]->same(now, w)) || (first != kNone && of[1]->same(first, w))) return because(recomputed);
   if (then != kNone && of[0]->same(v, then)) return because(deduplicated);
   if (passed_on != kNone && same_tensor(v, w)) return because(passed_on);
   if (is_put_together(v, *why)) return true;
@@ -120,9 +121,10 @@ bool ExplainState::is_put_together(uint32_t v, uint32_t why) const {
   return whole != kNone && diff_.explanations[whole].kind == ExplanationKind::chunked;
 }
 
-// Whether the first values that are the same tensors are partners.
 bool ExplainState::same_tensor(uint32_t v, uint32_t w) const {
+  if (diff_.match.values[0][v] == w) return true;
   const std::vector<uint32_t>* tensors = diff_.tensors;
+  if (tensors[0].empty()) return false;
   uint32_t p = diff_.match.values[1][tensors[1][w]], q = diff_.match.values[0][tensors[0][v]];
   return (p != kNone && tensors[0][p] == tensors[0][v]) || (q != kNone && tensors[1][q] == tensors[1][w]);
 }
@@ -150,17 +152,21 @@ bool same_kind_of_types(const ExplainState& state, uint32_t x) {
 
 void explain_edits(const Job& a, const Job& b, const ProgramDiff& program, GraphDiff* diff) {
   ExplainState state(a, b, program, diff);
-  explain_chunks(&state);
-  explain_chunks_by_structure(&state);
-  explain_merges(&state);
-  explain_dead(&state);
-  explain_passed_on(&state, 0);
   NodeCopies of_b(*diff, 1), of_a(*diff, 0);
   state.of[0] = &of_a, state.of[1] = &of_b;
+  std::map<uint32_t, uint32_t> merged_users;
+  explain_chunks(&state);
+  explain_chunks_by_structure(&state);
+  explain_merges(&state, &merged_users);
+  explain_offloads(&state);
+  explain_dead(&state);
+  explain_passed_on(&state, 0);
   explain_copies(&state, 1);
   explain_copies(&state, 0);
   explain_passed_on(&state, 1);
   explain_other_forms(&state);
+  explain_views(&state);
+  follow_merges(&state, merged_users);
   explain_what_follows(&state);
   explain_tags(&state);
   state.settle();

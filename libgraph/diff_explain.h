@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -70,8 +71,10 @@ class ExplainState {
   bool same_operand(uint32_t v, uint32_t w, uint32_t* cause) const;
   bool same_operands(uint32_t x, uint32_t* cause) const;  // of x and its partner
 
- private:
+  // Whether v of A and w of B are partners, or the first values that are the same tensors as they are.
   bool same_tensor(uint32_t v, uint32_t w) const;
+
+ private:
   bool is_put_together(uint32_t v, uint32_t why) const;
 
   const Job* jobs_[2];
@@ -88,11 +91,16 @@ inline bool is_operand(const Difference& c) { return c.aspect == Aspect::operand
 
 void explain_chunks(ExplainState* state);             // by metadata
 void explain_chunks_by_structure(ExplainState* state);
-void explain_merges(ExplainState* state);             // collectives merged into one
+// Collectives merged into one. `users`: of A, who used what was merged, and the explanation; outputs from kMergedOutput on.
+constexpr uint32_t kMergedOutput = 0x80000000u;
+void explain_merges(ExplainState* state, std::map<uint32_t, uint32_t>* users);
+void follow_merges(ExplainState* state, const std::map<uint32_t, uint32_t>& users);   // once all nodes that went are explained
+void explain_offloads(ExplainState* state);           // values that wait in the host's memory, or no longer
 void explain_dead(ExplainState* state);
 void explain_passed_on(ExplainState* state, int s);
 void explain_copies(ExplainState* state, int s);      // s = 1: recomputed, s = 0: deduplicated. REQUIRES: state->of
 void explain_other_forms(ExplainState* state);        // in place or functional, reshapes under another name
+void explain_views(ExplainState* state);              // views of one memory, taken in other steps
 void explain_what_follows(ExplainState* state);       // operands, outputs, links and names that follow from all these
 void explain_tags(ExplainState* state);
 

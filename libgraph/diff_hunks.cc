@@ -57,6 +57,15 @@ std::vector<Note> item_notes(const std::vector<ItemEdit>& items, bool full) {
   return out;
 }
 
+// The text of an explanation with the number of its bucket left open, and that number.
+constexpr std::string_view kBucket = " bucket #";
+std::pair<std::string, std::string> without_bucket(const Explanation& e) {
+  auto bucket = e.facts.find("bucket");
+  std::string number = bucket == e.facts.end() ? "" : std::to_string(bucket->second), name = " bucket " + number + " ", text = e.text;
+  if (size_t at = text.find(name); !number.empty() && at != std::string::npos) text.replace(at, name.size() - 1, kBucket);
+  return {std::move(text), std::move(number)};
+}
+
 class GraphReporter {
  public:
   GraphReporter(const GraphDiff& diff, const HunkOptions& options, DiffPrinters* print, DiffReport* out)
@@ -93,11 +102,12 @@ class GraphReporter {
     }));
   }
 
-  // The same text about several blocks is one line.
+  // The same text about several blocks is one line; buckets may differ in their numbers.
   void explanations() {
     struct Key {
       ExplanationKind kind;
       std::string text, pattern;
+      std::string buckets;               // "2, 3"; empty = it names none
     };
     std::vector<Key> keys;
     std::vector<std::set<uint64_t>> layers;
@@ -106,11 +116,16 @@ class GraphReporter {
       LayerName name = layer_name(e.where);
       size_t i = 0;
       bool mergeable = name.layer && e.where.find(',') == std::string::npos;
-      while (i < keys.size() && !(mergeable && keys[i].kind == e.kind && keys[i].text == e.text && keys[i].pattern == name.pattern)) ++i;
-      if (i == keys.size()) keys.push_back({e.kind, e.text, mergeable ? name.pattern : e.where}), layers.emplace_back(), counts.push_back(0);
+      auto [text, bucket] = without_bucket(e);
+      while (i < keys.size() && !(mergeable && keys[i].kind == e.kind && keys[i].text == text && keys[i].pattern == name.pattern)) ++i;
+      if (i == keys.size()) keys.push_back({e.kind, text, mergeable ? name.pattern : e.where, ""}), layers.emplace_back(), counts.push_back(0);
       if (mergeable) layers[i].insert(*name.layer);
+      if (!bucket.empty()) keys[i].buckets += (keys[i].buckets.empty() ? "" : ", ") + bucket;
       ++counts[i];
     }
+    for (size_t i = 0; i < keys.size(); ++i)
+      if (size_t at = keys[i].text.find(kBucket); !keys[i].buckets.empty() && at != std::string::npos)
+        keys[i].text.replace(at, kBucket.size(), (counts[i] > 1 ? " buckets " : " bucket ") + keys[i].buckets);
     for (size_t i = 0; i < keys.size(); ++i)
       add_note({std::string(explanation_name(keys[i].kind)), (counts[i] > 1 ? std::to_string(counts[i]) + " x " : "") + one_line(keys[i].text),
                 one_line(with_layers(keys[i].pattern, layers[i]))});

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "libgraph/diff_members.h"
 #include "libgraph/diff_same.h"
 #include "libgraph/diff_symbols.h"
 #include "libgraph/human.h"
@@ -66,6 +67,7 @@ class ProgramDiffer {
     diff.side_a = make_match_side(a_, program_a_, a, &words, has_numbers() ? &numbers_[0] : nullptr);
     diff.side_b = make_match_side(b_, program_b_, b, &words, has_numbers() ? &numbers_[1] : nullptr);
     diff.match = match_graphs(diff.side_a, diff.side_b, &words);
+    unpair_members(&diff);
     auto has_free = [](const std::vector<uint32_t>& partners) { return std::find(partners.begin(), partners.end(), kNone) != partners.end(); };
     bool free_a = has_free(diff.match.nodes[0]), free_b = has_free(diff.match.nodes[1]);
     if (free_a || free_b) diff.tensors[0] = same_tensors(diff.side_a), diff.tensors[1] = same_tensors(diff.side_b);

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "libgraph/alias.h"
+#include "libgraph/diff_copies.h"
 #include "libgraph/op.h"
 
 namespace sg {
@@ -103,18 +104,39 @@ class Finder {
   std::unordered_map<uint64_t, uint32_t> seen_;       // looked up, never walked
 };
 
-// The key, and the operands as A calls them, but for what is passed on; empty when one has no partner.
-std::vector<uint32_t> signature(const GraphDiff& diff, int s, uint32_t n) {
+// The key, and the operands as A calls them, but for what is passed on, and for copies when they are given; empty when one has
+// no partner.
+std::vector<uint32_t> signature(const GraphDiff& diff, int s, uint32_t n, const NodeCopies* copies) {
   const MatchSide& side = s == 0 ? diff.side_a : diff.side_b;
   std::vector<uint32_t> out = {side.key[n]};
-  if (passes_on(side, diff.tensors[s], n)) return {};
+  if (passes_on(side, diff.tensors[s], n) || (copies && copies->original(n) != kNone)) return {};
   for (uint32_t v : side.operands(n)) {
     uint32_t first = diff.tensors[s][v], partner = diff.match.values[s][first];
+    if (copies && partner == kNone) first = diff.tensors[s][copies->original_value(first)], partner = diff.match.values[s][first];
     if (partner == kNone) return {};
     out.push_back(s == 0 ? first : diff.tensors[0][partner]);
   }
   if (out.size() == 1) return {};
   if (side.commutative[n]) std::sort(out.begin() + 1, out.end());
+  return out;
+}
+
+// The memory that n is a view of, as A calls it, and what the type says of the view; empty when n is none.
+std::vector<uint32_t> view_signature(const GraphDiff& diff, int s, uint32_t n) {
+  const MatchSide& side = s == 0 ? diff.side_a : diff.side_b;
+  if (side.result_count(n) != 1 || passes_on(side, diff.tensors[s], n)) return {};
+  uint32_t root = view_root(side, n), first = root == kNone ? kNone : diff.tensors[s][root];
+  uint32_t partner = first == kNone ? kNone : diff.match.values[s][first];
+  if (partner == kNone) return {};
+  const Type& t = side.graph->type(side.graph->node(side.nodes[n]).first_result);
+  std::vector<uint32_t> out = {s == 0 ? first : diff.tensors[0][partner], static_cast<uint32_t>(t.dtype), static_cast<uint32_t>(t.shape.size())};
+  auto add = [&](Expr e) {
+    std::optional<int64_t> number = e.is_none() ? 0 : side.graph->pool().exprs.constant_value(e);
+    out.push_back(number ? static_cast<uint32_t>(*number) : kNone), out.push_back(number ? static_cast<uint32_t>(*number >> 32) : 0);
+  };
+  for (Expr e : t.shape) add(e);
+  for (Expr e : t.stride) add(e);
+  add(t.offset);
   return out;
 }
 
@@ -187,43 +209,83 @@ void prefer_first(GraphDiff* diff) {
   }
 }
 
+// A node whose result is its operand is not one that does something to something else, whoever uses them.
+void unpair_passing(GraphDiff* diff) {
+  auto is_operand = [&](int s, uint32_t n) {
+    const MatchSide& side = s == 0 ? diff->side_a : diff->side_b;
+    const std::vector<uint32_t>& first = diff->tensors[s];
+    return !side.operands(n).empty() && side.result_count(n) == 1 && first[side.first_result[n]] == first[side.operands(n)[0]];
+  };
+  for (uint32_t x = 0; x < diff->side_a.node_count(); ++x) {
+    uint32_t y = diff->match.nodes[0][x];
+    if (y == kNone || is_operand(0, x) == is_operand(1, y)) continue;
+    if (shared_operands(*diff, x, y) == 0) unmake_pair(x, y, diff);
+  }
+}
+
+// Pairs nodes without partners of one signature. Copies: the first that stands, unless a use tells.
+template <class SignatureOf>
+bool pair_alike(GraphDiff* diff, const SignatureOf& signature_of) {
+  SequenceTable table;
+  std::vector<std::vector<uint32_t>> waiting;
+  bool found = false;
+  for (uint32_t x = static_cast<uint32_t>(diff->side_a.node_count()); x-- > 0;) {
+    if (diff->match.nodes[0][x] != kNone) continue;
+    std::vector<uint32_t> words = signature_of(0, x);
+    if (words.empty()) continue;
+    uint32_t c = table.intern(words);
+    waiting.resize(table.size());
+    waiting[c].push_back(x);
+  }
+  for (uint32_t y = 0; y < diff->side_b.node_count(); ++y) {
+    if (diff->match.nodes[1][y] != kNone) continue;
+    std::vector<uint32_t> words = signature_of(1, y);
+    uint32_t c = words.empty() ? kNone : table.find(words);
+    if (c == kNone || waiting[c].empty()) continue;
+    std::vector<uint32_t>& list = waiting[c];
+    size_t begin = list.size() - std::min<size_t>(list.size(), 16), chosen = list.size() - 1;
+    std::vector<MatchUse> uses = list.size() > 1 ? real_uses(*diff, 1, y) : std::vector<MatchUse>();
+    for (size_t i = list.size(); !uses.empty() && i-- > begin;)
+      if (share_user(*diff, real_uses(*diff, 0, list[i]), uses)) {
+        chosen = i;
+        break;
+      }
+    make_pair(list[chosen], y, diff);
+    list.erase(list.begin() + static_cast<ptrdiff_t>(chosen));
+    found = true;
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<uint32_t> same_tensors(const MatchSide& side) { return Finder(side).run(); }
 
+uint32_t view_root(const MatchSide& side, uint32_t n) {
+  auto is_view = [&](uint32_t m) {
+    const OpInfo* op = side.graph->op_info(side.nodes[m]);
+    return op != nullptr && op->has(kPure) && op->has(kView) && !op->has(kWait) && !side.operands(m).empty() &&
+           !has_hidden_bits(side.graph->op_name(side.nodes[m]));
+  };
+  if (!is_view(n)) return kNone;
+  uint32_t v = side.operands(n)[0];
+  while (side.maker[v] != kNone && is_view(side.maker[v])) v = side.operands(side.maker[v])[0];
+  bool hidden = side.maker[v] != kNone && has_hidden_bits(side.graph->op_name(side.nodes[side.maker[v]]));
+  return hidden ? kNone : v;
+}
+
 void pair_through(GraphDiff* diff) {
   constexpr int kMaxRounds = 8;                        // chains of such nodes need one for each link
-  for (int round = 0, found = 1; round < kMaxRounds && found; ++round) {
+  bool found = true;
+  for (int round = 0; round < kMaxRounds && found; ++round) {
     prefer_first(diff);
-    SequenceTable table;
-    std::vector<std::vector<uint32_t>> waiting;
-    found = 0;
-    for (uint32_t x = static_cast<uint32_t>(diff->side_a.node_count()); x-- > 0;) {
-      if (diff->match.nodes[0][x] != kNone) continue;
-      std::vector<uint32_t> words = signature(*diff, 0, x);
-      if (words.empty()) continue;
-      uint32_t c = table.intern(words);
-      waiting.resize(table.size());
-      waiting[c].push_back(x);
-    }
-    for (uint32_t y = 0; y < diff->side_b.node_count(); ++y) {
-      if (diff->match.nodes[1][y] != kNone) continue;
-      std::vector<uint32_t> words = signature(*diff, 1, y);
-      uint32_t c = words.empty() ? kNone : table.find(words);
-      if (c == kNone || waiting[c].empty()) continue;
-      std::vector<uint32_t>& list = waiting[c];          // copies: the first that stands, unless a use tells
-      size_t begin = list.size() - std::min<size_t>(list.size(), 16), chosen = list.size() - 1;
-      std::vector<MatchUse> uses = list.size() > 1 ? real_uses(*diff, 1, y) : std::vector<MatchUse>();
-      for (size_t i = list.size(); !uses.empty() && i-- > begin;)
-        if (share_user(*diff, real_uses(*diff, 0, list[i]), uses)) {
-          chosen = i;
-          break;
-        }
-      make_pair(list[chosen], y, diff);
-      list.erase(list.begin() + static_cast<ptrdiff_t>(chosen));
-      found = true;
-    }
+    found = pair_alike(diff, [&](int s, uint32_t n) { return signature(*diff, s, n, nullptr); }) ||
+            pair_alike(diff, [&](int s, uint32_t n) { return view_signature(*diff, s, n); });
+    if (found) continue;
+    NodeCopies copies[] = {NodeCopies(*diff, 0), NodeCopies(*diff, 1)};
+    found = pair_alike(diff, [&](int s, uint32_t n) { return signature(*diff, s, n, &copies[s]); });
   }
+  unpair_passing(diff);
   diff->match.moved = moved_nodes(diff->match.nodes[0]);
 }
 

@@ -19,8 +19,13 @@ inline bool passes_on(const MatchSide& side, const std::vector<uint32_t>& tensor
   return side.result_count(n) == 1 && tensor[side.first_result[n]] != side.first_result[n];
 }
 
-// Pairs nodes without partners that have one key and take the same tensors: what stood between them and their neighbours on
-// one side passes on only. `moved` is worked out anew. REQUIRES: diff->tensors of both sides
+// The value whose memory node n is a view of, through any number of views; kNone = n is no view, or a conjugate or negative bit
+// is among them.
+uint32_t view_root(const MatchSide& side, uint32_t n);
+
+// Pairs nodes without partners that have one key and take the same tensors (what stood between them and their neighbours on
+// one side passes on only, or is a copy), and views of one memory with one type. Undoes pairs of a node that only passes on with one that
+// does not and takes nothing of what it took. `moved` is worked out anew. REQUIRES: diff->tensors of both sides
 void pair_through(GraphDiff* diff);
 
 }  // namespace sg

@@ -58,7 +58,10 @@ class Splits {
   };
 
   bool is_new(uint32_t y) const { return state_.is_free(1, y) && state_.is_open(1, y); }
-  bool is_new_split(uint32_t y) const { return is_new(y) && b_.result_count(y) > 1 && is_split(state_.graph(1).op_name(b_.nodes[y])); }
+  bool is_new_split(uint32_t y) const {
+    bool splits = is_new(y) && b_.result_count(y) > 1 && is_split(state_.graph(1).op_name(b_.nodes[y]));
+    return splits && state_.of[1]->original(y) == kNone;           // not one that is computed again
+  }
   bool any_split() const {
     for (uint32_t y = 0; y < state_.count(1); ++y)
       if (is_new_split(y)) return true;

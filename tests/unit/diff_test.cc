@@ -238,6 +238,59 @@ TEST_CASE("diff: nodes that only pass an argument on") {
   CHECK_THAT(told(written, clean), Catch::Contains("@@") && !Catch::Contains("passed"));
 }
 
+TEST_CASE("diff: views of one memory, taken in other steps") {
+  auto with = [&](const std::string& lines) { return kHead + "  %m = aten.mm(%x, %w) : f32[4, 4]\n" + lines + "  %k = aten.exp(%v) : f32[2, 4, 2] stride [2, 4, 1]\n  output %k\n"; };
+  std::string steps = with("  %a = aten.view(%m, [4, 2, 2]) : f32[4, 2, 2]\n  %v = aten.transpose.int(%a, 0, 1) : f32[2, 4, 2] stride [2, 4, 1]\n");
+  std::string one = with("  %v = aten.as_strided(%m, [2, 4, 2], [2, 4, 1]) : f32[2, 4, 2] stride [2, 4, 1]\n");
+  CHECK_THAT(told(steps, one), Catch::Contains("1 view of the same memory is taken another way; 1 step in between gone") && !Catch::Contains("@@"));
+  CHECK_THAT(told(one, steps), Catch::Contains("1 step in between new") && !Catch::Contains("@@"));
+  std::string other = with("  %v = aten.as_strided(%w, [2, 4, 2], [2, 4, 1]) : f32[2, 4, 2] stride [2, 4, 1]\n");       // of another memory
+  CHECK_THAT(told(steps, other), !Catch::Contains("another way") && Catch::Contains("@@"));
+}
+
+TEST_CASE("diff: values that wait in the host's memory") {
+  auto with = [&](const std::string& there, const std::string& back, const std::string& value) {
+    return kHead + "  %m = aten.mm(%x, %w) : f32[4, 4]\n" + there + "  %r = aten.relu(%m) : f32[4, 4]\n" + back + "  %k = aten.mm(%r, " + value + ") : f32[4, 4]\n  output %k\n";
+  };
+  std::string plain = with("", "", "%m");
+  std::string there = "  %o = sg.offload(%m) : f32[4, 4]\n  %h = sg.wait(%o) : f32[4, 4]\n";
+  std::string moved = with(there, "  %l = sg.reload(%h, device=cpu) : f32[4, 4]\n  %b = sg.wait(%l) : f32[4, 4]\n", "%b");
+  CHECK_THAT(told(plain, moved), Catch::Contains("1 value, 64 B, waits in the host's memory (4 nodes new)") && !Catch::Contains("@@"));
+  CHECK_THAT(told(moved, plain), Catch::Contains("1 value, 64 B, no longer waits in the host's memory (4 nodes gone)") && !Catch::Contains("@@"));
+  CHECK_THAT(told(plain, with(there, "  %l = sg.reload(%h, device=cpu) : f32[4, 4]\n  %b = aten.exp(%l) : f32[4, 4]\n", "%b")), Catch::Contains("@@"));
+}
+
+TEST_CASE("diff: a split that is computed again is no chunk") {
+  std::string head = "sg 1.0 world 1\n\ngraph rank *\n  input %x : f32[8, 4]\n  forward layers.0\n  %a, %b = aten.split.Tensor(%x, 4) : f32[4, 4], f32[4, 4] +16\n"
+                     "  %e = aten.exp(%a) : f32[4, 4]\n  %f = aten.exp(%b) : f32[4, 4]\n  %m = aten.mm(%e, %f) : f32[4, 4]\n  backward layers.0\n";
+  std::string tail = "  output %s\n";
+  std::string kept = head + "  %s = aten.mm(%f, %e) : f32[4, 4]\n  output %m\n" + tail;
+  std::string again = head + "  %c, %d = aten.split.Tensor(%x, 4) : f32[4, 4], f32[4, 4] +16\n  %g = aten.exp(%c) : f32[4, 4]\n  %h = aten.exp(%d) : f32[4, 4]\n"
+                      "  %s = aten.mm(%h, %g) : f32[4, 4]\n  output %m\n" + tail;
+  CHECK_THAT(told(kept, again), Catch::Contains("3 nodes recompute 3 nodes") && !Catch::Contains("chunk") && !Catch::Contains("@@"));
+}
+
+TEST_CASE("diff: gathers merged into buckets, and gathered again for the backward") {
+  auto text = [](bool merged, bool again) {
+    std::string out = "sg 1.0 world 2\ngroup @dp [0 1]\n\ngraph rank *\n  input %x : f32[2, 4]\n  param %u : f32[4] \"u\"\n  param %v : f32[4] \"v\"\n";
+    auto bucket = [](const std::string& n, const std::string& phase) {
+      std::string meta = " unshard bucket " + n + " " + phase + " plan [layers.0]\n";
+      return "  " + phase + " layers.0\n  %p" + n + " = sg.pack([%u, %v]) : f32[8]" + meta + "  %g" + n + " = _c10d_functional.all_gather_into_tensor(%p" + n + ", 2, @dp) : f32[16]" + meta +
+             "  %w" + n + " = _c10d_functional.wait_tensor(%g" + n + ") : f32[16]" + meta + "  %r" + n + " = aten.view(%w" + n + ", [2, 8]) : f32[2, 8]" + meta +
+             "  %a" + n + ", %b" + n + " = aten.split_with_sizes_copy(%r" + n + ", [4, 4], 1) : f32[2, 4], f32[2, 4]" + meta;
+    };
+    std::string single = "  forward layers.0\n  %gu = _c10d_functional.all_gather_into_tensor(%u, 2, @dp) : f32[8]\n  %wu = _c10d_functional.wait_tensor(%gu) : f32[8]\n"
+                         "  %a0 = aten.view(%wu, [2, 4]) : f32[2, 4]\n  %gv = _c10d_functional.all_gather_into_tensor(%v, 2, @dp) : f32[8]\n"
+                         "  %wv = _c10d_functional.wait_tensor(%gv) : f32[8]\n  %b0 = aten.view(%wv, [2, 4]) : f32[2, 4]\n";
+    std::string n = again ? "1" : "0";
+    return out + (merged ? bucket("0", "forward") : single) + "  %m = aten.mul.Tensor(%x, %a0) : f32[2, 4]\n  %o = aten.add.Tensor(%m, %b0) : f32[2, 4]\n" +
+           (again ? bucket("1", "backward") : "  backward layers.0\n") + "  %d = aten.exp(%a" + n + ") : f32[2, 4]\n  %e = aten.mul.Tensor(%d, %b" + n + ") : f32[2, 4]\n  output %o\n  output %e\n";
+  };
+  CHECK_THAT(told(text(false, false), text(true, false)), Catch::Contains("2 all_gather on @dp merged into bucket 0 (forward): 6 nodes became 5") && !Catch::Contains("@@"));
+  CHECK_THAT(told(text(true, false), text(false, false)), Catch::Contains("2 all_gather on @dp taken out of bucket 0 (forward): 5 nodes became 6") && !Catch::Contains("@@"));
+  CHECK_THAT(told(text(false, false), text(true, true)), Catch::Contains("merged into bucket 0 (forward)") && Catch::Contains("2 all_gather on @dp done again in bucket 1 (backward): 5 new nodes") && !Catch::Contains("@@"));
+}
+
 TEST_CASE("diff: a conjugate bit belongs to views only") {
   std::string head = "sg 1.0 world 1\n\ngraph rank *\n  input %x : c64[4, 4]\n  %j = aten._conj(%x) : c64[4, 4]\n";
   auto with = [&](const std::string& lines, const std::string& last) {
