@@ -12,12 +12,21 @@ namespace sg {
 struct CostRow {
   std::string key;               // stable: "flops", "peak_bytes", "collective:all_gather:fsdp:bytes"
   std::string what;              // for people: "all_gather @fsdp"
-  enum class Unit : uint8_t { count, flops, bytes } unit = Unit::count;
+  enum class Unit : uint8_t { count, flops, bytes, microseconds } unit = Unit::count;
   double before = 0, after = 0;
 };
 
 // Rows that differ, of the first program of each, which is that of the lowest rank; `all`: equal ones too.
 std::vector<CostRow> compare_costs(const Stats& a, const Stats& b, bool all = false);
+
+// What a simulation says of a step: libgraph/sim, which the diff does not know.
+struct StepTime {
+  std::string machine;
+  double critical_path_us = 0;   // the makespan
+  double exposed_us = 0;         // of it: compute waits for collectives
+};
+std::vector<CostRow> compare_times(const StepTime& a, const StepTime& b);
+
 std::string print_cost_number(double v, CostRow::Unit unit);
 
 }  // namespace sg

@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include "libgraph/assume.h"
 #include "libgraph/diff_text.h"
 #include "libgraph/parallel.h"
+#include "libgraph/sim/simulate.h"
 #include "tools/cli_job.h"
 
 namespace sg::cli {
@@ -42,17 +44,43 @@ Status check_options(const Args& args) {
   return ok_status();
 }
 
+struct Cost {
+  Stats stats;
+  std::optional<StepTime> time;          // none: no machine, or sizes that nothing bounds
+};
+
 // Sizes as sg-stat takes them: assumed where every symbol is bounded, else what has no number counts as unknown.
-Stats stats_of(const Job& job) {
+Cost cost_of(const Job& job, const std::optional<Machine>& machine) {
+  Cost out;
   StatOptions options;
   Result<std::vector<SymbolValues>> assumed = assume_values(job, infer_ranges(job), Assumption());
   if (assumed.ok())
-    options.sizes = [&job, values = std::move(*assumed)](const Program& program, StrId symbol) -> std::optional<int64_t> {
+    options.sizes = [&job, &values = *assumed](const Program& program, StrId symbol) -> std::optional<int64_t> {
       for (size_t i = 0; i < values.size(); ++i)
         if (job.programs[i].get() == &program) return values[i].value(symbol);
       return std::nullopt;
     };
-  return collect_stats(job, options);
+  out.stats = collect_stats(job, options);
+  if (!machine || !assumed.ok() || job.programs.empty()) return out;
+  SimOptions simulated;
+  simulated.machine = *machine, simulated.events = false;
+  if (Result<Simulation> simulation = simulate(job, *assumed, simulated); simulation.ok())
+    out.time = StepTime{machine->name, simulation->worst().makespan_us, simulation->worst().exposed_total_us()};
+  return out;
+}
+
+Result<std::vector<CostRow>> costs_of(const Args& args, const Job& a, const Job& b) {
+  std::optional<Machine> machine;
+  if (args.text("machine") != "none") {
+    SG_ASSIGN(machine, find_machine(args.text("machine")));
+  }
+  Cost costs[2];
+  parallel_for(2, args.threads(), [&](size_t i) { costs[i] = cost_of(i == 0 ? a : b, machine); });
+  std::vector<CostRow> rows = compare_costs(costs[0].stats, costs[1].stats);
+  if (costs[0].time && costs[1].time)
+    for (CostRow& row : compare_times(*costs[0].time, *costs[1].time)) rows.push_back(std::move(row));
+  args.report().phase("cost", "");
+  return rows;
 }
 
 // Only a terminal gets colours by itself, and only from a report that goes to standard output.
@@ -111,10 +139,7 @@ Result<int> diff_operands(const Args& args) {
   JobDiff diff = diff_jobs(a, b, options);
   args.report().phase("compare", "");
   if (!args.has("no-cost") && !args.has("name-only") && !diff.is_same()) {
-    Stats stats[2];
-    parallel_for(2, args.threads(), [&](size_t i) { stats[i] = stats_of(i == 0 ? a : b); });
-    text.costs = compare_costs(stats[0], stats[1]);
-    args.report().phase("cost", "");
+    SG_ASSIGN(text.costs, costs_of(args, a, b));
   }
   auto name = [](const std::string& operand) { return operand == "-" ? std::string("<stdin>") : operand; };
   text.name_a = name(args.operands()[0]), text.name_b = name(args.operands()[1]);

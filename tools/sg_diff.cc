@@ -20,7 +20,8 @@ constexpr Option kOptions[] = {
     {"full", 0, "", "edits that are explained too, and every rename and move"},
     {"context", 'U', "N", "nodes shown around an edit", "2"},
     {"format", 0, "text|json|github|junit|sarif", "how the report is written; --json is --format=json", "text"},
-    {"no-cost", 0, "", "leave out flops, bytes, communication and memory of both"},
+    {"machine", 'm', "NAME|FILE", "simulate the critical path of both on this machine; or none", "h100-8"},
+    {"no-cost", 0, "", "leave out flops, bytes, communication, memory and time of both"},
 };
 
 // Whatever stands in the way is exit 2, as in diff(1): unreadable input and too little memory included.

@@ -830,6 +830,23 @@ def diff_reports_in_every_form():
 
 
 @case
+def diff_costs():
+    text = SMALL()
+    write("a", text)
+    lines = text.decode().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if " = aten.mm(" in line)
+    name = re.search(r"%([\w.]+) =", lines[at]).group(1)
+    write("b", "".join(lines[:at + 1] + [lines[at].replace(f"%{name} =", "%extra =")] + lines[at + 1:]))      # the product twice
+    rows = lambda *args: {r["key"]: r["after"] - r["before"] for r in json.loads(expect(run(["sg-diff", "--json", *args, "a", "b"]), 1).out)["costs"]}
+    assert rows()["critical_path_us"] > 0 and rows()["nodes"] == 1 and rows()["flops"] > 0, rows()
+    write("slow.yaml", "name: slow\nbase: h100-8\ndevice:\n  kernel_us: 500\nhost:\n  launch_us: 1\n")
+    assert rows("--machine", "slow.yaml")["critical_path_us"] > 400, rows("--machine", "slow.yaml")
+    assert "critical_path_us" not in rows("--machine", "none") and rows("--no-cost") == {}
+    expect(run(["sg-diff", "a", "b"]), 1, out="critical path on h100-8 ")
+    expect(run(["sg-diff", "--machine", "h100", "a", "b"]), 2, "there is no machine `h100`")
+
+
+@case
 def diff_cuts_long_lists():
     def job(count, prefix="x"):
         inputs = "".join(f"  input %{prefix}{i} : f32[4]\n" for i in range(count))
