@@ -110,7 +110,7 @@ std::string diff_sarif(const JobDiff& diff, const DiffTextOptions& options) {
   for (const Finding& f : list) {
     json.begin_object().key("ruleId").string(f.rule).key("level").string("error").key("message").begin_object().key("text").string(f.message);
     json.end_object().key("locations").begin_array().begin_object().key("physicalLocation").begin_object().key("artifactLocation");
-    json.begin_object().key("uri").string(options.name_a).end_object();
+    json.begin_object().key("uri").string(options.uri_a).end_object();
     if (f.line) json.key("region").begin_object().key("startLine").natural(f.line).end_object();
     json.end_object().end_object().end_array().end_object();
   }

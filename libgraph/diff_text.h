@@ -13,6 +13,7 @@ namespace sg {
 
 struct DiffTextOptions {
   std::string name_a, name_b;          // how the user calls the two
+  std::string uri_a;                   // name_a as a URI reference, for SARIF
   HunkOptions hunks;
   bool color = false;
   size_t columns = 160;                // of a side-by-side report

@@ -142,7 +142,7 @@ Result<int> diff_operands(const Args& args) {
     SG_ASSIGN(text.costs, costs_of(args, a, b));
   }
   auto name = [](const std::string& operand) { return operand == "-" ? std::string("<stdin>") : operand; };
-  text.name_a = name(args.operands()[0]), text.name_b = name(args.operands()[1]);
+  text.name_a = name(args.operands()[0]), text.name_b = name(args.operands()[1]), text.uri_a = uri_of(text.name_a);
   text.hunks.context = static_cast<size_t>(std::min<int64_t>(args.number("context", 2), 1000));
   text.hunks.full = args.has("full");
   text.color = wants_color(args), text.columns = columns();

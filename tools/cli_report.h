@@ -52,6 +52,9 @@ class Reporter {
   std::vector<Diagnostic> kept_;                       // json and sarif: until finish
 };
 
+// A path as a relative URI reference: everything but unreserved characters and `/` in percent form.
+std::string uri_of(std::string_view path);
+
 // The message formats, one function each.
 std::string as_text(const std::string& tool, const Diagnostic& d, bool color);
 std::string as_github(const Diagnostic& d);

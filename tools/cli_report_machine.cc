@@ -26,22 +26,6 @@ std::string escape_github(std::string_view s, bool property) {
   return out;
 }
 
-// A relative URI reference: everything but unreserved characters and `/` in percent form.
-std::string escape_uri(std::string_view s) {
-  static constexpr char kHex[] = "0123456789ABCDEF";
-  std::string out;
-  for (char c : s) {
-    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                 std::string_view("-._~/").find(c) != std::string_view::npos;
-    if (plain) {
-      out += c;
-    } else {
-      out += {'%', kHex[(static_cast<unsigned char>(c) >> 4)], kHex[c & 15]};
-    }
-  }
-  return out;
-}
-
 void optional_string(JsonWriter& json, std::string_view key, std::string_view value) {
   if (!value.empty()) json.key(key).string(value);
 }
@@ -56,7 +40,7 @@ void write_place(JsonWriter& json, const Location& where) {
 
 void write_sarif_region(JsonWriter& json, const Location& where) {
   json.key("physicalLocation").begin_object();
-  json.key("artifactLocation").begin_object().key("uri").string(escape_uri(where.file)).end_object();
+  json.key("artifactLocation").begin_object().key("uri").string(uri_of(where.file)).end_object();
   if (where.line != 0) {
     json.key("region").begin_object().key("startLine").natural(where.line);
     if (where.column != 0) json.key("startColumn").natural(where.column);
@@ -86,6 +70,21 @@ void write_sarif_result(JsonWriter& json, const Diagnostic& d) {
 }
 
 }  // namespace
+
+std::string uri_of(std::string_view s) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  for (char c : s) {
+    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                 std::string_view("-._~/").find(c) != std::string_view::npos;
+    if (plain) {
+      out += c;
+    } else {
+      out += {'%', kHex[(static_cast<unsigned char>(c) >> 4)], kHex[c & 15]};
+    }
+  }
+  return out;
+}
 
 std::string as_github(const Diagnostic& d) {
   std::string out = "::" + std::string(d.severity == Severity::note ? "notice" : level(d.severity)) + " ";

@@ -823,6 +823,11 @@ def diff_reports_in_every_form():
     sarif = json.loads(run(["sg-diff", "--format=sarif", "a", "b"]).out)
     assert sarif["version"] == "2.1.0" and len(sarif["runs"][0]["results"]) == 1
     assert sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] == line
+    rules = [rule["id"] for rule in sarif["runs"][0]["tool"]["driver"]["rules"]]
+    assert all(r["ruleId"] in rules and r["level"] == "error" and r["message"]["text"] for r in sarif["runs"][0]["results"]), sarif
+    write("a {0}", text)
+    odd = json.loads(run(["sg-diff", "--format=sarif", "a {0}", "b"]).out)
+    assert odd["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "a%20%7B0%7D", odd
     for width in (60, 100, 200):           # long lines go on in the next row
         side = run(["sg-diff", "--side", "a", "b"], env={"COLUMNS": str(width)}).text
         hunks = side[side.index("@@"):].splitlines()
