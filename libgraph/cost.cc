@@ -299,13 +299,6 @@ std::string_view base_name(std::string_view op) {
   return op.substr(0, op.find('.'));
 }
 
-std::string_view kind_of(std::string_view op) {
-  std::string_view base = base_name(op);
-  for (std::string_view kind : {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast"})
-    if (base.substr(0, kind.size()) == kind) return kind;
-  return base;
-}
-
 double group_size(const Job& job, const Program& program, GroupId g) {
   if (g.index >= job.groups.size() || job.groups[g.index].parts.empty()) return 1;
   const GroupPart* part = job.groups[g.index].part_of(program.ranks.empty() ? 0 : program.ranks[0]);
@@ -321,12 +314,19 @@ double wire_factor(std::string_view kind, double n) {
 
 }  // namespace
 
+std::string_view communication_kind(std::string_view op) {
+  std::string_view base = base_name(op);
+  for (std::string_view kind : {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast"})
+    if (base.substr(0, kind.size()) == kind) return kind;
+  return base;
+}
+
 Communication communication_of(const Job& job, const Program& program, const Graph& graph, NodeId n,
                                const SizeValues& values) {
   const OpInfo& op = *graph.op_info(n);
   CostCall call{graph, graph.node(n), op, values};
   Communication out;
-  out.kind = kind_of(op.name);
+  out.kind = communication_kind(op.name);
   for (const Arg& a : call.node.args)
     if (a.is(ArgKind::group)) out.group = a.as_group();
   for (std::string_view name : {"input", "inputs", "self"})

@@ -102,6 +102,9 @@ struct Communication {
   bool complete = true;
 };
 
+// Communication::kind of an op by its full name.
+std::string_view communication_kind(std::string_view op);
+
 // REQUIRES: the op of n has the trait kCollective. `ranks` of the program, for the group's size.
 Communication communication_of(const Job& job, const Program& program, const Graph& graph, NodeId n,
                                const SizeValues& values);

@@ -19,7 +19,8 @@ uint64_t number_of(std::string_view text) {
 
 class ChaosCommunicator final : public ForwardingCommunicator {
  public:
-  ChaosCommunicator(std::unique_ptr<Communicator> inner, uint64_t seed) : ForwardingCommunicator(std::move(inner)), seed_(seed) {}
+  ChaosCommunicator(std::unique_ptr<Communicator> inner, uint64_t seed)
+      : ForwardingCommunicator(std::move(inner)), seed_(seed) {}
 
   Result<Ticket> launch(const CollectiveCall& call) override {
     Delays delays = delays_of(call.group);
@@ -47,9 +48,11 @@ class ChaosCommunicator final : public ForwardingCommunicator {
   struct Delays {
     double hold_s = 0, end_s = 0;
   };
-  static Clock::duration seconds(double s) { return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s)); }
+  static Clock::duration seconds(double s) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+  }
 
-  // One in four is not delayed; the others' delays are small more often than large, so that all orders of magnitude occur.
+  // One in four is not delayed; the others' delays are small more often than large.
   Delays delays_of(GroupId g) {
     uint64_t number = launched_[g.index]++;
     RandomKey key(seed_ ^ number_of(inner_->group(g).identity), number, 0, inner_->rank());

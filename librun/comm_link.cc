@@ -14,7 +14,10 @@ namespace {
 constexpr double kLongestLatencyS = 3600;
 
 Error no_link(std::string_view text) {
-  return Error{ErrorKind::usage, "--link takes a latency and a bandwidth, not \"" + std::string(text) + "\"", {}, "such as 50us,2GiB/s"};
+  return Error{ErrorKind::usage,
+               "--link takes a latency and a bandwidth, not \"" + std::string(text) + "\"",
+               {},
+               "such as 50us,2GiB/s"};
 }
 
 std::optional<double> parse_seconds(std::string_view text) {
@@ -22,13 +25,15 @@ std::optional<double> parse_seconds(std::string_view text) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
   double factor = unit == "us" ? 1e-6 : unit == "ms" ? 1e-3 : unit == "s" ? 1 : number == 0 && unit.empty() ? 1 : 0;
-  if (error != std::errc() || factor == 0 || !(number >= 0) || !(number * factor <= kLongestLatencyS)) return std::nullopt;
+  if (error != std::errc() || factor == 0 || !(number >= 0) || !(number * factor <= kLongestLatencyS))
+    return std::nullopt;
   return number * factor;
 }
 
 class LinkCommunicator final : public ForwardingCommunicator {
  public:
-  LinkCommunicator(std::unique_ptr<Communicator> inner, const Link& link) : ForwardingCommunicator(std::move(inner)), link_(link) {}
+  LinkCommunicator(std::unique_ptr<Communicator> inner, const Link& link)
+      : ForwardingCommunicator(std::move(inner)), link_(link) {}
   ~LinkCommunicator() override { inner_.reset(); }        // before the memory that its collectives use
 
   Result<Ticket> launch(const CollectiveCall& call) override {
@@ -38,7 +43,8 @@ class LinkCommunicator final : public ForwardingCommunicator {
     Lane& lane = lanes_[call.group.index];
     Sent& sent = lane.open.emplace_back();
     sent.ticket = ticket;
-    sent.takes_s = link_.latency_s + static_cast<double>(link_bytes(call, group.ranks.size(), group.position)) / link_.bytes_per_s;
+    sent.takes_s =
+        link_.latency_s + static_cast<double>(link_bytes(call, group.ranks.size(), group.position)) / link_.bytes_per_s;
     SG_TRY(tell_launch(call, group, &sent));
     lane_of_[ticket.id] = &lane;
     return ticket;
@@ -76,7 +82,7 @@ class LinkCommunicator final : public ForwardingCommunicator {
     Clock::time_point free{};
   };
 
-  // Behind each collective the members say when they launched it: the same order on all of them, so the same collective.
+  // Behind each collective the members say when they launched it, in the same order on all of them.
   Status tell_launch(const CollectiveCall& call, const RankGroup& group, Sent* sent) {
     sent->mine = std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
     sent->all.resize(group.ranks.size());
@@ -96,7 +102,8 @@ class LinkCommunicator final : public ForwardingCommunicator {
     while (!lane.over.contains(ticket)) {
       Sent& sent = lane.open.front();
       SG_TRY(inner_->wait(sent.told));
-      Clock::time_point last{std::chrono::duration_cast<Clock::duration>(std::chrono::nanoseconds(std::ranges::max(sent.all)))};
+      Clock::time_point last{
+          std::chrono::duration_cast<Clock::duration>(std::chrono::nanoseconds(std::ranges::max(sent.all)))};
       Clock::time_point begin = std::max(std::min(last, Clock::now()), lane.free);
       lane.free = begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(sent.takes_s));
       lane.over[sent.ticket.id] = lane.free;

@@ -67,6 +67,7 @@ void Profile::write_collectives(JsonWriter* json) const {
     size_t track = kFirstGroupTrack + (group ? group->as_group().index : 0);
     begin_event(json, "X", from.graph->op_name(from.node), track, from.end);
     json->key("dur").floating(s.end - from.end).key("args").begin_object().key("node").string(from.graph->label(from.node));
+    json->key("waited_us").floating(s.end - s.begin);
     json->end_object().end_object();
     begin_event(json, "s", "launch", kNodeTrack, from.begin);
     json->key("id").natural(arrow).key("cat").string("collective").end_object();

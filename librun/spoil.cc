@@ -46,7 +46,8 @@ uint64_t useless(DType t) {
 void overwrite(std::byte* begin, const std::byte* end, DType dtype) {
   const uint64_t word = useless(dtype);
   const auto unit = static_cast<ptrdiff_t>(std::min<int64_t>(dtype_bytes(dtype), sizeof word));
-  for (std::byte* at = begin; at < end; at += unit) std::memcpy(at, &word, static_cast<size_t>(std::min(unit, end - at)));
+  for (std::byte* at = begin; at < end; at += unit)
+    std::memcpy(at, &word, static_cast<size_t>(std::min(unit, end - at)));
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 namespace sg {
 
-// Fills what `t` sees with what no program can go on with: NaN, -1, true. What it shares with one of `kept` stays as it is,
-// byte for byte where both lie without gaps, else all of it stays.
+// Fills what `t` sees with what no program can go on with: NaN, -1, true. What it shares with one of `kept` stays as it
+// is, byte for byte where both lie without gaps, else all of it stays.
 void spoil(const Tensor& t, std::span<const Tensor> kept);
 
 // A number that changes, as good as always, when a byte does that `t` sees.

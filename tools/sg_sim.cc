@@ -2,8 +2,11 @@
 //
 // A simulated timeline: compute, communicators, copies and the host, with the critical path. Nothing is run.
 #include "libgraph/assume.h"
+#include "libgraph/sim/measured.h"
 #include "libgraph/sim/report.h"
+#include "tools/cli_input.h"
 #include "tools/cli_job.h"
+#include "tools/sim_calibrate.h"
 
 using namespace sg;
 using namespace sg::cli;
@@ -17,6 +20,9 @@ constexpr Option kOptions[] = {
     {"assume", 0, "WHAT", "numbers for symbols: balanced (default), max, or SYMBOL=VALUE", {}, true},
     {"rows", 0, "N", "rows of the critical path", "12"},
     {"trace", 0, "FILE", "write the timeline for Perfetto, JSON"},
+    {"measured", 0, "FILE", "hold the simulation against a profile: of sg-run --profile, or of PyTorch's profiler"},
+    {"calibrate", 0, {}, "write a machine: as measured here, or with --measured as fits that profile, and exit"},
+    {"repeats", 0, "N", "with --calibrate: runs of each measurement", "9"},
     {"list", 0, {}, "the built-in machines, and exit"},
     {"show-machine", 0, {}, "the machine with its changes as YAML, and exit"},
 };
@@ -29,30 +35,87 @@ Result<Machine> machine_of(const Args& args) {
   return machine;
 }
 
+Status check_options(const Args& args) {
+  if (args.has("repeats") && !args.has("calibrate"))
+    return Error{ErrorKind::usage, "--repeats says how often --calibrate measures, which is not given", {}, {}};
+  bool measures = args.has("calibrate") && !args.has("measured");
+  for (const char* option : {"trace", "json"})
+    if (args.has("calibrate") && args.has(option))
+      return Error{
+          ErrorKind::usage, std::string("--calibrate writes a machine: it does not go with --") + option, {}, {}};
+  if (measures && !args.operands().empty())
+    return Error{ErrorKind::usage,
+                 "--calibrate measures this machine and needs no graph",
+                 {},
+                 "--measured FILE fits the machine to a profile of the graph"};
+  return ok_status();
+}
+
+Result<std::optional<MeasuredTrace>> read_measured(const Args& args) {
+  std::optional<MeasuredTrace> none;
+  if (!args.has("measured")) return none;
+  SG_ASSIGN(Bytes bytes, read_bytes(args.text("measured")));
+  SG_ASSIGN(MeasuredTrace trace, MeasuredTrace::read(bytes.name, std::move(bytes.data)));
+  return std::optional<MeasuredTrace>(std::move(trace));
+}
+
+// --calibrate --measured: the machine on which the simulated step is the measured one.
+Result<int> write_fitted(const Args& args, const Job& job, const std::vector<SymbolValues>& values, SimOptions options,
+                         const MeasuredStep& measured) {
+  auto on = [&](const Machine& machine) -> Result<ProgramTimeline> {
+    options.machine = machine;
+    SG_ASSIGN(Simulation simulation, simulate(job, values, options));
+    return std::move(simulation.programs[simulation.slowest]);
+  };
+  const Machine start = options.machine;
+  SG_ASSIGN(Machine fitted, fit_machine(start, measured, on));
+  SG_ASSIGN(ProgramTimeline timeline, on(fitted));
+  fitted.about = start.name + ", fitted to a profile of " + measured.source;
+  args.report().line(print_residuals(measured, timeline));
+  return told(write_text(args, machine_yaml(fitted)));
+}
+
 Result<int> run(const Args& args) {
+  SG_TRY(check_options(args));
   if (args.has("list")) return told(write_text(args, list_machines()));
   SimOptions options;
   SG_ASSIGN(options.machine, machine_of(args));
   if (args.has("show-machine")) return told(write_text(args, machine_yaml(options.machine)));
+  if (args.has("calibrate") && !args.has("measured")) {
+    SG_ASSIGN(std::string yaml, calibrate_here(args, options.machine));
+    return told(write_text(args, yaml));
+  }
+  SG_ASSIGN(std::optional<MeasuredTrace> measured, read_measured(args));
   SG_ASSIGN(Job job, read_job(args, args.input()));
   options.ranks = static_cast<uint32_t>(std::min<int64_t>(args.number("ranks", 0), UINT32_MAX));
   std::vector<std::string> words = args.all("assume");
   SG_ASSIGN(Assumption assumption, parse_assume(std::vector<std::string_view>(words.begin(), words.end())));
   SG_ASSIGN(std::vector<SymbolValues> values, assume_values(job, infer_ranges(job), assumption));
+  if (args.has("calibrate")) return write_fitted(args, job, values, options, measured->step());
   SG_ASSIGN(Simulation simulation, simulate(job, values, options));
   args.report().phase("simulate", "");
-  if (args.has("trace")) SG_TRY(write_whole(args.text("trace"), simulation_trace(job, simulation) + "\n"));
+  const MeasuredTrace* beside = measured ? &*measured : nullptr;
+  if (args.has("trace")) SG_TRY(write_whole(args.text("trace"), simulation_trace(job, simulation, beside) + "\n"));
   size_t rows = static_cast<size_t>(args.number("rows", 12));
-  SG_TRY(write_text(args, args.has("json") ? simulation_json(job, options.machine, simulation, rows) + "\n"
-                                           : print_simulation(job, options.machine, simulation, rows)));
+  SG_TRY(write_text(args, args.has("json") ? simulation_json(job, options.machine, simulation, rows, beside) + "\n"
+                                           : print_simulation(job, options.machine, simulation, rows) +
+                                                 (beside ? print_residuals(beside->step(), simulation.worst()) : "")));
   return leave(args, 0);
 }
 
-constexpr Tool kTool = {"sg-sim", "simulate a step on a machine: time, exposed communication, critical path", "[GRAPH]",
-                        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.", 1,
-                        true, Writes::report, false, kOptions,
-                        {{"sg-sim step.sg --machine h100-8", "what the step waits for"},
-                         {"sg-sim step.sg --machine h100-8 --set nvlink=2x --trace step.json", "the same on faster links, for Perfetto"}}, run};
+constexpr Tool kTool = {
+    "sg-sim",
+    "simulate a step on a machine: time, exposed communication, critical path",
+    "[GRAPH]",
+    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
+    1,
+    true,
+    Writes::report,
+    false,
+    kOptions,
+    {{"sg-sim step.sg --machine h100-8", "what the step waits for"},
+     {"sg-sim step.sg --machine h100-8 --set nvlink=2x --trace step.json", "the same on faster links, for Perfetto"}},
+    run};
 
 }  // namespace
 

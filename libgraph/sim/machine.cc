@@ -22,7 +22,7 @@ constexpr MachineKey kKeys[] = {
     SG_KEY(device.f16_tflops, "the same in f16"),
     SG_KEY(device.bf16_tflops, "the same in bf16"),
     SG_KEY(device.vector_tflops, "peak of everything else"),
-    SG_KEY(device.multiprocessors, "tiles of a product that run at once"),
+    SG_KEY_OR_ZERO(device.multiprocessors, "tiles of a product that run at once; 0 = products have no tiles"),
     SG_KEY_OR_ZERO(device.kernel_us, "the least that a kernel takes"),
     SG_KEY(device.copy_gbps, "to the host and back, each way"),
     SG_KEY_OR_ZERO(host.launch_us, "the host's time to launch a kernel, a collective or a copy"),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "libgraph/sim/op_kind.h"
+
 namespace sg {
 namespace {
 
@@ -51,18 +53,13 @@ DType product_dtype(const CostCall& call) {
   return DType::f32;
 }
 
+// What of the peak it reaches.
 double contraction_efficiency(const Machine& machine, const CostCall& call) {
-  const auto& e = machine.efficiency;
-  CostRule rule = call.op.cost;
-  if (rule == cost::attention) return e.attention;
-  if (rule == cost::attention_backward) return e.attention_backward;
-  if (rule == cost::convolution || rule == cost::convolution_backward) return e.convolution;
+  Machine::Efficiency e = machine.efficiency;
+  OpKind kind = op_kind(&call.op);
+  if (kind != OpKind::matmul && kind != OpKind::grouped_matmul) return efficiency_of(e, kind);
   Product p = product_of(call);
-  return (rule == cost::grouped_mm ? e.grouped_matmul : e.matmul) * filling(machine, p.batch, p.rows, p.columns);
-}
-
-bool goes_by_index(const OpInfo& op) {
-  return op.cost == cost::gather || op.cost == cost::scatter || op.cost == cost::sort;
+  return efficiency_of(e, kind) * filling(machine, p.batch, p.rows, p.columns);
 }
 
 }  // namespace
@@ -70,7 +67,7 @@ bool goes_by_index(const OpInfo& op) {
 double compute_time_us(const Machine& machine, const Graph& graph, NodeId n, const NodeCost& cost, const SizeValues& values) {
   if (cost.flops <= 0 && cost.bytes <= 0) return 0;
   const OpInfo* op = graph.op_info(n);
-  double share = op && goes_by_index(*op) ? machine.efficiency.irregular : machine.efficiency.memory;
+  double share = op_kind(op) == OpKind::irregular ? machine.efficiency.irregular : machine.efficiency.memory;
   double memory_us = cost.bytes / (machine.device.memory_gbps * share) * 1e-3;
   double flops_us = cost.flops / machine.device.vector_tflops * 1e-6;
   if (op && op->has(kContraction)) {

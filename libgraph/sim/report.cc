@@ -5,6 +5,7 @@
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/sim/critical_path.h"
+#include "libgraph/sim/measured.h"
 
 namespace sg {
 namespace {
@@ -13,12 +14,6 @@ std::string fixed(double value, int digits) {
   char buffer[64];
   std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
   return buffer;
-}
-
-std::string human_us(double us) {
-  if (us >= 1e6) return fixed(us * 1e-6, 2) + " s";
-  if (us >= 1e3) return fixed(us * 1e-3, 2) + " ms";
-  return fixed(us, 1) + " us";
 }
 
 std::string percent(double part, double whole) { return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-"; }
@@ -86,6 +81,9 @@ void write_path(JsonWriter* json, const Job& job, const ProgramTimeline& t, size
   json->end_array();
 }
 
+// Beyond the ranks, devices and processes that a profiler numbers.
+constexpr size_t kFirstProcess = 1'000'000'000;
+
 // Tracks of a program: compute, host, copies out and in, then the groups.
 constexpr size_t kGroupTrack = 5;
 
@@ -105,9 +103,9 @@ void write_track_name(JsonWriter* json, size_t process, std::string_view what, s
   json->key("args").begin_object().key("name").string(name).end_object().end_object();
 }
 
-void write_event(JsonWriter* json, size_t process, const SimEvent& e) {
+void write_event(JsonWriter* json, size_t process, const SimEvent& e, double origin_us) {
   json->begin_object().key("ph").string("X").key("name").string(e.graph->op_name(e.node)).key("pid").natural(process);
-  json->key("tid").natural(track_of(e)).key("ts").floating(e.begin_us).key("dur").floating(e.end_us - e.begin_us);
+  json->key("tid").natural(track_of(e)).key("ts").floating(origin_us + e.begin_us).key("dur").floating(e.end_us - e.begin_us);
   json->key("args").begin_object().key("node").string(e.graph->label(e.node));
   const Node& node = e.graph->node(e.node);
   if (!node.module.is_none()) json->key("module").string(e.graph->pool().strings[node.module]);
@@ -116,6 +114,12 @@ void write_event(JsonWriter* json, size_t process, const SimEvent& e) {
 }
 
 }  // namespace
+
+std::string human_us(double us) {
+  if (us >= 1e6) return fixed(us * 1e-6, 2) + " s";
+  if (us >= 1e3) return fixed(us * 1e-3, 2) + " ms";
+  return fixed(us, 1) + " us";
+}
 
 std::string print_simulation(const Job& job, const Machine& machine, const Simulation& simulation, size_t rows) {
   const ProgramTimeline& t = simulation.worst();
@@ -134,12 +138,17 @@ std::string print_simulation(const Job& job, const Machine& machine, const Simul
   return out;
 }
 
-std::string simulation_json(const Job& job, const Machine& machine, const Simulation& simulation, size_t rows) {
+std::string simulation_json(const Job& job, const Machine& machine, const Simulation& simulation, size_t rows,
+                            const MeasuredTrace* measured) {
   JsonWriter json;
   json.begin_object().key("schema").string("sg-sim").key("version").natural(1).key("machine").string(machine.name);
   json.key("world").natural(job.world);
   write_timeline(&json, simulation.worst());
   write_path(&json, job, simulation.worst(), rows);
+  if (measured) {
+    json.key("measured");
+    write_residuals(&json, measured->step(), simulation.worst());
+  }
   json.key("ranks").begin_array();
   for (size_t p = 0; p < simulation.programs.size(); ++p) {
     json.begin_object().key("ranks").begin_array();
@@ -151,16 +160,19 @@ std::string simulation_json(const Job& job, const Machine& machine, const Simula
   return json.end_array().end_object().take();
 }
 
-std::string simulation_trace(const Job& job, const Simulation& simulation) {
+std::string simulation_trace(const Job& job, const Simulation& simulation, const MeasuredTrace* beside) {
   JsonWriter json;
   json.begin_object().key("displayTimeUnit").string("ms").key("traceEvents").begin_array();
-  for (size_t p = 0; p < simulation.programs.size(); ++p) {
-    write_track_name(&json, p, "process_name", 0, ranks_of(job, p));
+  if (beside) beside->write_events(&json);
+  const double origin = beside ? beside->step().begin_us : 0;
+  for (size_t program = 0; program < simulation.programs.size(); ++program) {
+    const size_t p = kFirstProcess + program;
+    write_track_name(&json, p, "process_name", 0, "simulated: " + ranks_of(job, program));
     const char* tracks[] = {"compute", "host", "copies to the host", "copies from the host"};
     for (size_t i = 0; i < 4; ++i) write_track_name(&json, p, "thread_name", i + 1, tracks[i]);
     for (size_t g = 0; g < job.groups.size(); ++g)
       write_track_name(&json, p, "thread_name", kGroupTrack + g, "group " + std::string(job.pool->strings[job.groups[g].axis]));
-    for (const SimEvent& e : simulation.programs[p].events) write_event(&json, p, e);
+    for (const SimEvent& e : simulation.programs[program].events) write_event(&json, p, e, origin);
   }
   return json.end_array().end_object().take();
 }
