@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "chunk", "overlap", "bucket", "concretize", "pipe", "print", "parse", "check", "diff", "recipe", "run", "sim", "stat", "view", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "chunk", "overlap", "bucket", "concretize", "pipe", "print", "parse", "check", "diff", "recipe", "reduce", "run", "sim", "stat", "view", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
@@ -55,6 +55,7 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  diff         say what changed from one graph to another\n"
                         "  run          execute a step on its ranks\n"
                         "  recipe       check, plan and run a recipe of passes\n"
+                        "  reduce       shrink a failing job to a small one that still fails\n"
                         "  sim          simulate a step on a machine\n"
                         "  stat         count nodes, parameters, flops, bytes and communication\n"
                         "  view         show a step as one HTML page\n"

@@ -26,7 +26,7 @@ from json_schema import check_schema  # noqa: E402
 
 DATA = os.path.join(ROOT, "tests", "data", "cli")
 HELP = os.path.join(ROOT, "tests", "golden", "help")
-TOOLS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-diff", "sg-export", "sg-import", "sg-offload", "sg-overlap", "sg-parse", "sg-pipe", "sg-print", "sg-recipe", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view", "stepgraph"]
+TOOLS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-diff", "sg-export", "sg-import", "sg-offload", "sg-overlap", "sg-parse", "sg-pipe", "sg-print", "sg-recipe", "sg-reduce", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view", "stepgraph"]
 READERS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-export", "sg-offload", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view"]    # they take a graph
 
 CASES = []
@@ -135,6 +135,8 @@ def help_and_version_ignore_the_rest():
             expect(run([tool, "--", "--help", "x"]), 2, "--help: error: no such file")
         elif tool == "sg-recipe":    # the first word is a command
             expect(run([tool, "check", "--", "--help"]), 1, "cannot read the recipe --help")
+        elif tool == "sg-reduce":    # nothing to do without a command
+            expect(run([tool, "--fails", "true", "--", "--help"]), 3, "--help: error: no such file")
         elif tool != "stepgraph":
             expect(run([tool, "--", "--help"]), 3, "--help: error: no such file")
 

@@ -1,0 +1,263 @@
+#include "libgraph/shrink.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "libgraph/op.h"
+
+namespace sg {
+namespace {
+
+using Labels = std::unordered_map<StrId, size_t, IdHash>;
+
+// A number for each name of a node, in the order of the first program that has it.
+Labels node_parts(const Job& job) {
+  Labels out;
+  for (const auto& program : job.programs)
+    for (NodeId n : program->graph.nodes()) out.try_emplace(program->graph.node(n).label, out.size());
+  return out;
+}
+
+void cut(Graph* graph, NodeId n) {
+  std::vector<std::pair<ValueId, std::string>> inputs;
+  for (uint32_t r = 0; r < graph->node(n).result_count; ++r) {
+    ValueId v = graph->node(n).result(r);
+    if (!graph->is_used(v)) continue;
+    std::string name(graph->name(v));
+    ValueId input = graph->add_input(graph->pool().strings[graph->fresh_name(name)], graph->value(v).type, {});
+    graph->replace_uses(v, input);
+    inputs.emplace_back(input, name);
+  }
+  graph->erase(n);
+  for (const auto& [input, name] : inputs) graph->rename(input, name);
+}
+
+void drop_unread_inputs(Graph* graph) {
+  std::unordered_set<uint32_t> named;  // by outputs
+  for (const Output& output : graph->outputs())
+    if (output.of) named.insert(output.of.index);
+  for (size_t i = graph->inputs().size(); i-- > 0;) {
+    ValueId v = graph->inputs()[i].value;
+    if (!graph->is_used(v) && !named.contains(v.index)) graph->remove_input(i);
+  }
+}
+
+// Sizes that only the data decided and that nobody tells any more are sizes of inputs.
+void free_symbols(Program* program) {
+  std::unordered_set<StrId, IdHash> bound;
+  auto collect = [&](const Graph& graph) {
+    for (NodeId n : graph.nodes()) {
+      const NodeMeta& meta = graph.meta(n);
+      for (StrId s : meta.binds ? *meta.binds : default_binds(*program, graph, n)) bound.insert(s);
+    }
+  };
+  collect(program->graph);
+  for (const auto& nested : program->nested) collect(nested->graph);
+  for (Symbol& symbol : program->symbols)
+    if (symbol.kind == SymbolKind::data && !bound.contains(symbol.name)) symbol.kind = SymbolKind::input;
+}
+
+// Takes from the end, so that what reads a result goes before it.
+void remove_nodes(Program* program, const Labels& parts, size_t begin, size_t end) {
+  Graph& graph = program->graph;
+  for (NodeId n = graph.last(), before; !n.is_none(); n = before) {
+    before = graph.previous(n);
+    size_t part = parts.at(graph.node(n).label);
+    if (part >= begin && part < end) cut(&graph, n);
+  }
+}
+
+// The same graph but for outputs [begin, end): a graph has no way to lose one, so it is made again.
+Graph without_outputs(const Graph& graph, size_t begin, size_t end) {
+  Graph out(&graph.pool());
+  std::vector<ValueId> value_of(graph.value_id_limit());
+  std::vector<NodeId> node_of(graph.node_id_limit());
+  auto moved = [&](ValueId v) { return v.is_none() ? v : value_of[v.index]; };
+  for (const Input& input : graph.inputs())
+    value_of[input.value.index] = out.add_input(graph.name(input.value), graph.value(input.value).type, input);
+  for (NodeId n : graph.nodes()) {
+    Node node = graph.node(n);
+    std::vector<StrId> names;
+    std::vector<TypeId> types;
+    for (uint32_t r = 0; r < node.result_count; ++r) {
+      names.push_back(graph.value(node.result(r)).name);
+      types.push_back(graph.value(node.result(r)).type);
+    }
+    for (Arg& arg : node.args)
+      arg.walk_mutable([&](Arg& a) {
+        if (a.is(ArgKind::value)) a.set_value(moved(a.as_value()));
+      });
+    node.forward = node.forward && graph.alive(node.forward) ? node_of[node.forward.index] : NodeId();
+    node_of[n.index] = out.append_exact(std::move(node), names, types);
+    for (uint32_t r = 0; r < names.size(); ++r)
+      value_of[graph.node(n).result(r).index] = out.node(node_of[n.index]).result(r);
+  }
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    if (i >= begin && i < end) continue;
+    Output output = graph.outputs()[i];
+    output.value = moved(output.value), output.of = moved(output.of);
+    out.add_output(std::move(output));
+  }
+  return out;
+}
+
+// Calls fn for the body of each argument that is one.
+template <class Fn>
+void for_each_body(const Graph& graph, const Fn& fn) {
+  for (NodeId n : graph.nodes())
+    for (const Arg& arg : graph.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::graph)) fn(n, a.as_graph());
+      });
+}
+
+// Bodies that nothing runs, and the numbers of those that stay.
+void drop_uncalled_bodies(Program* program) {
+  std::vector<uint32_t> number(program->nested.size(), NestedId::kNoneIndex);
+  std::vector<const Graph*> open{&program->graph};
+  while (!open.empty()) {
+    const Graph* graph = open.back();
+    open.pop_back();
+    for_each_body(*graph, [&](NodeId, NestedId body) {
+      if (std::exchange(number[body.index], 0) != 0) open.push_back(&program->nested[body.index]->graph);
+    });
+  }
+  uint32_t next = 0;
+  std::vector<std::unique_ptr<Nested>> kept;
+  for (size_t i = 0; i < number.size(); ++i) {
+    if (number[i] != 0) continue;
+    number[i] = next++;
+    kept.push_back(std::move(program->nested[i]));
+  }
+  program->nested = std::move(kept);
+  if (next == number.size()) return;
+  auto renumber = [&](Graph* graph) {
+    std::vector<NodeId> callers;
+    for_each_body(*graph, [&](NodeId n, NestedId) { callers.push_back(n); });
+    callers.erase(std::unique(callers.begin(), callers.end()), callers.end());
+    for (NodeId n : callers) {
+      std::vector<Arg> args = graph->node(n).args;
+      for (Arg& arg : args)
+        arg.walk_mutable([&](Arg& a) {
+          if (!a.is(ArgKind::graph)) return;
+          StrId key = a.key();
+          a = Arg::graph(NestedId(number[a.as_graph().index]));
+          a.set_key(key);
+        });
+      graph->set_args(n, std::move(args));
+    }
+  };
+  renumber(&program->graph);
+  for (auto& nested : program->nested) renumber(&nested->graph);
+}
+
+void remove_symbols(Program* program, size_t begin, size_t end) {
+  SymbolList kept;
+  for (size_t i = 0; i < program->symbols.size(); ++i)
+    if (i < begin || i >= end) kept.push_back(program->symbols[i]);
+  program->symbols = std::move(kept);
+}
+
+void remove_guards(Program* program, size_t begin, size_t end) {
+  size_t size = program->guards.size();
+  begin = std::min(begin, size), end = std::min(end, size);
+  auto first = program->guards.begin();
+  program->guards.erase(first + static_cast<ptrdiff_t>(begin), first + static_cast<ptrdiff_t>(end));
+}
+
+template <class Fn>
+void for_each_graph(Job* job, const Fn& fn) {
+  for (auto& program : job->programs) {
+    fn(&program->graph);
+    for (auto& nested : program->nested) fn(&nested->graph);
+  }
+}
+
+void forget_places(Job* job) {
+  for_each_graph(job, [](Graph* graph) {
+    for (NodeId n : graph->nodes()) {
+      graph->set_module(n, StrId());
+      graph->set_source(n, SourceId());
+      graph->set_forward(n, NodeId());
+      graph->set_phase(n, Phase::forward);
+    }
+  });
+}
+
+// Random streams stay: a node that draws has one.
+void forget_metadata(Job* job) {
+  for_each_graph(job, [](Graph* graph) {
+    for (NodeId n : graph->nodes()) {
+      NodeMeta plain;
+      plain.random = graph->meta(n).random;
+      plain.binds = graph->meta(n).binds;
+      graph->set_meta(n, std::move(plain));
+    }
+  });
+}
+
+void forget_notes(Job* job) {
+  job->producer.clear();
+  job->note.clear();
+  job->extra.clear();
+  job->provenance.clear();
+  job->meshes.clear();
+}
+
+void forget_ports(Job* job) {
+  for (auto& program : job->programs) {
+    Graph& graph = program->graph;
+    for (size_t i = 0; i < graph.inputs().size(); ++i) {
+      Input& input = graph.mutable_input(i);
+      input.kind = input.kind == InputKind::opaque ? input.kind : InputKind::user;
+      input.fqn = StrId(), input.sharding = {}, input.digest = StrId(), input.extra.clear();
+    }
+    for (size_t i = 0; i < graph.outputs().size(); ++i) {
+      Output& output = graph.mutable_output(i);
+      output.kind =
+          output.kind == OutputKind::none || output.kind == OutputKind::opaque ? output.kind : OutputKind::other;
+      output.of = ValueId(), output.of_name = StrId(), output.sharding = {}, output.extra.clear();
+    }
+    drop_unread_inputs(&graph);
+  }
+}
+
+}  // namespace
+
+size_t count_parts(const Job& job, Part part) {
+  if (part == Part::node) return node_parts(job).size();
+  size_t count = 0;
+  for (const auto& program : job.programs)
+    count = std::max(count, part == Part::output  ? program->graph.outputs().size()
+                            : part == Part::guard ? program->guards.size()
+                                                  : program->symbols.size());
+  return count;
+}
+
+Job without_parts(const Job& job, Part part, size_t begin, size_t end) {
+  Job out(job);
+  Labels parts = part == Part::node ? node_parts(job) : Labels();
+  for (auto& program : out.programs) {
+    switch (part) {
+      case Part::node: remove_nodes(program.get(), parts, begin, end); break;
+      case Part::output: program->graph = without_outputs(program->graph, begin, end); break;
+      case Part::guard: remove_guards(program.get(), begin, end); break;
+      case Part::symbol: remove_symbols(program.get(), begin, end); break;
+    }
+    drop_unread_inputs(&program->graph);
+    drop_uncalled_bodies(program.get());
+    free_symbols(program.get());
+  }
+  return out;
+}
+
+std::vector<Simplification> simplifications() {
+  return {{"where nodes came from", forget_places},
+          {"metadata of nodes", forget_metadata},
+          {"what inputs and outputs are", forget_ports},
+          {"notes and provenance", forget_notes}};
+}
+
+}  // namespace sg

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""run_reduce_tests.py --bin BIN [--large]: failures planted in generated jobs, shrunk by sg-reduce.
+
+What is left has to be the planted nodes and nothing else, valid, on all ranks; flaky, slow, skipping and hanging commands; Ctrl-C.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+class Bench:
+    """A folder, the tools, and commands that ask about candidates."""
+
+    def __init__(self, bin_folder, folder):
+        self.bin = os.path.abspath(bin_folder)
+        self.folder = folder
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def run(self, tool, *words, code=0, timeout=300):
+        done = subprocess.run([os.path.join(self.bin, tool), *words], capture_output=True, timeout=timeout)
+        assert done.returncode == code, f'{tool} {words}: exit {done.returncode}, not {code}: {done.stderr.decode()}'
+        return done.stdout.decode(), done.stderr.decode()
+
+    def job(self, nodes, seed, *words):
+        path = self.path(f'job-{nodes}-{seed}.sg')
+        self.run('make_job', '--nodes', str(nodes), '--seed', str(seed), *words, '-o', path)
+        return path
+
+    def graphs(self, path):
+        """By program: (name, line, its arguments' makers) of each node of the main graph."""
+        view = json.loads(self.run('sg-view', path, '--json')[0])
+        return [program['graphs'][0] for program in view['programs']]
+
+    def script(self, name, body):
+        path = self.path(name)
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write('#!/bin/sh\n' + body)
+        os.chmod(path, 0o755)
+        return path
+
+    def wants(self, labels):
+        """A command that says yes while all of these nodes are there."""
+        patterns = ' '.join(f"-e '^ *%{label}[ ,]'" for label in labels)
+        names = f'"{self.bin}/sg-print" "$1" | grep -o {patterns} | tr -d " ,"'
+        found = f'test "$({names} | sort -u | wc -l)" -eq {len(labels)}\n'
+        return self.script('wants.sh', found)
+
+
+def plain_labels(graph):
+    return [n for n, label in enumerate(graph['label']) if label.isascii() and label.isidentifier() and graph['line'][n].startswith('%' + label + ' =')]
+
+
+def chain(graph, length, seed):
+    """Nodes that take from each other, by label."""
+    choice, plain = random.Random(seed), set(plain_labels(graph))
+    for start in choice.sample(sorted(plain), len(plain)):
+        nodes = [start]
+        while len(nodes) < length:
+            makers = [m for m in graph['args'][graph['arg_begin'][nodes[-1]]:graph['arg_begin'][nodes[-1] + 1]] if m in plain]
+            if not makers:
+                break
+            nodes.append(choice.choice(makers))
+        if len(nodes) == length:
+            return [graph['label'][n] for n in nodes]
+    raise AssertionError('the job has no such chain')
+
+
+@case
+def planted_nodes_are_all_that_is_left(bench):
+    for seed in (3, 4, 5):
+        job, small = bench.job(600, seed), bench.path('small.sg')
+        graph = bench.graphs(job)[0]
+        wanted = chain(graph, 3, seed)
+        said = bench.run('sg-reduce', job, '--fails', bench.wants(wanted), '-o', small, '-j', '2')[1]
+        assert f'-> {len(wanted)} nodes' in said, said
+        for left in bench.graphs(small):
+            assert set(left['label']) <= set(wanted), (left['label'], wanted)
+        bench.run('sg-check', small)
+
+
+@case
+def sizes_that_only_the_data_decides_can_go(bench):
+    job, small = bench.job(400, 11), bench.path('small.sg')
+    graph = bench.graphs(job)[0]
+    wanted = [graph['label'][max(plain_labels(graph))]]
+    bench.run('sg-reduce', job, '--fails', bench.wants(wanted), '-o', small)
+    assert all(set(left['label']) <= set(wanted) for left in bench.graphs(small))
+
+
+@case
+def one_thread_and_several_agree_on_the_failure(bench):
+    job = bench.job(300, 21)
+    command = bench.wants(chain(bench.graphs(job)[0], 2, 1))
+    for threads in ('1', '4'):
+        small = bench.path(f'small-{threads}.sg')
+        bench.run('sg-reduce', job, '--fails', command, '-o', small, '-j', threads)
+        subprocess.run([command, small], check=True)
+    again = bench.path('again.sg')
+    bench.run('sg-reduce', job, '--fails', command, '-o', again, '-j', '4')
+    assert open(again, 'rb').read() == open(bench.path('small-4.sg'), 'rb').read()
+
+
+@case
+def a_flaky_failure_is_asked_about_more_often(bench):
+    job, small, count = bench.job(120, 31), bench.path('small.sg'), bench.path('count')
+    wanted = bench.wants([chain(bench.graphs(job)[0], 1, 1)[0]])
+    flaky = bench.script('flaky.sh', f'echo x >> {count}\ntest $(($(wc -l < {count}) % 3)) -ne 1 || exit 1\nexec {wanted} "$1"\n')
+    said = bench.run('sg-reduce', job, '--fails', flaky, '-o', small, '-j', '1')[1]
+    assert 'the failure showed in 2 of 3 runs' in said and '-> 1 node' in said, said
+
+
+@case
+def skipped_and_hanging_candidates_are_no_failures(bench):
+    job, small = bench.job(60, 41), bench.path('small.sg')
+    keep = chain(bench.graphs(job)[0], 2, 1)
+    wants = bench.wants(keep)
+    skips = bench.script('skips.sh', f'{wants} "$1" || exit 125\n')
+    assert 'skipped' in bench.run('sg-reduce', job, '--fails', skips, '-o', small)[1]
+    hangs = bench.script('hangs.sh', f'{wants} "$1" || sleep 1000\n')
+    small_job = bench.path('small-job.sg')
+    bench.run('sg-reduce', job, '--fails', wants, '--keep-metadata', '-o', small_job)
+    bench.run('sg-reduce', small_job, '--fails', hangs, '--timeout', '1', '-o', small)
+
+
+@case
+def refusals(bench):
+    job = bench.job(20, 51)
+    assert 'nothing to reduce' in bench.run('sg-reduce', job, '--fails', 'false', '-o', bench.path('x.sg'), code=1)[1]
+    assert not os.path.exists(bench.path('x.sg'))
+    assert '--fails' in bench.run('sg-reduce', job, '-o', bench.path('x.sg'), code=2)[1]
+    bench.run('sg-reduce', bench.path('none.sg'), '--fails', 'true', code=3)
+
+
+@case
+def control_c_keeps_the_best(bench):
+    job, small = bench.job(300, 61), bench.path('small.sg')
+    wants = bench.wants(chain(bench.graphs(job)[0], 2, 1))
+    slow = bench.script('slow.sh', f'sleep 0.4\n{wants} "$1"\n')
+    running = subprocess.Popen([os.path.join(bench.bin, 'sg-reduce'), job, '--fails', slow, '-v', '-o', small, '-j', '1'],
+                               stderr=subprocess.PIPE, text=True, start_new_session=True)
+    for line in running.stderr:
+        if 'smaller' in line:
+            break
+    running.send_signal(signal.SIGINT)
+    said = running.stderr.read()
+    assert running.wait(60) == 0 and 'the best so far is kept' in said, said
+    subprocess.run([wants, small], check=True)
+    assert len(bench.graphs(small)[0]['label']) < 300
+    time.sleep(0.2)
+    left = subprocess.run(['pgrep', '-f', slow], capture_output=True, text=True)
+    assert left.stdout == '', 'a command outlived the search'
+
+
+def large(bench):
+    """15,000 nodes: what it takes, printed."""
+    job, small = bench.job(15000, 7), bench.path('small.sg')
+    wanted = chain(bench.graphs(job)[0], 4, 7)
+    begin = time.monotonic()
+    said = bench.run('sg-reduce', job, '--fails', bench.wants(wanted), '-o', small, '-j', '2', timeout=1200)[1]
+    print(f'15,000 nodes in {time.monotonic() - begin:.1f} s (target 60): {said.strip().splitlines()[-1]}')
+    assert all(set(left['label']) <= set(wanted) for left in bench.graphs(small))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
+    parser.add_argument('--bin', required=True)
+    parser.add_argument('--large', action='store_true', help='15,000 nodes instead of the cases')
+    parser.add_argument('names', nargs='*')
+    options = parser.parse_args()
+    for run in [large] if options.large else CASES:
+        if options.names and run.__name__ not in options.names:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            run(Bench(options.bin, folder))
+        print('ok  ', run.__name__)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

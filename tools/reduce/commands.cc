@@ -1,0 +1,128 @@
+#include "tools/reduce/commands.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "libgraph/binary.h"
+#include "libgraph/human.h"
+#include "tools/cli_job.h"
+#include "tools/reduce/search.h"
+
+namespace sg::reduce {
+namespace {
+
+using cli::Args;
+
+constexpr int kTrials = 3;        // of the whole job, to see whether the failure always shows
+constexpr double kMissed = 0.01;  // how often a candidate that fails may be taken for one that does not
+
+void stop(int number) {
+  stop_probing();
+  std::signal(number, SIG_DFL);  // the second time ends it at once
+}
+
+// Where candidates lie, a file each of those asked about at once.
+class Folder {
+ public:
+  static Result<Folder> make() {
+    const char* base = std::getenv("TMPDIR");
+    std::string path = std::string(base && *base ? base : "/tmp") + "/sg-reduce-XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr)
+      return Error{ErrorKind::missing, "cannot make a folder for candidates: " + path, {}, "TMPDIR names the place"};
+    return Folder(path);
+  }
+  Folder(Folder&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
+  Folder& operator=(Folder&&) = delete;
+  ~Folder() {
+    std::error_code ignored;  // it lies where the system clears up
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  std::string file(size_t slot) const { return path_ + "/candidate-" + std::to_string(slot) + ".sg"; }
+
+ private:
+  explicit Folder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+Result<Answer> ask_about(const Job& job, const std::string& path, const ProbeOptions& options) {
+  SG_ASSIGN(std::string bytes, write_binary(job));
+  SG_TRY(cli::write_whole(path, bytes));
+  return probe(options, path);
+}
+
+// How often a candidate is asked about, from how often the whole job fails.
+Result<int> attempts_for(const Args& args, const Job& job, const Folder& folder, const ProbeOptions& options) {
+  int yes = 0;
+  for (int i = 0; i < kTrials; ++i) {
+    SG_ASSIGN(Answer answer, ask_about(job, folder.file(0), options));
+    yes += answer == Answer::yes;
+  }
+  if (yes == 0)
+    return Error{ErrorKind::negative,
+                 "the command does not exit 0 for the whole job: there is nothing to reduce",
+                 {},
+                 "it is run as `" + options.command + " GRAPH.sg`; --show passes on what it writes"};
+  if (args.has("attempts")) return static_cast<int>(std::min<int64_t>(args.number("attempts", 1), 1000));
+  if (yes == kTrials) return 1;
+  double rate = static_cast<double>(yes) / kTrials;
+  int attempts = static_cast<int>(std::ceil(std::log(kMissed) / std::log(1 - rate)));
+  args.report().note("the failure showed in " + std::to_string(yes) + " of " + std::to_string(kTrials) +
+                     " runs: each candidate is asked about up to " + plural(static_cast<size_t>(attempts), "time"));
+  return attempts;
+}
+
+size_t nodes_of(const Job& job) {
+  size_t n = 0;
+  for (const auto& program : job.programs) {
+    n += program->graph.node_count();
+    for (const auto& nested : program->nested) n += nested->graph.node_count();
+  }
+  return n;
+}
+
+std::string summary(const Found& found, size_t before) {
+  std::string out =
+      std::to_string(before) + " -> " + plural(nodes_of(found.job), "node") + "; asked " + plural(found.asked, "time");
+  if (found.skipped != 0) out += ", " + std::to_string(found.skipped) + " skipped";
+  if (found.invalid != 0) out += ", " + plural(found.invalid, "candidate") + " not valid";
+  return out;
+}
+
+}  // namespace
+
+Result<int> reduce_operand(const Args& args) {
+  if (!args.has("fails"))
+    return Error{ErrorKind::usage,
+                 "what does a failing job do? --fails is missing",
+                 {},
+                 "--fails './breaks.sh': exit 0 for a graph file that still fails"};
+  ProbeOptions probing;
+  probing.command = args.text("fails");
+  probing.timeout_seconds = static_cast<double>(args.number("timeout", 60));
+  probing.show = args.has("show");
+  SG_ASSIGN(Job job, cli::read_job(args, args.input()));
+  SG_ASSIGN(Folder folder, Folder::make());
+  for (int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, stop);
+  size_t before = nodes_of(job);
+  SG_ASSIGN(probing.attempts, attempts_for(args, job, folder, probing));
+
+  SearchOptions options;
+  options.threads = args.threads();
+  options.keep_metadata = args.has("keep-metadata");
+  options.ask = [&](const Job& candidate, size_t slot) { return ask_about(candidate, folder.file(slot), probing); };
+  options.progress = [&](const Job& best, size_t asked) {
+    args.report().phase("smaller", plural(nodes_of(best), "node") + " after " + plural(asked, "question"));
+  };
+  SG_ASSIGN(Found found, shrink(std::move(job), options));
+  if (!found.complete) args.report().note("stopped: the best so far is kept");
+  cli::add_provenance(args, {}, {}, &found.job);
+  SG_TRY(cli::write_job(args, found.job));
+  args.report().note(summary(found, before));
+  return 0;
+}
+
+}  // namespace sg::reduce

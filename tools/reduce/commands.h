@@ -1,0 +1,10 @@
+// What sg-reduce does with its options.
+#pragma once
+
+#include "tools/cli.h"
+
+namespace sg::reduce {
+
+Result<int> reduce_operand(const cli::Args& args);
+
+}  // namespace sg::reduce

@@ -1,0 +1,121 @@
+#include "tools/reduce/search.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "libgraph/parallel.h"
+#include "libgraph/shrink.h"
+#include "libgraph/verify.h"
+
+namespace sg::reduce {
+namespace {
+
+class Search {
+ public:
+  Search(Job job, const SearchOptions& options) : options_(options) { out_.job = std::move(job); }
+
+  Result<Found> run() {
+    SG_TRY(reduce_all());
+    if (!options_.keep_metadata) {
+      SG_TRY(simplify());
+      SG_TRY(reduce_all());  // what only metadata held in place
+    }
+    out_.complete = !stopped_;
+    return std::move(out_);
+  }
+
+ private:
+  using Make = std::function<Job(size_t)>;
+
+  // Asks about candidates [0, count): the first with a yes becomes the job. Its number; none = there is none.
+  Result<std::optional<size_t>> first_of(size_t count, const Make& make) {
+    std::vector<Result<Answer>> answers(count, Answer::no);
+    std::vector<std::optional<Job>> jobs(count);
+    std::vector<uint8_t> valid(count, 0);
+    parallel_for(count, count, [&](size_t i) {
+      jobs[i].emplace(make(i));
+      Diagnostics findings(1);
+      verify(*jobs[i], VerifyOptions(), &findings);
+      valid[i] = !findings.has_errors();
+      if (valid[i]) answers[i] = options_.ask(*jobs[i], i);
+    });
+    std::optional<size_t> found;
+    for (size_t i = 0; i < count; ++i) {
+      if (!answers[i].ok()) return answers[i].error();
+      (valid[i] ? out_.asked : out_.invalid)++;
+      out_.skipped += *answers[i] == Answer::skip;
+      stopped_ = stopped_ || *answers[i] == Answer::stopped;
+      if (!found && *answers[i] == Answer::yes) found = i;
+    }
+    if (found) {
+      out_.job = std::move(*jobs[*found]);
+      if (options_.progress) options_.progress(out_.job, out_.asked);
+    }
+    return found;
+  }
+
+  // Until no part of any kind can go alone.
+  Status reduce_all() {
+    for (bool moved = true; moved && !stopped_;) {
+      moved = false;
+      for (Part part : {Part::node, Part::output, Part::guard, Part::symbol}) {
+        SG_ASSIGN(bool fewer, reduce(part));
+        moved = moved || fewer;
+      }
+    }
+    return ok_status();
+  }
+
+  // True = some of them are gone.
+  Result<bool> reduce(Part part) {
+    bool fewer = false;
+    size_t begun_with = count_parts(out_.job, part);
+    for (size_t chunk = std::max<size_t>(1, begun_with); begun_with != 0 && !stopped_; chunk = (chunk + 1) / 2) {
+      SG_ASSIGN(bool some, sweep(part, chunk));
+      fewer = fewer || some;
+      if (chunk == 1) break;
+    }
+    return fewer;
+  }
+
+  // Takes pieces of `chunk` parts away, from the end to the beginning.
+  Result<bool> sweep(Part part, size_t chunk) {
+    bool fewer = false;
+    size_t end = count_parts(out_.job, part);
+    while (end > 0 && !stopped_) {
+      size_t pieces = std::min(options_.threads, (end + chunk - 1) / chunk);
+      auto begin_of = [&](size_t i) { return end - i * chunk > chunk ? end - (i + 1) * chunk : 0; };
+      auto make = [&](size_t i) { return without_parts(out_.job, part, begin_of(i), end - i * chunk); };
+      SG_ASSIGN(std::optional<size_t> found, first_of(pieces, make));
+      fewer = fewer || found;
+      // What stood behind the piece has been asked about: go on before it.
+      end = begin_of(found ? *found : pieces - 1);
+      end = std::min(end, count_parts(out_.job, part));
+    }
+    return fewer;
+  }
+
+  Status simplify() {
+    for (const Simplification& s : simplifications()) {
+      if (stopped_) break;
+      auto make = [&](size_t) {
+        Job candidate(out_.job);
+        s.apply(&candidate);
+        return candidate;
+      };
+      SG_TRY(first_of(1, make));
+    }
+    return ok_status();
+  }
+
+  const SearchOptions& options_;
+  Found out_;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Result<Found> shrink(Job job, const SearchOptions& options) { return Search(std::move(job), options).run(); }
+
+}  // namespace sg::reduce
