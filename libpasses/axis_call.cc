@@ -1,5 +1,6 @@
 #include "libpasses/axis_call.h"
 
+#include "libgraph/infer_sizes.h"
 #include "libgraph/names.h"
 
 namespace sg {
@@ -96,7 +97,7 @@ Status AxisCall::want(ValueId v, const Along& a) {
     return fail(describe(*this, v) + ", and axis " + std::to_string(a.axis) + " is wanted");
   }
   if (s.kind == AxisKind::partial || s.kind == AxisKind::size) return fail("%" + std::string(graph.name(v)) + " is a sum over chunks, and single rows are wanted");
-  if (a.axis >= rank(v) || type(v).shape[a.axis] != extent(a))
+  if (a.axis >= rank(v) || !is_as_long(type(v).shape[a.axis], extent(a)))
     return fail("axis " + std::to_string(a.axis) + " of %" + std::string(graph.name(v)) + " is not as long as the chunked axis");
   if (s.kind == AxisKind::constant) return constants.emplace_back(v, along_state(a)), ok_status();
   if (!domain(a).is_rows) return fail("%" + std::string(graph.name(v)) + " is whole, and the data decides which of its entries a chunk has");
@@ -104,6 +105,11 @@ Status AxisCall::want(ValueId v, const Along& a) {
     if (wish.value == v && !(wish.along == a)) return fail("%" + std::string(graph.name(v)) + " would be sliced along two axes");
   slices.push_back({v, a});
   return ok_status();
+}
+
+bool AxisCall::is_as_long(Expr size, Expr wanted) const {
+  if (size == wanted || exprs.is_constant(size) || exprs.is_constant(wanted)) return size == wanted;
+  return Sizes(&graph.pool(), &program).same(size, wanted);
 }
 
 Status AxisCall::want_whole(ValueId v, std::string_view what) {

@@ -63,6 +63,7 @@ class AxisCall {
   size_t rank(ValueId v) const { return type(v).shape.size(); }
   const AxisDomain& domain(const Along& a) const { return world.domains[a.domain]; }
   Expr extent(const Along& a) const;                            // of the whole axis
+  bool is_as_long(Expr size, Expr wanted) const;                // by a guard, where symbols differ
   ValueId result(uint32_t i) const { return node.result(i); }
   std::optional<size_t> wrap(int64_t dim, size_t rank) const;
   std::optional<size_t> dim(std::string_view name, size_t rank, int64_t fallback) const;

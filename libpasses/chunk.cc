@@ -2,6 +2,7 @@
 
 #include "libgraph/human.h"
 #include "libgraph/json.h"
+#include "libpasses/auto_chunk.h"
 #include "libpasses/chunk_copy.h"
 #include "libpasses/chunk_plan.h"
 #include "libpasses/chunk_torchtitan.h"
@@ -11,10 +12,16 @@ namespace {
 
 constexpr PassOption kOptions[] = {
     {"modules", 'm', "PATTERN", "the modules to run in chunks, as 'layers.*.moe'"},
-    {"chunks", 'n', "N", "how many", "2"},
+    {"auto", 'a', "", "the loss head, and what else makes much of little: outlined, so that it never exists whole"},
+    {"chunks", 'n', "N", "how many; 2, with --auto as few as are enough"},
     {"along", 0, "batch|seq|tokens", "the axis that is cut: the first; the second; of flat tokens", "batch"},
     {"grad-accumulation", 0, "early|eager", "sum gradients of parameters before their collectives, or after", "early"},
     {"min-rows", 0, "N", "refuse chunks of fewer rows", "1"},
+    {"rows-per-chunk", 0, "N", "--auto: so many rows in each chunk"},
+    {"peak", 0, "SIZE", "--auto: the fewest chunks for a planned peak of at most this, as 14GiB"},
+    {"amplify-ratio", 0, "R", "--auto: nodes that make more than R times the bytes they take; else twice the data"},
+    {"min-output", 0, "SIZE", "--auto: nodes that make more than this", "1MiB"},
+    {"accumulate", 0, "f32|same", "--auto: sums over the chunks in f32, or in the type of what is added", "f32"},
     {"torchtitan", 0, "KEY=VALUE", "TorchTitan's option of EP overlap, as module_fqn=layers.*.moe", {}, true},
 };
 constexpr std::string_view kAfter[] = {"bucket", "overlap", "concretize"};
@@ -28,7 +35,37 @@ Result<Change> run_torchtitan(Job* job, const PassOptions& options, PassContext&
   return chunk(job, words.options, context);
 }
 
+Result<Change> run_auto(Job* job, const PassOptions& options, PassContext& context) {
+  for (std::string_view other : {"modules", "along", "grad-accumulation", "torchtitan"})
+    if (options.has(other)) return Error{ErrorKind::usage, "--auto does not go with --" + std::string(other), {}, "--auto finds what to chunk; --modules names it"};
+  AutoChunkOptions out;
+  size_t counts = 0;
+  if (options.has("chunks")) {
+    SG_ASSIGN(out.chunks, options.whole("chunks", 2, 2));
+    ++counts;
+  }
+  if (options.has("rows-per-chunk")) {
+    SG_ASSIGN(out.rows_per_chunk, options.whole("rows-per-chunk", 1, 1));
+    ++counts;
+  }
+  if (options.has("peak")) {
+    SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
+    ++counts;
+  }
+  if (counts > 1) return Error{ErrorKind::usage, "--chunks, --rows-per-chunk and --peak do not go together", {}, "give one of them"};
+  if (options.has("amplify-ratio")) {
+    SG_ASSIGN(out.ratio, options.number("amplify-ratio", 0));
+  }
+  SG_ASSIGN(out.min_output, options.bytes("min-output", out.min_output));
+  SG_ASSIGN(out.least_rows, options.whole("min-rows", 1, 1));
+  out.sums_in_f32 = options.text("accumulate", "f32") == "f32";
+  return auto_chunk(job, out, context);
+}
+
 Result<Change> run_chunk(Job* job, const PassOptions& options, PassContext& context) {
+  if (options.has("auto")) return run_auto(job, options, context);
+  for (std::string_view own : {"rows-per-chunk", "peak", "amplify-ratio", "min-output", "accumulate"})
+    if (options.has(own)) return Error{ErrorKind::usage, "--" + std::string(own) + " goes with --auto", {}, "--modules takes --chunks"};
   if (options.has("torchtitan")) return run_torchtitan(job, options, context);
   ChunkOptions out;
   out.modules = options.text("modules");

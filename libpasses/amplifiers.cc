@@ -1,0 +1,74 @@
+#include "libpasses/amplifiers.h"
+
+#include <algorithm>
+
+#include "libgraph/dtype.h"
+#include "libgraph/op.h"
+#include "libpasses/chunk_regions.h"
+#include "libpasses/remat_target.h"
+
+namespace sg {
+namespace {
+
+// What depends on a tangent is backward, whatever its tags say.
+std::vector<bool> values_from_tangents(const Graph& graph) {
+  std::vector<bool> out(graph.value_id_limit(), false);
+  for (const Input& input : graph.inputs())
+    if (input.kind == InputKind::tangent) out[input.value.index] = true;
+  for (NodeId n : graph.nodes()) {
+    bool any = false;
+    for (const Arg& arg : graph.node(n).args)
+      arg.walk([&](const Arg& a) { any = any || (a.is(ArgKind::value) && out[a.as_value().index]); });
+    for (uint32_t i = 0; any && i < graph.node(n).result_count; ++i) out[graph.node(n).result(i).index] = true;
+  }
+  return out;
+}
+
+// By node: whether a product of the forward takes what comes of it. All of a graph without a backward may be either.
+std::vector<bool> nodes_before_products(const Graph& graph) {
+  std::vector<bool> out(graph.node_id_limit(), false);
+  bool has_backward = false;
+  for (NodeId n : graph.nodes()) has_backward = has_backward || graph.node(n).phase == Phase::backward;
+  for (NodeId n = has_backward ? graph.last() : NodeId(); n; n = graph.previous(n)) {
+    if (graph.node(n).phase != Phase::forward) continue;
+    const OpInfo* op = graph.op_info(n);
+    if (!out[n.index] && (op == nullptr || !op->has(kContraction))) continue;
+    for (const Arg& arg : graph.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (!a.is(ArgKind::value)) return;
+        if (const NodeId def = graph.value(a.as_value()).def) out[def.index] = true;
+      });
+  }
+  return out;
+}
+
+}  // namespace
+
+Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& options) {
+  const Graph& graph = program.graph;
+  const SizeValues sizes = captured_sizes(program);
+  const std::vector<bool> from_data = values_from_data(graph), backward = values_from_tangents(graph);
+  const std::vector<bool> before_products = nodes_before_products(graph);
+  Amplifiers out;
+  for (NodeId n : graph.nodes()) {
+    const OpInfo* op = graph.op_info(n);
+    const Node& node = graph.node(n);
+    if (node.phase != Phase::forward || op == nullptr || !op->has(kPure) || op->has(kView) || op->has(kCollective) || op->has(kHigherOrder) || node.result_count == 0) continue;
+    const Type& made = graph.type(node.result(0));
+    if (made.kind != TypeKind::tensor || !is_floating(made.dtype) || backward[node.result(0).index]) continue;
+    Amplifier found{n, storage_bytes(graph.pool(), made, sizes).value_or(0), 0};
+    int64_t data = 0;
+    for (const Arg& arg : node.args)
+      arg.walk([&](const Arg& a) {
+        if (!a.is(ArgKind::value) || graph.type(a.as_value()).kind != TypeKind::tensor) return;
+        found.taken_bytes += distinct_bytes(graph.pool(), graph.type(a.as_value()), sizes).value_or(0);
+        if (from_data[a.as_value().index]) data = std::max(data, element_count(graph.pool(), graph.type(a.as_value()), sizes).value_or(0));
+      });
+    const bool amplifies = options.ratio ? found.ratio() > *options.ratio : element_count(graph.pool(), made, sizes).value_or(0) / 2 > data;
+    if (data > 0 && amplifies && found.bytes > options.min_output) (before_products[n.index] ? out.layers : out.found).push_back(found);
+  }
+  for (auto* list : {&out.found, &out.layers}) std::ranges::stable_sort(*list, [](const Amplifier& a, const Amplifier& b) { return a.bytes > b.bytes; });
+  return out;
+}
+
+}  // namespace sg

@@ -1,0 +1,24 @@
+// Amplifiers: nodes that make much more of the data of a step than they take. Internal to sg-chunk --auto.
+#pragma once
+
+#include <vector>
+
+#include "libpasses/auto_chunk.h"
+
+namespace sg {
+
+struct Amplifier {
+  NodeId node;
+  int64_t bytes = 0;                  // of its result, for the sizes of the capture
+  int64_t taken_bytes = 0;            // of all its tensor operands
+  double ratio() const { return taken_bytes == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(taken_bytes); }
+};
+
+struct Amplifiers {
+  std::vector<Amplifier> found;       // of the forward, the largest result first
+  std::vector<Amplifier> layers;      // as large, but another layer contracts what comes of them, before the loss: not meant
+};
+
+Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& options);
+
+}  // namespace sg

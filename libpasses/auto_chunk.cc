@@ -1,0 +1,305 @@
+#include "libpasses/auto_chunk.h"
+
+#include <algorithm>
+#include <set>
+
+#include "libgraph/cost.h"
+#include "libgraph/human.h"
+#include "libgraph/plan.h"
+#include "libpasses/amplifiers.h"
+#include "libpasses/auto_chunk_outline.h"
+#include "libpasses/auto_chunk_plan.h"
+#include "libpasses/auto_chunk_report.h"
+#include "libpasses/remat_target.h"
+
+namespace sg {
+namespace {
+
+// What a job needs at once: the most of any of its programs.
+struct Peak {
+  int64_t bytes = 0;
+  std::string node;
+  bool at_call = false;               // of a chunk
+};
+
+Peak peak_of(const Job& job) {
+  Peak out;
+  for (const auto& program : job.programs) {
+    const Graph& graph = program->graph;
+    const Liveness live = compute_liveness(*program, graph, captured_sizes(*program));
+    if (live.lower_bound_bytes <= out.bytes || live.schedule.empty()) continue;
+    const NodeId n = live.schedule[live.peak_position];
+    const StrId role = graph.meta(n).chunk.role;
+    out = {live.lower_bound_bytes, std::string(graph.label(n)), !role.is_none() && graph.pool().strings[role] == "call"};
+  }
+  return out;
+}
+
+// An amplifier in each program that has it, planned; the job is rewritten for it.
+struct Prepared {
+  Job job;
+  std::vector<std::optional<AutoPlan>> plans;      // by program
+  std::optional<int64_t> rows;                     // of the first; none = symbolic
+  int64_t most_chunks = 0;                         // for the sizes of the capture
+};
+
+class AutoChunker {
+ public:
+  AutoChunker(Job* job, const AutoChunkOptions& options, PassContext& context) : job_(*job), options_(options), context_(context) {}
+
+  Result<Change> run() {
+    const Peak before = peak_of(job_);
+    report_.start(job_, before.bytes);
+    for (const auto& program : job_.programs)
+      for (const Amplifier& a : find_amplifiers(*program, options_).layers) report_.add_layer(program->graph, a);
+    if (options_.peak_bytes && before.bytes <= *options_.peak_bytes)
+      return unchanged("the planned peak of " + human_bytes(double(before.bytes)) + " is within what was asked for");
+    while (auto next = next_amplifier()) {
+      SG_TRY(take(*next));
+      if (options_.peak_bytes && peak_of(job_).bytes <= *options_.peak_bytes) break;
+    }
+    const Peak after = peak_of(job_);
+    if (options_.peak_bytes && after.bytes > *options_.peak_bytes)
+      return Error{ErrorKind::cannot_apply,
+                   "the planned peak stays at " + human_bytes(double(after.bytes)) + ", at %" + after.node + ", and " + human_bytes(double(*options_.peak_bytes)) + " were asked for", {},
+                   after.at_call ? "a larger --peak" : "what sets it is no amplifier: sg-remat --peak"};
+    if (done_ == 0) return unchanged(why_nothing(before));
+    Change out;
+    out.changed = true;
+    out.summary = plural(done_, "amplifier") + " in chunks: " + summary_ + "; peak " + human_bytes(double(before.bytes)) + " -> " + human_bytes(double(after.bytes));
+    if (context_.explain) report_.finish(job_, after.bytes, &out);
+    return out;
+  }
+
+ private:
+  struct Next {
+    std::string label;
+    Amplifier facts;
+  };
+
+  bool is_default() const { return !options_.chunks && !options_.rows_per_chunk && !options_.peak_bytes; }
+
+  Change unchanged(std::string why) {
+    Change out;
+    out.summary = "nothing is chunked: " + why;
+    if (context_.explain) report_.finish(job_, 0, &out);
+    return out;
+  }
+
+  std::string why_nothing(const Peak& peak) const {
+    if (!reasons_.empty()) return reasons_;
+    if (found_ == 0)
+      return options_.ratio ? "no forward node makes more than the ratio of what it takes" : "no forward node makes more than twice the data it takes, in more than " + human_bytes(double(options_.min_output));
+    return "the peak of " + human_bytes(double(peak.bytes)) + " is at %" + peak.node;
+  }
+
+  // By label, so that programs of several ranks take the same.
+  std::optional<Next> next_amplifier() {
+    std::optional<Next> best;
+    for (const auto& program : job_.programs)
+      for (const Amplifier& a : find_amplifiers(*program, options_).found) {
+        const std::string label(program->graph.label(a.node));
+        if (seen_.contains(label) || (best && best->facts.bytes >= a.bytes)) continue;
+        best = Next{label, a};
+      }
+    if (best) seen_.insert(best->label), ++found_;
+    return best;
+  }
+
+  // --- one amplifier ---
+
+  Status take(const Next& next) {
+    auto prepared = prepare(next);
+    if (!prepared.ok()) return refused(next, std::move(prepared.error()));
+    if (!options_.chunks && !options_.rows_per_chunk && !sets_peak(*prepared)) return skip(next, "it does not set the planned peak");
+    SG_ASSIGN(const int64_t chunks, choose(next, *prepared));
+    if (chunks < 2) return skip(next, "its rows make one chunk");
+    report_.add_region(next.label, next.facts, prepared->job, prepared->plans, [&](int64_t n) { return predicted(*prepared, n); }, chunks, context_.explain);
+    SG_ASSIGN(Trial trial, outline(*prepared, chunks));
+    job_ = std::move(trial.job);
+    summary_ += (done_++ == 0 ? "%" : ", %") + next.label + " " + std::to_string(trial.chunks) + " times " + plural(trial.counts.body_nodes, "node");
+    return ok_status();
+  }
+
+  Status skip(const Next& next, const std::string& why) {
+    report_.add_skipped(next.label, next.facts, why);
+    if (reasons_.empty()) reasons_ = "%" + next.label + ": " + why;
+    return ok_status();
+  }
+
+  // Asked for by name of a ratio or a number, or in the way of the peak: an error, but for best effort.
+  Status refused(const Next& next, Error error) {
+    if (!asked_for(next)) return skip(next, error.message);
+    if (!context_.best_effort) return error;
+    context_.notes->warning("chunk", "left whole: " + error.message, error.where, error.hint);
+    return skip(next, error.message);
+  }
+
+  // Without a ratio the largest amplifier is meant; and whatever lives at the peak.
+  bool asked_for(const Next& next) const {
+    if (options_.ratio) return true;
+    if (options_.chunks || options_.rows_per_chunk) return done_ == 0 && found_ == 1;
+    for (const auto& program : job_.programs) {
+      const Liveness live = compute_liveness(*program, program->graph, captured_sizes(*program));
+      for (uint32_t i : live.live_at_peak)
+        if (program->graph.label(live.storages[i].def) == next.label) return true;
+    }
+    return false;
+  }
+
+  Result<Prepared> prepare(const Next& next) {
+    Prepared out{Job(job_), {}, {}, INT64_MAX};
+    for (auto& program : out.job.programs) {
+      const NodeId n = program->graph.find_node(next.label);
+      out.plans.emplace_back();
+      if (!n) continue;
+      SG_ASSIGN(out.plans.back(), plan_at_some_axis(&program, n));
+      const AutoPlan& plan = *out.plans.back();
+      const auto rows = program->graph.pool().exprs.evaluate(plan.rows(), captured_sizes(*program));
+      out.rows = program->graph.pool().exprs.constant_value(plan.rows());
+      out.most_chunks = std::min(out.most_chunks, rows.value_or(2) / options_.least_rows);
+    }
+    return out;
+  }
+
+  // The first axis along which all rules hold, and which is long enough for the chunks; else the first at all.
+  Result<AutoPlan> plan_at_some_axis(std::unique_ptr<Program>* program, NodeId amplifier) {
+    const std::vector<AutoCut> cuts = possible_cuts(**program, amplifier);
+    std::optional<Error> first;
+    std::optional<std::pair<size_t, std::unique_ptr<Program>>> short_one;
+    for (size_t i = 0; i < cuts.size(); ++i) {
+      auto copy = copy_of(**program);
+      auto plan = plan_auto_chunk(copy.get(), amplifier, cuts[i]);
+      if (!plan.ok()) {
+        if (!first) first = std::move(plan.error());
+        continue;
+      }
+      const auto rows = copy->graph.pool().exprs.constant_value(cuts[i].rows);
+      if (rows && *rows < options_.chunks.value_or(2) && i + 1 < cuts.size()) {
+        if (!short_one) short_one.emplace(i, nullptr);
+        continue;
+      }
+      *program = std::move(copy);
+      return plan;
+    }
+    if (short_one) return plan_auto_chunk(program->get(), amplifier, cuts[short_one->first]);
+    if (first) return std::move(*first);
+    return Error{ErrorKind::cannot_apply, "%" + std::string((*program)->graph.label(amplifier)) + " takes no tensor that depends on the data of the step", {}, {}};
+  }
+
+  static std::unique_ptr<Program> copy_of(const Program& program) {
+    auto out = std::make_unique<Program>(&program.graph.pool());
+    out->ranks = program.ranks, out->symbols = program.symbols, out->guards = program.guards;
+    out->graph = Graph(program.graph, &program.graph.pool());
+    for (const auto& nested : program.nested) out->nested.push_back(std::make_unique<Nested>(Nested{nested->name, Graph(nested->graph, &program.graph.pool())}));
+    return out;
+  }
+
+  // Whether chunked values of the amplifier's size are among what lives at the peak.
+  bool sets_peak(const Prepared& prepared) const {
+    const Peak peak = peak_of(prepared.job);
+    for (size_t i = 0; i < prepared.plans.size(); ++i) {
+      if (!prepared.plans[i]) continue;
+      const AutoPlan& plan = *prepared.plans[i];
+      const Program& program = *prepared.job.programs[i];
+      const Liveness live = compute_liveness(program, program.graph, captured_sizes(program));
+      if (live.lower_bound_bytes < peak.bytes) continue;
+      for (uint32_t at : live.live_at_peak) {
+        const ValueId v = live.storages[at].owner;
+        const NodeId def = program.graph.value(v).def;
+        const int64_t count = element_count(program.graph.pool(), program.graph.type(v), captured_sizes(program)).value_or(0);
+        if (def && plan.is_body[def.index] && count > plan.elements / 2) return true;
+      }
+    }
+    return false;
+  }
+
+  // --- how many ---
+
+  struct Trial {
+    Job job;
+    int64_t chunks = 0;
+    AutoCounts counts;
+  };
+
+  Result<Trial> outline(const Prepared& prepared, int64_t chunks) const {
+    Trial out{Job(prepared.job), 0, {}};
+    for (size_t i = 0; i < prepared.plans.size(); ++i) {
+      if (!prepared.plans[i]) continue;
+      ExprPool& exprs = out.job.pool->exprs;
+      const AutoPlan& plan = *prepared.plans[i];
+      const AutoCuts cuts = options_.rows_per_chunk ? cut_by(&exprs, *prepared.rows, *options_.rows_per_chunk) : cut_into(&exprs, plan.rows(), chunks);
+      SG_ASSIGN(out.counts, outline_auto_chunk(out.job.programs[i].get(), plan, cuts, options_.sums_in_f32));
+      out.chunks = static_cast<int64_t>(cuts.sizes.size());
+    }
+    return out;
+  }
+
+  std::optional<int64_t> predicted(const Prepared& prepared, int64_t chunks) const {
+    auto trial = outline(prepared, chunks);
+    if (!trial.ok()) return std::nullopt;
+    return peak_of(trial->job).bytes;
+  }
+
+  // Rows of the last chunk are no fewer than --min-rows.
+  Result<int64_t> choose(const Next& next, const Prepared& prepared) const {
+    const auto few = [&](int64_t n) {
+      return Error{ErrorKind::cannot_apply, "%" + next.label + ": " + std::to_string(n) + " chunks have fewer than " + std::to_string(options_.least_rows) + " rows", {}, "fewer chunks"};
+    };
+    if (options_.rows_per_chunk) {
+      if (!prepared.rows)
+        return Error{ErrorKind::cannot_apply, "%" + next.label + ": how many rows there are is a symbol, and so would be the number of chunks", {}, "--chunks, or sg-concretize before"};
+      const int64_t n = (*prepared.rows + *options_.rows_per_chunk - 1) / *options_.rows_per_chunk;
+      return *options_.rows_per_chunk < options_.least_rows ? Result<int64_t>(few(n)) : Result<int64_t>(n);
+    }
+    if (options_.chunks) {
+      const int64_t n = prepared.rows ? std::min(*options_.chunks, *prepared.rows) : *options_.chunks;
+      return n > prepared.most_chunks && prepared.rows && options_.least_rows > 1 ? Result<int64_t>(few(n)) : Result<int64_t>(n);
+    }
+    return fewest(prepared);
+  }
+
+  // Twice as many until they are enough, then between.
+  Result<int64_t> fewest(const Prepared& prepared) const {
+    int64_t low = 1, high = 2, last_peak = INT64_MAX;
+    for (;; low = high, high *= 2) {
+      if (high > prepared.most_chunks) {
+        high = prepared.most_chunks;
+        if (high <= low) return low;
+      }
+      SG_ASSIGN(const bool enough, is_enough(prepared, high, &last_peak));
+      if (enough) break;
+      if (high == prepared.most_chunks) return high;
+    }
+    while (high - low > 1) {
+      const int64_t middle = low + (high - low) / 2;
+      int64_t ignored = INT64_MAX;
+      SG_ASSIGN(const bool enough, is_enough(prepared, middle, &ignored));
+      (enough ? high : low) = middle;
+    }
+    return high;
+  }
+
+  // The chunks no longer set the peak, or twice as many spare less than 1 %.
+  Result<bool> is_enough(const Prepared& prepared, int64_t chunks, int64_t* last_peak) const {
+    SG_ASSIGN(const Trial trial, outline(prepared, chunks));
+    const Peak peak = peak_of(trial.job);
+    if (options_.peak_bytes && peak.bytes <= *options_.peak_bytes) return true;
+    const int64_t before = std::exchange(*last_peak, peak.bytes);
+    return !peak.at_call || (before != INT64_MAX && peak.bytes > before - before / 100);
+  }
+
+  Job& job_;
+  const AutoChunkOptions& options_;
+  PassContext& context_;
+  AutoChunkReport report_;
+  std::set<std::string> seen_;
+  size_t found_ = 0, done_ = 0;
+  std::string summary_, reasons_;
+};
+
+}  // namespace
+
+Result<Change> auto_chunk(Job* job, const AutoChunkOptions& options, PassContext& context) { return AutoChunker(job, options, context).run(); }
+
+}  // namespace sg

@@ -1,0 +1,61 @@
+// What the axis rules cannot take in chunks, written so that they can: the same numbers, other nodes. Internal to sg-chunk --auto.
+//
+// Losses    a mean over the rows becomes a sum over the rows, divided behind the region by a count that the labels alone give
+// Backward  the gradient of log-softmax behind that of the negative log-likelihood is made in one buffer, not in two
+// Likes     ones as large as a loss do not wait for the loss
+// Shapes    [batch, length, vocabulary] of flat rows: elementwise work is done on the flat rows, and the views cancel
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+
+#include "libgraph/infer.h"
+#include "libgraph/job.h"
+
+namespace sg {
+
+class ChunkRewriter {
+ public:
+  explicit ChunkRewriter(Program* program) : program_(*program), graph_(program->graph), pool_(graph_.pool()), types_(*program) {}
+
+  // Rewrites `n`, whose operands are chunked or sums, if it is one of the above; the first node that stands for it, none when it
+  // stays. `n` is gone then.
+  std::optional<NodeId> rewrite(NodeId n);
+
+  // Moves the reshape `n` behind the elementwise ops that take its result, so that it meets the reshape back. False: it stays.
+  bool push_down(NodeId n);
+
+ private:
+  struct Labels {
+    ValueId ignored, safe, index;       // which rows do not count; labels with 0 for those; as a column
+  };
+  const Labels& labels_of(NodeId before, ValueId target, int64_t ignored);
+  ValueId row_weights(NodeId before, ValueId weight, const Labels& labels);
+  std::optional<NodeId> loss(NodeId n);
+  std::optional<NodeId> loss_backward(NodeId n);
+  std::optional<NodeId> mean(NodeId n);
+  std::optional<NodeId> like(NodeId n);
+  NodeId sole_log_softmax_backward(NodeId n) const;
+
+  const Arg* find(NodeId n, std::string_view name) const;
+  ValueId tensor(NodeId n, std::string_view name) const;
+  std::optional<int64_t> integer(NodeId n, std::string_view name) const;
+  Arg keyword(std::string_view key, Arg arg) { return arg.set_key(pool_.str(key)); }
+  Arg size_of(Expr e) const;
+  // A node before `position` that belongs where `like` does; its types follow from its arguments.
+  ValueId make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position, NodeId like);
+  NodeId replace(NodeId n, NodeId first_new, std::span<const ValueId> by);
+  ValueId flattened(ValueId v, const Type& whole, const Type& flat, NodeId before);
+
+  Program& program_;
+  Graph& graph_;
+  Pool& pool_;
+  TypeInferrer types_;
+  std::unordered_map<uint64_t, Labels> labels_;
+  bool failed_ = false;                 // a type could not be inferred
+};
+
+// Writes the number or expression of a scalar where nodes take the scalar. REQUIRES: its type says it
+void put_number(Graph* graph, ValueId v);
+
+}  // namespace sg
