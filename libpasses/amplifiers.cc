@@ -64,7 +64,8 @@ Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& optio
         found.taken_bytes += distinct_bytes(graph.pool(), graph.type(a.as_value()), sizes).value_or(0);
         if (from_data[a.as_value().index]) data = std::max(data, element_count(graph.pool(), graph.type(a.as_value()), sizes).value_or(0));
       });
-    const bool amplifies = options.ratio ? found.ratio() > *options.ratio : element_count(graph.pool(), made, sizes).value_or(0) / 2 > data;
+    const int64_t count = element_count(graph.pool(), made, sizes).value_or(0);
+    const bool amplifies = options.ratio ? count > data && found.ratio() > *options.ratio : count / 2 > data;
     if (data > 0 && amplifies && found.bytes > options.min_output) (before_products[n.index] ? out.layers : out.found).push_back(found);
   }
   for (auto* list : {&out.found, &out.layers}) std::ranges::stable_sort(*list, [](const Amplifier& a, const Amplifier& b) { return a.bytes > b.bytes; });

@@ -62,7 +62,7 @@ class AutoChunker {
     if (options_.peak_bytes && after.bytes > *options_.peak_bytes)
       return Error{ErrorKind::cannot_apply,
                    "the planned peak stays at " + human_bytes(double(after.bytes)) + ", at %" + after.node + ", and " + human_bytes(double(*options_.peak_bytes)) + " were asked for", {},
-                   after.at_call ? "a larger --peak" : "what sets it is no amplifier: sg-remat --peak"};
+                   "sg-remat --peak lowers what lives beside the chunks"};
     if (done_ == 0) return unchanged(why_nothing(before));
     Change out;
     out.changed = true;
@@ -113,7 +113,7 @@ class AutoChunker {
     if (!prepared.ok()) return refused(next, std::move(prepared.error()));
     if (!options_.chunks && !options_.rows_per_chunk && !sets_peak(*prepared)) return skip(next, "it does not set the planned peak");
     SG_ASSIGN(const int64_t chunks, choose(next, *prepared));
-    if (chunks < 2) return skip(next, "its rows make one chunk");
+    if (chunks < 2) return skip(next, options_.chunks || options_.rows_per_chunk ? "its rows make one chunk" : "no number of chunks lowers the planned peak");
     report_.add_region(next.label, next.facts, prepared->job, prepared->plans, [&](int64_t n) { return predicted(*prepared, n); }, chunks, context_.explain);
     SG_ASSIGN(Trial trial, outline(*prepared, chunks));
     job_ = std::move(trial.job);
@@ -184,7 +184,7 @@ class AutoChunker {
     }
     if (short_one) return plan_auto_chunk(program->get(), amplifier, cuts[short_one->first]);
     if (first) return std::move(*first);
-    return Error{ErrorKind::cannot_apply, "%" + std::string((*program)->graph.label(amplifier)) + " takes no tensor that depends on the data of the step", {}, {}};
+    return Error{ErrorKind::cannot_apply, place_of(**program, (*program)->graph, amplifier) + ": no axis rule cuts its result along an axis of the data that it takes", {}, "--best-effort leaves it whole"};
   }
 
   static std::unique_ptr<Program> copy_of(const Program& program) {
@@ -253,41 +253,50 @@ class AutoChunker {
       return *options_.rows_per_chunk < options_.least_rows ? Result<int64_t>(few(n)) : Result<int64_t>(n);
     }
     if (options_.chunks) {
-      const int64_t n = prepared.rows ? std::min(*options_.chunks, *prepared.rows) : *options_.chunks;
-      return n > prepared.most_chunks && prepared.rows && options_.least_rows > 1 ? Result<int64_t>(few(n)) : Result<int64_t>(n);
+      const int64_t n = std::min(*options_.chunks, prepared.most_chunks * options_.least_rows);
+      return n > prepared.most_chunks && options_.least_rows > 1 ? Result<int64_t>(few(n)) : Result<int64_t>(n);
     }
     return fewest(prepared);
   }
 
-  // Twice as many until they are enough, then between.
+  // Twice as many until they are enough, then between. Where they never are, the fewest that come within 1 % of the least peak; 1 = none
+  // lowers it.
   Result<int64_t> fewest(const Prepared& prepared) const {
-    int64_t low = 1, high = 2, last_peak = INT64_MAX;
-    for (;; low = high, high *= 2) {
-      if (high > prepared.most_chunks) {
-        high = prepared.most_chunks;
-        if (high <= low) return low;
+    constexpr int64_t kManyChunks = 64;      // beyond them a doubling must be worth it
+    const int64_t before = peak_of(prepared.job).bytes;
+    std::vector<std::pair<int64_t, int64_t>> tried{{1, before}};
+    for (;;) {
+      const auto [low, last] = tried.back();
+      const int64_t high = std::min(low * 2, prepared.most_chunks);
+      if (high <= low) break;
+      SG_ASSIGN(const Peak peak, peak_with(prepared, high));
+      if (is_enough(peak)) {
+        SG_ASSIGN(const int64_t chunks, fewest_between(prepared, low, high));
+        return options_.peak_bytes || peak.bytes < before ? chunks : 1;
       }
-      SG_ASSIGN(const bool enough, is_enough(prepared, high, &last_peak));
-      if (enough) break;
-      if (high == prepared.most_chunks) return high;
+      if (!options_.peak_bytes && high > kManyChunks && peak.bytes > last - last / 100) break;
+      tried.emplace_back(high, peak.bytes);
     }
+    const int64_t least = std::ranges::min(tried, {}, &std::pair<int64_t, int64_t>::second).second;
+    return std::ranges::find_if(tried, [&](const auto& t) { return t.second <= least + least / 100; })->first;
+  }
+
+  // REQUIRES: `high` chunks are enough, and `low` are not
+  Result<int64_t> fewest_between(const Prepared& prepared, int64_t low, int64_t high) const {
     while (high - low > 1) {
       const int64_t middle = low + (high - low) / 2;
-      int64_t ignored = INT64_MAX;
-      SG_ASSIGN(const bool enough, is_enough(prepared, middle, &ignored));
-      (enough ? high : low) = middle;
+      SG_ASSIGN(const Peak peak, peak_with(prepared, middle));
+      (is_enough(peak) ? high : low) = middle;
     }
     return high;
   }
 
-  // The chunks no longer set the peak, or twice as many spare less than 1 %.
-  Result<bool> is_enough(const Prepared& prepared, int64_t chunks, int64_t* last_peak) const {
+  Result<Peak> peak_with(const Prepared& prepared, int64_t chunks) const {
     SG_ASSIGN(const Trial trial, outline(prepared, chunks));
-    const Peak peak = peak_of(trial.job);
-    if (options_.peak_bytes && peak.bytes <= *options_.peak_bytes) return true;
-    const int64_t before = std::exchange(*last_peak, peak.bytes);
-    return !peak.at_call || (before != INT64_MAX && peak.bytes > before - before / 100);
+    return peak_of(trial.job);
   }
+
+  bool is_enough(const Peak& peak) const { return options_.peak_bytes ? peak.bytes <= *options_.peak_bytes || !peak.at_call : !peak.at_call; }
 
   Job& job_;
   const AutoChunkOptions& options_;

@@ -6,6 +6,7 @@
 #include "libgraph/infer_sizes.h"
 #include "libpasses/auto_chunk_rewrite.h"
 #include "libpasses/axis_rules.h"
+#include "libpasses/chunk_layout.h"
 #include "libpasses/chunk_regions.h"
 #include "libpasses/remat_target.h"
 #include "libpasses/value_numbers.h"
@@ -103,19 +104,14 @@ class AutoPlanner {
     return false;
   }
 
-  // Fills are made at the size of a chunk where one is wanted, if nobody writes to them.
+  // Fills are made at the size of a chunk where one is wanted.
   void find_fills() {
-    const AliasAnalysis alias(program_, graph_);
-    std::unordered_set<uint32_t> written;
-    for (NodeId n : graph_.nodes())
-      for (StorageId s : alias.writes(n)) written.insert(alias.storage(s).alias_class);
-    for (NodeId n : graph_.nodes()) {
-      const OpInfo* op = graph_.op_info(n);
-      if (op == nullptr || !is_constant_fill(*op) || graph_.node(n).result_count != 1) continue;
-      const ValueId v = graph_.node(n).result(0);
-      const StorageId s = alias.storage_of(v);
-      if (!s.is_none() && !written.contains(alias.storage(s).alias_class)) state(v).kind = AxisKind::constant;
-    }
+    for (NodeId n : graph_.nodes()) mark_fill(n);
+  }
+
+  void mark_fill(NodeId n) {
+    const OpInfo* op = graph_.op_info(n);
+    if (op != nullptr && is_constant_fill(*op) && graph_.node(n).result_count == 1) state(graph_.node(n).result(0)).kind = AxisKind::constant;
   }
 
   // --- states ---
@@ -123,6 +119,7 @@ class AutoPlanner {
   Status walk() {
     for (NodeId n = plan_.amplifier; n;) {
       if (!depends(n)) {
+        mark_fill(n);
         n = graph_.next(n);
         continue;
       }
@@ -319,8 +316,12 @@ class AutoPlanner {
 
   Status check_body() {
     const AliasAnalysis alias(program_, graph_);
+    std::unordered_set<StorageId, IdHash> written;
+    for (NodeId n : graph_.nodes()) written.insert(alias.writes(n).begin(), alias.writes(n).end());
     for (const AutoNode& body : plan_.body) {
       if (alias.effects(body.node) != 0) return refuse(body.node, "effects", "it does more than compute its results");
+      if (is_joined(body.node) && is_shared(graph_.node(body.node).result(0)) && written.contains(alias.storage_of(graph_.node(body.node).result(0))))
+        return refuse(body.node, "memory", "it is written in chunks, and taken as a whole");
       for (StorageId s : alias.writes(body.node))
         for (StorageId member : alias.class_members(alias.storage(s).alias_class))
           if (const NodeId def = alias.storage(member).def; !def || !plan_.is_body[def.index])
@@ -329,17 +330,17 @@ class AutoPlanner {
     return ok_status();
   }
 
+  // Taken by others than the body.
+  bool is_shared(ValueId v) const {
+    bool out = false;
+    graph_.for_each_use(v, [&](Use use) { out = out || !use.user || !plan_.is_body[use.user.index]; });
+    return out;
+  }
+
   void find_results() {
-    std::vector<bool> is_output(graph_.value_id_limit(), false);
-    for (const Output& output : graph_.outputs())
-      if (!output.value.is_none()) is_output[output.value.index] = true;
     for (const AutoNode& body : plan_.body)
-      for (uint32_t i = 0; i < graph_.node(body.node).result_count; ++i) {
-        const ValueId v = graph_.node(body.node).result(i);
-        bool out = is_output[v.index];
-        for (NodeId user : graph_.users(v)) out = out || !plan_.is_body[user.index];
-        if (out && !is_joined(body.node)) plan_.results.push_back(v);
-      }
+      for (uint32_t i = 0; !is_joined(body.node) && i < graph_.node(body.node).result_count; ++i)
+        if (const ValueId v = graph_.node(body.node).result(i); is_shared(v)) plan_.results.push_back(v);
   }
 
   // Made again in the body; the rest of the step keeps its own.
@@ -352,6 +353,8 @@ class AutoPlanner {
       const std::string name = "%" + std::string(graph_.name(v));
       if (s.kind == AxisKind::along && (!plan_.world.domains[s.along.domain].is_rows || s.local))
         return refuse(def, "results", name + " lies in an order of each chunk's own, and is needed whole");
+      if ((s.kind == AxisKind::along || s.kind == AxisKind::partial) && !axes_in_memory(&graph_.pool(), program_, graph_.type(v)))
+        return refuse(def, "results", name + " is needed whole, and has a layout that no new tensor has: make it contiguous");
       if (s.kind == AxisKind::size && !graph_.type(v).value) return refuse(def, "results", name + " is a number of each chunk's own, and is needed whole");
     }
     return ok_status();
@@ -444,6 +447,21 @@ class AutoPlanner {
 
 Result<AutoPlan> plan_auto_chunk(Program* program, NodeId amplifier, const AutoCut& cut) { return AutoPlanner(program, amplifier, cut).run(); }
 
+// Whether the op's result is chunked where this axis of an operand is.
+static bool keeps_axis(const Program& program, NodeId n, ValueId operand, uint32_t axis, Expr size) {
+  const Graph& graph = program.graph;
+  AxisWorld world;
+  world.states.resize(graph.value_id_limit()), world.seeds.resize(graph.value_id_limit());
+  for (uint32_t v = 0; v < graph.value_id_limit(); ++v) world.equal.push_back(ValueId(v));
+  AxisDomain rows;
+  rows.size = size;
+  world.add_domain(rows);
+  world.seeds[operand.index] = along_state({0, axis, graph.pool().exprs.constant(1)});
+  AxisCall call(&world, program, n);
+  const AxisRow* row = find_axis_rule(call.op);
+  return row != nullptr && row->rule(call).ok() && !call.given.empty() && call.given[0].kind == AxisKind::along;
+}
+
 std::vector<AutoCut> possible_cuts(const Program& program, NodeId amplifier) {
   const Graph& graph = program.graph;
   ExprPool& exprs = graph.pool().exprs;
@@ -456,6 +474,7 @@ std::vector<AutoCut> possible_cuts(const Program& program, NodeId amplifier) {
       const Expr size = type.shape[axis];
       if (const auto known = exprs.constant_value(size); known && *known < 2) continue;
       if (std::ranges::any_of(out, [&](const AutoCut& c) { return c.operand == v && c.axis == axis; })) continue;
+      if (!keeps_axis(program, amplifier, v, axis, size)) continue;
       out.push_back({v, axis, size, exprs.constant(1)});
       // [batch, length] seen as one axis: whole entries of the batch.
       const NodeId def = graph.value(v).def;

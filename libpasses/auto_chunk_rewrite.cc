@@ -97,6 +97,7 @@ std::optional<NodeId> ChunkRewriter::rewrite(NodeId n) {
   if (op->name == "aten.nll_loss_backward.default") return loss_backward(n);
   if (op->name == "aten.mean.default" || op->name == "aten.mean.dim") return mean(n);
   if (op->name == "aten.ones_like.default" || op->name == "aten.zeros_like.default" || op->name == "aten.full_like.default") return like(n);
+  if (op->name.starts_with("aten.new_")) return fill(n);
   return std::nullopt;
 }
 
@@ -171,24 +172,23 @@ std::optional<NodeId> ChunkRewriter::loss_backward(NodeId n) {
   const std::string name(graph_.label(n));
   ValueId rows = given;
   if (*reduction == kMean) rows = make("aten.div.Tensor", {Arg::value(given), Arg::value(total)}, name + "_scale", n, n);
-  rows = make("aten.neg.default", {Arg::value(rows)}, name + "_scale", n, n);
   if (!weight.is_none()) rows = make("aten.mul.Tensor", {Arg::value(row_weights(n, weight, labels)), Arg::value(rows)}, name + "_rows", n, n);
   else if (*reduction != kNone) rows = make("aten.expand.default", {Arg::value(rows), Arg::list({size_of(graph_.type(target).shape[0])})}, name + "_rows", n, n);
   rows = make("aten.masked_fill.Scalar", {Arg::value(rows), Arg::value(labels.ignored), Arg::floating(0)}, name + "_rows", n, n);
   const ValueId column = make("aten.unsqueeze.default", {Arg::value(rows), Arg::integer(1)}, name + "_column", n, n);
+  const ValueId negative = make("aten.neg.default", {Arg::value(column)}, name + "_negative", n, n);
   if (failed_) return std::nullopt;
   const NodeId softmax = sole_log_softmax_backward(n);
   if (softmax.is_none()) {
     const ValueId zeros = make("aten.zeros_like.default", {Arg::value(self)}, name, n, n);
-    const ValueId out = make("aten.scatter_add_.default", {Arg::value(zeros), Arg::integer(1), Arg::value(labels.index), Arg::value(column)}, name, n, n);
+    const ValueId out = make("aten.scatter_add_.default", {Arg::value(zeros), Arg::integer(1), Arg::value(labels.index), Arg::value(negative)}, name, n, n);
     if (failed_) return std::nullopt;
     return replace(n, before ? graph_.next(before) : graph_.first(), std::span(&out, 1));
   }
   const ValueId output = tensor(softmax, "output");
-  const ValueId turned = make("aten.neg.default", {Arg::value(column)}, name + "_column", softmax, softmax);
   const ValueId p = make("aten.exp.default", {Arg::value(output)}, std::string(graph_.label(softmax)) + "_exp", softmax, softmax);
-  const ValueId scaled = make("aten.mul.Tensor", {Arg::value(p), Arg::value(turned)}, std::string(graph_.label(softmax)) + "_scaled", softmax, softmax);
-  ValueId out = make("aten.scatter_add_.default", {Arg::value(scaled), Arg::integer(1), Arg::value(labels.index), Arg::value(column)},
+  const ValueId scaled = make("aten.mul.Tensor", {Arg::value(p), Arg::value(column)}, std::string(graph_.label(softmax)) + "_scaled", softmax, softmax);
+  ValueId out = make("aten.scatter_add_.default", {Arg::value(scaled), Arg::integer(1), Arg::value(labels.index), Arg::value(negative)},
                      graph_.label(softmax), softmax, softmax);
   const DType wanted = graph_.type(graph_.node(softmax).result(0)).dtype;
   if (graph_.type(out).dtype != wanted)
@@ -242,6 +242,24 @@ std::optional<NodeId> ChunkRewriter::like(NodeId n) {
   }
   const ValueId out = make("aten.full.default",
                            {Arg::list({}), value, keyword("dtype", Arg::dtype(type.dtype)), keyword("device", Arg::text(ArgKind::device, type.device))},
+                           graph_.name(graph_.node(n).result(0)), n, n);
+  if (failed_) return std::nullopt;
+  return replace(n, graph_.value(out).def, std::span(&out, 1));
+}
+
+// Of a tensor only the type: it is there before the tensor is.
+std::optional<NodeId> ChunkRewriter::fill(NodeId n) {
+  const std::string_view op = graph_.op_name(n);
+  const Arg* size = find(n, "size");
+  const Arg* given = op == "aten.new_full.default" ? find(n, "fill_value") : nullptr;
+  if ((op != "aten.new_zeros.default" && op != "aten.new_ones.default" && given == nullptr) || size == nullptr || !size->is(ArgKind::list)) return std::nullopt;
+  for (const Arg& item : size->items())
+    if (item.is(ArgKind::value)) return std::nullopt;
+  if (given != nullptr && given->is(ArgKind::value)) return std::nullopt;
+  const Type type = graph_.type(graph_.node(n).result(0));
+  Arg list = *size, value = given != nullptr ? *given : Arg::integer(op == "aten.new_ones.default");
+  list.set_key(StrId()), value.set_key(StrId());
+  const ValueId out = make("aten.full.default", {list, value, keyword("dtype", Arg::dtype(type.dtype)), keyword("device", Arg::text(ArgKind::device, type.device))},
                            graph_.name(graph_.node(n).result(0)), n, n);
   if (failed_) return std::nullopt;
   return replace(n, graph_.value(out).def, std::span(&out, 1));

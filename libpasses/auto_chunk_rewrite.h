@@ -35,6 +35,7 @@ class ChunkRewriter {
   std::optional<NodeId> loss_backward(NodeId n);
   std::optional<NodeId> mean(NodeId n);
   std::optional<NodeId> like(NodeId n);
+  std::optional<NodeId> fill(NodeId n);
   NodeId sole_log_softmax_backward(NodeId n) const;
 
   const Arg* find(NodeId n, std::string_view name) const;
