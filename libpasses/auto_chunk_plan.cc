@@ -79,9 +79,27 @@ class AutoPlanner {
     return out;
   }
 
+  // Memory that is written after it was made; waits do not count.
+  std::unordered_set<uint32_t> written_classes(const AliasAnalysis& alias) const {
+    std::unordered_set<uint32_t> out;
+    for (NodeId n : graph_.nodes()) {
+      if (const OpInfo* op = graph_.op_info(n); op != nullptr && op->has(kWait)) continue;
+      for (StorageId s : alias.writes(n)) out.insert(alias.storage(s).alias_class);
+    }
+    return out;
+  }
+
+  // Equal now and later.
+  static bool are_exchangeable(const AliasAnalysis& alias, const std::unordered_set<uint32_t>& written, ValueId a, ValueId b) {
+    for (ValueId v : {a, b})
+      if (const StorageId s = alias.storage_of(v); !s.is_none() && written.contains(alias.storage(s).alias_class)) return false;
+    return true;
+  }
+
   // A head that is recomputed in the backward is computed once in a chunk.
   void forget_recomputation() {
     const AliasAnalysis alias(program_, graph_);
+    const auto written = written_classes(alias);
     const ValueNumbers numbers(graph_, alias, true);
     std::vector<bool> from(graph_.value_id_limit(), false);
     std::vector<NodeId> again;
@@ -90,7 +108,10 @@ class AutoPlanner {
       for_operands(graph_, n, [&](ValueId v) { any = any || from[v.index]; });
       for (uint32_t i = 0; any && i < graph_.node(n).result_count; ++i) from[graph_.node(n).result(i).index] = true;
       const NodeId leader = numbers.leader(n);
-      if (leader != n && graph_.node(n).result_count > 0 && from[graph_.node(leader).result(0).index]) again.push_back(n);
+      bool same = leader != n && graph_.node(n).result_count > 0 && from[graph_.node(leader).result(0).index];
+      for (uint32_t i = 0; same && i < graph_.node(n).result_count; ++i)
+        same = are_exchangeable(alias, written, graph_.node(n).result(i), graph_.node(leader).result(i));
+      if (same) again.push_back(n);
     }
     for (NodeId n : again)
       for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) graph_.replace_uses(graph_.node(n).result(i), graph_.node(numbers.leader(n)).result(i));
@@ -180,6 +201,8 @@ class AutoPlanner {
       if (call.given.empty() || call.given[0].kind != AxisKind::along) return refuse(n, row->name, "it contracts the axis that is cut");
       if (std::ranges::none_of(out.slices, [&](const SliceWish& s) { return s.value == cut.operand; })) out.slices.push_back({cut.operand, seed});
     }
+    for (const AxisState& s : call.given)
+      if (s.kind == AxisKind::along && !plan_.world.domains[s.along.domain].is_rows) return refuse(n, row->name, "its result lies in an order that the data decides");
     for (const auto& [v, s] : call.constants) make_fill(v, s);
     for (uint32_t i = 0; i < call.node.result_count; ++i) state(call.node.result(i)) = call.given[i];
     join_producers(&out);
@@ -298,13 +321,14 @@ class AutoPlanner {
   void share_equal_operands() {
     const AliasAnalysis alias(program_, graph_);
     const ValueNumbers numbers(graph_, alias, true);
+    const auto written = written_classes(alias);
     for (AutoNode& body : plan_.body) {
       std::vector<std::pair<ValueId, ValueId>> swaps;
       for_operands(graph_, body.node, [&](ValueId v) {
         const NodeId def = graph_.value(v).def;
         if (!def || is_made_in_body(v) || numbers.leader(def) == def) return;
         const ValueId first = graph_.node(numbers.leader(def)).result(graph_.value(v).index);
-        if (graph_.value(first).type == graph_.value(v).type && !is_made_in_body(first)) swaps.emplace_back(v, first);
+        if (graph_.value(first).type == graph_.value(v).type && !is_made_in_body(first) && are_exchangeable(alias, written, v, first)) swaps.emplace_back(v, first);
       });
       for (const auto& [v, first] : swaps) {
         graph_.replace_uses_in(body.node, v, first);
@@ -316,11 +340,14 @@ class AutoPlanner {
 
   Status check_body() {
     const AliasAnalysis alias(program_, graph_);
-    std::unordered_set<StorageId, IdHash> written;
-    for (NodeId n : graph_.nodes()) written.insert(alias.writes(n).begin(), alias.writes(n).end());
+    const auto written = written_classes(alias);
+    const auto is_written = [&](ValueId v) { return !alias.storage_of(v).is_none() && written.contains(alias.storage(alias.storage_of(v)).alias_class); };
     for (const AutoNode& body : plan_.body) {
       if (alias.effects(body.node) != 0) return refuse(body.node, "effects", "it does more than compute its results");
-      if (is_joined(body.node) && is_shared(graph_.node(body.node).result(0)) && written.contains(alias.storage_of(graph_.node(body.node).result(0))))
+      const ValueId first = graph_.node(body.node).result_count > 0 ? graph_.node(body.node).result(0) : ValueId();
+      if (!first.is_none() && graph_.op_info(body.node)->has(kMayAlias) && is_written(first))
+        return refuse(body.node, "memory", "%" + std::string(graph_.name(first)) + " is written, and whether it is a copy may differ from chunk to chunk");
+      if (is_joined(body.node) && is_shared(first) && is_written(first))
         return refuse(body.node, "memory", "it is written in chunks, and taken as a whole");
       for (StorageId s : alias.writes(body.node))
         for (StorageId member : alias.class_members(alias.storage(s).alias_class))

@@ -1,7 +1,9 @@
 #include "libpasses/auto_chunk_rewrite.h"
 
 #include <algorithm>
+#include <unordered_set>
 
+#include "libgraph/alias.h"
 #include "libgraph/infer_sizes.h"
 #include "libgraph/op.h"
 
@@ -21,6 +23,16 @@ bool is_output(const Graph& graph, ValueId v) {
 }
 
 }  // namespace
+
+ChunkRewriter::ChunkRewriter(Program* program) : program_(*program), graph_(program->graph), pool_(graph_.pool()), types_(*program) {
+  const AliasAnalysis alias(program_, graph_);
+  std::unordered_set<uint32_t> classes;
+  for (NodeId n : graph_.nodes())
+    for (StorageId s : alias.writes(n)) classes.insert(alias.storage(s).alias_class);
+  written_.resize(graph_.value_id_limit());
+  for (uint32_t v = 0; v < written_.size(); ++v)
+    if (const StorageId s = alias.storage_of(ValueId(v)); !s.is_none()) written_[v] = classes.contains(alias.storage(s).alias_class);
+}
 
 void put_number(Graph* graph, ValueId v) {
   const Expr e = graph->type(v).value;
@@ -123,7 +135,7 @@ ValueId ChunkRewriter::row_weights(NodeId before, ValueId weight, const Labels& 
 std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   const ValueId self = tensor(n, "self"), target = tensor(n, "target"), weight = tensor(n, "weight");
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
-  if (self.is_none() || target.is_none() || !reduction || !ignored || graph_.type(self).shape.size() != 2) return std::nullopt;
+  if (self.is_none() || target.is_none() || is_written(target) || !reduction || !ignored || graph_.type(self).shape.size() != 2) return std::nullopt;
   const NodeId before = graph_.previous(n);
   const Labels labels = labels_of(n, target, *ignored);
   const Arg dtype = keyword("dtype", Arg::dtype(graph_.type(self).dtype));
@@ -166,7 +178,7 @@ std::optional<NodeId> ChunkRewriter::loss_backward(NodeId n) {
   const ValueId self = tensor(n, "self"), target = tensor(n, "target"), weight = tensor(n, "weight"), total = tensor(n, "total_weight");
   const ValueId given = tensor(n, "grad_output");
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
-  if (self.is_none() || target.is_none() || given.is_none() || total.is_none() || !reduction || !ignored || graph_.type(self).shape.size() != 2) return std::nullopt;
+  if (self.is_none() || target.is_none() || is_written(target) || given.is_none() || total.is_none() || !reduction || !ignored || graph_.type(self).shape.size() != 2) return std::nullopt;
   const NodeId before = graph_.previous(n);
   const Labels labels = labels_of(n, target, *ignored);
   const std::string name(graph_.label(n));

@@ -16,7 +16,7 @@ namespace sg {
 
 class ChunkRewriter {
  public:
-  explicit ChunkRewriter(Program* program) : program_(*program), graph_(program->graph), pool_(graph_.pool()), types_(*program) {}
+  explicit ChunkRewriter(Program* program);
 
   // Rewrites `n`, whose operands are chunked or sums, if it is one of the above; the first node that stands for it, none when it
   // stays. `n` is gone then.
@@ -38,6 +38,7 @@ class ChunkRewriter {
   std::optional<NodeId> fill(NodeId n);
   NodeId sole_log_softmax_backward(NodeId n) const;
 
+  bool is_written(ValueId v) const { return v.index < written_.size() && written_[v.index]; }
   const Arg* find(NodeId n, std::string_view name) const;
   ValueId tensor(NodeId n, std::string_view name) const;
   std::optional<int64_t> integer(NodeId n, std::string_view name) const;
@@ -53,6 +54,7 @@ class ChunkRewriter {
   Pool& pool_;
   TypeInferrer types_;
   std::unordered_map<uint64_t, Labels> labels_;
+  std::vector<bool> written_;           // by value that was there from the start: its memory is written
   bool failed_ = false;                 // a type could not be inferred
 };
 

@@ -158,12 +158,12 @@ Result<Change> chunk(Job* job, const ChunkOptions& options, PassContext& context
 }
 
 constexpr PassInfo chunk_pass = {
-    "chunk", "run modules once for each chunk of their rows",
+    "chunk", "run modules, or the loss head, once for each chunk of their rows",
     "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
     "What cannot be proven to give the same rows is refused (exit 4) with its node and rule; --best-effort leaves it whole.",
     Results::reassociated, kAfter, kOptions,
     {{"sg-chunk step.sg --modules '{layer,layers.*.moe}' --chunks 2 -o chunked.sg", "in two halves of the rows"},
-     {"sg-import step.json | sg-chunk --modules layer --explain -o chunked.sg", "what is cut, shared, summed"}},
+     {"sg-chunk step.sg --auto --peak 14GiB --explain -o chunked.sg", "the loss head, in as few chunks as are enough for that peak"}},
     run_chunk};
 
 }  // namespace sg
