@@ -107,14 +107,15 @@ Status ChunkSizes::derive_guards() {
     for (int64_t c = 0; (left || right) && c < chunks_; ++c) {
       Guard own_guard = guard;
       own_guard.left = own(guard.left, c), own_guard.right = own(guard.right, c);
-      const bool balances = guard.relation == Relation::eq && left != right;      // sums of counts equal a number of rows
-      if (balances) {
+      if (left != right) {           // sums of counts against a number of rows: a chunk's counts against its own rows
         Expr& number = left ? own_guard.right : own_guard.left;
         auto share = share_of(number, c);
-        if (!share.ok())
-          return Error{ErrorKind::cannot_apply, "the guard " + exprs_->print(guard.left) + " == " + exprs_->print(guard.right) + " cannot be held by chunks: " + share.error().message,
+        if (share.ok()) number = *share;
+        else if (guard.relation == Relation::eq)
+          return Error{ErrorKind::cannot_apply,
+                       "the guard " + exprs_->print(guard.left) + " == " + exprs_->print(guard.right) +
+                           " cannot be held by chunks: " + share.error().message,
                        {}, "the step was captured under this condition"};
-        number = *share;
       }
       fresh.push_back(own_guard);
     }
