@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kUnknownRows = 3;
 constexpr int kFitRounds = 12;
-constexpr double kMostChange = 100;          // of one number, from where it began
+constexpr double kMostChange = 1e4;          // of one number, from where it began
 
 using Times = std::map<std::string, double, std::less<>>;
 
