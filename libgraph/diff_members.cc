@@ -30,17 +30,22 @@ class Members {
     return info != nullptr && info->has(kCollective) && !a_.operands(x).empty();
   }
 
-  static uint32_t source(const MatchSide& side, uint32_t n) { return side.operands(n).empty() ? kNone : side.maker[side.operands(n)[0]]; }
+  static uint32_t source(const MatchSide& side, uint32_t n) {
+    return side.operands(n).empty() ? kNone : side.maker[side.operands(n)[0]];
+  }
 
   // One takes what several values were packed into, the other does not; and their results have other sizes.
   bool is_bucket_and_member(uint32_t x, uint32_t y) const {
-    auto packed = [](const MatchSide& side, uint32_t maker) { return maker == kNone ? 1 : std::max<size_t>(1, side.operands(maker).size()); };
+    auto packed = [](const MatchSide& side, uint32_t maker) {
+      return maker == kNone ? 1 : std::max<size_t>(1, side.operands(maker).size());
+    };
     return packed(a_, source(a_, x)) != packed(b_, source(b_, y)) && !same_sizes(x, y);
   }
 
   bool same_sizes(uint32_t x, uint32_t y) const {
     if (a_.result_count(x) != b_.result_count(y) || a_.result_count(x) == 0) return false;
-    const Type &t = a_.graph->type(a_.graph->node(a_.nodes[x]).first_result), &u = b_.graph->type(b_.graph->node(b_.nodes[y]).first_result);
+    const Type &t = a_.graph->type(a_.graph->node(a_.nodes[x]).first_result),
+               &u = b_.graph->type(b_.graph->node(b_.nodes[y]).first_result);
     auto size = [](const MatchSide& side, Expr e) { return side.graph->pool().exprs.constant_value(e); };
     return std::equal(t.shape.begin(), t.shape.end(), u.shape.begin(), u.shape.end(),
                       [&](Expr e, Expr f) { return size(a_, e) == size(b_, f); });
@@ -48,7 +53,8 @@ class Members {
 
   void unpair_around(uint32_t x, uint32_t y) {
     for (int s = 0; s < 2; ++s) {
-      uint32_t from = s == 0 ? source(a_, x) : source(b_, y), other = from == kNone ? kNone : diff_.match.nodes[s][from];
+      uint32_t from = s == 0 ? source(a_, x) : source(b_, y),
+               other = from == kNone ? kNone : diff_.match.nodes[s][from];
       uint32_t p = s == 0 ? from : other, q = s == 0 ? other : from;
       if (other != kNone && a_.op[p] != b_.op[q]) unpair(p, q);
     }

@@ -1,6 +1,6 @@
-// Collectives of A that one new collective of B replaces: of one kind and group, with its sources and its users; with the nodes
-// that pack and unpack. A second new collective with the same sources does them again: recomputed, then merged. And the other way
-// round: collectives that were one.
+// Collectives of A that one new collective of B replaces: of one kind and group, with its sources and its users; with
+// the nodes that pack and unpack. A second new collective with the same sources does them again: recomputed, then
+// merged. And the other way round: collectives that were one.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -100,11 +100,14 @@ class Merges {
 
   // What packs and unpacks: no collective of its own, and nothing that is computed with the data.
   bool is_on_the_way(int s, uint32_t n) const {
-    return state_.is_free(s, n) && !state_.has(s, n, kCollective) && !state_.has(s, n, kContraction) && !state_.has(s, n, kHigherOrder);
+    return state_.is_free(s, n) && !state_.has(s, n, kCollective) && !state_.has(s, n, kContraction) &&
+           !state_.has(s, n, kHigherOrder);
   }
 
   // Copies of what others use the data for are explained as copies.
-  bool is_recomputed(int s, uint32_t n) const { return state_.meta(s, n).copy.kind == CopyKind::remat && state_.of[s]->original(n) != kNone; }
+  bool is_recomputed(int s, uint32_t n) const {
+    return state_.meta(s, n).copy.kind == CopyKind::remat && state_.of[s]->original(n) != kNone;
+  }
 
   // Results, and for an op that writes, the values made by free nodes that its arguments are views of.
   std::vector<uint32_t> touched(int s, uint32_t n) const {
@@ -133,7 +136,8 @@ class Merges {
       t.node = n, t.kind = c.kind;
       const std::vector<Group>& groups = state_.job(s).groups;
       if (c.group && c.group.index < groups.size())
-        t.group = state_.job(s).pool->strings.str(groups[c.group.index].axis) + ":" + std::to_string(groups[c.group.index].ordinal);
+        t.group = state_.job(s).pool->strings.str(groups[c.group.index].axis) + ":" +
+                  std::to_string(groups[c.group.index].ordinal);
       walk_back(s, &t), walk_on(s, &t);
       budget -= std::min(budget, t.nodes.size());
       out.push_back(std::move(t));
@@ -141,7 +145,9 @@ class Merges {
     return out;
   }
 
-  static bool contains(const Values& all, const Values& part) { return std::includes(all.begin(), all.end(), part.begin(), part.end()); }
+  static bool contains(const Values& all, const Values& part) {
+    return std::includes(all.begin(), all.end(), part.begin(), part.end());
+  }
 
   void merge(const std::vector<Traffic>& parts, const std::vector<size_t>& members, const Traffic& whole) {
     uint32_t id = state_.next();
@@ -150,11 +156,14 @@ class Merges {
       for (uint32_t n : take_all(1 - whole_, parts[i].nodes, id)) of_parts.push_back(n);
       for (uint32_t x : parts[i].users) users_.emplace(x, id);
     }
-    size_t gone = whole_ == 1 ? of_parts.size() : of_whole.size(), made = whole_ == 1 ? of_whole.size() : of_parts.size();
+    size_t gone = whole_ == 1 ? of_parts.size() : of_whole.size(),
+           made = whole_ == 1 ? of_whole.size() : of_parts.size();
     std::string count = std::to_string(members.size()) + " " + what(whole), name = bucket(whole, members.size() > 1);
-    std::string text = whole_ == 1 ? count + (members.size() == 1 ? " remade in " : " merged into ") + name : count + " taken out of " + name;
+    std::string text = whole_ == 1 ? count + (members.size() == 1 ? " remade in " : " merged into ") + name
+                                   : count + " taken out of " + name;
     text += ": " + plural(gone, "node") + " became " + std::to_string(made);
-    state_.add(ExplanationKind::merged, std::move(text), state_.blocks(1 - whole_, of_parts), gone, made, facts(whole, members.size()));
+    state_.add(ExplanationKind::merged, std::move(text), state_.blocks(1 - whole_, of_parts), gone, made,
+               facts(whole, members.size()));
   }
 
   // The sources of a bucket, all of which collectives have that are merged in another one.
@@ -167,8 +176,9 @@ class Merges {
     if (count == 0 || covered != whole.sources) return;
     std::vector<uint32_t> nodes = take_all(whole_, whole.nodes, state_.next());
     for (uint32_t x : whole.users) users_.emplace(x, state_.next());
-    std::string text = std::to_string(count) + " " + what(whole) + (whole_ == 1 ? " done again in " : " no longer done again in ") +
-                       bucket(whole, count > 1) + ": " + plural(nodes.size(), whole_ == 1 ? "new node" : "node") + (whole_ == 1 ? "" : " gone");
+    std::string text = std::to_string(count) + " " + what(whole) +
+                       (whole_ == 1 ? " done again in " : " no longer done again in ") + bucket(whole, count > 1) +
+                       ": " + plural(nodes.size(), whole_ == 1 ? "new node" : "node") + (whole_ == 1 ? "" : " gone");
     std::map<std::string, size_t> all = facts(whole, 0);
     all["again"] = count;
     state_.add(ExplanationKind::merged, std::move(text), state_.blocks(whole_, nodes), whole_ == 0 ? nodes.size() : 0,
@@ -209,7 +219,9 @@ bool only_explained_operands(const ExplainState& state, uint32_t x) {
   std::span<const uint32_t> p = state.side(0).operands(x), q = state.side(1).operands(state.partner(0, x));
   bool all = p.size() == q.size();
   for (size_t i = 0; all && i < p.size(); ++i) {
-    auto told = [&](int s, uint32_t v) { return state.side(s).maker[v] != kNone && state.cause(s, state.side(s).maker[v]) != kNone; };
+    auto told = [&](int s, uint32_t v) {
+      return state.side(s).maker[v] != kNone && state.cause(s, state.side(s).maker[v]) != kNone;
+    };
     uint32_t ignored = kNone;
     all = told(0, p[i]) || told(1, q[i]) || state.same_operand(p[i], q[i], &ignored);
   }
@@ -225,10 +237,12 @@ void explain_merges(ExplainState* state, std::map<uint32_t, uint32_t>* users) {
 
 void follow_merges(ExplainState* state, const std::map<uint32_t, uint32_t>& users) {
   for (auto [x, id] : users)
-    if (x < state->count(0) && !state->is_free(0, x) && only_explained_operands(*state, x)) state->tell(x, id, is_operand);
+    if (x < state->count(0) && !state->is_free(0, x) && only_explained_operands(*state, x))
+      state->tell(x, id, is_operand);
   for (ItemEdit& item : state->diff().items) {
     auto user = users.find(kMergedOutput | item.port);
-    if (user != users.end() && item.subject == "output" && item.kind == EditKind::changed && item.changes.size() == 1 && is_operand(item.changes[0]))
+    if (user != users.end() && item.subject == "output" && item.kind == EditKind::changed && item.changes.size() == 1 &&
+        is_operand(item.changes[0]))
       item.explanation = user->second;
   }
 }

@@ -1,4 +1,5 @@
-// Values that wait in the host's memory on one side: offloads, reloads, their waits, and views made again of what came back.
+// Values that wait in the host's memory on one side: offloads, reloads, their waits, and views made again of what came
+// back.
 #include <map>
 #include <set>
 
@@ -54,11 +55,12 @@ void explain(ExplainState* state, int s) {
   uint32_t id = state->next();
   for (uint32_t n : found.nodes) state->take(s, n, id);
   size_t count = found.values.size(), nodes = found.nodes.size();
-  std::string text = plural(count, "value") + (found.bytes ? ", " + human_bytes(static_cast<double>(found.bytes)) + "," : "");
+  std::string text = plural(count, "value") +
+                     (found.bytes ? ", " + human_bytes(static_cast<double>(found.bytes)) + "," : "");
   text += s == 0 ? count == 1 ? " no longer waits" : " no longer wait" : count == 1 ? " waits" : " wait";
   text += " in the host's memory (" + plural(nodes, "node") + (s == 0 ? " gone)" : " new)");
-  state->add(ExplanationKind::offloaded, std::move(text), state->blocks(s, found.nodes), s == 0 ? nodes : 0, s == 1 ? nodes : 0,
-             {{"values", count}, {"nodes", nodes}, {"bytes", static_cast<size_t>(found.bytes)}});
+  state->add(ExplanationKind::offloaded, std::move(text), state->blocks(s, found.nodes), s == 0 ? nodes : 0,
+             s == 1 ? nodes : 0, {{"values", count}, {"nodes", nodes}, {"bytes", static_cast<size_t>(found.bytes)}});
 }
 
 }  // namespace

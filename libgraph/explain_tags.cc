@@ -23,7 +23,8 @@ std::string roughly(const Difference& c) {                     // "binds: - -> b
 std::vector<std::string> keys_of(const ExplainState& state, uint32_t x, TextOf text_of, bool each) {
   std::vector<const Difference*> changes = state.untold(x);
   std::vector<std::string> out;
-  if (!std::all_of(changes.begin(), changes.end(), [](const Difference* c) { return c->aspect == Aspect::meta; })) return out;
+  if (!std::all_of(changes.begin(), changes.end(), [](const Difference* c) { return c->aspect == Aspect::meta; }))
+    return out;
   for (const Difference* c : changes) {
     if (c->what == "of") continue;
     if (each || out.empty()) out.push_back(text_of(*c));
@@ -46,8 +47,8 @@ void explain_tags(ExplainState* state, TextOf text_of, bool each) {
     if (nodes.size() < kMany) continue;
     auto is_told = [&](const Difference& c) { return c.aspect == Aspect::meta && (!each || text_of(c) == key); };
     for (uint32_t x : nodes) state->tell(x, state->next(), is_told);
-    state->add(ExplanationKind::tagged, plural(nodes.size(), "node") + ": " + key, state->blocks(0, nodes), nodes.size(), nodes.size(),
-               {{"nodes", nodes.size()}});
+    state->add(ExplanationKind::tagged, plural(nodes.size(), "node") + ": " + key, state->blocks(0, nodes),
+               nodes.size(), nodes.size(), {{"nodes", nodes.size()}});
   }
 }
 

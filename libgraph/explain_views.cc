@@ -1,5 +1,5 @@
-// Views taken another way: of the same memory with the same shape, strides and offset (a permute for two transposes, a view of what
-// the other side views twice), and the steps in between, gone or new.
+// Views taken another way: of the same memory with the same shape, strides and offset (a permute for two transposes, a
+// view of what the other side views twice), and the steps in between, gone or new.
 #include <algorithm>
 
 #include "libgraph/diff_explain.h"
@@ -43,20 +43,26 @@ void explain_views(ExplainState* state) {
   std::vector<uint8_t> told[2] = {std::vector<uint8_t>(state->count(0)), std::vector<uint8_t>(state->count(1))};
   std::vector<uint32_t> views;
   for (uint32_t x = 0; x < state->count(0); ++x)
-    if (!state->is_free(0, x) && is_same_view(*state, x)) views.push_back(x), told[0][x] = told[1][state->partner(0, x)] = 1;
+    if (!state->is_free(0, x) && is_same_view(*state, x))
+      views.push_back(x), told[0][x] = told[1][state->partner(0, x)] = 1;
   if (views.empty()) return;
   uint32_t id = state->next();
   for (uint32_t x : views) state->tell(x, id, is_way);
-  std::string text = plural(views.size(), "view") + (views.size() == 1 ? " of the same memory is" : " of the same memory are") + " taken another way";
+  std::string text = plural(views.size(), "view") +
+                     (views.size() == 1 ? " of the same memory is" : " of the same memory are") + " taken another way";
   size_t steps[2] = {0, 0};
   for (int s = 0; s < 2; ++s) {
     std::vector<uint32_t> nodes = steps_between(*state, s, &told[s]);
     for (uint32_t n : nodes) state->take(s, n, id);
     steps[s] = nodes.size();
-    if (steps[s]) text += (s == 0 ? "; " : steps[0] ? ", " : "; ") + plural(steps[s], "step") + " in between " + (s == 0 ? "gone" : "new");
+    if (steps[s])
+      text += (s == 0     ? "; "
+               : steps[0] ? ", "
+                          : "; ") +
+              plural(steps[s], "step") + " in between " + (s == 0 ? "gone" : "new");
   }
-  state->add(ExplanationKind::respelled, std::move(text), state->blocks(0, views), views.size() + steps[0], views.size() + steps[1],
-             {{"views", views.size()}, {"removed", steps[0]}, {"added", steps[1]}});
+  state->add(ExplanationKind::respelled, std::move(text), state->blocks(0, views), views.size() + steps[0],
+             views.size() + steps[1], {{"views", views.size()}, {"removed", steps[0]}, {"added", steps[1]}});
 }
 
 }  // namespace sg

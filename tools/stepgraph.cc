@@ -12,7 +12,7 @@ using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "chunk", "overlap", "bucket", "concretize", "pipe", "print", "parse", "check", "diff", "recipe", "reduce", "run", "sim", "stat", "view", "completions", "help"};
+constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "chunk", "overlap", "bucket", "concretize", "pipe", "print", "parse", "check", "diff", "log", "explain", "recipe", "reduce", "run", "sim", "stat", "view", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
@@ -53,6 +53,8 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  parse        turn a text into a graph file\n"
                         "  check        verify graphs\n"
                         "  diff         say what changed from one graph to another\n"
+                        "  log          say how a graph came to be\n"
+                        "  explain      say of a node who made it and what becomes of it\n"
                         "  run          execute a step on its ranks\n"
                         "  recipe       check, plan and run a recipe of passes\n"
                         "  reduce       shrink a failing job to a small one that still fails\n"

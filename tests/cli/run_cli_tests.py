@@ -26,8 +26,8 @@ from json_schema import check_schema  # noqa: E402
 
 DATA = os.path.join(ROOT, "tests", "data", "cli")
 HELP = os.path.join(ROOT, "tests", "golden", "help")
-TOOLS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-diff", "sg-export", "sg-import", "sg-offload", "sg-overlap", "sg-parse", "sg-pipe", "sg-print", "sg-recipe", "sg-reduce", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view", "stepgraph"]
-READERS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-export", "sg-offload", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view"]    # they take a graph
+TOOLS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-diff", "sg-explain", "sg-export", "sg-import", "sg-log", "sg-offload", "sg-overlap", "sg-parse", "sg-pipe", "sg-print", "sg-recipe", "sg-reduce", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view", "stepgraph"]
+READERS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-export", "sg-log", "sg-offload", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view"]    # they take a graph
 
 CASES = []
 BIN = PROBE = None
@@ -131,8 +131,8 @@ def help_and_version_ignore_the_rest():
         assert expect(run([tool, "-h"]), 0).out == first
         done = expect(run([tool, "--version", "--no-such"]), 0, out=rf"^{tool} \(Stepgraph\) \d+\.\d+\.\d+\n")
         assert "schema: reads" in done.text and "build:" in done.text
-        if tool == "sg-diff":        # takes two, and every trouble is exit 2
-            expect(run([tool, "--", "--help", "x"]), 2, "--help: error: no such file")
+        if tool in ("sg-diff", "sg-explain"):        # take two; every trouble of sg-diff is exit 2
+            expect(run([tool, "--", "--help", "x"]), 2 if tool == "sg-diff" else 3, "--help: error: no such file")
         elif tool == "sg-recipe":    # the first word is a command
             expect(run([tool, "check", "--", "--help"]), 1, "cannot read the recipe --help")
         elif tool == "sg-reduce":    # nothing to do without a command
@@ -863,6 +863,66 @@ def diff_cuts_long_lists():
     assert len(re.findall("input removed", done.text)) == 7 and "21 more (--full shows them)" in done.text, done.text
     assert len(re.findall("input removed", run(["sg-diff", "--full", "a", "b"]).text)) == 27
     expect(run(["sg-diff", "a", "c"]), 1, out="30 inputs changed only in name")
+
+
+# --- sg-log, sg-explain ---
+
+@case
+def log_tells_and_replays():
+    write_small()
+    expect(run("sg-parse -q small.txt -o a.sg && sg-clean -q a.sg -o b.sg && sg-remat -q b.sg --policy full -o c.sg"), 0)
+    done = expect(run(["sg-log", "c.sg"]), 0, out=r"(?s)\n2  sg-clean\n.*\n3  sg-remat --policy full\n.*\n=  this graph\n     is      sha256:")
+    document = json.loads(expect(run(["sg-log", "c.sg", "--json"]), 0).out)
+    assert document["schema"] == "sg-log" and [s["tool"] for s in document["history"]] == ["sg-import", "sg-clean", "sg-remat"], document
+    assert document["digest"] in done.text and document["history"][2]["options"] == {"policy": "full"}
+    import hashlib
+    assert document["digest"] == "sha256:" + hashlib.sha256(read("c.sg")).hexdigest()
+    for earlier, words in (("a.sg", "steps 2 to 3 done again: the same bytes"), ("b.sg", "step 3 done again: the same bytes")):
+        expect(run(["sg-log", "c.sg", earlier, "--replay"]), 0, out=words)
+    expect(run(["sg-log", "c.sg", "c.sg", "--replay"]), 4, "none of those that the history tells of")
+    expect(run(["sg-log", "-", "--replay"], b"sg 1.0 world 1\n\ngraph rank *\n  input %x : f32[4]\n  output %x\n"), 4, "no history")
+    expect(run(["sg-log", "c.sg", "a.sg"]), 2, "one graph")
+    write("replay.sh", expect(run(["sg-log", "c.sg", "--replay"]), 0).out)
+    expect(run(f"sh replay.sh {DATA}/step.json > again.sg && cmp again.sg c.sg"), 0)
+    # Another option in the history than was used: the step that makes another graph is named. A tool that is none is not run.
+    text = run(["sg-print", "c.sg"]).text
+    write("lies.txt", text.replace('{"policy": "full"}', '{"policy": "none"}'))
+    expect(run(["sg-log", "lies.txt", "a.sg", "--replay"]), 1, out="step 3 sg-remat --policy none made another graph")
+    write("rm.txt", text.replace("from sg-clean", "from rm"))
+    expect(run(["sg-log", "rm.txt", "--replay"]), 4, "no tool of ours")
+    expect(run(["sg-log", "rm.txt", "a.sg", "--replay"]), 4, "no pass of this version")
+    write("odd.txt", text.replace('{"policy": "full"}', '{"output": "x"}'))
+    expect(run(["sg-log", "odd.txt", "b.sg", "--replay"]), 4, "no option --output")
+
+
+@case
+def explain_tells_of_nodes():
+    write("g.txt", """sg 1.0 world 2
+group @dp [0 1]
+
+graph rank *
+  symbol u0 data [0, 8]
+  guard u0 <= 8
+  input %n : i64[]
+  param %w : f32[4, 4] "layer.w"
+  forward layer
+  %u = aten._local_scalar_dense(%n) : int u0
+  %r = aten.relu(%w) : f32[4, 4]
+  %e = aten.expand(%r, [%u, 4, 4]) : f32[u0, 4, 4] stride [0, 4, 1]
+  %g = _c10d_functional.all_reduce(%r, "sum", @dp) : f32[4, 4]
+  %d = _c10d_functional.wait_tensor(%g) : f32[4, 4]
+  output %e
+  output %d
+""")
+    expect(run(["sg-explain", "g.txt", "%r"]), 0, out=r"(?s)^node       %r = aten.relu.*from       %w  param : f32\[4, 4\]  layer.w\nused by    %e .*%g .*memory     64 B at offset 0 of the arena.*feeds      %g  all_reduce @dp, 64 B, 1 step away")
+    expect(run(["sg-explain", "g.txt", "e"]), 0, out=r"(?s)symbols    symbol u0 data \[0, 8\], defined by %u\n             guard u0 <= 8")
+    expect(run(["sg-explain", "g.txt", "w"]), 0, out=r'(?s)^input      param %w.*memory     that of an input')
+    document = json.loads(expect(run(["sg-explain", "g.txt", "r", "--json"]), 0).out)
+    assert document["schema"] == "sg-explain" and document["feeds"][0]["name"] == "g" and document["memory"]["bytes"] == 64, document
+    expect(run("sg-remat -q g.txt --policy full | sg-explain - r"), 0)
+    expect(run(["sg-explain", "g.txt", "rr"]), 4, "did you mean")
+    expect(run(["sg-explain", "g.txt"]), 2, "a graph and a node")
+    expect(run(["sg-explain", "g.txt", "r", "--rank", "7"]), 4, "no rank 7")
 
 
 # --- sg-sim ---

@@ -1,0 +1,116 @@
+#include "libpasses/replay.h"
+
+#include <algorithm>
+
+#include <simdjson.h>
+
+#include "libgraph/binary.h"
+#include "libgraph/sha256.h"
+
+namespace sg {
+namespace {
+
+// True, a text, or a list of texts.
+bool read_values(std::string_view json, std::vector<std::string>* out) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element value;
+  const simdjson::padded_string text(json);
+  if (parser.parse(text).get(value) != simdjson::SUCCESS) return false;
+  bool flag = false;
+  std::string_view word;
+  simdjson::dom::array list;
+  if (value.get(flag) == simdjson::SUCCESS) return flag ? out->push_back(""), true : false;
+  if (value.get(word) == simdjson::SUCCESS) return out->emplace_back(word), true;
+  if (value.get(list) != simdjson::SUCCESS) return false;
+  for (auto item : list) {
+    if (item.get(word) != simdjson::SUCCESS) return false;
+    out->emplace_back(word);
+  }
+  return true;
+}
+
+// As a word for a shell: as it is where it can be.
+std::string quoted(const std::string& s) {
+  auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) ||
+           std::string_view("-._/:=,%+@").find(c) != std::string_view::npos;
+  };
+  if (!s.empty() && std::all_of(s.begin(), s.end(), is_plain)) return s;
+  std::string out = "'";
+  for (char c : s) c == '\'' ? void(out += "'\\''") : void(out += c);
+  return out + "'";
+}
+
+Error cannot(std::string message, std::string hint) {
+  return {ErrorKind::cannot_apply, std::move(message), {}, std::move(hint)};
+}
+
+Result<Stage> stage_of(const HistoryStep& step) {
+  Stage out{step.tool.starts_with("sg-") ? find_pass(step.tool.substr(3)) : nullptr, {}};
+  if (out.pass == nullptr)
+    return cannot("`" + step.tool + "` is no pass of this version: it cannot be done again",
+                  "begin with a graph behind that step");
+  if (!step.is_readable)
+    return cannot("the options of `" + step.tool + "` in the history cannot be read",
+                  "begin with a graph behind that step");
+  for (const auto& [name, values] : step.options) {
+    if (std::ranges::none_of(out.pass->options, [&](const PassOption& o) { return o.name == name; }))
+      return cannot(step.tool + " has no option --" + name + " in this version", "begin with a graph behind that step");
+    for (const std::string& value : values) out.options.add(name, value);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string HistoryStep::command() const {
+  std::string out = quoted(tool);
+  for (const auto& [name, values] : options)
+    for (const std::string& value : values)
+      out += " " + quoted("--" + name) + (value.empty() ? "" : " " + quoted(value));
+  return out;
+}
+
+std::vector<HistoryStep> history_of(const Job& job) {
+  std::vector<HistoryStep> out;
+  auto text = [&](StrId id) { return id ? job.pool->strings.str(id) : std::string(); };
+  for (const Provenance& p : job.provenance) {
+    HistoryStep step{text(p.tool), text(p.version), text(p.input_digest), {}, true};
+    for (const KeyValue& kv : p.options)
+      step.is_readable &= read_values(job.pool->strings[kv.json], &step.options[text(kv.key)]);
+    out.push_back(std::move(step));
+  }
+  return out;
+}
+
+Result<Replay> replay(const Job& earlier, const Job& later, size_t threads) {
+  SG_ASSIGN(std::string bytes, write_binary(earlier));
+  SG_ASSIGN(std::string wanted, write_binary(later));
+  const std::vector<HistoryStep> history = history_of(later);
+  Replay out;
+  out.first = earlier.provenance.size();
+  if (out.first >= history.size() || sha256_tag(bytes) != history[out.first].input_digest)
+    return cannot("that graph is none of those that the history tells of",
+                  "sg-log shows the digests; a graph's own is its last line");
+  std::vector<Stage> stages;
+  for (size_t i = out.first; i < history.size(); ++i) {
+    SG_ASSIGN(Stage stage, stage_of(history[i]));
+    stages.push_back(std::move(stage));
+  }
+  out.steps = stages.size();
+  PipelineOptions options;
+  options.threads = threads, options.version = history[out.first].version;
+  size_t done = out.first;
+  options.after_stage = [&](const StageReport&, const std::string& result) {
+    ++done;
+    bool same = done < history.size() ? sha256_tag(result) == history[done].input_digest : result == wanted;
+    if (!same && out.other.empty()) out.other = std::to_string(done) + " " + history[done - 1].command();
+    return ok_status();
+  };
+  SG_ASSIGN(Job job, read_binary(bytes, "the earlier graph"));
+  Diagnostics notes;
+  SG_TRY(run_pipeline(&job, std::move(stages), options, &notes));
+  return out;
+}
+
+}  // namespace sg

@@ -1,0 +1,68 @@
+// What sg-explain says of nodes agrees with itself, and with the graph.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+
+#include "libgraph/node_story.h"
+#include "tests/support/random_job.h"
+
+namespace sg {
+namespace {
+
+const SizeValues kThirteen = [](StrId) -> std::optional<int64_t> { return 13; };
+
+std::set<std::string> names(const std::vector<StoryValue>& list) {
+  std::set<std::string> out;
+  for (const StoryValue& v : list)
+    if (v.op != "output") out.insert(v.name);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("node_story: users and makers name each other, memory lasts as long as its users") {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    CAPTURE(seed);
+    Job job = test::random_job(seed);
+    const Program& program = *job.programs[0];
+    const Graph& graph = program.graph;
+    std::map<std::string, NodeStory> stories;
+    std::map<std::string, uint32_t> position;
+    for (NodeId n : graph.nodes()) {
+      Result<NodeStory> story = tell_node(job, program, graph.label(n), kThirteen, {});
+      REQUIRE(story.ok());
+      position.emplace(graph.label(n), static_cast<uint32_t>(position.size()));
+      stories.emplace(graph.label(n), std::move(*story));
+    }
+    for (NodeId n : graph.nodes()) {
+      const NodeStory& s = stories.at(std::string(graph.label(n)));
+      CHECK(!s.made_by.empty());
+      CHECK(story_json(s).find("\"schema\":\"sg-explain\"") != std::string::npos);
+      CHECK(print_story(s).starts_with("node       %"));
+      for (const std::string& user : names(s.used_by)) {
+        std::set<std::string> from = names(stories.at(user).from);
+        bool named = false;
+        for (uint32_t r = 0; r < graph.node(n).result_count; ++r)
+          named |= from.contains(std::string(graph.name(graph.node(n).result(r))));
+        CHECK(named);
+        bool is_single = graph.node(n).result_count == 1;          // else the user may take another result
+        if (is_single && s.memory && s.memory->place == "arena") CHECK(position.at(user) <= s.memory->last_position);
+      }
+      if (!s.memory || s.memory->place != "arena") continue;
+      CHECK(s.memory->first_position <= s.memory->last_position);
+      CHECK((s.memory->bytes >= 0 && s.memory->offset >= 0));
+    }
+  }
+}
+
+TEST_CASE("node_story: an unknown name is an error with the nearest") {
+  Job job = test::random_job(1);
+  const Graph& graph = job.programs[0]->graph;
+  std::string name = std::string(graph.label(graph.first())) + "x";
+  Result<NodeStory> story = tell_node(job, *job.programs[0], name, kThirteen, {});
+  REQUIRE_FALSE(story.ok());
+  CHECK(story.error().kind == ErrorKind::cannot_apply);
+}
+
+}  // namespace sg

@@ -1,0 +1,128 @@
+// sg-log: how a graph came to be, and whether it comes to be so again.
+#include "libgraph/binary.h"
+#include "libgraph/human.h"
+#include "libgraph/json.h"
+#include "libgraph/sha256.h"
+#include "libpasses/replay.h"
+#include "tools/cli_job.h"
+
+using namespace sg;
+using namespace sg::cli;
+
+namespace {
+
+constexpr Option kOptions[] = {
+    {"replay", 'r', {}, "do again what was done since EARLIER, and compare; without it print a script"},
+};
+
+std::string as_text(const Job& job, const std::vector<HistoryStep>& history, const std::string& digest) {
+  std::string out = (job.title ? one_line(job.pool->strings[job.title]) : "a graph without a title") + ": " +
+                    describe(job) + "\n";
+  for (const KeyValue& kv : job.producer)
+    out += "captured with " + one_line(job.pool->strings[kv.key]) + " " + one_line(job.pool->strings[kv.json]) + "\n";
+  if (history.empty()) out += "no history: the graph says nothing of the tools that made it\n";
+  for (size_t i = 0; i < history.size(); ++i) {
+    const HistoryStep& step = history[i];
+    out += "\n" + std::to_string(i + 1) + "  " + one_line(step.command()) + "\n     version " + one_line(step.version);
+    if (!step.input_digest.empty()) out += "\n     read    " + one_line(step.input_digest);
+    out += "\n";
+  }
+  return out + "\n=  this graph\n     is      " + digest + "\n";
+}
+
+std::string as_json(const Args& args, const Job& job, const std::vector<HistoryStep>& history,
+                    const std::string& digest) {
+  JsonWriter json;
+  json.begin_object().key("schema").string("sg-log").key("version").integer(1).key("file").string(args.input());
+  json.key("digest").string(digest).key("history").begin_array();
+  for (size_t i = 0; i < history.size(); ++i) {
+    const HistoryStep& step = history[i];
+    json.begin_object().key("step").natural(i + 1).key("tool").string(step.tool).key("version").string(step.version);
+    json.key("command").string(step.command()).key("options").begin_object();
+    for (const KeyValue& kv : job.provenance[i].options)
+      json.key(job.pool->strings[kv.key]).raw(job.pool->strings[kv.json]);
+    json.end_object().key("input_digest").string(step.input_digest).end_object();
+  }
+  return json.end_array().end_object().take() + "\n";
+}
+
+// Names that a file gives are no commands until they are known to be ours.
+bool is_tool(const std::string& name) {
+  return name.starts_with("sg-") && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz-") == std::string::npos;
+}
+
+// `"$@"`: the sources of the first step, which no graph remembers.
+std::string as_script(const std::vector<HistoryStep>& history, const std::string& digest) {
+  std::string out = "#!/bin/sh\n# usage: sh replay.sh SOURCE... > again.sg\n# makes " + digest + "\nset -e\n";
+  for (size_t i = 0; i < history.size(); ++i)
+    out += (i ? " |\n  " : "") + history[i].command() + " -q" + (i ? "" : " \"$@\"");
+  return out + "\n";
+}
+
+Result<int> run_again(const Args& args, const Job& job, const std::vector<HistoryStep>& history) {
+  SG_ASSIGN(Job earlier, read_job(args, args.operands()[1]));
+  SG_ASSIGN(Replay done, replay(earlier, job, args.threads()));
+  std::string steps = "steps " + std::to_string(done.first + 1) + " to " + std::to_string(history.size()) +
+                      " done again: ";
+  if (done.steps == 1) steps = "step " + std::to_string(history.size()) + " done again: ";
+  const bool same = done.other.empty();
+  if (args.has("json")) {
+    JsonWriter json;
+    json.begin_object()
+        .key("schema")
+        .string("sg-log-replay")
+        .key("version")
+        .integer(1)
+        .key("first")
+        .natural(done.first + 1);
+    json.key("steps").natural(done.steps).key("same").boolean(same).key("other").string(done.other).end_object();
+    SG_TRY(write_text(args, json.take() + "\n"));
+  } else {
+    SG_TRY(write_text(
+        args,
+        steps + (same ? "the same bytes" : "step " + done.other + " made another graph than it did then") + "\n"));
+  }
+  return leave(args, same ? 0 : 1);
+}
+
+Result<int> run(const Args& args) {
+  const bool again = args.operands().size() == 2;
+  if (again && !args.has("replay"))
+    return Error{ErrorKind::usage, "sg-log takes one graph", {}, "with --replay a second one, to begin with"};
+  SG_ASSIGN(Job job, read_job(args, args.input()));
+  std::vector<HistoryStep> history = history_of(job);
+  if (again) return run_again(args, job, history);
+  if (args.has("replay") && history.empty())
+    return Error{ErrorKind::cannot_apply,
+                 "the graph has no history: there is nothing to do again",
+                 {},
+                 "tools write it when they make a graph"};
+  for (const HistoryStep& step : history)
+    if (args.has("replay") && !is_tool(step.tool))
+      return Error{
+          ErrorKind::cannot_apply, "`" + one_line(step.tool) + "` is no tool of ours: it cannot be done again", {}, {}};
+  SG_ASSIGN(std::string bytes, write_binary(job));
+  const std::string digest = sha256_tag(bytes);
+  if (args.has("replay")) SG_TRY(write_text(args, as_script(history, digest)));
+  else SG_TRY(write_text(args, args.has("json") ? as_json(args, job, history, digest) : as_text(job, history, digest)));
+  return leave(args, 0);
+}
+
+constexpr Tool kTool = {
+    "sg-log",
+    "say how a graph came to be: tools, options, digests",
+    "[GRAPH] [EARLIER]",
+    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
+    "EARLIER is a graph of its history. Replayed: exit 0 the same bytes, 1 another graph.",
+    2,
+    true,
+    Writes::report,
+    false,
+    kOptions,
+    {{"sg-log step.sg", "the steps that made it"},
+     {"sg-clean -q step.sg -o clean.sg && sg-log clean.sg step.sg --replay", "is it made so again?"}},
+    run};
+
+}  // namespace
+
+int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }
