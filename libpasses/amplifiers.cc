@@ -5,7 +5,6 @@
 #include "libgraph/dtype.h"
 #include "libgraph/op.h"
 #include "libpasses/chunk_regions.h"
-#include "libpasses/remat_target.h"
 
 namespace sg {
 namespace {
@@ -44,16 +43,26 @@ std::vector<bool> nodes_before_products(const Graph& graph) {
 
 }  // namespace
 
+SizeValues assumed_sizes(const Program& program) {
+  return [&program](StrId s) -> std::optional<int64_t> {
+    const Symbol* symbol = program.find_symbol(s);
+    if (symbol == nullptr) return std::nullopt;
+    return symbol->hint ? symbol->hint : symbol->max;
+  };
+}
+
 Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& options) {
   const Graph& graph = program.graph;
-  const SizeValues sizes = captured_sizes(program);
+  const SizeValues sizes = assumed_sizes(program);
   const std::vector<bool> from_data = values_from_data(graph), backward = values_from_tangents(graph);
   const std::vector<bool> before_products = nodes_before_products(graph);
   Amplifiers out;
   for (NodeId n : graph.nodes()) {
     const OpInfo* op = graph.op_info(n);
     const Node& node = graph.node(n);
-    if (node.phase != Phase::forward || op == nullptr || !op->has(kPure) || op->has(kView) || op->has(kCollective) || op->has(kHigherOrder) || node.result_count == 0) continue;
+    if (node.phase != Phase::forward || op == nullptr || !op->has(kPure) || op->has(kView) || op->has(kCollective) ||
+        op->has(kHigherOrder) || node.result_count == 0)
+      continue;
     const Type& made = graph.type(node.result(0));
     if (made.kind != TypeKind::tensor || !is_floating(made.dtype) || backward[node.result(0).index]) continue;
     Amplifier found{n, storage_bytes(graph.pool(), made, sizes).value_or(0), 0};
@@ -62,13 +71,16 @@ Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& optio
       arg.walk([&](const Arg& a) {
         if (!a.is(ArgKind::value) || graph.type(a.as_value()).kind != TypeKind::tensor) return;
         found.taken_bytes += distinct_bytes(graph.pool(), graph.type(a.as_value()), sizes).value_or(0);
-        if (from_data[a.as_value().index]) data = std::max(data, element_count(graph.pool(), graph.type(a.as_value()), sizes).value_or(0));
+        if (from_data[a.as_value().index])
+          data = std::max(data, element_count(graph.pool(), graph.type(a.as_value()), sizes).value_or(0));
       });
     const int64_t count = element_count(graph.pool(), made, sizes).value_or(0);
     const bool amplifies = options.ratio ? count > data && found.ratio() > *options.ratio : count / 2 > data;
-    if (data > 0 && amplifies && found.bytes > options.min_output) (before_products[n.index] ? out.layers : out.found).push_back(found);
+    if (data > 0 && amplifies && found.bytes > options.min_output)
+      (before_products[n.index] ? out.layers : out.found).push_back(found);
   }
-  for (auto* list : {&out.found, &out.layers}) std::ranges::stable_sort(*list, [](const Amplifier& a, const Amplifier& b) { return a.bytes > b.bytes; });
+  for (auto* list : {&out.found, &out.layers})
+    std::ranges::stable_sort(*list, [](const Amplifier& a, const Amplifier& b) { return a.bytes > b.bytes; });
   return out;
 }
 

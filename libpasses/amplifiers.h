@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "libgraph/sizes.h"
 #include "libpasses/auto_chunk.h"
 
 namespace sg {
@@ -14,9 +15,12 @@ struct Amplifier {
   double ratio() const { return taken_bytes == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(taken_bytes); }
 };
 
+// As captured; what has no hint takes its upper bound.
+SizeValues assumed_sizes(const Program& program);
+
 struct Amplifiers {
   std::vector<Amplifier> found;       // of the forward, the largest result first
-  std::vector<Amplifier> layers;      // as large, but another layer contracts what comes of them, before the loss: not meant
+  std::vector<Amplifier> layers; // as large, but another layer contracts what comes of them, before the loss: not meant
 };
 
 Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& options);

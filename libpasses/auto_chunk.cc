@@ -10,7 +10,6 @@
 #include "libpasses/auto_chunk_outline.h"
 #include "libpasses/auto_chunk_plan.h"
 #include "libpasses/auto_chunk_report.h"
-#include "libpasses/remat_target.h"
 
 namespace sg {
 namespace {
@@ -26,11 +25,12 @@ Peak peak_of(const Job& job) {
   Peak out;
   for (const auto& program : job.programs) {
     const Graph& graph = program->graph;
-    const Liveness live = compute_liveness(*program, graph, captured_sizes(*program));
+    const Liveness live = compute_liveness(*program, graph, assumed_sizes(*program));
     if (live.lower_bound_bytes <= out.bytes || live.schedule.empty()) continue;
     const NodeId n = live.schedule[live.peak_position];
     const StrId role = graph.meta(n).chunk.role;
-    out = {live.lower_bound_bytes, std::string(graph.label(n)), !role.is_none() && graph.pool().strings[role] == "call"};
+    out = {live.lower_bound_bytes, std::string(graph.label(n)),
+           !role.is_none() && graph.pool().strings[role] == "call"};
   }
   return out;
 }
@@ -45,7 +45,8 @@ struct Prepared {
 
 class AutoChunker {
  public:
-  AutoChunker(Job* job, const AutoChunkOptions& options, PassContext& context) : job_(*job), options_(options), context_(context) {}
+  AutoChunker(Job* job, const AutoChunkOptions& options, PassContext& context)
+      : job_(*job), options_(options), context_(context) {}
 
   Result<Change> run() {
     const Peak before = peak_of(job_);
@@ -61,12 +62,15 @@ class AutoChunker {
     const Peak after = peak_of(job_);
     if (options_.peak_bytes && after.bytes > *options_.peak_bytes)
       return Error{ErrorKind::cannot_apply,
-                   "the planned peak stays at " + human_bytes(double(after.bytes)) + ", at %" + after.node + ", and " + human_bytes(double(*options_.peak_bytes)) + " were asked for", {},
+                   "the planned peak stays at " + human_bytes(double(after.bytes)) + ", at %" + after.node + ", and " +
+                       human_bytes(double(*options_.peak_bytes)) + " were asked for",
+                   {},
                    "sg-remat --peak lowers what lives beside the chunks"};
     if (done_ == 0) return unchanged(why_nothing(before));
     Change out;
     out.changed = true;
-    out.summary = plural(done_, "amplifier") + " in chunks: " + summary_ + "; peak " + human_bytes(double(before.bytes)) + " -> " + human_bytes(double(after.bytes));
+    out.summary = plural(done_, "amplifier") + " in chunks: " + summary_ + "; peak " +
+                  human_bytes(double(before.bytes)) + " -> " + human_bytes(double(after.bytes));
     if (context_.explain) report_.finish(job_, after.bytes, &out);
     return out;
   }
@@ -89,7 +93,9 @@ class AutoChunker {
   std::string why_nothing(const Peak& peak) const {
     if (!reasons_.empty()) return reasons_;
     if (found_ == 0)
-      return options_.ratio ? "no forward node makes more than the ratio of what it takes" : "no forward node makes more than twice the data it takes, in more than " + human_bytes(double(options_.min_output));
+      return options_.ratio ? "no forward node makes more than the ratio of what it takes"
+                            : "no forward node makes more than twice the data it takes, in more than " +
+                                  human_bytes(double(options_.min_output));
     return "the peak of " + human_bytes(double(peak.bytes)) + " is at %" + peak.node;
   }
 
@@ -111,13 +117,19 @@ class AutoChunker {
   Status take(const Next& next) {
     auto prepared = prepare(next);
     if (!prepared.ok()) return refused(next, std::move(prepared.error()));
-    if (!options_.chunks && !options_.rows_per_chunk && !sets_peak(*prepared)) return skip(next, "it does not set the planned peak");
+    if (!options_.chunks && !options_.rows_per_chunk && !sets_peak(*prepared))
+      return skip(next, "it does not set the planned peak");
     SG_ASSIGN(const int64_t chunks, choose(next, *prepared));
-    if (chunks < 2) return skip(next, options_.chunks || options_.rows_per_chunk ? "its rows make one chunk" : "no number of chunks lowers the planned peak");
-    report_.add_region(next.label, next.facts, prepared->job, prepared->plans, [&](int64_t n) { return predicted(*prepared, n); }, chunks, context_.explain);
+    if (chunks < 2)
+      return skip(next, options_.chunks || options_.rows_per_chunk ? "its rows make one chunk"
+                                                                   : "no number of chunks lowers the planned peak");
+    report_.add_region(
+        next.label, next.facts, prepared->job, prepared->plans, [&](int64_t n) { return predicted(*prepared, n); },
+        chunks, context_.explain);
     SG_ASSIGN(Trial trial, outline(*prepared, chunks));
     job_ = std::move(trial.job);
-    summary_ += (done_++ == 0 ? "%" : ", %") + next.label + " " + std::to_string(trial.chunks) + " times " + plural(trial.counts.body_nodes, "node");
+    summary_ += (done_++ == 0 ? "%" : ", %") + next.label + " " + std::to_string(trial.chunks) + " times " +
+                plural(trial.counts.body_nodes, "node");
     return ok_status();
   }
 
@@ -140,7 +152,7 @@ class AutoChunker {
     if (options_.ratio) return true;
     if (options_.chunks || options_.rows_per_chunk) return done_ == 0 && found_ == 1;
     for (const auto& program : job_.programs) {
-      const Liveness live = compute_liveness(*program, program->graph, captured_sizes(*program));
+      const Liveness live = compute_liveness(*program, program->graph, assumed_sizes(*program));
       for (uint32_t i : live.live_at_peak)
         if (program->graph.label(live.storages[i].def) == next.label) return true;
     }
@@ -155,7 +167,7 @@ class AutoChunker {
       if (!n) continue;
       SG_ASSIGN(out.plans.back(), plan_at_some_axis(&program, n));
       const AutoPlan& plan = *out.plans.back();
-      const auto rows = program->graph.pool().exprs.evaluate(plan.rows(), captured_sizes(*program));
+      const auto rows = program->graph.pool().exprs.evaluate(plan.rows(), assumed_sizes(*program));
       out.rows = program->graph.pool().exprs.constant_value(plan.rows());
       out.most_chunks = std::min(out.most_chunks, rows.value_or(2) / options_.least_rows);
     }
@@ -184,14 +196,20 @@ class AutoChunker {
     }
     if (short_one) return plan_auto_chunk(program->get(), amplifier, cuts[short_one->first]);
     if (first) return std::move(*first);
-    return Error{ErrorKind::cannot_apply, place_of(**program, (*program)->graph, amplifier) + ": no axis rule cuts its result along an axis of the data that it takes", {}, "--best-effort leaves it whole"};
+    return Error{ErrorKind::cannot_apply,
+                 place_of(**program, (*program)->graph, amplifier) +
+                     ": no axis rule cuts its result along an axis of the data that it takes",
+                 {},
+                 "--best-effort leaves it whole"};
   }
 
   static std::unique_ptr<Program> copy_of(const Program& program) {
     auto out = std::make_unique<Program>(&program.graph.pool());
     out->ranks = program.ranks, out->symbols = program.symbols, out->guards = program.guards;
     out->graph = Graph(program.graph, &program.graph.pool());
-    for (const auto& nested : program.nested) out->nested.push_back(std::make_unique<Nested>(Nested{nested->name, Graph(nested->graph, &program.graph.pool())}));
+    for (const auto& nested : program.nested)
+      out->nested.push_back(
+          std::make_unique<Nested>(Nested{nested->name, Graph(nested->graph, &program.graph.pool())}));
     return out;
   }
 
@@ -202,12 +220,13 @@ class AutoChunker {
       if (!prepared.plans[i]) continue;
       const AutoPlan& plan = *prepared.plans[i];
       const Program& program = *prepared.job.programs[i];
-      const Liveness live = compute_liveness(program, program.graph, captured_sizes(program));
+      const Liveness live = compute_liveness(program, program.graph, assumed_sizes(program));
       if (live.lower_bound_bytes < peak.bytes) continue;
       for (uint32_t at : live.live_at_peak) {
         const ValueId v = live.storages[at].owner;
         const NodeId def = program.graph.value(v).def;
-        const int64_t count = element_count(program.graph.pool(), program.graph.type(v), captured_sizes(program)).value_or(0);
+        const int64_t count =
+            element_count(program.graph.pool(), program.graph.type(v), assumed_sizes(program)).value_or(0);
         if (def && plan.is_body[def.index] && count > plan.elements / 2) return true;
       }
     }
@@ -228,7 +247,8 @@ class AutoChunker {
       if (!prepared.plans[i]) continue;
       ExprPool& exprs = out.job.pool->exprs;
       const AutoPlan& plan = *prepared.plans[i];
-      const AutoCuts cuts = options_.rows_per_chunk ? cut_by(&exprs, *prepared.rows, *options_.rows_per_chunk) : cut_into(&exprs, plan.rows(), chunks);
+      const AutoCuts cuts = options_.rows_per_chunk ? cut_by(&exprs, *prepared.rows, *options_.rows_per_chunk)
+                                                    : cut_into(&exprs, plan.rows(), chunks);
       SG_ASSIGN(out.counts, outline_auto_chunk(out.job.programs[i].get(), plan, cuts, options_.sums_in_f32));
       out.chunks = static_cast<int64_t>(cuts.sizes.size());
     }
@@ -244,11 +264,18 @@ class AutoChunker {
   // Rows of the last chunk are no fewer than --min-rows.
   Result<int64_t> choose(const Next& next, const Prepared& prepared) const {
     const auto few = [&](int64_t n) {
-      return Error{ErrorKind::cannot_apply, "%" + next.label + ": " + std::to_string(n) + " chunks have fewer than " + std::to_string(options_.least_rows) + " rows", {}, "fewer chunks"};
+      return Error{ErrorKind::cannot_apply,
+                   "%" + next.label + ": " + std::to_string(n) + " chunks have fewer than " +
+                       std::to_string(options_.least_rows) + " rows",
+                   {},
+                   "fewer chunks"};
     };
     if (options_.rows_per_chunk) {
       if (!prepared.rows)
-        return Error{ErrorKind::cannot_apply, "%" + next.label + ": how many rows there are is a symbol, and so would be the number of chunks", {}, "--chunks, or sg-concretize before"};
+        return Error{ErrorKind::cannot_apply,
+                     "%" + next.label + ": how many rows there are is a symbol, and so would be the number of chunks",
+                     {},
+                     "--chunks, or sg-concretize before"};
       const int64_t n = (*prepared.rows + *options_.rows_per_chunk - 1) / *options_.rows_per_chunk;
       return *options_.rows_per_chunk < options_.least_rows ? Result<int64_t>(few(n)) : Result<int64_t>(n);
     }
@@ -259,8 +286,8 @@ class AutoChunker {
     return fewest(prepared);
   }
 
-  // Twice as many until they are enough, then between. Where they never are, the fewest that come within 1 % of the least peak; 1 = none
-  // lowers it.
+  // Twice as many until they are enough, then between. Where they never are, the fewest that come within 1 % of the
+  // least peak; 1 = none lowers it.
   Result<int64_t> fewest(const Prepared& prepared) const {
     constexpr int64_t kManyChunks = 64;      // beyond them a doubling must be worth it
     const int64_t before = peak_of(prepared.job).bytes;
@@ -296,7 +323,9 @@ class AutoChunker {
     return peak_of(trial.job);
   }
 
-  bool is_enough(const Peak& peak) const { return options_.peak_bytes ? peak.bytes <= *options_.peak_bytes || !peak.at_call : !peak.at_call; }
+  bool is_enough(const Peak& peak) const {
+    return options_.peak_bytes ? peak.bytes <= *options_.peak_bytes || !peak.at_call : !peak.at_call;
+  }
 
   Job& job_;
   const AutoChunkOptions& options_;
@@ -309,6 +338,8 @@ class AutoChunker {
 
 }  // namespace
 
-Result<Change> auto_chunk(Job* job, const AutoChunkOptions& options, PassContext& context) { return AutoChunker(job, options, context).run(); }
+Result<Change> auto_chunk(Job* job, const AutoChunkOptions& options, PassContext& context) {
+  return AutoChunker(job, options, context).run();
+}
 
 }  // namespace sg

@@ -1,11 +1,13 @@
-// AutoPlan: the part of a step around one amplifier that runs once for each chunk of its rows, forward and backward together.
-// Internal to sg-chunk --auto.
+// AutoPlan: the part of a step around one amplifier that runs once for each chunk of its rows, forward and backward
+// together. Internal to sg-chunk --auto.
 //
 // States    of everything that depends on the amplifier, by the axis rules (axis_rules.h)
-// Body      what lies between the amplifier and the last node that takes a chunked value of its size; that is a part of the step which
-//           needs nothing from behind it. Nodes that fill such a value, or make one from what does not depend on the amplifier, join it
-// Refused   a body node without a rule; one that writes to what is not a chunk's own, draws random numbers, or talks to other ranks; and
-//           a body that cannot stand in one place, because something between its nodes reads or writes the same memory
+// Body      what lies between the amplifier and the last node that takes a chunked value of its size; that is a part of
+//           the step which needs nothing from behind it. Nodes that fill such a value, or make one from what does not
+//           depend on the amplifier, join it
+// Refused   a body node without a rule; one that writes to what is not a chunk's own, draws random numbers, or talks to
+//           other ranks; and a body that cannot stand in one place, because something between its nodes reads or writes
+//           the same memory
 // Cost      linear in the nodes behind the amplifier
 #pragma once
 
@@ -46,7 +48,8 @@ struct AutoPlan {
 // The places where `amplifier` may be cut, the best first: axes of operands that hold the data of the step.
 std::vector<AutoCut> possible_cuts(const Program& program, NodeId amplifier);
 
-// Rewrites what stands in the way (auto_chunk_rewrite.h) in `program`, also when it fails: give it a copy. Errors name node and rule.
+// Rewrites what stands in the way (auto_chunk_rewrite.h) in `program`, also when it fails: give it a copy. Errors name
+// node and rule.
 Result<AutoPlan> plan_auto_chunk(Program* program, NodeId amplifier, const AutoCut& cut);
 
 }  // namespace sg

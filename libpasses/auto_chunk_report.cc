@@ -5,7 +5,6 @@
 
 #include "libgraph/cost.h"
 #include "libgraph/human.h"
-#include "libpasses/remat_target.h"
 
 namespace sg {
 namespace {
@@ -13,7 +12,8 @@ namespace {
 std::string facts_of(const std::string& label, const Amplifier& a) {
   char ratio[32];
   std::snprintf(ratio, sizeof ratio, "%.1f", a.ratio());
-  return "%" + label + ": " + human_bytes(double(a.bytes)) + " from " + human_bytes(double(a.taken_bytes)) + ", " + ratio + " times as much";
+  return "%" + label + ": " + human_bytes(double(a.bytes)) + " from " + human_bytes(double(a.taken_bytes)) + ", " +
+         ratio + " times as much";
 }
 
 std::string describe(const AxisState& s) {
@@ -26,7 +26,14 @@ std::string describe(const AxisState& s) {
 }
 
 void write_facts(JsonWriter* json, const std::string& label, const Amplifier& a) {
-  json->key("amplifier").string(label).key("bytes").integer(a.bytes).key("taken_bytes").integer(a.taken_bytes).key("ratio").floating(a.ratio());
+  json->key("amplifier")
+      .string(label)
+      .key("bytes")
+      .integer(a.bytes)
+      .key("taken_bytes")
+      .integer(a.taken_bytes)
+      .key("ratio")
+      .floating(a.ratio());
 }
 
 }  // namespace
@@ -34,7 +41,7 @@ void write_facts(JsonWriter* json, const std::string& label, const Amplifier& a)
 AutoChunkReport::Work AutoChunkReport::work_of(const Job& job) {
   Work out;
   for (const auto& program : job.programs) {
-    CostModel model(*program, captured_sizes(*program));
+    CostModel model(*program, assumed_sizes(*program));
     for (NodeId n : program->graph.nodes()) {
       const NodeCost cost = model.node(program->graph, n);
       out.flops += cost.flops, out.bytes += cost.bytes;
@@ -61,7 +68,8 @@ void AutoChunkReport::add_skipped(const std::string& label, const Amplifier& fac
   skipped_.key("why").string(why).end_object();
 }
 
-void AutoChunkReport::add_region(const std::string& label, const Amplifier& facts, const Job& job, const std::vector<std::optional<AutoPlan>>& plans, const Predict& predict,
+void AutoChunkReport::add_region(const std::string& label, const Amplifier& facts, const Job& job,
+                                 const std::vector<std::optional<AutoPlan>>& plans, const Predict& predict,
                                  int64_t chunks, bool explain) {
   ++count_;
   if (!explain) return;
@@ -73,17 +81,33 @@ void AutoChunkReport::add_region(const std::string& label, const Amplifier& fact
   const AutoPlan& plan = *plans[which];
   const Graph& graph = job.programs[which]->graph;
   ExprPool& exprs = graph.pool().exprs;
-  text_ += "  " + exprs.print(plan.rows()) + " rows along axis " + std::to_string(plan.cut.axis) + " of %" + std::string(graph.name(plan.cut.operand)) + " in " +
-           std::to_string(chunks) + " chunks; a body of " + plural(plan.body.size(), "node") + "\n";
-  regions_.key("operand").string(graph.name(plan.cut.operand)).key("axis").natural(plan.cut.axis).key("rows").string(exprs.print(plan.rows())).key("chunks").integer(chunks);
+  text_ += "  " + exprs.print(plan.rows()) + " rows along axis " + std::to_string(plan.cut.axis) + " of %" +
+           std::string(graph.name(plan.cut.operand)) + " in " + std::to_string(chunks) + " chunks; a body of " +
+           plural(plan.body.size(), "node") + "\n";
+  regions_.key("operand")
+      .string(graph.name(plan.cut.operand))
+      .key("axis")
+      .natural(plan.cut.axis)
+      .key("rows")
+      .string(exprs.print(plan.rows()))
+      .key("chunks")
+      .integer(chunks);
   regions_.key("values").begin_array();
   for (const AutoNode& body : plan.body)
     for (uint32_t i = 0; i < graph.node(body.node).result_count; ++i) {
       const ValueId v = graph.node(body.node).result(i);
       const bool leaves = std::ranges::find(plan.results, v) != plan.results.end();
       const std::string state = describe(plan.world.states[v.index]);
-      text_ += "    %" + std::string(graph.name(v)) + "  " + std::string(graph.op_name(body.node)) + "  " + state + (leaves ? ", leaves the body" : "") + "\n";
-      regions_.begin_object().key("value").string(graph.name(v)).key("state").string(state).key("leaves").boolean(leaves).end_object();
+      text_ += "    %" + std::string(graph.name(v)) + "  " + std::string(graph.op_name(body.node)) + "  " + state +
+               (leaves ? ", leaves the body" : "") + "\n";
+      regions_.begin_object()
+          .key("value")
+          .string(graph.name(v))
+          .key("state")
+          .string(state)
+          .key("leaves")
+          .boolean(leaves)
+          .end_object();
     }
   regions_.end_array().key("predicted_peaks").begin_array();
   text_ += "  planned peak";
@@ -97,15 +121,26 @@ void AutoChunkReport::add_region(const std::string& label, const Amplifier& fact
 }
 
 void AutoChunkReport::finish(const Job& job, int64_t peak_bytes, Change* change) {
-  if (layers_ > 0) text_ += plural(layers_, "node") + " as large, the first " + first_layer_ + ": a later layer contracts what comes of it\n";
+  if (layers_ > 0)
+    text_ += plural(layers_, "node") + " as large, the first " + first_layer_ +
+             ": a later layer contracts what comes of it\n";
   const Work after = work_of(job);
   const double flops = after.flops - before_.flops, bytes = after.bytes - before_.bytes;
   const int64_t peak = count_ > 0 ? peak_bytes : peak_before_;
-  text_ += "peak " + human_bytes(double(peak_before_)) + " -> " + human_bytes(double(peak)) + "; " + (flops < 0 ? "-" : "+") + human_flops(flops < 0 ? -flops : flops) + ", " +
-           (bytes < 0 ? "-" : "+") + human_bytes(bytes < 0 ? -bytes : bytes) + " moved\n";
+  text_ += "peak " + human_bytes(double(peak_before_)) + " -> " + human_bytes(double(peak)) + "; " +
+           (flops < 0 ? "-" : "+") + human_flops(flops < 0 ? -flops : flops) + ", " + (bytes < 0 ? "-" : "+") +
+           human_bytes(bytes < 0 ? -bytes : bytes) + " moved\n";
   regions_.end_array(), skipped_.end_array();
   JsonWriter json;
-  json.begin_object().key("peak_before").integer(peak_before_).key("peak_after").integer(peak).key("extra_flops").floating(flops).key("extra_bytes").floating(bytes);
+  json.begin_object()
+      .key("peak_before")
+      .integer(peak_before_)
+      .key("peak_after")
+      .integer(peak)
+      .key("extra_flops")
+      .floating(flops)
+      .key("extra_bytes")
+      .floating(bytes);
   json.key("regions").raw(regions_.take()).key("left_whole").raw(skipped_.take()).end_object();
   change->plan = std::move(text_);
   change->plan_json = json.take();

@@ -17,7 +17,8 @@ class AutoChunkReport {
   void add_layer(const Graph& graph, const Amplifier& facts);      // no head
   void add_skipped(const std::string& label, const Amplifier& facts, const std::string& why);
   // `predict` is asked only when `explain`.
-  void add_region(const std::string& label, const Amplifier& facts, const Job& job, const std::vector<std::optional<AutoPlan>>& plans, const Predict& predict, int64_t chunks,
+  void add_region(const std::string& label, const Amplifier& facts, const Job& job,
+                  const std::vector<std::optional<AutoPlan>>& plans, const Predict& predict, int64_t chunks,
                   bool explain);
   // Writes the plan of `change`; `job` is what came out.
   void finish(const Job& job, int64_t peak_bytes, Change* change);

@@ -12,26 +12,18 @@ namespace {
 
 enum Reduction : int64_t { kNone = 0, kMean = 1, kSum = 2 };
 
-bool is_reshape(std::string_view op) {
-  return op == "aten.view.default" || op == "aten._unsafe_view.default" || op == "aten.reshape.default" || op == "aten.view_copy.default";
-}
-
-bool is_copy_of_shape(std::string_view op) { return op == "aten.alias.default" || op == "aten.detach.default"; }
-
-bool is_output(const Graph& graph, ValueId v) {
-  return std::ranges::any_of(graph.outputs(), [&](const Output& o) { return o.value == v; });
-}
-
 }  // namespace
 
-ChunkRewriter::ChunkRewriter(Program* program) : program_(*program), graph_(program->graph), pool_(graph_.pool()), types_(*program) {
+ChunkRewriter::ChunkRewriter(Program* program)
+    : program_(*program), graph_(program->graph), pool_(graph_.pool()), types_(*program) {
   const AliasAnalysis alias(program_, graph_);
   std::unordered_set<uint32_t> classes;
   for (NodeId n : graph_.nodes())
     for (StorageId s : alias.writes(n)) classes.insert(alias.storage(s).alias_class);
   written_.resize(graph_.value_id_limit());
   for (uint32_t v = 0; v < written_.size(); ++v)
-    if (const StorageId s = alias.storage_of(ValueId(v)); !s.is_none()) written_[v] = classes.contains(alias.storage(s).alias_class);
+    if (const StorageId s = alias.storage_of(ValueId(v)); !s.is_none())
+      written_[v] = classes.contains(alias.storage(s).alias_class);
 }
 
 void put_number(Graph* graph, ValueId v) {
@@ -77,7 +69,8 @@ Arg ChunkRewriter::size_of(Expr e) const {
   return number ? Arg::integer(*number) : Arg::expr(e);
 }
 
-ValueId ChunkRewriter::make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position, NodeId like) {
+ValueId ChunkRewriter::make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position,
+                            NodeId like) {
   NodeSpec spec;
   spec.op = pool_.op(op);
   spec.args = std::move(args);
@@ -108,7 +101,9 @@ std::optional<NodeId> ChunkRewriter::rewrite(NodeId n) {
   if (op->name == "aten.nll_loss_forward.default") return loss(n);
   if (op->name == "aten.nll_loss_backward.default") return loss_backward(n);
   if (op->name == "aten.mean.default" || op->name == "aten.mean.dim") return mean(n);
-  if (op->name == "aten.ones_like.default" || op->name == "aten.zeros_like.default" || op->name == "aten.full_like.default") return like(n);
+  if (op->name == "aten.ones_like.default" || op->name == "aten.zeros_like.default" ||
+      op->name == "aten.full_like.default")
+    return like(n);
   if (op->name.starts_with("aten.new_")) return fill(n);
   return std::nullopt;
 }
@@ -121,21 +116,27 @@ const ChunkRewriter::Labels& ChunkRewriter::labels_of(NodeId before, ValueId tar
   Labels& out = it->second;
   const std::string name(graph_.name(target));
   out.ignored = make("aten.eq.Scalar", {Arg::value(target), Arg::integer(ignored)}, name + "_ignored", before, before);
-  out.safe = make("aten.masked_fill.Scalar", {Arg::value(target), Arg::value(out.ignored), Arg::integer(0)}, name + "_safe", before, before);
+  out.safe = make("aten.masked_fill.Scalar", {Arg::value(target), Arg::value(out.ignored), Arg::integer(0)},
+                  name + "_safe", before, before);
   out.index = make("aten.unsqueeze.default", {Arg::value(out.safe), Arg::integer(1)}, name + "_index", before, before);
   return out;
 }
 
 // The weight of each row's class; 0 where the row does not count.
 ValueId ChunkRewriter::row_weights(NodeId before, ValueId weight, const Labels& labels) {
-  const ValueId picked = make("aten.index_select.default", {Arg::value(weight), Arg::integer(0), Arg::value(labels.safe)}, "row_weight", before, before);
-  return make("aten.masked_fill.Scalar", {Arg::value(picked), Arg::value(labels.ignored), Arg::floating(0)}, "row_weight", before, before);
+  const ValueId picked =
+      make("aten.index_select.default", {Arg::value(weight), Arg::integer(0), Arg::value(labels.safe)}, "row_weight",
+           before, before);
+  return make("aten.masked_fill.Scalar", {Arg::value(picked), Arg::value(labels.ignored), Arg::floating(0)},
+              "row_weight", before, before);
 }
 
 std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   const ValueId self = tensor(n, "self"), target = tensor(n, "target"), weight = tensor(n, "weight");
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
-  if (self.is_none() || target.is_none() || is_written(target) || !reduction || !ignored || graph_.type(self).shape.size() != 2) return std::nullopt;
+  if (self.is_none() || target.is_none() || is_written(target) || !reduction || !ignored ||
+      graph_.type(self).shape.size() != 2)
+    return std::nullopt;
   const NodeId before = graph_.previous(n);
   const Labels labels = labels_of(n, target, *ignored);
   const Arg dtype = keyword("dtype", Arg::dtype(graph_.type(self).dtype));
@@ -145,17 +146,21 @@ std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   if (*reduction == kNone) {
     total = make("aten.zeros.default", {Arg::list({}), dtype}, name + "_weight", n, n);
   } else if (weight.is_none()) {
-    const ValueId counted = make("aten.ne.Scalar", {Arg::value(target), Arg::integer(*ignored)}, name + "_counted", n, n);
+    const ValueId counted =
+        make("aten.ne.Scalar", {Arg::value(target), Arg::integer(*ignored)}, name + "_counted", n, n);
     const ValueId count = make("aten.sum.default", {Arg::value(counted)}, name + "_count", n, n);
     total = make("aten._to_copy.default", {Arg::value(count), dtype}, name + "_weight", n, n);
   } else {
     total = make("aten.sum.default", {Arg::value(row_weight)}, name + "_weight", n, n);
   }
-  const ValueId picked = make("aten.gather.default", {Arg::value(self), Arg::integer(1), Arg::value(labels.index)}, name + "_picked", n, n);
+  const ValueId picked = make("aten.gather.default", {Arg::value(self), Arg::integer(1), Arg::value(labels.index)},
+                              name + "_picked", n, n);
   const ValueId flat = make("aten.squeeze.dim", {Arg::value(picked), Arg::integer(1)}, name + "_picked", n, n);
   ValueId rows = make("aten.neg.default", {Arg::value(flat)}, name + "_rows", n, n);
-  if (!weight.is_none()) rows = make("aten.mul.Tensor", {Arg::value(rows), Arg::value(row_weight)}, name + "_rows", n, n);
-  rows = make("aten.masked_fill.Scalar", {Arg::value(rows), Arg::value(labels.ignored), Arg::floating(0)}, name + "_rows", n, n);
+  if (!weight.is_none())
+    rows = make("aten.mul.Tensor", {Arg::value(rows), Arg::value(row_weight)}, name + "_rows", n, n);
+  rows = make("aten.masked_fill.Scalar", {Arg::value(rows), Arg::value(labels.ignored), Arg::floating(0)},
+              name + "_rows", n, n);
   ValueId out = rows;
   if (*reduction != kNone) out = make("aten.sum.default", {Arg::value(rows)}, name + "_sum", n, n);
   if (*reduction == kMean) out = make("aten.div.Tensor", {Arg::value(out), Arg::value(total)}, name + "_mean", n, n);
@@ -168,43 +173,61 @@ std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
 NodeId ChunkRewriter::sole_log_softmax_backward(NodeId n) const {
   const ValueId grad = graph_.node(n).result(0);
   const std::vector<NodeId> users = graph_.users(grad);
-  if (users.size() != 1 || graph_.value(grad).use_count != 1 || graph_.op_name(users[0]) != "aten._log_softmax_backward_data.default") return NodeId();
+  if (users.size() != 1 || graph_.value(grad).use_count != 1 ||
+      graph_.op_name(users[0]) != "aten._log_softmax_backward_data.default")
+    return NodeId();
   const auto dim = integer(users[0], "dim");
   return tensor(users[0], "grad_output") == grad && (dim == 1 || dim == -1) ? users[0] : NodeId();
 }
 
-// Row r of the gradient is -c(r) at its label and 0 elsewhere. Behind log-softmax that is exp(output) * c(r), and -c(r) at the label.
+// Row r of the gradient is -c(r) at its label and 0 elsewhere. Behind log-softmax that is exp(output) * c(r), and -c(r)
+// at the label.
 std::optional<NodeId> ChunkRewriter::loss_backward(NodeId n) {
-  const ValueId self = tensor(n, "self"), target = tensor(n, "target"), weight = tensor(n, "weight"), total = tensor(n, "total_weight");
+  const ValueId self = tensor(n, "self"), target = tensor(n, "target"), weight = tensor(n, "weight"),
+                total = tensor(n, "total_weight");
   const ValueId given = tensor(n, "grad_output");
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
-  if (self.is_none() || target.is_none() || is_written(target) || given.is_none() || total.is_none() || !reduction || !ignored || graph_.type(self).shape.size() != 2) return std::nullopt;
+  if (self.is_none() || target.is_none() || is_written(target) || given.is_none() || total.is_none() || !reduction ||
+      !ignored || graph_.type(self).shape.size() != 2)
+    return std::nullopt;
   const NodeId before = graph_.previous(n);
   const Labels labels = labels_of(n, target, *ignored);
   const std::string name(graph_.label(n));
   ValueId rows = given;
-  if (*reduction == kMean) rows = make("aten.div.Tensor", {Arg::value(given), Arg::value(total)}, name + "_scale", n, n);
-  if (!weight.is_none()) rows = make("aten.mul.Tensor", {Arg::value(row_weights(n, weight, labels)), Arg::value(rows)}, name + "_rows", n, n);
-  else if (*reduction != kNone) rows = make("aten.expand.default", {Arg::value(rows), Arg::list({size_of(graph_.type(target).shape[0])})}, name + "_rows", n, n);
-  rows = make("aten.masked_fill.Scalar", {Arg::value(rows), Arg::value(labels.ignored), Arg::floating(0)}, name + "_rows", n, n);
+  if (*reduction == kMean)
+    rows = make("aten.div.Tensor", {Arg::value(given), Arg::value(total)}, name + "_scale", n, n);
+  if (!weight.is_none())
+    rows =
+        make("aten.mul.Tensor", {Arg::value(row_weights(n, weight, labels)), Arg::value(rows)}, name + "_rows", n, n);
+  else if (*reduction != kNone)
+    rows = make("aten.expand.default", {Arg::value(rows), Arg::list({size_of(graph_.type(target).shape[0])})},
+                name + "_rows", n, n);
+  rows = make("aten.masked_fill.Scalar", {Arg::value(rows), Arg::value(labels.ignored), Arg::floating(0)},
+              name + "_rows", n, n);
   const ValueId column = make("aten.unsqueeze.default", {Arg::value(rows), Arg::integer(1)}, name + "_column", n, n);
   const ValueId negative = make("aten.neg.default", {Arg::value(column)}, name + "_negative", n, n);
   if (failed_) return std::nullopt;
   const NodeId softmax = sole_log_softmax_backward(n);
   if (softmax.is_none()) {
     const ValueId zeros = make("aten.zeros_like.default", {Arg::value(self)}, name, n, n);
-    const ValueId out = make("aten.scatter_add_.default", {Arg::value(zeros), Arg::integer(1), Arg::value(labels.index), Arg::value(negative)}, name, n, n);
+    const ValueId out =
+        make("aten.scatter_add_.default",
+             {Arg::value(zeros), Arg::integer(1), Arg::value(labels.index), Arg::value(negative)}, name, n, n);
     if (failed_) return std::nullopt;
     return replace(n, before ? graph_.next(before) : graph_.first(), std::span(&out, 1));
   }
   const ValueId output = tensor(softmax, "output");
-  const ValueId p = make("aten.exp.default", {Arg::value(output)}, std::string(graph_.label(softmax)) + "_exp", softmax, softmax);
-  const ValueId scaled = make("aten.mul.Tensor", {Arg::value(p), Arg::value(column)}, std::string(graph_.label(softmax)) + "_scaled", softmax, softmax);
-  ValueId out = make("aten.scatter_add_.default", {Arg::value(scaled), Arg::integer(1), Arg::value(labels.index), Arg::value(negative)},
+  const ValueId p =
+      make("aten.exp.default", {Arg::value(output)}, std::string(graph_.label(softmax)) + "_exp", softmax, softmax);
+  const ValueId scaled = make("aten.mul.Tensor", {Arg::value(p), Arg::value(column)},
+                              std::string(graph_.label(softmax)) + "_scaled", softmax, softmax);
+  ValueId out = make("aten.scatter_add_.default",
+                     {Arg::value(scaled), Arg::integer(1), Arg::value(labels.index), Arg::value(negative)},
                      graph_.label(softmax), softmax, softmax);
   const DType wanted = graph_.type(graph_.node(softmax).result(0)).dtype;
   if (graph_.type(out).dtype != wanted)
-    out = make("aten._to_copy.default", {Arg::value(out), keyword("dtype", Arg::dtype(wanted))}, graph_.label(softmax), softmax, softmax);
+    out = make("aten._to_copy.default", {Arg::value(out), keyword("dtype", Arg::dtype(wanted))}, graph_.label(softmax),
+               softmax, softmax);
   if (failed_) return std::nullopt;
   graph_.replace_uses(graph_.node(softmax).result(0), out);
   graph_.erase(softmax);
@@ -235,9 +258,11 @@ std::optional<NodeId> ChunkRewriter::mean(NodeId n) {
   const NodeId before = graph_.previous(n);
   std::vector<Arg> args = graph_.node(n).args;
   const std::string name(graph_.label(n));
-  const ValueId sum = make(dims == nullptr ? "aten.sum.default" : "aten.sum.dim_IntList", std::move(args), name + "_sum", n, n);
+  const ValueId sum =
+      make(dims == nullptr ? "aten.sum.default" : "aten.sum.dim_IntList", std::move(args), name + "_sum", n, n);
   const auto number = pool_.exprs.constant_value(count);
-  const ValueId out = make("aten.div.Scalar", {Arg::value(sum), number ? Arg::integer(*number) : Arg::expr(count)}, name + "_mean", n, n);
+  const ValueId out = make("aten.div.Scalar", {Arg::value(sum), number ? Arg::integer(*number) : Arg::expr(count)},
+                           name + "_mean", n, n);
   if (failed_) return std::nullopt;
   return replace(n, before ? graph_.next(before) : graph_.first(), std::span(&out, 1));
 }
@@ -253,7 +278,8 @@ std::optional<NodeId> ChunkRewriter::like(NodeId n) {
     value.set_key(StrId());
   }
   const ValueId out = make("aten.full.default",
-                           {Arg::list({}), value, keyword("dtype", Arg::dtype(type.dtype)), keyword("device", Arg::text(ArgKind::device, type.device))},
+                           {Arg::list({}), value, keyword("dtype", Arg::dtype(type.dtype)),
+                            keyword("device", Arg::text(ArgKind::device, type.device))},
                            graph_.name(graph_.node(n).result(0)), n, n);
   if (failed_) return std::nullopt;
   return replace(n, graph_.value(out).def, std::span(&out, 1));
@@ -264,104 +290,21 @@ std::optional<NodeId> ChunkRewriter::fill(NodeId n) {
   const std::string_view op = graph_.op_name(n);
   const Arg* size = find(n, "size");
   const Arg* given = op == "aten.new_full.default" ? find(n, "fill_value") : nullptr;
-  if ((op != "aten.new_zeros.default" && op != "aten.new_ones.default" && given == nullptr) || size == nullptr || !size->is(ArgKind::list)) return std::nullopt;
+  if ((op != "aten.new_zeros.default" && op != "aten.new_ones.default" && given == nullptr) || size == nullptr ||
+      !size->is(ArgKind::list))
+    return std::nullopt;
   for (const Arg& item : size->items())
     if (item.is(ArgKind::value)) return std::nullopt;
   if (given != nullptr && given->is(ArgKind::value)) return std::nullopt;
   const Type type = graph_.type(graph_.node(n).result(0));
   Arg list = *size, value = given != nullptr ? *given : Arg::integer(op == "aten.new_ones.default");
   list.set_key(StrId()), value.set_key(StrId());
-  const ValueId out = make("aten.full.default", {list, value, keyword("dtype", Arg::dtype(type.dtype)), keyword("device", Arg::text(ArgKind::device, type.device))},
+  const ValueId out = make("aten.full.default",
+                           {list, value, keyword("dtype", Arg::dtype(type.dtype)),
+                            keyword("device", Arg::text(ArgKind::device, type.device))},
                            graph_.name(graph_.node(n).result(0)), n, n);
   if (failed_) return std::nullopt;
   return replace(n, graph_.value(out).def, std::span(&out, 1));
-}
-
-// --- shapes ---
-
-// `v`, of the shape of `whole` or broadcast to it, as it meets the flat rows; none when it cannot be told.
-ValueId ChunkRewriter::flattened(ValueId v, const Type& whole, const Type& flat, NodeId before) {
-  Sizes sizes(&pool_, &program_);
-  const Type type = graph_.type(v);
-  if (!sizes.is_contiguous(type)) return ValueId();
-  std::vector<Expr> shape;
-  if (type.shape == whole.shape) {
-    shape = flat.shape;
-  } else {
-    if (whole.shape.size() < flat.shape.size()) return ValueId();
-    const size_t merged = whole.shape.size() - flat.shape.size() + 1;
-    Expr rows = pool_.exprs.constant(1);
-    for (size_t i = 0; i < merged; ++i) rows = pool_.exprs.mul(rows, whole.shape[i]);
-    if (rows != flat.shape[0] || !std::equal(whole.shape.begin() + static_cast<long>(merged), whole.shape.end(), flat.shape.begin() + 1)) return ValueId();
-    if (type.shape.size() <= whole.shape.size() - merged) return v;
-    if (type.shape.size() != whole.shape.size()) return ValueId();
-    const auto ones = [&](size_t n) { return std::all_of(type.shape.begin(), type.shape.begin() + static_cast<long>(n), [&](Expr e) { return sizes.is(e, 1); }); };
-    const bool all = std::equal(type.shape.begin(), type.shape.begin() + static_cast<long>(merged), whole.shape.begin());
-    if (!all && !ones(merged)) return ValueId();
-    shape.push_back(all ? rows : sizes.number(1));
-    shape.insert(shape.end(), type.shape.begin() + static_cast<long>(merged), type.shape.end());
-  }
-  if (const NodeId def = graph_.value(v).def; def && is_reshape(graph_.op_name(def)) && graph_.node(def).args[0].is(ArgKind::value)) {
-    const ValueId source = graph_.node(def).args[0].as_value();
-    if (graph_.type(source).shape == shape && graph_.type(source).dtype == type.dtype && sizes.is_contiguous(graph_.type(source))) return source;
-  }
-  if (before.is_none()) return v;          // asked whether it can be
-  std::vector<Arg> list;
-  for (Expr e : shape) list.push_back(size_of(e));
-  return make("aten.view.default", {Arg::value(v), Arg::list(std::move(list))}, graph_.name(v), before, before);
-}
-
-bool ChunkRewriter::push_down(NodeId n) {
-  if (!is_reshape(graph_.op_name(n)) || !graph_.node(n).args[0].is(ArgKind::value)) return false;
-  Sizes sizes(&pool_, &program_);
-  const ValueId flat = graph_.node(n).args[0].as_value(), whole = graph_.node(n).result(0);
-  const Type flat_type = graph_.type(flat), whole_type = graph_.type(whole);
-  if (!sizes.is_contiguous(flat_type) || !sizes.is_contiguous(whole_type)) return false;
-  const std::vector<NodeId> users = graph_.users(whole);
-  if (is_output(graph_, whole)) return false;
-  for (NodeId u : users) {
-    const OpInfo* op = graph_.op_info(u);
-    if (op == nullptr || graph_.node(u).result_count != 1) return false;
-    if (op->name == "aten.sym_size.int" && graph_.type(graph_.node(u).result(0)).value && !is_output(graph_, graph_.node(u).result(0))) continue;
-    if (is_reshape(op->name) || is_copy_of_shape(op->name)) continue;
-    const Type& made = graph_.type(graph_.node(u).result(0));
-    if (!op->has(kPointwise) || !op->has(kPure) || draws_random(graph_, u) || made.shape != whole_type.shape || !sizes.is_contiguous(made)) return false;
-    bool can = true;
-    for (const Arg& arg : graph_.node(u).args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::value) && graph_.type(a.as_value()).kind == TypeKind::tensor)
-          can = can && !flattened(a.as_value(), whole_type, flat_type, NodeId()).is_none();
-      });
-    if (!can) return false;
-  }
-  for (NodeId u : users) {
-    const ValueId result = graph_.node(u).result(0);
-    if (graph_.op_name(u) == "aten.sym_size.int") {
-      put_number(&graph_, result);
-      graph_.erase(u);
-      continue;
-    }
-    if (is_reshape(graph_.op_name(u))) {
-      graph_.replace_uses_in(u, whole, flat);
-      if (graph_.type(result) == flat_type) graph_.replace_uses(result, flat), graph_.erase(u);
-      continue;
-    }
-    NodeSpec spec;
-    std::vector<Arg> args = graph_.node(u).args;
-    for (Arg& arg : args)
-      arg.walk_mutable([&](Arg& a) {
-        if (a.is(ArgKind::value) && graph_.type(a.as_value()).kind == TypeKind::tensor)
-          a.set_value(a.as_value() == whole ? flat : flattened(a.as_value(), whole_type, flat_type, u));
-      });
-    const ValueId made = make(graph_.op_name(u), std::move(args), std::string(graph_.name(result)) + "_rows", u, u);
-    std::vector<Arg> list;
-    for (Expr e : whole_type.shape) list.push_back(size_of(e));
-    const ValueId back = make("aten.view.default", {Arg::value(made), Arg::list(std::move(list))}, graph_.name(result), u, u);
-    graph_.replace_uses(result, back);
-    graph_.erase(u);
-  }
-  graph_.erase(n);
-  return true;
 }
 
 }  // namespace sg

@@ -1,6 +1,8 @@
-// What the axis rules cannot take in chunks, written so that they can: the same numbers, other nodes. Internal to sg-chunk --auto.
+// What the axis rules cannot take in chunks, written so that they can: the same numbers, other nodes. Internal to sg-
+// chunk --auto.
 //
-// Losses    a mean over the rows becomes a sum over the rows, divided behind the region by a count that the labels alone give
+// Losses    a mean over the rows becomes a sum over the rows, divided behind the region by a count that the labels
+//           alone give
 // Backward  the gradient of log-softmax behind that of the negative log-likelihood is made in one buffer, not in two
 // Likes     ones as large as a loss do not wait for the loss
 // Shapes    [batch, length, vocabulary] of flat rows: elementwise work is done on the flat rows, and the views cancel
@@ -18,11 +20,12 @@ class ChunkRewriter {
  public:
   explicit ChunkRewriter(Program* program);
 
-  // Rewrites `n`, whose operands are chunked or sums, if it is one of the above; the first node that stands for it, none when it
-  // stays. `n` is gone then.
+  // Rewrites `n`, whose operands are chunked or sums, if it is one of the above; the first node that stands for it,
+  // none when it stays. `n` is gone then.
   std::optional<NodeId> rewrite(NodeId n);
 
-  // Moves the reshape `n` behind the elementwise ops that take its result, so that it meets the reshape back. False: it stays.
+  // Moves the reshape `n` behind the elementwise ops that take its result, so that it meets the reshape back. False: it
+  // stays.
   bool push_down(NodeId n);
 
  private:

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""run_auto_chunk_properties.py --bin BIN [--seeds N] [--first S] [--keep DIR]: random heads, chunked by sg-chunk --auto: equal, or refused with a reason.
+"""run_auto_chunk_properties.py --bin BIN [--seeds N] [--first S] [--keep DIR]: random heads, chunked by sg-chunk
+--auto: equal, or refused with a reason.
 
-Each head blows rows up to a vocabulary - by a product, a product with a bias, rows beside columns, or a product that is transposed - and goes on with random ops of the
-table over that, the labels, and what is made of them: log-softmax and its losses, reductions, views, fills, writes in place, and a backward part with products over
-the rows. It is run whole and in chunks on the same inputs. A different result fails, and so does a refusal that names no node.
+Each head blows rows up to a vocabulary - by a product, a product with a bias, rows beside columns, or a product that
+is transposed - and goes on with random ops of the table over that, the labels, and what is made of them: log-softmax
+and its losses, reductions, views, fills, writes in place, and a backward part with products over the rows. It is run
+whole and in chunks on the same inputs. A different result fails, and so does a refusal that names no node.
 """
 import argparse
 import os
@@ -43,7 +45,8 @@ class Head(Module):
             column = self.emit('aten.sum.dim_IntList', f'{hidden[0]}, [1], true', [n, 1])
             logits = self.emit('aten.mul.Tensor', f'{column[0]}, {self.bias[0]}', [n, v])
         else:
-            turned, wide = self.emit('aten.t', hidden[0], hidden[1][::-1]), self.emit('aten.t', self.big[0], [v, self.width])
+            turned = self.emit('aten.t', hidden[0], hidden[1][::-1])
+            wide = self.emit('aten.t', self.big[0], [v, self.width])
             logits = self.emit('aten.mm', f'{wide[0]}, {turned[0]}', [v, n])
         if kind != 'turned' and n % 2 == 0 and rng.random() < 0.4:
             deep = self.emit('aten.view', f'{logits[0]}, [2, {n // 2}, {v}]', [2, n // 2, v])
@@ -68,9 +71,10 @@ class Head(Module):
         value, total = self.emit('aten.nll_loss_forward', f'{log[0]}, {at[0]}, {weight}, {reduction}, -100', shape, [])
         seed = self.emit('aten.ones_like', value[0], shape)
         if rng.random() < 0.5:
-            seed = self.emit('aten.mul.Tensor', f'{seed[0]}, {self.row[0]}' if False else f'{seed[0]}, 0.5', shape)
+            seed = self.emit('aten.mul.Tensor', f'{seed[0]}, 0.5', shape)
         self.lines.append('  backward head')
-        grad = self.emit('aten.nll_loss_backward', f'{seed[0]}, {log[0]}, {at[0]}, {weight}, {reduction}, -100, {total[0]}', [n, v])
+        operands = f'{seed[0]}, {log[0]}, {at[0]}, {weight}, {reduction}, -100, {total[0]}'
+        grad = self.emit('aten.nll_loss_backward', operands, [n, v])
         if rng.random() < 0.8:
             grad = self.emit('aten._log_softmax_backward_data', f'{grad[0]}, {log[0]}, 1, f32', [n, v])
         self.products(grad)
@@ -96,8 +100,9 @@ class Head(Module):
             self.emit('aten.mul.Tensor', f'{soft[0]}, {a[0]}', a[1])
 
     def text(self):
-        steps = [self.unary, self.unary, self.binary, self.binary, self.reduce, self.reduce, self.along, self.turn, self.reshape, self.unsqueeze, self.squeeze, self.widen,
-                 self.cut, self.take, self.join, self.split, self.fill, self.write, self.best, self.gram, self.wide_fill, self.wide_mask]
+        steps = [self.unary, self.unary, self.binary, self.binary, self.reduce, self.reduce, self.along, self.turn,
+                 self.reshape, self.unsqueeze, self.squeeze, self.widen, self.cut, self.take, self.join, self.split,
+                 self.fill, self.write, self.best, self.gram, self.wide_fill, self.wide_mask]
         self.lines.append('  forward head')
         self.amplify()
         for _ in range(self.rng.randrange(0, 4)):
@@ -127,7 +132,8 @@ class AutoTally(Tally):
 def hold(seed, bin_dir, folder, tally):
     rng = random.Random(seed * 7919 + 5)
     head = Head(seed)
-    graph, chunked, values, inputs = (os.path.join(folder, n) for n in ('in.txt', 'out.sg', 'values.safetensors', 'in.safetensors'))
+    names = ('in.txt', 'out.sg', 'values.safetensors', 'in.safetensors')
+    graph, chunked, values, inputs = (os.path.join(folder, n) for n in names)
     with open(graph, 'w') as file:
         file.write(head.text())
     head.write_inputs(inputs)
@@ -146,7 +152,8 @@ def hold(seed, bin_dir, folder, tally):
     if 'nothing is chunked' in said:
         tally.unchanged += 1
         return None
-    code, said = run(tool('sg-run'), chunked, '--inputs', inputs, '--expect', values, '--rtol', '1e-4', '--atol', '1e-5')
+    near = ['--rtol', '1e-4', '--atol', '1e-5']
+    code, said = run(tool('sg-run'), chunked, '--inputs', inputs, '--expect', values, *near)
     if code != 0:
         return f'{how}: {said}'
     tally.equal += 1
@@ -170,7 +177,8 @@ def main():
                 if args.keep:
                     os.makedirs(args.keep, exist_ok=True)
                     shutil.copy(os.path.join(folder, 'in.txt'), os.path.join(args.keep, f'{seed}.txt'))
-    print(f'{tally.equal} equal, {tally.refused} refused, {tally.unchanged} unchanged, {tally.left} do not run, {len(tally.failed)} failed; {time.time() - begin:.0f} s')
+    print(f'{tally.equal} equal, {tally.refused} refused, {tally.unchanged} unchanged, {tally.left} do not run, '
+          f'{len(tally.failed)} failed; {time.time() - begin:.0f} s')
     if tally.equal < args.seeds // 10:
         print('FAIL: too few heads are chunked to tell anything')
         return 1

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""run_auto_chunks.py --bin BIN [--only TEXT]: sg-chunk --auto against PyTorch's recorded results, the untouched step, and the plan.
+"""run_auto_chunks.py --bin BIN [--only TEXT]: sg-chunk --auto against PyTorch's recorded results, the untouched step,
+and the plan.
 
-  values    every single-rank capture, at several numbers of chunks, uneven rows and one row a chunk: loss and all gradients within 1e-5 of the untouched graph's largest
-            magnitude under sg-run, and as PyTorch recorded them by the usual rule; so in strict numerics, behind sg-clean and sg-remat, and before them
+  values    every single-rank capture, at several numbers of chunks, uneven rows and one row a chunk: loss and all
+            gradients within 1e-5 of the untouched graph's largest magnitude under sg-run, and as PyTorch recorded
+            them by the usual rule; so in strict numerics, behind sg-clean and sg-remat, and before them
+  ranks     four ranks: sharded parameters, several losses, experts
+  exported  back in PyTorch, which gives what it recorded; left out where no Python has torch
   text      a chunked step is the same after sg-print and sg-parse, and a second run finds nothing more to do
   symbols   a step with symbolic sizes, chunked and then concretized
-  scenarios every golden of tests/golden/chunk that --auto chunks: run whole and in chunks on made-up inputs
+  scenario  every golden of tests/golden/chunk that --auto chunks: run whole and in chunks on made-up inputs
   peaks     planned peaks of real sizes: 0.65 of the untouched plan at 8 chunks; a peak that is asked for is kept
   memory    a head that is really run: what the process needs for it, against the plan
 Says aloud when ../shared/traces is absent.
@@ -24,7 +28,10 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
 GOLDEN = os.path.join(HERE, '..', 'golden', 'chunk')
-SINGLE = ['gpt2-tiny', 'gpt2-tiny-dynamic', 'llama-hf-sdpa', 'mixtral', 'bert', 'llama3-1rank', 'llama3-1rank-flex', 'dsv3-1rank']
+SINGLE = ['gpt2-tiny', 'gpt2-tiny-dynamic', 'llama-hf-sdpa', 'mixtral', 'bert', 'llama3-1rank', 'llama3-1rank-flex',
+          'dsv3-1rank']
+RANKS = {'llama3-fsdp4-fp32': 1, 'llama3-fsdp4-chunkedloss': 4, 'dsv3-ep4-fp32': 1}      # amplifiers
+EXPORTED = ['gpt2-tiny', 'gpt2-tiny-dynamic', 'bert']
 SMALL = ['--min-output', '1KiB']
 HOW = [['--chunks', '4'], ['--chunks', '5'], ['--chunks', '1000'], ['--rows-per-chunk', '7']]
 RELATIVE = 1e-5
@@ -38,8 +45,23 @@ class Failure(Exception):
 def run(*command, ok=(0,), data=None):
     done = subprocess.run(command, capture_output=True, input=data)
     if done.returncode not in ok:
-        raise Failure(f'{" ".join(command)}\nexit {done.returncode}\n{done.stderr[-2000:].decode()}{done.stdout[-1500:].decode(errors="replace")}')
+        said = done.stderr[-2000:].decode() + done.stdout[-1500:].decode(errors='replace')
+        raise Failure(f'{" ".join(command)}\nexit {done.returncode}\n{said}')
     return done
+
+
+def python_with_torch():
+    """As the tests of tools/capture look for it; none when there is none."""
+    root = os.path.normpath(os.path.join(HERE, '..', '..'))
+    places = [os.path.join(folder, name, 'bin', 'python') for folder in (root, os.path.dirname(root))
+              for name in ('.venv', 'venv')]
+    for python in filter(None, [os.environ.get('STEPGRAPH_PYTHON'), *places, sys.executable]):
+        try:
+            if subprocess.run([python, '-c', 'import torch, safetensors'], capture_output=True).returncode == 0:
+                return python
+        except OSError:
+            continue
+    return None
 
 
 def tensors(path):
@@ -55,7 +77,9 @@ def tensors(path):
 
 
 def furthest(ours, theirs):
-    """The largest difference, relative to the tensor's largest magnitude, and where. What is a millionth of the others is rounding, as gradients that should be 0."""
+    """The largest difference, relative to the tensor's largest magnitude, and where.
+
+    What is a millionth of the others is rounding, as gradients that should be 0."""
     worst = (0.0, '')
     least = 1e-6 * max((abs(x) for v in theirs.values() for x in v), default=0.0)
     if set(ours) != set(theirs):
@@ -102,9 +126,13 @@ class Checks:
     def inputs(self, name):
         return f'{TRACES}/single/{name}/inputs.safetensors'
 
+    def expected(self, name):
+        return f'{TRACES}/single/{name}/expected.safetensors'
+
     def hold(self, name, graph, *options):
         out = self.file('out.safetensors')
-        run(self.tool('sg-run'), '-q', graph, '--inputs', self.inputs(name), '--outputs', out, '--expect', f'{TRACES}/single/{name}/expected.safetensors', *options)
+        run(self.tool('sg-run'), '-q', graph, '--inputs', self.inputs(name), '--outputs', out, '--expect',
+            self.expected(name), *options)
         far, where = furthest(tensors(out), tensors(self.file(name + '.out')))
         if far > RELATIVE:
             raise Failure(f'{where} is {far:.2e} from the untouched step')
@@ -132,7 +160,8 @@ class Checks:
                 with open(out, 'wb') as file:
                     file.write(bytes_of)
                 self.hold(name, out)
-        run(self.tool('sg-run'), '-q', out, '--numerics', 'strict', '--inputs', self.inputs(name), '--expect', f'{TRACES}/single/{name}/expected.safetensors')
+        run(self.tool('sg-run'), '-q', out, '--numerics', 'strict', '--inputs', self.inputs(name), '--expect',
+            self.expected(name))
 
     def text(self, name):
         out, text, again = self.file('chunked.sg'), self.file('chunked.txt'), self.file('again.sg')
@@ -144,20 +173,46 @@ class Checks:
             if a.read() != b.read():
                 raise Failure('another file after sg-print and sg-parse')
         run(self.tool('sg-check'), '-q', out)
-        if b'nothing is chunked' not in run(self.tool('sg-chunk'), out, '--auto', '--chunks', '3', *SMALL, '-o', again).stderr:
+        said = run(self.tool('sg-chunk'), out, '--auto', '--chunks', '3', *SMALL, '-o', again).stderr
+        if b'nothing is chunked' not in said:
             raise Failure('a second run chunks again')
 
     def symbols(self):
         name, out, done = 'gpt2-tiny-dynamic', self.file('chunked.sg'), self.file('done.sg')
         for chunks in ('2', '5', '144'):
             run(self.tool('sg-chunk'), '-q', self.bring(name), '--auto', '--chunks', chunks, *SMALL, '-o', out)
-            run(self.tool('sg-concretize'), '-q', out, '--bind', 's32=6', '--bind', 's28=24', '--bind', 's74=6', '--bind', 's59=24', '-o', done)
+            sizes = [w for bind in ('s32=6', 's28=24', 's74=6', 's59=24') for w in ('--bind', bind)]
+            run(self.tool('sg-concretize'), '-q', out, *sizes, '-o', done)
             if b'symbol' in run(self.tool('sg-print'), done).stdout:
                 raise Failure('symbols are left')
             self.hold(name, done)
         few = run(self.tool('sg-concretize'), out, '--bind', 's32=2', '--bind', 's28=10', '-o', done, ok=(4,))
         if b'144' not in few.stderr:
             raise Failure(f'fewer rows than chunks: {few.stderr.decode()}')
+
+    def ranks(self, name, amplifiers):
+        graph, out, root = self.file('ranks.sg'), self.file('chunked.sg'), f'{TRACES}/multi/{name}/rank{{r}}'
+        run(self.tool('sg-import'), '-q', f'{root}/step.json', '-o', graph)
+        said = run(self.tool('sg-chunk'), graph, '--auto', '--chunks', '3', *SMALL, '-o', out).stderr.decode()
+        if said.count(' 3 times ') != amplifiers:
+            raise Failure(f'{amplifiers} amplifiers: {said}')
+        run(self.tool('sg-run'), '-q', out, '--inputs', f'{root}/inputs.safetensors', '--expect',
+            f'{root}/expected.safetensors')
+
+    def traced(self):
+        """A symbolic step of four ranks, with sizes that the data decides."""
+        graph, out, root = self.file('ranks.sg'), self.file('chunked.sg'), f'{TRACES}/peer/dsv3-ep4/graphchunk'
+        run(self.tool('sg-import'), '-q', '--spmd', f'{root}/00-traced.json.gz', '-o', graph)
+        run(self.tool('sg-chunk'), '-q', graph, '--auto', '--chunks', '3', *SMALL, '-o', out)
+        run(self.tool('sg-run'), '-q', out, '--inputs', f'{root}/rank{{r}}/inputs.safetensors', '--expect',
+            f'{root}/rank{{r}}/expected_traced.safetensors')
+
+    def exported(self, python, name):
+        out, module = self.file('chunked.sg'), self.file('module.py')
+        run(self.tool('sg-chunk'), '-q', self.bring(name), '--auto', '--chunks', '5', *SMALL, '-o', out)
+        for form in ([], ['--fx']):
+            run(self.tool('sg-export'), '-q', out, *form, '-o', module)
+            run(python, module, self.inputs(name), '--expect', self.expected(name), '--rtol', '1e-4', '--atol', '1e-5')
 
     # --- scenarios ---
 
@@ -175,7 +230,8 @@ class Checks:
             return
         run(self.tool('sg-chunk'), '-q', graph, *options, '-o', out)
         run(self.tool('sg-run'), '-q', graph, '--init', 'seed:3', '--outputs', values)
-        run(self.tool('sg-run'), '-q', out, '--init', 'seed:3', '--expect', values, *(['--rtol', '1e-4', '--atol', '1e-5'] if 'bf16' not in '\n'.join(lines) else []))
+        near = [] if 'bf16' in '\n'.join(lines) else ['--rtol', '1e-4', '--atol', '1e-5']
+        run(self.tool('sg-run'), '-q', out, '--init', 'seed:3', '--expect', values, *near)
 
     # --- plans ---
 
@@ -221,7 +277,9 @@ class Checks:
 
     def resident(self, *command):
         """Bytes that a process has at most."""
-        script = 'import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)'
+        script = ('import resource, subprocess, sys; '
+                  'subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); '
+                  'print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)')
         return 1024 * int(run(sys.executable, '-c', script, *command).stdout.split()[-1])
 
     def memory(self):
@@ -256,7 +314,8 @@ graph rank *
         planned = plan['peak_bytes'] + plan['inputs_bytes']
         step = lambda g: self.resident(self.tool('sg-run'), '-q', g, '--init', 'seed:0')
         measured = step(out) - step(small)
-        print(f'a head of 8192 x 16384 in 2 chunks: {planned / 2**20:.1f} MiB planned, {measured / 2**20:.1f} MiB measured')
+        print(f'a head of 8192 x 16384 in 2 chunks: {planned / 2**20:.1f} MiB planned, '
+              f'{measured / 2**20:.1f} MiB measured')
         if abs(measured - planned) > 0.05 * planned:
             raise Failure(f'{measured} bytes measured, {planned} planned')
 
@@ -280,6 +339,14 @@ def main():
                 checks.check(f'values {name} {" ".join(how)}', lambda: checks.values(name, how))
             checks.check(f'variations {name}', lambda: checks.variations(name))
             checks.check(f'text {name}', lambda: checks.text(name))
+        for name, amplifiers in RANKS.items():
+            checks.check(f'ranks {name}', lambda: checks.ranks(name, amplifiers))
+        checks.check('traced', checks.traced)
+        python = python_with_torch()
+        if not python:
+            print('SKIPPED: no Python with torch: exported modules are not run')
+        for name in EXPORTED if python else []:
+            checks.check(f'exported {name}', lambda: checks.exported(python, name))
         checks.check('symbols', checks.symbols)
         checks.check('peaks', checks.peaks)
         checks.check('default', checks.default)

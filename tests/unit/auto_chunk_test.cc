@@ -15,15 +15,18 @@ namespace {
 std::vector<int64_t> sizes(int64_t rows, int64_t chunks) {
   Pool pool;
   std::vector<int64_t> out;
-  for (Expr e : cut_into(&pool.exprs, pool.exprs.constant(rows), chunks).sizes) out.push_back(*pool.exprs.constant_value(e));
+  for (Expr e : cut_into(&pool.exprs, pool.exprs.constant(rows), chunks).sizes)
+    out.push_back(*pool.exprs.constant_value(e));
   return out;
 }
 
 // A head of `rows` tokens, as bf16 graphs have it.
 Job head(int64_t rows, int64_t width, int64_t classes, bool bias) {
   const std::string n = std::to_string(rows), c = std::to_string(width), v = std::to_string(classes);
-  Job out = parse(("sg 1.0 job \"t\" world 1\ngraph rank *\n  param %w : bf16[" + c + ", " + v + "] \"w\"\n  param %b : bf16[" + v + "] \"b\"\n  input %x : bf16[" + n + ", " + c +
-                "]\n  forward head\n    %y = " + (bias ? "aten.addmm(%b, %x, %w)" : "aten.mm(%x, %w)") + "\n    %s = aten.sum(%y)\n  loss %s\n")
+  Job out = parse(("sg 1.0 job \"t\" world 1\ngraph rank *\n  param %w : bf16[" + c + ", " + v +
+                   "] \"w\"\n  param %b : bf16[" + v + "] \"b\"\n  input %x : bf16[" + n + ", " + c +
+                   "]\n  forward head\n    %y = " + (bias ? "aten.addmm(%b, %x, %w)" : "aten.mm(%x, %w)") +
+                   "\n    %s = aten.sum(%y)\n  loss %s\n")
                       .c_str());
   infer_missing_types(*out.programs[0]);
   return out;
