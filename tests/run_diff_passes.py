@@ -2,7 +2,8 @@
 """run_diff_passes.py --bin DIR: what sg-diff says of our own passes is what the passes say they did.
 
 Each pass runs on captures under ../shared/traces and reports its plan (--explain --json); sg-diff, which reads only the two
-graphs, is held against it: copies, offloaded values and bytes, buckets and their members. No edit is left without an explanation.
+graphs, is held against it: copies, offloaded values and bytes, buckets and their members. No edit is left without an
+explanation. And what is no difference on real graphs: the text form, a second import, every name another one.
 """
 import argparse
 import json
@@ -55,6 +56,20 @@ def buckets_of(plan):
     return [(m[2], int(m[1])) for m in found if m and int(m[1]) > 1]
 
 
+def no_difference(tools, capture, graph):
+    """The same as check: 0 is what there should be."""
+    text = tools.run("sg-print", graph)
+    renamed = re.sub(r"%(?=[A-Za-z_])", "%zz_", text)
+    renamed = re.sub(r" (label|remat_of|offload_of) (?=[A-Za-z_])", r" \1 zz_", renamed)
+    for name, content in (("text.txt", text), ("renamed.txt", renamed)):
+        (Path(tools.folder) / name).write_text(content)
+    tools.run("sg-import", "-q", TRACES / capture, "-o", "again.sg")
+    count = lambda *args: len(tools.run("sg-diff", "--name-only", *args, codes=(0, 1)).splitlines())
+    return [("its text form: edits", 0, count(graph, "text.txt")), ("imported again: edits", 0, count("step.sg", "again.sg")),
+            ("renamed: edits", 0, count("--ignore", "name", graph, "renamed.txt")),
+            ("renamed, names not ignored: any edit", True, count(graph, "renamed.txt") > 0)]
+
+
 def check(tools, capture):
     """Triples (what, said by the pass, said by sg-diff)."""
     tools.run("sg-import", "-q", TRACES / capture, "-o", "step.sg")
@@ -83,7 +98,7 @@ def check(tools, capture):
         again = [n for direction, n in buckets_of(buckets) if direction == "backward"]
         gathers = sum(again) - sum(e["facts"]["merged"] for e in graph["explanations"] if e["kind"] == "merged" and "reduce_scatter" in e["text"])
         said.append(("clean to bucket: gathers done again", gathers, facts(graph, "merged", "again")))
-    return said
+    return said + no_difference(tools, capture, "bucket.sg" if buckets_of(buckets) else "offload.sg")
 
 
 def main():
