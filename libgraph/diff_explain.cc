@@ -155,7 +155,7 @@ void explain_edits(const Job& a, const Job& b, const ProgramDiff& program, Graph
   NodeCopies of_b(*diff, 1), of_a(*diff, 0);
   state.of[0] = &of_a, state.of[1] = &of_b;
   std::map<uint32_t, uint32_t> merged_users;
-  explain_chunks(&state);
+  explain_chunks(&state, &merged_users);
   explain_chunks_by_structure(&state);
   explain_merges(&state, &merged_users);
   explain_offloads(&state);

@@ -89,7 +89,8 @@ bool same_kind_of_types(const ExplainState& state, uint32_t x);
 
 inline bool is_operand(const Difference& c) { return c.aspect == Aspect::operand; }
 
-void explain_chunks(ExplainState* state);             // by metadata
+// By metadata. `users`: as for explain_merges, of what became calls of a body.
+void explain_chunks(ExplainState* state, std::map<uint32_t, uint32_t>* users);
 void explain_chunks_by_structure(ExplainState* state);
 // Collectives merged into one. `users`: of A, who used what was merged, and the explanation; outputs from kMergedOutput on.
 constexpr uint32_t kMergedOutput = 0x80000000u;

@@ -35,6 +35,7 @@ class ProgramDiffer {
     nested();
     explain_numbers();
     for (GraphDiff& g : out_.graphs) explain_edits(a_, b_, out_, &g);
+    explain_bodies();
     symbols.explain();
     return std::move(out_);
   }
@@ -125,6 +126,21 @@ class ProgramDiffer {
     for (uint32_t j = 0; j < nested_of_b_.size(); ++j)
       if (!nested_of_b_[j])
         out_.items.push_back({"nested graph", b_.pool->strings.str(program_b_.nested[j]->name), EditKind::added, {}});
+  }
+
+  // A body is new with the calls of it.
+  void explain_bodies() {
+    const GraphDiff& main = out_.graphs[0];
+    for (ItemEdit& item : out_.items) {
+      if (item.subject != "nested graph" || item.kind != EditKind::added) continue;
+      for (const NodeEdit& e : main.edits) {
+        const ArgList* args = e.b == kNone ? nullptr : &main.b->node(main.side_b.nodes[e.b]).args;
+        bool calls = args && !args->empty() && (*args)[0].is(ArgKind::graph) &&
+                     b_.pool->strings[program_b_.nested[(*args)[0].as_graph().index]->name] == item.name;
+        if (calls) item.explanation = e.explanation;
+        if (calls) break;
+      }
+    }
   }
 
   void learn_symbols(const GraphDiff& diff) {

@@ -101,6 +101,17 @@ def check(tools, capture):
     return said + no_difference(tools, capture, "bucket.sg" if buckets_of(buckets) else "offload.sg")
 
 
+def check_outlined(tools, capture):
+    """Chunks as calls of a body: sg-chunk --auto."""
+    tools.run("sg-import", "-q", TRACES / capture, "-o", "step.sg")
+    tools.apply("sg-clean", "step.sg", "clean.sg")
+    plan = tools.apply("sg-chunk", "clean.sg", "outlined.sg", "--auto", "--chunks", "3")
+    graph = tools.diff("clean.sg", "outlined.sg")
+    return [("outlined: chunks", sum(r["chunks"] for r in plan["regions"]), facts(graph, "chunked", "calls")),
+            ("outlined: nodes gone", graph["counts"]["removed"], facts(graph, "chunked", "originals")),
+            ("outlined: edits without explanation", 0, unexplained(graph))]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", default="build/bin")
@@ -111,8 +122,9 @@ def main():
     failed = count = 0
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(args.bin, folder)
-        for capture in CAPTURES:
-            for what, theirs, ours in check(tools, capture):
+        cases = [(c, check) for c in CAPTURES] + [("shape/gpt2-124m-b4t64/step.json.gz", check_outlined)]
+        for capture, checker in cases:
+            for what, theirs, ours in checker(tools, capture):
                 count, failed = count + 1, failed + (theirs != ours)
                 print(f"{'ok  ' if theirs == ours else 'FAIL'} {capture}: {what}: the pass {theirs}, sg-diff {ours}")
     print(f"{count} counts, {failed} failures")
