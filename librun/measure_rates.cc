@@ -43,7 +43,7 @@ constexpr Probe kProbes[] = {
     {"kernel", "input %w : f32[4, 4]\ninput %y0 : f32[4, 4]\n", "%y# = aten.mm(%y^, %w)\n", 1000},
     {"all_reduce_small", "input %y0 : f32[2]\n",
      "%s# = _c10d_functional.all_reduce(%y^, \"sum\", @all)\n%y# = _c10d_functional.wait_tensor(%s#)\n", 100, true},
-    {"all_reduce", "input %y0 : f32[4194304]\n",
+    {"all_reduce", "input %y0 : f32[{S}]\n",
      "%s# = _c10d_functional.all_reduce(%y^, \"sum\", @all)\n%y# = _c10d_functional.wait_tensor(%s#)\n", 4, true},
     {"all_to_all_small", "input %y0 : f32[{W}]\n",
      "%s# = _c10d_functional.all_to_all_single(%y^, [{1}], [{1}], @all)\n"
@@ -54,7 +54,7 @@ constexpr Probe kProbes[] = {
 };
 
 constexpr int64_t kLargeElements = 32 << 20;        // of all ranks together: beyond the caches
-constexpr int64_t kExchangedElements = 4 << 20;     // of a rank
+constexpr int64_t kExchangedElements = 4 << 20;     // of a rank, at most
 
 std::string with(std::string text, std::string_view mark, const std::string& value) {
   for (size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += value.size())
@@ -74,7 +74,7 @@ std::string text_of(const Probe& probe, uint32_t ranks) {
   out += "]\ngraph rank *\n" + std::string(probe.inputs);
   for (int i = 1; i <= probe.chain; ++i)
     out += with(with(std::string(probe.nodes), "#", std::to_string(i)), "^", std::to_string(i - 1));
-  int64_t large = std::max<int64_t>(kLargeElements / ranks, 1 << 20), part = kExchangedElements / ranks;
+  int64_t large = std::max<int64_t>(kLargeElements / ranks, 1 << 20), part = std::min<int64_t>(kExchangedElements, large) / ranks;
   out += "output %y" + std::to_string(probe.chain) + "\n";
   out = with(with(out, "{N}", std::to_string(large)), "{R}", std::to_string(large / 256));
   out = with(with(out, "{W}", std::to_string(ranks)), "{1}", repeated(1, ranks));
