@@ -134,7 +134,8 @@ class Planner {
     Planned one{common_, {}};
     one.launched.result = result;
     one.call.output = result;
-    if (guarded_ || !is_plain(result)) one.call.output = one.launched.staged = stage(result, one.launched.output_memory);
+    if (guarded_ || !is_plain(result))
+      one.call.output = one.launched.staged = stage(result, one.launched.output_memory);
     one.call.input = input;
     if (!is_plain(input)) {
       one.call.input = stage(input, one.launched.input_memory);
@@ -216,7 +217,8 @@ void deliver(const Launched& l) {
 // Memory that nobody may read or write until the wait: every result, but for what of it is an input, which may be read.
 void guard_all(const KernelCall& call, std::vector<Planned>* planned) {
   bool is_list = call.op().param_index("inputs") >= 0;
-  std::span<const Tensor> inputs = is_list ? call.tensors("inputs") : std::span(&call.tensor(call.op().params[0].name), 1);
+  std::span<const Tensor> inputs =
+      is_list ? call.tensors("inputs") : std::span(&call.tensor(call.op().params[0].name), 1);
   for (Planned& one : *planned) spoil(one.launched.result, inputs);
   for (size_t i = 0; i < planned->size(); ++i) {
     Launched& launched = (*planned)[i].launched;
@@ -231,14 +233,17 @@ void guard_all(const KernelCall& call, std::vector<Planned>* planned) {
 Status check_untouched(const Launched& l) {
   bool input = sum_of_bytes(l.input) != l.input_sum;
   if (!input && sum_of_bytes(l.result) == l.result_sum) return ok_status();
-  return Error{ErrorKind::negative, std::string("the ") + (input ? "input" : "result") + " of %" + std::string(l.label) +
-                                        " was written between its launch and its wait", {},
+  return Error{ErrorKind::negative,
+               std::string("the ") + (input ? "input" : "result") + " of %" + std::string(l.label) +
+                   " was written between its launch and its wait",
+               {},
                "put what writes there behind the wait, or send a copy"};
 }
 
 }  // namespace
 
-Result<std::vector<Launched>> launch_collective(Communicator& comm, const KernelCall& call, std::string_view label, bool guarded) {
+Result<std::vector<Launched>> launch_collective(Communicator& comm, const KernelCall& call, std::string_view label,
+                                                bool guarded) {
   const Row* row = row_of(call.op());
   if (!row) return call.fail("no communicator knows " + std::string(call.op().name));
   SG_ASSIGN(std::vector<Planned> planned, Planner(comm, call, label, *row, guarded).plan());

@@ -7,9 +7,9 @@
 // Strided tensors go through staging memory, which the Launched owns. A wait_tensor for what was never launched, or was
 // finished before, is a no-op, as in PyTorch; so is finishing a Launched twice.
 //
-// Guarded   (sg-run --chaos) what a program may not lean on does not hold: from launch to wait the result holds nothing that
-//           makes sense (NaN, -1, true), as the answer is kept apart; and the wait fails when somebody has written to the
-//           input or to the result in between. So a missing wait shows in the results, whatever the timing.
+// Guarded   (sg-run --chaos) what a program may not lean on does not hold: from launch to wait the result holds nothing
+//           that makes sense (NaN, -1, true), as the answer is kept apart; and the wait fails when somebody has written
+//           to the input or to the result in between. So a missing wait shows in the results, whatever the timing.
 #pragma once
 
 #include <cstddef>

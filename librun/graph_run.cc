@@ -424,7 +424,8 @@ Status GraphRun::run_body(Step* step) {
 
 Status GraphRun::run_launch(Step* step) {
   if (!step->resolved) SG_TRY(resolve(step));
-  SG_ASSIGN(step->launched, launch_collective(*state_.comm, *step->call, graph_.label(step->node), state_.guards_flight));
+  SG_ASSIGN(step->launched,
+            launch_collective(*state_.comm, *step->call, graph_.label(step->node), state_.guards_flight));
   ++in_flight_;
   return bind_results(step);
 }

@@ -74,7 +74,8 @@ std::string text_of(const Probe& probe, uint32_t ranks) {
   out += "]\ngraph rank *\n" + std::string(probe.inputs);
   for (int i = 1; i <= probe.chain; ++i)
     out += with(with(std::string(probe.nodes), "#", std::to_string(i)), "^", std::to_string(i - 1));
-  int64_t large = std::max<int64_t>(kLargeElements / ranks, 1 << 20), part = std::min<int64_t>(kExchangedElements, large) / ranks;
+  int64_t large = std::max<int64_t>(kLargeElements / ranks, 1 << 20),
+          part = std::min<int64_t>(kExchangedElements, large) / ranks;
   out += "output %y" + std::to_string(probe.chain) + "\n";
   out = with(with(out, "{N}", std::to_string(large)), "{R}", std::to_string(large / 256));
   out = with(with(out, "{W}", std::to_string(ranks)), "{1}", repeated(1, ranks));

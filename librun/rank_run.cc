@@ -10,12 +10,13 @@ RankRun::RankRun(const Job& job, uint32_t rank, const RankOptions& options, Comm
       pool_(options.memory_limit), bindings_(program_), wide_bindings_(program_) {
   bool f64 = options.numerics == Numerics::f64;
   kernels_ = {&team_, &scratch_, f64 ? Numerics::fast : options.numerics, &program_, rank, job.world};
-  state_ = {&job, &program_, rank, options.seed, 0, &bindings_, &pool_, &kernels_, comm, nullptr, !f64 && options.use_arena,
-            options.guards_flight};
+  state_ = {&job, &program_, rank, options.seed, 0, &bindings_, &pool_, &kernels_, comm, nullptr,
+            !f64 && options.use_arena, options.guards_flight};
   graph_ = std::make_unique<GraphRun>(&state_, program_.graph);
   if (!f64) return;
   wide_kernels_ = {&team_, &scratch_, Numerics::f64, &program_, rank, job.world};
-  wide_state_ = {&job, &program_, rank, options.seed, 0, &wide_bindings_, &pool_, &wide_kernels_, comm, nullptr, false, options.guards_flight};
+  wide_state_ = {&job, &program_, rank, options.seed, 0, &wide_bindings_, &pool_, &wide_kernels_, comm, nullptr,
+                 false, options.guards_flight};
   wide_ = std::make_unique<GraphRun>(&wide_state_, program_.graph);
 }
 

@@ -72,7 +72,8 @@ double ll_time_us(const Machine::Network& network, CollectiveKind kind, double b
 double collective_time_us(const Machine::Network& network, CollectiveKind kind, double bytes, double ranks, double nodes) {
   if (ranks <= 1) return 0;
   if (kind == CollectiveKind::point_to_point) ranks = 2;
-  double direct = kind == CollectiveKind::all_to_all ? exchange_time_us(network, bytes, ranks, nodes) : std::numeric_limits<double>::infinity();
+  double direct = kind == CollectiveKind::all_to_all ? exchange_time_us(network, bytes, ranks, nodes)
+                                                     : std::numeric_limits<double>::infinity();
   if (std::isfinite(direct)) return direct;
   return std::min(ll_time_us(network, kind, bytes, ranks, nodes), simple_time_us(network, kind, bytes, ranks, nodes));
 }

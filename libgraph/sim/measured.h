@@ -66,7 +66,7 @@ std::string print_residuals(const MeasuredStep& measured, const ProgramTimeline&
 void write_residuals(JsonWriter* json, const MeasuredStep& measured, const ProgramTimeline& simulated);
 
 // The machine with efficiencies, and speeds of collectives, at which the simulated times are the measured ones as
-// nearly as they can be. Kinds that the trace lacks stay as they are. `simulate`: the step on a machine, with its events.
+// nearly as they can be. Kinds that the trace lacks stay as they are. `simulate`: the step, with its events.
 using SimulateOn = std::function<Result<ProgramTimeline>(const Machine&)>;
 Result<Machine> fit_machine(const Machine& start, const MeasuredStep& measured, const SimulateOn& simulate);
 

@@ -105,7 +105,12 @@ void write_track_name(JsonWriter* json, size_t process, std::string_view what, s
 
 void write_event(JsonWriter* json, size_t process, const SimEvent& e, double origin_us) {
   json->begin_object().key("ph").string("X").key("name").string(e.graph->op_name(e.node)).key("pid").natural(process);
-  json->key("tid").natural(track_of(e)).key("ts").floating(origin_us + e.begin_us).key("dur").floating(e.end_us - e.begin_us);
+  json->key("tid")
+      .natural(track_of(e))
+      .key("ts")
+      .floating(origin_us + e.begin_us)
+      .key("dur")
+      .floating(e.end_us - e.begin_us);
   json->key("args").begin_object().key("node").string(e.graph->label(e.node));
   const Node& node = e.graph->node(e.node);
   if (!node.module.is_none()) json->key("module").string(e.graph->pool().strings[node.module]);

@@ -1,6 +1,6 @@
-"""A mixture-of-experts step for `torchrun -m stepgraph_capture moe_step.py:step`: each rank has its tokens, one expert of each layer, and
-the same shared parameters. Tokens go to the expert that the data chooses. Sizes: MOE_TOKENS, MOE_WIDTH, MOE_LAYERS. Used by
-run_overlap_bench.py, which says what is measured.
+"""A mixture-of-experts step for `torchrun -m stepgraph_capture moe_step.py:step`: each rank has its tokens, one expert
+of each layer, and the same shared parameters. Tokens go to the expert that the data chooses. Sizes: MOE_TOKENS,
+MOE_WIDTH, MOE_LAYERS. Used by run_overlap_bench.py, which says what is measured.
 """
 
 import os
@@ -13,7 +13,9 @@ from torch.nn import functional as F
 from stepgraph_capture import annotate
 
 WORDS = 64
-TOKENS, WIDTH, LAYERS = (int(os.environ.get(f"MOE_{name}", n)) for name, n in (("TOKENS", 1024), ("WIDTH", 512), ("LAYERS", 2)))
+TOKENS, WIDTH, LAYERS = (
+    int(os.environ.get(f"MOE_{name}", n)) for name, n in (("TOKENS", 1024), ("WIDTH", 512), ("LAYERS", 2))
+)
 
 
 def all_to_all(rows, received, sent, group):

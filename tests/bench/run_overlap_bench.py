@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""run_overlap_bench.py --bin BIN [--python PYTHON] [--rounds K] [--capture DIR]: what chunks and overlap are worth on CPU ranks with slow links.
+"""run_overlap_bench.py --bin BIN [--python PYTHON] [--rounds K] [--capture DIR]: chunks and overlap on slow links.
 
-A mixture-of-experts step (moe_step.py: 2 ranks, an expert each, routing by data) is captured in PyTorch and run as it is and with its
-MoE blocks in two chunks, ordered by sg-overlap (both strategies). The links are injected (sg-run --link): as slow as makes the exchanges of
-the step take 40 % of what it computes. Ranks have one thread each; a rank that waits for its link sleeps. Runs take turns, K rounds; the
-figure is the median of the rounds' ratios, aim 1.25. Results are held against those of PyTorch, and chunked ones against unchunked ones.
+A mixture-of-experts step (moe_step.py: 2 ranks, an expert each, routing by data) is captured in PyTorch and run as
+it is and with its MoE blocks in two chunks, ordered by sg-overlap (both strategies). The links are injected (sg-run
+--link): as slow as makes the exchanges of the step take 40 % of what it computes. Ranks have one thread each; a rank
+that waits for its link sleeps. Runs take turns, K rounds; the figure is the median of the rounds' ratios, aim 1.25.
+Results are held against those of PyTorch, and chunked ones against unchunked ones.
 
 PYTHON needs torch and safetensors. --capture keeps the capture in DIR, or takes it from there.
 """
@@ -39,8 +40,20 @@ def machine():
 def capture(python, folder):
     tools = os.path.normpath(os.path.join(HERE, '..', '..', 'tools', 'capture'))
     environment = {**os.environ, **SIZES, 'PYTHONPATH': tools, 'OMP_NUM_THREADS': '1'}
-    run(python, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', str(RANKS), '-m', 'stepgraph_capture',
-        os.path.join(HERE, 'moe_step.py') + ':step', '-o', folder, env=environment)
+    run(
+        python,
+        '-m',
+        'torch.distributed.run',
+        '--standalone',
+        '--nproc-per-node',
+        str(RANKS),
+        '-m',
+        'stepgraph_capture',
+        os.path.join(HERE, 'moe_step.py') + ':step',
+        '-o',
+        folder,
+        env=environment,
+    )
 
 
 class Bench:
@@ -61,8 +74,20 @@ class Bench:
         return os.path.join(self.captured, 'rank{r}', name)
 
     def seconds(self, graph, *words, steps=4):
-        report = json.loads(self.tool('sg-run', graph, '--inputs', self.each('inputs.safetensors'), '--threads', str(RANKS), '--json',
-                                      '--steps', str(steps), *words))
+        report = json.loads(
+            self.tool(
+                'sg-run',
+                graph,
+                '--inputs',
+                self.each('inputs.safetensors'),
+                '--threads',
+                str(RANKS),
+                '--json',
+                '--steps',
+                str(steps),
+                *words,
+            )
+        )
         return statistics.median(report['step_seconds'][1:])
 
     def exchanged_bytes(self, graph):
@@ -87,7 +112,9 @@ def main():
 
 def measure(bench, rounds):
     step = bench.make('step.sg', 'sg-import', bench.each('step.json'))
-    bench.tool('sg-run', step, '--inputs', bench.each('inputs.safetensors'), '--expect', bench.each('expected.safetensors'))
+    bench.tool(
+        'sg-run', step, '--inputs', bench.each('inputs.safetensors'), '--expect', bench.each('expected.safetensors')
+    )
     plain = bench.make('plain.sg', 'sg-clean', step)
     chunked = bench.make('chunked.sg', 'sg-chunk', plain, *CHUNK)
     bench.tool('sg-run', plain, '--inputs', bench.each('inputs.safetensors'), '--compare', chunked)
@@ -98,9 +125,14 @@ def measure(bench, rounds):
     profile, here = bench.file('profile.json'), bench.file('here.yaml')
     bench.seconds(chunked, *link, '--profile', profile, steps=3)
     bench.make('here.yaml', 'sg-sim', chunked, '-m', 'cpu-here', '--measured', profile, '--calibrate')
-    graphs = {'as it is': plain, 'in chunks': chunked,
-              'in chunks, reference': bench.make('reference.sg', 'sg-overlap', chunked, '--strategy', 'reference', '-m', here),
-              'in chunks, model': bench.make('model.sg', 'sg-overlap', chunked, '--strategy', 'model', '-m', here)}
+    graphs = {
+        'as it is': plain,
+        'in chunks': chunked,
+        'in chunks, reference': bench.make(
+            'reference.sg', 'sg-overlap', chunked, '--strategy', 'reference', '-m', here
+        ),
+        'in chunks, model': bench.make('model.sg', 'sg-overlap', chunked, '--strategy', 'model', '-m', here),
+    }
     times = {name: [] for name in graphs}
     for _ in range(rounds):
         for name, graph in graphs.items():
@@ -110,14 +142,20 @@ def measure(bench, rounds):
 
 def report(compute, rate, times):
     print(f'{machine()}; {RANKS} ranks of one thread, {", ".join(f"{k[4:].lower()} {v}" for k, v in SIZES.items())}')
-    print(f'without a link {compute * 1e3:.0f} ms a step; links of {rate / 1e6:.1f} MB/s: the exchanges take {SHARE:.0%} of that')
+    print(
+        f'without a link {compute * 1e3:.0f} ms a step; links of {rate / 1e6:.1f} MB/s: the exchanges take {SHARE:.0%}'
+        ' of that'
+    )
     best = 0
     for name, seconds in times.items():
         ratios = sorted(base / own for base, own in zip(times['as it is'], seconds))
         middle = statistics.median(ratios)
         if name != 'as it is':
             best = max(best, middle)
-        print(f'{name:24} {statistics.median(seconds) * 1e3:8.1f} ms   {middle:.3f} times as fast   ({ratios[0]:.3f} to {ratios[-1]:.3f})')
+        print(
+            f'{name:24} {statistics.median(seconds) * 1e3:8.1f} ms   {middle:.3f} times as fast   ({ratios[0]:.3f} to'
+            f' {ratios[-1]:.3f})'
+        )
     print(f'chunks and overlap: {best:.3f} times as fast, aim {AIM}' + ('' if best >= AIM else ': MISSED'))
     return 0 if best >= AIM else 1
 

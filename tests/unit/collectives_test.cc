@@ -133,7 +133,8 @@ TEST_CASE("guarded, a result is of no use before its wait, and nobody may touch 
   const OpInfo& info = *find_op("_c10d_functional.all_gather_into_tensor_out.default");
   auto launch = [&](const Tensor& in, const Tensor& out) {
     KernelCall call(info, &context);
-    for (const Argument& a : {Argument("input", in), Argument("group_size", 1), Argument("out", out), Argument("group_name", group_zero())})
+    for (const Argument& a :
+         {Argument("input", in), Argument("group_size", 1), Argument("out", out), Argument("group_name", group_zero())})
       call.params()[static_cast<size_t>(info.param_index(a.name))] = a.value;
     call.results = {out};
     auto launched = launch_collective(*comms[0], call, "node", true);
@@ -150,7 +151,7 @@ TEST_CASE("guarded, a result is of no use before its wait, and nobody may touch 
   }
   Tensor half = shared.tensor();
   half.shape[0] = 4;
-  Launched in_place = launch(half, half);                                 // what is sent may be read, also in the result's place
+  Launched in_place = launch(half, half);  // what is sent may be read, also in the result's place
   CHECK(shared.values() == std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});
   CHECK(finish_collective(*comms[0], in_place).ok());
   for (Buffer<float>* written : {&in, &plain}) {

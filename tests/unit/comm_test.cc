@@ -17,7 +17,8 @@ namespace {
 
 using Communicators = std::vector<std::unique_ptr<Communicator>>;
 
-Communicators slowed(Communicators comms, const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& with) {
+Communicators slowed(Communicators comms,
+                     const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& with) {
   for (auto& comm : comms) comm = with(std::move(comm));
   return comms;
 }
@@ -26,7 +27,9 @@ std::vector<std::string> play_all(const Script& script, uint64_t seed, int threa
   std::vector<std::string> wrong(script.job->world);
   Communicators comms = make_local_communicators(*script.job);
   if (injected)
-    comms = slowed(std::move(comms), [&](auto comm) { return with_chaos(with_link(std::move(comm), Link{1e-5, 1e9}), seed); });
+    comms = slowed(std::move(comms), [&](auto comm) {
+      return with_chaos(with_link(std::move(comm), Link{1e-5, 1e9}), seed);
+    });
   run_ranks(std::move(comms), [&](Communicator& comm) {
     ThreadTeam team(threads);
     comm.use_team(&team);
@@ -94,7 +97,9 @@ TEST_CASE("a link works while its rank computes, one collective after the other"
   auto job = job_of(2);
   Findings findings;
   using Clock = std::chrono::steady_clock;
-  Communicators comms = slowed(make_local_communicators(*job), [](auto comm) { return with_link(std::move(comm), Link{0.05, 1e9}); });
+  Communicators comms = slowed(make_local_communicators(*job), [](auto comm) {
+    return with_link(std::move(comm), Link{0.05, 1e9});
+  });
   run_ranks(std::move(comms), [&](Communicator& comm) {
     Vector in{{1, 2, 3}}, a{{0, 0, 0}}, b{{0, 0, 0}};
     EXPECT(comm.exchange("together").ok());
@@ -118,7 +123,9 @@ TEST_CASE("a failure ends the sleep of those on a slow link", "[comm]") {
   auto job = job_of(2);
   Findings findings;
   auto start = std::chrono::steady_clock::now();
-  Communicators comms = slowed(make_local_communicators(*job), [](auto comm) { return with_link(std::move(comm), Link{600, 1e9}); });
+  Communicators comms = slowed(make_local_communicators(*job), [](auto comm) {
+    return with_link(std::move(comm), Link{600, 1e9});
+  });
   run_ranks(std::move(comms), [&](Communicator& comm) {
     Vector in{{1}}, out{{0}};
     auto ticket = comm.launch(call_of(CollectiveKind::all_reduce, in, out, "a"));
@@ -158,7 +165,8 @@ TEST_CASE("links are a latency and a bandwidth", "[comm]") {
   CHECK(link->bytes_per_s == 0x1p31);
   CHECK(parse_link("0,1000")->bytes_per_s == 1000);
   CHECK(parse_link("1.5ms,25GB")->latency_s == Approx(1.5e-3));
-  for (const char* wrong : {"", ",", "1us", "1,1GiB", "us,1GiB", "1us,", "1us,-1", "nanus,1", "1us,0", "1e9s,1", "1us,1GiB,2"}) {
+  for (const char* wrong :
+       {"", ",", "1us", "1,1GiB", "us,1GiB", "1us,", "1us,-1", "nanus,1", "1us,0", "1e9s,1", "1us,1GiB,2"}) {
     INFO(wrong);
     CHECK(!parse_link(wrong).ok());
   }
