@@ -7,8 +7,9 @@
 // Clocks    Members tell each other when they launched, by the system's clock. Where clocks of hosts differ, a
 //           beginning is wrong by no more than the time from this rank's launch to the end of its wait.
 // Chaos     Before some launches a rank sleeps, and most waits take longer than they have to: by up to some
-//           milliseconds, as a function of seed, group, number of the collective and rank alone. Results stay as they are. What
-//           is wrong about memory in flight is found by `launch_collective` (collectives.h), which run options switch on.
+//           milliseconds, as a function of seed, group, number of the collective and rank alone. Results stay as they
+//           are. What is wrong about memory in flight is found by `launch_collective` (collectives.h), which run
+//           options switch on.
 // Sleep     Both sleep; neither spins. A failure of the job ends the sleep.
 #pragma once
 
