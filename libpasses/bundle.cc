@@ -11,6 +11,7 @@ namespace sg {
 namespace {
 
 constexpr std::string_view kKey = "stepgraph.stages";     // [{"pass":"remat","options":{"policy":["full"]}}]
+constexpr std::string_view kEffortKey = "stepgraph.best_effort";     // true; absent = false
 
 std::string json_of(const std::vector<Stage>& stages) {
   JsonWriter json;
@@ -47,17 +48,22 @@ Result<Stage> stage_of(simdjson::dom::element item, const PassFinder& find) {
   return out;
 }
 
+bool is_ours(const Job& job, const KeyValue& kv) {
+  return job.pool->strings[kv.key] == kKey || job.pool->strings[kv.key] == kEffortKey;
+}
+
 }  // namespace
 
 Result<std::string> write_bundle(const FailedStage& failed) {
   SG_ASSIGN(Job job, read_binary(failed.input, "the input of the failed stage"));
-  std::erase_if(job.extra, [&](const KeyValue& kv) { return job.pool->strings[kv.key] == kKey; });
+  std::erase_if(job.extra, [&](const KeyValue& kv) { return is_ours(job, kv); });
   job.extra.push_back({job.pool->str(kKey), job.pool->str(json_of(failed.rest))});
+  if (failed.best_effort) job.extra.push_back({job.pool->str(kEffortKey), job.pool->str("true")});
   std::ranges::sort(job.extra, {}, [&](const KeyValue& kv) { return job.pool->strings[kv.key]; });
   return write_binary(job);
 }
 
-Result<std::vector<Stage>> take_stages(Job* job, const PassFinder& find) {
+Result<BundledStages> take_stages(Job* job, const PassFinder& find) {
   auto it = std::ranges::find_if(job->extra, [&](const KeyValue& kv) { return job->pool->strings[kv.key] == kKey; });
   if (it == job->extra.end())
     return Error{ErrorKind::unreadable, "the graph is no bundle: it names no stages", {}, "a bundle is what a failed pass leaves; --pass names stages"};
@@ -65,12 +71,15 @@ Result<std::vector<Stage>> take_stages(Job* job, const PassFinder& find) {
   simdjson::dom::array list;
   const simdjson::padded_string text(job->pool->strings[it->json]);
   if (parser.parse(text).get(list) != simdjson::SUCCESS) return damaged("no list");
-  std::vector<Stage> out;
+  BundledStages out;
   for (auto item : list) {
     SG_ASSIGN(Stage stage, stage_of(item, find));
-    out.push_back(std::move(stage));
+    out.stages.push_back(std::move(stage));
   }
-  job->extra.erase(it);
+  out.best_effort = std::ranges::any_of(job->extra, [&](const KeyValue& kv) {
+    return job->pool->strings[kv.key] == kEffortKey && job->pool->strings[kv.json] == "true";
+  });
+  std::erase_if(job->extra, [&](const KeyValue& kv) { return is_ours(*job, kv); });
   return out;
 }
 

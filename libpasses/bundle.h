@@ -15,7 +15,11 @@ Result<std::string> write_bundle(const FailedStage& failed);
 
 // Takes the stages out of the job's `extra`: none are left there. `find` gives a pass by its name, as find_pass does. A job without
 // stages, or with a pass that is not known, is unreadable.
+struct BundledStages {
+  std::vector<Stage> stages;
+  bool best_effort = false;
+};
 using PassFinder = std::function<const PassInfo*(std::string_view)>;
-Result<std::vector<Stage>> take_stages(Job* job, const PassFinder& find = find_pass);
+Result<BundledStages> take_stages(Job* job, const PassFinder& find = find_pass);
 
 }  // namespace sg

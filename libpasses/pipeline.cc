@@ -61,11 +61,15 @@ class Pipeline {
 
   Status run_stage(size_t i, const std::string& name) {
     const Stage& stage = stages_[i];
-    StageReport report{name, stage.pass, {}, 0, count_nodes(*job_), 0};
+    StageReport report{name, stage.pass, {}, 0, false, count_nodes(*job_), 0};
     PassContext context{notes_, options_.best_effort, options_.explain, options_.threads};
     auto begin = std::chrono::steady_clock::now();
     Result<Change> change = stage.pass->run(job_, stage.options, context);
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (!change.ok() && options_.best_effort && change.error().kind == ErrorKind::cannot_apply) {
+      SG_TRY(leave_out(change.error(), &report));
+      return close(std::move(report));
+    }
     if (!change.ok()) {
       if (change.error().kind == ErrorKind::internal) keep_failed(i);
       if (stages_.size() > 1) change.error().message = "sg-" + name + ": " + change.error().message;
@@ -75,8 +79,22 @@ class Pipeline {
     report.nodes_after = count_nodes(*job_);
     add_provenance(stage, options_.version, bytes_, job_);
     SG_TRY(settle(i, name));
+    return close(std::move(report));
+  }
+
+  Status close(StageReport report) {
     if (options_.after_stage) SG_TRY(options_.after_stage(report, bytes_));
     reports_.push_back(std::move(report));
+    return ok_status();
+  }
+
+  // The job as it was before the stage, which nobody may use behind an error.
+  Status leave_out(const Error& why, StageReport* report) {
+    SG_ASSIGN(*job_, read_binary(bytes_, "the job"));
+    notes_->warning("left-out", "sg-" + report->name + " is left out: " + why.message, why.where, why.hint);
+    report->left_out = true;
+    report->change.summary = "left out: it cannot be done here";
+    report->nodes_after = report->nodes_before;
     return ok_status();
   }
 
@@ -104,6 +122,7 @@ class Pipeline {
     if (failed_ == nullptr) return;
     failed_->emplace();
     (*failed_)->input = bytes_;
+    (*failed_)->best_effort = options_.best_effort;
     (*failed_)->rest.assign(stages_.begin() + static_cast<std::ptrdiff_t>(i), stages_.end());
   }
 

@@ -4,6 +4,8 @@
 //          same bytes here as a tool in a pipe does.
 // Verify   What a stage leaves is verified. A finding is our bug: the Error (internal) names the pass and the rule, and
 //          `failed` keeps the job before that stage and what was left to do.
+// Effort   With best_effort, a stage that cannot do what was asked, and has nothing smaller to leave alone, is left out: a
+//          warning says why, and the job goes on as it was, without a word about that stage in its history.
 // Names    Of two stages of one pass the second is "clean:2"; `disabled`, `stop_after` and dumps use these names.
 #pragma once
 
@@ -28,7 +30,7 @@ struct PipelineOptions {
   std::vector<std::string> disabled;                   // "clean" (the first), or "clean:2"
   std::string stop_after;                              // the same; empty = after the last
   std::string version;                                 // of the tools, for the provenance
-  // After each stage, with its sealed bytes: dumps, progress. An error ends the pipeline.
+  // After each stage, with the sealed bytes that it left: reports, dumps. An error ends the pipeline.
   std::function<Status(const struct StageReport&, const std::string& bytes)> after_stage;
 };
 
@@ -37,6 +39,7 @@ struct StageReport {
   const PassInfo* pass = nullptr;
   Change change;
   double seconds = 0;                                  // of the pass alone
+  bool left_out = false;                               // it could not be done: best_effort
   size_t nodes_before = 0, nodes_after = 0;            // of all programs
 };
 
@@ -44,6 +47,7 @@ struct StageReport {
 struct FailedStage {
   std::string input;                                   // sealed bytes
   std::vector<Stage> rest;                             // the stage itself and those behind it that were to run
+  bool best_effort = false;
 };
 
 // What stages are called, in order: "clean", "remat", "clean:2".

@@ -26,7 +26,7 @@ constexpr Option kCommon[] = {
     {"help-json", 0, "", "print every option as JSON and exit"},
     {"completions", 0, "bash|zsh|fish", "print what completes this tool's options in a shell, and exit"},
     {"explain", 0, "", "say on standard error what was decided, and why"},
-    {"best-effort", 0, "", "leave out ranks that are missing or cannot be read, with a warning"},
+    {"best-effort", 0, "", "leave out what cannot be read or done, with a warning"},
     {"force-tty", 'f', "", "write binary output to a terminal"},
     {"in-place", 0, "", "allow the output to replace the input; without -o, replace it"},
     {"color", 0, "auto|always|never", "colour messages", "auto"},

@@ -1,5 +1,9 @@
 #include "tools/cli_pass.h"
 
+#include <unistd.h>
+
+#include <utility>
+
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libpasses/bundle.h"
@@ -17,9 +21,11 @@ Stage stage_of(const PassInfo& pass, const Args& args) {
   return out;
 }
 
-// What is needed to see a bug again, beside where the user works, and how.
+// What is needed to see a bug again, beside where the user works, and how. What earlier failures have left stays.
 void keep_failure(const FailedStage& failed, Error* error) {
-  const std::string file = "sg-" + std::string(failed.rest[0].pass->name) + "-failed.sg";
+  const std::string name = "sg-" + std::string(failed.rest[0].pass->name) + "-failed";
+  std::string file = name + ".sg";
+  for (int i = 2; ::access(file.c_str(), F_OK) == 0; ++i) file = name + "-" + std::to_string(i) + ".sg";
   Result<std::string> bundle = write_bundle(failed);
   if (!bundle.ok() || !write_whole(file, *bundle).ok()) return;
   error->message += "; sg-pipe --resume " + file + " shows it again";
@@ -31,7 +37,8 @@ std::string nodes_text(const StageReport& report) {
 }
 
 void say(const Args& args, const StageReport& report) {
-  args.report().phase(report.name, report.change.summary);
+  args.report().phase(report.name, report.change.summary, report.seconds);
+  args.report().phase("verify", "what sg-" + report.name + " left");
   if (args.has("json")) return;                    // all of it is in the document
   const std::string& plan = report.change.plan;
   if (!plan.empty()) args.report().line(plan.substr(0, plan.size() - 1));
@@ -45,6 +52,7 @@ std::string stages_json(const std::vector<StageReport>& reports) {
   for (const StageReport& r : reports) {
     json.begin_object().key("name").string(r.name).key("changed").boolean(r.change.changed).key("summary").string(r.change.summary);
     json.key("nodes_before").natural(r.nodes_before).key("nodes_after").natural(r.nodes_after);
+    if (r.left_out) json.key("left_out").boolean(true);
     if (!r.change.plan_json.empty()) json.key("plan").raw(r.change.plan_json);
     json.end_object();
   }
@@ -81,11 +89,16 @@ Result<Stage> parse_stage(const std::string& text) {
 }
 
 Result<int> run_stages(const Args& args, Job job, std::vector<Stage> stages, PipelineOptions options) {
-  options.best_effort = args.has("best-effort");
+  options.best_effort |= args.has("best-effort");
   options.explain = args.has("explain");
   options.threads = args.threads();
   options.version = kVersion;
   Diagnostics notes;
+  options.after_stage = [&, then = std::move(options.after_stage)](const StageReport& report, const std::string& bytes) -> Status {
+    args.report().add(std::exchange(notes, Diagnostics()));
+    say(args, report);
+    return then ? then(report, bytes) : ok_status();
+  };
   std::optional<FailedStage> failed;
   auto reports = run_pipeline(&job, std::move(stages), options, &notes, &failed);
   args.report().add(notes);
@@ -93,7 +106,6 @@ Result<int> run_stages(const Args& args, Job job, std::vector<Stage> stages, Pip
     if (failed) keep_failure(*failed, &reports.error());
     return reports.error();
   }
-  for (const StageReport& report : *reports) say(args, report);
   SG_TRY(write_job(args, job, stages_json(*reports)));
   return leave(args, 0);
 }

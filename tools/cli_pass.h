@@ -24,7 +24,8 @@ struct PassTool {
 // of that pass.
 Result<Stage> parse_stage(const std::string& words);
 
-// The graph argument, through the stages, to the output; what is said about it. `options.after_stage` is free for the caller.
+// The graph argument, through the stages, to the output; what is said about it. What a stage has done is said when it is
+// done; then the caller's `options.after_stage` is called, if any.
 Result<int> run_stages(const Args& args, Job job, std::vector<Stage> stages, PipelineOptions options);
 
 // What sg-NAME does with its arguments.

@@ -136,11 +136,14 @@ void Reporter::line(const std::string& text) {
 }
 
 void Reporter::phase(std::string_view name, const std::string& what) {
-  auto now = std::chrono::steady_clock::now();
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.3f s", std::chrono::duration<double>(now - phase_began_).count());
-  phase_began_ = now;
-  if (verbose_ != 0) line(tool_ + ": " + std::string(name) + ": " + what + (what.empty() ? "" : ", ") + seconds);
+  phase(name, what, std::chrono::duration<double>(std::chrono::steady_clock::now() - phase_began_).count());
+}
+
+void Reporter::phase(std::string_view name, const std::string& what, double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f s", seconds);
+  phase_began_ += std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  if (verbose_ != 0) line(tool_ + ": " + std::string(name) + ": " + what + (what.empty() ? "" : ", ") + text);
 }
 
 void Reporter::finish() {

@@ -36,6 +36,8 @@ class Reporter {
 
   // With --verbose: what a phase of the work was about, and how long it took since the last one ended.
   void phase(std::string_view name, const std::string& what);
+  // The same of a phase that took `seconds`; what has passed beyond them belongs to the next.
+  void phase(std::string_view name, const std::string& what, double seconds);
 
   void finish();                                       // writes the document of json and sarif
 

@@ -17,18 +17,18 @@ constexpr Option kOptions[] = {
     {"resume", 0, {}, "the stages that the graph names: it is what a failed pass has left"},
     {"stop-after", 0, "NAME", "end behind this stage: a pass, or clean:2 for the second of its kind"},
     {"disable", 0, "NAME", "leave this stage out", {}, true},
-    {"dump-after", 0, "REGEX", "keep the graph behind stages whose name it is found in"},
+    {"dump-after", 0, "REGEX", "keep the graph behind stages whose name it is found in; all with --dump-to alone"},
     {"dump-to", 0, "DIR", "where: DIR/01-clean.sg, ...", "."},
 };
 
-Result<std::vector<Stage>> stages_of(const Args& args, Job* job) {
+Result<BundledStages> stages_of(const Args& args, Job* job) {
   if (args.has("resume") == args.has("pass"))
     return Error{ErrorKind::usage, "which passes? give --pass once a stage, or --resume", {}, "for example --pass clean --pass 'remat --policy full'"};
   if (args.has("resume")) return take_stages(job);
-  std::vector<Stage> out;
+  BundledStages out;
   for (const std::string& words : args.all("pass")) {
     SG_ASSIGN(Stage stage, parse_stage(words));
-    out.push_back(std::move(stage));
+    out.stages.push_back(std::move(stage));
   }
   return out;
 }
@@ -48,8 +48,8 @@ Result<std::regex> parse_regex(const std::string& text) {
 }
 
 Status dump_after(const Args& args, PipelineOptions* options) {
-  if (!args.has("dump-after")) return ok_status();
-  SG_ASSIGN(std::regex wanted, parse_regex(args.text("dump-after")));
+  if (!args.has("dump-after") && !args.has("dump-to")) return ok_status();
+  SG_ASSIGN(std::regex wanted, parse_regex(args.has("dump-after") ? args.text("dump-after") : "."));
   options->after_stage = [&args, wanted, number = 0](const StageReport& report, const std::string& bytes) mutable -> Status {
     ++number;
     if (!std::regex_search(report.name, wanted)) return ok_status();
@@ -63,15 +63,16 @@ Status dump_after(const Args& args, PipelineOptions* options) {
 
 Result<int> run(const Args& args) {
   SG_ASSIGN(Job job, read_job(args, args.input()));
-  SG_ASSIGN(std::vector<Stage> stages, stages_of(args, &job));
-  const std::vector<std::string> names = stage_names(stages);
+  SG_ASSIGN(BundledStages bundled, stages_of(args, &job));
+  const std::vector<std::string> names = stage_names(bundled.stages);
   PipelineOptions options;
+  options.best_effort = bundled.best_effort;
   options.disabled = args.all("disable");
   options.stop_after = args.text("stop-after");
   for (const std::string& name : options.disabled) SG_TRY(check_named("disable", name, names));
   if (args.has("stop-after")) SG_TRY(check_named("stop-after", options.stop_after, names));
   SG_TRY(dump_after(args, &options));
-  return run_stages(args, std::move(job), std::move(stages), std::move(options));
+  return run_stages(args, std::move(job), std::move(bundled.stages), std::move(options));
 }
 
 constexpr Tool kTool = {"sg-pipe", "run passes one after the other in one process", "[GRAPH]",

@@ -90,20 +90,23 @@ TEST_CASE("what a failed stage leaves is one file that is a graph, and its stage
   named.options.add("policy", "full");
   named.options.add("save", "layers.*:mm");
   named.options.add("save", "op=\"odd\" \\ one");
-  REQUIRE_FALSE(run_pipeline(&job, {{&kBreaker, {}}, named}, versioned(), &notes, &failed).ok());
+  PipelineOptions options = versioned();
+  options.best_effort = true;
+  REQUIRE_FALSE(run_pipeline(&job, {{&kBreaker, {}}, named}, options, &notes, &failed).ok());
   REQUIRE(failed);
   Result<std::string> bundle = write_bundle(*failed);
   REQUIRE(bundle.ok());
   Job again = read_binary(*bundle, "bundle").value();
   CHECK(again.programs[0]->graph.node_count() == 2);
-  Result<std::vector<Stage>> stages = take_stages(&again, [](std::string_view name) { return name == "breaker" ? &kBreaker : find_pass(name); });
-  REQUIRE(stages.ok());
+  Result<BundledStages> taken = take_stages(&again, [](std::string_view name) { return name == "breaker" ? &kBreaker : find_pass(name); });
+  REQUIRE(taken.ok());
   CHECK(again.extra.empty());
-  REQUIRE(stages->size() == 2);
-  CHECK((*stages)[0].pass == &kBreaker);
-  CHECK((*stages)[1].pass == find_pass("remat"));
-  CHECK((*stages)[1].options.values() == named.options.values());
-  auto reports = run_pipeline(&again, std::move(*stages), versioned(), &notes, &failed);
+  CHECK(taken->best_effort);
+  REQUIRE(taken->stages.size() == 2);
+  CHECK(taken->stages[0].pass == &kBreaker);
+  CHECK(taken->stages[1].pass == find_pass("remat"));
+  CHECK(taken->stages[1].options.values() == named.options.values());
+  auto reports = run_pipeline(&again, std::move(taken->stages), versioned(), &notes, &failed);
   REQUIRE_FALSE(reports.ok());
   CHECK(reports.error().message.find("sg-breaker left an invalid graph") == 0);
   // Without the broken pass in the table it says which one is missing; a graph that is no bundle says so.
@@ -126,6 +129,27 @@ TEST_CASE("an error in one of several stages names the stage") {
   auto reports = run_pipeline(&job, {clean_stage(), bad}, versioned(), &notes);
   REQUIRE_FALSE(reports.ok());
   CHECK(reports.error().message.find("sg-remat: --save op=mm") == 0);
+}
+
+TEST_CASE("with best effort a stage that cannot be done is left out, and leaves no trace in the graph") {
+  Job job = parse(kGraph), without = parse(kGraph);
+  Diagnostics notes;
+  // Half of the work is done before it fails.
+  static constexpr PassInfo kHalf = {"half", "give up", {}, Results::bitwise, {}, {}, {}, [](Job* broken, const PassOptions&, PassContext&) {
+    broken->programs[0]->graph.set_phase(broken->programs[0]->graph.first(), Phase::backward);
+    return Result<Change>(Error{ErrorKind::cannot_apply, "there is no way", {}, "take another"});
+  }};
+  PipelineOptions options = versioned();
+  CHECK(run_pipeline(&job, {clean_stage(), {&kHalf, {}}}, options, &notes).error().message == "sg-half: there is no way");
+  options.best_effort = true;
+  job = parse(kGraph);
+  auto reports = run_pipeline(&job, {clean_stage(), {&kHalf, {}}}, options, &notes);
+  REQUIRE(reports.ok());
+  CHECK((*reports)[1].left_out);
+  REQUIRE(notes.list().size() == 1);
+  CHECK(notes.list()[0].message == "sg-half is left out: there is no way");
+  REQUIRE(run_pipeline(&without, {clean_stage()}, options, &notes).ok());
+  CHECK(write_binary(job).value() == write_binary(without).value());
 }
 
 TEST_CASE("stages in one process leave the bytes that one process each leaves") {
