@@ -4,8 +4,9 @@ namespace sg::python {
 
 constexpr std::string_view kRuntimeNames =
     "argparse arrived ctypes glob hashlib math operator os sys torch dist fx inf nan Callable Dict NamedTuple Optional Tuple "
-    "Builder GROUP GROUPS PROGRAMS Program WORLD compare deterministic_scatter_add find_constants g graph_module "
-    "graph_modules inputs load_inputs main offload open_groups pack program_of reload step unpack values_of";
+    "Builder GROUP GROUPS PROGRAMS Program WORLD compare deterministic_scatter_add draw_again find_constants g graph_module "
+    "graph_modules inputs load_inputs main offload open_groups pack program_of random_state reload set_random_state "
+    "skip_draw stand_in step unpack values_of";
 
 constexpr std::string_view kImports = R"py(import argparse
 import ctypes
@@ -99,6 +100,40 @@ def open_groups():
             group = dist.new_group(ranks)
             if dist.get_rank() in ranks:
                 GROUP[name] = group.group_name
+)py";
+
+constexpr std::string_view kDraws = R"py(
+def random_state():
+    """Of all generators that the step may draw from."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+
+
+def set_random_state(state):
+    torch.set_rng_state(state[0])
+    if state[1]:
+        torch.cuda.set_rng_state_all(state[1])
+
+
+def draw_again(state, function, /, *args, **kwargs):
+    """What the function draws in that state; the generators go on from where they are."""
+    now = random_state()
+    set_random_state(state)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        set_random_state(now)
+
+
+def skip_draw(function, /, *args, **kwargs):
+    """The state before a draw that comes later; the generators go on as if it had been made here."""
+    state = random_state()
+    function(*args, **kwargs)
+    return state
+
+
+def stand_in(shape, stride, dtype, device):
+    """For a tensor of which a draw takes no more than shape and layout."""
+    return torch.empty_strided(shape, stride, dtype=dtype, device=device).fill_(1)
 )py";
 
 constexpr std::string_view kStep = R"py(

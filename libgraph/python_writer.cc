@@ -4,6 +4,7 @@
 
 #include "libgraph/names.h"
 #include "libgraph/op.h"
+#include "libgraph/python_runtime.h"
 
 namespace sg::python {
 
@@ -41,6 +42,9 @@ std::string GraphWriter::fail(std::string message, std::string hint) {
 Status GraphWriter::write(const Graph& graph, const GraphSymbols& symbols, const What& what, std::string* out) {
   graph_ = &graph, out_ = out;
   learn(graph);
+  draws_ = &graph == &program_.graph ? plan_draws(graph) : DrawPlan();
+  draw_names_.assign(draws_.count, {});
+  if (!draws_.places.empty()) module_.helpers.insert(kDraws);
   head(symbols, what);
   for (const SymbolSource& source : symbols.from_inputs) define(source);
   for (NodeId n : graph.nodes()) {
@@ -149,6 +153,7 @@ void GraphWriter::node(const GraphSymbols& symbols, NodeId n) {
   std::string call = call_of(n);
   if (error_) return;
   context(node);
+  draws_before(n);
   statement(assigned(n, std::move(call)), dead_after(n), types_of(node));
   auto found = symbols.from_node.find(n);
   if (found == symbols.from_node.end()) return;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "libgraph/job.h"
+#include "libgraph/python_draws.h"
 #include "libgraph/python_ops.h"
 #include "libgraph/python_symbols.h"
 #include "libgraph/python_words.h"
@@ -70,6 +71,9 @@ class GraphWriter {
   std::string size_call(NodeId n, const SizeOp& op);
   std::string body_call(NodeId n);
   std::string torch_call(NodeId n);
+  void draws_before(NodeId n);
+  std::string draw_name(uint32_t draw);
+  std::string skipped_draw(const DrawPlan::Skipped& skipped);
   std::string function_of(std::string_view op_name);
   std::string assigned(NodeId n, std::string call);
   std::vector<std::string> dead_after(NodeId n) const;
@@ -78,6 +82,7 @@ class GraphWriter {
 
   // --- python_writer_args.cc ---
   std::string argument(const Arg& arg, int depth = 0);
+  std::string stand_in(ValueId v);
   std::string keyword(const Arg& arg, int depth = 0);
   std::string items(const Arg& arg, char open, char close, int depth);
   std::string expression(Expr e);
@@ -103,6 +108,9 @@ class GraphWriter {
   std::unordered_map<StrId, std::string, IdHash> symbol_names_;
   std::vector<NodeId> last_use_;                      // by ValueId; none = never, or an output
   std::vector<uint8_t> is_wanted_;                    // by ValueId: used, or a symbol is read from it
+  DrawPlan draws_;                                    // of the main graph
+  std::vector<std::string> draw_names_;               // by draw; empty = nobody has asked
+  bool stands_in_ = false;                            // values are not there yet
   bool tuples_ = false;                               // lists are written as tuples: higher-order ops insist
   NodeId at_;
   Phase phase_ = Phase::forward;

@@ -50,7 +50,7 @@ std::string GraphWriter::argument(const Arg& arg, int depth) {
     case ArgKind::complex: return "complex" + items(arg, '(', ')', depth);
     case ArgKind::string: return string_literal(text(arg.as_text()));
     case ArgKind::expr: return expression(arg.as_expr());
-    case ArgKind::value: return identifier(arg.as_value());
+    case ArgKind::value: return stands_in_ ? stand_in(arg.as_value()) : identifier(arg.as_value());
     case ArgKind::dtype: return arg.as_dtype() == DType::none ? "None" : "torch." + std::string(torch_dtype_name(arg.as_dtype()));
     case ArgKind::list: return tuples_ ? items(arg, '(', ')', depth) : items(arg, '[', ']', depth);
     case ArgKind::slice: return "slice" + items(arg, '(', ')', depth);
@@ -59,6 +59,29 @@ std::string GraphWriter::argument(const Arg& arg, int depth) {
     case ArgKind::group: return group_argument(arg.as_group());
     default: return text_argument(arg);
   }
+}
+
+// For a value that a draw takes and that is not there yet: a tensor of its shape and layout, or the number that it is.
+std::string GraphWriter::stand_in(ValueId v) {
+  const Type& type = graph_->type(v);
+  if (type.kind == TypeKind::integer && type.value) return expression(type.value);
+  if (type.kind != TypeKind::tensor)
+    return fail("it draws random numbers again, and what it takes cannot be stood in for",
+                "keep it: sg-remat --save op=" + std::string(graph_->op_name(at_)));
+  const auto sizes = [&](const std::vector<Expr>& list) {
+    std::string out = "(";
+    for (Expr e : list) out += expression(e) + ",", out += kBreak;
+    if (!list.empty()) out.pop_back();
+    return out + ")";
+  };
+  const std::string list[] = {sizes(type.shape), sizes(type.stride), "torch." + std::string(torch_dtype_name(type.dtype)),
+                              string_literal(text(type.device))};
+  std::string out = module_.fx ? "g.call(None, stand_in" : "stand_in(";
+  for (const std::string& item : list) {
+    if (out.back() != '(') out += ',', out += kBreak;
+    out += item;
+  }
+  return out + ")";
 }
 
 std::string GraphWriter::items(const Arg& arg, char open, char close, int depth) {

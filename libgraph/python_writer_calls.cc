@@ -92,7 +92,37 @@ std::string GraphWriter::torch_call(NodeId n) {
   std::vector<std::string> list;
   for (const Arg& arg : graph_->node(n).args) list.push_back(keyword(arg));
   tuples_ = false;
+  if (auto place = draws_.places.find(n); place != draws_.places.end() && place->second.is_again) {
+    list.insert(list.begin(), {draw_name(place->second.draw), function});
+    function = "draw_again";
+  }
   return error_ ? std::string() : call(n, function, list);
+}
+
+std::string GraphWriter::draw_name(uint32_t draw) {
+  if (draw_names_[draw].empty()) draw_names_[draw] = scope_.claim("draw_" + std::to_string(draw + 1));
+  return draw_names_[draw];
+}
+
+// What has to be known of the generators before the node draws.
+void GraphWriter::draws_before(NodeId n) {
+  const auto place = draws_.places.find(n);
+  if (place == draws_.places.end()) return;
+  auto state = [&](uint32_t draw, const std::string& arguments) {
+    const std::string name = draw_name(draw);
+    line(name + " = " + (module_.fx ? "g.call(" + string_literal(name) + ", " : "") + arguments + ")");
+  };
+  for (const DrawPlan::Skipped& skipped : place->second.skipped) state(skipped.draw, skipped_draw(skipped));
+  if (place->second.is_kept) state(place->second.draw, module_.fx ? "random_state" : "random_state(");
+}
+
+std::string GraphWriter::skipped_draw(const DrawPlan::Skipped& skipped) {
+  at_ = skipped.node;
+  stands_in_ = true;
+  std::vector<std::string> list = {function_of(graph_->op_name(skipped.node))};
+  for (const Arg& arg : graph_->node(skipped.node).args) list.push_back(keyword(arg));
+  stands_in_ = false;
+  return std::string(module_.fx ? "skip_draw, " : "skip_draw(") + joined(list);
 }
 
 std::string GraphWriter::function_of(std::string_view op_name) {

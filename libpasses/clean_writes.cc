@@ -7,13 +7,26 @@
 namespace sg::clean_parts {
 namespace {
 
-// "aten.add_.Tensor" -> the row of "aten.add.Tensor"; null when there is none that takes the same arguments.
-const OpInfo* functional_of(const OpInfo& op) {
-  const std::string_view name = op.name;
+// Draws, whose functional op has a name of its own. The stream stays, and so do the numbers; sg-remat may then draw them again.
+constexpr std::pair<std::string_view, std::string_view> kDraws[] = {
+    {"aten.bernoulli_.float", "aten.bernoulli.p"},
+    {"aten.bernoulli_.Tensor", "aten.bernoulli.Tensor"},
+    {"aten.normal_.default", "aten.normal_functional.default"},
+};
+
+const OpInfo* row_of_functional(std::string_view name) {
+  for (const auto& [written, functional] : kDraws)
+    if (name == written) return find_op(functional);
   const size_t end = name.rfind('.');
   if (end == std::string_view::npos || end == 0 || name[end - 1] != '_') return nullptr;
   const OpInfo* out = find_op(std::string(name.substr(0, end - 1)) + std::string(name.substr(end)));
-  if (out == nullptr || !out->has(kPure) || !reuses_in_place(*out) || out->params.size() != op.params.size()) return nullptr;
+  return out != nullptr && out->has(kPure) ? out : nullptr;
+}
+
+// "aten.add_.Tensor" -> the row of "aten.add.Tensor"; null when there is none that takes the same arguments.
+const OpInfo* functional_of(const OpInfo& op) {
+  const OpInfo* out = row_of_functional(op.name);
+  if (out == nullptr || !reuses_in_place(*out) || out->params.size() != op.params.size()) return nullptr;
   for (size_t i = 0; i < op.params.size(); ++i)
     if (out->params[i].name != op.params[i].name || out->params[i].kind != op.params[i].kind) return nullptr;
   return out;
@@ -43,7 +56,7 @@ class Functionaliser {
     const OpInfo* functional = op != nullptr && op->writes() ? functional_of(*op) : nullptr;
     if (functional == nullptr || graph_.node(n).args.empty() || !graph_.node(n).args[0].is(ArgKind::value)) return false;
     const ValueId written = graph_.node(n).args[0].as_value(), result = graph_.node(n).result(0);
-    if (!is_seen_under_one_type(n, written)) return false;
+    if (!is_seen_under_one_type(n, written) || (draws_random(graph_, n) && graph_.node(n).args.size() < 2)) return false;
     const OpId before = graph_.node(n).op;
     graph_.set_op(n, graph_.pool().op(functional->name));
     Result<std::vector<Type>> types = inferrer_.infer(graph_, n);

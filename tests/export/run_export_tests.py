@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """run_export_tests.py --bin BIN [--ranks] [--only TEXT]: exported modules, run by PyTorch, give what the capture gives.
 
-Each shared source with values is imported and exported: as functions, as a torch.fx graph, and again after sg-clean. The
-module's step() must give, bit for bit, what PyTorch gives when it runs the capture's JSON node by node (replay.py), or the
-exported program, in the same process. The values recorded with the capture must come out too: the same bits where this machine's kernels make them
-(said for each), else within the tolerance of the narrowest float. --ranks: the captures of 4 ranks, over gloo (minutes).
+Each shared source with values is imported and exported: as functions, as a torch.fx graph, again after sg-clean, and after sg-
+remat as far as policies and budgets go (what is drawn at random comes out as without recomputation). The module's step() must
+give, bit for bit, what PyTorch gives when it runs the capture's JSON node by node (replay.py), or the exported program, in the
+same process. The values recorded with the capture must come out too: the same bits where this machine's kernels make them (said
+for each), else within the tolerance of the narrowest float. --ranks: the captures of 4 ranks, over gloo (minutes).
 """
 import argparse
 import importlib.util
@@ -34,7 +35,9 @@ ROUTED_IN_BF16 = {"multi/dsv3-ep4", "multi/dsv3-ep4-eagerchunk2", "peer/dsv3-ep4
                   "peer/dsv3-ep4/full", "peer/dsv3-ep4/graphchunk", "peer/dsv3-ep4/graphchunk/00-traced.json.gz"}
 # PyTorch drew other numbers when the capture was made; replay and module draw the same.
 DRAWS_RANDOM = {"single/gpt2-tiny-dropout"}
-FORMS = {"functions": ([], []), "fx": ([], ["--fx"]), "cleaned": (["sg-clean"], [])}
+# Passes and their options, and options of sg-export.
+FORMS = {"functions": ([], []), "fx": ([], ["--fx"]), "cleaned": ([["sg-clean"]], []), "default": ([["sg-remat"]], []),
+         "all": ([["sg-remat", "--policy", "all"]], ["--fx"]), "tightest": ([["sg-clean"], ["sg-remat", "--budget", "0"]], [])}
 
 
 def run(*command):
@@ -51,8 +54,8 @@ def export(bin_folder, case, folder):
     paths = {}
     for form, (passes, options) in FORMS.items():
         graph = stem + ".sg"
-        for name in passes:
-            run(tool(name), "-q", graph, "-o", f"{stem}_{name}.sg")
+        for name, *words in passes:
+            run(tool(name), "-q", graph, *words, "-o", f"{stem}_{name}.sg")
             graph = f"{stem}_{name}.sg"
         paths[form] = f"{stem}_{form}.py"
         run(tool("sg-export"), graph, "-o", paths[form], *options)
