@@ -238,4 +238,22 @@ Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInfer
                "give them numbers: --assume " + open[0] + "=256"};
 }
 
+std::optional<int64_t> hint_or_middle(const Symbol& symbol) {
+  if (symbol.hint) return symbol.hint;
+  if (!symbol.max) return std::nullopt;
+  const int64_t low = std::max<int64_t>(symbol.min.value_or(0), 0);
+  return *symbol.max < low ? low : low + (*symbol.max - low) / 2;
+}
+
+std::vector<SymbolValues> usual_values(const Job& job) {
+  std::vector<SymbolValues> out(job.programs.size());
+  if (std::ranges::all_of(job.programs, [](const auto& program) { return program->symbols.empty(); })) return out;
+  Result<std::vector<SymbolValues>> assumed = assume_values(job, infer_ranges(job), {});
+  if (assumed.ok()) return std::move(*assumed);
+  for (size_t i = 0; i < out.size(); ++i)
+    for (const Symbol& symbol : job.programs[i]->symbols)
+      if (const std::optional<int64_t> value = hint_or_middle(symbol)) out[i].set(symbol.name, *value);
+  return out;
+}
+
 }  // namespace sg

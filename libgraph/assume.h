@@ -47,4 +47,11 @@ class SymbolValues {
 Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInference& inference,
                                                 const Assumption& assumption);
 
+// What a symbol is taken for by itself: its hint, else the middle of its range, else nothing.
+std::optional<int64_t> hint_or_middle(const Symbol& symbol);
+
+// By program, what memory is planned with by whoever was told nothing: `balanced`, or where that leaves a size open, each
+// symbol by itself.
+std::vector<SymbolValues> usual_values(const Job& job);
+
 }  // namespace sg

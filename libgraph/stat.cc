@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libgraph/assume.h"
 #include "libgraph/op.h"
 #include "libgraph/plan.h"
 #include "libgraph/range_infer.h"
@@ -10,12 +11,8 @@ namespace sg {
 namespace {
 
 std::optional<int64_t> default_size(const Program& program, StrId name) {
-  const Symbol* s = program.find_symbol(name);
-  if (!s) return std::nullopt;
-  if (s->hint) return s->hint;
-  if (!s->max) return std::nullopt;
-  int64_t low = std::max<int64_t>(s->min.value_or(0), 0);
-  return *s->max < low ? low : low + (*s->max - low) / 2;
+  const Symbol* symbol = program.find_symbol(name);
+  return symbol ? hint_or_middle(*symbol) : std::nullopt;
 }
 
 std::string_view phase_name(Phase phase) {

@@ -4,6 +4,8 @@
 #include <map>
 #include <memory>
 
+#include "libgraph/assume.h"
+#include "libgraph/collective_calls.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/op.h"
@@ -19,16 +21,17 @@ namespace {
 // One program: what may be recomputed, and what is.
 struct Part {
   std::unique_ptr<RematModel> model;
-  std::vector<uint8_t> allowed;                  // by position
+  std::vector<uint8_t> allowed, crossing;        // by position: RematSearch
   RematDecision decision;
   RematOutcome outcome;
   int64_t bound_bytes = 0, target_bytes = 0;
 };
 
-std::vector<uint8_t> tagged(const RematModel& model) {
+template <class Predicate>
+std::vector<uint8_t> tagged(const RematModel& model, const Predicate& wanted) {
   std::vector<uint8_t> out(model.size(), 0);
   for (uint32_t at = 0; at < model.size(); ++at)
-    out[at] = model.is_forward(at) && is_recomputed(model.graph().meta(model.node(at)).recompute);
+    out[at] = model.is_forward(at) && wanted(model.graph().meta(model.node(at)).recompute);
   return out;
 }
 
@@ -48,7 +51,8 @@ bool has_equal_nodes(const RematModel& a, const RematModel& b) {
 
 class JobRemat {
  public:
-  JobRemat(Job* job, const RematOptions& options, PassContext& context) : job_(*job), options_(options), context_(context) {}
+  JobRemat(Job* job, const RematOptions& options, PassContext& context)
+      : job_(*job), options_(options), context_(context), values_(usual_values(*job)) {}
 
   // Which nodes are recomputed, on all ranks.
   Status decide() {
@@ -59,8 +63,10 @@ class JobRemat {
   }
 
   void write_tags() {
-    for (size_t i = 0; i < parts_.size(); ++i)
-      write_decision(&job_.programs[i]->graph, *parts_[i].model, parts_[i].decision);
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const Recompute kept = options_.target.is_set() ? Recompute::must_save : Recompute::prefer_save;
+      write_decision(&job_.programs[i]->graph, *parts_[i].model, parts_[i].decision, open_of(parts_[i]), kept);
+    }
   }
 
   Change apply() {
@@ -74,13 +80,25 @@ class JobRemat {
   }
 
  private:
+  SizeValues sizes(size_t i) const {
+    return [&values = values_[i]](StrId symbol) { return values.value(symbol); };
+  }
+
+  // What there was something to decide about.
+  static std::vector<uint8_t> open_of(const Part& part) {
+    std::vector<uint8_t> out = part.allowed;
+    for (size_t at = 0; at < part.crossing.size(); ++at) out[at] |= part.crossing[at];
+    return out;
+  }
+
   Status decide(bool collectives) {
     parts_.clear();
     for (size_t i = 0; i < job_.programs.size(); ++i) {
       Program& program = *job_.programs[i];
       Part part;
-      part.model = std::make_unique<RematModel>(program, program.graph, captured_sizes(program), collectives);
-      part.allowed = tagged(*part.model);
+      part.model = std::make_unique<RematModel>(program, program.graph, sizes(i), collectives);
+      part.allowed = tagged(*part.model, is_recomputed);
+      if (options_.has_crossing()) part.crossing = tagged(*part.model, [](Recompute tag) { return tag == Recompute::prefer_save; });
       part.decision.recompute = part.allowed;
       if (options_.target.is_set()) SG_TRY(choose(i, &part));
       else if (options_.policy == RematPolicy::full || options_.policy == RematPolicy::save_costly) ease(&part);
@@ -98,7 +116,10 @@ class JobRemat {
         part->target_bytes = other.target_bytes;
         return ok_status();
       }
-    SG_ASSIGN(TargetChoice choice, choose_for(job_, i, part->model.get(), part->allowed, options_.target));
+    const SizeValues values = sizes(i);
+    SG_ASSIGN(TargetChoice choice, choose_for({job_, i, values, part->model.get(), part->allowed, part->crossing, options_.target,
+                                               options_.tag_only, context_.best_effort, context_.threads}));
+    if (choice.missed) context_.notes->warning("remat", choice.missed->message + "; that is taken", choice.missed->where, choice.missed->hint);
     part->decision = std::move(choice.decision);
     part->bound_bytes = choice.bound.bytes;
     part->target_bytes = choice.target_bytes;
@@ -109,20 +130,23 @@ class JobRemat {
   void ease(Part* part) {
     for (const Part& other : parts_)
       if (has_equal_nodes(*other.model, *part->model)) return void(part->decision = other.decision);
-    part->decision = RematChooser(part->model.get(), part->allowed, kEaseWork).ease(std::move(part->decision));
+    RematChooser chooser(part->model.get(), {.allowed = part->allowed, .crossing = {}, .work = kEaseWork, .threads = context_.threads});
+    part->decision = chooser.ease(std::move(part->decision));
   }
 
-  // The collectives that a program then launches: ops in order, by group family.
-  using Launches = std::map<GroupId, std::vector<std::string_view>>;
+  // The collectives that a program then launches, in order, by group family.
+  using Launches = std::map<GroupId, std::vector<CollectiveEvent>>;
   static Launches launches(const Part& part) {
     Launches out;
     auto add = [&](uint32_t at) {
       const Graph& graph = part.model->graph();
       const OpInfo* op = graph.op_info(part.model->node(at));
-      if (op == nullptr || !op->has(kCollective)) return;
+      if (op == nullptr || !op->has(kCollective) || op->has(kWait)) return;
       for (const Arg& arg : graph.node(part.model->node(at)).args)
         arg.walk([&](const Arg& a) {
-          if (a.is(ArgKind::group)) out[a.as_group()].push_back(op->name);
+          if (!a.is(ArgKind::group)) return;
+          std::vector<CollectiveEvent>& calls = out[a.as_group()];
+          calls.push_back({false, a.as_group().index, static_cast<uint32_t>(calls.size()), &graph, part.model->node(at)});
         });
     };
     size_t copy = 0, gone = 0;
@@ -132,6 +156,11 @@ class JobRemat {
       else add(at);
     }
     return out;
+  }
+
+  bool are_one(const std::vector<CollectiveEvent>& a, const std::vector<CollectiveEvent>& b) const {
+    auto facts = [&](const CollectiveEvent& event) { return collective_facts(*job_.pool, event); };
+    return std::ranges::equal(a, b, [&](const auto& x, const auto& y) { return collective_mismatch(facts(x), facts(y)).empty(); });
   }
 
   // Programs that share a group launch the same on it: else the job hangs.
@@ -146,7 +175,7 @@ class JobRemat {
           const Program* program = job_.program_of(rank);
           if (program == nullptr || program == first) continue;
           if (first == nullptr) first = program;
-          else if (of[program][GroupId(g)] != of[first][GroupId(g)]) return false;
+          else if (!are_one(of[program][GroupId(g)], of[first][GroupId(g)])) return false;
         }
       }
     return true;
@@ -154,7 +183,7 @@ class JobRemat {
 
   int64_t most_planned() const {
     int64_t most = 0;
-    for (const auto& program : job_.programs) most = std::max(most, planned_peak(*program));
+    for (size_t i = 0; i < job_.programs.size(); ++i) most = std::max(most, planned_peak(*job_.programs[i], sizes(i)));
     return most;
   }
 
@@ -190,7 +219,8 @@ class JobRemat {
 
   void explain(Change* change, int64_t before, int64_t after, size_t copied, size_t saved, int64_t bound) {
     for (size_t i = 0; i < parts_.size(); ++i)
-      std::ranges::move(explain_peak(*parts_[i].model, parts_[i].decision, parts_[i].allowed, *job_.programs[i]), std::back_inserter(lines_));
+      std::ranges::move(explain_peak(*parts_[i].model, parts_[i].decision, open_of(parts_[i]), *job_.programs[i], sizes(i)),
+                        std::back_inserter(lines_));
     for (const std::string& line : lines_) change->plan += line + "\n";
     JsonWriter json;
     json.begin_object().key("recomputed").natural(copied).key("saved").natural(saved);
@@ -205,6 +235,7 @@ class JobRemat {
   Job& job_;
   const RematOptions& options_;
   PassContext& context_;
+  const std::vector<SymbolValues> values_;       // by program
   std::vector<Part> parts_;                      // by program
   std::vector<std::string> lines_;
 };
@@ -250,11 +281,15 @@ Result<Change> run_remat(Job* job, const PassOptions& options, PassContext& cont
 
 Result<Change> remat(Job* job, const RematOptions& options, PassContext& context) {
   SG_ASSIGN(SaveSelectors save, SaveSelectors::parse(options.save));
-  SG_TRY(save.check_used(*job));
+  if (Status used = save.check_used(*job); !used.ok()) {
+    if (!context.best_effort) return std::move(used.error());
+    context.notes->warning("remat", used.error().message, {}, used.error().hint);
+  }
   if (options.policy == RematPolicy::tags && !options.save.empty())
     return usage("--save does not go with --policy tags: the capture has decided", "use --policy default or full");
   if (options.target.budget && options.target.peak_bytes) return usage("--budget and --peak do not go together", "give one of them");
-  for (auto& program : job->programs) tag_for_recompute(program.get(), options.policy, save);
+  const Recompute crossing = options.has_crossing() ? Recompute::prefer_save : Recompute::must_save;
+  for (auto& program : job->programs) tag_for_recompute(program.get(), options.policy, save, crossing);
   if (options.tag_only && !options.target.is_set()) return count_tags(*job);
   JobRemat remat(job, options, context);
   SG_TRY(remat.decide());

@@ -14,7 +14,7 @@
 //           of sizes. What is computed twice is chosen by what that costs for the bytes that it spares.
 // Never     sizes that the data decides, nodes with effects, values whose memory is written, the head and the loss (behind the
 //           last layer, from the first product on: their backward comes at once). A value that crosses into a later layer
-//           is kept, so that each layer is recomputed by itself.
+//           is kept, so that each layer is recomputed by itself; under a target, where that is too much, some of them are not.
 // Copies    stand before their first use in the backward, one a node, and are shared; under a target, a copy that would wait
 //           long for its next use may be made once more. They keep the random stream of what they copy, and everything
 //           else but the name. An original that only the backward needed is gone. Any number of backward regions.
@@ -48,6 +48,8 @@ struct RematOptions {
   RematTarget target;
   std::vector<std::string> save;
   bool tag_only = false;
+  // Whether a search may recompute what crosses into a later layer.
+  bool has_crossing() const { return target.is_set() && policy != RematPolicy::tags && policy != RematPolicy::none; }
 };
 
 Result<Change> remat(Job* job, const RematOptions& options, PassContext& context);

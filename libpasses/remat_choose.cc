@@ -23,16 +23,27 @@ std::string without_numbers(std::string_view module) {
 
 }  // namespace
 
-RematChooser::RematChooser(RematModel* model, std::vector<uint8_t> allowed, size_t work, size_t few_units)
-    : model_(*model), allowed_(std::move(allowed)), work_(work), most_work_(work), few_units_(few_units) {
-  find_units();
+RematChooser::RematChooser(RematModel* model, RematSearch search) : model_(*model), search_(std::move(search)), work_(search_.work) {
+  if (!take_crossing()) find_units();
   find_kinds();
+}
+
+// In a small graph what crosses layers is a value as any other.
+bool RematChooser::take_crossing() {
+  if (search_.crossing.empty()) return false;
+  const std::vector<uint8_t> without = search_.allowed;
+  for (uint32_t at = 0; at < model_.size(); ++at) search_.allowed[at] |= search_.crossing[at];
+  find_units();
+  if (units_.size() <= kMostUnitsForStarts) return search_.crossing.clear(), true;
+  search_.allowed = without;
+  return false;
 }
 
 // What anything pulls when all that is allowed is recomputed: the rest does not matter.
 void RematChooser::find_units() {
+  units_.clear();
   pulled_.assign(model_.size(), 0);
-  for (const RematCopy& copy : model_.place({allowed_, {}}).copies) pulled_[copy.node] = 1;
+  for (const RematCopy& copy : model_.place({search_.allowed, {}}).copies) pulled_[copy.node] = 1;
   std::vector<uint32_t> unit_of(model_.size(), kNone);
   for (uint32_t at = 0; at < model_.size(); ++at) {
     if (!pulled_[at]) continue;
@@ -91,8 +102,8 @@ RematChoice RematChooser::none() { return weigh(of_bits(0)); }
 
 bool RematChooser::try_all() {
   if (!all_.empty()) return true;
-  if (units_.size() > few_units_ || (model_.size() + 1) << units_.size() > most_work_) return false;
-  work_ = most_work_;
+  if (units_.size() > search_.few_units || (model_.size() + 1) << units_.size() > search_.work) return false;
+  work_ = search_.work;
   for (uint64_t bits = 0; bits >> units_.size() == 0; ++bits) {
     const RematChoice choice = weigh(of_bits(bits));
     all_.emplace_back(choice.peak_bytes, choice.cost);
@@ -110,10 +121,13 @@ RematChoice RematChooser::best_of_all(int64_t target) const {
 
 const RematChoice& RematChooser::least() {
   if (least_) return *least_;
-  work_ = most_work_;
+  work_ = search_.work;
   RematChoice best = try_all() ? best_of_all(0) : lower(none());
   if (all_.empty() && units_.size() <= kMostUnitsForStarts) try_starts(&best);
-  best = renew(std::move(best), 0);
+  if (!search_.by_tags_alone) {
+    by_layers_ = best = renew(std::move(best), 0);
+    best = renew(thin(std::move(best), 0), 0);
+  }
   const int64_t peak = best.peak_bytes;
   least_ = all_.empty() ? give_back(std::move(best), peak) : std::move(best);
   return *least_;
@@ -136,18 +150,19 @@ std::optional<RematChoice> RematChooser::fit(int64_t target) {
     if (best.peak_bytes > target) best = least();
     return best.peak_bytes <= target ? std::optional(std::move(best)) : std::nullopt;
   }
-  work_ = most_work_;
+  work_ = search_.work;
   std::optional<RematChoice> best;
   cut_to(target, &best);
   if (!best) {
     best = least();
     if (best->peak_bytes > target) return std::nullopt;
-    work_ = most_work_;
+    work_ = search_.work;
+    if (by_layers_) take_if_better(&*best, thin(*by_layers_, target), target);
   }
   RematChoice out = exchange(give_back(std::move(*best), target), target);
   if (units_.size() > kMostUnitsForStarts) return out;
   for (const RematChoice& start : {kept, least()}) {
-    work_ = most_work_;
+    work_ = search_.work;
     take_if_better(&out, exchange(give_back(start, target), target), target);
   }
   return out;

@@ -8,6 +8,9 @@
 //           until the peak fits. What is left below the target is given back, dearest values first (the knapsack), whole
 //           kinds of values first (the same place in every layer) and then single ones. Each step is held against the model's
 //           peak, never against a sum of sizes.
+// Layers    What crosses into a later layer is kept, so that each layer is recomputed by itself. Where that is too much, only
+//           every second, third, ... layer's is: the others' are computed again from there, layer by layer, and what a layer
+//           has inside is then computed once more for its own backward.
 // Least     By trying, kind by kind, whether keeping or recomputing lowers the peak: keeping one value in the middle of a
 //           layer may halve what the layer needs at once; computing one twice may spare it between two uses.
 // Work      is counted in node visits of the model and ends the search; equal input, equal choices on every machine.
@@ -22,6 +25,16 @@
 
 namespace sg {
 
+// What is asked about a graph.
+struct RematSearch {
+  std::vector<uint8_t> allowed;   // by position: what may be recomputed
+  std::vector<uint8_t> crossing;  // by position, or empty: what may be too, and crosses into a later layer
+  size_t work = 0;                // node visits of the model for each of `least` and `fit`
+  bool by_tags_alone = false;     // a decision that tags can carry: nothing is computed twice behind the forward
+  size_t threads = 1;             // any number chooses the same
+  size_t few_units = 14;          // of so many all choices are tried
+};
+
 struct RematChoice {
   RematDecision decision;
   int64_t peak_bytes = 0;         // of the model
@@ -30,8 +43,7 @@ struct RematChoice {
 
 class RematChooser {
  public:
-  // `allowed`, by position: what may be recomputed. `work`: node visits of the model for each of `least` and `fit`.
-  RematChooser(RematModel* model, std::vector<uint8_t> allowed, size_t work, size_t few_units = 14);
+  RematChooser(RematModel* model, RematSearch search);
 
   size_t work_left() const { return work_; }
   RematChoice none();
@@ -49,6 +61,7 @@ class RematChooser {
   };
 
   void find_units();
+  bool take_crossing();
   void find_kinds();
   bool affords(size_t runs) const { return work_ >= runs * (model_.size() + 1); }
   RematChoice weigh(RematDecision decision);
@@ -77,16 +90,29 @@ class RematChooser {
   RematChoice exchange(RematChoice best, int64_t target);
   RematChoice renew(RematChoice best, int64_t target);
   std::vector<uint8_t> copied_near(const RematOutcome& outcome) const;
+  std::vector<int64_t> peaks_without(const RematDecision& decision, const std::vector<uint32_t>& kinds);
+
+  // layers: remat_thin.cc
+  void find_layers();
+  RematChoice thinned(const RematChoice& start, uint32_t keep_every);
+  RematChoice thin(RematChoice best, int64_t target);
+
+  // A layer whose values cross into later ones.
+  struct Layer {
+    std::vector<uint32_t> crossing, inside;                // positions
+    uint32_t begin = RematModel::kNone;                    // the first node behind the forward that pulls what is inside
+  };
 
   RematModel& model_;
-  std::vector<uint8_t> allowed_;
-  size_t work_, most_work_;                                // left, and of each question
-  size_t few_units_;                                       // of which all choices are tried
+  RematSearch search_;
+  size_t work_;                                            // left
+  std::vector<Layer> layers_;                              // in the order of the forward; filled when they are asked for
   std::vector<Unit> units_;                                // those that anything pulls
   std::vector<std::vector<uint32_t>> kinds_;               // units in the same place of different layers
   std::vector<uint8_t> pulled_;                            // by position: copied when all is recomputed
   std::vector<int64_t> live_bytes_;                        // of the graph as it is
   std::optional<RematChoice> least_;
+  std::optional<RematChoice> by_layers_;                   // the lowest with all that crosses layers kept
   std::vector<std::pair<int64_t, double>> all_;            // peak and cost by bits, when all were tried
 };
 

@@ -66,8 +66,8 @@ std::vector<std::string> explain_copies(const RematModel& model, const RematOutc
 }
 
 std::vector<std::string> explain_peak(const RematModel& model, const RematDecision& decision, const std::vector<uint8_t>& allowed,
-                                      const Program& program) {
-  const Liveness live = compute_liveness(program, program.graph, captured_sizes(program));
+                                      const Program& program, const SizeValues& sizes) {
+  const Liveness live = compute_liveness(program, program.graph, sizes);
   std::vector<std::string> out;
   for (uint32_t i : live.live_at_peak) {
     const LiveStorage& storage = live.storages[i];

@@ -19,6 +19,6 @@ std::vector<std::string> explain_copies(const RematModel& model, const RematOutc
 
 // The forward values that are alive at the peak of the recomputed graph, largest first, and why each of them stays.
 std::vector<std::string> explain_peak(const RematModel& model, const RematDecision& decision, const std::vector<uint8_t>& allowed,
-                                      const Program& program);
+                                      const Program& program, const SizeValues& sizes);
 
 }  // namespace sg

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "libgraph/parallel.h"
 #include "libpasses/remat_choose.h"
 
 namespace sg {
@@ -126,21 +127,32 @@ RematDecision RematChooser::ease(RematDecision decision) {
   for (int round = 0; round < kEaseRounds; ++round) {
     const RematOutcome now = model_.simulate(decision);
     const std::vector<uint8_t> near = copied_near(now);
-    RematChoice best{decision, now.peak_bytes, now.cost};
-    size_t tries = kEaseTries;
-    for (const auto& members : kinds_) {
-      if (tries == 0 || !affords(1)) break;
-      if (std::ranges::none_of(members, [&](uint32_t u) { return near[units_[u].at] && is_on(decision, u); })) continue;
-      --tries;
-      RematDecision kept = decision;
-      for (uint32_t u : members) set(&kept, u, false);
-      RematChoice choice = weigh(std::move(kept));
-      if (choice.peak_bytes < best.peak_bytes) best = std::move(choice);
-    }
-    if (best.peak_bytes == now.peak_bytes) break;
-    decision = std::move(best.decision);
+    std::vector<uint32_t> tries;
+    for (uint32_t k = 0; k < kinds_.size() && tries.size() < kEaseTries && affords(tries.size() + 1); ++k)
+      if (std::ranges::any_of(kinds_[k], [&](uint32_t u) { return near[units_[u].at] && is_on(decision, u); })) tries.push_back(k);
+    const std::vector<int64_t> peaks = peaks_without(decision, tries);
+    const auto lowest = std::ranges::min_element(peaks);
+    if (lowest == peaks.end() || *lowest >= now.peak_bytes) break;
+    for (uint32_t u : kinds_[tries[static_cast<size_t>(lowest - peaks.begin())]]) set(&decision, u, false);
   }
   return decision;
+}
+
+// The peak with each of the kinds kept instead. The tries know nothing of each other: each thread has a model of its own.
+std::vector<int64_t> RematChooser::peaks_without(const RematDecision& decision, const std::vector<uint32_t>& kinds) {
+  work_ -= std::min<size_t>(work_, kinds.size() * (model_.size() + 1));
+  const size_t shares = std::clamp<size_t>(search_.threads, 1, std::max<size_t>(kinds.size() / 4, 1));
+  std::vector<RematModel> models(shares - 1, model_);
+  std::vector<int64_t> out(kinds.size(), 0);
+  parallel_for(shares, shares, [&](size_t share) {
+    RematModel& model = share == 0 ? model_ : models[share - 1];
+    for (size_t i = share; i < kinds.size(); i += shares) {
+      RematDecision kept = decision;
+      for (uint32_t u : kinds_[kinds[i]]) set(&kept, u, false);
+      out[i] = model.simulate(kept).peak_bytes;
+    }
+  });
+  return out;
 }
 
 // By position: copied in the stretch of copies and users up to the peak that belongs to its layer, or before as many nodes.

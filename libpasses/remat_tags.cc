@@ -38,9 +38,11 @@ bool is_costly(const Graph& graph, NodeId n) {
 
 class Tagger {
  public:
-  Tagger(Program* program, RematPolicy policy, const SaveSelectors& save) : graph_(program->graph), policy_(policy), save_(save) {}
+  Tagger(Program* program, RematPolicy policy, const SaveSelectors& save, Recompute crossing)
+      : graph_(program->graph), policy_(policy), save_(save), crossing_(crossing) {}
 
   void run() {
+    if (crossing_ == Recompute::must_save) find_earlier_run();
     find_layers();
     for (NodeId n : graph_.nodes())
       if (graph_.node(n).phase == Phase::forward) set(n, tag_of(n));
@@ -55,17 +57,24 @@ class Tagger {
     graph_.set_meta(n, std::move(meta));
   }
 
+  bool is_copy(NodeId n) const { return graph_.meta(n).copy.kind == CopyKind::remat; }
+
+  void find_earlier_run() {
+    for (NodeId n : graph_.nodes()) has_copies_ |= is_copy(n);
+  }
+
   void find_layers() {
     layer_.assign(graph_.node_id_limit(), -1);
     for (NodeId n : graph_.nodes()) {
-      if (graph_.node(n).phase != Phase::forward) continue;
+      const bool is_forward = graph_.node(n).phase == Phase::forward;
+      if (!is_forward && !is_copy(n)) continue;
       const StrId module = graph_.node(n).module;
       layer_[n.index] = module ? layer_of(graph_.pool().strings[module]) : -1;
-      if (layer_[n.index] >= 0) last_layered_ = n;
+      if (is_forward && layer_[n.index] >= 0) last_layered_ = n;
     }
     if (last_layered_) find_head();
     for (NodeId n = last_layered_ ? graph_.next(last_layered_) : NodeId(); n; n = graph_.next(n))
-      if (layer_[n.index] < 0) layer_[n.index] = INT32_MAX;          // behind all layers
+      if (layer_[n.index] < 0 && graph_.node(n).phase == Phase::forward) layer_[n.index] = INT32_MAX;          // behind all layers
   }
 
   // The first product behind the last layer, else what follows that layer.
@@ -86,6 +95,7 @@ class Tagger {
     if (save_.matches(graph_, n) || op == nullptr || op->has(kSize) || op->has(kHostSync)) return Recompute::must_save;
     if (op->has(kWait)) return tag_of_launch(n);
     if (policy_ == RematPolicy::none) return Recompute::must_save;
+    if (has_copies_ && graph_.meta(n).recompute == Recompute::prefer_save) return Recompute::prefer_save;
     if (policy_ == RematPolicy::all) return Recompute::must_recompute;
     if (policy_ == RematPolicy::full) return is_fused_attention(*op) ? Recompute::must_save : Recompute::must_recompute;
     return is_costly(graph_, n) ? Recompute::must_save : Recompute::prefer_recompute;
@@ -99,6 +109,11 @@ class Tagger {
     return Recompute::must_save;
   }
 
+  // In the forward, or by an earlier run no longer there.
+  bool is_recomputed_node(NodeId n) const {
+    return graph_.node(n).phase == Phase::forward ? is_recomputed(graph_.meta(n).recompute) : is_copy(n);
+  }
+
   // So that recomputing one layer does not begin in another.
   void keep_what_crosses_layers() {
     for (NodeId n : graph_.nodes()) {
@@ -106,16 +121,17 @@ class Tagger {
       bool crosses = false;
       for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
         graph_.for_each_use(graph_.node(n).result(i), [&](Use use) {
-          crosses |= use.user && graph_.node(use.user).phase == Phase::forward && is_recomputed(graph_.meta(use.user).recompute) &&
-                     layer_[use.user.index] > layer_[n.index];
+          crosses |= use.user && is_recomputed_node(use.user) && layer_[use.user.index] > layer_[n.index];
         });
-      if (crosses) set(n, Recompute::must_save);
+      if (crosses) set(n, crossing_);
     }
   }
 
   Graph& graph_;
   RematPolicy policy_;
   const SaveSelectors& save_;
+  Recompute crossing_;
+  bool has_copies_ = false;
   std::vector<int32_t> layer_;           // by node
   NodeId last_layered_, head_;
 };
@@ -162,16 +178,19 @@ Status SaveSelectors::check_used(const Job& job) const {
   return ok_status();
 }
 
-void tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save) {
-  if (policy != RematPolicy::tags) Tagger(program, policy, save).run();
+void tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save, Recompute crossing) {
+  if (policy != RematPolicy::tags) Tagger(program, policy, save, crossing).run();
 }
 
-void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision) {
+void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision, const std::vector<uint8_t>& open,
+                    Recompute kept) {
   for (uint32_t at = 0; at < model.size(); ++at) {
     const NodeId n = model.node(at);
-    if (decision.recompute[at] || !is_recomputed(graph->meta(n).recompute)) continue;
+    const Recompute is = graph->meta(n).recompute;
+    const Recompute decided = !decision.recompute[at] ? kept : is_recomputed(is) ? is : Recompute::must_recompute;
+    if (!open[at] || is == decided) continue;
     NodeMeta meta = graph->meta(n);
-    meta.recompute = Recompute::must_save;
+    meta.recompute = decided;
     graph->set_meta(n, std::move(meta));
   }
 }

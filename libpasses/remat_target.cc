@@ -16,11 +16,15 @@ constexpr int kMostPlans = 4;                // until what is planned fits too
 
 class TargetFinder {
  public:
-  TargetFinder(const Job& job, size_t which, RematModel* model, const std::vector<uint8_t>& allowed)
-      : job_(job), which_(which), model_(*model), allowed_(allowed), chooser_(model, allowed, kWork) {}
+  explicit TargetFinder(const TargetQuestion& asked)
+      : asked_(asked), model_(*asked.model),
+        chooser_(asked.model, {asked.allowed, asked.crossing, kWork, asked.by_tags_alone, asked.threads}) {}
 
-  Result<TargetChoice> find(const RematTarget& asked) {
-    out_.bound = model_.bound(allowed_);
+  Result<TargetChoice> find() {
+    const RematTarget& asked = asked_.target;
+    std::vector<uint8_t> open = asked_.allowed;
+    for (size_t at = 0; at < asked_.crossing.size(); ++at) open[at] |= asked_.crossing[at];
+    out_.bound = model_.bound(open);
     if (asked.peak_bytes) out_.target_bytes = *asked.peak_bytes;
     else if (*asked.budget <= 0) return take_least();
     else if (*asked.budget >= 1) return take_none();
@@ -29,18 +33,18 @@ class TargetFinder {
   }
 
  private:
-  const Program& program() const { return *job_.programs[which_]; }
+  const Program& program() const { return *asked_.job.programs[asked_.which]; }
 
   // What the arena would be: of the plan, not of the model.
   int64_t plan(const RematDecision& decision) {
-    const size_t chosen[] = {which_};
-    Job trial(job_, chosen);
+    const size_t chosen[] = {asked_.which};
+    Job trial(asked_.job, chosen);
     apply_remat(model_, model_.place(decision), &trial.programs[0]->graph);
-    return planned_peak(*trial.programs[0]);
+    return planned_peak(*trial.programs[0], asked_.sizes);
   }
 
   int64_t kept_peak() {
-    if (!kept_) kept_ = planned_peak(program());
+    if (!kept_) kept_ = planned_peak(program(), asked_.sizes);
     return *kept_;
   }
 
@@ -81,7 +85,11 @@ class TargetFinder {
       }
       below = std::min(below, choice->peak_bytes) - (planned - out_.target_bytes);
     }
-    if (least_peak() > out_.target_bytes) return out_of_reach();
+    if (least_peak() > out_.target_bytes) {
+      if (!asked_.or_least) return out_of_reach();
+      out_.missed = out_of_reach();
+      return take_least();
+    }
     out_.decision = chooser_.least().decision;
     return std::move(out_);
   }
@@ -94,10 +102,8 @@ class TargetFinder {
             {{}, 0, 0, {}, place_of(program(), program().graph, model_.node(out_.bound.at))}, "at the bound " + held_text(model_, out_.bound)};
   }
 
-  const Job& job_;
-  size_t which_;
+  const TargetQuestion& asked_;
   RematModel& model_;
-  const std::vector<uint8_t>& allowed_;
   RematChooser chooser_;
   TargetChoice out_;
   std::optional<int64_t> kept_, least_;
@@ -105,14 +111,10 @@ class TargetFinder {
 
 }  // namespace
 
-Result<TargetChoice> choose_for(const Job& job, size_t which, RematModel* model, const std::vector<uint8_t>& allowed, const RematTarget& target) {
-  return TargetFinder(job, which, model, allowed).find(target);
-}
+Result<TargetChoice> choose_for(const TargetQuestion& question) { return TargetFinder(question).find(); }
 
-SizeValues captured_sizes(const Program& program) {
-  return [&program](StrId s) { return program.find_symbol(s) ? program.find_symbol(s)->hint : std::nullopt; };
+int64_t planned_peak(const Program& program, const SizeValues& sizes) {
+  return plan_memory(compute_liveness(program, program.graph, sizes)).arena_bytes;
 }
-
-int64_t planned_peak(const Program& program) { return plan_memory(compute_liveness(program, program.graph, captured_sizes(program))).arena_bytes; }
 
 }  // namespace sg

@@ -5,6 +5,7 @@
 //           those of 0 and 1, as planned.
 // Peak      in bytes, as planned (sg-run --plan): cannot_apply, with the lower bound and what it consists of, when nothing
 //           that was found stays below.
+// Out of reach with or_least, what is decided is the lowest peak that was found, and `missed` is that error.
 // Cost      RematChooser's work, and a handful of memory plans.
 #pragma once
 
@@ -18,14 +19,23 @@ struct TargetChoice {
   RematDecision decision;
   int64_t target_bytes = 0;
   RematBound bound;
+  std::optional<Error> missed;
 };
 
-// For program `which` of the job; `model` is of its main graph.
-Result<TargetChoice> choose_for(const Job& job, size_t which, RematModel* model, const std::vector<uint8_t>& allowed, const RematTarget& target);
+struct TargetQuestion {
+  const Job& job;
+  size_t which = 0;                    // program of the job
+  const SizeValues& sizes;             // of that program
+  RematModel* model;                   // of its main graph, for these sizes
+  const std::vector<uint8_t>& allowed, &crossing;   // by position: RematSearch
+  RematTarget target;
+  bool by_tags_alone = false, or_least = false;
+  size_t threads = 1;
+};
 
-// Bytes of the plan of a program, for the sizes of the capture.
-int64_t planned_peak(const Program& program);
+Result<TargetChoice> choose_for(const TargetQuestion& question);
 
-SizeValues captured_sizes(const Program& program);
+// Bytes of the plan of a program.
+int64_t planned_peak(const Program& program, const SizeValues& sizes);
 
 }  // namespace sg
