@@ -24,10 +24,11 @@ struct Outcome {
 };
 
 int64_t planned_peak(const Job& job) {
+  const std::vector<SymbolValues> values = usual_values(job);
   int64_t most = 0;
-  for (const auto& program : job.programs) {
-    const SizeValues hints = [&](StrId s) { return program->find_symbol(s) ? program->find_symbol(s)->hint : std::nullopt; };
-    most = std::max(most, plan_memory(compute_liveness(*program, program->graph, hints)).arena_bytes);
+  for (size_t i = 0; i < job.programs.size(); ++i) {
+    const SizeValues sizes = [&](StrId symbol) { return values[i].value(symbol); };
+    most = std::max(most, plan_memory(compute_liveness(*job.programs[i], job.programs[i]->graph, sizes)).arena_bytes);
   }
   return most;
 }

@@ -1,21 +1,29 @@
 #include "libpasses/offload.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <unordered_map>
 
+#include "libgraph/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/plan.h"
+#include "libgraph/recompute_tags.h"
+#include "libgraph/sim/simulate.h"
 #include "libpasses/offload_apply.h"
+#include "libpasses/remat.h"
 
 namespace sg {
 namespace {
+
+constexpr int kMostRounds = 8;
 
 // What was done in one program.
 struct Outcome {
   size_t moved = 0, over_budget = 0, of_no_use = 0, kept = 0;
   int64_t host_bytes = 0;                // planned, earlier runs included
   int64_t peak_before = 0, peak_after = 0;
-  bool taken_back = false;               // the plan would have grown
+  bool taken_back = false;               // the plan was no lower without what had been chosen
   std::vector<std::string> lines;
 };
 
@@ -24,19 +32,50 @@ struct Measured {
   MemoryPlan plan;
 };
 
-Measured measure(const Program& program) {
-  const SizeValues hints = [&](StrId s) { return program.find_symbol(s) ? program.find_symbol(s)->hint : std::nullopt; };
-  Measured out{compute_liveness(program, program.graph, hints), {}};
+Measured measure(const Program& program, const SizeValues& sizes) {
+  Measured out{compute_liveness(program, program.graph, sizes), {}};
   out.plan = plan_memory(out.liveness);
   return out;
+}
+
+// When the nodes of a program begin on a machine; views and sizes when what comes before them does.
+OffloadClock clock_of(const ProgramTimeline& timeline, const Liveness& live, const Machine& machine) {
+  std::unordered_map<NodeId, double, IdHash> begin;
+  for (const SimEvent& event : timeline.events)
+    if (event.resource == Resource::compute) begin.try_emplace(event.node, event.begin_us);
+  OffloadClock out;
+  out.bytes_per_us = machine.device.copy_gbps * 1e3;
+  double now = 0;
+  for (NodeId n : live.schedule) {
+    if (const auto it = begin.find(n); it != begin.end()) now = std::max(now, it->second);
+    out.begin_us.push_back(now);
+  }
+  return out;
+}
+
+OffloadOutlook outlook_of(const Program& program, const SizeValues& sizes) {
+  const Graph& graph = program.graph;
+  bool is_tagged = false;
+  for (NodeId n : graph.nodes()) is_tagged |= is_recomputed(graph.meta(n).recompute);
+  if (!is_tagged) return {};
+  RematModel model(program, graph, sizes, true);
+  RematDecision tagged{std::vector<uint8_t>(model.size(), 0), {}};
+  for (uint32_t at = 0; at < model.size(); ++at)
+    tagged.recompute[at] = model.is_forward(at) && is_recomputed(graph.meta(model.node(at)).recompute);
+  RematOutcome outcome = model.simulate(tagged);
+  if (outcome.copies.empty()) return {};
+  return {std::move(outcome.copies), std::move(outcome.live_bytes)};
 }
 
 std::string sized(const Graph& graph, ValueId v, int64_t bytes) {
   return "%" + std::string(graph.name(v)) + ", " + human_bytes(static_cast<double>(bytes));
 }
 
-std::vector<std::string> explain(const Graph& graph, const OffloadFacts& facts, const OffloadChoice& choice) {
-  std::vector<std::string> out;
+// What goes; behind the last round also what stays.
+void explain(const Graph& graph, const OffloadFacts& facts, const OffloadChoice& choice, bool taken_back, bool is_last,
+             std::vector<std::string>* lines) {
+  const std::string why = taken_back ? " stays: the plan without it is no lower" : " stays: it is not at the peak, or the budget is spent";
+  std::vector<std::string>& out = *lines;
   const auto label = [&](NodeId n) { return "%" + std::string(graph.label(n)); };
   std::vector<bool> goes(facts.candidates.size(), false);
   for (const OffloadChoice::Taken& taken : choice.taken) {
@@ -46,41 +85,92 @@ std::vector<std::string> explain(const Graph& graph, const OffloadFacts& facts, 
     out.push_back(sized(graph, c.value, c.bytes) + ": on the host from behind " + label(way.leave_after) + "; fetched before " +
                   label(way.fetch_before) + " for " + label(c.first_use) + (taken.way > 0 ? ", later than asked for: else it is back at the peak" : ""));
   }
+  if (!is_last) return;
   for (size_t i = 0; i < facts.candidates.size(); ++i)
     if (!goes[i])
-      out.push_back(sized(graph, facts.candidates[i].value, facts.candidates[i].bytes) + " stays: it is not at the peak, or the budget is spent");
+      out.push_back(sized(graph, facts.candidates[i].value, facts.candidates[i].bytes) + why);
   for (const OffloadKept& k : facts.kept) out.push_back(sized(graph, k.value, k.bytes) + " stays: " + std::string(k.why));
-  return out;
 }
 
-Outcome offload_program(Program* program, const OffloadOptions& options, bool wants_lines) {
-  Outcome out;
-  const Measured before = measure(*program);
-  out.peak_before = out.peak_after = before.plan.arena_bytes;
-  out.host_bytes = before.plan.host_bytes;
-  if (before.plan.overflow) return out;
-  const OffloadFacts facts = find_offload_candidates(program, before.liveness, options);
-  std::optional<int64_t> left = options.budget_bytes;
-  if (left) left = std::max<int64_t>(*left - before.plan.host_bytes, 0);
-  const OffloadChoice choice = choose_offloads(facts.candidates, before.liveness, left, options.all);
-  out.kept = facts.kept.size();
-  out.over_budget = choice.over_budget;
-  out.of_no_use = choice.of_no_use;
-  if (wants_lines) out.lines = explain(program->graph, facts, choice);
-  if (choice.taken.empty()) return out;
-  Graph untouched(program->graph, &program->graph.pool());
-  apply_offloads(program, facts.candidates, choice);
-  const Measured after = measure(*program);
-  if (after.plan.arena_bytes > before.plan.arena_bytes) {
-    program->graph = std::move(untouched);
-    out.taken_back = true;
+class ProgramOffload {
+ public:
+  ProgramOffload(Job* job, size_t which, const SizeValues& sizes, const OffloadOptions& options)
+      : job_(*job), which_(which), program_(*job->programs[which]), sizes_(sizes), options_(options),
+        outlook_(outlook_of(program_, sizes)) {}
+
+  // In rounds, as what is left depends on where the plan then has its peak: a second run finds nothing.
+  Outcome run(const ProgramTimeline* timeline, const Machine& machine, bool wants_lines) {
+    Outcome out;
+    Measured now = measure(program_, sizes_);
+    const MemoryPlan before = is_tagged() ? plan_once_applied() : now.plan;
+    out.peak_before = out.peak_after = before.arena_bytes;
+    out.host_bytes = now.plan.host_bytes;
+    if (before.overflow || now.plan.overflow) return out;
+    for (int round = 0; round < kMostRounds; ++round) {
+      if (round > 0) now = measure(program_, sizes_);
+      std::optional<OffloadClock> clock;
+      if (timeline != nullptr) clock = clock_of(*timeline, now.liveness, machine);
+      OffloadFacts facts = find_offload_candidates(&program_, now.liveness, options_, clock ? &*clock : nullptr, outlook_);
+      const OffloadChoice choice = choose(facts, now.liveness, out.host_bytes);
+      if (clock) queue_fetches(choice, now.liveness, *clock, first_late(now.liveness), &facts.candidates);
+      const bool is_taken = !choice.taken.empty() && try_it(facts, choice, &out);
+      out.kept = facts.kept.size();
+      out.over_budget = choice.over_budget;
+      out.of_no_use = choice.of_no_use;
+      out.taken_back = !choice.taken.empty() && !is_taken && out.moved == 0;
+      const bool is_last = !is_taken || options_.all || is_tagged();
+      if (wants_lines) explain(program_.graph, facts, is_taken ? choice : OffloadChoice(), out.taken_back, is_last, &out.lines);
+      if (is_last) break;
+    }
     return out;
   }
-  out.moved = choice.taken.size();
-  out.peak_after = after.plan.arena_bytes;
-  out.host_bytes = after.plan.host_bytes;
-  return out;
-}
+
+ private:
+  bool is_tagged() const { return !outlook_.copies.empty(); }
+
+  OffloadChoice choose(const OffloadFacts& facts, const Liveness& live, int64_t host_bytes) const {
+    std::optional<int64_t> left = options_.budget_bytes;
+    if (left) left = std::max<int64_t>(*left - host_bytes, 0);
+    return choose_offloads(facts.candidates, is_tagged() ? outlook_.live_bytes : live.live_bytes, left, options_.all);
+  }
+
+  // The plan of the step once sg-remat has carried out its tags.
+  MemoryPlan plan_once_applied() const {
+    const size_t chosen[] = {which_};
+    Job trial(job_, chosen);
+    Diagnostics notes;
+    PassContext context{&notes, false, false, 1};
+    const bool is_applied = remat(&trial, {.policy = RematPolicy::tags, .target = {}, .save = {}}, context).ok();
+    return measure(is_applied ? *trial.programs[0] : program_, sizes_).plan;
+  }
+
+  uint32_t first_late(const Liveness& live) const {
+    const auto is_late = [&](NodeId n) { return program_.graph.node(n).phase != Phase::forward; };
+    return static_cast<uint32_t>(std::ranges::find_if(live.schedule, is_late) - live.schedule.begin());
+  }
+
+  // A plan that is not lower is not taken.
+  bool try_it(const OffloadFacts& facts, const OffloadChoice& choice, Outcome* out) {
+    Graph untouched(program_.graph, &program_.graph.pool());
+    apply_offloads(&program_, facts.candidates, choice);
+    const MemoryPlan after = is_tagged() ? plan_once_applied() : measure(program_, sizes_).plan;
+    if (after.arena_bytes > out->peak_after || (after.arena_bytes == out->peak_after && !options_.all)) {
+      program_.graph = std::move(untouched);
+      return false;
+    }
+    out->moved += choice.taken.size();
+    out->peak_after = after.arena_bytes;
+    out->host_bytes = after.host_bytes;
+    return true;
+  }
+
+  Job& job_;
+  size_t which_;
+  Program& program_;
+  const SizeValues& sizes_;
+  const OffloadOptions& options_;
+  OffloadOutlook outlook_;
+};
 
 // Of all programs: counts together, bytes of the rank that has the most.
 Outcome sum_of(const std::vector<Outcome>& programs) {
@@ -97,7 +187,7 @@ Outcome sum_of(const std::vector<Outcome>& programs) {
 }
 
 std::string reason_for_nothing(const Outcome& all) {
-  if (all.taken_back) return "the plan without the moved values would be larger";
+  if (all.taken_back) return "the plan without what could go is no lower";
   if (all.over_budget > 0) return "what would lower the peak does not fit the budget";
   if (all.of_no_use > 0) return plural(all.of_no_use, "value") + " could go, but the peak is made of others; --all moves them";
   if (all.kept > 0) return "of what the backward needs, nothing may go; --explain says why";
@@ -123,8 +213,9 @@ std::string json_of(const Outcome& all) {
 
 constexpr PassOption kOptions[] = {
     {"budget", 'b', "SIZE", "host memory that may be used in all; without it as much as lowers the peak"},
-    {"prefetch", 0, "N", "layers of the backward before its use at which a value is fetched", "1"},
+    {"prefetch", 0, "N|auto", "layers before its use at which a value is fetched; auto: in time", "1"},
     {"defer", 0, "N", "layers of the forward behind its own at which a value must have left", "1"},
+    {"machine", 'm', "NAME|FILE", "of --prefetch auto, as sg-sim takes it", "h100-8"},
     {"least", 0, "SIZE", "smaller values stay on the device", "4KiB"},
     {"all", 0, {}, "also what does not lower the planned peak, largest first"},
 };
@@ -135,22 +226,57 @@ Result<Change> run_offload(Job* job, const PassOptions& options, PassContext& co
   if (options.has("budget")) {
     SG_ASSIGN(out.budget_bytes, options.bytes("budget", 0));
   }
-  SG_ASSIGN(out.prefetch, options.whole("prefetch", out.prefetch, 0));
+  const bool in_time = options.text("prefetch") == "auto";
+  if (options.has(in_time ? "defer" : "machine"))
+    return Error{ErrorKind::usage, in_time ? "--defer does not go with --prefetch auto" : "--machine goes with --prefetch auto", {},
+                 "distances are layers, or as long as copies take on a machine"};
+  if (in_time) out.machine = options.text("machine", "h100-8");
+  else {
+    SG_ASSIGN(out.prefetch, options.whole("prefetch", out.prefetch, 0));
+  }
   SG_ASSIGN(out.defer, options.whole("defer", out.defer, 0));
   SG_ASSIGN(out.least_bytes, options.bytes("least", out.least_bytes));
   out.all = options.has("all");
   return offload(job, out, context);
 }
 
+std::string microseconds(double us) {
+  char text[32];
+  std::snprintf(text, sizeof text, us < 1e4 ? "%.0f us" : "%.1f ms", us < 1e4 ? us : us / 1e3);
+  return text;
+}
+
+// Whether the link keeps up.
+std::string held_up(const ProgramTimeline& before, const ProgramTimeline& after, const std::string& machine) {
+  return "; on " + machine + " the step takes " + microseconds(after.makespan_us) + ", " + microseconds(after.copy_us) +
+         " of it waiting for copies, before " + microseconds(before.makespan_us);
+}
+
 }  // namespace
 
 Result<Change> offload(Job* job, const OffloadOptions& options, PassContext& context) {
+  const std::vector<SymbolValues> values = usual_values(*job);
+  const bool in_time = !options.machine.empty();
+  SimOptions machine;
+  Simulation before;
+  if (in_time) {
+    SG_ASSIGN(machine.machine, find_machine(options.machine));
+    SG_ASSIGN(before, simulate(*job, values, machine));
+  }
   std::vector<Outcome> outcomes;
-  for (auto& program : job->programs) outcomes.push_back(offload_program(program.get(), options, context.explain));
+  for (size_t i = 0; i < job->programs.size(); ++i) {
+    const SizeValues sizes = [&](StrId symbol) { return values[i].value(symbol); };
+    ProgramOffload one(job, i, sizes, options);
+    outcomes.push_back(one.run(in_time ? &before.programs[i] : nullptr, machine.machine, context.explain));
+  }
   const Outcome all = sum_of(outcomes);
   Change change;
   change.changed = all.moved > 0;
   change.summary = summary_of(all);
+  if (in_time && change.changed) {
+    SG_ASSIGN(const Simulation after, simulate(*job, values, machine));
+    change.summary += held_up(before.worst(), after.worst(), machine.machine.name);
+  }
   if (!context.explain) return change;
   for (const std::string& line : all.lines) change.plan += line + "\n";
   change.plan_json = json_of(all);

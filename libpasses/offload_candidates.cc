@@ -64,19 +64,25 @@ struct Usage {
   uint32_t first_late = kNowhere;        // first node behind the forward that takes a value of the forward in it
   uint32_t last_write = 0;
   bool is_written_late = false;
+  bool is_away = false;                  // an earlier run has moved it
   bool has_strange_view = false;         // a value in it that nobody could make again from the base
 };
 
 class Finder {
  public:
-  Finder(Program* program, const Liveness& liveness, const OffloadOptions& options)
-      : program_(*program), graph_(program->graph), live_(liveness), options_(options), alias_(*program, graph_),
-        sizes_(&program->graph.pool(), program), layers_(graph_, liveness.schedule) {}
+  Finder(Program* program, const Liveness& liveness, const OffloadOptions& options, const OffloadClock* clock, const OffloadOutlook& outlook)
+      : program_(*program), graph_(program->graph), live_(liveness), options_(options), clock_(clock), outlook_(outlook),
+        alias_(*program, graph_), sizes_(&program->graph.pool(), program), layers_(graph_, liveness.schedule) {}
 
   OffloadFacts run() {
     usage_.resize(alias_.storages().size());
+    position_.assign(graph_.node_id_limit(), 0);
+    for (uint32_t i = 0; i < live_.schedule.size(); ++i) position_[live_.schedule[i].index] = i;
     count_work();
     for (uint32_t i = 0; i < live_.schedule.size(); ++i) visit(live_.schedule[i], i);
+    std::vector<bool> is_copied(live_.schedule.size(), false);
+    for (const RematCopy& copy : outlook_.copies) is_copied[copy.node] = true;
+    for (const RematCopy& copy : outlook_.copies) visit_copy(live_.schedule[copy.node], copy.before, is_copied);
     OffloadFacts out;
     for (const LiveStorage& s : live_.storages) judge(s, &out);
     return out;
@@ -107,10 +113,21 @@ class Finder {
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) note_result(n, graph_.node(n).result(i), at);
   }
 
+  // A node of the forward that will be computed again there. What it then takes from other copies is not waiting till then.
+  void visit_copy(NodeId n, uint32_t at, const std::vector<bool>& is_copied) {
+    for (const Arg& arg : graph_.node(n).args)
+      arg.walk([&](const Arg& a) {
+        const StorageId s = a.is(ArgKind::value) ? alias_.storage_of(a.as_value()) : StorageId();
+        const NodeId def = s.is_none() ? NodeId() : graph_.value(a.as_value()).def;
+        if (def && !is_copied[position_[def.index]]) usage_[s.index].first_late = std::min(usage_[s.index].first_late, at);
+      });
+  }
+
   void note_use(NodeId n, ValueId v, uint32_t at) {
     const StorageId s = alias_.storage_of(v);
     if (s.is_none()) return;
     Usage& usage = usage_[s.index];
+    usage.is_away |= transfer_of(graph_.op_info(n)) == Transfer::to_host && graph_.meta(n).copy.kind == CopyKind::offload;
     if (is_early(n)) usage.last_early = at;
     else if (const NodeId def = graph_.value(v).def; def && is_early(def)) usage.first_late = std::min(usage.first_late, at);
   }
@@ -131,7 +148,7 @@ class Finder {
 
   void judge(const LiveStorage& s, OffloadFacts* out) {
     const Usage& usage = usage_[s.storage.index];
-    if (usage.first_late == kNowhere || s.is_host || !is_early(s.def) || starts_transfer(graph_.op_info(s.def))) return;
+    if (usage.first_late == kNowhere || usage.is_away || s.is_host || !is_early(s.def) || starts_transfer(graph_.op_info(s.def))) return;
     if (s.bytes_known && s.bytes < options_.least_bytes) return;
     OffloadCandidate candidate;
     candidate.value = usage.base;
@@ -144,7 +161,7 @@ class Finder {
   // Why it stays; empty = it may go, and the candidate says when.
   std::string_view objection(const LiveStorage& s, const Usage& usage, OffloadCandidate* candidate) {
     const Storage& storage = alias_.storage(s.storage);
-    if (!s.bytes_known) return "only the data decides its size";
+    if (!s.bytes_known || is_sized_by_data(usage.base)) return "only the data decides its size";
     if (!storage.certain || alias_.class_members(storage.alias_class).size() != 1) return "it may share memory with another value";
     if (alias_.escapes(s.storage)) return "it is an output";
     if (usage.base.is_none() || !has_plain_type(usage.base)) return "it is no dense tensor with memory of its own";
@@ -163,6 +180,17 @@ class Finder {
     return op != nullptr && op->has(kCollective) && op->name.find("all_gather") != std::string_view::npos;
   }
 
+  // Then no budget could be kept to.
+  bool is_sized_by_data(ValueId v) const {
+    if (v.is_none() || graph_.type(v).kind != TypeKind::tensor) return false;
+    std::vector<StrId> symbols;
+    for (Expr e : graph_.type(v).shape) graph_.pool().exprs.collect_symbols(e, &symbols);
+    return std::ranges::any_of(symbols, [&](StrId s) {
+      const Symbol* symbol = program_.find_symbol(s);
+      return symbol == nullptr || symbol->kind == SymbolKind::data;
+    });
+  }
+
   bool has_plain_type(ValueId v) {
     const Type& type = graph_.type(v);
     return type.kind == TypeKind::tensor && (type.offset.is_none() || sizes_.is(type.offset, 0)) && sizes_.is_dense(type);
@@ -172,7 +200,7 @@ class Finder {
   void place(const Usage& usage, OffloadCandidate* candidate) {
     candidate->start_after = live_.schedule[complete_at(usage)];
     candidate->first_use = live_.schedule[usage.first_late];
-    const std::optional<OffloadWay> asked = way_as_asked(usage);
+    const std::optional<OffloadWay> asked = clock_ != nullptr ? way_in_time(usage, clock_->copy_us(candidate->bytes)) : way_as_asked(usage);
     for (const std::optional<OffloadWay>& way : {asked, way_at(usage, std::min<int64_t>(options_.defer, layers_.count()), 0), way_at(usage, -1, 0)})
       if (way && std::ranges::find(candidate->ways, *way) == candidate->ways.end()) candidate->ways.push_back(*way);
   }
@@ -186,6 +214,17 @@ class Finder {
     return std::nullopt;
   }
 
+  // It has left when the copy is through, and comes back so long before its use as that takes.
+  std::optional<OffloadWay> way_in_time(const Usage& usage, double copy_us) {
+    const std::vector<double>& begin = clock_->begin_us;
+    const uint32_t use = usage.first_late, complete = complete_at(usage);
+    const auto left = std::ranges::lower_bound(begin, begin[complete] + copy_us) - begin.begin();
+    const uint32_t leave = std::max({complete, usage.last_early, std::min(static_cast<uint32_t>(left), last_forward_[use])});
+    const auto back = std::ranges::upper_bound(begin, begin[use] - copy_us) - begin.begin() - 1;
+    const uint32_t fetch = std::clamp(static_cast<uint32_t>(std::max<std::ptrdiff_t>(back, 0)), std::min(first_late_node_, use), use);
+    return way_between(leave, fetch);
+  }
+
   static uint32_t complete_at(const Usage& usage) { return std::max(usage.complete, usage.last_write); }
 
   // None = it would never be away. `defer` -1: it leaves behind its last use.
@@ -193,7 +232,10 @@ class Finder {
     const uint32_t use = usage.first_late;
     uint32_t leave = std::max(complete_at(usage), usage.last_early);
     if (defer >= 0) leave = std::max(leave, std::min(layers_.end_behind(usage.complete, defer), last_forward_[use]));
-    uint32_t fetch = prefetch == 0 ? use : std::max(layers_.begin_before(use, prefetch), first_late_node_);
+    return way_between(leave, prefetch == 0 ? use : std::max(layers_.begin_before(use, prefetch), first_late_node_));
+  }
+
+  std::optional<OffloadWay> way_between(uint32_t leave, uint32_t fetch) const {
     if (fetch <= leave || work_[fetch] - work_[leave + 1] == 0) return std::nullopt;
     return OffloadWay{live_.schedule[leave], live_.schedule[fetch], leave + 1, fetch - 1};
   }
@@ -202,10 +244,13 @@ class Finder {
   const Graph& graph_;
   const Liveness& live_;
   const OffloadOptions& options_;
+  const OffloadClock* clock_;            // null = distances are layers
+  const OffloadOutlook& outlook_;
   AliasAnalysis alias_;
   Sizes sizes_;
   LayerMap layers_;
   std::vector<Usage> usage_;             // by storage
+  std::vector<uint32_t> position_;       // by node
   std::vector<uint32_t> work_;           // by position: nodes before it that do something
   std::vector<uint32_t> last_forward_;   // by position: the last forward node before it
   uint32_t first_late_node_ = kNowhere;
@@ -219,8 +264,9 @@ bool is_plain_view(const Graph& graph, NodeId n) {
   return (op->has(kView) || op->has(kMayAlias)) && op->has(kPure);
 }
 
-OffloadFacts find_offload_candidates(Program* program, const Liveness& liveness, const OffloadOptions& options) {
-  return Finder(program, liveness, options).run();
+OffloadFacts find_offload_candidates(Program* program, const Liveness& liveness, const OffloadOptions& options,
+                                     const OffloadClock* clock, const OffloadOutlook& outlook) {
+  return Finder(program, liveness, options, clock, outlook).run();
 }
 
 }  // namespace sg

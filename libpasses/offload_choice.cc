@@ -1,8 +1,10 @@
 // Which of the candidates go to the host. The profile of live bytes is a tree over the schedule, so that taking a candidate
 // and finding the new peak cost a logarithm each.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <optional>
+#include <unordered_map>
 
 #include "libpasses/offload_plan.h"
 
@@ -21,6 +23,8 @@ class Profile {
   }
 
   void add(uint32_t first, uint32_t last, int64_t bytes) { add(1, 0, size_, first, last + size_t{1}, bytes); }
+
+  int64_t most() const { return most_[1]; }
 
   uint32_t peak() const {
     size_t i = 1;
@@ -48,8 +52,8 @@ class Profile {
 
 class Chooser {
  public:
-  Chooser(const std::vector<OffloadCandidate>& candidates, const Liveness& liveness, std::optional<int64_t> budget)
-      : candidates_(candidates), profile_(liveness.live_bytes), left_(budget.value_or(INT64_MAX)), open_(candidates.size(), true), order_(candidates.size()) {
+  Chooser(const std::vector<OffloadCandidate>& candidates, const std::vector<int64_t>& live_bytes, std::optional<int64_t> budget)
+      : candidates_(candidates), profile_(live_bytes), left_(budget.value_or(INT64_MAX)), open_(candidates.size(), true), order_(candidates.size()) {
     std::iota(order_.begin(), order_.end(), size_t{0});
     std::ranges::stable_sort(order_, [&](size_t a, size_t b) { return candidates_[a].bytes > candidates_[b].bytes; });
   }
@@ -57,6 +61,20 @@ class Chooser {
   // At the highest point: the largest that is away there at the distances asked for; else the largest that can be.
   void lower_the_peak() {
     while (const std::optional<OffloadChoice::Taken> next = largest_away_at(profile_.peak())) take(*next);
+  }
+
+  // Where points are equally high and one of them cannot be lowered, lowering the others won nothing: the largest first.
+  void give_back() {
+    std::ranges::stable_sort(out_.taken, [&](const auto& a, const auto& b) { return bytes_of(a) > bytes_of(b); });
+    const int64_t peak = profile_.most();
+    std::erase_if(out_.taken, [&](const OffloadChoice::Taken& taken) {
+      move(taken, +1);
+      if (profile_.most() > peak) return move(taken, -1), false;
+      open_[taken.candidate] = true;
+      left_ += bytes_of(taken);
+      out_.host_bytes -= bytes_of(taken);
+      return true;
+    });
   }
 
   // The largest that still fit.
@@ -100,10 +118,17 @@ class Chooser {
     return std::nullopt;
   }
 
+  int64_t bytes_of(const OffloadChoice::Taken& taken) const { return candidates_[taken.candidate].bytes; }
+
+  // On the device again (+1), or away (-1).
+  void move(const OffloadChoice::Taken& taken, int64_t sign) {
+    const OffloadWay& way = candidates_[taken.candidate].ways[taken.way];
+    profile_.add(way.away_first, way.away_last, sign * bytes_of(taken));
+  }
+
   void take(OffloadChoice::Taken taken) {
     const OffloadCandidate& c = candidates_[taken.candidate];
-    const OffloadWay& way = c.ways[taken.way];
-    profile_.add(way.away_first, way.away_last, -c.bytes);
+    move(taken, -1);
     open_[taken.candidate] = false;
     ++closed_;
     left_ -= c.bytes;
@@ -122,13 +147,41 @@ class Chooser {
 
 }  // namespace
 
-OffloadChoice choose_offloads(const std::vector<OffloadCandidate>& candidates, const Liveness& liveness,
+OffloadChoice choose_offloads(const std::vector<OffloadCandidate>& candidates, const std::vector<int64_t>& live_bytes,
                               std::optional<int64_t> budget_bytes, bool all) {
   if (candidates.empty()) return {};
-  Chooser chooser(candidates, liveness, budget_bytes);
+  Chooser chooser(candidates, live_bytes, budget_bytes);
   chooser.lower_the_peak();
   if (all) chooser.take_the_rest();
+  else chooser.give_back();
   return chooser.result();
+}
+
+void queue_fetches(const OffloadChoice& choice, const Liveness& liveness, const OffloadClock& clock, uint32_t first_late,
+                   std::vector<OffloadCandidate>* candidates) {
+  struct Fetch {
+    OffloadCandidate* candidate;
+    OffloadWay* way;
+    double use_us;
+  };
+  std::unordered_map<NodeId, uint32_t, IdHash> at;
+  for (uint32_t i = 0; i < liveness.schedule.size(); ++i) at[liveness.schedule[i]] = i;
+  std::vector<Fetch> fetches;
+  for (const OffloadChoice::Taken& taken : choice.taken) {
+    OffloadCandidate& c = (*candidates)[taken.candidate];
+    fetches.push_back({&c, &c.ways[taken.way], clock.begin_us[at[c.first_use]]});
+  }
+  std::ranges::stable_sort(fetches, [](const Fetch& a, const Fetch& b) { return a.use_us > b.use_us; });
+  double free_us = std::numeric_limits<double>::infinity();          // the link, before what was looked at
+  for (const Fetch& fetch : fetches) {
+    free_us = std::min(free_us, fetch.use_us) - clock.copy_us(fetch.candidate->bytes);
+    const auto begin = std::ranges::upper_bound(clock.begin_us, free_us) - clock.begin_us.begin() - 1;
+    const uint32_t earliest = std::max(first_late, fetch.way->away_first + 1);
+    const uint32_t now = std::max(earliest, static_cast<uint32_t>(std::max<std::ptrdiff_t>(begin, 0)));
+    if (now > fetch.way->away_last) continue;                        // soon enough as it is
+    fetch.way->fetch_before = liveness.schedule[now];
+    fetch.way->away_last = now - 1;
+  }
 }
 
 }  // namespace sg

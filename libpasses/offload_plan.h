@@ -6,6 +6,7 @@
 
 #include "libgraph/liveness.h"
 #include "libpasses/offload.h"
+#include "libpasses/remat_model.h"
 
 namespace sg {
 
@@ -38,12 +39,26 @@ struct OffloadKept {
 // Shows memory that is there already, and does nothing else: may be taken again of a copy of that memory.
 bool is_plain_view(const Graph& graph, NodeId n);
 
+// When nodes begin, and what a copy takes: for distances in time instead of layers.
+struct OffloadClock {
+  std::vector<double> begin_us;                  // by schedule position, ascending
+  double bytes_per_us = 1;                       // of a copy, each way
+  double copy_us(int64_t bytes) const { return static_cast<double>(bytes) / bytes_per_us; }
+};
+
+// What recomputation will make of a program whose tags nobody has applied yet.
+struct OffloadOutlook {
+  std::vector<RematCopy> copies;                 // by schedule positions; empty = no tags are open
+  std::vector<int64_t> live_bytes;               // then, by position
+};
+
 struct OffloadFacts {
   std::vector<OffloadCandidate> candidates;      // in schedule order
   std::vector<OffloadKept> kept;                 // the same
 };
 
-OffloadFacts find_offload_candidates(Program* program, const Liveness& liveness, const OffloadOptions& options);
+OffloadFacts find_offload_candidates(Program* program, const Liveness& liveness, const OffloadOptions& options,
+                                     const OffloadClock* clock = nullptr, const OffloadOutlook& outlook = {});
 
 struct OffloadChoice {
   struct Taken {
@@ -56,8 +71,12 @@ struct OffloadChoice {
   size_t of_no_use = 0;                          // candidates that would not lower the peak
 };
 
-// `budget_bytes` is what is left of it.
-OffloadChoice choose_offloads(const std::vector<OffloadCandidate>& candidates, const Liveness& liveness,
+// `live_bytes` by position; `budget_bytes` is what is left of it.
+OffloadChoice choose_offloads(const std::vector<OffloadCandidate>& candidates, const std::vector<int64_t>& live_bytes,
                               std::optional<int64_t> budget_bytes, bool all);
+
+// Copies back share one link: those of what was taken begin as much earlier as the ones behind them need it.
+void queue_fetches(const OffloadChoice& choice, const Liveness& liveness, const OffloadClock& clock, uint32_t first_late,
+                   std::vector<OffloadCandidate>* candidates);
 
 }  // namespace sg
