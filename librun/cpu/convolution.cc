@@ -5,7 +5,8 @@
 //   weight      dW = dY @ columns(X)^T
 //
 // A transposed convolution is the second of these, its backward the other two with the roles of X and Y exchanged.
-// Columns exist for a block of places at a time. Sums go by kSumBlock, like those of gemm(); a task owns what it sums up.
+// Columns exist for a block of places at a time; a task owns what it sums up. Sums go by chains that are shorter than those
+// of gemm(): models of convolutions and batch norms multiply rounding errors, most of which are made here.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -23,6 +24,13 @@ constexpr int64_t kPlaces = kSumBlock;         // a block of places
 constexpr int64_t kRowBlock = 112;             // of output channels at a time
 constexpr int64_t kWeightColumns = 128;        // of a weight gradient's task
 constexpr int64_t kImageElements = 1 << 16;    // of an input gradient's task, unless one channel has more
+
+// How many of `count` products are summed up by themselves: about its root, where a chain's error is that of the chains' sum.
+constexpr int64_t chain_of(int64_t count) {
+  int64_t chain = 32;
+  while (chain < kSumBlock && chain * chain < count) chain *= 2;
+  return chain;
+}
 
 using Three = std::array<int64_t, 3>;
 
@@ -136,6 +144,7 @@ class Convolution {
 
   void output(const Image& x, const Tensor& weight, const Tensor& bias, const Image& y) {
     int64_t blocks = (g_.places() + kPlaces - 1) / kPlaces, channel_blocks = (g_.out_channels + kRowBlock - 1) / kRowBlock;
+    int64_t chain = chain_of(g_.depth());
     struct Space { T *a, *columns, *sums, *panel; };
     std::vector<Space> spaces;
     for (int i = 0; i < call_.team().size(); ++i)
@@ -151,7 +160,7 @@ class Convolution {
         int64_t depth = std::min(kSumBlock, g_.depth() - k);
         pack_a(kernels_, w.at(0, k), rows, depth, s.a);
         fill_columns(g_, x, entry, group, k, depth, place, places, s.columns);
-        multiply_packed(kernels_, s.a, rows, view_of(s.columns, kPlaces), places, depth, {start, later_}, s.sums, kPlaces, true, s.panel);
+        multiply(s.a, rows, view_of(s.columns, kPlaces), places, depth, {start, later_}, chain, s.sums, kPlaces, s.panel);
       }
       if (!bias.is_none()) add_bias(bias, group * g_.out_channels + channel, rows, places, s.sums);
       store_places(s.sums, kPlaces, y, entry, group * g_.out_channels + channel, rows, g_.out, place, places);
@@ -163,6 +172,7 @@ class Convolution {
     int64_t channels = std::clamp<int64_t>(kImageElements / std::max<int64_t>(image_size, 1), 1, std::max<int64_t>(g_.in_channels, 1));
     channels = std::min(channels, std::max<int64_t>(1, kRowBlock / g_.window_size()));
     int64_t channel_blocks = (g_.in_channels + channels - 1) / channels, rows_limit = channels * g_.window_size();
+    int64_t chain = chain_of(g_.out_channels);
     Geometry flat = as_places(g_);
     struct Space { T *a, *columns, *sums, *panel, *image; };
     std::vector<Space> spaces;
@@ -181,7 +191,7 @@ class Convolution {
           int64_t depth = std::min(kSumBlock, g_.out_channels - k);
           pack_a(kernels_, w.at(0, k), rows, depth, s.a);
           fill_columns(flat, y, entry, group, k, depth, place, places, s.columns);
-          multiply_packed(kernels_, s.a, rows, view_of(s.columns, kPlaces), places, depth, {start, later_}, s.sums, kPlaces, true, s.panel);
+          multiply(s.a, rows, view_of(s.columns, kPlaces), places, depth, {start, later_}, chain, s.sums, kPlaces, s.panel);
         }
         add_columns(g_, s.sums, kPlaces, rows, place, places, s.image);
       }
@@ -193,6 +203,7 @@ class Convolution {
 
   void weight(const Image& x, const Image& y, const Tensor& out) {
     int64_t blocks = (g_.depth() + kWeightColumns - 1) / kWeightColumns, channel_blocks = (g_.out_channels + kRowBlock - 1) / kRowBlock;
+    int64_t chain = chain_of(g_.batch * g_.places());
     Geometry flat = as_places(g_);
     struct Space { T *rows, *a, *columns, *sums, *panel; };
     std::vector<Space> spaces;
@@ -209,7 +220,7 @@ class Convolution {
           fill_columns(flat, y, entry, group, channel, rows, place, places, s.rows);
           pack_a(kernels_, view_of(s.rows, kPlaces), rows, places, s.a);
           fill_columns(g_, x, entry, group, column, columns, place, places, s.columns);
-          multiply_packed(kernels_, s.a, rows, view_of(s.columns, kPlaces).transposed(), columns, places, {later_, later_}, s.sums, kWeightColumns, true, s.panel);
+          multiply(s.a, rows, view_of(s.columns, kPlaces).transposed(), columns, places, {later_, later_}, chain, s.sums, kWeightColumns, s.panel);
         }
       MatrixView to{out.data, out.dtype, g_.depth(), 1};
       store_block(s.sums, kWeightColumns, to.at(group * g_.out_channels + channel, column), rows, columns);
@@ -240,6 +251,13 @@ class Convolution {
     call_.team().parallel_for_indexed(tasks, 1, [&](int thread, int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) fn(thread, task);
     });
+  }
+
+  // sums (start)= a @ b, at most kSumBlock deep, `chain` products at a time.
+  void multiply(const T* a, int64_t rows, const MatrixView& b, int64_t columns, int64_t depth, Starts start, int64_t chain, T* sums,
+                int64_t step, T* panel) const {
+    for (int64_t k = 0; k == 0 || k < depth; k += chain, start.first = start.later)
+      multiply_packed(kernels_, a + k, rows, b.at(k, 0), columns, std::min(chain, depth - k), start, sums, step, true, panel);
   }
 
   MatrixView weight_rows(const Tensor& weight, int64_t row) const {
