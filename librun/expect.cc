@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,13 +18,14 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Tolerance {
   double rtol, atol;
   bool is_relative_to_largest;         // atol counts in the largest magnitude expected
+  bool takes_rounding;                 // the file's own error may widen it
 };
 
 Tolerance tolerance_for(DType narrowest, const ExpectOptions& options) {
   const int bits = significand_bits(narrowest);
-  Tolerance t{1e-4, 1e-5, false};
-  if (bits == 53) t = {1e-7, 1e-7, false};
-  if (bits != 0 && bits <= 11) t = {1.6e-2, 1e-2, true};
+  Tolerance t{1e-4, 1e-5, false, !options.rtol && !options.atol};
+  if (bits == 53) t = {1e-7, 1e-7, false, false};
+  if (bits != 0 && bits <= 11) t = {1.6e-2, 1e-2, true, false};
   if (options.rtol) t.rtol = *options.rtol;
   if (options.atol) t.atol = *options.atol, t.is_relative_to_largest = false;
   return t;
@@ -130,6 +132,7 @@ void compare_floats(const Tensor& value, const StoredTensor& expected, Tolerance
   });
   row->rtol = tolerance.rtol;
   row->atol = tolerance.is_relative_to_largest ? tolerance.atol * largest : tolerance.atol;
+  if (!tolerance.takes_rounding) row->rounding = 0;
   Worst worst;
   auto one = [&](int64_t element, double x, double y) {
     double error = std::fabs(x - y);
@@ -137,7 +140,8 @@ void compare_floats(const Tensor& value, const StoredTensor& expected, Tolerance
     if (std::isnan(error)) error = kInfinity;
     row->max_abs = std::max(row->max_abs, error);
     if (error != 0) row->max_rel = std::max(row->max_rel, y == 0 ? kInfinity : std::isfinite(y) ? error / std::fabs(y) : kInfinity);
-    const double allowed = row->atol + row->rtol * (std::isfinite(y) ? std::fabs(y) : 0);
+    const double magnitude = std::isfinite(y) ? std::fabs(y) : 0;
+    const double allowed = std::max(row->atol + row->rtol * magnitude, kRoundings * row->rounding);
     note(row, &worst, element, x, y, error == 0 ? 0 : allowed == 0 ? kInfinity : error / allowed);
   };
   for_pieces<double>(value, expected, [&](int64_t first, int64_t n, const double* x, const double* y) {
@@ -208,6 +212,19 @@ DType recorded_dtype(const Type& type) {
   }
 }
 
+// What the file says of its own error; 0 = nothing.
+Result<double> rounding_of(const TensorFile& file, const std::string& name) {
+  const std::string key = "rounding." + name;
+  const auto& all = file.metadata();
+  auto found = std::ranges::lower_bound(all, key, {}, &std::pair<std::string, std::string>::first);
+  if (found == all.end() || found->first != key) return 0.0;
+  const char *begin = found->second.data(), *end = begin + found->second.size();
+  double value = 0;
+  auto [stop, error] = std::from_chars(begin, end, value);
+  if (error == std::errc() && stop == end && value >= 0 && std::isfinite(value)) return value;
+  return Error{ErrorKind::unreadable, "metadata '" + key + "' is no number of 0 or more", {file.name()}, {}};
+}
+
 bool worse(const ExpectRow& a, const ExpectRow& b) {
   if (a.problem.empty() != b.problem.empty()) return !a.problem.empty();
   if (a.passed() != b.passed()) return !a.passed();
@@ -254,7 +271,8 @@ Result<Expectation> Expectation::open(const Program& program, const AliasAnalysi
     }
     is_named[value->value.index] = true;
     DType recorded = recorded_dtype(program.graph.type(value->value));
-    out.items_.push_back({*value, &expected, recorded, narrowest[value->value.index]});
+    SG_ASSIGN(double rounding, rounding_of(out.file_, expected.name));
+    out.items_.push_back({*value, &expected, recorded, narrowest[value->value.index], rounding});
   }
   if (out.items_.empty())
     return Error{ErrorKind::cannot_apply, "the graphs have no output in common", {}, "sg-diff shows what each of them returns"};
@@ -272,6 +290,7 @@ ExpectReport Expectation::compare(const RunValues& values) const {
     row.name = item.expected->name;
     row.title = item.value.title;
     row.narrowest = item.narrowest;
+    row.rounding = item.rounding;
     std::array<std::byte, 8> memory{};
     const bool is_tensor = graph_->type(item.value.value).kind == TypeKind::tensor;
     const Tensor value = is_tensor ? values.tensor(item.value.value) : tensor_of(values.number(item.value.value), &memory);
@@ -284,6 +303,7 @@ ExpectReport Expectation::compare(const RunValues& values) const {
       row.problem = "is " + type_text(value.dtype, value.sizes()) + ", expected " + type_text(expected, item.expected->shape);
     else
       compare_tensor(value, *item.expected, options_, &row);
+    out.in_double |= value.dtype == DType::f64 && item.recorded != DType::f64;
     if (!row.passed()) ++out.failed;
     out.rows.push_back(std::move(row));
   }

@@ -9,6 +9,10 @@
 //              f32    rtol 1e-4     atol 1e-5
 //              bf16, f16 (and narrower)   rtol 1.6e-2, atol 1e-2 of the largest finite magnitude that is expected
 //            --rtol and --atol replace theirs for all floats.
+// Rounding   a file may say how far its own values are from the truth: metadata `rounding.NAME`, the largest error of an
+//            element, as captures write it (PyTorch against the same step in double). Values of f32 may then be
+//            kRoundings times that far away, where this is more than the tolerance allows: a model that multiplies
+//            rounding errors does so in every run, and twice PyTorch's own error is what ours may have.
 // Bitwise    same dtype, same bits; NaNs are equal whatever their bits.
 // A value of another dtype or shape than expected has failed; doubles may be expected of any float, so that the outputs of a
 // run with --numerics f64 are an oracle for the others, and such a run may be held against the dtype that the graph records.
@@ -25,6 +29,8 @@
 
 namespace sg {
 
+inline constexpr double kRoundings = 3;   // ours, twice as large as theirs, and theirs
+
 struct ExpectOptions {
   std::optional<double> rtol, atol;
   bool bitwise = false;
@@ -38,6 +44,7 @@ struct ExpectRow {
   std::string problem;                 // another shape or dtype; empty = compared
   DType narrowest = DType::none;       // none = no float on the way
   double rtol = 0, atol = 0;           // in force; atol in absolute terms
+  double rounding = 0;                 // the file's own error; 0 = not said, or of no use here
   int64_t count = 0, beyond = 0;       // elements; those beyond the tolerance
   double max_abs = 0, max_rel = 0;     // of all elements; infinite where one side is not finite and differs
   double worst = 0;                    // the largest error in tolerances: above 1 has failed
@@ -51,6 +58,7 @@ struct ExpectReport {
   size_t failed = 0;
   size_t not_compared = 0;             // values of the graph that the file does not name
   size_t without_counterpart = 0;      // values of the file that the graph does not have (ExpectOptions::counterparts)
+  bool in_double = false;              // the run was one of doubles, the graph is not
   bool passed() const { return failed == 0; }
 };
 
@@ -68,6 +76,7 @@ class Expectation {
     const StoredTensor* expected;
     DType recorded;
     DType narrowest;
+    double rounding;
   };
   Expectation(TensorFile file, const Graph& graph, ExpectOptions options)
       : file_(std::move(file)), graph_(&graph), options_(options) {}
@@ -80,7 +89,7 @@ class Expectation {
 };
 
 // What is expected of one tensor: the comparison itself, for other tools too. `expected` is contiguous and may be
-// unaligned. The row's name, title and narrowest type are the caller's.
+// unaligned. The row's name, title, narrowest type and rounding are the caller's.
 void compare_tensor(const Tensor& value, const StoredTensor& expected, const ExpectOptions& options, ExpectRow* row);
 
 // A table, failures first, at most `max_passed` of the rest; then one line of summary. `prefix` begins each line.

@@ -38,6 +38,7 @@ std::string details(const ExpectRow& row) {
            ": " + full_number(row.value_there) + ", expected " + full_number(row.expected_there);
   } else if (row.rtol != 0 || row.atol != 0) {
     out += " " + number(100 * row.worst) + " % of the tolerance of " + std::string(dtype_name(row.narrowest));
+    if (row.max_abs > row.atol && row.rounding > row.atol) out += ", widened by the file's own rounding of " + number(row.rounding);
   }
   return out;
 }
@@ -60,7 +61,11 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
                                                       " compared values are not as expected");
   if (report.without_counterpart != 0) out += ", " + std::to_string(report.without_counterpart) + " have no counterpart";
   if (report.not_compared != 0) out += ", " + std::to_string(report.not_compared) + " not in the file";
-  return out + "\n";
+  out += "\n";
+  bool rounds = std::any_of(report.rows.begin(), report.rows.end(), [](const ExpectRow& r) { return !r.passed() && r.rounding > 0; });
+  if (rounds && !report.in_double)
+    out += std::string(prefix) + "hint: the file knows its own rounding: --numerics f64 tells whether this is more than rounding, too\n";
+  return out;
 }
 
 void write_expect(const ExpectReport& report, JsonWriter* out) {
@@ -77,6 +82,7 @@ void write_expect(const ExpectReport& report, JsonWriter* out) {
     if (!row.problem.empty()) out->key("problem").string(row.problem);
     out->key("narrowest").string(dtype_name(row.narrowest));
     out->key("rtol").floating(row.rtol).key("atol").floating(row.atol);
+    if (row.rounding != 0) out->key("rounding").floating(row.rounding);
     out->key("elements").integer(row.count).key("beyond").integer(row.beyond);
     out->key("max_abs").floating(row.max_abs).key("max_rel").floating(row.max_rel).key("worst").floating(row.worst);
     out->key("where").begin_array();

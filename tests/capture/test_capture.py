@@ -1,5 +1,6 @@
 """capture(): what it writes of a step, and what it refuses."""
 
+import copy
 import os
 import unittest
 from unittest import mock
@@ -54,6 +55,23 @@ class Document(CaptureCase):
         for i, output in enumerate(self.document["outputs"]):
             if output["kind"] == "gradient" and output["value"] is not None:
                 self.assertTrue(torch.equal(expected[f"out{i}"], model.get_parameter(output["of"]).grad), output)
+
+    def test_values_know_their_own_rounding(self):
+        from safetensors import safe_open
+
+        model = nn.Sequential(nn.Conv1d(2, 3, 3), nn.BatchNorm1d(3), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(6, 2))
+        rows = torch.randn(4, 2, 6)
+        document = self.captured(model, lambda out: out.square().sum(), rows)
+        expected = self.values("expected")
+        with safe_open(os.path.join(self.folder, "expected.safetensors"), "pt") as file:
+            rounding = {name.removeprefix("rounding."): float(text) for name, text in file.metadata().items()}
+        floats = {name for name, value in expected.items() if value.is_floating_point()}
+        self.assertEqual(set(rounding), floats)
+        loss = copy.deepcopy(model).double()(rows.double()).square().sum()
+        self.assertAlmostEqual(rounding["out0"], abs(loss.item() - expected["out0"].item()), delta=1e-12)
+        for i, output in enumerate(document["outputs"][1:], 1):
+            self.assertLess(rounding[f"out{i}"], 1e-4, output)
+        self.imported()
 
     def test_the_model_is_as_it_was(self):
         torch.manual_seed(0)

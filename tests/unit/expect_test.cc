@@ -118,6 +118,35 @@ TEST_CASE("given tolerances replace the defaults, each its own") {
   CHECK(std::isinf(row.worst));
 }
 
+TEST_CASE("a file's own rounding widens the tolerance of f32, threefold") {
+  const float value[4] = {1, 2, 3.25f, 4}, off[4] = {1, 2, 3.5f, 4};
+  const std::vector<TensorToWrite> file = {{"out1", DType::f32, {2, 2}, {}, value}};
+  auto row_of = [&](const float* now, double rounding, DType narrowest, ExpectOptions options) {
+    ExpectRow row;
+    row.narrowest = narrowest, row.rounding = rounding;
+    const int64_t shape[2] = {2, 2};
+    std::vector<float> copy(now, now + 4);
+    StoredTensor expected{"out1", DType::f32, {2, 2}, value, 16, 0};
+    compare_tensor(make_tensor(reinterpret_cast<std::byte*>(copy.data()), DType::f32, shape), expected, options, &row);
+    return row;
+  };
+  CHECK(row_of(off, 0.1, DType::f32, {}).passed());
+  CHECK(!row_of(off, 0.08, DType::f32, {}).passed());
+  CHECK(!row_of(off, 0.1, DType::f64, {}).passed());
+  CHECK(!row_of(off, 0.1, DType::f32, {.rtol = 1e-4}).passed());
+  CHECK(!row_of(off, 0.1, DType::f32, {.bitwise = true}).passed());
+  Job job = parse(kGraph);
+  AliasAnalysis alias(*job.programs[0], job.programs[0]->graph);
+  for (const char* text : {"-1", "nan", "1e999", "0.1x", ""}) {
+    TempFolder folder;
+    REQUIRE(write_tensors(folder.file("e"), file, {.metadata = {{"rounding.out1", text}}}).ok());
+    auto opened = Expectation::open(*job.programs[0], alias, folder.file("e"), {});
+    REQUIRE(!opened.ok());
+    CHECK(opened.error().kind == ErrorKind::unreadable);
+    CHECK(mentions(opened.error().message, "rounding.out1"));
+  }
+}
+
 TEST_CASE("NaN equals NaN and infinities equal themselves, nothing else does") {
   const float nan = std::nanf(""), inf = INFINITY;
   CHECK(compare({nan, inf, -inf}, {nan, inf, -inf}).passed());

@@ -6,7 +6,7 @@ import gzip
 import json
 import os
 import tempfile
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Callable, Dict, Mapping, Optional
 
 import torch
 from torch import Tensor
@@ -68,12 +68,12 @@ def _line(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
-def tensors(path: str, values: Dict[str, Tensor]) -> None:
-    """A safetensors file; each tensor contiguous and with memory of its own, as the format wants it."""
+def tensors(path: str, values: Dict[str, Tensor], notes: Optional[Dict[str, str]] = None) -> None:
+    """A safetensors file, `notes` being its metadata; each tensor contiguous and with memory of its own, as the format wants it."""
     from safetensors.torch import save_file
 
     def own(value: Tensor) -> Tensor:
         resolved = value.detach().cpu().resolve_conj().resolve_neg()
         return resolved.clone(memory_format=torch.contiguous_format)
 
-    _replace(path, lambda aside: save_file({name: own(value) for name, value in values.items()}, aside))
+    _replace(path, lambda aside: save_file({name: own(value) for name, value in values.items()}, aside, notes or None))
