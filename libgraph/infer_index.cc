@@ -213,6 +213,12 @@ Status take(InferCall& c) {
   return c.give_contiguous(self->dtype, index->shape, *self);
 }
 
+Status embedding_renorm(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  if (self->shape.size() != 2) return c.fail("the table is no matrix");
+  return c.give(*self);
+}
+
 Status embedding(InferCall& c) {
   SG_ASSIGN(const Type* weight, c.tensor("weight"));
   SG_ASSIGN(const Type* indices, c.tensor("indices"));

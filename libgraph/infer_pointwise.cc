@@ -249,6 +249,20 @@ Status same_written(InferCall& c) { return same(c); }
 
 Status conj(InferCall& c) { return same(c); }
 
+// Drawn slopes go to `noise`, an element for each of the input.
+Status rrelu(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(c.expect_shape("noise", self->shape));
+  return c.op.params[0].written ? c.give(*self) : like_first(c);
+}
+
+Status rrelu_backward(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_TRY(c.expect_shape("grad_output", self->shape));
+  SG_TRY(c.expect_shape("noise", self->shape));
+  return like_first(c);
+}
+
 Status in_place(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   if (!c.op.has(kPointwise)) return c.give(*self);

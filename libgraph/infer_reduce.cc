@@ -96,6 +96,19 @@ Status max_dim(InferCall& c) {
   return argmax(c);
 }
 
+// Along the last axis, where none is named.
+Status mode(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  size_t rank = self->shape.size(), axis = rank == 0 ? 0 : rank - 1;
+  bool keeps = false;
+  if (c.given("dim")) { SG_ASSIGN(axis, c.dim("dim", rank)); }
+  if (c.given("keepdim")) { SG_ASSIGN(keeps, c.boolean("keepdim")); }
+  Exprs shape = self->shape;
+  if (keeps && rank > 0) shape[axis] = c.sizes.number(1);
+  else if (rank > 0) shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(axis));
+  return values_and_indices(c, *self, shape, c.sizes.contiguous(shape));
+}
+
 Status cumsum(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_TRY(c.dim("dim", self->shape.size()));

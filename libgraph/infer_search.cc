@@ -70,6 +70,24 @@ Status unique2(InferCall& c) {
   return c.give_contiguous(DType::i64, counts ? Exprs{*found} : none, *self);
 }
 
+// The same for runs of equal elements, or, along an axis, of equal slices.
+Status unique_consecutive(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  bool inverse = false, counts = false, flat = !c.given("dim");
+  size_t axis = 0;
+  if (c.given("return_inverse")) { SG_ASSIGN(inverse, c.boolean("return_inverse")); }
+  if (c.given("return_counts")) { SG_ASSIGN(counts, c.boolean("return_counts")); }
+  if (!flat) { SG_ASSIGN(axis, c.dim("dim", self->shape.size())); }
+  if (!flat && self->shape.empty()) return c.fail("a number has no slices");
+  SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, axis, flat ? 1 : self->shape.size()));
+  if (!found) return give_unknown(c);
+  Exprs none = {c.sizes.number(0)}, values = flat ? Exprs{*found} : self->shape, places = flat ? self->shape : Exprs{self->shape[axis]};
+  values[axis] = *found;
+  SG_TRY(c.give_contiguous(self->dtype, values, *self));
+  SG_TRY(c.give_contiguous(DType::i64, inverse ? places : none, *self));
+  return c.give_contiguous(DType::i64, counts ? Exprs{*found} : none, *self);
+}
+
 Status bincount(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* weights, c.optional_tensor("weights"));

@@ -114,6 +114,7 @@ constexpr Row kRows[] = {
     {"aten.group_norm", "bias", Role::added},
     {"aten.embedding", "indices", Role::index},
     {"aten.embedding_dense_backward", "indices", Role::index},
+    {"aten.embedding_renorm_", "indices", Role::index},
     {"aten.index_select", "index", Role::index},
     {"aten.index_add", "index", Role::index},
     {"aten.index_add_", "index", Role::index},
@@ -140,6 +141,7 @@ constexpr Row kRows[] = {
     {"aten.nll_loss2d_forward", "target", Role::classes},
     {"aten.nll_loss2d_backward", "target", Role::classes},
     {"aten.cross_entropy_loss", "target", Role::classes},
+    {"aten.multi_margin_loss_backward", "target", Role::classes},
 };
 
 // Arguments whose elements the (first) result holds, beside what the schema says about views.
@@ -439,7 +441,7 @@ class UseFinder {
     const Arg* self = argument(op, node, row.op == "aten.embedding" ? "weight" : "self");
     if (self == nullptr || !self->is(ArgKind::value)) return {};
     const ValueId v = self->as_value();
-    if (row.op == "aten.embedding") return {size(graph, v, 0), "rows of " + value_text(graph, v)};
+    if (row.op == "aten.embedding" || row.op == "aten.embedding_renorm_") return {size(graph, v, 0), "rows of " + value_text(graph, v)};
     if (row.op == "aten.take") return {element_count(pool_, graph.type(v), sizes_), "elements of " + value_text(graph, v)};
     auto dim = number(graph, argument(op, node, "dim"));
     if (row.op == "torchtitan.deterministic_scatter_add") dim = 0;

@@ -1,5 +1,6 @@
 // Picking and placing by tensors of indices: index, index_put, index_select, index_add, take, embedding.
 #include <algorithm>
+#include <cmath>
 
 #include "librun/cpu/fill.h"
 #include "librun/cpu/indices.h"
@@ -237,11 +238,44 @@ Status take(KernelCall& call) {
   return ok_status();
 }
 
+double add_to_norm(double sum, double x, double p) {
+  if (std::isinf(p)) return std::max(sum, std::fabs(x));
+  return sum + (p == 0 ? (x != 0 ? 1.0 : 0.0) : p == 2 ? x * x : std::pow(std::fabs(x), p));
+}
+
 Status embedding(KernelCall& call) {
   const Tensor& weight = call.tensor("weight");
   SG_ASSIGN(Selection from, axis_selection(call, weight, 0, index_vector(call, "indices"), false));
   const Tensor& out = call.result();
   copy_selection_once(call, whole_selection(call, out, 0, out.rank - 1), from);
+  return ok_status();
+}
+
+// Rows that are looked up get no longer than max_norm.
+Status embedding_renorm(KernelCall& call) {
+  const Tensor &table = call.tensor("self"), indices = index_vector(call, "indices");
+  const auto* rows = indices.as<int64_t>();
+  const int64_t n = indices.elements(), width = table.dim(1);
+  IndexCheck check;
+  for (int64_t i = 0; i < n; ++i) check.hold(rows[i], table.dim(0), i);
+  SG_TRY(check.status(call, rows, table.dim(0)));
+  std::vector<int64_t> used(rows, rows + n);
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  const double most = call.number("max_norm"), p = call.number("norm_type");
+  visit_floating(table.dtype, [&]<class T>() {
+    for (int64_t row : used) {
+      T* x = table.as<T>() + row * table.step(0);
+      double sum = 0;
+      for (int64_t i = 0; i < width; ++i) sum = add_to_norm(sum, static_cast<double>(static_cast<Compute<T>>(x[i * table.step(1)])), p);
+      double norm = p == 0 || std::isinf(p) ? sum : std::pow(sum, 1 / p);
+      if (!(norm > most)) continue;
+      for (int64_t i = 0; i < width; ++i) {
+        T& at = x[i * table.step(1)];
+        at = static_cast<T>(static_cast<Compute<T>>(static_cast<double>(static_cast<Compute<T>>(at)) * (most / (norm + 1e-7))));
+      }
+    }
+  });
   return ok_status();
 }
 
@@ -288,6 +322,7 @@ constexpr KernelRow kRows[] = {
     {"aten.index_fill.int_Scalar", index_fill},
     {"aten.take.default", take},
     {"aten.embedding.default", embedding},
+    {"aten.embedding_renorm_.default", embedding_renorm},
     {"aten.embedding_dense_backward.default", embedding_backward},
 };
 

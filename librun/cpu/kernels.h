@@ -12,6 +12,7 @@ std::span<const KernelRow> attention_kernels();      // attention_ops.cc: scaled
 std::span<const KernelRow> channel_norm_kernels();   // channel_norm.cc: group and batch norm
 std::span<const KernelRow> column_kernels();         // columns.cc: im2col, col2im, pixel_shuffle
 std::span<const KernelRow> convolution_kernels();    // convolution.cc: forward and backward, transposed ones too
+std::span<const KernelRow> ctc_loss_kernels();       // ctc_loss.cc
 std::span<const KernelRow> distance_kernels();       // distances.cc: cdist, pdist, weight norm
 std::span<const KernelRow> factory_kernels();        // factory.cc: empty, zeros, full, arange, ...
 std::span<const KernelRow> flex_attention_kernels(); // flex_attention.cc
@@ -23,6 +24,7 @@ std::span<const KernelRow> index_kernels();          // index.cc: index, index_p
 std::span<const KernelRow> join_kernels();           // join.cc: cat, stack, split copies, buckets of collectives
 std::span<const KernelRow> layer_norm_kernels();     // layer_norm.cc: layer and RMS norm
 std::span<const KernelRow> loss_kernels();           // losses.cc: mse, binary and multi-class cross entropy
+std::span<const KernelRow> margin_loss_kernels();    // margin_losses.cc
 std::span<const KernelRow> matmul_kernels();         // matmul.cc: mm, addmm, bmm, linear, ...
 std::span<const KernelRow> nll_loss_kernels();       // nll_loss.cc
 std::span<const KernelRow> pair_loss_kernels();      // pair_losses.cc: losses element by element; glu, prelu

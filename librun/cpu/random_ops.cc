@@ -264,6 +264,36 @@ Status dropout(KernelCall& call) {
   return drop(call, call.result(), call.scratch().tensor(DType::boolean, call.result().sizes()), p);
 }
 
+// A slope of its own for each number below 0, kept in `noise`; outside of training the middle of the range.
+Status rrelu(KernelCall& call) {
+  const double lower = call.number("lower"), upper = call.number("upper"), middle = (lower + upper) / 2;
+  const Tensor &out = call.result(), &noise = call.tensor("noise");
+  Tensor x = contiguous_as(call, call.tensor("self"), DType::f64), y = call.scratch().tensor(DType::f64, out.sizes());
+  const bool training = call.flag("training");
+  if (training) draw_uniform(call, noise, lower, upper);
+  Tensor slopes = training ? call.scratch().tensor(DType::f64, out.sizes()) : Tensor();
+  if (training) copy(call, slopes, noise);
+  for (int64_t i = 0; i < out.elements(); ++i) {
+    const double v = x.as<double>()[i];
+    double* slope = training ? slopes.as<double>() + i : nullptr;
+    if (slope && !(v <= 0)) *slope = 1;
+    y.as<double>()[i] = slope ? v * *slope : v <= 0 ? v * middle : v;
+  }
+  if (training) copy(call, noise, slopes);
+  return copy(call, out, y), ok_status();
+}
+
+Status rrelu_backward(KernelCall& call) {
+  const double lower = call.number("lower"), upper = call.number("upper"), middle = (lower + upper) / 2;
+  const bool drawn = call.flag("training") && upper - lower > 1e-6;
+  const Tensor& out = call.result();
+  auto doubles = [&](std::string_view name) { return contiguous_as(call, broadcast_to(call.tensor(name), out.sizes()), DType::f64).as<double>(); };
+  const double *grad = doubles("grad_output"), *x = doubles("self"), *noise = drawn ? doubles("noise") : nullptr;
+  Tensor y = call.scratch().tensor(DType::f64, out.sizes());
+  for (int64_t i = 0; i < out.elements(); ++i) y.as<double>()[i] = grad[i] * (noise ? noise[i] : x[i] > 0 ? 1 : middle);
+  return copy(call, out, y), ok_status();
+}
+
 // Each place in turn is swapped with one not yet passed.
 Status randperm(KernelCall& call) {
   Tensor whole = call.scratch().tensor(DType::i64, call.result().sizes());
@@ -342,6 +372,9 @@ constexpr KernelRow kRows[] = {
     {"aten.randint.low", randint_low},
     {"aten.randint_like.default", randint},
     {"aten.randperm.default", randperm},
+    {"aten.rrelu_with_noise.default", rrelu},
+    {"aten.rrelu_with_noise_.default", rrelu},
+    {"aten.rrelu_with_noise_backward.default", rrelu_backward},
     {"aten.uniform_.default", uniform_},
     {"aten.normal_.default", normal_},
     {"aten.exponential_.default", exponential_},

@@ -121,6 +121,45 @@ Status unique(KernelCall& call) {
   return ok_status();
 }
 
+// The shape of `t` with another size along an axis; of one axis where all elements are a line.
+std::vector<int64_t> resized(const Tensor& t, bool flat, int axis, int64_t size) {
+  if (flat) return std::vector<int64_t>(1, size);
+  std::vector<int64_t> shape(t.sizes().begin(), t.sizes().end());
+  shape[static_cast<size_t>(axis)] = size;
+  return shape;
+}
+
+// Runs of equal elements, or of equal slices along an axis: the first of each, the run of each, how long runs are.
+Status unique_consecutive(KernelCall& call) {
+  const Tensor& given = call.tensor("self");
+  const bool flat = !call.has("dim");
+  const int axis = flat ? 0 : wrap_axis(call.integer("dim"), given.rank);
+  Tensor self = contiguous(call, flat ? given : swap_axes(given, 0, axis));
+  const int64_t n = flat ? self.elements() : self.dim(0), size = n == 0 ? 0 : self.elements() / n;
+  int64_t *first = call.scratch().take<int64_t>(n + 1), *run = call.scratch().take<int64_t>(n + 1), count = 0;
+  visit_compared(call, self, is_floating(self.dtype), [&](const auto* x) {
+    for (int64_t i = 0; i < n; ++i) {
+      if (i == 0 || !std::equal(x + i * size, x + (i + 1) * size, x + (i - 1) * size)) first[count++] = i;
+      run[i] = count - 1;
+    }
+  });
+  first[count] = n;
+  const bool inverse = call.flag("return_inverse"), counts = call.flag("return_counts");
+  const std::array<int64_t, 1> line = {n}, none = {0};
+  const std::span<const int64_t> places = !inverse ? none : flat ? given.sizes() : std::span<const int64_t>(line);
+  SG_TRY(result_of_shape(call, 0, resized(given, flat, axis, count)));
+  SG_TRY(result_of_shape(call, 1, places));
+  SG_TRY(result_of_shape(call, 2, std::array{counts ? count : int64_t{0}}));
+  const auto bytes = static_cast<size_t>(size * dtype_bytes(self.dtype));
+  Tensor kept = call.scratch().tensor(self.dtype, resized(self, flat, 0, count));
+  for (int64_t g = 0; g < count; ++g)
+    std::copy_n(self.data + static_cast<size_t>(first[g]) * bytes, bytes, kept.data + static_cast<size_t>(g) * bytes);
+  copy(call, flat ? call.result(0) : swap_axes(call.result(0), 0, axis), kept);
+  if (inverse) copy(call, call.result(1), make_tensor(reinterpret_cast<std::byte*>(run), DType::i64, places));
+  for (int64_t g = 0; counts && g < count; ++g) call.result(2).as<int64_t>()[g * call.result(2).stride[0]] = first[g + 1] - first[g];
+  return ok_status();
+}
+
 // --- sorted sequences ---
 
 // Where `value` goes in seq[0..n): before its equals, or after them. NaN goes to the end.
@@ -215,6 +254,7 @@ constexpr KernelRow kRows[] = {
     {"aten.masked_select.default", masked_select},
     {"aten.masked_scatter.default", masked_scatter},
     {"aten._unique2.default", unique},
+    {"aten.unique_consecutive.default", unique_consecutive},
     {"aten.bucketize.Tensor", bucketize},
     {"aten.searchsorted.Tensor", searchsorted},
     {"aten.isin.Tensor_Tensor", isin},

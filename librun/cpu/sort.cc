@@ -104,7 +104,9 @@ Status topk(KernelCall& call) {
   return ok_status();
 }
 
-// The lower of two middle elements; the first NaN where there is one. `indices` may be null.
+bool ignores_nan(const KernelCall& call) { return call.op().name.starts_with("aten.nanmedian"); }
+
+// The lower of two middle elements; the first NaN where there is one, unless these are ignored. `indices` may be null.
 Status median_rows(KernelCall& call, const Rows& rows, const Tensor& values, const Tensor* indices) {
   visit_dtype(rows.tensor.dtype, [&]<class T>() {
     if constexpr (!is_complex_type<T>) {
@@ -112,9 +114,11 @@ Status median_rows(KernelCall& call, const Rows& rows, const Tensor& values, con
       for_rows(call, rows.count, rows.length, [&](int64_t row, int thread) {
         Element<T>* x = buffers + thread * rows.length;
         load(rows.tensor.as<T>() + row * rows.length, rows.length, x);
-        Element<T>* nan = std::find_if(x, x + rows.length, [](const Element<T>& e) { return is_nan(e.value); });
-        Element<T>* middle = nan != x + rows.length ? nan : x + (rows.length - 1) / 2;
-        if (middle != nan) std::nth_element(x, middle, x + rows.length, below<T>);
+        Element<T>*end = x + rows.length, *nan = std::find_if(x, end, [](const Element<T>& e) { return is_nan(e.value); });
+        int64_t counted = nan == end ? rows.length : std::count_if(x, end, [](const Element<T>& e) { return !is_nan(e.value); });
+        bool found = nan != end && (counted == 0 || !ignores_nan(call));
+        Element<T>* middle = found ? nan : x + (counted - 1) / 2;
+        if (!found) std::nth_element(x, middle, end, below<T>);
         values.as<T>()[row] = static_cast<T>(middle->value);
         if (indices) indices->as<int64_t>()[row] = middle->index;
       });
@@ -131,7 +135,35 @@ Status median(KernelCall& call) {
   return ok_status();
 }
 
-Status median_along(KernelCall& call) {
+// The value that occurs most often, the least of several; where it comes last.
+Status mode_rows(KernelCall& call, const Rows& rows, const Tensor& values, const Tensor* indices) {
+  visit_dtype(rows.tensor.dtype, [&]<class T>() {
+    if constexpr (!is_complex_type<T>) {
+      Element<T>* buffers = row_buffers<T>(call, rows.length);
+      for_rows(call, rows.count, rows.length, [&](int64_t row, int thread) {
+        Element<T>* x = buffers + thread * rows.length;
+        load(rows.tensor.as<T>() + row * rows.length, rows.length, x);
+        std::stable_sort(x, x + rows.length, below<T>);
+        int64_t most = 0, run = 0;
+        Element<T> found = x[0];
+        for (int64_t i = 0; i < rows.length; ++i) {
+          ++run;
+          if (i + 1 < rows.length && x[i].value == x[i + 1].value) continue;
+          if (run > most) most = run, found = x[i];
+          run = 0;
+        }
+        values.as<T>()[row] = static_cast<T>(found.value);
+        indices->as<int64_t>()[row] = found.index;
+      });
+    }
+  });
+  return ok_status();
+}
+
+// One element of each row along an axis: its value and where it is.
+using PickRows = Status (*)(KernelCall&, const Rows&, const Tensor& values, const Tensor* indices);
+
+Status pick_along(KernelCall& call, PickRows pick, const char* what) {
   const Tensor& self = call.tensor("self");
   int64_t axis = call.integer("dim");
   Rows rows = rows_of(call, self, axis);
@@ -140,13 +172,16 @@ Status median_along(KernelCall& call) {
   };
   Tensor to_values = kept(call.result(0)), to_indices = kept(call.result(1));
   if (to_values.elements() == 0) return ok_status();
-  if (rows.length == 0) return call.fail("there is no median of no elements");
+  if (rows.length == 0) return call.fail("there is no " + std::string(what) + " of no elements");
   Tensor values = call.scratch().tensor(self.dtype, to_values.sizes()), indices = call.scratch().tensor(DType::i64, to_values.sizes());
-  SG_TRY(median_rows(call, rows, values, &indices));
+  SG_TRY(pick(call, rows, values, &indices));
   copy(call, to_values, values);
   copy(call, to_indices, indices);
   return ok_status();
 }
+
+Status median_along(KernelCall& call) { return pick_along(call, median_rows, "median"); }
+Status mode(KernelCall& call) { return pick_along(call, mode_rows, "mode"); }
 
 constexpr KernelRow kRows[] = {
     {"aten.sort.default", sort},
@@ -156,6 +191,9 @@ constexpr KernelRow kRows[] = {
     {"aten.topk.default", topk},
     {"aten.median.default", median},
     {"aten.median.dim", median_along},
+    {"aten.nanmedian.default", median},
+    {"aten.nanmedian.dim", median_along},
+    {"aten.mode.default", mode},
 };
 
 }  // namespace

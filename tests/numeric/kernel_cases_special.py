@@ -280,6 +280,49 @@ def nll2d_arguments(r):
     return tensor(r, dtype, shape), target, None if r.random() < 0.5 else torch.rand(classes).to(dtype), r.choice([0, 1, 2])
 
 
+def ctc_arguments(r):
+    time, batch, classes = r.randint(1, 7), r.randint(1, 3), r.randint(2, 5)
+    scores = torch.randn(time, batch, classes, dtype=r.choice([torch.float32, torch.float64])).log_softmax(-1)
+    counts = [r.randint(0, 3) for _ in range(batch)]
+    labels = [[r.randint(1, classes - 1) for _ in range(n)] for n in counts]
+    if r.random() < 0.5:
+        targets = torch.tensor([row + [0] * (3 - len(row)) for row in labels])
+    else:
+        targets = torch.tensor(sum(labels, []), dtype=torch.int64)
+    return scores, targets, [r.randint(1, time) for _ in range(batch)], counts
+
+
+def as_tensors(arguments):
+    return [torch.tensor(a) if isinstance(a, list) else a for a in arguments]
+
+
+@case("aten._ctc_loss.default")
+def ctc_loss(r):
+    return Case(*ctc_arguments(r), 0, r.random() < 0.5)
+
+
+@case("aten._ctc_loss.Tensor")
+def ctc_loss_by_tensors(r):
+    return Case(*as_tensors(ctc_arguments(r)), 0, r.random() < 0.5)
+
+
+def ctc_backward_arguments(r):
+    scores, targets, inputs, counts = ctc_arguments(r)
+    losses, alpha = torch.ops.aten._ctc_loss(scores, targets, inputs, counts)
+    alpha = alpha.nan_to_num(nan=0.0, posinf=0.0).clamp(-1e30, 0)
+    return torch.rand(losses.shape, dtype=losses.dtype), scores, targets, inputs, counts, losses, alpha, 0, True
+
+
+@case("aten._ctc_loss_backward.default")
+def ctc_loss_backward(r):
+    return Case(*ctc_backward_arguments(r))
+
+
+@case("aten._ctc_loss_backward.Tensor")
+def ctc_loss_backward_by_tensors(r):
+    return Case(*as_tensors(ctc_backward_arguments(r)))
+
+
 @case("aten.nll_loss2d_forward.default")
 def nll2d(r):
     return Case(*nll2d_arguments(r), -100)
