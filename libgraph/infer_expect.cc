@@ -88,6 +88,8 @@ constexpr Expectation kExpectations[] = {
     {"aten.max_pool2d_with_indices aten.max_pool3d_with_indices aten.adaptive_max_pool2d aten.adaptive_max_pool3d", "real self"},
     {"aten.max_pool1d aten.max_pool2d aten.max_pool3d aten.adaptive_max_pool1d", "real self"},
     {"aten.adaptive_avg_pool2d aten.adaptive_avg_pool3d", "real self"},
+    {"aten.unfold_backward", "inexact grad_in"},
+    {"aten._is_all_true aten._is_any_true", "mask self"},
     {"aten.pad", "word mode constant reflect replicate circular"},
     {"aten.avg_pool1d aten.avg_pool2d aten.avg_pool3d aten.adaptive_avg_pool1d aten._adaptive_avg_pool2d aten._adaptive_avg_pool3d",
      "real self"},

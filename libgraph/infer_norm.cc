@@ -326,7 +326,15 @@ Status elementwise_loss(InferCall& c) {
   return c.give(self->dtype, *shape, c.sizes.elementwise(*shape, {self, target}), *self);
 }
 
-Status bce_with_logits(InferCall& c) { return elementwise_loss(c); }
+// (1 - target) * self ..., when it is traced: the target decides on the order in memory.
+Status bce_with_logits(InferCall& c) {
+  SG_TRY(elementwise_loss(c));
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(const Type* target, c.tensor("target"));
+  Type& loss = c.results[0];
+  if (!loss.shape.empty()) loss.stride = c.sizes.elementwise(loss.shape, {target, self});
+  return ok_status();
+}
 
 Status mse_loss_backward(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));

@@ -26,7 +26,12 @@ Status pair_loss_backward(InferCall& c) {
     SG_ASSIGN(const Type* target, c.tensor("target"));
     c.results[0].stride = c.sizes.elementwise(c.results[0].shape, {target, self});
   }
-  return c.op.param_index("weight") < 0 ? ok_status() : c.expect_broadcast("weight", c.results[0].shape);
+  if (c.op.param_index("weight") < 0) return ok_status();
+  SG_ASSIGN(const Type* self, c.tensor("self"));             // of binary cross entropy: grad * ...
+  SG_ASSIGN(const Type* target, c.tensor("target"));
+  SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
+  c.results[0].stride = c.sizes.elementwise(c.results[0].shape, {grad, self, target});
+  return c.expect_broadcast("weight", c.results[0].shape);
 }
 
 // Classes along axis 1 of [batch, classes, height, width]; one target a place.

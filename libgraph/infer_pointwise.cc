@@ -1,6 +1,7 @@
 // Elementwise ops: promotion of element types, broadcasting, and the strides that PyTorch's iterator gives results.
 #include <algorithm>
 
+#include "libgraph/infer_layout.h"
 #include "libgraph/infer_rules.h"
 
 namespace sg::infer {
@@ -166,6 +167,13 @@ Status pointwise_float(InferCall& c) {
   return give_elementwise(c, operands, floated(operands.result()));
 }
 
+// What tracing computes as where(self > 0, ...) and the like: the last operand decides on the order in memory.
+Status pointwise_last_first(InferCall& c) {
+  SG_ASSIGN(Operands operands, operands_of(c, false));
+  std::reverse(operands.tensors.begin(), operands.tensors.end());
+  return give_elementwise(c, operands, operands.result());
+}
+
 // PyTorch asks for the sign first: the other operand decides on the order in memory.
 Status copysign(InferCall& c) {
   SG_ASSIGN(Operands operands, operands_of(c));
@@ -207,7 +215,9 @@ Status dropout_backward(InferCall& c) {
   Operands operands;
   operands.add_tensor(grad, true);
   operands.add_tensor(mask, false);
-  return give_elementwise(c, operands, floated(grad->dtype));
+  SG_TRY(give_elementwise(c, operands, floated(grad->dtype)));
+  c.results[0].stride = in_format_of(c, *grad, c.results[0].shape);
+  return ok_status();
 }
 
 Status square(InferCall& c) {

@@ -608,6 +608,27 @@ Status slice_backward(InferCall& c) {
   return c.give(std::move(whole));
 }
 
+// Windows of `size` elements, `step` apart, lie along `dim`; what they hold is the last dimension of the gradient.
+Status unfold_backward(InferCall& c) {
+  SG_ASSIGN(const Type* grad, c.tensor("grad_in"));
+  SG_ASSIGN(Exprs shape, c.size_list("input_sizes"));
+  SG_ASSIGN(size_t dim, c.dim("dim", shape.size()));
+  SG_ASSIGN(int64_t size, c.integer("size"));
+  SG_ASSIGN(int64_t step, c.integer("step"));
+  if (shape.empty()) {                                       // a number is its only window
+    if (size != 1) return c.fail("the windows do not fit");
+    SG_TRY(c.expect_shape("grad_in", {c.sizes.number(1)}));
+    return c.give_contiguous(grad->dtype, shape, *grad);
+  }
+  auto length = c.sizes.constant(shape[dim]);
+  if (step < 1 || size < 1 || (length && size > *length)) return c.fail("the windows do not fit");
+  Exprs windows = shape;
+  windows[dim] = length ? c.sizes.number((*length - size) / step + 1) : grad->shape.size() > dim ? grad->shape[dim] : shape[dim];
+  windows.push_back(c.sizes.number(size));
+  SG_TRY(c.expect_shape("grad_in", windows));
+  return c.give_contiguous(grad->dtype, shape, *grad);
+}
+
 Status select_backward(InferCall& c) {
   SG_ASSIGN(Type whole, whole_gradient(c));
   SG_ASSIGN(Type part, selected(c, whole));

@@ -348,7 +348,8 @@ Status GraphRun::bind_results(Step* step) {
       return state_.bindings->bind(*symbol, number);
     };
     if (type.kind == TypeKind::integer && type.has_value) SG_TRY(bind(type.value, step->call->scalars[i].to_int()));
-    bool hint = type.kind == TypeKind::integer && binds.size() == node.result_count && !state_.bindings->value(binds[i]);
+    bool is_whole = type.kind == TypeKind::integer || type.kind == TypeKind::boolean;
+    bool hint = is_whole && binds.size() == node.result_count && !state_.bindings->value(binds[i]);
     if (hint) SG_TRY(state_.bindings->bind(binds[i], step->call->scalars[i].to_int()));   // the type has the captured number
     if (type.kind != TypeKind::tensor || !values_.tensors[v.index].is_none()) continue;
     const Tensor& made = step->call->results[i];

@@ -84,6 +84,8 @@ constexpr KernelRow kRows[] = {
     {"aten.any.dim", any},
     {"aten.any.dims", any},
     {"aten.all.default", all},
+    {"aten._is_all_true.default", all},
+    {"aten._is_any_true.default", any},
     {"aten.all.dim", all},
     {"aten.all.dims", all},
 };

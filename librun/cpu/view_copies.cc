@@ -98,6 +98,35 @@ Status select_backward(KernelCall& call) {
   return copy_exactly(call, part, call.tensor("grad_output"));
 }
 
+// Each element gets the sum over the windows that it lies in. T: double, or a complex number of two.
+template <class T>
+void add_windows(KernelCall& call, DType wide, int axis, int64_t windows) {
+  const Tensor& out = call.result();
+  const int64_t size = call.integer("size"), step = call.integer("step"), length = out.dim(axis);
+  int64_t outer = 1, inner = 1;
+  for (int i = 0; i < out.rank; ++i) (i < axis ? outer : inner) *= i == axis ? 1 : out.dim(i);
+  const T* from = contiguous_as(call, call.tensor("grad_in"), wide).as<T>();
+  Tensor sums = call.scratch().tensor(wide, out.sizes());
+  fill(call, sums, Scalar::integer(0));
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t w = 0; w < windows; ++w)
+      for (int64_t i = 0; i < inner; ++i)
+        for (int64_t s = 0; s < size; ++s) sums.as<T>()[(o * length + w * step + s) * inner + i] += *from++;
+  copy(call, out, sums);
+}
+
+Status unfold_backward(KernelCall& call) {
+  const Tensor &out = call.result(), &grad = call.tensor("grad_in");
+  if (out.rank == 0) return copy_exactly(call, out, make_tensor(contiguous(call, grad).data, grad.dtype, {}));
+  const int axis = wrap_axis(call.integer("dim"), out.rank);
+  const int64_t size = call.integer("size"), step = call.integer("step");
+  if (size < 1 || step < 1 || size > out.dim(axis)) return call.fail("the windows do not fit");
+  const int64_t windows = (out.dim(axis) - size) / step + 1;
+  if (grad.rank != out.rank + 1 || grad.dim(axis) != windows || grad.dim(-1) != size) return call.fail("the gradient has other windows");
+  is_complex(out.dtype) ? add_windows<C128>(call, DType::c128, axis, windows) : add_windows<double>(call, DType::f64, axis, windows);
+  return ok_status();
+}
+
 Status slice_scatter(KernelCall& call) {
   copy(call, call.result(), call.tensor("self"));
   SG_ASSIGN(Tensor part, slice_of(call, call.result()));
@@ -141,6 +170,7 @@ constexpr KernelRow kRows[] = {
     {"aten.slice_copy.Tensor", slice_copy},
     {"aten.slice_backward.default", slice_backward},
     {"aten.select_backward.default", select_backward},
+    {"aten.unfold_backward.default", unfold_backward},
     {"aten.slice_scatter.default", slice_scatter},
     {"aten.select_scatter.default", select_scatter},
     {"aten.as_strided_scatter.default", as_strided_scatter},

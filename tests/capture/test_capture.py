@@ -2,6 +2,7 @@
 
 import copy
 import os
+import subprocess
 import unittest
 from unittest import mock
 
@@ -196,6 +197,65 @@ class Ways(CaptureCase):
             self.imported()
 
 
+class Decisions(CaptureCase):
+    """Steps that ask for values: one way is captured, with what it takes for granted as guards."""
+
+    def test_control_flow(self):
+        class Model(nn.Linear):
+            def forward(self, x):
+                return super().forward(x) if x.sum() > 0 else x.detach()
+
+        document = self.captured(Model(4, 4), lambda out: out.sum(), torch.ones(2, 4))
+        self.assertEqual([symbol["kind"] for symbol in document["symbols"]], ["data"])
+        self.assertEqual(len(document["guards"]), 1)
+        self.imported()
+        inputs = self.values("inputs")
+        name = next(entry["name"] for entry in document["inputs"] if entry["kind"] == "input")
+        write.tensors(os.path.join(self.folder, "inputs.safetensors"), {**inputs, name: -inputs[name]})
+        run = [os.path.join(os.environ["SG_BIN"], "sg-run"), "step.sg", "--inputs", "inputs.safetensors"]
+        result = subprocess.run(run, cwd=self.folder, capture_output=True, text=True)
+        self.assertNotEqual(result.returncode, 0, result.stdout)
+        self.assertRegex(result.stderr, r"test_capture.py:\d+.* u\d+ = 0 is outside|guard u\d+ == 1 does not hold")
+
+    def test_transformers_look_at_their_mask(self):
+        model = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True)
+        mask = nn.Transformer.generate_square_subsequent_mask(5)
+        rows = torch.randn(2, 5, 8)
+        self.captured(model, lambda out: out.square().mean(), {"src": rows, "tgt": rows, "tgt_mask": mask})
+        self.imported()
+
+    def test_packed_sequences_and_ctc(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer, self.head = nn.GRU(4, 6, batch_first=True, bidirectional=True), nn.Linear(12, 5)
+
+            def forward(self, rows, lengths, labels, counts):
+                packed = nn.utils.rnn.pack_padded_sequence(rows, lengths, batch_first=True, enforce_sorted=False)
+                hidden, _ = nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0], True, total_length=rows.shape[1])
+                scores = self.head(hidden).log_softmax(-1).transpose(0, 1)
+                return F.ctc_loss(scores, labels, lengths, counts, zero_infinity=True)
+
+        inputs = (torch.randn(3, 8, 4), torch.tensor([6, 7, 4]), torch.randint(1, 5, (3, 3)), torch.tensor([3, 2, 1]))
+        before = [tensor.clone() for tensor in inputs]
+        document = self.captured(Model(), None, inputs)
+        self.assertIn("aten._ctc_loss_backward.default", {node["op"] for node in document["nodes"]})
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(before, inputs)))
+        self.imported()
+
+    def test_a_batch_norm_is_written_once(self):
+        """The values beside the fakes are copies."""
+
+        class Model(nn.BatchNorm1d):
+            def forward(self, x):
+                return super().forward(x) if (x > 0).any() else x
+
+        model = Model(4)
+        self.captured(model, lambda out: out.square().sum(), torch.randn(8, 4))
+        self.assertTrue(torch.equal(model.running_mean, torch.zeros(4)))
+        self.imported()
+
+
 class Refusals(CaptureCase):
     def refused(self, words, model, loss_fn=lambda out: out.sum(), inputs=None, **more):
         with self.assertRaisesRegex(CaptureError, words):
@@ -215,11 +275,11 @@ class Refusals(CaptureCase):
 
         return Wrapper()
 
-    def test_control_flow_by_values(self):
+    def test_control_flow_by_values_of_fake_tensors(self):
         def forward(self, x):
             return self.linear(x) if x.sum() > 0 else x
 
-        self.refused(r"at .*test_capture.py:\d+ in forward: it decides by the value", self.model(forward))
+        self.refused(r"at .*test_capture.py:\d+ in forward: it decides by the value", self.model(forward), fake=True)
 
     def test_state_outside_of_the_model(self):
         calls = []

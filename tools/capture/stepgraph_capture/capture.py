@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor, fx
 
-from . import compat, recorder, rounding, sharding, source, symbols, values, world, write
+from . import compat, decisions, recorder, rounding, sharding, source, symbols, values, world, write
 from .encode import Encoder, tensor_type
 from .errors import CaptureError
 from .recorder import Recorder
@@ -51,7 +52,7 @@ def capture(
     folder = os.path.join(out_dir, f"rank{world.rank()}") if world.size() > 1 else out_dir
     write.make_folder(folder)
     step = Step(model, loss_fn, inputs, kwargs, targets)
-    traced = _trace(step, dynamic)
+    traced = _trace_somehow(step, dynamic, fake)
     document, names = _document(step, traced, title)
     if not fake:
         _write_values(step, traced, names, folder)
@@ -64,34 +65,60 @@ class _Traced:
     """The graph, the fake inputs it was traced with, and what the step returned then."""
 
     def __init__(
-        self, module: fx.GraphModule, fakes: List[Tensor], mode: Any, result: Result, names: Dict[str, str]
+        self,
+        module: fx.GraphModule,
+        fakes: List[Tensor],
+        mode: Any,
+        result: Result,
+        names: Dict[str, str],
+        answers: Dict[Any, int],
     ) -> None:
         self.module, self.fakes, self.mode, self.result, self.names = module, fakes, mode, result, names
+        self.answers = answers  # what symbols of the data have to be
         self.encoder = Encoder(module)
 
 
-def _trace(step: Step, dynamic: symbols.Dynamic) -> _Traced:
-    mode = compat.new_fake_mode(allow_real_inputs=True)
+class _AsksForValues(CaptureError):
+    """The step decides by the value of a tensor, which fake ones do not have."""
+
+
+def _trace_somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
+    """With fake tensors; where the step asks for values, with real ones beside them."""
+    try:
+        return _trace(step, dynamic, with_values=False)
+    except _AsksForValues:
+        if fake or world.size() > 1:
+            raise
+    return _trace(step, dynamic, with_values=True)
+
+
+def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool) -> _Traced:
+    mode = compat.new_fake_mode(allow_real_inputs=True, with_values=with_values)
     varying = {slot.name: slot.value for slot in step.inputs if slot.is_tensor and not sharding.is_sharded(slot.value)}
+    if with_values:
+        varying = {name: tensor.detach().clone() for name, tensor in varying.items()}
     wanted = symbols.wishes(dynamic, varying)
     with_symbols = symbols.fake_inputs(mode, varying, wanted)
+    twin = _twin_with_value if with_values else _twin
     fakes = [
-        with_symbols[slot.name] if slot.kind == "input" and slot.name in with_symbols else _twin(mode, slot)
+        with_symbols[slot.name] if slot.kind == "input" and slot.name in with_symbols else twin(mode, slot)
         for slot in step.tensors
     ]
     watcher = Recorder(step.model)
     results: List[Result] = []
+    answers: Dict[Any, int] = {}
 
     def traced_step(*tensors: Tensor) -> Tuple[Any, ...]:
-        result = step.run(tensors, watcher)
+        with decisions.answering(answers) if with_values else nullcontext():
+            result = step.run(tensors, watcher)
         results.append(result)
         return (result.loss, *result.gradients, *result.others.values(), *result.rebound.values())
 
     try:
-        with watcher.recording():
+        with watcher.recording(), values.seeded(), compat.fakes_of(decisions.FAKES):
             module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
     except compat.data_dependent_errors() as error:
-        raise CaptureError(
+        raise _AsksForValues(
             _because(
                 "it decides by the value of a tensor (an `if`, int() or .item() of one), and the graph "
                 "would hold only one way",
@@ -108,7 +135,7 @@ def _trace(step: Step, dynamic: symbols.Dynamic) -> _Traced:
     symbols.check_still_dynamic(with_symbols, wanted)
     for graph in _graphs(module):
         recorder.link(graph)
-    return _Traced(module, fakes, mode, results[0], symbols.names_of(with_symbols, wanted))
+    return _Traced(module, fakes, mode, results[0], symbols.names_of(with_symbols, wanted), answers)
 
 
 def _because(reason: str, error: BaseException) -> str:
@@ -123,6 +150,10 @@ def _twin(mode: Any, slot: Slot) -> Tensor:
     with mode:
         twin = torch.empty_strided(tuple(real.shape), real.stride(), dtype=real.dtype, device=place)
     return twin.requires_grad_(slot.trainable)
+
+
+def _twin_with_value(mode: Any, slot: Slot) -> Tensor:
+    return compat.fake_with_value(mode, slot.local.detach().clone()).requires_grad_(slot.trainable)
 
 
 def _graphs(module: fx.GraphModule) -> List[fx.Graph]:
@@ -203,6 +234,10 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced) -> None:
     written = {guard: symbols.text(guard) for guard in guards}
     lost = [str(guard) for guard, text in written.items() if text is None]
     texts = [text for text in dict.fromkeys(written.values()) if text not in (None, "True")]
+    settled = dict(traced.answers)
+    for graph in _graphs(traced.module):
+        settled.update(compat.settled(shape_env, graph))
+    texts += [f"Eq({symbol},{number})" for symbol, number in settled.items()]
     document["guards"] = [{"expr": text} for text in texts]
     notes = []
     if lost:
@@ -216,6 +251,7 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced) -> None:
     if notes:
         document["note"] = ". ".join(notes)
     used = symbols.used_symbols(_expressions(traced) + [guard for guard, text in written.items() if text is not None])
+    used += [symbol for symbol in settled if symbol not in used]
     document["symbols"] = [symbols.describe(shape_env, symbol) for symbol in used]
 
 

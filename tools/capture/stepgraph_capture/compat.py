@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from contextlib import contextmanager, nullcontext
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -25,12 +26,66 @@ def check_version() -> None:
 # Tracing
 
 
-def new_fake_mode(allow_real_inputs: bool) -> Any:
-    """A mode whose tensors have no memory; sizes may be symbols, also of data."""
+def new_fake_mode(allow_real_inputs: bool, with_values: bool = False) -> Any:
+    """A mode whose tensors have no memory; sizes may be symbols, also of data.
+
+    with_values: real tensors go beside the fake ones, and answer what Python asks of them.
+    """
+    from torch._functorch import config
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+    class Mode(FakeTensorMode):
+        def _maybe_infer_fake(self, func: Any, path: Any, fake: Any, real: Any) -> Any:
+            if real is not None:
+                return super()._maybe_infer_fake(func, path, fake, real)
+            # A gradient that is not asked for; PyTorch compares it all the same.
+            returns = inspect.signature(FakeTensorMode._maybe_infer_fake).return_annotation
+            return (None, True) if "tuple" in str(returns).lower() else None
+
     shape_env = symbolic_shapes.ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
-    return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=allow_real_inputs)
+    with config.patch(fake_tensor_propagate_real_tensors=with_values):
+        return (Mode if with_values else FakeTensorMode)(shape_env=shape_env, allow_non_fake_inputs=allow_real_inputs)
+
+
+@contextmanager
+def fakes_of(functions: Dict[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Within it, fake tensors answer these ops by these functions, where PyTorch refuses or has it wrong."""
+    from torch._subclasses import fake_impls
+
+    def implementation(function: Callable[..., Any]) -> Callable[..., Any]:
+        def answer(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+            with fake_mode:
+                return function(*args, **kwargs)
+
+        return answer
+
+    table = fake_impls.op_implementations_dict
+    before = {op: table[op] for op in functions if op in table}
+    table.update({op: implementation(function) for op, function in functions.items()})
+    try:
+        yield
+    finally:
+        for op in functions:
+            table.pop(op, None)
+        table.update(before)
+
+
+def real(make: Callable[[], Any]) -> Any:
+    """What `make` gives outside of all modes: a tensor with memory, which C++ may read."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        return make()
+
+
+def value_beside(fake: Tensor) -> Tensor:
+    """The real tensor of a fake one, where a mode with values made it."""
+    return fake.real_tensor  # type: ignore[attr-defined]
+
+
+def fake_with_value(fake_mode: Any, tensor: Tensor) -> Tensor:
+    """A fake twin that keeps the tensor beside it, and writes to it where the step does."""
+    return fake_mode.from_tensor(tensor, static_shapes=True)
 
 
 def is_fake(tensor: Tensor) -> bool:
@@ -45,8 +100,11 @@ def trace(function: Callable[..., Any], arguments: Sequence[Tensor], fake_mode: 
 
     tracer = proxy_tensor.make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)
     # Some ops that are made of others are so in C++, for plain sizes; their twins in Python know symbols.
+    from torch._functorch import config
+
     with fake_mode, eager_everywhere(), without_onednn(), enable_python_dispatcher() if symbolic else nullcontext():
-        return tracer(*arguments)
+        with config.patch(generate_fake_kernels_from_real_mismatches=True):  # where real tensors are beside the fake ones
+            return tracer(*arguments)
 
 
 @contextmanager
@@ -175,6 +233,15 @@ def guards(shape_env: Any) -> List[Any]:
     for checks in shape_env.deferred_runtime_asserts.values():
         found += [check.expr for check in checks]
     return [shape_env.replace(expr) for expr in found]
+
+
+def settled(shape_env: Any, graph: fx.Graph) -> Dict[Any, int]:
+    """Symbols of this graph's data that tracing took for numbers, as the values beside it said."""
+    import sympy
+
+    bound = {symbol for node in graph.nodes for symbol in (node.meta.get("unbacked_bindings") or {})}
+    numbers = {symbol: shape_env.replace(symbol) for symbol in bound}
+    return {symbol: int(number) for symbol, number in numbers.items() if isinstance(number, sympy.Integer)}
 
 
 def expression(value: Any) -> Any:

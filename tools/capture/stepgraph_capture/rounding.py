@@ -15,6 +15,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from . import compat
+from .values import as_traced
 
 _WIDE = {
     torch.float32: torch.float64,
@@ -65,6 +66,10 @@ def _widened(tensor: Tensor) -> Tensor:
 class _Twice(fx.Interpreter):
     """Each tensor is a pair."""
 
+    def run_node(self, n: fx.Node) -> Any:
+        self._traced = n.meta.get("val")
+        return super().run_node(n)
+
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = super().get_attr(target, args, kwargs)
         if isinstance(value, fx.GraphModule):
@@ -78,7 +83,10 @@ class _Twice(fx.Interpreter):
         recorded = target(*given, **keywords)
         given, keywords = pytree.tree_map_only(_Pair, lambda pair: pair.wide, (args, kwargs))
         given, keywords = pytree.tree_map_only(torch.dtype, lambda dtype: _WIDE.get(dtype, dtype), (given, keywords))
-        return pytree.tree_map(_pair_of, recorded, target(*given, **keywords))
+        wide = target(*given, **keywords)
+        if isinstance(target, torch._ops.OpOverload) and not any(r.alias_info for r in target._schema.returns):
+            recorded, wide = as_traced(recorded, self._traced), as_traced(wide, self._traced)
+        return pytree.tree_map(_pair_of, recorded, wide)
 
 
 def _pair_of(recorded: Any, wide: Any) -> Any:

@@ -36,7 +36,7 @@ def given(step: Step) -> List[Tensor]:
 def of_the_model(step: Step) -> Answers:
     """PyTorch's own answers: eager forward, loss and autograd."""
     tensors = given(step)
-    with _seeded(), compat.eager_everywhere():
+    with seeded(), compat.eager_everywhere():
         result = step.run(tensors, Recorder(step.model))
     outputs = [result.loss, *result.gradients, *result.others.values(), *result.rebound.values()]
     return Answers(outputs, tensors)
@@ -45,12 +45,35 @@ def of_the_model(step: Step) -> Answers:
 def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
     """The same of the traced graph, to hold against the model's."""
     tensors = given(step)
-    with _seeded(), torch.no_grad():
-        outputs = module(*tensors)
+    with seeded(), torch.no_grad():
+        outputs = AsTraced(module).run(*tensors)
     return Answers(list(outputs), tensors)
 
 
-class _seeded:
+class AsTraced(fx.Interpreter):
+    """Runs a graph with results that lie in memory as tracing says, which is not always as an eager op lays them: a view
+    may be possible in the one and not in the other."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if not isinstance(n.target, torch._ops.OpOverload) or any(r.alias_info for r in n.target._schema.returns):
+            return result
+        return as_traced(result, n.meta.get("val"))
+
+
+def as_traced(result: Any, traced: Any) -> Any:
+    """The result, copied where the strides that were traced are others."""
+    if isinstance(result, (tuple, list)) and isinstance(traced, (tuple, list)):
+        return type(result)(as_traced(one, other) for one, other in zip(result, traced))
+    if not isinstance(result, Tensor) or not isinstance(traced, Tensor):
+        return result
+    wanted = traced.stride()
+    if not all(isinstance(size, int) for size in (*wanted, *traced.shape)) or wanted == result.stride():
+        return result
+    return torch.empty_strided(result.shape, wanted, dtype=result.dtype, device=result.device).copy_(result)
+
+
+class seeded:
     """Random ops draw the same numbers in each run, and the user's generator is as it was."""
 
     def __enter__(self) -> None:

@@ -1,0 +1,125 @@
+"""Steps that decide by values: they are traced with the real tensors beside the fake ones.
+
+`if mask.all()`, `int(length)` and the like get the answer of the example. The graph then holds one way of several, and says
+so: the number that was asked for is a symbol of the data, and a guard says what it has to be. sg-run looks at it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import compat
+
+
+@contextmanager
+def answering(answers: Dict[Any, int]) -> Iterator[None]:
+    """Within it, ops that read values of their own accord are made of those that ask for them one by one; what conditions
+    were answered goes into `answers`, by symbol."""
+    with _Functions(), _Ops(answers):
+        yield
+
+
+class _Functions(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        answer = _pad if getattr(func, "__name__", "") == "_pad_packed_sequence" else func
+        return answer(*args, **(kwargs or {}))
+
+
+class _Ops(TorchDispatchMode):
+    def __init__(self, answers: Dict[Any, int]) -> None:
+        super().__init__()
+        self._answers = answers
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = _ANSWERS.get(func, func)(*args, **(kwargs or {}))
+        if func is torch.ops.aten._local_scalar_dense.default and isinstance(result, torch.SymBool):
+            return self._condition(compat.expression(result), bool(compat.real(compat.value_beside(args[0]).item)))
+        return result
+
+    def _condition(self, expression: Any, value: bool) -> bool:
+        for symbol in expression.free_symbols:  # one: the number that the node gives
+            self._answers[symbol] = int(value)
+        return value
+
+
+def _equal(left: Tensor, right: Tensor) -> bool:
+    if left.shape != right.shape:
+        return False
+    return bool(torch.ops.aten.eq.Tensor(left, right).all().item())
+
+
+def _numbers(lengths: Tensor) -> List[int]:
+    return [int(length.item()) for length in lengths.unbind()]
+
+
+def _ctc_loss(
+    scores: Tensor, targets: Tensor, inputs: Tensor, lengths: Tensor, blank: int = 0, zero_infinity: bool = False
+) -> Any:
+    numbers = _numbers(inputs), _numbers(lengths)
+    return torch.ops.aten._ctc_loss.default(scores, targets, *numbers, blank, zero_infinity)
+
+
+def _ctc_loss_backward(grad: Tensor, scores: Tensor, targets: Tensor, inputs: Tensor, lengths: Tensor, *more: Any) -> Any:
+    numbers = _numbers(inputs), _numbers(lengths)
+    return torch.ops.aten._ctc_loss_backward.default(grad, scores, targets, *numbers, *more)
+
+
+def _pack(rows: Tensor, lengths: Tensor, batch_first: bool) -> Tuple[Tensor, Tensor]:
+    """Step after step what is left of the batch: entries are sorted by length."""
+    numbers = _numbers(lengths)
+    if numbers != sorted(numbers, reverse=True) or not numbers or numbers[-1] <= 0:
+        raise RuntimeError("`lengths` has to be sorted, longest first, and above 0")
+    sizes = [sum(n > t for n in numbers) for t in range(numbers[0])]
+    by_time = rows.transpose(0, 1) if batch_first else rows
+    return torch.cat([by_time[t, :size] for t, size in enumerate(sizes)]), compat.real(lambda: torch.tensor(sizes))
+
+
+def _pad(rows: Tensor, sizes: Tensor, batch_first: bool, padding: float, total: int) -> Tuple[Tensor, Tensor]:
+    """The way back. `sizes` has memory: it comes from `_pack`."""
+    numbers: List[int] = compat.real(sizes.tolist)
+    batch, steps = numbers[0], []
+    for size, rest in zip(numbers, rows.split(numbers)):
+        missing = rest.new_full((batch - size, *rest.shape[1:]), padding)
+        steps.append(torch.cat([rest, missing]) if size < batch else rest)
+    steps += [rows.new_full((batch, *rows.shape[1:]), padding)] * (total - len(numbers))
+    lengths = [sum(size > entry for size in numbers) for entry in range(batch)]
+    return torch.stack(steps, int(batch_first)), compat.real(lambda: torch.tensor(lengths))
+
+
+_ANSWERS: Dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.equal.default: _equal,
+    torch.ops.aten._ctc_loss.Tensor: _ctc_loss,
+    torch.ops.aten._ctc_loss_backward.Tensor: _ctc_loss_backward,
+    torch.ops.aten._pack_padded_sequence.default: _pack,
+}
+
+
+# What fake tensors make of the same ops.
+
+
+def _fake_ctc_loss(
+    scores: Tensor, targets: Tensor, inputs: Any, lengths: Any, blank: int = 0, zero_infinity: bool = False
+) -> Tuple[Tensor, Tensor]:
+    time, batch = scores.shape[0], scores.shape[1]
+    return scores.new_empty(batch), scores.new_empty(batch, time, 2 * max(lengths, default=0) + 1)
+
+
+def _fake_ctc_loss_backward(grad: Tensor, scores: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(scores, memory_format=torch.contiguous_format)
+
+
+def _fake_pack(*_: Any) -> Any:
+    raise compat.data_dependent_errors()[0](torch.ops.aten._pack_padded_sequence.default)
+
+
+FAKES: Dict[Any, Callable[..., Any]] = {
+    torch.ops.aten._ctc_loss.default: _fake_ctc_loss,
+    torch.ops.aten._ctc_loss_backward.default: _fake_ctc_loss_backward,
+    torch.ops.aten._pack_padded_sequence.default: _fake_pack,
+}
