@@ -16,7 +16,8 @@ struct Sequences {
 
 Result<std::vector<int64_t>> lengths_of(InferCall& c, std::string_view name, Expr batch) {
   SG_ASSIGN(std::vector<int64_t> lengths, c.integers(name));
-  if (!c.may_equal(c.sizes.number(static_cast<int64_t>(lengths.size())), batch)) return c.fail("'" + std::string(name) + "' has not one number an entry of the batch");
+  if (!c.may_equal(c.sizes.number(static_cast<int64_t>(lengths.size())), batch))
+    return c.fail("'" + std::string(name) + "' has not one number an entry of the batch");
   for (int64_t n : lengths)
     if (n < 0 || n > kLongest) return c.fail("'" + std::string(name) + "' cannot be " + std::to_string(n));
   return lengths;
@@ -30,7 +31,8 @@ Result<Sequences> sequences(InferCall& c) {
   s.time = s.scores->shape[0], s.batch = s.scores->shape[1];
   bool rows = targets->shape.size() == 2;
   if (!rows && targets->shape.size() != 1) return c.fail("'targets' has one or two dimensions");
-  if (rows && !c.may_equal(targets->shape[0], s.batch)) return c.fail("'targets' has not one row an entry of the batch");
+  if (rows && !c.may_equal(targets->shape[0], s.batch))
+    return c.fail("'targets' has not one row an entry of the batch");
   SG_ASSIGN(Expr blank, c.size("blank"));
   auto classes = c.sizes.constant(s.scores->shape[2]);
   if (c.is_outside(blank, 0, classes ? *classes - 1 : kLongest)) return c.fail("'blank' is no class");
@@ -45,7 +47,8 @@ Result<Sequences> sequences(InferCall& c) {
   if (inputs.size() != s.lengths.size()) return c.fail("'input_lengths' and 'target_lengths' differ in length");
   auto time = c.sizes.constant(s.time);
   for (int64_t n : inputs)
-    if (time && n > *time) return c.fail("an input length is beyond the " + std::to_string(*time) + " steps that there are");
+    if (time && n > *time)
+      return c.fail("an input length is beyond the " + std::to_string(*time) + " steps that there are");
   return s;
 }
 
@@ -77,7 +80,8 @@ Status ctc_loss(InferCall& c) {
   if (c.node.result_count < 2) return c.fail("a result is missing");
   const Type& recorded = c.graph.type(c.node.result(1));
   if (recorded.kind == TypeKind::unknown) return c.give(Type());
-  if (recorded.kind != TypeKind::tensor || recorded.shape.size() != 3) return c.fail("the second result has three dimensions");
+  if (recorded.kind != TypeKind::tensor || recorded.shape.size() != 3)
+    return c.fail("the second result has three dimensions");
   return c.give_contiguous(s.scores->dtype, {s.batch, s.time, recorded.shape[2]}, *s.scores);
 }
 

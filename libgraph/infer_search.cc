@@ -81,7 +81,8 @@ Status unique_consecutive(InferCall& c) {
   if (!flat && self->shape.empty()) return c.fail("a number has no slices");
   SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, axis, flat ? 1 : self->shape.size()));
   if (!found) return give_unknown(c);
-  Exprs none = {c.sizes.number(0)}, values = flat ? Exprs{*found} : self->shape, places = flat ? self->shape : Exprs{self->shape[axis]};
+  Exprs none = {c.sizes.number(0)}, values = flat ? Exprs{*found} : self->shape;
+  Exprs places = flat ? self->shape : Exprs{self->shape[axis]};
   values[axis] = *found;
   SG_TRY(c.give_contiguous(self->dtype, values, *self));
   SG_TRY(c.give_contiguous(DType::i64, inverse ? places : none, *self));

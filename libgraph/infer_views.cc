@@ -623,7 +623,8 @@ Status unfold_backward(InferCall& c) {
   auto length = c.sizes.constant(shape[dim]);
   if (step < 1 || size < 1 || (length && size > *length)) return c.fail("the windows do not fit");
   Exprs windows = shape;
-  windows[dim] = length ? c.sizes.number((*length - size) / step + 1) : grad->shape.size() > dim ? grad->shape[dim] : shape[dim];
+  if (length) windows[dim] = c.sizes.number((*length - size) / step + 1);
+  else if (grad->shape.size() > dim) windows[dim] = grad->shape[dim];
   windows.push_back(c.sizes.number(size));
   SG_TRY(c.expect_shape("grad_in", windows));
   return c.give_contiguous(grad->dtype, shape, *grad);

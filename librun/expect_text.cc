@@ -38,7 +38,8 @@ std::string details(const ExpectRow& row) {
            ": " + full_number(row.value_there) + ", expected " + full_number(row.expected_there);
   } else if (row.rtol != 0 || row.atol != 0) {
     out += " " + number(100 * row.worst) + " % of the tolerance of " + std::string(dtype_name(row.narrowest));
-    if (row.max_abs > row.atol && row.rounding > row.atol) out += ", widened by the file's own rounding of " + number(row.rounding);
+    if (row.max_abs > row.atol && row.rounding > row.atol)
+      out += ", widened by the file's own rounding of " + number(row.rounding);
   }
   return out;
 }
@@ -62,9 +63,9 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
   if (report.without_counterpart != 0) out += ", " + std::to_string(report.without_counterpart) + " have no counterpart";
   if (report.not_compared != 0) out += ", " + std::to_string(report.not_compared) + " not in the file";
   out += "\n";
-  bool rounds = std::any_of(report.rows.begin(), report.rows.end(), [](const ExpectRow& r) { return !r.passed() && r.rounding > 0; });
+  bool rounds = std::ranges::any_of(report.rows, [](const ExpectRow& r) { return !r.passed() && r.rounding > 0; });
   if (rounds && !report.in_double)
-    out += std::string(prefix) + "hint: the file knows its own rounding: --numerics f64 tells whether this is more than rounding, too\n";
+    out += std::string(prefix) + "hint: against the same file, --numerics f64 tells rounding errors from a wrong result\n";
   return out;
 }
 

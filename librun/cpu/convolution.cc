@@ -5,8 +5,8 @@
 //   weight      dW = dY @ columns(X)^T
 //
 // A transposed convolution is the second of these, its backward the other two with the roles of X and Y exchanged.
-// Columns exist for a block of places at a time; a task owns what it sums up. Sums go by chains that are shorter than those
-// of gemm(): models of convolutions and batch norms multiply rounding errors, most of which are made here.
+// Columns exist for a block of places at a time; a task owns what it sums up. Sums go by chains that are shorter than
+// those of gemm(): models of convolutions and batch norms multiply rounding errors, most of which are made here.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -25,7 +25,7 @@ constexpr int64_t kRowBlock = 112;             // of output channels at a time
 constexpr int64_t kWeightColumns = 128;        // of a weight gradient's task
 constexpr int64_t kImageElements = 1 << 16;    // of an input gradient's task, unless one channel has more
 
-// How many of `count` products are summed up by themselves: about its root, where a chain's error is that of the chains' sum.
+// How many of `count` products are summed up by themselves: about its root, where a chain is as exact as the chains' sum.
 constexpr int64_t chain_of(int64_t count) {
   int64_t chain = 32;
   while (chain < kSumBlock && chain * chain < count) chain *= 2;
@@ -160,7 +160,8 @@ class Convolution {
         int64_t depth = std::min(kSumBlock, g_.depth() - k);
         pack_a(kernels_, w.at(0, k), rows, depth, s.a);
         fill_columns(g_, x, entry, group, k, depth, place, places, s.columns);
-        multiply(s.a, rows, view_of(s.columns, kPlaces), places, depth, {start, later_}, chain, s.sums, kPlaces, s.panel);
+        MatrixView seen = view_of(s.columns, kPlaces);
+        multiply(s.a, rows, seen, places, depth, {start, later_}, chain, s.sums, kPlaces, s.panel);
       }
       if (!bias.is_none()) add_bias(bias, group * g_.out_channels + channel, rows, places, s.sums);
       store_places(s.sums, kPlaces, y, entry, group * g_.out_channels + channel, rows, g_.out, place, places);
@@ -191,7 +192,8 @@ class Convolution {
           int64_t depth = std::min(kSumBlock, g_.out_channels - k);
           pack_a(kernels_, w.at(0, k), rows, depth, s.a);
           fill_columns(flat, y, entry, group, k, depth, place, places, s.columns);
-          multiply(s.a, rows, view_of(s.columns, kPlaces), places, depth, {start, later_}, chain, s.sums, kPlaces, s.panel);
+          MatrixView seen = view_of(s.columns, kPlaces);
+          multiply(s.a, rows, seen, places, depth, {start, later_}, chain, s.sums, kPlaces, s.panel);
         }
         add_columns(g_, s.sums, kPlaces, rows, place, places, s.image);
       }
@@ -220,7 +222,8 @@ class Convolution {
           fill_columns(flat, y, entry, group, channel, rows, place, places, s.rows);
           pack_a(kernels_, view_of(s.rows, kPlaces), rows, places, s.a);
           fill_columns(g_, x, entry, group, column, columns, place, places, s.columns);
-          multiply(s.a, rows, view_of(s.columns, kPlaces).transposed(), columns, places, {later_, later_}, chain, s.sums, kWeightColumns, s.panel);
+          MatrixView seen = view_of(s.columns, kPlaces).transposed();
+          multiply(s.a, rows, seen, columns, places, {later_, later_}, chain, s.sums, kWeightColumns, s.panel);
         }
       MatrixView to{out.data, out.dtype, g_.depth(), 1};
       store_block(s.sums, kWeightColumns, to.at(group * g_.out_channels + channel, column), rows, columns);
@@ -254,10 +257,12 @@ class Convolution {
   }
 
   // sums (start)= a @ b, at most kSumBlock deep, `chain` products at a time.
-  void multiply(const T* a, int64_t rows, const MatrixView& b, int64_t columns, int64_t depth, Starts start, int64_t chain, T* sums,
-                int64_t step, T* panel) const {
-    for (int64_t k = 0; k == 0 || k < depth; k += chain, start.first = start.later)
-      multiply_packed(kernels_, a + k, rows, b.at(k, 0), columns, std::min(chain, depth - k), start, sums, step, true, panel);
+  void multiply(const T* a, int64_t rows, const MatrixView& b, int64_t columns, int64_t depth, Starts start, int64_t chain,
+                T* sums, int64_t step, T* panel) const {
+    for (int64_t k = 0; k == 0 || k < depth; k += chain, start.first = start.later) {
+      int64_t length = std::min(chain, depth - k);
+      multiply_packed(kernels_, a + k, rows, b.at(k, 0), columns, length, start, sums, step, true, panel);
+    }
   }
 
   MatrixView weight_rows(const Tensor& weight, int64_t row) const {

@@ -1,8 +1,8 @@
-// Connectionist temporal classification: the likelihood of a sequence of labels over all its alignments with the steps of
-// time, and its gradient. Everything is computed in double, as logarithms.
+// Connectionist temporal classification: the likelihood of a sequence of labels over all its alignments with the steps
+// of time, and its gradient. Everything is computed in double, as logarithms.
 //
-// An alignment passes states 0 to 2 n of a sequence of n labels: a blank, the first label, a blank, ... From one step to the
-// next it stays, goes on by one, or skips the blank between two labels that differ.
+// An alignment passes states 0 to 2 n of a sequence of n labels: a blank, the first label, a blank, ... From one step to
+// the next it stays, goes on by one, or skips the blank between two labels that differ.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -38,20 +38,23 @@ struct Batch {
   std::vector<int64_t> first;          // label of each entry
   int64_t longest = 0;
   Sequence at(int64_t b) const {
-    return {scores + b * classes, entries * classes, inputs[b], counts[b], blank, labels + first[static_cast<size_t>(b)]};
+    const int64_t* own = labels + first[static_cast<size_t>(b)];
+    return {scores + b * classes, entries * classes, inputs[b], counts[b], blank, own};
   }
 };
 
 // A list, or a tensor.
 const int64_t* lengths_of(KernelCall& call, std::string_view name) {
   const ParamValue& p = call.param(name);
-  return p.kind == ParamValue::Kind::tensor ? contiguous_as(call, p.tensor, DType::i64).as<int64_t>() : p.integers.data();
+  if (p.kind != ParamValue::Kind::tensor) return p.integers.data();
+  return contiguous_as(call, p.tensor, DType::i64).as<int64_t>();
 }
 
 // Nothing that the data says is trusted: lengths and labels are held against what there is.
 Result<Batch> batch_of(KernelCall& call) {
   const Tensor &scores = call.tensor("log_probs"), &targets = call.tensor("targets");
-  Batch b{scores.dim(0), scores.dim(1), scores.dim(2), call.integer("blank"), nullptr, nullptr, nullptr, nullptr, {}, 0};
+  Batch b{};
+  b.time = scores.dim(0), b.entries = scores.dim(1), b.classes = scores.dim(2), b.blank = call.integer("blank");
   b.scores = contiguous_as(call, scores, DType::f64).as<double>();
   b.labels = contiguous_as(call, targets, DType::i64).as<int64_t>();
   b.inputs = lengths_of(call, "input_lengths");
@@ -60,14 +63,18 @@ Result<Batch> batch_of(KernelCall& call) {
   const bool rows = targets.rank == 2;
   const int64_t room = rows ? targets.dim(1) : targets.elements();
   for (int64_t i = 0, used = 0; i < b.entries; ++i) {
-    if (b.inputs[i] < 0 || b.inputs[i] > b.time) return call.fail("entry " + std::to_string(i) + " has " + std::to_string(b.inputs[i]) + " of " + std::to_string(b.time) + " steps");
-    if (b.counts[i] < 0 || b.counts[i] > room - (rows ? 0 : used)) return call.fail("entry " + std::to_string(i) + " has more labels than 'targets' holds");
+    const std::string entry = "entry " + std::to_string(i);
+    if (b.inputs[i] < 0 || b.inputs[i] > b.time)
+      return call.fail(entry + " has " + std::to_string(b.inputs[i]) + " of " + std::to_string(b.time) + " steps");
+    if (b.counts[i] < 0 || b.counts[i] > room - (rows ? 0 : used))
+      return call.fail(entry + " has more labels than 'targets' holds");
     b.first.push_back(rows ? i * room : used);
     used += b.counts[i];
     b.longest = std::max(b.longest, b.counts[i]);
     for (int64_t k = 0; k < b.counts[i]; ++k)
       if (int64_t label = b.labels[b.first.back() + k]; label < 0 || label >= b.classes)
-        return call.fail("label " + std::to_string(label) + " of entry " + std::to_string(i) + " is out of range for " + std::to_string(b.classes) + " classes");
+        return call.fail("label " + std::to_string(label) + " of " + entry + " is out of range for " +
+                         std::to_string(b.classes) + " classes");
   }
   return b;
 }
@@ -97,7 +104,8 @@ Status ctc_loss(KernelCall& call) {
   const int64_t width = 2 * batch.longest + 1;
   if (call.result(1).is_none()) SG_TRY(call.allocate_result(1, std::array{batch.entries, batch.time, width}));
   if (call.result(1).dim(2) != width) return call.fail("the longest sequence has another length than the graph says");
-  Tensor losses = call.scratch().tensor(DType::f64, call.result(0).sizes()), alpha = call.scratch().tensor(DType::f64, call.result(1).sizes());
+  Tensor losses = call.scratch().tensor(DType::f64, call.result(0).sizes());
+  Tensor alpha = call.scratch().tensor(DType::f64, call.result(1).sizes());
   std::fill_n(alpha.as<double>(), alpha.elements(), kNever);
   for_rows(call, batch.entries, batch.time * width, [&](int64_t b, int) {
     double* own = alpha.as<double>() + b * batch.time * width;

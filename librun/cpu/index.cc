@@ -267,12 +267,14 @@ Status embedding_renorm(KernelCall& call) {
     for (int64_t row : used) {
       T* x = table.as<T>() + row * table.step(0);
       double sum = 0;
-      for (int64_t i = 0; i < width; ++i) sum = add_to_norm(sum, static_cast<double>(static_cast<Compute<T>>(x[i * table.step(1)])), p);
+      for (int64_t i = 0; i < width; ++i)
+        sum = add_to_norm(sum, static_cast<double>(static_cast<Compute<T>>(x[i * table.step(1)])), p);
       double norm = p == 0 || std::isinf(p) ? sum : std::pow(sum, 1 / p);
       if (!(norm > most)) continue;
       for (int64_t i = 0; i < width; ++i) {
         T& at = x[i * table.step(1)];
-        at = static_cast<T>(static_cast<Compute<T>>(static_cast<double>(static_cast<Compute<T>>(at)) * (most / (norm + 1e-7))));
+        double shorter = static_cast<double>(static_cast<Compute<T>>(at)) * (most / (norm + 1e-7));
+        at = static_cast<T>(static_cast<Compute<T>>(shorter));
       }
     }
   });

@@ -34,7 +34,9 @@ double factor_of(KernelCall& call, const Samples& s, const double* grad, int64_t
   return each * grad[reduction == kNone ? i : 0];
 }
 
-const double* gradient_of(KernelCall& call) { return contiguous_as(call, call.tensor("grad_output"), DType::f64).as<double>(); }
+const double* gradient_of(KernelCall& call) {
+  return contiguous_as(call, call.tensor("grad_output"), DType::f64).as<double>();
+}
 
 // --- several classes a sample: those of `target` up to the first -1 ---
 
@@ -46,7 +48,7 @@ int64_t labels_in(const Samples& s, int64_t row) {
 Status expect_labels(KernelCall& call, const Samples& s) {
   IndexCheck check;
   for (int64_t i = 0; i < s.count; ++i)
-    for (int64_t k = 0, n = labels_in(s, i); k < n; ++k) check.hold(s.target[i * s.classes + k], s.classes, i * s.classes + k);
+    for (int64_t at = i * s.classes, end = at + labels_in(s, i); at < end; ++at) check.hold(s.target[at], s.classes, at);
   return check.status(call, s.target, s.classes);
 }
 
@@ -67,7 +69,8 @@ Status multilabel_margin_loss(KernelCall& call) {
     losses[i] = sum / static_cast<double>(s.classes);
   }
   int64_t reduction = call.integer("reduction");
-  double total = reduction == kNone ? 0 : row_sum(losses, s.count) / (reduction == kMean ? static_cast<double>(s.count) : 1);
+  double divisor = reduction == kMean ? static_cast<double>(s.count) : 1;
+  double total = reduction == kNone ? 0 : row_sum(losses, s.count) / divisor;
   if (reduction == kNone) copy(call, out, make_tensor(reinterpret_cast<std::byte*>(losses), DType::f64, out.sizes()));
   else fill(call, out, Scalar::floating(total));
   copy(call, call.result(1), is_target);
@@ -104,7 +107,8 @@ Status multi_margin_loss_backward(KernelCall& call) {
   SG_TRY(check.status(call, s.target, s.classes));
   const double p = call.number("p"), margin = call.number("margin"), *grad = gradient_of(call);
   if (p != 1 && p != 2) return call.fail("the power of the margin is 1 or 2");
-  const double* weight = call.has("weight") ? contiguous_as(call, call.tensor("weight"), DType::f64).as<double>() : nullptr;
+  const double* weight = nullptr;
+  if (call.has("weight")) weight = contiguous_as(call, call.tensor("weight"), DType::f64).as<double>();
   Tensor out = call.scratch().tensor(DType::f64, call.result().sizes());
   fill(call, out, Scalar::integer(0));
   for (int64_t i = 0; i < s.count; ++i) {

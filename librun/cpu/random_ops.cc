@@ -287,7 +287,9 @@ Status rrelu_backward(KernelCall& call) {
   const double lower = call.number("lower"), upper = call.number("upper"), middle = (lower + upper) / 2;
   const bool drawn = call.flag("training") && upper - lower > 1e-6;
   const Tensor& out = call.result();
-  auto doubles = [&](std::string_view name) { return contiguous_as(call, broadcast_to(call.tensor(name), out.sizes()), DType::f64).as<double>(); };
+  auto doubles = [&](std::string_view name) {
+    return contiguous_as(call, broadcast_to(call.tensor(name), out.sizes()), DType::f64).as<double>();
+  };
   const double *grad = doubles("grad_output"), *x = doubles("self"), *noise = drawn ? doubles("noise") : nullptr;
   Tensor y = call.scratch().tensor(DType::f64, out.sizes());
   for (int64_t i = 0; i < out.elements(); ++i) y.as<double>()[i] = grad[i] * (noise ? noise[i] : x[i] > 0 ? 1 : middle);

@@ -156,7 +156,8 @@ Status unique_consecutive(KernelCall& call) {
     std::copy_n(self.data + static_cast<size_t>(first[g]) * bytes, bytes, kept.data + static_cast<size_t>(g) * bytes);
   copy(call, flat ? call.result(0) : swap_axes(call.result(0), 0, axis), kept);
   if (inverse) copy(call, call.result(1), make_tensor(reinterpret_cast<std::byte*>(run), DType::i64, places));
-  for (int64_t g = 0; counts && g < count; ++g) call.result(2).as<int64_t>()[g * call.result(2).stride[0]] = first[g + 1] - first[g];
+  for (int64_t g = 0; counts && g < count; ++g)
+    call.result(2).as<int64_t>()[g * call.result(2).stride[0]] = first[g + 1] - first[g];
   return ok_status();
 }
 

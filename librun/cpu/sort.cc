@@ -114,8 +114,9 @@ Status median_rows(KernelCall& call, const Rows& rows, const Tensor& values, con
       for_rows(call, rows.count, rows.length, [&](int64_t row, int thread) {
         Element<T>* x = buffers + thread * rows.length;
         load(rows.tensor.as<T>() + row * rows.length, rows.length, x);
-        Element<T>*end = x + rows.length, *nan = std::find_if(x, end, [](const Element<T>& e) { return is_nan(e.value); });
-        int64_t counted = nan == end ? rows.length : std::count_if(x, end, [](const Element<T>& e) { return !is_nan(e.value); });
+        auto counts = [](const Element<T>& e) { return !is_nan(e.value); };
+        Element<T>*end = x + rows.length, *nan = std::find_if_not(x, end, counts);
+        int64_t counted = nan == end ? rows.length : std::count_if(x, end, counts);
         bool found = nan != end && (counted == 0 || !ignores_nan(call));
         Element<T>* middle = found ? nan : x + (counted - 1) / 2;
         if (!found) std::nth_element(x, middle, end, below<T>);

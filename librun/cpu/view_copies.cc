@@ -122,8 +122,10 @@ Status unfold_backward(KernelCall& call) {
   const int64_t size = call.integer("size"), step = call.integer("step");
   if (size < 1 || step < 1 || size > out.dim(axis)) return call.fail("the windows do not fit");
   const int64_t windows = (out.dim(axis) - size) / step + 1;
-  if (grad.rank != out.rank + 1 || grad.dim(axis) != windows || grad.dim(-1) != size) return call.fail("the gradient has other windows");
-  is_complex(out.dtype) ? add_windows<C128>(call, DType::c128, axis, windows) : add_windows<double>(call, DType::f64, axis, windows);
+  if (grad.rank != out.rank + 1 || grad.dim(axis) != windows || grad.dim(-1) != size)
+    return call.fail("the gradient has other windows");
+  if (is_complex(out.dtype)) add_windows<C128>(call, DType::c128, axis, windows);
+  else add_windows<double>(call, DType::f64, axis, windows);
   return ok_status();
 }
 
