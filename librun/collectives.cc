@@ -39,16 +39,17 @@ const Row* row_of(const OpInfo& op) {
   return nullptr;
 }
 
-Launched::Memory allocate(int64_t bytes) {
-  void* memory = std::malloc(static_cast<size_t>(bytes) + 1);
+Launched::Memory allocate(Backend* backend, int64_t bytes) {
+  MemorySource* source = backend ? &backend->memory() : nullptr;
+  void* memory = source ? source->take(bytes + 1) : std::malloc(static_cast<size_t>(bytes) + 1);
   if (!memory) throw std::bad_alloc();
-  return {static_cast<std::byte*>(memory), std::free};
+  return {static_cast<std::byte*>(memory), MemoryRelease{source}};
 }
 
 // A contiguous tensor of this shape in memory of its own.
-Tensor stage(const Tensor& like, Launched::Memory& memory) {
+Tensor stage(Backend* backend, const Tensor& like, Launched::Memory& memory) {
   Tensor out = make_tensor(nullptr, like.dtype, like.sizes());
-  memory = allocate(out.bytes());
+  memory = allocate(backend, out.bytes());
   out.data = memory.get();
   return out;
 }
@@ -66,8 +67,9 @@ void copy_axis(const T* from, const Tensor& source, T* to, const Tensor& target,
 }
 
 // Element by element between tensors of one shape and dtype.
-void copy_strided(const Tensor& from, const Tensor& to) {
+void copy_strided(Backend* backend, const Tensor& from, const Tensor& to) {
   if (from.elements() == 0) return;
+  if (backend) return backend->copy(to, from);
   visit_dtype(from.dtype, [&]<class T>() { copy_axis(from.as<T>(), from, to.as<T>(), to, 0); });
 }
 
@@ -101,6 +103,7 @@ class Planner {
 
  private:
   size_t members() const { return group_->ranks.size(); }
+  Backend* backend() const { return call_.context().backend; }
 
   Status find_group() {
     const ParamValue& name = call_.param("group_name");
@@ -131,15 +134,16 @@ class Planner {
   }
 
   Result<Planned> plan_one(const Tensor& input, const Tensor& result) {
-    Planned one{common_, {}};
+    Planned one{common_, Launched{}};
     one.launched.result = result;
+    one.launched.backend = backend();
     one.call.output = result;
     if (guarded_ || !is_plain(result))
-      one.call.output = one.launched.staged = stage(result, one.launched.output_memory);
+      one.call.output = one.launched.staged = stage(backend(), result, one.launched.output_memory);
     one.call.input = input;
     if (!is_plain(input)) {
-      one.call.input = stage(input, one.launched.input_memory);
-      copy_strided(input, one.call.input);
+      one.call.input = stage(backend(), input, one.launched.input_memory);
+      copy_strided(backend(), input, one.call.input);
     }
     if (row_.kind == CollectiveKind::all_to_all) SG_TRY(read_splits(input, one.call));
     return one;
@@ -176,16 +180,18 @@ class Planner {
     int shard = wrap_axis(call_.integer("shard_dim"), input.rank), gather = wrap_axis(call_.integer("gather_dim"), input.rank);
     bool fits = shard >= 0 && shard < input.rank && gather >= 0 && gather < input.rank && result.rank == input.rank;
     if (!fits || input.dim(shard) % n != 0 || result.dim(gather) % n != 0) return call_.fail("the sizes cannot be divided");
-    Planned one{common_, {}};
+    Planned one{common_, Launched{}};
     Launched& launched = one.launched;
     launched.result = result;
-    one.call.input = stage(input, launched.input_memory);
+    launched.backend = backend();
+    one.call.input = stage(backend(), input, launched.input_memory);
     int64_t slot = one.call.input.bytes() / n;
     for (size_t j = 0; j < members(); ++j) {
       Tensor from = part(input, shard, j);
-      copy_strided(from, make_tensor(one.call.input.data + static_cast<int64_t>(j) * slot, input.dtype, from.sizes()));
+      std::byte* to = one.call.input.data + static_cast<int64_t>(j) * slot;
+      copy_strided(backend(), from, make_tensor(to, input.dtype, from.sizes()));
     }
-    one.call.output = launched.staged = stage(result, launched.output_memory);
+    one.call.output = launched.staged = stage(backend(), result, launched.output_memory);
     launched.gathered_axis = gather;
     launched.parts = members();
     return one;
@@ -202,13 +208,13 @@ class Planner {
 
 // From staging memory to where the result belongs.
 void deliver(const Launched& l) {
-  if (l.gathered_axis < 0) return copy_strided(l.staged, l.result);
+  if (l.gathered_axis < 0) return copy_strided(l.backend, l.staged, l.result);
   Tensor part = l.result;
   auto axis = static_cast<size_t>(l.gathered_axis);
   part.shape[axis] /= static_cast<int64_t>(l.parts);
   Tensor from = make_tensor(l.staged.data, part.dtype, part.sizes());
   for (size_t i = 0; i < l.parts; ++i) {
-    copy_strided(from, part);
+    copy_strided(l.backend, from, part);
     from.data += part.bytes();
     part.data += part.shape[axis] * part.stride[axis] * dtype_bytes(part.dtype);
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "libgraph/op.h"
+#include "librun/backend.h"
 #include "librun/comm.h"
 #include "librun/kernel.h"
 
@@ -25,14 +26,15 @@ namespace sg {
 
 // One result of a launched node. Its input and `result` stay alive until it is finished.
 struct Launched {
-  using Memory = std::unique_ptr<std::byte, void (*)(void*)>;
+  using Memory = std::unique_ptr<std::byte, MemoryRelease>;
 
   Ticket ticket;
   Tensor result;                              // where the caller wants it
   Tensor staged;                              // where the communicator puts it; none = in `result` itself
-  Memory input_memory{nullptr, nullptr}, output_memory{nullptr, nullptr};
+  Memory input_memory, output_memory;
   int gathered_axis = -1;                     // `staged` holds `parts` of the result, one after the other along this axis
   size_t parts = 1;
+  Backend* backend = nullptr;                 // whose memory all of it is
 
   bool guarded = false;
   std::string_view label;                     // the node's

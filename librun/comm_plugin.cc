@@ -1,43 +1,19 @@
 #include "librun/comm_plugin.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
-#include <climits>
 #include <string>
 
 #include "librun/comm_local.h"
+#include "librun/plugin.h"
 
 namespace sg {
-namespace {
-
-// ".../bin/sg-run" -> ".../lib/stepgraph"
-std::string plugin_folder() {
-  char path[PATH_MAX];
-  ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  std::string program(path, length > 0 ? static_cast<size_t>(length) : 0);
-  for (int up = 0; up < 2; ++up) program.resize(std::min(program.rfind('/'), program.size()));
-  return program + "/lib/stepgraph";
-}
-
-Error unusable(std::string_view name, std::string message, std::string hint) {
-  return Error{ErrorKind::missing, "the communicator '" + std::string(name) + "' " + std::move(message), {}, std::move(hint)};
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Communicator>> load_communicator(std::string_view name, const Job& job) {
-  for (char c : name)
-    if (c < 'a' || c > 'z') return unusable(name, "does not exist", "known are local and mpi");
-  std::string file = plugin_folder() + "/libsg_comm_" + std::string(name) + ".so";
-  if (access(file.c_str(), R_OK) != 0)
-    return unusable(name, "is not part of this build", "install its library (mpi: libopenmpi-dev) and build again, or use --comm local");
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return unusable(name, std::string("cannot be loaded: ") + dlerror(), "install its library, or use --comm local");
-  auto abi = reinterpret_cast<const char* (*)()>(dlsym(library, "sg_comm_abi"));
-  auto make = reinterpret_cast<Communicator* (*)(const Job&, Error&)>(dlsym(library, "sg_comm_make"));
-  if (!abi || !make || std::string_view(abi()) != SG_COMM_ABI) return unusable(name, "is of another build", "build and install all of it anew");
+  const std::string title = "the communicator '" + std::string(name) + "'";
+  SG_ASSIGN(Plugin plugin, Plugin::load("comm", name, SG_COMM_ABI, title,
+                                        "install its library (mpi: libopenmpi-dev) and build again, or use --comm local"));
   Error error;
+  auto* make = plugin.find<Communicator*(const Job&, Error&)>("sg_comm_make");
+  if (!make) return Error{ErrorKind::missing, title + " is of another build", {}, "build and install all of it anew"};
   std::unique_ptr<Communicator> comm(make(job, error));
   if (!comm) return error;
   return comm;

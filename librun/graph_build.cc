@@ -204,8 +204,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
     step->body = std::make_unique<GraphRun>(&state_, state_.program->nested[body.index]->graph, body);
     return true;
   }
-  step->kernel = find_cpu_kernel(op->name);
-  if (!step->kernel) return *reason = "no kernel", false;
+  step->kernel = state_.backend ? state_.backend->find_kernel(*op) : find_cpu_kernel(op->name);
+  if (!step->kernel) return *reason = state_.backend ? "no kernel for this backend" : "no kernel", false;
   return true;
 }
 

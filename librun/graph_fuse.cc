@@ -10,6 +10,11 @@
 #include "librun/graph_run.h"
 
 namespace sg {
+namespace {
+
+constexpr size_t kMostOnDevice = 24;   // calls of a device's program: what its registers hold
+
+}  // namespace
 
 bool GraphRun::can_fuse(const Step& step) const {
   return step.kind == StepKind::kernel && step.is_static && cpu::PointwiseProgram::knows(step.call->op().name);
@@ -53,6 +58,7 @@ Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
   // How far calls fit decides which results are needed outside, so a group is laid out twice: to find its end, then with
   // the results that may stay in registers.
   size_t stop = first;
+  if (state_.backend) end = std::min(end, first + kMostOnDevice);
   {
     cpu::PointwiseProgram trial;
     for (; stop < end; ++stop) {
@@ -70,6 +76,10 @@ Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
     for (uint32_t r = 0; r < node.result_count; ++r) stored |= is_needed_outside(node.result(r), first, stop);
     SG_ASSIGN(bool fits, group->program.add(*steps_[i].call, stored));
     if (!fits) return size_t{1};                 // left as single steps
+  }
+  if (state_.backend) {
+    SG_ASSIGN(group->on_device, state_.backend->compile(group->program));
+    if (!group->on_device) return size_t{1};     // too long for one kernel: each step by itself
   }
   groups_.push_back(std::move(group));
   return stop - first;

@@ -71,8 +71,8 @@ Status GraphRun::rebind_inputs(std::span<const Tensor> tensors, std::span<const 
 }
 
 Status GraphRun::reserve() {
-  SG_ASSIGN(arena_, Arena::reserve(plan_.arena_bytes));
-  SG_ASSIGN(host_arena_, Arena::reserve(plan_.host_bytes));
+  SG_ASSIGN(arena_, Arena::reserve(plan_.arena_bytes, state_.backend ? &state_.backend->memory() : nullptr));
+  SG_ASSIGN(host_arena_, Arena::reserve(plan_.host_bytes, state_.backend ? &state_.backend->host_memory() : nullptr));
   return ok_status();
 }
 
@@ -86,7 +86,7 @@ void GraphRun::set_arena_bases() {
 
 Status GraphRun::run() {
   finish();
-  bool whole = state_.use_arena && !state_.observer;    // who looks at nodes sees each
+  bool whole = state_.use_arena && !state_.observer;   // who looks at nodes sees each
   if (whole && !fused_) SG_TRY(fuse());
   auto group = groups_.begin();
   for (size_t i = 0; i < steps_.size();) {
@@ -102,8 +102,8 @@ Status GraphRun::run() {
 }
 
 Status GraphRun::run_group(FusedGroup& group) {
-  if (state_.comm) state_.comm->heartbeat().at(nested_, steps_[group.first].node);
-  Status status = group.program.run(team());
+  begin_node(steps_[group.first].node);
+  Status status = group.on_device ? group.on_device->run() : group.program.run(team());
   if (!status.ok()) return at_node(std::move(status.error()), steps_[group.first].node);
   for (size_t i = group.first; i < group.first + group.count; ++i) free_after(i);
   return ok_status();
@@ -141,17 +141,43 @@ void GraphRun::free_after(size_t i) {
   }
 }
 
+void GraphRun::begin_node(NodeId n) {
+  if (state_.comm) state_.comm->heartbeat().at(nested_, n);
+  if (state_.backend) state_.backend->at(uint64_t{nested_.index + 1u} << 32 | n.index);
+}
+
+// To the observer: results that lie on a device as they are there, in memory of the host.
+Status GraphRun::show_results(NodeId n) {
+  const Node& node = graph_.node(n);
+  std::span<const Tensor> results(values_.tensors.data() + node.first_result.index, node.result_count);
+  if (!state_.backend) return state_.observer->after(graph_, n, results);
+  std::vector<Tensor> shown(results.begin(), results.end());
+  std::vector<std::vector<std::byte>> memory;
+  for (Tensor& t : shown) {
+    if (t.is_none() || !has_settled_results(graph_, n)) continue;
+    auto bytes = static_cast<size_t>(extent_bytes(t));
+    memory.emplace_back(bytes);
+    SG_TRY(state_.backend->download(memory.back().data(), t.data, static_cast<int64_t>(bytes)));
+    t.data = memory.back().data();
+  }
+  return state_.observer->after(graph_, n, shown);
+}
+
+const GraphRun* GraphRun::find_nested(uint64_t place) const {
+  if (place >> 32 == uint64_t{nested_.index + 1u}) return this;
+  for (const Step& step : steps_)
+    if (const GraphRun* found = step.body ? step.body->find_nested(place) : nullptr) return found;
+  return nullptr;
+}
+
 Status GraphRun::run_step(size_t index, bool give_back) {
   Step& step = steps_[index];
-  if (state_.comm) state_.comm->heartbeat().at(nested_, step.node);
+  begin_node(step.node);
   if (state_.observer) state_.observer->before(graph_, step.node);
   Status status = run_by_kind(&step);
   if (!status.ok()) return at_node(std::move(status.error()), step.node);
-  if (state_.observer) {
-    const Node& node = graph_.node(step.node);
-    std::span<const Tensor> results(values_.tensors.data() + node.first_result.index, node.result_count);
-    if (Status seen = state_.observer->after(graph_, step.node, results); !seen.ok()) return at_node(std::move(seen.error()), step.node);
-  }
+  if (state_.observer)
+    if (Status seen = show_results(step.node); !seen.ok()) return at_node(std::move(seen.error()), step.node);
   if (give_back) free_after(index);
   return ok_status();
 }

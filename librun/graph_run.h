@@ -16,6 +16,7 @@
 #include "libgraph/liveness.h"
 #include "libgraph/plan.h"
 #include "librun/arguments.h"
+#include "librun/backend.h"
 #include "librun/bindings.h"
 #include "librun/collectives.h"
 #include "librun/cpu/pointwise.h"
@@ -65,6 +66,7 @@ struct RankState {
   Observer* observer = nullptr;
   bool use_arena = true;                // false: everything comes from the pool
   bool guards_flight = false;           // collectives.h
+  Backend* backend = nullptr;           // null = the processor; else whose memory tensors lie in
 };
 
 // A node that a run cannot do, for the list of them.
@@ -102,10 +104,16 @@ class GraphRun {
   void free_after(size_t i);
   void finish();                        // gives back what outlives the last step, outputs excepted
 
+  // The same error, with rank, node and source line.
+  Error at_node(Error error, NodeId n) const;
+  // Of this graph or a body that it calls: the one that Heartbeat::place means; null if there is none.
+  const GraphRun* find_nested(uint64_t place) const;
+
   const Graph& graph() const { return graph_; }
   const ValueTable& values() const { return values_; }
   ValueTable& values() { return values_; }
   ThreadTeam& team() const { return *state_.kernels->team; }
+  const AliasAnalysis& alias() const { return *alias_; }
   const Liveness& liveness() const { return *live_; }
   const MemoryPlan& plan() const { return *placed_; }
   int64_t arena_bytes() const { return plan_.arena_bytes; }
@@ -129,6 +137,7 @@ class GraphRun {
   struct FusedGroup {                   // neighbouring steps as one pass over memory
     size_t first = 0, count = 0;
     cpu::PointwiseProgram program;
+    std::unique_ptr<DeviceProgram> on_device;
   };
   struct Slot {                         // memory of a storage
     std::byte* base = nullptr;
@@ -179,7 +188,8 @@ class GraphRun {
   Status bind_results(Step* step);
   void set_arena_bases();
   Status take_memory(StorageId s, int64_t bytes);
-  Error at_node(Error error, NodeId n) const;
+  Status show_results(NodeId n);
+  void begin_node(NodeId n);
 
   RankState& state_;
   const Graph& graph_;

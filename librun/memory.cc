@@ -48,9 +48,23 @@ Status require_memory(int64_t bytes) {
                                        human_bytes(static_cast<double>(available)) + " left", {}, "sg-run --plan says what needs it"};
 }
 
-Result<Arena> Arena::reserve(int64_t bytes) {
+void MemoryRelease::operator()(std::byte* memory) const {
+  if (source) source->give(memory);
+  else std::free(memory);
+}
+
+Result<Arena> Arena::reserve(int64_t bytes, MemorySource* source) {
   Arena arena;
   if (bytes == 0) return arena;
+  arena.source_ = source;
+  if (source) {
+    arena.data_ = source->take(bytes);
+    arena.bytes_ = bytes;
+    if (arena.data_) return arena;
+    return Error{ErrorKind::missing, human_bytes(static_cast<double>(bytes)) + " are needed, and " + source->title() +
+                                         " has " + human_bytes(static_cast<double>(source->free_bytes())) + " left", {},
+                 "a smaller batch, or a pass that lowers the peak (see sg-run --plan)"};
+  }
   SG_TRY(require_memory(bytes));
   void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -64,30 +78,42 @@ Result<Arena> Arena::reserve(int64_t bytes) {
 }
 
 Arena::Arena(Arena&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), source_(other.source_) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(source_, other.source_);
   return *this;
 }
 
 Arena::~Arena() {
-  if (data_) munmap(data_, static_cast<size_t>(bytes_));
+  if (data_ && source_) source_->give(data_);
+  else if (data_) munmap(data_, static_cast<size_t>(bytes_));
 }
 
 BlockPool::~BlockPool() {
   drop_free();
-  for (auto& [block, size] : taken_) {
-    ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(size));
-    std::free(block);
-  }
+  for (auto& [block, size] : taken_) free(block, size);
+}
+
+// Under ASan nobody touches what was not asked for, or was given back.
+void BlockPool::poison(std::byte* block, int64_t size) const {
+  if (!source_) ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
+}
+
+void BlockPool::unpoison(std::byte* block, int64_t size) const {
+  if (!source_) ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(size));
+}
+
+void BlockPool::free(std::byte* block, int64_t size) {
+  unpoison(block, size);
+  MemoryRelease{source_}(block);
 }
 
 void BlockPool::drop_free() {
   for (auto& [size, block] : free_) {
-    ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(size));
-    std::free(block);
+    free(block, size);
     held_ -= size;
   }
   free_.clear();
@@ -95,7 +121,7 @@ void BlockPool::drop_free() {
 
 std::byte* BlockPool::take(int64_t bytes) {
   if (bytes < 0 || bytes > INT64_MAX - 64) return nullptr;
-  auto asked = static_cast<size_t>(bytes);
+  int64_t asked = bytes;
   bytes = std::max<int64_t>((bytes + 63) / 64 * 64, 64);
   auto fit = free_.lower_bound(bytes);
   int64_t size = bytes;
@@ -107,13 +133,13 @@ std::byte* BlockPool::take(int64_t bytes) {
   } else {
     if (limit_ && held_ > *limit_ - bytes) drop_free();
     if (limit_ && held_ > *limit_ - bytes) return nullptr;
-    block = static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(bytes)));
+    block = source_ ? source_->take(bytes)
+                    : static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(bytes)));
     if (!block) return nullptr;
     held_ += bytes;
   }
-  // Under ASan nobody touches what was not asked for, or was given back.
-  ASAN_UNPOISON_MEMORY_REGION(block, asked);
-  ASAN_POISON_MEMORY_REGION(block + asked, static_cast<size_t>(size) - asked);
+  unpoison(block, asked);
+  poison(block + asked, size - asked);
   taken_.emplace(block, size);
   in_use_ += size;
   most_ = std::max(most_, in_use_);
@@ -123,7 +149,7 @@ std::byte* BlockPool::take(int64_t bytes) {
 void BlockPool::give(std::byte* block) {
   auto it = taken_.find(block);
   in_use_ -= it->second;
-  ASAN_POISON_MEMORY_REGION(it->first, static_cast<size_t>(it->second));
+  poison(it->first, it->second);
   free_.emplace(it->second, block);
   taken_.erase(it);
 }

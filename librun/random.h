@@ -38,6 +38,10 @@ class RandomKey {
   PhiloxCounter block(uint64_t n) const {
     return philox4x32({static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), high_[0], high_[1]}, key_);
   }
+  // The key, and the upper half of the counters: for generators on a device.
+  void words(uint32_t (&key)[2], uint32_t (&high)[2]) const {
+    for (size_t i = 0; i < 2; ++i) key[i] = key_[i], high[i] = high_[i];
+  }
   uint32_t word(uint64_t i) const { return block(i / 4)[i % 4]; }
   uint64_t word64(uint64_t i) const {
     PhiloxCounter b = block(i / 2);

@@ -6,7 +6,7 @@
 namespace sg {
 
 RankRun::RankRun(const Job& job, uint32_t rank, const RankOptions& options, Communicator* comm)
-    : program_(*job.program_of(rank)), rank_(rank), options_(options), team_(options.threads),
+    : program_(*job.program_of(rank)), rank_(rank), options_(options), comm_(comm), team_(options.threads),
       pool_(options.memory_limit), bindings_(program_), wide_bindings_(program_) {
   bool f64 = options.numerics == Numerics::f64;
   kernels_ = {&team_, &scratch_, f64 ? Numerics::fast : options.numerics, &program_, rank, job.world};
@@ -24,7 +24,95 @@ RankRun::~RankRun() = default;
 
 void RankRun::set_observer(Observer* observer) { (wide_ ? wide_state_ : state_).observer = observer; }
 
+// --- with a backend ---
+
+Status RankRun::make_backend() {
+  uint32_t local_rank = 0, local_ranks = 1;
+  if (comm_) {
+    const std::vector<WatchedRank> here = comm_->in_sight();
+    local_ranks = static_cast<uint32_t>(here.size());
+    for (const WatchedRank& seen : here) local_rank += seen.rank < rank_;
+  }
+  SG_ASSIGN(backend_, options_.backends->make(rank_, local_rank, local_ranks));
+  if (comm_) {
+    SG_ASSIGN(device_comm_, backend_->communicator(*comm_));
+    state_.comm = device_comm_.get();
+  }
+  pool_.use_source(&backend_->memory());
+  scratch_.use_source(&backend_->memory());
+  kernels_.backend = state_.backend = backend_.get();
+  return ok_status();
+}
+
+// The caller's tensors have twins on the device, in the same strides.
+Status RankRun::bind_on_device(std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
+  inputs_.clear();
+  std::vector<Tensor> twins(tensors.begin(), tensors.end());
+  for (size_t i = 0; i < twins.size(); ++i) {
+    if (twins[i].is_none()) continue;
+    OnDevice& input = inputs_.emplace_back();
+    input.value = graph_->graph().inputs()[i].value;
+    input.tensor = tensors[i];
+    const auto offset = bindings_.value(graph_->graph().type(input.value).offset);
+    const int64_t first = tensors[i].elements() == 0 ? 0 : offset.value_or(0);
+    const int64_t before = first * dtype_bytes(tensors[i].dtype);
+    input.host = tensors[i].data - before;
+    SG_ASSIGN(input.memory, Arena::reserve(before + extent_bytes(tensors[i]), &backend_->memory()));
+    twins[i].data = input.memory.data() + before;
+  }
+  const AliasAnalysis& alias = graph_->alias();
+  std::vector<bool> written(alias.storages().size() + 1);          // by class
+  for (NodeId n : graph_->graph().nodes())
+    for (StorageId s : alias.writes(n)) written[alias.storage(s).alias_class] = true;
+  for (OnDevice& input : inputs_) input.written = written[alias.storage(alias.storage_of(input.value)).alias_class];
+  SG_TRY(upload_inputs());
+  return graph_->bind_inputs(twins, scalars);
+}
+
+Status RankRun::upload_inputs() {
+  for (const OnDevice& input : inputs_)
+    SG_TRY(backend_->upload(input.memory.data(), input.host, input.memory.bytes()));
+  inputs_changed_ = false;
+  return ok_status();
+}
+
+// Waits for the step; a fault of its data becomes the error of the node that met it.
+Status RankRun::settle() {
+  SG_ASSIGN(std::optional<DeviceFault> fault, backend_->settle());
+  if (!fault) return ok_status();
+  const GraphRun* run = graph_->find_nested(fault->place);
+  Error error{ErrorKind::cannot_apply, fault->message};
+  return run ? run->at_node(std::move(error), NodeId(static_cast<uint32_t>(fault->place))) : error;
+}
+
+Status RankRun::bring_results() {
+  results_.assign(graph_->values().tensors.size(), Tensor());
+  result_memory_.clear();
+  for (const OnDevice& input : inputs_) {
+    if (input.written) SG_TRY(backend_->download(input.host, input.memory.data(), input.memory.bytes()));
+    results_[input.value.index] = input.tensor;
+  }
+  for (const Output& output : graph_->graph().outputs()) {
+    if (output.value.is_none()) continue;
+    Tensor& t = results_[output.value.index];
+    if (!t.is_none()) continue;
+    t = graph_->values().tensors[output.value.index];
+    const int64_t bytes = extent_bytes(t);
+    if (t.is_none()) continue;
+    result_memory_.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(bytes)));
+    SG_TRY(backend_->download(result_memory_.back().get(), t.data, bytes));
+    t.data = result_memory_.back().get();
+  }
+  return ok_status();
+}
+
+Tensor RankRun::tensor(ValueId v) const {
+  if (!backend_) return result_graph().values().tensors[v.index];
+  return v.index < results_.size() ? results_[v.index] : Tensor();
+}
+
 Status RankRun::prepare(std::vector<Unsupported>* unsupported) {
+  if (options_.backends) SG_TRY(make_backend());
   SG_TRY(graph_->build(unsupported));
   if (!wide_) return ok_status();
   wide_bindings_.copy_from(bindings_);
@@ -43,6 +131,7 @@ Status RankRun::reserve() {
 }
 
 Status RankRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
+  if (backend_) return bind_on_device(tensors, scalars);
   SG_TRY(graph_->bind_inputs(tensors, scalars));
   if (!wide_) return ok_status();
   std::vector<Tensor> wide(tensors.begin(), tensors.end());
@@ -63,15 +152,23 @@ Status RankRun::run_step(uint64_t step) {
   state_.step = wide_state_.step = step;
   bindings_.forget_data();
   wide_bindings_.forget_data();
+  if (backend_) {
+    if (inputs_changed_) SG_TRY(upload_inputs());
+    SG_TRY(graph_->run());
+    SG_TRY(settle());
+    return bring_results();
+  }
   return wide_ ? run_both() : graph_->run();
 }
 
 void RankRun::carry_buffers() {
+  inputs_changed_ |= !inputs_.empty();
   for (GraphRun* run : {graph_.get(), wide_.get()}) {
     if (!run) continue;
     for (const Output& output : run->graph().outputs()) {
       if (output.kind != OutputKind::buffer || output.value.is_none() || output.of.is_none()) continue;
-      const Tensor &from = run->values().tensors[output.value.index], &to = run->values().tensors[output.of.index];
+      const Tensor from = backend_ ? tensor(output.value) : run->values().tensors[output.value.index];
+      const Tensor to = backend_ ? tensor(output.of) : run->values().tensors[output.of.index];
       bool fits = !from.is_none() && !to.is_none() && same_shape(from, to) && from.dtype == to.dtype;
       if (fits && from.data != to.data) cpu::copy(team_, to, from);
     }

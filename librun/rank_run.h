@@ -25,6 +25,7 @@ struct RankOptions {
   std::optional<int64_t> memory_limit;  // bytes beyond the inputs
   bool use_arena = true;                // false: each tensor in a block of its own, for sanitizers to see its end
   bool guards_flight = false;           // results of collectives are of no use before their waits: collectives.h
+  BackendMaker* backends = nullptr;     // null = the processor
 };
 
 class RankRun {
@@ -50,8 +51,11 @@ class RankRun {
   // Gives buffers the values that the step's outputs of kind `buffer` have for them: what the next step begins with.
   void carry_buffers();
 
-  // After a step, until the next.
-  Tensor tensor(ValueId v) const { return result_graph().values().tensors[v.index]; }
+  // The caller has changed inputs where they lie: the next step begins with them. On the processor it does anyway.
+  void inputs_changed() { inputs_changed_ = true; }
+
+  // After a step, until the next. With a backend: outputs and inputs alone, as the host's.
+  Tensor tensor(ValueId v) const;
   Scalar number(ValueId v) const { return result_graph().values().scalars[v.index]; }
 
   void set_observer(Observer* observer);
@@ -63,10 +67,18 @@ class RankRun {
  private:
   const GraphRun& result_graph() const { return wide_ ? *wide_ : *graph_; }
   Status run_both();
+  Status make_backend();
+  Status bind_on_device(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
+  Status upload_inputs();
+  Status settle();
+  Status bring_results();
 
   const Program& program_;
   uint32_t rank_;
   RankOptions options_;
+  Communicator* comm_;
+  std::unique_ptr<Backend> backend_;    // before what has memory of it
+  std::unique_ptr<Communicator> device_comm_;
   ThreadTeam team_;
   Scratch scratch_;
   BlockPool pool_;
@@ -74,6 +86,19 @@ class RankRun {
   KernelContext kernels_;
   RankState state_;
   std::unique_ptr<GraphRun> graph_;
+
+  // With a backend: what lies there of the caller's inputs, and what was brought back, by value.
+  struct OnDevice {
+    ValueId value;
+    std::byte* host;                    // where its storage begins
+    Tensor tensor;                      // the caller's
+    Arena memory;
+    bool written = false;
+  };
+  std::vector<OnDevice> inputs_;
+  std::vector<Tensor> results_;
+  std::vector<std::unique_ptr<std::byte[]>> result_memory_;
+  bool inputs_changed_ = false;
 
   // Numerics::f64 only
   Bindings wide_bindings_;

@@ -119,7 +119,7 @@ Status RankSession::require_memory_together() {
   int64_t bytes = 0;
   const std::vector<WatchedRank> here = comm_.in_sight();
   for (const WatchedRank& seen : here) bytes += std::atoll(all[seen.rank].c_str());
-  if (here.size() < 2) return ok_status();
+  if (here.size() < 2 || options_.rank.backends) return ok_status();   // a device says itself what it has
   Status fits = require_memory(bytes);
   if (!fits.ok()) fits.error().message = "for " + std::to_string(here.size()) + " ranks " + fits.error().message;
   return fits;
@@ -158,8 +158,9 @@ Status RankSession::reload_inputs(uint64_t step) {
       return Error{ErrorKind::unreadable, "the inputs of step " + std::to_string(step) + ": " + input_title(run_.graph(), run_.graph().inputs()[i]) + " has another shape than at step 0",
                    {}, "steps of one run have inputs of one size"};
     cpu::copy(run_.team(), to, from);
+    run_.inputs_changed();
     const Tensor wide = run_.tensor(run_.graph().inputs()[i].value);
-    if (wide.data != to.data) cpu::copy(run_.team(), wide, from);
+    if (!wide.is_none() && wide.data != to.data) cpu::copy(run_.team(), wide, from);
   }
   return ok_status();
 }
@@ -200,6 +201,7 @@ void RankSession::note_loss() {
 // Of the graph as recorded, too, where results come from its twin in double.
 Status RankSession::update() {
   if (!optimizer_) return ok_status();
+  run_.inputs_changed();
   if (recorded_optimizer_) {
     const RunValues recorded{[this](ValueId v) { return run_.main_graph().values().tensors[v.index]; }, {}};
     SG_TRY(recorded_optimizer_->update(recorded, &run_.team()));

@@ -9,6 +9,7 @@
 #include "librun/comm_inject.h"
 #include "librun/comm_plugin.h"
 #include "librun/launch_env.h"
+#include "tools/run_backend.h"
 
 namespace sg::cli {
 namespace {
@@ -38,7 +39,7 @@ Error become_mpirun(uint32_t world) {
 
 Result<std::optional<int>> follow_launcher(std::string_view comm) {
   constexpr std::optional<int> kGoOn;
-  if (comm != "mpi" || std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMI_RANK")) return kGoOn;
+  if ((comm != "mpi" && comm != "nccl") || std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMI_RANK")) return kGoOn;
   SG_ASSIGN(std::optional<LaunchEnv> env, detect_launch([](const char* name) { return std::getenv(name); }));
   if (!env || env->family != "torchrun" || env->world == 1) return kGoOn;
   if (std::getenv("LOCAL_WORLD_SIZE") && env->local_world != env->world)
@@ -53,7 +54,7 @@ Result<std::vector<std::unique_ptr<Communicator>>> open_communicators(const Args
   if (args.has("link")) {
     SG_ASSIGN(link, parse_link(args.text("link")));
   }
-  SG_ASSIGN(auto comms, make_communicators(args.text("comm"), job));
+  SG_ASSIGN(auto comms, make_communicators(host_communicator(args), job));
   for (std::unique_ptr<Communicator>& comm : comms) {
     if (link) comm = with_link(std::move(comm), *link);
     if (args.has("chaos")) comm = with_chaos(std::move(comm), static_cast<uint64_t>(args.number("chaos", 0)));

@@ -37,6 +37,7 @@ constexpr Option kOptions[] = {
     {"threads", 't', "N", "threads of all ranks together, at least one a rank; 0 = all cores", "0"},
     {"comm", 0, "local|mpi|nccl", "ranks are threads, processes (mpirun, torchrun), or GPUs", "local"},
     {"backend", 0, "cpu|cuda", "what computes", "cpu"},
+    {"deterministic", 0, {}, "with --comm nccl: sums in the order of the ranks, the bits of the other communicators"},
     {"timeout", 0, "S", "end the run when a rank does not get on for so many seconds; 0 = never", "600"},
     {"watch", 0, "WHAT", "end at the first node that gives nan, inf, or nan,inf"},
     {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names"},

@@ -1,6 +1,7 @@
 // sg-run: execute a step on its ranks.
 #include "librun/compare_session.h"
 #include "tools/cli_job.h"
+#include "tools/run_backend.h"
 #include "tools/run_comm.h"
 #include "tools/run_options.h"
 #include "tools/run_report.h"
@@ -12,6 +13,8 @@ namespace {
 
 Result<SessionReport> run_one_or_two(const Args& args, const Job& job, Communicators comms) {
   SG_ASSIGN(SessionOptions options, session_options(args, ranks_here(comms)));
+  SG_ASSIGN(std::unique_ptr<BackendMaker> backends, make_backends(args, job));
+  options.rank.backends = backends.get();
   if (!args.has("compare")) return run_session(job, comms, options);
   SG_ASSIGN(Job other, read_job(args, args.text("compare")));
   SG_TRY(require_all_ranks(other));
@@ -35,8 +38,7 @@ Result<int> run(const Args& args) {
   if (args.has("plan")) return print_plans(args, job);
   if (args.has("allocator")) return Error{ErrorKind::usage, "--allocator says more of a plan: it goes with --plan", {}, "sg-stat has it too"};
   SG_TRY(require_all_ranks(job));
-  if (args.text("backend") != "cpu" || args.text("comm") == "nccl")
-    return Error{ErrorKind::missing, "this build runs on CPUs alone", {}, "--backend cpu, --comm local or mpi"};
+  SG_TRY(check_backend(args));
   if (args.has("compare") && args.text("comm") != "local")
     return Error{ErrorKind::usage, "--compare runs both graphs in this process: it goes with --comm local"};
   SG_ASSIGN(auto comms, open_communicators(args, job));

@@ -4,7 +4,6 @@
 // The CUDA ops' random state comes back as zeros: nothing is drawn here. All logarithms are natural ones.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "librun/cpu/attention.h"
@@ -34,8 +33,8 @@ Result<Attention> attention_of(const KernelCall& call, const Tensor& mask) {
 Tensor optional_tensor(const KernelCall& call, std::string_view name) { return call.has(name) ? call.tensor(name) : Tensor(); }
 
 // Random state that nothing is drawn from.
-void clear(const Tensor& t) {
-  if (!t.is_none() && t.elements() > 0) std::memset(t.data, 0, static_cast<size_t>(t.bytes()));
+void clear(KernelCall& call, const Tensor& t) {
+  if (!t.is_none()) fill(call, t, Scalar::integer(0));
 }
 
 Status flash_for_cpu(KernelCall& call) {
@@ -47,7 +46,7 @@ Status flash(KernelCall& call) {
   SG_ASSIGN(Attention a, attention_of(call, {}));
   call.scalars[4] = Scalar::integer(a.query.dim(2));
   call.scalars[5] = Scalar::integer(a.key.dim(2));
-  for (size_t i : {size_t{6}, size_t{7}, size_t{8}}) clear(call.result(i));
+  for (size_t i : {size_t{6}, size_t{7}, size_t{8}}) clear(call, call.result(i));
   return attention_forward(call, a, {call.result(0), call.result(1), {}});
 }
 
@@ -55,7 +54,7 @@ Status cudnn(KernelCall& call) {
   SG_ASSIGN(Attention a, attention_of(call, optional_tensor(call, "attn_bias")));
   call.scalars[4] = Scalar::integer(a.query.dim(2));
   call.scalars[5] = Scalar::integer(a.key.dim(2));
-  for (size_t i : {size_t{6}, size_t{7}, size_t{8}}) clear(call.result(i));
+  for (size_t i : {size_t{6}, size_t{7}, size_t{8}}) clear(call, call.result(i));
   return attention_forward(call, a, {call.result(0), call.result(1), {}});
 }
 
@@ -65,7 +64,7 @@ Status efficient(KernelCall& call) {
   Tensor sums = call.result(1);
   if (!sums.is_none() && sums.dim(2) >= a.query.dim(2)) fill(call, sums, Scalar::floating(std::numeric_limits<double>::infinity()));
   else sums = {};
-  for (size_t i : {size_t{2}, size_t{3}}) clear(call.result(i));
+  for (size_t i : {size_t{2}, size_t{3}}) clear(call, call.result(i));
   return attention_forward(call, a, {call.result(0), sums, {}});
 }
 

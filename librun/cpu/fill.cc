@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "librun/backend.h"
 #include "librun/cpu/block/block.h"
 #include "librun/element.h"
 
@@ -81,6 +82,7 @@ class RunCopier {
 }  // namespace
 
 void fill(KernelCall& call, const Tensor& out, Scalar value) {
+  if (Backend* backend = call.context().backend) return backend->fill(out, value);
   visit_dtype(out.dtype, [&]<class T>() {
     T element;
     if constexpr (is_complex_type<T>) element = convert<T>(value.to_complex());
@@ -98,7 +100,10 @@ void fill(KernelCall& call, const Tensor& out, Scalar value) {
   });
 }
 
-void copy(KernelCall& call, const Tensor& out, const Tensor& in) { copy(call.team(), out, in); }
+void copy(KernelCall& call, const Tensor& out, const Tensor& in) {
+  if (Backend* backend = call.context().backend) return backend->copy(out, in);
+  copy(call.team(), out, in);
+}
 
 void copy(ThreadTeam& team, const Tensor& out, const Tensor& in) {
   RowWalker walk({&out, &in});

@@ -1,4 +1,5 @@
-// Small things that many kernels need: filling, copying, and walking over strided tensors.
+// Small things that many kernels need: filling, copying, and walking over strided tensors. Kernels that touch data by `fill`,
+// `copy` and `contiguous` of a KernelCall alone run on a backend's tensors, too.
 #pragma once
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "librun/backend.h"
 #include "librun/cpu/gemm_engine.h"
 #include "librun/cpu/gemm_plain.h"
 
@@ -219,6 +220,10 @@ void gemm(KernelCall& call, const Gemm& product) { gemm(call, std::span(&product
 
 void gemm(KernelCall& call, std::span<const Gemm> products) {
   if (products.empty()) return;
+  if (Backend* backend = call.context().backend) {
+    for (const Gemm& product : products) backend->note(backend->multiply(call, product));
+    return;
+  }
   DType dtype = products[0].a.dtype;
   const bool chain = call.numerics() == Numerics::strict;
   if (!is_floating(dtype)) {

@@ -129,13 +129,17 @@ Outcome VectorRun::execute(const Manner& manner) {
   RankOptions options;
   options.threads = manner.threads;
   options.use_arena = manner.planned;
+  options.backends = manner.backends;
   run_.emplace(*job_, 0, options, comms_[0].get());
   std::vector<Unsupported> unsupported;
   Status done = run_->prepare(&unsupported);
+  if (!unsupported.empty() && manner.backends) return {Fault::no_kernel, unsupported[0].op};
   if (!unsupported.empty()) return {Fault::refused, unsupported[0].op + ": " + unsupported[0].reason};
   if (done.ok()) done = run_->reserve();
   if (done.ok()) done = bind();
   if (done.ok()) done = run_->run_step(0);
+  const bool lacks = !done.ok() && manner.backends && done.error().message.find("the CUDA backend") != std::string::npos;
+  if (lacks) return {Fault::no_kernel, done.error().message};    // an op that it has, for types or options that it has not
   if (!done.ok()) return {Fault::refused, done.error().message};
   return check_results();
 }

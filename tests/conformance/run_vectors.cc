@@ -1,6 +1,7 @@
-// run_vectors [--listed FILE] [--ops TEXT] [--show N] [--print] FOLDER: every vector of FOLDER/*.sgv.gz through the type rules
+// run_vectors [--backend NAME] [--every N] [--listed FILE] [--ops TEXT] [--show N] [--print] FOLDER: every vector of FOLDER/*.sgv.gz through the type rules
 // and the kernels. Exit 0: all are as PyTorch has them, but for those in the file of what is listed; nothing listed is right.
 //
+// --backend cuda runs them there, and counts the ops that it has no kernel for; --every N takes each N-th vector.
 // A line of that file is "OP DTYPE KIND reason": KIND is type, refused or value. --print shows the texts of what failed.
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <sstream>
 
 #include "libgraph/gzip.h"
+#include "librun/backend_plugin.h"
 #include "tests/conformance/vector.h"
 
 using namespace sg;
@@ -41,15 +43,16 @@ std::string read_file(const std::filesystem::path& path) {
 const char* name_of(Fault fault) { return fault == Fault::type ? "type" : fault == Fault::refused ? "refused" : "value"; }
 
 struct Options {
-  std::string folder, listed, ops;
-  size_t show = 3;
+  std::string folder, listed, ops, backend = "cpu";
+  size_t show = 3, every = 1;
   bool print = false;
 };
 
 struct Totals {
   std::set<std::string> listed, met;            // "op dtype kind"
   std::map<std::string, size_t> failures;
-  size_t count = 0, listed_failures = 0;
+  std::set<std::string> without_kernel;         // ops
+  size_t count = 0, not_run = 0, listed_failures = 0;
 
   void read_listed(const std::string& path) {
     std::istringstream lines(read_file(path));
@@ -61,6 +64,7 @@ struct Totals {
   }
 
   void note(const Vector& v, const Outcome& outcome, const Options& options) {
+    if (outcome.fault == Fault::no_kernel) return ++not_run, void(without_kernel.insert(std::string(v.op)));
     ++count;
     if (outcome.fault == Fault::none) return;
     std::string key = std::string(v.op) + " " + std::string(v.dtype) + " " + name_of(outcome.fault);
@@ -81,7 +85,7 @@ struct Totals {
   }
 };
 
-bool run_file(const std::filesystem::path& path, const Options& options, Totals* totals) {
+bool run_file(const std::filesystem::path& path, const Options& options, BackendMaker* backends, Totals* totals) {
   auto bytes = gunzip(read_file(path));
   auto vectors = bytes.ok() ? read_vectors(bytes.value()) : Result<std::vector<Vector>>(bytes.error());
   if (!vectors.ok()) {
@@ -91,8 +95,9 @@ bool run_file(const std::filesystem::path& path, const Options& options, Totals*
   size_t turn = 0;
   for (const Vector& v : vectors.value()) {
     if (v.op.find(options.ops) == std::string_view::npos) continue;
+    if (++turn % options.every != 0) continue;
     g_now = v.text;
-    Manner manner{++turn % 4 == 0 ? 2 : 1, turn % 16 == 0};   // plans are searched for: the slowest part
+    Manner manner{turn % 4 == 0 ? 2 : 1, turn % 16 == 0, backends};   // plans are searched for: the slowest part
     totals->note(v, run_vector(v, manner), options);
   }
   return true;
@@ -104,6 +109,8 @@ bool parse(int argc, char** argv, Options* o) {
     if (word == "--listed" && i + 1 < argc) o->listed = argv[++i];
     else if (word == "--ops" && i + 1 < argc) o->ops = argv[++i];
     else if (word == "--show" && i + 1 < argc) o->show = std::stoul(argv[++i]);
+    else if (word == "--backend" && i + 1 < argc) o->backend = argv[++i];
+    else if (word == "--every" && i + 1 < argc) o->every = std::max(1ul, std::stoul(argv[++i]));
     else if (word == "--print") o->print = true;
     else if (o->folder.empty() && word[0] != '-') o->folder = word;
     else return false;
@@ -115,18 +122,27 @@ bool parse(int argc, char** argv, Options* o) {
 
 int main(int argc, char** argv) {
   Options options;
-  if (!parse(argc, argv, &options)) return std::fprintf(stderr, "usage: run_vectors [--listed FILE] [--ops TEXT] [--show N] [--print] FOLDER\n"), 2;
+  if (!parse(argc, argv, &options)) return std::fprintf(stderr, "usage: run_vectors [--backend cuda] [--every N] [--listed FILE] [--ops TEXT] [--show N] [--print] FOLDER\n"), 2;
   for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(s, last_words);
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(options.folder))
     if (entry.path().extension() == ".gz") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
+  std::unique_ptr<BackendMaker> backends;
+  if (options.backend != "cpu") {
+    auto loaded = load_backend(options.backend, {});
+    if (!loaded.ok()) return std::fprintf(stderr, "run_vectors: %s\n", loaded.error().message.c_str()), 5;
+    backends = std::move(loaded).value();
+  }
   Totals totals;
   if (!options.listed.empty()) totals.read_listed(options.listed);
   for (const auto& path : files)
-    if (!run_file(path, options, &totals)) return 3;
-  size_t stale = totals.stale(options.ops.empty()), failed = 0;
+    if (!run_file(path, options, backends.get(), &totals)) return 3;
+  const bool all = options.ops.empty() && options.every == 1 && !backends;
+  size_t stale = totals.stale(all), failed = 0;
   for (const auto& [op, n] : totals.failures) failed += n, std::printf("  %5zu %s\n", n, op.c_str());
+  for (const std::string& op : totals.without_kernel) std::printf("  no kernel %s\n", op.c_str());
+  if (backends) std::printf("%zu vectors of %zu ops were not run: no kernel\n", totals.not_run, totals.without_kernel.size());
   std::printf("%zu vectors: %zu are not as PyTorch has them in %zu ops, %zu more are listed\n", totals.count, failed,
               totals.failures.size(), totals.listed_failures);
   return failed + stale != 0 || totals.count == 0 ? 1 : 0;

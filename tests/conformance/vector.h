@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libgraph/result.h"
+#include "librun/backend.h"
 
 namespace sg::test {
 
@@ -33,7 +34,7 @@ struct Vector {
 // The vectors of an unpacked file; they point into `bytes`.
 Result<std::vector<Vector>> read_vectors(std::string_view bytes);
 
-enum class Fault : uint8_t { none, type, refused, value };
+enum class Fault : uint8_t { none, type, refused, value, no_kernel };   // no_kernel: of a backend that lacks the op
 
 struct Outcome {
   Fault fault = Fault::none;
@@ -43,6 +44,7 @@ struct Outcome {
 struct Manner {
   int threads = 1;
   bool planned = false;                 // in an arena, as sg-run does it; else each tensor in a block of its own
+  BackendMaker* backends = nullptr;     // null = the processor
 };
 
 // Verifies, holds the types against the op's rule, runs and looks at the results.

@@ -8,6 +8,7 @@ twice PyTorch's own, plus one unit in the last place at the tensor's scale. Says
 import argparse
 import glob
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,10 @@ def cases():
         if os.path.exists(traced) and os.path.exists(f'{folder}/rank0/expected_traced.safetensors'):
             yield (os.path.relpath(folder, TRACES) + '/traced', traced, f'{folder}/rank{{r}}/inputs.safetensors',
                    f'{folder}/rank{{r}}/expected_traced.safetensors')
+
+
+class Skipped(str):
+    """Why a case cannot run on the backend that was asked for."""
 
 
 def run(command):
@@ -83,7 +88,7 @@ def failures(text):
     return {tuple(line.split('max abs')[0].split()) for line in text.splitlines() if ' FAIL ' in f' {line} '}
 
 
-def check(tool, name, source, inputs, expected, folder):
+def check(tool, name, source, inputs, expected, folder, backend=()):
     """None, or what is wrong. An output may be beyond the tolerance only where the double run is too: PyTorch's own
     error is larger than the tolerance there, and the oracle's rule (twice that error) is the one that counts."""
     graph = f'{folder}/step.sg'
@@ -94,8 +99,11 @@ def check(tool, name, source, inputs, expected, folder):
         return f'sg-import: exit {status}\n{text}'
     beyond = []
     for options in (['--outputs', ours], ['--outputs', oracle, '--numerics', 'f64']):
-        command = [tool('sg-run'), '-q', graph, '--inputs', inputs, '--expect', expected, *options]
+        chosen = [] if '--numerics' in options else backend      # the oracle runs on the processor
+        command = [tool('sg-run'), '-q', graph, '--inputs', inputs, '--expect', expected, *options, *chosen]
         status, text = run(command)
+        if status == 4 and chosen and 'no kernel for this backend' in text:
+            return Skipped(re.search('cannot run: (.*)', text).group(1))
         if status not in (0, 1):
             return f'exit {status}: {" ".join(command)}\n{text}'
         beyond.append((failures(text), text))
@@ -109,6 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--bin', required=True)
     parser.add_argument('--only', default='')
+    parser.add_argument('--backend', default='', help='options of sg-run, as in "--backend cuda --comm nccl"')
     args = parser.parse_args()
     if not os.path.isdir(TRACES):
         print('run_numbers: ../shared/traces is absent, nothing is held against PyTorch')
@@ -119,7 +128,10 @@ def main():
             continue
         begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            problem = check(lambda t: os.path.join(args.bin, t), name, source, inputs, expected, folder)
+            problem = check(lambda t: os.path.join(args.bin, t), name, source, inputs, expected, folder, args.backend.split())
+        if isinstance(problem, Skipped):
+            print(f'SKIPPED {name}: {problem}', flush=True)
+            continue
         print(f'{"FAILED" if problem else "ok    "} {name}  {time.monotonic() - begin:.1f} s', flush=True)
         if problem:
             failed += 1

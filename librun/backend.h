@@ -1,0 +1,91 @@
+// Backend: what computes the nodes of one rank where the processor does not, and the memory that its tensors lie in.
+//
+// Order      Kernels, copies and transfers of one backend happen in the order in which they are asked for; none but
+//            `download` and `settle` waits for them. So memory that is given back may be handed out again at once.
+// Memory     Tensors of the graph lie in memory of the device: the host never looks at it but through `download`.
+//            Memory of `host_memory` may be read and written by both.
+// Failure    What goes wrong on the device, an index out of range, is known when `settle` returns: with the place that
+//            `at` named last before the kernel was launched. Later kernels have run by then, on what memory held.
+// Threads    A backend belongs to its rank's thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "librun/comm.h"
+#include "librun/kernel.h"
+#include "librun/memory.h"
+
+namespace sg {
+
+namespace cpu {
+class PointwiseProgram;
+struct Gemm;
+struct Attention;
+struct AttentionResult;
+struct AttentionGradients;
+}  // namespace cpu
+
+// A pointwise program as the device runs it.
+class DeviceProgram {
+ public:
+  virtual ~DeviceProgram() = default;
+  virtual Status run() = 0;
+};
+
+// What a kernel found wrong with the data.
+struct DeviceFault {
+  uint64_t place = 0;  // as given to `at`
+  std::string message;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // The kernel of an op: takes tensors in device memory, and gives numbers for the host by itself. Null = there is
+  // none.
+  virtual Kernel find_kernel(const OpInfo& op) const = 0;
+  // The calls of a program as one kernel; null = it is too long for one.
+  virtual Result<std::unique_ptr<DeviceProgram>> compile(cpu::PointwiseProgram& program) = 0;
+  // Kernels launched from now on are for this node (Heartbeat::place).
+  virtual void at(uint64_t place) = 0;
+
+  virtual MemorySource& memory() = 0;       // of the device, aligned to 256 bytes
+  virtual MemorySource& host_memory() = 0;  // of the host, that the device reads and writes too
+
+  virtual Status upload(std::byte* to, const std::byte* from, int64_t bytes) = 0;  // `from` may change when it returns
+  virtual Status download(std::byte* to, const std::byte* from, int64_t bytes) = 0;  // `to` is complete when it returns
+  // Between views of one shape, converted to the dtype of `to`. REQUIRES: no overlap, or the same view
+  virtual void copy(const Tensor& to, const Tensor& from) = 0;
+  virtual void fill(const Tensor& to, Scalar value) = 0;  // as PyTorch converts a number to the dtype
+
+  // What cpu/gemm.h and cpu/attention.h promise of the values, on tensors of the device.
+  virtual Status multiply(KernelCall& call, const cpu::Gemm& product) = 0;
+  virtual Status attend(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) = 0;
+  virtual Status attend_backward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionGradients& g) = 0;
+  // What a call without an answer has met: `settle` gives it.
+  virtual void note(Status status) = 0;
+
+  // Waits for everything. An error: the device has failed as a whole, in whatever call. A fault: the data of a node.
+  virtual Result<std::optional<DeviceFault>> settle() = 0;
+
+  // The communicator for tensors of this backend, over one for tensors of the host; that one itself, if it can take
+  // them.
+  virtual Result<std::unique_ptr<Communicator>> communicator(Communicator& host) = 0;
+};
+
+// Makes the backends of this process's ranks.
+class BackendMaker {
+ public:
+  virtual ~BackendMaker() = default;
+  // `local_rank` of `local_ranks`: among the processes or threads of this host, which share its devices.
+  virtual Result<std::unique_ptr<Backend>> make(uint32_t rank, uint32_t local_rank, uint32_t local_ranks) = 0;
+  // What it found: "NVIDIA H100, driver 13.0, cuBLASLt 13.1". For people
+  virtual std::string describe() const = 0;
+};
+
+}  // namespace sg

@@ -1,0 +1,170 @@
+#include "librun/cuda/device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "librun/cuda/kernel_image.h"
+
+namespace sg::cuda {
+namespace {
+
+constexpr int64_t kGrain = 512;            // bytes that blocks of memory are multiples of
+constexpr int64_t kMostBlocks = 132 * 16;  // of a kernel that loops: many times what runs at once
+
+static_assert(kMaxAxes == kMaxRank);
+
+Element element_of(DType t) {
+  switch (t) {
+    case DType::f64: return Element::f64;
+    case DType::f32: return Element::f32;
+    case DType::f16: return Element::f16;
+    case DType::bf16: return Element::bf16;
+    case DType::i64: return Element::i64;
+    case DType::i32: return Element::i32;
+    case DType::i16: return Element::i16;
+    case DType::i8: return Element::i8;
+    case DType::u8: return Element::u8;
+    case DType::boolean: return Element::boolean;
+    case DType::c64: return Element::c64;
+    default: return Element::c128;
+  }
+}
+
+}  // namespace
+
+// --- memory ---
+
+CachedMemory::~CachedMemory() {
+  drop_free();
+  for (auto& [memory, size] : taken_) release(memory);
+}
+
+std::byte* CachedMemory::allocate(int64_t bytes) {
+  auto size = static_cast<size_t>(bytes);
+  if (on_host_) {
+    void* memory = nullptr;
+    const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+    return driver_.cuMemHostAlloc(&memory, size, flags) == CUDA_SUCCESS ? static_cast<std::byte*>(memory) : nullptr;
+  }
+  CUdeviceptr memory = 0;
+  return driver_.cuMemAlloc_v2(&memory, size) == CUDA_SUCCESS ? reinterpret_cast<std::byte*>(memory) : nullptr;
+}
+
+void CachedMemory::release(std::byte* memory) {
+  if (on_host_)
+    driver_.cuMemFreeHost(memory);
+  else
+    driver_.cuMemFree_v2(reinterpret_cast<CUdeviceptr>(memory));
+}
+
+void CachedMemory::drop_free() {
+  for (auto& [size, memory] : free_) release(memory);
+  free_.clear();
+}
+
+std::byte* CachedMemory::take(int64_t bytes) {
+  if (bytes < 0 || bytes > INT64_MAX - kGrain) return nullptr;
+  bytes = std::max<int64_t>((bytes + kGrain - 1) / kGrain * kGrain, kGrain);
+  auto fit = free_.lower_bound(bytes);
+  std::byte* memory = nullptr;
+  if (fit != free_.end() && fit->first <= bytes + bytes / 4) {
+    bytes = fit->first;
+    memory = fit->second;
+    free_.erase(fit);
+  } else {
+    memory = allocate(bytes);
+    if (!memory && !free_.empty()) drop_free(), memory = allocate(bytes);
+  }
+  if (memory) taken_.emplace(memory, bytes);
+  return memory;
+}
+
+void CachedMemory::give(std::byte* memory) {
+  auto it = taken_.find(memory);
+  if (it == taken_.end()) return;
+  free_.emplace(it->second, memory);
+  taken_.erase(it);
+}
+
+int64_t CachedMemory::free_bytes() const {
+  size_t left = 0, total = 0;
+  return driver_.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS ? static_cast<int64_t>(left) : 0;
+}
+
+// --- the device ---
+
+Result<std::unique_ptr<Device>> Device::open(const Driver& driver, int number) {
+  std::unique_ptr<Device> device(new Device(driver));
+  SG_TRY(device->start(number));
+  return device;
+}
+
+Status Device::start(int number) {
+  SG_CU(driver_, cuDeviceGet(&device_, number));
+  char name[128] = {};
+  SG_CU(driver_, cuDeviceGetName(name, sizeof name, device_));
+  name_ = name;
+  SG_CU(driver_, cuDevicePrimaryCtxRetain(&context_, device_));
+  SG_CU(driver_, cuCtxSetCurrent(context_));
+  SG_CU(driver_, cuModuleLoadData(&module_, kernel_image()));
+  SG_CU(driver_, cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+  fault_ = reinterpret_cast<Fault*>(host_memory_.take(sizeof(Fault)));
+  if (!fault_) return Error{ErrorKind::missing, "no memory that host and GPU share"};
+  *fault_ = Fault();
+  return ok_status();
+}
+
+Device::~Device() {
+  if (stream_) driver_.cuStreamSynchronize(stream_), driver_.cuStreamDestroy_v2(stream_);
+  if (module_) driver_.cuModuleUnload(module_);
+  // The memory goes with its members; the context stays for the process.
+}
+
+void Device::note(Status status) {
+  if (noted_.ok() && !status.ok()) noted_ = std::move(status);
+}
+
+void Device::launch_bytes(CUstream stream, const char* kernel, int64_t blocks, const void* args) {
+  if (blocks <= 0 || !noted_.ok()) return;
+  CUfunction& function = functions_[kernel];
+  if (!function) note(check(driver_, driver_.cuModuleGetFunction(&function, module_, kernel), kernel));
+  if (!function) return;
+  void* parameters[] = {const_cast<void*>(args)};
+  note(check(driver_,
+             driver_.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, kLanes, 1, 1, 0, stream, parameters,
+                                    nullptr),
+             kernel));
+}
+
+Status Device::synchronize() {
+  if (!watch_) return check(driver_, driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  for (int looks = 0;; ++looks) {
+    const CUresult code = driver_.cuStreamQuery(stream_);
+    if (code != CUDA_ERROR_NOT_READY) return check(driver_, code, "cuStreamQuery");
+    if (looks < 1000) {
+      std::this_thread::yield();
+      continue;
+    }
+    SG_TRY(watch_());
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+View Device::view(const Tensor& t) {
+  View out;
+  out.data = reinterpret_cast<unsigned char*>(t.data);
+  out.element = element_of(t.dtype);
+  out.conjugate = t.conjugate;
+  out.axes = t.rank;
+  out.count = t.elements();
+  for (int axis = 0; axis < t.rank; ++axis) {
+    out.shape[axis] = t.dim(axis);
+    out.stride[axis] = t.step(axis);
+  }
+  return out;
+}
+
+int64_t blocks_for(int64_t elements) { return std::min((elements + kLanes - 1) / kLanes, kMostBlocks); }
+
+}  // namespace sg::cuda

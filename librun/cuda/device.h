@@ -1,0 +1,96 @@
+// One device as one rank sees it: a stream, memory, kernels by name, and where they report what is wrong with the data.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "librun/cuda/driver.h"
+#include "librun/cuda/kernels/view.h"
+#include "librun/kernel.h"
+#include "librun/memory.h"
+
+namespace sg::cuda {
+
+// Memory of the device, or of the host that both see. What is given back is kept for the next request of about its
+// size.
+class CachedMemory : public MemorySource {
+ public:
+  CachedMemory(const Driver& driver, bool on_host) : driver_(driver), on_host_(on_host) {}
+  ~CachedMemory() override;
+  std::byte* take(int64_t bytes) override;
+  void give(std::byte* memory) override;
+  int64_t free_bytes() const override;
+  std::string title() const override { return on_host_ ? "the host" : "the GPU"; }
+
+ private:
+  std::byte* allocate(int64_t bytes);
+  void release(std::byte* memory);
+  void drop_free();
+
+  const Driver& driver_;
+  bool on_host_;
+  std::multimap<int64_t, std::byte*> free_;  // by size
+  std::map<std::byte*, int64_t> taken_;
+};
+
+class Device {
+ public:
+  static Result<std::unique_ptr<Device>> open(const Driver& driver, int number);
+  ~Device();
+
+  const Driver& driver() const { return driver_; }
+  CUstream stream() const { return stream_; }
+  MemorySource& memory() { return memory_; }
+  MemorySource& host_memory() { return host_memory_; }
+  std::string name() const { return name_; }
+
+  // Launches `blocks` blocks of a kernel (kernels/block.h) on the stream; none when `blocks` is 0.
+  template <class Args>
+  void launch(const char* kernel, int64_t blocks, const Args& args) {
+    launch_bytes(stream_, kernel, blocks, &args);
+  }
+  template <class Args>
+  void launch_on(CUstream stream, const char* kernel, int64_t blocks, const Args& args) {
+    launch_bytes(stream, kernel, blocks, &args);
+  }
+  // Waits for the stream. `watch` is asked meanwhile: its error ends the wait.
+  Status synchronize();
+  void set_watch(std::function<Status()> watch) { watch_ = std::move(watch); }
+  // Notes what failed, for the next `settle`: the first thing counts.
+  void note(Status status);
+  Status noted() const { return noted_; }
+
+  Report report() const { return {fault_, place_}; }
+  void at(uint64_t place) { place_ = place; }
+  uint64_t place() const { return place_; }
+  Fault* fault() { return fault_; }
+
+  // Of this device's tensor; the host never reads it.
+  static View view(const Tensor& t);
+
+ private:
+  explicit Device(const Driver& driver) : driver_(driver), memory_(driver, false), host_memory_(driver, true) {}
+  Status start(int number);
+  void launch_bytes(CUstream stream, const char* kernel, int64_t blocks, const void* args);
+
+  const Driver& driver_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUmodule module_ = nullptr;
+  CUstream stream_ = nullptr;
+  CachedMemory memory_, host_memory_;
+  Fault* fault_ = nullptr;  // in memory that both see
+  uint64_t place_ = 0;
+  std::string name_;
+  Status noted_ = ok_status();
+  std::function<Status()> watch_;
+  std::map<std::string_view, CUfunction> functions_;
+};
+
+// As many blocks as give every element a lane, up to what a device runs at once.
+int64_t blocks_for(int64_t elements);
+
+}  // namespace sg::cuda

@@ -1,0 +1,69 @@
+#include "librun/cuda/driver.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+
+namespace sg::cuda {
+namespace {
+
+constexpr int kOldestDriver = 12080;  // the PTX that is built in; Hopper's cluster launch attributes
+constexpr const char* kRemedy = "a machine with an NVIDIA GPU and its driver (nvidia-smi shows both), or --backend cpu";
+
+Error missing(std::string message) { return Error{ErrorKind::missing, std::move(message), {}, kRemedy}; }
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+Result<Driver> start() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) return missing("the backend 'cuda' finds no driver (libcuda.so.1)");
+  Driver driver;
+#define SG_FIND(name)                                                       \
+  driver.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
+  if (!driver.name) return missing("the driver (libcuda.so.1) is too old: it has no " #name);
+  SG_CUDA_FUNCTIONS(SG_FIND)
+#undef SG_FIND
+  if (CUresult code = driver.cuInit(0); code != CUDA_SUCCESS) {
+    Error error = check(driver, code, "cuInit").error();
+    return missing("the driver does not start: " + error.message);
+  }
+  SG_CU(driver, cuDriverGetVersion(&driver.version));
+  if (driver.version < kOldestDriver)
+    return missing("the driver is for CUDA " + version_text(driver.version) + ", " + version_text(kOldestDriver) +
+                   " is needed");
+  int devices = 0;
+  SG_CU(driver, cuDeviceGetCount(&devices));
+  if (devices == 0) return missing("the driver sees no GPU");
+  return driver;
+}
+
+}  // namespace
+
+Result<const Driver*> load_driver() {
+  static const Result<Driver> driver = start();
+  if (!driver.ok()) return driver.error();
+  return &*driver;
+}
+
+Status check(const Driver& driver, CUresult code, const char* what) {
+  if (code == CUDA_SUCCESS) return ok_status();
+  const char *name = nullptr, *text = nullptr;
+  driver.cuGetErrorName(code, &name);
+  driver.cuGetErrorString(code, &text);
+  const std::string call(what, std::strcspn(what, "("));
+  return Error{ErrorKind::missing,
+               call + " failed with " + (name ? name : "error " + std::to_string(code)) +
+                   (text ? std::string(": ") + text : std::string()),
+               {},
+               {}};
+}
+
+Result<void*> open_library(const char* file, const char* remedy) {
+  void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  if (!library) return Error{ErrorKind::missing, "the backend 'cuda' finds no " + std::string(file), {}, remedy};
+  return library;
+}
+
+}  // namespace sg::cuda

@@ -1,0 +1,294 @@
+// Elements by index: from calls to kernels/index.h.
+#include <algorithm>
+#include <array>
+
+#include "librun/cuda/backend_cuda.h"
+#include "librun/cuda/kernels/index.h"
+
+namespace sg::cuda {
+namespace {
+
+Tensor with_axis(const Tensor& t) {  // a number as a vector of one
+  Tensor out = t;
+  if (t.rank == 0) out.rank = 1, out.shape[0] = out.stride[0] = 1;
+  return out;
+}
+
+// `self` whose axes are `rest` (the first `outer` of them before what is picked) and those that `indices` pick.
+struct Picks {
+  std::vector<std::pair<int, Tensor>> indices;  // axis and index
+  std::vector<int64_t> shape;                   // of what they broadcast to
+  int outer = 0;                                // axes before them in the result
+  bool wraps = true;
+};
+
+Selection selection_of(const Tensor& self, const Picks& picks) {
+  Selection s;
+  Tensor rest = self;
+  rest.rank = 0;
+  for (int axis = 0; axis < self.rank; ++axis) {
+    auto indexed = [&](const auto& pick) { return pick.first == axis; };
+    if (std::ranges::any_of(picks.indices, indexed)) continue;
+    const auto at = static_cast<size_t>(rest.rank++);
+    rest.shape[at] = self.dim(axis);
+    rest.stride[at] = self.step(axis);
+    (static_cast<int>(at) < picks.outer ? s.outer : s.inner) *= self.dim(axis);
+  }
+  s.rest = Device::view(rest);
+  s.outer_axes = picks.outer;
+  for (int64_t size : picks.shape) s.picked *= size;
+  for (const auto& [axis, index] : picks.indices) {
+    const auto k = static_cast<size_t>(s.indexed++);
+    s.index[k] = Device::view(broadcast_to(index, picks.shape));
+    s.size[k] = self.dim(axis);
+    s.stride[k] = self.step(axis);
+  }
+  s.wraps = picks.wraps;
+  return s;
+}
+
+std::vector<int64_t> result_shape(const Tensor& self, const Picks& picks) {
+  std::vector<int64_t> shape;
+  for (int axis = 0; axis < self.rank; ++axis)
+    if (std::ranges::none_of(picks.indices, [&](const auto& pick) { return pick.first == axis; }))
+      shape.push_back(self.dim(axis));
+  shape.insert(shape.begin() + picks.outer, picks.shape.begin(), picks.shape.end());
+  return shape;
+}
+
+Status broadcast_into(KernelCall& call, std::vector<int64_t>* shape, const Tensor& t) {
+  if (t.rank > static_cast<int>(shape->size()))
+    shape->insert(shape->begin(), static_cast<size_t>(t.rank) - shape->size(), 1);
+  const size_t shift = shape->size() - static_cast<size_t>(t.rank);
+  for (int axis = 0; axis < t.rank; ++axis) {
+    int64_t& size = (*shape)[shift + static_cast<size_t>(axis)];
+    if (size == 1)
+      size = t.dim(axis);
+    else if (t.dim(axis) != 1 && t.dim(axis) != size)
+      return call.fail("the indices do not broadcast: sizes " + std::to_string(size) + " and " +
+                       std::to_string(t.dim(axis)));
+  }
+  return ok_status();
+}
+
+Result<Picks> picks_of(KernelCall& call, const Tensor& self) {
+  Picks picks;
+  int runs = 0, first = -1, last = -2;
+  const std::span<const Tensor> given = call.tensors("indices");
+  if (given.size() > static_cast<size_t>(self.rank)) return call.fail("there are more indices than axes");
+  for (int axis = 0; axis < static_cast<int>(given.size()); ++axis) {
+    const Tensor& index = given[static_cast<size_t>(axis)];
+    if (index.is_none()) continue;
+    if (index.dtype == DType::boolean || index.dtype == DType::u8)
+      return call.fail("the CUDA backend has no index by masks", "--backend cpu");
+    if (first < 0) first = axis;
+    runs += axis != last + 1;
+    last = axis;
+    SG_TRY(broadcast_into(call, &picks.shape, index));
+    picks.indices.emplace_back(axis, index);
+  }
+  if (picks.indices.size() > static_cast<size_t>(kMaxIndexed))
+    return call.fail("the CUDA backend takes at most " + std::to_string(kMaxIndexed) + " indices");
+  picks.outer = runs <= 1 ? std::max(first, 0) : 0;
+  return picks;
+}
+
+// Along one axis; negative indices are errors.
+Picks along_axis(const Tensor& index, int axis) {
+  return {{{axis, index}}, {index.sizes().begin(), index.sizes().end()}, axis, false};
+}
+
+Status select(KernelCall& call, const Tensor& self, const Picks& picks, const Tensor& out) {
+  SelectArgs args;
+  args.from = selection_of(self, picks);
+  args.to = Device::view(out);
+  args.report = device_of(call).report();
+  device_of(call).launch("select_elements", blocks_for(args.to.count), args);
+  return ok_status();
+}
+
+Status index(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  SG_ASSIGN(Picks picks, picks_of(call, self));
+  const std::vector<int64_t> shape = result_shape(self, picks);
+  if (call.result().is_none()) SG_TRY(call.allocate_result(0, shape));
+  if (!std::ranges::equal(shape, call.result().sizes()))
+    return call.fail("the indices pick another number of elements than the graph says");
+  return select(call, self, picks, call.result());
+}
+
+Status index_select(KernelCall& call) {
+  const Tensor self = with_axis(call.tensor("self"));
+  return select(call, self, along_axis(with_axis(call.tensor("index")), wrap_axis(call.integer("dim"), self.rank)),
+                with_axis(call.result()));
+}
+
+Status embedding(KernelCall& call) {
+  return select(call, call.tensor("weight"), along_axis(call.tensor("indices"), 0), call.result());
+}
+
+Status gather(KernelCall& call) {
+  GatherArgs args;
+  args.to = Device::view(with_axis(call.result()));
+  args.from = Device::view(with_axis(call.tensor("self")));
+  args.index = Device::view(with_axis(call.tensor("index")));
+  args.axis = wrap_axis(call.integer("dim"), args.index.axes);
+  args.report = device_of(call).report();
+  device_of(call).launch("gather_elements", blocks_for(args.index.count), args);
+  return ok_status();
+}
+
+// --- writing ---
+
+// The result starts as a copy of `self`, unless the op writes `self` itself.
+void start_from(KernelCall& call, const Tensor& self) {
+  const Tensor& out = call.result();
+  if (out.data != self.data || !std::ranges::equal(out.strides(), self.strides())) backend_of(call).copy(out, self);
+}
+
+// Buckets of `args.sources` sources by destination; begin and order are there afterwards.
+Status sort_into_buckets(KernelCall& call, BucketArgs* args) {
+  const int64_t n = args->sources, m = args->destinations;
+  if (n >= INT64_C(1) << 32) return call.fail("the CUDA backend indexes with fewer than 2^32 indices");
+  auto longs = [&](int64_t count) { return call.scratch().tensor(DType::i64, std::array{count}); };
+  auto words = [&](int64_t count) { return call.scratch().tensor(DType::i32, std::array{count}); };
+  const Tensor counts = words(m + 1), cursors = words(m + 1);
+  backend_of(call).fill(counts, Scalar::integer(0));
+  backend_of(call).fill(cursors, Scalar::integer(0));
+  args->key = longs(n + 1).as<int64_t>();
+  args->begin = longs(m + 1 + kLanes).as<int64_t>();
+  args->order = longs(n + 1).as<int64_t>();
+  args->count = counts.as<unsigned>();
+  args->cursor = cursors.as<unsigned>();
+  args->report = device_of(call).report();
+  Device& device = device_of(call);
+  device.launch("bucket_keys", blocks_for(n), *args);
+  device.launch("bucket_offsets", 1, *args);
+  device.launch("bucket_places", blocks_for(n), *args);
+  device.launch("bucket_sort", blocks_for(m), *args);
+  return ok_status();
+}
+
+// to (+)= from at what the picks say; `skip`: an index that is left out.
+Status put(KernelCall& call, const Tensor& out, const Picks& picks, const Tensor& from, bool add,
+           Scalar scale = Scalar::integer(1), int64_t skip = -1) {
+  if (is_complex(out.dtype) && add) return call.fail("the CUDA backend does not add complex numbers by index");
+  const Selection selection = selection_of(out, picks);
+  BucketArgs buckets;
+  buckets.picks = selection;
+  buckets.sources = selection.picked;
+  buckets.skip = skip;
+  int64_t reach = 1;  // the places that could be picked
+  for (int k = 0; k < selection.indexed; ++k) reach *= selection.size[k];
+  buckets.destinations = reach;
+  SG_TRY(sort_into_buckets(call, &buckets));
+  ScatterArgs args;
+  args.to = selection;
+  args.from = Device::view(from);
+  args.begin = buckets.begin;
+  args.order = buckets.order;
+  args.sources = selection.picked;
+  args.destinations = reach;
+  args.scale = scale.to_double();
+  args.whole_scale = scale.is_integral() ? scale.i : static_cast<int64_t>(scale.re);
+  args.add = add;
+  device_of(call).launch("scatter_buckets", blocks_for(selection.outer * reach * selection.inner), args);
+  return ok_status();
+}
+
+Status index_put(KernelCall& call) {
+  start_from(call, call.tensor("self"));
+  const Tensor& out = call.result();
+  SG_ASSIGN(Picks picks, picks_of(call, out));
+  const std::vector<int64_t> shape = result_shape(out, picks);
+  std::vector<int64_t> given(shape);
+  SG_TRY(broadcast_into(call, &given, call.tensor("values")));
+  if (given != shape || shape.size() > static_cast<size_t>(kMaxRank))
+    return call.fail("the values do not broadcast to what the indices pick");
+  return put(call, out, picks, broadcast_to(call.tensor("values"), shape), call.flag("accumulate"));
+}
+
+Status index_add(KernelCall& call) {
+  start_from(call, call.tensor("self"));
+  const Tensor out = with_axis(call.result());
+  const Picks picks = along_axis(with_axis(call.tensor("index")), wrap_axis(call.integer("dim"), out.rank));
+  const Tensor source = with_axis(call.tensor("source"));
+  if (!std::ranges::equal(result_shape(out, picks), source.sizes()))
+    return call.fail("the source does not have the shape of what is indexed");
+  return put(call, out, picks, source, true, call.scalar("alpha"));
+}
+
+Status embedding_backward(KernelCall& call) {
+  if (call.flag("scale_grad_by_freq")) return call.fail("the CUDA backend does not scale gradients by their number");
+  backend_of(call).fill(call.result(), Scalar::integer(0));
+  const int64_t padding = call.integer("padding_idx");
+  return put(call, call.result(), along_axis(call.tensor("indices"), 0), call.tensor("grad_output"), true,
+             Scalar::integer(1), padding);
+}
+
+// Of every element of the index by itself, along one axis.
+Status scatter(KernelCall& call, int64_t dim, const Tensor& source, bool add) {
+  start_from(call, call.tensor("self"));
+  const Tensor out = with_axis(call.result()), index = with_axis(call.tensor("index"));
+  if (is_complex(out.dtype) && add) return call.fail("the CUDA backend does not add complex numbers by index");
+  BucketArgs buckets;
+  buckets.target = Device::view(out);
+  buckets.index = Device::view(index);
+  buckets.axis = wrap_axis(dim, out.rank);
+  buckets.sources = index.elements();
+  buckets.destinations = extent_bytes(out) / dtype_bytes(out.dtype);
+  if (buckets.sources == 0) return ok_status();
+  SG_TRY(sort_into_buckets(call, &buckets));
+  ScatterArgs args;
+  Tensor start = out;
+  start.rank = 0;
+  args.to.rest = Device::view(start);
+  Tensor from = source;
+  if (source.rank > 0) from.shape = index.shape;  // the source may be larger than the index
+  args.from = Device::view(from);
+  args.begin = buckets.begin;
+  args.order = buckets.order;
+  args.sources = buckets.sources;
+  args.destinations = buckets.destinations;
+  args.add = add;
+  device_of(call).launch("scatter_buckets", blocks_for(args.destinations), args);
+  return ok_status();
+}
+
+Tensor value_source(KernelCall& call) {
+  Tensor value = call.scratch().tensor(call.result().dtype, {});
+  backend_of(call).fill(value, call.scalar("value"));
+  return value;
+}
+
+Status scatter_src(KernelCall& call) { return scatter(call, call.integer("dim"), call.tensor("src"), false); }
+Status scatter_value(KernelCall& call) { return scatter(call, call.integer("dim"), value_source(call), false); }
+Status scatter_add(KernelCall& call) { return scatter(call, call.integer("dim"), call.tensor("src"), true); }
+Status scatter_add_rows(KernelCall& call) { return scatter(call, 0, call.tensor("src"), true); }
+
+constexpr KernelRow kRows[] = {
+    {"aten.index.Tensor", index},
+    {"aten._unsafe_index.Tensor", index},
+    {"aten.index_put.default", index_put},
+    {"aten._unsafe_index_put.default", index_put},
+    {"aten.index_put_.default", index_put},
+    {"aten.index_select.default", index_select},
+    {"aten.index_add.default", index_add},
+    {"aten.index_add_.default", index_add},
+    {"aten.embedding.default", embedding},
+    {"aten.embedding_dense_backward.default", embedding_backward},
+    {"aten.gather.default", gather},
+    {"aten.scatter.src", scatter_src},
+    {"aten.scatter_.src", scatter_src},
+    {"aten.scatter.value", scatter_value},
+    {"aten.scatter_.value", scatter_value},
+    {"aten.scatter_add.default", scatter_add},
+    {"aten.scatter_add_.default", scatter_add},
+    {"torchtitan.deterministic_scatter_add.default", scatter_add_rows},
+};
+
+}  // namespace
+
+std::span<const KernelRow> index_kernels() { return kRows; }
+
+}  // namespace sg::cuda

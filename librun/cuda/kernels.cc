@@ -1,0 +1,99 @@
+// Which kernel an op has on the device.
+#include <unordered_map>
+
+#include "librun/cpu/kernels.h"
+#include "librun/cuda/backend_cuda.h"
+
+namespace sg::cuda {
+namespace {
+
+// Kernels of the processor that touch data by copy, fill and contiguous alone: they run here as they are (cpu/fill.h).
+constexpr std::string_view kByCopies[] = {
+    "aten.cat.default",
+    "aten.stack.default",
+    "aten.split_with_sizes_copy.default",
+    "aten.split_with_sizes_copy.out",
+    "bucketing._pre_bucket_all_gather.default",
+    "bucketing._pre_bucket_reduce_scatter.default",
+    "sg.pack",
+    "aten.reshape.default",
+    "aten.flatten.using_ints",
+    "aten.view_copy.default",
+    "aten.expand_copy.default",
+    "aten.permute_copy.default",
+    "aten.slice_copy.Tensor",
+    "aten.slice_backward.default",
+    "aten.select_backward.default",
+    "aten.slice_scatter.default",
+    "aten.select_scatter.default",
+    "aten.as_strided_scatter.default",
+    "aten.repeat.default",
+    "aten.flip.default",
+    "aten.roll.default",
+    "aten.constant_pad_nd.default",
+    "aten.repeat_interleave.self_int",
+    "aten.empty.memory_format",
+    "aten.empty_strided.default",
+    "aten.empty_permuted.default",
+    "aten.empty_like.default",
+    "aten.new_empty.default",
+    "aten.new_empty_strided.default",
+    "aten.zeros.default",
+    "aten.zeros_like.default",
+    "aten.new_zeros.default",
+    "aten.ones.default",
+    "aten.ones_like.default",
+    "aten.new_ones.default",
+    "aten.full.default",
+    "aten.full_like.default",
+    "aten.new_full.default",
+    "aten.scalar_tensor.default",
+    "aten.eye.default",
+    "aten.eye.m",
+    // by products and attention of the backend
+    "aten.mm.default",
+    "aten.bmm.default",
+    "aten.mv.default",
+    "aten.dot.default",
+    "aten.addmm.default",
+    "aten.addmm_.default",
+    "aten.addmv.default",
+    "aten.baddbmm.default",
+    "aten.matmul.default",
+    "aten.linear.default",
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+    "aten._scaled_dot_product_flash_attention.default",
+    "aten._scaled_dot_product_flash_attention_backward.default",
+    "aten._scaled_dot_product_efficient_attention.default",
+    "aten._scaled_dot_product_efficient_attention_backward.default",
+    "aten._scaled_dot_product_cudnn_attention.default",
+    "aten._scaled_dot_product_cudnn_attention_backward.default",
+    "aten.scaled_dot_product_attention.default",
+    // and those that look at numbers of the host alone
+    "aten._assert_scalar.default",
+    "aten._assert_tensor_metadata.default",
+    "aten.sym_constrain_range.default",
+    "aten.sym_constrain_range_for_size.default",
+};
+
+using Table = std::unordered_map<std::string_view, Kernel>;
+
+Table build_table() {
+  Table table;
+  for (std::string_view op : kByCopies)
+    if (Kernel kernel = find_cpu_kernel(op)) table.emplace(op, kernel);
+  for (auto family : {matmul_kernels(), row_kernels(), index_kernels(), other_kernels()})
+    for (const KernelRow& row : family) table.emplace(row.op, row.run);
+  return table;
+}
+
+}  // namespace
+
+Kernel CudaBackend::find_kernel(const OpInfo& op) const {
+  static const Table table = build_table();
+  if (auto it = table.find(op.name); it != table.end()) return it->second;
+  return knows_pointwise(op.name) ? run_pointwise : nullptr;
+}
+
+}  // namespace sg::cuda

@@ -1,0 +1,1 @@
+#include "librun/cuda/kernels/all.h"

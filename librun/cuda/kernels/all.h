@@ -1,0 +1,10 @@
+// Every kernel: what is compiled for the device (all.cu), and for the processor in tests/gpu.
+#pragma once
+
+#include "librun/cuda/kernels/copy.h"
+#include "librun/cuda/kernels/index.h"
+#include "librun/cuda/kernels/matmul.h"
+#include "librun/cuda/kernels/pointwise.h"
+#include "librun/cuda/kernels/random.h"
+#include "librun/cuda/kernels/rows.h"
+#include "librun/cuda/kernels/slots.h"

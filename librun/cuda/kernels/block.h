@@ -1,0 +1,174 @@
+// How kernels are written: once, for the device and for tests on a processor.
+//
+// A kernel is a body for one block of kLanes lanes. What lanes do between two meetings stands in `each`; a device runs
+// it in all lanes at once, a processor lane after lane. Values that lanes keep from one `each` to the next are
+// Lanes<T>: a register of each thread there, an array here. `reduce` merges them in an order that is the same in both:
+// so both give the same bits, as far as the functions of math.h go, which are + - * / and sqrt.
+//
+//     SG_KERNEL(row_sums, RowArgs) {                        // (Block& block, const RowArgs& args)
+//       Lanes<float> part = block.each([&](int lane) { ... });
+//       float sum = block.reduce(part, Sum());
+//       block.each([&](int lane) { if (lane == 0) ... });
+//     }
+//
+// Memory written by one lane is read by another only after block.sync(). No lane may return early from the body.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define SG_FN __device__ __forceinline__
+#else
+#include <array>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+#define SG_FN inline
+#endif
+
+namespace sg::cuda {
+
+inline constexpr int kLanes = 256;  // a multiple of 32
+
+#ifdef __CUDACC__
+
+template <class T>
+using Lanes = T;
+
+class Block {
+ public:
+  SG_FN int64_t index() const { return blockIdx.x; }
+  SG_FN int64_t count() const { return gridDim.x; }
+  template <class F>
+  SG_FN auto each(const F& f) const {
+    return f(static_cast<int>(threadIdx.x));
+  }
+  SG_FN void sync() const { __syncthreads(); }
+
+  template <class T, class Op>
+  SG_FN T reduce(T value, const Op& op) const {
+    __shared__ alignas(16) unsigned char memory[sizeof(T) * (kLanes / 32)];
+    T* warps = reinterpret_cast<T*>(memory);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (int width = 16; width > 0; width /= 2) value = op(value, shift_down(value, width));
+    __syncthreads();  // the last reduction has been read
+    if (lane == 0) warps[warp] = value;
+    __syncthreads();
+    for (int width = kLanes / 64; width > 0; width /= 2) {
+      if (threadIdx.x < width) warps[threadIdx.x] = op(warps[threadIdx.x], warps[threadIdx.x + width]);
+      __syncthreads();
+    }
+    return warps[0];
+  }
+
+  SG_FN static unsigned add_count(unsigned* at, unsigned n) { return atomicAdd(at, n); }  // what was there before
+  // Keeps the first that comes.
+  SG_FN static bool claim(unsigned* at) { return atomicCAS(at, 0u, 1u) == 0u; }
+
+ private:
+  template <class T>
+  SG_FN static T shift_down(T value, int width) {
+    static_assert(sizeof(T) % 4 == 0);
+    T out;
+    auto* from = reinterpret_cast<const unsigned*>(&value);
+    auto* to = reinterpret_cast<unsigned*>(&out);
+    for (size_t i = 0; i < sizeof(T) / 4; ++i) to[i] = __shfl_down_sync(0xffffffffu, from[i], width);
+    return out;
+  }
+};
+
+#define SG_KERNEL(name, Args)                                                                                \
+  SG_FN void name##_body(::sg::cuda::Block& block, const Args& args);                                        \
+  extern "C" __global__ void __launch_bounds__(::sg::cuda::kLanes) name(const __grid_constant__ Args args) { \
+    ::sg::cuda::Block block;                                                                                 \
+    name##_body(block, args);                                                                                \
+  }                                                                                                          \
+  SG_FN void name##_body(::sg::cuda::Block& block, const Args& args)
+
+#else
+
+template <class T>
+using Lanes = std::array<T, kLanes>;
+
+class Block {
+ public:
+  Block(int64_t index, int64_t count) : index_(index), count_(count) {}
+  int64_t index() const { return index_; }
+  int64_t count() const { return count_; }
+
+  template <class F>
+  auto each(const F& f) const {
+    using T = decltype(f(0));
+    if constexpr (std::is_void_v<T>) {
+      for (int lane = 0; lane < kLanes; ++lane) f(lane);
+    } else {
+      Lanes<T> out;
+      for (int lane = 0; lane < kLanes; ++lane) out[static_cast<size_t>(lane)] = f(lane);
+      return out;
+    }
+  }
+  void sync() const {}
+
+  // The order of the device: within warps of 32 by halves, then over warps by halves.
+  template <class T, class Op>
+  T reduce(Lanes<T> values, const Op& op) const {
+    constexpr size_t kWarps = kLanes / 32;
+    std::array<T, kWarps> warps;
+    for (size_t warp = 0; warp < kWarps; ++warp) {
+      T* lane = values.data() + warp * 32;
+      for (size_t width = 16; width > 0; width /= 2)
+        for (size_t i = 0; i < width; ++i) lane[i] = op(lane[i], lane[i + width]);
+      warps[warp] = lane[0];
+    }
+    for (size_t width = kWarps / 2; width > 0; width /= 2)
+      for (size_t i = 0; i < width; ++i) warps[i] = op(warps[i], warps[i + width]);
+    return warps[0];
+  }
+
+  static unsigned add_count(unsigned* at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_RELAXED); }
+  static bool claim(unsigned* at) {
+    unsigned none = 0;
+    return __atomic_compare_exchange_n(at, &none, 1u, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  }
+
+ private:
+  int64_t index_, count_;
+};
+
+#ifdef SG_HOST_KERNELS
+// Kernels by name, for what stands in for the driver in tests.
+struct HostKernel {
+  const char* name;
+  size_t args_bytes;
+  void (*run)(int64_t blocks, const void* args);
+};
+inline std::vector<HostKernel>& host_kernels() {
+  static std::vector<HostKernel> list;
+  return list;
+}
+struct HostKernelRow {
+  explicit HostKernelRow(HostKernel kernel) { host_kernels().push_back(kernel); }
+};
+
+#define SG_KERNEL(name, Args)                                                                                     \
+  inline void name##_body(::sg::cuda::Block& block, const Args& args);                                            \
+  inline const ::sg::cuda::HostKernelRow name##_row({#name, sizeof(Args), [](int64_t blocks, const void* data) {  \
+                                                       Args args;                                                 \
+                                                       std::memcpy(static_cast<void*>(&args), data, sizeof args); \
+                                                       for (int64_t i = 0; i < blocks; ++i) {                     \
+                                                         ::sg::cuda::Block block(i, blocks);                      \
+                                                         name##_body(block, args);                                \
+                                                       }                                                          \
+                                                     }});                                                         \
+  inline void name##_body([[maybe_unused]] ::sg::cuda::Block& block, const Args& args)
+#else
+// Who launches kernels needs their arguments alone.
+#define SG_KERNEL(name, Args) \
+  template <int>              \
+  inline void name##_body([[maybe_unused]] ::sg::cuda::Block& block, const Args& args)
+#endif
+
+#endif
+
+}  // namespace sg::cuda

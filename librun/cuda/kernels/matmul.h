@@ -1,0 +1,170 @@
+// Matrix products for what cuBLASLt does not take: integers, strides of neither axis 1, sizes that are on the device.
+//
+// An element is one chain over k: float for halves and f32, double for f64 and complex, 64-bit integers, which wrap.
+#pragma once
+
+#include "librun/cuda/kernels/element_ops.h"
+#include "librun/cuda/kernels/matmul_args.h"
+
+namespace sg::cuda {
+
+SG_FN int64_t at3(const View& v, int64_t b, int64_t i, int64_t j) {
+  return b * v.stride[0] + i * v.stride[1] + j * v.stride[2];
+}
+
+// Which group position `i` is in; the number of groups where it is in none.
+SG_FN int64_t group_at(const View& ends, int64_t i) {
+  int64_t g = 0;
+  while (g < ends.count && i >= read_whole(ends, g * ends.stride[0])) ++g;
+  return g;
+}
+
+template <class C>
+SG_FN void multiply_real(const MatmulArgs& args, int64_t to_batch, int64_t ba, int64_t bb, int64_t i, int64_t j,
+                         int64_t begin, int64_t end) {
+  C sum = 0;
+  for (int64_t k = begin; k < end; ++k)
+    sum += read<C>(args.a, at3(args.a, ba, i, k)) * read<C>(args.b, at3(args.b, bb, k, j));
+  sum *= static_cast<C>(args.alpha);
+  if (args.add.data && args.beta != 0)
+    sum += static_cast<C>(args.beta) * read<C>(args.add, at3(args.add, to_batch, i, j));
+  write<C>(args.to, at3(args.to, to_batch, i, j), sum);
+}
+
+SG_FN Cx<double> complex_at(const View& v, int64_t offset) {
+  return {read<double>(v, offset), read_imaginary<double>(v, offset)};
+}
+
+SG_FN void multiply_complex(const MatmulArgs& args, int64_t b, int64_t i, int64_t j) {
+  Cx<double> sum{0, 0};
+  for (int64_t k = 0; k < args.a.shape[2]; ++k)
+    sum = plus(sum, times(complex_at(args.a, at3(args.a, b, i, k)), complex_at(args.b, at3(args.b, b, k, j))));
+  sum = times(Cx<double>{args.alpha, args.alpha_im}, sum);
+  if (args.add.data)
+    sum = plus(sum, times(Cx<double>{args.beta, args.beta_im}, complex_at(args.add, at3(args.add, b, i, j))));
+  const int64_t offset = at3(args.to, b, i, j);
+  if (args.to.element == Element::c64)
+    at<float>(args.to, 2 * offset) = static_cast<float>(sum.re),
+                           at<float>(args.to, 2 * offset + 1) = static_cast<float>(sum.im);
+  else
+    at<double>(args.to, 2 * offset) = sum.re, at<double>(args.to, 2 * offset + 1) = sum.im;
+}
+
+SG_FN void multiply_whole(const MatmulArgs& args, int64_t b, int64_t i, int64_t j) {
+  uint64_t sum = 0;
+  for (int64_t k = 0; k < args.a.shape[2]; ++k)
+    sum += bits(read_whole(args.a, at3(args.a, b, i, k))) * bits(read_whole(args.b, at3(args.b, b, k, j)));
+  sum *= bits(args.whole_alpha);
+  if (args.add.data && args.whole_beta != 0)
+    sum += bits(args.whole_beta) * bits(read_whole(args.add, at3(args.add, b, i, j)));
+  write_whole(args.to, at3(args.to, b, i, j), wrap(sum));
+}
+
+SG_FN void multiply_element(const MatmulArgs& args, int64_t b, int64_t i, int64_t j) {
+  const Element type = args.a.element;
+  if (is_complex(type)) return multiply_complex(args, b, i, j);
+  if (!is_floating(type)) return multiply_whole(args, b, i, j);
+  int64_t ba = b, bb = b, begin = 0, end = args.a.shape[2];
+  if (args.along == MatmulArgs::Along::m || args.along == MatmulArgs::Along::n) {
+    const int64_t g = group_at(args.ends, args.along == MatmulArgs::Along::m ? i : j);
+    if (g == args.ends.count) return;  // behind the last group: what is there is not defined
+    if (args.along == MatmulArgs::Along::m)
+      bb = g, ba = 0;
+    else
+      ba = g, bb = 0;
+  } else if (args.along == MatmulArgs::Along::k) {
+    begin = b == 0 ? 0 : read_whole(args.ends, (b - 1) * args.ends.stride[0]);
+    const int64_t stop = read_whole(args.ends, b * args.ends.stride[0]);
+    if (begin < 0 || stop < begin || stop > end) return args.report.raise(Fault::Kind::index, stop, end);
+    end = stop;
+    ba = bb = 0;
+  }
+  if (type == Element::f64)
+    multiply_real<double>(args, b, ba, bb, i, j, begin, end);
+  else
+    multiply_real<float>(args, b, ba, bb, i, j, begin, end);
+}
+
+SG_KERNEL(matmul_elements, MatmulArgs) {
+  block.each([&](int lane) {
+    const int64_t n = args.to.shape[2], m = args.to.shape[1];
+    for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes)
+      multiply_element(args, i / n / m, i / n % m, i % n);
+  });
+}
+
+// --- attention: the scores of a query against all keys, in place ---
+
+SG_FN double score_of(const ScoreArgs& args, int64_t h, int64_t q, int64_t k) {
+  const int64_t shift = args.bottom_right ? args.scores.shape[2] - args.scores.shape[1] : 0;
+  if (args.causal && k > q + shift) return -math::infinity();
+  double x = read<double>(args.scores, at3(args.scores, h, q, k)) * args.scale;
+  if (!args.mask.data) return x;
+  const int64_t offset = at3(args.mask, h, q, k);
+  if (args.mask.element == Element::boolean) return read_whole(args.mask, offset) ? x : -math::infinity();
+  return x + read<double>(args.mask, offset);
+}
+
+struct LargerScore {
+  SG_FN double operator()(double a, double b) const { return a != a ? a : (a < b || b != b) ? b : a; }
+};
+struct SumScores {
+  SG_FN double operator()(double a, double b) const { return a + b; }
+};
+
+SG_FN double exp_score(const View& v, double x) { return v.element == Element::f64 ? ::exp(x) : math::exp_core(x); }
+
+SG_KERNEL(attention_weights, ScoreArgs) {
+  const int64_t queries = args.scores.shape[1], keys = args.scores.shape[2];
+  for (int64_t row = block.index(); row < args.scores.shape[0] * queries; row += block.count()) {
+    const int64_t h = row / queries, q = row % queries;
+    auto most_part = block.each([&](int lane) {
+      double most = -math::infinity();
+      for (int64_t k = lane; k < keys; k += kLanes) most = LargerScore()(most, score_of(args, h, q, k));
+      return most;
+    });
+    const double most = block.reduce(most_part, LargerScore()), shift = most == -math::infinity() ? 0 : most;
+    auto part = block.each([&](int lane) {
+      double sum = 0;
+      for (int64_t k = lane; k < keys; k += kLanes) sum += exp_score(args.scores, score_of(args, h, q, k) - shift);
+      return sum;
+    });
+    const double sum = block.reduce(part, SumScores());
+    block.sync();
+    block.each([&](int lane) {
+      for (int64_t k = lane; k < keys; k += kLanes) {
+        const double x = exp_score(args.scores, score_of(args, h, q, k) - shift);
+        write<double>(args.weights, at3(args.weights, h, q, k), sum == 0 ? 0 : x / sum);
+      }
+      if (lane == 0 && args.sums.data)
+        write<double>(args.sums, h * args.sums.stride[0] + q * args.sums.stride[1],
+                      shift + (args.scores.element == Element::f64 ? ::log(sum) : math::log_core(sum)));
+    });
+  }
+}
+
+// delta = weights * (delta - sum over keys of delta * weights) * scale
+SG_KERNEL(attention_score_gradients, ScoreArgs) {
+  const int64_t queries = args.delta.shape[1], keys = args.delta.shape[2];
+  for (int64_t row = block.index(); row < args.delta.shape[0] * queries; row += block.count()) {
+    const int64_t h = row / queries, q = row % queries;
+    auto part = block.each([&](int lane) {
+      double sum = 0;
+      for (int64_t k = lane; k < keys; k += kLanes)
+        sum +=
+            read<double>(args.delta, at3(args.delta, h, q, k)) * read<double>(args.scores, at3(args.scores, h, q, k));
+      return sum;
+    });
+    const double sum = block.reduce(part, SumScores());
+    block.sync();
+    block.each([&](int lane) {
+      for (int64_t k = lane; k < keys; k += kLanes) {
+        const int64_t offset = at3(args.delta, h, q, k);
+        const double p = read<double>(args.scores, at3(args.scores, h, q, k));
+        write<double>(args.delta, offset, p * (read<double>(args.delta, offset) - sum) * args.scale);
+      }
+    });
+  }
+}
+
+}  // namespace sg::cuda

@@ -1,0 +1,31 @@
+// What the kernels of matmul.h are given.
+#pragma once
+
+#include "librun/cuda/kernels/view.h"
+
+namespace sg::cuda {
+
+struct MatmulArgs {
+  View to, a, b;  // [batch, m, n], [batch, m, k], [batch, k, n]
+  View add;       // as `to`, broadcast; no data = none
+  double alpha = 1, beta = 1, alpha_im = 0, beta_im = 0;
+  int64_t whole_alpha = 1, whole_beta = 1;
+  // Groups: offsets [groups], ends of the groups along m (b is [groups, k, n]), along k (to is [groups, m, n]), or
+  // along n.
+  View ends;
+  enum class Along : uint8_t { none, m, k, n } along = Along::none;
+  Report report;
+};
+
+// The scores of queries against all keys.
+struct ScoreArgs {
+  View scores;   // [heads, queries, keys], f32 or f64
+  View mask;     // added, broadcast to the scores of these heads; no data = none. bool: false = out
+  View weights;  // the softmax in the type of the values; may be the scores
+  View sums;     // [heads, queries]: logarithms of the sums; no data = not wanted
+  View delta;    // backward: [heads, queries, keys] = gradient of the weights, becomes that of the scores
+  double scale = 1;
+  bool causal = false, bottom_right = false;
+};
+
+}  // namespace sg::cuda

@@ -1,0 +1,183 @@
+// Strided tensors as kernels see them, and their elements as numbers.
+//
+// A kernel takes any dtype and any strides: `read` and `write` decide by the view's dtype, which is the same for all
+// lanes. Halves are rounded to nearest even, as on the processor (element.h).
+#pragma once
+
+#include "librun/cuda/kernels/block.h"
+
+namespace sg::cuda {
+
+inline constexpr int kMaxAxes = 12;  // kMaxRank of tensor.h
+
+enum class Element : uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean, c64, c128 };
+
+struct View {
+  unsigned char* data = nullptr;
+  Element element = Element::f32;
+  bool conjugate = false;
+  int32_t axes = 0;
+  int64_t count = 0;  // elements
+  int64_t shape[kMaxAxes] = {}, stride[kMaxAxes] = {};
+};
+
+// Where element `i`, in row-major order over the axes [first, end), lies.
+SG_FN int64_t offset_over(const View& v, int first, int end, int64_t i) {
+  int64_t offset = 0;
+  for (int axis = end - 1; axis >= first; --axis) {
+    offset += i % v.shape[axis] * v.stride[axis];
+    i /= v.shape[axis];
+  }
+  return offset;
+}
+SG_FN int64_t offset_of(const View& v, int64_t i) { return offset_over(v, 0, v.axes, i); }
+
+SG_FN uint32_t word(float x) { return __builtin_bit_cast(uint32_t, x); }
+SG_FN float number(uint32_t u) { return __builtin_bit_cast(float, u); }
+SG_FN uint16_t to_brain(float x) {
+  uint32_t u = word(x), rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
+  return static_cast<uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? (u >> 16) | 0x40u : rounded);
+}
+SG_FN float from_brain(uint16_t bits) { return number(static_cast<uint32_t>(bits) << 16); }
+SG_FN uint16_t to_half(float x) {
+  uint32_t u = word(x), sign = (u >> 16) & 0x8000u, a = u & 0x7FFFFFFFu;
+  uint32_t special = a > 0x7F800000u ? 0x7E00u : 0x7C00u;
+  uint32_t tiny = word(number(a) + 0.5f) - 0x3F000000u;
+  uint32_t normal = (a - 0x38000000u + 0xFFFu + ((a >> 13) & 1u)) >> 13;
+  uint32_t out = a >= 0x47800000u ? special : a < 0x38800000u ? tiny : normal;
+  return static_cast<uint16_t>(sign | out);
+}
+SG_FN float from_half(uint16_t bits) {
+  uint32_t a = static_cast<uint32_t>(bits & 0x7FFFu) << 13;
+  uint32_t scaled = word(number(a) * 0x1p112f);
+  uint32_t u = a >= 0x0F800000u ? a | 0x7F800000u : scaled;
+  return number(u | static_cast<uint32_t>(bits & 0x8000u) << 16);
+}
+
+template <class T>
+SG_FN T& at(const View& v, int64_t offset) {
+  return reinterpret_cast<T*>(v.data)[offset];
+}
+
+// As a whole number; floats are cut.
+SG_FN int64_t read_whole(const View& v, int64_t offset) {
+  switch (v.element) {
+    case Element::f64: return static_cast<int64_t>(at<double>(v, offset));
+    case Element::f32: return static_cast<int64_t>(at<float>(v, offset));
+    case Element::f16: return static_cast<int64_t>(from_half(at<uint16_t>(v, offset)));
+    case Element::bf16: return static_cast<int64_t>(from_brain(at<uint16_t>(v, offset)));
+    case Element::i64: return at<int64_t>(v, offset);
+    case Element::i32: return at<int32_t>(v, offset);
+    case Element::i16: return at<int16_t>(v, offset);
+    case Element::i8: return at<int8_t>(v, offset);
+    case Element::u8: return at<uint8_t>(v, offset);
+    case Element::boolean: return at<uint8_t>(v, offset) != 0;
+    case Element::c64: return static_cast<int64_t>(at<float>(v, 2 * offset));
+    case Element::c128: return static_cast<int64_t>(at<double>(v, 2 * offset));
+  }
+  return 0;
+}
+
+// As C, float or double. Of complex numbers the real part.
+template <class C>
+SG_FN C read(const View& v, int64_t offset) {
+  switch (v.element) {
+    case Element::f64: return static_cast<C>(at<double>(v, offset));
+    case Element::f32: return at<float>(v, offset);
+    case Element::f16: return from_half(at<uint16_t>(v, offset));
+    case Element::bf16: return from_brain(at<uint16_t>(v, offset));
+    case Element::c64: return at<float>(v, 2 * offset);
+    case Element::c128: return static_cast<C>(at<double>(v, 2 * offset));
+    default: return static_cast<C>(read_whole(v, offset));
+  }
+}
+
+SG_FN void write_whole(const View& v, int64_t offset, int64_t x) {
+  switch (v.element) {
+    case Element::f64: at<double>(v, offset) = static_cast<double>(x); break;
+    case Element::f32: at<float>(v, offset) = static_cast<float>(x); break;
+    case Element::f16: at<uint16_t>(v, offset) = to_half(static_cast<float>(x)); break;
+    case Element::bf16: at<uint16_t>(v, offset) = to_brain(static_cast<float>(x)); break;
+    case Element::i64: at<int64_t>(v, offset) = x; break;
+    case Element::i32: at<int32_t>(v, offset) = static_cast<int32_t>(x); break;
+    case Element::i16: at<int16_t>(v, offset) = static_cast<int16_t>(x); break;
+    case Element::i8: at<int8_t>(v, offset) = static_cast<int8_t>(x); break;
+    case Element::u8: at<uint8_t>(v, offset) = static_cast<uint8_t>(x); break;
+    case Element::boolean: at<uint8_t>(v, offset) = x != 0; break;
+    case Element::c64: at<float>(v, 2 * offset) = static_cast<float>(x), at<float>(v, 2 * offset + 1) = 0; break;
+    case Element::c128: at<double>(v, 2 * offset) = static_cast<double>(x), at<double>(v, 2 * offset + 1) = 0; break;
+  }
+}
+
+template <class C>
+SG_FN void write(const View& v, int64_t offset, C x) {
+  switch (v.element) {
+    case Element::f64: at<double>(v, offset) = x; break;
+    case Element::f32: at<float>(v, offset) = static_cast<float>(x); break;
+    case Element::f16: at<uint16_t>(v, offset) = to_half(static_cast<float>(x)); break;
+    case Element::bf16: at<uint16_t>(v, offset) = to_brain(static_cast<float>(x)); break;
+    case Element::boolean: at<uint8_t>(v, offset) = x != 0; break;
+    case Element::c64: at<float>(v, 2 * offset) = static_cast<float>(x), at<float>(v, 2 * offset + 1) = 0; break;
+    case Element::c128: at<double>(v, 2 * offset) = x, at<double>(v, 2 * offset + 1) = 0; break;
+    default: write_whole(v, offset, static_cast<int64_t>(x));
+  }
+}
+
+SG_FN bool is_complex(Element e) { return e == Element::c64 || e == Element::c128; }
+SG_FN bool is_floating(Element e) { return e <= Element::bf16; }
+
+template <class C>
+SG_FN C read_imaginary(const View& v, int64_t offset) {
+  C im = v.element == Element::c64 ? static_cast<C>(at<float>(v, 2 * offset + 1))
+                                   : static_cast<C>(at<double>(v, 2 * offset + 1));
+  return v.conjugate ? -im : im;
+}
+
+// One element from view to view, converted.
+SG_FN void copy_element(const View& to, int64_t to_offset, const View& from, int64_t from_offset) {
+  if (is_complex(from.element) && is_complex(to.element)) {
+    double re = read<double>(from, from_offset), im = read_imaginary<double>(from, from_offset);
+    if (to.conjugate) im = -im;
+    if (to.element == Element::c64)
+      at<float>(to, 2 * to_offset) = static_cast<float>(re), at<float>(to, 2 * to_offset + 1) = static_cast<float>(im);
+    else
+      at<double>(to, 2 * to_offset) = re, at<double>(to, 2 * to_offset + 1) = im;
+  } else if (is_floating(from.element) || is_complex(from.element)) {
+    write<double>(to, to_offset, read<double>(from, from_offset));
+  } else {
+    write_whole(to, to_offset, read_whole(from, from_offset));
+  }
+}
+
+// What went wrong with the data, the first of it.
+struct Fault {
+  enum class Kind : uint32_t { none, index, division, assertion };
+  unsigned claimed = 0;
+  Kind kind = Kind::none;
+  uint64_t place = 0;
+  int64_t value = 0, limit = 0;
+};
+
+// Where a kernel's faults go, and whose they are.
+struct Report {
+  Fault* fault = nullptr;
+  uint64_t place = 0;
+
+  SG_FN void raise(Fault::Kind kind, int64_t value = 0, int64_t limit = 0) const {
+    if (!Block::claim(&fault->claimed)) return;
+    fault->kind = kind;
+    fault->place = place;
+    fault->value = value;
+    fault->limit = limit;
+  }
+  // `index` counted from the front; 0 and a fault when it is out of range. Negative ones count from the end if it
+  // `wraps`.
+  SG_FN int64_t place_of(int64_t index, int64_t size, bool wraps) const {
+    int64_t wrapped = wraps && index < 0 ? index + size : index;
+    if (wrapped >= 0 && wrapped < size) return wrapped;
+    raise(Fault::Kind::index, index, size);
+    return 0;
+  }
+};
+
+}  // namespace sg::cuda

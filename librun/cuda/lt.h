@@ -1,0 +1,53 @@
+// Matrix products through cuBLASLt, found at run time.
+//
+// The same product always runs the same algorithm: chosen once by the heuristic for its sizes, types and layouts, with
+// one workspace of a fixed size, and never one that sums parts of k by atomics.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "librun/cuda/device.h"
+
+#define SG_LT_FUNCTIONS(X)                                                                                         \
+  X(cublasLtGetVersion)                                                                                            \
+  X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy)                    \
+      X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy)               \
+          X(cublasLtMatrixLayoutSetAttribute) X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy) \
+              X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmul)
+
+namespace sg::cuda {
+
+// out [batch, m, n] = alpha * a [batch, m, k] @ b [batch, k, n] + beta * out
+struct Product {
+  Tensor out, a, b;  // of three axes
+  double alpha = 1, beta = 0;
+};
+
+class Lt {
+ public:
+  // Errors (missing): the library is not there, or older than what this was built with.
+  static Status require();
+  static Result<std::unique_ptr<Lt>> open(Device& device);
+  ~Lt();
+
+  // False: strides or types that cuBLASLt does not take, and nothing has been done.
+  Result<bool> multiply(const Product& product);
+
+ private:
+  struct Functions;
+  using Key = std::vector<int64_t>;
+  explicit Lt(Device& device, const Functions& functions) : device_(device), lt_(functions) {}
+  static Result<const Functions*> load();
+
+  Device& device_;
+  const Functions& lt_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::byte* workspace_ = nullptr;
+  std::map<Key, cublasLtMatmulAlgo_t> chosen_;
+};
+
+}  // namespace sg::cuda

@@ -1,0 +1,149 @@
+// Numbers from data, counters, triangles, random numbers.
+#include <array>
+#include <cstring>
+
+#include "librun/cuda/backend_cuda.h"
+#include "librun/cuda/kernels/copy.h"
+#include "librun/cuda/kernels/index.h"
+#include "librun/cuda/kernels/random.h"
+#include "librun/element.h"
+#include "librun/random.h"
+
+namespace sg::cuda {
+namespace {
+
+// --- data that the host asks for: it waits ---
+
+Status read_scalar(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  if (self.elements() != 1)
+    return call.fail("only a tensor of one element is a number, not one of " + std::to_string(self.elements()));
+  alignas(16) std::array<std::byte, 16> memory;
+  SG_TRY(backend_of(call).download(memory.data(), self.data, dtype_bytes(self.dtype)));
+  visit_dtype(self.dtype, [&]<class T>() {
+    T value;
+    std::memcpy(static_cast<void*>(&value), memory.data(), sizeof value);
+    if constexpr (is_complex_type<T>)
+      call.scalars[0] = Scalar::complex(value.real(), self.conjugate ? -value.imag() : value.imag());
+    else if constexpr (std::is_same_v<T, bool>)
+      call.scalars[0] = Scalar::boolean(value);
+    else if constexpr (std::is_integral_v<T>)
+      call.scalars[0] = Scalar::integer(value);
+    else
+      call.scalars[0] = Scalar::floating(static_cast<Compute<T>>(value));
+  });
+  return ok_status();
+}
+
+Status assert_async(KernelCall& call) {
+  device_of(call).launch("assert_true", 1, AssertArgs{Device::view(call.tensor("self")), device_of(call).report()});
+  return ok_status();
+}
+
+// repeats [n] -> each position as often as its number says; the host has to know how many there are.
+Status repeat_interleave(KernelCall& call) {
+  const Tensor& given = call.tensor("repeats");
+  Tensor repeats = call.scratch().tensor(DType::i64, given.sizes());
+  backend_of(call).copy(repeats, given);
+  std::vector<int64_t> times(static_cast<size_t>(given.elements())), numbers;
+  SG_TRY(backend_of(call).download(reinterpret_cast<std::byte*>(times.data()), repeats.data, repeats.bytes()));
+  int64_t total = 0;
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (times[i] < 0)
+      return call.fail("position " + std::to_string(i) + " cannot be repeated " + std::to_string(times[i]) + " times");
+    if (__builtin_add_overflow(total, times[i], &total))
+      return call.fail("the repeats add up to more than memory holds");
+  }
+  if (call.result().is_none()) SG_TRY(call.allocate_result(0, std::array{total}));
+  if (call.result().elements() != total)
+    return call.fail("the repeats add up to " + std::to_string(total) + ", but the graph says " +
+                     std::to_string(call.result().elements()));
+  for (size_t i = 0; i < times.size(); ++i)
+    numbers.insert(numbers.end(), static_cast<size_t>(times[i]), static_cast<int64_t>(i));
+  Tensor positions = call.scratch().tensor(DType::i64, call.result().sizes());
+  SG_TRY(
+      backend_of(call).upload(positions.data, reinterpret_cast<const std::byte*>(numbers.data()), positions.bytes()));
+  backend_of(call).copy(call.result(), positions);
+  return ok_status();
+}
+
+// --- made from numbers ---
+
+Status arange(KernelCall& call) {
+  auto number = [&](std::string_view name, Scalar fallback) {
+    return call.op().param_index(name) < 0 || !call.has(name) ? fallback : call.scalar(name);
+  };
+  const Scalar start = number("start", Scalar::integer(0)), step = number("step", Scalar::integer(1));
+  CountArgs args{Device::view(call.result()), start.to_double(), step.to_double(), start.to_int(), step.to_int()};
+  device_of(call).launch("count_elements", blocks_for(args.to.count), args);
+  return ok_status();
+}
+
+template <bool lower>
+Status triangle(KernelCall& call) {
+  const Tensor& out = call.result();
+  const int64_t size = out.dim(-1) + out.dim(-2);
+  TriangleArgs args{Device::view(out), Device::view(call.tensor("self")),
+                    std::clamp(call.integer("diagonal"), -size, size), lower};
+  device_of(call).launch("triangle", blocks_for(args.to.count), args);
+  return ok_status();
+}
+
+Status histc(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  const double low = call.number("min"), high = call.number("max");
+  if (!(low < high)) return call.fail("the CUDA backend counts between a min and a max that are given");
+  HistogramArgs args{Device::view(self), Device::view(call.result()), low, high};
+  device_of(call).launch("count_bins", args.to.count, args);
+  return ok_status();
+}
+
+// --- random numbers ---
+
+RandomArgs random_args(const KernelCall& call, const Tensor& out) {
+  RandomArgs args;
+  args.to = Device::view(out);
+  const RandomStream& s = call.random;
+  const RandomKey key(s.seed, s.step, static_cast<uint32_t>(s.stream), static_cast<uint32_t>(s.rank));
+  key.words(args.key, args.high);
+  if (s.origin_shape.empty()) return args;
+  args.has_origin = true;
+  int64_t stride = 1;
+  for (size_t axis = s.origin_shape.size(); axis-- > 0;) {
+    args.origin_stride[axis] = stride;
+    args.origin_first += s.origin_offset[axis] * stride;
+    stride *= s.origin_shape[axis];
+  }
+  return args;
+}
+
+Status bernoulli_number(KernelCall& call) {
+  RandomArgs args = random_args(call, call.result());
+  args.probability = call.number("p");
+  device_of(call).launch("bernoulli_elements", blocks_for(args.to.count), args);
+  return ok_status();
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten._local_scalar_dense.default", read_scalar},
+    {"aten.item.default", read_scalar},
+    {"aten._assert_async.default", assert_async},
+    {"aten._assert_async.msg", assert_async},
+    {"aten.repeat_interleave.Tensor", repeat_interleave},
+    {"aten.arange.default", arange},
+    {"aten.arange.start", arange},
+    {"aten.arange.start_step", arange},
+    {"aten.tril.default", triangle<true>},
+    {"aten.triu.default", triangle<false>},
+    {"aten.tril_.default", triangle<true>},
+    {"aten.triu_.default", triangle<false>},
+    {"aten.histc.default", histc},
+    {"aten.bernoulli.p", bernoulli_number},
+    {"aten.bernoulli_.float", bernoulli_number},
+};
+
+}  // namespace
+
+std::span<const KernelRow> other_kernels() { return kRows; }
+
+}  // namespace sg::cuda

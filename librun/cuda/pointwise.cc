@@ -1,0 +1,249 @@
+// From a pointwise program (cpu/pointwise.h) to one kernel: the same steps, with registers of a lane.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "librun/cpu/pointwise.h"
+#include "librun/cpu/pointwise_rules.h"
+#include "librun/cuda/backend_cuda.h"
+#include "librun/cuda/kernels/pointwise.h"
+
+namespace sg::cuda {
+namespace {
+
+using CodeStep = cpu::Step;
+
+bool is_wide(Lane lane) { return lane == Lane::c128; }
+
+// The ops that element_ops.def has, by lane; and which of them are tests.
+struct Known {
+  std::array<std::array<uint8_t, cpu::kLanes>, cpu::kBlockOps> rows{};  // 0 none, 1 op, 2 test
+
+  Known() {
+    auto set = [&](BlockOp op, std::initializer_list<Lane> lanes, uint8_t what) {
+      for (Lane lane : lanes) rows[static_cast<size_t>(op)][static_cast<size_t>(lane)] = what;
+    };
+#define REAL(op, ...) set(BlockOp::op, {Lane::f32, Lane::f64}, 1);
+#define WHOLE(op, ...) set(BlockOp::op, {Lane::i64}, 1);
+#define FLAG(op, ...) set(BlockOp::op, {Lane::b8}, 1);
+#define CX(op, ...) set(BlockOp::op, {Lane::c64, Lane::c128}, 1);
+#define REAL_TEST(op, ...) set(BlockOp::op, {Lane::f32, Lane::f64}, 2);
+#define WHOLE_TEST(op, ...) set(BlockOp::op, {Lane::i64}, 2);
+#define FLAG_TEST(op, ...) set(BlockOp::op, {Lane::b8}, 2);
+#define CX_TEST(op, ...) set(BlockOp::op, {Lane::c64, Lane::c128}, 2);
+#include "librun/cuda/kernels/element_ops.def"
+#undef REAL
+#undef WHOLE
+#undef FLAG
+#undef CX
+#undef REAL_TEST
+#undef WHOLE_TEST
+#undef FLAG_TEST
+#undef CX_TEST
+    set(BlockOp::where, {Lane::f32, Lane::f64, Lane::i64, Lane::b8, Lane::c64, Lane::c128}, 1);
+    set(BlockOp::complex, {Lane::f32, Lane::f64}, 1);
+    set(BlockOp::abs, {Lane::c64, Lane::c128}, 1);
+  }
+  uint8_t find(BlockOp op, Lane lane) const { return rows[static_cast<size_t>(op)][static_cast<size_t>(lane)]; }
+};
+
+const Known& known() {
+  static const Known table;
+  return table;
+}
+
+// Registers of 8 bytes, handed out again after their last use.
+class RegisterFile {
+ public:
+  explicit RegisterFile(const cpu::PointwiseCode& code)
+      : code_(code), place_(code.lanes.size(), -1), last_(code.lanes.size(), 0) {
+    for (size_t i = 0; i < code.steps.size(); ++i)
+      for (int k = 0; k < code.steps[i].arity; ++k)
+        last_[static_cast<size_t>(code.steps[i].in[static_cast<size_t>(k)])] = i;
+  }
+  int place(int reg) const { return place_[static_cast<size_t>(reg)]; }
+  // -1: there is none left.
+  int take(int reg) {
+    const int width = width_of(reg);
+    for (int at = 0; at + width <= kRegisters; ++at)
+      if (!used_[static_cast<size_t>(at)] && (width == 1 || !used_[static_cast<size_t>(at) + 1])) {
+        mark(at, width, true);
+        return place_[static_cast<size_t>(reg)] = at;
+      }
+    return -1;
+  }
+  void end_of(size_t step) {
+    for (int k = 0; k < code_.steps[step].arity; ++k) {
+      const int reg = code_.steps[step].in[static_cast<size_t>(k)];
+      if (last_[static_cast<size_t>(reg)] == step) mark(place(reg), width_of(reg), false);
+    }
+  }
+
+ private:
+  int width_of(int reg) const { return is_wide(code_.lanes[static_cast<size_t>(reg)]) ? 2 : 1; }
+  void mark(int at, int width, bool used) {
+    for (int i = at; i < at + width; ++i) used_[static_cast<size_t>(i)] = used;
+  }
+  const cpu::PointwiseCode& code_;
+  std::vector<int> place_;
+  std::vector<size_t> last_;
+  std::array<bool, kRegisters> used_{};
+};
+
+struct Compiled {
+  std::vector<ProgramStep> steps;
+  std::vector<ProgramSlot> slots;
+  int64_t elements = 0;
+};
+
+// One step; false where the registers do not suffice.
+bool translate(const cpu::PointwiseCode& code, size_t i, RegisterFile& file, ProgramStep* out) {
+  const CodeStep& s = code.steps[i];
+  out->op = s.op;
+  out->lane = s.lane;
+  out->re = s.number.real();
+  out->im = s.number.imag();
+  out->whole = s.integer;
+  if (s.slot >= 0) out->slot = static_cast<uint8_t>(s.slot);
+  for (int k = 0; k < s.arity; ++k) out->in[k] = static_cast<uint8_t>(file.place(s.in[static_cast<size_t>(k)]));
+  file.end_of(i);  // a result may lie where an operand did: operands are read first
+  if (s.out >= 0) {
+    const int at = file.take(s.out);
+    if (at < 0) return false;
+    out->out = static_cast<uint8_t>(at);
+    out->to = code.lanes[static_cast<size_t>(s.out)];
+  }
+  switch (s.kind) {
+    case CodeStep::Kind::constant: out->kind = ProgramStep::Kind::constant; break;
+    case CodeStep::Kind::load: out->kind = ProgramStep::Kind::load; break;
+    case CodeStep::Kind::store: out->kind = ProgramStep::Kind::store; break;
+    case CodeStep::Kind::compute:
+      out->kind = s.converts ? ProgramStep::Kind::convert : ProgramStep::Kind::compute;
+      break;
+  }
+  out->is_test = known().find(s.op, s.lane) == 2;
+  return true;
+}
+
+// Tensors as lines of elements, in the order that memory has them.
+void lay_out(cpu::PointwiseProgram& program, Compiled* out) {
+  std::vector<Tensor> by_weight;
+  for (const CodeStep& s : program.code().steps)
+    if (s.kind == CodeStep::Kind::store) by_weight.push_back(program.tensors()[static_cast<size_t>(s.slot)]);
+  by_weight.insert(by_weight.end(), program.tensors().begin(), program.tensors().end());
+  const std::vector<int> order = cpu::visiting_order(by_weight);
+  for (const Tensor& t : program.tensors()) {
+    const cpu::Layout layout(t, order);
+    View view = Device::view(t);
+    view.axes = layout.axes;
+    for (int axis = 0; axis < layout.axes; ++axis) {
+      view.shape[axis] = layout.shape[static_cast<size_t>(axis)];
+      view.stride[axis] = layout.stride[static_cast<size_t>(axis)];
+    }
+    out->slots.push_back({view});
+    out->elements = t.elements();
+  }
+}
+
+Result<bool> compile_steps(cpu::PointwiseProgram& program, Compiled* out) {
+  const cpu::PointwiseCode& code = program.code();
+  if (program.tensors().size() > 255) return false;
+  RegisterFile file(code);
+  for (size_t i = 0; i < code.steps.size(); ++i) {
+    const CodeStep& s = code.steps[i];
+    const bool computes = s.kind == CodeStep::Kind::compute && !s.converts;
+    if (computes && (!known().find(s.op, s.lane) || s.arity > 5))
+      return Error{
+          ErrorKind::cannot_apply, "the CUDA backend does not compute this op for these types", {}, "--backend cpu"};
+    ProgramStep step;
+    if (!translate(code, i, file, &step)) return false;
+    out->steps.push_back(step);
+  }
+  lay_out(program, out);
+  return true;
+}
+
+// The steps and tensors of a program in the device's memory.
+class Program : public DeviceProgram {
+ public:
+  explicit Program(CudaBackend& backend) : backend_(backend) {}
+  ~Program() override {
+    if (memory_) backend_.memory().give(memory_);
+  }
+
+  Status load(const Compiled& compiled) {
+    const size_t steps = compiled.steps.size() * sizeof(ProgramStep),
+                 slots = compiled.slots.size() * sizeof(ProgramSlot);
+    memory_ = backend_.memory().take(static_cast<int64_t>(steps + slots));
+    if (!memory_)
+      return Error{ErrorKind::missing,
+                   "no memory on the GPU for a program of " + std::to_string(compiled.steps.size()) + " steps"};
+    std::vector<std::byte> image(steps + slots);
+    std::memcpy(image.data(), compiled.steps.data(), steps);
+    std::memcpy(image.data() + steps, static_cast<const void*>(compiled.slots.data()), slots);
+    SG_TRY(backend_.upload(memory_, image.data(), static_cast<int64_t>(image.size())));
+    args_.steps = reinterpret_cast<const ProgramStep*>(memory_);
+    args_.slots = reinterpret_cast<const ProgramSlot*>(memory_ + steps);
+    args_.step_count = static_cast<int32_t>(compiled.steps.size());
+    args_.elements = compiled.elements;
+    return ok_status();
+  }
+
+  Status run() override {
+    args_.report = backend_.device().report();
+    backend_.device().launch("pointwise_program", blocks_for(args_.elements), args_);
+    return backend_.device().noted();
+  }
+
+ private:
+  CudaBackend& backend_;
+  std::byte* memory_ = nullptr;
+  ProgramArgs args_;
+};
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceProgram>> CudaBackend::compile(cpu::PointwiseProgram& program) {
+  Compiled compiled;
+  SG_ASSIGN(bool fits, compile_steps(program, &compiled));
+  if (!fits) return std::unique_ptr<DeviceProgram>();
+  auto out = std::make_unique<Program>(*this);
+  SG_TRY(out->load(compiled));
+  return std::unique_ptr<DeviceProgram>(std::move(out));
+}
+
+bool knows_pointwise(std::string_view op) {
+  const cpu::PointwiseRule* rule = cpu::find_pointwise_rule(op);
+  if (!rule) return false;
+  if (rule->block == BlockOp::copy)
+    return !op.starts_with("aten.polar") && !op.starts_with("aten.special") && !op.starts_with("aten.gcd");
+  for (Lane lane : {Lane::f32, Lane::i64, Lane::b8, Lane::c64})
+    if (known().find(rule->block, lane)) return true;
+  return false;
+}
+
+Status run_pointwise(KernelCall& call) {
+  cpu::PointwiseProgram program;
+  auto fits = program.add(call);
+  if (fits.ok() && !*fits) {  // arguments in the result's memory, seen in another way: read first
+    for (ParamValue& p : call.params())
+      if (p.kind == ParamValue::Kind::tensor && overlap(p.tensor, call.results[0]) &&
+          !same_view(p.tensor, call.results[0])) {
+        Tensor held = call.scratch().tensor(p.tensor.dtype, p.tensor.sizes());
+        backend_of(call).copy(held, p.tensor);
+        p.tensor = held;
+      }
+    fits = program.add(call);
+  }
+  if (!fits.ok()) return fits.error();
+  if (!*fits) return call.fail("the result's elements share memory");
+  SG_ASSIGN(std::unique_ptr<DeviceProgram> on_device, backend_of(call).compile(program));
+  if (!on_device) return call.fail("the op needs more registers than a lane has");
+  return on_device->run();
+}
+
+}  // namespace sg::cuda

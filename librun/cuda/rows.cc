@@ -1,0 +1,366 @@
+// Reductions, softmax, norms, running sums, order and losses: from calls to kernels/rows.h.
+#include <algorithm>
+#include <array>
+
+#include "librun/cuda/backend_cuda.h"
+#include "librun/cuda/kernels/rows.h"
+
+namespace sg::cuda {
+namespace {
+
+// `t` with `axis` moved to the end; a tensor without axes becomes a row of one element.
+Tensor axis_last(const Tensor& t, int64_t axis) {
+  Tensor out = t;
+  if (t.rank == 0) {
+    out.rank = 1;
+    out.shape[0] = out.stride[0] = 1;
+    return out;
+  }
+  const int at = wrap_axis(axis, t.rank);
+  for (int i = at; i + 1 < t.rank; ++i) out = swap_axes(out, i, i + 1);
+  return out;
+}
+
+int64_t row_count(const Tensor& t) { return t.rank == 0 || t.dim(-1) == 0 ? 0 : t.elements() / t.dim(-1); }
+
+// --- reductions ---
+
+Status reduce(KernelCall& call, Reduce kind, std::vector<int> axes, double parameter = 0, std::optional<Tensor> to = {},
+              Tensor mean = {}, Tensor index = {}) {
+  const Tensor& self = call.tensor("self");
+  std::array<bool, kMaxRank> reduced{};
+  if (axes.empty()) reduced.fill(true);
+  for (int axis : axes) reduced[static_cast<size_t>(axis)] = true;
+  Tensor from = self, out = to ? *to : call.result();
+  from.rank = 0;
+  ReduceArgs args;
+  auto push = [&](int axis) {
+    const auto at = static_cast<size_t>(from.rank++);
+    from.shape[at] = self.dim(axis);
+    from.stride[at] = self.step(axis);
+  };
+  for (int axis = 0; axis < self.rank; ++axis)
+    if (!reduced[static_cast<size_t>(axis)]) push(axis);
+  args.kept = from.rank;
+  for (int axis = 0; axis < self.rank; ++axis)
+    if (reduced[static_cast<size_t>(axis)]) push(axis), args.count *= self.dim(axis);
+  auto kept_view = [&](const Tensor& t) {  // reduced axes that are kept as 1 are left out
+    Tensor view = t;
+    if (t.rank == self.rank && self.rank > 0)
+      for (int axis = self.rank - 1; axis >= 0; --axis)
+        if (reduced[static_cast<size_t>(axis)]) view = drop_axis(view, axis);
+    return Device::view(view);
+  };
+  if ((kind == Reduce::largest || kind == Reduce::smallest) && args.count == 0 && self.rank > 0)
+    return call.fail("there is nothing to choose from");
+  args.from = Device::view(from);
+  args.kind = kind;
+  args.parameter = parameter;
+  if (!out.is_none()) args.to = kept_view(out);
+  if (!mean.is_none()) args.mean = kept_view(mean);
+  if (!index.is_none()) args.index = kept_view(index);
+  if (out.is_none()) args.to = args.index, args.to.data = nullptr;  // the rows are those of the positions
+  args.whole = !out.is_none() && !is_floating(out.dtype) && !is_complex(out.dtype);
+  device_of(call).launch("reduce_rows", std::min<int64_t>(args.to.count, 1 << 16), args);
+  return ok_status();
+}
+
+std::vector<int> axes_of(KernelCall& call) {
+  const int rank = call.tensor("self").rank;
+  if (rank == 0) return {};
+  for (const char* name : {"dim", "dims"})
+    if (call.op().param_index(name) >= 0 && call.has(name)) return call.axes(name, rank);
+  return {};
+}
+
+template <Reduce kind>
+Status plain(KernelCall& call) {
+  if (kind == Reduce::logsumexp && is_complex(call.tensor("self").dtype))
+    return call.fail("the CUDA backend has no logsumexp of complex numbers");
+  return reduce(call, kind, axes_of(call));
+}
+
+double correction_of(const KernelCall& call) {
+  if (call.op().param_index("correction") >= 0) return call.has("correction") ? call.number("correction") : 1;
+  return call.flag("unbiased") ? 1 : 0;
+}
+
+template <Reduce kind>
+Status moments(KernelCall& call) {
+  return reduce(call, kind, axes_of(call), correction_of(call), call.result(0),
+                call.result_count() > 1 ? call.result(1) : Tensor());
+}
+
+Status vector_norm(KernelCall& call) {
+  const char* name = call.op().param_index("ord") >= 0 ? "ord" : "p";
+  const double p = call.has(name) ? call.number(name) : 2;
+  if (p - p != 0) return call.fail("the CUDA backend has no norm of endless order");
+  return reduce(call, Reduce::norm, axes_of(call), p);
+}
+
+template <Reduce kind>
+Status along(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  return reduce(call, kind,
+                self.rank == 0 ? std::vector<int>() : std::vector<int>{wrap_axis(call.integer("dim"), self.rank)}, 0,
+                call.result(0), {}, call.result(1));
+}
+
+template <Reduce kind>
+Status position(KernelCall& call) {
+  return reduce(call, kind, axes_of(call), 0, Tensor(), {}, call.result(0));
+}
+
+// --- softmax ---
+
+Status softmax_with(KernelCall& call, bool log, bool safe) {
+  const int64_t axis = call.integer("dim");
+  const Tensor from = axis_last(call.tensor("self"), axis), to = axis_last(call.result(), axis);
+  SoftmaxArgs args;
+  args.to = Device::view(to);
+  args.from = Device::view(from);
+  args.rows = row_count(to);
+  args.length = to.dim(-1);
+  args.log = log;
+  args.safe = safe;
+  device_of(call).launch("softmax_rows", std::min<int64_t>(args.rows, 1 << 16), args);
+  return ok_status();
+}
+
+Status softmax(KernelCall& call) { return softmax_with(call, false, false); }
+Status log_softmax(KernelCall& call) { return softmax_with(call, true, false); }
+Status safe_softmax(KernelCall& call) { return softmax_with(call, false, true); }
+
+Status softmax_backward_with(KernelCall& call, bool log) {
+  const int64_t axis = call.integer("dim");
+  const Tensor to = axis_last(call.result(), axis);
+  SoftmaxArgs args;
+  args.to = Device::view(to);
+  args.from = Device::view(axis_last(call.tensor("output"), axis));
+  args.gradient = Device::view(axis_last(call.tensor("grad_output"), axis));
+  args.rows = row_count(to);
+  args.length = to.dim(-1);
+  args.log = log;
+  device_of(call).launch("softmax_backward_rows", std::min<int64_t>(args.rows, 1 << 16), args);
+  return ok_status();
+}
+
+Status softmax_backward(KernelCall& call) { return softmax_backward_with(call, false); }
+Status log_softmax_backward(KernelCall& call) { return softmax_backward_with(call, true); }
+
+// --- norms ---
+
+int64_t normalized_length(const KernelCall& call) {
+  int64_t n = 1;
+  for (int64_t size : call.integers("normalized_shape")) n *= size;
+  return n;
+}
+
+View optional_view(const KernelCall& call, std::string_view name) {
+  return call.op().param_index(name) >= 0 && call.has(name) ? Device::view(call.tensor(name)) : View();
+}
+
+// A result with a number for each row, in row-major order.
+Tensor row_numbers(KernelCall& call, const Tensor& like) { return call.scratch().tensor(like.dtype, like.sizes()); }
+
+Status norm_with(KernelCall& call, bool centered, size_t mean_at, size_t rstd_at) {
+  NormArgs args;
+  const Tensor& input = call.tensor("input");
+  args.to = Device::view(call.result(0));
+  args.from = Device::view(input);
+  args.weight = optional_view(call, "weight");
+  args.bias = optional_view(call, "bias");
+  args.length = normalized_length(call);
+  args.rows = args.length == 0 ? 0 : input.elements() / args.length;
+  args.centered = centered;
+  args.eps = call.has("eps")             ? call.number("eps")
+             : input.dtype == DType::f64 ? 2.220446049250313e-16
+                                         : 1.1920928955078125e-07;
+  std::array<Tensor, 2> made;
+  auto number = [&](size_t result, Tensor& tensor, View& view) {
+    if (result >= call.result_count() || call.result(result).is_none()) return;
+    tensor = row_numbers(call, call.result(result));
+    view = Device::view(tensor);
+  };
+  if (mean_at != 0) number(mean_at, made[0], args.mean);
+  if (rstd_at != 0) number(rstd_at, made[1], args.rstd);
+  device_of(call).launch("norm_rows", std::min<int64_t>(args.rows, 1 << 16), args);
+  if (!made[0].is_none()) backend_of(call).copy(call.result(mean_at), made[0]);
+  if (!made[1].is_none()) backend_of(call).copy(call.result(rstd_at), made[1]);
+  return ok_status();
+}
+
+Status layer_norm(KernelCall& call) { return norm_with(call, true, 1, 2); }
+Status rms_norm(KernelCall& call) { return norm_with(call, false, 0, 1); }
+
+Tensor in_rows(KernelCall& call, const Tensor& t) {
+  if (t.is_contiguous()) return t;
+  Tensor out = call.scratch().tensor(t.dtype, t.sizes());
+  backend_of(call).copy(out, t);
+  return out;
+}
+
+Status norm_backward(KernelCall& call, bool centered) {
+  NormArgs args;
+  const Tensor& input = call.tensor("input");
+  args.from = Device::view(input);
+  args.gradient = Device::view(call.tensor("grad_out"));
+  args.weight = optional_view(call, "weight");
+  args.rstd = Device::view(in_rows(call, call.tensor("rstd")));
+  if (centered) args.mean = Device::view(in_rows(call, call.tensor("mean")));
+  args.length = normalized_length(call);
+  args.rows = args.length == 0 ? 0 : input.elements() / args.length;
+  args.centered = centered;
+  if (!call.result(0).is_none()) {
+    args.to = Device::view(call.result(0));
+    device_of(call).launch("norm_backward_rows", std::min<int64_t>(args.rows, 1 << 16), args);
+  }
+  NormArgs parameters = args;
+  auto wanted = [&](size_t i) {
+    return i < call.result_count() && !call.result(i).is_none() ? Device::view(call.result(i)) : View();
+  };
+  parameters.weight = wanted(1);
+  parameters.bias = centered ? wanted(2) : View();
+  if (parameters.weight.data || parameters.bias.data)
+    device_of(call).launch("norm_backward_columns", std::min<int64_t>(args.length, 1 << 16), parameters);
+  return ok_status();
+}
+
+Status layer_norm_backward(KernelCall& call) { return norm_backward(call, true); }
+Status rms_norm_backward(KernelCall& call) { return norm_backward(call, false); }
+
+// --- along an axis ---
+
+Status cumsum(KernelCall& call) {
+  const int64_t axis = call.integer("dim");
+  const Tensor from = axis_last(call.tensor("self"), axis), to = axis_last(call.result(), axis);
+  ScanArgs args;
+  args.to = Device::view(to);
+  args.from = Device::view(from);
+  args.rows = row_count(to);
+  args.length = to.dim(-1);
+  args.whole = !is_floating(to.dtype);
+  if (is_complex(to.dtype)) return call.fail("the CUDA backend has no running sum of complex numbers");
+  device_of(call).launch("scan_rows", blocks_for(args.rows), args);
+  return ok_status();
+}
+
+Status sort_with(KernelCall& call, const Tensor& values, const Tensor& indices, int64_t axis, bool descending,
+                 int64_t kept) {
+  const Tensor from = axis_last(call.tensor("self"), axis);
+  SortArgs args;
+  args.from = Device::view(from);
+  if (!values.is_none()) args.values = Device::view(axis_last(values, axis));
+  if (!indices.is_none()) args.indices = Device::view(axis_last(indices, axis));
+  args.rows = row_count(from);
+  args.length = from.dim(-1);
+  args.kept = kept < 0 ? args.length : kept;
+  args.descending = descending;
+  device_of(call).launch("sort_rows", std::min<int64_t>(args.rows, 1 << 16), args);
+  return ok_status();
+}
+
+Status sort(KernelCall& call) {
+  return sort_with(call, call.result(0), call.result(1), call.integer("dim"), call.flag("descending"), -1);
+}
+Status argsort(KernelCall& call) {
+  return sort_with(call, {}, call.result(0), call.integer("dim"), call.flag("descending"), -1);
+}
+Status topk(KernelCall& call) {
+  return sort_with(call, call.result(0), call.result(1), call.integer("dim"), call.flag("largest"), call.integer("k"));
+}
+
+// --- losses ---
+
+LossArgs loss_args(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  LossArgs args;
+  args.from = Device::view(self);
+  args.target = Device::view(call.tensor("target"));
+  args.weight = optional_view(call, "weight");
+  args.count = self.rank == 1 ? 1 : self.dim(0);
+  args.classes = self.dim(-1);
+  args.ignore = call.integer("ignore_index");
+  args.reduction = self.rank == 1 && call.integer("reduction") == 0 ? 2 : static_cast<int>(call.integer("reduction"));
+  args.report = device_of(call).report();
+  return args;
+}
+
+Status nll_loss(KernelCall& call) {
+  LossArgs args = loss_args(call);
+  args.to = Device::view(call.result(0));
+  args.total = Device::view(call.result(1));
+  device_of(call).launch("nll_loss_all", 1, args);
+  return ok_status();
+}
+
+Status nll_loss_backward(KernelCall& call) {
+  LossArgs args = loss_args(call);
+  args.to = Device::view(call.result(0));
+  args.gradient = Device::view(call.tensor("grad_output"));
+  args.total = Device::view(call.tensor("total_weight"));
+  backend_of(call).fill(call.result(0), Scalar::integer(0));
+  device_of(call).launch("nll_loss_backward_all", blocks_for(args.count), args);
+  return ok_status();
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten.sum.default", plain<Reduce::sum>},
+    {"aten.sum.dim_IntList", plain<Reduce::sum>},
+    {"aten.mean.default", plain<Reduce::mean>},
+    {"aten.mean.dim", plain<Reduce::mean>},
+    {"aten.prod.default", plain<Reduce::product>},
+    {"aten.prod.dim_int", plain<Reduce::product>},
+    {"aten.count_nonzero.default", plain<Reduce::count>},
+    {"aten.any.default", plain<Reduce::any>},
+    {"aten.any.dim", plain<Reduce::any>},
+    {"aten.any.dims", plain<Reduce::any>},
+    {"aten.all.default", plain<Reduce::all>},
+    {"aten.all.dim", plain<Reduce::all>},
+    {"aten.all.dims", plain<Reduce::all>},
+    {"aten.amax.default", plain<Reduce::largest>},
+    {"aten.amin.default", plain<Reduce::smallest>},
+    {"aten.max.default", plain<Reduce::largest>},
+    {"aten.min.default", plain<Reduce::smallest>},
+    {"aten.max.dim", along<Reduce::largest>},
+    {"aten.min.dim", along<Reduce::smallest>},
+    {"aten.argmax.default", position<Reduce::largest>},
+    {"aten.argmin.default", position<Reduce::smallest>},
+    {"aten.var.default", moments<Reduce::variance>},
+    {"aten.var.dim", moments<Reduce::variance>},
+    {"aten.var.correction", moments<Reduce::variance>},
+    {"aten.var_mean.correction", moments<Reduce::variance>},
+    {"aten.std.default", moments<Reduce::deviation>},
+    {"aten.std.dim", moments<Reduce::deviation>},
+    {"aten.std.correction", moments<Reduce::deviation>},
+    {"aten.linalg_vector_norm.default", vector_norm},
+    {"aten.logsumexp.default", plain<Reduce::logsumexp>},
+    {"aten._softmax.default", softmax},
+    {"aten.softmax.int", softmax},
+    {"aten._log_softmax.default", log_softmax},
+    {"aten.log_softmax.int", log_softmax},
+    {"aten._safe_softmax.default", safe_softmax},
+    {"aten._softmax_backward_data.default", softmax_backward},
+    {"aten._log_softmax_backward_data.default", log_softmax_backward},
+    {"aten.native_layer_norm.default", layer_norm},
+    {"aten.layer_norm.default", layer_norm},
+    {"aten.native_layer_norm_backward.default", layer_norm_backward},
+    {"aten.rms_norm.default", rms_norm},
+    {"aten._fused_rms_norm.default", rms_norm},
+    {"aten._fused_rms_norm_backward.default", rms_norm_backward},
+    {"aten.cumsum.default", cumsum},
+    {"aten.cumsum_.default", cumsum},
+    {"aten.sort.default", sort},
+    {"aten.sort.stable", sort},
+    {"aten.argsort.default", argsort},
+    {"aten.argsort.stable", argsort},
+    {"aten.topk.default", topk},
+    {"aten.nll_loss_forward.default", nll_loss},
+    {"aten.nll_loss_backward.default", nll_loss_backward},
+};
+
+}  // namespace
+
+std::span<const KernelRow> row_kernels() { return kRows; }
+
+}  // namespace sg::cuda

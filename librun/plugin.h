@@ -1,0 +1,30 @@
+// Plugins: shared objects loaded by name at run time, so that nobody needs what they are linked with.
+//
+// A plugin `libsg_KIND_NAME.so` lies in lib/stepgraph beside the bin folder of the program. It exports `sg_KIND_abi`,
+// which gives the ABI text of its build: plugin and program share C++ types, so they have to come from one build.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libgraph/result.h"
+
+namespace sg {
+
+class Plugin {
+ public:
+  // `title`: "the communicator 'mpi'", for errors; `remedy`: what to do where there is none. Stays loaded for good.
+  static Result<Plugin> load(std::string_view kind, std::string_view name, std::string_view abi, std::string title,
+                             std::string remedy);
+
+  template <class Function>
+  Function* find(const char* symbol) const {
+    return reinterpret_cast<Function*>(find_symbol(symbol));
+  }
+
+ private:
+  void* find_symbol(const char* symbol) const;
+  void* library_ = nullptr;
+};
+
+}  // namespace sg

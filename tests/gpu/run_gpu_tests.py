@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+"""run_gpu_tests.py --bin BIN [--stub DIR] [--vectors RUN_VECTORS] [--only TEXT]: the CUDA backend, on whatever there is.
+
+With --stub its kernels run on the processor, under stand-ins for the driver, cuBLASLt and NCCL (tests/gpu/stub); without, on
+the GPU of this machine. The cases are the same; those that need stand-ins (faults on purpose, more GPUs than there are) say
+that they are skipped. Skipped as a whole, aloud, where the backend was not built (exit 77).
+"""
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TRACES = os.path.join(HERE, '../../../shared/traces')
+SKIPPED = 77
+EVERY = 5            # of the conformance vectors, for CI
+
+# Every kind of collective, sums whose bits depend on their order, and one of a strided tensor.
+COLLECTIVES = '''sg 1.0 world 4
+group @all [0 1 2 3]
+group @pair [0 2] [1 3]
+graph rank *
+  input %x : f32[8, 3] "x"
+  input %h : bf16[8, 3] "h"
+  input %n : i64[4] "n"
+  %gathered = _c10d_functional.all_gather_into_tensor(%x, 2, @pair)             : f32[16, 3]
+  %reduced  = _c10d_functional.all_reduce(%x, "avg", @all)                      : f32[8, 3]
+  %halves   = _c10d_functional.all_reduce(%h, "sum", @all)                      : bf16[8, 3]
+  %most     = _c10d_functional.all_reduce(%n, "max", @all)                      : i64[4]
+  %shard    = _c10d_functional.reduce_scatter_tensor(%x, "sum", 4, @all)        : f32[2, 3]
+  %routed   = _c10d_functional.all_to_all_single(%n, [1, 1, 1, 1], [1, 1, 1, 1], @all) : i64[4]
+  %first    = _c10d_functional.broadcast(%x, 1, @pair)                          : f32[8, 3]
+  %turned   = aten.t(%x)                                                        : f32[3, 8] stride [1, 3]
+  %strided  = _c10d_functional.all_reduce(%turned, "sum", @pair)                : f32[3, 8] stride [1, 3]
+  %w4 = _c10d_functional.wait_tensor(%first)    : f32[8, 3]
+  %w0 = _c10d_functional.wait_tensor(%gathered) : f32[16, 3]
+  %w3 = _c10d_functional.wait_tensor(%routed)   : i64[4]
+  %w1 = _c10d_functional.wait_tensor(%reduced)  : f32[8, 3]
+  %w5 = _c10d_functional.wait_tensor(%halves)   : bf16[8, 3]
+  %w6 = _c10d_functional.wait_tensor(%most)     : i64[4]
+  %w2 = _c10d_functional.wait_tensor(%shard)    : f32[2, 3]
+  %w7 = _c10d_functional.wait_tensor(%strided)  : f32[3, 8] stride [1, 3]
+  output %w0
+  output %w1
+  output %w2
+  output %w3
+  output %w4
+  output %w5
+  output %w6
+  output %w7
+'''
+
+# Ops whose bits are those of the processor: pointwise chains over all kinds of elements, moves, whole sums, products of integers.
+SAME_BITS = '''sg 1.0
+graph rank *
+  input %a : f32[6, 5] "a"
+  input %b : bf16[6, 5] "b"
+  input %i : i64[6, 5] "i"
+  %wide  = aten._to_copy(%b, dtype=f32)      : f32[6, 5]
+  %s     = aten.silu(%a)                     : f32[6, 5]
+  %m     = aten.mul.Tensor(%s, %wide)        : f32[6, 5]
+  %g     = aten.gelu(%m)                     : f32[6, 5]
+  %t     = aten.tanh(%g)                     : f32[6, 5]
+  %e     = aten.exp(%t)                      : f32[6, 5]
+  %h     = aten.add.Tensor(%b, %b)           : bf16[6, 5]
+  %hs    = aten.sigmoid(%h)                  : bf16[6, 5]
+  %turn  = aten.t(%e)                        : f32[5, 6] stride [1, 5]
+  %solid = aten.clone(%turn, memory_format=contiguous_format) : f32[5, 6]
+  %both  = aten.cat([%e, %a], 1)             : f32[6, 10]
+  %rest  = aten.remainder.Scalar(%i, 7)      : i64[6, 5]
+  %sum   = aten.sum.dim_IntList(%rest, [1])  : i64[6]
+  %ti    = aten.t(%rest)                     : i64[5, 6] stride [1, 5]
+  %prod  = aten.mm(%rest, %ti)               : i64[6, 6]
+  %low   = aten.tril(%prod, -1)              : i64[6, 6]
+  %order, %place = aten.sort(%a, 1, true)    : f32[6, 5], i64[6, 5]
+  %rows  = aten.embedding(%a, %place)        : f32[6, 5, 5]
+  output %e
+  output %hs
+  output %solid
+  output %both
+  output %sum
+  output %low
+  output %order
+  output %place
+  output %rows
+'''
+
+PICK = '''sg 1.0
+graph rank *
+  input %w : f32[6, 5] "a"
+  input %i : i64[6, 5] "i"
+  %rows = aten.embedding(%w, %i) : f32[6, 5, 5]
+  output %rows
+'''
+
+
+def safetensors(path, tensors):
+    """name -> (dtype, shape, bytes)"""
+    header, body = {}, b''
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {'dtype': dtype, 'shape': list(shape), 'data_offsets': [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    with open(path, 'wb') as f:
+        f.write(struct.pack('<Q', len(text)) + text + body)
+
+
+def bf16(values):
+    return b''.join(struct.pack('<f', v)[2:] for v in values)
+
+
+class Tests:
+    def __init__(self, args):
+        self.args = args
+        self.failed = 0
+        self.env = dict(os.environ)
+        if args.stub:
+            self.env['LD_LIBRARY_PATH'] = args.stub + ':' + self.env.get('LD_LIBRARY_PATH', '')
+            self.env['SG_STUB_DEVICES'] = '4'
+
+    def tool(self, name):
+        return os.path.join(self.args.bin, name)
+
+    def run(self, command, env=None, timeout=300):
+        done = subprocess.run(command, capture_output=True, text=True, env={**self.env, **(env or {})}, timeout=timeout)
+        return done.returncode, done.stdout + done.stderr
+
+    def expect(self, name, problem, seconds=None):
+        self.failed += bool(problem)
+        took = f'  {seconds:.1f} s' if seconds is not None else ''
+        print(f'{"FAILED" if problem else "ok    "} {name}{took}{": " + str(problem)[:1500] if problem else ""}', flush=True)
+
+    # --- cases ---
+
+    def usage(self, at):
+        graph = at('same.txt')
+        for options, code, said in (
+                (['--comm', 'nccl'], 2, 'goes with --backend cuda'),
+                (['--deterministic'], 2, '--deterministic is for --comm nccl'),
+                (['--backend', 'cuda', '--numerics', 'f64'], 2, 'is what CPUs do'),
+                (['--backend', 'cuda', '--chaos', '1'], 2, 'ranks on CPUs')):
+            status, text = self.run([self.tool('sg-run'), graph, '--init', 'seed:0', *options])
+            self.expect(f'usage {" ".join(options)}', status != code or said not in text and f'exit {status}: {text}')
+
+    def absent(self, at):
+        """Without a driver: exit 5, what is missing, and the remedy."""
+        if not self.args.stub or shutil.which('nvidia-smi'):
+            print('SKIPPED absent: this machine has a driver')
+            return
+        env = {'LD_LIBRARY_PATH': ''}
+        status, text = self.run([self.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'], env)
+        self.expect('no driver', (status != 5 or 'finds no driver' not in text or 'hint:' not in text) and f'exit {status}: {text}')
+        for fault, said in (('cuInit:1', 'CUDA_ERROR_NO_DEVICE'), ):
+            status, text = self.run([self.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'], {'SG_STUB_FAIL': fault})
+            self.expect('a driver without a device', (status != 5 or said not in text) and f'exit {status}: {text}')
+        status, text = self.run([self.tool('sg-run'), at('all.txt'), '--init', 'seed:0', '--backend', 'cuda', '--comm', 'nccl'], {'SG_FAKE_NCCL_VERSION': '21000'})
+        self.expect('an old NCCL', (status != 5 or 'NCCL 2.10 is too old' not in text) and f'exit {status}: {text}')
+        status, text = self.run([self.tool('sg-run'), at('all.txt'), '--inputs', at('all{r}.safetensors'), '--backend', 'cuda', '--comm', 'nccl'], {'SG_STUB_DEVICES': '2'})
+        self.expect('fewer GPUs than ranks', (status != 5 or '2 for 4 ranks' not in text) and f'exit {status}: {text}')
+        status, text = self.run([self.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda'], {'SG_STUB_MEMORY': '100000'})
+        self.expect('a GPU without memory', (status != 5 or 'no memory on the GPU' not in text) and f'exit {status}: {text}')
+
+    def same_bits(self, at):
+        run = [self.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors')]
+        status, text = self.run([*run, '--outputs', at('same.out')])
+        self.expect('same bits: the processor', status and f'exit {status}: {text}')
+        for options in ([], ['--watch', 'nan,inf'], ['--profile', at('profile.json')]):
+            status, text = self.run([*run, *options, '--backend', 'cuda', '--expect', at('same.out'), '--bitwise'])
+            self.expect(f'same bits {" ".join(options[:1])}', status and f'exit {status}: {text}')
+        status, text = self.run([self.tool('sg-run'), at('pick.txt'), '--inputs', at('pick.safetensors'), '--backend', 'cuda'])
+        self.expect('an index out of range', (status != 4 or not re.search(r'rank 0, %rows = aten.embedding.default: index -?\d+ is out of range for size 6', text)) and f'exit {status}: {text}')
+
+    def collectives(self, at):
+        run = [self.tool('sg-run'), '-q', at('all.txt'), '--inputs', at('all{r}.safetensors')]
+        status, text = self.run([*run, '--outputs', at('all{r}.out')])
+        self.expect('collectives: the processor', status and f'exit {status}: {text}')
+        cuda = [*run, '--backend', 'cuda', '--timeout', '30']
+        held = ['--expect', at('all{r}.out')]
+        cases = [('ranks of one GPU', [*cuda, *held, '--bitwise'], {'SG_STUB_DEVICES': '1'})]
+        if self.args.stub:
+            cases += [('NCCL', [*cuda, '--comm', 'nccl', *held], {}),
+                      ('NCCL, deterministic', [*cuda, '--comm', 'nccl', '--deterministic', *held, '--bitwise'], {})]
+            if shutil.which('mpirun') and self.run([*mpirun(4), *run, '--comm', 'mpi'])[0] == 0:
+                cases += [('NCCL, a process a GPU', [*mpirun(4), *cuda, '--comm', 'nccl', '--deterministic', *held, '--bitwise'], {}),
+                          ('MPI, ranks of one GPU', [*mpirun(4), *cuda, '--comm', 'mpi', *held, '--bitwise'], {'SG_STUB_DEVICES': '1'})]
+            else:
+                print('SKIPPED NCCL with a process a GPU: no mpirun, or built without MPI')
+        else:
+            print('SKIPPED NCCL between GPUs: it needs four')
+        for name, command, env in cases:
+            begin = time.monotonic()
+            status, text = self.run(command, env)
+            self.expect(name, status and f'exit {status}: {text}', time.monotonic() - begin)
+
+    def faults(self, at):
+        """A hung, a broken and a dead rank: exit 6 in time, the rank, its collective, and what came before."""
+        if not self.args.stub:
+            print('SKIPPED faults of NCCL: they are made by its stand-in')
+            return
+        run = [self.tool('sg-run'), '-q', at('all.txt'), '--inputs', at('all{r}.safetensors'), '--backend', 'cuda', '--comm', 'nccl', '--timeout', '2']
+        cases = [('a rank hangs', run, 'hang:1:3', 6, r'rank \d waits since 2 s in all_reduce %most of group @all.*(\n.*)*its last collectives: .* ended; .* is open'),
+                 ('NCCL reports an error', run, 'error:2:2', 6, r'rank 2: NCCL failed: remote process exited')]
+        if shutil.which('mpirun') and self.run([*mpirun(4), *run[:5], '--comm', 'mpi'])[0] == 0:
+            cases += [('a process hangs', [*mpirun(4), *run], 'hang:1:3', 6, r'waits since 2 s in all_reduce %most'),
+                      ('a process dies', [*mpirun(4), *run], 'die:2:4', 9, '')]
+        for name, command, fault, code, said in cases:
+            begin = time.monotonic()
+            status, text = self.run(command, {'SG_FAKE_NCCL': fault})
+            took = time.monotonic() - begin
+            late = took > 10 * float(os.environ.get('SG_TEST_PATIENCE', '3'))
+            self.expect(name, (status != code or not re.search(said, text) or late) and f'exit {status} after {took:.1f} s: {text}', took)
+
+    def failing_calls(self, at):
+        """Each call of the driver fails once: exit 5 with the call's name, never a crash, never a wrong answer."""
+        if not self.args.stub:
+            print('SKIPPED failing calls: they are made by the stand-in of the driver')
+            return
+        run = [self.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda', '--expect', at('same.out'), '--bitwise']
+        for call, most in (('cuMemAlloc_v2', 6), ('cuMemHostAlloc', 1), ('cuLaunchKernel', 12), ('cuMemcpyHtoDAsync_v2', 6), ('cuMemcpyDtoHAsync_v2', 4),
+                           ('cuStreamCreate', 1), ('cuModuleLoadData', 1), ('cuDevicePrimaryCtxRetain', 1)):
+            problem = None
+            for n in range(1, most + 1):
+                status, text = self.run(run, {'SG_STUB_FAIL': f'{call}:{n}'})
+                if status == 5 and 'error:' in text:
+                    continue
+                if status == 0 and n > 1:          # there are fewer calls than that
+                    break
+                problem = f'call {n}: exit {status}: {text}'
+                break
+            self.expect(f'{call} fails', problem)
+
+    def conformance(self, at):
+        begin = time.monotonic()
+        status, text = self.run([self.args.vectors, '--backend', 'cuda', '--every', str(self.args.every), '--listed', os.path.join(HERE, '../conformance/listed.txt'),
+                                 os.path.join(HERE, '../conformance/vectors')], timeout=900)
+        said = [line for line in text.splitlines() if 'vectors' in line or line.startswith('FAIL')]
+        self.expect('conformance', status and '\n'.join(said[-40:]), time.monotonic() - begin)
+        print('       ' + '\n       '.join(said[-2:]))
+
+    def captures(self, at):
+        if not os.path.isdir(TRACES):
+            print('SKIPPED captures: ../shared/traces is absent')
+            return
+        for backend in ('--backend cuda', '--backend cuda --comm nccl --deterministic'):
+            if 'nccl' in backend and not self.args.stub:
+                continue
+            for only in ([''] if self.args.all else ['single/gpt2-tiny', 'single/mixtral'] if 'nccl' not in backend else ['multi/dsv3-ep4-fp32', 'multi/llama3-fsdp4']):
+                begin = time.monotonic()
+                status, text = self.run([sys.executable, os.path.join(HERE, '../numeric/run_numbers.py'), '--bin', self.args.bin, '--only', only, '--backend', backend],
+                                        timeout=1800)
+                self.expect(f'captures {backend} {only}', status and text[-3000:], time.monotonic() - begin)
+                for line in text.splitlines():
+                    if line.startswith('SKIPPED'):
+                        print('       ' + line[:200])
+
+
+def mpirun(n):
+    root = ['--allow-run-as-root'] if os.geteuid() == 0 else []
+    names = ['LD_LIBRARY_PATH', 'SG_STUB_DEVICES', 'SG_FAKE_NCCL']
+    return ['mpirun', '--oversubscribe', '-n', str(n), *root, *(word for name in names for word in ('-x', name))]
+
+
+def prepare(at):
+    rng = random.Random(7)
+    for name, text in (('same.txt', SAME_BITS), ('pick.txt', PICK), ('all.txt', COLLECTIVES)):
+        with open(at(name), 'w') as f:
+            f.write(text)
+    numbers = lambda n: [rng.uniform(-3, 3) for _ in range(n)]
+    a, i = ('F32', (6, 5), struct.pack('<30f', *numbers(30))), ('I64', (6, 5), struct.pack('<30q', *(rng.randrange(-1000, 1000) for _ in range(30))))
+    safetensors(at('same.safetensors'), {'a': a, 'b': ('BF16', (6, 5), bf16(numbers(30))), 'i': i})
+    safetensors(at('pick.safetensors'), {'a': a, 'i': i})
+    for r in range(4):
+        safetensors(at(f'all{r}.safetensors'), {'x': ('F32', (8, 3), struct.pack('<24f', *numbers(24))), 'h': ('BF16', (8, 3), bf16(numbers(24))),
+                                                'n': ('I64', (4,), struct.pack('<4q', *(rng.randrange(1000) for _ in range(4))))})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--bin', required=True)
+    parser.add_argument('--stub', default='')
+    parser.add_argument('--vectors', default='')
+    parser.add_argument('--every', type=int, default=EVERY)
+    parser.add_argument('--all', action='store_true', help='all captures')
+    parser.add_argument('--only', default='')
+    args = parser.parse_args()
+    if not os.path.exists(os.path.join(args.bin, '../lib/stepgraph/libsg_backend_cuda.so')):
+        print('SKIPPED: built without the cuda backend (nvcc was not found)')
+        return SKIPPED
+    tests = Tests(args)
+    with tempfile.TemporaryDirectory() as folder:
+        at = lambda name: os.path.join(folder, name)
+        prepare(at)
+        for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'conformance', 'captures'):
+            if args.only in case and (case != 'conformance' or args.vectors):
+                getattr(tests, case)(at)
+    print(f'{tests.failed} failed')
+    return 1 if tests.failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

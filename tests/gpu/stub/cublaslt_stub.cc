@@ -1,0 +1,184 @@
+// libcublasLt.so.13 for tests: the calls that librun/cuda/lt.cc makes, each product as its definition says.
+#include <cublasLt.h>
+#include <cuda.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#define SG_HOST_KERNELS
+#include "librun/cuda/kernels/view.h"
+
+struct Description {
+  bool transposes[2] = {false, false};
+  bool is_double = false;
+};
+struct Layout {
+  cudaDataType_t type;
+  int64_t rows, columns, leading;
+  int32_t batch = 1;
+  int64_t step = 0;
+};
+
+namespace {
+
+template <class T>
+T* as(void* handle) {
+  return static_cast<T*>(handle);
+}
+template <class T>
+const T* as(const void* handle) {
+  return static_cast<const T*>(handle);
+}
+
+double load(cudaDataType_t type, const void* base, int64_t i) {
+  switch (type) {
+    case CUDA_R_64F: return static_cast<const double*>(base)[i];
+    case CUDA_R_32F: return static_cast<const float*>(base)[i];
+    case CUDA_R_16F: return sg::cuda::from_half(static_cast<const uint16_t*>(base)[i]);
+    default: return sg::cuda::from_brain(static_cast<const uint16_t*>(base)[i]);
+  }
+}
+void save(cudaDataType_t type, void* base, int64_t i, double x) {
+  switch (type) {
+    case CUDA_R_64F: static_cast<double*>(base)[i] = x; break;
+    case CUDA_R_32F: static_cast<float*>(base)[i] = static_cast<float>(x); break;
+    case CUDA_R_16F: static_cast<uint16_t*>(base)[i] = sg::cuda::to_half(static_cast<float>(x)); break;
+    default: static_cast<uint16_t*>(base)[i] = sg::cuda::to_brain(static_cast<float>(x));
+  }
+}
+
+struct Work {
+  Description description;
+  Layout a, b, d;
+  const void *a_data, *b_data;
+  void* d_data;
+  double alpha, beta;
+
+  double element(const Layout& m, const void* data, bool transpose, int64_t row, int64_t column, int64_t batch) const {
+    if (transpose) std::swap(row, column);
+    return load(m.type, data, batch * m.step + column * m.leading + row);
+  }
+  void run() const {
+    const int64_t depth = description.transposes[0] ? a.rows : a.columns;
+    for (int64_t batch = 0; batch < d.batch; ++batch)
+      for (int64_t column = 0; column < d.columns; ++column)
+        for (int64_t row = 0; row < d.rows; ++row) {
+          double sum = 0;
+          for (int64_t k = 0; k < depth; ++k)
+            sum += element(a, a_data, description.transposes[0], row, k, batch) *
+                   element(b, b_data, description.transposes[1], k, column, batch);
+          const int64_t at = batch * d.step + column * d.leading + row;
+          save(d.type, d_data, at, alpha * sum + (beta == 0 ? 0 : beta * load(d.type, d_data, at)));
+        }
+  }
+};
+
+}  // namespace
+
+#define STUB extern "C" __attribute__((visibility("default")))
+
+STUB size_t cublasLtGetVersion() { return 130100; }
+STUB cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  *handle = reinterpret_cast<cublasLtHandle_t>(1);
+  return CUBLAS_STATUS_SUCCESS;
+}
+STUB cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
+STUB cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* out, cublasComputeType_t compute, cudaDataType_t) {
+  auto* d = new Description;
+  d->is_double = compute == CUBLAS_COMPUTE_64F;
+  *out = reinterpret_cast<cublasLtMatmulDesc_t>(d);
+  return CUBLAS_STATUS_SUCCESS;
+}
+STUB cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
+  delete reinterpret_cast<Description*>(d);
+  return CUBLAS_STATUS_SUCCESS;
+}
+STUB cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t which,
+                                                   const void* value, size_t) {
+  auto* d = reinterpret_cast<Description*>(handle);
+  const bool transposes = *as<cublasOperation_t>(value) == CUBLAS_OP_T;
+  if (which == CUBLASLT_MATMUL_DESC_TRANSA)
+    d->transposes[0] = transposes;
+  else if (which == CUBLASLT_MATMUL_DESC_TRANSB)
+    d->transposes[1] = transposes;
+  else
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_SUCCESS;
+}
+STUB cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* out, cudaDataType_t type, uint64_t rows,
+                                               uint64_t columns, int64_t leading) {
+  if (leading < static_cast<int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
+  *out = reinterpret_cast<cublasLtMatrixLayout_t>(
+      new Layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), leading});
+  return CUBLAS_STATUS_SUCCESS;
+}
+STUB cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
+  delete reinterpret_cast<Layout*>(l);
+  return CUBLAS_STATUS_SUCCESS;
+}
+STUB cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
+                                                     cublasLtMatrixLayoutAttribute_t which, const void* value, size_t) {
+  auto* l = reinterpret_cast<Layout*>(handle);
+  if (which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+    l->batch = *as<int32_t>(value);
+  else if (which == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
+    l->step = *as<int64_t>(value);
+  else
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_SUCCESS;
+}
+STUB cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) {
+  *out = reinterpret_cast<cublasLtMatmulPreference_t>(1);
+  return CUBLAS_STATUS_SUCCESS;
+}
+STUB cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) { return CUBLAS_STATUS_SUCCESS; }
+STUB cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                         cublasLtMatmulPreferenceAttributes_t, const void*, size_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+STUB cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d,
+                                                   cublasLtMatrixLayout_t a_layout, cublasLtMatrixLayout_t b_layout,
+                                                   cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d_layout,
+                                                   cublasLtMatmulPreference_t, int,
+                                                   cublasLtMatmulHeuristicResult_t* found, int* count) {
+  const auto& description = *reinterpret_cast<Description*>(d);
+  const auto &a = *reinterpret_cast<Layout*>(a_layout), &b = *reinterpret_cast<Layout*>(b_layout),
+             &out = *reinterpret_cast<Layout*>(d_layout);
+  const int64_t m = description.transposes[0] ? a.columns : a.rows, k = description.transposes[0] ? a.rows : a.columns;
+  const int64_t k2 = description.transposes[1] ? b.columns : b.rows, n = description.transposes[1] ? b.rows : b.columns;
+  *count = 0;
+  if (m != out.rows || n != out.columns || k != k2 || a.batch != out.batch || b.batch != out.batch)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  std::memset(found, 0, sizeof *found);
+  *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+STUB cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const void* alpha, const void* a,
+                                   cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
+                                   const void* beta, const void*, cublasLtMatrixLayout_t, void* out,
+                                   cublasLtMatrixLayout_t out_layout, const cublasLtMatmulAlgo_t* algo, void* workspace,
+                                   size_t, cudaStream_t stream) {
+  if (!algo || !workspace) return CUBLAS_STATUS_INVALID_VALUE;
+  const auto& description = *reinterpret_cast<Description*>(d);
+  auto number = [&](const void* p) {
+    return description.is_double ? *as<double>(p) : static_cast<double>(*as<float>(p));
+  };
+  auto* work = new Work{description,
+                        *reinterpret_cast<Layout*>(a_layout),
+                        *reinterpret_cast<Layout*>(b_layout),
+                        *reinterpret_cast<Layout*>(out_layout),
+                        a,
+                        b,
+                        out,
+                        number(alpha),
+                        number(beta)};
+  cuLaunchHostFunc(
+      reinterpret_cast<CUstream>(stream),
+      [](void* data) {
+        std::unique_ptr<Work> held(static_cast<Work*>(data));
+        held->run();
+      },
+      work);
+  return CUBLAS_STATUS_SUCCESS;
+}

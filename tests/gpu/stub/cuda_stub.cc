@@ -1,0 +1,314 @@
+// libcuda.so.1 for tests: the driver calls that the CUDA backend makes, on memory of the host.
+//
+// A stream is a thread that works on a queue, so that what is asynchronous on a device is so here: whoever forgets to
+// wait for an event reads what is not there yet. Kernels are the host's copies of the same bodies
+// (librun/cuda/kernels/block.h).
+//   SG_STUB_DEVICES=N        how many devices there are (1)
+//   SG_STUB_FAIL=NAME:N      the N-th call of that function fails
+//   SG_STUB_MEMORY=BYTES     what a device has
+#define SG_HOST_KERNELS
+#include "librun/cuda/kernels/all.h"
+
+#include <cuda.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+namespace {
+
+using sg::cuda::HostKernel;
+
+class Stream {
+ public:
+  Stream() : thread_([this] { work(); }) {}
+  ~Stream() {
+    {
+      std::lock_guard guard(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  void add(std::function<void()> job) {
+    {
+      std::lock_guard guard(mutex_);
+      jobs_.push_back(std::move(job));
+    }
+    changed_.notify_all();
+  }
+  bool idle() {
+    std::lock_guard guard(mutex_);
+    return jobs_.empty() && !busy_;
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      std::function<void()> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      job();
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  bool busy_ = false, stop_ = false;
+  std::thread thread_;
+};
+
+// One recording of an event; a wait holds on to the recording that was the last when it was asked for.
+struct Mark {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool reached = false;
+  void reach() {
+    std::lock_guard guard(mutex);
+    reached = true;
+    changed.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return reached; });
+  }
+  bool is_reached() {
+    std::lock_guard guard(mutex);
+    return reached;
+  }
+};
+struct Event {
+  std::shared_ptr<Mark> mark;
+};
+
+Stream* stream_of(CUstream s) { return reinterpret_cast<Stream*>(s); }
+Event* event_of(CUevent e) { return reinterpret_cast<Event*>(e); }
+
+// --- failing on purpose ---
+
+bool fails(const char* name) {
+  static const char* rule = std::getenv("SG_STUB_FAIL");
+  if (!rule) return false;
+  static std::atomic<long> calls{0};
+  const std::string text(rule);
+  const size_t colon = text.find(':');
+  if (text.compare(0, colon, name) != 0) return false;
+  return ++calls == std::atol(text.c_str() + colon + 1);
+}
+#define FAIL_IF_ASKED(code) \
+  if (fails(__func__)) return code
+
+// --- memory ---
+
+std::mutex memory_mutex;
+std::map<void*, size_t> memory;
+size_t in_use = 0;
+
+size_t memory_size() {
+  static const char* text = std::getenv("SG_STUB_MEMORY");
+  return text ? static_cast<size_t>(std::atoll(text)) : size_t{8} << 30;
+}
+
+CUresult allocate(void** out, size_t bytes, bool counts) {
+  std::lock_guard guard(memory_mutex);
+  if (counts && in_use + bytes > memory_size()) return CUDA_ERROR_OUT_OF_MEMORY;
+  // What a device hands out is not zero.
+  void* block = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::memset(block, 0xCB, std::min<size_t>(bytes, 1 << 20));
+  memory[block] = counts ? bytes : 0;
+  in_use += memory[block];
+  *out = block;
+  return CUDA_SUCCESS;
+}
+
+CUresult release(void* block) {
+  std::lock_guard guard(memory_mutex);
+  auto it = memory.find(block);
+  if (it == memory.end()) return CUDA_ERROR_INVALID_VALUE;
+  in_use -= it->second;
+  memory.erase(it);
+  std::free(block);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+#define STUB extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI
+
+STUB cuInit(unsigned) {
+  FAIL_IF_ASKED(CUDA_ERROR_NO_DEVICE);
+  return CUDA_SUCCESS;
+}
+STUB cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return CUDA_SUCCESS;
+}
+STUB cuDeviceGetCount(int* count) {
+  const char* text = std::getenv("SG_STUB_DEVICES");
+  *count = text ? std::atoi(text) : 1;
+  return CUDA_SUCCESS;
+}
+STUB cuDeviceGet(CUdevice* device, int number) {
+  *device = number;
+  return CUDA_SUCCESS;
+}
+STUB cuDeviceGetName(char* name, int length, CUdevice) {
+  std::snprintf(name, static_cast<size_t>(length), "stand-in for a GPU (on the host)");
+  return CUDA_SUCCESS;
+}
+STUB cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
+  *value = 90;
+  return CUDA_SUCCESS;
+}
+STUB cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+  FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
+  *context = reinterpret_cast<CUcontext>(1);
+  return CUDA_SUCCESS;
+}
+STUB cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
+STUB cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
+
+STUB cuMemGetInfo_v2(size_t* left, size_t* total) {
+  std::lock_guard guard(memory_mutex);
+  *total = memory_size();
+  *left = *total - in_use;
+  return CUDA_SUCCESS;
+}
+STUB cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
+  FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
+  return allocate(reinterpret_cast<void**>(out), bytes, true);
+}
+STUB cuMemFree_v2(CUdeviceptr block) { return release(reinterpret_cast<void*>(block)); }
+STUB cuMemHostAlloc(void** out, size_t bytes, unsigned) {
+  FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
+  return allocate(out, bytes, false);
+}
+STUB cuMemFreeHost(void* block) { return release(block); }
+
+STUB cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  stream_of(stream)->add([=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+  return CUDA_SUCCESS;
+}
+STUB cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  stream_of(stream)->add([=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
+  return CUDA_SUCCESS;
+}
+STUB cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  stream_of(stream)->add(
+      [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
+  return CUDA_SUCCESS;
+}
+STUB cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
+  stream_of(stream)->add([=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+  return CUDA_SUCCESS;
+}
+
+STUB cuStreamCreate(CUstream* stream, unsigned) {
+  FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
+  *stream = reinterpret_cast<CUstream>(new Stream);
+  return CUDA_SUCCESS;
+}
+STUB cuStreamDestroy_v2(CUstream stream) {
+  delete stream_of(stream);
+  return CUDA_SUCCESS;
+}
+STUB cuStreamSynchronize(CUstream stream) {
+  FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  stream_of(stream)->wait();
+  return CUDA_SUCCESS;
+}
+STUB cuStreamQuery(CUstream stream) { return stream_of(stream)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+STUB cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  std::shared_ptr<Mark> mark = event_of(event)->mark;
+  if (mark) stream_of(stream)->add([mark] { mark->wait(); });
+  return CUDA_SUCCESS;
+}
+STUB cuLaunchHostFunc(CUstream stream, CUhostFn fn, void* data) {
+  stream_of(stream)->add([=] { fn(data); });
+  return CUDA_SUCCESS;
+}
+
+STUB cuEventCreate(CUevent* event, unsigned) {
+  *event = reinterpret_cast<CUevent>(new Event);
+  return CUDA_SUCCESS;
+}
+STUB cuEventDestroy_v2(CUevent event) {
+  delete event_of(event);
+  return CUDA_SUCCESS;
+}
+STUB cuEventRecord(CUevent event, CUstream stream) {
+  auto mark = std::make_shared<Mark>();
+  event_of(event)->mark = mark;
+  stream_of(stream)->add([mark] { mark->reach(); });
+  return CUDA_SUCCESS;
+}
+STUB cuEventQuery(CUevent event) {
+  const auto& mark = event_of(event)->mark;
+  return !mark || mark->is_reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+STUB cuModuleLoadData(CUmodule* module, const void* image) {
+  FAIL_IF_ASKED(CUDA_ERROR_NO_BINARY_FOR_GPU);
+  constexpr unsigned kFatbin = 0xBA55ED50;  // what nvcc begins such a file with
+  unsigned magic;
+  std::memcpy(&magic, image, sizeof magic);
+  if (magic != kFatbin) return CUDA_ERROR_INVALID_IMAGE;
+  *module = reinterpret_cast<CUmodule>(1);
+  return CUDA_SUCCESS;
+}
+STUB cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+STUB cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
+  for (const HostKernel& kernel : sg::cuda::host_kernels())
+    if (std::string(kernel.name) == name) {
+      *function = reinterpret_cast<CUfunction>(const_cast<HostKernel*>(&kernel));
+      return CUDA_SUCCESS;
+    }
+  return CUDA_ERROR_NOT_FOUND;
+}
+STUB cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned lanes, unsigned lanes_y,
+                    unsigned lanes_z, unsigned, CUstream stream, void** parameters, void** extra) {
+  FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  if (x == 0 || y != 1 || z != 1 || lanes != sg::cuda::kLanes || lanes_y != 1 || lanes_z != 1 || extra)
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto* kernel = reinterpret_cast<const HostKernel*>(function);
+  auto args = std::make_shared<std::vector<unsigned char>>(kernel->args_bytes);
+  std::memcpy(args->data(), parameters[0], kernel->args_bytes);  // a launch has its own copy
+  stream_of(stream)->add([kernel, x, args] { kernel->run(x, args->data()); });
+  return CUDA_SUCCESS;
+}
+
+STUB cuGetErrorName(CUresult code, const char** name) {
+  *name = code == CUDA_ERROR_OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : code == CUDA_ERROR_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED"
+          : code == CUDA_ERROR_NO_DEVICE     ? "CUDA_ERROR_NO_DEVICE"
+                                             : "CUDA_ERROR_UNKNOWN";
+  return CUDA_SUCCESS;
+}
+STUB cuGetErrorString(CUresult, const char** text) {
+  *text = "on purpose, or by mistake";
+  return CUDA_SUCCESS;
+}

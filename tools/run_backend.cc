@@ -1,0 +1,47 @@
+#include "tools/run_backend.h"
+
+#include <cstdlib>
+
+namespace sg::cli {
+
+Status check_backend(const Args& args) {
+  const bool nccl = args.text("comm") == "nccl", cuda = args.text("backend") == "cuda";
+  if (nccl && !cuda)
+    return Error{ErrorKind::usage,
+                 "--comm nccl moves what lies on GPUs: it goes with --backend cuda",
+                 {},
+                 "--comm local or mpi for CPUs"};
+  if (args.has("deterministic") && !nccl)
+    return Error{ErrorKind::usage,
+                 "--deterministic is for --comm nccl",
+                 {},
+                 "the other communicators always sum in the order of the ranks"};
+  if (cuda && (args.has("chaos") || args.has("link")))
+    return Error{ErrorKind::usage, "--chaos and --link are for ranks on CPUs", {}, "--backend cpu"};
+  if (cuda && args.text("numerics") != "fast")
+    return Error{ErrorKind::usage,
+                 "--numerics " + args.text("numerics") + " is what CPUs do",
+                 {},
+                 "--backend cpu, or --numerics fast"};
+  return ok_status();
+}
+
+std::string_view host_communicator(const Args& args) {
+  if (args.text("comm") == "mpi") return "mpi";
+  const bool launched = std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMI_RANK");
+  return args.text("comm") == "nccl" && launched ? "mpi" : "local";
+}
+
+Result<std::unique_ptr<BackendMaker>> make_backends(const Args& args, const Job& job) {
+  if (args.text("backend") == "cpu") return std::unique_ptr<BackendMaker>();
+  BackendOptions options;
+  options.job = &job;
+  options.nccl = args.text("comm") == "nccl";
+  options.deterministic = args.has("deterministic");
+  options.timeout_s = static_cast<double>(args.number("timeout", 600));
+  SG_ASSIGN(std::unique_ptr<BackendMaker> maker, load_backend(args.text("backend"), options));
+  args.report().note("running on " + maker->describe());
+  return maker;
+}
+
+}  // namespace sg::cli
