@@ -85,30 +85,34 @@ Status RankRun::settle() {
   return run ? run->at_node(std::move(error), NodeId(static_cast<uint32_t>(fault->place))) : error;
 }
 
-Status RankRun::bring_results() {
+// Inputs that the step has written are the caller's again.
+Status RankRun::bring_inputs() {
   results_.assign(graph_->values().tensors.size(), Tensor());
   result_memory_.clear();
   for (const OnDevice& input : inputs_) {
     if (input.written) SG_TRY(backend_->download(input.host, input.memory.data(), input.memory.bytes()));
     results_[input.value.index] = input.tensor;
   }
-  for (const Output& output : graph_->graph().outputs()) {
-    if (output.value.is_none()) continue;
-    Tensor& t = results_[output.value.index];
-    if (!t.is_none()) continue;
-    t = graph_->values().tensors[output.value.index];
-    const int64_t bytes = extent_bytes(t);
-    if (t.is_none()) continue;
-    result_memory_.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(bytes)));
-    SG_TRY(backend_->download(result_memory_.back().get(), t.data, bytes));
-    t.data = result_memory_.back().get();
-  }
   return ok_status();
 }
 
+const Tensor& RankRun::bring(ValueId v) const {
+  static const Tensor kNone;
+  if (v.index >= results_.size()) return kNone;
+  Tensor& t = results_[v.index];
+  const Tensor& there = graph_->values().tensors[v.index];
+  if (!t.is_none() || there.is_none()) return t;
+  const int64_t bytes = extent_bytes(there);
+  result_memory_.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(bytes)));
+  Status brought = backend_->download(result_memory_.back().get(), there.data, bytes);
+  if (!brought.ok()) return backend_->note(std::move(brought)), kNone;
+  t = there;
+  t.data = result_memory_.back().get();
+  return t;
+}
+
 Tensor RankRun::tensor(ValueId v) const {
-  if (!backend_) return result_graph().values().tensors[v.index];
-  return v.index < results_.size() ? results_[v.index] : Tensor();
+  return backend_ ? bring(v) : result_graph().values().tensors[v.index];
 }
 
 Status RankRun::prepare(std::vector<Unsupported>* unsupported) {
@@ -156,13 +160,12 @@ Status RankRun::run_step(uint64_t step) {
     if (inputs_changed_) SG_TRY(upload_inputs());
     SG_TRY(graph_->run());
     SG_TRY(settle());
-    return bring_results();
+    return bring_inputs();
   }
   return wide_ ? run_both() : graph_->run();
 }
 
 void RankRun::carry_buffers() {
-  inputs_changed_ |= !inputs_.empty();
   for (GraphRun* run : {graph_.get(), wide_.get()}) {
     if (!run) continue;
     for (const Output& output : run->graph().outputs()) {
@@ -170,7 +173,9 @@ void RankRun::carry_buffers() {
       const Tensor from = backend_ ? tensor(output.value) : run->values().tensors[output.value.index];
       const Tensor to = backend_ ? tensor(output.of) : run->values().tensors[output.of.index];
       bool fits = !from.is_none() && !to.is_none() && same_shape(from, to) && from.dtype == to.dtype;
-      if (fits && from.data != to.data) cpu::copy(team_, to, from);
+      if (!fits || from.data == to.data) continue;
+      cpu::copy(team_, to, from);
+      inputs_changed_ = true;
     }
   }
 }

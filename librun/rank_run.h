@@ -54,7 +54,8 @@ class RankRun {
   // The caller has changed inputs where they lie: the next step begins with them. On the processor it does anyway.
   void inputs_changed() { inputs_changed_ = true; }
 
-  // After a step, until the next. With a backend: outputs and inputs alone, as the host's.
+  // After a step, until the next. With a backend: outputs and inputs alone, brought to the host when they are asked for; none
+  // where that fails, which the next step then says.
   Tensor tensor(ValueId v) const;
   Scalar number(ValueId v) const { return result_graph().values().scalars[v.index]; }
 
@@ -71,7 +72,8 @@ class RankRun {
   Status bind_on_device(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
   Status upload_inputs();
   Status settle();
-  Status bring_results();
+  Status bring_inputs();
+  const Tensor& bring(ValueId v) const;
 
   const Program& program_;
   uint32_t rank_;
@@ -96,8 +98,8 @@ class RankRun {
     bool written = false;
   };
   std::vector<OnDevice> inputs_;
-  std::vector<Tensor> results_;
-  std::vector<std::unique_ptr<std::byte[]>> result_memory_;
+  mutable std::vector<Tensor> results_;
+  mutable std::vector<std::unique_ptr<std::byte[]>> result_memory_;
   bool inputs_changed_ = false;
 
   // Numerics::f64 only
