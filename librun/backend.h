@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -56,6 +57,9 @@ class Backend {
 
   virtual MemorySource& memory() = 0;       // of the device, aligned to 256 bytes
   virtual MemorySource& host_memory() = 0;  // of the host, that the device reads and writes too
+  // Memory of the device for the time of one call: a contiguous tensor, not initialised. `reset_scratch` ends the call.
+  virtual Tensor scratch(DType dtype, std::span<const int64_t> shape) = 0;
+  virtual void reset_scratch() = 0;
 
   virtual Status upload(std::byte* to, const std::byte* from, int64_t bytes) = 0;  // `from` may change when it returns
   virtual Status download(std::byte* to, const std::byte* from, int64_t bytes) = 0;  // `to` is complete when it returns
@@ -77,6 +81,18 @@ class Backend {
   // them.
   virtual Result<std::unique_ptr<Communicator>> communicator(Communicator& host) = 0;
 };
+
+// What the calls of a rank share where a backend runs them: there is no team of threads.
+struct BackendContext : KernelContext {
+  BackendContext(const KernelContext& of, Backend* by) : KernelContext(of), backend(by) { team = nullptr; }
+  Backend* backend;
+};
+
+// The backend that a call runs on; null = the processor. Kernels that touch data by `fill`, `copy` and `contiguous`
+// (cpu/fill.h), `gemm` and `attention_*` of a call alone run on either: those ask here.
+inline Backend* backend_of(const KernelContext& context) {
+  return context.team ? nullptr : static_cast<const BackendContext&>(context).backend;
+}
 
 // Makes the backends of this process's ranks.
 class BackendMaker {

@@ -103,7 +103,7 @@ class Planner {
 
  private:
   size_t members() const { return group_->ranks.size(); }
-  Backend* backend() const { return call_.context().backend; }
+  Backend* backend() const { return backend_of(call_.context()); }
 
   Status find_group() {
     const ParamValue& name = call_.param("group_name");

@@ -354,6 +354,7 @@ Status GraphRun::run_kernel(Step* step) {
     became_view = !slots_[s.index].from_pool && !slots_[s.index].is_static;
   }
   Status status = became_view ? ok_status() : step->kernel(call);
+  if (state_.backend) state_.backend->reset_scratch();
   call.scratch().reset();
   if (!status.ok() || !step->gives_numbers) return status;
   return bind_results(step);

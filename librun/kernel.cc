@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kAlignment = 256;   // what matrix products on a device read fastest
+constexpr size_t kAlignment = 64;
 constexpr size_t kSmallestBlock = 1 << 16;
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -23,10 +23,9 @@ std::byte* Scratch::take_bytes(int64_t count, size_t size) {
   bytes = round_up(bytes);
   if (blocks_.empty() || blocks_.back().size - used_ < bytes) {
     size_t block = std::max({kSmallestBlock, bytes, blocks_.empty() ? 0 : 2 * blocks_.back().size});
-    auto* memory = source_ ? source_->take(static_cast<int64_t>(block))
-                           : static_cast<std::byte*>(std::aligned_alloc(kAlignment, block));
+    auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, block));
     if (!memory) throw std::bad_alloc();
-    blocks_.push_back({{memory, MemoryRelease{source_}}, block});
+    blocks_.push_back({{memory, std::free}, block});
     used_ = 0;
   }
   std::byte* out = blocks_.back().memory.get() + used_;

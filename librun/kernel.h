@@ -33,14 +33,11 @@
 #include "libgraph/ids.h"
 #include "libgraph/op.h"
 #include "libgraph/result.h"
-#include "librun/memory.h"
 #include "librun/scalar.h"
 #include "librun/tensor.h"
 #include "librun/thread_team.h"
 
 namespace sg {
-
-class Backend;
 
 enum class Numerics : uint8_t { fast, strict, f64 };
 
@@ -52,15 +49,13 @@ class Scratch {
   T* take(int64_t count) { return reinterpret_cast<T*>(take_bytes(count, sizeof(T))); }
   Tensor tensor(DType dtype, std::span<const int64_t> shape);   // contiguous, not initialised
   void reset();                                                 // between calls
-  void use_source(MemorySource* source) { source_ = source; }   // the device's memory; REQUIRES: nothing is taken
 
  private:
   std::byte* take_bytes(int64_t count, size_t size);
   struct Block {
-    std::unique_ptr<std::byte, MemoryRelease> memory;
+    std::unique_ptr<std::byte, void (*)(void*)> memory;
     size_t size;
   };
-  MemorySource* source_ = nullptr;
   std::vector<Block> blocks_;
   size_t used_ = 0;                     // of the last block
 };
@@ -98,7 +93,6 @@ struct KernelContext {
   Numerics numerics = Numerics::fast;
   const Program* program = nullptr;     // for ops that take nested graphs
   uint32_t rank = 0, world = 1;
-  Backend* backend = nullptr;           // null = the processor
 };
 
 class KernelCall {

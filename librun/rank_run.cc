@@ -39,8 +39,8 @@ Status RankRun::make_backend() {
     state_.comm = device_comm_.get();
   }
   pool_.use_source(&backend_->memory());
-  scratch_.use_source(&backend_->memory());
-  kernels_.backend = state_.backend = backend_.get();
+  state_.backend = backend_.get();
+  state_.kernels = &backend_kernels_.emplace(kernels_, backend_.get());
   return ok_status();
 }
 

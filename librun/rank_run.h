@@ -81,6 +81,7 @@ class RankRun {
   Communicator* comm_;
   std::unique_ptr<Backend> backend_;    // before what has memory of it
   std::unique_ptr<Communicator> device_comm_;
+  std::optional<BackendContext> backend_kernels_;
   ThreadTeam team_;
   Scratch scratch_;
   BlockPool pool_;

@@ -373,13 +373,13 @@ Status attention_backward(KernelCall& call, const Attention& a, const AttentionG
 }
 
 Status attention_forward(KernelCall& call, const Attention& a, const AttentionResult& result) {
-  if (Backend* backend = call.context().backend) return backend->attend(call, a, result);
+  if (Backend* backend = backend_of(call.context())) return backend->attend(call, a, result);
   if (a.query.dtype == DType::f64) return attention_forward<double>(call, a, result, {});
   return attention_forward<float>(call, a, result, {});
 }
 
 Status attention_backward(KernelCall& call, const Attention& a, const AttentionGradients& g) {
-  if (Backend* backend = call.context().backend) return backend->attend_backward(call, a, g);
+  if (Backend* backend = backend_of(call.context())) return backend->attend_backward(call, a, g);
   if (a.query.dtype == DType::f64) return attention_backward<double>(call, a, g, {});
   return attention_backward<float>(call, a, g, {});
 }

@@ -82,7 +82,7 @@ class RunCopier {
 }  // namespace
 
 void fill(KernelCall& call, const Tensor& out, Scalar value) {
-  if (Backend* backend = call.context().backend) return backend->fill(out, value);
+  if (Backend* backend = backend_of(call.context())) return backend->fill(out, value);
   visit_dtype(out.dtype, [&]<class T>() {
     T element;
     if constexpr (is_complex_type<T>) element = convert<T>(value.to_complex());
@@ -101,7 +101,7 @@ void fill(KernelCall& call, const Tensor& out, Scalar value) {
 }
 
 void copy(KernelCall& call, const Tensor& out, const Tensor& in) {
-  if (Backend* backend = call.context().backend) return backend->copy(out, in);
+  if (Backend* backend = backend_of(call.context())) return backend->copy(out, in);
   copy(call.team(), out, in);
 }
 
@@ -119,7 +119,8 @@ Tensor contiguous(KernelCall& call, const Tensor& in) { return contiguous_as(cal
 
 Tensor contiguous_as(KernelCall& call, const Tensor& in, DType dtype) {
   if (in.dtype == dtype && !in.conjugate && in.is_contiguous()) return in;
-  Tensor out = call.scratch().tensor(dtype, in.sizes());
+  Backend* backend = backend_of(call.context());
+  Tensor out = backend ? backend->scratch(dtype, in.sizes()) : call.scratch().tensor(dtype, in.sizes());
   copy(call, out, in);
   return out;
 }

@@ -1,5 +1,4 @@
-// Small things that many kernels need: filling, copying, and walking over strided tensors. Kernels that touch data by `fill`,
-// `copy` and `contiguous` of a KernelCall alone run on a backend's tensors, too.
+// Small things that many kernels need: filling, copying, and walking over strided tensors.
 #pragma once
 
 #include <algorithm>

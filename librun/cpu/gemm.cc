@@ -220,7 +220,7 @@ void gemm(KernelCall& call, const Gemm& product) { gemm(call, std::span(&product
 
 void gemm(KernelCall& call, std::span<const Gemm> products) {
   if (products.empty()) return;
-  if (Backend* backend = call.context().backend) {
+  if (Backend* backend = backend_of(call.context())) {
     for (const Gemm& product : products) backend->note(backend->multiply(call, product));
     return;
   }

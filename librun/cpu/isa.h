@@ -13,8 +13,4 @@
 #define SG_CLONES
 #endif
 
-#ifdef __CUDACC__
-#define SG_INLINE __host__ __device__ __forceinline__   // the same functions on devices: librun/cuda/kernels
-#else
 #define SG_INLINE [[gnu::always_inline]] inline
-#endif

@@ -1,6 +1,7 @@
 #include "librun/cuda/backend_cuda.h"
 
 #include <complex>
+#include <new>
 
 #include "librun/cuda/comm_host.h"
 #include "librun/cuda/comm_nccl.h"
@@ -12,7 +13,20 @@ namespace sg::cuda {
 CudaBackend::CudaBackend(std::unique_ptr<Device> device, const BackendOptions& options, std::unique_ptr<Lt> lt)
     : device_(std::move(device)), options_(options), lt_(std::move(lt)) {}
 
-CudaBackend::~CudaBackend() = default;
+CudaBackend::~CudaBackend() { reset_scratch(); }
+
+Tensor CudaBackend::scratch(DType dtype, std::span<const int64_t> shape) {
+  Tensor t = make_tensor(nullptr, dtype, shape);
+  t.data = device_->memory().take(t.bytes());
+  if (!t.data) throw std::bad_alloc();
+  scratch_.push_back(t.data);
+  return t;
+}
+
+void CudaBackend::reset_scratch() {
+  for (std::byte* memory : scratch_) device_->memory().give(memory);
+  scratch_.clear();
+}
 
 Status CudaBackend::upload(std::byte* to, const std::byte* from, int64_t bytes) {
   if (bytes == 0) return ok_status();

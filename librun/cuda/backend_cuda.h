@@ -23,6 +23,8 @@ class CudaBackend : public Backend {
   void at(uint64_t place) override { device_->at(place); }
   MemorySource& memory() override { return device_->memory(); }
   MemorySource& host_memory() override { return device_->host_memory(); }
+  Tensor scratch(DType dtype, std::span<const int64_t> shape) override;
+  void reset_scratch() override;
   Status upload(std::byte* to, const std::byte* from, int64_t bytes) override;
   Status download(std::byte* to, const std::byte* from, int64_t bytes) override;
   void copy(const Tensor& to, const Tensor& from) override;
@@ -38,10 +40,11 @@ class CudaBackend : public Backend {
   std::unique_ptr<Device> device_;
   BackendOptions options_;
   std::unique_ptr<Lt> lt_;
+  std::vector<std::byte*> scratch_;     // of this call
 };
 
 // The backend that a call runs on.
-inline CudaBackend& backend_of(const KernelCall& call) { return static_cast<CudaBackend&>(*call.context().backend); }
+inline CudaBackend& backend_of(const KernelCall& call) { return static_cast<CudaBackend&>(*sg::backend_of(call.context())); }
 inline Device& device_of(const KernelCall& call) { return backend_of(call).device(); }
 
 // Kernels by family, for the table in kernels.cc.

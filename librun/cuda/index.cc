@@ -150,8 +150,8 @@ void start_from(KernelCall& call, const Tensor& self) {
 Status sort_into_buckets(KernelCall& call, BucketArgs* args) {
   const int64_t n = args->sources, m = args->destinations;
   if (n >= INT64_C(1) << 32) return call.fail("the CUDA backend indexes with fewer than 2^32 indices");
-  auto longs = [&](int64_t count) { return call.scratch().tensor(DType::i64, std::array{count}); };
-  auto words = [&](int64_t count) { return call.scratch().tensor(DType::i32, std::array{count}); };
+  auto longs = [&](int64_t count) { return backend_of(call).scratch(DType::i64, std::array{count}); };
+  auto words = [&](int64_t count) { return backend_of(call).scratch(DType::i32, std::array{count}); };
   const Tensor counts = words(m + 1), cursors = words(m + 1);
   backend_of(call).fill(counts, Scalar::integer(0));
   backend_of(call).fill(cursors, Scalar::integer(0));
@@ -256,7 +256,7 @@ Status scatter(KernelCall& call, int64_t dim, const Tensor& source, bool add) {
 }
 
 Tensor value_source(KernelCall& call) {
-  Tensor value = call.scratch().tensor(call.result().dtype, {});
+  Tensor value = backend_of(call).scratch(call.result().dtype, {});
   backend_of(call).fill(value, call.scalar("value"));
   return value;
 }

@@ -40,7 +40,7 @@ std::optional<Tensor> as_three(const Tensor& t) {
 
 Tensor folded(KernelCall& call, const Tensor& t) {
   if (auto three = as_three(t)) return *three;
-  Tensor copy = call.scratch().tensor(t.dtype, t.sizes());
+  Tensor copy = backend_of(call).scratch(t.dtype, t.sizes());
   backend_of(call).copy(copy, t);
   return *as_three(copy);
 }
@@ -84,7 +84,7 @@ Status multiply_three(KernelCall& call, const Product& p, const Tensor& add, Sca
 Status CudaBackend::multiply(KernelCall& call, const cpu::Gemm& g) {
   Tensor out = g.out;
   const bool direct = as_three(out).has_value();
-  if (!direct) out = call.scratch().tensor(out.dtype, out.sizes());
+  if (!direct) out = backend_of(call).scratch(out.dtype, out.sizes());
   Tensor add = g.self.is_none() ? Tensor() : folded(call, broadcast_to(g.self, g.out.sizes()));
   const Product p{*as_three(out), folded(call, g.a), folded(call, g.b)};
   SG_TRY(multiply_three(call, p, add, g.alpha, g.beta));
@@ -143,7 +143,7 @@ class AttentionCall {
   // Scores of a run of heads: each use has its memory, the same for all runs.
   Tensor scores(const Heads& h, DType type, Use use) {
     Tensor& whole = memory_[static_cast<size_t>(use)];
-    if (whole.is_none()) whole = call_.scratch().tensor(type, std::array{together(), a_.query.dim(2), a_.key.dim(2)});
+    if (whole.is_none()) whole = backend_of(call_).scratch(type, std::array{together(), a_.query.dim(2), a_.key.dim(2)});
     Tensor out = whole;
     out.shape[0] = h.count;
     return out;
@@ -233,7 +233,7 @@ Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, c
   AttentionCall work(call, a);
   // Gradients of shared heads add up in full precision.
   auto sum_for = [&](const Tensor& wanted, const Tensor& like) {
-    return wanted.is_none() ? Tensor() : call.scratch().tensor(work.sum_type(), like.sizes());
+    return wanted.is_none() ? Tensor() : backend_of(call).scratch(work.sum_type(), like.sizes());
   };
   const Tensor key_sum = sum_for(g.key, a.key), value_sum = sum_for(g.value, a.value);
   SG_TRY(work.for_heads([&](const Heads& h) -> Status {
@@ -292,7 +292,15 @@ Status grouped_mm(KernelCall& call) {
   return ok_status();
 }
 
-constexpr KernelRow kRows[] = {{"aten._grouped_mm.default", grouped_mm}};
+Status efficient_backward(KernelCall& call) {
+  if (!call.result(3).is_none()) return call.fail("the CUDA backend has no gradient of a mask");
+  return find_cpu_kernel(call.op().name)(call);
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten._grouped_mm.default", grouped_mm},
+    {"aten._scaled_dot_product_efficient_attention_backward.default", efficient_backward},
+};
 
 }  // namespace
 

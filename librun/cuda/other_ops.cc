@@ -43,7 +43,7 @@ Status assert_async(KernelCall& call) {
 // repeats [n] -> each position as often as its number says; the host has to know how many there are.
 Status repeat_interleave(KernelCall& call) {
   const Tensor& given = call.tensor("repeats");
-  Tensor repeats = call.scratch().tensor(DType::i64, given.sizes());
+  Tensor repeats = backend_of(call).scratch(DType::i64, given.sizes());
   backend_of(call).copy(repeats, given);
   std::vector<int64_t> times(static_cast<size_t>(given.elements())), numbers;
   SG_TRY(backend_of(call).download(reinterpret_cast<std::byte*>(times.data()), repeats.data, repeats.bytes()));
@@ -60,7 +60,7 @@ Status repeat_interleave(KernelCall& call) {
                      std::to_string(call.result().elements()));
   for (size_t i = 0; i < times.size(); ++i)
     numbers.insert(numbers.end(), static_cast<size_t>(times[i]), static_cast<int64_t>(i));
-  Tensor positions = call.scratch().tensor(DType::i64, call.result().sizes());
+  Tensor positions = backend_of(call).scratch(DType::i64, call.result().sizes());
   SG_TRY(
       backend_of(call).upload(positions.data, reinterpret_cast<const std::byte*>(numbers.data()), positions.bytes()));
   backend_of(call).copy(call.result(), positions);

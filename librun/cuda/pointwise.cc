@@ -233,7 +233,7 @@ Status run_pointwise(KernelCall& call) {
     for (ParamValue& p : call.params())
       if (p.kind == ParamValue::Kind::tensor && overlap(p.tensor, call.results[0]) &&
           !same_view(p.tensor, call.results[0])) {
-        Tensor held = call.scratch().tensor(p.tensor.dtype, p.tensor.sizes());
+        Tensor held = backend_of(call).scratch(p.tensor.dtype, p.tensor.sizes());
         backend_of(call).copy(held, p.tensor);
         p.tensor = held;
       }

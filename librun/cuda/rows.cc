@@ -161,7 +161,7 @@ View optional_view(const KernelCall& call, std::string_view name) {
 }
 
 // A result with a number for each row, in row-major order.
-Tensor row_numbers(KernelCall& call, const Tensor& like) { return call.scratch().tensor(like.dtype, like.sizes()); }
+Tensor row_numbers(KernelCall& call, const Tensor& like) { return backend_of(call).scratch(like.dtype, like.sizes()); }
 
 Status norm_with(KernelCall& call, bool centered, size_t mean_at, size_t rstd_at) {
   NormArgs args;
@@ -195,7 +195,7 @@ Status rms_norm(KernelCall& call) { return norm_with(call, false, 0, 1); }
 
 Tensor in_rows(KernelCall& call, const Tensor& t) {
   if (t.is_contiguous()) return t;
-  Tensor out = call.scratch().tensor(t.dtype, t.sizes());
+  Tensor out = backend_of(call).scratch(t.dtype, t.sizes());
   backend_of(call).copy(out, t);
   return out;
 }

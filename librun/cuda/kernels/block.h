@@ -18,6 +18,10 @@
 #include <cstdint>
 
 #ifdef __CUDACC__
+// The functions of cpu/math.h are those of the device, too.
+#include "librun/cpu/isa.h"
+#undef SG_INLINE
+#define SG_INLINE __host__ __device__ __forceinline__
 #define SG_FN __device__ __forceinline__
 #else
 #include <array>
