@@ -9,6 +9,7 @@
 // Threads    A backend belongs to its rank's thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -82,16 +83,19 @@ class Backend {
   virtual Result<std::unique_ptr<Communicator>> communicator(Communicator& host) = 0;
 };
 
-// What the calls of a rank share where a backend runs them: there is no team of threads.
+// What the calls of a rank share where a backend runs them. There is no team of threads: its place has a mark that is never
+// looked at, by which program and plugin know such a context.
 struct BackendContext : KernelContext {
-  BackendContext(const KernelContext& of, Backend* by) : KernelContext(of), backend(by) { team = nullptr; }
+  BackendContext(const KernelContext& of, Backend* by) : KernelContext(of), backend(by) { team = no_team(); }
+  static ThreadTeam* no_team() { return reinterpret_cast<ThreadTeam*>(uintptr_t{alignof(std::max_align_t)}); }
   Backend* backend;
 };
 
 // The backend that a call runs on; null = the processor. Kernels that touch data by `fill`, `copy` and `contiguous`
 // (cpu/fill.h), `gemm` and `attention_*` of a call alone run on either: those ask here.
 inline Backend* backend_of(const KernelContext& context) {
-  return context.team ? nullptr : static_cast<const BackendContext&>(context).backend;
+  const bool is_backend = context.team == BackendContext::no_team();
+  return is_backend ? static_cast<const BackendContext&>(context).backend : nullptr;
 }
 
 // Makes the backends of this process's ranks.

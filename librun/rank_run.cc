@@ -98,14 +98,14 @@ Status RankRun::bring_inputs() {
 
 const Tensor& RankRun::bring(ValueId v) const {
   static const Tensor kNone;
-  if (v.index >= results_.size()) return kNone;
+  if (v.index >= results_.size() || !brought_.ok()) return kNone;
   Tensor& t = results_[v.index];
   const Tensor& there = graph_->values().tensors[v.index];
   if (!t.is_none() || there.is_none()) return t;
   const int64_t bytes = extent_bytes(there);
   result_memory_.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(bytes)));
-  Status brought = backend_->download(result_memory_.back().get(), there.data, bytes);
-  if (!brought.ok()) return backend_->note(std::move(brought)), kNone;
+  brought_ = backend_->download(result_memory_.back().get(), there.data, bytes);
+  if (!brought_.ok()) return kNone;
   t = there;
   t.data = result_memory_.back().get();
   return t;

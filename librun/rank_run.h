@@ -54,9 +54,10 @@ class RankRun {
   // The caller has changed inputs where they lie: the next step begins with them. On the processor it does anyway.
   void inputs_changed() { inputs_changed_ = true; }
 
-  // After a step, until the next. With a backend: outputs and inputs alone, brought to the host when they are asked for; none
-  // where that fails, which the next step then says.
+  // After a step, until the next. With a backend: outputs and inputs alone, brought to the host when they are asked for;
+  // none where that fails, and `brought` says why.
   Tensor tensor(ValueId v) const;
+  Status brought() const { return brought_; }
   Scalar number(ValueId v) const { return result_graph().values().scalars[v.index]; }
 
   void set_observer(Observer* observer);
@@ -101,6 +102,7 @@ class RankRun {
   std::vector<OnDevice> inputs_;
   mutable std::vector<Tensor> results_;
   mutable std::vector<std::unique_ptr<std::byte[]>> result_memory_;
+  mutable Status brought_ = ok_status();
   bool inputs_changed_ = false;
 
   // Numerics::f64 only

@@ -172,6 +172,7 @@ Status RankSession::run_step(uint64_t step) {
   seconds_ = std::chrono::duration<double>(Profile::Clock::now() - begin).count();
   note_loss();
   SG_TRY(answer(step));
+  SG_TRY(run_.brought());
   run_.carry_buffers();
   return update();
 }
