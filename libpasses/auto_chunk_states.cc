@@ -138,6 +138,8 @@ Result<AutoNode> AutoPlanner::visit(NodeId n) {
   const Status done = run_rule(call, row);
   plan_.world.seeds[cut.operand.index] = AxisState();
   if (!done.ok()) return refuse(n, row == nullptr ? "no rule" : row->name, done.error().message);
+  if (!call.is_plain())
+    return refuse(n, row->name, "its chunks would have to be weighed, or put together within the body");
   AutoNode out{n, std::move(call.edits), std::move(call.slices)};
   if (n == plan_.amplifier) {
     if (call.given.empty() || call.given[0].kind != AxisKind::along)
@@ -205,7 +207,7 @@ std::optional<AutoNode> AutoPlanner::made_along(NodeId n, const Along& wanted) {
       const Along seed{wanted.domain, axis, wanted.unit};
       plan_.world.seeds[operand.index] = along_state(seed);
       AxisCall call(&plan_.world, program_, n);
-      const bool fits = graph_.type(operand).shape[axis] == call.extent(seed) && row->rule(call).ok() &&
+      const bool fits = graph_.type(operand).shape[axis] == call.extent(seed) && row->rule(call).ok() && call.is_plain() &&
                         call.constants.empty() && call.given.size() == 1 && call.given[0].kind == AxisKind::along &&
                         call.given[0].along == wanted && !call.given[0].local;
       plan_.world.seeds[operand.index] = AxisState();

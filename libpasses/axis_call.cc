@@ -60,7 +60,7 @@ std::optional<std::vector<int64_t>> AxisCall::integers(std::string_view name) co
 }
 
 const AxisState& AxisCall::state(ValueId v) const {
-  const AxisState& own = world.states[v.index];
+  const AxisState& own = world.state_now(v);
   return own.kind == AxisKind::whole && !world.seeds.empty() && world.seeds[v.index].kind == AxisKind::along ? world.seeds[v.index] : own;
 }
 
@@ -71,6 +71,10 @@ const AxisState* AxisCall::along(ValueId v) const {
 bool AxisCall::is_whole(ValueId v) const { return v.is_none() || !state(v).is_chunked(); }
 
 Expr AxisCall::extent(const Along& a) const { return exprs.mul(domain(a).size, a.unit); }
+
+bool AxisCall::is_as_long(ValueId v, const Along& a) const {
+  return a.axis < rank(v) && is_as_long(type(v).shape[a.axis], extent(a));
+}
 
 std::optional<size_t> AxisCall::wrap(int64_t d, size_t rank) const {
   const int64_t n = static_cast<int64_t>(rank);
@@ -97,7 +101,7 @@ Status AxisCall::want(ValueId v, const Along& a) {
     return fail(describe(*this, v) + ", and axis " + std::to_string(a.axis) + " is wanted");
   }
   if (s.kind == AxisKind::partial || s.kind == AxisKind::size) return fail("%" + std::string(graph.name(v)) + " is a sum over chunks, and single rows are wanted");
-  if (a.axis >= rank(v) || !is_as_long(type(v).shape[a.axis], extent(a)))
+  if (!is_as_long(v, a))
     return fail("axis " + std::to_string(a.axis) + " of %" + std::string(graph.name(v)) + " is not as long as the chunked axis");
   if (s.kind == AxisKind::constant) return constants.emplace_back(v, along_state(a)), ok_status();
   if (!domain(a).is_rows) return fail("%" + std::string(graph.name(v)) + " is whole, and the data decides which of its entries a chunk has");
@@ -108,7 +112,7 @@ Status AxisCall::want(ValueId v, const Along& a) {
 }
 
 bool AxisCall::is_as_long(Expr size, Expr wanted) const {
-  if (size == wanted || exprs.is_constant(size) || exprs.is_constant(wanted)) return size == wanted;
+  if (size == wanted || (exprs.is_constant(size) && exprs.is_constant(wanted))) return size == wanted;
   return Sizes(&graph.pool(), &program).same(size, wanted);
 }
 
@@ -134,6 +138,19 @@ Status AxisCall::edit_size(std::string_view name, size_t item, const Along& a) {
 
 Status AxisCall::give_all(const AxisState& s) {
   while (given.size() < node.result_count) given.push_back(s);
+  return ok_status();
+}
+
+Status AxisCall::give_settled(Settle how) {
+  settles.resize(given.size(), Settle::none);
+  settles.push_back(how);
+  return give(AxisState());
+}
+
+Status AxisCall::edit_word(std::string_view name, Arg word) {
+  const Arg* arg = find(name);
+  if (arg == nullptr) return fail("argument " + std::string(name) + " is left out");
+  words.push_back({static_cast<uint32_t>(arg - node.args.data()), std::move(word.set_key(arg->key()))});
   return ok_status();
 }
 

@@ -8,11 +8,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "libgraph/job.h"
 #include "libgraph/op.h"
 #include "libpasses/axis_state.h"
+#include "libpasses/count_table.h"
 
 namespace sg {
 
@@ -29,14 +31,43 @@ struct SliceWish {
   Along along;
 };
 
+// An argument that the copies have another literal in.
+struct WordEdit {
+  uint32_t arg = 0;
+  Arg word;
+};
+
+// How a result that is whole for everybody behind it is put together at once.
+enum class Settle : uint8_t {
+  none,        // it is not: its state says what the chunks are
+  first,       // the same in every chunk
+  sum,
+  quotient,    // the sum of the chunks, divided by the sum of the next result's
+};
+
 // What the rules of one program share.
 struct AxisWorld {
   std::vector<AxisDomain> domains;
-  std::vector<AxisState> states;      // by value
+  std::vector<AxisState> states;      // by value: as it is made
+  std::vector<bool> settled;          // by value: a sum over chunks that a later node needed whole; whole from there on
   std::vector<ValueId> equal;         // by value: the first that is equal whatever the inputs are (recomputed values: their originals)
+  std::vector<CountTable> tables;     // each once
+  std::unordered_map<ValueId, std::vector<uint32_t>, IdHash> tables_by_keys;
   std::vector<AxisState> seeds;       // by value: live-ins of the region at hand that are sliced from the start; else whole
 
   AxisState& state(ValueId v) { return states[v.index]; }
+  const AxisState& state_now(ValueId v) const {
+    static const AxisState kWhole;
+    return !settled.empty() && settled[v.index] ? kWhole : states[v.index];
+  }
+  uint32_t add_table(CountTable table) {
+    std::vector<uint32_t>& known = tables_by_keys[table.source.keys];
+    for (uint32_t at : known)
+      if (tables[at] == table) return at;
+    known.push_back(static_cast<uint32_t>(tables.size()));
+    tables.push_back(std::move(table));
+    return known.back();
+  }
   uint32_t add_domain(AxisDomain domain) {
     domains.push_back(std::move(domain));
     return static_cast<uint32_t>(domains.size() - 1);
@@ -64,6 +95,7 @@ class AxisCall {
   const AxisDomain& domain(const Along& a) const { return world.domains[a.domain]; }
   Expr extent(const Along& a) const;                            // of the whole axis
   bool is_as_long(Expr size, Expr wanted) const;                // by a guard, where symbols differ
+  bool is_as_long(ValueId v, const Along& a) const;             // as its axis `a.axis` is
   ValueId result(uint32_t i) const { return node.result(i); }
   std::optional<size_t> wrap(int64_t dim, size_t rank) const;
   std::optional<size_t> dim(std::string_view name, size_t rank, int64_t fallback) const;
@@ -82,6 +114,8 @@ class AxisCall {
   Status give(AxisState s) { return given.push_back(std::move(s)), ok_status(); }
   Status give_along(const Along& a) { return give(along_state(a)); }
   Status give_all(const AxisState& s);                          // every result that is not given yet
+  Status give_settled(Settle how);                              // whole from here on
+  Status edit_word(std::string_view name, Arg word);
 
   Error fail(std::string message) const;
 
@@ -97,6 +131,12 @@ class AxisCall {
   std::vector<SliceWish> slices;
   std::vector<std::pair<ValueId, AxisState>> constants;   // fills and iotas, to be made at the size of a chunk
   bool accumulates = false;            // adds a partial value to a whole one in place: the chunks one after the other
+  std::vector<WordEdit> words;
+  std::vector<Settle> settles;         // by result; may be shorter
+  std::optional<Along> share;          // results are those of the copy times the chunk's share of these rows: means
+  // Whether copies of the node with other operands and sizes are all that it takes: no words, weights, results put
+  // together.
+  bool is_plain() const { return words.empty() && settles.empty() && !share; }
 
  private:
   std::vector<const Arg*> bound_;

@@ -31,6 +31,7 @@ namespace axis {
 
 // pointwise
 Status pointwise(AxisCall&);
+Result<Along> meet(AxisCall&);        // what operands that are broadcast together are chunked along
 Status like(AxisCall&);               // zeros_like: of its argument's shape
 // views
 Status view(AxisCall&);
@@ -58,12 +59,25 @@ Status along_dim(AxisCall&);          // softmax, cumsum, top-k: work along one 
 Status layer_norm(AxisCall&);
 Status layer_norm_backward(AxisCall&);
 Status attention(AxisCall&);
+Status flex_attention(AxisCall&);
+Status batch(AxisCall&);              // each entry of the first axis alone: convolutions, pools, norms by channel
+Status pad(AxisCall&);
+Status flip(AxisCall&);
+Status triangle(AxisCall&);
+// losses
+Status elementwise_loss(AxisCall&);
+Status elementwise_loss_backward(AxisCall&);
+Status nll_loss(AxisCall&);
+Status nll_loss_backward(AxisCall&);
+Status cross_entropy(AxisCall&);
+Status share_rows(AxisCall&, const Along&);    // results are means: weighed by the chunk's share of the rows
 Status embedding(AxisCall&);
 Status embedding_backward(AxisCall&);
 // by index
 Status index(AxisCall&);
 Status index_select(AxisCall&);
 Status index_put(AxisCall&);
+Status index_copy(AxisCall&);         // and index_add
 Status gather(AxisCall&);
 Status scatter(AxisCall&);
 // what the data decides
@@ -82,6 +96,23 @@ Status assertion(AxisCall&);
 
 // Operands that are sums over chunks, and nothing along an axis: the op's linear_in decides.
 Status partial(AxisCall&);
+
+// --- counts of keys, and what is computed from them: count_table.h ---
+AxisState counts_state(AxisCall& c, CountTable table);
+const CountTable* table_of(const AxisCall& c, const AxisState& s);
+// The table of each result of an op whose operands are sums over chunks; the states that `partial` gives.
+std::vector<AxisState> counts_after(AxisCall& c);
+// The layout of a domain's items, told by the cells of `like`; none when it is not known.
+std::optional<CountTable> layout_of(const AxisCall& c, uint32_t domain, const CountTable& like);
+// add and sub of numbers along items: the first item of the part, and where the item lies in it. Positions in another
+// order when complete.
+void combine_forms(AxisCall& c, AxisState* out);
+// Keys are 0 .. n-1 for certain (none = not known); no row has one twice.
+std::optional<int64_t> keys_below(const AxisCall& c, ValueId keys);
+bool keys_differ_in_row(const AxisCall& c, ValueId keys);
+
+// A cast that leaves numbers of keys and counts what they are.
+bool keeps_whole_numbers(const Graph& graph, NodeId cast);
 
 // The value that `v` shows in another shape, width or order: keys are compared by it.
 ValueId base_of(const AxisCall& call, ValueId v);

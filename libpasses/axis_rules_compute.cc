@@ -100,16 +100,23 @@ Status sum(AxisCall& c) {
   const auto gone = reduced_axes(c, c.rank(c.tensor("self")));
   if (!gone) return c.fail("its axes are not known");
   if (!(*gone)[s.along.axis]) return keep_reduced(c, s, *gone);
-  AxisState out = partial_state();
-  if (!s.marks.is_none() && c.rank(c.tensor("self")) == 2 && c.rank(c.result(0)) == 1) out.source = {s.marks, false};
-  return c.give(out);
+  const ValueId self = c.tensor("self");
+  const auto classes = s.marks.is_none() || c.rank(self) != 2 || c.rank(c.result(0)) != 1
+                           ? std::nullopt
+                           : c.exprs.constant_value(c.type(self).shape[1]);
+  return c.give(classes ? counts_state(c, root_table({s.marks}, *classes)) : partial_state());
 }
 
 Status reduce(AxisCall& c) {
   SG_ASSIGN(const AxisState s, reduced_operand(c));
   const auto gone = reduced_axes(c, c.rank(c.tensor("self")));
   if (!gone) return c.fail("its axes are not known");
-  if ((*gone)[s.along.axis]) return c.fail("it reduces along the chunked axis, and is no sum");
+  const bool mean = c.op.name == "aten.mean.default" || c.op.name == "aten.mean.dim";
+  if ((*gone)[s.along.axis]) {
+    if (!mean) return c.fail("it reduces along the chunked axis, and is no sum");
+    SG_TRY(share_rows(c, s.along));
+    return c.give(partial_state());
+  }
   return keep_reduced(c, s, *gone);
 }
 
@@ -152,20 +159,6 @@ Status layer_norm_backward(AxisCall& c) {
   SG_TRY(c.want_whole(c.tensor("bias"), "the bias"));
   SG_TRY(c.give_along(a));
   return c.give_all(partial_state());
-}
-
-// Rows of a sequence look at each other; those of different batch entries do not.
-Status attention(AxisCall& c) {
-  SG_ASSIGN(const ValueId first, c.first_along());
-  const Along a = c.state(first).along;
-  if (a.axis != 0 || c.rank(first) != 4)
-    return c.fail("attention couples the rows along axis " + std::to_string(a.axis) + ": only the batch axis can be chunked");
-  const ValueId mask = c.tensor("attn_mask");
-  for (ValueId v : c.tensors())
-    if (v != mask) SG_TRY(c.want(v, a));
-  if (!mask.is_none() && c.rank(mask) == 4 && c.exprs.constant_value(c.type(mask).shape[0]) != 1) SG_TRY(c.want(mask, a));
-  else SG_TRY(c.want_whole(mask, "the mask"));
-  return c.give_all(along_state(a));
 }
 
 Status embedding(AxisCall& c) {

@@ -6,11 +6,9 @@ namespace sg::axis {
 namespace {
 
 // Positions that lead into the chunk's own entries of `into`.
-bool leads_into(const AxisCall& c, const AxisState& positions, const Along& into) {
-  if (!positions.local) return false;
-  if (positions.target != kNoDomain) return positions.target == into.domain && positions.target_unit == into.unit;
-  const AxisDomain& d = c.domain(into);
-  return !positions.source.is_none() && !d.is_rows && d.source == positions.source && c.exprs.constant_value(into.unit) == 1;
+bool leads_into(const AxisState& positions, const Along& into) {
+  return positions.local && positions.target != kNoDomain && positions.target == into.domain &&
+         positions.target_unit == into.unit;
 }
 
 // The one index of an indices list, and the axis that it stands at.
@@ -33,6 +31,18 @@ Result<OneIndex> one_index(const AxisCall& c) {
   return out;
 }
 
+// What counts have for the part that each item lies in.
+Status look_up_counts(AxisCall& c, ValueId self, const AxisState& index, AxisState* out) {
+  const CountTable* table = table_of(c, c.state(self));
+  const auto layout = table != nullptr ? layout_of(c, index.along.domain, *table) : std::nullopt;
+  if (!index.form.part || c.rank(self) != 1 || !layout || !same_parts(*table, *layout))
+    return c.fail(describe(c, self) +
+                  ", and single entries of it are looked up by what is not known to be the parts that it counts");
+  out->local = true, out->source = c.state(self).source;
+  out->form.plus = c.state(self).table;
+  return c.give(*out);
+}
+
 // self[..., index, ...] with the index at `axis`.
 Status look_up(AxisCall& c, ValueId self, ValueId index, size_t axis) {
   const size_t index_rank = c.rank(index);
@@ -49,32 +59,53 @@ Status look_up(AxisCall& c, ValueId self, ValueId index, size_t axis) {
   Along out = i.along;
   out.axis += static_cast<uint32_t>(axis);
   if (x.kind == AxisKind::along) {
-    if (x.along.axis != axis || !leads_into(c, i, x.along)) return c.fail("its positions do not lead into the chunk's own entries of %" + std::string(c.graph.name(self)));
+    if (x.along.axis != axis || !leads_into(i, x.along))
+      return c.fail("its positions do not lead into the chunk's own entries of %" + std::string(c.graph.name(self)));
     if (x.local) return c.fail("positions of positions are not followed");
     return c.give_along(out);
   }
   if (i.local) return c.fail("positions of each chunk's own look up a whole value");
   AxisState s = along_state(out);
-  if (x.kind == AxisKind::partial) {
-    if (x.source.is_none()) return c.fail(describe(c, self) + ", and single entries of it are looked up");
-    s.local = true, s.source = x.source;
-  }
+  if (x.kind == AxisKind::partial) return look_up_counts(c, self, i, &s);
+  if (x.kind == AxisKind::iota && index_rank == 1) s.form = i.form;
   return c.give(s);
 }
 
-// inverse[positions] = 0, 1, 2, ...: where each entry went, for the positions of a sort.
-bool inverts(const AxisCall& c, const AxisState& index, ValueId values) {
-  if (values.is_none() || c.state(values).kind != AxisKind::iota || index.target == kNoDomain) return false;
-  const AxisDomain& d = c.domain(index.along);
-  return d.sorted.domain == index.target && d.sorted.unit == index.target_unit && c.exprs.constant_value(index.along.unit) == 1 &&
-         c.rank(values) == 1 && c.type(values).shape[0] == d.size;
+// Nothing was written to what `v` was made as: what came before only read it.
+bool is_fresh(const AxisCall& c, ValueId v) {
+  for (NodeId user : c.graph.users(v)) {
+    if (user == c.id || c.graph.before(c.id, user)) continue;
+    const OpInfo* op = c.graph.op_info(user);
+    if (op == nullptr || !op->has(kPure) || op->has(kView)) return false;
+  }
+  return true;
+}
+
+bool begins_as_zeros(const AxisCall& c, ValueId v) {
+  const NodeId def = c.graph.value(v).def;
+  return def && c.graph.op_name(def).find("zeros") != std::string_view::npos && is_fresh(c, v);
 }
 
 // A fill holds nothing yet: one as long as the sorted items is as long as what was sorted.
 bool is_fill(const AxisCall& c, ValueId v) {
   const NodeId def = c.graph.value(v).def;
   const std::string_view op = def ? c.graph.op_name(def) : std::string_view();
-  return op == "aten.empty_like.default" || op == "aten.zeros_like.default" || c.state(v).kind == AxisKind::constant;
+  const bool fills =
+      op == "aten.empty_like.default" || op == "aten.zeros_like.default" || c.state(v).kind == AxisKind::constant;
+  return fills && is_fresh(c, v);
+}
+
+// The positions of a sort in what was sorted: each of them once.
+bool puts_back(const AxisCall& c, const AxisState& index) {
+  if (index.target == kNoDomain || c.exprs.constant_value(index.along.unit) != 1) return false;
+  const AxisDomain& d = c.domain(index.along);
+  return d.sorted.domain == index.target && d.sorted.unit == index.target_unit;
+}
+
+// inverse[positions] = 0, 1, 2, ...: where each entry went, for the positions of a sort.
+bool inverts(const AxisCall& c, const AxisState& index, ValueId values) {
+  if (values.is_none() || c.state(values).kind != AxisKind::iota || !puts_back(c, index)) return false;
+  return c.rank(values) == 1 && c.type(values).shape[0] == c.domain(index.along).size;
 }
 
 Status invert(AxisCall& c, ValueId self, const AxisState& index, ValueId values) {
@@ -94,23 +125,24 @@ Status write_by(AxisCall& c, ValueId self, const AxisState& index, ValueId value
   if (!index.local) return c.fail("chunks would write to one another's entries");
   if (axis == 0 && inverts(c, index, values)) return invert(c, self, index, values);
   Along into;
-  if (const AxisState* s = c.along(self)) {
+  const AxisState* s = c.along(self);
+  const bool turns_back = s != nullptr && s->along.axis == axis && s->along.domain == index.along.domain &&
+                          s->along.unit == index.along.unit && puts_back(c, index) && is_fill(c, self);
+  if (turns_back) {
+    into = {index.target, static_cast<uint32_t>(axis), index.target_unit};
+  } else if (s != nullptr) {
     into = s->along;
   } else if (index.target != kNoDomain) {
     into = {index.target, static_cast<uint32_t>(axis), index.target_unit};
   } else {
     return c.fail("where its positions lead is not known");
   }
-  if (into.axis != axis || !leads_into(c, index, into)) return c.fail("its positions do not lead into the chunk's own entries of %" + std::string(c.graph.name(self)));
+  if (into.axis != axis || !leads_into(index, into))
+    return c.fail("its positions do not lead into the chunk's own entries of %" + std::string(c.graph.name(self)));
   if (!values.is_none() && (c.rank(values) > 0 || !c.is_whole(values))) SG_TRY(c.want(values, values_along));
   if (!values.is_none() && c.state(values).local) return c.fail("positions of each chunk's own are written");
-  SG_TRY(c.want(self, into));
+  if (!turns_back) SG_TRY(c.want(self, into));
   return c.give_along(into);
-}
-
-bool begins_as_zeros(const AxisCall& c, ValueId v) {
-  const NodeId def = c.graph.value(v).def;
-  return def && c.graph.op_name(def).find("zeros") != std::string_view::npos;
 }
 
 }  // namespace
@@ -142,13 +174,31 @@ Status index_put(AxisCall& c) {
   return write_by(c, self, s, values, at, i.axis);
 }
 
+Status index_copy(AxisCall& c) {
+  const ValueId self = c.tensor("self"), index = c.tensor("index"), source = c.tensor("source");
+  const auto dim = c.dim("dim", c.rank(self), 0);
+  if (!dim || index.is_none() || source.is_none() || c.rank(index) != 1) return c.fail("its axis is not known");
+  const AxisState i = c.state(index);
+  if (i.kind == AxisKind::along)
+    return write_by(c, self, i, source, {i.along.domain, static_cast<uint32_t>(*dim), i.along.unit}, *dim);
+  SG_TRY(c.want_whole(index, "its index"));
+  SG_ASSIGN(const ValueId first, c.first_along());
+  const AxisState s = c.state(first);
+  if (s.along.axis == *dim) return c.fail("chunks would write to one another's entries");
+  if (s.local) return c.fail("positions of each chunk's own are written");
+  SG_TRY(c.want(self, s.along));
+  SG_TRY(c.want(source, s.along));
+  return c.give_along(s.along);
+}
+
 Status gather(AxisCall& c) {
   const ValueId self = c.tensor("self"), index = c.tensor("index");
   const auto dim = c.dim("dim", c.rank(self), 0);
   if (!dim || c.rank(index) != c.rank(self)) return c.fail("its axis is not known");
   const AxisState i = c.state(index), x = c.state(self);
   if (i.kind == AxisKind::along && i.along.axis == *dim) {
-    if (x.kind == AxisKind::along && x.along.axis == *dim && !x.local && leads_into(c, i, x.along)) return c.give_along(i.along);
+    if (x.kind == AxisKind::along && x.along.axis == *dim && !x.local && leads_into(i, x.along))
+      return c.give_along(i.along);
     if (c.is_whole(self) && !i.local) return c.give_along(i.along);
     return c.fail("its positions do not lead into the chunk's own entries of %" + std::string(c.graph.name(self)));
   }
@@ -178,7 +228,7 @@ Status scatter(AxisCall& c) {
   AxisState out = along_state(a);
   const Arg* value = c.find("value");
   const bool one = value != nullptr && ((value->is(ArgKind::boolean) && value->as_bool()) || (value->is(ArgKind::integer) && value->as_int() == 1));
-  if (one && begins_as_zeros(c, self)) out.marks = base_of(c, index);
+  if (one && *dim == 1 && begins_as_zeros(c, self) && keys_differ_in_row(c, index)) out.marks = base_of(c, index);
   return c.give(out);
 }
 

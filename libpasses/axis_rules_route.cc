@@ -1,9 +1,9 @@
 // Axis rules of what the data decides: sorts, counts, exchanges with counted splits, grouped products.
 //
-// The idea of a dispatch: rows are sorted by keys (which expert), the keys are counted, and the counts say how long each rank's and
-// each expert's part is. A chunk that sorts and counts its own rows routes each row where the whole would. What ties sort, counts,
-// positions and offsets together is their KeySource: rules refuse to mix sources. That positions computed from counts are those of
-// the items they are used on is taken from the dispatch, and not proven: docs/design/010-chunk.md.
+// The idea of a dispatch: rows are sorted by keys (which expert), the keys are counted, and the counts say how long
+// each rank's and each expert's part is. A chunk that sorts and counts its own rows routes each row where the whole
+// would. What ties sort, counts, positions and offsets together are tables of counts (count_table.h): each says which
+// keys it counts, and in which order.
 #include <algorithm>
 
 #include "libpasses/axis_rules.h"
@@ -11,19 +11,12 @@
 namespace sg::axis {
 namespace {
 
-AxisState counts_of(KeySource source) {
-  AxisState out;
-  out.kind = AxisKind::partial;
-  out.source = source;
-  return out;
-}
-
 Along whole_axis(const AxisCall& c, uint32_t domain) { return {domain, 0, c.exprs.constant(1)}; }
 
 // The sizes of a split list, each a number that the chunk read from its own counts.
 struct Splits {
   std::vector<Expr> sizes;
-  KeySource source;
+  uint32_t table = kNoTable;
 };
 Result<Splits> counted_splits(const AxisCall& c, std::string_view name) {
   Splits out;
@@ -33,34 +26,68 @@ Result<Splits> counted_splits(const AxisCall& c, std::string_view name) {
     if (!item.is(ArgKind::value) || !c.state(item.as_value()).is_own_size())
       return c.fail("its split sizes are those of the whole: a chunk needs counts of its own");
     const AxisState& s = c.state(item.as_value());
-    if (s.source.is_none() || (!out.sizes.empty() && !(s.source == out.source))) return c.fail("its split sizes do not come from one count");
-    out.source = s.source;
+    if (s.table == kNoTable || (!out.sizes.empty() && s.table != out.table))
+      return c.fail("its split sizes do not come from one count");
+    if (s.cell != out.sizes.size()) return c.fail("its split sizes are not in the order of their counts");
+    out.table = s.table;
     out.sizes.push_back(c.type(item.as_value()).value);
   }
+  if (out.sizes.empty() || length_of(c.world.tables[out.table]) != static_cast<int64_t>(out.sizes.size()))
+    return c.fail("its split sizes are not all that was counted");
   return out;
 }
 
-// Equal parts to every rank: element by element the same in every chunk.
+GroupId group_of(const AxisCall& c) {
+  const Arg* group = c.find("group_name");
+  return group != nullptr && group->is(ArgKind::group) ? group->as_group() : GroupId();
+}
+
+// Equal parts to every rank: element by element the same in every chunk. Counts of all keys become those that come from
+// each rank.
 Status exchange_partial(AxisCall& c, const AxisState& s) {
   const auto out = c.integers("output_split_sizes"), in = c.integers("input_split_sizes");
   if (!out || !in || *out != *in || std::ranges::adjacent_find(*out, std::not_equal_to<>()) != out->end())
     return c.fail("a sum over chunks is exchanged in unequal parts");
-  KeySource source = s.source;
-  source.received = !source.is_none() && !source.received;
-  return c.give(counts_of(s.source.received ? KeySource() : source));
+  AxisState sum;
+  sum.kind = AxisKind::partial;
+  const CountTable* table = table_of(c, s);
+  const int64_t n = table != nullptr ? length_of(*table) : 0, ranks = static_cast<int64_t>(in->size());
+  if (table == nullptr || table->source.received || s.cell != kNoTable || !(*table == root_table(table->source, n)) ||
+      ranks == 0 || n % ranks != 0)
+    return c.give(sum);
+  return c.give(counts_state(c, root_table({table->source.keys, true, ranks, group_of(c)}, n)));
 }
 
 uint32_t exchanged_domain(AxisCall& c, uint32_t from, const Splits& in, const Splits& out) {
   for (uint32_t d = 0; d < c.world.domains.size(); ++d) {
     const AxisDomain& known = c.world.domains[d];
-    if (known.before == from && known.sent == in.sizes && known.received == out.sizes) return d;
+    if (known.before == from && known.sent == in.sizes && known.received == out.sizes && known.group == group_of(c))
+      return d;
   }
+  const CountTable& counts = c.world.tables[out.table];
   AxisDomain fresh;
   fresh.size = c.type(c.result(0)).shape[0];
   fresh.is_rows = false;
-  fresh.source = out.source;
-  fresh.before = from, fresh.sent = in.sizes, fresh.received = out.sizes;
+  fresh.source = counts.source;
+  CountTable layout{counts.source, counts.cells, {}, Scan::counts, {}};
+  for (size_t i = 0; i < counts.cells.size(); ++i) layout.order.push_back(static_cast<uint8_t>(i));
+  fresh.layout = c.world.add_table(std::move(layout));
+  fresh.before = from, fresh.sent = in.sizes, fresh.received = out.sizes, fresh.group = group_of(c);
   return c.world.add_domain(std::move(fresh));
+}
+
+// Items go where their keys say, and come in the order in which the counts came.
+Status check_exchange(const AxisCall& c, uint32_t from, const Splits& in, const Splits& out) {
+  const CountTable &sent = c.world.tables[in.table], &received = c.world.tables[out.table];
+  const auto layout = layout_of(c, from, sent),
+             coming = received.source.received ? std::optional(received) : std::nullopt;
+  const bool sends = layout && !sent.source.received && sent.scan == Scan::counts && leads(sent, *layout);
+  const KeySource wanted{sent.source.keys, true, static_cast<int64_t>(out.sizes.size()), group_of(c)};
+  CountTable all{received.source, received.cells, {}, Scan::counts, {}};
+  for (size_t i = 0; i < received.cells.size(); ++i) all.order.push_back(static_cast<uint8_t>(i));
+  if (!sends || !coming || !(received.source == wanted) || received.scan != Scan::counts || !leads(received, all))
+    return c.fail("its split sizes are not proven to count the keys that its rows are sorted by");
+  return ok_status();
 }
 
 }  // namespace
@@ -76,7 +103,8 @@ Status sort(AxisCall& c) {
   const Along sorted = s->along;
   AxisDomain fresh;
   fresh.size = c.extent(sorted), fresh.is_rows = false, fresh.sorted = sorted;
-  fresh.source = {base_of(c, self), false};
+  const bool ascending = !c.boolean("descending", false);
+  if (ascending) fresh.source = {base_of(c, self)};
   const Along a = whole_axis(c, c.world.add_domain(fresh));
   AxisState positions = along_state(a);
   positions.local = true, positions.target = sorted.domain, positions.target_unit = sorted.unit, positions.source = fresh.source;
@@ -84,41 +112,67 @@ Status sort(AxisCall& c) {
   return c.give(positions);
 }
 
+namespace {
+
+std::optional<double> number(const AxisCall& c, std::string_view name) {
+  const Arg* arg = c.find(name);
+  if (arg != nullptr && arg->is(ArgKind::integer)) return static_cast<double>(arg->as_int());
+  return arg != nullptr && arg->is(ArgKind::floating) ? std::optional(arg->as_float()) : std::nullopt;
+}
+
+}  // namespace
+
 Status histogram(AxisCall& c) {
   const ValueId self = c.tensor("self");
   const AxisState* s = c.along(self);
   if (s == nullptr || s->local) return c.fail("what it counts is not chunked along an axis");
-  const Arg *low = c.find("min"), *high = c.find("max");
-  if (low == nullptr || high == nullptr || *low == *high) return c.fail("its bins depend on all the data: give it a range");
-  return c.give(counts_of({base_of(c, self), false}));
+  const auto low = number(c, "min"), high = number(c, "max");
+  if (!low || !high || *low == *high) return c.fail("its bins depend on all the data: give it a range");
+  const auto keys = keys_below(c, self);
+  AxisState sum;
+  sum.kind = AxisKind::partial;
+  if (!keys || *low > 0 || *high < static_cast<double>(*keys - 1))
+    return c.give(sum);  // what lies outside is not counted
+  return c.give(counts_state(c, root_table({base_of(c, self)}, c.integer("bins", 100))));
 }
 
 Status repeat_interleave(AxisCall& c) {
   const AxisState& s = c.state(c.tensor("repeats"));
-  if (s.kind != AxisKind::partial || s.source.is_none()) return c.fail("its repeats are not counts of each chunk's own");
+  const CountTable* table = table_of(c, s);
+  if (s.kind != AxisKind::partial || table == nullptr || table->scan != Scan::counts ||
+      c.rank(c.tensor("repeats")) != 1)
+    return c.fail("its repeats are not counts of each chunk's own");
   const Arg* size = c.find("output_size");
   if (size == nullptr || !size->is(ArgKind::value) || !c.state(size->as_value()).is_own_size())
     return c.fail("the size of its result is not one of each chunk's own");
   AxisDomain fresh;
-  fresh.size = c.type(c.result(0)).shape[0], fresh.is_rows = false, fresh.source = s.source;
-  return c.give_along(whole_axis(c, c.world.add_domain(fresh)));
+  fresh.size = c.type(c.result(0)).shape[0], fresh.is_rows = false, fresh.source = s.source, fresh.layout = s.table;
+  AxisState out = along_state(whole_axis(c, c.world.add_domain(fresh)));
+  out.form.part = true;
+  return c.give(out);
 }
 
 Status grouped_mm(AxisCall& c) {
   const ValueId x = c.tensor("self"), y = c.tensor("mat2"), offsets = c.tensor("offs");
-  if (offsets.is_none() || c.state(offsets).kind != AxisKind::partial || !c.tensor("bias").is_none()) return c.fail("its groups are not counts of each chunk's own");
+  const CountTable* ends = offsets.is_none() ? nullptr : table_of(c, c.state(offsets));
+  if (ends == nullptr || c.state(offsets).kind != AxisKind::partial || !c.tensor("bias").is_none())
+    return c.fail("its groups are not counts of each chunk's own");
   const AxisState* s = c.along(x);
   if (s == nullptr || s->local || c.rank(x) != 2) return c.fail("its rows are not chunked along an axis");
   const Along a = s->along;
-  if (c.domain(a).is_rows || !(c.domain(a).source == c.state(offsets).source) || c.state(offsets).source.is_none())
-    return c.fail("its offsets do not count the keys that its rows are sorted by");
+  const auto layout = layout_of(c, a.domain, *ends);
+  if (c.domain(a).is_rows || c.exprs.constant_value(a.unit) != 1 || !layout || ends->scan != Scan::up_to ||
+      !same_parts(*ends, scanned_parts(*ends)) || !leads(*ends, *layout))
+    return c.fail("its offsets are not proven to count the parts that its rows lie in");
   if (c.rank(y) == 3 && a.axis == 0) {
     SG_TRY(c.want_whole(y, "the weight"));
     return c.give_along(a);
   }
   if (c.rank(y) == 2 && a.axis == 1) {
     SG_TRY(c.want(y, {a.domain, 0, a.unit}));
-    return c.give(counts_of(KeySource()));
+    AxisState sum;
+    sum.kind = AxisKind::partial;
+    return c.give(sum);
   }
   return c.fail("the groups lie along another axis than the chunked one");
 }
@@ -131,10 +185,9 @@ Status exchange(AxisCall& c) {
   SG_ASSIGN(const Splits in, counted_splits(c, "input_split_sizes"));
   SG_ASSIGN(const Splits out, counted_splits(c, "output_split_sizes"));
   const AxisDomain& from = c.domain(s.along);
-  if (!(in.source == from.source) || out.source.keys != in.source.keys || out.source.received == in.source.received)
-    return c.fail("its split sizes do not count the keys that its rows are sorted by");
-  if (from.before != kNoDomain && from.received == in.sizes && from.sent == out.sizes) return c.give_along(whole_axis(c, from.before));
-  if (in.source.received) return c.fail("items are exchanged a second time, and not back");
+  if (from.before != kNoDomain && from.received == in.sizes && from.sent == out.sizes && from.group == group_of(c))
+    return c.give_along(whole_axis(c, from.before));
+  SG_TRY(check_exchange(c, s.along.domain, in, out));
   return c.give_along(whole_axis(c, exchanged_domain(c, s.along.domain, in, out)));
 }
 
@@ -149,10 +202,12 @@ Status reduce_ranks(AxisCall& c) {
 
 Status read_number(AxisCall& c) {
   const AxisState& s = c.state(c.tensor("self"));
-  if (s.kind != AxisKind::partial || s.source.is_none()) return c.fail("the host reads a number that depends on the chunk, and is no count");
+  const CountTable* table = table_of(c, s);
+  if (s.kind != AxisKind::partial || table == nullptr || (s.cell == kNoTable && length_of(*table) != 1))
+    return c.fail("the host reads a number that depends on the chunk, and is no count");
   AxisState out;
   out.kind = AxisKind::size;
-  out.source = s.source;
+  out.source = s.source, out.table = s.table, out.cell = s.cell == kNoTable ? 0 : s.cell;
   return c.give(out);
 }
 
@@ -216,6 +271,7 @@ Status arange(AxisCall& c) {
   if (c.exprs.mul(unit, rows) != whole) return c.fail("it is no multiple of the chunked rows");
   AxisState out = along_state({s.along.domain, 0, unit});
   out.local = true, out.target = s.along.domain, out.target_unit = unit, out.source = s.source;
+  out.form.place = c.exprs.constant_value(unit) == 1;
   return c.give(out);
 }
 

@@ -85,7 +85,7 @@ Status expand(AxisCall& c) {
   SG_ASSIGN(AxisState s, self_state(c));
   const size_t shift = c.rank(c.result(0)) - c.rank(c.tensor("self"));
   s.along.axis += static_cast<uint32_t>(shift);
-  if (c.type(c.result(0)).shape[s.along.axis] != c.extent(s.along)) return c.fail("it widens the chunked axis");
+  if (!c.is_as_long(c.result(0), s.along)) return c.fail("it widens the chunked axis");
   SG_TRY(c.edit_size("size", s.along.axis, s.along));
   return c.give_all(s);
 }
@@ -187,6 +187,23 @@ Status split(AxisCall& c) {
 }
 
 Status unbind(AxisCall& c) { return select(c); }
+
+Status flip(AxisCall& c) {
+  SG_ASSIGN(AxisState s, self_state(c));
+  const auto dims = c.integers("dims");
+  if (!dims) return c.fail("its axes are not known");
+  for (int64_t d : *dims)
+    if (c.wrap(d, c.rank(c.tensor("self"))) == s.along.axis) return c.fail(other_axis("it turns"));
+  return c.give_all(s);
+}
+
+// Parts of a matrix that the last two axes hold.
+Status triangle(AxisCall& c) {
+  SG_ASSIGN(AxisState s, self_state(c));
+  if (s.along.axis + 2 >= c.rank(c.tensor("self")))
+    return c.fail("which elements it keeps goes by their place along the chunked axis");
+  return c.give_all(s);
+}
 
 Status cat(AxisCall& c) {
   SG_ASSIGN(const ValueId first, c.first_along());

@@ -23,10 +23,15 @@ namespace sg {
 
 constexpr uint32_t kNoDomain = 0xFFFFFFFFu;
 
-// Where a number that the data decides comes from: counting or sorting `keys` of the region. `received`: by way of an exchange.
+constexpr uint32_t kNoTable = 0xFFFFFFFFu;
+
+// Where a number that the data decides comes from: counting or sorting `keys` of the region. `received`: by way of an
+// exchange of the counts in equal parts among so many ranks of a group.
 struct KeySource {
   ValueId keys;
   bool received = false;
+  int64_t ranks = 0;
+  GroupId group;
   bool is_none() const { return keys.is_none(); }
   friend bool operator==(const KeySource&, const KeySource&) = default;
 };
@@ -43,8 +48,20 @@ struct AxisDomain {
   bool is_rows = true;
   Along sorted;                       // items of a sort: the entries that were sorted
   KeySource source;                   // items: what they are sorted by
+  uint32_t layout = kNoTable;  // items: how many of each part there are, in order; of a sort: its keys', ascending
+  uint32_t of = kNoDomain;            // items in an order of their own: those of this domain, part by part
   uint32_t before = kNoDomain;        // items of an exchange: those that were sent
   std::vector<Expr> sent, received;   // its split sizes
+  GroupId group;
+};
+
+// What a number along items is made of: of the part that the item lies in, and of its place among all.
+struct PartForm {
+  bool part = false;                  // the number of its part
+  bool place = false;                 // 0, 1, 2, ...
+  uint32_t plus = kNoTable, minus = kNoTable;      // what these tables have for its part
+  bool is_none() const { return !part && !place && plus == kNoTable && minus == kNoTable; }
+  friend bool operator==(const PartForm&, const PartForm&) = default;
 };
 
 enum class AxisKind : uint8_t { whole, constant, iota, along, partial, size };
@@ -57,6 +74,9 @@ struct AxisState {
   uint32_t target = kNoDomain;        // local: positions in `target_unit` entries of this domain; none = not known
   Expr target_unit;
   KeySource source;                   // partial counts, sizes, local numbers: what they count
+  uint32_t table = kNoTable;          // partial counts, and sizes read from them: which counts, in which order
+  uint32_t cell = kNoTable;           // one element of the table
+  PartForm form;                      // local numbers along items
   bool common = false;                // kind size: read from a chunk, and the same in all of them
   ValueId marks;                      // along: marks (one-hot) the classes of these keys
 

@@ -138,7 +138,8 @@ Result<Totals> chunk_program(Program* program, const ChunkPlanOptions& options, 
 Result<Change> chunk(Job* job, const ChunkOptions& options, PassContext& context) {
   auto pattern = ModulePattern::parse(options.modules);
   if (!pattern.ok()) return std::move(pattern.error());
-  const ChunkPlanOptions plan{*pattern, options.chunks, options.least_rows, options.along, options.early_sums, options.only_exchanges};
+  const ChunkPlanOptions plan{*pattern,           options.chunks,         options.least_rows, options.along,
+                              options.early_sums, options.only_exchanges, options.tamper};
   Change change;
   std::optional<Totals> first;
   for (auto& program : job->programs) {

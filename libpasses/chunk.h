@@ -10,6 +10,7 @@
 // Results   rows are those of the module called once for each chunk, put together; sums are reassociated.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,11 @@
 namespace sg {
 
 extern const PassInfo chunk_pass;
+
+class AxisCall;
+
+// Tests only: called behind each axis rule, and may make what it says wrong (tests/passes/check_axis_rules.cc).
+using AxisTamper = std::function<void(AxisCall&)>;
 
 enum class ChunkAlong : uint8_t { batch, sequence, tokens };
 
@@ -28,6 +34,7 @@ struct ChunkOptions {
   ChunkAlong along = ChunkAlong::batch;
   bool early_sums = true;
   bool only_exchanges = false;        // regions without an all-to-all stay whole
+  AxisTamper tamper;
 };
 
 Result<Change> chunk(Job* job, const ChunkOptions& options, PassContext& context);

@@ -1,5 +1,6 @@
 #include "libpasses/chunk_copy.h"
 
+#include <algorithm>
 #include <map>
 
 #include "libgraph/infer.h"
@@ -83,7 +84,7 @@ class ChunkCopier {
       if (!fresh) continue;
       std::vector<Arg> sizes;
       for (int64_t c = 0; c < chunks_; ++c) sizes.push_back(size_arg(sizes_.extent(wish.along, c)));
-      std::vector<Arg> args{Arg::value(wish.value), Arg::list(std::move(sizes))};
+      std::vector<Arg> args{Arg::value(put_together(wish.value)), Arg::list(std::move(sizes))};
       if (wish.along.axis != 0) args.push_back(Arg::integer(wish.along.axis));
       NodeMeta meta = boundary_meta(body.region, "split_boundary", graph_.node(body.node).phase);
       for (int64_t c = 0; c < chunks_; ++c) meta.result_chunks.push_back({static_cast<int32_t>(c), {}});
@@ -111,14 +112,29 @@ class ChunkCopier {
     return ok_status();
   }
 
+  // What a sum over chunks became, where it was needed whole.
+  ValueId put_together(ValueId v) const {
+    auto it = wholes_.find(v);
+    return it == wholes_.end() ? v : it->second;
+  }
+
   ValueId operand(const BodyNode& body, ValueId v, int64_t c) const {
+    const bool whole = std::ranges::find(body.whole_reads, v) != body.whole_reads.end();
+    const ValueId taken = whole ? put_together(v) : v;
     for (const SliceWish& wish : body.slices)
-      if (wish.value == v) return slices_.at(key_of(wish))[static_cast<size_t>(c)];
+      if (wish.value == v || put_together(wish.value) == taken) return slices_.at(key_of(wish))[static_cast<size_t>(c)];
+    if (whole) return taken;
     const NodeId def = graph_.value(v).def;
     if (!def || def.index >= plan_.is_body.size() || !plan_.is_body[def.index]) return v;
     auto it = copies_.find(def);
     if (it == copies_.end() || !plan_.world.states[v.index].is_chunked()) return v;
-    return graph_.node(it->second[static_cast<size_t>(c)]).result(graph_.value(v).index);
+    return part(v, c);
+  }
+
+  // What chunk `c` has of a result of a body.
+  ValueId part(ValueId v, int64_t c) const {
+    if (auto it = shares_.find(v); it != shares_.end()) return it->second[static_cast<size_t>(c)];
+    return graph_.node(copies_.at(graph_.value(v).def)[static_cast<size_t>(c)]).result(graph_.value(v).index);
   }
 
   std::vector<Arg> arguments(const BodyNode& body, int64_t c) {
@@ -132,6 +148,7 @@ class ChunkCopier {
       Arg& target = edit.item ? args[edit.arg].mutable_items()[*edit.item] : args[edit.arg];
       target = keep_key(size_arg(sizes_.extent(edit.along, c)), target);
     }
+    for (const WordEdit& edit : body.words) args[edit.arg] = edit.word;
     if (body.accumulates && c > 0) args[0].set_value(graph_.node(copies_.at(body.node)[static_cast<size_t>(c - 1)]).result(0));
     return args;
   }
@@ -165,7 +182,39 @@ class ChunkCopier {
     ++counts_.copies;
     counts_.nodes += c == 0;
     counts_.collectives += graph_.op_info(copy)->has(kCollective);
-    return type_copy(body, copy, c);
+    SG_TRY(type_copy(body, copy, c));
+    return body.share ? weigh(body, copy, c) : ok_status();
+  }
+
+  // A mean over a chunk's rows counts for the whole as much as the chunk has of the rows.
+  Status weigh(const BodyNode& body, NodeId copy, int64_t c) {
+    const Expr own = sizes_.extent(*body.share, c),
+               all = pool_.exprs.mul(body.share->unit, plan_.world.domains[body.share->domain].size);
+    const auto own_rows = pool_.exprs.constant_value(own), all_rows = pool_.exprs.constant_value(all);
+    for (uint32_t i = 0; i < graph_.node(copy).result_count; ++i) {
+      const ValueId whole = graph_.node(body.node).result(i);
+      ValueId v = graph_.node(copy).result(i);
+      if (graph_.type(v).kind != TypeKind::tensor) continue;
+      const NodeMeta meta = graph_.meta(copy);
+      const std::string name = std::string(graph_.name(v)) + "_share";
+      auto scale = [&](std::string_view op, Arg by) -> Status {
+        SG_ASSIGN(const NodeId n, add_node(op, {Arg::value(v), std::move(by)}, name, 1, body, meta));
+        v = graph_.node(n).result(0);
+        return ok_status();
+      };
+      if (own_rows && all_rows) {
+        SG_TRY(
+            scale("aten.mul.Scalar", Arg::floating(static_cast<double>(*own_rows) / static_cast<double>(*all_rows))));
+      } else {
+        SG_TRY(scale("aten.mul.Scalar", size_arg(own)));
+        SG_TRY(scale("aten.div.Scalar", size_arg(all)));
+      }
+      shares_[whole].push_back(v);
+    }
+    NodeMeta raw = graph_.meta(copy);      // the chunk's own mean is no part of the original
+    raw.chunk.original = StrId();
+    graph_.set_meta(copy, std::move(raw));
+    return ok_status();
   }
 
   // Types by the op's rule; numbers that the data decides are the chunk's own symbols.
@@ -183,7 +232,13 @@ class ChunkCopier {
       const AxisState& s = plan_.world.states[graph_.node(body.node).result(i).index];
       if (s.kind != AxisKind::along || !plan_.world.domains[s.along.domain].is_rows) continue;
       const Type& t = graph_.type(graph_.node(copy).result(i));
-      if (s.along.axis >= t.shape.size() || t.shape[s.along.axis] != sizes_.extent(s.along, c)) return fail(copy, "its result is not as long as the chunk");
+      const Type& whole = graph_.type(graph_.node(body.node).result(i));
+      const uint32_t axis = s.along.axis;
+      const bool counted = axis < whole.shape.size() && !pool_.exprs.constant_value(whole.shape[axis]);
+      const bool fits =
+          axis < t.shape.size() && (t.shape[axis] == sizes_.extent(s.along, c) ||
+                                    (counted && t.shape[axis] == sizes_.own(whole.shape[axis], c)));
+      if (!fits) return fail(copy, "its result is not as long as the chunk");
     }
     return ok_status();
   }
@@ -203,7 +258,7 @@ class ChunkCopier {
 
   std::vector<ValueId> parts_of(const BodyNode& body, uint32_t i) const {
     std::vector<ValueId> out;
-    for (NodeId copy : copies_.at(body.node)) out.push_back(graph_.node(copy).result(i));
+    for (int64_t c = 0; c < chunks_; ++c) out.push_back(part(graph_.node(body.node).result(i), c));
     return out;
   }
 
@@ -212,18 +267,42 @@ class ChunkCopier {
       const ValueId v = graph_.node(body.node).result(i);
       const std::vector<ValueId> parts = parts_of(body, i);
       const AxisState& s = plan_.world.states[v.index];
+      const Settle settle = i < body.settles.size() ? body.settles[i] : Settle::none;
       if (body.accumulates) {
         graph_.replace_uses(v, parts.back());
+      } else if (settle != Settle::none) {
+        SG_ASSIGN(const ValueId whole, settled(body, i, settle));
+        graph_.replace_uses(v, whole);
       } else if (plan_.full_use[v.index]) {
         if (s.kind == AxisKind::size) {
           put_number(v);
           continue;
         }
         SG_ASSIGN(const ValueId whole, s.kind == AxisKind::partial ? sum_parts(body, v, parts) : join_parts(body, v, parts, s.along.axis));
+        wholes_[v] = whole;
         replace_whole_uses(v, whole);
       }
     }
     return ok_status();
+  }
+
+  // What is whole for everybody behind the node.
+  Result<ValueId> settled(const BodyNode& body, uint32_t i, Settle settle) {
+    const ValueId v = graph_.node(body.node).result(i);
+    if (auto known = wholes_.find(v); known != wholes_.end()) return known->second;
+    ValueId whole = part(v, 0);
+    if (settle != Settle::first) {
+      SG_ASSIGN(whole, sum_parts(body, v, parts_of(body, i)));
+    }
+    if (settle == Settle::quotient) {
+      SG_ASSIGN(const ValueId divisor, settled(body, i + 1, Settle::sum));
+      SG_ASSIGN(
+          const NodeId quotient,
+          add_node("aten.div.Tensor", {Arg::value(whole), Arg::value(divisor)}, std::string(graph_.name(v)) + "_mean",
+                   1, body, boundary_meta(body.region, "materialization", graph_.node(body.node).phase)));
+      SG_ASSIGN(whole, same_layout(body, v, graph_.node(quotient).result(0)));
+    }
+    return wholes_[v] = whole;
   }
 
   Result<ValueId> sum_parts(const BodyNode& body, ValueId v, const std::vector<ValueId>& parts) {
@@ -239,36 +318,77 @@ class ChunkCopier {
     return same_layout(body, v, sum);
   }
 
-  // Chunks are concatenated with their axes in the order in which the whole lies in memory, so that it lies as before.
+  // Chunks are concatenated with their axes in the order in which the whole lies in memory, so that it lies as before;
+  // axes along which it repeats itself are left out, and widened again.
   Result<ValueId> join_parts(const BodyNode& body, ValueId v, std::vector<ValueId> parts, uint32_t axis) {
     const NodeMeta meta = boundary_meta(body.region, "materialization", graph_.node(body.node).phase);
-    const auto order = axes_in_memory(&pool_, program_, graph_.type(v));
-    if (!order) return fail(body.node, "%" + std::string(graph_.name(v)) + " is needed whole, and has a layout that no concatenation gives: make it contiguous");
     const std::string name = std::string(graph_.name(v)) + "_cat";
-    const bool plain = is_identity(*order);
+    Type dense = graph_.type(v);
+    const std::vector<Expr> shape = dense.shape;
+    const std::vector<uint32_t> repeated = take_repeated_axes(&pool_, &dense, axis);
+    for (uint32_t gone : repeated)
+      for (ValueId& part : parts) {
+        SG_ASSIGN(const NodeId one, add_node("aten.slice.Tensor",
+                                             {Arg::value(part), Arg::integer(gone), Arg::integer(0), Arg::integer(1)},
+                                             std::string(graph_.name(part)), 1, body, meta));
+        part = graph_.node(one).result(0);
+      }
+    const AxisOrder order = axes_in_memory(&pool_, program_, dense).value_or(same_order(dense.shape.size()));
+    const bool plain = is_identity(order);
     if (!plain)
       for (ValueId& part : parts) {
-        SG_ASSIGN(const NodeId turned, add_node("aten.permute.default", {Arg::value(part), axes_arg(*order)}, std::string(graph_.name(part)), 1, body, meta));
+        SG_ASSIGN(const NodeId turned, add_node("aten.permute.default", {Arg::value(part), axes_arg(order)},
+                                                std::string(graph_.name(part)), 1, body, meta));
         part = graph_.node(turned).result(0);
       }
     std::vector<Arg> list;
     for (ValueId part : parts) list.push_back(Arg::value(part));
     std::vector<Arg> args{Arg::list(std::move(list))};
-    if (const uint32_t at = position_in(*order, axis); at != 0) args.push_back(Arg::integer(at));
+    if (const uint32_t at = position_in(order, axis); at != 0) args.push_back(Arg::integer(at));
     SG_ASSIGN(NodeId cat, add_node("aten.cat.default", std::move(args), name, 1, body, meta));
     if (!plain) {
       const ValueId turned = graph_.node(cat).result(0);
-      SG_ASSIGN(cat, add_node("aten.permute.default", {Arg::value(turned), axes_arg(inverse(*order))}, name, 1, body, meta));
+      SG_ASSIGN(cat,
+                add_node("aten.permute.default", {Arg::value(turned), axes_arg(inverse(order))}, name, 1, body, meta));
+    }
+    if (!repeated.empty()) {
+      const ValueId narrow = graph_.node(cat).result(0);
+      SG_ASSIGN(cat, add_node("aten.expand.default", {Arg::value(narrow), sizes_arg(shape)}, name, 1, body, meta));
     }
     ++counts_.joined;
     return same_layout(body, v, graph_.node(cat).result(0));
   }
 
-  Result<ValueId> same_layout(const BodyNode& body, ValueId v, ValueId whole) const {
+  Arg sizes_arg(const std::vector<Expr>& sizes) const {
+    std::vector<Arg> list;
+    for (Expr e : sizes) list.push_back(size_arg(e));
+    return Arg::list(std::move(list));
+  }
+
+  // What was put together, laid out as the whole was: what reads it may see it by strides.
+  Result<ValueId> same_layout(const BodyNode& body, ValueId v, ValueId whole) {
     if (graph_.value(whole).type == graph_.value(v).type) return whole;
-    const Type &a = graph_.type(v), &b = graph_.type(whole);
-    if (a.shape == b.shape && a.dtype == b.dtype && a.stride == b.stride) return whole;
-    return fail(body.node, "the chunks of %" + std::string(graph_.name(v)) + " put together have another type than the whole");
+    const Type a = graph_.type(v), b = graph_.type(whole);
+    if (a.shape != b.shape || a.dtype != b.dtype)
+      return fail(body.node,
+                  "the chunks of %" + std::string(graph_.name(v)) + " put together have another type than the whole");
+    if (a.stride == b.stride) return whole;
+    for (size_t i = 0; i < a.shape.size(); ++i)
+      if (pool_.exprs.constant_value(a.stride[i]) == 0 && pool_.exprs.constant_value(a.shape[i]) != 1)
+        return Error{ErrorKind::cannot_apply,
+                     place_of(program_, graph_, body.node) + ": %" + std::string(graph_.name(v)) +
+                         " is needed whole, and shows one row again and again: chunks put together would not",
+                     {},
+                     "make it contiguous, or chunk other modules"};
+    const NodeMeta meta = boundary_meta(body.region, "materialization", graph_.node(body.node).phase);
+    const std::string name = std::string(graph_.name(v)) + "_laid";
+    SG_ASSIGN(const NodeId room,
+              add_node("aten.new_empty_strided.default", {Arg::value(whole), sizes_arg(a.shape), sizes_arg(a.stride)},
+                       name, 1, body, meta));
+    SG_ASSIGN(const NodeId copy,
+              add_node("aten.copy_.default", {Arg::value(graph_.node(room).result(0)), Arg::value(whole)}, name, 1,
+                       body, meta));
+    return graph_.node(copy).result(0);
   }
 
   // In everything but the originals of bodies: those are still to be copied, and read chunks.
@@ -300,6 +420,9 @@ class ChunkCopier {
   TypeInferrer types_;
   std::map<SliceKey, std::vector<ValueId>> slices_;
   std::unordered_map<NodeId, std::vector<NodeId>, IdHash> copies_;
+  std::unordered_map<ValueId, std::vector<ValueId>, IdHash>
+      shares_;  // by result of an original: those of the chunks, weighed
+  std::unordered_map<ValueId, ValueId, IdHash> wholes_;                // what was put together
   ChunkCounts counts_;
 };
 

@@ -28,6 +28,7 @@ class ChunkPlanner {
     plan_.regions = regions;
     find_equal_values();
     plan_.world.states.resize(graph_.value_id_limit());
+    plan_.world.settled.assign(graph_.value_id_limit(), false);
     plan_.world.seeds.resize(graph_.value_id_limit());
     plan_.is_body.assign(graph_.node_id_limit(), false);
     plan_.made_in.assign(graph_.value_id_limit(), kNoDomain);
@@ -125,13 +126,25 @@ class ChunkPlanner {
       });
   }
 
-  const AxisState& state(ValueId v) const { return plan_.world.states[v.index]; }
+  const AxisState& state(ValueId v) const { return plan_.world.state_now(v); }
 
   uint32_t region_at(NodeId n) const {
     const uint32_t r = region_of_[n.index];
     if (r != kNoRegion) return plan_.regions[r].refusal.empty() ? r : kNoRegion;
-    const bool adds = graph_.node(n).module.is_none() || graph_.op_name(n) == "aten.add.Tensor";
-    return adds && graph_.node(n).phase == Phase::backward ? region_between(n) : kNoRegion;
+    return may_lie_between(n) && leads_back(n) ? region_between(n) : kNoRegion;
+  }
+
+  bool may_lie_between(NodeId n) const {
+    return region_of_[n.index] == kNoRegion && graph_.node(n).phase == Phase::backward &&
+           (graph_.node(n).module.is_none() || graph_.op_name(n) == "aten.add.Tensor");
+  }
+
+  // The last addition before a gradient leaves is made once, of wholes: one node for as many as there are chunks.
+  bool leads_back(NodeId n) const {
+    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
+      for (NodeId user : graph_.users(graph_.node(n).result(i)))
+        if (region_of_[user.index] != kNoRegion || may_lie_between(user)) return true;
+    return graph_.op_name(n) != "aten.add.Tensor";
   }
 
   // What autograd adds within a region has no module, or a strange one: all its tensors are the region's.
@@ -259,10 +272,32 @@ class ChunkPlanner {
     const AxisRow* row = find_axis_rule(*op);
     AxisCall call(&plan_.world, program_, n);
     Status done = repeats_earlier(&call, row, r) ? ok_status() : run_rule(call, row, has);
-    if (!done.ok() && has.partial && !has.along && graph_.node(n).phase == Phase::backward) return use_operands(n);
+    if (!done.ok() && has.partial)
+      return visit_with_sums(n, r, row, has,
+                             refuse_at(n, row == nullptr ? "no rule" : row->name, done.error().message));
     if (!done.ok()) return Refused{r, refuse_at(n, row == nullptr ? "no rule" : row->name, done.error().message)};
-    if (draws_random(graph_, n) && !plan_.world.domains[call.given[0].along.domain].is_rows)
+    if (draws_random(graph_, n) && (call.given[0].kind != AxisKind::along || !call.domain(call.given[0].along).is_rows))
       return Refused{r, refuse_at(n, "random numbers", "its numbers cannot be those of the whole")};
+    accept(call, r);
+    return std::nullopt;
+  }
+
+  // No rule takes the sums over chunks: they are added up before the node, which then has whole ones.
+  std::optional<Refused> visit_with_sums(NodeId n, uint32_t r, const AxisRow* row, Operands has, Error refusal) {
+    if (!has.along) return use_operands(n) ? std::optional(Refused{r, std::move(refusal)}) : std::nullopt;
+    if (draws_random(graph_, n)) return Refused{r, std::move(refusal)};
+    std::vector<ValueId> sums;
+    for_operands(n, [&](ValueId v) {
+      if (state(v).kind == AxisKind::partial && std::ranges::find(sums, v) == sums.end()) sums.push_back(v);
+    });
+    for (ValueId v : sums) plan_.world.settled[v.index] = true;
+    has.partial = false;
+    AxisCall call(&plan_.world, program_, n);
+    if (!run_rule(call, row, has).ok()) {
+      for (ValueId v : sums) plan_.world.settled[v.index] = false;
+      return Refused{r, std::move(refusal)};
+    }
+    for (ValueId v : sums) plan_.full_use[v.index] = true;
     accept(call, r);
     return std::nullopt;
   }
@@ -285,9 +320,15 @@ class ChunkPlanner {
     if (has.size && (row == nullptr || !row->takes_sizes)) return call.fail("it takes a number that differs from chunk to chunk");
     const bool moves = row != nullptr && (row->rule == axis::same || row->rule == axis::exchange || row->rule == axis::reduce_ranks ||
                                           row->rule == axis::read_number || row->rule == axis::repeat_interleave);
-    if (has.partial && !has.along && !moves && !(row != nullptr && row->rule == axis::pointwise && call.op.writes())) return axis::partial(call);
+    if (has.partial && !has.along && !moves && !(row != nullptr && row->rule == axis::pointwise && call.op.writes()))
+      return tampered(call, axis::partial(call));
     if (row == nullptr) return call.fail("no axis rule says what it does to chunks");
-    return row->rule(call);
+    return tampered(call, row->rule(call));
+  }
+
+  Status tampered(AxisCall& call, Status done) const {
+    if (done.ok() && options_.tamper) options_.tamper(call);
+    return done;
   }
 
   // Early sums: a gradient is summed where it is first a sum over chunks, unless a cast to a wider type comes first.
@@ -309,11 +350,18 @@ class ChunkPlanner {
 
   void accept(AxisCall& call, uint32_t r) {
     for (const auto& [v, s] : call.constants) make_in_chunks(v, s, r);
-    BodyNode body{call.id, r, std::move(call.edits), std::move(call.slices), call.accumulates};
+    BodyNode body;
+    body.node = call.id, body.region = r;
+    body.edits = std::move(call.edits), body.slices = std::move(call.slices), body.words = std::move(call.words);
+    body.settles = std::move(call.settles), body.share = call.share, body.accumulates = call.accumulates;
+    for_operands(call.id, [&](ValueId v) {
+      if (plan_.world.settled[v.index]) body.whole_reads.push_back(v);
+    });
     for (ValueId v : seeded_)
       if (std::ranges::none_of(body.slices, [&](const SliceWish& s) { return s.value == v; })) body.slices.push_back({v, plan_.world.seeds[v.index].along});
     for (uint32_t i = 0; i < call.node.result_count; ++i) {
       const ValueId result = call.node.result(i);
+      if (graph_.type(result).kind == TypeKind::none) continue;      // not asked for
       plan_.world.state(result) = call.given[i];
       plan_.made_in[result.index] = r;
     }

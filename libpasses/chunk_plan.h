@@ -26,6 +26,7 @@ struct ChunkPlanOptions {
   ChunkAlong along = ChunkAlong::batch;
   bool early_sums = true;             // gradients of parameters are summed before their collectives, not after
   bool only_exchanges = false;        // regions without an all-to-all stay whole
+  AxisTamper tamper = {};
 };
 
 struct ChunkRegion {
@@ -42,6 +43,10 @@ struct BodyNode {
   std::vector<SizeEdit> edits;
   std::vector<SliceWish> slices;
   bool accumulates = false;
+  std::vector<WordEdit> words;
+  std::vector<Settle> settles;        // by result; may be shorter
+  std::optional<Along> share;
+  std::vector<ValueId> whole_reads;   // sums over chunks that it takes whole
 };
 
 struct ChunkPlan {

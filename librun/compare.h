@@ -1,9 +1,12 @@
 // --compare: holds the results of one run against those of another run of a changed graph, node by node.
 //
 // Matching  By result name; a copy (remat, offload) is held against what it copies; the pieces of a chunked value, put
-//           together in the order of their chunk index, against the original. Values without a counterpart are counted.
-//           Results inside of calls have the name of the call before theirs.
-// Equality  Of bits, shape and dtype. The first node that differs, in the changed graph's schedule, is where to look: what
+//           together in the order of their chunk index, against the original; pieces that are sums over chunks are
+//           added up. Values without a counterpart are counted. Results inside of calls have the name of the call
+//           before theirs.
+// Equality  Of bits, shape and dtype; of sums over chunks by the tolerance of --expect (expect.h), as another order of
+// addition
+//           is their point. The first node that differs, in the changed graph's schedule, is where to look: what
 //           follows differs because of it.
 #pragma once
 
@@ -13,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "librun/expect.h"
 #include "librun/graph_run.h"
 
 namespace sg {
@@ -24,16 +28,26 @@ struct RecordedValue {
   DType dtype = DType::none;
   std::vector<int64_t> shape;
   std::array<uint64_t, 2> digest{};
+  std::unique_ptr<std::byte[]> memory;  // the elements, where the record keeps them
 };
+
+// Results that `changed` may have as sums over chunks, by name, with the sizes of a chunk (-1 = not known before the
+// run): where those are the whole's, the record of the first run keeps the elements.
+using SummedResults = std::unordered_map<std::string, std::vector<int64_t>>;
+SummedResults summed_in(const Graph& changed);
 
 // The results of the first run, by name.
 class Record : public NamingObserver {
  public:
+  void keep(SummedResults names) { kept_ = std::move(names); }
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
   const RecordedValue* find(std::string_view name) const;
 
  private:
+  bool keeps(const std::string& name, const Tensor& t) const;
+
   std::unordered_map<std::string, RecordedValue> values_;
+  SummedResults kept_;
 };
 
 struct Difference {
@@ -44,14 +58,16 @@ struct Difference {
 };
 
 struct ComparisonReport {
-  size_t equal = 0, copies_equal = 0, chunked_equal = 0, without_counterpart = 0;
+  size_t equal = 0, copies_equal = 0, chunked_equal = 0, sums_close = 0, without_counterpart = 0;
   std::vector<Difference> differences;  // by order
 };
 
 // The second run. `report` is complete after it.
 class Comparison : public NamingObserver {
  public:
-  explicit Comparison(const Record& first) : first_(first) {}
+  // `narrowest`: by value of `graph`, the main one: precision.h.
+  Comparison(const Record& first, const Graph& graph, std::vector<DType> narrowest, ExpectOptions tolerance)
+      : first_(first), graph_(graph), narrowest_(std::move(narrowest)), tolerance_(std::move(tolerance)) {}
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
   ComparisonReport report();
 
@@ -63,14 +79,19 @@ class Comparison : public NamingObserver {
   };
   struct Chunked {                      // pieces of one value
     Difference site;                    // of the first piece
+    DType narrowest = DType::none;
     std::vector<Piece> pieces;
   };
   Difference site(const Graph& graph, NodeId n, uint32_t result) const;
   void hold(const Difference& site, const RecordedValue& expected, const Tensor& t, size_t* counter);
-  void keep_piece(const Difference& site, int32_t index, const Tensor& t);
+  void keep_piece(const Difference& site, int32_t index, const Tensor& t, DType narrowest);
   bool put_together(const Chunked& chunked, const RecordedValue& expected) const;
+  bool adds_up(const Chunked& chunked, const RecordedValue& expected) const;
 
   const Record& first_;
+  const Graph& graph_;
+  std::vector<DType> narrowest_;
+  ExpectOptions tolerance_;
   uint64_t order_ = 0;
   ComparisonReport report_;
   std::unordered_map<std::string, Chunked> chunked_;    // by original name

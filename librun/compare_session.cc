@@ -38,6 +38,7 @@ Result<SessionReport> run_compared(const Job& first, std::span<const std::unique
   Folder folder;
   if (folder.path().empty()) return Error{ErrorKind::missing, "no folder for temporary files", {}, "set TMPDIR"};
   std::vector<Record> records(first.world);
+  for (uint32_t rank = 0; rank < first.world; ++rank) records[rank].keep(summed_in(second.program_of(rank)->graph));
   SessionOptions recorded = options;
   recorded.record = &records;
   recorded.bindings = std::move(sizes.first);

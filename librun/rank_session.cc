@@ -9,6 +9,7 @@
 #include "librun/data_name.h"
 #include "librun/element.h"
 #include "librun/memory.h"
+#include "librun/precision.h"
 
 namespace sg {
 namespace {
@@ -61,7 +62,9 @@ Status RankSession::add_observers() {
     observers_.add(&*watch_);
   }
   if (options_.record) observers_.add(&(*options_.record)[comm_.rank()]);
-  if (options_.compare_with) observers_.add(&comparison_.emplace((*options_.compare_with)[comm_.rank()]));
+  if (options_.compare_with)
+    observers_.add(&comparison_.emplace((*options_.compare_with)[comm_.rank()], run_.graph(),
+                                        narrowest_floats(run_.program(), alias_), options_.tolerance));
   if (!observers_.empty()) run_.set_observer(&observers_);
   return ok_status();
 }

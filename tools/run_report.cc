@@ -62,8 +62,11 @@ std::string losses_text(const std::vector<double>& losses) {
 
 std::string comparison_text(const ComparisonReport& c, const std::string& prefix) {
   auto part = [](size_t n, const char* what) { return n ? ", " + std::to_string(n) + what : std::string(); };
-  std::string out = prefix + std::to_string(c.equal) + " results equal to the bit" + part(c.copies_equal, " copies equal") +
-                    part(c.chunked_equal, " chunks equal together") + part(c.without_counterpart, " without a counterpart") + "\n";
+  std::string out = prefix + std::to_string(c.equal) + " results equal to the bit" +
+                    part(c.copies_equal, " copies equal") + part(c.chunked_equal, " chunks equal together") +
+                    part(c.sums_close, c.sums_close == 1 ? " sum of chunks within the tolerance"
+                                                         : " sums of chunks within the tolerance") +
+                    part(c.without_counterpart, " without a counterpart") + "\n";
   if (c.differences.empty()) return out;
   return out + prefix + std::to_string(c.differences.size()) + " differ, first " + difference_text(c.differences[0]) + "\n";
 }
@@ -74,7 +77,12 @@ std::string rank_prefix(const SessionReport& report, const RankReport& r) {
 
 void write_comparison(const ComparisonReport& c, JsonWriter* json) {
   json->key("comparison").begin_object().key("equal").natural(c.equal).key("copies_equal").natural(c.copies_equal);
-  json->key("chunked_equal").natural(c.chunked_equal).key("without_counterpart").natural(c.without_counterpart);
+  json->key("chunked_equal")
+      .natural(c.chunked_equal)
+      .key("sums_close")
+      .natural(c.sums_close)
+      .key("without_counterpart")
+      .natural(c.without_counterpart);
   json->key("differences").begin_array();
   for (const Difference& d : c.differences) {
     json->begin_object().key("name").string(d.name).key("original").string(d.original).key("op").string(d.op);

@@ -7,6 +7,7 @@
   values   against PyTorch's recorded results of the unchunked step, by the usual tolerance, at several numbers of chunks
   recomputed  the same behind sg-clean and sg-remat
   drawn    random numbers are those of the unchunked run
+  rows     of whole blocks along the batch: every value of a chunk is a part of the whole's to the bit, or a sum over chunks
   refused  exit 4, with the node and the rule
 Says aloud when ../shared/traces is absent.
 """
@@ -31,8 +32,10 @@ VALUES = [('multi/dsv3-ep4-fp32', 'layers.*.moe', [3, 4, 5]), ('multi/dsv3-ep4',
           ('single/llama-hf-sdpa', 'model.layers.*', [2]), ('single/bert', 'bert.encoder.layer.*', [2]),
           ('single/mixtral', 'model.layers.*', [2]), ('single/mixtral', 'model.layers.*.mlp', [2])]
 DRAWN = [('single/gpt2-tiny-dropout', 'transformer.h.*')]
+ROWS = [('single/gpt2-tiny', 'transformer.h.*', 2), ('single/gpt2-tiny-dynamic', 'transformer.h.*', 4), ('single/llama-hf-sdpa', 'model.layers.*', 2),
+        ('single/bert', 'bert.encoder.layer.*', 2)]
 REFUSED = [('single/dsv3-1rank', 'layers.*', r'[product]'), ('single/llama3-1rank', 'layers.*', '[attention]'),
-           ('single/llama3-1rank-flex', 'layers.*', '[no rule]'), ('multi/dsv3-ep4', 'layers.*', '[product]'),
+           ('single/llama3-1rank-flex', 'layers.*', '[attention]'), ('multi/dsv3-ep4', 'layers.*', '[product]'),
            ('multi/llama3-fsdp4', 'layers.*', '[attention]')]
 
 
@@ -147,6 +150,14 @@ def hold_drawn(case, name, modules):
     run(case.tool('sg-run'), target, '--inputs', inputs, '--seed', '3', '--expect', case.file('before.safetensors'))
 
 
+def hold_rows(case, name, modules, chunks):
+    graph, inputs, _ = case.load(name, 'in.sg')
+    done = run(case.tool('sg-run'), graph, '--compare', case.chunk(graph, modules, chunks), '--inputs', inputs, '--json')
+    said = json.loads(done.stdout)['ranks'][0]['comparison']
+    if said['differences'] or said['chunked_equal'] < 50:
+        raise Failure(f'{said["chunked_equal"]} chunks are equal together, {len(said["differences"])} values differ: {said["differences"][:1]}')
+
+
 def hold_refused(case, name, modules, rule):
     graph, _, _ = case.load(name, 'in.sg')
     done = run(case.tool('sg-chunk'), graph, '--modules', modules, '--chunks', '2', '-o', case.file('out.sg'), ok=(4,))
@@ -166,6 +177,7 @@ def main():
     jobs += [(f'values {c[0]} {c[1]}', hold_values, c) for c in VALUES]
     jobs += [(f'recomputed {c} {p}', hold_recomputed, (f'multi/{c}', 'layers.*.moe', p)) for c in TRUTH for p in ('default', 'full')]
     jobs += [(f'drawn {c[0]}', hold_drawn, c) for c in DRAWN]
+    jobs += [(f'rows {c[0]}', hold_rows, c) for c in ROWS]
     jobs += [(f'refused {c[0]} {c[1]}', hold_refused, c) for c in REFUSED]
     begin, failed, done = time.time(), 0, 0
     for label, hold, words in jobs:

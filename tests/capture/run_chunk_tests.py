@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""run_chunk_tests.py --bin BIN [--all] [NAME...]: sg-chunk against modules that PyTorch itself called once for each chunk.
+
+Each model is captured twice: as it is, and with eager_chunk() around its modules, which splits, calls and concatenates in
+PyTorch. Ours of the first, with --grad-accumulation eager, gives the same bits as the second in sg-run: loss, gradients and
+buffers; with early sums it is within the tolerance. Both are PyTorch's own results by the usual tolerance. Rows that no
+number of chunks divides, and more than two chunks, are what this adds to the shared captures.
+--all: the expert-parallel job of jobs.py as well, on 4 ranks over gloo.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+
+from interpreter import ROOT, use_python_with_torch
+
+use_python_with_torch()
+sys.path.insert(0, os.path.join(ROOT, "tools", "capture"))
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+import run_job_tests  # noqa: E402
+import stepgraph_capture  # noqa: E402
+from run_job_tests import Failure, run  # noqa: E402
+
+ROWS = 7
+
+
+class Mlp(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads=2):
+        super().__init__()
+        self.heads, self.qkv, self.out = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        rows, length, width = x.shape
+        q, k, v = self.qkv(x).view(rows, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(y.transpose(1, 2).reshape(rows, length, width))
+
+
+class Experts(nn.Module):
+    """Tokens sorted by expert, one slice of weights an expert, and back; a buffer counts what each expert got."""
+
+    def __init__(self, width, experts=3):
+        super().__init__()
+        self.gate = nn.Linear(width, experts, bias=False)
+        self.weight = nn.Parameter(torch.randn(experts, width, width) / width)
+        self.register_buffer("seen", torch.zeros(experts))
+
+    def forward(self, x):
+        scores, chosen = self.gate(x).softmax(-1).topk(2, dim=1)
+        counts = torch.histc(chosen.float(), bins=self.weight.shape[0], min=0, max=self.weight.shape[0])
+        self.seen += counts.detach()
+        order = chosen.view(-1).sort(stable=True)[1]
+        rows = order // 2
+        y = torch._grouped_mm(
+            x[rows].bfloat16(), self.weight.bfloat16(), offs=counts.cumsum(0).to(torch.int32)
+        ).float()
+        y = y * scores.view(-1)[order, None]
+        return x + torch.zeros_like(x).index_add(0, rows, y)
+
+
+class Picture(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(channels, channels, 3, padding=1), nn.GroupNorm(2, channels)
+
+    def forward(self, x):
+        return x + F.max_pool2d(F.silu(self.norm(self.conv(x))), 3, 1, 1)
+
+
+class Model(nn.Module):
+    def __init__(self, block, width, flat):
+        super().__init__()
+        self.layers = nn.ModuleList(block(width) for _ in range(2))
+        self.head = nn.Linear(width, 5)
+        self.flat = flat
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x if self.flat else x.flatten(2).mean(-1))
+
+
+# block, inputs, module pattern's contract, numbers of chunks
+MODELS = {
+    "mlp": (Mlp, (ROWS, 8), (2, 3, 4, 7)),
+    "attention": (Attention, (ROWS, 4, 8), (3, 4)),
+    "experts": (Experts, (ROWS, 8), (2, 3, 4)),
+    "picture": (Picture, (ROWS, 4, 5, 5), (3, 4)),
+}
+
+
+def capture(name, chunks, folder):
+    block, shape, _ = MODELS[name]
+    torch.manual_seed(0)
+    model = Model(block, shape[-1] if name != "picture" else shape[1], name != "picture")
+    x = torch.randn(*shape)
+    if chunks:
+        stepgraph_capture.eager_chunk(model, "layers.*", chunks)
+    targets = torch.randn(*((*shape[:-1], 5) if name != "picture" else (shape[0], 5)))
+    stepgraph_capture.capture(
+        out_dir=folder, model=model, loss_fn=F.mse_loss, inputs={"x": x}, targets=targets
+    )
+
+
+def compare(tool, folder, plain, eager, chunks, modules, each):
+    """`plain` and `eager`: folders of captures; `each`: the part of a path that names a rank."""
+    path = lambda name: os.path.join(folder, name)  # noqa: E731
+    for source, graph in ((plain, "plain.sg"), (eager, "eager.sg")):
+        run(tool("sg-import"), "-q", f"{source}/{each}step.json", "-o", path(graph))
+    inputs, values = f"{eager}/{each}inputs.safetensors", path("values{r}.safetensors")
+    run(tool("sg-run"), "-q", path("eager.sg"), "--inputs", inputs, "--outputs", values)
+    for sums, held in (("eager", ["--bitwise"]), ("early", [])):
+        run(tool("sg-chunk"), "-q", path("plain.sg"), "--modules", modules, "--chunks", str(chunks), "--grad-accumulation", sums, "-o", path("ours.sg"))
+        run(tool("sg-check"), "-q", path("ours.sg"))
+        run(tool("sg-run"), path("ours.sg"), "--inputs", inputs, "--expect", values, *held)
+        run(tool("sg-run"), path("ours.sg"), "--inputs", inputs, "--expect", f"{plain}/{each}expected.safetensors")
+
+
+def check_model(name, tool, folder):
+    plain = os.path.join(folder, "plain")
+    capture(name, 0, plain)
+    for chunks in MODELS[name][2]:
+        eager = os.path.join(folder, f"eager{chunks}")
+        capture(name, chunks, eager)
+        compare(tool, folder, plain, eager, chunks, "layers.*", "")
+
+
+def check_job(tool, folder):
+    for job in ("expert_parallel", "expert_parallel_in_chunks"):
+        os.makedirs(os.path.join(folder, job))
+        run_job_tests.capture_job(job, 4, os.path.join(folder, job))
+    compare(
+        tool, folder, os.path.join(folder, "expert_parallel"), os.path.join(folder, "expert_parallel_in_chunks"), 5, "2", "rank{r}/"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    tool = lambda name: os.path.join(os.path.abspath(options.bin), name)  # noqa: E731
+    checks = {name: (lambda folder, name=name: check_model(name, tool, folder)) for name in MODELS}
+    if options.all or "job" in options.names:
+        checks["job"] = lambda folder: check_job(tool, folder)
+    failed = passed = 0
+    for name, check in checks.items():
+        if options.names and name not in options.names:
+            continue
+        started = time.time()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                check(folder)
+                passed += 1
+                print(f"ok    {name:12} {time.time() - started:.1f} s", flush=True)
+            except (Failure, stepgraph_capture.CaptureError) as failure:
+                failed += 1
+                print(f"FAIL  {name}: {failure}", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
