@@ -1,6 +1,8 @@
 // Which values may wait on the host, and where on the schedule they leave and come back.
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "libgraph/infer_sizes.h"
 #include "libgraph/op.h"
@@ -17,20 +19,21 @@ constexpr uint32_t kNowhere = 0xFFFFFFFFu;
 class LayerMap {
  public:
   LayerMap(const Graph& graph, const std::vector<NodeId>& schedule) {
-    std::vector<std::pair<uint32_t, uint32_t>> spans;      // first and last forward position, by layer number seen
-    std::vector<int32_t> seen, seen_late;
+    std::vector<std::pair<uint32_t, uint32_t>> spans;      // first and last forward position, as layers are met
+    std::unordered_map<int32_t, size_t> seen;              // where in spans, by layer number
+    std::unordered_set<int32_t> seen_late;
     for (uint32_t i = 0; i < schedule.size(); ++i) {
       const Node& node = graph.node(schedule[i]);
       if (graph.meta(schedule[i]).copy.kind == CopyKind::offload) continue;      // stands in other layers than its own
       const int32_t layer = node.module ? layer_of(graph.pool().strings[node.module]) : -1;
       if (layer < 0) continue;
       if (node.phase != Phase::forward) {
-        if (std::ranges::find(seen_late, layer) == seen_late.end()) seen_late.push_back(layer), late_.push_back(i);
+        if (seen_late.insert(layer).second) late_.push_back(i);
         continue;
       }
-      auto it = std::ranges::find(seen, layer);
-      if (it == seen.end()) seen.push_back(layer), spans.push_back({i, i});
-      else spans[static_cast<size_t>(it - seen.begin())].second = i;
+      const auto [it, is_new] = seen.try_emplace(layer, spans.size());
+      if (is_new) spans.push_back({i, i});
+      else spans[it->second].second = i;
     }
     for (auto [first, last] : spans) begins_.push_back(first), ends_.push_back(last);
     for (size_t i = 1; i < ends_.size(); ++i) ends_[i] = std::max(ends_[i], ends_[i - 1]);
