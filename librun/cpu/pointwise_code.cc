@@ -71,8 +71,9 @@ Value PointwiseCode::compute(BlockOp op, Lane lane, std::initializer_list<Value>
 }
 
 Value PointwiseCode::rounded(Value v) {
-  if (v.rounded) return v;
-  Value out = compute(*rounding(v.dtype), lane_of(v.dtype), {v}, v.dtype);
+  std::optional<BlockOp> op = rounding(v.dtype);
+  if (v.rounded || !op) return v;
+  Value out = compute(*op, lane_of(v.dtype), {v}, v.dtype);
   out.rounded = true;
   return out;
 }
