@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace sg {
 namespace {
@@ -77,9 +78,11 @@ class ConstraintBuilder {
     }
   }
 
-  // Nodes that define symbols keep their order (they sync the host), so the last of those mentioned stands for all.
+  // Nodes that define symbols keep their order (they sync the host), so the last of those mentioned stands for all;
+  // where they do not, each is listed.
   void add_symbols(NodeId n) {
     if (binder_.empty()) return;
+    if (facts_.scope_ == OrderScope::job) return add_each_symbol(n);
     Binding last;
     const Node& node = graph_.node(n);
     for (uint32_t i = 0; i < node.result_count; ++i) last = later(last, of_type(graph_.value(node.result(i)).type, n), n);
@@ -91,17 +94,34 @@ class ConstraintBuilder {
     if (last.node) add(last.node, OrderReason::symbol, {}, {}, last.symbol);
   }
 
+  void add_each_symbol(NodeId n) {
+    symbols_.clear();
+    const Node& node = graph_.node(n);
+    seen_types_.clear();
+    // What a result speaks of as an argument's type does follows through the argument's node.
+    for (const Arg& arg : node.args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::value) && graph_.value(a.as_value()).def) seen_types_.insert(graph_.value(a.as_value()).type);
+        if (a.is(ArgKind::expr)) pool().exprs.collect_symbols(a.as_expr(), &symbols_);
+        if (a.is(ArgKind::graph)) body_symbols(a.as_graph(), &symbols_);
+      });
+    for (uint32_t i = 0; i < node.result_count; ++i)
+      if (const TypeId type = graph_.value(node.result(i)).type; seen_types_.insert(type).second)
+        collect_symbols(pool(), pool().types[type], &symbols_);
+    std::sort(symbols_.begin(), symbols_.end());
+    symbols_.erase(std::unique(symbols_.begin(), symbols_.end()), symbols_.end());
+    for (StrId s : symbols_)
+      if (auto b = binder_.find(s); b != binder_.end() && graph_.before(b->second, n))
+        add(b->second, OrderReason::symbol, {}, {}, s);
+  }
+
   void add_effects(NodeId n) {
     uint32_t effects = alias_.effects(n);
-    if (effects & kHostOrder) {
+    if (effects & facts_.host_order_) {
       if (last_host_) add(last_host_, OrderReason::host_sync);
       last_host_ = n;
     }
-    for (GroupId g : alias_.groups(n)) {
-      NodeId& last = last_on_group_[g];
-      if (last) add(last, OrderReason::collective, {}, g);
-      last = n;
-    }
+    if (facts_.scope_ == OrderScope::rank) add_collectives(n);
     if (!facts_.has_order_effect(n)) return;
     if (last_opaque_) add(last_opaque_, OrderReason::opaque);
     if (effects & kEffectOpaque) {
@@ -110,6 +130,14 @@ class ConstraintBuilder {
       last_opaque_ = n;
     } else {
       since_opaque_.push_back(n);
+    }
+  }
+
+  void add_collectives(NodeId n) {
+    for (GroupId g : alias_.groups(n)) {
+      NodeId& last = last_on_group_[g];
+      if (last) add(last, OrderReason::collective, {}, g);
+      last = n;
     }
   }
 
@@ -194,10 +222,13 @@ class ConstraintBuilder {
   std::unordered_map<GroupId, NodeId, IdHash> last_on_group_;
   NodeId last_host_, last_opaque_;
   std::vector<NodeId> since_opaque_;
+  std::vector<StrId> symbols_;                              // of the node at hand
+  std::unordered_set<TypeId, IdHash> seen_types_;
 };
 
-OrderFacts::OrderFacts(const Program& program, const Graph& graph)
-    : program_(program), graph_(graph), alias_(program, graph) {
+OrderFacts::OrderFacts(const Program& program, const Graph& graph, OrderScope scope)
+    : program_(program), graph_(graph), scope_(scope),
+      host_order_(scope == OrderScope::rank ? kHostOrder : kEffectAssert), alias_(program, graph) {
   collect_accesses();
   ConstraintBuilder(this).build();
 }
@@ -300,11 +331,11 @@ bool OrderFacts::mentions(NodeId n, StrId symbol) const {
 
 bool OrderFacts::check_effects(NodeId earlier, NodeId later, Constraint* why) const {
   uint32_t a = alias_.effects(earlier), b = alias_.effects(later);
-  if ((a & kHostOrder) && (b & kHostOrder)) {
+  if ((a & host_order_) && (b & host_order_)) {
     why->reason = OrderReason::host_sync;
     return false;
   }
-  auto groups = alias_.groups(later);
+  auto groups = scope_ == OrderScope::rank ? alias_.groups(later) : std::span<const GroupId>();
   for (GroupId g : alias_.groups(earlier))
     if (std::binary_search(groups.begin(), groups.end(), g)) {
       why->reason = OrderReason::collective;

@@ -11,6 +11,10 @@
 //   opaque      one is an op that nobody knows, and the other writes, syncs, asserts, communicates or is opaque too
 // Random ops order nothing: their bits are a function of the node's stream, not of the time at which they are drawn.
 //
+// The two rules that are there for the other ranks (host sync, collective) do not hold for who decides for all ranks of
+// the job at once: OrderScope::job. Assertions keep their order then too. Whoever asks with that scope owes the proof
+// that the ranks still agree.
+//
 // Facts are about pairs and do not depend on where the nodes stand: after legal moves they still hold. Inserting,
 // erasing or changing a node needs new facts. Building is linear.
 #pragma once
@@ -45,9 +49,11 @@ struct MoveVerdict {
   explicit operator bool() const { return allowed; }
 };
 
+enum class OrderScope : uint8_t { rank, job };
+
 class OrderFacts {
  public:
-  OrderFacts(const Program& program, const Graph& graph);
+  OrderFacts(const Program& program, const Graph& graph, OrderScope scope = OrderScope::rank);
 
   // May `later`, which stands after `earlier`, be placed before it? About these two alone.
   MoveVerdict may_swap(NodeId earlier, NodeId later) const;
@@ -83,6 +89,8 @@ class OrderFacts {
 
   const Program& program_;
   const Graph& graph_;
+  OrderScope scope_;
+  uint32_t host_order_;                     // effects that keep their order among themselves
   AliasAnalysis alias_;
   std::vector<Access> access_list_;
   std::vector<Part> accesses_;              // by node; ascending by class, each once
