@@ -160,6 +160,7 @@ std::string json_of(const Members& members, const Plan& plan, const Outcome& out
 
 // --- options ---
 
+constexpr std::string_view kPrecedes[] = {"overlap but --isolate-only"};
 constexpr PassOption kOptions[] = {
     {"plan", 'p', "PLAN", "per-block, per-module:FILE, by-size:SIZE or auto", "per-block"},
     {"prefetch", 0, "N|auto", "buckets between a launch and its wait; auto: as many as --peak allows", "1"},
@@ -230,7 +231,8 @@ Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& conte
 }
 
 constexpr PassInfo bucket_pass = {
-    "bucket", "gather the parameters of a block by one collective, reduce its gradients by one, and launch ahead", {}, Results::bitwise, {}, kOptions,
+    "bucket", "gather the parameters of a block by one collective, reduce its gradients by one, and launch ahead", {},
+    Results::bitwise, kPrecedes, kOptions,
     {{"sg-bucket step.sg -o bucketed.sg", "a bucket a block and direction, gathered one block ahead"},
      {"sg-bucket step.sg --plan by-size:512MiB --prefetch auto --peak 60GiB", "by size, as far ahead as memory allows"}},
     run_bucket};

@@ -66,7 +66,9 @@ struct PassInfo {
   std::string_view summary;         // one sentence without the full stop
   std::string_view details;         // lines for --help; may be empty
   Results results = Results::bitwise;
-  std::span<const std::string_view> precedes;   // passes meant to come behind this one: one that has run already is warned of
+  // Passes meant to come behind this one: one that has run already is warned of. "overlap but --isolate-only" means
+  // not with that option.
+  std::span<const std::string_view> precedes;
   std::span<const PassOption> options;
   std::string_view examples[2][2];              // command, what
   Result<Change> (*run)(Job* job, const PassOptions& options, PassContext& context) = nullptr;

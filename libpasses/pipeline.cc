@@ -153,17 +153,40 @@ std::string canonical_stage(std::string_view name) {
   return std::string(name);
 }
 
+namespace {
+
+// A pass that has run, and the names of its options.
+struct PastStage {
+  std::string name;
+  std::vector<std::string> options;
+};
+
+// Whether that run is one of those that `pattern` speaks of: PassInfo::precedes.
+bool is_meant(const PastStage& past, std::string_view pattern) {
+  constexpr std::string_view kBut = " but --";
+  const size_t but = pattern.find(kBut);
+  if (past.name != pattern.substr(0, but)) return false;
+  return but == pattern.npos || std::ranges::count(past.options, pattern.substr(but + kBut.size())) == 0;
+}
+
+}  // namespace
+
 std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages) {
-  std::vector<std::string> history, out;
+  std::vector<PastStage> history;
+  std::vector<std::string> out;
   for (const Provenance& entry : job.provenance) {
     std::string_view tool = job.pool->strings[entry.tool];
-    if (tool.starts_with("sg-")) history.emplace_back(tool.substr(3));
+    if (!tool.starts_with("sg-")) continue;
+    history.push_back({std::string(tool.substr(3)), {}});
+    for (const KeyValue& option : entry.options) history.back().options.emplace_back(job.pool->strings[option.key]);
   }
   for (const Stage& stage : stages) {
     for (std::string_view later : stage.pass->precedes)
-      if (std::ranges::count(history, later) != 0)
-        out.push_back("sg-" + std::string(stage.pass->name) + " is meant to run before sg-" + std::string(later) + ", which has run");
-    history.emplace_back(stage.pass->name);
+      if (std::ranges::any_of(history, [&](const PastStage& past) { return is_meant(past, later); }))
+        out.push_back("sg-" + std::string(stage.pass->name) + " is meant to run before sg-" +
+                      std::string(later.substr(0, later.find(' '))) + ", which has run");
+    history.push_back({std::string(stage.pass->name), {}});
+    for (const auto& [name, values] : stage.options.values()) history.back().options.push_back(name);
   }
   return out;
 }

@@ -137,7 +137,7 @@ class Planner {
       if (last.kind != StepKind::pass || !last.pass) continue;
       std::vector<Stage> chain;
       for (const Step* s = &last; s->kind == StepKind::pass && s->pass; s = &plan_.steps[s->from]) {
-        chain.insert(chain.begin(), Stage{s->pass, {}});
+        chain.insert(chain.begin(), Stage{s->pass, pass_options(s->options)});
         if (s->from == Step::kNone) break;
       }
       std::vector<std::string> all = order_warnings(nothing, chain);
