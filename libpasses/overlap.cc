@@ -1,165 +1,56 @@
+// sg-overlap: its options, and what runs for them.
 #include "libpasses/overlap.h"
-
-#include <algorithm>
-#include <map>
-#include <set>
-
-#include "libgraph/collective_roles.h"
-#include "libgraph/human.h"
-#include "libgraph/json.h"
-#include "libgraph/op.h"
 
 namespace sg {
 namespace {
 
-constexpr std::string_view kExchange = "_c10d_functional.all_to_all_single.default";
-
-// What a group family carries, over all programs.
-struct Traffic {
-  size_t exchanges = 0, gathers = 0, others = 0;      // gathers: of parameters
-};
-
-struct Move {
-  uint32_t from = 0, to = 0;
-  size_t count = 0;
-  bool gathers = false;
-};
-
-template <class Fn>
-void for_graphs(Program& program, const Fn& fn) {
-  fn(program.graph);
-  for (auto& nested : program.nested) fn(nested->graph);
-}
-
-bool is_collective(const Graph& graph, NodeId n) {
-  const OpInfo* op = graph.op_info(n);
-  return op != nullptr && op->has(kCollective);
-}
-
-bool is_exchange(const Graph& graph, NodeId n) { return graph.op_name(n) == kExchange; }
-
-std::set<NodeId> parameter_gathers(const Program& program) {
-  std::set<NodeId> out;
-  const CollectiveRoles roles(program, program.graph);
-  for (const CollectiveChain& chain : roles.chains())
-    if (chain.role == CollectiveRole::unshard) out.insert(chain.launch);
-  return out;
-}
-
-class Isolator {
- public:
-  Isolator(Job* job, bool gathers) : job_(*job) {
-    for (auto& program : job_.programs) {
-      gathers_.push_back(gathers ? parameter_gathers(*program) : std::set<NodeId>());
-      for_graphs(*program, [&](Graph& graph) { count(graph, &graph == &program->graph ? gathers_.back() : std::set<NodeId>()); });
-    }
-  }
-
-  std::vector<Move> run() {
-    std::vector<Move> moves;
-    for (const auto& [group, traffic] : traffic_) {
-      if (traffic.exchanges != 0 && traffic.gathers + traffic.others != 0) moves.push_back({group, twin_of(group, 1), traffic.exchanges, false});
-      if (traffic.gathers != 0 && traffic.others != 0) moves.push_back({group, twin_of(group, 0), traffic.gathers, true});
-    }
-    for (const Move& move : moves)
-      for (size_t p = 0; p < job_.programs.size(); ++p)
-        for_graphs(*job_.programs[p], [&](Graph& graph) { apply(move, &graph, &graph == &job_.programs[p]->graph ? gathers_[p] : std::set<NodeId>()); });
-    return moves;
-  }
-
- private:
-  static std::vector<uint32_t> groups_of(const Graph& graph, NodeId n) {
-    std::vector<uint32_t> out;
-    for (const Arg& arg : graph.node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::group)) out.push_back(a.as_group().index);
-      });
-    return out;
-  }
-
-  void count(const Graph& graph, const std::set<NodeId>& gathers) {
-    for (NodeId n : graph.nodes())
-      for (uint32_t group : groups_of(graph, n)) {
-        Traffic& t = traffic_[group];
-        ++(is_exchange(graph, n) ? t.exchanges : is_collective(graph, n) && gathers.contains(n) ? t.gathers : t.others);
-      }
-  }
-
-  // A new family of the same axis and ranks.
-  uint32_t twin_of(uint32_t group, int32_t more_priority) {
-    Group twin = job_.groups[group];
-    for (const Group& other : job_.groups)
-      if (other.axis == twin.axis) twin.ordinal = std::max(twin.ordinal, other.ordinal + 1);
-    twin.priority += more_priority;
-    for (GroupPart& part : twin.parts) part.aliases.clear();
-    job_.groups.push_back(std::move(twin));
-    return static_cast<uint32_t>(job_.groups.size() - 1);
-  }
-
-  static void apply(const Move& move, Graph* graph, const std::set<NodeId>& gathers) {
-    for (NodeId n : graph->nodes()) {
-      if (move.gathers ? !gathers.contains(n) : !is_exchange(*graph, n)) continue;
-      std::vector<Arg> args = graph->node(n).args;
-      for (Arg& arg : args)
-        if (arg.is(ArgKind::group) && arg.as_group().index == move.from) arg = Arg::group(GroupId(move.to)).set_key(arg.key());
-      graph->set_args(n, std::move(args));
-    }
-  }
-
-  Job& job_;
-  std::vector<std::set<NodeId>> gathers_;       // by program: of parameters, to be moved
-  std::map<uint32_t, Traffic> traffic_;         // by group
-};
-
-std::string name_of_group(const Job& job, uint32_t group) {
-  const Group& g = job.groups[group];
-  return "@" + std::string(job.pool->strings[g.axis]) + (g.ordinal == 0 ? "" : ":" + std::to_string(g.ordinal));
-}
-
-std::string line_of(const Job& job, const Move& move) {
-  const int32_t priority = job.groups[move.to].priority;
-  return plural(move.count, move.gathers ? "gather" : "exchange") + " of " + name_of_group(job, move.from) + " now on " + name_of_group(job, move.to) +
-         (priority == 0 ? std::string() : ", priority " + std::to_string(priority));
-}
-
 constexpr PassOption kOptions[] = {
+    {"strategy", 's', "model|reference",
+     "model: the shortest step that is found; reference: TorchTitan's phases for chunked modules", "model"},
+    {"machine", 'm', "NAME|FILE", "what the model believes of the hardware (sg-sim --list)", "h100-8"},
+    {"peak", 0, "SIZE", "model: the planned peak may be this much; without it, as much as before"},
+    {"assume", 0, "WHAT", "numbers for sizes that only the data decides: balanced, max, or SYM=VALUE", "balanced",
+     true},
+    {"dense-fsdp", 0, {},
+     "reference: launch gathers and reductions of a block inside the dense compute of its neighbour"},
     {"isolate-only", 0, {}, "give token exchanges communicators of their own, and move no node"},
     {"gathers", 0, {}, "the same for gathers of parameters, so that they and reductions may run at once"},
 };
 
+Error wrong(std::string what, std::string hint) { return {ErrorKind::usage, std::move(what), {}, std::move(hint)}; }
+
 Result<Change> run_overlap(Job* job, const PassOptions& options, PassContext& context) {
-  if (!options.has("isolate-only"))
-    return Error{ErrorKind::usage, "sg-overlap does not order nodes yet", {}, "use --isolate-only; sg-bucket launches gathers ahead"};
-  return isolate(job, {.gathers = options.has("gathers")}, context);
+  OverlapOptions out;
+  out.isolate.gathers = options.has("gathers");
+  if (options.has("isolate-only")) {
+    for (const char* other : {"strategy", "machine", "peak", "assume", "dense-fsdp"})
+      if (options.has(other))
+        return wrong(std::string("--isolate-only orders nothing: it does not go with --") + other, "leave one out");
+    return isolate(job, out.isolate, context);
+  }
+  if (const std::string strategy = options.text("strategy", "model"); strategy == "reference")
+    out.strategy = OverlapStrategy::reference;
+  out.machine = options.text("machine", "h100-8");
+  SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
+  const std::vector<std::string> assume = options.all("assume");
+  const std::vector<std::string_view> items(assume.begin(), assume.end());
+  SG_ASSIGN(out.assume, parse_assume(items));
+  out.dense_fsdp = options.has("dense-fsdp");
+  const bool model = out.strategy == OverlapStrategy::model;
+  if (model && out.dense_fsdp)
+    return wrong("--dense-fsdp belongs to --strategy reference", "the model places what it moves by what it costs");
+  if (!model && out.peak_bytes != 0)
+    return wrong("--peak belongs to --strategy model", "the reference has one order, whatever memory it needs");
+  return overlap(job, out, context);
 }
 
 }  // namespace
 
-Result<Change> isolate(Job* job, const IsolateOptions& options, PassContext& context) {
-  size_t roles = 0;
-  for (auto& program : job->programs) roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
-  const std::vector<Move> moves = Isolator(job, options.gathers).run();
-  Change change;
-  change.changed = roles + moves.size() > 0;
-  for (const Move& move : moves) change.summary += (change.summary.empty() ? "" : "; ") + line_of(*job, move);
-  if (moves.empty()) change.summary = options.gathers ? "nothing to isolate: neither exchanges nor gathers of parameters share a group with other traffic"
-                                                      : "nothing to isolate: no exchange shares its group with other traffic";
-  if (!context.explain) return change;
-  JsonWriter json;
-  json.begin_object().key("moves").begin_array();
-  for (const Move& move : moves) {
-    change.plan += line_of(*job, move) + "\n";
-    json.begin_object().key("from").string(name_of_group(*job, move.from)).key("to").string(name_of_group(*job, move.to));
-    json.key("kind").string(move.gathers ? "gathers" : "exchanges").key("count").natural(move.count).end_object();
-  }
-  change.plan_json = json.end_array().end_object().take();
-  return change;
-}
-
 constexpr PassInfo overlap_pass = {
-    "overlap", "let token exchanges run beside other traffic: communicators of their own", {}, Results::bitwise, {}, kOptions,
-    {{"sg-overlap step.sg --isolate-only -o isolated.sg", "exchanges on a group of their own, declared in the file"},
-     {"sg-overlap step.sg --isolate-only | sg-bucket | sg-sim", "and what the step waits for then"}},
+    "overlap", "order nodes so that token exchanges and FSDP traffic run while something else computes", {},
+    Results::bitwise, {}, kOptions,
+    {{"sg-overlap step.sg -o fast.sg", "the shortest step that is found, within the memory of the step as it is"},
+     {"sg-overlap step.sg --strategy reference --explain -o phases.sg", "TorchTitan's phases, region by region"}},
     run_overlap};
 
 }  // namespace sg

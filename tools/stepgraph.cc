@@ -45,7 +45,7 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  remat        compute forward values again in the backward\n"
                         "  offload      let values wait for the backward on the host\n"
                         "  chunk        run modules once for each chunk of their rows\n"
-                        "  overlap      give token exchanges communicators of their own\n"
+                        "  overlap      run exchanges, gathers and reductions while something else computes\n"
                         "  bucket       gather and reduce the parameters of a block at once, launched ahead\n"
                         "  concretize   put numbers for the symbolic sizes of a graph\n"
                         "  pipe         run passes one after the other in one process\n"

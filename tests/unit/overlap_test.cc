@@ -1,0 +1,337 @@
+// sg-overlap: what an order costs, who may stand where, and how good the model's orders are.
+#include "libpasses/overlap.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <numeric>
+
+#include "libgraph/plan.h"
+#include "libgraph/verify.h"
+#include "libpasses/overlap_parts.h"
+#include "tests/support/parse.h"
+#include "tests/support/random_job.h"
+#include "tests/support/rng.h"
+
+using namespace sg;
+using namespace sg::overlap_parts;
+using sg::test::parse;
+using sg::test::Rng;
+
+namespace {
+
+// A byte takes a microsecond, a message 30 us and more; the host is quick.
+Machine slow_machine() {
+  Result<Machine> m = parse_machine("name: slow\nbase: h100-8\n", "slow");
+  REQUIRE(m.ok());
+  for (const char* set :
+       {"device.memory_gbps=1e-3", "device.vector_tflops=1e9", "device.kernel_us=1", "efficiency.memory=1",
+        "efficiency.irregular=1", "host.launch_us=0.1", "host.sync_us=5", "network.ll.base_us=30",
+        "network.ll.within_gbps=1e-3", "network.ll.cap_one_node_gbps=1e-3", "network.simple.one_node_gbps=0",
+        "network.exchange.within_gbps=1e-3", "network.exchange.base_us=30"})
+    REQUIRE(set_machine(&*m, set).ok());
+  return std::move(*m);
+}
+
+std::vector<SymbolValues> values_of(const Job& job) {
+  Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), {});
+  return values.ok() ? std::move(*values) : std::vector<SymbolValues>();
+}
+
+// Another order of the same graph: now and then any ready node, else the one that stands first.
+Order shuffled(const Precedence& precedence, Rng* rng) {
+  std::vector<uint32_t> waits(precedence.size()), ready;
+  for (uint32_t i = 0; i < precedence.size(); ++i) {
+    waits[i] = static_cast<uint32_t>(precedence.before(i).size());
+    if (waits[i] == 0) ready.push_back(i);
+  }
+  Order out;
+  while (!ready.empty()) {
+    const size_t pick = rng->percent(50) ? rng->below(ready.size())
+                                         : static_cast<size_t>(std::ranges::min_element(ready) - ready.begin());
+    const uint32_t at = ready[pick];
+    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(pick));
+    out.push_back(at);
+    for (uint32_t s : precedence.after(at))
+      if (--waits[s] == 0) ready.push_back(s);
+  }
+  return out;
+}
+
+// A step of a few nodes: work of several lengths, gathers and exchanges on two groups, a sum at the end.
+Job small_step(uint64_t seed) {
+  Rng rng(seed);
+  std::string text = "sg 1.0 job \"small\" world 2\ngroup @a [0 1]\ngroup @b [0 1]\ndevice cuda:0\ngraph rank *\n";
+  std::vector<std::string> values = {"x", "y"};
+  text += "  input %x : f32[" + std::to_string(2 * rng.between(1, 4)) + "]\n  input %y : f32[" +
+          std::to_string(2 * rng.between(1, 4)) + "]\n  forward -\n";
+  std::vector<std::string> under_way;
+  int next = 0, movable = 0;
+  const int least = static_cast<int>(rng.between(6, 9));
+  while (movable < least || !under_way.empty()) {
+    const std::string name = "n" + std::to_string(next++);
+    if (!under_way.empty() && (movable >= least || rng.percent(40))) {
+      text += "    %" + name + " = _c10d_functional.wait_tensor(%" + under_way.back() + ")\n";
+      under_way.pop_back();
+      values.push_back(name);
+    } else if (rng.percent(35) && movable + 2 <= 9) {
+      text += "    %" + name + " = _c10d_functional.all_reduce(%" + rng.pick(values) + ", \"sum\", " +
+              (rng.percent(50) ? "@a" : "@b") + ")\n";
+      under_way.push_back(name);
+    } else {
+      text += "    %" + name + " = aten." + (rng.percent(50) ? "neg" : "exp") + "(%" + rng.pick(values) + ")\n";
+      values.push_back(name);
+    }
+    ++movable;
+  }
+  for (size_t i = 2; i < values.size(); ++i) text += "  output %" + values[i] + "\n";
+  return parse(text);
+}
+
+// The shortest step of all orders within the memory limit; each order but those that cannot get better is played.
+class BruteForce {
+ public:
+  BruteForce(Step& step, int64_t limit) : step_(step), limit_(limit), waits_(step.precedence.size()) {
+    for (uint32_t i = 0; i < waits_.size(); ++i) waits_[i] = step.precedence.before(i).size();
+  }
+  double run() {
+    step_.memory.reset();
+    go(StepClock(step_.costs), step_.memory, 0);
+    return best_;
+  }
+
+ private:
+  void go(const StepClock& clock, const StepMemory& memory, size_t done) {
+    if (clock.makespan_us() >= best_) return;
+    if (done == waits_.size()) {
+      best_ = clock.makespan_us();
+      return;
+    }
+    for (uint32_t i = 0; i < waits_.size(); ++i) {
+      if (waits_[i] != 0 || memory.peak_if(i) > limit_) continue;
+      waits_[i] = SIZE_MAX;
+      for (uint32_t s : step_.precedence.after(i)) --waits_[s];
+      StepClock next(clock);
+      StepMemory then(memory);
+      next.play(step_.precedence.node(i));
+      then.play(i);
+      go(next, then, done + 1);
+      for (uint32_t s : step_.precedence.after(i)) ++waits_[s];
+      waits_[i] = 0;
+    }
+  }
+
+  Step& step_;
+  int64_t limit_;
+  std::vector<size_t> waits_;
+  double best_ = 1e300;
+};
+
+struct Spread {
+  size_t exact = 0, within_2 = 0, within_10 = 0, cases = 0;
+  double worst = 1;
+  void add(double ratio) {
+    exact += ratio < 1 + 1e-9, within_2 += ratio <= 1.02, within_10 += ratio <= 1.1, ++cases;
+    worst = std::max(worst, ratio);
+  }
+  void print(const char* name) const {
+    std::printf("%s: %zu steps, optimal %zu, within 2 %% %zu, within 10 %% %zu, worst %.3f\n", name, cases, exact,
+                within_2, within_10, worst);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the clock says of any order what the simulation says of a graph in that order") {
+  const SimOptions options{slow_machine(), 0, false};
+  size_t held = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Job job = test::random_job(seed, {.nodes = 40, .ranks_apart = false});
+    const std::vector<SymbolValues> values = values_of(job);
+    if (values.empty()) continue;
+    Step step(job, *job.programs[0], values[0], options, OrderScope::job);
+    StepClock clock(step.costs);
+    Rng rng(seed);
+    for (int round = 0; round < 3; ++round) {
+      Order order(step.precedence.size());
+      std::iota(order.begin(), order.end(), 0);
+      if (round > 0) order = shuffled(step.precedence, &rng);
+      REQUIRE_FALSE(step.precedence.violated(order));
+      Job moved(job);
+      apply_order(&moved.programs[0]->graph, step.precedence, order);
+      Result<Simulation> simulation = simulate(moved, values, options);
+      REQUIRE(simulation.ok());
+      INFO("seed " << seed << ", round " << round);
+      REQUIRE(play(step, clock, order).makespan_us == Approx(simulation->worst().makespan_us));
+      ++held;
+    }
+  }
+  REQUIRE(held > 100);
+}
+
+TEST_CASE("live bytes while playing are those of the liveness of the graph in that order, or a little more") {
+  const SimOptions options{slow_machine(), 0, false};
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Job job = test::random_job(seed, {.nodes = 40, .opaque_ops = false, .ranks_apart = false});
+    const std::vector<SymbolValues> values = values_of(job);
+    if (values.empty()) continue;
+    Step step(job, *job.programs[0], values[0], options, OrderScope::job);
+    StepClock clock(step.costs);
+    Rng rng(seed);
+    for (int round = 0; round < 3; ++round) {
+      Order order(step.precedence.size());
+      std::iota(order.begin(), order.end(), 0);
+      if (round > 0) order = shuffled(step.precedence, &rng);
+      Job moved(job);
+      apply_order(&moved.programs[0]->graph, step.precedence, order);
+      const int64_t live = compute_liveness(*moved.programs[0], moved.programs[0]->graph, step.sizes).lower_bound_bytes;
+      const int64_t played = play(step, clock, order).peak_bytes;
+      INFO("seed " << seed << ", round " << round);
+      if (round == 0) CHECK(played == live);
+      CHECK(played >= live);
+    }
+  }
+}
+
+TEST_CASE("orders of a random job keep every pair that may not change places") {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const Job job = test::random_job(seed, {.nodes = 40});
+    const Precedence precedence(*job.programs[0], job.programs[0]->graph, OrderScope::job);
+    Rng rng(seed);
+    const Order order = shuffled(precedence, &rng);
+    REQUIRE_FALSE(precedence.violated(order));
+    std::vector<uint32_t> at(order.size());
+    for (uint32_t i = 0; i < order.size(); ++i) at[order[i]] = i;
+    for (uint32_t a = 0; a < order.size(); ++a)
+      for (uint32_t b = a + 1; b < order.size(); ++b)
+        if (at[a] > at[b]) {
+          INFO("seed " << seed << ": " << a << " and " << b);
+          REQUIRE(precedence.facts().may_swap(precedence.node(a), precedence.node(b)).allowed);
+        }
+  }
+}
+
+TEST_CASE("a schedule that is broken on purpose is caught") {
+  Job job = parse(R"(sg 1.0 job "two" world 2
+group @g [0 1]
+graph rank 0
+  input %x : f32[4]
+  forward -
+    %a = _c10d_functional.all_reduce(%x, "sum", @g)
+    %b = _c10d_functional.all_gather_into_tensor(%x, 2, @g)
+    %aw = _c10d_functional.wait_tensor(%a)
+    %bw = _c10d_functional.wait_tensor(%b)
+  output %aw
+  output %bw
+graph rank 1
+  input %x : f32[4]
+  forward -
+    %a = _c10d_functional.all_reduce(%x, "sum", @g)
+    %b = _c10d_functional.all_gather_into_tensor(%x, 2, @g)
+    %aw = _c10d_functional.wait_tensor(%a)
+    %bw = _c10d_functional.wait_tensor(%b)
+  output %aw
+  output %bw
+)");
+  Diagnostics fine;
+  verify(job, {}, &fine);
+  REQUIRE_FALSE(fine.has_errors());
+  SECTION("a node before one that it takes a result of") {
+    const Precedence precedence(*job.programs[0], job.programs[0]->graph, OrderScope::job);
+    REQUIRE(precedence.violated({1, 2, 0, 3}));
+    REQUIRE(*precedence.violated({1, 2, 0, 3}) == std::pair<uint32_t, uint32_t>(0, 2));
+    REQUIRE_FALSE(precedence.violated({1, 0, 2, 3}));       // legal for the rank if all ranks do it
+    REQUIRE(Precedence(*job.programs[0], job.programs[0]->graph, OrderScope::rank).violated({1, 0, 2, 3}));
+  }
+  SECTION("launches of one rank in another order") {
+    Graph& graph = job.programs[0]->graph;
+    graph.move_before(graph.find_node("b"), graph.find_node("a"));
+    Diagnostics findings;
+    verify(job, {}, &findings);
+    REQUIRE(findings.has_errors());
+  }
+  SECTION("launches of both ranks in another order") {
+    for (auto& program : job.programs)
+      program->graph.move_before(program->graph.find_node("b"), program->graph.find_node("a"));
+    Diagnostics findings;
+    verify(job, {}, &findings);
+    REQUIRE_FALSE(findings.has_errors());
+  }
+}
+
+TEST_CASE("the model's orders beside the best of all orders of small steps") {
+  const SimOptions options{slow_machine(), 0, false};
+  Spread all, lists;
+  size_t shorter = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const Job job = small_step(seed);
+    const std::vector<SymbolValues> values = values_of(job);
+    Step step(job, *job.programs[0], values[0], options, OrderScope::job);
+    REQUIRE(step.precedence.size() <= 12);      // of which the last waits cannot move
+    StepClock clock(step.costs);
+    Order own(step.precedence.size());
+    std::iota(own.begin(), own.end(), 0);
+    const Played before = play(step, clock, own);
+    const double best = BruteForce(step, before.peak_bytes).run();
+    REQUIRE(best <= before.makespan_us);
+    for (bool polish : {true, false}) {
+      const Played played = play(step, clock, find_order(step, {before.peak_bytes, nullptr, polish}, {}));
+      REQUIRE(played.makespan_us <= before.makespan_us);
+      REQUIRE(played.peak_bytes <= before.peak_bytes);
+      REQUIRE(played.makespan_us >= best * (1 - 1e-12));
+      (polish ? all : lists).add(played.makespan_us / best);
+      if (polish) shorter += played.makespan_us < before.makespan_us;
+    }
+  }
+  all.print("model");
+  lists.print("model, without moving single nodes");
+  CHECK(all.within_10 * 100 >= all.cases * 95);
+  CHECK(shorter > 50);
+}
+
+TEST_CASE("programs that differ follow one order of launches") {
+  const char* kProgram = R"(  input %x : f32[4096, 4096]
+  input %y : f32[4096, 4096]
+  forward -
+    %a = _c10d_functional.all_reduce(%x, "sum", @g)
+    %aw = _c10d_functional.wait_tensor(%a)
+    %s = aten.mm(%aw, %aw)
+    %t = aten.mm(%s, %y)
+    %b = _c10d_functional.all_reduce(%y, "sum", @g)
+    %bw = _c10d_functional.wait_tensor(%b)
+    %u = aten.mm(%bw, %t)
+    %v = aten.mm(%y, %y)
+)";
+  Job job = parse(std::string("sg 1.0 job \"two\" world 2\ngroup @g [0 1]\ngraph rank 0\n") + kProgram +
+                  "  output %u\n  output %v\ngraph rank 1\n" + kProgram +
+                  "    %w = aten.mm(%v, %y)\n  output %u\n  output %w\n");
+  Diagnostics notes;
+  PassContext context{&notes, false, true, 1};
+  Result<Change> change = overlap(&job, {}, context);
+  REQUIRE(change.ok());
+  INFO(change->summary);
+  REQUIRE(change->changed);
+  verify(job, {}, &notes);
+  REQUIRE_FALSE(notes.has_errors());
+}
+
+TEST_CASE("random jobs are valid behind it") {
+  size_t changed = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    Job job = test::random_job(seed, {.nodes = 50});
+    if (values_of(job).empty()) continue;
+    Diagnostics notes;
+    PassContext context{&notes, false, true, 1};
+    Result<Change> change = overlap(&job, {}, context);
+    INFO("seed " << seed);
+    REQUIRE(change.ok());
+    changed += change->changed;
+    context.best_effort = true;
+    Result<Change> phases = overlap(&job, {.strategy = OverlapStrategy::reference, .dense_fsdp = true}, context);
+    REQUIRE(phases.ok());
+    Diagnostics findings;
+    verify(job, {}, &findings);
+    REQUIRE_FALSE(findings.has_errors());
+  }
+  REQUIRE(changed > 5);
+}
