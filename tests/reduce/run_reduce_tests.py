@@ -143,6 +143,7 @@ def refusals(bench):
     job = bench.job(20, 51)
     assert 'nothing to reduce' in bench.run('sg-reduce', job, '--fails', 'false', '-o', bench.path('x.sg'), code=1)[1]
     assert not os.path.exists(bench.path('x.sg'))
+    assert 'cannot run' in bench.run('sg-reduce', job, '--fails', 'no-such-command', code=2)[1]
     assert '--fails' in bench.run('sg-reduce', job, '-o', bench.path('x.sg'), code=2)[1]
     bench.run('sg-reduce', bench.path('none.sg'), '--fails', 'true', code=3)
 

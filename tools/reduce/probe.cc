@@ -13,7 +13,7 @@
 namespace sg::reduce {
 namespace {
 
-constexpr int kSkip = 125;
+constexpr int kSkip = 125, kNotRunnable = 126, kNotFound = 127;  // of the shell
 constexpr size_t kMaxRunning = 64;
 
 std::atomic<bool> stopped{false};
@@ -81,7 +81,13 @@ Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidat
   bool ended = wait_for(child, options.timeout_seconds, &status);
   if (stopped) return Answer::stopped;
   if (!ended || !WIFEXITED(status)) return Answer::no;
-  return WEXITSTATUS(status) == 0 ? Answer::yes : WEXITSTATUS(status) == kSkip ? Answer::skip : Answer::no;
+  int code = WEXITSTATUS(status);
+  if (code == kNotFound || code == kNotRunnable)
+    return Error{ErrorKind::usage,
+                 "the shell cannot run `" + options.command + "`",
+                 {},
+                 "is it executable, and its path given (./NAME)? --show passes on what the shell says"};
+  return code == 0 ? Answer::yes : code == kSkip ? Answer::skip : Answer::no;
 }
 
 }  // namespace
