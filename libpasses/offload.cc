@@ -252,6 +252,20 @@ std::string held_up(const ProgramTimeline& before, const ProgramTimeline& after,
          " of it waiting for copies, before " + microseconds(before.makespan_us);
 }
 
+// A plan that was not taken ends the rounds of one look at the program; a fresh look may find another. Until none does.
+template <class Look>
+Outcome look_again(const Look& look) {
+  Outcome all = look();
+  for (int i = 0; all.moved > 0 && i < kMostRounds; ++i) {
+    const Outcome more = look();
+    if (more.moved == 0) break;
+    all.moved += more.moved;
+    all.host_bytes = more.host_bytes, all.peak_after = more.peak_after;
+    all.lines.insert(all.lines.end(), more.lines.begin(), more.lines.end());
+  }
+  return all;
+}
+
 }  // namespace
 
 Result<Change> offload(Job* job, const OffloadOptions& options, PassContext& context) {
@@ -266,8 +280,10 @@ Result<Change> offload(Job* job, const OffloadOptions& options, PassContext& con
   std::vector<Outcome> outcomes;
   for (size_t i = 0; i < job->programs.size(); ++i) {
     const SizeValues sizes = [&](StrId symbol) { return values[i].value(symbol); };
-    ProgramOffload one(job, i, sizes, options);
-    outcomes.push_back(one.run(in_time ? &before.programs[i] : nullptr, machine.machine, context.explain));
+    outcomes.push_back(look_again([&] {
+      ProgramOffload one(job, i, sizes, options);
+      return one.run(in_time ? &before.programs[i] : nullptr, machine.machine, context.explain);
+    }));
   }
   const Outcome all = sum_of(outcomes);
   Change change;
