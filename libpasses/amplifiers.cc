@@ -9,20 +9,6 @@
 namespace sg {
 namespace {
 
-// What depends on a tangent is backward, whatever its tags say.
-std::vector<bool> values_from_tangents(const Graph& graph) {
-  std::vector<bool> out(graph.value_id_limit(), false);
-  for (const Input& input : graph.inputs())
-    if (input.kind == InputKind::tangent) out[input.value.index] = true;
-  for (NodeId n : graph.nodes()) {
-    bool any = false;
-    for (const Arg& arg : graph.node(n).args)
-      arg.walk([&](const Arg& a) { any = any || (a.is(ArgKind::value) && out[a.as_value().index]); });
-    for (uint32_t i = 0; any && i < graph.node(n).result_count; ++i) out[graph.node(n).result(i).index] = true;
-  }
-  return out;
-}
-
 // By node: whether a product of the forward takes what comes of it. All of a graph without a backward may be either.
 std::vector<bool> nodes_before_products(const Graph& graph) {
   std::vector<bool> out(graph.node_id_limit(), false);
@@ -54,7 +40,8 @@ SizeValues assumed_sizes(const Program& program) {
 Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& options) {
   const Graph& graph = program.graph;
   const SizeValues sizes = assumed_sizes(program);
-  const std::vector<bool> from_data = values_from_data(graph), backward = values_from_tangents(graph);
+  const std::vector<bool> from_data = values_from(graph, InputKind::user);
+  const std::vector<bool> backward = values_from(graph, InputKind::tangent);
   const std::vector<bool> before_products = nodes_before_products(graph);
   Amplifiers out;
   for (NodeId n : graph.nodes()) {

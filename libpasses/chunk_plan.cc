@@ -419,7 +419,7 @@ Result<ChunkPlan> plan_chunks(const Program& program, const ChunkPlanOptions& op
     if (region_of[n.index] != kNoRegion) nodes[region_of[n.index]].push_back(n);
   if (options.only_exchanges && !leave_without_exchange(graph, nodes, &regions))
     return Error{ErrorKind::cannot_apply, "no module of " + options.modules.text() + " exchanges tokens between ranks", {}, "--modules chunks modules without an all-to-all"};
-  const std::vector<bool> from_data = values_from_data(graph);
+  const std::vector<bool> from_data = values_from(graph, InputKind::user);
   for (;;) {
     ChunkPlanner planner(program, options, regions, region_of);
     auto stopped = planner.run(nodes, from_data);

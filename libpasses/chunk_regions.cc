@@ -42,10 +42,10 @@ std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& p
   return regions;
 }
 
-std::vector<bool> values_from_data(const Graph& graph) {
+std::vector<bool> values_from(const Graph& graph, InputKind kind) {
   std::vector<bool> out(graph.value_id_limit(), false);
   for (const Input& input : graph.inputs())
-    if (input.kind == InputKind::user) out[input.value.index] = true;
+    if (input.kind == kind) out[input.value.index] = true;
   for (NodeId n : graph.nodes()) {
     bool any = false;
     for (const Arg& arg : graph.node(n).args)

@@ -188,7 +188,7 @@ class Browser:
         assert os.path.getsize(path) > 20000, f'{path} is empty'
 
 
-def check_in_browser(browser, page, changes, data):
+def check_in_browser(browser, page, changes, data, changed):
     graph = data['programs'][0]['graphs'][0]
     address = 'file://' + page
     document = browser.document(address)
@@ -203,11 +203,14 @@ def check_in_browser(browser, page, changes, data):
 
     n = len(graph['label']) // 3
     document = browser.document(f'{address}#n={graph["label"][n]}')
-    assert f'<h2>%{graph["label"][n]}</h2>' in document and 'picked' in document
+    assert f'<h2>%{graph["label"][n]}</h2>' in document and re.search(r'<div class="row [^"]*picked"', document)
     browser.picture(f'{address}#n={graph["label"][n]}', 'view.png')
 
+    # The scripts stand in the document too, so what is looked for has to be markup that only they can have made.
+    gone = changed['programs'][0]['graphs'][0]['changes']
     document = browser.document('file://' + changes)
-    assert 'row removed' in document or 'row added' in document or 'what it amounts to' in document
+    assert re.search(r'<td>removed</td><td class="number">%d</td>' % gone['removed'], document), 'the panel has no counts'
+    assert re.search(r'<div class="row [^"]*(added|changed|removed)', document), 'no row has a colour'
     browser.picture('file://' + changes, 'changes.png')
 
 
@@ -239,7 +242,8 @@ def main():
         if program:
             keep = options.keep or folder
             os.makedirs(keep, exist_ok=True)
-            check_in_browser(Browser(program, keep), page, changes, tools.json('sg-view', step, '--json'))
+            check_in_browser(Browser(program, keep), page, changes, tools.json('sg-view', step, '--json'),
+                             tools.json('sg-view', step, remat, '--json'))
         else:
             print('SKIPPED: the page in a browser: there is no Chromium here')
     print('sg-view shows what the other tools say')
