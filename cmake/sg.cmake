@@ -10,6 +10,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
+# Kernels ask for -O3 themselves (librun); everything else would only take longer to compile.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
 find_program(SG_CCACHE ccache)
 if(SG_CCACHE)
@@ -51,6 +53,7 @@ endfunction()
 function(sg_unit_tests)
   add_executable(unit_tests ${ARGN})
   target_link_libraries(unit_tests PRIVATE sg_test_support)
+  target_compile_options(unit_tests PRIVATE $<$<CONFIG:Release>:-O1>)   # most of a test is run once
   foreach(file ${ARGN})
     get_filename_component(stem ${file} NAME_WE)
     string(REGEX REPLACE "_test$" "" short ${stem})
