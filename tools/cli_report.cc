@@ -91,9 +91,17 @@ std::string as_text(const std::string& tool, const Diagnostic& d, bool color) {
   std::string out = tool + ": ";
   std::string where = visible(print_location(d.where));
   if (!where.empty()) out += where + ": ";
-  out += severity_word(d.severity, color) + " " + visible(d.message);
+  // What stands below the first line is indented, so that it never looks like a message; other line breaks are \x0a.
+  size_t end = std::min(d.message.find("\n  "), d.message.size());
+  out += severity_word(d.severity, color) + " " + visible(d.message.substr(0, end));
   if (!d.rule.empty()) out += " [" + d.rule + "]";
   out += "\n";
+  while (end < d.message.size()) {
+    size_t begin = end + 1;
+    end = std::min(d.message.find("\n  ", begin), d.message.size());
+    std::string line = visible(d.message.substr(begin, end - begin));
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
   if (!d.source_line.empty()) out += source_with_caret(d, color);
   if (!d.hint.empty()) out += tool + ": " + colored("hint:", "1;36", color) + " " + visible(d.hint) + "\n";
   return out;

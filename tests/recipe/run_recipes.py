@@ -314,6 +314,100 @@ def goldens_are_blessed_only_when_the_rest_holds():
 
 
 @case
+def a_golden_that_is_no_text_is_refused_with_its_line():
+    write("g.txt", GRAPH)
+    write("bad.sg.txt", GRAPH.replace("aten.relu(%a)\n    %b2", "aten.relu(%aa)\n    %b2"))
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    expect: bad.sg.txt\n")
+    done = expect(sg("sg-recipe", "run", "r.yaml"), 1, r"bad.sg.txt:9:23: error: clean: there is no %aa")
+    expect(done, 1, r"r.yaml:3:5: error: clean: .*not a valid text: 1 error")
+
+
+@case
+def what_a_tool_says_is_passed_on_whole():
+    write("g.txt", GRAPH)
+    expect(sg("sg-run", "g.txt", "--init", "seed:1", "--outputs", "a.safetensors", "-q"), 0)
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:2', expect: a.safetensors}\n")
+    alone = sg("sg-run", "g.txt", "--init", "seed:2", "--expect", "a.safetensors")
+    done = expect(sg("sg-recipe", "run", "r.yaml"), 1, r"^sg-recipe: r.yaml:4:10: error: clean: sg-run fails \(exit 1\) \[run\]$")
+    for line in alone.message.splitlines() + alone.out.splitlines():
+        if not line.startswith(("step ", "memory ")):      # the time; the graph is another one
+            assert f"\n  {line}\n" in done.message, (line, done.message)
+    assert "FAIL" in done.message, done.message
+
+
+@case
+def bless_does_not_hint_at_itself():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    expect: c.sg.txt\n    assert: nodes < 2\n")
+    done = expect(sg("sg-recipe", "expect", "r.yaml", "--bless"), 1, "nodes < 2: it is 3")
+    assert "--bless" not in done.message and "it was not blessed" in done.message, done.message
+    assert not os.path.exists("c.sg.txt")
+
+
+@case
+def the_number_of_ranks_is_asked_for():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:1', ranks: 4, bitwise_to: input}\n")
+    expect(sg("sg-recipe", "run", "r.yaml"), 1, r"r.yaml:4:10: error: clean: the job has 1 rank, the recipe says 4")
+    write("r.yaml", open("r.yaml").read().replace("ranks: 4", "ranks: 1"))
+    expect(sg("sg-recipe", "run", "r.yaml"), 0)
+    write("r.yaml", open("r.yaml").read().replace("ranks: 1", "ranks: four"))
+    expect(sg("sg-recipe", "check", "r.yaml"), 1, r"r.yaml:4:34: error: `ranks` is how many ranks")
+
+
+def as_nobody():
+    """Root may write anywhere."""
+    if os.getuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+
+
+@case
+def a_read_only_cache_serves_and_is_left_alone():
+    write("r.yaml", RECIPE.replace("    output: out/$policy.sg\n", ""))
+    expect(sg("sg-recipe", "run", "r.yaml"), 0)
+    os.chmod(".", 0o755)
+    for folder, _, files in os.walk("cache"):
+        os.chmod(folder, 0o555)
+        for f in files:
+            os.chmod(os.path.join(folder, f), 0o444)
+    before = sorted(glob.glob("cache/v1/*/*"))
+    try:
+        done = expect(sg("sg-recipe", "run", "r.yaml", "--json", preexec_fn=as_nobody), 0)
+        assert set(states(done).values()) == {"cached"}
+        done = expect(sg("sg-recipe", "run", "r.yaml", "--json", "--set", "policy=full", "--cache-size", "1KiB", preexec_fn=as_nobody), 0)
+        assert states(done) == {"step": "cached", "clean": "cached", "remat": "made"}, done.out
+        assert sorted(glob.glob("cache/v1/*/*")) == before
+    finally:
+        for folder, _, _ in os.walk("cache"):
+            os.chmod(folder, 0o755)
+
+
+@case
+def a_full_disk_under_the_cache_costs_nothing_else():
+    write("r.yaml", RECIPE)
+    expect(sg("sg-recipe", "run", "r.yaml", "--no-cache"), 0)
+    whole = read("out/default.sg")
+    run = f"STEPGRAPH_CACHE=full/cache exec {os.path.join(BIN, 'sg-recipe')} run r.yaml --json"
+    os.mkdir("full")
+    disk = "mount -t tmpfs -o size=300k none full"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", disk], stderr=subprocess.DEVNULL).returncode != 0:
+        print("SKIPPED: a_full_disk_under_the_cache: no disk can be mounted here")
+        return
+
+    def on_full_disk(script):
+        return Done(subprocess.run(["unshare", "-rm", "sh", "-c", f"{disk} && {script}"], capture_output=True, timeout=120))
+
+    done = expect(on_full_disk(f"({run}) && find full -type f >&2"), 0)
+    assert set(states(done).values()) == {"made"} and read("out/default.sg") == whole
+    assert not re.search(r"\.(tmp|part)", done.message), done.message
+    # A result that has no room is an error that says so, and what stood there before is as it was.
+    write("o.yaml", RECIPE.replace("output: out/$policy.sg", "output: full/out.sg"))
+    done = on_full_disk(f"echo old > full/out.sg && head -c 200000 /dev/zero > full/else && (cd . && {run.replace('r.yaml', 'o.yaml --no-cache')}); echo $? >&2; cat full/out.sg >&2")
+    assert "No space left" in done.message and done.message.endswith("5\nold\n"), done.message
+
+
+@case
 def locks():
     write("r.yaml", RECIPE)
     expect(sg("sg-recipe", "verify", "r.yaml"), 3, "there is no lock")
@@ -391,7 +485,9 @@ def bisection():
     os.environ["PATH"] = BIN + os.pathsep + env_path
     try:
         done = sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "sh bad.sh")
-        expect(done, 1, out=r"the first bad one is remat \(r.yaml:9:5\); idle is good\n  without `--save layers.\*.attention` it is good")
+        expect(done, 1, out=r"the first bad one is remat \(r.yaml:9:5\); idle is good\n  without `--save layers.\*.attention` it is good\n"
+               r"  it is bad where sg-remat may touch [0-9]+ of [0-9]+ nodes: %\S+.* to %\S+.*; with one less at either end it is not$")
+        expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "./none"), 2, r"the shell cannot run `./none`\n.*not found")
         expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "second", "--fails", "sh bad.sh"), 4, "`second` is not bad")
         expect(sg("sg-recipe", "bisect", "r.yaml", "nothing"), 2, "no stage or input `nothing`")
         expect(sg("sg-recipe", "bisect", "r.yaml"), 4, "`last` is not bad")     # passes are bitwise

@@ -3,7 +3,9 @@
 #include <catch2/catch.hpp>
 
 #include "libgraph/binary.h"
+#include "libgraph/freeze.h"
 #include "libgraph/rewrite.h"
+#include "libgraph/verify.h"
 #include "libpasses/bundle.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
@@ -189,4 +191,34 @@ TEST_CASE("a copied node has all that belongs to the first, names of its own, an
   replace_results(&graph, neg, copy);
   CHECK(!graph.is_used(graph.node(neg).result(0)));
   CHECK(graph.outputs()[0].value == graph.node(copy).result(0));
+}
+
+// --- frozen nodes: what a bisection over nodes leans on ---
+
+TEST_CASE("a frozen job is valid, and thawed it is what it was") {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Job job = sg::test::random_job(seed);
+    std::string before = write_binary(job).value();
+    freeze_all_but(&job, seed, 2 * seed);
+    Diagnostics findings;
+    verify(job, VerifyOptions(), &findings);
+    INFO("seed " << seed << ": " << (findings.has_errors() ? findings.list()[0].message : ""));
+    CHECK_FALSE(findings.has_errors());
+    thaw(&job);
+    CHECK(write_binary(job).value() == before);
+  }
+}
+
+TEST_CASE("no pass touches a frozen node, and clean touches those that are not") {
+  Diagnostics notes;
+  auto nodes_after = [&](size_t begin, size_t end) {
+    Job job = parse(kGraph);
+    freeze_all_but(&job, begin, end);
+    REQUIRE(run_pipeline(&job, {clean_stage()}, versioned(), &notes).ok());
+    thaw(&job);
+    return job.programs[0]->graph.node_count();
+  };
+  CHECK(nodes_after(0, 0) == 2);
+  CHECK(nodes_after(1, 2) == 2);
+  CHECK(nodes_after(0, 1) == 1);       // the detach
 }

@@ -1,16 +1,19 @@
 #include "tools/recipe/bisect.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "libgraph/nearest.h"
 #include "tools/cli_job.h"
-#include "tools/recipe/checks.h"
+#include "tools/cli_siblings.h"
+#include "tools/recipe/narrow.h"
 #include "tools/recipe/process.h"
 
 namespace sg::recipe {
 namespace {
 
-enum class Answer : uint8_t { good, bad, unknown };
+constexpr int kRankFailed = 6;           // of sg-run
+constexpr int kCannotTell = 125, kNotRunnable = 126, kNotFound = 127;      // of the command; of the shell
 
 class Bisection {
  public:
@@ -23,11 +26,13 @@ class Bisection {
     SG_TRY(require(chain_.front(), Answer::good));
     SG_TRY(require(chain_.back(), Answer::bad));
     SG_ASSIGN(size_t first_bad, search());
-    std::string options;
-    SG_ASSIGN(options, guilty_options(chain_[first_bad]));
     const Step& step = steps_[chain_[first_bad]];
-    SG_TRY(cli::write_text(args_, "the first bad one is " + step.name + " (" + print_location(step.where) + "); " +
-                                      steps_[chain_[first_bad - 1]].name + " is good\n" + options));
+    std::string found = "the first bad one is " + step.name + " (" + print_location(step.where) + "); " +
+                        steps_[chain_[first_bad - 1]].name + " is good\n";
+    args_.report().note(found.substr(0, found.size() - 1));        // what follows may take a while
+    SG_ASSIGN(std::string options, guilty_options(chain_[first_bad]));
+    SG_ASSIGN(std::string nodes, guilty_nodes(chain_[first_bad]));
+    SG_TRY(cli::write_text(args_, found + options + "  " + nodes + "\n"));
     return 1;
   }
 
@@ -61,37 +66,57 @@ class Bisection {
     return ok_status();
   }
 
-  Result<Answer> judge(const std::string& bytes, const std::string& digest) {
-    return args_.has("fails") ? judge_by_command(bytes) : judge_by_run(bytes, digest);
+  Result<Answer> judge(const std::string& bytes) {
+    return args_.has("fails") ? judge_by_command(bytes) : judge_by_run(bytes);
   }
 
   Result<Answer> judge_by_command(const std::string& bytes) {
     SG_ASSIGN(TempFolder folder, TempFolder::make());
     SG_TRY(cli::write_whole(folder.file("graph.sg"), bytes));
     SG_ASSIGN(Finished done, run_process({"/bin/sh", "-c", args_.text("fails") + " \"$0\"", folder.file("graph.sg")}, {}, "-"));
-    return done.code == 0 ? Answer::bad : done.code == 125 ? Answer::unknown : Answer::good;
+    if (done.code == kNotRunnable || done.code == kNotFound)
+      return Error{ErrorKind::usage, "the shell cannot run `" + args_.text("fails") + "`" + indented("\n" + done.errors), {},
+                   "is it executable, and its path given (./NAME)?"};
+    return done.code == 0 ? Answer::bad : done.code == kCannotTell ? Answer::unknown : Answer::good;
   }
 
-  // With the options of the bad stage's own run; made-up inputs when it has none.
-  Result<Answer> judge_by_run(const std::string& bytes, const std::string& digest) {
-    Step probe = steps_[chain_.back()];
-    if (probe.runs.empty()) probe.runs.push_back({probe.where, {{"init", "seed:0", false, false}}, RunCheck::kNone});
-    probe.runs.resize(1);
-    std::erase_if(probe.runs[0].options, is_about_comparing);
-    probe.runs[0].bitwise_to = chain_.front();
-    const StepResult& good = results_[chain_.front()];
-    std::vector<Diagnostic> failing = failing_runs(probe, {bytes, digest}, {GraphBytes{*good.bytes, good.digest}}, &session_.cache);
-    if (!failing.empty()) args_.report().note(failing[0].message);
-    return failing.empty() ? Answer::good : Answer::bad;
+  // On the inputs of the bad stage's own run; made-up ones when it has none. Good = the bits of the good one.
+  Result<Answer> judge_by_run(const std::string& bytes) {
+    if (!reference_) {
+      SG_ASSIGN(TempFolder folder, TempFolder::make());
+      reference_.emplace(std::move(folder));
+      SG_ASSIGN(Finished good, run_on(*results_[chain_.front()].bytes, {"--outputs", values_of_good()}));
+      if (good.code != 0) {
+        std::string why = "`" + steps_[chain_.front()].name + "` does not run" + indented("\n" + good.errors);
+        return Error{ErrorKind::cannot_apply, why, steps_[chain_.front()].where,
+                     "say with --fails what is bad, or give the last stage a `run`"};
+      }
+    }
+    SG_ASSIGN(Finished done, run_on(bytes, {"--expect", values_of_good(), "--bitwise"}));
+    if (done.code == kRankFailed) return Answer::bad;
+    return done.code == 0 ? Answer::good : done.code == 1 ? Answer::bad : Answer::unknown;
   }
 
-  Result<Answer> judge_step(uint32_t step) { return judge(*results_[step].bytes, results_[step].digest); }
+  std::string values_of_good() const { return reference_->file("out{r}.safetensors"); }
+
+  Result<Finished> run_on(const std::string& bytes, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {cli::folder_of_this() + "sg-run", "-"};
+    const std::vector<RunCheck>& runs = steps_[chain_.back()].runs;
+    OptionValues options = runs.empty() ? OptionValues{{"init", "seed:0", false, false}} : runs[0].options;
+    std::erase_if(options, is_about_comparing);
+    for (const std::vector<std::string>& part : {command_words(options), more})
+      words.insert(words.end(), part.begin(), part.end());
+    return run_process(words, bytes, "-");
+  }
+
+  Result<Answer> judge_step(uint32_t step) { return judge(*results_[step].bytes); }
 
   Status require(uint32_t step, Answer wanted) {
     SG_ASSIGN(Answer answer, judge_step(step));
     if (answer == wanted) return ok_status();
     std::string word = wanted == Answer::good ? "good" : "bad";
-    return Error{ErrorKind::cannot_apply, "`" + steps_[step].name + "` is not " + word, steps_[step].where, "bisection needs a good one and a bad one"};
+    return Error{ErrorKind::cannot_apply, "`" + steps_[step].name + "` is not " + word, steps_[step].where,
+                 "bisection needs a good one and a bad one"};
   }
 
   // Position in the chain of the first bad one. One that nobody can judge is taken for its neighbour.
@@ -112,21 +137,29 @@ class Bisection {
     return bad;
   }
 
+  const std::string& input_of(uint32_t stage) const { return *results_[steps_[stage].from].bytes; }
+
   // Options without which the stage's result is good.
   Result<std::string> guilty_options(uint32_t index) {
     const Step& step = steps_[index];
     std::string out;
     for (size_t i = 0; i < step.options.size(); ++i) {
-      Plan less = session_.plan;
-      less.steps[index].options.erase(less.steps[index].options.begin() + static_cast<std::ptrdiff_t>(i));
+      Step less = step;
+      less.options.erase(less.options.begin() + static_cast<std::ptrdiff_t>(i));
+      Result<std::string> made = run_stage(less, input_of(index), &session_.cache, args_.has("pipes"));
+      if (!made.ok()) continue;                          // the stage needs it
+      SG_ASSIGN(Answer answer, judge(*made));
       std::string option = "--" + step.options[i].name + (step.options[i].is_flag ? "" : " " + step.options[i].value);
-      Executor executor(less, &session_.cache, {.checks = false, .outputs = false, .keep_graphs = true}, [](size_t, const StepResult&) {});
-      std::vector<StepResult> results = executor.run({index});
-      if (!results[index].bytes) continue;               // the stage needs it
-      SG_ASSIGN(Answer answer, judge(*results[index].bytes, results[index].digest));
       if (answer == Answer::good) out += "  without `" + option + "` it is good\n";
     }
     return out;
+  }
+
+  Result<std::string> guilty_nodes(uint32_t index) {
+    if (steps_[index].kind != StepKind::pass) return std::string("it is no pass: it was not narrowed to nodes");
+    NarrowOptions options{args_.has("pipes"), [&](const std::string& sealed) { return judge(sealed); },
+                          [&](const std::string& what) { args_.report().note(what); }};
+    return narrow_to_nodes(steps_[index], input_of(index), &session_.cache, options);
   }
 
   const cli::Args& args_;
@@ -134,6 +167,7 @@ class Bisection {
   const std::vector<Step>& steps_;
   std::vector<uint32_t> chain_;
   std::vector<StepResult> results_;
+  std::optional<TempFolder> reference_;  // what the good one gave
 };
 
 }  // namespace

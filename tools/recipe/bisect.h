@@ -1,4 +1,4 @@
-// sg-recipe bisect: which stage between a good graph and a bad one makes it bad, and which of its options.
+// sg-recipe bisect: which stage between a good graph and a bad one makes it bad, by which of its options, at what nodes.
 #pragma once
 
 #include "tools/recipe/session.h"

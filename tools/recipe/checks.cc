@@ -4,6 +4,7 @@
 
 #include "libgraph/binary.h"
 #include "libgraph/diff_text.h"
+#include "libgraph/human.h"
 #include "libgraph/output_file.h"
 #include "libgraph/text.h"
 #include "tools/cli_job.h"
@@ -28,14 +29,22 @@ Diagnostic finding(const Location& where, std::string rule, const Error& error) 
 std::string first_lines(const std::string& text) {
   size_t at = 0;
   for (size_t i = 0; i < kShownLines && at != std::string::npos; ++i) at = text.find('\n', at + (i > 0));
-  return at == std::string::npos || at + 1 >= text.size() ? text : text.substr(0, at) + "\n  ...";
+  return at == std::string::npos || at + 1 >= text.size() ? text : text.substr(0, at) + "\n...";
 }
 
-// What sg-run says last is what it fails of.
-std::string last_line(std::string text) {
+// The last ones, as what a tool says last is what it fails of.
+std::string last_lines(const std::string& text) {
+  size_t at = text.size();
+  for (size_t i = 0; i < kShownLines && at != std::string::npos; ++i)
+    at = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
+  return at == std::string::npos ? text : "..." + text.substr(at);
+}
+
+// What a tool said, below the line that says that it failed.
+std::string said_by(const Finished& done) {
+  std::string text = done.errors + (done.code == 1 ? done.output : "");      // 1 = it ran, and says what differs
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  size_t at = text.rfind('\n');
-  return at == std::string::npos ? text : text.substr(at + 1);
+  return text.empty() ? "" : indented("\n" + last_lines(text));
 }
 
 Status write_file(const std::string& path, std::string_view bytes) {
@@ -52,8 +61,7 @@ std::optional<Diagnostic> run_fails(const RunCheck& check, const std::vector<std
   Result<Finished> done = run_process(words, graph, "-");
   if (!done.ok()) return finding(check.where, "run", done.error());
   if (done->code == 0) return std::nullopt;
-  std::string said = last_line(done->errors.empty() ? done->output : done->errors);
-  return finding(check.where, "run", what + " (exit " + std::to_string(done->code) + "): " + said);
+  return finding(check.where, "run", what + " (exit " + std::to_string(done->code) + ")" + said_by(*done));
 }
 
 std::optional<Diagnostic> bitwise_fails(const RunCheck& check, const GraphBytes& graph, const GraphBytes& reference) {
@@ -64,6 +72,25 @@ std::optional<Diagnostic> bitwise_fails(const RunCheck& check, const GraphBytes&
   return run_fails(check, {"--expect", values, "--bitwise"}, graph.bytes, "the results differ from the reference's");
 }
 
+// The job has another number of ranks than the recipe says.
+std::optional<Diagnostic> other_world(const RunCheck& check, std::string_view sealed) {
+  if (check.ranks == 0) return std::nullopt;
+  Result<Job> job = read_binary(sealed, "the result");
+  if (!job.ok()) return finding(check.where, "run", job.error());
+  if (job->world == check.ranks) return std::nullopt;
+  std::string has = "the job has " + plural(job->world, "rank");
+  return finding(check.where, "run", has + ", the recipe says " + std::to_string(check.ranks));
+}
+
+// What is wrong with it line by line, then what that comes to.
+std::vector<Diagnostic> unreadable_golden(const Step& step, const Error& error, const Diagnostics& said) {
+  std::vector<Diagnostic> out;
+  for (const Diagnostic& d : said.list())
+    if (d.severity == Severity::error) out.push_back(d);
+  out.push_back(finding(step.where, "expect", error));
+  return out;
+}
+
 }  // namespace
 
 std::vector<Diagnostic> failing_runs(const Step& step, const GraphBytes& graph, const std::vector<std::optional<GraphBytes>>& references, Cache* cache) {
@@ -72,6 +99,10 @@ std::vector<Diagnostic> failing_runs(const Step& step, const GraphBytes& graph, 
     const RunCheck& check = step.runs[i];
     if (check.bitwise_to != RunCheck::kNone && !references[i]) {
       out.push_back(finding(check.where, "run", "the graph to compare with was not made"));
+      continue;
+    }
+    if (std::optional<Diagnostic> other = other_world(check, graph.bytes)) {
+      out.push_back(std::move(*other));
       continue;
     }
     Result<Key> key = key_of_check(check, graph.digest, references[i] ? references[i]->digest : "");
@@ -108,7 +139,7 @@ std::vector<Diagnostic> failing_golden(const Step& step, std::string_view sealed
     return {finding(step.where, "expect", "there is no golden " + step.expect, "`sg-recipe expect --bless` writes it")};
   Diagnostics said;
   Result<cli::Loaded> golden = cli::load_job(step.expect, {}, &said);
-  if (!golden.ok()) return {finding(step.where, "expect", golden.error())};
+  if (!golden.ok()) return unreadable_golden(step, golden.error(), said);
   Result<Job> job = read_binary(sealed, step.name);
   if (!job.ok()) return {finding(step.where, "expect", job.error())};
   JobDiff diff = diff_jobs(golden->job, *job, step.ignore);
@@ -116,7 +147,8 @@ std::vector<Diagnostic> failing_golden(const Step& step, std::string_view sealed
   DiffTextOptions options;
   options.name_a = step.expect;
   options.name_b = step.name;
-  return {finding(step.where, "expect", "the result differs from " + step.expect + "\n" + first_lines(print_diff(diff, options)),
+  std::string shown = indented("\n" + first_lines(print_diff(diff, options)));
+  return {finding(step.where, "expect", "the result differs from " + step.expect + shown,
                   "`sg-recipe expect --bless` takes the result as it is now")};
 }
 

@@ -200,6 +200,8 @@ Status Executor::settle(const Step& step, const Needs& needs, StepResult* out) {
       SG_TRY(bless_golden(step, *out->bytes));
       out->blessed = true;
     } else {
+      if (options_.bless)
+        for (Diagnostic& d : golden) d.hint = "it was not blessed, as something else does not hold";
       add(std::move(golden));
     }
   }

@@ -83,6 +83,7 @@ void substitute(Recipe* recipe, Substitution* with) {
     settings(&s.options);
     for (RunSpec& r : s.runs) {
       with->apply(&r.bitwise_to);
+      with->apply(&r.ranks);
       settings(&r.options);
     }
   }

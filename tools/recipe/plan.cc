@@ -1,6 +1,7 @@
 #include "tools/recipe/plan.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <map>
 
@@ -120,7 +121,7 @@ class Planner {
   }
 
   void add_run(const RunSpec& run, Step* step) {
-    RunCheck check{run.where, {}, RunCheck::kNone};
+    RunCheck check{run.where, {}, RunCheck::kNone, ranks_of(run.ranks)};
     Result<const std::vector<OptionRow>*> rows = tools_.of_tool("run");
     if (!rows.ok()) return error(run.where, rows.error().message, rows.error().hint);
     check.options = values_of(run.options, "sg-run", **rows, &problems_);
@@ -129,6 +130,16 @@ class Planner {
       for (const OptionValue& o : check.options)
         if (is_about_comparing(o)) error(run.where, "`bitwise_to` compares the outputs itself: leave out `" + o.name + "`");
     step->runs.push_back(std::move(check));
+  }
+
+  uint32_t ranks_of(const Word& word) {
+    if (word.empty()) return 0;
+    uint32_t out = 0;
+    const char* end = word.text.data() + word.text.size();
+    auto [at, problem] = std::from_chars(word.text.data(), end, out);
+    if (problem != std::errc() || at != end || out == 0)
+      error(word.where, "`ranks` is how many ranks the job has: `" + word.text + "` is no such number");
+    return out;
   }
 
   void warn_of_orders() {

@@ -21,6 +21,7 @@ struct RunCheck {
   Location where;
   OptionValues options;                    // of sg-run
   uint32_t bitwise_to = kNone;             // a step
+  uint32_t ranks = 0;                      // how many the job has to have; 0 = not asked
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
 };
 

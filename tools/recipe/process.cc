@@ -87,9 +87,15 @@ Result<Finished> run_process(const std::vector<std::string>& words, std::string_
   return done;
 }
 
+std::string indented(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::string out;
+  for (char c : text) out += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  return out;
+}
+
 Error error_of(const Finished& done, const std::string& program, const Location& where) {
-  std::string said = done.errors.substr(0, kMaxSaid);
-  while (!said.empty() && said.back() == '\n') said.pop_back();
+  std::string said = indented(done.errors.substr(0, kMaxSaid));
   for (ErrorKind kind : {ErrorKind::negative, ErrorKind::usage, ErrorKind::unreadable, ErrorKind::cannot_apply, ErrorKind::missing, ErrorKind::rank_failed})
     if (static_cast<int>(kind) == done.code) return {kind, said.empty() ? program + " failed" : said, where, {}};
   std::string how = done.code > 128 ? " was ended by signal " + std::to_string(done.code - 128) : " ended with exit code " + std::to_string(done.code);

@@ -21,6 +21,9 @@ Result<Finished> run_process(const std::vector<std::string>& words, std::string_
 // A program's exit code as what it means. What no tool of ours gives (a signal) is a bug.
 Error error_of(const Finished& done, const std::string& program, const Location& where);
 
+// Text below the first line of a message: indented, without line breaks at the end.
+std::string indented(std::string text);
+
 // A folder of our own under the system's place for such, removed with all in it.
 class TempFolder {
  public:

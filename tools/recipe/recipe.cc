@@ -151,9 +151,10 @@ class RecipeReader {
   }
 
   void read_run(YamlReader* yaml, const YAML::Node& map, StageSpec* stage) {
-    constexpr std::string_view kOwn[] = {"bitwise_to"};
-    RunSpec run{yaml->place(map), yaml->settings(map, "`run`", kOwn), {}};
+    constexpr std::string_view kOwn[] = {"bitwise_to", "ranks"};
+    RunSpec run{yaml->place(map), yaml->settings(map, "`run`", kOwn), {}, {}};
     if (map.IsMap() && map["bitwise_to"].IsDefined()) run.bitwise_to = yaml->word(map["bitwise_to"], "`bitwise_to`");
+    if (map.IsMap() && map["ranks"].IsDefined()) run.ranks = yaml->word(map["ranks"], "`ranks`");
     stage->runs.push_back(std::move(run));
   }
 

@@ -44,6 +44,7 @@ struct RunSpec {
   Location where;
   std::vector<Setting> options;
   Word bitwise_to;                   // an input or a stage whose outputs this one's equal; empty = not asked
+  Word ranks;                        // how many the job has to have; empty = not asked
 };
 
 struct StageSpec {

@@ -97,6 +97,10 @@ class Writer {
   void run_property(const std::vector<OptionRow>& run) {
     json_.begin_object().key("type").string("object").key("additionalProperties").boolean(false).key("properties").begin_object();
     string_property("bitwise_to", "an input or a stage before: the outputs are equal to the bit");
+    json_.key("ranks").begin_object();
+    json_.key("type"), words({"integer", "string"});
+    text("description", "how many ranks the job has to have");
+    json_.end_object();
     options(run);
     json_.end_object().end_object();
   }
