@@ -14,7 +14,3 @@ echo "\$ sg-recipe run recipe.yaml -j2"
 sg-recipe run recipe.yaml -j2
 echo "\$ sg-recipe run recipe.yaml --set policy=full"
 sg-recipe run recipe.yaml --set policy=full
-echo "\$ sg-recipe run expert-parallel.yaml"
-sg-recipe run expert-parallel.yaml
-echo "\$ sg-recipe run expert-parallel.yaml --set chunks=3"
-sg-recipe run expert-parallel.yaml --set chunks=3
