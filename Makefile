@@ -11,7 +11,7 @@ GENERATOR  := $(shell command -v ninja >/dev/null 2>&1 && echo Ninja || echo "Un
 STRICT     := $(if $(CI),-DSG_WARNINGS_AS_ERRORS=ON,)
 MAKEFLAGS  += --no-print-directory
 
-.PHONY: all deps configure demo test test-all bench fuzz fuzz-short install update debug asan tsan cuda stats clean help
+.PHONY: all deps configure demo test test-all bench fuzz fuzz-short install package update debug asan tsan cuda stats clean help
 .DEFAULT_GOAL := all
 
 all: configure  ## build every tool into build/bin (installs what is missing first)
@@ -60,6 +60,9 @@ cuda: deps  ## build with the CUDA toolkit, in build-cuda
 
 install: all  ## install into PREFIX (relocatable)
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+package: all  ## a Debian package (and one of each plugin) and an archive, in build/packages
+	@cd $(BUILD) && cpack --config CPackConfig.cmake
 
 update: all  ## rewrite the expected parts of the goldens
 	@$(PYTHON) tests/run_golden.py --bin $(BUILD)/bin --update

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what building and testing Stepgraph needs and this machine lacks, from Debian's packages.
 #
-#   cmake/install-dependencies.sh [--check]
+#   cmake/install-dependencies.sh [--check|--tests]
 #
+# --tests, and CI=true: the shells and linters as well that tests of completions and manual pages use.
 # As root it installs; otherwise, or with --check, it says what is missing and how to get it (exit 5).
 # Optional tools (ninja, ccache, clang for the fuzzers) are installed with the rest; nothing fails without them.
 set -eu
@@ -17,7 +18,9 @@ required=(
   "/usr/include/catch2/catch.hpp:catch2"
 )
 optional=( "ninja:ninja-build" "ccache:ccache" "clang++:clang" "/usr/include/dnnl.h:libdnnl-dev" "mpirun:openmpi-bin" "mpicxx:libopenmpi-dev" )
+tests=( "zsh:zsh" "fish:fish" "mandoc:mandoc" )
 check_only=${1:-}
+[ -z "${CI:-}" ] && [ "$check_only" != "--tests" ] || optional+=( "${tests[@]}" )
 
 present() {   # a command on PATH, or a file
   case $1 in /*) [ -e "$1" ] ;; *) command -v "$1" >/dev/null 2>&1 ;; esac

@@ -47,6 +47,18 @@ function(sg_tool name)
   add_executable(${name} ${source}.cc)
   target_link_libraries(${name} PRIVATE sg_cli)
   install(TARGETS ${name} RUNTIME DESTINATION bin)
+  set_property(GLOBAL APPEND PROPERTY SG_TOOLS ${name})
+endfunction()
+
+# Manual pages and completions of all tools, in share/ of the build folder: each tool writes its own.
+function(sg_manuals)
+  get_property(tools GLOBAL PROPERTY SG_TOOLS)
+  set(stamp ${CMAKE_CURRENT_BINARY_DIR}/manuals.stamp)
+  add_custom_command(OUTPUT ${stamp} COMMENT "Writing manual pages and completions" VERBATIM
+    COMMAND ${CMAKE_COMMAND} "-DTOOLS=${tools}" -DBIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY} -DOUT=${CMAKE_BINARY_DIR}/share
+            -DSTAMP=${stamp} -P ${CMAKE_SOURCE_DIR}/cmake/write_manuals.cmake
+    DEPENDS ${tools} ${CMAKE_SOURCE_DIR}/cmake/write_manuals.cmake)
+  add_custom_target(manuals ALL DEPENDS ${stamp})
 endfunction()
 
 # All unit test files in one binary; ctest sees one test a file, `unit/expr` for expr_test.cc.

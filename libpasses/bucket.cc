@@ -162,10 +162,10 @@ std::string json_of(const Members& members, const Plan& plan, const Outcome& out
 
 constexpr std::string_view kPrecedes[] = {"overlap but --isolate-only"};
 constexpr PassOption kOptions[] = {
-    {"plan", 'p', "PLAN", "per-block, per-module:FILE, by-size:SIZE or auto", "per-block"},
+    {"plan", 'p', "per-block|per-module:FILE|by-size:SIZE|auto", "what shares a bucket", "per-block"},
     {"prefetch", 0, "N|auto", "buckets between a launch and its wait; auto: as many as --peak allows", "1"},
     {"peak", 0, "SIZE", "less prefetch, rather than a planned peak above this"},
-    {"machine", 'm', "NAME|FILE", "what --plan auto simulates", "h100-8"},
+    {"machine", 'm', "MACHINE|FILE", "what --plan auto simulates", "h100-8"},
 };
 
 Status parse_plan(const std::string& word, BucketOptions* out) {

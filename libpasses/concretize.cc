@@ -159,7 +159,8 @@ class Concretizer {
 };
 
 constexpr PassOption kOptions[] = {
-    {"bind", 0, "NAME=N", "a size: a symbol s0=16, or a dimension INPUT[DIM]=16; without it those of the capture", {}, true},
+    {"bind", 0, "SYMBOL=N", "a size: a symbol s0=16, or a dimension INPUT[DIM]=16; without it those of the capture", {},
+     true},
 };
 
 Result<Change> run_concretize(Job* job, const PassOptions& options, PassContext& context) {

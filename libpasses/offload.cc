@@ -215,7 +215,7 @@ constexpr PassOption kOptions[] = {
     {"budget", 'b', "SIZE", "host memory that may be used in all; without it as much as lowers the peak"},
     {"prefetch", 0, "N|auto", "layers before its use at which a value is fetched; auto: in time", "1"},
     {"defer", 0, "N", "layers of the forward behind its own at which a value must have left", "1"},
-    {"machine", 'm', "NAME|FILE", "of --prefetch auto, as sg-sim takes it", "h100-8"},
+    {"machine", 'm', "MACHINE|FILE", "of --prefetch auto, as sg-sim takes it", "h100-8"},
     {"least", 0, "SIZE", "smaller values stay on the device", "4KiB"},
     {"all", 0, {}, "also what does not lower the planned peak, largest first"},
 };

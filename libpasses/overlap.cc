@@ -6,9 +6,9 @@ namespace {
 
 constexpr PassOption kOptions[] = {
     {"strategy", 's', "model|reference", "the shortest step that is found, or TorchTitan's phases for chunks", "model"},
-    {"machine", 'm', "NAME|FILE", "what the model believes of the hardware (sg-sim --list)", "h100-8"},
+    {"machine", 'm', "MACHINE|FILE", "what the model believes of the hardware (sg-sim --list)", "h100-8"},
     {"peak", 0, "SIZE", "model: the planned peak may be this much; without it, as much as before"},
-    {"assume", 0, "WHAT", "numbers for sizes of the data: balanced, max, or SYM=VALUE", "balanced", true},
+    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for sizes that the data decides", "balanced", true},
     {"dense-fsdp", 0, {}, "reference: launch gathers and reductions in the dense compute of a neighbour layer"},
     {"isolate-only", 0, {}, "give token exchanges communicators of their own, and move no node"},
     {"gathers", 0, {}, "the same for gathers of parameters, so that they and reductions may run at once"},

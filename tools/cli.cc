@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "libgraph/sha256.h"
+#include "tools/cli_complete.h"
 #include "tools/cli_input.h"
 #include "tools/cli_job.h"
 #include "tools/cli_memory.h"
@@ -19,11 +20,14 @@ namespace {
 
 // --help and --version win over everything else on the line, mistakes included.
 std::optional<std::string> answer(const Tool& tool, const std::vector<std::string>& words) {
+  if (!words.empty() && words[0] == "--complete") return completion_answer(tool, {words.begin() + 1, words.end()});
   for (const std::string& word : words) {
     if (word == "--" || (tool.stops_at_operand && word.rfind('-', 0) != 0)) break;
     if (word == "--help" || word == "-h") return help_text(tool, false);
     if (word == "--help-all") return help_text(tool, true);
     if (word == "--help-json") return help_json(tool);
+    if (word == "--help-man") return help_man(tool);
+    if (word == "--help-markdown") return help_markdown(tool);
     if (word == "--version" || word == "-V") return version_text(tool);
   }
   return std::nullopt;
@@ -97,7 +101,10 @@ int run_words(const Tool& tool, const std::vector<std::string>& words, Reporter&
   report.set_color(args->text("color"));
   report.set_quiet(args->has("quiet"));
   report.set_verbose(args->count("verbose"));
-  if (args->has("completions")) return say_or_fail(completions(tool, args->text("completions")), report);
+  if (args->has("completions")) {
+    const std::string name(tool.name);
+    return say_or_fail(completion_script({&name, 1}, args->text("completions")), report);
+  }
   if (tool.reads_stdin && args->operands().empty() && ::isatty(STDIN_FILENO) != 0) {
     report.error({ErrorKind::usage, "no input", {}, "name a file, or - for standard input"});
     report.line(short_help(tool));

@@ -25,11 +25,14 @@
 namespace sg::cli {
 
 inline constexpr std::string_view kVersion = "0.1.0";   // of the suite and of each tool; provenance carries it
+inline constexpr std::string_view kVersionDate = "2026-11-22";   // on manual pages
 
 struct Option {
   std::string_view name;            // "output", given as --output
   char letter = 0;                  // 'o', given as -o; 0 = none
-  std::string_view argument;        // empty = a flag; "N" = a whole number; "a|b" = one of these; else any text
+  // Empty = a flag; "N" = a whole number; "a|b" = one of these; else any text. A name in capitals says what is meant:
+  // cli_complete.h. "a|b,..." = several of these with commas.
+  std::string_view argument;
   std::string_view help;            // lower-case start, no full stop
   std::string_view fallback = {};   // the default, shown in the help and returned by Args::text
   bool repeated = false;            // may be given more than once
@@ -41,6 +44,7 @@ struct Example {
 };
 
 class Args;
+struct ValueRequest;                // cli_complete.h
 
 enum class Writes : uint8_t { report, text, graph };
 
@@ -57,6 +61,7 @@ struct Tool {
   Example examples[2] = {};
   Result<int> (*run)(const Args&) = nullptr;
   std::span<const std::string_view> commands = {};   // what may stand as the first operand, for completions
+  void (*values)(const ValueRequest&) = nullptr;     // completes arguments of kinds that only this tool knows
 };
 
 // The options that every tool has.
@@ -95,7 +100,8 @@ std::string help_text(const Tool& tool, bool all);    // --help, --help-all
 std::string short_help(const Tool& tool);             // the usage lines
 std::string version_text(const Tool& tool);           // --version
 std::string help_json(const Tool& tool);              // --help-json
-std::string completions(const Tool& tool, std::string_view shell);   // --completions: bash, zsh or fish
+std::string help_man(const Tool& tool);               // --help-man: a manual page
+std::string help_markdown(const Tool& tool);          // --help-markdown: a section of docs/tools.md
 
 // The alternatives of `a|b`; empty when any text is allowed.
 std::vector<std::string_view> choices_of(const Option& o);

@@ -24,6 +24,8 @@ constexpr Option kCommon[] = {
     {"version", 'V', "", "print versions and exit"},
     {"help-all", 0, "", "print every option and exit"},
     {"help-json", 0, "", "print every option as JSON and exit"},
+    {"help-man", 0, "", "print the manual page and exit"},
+    {"help-markdown", 0, "", "print the section of docs/tools.md and exit"},
     {"completions", 0, "bash|zsh|fish", "print what completes this tool's options in a shell, and exit"},
     {"explain", 0, "", "say on standard error what was decided, and why"},
     {"best-effort", 0, "", "leave out what cannot be read or done, with a warning"},
@@ -169,11 +171,11 @@ class Parser {
 
 }  // namespace
 
-// Empty when any text is allowed: no `|`, or an alternative in capitals stands for something else.
+// Empty when any text is allowed: no `|`, an alternative in capitals that stands for something else, or a list.
 std::vector<std::string_view> choices_of(const Option& o) {
   std::vector<std::string_view> out;
   bool names_text = std::any_of(o.argument.begin(), o.argument.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
-  if (names_text || o.argument.find('|') == std::string_view::npos) return out;
+  if (names_text || o.argument.ends_with(",...") || o.argument.find('|') == std::string_view::npos) return out;
   std::string_view rest = o.argument;
   for (size_t bar; (bar = rest.find('|')) != std::string_view::npos; rest.remove_prefix(bar + 1))
     out.push_back(rest.substr(0, bar));

@@ -47,14 +47,12 @@ Error run_sibling(std::vector<std::string> words) {
   return Error{ErrorKind::missing, "cannot run " + words[0] + ": " + std::strerror(errno), {}, {}};
 }
 
-Result<std::string> completions_of_suite(const Tool& tool, const std::string& shell) {
-  std::string out;
-  for (std::string_view command : tool.commands) {
-    if (::access(path_of(command).c_str(), X_OK) != 0) continue;     // help and completions are no tools of their own
-    SG_ASSIGN(std::string one, output_of_command(quoted(path_of(command)) + " --completions " + shell));
-    out += one;
-  }
-  return out + completions(tool, shell);
+bool has_sibling(std::string_view command) { return ::access(path_of(command).c_str(), X_OK) == 0; }
+
+Result<std::string> output_of_sibling(const std::vector<std::string>& words) {
+  std::string command = quoted(path_of(words[0]));
+  for (size_t i = 1; i < words.size(); ++i) command += " " + quoted(words[i]);
+  return output_of_command(command);
 }
 
 }  // namespace sg::cli

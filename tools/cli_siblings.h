@@ -13,7 +13,9 @@ std::string folder_of_this();
 // Runs `sg-WORDS[0]` with the rest of the words in place of this program; returns only when that fails.
 Error run_sibling(std::vector<std::string> words);
 
-// What completes `tool` and all of its commands in a shell.
-Result<std::string> completions_of_suite(const Tool& tool, const std::string& shell);
+bool has_sibling(std::string_view command);
+
+// What `sg-WORDS[0]` prints, run with the rest of the words.
+Result<std::string> output_of_sibling(const std::vector<std::string>& words);
 
 }  // namespace sg::cli

@@ -13,14 +13,14 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"ignore", 0, "WHAT", "what is no difference: name, meta, order, loc, or several with commas", {}, true},
+    {"ignore", 0, "name|meta|order|loc,...", "what is no difference", {}, true},
     {"stat", 0, "", "a line a block of modules, and the sum"},
     {"name-only", 0, "", "a line an edit: what happened, and the node's name"},
     {"side", 0, "", "both sides beside each other; as wide as the terminal, or COLUMNS says"},
     {"full", 0, "", "edits that are explained too, and every rename and move"},
     {"context", 'U', "N", "nodes shown around an edit", "2"},
     {"format", 0, "text|json|github|junit|sarif", "how the report is written; --json is --format=json", "text"},
-    {"machine", 'm', "NAME|FILE", "simulate the critical path of both on this machine; or none", "h100-8"},
+    {"machine", 'm', "MACHINE|FILE|none", "simulate the critical path of both on this machine, or not", "h100-8"},
     {"no-cost", 0, "", "leave out flops, bytes, communication, memory and time of both"},
 };
 

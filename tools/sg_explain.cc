@@ -11,7 +11,7 @@ namespace {
 
 constexpr Option kOptions[] = {
     {"rank", 'r', "N", "of ranks that run different programs the one that is meant", "0"},
-    {"assume", 0, "WHAT", "numbers for symbols: balanced (default), max, or SYMBOL=VALUE", {}, true},
+    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for symbols; balanced without it", {}, true},
 };
 
 Result<const Program*> program_of(const Args& args, const Job& job) {

@@ -4,6 +4,7 @@
 
 #include "libgraph/nearest.h"
 #include "libpasses/bundle.h"
+#include "tools/cli_complete.h"
 #include "tools/cli_job.h"
 #include "tools/cli_pass.h"
 
@@ -15,8 +16,8 @@ namespace {
 constexpr Option kOptions[] = {
     {"pass", 'p', "STAGE", "a stage: a pass and its options, as 'remat --policy full'", {}, true},
     {"resume", 0, {}, "the stages that the graph names: it is what a failed pass has left"},
-    {"stop-after", 0, "NAME", "end behind this stage: a pass, or clean:2 for the second of its kind"},
-    {"disable", 0, "NAME", "leave this stage out", {}, true},
+    {"stop-after", 0, "PASS", "end behind this stage: a pass, or clean:2 for the second of its kind"},
+    {"disable", 0, "PASS", "leave this stage out", {}, true},
     {"dump-after", 0, "REGEX", "keep the graph behind stages whose name it is found in; all with --dump-to alone"},
     {"dump-to", 0, "DIR", "where: DIR/01-clean.sg, ...", "."},
 };
@@ -75,13 +76,33 @@ Result<int> run(const Args& args) {
   return run_stages(args, std::move(job), std::move(bundled.stages), std::move(options));
 }
 
+// STAGE: a pass, then its options, inside one word. PASS: a name.
+void complete_stage(const ValueRequest& request) {
+  const ShellLine inside = split_shell_line(request.typed, request.typed.size());
+  if (request.kind == "PASS" || inside.at == 0) {
+    for (const PassInfo* pass : all_passes()) request.offer(std::string(pass->name), pass->summary);
+    return;
+  }
+  const PassInfo* pass = find_pass(inside.words[0]);
+  if (request.kind != "STAGE" || pass == nullptr) return;
+  const PassTool made(*pass, nullptr);
+  const std::string before = request.typed.substr(0, request.typed.size() - inside.words[inside.at].size());
+  const Completion answer =
+      complete(made.tool, {inside.words.begin() + 1, inside.words.end()}, inside.at - 1, request.line.graph);
+  for (const Candidate& c : answer.candidates) {
+    auto is_named = [&](const Option& o) { return "--" + std::string(o.name) == c.text; };
+    if (std::ranges::none_of(common_options(), is_named)) request.offer(before + c.text, c.help);
+  }
+  request.out->open = true;                        // the stage may go on
+}
+
 constexpr Tool kTool = {"sg-pipe", "run passes one after the other in one process", "[GRAPH]",
                         "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
                         "The result is that of the same tools in a pipe, byte for byte; each stage is verified.", 1,
                         true, Writes::graph, false, kOptions,
                         {{"sg-pipe step.sg --pass clean --pass 'remat --policy full' -o lean.sg", "two passes"},
                          {"sg-pipe step.sg --pass clean --pass remat --dump-after . --dump-to stages -o lean.sg", "and each stage as a file"}},
-                        run};
+                        run, {}, complete_stage};
 
 }  // namespace
 

@@ -13,7 +13,7 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"node", 'n', "NAME", "print the node of this name, and the nodes that use it"},
+    {"node", 'n', "NODE", "print the node of this name, and the nodes that use it"},
     {"rank", 'r', "N", "print the program of rank N only"},
 };
 

@@ -1,6 +1,8 @@
 // sg-recipe: a YAML recipe of inputs, stages and what has to hold: check, plan, run, expect, lock, verify, bisect.
+#include "tools/cli_complete.h"
 #include "tools/cli_job.h"
 #include "tools/recipe/commands.h"
+#include "tools/recipe/recipe.h"
 
 using namespace sg;
 using namespace sg::cli;
@@ -8,7 +10,7 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"set", 's', "NAME=VALUE", "a parameter's value; an axis of the matrix has this one", {}, true},
+    {"set", 's', "PARAMETER=VALUE", "a parameter's value; an axis of the matrix has this one", {}, true},
     {"bless", 0, "", "expect: take the results as the new goldens, where everything else holds"},
     {"pipes", 0, "", "run each stage as its tool, the graph through a pipe; the bytes are the same"},
     {"no-cache", 0, "", "make everything anew, and keep nothing"},
@@ -20,6 +22,24 @@ constexpr Option kOptions[] = {
 constexpr std::string_view kCommands[] = {"check", "plan", "run", "expect", "lock", "verify", "bisect", "schema"};
 
 Result<int> run(const Args& args) { return recipe::run_command(args); }
+
+// What the recipe on the line has: parameters, values of its matrix, steps.
+void complete_from_recipe(const ValueRequest& request) {
+  if (request.line.operands.size() < 2) return;
+  Diagnostics problems;
+  const recipe::Recipe recipe = recipe::read_recipe(request.line.operands[1], &problems);
+  if (request.kind == "PARAMETER") {
+    const bool named = request.typed.find('=') != std::string::npos;
+    for (const recipe::Parameter& p : recipe.parameters)
+      if (!named) request.offer(p.name.text + "=", p.value.text);
+    for (const recipe::MatrixAxis& axis : recipe.matrix)
+      for (const recipe::Word& value : axis.values) request.offer(axis.name.text + "=" + value.text);
+    request.out->open |= !named;
+  } else if (request.kind == "GOOD" || request.kind == "BAD") {
+    for (const recipe::InputSpec& i : recipe.inputs) request.offer(i.name.text, "input");
+    for (const recipe::StageSpec& s : recipe.stages) request.offer(s.name, s.tool.text);
+  }
+}
 
 constexpr Tool kTool = {"sg-recipe", "check, plan and run a recipe of passes", "COMMAND RECIPE [GOOD BAD]",
                         "  check    is it right? every mistake with its line\n"
@@ -33,7 +53,8 @@ constexpr Tool kTool = {"sg-recipe", "check, plan and run a recipe of passes", "
                         "RECIPE is a YAML file: docs/recipes.md. Exit 1 when something that the recipe asks for does not hold.", 4,
                         false, Writes::report, false, kOptions,
                         {{"sg-recipe check recipe.yaml", "is it right?"},
-                         {"sg-recipe run recipe.yaml -j4 --set policy=full", "run it, with one parameter changed"}}, run, kCommands};
+                         {"sg-recipe run recipe.yaml -j4 --set policy=full", "run it, with one parameter changed"}},
+                        run, kCommands, complete_from_recipe};
 
 }  // namespace
 

@@ -14,10 +14,10 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"machine", 'm', "NAME|FILE", "a built-in machine (--list) or a YAML file", "h100-8"},
+    {"machine", 'm', "MACHINE|FILE", "a built-in machine (--list) or a YAML file", "h100-8"},
     {"set", 's', "KEY=VALUE", "change one number of the machine, or multiply: nvlink=2x", {}, true},
     {"ranks", 0, "N", "ranks of the world instead of the job's, for groups that span it"},
-    {"assume", 0, "WHAT", "numbers for symbols: balanced (default), max, or SYMBOL=VALUE", {}, true},
+    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for symbols; balanced without it", {}, true},
     {"rows", 0, "N", "rows of the critical path", "12"},
     {"trace", 0, "FILE", "write the timeline for Perfetto, JSON"},
     {"measured", 0, "FILE", "hold the simulation against a profile: of sg-run --profile, or of PyTorch's profiler"},

@@ -16,7 +16,7 @@ constexpr Option kOptions[] = {
     {"depth", 'd', "N", "dotted components that tell modules apart; 0 = all", "3"},
     {"rows", 0, "N", "rows of the table; the rest is summed up", "20"},
     {"allocator", 0, "exact|cuda-caching", "say what memory would be handed out so, and its course over the phases"},
-    {"assume", 0, "WHAT", "numbers for symbols: balanced (default), max, or SYMBOL=VALUE", {}, true},
+    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for symbols; balanced without it", {}, true},
 };
 
 StatTable table_of(const std::string& by) {

@@ -11,10 +11,10 @@ namespace {
 
 constexpr Option kOptions[] = {
     {"format", 0, "html|dot|svg|json|perfetto|model-explorer", "a page, or a form that other programs read", "html"},
-    {"machine", 'm', "NAME|FILE", "what the timeline is simulated on: as in sg-sim", "h100-8"},
+    {"machine", 'm', "MACHINE|FILE", "what the timeline is simulated on: as in sg-sim", "h100-8"},
     {"set", 's', "KEY=VALUE", "change one number of the machine, or multiply: nvlink=2x", {}, true},
-    {"assume", 0, "WHAT", "numbers for symbols: balanced (default), max, or SYMBOL=VALUE", {}, true},
-    {"ignore", 0, "WHAT", "what is no difference: name, meta, order, loc, or several with commas", {}, true},
+    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for symbols; balanced without it", {}, true},
+    {"ignore", 0, "name|meta|order|loc,...", "what is no difference", {}, true},
 };
 
 constexpr Tool kTool = {"sg-view", "show a step as one HTML page: modules, timeline, memory, changes", "G [G2]",

@@ -1,27 +1,48 @@
 // stepgraph: the front of the suite. `stepgraph print G` is `sg-print G`, run from beside this program.
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "libgraph/nearest.h"
+#include "tools/cli_complete.h"
 #include "tools/cli_job.h"
 #include "tools/cli_siblings.h"
+#include "tools/commands.h"
 
 using namespace sg;
 using namespace sg::cli;
 
 namespace {
 
-constexpr std::string_view kCommands[] = {"import", "export", "clean", "remat", "offload", "chunk", "overlap", "bucket", "concretize", "pipe", "print", "parse", "check", "diff", "log", "explain", "recipe", "reduce", "run", "sim", "stat", "view", "completions", "help"};
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 Result<int> print_completions(const Args& args) {
   std::string shell = args.operands().size() == 2 ? args.operands()[1] : "";
   if (std::find(std::begin(kShells), std::end(kShells), shell) == std::end(kShells))
     return Error{ErrorKind::usage, "`completions` takes one of bash, zsh, fish", {}, nearest_hint(shell, kShells)};
-  SG_ASSIGN(std::string text, completions_of_suite(args.tool(), shell));
-  SG_TRY(write_whole("-", text));
+  std::vector<std::string> names = {"stepgraph"};
+  for (std::string_view command : kCommands)
+    if (has_sibling(command)) names.push_back("sg-" + std::string(command));
+  SG_TRY(write_whole("-", completion_script(names, shell)));
   return 0;
+}
+
+// What stands behind a command is completed by its tool: fish's form of an answer has all that a Completion has.
+void complete_by_sibling(const std::string& command, const ValueRequest& request) {
+  const TypedLine& line = request.line;
+  size_t first = 0;
+  while (first < line.words.size() && line.words[first] != command) ++first;
+  if (first >= line.at || !has_sibling(command)) return;
+  std::vector<std::string> words = {command, "--complete", "words", std::to_string(line.at - first - 1)};
+  words.insert(words.end(), line.words.begin() + static_cast<ptrdiff_t>(first) + 1, line.words.end());
+  if (Result<std::string> answer = output_of_sibling(words); answer.ok()) read_answer(*answer, request.out);
+}
+
+void complete_argument(const ValueRequest& request) {
+  if (request.line.operands.empty()) return;
+  const std::string& command = request.line.operands[0];
+  if (command != "help" && command != "completions") return complete_by_sibling(command, request);
+  if (request.line.operands.size() > 1) return;
+  const std::span<const std::string_view> words = command == "help" ? kCommands : std::span<const std::string_view>(kShells);
+  for (std::string_view word : words) request.offer(std::string(word));
 }
 
 Result<int> run(const Args& args) {
@@ -32,7 +53,7 @@ Result<int> run(const Args& args) {
   }
   if (words[0] == "completions") return print_completions(args);
   if (words[0] == "help") words = {words[1], "--help"};
-  bool is_tool = words[0].find('/') == std::string::npos && ::access((folder_of_this() + "sg-" + words[0]).c_str(), X_OK) == 0;
+  bool is_tool = words[0].find('/') == std::string::npos && has_sibling(words[0]);
   if (is_tool) return run_sibling(std::move(words));
   std::string hint = nearest_hint(words[0], kCommands, "stepgraph ");
   return Error{ErrorKind::usage, "unknown command `" + words[0] + "`", {}, hint.empty() ? "`stepgraph --help` lists them" : hint};
@@ -61,12 +82,13 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  sim          simulate a step on a machine\n"
                         "  stat         count nodes, parameters, flops, bytes and communication\n"
                         "  view         show a step as one HTML page\n"
+                        "  doctor       say what of Stepgraph works on this machine\n"
                         "  completions  print what completes commands and options in bash, zsh or fish\n"
                         "  help         print the help of a command\n\n"
                         "`stepgraph print` is `sg-print`; options of a command follow its name.",
                         SIZE_MAX, false, Writes::report, true, {},
                         {{"stepgraph check step.sg", "run sg-check"}, {"stepgraph help print", "the help of sg-print"}},
-                        run, kCommands};
+                        run, kCommands, complete_argument};
 
 }  // namespace
 

@@ -1,0 +1,126 @@
+// Values that stand in the graph on the line.
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+#include "tools/cli_complete.h"
+#include "tools/cli_job.h"
+
+namespace sg::cli {
+namespace {
+
+constexpr int64_t kMaxBytes = int64_t{256} << 20;
+constexpr size_t kMaxCandidates = 5000;  // a shell takes long for more
+
+// As the shell would have it: `~/step.sg`; of a rank pattern the first.
+std::string path_of(const std::string& operand) {
+  const char* home = std::getenv("HOME");
+  std::string path = operand.starts_with("~/") && home != nullptr ? home + operand.substr(1) : operand;
+  return is_rank_pattern(path) ? file_of_rank(path, 0) : path;
+}
+
+std::optional<Job> graph_on(const TypedLine& line) {
+  struct stat is {};
+  const std::string path = path_of(line.graph);
+  if (path.empty() || ::stat(path.c_str(), &is) != 0 || !S_ISREG(is.st_mode) || is.st_size > kMaxBytes) return {};
+  Diagnostics said;
+  Result<Loaded> loaded = load_job(path, {}, &said);
+  if (!loaded.ok()) return {};
+  return std::move(loaded->job);
+}
+
+template <class Fn>
+void for_each_graph(const Job& job, const Fn& fn) {
+  for (const auto& program : job.programs) {
+    fn(program->graph);
+    for (const auto& nested : program->nested) fn(nested->graph);
+  }
+}
+
+// "layers.3.moe" -> "layers.*.moe"
+std::string pattern_of(std::string_view module) {
+  std::string out;
+  for (size_t begin = 0; begin <= module.size();) {
+    size_t end = std::min(module.find('.', begin), module.size());
+    std::string_view part = module.substr(begin, end - begin);
+    bool is_number = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
+    out += std::string(out.empty() ? "" : ".") + (is_number ? "*" : std::string(part));
+    begin = end + 1;
+  }
+  return out;
+}
+
+using Words = std::map<std::string, std::string>;  // with what is said of each
+
+Words nodes_of(const Job& job, std::string_view typed) {
+  Words out;
+  for_each_graph(job, [&](const Graph& graph) {
+    for (NodeId n : graph.nodes())
+      if (graph.label(n).starts_with(typed) && out.size() < kMaxCandidates)
+        out.emplace(graph.label(n), graph.op_name(n));
+  });
+  return out;
+}
+
+// Patterns of numbered modules, each prefix of a name a module; when digits are typed, the modules themselves too.
+Words modules_of(const Job& job, std::string_view typed) {
+  std::map<std::string, size_t> counts;
+  for_each_graph(job, [&](const Graph& graph) {
+    for (NodeId n : graph.nodes()) {
+      std::string_view module = graph.pool().strings[graph.node(n).module];
+      for (size_t end = module.find('.');; end = module.find('.', end + 1)) {
+        if (module.empty()) break;
+        std::string name = pattern_of(module.substr(0, end));
+        ++counts[name];
+        if (typed.find_first_of("0123456789") != typed.npos) ++counts[std::string(module.substr(0, end))];
+        if (end == module.npos) break;
+      }
+    }
+  });
+  Words out;
+  for (const auto& [name, nodes] : counts) out.emplace(name, counted(nodes, "node"));
+  return out;
+}
+
+Words ops_of(const Job& job) {
+  std::map<std::string, size_t> counts;
+  for_each_graph(job, [&](const Graph& graph) {
+    for (NodeId n : graph.nodes()) ++counts[std::string(graph.op_name(n))];
+  });
+  Words out;
+  for (const auto& [name, nodes] : counts) out.emplace(name, counted(nodes, "node"));
+  return out;
+}
+
+Words symbols_of(const Job& job) {
+  Words out;
+  for (const auto& program : job.programs)
+    for (const Symbol& s : program->symbols) {
+      std::string about = s.hint ? std::to_string(*s.hint) + " in the capture" : "known only when it runs";
+      if (!s.source.is_none()) about += ", " + job.pool->strings.str(s.source);
+      out.emplace(job.pool->strings.str(s.name) + "=", about);
+    }
+  return out;
+}
+
+}  // namespace
+
+bool offer_from_graph(const ValueRequest& request) {
+  const std::string_view kind = request.kind;
+  if (kind != "NODE" && kind != "PATTERN" && kind != "OP" && kind != "SYMBOL") return false;
+  std::optional<Job> job = graph_on(request.line);
+  if (!job) return true;
+  const bool percent = kind == "NODE" && request.typed.starts_with('%');  // as the text form writes it
+  const size_t before = request.out->candidates.size();
+  const Words words = kind == "NODE"      ? nodes_of(*job, std::string_view(request.typed).substr(percent))
+                      : kind == "PATTERN" ? modules_of(*job, request.typed)
+                      : kind == "OP"      ? ops_of(*job)
+                                          : symbols_of(*job);
+  for (const auto& [word, about] : words) request.offer((percent ? "%" : "") + word, about);
+  request.out->open |= kind == "SYMBOL" && request.out->candidates.size() != before;
+  return true;
+}
+
+}  // namespace sg::cli
