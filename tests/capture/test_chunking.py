@@ -75,7 +75,7 @@ class Values(CaptureCase):
         self.assertFalse(torch.equal(model(x), twin(x)))
         self.assertEqual(len(twin.layers[0].seen), 2)
 
-    def test_positions_are_split_by_batch(self):
+    def test_transformer_batch_chunking_splits_positions_by_batch(self):
         model = eager_chunk(Model(), "layers.0", 2)
         positions = torch.arange(8.0).view(4, 2)
         model.layers[0](torch.randn(4, 2, 4), positions=positions)
@@ -90,7 +90,7 @@ class Values(CaptureCase):
         model.layers[0](torch.randn(5, 4), positions=torch.arange(5.0))
         self.assertEqual([list(seen[2]) for seen in model.layers[0].seen], [[0, 1, 2], [3, 4]])
 
-    def test_block_masks_are_split_with_their_batch(self):
+    def test_splits_block_mask_batch_metadata(self):
         documents = torch.tensor([0, 1, 2, 3])
 
         def own_document(b, h, q, k):
@@ -150,7 +150,7 @@ class Refusals(CaptureCase):
         self.assertTrue(all(hasattr(layer, "_stepgraph_chunks") for layer in model.layers))
         self.assertFalse(hasattr(model.layers[0].ff, "_stepgraph_chunks"))
 
-    def test_wrapping_twice(self):
+    def test_idempotent(self):
         model = eager_chunk(eager_chunk(Model(), "layers.*"), "layers.*")
         model(torch.randn(4, 4))
         self.assertEqual(len(model.layers[0].seen), 2)
@@ -159,11 +159,14 @@ class Refusals(CaptureCase):
     def test_inputs(self):
         layer = eager_chunk(Model(), "layers.0", 2).layers[0]
         self.refused("too short for 2 chunks", lambda: layer(torch.randn(1, 4)))
+        self.refused("first positional", lambda: layer(x=torch.randn(4, 4)))
+        self.refused("has no dimension", lambda: eager_chunk(Model(), "layers.0", 2, 3).layers[0](torch.randn(4, 4)))
+
+    def test_transformer_batch_chunking_rejects_same_extent_tensor_mask(self):
+        layer = eager_chunk(Model(), "layers.0", 2).layers[0]
         self.refused(r"got attention_masks, a tensor\[4, 4\]", lambda: layer(torch.randn(4, 4), torch.ones(4, 4)))
         self.refused("got attention_masks", lambda: layer(torch.randn(4, 4), attention_masks={"m": torch.ones(4, 4)}))
         self.refused("got attention_masks", lambda: layer(torch.randn(4, 4), torch.ones(3, 4)))
-        self.refused("first positional", lambda: layer(x=torch.randn(4, 4)))
-        self.refused("has no dimension", lambda: eager_chunk(Model(), "layers.0", 2, 3).layers[0](torch.randn(4, 4)))
         layer(torch.randn(4, 4), torch.ones(1, 4))  # the same for all of the batch
 
     def test_arguments_named_by_the_user(self):
@@ -174,13 +177,38 @@ class Refusals(CaptureCase):
         layer(torch.randn(4, 4), torch.arange(4))
         self.assertEqual([list(seen[1]) for seen in layer.seen], [[0, 1, 2, 3]] * 2)
 
-    def test_moe_roots_take_one_tensor(self):
+    def test_moe_chunking_splits_activation_only(self):
+        """The experts have as many rows as the batch, and stay whole."""
+
+        class Experts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(4, 4))
+                self.register_buffer("seen_rows", torch.zeros(4))
+                self.shapes = []
+
+            def forward(self, x):
+                self.shapes.append((tuple(x.shape), tuple(self.weight.shape)))
+                self.seen_rows += x.sum(0).detach()
+                return x @ self.weight
+
+        layer = Experts()
+        x = torch.randn(4, 4)
+        wanted = layer(x)
+        total = layer.seen_rows.clone()
+        eager_chunk(nn.ModuleDict({"moe": layer}), "moe", 2, contract="moe")
+        layer.shapes.clear()
+        torch.testing.assert_close(layer(x), wanted)
+        self.assertEqual(layer.shapes, [((2, 4), (4, 4))] * 2)
+        torch.testing.assert_close(layer.seen_rows, 2 * total)
+
+    def test_moe_chunking_rejects_extra_tensor_input(self):
         layer = eager_chunk(Model(), "layers.0", contract="moe").layers[0]
         layer(torch.randn(4, 4))
         self.refused(r"called with \(tensor\[4, 4\], tensor\[4\]\)", lambda: layer(torch.randn(4, 4), torch.ones(4)))
         self.refused("positions=tensor", lambda: layer(torch.randn(4, 4), positions=torch.ones(4)))
 
-    def test_outputs(self):
+    def test_rejects_unsupported_output_type(self):
         class Returns(nn.Module):
             def __init__(self, make):
                 super().__init__()
@@ -202,7 +230,7 @@ class Refusals(CaptureCase):
 
 
 class Metadata(CaptureCase):
-    def test_regions_are_written_and_imported(self):
+    def test_traces_overlap_metadata(self):
         document = self.captured(eager_chunk(Model(), "layers.*", 3), loss, torch.randn(7, 4))
         seen = {}
         for node in document["nodes"]:
