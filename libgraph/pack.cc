@@ -248,18 +248,19 @@ class Packer {
     if (on_top)
       for (size_t list = 0, i = 0; list < lists_.size(); ++list) {
         while (list >= ends_[i]) ++i;
-        place = std::max(place, align_up(std::max<int64_t>(lists_[list]->end() - input_.rects[item.rect_begin + i].offset, 0), item.alignment));
+        const int64_t above = lists_[list].end() - input_.rects[item.rect_begin + i].offset;
+        place = std::max(place, align_up(std::max<int64_t>(above, 0), item.alignment));
       }
-    for (bool moved = !on_top; moved;) {
-      moved = false;
-      size_t list = 0;
-      for (uint32_t i = 0; i < item.rect_count; ++i) {
-        const PackRect& r = input_.rects[item.rect_begin + i];
-        for (; list < ends_[i]; ++list) {
-          int64_t at = lists_[list]->first_free(place + r.offset, r.bytes, &fit_work_) - r.offset;
-          if (at != place) place = align_up(at, item.alignment), moved = true;
-        }
-      }
+    if (on_top) return place;
+    // Round and round, until all lists in a row leave the item where it is.
+    size_t settled = 0, list = 0;
+    for (uint32_t i = 0; settled < lists_.size();) {
+      while (list >= ends_[i]) ++i;
+      const PackRect& r = input_.rects[item.rect_begin + i];
+      const int64_t at = lists_[list].first_free(place + r.offset, r.bytes, &fit_work_) - r.offset;
+      ++settled;
+      if (at != place) place = align_up(at, item.alignment), settled = place == at ? 1 : 0;
+      if (++list == lists_.size()) list = i = 0;
     }
     return place;
   }
@@ -379,7 +380,7 @@ class Packer {
   size_t work_ = 0, fit_work_ = 0;        // of all; of the order at hand
   Random random_;
   std::vector<int64_t> places_;           // of the order at hand, as those that follow
-  std::vector<const Stretches*> lists_;
+  std::vector<Stretches::View> lists_;
   std::vector<size_t> ends_;              // by rectangle: where its lists end
 };
 

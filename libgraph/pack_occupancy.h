@@ -14,14 +14,40 @@ class Stretches {
   bool empty() const { return list_.empty(); }
   void clear() { list_.clear(); }
 
-  // The lowest y >= x with [y, y + bytes) free. Adds the steps that took to `work`.
-  int64_t first_free(int64_t x, int64_t bytes, size_t* work) const {
-    auto first = first_ending_after(x), it = first;
-    for (; it != list_.end() && it->begin < x + bytes; ++it) x = it->end;
-    *work += 4 + static_cast<size_t>(it - first);
-    return x;
-  }
-  int64_t end() const { return list_.empty() ? 0 : list_.back().end; }
+  struct Stretch {
+    int64_t begin, end;
+  };
+  // A look at them from below upwards, valid until the next change. No question asks for a place lower than the last.
+  class View {
+   public:
+    explicit View(const std::vector<Stretch>& list)
+        : at_(list.data()), last_(at_ + list.size()), end_(list.empty() ? 0 : list.back().end) {}
+    int64_t end() const { return end_; }
+
+    // The lowest y >= x with [y, y + bytes) free. Adds the steps that took to `work`.
+    int64_t first_free(int64_t x, int64_t bytes, size_t* work) {
+      *work += 4;
+      if (end_ <= x) return x;
+      if (at_->end <= x) pass(x);
+      const Stretch* const first = at_;
+      for (; at_ != last_ && at_->begin < x + bytes; ++at_) x = at_->end;
+      *work += static_cast<size_t>(at_ - first);
+      return x;
+    }
+
+   private:
+    // To the first stretch that ends above x: there is one.
+    void pass(int64_t x) {
+      for (int i = 0; i < 4; ++i)
+        if ((++at_)->end > x) return;
+      at_ = std::upper_bound(at_, last_, x, [](int64_t v, const Stretch& s) { return v < s.end; });
+    }
+
+    const Stretch* at_;                  // those before it end at or below the last place asked for
+    const Stretch* last_;
+    int64_t end_;
+  };
+  View view() const { return View(list_); }
 
   void add(int64_t begin, int64_t end) {
     auto low = std::lower_bound(list_.begin(), list_.end(), begin, [](const Stretch& s, int64_t b) { return s.end < b; });
@@ -39,12 +65,6 @@ class Stretches {
   }
 
  private:
-  struct Stretch {
-    int64_t begin, end;
-  };
-  std::vector<Stretch>::const_iterator first_ending_after(int64_t x) const {
-    return std::upper_bound(list_.begin(), list_.end(), x, [](int64_t v, const Stretch& s) { return v < s.end; });
-  }
   std::vector<Stretch> list_;
 };
 
@@ -77,12 +97,12 @@ class Occupancy {
   }
 
   // Appends the lists that together hold what is in use at some step of first..last.
-  void collect(uint32_t first, uint32_t last, std::vector<const Stretches*>* out) const {
+  void collect(uint32_t first, uint32_t last, std::vector<Stretches::View>* out) const {
     for_each_part(first, last, [&](uint32_t n) {
-      if (!any_[n].empty()) out->push_back(&any_[n]);
+      if (!any_[n].empty()) out->push_back(any_[n].view());
     });
     for_each_ancestor(first, last, [&](uint32_t n) {
-      if (!whole_[n].empty()) out->push_back(&whole_[n]);
+      if (!whole_[n].empty()) out->push_back(whole_[n].view());
     });
   }
 
