@@ -106,7 +106,9 @@ class SafetensorsReader {
     const std::string_view in_python = "in Python: safetensors.torch.save_file({name: tensor.contiguous() for ...}, \"values.safetensors\")";
     if (bytes_.starts_with("PK\x03\x04"))
       return fail("a ZIP archive, as torch.save writes, and not a safetensors file", 0, std::string(in_python));
-    if (bytes_.starts_with("\x80\x02") || bytes_.starts_with("\x80\x04") || bytes_.starts_with("\x80\x05"))
+    // A header of 640 bytes begins with 80 02 as well; then come zeros, which no pickle has there.
+    const bool is_pickle = bytes_.size() > 2 && bytes_[0] == '\x80' && bytes_[1] >= 2 && bytes_[1] <= 5 && bytes_[2] != 0;
+    if (is_pickle)
       return fail("a Python pickle, and not a safetensors file", 0, std::string(in_python));
     if (bytes_.starts_with("\x93NUMPY"))
       return fail("a NumPy array, and not a safetensors file", 0, "in Python: safetensors.numpy.save_file({name: array}, \"values.safetensors\")");

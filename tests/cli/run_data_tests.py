@@ -6,6 +6,7 @@ run_data_tests.py --bin DIR [NAME...]      NAME runs only the cases whose name c
 import argparse
 import json
 import os
+import pickle
 import re
 import struct
 import subprocess
@@ -344,7 +345,8 @@ def nodes_are_dumped_by_their_modules_and_before_a_watch_ends_the_run():
 @case
 def what_is_no_safetensors_file_is_named():
     graph()
-    for start, message in ((b"PK\x03\x04" + bytes(30), "ZIP archive, as torch.save writes"), (b"\x80\x04" + bytes(30), "Python pickle"),
+    for start, message in ((b"PK\x03\x04" + bytes(30), "ZIP archive, as torch.save writes"),
+                           (pickle.dumps({"w": [1.0] * 9}), "Python pickle"),
                            (b"\x93NUMPY" + bytes(30), "NumPy array")):
         with open("in", "wb") as f:
             f.write(start)

@@ -44,6 +44,15 @@ std::string read_all(const std::string& path) {
 
 }  // namespace
 
+TEST_CASE("headers whose length looks like the begin of a pickle are read") {
+  for (size_t length : {640, 896, 1152, 1408}) {
+    std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+    header.resize(length, ' ');
+    CHECK(TensorFile::parse(with_header(header, "x"), "x").ok());
+  }
+  CHECK(fault_of(std::string("\x80\x04\x95\x10\0\0\0\0\0\0\0", 11)).message.find("pickle") != std::string::npos);
+}
+
 TEST_CASE("tensors are found by name, where they lie") {
   const std::string bytes = with_header(
       R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[4,12]},)"
