@@ -63,7 +63,8 @@ std::vector<CostRow> compare_costs(const Stats& a, const Stats& b, bool all) {
   }
   row("inputs_bytes", "inputs", U::bytes, whole(p.memory.inputs_bytes), whole(q.memory.inputs_bytes));
   row("peak_bytes", "peak memory", U::bytes, whole(p.memory.peak_bytes), whole(q.memory.peak_bytes));
-  row("lower_bound_bytes", "peak, lower bound", U::bytes, whole(p.memory.lower_bound_bytes), whole(q.memory.lower_bound_bytes));
+  row("lower_bound_bytes", "most live at once", U::bytes, whole(p.memory.lower_bound_bytes),
+      whole(q.memory.lower_bound_bytes));
   row("unknown_cost_nodes", "nodes of unknown cost, left out", U::count, whole(p.incomplete), whole(q.incomplete));
   row("unknown_sizes", "unknown sizes, left out", U::count, whole(p.memory.unknown_sizes), whole(q.memory.unknown_sizes));
   return out;

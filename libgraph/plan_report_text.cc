@@ -32,7 +32,7 @@ void print_totals(const PlanReport& r, std::string* out) {
   char percent[32];
   std::snprintf(percent, sizeof percent, "%.2f %%",
                 r.lower_bound_bytes == 0 ? 0 : 100.0 * static_cast<double>(r.fragmentation_bytes()) / static_cast<double>(r.lower_bound_bytes));
-  *out += "  lower bound " + bytes_text(r.lower_bound_bytes) + ": fragmentation " +
+  *out += "  at once     " + bytes_text(r.lower_bound_bytes) + " live: fragmentation " +
           bytes_text(r.fragmentation_bytes()) + ", " + percent + "\n";
   if (r.host_bytes > 0) *out += "  host        " + bytes_text(r.host_bytes) + " planned, " + bytes_text(r.host_bound_bytes) + " live at once\n";
   if (r.pooled.empty()) return;

@@ -3,7 +3,7 @@
 
 For each file: it imports and verifies; its counts are those of MANIFEST.tsv (getitems folded); every recorded type equals
 the inferred one, or is a known fault of its recorder; binary -> text -> binary is byte-identical; sg-stat counts it;
-its memory plan is at most 1.02 times the lower bound.
+its memory plan is at most 1.02 times what is live at once.
 Rank sets are imported as one job too. Says SKIPPED aloud when the captures are absent.
 """
 import argparse
@@ -50,7 +50,7 @@ def check_plan(stats):
     for program in stats.get('ranks') or [stats]:
         memory = program['memory']
         if not memory['lower_bound_bytes'] <= memory['peak_bytes'] <= MAX_PLAN_RATIO * memory['lower_bound_bytes']:
-            raise Failure(f'planned {memory["peak_bytes"]} bytes for a lower bound of {memory["lower_bound_bytes"]}')
+            raise Failure(f'planned {memory["peak_bytes"]} bytes where at once live are {memory["lower_bound_bytes"]}')
 
 
 def check_one(tool, source, row, folder):

@@ -74,7 +74,7 @@ TEST_CASE("a plan report as text and as JSON") {
 each of 2 ranks
   inputs      1.01 KiB, of them parameters 1.00 KiB
   planned     4.00 KiB, of them outputs 2.00 KiB
-  lower bound 4.00 KiB: fragmentation 0 B, 0.00 %
+  at once     4.00 KiB live: fragmentation 0 B, 0.00 %
   pool        2 tensors whose size only the data decides, at most 40 B at once; 1 without a bound
   forward     1.00 KiB at %a
   backward    4.00 KiB at %c
