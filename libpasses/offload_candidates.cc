@@ -19,13 +19,14 @@ constexpr uint32_t kNowhere = 0xFFFFFFFFu;
 class LayerMap {
  public:
   LayerMap(const Graph& graph, const std::vector<NodeId>& schedule) {
+    const Layers layers(graph);
     std::vector<std::pair<uint32_t, uint32_t>> spans;      // first and last forward position, as layers are met
     std::unordered_map<int32_t, size_t> seen;              // where in spans, by layer number
     std::unordered_set<int32_t> seen_late;
     for (uint32_t i = 0; i < schedule.size(); ++i) {
       const Node& node = graph.node(schedule[i]);
       if (graph.meta(schedule[i]).copy.kind == CopyKind::offload) continue;      // stands in other layers than its own
-      const int32_t layer = node.module ? layer_of(graph.pool().strings[node.module]) : -1;
+      const int32_t layer = layers.of(graph, schedule[i]);
       if (layer < 0) continue;
       if (node.phase != Phase::forward) {
         if (seen_late.insert(layer).second) late_.push_back(i);

@@ -11,25 +11,21 @@ namespace {
 constexpr uint32_t kNone = RematModel::kNone;
 constexpr int64_t kLeastWin = 50;              // a fiftieth of the peak: a layer more to compute is not worth less
 
-int32_t layer_at(const RematModel& model, uint32_t at) {
-  const Graph& graph = model.graph();
-  const StrId module = graph.node(model.node(at)).module;
-  return module ? layer_of(graph.pool().strings[module]) : -1;
-}
-
 }  // namespace
 
 void RematChooser::find_layers() {
   if (!layers_.empty() || search_.crossing.empty()) return;
+  const Layers names(model_.graph());
+  auto layer_at = [&](uint32_t at) { return names.of(model_.graph(), model_.node(at)); };
   std::map<int32_t, Layer> by_number;
   for (uint32_t at = 0; at < model_.size(); ++at)
-    if (search_.crossing[at]) by_number[layer_at(model_, at)].crossing.push_back(at);
+    if (search_.crossing[at]) by_number[layer_at(at)].crossing.push_back(at);
   std::vector<uint32_t> begin(model_.size(), kNone);
   for (const RematCopy& copy : model_.place({search_.allowed, {}}).copies)
     if (begin[copy.node] == kNone) begin[copy.node] = copy.before;
   for (uint32_t at = 0; at < model_.size(); ++at) {
     if (!search_.allowed[at]) continue;
-    const auto it = by_number.find(layer_at(model_, at));
+    const auto it = by_number.find(layer_at(at));
     if (it == by_number.end()) continue;
     it->second.inside.push_back(at);
     it->second.begin = std::min(it->second.begin, begin[at]);
