@@ -40,7 +40,6 @@ class Pipeline {
 
   Result<std::vector<StageReport>> run() {
     select_stages();
-    for (const std::string& line : order_warnings(*job_, stages_)) notes_->warning("pass-order", line);
     SG_ASSIGN(bytes_, write_binary(*job_));
     SG_ASSIGN(*job_, read_binary(bytes_, "the job"));
     for (size_t i = 0; i < stages_.size(); ++i) SG_TRY(run_stage(i, names_[i]));
@@ -62,6 +61,7 @@ class Pipeline {
   Status run_stage(size_t i, const std::string& name) {
     const Stage& stage = stages_[i];
     StageReport report{name, stage.pass, {}, 0, false, count_nodes(*job_), 0};
+    for (const std::string& line : order_warnings(*job_, std::span(&stage, 1))) notes_->warning("pass-order", line);
     PassContext context{notes_, options_.best_effort, options_.explain, options_.threads};
     auto begin = std::chrono::steady_clock::now();
     Result<Change> change = stage.pass->run(job_, stage.options, context);
@@ -169,6 +169,24 @@ bool is_meant(const PastStage& past, std::string_view pattern) {
   return but == pattern.npos || std::ranges::count(past.options, pattern.substr(but + kBut.size())) == 0;
 }
 
+// Whether a run of the job's history has left anything that a later pass could come too late for. Of passes that do not
+// mark nodes nobody can tell: then yes.
+bool has_left_traces(const Job& job, const PastStage& past) {
+  auto marks = [&](const auto& is_mark) {
+    for (const auto& program : job.programs)
+      for (NodeId n : program->graph.nodes())
+        if (is_mark(program->graph.meta(n))) return true;
+    return false;
+  };
+  const bool has_tagged = std::ranges::count(past.options, "tag-only") != 0;
+  if (past.name == "remat" && !has_tagged) return marks([](const NodeMeta& m) { return m.copy.kind == CopyKind::remat; });
+  if (past.name == "offload") return marks([](const NodeMeta& m) { return m.copy.kind == CopyKind::offload; });
+  if (past.name == "chunk")
+    return marks([&](const NodeMeta& m) { return m.chunk.producer && job.pool->strings[m.chunk.producer] == "graph"; });
+  if (past.name == "bucket") return marks([](const NodeMeta& m) { return m.collective.bucket >= 0; });
+  return true;
+}
+
 }  // namespace
 
 std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages) {
@@ -177,8 +195,9 @@ std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> s
   for (const Provenance& entry : job.provenance) {
     std::string_view tool = job.pool->strings[entry.tool];
     if (!tool.starts_with("sg-")) continue;
-    history.push_back({std::string(tool.substr(3)), {}});
-    for (const KeyValue& option : entry.options) history.back().options.emplace_back(job.pool->strings[option.key]);
+    PastStage past{std::string(tool.substr(3)), {}};
+    for (const KeyValue& option : entry.options) past.options.emplace_back(job.pool->strings[option.key]);
+    if (has_left_traces(job, past)) history.push_back(std::move(past));
   }
   for (const Stage& stage : stages) {
     for (std::string_view later : stage.pass->precedes)

@@ -59,7 +59,8 @@ std::string canonical_stage(std::string_view name);
 Result<std::vector<StageReport>> run_pipeline(Job* job, std::vector<Stage> stages, const PipelineOptions& options,
                                               Diagnostics* notes, std::optional<FailedStage>* failed = nullptr);
 
-// Orders that the passes warn of: each a line.
+// Orders that the passes warn of, each a line: a stage behind one that it is meant to precede, in the history of the job
+// or among the stages. A run of the history that has left nothing in the graph does not count.
 std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages);
 
 }  // namespace sg
