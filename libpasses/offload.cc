@@ -107,13 +107,12 @@ class ProgramOffload {
     out.host_bytes = now.plan.host_bytes;
     if (before.overflow || now.plan.overflow) return out;
     for (int round = 0; round < kMostRounds; ++round) {
-      if (round > 0) now = measure(program_, sizes_);
       std::optional<OffloadClock> clock;
       if (timeline != nullptr) clock = clock_of(*timeline, now.liveness, machine);
       OffloadFacts facts = find_offload_candidates(&program_, now.liveness, options_, clock ? &*clock : nullptr, outlook_);
       const OffloadChoice choice = choose(facts, now.liveness, out.host_bytes);
       if (clock) queue_fetches(choice, now.liveness, *clock, first_late(now.liveness), &facts.candidates);
-      const bool is_taken = !choice.taken.empty() && try_it(facts, choice, &out);
+      const bool is_taken = !choice.taken.empty() && try_it(facts, choice, &now, &out);
       out.kept = facts.kept.size();
       out.over_budget = choice.over_budget;
       out.of_no_use = choice.of_no_use;
@@ -149,11 +148,13 @@ class ProgramOffload {
     return static_cast<uint32_t>(std::ranges::find_if(live.schedule, is_late) - live.schedule.begin());
   }
 
-  // A plan that is not lower is not taken.
-  bool try_it(const OffloadFacts& facts, const OffloadChoice& choice, Outcome* out) {
+  // A plan that is not lower is not taken. `now`: what is measured then, of a graph without tags.
+  bool try_it(const OffloadFacts& facts, const OffloadChoice& choice, Measured* now, Outcome* out) {
     Graph untouched(program_.graph, &program_.graph.pool());
     apply_offloads(&program_, facts.candidates, choice);
-    const MemoryPlan after = is_tagged() ? plan_once_applied() : measure(program_, sizes_).plan;
+    Measured next;
+    if (!is_tagged()) next = measure(program_, sizes_);
+    const MemoryPlan after = is_tagged() ? plan_once_applied() : next.plan;
     if (after.arena_bytes > out->peak_after || (after.arena_bytes == out->peak_after && !options_.all)) {
       program_.graph = std::move(untouched);
       return false;
@@ -161,6 +162,7 @@ class ProgramOffload {
     out->moved += choice.taken.size();
     out->peak_after = after.arena_bytes;
     out->host_bytes = after.host_bytes;
+    *now = std::move(next);
     return true;
   }
 

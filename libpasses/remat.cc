@@ -25,6 +25,7 @@ struct Part {
   RematDecision decision;
   RematOutcome outcome;
   int64_t bound_bytes = 0, target_bytes = 0;
+  std::optional<int64_t> before_bytes, after_bytes;        // planned, where that is known
 };
 
 template <class Predicate>
@@ -51,8 +52,9 @@ bool has_equal_nodes(const RematModel& a, const RematModel& b) {
 
 class JobRemat {
  public:
-  JobRemat(Job* job, const RematOptions& options, PassContext& context)
-      : job_(*job), options_(options), context_(context), values_(usual_values(*job)) {}
+  // `borders`: by program, what crosses into a later layer.
+  JobRemat(Job* job, const RematOptions& options, PassContext& context, std::vector<std::vector<NodeId>> borders)
+      : job_(*job), options_(options), context_(context), borders_(std::move(borders)), values_(usual_values(*job)) {}
 
   // Which nodes are recomputed, on all ranks.
   Status decide() {
@@ -70,12 +72,13 @@ class JobRemat {
   }
 
   Change apply() {
-    const int64_t before = most_planned();
+    const int64_t before = most_planned(&Part::before_bytes);
     if (context_.explain)
       for (const Part& part : parts_) std::ranges::move(explain_copies(*part.model, part.outcome), std::back_inserter(lines_));
     for (size_t i = 0; i < parts_.size(); ++i) apply_remat(*parts_[i].model, parts_[i].outcome, &job_.programs[i]->graph);
     for (size_t i = 0; i < parts_.size(); ++i)
-      if (!parts_[i].outcome.copies.empty()) settle_offloads(job_.programs[i].get());
+      if (!parts_[i].outcome.copies.empty() && settle_offloads(job_.programs[i].get()) > 0)
+        parts_[i].after_bytes.reset();
     return summed_up(before);
   }
 
@@ -123,6 +126,8 @@ class JobRemat {
     part->decision = std::move(choice.decision);
     part->bound_bytes = choice.bound.bytes;
     part->target_bytes = choice.target_bytes;
+    part->before_bytes = choice.kept_bytes;
+    part->after_bytes = choice.planned_bytes;
     return ok_status();
   }
 
@@ -181,9 +186,13 @@ class JobRemat {
     return true;
   }
 
-  int64_t most_planned() const {
+  // The graphs as they are; `known` says which plans have been made.
+  int64_t most_planned(std::optional<int64_t> Part::*known) const {
     int64_t most = 0;
-    for (size_t i = 0; i < job_.programs.size(); ++i) most = std::max(most, planned_peak(*job_.programs[i], sizes(i)));
+    for (size_t i = 0; i < job_.programs.size(); ++i) {
+      const std::optional<int64_t>& bytes = parts_[i].*known;
+      most = std::max(most, bytes ? *bytes : planned_peak(*job_.programs[i], sizes(i)));
+    }
     return most;
   }
 
@@ -197,7 +206,7 @@ class JobRemat {
     }
     Change change;
     change.changed = copied > 0;
-    const int64_t after = copied > 0 ? most_planned() : before;
+    const int64_t after = copied > 0 ? most_planned(&Part::after_bytes) : before;
     change.summary = copied == 0 ? why_nothing(before) : plural(copied, "node") + " recomputed, " + std::to_string(saved) + " saved, peak " +
                                                              human_bytes(double(before)) + " -> " + human_bytes(double(after));
     if (after > before) change.summary += ", which is more: keep more (--save, --policy default)";
@@ -218,9 +227,14 @@ class JobRemat {
   }
 
   void explain(Change* change, int64_t before, int64_t after, size_t copied, size_t saved, int64_t bound) {
-    for (size_t i = 0; i < parts_.size(); ++i)
-      std::ranges::move(explain_peak(*parts_[i].model, parts_[i].decision, open_of(parts_[i]), *job_.programs[i], sizes(i)),
-                        std::back_inserter(lines_));
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const Part& part = parts_[i];
+      const std::vector<uint8_t> open = open_of(part);
+      std::vector<uint8_t> border(part.model->size(), 0);
+      for (NodeId n : borders_[i]) border[part.model->position(n)] = !options_.has_crossing();
+      const RematDecided decided{part.decision, open, border, options_.target.is_set()};
+      std::ranges::move(explain_peak(*part.model, decided, *job_.programs[i], sizes(i)), std::back_inserter(lines_));
+    }
     for (const std::string& line : lines_) change->plan += line + "\n";
     JsonWriter json;
     json.begin_object().key("recomputed").natural(copied).key("saved").natural(saved);
@@ -235,6 +249,7 @@ class JobRemat {
   Job& job_;
   const RematOptions& options_;
   PassContext& context_;
+  const std::vector<std::vector<NodeId>> borders_;
   const std::vector<SymbolValues> values_;       // by program
   std::vector<Part> parts_;                      // by program
   std::vector<std::string> lines_;
@@ -289,9 +304,11 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
     return usage("--save does not go with --policy tags: the capture has decided", "use --policy default or full");
   if (options.target.budget && options.target.peak_bytes) return usage("--budget and --peak do not go together", "give one of them");
   const Recompute crossing = options.has_crossing() ? Recompute::prefer_save : Recompute::must_save;
-  for (auto& program : job->programs) tag_for_recompute(program.get(), options.policy, save, crossing);
+  std::vector<std::vector<NodeId>> borders;
+  for (auto& program : job->programs)
+    borders.push_back(tag_for_recompute(program.get(), options.policy, save, crossing));
   if (options.tag_only && !options.target.is_set()) return count_tags(*job);
-  JobRemat remat(job, options, context);
+  JobRemat remat(job, options, context, std::move(borders));
   SG_TRY(remat.decide());
   remat.write_tags();
   return options.tag_only ? count_tags(*job) : remat.apply();

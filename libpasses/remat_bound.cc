@@ -15,7 +15,8 @@ using Why = RematBound::Held::Why;
 class RematBoundFinder {
  public:
   RematBoundFinder(const RematModel& model, const std::vector<uint8_t>& allowed)
-      : model_(model), allowed_(allowed), maker_(model.originals_.size(), kNone), last_(model.originals_.size(), 0), outputs_(model.originals_.size(), 0) {
+      : model_(model), allowed_(allowed), maker_(model.original_bytes_.size(), kNone), last_(maker_.size(), 0),
+        outputs_(maker_.size(), 0) {
     for (uint32_t at = 0; at < model.size(); ++at)
       for (uint32_t r = model.nodes_[at].results; r < model.nodes_[at].results_end; ++r)
         if (model.results_[r].is_made) maker_[model.results_[r].storage] = at;
@@ -58,8 +59,8 @@ class RematBoundFinder {
     std::vector<int64_t> change(model_.size() + 2, 0);
     for (uint32_t s = 0; s < maker_.size(); ++s) {
       if (!is_pinned(s)) continue;
-      change[maker_[s]] += model_.originals_[s].bytes;
-      change[last_[s] + 1] -= model_.originals_[s].bytes;
+      change[maker_[s]] += model_.original_bytes_[s];
+      change[last_[s] + 1] -= model_.original_bytes_[s];
     }
     for (size_t i = 1; i < change.size(); ++i) change[i] += change[i - 1];
     return change;
@@ -73,7 +74,7 @@ class RematBoundFinder {
     for_memory(at, [&](uint32_t s) {
       if (maker_[s] == kNone || spans(s, at) || std::ranges::count(seen, s) != 0) return;
       seen.push_back(s);
-      bytes += model_.originals_[s].bytes;
+      bytes += model_.original_bytes_[s];
     });
     if (taken != nullptr) *taken = seen;
     uint32_t done = kNone;
@@ -81,7 +82,7 @@ class RematBoundFinder {
       const uint32_t dying = model_.operands_[facts.operands + model_.reuses_[i].operand].storage;
       if (model_.reuses_[i].result == done || is_output(dying) || (is_pinned(dying) && last_[dying] > at)) continue;
       done = model_.reuses_[i].result;
-      bytes -= model_.originals_[model_.results_[facts.results + done].storage].bytes;
+      bytes -= model_.original_bytes_[model_.results_[facts.results + done].storage];
     }
     return bytes;
   }
@@ -90,7 +91,7 @@ class RematBoundFinder {
     std::vector<uint32_t> taken;
     extra_at(out->at, &taken);
     auto add = [&](uint32_t s) {
-      if (model_.originals_[s].bytes > 0) out->held.push_back({maker_[s], model_.originals_[s].bytes, why(s, out->at)});
+      if (model_.original_bytes_[s] > 0) out->held.push_back({maker_[s], model_.original_bytes_[s], why(s, out->at)});
     };
     for (uint32_t s = 0; s < maker_.size(); ++s)
       if (spans(s, out->at)) add(s);

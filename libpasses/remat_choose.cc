@@ -81,8 +81,8 @@ void RematChooser::set(RematDecision* decision, uint32_t unit, bool on) const {
 
 RematChoice RematChooser::weigh(RematDecision decision) {
   work_ -= std::min<size_t>(work_, model_.size() + 1);
-  const RematOutcome outcome = model_.simulate(decision);
-  return {std::move(decision), outcome.peak_bytes, outcome.cost};
+  const RematWeight weight = model_.weigh(decision);
+  return {std::move(decision), weight.peak_bytes, weight.cost};
 }
 
 // Below the target the cost counts, above it the peak does.

@@ -82,6 +82,7 @@ class RematChooser {
 
   // many: remat_search.cc
   RematChoice with(const RematChoice& start, std::span<const uint32_t> units, bool on);
+  double cost_with(const RematChoice& start, std::span<const uint32_t> units, bool on);
   bool take_if_better(RematChoice* best, RematChoice choice, int64_t target) const;
   std::vector<uint32_t> largest_kinds() const;
   RematChoice lower(RematChoice best);

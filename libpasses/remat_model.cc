@@ -97,8 +97,9 @@ RematModel::RematModel(const Program& program, const Graph& graph, const SizeVal
   CostModel costs(program, sizes);
   position_.assign(graph.node_id_limit(), kNone);
   for (uint32_t i = 0; i < known.live.schedule.size(); ++i) position_[known.live.schedule[i].index] = i;
-  originals_.resize(known.alias.storages().size());
-  for (uint32_t s = 0; s < originals_.size(); ++s) add_storage(s, known);
+  original_bytes_.resize(known.alias.storages().size());
+  is_single_.resize(original_bytes_.size());
+  for (uint32_t s = 0; s < original_bytes_.size(); ++s) add_storage(s, known);
   nodes_.reserve(known.live.schedule.size());
   for (NodeId n : known.live.schedule) {
     add_node(n, known);
@@ -110,13 +111,15 @@ RematModel::RematModel(const Program& program, const Graph& graph, const SizeVal
     if (output.value) outputs_.push_back(operand_for(output.value, known.alias));
   add_calls(known.live);
   add_uses();
+  find_traits();
+  find_moving();
 }
 
 void RematModel::add_storage(uint32_t s, const Learner& known) {
   const LiveStorage* inside = known.live.find(StorageId(s));
-  originals_[s].bytes = inside != nullptr && !inside->is_host ? inside->bytes : 0;     // the host's is apart
+  original_bytes_[s] = inside != nullptr && !inside->is_host ? inside->bytes : 0;     // the host's is apart
   const auto members = known.alias.class_members(known.alias.storage(StorageId(s)).alias_class);
-  originals_[s].is_single = members.size() == 1;
+  is_single_[s] = members.size() == 1;
   if (members.size() == 1 || members[0] != StorageId(s)) return;
   classes_.emplace_back();
   for (StorageId m : members)
@@ -178,7 +181,7 @@ void RematModel::add_result(NodeFacts* facts, StorageId s, const AliasAnalysis& 
   for (uint32_t o = facts->operands; !memory.is_made && o < facts->operands_end; ++o)
     if (operands_[o].storage == s.index && memory.operand == kNone) memory.operand = o - facts->operands;
   if (memory.is_made) {
-    facts->made_bytes += originals_[s.index].bytes;
+    facts->made_bytes += original_bytes_[s.index];
     facts->is_output |= alias.storage(s).is_output;
   }
   if (NodeId maker = alias.storage(s).def; facts->maker == kNone && maker) facts->maker = position_[maker.index];
@@ -221,10 +224,10 @@ void RematModel::add_calls(const Liveness& live) {
 }
 
 void RematModel::add_uses() {
-  output_uses_.assign(nodes_.size(), 0);
+  all_uses_.assign(nodes_.size(), 0);
   for (const Operand& output : outputs_)
-    if (output.def != kNone) ++output_uses_[output.def];
-  std::vector<uint32_t> maker(originals_.size(), kNone);
+    if (output.def != kNone) ++all_uses_[output.def];
+  std::vector<uint32_t> maker(original_bytes_.size(), kNone);
   for (uint32_t at = 0; at < nodes_.size(); ++at)
     for (uint32_t r = nodes_[at].results; r < nodes_[at].results_end; ++r)
       if (results_[r].is_made) maker[results_[r].storage] = at;
@@ -245,292 +248,53 @@ void RematModel::add_uses() {
   }
 }
 
-// --- one run ---
-
-RematOutcome RematModel::run(const RematDecision& decision, bool with_memory) {
-  RematOutcome out;
-  reset(decision);
-  size_t renewed = 0;
-  for (uint32_t b = 0; b < nodes_.size(); ++b) {
-    for (; renewed < decision.renew.size() && decision.renew[renewed].before <= b; ++renewed)
-      wanted_[decision.renew[renewed].node] = expired_[decision.renew[renewed].node] = 1;
-    if (!nodes_[b].is_forward) pull(b, &out);
-    place_views(b);
-  }
-  mark_used();
-  find_gone(&out);
-  for (const CopyState& copy : copies_) {
-    if (!copy.is_used) continue;
-    out.copies.push_back({copy.node, copy.before});
-    out.cost += nodes_[copy.node].cost;
-  }
-  if (!with_memory) return out;
-  walk();
-  land();
-  find_reuse();
-  sum_up(&out);
-  return out;
-}
-
-void RematModel::reset(const RematDecision& decision) {
-  pieces_ = originals_;
-  copies_.clear();
-  copy_pieces_.clear();
-  resolved_.clear();
-  steps_.clear();
-  wanted_ = decision.recompute;
-  copy_of_.assign(nodes_.size(), kNone);
-  asked_for_.assign(nodes_.size(), kNone);
-  expired_.assign(nodes_.size(), 0);
-  stale_.assign(nodes_.size(), 0);
-  gone_.assign(nodes_.size(), 0);
-  read_by_.resize(operands_.size());
-  lies_in_.resize(results_.size());
-  for (size_t r = 0; r < results_.size(); ++r) lies_in_[r] = results_[r].storage;
-}
-
-bool RematModel::is_needed(uint32_t def, uint32_t b) const {
-  if (def == kNone || !wanted_[def] || nodes_[def].bar != RematBar::none || stale_[def] || asked_for_[def] == b) return false;
-  return copy_of_[def] == kNone || expired_[def];
-}
-
-// Copies of all that `b` needs and that is not there yet.
-void RematModel::pull(uint32_t b, RematOutcome* out) {
-  needed_.clear();
-  stack_.assign(1, b);
-  while (!stack_.empty()) {
-    const NodeFacts& user = nodes_[stack_.back()];
-    stack_.pop_back();
-    for (uint32_t o = user.operands; o < user.operands_end; ++o) {
-      const uint32_t def = operands_[o].def;
-      if (!is_needed(def, b)) continue;
-      asked_for_[def] = b;
-      needed_.push_back(def);
-      stack_.push_back(def);
-    }
-  }
-  std::ranges::sort(needed_);
-  for (uint32_t n : needed_) {
-    expired_[n] = 0;
-    if (try_copy(n, b)) continue;
-    out->stale.emplace_back(n, b);
-    stale_[n] = copy_of_[n] == kNone;
-  }
-  for (uint32_t o = nodes_[b].operands; o < nodes_[b].operands_end; ++o) {
-    read_by_[o] = resolve(operands_[o]);
-    if (read_by_[o].copy == kNone) continue;
-    copies_[read_by_[o].copy].is_used = true;
-    if (operands_[o].launch != kNone) read_by_[o].launch = copy_of_[operands_[o].launch];
-  }
-}
-
-// A view behind the forward shows what it takes: that may be a copy now.
-void RematModel::place_views(uint32_t at) {
-  for (uint32_t r = nodes_[at].results; r < nodes_[at].results_end; ++r)
-    if (results_[r].operand != kNone) lies_in_[r] = operand_of({at, kNone}, results_[r].operand).piece;
-}
-
-uint32_t RematModel::original_piece(const Operand& operand) const {
-  return operand.result == kNone ? operand.storage : lies_in_[nodes_[operand.def].results + operand.result];
-}
-
-RematModel::Resolved RematModel::resolve(const Operand& operand) const {
-  const uint32_t copy = operand.def == kNone ? kNone : copy_of_[operand.def];
-  if (copy == kNone || operand.result == kNone) return {copy, original_piece(operand)};
-  return {copy, copy_pieces_[copies_[copy].pieces + operand.result]};
-}
-
-// False when what the copy would read is not what the original read.
-bool RematModel::try_copy(uint32_t n, uint32_t b) {
-  const NodeFacts& facts = nodes_[n];
-  for (uint32_t o = facts.operands; o < facts.operands_end; ++o) {
-    const Resolved from = resolve(operands_[o]);
-    const bool is_fresh = from.piece == kNone || (from.piece >= originals_.size() && operands_[o].is_certain);
-    if (!is_fresh && operands_[o].good_until < b) return false;
-    if (facts.is_wait && from.copy == kNone) return false;       // it would be the second wait for one launch
-  }
-  CopyState copy;
-  copy.node = n;
-  copy.before = b;
-  copy.operands = static_cast<uint32_t>(resolved_.size());
-  for (uint32_t o = facts.operands; o < facts.operands_end; ++o) {
-    resolved_.push_back(resolve(operands_[o]));
-    if (operands_[o].launch != kNone) copy.launch = copy_of_[operands_[o].launch];
-  }
-  copy.pieces = static_cast<uint32_t>(copy_pieces_.size());
-  for (uint32_t r = facts.results; r < facts.results_end; ++r) {
-    uint32_t piece = results_[r].storage;
-    if (results_[r].is_made) {
-      piece = static_cast<uint32_t>(pieces_.size());
-      pieces_.push_back({kNone, 0, originals_[results_[r].storage].bytes, false, false, true});
-    } else if (results_[r].operand != kNone) {
-      piece = resolved_[copy.operands + results_[r].operand].piece;
-    }
-    copy_pieces_.push_back(piece);
-  }
-  copy_of_[n] = static_cast<uint32_t>(copies_.size());
-  copies_.push_back(copy);
-  return true;
-}
-
-// Copies that only a node asked for that could not be copied in the end are not used.
-void RematModel::mark_used() {
-  for (size_t c = copies_.size(); c-- > 0;) {
-    const uint32_t count = nodes_[copies_[c].node].operands_end - nodes_[copies_[c].node].operands;
-    for (uint32_t i = 0; copies_[c].is_used && i < count; ++i)
-      if (const uint32_t source = resolved_[copies_[c].operands + i].copy; source != kNone) copies_[source].is_used = true;
-  }
-  for (const CopyState& copy : copies_) copy_of_[copy.node] = kNone;
-  for (uint32_t c = 0; c < copies_.size(); ++c)
-    if (copies_[c].is_used) copy_of_[copies_[c].node] = c;
-}
-
-// Originals that were copied and that nobody uses any more.
-void RematModel::find_gone(RematOutcome* out) {
-  uses_ = output_uses_;
-  for (const NodeFacts& user : nodes_)
-    for (uint32_t o = user.operands; o < user.operands_end; ++o)
-      if (const uint32_t def = operands_[o].def; def != kNone && (user.is_forward || read_by_[o].copy == kNone)) ++uses_[def];
-  for (const CopyState& copy : copies_) {
-    const NodeFacts& facts = nodes_[copy.node];
-    for (uint32_t o = facts.operands; copy.is_used && o < facts.operands_end; ++o)
-      if (operands_[o].def != kNone && resolved_[copy.operands + o - facts.operands].copy == kNone) ++uses_[operands_[o].def];
-  }
-  for (uint32_t n = size(); n-- > 0;) {
-    if (copy_of_[n] == kNone || uses_[n] != 0) continue;
-    gone_[n] = 1;
-    out->gone.push_back(n);
-    out->cost -= nodes_[n].cost;
-    for (uint32_t o = nodes_[n].operands; o < nodes_[n].operands_end; ++o)
-      if (operands_[o].def != kNone) --uses_[operands_[o].def];
-  }
-  std::ranges::reverse(out->gone);
-}
-
-// The new schedule: when each piece of memory is in use.
-void RematModel::walk() {
-  landing_.assign(nodes_.size() + copies_.size(), 0);
-  size_t next = 0;
+// What runs look at, close together.
+void RematModel::find_traits() {
+  traits_.resize(nodes_.size());
   for (uint32_t at = 0; at < nodes_.size(); ++at) {
-    for (; next < copies_.size() && copies_[next].before == at; ++next)
-      if (copies_[next].is_used) step(copies_[next].node, static_cast<uint32_t>(next));
-    if (!gone_[at]) step(at, kNone);
+    const NodeFacts& facts = nodes_[at];
+    bool waits = false;
+    for (uint32_t o = facts.operands; o < facts.operands_end; ++o) waits |= operands_[o].launch != kNone;
+    auto trait = [](bool has, Trait which) { return has ? unsigned{which} : 0u; };
+    traits_[at] = static_cast<uint8_t>(
+        trait(facts.is_forward, kForward) | trait(facts.bar == RematBar::none, kMayCopy) | trait(facts.is_launch, kLaunches) |
+        trait(waits, kWaits) | trait(facts.reuses != facts.reuses_end, kMayReuse) | trait(facts.call_bytes != 0, kCalls));
+    operand_begin_.push_back(facts.operands);
+    result_begin_.push_back(facts.results);
   }
+  operand_begin_.push_back(static_cast<uint32_t>(operands_.size()));
+  result_begin_.push_back(static_cast<uint32_t>(results_.size()));
+  for (const Operand& operand : operands_) {
+    operand_def_.push_back(operand.def);
+    read_piece_.push_back(operand.storage);
+    if (operand.def != kNone) ++all_uses_[operand.def];
+  }
+  read_copy_.assign(operands_.size(), kNone);
+  read_launch_.assign(operands_.size(), kNone);
+  for (const ResultMemory& result : results_) lies_in_.push_back(result.storage);
 }
 
-void RematModel::touch(uint32_t piece, uint32_t time) {
-  if (piece != kNone) pieces_[piece].last = std::max(pieces_[piece].last, time);
-}
-
-RematModel::Resolved RematModel::operand_of(const Step& s, uint32_t which) const {
-  const NodeFacts& facts = nodes_[s.at];
-  if (s.copy != kNone) return resolved_[copies_[s.copy].operands + which];
-  return facts.is_forward ? Resolved{kNone, original_piece(operands_[facts.operands + which])} : read_by_[facts.operands + which];
-}
-
-uint32_t RematModel::piece_of(const Step& s, uint32_t which) const {
-  return s.copy == kNone ? lies_in_[nodes_[s.at].results + which] : copy_pieces_[copies_[s.copy].pieces + which];
-}
-
-void RematModel::step(uint32_t at, uint32_t copy) {
-  const Step now{at, copy};
-  const uint32_t time = static_cast<uint32_t>(steps_.size());
-  steps_.push_back(now);
-  const NodeFacts& facts = nodes_[at];
-  for (uint32_t i = 0; i < facts.operands_end - facts.operands; ++i) {
-    touch(operand_of(now, i).piece, time);
-    const uint32_t launch = operands_[facts.operands + i].launch;
-    if (launch == kNone) continue;
-    const uint32_t copied = copy != kNone ? copies_[copy].launch : facts.is_forward ? kNone : read_by_[facts.operands + i].launch;
-    landing_[copied == kNone ? launch : size() + copied] = time;
-  }
-  for (uint32_t r = 0; r < facts.results_end - facts.results; ++r) {
-    const uint32_t piece = piece_of(now, r);
-    if (results_[facts.results + r].is_made) pieces_[piece].first = time;
-    touch(piece, time);
-  }
-}
-
-// A collective may run until it is waited for; outputs stay; what may be one piece of memory lives together.
-void RematModel::land() {
-  const uint32_t end = steps_.empty() ? 0 : static_cast<uint32_t>(steps_.size()) - 1;
-  for (const Step& s : steps_) {
-    const NodeFacts& facts = nodes_[s.at];
-    if (!facts.is_launch) continue;
-    const uint32_t landing = landing_[s.copy == kNone ? s.at : size() + s.copy];
-    const uint32_t until = facts.lands && landing != 0 ? landing : end;
-    for (uint32_t i = 0; i < facts.operands_end - facts.operands; ++i) touch(operand_of(s, i).piece, until);
-    for (uint32_t r = 0; r < facts.results_end - facts.results; ++r) touch(piece_of(s, r), until);
-  }
-  for (const Operand& output : outputs_) {
-    const uint32_t piece = original_piece(output);
-    if (piece == kNone) continue;
-    pieces_[piece].is_output = true;
-    touch(piece, end);
-  }
-  for (const auto& members : classes_) {
-    uint32_t last = 0;
-    for (uint32_t s : members) last = std::max(last, pieces_[s].last);
-    for (uint32_t s : members) touch(s, last);
-  }
-}
-
-void RematModel::find_reuse() {
-  saved_.assign(steps_.size(), 0);
-  for (uint32_t time = 0; time < steps_.size(); ++time) {
-    const NodeFacts& facts = nodes_[steps_[time].at];
-    uint32_t done = kNone;
-    for (uint32_t i = facts.reuses; i < facts.reuses_end; ++i) {
-      if (reuses_[i].result == done) continue;
-      const uint32_t result = piece_of(steps_[time], reuses_[i].result), dying = operand_of(steps_[time], reuses_[i].operand).piece;
-      if (dying == kNone) continue;
-      Piece& old = pieces_[dying];
-      if (old.first == kNone || old.is_output || old.taken || !old.is_single || old.last != time || old.first == time) continue;
-      old.taken = true;
-      done = reuses_[i].result;
-      saved_[time] += pieces_[result].bytes;
+// Operands that read a copy in some run, and those that show through views what others read.
+void RematModel::find_moving() {
+  std::vector<uint8_t> is_moving(results_.size(), 0);
+  for (uint32_t at = 0; at < nodes_.size(); ++at) {
+    const size_t before = moving_.size();
+    for (uint32_t o = operand_begin_[at]; o < operand_begin_[at + 1]; ++o) {
+      const Operand& operand = operands_[o];
+      if (operand.def == kNone) continue;
+      const bool may_read_copy = !(traits_[at] & kForward) && (traits_[operand.def] & kMayCopy);
+      const bool shows = operand.result != kNone && is_moving[result_begin_[operand.def] + operand.result];
+      if (may_read_copy || shows) moving_.push_back(o);
     }
+    if (moving_.size() == before) continue;
+    moving_nodes_.push_back(at);
+    moving_begin_.push_back(static_cast<uint32_t>(before));
+    const std::span here(moving_.data() + before, moving_.data() + moving_.size());
+    for (uint32_t r = result_begin_[at]; r < result_begin_[at + 1]; ++r)
+      is_moving[r] = results_[r].operand != kNone &&
+                     std::ranges::binary_search(here, operand_begin_[at] + results_[r].operand);
   }
-}
-
-void RematModel::sum_up(RematOutcome* out) const {
-  std::vector<int64_t> change(steps_.size() + 1, 0);
-  for (const Piece& piece : pieces_) {
-    if (piece.first == kNone) continue;
-    change[piece.first] += piece.bytes;
-    change[piece.last + 1] -= piece.bytes;
-  }
-  out->live_bytes.assign(nodes_.size(), 0);
-  int64_t live = 0;
-  for (uint32_t time = 0; time < steps_.size(); ++time) {
-    live += change[time];
-    const Step& s = steps_[time];
-    const uint32_t at = s.copy == kNone ? s.at : copies_[s.copy].before;
-    const int64_t now = std::max<int64_t>(live - saved_[time], 0) + nodes_[s.at].call_bytes;
-    out->live_bytes[at] = std::max(out->live_bytes[at], now);
-    if (now > out->peak_bytes) out->peak_bytes = now, out->peak_at = at;
-  }
-}
-
-std::vector<uint32_t> RematModel::longest_waits(const RematDecision& decision) {
-  run(decision, true);
-  constexpr uint32_t kShortest = 8;               // nodes: less is no wait
-  std::vector<uint32_t> out(nodes_.size(), kNone), longest(pieces_.size(), kShortest), before(pieces_.size(), kNone), used(pieces_.size(), 0);
-  for (uint32_t time = 0; time < steps_.size(); ++time) {
-    const Step& now = steps_[time];
-    const NodeFacts& facts = nodes_[now.at];
-    for (uint32_t i = 0; i < facts.operands_end - facts.operands; ++i) {
-      const uint32_t piece = operand_of(now, i).piece;
-      if (piece == kNone || piece < originals_.size()) continue;
-      const uint32_t wait = time - std::max(used[piece], pieces_[piece].first);
-      if (wait > longest[piece]) longest[piece] = wait, before[piece] = now.copy == kNone ? now.at : copies_[now.copy].before;
-      used[piece] = time;
-    }
-  }
-  for (const CopyState& copy : copies_)
-    for (uint32_t r = 0; r < nodes_[copy.node].results_end - nodes_[copy.node].results; ++r)
-      if (results_[nodes_[copy.node].results + r].is_made) out[copy.node] = before[copy_pieces_[copy.pieces + r]];
-  return out;
+  moving_begin_.push_back(static_cast<uint32_t>(moving_.size()));
 }
 
 }  // namespace sg

@@ -8,10 +8,11 @@
 // Copies   Each non-forward node pulls copies of what it needs, and what those need, up to values that stay. They stand
 //          right before it, in the order of the forward; later nodes share the last copy. A copy is made only when what
 //          it reads is what the original read. An original that nobody asks for any more is gone.
-// Cost     A pass over the nodes each: about a millisecond for ten thousand.
+// Cost     A pass over the nodes each: a few tenths of a millisecond for ten thousand (remat_simulate.cc).
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,12 +61,21 @@ struct RematOutcome {
   std::vector<int64_t> live_bytes;                        // by position: the most while it and the copies before it run
 };
 
+// The same in short.
+struct RematWeight {
+  int64_t peak_bytes = 0;
+  uint32_t peak_at = 0;
+  double cost = 0;
+};
+
 class RematModel {
  public:
   RematModel(const Program& program, const Graph& graph, const SizeValues& sizes, bool collectives);
 
-  RematOutcome place(const RematDecision& decision) { return run(decision, false); }
-  RematOutcome simulate(const RematDecision& decision) { return run(decision, true); }
+  RematOutcome place(const RematDecision& decision);
+  RematOutcome simulate(const RematDecision& decision);
+  RematWeight weigh(const RematDecision& decision);        // a fifth of the price of `simulate`: nothing is listed
+  double cost(const RematDecision& decision);              // half the price of `weigh`
 
   // By position: the node behind the forward before which the memory of the last copy has waited longest for a use since
   // the one before; kNone = it is used once, or not copied.
@@ -135,25 +145,21 @@ class RematModel {
   struct Reuse {
     uint32_t result = 0, operand = 0; // which of the node's
   };
-  struct Piece {                      // of memory, original or copied
-    uint32_t first = kNone, last = 0;
-    int64_t bytes = 0;
-    bool taken = false, is_output = false, is_single = true;
-  };
   struct CopyState {
-    uint32_t node = 0, before = 0, pieces = 0;
-    bool is_used = false;
+    uint32_t node = 0, before = 0;
+    uint32_t pieces = 0;              // into copy_pieces_
     uint32_t operands = 0;            // into resolved_
     uint32_t launch = kNone;          // of waits: the copy of the launch
+    bool is_used = false;
   };
   struct Resolved {
     uint32_t copy = kNone, piece = kNone;
-    uint32_t launch = kNone;          // of waits behind the forward: the copy of the launch
   };
-
   struct Step {
     uint32_t at = 0, copy = kNone;
   };
+  // Facts of a node that a run looks at.
+  enum Trait : uint8_t { kForward = 1, kMayCopy = 2, kLaunches = 4, kWaits = 8, kMayReuse = 16, kCalls = 32 };
   struct Learner;
   void add_storage(uint32_t s, const Learner& known);
   void add_node(NodeId n, const Learner& known);
@@ -164,26 +170,31 @@ class RematModel {
   RematBar bar_of_launch(const NodeFacts& wait) const;
   void add_calls(const Liveness& live);
   void add_uses();
-  RematOutcome run(const RematDecision& decision, bool with_memory);
-
-  // run
+  void find_traits();
+  void find_moving();
+  // one run: remat_simulate.cc
+  void find_copies(const RematDecision& decision);
   void reset(const RematDecision& decision);
-  void pull(uint32_t b, RematOutcome* out);
+  void pull(uint32_t b, std::span<const uint32_t> moving);
   bool try_copy(uint32_t n, uint32_t b);
+  bool can_copy(const CopyState& copy) const;
+  void ask_for(uint32_t def, uint32_t b);
   void place_views(uint32_t at);
-  uint32_t original_piece(const Operand& operand) const;
-  bool is_needed(uint32_t def, uint32_t b) const;
-  Resolved resolve(const Operand& operand) const;
+  Resolved resolve(uint32_t operand) const;
   void mark_used();
-  void find_gone(RematOutcome* out);
+  void find_gone();
+  double cost_of_run() const;
   void walk();
-  void step(uint32_t at, uint32_t copy);
+  void step(uint32_t at);
+  void step_copy(uint32_t copy);
+  void pass_waits(const Step& now, uint32_t time);
+  uint32_t piece_read(const Step& s, uint32_t which) const;
+  uint32_t piece_made(const Step& s, uint32_t which) const;
   void touch(uint32_t piece, uint32_t time);
-  Resolved operand_of(const Step& s, uint32_t which) const;
-  uint32_t piece_of(const Step& s, uint32_t which) const;
   void land();
-  void find_reuse();
-  void sum_up(RematOutcome* out) const;
+  int64_t reused_at(uint32_t time);
+  RematWeight sum_up(std::vector<int64_t>* live_bytes);
+  RematOutcome listed() const;
 
   const Graph& graph_;
   std::vector<uint32_t> position_;                        // by NodeId
@@ -191,24 +202,39 @@ class RematModel {
   std::vector<Operand> operands_;
   std::vector<ResultMemory> results_;
   std::vector<Reuse> reuses_;
-  std::vector<Piece> originals_;                          // by storage of the graph, unused
+  std::vector<int64_t> original_bytes_;                   // by storage of the graph
+  std::vector<uint8_t> is_single_;                        // by storage: no other may be the same memory
   std::vector<std::vector<uint32_t>> classes_;            // storages that may be one piece of memory
   std::vector<Operand> outputs_;
-  std::vector<uint32_t> output_uses_;                     // by position
 
-  // of one run
-  std::vector<Piece> pieces_;                             // originals, then those of copies
+  // The same in the order and size that runs want: a run looks at little else.
+  std::vector<uint8_t> traits_;                           // by position
+  std::vector<uint32_t> operand_begin_, result_begin_;    // by position, and the end
+  std::vector<uint32_t> operand_def_;                     // by operand
+  std::vector<uint32_t> moving_nodes_;                    // those with operands that may lie elsewhere in some runs
+  std::vector<uint32_t> moving_, moving_begin_;           // these operands, by moving_nodes_
+  std::vector<uint32_t> all_uses_;                        // by position, outputs too
+
+  // Of one run. A piece is memory: the storages of the graph, then what copies make.
+  std::vector<int64_t> bytes_;                            // by piece, as those that follow
+  std::vector<uint32_t> first_, last_;                    // steps in use
+  std::vector<uint8_t> is_taken_, is_output_piece_;
   std::vector<CopyState> copies_;
   std::vector<uint32_t> copy_of_, asked_for_, uses_;      // by position
   std::vector<uint32_t> stack_, needed_;
-  std::vector<uint8_t> wanted_, expired_, stale_, gone_;  // by position
-  std::vector<Resolved> read_by_;                         // by operand, of nodes behind the forward
+  std::vector<uint8_t> wanted_, expired_, is_stale_, is_gone_;      // by position
+  std::vector<uint32_t> gone_;                            // descending
+  std::vector<std::pair<uint32_t, uint32_t>> stale_;      // RematOutcome::stale
+  // By operand, of originals; those that do not move stay.
+  std::vector<uint32_t> read_piece_, read_copy_, read_launch_;
   std::vector<uint32_t> lies_in_;                         // by results_: the piece, of originals
+  std::vector<uint32_t> redirected_;                      // operands of originals that read copies
   std::vector<uint32_t> copy_pieces_;                     // by CopyState::pieces + which of the node's results_
-  std::vector<Resolved> resolved_;
+  std::vector<Resolved> resolved_;                        // by CopyState::operands + which of the node's operands
   std::vector<Step> steps_;                               // the new schedule
+  std::vector<uint32_t> launches_;                        // steps
   std::vector<uint32_t> landing_;                         // by position, then by copy: when the last wait is through
-  std::vector<int64_t> saved_;
+  std::vector<int64_t> change_;                           // by step: of the live bytes
 };
 
 }  // namespace sg

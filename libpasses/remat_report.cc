@@ -33,11 +33,14 @@ std::string asker(const RematModel& model, uint32_t at) {
   return later == RematModel::kNone ? std::string() : ", and " + named(model, later) + " needs it";
 }
 
-std::string why_stays(const RematModel& model, const RematDecision& decision, const std::vector<uint8_t>& allowed, uint32_t at) {
+std::string why_stays(const RematModel& model, const RematDecided& decided, uint32_t at) {
   if (model.is_output(at)) return "it is an output";
   if (model.bar(at) != RematBar::none) return std::string(remat_bar_text(model.bar(at))) + asker(model, at);
-  if (!allowed[at]) return "the policy or --save keeps it" + asker(model, at);
-  return decision.recompute[at] ? "the forward still needs it, or what recomputes others" : "recomputing it is dearer than what is" + asker(model, at);
+  if (decided.border[at]) return "it is what a later layer begins with" + asker(model, at);
+  if (!decided.open[at]) return "the policy or --save keeps it" + asker(model, at);
+  if (decided.decision.recompute[at]) return "the forward still needs it, or what recomputes others";
+  const std::string why = decided.has_target ? "recomputing it is dearer than what is" : "without it, its layer needs more at once";
+  return why + asker(model, at);
 }
 
 }  // namespace
@@ -65,8 +68,8 @@ std::vector<std::string> explain_copies(const RematModel& model, const RematOutc
   return out;
 }
 
-std::vector<std::string> explain_peak(const RematModel& model, const RematDecision& decision, const std::vector<uint8_t>& allowed,
-                                      const Program& program, const SizeValues& sizes) {
+std::vector<std::string> explain_peak(const RematModel& model, const RematDecided& decided, const Program& program,
+                                      const SizeValues& sizes) {
   const Liveness live = compute_liveness(program, program.graph, sizes);
   std::vector<std::string> out;
   for (uint32_t i : live.live_at_peak) {
@@ -75,7 +78,7 @@ std::vector<std::string> explain_peak(const RematModel& model, const RematDecisi
     const uint32_t at = model.position(storage.def);
     if (model.first_later_use(at) == RematModel::kNone) continue;
     out.push_back(named(model, at) + " stays through the peak with " + human_bytes(static_cast<double>(storage.bytes)) + ": " +
-                  why_stays(model, decision, allowed, at));
+                  why_stays(model, decided, at));
   }
   return out;
 }

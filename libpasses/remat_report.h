@@ -17,8 +17,16 @@ std::string held_text(const RematModel& model, const RematBound& bound);
 // A line for each copy and for each node that could not be copied. Before the outcome is applied.
 std::vector<std::string> explain_copies(const RematModel& model, const RematOutcome& outcome);
 
+// What was decided about a graph, and from what.
+struct RematDecided {
+  const RematDecision& decision;
+  const std::vector<uint8_t>& open;                       // by position: there was something to decide
+  const std::vector<uint8_t>& border;                     // by position: kept, as it crosses into a later layer
+  bool has_target = false;
+};
+
 // The forward values that are alive at the peak of the recomputed graph, largest first, and why each of them stays.
-std::vector<std::string> explain_peak(const RematModel& model, const RematDecision& decision, const std::vector<uint8_t>& allowed,
-                                      const Program& program, const SizeValues& sizes);
+std::vector<std::string> explain_peak(const RematModel& model, const RematDecided& decided, const Program& program,
+                                      const SizeValues& sizes);
 
 }  // namespace sg

@@ -22,6 +22,14 @@ RematChoice RematChooser::with(const RematChoice& start, std::span<const uint32_
   return weigh(std::move(decision));
 }
 
+// Of the same choice, its cost alone.
+double RematChooser::cost_with(const RematChoice& start, std::span<const uint32_t> units, bool on) {
+  work_ -= std::min<size_t>(work_, model_.size() + 1);
+  RematDecision decision = start.decision;
+  for (uint32_t u : units) set(&decision, u, on);
+  return model_.cost(decision);
+}
+
 bool RematChooser::take_if_better(RematChoice* best, RematChoice choice, int64_t target) const {
   if (!is_better(choice, *best, target)) return false;
   *best = std::move(choice);
@@ -73,7 +81,7 @@ RematChoice RematChooser::give_back(RematChoice best, int64_t target) {
       for (uint32_t u : kinds_[k])
         if (is_on(best.decision, u)) on.push_back(u), bytes += static_cast<double>(model_.made_bytes(units_[u].at));
       if (on.empty()) continue;
-      const double spared = best.cost - with(best, on, false).cost;
+      const double spared = best.cost - cost_with(best, on, false);
       if (spared > 0) gains.push_back({spared / bytes, k});
     }
     std::ranges::stable_sort(gains, [](const Gain& a, const Gain& b) { return a.worth > b.worth; });
@@ -149,7 +157,7 @@ std::vector<int64_t> RematChooser::peaks_without(const RematDecision& decision, 
     for (size_t i = share; i < kinds.size(); i += shares) {
       RematDecision kept = decision;
       for (uint32_t u : kinds_[kinds[i]]) set(&kept, u, false);
-      out[i] = model.simulate(kept).peak_bytes;
+      out[i] = model.weigh(kept).peak_bytes;
     }
   });
   return out;

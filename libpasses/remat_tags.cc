@@ -41,12 +41,12 @@ class Tagger {
   Tagger(Program* program, RematPolicy policy, const SaveSelectors& save, Recompute crossing)
       : graph_(program->graph), policy_(policy), save_(save), crossing_(crossing) {}
 
-  void run() {
+  std::vector<NodeId> run() {
     if (crossing_ == Recompute::must_save) find_earlier_run();
     find_layers();
     for (NodeId n : graph_.nodes())
       if (graph_.node(n).phase == Phase::forward) set(n, tag_of(n));
-    keep_what_crosses_layers();
+    return keep_what_crosses_layers();
   }
 
  private:
@@ -64,12 +64,12 @@ class Tagger {
   }
 
   void find_layers() {
+    const Layers layers(graph_);
     layer_.assign(graph_.node_id_limit(), -1);
     for (NodeId n : graph_.nodes()) {
       const bool is_forward = graph_.node(n).phase == Phase::forward;
       if (!is_forward && !is_copy(n)) continue;
-      const StrId module = graph_.node(n).module;
-      layer_[n.index] = module ? layer_of(graph_.pool().strings[module]) : -1;
+      layer_[n.index] = layers.of(graph_, n);
       if (is_forward && layer_[n.index] >= 0) last_layered_ = n;
     }
     if (last_layered_) find_head();
@@ -115,7 +115,8 @@ class Tagger {
   }
 
   // So that recomputing one layer does not begin in another.
-  void keep_what_crosses_layers() {
+  std::vector<NodeId> keep_what_crosses_layers() {
+    std::vector<NodeId> out;
     for (NodeId n : graph_.nodes()) {
       if (graph_.node(n).phase != Phase::forward || !is_recomputed(graph_.meta(n).recompute)) continue;
       bool crosses = false;
@@ -123,8 +124,9 @@ class Tagger {
         graph_.for_each_use(graph_.node(n).result(i), [&](Use use) {
           crosses |= use.user && is_recomputed_node(use.user) && layer_[use.user.index] > layer_[n.index];
         });
-      if (crosses) set(n, crossing_);
+      if (crosses) set(n, crossing_), out.push_back(n);
     }
+    return out;
   }
 
   Graph& graph_;
@@ -178,8 +180,9 @@ Status SaveSelectors::check_used(const Job& job) const {
   return ok_status();
 }
 
-void tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save, Recompute crossing) {
-  if (policy != RematPolicy::tags) Tagger(program, policy, save, crossing).run();
+std::vector<NodeId> tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save,
+                                      Recompute crossing) {
+  return policy == RematPolicy::tags ? std::vector<NodeId>() : Tagger(program, policy, save, crossing).run();
 }
 
 void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision, const std::vector<uint8_t>& open,

@@ -32,8 +32,9 @@ class SaveSelectors {
 // Tags the forward nodes of a program's main graph; `tags` leaves those of the capture as they are. What crosses into a later
 // layer is tagged `crossing`: must_save, or prefer_save where it is up to a search. Where it is not, a graph that has copies
 // already keeps its prefer_save: so an earlier run said what it kept to lower the peak, and a second run changes nothing.
-void tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save,
-                       Recompute crossing = Recompute::must_save);
+// Returns what crosses.
+std::vector<NodeId> tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save,
+                                      Recompute crossing = Recompute::must_save);
 
 // Tags that say what was decided, of the forward nodes that were `open` (by position): those not recomputed are `kept`.
 void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision, const std::vector<uint8_t>& open,

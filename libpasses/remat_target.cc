@@ -25,6 +25,7 @@ class TargetFinder {
     std::vector<uint8_t> open = asked_.allowed;
     for (size_t at = 0; at < asked_.crossing.size(); ++at) open[at] |= asked_.crossing[at];
     out_.bound = model_.bound(open);
+    out_.kept_bytes = kept_peak();
     if (asked.peak_bytes) out_.target_bytes = *asked.peak_bytes;
     else if (*asked.budget <= 0) return take_least();
     else if (*asked.budget >= 1) return take_none();
@@ -60,14 +61,14 @@ class TargetFinder {
 
   Result<TargetChoice> take_none() {
     out_.decision = chooser_.none().decision;
-    out_.target_bytes = kept_peak();
+    out_.target_bytes = out_.planned_bytes = kept_peak();
     return std::move(out_);
   }
 
   Result<TargetChoice> take_least() {
     if (least_peak() >= kept_peak()) return take_none();
     out_.decision = chooser_.least().decision;
-    out_.target_bytes = least_peak();
+    out_.target_bytes = out_.planned_bytes = least_peak();
     return std::move(out_);
   }
 
@@ -81,6 +82,7 @@ class TargetFinder {
       const int64_t planned = plan(choice->decision);
       if (planned <= out_.target_bytes) {
         out_.decision = std::move(choice->decision);
+        out_.planned_bytes = planned;
         return std::move(out_);
       }
       below = std::min(below, choice->peak_bytes) - (planned - out_.target_bytes);
@@ -91,6 +93,7 @@ class TargetFinder {
       return take_least();
     }
     out_.decision = chooser_.least().decision;
+    out_.planned_bytes = least_peak();
     return std::move(out_);
   }
 

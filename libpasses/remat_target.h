@@ -19,6 +19,8 @@ struct TargetChoice {
   RematDecision decision;
   int64_t target_bytes = 0;
   RematBound bound;
+  int64_t kept_bytes = 0;              // planned, with nothing recomputed
+  int64_t planned_bytes = 0;           // planned, with the decision carried out
   std::optional<Error> missed;
 };
 
