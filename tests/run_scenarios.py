@@ -41,7 +41,8 @@ def finding(name, place):
         if not os.path.exists(path):
             return f'there is no {os.path.relpath(path, HERE)}'
         text = open(path).read()
-        return None if text.startswith('# RUN: ') and '---- expected ----' in text else f'{os.path.relpath(path, HERE)} is no golden'
+        is_golden = text.startswith('# RUN: ') and '---- expected ----' in text
+        return None if is_golden else f'{os.path.relpath(path, HERE)} is no golden'
     path = os.path.join(HERE, 'capture', rest + '.py')
     if folder != 'capture' or not os.path.exists(path):
         return f'there is no {place}'

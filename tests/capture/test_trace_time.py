@@ -123,9 +123,8 @@ class Marks(CaptureCase):
                 mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, length, length, device="cpu")
                 return self.out(flex_attention(q, k, v, block_mask=mask))
 
-        document = self.captured(
-            Attends(), lambda out: out.square().mean(), {"x": torch.randn(2, 256, 8)}, dynamic={"x": {1: ("length", 129, 256)}}
-        )
+        x, wish = torch.randn(2, 256, 8), {"x": {1: ("length", 129, 256)}}
+        document = self.captured(Attends(), lambda out: out.square().mean(), {"x": x}, dynamic=wish)
         (node,) = [n for n in document["nodes"] if n["op"] == "higher_order.flex_attention"]
         self.assertEqual(node["args"][4][0], node["args"][4][1])
         (size,) = [n for n in document["nodes"] if {"ref": n["name"]} == node["args"][4][0]]

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """run_export_tests.py --bin BIN [--ranks] [--only TEXT]: exported modules, run by PyTorch, give what the capture gives.
 
-Each shared source with values is imported and exported: as functions, as a torch.fx graph, again after sg-clean, and after sg-
-remat as far as policies and budgets go (what is drawn at random comes out as without recomputation). The module's step() must
+Each shared source with values is imported and exported: as functions, as a torch.fx graph, again after sg-clean, after sg-remat
+as far as policies and budgets go (what is drawn at random comes out as without recomputation), after sg-offload, and with the
+sizes of the capture in the place of symbols. The module's step() must
 give, bit for bit, what PyTorch gives when it runs the capture's JSON node by node (replay.py), or the exported program, in the
 same process. The values recorded with the capture must come out too: the same bits where this machine's kernels make them (said
 for each), else within the tolerance of the narrowest float. --ranks: the captures of 4 ranks, over gloo (minutes).
@@ -37,7 +38,9 @@ ROUTED_IN_BF16 = {"multi/dsv3-ep4", "multi/dsv3-ep4-eagerchunk2", "peer/dsv3-ep4
 DRAWS_RANDOM = {"single/gpt2-tiny-dropout"}
 # Passes and their options, and options of sg-export.
 FORMS = {"functions": ([], []), "fx": ([], ["--fx"]), "cleaned": ([["sg-clean"]], []), "default": ([["sg-remat"]], []),
-         "all": ([["sg-remat", "--policy", "all"]], ["--fx"]), "tightest": ([["sg-clean"], ["sg-remat", "--budget", "0"]], [])}
+         "all": ([["sg-remat", "--policy", "all"]], ["--fx"]), "tightest": ([["sg-clean"], ["sg-remat", "--budget", "0"]], []),
+         "offloaded": ([["sg-remat", "--policy", "full"], ["sg-offload", "--all", "--least", "64"]], []),
+         "concrete": ([["sg-concretize"], ["sg-clean"], ["sg-remat", "--policy", "full"]], [])}
 
 
 def run(*command):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run_passes.py --bin BIN [--only TEXT] [--seeds N] [--all]: passes hold what their headers promise, on real and on random graphs.
+"""run_passes.py --bin BIN [--only TEXT] [--seeds N] [--first N] [--all | --sparse]: passes hold what their headers promise, on real and on random graphs.
 
 For each shared capture with values and each random job that runs: the graph is run before and after each chain of passes, on the
 same inputs and all its ranks. Results must be equal to the bit, planned peaks must not grow (where the pass promises it), and the
@@ -7,6 +7,7 @@ passes must have nothing to do the second time. Says aloud when ../shared/traces
 
 Chains   Each pass alone as a tool, some pairs, and orders of all of them through sg-pipe: in these each pass stands directly
          behind each other one once (a row-complete Latin square). --all: every order of {clean, one remat, offload, concretize}.
+         --sparse: three chains and one order for each random job, others for the next: thousands of jobs (--first: from that seed).
 """
 import argparse
 import itertools
@@ -137,7 +138,7 @@ def dropout_case(only):
 
 
 def random_cases(bin_dir, only, seeds):
-    for seed in range(seeds):
+    for seed in seeds:
         name = f'random/{seed}'
         if only not in name:
             continue
@@ -148,7 +149,13 @@ def random_cases(bin_dir, only, seeds):
         yield name, make, ['--inputs', '{folder}/in.safetensors', '--seed', '7']
 
 
-def hold_case(bin_dir, every, name, make, values):
+def part_of(chains, name, count):
+    """`count` of the chains, others for each name."""
+    first = int(name.rpartition('/')[2]) * count
+    return [chains[(first + i) % len(chains)] for i in range(count)]
+
+
+def hold_case(bin_dir, every, sparse, name, make, values):
     """How many chains held; None for a random job whose inputs --init cannot make, or whose data says no."""
     with tempfile.TemporaryDirectory() as folder:
         case = Case(bin_dir, folder)
@@ -161,13 +168,16 @@ def hold_case(bin_dir, every, name, make, values):
             if not name.startswith('random/'):
                 raise
             return None
-        of_all = orders(bin_dir, case.is_symbolic(graph), every)
-        for chain in CHAINS:
+        of_all, chains = orders(bin_dir, case.is_symbolic(graph), every), CHAINS
+        if sparse and name.startswith('random/'):
+            of_all, chains = part_of(of_all, name, 1), part_of(CHAINS, name, 3)
+        for chain in chains:
             case.hold(graph, values, chain, case.apply)
         for chain in of_all:
             case.hold(graph, values, chain, case.pipe)
-        case.hold_same_bytes(graph, of_all[0])
-        return len(CHAINS) + len(of_all)
+        if not sparse:
+            case.hold_same_bytes(graph, of_all[0])
+        return len(chains) + len(of_all)
 
 
 def main():
@@ -175,16 +185,18 @@ def main():
     parser.add_argument('--bin', required=True)
     parser.add_argument('--only', default='')
     parser.add_argument('--seeds', type=int, default=30)
+    parser.add_argument('--first', type=int, default=0)
     parser.add_argument('--all', action='store_true')
+    parser.add_argument('--sparse', action='store_true')
     args = parser.parse_args()
     begin, failed, held, left = time.time(), 0, 0, 0
-    cases = list(random_cases(args.bin, args.only, args.seeds))
+    cases = list(random_cases(args.bin, args.only, range(args.first, args.first + args.seeds)))
     if os.path.isdir(run_numbers.TRACES):
         cases += [*real_cases(args.bin, args.only), *dropout_case(args.only)]
     else:
         print('SKIPPED: ../shared/traces is absent; real captures were not run')
     with ThreadPoolExecutor(max_workers=max((os.cpu_count() or 2) // 2, 2)) as pool:
-        runs = [(name, pool.submit(hold_case, args.bin, args.all, name, make, values)) for name, make, values in cases]
+        runs = [(name, pool.submit(hold_case, args.bin, args.all, args.sparse, name, make, values)) for name, make, values in cases]
         for name, done in runs:
             try:
                 chains = done.result()
