@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "libgraph/op.h"
 #include "librun/element.h"
 #include "librun/precision.h"
 
@@ -25,7 +26,7 @@ Tolerance tolerance_for(DType narrowest, const ExpectOptions& options) {
   const int bits = significand_bits(narrowest);
   Tolerance t{1e-4, 1e-5, false, !options.rtol && !options.atol};
   if (bits == 53) t = {1e-7, 1e-7, false, false};
-  if (bits != 0 && bits <= 11) t = {1.6e-2, 1e-2, true, false};
+  if (bits != 0 && bits <= 11) t = {1.6e-2, 1e-2, true, t.takes_rounding};
   if (options.rtol) t.rtol = *options.rtol;
   if (options.atol) t.atol = *options.atol, t.is_relative_to_largest = false;
   return t;
@@ -278,6 +279,8 @@ Result<Expectation> Expectation::open(const Program& program, const AliasAnalysi
     return Error{ErrorKind::cannot_apply, "the graphs have no output in common", {}, "sg-diff shows what each of them returns"};
   for (const NamedValue& value : named_values(program.graph, alias))
     if (!is_named[value.value.index]) ++out.not_compared_;
+  for (NodeId n : program.graph.nodes())
+    if (out.draws_random_.empty() && draws_random(program.graph, n)) out.draws_random_ = program.graph.label(n);
   return out;
 }
 
@@ -285,6 +288,7 @@ ExpectReport Expectation::compare(const RunValues& values) const {
   ExpectReport out;
   out.not_compared = not_compared_;
   out.without_counterpart = without_counterpart_;
+  out.draws_random = draws_random_;
   for (const Item& item : items_) {
     ExpectRow row;
     row.name = item.expected->name;

@@ -59,6 +59,7 @@ struct ExpectReport {
   size_t not_compared = 0;             // values of the graph that the file does not name
   size_t without_counterpart = 0;      // values of the file that the graph does not have (ExpectOptions::counterparts)
   bool in_double = false;              // the run was one of doubles, the graph is not
+  std::string draws_random;            // a node that draws random numbers; empty = none does
   bool passed() const { return failed == 0; }
 };
 
@@ -86,6 +87,7 @@ class Expectation {
   ExpectOptions options_;
   std::vector<Item> items_;            // by name in the file
   size_t not_compared_ = 0, without_counterpart_ = 0;
+  std::string draws_random_;           // the first node that does
 };
 
 // What is expected of one tensor: the comparison itself, for other tools too. `expected` is contiguous and may be

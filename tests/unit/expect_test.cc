@@ -118,7 +118,7 @@ TEST_CASE("given tolerances replace the defaults, each its own") {
   CHECK(std::isinf(row.worst));
 }
 
-TEST_CASE("a file's own rounding widens the tolerance of f32, threefold") {
+TEST_CASE("a file's own rounding widens the tolerance of f32 and of narrower types, threefold") {
   const float value[4] = {1, 2, 3.25f, 4}, off[4] = {1, 2, 3.5f, 4};
   const std::vector<TensorToWrite> file = {{"out1", DType::f32, {2, 2}, {}, value}};
   auto row_of = [&](const float* now, double rounding, DType narrowest, ExpectOptions options) {
@@ -133,6 +133,8 @@ TEST_CASE("a file's own rounding widens the tolerance of f32, threefold") {
   CHECK(row_of(off, 0.1, DType::f32, {}).passed());
   CHECK(!row_of(off, 0.08, DType::f32, {}).passed());
   CHECK(!row_of(off, 0.1, DType::f64, {}).passed());
+  CHECK(row_of(off, 0.1, DType::bf16, {}).passed());
+  CHECK(!row_of(off, 0.02, DType::bf16, {}).passed());
   CHECK(!row_of(off, 0.1, DType::f32, {.rtol = 1e-4}).passed());
   CHECK(!row_of(off, 0.1, DType::f32, {.bitwise = true}).passed());
   Job job = parse(kGraph);

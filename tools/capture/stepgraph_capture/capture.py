@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import torch
 from torch import Tensor, fx
 
-from . import compat, decisions, recorder, rounding, sharding, source, symbols, values, world, write
+from . import compat, decisions, leftovers, recorder, rounding, sharding, source, symbols, values, world, write
 from .encode import Encoder, tensor_type
 from .errors import CaptureError
 from .recorder import Recorder
@@ -83,16 +83,30 @@ class _AsksForValues(CaptureError):
 
 
 def _trace_somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
-    """With fake tensors; where the step asks for values, with real ones beside them."""
+    """With fake tensors; where the step asks for values, with real ones beside them; at last with the data's numbers."""
+    has_values = not fake and world.size() == 1
     try:
-        return _trace(step, dynamic, with_values=False)
+        with decisions.asking() if has_values else nullcontext():
+            return _trace(step, dynamic)
+    except _AsksForValues as error:
+        if not has_values:
+            raise CaptureError(f"{error}. {_NO_VALUES_WHEN_FAKE if fake else _NO_VALUES_IN_A_JOB}") from error
+    try:
+        return _trace(step, dynamic, with_values=True)
     except _AsksForValues:
-        if fake or world.size() > 1:
-            raise
-    return _trace(step, dynamic, with_values=True)
+        return _trace(step, dynamic, with_values=True, settle=True)
 
 
-def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool) -> _Traced:
+_NO_VALUES_WHEN_FAKE = (
+    "With fake=True there are no values to decide by: capture a smaller model without it, or use torch.where"
+)
+_NO_VALUES_IN_A_JOB = (
+    "In a distributed job ranks could decide differently, so that is not followed: use torch.where, or sizes as symbols "
+    "(torch._check), or capture the model in a world of one rank"
+)
+
+
+def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, settle: bool = False) -> _Traced:
     mode = compat.new_fake_mode(allow_real_inputs=True, with_values=with_values)
     varying = {slot.name: slot.value for slot in step.inputs if slot.is_tensor and not sharding.is_sharded(slot.value)}
     if with_values:
@@ -109,22 +123,18 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool) -> _Traced:
     answers: Dict[Any, int] = {}
 
     def traced_step(*tensors: Tensor) -> Tuple[Any, ...]:
-        with decisions.answering(answers) if with_values else nullcontext():
+        with decisions.answering(answers, settle) if with_values else nullcontext():
             result = step.run(tensors, watcher)
         results.append(result)
         return (result.loss, *result.gradients, *result.others.values(), *result.rebound.values())
 
     try:
-        with watcher.recording(), values.seeded(), compat.fakes_of(decisions.FAKES):
+        with watcher.recording(), values.seeded(), leftovers.removed(step.model), compat.fakes_of(
+            decisions.FAKES
+        ), compat.without_notices():
             module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
     except compat.data_dependent_errors() as error:
-        raise _AsksForValues(
-            _because(
-                "it decides by the value of a tensor (an `if`, int() or .item() of one), and the graph "
-                "would hold only one way",
-                error,
-            )
-        ) from error
+        raise _AsksForValues(_because(_BY_VALUE, error)) from error
     except compat.unsupported_errors() as error:
         reason = (
             world.IN_PLACE
@@ -132,10 +142,19 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool) -> _Traced:
             else "an op that PyTorch has no fake of (torch.library.register_fake)"
         )
         raise CaptureError(_because(f"it calls {reason}", error)) from error
+    except RuntimeError as error:
+        if settle or not compat.wants_numbers(error):
+            raise
+        raise _AsksForValues(_because(_BY_VALUE, error)) from error
     symbols.check_still_dynamic(with_symbols, wanted)
     for graph in _graphs(module):
         recorder.link(graph)
     return _Traced(module, fakes, mode, results[0], symbols.names_of(with_symbols, wanted), answers)
+
+
+_BY_VALUE = (
+    "it decides by the value of a tensor (an `if`, int() or .item() of one), and the graph would hold only one way"
+)
 
 
 def _because(reason: str, error: BaseException) -> str:
@@ -290,15 +309,16 @@ def _write_values(step: Step, traced: _Traced, names: List[str], folder: str) ->
             values.check_close(f"{name} after the step", left, right)
             after[f"mutated.{name}"] = left
     write.tensors(os.path.join(folder, "inputs.safetensors"), before)
-    write.tensors(os.path.join(folder, "expected.safetensors"), after, _rounding(step, traced, placeholders, after))
+    made_by = {"threads": str(torch.get_num_threads()), "torch": torch.__version__.split("+")[0]}
+    notes = {**made_by, **_rounding(step, traced, placeholders, after)}
+    write.tensors(os.path.join(folder, "expected.safetensors"), after, notes)
 
 
 def _rounding(step: Step, traced: _Traced, placeholders: List[str], after: Dict[str, Tensor]) -> Dict[str, str]:
-    """PyTorch's own error of each value; nothing in distributed jobs, whose collectives would all run once more."""
-    wide = rounding.in_double(traced.module, values.given(step)) if world.size() == 1 else None
-    if wide is None:
+    """How far right values may be apart; nothing in distributed jobs, whose collectives would all run several times."""
+    if world.size() > 1:
         return {}
-    count = len(wide) - len(placeholders)
+    count = len(next(node for node in traced.module.graph.nodes if node.op == "output").args[0])
     names = [f"out{i}" for i in range(count)] + [f"mutated.{name}" for name in placeholders]
-    errors = {name: rounding.error_of(after[name], value) for name, value in zip(names, wide) if name in after}
-    return {f"rounding.{name}": repr(error) for name, error in errors.items() if error is not None}
+    errors = rounding.of(traced.module, values.given(step), [after.get(name) for name in names])
+    return {f"rounding.{name}": repr(error) for name, error in zip(names, errors) if error is not None}

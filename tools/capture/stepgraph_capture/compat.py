@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 from contextlib import contextmanager, nullcontext
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -36,15 +37,23 @@ def new_fake_mode(allow_real_inputs: bool, with_values: bool = False) -> Any:
 
     class Mode(FakeTensorMode):
         def _maybe_infer_fake(self, func: Any, path: Any, fake: Any, real: Any) -> Any:
-            if real is not None:
+            if real is not None and not _same_but_for_layout(fake, real):
                 return super()._maybe_infer_fake(func, path, fake, real)
-            # A gradient that is not asked for; PyTorch compares it all the same.
-            returns = inspect.signature(FakeTensorMode._maybe_infer_fake).return_annotation
-            return (None, True) if "tuple" in str(returns).lower() else None
+            # PyTorch compares all the same: a gradient that is not asked for, a view of what lies otherwise in memory.
+            same, returns = (fake if real is not None else None), FakeTensorMode._maybe_infer_fake
+            is_pair = "tuple" in str(inspect.signature(returns).return_annotation).lower()
+            return (same, same is None) if is_pair else same
 
     shape_env = symbolic_shapes.ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
     with config.patch(fake_tensor_propagate_real_tensors=with_values):
         return (Mode if with_values else FakeTensorMode)(shape_env=shape_env, allow_non_fake_inputs=allow_real_inputs)
+
+
+def _same_but_for_layout(fake: Any, real: Any) -> bool:
+    if not isinstance(fake, Tensor) or not isinstance(real, Tensor) or fake.dtype != real.dtype:
+        return False
+    known = all(isinstance(size, int) for size in (*fake.shape, fake.storage_offset()))
+    return known and tuple(fake.shape) == tuple(real.shape)
 
 
 @contextmanager
@@ -81,6 +90,16 @@ def real(make: Callable[[], Any]) -> Any:
 def value_beside(fake: Tensor) -> Tensor:
     """The real tensor of a fake one, where a mode with values made it."""
     return fake.real_tensor  # type: ignore[attr-defined]
+
+
+def values_in(arguments: Any) -> Any:
+    """The same arguments with the real tensors of fake ones, and numbers for symbols."""
+    from torch.utils import _pytree as pytree
+
+    found = pytree.tree_map_only(torch.Tensor, lambda t: value_beside(t) if is_fake(t) else t, arguments)
+    for symbolic, plain in ((torch.SymInt, int), (torch.SymFloat, float), (torch.SymBool, bool)):
+        found = pytree.tree_map_only(symbolic, plain, found)
+    return found
 
 
 def fake_with_value(fake_mode: Any, tensor: Tensor) -> Tensor:
@@ -163,6 +182,28 @@ def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Any:
     from torch.nn.utils import stateless
 
     return stateless._reparametrize_module(module, tensors, tie_weights=True, strict=False)
+
+
+@contextmanager
+def casts_in_forward() -> Iterator[None]:
+    """Within it, a module that casts itself (`self.router.to(dtype)`) gets other tensors under its names: what PyTorch does,
+    to exchange the memory of parameters, cannot be done to those that stand for them."""
+    original = nn.Module._apply
+
+    def apply(self: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+        for child in self.children() if recurse else ():
+            child._apply(function)
+        for tensors in (self._parameters, self._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    tensors[name] = function(tensor)  # type: ignore[assignment]
+        return self
+
+    nn.Module._apply = apply  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        nn.Module._apply = original  # type: ignore[method-assign]
 
 
 # Autograd
@@ -249,6 +290,11 @@ def expression(value: Any) -> Any:
     return value.node.expr
 
 
+def is_of_data(value: Any) -> bool:
+    """Does the symbolic number depend on what tensors hold?"""
+    return bool(symbolic_shapes.free_unbacked_symbols(value))
+
+
 def hint(size: Any) -> int:
     """The size of the example, whatever symbol it has."""
     return size if isinstance(size, int) else int(size.node.hint)
@@ -283,6 +329,23 @@ def data_dependent_errors() -> Tuple[type, ...]:
     names = ("DataDependentOutputException", "DynamicOutputShapeException")
     errors = [getattr(fake_tensor, name) for name in names if hasattr(fake_tensor, name)]
     return tuple(errors) + (symbolic_shapes.GuardOnDataDependentSymNode,)
+
+
+def wants_numbers(error: BaseException) -> bool:
+    """Did C++ refuse a symbol where it takes plain sizes only?"""
+    return isinstance(error, RuntimeError) and "SymInt" in str(error)
+
+
+@contextmanager
+def without_notices() -> Iterator[None]:
+    """PyTorch logs each answer that real tensors give beside fake ones; the capture has them as guards."""
+    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def unsupported_errors() -> Tuple[type, ...]:

@@ -2,6 +2,9 @@
 
 `if mask.all()`, `int(length)` and the like get the answer of the example. The graph then holds one way of several, and says
 so: the number that was asked for is a symbol of the data, and a guard says what it has to be. sg-run looks at it.
+
+Most numbers of the data may stay symbols even then. Where a step cannot be traced so (a row chosen by int(index), an op
+that knows no symbols), it is traced once more, and each such number that an op is given is settled.
 """
 
 from __future__ import annotations
@@ -12,32 +15,81 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import compat
 
 
 @contextmanager
-def answering(answers: Dict[Any, int]) -> Iterator[None]:
-    """Within it, ops that read values of their own accord are made of those that ask for them one by one; what conditions
-    were answered goes into `answers`, by symbol."""
-    with _Functions(), _Ops(answers):
+def asking() -> Iterator[None]:
+    """Within it, a whole number that becomes text (`self.experts[f"expert_{i}"]`) is asked for by its value."""
+    with _Texts():
         yield
 
 
-class _Functions(TorchFunctionMode):
+class _Texts(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__format__ and _is_whole(args[0]):
+            raise compat.data_dependent_errors()[0](torch.ops.aten._local_scalar_dense.default)
+        return func(*args, **(kwargs or {}))
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    return tensor.dim() == 0 and not tensor.is_floating_point() and not tensor.is_complex()
+
+
+@contextmanager
+def answering(answers: Dict[Any, int], settle: bool) -> Iterator[None]:
+    """Within it, ops that read values of their own accord are made of those that ask for them one by one; what conditions
+    were answered goes into `answers`, by symbol. settle: ops get numbers in place of symbols of the data."""
+    with _Functions(settle), _Ops(answers, settle):
+        yield
+
+
+def _settled(arguments: Any) -> Any:
+    """The same arguments, with the example's numbers for symbols of the data; tracing keeps a guard of each."""
+    return pytree.tree_map_only(torch.SymInt, lambda n: int(n) if compat.is_of_data(n) else n, arguments)
+
+
+def _sizes_as_numbers(arguments: Any) -> Any:
+    """Sizes that are tensors of one element, in a list, as the numbers they hold."""
+
+    def plain(value: Any) -> Any:
+        tensors = [v for v in value if isinstance(v, Tensor)] if isinstance(value, (list, tuple)) else []
+        if not tensors or any(tensor.dim() for tensor in tensors):
+            return value
+        return [int(v) if isinstance(v, Tensor) else v for v in value]
+
+    args, kwargs = arguments
+    return tuple(plain(value) for value in args), {name: plain(value) for name, value in kwargs.items()}
+
+
+class _Functions(TorchFunctionMode):
+    def __init__(self, settle: bool) -> None:
+        super().__init__()
+        self._settle = settle
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__format__ and _is_whole(args[0]):
+            return format(int(args[0]), args[1])
         answer = _pad if getattr(func, "__name__", "") == "_pad_packed_sequence" else func
-        return answer(*args, **(kwargs or {}))
+        args, kwargs = _settled((args, kwargs or {})) if self._settle else (args, kwargs or {})
+        if getattr(func, "__module__", "") in ("torch._C._nn", "torch.nn.functional"):
+            args, kwargs = _sizes_as_numbers((args, kwargs))  # interpolate(x, size=(height, width)) of tensors
+        return answer(*args, **kwargs)
 
 
 class _Ops(TorchDispatchMode):
-    def __init__(self, answers: Dict[Any, int]) -> None:
+    def __init__(self, answers: Dict[Any, int], settle: bool) -> None:
         super().__init__()
         self._answers = answers
+        self._settle = settle
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = _ANSWERS.get(func, func)(*args, **(kwargs or {}))
+        args, kwargs = _settled((args, kwargs or {})) if self._settle else (args, kwargs or {})
+        with _written_once(func, args, kwargs):
+            result = _ANSWERS.get(func, func)(*args, **kwargs)
         if func is torch.ops.aten._local_scalar_dense.default and isinstance(result, torch.SymBool):
             return self._condition(compat.expression(result), bool(compat.real(compat.value_beside(args[0]).item)))
         return result
@@ -46,6 +98,27 @@ class _Ops(TorchDispatchMode):
         for symbol in expression.free_symbols:  # one: the number that the node gives
             self._answers[symbol] = int(value)
         return value
+
+
+@contextmanager
+def _written_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
+    """PyTorch takes some in-place ops apart, and then writes the real tensor by the whole and by the parts: it is written
+    again from where it was."""
+    schema = getattr(func, "_schema", None)
+    if schema is None or not schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
+        yield
+        return
+    given = [args[i] if i < len(args) else kwargs.get(argument.name) for i, argument in enumerate(schema.arguments)]
+    written = [value for value, argument in zip(given, schema.arguments) if argument.alias_info and argument.alias_info.is_write]
+    reals = [compat.value_beside(value) for value in written if isinstance(value, Tensor) and compat.is_fake(value)]
+    if any(real is None for real in reals):
+        yield
+        return
+    before = compat.real(lambda: [real.clone() for real in reals])
+    yield
+    compat.real(lambda: [real.copy_(value) for real, value in zip(reals, before)])
+    real_args, real_kwargs = compat.values_in((args, kwargs))
+    compat.real(lambda: func(*real_args, **real_kwargs))
 
 
 def _equal(left: Tensor, right: Tensor) -> bool:

@@ -93,7 +93,7 @@ class Step:
         leaves = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
         args, keywords, targets = pytree.tree_unflatten(leaves, self._shape)
         before = dict(state)
-        with fsdp.explicit(self.model, self.units, state, recorder):
+        with fsdp.explicit(self.model, self.units, state, recorder), compat.casts_in_forward():
             output = self.model(*args, **keywords)
             loss, others = self._loss(output, targets)
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
