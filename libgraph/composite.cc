@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "libgraph/composite_call.h"
+#include "libgraph/composite_forms.h"
 #include "libgraph/op_schema.h"
 
 namespace sg {
@@ -86,13 +87,18 @@ void infer_node(Graph* graph, NodeId n, TypeInferrer* inferrer) {
       graph->set_type(v, graph->pool().types.intern((*types)[i]));
 }
 
+// Rows of the table that are called in a form which is made of others.
+bool has_form(const Graph& graph, NodeId n) { return has_numbers_only(graph, n) || has_mask_index(graph, n); }
+
 }  // namespace
 
-bool is_composite(std::string_view op) { return find_composite(op) != nullptr; }
+bool is_composite(std::string_view op) { return find_composite(op) != nullptr || written_by_out(op) != nullptr; }
+
+bool is_taken_apart(const Graph& graph, NodeId n) { return is_composite(graph.op_name(n)) || has_form(graph, n); }
 
 Status CompositeExpander::expand(Graph* graph, NodeId n, bool keeps_types) {
   const Composite* row = find_composite(graph->op_name(n));
-  if (row == nullptr) return Error{ErrorKind::cannot_apply, std::string(graph->op_name(n)) + " is no composite operator", {}, {}};
+  if (row == nullptr) return expand_form(graph, n, keeps_types);
   if (!row->same_as.empty()) {
     graph->set_op(n, graph->pool().op(row->same_as));
     infer_node(graph, n, &inferrer_);
@@ -101,6 +107,22 @@ Status CompositeExpander::expand(Graph* graph, NodeId n, bool keeps_types) {
   CompositeCall call(program_, graph, n, row->schema, &inferrer_);
   SG_TRY(call.bind());
   row->recipe(call);
+  return replace(graph, n, keeps_types, &call);
+}
+
+Status CompositeExpander::expand_form(Graph* graph, NodeId n, bool keeps_types) {
+  const OpInfo* op = graph->op_info(n);
+  OpInfo named;
+  named.name = graph->op_name(n);
+  CompositeCall call(program_, graph, n, op ? *op : named, &inferrer_);
+  if (op && has_mask_index(*graph, n)) composite::mask_form(call, *graph, n);
+  else if (op) composite::numbers_form(call, *graph, n);
+  else composite::out_form(call, *graph, n);
+  return replace(graph, n, keeps_types, &call);
+}
+
+Status CompositeExpander::replace(Graph* graph, NodeId n, bool keeps_types, CompositeCall* made) {
+  CompositeCall& call = *made;
   const uint32_t count = graph->node(n).result_count;
   if (!call.failed() && call.results().size() != count)
     call.fail("has " + std::to_string(call.results().size()) + " results, not " + std::to_string(count));
@@ -131,8 +153,9 @@ void CompositeExpander::relink() {
 
 void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types, ImportTally* tally) {
   const std::string op(graph->op_name(n));
+  const bool is_form = find_op(op) != nullptr;                  // a row, called with numbers alone: nothing to tell
   Status done = expander->expand(graph, n, keeps_types);
-  if (done.ok()) return tally->taken_apart(op);
+  if (done.ok()) return is_form ? void() : tally->taken_apart(op);
   tally->kept_whole(op, done.error().message, Place{&program, graph, n});
 }
 
@@ -141,12 +164,17 @@ void expand_composites(Program* program, bool rank_local, ImportTally* tally) {
   bool any = false;
   for (size_t i = 0; i < ops.size(); ++i)
     any = any || is_composite(program->graph.pool().op_name(OpId(static_cast<uint32_t>(i))));
+  auto look = [&](const Graph& graph) {
+    for (NodeId n : graph.nodes()) any = any || has_form(graph, n);
+  };
+  look(program->graph);
+  for (auto& nested : program->nested) look(nested->graph);
   if (!any) return;
   CompositeExpander expander(program);
   TypeInferrer inferrer(*program);
   auto expand_in = [&](Graph& graph) {
     for (NodeId n : graph.nodes())
-      if (is_composite(graph.op_name(n))) expand_and_tell(&expander, *program, &graph, n, true, tally);
+      if (is_taken_apart(graph, n)) expand_and_tell(&expander, *program, &graph, n, true, tally);
       else infer_node(&graph, n, &inferrer);
   };
   expand_in(program->graph);

@@ -22,7 +22,10 @@ namespace sg {
 
 inline constexpr size_t kMaxCompositeParts = 1 << 16;    // of one call: a recurrent layer has some 15 a step
 
+// By name: an operator with a recipe, or one with `out=` (composite_forms.h).
 bool is_composite(std::string_view op);
+// Also a call of an op of the table in a form of composite_forms.h: numbers alone, an index that is a mask.
+bool is_taken_apart(const Graph& graph, NodeId n);
 
 class CompositeCall;
 
@@ -39,6 +42,9 @@ class CompositeExpander {
   void relink();
 
  private:
+  Status expand_form(Graph* graph, NodeId n, bool keeps_types);
+  Status replace(Graph* graph, NodeId n, bool keeps_types, CompositeCall* made);
+
   Program* program_;
   TypeInferrer inferrer_;
   std::unordered_map<Graph*, std::unordered_map<uint32_t, NodeId>> replaced_;   // by the composite's id; never walked in order

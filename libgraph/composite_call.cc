@@ -238,7 +238,7 @@ PartArg CompositeCall::memory_format(std::string_view name) const {
   return key("memory_format", Arg::text(ArgKind::memory_format, graph_->pool().str(name)));
 }
 
-bool CompositeCall::add_part(std::string_view op, PartArgs args, size_t count, NodeId* n) {
+bool CompositeCall::add_part(std::string_view op, PartArgs args, size_t count, NodeId* n, const Type* recorded) {
   if (failed()) return false;
   const OpInfo* info = find_op(op_name(op));
   if (info == nullptr) return fail("its part " + op_name(op) + " is not in the op table"), false;
@@ -248,6 +248,7 @@ bool CompositeCall::add_part(std::string_view op, PartArgs args, size_t count, N
   spec.args.clear();
   NodeMeta meta = graph_->meta(node_);
   const RandomInfo random = std::exchange(meta.random, {});
+  meta.binds.reset();                                          // the ops of the parts say what they define
   spec.meta = graph_->pool().metas.intern(std::move(meta));
   for (PartArg& a : args) spec.args.push_back(std::move(a.arg));
   spec.is_tuple = info->returns_list || info->results.size() > 1;
@@ -260,6 +261,7 @@ bool CompositeCall::add_part(std::string_view op, PartArgs args, size_t count, N
     meta.random = random;
     graph_->set_meta(*n, std::move(meta));
   }
+  if (recorded) graph_->set_type(graph_->node(*n).first_result, graph_->pool().types.intern(*recorded));
   auto types = inferrer_->infer(*graph_, *n);
   if (!types.ok()) return fail(types.error().message), false;
   for (uint32_t i = 0; i < types->size(); ++i) graph_->set_type(graph_->node(*n).result(i), graph_->pool().types.intern((*types)[i]));
@@ -269,6 +271,11 @@ bool CompositeCall::add_part(std::string_view op, PartArgs args, size_t count, N
 ValueId CompositeCall::make(std::string_view op, PartArgs args) {
   NodeId n;
   return add_part(op, std::move(args), 1, &n) && graph_->node(n).result_count > 0 ? graph_->node(n).result(0) : ValueId();
+}
+
+ValueId CompositeCall::make_found(std::string_view op, PartArgs args, Type recorded) {
+  NodeId n;
+  return add_part(op, std::move(args), 1, &n, &recorded) ? graph_->node(n).first_result : ValueId();
 }
 
 Values CompositeCall::make_all(std::string_view op, PartArgs args, size_t count) {

@@ -72,6 +72,8 @@ class CompositeCall {
   // --- parts ---
   // "mul.Tensor" is aten.mul.Tensor, "exp" aten.exp.default. The first result.
   ValueId make(std::string_view op, PartArgs args);
+  // One whose size only the data says: `recorded` has the symbol, which the part defines.
+  ValueId make_found(std::string_view op, PartArgs args, Type recorded);
   // All results; `count` of them where the op returns a list.
   Values make_all(std::string_view op, PartArgs args, size_t count = 0);
   PartArg key(std::string_view name, PartArg value) const;            // a keyword argument
@@ -93,7 +95,7 @@ class CompositeCall {
 
  private:
   const Param* param(std::string_view name) const;
-  bool add_part(std::string_view op, PartArgs args, size_t count, NodeId* n);
+  bool add_part(std::string_view op, PartArgs args, size_t count, NodeId* n, const Type* recorded = nullptr);
   std::string op_name(std::string_view op) const;
 
   Program* program_;

@@ -277,10 +277,15 @@ Status batch_norm_backward(InferCall& c) {
   SG_ASSIGN(const Type* input, with_channels(c, 2));
   SG_TRY(expect_channels(c, input->shape[1]));
   SG_TRY(c.expect_shape("grad_out", input->shape));
+  SG_ASSIGN(const Type* grad, c.tensor("grad_out"));
   SG_ASSIGN(const Type* weight, c.optional_tensor("weight"));
+  SG_ASSIGN(bool train, c.boolean("train"));
   SG_ASSIGN(std::vector<int64_t> mask, mask_of(c, 3));
   DType dtype = weight != nullptr ? weight->dtype : input->dtype;
-  SG_TRY(mask[0] != 0 ? c.give(input->dtype, input->shape, c.sizes.preserved(*input), *input) : c.give_none());
+  std::vector<const Type*> layout{grad};                                 // as it is traced: (grad_out - ... input ...) * scale
+  if (train) layout.push_back(input);
+  Exprs stride = c.sizes.elementwise(input->shape, layout);
+  SG_TRY(mask[0] != 0 ? c.give(input->dtype, input->shape, std::move(stride), *input) : c.give_none());
   SG_TRY(give_or_none(c, mask[1] != 0, dtype, {input->shape[1]}, *input));
   return give_or_none(c, mask[2] != 0, dtype, {input->shape[1]}, *input);
 }

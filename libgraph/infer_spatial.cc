@@ -331,6 +331,7 @@ Status upsample_backward(InferCall& c) {
   SG_ASSIGN(Exprs input, c.size_list("input_size"));
   SG_ASSIGN(Exprs shape, upsampled_shape(c, input));
   SG_TRY(c.expect_shape("grad_output", shape));
+  if (c.op.name.find("bicubic") != std::string_view::npos) return c.give_contiguous(grad->dtype, input, *grad);
   return c.give(grad->dtype, input, in_format_of(c, *grad, input), *grad);
 }
 

@@ -1,5 +1,6 @@
 #include "libgraph/repair_types.h"
 
+#include <unordered_set>
 #include <vector>
 
 #include "libgraph/check_types.h"
@@ -16,6 +17,7 @@ class Repair {
   size_t run() {
     for (NodeId n : graph_.nodes()) {
       bind(n);
+      bind_once(n);
       const OpInfo* op = graph_.op_info(n);
       if (op && !op->has(kBindsSymbol)) hold_against_rule(n);
     }
@@ -44,6 +46,17 @@ class Repair {
     }
   }
 
+  // A value that is read twice has one symbol, which the first that reads it defines.
+  void bind_once(NodeId n) {
+    std::vector<StrId> binds = graph_.meta(n).binds ? *graph_.meta(n).binds : default_binds(program_, graph_, n);
+    const size_t count = binds.size();
+    std::erase_if(binds, [&](StrId s) { return !bound_.insert(s).second; });
+    if (binds.size() == count) return;
+    NodeMeta meta = graph_.meta(n);
+    meta.binds = std::move(binds);
+    graph_.set_meta(n, std::move(meta));
+  }
+
   void hold_against_rule(NodeId n) {
     bool behind = false;
     for (const Arg& arg : graph_.node(n).args)
@@ -60,6 +73,7 @@ class Repair {
   Pool& pool_;
   TypeChecker checker_;
   std::vector<bool> repaired_;            // by value
+  std::unordered_set<StrId, IdHash> bound_;
   std::vector<TypeDisagreement> found_;
   size_t count_ = 0;
 };

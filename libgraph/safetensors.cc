@@ -103,6 +103,7 @@ class SafetensorsReader {
 
   // What other programs save tensors as.
   Status refuse_others() const {
+    if (bytes_.size() > 8 && bytes_[8] == '{') return ok_status();          // a header of 0x0280 bytes begins like a pickle
     const std::string_view in_python = "in Python: safetensors.torch.save_file({name: tensor.contiguous() for ...}, \"values.safetensors\")";
     if (bytes_.starts_with("PK\x03\x04"))
       return fail("a ZIP archive, as torch.save writes, and not a safetensors file", 0, std::string(in_python));

@@ -84,7 +84,7 @@ bool take_inferred(Graph& graph, NodeId n, Guess known, TypeInferrer& inferrer) 
 void settle_graph(const Program& program, Graph& graph, const GuessedTypes& guessed, CompositeExpander* expander, ImportTally* tally) {
   TypeInferrer inferrer(program);
   for (NodeId n : graph.nodes()) {
-    if (is_composite(graph.op_name(n))) {
+    if (is_taken_apart(graph, n)) {
       expand_and_tell(expander, program, &graph, n, guessed.of(&graph, n) == Guess::none, tally);
       continue;
     }
