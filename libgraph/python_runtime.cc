@@ -5,7 +5,7 @@ namespace sg::python {
 constexpr std::string_view kRuntimeNames =
     "argparse arrived ctypes glob hashlib math operator os sys torch dist fx inf nan Callable Dict NamedTuple Optional Tuple "
     "Builder GROUP GROUPS PROGRAMS Program WORLD compare deterministic_scatter_add draw_again find_constants g graph_module "
-    "graph_modules inputs load_inputs main offload open_groups pack program_of random_state reload set_random_state "
+    "graph_modules inputs laid_out load_expected load_inputs main offload open_groups pack program_of random_state reload set_random_state "
     "skip_draw stand_in step unpack values_of";
 
 constexpr std::string_view kImports = R"py(import argparse
@@ -136,6 +136,14 @@ def stand_in(shape, stride, dtype, device):
     return torch.empty_strided(shape, stride, dtype=dtype, device=device).fill_(1)
 )py";
 
+constexpr std::string_view kLayout = R"py(
+def laid_out(value, strides):
+    """The value in memory as the step has it: a view of it counts on that, and not every eager kernel lays it out so."""
+    if value.stride() == strides:
+        return value
+    return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
+)py";
+
 constexpr std::string_view kStep = R"py(
 def program_of(rank=None):
     if rank is None:
@@ -243,6 +251,14 @@ def load_inputs(paths, rank=None, folder=None):
     return inputs
 
 
+def load_expected(path):
+    """Expected values by name, and what the file says of the run that made them: threads, torch."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+
+
 def values_of(program, inputs, outputs):
     """Everything that the step gave, by each name that a file of expected values may use."""
     values = {f"mutated.{name}": inputs[name] for name in program.written if name in inputs}
@@ -277,11 +293,13 @@ def main():
     parser.add_argument("--atol", type=float, default=0.0, help="absolute tolerance")
     parser.add_argument("-o", "--outputs", metavar="FILE", help="write the outputs, and the inputs that the step wrote")
     parser.add_argument("--data", metavar="FOLDER", help="where constants are found by digest; default: beside this file")
-    parser.add_argument("--threads", type=int, help="of PyTorch; some sums depend on their number")
+    parser.add_argument("--threads", type=int, help="of PyTorch; some sums depend on their number. Default: as many as made --expect")
     options = parser.parse_args()
-    if options.threads:
-        torch.set_num_threads(options.threads)
     rank = int(os.environ.get("RANK", min(PROGRAMS)))
+    expected, made_by = load_expected(options.expect.replace("{r}", str(rank))) if options.expect else ({}, {})
+    threads = options.threads or int(made_by.get("threads", 0))
+    if threads:
+        torch.set_num_threads(threads)
     if GROUPS:
         if "RANK" not in os.environ:
             sys.exit(f"the step runs on {WORLD} ranks: torchrun --nproc-per-node {WORLD} {sys.argv[0]} ...")
@@ -299,9 +317,6 @@ def main():
         save_file({name: value.clone().contiguous() for name, value in kept.items()}, options.outputs.replace("{r}", str(rank)))
     failed = 0
     if options.expect:
-        from safetensors.torch import load_file
-
-        expected = load_file(options.expect.replace("{r}", str(rank)))
         unknown = sorted(set(expected) - set(values))
         if unknown:
             sys.exit(f"rank {rank}: the step gives no {', '.join(unknown)}")
@@ -311,6 +326,11 @@ def main():
                 failed += 1
                 print(f"rank {rank}: {name}: {difference}")
         print(f"rank {rank}: {len(expected) - failed} of {len(expected)} values are as expected")
+        if failed and not options.rtol and not options.atol:
+            here = f"{torch.get_num_threads()} threads, torch {torch.__version__.split('+')[0]}"
+            then = f"{made_by.get('threads', '?')} threads, torch {made_by.get('torch', '?')}"
+            print(f"rank {rank}: compared to the bit. Sums round by threads, kernels and machine, and by how an importer took composite")
+            print(f"    ops apart (here: {here}; expected: {then}). --rtol 1e-4 --atol 1e-5 compares them as numbers")
     elif not options.outputs:
         for name, value in outputs.items():
             shape = list(value.shape) if torch.is_tensor(value) else []

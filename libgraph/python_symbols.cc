@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "libgraph/python_layout.h"
+
 namespace sg::python {
 
 namespace {
@@ -90,6 +92,15 @@ GraphSymbols SymbolPlan::plan(const Graph& graph) {
     for (Expr e : type.stride) graph.pool().exprs.collect_symbols(e, &symbols);
     if (type.kind == TypeKind::tensor && type.stride != graph.pool().contiguous_strides(type.shape)) wanted.insert(symbols.begin(), symbols.end());
   }
+  const std::vector<uint8_t> laid_out = counted_layouts(graph);
+  for (NodeId n : graph.nodes())
+    for (uint32_t i = 0; i < graph.node(n).result_count; ++i) {
+      ValueId v = graph.node(n).result(i);
+      if (!laid_out[v.index]) continue;
+      std::vector<StrId> symbols;
+      for (Expr e : graph.type(v).stride) graph.pool().exprs.collect_symbols(e, &symbols);
+      wanted.insert(symbols.begin(), symbols.end());
+    }
   for (bool linear : {false, true})
     for (const Input& input : graph.inputs()) learn(graph, input.value, linear, wanted, &known, &out.from_inputs);
   size_t at = 0;

@@ -4,6 +4,7 @@
 
 #include "libgraph/names.h"
 #include "libgraph/op.h"
+#include "libgraph/python_layout.h"
 #include "libgraph/python_runtime.h"
 
 namespace sg::python {
@@ -44,6 +45,7 @@ Status GraphWriter::write(const Graph& graph, const GraphSymbols& symbols, const
   learn(graph);
   draws_ = &graph == &program_.graph ? plan_draws(graph) : DrawPlan();
   draw_names_.assign(draws_.count, {});
+  is_laid_out_ = counted_layouts(graph);
   if (!draws_.places.empty()) module_.helpers.insert(kDraws);
   head(symbols, what);
   for (const SymbolSource& source : symbols.from_inputs) define(source);
@@ -155,9 +157,23 @@ void GraphWriter::node(const GraphSymbols& symbols, NodeId n) {
   context(node);
   draws_before(n);
   statement(assigned(n, std::move(call)), dead_after(n), types_of(node));
-  auto found = symbols.from_node.find(n);
-  if (found == symbols.from_node.end()) return;
-  for (const SymbolSource& source : found->second) define(source);
+  if (auto found = symbols.from_node.find(n); found != symbols.from_node.end())
+    for (const SymbolSource& source : found->second) define(source);
+  for (uint32_t i = 0; i < graph_->node(n).result_count; ++i) lay_out(graph_->node(n).result(i));
+}
+
+// A view to come counts on the strides, which an eager kernel may not give.
+void GraphWriter::lay_out(ValueId v) {
+  if (!is_laid_out_[v.index] || !is_wanted_[v.index]) return;
+  const std::vector<Expr>& wanted = graph_->type(v).stride;
+  std::vector<StrId> symbols;
+  for (Expr e : wanted) graph_->pool().exprs.collect_symbols(e, &symbols);
+  if (!std::all_of(symbols.begin(), symbols.end(), [&](StrId s) { return symbol_names_.contains(s); })) return;
+  module_.helpers.insert(kLayout);
+  std::string strides;
+  for (Expr e : wanted) strides += (strides.empty() ? "" : ", ") + expression(e);
+  const std::string& name = identifier(v);
+  line(name + " = " + (module_.fx ? "g.call(None, laid_out, " : "laid_out(") + name + ", (" + strides + "))");
 }
 
 std::string GraphWriter::types_of(const Node& node) const {

@@ -62,6 +62,7 @@ class GraphWriter {
   void node(const GraphSymbols& symbols, NodeId n);
   void context(const Node& node);
   void define(const SymbolSource& source);
+  void lay_out(ValueId v);
   std::string types_of(const Node& node) const;
   void returns(const What& what);
   void line(std::string_view code, std::string_view comment = {}) { append_line(4, code, comment, out_); }
@@ -108,6 +109,7 @@ class GraphWriter {
   std::unordered_map<StrId, std::string, IdHash> symbol_names_;
   std::vector<NodeId> last_use_;                      // by ValueId; none = never, or an output
   std::vector<uint8_t> is_wanted_;                    // by ValueId: used, or a symbol is read from it
+  std::vector<uint8_t> is_laid_out_;                  // by ValueId: python_layout.h
   DrawPlan draws_;                                    // of the main graph
   std::vector<std::string> draw_names_;               // by draw; empty = nobody has asked
   bool stands_in_ = false;                            // values are not there yet
