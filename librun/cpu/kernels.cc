@@ -43,6 +43,7 @@ Table build_table() {
            cpu::search_kernels(),
            cpu::softmax_kernels(),
            cpu::sort_kernels(),
+           cpu::triangular_kernels(),
            cpu::upsample_kernels(),
            cpu::view_copy_kernels(),
        })

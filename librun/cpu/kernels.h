@@ -13,6 +13,7 @@ std::span<const KernelRow> channel_norm_kernels();   // channel_norm.cc: group a
 std::span<const KernelRow> column_kernels();         // columns.cc: im2col, col2im, pixel_shuffle
 std::span<const KernelRow> convolution_kernels();    // convolution.cc: forward and backward, transposed ones too
 std::span<const KernelRow> ctc_loss_kernels();       // ctc_loss.cc
+std::span<const KernelRow> triangular_kernels();     // triangular.cc: linalg_solve_triangular
 std::span<const KernelRow> distance_kernels();       // distances.cc: cdist, pdist, weight norm
 std::span<const KernelRow> factory_kernels();        // factory.cc: empty, zeros, full, arange, ...
 std::span<const KernelRow> flex_attention_kernels(); // flex_attention.cc
