@@ -300,10 +300,31 @@ class Teller {
   NodeStory out_;
 };
 
+// A module is not a node: its nodes are.
+std::string hint_of_module(const Graph& graph, std::string_view name) {
+  NodeId first, last;
+  size_t count = 0;
+  for (NodeId n : graph.nodes()) {
+    const Node& node = graph.node(n);
+    const std::string_view module = node.module ? graph.pool().strings[node.module] : std::string_view();
+    if (!module.starts_with(name) || (module.size() > name.size() && module[name.size()] != '.')) continue;
+    if (count++ == 0) first = n;
+    last = n;
+  }
+  if (count == 0) return {};
+  return "`" + std::string(name) + "` is a module of " + std::to_string(count) + " nodes, from %" + std::string(graph.label(first)) + " to %" +
+         std::string(graph.label(last));
+}
+
 Error unknown(const Graph& graph, std::string_view name) {
+  if (std::string hint = hint_of_module(graph, name); !hint.empty())
+    return {ErrorKind::cannot_apply, "the graph has no node %" + std::string(name), {}, std::move(hint)};
   std::vector<std::string_view> known;
   for (NodeId n : graph.nodes()) known.push_back(graph.label(n));
-  for (const Input& i : graph.inputs()) known.push_back(graph.name(i.value));
+  for (const Input& i : graph.inputs()) {
+    known.push_back(graph.name(i.value));
+    if (i.fqn) known.push_back(graph.pool().strings[i.fqn]);
+  }
   return {ErrorKind::cannot_apply, "the graph has no node %" + std::string(name), {}, nearest_hint(name, known, "%")};
 }
 
@@ -321,6 +342,9 @@ Result<NodeStory> tell_node(const Job& job, const Program& program, std::string_
       for (const Input& input : graph->inputs())
         if (graph->name(input.value) == called) return teller.of_input(input);
     }
+  for (const Input& input : program.graph.inputs())
+    if (input.fqn && program.graph.pool().strings[input.fqn] == name)
+      return Teller(job, program, program.graph, sizes, history).of_input(input);
   return unknown(program.graph, bare);
 }
 

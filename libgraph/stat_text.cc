@@ -7,14 +7,16 @@
 namespace sg {
 namespace {
 
-void print_row(std::string* out, const std::string& name, std::initializer_list<std::string> cells) {
-  *out += "  " + name + std::string(name.size() < 52 ? 52 - name.size() : 1, ' ');
+constexpr size_t kNameWidth = 52;
+
+void print_row(std::string* out, const std::string& name, std::initializer_list<std::string> cells, size_t width = kNameWidth) {
+  *out += "  " + name + std::string(name.size() < width ? width - name.size() : 1, ' ');
   for (const std::string& cell : cells) *out += std::string(cell.size() < 12 ? 12 - cell.size() : 1, ' ') + cell;
   *out += "\n";
 }
 
-void print_sum(std::string* out, const std::string& name, const CostSum& sum) {
-  print_row(out, name, {std::to_string(sum.nodes), human_flops(sum.flops), human_bytes(sum.bytes)});
+void print_sum(std::string* out, const std::string& name, const CostSum& sum, size_t width) {
+  print_row(out, name, {std::to_string(sum.nodes), human_flops(sum.flops), human_bytes(sum.bytes)}, width);
 }
 
 void print_table(std::string* out, const std::string& title, const std::map<std::string, CostSum>& sums, size_t rows) {
@@ -22,19 +24,21 @@ void print_table(std::string* out, const std::string& title, const std::map<std:
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     return a.second.flops != b.second.flops ? a.second.flops > b.second.flops : a.second.bytes > b.second.bytes;
   });
-  print_row(out, title, {"nodes", "flops", "moved"});
+  size_t width = kNameWidth;
+  for (size_t i = 0; i < std::min(rows, order.size()); ++i) width = std::max(width, order[i].first.size() + 1);
+  print_row(out, title, {"nodes", "flops", "moved"}, width);
   CostSum rest;
   for (size_t i = 0; i < order.size(); ++i) {
     const auto& [name, sum] = order[i];
     if (i < rows) {
-      print_sum(out, name.empty() ? "-" : name, sum);
+      print_sum(out, name.empty() ? "-" : name, sum, width);
       continue;
     }
     rest.nodes += sum.nodes;
     rest.flops += sum.flops;
     rest.bytes += sum.bytes;
   }
-  if (order.size() > rows) print_sum(out, "(" + std::to_string(order.size() - rows) + " more)", rest);
+  if (order.size() > rows) print_sum(out, "(" + std::to_string(order.size() - rows) + " more)", rest, width);
 }
 
 std::string print_ranks(const Stats& stats, const ProgramStats& program) {

@@ -63,6 +63,10 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
   if (report.without_counterpart != 0) out += ", " + std::to_string(report.without_counterpart) + " have no counterpart";
   if (report.not_compared != 0) out += ", " + std::to_string(report.not_compared) + " not in the file";
   out += "\n";
+  if (!report.passed() && !report.draws_random.empty())
+    out += std::string(prefix) + "hint: %" + report.draws_random +
+           " draws random numbers, which are not PyTorch's: values that depend on them differ (capture with dropout 0, or in "
+           "eval mode)\n";
   bool rounds = std::ranges::any_of(report.rows, [](const ExpectRow& r) { return !r.passed() && r.rounding > 0; });
   if (rounds && !report.in_double)
     out += std::string(prefix) + "hint: against the same file, --numerics f64 tells rounding errors from a wrong result\n";

@@ -111,7 +111,8 @@ Status check_missing(const Graph& graph, const Matching& matching, const InputSo
   std::string what = count == 1 ? "1 graph input has" : std::to_string(count) + " graph inputs have";
   Error error{ErrorKind::unreadable, what + " no value: " + names, {only_file(source)}, {}};
   error.hint = source.maker == nullptr ? "--inputs FILE gives values, --init seed:N makes up those that are left"
-                                       : "nothing in the graph bounds them, so --init cannot make them up: --inputs FILE";
+                                       : "nothing in the graph bounds them, so --init cannot make them up; a file with these "
+                                         "alone is enough: --inputs FILE --init ...";
   return error;
 }
 

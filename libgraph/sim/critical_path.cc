@@ -26,6 +26,8 @@ std::string source_of(const Graph& graph, NodeId n) {
 
 namespace {
 
+constexpr std::string_view kLaunches = "(host: launches)";
+
 // "layers.3.mlp" -> "layers.*.mlp"
 std::string without_numbers(std::string_view module) {
   std::string out;
@@ -44,8 +46,16 @@ std::string without_numbers(std::string_view module) {
 
 std::vector<PathRow> critical_rows(const Job& job, const ProgramTimeline& timeline) {
   std::map<std::tuple<Resource, std::string_view, std::string>, PathRow> rows;
+  double until = 0;                                             // nothing on the path runs before: the host launches
   for (uint32_t i : critical_path(timeline)) {
     const SimEvent& e = timeline.events[i];
+    if (e.begin_us > until) {
+      PathRow& row = rows[{Resource::host, kLaunches, ""}];
+      row.resource = Resource::host, row.op = kLaunches;
+      row.us += e.begin_us - until, ++row.count;
+      row.longest_us = std::max(row.longest_us, e.begin_us - until);
+    }
+    until = std::max(until, e.end_us);
     const Node& node = e.graph->node(e.node);
     std::string module = node.module.is_none() ? "" : without_numbers(job.pool->strings[node.module]);
     PathRow& row = rows[{e.resource, e.graph->op_name(e.node), module}];

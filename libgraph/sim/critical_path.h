@@ -1,4 +1,5 @@
-// The critical path as rows: events of one op in one module, the same in all layers (`layers.*.mlp`), are one row.
+// The critical path as rows: events of one op in one module, the same in all layers (`layers.*.mlp`), are one row. While
+// nothing on the path runs the device waits for what the host launches: a row of its own, so that the rows add up to the step.
 #pragma once
 
 #include <string>
