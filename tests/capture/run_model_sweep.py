@@ -116,6 +116,7 @@ def through(make, folder, options, row):
     try:
         said = tool(options, *command)
     except Stopped:
+        row["run"] = ""
         said = tool(options, *command, "--numerics", "f64")  # rounding, or wrong? In double it has to be right
         row["run"] = "in double only"
     if "values are as expected" not in said:
