@@ -2,7 +2,7 @@
 #include "tools/cli_complete.h"
 #include "tools/cli_job.h"
 #include "tools/recipe/commands.h"
-#include "tools/recipe/recipe.h"
+#include "tools/recipe/complete.h"
 
 using namespace sg;
 using namespace sg::cli;
@@ -10,7 +10,7 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"set", 's', "PARAMETER=VALUE", "a parameter's value; an axis of the matrix has this one", {}, true},
+    {"set", 's', "PARAMETER=VALUE", "a parameter's value; an axis of the matrix has this one; STAGE.OPTION=VALUE", {}, true},
     {"bless", 0, "", "expect: take the results as the new goldens, where everything else holds"},
     {"pipes", 0, "", "run each stage as its tool, the graph through a pipe; the bytes are the same"},
     {"no-cache", 0, "", "make everything anew, and keep nothing"},
@@ -23,22 +23,9 @@ constexpr std::string_view kCommands[] = {"check", "plan", "run", "expect", "loc
 
 Result<int> run(const Args& args) { return recipe::run_command(args); }
 
-// What the recipe on the line has: parameters, values of its matrix, steps.
 void complete_from_recipe(const ValueRequest& request) {
-  if (request.line.operands.size() < 2) return;
-  Diagnostics problems;
-  const recipe::Recipe recipe = recipe::read_recipe(request.line.operands[1], &problems);
-  if (request.kind == "PARAMETER") {
-    const bool named = request.typed.find('=') != std::string::npos;
-    for (const recipe::Parameter& p : recipe.parameters)
-      if (!named) request.offer(p.name.text + "=", p.value.text);
-    for (const recipe::MatrixAxis& axis : recipe.matrix)
-      for (const recipe::Word& value : axis.values) request.offer(axis.name.text + "=" + value.text);
-    request.out->open |= !named;
-  } else if (request.kind == "GOOD" || request.kind == "BAD") {
-    for (const recipe::InputSpec& i : recipe.inputs) request.offer(i.name.text, "input");
-    for (const recipe::StageSpec& s : recipe.stages) request.offer(s.name, s.tool.text);
-  }
+  const bool is_known = request.kind == "PARAMETER" || request.kind == "GOOD" || request.kind == "BAD";
+  if (is_known && request.line.operands.size() > 1) recipe::offer_from_recipe(request.line.operands[1], request, true);
 }
 
 constexpr Tool kTool = {"sg-recipe", "check, plan and run a recipe of passes", "COMMAND RECIPE [GOOD BAD]",

@@ -82,6 +82,7 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  sim          simulate a step on a machine\n"
                         "  stat         count nodes, parameters, flops, bytes and communication\n"
                         "  view         show a step as one HTML page\n"
+                        "  sweep        score a recipe at many points: time against peak memory\n"
                         "  doctor       say what of Stepgraph works on this machine\n"
                         "  completions  print what completes commands and options in bash, zsh or fish\n"
                         "  help         print the help of a command\n\n"

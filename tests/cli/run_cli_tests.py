@@ -26,7 +26,7 @@ from json_schema import check_schema  # noqa: E402
 
 DATA = os.path.join(ROOT, "tests", "data", "cli")
 HELP = os.path.join(ROOT, "tests", "golden", "help")
-TOOLS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-diff", "sg-doctor", "sg-explain", "sg-export", "sg-import", "sg-log", "sg-offload", "sg-overlap", "sg-parse", "sg-pipe", "sg-print", "sg-recipe", "sg-reduce", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view", "stepgraph"]
+TOOLS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-diff", "sg-doctor", "sg-explain", "sg-export", "sg-import", "sg-log", "sg-offload", "sg-overlap", "sg-parse", "sg-pipe", "sg-print", "sg-recipe", "sg-reduce", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-sweep", "sg-view", "stepgraph"]
 READERS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-export", "sg-log", "sg-offload", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view"]    # they take a graph
 
 CASES = []
@@ -158,6 +158,8 @@ def help_and_version_ignore_the_rest():
             expect(run([tool, "check", "--", "--help"]), 1, "cannot read the recipe --help")
         elif tool == "sg-reduce":    # nothing to do without a command
             expect(run([tool, "--fails", "true", "--", "--help"]), 3, "--help: error: no such file")
+        elif tool == "sg-sweep":     # a recipe, which is read first
+            expect(run([tool, "--", "--help"]), 3, "cannot read the recipe --help")
         elif tool == "sg-doctor":    # takes no file
             expect(run([tool, "--", "--help"]), 2, "one argument too many")
         elif tool != "stepgraph":

@@ -180,6 +180,8 @@ LINES = [
     ("sg-recipe run recipe.yaml --set po", ["run", "recipe.yaml", "--set", "policy="]),
     ("sg-recipe run recipe.yaml --set chunks=4", ["run", "recipe.yaml", "--set", "chunks=4"]),
     ("sg-recipe bisect recipe.yaml cl", ["bisect", "recipe.yaml", "clean"]),
+    ("sg-sweep recipe.yaml --over remat.bu", ["recipe.yaml", "--over", "remat.budget="]),
+    ("sg-sweep recipe.yaml --stage cl", ["recipe.yaml", "--stage", "clean"]),
     ("stepgraph pri", ["print"]),
     ("stepgraph print step.sg --node mm", ["print", "step.sg", "--node", "mm_first"]),
     ("stepgraph help doc", ["help", "doctor"]),

@@ -133,6 +133,7 @@ void Executor::perform(size_t index, Shared* shared) {
   const Step& step = plan_.steps[index];
   auto begin = std::chrono::steady_clock::now();
   StepResult out = outcome(step, shared);
+  if (options_.examine && has_graph(out.state)) options_.examine(index, out);
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::lock_guard lock(shared->mutex);
   told_(index, out);

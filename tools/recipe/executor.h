@@ -20,18 +20,6 @@
 
 namespace sg::recipe {
 
-struct ExecuteOptions {
-  size_t threads = 1;
-  bool pipes = false;
-  bool checks = true;                      // expectations, assertions and runs
-  bool outputs = true;                     // write the files that stages name
-  bool keep_graphs = false;                // in the results, beyond their last reader
-  bool bless = false;                      // write expectations instead of comparing, where everything else held
-};
-
-// Under which the cache keeps what a step's key was made of.
-std::string last_name(const Step& step);
-
 enum class StepState : uint8_t { waiting, made, cached, failed, skipped };
 
 struct StepResult {
@@ -47,6 +35,20 @@ struct StepResult {
   std::string said;                              // what a tool said, as it is
   bool blessed = false;
 };
+
+struct ExecuteOptions {
+  size_t threads = 1;
+  bool pipes = false;
+  bool checks = true;                      // expectations, assertions and runs
+  bool outputs = true;                     // write the files that stages name
+  bool keep_graphs = false;                // in the results, beyond their last reader
+  bool bless = false;                      // write expectations instead of comparing, where everything else held
+  // Called with each graph that is there, on the thread that made it; several at once.
+  std::function<void(size_t, const StepResult&)> examine = {};
+};
+
+// Under which the cache keeps what a step's key was made of.
+std::string last_name(const Step& step);
 
 class Executor {
  public:

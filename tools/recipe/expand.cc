@@ -114,6 +114,8 @@ class Expander {
     Location where{"--set " + assignment, 0, 0, {}, {}};
     if (equals == std::string::npos || name.empty()) return problems_->error("recipe", "--set takes NAME=VALUE", where);
     std::string value = assignment.substr(equals + 1);
+    if (size_t dot = name.rfind('.'); dot != std::string::npos)
+      return override_option({name.substr(0, dot), name.substr(dot + 1), {value, {"--set " + name, 0, 0, {}, {}}}});
     if (auto axis = std::ranges::find_if(axes_, [&](const MatrixAxis& a) { return a.name.text == name; }); axis != axes_.end()) {
       axis->values = {{value, where}};
     } else if (values_.contains(name)) {
@@ -126,11 +128,41 @@ class Expander {
     }
   }
 
+  // An option of a stage: set, a flag, or with `-` left out.
+  struct Override {
+    std::string stage, option;
+    Word value;
+  };
+
+  void override_option(Override o) {
+    Nearest nearest(o.stage);
+    for (const StageSpec& s : recipe_.stages) {
+      if (s.name == o.stage) return overrides_.push_back(std::move(o));
+      nearest.offer(s.name);
+    }
+    problems_->error("recipe", "the recipe has no stage `" + o.stage + "`", o.value.where, nearest.hint());
+  }
+
+  static void apply(const Override& o, Recipe* recipe) {
+    for (StageSpec& s : recipe->stages) {
+      if (s.name != o.stage) continue;
+      std::erase_if(s.options, [&](const Setting& old) { return old.name.text == o.option; });
+      if (o.value.text == "-") return;
+      Setting setting{{o.option, o.value.where}, {}, Setting::Flag::none};
+      if (o.value.text == "true") setting.flag = Setting::Flag::yes;
+      else if (o.value.text == "false") setting.flag = Setting::Flag::no;
+      else setting.values.push_back(o.value);
+      s.options.push_back(std::move(setting));
+      return;
+    }
+  }
+
   void each_cell(size_t axis, const std::string& name) {
     if (axis == axes_.size()) {
       Variant variant{name, recipe_};
       Substitution substitution(values_, problems_);
       substitute(&variant.recipe, &substitution);
+      for (const Override& o : overrides_) apply(o, &variant.recipe);
       variants_.push_back(std::move(variant));
       return;
     }
@@ -144,6 +176,7 @@ class Expander {
   Diagnostics* problems_;
   Values values_;
   std::vector<MatrixAxis> axes_;
+  std::vector<Override> overrides_;
   std::vector<Variant> variants_;
 };
 

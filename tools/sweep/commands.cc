@@ -1,0 +1,312 @@
+#include "tools/sweep/commands.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "libgraph/human.h"
+#include "libgraph/json.h"
+#include "tools/cli_job.h"
+#include "tools/cli_words.h"
+#include "tools/sweep/axis.h"
+#include "tools/sweep/evaluate.h"
+#include "tools/sweep/front.h"
+#include "tools/sweep/plot.h"
+
+namespace sg::sweep {
+namespace {
+
+using cli::Args;
+
+constexpr size_t kMaxPoints = 10'000;
+constexpr size_t kMaxReasons = 8;  // why points failed, in the report
+
+// What was asked for, put together.
+struct Sweep {
+  recipe::Recipe recipe;
+  std::vector<Axis> axes;
+  Scoring scoring;
+  EvaluateOptions options;
+  std::optional<double> limit_bytes;
+  std::string points_file, about;
+};
+
+// What an axis STAGE.OPTION is; null = it is a parameter, or a mistake that is told later.
+const PassOption* option_of(const recipe::Recipe& recipe, const std::string& axis) {
+  const size_t dot = axis.rfind('.');
+  if (dot == axis.npos) return nullptr;
+  for (const recipe::StageSpec& s : recipe.stages) {
+    const PassInfo* pass = s.name == axis.substr(0, dot) ? find_pass(s.tool.text) : nullptr;
+    if (!pass) continue;
+    for (const PassOption& o : pass->options)
+      if (o.name == axis.substr(dot + 1)) return &o;
+  }
+  return nullptr;
+}
+
+bool takes_whole_numbers(const PassOption& option) {
+  return option.argument == "N" || option.argument.starts_with("N|");
+}
+
+bool is_whole_number(const std::string& s) { return !s.empty() && s.find_first_not_of("0123456789") == s.npos; }
+
+// Those of the recipe's matrix that nothing else says, then those of --over.
+Result<std::vector<Axis>> axes_of(const Args& args, const recipe::Recipe& recipe) {
+  std::vector<Axis> out, over;
+  std::set<std::string> named;
+  for (const std::string& text : args.all("over")) {
+    SG_ASSIGN(Axis axis, parse_axis(text));
+    if (!named.insert(axis.name).second)
+      return Error{ErrorKind::usage, "--over " + axis.name + " is there twice", {}, {}};
+    if (const PassOption* option = option_of(recipe, axis.name)) axis.whole = takes_whole_numbers(*option);
+    over.push_back(std::move(axis));
+  }
+  for (const std::string& text : args.all("set")) {
+    const std::string name = text.substr(0, text.find('='));
+    if (named.contains(name))
+      return Error{ErrorKind::usage, name + " is swept over and set", {}, "leave out --set " + text};
+    named.insert(name);
+  }
+  for (const recipe::MatrixAxis& axis : recipe.matrix) {
+    if (named.contains(axis.name.text)) continue;
+    Axis own{axis.name.text, {}, false};
+    for (const recipe::Word& value : axis.values) own.values.push_back(value.text);
+    own.whole = std::ranges::all_of(own.values, is_whole_number);
+    out.push_back(std::move(own));
+  }
+  out.insert(out.end(), over.begin(), over.end());
+  size_t count = 1;
+  for (const Axis& axis : out) count = std::min(kMaxPoints + 1, count * axis.values.size());
+  if (count > kMaxPoints)
+    return Error{ErrorKind::usage, "these are more than 10,000 points", {}, "take fewer values, and --search"};
+  return out;
+}
+
+std::vector<Point> grid_of(const std::vector<Axis>& axes) {
+  std::vector<Point> out(1);
+  for (const Axis& axis : axes) {
+    std::vector<Point> wider;
+    for (const Point& p : out)
+      for (const std::string& value : axis.values) {
+        wider.push_back(p);
+        wider.back().values.emplace_back(axis.name, value);
+      }
+    out = std::move(wider);
+  }
+  return out;
+}
+
+// What is told of a recipe: mistakes, all of them; the Error then sums up.
+Status report(const Args& args, const Diagnostics& problems) {
+  args.report().add(problems);
+  if (!problems.has_errors()) return ok_status();
+  return Error{ErrorKind::unreadable, args.operands()[0] + " has " + plural(problems.error_count(), "mistake"), {}, {}};
+}
+
+// The recipe's own, with parameters as --set has them.
+std::string machine_of(const Args& args, const recipe::Recipe& recipe) {
+  Diagnostics problems;
+  std::vector<recipe::Variant> variants = recipe::expand(recipe, args.all("set"), &problems);
+  return variants.empty() ? recipe.machine.text : variants[0].recipe.machine.text;
+}
+
+Result<Scoring> scoring_of(const Args& args, const recipe::Recipe& recipe) {
+  Scoring out;
+  out.runs = args.text("score") == "run";
+  if (args.has("run") && !out.runs)
+    return Error{ErrorKind::usage, "--run says how --score run runs, which is not given", {}, {}};
+  if (args.has("machine") && out.runs) return Error{ErrorKind::usage, "--machine is of --score sim", {}, {}};
+  SG_ASSIGN(out.run_words, cli::split_words(args.has("run") ? args.text("run") : "--init seed:0 --steps 3", "--run"));
+  for (const std::string& word : out.run_words)
+    if (word == "--json" || word == "-o" || word.starts_with("--output"))
+      return Error{ErrorKind::usage, "--run: " + word + " is sg-sweep's to say", {}, {}};
+  SG_ASSIGN(out.machine, find_machine(args.has("machine") || recipe.machine.empty() ? args.text("machine")
+                                                                                    : machine_of(args, recipe)));
+  return out;
+}
+
+Result<Sweep> read_sweep(const Args& args) {
+  if (args.operands().empty())
+    return Error{ErrorKind::usage, "which recipe?", {}, "sg-sweep recipe.yaml --over remat.budget=0..1:0.25"};
+  Sweep out;
+  Diagnostics problems(50);
+  out.recipe = recipe::read_recipe(args.operands()[0], &problems);
+  SG_TRY(report(args, problems));
+  SG_ASSIGN(out.axes, axes_of(args, out.recipe));
+  SG_ASSIGN(out.scoring, scoring_of(args, out.recipe));
+  out.options.set = args.all("set");
+  out.options.stage = args.text("stage");
+  out.options.checks = args.has("checks");
+  out.options.threads = args.threads();
+  if (args.has("peak")) {
+    SG_ASSIGN(const int64_t bytes, parse_bytes(args.text("peak")));
+    out.limit_bytes = static_cast<double>(bytes);
+  }
+  out.points_file = args.has("points") ? args.text("points") : args.operands()[0] + ".sweep.jsonl";
+  out.about = out.scoring.runs ? "run with sg-run" : "simulated on " + out.scoring.machine.name;
+  if (args.has("plot") && !args.text("plot").ends_with(".svg") && !args.text("plot").ends_with(".html"))
+    return Error{ErrorKind::usage, "--plot takes a name that ends in .svg or .html", {}, {}};
+  return out;
+}
+
+// What is said of every point alike is said once: mistakes by their place, warnings of the first point.
+Diagnostics said_once(const Diagnostics& problems, const std::string& first_point) {
+  Diagnostics out(50);
+  std::set<std::string> said;
+  for (const Diagnostic& d : problems.list()) {
+    const bool is_new = said.insert(print_location(d.where) + d.message).second;
+    if (is_new && (d.severity == Severity::error || d.message.starts_with(first_point + "/"))) out.add(d);
+  }
+  return out;
+}
+
+std::string line_of(const Point& p) {
+  const std::string name = p.name();
+  std::string out = name + std::string(name.size() < 40 ? 40 - name.size() : 1, ' ');
+  if (!p.measured) return out + "failed: " + p.failure->message.substr(0, p.failure->message.find('\n'));
+  return out + time_text(p.step_seconds) + "  " + human_bytes(p.peak_bytes);
+}
+
+// The fastest that fits; null = none.
+const Point* best_of(const std::vector<Point>& points, std::optional<double> limit) {
+  const Point* best = nullptr;
+  for (const Point* p : front_of(points))
+    if ((!limit || p->peak_bytes <= *limit) && (!best || p->step_seconds < best->step_seconds)) best = p;
+  return best;
+}
+
+std::string command_of(const Args& args, const Point& p) {
+  std::string out = "sg-recipe run " + args.operands()[0];
+  for (const std::string& text : args.all("set")) out += " --set " + text;
+  for (const auto& [axis, value] : p.values) out += " --set " + axis + "=" + value;
+  return out;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Points that failed of one thing are told together.
+std::string failures_text(const std::vector<Point>& points) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  for (const Point& p : points) {
+    if (!p.failure) continue;
+    const std::string place = print_location(p.failure->where);
+    const std::string why = (place.empty() ? "" : place + ": ") + first_line(p.failure->message);
+    auto at = std::ranges::find_if(reasons, [&](const auto& r) { return r.first == why; });
+    if (at == reasons.end()) at = reasons.insert(at, {why, {}});
+    at->second.push_back(p.name());
+  }
+  std::string out = reasons.empty() ? "" : "failed\n";
+  for (size_t i = 0; i < std::min(reasons.size(), kMaxReasons); ++i) {
+    const auto& [why, names] = reasons[i];
+    const std::string more = names.size() > 1 ? " and " + plural(names.size() - 1, "other") : "";
+    out += "  " + names[0] + more + "\n    " + why + "\n";
+  }
+  if (reasons.size() > kMaxReasons) out += "  and of " + plural(reasons.size() - kMaxReasons, "other reason") + "\n";
+  return out;
+}
+
+std::string report_text(const Args& args, const Sweep& sweep, const std::vector<Point>& points) {
+  size_t measured = 0, known = 0, width = 8;
+  for (const Point& p : points) {
+    measured += p.measured;
+    known += p.known;
+    if (p.on_front) width = std::max(width, p.name().size());
+  }
+  std::string out = plural(points.size(), "point") + ", " + sweep.about;
+  if (known != 0) out += ", " + std::to_string(known) + " known before";
+  if (measured != points.size()) out += ", " + std::to_string(points.size() - measured) + " failed";
+  out += "\nfront" + std::string(width - 3, ' ') + "      step        peak\n";
+  for (const Point* p : front_of(points)) {
+    const std::string name = p->name(), time = time_text(p->step_seconds), peak = human_bytes(p->peak_bytes);
+    out += "  " + name + std::string(width - name.size() + (time.size() < 10 ? 10 - time.size() : 0), ' ') + time;
+    out += std::string(peak.size() < 12 ? 12 - peak.size() : 1, ' ') + peak + "\n";
+  }
+  out += failures_text(points);
+  const Point* best = best_of(points, sweep.limit_bytes);
+  const std::string limit = sweep.limit_bytes ? " with a peak of at most " + human_bytes(*sweep.limit_bytes) : "";
+  if (best)
+    out += "fastest" + limit + ": " + command_of(args, *best) + "\n";
+  else if (measured != 0)
+    out += "no point" + limit + "\n";
+  return out;
+}
+
+std::string report_json(const Args& args, const Sweep& sweep, const std::vector<Point>& points) {
+  JsonWriter json;
+  json.begin_object()
+      .key("schema")
+      .string("sg-sweep")
+      .key("version")
+      .integer(1)
+      .key("recipe")
+      .string(args.operands()[0]);
+  json.key("score").string(sweep.scoring.runs ? "run" : "sim");
+  if (!sweep.scoring.runs) json.key("machine").string(sweep.scoring.machine.name);
+  json.key("points").begin_array();
+  for (const Point& p : points) json.raw(point_json(p));
+  json.end_array().key("front").begin_array();
+  for (const Point* p : front_of(points)) json.string(p->name());
+  json.end_array().key("best");
+  const Point* best = best_of(points, sweep.limit_bytes);
+  best ? json.string(best->name()) : json.null();
+  return json.end_object().take() + "\n";
+}
+
+Status write_plot(const Args& args, const Sweep& sweep, const std::vector<Point>& points) {
+  if (!args.has("plot")) return ok_status();
+  const std::string& name = sweep.recipe.name.empty() ? args.operands()[0] : sweep.recipe.name;
+  const PlotOptions options{name, plural(points.size(), "point") + ", " + sweep.about, sweep.limit_bytes};
+  const std::string file = args.text("plot");
+  return cli::write_whole(file, file.ends_with(".svg") ? plot_svg(points, options) : plot_html(points, options));
+}
+
+// 0; 1 when nothing fits; else what kept points from being known, other than what a pass will never do.
+int exit_code_of(const Sweep& sweep, const std::vector<Point>& points) {
+  const Error* first = nullptr;
+  for (const Point& p : points) {
+    if (!p.failure) continue;
+    if (!p.is_final()) return static_cast<int>(p.failure->kind);
+    if (!first) first = &*p.failure;
+  }
+  const bool some_measured = std::ranges::any_of(points, &Point::measured);
+  if (!some_measured && first) return static_cast<int>(first->kind);
+  return best_of(points, sweep.limit_bytes) ? 0 : 1;
+}
+
+}  // namespace
+
+Result<int> run_sweep(const Args& args) {
+  SG_ASSIGN(Sweep sweep, read_sweep(args));
+  SG_ASSIGN(const int64_t cache_size, parse_bytes(args.text("cache-size")));
+  const std::string folder = args.has("no-cache") ? ""
+                             : args.has("cache")  ? args.text("cache")
+                                                  : recipe::Cache::usual_folder();
+  recipe::Cache cache(folder, static_cast<uint64_t>(cache_size));
+  std::map<std::string, Point> known;
+  if (!args.has("fresh")) {
+    SG_ASSIGN(known, read_points(sweep.points_file));
+  }
+  SG_ASSIGN(PointFile file, PointFile::open(sweep.points_file));
+  size_t number = 0;
+  sweep.options.told = [&](const Point& p) {
+    args.report().line("point " + std::to_string(++number) + "  " + line_of(p));
+  };
+  Evaluator evaluator(sweep.recipe, sweep.scoring, sweep.options, &cache, std::move(known), &file);
+  std::vector<Point> points, asked = grid_of(sweep.axes);
+  auto left = static_cast<size_t>(args.number("search", 0));
+  for (bool is_grid = true; !asked.empty(); is_grid = false) {
+    Diagnostics problems(10 * kMaxPoints);
+    SG_TRY(evaluator.evaluate(&asked, &problems));
+    if (is_grid || problems.has_errors()) SG_TRY(report(args, said_once(problems, asked[0].name())));
+    points.insert(points.end(), asked.begin(), asked.end());
+    mark_front(&points);
+    asked = next_points(points, sweep.axes, sweep.limit_bytes, left);
+    left -= asked.size();
+  }
+  SG_TRY(write_plot(args, sweep, points));
+  SG_TRY(cli::write_text(args, args.has("json") ? report_json(args, sweep, points) : report_text(args, sweep, points)));
+  return exit_code_of(sweep, points);
+}
+
+}  // namespace sg::sweep

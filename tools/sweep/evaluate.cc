@@ -1,0 +1,205 @@
+#include "tools/sweep/evaluate.h"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "libgraph/nearest.h"
+#include "libgraph/sha256.h"
+
+namespace sg::sweep {
+namespace {
+
+using recipe::Key;
+using recipe::Plan;
+using recipe::Step;
+
+// What the recipe would write or compare with is one graph's; points are many.
+void forget_files(recipe::Recipe* recipe) {
+  for (recipe::StageSpec& s : recipe->stages) {
+    s.output = s.expect = s.ignore = {};
+  }
+}
+
+std::string text_of(const recipe::OptionValues& options) {
+  std::string out;
+  for (const recipe::OptionValue& o : options) out += o.name + "\1" + o.value + (o.is_flag ? "\2" : "\3");
+  return out;
+}
+
+// What a step does, with the steps that it reads by number: equal words, equal work.
+std::string words_of(const Step& step) {
+  std::string out = step.tool + "\n" + step.source + "\n" + text_of(step.options) + "\n" + std::to_string(step.from);
+  for (const recipe::Assertion& a : step.asserts) out += "\n" + a.word.text;
+  for (const recipe::RunCheck& r : step.runs) out += "\n" + text_of(r.options) + std::to_string(r.bitwise_to);
+  return out + "\n" + step.machine;
+}
+
+// Steps that do the same are one: later ones are read from the first, and are not wanted any more.
+std::vector<uint32_t> merge_equal_steps(Plan* plan) {
+  std::map<std::string, uint32_t> first;
+  std::vector<uint32_t> stands_for;
+  for (uint32_t i = 0; i < plan->steps.size(); ++i) {
+    Step& s = plan->steps[i];
+    if (s.from != Step::kNone) s.from = stands_for[s.from];
+    for (recipe::RunCheck& r : s.runs)
+      if (r.bitwise_to != recipe::RunCheck::kNone) r.bitwise_to = stands_for[r.bitwise_to];
+    stands_for.push_back(first.emplace(words_of(s), i).first->second);
+  }
+  return stands_for;
+}
+
+}  // namespace
+
+// One batch of points, under way.
+struct Evaluator::Work {
+  std::vector<Point>* points;
+  Plan plan;
+  std::vector<uint32_t> last;  // of each point: the step whose result is scored
+  std::vector<bool> done;
+  std::mutex mutex;                          // of all that follows, and of the points
+  std::map<uint32_t, Result<Score>> scores;  // by step
+  std::map<uint32_t, Error> failures;        // by step: it failed, or does not hold
+  Status written = ok_status();
+
+  // The first step on the way to a point's that failed.
+  const Error* failure_of(size_t point) const {
+    const Error* out = nullptr;
+    for (uint32_t s = last[point]; s != Step::kNone; s = plan.steps[s].from)
+      if (auto at = failures.find(s); at != failures.end()) out = &at->second;
+    return out;
+  }
+};
+
+Plan Evaluator::plan_of(const std::vector<Point>& points, std::vector<uint32_t>* last, Diagnostics* problems) {
+  std::vector<recipe::Variant> variants;
+  for (const Point& p : points) {
+    std::vector<std::string> set = options_.set;
+    for (const auto& [axis, value] : p.values) set.push_back(axis + "=" + value);
+    for (recipe::Variant& v : recipe::expand(recipe_, set, problems)) {
+      v.name = p.name();
+      forget_files(&v.recipe);
+      variants.push_back(std::move(v));
+    }
+    if (problems->has_errors()) return {};
+  }
+  Plan plan = recipe::make_plan(variants, &tools_, problems);
+  if (problems->has_errors()) return {};
+  Nearest nearest(options_.stage);
+  for (const Point& p : points) {
+    uint32_t found = Step::kNone;
+    const std::string prefix = p.name() + "/";
+    for (uint32_t i = 0; i < plan.steps.size(); ++i) {
+      const std::string& name = plan.steps[i].name;
+      if (!name.starts_with(prefix)) continue;
+      nearest.offer(std::string_view(name).substr(prefix.size()));
+      if (options_.stage.empty() || name.substr(prefix.size()) == options_.stage) found = i;
+    }
+    if (found == Step::kNone) {
+      problems->error("sweep", "the recipe has no stage `" + options_.stage + "`", {recipe_.file, 0, 0, {}, {}},
+                      nearest.hint());
+      return {};
+    }
+    last->push_back(found);
+  }
+  return plan;
+}
+
+// Of each point, from what its steps are made of: no graph is needed for it.
+Status Evaluator::find_keys(const std::vector<uint32_t>& stands_for, Work* work) {
+  SG_ASSIGN(const std::string scoring, scoring_.key());
+  std::vector<std::string> keys;
+  for (uint32_t i = 0; i < work->plan.steps.size(); ++i) {
+    if (stands_for[i] != i) {
+      keys.push_back(keys[stands_for[i]]);
+      continue;
+    }
+    const Step& s = work->plan.steps[i];
+    SG_ASSIGN(Key key, recipe::key_of(s, s.from == Step::kNone ? "" : keys[s.from]));
+    std::string checks;
+    if (options_.checks) checks = words_of(s);
+    keys.push_back(hex(sha256(key.digest + "\n" + checks)));
+  }
+  for (size_t i = 0; i < work->last.size(); ++i)
+    (*work->points)[i].key = hex(sha256(keys[work->last[i]] + "\n" + scoring));
+  return ok_status();
+}
+
+// The point is known: by its score, or by what failed. REQUIRES: work->mutex is held
+void Evaluator::finish(size_t index, Work* work) {
+  if (work->done[index]) return;
+  Point& point = (*work->points)[index];
+  if (const Error* failure = work->failure_of(index)) {
+    point.failure = *failure;
+  } else {
+    auto score = work->scores.find(work->last[index]);
+    if (score == work->scores.end()) return;
+    if (score->second.ok()) {
+      point.measured = true;
+      point.step_seconds = score->second->step_seconds;
+      point.peak_bytes = score->second->peak_bytes;
+    } else {
+      point.failure = score->second.error();
+      if (point.failure->where.file.empty()) point.failure->where = work->plan.steps[work->last[index]].where;
+    }
+  }
+  work->done[index] = true;
+  known_[point.key] = point;
+  Status added = file_.add(point);
+  if (work->written.ok() && !added.ok()) work->written = added;
+  if (options_.told) options_.told(point);
+}
+
+Status Evaluator::evaluate(std::vector<Point>* points, Diagnostics* problems) {
+  Work work{points, {}, {}, {}, {}, {}, {}, ok_status()};
+  work.plan = plan_of(*points, &work.last, problems);
+  if (problems->has_errors()) return ok_status();
+  const std::vector<uint32_t> stands_for = merge_equal_steps(&work.plan);
+  for (uint32_t& step : work.last) step = stands_for[step];
+  SG_TRY(find_keys(stands_for, &work));
+  std::vector<uint32_t> wanted;
+  for (Point& p : *points) {
+    auto at = known_.find(p.key);
+    const bool is_known = at != known_.end() && at->second.is_final();
+    work.done.push_back(is_known);
+    if (!is_known) {
+      wanted.push_back(work.last[work.done.size() - 1]);
+      continue;
+    }
+    Point found = at->second;
+    found.values = p.values;
+    p = std::move(found);
+  }
+  if (wanted.empty()) return ok_status();
+  std::set<uint32_t> scored(wanted.begin(), wanted.end());
+  recipe::ExecuteOptions options;
+  options.threads = scoring_.runs ? 1 : options_.threads;  // what is timed has the machine for itself
+  options.checks = options_.checks;
+  options.outputs = false;
+  options.examine = [&](size_t step, const recipe::StepResult& result) {
+    const auto at = static_cast<uint32_t>(step);
+    if (!scored.contains(at) || !result.failed_checks.empty() || result.error) return;
+    Result<Score> score = score_of(scoring_, *result.bytes, work.plan.steps[step].name);
+    std::lock_guard lock(work.mutex);
+    work.scores.emplace(at, std::move(score));
+  };
+  auto told = [&](size_t step, const recipe::StepResult& result) {
+    std::lock_guard lock(work.mutex);
+    const auto at = static_cast<uint32_t>(step);
+    if (result.error) {
+      Error error = *result.error;
+      error.message = work.plan.steps[step].tool + ": " + error.message;
+      if (error.where.file.empty()) error.where = work.plan.steps[step].where;
+      work.failures.emplace(at, std::move(error));
+    } else if (!result.failed_checks.empty()) {
+      const Diagnostic& d = result.failed_checks[0];
+      work.failures.emplace(at, Error{ErrorKind::negative, d.message, d.where, d.hint});
+    }
+    for (size_t i = 0; i < points->size(); ++i)
+      if (work.failures.contains(at) || work.last[i] == at) finish(i, &work);
+  };
+  recipe::Executor(work.plan, &cache_, options, told).run(wanted);
+  return work.written;
+}
+
+}  // namespace sg::sweep

@@ -1,0 +1,129 @@
+#include "tools/sweep/point.h"
+
+#include <fcntl.h>
+#include <simdjson.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "libgraph/json.h"
+#include "tools/recipe/files.h"
+
+namespace sg::sweep {
+namespace {
+
+ErrorKind kind_of(int64_t code) {
+  for (ErrorKind kind : {ErrorKind::negative, ErrorKind::usage, ErrorKind::unreadable, ErrorKind::cannot_apply,
+                         ErrorKind::missing, ErrorKind::rank_failed})
+    if (static_cast<int64_t>(kind) == code) return kind;
+  return ErrorKind::internal;
+}
+
+std::string text_of(const simdjson::dom::element& object, const char* key) {
+  std::string_view text;
+  return object[key].get(text) == simdjson::SUCCESS ? std::string(text) : std::string();
+}
+
+std::optional<Point> point_of(const simdjson::dom::element& line) {
+  Point out;
+  int64_t version = 0;
+  simdjson::dom::object values;
+  if (text_of(line, "schema") != "sg-sweep-point" || line["version"].get(version) != simdjson::SUCCESS || version != 1)
+    return {};
+  if (line["values"].get(values) != simdjson::SUCCESS) return {};
+  for (const auto& [name, value] : values) {
+    std::string_view text;
+    if (value.get(text) != simdjson::SUCCESS) return {};
+    out.values.emplace_back(name, text);
+  }
+  out.key = text_of(line, "key");
+  out.known = true;
+  out.measured = text_of(line, "state") == "measured";
+  if (!out.measured) {
+    int64_t code = 70;
+    if (line["exit"].get(code) != simdjson::SUCCESS) return {};
+    out.failure = Error{kind_of(code), text_of(line, "error"), {text_of(line, "place"), 0, 0, {}, {}}, {}};
+    return out;
+  }
+  if (line["step_seconds"].get(out.step_seconds) != simdjson::SUCCESS) return {};
+  if (line["peak_bytes"].get(out.peak_bytes) != simdjson::SUCCESS) return {};
+  return out;
+}
+
+Error failed(const std::string& path, const char* what) {
+  return {ErrorKind::missing, std::string("cannot ") + what + ": " + std::strerror(errno), {path, 0, 0, {}, {}}, {}};
+}
+
+}  // namespace
+
+bool Point::is_final() const {
+  if (measured) return true;
+  const ErrorKind kind = failure ? failure->kind : ErrorKind::internal;
+  return kind == ErrorKind::cannot_apply || kind == ErrorKind::usage || kind == ErrorKind::negative;
+}
+
+std::string Point::name() const {
+  std::string out;
+  for (const auto& [axis, value] : values) out += (out.empty() ? "" : ",") + axis + "=" + value;
+  return out.empty() ? "as it is" : out;
+}
+
+std::string point_json(const Point& point) {
+  JsonWriter json;
+  json.begin_object().key("schema").string("sg-sweep-point").key("version").integer(1).key("values").begin_object();
+  for (const auto& [axis, value] : point.values) json.key(axis).string(value);
+  json.end_object().key("state").string(point.measured ? "measured" : "failed");
+  if (point.measured) {
+    json.key("step_seconds").floating(point.step_seconds).key("peak_bytes").count(point.peak_bytes);
+  } else if (point.failure) {
+    json.key("exit").integer(static_cast<int>(point.failure->kind)).key("error").string(point.failure->message);
+    json.key("place").string(print_location(point.failure->where));
+  }
+  return json.key("key").string(point.key).end_object().take();
+}
+
+Result<std::map<std::string, Point>> read_points(const std::string& file) {
+  std::map<std::string, Point> out;
+  struct stat is {};
+  if (::stat(file.c_str(), &is) != 0 || !S_ISREG(is.st_mode)) return out;  // new, or a device
+  SG_ASSIGN(std::string text, recipe::read_file(file));
+  simdjson::dom::parser parser;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    if (end == text.npos) break;  // somebody was killed here
+    simdjson::dom::element line;
+    if (parser.parse(text.data() + begin, end - begin, true).get(line) == simdjson::SUCCESS)
+      if (std::optional<Point> point = point_of(line)) out[point->key] = std::move(*point);
+    begin = end + 1;
+  }
+  return out;
+}
+
+// What does not end with a line's end was cut short: the next point begins a line of its own.
+Result<PointFile> PointFile::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd < 0) return failed(path, "write");
+  PointFile out(path, fd);
+  char last = '\n';
+  const off_t size = ::lseek(fd, 0, SEEK_END);
+  if (size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n' && ::write(fd, "\n", 1) != 1)
+    return failed(path, "write");
+  return out;
+}
+
+PointFile::~PointFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status PointFile::add(const Point& point) {
+  const std::string line = point_json(point) + "\n";
+  const ssize_t n = ::write(fd_, line.data(), line.size());
+  if (n >= 0 && static_cast<size_t>(n) != line.size()) errno = ENOSPC;
+  if (n < 0 || static_cast<size_t>(n) != line.size()) return failed(path_, "write");
+  if (::fsync(fd_) != 0 && errno != EINVAL && errno != EROFS) return failed(path_, "write");
+  return ok_status();
+}
+
+}  // namespace sg::sweep
