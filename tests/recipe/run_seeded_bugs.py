@@ -3,9 +3,10 @@
 
 run_seeded_bugs.py --bin DIR [--bugs N] [--first SEED] [-j N] [--table]
 
-A bug is a node of the stage's result that is another one: a literal, an op, an operand. It changes the bits of some output (else it
-is none, and another is drawn), and the tool that has it has it always: wherever its result has that node, it is mutated. So the
-range of nodes that bisection ends with holds it, where the node was there before the stage. --table prints what was found.
+A bug is a node of the stage's result that is another one: a literal, an op, an operand. It changes the bits of some
+output (else it is none, and another is drawn), and the tool that has it has it always: wherever its result has that node,
+it is mutated. So the node is all that bisection ends with, where it was there before the stage. --table prints what was
+found.
 """
 import argparse
 import collections
@@ -24,13 +25,15 @@ EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(HERE)), "examples")
 # Stages that give the bits of their input; of a tool that occurs twice only one has the bug: it is told by its options.
 STEPS = {
     "gpt2": (os.path.join(EXAMPLES, "02_a_real_step", "gpt2-tiny.json.gz"),
-             [("clean", ""), ("remat", "--policy full"), ("offload", "--all --least 1KiB"), ("overlap", "--strategy reference"),
-              ("concretize", "")]),
+             [("clean", ""), ("remat", "--policy full"), ("offload", "--all --least 1KiB"),
+              ("overlap", "--strategy reference"), ("concretize", "")]),
     "moe": (os.path.join(EXAMPLES, "04_run_a_moe_step", "capture", "rank{r}", "step.json.gz"),
-            [("clean", ""), ("remat", "--policy default"), ("overlap", "--isolate-only"), ("bucket", "--plan per-block")]),
+            [("clean", ""), ("remat", "--policy default"), ("overlap", "--isolate-only"),
+             ("bucket", "--plan per-block")]),
 }
-OTHER_OP = {"add.Tensor": "sub.Tensor", "sub.Tensor": "add.Tensor", "mul.Tensor": "add.Tensor", "tanh": "sigmoid", "rsqrt": "sqrt",
-            "silu": "tanh", "neg": "abs", "relu": "neg", "exp": "tanh", "sigmoid": "tanh", "mul.Scalar": "add.Scalar"}
+OTHER_OP = {"add.Tensor": "sub.Tensor", "sub.Tensor": "add.Tensor", "mul.Tensor": "add.Tensor", "tanh": "sigmoid",
+            "rsqrt": "sqrt", "silu": "tanh", "neg": "abs", "relu": "neg", "exp": "tanh", "sigmoid": "tanh",
+            "mul.Scalar": "add.Scalar"}
 
 WRAPPER = """#!{python}
 import subprocess, sys
@@ -40,7 +43,8 @@ if done.returncode != 0 or {option!r} not in " ".join(sys.argv) + " ":
     sys.exit(done.returncode)
 text = subprocess.run([{print!r}, "-"], input=done.stdout, stdout=subprocess.PIPE, check=True).stdout.decode()
 text = text.replace({old!r}, {new!r}, 1)
-sys.stdout.buffer.write(subprocess.run([{parse!r}, "-q", "-"], input=text.encode(), stdout=subprocess.PIPE, check=True).stdout)
+made = subprocess.run([{parse!r}, "-q", "-"], input=text.encode(), stdout=subprocess.PIPE, check=True)
+sys.stdout.buffer.write(made.stdout)
 """
 
 
@@ -123,8 +127,8 @@ class Bug:
         path = os.path.join(tools, f"sg-{name}")
         with open(path, "w") as f:
             real = {t: os.path.join(self.bin, f"sg-{t}") for t in (name, "print", "parse")}
-            f.write(WRAPPER.format(python=sys.executable, tool=real[name], option=options, print=real["print"], parse=real["parse"],
-                                   old=old, new=new))
+            f.write(WRAPPER.format(python=sys.executable, tool=real[name], option=options, print=real["print"],
+                                   parse=real["parse"], old=old, new=new))
         os.chmod(path, 0o755)
         return tools
 
@@ -151,8 +155,8 @@ class Bug:
         was_there = line in self.input_text
         if was_there and size == 1 and span[1] != node:
             right = False
-        return {"seed": self.seed, "step": self.step, "stage": stage, "right": right, "size": size, "was_there": was_there,
-                "text": out + ("" if right else done.stderr.decode()[-3000:] + f"\nplanted: {line}")}
+        return {"seed": self.seed, "step": self.step, "stage": stage, "right": right, "size": size,
+                "was_there": was_there, "text": out if right else f"{out}{done.stderr.decode()[-3000:]}\nplanted: {line}"}
 
 
 def main():
@@ -164,8 +168,9 @@ def main():
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     bin_dir = os.path.abspath(options.bin)
+    seeds = range(options.first, options.first + options.bugs)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        found = list(pool.map(lambda seed: Bug(bin_dir, seed).hunt(), range(options.first, options.first + options.bugs)))
+        found = list(pool.map(lambda seed: Bug(bin_dir, seed).hunt(), seeds))
     for f in found:
         if not f["right"]:
             print(f"seed {f['seed']}: {f['step']}, {f['stage']}: not found\n{f['text']}")
@@ -175,8 +180,8 @@ def main():
             rows[f["step"], f["stage"]].append(f)
         for (step, stage), some in sorted(rows.items()):
             there = [f for f in some if f["was_there"]]
-            print(f"| {step} | {stage} | {len(some)} | {sum(f['right'] for f in some)} | {len(there)} | {sum(f['size'] == 1 for f in there)} |"
-                  f" {sum(1 < f['size'] <= 10 for f in some)} |")
+            right, one = sum(f["right"] for f in some), sum(f["size"] == 1 for f in there)
+            print(f"| {step} | {stage} | {len(some)} | {right} | {len(there)} | {one} |")
     failed = sum(not f["right"] for f in found)
     print(f"{len(found) - failed} passed, {failed} failed")
     return 1 if failed or not found else 0
