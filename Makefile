@@ -67,7 +67,7 @@ package: all  ## a Debian package (and one of each plugin) and an archive, in bu
 update: all  ## rewrite the expected parts of the goldens and documents
 	@$(PYTHON) tests/run_golden.py --bin $(BUILD)/bin --update
 	@$(PYTHON) tests/cli/run_cli_tests.py --bin $(BUILD)/bin --update
-	@$(PYTHON) tests/run_docs.py --bin $(BUILD)/bin --update README.md docs/capture.md docs/notebook.md docs/tasks/*.md
+	@$(PYTHON) tests/run_docs.py --bin $(BUILD)/bin --update
 
 stats:  ## house-style indicators a folder
 	@$(PYTHON) tests/style_stats.py libgraph tools tests

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the commands of a document and holds what they print against what the document says.
 
-run_docs.py --bin DIR [--update] PAGE...        pages are paths below the repository, "docs/recipes.md"
+run_docs.py --bin DIR [--update] [PAGE...]      "docs/recipes.md"; without one all that have a comment as below
 
 Each page has a scratch folder of its own, with the tools on the PATH. What is done goes by the kind of a block:
 
@@ -287,14 +287,22 @@ class Page:
         print(f"updated {self.page}")
 
 
+def pages_with_commands():
+    out = []
+    for folder, _, files in sorted(os.walk(os.path.join(ROOT, "docs"))):
+        out += [os.path.join(folder, name) for name in sorted(files) if name.endswith(".md")]
+    return [page for page in [os.path.join(ROOT, "README.md"), *out] if "<!-- docs:" in open(page).read()]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default="build/bin")
     parser.add_argument("--update", action="store_true")
-    parser.add_argument("pages", nargs="+")
+    parser.add_argument("pages", nargs="*")
     options = parser.parse_args()
+    pages = options.pages or pages_with_commands()
     failed = ran = 0
-    for name in options.pages:
+    for name in pages:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.relpath(os.path.abspath(name), ROOT) if os.path.exists(name) else name
             page = Page(path, options.bin, folder, options.update)

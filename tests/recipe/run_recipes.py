@@ -149,6 +149,24 @@ def includes():
 
 
 @case
+def globs():
+    write("whole.yaml", RECIPE)
+    expect(sg("sg-recipe", "run", "whole.yaml"), 0)
+    whole = read("out/default.sg")
+    write("glob.yaml", RECIPE.replace("rank{r}", "rank*"))
+    expect(sg("sg-recipe", "run", "glob.yaml"), 0)
+    assert read("out/default.sg") == whole
+    write("none.yaml", RECIPE.replace("rank{r}", "rank[9]"))
+    expect(sg("sg-recipe", "check", "none.yaml"), 1, r"none.yaml:4:18: error: no file matches .*rank\[9\]")
+    for name in ("a.txt", "b.txt"):
+        write(name, GRAPH)
+    write("two.yaml", "inputs: {g: '?.txt'}\nstages: [clean]\n")
+    expect(sg("sg-recipe", "check", "two.yaml"), 1, r"two.yaml:1:13: error: a graph is one file, .* 2 files match")
+    os.remove("b.txt")
+    expect(sg("sg-recipe", "run", "two.yaml"), 0)
+
+
+@case
 def the_same_bytes_in_process_by_pipes_and_in_a_shell():
     write("r.yaml", RECIPE)
     expect(sg("sg-recipe", "run", "r.yaml", "--no-cache"), 0, r"^remat +made .*nodes recomputed")

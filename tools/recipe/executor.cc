@@ -229,7 +229,8 @@ Status Executor::make(const Step& step, const StepResult& input, StepResult* out
 // A graph that is there is read by sg-parse: texts, rank patterns and the verifier included.
 Result<std::string> Executor::read_input(const Step& step, StepResult* out) {
   std::string tool = step.kind == StepKind::import ? "sg-import" : "sg-parse";
-  std::vector<std::string> words = {cli::folder_of_this() + tool, step.source};
+  std::vector<std::string> words = {cli::folder_of_this() + tool};
+  words.insert(words.end(), step.sources.begin(), step.sources.end());
   for (std::string& w : command_words(step.options)) words.push_back(std::move(w));
   SG_ASSIGN(TempFolder folder, TempFolder::make());
   std::string file = folder.file("graph.sg");

@@ -1,8 +1,12 @@
 #include "tools/recipe/files.h"
 
+#include <glob.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 namespace sg::recipe {
@@ -16,6 +20,19 @@ Result<std::string> read_file(const std::string& path) {
   for (size_t n; (n = std::fread(part, 1, sizeof part, file.get())) > 0;) bytes.append(part, n);
   if (std::ferror(file.get()) != 0) return failed();
   return bytes;
+}
+
+std::vector<std::string> matching_files(const std::string& pattern) {
+  std::error_code problem;
+  if (pattern.find_first_of("*?[") == std::string::npos || std::filesystem::exists(pattern, problem)) return {pattern};
+  glob_t found{};
+  std::vector<std::string> out;
+  if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
+    out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  auto before = [](const std::string& a, const std::string& b) { return ::strverscmp(a.c_str(), b.c_str()) < 0; };
+  std::ranges::sort(out, before);
+  return out;
 }
 
 }  // namespace sg::recipe

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "libgraph/result.h"
 
@@ -9,5 +10,9 @@ namespace sg::recipe {
 
 // The bytes of a file; folders and what breaks off in the middle are errors (unreadable).
 Result<std::string> read_file(const std::string& path);
+
+// What a shell's pattern (`*`, `?`, `[...]`) matches, numbers in the names in their order: rank2 before rank10. A name
+// without one, or that is itself a file's, is the only one; empty = there is none.
+std::vector<std::string> matching_files(const std::string& pattern);
 
 }  // namespace sg::recipe

@@ -90,7 +90,11 @@ Result<Key> key_of(const Step& step, const std::string& input) {
   SG_ASSIGN(key.parts["options"], options_text(step.options));
   key.parts["input"] = input;
   if (step.kind != StepKind::pass) {
-    SG_ASSIGN(key.parts["input"], digest_of_files(step.source));
+    std::string& digests = key.parts["input"];
+    for (const std::string& source : step.sources) {
+      SG_ASSIGN(std::string digest, digest_of_files(source));
+      digests += (digests.empty() ? "" : " ") + digest;
+    }
   }
   seal_key(&key);
   return key;

@@ -92,7 +92,7 @@ Result<std::string> run_stage(const Step& stage, const std::string& input, Cache
   SG_TRY(cli::write_whole(folder.file("graph.sg"), input));
   Plan plan;
   plan.steps.resize(2);
-  plan.steps[0].name = "input", plan.steps[0].tool = "graph", plan.steps[0].source = folder.file("graph.sg");
+  plan.steps[0].name = "input", plan.steps[0].tool = "graph", plan.steps[0].sources = {folder.file("graph.sg")};
   plan.steps[0].where = stage.where;
   plan.steps[1] = stage;
   plan.steps[1].from = 0;

@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <map>
 
+#include "libgraph/human.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sim/machine.h"
 #include "libpasses/pipeline.h"
 #include "tools/cli_input.h"
+#include "tools/recipe/files.h"
 
 namespace sg::recipe {
 namespace {
@@ -49,11 +51,22 @@ class Planner {
       if (rows.ok()) step.options = values_of(input.options, "sg-import", **rows, &problems_);
       else error(step.where, rows.error().message, rows.error().hint);
     }
-    Result<std::vector<std::string>> files = cli::files_of(step.source);
-    std::error_code missing;
-    if (!files.ok()) error(input.source.where, files.error().message, files.error().hint);
-    else if (!std::filesystem::exists((*files)[0], missing)) error(input.source.where, "no such file: " + (*files)[0]);
+    step.sources = matching_files(step.source);
+    check_sources(step, input.source.where);
     remember(input.name.text, std::move(step));
+  }
+
+  void check_sources(const Step& step, const Location& where) {
+    if (step.sources.empty()) error(where, "no file matches " + step.source);
+    if (step.sources.size() > 1 && step.kind == StepKind::graph)
+      error(where, "a graph is one file, or a rank pattern: " + plural(step.sources.size(), "file") + " match",
+            "'rank{r}.sg' is one of several ranks");
+    for (const std::string& source : step.sources) {
+      Result<std::vector<std::string>> files = cli::files_of(source);
+      std::error_code missing;
+      if (!files.ok()) error(where, files.error().message, files.error().hint);
+      else if (!std::filesystem::exists((*files)[0], missing)) error(where, "no such file: " + (*files)[0]);
+    }
   }
 
   uint32_t add_stage(const StageSpec& stage, uint32_t before) {
@@ -161,7 +174,7 @@ class Planner {
   void refuse_equal_outputs() {
     std::map<std::string, const Step*> users;
     for (const Step& s : plan_.steps) {
-      if (!s.source.empty()) users.emplace(s.source, &s);
+      for (const std::string& source : s.sources) users.emplace(source, &s);
       for (const OptionValue& o : s.options)
         if (o.is_path) users.emplace(o.value, &s);
       for (const RunCheck& r : s.runs)

@@ -32,7 +32,8 @@ struct Step {
   StepKind kind = StepKind::graph;
   Location where;
   uint32_t from = kNone;
-  std::string source;                      // of graph and import
+  std::string source;                      // of graph and import: as the recipe says it
+  std::vector<std::string> sources;        // what a glob stands for; else the source itself
   OptionValues options;                    // of the pass or the import
   const PassInfo* pass = nullptr;
   std::string expect, output, machine;
