@@ -49,7 +49,7 @@ sys.stdout.buffer.write(made.stdout)
 
 
 def sg(bin_dir, *words, **more):
-    return subprocess.run([os.path.join(bin_dir, words[0]), *words[1:]], capture_output=True, timeout=300, **more)
+    return subprocess.run([os.path.join(bin_dir, words[0]), *words[1:]], capture_output=True, timeout=3600, **more)
 
 
 def mutated(rng, text):
@@ -166,14 +166,17 @@ def main():
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("-j", "--jobs", type=int, default=1)
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line a bug, as they come")
     options = parser.parse_args()
     bin_dir = os.path.abspath(options.bin)
-    seeds = range(options.first, options.first + options.bugs)
+    seeds, found = range(options.first, options.first + options.bugs), []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        found = list(pool.map(lambda seed: Bug(bin_dir, seed).hunt(), seeds))
-    for f in found:
-        if not f["right"]:
-            print(f"seed {f['seed']}: {f['step']}, {f['stage']}: not found\n{f['text']}")
+        for f in pool.map(lambda seed: Bug(bin_dir, seed).hunt(), seeds):
+            found.append(f)
+            if not f["right"]:
+                print(f"seed {f['seed']}: {f['step']}, {f['stage']}: not found\n{f['text']}")
+            if options.verbose:
+                print({key: value for key, value in f.items() if key != "text"}, flush=True)
     if options.table:
         rows = collections.defaultdict(list)
         for f in found:
