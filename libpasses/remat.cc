@@ -75,7 +75,10 @@ class JobRemat {
     const int64_t before = most_planned(&Part::before_bytes);
     if (context_.explain)
       for (const Part& part : parts_) std::ranges::move(explain_copies(*part.model, part.outcome), std::back_inserter(lines_));
-    for (size_t i = 0; i < parts_.size(); ++i) apply_remat(*parts_[i].model, parts_[i].outcome, &job_.programs[i]->graph);
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      apply_remat(*parts_[i].model, parts_[i].outcome, &job_.programs[i]->graph);
+      if (!options_.target.is_set() && !parts_[i].outcome.copies.empty()) keep_borders(i);
+    }
     for (size_t i = 0; i < parts_.size(); ++i)
       if (!parts_[i].outcome.copies.empty() && settle_offloads(job_.programs[i].get()) > 0)
         parts_[i].after_bytes.reset();
@@ -85,6 +88,17 @@ class JobRemat {
  private:
   SizeValues sizes(size_t i) const {
     return [&values = values_[i]](StrId symbol) { return values.value(symbol); };
+  }
+
+  // The next run will not find them by what they cross into: that may be gone, or kept.
+  void keep_borders(size_t i) {
+    Graph& graph = job_.programs[i]->graph;
+    for (NodeId n : borders_[i]) {
+      if (!graph.alive(n)) continue;
+      NodeMeta meta = graph.meta(n);
+      meta.recompute = Recompute::prefer_save;
+      graph.set_meta(n, std::move(meta));
+    }
   }
 
   // What there was something to decide about.

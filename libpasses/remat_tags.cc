@@ -90,7 +90,8 @@ class Tagger {
   }
 
   Recompute tag_of(NodeId n) {
-    if (head_ && (n == head_ || graph_.before(head_, n))) return Recompute::none;
+    const bool was_head = has_copies_ && graph_.meta(n).recompute == Recompute::none;
+    if (was_head || (head_ && (n == head_ || graph_.before(head_, n)))) return Recompute::none;
     const OpInfo* op = graph_.op_info(n);
     if (save_.matches(graph_, n) || op == nullptr || op->has(kSize) || op->has(kHostSync)) return Recompute::must_save;
     if (op->has(kWait)) return tag_of_launch(n);

@@ -31,8 +31,8 @@ class SaveSelectors {
 
 // Tags the forward nodes of a program's main graph; `tags` leaves those of the capture as they are. What crosses into a later
 // layer is tagged `crossing`: must_save, or prefer_save where it is up to a search. Where it is not, a graph that has copies
-// already keeps its prefer_save: so an earlier run said what it kept to lower the peak, and a second run changes nothing.
-// Returns what crosses.
+// already keeps its prefer_save, and leaves alone what has no tag: so an earlier run said what it kept to lower the peak or as
+// a layer's border, and what it took for the head, and a second run changes nothing. Returns what crosses.
 std::vector<NodeId> tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save,
                                       Recompute crossing = Recompute::must_save);
 

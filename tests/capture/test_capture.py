@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import json
 import os
 import subprocess
 import sys
@@ -246,6 +247,21 @@ class Decisions(CaptureCase):
         self.assertIn("aten._ctc_loss_backward.default", {node["op"] for node in document["nodes"]})
         self.assertTrue(all(torch.equal(a, b) for a, b in zip(before, inputs)))
         self.imported()
+
+    def test_a_sequential_model_is_recomputed(self):
+        """Its numbered children are no layers; in stretches they are, with or without modules inside."""
+        flat = [child() for _ in range(6) for child in (lambda: nn.Linear(16, 16), lambda: nn.LayerNorm(16), nn.GELU)]
+        deep = [nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16)) for _ in range(6)]
+        for children in (flat, [nn.Linear(16, 16), *deep, nn.LayerNorm(16)]):
+            self.captured(nn.Sequential(*children, nn.Linear(16, 4)), lambda out: out.square().mean(), torch.randn(64, 16))
+            self.imported()
+            graph, lean = (os.path.join(self.folder, name) for name in ("step.sg", "lean.sg"))
+            for options in ((), ("--policy", "full"), ("--budget", "0.5")):
+                self.tool("sg-remat", graph, *options, "-o", lean)
+                paths = [os.path.join(self.folder, name) for name in ("inputs.safetensors", "expected.safetensors")]
+                self.tool("sg-run", lean, "--inputs", paths[0], "--expect", paths[1])
+                peaks = [json.loads(self.tool("sg-stat", g, "--json"))["memory"]["peak_bytes"] for g in (graph, lean)]
+                self.assertLess(peaks[1], peaks[0], options)
 
     def test_a_batch_norm_is_written_once(self):
         """The values beside the fakes are copies."""
