@@ -74,8 +74,8 @@ class RematModel {
 
   RematOutcome place(const RematDecision& decision);
   RematOutcome simulate(const RematDecision& decision);
-  RematWeight weigh(const RematDecision& decision);        // a fifth of the price of `simulate`: nothing is listed
-  double cost(const RematDecision& decision);              // half the price of `weigh`
+  RematWeight weigh(const RematDecision& decision);        // for searches: lists nothing
+  double cost(const RematDecision& decision);              // does not look at memory
 
   // By position: the node behind the forward before which the memory of the last copy has waited longest for a use since
   // the one before; kNone = it is used once, or not copied.
