@@ -16,10 +16,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "librun/comm.h"
 #include "librun/kernel.h"
 #include "librun/memory.h"
+#include "librun/work/work.h"
 
 namespace sg {
 
@@ -53,6 +55,8 @@ class Backend {
   virtual Kernel find_kernel(const OpInfo& op) const = 0;
   // The calls of a program as one kernel; null = it is too long for one.
   virtual Result<std::unique_ptr<DeviceProgram>> compile(cpu::PointwiseProgram& program) = 0;
+  // The step that runs from now on: nothing of the last one is under way.
+  virtual void begin_step(uint64_t step) = 0;
   // Kernels launched from now on are for this node (Heartbeat::place).
   virtual void at(uint64_t place) = 0;
 
@@ -68,12 +72,31 @@ class Backend {
   virtual void copy(const Tensor& to, const Tensor& from) = 0;
   virtual void fill(const Tensor& to, Scalar value) = 0;  // as PyTorch converts a number to the dtype
 
+  // The kernel `kernel` of work by element, whose arguments are an EachArgs (work/run.h).
+  virtual void each(const char* kernel, const void* args, int64_t count) = 0;
+  virtual void sum(const Tensor& to, const Tensor& from) = 0;   // of contiguous doubles, into one
+  // Bytes of the host as the device sees them, for as long as the backend is there; equal bytes are kept once.
+  virtual const std::byte* table(std::span<const std::byte> bytes) = 0;
+  virtual work::Report report() = 0;   // of the node at hand
+  // Whether calls of the op are computed by the host, which waits for what they read.
+  virtual bool runs_on_host(const OpInfo& op) const = 0;
+
   // What cpu/gemm.h and cpu/attention.h promise of the values, on tensors of the device.
   virtual Status multiply(KernelCall& call, const cpu::Gemm& product) = 0;
   virtual Status attend(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) = 0;
   virtual Status attend_backward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionGradients& g) = 0;
   // What a call without an answer has met: `settle` gives it.
   virtual void note(Status status) = 0;
+
+  // What is launched between the two is kept, not done: running what `end_recording` gives does all of it, any number of
+  // times. The host may take no part in it: `touches` counts how often it did so far, by transfers and waits. REQUIRES:
+  // memory that is named stays where it is.
+  virtual Status begin_recording() = 0;
+  virtual Result<std::unique_ptr<DeviceProgram>> end_recording() = 0;
+  virtual uint64_t touches() const = 0;
+
+  // How it computes what it was given so far: a line each, for people.
+  virtual std::vector<std::string> explain() const = 0;
 
   // Waits for everything. An error: the device has failed as a whole, in whatever call. A fault: the data of a node.
   virtual Result<std::optional<DeviceFault>> settle() = 0;

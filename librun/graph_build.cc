@@ -206,6 +206,7 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   }
   step->kernel = state_.backend ? state_.backend->find_kernel(*op) : find_cpu_kernel(op->name);
   if (!step->kernel) return *reason = state_.backend ? "no kernel for this backend" : "no kernel", false;
+  if (state_.backend && state_.backend->runs_on_host(*op)) ++on_host_[std::string(op->name)];
   return true;
 }
 

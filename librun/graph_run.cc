@@ -56,6 +56,10 @@ Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Sc
   SG_TRY(define_static_values());
   for (Step& step : steps_) step.resolved = false;
   groups_.clear();
+  items_.clear();
+  segments_.clear();
+  recorded_.clear();
+  runs_ = 0;
   fused_ = false;
   return ok_status();
 }
@@ -88,6 +92,7 @@ Status GraphRun::run() {
   finish();
   bool whole = state_.use_arena && !state_.observer;   // who looks at nodes sees each
   if (whole && !fused_) SG_TRY(fuse());
+  if (whole && state_.backend && nested_.is_none()) return run_on_device();
   auto group = groups_.begin();
   for (size_t i = 0; i < steps_.size();) {
     if (whole && group != groups_.end() && (*group)->first == i) {

@@ -8,6 +8,7 @@
 //           kernel call and nothing else.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "librun/cpu/pointwise.h"
 #include "librun/kernel.h"
 #include "librun/memory.h"
+#include "librun/segments.h"
 
 namespace sg {
 
@@ -106,6 +108,11 @@ class GraphRun {
 
   // The same error, with rank, node and source line.
   Error at_node(Error error, NodeId n) const;
+  // How it runs on a backend: what is recorded, what splits the recordings, what the host computes. A line each.
+  std::vector<std::string> explain() const;
+  // Ops of this graph and its bodies that the backend leaves to the host, with the number of their nodes.
+  const std::map<std::string, size_t>& on_host() const { return on_host_; }
+
   // Of this graph or a body that it calls: the one that Heartbeat::place means; null if there is none.
   const GraphRun* find_nested(uint64_t place) const;
 
@@ -139,6 +146,11 @@ class GraphRun {
     cpu::PointwiseProgram program;
     std::unique_ptr<DeviceProgram> on_device;
   };
+  struct Item {                         // what runs as one: a group, or a step
+    size_t first = 0, count = 1;        // steps
+    FusedGroup* group = nullptr;
+    bool touches_host = false;          // the host took part when it ran
+  };
   struct Slot {                         // memory of a storage
     std::byte* base = nullptr;
     int64_t bytes = 0;
@@ -166,6 +178,14 @@ class GraphRun {
   Result<size_t> fuse_run(size_t first, size_t end);
   bool can_fuse(const Step& step) const;
   bool is_needed_outside(ValueId v, size_t first, size_t end) const;
+
+  // graph_record.cc
+  Status run_on_device();
+  Status run_item(const Item& item);
+  Status run_item_watched(size_t i);
+  void list_items();
+  Split split_of(const Item& item) const;
+  Status record(const Segment& segment, size_t number);
 
   // graph_run.cc
   Status run_group(FusedGroup& group);
@@ -209,6 +229,11 @@ class GraphRun {
   std::vector<uint32_t> step_of_;       // by node; launches only
   std::vector<std::unique_ptr<FusedGroup>> groups_;   // in schedule order
   bool fused_ = false;
+  std::vector<Item> items_;             // with a backend, once fused
+  std::vector<Segment> segments_;
+  std::vector<std::unique_ptr<DeviceProgram>> recorded_;   // by segment; null: not yet
+  size_t runs_ = 0;                     // since the inputs were bound
+  std::map<std::string, size_t> on_host_;
   size_t in_flight_ = 0;                // launched and not waited for, about: whether progress is worth a call
   std::vector<bool> static_;            // by value: neither size nor memory can change
   std::vector<ValueId> static_values_;  // worked out when the inputs are bound

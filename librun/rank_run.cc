@@ -157,6 +157,7 @@ Status RankRun::run_step(uint64_t step) {
   bindings_.forget_data();
   wide_bindings_.forget_data();
   if (backend_) {
+    backend_->begin_step(step);
     if (inputs_changed_) SG_TRY(upload_inputs());
     SG_TRY(graph_->run());
     SG_TRY(settle());

@@ -80,6 +80,7 @@ Status RankSession::prepare() {
   std::vector<Unsupported> unsupported;
   SG_TRY(run_.prepare(&unsupported));
   if (!unsupported.empty()) return refuse(run_.graph(), unsupported);
+  say_what_runs_on_host();
   if (!options_.expect.empty()) {     // names that the graph lacks are found before the run
     std::string file = data_file_name(options_.expect, comm_.rank(), is_due(options_.expect, 0) ? 0 : options_.steps - 1);
     SG_TRY(Expectation::open(run_.program(), alias_, file, tolerance()));
@@ -88,6 +89,24 @@ Status RankSession::prepare() {
   SG_TRY(require_memory_together());
   SG_TRY(run_.reserve());
   return run_.bind_inputs(inputs_->tensors, inputs_->scalars);
+}
+
+void RankSession::say_what_runs_on_host() const {
+  const std::map<std::string, size_t>& ops = run_.main_graph().on_host();
+  if (ops.empty() || !options_.say || !speaks()) return;
+  std::string list;
+  size_t nodes = 0;
+  for (const auto& [op, count] : ops) {
+    list += (list.empty() ? "" : ", ") + op;
+    nodes += count;
+  }
+  options_.say(std::to_string(nodes) + " nodes are computed by the host, for which the device waits: " + list);
+}
+
+// Ranks of one program have the same to say.
+bool RankSession::speaks() const {
+  const std::vector<uint32_t>& same = run_.program().ranks;
+  return comm_.rank() == (same.empty() ? 0 : same[0]);
 }
 
 ExpectOptions RankSession::tolerance() const {
@@ -103,9 +122,7 @@ Status RankSession::take_inputs() {
   std::optional<InitMaker> maker;
   if (init_) source.maker = &maker.emplace(*init_, comm_.rank(), *options_.init_seed, &run_.team());
   SG_ASSIGN(inputs_, load_inputs(job_, comm_.rank(), source));
-  const std::vector<uint32_t>& same = run_.program().ranks;      // ranks of one program have the same to say
-  bool speaks = comm_.rank() == (same.empty() ? 0 : same[0]);
-  if (!maker || !options_.say || !speaks) return ok_status();
+  if (!maker || !options_.say || !speaks()) return ok_status();
   for (const std::string& line : maker->describe(!options_.inputs.empty())) options_.say(line);
   return ok_status();
 }
@@ -249,6 +266,7 @@ void RankSession::note_memory() {
     bool counts = graph.inputs()[i].kind == InputKind::user && is_integral(t.dtype);
     if (counts) report_.tokens = std::max(report_.tokens, t.elements());
   }
+  if (options_.explain && speaks()) report_.explained = run_.main_graph().explain();
   if (profile_) profile_->set_memory(run_.main_graph(), report_.pool_bytes);
 }
 

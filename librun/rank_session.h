@@ -37,6 +37,8 @@ class RankSession {
  private:
   Status add_observers();
   Status take_inputs();
+  void say_what_runs_on_host() const;
+  bool speaks() const;
   Status bind_sizes();
   Status require_memory_together();
   std::string settings() const;

@@ -36,6 +36,7 @@ struct SessionOptions {
   std::vector<std::string> dump_names;     // patterns of result names
   std::string watch;                       // "nan,inf"; empty = off
   bool profile = false;
+  bool explain = false;
   // --compare: the first run is recorded, the second held against the record. By rank of the job.
   std::vector<Record>* record = nullptr;
   const std::vector<Record>* compare_with = nullptr;
@@ -52,6 +53,7 @@ struct RankReport {
   int64_t input_bytes = 0, arena_bytes = 0, pool_bytes = 0;
   int64_t host_bytes = 0;              // the arena of what was brought to the host
   int64_t tokens = 0;                      // elements of the largest integer user input
+  std::vector<std::string> explained;      // GraphRun::explain, where it was asked for
 };
 
 struct SessionReport {

@@ -44,6 +44,7 @@ constexpr Option kOptions[] = {
     {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names"},
     {"nodes", 0, "NODE|PATTERN", "names of results, * is any text; or a pattern of modules, as in layers.*.mlp", {}, true},
     {"profile", 0, "FILE", "write when each node ran, for Perfetto"},
+    {"explain", 0, {}, "say how it ran: what was fused and recorded, what splits the recordings, what the host computed"},
     {"link", 0, "LAT,BW", "let collectives take as long as on such a link, one a group: 50us,2GiB/s"},
     {"chaos", 0, "N", "delay collectives, from this seed, and spoil results until their wait: finds missing waits"},
 };
@@ -70,6 +71,7 @@ Status files_options(const Args& args, SessionOptions* options) {
   options->dump = args.text("dump-nodes");
   options->dump_names = args.has("nodes") ? args.all("nodes") : std::vector<std::string>{"*"};
   options->profile = args.has("profile");
+  options->explain = args.has("explain");
   if (args.has("nodes") && !args.has("dump-nodes"))
     return Error{ErrorKind::usage, "--nodes says what --dump-nodes writes, which is not given"};
   return ok_status();

@@ -109,6 +109,8 @@ std::string run_text(const SessionReport& report) {
     if (r->host_bytes > 0) out += " + " + bytes_text(r->host_bytes) + " on the host";
     out += ", " + bytes_text(r->input_bytes) + " inputs, a rank\n";
   }
+  for (const RankReport& r : report.ranks)
+    for (const std::string& line : r.explained) out += rank_prefix(report, r) + "ran     " + line + "\n";
   for (const RankReport& r : report.ranks) {
     if (r.comparison) out += comparison_text(*r.comparison, rank_prefix(report, r));
     for (auto& [file, outcome] : r.expected) out += expect_text(outcome, report.ranks.size() > 1 ? 1 : 3, rank_prefix(report, r));
@@ -130,6 +132,11 @@ std::string run_json(const SessionReport& report) {
     json.key("pool_bytes").integer(r.pool_bytes).key("expected").begin_array();
     for (auto& [file, outcome] : r.expected) write_expect(outcome, &json);
     json.end_array();
+    if (!r.explained.empty()) {
+      json.key("explained").begin_array();
+      for (const std::string& line : r.explained) json.string(line);
+      json.end_array();
+    }
     if (r.comparison) write_comparison(*r.comparison, &json);
     json.end_object();
   }

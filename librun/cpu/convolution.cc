@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "librun/cpu/convolution.h"
 #include "librun/cpu/fill.h"
 #include "librun/cpu/gemm_block.h"
 #include "librun/cpu/kernels.h"
@@ -33,16 +34,7 @@ constexpr int64_t chain_of(int64_t count) {
 }
 
 using Three = std::array<int64_t, 3>;
-
-// Three spatial axes always; those that the op lacks have size 1.
-struct Geometry {
-  int64_t batch = 0, groups = 1;
-  int64_t in_channels = 0, out_channels = 0;   // of one group
-  Three in{1, 1, 1}, out{1, 1, 1}, window{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
-  int64_t window_size() const { return window[0] * window[1] * window[2]; }
-  int64_t places() const { return out[0] * out[1] * out[2]; }
-  int64_t depth() const { return in_channels * window_size(); }
-};
+using Geometry = ConvolutionGeometry;
 
 // [batch, channels, spatial...] with three spatial axes.
 struct Image {
@@ -303,8 +295,9 @@ bool is_padded_to_same(const KernelCall& call) {
   return call.param("padding").kind == ParamValue::Kind::text && call.text("padding") == "same";
 }
 
-// x: the tensor on the side that windows look at, y: the other. For a transposed convolution these are output and input.
-Result<Geometry> geometry_of(const KernelCall& call, const Tensor& x, const Tensor& y, const Tensor& weight) {
+}  // namespace
+
+Result<ConvolutionGeometry> convolution_geometry(const KernelCall& call, const Tensor& x, const Tensor& y, const Tensor& weight) {
   Geometry g;
   int spatial = x.rank - 2;
   if (x.rank < 3 || x.rank > 5 || y.rank != x.rank || weight.rank != x.rank) return call.fail("needs 3 to 5 axes on all sides");
@@ -334,15 +327,7 @@ Result<Geometry> geometry_of(const KernelCall& call, const Tensor& x, const Tens
   return g;
 }
 
-template <class T>
-void forward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight, const Image& in, const Image& out) {
-  Convolution<T> c(call, g);
-  Tensor bias = call.has("bias") ? call.tensor("bias") : Tensor();
-  transposed ? c.input(in, weight, bias, out) : c.output(in, weight, bias, out);
-}
-
-// One image as a batch of it, where the weight has an axis more.
-Tensor as_batch(const Tensor& t, int rank) {
+Tensor image_as_batch(const Tensor& t, int rank) {
   if (t.rank + 1 != rank || rank > kMaxRank) return t;
   Tensor out = t;
   out.rank = rank;
@@ -351,16 +336,25 @@ Tensor as_batch(const Tensor& t, int rank) {
   return out;
 }
 
-bool is_transposed(const KernelCall& call) {
+bool is_transposed_convolution(const KernelCall& call) {
   if (call.op().param_index("transposed") >= 0) return call.flag("transposed");
   return call.op().name.find("conv_transpose") != std::string_view::npos;
 }
 
+namespace {
+
+template <class T>
+void forward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight, const Image& in, const Image& out) {
+  Convolution<T> c(call, g);
+  Tensor bias = call.has("bias") ? call.tensor("bias") : Tensor();
+  transposed ? c.input(in, weight, bias, out) : c.output(in, weight, bias, out);
+}
+
 Status convolution(KernelCall& call) {
   Tensor weight = contiguous(call, call.tensor("weight"));
-  Tensor input = as_batch(call.tensor("input"), weight.rank), out = as_batch(call.result(), weight.rank);
-  bool transposed = is_transposed(call);
-  SG_ASSIGN(Geometry g, geometry_of(call, transposed ? out : input, transposed ? input : out, weight));
+  Tensor input = image_as_batch(call.tensor("input"), weight.rank), out = image_as_batch(call.result(), weight.rank);
+  bool transposed = is_transposed_convolution(call);
+  SG_ASSIGN(Geometry g, convolution_geometry(call, transposed ? out : input, transposed ? input : out, weight));
   Image from = image_of(input), to = image_of(out);
   input.dtype == DType::f64 ? forward<double>(call, g, transposed, weight, from, to) : forward<float>(call, g, transposed, weight, from, to);
   return ok_status();
@@ -389,7 +383,7 @@ Status convolution_backward(KernelCall& call) {
   const Tensor& grad = call.tensor("grad_output");
   bool transposed = call.flag("transposed");
   if (call.integers("output_mask").size() != 3) return call.fail("needs three results to choose from");
-  SG_ASSIGN(Geometry g, geometry_of(call, transposed ? grad : input, transposed ? input : grad, call.tensor("weight")));
+  SG_ASSIGN(Geometry g, convolution_geometry(call, transposed ? grad : input, transposed ? input : grad, call.tensor("weight")));
   Tensor weight = contiguous(call, call.tensor("weight"));
   input.dtype == DType::f64 ? backward<double>(call, g, transposed, weight) : backward<float>(call, g, transposed, weight);
   return ok_status();

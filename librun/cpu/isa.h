@@ -14,3 +14,7 @@
 #endif
 
 #define SG_INLINE [[gnu::always_inline]] inline
+#ifdef __CUDACC__  // what is written with it runs on devices, too
+#undef SG_INLINE
+#define SG_INLINE __host__ __device__ __forceinline__
+#endif

@@ -3,12 +3,13 @@
 
 #include "librun/cpu/indices.h"
 #include "librun/cpu/kernels.h"
+#include "librun/cpu/give_loss.h"
 #include "librun/cpu/rows.h"
+#include "librun/work/pair.h"
+#include "librun/work/run.h"
 
 namespace sg::cpu {
 namespace {
-
-enum Reduction : int64_t { kNone = 0, kMean = 1, kSum = 2 };
 
 Tensor doubles(KernelCall& call, const Tensor& t, std::span<const int64_t> shape) {
   return contiguous_as(call, broadcast_to(t, shape), DType::f64);
@@ -20,24 +21,6 @@ std::vector<int64_t> broadcast_shape(const Tensor& a, const Tensor& b) {
     for (int i = 1; i <= t->rank; ++i)
       if (t->dim(t->rank - i) != 1) shape[shape.size() - static_cast<size_t>(i)] = t->dim(t->rank - i);
   return shape;
-}
-
-// The sum of doubles in blocks of fixed size, whatever the threads.
-double sum_of(KernelCall& call, const double* x, int64_t n) {
-  int64_t blocks = (n + kPieceElements - 1) / kPieceElements;
-  auto* partial = call.scratch().take<double>(blocks + 1);
-  call.team().parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) partial[b] = row_sum(x + b * kPieceElements, std::min(kPieceElements, n - b * kPieceElements));
-  });
-  return row_sum(partial, blocks);
-}
-
-// Reduces losses [shape] into the result; `divisor`: of a mean.
-void give_loss(KernelCall& call, const Tensor& losses, double divisor) {
-  int64_t reduction = call.integer("reduction");
-  if (reduction == kNone) return copy(call, call.result(), losses);
-  double sum = sum_of(call, losses.as<double>(), losses.elements());
-  fill(call, call.result(), Scalar::floating(reduction == kMean ? sum / divisor : sum));
 }
 
 template <class Fn>
@@ -53,7 +36,8 @@ Status mse_loss(KernelCall& call) {
   std::vector<int64_t> shape = broadcast_shape(call.tensor("self"), call.tensor("target"));
   const auto* x = doubles(call, call.tensor("self"), shape).as<double>();
   const auto* y = doubles(call, call.tensor("target"), shape).as<double>();
-  Tensor losses = each_loss(call, shape, [=](int64_t i) { return (x[i] - y[i]) * (x[i] - y[i]); });
+  Tensor losses = workspace(call, DType::f64, shape);
+  for_each(call, losses.elements(), kPieceElements, work::PairLoss<work::SquaredError>{x, y, nullptr, 0, losses.as<double>()});
   give_loss(call, losses, static_cast<double>(losses.elements()));
   return ok_status();
 }
@@ -63,23 +47,21 @@ Status mse_loss_backward(KernelCall& call) {
   const auto* g = doubles(call, call.tensor("grad_output"), out.sizes()).as<double>();
   const auto* x = doubles(call, call.tensor("self"), out.sizes()).as<double>();
   const auto* y = doubles(call, call.tensor("target"), out.sizes()).as<double>();
-  double factor = call.integer("reduction") == kMean ? 2 / static_cast<double>(out.elements()) : 2;
-  copy(call, out, each_loss(call, out.sizes(), [=](int64_t i) { return factor * (x[i] - y[i]) * g[i]; }));
+  const double share = call.integer("reduction") == kMean ? 1 / static_cast<double>(out.elements()) : 1;
+  Tensor slopes = workspace(call, DType::f64, out.sizes());
+  for_each(call, out.elements(), kPieceElements, work::PairSlope<work::SquaredError>{g, x, y, nullptr, 0, share, slopes.as<double>()});
+  copy(call, out, slopes);
   return ok_status();
 }
 
-// (1 - y) x + w (log(1 + exp(-|x|)) + max(-x, 0)) with w = 1 + (pos_weight - 1) y
 Status bce_with_logits(KernelCall& call) {
   std::vector<int64_t> shape = broadcast_shape(call.tensor("self"), call.tensor("target"));
   const auto* x = doubles(call, call.tensor("self"), shape).as<double>();
   const auto* y = doubles(call, call.tensor("target"), shape).as<double>();
   const double* weight = call.has("weight") ? doubles(call, call.tensor("weight"), shape).as<double>() : nullptr;
   const double* positive = call.has("pos_weight") ? doubles(call, call.tensor("pos_weight"), shape).as<double>() : nullptr;
-  Tensor losses = each_loss(call, shape, [=](int64_t i) {
-    double w = positive ? 1 + (positive[i] - 1) * y[i] : 1;
-    double loss = (1 - y[i]) * x[i] + w * (std::log1p(std::exp(-std::abs(x[i]))) + std::max(-x[i], 0.0));
-    return weight ? loss * weight[i] : loss;
-  });
+  Tensor losses = workspace(call, DType::f64, shape);
+  for_each(call, losses.elements(), kPieceElements, work::CrossEntropyOfLogits{x, y, weight, positive, losses.as<double>()});
   give_loss(call, losses, static_cast<double>(losses.elements()));
   return ok_status();
 }

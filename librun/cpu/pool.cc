@@ -1,6 +1,5 @@
 // Pooling over windows of the last one to three axes, and its gradients. Planes of fewer axes have leading axes of size 1.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -8,24 +7,19 @@
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/resample.h"
 #include "librun/cpu/rows.h"
+#include "librun/work/pool.h"
+#include "librun/work/run.h"
 
 namespace sg::cpu {
 namespace {
 
-using Triple = std::array<int64_t, 3>;   // by depth, height and width
+using work::Span;
+using work::Spans;
+using work::Window;
 
-struct Window {
-  Triple kernel{1, 1, 1}, stride{1, 1, 1}, padding{}, dilation{1, 1, 1};
-  Triple in{1, 1, 1}, out{1, 1, 1};     // sizes of a plane
-  int64_t planes = 1;
-
-  int64_t plane_in() const { return in[0] * in[1] * in[2]; }
-  int64_t plane_out() const { return out[0] * out[1] * out[2]; }
-};
-
-Status read_axes(KernelCall& call, std::string_view name, int axes, Triple* to) {
+Status read_axes(KernelCall& call, std::string_view name, int axes, int64_t* to) {
   SG_ASSIGN(std::vector<int64_t> list, numbers_of(call, name, axes, name == "padding" ? 0 : 1));
-  std::copy(list.begin(), list.end(), to->begin() + (3 - axes));
+  std::copy(list.begin(), list.end(), to + (3 - axes));
   return ok_status();
 }
 
@@ -37,7 +31,7 @@ Result<Window> planes_of(KernelCall& call, const Tensor& input, const Tensor& po
   for (int i = 0; i < input.rank; ++i) {
     int k = i - (input.rank - axes);
     if (k >= 0) {
-      w.in[static_cast<size_t>(3 - axes + k)] = input.dim(i), w.out[static_cast<size_t>(3 - axes + k)] = pooled.dim(i);
+      w.in[3 - axes + k] = input.dim(i), w.out[3 - axes + k] = pooled.dim(i);
       continue;
     }
     if (input.dim(i) != pooled.dim(i)) return call.fail("the channels differ");
@@ -49,34 +43,18 @@ Result<Window> planes_of(KernelCall& call, const Tensor& input, const Tensor& po
 Result<Window> window_of(KernelCall& call, const Tensor& input, const Tensor& pooled) {
   SG_ASSIGN(Window w, planes_of(call, input, pooled));
   int axes = plane_axes(call);
-  SG_TRY(read_axes(call, "kernel_size", axes, &w.kernel));
-  w.stride = w.kernel;
+  SG_TRY(read_axes(call, "kernel_size", axes, w.kernel));
+  std::copy_n(w.kernel, 3, w.stride);
   bool strided = call.param("stride").kind == ParamValue::Kind::scalar || !call.integers("stride").empty();
-  if (strided) SG_TRY(read_axes(call, "stride", axes, &w.stride));
-  SG_TRY(read_axes(call, "padding", axes, &w.padding));
-  SG_TRY(read_axes(call, "dilation", axes, &w.dilation));
+  if (strided) SG_TRY(read_axes(call, "stride", axes, w.stride));
+  SG_TRY(read_axes(call, "padding", axes, w.padding));
+  SG_TRY(read_axes(call, "dilation", axes, w.dilation));
   for (size_t k = 0; k < 3; ++k)
     if (w.kernel[k] <= 0 || w.stride[k] <= 0 || w.dilation[k] <= 0 || w.padding[k] < 0) return call.fail("a window needs sizes and steps of at least 1");
   return w;
 }
 
-// The positions of one window along one axis: from, from + step, ... below `end`, padding left out.
-struct Span {
-  int64_t from, end, step;
-  int64_t padded;                       // positions with padding, as averages count them
-
-  int64_t count() const { return from < end ? (end - from + step - 1) / step : 0; }
-};
-
-Span span_of(const Window& w, size_t k, int64_t out) {
-  int64_t start = out * w.stride[k] - w.padding[k];
-  int64_t end = std::min(start + (w.kernel[k] - 1) * w.dilation[k] + 1, w.in[k] + w.padding[k]);
-  Span s{start, std::min(end, w.in[k]), w.dilation[k], end - start};
-  if (start < 0) s.from += (-start + s.step - 1) / s.step * s.step;
-  return s;
-}
-
-using Spans = std::array<Span, 3>;
+Span span_of(const Window& w, size_t k, int64_t out) { return w.span(static_cast<int>(k), out); }
 
 // fn(plane, position in the pooled plane, spans) for every output, planes on all threads.
 template <class SpanOf, class Fn>
@@ -86,16 +64,8 @@ void for_outputs(KernelCall& call, const Window& w, const SpanOf& span, const Fn
     int64_t at = 0;
     for (int64_t d = 0; d < w.out[0]; ++d)
       for (int64_t i = 0; i < w.out[1]; ++i)
-        for (int64_t j = 0; j < w.out[2]; ++j) fn(plane, at++, Spans{span(w, 0, d), span(w, 1, i), span(w, 2, j)});
+        for (int64_t j = 0; j < w.out[2]; ++j) fn(plane, at++, Spans{{span(w, 0, d), span(w, 1, i), span(w, 2, j)}});
   });
-}
-
-// fn(place in the plane) for every position of a window.
-template <class Fn>
-void for_positions(const Window& w, const Spans& s, const Fn& fn) {
-  for (int64_t d = s[0].from; d < s[0].end; d += s[0].step)
-    for (int64_t r = s[1].from; r < s[1].end; r += s[1].step)
-      for (int64_t c = s[2].from; c < s[2].end; c += s[2].step) fn((d * w.in[1] + r) * w.in[2] + c);
 }
 
 // Integers are compared and summed as 64 bits, all else as double.
@@ -108,27 +78,31 @@ template <class T>
 inline constexpr DType kWide = std::is_same_v<T, double> ? DType::f64 : DType::i64;
 
 template <class T, class SpanOf>
-void max_over(KernelCall& call, const Window& w, const SpanOf& span) {
+void max_over(KernelCall& call, const Window& w, bool adaptive, const SpanOf& span) {
   const auto* x = contiguous_as(call, call.tensor("self"), kWide<T>).template as<T>();
-  Tensor values = call.scratch().tensor(kWide<T>, call.result(0).sizes()), places = call.scratch().tensor(DType::i64, call.result(0).sizes());
-  for_outputs(call, w, span, [&](int64_t plane, int64_t out, const Spans& s) {
-    const T* from = x + plane * w.plane_in();
-    T top = std::is_same_v<T, double> ? static_cast<T>(-std::numeric_limits<double>::infinity()) : std::numeric_limits<T>::lowest();
-    int64_t at = (s[0].from * w.in[1] + s[1].from) * w.in[2] + s[2].from;
-    for_positions(w, s, [&](int64_t place) {
-      if (from[place] > top || from[place] != from[place]) top = from[place], at = place;
+  Tensor values = workspace(call, kWide<T>, call.result(0).sizes()), places = workspace(call, DType::i64, call.result(0).sizes());
+  const T lowest = std::is_same_v<T, double> ? static_cast<T>(-std::numeric_limits<double>::infinity()) : std::numeric_limits<T>::lowest();
+  if (on_device(call))
+    for_each(call, values.elements(), 1, work::MaxPool<T>{w, adaptive, lowest, x, values.as<T>(), places.as<int64_t>()});
+  else
+    for_outputs(call, w, span, [&](int64_t plane, int64_t out, const Spans& s) {
+      const int64_t at = plane * w.plane_out() + out;
+      largest_in(w, s, x + plane * w.plane_in(), lowest, values.as<T>() + at, places.as<int64_t>() + at);
     });
-    values.as<T>()[plane * w.plane_out() + out] = top;
-    places.as<int64_t>()[plane * w.plane_out() + out] = at;
-  });
   copy(call, call.result(0), values);
   if (call.result_count() > 1) copy(call, call.result(1), places);
 }
 
 Status max_pool(KernelCall& call) {
   SG_ASSIGN(Window w, window_of(call, call.tensor("self"), call.result(0)));
-  visit_wide(call.tensor("self").dtype, [&]<class T>() { max_over<T>(call, w, span_of); });
+  visit_wide(call.tensor("self").dtype, [&]<class T>() { max_over<T>(call, w, false, span_of); });
   return ok_status();
+}
+
+work::ToPlaces to_places(KernelCall& call, const Window& w, int64_t size, const std::byte* from, const int64_t* places,
+                         const Tensor& to) {
+  return {w.plane_in(), w.plane_out(), size, reinterpret_cast<const unsigned char*>(from), places,
+          reinterpret_cast<unsigned char*>(to.data), report_of(call)};
 }
 
 // Adds each gradient to the place that its index names.
@@ -136,8 +110,12 @@ Status scatter_to_places(KernelCall& call, const Window& w, const Tensor& result
   SG_TRY(expect_shape(call, "indices", call.tensor("indices"), grad_output.sizes()));
   const auto* grad = contiguous_as(call, grad_output, DType::f64).as<double>();
   const auto* places = contiguous_as(call, call.tensor("indices"), DType::i64).as<int64_t>();
-  Tensor sums = call.scratch().tensor(DType::f64, result.sizes());
+  Tensor sums = workspace(call, DType::f64, result.sizes());
   fill(call, sums, Scalar::integer(0));
+  if (on_device(call)) {
+    for_each(call, w.planes, 1, to_places(call, w, 0, reinterpret_cast<const std::byte*>(grad), places, sums));
+    return copy(call, result, sums), ok_status();
+  }
   IndexCheck check;
   for_rows(call, w.planes, w.plane_out(), [&](int64_t plane, int) {
     for (int64_t from = plane * w.plane_out(); from < (plane + 1) * w.plane_out(); ++from) {
@@ -150,7 +128,21 @@ Status scatter_to_places(KernelCall& call, const Window& w, const Tensor& result
   return ok_status();
 }
 
+// Each element looks for itself in the windows over it: sums in the order of the windows, and no two write to one place.
+Status max_pool_backward_there(KernelCall& call) {
+  const Tensor& grad = call.tensor("grad_output");
+  SG_ASSIGN(Window w, window_of(call, call.tensor("self"), grad));
+  SG_TRY(expect_shape(call, "indices", call.tensor("indices"), grad.sizes()));
+  const auto* places = contiguous_as(call, call.tensor("indices"), DType::i64).as<int64_t>();
+  for_each(call, grad.elements(), 1, work::CheckRange{places, w.plane_in(), report_of(call)});
+  Tensor sums = workspace(call, DType::f64, call.result().sizes());
+  for_each(call, sums.elements(), 1,
+           work::PoolBackward{w, false, false, 1, contiguous_as(call, grad, DType::f64).as<double>(), places, sums.as<double>()});
+  return copy(call, call.result(), sums), ok_status();
+}
+
 Status max_pool_backward(KernelCall& call) {
+  if (on_device(call) && call.op().param_index("kernel_size") >= 0) return max_pool_backward_there(call);
   SG_ASSIGN(Window w, planes_of(call, call.tensor("self"), call.tensor("grad_output")));
   return scatter_to_places(call, w, call.result(), call.tensor("grad_output"));
 }
@@ -160,9 +152,13 @@ Status max_unpool(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   SG_ASSIGN(Window w, planes_of(call, call.result(), self));
   SG_TRY(expect_shape(call, "indices", call.tensor("indices"), self.sizes()));
-  Tensor values = contiguous(call, self), to = call.scratch().tensor(self.dtype, call.result().sizes());
+  Tensor values = contiguous(call, self), to = workspace(call, self.dtype, call.result().sizes());
   fill(call, to, Scalar::integer(0));
   const auto* places = contiguous_as(call, call.tensor("indices"), DType::i64).as<int64_t>();
+  if (on_device(call)) {
+    for_each(call, w.planes, 1, to_places(call, w, dtype_bytes(self.dtype), values.data, places, to));
+    return copy(call, call.result(), to), ok_status();
+  }
   auto size = static_cast<size_t>(dtype_bytes(self.dtype));
   IndexCheck check;
   for_rows(call, w.planes, w.plane_out(), [&](int64_t plane, int) {
@@ -179,30 +175,24 @@ Status max_unpool(KernelCall& call) {
 
 // --- averages ---
 
-// What the sum over a window is divided by.
-template <class T>
-T divisor_of(KernelCall& call, const Spans& s) {
-  if (call.op().param_index("divisor_override") >= 0 && call.has("divisor_override")) return static_cast<T>(call.integer("divisor_override"));
-  bool padded = call.flag("count_include_pad");
-  int64_t count = 1;
-  for (const Span& span : s) count *= padded ? span.padded : span.end - span.from;
-  return static_cast<T>(count);
-}
+struct Divisor {
+  bool given, padded;
+  int64_t value;
+};
 
-bool is_empty(const Spans& s) {
-  return std::any_of(s.begin(), s.end(), [](const Span& span) { return span.from >= span.end; });
+Divisor divisor_of(KernelCall& call) {
+  const bool given = call.op().param_index("divisor_override") >= 0 && call.has("divisor_override");
+  return {given, call.flag("count_include_pad"), given ? call.integer("divisor_override") : 0};
 }
 
 Status avg_pool(KernelCall& call) {
   SG_ASSIGN(Window w, window_of(call, call.tensor("self"), call.result()));
+  const Divisor by = divisor_of(call);
   visit_wide(call.tensor("self").dtype, [&]<class T>() {
     const auto* x = contiguous_as(call, call.tensor("self"), kWide<T>).template as<T>();
-    Tensor means = call.scratch().tensor(kWide<T>, call.result().sizes());
-    for_outputs(call, w, span_of, [&](int64_t plane, int64_t out, const Spans& s) {
-      T sum{}, divisor = divisor_of<T>(call, s);
-      for_positions(w, s, [&](int64_t place) { sum += x[plane * w.plane_in() + place]; });
-      means.as<T>()[plane * w.plane_out() + out] = is_empty(s) || divisor == 0 ? T{} : sum / divisor;
-    });
+    Tensor means = workspace(call, kWide<T>, call.result().sizes());
+    for_each(call, means.elements(), std::max<int64_t>(1, kPieceElements / (w.kernel[0] * w.kernel[1] * w.kernel[2])),
+             work::AvgPool<T>{w, by.given, by.padded, by.value, x, means.as<T>()});
     copy(call, call.result(), means);
   });
   return ok_status();
@@ -212,11 +202,16 @@ Status avg_pool_backward(KernelCall& call) {
   const Tensor& grad_output = call.tensor("grad_output");
   SG_ASSIGN(Window w, window_of(call, call.tensor("self"), grad_output));
   const auto* grad = contiguous_as(call, grad_output, DType::f64).as<double>();
-  Tensor sums = call.scratch().tensor(DType::f64, call.result().sizes());
+  const Divisor by = divisor_of(call);
+  Tensor sums = workspace(call, DType::f64, call.result().sizes());
+  if (on_device(call)) {
+    for_each(call, sums.elements(), 1, work::PoolBackward{w, by.given, by.padded, by.value, grad, nullptr, sums.as<double>()});
+    return copy(call, call.result(), sums), ok_status();
+  }
   fill(call, sums, Scalar::integer(0));
   for_outputs(call, w, span_of, [&](int64_t plane, int64_t out, const Spans& s) {
     if (is_empty(s)) return;
-    double share = grad[plane * w.plane_out() + out] / divisor_of<double>(call, s);
+    double share = grad[plane * w.plane_out() + out] / static_cast<double>(work::divisor_of(s, by.given, by.value, by.padded));
     for_positions(w, s, [&](int64_t place) { sums.as<double>()[plane * w.plane_in() + place] += share; });
   });
   copy(call, call.result(), sums);
@@ -225,16 +220,12 @@ Status avg_pool_backward(KernelCall& call) {
 
 // --- adaptive: window i of n covers [floor(i size / n), ceil((i + 1) size / n)) ---
 
-Span adaptive_span(const Window& w, size_t k, int64_t out) {
-  int64_t n = w.out[k], size = w.in[k];
-  int64_t from = out / n * size + out % n * size / n, end = 1 + ((out + 1) * size - 1) / n;
-  return {from, end, 1, end - from};
-}
+Span adaptive_span(const Window& w, size_t k, int64_t out) { return w.adaptive_span(static_cast<int>(k), out); }
 
 Status adaptive_max_pool(KernelCall& call) {
   SG_ASSIGN(Window w, planes_of(call, call.tensor("self"), call.result(0)));
   if (w.plane_in() == 0 && w.plane_out() > 0) return call.fail("the planes have no elements");
-  visit_wide(call.tensor("self").dtype, [&]<class T>() { max_over<T>(call, w, adaptive_span); });
+  visit_wide(call.tensor("self").dtype, [&]<class T>() { max_over<T>(call, w, true, adaptive_span); });
   return ok_status();
 }
 

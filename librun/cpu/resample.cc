@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "librun/cpu/rows.h"
+#include "librun/work/resample.h"
+#include "librun/work/run.h"
 
 namespace sg::cpu {
 namespace {
@@ -75,6 +77,25 @@ struct Bytes16 {
   uint64_t low, high;
 };
 
+void resample_there(KernelCall& call, const Taps& taps, const Around& a, const Tensor& from, const Tensor& to) {
+  const work::Resample work{from.as<double>(), to.as<double>(), table<int64_t>(call, taps.begin),
+                            table<int64_t>(call, taps.index), table<double>(call, taps.weight), taps.in, taps.out(),
+                            a.inner};
+  for_each(call, to.elements(), 1, work);
+}
+
+void pick_there(KernelCall& call, const Tensor& to, const Tensor& from, const std::vector<Taps>& taps) {
+  work::Pick work{reinterpret_cast<const unsigned char*>(from.data), reinterpret_cast<unsigned char*>(to.data),
+                  dtype_bytes(to.dtype), {1, 1, 1}, {1, 1, 1}, {nullptr, nullptr, nullptr}};
+  for (size_t k = 0; k < taps.size(); ++k) {
+    const size_t axis = 3 - taps.size() + k;
+    work.in[axis] = taps[k].in;
+    work.out[axis] = taps[k].out();
+    work.place[axis] = table<int64_t>(call, taps[k].index);
+  }
+  for_each(call, to.elements(), 1, work);
+}
+
 }  // namespace
 
 Taps transposed(const Taps& taps) {
@@ -103,7 +124,12 @@ Status resample(KernelCall& call, const Tensor& result, const Tensor& input, con
     size_t axis = static_cast<size_t>(input.rank) - taps.size() + k;
     shape[axis] = taps[k].out();
     Around a = around(shape, axis);
-    Tensor next = call.scratch().tensor(DType::f64, shape);
+    Tensor next = workspace(call, DType::f64, shape);
+    if (on_device(call)) {
+      resample_there(call, taps[k], a, now, next);
+      now = next;
+      continue;
+    }
     int64_t work = static_cast<int64_t>(taps[k].index.size()) * a.inner / std::max<int64_t>(taps[k].out(), 1);
     for_rows(call, a.outer * taps[k].out(), work, [&](int64_t row, int) {
       int64_t outer = row / taps[k].out(), position = row % taps[k].out();
@@ -118,7 +144,13 @@ Status resample(KernelCall& call, const Tensor& result, const Tensor& input, con
 Status pick(KernelCall& call, const Tensor& result, const Tensor& input, const std::vector<Taps>& taps) {
   SG_TRY(hold(call, result, input, taps));
   if (result.elements() == 0) return ok_status();
-  Tensor from = contiguous(call, input), to = result.is_contiguous() ? result : call.scratch().tensor(result.dtype, result.sizes());
+  Tensor from = contiguous(call, input), to = result.is_contiguous() ? result : workspace(call, result.dtype, result.sizes());
+  if (on_device(call) && taps.size() <= 3) {
+    pick_there(call, to, from, taps);
+    if (to.data != result.data) copy(call, result, to);
+    return ok_status();
+  }
+  if (on_device(call)) return call.fail("a device resamples at most three axes");
   int64_t planes = 1;
   for (int i = 0; i < input.rank - static_cast<int>(taps.size()); ++i) planes *= input.dim(i);
   switch (dtype_bytes(result.dtype)) {

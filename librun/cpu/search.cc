@@ -6,6 +6,9 @@
 #include "librun/cpu/indices.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
+#include "librun/work/pool.h"
+#include "librun/work/run.h"
+#include "librun/work/search.h"
 
 namespace sg::cpu {
 namespace {
@@ -163,19 +166,6 @@ Status unique_consecutive(KernelCall& call) {
 
 // --- sorted sequences ---
 
-// Where `value` goes in seq[0..n): before its equals, or after them. NaN goes to the end.
-template <class V>
-int64_t place_of(V value, const V* seq, const int64_t* sorter, int64_t n, bool right) {
-  int64_t low = 0, high = n;
-  while (low < high) {
-    int64_t middle = low + (high - low) / 2;
-    V at = seq[sorter ? sorter[middle] : middle];
-    if (right ? at > value : at >= value) high = middle;
-    else low = middle + 1;
-  }
-  return low;
-}
-
 // Each value in the sequence of its row; a single sequence serves all values.
 Status search(KernelCall& call, const Tensor& sequence, const Tensor& values, const Tensor* sorter, bool right) {
   bool floats = is_floating(sequence.dtype) || is_floating(values.dtype);
@@ -183,18 +173,14 @@ Status search(KernelCall& call, const Tensor& sequence, const Tensor& values, co
   int64_t per_row = sequence.rank <= 1 || values.rank == 0 ? std::max<int64_t>(total, 1) : std::max<int64_t>(values.dim(-1), 1);
   const int64_t* order = sorter ? contiguous_as(call, *sorter, DType::i64).as<int64_t>() : nullptr;
   IndexCheck check;
-  for (int64_t i = 0; order && i < sorter->elements(); ++i) check.hold(order[i], length, i);
+  if (order && on_device(call)) for_each(call, sorter->elements(), 1, work::CheckRange{order, length, report_of(call)});
+  for (int64_t i = 0; order && !on_device(call) && i < sorter->elements(); ++i) check.hold(order[i], length, i);
   SG_TRY(check.status(call, order, length));
-  Tensor places = call.scratch().tensor(DType::i64, values.sizes());
+  Tensor places = workspace(call, DType::i64, values.sizes());
   visit_compared(call, sequence, floats, [&](const auto* seq) {
     using V = std::remove_cvref_t<decltype(*seq)>;
     const V* x = contiguous_as(call, values, floats ? DType::f64 : DType::i64).template as<V>();
-    call.team().parallel_for(total, kPieceElements / 16, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        int64_t row = i / per_row * length;
-        places.as<int64_t>()[i] = place_of(x[i], seq + row, order ? order + row : nullptr, length, right);
-      }
-    });
+    for_each(call, total, kPieceElements / 16, work::Search<V>{seq, x, order, length, per_row, right, places.as<int64_t>()});
   });
   copy(call, call.result(), places);
   return ok_status();

@@ -5,6 +5,8 @@
 #include "librun/cpu/fill.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/resample.h"
+#include "librun/work/resample.h"
+#include "librun/work/run.h"
 
 namespace sg::cpu {
 namespace {
@@ -147,12 +149,9 @@ Status hold_planes(KernelCall& call, const Tensor& input, const Tensor& output) 
 // Integers (images of bytes) are interpolated in double and rounded to the nearest.
 Status rounded_resample(KernelCall& call, const Tensor& input, const std::vector<Taps>& taps) {
   const Tensor& out = call.result();
-  Tensor sums = call.scratch().tensor(DType::f64, out.sizes());
+  Tensor sums = workspace(call, DType::f64, out.sizes());
   SG_TRY(resample(call, sums, input, taps));
-  auto* x = sums.as<double>();
-  call.team().parallel_for(sums.elements(), 1 << 14, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) x[i] = std::clamp(std::floor(x[i] + 0.5), 0.0, 255.0);
-  });
+  for_each(call, sums.elements(), 1 << 14, work::RoundToByte{sums.as<double>()});
   copy(call, out, sums);
   return ok_status();
 }

@@ -1,19 +1,34 @@
 #include "librun/cuda/backend_cuda.h"
 
+#include <algorithm>
+#include <array>
 #include <complex>
+#include <cstdlib>
 #include <new>
 
+#include "librun/cuda/code.h"
 #include "librun/cuda/comm_host.h"
 #include "librun/cuda/comm_nccl.h"
 #include "librun/cuda/kernels/copy.h"
+#include "librun/cuda/kernels/rows.h"
 #include "librun/cuda/lt.h"
 
 namespace sg::cuda {
 
 CudaBackend::CudaBackend(std::unique_ptr<Device> device, const BackendOptions& options, std::unique_ptr<Lt> lt)
-    : device_(std::move(device)), options_(options), lt_(std::move(lt)) {}
+    : device_(std::move(device)), options_(options), lt_(std::move(lt)) {
+  const char* interpret = std::getenv("SG_CUDA_INTERPRET");
+  if (interpret && *interpret == '1')
+    chains_.why = "SG_CUDA_INTERPRET says so";
+  else
+    chains_.maker = CodeMaker::find(&chains_.why);
+}
 
-CudaBackend::~CudaBackend() { reset_scratch(); }
+CudaBackend::~CudaBackend() {
+  reset_scratch();
+  for (auto& [bytes, memory] : tables_)
+    if (memory) device_->memory().give(memory);
+}
 
 Tensor CudaBackend::scratch(DType dtype, std::span<const int64_t> shape) {
   Tensor t = make_tensor(nullptr, dtype, shape);
@@ -29,6 +44,7 @@ void CudaBackend::reset_scratch() {
 }
 
 Status CudaBackend::upload(std::byte* to, const std::byte* from, int64_t bytes) {
+  SG_TRY(device_->touch());
   if (bytes == 0) return ok_status();
   const Driver& driver = device_->driver();
   SG_CU(driver,
@@ -38,6 +54,7 @@ Status CudaBackend::upload(std::byte* to, const std::byte* from, int64_t bytes) 
 
 Status CudaBackend::download(std::byte* to, const std::byte* from, int64_t bytes) {
   SG_TRY(device_->noted());
+  SG_TRY(device_->touch());
   if (bytes == 0) return ok_status();
   const Driver& driver = device_->driver();
   SG_CU(driver,
@@ -67,6 +84,26 @@ void CudaBackend::fill(const Tensor& to, Scalar value) {
   device_->launch("fill_elements", blocks_for(to.elements()), args);
 }
 
+void CudaBackend::each(const char* kernel, const void* args, int64_t count) {
+  device_->launch_raw(kernel, blocks_for(count), args);
+}
+
+void CudaBackend::sum(const Tensor& to, const Tensor& from) {
+  const int64_t blocks = std::clamp<int64_t>(from.elements() / (16 * kLanes), 1, 512);
+  const Tensor parts = scratch(DType::f64, std::array{blocks});
+  device_->launch("sum_parts", blocks, SumArgs{from.as<double>(), parts.as<double>(), from.elements()});
+  device_->launch("sum_parts", 1, SumArgs{parts.as<double>(), to.as<double>(), blocks});
+}
+
+const std::byte* CudaBackend::table(std::span<const std::byte> bytes) {
+  auto [it, is_new] = tables_.try_emplace({bytes.begin(), bytes.end()}, nullptr);
+  if (!is_new) return it->second;
+  it->second = device_->memory().take(std::max<int64_t>(static_cast<int64_t>(bytes.size()), 1));
+  if (!it->second) throw std::bad_alloc();
+  device_->note(upload(it->second, bytes.data(), static_cast<int64_t>(bytes.size())));
+  return it->second;
+}
+
 namespace {
 
 std::string fault_text(const Fault& fault) {
@@ -75,12 +112,46 @@ std::string fault_text(const Fault& fault) {
       return "index " + std::to_string(fault.value) + " is out of range for size " + std::to_string(fault.limit);
     case Fault::Kind::division: return "an integer is divided by zero";
     case Fault::Kind::assertion: return "the assertion does not hold";
+    case Fault::Kind::value: return std::to_string(fault.number) + " is not a value that the op takes";
     case Fault::Kind::none: break;
   }
   return "a fault without a name";
 }
 
 }  // namespace
+
+// --- recording ---
+
+namespace {
+
+class Recorded : public DeviceProgram {
+ public:
+  Recorded(Device& device, CUgraphExec graph) : device_(device), graph_(graph) {}
+  ~Recorded() override { device_.driver().cuGraphExecDestroy(graph_); }
+  Status run() override {
+    SG_TRY(device_.noted());
+    return check(device_.driver(), device_.driver().cuGraphLaunch(graph_, device_.stream()), "cuGraphLaunch");
+  }
+
+ private:
+  Device& device_;
+  CUgraphExec graph_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceProgram>> CudaBackend::end_recording() {
+  SG_ASSIGN(CUgraphExec graph, device_->end_recording());
+  return std::unique_ptr<DeviceProgram>(new Recorded(*device_, graph));
+}
+
+std::vector<std::string> CudaBackend::explain() const {
+  std::string chains = "chains of pointwise ops: " + std::to_string(chains_.generated) + " compiled (" +
+                       std::to_string(chains_.by_text.size()) + " kernels), " + std::to_string(chains_.interpreted) +
+                       " interpreted";
+  if (!chains_.why.empty()) chains += ": " + chains_.why;
+  return {chains};
+}
 
 Result<std::optional<DeviceFault>> CudaBackend::settle() {
   SG_TRY(device_->noted());

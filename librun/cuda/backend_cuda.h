@@ -1,7 +1,9 @@
 // The CUDA backend of one rank: see backend.h for what it promises.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <vector>
 
 #include "librun/backend_plugin.h"
 #include "librun/cuda/device.h"
@@ -9,6 +11,7 @@
 namespace sg::cuda {
 
 class Lt;
+class CodeMaker;
 
 class CudaBackend : public Backend {
  public:
@@ -20,6 +23,7 @@ class CudaBackend : public Backend {
 
   Kernel find_kernel(const OpInfo& op) const override;
   Result<std::unique_ptr<DeviceProgram>> compile(cpu::PointwiseProgram& program) override;
+  void begin_step(uint64_t step) override { device_->begin_step(step); }
   void at(uint64_t place) override { device_->at(place); }
   MemorySource& memory() override { return device_->memory(); }
   MemorySource& host_memory() override { return device_->host_memory(); }
@@ -29,10 +33,23 @@ class CudaBackend : public Backend {
   Status download(std::byte* to, const std::byte* from, int64_t bytes) override;
   void copy(const Tensor& to, const Tensor& from) override;
   void fill(const Tensor& to, Scalar value) override;
+  void each(const char* kernel, const void* args, int64_t count) override;
+  void sum(const Tensor& to, const Tensor& from) override;
+  const std::byte* table(std::span<const std::byte> bytes) override;
+  Report report() override { return device_->report(); }
+  bool runs_on_host(const OpInfo& op) const override;
+  // For kernels of the processor that stand in.
+  ThreadTeam& host_team() { return host_team_; }
   Status multiply(KernelCall& call, const cpu::Gemm& product) override;
   Status attend(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) override;
   Status attend_backward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionGradients& g) override;
   void note(Status status) override { device_->note(std::move(status)); }
+  Status begin_recording() override { return device_->begin_recording(); }
+  Result<std::unique_ptr<DeviceProgram>> end_recording() override;
+  uint64_t touches() const override { return device_->touches(); }
+  std::vector<std::string> explain() const override;
+  // Interpreted: for calls that come once.
+  Result<std::unique_ptr<DeviceProgram>> interpret(cpu::PointwiseProgram& program);
   Result<std::optional<DeviceFault>> settle() override;
   Result<std::unique_ptr<Communicator>> communicator(Communicator& host) override;
 
@@ -41,6 +58,18 @@ class CudaBackend : public Backend {
   BackendOptions options_;
   std::unique_ptr<Lt> lt_;
   std::vector<std::byte*> scratch_;     // of this call
+  std::map<std::vector<std::byte>, std::byte*> tables_;
+  ThreadTeam host_team_{1};
+
+  // Chains as machine code (code.h).
+  struct Chains {
+    const CodeMaker* maker = nullptr;  // null = chains are interpreted, because of `why`
+    std::string why;
+    std::map<std::string, CUfunction> by_text;
+    size_t generated = 0, interpreted = 0;
+  };
+  Result<std::unique_ptr<DeviceProgram>> generate(cpu::PointwiseProgram& program);
+  Chains chains_;
 };
 
 // The backend that a call runs on.
@@ -52,6 +81,15 @@ std::span<const KernelRow> matmul_kernels();     // grouped; the others come by 
 std::span<const KernelRow> row_kernels();
 std::span<const KernelRow> index_kernels();
 std::span<const KernelRow> other_kernels();
+std::span<const KernelRow> random_kernels();
+std::span<const KernelRow> channel_kernels();    // batch norm and its kin
+std::span<const KernelRow> convolution_kernels();
+std::span<const KernelRow> search_kernels();         // what is where
+// The places of what is not 0, in order, [count]: the host waits for their number.
+Result<Tensor> places_of(KernelCall& call, const Tensor& flags);
+
+// Any call that the processor has a kernel for, by the host.
+Status run_by_host(KernelCall& call);
 
 // A pointwise call alone.
 Status run_pointwise(KernelCall& call);

@@ -36,6 +36,7 @@ Element element_of(DType t) {
 // --- memory ---
 
 CachedMemory::~CachedMemory() {
+  kept_.clear();
   drop_free();
   for (auto& [memory, size] : taken_) release(memory);
 }
@@ -59,8 +60,14 @@ void CachedMemory::release(std::byte* memory) {
 }
 
 void CachedMemory::drop_free() {
-  for (auto& [size, memory] : free_) release(memory);
-  free_.clear();
+  for (auto it = free_.begin(); it != free_.end();) {
+    if (kept_.contains(it->second)) {
+      ++it;
+      continue;
+    }
+    release(it->second);
+    it = free_.erase(it);
+  }
 }
 
 std::byte* CachedMemory::take(int64_t bytes) {
@@ -77,6 +84,7 @@ std::byte* CachedMemory::take(int64_t bytes) {
     if (!memory && !free_.empty()) drop_free(), memory = allocate(bytes);
   }
   if (memory) taken_.emplace(memory, bytes);
+  if (memory && keeps_) kept_.insert(memory);
   return memory;
 }
 
@@ -105,6 +113,10 @@ Status Device::start(int number) {
   char name[128] = {};
   SG_CU(driver_, cuDeviceGetName(name, sizeof name, device_));
   name_ = name;
+  int major = 0, minor = 0;
+  SG_CU(driver_, cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device_));
+  SG_CU(driver_, cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_));
+  architecture_ = 10 * major + minor;
   SG_CU(driver_, cuDevicePrimaryCtxRetain(&context_, device_));
   SG_CU(driver_, cuCtxSetCurrent(context_));
   SG_CU(driver_, cuModuleLoadData(&module_, kernel_image()));
@@ -112,11 +124,15 @@ Status Device::start(int number) {
   fault_ = reinterpret_cast<Fault*>(host_memory_.take(sizeof(Fault)));
   if (!fault_) return Error{ErrorKind::missing, "no memory that host and GPU share"};
   *fault_ = Fault();
+  step_ = reinterpret_cast<uint64_t*>(host_memory_.take(sizeof(uint64_t)));
+  if (!step_) return Error{ErrorKind::missing, "no memory that host and GPU share"};
+  *step_ = 0;
   return ok_status();
 }
 
 Device::~Device() {
   if (stream_) driver_.cuStreamSynchronize(stream_), driver_.cuStreamDestroy_v2(stream_);
+  for (CUmodule module : loaded_) driver_.cuModuleUnload(module);
   if (module_) driver_.cuModuleUnload(module_);
   // The memory goes with its members; the context stays for the process.
 }
@@ -130,14 +146,60 @@ void Device::launch_bytes(CUstream stream, const char* kernel, int64_t blocks, c
   CUfunction& function = functions_[kernel];
   if (!function) note(check(driver_, driver_.cuModuleGetFunction(&function, module_, kernel), kernel));
   if (!function) return;
+  start_kernel(stream, function, blocks, args, kernel);
+}
+
+void Device::start_kernel(CUstream stream, CUfunction function, int64_t blocks, const void* args, const char* what) {
   void* parameters[] = {const_cast<void*>(args)};
   note(check(driver_,
              driver_.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, kLanes, 1, 1, 0, stream, parameters,
                                     nullptr),
-             kernel));
+             what));
+}
+
+void Device::launch_function(CUfunction function, int64_t blocks, const void* args, const char* what) {
+  if (blocks > 0 && noted_.ok()) start_kernel(stream_, function, blocks, args, what);
+}
+
+Result<CUfunction> Device::load_function(const std::string& code, const char* name) {
+  CUmodule module = nullptr;
+  SG_CU(driver_, cuModuleLoadData(&module, code.data()));
+  loaded_.push_back(module);
+  CUfunction function = nullptr;
+  SG_CU(driver_, cuModuleGetFunction(&function, module, name));
+  return function;
+}
+
+// --- recording ---
+
+Status Device::touch() {
+  ++touches_;
+  if (!is_recording_) return ok_status();
+  return Error{ErrorKind::internal, "the host took part in kernels that were being recorded"};
+}
+
+Status Device::begin_recording() {
+  // Relaxed: other threads, and memory for scratch, are no part of it.
+  SG_CU(driver_, cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
+  is_recording_ = true;
+  memory_.keep(true);
+  return ok_status();
+}
+
+Result<CUgraphExec> Device::end_recording() {
+  is_recording_ = false;
+  memory_.keep(false);
+  CUgraph graph = nullptr;
+  SG_CU(driver_, cuStreamEndCapture(stream_, &graph));
+  CUgraphExec ready = nullptr;
+  const CUresult code = driver_.cuGraphInstantiateWithFlags(&ready, graph, 0);
+  driver_.cuGraphDestroy(graph);
+  SG_TRY(check(driver_, code, "cuGraphInstantiate"));
+  return ready;
 }
 
 Status Device::synchronize() {
+  SG_TRY(touch());
   if (!watch_) return check(driver_, driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
   for (int looks = 0;; ++looks) {
     const CUresult code = driver_.cuStreamQuery(stream_);

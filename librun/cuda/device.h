@@ -4,8 +4,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "librun/cuda/driver.h"
 #include "librun/cuda/kernels/view.h"
@@ -24,6 +26,8 @@ class CachedMemory : public MemorySource {
   void give(std::byte* memory) override;
   int64_t free_bytes() const override;
   std::string title() const override { return on_host_ ? "the host" : "the GPU"; }
+  // What is taken while this holds stays with the process, though others may get it when it has been given back.
+  void keep(bool keeps) { keeps_ = keeps; }
 
  private:
   std::byte* allocate(int64_t bytes);
@@ -32,6 +36,8 @@ class CachedMemory : public MemorySource {
 
   const Driver& driver_;
   bool on_host_;
+  bool keeps_ = false;
+  std::set<std::byte*> kept_;                // named by what was recorded: never given back to the driver
   std::multimap<int64_t, std::byte*> free_;  // by size
   std::map<std::byte*, int64_t> taken_;
 };
@@ -56,6 +62,22 @@ class Device {
   void launch_on(CUstream stream, const char* kernel, int64_t blocks, const Args& args) {
     launch_bytes(stream, kernel, blocks, &args);
   }
+  void launch_raw(const char* kernel, int64_t blocks, const void* args) {
+    launch_bytes(stream_, kernel, blocks, args);
+  }
+  void launch_function(CUfunction function, int64_t blocks, const void* args, const char* what);
+  // A function of a module of its own; the module stays.
+  Result<CUfunction> load_function(const std::string& code, const char* name);
+  int architecture() const { return architecture_; }  // 90 = sm_90
+
+  // As of backend.h.
+  Status begin_recording();
+  Result<CUgraphExec> end_recording();
+  bool is_recording() const { return is_recording_; }
+  uint64_t touches() const { return touches_; }
+  // The host takes part: an error while something is recorded.
+  Status touch();
+
   // Waits for the stream. `watch` is asked meanwhile: its error ends the wait.
   Status synchronize();
   void set_watch(std::function<Status()> watch) { watch_ = std::move(watch); }
@@ -67,6 +89,9 @@ class Device {
   void at(uint64_t place) { place_ = place; }
   uint64_t place() const { return place_; }
   Fault* fault() { return fault_; }
+  // The number of the step, where kernels read it.
+  const uint64_t* step_counter() const { return step_; }
+  void begin_step(uint64_t step) { *step_ = step; }
 
   // Of this device's tensor; the host never reads it.
   static View view(const Tensor& t);
@@ -74,6 +99,7 @@ class Device {
  private:
   explicit Device(const Driver& driver) : driver_(driver), memory_(driver, false), host_memory_(driver, true) {}
   Status start(int number);
+  void start_kernel(CUstream stream, CUfunction function, int64_t blocks, const void* args, const char* what);
   void launch_bytes(CUstream stream, const char* kernel, int64_t blocks, const void* args);
 
   const Driver& driver_;
@@ -82,8 +108,12 @@ class Device {
   CUmodule module_ = nullptr;
   CUstream stream_ = nullptr;
   CachedMemory memory_, host_memory_;
-  Fault* fault_ = nullptr;  // in memory that both see
-  uint64_t place_ = 0;
+  Fault* fault_ = nullptr;  // in memory that both see, as is
+  uint64_t* step_ = nullptr;
+  uint64_t place_ = 0, touches_ = 0;
+  bool is_recording_ = false;
+  int architecture_ = 0;
+  std::vector<CUmodule> loaded_;
   std::string name_;
   Status noted_ = ok_status();
   std::function<Status()> watch_;

@@ -4,6 +4,8 @@
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/index.h"
+#include "librun/work/run.h"
+#include "librun/work/search.h"
 
 namespace sg::cuda {
 namespace {
@@ -71,21 +73,48 @@ Status broadcast_into(KernelCall& call, std::vector<int64_t>* shape, const Tenso
   return ok_status();
 }
 
+// The places that a mask names, an index for each of its axes.
+Result<std::vector<Tensor>> indices_of_mask(KernelCall& call, const Tensor& self, int axis, const Tensor& mask) {
+  if (axis + mask.rank > self.rank) return call.fail("a mask has more axes than what it picks from");
+  for (int i = 0; i < mask.rank; ++i)
+    if (mask.dim(i) != self.dim(axis + i)) return call.fail("a mask does not have the shape of what it picks from");
+  if (mask.rank == 0) return call.fail("the CUDA backend has no index by a mask without axes", "--backend cpu");
+  SG_ASSIGN(Tensor places, places_of(call, mask));
+  Tensor positions = backend_of(call).scratch(DType::i64, std::array{places.dim(0), int64_t{mask.rank}});
+  work::Unravel work{places.as<int64_t>(), positions.as<int64_t>(), mask.rank, {}};
+  std::copy_n(mask.shape.begin(), mask.rank, work.shape);
+  for_each(call, places.dim(0), 1, work);
+  std::vector<Tensor> out;
+  for (int i = 0; i < mask.rank; ++i) {
+    Tensor column = drop_axis(positions, 1);
+    column.data += i * dtype_bytes(DType::i64);
+    out.push_back(column);
+  }
+  return out;
+}
+
 Result<Picks> picks_of(KernelCall& call, const Tensor& self) {
   Picks picks;
-  int runs = 0, first = -1, last = -2;
+  int runs = 0, first = -1, last = -2, more = 0;  // axes that masks stand for, beside their own
   const std::span<const Tensor> given = call.tensors("indices");
   if (given.size() > static_cast<size_t>(self.rank)) return call.fail("there are more indices than axes");
   for (int axis = 0; axis < static_cast<int>(given.size()); ++axis) {
     const Tensor& index = given[static_cast<size_t>(axis)];
     if (index.is_none()) continue;
-    if (index.dtype == DType::boolean || index.dtype == DType::u8)
-      return call.fail("the CUDA backend has no index by masks", "--backend cpu");
-    if (first < 0) first = axis;
+    if (first < 0) first = axis + more;
     runs += axis != last + 1;
     last = axis;
+    if (index.dtype == DType::boolean || index.dtype == DType::u8) {  // as many indices as the mask has axes
+      SG_ASSIGN(std::vector<Tensor> masked, indices_of_mask(call, self, axis + more, index));
+      for (const Tensor& t : masked) {
+        SG_TRY(broadcast_into(call, &picks.shape, t));
+        picks.indices.emplace_back(axis + more++, t);
+      }
+      --more;
+      continue;
+    }
     SG_TRY(broadcast_into(call, &picks.shape, index));
-    picks.indices.emplace_back(axis, index);
+    picks.indices.emplace_back(axis + more, index);
   }
   if (picks.indices.size() > static_cast<size_t>(kMaxIndexed))
     return call.fail("the CUDA backend takes at most " + std::to_string(kMaxIndexed) + " indices");
@@ -172,7 +201,6 @@ Status sort_into_buckets(KernelCall& call, BucketArgs* args) {
 // to (+)= from at what the picks say; `skip`: an index that is left out.
 Status put(KernelCall& call, const Tensor& out, const Picks& picks, const Tensor& from, bool add,
            Scalar scale = Scalar::integer(1), int64_t skip = -1) {
-  if (is_complex(out.dtype) && add) return call.fail("the CUDA backend does not add complex numbers by index");
   const Selection selection = selection_of(out, picks);
   BucketArgs buckets;
   buckets.picks = selection;
@@ -189,9 +217,10 @@ Status put(KernelCall& call, const Tensor& out, const Picks& picks, const Tensor
   args.order = buckets.order;
   args.sources = selection.picked;
   args.destinations = reach;
-  args.scale = scale.to_double();
+  args.scale = scale.to_complex().real();
   args.whole_scale = scale.is_integral() ? scale.i : static_cast<int64_t>(scale.re);
-  args.add = add;
+  args.how = add ? Combine::sum : Combine::last;
+  args.scale_im = scale.to_complex().imag();
   device_of(call).launch("scatter_buckets", blocks_for(selection.outer * reach * selection.inner), args);
   return ok_status();
 }
@@ -219,7 +248,7 @@ Status index_add(KernelCall& call) {
 }
 
 Status embedding_backward(KernelCall& call) {
-  if (call.flag("scale_grad_by_freq")) return call.fail("the CUDA backend does not scale gradients by their number");
+  if (call.flag("scale_grad_by_freq")) return run_by_host(call);
   backend_of(call).fill(call.result(), Scalar::integer(0));
   const int64_t padding = call.integer("padding_idx");
   return put(call, call.result(), along_axis(call.tensor("indices"), 0), call.tensor("grad_output"), true,
@@ -227,10 +256,9 @@ Status embedding_backward(KernelCall& call) {
 }
 
 // Of every element of the index by itself, along one axis.
-Status scatter(KernelCall& call, int64_t dim, const Tensor& source, bool add) {
+Status scatter(KernelCall& call, int64_t dim, const Tensor& source, Combine how, bool includes_self = true) {
   start_from(call, call.tensor("self"));
   const Tensor out = with_axis(call.result()), index = with_axis(call.tensor("index"));
-  if (is_complex(out.dtype) && add) return call.fail("the CUDA backend does not add complex numbers by index");
   BucketArgs buckets;
   buckets.target = Device::view(out);
   buckets.index = Device::view(index);
@@ -250,7 +278,8 @@ Status scatter(KernelCall& call, int64_t dim, const Tensor& source, bool add) {
   args.order = buckets.order;
   args.sources = buckets.sources;
   args.destinations = buckets.destinations;
-  args.add = add;
+  args.how = how;
+  args.includes_self = includes_self;
   device_of(call).launch("scatter_buckets", blocks_for(args.destinations), args);
   return ok_status();
 }
@@ -261,10 +290,62 @@ Tensor value_source(KernelCall& call) {
   return value;
 }
 
-Status scatter_src(KernelCall& call) { return scatter(call, call.integer("dim"), call.tensor("src"), false); }
-Status scatter_value(KernelCall& call) { return scatter(call, call.integer("dim"), value_source(call), false); }
-Status scatter_add(KernelCall& call) { return scatter(call, call.integer("dim"), call.tensor("src"), true); }
-Status scatter_add_rows(KernelCall& call) { return scatter(call, 0, call.tensor("src"), true); }
+Status scatter_src(KernelCall& call) { return scatter(call, call.integer("dim"), call.tensor("src"), Combine::last); }
+Status scatter_value(KernelCall& call) { return scatter(call, call.integer("dim"), value_source(call), Combine::last); }
+Status scatter_add(KernelCall& call) { return scatter(call, call.integer("dim"), call.tensor("src"), Combine::sum); }
+Status scatter_add_rows(KernelCall& call) { return scatter(call, 0, call.tensor("src"), Combine::sum); }
+
+Result<Combine> named_reduce(KernelCall& call) {
+  const std::string_view name = call.text("reduce");
+  if (name == "add" || name == "sum") return Combine::sum;
+  if (name == "multiply" || name == "prod") return Combine::product;
+  if (name == "mean") return Combine::mean;
+  if (name == "amax") return Combine::largest;
+  if (name == "amin") return Combine::smallest;
+  return call.fail("there is no reduction '" + std::string(name) + "'");
+}
+
+Status scatter_src_reduce(KernelCall& call) {
+  SG_ASSIGN(Combine how, named_reduce(call));
+  return scatter(call, call.integer("dim"), call.tensor("src"), how);
+}
+Status scatter_value_reduce(KernelCall& call) {
+  SG_ASSIGN(Combine how, named_reduce(call));
+  return scatter(call, call.integer("dim"), value_source(call), how);
+}
+Status scatter_reduce(KernelCall& call) {
+  SG_ASSIGN(Combine how, named_reduce(call));
+  return scatter(call, call.integer("dim"), call.tensor("src"), how, call.flag("include_self"));
+}
+
+// --- one axis, written ---
+
+Status index_copy_from(KernelCall& call, const Tensor& source) {
+  start_from(call, call.tensor("self"));
+  const Tensor out = with_axis(call.result());
+  const Picks picks = along_axis(with_axis(call.tensor("index")), wrap_axis(call.integer("dim"), out.rank));
+  if (!std::ranges::equal(result_shape(out, picks), source.sizes()))
+    return call.fail("the source does not have the shape of what is indexed");
+  return put(call, out, picks, source, false);
+}
+Status index_copy(KernelCall& call) { return index_copy_from(call, with_axis(call.tensor("source"))); }
+Status index_fill(KernelCall& call) {
+  Tensor shape = with_axis(call.result());
+  shape.shape[static_cast<size_t>(wrap_axis(call.integer("dim"), shape.rank))] = call.tensor("index").elements();
+  return index_copy_from(call, broadcast_to(value_source(call), shape.sizes()));
+}
+
+Status take(KernelCall& call) {
+  Tensor flat = call.tensor("self");
+  if (!flat.is_contiguous()) {
+    flat = backend_of(call).scratch(flat.dtype, flat.sizes());
+    backend_of(call).copy(flat, call.tensor("self"));
+  }
+  flat = make_tensor(flat.data, flat.dtype, std::array{flat.elements()});
+  Picks picks = along_axis(call.tensor("index"), 0);
+  picks.wraps = true;
+  return select(call, flat, picks, call.result());
+}
 
 constexpr KernelRow kRows[] = {
     {"aten.index.Tensor", index},
@@ -285,6 +366,14 @@ constexpr KernelRow kRows[] = {
     {"aten.scatter_add.default", scatter_add},
     {"aten.scatter_add_.default", scatter_add},
     {"torchtitan.deterministic_scatter_add.default", scatter_add_rows},
+    {"aten.scatter.reduce", scatter_src_reduce},
+    {"aten.scatter.value_reduce", scatter_value_reduce},
+    {"aten.scatter_reduce.two", scatter_reduce},
+    {"aten.scatter_reduce_.two", scatter_reduce},
+    {"aten.index_copy.default", index_copy},
+    {"aten.index_copy_.default", index_copy},
+    {"aten.index_fill.int_Scalar", index_fill},
+    {"aten.take.default", take},
 };
 
 }  // namespace

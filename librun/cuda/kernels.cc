@@ -68,6 +68,29 @@ constexpr std::string_view kByCopies[] = {
     "aten._scaled_dot_product_cudnn_attention.default",
     "aten._scaled_dot_product_cudnn_attention_backward.default",
     "aten.scaled_dot_product_attention.default",
+    // by work that is written once for both (work/)
+    "aten.pixel_shuffle.default",
+    "aten.pixel_unshuffle.default",
+    "aten.channel_shuffle.default",
+    "aten.roll.default",
+    "aten.pad.default",
+    "aten.bucketize.Tensor",
+    "aten.searchsorted.Tensor",
+    "aten.mse_loss.default",
+    "aten.mse_loss_backward.default",
+    "aten.binary_cross_entropy_with_logits.default",
+    "aten.smooth_l1_loss.default",
+    "aten.smooth_l1_loss_backward.default",
+    "aten.huber_loss.default",
+    "aten.huber_loss_backward.default",
+    "aten.soft_margin_loss.default",
+    "aten.soft_margin_loss_backward.default",
+    "aten.binary_cross_entropy.default",
+    "aten.binary_cross_entropy_backward.default",
+    "aten.log_sigmoid_forward.default",
+    "aten._prelu_kernel_backward.default",
+    "aten.glu.default",
+    "aten.glu_backward.default",
     // and those that look at numbers of the host alone
     "aten._assert_scalar.default",
     "aten._assert_tensor_metadata.default",
@@ -81,7 +104,10 @@ Table build_table() {
   Table table;
   for (std::string_view op : kByCopies)
     if (Kernel kernel = find_cpu_kernel(op)) table.emplace(op, kernel);
-  for (auto family : {matmul_kernels(), row_kernels(), index_kernels(), other_kernels()})
+  for (auto family : {cpu::upsample_kernels(), cpu::pool_kernels()})  // by work, too
+    for (const KernelRow& row : family) table.emplace(row.op, row.run);
+  for (auto family : {matmul_kernels(), row_kernels(), index_kernels(), other_kernels(), random_kernels(),
+                      channel_kernels(), convolution_kernels(), search_kernels()})
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   return table;
 }
@@ -91,7 +117,10 @@ Table build_table() {
 Kernel CudaBackend::find_kernel(const OpInfo& op) const {
   static const Table table = build_table();
   if (auto it = table.find(op.name); it != table.end()) return it->second;
-  return knows_pointwise(op.name) ? run_pointwise : nullptr;
+  if (knows_pointwise(op.name)) return run_pointwise;
+  return find_cpu_kernel(op.name) ? run_by_host : nullptr;
 }
+
+bool CudaBackend::runs_on_host(const OpInfo& op) const { return find_kernel(op) == run_by_host; }
 
 }  // namespace sg::cuda

@@ -1,13 +1,11 @@
-// Numbers from data, counters, triangles, random numbers.
+// Numbers from data, counters, triangles.
 #include <array>
 #include <cstring>
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/copy.h"
 #include "librun/cuda/kernels/index.h"
-#include "librun/cuda/kernels/random.h"
 #include "librun/element.h"
-#include "librun/random.h"
 
 namespace sg::cuda {
 namespace {
@@ -98,32 +96,6 @@ Status histc(KernelCall& call) {
   return ok_status();
 }
 
-// --- random numbers ---
-
-RandomArgs random_args(const KernelCall& call, const Tensor& out) {
-  RandomArgs args;
-  args.to = Device::view(out);
-  const RandomStream& s = call.random;
-  const RandomKey key(s.seed, s.step, static_cast<uint32_t>(s.stream), static_cast<uint32_t>(s.rank));
-  key.words(args.key, args.high);
-  if (s.origin_shape.empty()) return args;
-  args.has_origin = true;
-  int64_t stride = 1;
-  for (size_t axis = s.origin_shape.size(); axis-- > 0;) {
-    args.origin_stride[axis] = stride;
-    args.origin_first += s.origin_offset[axis] * stride;
-    stride *= s.origin_shape[axis];
-  }
-  return args;
-}
-
-Status bernoulli_number(KernelCall& call) {
-  RandomArgs args = random_args(call, call.result());
-  args.probability = call.number("p");
-  device_of(call).launch("bernoulli_elements", blocks_for(args.to.count), args);
-  return ok_status();
-}
-
 constexpr KernelRow kRows[] = {
     {"aten._local_scalar_dense.default", read_scalar},
     {"aten.item.default", read_scalar},
@@ -138,8 +110,6 @@ constexpr KernelRow kRows[] = {
     {"aten.tril_.default", triangle<true>},
     {"aten.triu_.default", triangle<false>},
     {"aten.histc.default", histc},
-    {"aten.bernoulli.p", bernoulli_number},
-    {"aten.bernoulli_.float", bernoulli_number},
 };
 
 }  // namespace

@@ -6,7 +6,11 @@
 #include "librun/cpu/pointwise.h"
 #include "librun/cpu/pointwise_rules.h"
 #include "librun/cuda/backend_cuda.h"
+#include "librun/cuda/code.h"
+#include "librun/cuda/generate.h"
+#include "librun/cuda/kernels/generated.h"
 #include "librun/cuda/kernels/pointwise.h"
+#include "librun/cuda/known_ops.h"
 
 namespace sg::cuda {
 namespace {
@@ -14,43 +18,6 @@ namespace {
 using CodeStep = cpu::Step;
 
 bool is_wide(Lane lane) { return lane == Lane::c128; }
-
-// The ops that element_ops.def has, by lane; and which of them are tests.
-struct Known {
-  std::array<std::array<uint8_t, cpu::kLanes>, cpu::kBlockOps> rows{};  // 0 none, 1 op, 2 test
-
-  Known() {
-    auto set = [&](BlockOp op, std::initializer_list<Lane> lanes, uint8_t what) {
-      for (Lane lane : lanes) rows[static_cast<size_t>(op)][static_cast<size_t>(lane)] = what;
-    };
-#define REAL(op, ...) set(BlockOp::op, {Lane::f32, Lane::f64}, 1);
-#define WHOLE(op, ...) set(BlockOp::op, {Lane::i64}, 1);
-#define FLAG(op, ...) set(BlockOp::op, {Lane::b8}, 1);
-#define CX(op, ...) set(BlockOp::op, {Lane::c64, Lane::c128}, 1);
-#define REAL_TEST(op, ...) set(BlockOp::op, {Lane::f32, Lane::f64}, 2);
-#define WHOLE_TEST(op, ...) set(BlockOp::op, {Lane::i64}, 2);
-#define FLAG_TEST(op, ...) set(BlockOp::op, {Lane::b8}, 2);
-#define CX_TEST(op, ...) set(BlockOp::op, {Lane::c64, Lane::c128}, 2);
-#include "librun/cuda/kernels/element_ops.def"
-#undef REAL
-#undef WHOLE
-#undef FLAG
-#undef CX
-#undef REAL_TEST
-#undef WHOLE_TEST
-#undef FLAG_TEST
-#undef CX_TEST
-    set(BlockOp::where, {Lane::f32, Lane::f64, Lane::i64, Lane::b8, Lane::c64, Lane::c128}, 1);
-    set(BlockOp::complex, {Lane::f32, Lane::f64}, 1);
-    set(BlockOp::abs, {Lane::c64, Lane::c128}, 1);
-  }
-  uint8_t find(BlockOp op, Lane lane) const { return rows[static_cast<size_t>(op)][static_cast<size_t>(lane)]; }
-};
-
-const Known& known() {
-  static const Known table;
-  return table;
-}
 
 // Registers of 8 bytes, handed out again after their last use.
 class RegisterFile {
@@ -121,7 +88,7 @@ bool translate(const cpu::PointwiseCode& code, size_t i, RegisterFile& file, Pro
       out->kind = s.converts ? ProgramStep::Kind::convert : ProgramStep::Kind::compute;
       break;
   }
-  out->is_test = known().find(s.op, s.lane) == 2;
+  out->is_test = known_op(s.op, s.lane) == KnownOp::test;
   return true;
 }
 
@@ -152,9 +119,8 @@ Result<bool> compile_steps(cpu::PointwiseProgram& program, Compiled* out) {
   for (size_t i = 0; i < code.steps.size(); ++i) {
     const CodeStep& s = code.steps[i];
     const bool computes = s.kind == CodeStep::Kind::compute && !s.converts;
-    if (computes && (!known().find(s.op, s.lane) || s.arity > 5))
-      return Error{
-          ErrorKind::cannot_apply, "the CUDA backend does not compute this op for these types", {}, "--backend cpu"};
+    if (computes && (known_op(s.op, s.lane) == KnownOp::none || s.arity > 5))
+      return false;
     ProgramStep step;
     if (!translate(code, i, file, &step)) return false;
     out->steps.push_back(step);
@@ -205,9 +171,57 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
 }
 
+// A chain as machine code.
+class ChainProgram : public DeviceProgram {
+ public:
+  ChainProgram(Device& device, CUfunction function, const GeneratedChain& chain)
+      : device_(device), function_(function), blocks_(blocks_for(chain.elements / chain.width)) {
+    args_.elements = chain.elements;
+    for (size_t i = 0; i < chain.data.size(); ++i) args_.data[i] = reinterpret_cast<unsigned char*>(chain.data[i]);
+  }
+  Status run() override {
+    args_.report = device_.report();
+    device_.launch_function(function_, blocks_, &args_, "a chain of pointwise ops");
+    return device_.noted();
+  }
+
+ private:
+  Device& device_;
+  CUfunction function_;
+  int64_t blocks_;
+  ChainArgs args_;
+};
+
 }  // namespace
 
+// Null: it has no code. What NVRTC does not take is interpreted, and `explain` says so.
+Result<std::unique_ptr<DeviceProgram>> CudaBackend::generate(cpu::PointwiseProgram& program) {
+  if (!chains_.maker) return std::unique_ptr<DeviceProgram>();
+  std::optional<GeneratedChain> chain = generate_chain(program);
+  if (!chain) return std::unique_ptr<DeviceProgram>();
+  auto known = chains_.by_text.find(chain->text);
+  if (known == chains_.by_text.end()) {
+    auto code = chains_.maker->compile(chain->text, device_->architecture());
+    if (!code.ok()) {
+      chains_.why = code.error().message;
+      return std::unique_ptr<DeviceProgram>();
+    }
+    SG_ASSIGN(CUfunction function, device_->load_function(*code, kGeneratedKernel));
+    known = chains_.by_text.emplace(chain->text, function).first;
+  }
+  ++chains_.generated;
+  return std::unique_ptr<DeviceProgram>(new ChainProgram(*device_, known->second, *chain));
+}
+
 Result<std::unique_ptr<DeviceProgram>> CudaBackend::compile(cpu::PointwiseProgram& program) {
+  SG_ASSIGN(std::unique_ptr<DeviceProgram> generated, generate(program));
+  if (generated) return generated;
+  SG_ASSIGN(std::unique_ptr<DeviceProgram> interpreted, interpret(program));
+  chains_.interpreted += interpreted != nullptr;
+  return interpreted;
+}
+
+Result<std::unique_ptr<DeviceProgram>> CudaBackend::interpret(cpu::PointwiseProgram& program) {
   Compiled compiled;
   SG_ASSIGN(bool fits, compile_steps(program, &compiled));
   if (!fits) return std::unique_ptr<DeviceProgram>();
@@ -222,14 +236,15 @@ bool knows_pointwise(std::string_view op) {
   if (rule->block == BlockOp::copy)
     return !op.starts_with("aten.polar") && !op.starts_with("aten.special") && !op.starts_with("aten.gcd");
   for (Lane lane : {Lane::f32, Lane::i64, Lane::b8, Lane::c64})
-    if (known().find(rule->block, lane)) return true;
+    if (known_op(rule->block, lane) != KnownOp::none) return true;
   return false;
 }
 
 Status run_pointwise(KernelCall& call) {
   cpu::PointwiseProgram program;
   auto fits = program.add(call);
-  if (fits.ok() && !*fits) {  // arguments in the result's memory, seen in another way: read first
+  const std::vector<ParamValue> given = fits.ok() && !*fits ? call.params() : std::vector<ParamValue>();
+  if (!given.empty()) {  // arguments in the result's memory, seen in another way: read first
     for (ParamValue& p : call.params())
       if (p.kind == ParamValue::Kind::tensor && overlap(p.tensor, call.results[0]) &&
           !same_view(p.tensor, call.results[0])) {
@@ -238,11 +253,12 @@ Status run_pointwise(KernelCall& call) {
         p.tensor = held;
       }
     fits = program.add(call);
+    call.params() = given;
   }
   if (!fits.ok()) return fits.error();
   if (!*fits) return call.fail("the result's elements share memory");
-  SG_ASSIGN(std::unique_ptr<DeviceProgram> on_device, backend_of(call).compile(program));
-  if (!on_device) return call.fail("the op needs more registers than a lane has");
+  SG_ASSIGN(std::unique_ptr<DeviceProgram> on_device, backend_of(call).interpret(program));
+  if (!on_device) return run_by_host(call);  // a step without a row, for these types
   return on_device->run();
 }
 

@@ -75,8 +75,8 @@ std::vector<int> axes_of(KernelCall& call) {
 
 template <Reduce kind>
 Status plain(KernelCall& call) {
-  if (kind == Reduce::logsumexp && is_complex(call.tensor("self").dtype))
-    return call.fail("the CUDA backend has no logsumexp of complex numbers");
+  if (kind == Reduce::logsumexp && is_complex(call.tensor("self").dtype)) return run_by_host(call);
+  if (kind == Reduce::nan_sum && is_complex(call.tensor("self").dtype)) return run_by_host(call);
   return reduce(call, kind, axes_of(call));
 }
 
@@ -92,9 +92,18 @@ Status moments(KernelCall& call) {
 }
 
 Status vector_norm(KernelCall& call) {
-  const char* name = call.op().param_index("ord") >= 0 ? "ord" : "p";
+  const char* name = call.op().param_index("ord") >= 0 ? "ord" : "p";  // "aten.norm" takes the latter
   const double p = call.has(name) ? call.number(name) : 2;
-  if (p - p != 0) return call.fail("the CUDA backend has no norm of endless order");
+  if (!is_floating(call.tensor("self").dtype) && !is_complex(call.tensor("self").dtype)) return run_by_host(call);
+  if (call.op().param_index("dtype") >= 0 && call.has("dtype")) {  // of the numbers as that type has them
+    Tensor& self = call.params()[static_cast<size_t>(call.op().param_index("self"))].tensor;
+    const Tensor given = self;
+    self = backend_of(call).scratch(call.stored("dtype", given.dtype), given.sizes());
+    backend_of(call).copy(self, given);
+    Status status = reduce(call, Reduce::norm, axes_of(call), p);
+    call.params()[static_cast<size_t>(call.op().param_index("self"))].tensor = given;
+    return status;
+  }
   return reduce(call, Reduce::norm, axes_of(call), p);
 }
 
@@ -231,23 +240,31 @@ Status rms_norm_backward(KernelCall& call) { return norm_backward(call, false); 
 
 // --- along an axis ---
 
-Status cumsum(KernelCall& call) {
+template <Scan kind>
+Status scan(KernelCall& call) {
   const int64_t axis = call.integer("dim");
-  const Tensor from = axis_last(call.tensor("self"), axis), to = axis_last(call.result(), axis);
+  const Tensor& out = call.result(0);
+  Tensor self = call.tensor("self");
+  if (kind < Scan::largest && self.dtype != out.dtype) {  // sums of the numbers as the result's type has them
+    self = backend_of(call).scratch(out.dtype, self.sizes());
+    backend_of(call).copy(self, call.tensor("self"));
+  }
   ScanArgs args;
-  args.to = Device::view(to);
-  args.from = Device::view(from);
-  args.rows = row_count(to);
-  args.length = to.dim(-1);
-  args.whole = !is_floating(to.dtype);
-  if (is_complex(to.dtype)) return call.fail("the CUDA backend has no running sum of complex numbers");
+  args.to = Device::view(axis_last(out, axis));
+  args.from = Device::view(axis_last(self, axis));
+  if (kind >= Scan::largest) args.index = Device::view(axis_last(call.result(1), axis));
+  args.rows = row_count(axis_last(out, axis));
+  args.length = axis_last(out, axis).dim(-1);
+  args.whole = !is_floating(out.dtype) && !is_complex(out.dtype);
+  args.kind = kind;
   device_of(call).launch("scan_rows", blocks_for(args.rows), args);
   return ok_status();
 }
 
-Status sort_with(KernelCall& call, const Tensor& values, const Tensor& indices, int64_t axis, bool descending,
-                 int64_t kept) {
-  const Tensor from = axis_last(call.tensor("self"), axis);
+// The positions of rows along an axis, sorted; values and indices, if wanted, are written too.
+const int64_t* sort_rows_of(KernelCall& call, const Tensor& self, const Tensor& values, const Tensor& indices,
+                            int64_t axis, bool descending, int64_t kept) {
+  const Tensor from = axis_last(self, axis);
   SortArgs args;
   args.from = Device::view(from);
   if (!values.is_none()) args.values = Device::view(axis_last(values, axis));
@@ -256,18 +273,63 @@ Status sort_with(KernelCall& call, const Tensor& values, const Tensor& indices, 
   args.length = from.dim(-1);
   args.kept = kept < 0 ? args.length : kept;
   args.descending = descending;
+  Tensor order = backend_of(call).scratch(DType::i64, from.sizes()), space = backend_of(call).scratch(DType::i64, from.sizes());
+  args.order = order.as<int64_t>();
+  args.space = space.as<int64_t>();
   device_of(call).launch("sort_rows", std::min<int64_t>(args.rows, 1 << 16), args);
+  int passes = 0;
+  for (int64_t width = 1; width < args.length; width *= 2) ++passes;
+  return passes % 2 == 0 ? args.order : args.space;
+}
+
+Status sort_with(KernelCall& call, const Tensor& values, const Tensor& indices, bool descending, int64_t kept) {
+  if (is_complex(call.tensor("self").dtype)) return run_by_host(call);
+  sort_rows_of(call, call.tensor("self"), values, indices, call.integer("dim"), descending, kept);
   return ok_status();
 }
 
-Status sort(KernelCall& call) {
-  return sort_with(call, call.result(0), call.result(1), call.integer("dim"), call.flag("descending"), -1);
-}
-Status argsort(KernelCall& call) {
-  return sort_with(call, {}, call.result(0), call.integer("dim"), call.flag("descending"), -1);
-}
+Status sort(KernelCall& call) { return sort_with(call, call.result(0), call.result(1), call.flag("descending"), -1); }
+Status argsort(KernelCall& call) { return sort_with(call, {}, call.result(0), call.flag("descending"), -1); }
 Status topk(KernelCall& call) {
-  return sort_with(call, call.result(0), call.result(1), call.integer("dim"), call.flag("largest"), call.integer("k"));
+  const int64_t k = call.integer("k"), n = axis_last(call.tensor("self"), call.integer("dim")).dim(-1);
+  if (k < 0 || k > n)
+    return call.fail("the largest " + std::to_string(k) + " of " + std::to_string(n) + " elements do not exist");
+  return sort_with(call, call.result(0), call.result(1), call.flag("largest"), k);
+}
+
+// --- one element of each row ---
+
+Status pick_of_rows(KernelCall& call, const Tensor& self, int64_t axis, const Tensor& values, const Tensor& indices,
+                    bool is_mode) {
+  PickArgs args;
+  const Tensor from = axis_last(self, axis);
+  args.order = sort_rows_of(call, self, {}, {}, axis, false, -1);
+  args.from = Device::view(from);
+  args.values = Device::view(values);
+  if (!indices.is_none()) args.indices = Device::view(indices);
+  args.rows = row_count(from);
+  args.length = from.dim(-1);
+  args.is_mode = is_mode;
+  args.ignores_nan = call.op().name.starts_with("aten.nanmedian");
+  device_of(call).launch("pick_of_sorted", blocks_for(args.rows), args);
+  return ok_status();
+}
+
+Status median(KernelCall& call) {
+  const Tensor all = in_rows(call, call.tensor("self"));
+  if (all.elements() == 0 || is_complex(all.dtype)) return run_by_host(call);
+  return pick_of_rows(call, make_tensor(all.data, all.dtype, std::array{all.elements()}), 0, call.result(), {}, false);
+}
+
+template <bool is_mode>
+Status pick_along(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  const int64_t axis = call.integer("dim");
+  if (is_complex(self.dtype) || self.elements() == 0) return run_by_host(call);
+  auto kept = [&](const Tensor& result) {
+    return result.rank == self.rank && self.rank > 0 ? drop_axis(result, wrap_axis(axis, self.rank)) : result;
+  };
+  return pick_of_rows(call, self, axis, kept(call.result(0)), kept(call.result(1)), is_mode);
 }
 
 // --- losses ---
@@ -348,8 +410,22 @@ constexpr KernelRow kRows[] = {
     {"aten.rms_norm.default", rms_norm},
     {"aten._fused_rms_norm.default", rms_norm},
     {"aten._fused_rms_norm_backward.default", rms_norm_backward},
-    {"aten.cumsum.default", cumsum},
-    {"aten.cumsum_.default", cumsum},
+    {"aten.cumsum.default", scan<Scan::sum>},
+    {"aten.cumsum_.default", scan<Scan::sum>},
+    {"aten.cumprod.default", scan<Scan::product>},
+    {"aten.logcumsumexp.default", scan<Scan::log_sum>},
+    {"aten.cummax.default", scan<Scan::largest>},
+    {"aten.cummin.default", scan<Scan::smallest>},
+    {"aten.median.default", median},
+    {"aten.nanmedian.default", median},
+    {"aten.median.dim", pick_along<false>},
+    {"aten.nanmedian.dim", pick_along<false>},
+    {"aten.mode.default", pick_along<true>},
+    {"aten.nansum.default", plain<Reduce::nan_sum>},
+    {"aten._is_all_true.default", plain<Reduce::all>},
+    {"aten._is_any_true.default", plain<Reduce::any>},
+    {"aten.norm.Scalar", vector_norm},
+    {"aten.norm.ScalarOpt_dim", vector_norm},
     {"aten.sort.default", sort},
     {"aten.sort.stable", sort},
     {"aten.argsort.default", argsort},

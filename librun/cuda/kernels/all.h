@@ -1,6 +1,7 @@
 // Every kernel: what is compiled for the device (all.cu), and for the processor in tests/gpu.
 #pragma once
 
+#include "librun/cuda/kernels/channel.h"
 #include "librun/cuda/kernels/copy.h"
 #include "librun/cuda/kernels/index.h"
 #include "librun/cuda/kernels/matmul.h"
@@ -8,3 +9,4 @@
 #include "librun/cuda/kernels/random.h"
 #include "librun/cuda/kernels/rows.h"
 #include "librun/cuda/kernels/slots.h"
+#include "librun/cuda/kernels/works.h"

@@ -17,11 +17,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#ifdef __CUDACC__
-// The functions of cpu/math.h are those of the device, too.
 #include "librun/cpu/isa.h"
-#undef SG_INLINE
-#define SG_INLINE __host__ __device__ __forceinline__
+
+#ifdef __CUDACC__
 #define SG_FN __device__ __forceinline__
 #else
 #include <array>
@@ -67,8 +65,6 @@ class Block {
   }
 
   SG_FN static unsigned add_count(unsigned* at, unsigned n) { return atomicAdd(at, n); }  // what was there before
-  // Keeps the first that comes.
-  SG_FN static bool claim(unsigned* at) { return atomicCAS(at, 0u, 1u) == 0u; }
 
  private:
   template <class T>
@@ -131,10 +127,6 @@ class Block {
   }
 
   static unsigned add_count(unsigned* at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_RELAXED); }
-  static bool claim(unsigned* at) {
-    unsigned none = 0;
-    return __atomic_compare_exchange_n(at, &none, 1u, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-  }
 
  private:
   int64_t index_, count_;

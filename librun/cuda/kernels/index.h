@@ -193,40 +193,120 @@ SG_KERNEL(bucket_sort, BucketArgs) {
   });
 }
 
+enum class Combine : uint8_t { last, sum, product, mean, largest, smallest };
+
 struct ScatterArgs {
   Selection to;  // what destinations are numbers of; nothing indexed: they are places
   View from;     // [outer, source, inner] in row-major order; one element for all where it has no axes
   const int64_t* begin = nullptr;
   const int64_t* order = nullptr;
   int64_t sources = 0, destinations = 0;
-  double scale = 1;
+  double scale = 1, scale_im = 0;
   int64_t whole_scale = 1;
-  bool add = true;  // false: the last one wins
+  Combine how = Combine::sum;
+  bool includes_self = true;  // what is there counts
 };
 
+template <class C>
+SG_FN C combined(Combine how, C a, C b) {
+  switch (how) {
+    case Combine::product: return a * b;
+    case Combine::largest: return b > a || b != b ? b : a;
+    case Combine::smallest: return b < a || b != b ? b : a;
+    default: return a + b;
+  }
+}
+
+SG_FN int64_t combined_whole(Combine how, bool flag, int64_t a, int64_t b) {
+  const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+  if (flag) return how == Combine::product || how == Combine::smallest ? (a && b) : (a || b);
+  switch (how) {
+    case Combine::product: return static_cast<int64_t>(x * y);
+    case Combine::largest: return b > a ? b : a;
+    case Combine::smallest: return b < a ? b : a;
+    default: return static_cast<int64_t>(x + y);
+  }
+}
+
+// The elements of one bucket, from first to last.
+struct Bucket {
+  const ScatterArgs& args;
+  int64_t outer, inner, begin, end;
+  SG_FN int64_t count() const { return end - begin; }
+  SG_FN int64_t offset(int64_t k) const {
+    return args.from.axes == 0
+               ? 0
+               : offset_of(args.from, (outer * args.sources + args.order[k]) * args.to.inner + inner);
+  }
+};
+
+template <class C>
+SG_FN void scatter_floats(const ScatterArgs& args, const Bucket& b, int64_t to) {
+  const auto scale = static_cast<C>(args.scale);
+  int64_t k = b.begin;
+  C acc = args.includes_self ? read<C>(args.to.rest, to) : read<C>(args.from, b.offset(k++)) * scale;
+  for (; k < b.end; ++k) acc = combined(args.how, acc, read<C>(args.from, b.offset(k)) * scale);
+  if (args.how == Combine::mean) acc /= static_cast<C>(b.count() + args.includes_self);
+  write<C>(args.to.rest, to, acc);
+}
+
+SG_FN void scatter_whole(const ScatterArgs& args, const Bucket& b, int64_t to) {
+  const View& v = args.to.rest;
+  const bool flag = v.element == Element::boolean;
+  auto value = [&](int64_t k) {
+    const auto x = static_cast<uint64_t>(read_whole(args.from, b.offset(k)));
+    return static_cast<int64_t>(flag ? x : x * static_cast<uint64_t>(args.whole_scale));
+  };
+  int64_t k = b.begin;
+  int64_t acc = args.includes_self ? read_whole(v, to) : value(k++);
+  for (; k < b.end; ++k) acc = combined_whole(args.how, flag, acc, value(k));
+  const int64_t n = b.count() + args.includes_self;
+  if (args.how == Combine::mean && !flag) {
+    write_whole(v, to, acc);  // as the type holds it
+    acc = read_whole(v, to);
+    acc = acc / n - (acc % n != 0 && acc < 0);
+  }
+  write_whole(v, to, acc);
+}
+
+template <class C>
+SG_FN void scatter_complex(const ScatterArgs& args, const Bucket& b, int64_t to) {
+  C* at_place = &at<C>(args.to.rest, 2 * to);
+  int64_t k = b.begin;
+  auto scaled = [&](int64_t i, C* re, C* im) {
+    const C x = read<C>(args.from, b.offset(i)), y = is_complex(args.from.element) ? read_imaginary<C>(args.from, b.offset(i)) : C(0);
+    const C s = static_cast<C>(args.scale), t = static_cast<C>(args.scale_im);
+    *re = t == 0 ? x * s : x * s - y * t;
+    *im = t == 0 ? y * s : x * t + y * s;
+  };
+  C re = at_place[0], im = at_place[1], x, y;
+  if (!args.includes_self) scaled(k++, &re, &im);
+  for (; k < b.end; ++k) {
+    scaled(k, &x, &y);
+    const C old = re;
+    re = args.how == Combine::product ? re * x - im * y : re + x;
+    im = args.how == Combine::product ? old * y + im * x : im + y;
+  }
+  const C n = static_cast<C>(b.count() + args.includes_self);
+  if (args.how == Combine::mean) re /= n, im /= n;
+  at_place[0] = re;
+  at_place[1] = im;
+}
+
 SG_FN void scatter_one(const ScatterArgs& args, int64_t outer, int64_t d, int64_t inner) {
-  const int64_t begin = args.begin[d], end = args.begin[d + 1];
-  if (begin == end) return;
+  const Bucket b{args, outer, inner, args.begin[d], args.begin[d + 1]};
+  if (b.count() == 0) return;
   const View& to = args.to.rest;
   const int64_t at_offset = args.to.rest_offset(outer, inner) + args.to.number_offset(d);
-  auto source = [&](int64_t k) {
-    return args.from.axes == 0 ? 0
-                               : offset_of(args.from, (outer * args.sources + args.order[k]) * args.to.inner + inner);
-  };
-  if (!args.add) return copy_element(to, at_offset, args.from, source(end - 1));
-  if (to.element == Element::f64) {
-    double sum = read<double>(to, at_offset);
-    for (int64_t k = begin; k < end; ++k) sum += read<double>(args.from, source(k)) * args.scale;
-    write<double>(to, at_offset, sum);
-  } else if (is_floating(to.element)) {
-    float sum = read<float>(to, at_offset);
-    for (int64_t k = begin; k < end; ++k) sum += read<float>(args.from, source(k)) * static_cast<float>(args.scale);
-    write<float>(to, at_offset, sum);
-  } else {
-    auto sum = static_cast<uint64_t>(read_whole(to, at_offset));
-    for (int64_t k = begin; k < end; ++k)
-      sum += static_cast<uint64_t>(read_whole(args.from, source(k))) * static_cast<uint64_t>(args.whole_scale);
-    write_whole(to, at_offset, static_cast<int64_t>(sum));
+  if (args.how == Combine::last) return copy_element(to, at_offset, args.from, b.offset(b.end - 1));
+  switch (to.element) {
+    case Element::f64: return scatter_floats<double>(args, b, at_offset);
+    case Element::f32:
+    case Element::f16:
+    case Element::bf16: return scatter_floats<float>(args, b, at_offset);
+    case Element::c64: return scatter_complex<float>(args, b, at_offset);
+    case Element::c128: return scatter_complex<double>(args, b, at_offset);
+    default: return scatter_whole(args, b, at_offset);
   }
 }
 

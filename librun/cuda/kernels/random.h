@@ -1,41 +1,28 @@
 // Random numbers on the device: those of librun/random.h, by the same key and index.
 #pragma once
 
-#include "librun/cuda/kernels/view.h"
+#include "librun/cuda/kernels/element_ops.h"
+#include "librun/work/random.h"
 
 namespace sg::cuda {
 
+enum class Draw : uint8_t { uniform, normal, exponential, log_normal, cauchy, geometric, whole, bernoulli };
+
 struct RandomArgs {
-  View to, mask, from;  // dropout: `to` = from * mask * scale
-  uint32_t key[2] = {}, high[2] = {};
-  double probability = 0, scale = 1;
+  View to;
+  View chance;                    // bernoulli: a probability for each element; no data = `a`
+  View from, mask;                // dropout: `to` = from * mask * scale
+  work::Stream stream;
+  Draw draw = Draw::uniform;
+  double a = 0, b = 0, scale = 1;  // parameters of the draw
+  int32_t digits = 24;
+  uint64_t low = 0, count = 0;    // whole
   // A chunk draws what its part of the original does: row-major strides of the original, and where the chunk begins in
   // it.
   int64_t origin_stride[kMaxAxes] = {}, origin_first = 0;
   bool has_origin = false;
+  Report report;
 };
-
-struct Words {
-  uint32_t w[4];
-};
-
-SG_FN Words philox(Words c, uint32_t key0, uint32_t key1) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{0xD2511F53u} * c.w[0], p1 = uint64_t{0xCD9E8D57u} * c.w[2];
-    c = {{static_cast<uint32_t>(p1 >> 32) ^ c.w[1] ^ key0, static_cast<uint32_t>(p1),
-          static_cast<uint32_t>(p0 >> 32) ^ c.w[3] ^ key1, static_cast<uint32_t>(p0)}};
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-  return c;
-}
-
-SG_FN uint32_t random_word(const RandomArgs& args, uint64_t i) {
-  const uint64_t n = i / 4;
-  return philox({{static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), args.high[0], args.high[1]}}, args.key[0],
-                args.key[1])
-      .w[i % 4];
-}
 
 SG_FN uint64_t origin_index(const RandomArgs& args, int64_t i) {
   if (!args.has_origin) return static_cast<uint64_t>(i);
@@ -47,14 +34,166 @@ SG_FN uint64_t origin_index(const RandomArgs& args, int64_t i) {
   return static_cast<uint64_t>(at);
 }
 
-SG_FN bool is_drawn(const RandomArgs& args, int64_t i) {
-  return static_cast<double>(random_word(args, origin_index(args, i))) / 4294967296.0 < args.probability;
+SG_FN bool is_drawn(const RandomArgs& args, const work::Key& key, int64_t i) {
+  double p = args.a;
+  if (args.chance.data) {
+    p = read<double>(args.chance, offset_of(args.chance, i));
+    if (!(p >= 0 && p <= 1)) args.report.raise(Fault::Kind::value, 0, 0, p);
+  }
+  return key.uniform(origin_index(args, i), 32) < p;
 }
 
-SG_KERNEL(bernoulli_elements, RandomArgs) {
+SG_FN double drawn_number(const RandomArgs& args, const work::Key& key, uint64_t i) {
+  switch (args.draw) {
+    case Draw::uniform: return args.a + key.uniform(i, args.digits) * (args.b - args.a);
+    case Draw::normal: return args.a + args.b * key.normal(i);
+    case Draw::exponential: return -math::log1p_core(-key.uniform(i, 53)) / args.a;
+    case Draw::log_normal: return ::exp(args.a + args.b * key.normal(i));
+    case Draw::cauchy: return args.a + args.b * ::tan(math::kPi * (key.uniform(i, 53) - 0.5));
+    case Draw::geometric: {
+      const double n = ::ceil(math::log1p_core(-key.uniform(i, 53)) / ::log1p(-args.a));
+      return n < 1.0 ? 1.0 : n;
+    }
+    default: return 0;
+  }
+}
+
+SG_KERNEL(draw_elements, RandomArgs) {
   block.each([&](int lane) {
-    for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes)
-      write_whole(args.to, offset_of(args.to, i), is_drawn(args, i));
+    const work::Key key = work::Key::of(args.stream);
+    for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
+      const int64_t offset = offset_of(args.to, i);
+      if (args.draw == Draw::bernoulli)
+        write_whole(args.to, offset, is_drawn(args, key, i));
+      else if (args.draw == Draw::whole)
+        write_whole(args.to, offset, static_cast<int64_t>(args.low + key.below(origin_index(args, i), args.count)));
+      else
+        write<double>(args.to, offset, drawn_number(args, key, origin_index(args, i)));
+    }
+  });
+}
+
+// The mask and what it leaves of `from`, in one pass: products in f32 where the type is no wider.
+SG_KERNEL(dropout_elements, RandomArgs) {
+  block.each([&](int lane) {
+    const work::Key key = work::Key::of(args.stream);
+    for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
+      const bool kept = is_drawn(args, key, i);
+      if (args.mask.data) write_whole(args.mask, offset_of(args.mask, i), kept);
+      const int64_t to = offset_of(args.to, i), from = offset_of(args.from, i);
+      if (args.to.element == Element::f64)
+        at<double>(args.to, to) = at<double>(args.from, from) * (kept ? 1.0 : 0.0) * args.scale;
+      else
+        write<float>(args.to, to, read<float>(args.from, from) * (kept ? 1.0f : 0.0f) * static_cast<float>(args.scale));
+    }
+  });
+}
+
+// Slopes of rrelu: `to` = from * slope, the slope kept in `mask`.
+SG_KERNEL(rrelu_elements, RandomArgs) {
+  block.each([&](int lane) {
+    const work::Key key = work::Key::of(args.stream);
+    for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
+      const int64_t noise = offset_of(args.mask, i);
+      const double x = read<double>(args.from, offset_of(args.from, i));
+      write<double>(args.mask, noise, drawn_number(args, key, origin_index(args, i)));
+      double slope = read<double>(args.mask, noise);
+      if (!(x <= 0)) slope = 1;
+      write<double>(args.mask, noise, slope);
+      write<double>(args.to, offset_of(args.to, i), x * slope);
+    }
+  });
+}
+
+// --- by one lane each: orders and choices ---
+
+struct ChoiceArgs {
+  int64_t* to;                    // [rows, wanted]
+  double* marks;                  // [rows, length]
+  const double* weights;
+  int64_t rows = 0, length = 0, wanted = 0;
+  bool replace = false;
+  work::Stream stream;
+  Report report;
+};
+
+// Each place in turn is swapped with one not yet passed.
+SG_KERNEL(random_order, ChoiceArgs) {
+  block.each([&](int lane) {
+    if (lane != 0 || block.index() != 0) return;
+    const work::Key key = work::Key::of(args.stream);
+    for (int64_t i = 0; i < args.length; ++i) args.to[i] = i;
+    for (int64_t i = 0; i + 1 < args.length; ++i) {
+      int64_t& other = args.to[i + static_cast<int64_t>(key.below(static_cast<uint64_t>(i), static_cast<uint64_t>(args.length - i)))];
+      const int64_t held = args.to[i];
+      args.to[i] = other;
+      other = held;
+    }
+  });
+}
+
+SG_FN bool has_choice(const ChoiceArgs& args, const double* weights) {
+  int64_t usable = 0;
+  for (int64_t k = 0; k < args.length; ++k) {
+    if (!(weights[k] >= 0) || weights[k] - weights[k] != 0) {
+      args.report.raise(Fault::Kind::value, 0, 0, weights[k]);
+      return false;
+    }
+    usable += weights[k] > 0;
+  }
+  if (usable > 0 && (args.replace || usable >= args.wanted)) return true;
+  args.report.raise(Fault::Kind::index, args.wanted, usable);
+  return false;
+}
+
+SG_FN void choose_with_return(const ChoiceArgs& args, const work::Key& key, uint64_t first, const double* weights,
+                              double* marks, int64_t* to) {
+  double sum = 0;
+  for (int64_t k = 0; k < args.length; ++k) marks[k] = sum += weights[k];
+  for (int64_t k = 0; k < args.wanted; ++k) {
+    const double at = key.uniform(first + static_cast<uint64_t>(k), 53) * sum;
+    int64_t low = 0, high = args.length;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (at < marks[middle])
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    while (low > 0 && (low >= args.length || weights[low] == 0)) --low;  // a rounded product may reach the end
+    to[k] = low;
+  }
+}
+
+// The largest of weight / exponential, which are the draws in order; the first of equal ones.
+SG_FN void choose_each_once(const ChoiceArgs& args, const work::Key& key, uint64_t first, const double* weights,
+                            double* marks, int64_t* to) {
+  for (int64_t k = 0; k < args.length; ++k) {
+    const double wait = -math::log1p_core(-key.uniform(first + static_cast<uint64_t>(k), 53));
+    marks[k] = weights[k] == 0 ? -1 : weights[k] / (wait < 1e-300 ? 1e-300 : wait);
+  }
+  for (int64_t n = 0; n < args.wanted; ++n) {
+    int64_t best = 0;
+    for (int64_t k = 1; k < args.length; ++k)
+      if (marks[k] > marks[best]) best = k;
+    to[n] = best;
+    marks[best] = -2;
+  }
+}
+
+SG_KERNEL(random_choices, ChoiceArgs) {
+  block.each([&](int lane) {
+    const work::Key key = work::Key::of(args.stream);
+    for (int64_t row = block.index() * kLanes + lane; row < args.rows; row += block.count() * kLanes) {
+      const double* weights = args.weights + row * args.length;
+      if (!has_choice(args, weights)) continue;
+      const uint64_t first = static_cast<uint64_t>(row * (args.replace ? args.wanted : args.length));
+      double* marks = args.marks + row * args.length;
+      if (args.replace)
+        choose_with_return(args, key, first, weights, marks, args.to + row * args.wanted);
+      else
+        choose_each_once(args, key, first, weights, marks, args.to + row * args.wanted);
+    }
   });
 }
 

@@ -36,7 +36,8 @@ enum class Reduce : uint8_t {
   variance,
   deviation,
   norm,
-  logsumexp
+  logsumexp,
+  nan_sum
 };
 
 struct ReduceArgs {
@@ -74,17 +75,22 @@ struct Partial {
 };
 struct MergePartial {
   Reduce kind;
+  int endless;  // of a norm: 1 and -1 for that order
   SG_FN Partial operator()(const Partial& a, const Partial& b) const {
     switch (kind) {
       case Reduce::product:
         return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re,
                 static_cast<int64_t>(static_cast<uint64_t>(a.whole) * static_cast<uint64_t>(b.whole))};
+      case Reduce::norm:
+        if (endless == 0) break;
+        if (a.re != a.re || b.re != b.re) return {a.re + b.re, 0, 0};
+        return {(endless > 0) == (a.re < b.re) ? b.re : a.re, 0, 0};
       case Reduce::any: return {0, 0, a.whole | b.whole};
       case Reduce::all: return {0, 0, a.whole & b.whole};
-      default:
-        return {a.re + b.re, a.im + b.im,
-                static_cast<int64_t>(static_cast<uint64_t>(a.whole) + static_cast<uint64_t>(b.whole))};
+      default: break;
     }
+    return {a.re + b.re, a.im + b.im,
+            static_cast<int64_t>(static_cast<uint64_t>(a.whole) + static_cast<uint64_t>(b.whole))};
   }
 };
 
@@ -102,7 +108,7 @@ SG_FN double power_of(double x, double p) {
   if (p == 2) return a * a;
   if (p == 1) return a;
   if (p == 0) return a != 0;
-  return ::pow(a, p);
+  return p - p != 0 ? a : ::pow(a, p);
 }
 
 SG_FN Partial partial_of(const ReduceArgs& args, int64_t offset) {
@@ -116,6 +122,11 @@ SG_FN Partial partial_of(const ReduceArgs& args, int64_t offset) {
       if (is_complex(v.element)) x = ::hypot(x, read_imaginary<double>(v, offset));
       return {power_of(x, args.parameter), 0, 0};
     }
+    case Reduce::nan_sum: {
+      if (args.whole) return {0, 0, read_whole(v, offset)};
+      const double x = read<double>(v, offset);
+      return {x != x ? 0 : x, 0, 0};
+    }
     default:
       if (args.whole) return {0, 0, read_whole(v, offset)};
       return {read<double>(v, offset), is_complex(v.element) ? read_imaginary<double>(v, offset) : 0, 0};
@@ -123,10 +134,12 @@ SG_FN Partial partial_of(const ReduceArgs& args, int64_t offset) {
 }
 
 SG_FN Partial reduce_partials(const Block& block, const ReduceArgs& args, int64_t row) {
-  const MergePartial merge{args.kind};
+  const double p = args.parameter;
+  const int endless = args.kind == Reduce::norm && p - p != 0 ? (p > 0 ? 1 : -1) : 0;
+  const MergePartial merge{args.kind, endless};
   const bool unit = args.kind == Reduce::product, flag = args.kind == Reduce::all;
   auto part = block.each([&](int lane) {
-    Partial acc{unit ? 1.0 : 0.0, 0, unit || flag};
+    Partial acc{unit ? 1.0 : endless < 0 ? math::infinity() : 0.0, 0, unit || flag};
     for (int64_t i = lane; i < args.count; i += kLanes) acc = merge(acc, partial_of(args, row_offset(args, row, i)));
     return acc;
   });
@@ -203,7 +216,7 @@ SG_FN double reduce_logsumexp(const Block& block, const ReduceArgs& args, int64_
 }
 
 SG_FN double finish_norm(double sum, double p) {
-  return p == 2 ? ::sqrt(sum) : p == 1 || p == 0 ? sum : ::pow(sum, 1 / p);
+  return p == 2 ? ::sqrt(sum) : p == 1 || p == 0 || p - p != 0 ? sum : ::pow(sum, 1 / p);
 }
 
 SG_FN void reduce_row(const Block& block, const ReduceArgs& args, int64_t row) {
@@ -404,62 +417,260 @@ SG_KERNEL(norm_backward_columns, NormArgs) {
   }
 }
 
-// --- running sums along the last axis ---
+// --- running sums, products and extremes along the last axis: a lane a row, for short rows or many of them ---
+
+enum class Scan : uint8_t { sum, product, log_sum, largest, smallest };
 
 struct ScanArgs {
   View to, from;
+  View index;  // extremes: where it is, the last of equal ones
   int64_t rows = 0, length = 0;
   bool whole = false;
+  Scan kind = Scan::sum;
 };
 
-SG_KERNEL(scan_rows, ScanArgs) {  // a lane a row: short rows, or few of them
+// log(exp(a) + exp(b)); a pair of equal infinities is that infinity.
+SG_FN double add_logs(double a, double b) {
+  if (a != a || b != b) return a + b;
+  const double low = a < b ? a : b, high = a < b ? b : a;
+  return low == high && low - low != 0 ? low : high + ::log1p(::exp(low - high));
+}
+
+SG_FN void scan_whole(const ScanArgs& args, int64_t row) {
+  uint64_t total = args.kind == Scan::product;
+  for (int64_t i = 0; i < args.length; ++i) {
+    const auto x = static_cast<uint64_t>(read_whole(args.from, at_row(args.from, row, i)));
+    total = args.kind == Scan::product ? total * x : total + x;
+    write_whole(args.to, at_row(args.to, row, i), static_cast<int64_t>(total));
+  }
+}
+
+SG_FN void scan_floats(const ScanArgs& args, int64_t row) {
+  double acc = args.kind == Scan::product ? 1 : args.kind == Scan::log_sum ? -math::infinity() : 0;
+  for (int64_t i = 0; i < args.length; ++i) {
+    const double x = read<double>(args.from, at_row(args.from, row, i));
+    acc = args.kind == Scan::product ? acc * x : args.kind == Scan::log_sum ? add_logs(acc, x) : acc + x;
+    write<double>(args.to, at_row(args.to, row, i), acc);
+  }
+}
+
+SG_FN void scan_complex(const ScanArgs& args, int64_t row) {
+  double re = args.kind == Scan::product, im = 0;
+  for (int64_t i = 0; i < args.length; ++i) {
+    const int64_t at = at_row(args.from, row, i);
+    const double x = read<double>(args.from, at), y = read_imaginary<double>(args.from, at), old = re;
+    re = args.kind == Scan::product ? re * x - im * y : re + x;
+    im = args.kind == Scan::product ? old * y + im * x : im + y;
+    write_partial(args.to, at_row(args.to, row, i), {re, im, 0}, false);
+  }
+}
+
+SG_FN void scan_extremes(const ScanArgs& args, int64_t row) {
+  const bool largest = args.kind == Scan::largest;
+  int64_t best = 0;
+  for (int64_t i = 0; i < args.length; ++i) {
+    const int64_t at = at_row(args.from, row, i), held = at_row(args.from, row, best);
+    bool better;
+    if (args.whole) {
+      const int64_t x = read_whole(args.from, at), top = read_whole(args.from, held);
+      better = largest ? x >= top : x <= top;
+    } else {
+      const double x = read<double>(args.from, at), top = read<double>(args.from, held);
+      better = x != x || (top == top && (largest ? x >= top : x <= top));
+    }
+    if (better) best = i;
+    copy_element(args.to, at_row(args.to, row, i), args.from, at_row(args.from, row, best));
+    write_whole(args.index, at_row(args.index, row, i), best);
+  }
+}
+
+SG_KERNEL(scan_rows, ScanArgs) {
   block.each([&](int lane) {
     for (int64_t row = block.index() * kLanes + lane; row < args.rows; row += block.count() * kLanes) {
-      double sum = 0;
-      uint64_t total = 0;
-      for (int64_t i = 0; i < args.length; ++i) {
-        const int64_t from = at_row(args.from, row, i), to = at_row(args.to, row, i);
-        if (args.whole)
-          write_whole(args.to, to, static_cast<int64_t>(total += static_cast<uint64_t>(read_whole(args.from, from))));
-        else
-          write<double>(args.to, to, sum += read<double>(args.from, from));
-      }
+      if (args.kind >= Scan::largest)
+        scan_extremes(args, row);
+      else if (is_complex(args.from.element))
+        scan_complex(args, row);
+      else if (args.whole)
+        scan_whole(args, row);
+      else
+        scan_floats(args, row);
     }
   });
 }
 
-// --- order: the rank of each element of a row among all, equal ones by their place ---
+// --- order: positions of a row sorted by merging runs of twice the length, equal elements by their place ---
 
 struct SortArgs {
   View values, indices, from;  // along the last axis; results have `kept` elements of it
   int64_t rows = 0, length = 0, kept = 0;
+  int64_t *order = nullptr, *space = nullptr;  // [rows, length] each
   bool descending = false;
 };
 
-SG_FN bool stands_before(const SortArgs& args, int64_t a_at, int64_t b_at, int64_t a, int64_t b) {
+// Whether the element at a_at has to come before the one at b_at; false where they are equal.
+SG_FN bool stands_before(const SortArgs& args, int64_t a_at, int64_t b_at) {
   if (is_floating(args.from.element)) {
     const double x = read<double>(args.from, a_at), y = read<double>(args.from, b_at);
     const bool x_nan = x != x, y_nan = y != y;
-    if (x_nan || y_nan) return x_nan == y_nan ? a < b : x_nan == args.descending;  // a NaN is larger than any number
-    return x != y ? (x < y) != args.descending : a < b;
+    if (x_nan || y_nan) return x_nan != y_nan && x_nan == args.descending;  // a NaN is larger than any number
+    return x != y && (x < y) != args.descending;
   }
   const int64_t x = read_whole(args.from, a_at), y = read_whole(args.from, b_at);
-  return x != y ? (x < y) != args.descending : a < b;
+  return x != y && (x < y) != args.descending;
+}
+
+// Where element `i` of the runs [first, middle) and [middle, end) comes to stand in both together.
+SG_FN int64_t merged_place(const SortArgs& args, int64_t row, const int64_t* order, int64_t first, int64_t middle,
+                           int64_t end, int64_t i) {
+  const int64_t at = at_row(args.from, row, order[i]);
+  const bool of_first = i < middle;
+  int64_t low = of_first ? middle : first, high = of_first ? end : middle;
+  const int64_t begin = low;
+  while (low < high) {  // how many of the other run stand before it
+    const int64_t half = low + (high - low) / 2, other = at_row(args.from, row, order[half]);
+    if (of_first ? stands_before(args, other, at) : !stands_before(args, at, other))
+      low = half + 1;
+    else
+      high = half;
+  }
+  return first + (i - (of_first ? first : middle)) + (low - begin);
 }
 
 SG_KERNEL(sort_rows, SortArgs) {
-  for (int64_t row = block.index(); row < args.rows; row += block.count())
+  for (int64_t row = block.index(); row < args.rows; row += block.count()) {
+    int64_t *from = args.order + row * args.length, *to = args.space + row * args.length;
     block.each([&](int lane) {
-      for (int64_t i = lane; i < args.length; i += kLanes) {
-        const int64_t from = at_row(args.from, row, i);
-        int64_t rank = 0;
-        for (int64_t j = 0; j < args.length; ++j)
-          rank += j != i && stands_before(args, at_row(args.from, row, j), from, j, i);
-        if (rank >= args.kept) continue;
-        if (args.values.data) copy_element(args.values, at_row(args.values, row, rank), args.from, from);
-        if (args.indices.data) write_whole(args.indices, at_row(args.indices, row, rank), i);
+      for (int64_t i = lane; i < args.length; i += kLanes) from[i] = i;
+    });
+    for (int64_t width = 1; width < args.length; width *= 2) {
+      block.sync();
+      block.each([&](int lane) {
+        for (int64_t i = lane; i < args.length; i += kLanes) {
+          const int64_t first = i / (2 * width) * 2 * width;
+          const int64_t middle = first + width < args.length ? first + width : args.length;
+          const int64_t end = middle + width < args.length ? middle + width : args.length;
+          to[merged_place(args, row, from, first, middle, end, i)] = from[i];
+        }
+      });
+      int64_t* held = from;
+      from = to;
+      to = held;
+    }
+    block.sync();
+    block.each([&](int lane) {
+      for (int64_t i = lane; i < args.kept; i += kLanes) {
+        if (args.values.data)
+          copy_element(args.values, at_row(args.values, row, i), args.from, at_row(args.from, row, from[i]));
+        if (args.indices.data) write_whole(args.indices, at_row(args.indices, row, i), from[i]);
       }
     });
+    block.sync();
+  }
+}
+
+// One element of each sorted row: a median, or what occurs most often.
+struct PickArgs {
+  View from;                  // the rows, as they were
+  const int64_t* order = nullptr;  // [rows, length], sorted
+  View values, indices;       // by row; indices may have no data
+  int64_t rows = 0, length = 0;
+  bool is_mode = false, ignores_nan = false;
+};
+
+SG_FN bool is_nan_at(const View& v, int64_t offset) {
+  if (!is_floating(v.element)) return false;
+  const double x = read<double>(v, offset);
+  return x != x;
+}
+
+SG_FN int64_t median_place(const PickArgs& args, int64_t row, const int64_t* order) {
+  int64_t counted = args.length;
+  while (counted > 0 && is_nan_at(args.from, at_row(args.from, row, order[counted - 1]))) --counted;
+  if (counted == args.length) return (counted - 1) / 2;
+  return counted == 0 || !args.ignores_nan ? counted : (counted - 1) / 2;
+}
+
+SG_FN bool are_equal(const View& v, int64_t a, int64_t b) {
+  if (is_floating(v.element)) return read<double>(v, a) == read<double>(v, b);
+  return read_whole(v, a) == read_whole(v, b);
+}
+
+SG_FN int64_t mode_place(const PickArgs& args, int64_t row, const int64_t* order) {
+  int64_t most = 0, run = 0, found = 0;
+  for (int64_t i = 0; i < args.length; ++i) {
+    ++run;
+    if (i + 1 < args.length &&
+        are_equal(args.from, at_row(args.from, row, order[i]), at_row(args.from, row, order[i + 1])))
+      continue;
+    if (run > most) most = run, found = i;
+    run = 0;
+  }
+  return found;
+}
+
+SG_KERNEL(pick_of_sorted, PickArgs) {
+  block.each([&](int lane) {
+    for (int64_t row = block.index() * kLanes + lane; row < args.rows; row += block.count() * kLanes) {
+      const int64_t* order = args.order + row * args.length;
+      const int64_t at = order[args.is_mode ? mode_place(args, row, order) : median_place(args, row, order)];
+      copy_element(args.values, offset_of(args.values, row), args.from, at_row(args.from, row, at));
+      if (args.indices.data) write_whole(args.indices, offset_of(args.indices, row), at);
+    }
+  });
+}
+
+// --- what is where: the places of flags, in order ---
+
+inline constexpr int64_t kFlagRun = 64;  // that a lane counts
+
+struct FlagArgs {
+  View flags;
+  int64_t runs = 0;
+  unsigned* count = nullptr;       // by run
+  const int64_t* begin = nullptr;  // by run: how many come before it
+  int64_t* to = nullptr;           // the places
+};
+
+SG_FN bool flag_at(const FlagArgs& args, int64_t i) { return is_true(args.flags, offset_of(args.flags, i)); }
+
+SG_KERNEL(flag_counts, FlagArgs) {
+  block.each([&](int lane) {
+    for (int64_t run = block.index() * kLanes + lane; run < args.runs; run += block.count() * kLanes) {
+      unsigned n = 0;
+      for (int64_t i = run * kFlagRun; i < (run + 1) * kFlagRun && i < args.flags.count; ++i) n += flag_at(args, i);
+      args.count[run] = n;
+    }
+  });
+}
+
+SG_KERNEL(flag_places, FlagArgs) {
+  block.each([&](int lane) {
+    for (int64_t run = block.index() * kLanes + lane; run < args.runs; run += block.count() * kLanes) {
+      int64_t at = args.begin[run];
+      for (int64_t i = run * kFlagRun; i < (run + 1) * kFlagRun && i < args.flags.count; ++i)
+        if (flag_at(args, i)) args.to[at++] = i;
+    }
+  });
+}
+
+// Sums of doubles: a block a part, then the parts.
+struct SumArgs {
+  const double* from = nullptr;
+  double* to = nullptr;
+  int64_t count = 0;
+};
+
+SG_KERNEL(sum_parts, SumArgs) {
+  auto part = block.each([&](int lane) {
+    double acc = 0;
+    for (int64_t i = block.index() * kLanes + lane; i < args.count; i += block.count() * kLanes) acc += args.from[i];
+    return acc;
+  });
+  const double sum = block.reduce(part, Sum());
+  block.each([&](int lane) {
+    if (lane == 0) args.to[block.index()] = sum;
+  });
 }
 
 // --- negative log likelihood: one block ---

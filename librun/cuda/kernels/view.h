@@ -5,6 +5,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/block.h"
+#include "librun/work/work.h"
 
 namespace sg::cuda {
 
@@ -149,35 +150,7 @@ SG_FN void copy_element(const View& to, int64_t to_offset, const View& from, int
   }
 }
 
-// What went wrong with the data, the first of it.
-struct Fault {
-  enum class Kind : uint32_t { none, index, division, assertion };
-  unsigned claimed = 0;
-  Kind kind = Kind::none;
-  uint64_t place = 0;
-  int64_t value = 0, limit = 0;
-};
-
-// Where a kernel's faults go, and whose they are.
-struct Report {
-  Fault* fault = nullptr;
-  uint64_t place = 0;
-
-  SG_FN void raise(Fault::Kind kind, int64_t value = 0, int64_t limit = 0) const {
-    if (!Block::claim(&fault->claimed)) return;
-    fault->kind = kind;
-    fault->place = place;
-    fault->value = value;
-    fault->limit = limit;
-  }
-  // `index` counted from the front; 0 and a fault when it is out of range. Negative ones count from the end if it
-  // `wraps`.
-  SG_FN int64_t place_of(int64_t index, int64_t size, bool wraps) const {
-    int64_t wrapped = wraps && index < 0 ? index + size : index;
-    if (wrapped >= 0 && wrapped < size) return wrapped;
-    raise(Fault::Kind::index, index, size);
-    return 0;
-  }
-};
+using work::Fault;
+using work::Report;
 
 }  // namespace sg::cuda

@@ -3,7 +3,6 @@
 #include <cuda.h>
 
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #define SG_HOST_KERNELS
@@ -176,8 +175,7 @@ STUB cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, con
   cuLaunchHostFunc(
       reinterpret_cast<CUstream>(stream),
       [](void* data) {
-        std::unique_ptr<Work> held(static_cast<Work*>(data));
-        held->run();
+        static_cast<Work*>(data)->run();  // kept: a recorded launch comes again
       },
       work);
   return CUBLAS_STATUS_SUCCESS;

@@ -6,10 +6,16 @@
 //   SG_STUB_DEVICES=N        how many devices there are (1)
 //   SG_STUB_FAIL=NAME:N      the N-th call of that function fails
 //   SG_STUB_MEMORY=BYTES     what a device has
+//   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
+// Modules are the kernels that are built in, or libraries of the stand-in of NVRTC. While a stream is recorded, calls that
+// would wait for it, or copy what the host may change, end the recording with an error, as the driver does.
 #define SG_HOST_KERNELS
 #include "librun/cuda/kernels/all.h"
 
 #include <cuda.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -23,6 +29,8 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -40,11 +48,24 @@ class Stream {
     thread_.join();
   }
   void add(std::function<void()> job) {
+    if (is_recorded_) return recorded_.push_back(std::move(job));  // by the thread that launches
     {
       std::lock_guard guard(mutex_);
       jobs_.push_back(std::move(job));
     }
     changed_.notify_all();
+  }
+  using Graph = std::vector<std::function<void()>>;
+  bool is_recorded() const { return is_recorded_; }
+  bool record() { return !std::exchange(is_recorded_, true); }
+  void spoil() { is_spoiled_ = true; }
+  // Null: something was done that cannot be recorded.
+  std::unique_ptr<Graph> end_recording() {
+    is_recorded_ = false;
+    auto out = std::make_unique<Graph>(std::move(recorded_));
+    recorded_.clear();
+    if (std::exchange(is_spoiled_, false)) return nullptr;
+    return out;
   }
   bool idle() {
     std::lock_guard guard(mutex_);
@@ -74,7 +95,8 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;
-  bool busy_ = false, stop_ = false;
+  bool busy_ = false, stop_ = false, is_recorded_ = false, is_spoiled_ = false;
+  Graph recorded_;
   std::thread thread_;
 };
 
@@ -117,6 +139,12 @@ bool fails(const char* name) {
 }
 #define FAIL_IF_ASKED(code) \
   if (fails(__func__)) return code
+// What waits for a stream, or reads what may have changed by the time of a launch, is no part of a recording.
+#define NOT_RECORDED(stream)               \
+  if (stream_of(stream)->is_recorded()) {  \
+    stream_of(stream)->spoil();            \
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; \
+  }
 
 // --- memory ---
 
@@ -177,8 +205,8 @@ STUB cuDeviceGetName(char* name, int length, CUdevice) {
   std::snprintf(name, static_cast<size_t>(length), "stand-in for a GPU (on the host)");
   return CUDA_SUCCESS;
 }
-STUB cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
-  *value = 90;
+STUB cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
+  *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
   return CUDA_SUCCESS;
 }
 STUB cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
@@ -208,11 +236,13 @@ STUB cuMemFreeHost(void* block) { return release(block); }
 
 STUB cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  NOT_RECORDED(stream);
   stream_of(stream)->add([=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
   return CUDA_SUCCESS;
 }
 STUB cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  NOT_RECORDED(stream);
   stream_of(stream)->add([=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
   return CUDA_SUCCESS;
 }
@@ -238,11 +268,16 @@ STUB cuStreamDestroy_v2(CUstream stream) {
 }
 STUB cuStreamSynchronize(CUstream stream) {
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  NOT_RECORDED(stream);
   stream_of(stream)->wait();
   return CUDA_SUCCESS;
 }
-STUB cuStreamQuery(CUstream stream) { return stream_of(stream)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+STUB cuStreamQuery(CUstream stream) {
+  NOT_RECORDED(stream);
+  return stream_of(stream)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
 STUB cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  NOT_RECORDED(stream);
   std::shared_ptr<Mark> mark = event_of(event)->mark;
   if (mark) stream_of(stream)->add([mark] { mark->wait(); });
   return CUDA_SUCCESS;
@@ -261,6 +296,7 @@ STUB cuEventDestroy_v2(CUevent event) {
   return CUDA_SUCCESS;
 }
 STUB cuEventRecord(CUevent event, CUstream stream) {
+  NOT_RECORDED(stream);
   auto mark = std::make_shared<Mark>();
   event_of(event)->mark = mark;
   stream_of(stream)->add([mark] { mark->reach(); });
@@ -271,18 +307,74 @@ STUB cuEventQuery(CUevent event) {
   return !mark || mark->is_reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
+STUB cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
+  FAIL_IF_ASKED(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  return stream_of(stream)->record() ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+}
+STUB cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  FAIL_IF_ASKED(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  auto recorded = stream_of(stream)->end_recording();
+  if (!recorded) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  *graph = reinterpret_cast<CUgraph>(recorded.release());
+  return CUDA_SUCCESS;
+}
+STUB cuGraphInstantiateWithFlags(CUgraphExec* ready, CUgraph graph, unsigned long long) {
+  FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
+  const auto& jobs = *reinterpret_cast<Stream::Graph*>(graph);
+  *ready = reinterpret_cast<CUgraphExec>(new Stream::Graph(jobs));
+  if (const char* file = std::getenv("SG_STUB_CAPTURES"))
+    if (std::FILE* f = std::fopen(file, "a")) std::fprintf(f, "%zu\n", jobs.size()), std::fclose(f);
+  return CUDA_SUCCESS;
+}
+STUB cuGraphDestroy(CUgraph graph) {
+  delete reinterpret_cast<Stream::Graph*>(graph);
+  return CUDA_SUCCESS;
+}
+STUB cuGraphExecDestroy(CUgraphExec graph) {
+  delete reinterpret_cast<Stream::Graph*>(graph);
+  return CUDA_SUCCESS;
+}
+STUB cuGraphLaunch(CUgraphExec graph, CUstream stream) {
+  FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  NOT_RECORDED(stream);
+  for (const auto& job : *reinterpret_cast<Stream::Graph*>(graph)) stream_of(stream)->add(job);
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+using Kernels = std::vector<HostKernel>;
+
+// A library that the stand-in of NVRTC made: ELF, as the driver's own code is.
+const Kernels* load_library(const void* image) {
+  uint64_t size;
+  std::memcpy(&size, static_cast<const char*>(image) + 8, sizeof size);
+  const int file = memfd_create("chain", 0);
+  if (file < 0 || write(file, static_cast<const char*>(image) + 16, size) != static_cast<ssize_t>(size)) return nullptr;
+  void* library = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) return std::fprintf(stderr, "%s\n", dlerror()), nullptr;
+  auto* kernels = reinterpret_cast<const void* (*)()>(dlsym(library, "sg_generated_kernels"));
+  return kernels ? static_cast<const Kernels*>(kernels()) : nullptr;
+}
+
+}  // namespace
+
 STUB cuModuleLoadData(CUmodule* module, const void* image) {
   FAIL_IF_ASKED(CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (std::memcmp(image, "SG_STUB_", 8) == 0) {
+    *module = reinterpret_cast<CUmodule>(const_cast<Kernels*>(load_library(image)));
+    return *module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+  }
   constexpr unsigned kFatbin = 0xBA55ED50;  // what nvcc begins such a file with
   unsigned magic;
   std::memcpy(&magic, image, sizeof magic);
   if (magic != kFatbin) return CUDA_ERROR_INVALID_IMAGE;
-  *module = reinterpret_cast<CUmodule>(1);
+  *module = reinterpret_cast<CUmodule>(&sg::cuda::host_kernels());
   return CUDA_SUCCESS;
 }
 STUB cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
-STUB cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
-  for (const HostKernel& kernel : sg::cuda::host_kernels())
+STUB cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  for (const HostKernel& kernel : *reinterpret_cast<const Kernels*>(module))
     if (std::string(kernel.name) == name) {
       *function = reinterpret_cast<CUfunction>(const_cast<HostKernel*>(&kernel));
       return CUDA_SUCCESS;
@@ -305,6 +397,8 @@ STUB cuGetErrorName(CUresult code, const char** name) {
   *name = code == CUDA_ERROR_OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
           : code == CUDA_ERROR_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED"
           : code == CUDA_ERROR_NO_DEVICE     ? "CUDA_ERROR_NO_DEVICE"
+          : code == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
+          : code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
                                              : "CUDA_ERROR_UNKNOWN";
   return CUDA_SUCCESS;
 }

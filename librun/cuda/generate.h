@@ -1,0 +1,29 @@
+// Pointwise programs as C++ text: one kernel a chain, written with kernels/generated.h.
+//
+// Bits    are those of the interpreter (kernels/pointwise.h): the same rows of element_ops.def, step by step, rounded where
+//         the program rounds; nothing is contracted.
+// Text    hangs on ops, types, shapes and strides alone, not on addresses: layers that repeat have one kernel. Sizes are
+//         numbers in it, so that divisions by them are products.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "librun/cpu/pointwise.h"
+
+namespace sg::cuda {
+
+struct GeneratedChain {
+  std::string text;
+  int width = 1;                   // elements that a lane takes at a time
+  int64_t elements = 0;
+  std::vector<std::byte*> data;    // by slot
+};
+
+inline constexpr const char* kGeneratedKernel = "sg_chain";
+
+// Empty: a step has no row, or there are more tensors than a kernel takes.
+std::optional<GeneratedChain> generate_chain(cpu::PointwiseProgram& program);
+
+}  // namespace sg::cuda

@@ -1,0 +1,196 @@
+// What generated kernels are made of (generate.h): the rows of element_ops.def as functions, and elements in memory.
+//
+// Generated text is compiled by NVRTC, or by the host's compiler in tests: with these headers and nothing else.
+#pragma once
+
+#include "librun/cuda/kernels/element_functions.h"
+
+namespace sg::cuda {
+
+inline constexpr int kMostSlots = 64;  // tensors of a chain
+
+struct ChainArgs {
+  int64_t elements = 0;
+  unsigned char* data[kMostSlots] = {};
+  Report report;
+};
+
+// --- rows: real_add<float>(a, b), whole_add(a, b), flag_add(a, b), complex_add(a, b) ---
+
+#define REAL(op, ...)                                                                                         \
+  template <class T>                                                                                          \
+  SG_FN T real_##op([[maybe_unused]] T a, [[maybe_unused]] T b = T(0), [[maybe_unused]] T c = T(0),           \
+                    [[maybe_unused]] T d = T(0), [[maybe_unused]] T e = T(0)) {                               \
+    return __VA_ARGS__;                                                                                       \
+  }
+#define REAL_TEST(op, ...)                                                                                    \
+  template <class T>                                                                                          \
+  SG_FN bool real_##op([[maybe_unused]] T a, [[maybe_unused]] T b = T(0), [[maybe_unused]] T c = T(0),        \
+                       [[maybe_unused]] T d = T(0)) {                                                         \
+    return __VA_ARGS__;                                                                                       \
+  }
+#define WHOLE(op, ...)                                                                                        \
+  SG_FN int64_t whole_##op([[maybe_unused]] const Report& report, [[maybe_unused]] int64_t a,                 \
+                           [[maybe_unused]] int64_t b = 0, [[maybe_unused]] int64_t c = 0,                    \
+                           [[maybe_unused]] int64_t d = 0) {                                                  \
+    return __VA_ARGS__;                                                                                       \
+  }
+#define WHOLE_TEST(op, ...)                                                                                   \
+  SG_FN bool whole_##op([[maybe_unused]] const Report& report, [[maybe_unused]] int64_t a,                    \
+                        [[maybe_unused]] int64_t b = 0) {                                                     \
+    return __VA_ARGS__;                                                                                       \
+  }
+#define FLAG(op, ...)                                                                                         \
+  SG_FN bool flag_##op([[maybe_unused]] int a, [[maybe_unused]] int b = 0, [[maybe_unused]] int c = 0) {      \
+    return ((__VA_ARGS__) & 1) != 0;                                                                          \
+  }
+#define FLAG_TEST FLAG
+#define CX(op, ...)                                                                                           \
+  template <class T>                                                                                          \
+  SG_FN Cx<T> complex_##op([[maybe_unused]] Cx<T> a, [[maybe_unused]] Cx<T> b = {}, [[maybe_unused]] Cx<T> c = {}, \
+                           [[maybe_unused]] Cx<T> d = {}) {                                                   \
+    return __VA_ARGS__;                                                                                       \
+  }
+#define CX_TEST(op, ...)                                                                                      \
+  template <class T>                                                                                          \
+  SG_FN bool complex_##op([[maybe_unused]] Cx<T> a, [[maybe_unused]] Cx<T> b = {}) {                          \
+    return __VA_ARGS__;                                                                                       \
+  }
+#include "librun/cuda/kernels/element_ops.def"
+#undef REAL
+#undef REAL_TEST
+#undef WHOLE
+#undef WHOLE_TEST
+#undef FLAG
+#undef FLAG_TEST
+#undef CX
+#undef CX_TEST
+
+SG_FN Cx<float> make_complex(float re, float im) { return {re, im}; }
+SG_FN Cx<double> make_complex(double re, double im) { return {re, im}; }
+template <class T>
+SG_FN T complex_size(Cx<T> a) {
+  return length(a.re, a.im);
+}
+
+// --- from lane to lane ---
+
+template <class T>
+SG_FN float to_f32(T x) {
+  return static_cast<float>(x);
+}
+template <class T>
+SG_FN float to_f32(Cx<T> x) {
+  return static_cast<float>(x.re);
+}
+template <class T>
+SG_FN double to_f64(T x) {
+  return static_cast<double>(x);
+}
+template <class T>
+SG_FN double to_f64(Cx<T> x) {
+  return static_cast<double>(x.re);
+}
+template <class T>
+SG_FN int64_t to_i64(T x) {
+  return static_cast<int64_t>(x);
+}
+template <class T>
+SG_FN int64_t to_i64(Cx<T> x) {
+  return static_cast<int64_t>(x.re);
+}
+template <class T>
+SG_FN bool to_b8(T x) {
+  return x != 0;
+}
+template <class T>
+SG_FN bool to_b8(Cx<T> x) {
+  return x.re != 0 || x.im != 0;
+}
+template <class T>
+SG_FN Cx<float> to_c64(T x) {
+  return {static_cast<float>(x), 0};
+}
+template <class T>
+SG_FN Cx<float> to_c64(Cx<T> x) {
+  return {static_cast<float>(x.re), static_cast<float>(x.im)};
+}
+template <class T>
+SG_FN Cx<double> to_c128(T x) {
+  return {static_cast<double>(x), 0};
+}
+template <class T>
+SG_FN Cx<double> to_c128(Cx<T> x) {
+  return {static_cast<double>(x.re), static_cast<double>(x.im)};
+}
+
+// --- elements in memory: raw as they lie there ---
+
+struct Bf16 {
+  uint16_t bits;
+};
+struct F16 {
+  uint16_t bits;
+};
+struct Flag {
+  uint8_t bits;
+};
+
+SG_FN float value_of(Bf16 x) { return from_brain(x.bits); }
+SG_FN float value_of(F16 x) { return from_half(x.bits); }
+SG_FN bool value_of(Flag x) { return x.bits != 0; }
+SG_FN float value_of(float x) { return x; }
+SG_FN double value_of(double x) { return x; }
+SG_FN int64_t value_of(int64_t x) { return x; }
+SG_FN int64_t value_of(int32_t x) { return x; }
+SG_FN int64_t value_of(int16_t x) { return x; }
+SG_FN int64_t value_of(int8_t x) { return x; }
+SG_FN int64_t value_of(uint8_t x) { return x; }
+template <class T>
+SG_FN Cx<T> value_of(Cx<T> x) {
+  return x;
+}
+
+template <class Raw, class V>
+struct Stored {
+  SG_FN static Raw of(V x) { return static_cast<Raw>(x); }
+};
+template <>
+struct Stored<Bf16, float> {
+  SG_FN static Bf16 of(float x) { return {to_brain(x)}; }
+};
+template <>
+struct Stored<F16, float> {
+  SG_FN static F16 of(float x) { return {to_half(x)}; }
+};
+template <>
+struct Stored<Flag, bool> {
+  SG_FN static Flag of(bool x) { return {x}; }
+};
+template <class Raw, class V>
+SG_FN Raw stored_as(V x) {
+  return Stored<Raw, V>::of(x);
+}
+
+// `N` neighbours, read and written at once.
+template <class Raw, int N>
+struct alignas(sizeof(Raw) * N <= 16 ? sizeof(Raw) * N : 16) Pack {
+  Raw of[N];
+};
+template <int N, class Raw>
+SG_FN Pack<Raw, N> load_pack(const Raw* from) {
+  return *reinterpret_cast<const Pack<Raw, N>*>(from);
+}
+template <class Raw, int N>
+SG_FN void store_pack(Raw* to, const Pack<Raw, N>& x) {
+  *reinterpret_cast<Pack<Raw, N>*>(to) = x;
+}
+
+}  // namespace sg::cuda
+
+#ifdef SG_HOST_KERNELS
+// What stands in for the driver finds the kernels of a library by this.
+extern "C" __attribute__((visibility("default"), used)) const void* sg_generated_kernels() {
+  return &sg::cuda::host_kernels();
+}
+#endif

@@ -1,0 +1,55 @@
+// The kernels of work by element (librun/work).
+#pragma once
+
+#include "librun/cuda/kernels/block.h"
+#include "librun/work/pair.h"
+#include "librun/work/pool.h"
+#include "librun/work/resample.h"
+#include "librun/work/search.h"
+
+namespace sg::cuda {
+
+#define SG_WORK(name, ...)                                                                                    \
+  using name##_args = EachArgs<__VA_ARGS__>;                                                                  \
+  SG_KERNEL(name, name##_args) {                                                                              \
+    block.each([&](int lane) {                                                                                \
+      for (int64_t i = block.index() * kLanes + lane; i < args.count; i += block.count() * kLanes) args.work(i); \
+    });                                                                                                       \
+  }
+
+SG_WORK(work_resample, work::Resample)
+SG_WORK(work_pick, work::Pick)
+SG_WORK(work_round_to_byte, work::RoundToByte)
+SG_WORK(work_max_pool, work::MaxPool<double>)
+SG_WORK(work_max_pool_whole, work::MaxPool<int64_t>)
+SG_WORK(work_avg_pool, work::AvgPool<double>)
+SG_WORK(work_avg_pool_whole, work::AvgPool<int64_t>)
+SG_WORK(work_pool_backward, work::PoolBackward)
+SG_WORK(work_to_places, work::ToPlaces)
+SG_WORK(work_check_range, work::CheckRange)
+SG_WORK(work_squared_error, work::PairLoss<work::SquaredError>)
+SG_WORK(work_squared_error_slope, work::PairSlope<work::SquaredError>)
+SG_WORK(work_smooth_l1, work::PairLoss<work::SmoothL1>)
+SG_WORK(work_smooth_l1_slope, work::PairSlope<work::SmoothL1>)
+SG_WORK(work_huber, work::PairLoss<work::Huber>)
+SG_WORK(work_huber_slope, work::PairSlope<work::Huber>)
+SG_WORK(work_soft_margin, work::PairLoss<work::SoftMargin>)
+SG_WORK(work_soft_margin_slope, work::PairSlope<work::SoftMargin>)
+SG_WORK(work_binary_cross_entropy, work::PairLoss<work::BinaryCrossEntropy>)
+SG_WORK(work_binary_cross_entropy_slope, work::PairSlope<work::BinaryCrossEntropy>)
+SG_WORK(work_bce_with_logits, work::CrossEntropyOfLogits)
+SG_WORK(work_check_probability, work::CheckProbability)
+SG_WORK(work_divide, work::Divide)
+SG_WORK(work_log_sigmoid, work::LogSigmoid)
+SG_WORK(work_prelu_backward, work::PreluBackward)
+SG_WORK(work_glu, work::Glu)
+SG_WORK(work_glu_backward, work::GluBackward)
+SG_WORK(work_unravel, work::Unravel)
+SG_WORK(work_move_elements, work::MoveElements)
+SG_WORK(work_search, work::Search<double>)
+SG_WORK(work_search_whole, work::Search<int64_t>)
+SG_WORK(work_one_hot, work::OneHot)
+
+#undef SG_WORK
+
+}  // namespace sg::cuda

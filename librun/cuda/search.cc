@@ -1,0 +1,122 @@
+// What is where: the places of flags, and ops that are made of them. The host waits for how many there are.
+#include <algorithm>
+#include <array>
+
+#include "librun/cpu/kernels.h"
+#include "librun/cuda/backend_cuda.h"
+#include "librun/cuda/kernels/index.h"
+#include "librun/cuda/kernels/rows.h"
+#include "librun/work/run.h"
+#include "librun/work/search.h"
+
+namespace sg::cuda {
+
+Result<Tensor> places_of(KernelCall& call, const Tensor& flags) {
+  CudaBackend& backend = backend_of(call);
+  FlagArgs args;
+  args.flags = Device::view(flags);
+  args.runs = (args.flags.count + kFlagRun - 1) / kFlagRun;
+  BucketArgs buckets;                    // of runs: where each begins
+  buckets.destinations = args.runs;
+  const Tensor counts = backend.scratch(DType::i32, std::array{args.runs + 1});
+  const Tensor begin = backend.scratch(DType::i64, std::array{args.runs + 1 + kLanes});
+  args.count = buckets.count = counts.as<unsigned>();
+  args.begin = buckets.begin = begin.as<int64_t>();
+  backend.device().launch("flag_counts", blocks_for(args.runs), args);
+  backend.device().launch("bucket_offsets", 1, buckets);
+  int64_t count = 0;
+  SG_TRY(backend.download(reinterpret_cast<std::byte*>(&count), begin.data + args.runs * dtype_bytes(DType::i64), sizeof count));
+  Tensor places = backend.scratch(DType::i64, std::array{count});
+  args.to = places.as<int64_t>();
+  backend.device().launch("flag_places", blocks_for(args.runs), args);
+  return places;
+}
+
+namespace {
+
+Tensor in_rows(KernelCall& call, const Tensor& t, DType dtype) {
+  if (t.is_contiguous() && t.dtype == dtype && !t.conjugate) return t;
+  Tensor out = backend_of(call).scratch(dtype, t.sizes());
+  backend_of(call).copy(out, t);
+  return out;
+}
+
+Status result_of_shape(KernelCall& call, size_t i, std::span<const int64_t> shape) {
+  if (call.result(i).is_none()) return call.allocate_result(i, shape);
+  if (std::ranges::equal(shape, call.result(i).sizes())) return ok_status();
+  return call.fail("the data gives another number of elements than the graph says");
+}
+
+Status nonzero(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  SG_ASSIGN(Tensor places, places_of(call, self));
+  SG_TRY(result_of_shape(call, 0, std::array{places.dim(0), int64_t{self.rank}}));
+  Tensor positions = backend_of(call).scratch(DType::i64, call.result().sizes());
+  work::Unravel work{places.as<int64_t>(), positions.as<int64_t>(), self.rank, {}};
+  std::copy_n(self.shape.begin(), self.rank, work.shape);
+  for_each(call, places.dim(0), 1, work);
+  backend_of(call).copy(call.result(), positions);
+  return ok_status();
+}
+
+std::vector<int64_t> broadcast_shape(const Tensor& a, const Tensor& b) {
+  std::vector<int64_t> shape(static_cast<size_t>(std::max(a.rank, b.rank)), 1);
+  for (const Tensor* t : {&a, &b})
+    for (int i = 1; i <= t->rank; ++i)
+      if (t->dim(t->rank - i) != 1) shape[shape.size() - static_cast<size_t>(i)] = t->dim(t->rank - i);
+  return shape;
+}
+
+work::MoveElements moving(const Tensor& to, const Tensor& from, const Tensor& places, bool gathers) {
+  return {reinterpret_cast<const unsigned char*>(from.data), reinterpret_cast<unsigned char*>(to.data),
+          places.as<int64_t>(), dtype_bytes(to.dtype), gathers};
+}
+
+Status masked_select(KernelCall& call) {
+  const Tensor &given = call.tensor("self"), &mask = call.tensor("mask");
+  const std::vector<int64_t> shape = broadcast_shape(given, mask);
+  const Tensor self = in_rows(call, broadcast_to(given, shape), given.dtype);
+  SG_ASSIGN(Tensor places, places_of(call, broadcast_to(mask, shape)));
+  SG_TRY(result_of_shape(call, 0, places.sizes()));
+  const Tensor out = backend_of(call).scratch(given.dtype, places.sizes());
+  for_each(call, places.dim(0), 1, moving(out, self, places, true));
+  backend_of(call).copy(call.result(), out);
+  return ok_status();
+}
+
+Status masked_scatter(KernelCall& call) {
+  const Tensor& out = call.result();
+  const Tensor source = in_rows(call, call.tensor("source"), out.dtype);
+  const Tensor values = backend_of(call).scratch(out.dtype, out.sizes());
+  backend_of(call).copy(values, broadcast_to(call.tensor("self"), out.sizes()));
+  SG_ASSIGN(Tensor places, places_of(call, broadcast_to(call.tensor("mask"), out.sizes())));
+  if (places.dim(0) > source.elements())
+    return call.fail("the mask has " + std::to_string(places.dim(0)) + " places, but the source " +
+                     std::to_string(source.elements()) + " elements");
+  for_each(call, places.dim(0), 1, moving(values, source, places, false));
+  backend_of(call).copy(out, values);
+  return ok_status();
+}
+
+Status one_hot(KernelCall& call) {
+  const int64_t classes = call.integer("num_classes");
+  if (classes < 0) return run_by_host(call);  // as many as the data says
+  const Tensor at = in_rows(call, call.tensor("self"), DType::i64);
+  const Tensor marks = backend_of(call).scratch(DType::i64, call.result().sizes());
+  for_each(call, at.elements(), 1, work::OneHot{at.as<int64_t>(), marks.as<int64_t>(), classes, report_of(call)});
+  backend_of(call).copy(call.result(), marks);
+  return ok_status();
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten.nonzero.default", nonzero},
+    {"aten.masked_select.default", masked_select},
+    {"aten.masked_scatter.default", masked_scatter},
+    {"aten.one_hot.default", one_hot},
+};
+
+}  // namespace
+
+std::span<const KernelRow> search_kernels() { return kRows; }
+
+}  // namespace sg::cuda

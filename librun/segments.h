@@ -1,0 +1,25 @@
+// Which runs of neighbouring items are recorded as one thing to launch: the longest that nothing splits.
+//
+// An item is a step of a graph, or a group of steps that run as one. What cannot be part of a recording splits: collectives
+// and their waits, calls of bodies, numbers for the host, sizes that only the data decides, ops for which the host takes
+// part.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace sg {
+
+enum class Split : uint8_t { none, collective, body, number, size, host };
+const char* split_text(Split why);     // "numbers for the host"
+
+struct Segment {
+  size_t first = 0, count = 0;         // items
+};
+
+// Runs of fewer than `least` items are not worth it. In order.
+std::vector<Segment> plan_segments(std::span<const Split> items, size_t least);
+
+}  // namespace sg

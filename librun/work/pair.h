@@ -1,0 +1,162 @@
+// Losses of two tensors element by element and their slopes; gates and the gradients of prelu. In double.
+#pragma once
+
+#include <cmath>
+
+#include "librun/work/work.h"
+
+namespace sg::work {
+
+// What a loss is made of: of an element, and its slope by the input. `number` is beta or delta.
+struct SmoothL1 {
+  static constexpr const char *kNumber = "beta", *kName = "work_smooth_l1", *kSlope = "work_smooth_l1_slope";
+  SG_INLINE static double loss(double x, double y, double beta) {
+    const double d = ::fabs(x - y);
+    return d < beta ? 0.5 * d * d / beta : d - 0.5 * beta;
+  }
+  SG_INLINE static double slope(double x, double y, double beta) {
+    const double d = x - y;
+    return d <= -beta ? -1 : d >= beta ? 1 : d / beta;
+  }
+};
+
+struct Huber {
+  static constexpr const char *kNumber = "delta", *kName = "work_huber", *kSlope = "work_huber_slope";
+  SG_INLINE static double loss(double x, double y, double delta) {
+    const double d = ::fabs(x - y);
+    return d <= delta ? 0.5 * d * d : delta * (d - 0.5 * delta);
+  }
+  SG_INLINE static double slope(double x, double y, double delta) {
+    const double d = x - y;
+    return d <= -delta ? -delta : d >= delta ? delta : d;
+  }
+};
+
+struct SoftMargin {
+  static constexpr const char *kNumber = "", *kName = "work_soft_margin", *kSlope = "work_soft_margin_slope";
+  SG_INLINE static double loss(double x, double y, double) { return ::log1p(::exp(-y * x)); }
+  SG_INLINE static double slope(double x, double y, double) { return -y / (1 + ::exp(y * x)); }
+};
+
+// Logarithms are kept above -100, as PyTorch has it.
+struct BinaryCrossEntropy {
+  static constexpr const char *kNumber = "", *kName = "work_binary_cross_entropy",
+                              *kSlope = "work_binary_cross_entropy_slope";
+  SG_INLINE static double above(double x) { return x < -100.0 ? -100.0 : x; }
+  SG_INLINE static double loss(double x, double y, double) { return (y - 1) * above(::log1p(-x)) - y * above(::log(x)); }
+  SG_INLINE static double slope(double x, double y, double) {
+    const double spread = (1 - x) * x, least = static_cast<double>(1e-12f);
+    return (x - y) / (spread < least ? least : spread);
+  }
+};
+
+struct SquaredError {
+  static constexpr const char *kNumber = "", *kName = "work_squared_error", *kSlope = "work_squared_error_slope";
+  SG_INLINE static double loss(double x, double y, double) { return (x - y) * (x - y); }
+  SG_INLINE static double slope(double x, double y, double) { return 2 * (x - y); }
+};
+
+template <class Loss>
+struct PairLoss {
+  static constexpr const char* kName = Loss::kName;
+  const double *x, *y, *weight;         // weight: null = 1
+  double number;
+  double* to;
+  SG_INLINE void operator()(int64_t i) const { to[i] = Loss::loss(x[i], y[i], number) * (weight ? weight[i] : 1); }
+};
+
+template <class Loss>
+struct PairSlope {
+  static constexpr const char* kName = Loss::kSlope;
+  const double *grad, *x, *y, *weight;
+  double number, share;
+  double* to;
+  SG_INLINE void operator()(int64_t i) const {
+    to[i] = grad[i] * share * Loss::slope(x[i], y[i], number) * (weight ? weight[i] : 1);
+  }
+};
+
+// (1 - y) x + w (log(1 + exp(-|x|)) + max(-x, 0)) with w = 1 + (pos_weight - 1) y
+struct CrossEntropyOfLogits {
+  static constexpr const char* kName = "work_bce_with_logits";
+  const double *x, *y, *weight, *positive;
+  double* to;
+  SG_INLINE void operator()(int64_t i) const {
+    const double w = positive ? 1 + (positive[i] - 1) * y[i] : 1, below = -x[i] < 0 ? 0.0 : -x[i];
+    const double loss = (1 - y[i]) * x[i] + w * (::log1p(::exp(-::fabs(x[i]))) + below);
+    to[i] = weight ? loss * weight[i] : loss;
+  }
+};
+
+// A fault where a probability is none.
+struct CheckProbability {
+  static constexpr const char* kName = "work_check_probability";
+  const double* x;
+  Report report;
+  SG_INLINE void operator()(int64_t i) const {
+    if (!(x[i] >= 0 && x[i] <= 1)) report.raise(Fault::Kind::value, 0, 0, x[i]);
+  }
+};
+
+// x[0] divided, once all is summed up.
+struct Divide {
+  static constexpr const char* kName = "work_divide";
+  double* x;
+  double by;
+  SG_INLINE void operator()(int64_t i) const { x[i] /= by; }
+};
+
+// --- activations of two results or two halves ---
+
+struct LogSigmoid {
+  static constexpr const char* kName = "work_log_sigmoid";
+  const double* x;
+  double *to, *small;
+  SG_INLINE void operator()(int64_t i) const {
+    small[i] = ::exp(-::fabs(x[i]));
+    to[i] = (x[i] < 0 ? x[i] : x[i] != x[i] ? x[i] : 0) - ::log1p(small[i]);
+  }
+};
+
+struct PreluBackward {
+  static constexpr const char* kName = "work_prelu_backward";
+  const double *grad, *x, *weight;
+  double *to, *to_weight;
+  SG_INLINE void operator()(int64_t i) const {
+    to[i] = x[i] > 0 ? grad[i] : weight[i] * grad[i];
+    to_weight[i] = x[i] > 0 ? 0.0 : x[i] * grad[i];
+  }
+};
+
+SG_INLINE double logistic(double x) { return 1 / (1 + ::exp(-x)); }
+
+// A tensor as [outer, 2 * half, inner] around the axis that is halved.
+struct Halves {
+  const double* x;
+  int64_t half = 0, inner = 1;
+  // The place of element i of [outer, half, inner] in the first half; the other one lies half * inner on.
+  SG_INLINE int64_t first(int64_t i) const { return i / (half * inner) * 2 * half * inner + i % (half * inner); }
+  SG_INLINE int64_t step() const { return half * inner; }
+};
+
+struct Glu {
+  static constexpr const char* kName = "work_glu";
+  Halves h;
+  double* to;
+  SG_INLINE void operator()(int64_t i) const { to[i] = h.x[h.first(i)] * logistic(h.x[h.first(i) + h.step()]); }
+};
+
+struct GluBackward {
+  static constexpr const char* kName = "work_glu_backward";
+  Halves h;
+  const double* grad;
+  double* to;
+  SG_INLINE void operator()(int64_t i) const {
+    const int64_t at = h.first(i);
+    const double gate = logistic(h.x[at + h.step()]);
+    to[at] = grad[i] * gate;
+    to[at + h.step()] = grad[i] * h.x[at] * gate * (1 - gate);
+  }
+};
+
+}  // namespace sg::work
