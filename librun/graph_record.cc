@@ -35,14 +35,19 @@ Status GraphRun::run_item_watched(size_t i) {
   return ok_status();
 }
 
+bool GraphRun::has_number(NodeId n) const {
+  for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
+    if (graph_.type(graph_.node(n).result(i)).kind != TypeKind::tensor) return true;
+  return false;
+}
+
 Split GraphRun::split_of(const Item& item) const {
   for (size_t i = item.first; i < item.first + item.count; ++i) {
     const Step& step = steps_[i];
     if (step.kind == StepKind::launch || step.kind == StepKind::wait) return Split::collective;
     if (step.kind == StepKind::call) return Split::body;
-    if (step.kind == StepKind::host) return Split::number;
-    if (!step.is_static || !step.frees.empty()) return Split::size;
-    if (step.gives_numbers) return Split::number;
+    if (step.kind == StepKind::host || has_number(step.node)) return Split::number;
+    if (!step.is_static || step.gives_numbers || !step.frees.empty()) return Split::data;
   }
   return item.touches_host ? Split::host : Split::none;
 }

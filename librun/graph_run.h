@@ -185,6 +185,7 @@ class GraphRun {
   Status run_item_watched(size_t i);
   void list_items();
   Split split_of(const Item& item) const;
+  bool has_number(NodeId n) const;
   Status record(const Segment& segment, size_t number);
 
   // graph_run.cc

@@ -8,7 +8,7 @@ const char* split_text(Split why) {
     case Split::collective: return "collectives";
     case Split::body: return "calls of bodies";
     case Split::number: return "numbers for the host";
-    case Split::size: return "sizes that the data decides";
+    case Split::data: return "numbers and sizes that the data decides";
     case Split::host: return "ops for which the host takes part";
   }
   return "?";

@@ -201,10 +201,12 @@ Result<CUgraphExec> Device::end_recording() {
 Status Device::synchronize() {
   SG_TRY(touch());
   if (!watch_) return check(driver_, driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
-  for (int looks = 0;; ++looks) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kPatience = std::chrono::microseconds(500);  // most waits are shorter; a busy machine's yields are not
+  for (const auto begin = Clock::now();;) {
     const CUresult code = driver_.cuStreamQuery(stream_);
     if (code != CUDA_ERROR_NOT_READY) return check(driver_, code, "cuStreamQuery");
-    if (looks < 1000) {
+    if (Clock::now() - begin < kPatience) {
       std::this_thread::yield();
       continue;
     }

@@ -6,6 +6,7 @@
 #include "librun/cpu/attention.h"
 #include "librun/cpu/gemm.h"
 #include "librun/cuda/backend_cuda.h"
+#include "librun/cuda/kernels/flash.h"
 #include "librun/cuda/kernels/matmul_args.h"
 #include "librun/cuda/lt.h"
 
@@ -215,9 +216,130 @@ Tensor sums_of(const Tensor& t, const Heads& h) {
 
 }  // namespace
 
+// --- by tiles (kernels/flash.h) ---
+
+namespace {
+
+constexpr int64_t kFlashDepth = 128;
+
+// [batch, heads, rows, depth] of bf16 as the kernels take it; none where it does not lie so.
+std::optional<FlashTensor> flash_tensor(const Tensor& t, int64_t batches) {
+  if (t.is_none() || t.dtype != DType::bf16 || t.rank != 4) return std::nullopt;
+  const bool lies = (t.step(3) == 1 || t.dim(3) == 1) && t.step(0) % 2 == 0 && t.step(1) % 2 == 0 && t.step(2) % 2 == 0 &&
+                    reinterpret_cast<uintptr_t>(t.data) % 4 == 0;
+  if (!lies || (t.dim(0) != batches && t.dim(0) != 1)) return std::nullopt;
+  return FlashTensor{t.as<uint16_t>(), t.dim(0) == 1 ? 0 : t.step(0), t.step(1), t.step(2)};
+}
+
+std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
+  const auto query = flash_tensor(a.query, a.batch()), key = flash_tensor(a.key, a.batch()),
+             value = flash_tensor(a.value, a.batch());
+  const int64_t depth = a.query.dim(3);
+  if (!query || !key || !value || !a.mask.is_none() || depth != a.value.dim(3) || depth > kFlashDepth || depth % 2 != 0)
+    return std::nullopt;
+  if (a.query.elements() == 0 || a.key.elements() == 0) return std::nullopt;
+  FlashArgs args;
+  args.query = *query;
+  args.key = *key;
+  args.value = *value;
+  args.batches = a.batch();
+  args.heads = a.heads();
+  args.group = a.group();
+  args.queries = a.query.dim(2);
+  args.keys = a.key.dim(2);
+  args.depth = static_cast<int32_t>(depth);
+  args.scale = static_cast<float>(a.scale);
+  args.causal = a.causal;
+  return args;
+}
+
+int64_t flash_blocks(const FlashArgs& args, int64_t heads, int64_t rows) {
+  return args.batches * heads * ((rows + kFlashRows - 1) / kFlashRows);
+}
+
+const char* flash_name(const FlashArgs& args, const char* of_64, const char* of_128) {
+  return args.depth <= 64 ? of_64 : of_128;
+}
+
+Tensor first_three(const Tensor& t) {
+  Tensor out = t;
+  out.rank = 3;
+  return out;
+}
+
+// False: not for these, and nothing has been done.
+bool flash_forward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) {
+  std::optional<FlashArgs> args = flash_args(a);
+  const auto out = flash_tensor(result.out, a.batch());
+  if (!args || !out || result.out.dim(0) != a.batch()) return false;
+  args->out = *out;
+  Tensor sums;
+  if (!result.logsumexp.is_none()) {
+    sums = backend_of(call).scratch(DType::f32, std::array{args->batches, args->heads, args->queries});
+    args->sums = sums.as<float>();
+  }
+  device_of(call).launch(flash_name(*args, "flash_forward_64", "flash_forward_128"),
+                         flash_blocks(*args, args->heads, args->queries), *args);
+  if (!sums.is_none()) {
+    Tensor to = first_three(result.logsumexp);
+    to.shape[2] = args->queries;           // there may be room for more
+    backend_of(call).copy(to, sums);
+  }
+  return true;
+}
+
+// A gradient: where it is wanted, or memory of its own where it does not lie as the kernels write.
+struct FlashGradient {
+  Tensor wanted, written;
+};
+
+std::optional<FlashGradient> flash_gradient(KernelCall& call, const Tensor& wanted, int64_t batches) {
+  if (wanted.is_none()) return FlashGradient{};
+  if (wanted.dtype != DType::bf16 || wanted.dim(0) != batches) return std::nullopt;
+  if (flash_tensor(wanted, batches)) return FlashGradient{wanted, wanted};
+  return FlashGradient{wanted, backend_of(call).scratch(DType::bf16, wanted.sizes())};
+}
+
+bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionGradients& g) {
+  std::optional<FlashArgs> args = flash_args(a);
+  if (!args || g.out.is_none() || g.logsumexp.is_none()) return false;
+  const auto out = flash_tensor(g.out, a.batch()), grad_out = flash_tensor(g.grad_out, a.batch());
+  const auto query = flash_gradient(call, g.query, a.batch()), key = flash_gradient(call, g.key, a.batch()),
+             value = flash_gradient(call, g.value, a.batch());
+  if (!out || !grad_out || !query || !key || !value) return false;
+  args->out = *out;
+  args->grad_out = *grad_out;
+  const std::array<int64_t, 3> rows = {args->batches, args->heads, args->queries};
+  const Tensor sums = backend_of(call).scratch(DType::f32, rows), delta = backend_of(call).scratch(DType::f32, rows);
+  Tensor given = first_three(g.logsumexp);
+  given.shape[2] = args->queries;
+  backend_of(call).copy(sums, given);
+  args->sums = sums.as<float>();
+  args->delta = delta.as<float>();
+  Device& device = device_of(call);
+  device.launch("flash_delta", blocks_for(delta.elements()), *args);
+  if (!key->wanted.is_none() || !value->wanted.is_none()) {
+    if (!key->wanted.is_none()) args->grad_key = *flash_tensor(key->written, a.batch());
+    if (!value->wanted.is_none()) args->grad_value = *flash_tensor(value->written, a.batch());
+    device.launch(flash_name(*args, "flash_backward_keys_64", "flash_backward_keys_128"),
+                  flash_blocks(*args, args->heads / args->group, args->keys), *args);
+  }
+  if (!query->wanted.is_none()) {
+    args->grad_query = *flash_tensor(query->written, a.batch());
+    device.launch(flash_name(*args, "flash_backward_queries_64", "flash_backward_queries_128"),
+                  flash_blocks(*args, args->heads, args->queries), *args);
+  }
+  for (const FlashGradient* one : {&*query, &*key, &*value})
+    if (!one->wanted.is_none() && one->written.data != one->wanted.data) backend_of(call).copy(one->wanted, one->written);
+  return true;
+}
+
+}  // namespace
+
 Status CudaBackend::attend(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) {
   if (!result.maxima.is_none() || result.log_scale != 1)
-    return call.fail("the CUDA backend has no attention with these results");
+    return run_by_host(call);
+  if (flash_forward(call, a, result)) return ok_status();
   AttentionCall work(call, a);
   return work.for_heads([&](const Heads& h) -> Status {
     const Tensor weights = work.scores(h, a.query.dtype, AttentionCall::Use::weights);
@@ -229,7 +351,8 @@ Status CudaBackend::attend(KernelCall& call, const cpu::Attention& a, const cpu:
 
 Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionGradients& g) {
   if (!g.mask.is_none() || !g.grad_logsumexp.is_none() || g.grad_out.is_none() || g.log_scale != 1)
-    return call.fail("the CUDA backend has no gradient of this attention");
+    return run_by_host(call);
+  if (flash_backward(call, a, g)) return ok_status();
   AttentionCall work(call, a);
   // Gradients of shared heads add up in full precision.
   auto sum_for = [&](const Tensor& wanted, const Tensor& like) {
@@ -293,7 +416,7 @@ Status grouped_mm(KernelCall& call) {
 }
 
 Status efficient_backward(KernelCall& call) {
-  if (!call.result(3).is_none()) return call.fail("the CUDA backend has no gradient of a mask");
+  if (!call.result(3).is_none()) return run_by_host(call);  // the gradient of a mask
   return find_cpu_kernel(call.op().name)(call);
 }
 

@@ -6,6 +6,7 @@ the GPU of this machine. The cases are the same; those that need stand-ins (faul
 that they are skipped. Skipped as a whole, aloud, where the backend was not built (exit 77).
 """
 import argparse
+import ctypes
 import json
 import os
 import random
@@ -90,6 +91,36 @@ graph rank *
   output %order
   output %place
   output %rows
+'''
+
+# Draws that are new in each step, and a number for the host in the middle: recorded in two segments.
+RECORDED = '''sg 1.0
+graph rank *
+  input %a : f32[6, 5] "a"
+  %r1 = aten.rand_like(%a)             : f32[6, 5] stream 1
+  %m1 = aten.mul.Tensor(%a, %r1)       : f32[6, 5]
+  %f1 = aten.flip(%m1, [1])            : f32[6, 5]
+  %t1 = aten.tril(%f1)                 : f32[6, 5]
+  %s1 = aten.sum(%t1)                  : f32[]
+  %n  = aten._local_scalar_dense(%s1)  : float
+  %m2 = aten.mul.Tensor(%m1, %n)       : f32[6, 5]
+  %r2 = aten.bernoulli.p(%m2, 0.5)     : f32[6, 5] stream 2
+  %m3 = aten.mul.Tensor(%m2, %r2)      : f32[6, 5]
+  %c  = aten.cumsum(%m3, 1)            : f32[6, 5]
+  %d  = aten.triu(%c, 1)               : f32[6, 5]
+  %e  = aten.roll(%d, [1], [0])        : f32[6, 5]
+  output %e
+'''
+
+# An op that the host computes.
+BY_HOST = '''sg 1.0
+graph rank *
+  input %a : f32[6, 5] "a"
+  %s = aten.tanh(%a)                                    : f32[6, 5]
+  %v = aten.view(%s, [1, 1, 6, 5])                      : f32[1, 1, 6, 5]
+  %c = aten.im2col(%v, [2, 2], [1, 1], [0, 0], [1, 1])  : f32[1, 4, 20]
+  %t = aten.tanh(%c)                                    : f32[1, 4, 20]
+  output %t
 '''
 
 PICK = '''sg 1.0
@@ -185,7 +216,10 @@ class Tests:
         held = ['--expect', at('all{r}.out')]
         cases = [('ranks of one GPU', [*cuda, *held, '--bitwise'], {'SG_STUB_DEVICES': '1'})]
         if self.args.stub:
-            cases += [('NCCL', [*cuda, '--comm', 'nccl', *held], {}),
+            alone = [self.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda', '--comm', 'nccl']
+            cases += [('NCCL, one rank', [*alone, '--expect', at('same.out'), '--bitwise'], {}),
+                      ('NCCL, ranks that share a GPU', [*cuda, '--comm', 'nccl', '--deterministic', *held, '--bitwise'], {'SG_STUB_DEVICES': '1', 'SG_CUDA_SHARE': '1'}),
+                      ('NCCL', [*cuda, '--comm', 'nccl', *held], {}),
                       ('NCCL, deterministic', [*cuda, '--comm', 'nccl', '--deterministic', *held, '--bitwise'], {})]
             if shutil.which('mpirun') and self.run([*mpirun(4), *run, '--comm', 'mpi'])[0] == 0:
                 cases += [('NCCL, a process a GPU', [*mpirun(4), *cuda, '--comm', 'nccl', '--deterministic', *held, '--bitwise'], {}),
@@ -205,7 +239,11 @@ class Tests:
             print('SKIPPED faults of NCCL: they are made by its stand-in')
             return
         run = [self.tool('sg-run'), '-q', at('all.txt'), '--inputs', at('all{r}.safetensors'), '--backend', 'cuda', '--comm', 'nccl', '--timeout', '2']
-        cases = [('a rank hangs', run, 'hang:1:3', 6, r'rank \d waits since 2 s in all_reduce %most of group @all.*(\n.*)*its last collectives: .* ended; .* is open'),
+        cases = [('an operation is refused', run, 'refuse:1:2', 6, r'rank \d: nccl\w+ failed: an error of the stand-in'),
+                 ('a communicator does not come to be', run, 'init:1:1', 6, r'rank 1: ncclCommInitRankConfig failed'),
+                 ('there is no unique id', run, 'id:0:1', 6, r'ncclGetUniqueId failed'),
+                 ('a rank does not come', run, 'absent:1:1', 6, r'rank \d waits since 2 s for the other ranks of group'),
+                 ('a rank hangs', run, 'hang:1:3', 6, r'rank \d waits since 2 s in all_reduce %most of group @all.*(\n.*)*its last collectives: .* ended; .* is open'),
                  ('NCCL reports an error', run, 'error:2:2', 6, r'rank 2: NCCL failed: remote process exited')]
         if shutil.which('mpirun') and self.run([*mpirun(4), *run[:5], '--comm', 'mpi'])[0] == 0:
             cases += [('a process hangs', [*mpirun(4), *run], 'hang:1:3', 6, r'waits since 2 s in all_reduce %most'),
@@ -235,6 +273,84 @@ class Tests:
                 problem = f'call {n}: exit {status}: {text}'
                 break
             self.expect(f'{call} fails', problem)
+
+    def chains(self, at):
+        """Chains of pointwise ops as generated text: bits of the interpreter, code kept on disk, and what else compiles the texts."""
+        if not self.args.stub:
+            print('SKIPPED texts of chains: they are looked at with stand-ins')
+            return
+        folder, cache = at('texts'), at('cache')
+        os.mkdir(folder)
+        env = {'SG_STUB_NVRTC': '1', 'SG_STUB_NVRTC_KEEP': folder, 'SG_CUDA_CACHE': cache}
+        run = [self.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda', '--explain', '--expect', at('same.out'), '--bitwise']
+        begin = time.monotonic()
+        status, text = self.run(run, env)
+        made = sorted(os.listdir(folder))
+        self.expect('chains, compiled', (status or not made or f'{len(made)} compiled ({len(made)} kernels), 0 interpreted' not in text) and f'exit {status}, {made}: {text}',
+                    time.monotonic() - begin)
+        status, text = self.run(run, env)
+        self.expect('chains, from the cache', (status or sorted(os.listdir(folder)) != made) and f'exit {status}: {text}')
+        kept = [os.path.join(cache, name) for name in os.listdir(cache)]
+        with open(kept[0], 'r+b') as f:
+            f.seek(100)
+            f.write(b'damaged')
+        status, text = self.run(run, env)
+        self.expect('chains, a damaged file of the cache', (status or len(os.listdir(folder)) != len(made) + 1) and f'exit {status}: {text}')
+        status, text = self.run(run, {**env, 'SG_STUB_NVRTC_FAIL': '1', 'SG_CUDA_CACHE': ''})
+        self.expect('chains that do not compile', (status or 'interpreted: NVRTC' not in text) and f'exit {status}: {text}')
+        for name in made:
+            self.compile_text(os.path.join(folder, name))
+
+    def compile_text(self, folder):
+        """By the real NVRTC, which needs no GPU, for sm_90 and as PTX; by nvcc."""
+        if not os.path.exists(self.args.nvrtc):
+            print('SKIPPED texts of chains by NVRTC: libnvrtc was not found')
+            return
+        headers = {}
+        for root, _, files in os.walk(folder):
+            for name in files:
+                path = os.path.relpath(os.path.join(root, name), folder)
+                if path.endswith(('.h', '.def')) or path.startswith('device/'):
+                    headers[path.removeprefix('device/')] = open(os.path.join(folder, path), encoding='utf-8').read()
+        with open(os.path.join(folder, 'chain.cc'), encoding='utf-8') as f:
+            text = f.read()
+        nvrtc, problem = ctypes.CDLL(self.args.nvrtc), None
+        strings = lambda words: (ctypes.c_char_p * len(words))(*(w.encode() for w in words))
+        for architecture in ('sm_90', 'compute_90'):
+            program, size = ctypes.c_void_p(), ctypes.c_size_t()
+            nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b'chain.cu', len(headers), strings(list(headers.values())), strings(list(headers)))
+            options = strings(['--gpu-architecture=' + architecture, '--std=c++20', '--fmad=false', '-default-device'])
+            code = nvrtc.nvrtcCompileProgram(program, len(options), options)
+            nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+            log = ctypes.create_string_buffer(size.value)
+            nvrtc.nvrtcGetProgramLog(program, log)
+            (nvrtc.nvrtcGetCUBINSize if architecture == 'sm_90' else nvrtc.nvrtcGetPTXSize)(program, ctypes.byref(size))
+            if code or size.value == 0:
+                problem = problem or f'{architecture}: {code}: {log.value.decode()}'
+        self.expect('a chain by NVRTC, sm_90 and PTX', problem)
+
+    def recording(self, at):
+        """Segments of launches that are recorded: what splits them, and draws that are new in each step."""
+        graph, host = at('recorded.txt'), at('by_host.txt')
+        run = [self.tool('sg-run'), graph, '--inputs', at('a.safetensors'), '--steps', '6']
+        status, text = self.run([*run, '-q', '--outputs', at('recorded{step}.out')])
+        self.expect('recording: the processor', status and f'exit {status}: {text}')
+        held = [*run, '--backend', 'cuda', '--explain', '--expect', at('recorded{step}.out'), '--rtol', '1e-6', '--atol', '1e-6']
+        status, text = self.run(held, {'SG_STUB_CAPTURES': at('captures')})
+        said = 'recorded as 2 segments' in text and re.search(r'split by numbers for the host: 1 item, first %n\b', text)
+        self.expect('recorded segments', (status or not said) and f'exit {status}: {text}')
+        if self.args.stub:
+            with open(at('captures'), encoding='utf-8') as f:
+                counts = [int(line) for line in f]
+            self.expect('recorded launches', (len(counts) != 2 or min(counts) < 3) and str(counts))
+            for call in ('cuStreamBeginCapture_v2', 'cuStreamEndCapture', 'cuGraphInstantiateWithFlags', 'cuGraphLaunch'):
+                status, text = self.run(held, {'SG_STUB_FAIL': call + ':1'})
+                self.expect(f'{call} fails', (status != 5 or 'error:' not in text) and f'exit {status}: {text}')
+        status, text = self.run([self.tool('sg-run'), '-q', host, '--inputs', at('a.safetensors'), '--outputs', at('by_host.out')])
+        self.expect('by the host: the processor', status and f'exit {status}: {text}')
+        status, text = self.run([self.tool('sg-run'), host, '--inputs', at('a.safetensors'), '--backend', 'cuda', '--expect', at('by_host.out'), '--bitwise', '--steps', '4', '--explain'])
+        said = '1 nodes are computed by the host, for which the device waits: aten.im2col.default' in text and 'split by ops for which the host takes part' in text
+        self.expect('by the host', (status or not said) and f'exit {status}: {text}')
 
     def conformance(self, at):
         begin = time.monotonic()
@@ -269,13 +385,14 @@ def mpirun(n):
 
 def prepare(at):
     rng = random.Random(7)
-    for name, text in (('same.txt', SAME_BITS), ('pick.txt', PICK), ('all.txt', COLLECTIVES)):
+    for name, text in (('same.txt', SAME_BITS), ('pick.txt', PICK), ('all.txt', COLLECTIVES), ('recorded.txt', RECORDED), ('by_host.txt', BY_HOST)):
         with open(at(name), 'w') as f:
             f.write(text)
     numbers = lambda n: [rng.uniform(-3, 3) for _ in range(n)]
     a, i = ('F32', (6, 5), struct.pack('<30f', *numbers(30))), ('I64', (6, 5), struct.pack('<30q', *(rng.randrange(-1000, 1000) for _ in range(30))))
     safetensors(at('same.safetensors'), {'a': a, 'b': ('BF16', (6, 5), bf16(numbers(30))), 'i': i})
     safetensors(at('pick.safetensors'), {'a': a, 'i': i})
+    safetensors(at('a.safetensors'), {'a': a})
     for r in range(4):
         safetensors(at(f'all{r}.safetensors'), {'x': ('F32', (8, 3), struct.pack('<24f', *numbers(24))), 'h': ('BF16', (8, 3), bf16(numbers(24))),
                                                 'n': ('I64', (4,), struct.pack('<4q', *(rng.randrange(1000) for _ in range(4))))})
@@ -286,6 +403,7 @@ def main():
     parser.add_argument('--bin', required=True)
     parser.add_argument('--stub', default='')
     parser.add_argument('--vectors', default='')
+    parser.add_argument('--nvrtc', default='', help='the real libnvrtc.so.13')
     parser.add_argument('--every', type=int, default=EVERY)
     parser.add_argument('--all', action='store_true', help='all captures')
     parser.add_argument('--only', default='')
@@ -297,7 +415,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         prepare(at)
-        for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'conformance', 'captures'):
+        for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording', 'conformance', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')

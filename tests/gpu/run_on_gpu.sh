@@ -1,24 +1,28 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one go.
 #
-#   tests/gpu/run_on_gpu.sh pack FILE.tar.gz            here: a bundle of what was built, the tests and the captures (relocatable)
+#   tests/gpu/run_on_gpu.sh pack FILE.tar.gz            here: a bundle of what was built, the tests and the captures (relocatable, <= 40 MiB)
 #   tests/gpu/run_on_gpu.sh [--python PY] [--out DIR]   there: from an unpacked bundle, or a checkout, which it builds first
+#   tests/gpu/run_on_gpu.sh --dry-run STUB [--out DIR]  anywhere: the same steps with the stand-ins in folder STUB, in short
 #
-# Writes DIR/gpu.md (default docs/results): the machine, each part with its outcome, and what was not run and why. Each part has a time
-# limit; all of them together fit into 30 minutes. The exit code is 0 when every part that ran has passed.
+# Writes DIR/h200.md, h100.md or gpu.md by the GPU's name (default DIR: docs/results): the machine, each part with its commands and outcome,
+# and what was not run and why. A dry run writes DIR/dry-run.md, and no other file. Each part has a time limit; together they are 28 minutes.
+# PY is a Python with torch: its CUDA libraries (cuBLASLt, NVRTC, NCCL) are used where the machine has no others. Exit 0: every part that ran
+# has passed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 traces=$root/../shared/traces
+most_kib=40960
 
 pack() {
   local out=$1 folder
   folder=$(mktemp -d)
   local to=$folder/stepgraph/tree
   mkdir -p "$to/build/bin" "$to/build/lib" "$to/build/tests" "$folder/stepgraph/shared/traces"
-  cp "$root"/build/bin/{sg-run,sg-import,sg-print,sg-stat,compare_oracle} "$to/build/bin/"
-  cp -r "$root/build/lib/stepgraph" "$to/build/lib/"
-  cp "$root/build/tests/run_vectors" "$to/build/tests/"
+  cp "$root"/build/bin/{sg-run,sg-import,sg-print,sg-stat,compare_oracle} "$to/build/bin/" || return 1
+  cp -r "$root/build/lib/stepgraph" "$to/build/lib/" || return 1
+  cp "$root/build/tests/run_vectors" "$to/build/tests/" || return 1
   mkdir -p "$to/tests/conformance"
   cp -r "$root"/tests/{gpu,numeric,bench} "$to/tests/"
   cp -r "$root"/tests/conformance/{vectors,listed.txt} "$to/tests/conformance/"
@@ -28,11 +32,14 @@ pack() {
     cp -r "$traces/$part" "$folder/stepgraph/shared/traces/$part"
     find "$folder/stepgraph/shared/traces/$part" -name nodes.safetensors -delete
   done
-  strip "$to"/build/bin/* "$to/build/tests/run_vectors" 2>/dev/null
+  strip "$to"/build/bin/* "$to/build/tests/run_vectors" "$to"/build/lib/stepgraph/* 2>/dev/null
   find "$folder" -name __pycache__ -prune -exec rm -r {} +
   tar -C "$folder" -czf "$out" stepgraph
   rm -r "$folder"
-  echo "$out: $(du -h "$out" | cut -f1). There: tar xf, then stepgraph/tree/tests/gpu/run_on_gpu.sh"
+  local size
+  size=$(du -k "$out" | cut -f1)
+  echo "$out: $size KiB. There: tar xf, then stepgraph/tree/tests/gpu/run_on_gpu.sh"
+  [ "$size" -le "$most_kib" ] || { echo "the bundle is larger than $most_kib KiB" >&2; return 1; }
 }
 
 if [ "${1:-}" = pack ]; then
@@ -40,39 +47,67 @@ if [ "${1:-}" = pack ]; then
   exit
 fi
 
-python=python3 out=$root/docs/results
+python=python3 out=$root/docs/results stub=
 while [ $# -gt 0 ]; do
   case $1 in
     --python) python=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
-    *) sed -n '2,10p' "$0" | cut -c3-; exit 2 ;;
+    --dry-run) stub=$(cd "$2" && pwd) || exit 2; shift 2 ;;
+    *) sed -n '2,13p' "$0" | cut -c3-; exit 2 ;;
   esac
 done
 mkdir -p "$out"
-report=$out/gpu.md
 failed=0
 
 if [ ! -e "$root/build/lib/stepgraph/libsg_backend_cuda.so" ]; then
+  [ -z "$stub" ] || { echo "a dry run needs what was built" >&2; exit 5; }
   make -C "$root" PRESET=cuda BUILD=build >&2 || { echo "the build failed" >&2; exit 5; }
 fi
 bin=$root/build/bin
 
+# Where torch's packages keep the CUDA libraries.
+library_folders() {
+  "$python" - 2>/dev/null <<'END'
+import glob, os, site, sys
+for base in site.getsitepackages() + [site.getusersitepackages()]:
+    print('\n'.join(glob.glob(os.path.join(base, 'nvidia', '*', 'lib'))))
+END
+}
+if [ -n "$stub" ]; then
+  export LD_LIBRARY_PATH=$stub SG_STUB_DEVICES=1 SG_STUB_NVRTC=1
+  SG_CUDA_CACHE=$(mktemp -d)
+  export SG_CUDA_CACHE
+  name="stand-ins (dry run: nothing below was measured)" report=$out/dry-run.md
+else
+  LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$(library_folders | paste -sd:)
+  export LD_LIBRARY_PATH
+  name=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | paste -sd';')
+  case $name in *H200*) report=$out/h200.md ;; *H100*) report=$out/h100.md ;; *) report=$out/gpu.md ;; esac
+fi
+if [ -z "$name" ]; then
+  echo "NOT RUN: this machine has no GPU that nvidia-smi sees." >&2
+  exit 5
+fi
+
 say() { echo "$@" | tee -a "$report"; }
-# part TITLE SECONDS COMMAND...: its output, and whether it passed.
+# part TITLE SECONDS COMMAND...: its output, how long it took, and whether it passed. A dry run has a quarter of the time.
 part() {
   local title=$1 limit=$2
   shift 2
+  [ -z "$stub" ] || limit=$((limit / 4))
   say; say "## $title"; say; say '```'
   say "\$ $*"
+  local begin=$SECONDS
   timeout "$limit" "$@" 2>&1 | tail -n 60 | tee -a "$report"
   local status=${PIPESTATUS[0]}
   say '```'
   case $status in
-    0) say "passed" ;;
+    0) say "passed in $((SECONDS - begin)) of at most $limit seconds" ;;
     124) say "NOT FINISHED in $limit seconds"; failed=1 ;;
     *) say "FAILED: exit $status"; failed=1 ;;
   esac
 }
+not_run() { say; say "NOT RUN: $*"; }
 
 : > "$report"
 say "# The CUDA backend on a GPU"
@@ -80,26 +115,48 @@ say
 say "Written by tests/gpu/run_on_gpu.sh; nothing in it was edited."
 say
 say "    $(uname -sr), $(nproc) cores"
-if ! nvidia-smi >/dev/null 2>&1; then
-  say; say "NOT RUN: this machine has no GPU that nvidia-smi sees."
-  exit 5
-fi
-say "    $(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | paste -sd';')"
+say "    $name"
+say "    $(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo "from a bundle")"
 
-part "The same cases as in CI, on the device" 400 "$python" "$here/run_gpu_tests.py" --bin "$bin" --vectors "$root/build/tests/run_vectors" --every 1 --all
-if command -v compute-sanitizer >/dev/null; then
-  part "Races of lanes" 300 compute-sanitizer --tool racecheck --error-exitcode 1 "$root/build/tests/run_vectors" --backend cuda --every 97 \
-    --listed "$root/tests/conformance/listed.txt" "$root/tests/conformance/vectors"
-  part "Memory of lanes" 300 compute-sanitizer --tool memcheck --error-exitcode 1 "$root/build/tests/run_vectors" --backend cuda --every 97 \
-    --listed "$root/tests/conformance/listed.txt" "$root/tests/conformance/vectors"
+cases=("$python" "$here/run_gpu_tests.py" --bin "$bin" --vectors "$root/build/tests/run_vectors")
+vectors=("$root/build/tests/run_vectors" --backend cuda --listed "$root/tests/conformance/listed.txt")
+if [ -n "$stub" ]; then
+  part "The same cases as in CI" 480 "${cases[@]}" --stub "$stub" --every 97 --only same_bits
+  part "Chains and recorded segments" 240 "${cases[@]}" --stub "$stub" --only recording
 else
-  say; say "NOT RUN: compute-sanitizer (it is not installed): races of lanes were not looked for."
+  part "The same cases as in CI, on the device" 420 "${cases[@]}" --every 1 --all
 fi
-gpus=$(nvidia-smi -L | wc -l)
-if [ "$gpus" -lt 2 ]; then
-  say; say "NOT RUN: NCCL between GPUs (this machine has $gpus)."
+if [ -z "$stub" ] && command -v compute-sanitizer >/dev/null; then
+  part "Races of lanes" 200 compute-sanitizer --tool racecheck --error-exitcode 1 "${vectors[@]}" --every 97 "$root/tests/conformance/vectors"
+  part "Memory of lanes" 200 compute-sanitizer --tool memcheck --error-exitcode 1 "${vectors[@]}" --every 97 "$root/tests/conformance/vectors"
+else
+  not_run "compute-sanitizer (it is not installed, or this is a dry run): races of lanes were not looked for."
+  part "Some vectors" 200 "${vectors[@]}" --every 397 "$root/tests/conformance/vectors"
 fi
-part "Beside PyTorch" 600 "$python" "$root/tests/bench/run_gpu_bench.py" --bin "$bin" --python "$python"
+
+# NCCL by itself, one rank on one GPU; then two processes on one GPU, which NCCL takes for two machines (NCCL_HOSTID).
+printf 'sg 1.0 world 1\ngroup @all [0]\ngraph rank *\n  input %%x : f32[8, 3] "x"\n  %%s = _c10d_functional.all_reduce(%%x, "sum", @all) : f32[8, 3]\n  %%w = _c10d_functional.wait_tensor(%%s) : f32[8, 3]\n  output %%w\n' > "$out/.one.txt"
+sed 's/world 1/world 2/; s/\[0\]/[0 1]/' "$out/.one.txt" > "$out/.two.txt"
+part "NCCL with one rank" 60 "$bin/sg-run" "$out/.one.txt" --init seed:0 --backend cuda --comm nccl
+mpi=()
+[ "$(id -u)" != 0 ] || mpi=(--allow-run-as-root)
+if command -v mpirun >/dev/null && [ -e "$root/build/lib/stepgraph/libsg_comm_mpi.so" ]; then
+  part "NCCL between two processes on one GPU" 90 mpirun --oversubscribe -n 2 "${mpi[@]}" -x LD_LIBRARY_PATH bash -c \
+    "NCCL_HOSTID=host\$OMPI_COMM_WORLD_RANK SG_CUDA_SHARE=1 '$bin/sg-run' '$out/.two.txt' --init seed:0 --backend cuda --comm nccl --timeout 60"
+else
+  not_run "NCCL between two processes on one GPU: there is no mpirun, or the build has no MPI."
+fi
+rm -f "$out/.one.txt" "$out/.two.txt"
+gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+[ "$gpus" -ge 2 ] || not_run "NCCL between GPUs (this machine has $gpus)."
+
+bench=("$python" "$root/tests/bench/run_gpu_bench.py" --bin "$bin" --python "$python" --traces "$traces")
+if [ -n "$stub" ]; then
+  part "The benchmark's options" 40 "${bench[@]}" --help
+else
+  part "Beside PyTorch" 620 "${bench[@]}"
+fi
 say
-say "Not part of this script: Llama and mixture-of-experts steps beside PyTorch, tokens a second with an optimizer, GPU utilisation."
+say "Took $SECONDS seconds. Not part of this script: Llama and mixture-of-experts steps beside PyTorch, tokens a second with an optimizer."
+[ -z "$stub" ] || rm -rf "$SG_CUDA_CACHE"
 exit $failed

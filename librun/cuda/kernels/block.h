@@ -37,6 +37,10 @@ inline constexpr int kLanes = 256;  // a multiple of 32
 
 template <class T>
 using Lanes = T;
+template <class T>
+using Warps = T;
+// Memory of a block: what all its lanes see.
+#define SG_SHARED(type, name, count) __shared__ alignas(16) type name[count]
 
 class Block {
  public:
@@ -66,6 +70,12 @@ class Block {
 
   SG_FN static unsigned add_count(unsigned* at, unsigned n) { return atomicAdd(at, n); }  // what was there before
 
+  // f(warp, what the warp keeps) for each of the kLanes / 32 warps: see tile.h.
+  template <class T, class F>
+  SG_FN void warps(T& kept, const F& f) const {
+    f(static_cast<int>(threadIdx.x / 32), kept);
+  }
+
  private:
   template <class T>
   SG_FN static T shift_down(T value, int width) {
@@ -90,6 +100,11 @@ class Block {
 
 template <class T>
 using Lanes = std::array<T, kLanes>;
+template <class T>
+using Warps = std::array<T, kLanes / 32>;
+#define SG_SHARED(type, name, count)        \
+  std::vector<type> name##_memory(count);   \
+  type* const name = name##_memory.data()
 
 class Block {
  public:
@@ -127,6 +142,11 @@ class Block {
   }
 
   static unsigned add_count(unsigned* at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_RELAXED); }
+
+  template <class T, class F>
+  void warps(std::array<T, kLanes / 32>& kept, const F& f) const {
+    for (int warp = 0; warp < kLanes / 32; ++warp) f(warp, kept[static_cast<size_t>(warp)]);
+  }
 
  private:
   int64_t index_, count_;

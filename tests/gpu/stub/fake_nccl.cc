@@ -6,6 +6,10 @@
 //   SG_FAKE_NCCL=die:R:N     rank R ends its process at its N-th collective
 //   SG_FAKE_NCCL=hang:R:N    rank R never starts its N-th collective
 //   SG_FAKE_NCCL=error:R:N   rank R's communicator is in error from its N-th collective on
+//   SG_FAKE_NCCL=refuse:R:N  rank R's N-th collective returns an error at once
+//   SG_FAKE_NCCL=init:R:1    rank R's communicator does not come to be
+//   SG_FAKE_NCCL=absent:R:1  rank R never comes to the others' communicator
+//   SG_FAKE_NCCL=id:0:1      there is no unique id
 #include <cuda.h>
 #include <nccl.h>
 
@@ -70,6 +74,8 @@ struct ncclComm {
       return false;
     return at_rank == rank && at_call == number;
   }
+
+  bool refuses() { return std::getenv("SG_FAKE_NCCL") && std::strncmp(std::getenv("SG_FAKE_NCCL"), "refuse", 6) == 0 && counted("refuse"); }
 
   // Moves a message as far as it goes now.
   void move(Transfer& t) const {
@@ -243,6 +249,13 @@ ncclResult_t reduce_all(const void* input, void* output, size_t count, size_t st
   return ncclSuccess;
 }
 
+bool rule_is(const char* what, int rank = -1) {
+  const char* rule = std::getenv("SG_FAKE_NCCL");
+  const size_t length = std::strlen(what);
+  if (!rule || std::strncmp(rule, what, length) != 0 || rule[length] != ':') return false;
+  return rank < 0 || std::atoi(rule + length + 1) == rank;
+}
+
 Region* open_region(const ncclUniqueId& id) {
   const int file = shm_open(id.internal, O_RDWR, 0600);
   if (file < 0) return nullptr;
@@ -264,6 +277,7 @@ STUB ncclGetUniqueId(ncclUniqueId* id) {
   static std::atomic<int> count{0};
   std::memset(id, 0, sizeof *id);
   std::snprintf(id->internal, sizeof id->internal, "/sg-fake-nccl-%d-%d", static_cast<int>(getpid()), ++count);
+  if (rule_is("id")) return ncclSystemError;
   const int file = shm_open(id->internal, O_RDWR | O_CREAT | O_EXCL, 0600);
   if (file < 0 || ftruncate(file, sizeof(Region)) != 0) return ncclSystemError;
   close(file);
@@ -275,7 +289,9 @@ STUB ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id, int ran
   comm->region = open_region(id);
   comm->rank = rank;
   comm->ranks = ranks;
-  if (!comm->region) return ncclSystemError;
+  if (!comm->region || rule_is("init", rank)) return ncclSystemError;
+  *out = comm;
+  if (rule_is("absent", rank)) return ncclInProgress;
   if (comm->region->here.fetch_add(1) + 1 == static_cast<uint32_t>(ranks))
     shm_unlink(id.internal);  // the memory stays while it is mapped
   *out = comm;
@@ -326,11 +342,13 @@ STUB ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_
 }
 STUB ncclAllGather(const void* input, void* output, size_t count, ncclDataType_t type, ncclComm_t comm,
                    cudaStream_t stream) {
+  if (comm->refuses()) return ncclSystemError;
   start(comm, reinterpret_cast<CUstream>(stream), all_pairs(comm, input, count * size_of(type), 0, bytes_of(output)));
   return ncclSuccess;
 }
 STUB ncclBroadcast(const void* input, void* output, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                    cudaStream_t stream) {
+  if (comm->refuses()) return ncclSystemError;
   const size_t bytes = count * size_of(type);
   std::vector<Transfer> list;
   for (int peer = 0; comm->rank == root && peer < comm->ranks; ++peer)
@@ -341,10 +359,12 @@ STUB ncclBroadcast(const void* input, void* output, size_t count, ncclDataType_t
 }
 STUB ncclAllReduce(const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                    cudaStream_t stream) {
+  if (comm->refuses()) return ncclSystemError;
   return reduce_all(input, output, count, 0, type, op, comm, reinterpret_cast<CUstream>(stream));
 }
 STUB ncclReduceScatter(const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
                        ncclComm_t comm, cudaStream_t stream) {
+  if (comm->refuses()) return ncclSystemError;
   return reduce_all(input, output, count, count * size_of(type), type, op, comm, reinterpret_cast<CUstream>(stream));
 }
 STUB ncclRedOpCreatePreMulSum(ncclRedOp_t*, void*, ncclDataType_t, ncclScalarResidence_t, ncclComm_t) {
