@@ -44,7 +44,6 @@ constexpr Option kOptions[] = {
     {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names"},
     {"nodes", 0, "NODE|PATTERN", "names of results, * is any text; or a pattern of modules, as in layers.*.mlp", {}, true},
     {"profile", 0, "FILE", "write when each node ran, for Perfetto"},
-    {"explain", 0, {}, "say how it ran: what was fused and recorded, what splits the recordings, what the host computed"},
     {"link", 0, "LAT,BW", "let collectives take as long as on such a link, one a group: 50us,2GiB/s"},
     {"chaos", 0, "N", "delay collectives, from this seed, and spoil results until their wait: finds missing waits"},
 };

@@ -109,8 +109,6 @@ std::string run_text(const SessionReport& report) {
     if (r->host_bytes > 0) out += " + " + bytes_text(r->host_bytes) + " on the host";
     out += ", " + bytes_text(r->input_bytes) + " inputs, a rank\n";
   }
-  for (const RankReport& r : report.ranks)
-    for (const std::string& line : r.explained) out += rank_prefix(report, r) + "ran     " + line + "\n";
   for (const RankReport& r : report.ranks) {
     if (r.comparison) out += comparison_text(*r.comparison, rank_prefix(report, r));
     for (auto& [file, outcome] : r.expected) out += expect_text(outcome, report.ranks.size() > 1 ? 1 : 3, rank_prefix(report, r));

@@ -23,6 +23,8 @@ Result<SessionReport> run_one_or_two(const Args& args, const Job& job, Communica
 
 Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
   SG_ASSIGN(SessionReport report, run_one_or_two(args, job, comms));
+  for (const RankReport& r : report.ranks)
+    for (const std::string& line : r.explained) args.report().note("rank " + std::to_string(r.rank) + ": " + line);
   SG_TRY(write_profile(args, report));
   SG_ASSIGN(RunAnswer answer, gather_answer(comms, args.has("json") ? run_json(report) + "\n" : run_text(report), report.passed()));
   bool silent = args.has("quiet") && !args.has("json") && answer.passed;

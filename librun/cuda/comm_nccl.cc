@@ -117,7 +117,7 @@ class NcclCommunicator : public CommunicatorOver {
 
   ~NcclCommunicator() override {
     device_.set_watch({});
-    const bool failed = host_.failure().has_value();
+    const bool failed = !is_ready_ || host_.failure().has_value();  // who never came is not waited for
     for (Channel& channel : channels_) {
       if (channel.comm && failed) nccl_.ncclCommAbort(channel.comm);
       if (channel.stream && !failed) device_.driver().cuStreamSynchronize(channel.stream);
@@ -145,6 +145,7 @@ class NcclCommunicator : public CommunicatorOver {
     for (size_t g = 0; g < groups.size(); ++g)
       if (!groups[g].ranks.empty()) SG_TRY(join(g, groups[g], all[groups[g].ranks[0]]));
     device_.set_watch([this] { return watch(); });
+    is_ready_ = true;
     return ok_status();
   }
 
@@ -489,6 +490,7 @@ class NcclCommunicator : public CommunicatorOver {
   BackendOptions options_;
   std::vector<Channel> channels_;  // by GroupId
   CUevent arrived_ = nullptr;      // of the compute stream, at a launch
+  bool is_ready_ = false;
   uint64_t launched_ = 0;
   std::map<uint64_t, Flight> flights_;
   std::deque<std::string> ended_;

@@ -112,6 +112,22 @@ graph rank *
   output %e
 '''
 
+# Attention of bf16, forward and backward: more rows than a tile, shared key heads, rows that are cut off.
+ATTENTION = '''sg 1.0
+graph rank *
+  input %q : bf16[2, 4, 150, DEPTH] "q"
+  input %k : bf16[2, 4, KEYS, DEPTH] "k"
+  input %v : bf16[2, 4, KEYS, DEPTH] "v"
+  input %g : bf16[2, 4, 150, DEPTH] "g"
+  %o, %l = aten._scaled_dot_product_flash_attention_for_cpu(%q, %k, %v, 0.0, CAUSAL) : bf16[2, 4, 150, DEPTH], f32[2, 4, 150]
+  %dq, %dk, %dv = aten._scaled_dot_product_flash_attention_for_cpu_backward(%g, %q, %k, %v, %o, %l, 0.0, CAUSAL) : bf16[2, 4, 150, DEPTH], bf16[2, 4, KEYS, DEPTH], bf16[2, 4, KEYS, DEPTH]
+  output %o
+  output %l
+  output %dq
+  output %dk
+  output %dv
+'''
+
 # An op that the host computes.
 BY_HOST = '''sg 1.0
 graph rank *
@@ -352,6 +368,25 @@ class Tests:
         said = '1 nodes are computed by the host, for which the device waits: aten.im2col.default' in text and 'split by ops for which the host takes part' in text
         self.expect('by the host', (status or not said) and f'exit {status}: {text}')
 
+    def attention(self, at):
+        rng = random.Random(11)
+        for depth, keys, causal in ((64, 150, 'true'), (128, 70, 'false'), (40, 90, 'true')):
+            graph, inputs, out, log = at('attention.txt'), at('attention.safetensors'), at('attention.out'), at('kernels')
+            with open(graph, 'w', encoding='utf-8') as f:
+                f.write(ATTENTION.replace('DEPTH', str(depth)).replace('KEYS', str(keys)).replace('CAUSAL', causal))
+            safetensors(inputs, {name: ('BF16', (2, 4, rows, depth), bf16([rng.gauss(0, 1) for _ in range(8 * rows * depth)]))
+                                 for name, rows in (('q', 150), ('k', keys), ('v', keys), ('g', 150))})
+            run = [self.tool('sg-run'), '-q', graph, '--inputs', inputs]
+            status, text = self.run([*run, '--outputs', out])
+            self.expect(f'attention {depth}: the processor', status and f'exit {status}: {text}')
+            status, text = self.run([*run, '--backend', 'cuda', '--expect', out, '--rtol', '0.02', '--atol', '0.02'], {'SG_STUB_KERNELS': log})
+            self.expect(f'attention {depth} x {keys}', status and f'exit {status}: {text}')
+            if self.args.stub:
+                with open(log, encoding='utf-8') as f:
+                    names = {line.strip() for line in f if line.startswith('flash')}
+                os.remove(log)
+                self.expect(f'attention {depth} by tiles', len(names) != 4 and str(names))
+
     def conformance(self, at):
         begin = time.monotonic()
         status, text = self.run([self.args.vectors, '--backend', 'cuda', '--every', str(self.args.every), '--listed', os.path.join(HERE, '../conformance/listed.txt'),
@@ -415,7 +450,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         prepare(at)
-        for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording', 'conformance', 'captures'):
+        for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording', 'attention', 'conformance', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')

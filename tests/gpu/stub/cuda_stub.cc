@@ -6,6 +6,7 @@
 //   SG_STUB_DEVICES=N        how many devices there are (1)
 //   SG_STUB_FAIL=NAME:N      the N-th call of that function fails
 //   SG_STUB_MEMORY=BYTES     what a device has
+//   SG_STUB_KERNELS=FILE     the name of each kernel that is launched
 //   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
 // Modules are the kernels that are built in, or libraries of the stand-in of NVRTC. While a stream is recorded, calls that
 // would wait for it, or copy what the host may change, end the recording with an error, as the driver does.
@@ -387,6 +388,8 @@ STUB cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, uns
   if (x == 0 || y != 1 || z != 1 || lanes != sg::cuda::kLanes || lanes_y != 1 || lanes_z != 1 || extra)
     return CUDA_ERROR_INVALID_VALUE;
   const auto* kernel = reinterpret_cast<const HostKernel*>(function);
+  if (const char* file = std::getenv("SG_STUB_KERNELS"))
+    if (std::FILE* f = std::fopen(file, "a")) std::fprintf(f, "%s\n", kernel->name), std::fclose(f);
   auto args = std::make_shared<std::vector<unsigned char>>(kernel->args_bytes);
   std::memcpy(args->data(), parameters[0], kernel->args_bytes);  // a launch has its own copy
   stream_of(stream)->add([kernel, x, args] { kernel->run(x, args->data()); });
