@@ -11,7 +11,7 @@ namespace sg {
 namespace {
 
 constexpr size_t kWarmRuns = 2;
-constexpr size_t kLeastItems = 3;      // fewer launches are not worth one of their own
+constexpr size_t kLeastItems = 3;  // fewer launches are not worth one of their own
 
 }  // namespace
 
@@ -97,9 +97,12 @@ std::vector<std::string> GraphRun::explain() const {
   }
   size_t kept = 0;
   for (const Segment& s : segments_) kept += s.count;
-  out.push_back(counted(steps_.size(), "step") + ", " + counted(items_.empty() ? steps_.size() : items_.size(), "item") + " after fusing");
-  if (runs_ <= kWarmRuns) out.back() += "; nothing is recorded before step " + std::to_string(kWarmRuns);
-  else out.back() += "; " + std::to_string(kept) + " of them recorded as " + counted(segments_.size(), "segment");
+  out.push_back(counted(steps_.size(), "step") + ", " +
+                counted(items_.empty() ? steps_.size() : items_.size(), "item") + " after fusing");
+  if (runs_ <= kWarmRuns)
+    out.back() += "; nothing is recorded before step " + std::to_string(kWarmRuns);
+  else
+    out.back() += "; " + std::to_string(kept) + " of them recorded as " + counted(segments_.size(), "segment");
   std::array<size_t, 6> splits{};
   std::array<std::string, 6> first;
   for (const Item& item : items_) {
@@ -108,7 +111,8 @@ std::vector<std::string> GraphRun::explain() const {
   }
   for (size_t why = 1; why < splits.size(); ++why)
     if (splits[why] > 0)
-      out.push_back("split by " + std::string(split_text(static_cast<Split>(why))) + ": " + counted(splits[why], "item") + ", first %" + first[why]);
+      out.push_back("split by " + std::string(split_text(static_cast<Split>(why))) + ": " +
+                    counted(splits[why], "item") + ", first %" + first[why]);
   for (const std::string& line : state_.backend->explain()) out.push_back(line);
   for (const auto& [op, count] : on_host_) out.push_back("computed by the host: " + op + ", " + counted(count, "node"));
   return out;

@@ -13,10 +13,10 @@
 namespace sg {
 
 enum class Split : uint8_t { none, collective, body, number, data, host };
-const char* split_text(Split why);     // "numbers for the host"
+const char* split_text(Split why);  // "numbers for the host"
 
 struct Segment {
-  size_t first = 0, count = 0;         // items
+  size_t first = 0, count = 0;  // items
 };
 
 // Runs of fewer than `least` items are not worth it. In order.

@@ -297,7 +297,8 @@ bool is_padded_to_same(const KernelCall& call) {
 
 }  // namespace
 
-Result<ConvolutionGeometry> convolution_geometry(const KernelCall& call, const Tensor& x, const Tensor& y, const Tensor& weight) {
+Result<ConvolutionGeometry> convolution_geometry(const KernelCall& call, const Tensor& x, const Tensor& y,
+                                                 const Tensor& weight) {
   Geometry g;
   int spatial = x.rank - 2;
   if (x.rank < 3 || x.rank > 5 || y.rank != x.rank || weight.rank != x.rank) return call.fail("needs 3 to 5 axes on all sides");
@@ -344,7 +345,8 @@ bool is_transposed_convolution(const KernelCall& call) {
 namespace {
 
 template <class T>
-void forward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight, const Image& in, const Image& out) {
+void forward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight, const Image& in,
+             const Image& out) {
   Convolution<T> c(call, g);
   Tensor bias = call.has("bias") ? call.tensor("bias") : Tensor();
   transposed ? c.input(in, weight, bias, out) : c.output(in, weight, bias, out);
@@ -383,7 +385,8 @@ Status convolution_backward(KernelCall& call) {
   const Tensor& grad = call.tensor("grad_output");
   bool transposed = call.flag("transposed");
   if (call.integers("output_mask").size() != 3) return call.fail("needs three results to choose from");
-  SG_ASSIGN(Geometry g, convolution_geometry(call, transposed ? grad : input, transposed ? input : grad, call.tensor("weight")));
+  SG_ASSIGN(Geometry g,
+            convolution_geometry(call, transposed ? grad : input, transposed ? input : grad, call.tensor("weight")));
   Tensor weight = contiguous(call, call.tensor("weight"));
   input.dtype == DType::f64 ? backward<double>(call, g, transposed, weight) : backward<float>(call, g, transposed, weight);
   return ok_status();

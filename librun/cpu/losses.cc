@@ -37,7 +37,8 @@ Status mse_loss(KernelCall& call) {
   const auto* x = doubles(call, call.tensor("self"), shape).as<double>();
   const auto* y = doubles(call, call.tensor("target"), shape).as<double>();
   Tensor losses = workspace(call, DType::f64, shape);
-  for_each(call, losses.elements(), kPieceElements, work::PairLoss<work::SquaredError>{x, y, nullptr, 0, losses.as<double>()});
+  for_each(call, losses.elements(), kPieceElements,
+           work::PairLoss<work::SquaredError>{x, y, nullptr, 0, losses.as<double>()});
   give_loss(call, losses, static_cast<double>(losses.elements()));
   return ok_status();
 }
@@ -49,7 +50,8 @@ Status mse_loss_backward(KernelCall& call) {
   const auto* y = doubles(call, call.tensor("target"), out.sizes()).as<double>();
   const double share = call.integer("reduction") == kMean ? 1 / static_cast<double>(out.elements()) : 1;
   Tensor slopes = workspace(call, DType::f64, out.sizes());
-  for_each(call, out.elements(), kPieceElements, work::PairSlope<work::SquaredError>{g, x, y, nullptr, 0, share, slopes.as<double>()});
+  for_each(call, out.elements(), kPieceElements,
+           work::PairSlope<work::SquaredError>{g, x, y, nullptr, 0, share, slopes.as<double>()});
   copy(call, out, slopes);
   return ok_status();
 }
@@ -61,7 +63,8 @@ Status bce_with_logits(KernelCall& call) {
   const double* weight = call.has("weight") ? doubles(call, call.tensor("weight"), shape).as<double>() : nullptr;
   const double* positive = call.has("pos_weight") ? doubles(call, call.tensor("pos_weight"), shape).as<double>() : nullptr;
   Tensor losses = workspace(call, DType::f64, shape);
-  for_each(call, losses.elements(), kPieceElements, work::CrossEntropyOfLogits{x, y, weight, positive, losses.as<double>()});
+  for_each(call, losses.elements(), kPieceElements,
+           work::CrossEntropyOfLogits{x, y, weight, positive, losses.as<double>()});
   give_loss(call, losses, static_cast<double>(losses.elements()));
   return ok_status();
 }

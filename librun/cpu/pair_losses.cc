@@ -71,7 +71,8 @@ Status pair_loss_backward(KernelCall& call) {
   SG_ASSIGN(const double* weight, operand(call, "weight", out.sizes()));
   double number = number_of<Loss>(call), share = call.integer("reduction") == kMean ? 1 / static_cast<double>(out.elements()) : 1;
   Tensor slopes = workspace(call, DType::f64, out.sizes());
-  for_each(call, out.elements(), kPieceElements, work::PairSlope<Loss>{g, x, y, weight, number, share, slopes.as<double>()});
+  for_each(call, out.elements(), kPieceElements,
+           work::PairSlope<Loss>{g, x, y, weight, number, share, slopes.as<double>()});
   copy(call, out, slopes);
   return ok_status();
 }
@@ -94,7 +95,8 @@ Status prelu_backward(KernelCall& call) {
   SG_ASSIGN(const double* x, operand(call, "self", shape));
   SG_ASSIGN(const double* w, operand(call, "weight", shape));
   Tensor out = workspace(call, DType::f64, shape), of_weight = workspace(call, DType::f64, shape);
-  for_each(call, out.elements(), kPieceElements, work::PreluBackward{g, x, w, out.as<double>(), of_weight.as<double>()});
+  for_each(call, out.elements(), kPieceElements,
+           work::PreluBackward{g, x, w, out.as<double>(), of_weight.as<double>()});
   copy(call, call.result(0), out);
   copy(call, call.result(1), of_weight);
   return ok_status();

@@ -80,10 +80,13 @@ inline constexpr DType kWide = std::is_same_v<T, double> ? DType::f64 : DType::i
 template <class T, class SpanOf>
 void max_over(KernelCall& call, const Window& w, bool adaptive, const SpanOf& span) {
   const auto* x = contiguous_as(call, call.tensor("self"), kWide<T>).template as<T>();
-  Tensor values = workspace(call, kWide<T>, call.result(0).sizes()), places = workspace(call, DType::i64, call.result(0).sizes());
-  const T lowest = std::is_same_v<T, double> ? static_cast<T>(-std::numeric_limits<double>::infinity()) : std::numeric_limits<T>::lowest();
+  Tensor values = workspace(call, kWide<T>, call.result(0).sizes()),
+         places = workspace(call, DType::i64, call.result(0).sizes());
+  const T lowest = std::is_same_v<T, double> ? static_cast<T>(-std::numeric_limits<double>::infinity())
+                                             : std::numeric_limits<T>::lowest();
   if (on_device(call))
-    for_each(call, values.elements(), 1, work::MaxPool<T>{w, adaptive, lowest, x, values.as<T>(), places.as<int64_t>()});
+    for_each(call, values.elements(), 1,
+             work::MaxPool<T>{w, adaptive, lowest, x, values.as<T>(), places.as<int64_t>()});
   else
     for_outputs(call, w, span, [&](int64_t plane, int64_t out, const Spans& s) {
       const int64_t at = plane * w.plane_out() + out;
@@ -137,7 +140,8 @@ Status max_pool_backward_there(KernelCall& call) {
   for_each(call, grad.elements(), 1, work::CheckRange{places, w.plane_in(), report_of(call)});
   Tensor sums = workspace(call, DType::f64, call.result().sizes());
   for_each(call, sums.elements(), 1,
-           work::PoolBackward{w, false, false, 1, contiguous_as(call, grad, DType::f64).as<double>(), places, sums.as<double>()});
+           work::PoolBackward{w, false, false, 1, contiguous_as(call, grad, DType::f64).as<double>(), places,
+                              sums.as<double>()});
   return copy(call, call.result(), sums), ok_status();
 }
 
@@ -205,13 +209,15 @@ Status avg_pool_backward(KernelCall& call) {
   const Divisor by = divisor_of(call);
   Tensor sums = workspace(call, DType::f64, call.result().sizes());
   if (on_device(call)) {
-    for_each(call, sums.elements(), 1, work::PoolBackward{w, by.given, by.padded, by.value, grad, nullptr, sums.as<double>()});
+    for_each(call, sums.elements(), 1,
+             work::PoolBackward{w, by.given, by.padded, by.value, grad, nullptr, sums.as<double>()});
     return copy(call, call.result(), sums), ok_status();
   }
   fill(call, sums, Scalar::integer(0));
   for_outputs(call, w, span_of, [&](int64_t plane, int64_t out, const Spans& s) {
     if (is_empty(s)) return;
-    double share = grad[plane * w.plane_out() + out] / static_cast<double>(work::divisor_of(s, by.given, by.value, by.padded));
+    double share =
+        grad[plane * w.plane_out() + out] / static_cast<double>(work::divisor_of(s, by.given, by.value, by.padded));
     for_positions(w, s, [&](int64_t place) { sums.as<double>()[plane * w.plane_in() + place] += share; });
   });
   copy(call, call.result(), sums);

@@ -144,7 +144,8 @@ Status resample(KernelCall& call, const Tensor& result, const Tensor& input, con
 Status pick(KernelCall& call, const Tensor& result, const Tensor& input, const std::vector<Taps>& taps) {
   SG_TRY(hold(call, result, input, taps));
   if (result.elements() == 0) return ok_status();
-  Tensor from = contiguous(call, input), to = result.is_contiguous() ? result : workspace(call, result.dtype, result.sizes());
+  Tensor from = contiguous(call, input),
+         to = result.is_contiguous() ? result : workspace(call, result.dtype, result.sizes());
   if (on_device(call) && taps.size() <= 3) {
     pick_there(call, to, from, taps);
     if (to.data != result.data) copy(call, result, to);

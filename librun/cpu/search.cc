@@ -180,7 +180,8 @@ Status search(KernelCall& call, const Tensor& sequence, const Tensor& values, co
   visit_compared(call, sequence, floats, [&](const auto* seq) {
     using V = std::remove_cvref_t<decltype(*seq)>;
     const V* x = contiguous_as(call, values, floats ? DType::f64 : DType::i64).template as<V>();
-    for_each(call, total, kPieceElements / 16, work::Search<V>{seq, x, order, length, per_row, right, places.as<int64_t>()});
+    for_each(call, total, kPieceElements / 16,
+             work::Search<V>{seq, x, order, length, per_row, right, places.as<int64_t>()});
   });
   copy(call, call.result(), places);
   return ok_status();

@@ -18,8 +18,7 @@ struct Range {
 
 class HostCall {
  public:
-  explicit HostCall(KernelCall& call)
-      : call_(call), context_(call.context()), host_(call.op(), &context_) {
+  explicit HostCall(KernelCall& call) : call_(call), context_(call.context()), host_(call.op(), &context_) {
     context_.team = &backend_of(call).host_team();
   }
 

@@ -91,7 +91,8 @@ Result<Sizes> groups_of(KernelCall& call) {
     s.groups = call.op().param_index("num_groups") >= 0 ? call.integer("num_groups") : s.channels;
   }
   const bool divides = s.groups > 0 && s.channels % s.groups == 0;
-  if (!divides || s.batch * s.channels * s.inner != input.elements()) return call.fail("the groups do not divide the input");
+  if (!divides || s.batch * s.channels * s.inner != input.elements())
+    return call.fail("the groups do not divide the input");
   return s;
 }
 
@@ -117,7 +118,7 @@ Status group_norm_backward(KernelCall& call) {
   args.gradient = Device::view(call.tensor("grad_out"));
   args.mean = const_cast<double*>(as_doubles(call, call.tensor("mean")));
   args.rstd = const_cast<double*>(as_doubles(call, call.tensor("rstd")));
-  ChannelArgs sums = args;               // by entry and channel, without a center
+  ChannelArgs sums = args;  // by entry and channel, without a center
   sums.rows = {s.batch * s.channels, 1, 0, s.inner, s.inner};
   sums.mean = nullptr;
   sums.sums = doubles(call, 2 * s.batch * s.channels);
@@ -150,7 +151,8 @@ Status group_norm_backward(KernelCall& call) {
 void take_given(KernelCall& call, ChannelArgs* args, const char* mean, const char* variance) {
   args->mean = doubles(call, args->rows.rows);
   args->rstd = doubles(call, args->rows.rows);
-  GivenArgs given{Device::view(call.tensor(mean)), Device::view(call.tensor(variance)), args->mean, args->rstd, args->eps};
+  GivenArgs given{Device::view(call.tensor(mean)), Device::view(call.tensor(variance)), args->mean, args->rstd,
+                  args->eps};
   device_of(call).launch("given_statistics", blocks_for(given.mean.count), given);
 }
 

@@ -14,9 +14,10 @@
 
 namespace sg::cuda {
 
-#define SG_NVRTC_FUNCTIONS(X)                                                                                \
-  X(nvrtcVersion) X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) \
-      X(nvrtcGetCUBINSize) X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
+#define SG_NVRTC_FUNCTIONS(X)                                                                                     \
+  X(nvrtcVersion)                                                                                                 \
+  X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetCUBINSize) \
+      X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
 
 struct CodeMaker::Functions {
 #define SG_MEMBER(name) decltype(&::name) name = nullptr;
@@ -40,13 +41,15 @@ std::string hash_of(std::initializer_list<std::string_view> parts) {
     a = (a ^ part.size()) * 0x100000001b3u;
   }
   char text[40];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(a), static_cast<unsigned long long>(b));
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(a),
+                static_cast<unsigned long long>(b));
   return text;
 }
 
 std::filesystem::path cache_folder() {
   if (const char* given = std::getenv("SG_CUDA_CACHE")) return given;
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) return std::filesystem::path(xdg) / "stepgraph/cuda";
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg)
+    return std::filesystem::path(xdg) / "stepgraph/cuda";
   const char* home = std::getenv("HOME");
   return home && *home ? std::filesystem::path(home) / ".cache/stepgraph/cuda" : std::filesystem::path();
 }

@@ -21,7 +21,7 @@ class CodeMaker {
 
   // Code for an architecture: 90 = sm_90. Errors name what the compiler said.
   Result<std::string> compile(const std::string& text, int architecture) const;
-  std::string version() const;         // "13.0"
+  std::string version() const;  // "13.0"
 
  private:
   struct Functions;

@@ -20,7 +20,10 @@ constexpr int64_t kRowBytes = int64_t{256} << 20;  // of rows at a time, unless 
 class Convolution {
  public:
   Convolution(KernelCall& call, const ConvolutionGeometry& g, DType dtype)
-      : call_(call), g_(g), dtype_(dtype), sum_type_(dtype == DType::f64 ? DType::f64 : DType::f32) {
+      : call_(call),
+        g_(g),
+        dtype_(dtype),
+        sum_type_(dtype == DType::f64 ? DType::f64 : DType::f32) {
     const int64_t entry = std::max(g.depth(), g.out_channels) * g.places() * dtype_bytes(sum_type_);
     together_ = std::clamp<int64_t>(kRowBytes / std::max<int64_t>(entry, 1), 1, std::max<int64_t>(g.batch, 1));
   }
@@ -110,7 +113,8 @@ class Convolution {
     }
     return args;
   }
-  void make_rows(const Tensor& image, const Tensor& rows, int64_t entry, int64_t count, int64_t channel, bool flat) const {
+  void make_rows(const Tensor& image, const Tensor& rows, int64_t entry, int64_t count, int64_t channel,
+                 bool flat) const {
     device_of(call_).launch("conv_rows", blocks_for(rows.elements()),
                             args_of(image, rows, entry, count, channel, flat));
   }
@@ -142,7 +146,8 @@ void fill_with_bias(KernelCall& call, const Tensor& out, const Tensor& bias) {
   spread.rank = 2;
   spread.shape[1] = 1;
   spread.stride[1] = 0;
-  for (int i = 2; i + 1 < out.rank; ++i) spread.shape[static_cast<size_t>(spread.rank)] = 1, spread.stride[static_cast<size_t>(spread.rank++)] = 0;
+  for (int i = 2; i + 1 < out.rank; ++i)
+    spread.shape[static_cast<size_t>(spread.rank)] = 1, spread.stride[static_cast<size_t>(spread.rank++)] = 0;
   backend_of(call).copy(out, broadcast_to(spread, out.sizes()));
 }
 

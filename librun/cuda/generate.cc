@@ -49,7 +49,8 @@ std::string text_of(const char* pattern, auto... values) {
 // Exact, whatever the number is.
 std::string literal(double x, bool is_float) {
   if (is_float) return text_of("number(0x%08xu /* %.9g */)", std::bit_cast<uint32_t>(static_cast<float>(x)), x);
-  return text_of("math::from_bits(0x%016llxull /* %.17g */)", static_cast<unsigned long long>(std::bit_cast<uint64_t>(x)), x);
+  return text_of("math::from_bits(0x%016llxull /* %.17g */)",
+                 static_cast<unsigned long long>(std::bit_cast<uint64_t>(x)), x);
 }
 
 // A slot as the text sees it.
@@ -57,7 +58,7 @@ struct SlotText {
   cpu::Layout layout;
   DType dtype = DType::none;
   bool loads = false, stores = false;
-  bool packs = false;              // `width` neighbours lie side by side, aligned
+  bool packs = false;  // `width` neighbours lie side by side, aligned
   bool is_point = false;
 };
 
@@ -149,7 +150,8 @@ class Writer {
       if (l.stride[k] != 0) {
         std::string part = below == 1 ? at : "(" + at + ") / " + number_text(below);
         if (axis > 0) part = "(" + part + ") % " + number_text(l.shape[k]);
-        out += (out.empty() ? "" : " + ") + (l.stride[k] == 1 ? "(" + part + ")" : "(" + part + ") * " + number_text(l.stride[k]));
+        out += (out.empty() ? "" : " + ") +
+               (l.stride[k] == 1 ? "(" + part + ")" : "(" + part + ") * " + number_text(l.stride[k]));
       }
       below *= l.shape[k];
     }
@@ -157,9 +159,7 @@ class Writer {
   }
   std::string number_text(int64_t n) const { return std::to_string(n) + (is_wide_ ? "ll" : "u"); }
 
-  std::string head() const {
-    return "#include \"librun/cuda/kernels/generated.h\"\n\nnamespace sg::cuda {\n\n";
-  }
+  std::string head() const { return "#include \"librun/cuda/kernels/generated.h\"\n\nnamespace sg::cuda {\n\n"; }
 
   std::string body() {
     std::string loads, stores, locals;
@@ -169,19 +169,25 @@ class Writer {
       locals += "    auto* p" + k + " = reinterpret_cast<" + raw + "*>(args.data[" + k + "]);\n";
       if (s.is_point && s.loads) locals += "    const " + raw + " x" + k + " = *p" + k + ";\n";
       if (s.packs && s.loads)
-        loads += "      const auto x" + k + " = load_pack<" + std::to_string(width_) + ">(p" + k + " + (" + offset(s, "i") + "));\n";
+        loads += "      const auto x" + k + " = load_pack<" + std::to_string(width_) + ">(p" + k + " + (" +
+                 offset(s, "i") + "));\n";
       if (s.packs && s.stores) {
         loads += "      Pack<" + raw + ", " + std::to_string(width_) + "> y" + k + ";\n";
         stores += "      store_pack(p" + k + " + (" + offset(s, "i") + "), y" + k + ");\n";
       }
     }
     const std::string width = std::to_string(width_), index = index_type();
-    std::string out = "SG_KERNEL(" + std::string(kGeneratedKernel) + ", ChainArgs) {\n  block.each([&](int lane) {\n" + locals;
-    out += "    const auto end = static_cast<" + index + ">(args.elements), step = static_cast<" + index + ">(block.count() * kLanes * " + width + ");\n";
-    out += "    for (auto i = static_cast<" + index + ">((block.index() * kLanes + lane) * " + width + "); i < end; i += step) {\n";
+    std::string out =
+        "SG_KERNEL(" + std::string(kGeneratedKernel) + ", ChainArgs) {\n  block.each([&](int lane) {\n" + locals;
+    out += "    const auto end = static_cast<" + index + ">(args.elements), step = static_cast<" + index +
+           ">(block.count() * kLanes * " + width + ");\n";
+    out += "    for (auto i = static_cast<" + index + ">((block.index() * kLanes + lane) * " + width +
+           "); i < end; i += step) {\n";
     out += loads;
-    if (width_ > 1) out += "#ifdef __CUDACC__\n#pragma unroll\n#endif\n      for (int j = 0; j < " + width + "; ++j) {\n";
-    else out += "      {\n";
+    if (width_ > 1)
+      out += "#ifdef __CUDACC__\n#pragma unroll\n#endif\n      for (int j = 0; j < " + width + "; ++j) {\n";
+    else
+      out += "      {\n";
     for (const CodeStep& s : code_.steps) out += "        " + step(s) + "\n";
     out += "      }\n" + stores + "    }\n  });\n}\n\n}  // namespace sg::cuda\n";
     return out;
@@ -198,7 +204,11 @@ class Writer {
       case CodeStep::Kind::load: {
         const auto i = static_cast<size_t>(s.slot);
         const std::string k = std::to_string(i);
-        return define(s, "value_of(" + (slots_[i].is_point ? "x" + k : slots_[i].packs ? "x" + k + ".of[j]" : element(i)) + ")");
+        return define(s, "value_of(" +
+                             (slots_[i].is_point ? "x" + k
+                              : slots_[i].packs  ? "x" + k + ".of[j]"
+                                                 : element(i)) +
+                             ")");
       }
       case CodeStep::Kind::store: {
         const auto i = static_cast<size_t>(s.slot);
@@ -217,8 +227,10 @@ class Writer {
       case Lane::f64: return literal(s.number.real(), false);
       case Lane::i64: return s.integer == INT64_MIN ? "INT64_MIN" : "int64_t{" + std::to_string(s.integer) + "ll}";
       case Lane::b8: return s.integer != 0 ? "true" : "false";
-      case Lane::c64: return "Cx<float>{" + literal(s.number.real(), true) + ", " + literal(s.number.imag(), true) + "}";
-      case Lane::c128: return "Cx<double>{" + literal(s.number.real(), false) + ", " + literal(s.number.imag(), false) + "}";
+      case Lane::c64:
+        return "Cx<float>{" + literal(s.number.real(), true) + ", " + literal(s.number.imag(), true) + "}";
+      case Lane::c128:
+        return "Cx<double>{" + literal(s.number.real(), false) + ", " + literal(s.number.imag(), false) + "}";
     }
     return "0";
   }

@@ -16,9 +16,9 @@ namespace sg::cuda {
 
 struct GeneratedChain {
   std::string text;
-  int width = 1;                   // elements that a lane takes at a time
+  int width = 1;  // elements that a lane takes at a time
   int64_t elements = 0;
-  std::vector<std::byte*> data;    // by slot
+  std::vector<std::byte*> data;  // by slot
 };
 
 inline constexpr const char* kGeneratedKernel = "sg_chain";

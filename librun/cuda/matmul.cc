@@ -225,8 +225,8 @@ constexpr int64_t kFlashDepth = 128;
 // [batch, heads, rows, depth] of bf16 as the kernels take it; none where it does not lie so.
 std::optional<FlashTensor> flash_tensor(const Tensor& t, int64_t batches) {
   if (t.is_none() || t.dtype != DType::bf16 || t.rank != 4) return std::nullopt;
-  const bool lies = (t.step(3) == 1 || t.dim(3) == 1) && t.step(0) % 2 == 0 && t.step(1) % 2 == 0 && t.step(2) % 2 == 0 &&
-                    reinterpret_cast<uintptr_t>(t.data) % 4 == 0;
+  const bool lies = (t.step(3) == 1 || t.dim(3) == 1) && t.step(0) % 2 == 0 && t.step(1) % 2 == 0 &&
+                    t.step(2) % 2 == 0 && reinterpret_cast<uintptr_t>(t.data) % 4 == 0;
   if (!lies || (t.dim(0) != batches && t.dim(0) != 1)) return std::nullopt;
   return FlashTensor{t.as<uint16_t>(), t.dim(0) == 1 ? 0 : t.step(0), t.step(1), t.step(2)};
 }
@@ -330,7 +330,8 @@ bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::Attent
                   flash_blocks(*args, args->heads, args->queries), *args);
   }
   for (const FlashGradient* one : {&*query, &*key, &*value})
-    if (!one->wanted.is_none() && one->written.data != one->wanted.data) backend_of(call).copy(one->wanted, one->written);
+    if (!one->wanted.is_none() && one->written.data != one->wanted.data)
+      backend_of(call).copy(one->wanted, one->written);
   return true;
 }
 

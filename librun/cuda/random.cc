@@ -89,8 +89,7 @@ Status random(KernelCall& call) {
     case DType::i16: return draw_whole(call, 0, 32768);
     case DType::i32: return draw_whole(call, 0, int64_t{1} << 31);
     case DType::i64: return draw_whole(call, 0, std::numeric_limits<int64_t>::max());
-    default:
-      return draw_whole(call, 0, (int64_t{1} << random_args(call, call.result(), Draw::whole).digits) + 1);
+    default: return draw_whole(call, 0, (int64_t{1} << random_args(call, call.result(), Draw::whole).digits) + 1);
   }
 }
 

@@ -273,7 +273,8 @@ const int64_t* sort_rows_of(KernelCall& call, const Tensor& self, const Tensor& 
   args.length = from.dim(-1);
   args.kept = kept < 0 ? args.length : kept;
   args.descending = descending;
-  Tensor order = backend_of(call).scratch(DType::i64, from.sizes()), space = backend_of(call).scratch(DType::i64, from.sizes());
+  Tensor order = backend_of(call).scratch(DType::i64, from.sizes()),
+         space = backend_of(call).scratch(DType::i64, from.sizes());
   args.order = order.as<int64_t>();
   args.space = space.as<int64_t>();
   device_of(call).launch("sort_rows", std::min<int64_t>(args.rows, 1 << 16), args);

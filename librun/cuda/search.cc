@@ -16,7 +16,7 @@ Result<Tensor> places_of(KernelCall& call, const Tensor& flags) {
   FlagArgs args;
   args.flags = Device::view(flags);
   args.runs = (args.flags.count + kFlagRun - 1) / kFlagRun;
-  BucketArgs buckets;                    // of runs: where each begins
+  BucketArgs buckets;  // of runs: where each begins
   buckets.destinations = args.runs;
   const Tensor counts = backend.scratch(DType::i32, std::array{args.runs + 1});
   const Tensor begin = backend.scratch(DType::i64, std::array{args.runs + 1 + kLanes});
@@ -25,7 +25,8 @@ Result<Tensor> places_of(KernelCall& call, const Tensor& flags) {
   backend.device().launch("flag_counts", blocks_for(args.runs), args);
   backend.device().launch("bucket_offsets", 1, buckets);
   int64_t count = 0;
-  SG_TRY(backend.download(reinterpret_cast<std::byte*>(&count), begin.data + args.runs * dtype_bytes(DType::i64), sizeof count));
+  SG_TRY(backend.download(reinterpret_cast<std::byte*>(&count), begin.data + args.runs * dtype_bytes(DType::i64),
+                          sizeof count));
   Tensor places = backend.scratch(DType::i64, std::array{count});
   args.to = places.as<int64_t>();
   backend.device().launch("flag_places", blocks_for(args.runs), args);

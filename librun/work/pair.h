@@ -43,7 +43,9 @@ struct BinaryCrossEntropy {
   static constexpr const char *kNumber = "", *kName = "work_binary_cross_entropy",
                               *kSlope = "work_binary_cross_entropy_slope";
   SG_INLINE static double above(double x) { return x < -100.0 ? -100.0 : x; }
-  SG_INLINE static double loss(double x, double y, double) { return (y - 1) * above(::log1p(-x)) - y * above(::log(x)); }
+  SG_INLINE static double loss(double x, double y, double) {
+    return (y - 1) * above(::log1p(-x)) - y * above(::log(x));
+  }
   SG_INLINE static double slope(double x, double y, double) {
     const double spread = (1 - x) * x, least = static_cast<double>(1e-12f);
     return (x - y) / (spread < least ? least : spread);
@@ -59,7 +61,7 @@ struct SquaredError {
 template <class Loss>
 struct PairLoss {
   static constexpr const char* kName = Loss::kName;
-  const double *x, *y, *weight;         // weight: null = 1
+  const double *x, *y, *weight;  // weight: null = 1
   double number;
   double* to;
   SG_INLINE void operator()(int64_t i) const { to[i] = Loss::loss(x[i], y[i], number) * (weight ? weight[i] : 1); }

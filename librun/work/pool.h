@@ -8,7 +8,7 @@ namespace sg::work {
 // The positions of one window along one axis: from, from + step, ... below `end`, padding left out.
 struct Span {
   int64_t from, end, step;
-  int64_t padded;                       // positions with padding, as averages count them
+  int64_t padded;  // positions with padding, as averages count them
 
   SG_INLINE int64_t count() const { return from < end ? (end - from + step - 1) / step : 0; }
 };
@@ -151,7 +151,8 @@ struct PoolBackward {
           }
           const Spans s{{w.span(0, d), w.span(1, r), w.span(2, c)}};
           bool inside = true;
-          for (int k = 0; k < 3; ++k) inside = inside && at[k] >= s.axis[k].from && (at[k] - s.axis[k].from) % s.axis[k].step == 0;
+          for (int k = 0; k < 3; ++k)
+            inside = inside && at[k] >= s.axis[k].from && (at[k] - s.axis[k].from) % s.axis[k].step == 0;
           if (inside) sum += grad[out] / static_cast<double>(divisor_of(s, has_divisor, divisor, padded));
         }
     to[i] = sum;
@@ -161,7 +162,7 @@ struct PoolBackward {
 // Values to places of their plane, a plane a number: added up as doubles, or moved as they are, the last one staying.
 struct ToPlaces {
   static constexpr const char* kName = "work_to_places";
-  int64_t plane_in, plane_out, size;    // size: bytes of an element that is moved; 0 = doubles are added
+  int64_t plane_in, plane_out, size;  // size: bytes of an element that is moved; 0 = doubles are added
   const unsigned char* from;
   const int64_t* places;
   unsigned char* to;

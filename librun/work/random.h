@@ -29,7 +29,7 @@ SG_INLINE Words philox(Words c, uint32_t key0, uint32_t key1) {
 // Of a number in (0, 1], no subnormal. x = m * 2^e with m in [sqrt(1/2), sqrt(2)); log m = 2 artanh((m - 1) / (m + 1)).
 SG_INLINE double natural_log(double x) {
   const uint64_t bits = __builtin_bit_cast(uint64_t, x);
-  double m = __builtin_bit_cast(double, (bits & 0x000FFFFFFFFFFFFFu) | 0x3FF0000000000000u);     // [1, 2)
+  double m = __builtin_bit_cast(double, (bits & 0x000FFFFFFFFFFFFFu) | 0x3FF0000000000000u);  // [1, 2)
   const bool is_large = m > 1.41421356237309504880;
   m = is_large ? m * 0.5 : m;
   const double exponent = static_cast<double>(static_cast<int32_t>(bits >> 52) - 1023 + is_large);
@@ -59,7 +59,7 @@ SG_INLINE SinCos sin_cos_of_turns(double turns) {
   const double part = turns * 8 - octant;
   const bool from_above = (octant & 1) != 0;
   const double x = (from_above ? 1 - part : part) * 0.78539816339744830962, z = x * x;
-  double s = 1.0 / 355687428096000, c = 1.0 / 20922789888000;                               // 1/17!, 1/16!
+  double s = 1.0 / 355687428096000, c = 1.0 / 20922789888000;  // 1/17!, 1/16!
   s = s * z - 1.0 / 1307674368000, c = c * z - 1.0 / 87178291200;
   s = s * z + 1.0 / 6227020800, c = c * z + 1.0 / 479001600;
   s = s * z - 1.0 / 39916800, c = c * z - 1.0 / 3628800;
@@ -116,8 +116,7 @@ struct Key {
     return uint64_t{b.w[2 * (i % 2)]} << 32 | b.w[2 * (i % 2) + 1];
   }
   SG_INLINE double uniform(uint64_t i, int digits) const {
-    if (digits <= 32)
-      return static_cast<double>(word(i) >> (32 - digits)) / static_cast<double>(uint64_t{1} << digits);
+    if (digits <= 32) return static_cast<double>(word(i) >> (32 - digits)) / static_cast<double>(uint64_t{1} << digits);
     return static_cast<double>(word64(i) >> (64 - digits)) / static_cast<double>(uint64_t{1} << digits);
   }
   SG_INLINE double normal(uint64_t i) const {

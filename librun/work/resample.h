@@ -29,8 +29,8 @@ struct Pick {
   const unsigned char* from;
   unsigned char* to;
   int64_t size;
-  int64_t in[3], out[3];                // the axes from the outermost; those that there are not have 1
-  const int64_t* place[3];              // null: an axis that there is not
+  int64_t in[3], out[3];    // the axes from the outermost; those that there are not have 1
+  const int64_t* place[3];  // null: an axis that there is not
 
   template <class T>
   SG_INLINE void one(int64_t i) const {

@@ -55,7 +55,7 @@ template <class V>
 struct Search {
   static constexpr const char* kName = V(1) / V(2) != 0 ? "work_search" : "work_search_whole";
   const V *sequence, *values;
-  const int64_t* sorter;                // null: the sequence is sorted
+  const int64_t* sorter;  // null: the sequence is sorted
   int64_t length, per_row;
   bool right;
   int64_t* to;

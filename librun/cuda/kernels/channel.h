@@ -15,12 +15,12 @@ struct ChannelRows {
 
 struct ChannelArgs {
   ChannelRows rows;
-  View from, gradient, to, weight, bias;  // those that are not there have no data
+  View from, gradient, to, weight, bias;    // those that are not there have no data
   double *mean = nullptr, *rstd = nullptr;  // by row
-  double* spread = nullptr;               // by row: the variance
-  double* sums = nullptr;                 // two a row: of the gradient, and of it times (from - center)
+  double* spread = nullptr;                 // by row: the variance
+  double* sums = nullptr;                   // two a row: of the gradient, and of it times (from - center)
   const double *of_gradient = nullptr, *of_normal = nullptr;  // backward, by row; null = statistics were given
-  int64_t channels = 0, inner = 1, groups = 0;  // groups 0: a row is a channel of all entries
+  int64_t channels = 0, inner = 1, groups = 0;                // groups 0: a row is a channel of all entries
   double eps = 0;
 
   SG_FN int64_t channel_of(int64_t i) const { return i / inner % channels; }
@@ -97,8 +97,8 @@ SG_KERNEL(channel_normalize_backward, ChannelArgs) {
   block.each([&](int lane) {
     for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
       const int64_t row = args.row_of(i);
-      const double g = read<double>(args.gradient, offset_of(args.gradient, i)) *
-                       channel_number(args.weight, args.channel_of(i), 1);
+      const double g =
+          read<double>(args.gradient, offset_of(args.gradient, i)) * channel_number(args.weight, args.channel_of(i), 1);
       double y = g;
       if (args.of_gradient) {
         const double x = (read<double>(args.from, offset_of(args.from, i)) - args.mean[row]) * args.rstd[row];
@@ -127,7 +127,8 @@ SG_KERNEL(channel_finish_rows, ChannelFinish) {
       double of_gradient = 0, of_normal = 0;
       for (int64_t c = 0; c < each; ++c) {
         const int64_t at = row * each + c;
-        const double w = channel_number(args.weight, at % args.channels, 1), center = args.groups == 0 ? 0 : args.mean[row];
+        const double w = channel_number(args.weight, at % args.channels, 1),
+                     center = args.groups == 0 ? 0 : args.mean[row];
         of_gradient += w * args.sums[2 * at];
         of_normal += w * (args.sums[2 * at + 1] - center * args.sums[2 * at]) * args.rstd[row];
       }
@@ -166,7 +167,8 @@ SG_KERNEL(update_running, RunningArgs) {
   block.each([&](int lane) {
     for (int64_t c = block.index() * kLanes + lane; c < args.kept.count; c += block.count() * kLanes) {
       double now = 0;
-      for (int64_t n = 0; n < args.batch; ++n) now += args.now[n * args.kept.count + c] / static_cast<double>(args.batch);
+      for (int64_t n = 0; n < args.batch; ++n)
+        now += args.now[n * args.kept.count + c] / static_cast<double>(args.batch);
       const int64_t at = offset_of(args.kept, c);
       const double kept = read<double>(args.kept, at);
       write<double>(args.kept, at, kept + args.momentum * (now * args.factor - kept));
@@ -193,11 +195,11 @@ SG_KERNEL(given_statistics, GivenArgs) {
 // --- convolutions: windows as rows, [entries * places, channels of the group * window] ---
 
 struct ConvolutionArgs {
-  View image;                           // [batch, channels, in...]: read, or written by conv_gather
-  View rows;                            // of one group, contiguous
-  View bias;                            // conv_gather: by channel
-  int64_t entry = 0, entries = 0;       // of the batch
-  int64_t channel = 0, channels = 0;    // the group's
+  View image;                         // [batch, channels, in...]: read, or written by conv_gather
+  View rows;                          // of one group, contiguous
+  View bias;                          // conv_gather: by channel
+  int64_t entry = 0, entries = 0;     // of the batch
+  int64_t channel = 0, channels = 0;  // the group's
   int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, window[3] = {1, 1, 1};
   int64_t stride[3] = {1, 1, 1}, padding[3] = {0, 0, 0}, dilation[3] = {1, 1, 1};
 

@@ -23,8 +23,8 @@ struct FlashTensor {
 
 struct FlashArgs {
   FlashTensor query, key, value, out, grad_out, grad_query, grad_key, grad_value;
-  float* sums = nullptr;           // [batch, heads, queries], contiguous: logarithms, natural
-  float* delta = nullptr;          // backward, likewise: of each row, out * grad_out summed up
+  float* sums = nullptr;                      // [batch, heads, queries], contiguous: logarithms, natural
+  float* delta = nullptr;                     // backward, likewise: of each row, out * grad_out summed up
   int64_t batches = 0, heads = 0, group = 1;  // group: query heads of a key head
   int64_t queries = 0, keys = 0;
   int32_t depth = 0;
@@ -32,7 +32,7 @@ struct FlashArgs {
   bool causal = false;
 };
 
-inline constexpr int kFlashRows = kTileRows * kWarps;  // that a block owns
+inline constexpr int kFlashRows = kTileRows * kWarps;   // that a block owns
 inline constexpr int kFlashKeys = 64, kFlashStep = 32;  // columns of scores at a time: forward, backward
 
 SG_FN uint16_t* flash_row(const FlashTensor& t, int64_t batch, int64_t head, int64_t row) {
@@ -64,7 +64,8 @@ SG_FN void flash_load(const Block& block, const FlashTensor& t, int64_t batch, i
     for (int i = lane; i < rows * (D / 2); i += kLanes) {
       const int row = i / (D / 2), column = i % (D / 2) * 2;
       const bool inside = first + row < all;
-      const uint32_t both = flash_pair(inside ? flash_row(t, batch, head, first + row) : nullptr, depth, column, inside);
+      const uint32_t both =
+          flash_pair(inside ? flash_row(t, batch, head, first + row) : nullptr, depth, column, inside);
       if (straight) *reinterpret_cast<uint32_t*>(straight + row * (D + 8) + column) = both;
       if (!turned) continue;
       turned[column * (rows + 8) + row] = static_cast<uint16_t>(both);
@@ -74,7 +75,8 @@ SG_FN void flash_load(const Block& block, const FlashTensor& t, int64_t batch, i
 }
 
 // Rows of a warp as left operands, from global memory: columns 16 k on.
-SG_FN LeftTile flash_left(const FlashTensor& t, int64_t batch, int64_t head, int64_t first, int64_t all, int depth, int k) {
+SG_FN LeftTile flash_left(const FlashTensor& t, int64_t batch, int64_t head, int64_t first, int64_t all, int depth,
+                          int k) {
   return load_left([&](int row, int column) {
     const bool inside = first + row < all;
     return flash_pair(inside ? flash_row(t, batch, head, first + row) : nullptr, depth, 16 * k + column, inside);
@@ -82,7 +84,8 @@ SG_FN LeftTile flash_left(const FlashTensor& t, int64_t batch, int64_t head, int
 }
 
 template <int N>
-SG_FN void flash_store(const FlashTensor& t, int64_t batch, int64_t head, int64_t first, int64_t all, int depth, Tile<N>& x) {
+SG_FN void flash_store(const FlashTensor& t, int64_t batch, int64_t head, int64_t first, int64_t all, int depth,
+                       Tile<N>& x) {
   x.each([&](int row, int column, float& y) {
     if (first + row < all && column < depth) flash_row(t, batch, head, first + row)[column] = to_brain(y);
   });
@@ -135,7 +138,8 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
       Tile<kFlashKeys / 8> scores;
       scores.fill(0);
       for (int d = 0; d < D / 16; ++d)
-        multiply_tile(scores, flash_left(args.query, at.batch, at.head, first, args.queries, args.depth, d), keys, D + 8, 16 * d);
+        multiply_tile(scores, flash_left(args.query, at.batch, at.head, first, args.queries, args.depth, d), keys,
+                      D + 8, 16 * d);
       scores.each([&](int row, int column, float& x) {
         const bool seen = k + column < args.keys && (!args.causal || k + column <= first + row);
         x = seen ? x * args.scale : static_cast<float>(-math::infinity());
@@ -189,7 +193,8 @@ SG_KERNEL(flash_delta, FlashArgs) {
 
 // exp(score - logarithm of its row's sum): 0 where it is masked, and in rows where all are.
 SG_FN float flash_weight(const FlashArgs& args, float score, float sum, int64_t q, int64_t k) {
-  const bool seen = q < args.queries && k < args.keys && (!args.causal || k <= q) && sum > static_cast<float>(-math::infinity());
+  const bool seen =
+      q < args.queries && k < args.keys && (!args.causal || k <= q) && sum > static_cast<float>(-math::infinity());
   return seen ? flash_exp(score * args.scale - sum) : 0.0f;
 }
 
@@ -223,7 +228,8 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
         const int64_t first = at.first + warp * kTileRows;
         p.fill(0);
         for (int d = 0; d < D / 16; ++d)
-          multiply_tile(p, flash_left(args.key, at.batch, at.head, first, args.keys, args.depth, d), queries, D + 8, 16 * d);
+          multiply_tile(p, flash_left(args.key, at.batch, at.head, first, args.keys, args.depth, d), queries, D + 8,
+                        16 * d);
         p.each([&](int row, int column, float& x) {
           const int64_t to = q + column;
           x = flash_weight(args, x, to < args.queries ? sums[to] : 0.0f, to, first + row);
@@ -242,7 +248,8 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
         Tile<kFlashStep / 8> slopes;
         slopes.fill(0);
         for (int d = 0; d < D / 16; ++d)
-          multiply_tile(slopes, flash_left(args.value, at.batch, at.head, first, args.keys, args.depth, d), grads, D + 8, 16 * d);
+          multiply_tile(slopes, flash_left(args.value, at.batch, at.head, first, args.keys, args.depth, d), grads,
+                        D + 8, 16 * d);
         slopes.each([&](int, int column, float& x) { x -= q + column < args.queries ? delta[q + column] : 0.0f; });
         times(slopes, p, args.scale);
         for (int i = 0; i < kFlashStep / 16; ++i) multiply_tile(s.key, slopes.left(i), turned, kFlashStep + 8, 16 * i);
@@ -279,8 +286,10 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
       weights.fill(0);
       slopes.fill(0);
       for (int d = 0; d < D / 16; ++d) {
-        multiply_tile(weights, flash_left(args.query, at.batch, at.head, first, args.queries, args.depth, d), keys, D + 8, 16 * d);
-        multiply_tile(slopes, flash_left(args.grad_out, at.batch, at.head, first, args.queries, args.depth, d), values, D + 8, 16 * d);
+        multiply_tile(weights, flash_left(args.query, at.batch, at.head, first, args.queries, args.depth, d), keys,
+                      D + 8, 16 * d);
+        multiply_tile(slopes, flash_left(args.grad_out, at.batch, at.head, first, args.queries, args.depth, d), values,
+                      D + 8, 16 * d);
       }
       weights.each([&](int row, int column, float& x) {
         const int64_t q = first + row;

@@ -17,44 +17,44 @@ struct ChainArgs {
 
 // --- rows: real_add<float>(a, b), whole_add(a, b), flag_add(a, b), complex_add(a, b) ---
 
-#define REAL(op, ...)                                                                                         \
-  template <class T>                                                                                          \
-  SG_FN T real_##op([[maybe_unused]] T a, [[maybe_unused]] T b = T(0), [[maybe_unused]] T c = T(0),           \
-                    [[maybe_unused]] T d = T(0), [[maybe_unused]] T e = T(0)) {                               \
-    return __VA_ARGS__;                                                                                       \
+#define REAL(op, ...)                                                                               \
+  template <class T>                                                                                \
+  SG_FN T real_##op([[maybe_unused]] T a, [[maybe_unused]] T b = T(0), [[maybe_unused]] T c = T(0), \
+                    [[maybe_unused]] T d = T(0), [[maybe_unused]] T e = T(0)) {                     \
+    return __VA_ARGS__;                                                                             \
   }
-#define REAL_TEST(op, ...)                                                                                    \
-  template <class T>                                                                                          \
-  SG_FN bool real_##op([[maybe_unused]] T a, [[maybe_unused]] T b = T(0), [[maybe_unused]] T c = T(0),        \
-                       [[maybe_unused]] T d = T(0)) {                                                         \
-    return __VA_ARGS__;                                                                                       \
+#define REAL_TEST(op, ...)                                                                             \
+  template <class T>                                                                                   \
+  SG_FN bool real_##op([[maybe_unused]] T a, [[maybe_unused]] T b = T(0), [[maybe_unused]] T c = T(0), \
+                       [[maybe_unused]] T d = T(0)) {                                                  \
+    return __VA_ARGS__;                                                                                \
   }
-#define WHOLE(op, ...)                                                                                        \
-  SG_FN int64_t whole_##op([[maybe_unused]] const Report& report, [[maybe_unused]] int64_t a,                 \
-                           [[maybe_unused]] int64_t b = 0, [[maybe_unused]] int64_t c = 0,                    \
-                           [[maybe_unused]] int64_t d = 0) {                                                  \
-    return __VA_ARGS__;                                                                                       \
+#define WHOLE(op, ...)                                                                        \
+  SG_FN int64_t whole_##op([[maybe_unused]] const Report& report, [[maybe_unused]] int64_t a, \
+                           [[maybe_unused]] int64_t b = 0, [[maybe_unused]] int64_t c = 0,    \
+                           [[maybe_unused]] int64_t d = 0) {                                  \
+    return __VA_ARGS__;                                                                       \
   }
-#define WHOLE_TEST(op, ...)                                                                                   \
-  SG_FN bool whole_##op([[maybe_unused]] const Report& report, [[maybe_unused]] int64_t a,                    \
-                        [[maybe_unused]] int64_t b = 0) {                                                     \
-    return __VA_ARGS__;                                                                                       \
+#define WHOLE_TEST(op, ...)                                                                \
+  SG_FN bool whole_##op([[maybe_unused]] const Report& report, [[maybe_unused]] int64_t a, \
+                        [[maybe_unused]] int64_t b = 0) {                                  \
+    return __VA_ARGS__;                                                                    \
   }
-#define FLAG(op, ...)                                                                                         \
-  SG_FN bool flag_##op([[maybe_unused]] int a, [[maybe_unused]] int b = 0, [[maybe_unused]] int c = 0) {      \
-    return ((__VA_ARGS__) & 1) != 0;                                                                          \
+#define FLAG(op, ...)                                                                                    \
+  SG_FN bool flag_##op([[maybe_unused]] int a, [[maybe_unused]] int b = 0, [[maybe_unused]] int c = 0) { \
+    return ((__VA_ARGS__)&1) != 0;                                                                       \
   }
 #define FLAG_TEST FLAG
-#define CX(op, ...)                                                                                           \
-  template <class T>                                                                                          \
+#define CX(op, ...)                                                                                                \
+  template <class T>                                                                                               \
   SG_FN Cx<T> complex_##op([[maybe_unused]] Cx<T> a, [[maybe_unused]] Cx<T> b = {}, [[maybe_unused]] Cx<T> c = {}, \
-                           [[maybe_unused]] Cx<T> d = {}) {                                                   \
-    return __VA_ARGS__;                                                                                       \
+                           [[maybe_unused]] Cx<T> d = {}) {                                                        \
+    return __VA_ARGS__;                                                                                            \
   }
-#define CX_TEST(op, ...)                                                                                      \
-  template <class T>                                                                                          \
-  SG_FN bool complex_##op([[maybe_unused]] Cx<T> a, [[maybe_unused]] Cx<T> b = {}) {                          \
-    return __VA_ARGS__;                                                                                       \
+#define CX_TEST(op, ...)                                                             \
+  template <class T>                                                                 \
+  SG_FN bool complex_##op([[maybe_unused]] Cx<T> a, [[maybe_unused]] Cx<T> b = {}) { \
+    return __VA_ARGS__;                                                              \
   }
 #include "librun/cuda/kernels/element_ops.def"
 #undef REAL

@@ -274,7 +274,8 @@ SG_FN void scatter_complex(const ScatterArgs& args, const Bucket& b, int64_t to)
   C* at_place = &at<C>(args.to.rest, 2 * to);
   int64_t k = b.begin;
   auto scaled = [&](int64_t i, C* re, C* im) {
-    const C x = read<C>(args.from, b.offset(i)), y = is_complex(args.from.element) ? read_imaginary<C>(args.from, b.offset(i)) : C(0);
+    const C x = read<C>(args.from, b.offset(i)),
+            y = is_complex(args.from.element) ? read_imaginary<C>(args.from, b.offset(i)) : C(0);
     const C s = static_cast<C>(args.scale), t = static_cast<C>(args.scale_im);
     *re = t == 0 ? x * s : x * s - y * t;
     *im = t == 0 ? y * s : x * t + y * s;

@@ -124,7 +124,8 @@ SG_KERNEL(random_order, ChoiceArgs) {
     const work::Key key = work::Key::of(args.stream);
     for (int64_t i = 0; i < args.length; ++i) args.to[i] = i;
     for (int64_t i = 0; i + 1 < args.length; ++i) {
-      int64_t& other = args.to[i + static_cast<int64_t>(key.below(static_cast<uint64_t>(i), static_cast<uint64_t>(args.length - i)))];
+      int64_t& other = args.to[i + static_cast<int64_t>(
+                                       key.below(static_cast<uint64_t>(i), static_cast<uint64_t>(args.length - i)))];
       const int64_t held = args.to[i];
       args.to[i] = other;
       other = held;

@@ -9,12 +9,12 @@
 
 namespace sg::cuda {
 
-#define SG_WORK(name, ...)                                                                                    \
-  using name##_args = EachArgs<__VA_ARGS__>;                                                                  \
-  SG_KERNEL(name, name##_args) {                                                                              \
-    block.each([&](int lane) {                                                                                \
+#define SG_WORK(name, ...)                                                                                       \
+  using name##_args = EachArgs<__VA_ARGS__>;                                                                     \
+  SG_KERNEL(name, name##_args) {                                                                                 \
+    block.each([&](int lane) {                                                                                   \
       for (int64_t i = block.index() * kLanes + lane; i < args.count; i += block.count() * kLanes) args.work(i); \
-    });                                                                                                       \
+    });                                                                                                          \
   }
 
 SG_WORK(work_resample, work::Resample)

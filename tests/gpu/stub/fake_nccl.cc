@@ -75,7 +75,10 @@ struct ncclComm {
     return at_rank == rank && at_call == number;
   }
 
-  bool refuses() { return std::getenv("SG_FAKE_NCCL") && std::strncmp(std::getenv("SG_FAKE_NCCL"), "refuse", 6) == 0 && counted("refuse"); }
+  bool refuses() {
+    return std::getenv("SG_FAKE_NCCL") && std::strncmp(std::getenv("SG_FAKE_NCCL"), "refuse", 6) == 0 &&
+           counted("refuse");
+  }
 
   // Moves a message as far as it goes now.
   void move(Transfer& t) const {
