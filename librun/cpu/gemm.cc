@@ -218,6 +218,23 @@ class Run {
 
 void gemm(KernelCall& call, const Gemm& product) { gemm(call, std::span(&product, 1)); }
 
+namespace {
+
+// Sums of few numbers: what two parts of f16 leave out would show in them, and multiply-adds are as quick.
+bool wants_units(const Gemm& g) { return g.units == Units::bf16 || (g.units == Units::f16 && g.a.dim(-1) > kShortSum); }
+
+void gemm_f32(KernelCall& call, std::span<const Gemm> products) {
+  const auto fast = std::find_if(products.begin(), products.end(), wants_units);
+  if (fast == products.end()) return Run(call, products, FmaEngine<float>(products[0].isa, false)).run();
+  if (std::all_of(products.begin(), products.end(), wants_units)) return Run(call, products, UnitEngine(fast->units)).run();
+  std::vector<Gemm> with_units, without;
+  for (const Gemm& g : products) (wants_units(g) ? with_units : without).push_back(g);
+  gemm_f32(call, with_units);
+  gemm_f32(call, without);
+}
+
+}  // namespace
+
 void gemm(KernelCall& call, std::span<const Gemm> products) {
   if (products.empty()) return;
   if (Backend* backend = backend_of(call.context())) {
@@ -230,8 +247,8 @@ void gemm(KernelCall& call, std::span<const Gemm> products) {
     for (const Gemm& g : products) gemm_plain(call, g);
   } else if (dtype == DType::f64) {
     Run(call, products, FmaEngine<double>(products[0].isa, chain)).run();
-  } else if (dtype == DType::f32 && products[0].matrix_units && !chain) {
-    Run(call, products, UnitEngine()).run();
+  } else if (dtype == DType::f32 && !chain) {
+    gemm_f32(call, products);
   } else {
     Run(call, products, FmaEngine<float>(products[0].isa, chain)).run();
   }

@@ -8,6 +8,7 @@ namespace {
 
 // About half of a usual L2, the other half being for B and C.
 constexpr int64_t kFmaBytes = 1100 << 10, kUnitBytes = 1200 << 10;
+constexpr int64_t kStreamSums = 1 << 20;     // sums that no cache would keep until somebody reads them
 
 }  // namespace
 
@@ -25,6 +26,11 @@ void FmaEngine<T>::pack_rows(const GemmBlock<T>& block, GemmDepth depth, int64_t
 }
 
 template <class T>
+void FmaEngine<T>::pack_row(const GemmJob& job, int64_t row, GemmDepth depth, T* a) const {
+  pack_block(kernels_, job.a.at(row, depth.begin), 1, depth.size(), a, kPackedRow);
+}
+
+template <class T>
 void FmaEngine<T>::multiply(const GemmBlock<T>& block, GemmDepth depth, int64_t j, int64_t columns, const T* a, T* panel) const {
   const GemmJob& job = *block.job;
   TileStart later = chain_ ? TileStart::chain : TileStart::add;
@@ -37,66 +43,78 @@ template class FmaEngine<float>;
 template class FmaEngine<double>;
 
 int64_t UnitEngine::row_limit(int64_t k) const {
-  int64_t row_bytes = steps(std::clamp<int64_t>(k, 1, kGemmDepth)) * kUnitDepth * kParts * static_cast<int64_t>(sizeof(Packed));
+  int64_t row_bytes = product(std::clamp<int64_t>(k, 1, kGemmDepth)).row_tile_size() / kUnitLines * static_cast<int64_t>(sizeof(Packed));
   return kUnitBytes / row_bytes / row_grain() * row_grain();
 }
 
 void UnitEngine::pack_rows(const GemmBlock<float>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const {
-  Packed* to = a + begin * steps(depth.size()) * kParts * kUnitTile;
-  for (int64_t i = begin * kUnitLines; i < std::min(end * kUnitLines, block.rows()); i += kUnitLines)
-    for (int64_t k = depth.begin; k < depth.end; k += kUnitDepth, to += kParts * kUnitTile)
-      pack_parts(TileForm::lines, block.job->a.at(block.i0 + i, k), std::min(kUnitLines, block.rows() - i), std::min(kUnitDepth, depth.end - k),
-                 to, kUnitTile);
+  const int64_t tile_size = product(depth.size()).row_tile_size(), part_count = parts_of(units_);
+  for (int64_t tile = begin; tile < end; ++tile) {
+    const int64_t i = tile * kUnitLines, lines = std::min(kUnitLines, block.rows() - i);
+    auto& scales = *reinterpret_cast<LineScales*>(a + tile * tile_size);
+    if (units_ == Units::f16) scale_lines(block.job->a.at(block.i0 + i, depth.begin), lines, depth.size(), &scales);
+    Packed* to = a + tile * tile_size + kUnitHead;
+    for (int64_t k = depth.begin; k < depth.end; k += kUnitDepth, to += part_count * kUnitTile)
+      pack_parts(units_, TileForm::lines, block.job->a.at(block.i0 + i, k), lines, std::min(kUnitDepth, depth.end - k), scales, to, kUnitTile);
+  }
 }
 
 void UnitEngine::pack_panel(const GemmJob& job, GemmDepth depth, int64_t j, int64_t columns, Packed* panel) const {
-  for (int64_t k = depth.begin; k < depth.end; k += kUnitDepth, panel += 2 * kParts * kUnitTile)
-    for (int64_t half = 0; half < 2; ++half) {
-      int64_t lines = std::min(kUnitLines, columns - half * kUnitLines);
-      if (lines > 0)       // sums of columns that are not there go nowhere
-        pack_parts(TileForm::pairs, job.b.at(k, j + half * kUnitLines).transposed(), lines, std::min(kUnitDepth, depth.end - k),
-                   panel + half * kUnitTile, 2 * kUnitTile);
-    }
+  const int64_t part_count = parts_of(units_);
+  for (int64_t half = 0; half * kUnitLines < columns; ++half) {       // sums of columns that are not there go nowhere
+    const int64_t lines = std::min(kUnitLines, columns - half * kUnitLines);
+    auto& scales = *reinterpret_cast<LineScales*>(panel + half * kUnitHead);
+    if (units_ == Units::f16) scale_lines(job.b.at(depth.begin, j + half * kUnitLines).transposed(), lines, depth.size(), &scales);
+    Packed* to = panel + 2 * kUnitHead + half * kUnitTile;
+    for (int64_t k = depth.begin; k < depth.end; k += kUnitDepth, to += 2 * part_count * kUnitTile)
+      pack_parts(units_, TileForm::pairs, job.b.at(k, j + half * kUnitLines).transposed(), lines, std::min(kUnitDepth, depth.end - k), scales,
+                 to, 2 * kUnitTile);
+  }
 }
 
 void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a, Packed* panel) const {
   const GemmJob& job = *block.job;
-  UnitProduct product{a, panel, steps(depth.size()), job.swapped};
+  UnitProduct whole = product(depth.size());
+  whole.a = a, whole.b = panel, whole.swapped = job.swapped;
+  const bool last = depth.end == job.k, add = depth.begin > 0;
+  const bool stream = last && !add && job.direct && job.alpha == 1 && !job.self.data && job.m * job.n > kStreamSums;
   UnitTiles tiles;
   for (int64_t end = j + columns; j < end; j += kUnitColumns) {
     int64_t width = std::min(kUnitColumns, end - j);
     pack_panel(job, depth, j, width, panel);
     Prefetch next;
     if (j + kUnitColumns < end) next = Prefetch(job.b.at(depth.begin, j + kUnitColumns), depth.size(), std::min(kUnitColumns, end - j - kUnitColumns));
-    int64_t steps_in_all = std::max<int64_t>(1, product.steps * ((block.rows() + row_grain() - 1) / row_grain()));
+    int64_t steps_in_all = std::max<int64_t>(1, whole.steps * ((block.rows() + row_grain() - 1) / row_grain()));
     for (int64_t i = 0; i < block.rows(); i += row_grain()) {
       int64_t rows = std::min(row_grain(), block.rows() - i);
-      float* c = block.sums + i * block.sums_step + (j - block.c0);
-      multiply_tiles(product, i / kUnitLines, rows, width, depth.begin > 0, c, block.sums_step, &next, next.lines() / steps_in_all + 1);
-      if (depth.end == job.k && has_nan(c, block.sums_step, rows, width)) repair(block, i, rows, j, width);
+      UnitSums sums{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, add, stream};
+      bool nan = multiply_tiles(whole, i / kUnitLines, rows, width, sums, &next, next.lines() / steps_in_all + 1);
+      if (nan && last) repair(block, i, rows, j, width);
     }
   }
 }
 
-// Sums that are NaN, from multiply-adds. Seldom: where the operands hold infinities or NaN, or are about to.
+// Sums that are NaN, from multiply-adds. Seldom: where the operands hold infinities or NaN, or numbers that differ so much
+// that parts are not sure. All rows with any go together.
 void UnitEngine::repair(const GemmBlock<float>& block, int64_t first, int64_t rows, int64_t j, int64_t columns) const {
   const GemmJob& job = *block.job;
   const FmaEngine<float> fma(job.isa, false);
-  for (int64_t i = first; i < first + rows; ++i) {
-    float* sums = block.sums + i * block.sums_step + (j - block.c0);
-    if (!has_nan(sums, 0, 1, columns)) continue;
-    alignas(64) float a[kPackedRow], panel[kPanelSize], again[kMaxTileColumns];
-    for (int64_t c = 0; c < columns; c += fma.columns()) {
-      GemmBlock<float> row{&job, block.i0 + i, block.i0 + i + 1, j + c, j + columns, again, kMaxTileColumns};
-      int64_t width = std::min(fma.columns(), columns - c);
-      for (int64_t k = 0; k < job.k; k += kSumBlock) {
-        GemmDepth depth{k, std::min(k + kSumBlock, job.k)};
-        fma.pack_rows(row, depth, 0, 1, a);
-        fma.multiply(row, depth, j + c, width, a, panel);
-      }
-      for (int64_t x = 0; x < width; ++x)
-        if (std::isnan(sums[c + x])) sums[c + x] = again[x];
+  auto sums_at = [&](int64_t i) { return block.sums + i * block.sums_step + (j - block.c0); };
+  int64_t bad[2 * kUnitLines], count = 0;
+  for (int64_t i = first; i < first + rows; ++i)
+    if (std::any_of(sums_at(i), sums_at(i) + columns, [](float x) { return std::isnan(x); })) bad[count++] = i;
+  alignas(64) float a[2 * kUnitLines * kPackedRow], panel[kPanelSize], again[2 * kUnitLines * kMaxTileColumns];
+  for (int64_t c = 0; c < columns; c += fma.columns()) {
+    const int64_t width = std::min(fma.columns(), columns - c);
+    for (int64_t k = 0; k < job.k; k += kSumBlock) {
+      const GemmDepth depth{k, std::min(k + kSumBlock, job.k)};
+      for (int64_t r = 0; r < count; ++r) fma.pack_row(job, block.i0 + bad[r], depth, a + r * kPackedRow);
+      GemmBlock<float> picked{&job, 0, count, j + c, j + columns, again, kMaxTileColumns};
+      fma.multiply(picked, depth, j + c, width, a, panel);
     }
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t x = 0; x < width; ++x)
+        if (float& sum = sums_at(bad[r])[c + x]; std::isnan(sum)) sum = again[r * kMaxTileColumns + x];
   }
 }
 

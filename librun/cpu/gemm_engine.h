@@ -53,6 +53,8 @@ class FmaEngine {
   int64_t packed_size(int64_t rows, int64_t depth) const { return packed_a_size(rows, depth); }
   int64_t panel_size(int64_t) const { return kPanelSize; }
   void pack_rows(const GemmBlock<T>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const;
+  // One row of A, at most kSumBlock deep.
+  void pack_row(const GemmJob& job, int64_t row, GemmDepth depth, Packed* a) const;
   // Columns [j, j + columns) of the block: sums over `depth`. REQUIRES: j at the start of a panel
   void multiply(const GemmBlock<T>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a, Packed* panel) const;
 
@@ -67,20 +69,24 @@ class UnitEngine {
   using Sum = float;
   using Packed = uint16_t;
 
+  // REQUIRES: has_units(units)
+  explicit UnitEngine(Units units) : units_(units) {}
   int64_t columns() const { return kUnitColumns; }
   int64_t row_tile() const { return kUnitLines; }
   int64_t row_grain() const { return 2 * kUnitLines; }
   int64_t row_limit(int64_t k) const;
   int64_t row_groups(int64_t rows) const { return (rows + kUnitLines - 1) / kUnitLines; }
-  int64_t packed_size(int64_t rows, int64_t depth) const { return row_groups(rows) * steps(depth) * kParts * kUnitTile; }
-  int64_t panel_size(int64_t depth) const { return 2 * steps(depth) * kParts * kUnitTile; }
+  int64_t packed_size(int64_t rows, int64_t depth) const { return row_groups(rows) * product(depth).row_tile_size(); }
+  int64_t panel_size(int64_t depth) const { return product(depth).panel_size(); }
   void pack_rows(const GemmBlock<float>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const;
   void multiply(const GemmBlock<float>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a, Packed* panel) const;
 
  private:
-  static int64_t steps(int64_t depth) { return (depth + kUnitDepth - 1) / kUnitDepth; }
+  UnitProduct product(int64_t depth) const { return {units_, nullptr, nullptr, (depth + kUnitDepth - 1) / kUnitDepth, false}; }
   void pack_panel(const GemmJob& job, GemmDepth depth, int64_t j, int64_t columns, Packed* panel) const;
   void repair(const GemmBlock<float>& block, int64_t first, int64_t rows, int64_t j, int64_t columns) const;
+
+  Units units_;
 };
 
 }  // namespace sg::cpu

@@ -2,6 +2,9 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
+#include <bit>
+
 // gcc 12 takes the compiler's own "undefined" vectors for a bug (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -13,18 +16,26 @@ namespace sg::cpu {
 namespace {
 
 constexpr int kPairs = static_cast<int>(kUnitDepth / 2);
+constexpr int kMaxParts = 3;
+constexpr int kTopExponent = 14;     // of a line's largest number, scaled for f16
+constexpr float kWideBelow = 0x1p-4f;
 
-// One part of 16 pairs of numbers: bf16 of the even ones in the low halves, of the odd ones in the high halves.
+// 16 pairs of neighbours in k: what is left to split.
 struct Pairs {
-  __m512 even, odd;              // what is left to split
+  __m512 even, odd;
 };
 
+// Of the even ones in the low halves, of the odd ones in the high halves.
 SG_AVX512_OP __m512i high_halves(__m512i even, __m512i odd) {
   return _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(even, 16), odd);
 }
 
+SG_AVX512_OP __m512i interleave(__m256i even, __m256i odd) {
+  return _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
+}
+
 // Takes the nearest bf16 of each number away from it, ties away from zero. The difference is exact.
-SG_AVX512_OP __m512i take_part(Pairs* rest) {
+SG_AVX512_OP __m512i take_bf16(Pairs* rest) {
   const __m512i half = _mm512_set1_epi32(0x8000), mask = _mm512_set1_epi32(static_cast<int>(0xFFFF0000u));
   __m512i even = _mm512_add_epi32(_mm512_castps_si512(rest->even), half);
   __m512i odd = _mm512_add_epi32(_mm512_castps_si512(rest->odd), half);
@@ -33,10 +44,27 @@ SG_AVX512_OP __m512i take_part(Pairs* rest) {
   return high_halves(even, odd);
 }
 
-SG_AVX512_OP void split(Pairs rest, __m512i* parts, int64_t step) {
-#pragma GCC unroll 3
-  for (int p = 0; p + 1 < kParts; ++p) parts[p * step] = take_part(&rest);
-  parts[(kParts - 1) * step] = high_halves(_mm512_castps_si512(rest.even), _mm512_castps_si512(rest.odd));
+// The nearest f16, ties to even, likewise.
+SG_AVX512_OP __m512i take_f16(Pairs* rest) {
+  __m256i even = _mm512_cvtps_ph(rest->even, _MM_FROUND_TO_NEAREST_INT), odd = _mm512_cvtps_ph(rest->odd, _MM_FROUND_TO_NEAREST_INT);
+  rest->even = _mm512_sub_ps(rest->even, _mm512_cvtph_ps(even));
+  rest->odd = _mm512_sub_ps(rest->odd, _mm512_cvtph_ps(odd));
+  return interleave(even, odd);
+}
+
+// Numbers times 2^-exponents, taken apart.
+template <Units kUnits>
+SG_AVX512_OP void split(Pairs rest, __m512 exponents, __m512i* parts, int64_t step) {
+  if constexpr (kUnits == Units::f16) {
+    const __m512 scale = _mm512_sub_ps(_mm512_setzero_ps(), exponents);
+    rest = {_mm512_scalef_ps(rest.even, scale), _mm512_scalef_ps(rest.odd, scale)};
+    parts[0] = take_f16(&rest);
+    parts[step] = interleave(_mm512_cvtps_ph(rest.even, _MM_FROUND_TO_NEAREST_INT), _mm512_cvtps_ph(rest.odd, _MM_FROUND_TO_NEAREST_INT));
+  } else {
+    parts[0] = take_bf16(&rest);
+    parts[step] = take_bf16(&rest);
+    parts[2 * step] = high_halves(_mm512_castps_si512(rest.even), _mm512_castps_si512(rest.odd));
+  }
 }
 
 // The first `count` of 16 numbers; zeros behind.
@@ -91,8 +119,9 @@ struct Place {
 };
 
 // Tiles turned round: pairs to lines, or lines to pairs.
+template <Units kUnits>
 SG_AVX512 void store_turned(const __m512i* parts, Place to) {
-  for (int p = 0; p < kParts; ++p) {
+  for (int p = 0; p < parts_of(kUnits); ++p) {
     __m512i tile[16];
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) tile[i] = parts[p * 16 + i];
@@ -102,52 +131,118 @@ SG_AVX512 void store_turned(const __m512i* parts, Place to) {
   }
 }
 
-SG_AVX512_OP void split_lines(const float* from, int64_t line_step, int64_t lines, int64_t depth, Place to) {
+template <Units kUnits>
+SG_AVX512_OP void split_lines(const float* from, int64_t line_step, int64_t lines, int64_t depth, const LineScales& scales, Place to) {
   for (int i = 0; i < kUnitLines; ++i) {
     Pairs pairs{_mm512_setzero_ps(), _mm512_setzero_ps()};
     if (i < lines) pairs = load_along(from + i * line_step, depth);
-    split(pairs, to.at + i, to.step);
+    split<kUnits>(pairs, kUnits == Units::f16 ? _mm512_set1_ps(scales.exponent[i]) : _mm512_setzero_ps(), to.at + i, to.step);
   }
 }
 
-SG_AVX512_OP void split_pairs(const float* from, int64_t k_step, int64_t lines, int64_t depth, Place to) {
+template <Units kUnits>
+SG_AVX512_OP void split_pairs(const float* from, int64_t k_step, int64_t lines, int64_t depth, const LineScales& scales, Place to) {
+  const __m512 of_lines = kUnits == Units::f16 ? _mm512_load_ps(scales.exponent) : _mm512_setzero_ps();
   for (int p = 0; p < kPairs; ++p) {
     Pairs pairs{_mm512_setzero_ps(), _mm512_setzero_ps()};
     if (2 * p < depth) pairs = load_across(from + 2 * p * k_step, k_step, lines, 2 * p + 1 < depth);
-    split(pairs, to.at + p, to.step);
+    split<kUnits>(pairs, of_lines, to.at + p, to.step);
   }
 }
 
-SG_AVX512 void pack_along(TileForm form, const float* from, int64_t line_step, int64_t lines, int64_t depth, Place to) {
-  if (form == TileForm::lines) return split_lines(from, line_step, lines, depth, to);
-  __m512i parts[kParts * 16];
-  split_lines(from, line_step, lines, depth, {parts, 16});
-  store_turned(parts, to);
+template <Units kUnits>
+SG_AVX512 void pack_along(TileForm form, const float* from, int64_t line_step, int64_t lines, int64_t depth, const LineScales& scales, Place to) {
+  if (form == TileForm::lines) return split_lines<kUnits>(from, line_step, lines, depth, scales, to);
+  __m512i parts[kMaxParts * 16];
+  split_lines<kUnits>(from, line_step, lines, depth, scales, {parts, 16});
+  store_turned<kUnits>(parts, to);
 }
 
-SG_AVX512 void pack_across(TileForm form, const float* from, int64_t k_step, int64_t lines, int64_t depth, Place to) {
-  if (form == TileForm::pairs) return split_pairs(from, k_step, lines, depth, to);
-  __m512i parts[kParts * 16];
-  split_pairs(from, k_step, lines, depth, {parts, 16});
-  store_turned(parts, to);
+template <Units kUnits>
+SG_AVX512 void pack_across(TileForm form, const float* from, int64_t k_step, int64_t lines, int64_t depth, const LineScales& scales, Place to) {
+  if (form == TileForm::pairs) return split_pairs<kUnits>(from, k_step, lines, depth, scales, to);
+  __m512i parts[kMaxParts * 16];
+  split_pairs<kUnits>(from, k_step, lines, depth, scales, {parts, 16});
+  store_turned<kUnits>(parts, to);
 }
 
-// Neither lines nor k side by side: they are, in a copy.
-void pack_scattered(TileForm form, const float* from, int64_t line_step, int64_t k_step, int64_t lines, int64_t depth, Place to) {
-  float copy[kUnitTile];
+template <Units kUnits>
+void pack_tile(TileForm form, const MatrixView& from, int64_t lines, int64_t depth, const LineScales& scales, Place to) {
+  auto* data = reinterpret_cast<const float*>(from.data);
+  if (from.column_step == 1) return pack_along<kUnits>(form, data, from.row_step, lines, depth, scales, to);
+  if (from.row_step == 1) return pack_across<kUnits>(form, data, from.column_step, lines, depth, scales, to);
+  float copy[kUnitTile];               // neither lines nor k side by side: they are, in a copy
   for (int64_t i = 0; i < lines; ++i)
-    for (int64_t k = 0; k < depth; ++k) copy[i * kUnitDepth + k] = from[i * line_step + k * k_step];
-  pack_along(form, copy, kUnitDepth, lines, depth, to);
+    for (int64_t k = 0; k < depth; ++k) copy[i * kUnitDepth + k] = data[i * from.row_step + k * from.column_step];
+  pack_along<kUnits>(form, copy, kUnitDepth, lines, depth, scales, to);
+}
+
+// Bits of numbers without their signs: ordered as the numbers are, inf and NaN above all of them.
+struct Extent {
+  uint32_t largest[kUnitLines] = {};
+  uint32_t smallest[kUnitLines] = {};  // but zero, minus 1; all bits set: there is none
+};
+
+SG_AVX512_OP __m512i magnitudes(__m512 x) { return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7FFFFFFF)); }
+
+SG_AVX512 void extent_along(const float* from, int64_t line_step, int64_t lines, int64_t depth, Extent* out) {
+  for (int64_t i = 0; i < lines; ++i) {
+    __m512i largest = _mm512_setzero_si512(), smallest = _mm512_set1_epi32(-1);
+    for (int64_t k = 0; k < depth; k += 16) {
+      __m512i x = magnitudes(load(from + i * line_step + k, depth - k));
+      largest = _mm512_max_epu32(largest, x), smallest = _mm512_min_epu32(smallest, _mm512_sub_epi32(x, _mm512_set1_epi32(1)));
+    }
+    out->largest[i] = _mm512_reduce_max_epu32(largest), out->smallest[i] = _mm512_reduce_min_epu32(smallest);
+  }
+}
+
+SG_AVX512 void extent_across(const float* from, int64_t k_step, int64_t lines, int64_t depth, Extent* out) {
+  __m512i largest = _mm512_setzero_si512(), smallest = _mm512_set1_epi32(-1);
+  for (int64_t k = 0; k < depth; ++k) {
+    __m512i x = magnitudes(load(from + k * k_step, lines));
+    largest = _mm512_max_epu32(largest, x), smallest = _mm512_min_epu32(smallest, _mm512_sub_epi32(x, _mm512_set1_epi32(1)));
+  }
+  _mm512_storeu_si512(out->largest, largest), _mm512_storeu_si512(out->smallest, smallest);
+}
+
+SG_AVX512 void scales_of(const Extent& extent, LineScales* scales) {
+  const __m512i largest = _mm512_loadu_si512(extent.largest), below = _mm512_loadu_si512(extent.smallest);
+  const __mmask16 zero = _mm512_cmp_epu32_mask(largest, _mm512_setzero_si512(), _MM_CMPINT_EQ);
+  const __mmask16 finite = _mm512_cmp_epu32_mask(largest, _mm512_set1_epi32(0x7F800000), _MM_CMPINT_LT);
+  const auto scaled = static_cast<__mmask16>(finite & ~zero);
+  const __m512 exponent = _mm512_maskz_sub_ps(scaled, _mm512_getexp_ps(_mm512_castsi512_ps(largest)), _mm512_set1_ps(kTopExponent));
+  const __m512 smallest = _mm512_castsi512_ps(_mm512_add_epi32(below, _mm512_set1_epi32(1)));
+  const __mmask16 wide = _mm512_mask_cmp_ps_mask(scaled, smallest, _mm512_scalef_ps(_mm512_set1_ps(kWideBelow), exponent), _CMP_LT_OQ);
+  _mm512_store_ps(scales->exponent, exponent);
+  _mm512_store_ps(scales->doubt, _mm512_mask_mov_ps(_mm512_maskz_mov_ps(wide, _mm512_set1_ps(1)), zero, _mm512_set1_ps(-2)));
 }
 
 }  // namespace
 
-void pack_parts(TileForm form, const MatrixView& from, int64_t lines, int64_t depth, uint16_t* to, int64_t part_step) {
-  const Place place{reinterpret_cast<__m512i*>(to), part_step / kUnitDepth};
+void scale_lines(const MatrixView& from, int64_t lines, int64_t depth, LineScales* scales) {
   auto* data = reinterpret_cast<const float*>(from.data);
-  if (from.column_step == 1) pack_along(form, data, from.row_step, lines, depth, place);
-  else if (from.row_step == 1) pack_across(form, data, from.column_step, lines, depth, place);
-  else pack_scattered(form, data, from.row_step, from.column_step, lines, depth, place);
+  Extent extent;
+  if (from.column_step == 1) {
+    extent_along(data, from.row_step, lines, depth, &extent);
+  } else if (from.row_step == 1) {
+    extent_across(data, from.column_step, lines, depth, &extent);
+  } else {
+    for (int64_t i = 0; i < lines; ++i) {
+      extent.smallest[i] = ~0u;
+      for (int64_t k = 0; k < depth; ++k) {
+        uint32_t x = std::bit_cast<uint32_t>(data[i * from.row_step + k * from.column_step]) & 0x7FFFFFFFu;
+        extent.largest[i] = std::max(extent.largest[i], x), extent.smallest[i] = std::min(extent.smallest[i], x - 1);
+      }
+    }
+  }
+  scales_of(extent, scales);
+}
+
+void pack_parts(Units units, TileForm form, const MatrixView& from, int64_t lines, int64_t depth, const LineScales& scales, uint16_t* to,
+                int64_t part_step) {
+  const Place place{reinterpret_cast<__m512i*>(to), part_step / kUnitDepth};
+  if (units == Units::f16) pack_tile<Units::f16>(form, from, lines, depth, scales, place);
+  else pack_tile<Units::bf16>(form, from, lines, depth, scales, place);
 }
 
 }  // namespace sg::cpu

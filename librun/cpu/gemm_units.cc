@@ -5,22 +5,32 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <limits>
+
 #include "librun/cpu/instruction_set.h"
+
+// gcc 12 takes the compiler's own "undefined" vectors for a bug (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 namespace sg::cpu {
 namespace {
 
 // Registers of the processor and of the system: matrix units, and their state saved when threads change.
-bool processor_has_units() {
+Units processor_units() {
   unsigned a, b, c, d;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-  constexpr unsigned kBf16Tiles = 1u << 22, kTiles = 1u << 24;
-  if ((d & kBf16Tiles) == 0 || (d & kTiles) == 0) return false;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & bit_OSXSAVE) == 0) return false;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return Units::none;
+  constexpr unsigned kBf16Tiles = 1u << 22, kTiles = 1u << 24, kF16Tiles = 1u << 21;
+  if ((d & kBf16Tiles) == 0 || (d & kTiles) == 0) return Units::none;
+  const bool f16 = __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kF16Tiles) != 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & bit_OSXSAVE) == 0) return Units::none;
   unsigned low, high;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   constexpr unsigned kTileState = 3u << 17;
-  return (low & kTileState) == kTileState;
+  if ((low & kTileState) != kTileState) return Units::none;
+  return f16 ? Units::f16 : Units::bf16;
 }
 
 // Linux gives a process the large state of tiles when it asks.
@@ -50,21 +60,25 @@ void clear() {
   asm volatile("tilezero %%tmm%c0" ::"i"(kTile));
 }
 
-template <int kC, int kA, int kB>
+template <Units kUnits, int kC, int kA, int kB>
 void multiply_add() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
+  if constexpr (kUnits == Units::f16) asm volatile("tdpfp16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
+  else asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
 }
 
 struct Term { int a, b; };             // parts
 
-constexpr Term kTerms[] = {{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}};
+template <Units kUnits>
+constexpr std::array<Term, 6> kTerms = {{{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}}};
+template <>
+constexpr std::array<Term, 3> kTerms<Units::f16> = {{{0, 1}, {0, 0}, {1, 0}}};
 
 // One step of kTall x 2 tiles. Tiles 0 to 3 are sums, 4 and 5 are of A, 6 and 7 of B.
-template <bool kSwapped, int kTall>
+template <Units kUnits, bool kSwapped, int kTall>
 [[gnu::always_inline]] inline void step(const uint16_t* a, int64_t a_tile_step, const uint16_t* b) {
   int a_part = -1, b_part = -1;
 #pragma GCC unroll 6
-  for (Term term : kTerms) {
+  for (Term term : kTerms<kUnits>) {
     if (kSwapped) term = {term.b, term.a};
     if (a_part != term.a) {
       load<4>(a + term.a * kUnitTile, 64);
@@ -75,68 +89,108 @@ template <bool kSwapped, int kTall>
       load<7>(b + (2 * term.b + 1) * kUnitTile, 64);
     }
     a_part = term.a, b_part = term.b;
-    multiply_add<0, 4, 6>();
-    multiply_add<1, 4, 7>();
-    if (kTall == 2) multiply_add<2, 5, 6>(), multiply_add<3, 5, 7>();
+    multiply_add<kUnits, 0, 4, 6>();
+    multiply_add<kUnits, 1, 4, 7>();
+    if (kTall == 2) multiply_add<kUnits, 2, 5, 6>(), multiply_add<kUnits, 3, 5, 7>();
   }
 }
 
-template <bool kSwapped, int kTall>
-void sum_steps(const UnitProduct& p, const uint16_t* a, float* c, int64_t c_step, Prefetch* next, int64_t lines_a_step) {
+constexpr int64_t kSumTile = kUnitLines * kUnitLines;
+
+// Into sums[tile of A, tile of B, row, column].
+template <Units kUnits, bool kSwapped, int kTall>
+void sum_steps(const UnitProduct& p, int64_t first, float* sums, Prefetch* next, int64_t lines_a_step) {
+  constexpr int kParts = parts_of(kUnits);
   clear<0>(), clear<1>(), clear<2>(), clear<3>();
-  for (int64_t i = 0; i < kTall * kUnitLines; ++i) {     // where the sums go, while they are made
-    __builtin_prefetch(c + i * c_step, 1);
-    __builtin_prefetch(c + i * c_step + 16, 1);
-  }
-  const uint16_t* b = p.b;
-  int64_t a_tile_step = p.steps * kParts * kUnitTile;
+  const uint16_t* a = p.a + first * p.row_tile_size() + kUnitHead;
+  const uint16_t* b = p.b + 2 * kUnitHead;
+  const int64_t a_tile_step = p.row_tile_size();
   for (int64_t s = 0; s < p.steps; ++s, a += kParts * kUnitTile, b += 2 * kParts * kUnitTile) {
     next->issue(lines_a_step);
-    step<kSwapped, kTall>(a, a_tile_step, b);
+    step<kUnits, kSwapped, kTall>(a, a_tile_step, b);
   }
-  store<0>(c, c_step * 4), store<1>(c + 16, c_step * 4);
-  if (kTall == 2) store<2>(c + 16 * c_step, c_step * 4), store<3>(c + 16 * c_step + 16, c_step * 4);
+  store<0>(sums, 64), store<1>(sums + kSumTile, 64);
+  if (kTall == 2) store<2>(sums + 2 * kSumTile, 64), store<3>(sums + 3 * kSumTile, 64);
 }
 
-using SumSteps = void (*)(const UnitProduct&, const uint16_t*, float*, int64_t, Prefetch*, int64_t);
+using SumSteps = void (*)(const UnitProduct&, int64_t, float*, Prefetch*, int64_t);
 
-constexpr SumSteps kSums[2][2] = {{sum_steps<false, 1>, sum_steps<false, 2>}, {sum_steps<true, 1>, sum_steps<true, 2>}};
+template <Units kUnits>
+constexpr SumSteps kSums[2][2] = {{sum_steps<kUnits, false, 1>, sum_steps<kUnits, false, 2>},
+                                  {sum_steps<kUnits, true, 1>, sum_steps<kUnits, true, 2>}};
+
+#define SG_AVX512_OP [[gnu::always_inline]] __attribute__((target("avx512f"))) inline
+
+constexpr float kLeastOfWide = 0x1p16f;
+
+// Scales of one row beside 16 columns, or none.
+struct Scales {
+  __m512 exponent, least;
+};
+
+SG_AVX512_OP Scales scales_of(const LineScales& a, int64_t line, const LineScales& b) {
+  const __m512 doubt = _mm512_add_ps(_mm512_set1_ps(a.doubt[line]), _mm512_load_ps(b.doubt));
+  return {_mm512_add_ps(_mm512_set1_ps(a.exponent[line]), _mm512_load_ps(b.exponent)), _mm512_mul_ps(doubt, _mm512_set1_ps(kLeastOfWide))};
+}
+
+// One row of one tile. Returns the lanes that are NaN.
+SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSums& to, __mmask16 lanes, float* c) {
+  if (scales) {
+    const __mmask16 unsure = _mm512_cmp_ps_mask(_mm512_abs_ps(sum), scales->least, _CMP_LT_OQ);
+    sum = _mm512_mask_mov_ps(_mm512_scalef_ps(sum, scales->exponent), unsure, _mm512_set1_ps(std::numeric_limits<float>::quiet_NaN()));
+  }
+  if (to.add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, c), sum);
+  if (to.stream && lanes == 0xFFFF && reinterpret_cast<uintptr_t>(c) % 64 == 0) _mm512_stream_ps(c, sum);
+  else _mm512_mask_storeu_ps(c, lanes, sum);
+  return _mm512_mask_cmp_ps_mask(lanes, sum, sum, _CMP_UNORD_Q);
+}
+
+const LineScales* scales_at(const uint16_t* head) { return reinterpret_cast<const LineScales*>(head); }
+
+__attribute__((target("avx512f"))) bool store_sums(const UnitProduct& p, int64_t first, int64_t rows, int64_t columns, const float* sums,
+                                                   const UnitSums& to) {
+  const bool scaled = p.units == Units::f16;
+  __mmask16 nan = 0;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t half = 0; half * kUnitLines < columns; ++half) {
+      const int64_t width = std::min(kUnitLines, columns - half * kUnitLines), line = i % kUnitLines;
+      const auto lanes = static_cast<__mmask16>(width == kUnitLines ? 0xFFFF : (1 << width) - 1);
+      Scales scales;
+      if (scaled) scales = scales_of(*scales_at(p.a + (first + i / kUnitLines) * p.row_tile_size()), line, scales_at(p.b)[half]);
+      const __m512 sum = _mm512_load_ps(sums + (i / kUnitLines * 2 + half) * kSumTile + line * kUnitLines);
+      nan |= store_row(sum, scaled ? &scales : nullptr, to, lanes, to.c + i * to.step + half * kUnitLines);
+    }
+  return nan != 0;
+}
 
 }  // namespace
 
-bool has_matrix_units() {
-  static const bool has = processor_has_units() && isa_available(Isa::avx512) && ask_system();
-  return has;
+Units best_units() {
+  static const Units best = isa_available(Isa::avx512) && processor_units() != Units::none && ask_system() ? processor_units() : Units::none;
+  return best;
 }
 
-__attribute__((target("avx512f"))) bool has_nan(const float* x, int64_t step, int64_t rows, int64_t columns) {
-  const auto low = static_cast<__mmask16>(columns >= 16 ? 0xFFFF : (1 << columns) - 1);
-  const auto high = static_cast<__mmask16>(columns <= 16 ? 0 : (1 << (columns - 16)) - 1);
-  __mmask16 found = 0;
-  for (int64_t i = 0; i < rows; ++i, x += step) {
-    __m512 a = _mm512_maskz_loadu_ps(low, x), b = _mm512_maskz_loadu_ps(high, x + 16);
-    found |= _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
-  }
-  return found != 0;
-}
+bool has_units(Units units) { return units == Units::none || best_units() == Units::f16 || best_units() == units; }
 
 UnitTiles::UnitTiles() {
   const TileConfig config;
   asm volatile("ldtilecfg %0" ::"m"(config));
 }
 
-UnitTiles::~UnitTiles() { asm volatile("tilerelease"); }
+UnitTiles::~UnitTiles() {
+  asm volatile("tilerelease");
+  _mm_sfence();                        // streamed sums, before this thread says that it is done
+}
 
-void multiply_tiles(const UnitProduct& p, int64_t first, int64_t rows, int64_t columns, bool add, float* c, int64_t c_step,
-                    Prefetch* next, int64_t lines_a_step) {
-  bool tall = rows > kUnitLines, whole = rows == (tall ? 2 : 1) * kUnitLines && columns == kUnitColumns;
-  const uint16_t* a = p.a + first * p.steps * kParts * kUnitTile;
-  SumSteps sums = kSums[p.swapped][tall];
-  if (whole && !add) return sums(p, a, c, c_step, next, lines_a_step);
-  alignas(64) float block[2 * kUnitLines * kUnitColumns];
-  sums(p, a, block, kUnitColumns, next, lines_a_step);
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) c[i * c_step + j] = add ? c[i * c_step + j] + block[i * kUnitColumns + j] : block[i * kUnitColumns + j];
+bool multiply_tiles(const UnitProduct& p, int64_t first, int64_t rows, int64_t columns, const UnitSums& to, Prefetch* next,
+                    int64_t lines_a_step) {
+  if (!to.stream)
+    for (int64_t i = 0; i < rows; ++i)               // where the sums go, while they are made
+      __builtin_prefetch(to.c + i * to.step, 1), __builtin_prefetch(to.c + i * to.step + kUnitLines, 1);
+  alignas(64) float sums[4 * kSumTile];
+  const auto& of_units = p.units == Units::f16 ? kSums<Units::f16> : kSums<Units::bf16>;
+  of_units[p.swapped][rows > kUnitLines](p, first, sums, next, lines_a_step);
+  return store_sums(p, first, rows, columns, sums, to);
 }
 
 }  // namespace sg::cpu

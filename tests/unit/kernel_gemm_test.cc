@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <numeric>
 
 #include "librun/cpu/gemm.h"
@@ -24,6 +25,13 @@ std::vector<cpu::Isa> machine_isas() {
   std::vector<cpu::Isa> out;
   for (cpu::Isa isa : {cpu::Isa::plain, cpu::Isa::avx2, cpu::Isa::avx512})
     if (cpu::isa_available(isa)) out.push_back(isa);
+  return out;
+}
+
+std::vector<cpu::Units> machine_units() {
+  std::vector<cpu::Units> out;
+  for (cpu::Units units : {cpu::Units::bf16, cpu::Units::f16})
+    if (cpu::has_units(units)) out.push_back(units);
   return out;
 }
 
@@ -64,21 +72,41 @@ C chain_sum(const C* row, const C* column, int64_t k, int64_t n, bool strict) {
 float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
 
 // The numbers of a row or column as parts: [part][k], zeros behind the last k.
-std::vector<std::vector<float>> parts_of_line(const float* from, int64_t k, int64_t step) {
-  constexpr size_t kParts = 3;
-  std::vector<std::vector<float>> parts(kParts, std::vector<float>(static_cast<size_t>((k + 31) / 32 * 32)));
+struct Line {
+  std::vector<std::vector<float>> parts;
+  int exponent = 0;                    // they are those of the numbers times 2^-exponent
+  float doubt = 0;
+};
+
+Line bf16_line(const float* from, int64_t k, int64_t step) {
+  Line line{std::vector(3, std::vector<float>(static_cast<size_t>((k + 31) / 32 * 32)))};
   bool exact = true;
   for (int64_t i = 0; i < k; ++i) {
     float rest = from[i * step];
-    for (size_t p = 0; p < kParts; ++p) {
-      float part = p + 1 == kParts ? rest : std::bit_cast<float>((std::bit_cast<uint32_t>(rest) + 0x8000u) & 0xFFFF0000u);
+    for (size_t p = 0; p < 3; ++p) {
+      float part = p == 2 ? rest : std::bit_cast<float>((std::bit_cast<uint32_t>(rest) + 0x8000u) & 0xFFFF0000u);
       exact &= (std::bit_cast<uint32_t>(part) & 0xFFFFu) == 0;    // a bf16, the last one too
-      parts[p][static_cast<size_t>(i)] = flushed(part);
+      line.parts[p][static_cast<size_t>(i)] = flushed(part);
       rest -= part;
     }
   }
   REQUIRE(exact);
-  return parts;
+  return line;
+}
+
+Line f16_line(const float* from, int64_t k, int64_t step) {
+  Line line{std::vector(2, std::vector<float>(static_cast<size_t>((k + 31) / 32 * 32)))};
+  float largest = 0;
+  for (int64_t i = 0; i < k; ++i) largest = std::max(largest, std::fabs(from[i * step]));
+  if (largest > 0) line.exponent = std::ilogb(largest) - 14;
+  else line.doubt = -2;
+  for (int64_t i = 0; i < k; ++i) {
+    float x = std::ldexp(from[i * step], -line.exponent), high = static_cast<float>(F16(x));
+    if (x != 0 && std::fabs(x) < 0x1p-4f) line.doubt = 1;
+    line.parts[0][static_cast<size_t>(i)] = high;
+    line.parts[1][static_cast<size_t>(i)] = static_cast<float>(F16(x - high));
+  }
+  return line;
 }
 
 void add_step(const float* a, const float* b, float* sum) {
@@ -87,14 +115,20 @@ void add_step(const float* a, const float* b, float* sum) {
   *sum = flushed(*sum + flushed(chains[0] + chains[1]));
 }
 
-float units_sum(const float* row, const float* column, int64_t k, int64_t n) {
-  constexpr std::pair<size_t, size_t> kTerms[] = {{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}};
-  auto a = parts_of_line(row, k, 1), b = parts_of_line(column, k, n);
+float units_sum(cpu::Units units, const float* row, const float* column, int64_t k, int64_t n) {
+  const std::vector<std::pair<size_t, size_t>> kOfBf16 = {{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}}, kOfF16 = {{0, 1}, {0, 0}, {1, 0}};
+  const bool f16 = units == cpu::Units::f16;
+  if (f16 && k <= cpu::kShortSum) return chain_sum(row, column, k, n, false);
   float total = 0;
   for (int64_t begin = 0; begin < k; begin += 768) {
+    int64_t depth = std::min<int64_t>(768, k - begin);
+    auto line_of = f16 ? f16_line : bf16_line;
+    Line a = line_of(row + begin, depth, 1), b = line_of(column + begin * n, depth, n);
     float sum = 0;
-    for (int64_t i = begin; i < std::min(begin + 768, k); i += 32)
-      for (auto [pa, pb] : kTerms) add_step(a[pa].data() + i, b[pb].data() + i, &sum);
+    for (int64_t i = 0; i < depth; i += 32)
+      for (auto [pa, pb] : f16 ? kOfF16 : kOfBf16) add_step(a.parts[pa].data() + i, b.parts[pb].data() + i, &sum);
+    if (std::fabs(sum) < (a.doubt + b.doubt) * 0x1p16f) return chain_sum(row, column, k, n, false);
+    sum = std::ldexp(sum, a.exponent + b.exponent);
     total = begin == 0 ? sum : total + sum;
   }
   return total;
@@ -110,7 +144,7 @@ std::vector<Compute<T>> widened(Buffer<T>& buffer) {
 // An element as this machine sums it up with fast numerics.
 float fast_sum(const std::vector<float>& row, const std::vector<float>& column) {
   auto k = static_cast<int64_t>(row.size());
-  if (cpu::has_matrix_units()) return units_sum(row.data(), column.data(), k, 1);
+  if (cpu::best_units() != cpu::Units::none) return units_sum(cpu::best_units(), row.data(), column.data(), k, 1);
   return chain_sum(row.data(), column.data(), k, 1, false);
 }
 
@@ -125,7 +159,8 @@ void check_case(Rng& rng, const Case& c, int threads, Numerics numerics) {
   Buffer<T> a = random_buffer<T>(rng, {c.batch, c.m, c.k}), b = random_buffer<T>(rng, {c.batch, c.k, c.n});
   Buffer<T> self = random_buffer<T>(rng, {c.batch, c.m, c.n}), out = random_buffer<T>(rng, {c.batch, c.m, c.n});
   std::vector<C> all_a = widened(a), all_b = widened(b), all_self = widened(self);
-  std::vector<T> expected, by_units;
+  std::vector<T> expected;
+  std::map<cpu::Units, std::vector<T>> by_units;
   for (int64_t e = 0; e < c.batch * c.m * c.n; ++e) {
     const C* row = all_a.data() + e / c.n * c.k;
     const C* column = all_b.data() + e / (c.m * c.n) * c.k * c.n + e % c.n;
@@ -135,9 +170,10 @@ void check_case(Rng& rng, const Case& c, int threads, Numerics numerics) {
       return T(sum);
     };
     expected.push_back(finished(chain_sum(row, column, c.k, c.n, numerics == Numerics::strict)));
-    if constexpr (std::is_same_v<T, float>) by_units.push_back(finished(units_sum(row, column, c.k, c.n)));
+    if constexpr (std::is_same_v<T, float>)
+      for (cpu::Units units : machine_units()) by_units[units].push_back(finished(units_sum(units, row, column, c.k, c.n)));
   }
-  auto check = [&](cpu::Isa isa, bool units, const std::vector<T>& wanted) {
+  auto check = [&](cpu::Isa isa, cpu::Units units, const std::vector<T>& wanted) {
     ThreadTeam team(threads);
     Scratch scratch;
     KernelContext context{&team, &scratch, numerics};
@@ -145,13 +181,13 @@ void check_case(Rng& rng, const Case& c, int threads, Numerics numerics) {
     Scalar alpha = Scalar::floating(c.alpha), beta = Scalar::floating(c.beta);
     cpu::gemm(call, {out.tensor(), a.tensor(), b.tensor(), self.tensor(), alpha, beta, isa, units});
     std::vector<T> got = out.values();
-    CAPTURE(c.batch, c.m, c.n, c.k, c.alpha, c.beta, threads, static_cast<int>(isa), units, static_cast<int>(numerics));
+    CAPTURE(c.batch, c.m, c.n, c.k, c.alpha, c.beta, threads, static_cast<int>(isa), static_cast<int>(units), static_cast<int>(numerics));
     REQUIRE(got.size() == wanted.size());
     REQUIRE((got.empty() || std::memcmp(got.data(), wanted.data(), got.size() * sizeof(T)) == 0));
   };
-  for (cpu::Isa isa : machine_isas()) check(isa, false, expected);
+  for (cpu::Isa isa : machine_isas()) check(isa, cpu::Units::none, expected);
   bool uses_units = std::is_same_v<T, float> && numerics == Numerics::fast;
-  if (cpu::has_matrix_units()) check(cpu::best_isa(), true, uses_units ? by_units : expected);
+  for (cpu::Units units : machine_units()) check(cpu::best_isa(), units, uses_units ? by_units[units] : expected);
 }
 
 template <class T>
@@ -192,30 +228,68 @@ TEST_CASE("gemm: sizes around the blocks") {
 TEST_CASE("gemm: infinities, NaN and numbers out of range on matrix units are those of multiply-adds") {
   Rng rng(8);
   const float kOdd[] = {INFINITY, -INFINITY, NAN, 3.4e38f, -3.4e38f, -NAN};
-  for (int round = 0; round < 12; ++round) {
-    Buffer<float> a = noise(rng, {70, 90}), b = noise(rng, {90, 50}), plain({70, 50}), units({70, 50}), slice({5, 50});
-    for (int i = 0; i < round; ++i) {
-      Buffer<float>& into = rng.below(2) ? a : b;
-      into.at(static_cast<int64_t>(rng.below(4500))) = kOdd[rng.below(6)];
+  auto multiply = [](Buffer<float>& a, Buffer<float>& b, Buffer<float>& out, int64_t first, cpu::Units units) {
+    ThreadTeam team(2);
+    Scratch scratch;
+    KernelContext context{&team, &scratch, Numerics::fast};
+    KernelCall call(*find_op("aten.mm.default"), &context);
+    Tensor rows = a.tensor();
+    rows.data += first * 90 * 4;
+    rows.shape[0] = out.tensor().dim(0);
+    cpu::gemm(call, {out.tensor(), rows, b.tensor(), {}, Scalar::integer(1), Scalar::integer(0), cpu::best_isa(), units});
+  };
+  for (cpu::Units on : machine_units())
+    for (int round = 0; round < 12; ++round) {
+      Buffer<float> a = noise(rng, {70, 90}), b = noise(rng, {90, 50}), plain({70, 50}), units({70, 50}), slice({5, 50});
+      for (int i = 0; i < round; ++i) {
+        Buffer<float>& into = rng.below(2) ? a : b;
+        into.at(static_cast<int64_t>(rng.below(4500))) = kOdd[rng.below(6)];
+      }
+      multiply(a, b, plain, 0, cpu::Units::none), multiply(a, b, units, 0, on), multiply(a, b, slice, 31, on);
+      for (int64_t e = 0; e < 70 * 50; ++e) {
+        const float want = plain.at(e), got = units.at(e);
+        CAPTURE(round, e, static_cast<int>(on), want, got);
+        REQUIRE(std::isnan(got) == std::isnan(want));
+        if (!std::isnan(want)) REQUIRE((got == want || std::fabs(got - want) < 1e-4f * std::max(1.0f, std::fabs(want))));
+      }
+      REQUIRE(std::memcmp(slice.tensor().data, units.tensor().data + 31 * 50 * 4, 5 * 50 * 4) == 0);
     }
-    auto multiply = [&](Buffer<float>& out, int64_t first, bool on_units) {
-      ThreadTeam team(2);
-      Scratch scratch;
-      KernelContext context{&team, &scratch, Numerics::fast};
-      KernelCall call(*find_op("aten.mm.default"), &context);
-      Tensor rows = a.tensor();
-      rows.data += first * 90 * 4;
-      rows.shape[0] = out.tensor().dim(0);
-      cpu::gemm(call, {out.tensor(), rows, b.tensor(), {}, Scalar::integer(1), Scalar::integer(0), cpu::best_isa(), on_units});
-    };
-    multiply(plain, 0, false), multiply(units, 0, cpu::has_matrix_units()), multiply(slice, 31, cpu::has_matrix_units());
-    for (int64_t e = 0; e < 70 * 50; ++e) {
-      CAPTURE(round, e);
-      REQUIRE(std::isnan(units.at(e)) == std::isnan(plain.at(e)));
-      if (!std::isnan(plain.at(e))) REQUIRE((units.at(e) == plain.at(e) || std::fabs(units.at(e) - plain.at(e)) < 1e-4f * std::max(1.0f, std::fabs(plain.at(e)))));
+}
+
+// Lines of any scale, and numbers of any scale in a line: what counts is the error beside the sum of |a b|.
+TEST_CASE("gemm: matrix units are as exact as multiply-adds, whatever the scale of rows, columns and numbers") {
+  Rng rng(9);
+  for (cpu::Units on : machine_units())
+    for (int spread : {0, 4, 12, 30}) {          // exponents within a line
+      const int64_t m = 33, n = 40, k = 1000;
+      Buffer<float> a = noise(rng, {m, k}), b = noise(rng, {k, n}), plain({m, n}), units({m, n});
+      std::vector<int> of_row(m), of_column(n);
+      for (int& e : of_row) e = static_cast<int>(rng.below(60)) - 30;
+      for (int& e : of_column) e = static_cast<int>(rng.below(60)) - 30;
+      auto within = [&] { return spread == 0 ? 0 : -static_cast<int>(rng.below(static_cast<uint64_t>(spread))); };
+      for (int64_t e = 0; e < m * k; ++e) a.at(e) = std::ldexp(a.at(e), of_row[static_cast<size_t>(e / k)] + within());
+      for (int64_t e = 0; e < k * n; ++e) b.at(e) = std::ldexp(b.at(e), of_column[static_cast<size_t>(e % n)] + within());
+      auto multiply = [&](Buffer<float>& out, cpu::Units with) {
+        ThreadTeam team(1);
+        Scratch scratch;
+        KernelContext context{&team, &scratch, Numerics::fast};
+        KernelCall call(*find_op("aten.mm.default"), &context);
+        cpu::gemm(call, {out.tensor(), a.tensor(), b.tensor(), {}, Scalar::integer(1), Scalar::integer(0), cpu::best_isa(), with});
+      };
+      multiply(plain, cpu::Units::none), multiply(units, on);
+      double ours = 0, theirs = 0;
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          double exact = 0, size = 0;
+          for (int64_t x = 0; x < k; ++x) {
+            double product = static_cast<double>(a.at(i * k + x)) * b.at(x * n + j);
+            exact += product, size += std::fabs(product);
+          }
+          ours += std::pow((units.at(i * n + j) - exact) / size, 2), theirs += std::pow((plain.at(i * n + j) - exact) / size, 2);
+        }
+      CAPTURE(spread, static_cast<int>(on), std::sqrt(ours / (m * n)), std::sqrt(theirs / (m * n)));
+      REQUIRE(ours <= 2 * theirs);       // squares: 1.4 times the error
     }
-    REQUIRE(std::memcmp(slice.tensor().data, units.tensor().data + 31 * 50 * 4, 5 * 50 * 4) == 0);
-  }
 }
 
 TEST_CASE("mm: threads and row slices give the same bits") {
