@@ -22,7 +22,7 @@ std::set<std::string> names(const std::vector<StoryValue>& list) {
 }  // namespace
 
 TEST_CASE("node_story: users and makers name each other, memory lasts as long as its users") {
-  for (uint64_t seed = 1; seed <= 30; ++seed) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {           // each of some thousand nodes plans all memory
     CAPTURE(seed);
     Job job = test::random_job(seed);
     const Program& program = *job.programs[0];
