@@ -258,6 +258,8 @@ struct Checker {
       if (one.must_refuse) accepted["*"].emplace_back(one, is_call);
       return;
     }
+    const bool is_undefined = one.name.starts_with("aten.empty") || one.name.starts_with("aten.new_empty");
+    if (is_undefined && outcome == Outcome::differs) return;  // what was in memory, which is no result
     std::string whole_said;
     if (is_call && outcome == Outcome::differs &&
         !same_results(parse_case(one, true), parse_case(one, true), &whole_said))
