@@ -31,6 +31,8 @@ pack() {
     mkdir -p "$folder/stepgraph/shared/traces/$(dirname "$part")"
     cp -r "$traces/$part" "$folder/stepgraph/shared/traces/$part"
     find "$folder/stepgraph/shared/traces/$part" -name nodes.safetensors -delete
+    # Variants of steps that are there: without them the bundle is as small as it has to be.
+    rm -rf "$folder/stepgraph/shared/traces/$part"/*-eagerchunk* "$folder/stepgraph/shared/traces/$part"/*-chunkedloss*
   done
   strip "$to"/build/bin/* "$to/build/tests/run_vectors" "$to"/build/lib/stepgraph/* 2>/dev/null
   find "$folder" -name __pycache__ -prune -exec rm -r {} +
