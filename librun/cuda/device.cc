@@ -36,7 +36,7 @@ Element element_of(DType t) {
 // --- memory ---
 
 CachedMemory::~CachedMemory() {
-  kept_.clear();
+  for (auto& [size, memory] : kept_free_) release(memory);
   drop_free();
   for (auto& [memory, size] : taken_) release(memory);
 }
@@ -60,26 +60,23 @@ void CachedMemory::release(std::byte* memory) {
 }
 
 void CachedMemory::drop_free() {
-  for (auto it = free_.begin(); it != free_.end();) {
-    if (kept_.contains(it->second)) {
-      ++it;
-      continue;
-    }
-    release(it->second);
-    it = free_.erase(it);
-  }
+  for (auto& [size, memory] : free_) release(memory);
+  free_.clear();
 }
 
 std::byte* CachedMemory::take(int64_t bytes) {
   if (bytes < 0 || bytes > INT64_MAX - kGrain) return nullptr;
   bytes = std::max<int64_t>((bytes + kGrain - 1) / kGrain * kGrain, kGrain);
-  auto fit = free_.lower_bound(bytes);
   std::byte* memory = nullptr;
-  if (fit != free_.end() && fit->first <= bytes + bytes / 4) {
+  for (auto* list : {&kept_free_, &free_}) {
+    if (list == &kept_free_ && !keeps_) continue;
+    auto fit = list->lower_bound(bytes);
+    if (memory || fit == list->end() || fit->first > bytes + bytes / 4) continue;
     bytes = fit->first;
     memory = fit->second;
-    free_.erase(fit);
-  } else {
+    list->erase(fit);
+  }
+  if (!memory) {
     memory = allocate(bytes);
     if (!memory && !free_.empty()) drop_free(), memory = allocate(bytes);
   }
@@ -91,7 +88,7 @@ std::byte* CachedMemory::take(int64_t bytes) {
 void CachedMemory::give(std::byte* memory) {
   auto it = taken_.find(memory);
   if (it == taken_.end()) return;
-  free_.emplace(it->second, memory);
+  (kept_.contains(memory) ? kept_free_ : free_).emplace(it->second, memory);
   taken_.erase(it);
 }
 

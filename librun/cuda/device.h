@@ -26,7 +26,8 @@ class CachedMemory : public MemorySource {
   void give(std::byte* memory) override;
   int64_t free_bytes() const override;
   std::string title() const override { return on_host_ ? "the host" : "the GPU"; }
-  // What is taken while this holds stays with the process, though others may get it when it has been given back.
+  // What is taken while this holds is for recordings alone from then on: when it is given back, others that are recorded
+  // may get it, and nobody else. For a recording writes there whenever it is run.
   void keep(bool keeps) { keeps_ = keeps; }
 
  private:
@@ -37,7 +38,8 @@ class CachedMemory : public MemorySource {
   const Driver& driver_;
   bool on_host_;
   bool keeps_ = false;
-  std::set<std::byte*> kept_;                // named by what was recorded: never given back to the driver
+  std::set<std::byte*> kept_;                      // named by what was recorded
+  std::multimap<int64_t, std::byte*> kept_free_;   // of these, by size
   std::multimap<int64_t, std::byte*> free_;  // by size
   std::map<std::byte*, int64_t> taken_;
 };

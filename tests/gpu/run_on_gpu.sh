@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one go.
 #
-#   tests/gpu/run_on_gpu.sh pack FILE.tar.gz            here: a bundle of what was built, the tests and the captures (relocatable, <= 40 MiB)
+#   tests/gpu/run_on_gpu.sh pack FILE.tar.xz            here: a bundle of what was built, the tests and the captures (relocatable, <= 40 MiB)
 #   tests/gpu/run_on_gpu.sh [--python PY] [--out DIR]   there: from an unpacked bundle, or a checkout, which it builds first
 #   tests/gpu/run_on_gpu.sh --dry-run STUB [--out DIR]  anywhere: the same steps with the stand-ins in folder STUB, in short
 #
@@ -36,7 +36,7 @@ pack() {
   done
   strip "$to"/build/bin/* "$to/build/tests/run_vectors" "$to"/build/lib/stepgraph/* 2>/dev/null
   find "$folder" -name __pycache__ -prune -exec rm -r {} +
-  tar -C "$folder" -czf "$out" stepgraph
+  tar -C "$folder" -cJf "$out" stepgraph
   rm -r "$folder"
   local size
   size=$(du -k "$out" | cut -f1)
