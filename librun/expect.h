@@ -10,7 +10,7 @@
 //              bf16, f16 (and narrower)   rtol 1.6e-2, atol 1e-2 of the largest finite magnitude that is expected
 //            --rtol and --atol replace theirs for all floats.
 // Rounding   a file may say how far its own values are from the truth: metadata `rounding.NAME`, the largest error of an
-//            element, as captures write it (PyTorch against the same step in double). Values of f32 may then be
+//            element, as captures write it (PyTorch against the same step in double). Values of f32, bf16 or f16 may then be
 //            kRoundings times that far away, where this is more than the tolerance allows: a model that multiplies
 //            rounding errors does so in every run, and twice PyTorch's own error is what ours may have.
 // Bitwise    same dtype, same bits; NaNs are equal whatever their bits.

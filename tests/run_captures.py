@@ -81,7 +81,7 @@ def main():
     options = parser.parse_args()
     if not os.path.isdir(options.traces):
         print(f'SKIPPED: the shared captures ({options.traces}) are absent')
-        return 0
+        return 77
     rows = {r['file']: r for r in csv.DictReader(open(os.path.join(options.traces, 'MANIFEST.tsv')), delimiter='\t')}
     files = [f for f in glob.glob(os.path.join(options.traces, '**/*.json*'), recursive=True) if 'scalars' not in f]
     sets = [d + '/rank{r}/step.json' for d in glob.glob(os.path.join(options.traces, 'multi/*')) if os.path.isdir(d)]

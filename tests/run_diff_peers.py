@@ -208,7 +208,7 @@ def main():
     args = parser.parse_args()
     if not PEERS.exists():
         print(f"SKIPPED: no captures of other systems' passes at {PEERS}")
-        return 0
+        return 77
     schema = json.loads((ROOT.parent / "schema" / "sg-diff.schema.json").read_text())
     bin_dir, failed, pairs = Path(args.bin).resolve(), 0, 0
     with tempfile.TemporaryDirectory() as folder:

@@ -9,7 +9,7 @@
 // and each adds (e + o) to the sum, e and o being chains of fused multiply-adds over the even and the odd k. Numbers (of
 // bf16) and results below 2^-126 count as zero. Sums of f16 are scaled back at the end, rounding once where the result is
 // below 2^-126; one that is below 2^16 before, for each of its two lines that is wide, is NaN instead, unless the other
-// line is zero: what its parts leave out might show. That is what the units do, on every machine that has them, and all that
+// line is zero: what its parts leave out might show, and what is NaN is computed again by other means (gemm_engine.h). That is what the units do, on every machine that has them, and all that
 // bits depend on.
 #pragma once
 

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace sg::cuda {
@@ -14,6 +15,7 @@ struct Lt::Functions {
 
 namespace {
 
+constexpr uintptr_t kMostAligned = 256;
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 constexpr const char* kRemedy = "the CUDA 13 runtime libraries, on the library path";
 
@@ -55,6 +57,13 @@ std::optional<cudaDataType_t> data_type(DType t) {
 
 Product transposed(const Product& p) {
   return {swap_axes(p.out, 1, 2), swap_axes(p.b, 1, 2), swap_axes(p.a, 1, 2), p.alpha, p.beta};
+}
+
+// What all entries of a batch are aligned to, at most what cuBLASLt takes for granted where it is not told.
+uint32_t alignment(const Tensor& t) {
+  const auto at = reinterpret_cast<uintptr_t>(t.data) |
+                  static_cast<uintptr_t>(t.dim(0) > 1 ? t.step(0) * dtype_bytes(t.dtype) : 0);
+  return static_cast<uint32_t>(std::min<uintptr_t>(at & (~at + 1), kMostAligned));
 }
 
 // Handles of the library, given back at the end.
@@ -145,9 +154,11 @@ Result<bool> Lt::multiply(const Product& given) {
   SG_TRY(describe(b, *second, *in_type));
   SG_TRY(describe(d, *out, *out_type));
 
-  const Key key = {*in_type,     *out_type,         p.out.dim(1),       p.out.dim(2),   p.a.dim(2),
-                   batch,        first->transposed, second->transposed, first->leading, second->leading,
-                   out->leading, first->batch_step, second->batch_step, out->batch_step};
+  const uint32_t aligned[] = {alignment(p.b), alignment(p.a), alignment(p.out), alignment(p.out)};  // A, B, C, D
+  const Key key = {*in_type,     *out_type,         p.out.dim(1),       p.out.dim(2),     p.a.dim(2),
+                   batch,        first->transposed, second->transposed, first->leading,   second->leading,
+                   out->leading, first->batch_step, second->batch_step, out->batch_step, aligned[0],
+                   aligned[1],   aligned[2]};
   auto chosen = chosen_.find(key);
   if (chosen == chosen_.end()) {
     Held<cublasLtMatmulPreference_t> preference(lt_.cublasLtMatmulPreferenceDestroy);
@@ -155,12 +166,16 @@ Result<bool> Lt::multiply(const Product& given) {
     const size_t workspace = kWorkspaceBytes;
     const uint32_t reductions =
         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;  // none in place
-    SG_TRY(lt_check(lt_.cublasLtMatmulPreferenceSetAttribute(
-                        preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
-                    "cublasLtMatmulPreferenceSetAttribute"));
-    SG_TRY(lt_check(lt_.cublasLtMatmulPreferenceSetAttribute(
-                        preference.handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions),
-                    "cublasLtMatmulPreferenceSetAttribute"));
+    auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
+      return lt_check(lt_.cublasLtMatmulPreferenceSetAttribute(preference.handle, which, &value, sizeof value),
+                      "cublasLtMatmulPreferenceSetAttribute");
+    };
+    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace));
+    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
+    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned[0]));
+    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned[1]));
+    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned[2]));
+    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned[3]));
     cublasLtMatmulHeuristicResult_t found = {};
     int count = 0;
     cublasStatus_t status = lt_.cublasLtMatmulAlgoGetHeuristic(

@@ -172,7 +172,7 @@ def main():
     args = parser.parse_args()
     if not os.path.isdir(TRACES):
         print('SKIPPED: ../shared/traces is absent; no capture was chunked')
-        return 0
+        return 77
     jobs = [(f'truth {c}', hold_truth, (c,)) for c in TRUTH]
     jobs += [(f'values {c[0]} {c[1]}', hold_values, c) for c in VALUES]
     jobs += [(f'recomputed {c} {p}', hold_recomputed, (f'multi/{c}', 'layers.*.moe', p)) for c in TRUTH for p in ('default', 'full')]

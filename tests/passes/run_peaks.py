@@ -92,7 +92,7 @@ def main():
     args = parser.parse_args()
     if not os.path.isdir(TRACES):
         print('SKIPPED: ../shared/traces is absent')
-        return 0
+        return 77
     points, failed, held = 3 if args.quick else 9, 0, 0
     print(f'{"capture":52} {"nodes":>6} {"bound":>14} {"lowest":>14} {"as it is":>14} {"met":>6} {"slowest":>8}')
     for name, source in sources():

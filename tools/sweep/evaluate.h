@@ -1,6 +1,6 @@
 // Makes points known: from the file where they are there, else by running the recipe and scoring a stage's result.
 //
-// Shared     Stages that points have in common run once, and come from sg-recipe's cache where they are there.
+// Shared     Stages that points have in common run once, and are kept in the cache of recipes.
 // Failure    A point whose stage fails, or that has no score, is a point that failed: the others go on.
 // Kept       Each point is in the file as soon as it is known. Points that failed for good (point.h) are not tried
 //            again.

@@ -73,6 +73,13 @@ struct Work {
   }
 };
 
+// What an algorithm was asked for with: it counts on pointers that are aligned so.
+struct Preference {
+  uint32_t aligned[4] = {256, 256, 256, 256};  // A, B, C, D
+};
+
+bool is_aligned(const void* p, uint32_t bytes) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }
+
 }  // namespace
 
 #define STUB extern "C" __attribute__((visibility("default")))
@@ -128,18 +135,25 @@ STUB cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t hand
   return CUBLAS_STATUS_SUCCESS;
 }
 STUB cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) {
-  *out = reinterpret_cast<cublasLtMatmulPreference_t>(1);
+  *out = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
   return CUBLAS_STATUS_SUCCESS;
 }
-STUB cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) { return CUBLAS_STATUS_SUCCESS; }
-STUB cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
-                                                         cublasLtMatmulPreferenceAttributes_t, const void*, size_t) {
+STUB cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+  delete reinterpret_cast<Preference*>(p);
+  return CUBLAS_STATUS_SUCCESS;
+}
+STUB cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                         cublasLtMatmulPreferenceAttributes_t which, const void* value,
+                                                         size_t) {
+  auto& aligned = reinterpret_cast<Preference*>(p)->aligned;
+  if (which >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES && which <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
+    aligned[which - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES] = *as<uint32_t>(value);
   return CUBLAS_STATUS_SUCCESS;
 }
 STUB cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d,
                                                    cublasLtMatrixLayout_t a_layout, cublasLtMatrixLayout_t b_layout,
                                                    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d_layout,
-                                                   cublasLtMatmulPreference_t, int,
+                                                   cublasLtMatmulPreference_t preference, int,
                                                    cublasLtMatmulHeuristicResult_t* found, int* count) {
   const auto& description = *reinterpret_cast<Description*>(d);
   const auto &a = *reinterpret_cast<Layout*>(a_layout), &b = *reinterpret_cast<Layout*>(b_layout),
@@ -150,6 +164,7 @@ STUB cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMat
   if (m != out.rows || n != out.columns || k != k2 || a.batch != out.batch || b.batch != out.batch)
     return CUBLAS_STATUS_INVALID_VALUE;
   std::memset(found, 0, sizeof *found);
+  std::memcpy(found->algo.data, reinterpret_cast<Preference*>(preference), sizeof(Preference));
   *count = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -159,6 +174,10 @@ STUB cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, con
                                    cublasLtMatrixLayout_t out_layout, const cublasLtMatmulAlgo_t* algo, void* workspace,
                                    size_t, cudaStream_t stream) {
   if (!algo || !workspace) return CUBLAS_STATUS_INVALID_VALUE;
+  Preference asked;
+  std::memcpy(&asked, algo->data, sizeof asked);
+  if (!is_aligned(a, asked.aligned[0]) || !is_aligned(b, asked.aligned[1]) || !is_aligned(out, asked.aligned[3]))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto& description = *reinterpret_cast<Description*>(d);
   auto number = [&](const void* p) {
     return description.is_double ? *as<double>(p) : static_cast<double>(*as<float>(p));
