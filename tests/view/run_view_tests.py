@@ -171,12 +171,16 @@ def check_refusals(tools, path):
 
 
 class Browser:
-    def __init__(self, program, keep):
-        self.program, self.keep = program, keep
+    """With a profile of its own: one that shares another's hands the page over to it, and ends."""
+
+    def __init__(self, program, keep, profile):
+        self.program, self.keep, self.profile = program, keep, profile
 
     def run(self, address, *words):
-        base = [self.program, '--headless', '--no-sandbox', '--disable-gpu', '--window-size=1600,950', '--virtual-time-budget=10000']
+        base = [self.program, '--headless', '--no-sandbox', '--disable-gpu', '--window-size=1600,950', '--virtual-time-budget=10000',
+                '--user-data-dir=' + self.profile]
         done = subprocess.run([*base, *words, address], capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr.decode()[-2000:]
         return done.stdout.decode()
 
     def document(self, address):
@@ -220,7 +224,7 @@ def main():
     parser.add_argument('--keep', help='where screenshots are left')
     options = parser.parse_args()
     tools = Tools(options.bin)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:     # a browser may still write into its profile
         step, changed, random = (os.path.join(folder, name) for name in ('step.sg', 'changed.sg', 'random.sg'))
         tools('sg-import', '-q', CAPTURE, '-o', step)
         tools('sg-clean', '-q', step, '-o', changed)
@@ -242,7 +246,7 @@ def main():
         if program:
             keep = options.keep or folder
             os.makedirs(keep, exist_ok=True)
-            check_in_browser(Browser(program, keep), page, changes, tools.json('sg-view', step, '--json'),
+            check_in_browser(Browser(program, keep, os.path.join(folder, 'profile')), page, changes, tools.json('sg-view', step, '--json'),
                              tools.json('sg-view', step, remat, '--json'))
         else:
             print('SKIPPED: the page in a browser: there is no Chromium here')
