@@ -69,6 +69,7 @@ Words modules_of(const Job& job, std::string_view typed) {
   std::map<std::string, size_t> counts;
   for_each_graph(job, [&](const Graph& graph) {
     for (NodeId n : graph.nodes()) {
+      if (graph.node(n).module.is_none()) continue;
       std::string_view module = graph.pool().strings[graph.node(n).module];
       for (size_t end = module.find('.');; end = module.find('.', end + 1)) {
         if (module.empty()) break;

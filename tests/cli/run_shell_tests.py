@@ -38,8 +38,10 @@ graph rank *
     %mm_first  = aten.mm(%x, %w)
   forward layers.1.mlp
     %relu_last = aten.relu(%mm_first)
+  forward -
+    %of_no_module = aten.neg(%relu_last)
 
-  output %relu_last
+  output %of_no_module
 """
 
 RECIPE = """parameters: {policy: default}
