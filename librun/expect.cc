@@ -190,6 +190,15 @@ void compare_bits(const Tensor& value, const StoredTensor& expected, ExpectRow* 
   row->expected_there = worst.expected;
 }
 
+bool is_only_nan(const Tensor& value, const StoredTensor& expected) {
+  const int parts = is_complex(value.dtype) ? 2 : 1;
+  bool is = true;
+  for_pieces<double>(value, expected, [&](int64_t, int64_t n, const double* x, const double*) {
+    is = is && std::all_of(x, x + n * parts, [](double v) { return std::isnan(v); });
+  });
+  return is;
+}
+
 std::string type_text(DType dtype, std::span<const int64_t> shape) {
   std::string out = std::string(dtype_name(dtype)) + "[";
   for (size_t i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
@@ -245,6 +254,7 @@ void compare_tensor(const Tensor& value, const StoredTensor& expected, const Exp
   if (!floats) compare_integers(value, expected, row);
   else if (options.bitwise) compare_bits(value, expected, row);
   else compare_floats(value, expected, tolerance_for(row->narrowest, options), row);
+  row->only_nan = floats && row->passed() && row->count > 0 && std::isnan(row->expected_there) && is_only_nan(value, expected);
 }
 
 Result<Expectation> Expectation::open(const Program& program, const AliasAnalysis& alias, const std::string& file,

@@ -50,6 +50,7 @@ struct ExpectRow {
   double worst = 0;                    // the largest error in tolerances: above 1 has failed
   std::vector<int64_t> where;          // index of that element
   double value_there = 0, expected_there = 0;
+  bool only_nan = false;               // has passed, and shows nothing: every element is NaN
   bool passed() const { return problem.empty() && beyond == 0; }
 };
 

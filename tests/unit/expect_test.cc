@@ -152,6 +152,10 @@ TEST_CASE("a file's own rounding widens the tolerance of f32 and of narrower typ
 TEST_CASE("NaN equals NaN and infinities equal themselves, nothing else does") {
   const float nan = std::nanf(""), inf = INFINITY;
   CHECK(compare({nan, inf, -inf}, {nan, inf, -inf}).passed());
+  CHECK(compare({nan, nan}, {nan, nan}).only_nan);
+  CHECK(compare({nan, nan}, {nan, nan}, DType::f32, {.bitwise = true}).only_nan);
+  CHECK(!compare({nan, 1}, {nan, 1}).only_nan);
+  CHECK(!compare({nan, 1}, {nan, nan}).only_nan);
   for (auto [value, expected] : std::vector<std::pair<float, float>>{{nan, 1}, {1, nan}, {inf, 1}, {1, inf}, {inf, -inf}, {nan, inf}}) {
     ExpectRow row = compare({value}, {expected});
     CHECK(row.beyond == 1);
