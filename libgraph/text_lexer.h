@@ -86,7 +86,6 @@ class TextLexer {
   bool operand(const char** at);
   bool balanced(const char** at);
   bool escape(const char** at, std::string* out);
-  bool number_out_of_range(const char* begin);
   Diagnostic diagnostic(Severity severity, uint32_t line, const char* at, std::string_view rule, std::string message,
                         std::string hint) const;
 

@@ -271,11 +271,6 @@ std::vector<const Arg*> args_by_param(const Pool& pool, const Node& node, const 
   return out;
 }
 
-const Arg* arg_named(const Pool& pool, const Node& node, const OpInfo& info, std::string_view param) {
-  int index = info.param_index(param);
-  return index < 0 ? nullptr : args_by_param(pool, node, info)[static_cast<size_t>(index)];
-}
-
 std::string count_of(size_t n, std::string_view noun) {
   return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
 }

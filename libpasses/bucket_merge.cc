@@ -53,7 +53,6 @@ class Merger {
     Node sample;                          // the launch of the member that comes first
     StrId device;
     std::vector<ValueId> results;         // by member of the bucket
-    std::vector<NodeId> shapers;          // the views that make them
     size_t retired = 0;
     std::set<ValueId> named;
   };

@@ -99,7 +99,7 @@ class DenseScheduler {
 
   bool computes(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
-    return op && (op->has(kContraction) || op->cost == cost::normalization || op->name == "aten.relu.default");
+    return op && (op->has(kContraction) || op->cost == cost::normalization);
   }
 
   // Dense nodes by (layer, direction), as they stand.

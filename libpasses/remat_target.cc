@@ -116,10 +116,6 @@ class TargetFinder {
 
 Result<TargetChoice> choose_for(const TargetQuestion& question) { return TargetFinder(question).find(); }
 
-SizeValues captured_sizes(const Program& program) {
-  return [&program](StrId s) { return program.find_symbol(s) ? program.find_symbol(s)->hint : std::nullopt; };
-}
-
 int64_t planned_peak(const Program& program, const SizeValues& sizes) {
   return plan_memory(compute_liveness(program, program.graph, sizes)).arena_bytes;
 }

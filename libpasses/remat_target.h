@@ -40,7 +40,4 @@ Result<TargetChoice> choose_for(const TargetQuestion& question);
 // Bytes of the plan of a program.
 int64_t planned_peak(const Program& program, const SizeValues& sizes);
 
-// What the capture recorded, and nothing more: usual_values (libgraph/assume.h) also assume what it did not.
-SizeValues captured_sizes(const Program& program);
-
 }  // namespace sg

@@ -10,7 +10,7 @@
 #include "librun/cuda/comm_host.h"
 #include "librun/cuda/comm_nccl.h"
 #include "librun/cuda/kernels/copy.h"
-#include "librun/cuda/kernels/rows.h"
+#include "librun/cuda/kernels/reduce.h"
 #include "librun/cuda/lt.h"
 
 namespace sg::cuda {

@@ -1,9 +1,13 @@
-// Reductions, softmax, norms, running sums, order and losses: from calls to kernels/rows.h.
+// Reductions, softmax, norms, running sums, order and losses: from calls to kernels.
 #include <algorithm>
 #include <array>
 
 #include "librun/cuda/backend_cuda.h"
-#include "librun/cuda/kernels/rows.h"
+#include "librun/cuda/kernels/loss.h"
+#include "librun/cuda/kernels/norms.h"
+#include "librun/cuda/kernels/order.h"
+#include "librun/cuda/kernels/reduce.h"
+#include "librun/cuda/kernels/scan.h"
 
 namespace sg::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include "librun/cpu/kernels.h"
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/index.h"
-#include "librun/cuda/kernels/rows.h"
+#include "librun/cuda/kernels/order.h"
 #include "librun/work/run.h"
 #include "librun/work/search.h"
 

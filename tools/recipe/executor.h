@@ -64,7 +64,6 @@ class Executor {
   void work(Shared* shared);
   void perform(size_t step, Shared* shared);
   StepResult outcome(const Step& step, Shared* shared);
-  void forget_read(const Step& step, Shared* shared);
   static Needs needs_of(const Step& step, Shared* shared);
   Status make_once(const Step& step, const StepResult& input, Shared* shared, StepResult* out);
   Status make(const Step& step, const StepResult& input, StepResult* out);

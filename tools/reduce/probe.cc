@@ -106,6 +106,4 @@ void stop_probing() {
     if (pid_t g = group; g != 0) ::kill(-g, SIGKILL);
 }
 
-bool is_stopped() { return stopped; }
-
 }  // namespace sg::reduce

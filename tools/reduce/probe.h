@@ -28,6 +28,5 @@ Result<Answer> probe(const ProbeOptions& options, const std::string& candidate);
 
 // From a signal handler, too.
 void stop_probing();
-bool is_stopped();
 
 }  // namespace sg::reduce

@@ -1,7 +1,7 @@
 // Norms over channels (batch, group, instance) and the index arithmetic of convolutions. Tensors are [batch, channels, ...].
 #pragma once
 
-#include "librun/cuda/kernels/rows.h"
+#include "librun/cuda/kernels/reduce.h"
 
 namespace sg::cuda {
 

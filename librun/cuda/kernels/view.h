@@ -32,6 +32,10 @@ SG_FN int64_t offset_over(const View& v, int first, int end, int64_t i) {
   return offset;
 }
 SG_FN int64_t offset_of(const View& v, int64_t i) { return offset_over(v, 0, v.axes, i); }
+// Element `i` of a row: rows run over all axes but the last.
+SG_FN int64_t at_row(const View& v, int64_t row, int64_t i) {
+  return offset_over(v, 0, v.axes - 1, row) + i * v.stride[v.axes - 1];
+}
 
 SG_FN uint32_t word(float x) { return __builtin_bit_cast(uint32_t, x); }
 SG_FN float number(uint32_t u) { return __builtin_bit_cast(float, u); }

@@ -83,12 +83,13 @@ def tool(name: str, *words: Any, input: Optional[bytes] = None, codes: Sequence[
 @functools.lru_cache(maxsize=None)
 def _stages(folder: str) -> Dict[str, str]:
     schema = json.loads(tool("recipe", "schema").output)
+    by_name, with_options = {}, {}  # a stage is a name, or a mapping from it to options
     for kind in schema["properties"]["stages"]["items"]["oneOf"]:
         if "enum" in kind:
-            names = kind["enum"]
+            by_name = dict.fromkeys(kind["enum"])
         else:
-            about = {name: kind["properties"][name].get("description", "") for name in names}
-    return about
+            with_options = kind["properties"]
+    return {name: with_options[name].get("description", "") for name in by_name}
 
 
 def passes() -> Dict[str, str]:
