@@ -11,7 +11,7 @@ GENERATOR  := $(shell command -v ninja >/dev/null 2>&1 && echo Ninja || echo "Un
 STRICT     := $(if $(CI),-DSG_WARNINGS_AS_ERRORS=ON,)
 MAKEFLAGS  += --no-print-directory
 
-.PHONY: all deps configure demo test test-all bench fuzz fuzz-short install package update debug asan tsan cuda stats clean help
+.PHONY: all deps configure demo test test-all bench fuzz fuzz-short install package update format debug asan tsan cuda stats clean help
 .DEFAULT_GOAL := all
 
 all: configure  ## build every tool into build/bin (installs what is missing first)
@@ -68,6 +68,9 @@ update: all  ## rewrite the expected parts of the goldens and documents
 	@$(PYTHON) tests/run_golden.py --bin $(BUILD)/bin --update
 	@$(PYTHON) tests/cli/run_cli_tests.py --bin $(BUILD)/bin --update
 	@$(PYTHON) tests/run_docs.py --bin $(BUILD)/bin --update
+
+format:  ## lay the C++ sources out as .clang-format says
+	@cmake/format.sh
 
 stats:  ## house-style indicators a folder
 	@$(PYTHON) tests/style_stats.py libgraph tools tests

@@ -3,7 +3,7 @@
 #
 #   cmake/install-dependencies.sh [--check|--tests]
 #
-# --tests, and CI=true: the shells and linters as well that tests of completions and manual pages use.
+# --tests, and CI=true: the shells and linters as well that tests of completions, manual pages and layout use.
 # As root it installs; otherwise, or with --check, it says what is missing and how to get it (exit 5).
 # Optional tools (ninja, ccache, clang for the fuzzers) are installed with the rest; nothing fails without them.
 set -eu
@@ -18,7 +18,7 @@ required=(
   "/usr/include/catch2/catch.hpp:catch2"
 )
 optional=( "ninja:ninja-build" "ccache:ccache" "clang++:clang" "/usr/include/dnnl.h:libdnnl-dev" "mpirun:openmpi-bin" "mpicxx:libopenmpi-dev" )
-tests=( "zsh:zsh" "fish:fish" "mandoc:mandoc" )
+tests=( "zsh:zsh" "fish:fish" "mandoc:mandoc" "clang-format:clang-format" )
 check_only=${1:-}
 [ -z "${CI:-}" ] && [ "$check_only" != "--tests" ] || optional+=( "${tests[@]}" )
 

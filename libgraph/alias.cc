@@ -37,7 +37,8 @@ class AliasBuilder {
   void build() {
     out_.storage_of_.resize(graph_.value_id_limit());
     out_.launch_.resize(graph_.value_id_limit());
-    for (auto* parts : {&out_.reads_, &out_.writes_, &out_.groups_, &out_.binds_}) parts->resize(graph_.node_id_limit());
+    for (auto* parts : {&out_.reads_, &out_.writes_, &out_.groups_, &out_.binds_})
+      parts->resize(graph_.node_id_limit());
     out_.effects_.resize(graph_.node_id_limit());
     for (const Input& input : graph_.inputs())
       if (has_storage(graph_.type(input.value))) new_storage(input.value, NodeId(), true);
@@ -48,9 +49,9 @@ class AliasBuilder {
  private:
   struct Operand {
     ValueId value;
-    StorageId storage;      // none = a scalar
-    const Param* param;     // null = not in the schema
-    uint32_t item;          // which value of its list argument
+    StorageId storage;   // none = a scalar
+    const Param* param;  // null = not in the schema
+    uint32_t item;       // which value of its list argument
     bool in_list;
   };
 
@@ -71,8 +72,9 @@ class AliasBuilder {
     const OpInfo* op = graph_.op_info(n);
     const std::vector<Arg>& args = graph_.node(n).args;
     for (size_t i = 0; i < args.size(); ++i) {
-      int index = !op ? -1 : args[i].key().is_none() ? static_cast<int>(i)
-                                                     : op->param_index(graph_.pool().strings[args[i].key()]);
+      int index = !op                       ? -1
+                  : args[i].key().is_none() ? static_cast<int>(i)
+                                            : op->param_index(graph_.pool().strings[args[i].key()]);
       bool known = op && index >= 0 && static_cast<size_t>(index) < op->params.size();
       const Param* param = known ? &op->params[static_cast<size_t>(index)] : nullptr;
       uint32_t item = 0;
@@ -141,7 +143,7 @@ class AliasBuilder {
     return true;
   }
 
-  void new_maybe(ValueId v, NodeId n) {   // perhaps new, perhaps that of one of the sources
+  void new_maybe(ValueId v, NodeId n) {  // perhaps new, perhaps that of one of the sources
     StorageId s = new_storage(v, n, false);
     for (const Operand* o : sources_) unite(s, o->storage);
   }
@@ -150,12 +152,12 @@ class AliasBuilder {
     effects_ |= kEffectCollective;
     for (const Arg& arg : graph_.node(n).args)
       if (arg.is(ArgKind::group)) group_.push_back(arg.as_group());
-    if (group_.empty()) effects_ |= kEffectOpaque;   // on a group we do not know: ordered against everything
+    if (group_.empty()) effects_ |= kEffectOpaque;  // on a group we do not know: ordered against everything
   }
 
   void complete_wait() {
     for (const Operand& o : operands_) {
-      if (o.storage.is_none() || (o.param && !o.param->alias)) continue;   // what a wait only keeps alive
+      if (o.storage.is_none() || (o.param && !o.param->alias)) continue;  // what a wait only keeps alive
       written_.push_back(o.storage);
       NodeId launch = out_.launch_[o.value.index];
       if (launch) pin_inputs(launch, o.value);
@@ -168,7 +170,7 @@ class AliasBuilder {
     std::span<const StorageId> inputs = out_.reads(launch);
     const Value& value = graph_.value(waited);
     if (node.is_tuple && value.def == launch && !node.args.empty() && node.args[0].is(ArgKind::list)) {
-      const ArgList& items = node.args[0].items();   // a coalesced collective: result i is of input i
+      const ArgList& items = node.args[0].items();  // a coalesced collective: result i is of input i
       if (value.index < items.size() && items[value.index].is(ArgKind::value)) {
         StorageId s = out_.storage_of_[items[value.index].as_value().index];
         if (!s.is_none()) read_.push_back(s);
@@ -222,7 +224,8 @@ class AliasBuilder {
     for (const Arg& arg : graph_.node(n).args) {
       if (arg.is(ArgKind::graph)) continue;
       if (!arg.is(ArgKind::list)) out.push_back(&arg);
-      else for (const Arg& item : arg.items()) out.push_back(&item);
+      else
+        for (const Arg& item : arg.items()) out.push_back(&item);
     }
     return out;
   }
@@ -233,7 +236,7 @@ class AliasBuilder {
   }
 
   void visit_call(NodeId n, const BodySummary& body) {
-    std::unordered_map<uint32_t, StorageId> by_class, by_storage;   // of the body -> ours
+    std::unordered_map<uint32_t, StorageId> by_class, by_storage;  // of the body -> ours
     std::vector<const Arg*> args = call_arguments(n);
     auto join_class = [&](const BodySummary::Place& place, StorageId ours) {
       auto [it, is_new] = by_class.emplace(place.alias_class, ours);
@@ -317,7 +320,7 @@ class AliasBuilder {
   void number_classes() {
     std::vector<uint32_t> number(parent_.size());
     for (uint32_t s = 0; s < parent_.size(); ++s) {
-      uint32_t root = find(s);   // the smallest of the class: numbered first
+      uint32_t root = find(s);  // the smallest of the class: numbered first
       if (root == s) {
         number[s] = static_cast<uint32_t>(out_.classes_.size());
         out_.classes_.emplace_back();
@@ -347,8 +350,8 @@ class AliasBuilder {
   const AliasOptions& options_;
   BodySummaries& bodies_;
   AliasAnalysis& out_;
-  std::vector<uint32_t> parent_;          // union-find over storages; roots are the smallest of their class
-  std::vector<Operand> operands_;         // of the node at hand, as all that follow
+  std::vector<uint32_t> parent_;   // union-find over storages; roots are the smallest of their class
+  std::vector<Operand> operands_;  // of the node at hand, as all that follow
   std::vector<const Operand*> sources_;
   std::vector<StorageId> read_, written_;
   std::vector<GroupId> group_;

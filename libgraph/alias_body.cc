@@ -33,7 +33,7 @@ const BodySummary& BodySummaries::of(NestedId body) {
 std::unique_ptr<BodySummary> BodySummaries::summarize(const Graph& graph) {
   AliasAnalysis alias(program_, graph, options_, this);
   auto out = std::make_unique<BodySummary>();
-  std::vector<uint8_t> written(alias.class_escapes_.size(), 0);   // by class
+  std::vector<uint8_t> written(alias.class_escapes_.size(), 0);  // by class
   for (NodeId n : graph.nodes()) {
     for (StorageId s : alias.writes(n)) written[alias.storage(s).alias_class] = 1;
     out->effects |= alias.effects(n);

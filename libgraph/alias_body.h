@@ -10,17 +10,17 @@ namespace sg {
 
 struct BodySummary {
   struct Place {
-    StorageId storage;                    // of the body; none = no storage
+    StorageId storage;  // of the body; none = no storage
     uint32_t alias_class = 0;
     bool certain = true;
-    bool written = false;                 // inputs only
+    bool written = false;  // inputs only
   };
-  bool opaque = false;                    // recursive, or nested too deep: nothing is known
+  bool opaque = false;  // recursive, or nested too deep: nothing is known
   std::vector<Place> inputs, results;
   uint32_t effects = 0;
   bool writes_inputs = false;
-  std::vector<GroupId> groups;            // launched on; ascending
-  std::vector<StrId> binds;               // ascending
+  std::vector<GroupId> groups;  // launched on; ascending
+  std::vector<StrId> binds;     // ascending
 };
 
 // Summaries of a program's nested graphs, each computed once and only when asked for.
@@ -36,7 +36,7 @@ class BodySummaries {
 
   const Program& program_;
   AliasOptions options_;
-  std::vector<std::unique_ptr<BodySummary>> summaries_;   // by NestedId
+  std::vector<std::unique_ptr<BodySummary>> summaries_;  // by NestedId
   std::vector<bool> in_progress_;
   int depth_ = 0;
 };

@@ -37,7 +37,7 @@ class Blocks {
 
  private:
   static constexpr CachingAllocator::Block kNone = 0xFFFFFFFFu;
-  using Held = std::vector<CachingAllocator::Block>;      // by Liveness::storages
+  using Held = std::vector<CachingAllocator::Block>;  // by Liveness::storages
 
   bool needs_block(const LiveStorage& s) const { return !s.is_host && s.bytes_known && s.bytes > 0; }
 
@@ -51,12 +51,14 @@ class Blocks {
     for (uint32_t at = 0; at < live.schedule.size(); ++at) {
       if (call < live.calls.size() && live.calls[call].position == at) run_body(live, live.calls[call++], &held);
       for (; next < live.storages.size() && live.storages[next].first_position == at; ++next)
-        if (needs_block(live.storages[next]) && held[next] == kNone) held[next] = allocator_.allocate(live.storages[next].bytes);
+        if (needs_block(live.storages[next]) && held[next] == kNone)
+          held[next] = allocator_.allocate(live.storages[next].bytes);
       if (course != nullptr) course->during.push_back(std::max(allocator_.allocated_bytes(), body_peak_));
       body_peak_ = course != nullptr ? 0 : std::max(body_peak_, allocator_.allocated_bytes());
       // Outputs of the step stay.
       for (uint32_t i : ends[at])
-        if (held[i] != kNone && !(course != nullptr && live.storages[i].is_output)) allocator_.free(held[i]), held[i] = kNone;
+        if (held[i] != kNone && !(course != nullptr && live.storages[i].is_output))
+          allocator_.free(held[i]), held[i] = kNone;
       if (course != nullptr) course->behind.push_back(allocator_.allocated_bytes());
     }
     Held out;
@@ -66,14 +68,14 @@ class Blocks {
 
   void run_body(const Liveness& live, const CallSite& call, Held* held) {
     std::vector<StorageId> results;
-    for (const CallSite::Result& r : call.results) results.push_back(r.in_body);      // each one storage of the body's own
+    for (const CallSite::Result& r : call.results) results.push_back(r.in_body);  // each one storage of the body's own
     const Held blocks = run_graph(*outermost_.bodies[call.body.index], results, nullptr);
     for (size_t i = 0; i < blocks.size(); ++i) (*held)[live.index_of[call.results[i].storage.index]] = blocks[i];
   }
 
   const Liveness& outermost_;
   CachingAllocator& allocator_;
-  int64_t body_peak_ = 0;                // of the bodies since the last node of the outermost graph
+  int64_t body_peak_ = 0;  // of the bodies since the last node of the outermost graph
 };
 
 std::string_view phase_name(Phase phase) {
@@ -86,7 +88,8 @@ std::vector<PhaseSpan> timeline_of(const Graph& graph, const Liveness& live, con
     const NodeId n = live.schedule[i];
     const std::string_view phase = phase_name(graph.node(n).phase);
     if (out.empty() || out.back().phase != phase) {
-      out.push_back({std::string(phase), std::string(graph.label(n)), {}, {}, 0, i == 0 ? 0 : course.behind[i - 1], 0, 0});
+      out.push_back(
+          {std::string(phase), std::string(graph.label(n)), {}, {}, 0, i == 0 ? 0 : course.behind[i - 1], 0, 0});
       out.back().peak_bytes = -1;
     }
     PhaseSpan& span = out.back();
@@ -138,22 +141,46 @@ AllocationReport allocate_step(const Program& program, const Liveness& liveness,
 }
 
 std::string print_allocation(const AllocationReport& report) {
-  std::string out = "  allocator " + std::string(allocator_name(report.kind)) + ": " + bytes_text(report.allocated_bytes) + " allocated at once";
+  std::string out = "  allocator " + std::string(allocator_name(report.kind)) + ": " +
+                    bytes_text(report.allocated_bytes) + " allocated at once";
   if (report.kind == AllocatorKind::cuda_caching)
     out += ", " + bytes_text(report.reserved_bytes) + " reserved in " + plural(report.segments, "segment");
   out += "\n";
   for (const PhaseSpan& s : report.timeline)
-    out += "    " + s.phase + " %" + s.first + " .. %" + s.last + " (" + plural(s.nodes, "node") + "): " + bytes_text(s.begin_bytes) + ", at most " +
-           bytes_text(s.peak_bytes) + " at %" + s.peak_node + ", then " + bytes_text(s.end_bytes) + "\n";
+    out += "    " + s.phase + " %" + s.first + " .. %" + s.last + " (" + plural(s.nodes, "node") +
+           "): " + bytes_text(s.begin_bytes) + ", at most " + bytes_text(s.peak_bytes) + " at %" + s.peak_node +
+           ", then " + bytes_text(s.end_bytes) + "\n";
   return out;
 }
 
 void write_allocation(const AllocationReport& report, JsonWriter* json) {
-  json->begin_object().key("name").string(allocator_name(report.kind)).key("allocated_bytes").integer(report.allocated_bytes);
-  json->key("reserved_bytes").integer(report.reserved_bytes).key("segments").natural(report.segments).key("timeline").begin_array();
+  json->begin_object()
+      .key("name")
+      .string(allocator_name(report.kind))
+      .key("allocated_bytes")
+      .integer(report.allocated_bytes);
+  json->key("reserved_bytes")
+      .integer(report.reserved_bytes)
+      .key("segments")
+      .natural(report.segments)
+      .key("timeline")
+      .begin_array();
   for (const PhaseSpan& s : report.timeline) {
-    json->begin_object().key("phase").string(s.phase).key("first").string(s.first).key("last").string(s.last).key("nodes").natural(s.nodes);
-    json->key("begin_bytes").integer(s.begin_bytes).key("peak_bytes").integer(s.peak_bytes).key("peak_node").string(s.peak_node);
+    json->begin_object()
+        .key("phase")
+        .string(s.phase)
+        .key("first")
+        .string(s.first)
+        .key("last")
+        .string(s.last)
+        .key("nodes")
+        .natural(s.nodes);
+    json->key("begin_bytes")
+        .integer(s.begin_bytes)
+        .key("peak_bytes")
+        .integer(s.peak_bytes)
+        .key("peak_node")
+        .string(s.peak_node);
     json->key("end_bytes").integer(s.end_bytes).end_object();
   }
   json->end_array().end_object();

@@ -5,7 +5,9 @@
 namespace sg {
 
 Arg::Arg(const Arg& other)
-    : kind_(other.kind_), key_(other.key_), bits_(other.bits_),
+    : kind_(other.kind_),
+      key_(other.key_),
+      bits_(other.bits_),
       items_(other.items_ ? std::make_unique<ArgList>(*other.items_) : nullptr) {}
 
 Arg& Arg::operator=(const Arg& other) {

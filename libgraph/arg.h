@@ -14,8 +14,26 @@ namespace sg {
 
 // The order is the value in the file: append only.
 enum class ArgKind : uint8_t {
-  none, boolean, integer, floating, complex, string, expr, value, dtype, list, slice, dict, graph, group,
-  device, layout, memory_format, enumerator, op, opaque,
+  none,
+  boolean,
+  integer,
+  floating,
+  complex,
+  string,
+  expr,
+  value,
+  dtype,
+  list,
+  slice,
+  dict,
+  graph,
+  group,
+  device,
+  layout,
+  memory_format,
+  enumerator,
+  op,
+  opaque,
 };
 
 class Arg;
@@ -34,7 +52,7 @@ class Arg {
   static Arg dtype(DType t) { return Arg(ArgKind::dtype, static_cast<int64_t>(t)); }
   static Arg list(ArgList items) { return Arg(ArgKind::list, std::move(items)); }
   static Arg slice(Arg begin, Arg end, Arg step);
-  static Arg dict(ArgList entries) { return Arg(ArgKind::dict, std::move(entries)); }   // each entry has a key
+  static Arg dict(ArgList entries) { return Arg(ArgKind::dict, std::move(entries)); }  // each entry has a key
   static Arg graph(NestedId g) { return Arg(ArgKind::graph, g.index); }
   static Arg group(GroupId g) { return Arg(ArgKind::group, g.index); }
   // string, device, layout, memory_format, enumerator, op, opaque: a text
@@ -49,8 +67,11 @@ class Arg {
   bool is(ArgKind kind) const { return kind_ == kind; }
   bool is_text() const { return kind_ == ArgKind::string || kind_ >= ArgKind::device; }
 
-  StrId key() const { return key_; }                    // none for positional arguments and list items
-  Arg& set_key(StrId key) { key_ = key; return *this; }
+  StrId key() const { return key_; }  // none for positional arguments and list items
+  Arg& set_key(StrId key) {
+    key_ = key;
+    return *this;
+  }
 
   // REQUIRES for each: the matching kind
   bool as_bool() const { return bits_ != 0; }
@@ -68,20 +89,22 @@ class Arg {
 
   bool has_items() const { return items_ != nullptr; }
 
-  friend bool operator==(const Arg& a, const Arg& b);   // keys included, floats by their bits
+  friend bool operator==(const Arg& a, const Arg& b);  // keys included, floats by their bits
 
   // Calls fn(const Arg&) for this argument and everything inside it, depth first.
   template <class Fn>
   void walk(const Fn& fn) const {
     fn(*this);
-    if (items_) for (const Arg& item : *items_) item.walk(fn);
+    if (items_)
+      for (const Arg& item : *items_) item.walk(fn);
   }
   template <class Fn>
   void walk_mutable(const Fn& fn) {
     fn(*this);
-    if (items_) for (Arg& item : *items_) item.walk_mutable(fn);
+    if (items_)
+      for (Arg& item : *items_) item.walk_mutable(fn);
   }
-  void set_value(ValueId v) { bits_ = v.index; }        // REQUIRES: is(ArgKind::value)
+  void set_value(ValueId v) { bits_ = v.index; }  // REQUIRES: is(ArgKind::value)
 
  private:
   Arg(ArgKind kind, int64_t bits) : kind_(kind), bits_(bits) {}

@@ -9,18 +9,21 @@ namespace sg {
 
 namespace {
 
-constexpr size_t kMaxNamed = 8;   // symbols that an error lists
-constexpr int kMaxPasses = 64;    // over the guards and exchanges after one guess
-constexpr int kMaxGuesses = 64;   // whose consequences are followed; the others are made all at once
+constexpr size_t kMaxNamed = 8;  // symbols that an error lists
+constexpr int kMaxPasses = 64;   // over the guards and exchanges after one guess
+constexpr int kMaxGuesses = 64;  // whose consequences are followed; the others are made all at once
 
 // Finds the values of one program's symbols: what is given, then what follows from it, then one guess at a time.
 class Solver {
  public:
   Solver(const Job& job, size_t index, const RangeInference& inference, const Assumption& assumption)
-      : program_(*job.programs[index]), exprs_(job.pool->exprs), facts_(inference.facts[index]),
-        exchanges_(inference.exchanges[index]), policy_(assumption.policy) {
+      : program_(*job.programs[index]),
+        exprs_(job.pool->exprs),
+        facts_(inference.facts[index]),
+        exchanges_(inference.exchanges[index]),
+        policy_(assumption.policy) {
     for (const Symbol& s : program_.symbols) add_symbol(s.name, s.kind, s.hint);
-    for (const Guard& g : program_.guards)   // guards may tie symbols to others that no value mentions
+    for (const Guard& g : program_.guards)  // guards may tie symbols to others that no value mentions
       for (Expr side : {g.left, g.right}) {
         std::vector<StrId> names;
         exprs_.collect_symbols(side, &names);
@@ -158,7 +161,7 @@ class Solver {
   const std::vector<Exchange>& exchanges_;
   Assumption::Policy policy_;
   std::vector<Unknown> symbols_;
-  std::vector<Expr> zeros_;   // left - right of the Eq guards
+  std::vector<Expr> zeros_;  // left - right of the Eq guards
   std::unordered_map<StrId, SymbolKind, IdHash> kinds_;
   SymbolValues out_;
 };
@@ -174,10 +177,14 @@ Status check_fixed(const Job& job, const Assumption& assumption) {
       Interval range = Interval::of(s->min, s->max);
       if (!range.contains(value))
         return Error{ErrorKind::usage,
-                     "--assume " + name + "=" + std::to_string(value) + " lies outside of " + print(range), {}, {}};
+                     "--assume " + name + "=" + std::to_string(value) + " lies outside of " + print(range),
+                     {},
+                     {}};
     }
     if (!is_found)
-      return Error{ErrorKind::usage, "--assume names '" + name + "', which is no symbol of the job", {},
+      return Error{ErrorKind::usage,
+                   "--assume names '" + name + "', which is no symbol of the job",
+                   {},
                    "sg-print shows the symbols at the head of each graph"};
   }
   return ok_status();
@@ -201,7 +208,9 @@ Result<Assumption> parse_assume(std::span<const std::string_view> items) {
       is_pair = error == std::errc() && stop == end;
     }
     if (!is_pair)
-      return Error{ErrorKind::usage, "--assume cannot read '" + std::string(item) + "'", {},
+      return Error{ErrorKind::usage,
+                   "--assume cannot read '" + std::string(item) + "'",
+                   {},
                    "write balanced, max or SYM=VALUE, for example u0=256"};
     out.fixed.emplace_back(item.substr(0, sign), value);
   }
@@ -234,7 +243,9 @@ Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInfer
   std::string list;
   for (size_t i = 0; i < open.size() && i < kMaxNamed; ++i) list += (i > 0 ? ", " : "") + open[i];
   if (open.size() > kMaxNamed) list += " and " + std::to_string(open.size() - kMaxNamed) + " more";
-  return Error{ErrorKind::cannot_apply, "nothing bounds the data-dependent sizes " + list, {},
+  return Error{ErrorKind::cannot_apply,
+               "nothing bounds the data-dependent sizes " + list,
+               {},
                "give them numbers: --assume " + open[0] + "=256"};
 }
 

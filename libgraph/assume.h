@@ -24,7 +24,7 @@ namespace sg {
 struct Assumption {
   enum class Policy : uint8_t { balanced, max };
   Policy policy = Policy::balanced;
-  std::vector<std::pair<std::string, int64_t>> fixed;   // SYM=VALUE, in the order given
+  std::vector<std::pair<std::string, int64_t>> fixed;  // SYM=VALUE, in the order given
 };
 
 // Each item is one value of the option; a later policy replaces an earlier one.
@@ -50,8 +50,8 @@ Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInfer
 // What a symbol is taken for by itself: its hint, else the middle of its range, else nothing.
 std::optional<int64_t> hint_or_middle(const Symbol& symbol);
 
-// By program, what memory is planned with by whoever was told nothing: `balanced`, or where that leaves a size open, each
-// symbol by itself.
+// By program, what memory is planned with by whoever was told nothing: `balanced`, or where that leaves a size open,
+// each symbol by itself.
 std::vector<SymbolValues> usual_values(const Job& job);
 
 }  // namespace sg

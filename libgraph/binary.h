@@ -1,7 +1,8 @@
 // The binary form (.sg): a FlatBuffers job (schema/graph.fbs) sealed with its length and SHA-256.
 //
 // Layout   [FlatBuffer][trailer]; the trailer is kTrailerBytes long: 8 bytes "SGSEAL\0\1", u64 little-endian length of
-//          the FlatBuffer, 32 bytes SHA-256 of it. A stream that ends early has no trailer and is refused by its reader.
+//          the FlatBuffer, 32 bytes SHA-256 of it. A stream that ends early has no trailer and is refused by its
+//          reader.
 // Bytes    Equal jobs give equal bytes, on every machine.
 #pragma once
 
@@ -19,7 +20,7 @@ inline constexpr uint16_t kSchemaMajor = 1;
 inline constexpr uint16_t kSchemaMinor = 0;
 inline constexpr size_t kTrailerBytes = 48;
 
-bool looks_binary(std::string_view bytes);   // has our file identifier where it belongs; true also when truncated
+bool looks_binary(std::string_view bytes);  // has our file identifier where it belongs; true also when truncated
 
 // The sealed bytes of `job`; fails when it would pass the 2 GiB a FlatBuffer can hold.
 Result<std::string> write_binary(const Job& job);

@@ -8,8 +8,8 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kMaxTableDepth = 64;        // more than kMaxArgDepth and all that lies around arguments
-constexpr size_t kMinTableBytes = 8;           // a table and the offset that leads to it
+constexpr uint32_t kMaxTableDepth = 64;  // more than kMaxArgDepth and all that lies around arguments
+constexpr size_t kMinTableBytes = 8;     // a table and the offset that leads to it
 constexpr size_t kAlignment = 8;
 
 std::string version_name(uint32_t major, uint32_t minor) { return std::to_string(major) + "." + std::to_string(minor); }
@@ -65,8 +65,7 @@ bool FileReader::ranks(const Numbers* in, const char* field, std::vector<uint32_
 bool FileReader::key_values(const Tables<fb::KeyValue>* in, const char* field, std::vector<KeyValue>* out) {
   bool ok = each(in, field, [&](const fb::KeyValue& kv, uint32_t) {
     out->emplace_back();
-    return required_string(kv.key(), "key", &out->back().key) &&
-           required_string(kv.json(), "json", &out->back().json);
+    return required_string(kv.key(), "key", &out->back().key) && required_string(kv.json(), "json", &out->back().json);
   });
   if (!ok) return false;
   const StringTable& text = job_.pool->strings;
@@ -147,9 +146,8 @@ bool FileReader::read_group(const fb::Group& in, Group* out) {
   out->ordinal = in.ordinal();
   out->priority = in.priority();
   return required_string(in.axis(), "axis", &out->axis) &&
-         each(in.parts(), "parts", [&](const fb::GroupPart& part, uint32_t) {
-           return read_group_part(part, &out->parts.emplace_back());
-         });
+         each(in.parts(), "parts",
+              [&](const fb::GroupPart& part, uint32_t) { return read_group_part(part, &out->parts.emplace_back()); });
 }
 
 bool FileReader::read_group_part(const fb::GroupPart& in, GroupPart* out) {

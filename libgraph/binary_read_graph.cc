@@ -65,7 +65,7 @@ bool FileReader::read_node(const fb::Node& in, GraphState* state) {
   }
   if (in.forward() != kNoIndex && in.forward() >= state->node_count)
     return bad_index("forward", in.forward(), state->node_count);
-  out.forward = NodeId(in.forward());   // nodes get their position as id
+  out.forward = NodeId(in.forward());  // nodes get their position as id
   NodeId added = state->graph->append_exact(std::move(out), state->names, state->types);
   return added || fail("name", "a name of this node is missing, empty or taken");
 }
@@ -109,9 +109,7 @@ bool FileReader::read_items(const fb::Arg& in, const GraphState& state, size_t d
         return fail("items", "of a complex number are two floats");
       *out = Arg::complex(items[0].as_float(), items[1].as_float());
       return true;
-    default:
-      *out = kind == ArgKind::dict ? Arg::dict(std::move(items)) : Arg::list(std::move(items));
-      return true;
+    default: *out = kind == ArgKind::dict ? Arg::dict(std::move(items)) : Arg::list(std::move(items)); return true;
   }
 }
 
@@ -136,9 +134,10 @@ bool FileReader::read_leaf(const fb::Arg& in, const GraphState& state, Arg* out)
     }
     case ArgKind::value:
       if (index >= state.graph->value_id_limit())
-        return index < state.value_count ? fail("index", "value " + std::to_string(index) + " is used before it is made")
-                                         : bad_index("index", index, state.value_count);
-      *out = Arg::value(ValueId(index));   // values get their number as id
+        return index < state.value_count
+                   ? fail("index", "value " + std::to_string(index) + " is used before it is made")
+                   : bad_index("index", index, state.value_count);
+      *out = Arg::value(ValueId(index));  // values get their number as id
       return true;
     case ArgKind::dtype: {
       DType t;

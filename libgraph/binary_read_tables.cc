@@ -138,7 +138,7 @@ bool FileReader::spend_weight(const fb::Expr& in) {
       ++weight;
       const auto* operands = factors->Get(f)->operands();
       for (uint32_t o = 0; o < size_of(operands); ++o)
-        if (operands->Get(o) < expr_weights_.size()) weight += expr_weights_[operands->Get(o)];   // else refused below
+        if (operands->Get(o) < expr_weights_.size()) weight += expr_weights_[operands->Get(o)];  // else refused below
     }
   }
   if (weight > ExprPool::kMaxWeight) return fail("terms", "are too large a tree");
@@ -149,9 +149,8 @@ bool FileReader::spend_weight(const fb::Expr& in) {
 }
 
 bool FileReader::read_term(const fb::Term& in, uint32_t limit, std::vector<Expr>* factors) {
-  return each(in.factors(), "factors", [&](const fb::Factor& factor, uint32_t) {
-    return read_factor(factor, limit, &factors->emplace_back());
-  });
+  return each(in.factors(), "factors",
+              [&](const fb::Factor& factor, uint32_t) { return read_factor(factor, limit, &factors->emplace_back()); });
 }
 
 bool FileReader::read_factor(const fb::Factor& in, uint32_t limit, Expr* out) {
@@ -229,11 +228,11 @@ bool FileReader::read_types() {
 bool FileReader::read_type(const fb::Type& in, uint32_t index, Type* out) {
   out->has_value = in.has_value();
   if (auto v = in.float_value(); v.has_value()) out->float_value = canonical_float(*v);
-  bool ok = enumerator(in.kind(), "kind", &out->kind) && dtype(static_cast<uint32_t>(in.dtype()), "dtype", &out->dtype) &&
-            string(in.device(), "device", &out->device) && exprs(in.shape(), "shape", &out->shape) &&
-            exprs(in.stride(), "stride", &out->stride) && expr(in.offset(), "offset", &out->offset) &&
-            expr(in.value(), "value", &out->value) && string(in.text(), "text", &out->text) &&
-            read_elements(in, index, out);
+  bool ok =
+      enumerator(in.kind(), "kind", &out->kind) && dtype(static_cast<uint32_t>(in.dtype()), "dtype", &out->dtype) &&
+      string(in.device(), "device", &out->device) && exprs(in.shape(), "shape", &out->shape) &&
+      exprs(in.stride(), "stride", &out->stride) && expr(in.offset(), "offset", &out->offset) &&
+      expr(in.value(), "value", &out->value) && string(in.text(), "text", &out->text) && read_elements(in, index, out);
   if (!ok) return false;
   if (out->shape.size() != out->stride.size()) return fail("stride", "is not as long as shape");
   bool is_tensor = out->kind == TypeKind::tensor;
@@ -314,8 +313,7 @@ bool FileReader::read_meta(const fb::Meta& in, NodeMeta* out) {
             exprs(in.random_origin_shape(), "random_origin_shape", &out->random.origin_shape) &&
             exprs(in.random_origin_offset(), "random_origin_offset", &out->random.origin_offset) &&
             strings(in.more_modules(), "more_modules", &out->more_modules) &&
-            (!out->binds || strings(in.binds(), "binds", &*out->binds)) &&
-            key_values(in.extra(), "extra", &out->extra);
+            (!out->binds || strings(in.binds(), "binds", &*out->binds)) && key_values(in.extra(), "extra", &out->extra);
   if (!ok) return false;
   if (out->random.origin_shape.size() != out->random.origin_offset.size())
     return fail("random_origin_offset", "is not as long as random_origin_shape");

@@ -66,10 +66,10 @@ class FileReader {
   struct GraphState {
     Graph* graph;
     const fb::Graph* file;
-    uint32_t value_count;          // in the whole graph
+    uint32_t value_count;  // in the whole graph
     uint32_t node_count;
-    uint32_t nested_count;         // of the program
-    std::vector<StrId> names;      // results of the node being read
+    uint32_t nested_count;     // of the program
+    std::vector<StrId> names;  // results of the node being read
     std::vector<TypeId> types;
   };
   bool read_graph(const fb::Graph& in, uint32_t nested_count, Graph* out);
@@ -96,7 +96,8 @@ class FileReader {
   bool sharding(const fb::Sharding* in, Sharding* out);
   template <class Enum, class FileEnum>
   bool enumerator(FileEnum value, const char* field, Enum* out) {
-    if (static_cast<size_t>(value) >= names_of<Enum>().size()) return unknown_enumerator(static_cast<int>(value), field);
+    if (static_cast<size_t>(value) >= names_of<Enum>().size())
+      return unknown_enumerator(static_cast<int>(value), field);
     *out = static_cast<Enum>(value);
     return true;
   }
@@ -115,24 +116,24 @@ class FileReader {
     return list ? list->size() : 0;
   }
 
-  bool fail(std::string path, std::string message);      // always false
+  bool fail(std::string path, std::string message);  // always false
   bool unknown_enumerator(int value, const char* field);
   bool bad_index(const char* field, uint32_t index, size_t size);
-  bool under(const char* field);                          // prefixes the path of the failure; always false
+  bool under(const char* field);  // prefixes the path of the failure; always false
   bool under(const char* field, uint32_t index);
-  bool at_index(uint32_t index);                          // the failure is in this entry of the vector it names
+  bool at_index(uint32_t index);  // the failure is in this entry of the vector it names
   bool charge(size_t bytes, const char* field);
 
   std::string_view bytes_;
-  std::string aligned_;             // a copy, when the caller's bytes are not aligned
+  std::string aligned_;  // a copy, when the caller's bytes are not aligned
   size_t budget_;
   size_t node_count_ = 0;
   const fb::Job* root_ = nullptr;
   Job job_;
-  std::vector<StrId> strings_;      // by file index, and so on
+  std::vector<StrId> strings_;  // by file index, and so on
   std::vector<Expr> exprs_;
   std::vector<uint32_t> expr_weights_;
-  size_t expr_budget_ = 0;          // weight that the expressions may still have in all
+  size_t expr_budget_ = 0;  // weight that the expressions may still have in all
   std::vector<TypeId> types_;
   std::vector<uint32_t> type_weights_;
   std::vector<uint8_t> type_depths_;

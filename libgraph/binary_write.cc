@@ -8,9 +8,9 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMaxFileBytes = (size_t{1} << 31) - 4096;   // FlatBuffers' limit, less what padding may add
+constexpr size_t kMaxFileBytes = (size_t{1} << 31) - 4096;  // FlatBuffers' limit, less what padding may add
 constexpr size_t kFirstAllocation = 1 << 16;
-constexpr size_t kBytesOfNode = 96;                          // a guess: growing later costs a copy
+constexpr size_t kBytesOfNode = 96;  // a guess: growing later costs a copy
 
 template <class T>
 std::vector<const T*> sorted_by_first(const std::vector<std::unique_ptr<T>>& list) {
@@ -76,9 +76,9 @@ FileWriter::Offset<fb::Program> FileWriter::program(const Program& p) {
     };
     uint32_t name = string(s.name), source_text = string(s.source);
     if (!room(128)) return 0;
-    symbols.push_back(builder_.share(
-        fb::CreateSymbol(builder_, name, static_cast<fb::SymbolKind>(s.kind), optional(s.min), optional(s.max),
-                         optional(s.hint), s.divisor, source_text)));
+    symbols.push_back(
+        builder_.share(fb::CreateSymbol(builder_, name, static_cast<fb::SymbolKind>(s.kind), optional(s.min),
+                                        optional(s.max), optional(s.hint), s.divisor, source_text)));
   }
   std::vector<Offset<fb::Guard>> guards;
   for (const Guard& g : p.guards) {
@@ -168,9 +168,9 @@ void FileWriter::root() {
   StrId last = job_.provenance.empty() ? StringTable::kEmpty : job_.provenance.back().tool;
   auto tool = text(last ? pool_.strings[last] : std::string_view());
   if (!room(256)) return;
-  auto job = builder_.share(fb::CreateJob(builder_, tool, kSchemaMajor, kSchemaMinor, title, note, job_.world, strings,
-                                          exprs, types, sources, metas, ops, producer, meshes, groups, programs, tools,
-                                          extra));
+  auto job =
+      builder_.share(fb::CreateJob(builder_, tool, kSchemaMajor, kSchemaMinor, title, note, job_.world, strings, exprs,
+                                   types, sources, metas, ops, producer, meshes, groups, programs, tools, extra));
   builder_.Finish(job, fb::JobIdentifier());
 }
 

@@ -78,8 +78,8 @@ FileWriter::Offset<fb::Input> FileWriter::input(const Input& in) {
   auto shards = sharding(in.sharding);
   auto extra = key_values(in.extra);
   if (!room(96)) return 0;
-  return builder_.share(fb::CreateInput(builder_, static_cast<fb::InputKind>(in.kind), fqn, shards, of, attribute,
-                                        digest, extra));
+  return builder_.share(
+      fb::CreateInput(builder_, static_cast<fb::InputKind>(in.kind), fqn, shards, of, attribute, digest, extra));
 }
 
 FileWriter::Offset<fb::Output> FileWriter::output(const Graph& g, const Output& out, const GraphNumbers& numbers) {
@@ -91,8 +91,8 @@ FileWriter::Offset<fb::Output> FileWriter::output(const Graph& g, const Output& 
   auto shards = sharding(out.sharding);
   auto extra = key_values(out.extra);
   if (!room(96)) return 0;
-  return builder_.share(fb::CreateOutput(builder_, value, static_cast<fb::OutputKind>(out.kind), of, of_name, shards,
-                                         attribute, extra));
+  return builder_.share(
+      fb::CreateOutput(builder_, value, static_cast<fb::OutputKind>(out.kind), of, of_name, shards, attribute, extra));
 }
 
 FileWriter::Offset<fb::Graph> FileWriter::graph(const Graph& g) {

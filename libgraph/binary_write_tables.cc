@@ -31,7 +31,7 @@ uint32_t FileWriter::expr(Expr e) {
     fail(ErrorKind::cannot_apply, "a size overflows 64 bits or divides by zero", "sg-check names the place");
     return kNoIndex;
   }
-  for (const Term& t : pool_.exprs.terms(e)) {         // operands first; the pool bounds the depth
+  for (const Term& t : pool_.exprs.terms(e)) {  // operands first; the pool bounds the depth
     for (const Factor& f : t.factors)
       for (Expr operand : pool_.exprs.atom(f.atom).operands) expr(operand);
   }
@@ -95,9 +95,8 @@ FileWriter::Numbers FileWriter::exprs(const std::vector<Expr>& list) {
 
 FileWriter::Tables<fb::KeyValue> FileWriter::key_values(const std::vector<KeyValue>& list) {
   std::vector<KeyValue> sorted = list;
-  std::stable_sort(sorted.begin(), sorted.end(), [&](const KeyValue& a, const KeyValue& b) {
-    return pool_.strings[a.key] < pool_.strings[b.key];
-  });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](const KeyValue& a, const KeyValue& b) { return pool_.strings[a.key] < pool_.strings[b.key]; });
   std::vector<Offset<fb::KeyValue>> out;
   for (const KeyValue& kv : sorted) {
     uint32_t key = string(kv.key), json = string(kv.json);
@@ -140,13 +139,13 @@ FileWriter::Offset<fb::Meta> FileWriter::meta_table(const NodeMeta& m) {
   uint32_t region = string(m.chunk.region), role = string(m.chunk.role), producer = string(m.chunk.producer);
   uint32_t original = string(m.chunk.original), copy_of = string(m.copy.of);
   if (!room(256)) return 0;
-  return builder_.share(fb::CreateMeta(
-      builder_, static_cast<fb::Recompute>(m.recompute), m.recompute_region, static_cast<fb::EpRole>(m.ep_role),
-      static_cast<fb::EpStep>(m.ep_step), region, m.chunk.index, role, producer, original, m.chunk.is_backward,
-      chunk_list, static_cast<fb::CollectiveRole>(m.collective.role),
-      static_cast<fb::BucketDirection>(m.collective.direction), m.collective.bucket, plan,
-      static_cast<fb::CopyKind>(m.copy.kind), copy_of, m.random.stream, m.random.rank_local, origin_shape,
-      origin_offset, more_modules, binds, extra));
+  return builder_.share(fb::CreateMeta(builder_, static_cast<fb::Recompute>(m.recompute), m.recompute_region,
+                                       static_cast<fb::EpRole>(m.ep_role), static_cast<fb::EpStep>(m.ep_step), region,
+                                       m.chunk.index, role, producer, original, m.chunk.is_backward, chunk_list,
+                                       static_cast<fb::CollectiveRole>(m.collective.role),
+                                       static_cast<fb::BucketDirection>(m.collective.direction), m.collective.bucket,
+                                       plan, static_cast<fb::CopyKind>(m.copy.kind), copy_of, m.random.stream,
+                                       m.random.rank_local, origin_shape, origin_offset, more_modules, binds, extra));
 }
 
 FileWriter::Tables<fb::Meta> FileWriter::meta_tables() {

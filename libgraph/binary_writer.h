@@ -20,10 +20,10 @@ namespace sg {
 // Bounds that the reader enforces and the writer keeps; docs/binary-format.md lists them.
 inline constexpr size_t kMaxArgDepth = 32;
 inline constexpr size_t kMaxTypeDepth = 16;
-inline constexpr size_t kMaxTypeWeight = 1 << 16;     // types within a type, counted as often as they would be printed
-inline constexpr size_t kMaxOperands = 256;           // of one min or max
-inline constexpr size_t kMaxNodes = 1 << 24;          // in one file
-inline constexpr uint32_t kNoIndex = 0xFFFFFFFFu;     // "none" in the file
+inline constexpr size_t kMaxTypeWeight = 1 << 16;  // types within a type, counted as often as they would be printed
+inline constexpr size_t kMaxOperands = 256;        // of one min or max
+inline constexpr size_t kMaxNodes = 1 << 24;       // in one file
+inline constexpr uint32_t kNoIndex = 0xFFFFFFFFu;  // "none" in the file
 
 class FileWriter {
  public:
@@ -40,16 +40,16 @@ class FileWriter {
   // Pool ids that the file needs, and their indices in it.
   template <class PoolId>
   struct Used {
-    std::vector<uint32_t> index;      // by pool id; kNoIndex = not used so far
-    std::vector<PoolId> list;         // by index
-    bool add(PoolId id);              // false when it was there
+    std::vector<uint32_t> index;  // by pool id; kNoIndex = not used so far
+    std::vector<PoolId> list;     // by index
+    bool add(PoolId id);          // false when it was there
     uint32_t operator[](PoolId id) const { return index[id.index]; }
   };
 
   // Dense numbers of one graph.
   struct GraphNumbers {
-    std::vector<uint32_t> value;      // by ValueId; kNoIndex = not alive
-    std::vector<uint32_t> node;       // by NodeId
+    std::vector<uint32_t> value;  // by ValueId; kNoIndex = not alive
+    std::vector<uint32_t> node;   // by NodeId
   };
 
   // binary_write_tables.cc: indices, assigned at first use, and the tables behind them

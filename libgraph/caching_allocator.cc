@@ -7,10 +7,10 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kLeastBlock = 512;
-constexpr int64_t kSmallRequest = kMiB;            // up to here: from small segments
+constexpr int64_t kSmallRequest = kMiB;  // up to here: from small segments
 constexpr int64_t kSmallSegment = 2 * kMiB;
 constexpr int64_t kMiddleSegment = 20 * kMiB;
-constexpr int64_t kOwnSegment = 10 * kMiB;         // from here on: a segment of its own
+constexpr int64_t kOwnSegment = 10 * kMiB;  // from here on: a segment of its own
 constexpr int64_t kSegmentStep = 2 * kMiB;
 
 int64_t round_up(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }

@@ -12,7 +12,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kFormatWithin = 64 * 1024;    // the format is said near the beginning
+constexpr size_t kFormatWithin = 64 * 1024;  // the format is said near the beginning
 
 // --- ranks ---
 
@@ -63,7 +63,7 @@ Status read_programs(ImportContext* context, const std::vector<RankCapture>& cap
     Program& program = context->job.add_program();
     SG_TRY(read_program(context, capture, &program));
     expand_composites(&program, capture.world > 1, &context->tally);
-    infer_missing_types(program);              // ahead of the merge: ranks may differ in what was recorded
+    infer_missing_types(program);  // ahead of the merge: ranks may differ in what was recorded
   }
   return ok_status();
 }
@@ -90,7 +90,9 @@ bool looks_like_capture(std::string_view bytes) {
 Result<Job> import_captures(std::vector<CaptureFile> files, const ImportOptions& options, Diagnostics* notes) {
   if (files.empty()) return Error{ErrorKind::usage, "there is no capture to import", {}, {}};
   if (options.spmd && files.size() != 1)
-    return Error{ErrorKind::usage, "one capture stands for all ranks; here are " + std::to_string(files.size()), {},
+    return Error{ErrorKind::usage,
+                 "one capture stands for all ranks; here are " + std::to_string(files.size()),
+                 {},
                  "leave --spmd away to import a rank set"};
   ImportContext context(options.spmd);
   SG_ASSIGN(std::vector<RankCapture> captures, read_headers(&context, std::move(files), options.threads));

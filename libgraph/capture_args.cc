@@ -68,8 +68,8 @@ class ArgReader {
   // Empty when `tag` is none that the format knows.
   Result<std::optional<Arg>> tagged(std::string_view tag, const Json& value, int depth) {
     static constexpr std::pair<std::string_view, ArgKind> kTexts[] = {
-        {"device", ArgKind::device}, {"layout", ArgKind::layout}, {"memory_format", ArgKind::memory_format},
-        {"enum", ArgKind::enumerator}, {"op", ArgKind::op}, {"opaque", ArgKind::opaque}};
+        {"device", ArgKind::device},   {"layout", ArgKind::layout}, {"memory_format", ArgKind::memory_format},
+        {"enum", ArgKind::enumerator}, {"op", ArgKind::op},         {"opaque", ArgKind::opaque}};
     for (const auto& [name, kind] : kTexts) {
       if (name != tag) continue;
       SG_ASSIGN(std::string_view text, value.string());

@@ -1,7 +1,7 @@
 // GraphReader: one graph of a capture, from its JSON lists of inputs, nodes and outputs. Internal to the importer.
 //
-// The nodes are gone through three times: to learn their names (any may be referred to), to fold getitems into the nodes
-// whose results they take, and to build.
+// The nodes are gone through three times: to learn their names (any may be referred to), to fold getitems into the
+// nodes whose results they take, and to build.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,14 @@ class GraphReader : public NameScope {
  public:
   GraphReader(ImportContext* context, const RankCapture& capture, const NestedIndex& nested, const Json& json,
               uint32_t* next_stream, Program* program, Graph* graph)
-      : context_(context), capture_(capture), nested_(nested), json_(json), next_stream_(next_stream),
-        program_(program), graph_(graph), nodes_place_(JsonPlace::at_key(json.place, "nodes")) {}
+      : context_(context),
+        capture_(capture),
+        nested_(nested),
+        json_(json),
+        next_stream_(next_stream),
+        program_(program),
+        graph_(graph),
+        nodes_place_(JsonPlace::at_key(json.place, "nodes")) {}
 
   Status read();
 
@@ -107,11 +113,11 @@ class GraphReader : public NameScope {
   JsonPlace nodes_place_;
   std::vector<NodeRecord> records_;
   FlatTextMap<Named> names_;
-  FlatTextMap<size_t> named_inputs_, opaque_inputs_;     // by fqn; by what they describe
-  std::vector<Numbered> numbered_;                       // the first forward record of each number
-  FlatIndex first_of_number_;                            // seq -> index into numbered_
+  FlatTextMap<size_t> named_inputs_, opaque_inputs_;  // by fqn; by what they describe
+  std::vector<Numbered> numbered_;                    // the first forward record of each number
+  FlatIndex first_of_number_;                         // seq -> index into numbered_
   size_t untyped_results_ = 0;
-  size_t current_ = 0;                         // the record being built: what comes later is not defined yet
+  size_t current_ = 0;  // the record being built: what comes later is not defined yet
 };
 
 }  // namespace sg

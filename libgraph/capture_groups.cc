@@ -169,18 +169,20 @@ class FamilyBuilder {
   }
 
   Error too_many(const RankCapture& capture) const {
-    return {ErrorKind::cannot_apply, "too many groups for a world of " + std::to_string(world_),
-            {capture.text->name(), 0, 0, std::nullopt, "groups"}, "capture every rank and import the set"};
+    return {ErrorKind::cannot_apply,
+            "too many groups for a world of " + std::to_string(world_),
+            {capture.text->name(), 0, 0, std::nullopt, "groups"},
+            "capture every rank and import the set"};
   }
 
-  static constexpr uint64_t kMaxDerived = uint64_t{1} << 24;   // ranks in all families that follow from a mesh
+  static constexpr uint64_t kMaxDerived = uint64_t{1} << 24;  // ranks in all families that follow from a mesh
 
   ImportContext* context_;
   uint32_t world_;
   uint64_t derived_ = 0;
   std::map<Key, GroupId> placed_;
   std::map<StrId, std::vector<GroupId>> by_axis_;
-  std::vector<std::unordered_map<uint32_t, bool>> taken_;    // by family: its ranks
+  std::vector<std::unordered_map<uint32_t, bool>> taken_;  // by family: its ranks
 };
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace sg {
 namespace {
 
 constexpr int64_t kVersion = 1;
-constexpr size_t kMaxGroups = 8192;             // of one rank
+constexpr size_t kMaxGroups = 8192;  // of one rank
 
 Status check_format(const Json& root) {
   std::string_view format;
@@ -119,8 +119,8 @@ Status read_group(ImportContext* context, const Json& json, RankCapture* capture
   if (!is_named || !has_axis || !has_ranks) return json.error("a group needs `name`, `axis` and `ranks`");
   auto [index, is_new] = capture->group_index.try_emplace(group.name, static_cast<uint32_t>(capture->groups.size()));
   if (!is_new)
-    return json.error("the group name `" + std::string(group.name) + "` is taken by groups[" +
-                      std::to_string(*index) + "]");
+    return json.error("the group name `" + std::string(group.name) + "` is taken by groups[" + std::to_string(*index) +
+                      "]");
   capture->groups.push_back(std::move(group));
   return ok_status();
 }
@@ -146,16 +146,17 @@ Result<RankCapture> read_header(ImportContext* context, std::unique_ptr<CaptureT
   capture.text = std::move(text);
   SG_TRY(check_format(capture.root()));
   SG_TRY(with_field(capture.root(), "world",
-                         [&](const Json& json) { return read_world(context, json, &capture, &capture.extras); }));
+                    [&](const Json& json) { return read_world(context, json, &capture, &capture.extras); }));
   SG_TRY(with_field(capture.root(), "groups", [&](const Json& json) {
-    return for_each_item(json, [&](size_t, const Json& item) { return read_group(context, item, &capture, &capture.extras); });
+    return for_each_item(
+        json, [&](size_t, const Json& item) { return read_group(context, item, &capture, &capture.extras); });
   }));
   return capture;
 }
 
 Status read_people(ImportContext* context, const RankCapture& capture) {
-  static constexpr std::string_view kElsewhere[] = {"format", "version", "world",   "groups", "symbols",
-                                                    "guards", "inputs",  "nodes",   "outputs", "graphs"};
+  static constexpr std::string_view kElsewhere[] = {"format", "version", "world", "groups",  "symbols",
+                                                    "guards", "inputs",  "nodes", "outputs", "graphs"};
   Extras& extras = context->job_extras;
   extras = capture.extras;
   return for_each_field(capture.root(), [&](std::string_view key, const Json& value) -> Status {

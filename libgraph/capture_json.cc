@@ -18,11 +18,13 @@ class Scanner {
   explicit Scanner(std::string_view text) : text_(text) {}
 
   size_t position() const { return at_; }
-  void skip_space() { while (at_ < text_.size() && is_space(text_[at_])) ++at_; }
+  void skip_space() {
+    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
+  }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   void advance() { at_ = std::min(at_ + 1, text_.size()); }
 
-  std::string_view skip_string() {          // the raw text between the quotes
+  std::string_view skip_string() {  // the raw text between the quotes
     size_t begin = ++at_;
     while (at_ < text_.size() && text_[at_] != '"') at_ += text_[at_] == '\\' ? 2 : 1;
     at_ = std::min(at_, text_.size());
@@ -45,7 +47,8 @@ class Scanner {
       } else if (c == ',' || c == ':') {
         advance();
       } else {
-        while (at_ < text_.size() && !is_space(peek()) && std::string_view(",:[]{}\"").find(peek()) == std::string_view::npos)
+        while (at_ < text_.size() && !is_space(peek()) &&
+               std::string_view(",:[]{}\"").find(peek()) == std::string_view::npos)
           ++at_;
       }
       if (depth != 0) continue;
@@ -64,7 +67,7 @@ class Scanner {
         if (peek() != '"') return false;
         std::string_view raw = skip_string();
         skip_space();
-        advance();                          // the colon
+        advance();  // the colon
         skip_space();
         if (raw == step.key) return true;
       } else if (i == step.index) {
@@ -94,7 +97,7 @@ class FaultFinder {
     do {
       skip_space();
       if (!value()) return fault_;
-      while (true) {                        // after a value: close, or go on to the next one
+      while (true) {  // after a value: close, or go on to the next one
         skip_space();
         if (stack_.empty()) return at_ == text_.size() ? std::nullopt : stop("the end of the file");
         char close = stack_.back();
@@ -112,7 +115,9 @@ class FaultFinder {
 
  private:
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  void skip_space() { while (at_ < text_.size() && Scanner::is_space(text_[at_])) ++at_; }
+  void skip_space() {
+    while (at_ < text_.size() && Scanner::is_space(text_[at_])) ++at_;
+  }
 
   std::optional<JsonFault> stop(std::string_view expected) {
     at_ = std::min(at_, text_.size());
@@ -149,8 +154,8 @@ class FaultFinder {
   bool string() {
     for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {
       if (static_cast<unsigned char>(text_[at_]) < 0x20) return fail("no control character inside a string");
-      if (text_[at_] == '\\' && std::string_view("\"\\/bfnrtu").find(text_[++at_ < text_.size() ? at_ : at_ - 1]) ==
-                                    std::string_view::npos)
+      if (text_[at_] == '\\' &&
+          std::string_view("\"\\/bfnrtu").find(text_[++at_ < text_.size() ? at_ : at_ - 1]) == std::string_view::npos)
         return fail("an escape: one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u");
     }
     if (at_ >= text_.size()) return fail("the end of a string");
@@ -159,8 +164,8 @@ class FaultFinder {
 
   bool scalar() {
     size_t begin = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(peek())) || peek() == '-' || peek() == '+' ||
-                                  peek() == '.'))
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(peek())) || peek() == '-' || peek() == '+' || peek() == '.'))
       ++at_;
     std::string_view word = text_.substr(begin, at_ - begin);
     if (word == "true" || word == "false" || word == "null" || is_number(word)) return true;
@@ -309,8 +314,7 @@ Result<int64_t> Json::integer() const {
 
 Result<uint32_t> Json::natural(uint32_t limit) const {
   SG_ASSIGN(int64_t value, integer());
-  if (value < 0 || value > limit)
-    return error(std::to_string(value) + " is outside 0 .. " + std::to_string(limit));
+  if (value < 0 || value > limit) return error(std::to_string(value) + " is outside 0 .. " + std::to_string(limit));
   return static_cast<uint32_t>(value);
 }
 

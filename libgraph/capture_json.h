@@ -23,7 +23,7 @@ class CaptureText {
   CaptureText(const CaptureText&) = delete;
   CaptureText& operator=(const CaptureText&) = delete;
 
-  Status parse();                            // unpacks gzip; REQUIRES: called once, before root()
+  Status parse();  // unpacks gzip; REQUIRES: called once, before root()
   simdjson::dom::element root() const { return root_; }
   const std::string& name() const { return name_; }
   std::string_view json() const { return bytes_; }
@@ -37,8 +37,8 @@ class CaptureText {
 
 // One step from a JSON value to one inside it. Lives on the stack of whoever took the step.
 struct JsonPlace {
-  const JsonPlace* parent = nullptr;         // null = inside the root
-  std::string_view key;                      // used when `is_key`
+  const JsonPlace* parent = nullptr;  // null = inside the root
+  std::string_view key;               // used when `is_key`
   size_t index = 0;
   bool is_key = false;
 
@@ -70,12 +70,12 @@ struct Json {
   bool is_object() const { return element.is_object(); }
   bool is_integer() const { return element.is_int64(); }
 
-  Error error(std::string message, std::string hint = {}) const;    // unreadable, at this place
+  Error error(std::string message, std::string hint = {}) const;  // unreadable, at this place
   Location where() const;
 
   Result<std::string_view> string() const;
   Result<int64_t> integer() const;
-  Result<uint32_t> natural(uint32_t limit) const;      // 0 .. limit
+  Result<uint32_t> natural(uint32_t limit) const;  // 0 .. limit
   Result<bool> boolean() const;
   Result<simdjson::dom::array> array() const;
   Result<simdjson::dom::object> object() const;

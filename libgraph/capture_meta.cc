@@ -32,7 +32,8 @@ Result<bool> read_chunk_key(ImportContext* context, std::string_view key, const 
 
 class MetaReader {
  public:
-  MetaReader(ImportContext* context, NodeMeta* meta, Extras* extras) : context_(context), meta_(meta), extras_(extras) {}
+  MetaReader(ImportContext* context, NodeMeta* meta, Extras* extras)
+      : context_(context), meta_(meta), extras_(extras) {}
 
   Status recompute(const Json& json) {
     SG_ASSIGN(std::string_view word, json.string());

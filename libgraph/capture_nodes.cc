@@ -17,9 +17,10 @@ Status GraphReader::build_node(size_t index) {
   spec.op = context_->pool().op(record.op);
   spec.label = record.name;
   const OpInfo* info = context_->pool().ops[spec.op].info;
-  if (info == nullptr && !is_composite(record.op)) context_->tally.unknown_op(record.op, Json{record.object, &place, json_.text});
+  if (info == nullptr && !is_composite(record.op))
+    context_->tally.unknown_op(record.op, Json{record.object, &place, json_.text});
   SG_ASSIGN(spec.args, read_args(context_, node, info, this, &extras));
-  if (record.is_tuple && !record.has(NodeField::type))           // getitems show only those that somebody takes
+  if (record.is_tuple && !record.has(NodeField::type))  // getitems show only those that somebody takes
     record.result_count = std::max(record.result_count, split_result_count(info, spec.args));
   SG_TRY(read_results(node, info, &spec, &extras));
   std::vector<std::string> default_names = name_results(record, &spec);
@@ -153,11 +154,11 @@ Status GraphReader::read_folded(const PlacedNode& parent, NodeMeta* meta, Extras
     ResultChunk chunk = own;
     SG_TRY(read_getitem_meta(context_, {&getitem, &place, json_.text}, parent, &chunk, extras));
     if (getitem.has_unknown_keys)
-      SG_TRY(keep_unknown_keys({getitem.object, &place, json_.text}, "getitem." + std::string(getitem.name) + ".", extras));
-    if (is_named[getitem.result])            // a second getitem of the same result: only its name is lost
+      SG_TRY(keep_unknown_keys({getitem.object, &place, json_.text}, "getitem." + std::string(getitem.name) + ".",
+                               extras));
+    if (is_named[getitem.result])  // a second getitem of the same result: only its name is lost
       extras->add("getitem." + std::string(getitem.name), std::to_string(getitem.result));
-    else
-      chunks[getitem.result] = chunk;
+    else chunks[getitem.result] = chunk;
     is_named[getitem.result] = true;
     differs = differs || !(chunk == own);
   }

@@ -36,10 +36,13 @@ Status GraphReader::read_input(size_t index, const Json& json) {
 }
 
 Status GraphReader::read_input_kind(const Json& json, InputKind* kind) {
-  static constexpr std::pair<std::string_view, InputKind> kKinds[] = {
-      {"input", InputKind::user}, {"parameter", InputKind::parameter}, {"buffer", InputKind::buffer},
-      {"constant", InputKind::constant}, {"opaque", InputKind::opaque}, {"tangent", InputKind::tangent},
-      {"optimizer_state", InputKind::optimizer_state}};
+  static constexpr std::pair<std::string_view, InputKind> kKinds[] = {{"input", InputKind::user},
+                                                                      {"parameter", InputKind::parameter},
+                                                                      {"buffer", InputKind::buffer},
+                                                                      {"constant", InputKind::constant},
+                                                                      {"opaque", InputKind::opaque},
+                                                                      {"tangent", InputKind::tangent},
+                                                                      {"optimizer_state", InputKind::optimizer_state}};
   SG_ASSIGN(std::string_view word, json.string());
   for (const auto& [name, k] : kKinds)
     if (name == word) return *kind = k, ok_status();
@@ -56,7 +59,7 @@ Status GraphReader::read_input_field(std::string_view key, const Json& value, In
                 : key == "digest" ? &input->digest
                                   : nullptr;
   if (text == nullptr) {
-    const bool is_free = key == "tied";          // what else the tensor is called: there for people
+    const bool is_free = key == "tied";  // what else the tensor is called: there for people
     if (!is_free) context_->tally.unknown_key("inputs", key, value);
     extras->add(std::string(key), canonical_json(value.element));
     return ok_status();
@@ -106,8 +109,8 @@ Status GraphReader::read_output_value(const Json& json, Output* output) {
 
 Status GraphReader::read_output_kind(const Json& json, Output* output, Extras* extras) {
   static constexpr std::pair<std::string_view, OutputKind> kKinds[] = {
-      {"loss", OutputKind::loss}, {"gradient", OutputKind::gradient}, {"buffer", OutputKind::buffer},
-      {"opaque", OutputKind::opaque}, {"none", OutputKind::none}, {"output", OutputKind::other},
+      {"loss", OutputKind::loss},     {"gradient", OutputKind::gradient}, {"buffer", OutputKind::buffer},
+      {"opaque", OutputKind::opaque}, {"none", OutputKind::none},         {"output", OutputKind::other},
       {"other", OutputKind::other}};
   SG_ASSIGN(std::string_view word, json.string());
   for (const auto& [name, kind] : kKinds)
@@ -118,7 +121,7 @@ Status GraphReader::read_output_kind(const Json& json, Output* output, Extras* e
 }
 
 Status GraphReader::read_output_field(std::string_view key, const Json& value, std::string_view* of, Output* output,
-                         Extras* extras) {
+                                      Extras* extras) {
   SG_ASSIGN(bool is_sharding, read_sharding(context_, key, value, &output->sharding));
   if (is_sharding) return ok_status();
   if (key == "of") {

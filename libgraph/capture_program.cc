@@ -109,8 +109,7 @@ class ProgramReader {
       if (name.empty()) return json.error("the nested graph's name is empty");
       if (!nested_.try_emplace(name, NestedId(static_cast<uint32_t>(program_->nested.size()))).second)
         return json.error("the nested graph `" + std::string(name) + "` occurs twice");
-      program_->nested.push_back(
-          std::make_unique<Nested>(Nested{context_->str(name), Graph(&context_->pool())}));
+      program_->nested.push_back(std::make_unique<Nested>(Nested{context_->str(name), Graph(&context_->pool())}));
       return ok_status();
     });
   }

@@ -36,26 +36,26 @@ class ImportContext {
 
   Job job;
   ImportTally tally;
-  Extras job_extras;                                     // becomes Job::extra
+  Extras job_extras;  // becomes Job::extra
   const bool is_spmd;
 
   Pool& pool() { return *job.pool; }
   StrId str(const std::string_view s) { return job.pool->str(s); }
-  Expr constant(int64_t value);                          // ExprPool::constant with the small ones at hand
-  Result<Expr> expr(const Json& json);                   // an integer, or {"sym": expression}
-  Result<Expr> parse_expr(const Json& json);             // the expression as a string
+  Expr constant(int64_t value);               // ExprPool::constant with the small ones at hand
+  Result<Expr> expr(const Json& json);        // an integer, or {"sym": expression}
+  Result<Expr> parse_expr(const Json& json);  // the expression as a string
 
  private:
   std::vector<Expr> small_;
-  FlatTextMap<Expr> parsed_;                             // texts lie in the captures' DOMs, which outlive this
+  FlatTextMap<Expr> parsed_;  // texts lie in the captures' DOMs, which outlive this
 };
 
 struct RankGroup {
   std::string_view name;
   StrId axis;
   std::vector<uint32_t> ranks;
-  bool holds_rank = false;                   // the capture's own rank is one of them
-  GroupId family;                            // set by make_families
+  bool holds_rank = false;  // the capture's own rank is one of them
+  GroupId family;           // set by make_families
 };
 
 // One file: its header, and the parts from which its program is read.
@@ -63,13 +63,13 @@ struct RankCapture {
   std::unique_ptr<CaptureText> text;
   uint32_t world = 1, rank = 0;
   std::vector<Mesh> meshes;
-  Extras extras;                             // unknown keys of world and groups
+  Extras extras;  // unknown keys of world and groups
   std::vector<RankGroup> groups;
   FlatTextMap<uint32_t> group_index;
   Json root() const { return {text->root(), nullptr, text.get()}; }
 };
 
-Result<RankCapture> read_header(ImportContext* context, std::unique_ptr<CaptureText> text);   // REQUIRES: parsed
+Result<RankCapture> read_header(ImportContext* context, std::unique_ptr<CaptureText> text);  // REQUIRES: parsed
 // The part of the header that a job has once: title, producer, note, unknown keys.
 Status read_people(ImportContext* context, const RankCapture& capture);
 Result<Source> read_source(ImportContext* context, const Json& json, std::string_view prefix, Extras* extras);
@@ -101,10 +101,24 @@ Result<TypeId> read_type(ImportContext* context, const Json& json, Extras* extra
 Result<bool> read_sharding(ImportContext* context, std::string_view key, const Json& json, Sharding* sharding);
 
 enum class NodeField : uint8_t {
-  name, op, args, kwargs, type, module, phase, seq, recompute, source, custom, meta, binds, bind_paths,
+  name,
+  op,
+  args,
+  kwargs,
+  type,
+  module,
+  phase,
+  seq,
+  recompute,
+  source,
+  custom,
+  meta,
+  binds,
+  bind_paths,
 };
-inline constexpr std::string_view kNodeKeys[] = {"name", "op",        "args",   "kwargs", "type", "module", "phase",
-                                                 "seq",  "recompute", "source", "custom", "meta", "binds",  "bind_paths"};
+inline constexpr std::string_view kNodeKeys[] = {"name",   "op",    "args",  "kwargs",    "type",
+                                                 "module", "phase", "seq",   "recompute", "source",
+                                                 "custom", "meta",  "binds", "bind_paths"};
 inline constexpr size_t kNodeFieldCount = std::size(kNodeKeys);
 
 // A node of the file, found before any node is built: names and getitems must be known ahead.
@@ -113,16 +127,16 @@ struct NodeRecord {
 
   std::array<simdjson::dom::element, kNodeFieldCount> fields;
   simdjson::dom::element object;
-  uint32_t present = 0;                      // bit a field; null counts as absent
+  uint32_t present = 0;  // bit a field; null counts as absent
   bool has_unknown_keys = false;
   bool is_tuple = false;
-  bool is_used = false;                      // told only for nodes without a type
+  bool is_used = false;  // told only for nodes without a type
   std::string_view name, op;
-  uint32_t folded_into = kNotFolded;         // getitems: the record of the node they take apart
-  uint32_t result = 0;                       // getitems: which result
+  uint32_t folded_into = kNotFolded;  // getitems: the record of the node they take apart
+  uint32_t result = 0;                // getitems: which result
   uint32_t result_count = 0;
-  std::vector<uint32_t> getitems;            // records folded into this one, in order
-  NodeId node;                               // once built; for a getitem its parent's
+  std::vector<uint32_t> getitems;  // records folded into this one, in order
+  NodeId node;                     // once built; for a getitem its parent's
 
   bool has(NodeField f) const { return (present >> static_cast<int>(f) & 1) != 0; }
   bool is_folded() const { return folded_into != kNotFolded; }
@@ -154,7 +168,7 @@ Status read_getitem_meta(ImportContext* context, const PlacedNode& getitem, cons
 class NameScope {
  public:
   virtual ~NameScope() = default;
-  virtual Result<Arg> resolve(const Json& at, std::string_view name) = 0;      // a value, or a list of all results
+  virtual Result<Arg> resolve(const Json& at, std::string_view name) = 0;  // a value, or a list of all results
   virtual Result<NestedId> nested(const Json& at, std::string_view name) = 0;
   virtual Result<GroupId> group(const Json& at, std::string_view name) = 0;
 };

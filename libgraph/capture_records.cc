@@ -51,10 +51,11 @@ std::optional<GetitemArgs> getitem_args(const NodeRecord& record) {
 Status GraphReader::index_node(size_t index, const Json& json) {
   NodeRecord& record = records_.emplace_back();
   record.object = json.element;
-  size_t expected = 0;                       // keys keep their order from node to node
+  size_t expected = 0;  // keys keep their order from node to node
   SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
     size_t f = 0;
-    for (; f < kNodeFieldCount && kNodeKeys[(expected + f) % kNodeFieldCount] != key; ++f) {}
+    for (; f < kNodeFieldCount && kNodeKeys[(expected + f) % kNodeFieldCount] != key; ++f) {
+    }
     if (f == kNodeFieldCount) return record.has_unknown_keys = true, ok_status();
     f = (expected + f) % kNodeFieldCount;
     expected = f + 1;
@@ -110,7 +111,7 @@ Status GraphReader::fold_getitem(size_t index) {
   auto args = getitem_args(record);
   if (!args) return ok_status();
   const Named* named = names_.find(args->parent);
-  if (!named || named->is_input || named->index >= index) return ok_status();   // said later
+  if (!named || named->is_input || named->index >= index) return ok_status();  // said later
   NodeRecord& parent = records_[named->index];
   if (parent.is_folded()) return ok_status();
   if (parent.has(NodeField::type)) {

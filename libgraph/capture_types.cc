@@ -35,7 +35,7 @@ class TypeReader {
   TypeReader(ImportContext* context, const Json& json) : context_(context), json_(json) {}
 
   Result<Type> read(Extras* extras, const JsonPlace* owner) {
-    int expected = 0;                          // recorders write the keys in our order
+    int expected = 0;  // recorders write the keys in our order
     SG_TRY(for_each_field(json_, [&](std::string_view key, const Json& value) -> Status {
       for (int i = 0; i < TypeFields::kCount; ++i) {
         int k = (expected + i) % TypeFields::kCount;
@@ -67,7 +67,8 @@ class TypeReader {
     Type type;
     type.kind = TypeKind::tensor;
     for (auto key : {TypeFields::shape, TypeFields::stride, TypeFields::device})
-      if (!fields_.has[key]) return json_.error("the tensor type has no `" + std::string(TypeFields::kNames[key]) + "`");
+      if (!fields_.has[key])
+        return json_.error("the tensor type has no `" + std::string(TypeFields::kNames[key]) + "`");
     SG_ASSIGN(type.dtype, with(TypeFields::tensor, read_dtype));
     auto sizes = [&](const Json& json) { return read_sizes(context_, json); };
     SG_ASSIGN(type.shape, with(TypeFields::shape, sizes));
@@ -99,7 +100,7 @@ class TypeReader {
 
   Status scalar_value(const Json& json, Type* type) {
     if (type->kind == TypeKind::floating) {
-      if (json.is_object()) {                  // {"float": "inf"}, or a symbolic value, of which nothing is known
+      if (json.is_object()) {  // {"float": "inf"}, or a symbolic value, of which nothing is known
         type->has_value = false;
         return ok_status();
       }
@@ -185,8 +186,8 @@ Result<Expr> ImportContext::parse_expr(const Json& json) {
   if (const Expr* known = parsed_.find(text)) return *known;
   auto parsed = pool().exprs.parse(text);
   if (!parsed.ok() || pool().exprs.is_invalid(parsed.value()))
-    return json.error("`" + std::string(text.substr(0, 200)) + "`: " +
-                      (parsed.ok() ? "the expression overflows or divides by zero" : parsed.error().message));
+    return json.error("`" + std::string(text.substr(0, 200)) +
+                      "`: " + (parsed.ok() ? "the expression overflows or divides by zero" : parsed.error().message));
   return *parsed_.try_emplace(text, parsed.value()).first;
 }
 

@@ -28,9 +28,8 @@ bool is_one_of(std::string_view name, std::string_view list) {
 bool both_constant(const ExprPool& exprs, Expr a, Expr b) { return exprs.is_constant(a) && exprs.is_constant(b); }
 
 bool differ_in_symbols_only(const ExprPool& exprs, const std::vector<Expr>& a, const std::vector<Expr>& b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [&](Expr x, Expr y) {
-           return x == y || !both_constant(exprs, x, y);
-         });
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
+                                            [&](Expr x, Expr y) { return x == y || !both_constant(exprs, x, y); });
 }
 
 std::string_view kind_of(const ExprPool& exprs, const TypeDisagreement& d) {
@@ -43,10 +42,11 @@ std::string_view kind_of(const ExprPool& exprs, const TypeDisagreement& d) {
   Type same_offset = d.recorded;
   same_offset.offset = d.inferred.offset;
   if (same_offset == d.inferred) return exprs.constant_value(d.recorded.offset) == 0 ? "offset" : "";
-  bool symbols = d.recorded.dtype == d.inferred.dtype && d.recorded.device == d.inferred.device &&
-                 (d.recorded.offset == d.inferred.offset || !both_constant(exprs, d.recorded.offset, d.inferred.offset)) &&
-                 differ_in_symbols_only(exprs, d.recorded.shape, d.inferred.shape) &&
-                 differ_in_symbols_only(exprs, d.recorded.stride, d.inferred.stride);
+  bool symbols =
+      d.recorded.dtype == d.inferred.dtype && d.recorded.device == d.inferred.device &&
+      (d.recorded.offset == d.inferred.offset || !both_constant(exprs, d.recorded.offset, d.inferred.offset)) &&
+      differ_in_symbols_only(exprs, d.recorded.shape, d.inferred.shape) &&
+      differ_in_symbols_only(exprs, d.recorded.stride, d.inferred.stride);
   return symbols ? "symbols" : "";
 }
 
@@ -100,10 +100,13 @@ void TypeChecker::check(const Graph& graph, NodeId n, std::vector<TypeDisagreeme
   const Node& node = graph.node(n);
   auto types = inferrer_.infer(graph, n);
   if (types.ok() && types->size() != node.result_count)
-    types = Error{ErrorKind::unreadable, count_text(node.result_count) + ", but the op gives " +
-                  std::to_string(types->size()), {}, {}};
+    types = Error{ErrorKind::unreadable,
+                  count_text(node.result_count) + ", but the op gives " + std::to_string(types->size()),
+                  {},
+                  {}};
   if (!types.ok()) {
-    TypeDisagreement d{&graph, n, first_recorded(graph, node), {}, {}, types.error().message, types.error().hint, nullptr};
+    TypeDisagreement d{&graph, n, first_recorded(graph, node), {}, {}, types.error().message, types.error().hint,
+                       nullptr};
     if (d.result < node.result_count) d.recorded = graph.type(node.result(d.result));
     found->push_back(std::move(d));
     return;

@@ -1,5 +1,6 @@
 // Recorded types against inferred ones: whether our rules and the capture agree. sg-import --check lists every result
-// that differs by a letter; the verifier asks for one node at a time and lets pass what is equal by the program's guards.
+// that differs by a letter; the verifier asks for one node at a time and lets pass what is equal by the program's
+// guards.
 #pragma once
 
 #include <span>
@@ -14,21 +15,21 @@ namespace sg {
 
 // A kind of disagreement that is the recorder's fault and known to be: it is reported with its reason.
 struct TypeException {
-  std::string_view when;      // "offset", "symbols"
-  std::string_view ops;       // comma-separated full names; "*" = any
+  std::string_view when;  // "offset", "symbols"
+  std::string_view ops;   // comma-separated full names; "*" = any
   std::string_view reason;
 };
 std::span<const TypeException> type_exceptions();
 
 struct TypeDisagreement {
-  const Graph* graph = nullptr;   // the program's graph or a nested one
+  const Graph* graph = nullptr;  // the program's graph or a nested one
   NodeId node;
   uint32_t result = 0;
-  Type inferred;                  // unknown when `reason` says why nothing could be inferred
+  Type inferred;  // unknown when `reason` says why nothing could be inferred
   Type recorded;
   std::string reason;
-  std::string hint;               // to `reason`; may be empty
-  const TypeException* exception = nullptr;   // null = nobody knows why
+  std::string hint;                          // to `reason`; may be empty
+  const TypeException* exception = nullptr;  // null = nobody knows why
 };
 
 // For many nodes of one program, which must not change meanwhile.
@@ -49,7 +50,7 @@ class TypeChecker {
 
   TypeInferrer inferrer_;
   const Pool& pool_;
-  StrId graph_producer_;          // the word "graph"; none = no node can say it
+  StrId graph_producer_;  // the word "graph"; none = no node can say it
   bool was_chunked_ = false;
 };
 

@@ -6,7 +6,7 @@
 namespace sg {
 namespace {
 
-constexpr int kMaxViews = 64;           // between a launch and its wait
+constexpr int kMaxViews = 64;  // between a launch and its wait
 
 std::optional<uint32_t> group_of(const Node& node) {
   std::optional<uint32_t> found;
@@ -67,7 +67,7 @@ class SequenceBuilder {
       const Node& node = g.node(at);
       if (node.args.empty() || !node.args[0].is(ArgKind::value)) return;
       at = g.value(node.args[0].as_value()).def;
-      if (!at || starts_transfer(g.op_info(at))) return;       // a copy to the host and back: nobody else has a part in it
+      if (!at || starts_transfer(g.op_info(at))) return;  // a copy to the host and back: nobody else has a part in it
       auto& launched = launched_[&g];
       if (auto it = launched.find(at.index); it != launched.end()) {
         const CollectiveEvent launch = out_.events[it->second];
@@ -85,7 +85,8 @@ class SequenceBuilder {
   std::unordered_map<const Graph*, std::unordered_map<uint32_t, size_t>> launched_;
 };
 
-// "_c10d_functional.all_gather_into_tensor_out.default" -> "all_gather_into_tensor": with or without a buffer is one call.
+// "_c10d_functional.all_gather_into_tensor_out.default" -> "all_gather_into_tensor": with or without a buffer is one
+// call.
 std::string_view call_kind(std::string_view op) {
   size_t dot = op.find('.');
   if (dot == std::string_view::npos) return op;

@@ -1,5 +1,5 @@
-// The collectives of a program in the order in which a rank meets them, and what each says about itself: for the verifier,
-// which holds the ranks of a job against each other, and for ranks that agree before a run.
+// The collectives of a program in the order in which a rank meets them, and what each says about itself: for the
+// verifier, which holds the ranks of a job against each other, and for ranks that agree before a run.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace sg {
 
-inline constexpr int kMaxCollectiveDepth = 64;   // of calls within calls
+inline constexpr int kMaxCollectiveDepth = 64;  // of calls within calls
 
 // One launch of a collective, or one wait for it.
 struct CollectiveEvent {
   bool is_wait = false;
   uint32_t group = 0;
-  uint32_t call = 0;              // the how-manieth launch on that group
+  uint32_t call = 0;  // the how-manieth launch on that group
   const Graph* graph = nullptr;
   NodeId node;
 };
 
 struct CollectiveSequence {
   std::vector<CollectiveEvent> events;
-  std::unordered_map<uint32_t, std::vector<size_t>> launches;   // by group: indices into events
-  bool complete = true;           // false: a limit was met
+  std::unordered_map<uint32_t, std::vector<size_t>> launches;  // by group: indices into events
+  bool complete = true;                                        // false: a limit was met
   const std::vector<size_t>& of_group(uint32_t g) const;
 };
 
@@ -36,12 +36,12 @@ struct CollectiveSequence {
 CollectiveSequence collective_sequence(const Program& program, size_t* budget);
 
 struct CollectiveFacts {
-  std::string_view kind;                // "all_gather_into_tensor": with or without a buffer is one kind
+  std::string_view kind;  // "all_gather_into_tensor": with or without a buffer is one kind
   DType dtype = DType::none;
-  std::optional<int64_t> elements;      // of the input, where known
+  std::optional<int64_t> elements;  // of the input, where known
   std::string_view reduce_op;
   std::optional<int64_t> src;
-  const Arg* send = nullptr;            // split sizes of an exchange
+  const Arg* send = nullptr;  // split sizes of an exchange
   const Arg* receive = nullptr;
 };
 

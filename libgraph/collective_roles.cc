@@ -34,8 +34,14 @@ void for_operands(const Graph& graph, NodeId n, const Fn& fn) {
 class RoleFinder {
  public:
   RoleFinder(const Program& program, const Graph& graph)
-      : graph_(graph), alias_(program, graph), origin_(graph.value_id_limit(), Origin::other), leads_(graph.node_id_limit()), barred_(graph.node_id_limit()),
-        position_(graph.node_id_limit()), chain_of_(graph.node_id_limit(), kNever), seen_by_(graph.node_id_limit()) {}
+      : graph_(graph),
+        alias_(program, graph),
+        origin_(graph.value_id_limit(), Origin::other),
+        leads_(graph.node_id_limit()),
+        barred_(graph.node_id_limit()),
+        position_(graph.node_id_limit()),
+        chain_of_(graph.node_id_limit(), kNever),
+        seen_by_(graph.node_id_limit()) {}
 
   void find(std::vector<CollectiveChain>* chains, std::vector<NodeId>* exchanges) {
     find_writes();
@@ -130,8 +136,10 @@ class RoleFinder {
   // Writes element by element into memory of reductions only.
   bool sums_up(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
-    if (op == nullptr || !op->writes() || !op->has(kPointwise) || draws_random(graph_, n) || op->has(kCollective)) return false;
-    return std::ranges::all_of(alias_.writes(n), [&](StorageId s) { return bool(reduction_behind(alias_.storage(s).owner)); });
+    if (op == nullptr || !op->writes() || !op->has(kPointwise) || draws_random(graph_, n) || op->has(kCollective))
+      return false;
+    return std::ranges::all_of(alias_.writes(n),
+                               [&](StorageId s) { return bool(reduction_behind(alias_.storage(s).owner)); });
   }
 
   bool may_run_later(NodeId n) const {
@@ -141,11 +149,13 @@ class RoleFinder {
   }
 
   // leads_[n]: all that n makes ends as gradients, by way of nodes that may run at any later time; and something does.
-  // Memory that is written behind n may only be that of a reduction that leads too: then its writers stay in their order.
+  // Memory that is written behind n may only be that of a reduction that leads too: then its writers stay in their
+  // order.
   void find_gradient_ends() {
     bool stable = false;
     for (int round = 0; !stable; ++round) {
-      for (NodeId n = graph_.last(); n; n = graph_.previous(n)) leads_[n.index] = may_run_later(n) && ends_as_gradients(n);
+      for (NodeId n = graph_.last(); n; n = graph_.previous(n))
+        leads_[n.index] = may_run_later(n) && ends_as_gradients(n);
       stable = true;
       for (NodeId n : graph_.nodes()) {
         if (!leads_[n.index]) continue;
@@ -163,7 +173,8 @@ class RoleFinder {
     bool ends = false, only = true;
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
       graph_.for_each_use(graph_.node(n).result(i), [&](Use use) {
-        const bool leads = use.user ? leads_[use.user.index] : graph_.outputs()[use.output].kind == OutputKind::gradient;
+        const bool leads =
+            use.user ? leads_[use.user.index] : graph_.outputs()[use.output].kind == OutputKind::gradient;
         ends |= leads, only &= leads;
       });
     return ends && only;
@@ -241,7 +252,8 @@ class RoleFinder {
   bool is_relabelling(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr || !is_timeless(n) || tensor_operands(n) != 1 || graph_.node(n).result_count != 1) return false;
-    return op->has(kView) || op->has(kMayAlias) || op->name == "aten._to_copy.default" || op->name == "aten.constant_pad_nd.default";
+    return op->has(kView) || op->has(kMayAlias) || op->name == "aten._to_copy.default" ||
+           op->name == "aten.constant_pad_nd.default";
   }
 
   std::vector<NodeId> views_behind(NodeId n) const {
@@ -256,7 +268,8 @@ class RoleFinder {
   // A cast, view or scaling by a number.
   bool prepares(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
-    const bool scales = op != nullptr && (op->name == "aten.mul.Tensor" || op->name == "aten.div.Tensor") && is_timeless(n) && tensor_operands(n) == 1;
+    const bool scales = op != nullptr && (op->name == "aten.mul.Tensor" || op->name == "aten.div.Tensor") &&
+                        is_timeless(n) && tensor_operands(n) == 1;
     return is_relabelling(n) || scales;
   }
 
@@ -311,12 +324,12 @@ class RoleFinder {
 
   const Graph& graph_;
   AliasAnalysis alias_;
-  std::vector<Origin> origin_;           // by value
-  std::vector<bool> leads_, barred_;     // by node
-  std::vector<uint32_t> position_;       // by node; from 1
-  std::vector<uint32_t> first_write_, last_write_;   // by alias class
-  std::vector<uint32_t> chain_of_;       // by launch
-  std::vector<NodeId> seen_by_;          // by node: the launch whose makers were looked for last
+  std::vector<Origin> origin_;                      // by value
+  std::vector<bool> leads_, barred_;                // by node
+  std::vector<uint32_t> position_;                  // by node; from 1
+  std::vector<uint32_t> first_write_, last_write_;  // by alias class
+  std::vector<uint32_t> chain_of_;                  // by launch
+  std::vector<NodeId> seen_by_;                     // by node: the launch whose makers were looked for last
 };
 
 bool give_role(Graph* graph, NodeId n, CollectiveRole role) {
@@ -337,7 +350,9 @@ bool give_step(Graph* graph, NodeId n, EpStep step) {
 
 }  // namespace
 
-CollectiveRoles::CollectiveRoles(const Program& program, const Graph& graph) { RoleFinder(program, graph).find(&chains_, &exchanges_); }
+CollectiveRoles::CollectiveRoles(const Program& program, const Graph& graph) {
+  RoleFinder(program, graph).find(&chains_, &exchanges_);
+}
 
 size_t store_roles(Graph* graph, const CollectiveRoles& roles) {
   size_t changes = 0;

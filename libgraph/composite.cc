@@ -10,7 +10,10 @@
 
 namespace sg {
 
-#define SG_COMPOSITE(name, schema, recipe) namespace composite { void recipe(CompositeCall& c); }
+#define SG_COMPOSITE(name, schema, recipe) \
+  namespace composite {                    \
+  void recipe(CompositeCall& c);           \
+  }
 #define SG_SAME_AS(name, op)
 #include "libgraph/composites.def"
 #undef SG_COMPOSITE
@@ -21,7 +24,7 @@ namespace {
 struct Composite {
   OpInfo schema;
   Recipe recipe = nullptr;
-  std::string_view same_as;             // instead of a recipe: the row that it is another name of
+  std::string_view same_as;  // instead of a recipe: the row that it is another name of
 };
 
 struct CompositeTable {
@@ -57,7 +60,7 @@ const Composite* find_composite(std::string_view op) {
   return it == table.rows.end() ? nullptr : &it->second;
 }
 
-struct Place {                          // of a node, for messages
+struct Place {  // of a node, for messages
   const Program* program;
   const Graph* graph;
   NodeId node;
@@ -134,7 +137,8 @@ Status CompositeExpander::replace(Graph* graph, NodeId n, bool keeps_types, Comp
   for (uint32_t i = 0; i < count; ++i) {
     ValueId from = graph->node(n).result(i), to = call.results()[i];
     names.emplace_back(graph->name(from));
-    if (keeps_types && !call.has_own_type(to) && graph->is_used(from) && graph->type(from).kind != TypeKind::unknown) graph->set_type(to, graph->value(from).type);
+    if (keeps_types && !call.has_own_type(to) && graph->is_used(from) && graph->type(from).kind != TypeKind::unknown)
+      graph->set_type(to, graph->value(from).type);
     graph->replace_uses(from, to);
   }
   if (!call.parts().empty()) replaced_[graph][n.index] = call.parts().back();
@@ -151,9 +155,10 @@ void CompositeExpander::relink() {
   replaced_.clear();
 }
 
-void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types, ImportTally* tally) {
+void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types,
+                     ImportTally* tally) {
   const std::string op(graph->op_name(n));
-  const bool is_form = find_op(op) != nullptr;                  // a row, called with numbers alone: nothing to tell
+  const bool is_form = find_op(op) != nullptr;  // a row, called with numbers alone: nothing to tell
   Status done = expander->expand(graph, n, keeps_types);
   if (done.ok()) return is_form ? void() : tally->taken_apart(op);
   tally->kept_whole(op, done.error().message, Place{&program, graph, n});

@@ -1,11 +1,14 @@
-// Composite operators: those that PyTorch defines by others and takes apart itself before anything runs. Exported programs
-// and graphs from before autograd hold them. `composites.def` lists them; a recipe a row says what each is made of.
+// Composite operators: those that PyTorch defines by others and takes apart itself before anything runs. Exported
+// programs and graphs from before autograd hold them. `composites.def` lists them; a recipe a row says what each is
+// made of.
 //
 // Truth     A recipe makes the calls that PyTorch makes, in the same order and with the same numbers, so that the parts
 //           compute what the composite does. Where PyTorch has a kernel of its own the parts are within rounding of it.
-// Names     The last part has the composite's name and its recorded type; the others are called after their ops. Module,
+// Names     The last part has the composite's name and its recorded type; the others are called after their ops.
+// Module,
 //           source line, phase and the rest of the metadata go to every part.
-// Kept      What a recipe cannot take apart (a rank or a length that is not known, more than kMaxParts parts) stays as it
+// Kept      What a recipe cannot take apart (a rank or a length that is not known, more than kMaxParts parts) stays as
+// it
 //           is: an opaque operator, with the reason.
 // Cost      Linear in the parts.
 #pragma once
@@ -20,7 +23,7 @@
 
 namespace sg {
 
-inline constexpr size_t kMaxCompositeParts = 1 << 16;    // of one call: a recurrent layer has some 15 a step
+inline constexpr size_t kMaxCompositeParts = 1 << 16;  // of one call: a recurrent layer has some 15 a step
 
 // By name: an operator with a recipe, or one with `out=` (composite_forms.h).
 bool is_composite(std::string_view op);
@@ -47,14 +50,17 @@ class CompositeExpander {
 
   Program* program_;
   TypeInferrer inferrer_;
-  std::unordered_map<Graph*, std::unordered_map<uint32_t, NodeId>> replaced_;   // by the composite's id; never walked in order
+  std::unordered_map<Graph*, std::unordered_map<uint32_t, NodeId>>
+      replaced_;  // by the composite's id; never walked in order
 };
 
-// Takes apart all that can be, in order, and infers missing types on the way. Where there is no composite nothing is done.
+// Takes apart all that can be, in order, and infers missing types on the way. Where there is no composite nothing is
+// done.
 void expand_composites(Program* program, bool rank_local, ImportTally* tally);
 
 // Expands `n`, a composite, and tells the tally what became of it.
-void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types, ImportTally* tally);
+void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types,
+                     ImportTally* tally);
 
 // Gives the random nodes that have none a stream each, behind those that there are.
 void number_new_streams(Program* program, bool rank_local);

@@ -99,7 +99,8 @@ ValueId CompositeCall::tensor(std::string_view name) {
   const Arg& a = arg(name);
   if (a.is(ArgKind::value) && graph_->type(a.as_value()).kind == TypeKind::tensor) return a.as_value();
   const Param* p = param(name);
-  if (!a.is(ArgKind::none) || p == nullptr || !p->optional) fail("argument '" + std::string(name) + "' is no tensor of known type");
+  if (!a.is(ArgKind::none) || p == nullptr || !p->optional)
+    fail("argument '" + std::string(name) + "' is no tensor of known type");
   return ValueId();
 }
 
@@ -242,20 +243,21 @@ bool CompositeCall::add_part(std::string_view op, PartArgs args, size_t count, N
   if (failed()) return false;
   const OpInfo* info = find_op(op_name(op));
   if (info == nullptr) return fail("its part " + op_name(op) + " is not in the op table"), false;
-  if (parts_.size() >= kMaxCompositeParts) return fail("has more than " + std::to_string(kMaxCompositeParts) + " parts"), false;
+  if (parts_.size() >= kMaxCompositeParts)
+    return fail("has more than " + std::to_string(kMaxCompositeParts) + " parts"), false;
   NodeSpec spec = spec_of(*graph_, node_);
   spec.op = graph_->pool().op(info->name);
   spec.args.clear();
   NodeMeta meta = graph_->meta(node_);
   const RandomInfo random = std::exchange(meta.random, {});
-  meta.binds.reset();                                          // the ops of the parts say what they define
+  meta.binds.reset();  // the ops of the parts say what they define
   spec.meta = graph_->pool().metas.intern(std::move(meta));
   for (PartArg& a : args) spec.args.push_back(std::move(a.arg));
   spec.is_tuple = info->returns_list || info->results.size() > 1;
   spec.result_types.assign(info->returns_list ? count : info->results.size(), Pool::kUnknownType);
   *n = graph_->insert_before(node_, spec);
   parts_.push_back(*n);
-  if (draws_random(*graph_, *n) && !has_drawn_) {          // the first that draws has the stream of the whole
+  if (draws_random(*graph_, *n) && !has_drawn_) {  // the first that draws has the stream of the whole
     has_drawn_ = true;
     meta = graph_->meta(*n);
     meta.random = random;
@@ -264,13 +266,15 @@ bool CompositeCall::add_part(std::string_view op, PartArgs args, size_t count, N
   if (recorded) graph_->set_type(graph_->node(*n).first_result, graph_->pool().types.intern(*recorded));
   auto types = inferrer_->infer(*graph_, *n);
   if (!types.ok()) return fail(types.error().message), false;
-  for (uint32_t i = 0; i < types->size(); ++i) graph_->set_type(graph_->node(*n).result(i), graph_->pool().types.intern((*types)[i]));
+  for (uint32_t i = 0; i < types->size(); ++i)
+    graph_->set_type(graph_->node(*n).result(i), graph_->pool().types.intern((*types)[i]));
   return true;
 }
 
 ValueId CompositeCall::make(std::string_view op, PartArgs args) {
   NodeId n;
-  return add_part(op, std::move(args), 1, &n) && graph_->node(n).result_count > 0 ? graph_->node(n).result(0) : ValueId();
+  return add_part(op, std::move(args), 1, &n) && graph_->node(n).result_count > 0 ? graph_->node(n).result(0)
+                                                                                  : ValueId();
 }
 
 ValueId CompositeCall::make_found(std::string_view op, PartArgs args, Type recorded) {
@@ -294,7 +298,8 @@ ValueId CompositeCall::zeros(ArgList shape, ValueId like) { return make("new_zer
 // What was there before, or is a result already, gets a name of its own.
 void CompositeCall::give(ValueId v) {
   if (failed() || v.is_none()) return fail("has no such result");
-  bool is_new = !graph_->value(v).def.is_none() && std::find(parts_.begin(), parts_.end(), graph_->value(v).def) != parts_.end() &&
+  bool is_new = !graph_->value(v).def.is_none() &&
+                std::find(parts_.begin(), parts_.end(), graph_->value(v).def) != parts_.end() &&
                 std::find(given_.begin(), given_.end(), v) == given_.end();
   given_.push_back(is_new ? v : make("alias", {v}));
 }

@@ -19,7 +19,8 @@ bool is_mask(const Graph& graph, const Arg& a) {
 std::vector<std::string> plain_overloads(std::string_view overload) {
   if (overload == "out") return {"default", "Tensor"};
   if (overload.ends_with("_out")) return {std::string(overload.substr(0, overload.size() - 4))};
-  if (overload.starts_with("out_")) return {"Tensor_" + std::string(overload.substr(4)), std::string(overload.substr(4))};
+  if (overload.starts_with("out_"))
+    return {"Tensor_" + std::string(overload.substr(4)), std::string(overload.substr(4))};
   return {};
 }
 
@@ -27,7 +28,8 @@ std::vector<std::string> plain_overloads(std::string_view overload) {
 
 const OpInfo* written_by_out(std::string_view op) {
   const size_t dot = op.rfind('.');
-  if (!op.starts_with("aten.") || dot == std::string_view::npos || op.find("out", dot) == std::string_view::npos) return nullptr;
+  if (!op.starts_with("aten.") || dot == std::string_view::npos || op.find("out", dot) == std::string_view::npos)
+    return nullptr;
   if (find_op(op)) return nullptr;
   for (const std::string& overload : plain_overloads(op.substr(dot + 1))) {
     const OpInfo* found = find_op(std::string(op.substr(0, dot + 1)) + overload);
@@ -76,8 +78,11 @@ void out_form(CompositeCall& c, const Graph& graph, NodeId n) {
 void numbers_form(CompositeCall& c, const Graph& graph, NodeId n) {
   const std::vector<Arg> given = graph.node(n).args;
   const Type recorded = graph.node(n).result_count == 1 ? graph.type(graph.node(n).result(0)) : Type();
-  DType dtype = given[0].is(ArgKind::integer) ? DType::i64 : given[0].is(ArgKind::boolean) ? DType::boolean : DType::f32;
-  if (given[0].is(ArgKind::floating) && recorded.kind == TypeKind::tensor && is_floating(recorded.dtype)) dtype = recorded.dtype;
+  DType dtype = given[0].is(ArgKind::integer)   ? DType::i64
+                : given[0].is(ArgKind::boolean) ? DType::boolean
+                                                : DType::f32;
+  if (given[0].is(ArgKind::floating) && recorded.kind == TypeKind::tensor && is_floating(recorded.dtype))
+    dtype = recorded.dtype;
   PartArgs args(given.begin(), given.end());
   args[0] = c.make("full", {ArgList(), given[0], c.key("dtype", dtype)});
   c.give(c.make(without_space(*graph.op_info(n)), std::move(args)));
@@ -105,7 +110,8 @@ void mask_form(CompositeCall& c, const Graph& graph, NodeId n) {
     found.shape = {count, c.exprs().constant(c.rank(mask))};
     found.stride = {c.exprs().constant(1), count};
     const ValueId places = c.make_found("nonzero", {mask}, std::move(found));
-    for (int axis = 0; axis < c.rank(mask); ++axis) plain.push_back(PartArg(c.make("select.int", {places, 1, axis})).arg);
+    for (int axis = 0; axis < c.rank(mask); ++axis)
+      plain.push_back(PartArg(c.make("select.int", {places, 1, axis})).arg);
   }
   c.give(c.make("index.Tensor", {graph.node(n).args[0], plain}));
 }

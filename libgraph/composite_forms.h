@@ -1,5 +1,5 @@
-// Forms of calls that are made of others: any operator with `out=`, a pointwise one with numbers where tensors stand, and
-// an index that is a mask.
+// Forms of calls that are made of others: any operator with `out=`, a pointwise one with numbers where tensors stand,
+// and an index that is a mask.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace sg {
 
-// "aten.div.out" -> the row of aten.div.Tensor: what an `out` overload computes before it writes. Null where it is no such
-// overload, or the table lacks what it computes.
+// "aten.div.out" -> the row of aten.div.Tensor: what an `out` overload computes before it writes. Null where it is no
+// such overload, or the table lacks what it computes.
 const OpInfo* written_by_out(std::string_view op);
 
 // Whether a call of a pointwise op has numbers alone: `torch.div(16, 2, rounding_mode="trunc")`.
@@ -24,7 +24,8 @@ namespace composite {
 void out_form(CompositeCall& c, const Graph& graph, NodeId n);
 // The first number as a tensor without dimensions, which the others join.
 void numbers_form(CompositeCall& c, const Graph& graph, NodeId n);
-// The places where the mask holds, an index for each of its axes: a node that defines the number, and one that does not.
+// The places where the mask holds, an index for each of its axes: a node that defines the number, and one that does
+// not.
 void mask_form(CompositeCall& c, const Graph& graph, NodeId n);
 
 }  // namespace composite

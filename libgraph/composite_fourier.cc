@@ -1,4 +1,5 @@
-// Fourier transforms as torch.fft names them, by the three kernels: complex to complex, real to complex, complex to real.
+// Fourier transforms as torch.fft names them, by the three kernels: complex to complex, real to complex, complex to
+// real.
 #include <algorithm>
 
 #include "libgraph/composite_call.h"
@@ -12,7 +13,8 @@ enum Norm : int64_t { kNone = 0, kRoot = 1, kFull = 2 };
 int64_t norm_of(CompositeCall& c, bool forward) {
   std::string word = c.text("norm");
   if (word == "ortho") return kRoot;
-  if (!word.empty() && word != "backward" && word != "forward") c.fail("'norm' has to be 'backward', 'forward' or 'ortho'");
+  if (!word.empty() && word != "backward" && word != "forward")
+    c.fail("'norm' has to be 'backward', 'forward' or 'ortho'");
   return (word == "forward") == forward ? kFull : kNone;
 }
 
@@ -43,10 +45,11 @@ ValueId resized(CompositeCall& c, ValueId v, int dim, int64_t n) {
 
 struct Axes {
   Numbers dims;
-  std::vector<std::optional<int64_t>> lengths;   // none = as it is
+  std::vector<std::optional<int64_t>> lengths;  // none = as it is
 };
 
-// `n` and `dim`, or `s` and `dim`: which dimensions, and how long they are to be. `planar`: the last two where none is said.
+// `n` and `dim`, or `s` and `dim`: which dimensions, and how long they are to be. `planar`: the last two where none is
+// said.
 Axes axes_of(CompositeCall& c, ValueId self, bool planar) {
   Axes out;
   int rank = c.rank(self);

@@ -9,7 +9,7 @@ namespace {
 // Noise of 1 with probability 1 - p, else 0.
 ValueId keep_mask(CompositeCall& c, ValueId shaped, double p) { return c.make("bernoulli.p", {shaped, 1 - p}); }
 
-ValueId feature_shaped(CompositeCall& c, ValueId v) {              // one number a sample and channel
+ValueId feature_shaped(CompositeCall& c, ValueId v) {  // one number a sample and channel
   ArgList shape = c.shape(v);
   if (shape.size() < 2) return c.fail("needs a dimension of channels"), v;
   for (size_t i = 2; i < shape.size(); ++i) shape[i] = Arg::integer(1);
@@ -31,7 +31,8 @@ void drop(CompositeCall& c, bool of_features, bool alpha) {
   if (!alpha) return c.give(c.make("mul.Tensor", {input, c.make("div.Scalar", {noise, 1 - p})}));
   constexpr double kAlpha = 1.7580993408473766;
   double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
-  ValueId shift = c.make("add.Scalar", {c.make("mul.Scalar", {c.make("add.Scalar", {noise, -1}), kAlpha * a}), kAlpha * a * p});
+  ValueId shift =
+      c.make("add.Scalar", {c.make("mul.Scalar", {c.make("add.Scalar", {noise, -1}), kAlpha * a}), kAlpha * a * p});
   c.give(c.make("add.Tensor", {c.make("mul.Tensor", {input, c.make("mul.Scalar", {noise, a})}), shift}));
 }
 
@@ -63,7 +64,8 @@ void rrelu(CompositeCall& c) {
 void batch_norm_functional(CompositeCall& c) {
   ValueId mean = c.make("clone", {c.tensor("running_mean")}), var = c.make("clone", {c.tensor("running_var")});
   PartArg training = c.has("training") ? PartArg(c.arg("training")) : PartArg(true);
-  PartArgs args{c.tensor("input"), c.tensor("weight"), c.tensor("bias"), mean, var, training, c.arg("momentum"), c.arg("eps")};
+  PartArgs args{c.tensor("input"), c.tensor("weight"), c.tensor("bias"), mean, var,
+                training,          c.arg("momentum"),  c.arg("eps")};
   for (ValueId v : c.make_all("_native_batch_norm_legit", args)) c.give(v);
   if (!c.has("training")) c.give(c.make("new_empty", {c.tensor("input"), Numbers{0}, c.key("dtype", DType::u8)}));
   c.give(mean);
@@ -71,8 +73,9 @@ void batch_norm_functional(CompositeCall& c) {
 }
 
 void batch_norm_with_update(CompositeCall& c) {
-  PartArgs args{c.tensor("input"), c.tensor("weight"), c.tensor("bias"), c.tensor("running_mean"), c.tensor("running_var"), true,
-                c.arg("momentum"), c.arg("eps")};
+  PartArgs args{
+      c.tensor("input"), c.tensor("weight"), c.tensor("bias"), c.tensor("running_mean"), c.tensor("running_var"), true,
+      c.arg("momentum"), c.arg("eps")};
   for (ValueId v : c.make_all("_native_batch_norm_legit", args)) c.give(v);
   c.give(c.make("new_empty", {c.tensor("input"), Numbers{0}, c.key("dtype", DType::u8)}));
 }
@@ -83,16 +86,18 @@ void max_pool1d_with_indices(CompositeCall& c) {
     return n.empty() ? Numbers() : Numbers{across, n[0]};
   };
   ValueId plane = c.make("unsqueeze", {c.tensor("self"), -2});
-  for (ValueId v : c.make_all("max_pool2d_with_indices", {plane, flat("kernel_size", 1), flat("stride", 1), flat("padding", 0),
-                                                          flat("dilation", 1), c.flag("ceil_mode")}))
+  for (ValueId v :
+       c.make_all("max_pool2d_with_indices", {plane, flat("kernel_size", 1), flat("stride", 1), flat("padding", 0),
+                                              flat("dilation", 1), c.flag("ceil_mode")}))
     c.give(c.make("squeeze.dim", {v, -2}));
 }
 
 void grid_sampler(CompositeCall& c) {
   ValueId input = c.tensor("input");
   if (c.rank(input) != 4 && c.rank(input) != 5) return c.fail("needs an input of 4 or 5 dimensions");
-  c.give(c.make(c.rank(input) == 4 ? "grid_sampler_2d" : "grid_sampler_3d",
-                {input, c.tensor("grid"), c.integer("interpolation_mode"), c.integer("padding_mode"), c.flag("align_corners")}));
+  c.give(c.make(
+      c.rank(input) == 4 ? "grid_sampler_2d" : "grid_sampler_3d",
+      {input, c.tensor("grid"), c.integer("interpolation_mode"), c.integer("padding_mode"), c.flag("align_corners")}));
 }
 
 namespace {
@@ -105,7 +110,7 @@ ValueId bags_of(CompositeCall& c, ValueId offsets, Expr count) {
 }
 
 struct Bags {
-  ValueId of_index, sizes;                // the bag of each index; how many indices a bag has, padding left out
+  ValueId of_index, sizes;  // the bag of each index; how many indices a bag has, padding left out
   Expr count;
 };
 
@@ -113,7 +118,8 @@ ValueId column(CompositeCall& c, ValueId v) { return c.make("unsqueeze", {v, -1}
 
 // Rows of the table for each index, weighted; those of the padding index are 0.
 ValueId rows_of(CompositeCall& c, ValueId kept) {
-  ValueId rows = c.make("index_select", {c.tensor("weight"), 0, c.tensor("indices")}), weights = c.tensor("per_sample_weights");
+  ValueId rows = c.make("index_select", {c.tensor("weight"), 0, c.tensor("indices")}),
+          weights = c.tensor("per_sample_weights");
   if (!weights.is_none()) rows = c.make("mul.Tensor", {rows, column(c, weights)});
   return kept.is_none() ? rows : c.make("mul.Tensor", {rows, column(c, c.make("to.dtype", {kept, c.dtype_of(rows)}))});
 }
@@ -121,7 +127,8 @@ ValueId rows_of(CompositeCall& c, ValueId kept) {
 ValueId largest_of(CompositeCall& c, const Bags& bags, ValueId kept, const ArgList& shape) {
   if (!kept.is_none()) return c.fail("the largest of bags with padding has no recipe"), kept;
   ValueId rows = rows_of(c, kept), spread = c.make("expand", {column(c, bags.of_index), c.shape(rows)});
-  return c.make("scatter_reduce.two", {c.zeros(shape, rows), 0, spread, rows, c.word("amax"), c.key("include_self", false)});
+  return c.make("scatter_reduce.two",
+                {c.zeros(shape, rows), 0, spread, rows, c.word("amax"), c.key("include_self", false)});
 }
 
 }  // namespace
@@ -138,7 +145,9 @@ void embedding_bag(CompositeCall& c) {
     offsets = c.make("slice.Tensor", {offsets, 0, 0, c.as_arg(bags.count)});
   }
   bags.of_index = bags_of(c, offsets, c.extent(indices, 0));
-  if (c.has("padding_idx") && c.integer("padding_idx") != -1) kept = c.make("ne.Scalar", {indices, c.wrap(c.integer("padding_idx"), static_cast<int>(c.known_size(c.tensor("weight"), 0)))});
+  if (c.has("padding_idx") && c.integer("padding_idx") != -1)
+    kept = c.make("ne.Scalar",
+                  {indices, c.wrap(c.integer("padding_idx"), static_cast<int>(c.known_size(c.tensor("weight"), 0)))});
   ValueId ones = kept.is_none() ? c.make("ones_like", {indices}) : c.make("to.dtype", {kept, c.dtype_of(indices)});
   bags.sizes = c.make("index_add", {c.zeros({c.as_arg(bags.count)}, indices), 0, bags.of_index, ones});
   ArgList shape{c.as_arg(bags.count), c.size(c.tensor("weight"), 1)};
@@ -148,7 +157,9 @@ void embedding_bag(CompositeCall& c) {
   } else {
     ValueId rows = rows_of(c, kept);
     out = c.make("index_add", {c.zeros(shape, rows), 0, bags.of_index, rows});
-    if (mode == 1) out = c.make("div.Tensor", {out, c.make("to.dtype", {column(c, c.make("clamp_min", {bags.sizes, 1})), c.dtype_of(rows)})});
+    if (mode == 1)
+      out = c.make("div.Tensor",
+                   {out, c.make("to.dtype", {column(c, c.make("clamp_min", {bags.sizes, 1})), c.dtype_of(rows)})});
   }
   c.give(out);
   c.give_own(bags.of_index);
@@ -158,18 +169,23 @@ void embedding_bag(CompositeCall& c) {
 
 // The gradient of the table: of each index's row that of its bag.
 void embedding_bag_backward(CompositeCall& c) {
-  ValueId grad = c.tensor("grad"), indices = c.tensor("indices"), of_index = c.tensor("offset2bag"), weights = c.tensor("per_sample_weights");
+  ValueId grad = c.tensor("grad"), indices = c.tensor("indices"), of_index = c.tensor("offset2bag"),
+          weights = c.tensor("per_sample_weights");
   int64_t mode = c.integer("mode"), padding = c.integer("padding_idx");
   if (mode == 2) return c.fail("the gradient of the largest has no recipe");
-  if (c.flag("scale_grad_by_freq") || (c.has("sparse") && c.flag("sparse"))) return c.fail("scaled and sparse gradients have no recipe");
-  if (!c.failed() && c.extent(of_index, 0) != c.extent(indices, 0)) return c.fail("the bags of the indices are not told");
+  if (c.flag("scale_grad_by_freq") || (c.has("sparse") && c.flag("sparse")))
+    return c.fail("scaled and sparse gradients have no recipe");
+  if (!c.failed() && c.extent(of_index, 0) != c.extent(indices, 0))
+    return c.fail("the bags of the indices are not told");
   ValueId rows = c.make("index_select", {grad, 0, of_index});
   if (mode == 1) {
     ValueId sizes = c.make("index_select", {c.make("clamp_min", {c.tensor("bag_size"), 1}), 0, of_index});
     rows = c.make("div.Tensor", {rows, c.make("to.dtype", {column(c, sizes), c.dtype_of(rows)})});
   }
   if (!weights.is_none()) rows = c.make("mul.Tensor", {rows, column(c, weights)});
-  if (padding != -1) rows = c.make("mul.Tensor", {rows, c.make("to.dtype", {column(c, c.make("ne.Scalar", {indices, padding})), c.dtype_of(rows)})});
+  if (padding != -1)
+    rows = c.make("mul.Tensor",
+                  {rows, c.make("to.dtype", {column(c, c.make("ne.Scalar", {indices, padding})), c.dtype_of(rows)})});
   ArgList shape{c.arg("num_weights"), c.size(grad, 1)};
   c.give(c.make("index_add", {c.zeros(shape, rows), 0, indices, rows}));
 }
@@ -185,15 +201,20 @@ void affine_grid(CompositeCall& c) {
     if (!n) c.fail("needs a known size");
     if (c.failed() || *n <= 1) return c.zeros({count}, theta);
     ValueId points = c.make("linspace", {-1, 1, count, c.key("dtype", c.dtype_of(theta))});
-    return corners ? points : c.make("div.Scalar", {c.make("mul.Scalar", {points, static_cast<double>(*n - 1)}), static_cast<double>(*n)});
+    return corners ? points
+                   : c.make("div.Scalar",
+                            {c.make("mul.Scalar", {points, static_cast<double>(*n - 1)}), static_cast<double>(*n)});
   };
   ArgList plane{size[0], size[2], size[3], Arg::integer(1)};
   auto spread = [&](ValueId v, bool rows) {
-    return c.make("expand", {c.make("view", {v, rows ? ArgList{Arg::integer(1), size[2], Arg::integer(1), Arg::integer(1)}
-                                                     : ArgList{Arg::integer(1), Arg::integer(1), size[3], Arg::integer(1)}}), plane});
+    return c.make("expand",
+                  {c.make("view", {v, rows ? ArgList{Arg::integer(1), size[2], Arg::integer(1), Arg::integer(1)}
+                                           : ArgList{Arg::integer(1), Arg::integer(1), size[3], Arg::integer(1)}}),
+                   plane});
   };
   ValueId x = spread(line(size[3]), false), y = spread(line(size[2]), true), one = c.make("new_ones", {theta, plane});
-  ValueId base = c.make("view", {c.make("cat", {Values{x, y, one}, -1}), ArgList{size[0], Arg::integer(-1), Arg::integer(3)}});
+  ValueId base =
+      c.make("view", {c.make("cat", {Values{x, y, one}, -1}), ArgList{size[0], Arg::integer(-1), Arg::integer(3)}});
   ValueId grid = c.make("bmm", {base, c.make("transpose.int", {theta, 1, 2})});
   c.give(c.make("view", {grid, ArgList{size[0], size[2], size[3], Arg::integer(2)}}));
 }

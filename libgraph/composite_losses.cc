@@ -57,7 +57,8 @@ void poisson_nll_loss(CompositeCall& c) {
 
 void hinge_embedding_loss(CompositeCall& c) {
   ValueId self = c.tensor("self"), target = c.tensor("target"), zeros = zeros_like(c, self);
-  ValueId far = c.make("where.self", {c.make("ne.Scalar", {target, 1}), at_least_0(c, number_less(c, c.arg("margin"), self)), zeros});
+  ValueId far = c.make("where.self",
+                       {c.make("ne.Scalar", {target, 1}), at_least_0(c, number_less(c, c.arg("margin"), self)), zeros});
   give_reduced(c, add(c, far, c.make("where.self", {c.make("ne.Scalar", {target, -1}), self, zeros})));
 }
 
@@ -70,8 +71,10 @@ void cosine_embedding_loss(CompositeCall& c) {
   ValueId a = c.tensor("input1"), b = c.tensor("input2"), target = c.tensor("target");
   Numbers dim{c.rank(target)};
   auto sum_of = [&](ValueId x, ValueId y) { return c.make("sum.dim_IntList", {mul(c, x, y), dim}); };
-  ValueId product = sum_of(a, b), squares_a = c.make("add.Scalar", {sum_of(a, a), 1e-12}), squares_b = c.make("add.Scalar", {sum_of(b, b), 1e-12});
-  ValueId cosine = c.make("div.Tensor", {product, c.make("sqrt", {mul(c, squares_a, squares_b)})}), zeros = zeros_like(c, cosine);
+  ValueId product = sum_of(a, b), squares_a = c.make("add.Scalar", {sum_of(a, a), 1e-12}),
+          squares_b = c.make("add.Scalar", {sum_of(b, b), 1e-12});
+  ValueId cosine = c.make("div.Tensor", {product, c.make("sqrt", {mul(c, squares_a, squares_b)})}),
+          zeros = zeros_like(c, cosine);
   ValueId near = c.make("where.self", {c.make("eq.Scalar", {target, 1}), number_less(c, 1, cosine), zeros});
   ValueId over = at_least_0(c, c.make("sub.Scalar", {cosine, c.arg("margin")}));
   give_reduced(c, add(c, near, c.make("where.self", {c.make("eq.Scalar", {target, -1}), over, zeros})));
@@ -127,7 +130,7 @@ void cosine_similarity(CompositeCall& c) {
     ValueId norm = c.make("linalg_vector_norm", {v, 2, Numbers{dim}, true});
     return c.make("div.Tensor", {v, c.make("clamp_min", {norm, c.arg("eps")})});
   };
-  if (c.rank(a) != c.rank(b)) {                                     // the dimension is one of the common shape
+  if (c.rank(a) != c.rank(b)) {  // the dimension is one of the common shape
     ArgList shape = c.shape(c.rank(a) > c.rank(b) ? a : b);
     a = c.make("expand", {a, shape}), b = c.make("expand", {b, shape});
   }
@@ -138,7 +141,11 @@ void dist(CompositeCall& c) {
   c.give(c.make("linalg_vector_norm", {sub(c, c.tensor("self"), c.tensor("other")), c.arg("p")}));
 }
 
-void cdist(CompositeCall& c) { c.give(c.make("_cdist_forward", {c.tensor("x1"), c.tensor("x2"), c.number("p"), c.arg("compute_mode")})); }
-void pdist(CompositeCall& c) { c.give(c.make("_pdist_forward", {c.make("contiguous", {c.tensor("self")}), c.number("p")})); }
+void cdist(CompositeCall& c) {
+  c.give(c.make("_cdist_forward", {c.tensor("x1"), c.tensor("x2"), c.number("p"), c.arg("compute_mode")}));
+}
+void pdist(CompositeCall& c) {
+  c.give(c.make("_pdist_forward", {c.make("contiguous", {c.tensor("self")}), c.number("p")}));
+}
 
 }  // namespace sg::composite

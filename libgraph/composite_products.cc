@@ -9,7 +9,7 @@
 namespace sg::composite {
 namespace {
 
-struct Split {                            // the dimensions of a pair by what becomes of them
+struct Split {  // the dimensions of a pair by what becomes of them
   Numbers both, left, right, summed;
 };
 
@@ -35,7 +35,7 @@ ValueId sum(CompositeCall& c, ValueId v, const Numbers& dims, bool keep) {
 ValueId sum_of_products(CompositeCall& c, ValueId left, ValueId right, const Numbers& dims) {
   if (dims.empty()) return c.make("mul.Tensor", {left, right});
   Split s{{}, {}, {}, dims};
-  Numbers summed;                         // on both sides
+  Numbers summed;  // on both sides
   for (int i = 0; i < c.rank(left); ++i) {
     bool in_left = !is_one(c, left, i), in_right = !is_one(c, right, i);
     if (std::find(dims.begin(), dims.end(), i) != dims.end()) {
@@ -46,7 +46,8 @@ ValueId sum_of_products(CompositeCall& c, ValueId left, ValueId right, const Num
       (in_left && in_right ? s.both : in_left ? s.left : s.right).push_back(i);
     }
   }
-  Arg batch = volume(c, left, s.both), rows = volume(c, left, s.left), inner = volume(c, left, summed), columns = volume(c, right, s.right);
+  Arg batch = volume(c, left, s.both), rows = volume(c, left, s.left), inner = volume(c, left, summed),
+      columns = volume(c, right, s.right);
   ArgList shape;
   for (int64_t d : joined({s.both, s.left})) shape.push_back(c.size(left, static_cast<int>(d)));
   shape.insert(shape.end(), dims.size(), Arg::integer(1));
@@ -54,8 +55,10 @@ ValueId sum_of_products(CompositeCall& c, ValueId left, ValueId right, const Num
   Numbers order(shape.size());
   int64_t at = 0;
   for (int64_t d : joined({s.both, s.left, s.summed, s.right})) order[static_cast<size_t>(d)] = at++;
-  left = c.make("reshape", {c.make("permute", {left, joined({s.both, s.left, s.summed, s.right})}), ArgList{batch, rows, inner}});
-  right = c.make("reshape", {c.make("permute", {right, joined({s.both, s.summed, s.right, s.left})}), ArgList{batch, inner, columns}});
+  left = c.make("reshape",
+                {c.make("permute", {left, joined({s.both, s.left, s.summed, s.right})}), ArgList{batch, rows, inner}});
+  right = c.make("reshape", {c.make("permute", {right, joined({s.both, s.summed, s.right, s.left})}),
+                             ArgList{batch, inner, columns}});
   return c.make("permute", {c.make("view", {c.make("bmm", {left, right}), shape}), order});
 }
 
@@ -110,7 +113,8 @@ std::optional<Equation> parse_equation(std::string_view text) {
 
 class Einsum {
  public:
-  Einsum(CompositeCall& c, Equation e, Values operands) : c_(c), equation_(std::move(e)), operands_(std::move(operands)) {}
+  Einsum(CompositeCall& c, Equation e, Values operands)
+      : c_(c), equation_(std::move(e)), operands_(std::move(operands)) {}
 
   ValueId run() {
     if (!place_letters()) return ValueId();
@@ -134,7 +138,8 @@ class Einsum {
  private:
   // Where each letter's dimension lies: those of the result first, then the others by the alphabet.
   bool place_letters() {
-    if (equation_.operands.size() != operands_.size()) return c_.fail("the equation has other operands than the call"), false;
+    if (equation_.operands.size() != operands_.size())
+      return c_.fail("the equation has other operands than the call"), false;
     for (size_t i = 0; i < operands_.size(); ++i) {
       const std::string& letters = equation_.operands[i];
       bool dots = letters.find(kEllipsis) != std::string::npos;
@@ -156,7 +161,8 @@ class Einsum {
     return true;
   }
 
-  // The operand with every letter's dimension in its place, 1 where it has none; diagonals of letters that it has twice.
+  // The operand with every letter's dimension in its place, 1 where it has none; diagonals of letters that it has
+  // twice.
   ValueId aligned(const std::string& letters, ValueId v) {
     Numbers order(total_, -1);
     std::map<char, int> dim_of;
@@ -177,7 +183,8 @@ class Einsum {
     return c_.make("permute", {v, order});
   }
 
-  int original_rank(ValueId v, const std::string& letters) {     // dimensions that the ellipsis stands for, diagonals taken so far
+  int original_rank(ValueId v,
+                    const std::string& letters) {  // dimensions that the ellipsis stands for, diagonals taken so far
     size_t at = letters.find(kEllipsis), repeats = 0;
     for (size_t i = 0; i < at; ++i) repeats += letters.find(letters[i]) < i ? 1 : 0;
     return c_.rank(v) - static_cast<int>(letters.size() - 1 - repeats);
@@ -238,13 +245,16 @@ void give_tensordot(CompositeCall& c, ValueId a, ValueId b, Numbers dims_a, Numb
   for (int i = 0; i < c.rank(b); ++i)
     if (std::find(dims_b.begin(), dims_b.end(), i) == dims_b.end()) free_b.push_back(i), shape.push_back(c.size(b, i));
   Arg inner = volume(c, a, dims_a);
-  ValueId left = c.make("reshape", {c.make("permute", {a, joined({free_a, dims_a})}), ArgList{volume(c, a, free_a), inner}});
-  ValueId right = c.make("reshape", {c.make("permute", {b, joined({dims_b, free_b})}), ArgList{inner, volume(c, b, free_b)}});
+  ValueId left =
+      c.make("reshape", {c.make("permute", {a, joined({free_a, dims_a})}), ArgList{volume(c, a, free_a), inner}});
+  ValueId right =
+      c.make("reshape", {c.make("permute", {b, joined({dims_b, free_b})}), ArgList{inner, volume(c, b, free_b)}});
   c.give(c.make("reshape", {c.make("mm", {left, right}), shape}));
 }
 
 bool is_number(const Arg& a, double n) {
-  return (a.is(ArgKind::integer) && static_cast<double>(a.as_int()) == n) || (a.is(ArgKind::floating) && a.as_float() == n);
+  return (a.is(ArgKind::integer) && static_cast<double>(a.as_int()) == n) ||
+         (a.is(ArgKind::floating) && a.as_float() == n);
 }
 
 // A factor of whole numbers is a whole number itself.
@@ -285,7 +295,8 @@ void give_cross(CompositeCall& c, ValueId a, ValueId b, int64_t dim) {
   int at = c.wrap(dim, rank);
   if (!c.is_size(a, at, 3)) return c.fail("needs a dimension of size 3");
   auto rolled = [&](ValueId v, int64_t by) { return c.make("roll", {v, Numbers{by}, Numbers{at}}); };
-  c.give(c.make("sub.Tensor", {c.make("mul.Tensor", {rolled(a, -1), rolled(b, -2)}), c.make("mul.Tensor", {rolled(a, -2), rolled(b, -1)})}));
+  c.give(c.make("sub.Tensor", {c.make("mul.Tensor", {rolled(a, -1), rolled(b, -2)}),
+                               c.make("mul.Tensor", {rolled(a, -2), rolled(b, -1)})}));
 }
 
 }  // namespace
@@ -313,8 +324,8 @@ void addr(CompositeCall& c) {
   c.give(c.dtype_of(product) == DType::boolean ? joined_flags(c, self, product) : added(c, self, product));
 }
 void addbmm(CompositeCall& c) {
-  ValueId product = c.make("sum.dim_IntList", {c.make("bmm", {c.tensor("batch1"), c.tensor("batch2")}), Numbers{0}, false,
-                                                   c.key("dtype", c.dtype_of(c.tensor("batch1")))});
+  ValueId product = c.make("sum.dim_IntList", {c.make("bmm", {c.tensor("batch1"), c.tensor("batch2")}), Numbers{0},
+                                               false, c.key("dtype", c.dtype_of(c.tensor("batch1")))});
   c.give(c.make("contiguous", {added(c, c.tensor("self"), product)}));
 }
 void vdot(CompositeCall& c) { c.give(c.make("dot", {conjugate_of(c, c.tensor("self")), c.tensor("other")})); }
@@ -329,24 +340,30 @@ void kron(CompositeCall& c) {
   ArgList wide_a, wide_b, shape;
   for (int i = 0; i < rank; ++i) {
     int at_a = i - rank + c.rank(a), at_b = i - rank + c.rank(b);
-    Expr one = c.exprs().constant(1), size_a = at_a < 0 ? one : c.extent(a, at_a), size_b = at_b < 0 ? one : c.extent(b, at_b);
+    Expr one = c.exprs().constant(1), size_a = at_a < 0 ? one : c.extent(a, at_a),
+         size_b = at_b < 0 ? one : c.extent(b, at_b);
     for (const Arg& size : {c.as_arg(size_a), Arg::integer(1)}) wide_a.push_back(size);
     for (const Arg& size : {Arg::integer(1), c.as_arg(size_b)}) wide_b.push_back(size);
     shape.push_back(c.as_arg(c.exprs().mul(size_a, size_b)));
   }
-  c.give(c.make("_unsafe_view", {c.make("mul.Tensor", {c.make("reshape", {a, wide_a}), c.make("reshape", {b, wide_b})}), shape}));
+  c.give(c.make("_unsafe_view",
+                {c.make("mul.Tensor", {c.make("reshape", {a, wide_a}), c.make("reshape", {b, wide_b})}), shape}));
 }
 
 // x1 W x2 of each output, as (x1 W) x2.
 void bilinear(CompositeCall& c) {
   ValueId x = c.tensor("input1"), y = c.tensor("input2"), weight = c.tensor("weight"), bias = c.tensor("bias");
-  if (c.rank(weight) != 3 || c.rank(x) == 0 || c.rank(x) != c.rank(y)) return c.fail("needs a weight of three dimensions and two inputs of one rank");
+  if (c.rank(weight) != 3 || c.rank(x) == 0 || c.rank(x) != c.rank(y))
+    return c.fail("needs a weight of three dimensions and two inputs of one rank");
   ArgList shape = c.shape(x);
   ValueId flat_x = c.make("reshape", {x, ArgList{c.product(x, 0, c.rank(x) - 1), c.size(x, -1)}});
   ValueId flat_y = c.make("reshape", {y, ArgList{c.product(y, 0, c.rank(y) - 1), Arg::integer(1), c.size(y, -1)}});
-  ValueId rows = c.make("reshape", {c.make("permute", {weight, Numbers{1, 0, 2}}), ArgList{c.size(weight, 1), Arg::integer(-1)}});
-  ValueId half = c.make("view", {c.make("mm", {flat_x, rows}), ArgList{Arg::integer(-1), c.size(weight, 0), c.size(weight, 2)}});
-  ValueId out = c.make("sum.dim_IntList", {c.make("mul.Tensor", {half, flat_y}), Numbers{-1}, false, c.key("dtype", c.dtype_of(x))});
+  ValueId rows =
+      c.make("reshape", {c.make("permute", {weight, Numbers{1, 0, 2}}), ArgList{c.size(weight, 1), Arg::integer(-1)}});
+  ValueId half =
+      c.make("view", {c.make("mm", {flat_x, rows}), ArgList{Arg::integer(-1), c.size(weight, 0), c.size(weight, 2)}});
+  ValueId out = c.make("sum.dim_IntList",
+                       {c.make("mul.Tensor", {half, flat_y}), Numbers{-1}, false, c.key("dtype", c.dtype_of(x))});
   shape.back() = c.size(weight, 0);
   out = c.make("reshape", {out, shape});
   c.give(bias.is_none() ? out : c.make("add.Tensor", {out, bias}));
@@ -358,8 +375,10 @@ void trilinear(CompositeCall& c) {
     for (int64_t d : c.integers(dims)) v = c.make("unsqueeze", {v, d});
     return v;
   };
-  ValueId a = widened(c.tensor("i1"), "expand1"), b = widened(c.tensor("i2"), "expand2"), last = widened(c.tensor("i3"), "expand3");
-  if (c.failed() || c.rank(a) != c.rank(b) || c.rank(a) != c.rank(last)) return c.fail("the tensors do not get the same rank");
+  ValueId a = widened(c.tensor("i1"), "expand1"), b = widened(c.tensor("i2"), "expand2"),
+          last = widened(c.tensor("i3"), "expand3");
+  if (c.failed() || c.rank(a) != c.rank(b) || c.rank(a) != c.rank(last))
+    return c.fail("the tensors do not get the same rank");
   const Numbers absent = c.integers("expand3");
   Numbers all, first, second;
   for (int64_t d : c.integers("sumdim")) all.push_back(c.wrap(d, c.rank(a)));

@@ -37,9 +37,11 @@ State lstm_step(CompositeCall& c, ValueId from_input, const State& s, const Weig
 
 State gru_step(CompositeCall& c, ValueId from_input, const State& s, const Weights& w) {
   Values x = quarters(c, from_input, 3), h = quarters(c, linear(c, s.hidden, w.hidden, w.hidden_bias), 3);
-  ValueId reset = c.make("sigmoid", {c.make("add.Tensor", {h[0], x[0]})}), keep = c.make("sigmoid", {c.make("add.Tensor", {h[1], x[1]})});
+  ValueId reset = c.make("sigmoid", {c.make("add.Tensor", {h[0], x[0]})}),
+          keep = c.make("sigmoid", {c.make("add.Tensor", {h[1], x[1]})});
   ValueId fresh = c.make("tanh", {c.make("add.Tensor", {x[2], c.make("mul.Tensor", {h[2], reset})})});
-  return {c.make("add.Tensor", {c.make("mul.Tensor", {c.make("sub.Tensor", {s.hidden, fresh}), keep}), fresh}), ValueId()};
+  return {c.make("add.Tensor", {c.make("mul.Tensor", {c.make("sub.Tensor", {s.hidden, fresh}), keep}), fresh}),
+          ValueId()};
 }
 
 State step(CompositeCall& c, Cell kind, ValueId from_input, const State& s, const Weights& w) {
@@ -50,7 +52,8 @@ State step(CompositeCall& c, Cell kind, ValueId from_input, const State& s, cons
 }
 
 // One layer in one direction over x [length, batch, width]; leaves its last state in `state`.
-ValueId run_layer(CompositeCall& c, Cell kind, ValueId x, int64_t length, bool backwards, const Weights& w, State* state) {
+ValueId run_layer(CompositeCall& c, Cell kind, ValueId x, int64_t length, bool backwards, const Weights& w,
+                  State* state) {
   Values inputs = c.make_all("unbind.int", {linear(c, x, w.input, w.input_bias), 0}, static_cast<size_t>(length));
   if (backwards) std::reverse(inputs.begin(), inputs.end());
   Values outputs;
@@ -67,7 +70,8 @@ std::optional<std::vector<Weights>> weights_of(CompositeCall& c, size_t count, C
   Values params = c.tensors("params");
   bool biases = c.flag("has_biases");
   size_t plain = biases ? 4 : 2, each = count == 0 ? 0 : params.size() / count;
-  if (count == 0 || params.size() % count != 0 || (each != plain && !(kind == Cell::lstm && each == plain + 1))) return std::nullopt;
+  if (count == 0 || params.size() % count != 0 || (each != plain && !(kind == Cell::lstm && each == plain + 1)))
+    return std::nullopt;
   std::vector<Weights> out;
   for (size_t i = 0; i < params.size(); i += each) {
     Weights w{params[i], params[i + 1], {}, {}, {}};
@@ -95,13 +99,15 @@ void layers(CompositeCall& c, Cell kind) {
     Values outputs;
     for (int64_t d = 0; d < directions; ++d) {
       int64_t at = layer * directions + d;
-      State state{c.make("select.int", {start[0], 0, at}), kind == Cell::lstm ? c.make("select.int", {start[1], 0, at}) : ValueId()};
+      State state{c.make("select.int", {start[0], 0, at}),
+                  kind == Cell::lstm ? c.make("select.int", {start[1], 0, at}) : ValueId()};
       outputs.push_back(run_layer(c, kind, x, length, d == 1, (*weights)[static_cast<size_t>(at)], &state));
       last_hidden.push_back(state.hidden);
       last_cell.push_back(state.cell);
     }
     x = directions == 1 ? outputs[0] : c.make("cat", {outputs, 2});
-    if (c.flag("train") && c.number("dropout") != 0 && layer + 1 < count) x = c.make("dropout", {x, c.number("dropout"), true});
+    if (c.flag("train") && c.number("dropout") != 0 && layer + 1 < count)
+      x = c.make("dropout", {x, c.number("dropout"), true});
   }
   c.give(batch_first ? c.make("transpose.int", {x, 0, 1}) : x);
   c.give(c.make("stack", {last_hidden, 0}));

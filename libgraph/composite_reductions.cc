@@ -7,7 +7,9 @@ namespace sg::composite {
 namespace {
 
 // The arguments of a reduction over `dim`, as the other reductions take them.
-PartArgs over_dims(CompositeCall& c, ValueId v) { return {v, c.has("dim") ? PartArg(c.sizes("dim")) : PartArg(ArgList()), c.flag("keepdim")}; }
+PartArgs over_dims(CompositeCall& c, ValueId v) {
+  return {v, c.has("dim") ? PartArg(c.sizes("dim")) : PartArg(ArgList()), c.flag("keepdim")};
+}
 
 Arg correction_of(CompositeCall& c) {
   if (c.has("correction")) return c.arg("correction");
@@ -24,12 +26,14 @@ void give_moments(CompositeCall& c, bool deviation) {
 }
 
 ValueId neighbours(CompositeCall& c, ValueId y, int dim) {
-  return c.make("add.Tensor", {c.make("slice.Tensor", {y, dim, 0, -1}), c.make("slice.Tensor", {y, dim, 1, Arg::none()})});
+  return c.make("add.Tensor",
+                {c.make("slice.Tensor", {y, dim, 0, -1}), c.make("slice.Tensor", {y, dim, 1, Arg::none()})});
 }
 
-ValueId steps(CompositeCall& c, ValueId x, ValueId y, int dim) {   // between the points, shaped to go with y
+ValueId steps(CompositeCall& c, ValueId x, ValueId y, int dim) {  // between the points, shaped to go with y
   int at = c.wrap(c.rank(x) == 1 ? 0 : dim, c.rank(x));
-  ValueId dx = c.make("sub.Tensor", {c.make("slice.Tensor", {x, at, 1, Arg::none()}), c.make("slice.Tensor", {x, at, 0, -1})});
+  ValueId dx =
+      c.make("sub.Tensor", {c.make("slice.Tensor", {x, at, 1, Arg::none()}), c.make("slice.Tensor", {x, at, 0, -1})});
   if (c.rank(x) != 1 || c.rank(y) <= 1) return dx;
   ArgList shape(static_cast<size_t>(c.rank(y)), Arg::integer(1));
   shape[static_cast<size_t>(dim)] = c.size(dx, 0);
@@ -65,8 +69,10 @@ void kthvalue(CompositeCall& c) {
   if (c.failed() || k < 1) return c.fail("'k' begins at 1");
   for (ValueId v : c.make_all("sort", {self, dim, false})) {
     if (c.rank(self) == 0) c.give(v);
-    else c.give(c.make("clone", {c.flag("keepdim") ? c.make("slice.Tensor", {v, dim, k - 1, k}) : c.make("select.int", {v, dim, k - 1}),
-                            c.memory_format("contiguous_format")}));
+    else
+      c.give(c.make("clone", {c.flag("keepdim") ? c.make("slice.Tensor", {v, dim, k - 1, k})
+                                                : c.make("select.int", {v, dim, k - 1}),
+                              c.memory_format("contiguous_format")}));
   }
 }
 
@@ -109,7 +115,8 @@ void index_reduce(CompositeCall& c) {
   ArgList view(static_cast<size_t>(c.rank(self)), Arg::integer(1));
   view[static_cast<size_t>(dim)] = c.size(source, dim);
   ValueId spread = c.make("expand", {c.make("reshape", {index, view}), c.shape(source)});
-  ValueId out = c.make("scatter_reduce.two", {self, dim, spread, source, c.arg("reduce"), c.key("include_self", c.flag("include_self"))});
+  ValueId out = c.make("scatter_reduce.two",
+                       {self, dim, spread, source, c.arg("reduce"), c.key("include_self", c.flag("include_self"))});
   c.give(single ? c.make("reshape", {out, Numbers()}) : out);
 }
 
@@ -123,7 +130,9 @@ void logspace(CompositeCall& c) {
   c.give(c.make("pow.Scalar", {c.number("base"), c.make("linspace", args)}));
 }
 
-void ldexp(CompositeCall& c) { c.give(c.make("mul.Tensor", {c.tensor("self"), c.make("pow.Scalar", {2.0, c.tensor("other")})})); }
+void ldexp(CompositeCall& c) {
+  c.give(c.make("mul.Tensor", {c.tensor("self"), c.make("pow.Scalar", {2.0, c.tensor("other")})}));
+}
 
 void float_power(CompositeCall& c) {
   auto wide = [&](std::string_view name) -> PartArg {
@@ -132,7 +141,10 @@ void float_power(CompositeCall& c) {
     return c.make("to.dtype", {v, is_complex(c.dtype_of(v)) ? DType::c128 : DType::f64});
   };
   bool base = c.arg("self").is(ArgKind::value), exponent = c.arg("exponent").is(ArgKind::value);
-  c.give(c.make(!base ? "pow.Scalar" : exponent ? "pow.Tensor_Tensor" : "pow.Tensor_Scalar", {wide("self"), wide("exponent")}));
+  c.give(c.make(!base      ? "pow.Scalar"
+                : exponent ? "pow.Tensor_Tensor"
+                           : "pow.Tensor_Scalar",
+                {wide("self"), wide("exponent")}));
 }
 
 void isreal(CompositeCall& c) {
@@ -151,8 +163,12 @@ void mvlgamma(CompositeCall& c) {
   int64_t p = c.integer("p");
   if (c.failed() || p < 1) return c.fail("'p' begins at 1");
   double order = static_cast<double>(p);
-  ValueId offsets = c.make("arange.start_step", {-order * 0.5 + 0.5, 0.5, 0.5, c.key("dtype", is_floating(c.dtype_of(self)) ? c.dtype_of(self) : DType::f32)});
-  ValueId sum = c.make("sum.dim_IntList", {c.make("lgamma", {c.make("add.Tensor", {c.make("unsqueeze", {self, -1}), offsets})}), Numbers{-1}});
+  ValueId offsets = c.make(
+      "arange.start_step",
+      {-order * 0.5 + 0.5, 0.5, 0.5, c.key("dtype", is_floating(c.dtype_of(self)) ? c.dtype_of(self) : DType::f32)});
+  ValueId sum =
+      c.make("sum.dim_IntList",
+             {c.make("lgamma", {c.make("add.Tensor", {c.make("unsqueeze", {self, -1}), offsets})}), Numbers{-1}});
   c.give(c.make("add.Scalar", {sum, order * (order - 1) * std::log(M_PI) * 0.25}));
 }
 

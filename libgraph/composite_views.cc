@@ -15,7 +15,9 @@ Numbers all_dims(int rank) {
   return dims;
 }
 
-ValueId part(CompositeCall& c, ValueId v, int dim, int64_t from, int64_t to) { return c.make("slice.Tensor", {v, dim, from, to}); }
+ValueId part(CompositeCall& c, ValueId v, int dim, int64_t from, int64_t to) {
+  return c.make("slice.Tensor", {v, dim, from, to});
+}
 
 // The sizes that all broadcast to.
 ArgList common_shape(CompositeCall& c, const Values& tensors) {
@@ -54,7 +56,8 @@ void give_parts(CompositeCall& c, ValueId self, int dim, const Numbers& ends) {
 
 void give_sections(CompositeCall& c, ValueId self, int dim, int64_t sections) {
   int64_t size = c.known_size(self, dim);
-  if (sections <= 0 || sections > kMaxSections) return c.fail("cannot be cut into " + std::to_string(sections) + " parts");
+  if (sections <= 0 || sections > kMaxSections)
+    return c.fail("cannot be cut into " + std::to_string(sections) + " parts");
   Numbers ends;
   int64_t at = 0;
   for (int64_t i = 0; i + 1 < sections; ++i) ends.push_back(at += size / sections + (i < size % sections ? 1 : 0));
@@ -76,7 +79,8 @@ void give_joined(CompositeCall& c, int rank, int dim) {
 
 ValueId moved(CompositeCall& c, ValueId self, Numbers from, Numbers to) {
   int rank = c.rank(self);
-  if (from.size() != to.size() || from.size() > static_cast<size_t>(rank)) return c.fail("as many sources as destinations are needed"), self;
+  if (from.size() != to.size() || from.size() > static_cast<size_t>(rank))
+    return c.fail("as many sources as destinations are needed"), self;
   Numbers order(static_cast<size_t>(rank), -1);
   std::vector<bool> is_moved(static_cast<size_t>(rank));
   for (size_t i = 0; i < from.size(); ++i) {
@@ -158,17 +162,21 @@ void conjugate(CompositeCall& c) {
 
 void swap_dims(CompositeCall& c) {
   bool axes = c.has("axis0");
-  c.give(c.make("transpose.int", {c.tensor("self"), c.integer(axes ? "axis0" : "dim0"), c.integer(axes ? "axis1" : "dim1")}));
+  c.give(c.make("transpose.int",
+                {c.tensor("self"), c.integer(axes ? "axis0" : "dim0"), c.integer(axes ? "axis1" : "dim1")}));
 }
 
-void move_dims(CompositeCall& c) { c.give(moved(c, c.tensor("self"), c.integers("source"), c.integers("destination"))); }
+void move_dims(CompositeCall& c) {
+  c.give(moved(c, c.tensor("self"), c.integers("source"), c.integers("destination")));
+}
 
 void view_as(CompositeCall& c) { c.give(c.make("view", {c.tensor("self"), c.shape(c.tensor("other"))})); }
 void reshape_as(CompositeCall& c) { c.give(c.make("reshape", {c.tensor("self"), c.shape(c.tensor("other"))})); }
 void ravel(CompositeCall& c) { c.give(c.make("reshape", {c.make("contiguous", {c.tensor("self")}), Numbers{-1}})); }
 void type_as(CompositeCall& c) { c.give(c.make("to.dtype", {c.tensor("self"), c.dtype_of(c.tensor("other"))})); }
 void to_other(CompositeCall& c) {
-  c.give(c.make("to.dtype", {c.tensor("self"), c.dtype_of(c.tensor("other")), c.flag("non_blocking"), c.flag("copy"), c.arg("memory_format")}));
+  c.give(c.make("to.dtype", {c.tensor("self"), c.dtype_of(c.tensor("other")), c.flag("non_blocking"), c.flag("copy"),
+                             c.arg("memory_format")}));
 }
 
 void atleast_1d(CompositeCall& c) { give_at_least(c, 1); }
@@ -184,13 +192,15 @@ void unsafe_chunk(CompositeCall& c) {
   ValueId self = c.tensor("self");
   int dim = c.wrap(c.integer("dim"), c.rank(self));
   int64_t chunks = c.integer("chunks"), size = c.known_size(self, dim);
-  if (c.failed() || chunks <= 0 || chunks > kMaxSections) return c.fail("needs at least one chunk, and no huge number of them");
+  if (c.failed() || chunks <= 0 || chunks > kMaxSections)
+    return c.fail("needs at least one chunk, and no huge number of them");
   if (size == 0) {
     const Numbers none(static_cast<size_t>(chunks), 0);
     for (ValueId v : c.make_all("unsafe_split_with_sizes", {self, none, dim}, none.size())) c.give(v);
     return;
   }
-  int64_t length = std::max<int64_t>((size + chunks - 1) / chunks, 1), count = std::max<int64_t>((size + length - 1) / length, 1);
+  int64_t length = std::max<int64_t>((size + chunks - 1) / chunks, 1),
+          count = std::max<int64_t>((size + length - 1) / length, 1);
   for (ValueId v : c.make_all("split.Tensor", {self, length, dim}, static_cast<size_t>(count))) c.give(v);
 }
 
@@ -237,7 +247,8 @@ void rot90(CompositeCall& c) {
 }
 
 void diag_embed(CompositeCall& c) {
-  c.give(diagonal_of_zeros(c, c.tensor("self"), c.integer("offset"), static_cast<int>(c.integer("dim1")), static_cast<int>(c.integer("dim2"))));
+  c.give(diagonal_of_zeros(c, c.tensor("self"), c.integer("offset"), static_cast<int>(c.integer("dim1")),
+                           static_cast<int>(c.integer("dim2"))));
 }
 
 void diag(CompositeCall& c) {
@@ -258,13 +269,15 @@ void linalg_diagonal(CompositeCall& c) {
 
 void diagonal_scatter(CompositeCall& c) {
   ValueId out = c.make("clone", {c.tensor("self")});
-  c.make("copy_", {c.make("diagonal", {out, c.integer("offset"), c.integer("dim1"), c.integer("dim2")}), c.tensor("src")});
+  c.make("copy_",
+         {c.make("diagonal", {out, c.integer("offset"), c.integer("dim1"), c.integer("dim2")}), c.tensor("src")});
   c.give(out);
 }
 
 void diagonal_backward(CompositeCall& c) {
   ValueId out = c.zeros(c.sizes("input_sizes"), c.tensor("grad_output"));
-  c.make("copy_", {c.make("diagonal", {out, c.integer("offset"), c.integer("dim1"), c.integer("dim2")}), c.tensor("grad_output")});
+  c.make("copy_", {c.make("diagonal", {out, c.integer("offset"), c.integer("dim1"), c.integer("dim2")}),
+                   c.tensor("grad_output")});
   c.give(out);
 }
 
@@ -316,7 +329,8 @@ void take_along_dim(CompositeCall& c) {
   indices = c.make("where.self", {c.make("lt.Scalar", {indices, 0}), from_end, indices});
   if (c.rank(self) != c.rank(indices)) return c.fail("needs indices of the same rank");
   ArgList from = common_shape(c, {self, indices}), to = from;
-  if (!c.failed() && c.rank(self) > 0) from[static_cast<size_t>(dim)] = c.size(self, dim), to[static_cast<size_t>(dim)] = c.size(indices, dim);
+  if (!c.failed() && c.rank(self) > 0)
+    from[static_cast<size_t>(dim)] = c.size(self, dim), to[static_cast<size_t>(dim)] = c.size(indices, dim);
   c.give(c.make("gather", {c.make("expand", {self, from}), dim, c.make("expand", {indices, to})}));
 }
 
@@ -324,7 +338,8 @@ void index_fill_tensor(CompositeCall& c) {
   ValueId self = c.tensor("self"), value = c.make("to.dtype", {c.tensor("value"), c.dtype_of(self)});
   int dim = c.wrap(c.integer("dim"), c.rank(self));
   ArgList shape = c.shape(self);
-  if (!shape.empty()) shape[static_cast<size_t>(dim)] = c.rank(c.tensor("index")) == 0 ? Arg::integer(1) : c.size(c.tensor("index"), 0);
+  if (!shape.empty())
+    shape[static_cast<size_t>(dim)] = c.rank(c.tensor("index")) == 0 ? Arg::integer(1) : c.size(c.tensor("index"), 0);
   ValueId out = c.make("clone", {self});
   c.give(c.make("index_copy_", {out, dim, c.tensor("index"), c.make("expand", {value, shape})}));
 }
@@ -340,13 +355,21 @@ void give_copy(CompositeCall& c, ValueId view) {
 
 void alias_copy(CompositeCall& c) { give_copy(c, c.tensor("self")); }
 void t_copy(CompositeCall& c) { give_copy(c, c.make("t", {c.tensor("self")})); }
-void transpose_copy(CompositeCall& c) { give_copy(c, c.make("transpose.int", {c.tensor("self"), c.integer("dim0"), c.integer("dim1")})); }
+void transpose_copy(CompositeCall& c) {
+  give_copy(c, c.make("transpose.int", {c.tensor("self"), c.integer("dim0"), c.integer("dim1")}));
+}
 void squeeze_copy(CompositeCall& c) { give_copy(c, c.make("squeeze", {c.tensor("self")})); }
 void squeeze_copy_dim(CompositeCall& c) { give_copy(c, c.make("squeeze.dim", {c.tensor("self"), c.integer("dim")})); }
-void squeeze_copy_dims(CompositeCall& c) { give_copy(c, c.make("squeeze.dims", {c.tensor("self"), c.integers("dim")})); }
+void squeeze_copy_dims(CompositeCall& c) {
+  give_copy(c, c.make("squeeze.dims", {c.tensor("self"), c.integers("dim")}));
+}
 void unsqueeze_copy(CompositeCall& c) { give_copy(c, c.make("unsqueeze", {c.tensor("self"), c.integer("dim")})); }
-void select_copy(CompositeCall& c) { give_copy(c, c.make("select.int", {c.tensor("self"), c.integer("dim"), c.arg("index")})); }
-void narrow_copy(CompositeCall& c) { give_copy(c, c.make("narrow", {c.tensor("self"), c.integer("dim"), c.arg("start"), c.arg("length")})); }
+void select_copy(CompositeCall& c) {
+  give_copy(c, c.make("select.int", {c.tensor("self"), c.integer("dim"), c.arg("index")}));
+}
+void narrow_copy(CompositeCall& c) {
+  give_copy(c, c.make("narrow", {c.tensor("self"), c.integer("dim"), c.arg("start"), c.arg("length")}));
+}
 void unfold_copy(CompositeCall& c) {
   give_copy(c, c.make("unfold", {c.tensor("self"), c.integer("dimension"), c.integer("size"), c.integer("step")}));
 }

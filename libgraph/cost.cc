@@ -70,10 +70,11 @@ double CostCall::result_bytes() const {
   if (node.result_count == 0 && op.writes())
     for (const Param& p : op.params) {
       const Arg* a = p.written ? argument(p.name) : nullptr;
-      if (a) a->walk([&](const Arg& item) {
-        if (item.is(ArgKind::value) && graph.type(item.as_value()).kind == TypeKind::tensor)
-          total += bytes(&graph.type(item.as_value()));
-      });
+      if (a)
+        a->walk([&](const Arg& item) {
+          if (item.is(ArgKind::value) && graph.type(item.as_value()).kind == TypeKind::tensor)
+            total += bytes(&graph.type(item.as_value()));
+        });
     }
   return total;
 }
@@ -109,9 +110,10 @@ OpCost fill(const CostCall& call) { return {0, call.result_bytes()}; }
 OpCost gather(const CostCall& call) {
   double index_bytes = 0;
   for (std::string_view name : {"index", "indices"})
-    if (const Arg* a = call.argument(name)) a->walk([&](const Arg& item) {
-      if (item.is(ArgKind::value)) index_bytes += call.bytes(&call.graph.type(item.as_value()));
-    });
+    if (const Arg* a = call.argument(name))
+      a->walk([&](const Arg& item) {
+        if (item.is(ArgKind::value)) index_bytes += call.bytes(&call.graph.type(item.as_value()));
+      });
   return {0, index_bytes + 2 * call.result_bytes()};
 }
 
@@ -121,9 +123,10 @@ OpCost scatter(const CostCall& call) {
   for (std::string_view name : {"values", "src", "source", "value"}) moved += call.bytes(call.tensor(name));
   double index_bytes = 0;
   for (std::string_view name : {"index", "indices", "mask"})
-    if (const Arg* a = call.argument(name)) a->walk([&](const Arg& item) {
-      if (item.is(ArgKind::value)) index_bytes += call.bytes(&call.graph.type(item.as_value()));
-    });
+    if (const Arg* a = call.argument(name))
+      a->walk([&](const Arg& item) {
+        if (item.is(ArgKind::value)) index_bytes += call.bytes(&call.graph.type(item.as_value()));
+      });
   double copied = call.op.writes() ? 0 : call.bytes(call.tensor("self")) + call.result_bytes();
   return {0, index_bytes + 2 * moved + copied};
 }
@@ -137,19 +140,18 @@ OpCost sort(const CostCall& call) {
 
 OpCost fourier(const CostCall& call) {
   double n = std::max(call.elements(first_tensor(call)), call.elements(call.result(0)));
-  double length = 1;                     // of a line: the root of all there is, where several axes are transformed
+  double length = 1;  // of a line: the root of all there is, where several axes are transformed
   const Arg* dims = call.argument("dim");
   if (dims && dims->is(ArgKind::list))
-    for (const Arg& d : dims->items()) length *= d.is(ArgKind::integer) ? call.dim(call.result(0), static_cast<int>(d.as_int())) : 1;
+    for (const Arg& d : dims->items())
+      length *= d.is(ArgKind::integer) ? call.dim(call.result(0), static_cast<int>(d.as_int())) : 1;
   return with_bytes(call, length > 1 ? 5 * n * std::log2(length) : 0);
 }
 
 OpCost softmax(const CostCall& call) { return with_bytes(call, 5 * call.elements(first_tensor(call))); }
 OpCost normalization(const CostCall& call) { return with_bytes(call, 8 * call.elements(first_tensor(call))); }
 
-OpCost matmul(const CostCall& call) {
-  return with_bytes(call, 2 * call.elements(call.result(0)) * inner_size(call));
-}
+OpCost matmul(const CostCall& call) { return with_bytes(call, 2 * call.elements(call.result(0)) * inner_size(call)); }
 
 // Matrices of two axes hold all groups, those of three one each; the offsets part the rows, or the inner axis when both
 // have two axes.
@@ -157,8 +159,8 @@ OpCost grouped_mm(const CostCall& call) {
   const Type* left = call.tensor("self");
   const Type* right = call.tensor("mat2");
   bool splits_inner = left && right && left->shape.size() == 2 && right->shape.size() == 2;
-  double products = splits_inner ? call.elements(left) * call.dim(right, -1)
-                                 : call.elements(call.result(0)) * call.dim(left, -1);
+  double products =
+      splits_inner ? call.elements(left) * call.dim(right, -1) : call.elements(call.result(0)) * call.dim(left, -1);
   return with_bytes(call, 2 * products);
 }
 
@@ -183,7 +185,7 @@ OpCost convolution(const CostCall& call) {
 OpCost convolution_backward(const CostCall& call) {
   bool transposed = flag(call.argument("transposed"));
   double one = convolution_flops(call, transposed ? call.tensor("input") : call.tensor("grad_output"));
-  double products = 0;   // the gradients of input and weight cost as much as the forward, each
+  double products = 0;  // the gradients of input and weight cost as much as the forward, each
   for (uint32_t i = 0; i < 2; ++i) products += call.result(i) != nullptr;
   return with_bytes(call, products * one);
 }
@@ -205,7 +207,7 @@ OpCost distance(const CostCall& call) {
 namespace {
 
 struct AttentionSizes {
-  double pairs = 0;     // query positions times key positions, over batch and heads
+  double pairs = 0;  // query positions times key positions, over batch and heads
   double key = 0, value = 0;
 };
 
@@ -247,7 +249,7 @@ OpCost cost_by_traits(const CostCall& call) {
     for (uint32_t i = 0; i < call.node.result_count; ++i) largest = std::max(largest, call.elements(call.result(i)));
     return {largest, bytes};
   }
-  if (call.op.has(kContraction)) call.complete = false;   // a product without a rule
+  if (call.op.has(kContraction)) call.complete = false;  // a product without a rule
   return {0, bytes};
 }
 
@@ -330,12 +332,13 @@ Communication communication_of(const Job& job, const Program& program, const Gra
   for (const Arg& a : call.node.args)
     if (a.is(ArgKind::group)) out.group = a.as_group();
   for (std::string_view name : {"input", "inputs", "self"})
-    if (const Arg* a = call.argument(name)) a->walk([&](const Arg& item) {
-      if (!item.is(ArgKind::value)) return;
-      const Type& type = graph.type(item.as_value());
-      if (type.kind == TypeKind::tensor)   // expanded axes are sent in full
-        out.payload_bytes += call.elements(&type) * dtype_bytes(type.dtype);
-    });
+    if (const Arg* a = call.argument(name))
+      a->walk([&](const Arg& item) {
+        if (!item.is(ArgKind::value)) return;
+        const Type& type = graph.type(item.as_value());
+        if (type.kind == TypeKind::tensor)  // expanded axes are sent in full
+          out.payload_bytes += call.elements(&type) * dtype_bytes(type.dtype);
+      });
   out.wire_bytes = out.payload_bytes * wire_factor(out.kind, group_size(job, program, out.group));
   out.complete = call.complete;
   return out;

@@ -1,11 +1,13 @@
 // What a node costs: floating point operations, bytes that the device moves, bytes that it sends to other ranks.
 //
 // Rules     The cost column of op.def names one of the functions below; `none` there means: what the traits say. Views,
-//           waits, asserts and arithmetic on sizes are free; pointwise ops count one operation an element of the result,
-//           reductions one an element of the argument; all else moves bytes only.
-// Flops     A multiply-add is two. Attention counts all pairs: no discount for causal masks; its backward recomputes the
+//           waits, asserts and arithmetic on sizes are free; pointwise ops count one operation an element of the
+//           result, reductions one an element of the argument; all else moves bytes only.
+// Flops     A multiply-add is two. Attention counts all pairs: no discount for causal masks; its backward recomputes
+// the
 //           scores, so it has five products to the forward's two. A complex multiply counts as one.
-// Bytes     Each argument is read once and each result written once (expanded axes count once); what is written in place
+// Bytes     Each argument is read once and each result written once (expanded axes count once); what is written in
+// place
 //           is read and written. So it is a lower bound for one kernel a node, and no fusion.
 // Symbols   take the values of `SizeValues`; what has none makes the cost incomplete, and counts as 0.
 #pragma once
@@ -28,35 +30,35 @@ struct CostCall {
   const Node& node;
   const OpInfo& op;
   const SizeValues& values;
-  mutable bool complete = true;      // false: some size is not known
+  mutable bool complete = true;  // false: some size is not known
 
-  const Arg* argument(std::string_view name) const;          // null when it is left out
-  const Type* tensor(std::string_view name) const;           // null when it is no tensor
-  const Type* result(uint32_t i) const;                      // null when it is no tensor
-  double elements(const Type* type) const;                   // 0 for null
-  double bytes(const Type* type) const;                      // distinct elements; 0 for null
-  double dim(const Type* type, int index) const;             // negative: from the end; 1 when there is none
-  double argument_bytes() const;                             // all tensor arguments
+  const Arg* argument(std::string_view name) const;  // null when it is left out
+  const Type* tensor(std::string_view name) const;   // null when it is no tensor
+  const Type* result(uint32_t i) const;              // null when it is no tensor
+  double elements(const Type* type) const;           // 0 for null
+  double bytes(const Type* type) const;              // distinct elements; 0 for null
+  double dim(const Type* type, int index) const;     // negative: from the end; 1 when there is none
+  double argument_bytes() const;                     // all tensor arguments
   double result_bytes() const;
 };
 
 namespace cost {
 
 inline constexpr CostRule none = nullptr;
-OpCost free(const CostCall& call);                  // allocations: nothing is touched
-OpCost fill(const CostCall& call);                  // the result is written, arguments give only sizes
-OpCost gather(const CostCall& call);                // reads as much as it returns, and the indices
-OpCost scatter(const CostCall& call);               // reads and writes what is scattered, and the indices
-OpCost scan(const CostCall& call);                  // one an element of the first argument
-OpCost sort(const CostCall& call);                  // n log2 n
-OpCost softmax(const CostCall& call);               // five an element: max, subtract, exp, sum, divide
-OpCost normalization(const CostCall& call);         // eight an element
-OpCost matmul(const CostCall& call);                // 2 m n k of the first two of self/mat1/batch1/mat/input ...
+OpCost free(const CostCall& call);           // allocations: nothing is touched
+OpCost fill(const CostCall& call);           // the result is written, arguments give only sizes
+OpCost gather(const CostCall& call);         // reads as much as it returns, and the indices
+OpCost scatter(const CostCall& call);        // reads and writes what is scattered, and the indices
+OpCost scan(const CostCall& call);           // one an element of the first argument
+OpCost sort(const CostCall& call);           // n log2 n
+OpCost softmax(const CostCall& call);        // five an element: max, subtract, exp, sum, divide
+OpCost normalization(const CostCall& call);  // eight an element
+OpCost matmul(const CostCall& call);         // 2 m n k of the first two of self/mat1/batch1/mat/input ...
 OpCost grouped_mm(const CostCall& call);
 OpCost convolution(const CostCall& call);
 OpCost convolution_backward(const CostCall& call);
-OpCost distance(const CostCall& call);              // three an element of each pair of rows
-OpCost fourier(const CostCall& call);               // 5 n log2 n an element of what is transformed
+OpCost distance(const CostCall& call);  // three an element of each pair of rows
+OpCost fourier(const CostCall& call);   // 5 n log2 n an element of what is transformed
 OpCost attention(const CostCall& call);
 OpCost attention_backward(const CostCall& call);
 
@@ -65,7 +67,7 @@ OpCost attention_backward(const CostCall& call);
 struct NodeCost {
   double flops = 0;
   double bytes = 0;
-  bool complete = true;     // false: a size or the op itself is not known
+  bool complete = true;  // false: a size or the op itself is not known
 };
 
 // Costs of one program's nodes; sg.call costs what its body does, each body once computed.
@@ -95,8 +97,8 @@ class CostModel {
 //   wire_bytes     what leaves the rank when the algorithm wastes nothing, for a group of n: all_gather (n-1) payload,
 //                  reduce_scatter and all_to_all (n-1)/n payload, all_reduce 2 (n-1)/n payload, broadcast payload
 struct Communication {
-  std::string_view kind;      // "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", or the op's name
-  GroupId group;              // none = a group that the file does not declare
+  std::string_view kind;  // "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", or the op's name
+  GroupId group;          // none = a group that the file does not declare
   double payload_bytes = 0;
   double wire_bytes = 0;
   bool complete = true;

@@ -16,11 +16,11 @@ enum class Severity : uint8_t { error, warning, note };
 
 struct Diagnostic {
   Severity severity = Severity::error;
-  std::string rule;          // stable id, e.g. "order", "parse-type"; printed in brackets
-  std::string message;       // lower-case start, no full stop
+  std::string rule;     // stable id, e.g. "order", "parse-type"; printed in brackets
+  std::string message;  // lower-case start, no full stop
   Location where;
-  std::string hint;          // the remedy; may be empty
-  std::string source_line;   // the offending line of a text input, for the caret; may be empty
+  std::string hint;         // the remedy; may be empty
+  std::string source_line;  // the offending line of a text input, for the caret; may be empty
 };
 
 class Diagnostics {
@@ -31,12 +31,12 @@ class Diagnostics {
   void error(std::string rule, std::string message, Location where = {}, std::string hint = {});
   void warning(std::string rule, std::string message, Location where = {}, std::string hint = {});
   void note(std::string message, Location where = {});
-  void add(const Diagnostics& others);       // in their order; what they hid stays counted
+  void add(const Diagnostics& others);  // in their order; what they hid stays counted
 
   const std::vector<Diagnostic>& list() const { return list_; }
   bool has_errors() const { return error_count_ != 0; }
-  size_t error_count() const { return error_count_; }    // hidden ones included
-  size_t hidden() const { return hidden_; }              // errors not kept, because of the cap
+  size_t error_count() const { return error_count_; }  // hidden ones included
+  size_t hidden() const { return hidden_; }            // errors not kept, because of the cap
   size_t max_errors() const { return max_errors_; }
   bool full() const { return error_count_ >= max_errors_; }
 

@@ -14,8 +14,9 @@ namespace {
 constexpr std::string_view kAspects[] = {"name", "order", "op", "attribute", "operand", "type", "meta", "loc"};
 constexpr std::string_view kIgnorable[] = {"name", "meta", "order", "loc"};
 constexpr std::string_view kKinds[] = {"changed", "added", "removed"};
-constexpr std::string_view kExplanations[] = {"recomputed", "merged", "chunked", "deduplicated", "dead", "in_place", "tagged",
-                                               "substituted", "passed_on", "respelled", "regrouped", "offloaded"};
+constexpr std::string_view kExplanations[] = {"recomputed", "merged",    "chunked",   "deduplicated",
+                                              "dead",       "in_place",  "tagged",    "substituted",
+                                              "passed_on",  "respelled", "regrouped", "offloaded"};
 
 std::string text_of(const Job& job, StrId s) { return s ? job.pool->strings.str(s) : std::string("-"); }
 
@@ -25,11 +26,13 @@ class HeaderDiffer {
       : a_(a), b_(b), options_(options), print_a_(a), print_b_(b), out_(*out) {}
 
   void run() {
-    if (a_.world != b_.world) changed("world", "ranks", std::to_string(a_.world), std::to_string(b_.world), Aspect::attribute);
+    if (a_.world != b_.world)
+      changed("world", "ranks", std::to_string(a_.world), std::to_string(b_.world), Aspect::attribute);
     groups();
     if (options_.ignore_meta) return;
     lists("mesh", lines(a_.meshes, print_a_), lines(b_.meshes, print_b_));
-    if (text_of(a_, a_.title) != text_of(b_, b_.title)) changed("title", "title", text_of(a_, a_.title), text_of(b_, b_.title), Aspect::meta);
+    if (text_of(a_, a_.title) != text_of(b_, b_.title))
+      changed("title", "title", text_of(a_, a_.title), text_of(b_, b_.title), Aspect::meta);
     if (a_.note != b_.note) changed("note", "note", a_.note, b_.note, Aspect::meta);
     lists("producer", entries(a_, a_.producer), entries(b_, b_.producer));
     lists("extra", entries(a_, a_.extra), entries(b_, b_.extra));
@@ -121,10 +124,11 @@ std::vector<Meeting> meetings(const Job& a, const Job& b, std::vector<ItemEdit>*
     const Program& p = *a.programs[0];
     const Program& q = *b.programs[0];
     if (p.ranks != q.ranks)
-      items->push_back({"ranks", "", EditKind::changed, {{Aspect::attribute, "ranks", ranks_text(p.ranks), ranks_text(q.ranks)}}});
+      items->push_back(
+          {"ranks", "", EditKind::changed, {{Aspect::attribute, "ranks", ranks_text(p.ranks), ranks_text(q.ranks)}}});
     return {{&p, &q, q.ranks}};
   }
-  std::map<std::pair<const Program*, const Program*>, size_t> known;     // looked up, never walked
+  std::map<std::pair<const Program*, const Program*>, size_t> known;  // looked up, never walked
   for (uint32_t rank : listed_ranks(a, b)) {
     const Program* p = rank < a.world ? a.program_of(rank) : nullptr;
     const Program* q = rank < b.world ? b.program_of(rank) : nullptr;
@@ -160,7 +164,9 @@ Result<DiffOptions> parse_ignore(std::string_view list) {
     size_t i = 0;
     while (i < std::size(kIgnorable) && kIgnorable[i] != word) ++i;
     if (i == std::size(kIgnorable))
-      return Error{ErrorKind::usage, "`--ignore` takes name, meta, order and loc, and not `" + std::string(word) + "`", {},
+      return Error{ErrorKind::usage,
+                   "`--ignore` takes name, meta, order and loc, and not `" + std::string(word) + "`",
+                   {},
                    nearest_hint(word, kIgnorable)};
     *fields[i] = true;
   }
@@ -186,7 +192,8 @@ bool ProgramDiff::is_same() const {
 }
 
 bool JobDiff::is_same() const {
-  return items.empty() && std::all_of(programs.begin(), programs.end(), [](const ProgramDiff& p) { return p.is_same(); });
+  return items.empty() &&
+         std::all_of(programs.begin(), programs.end(), [](const ProgramDiff& p) { return p.is_same(); });
 }
 
 DiffCounts count_edits(const GraphDiff& diff) {
@@ -197,8 +204,9 @@ DiffCounts count_edits(const GraphDiff& diff) {
     out.added += e.kind() == EditKind::added, out.removed += e.kind() == EditKind::removed;
     out.renamed += std::any_of(e.changes.begin(), e.changes.end(), is(Aspect::name));
     out.moved += std::any_of(e.changes.begin(), e.changes.end(), is(Aspect::order));
-    out.changed += std::any_of(e.changes.begin(), e.changes.end(),
-                               [](const Difference& c) { return c.aspect != Aspect::name && c.aspect != Aspect::order; });
+    out.changed += std::any_of(e.changes.begin(), e.changes.end(), [](const Difference& c) {
+      return c.aspect != Aspect::name && c.aspect != Aspect::order;
+    });
     out.explained += e.explanation != NodeEdit::kNone;
   }
   return out;

@@ -29,7 +29,8 @@ std::string print_cost_number(double v, CostRow::Unit unit) {
 std::vector<CostRow> compare_times(const StepTime& a, const StepTime& b) {
   std::vector<CostRow> out;
   auto row = [&](std::string key, const std::string& what, double before, double after) {
-    if (before != after) out.push_back({std::move(key), what + " on " + b.machine, CostRow::Unit::microseconds, before, after});
+    if (before != after)
+      out.push_back({std::move(key), what + " on " + b.machine, CostRow::Unit::microseconds, before, after});
   };
   row("critical_path_us", "critical path", a.critical_path_us, b.critical_path_us);
   row("exposed_us", "exposed communication", a.exposed_us, b.exposed_us);
@@ -49,7 +50,9 @@ std::vector<CostRow> compare_costs(const Stats& a, const Stats& b, bool all) {
   row("nodes", "nodes", U::count, whole(p.nodes), whole(q.nodes));
   row("flops", "flops", U::flops, p.total.flops, q.total.flops);
   row("moved_bytes", "bytes moved", U::bytes, p.total.bytes, q.total.bytes);
-  struct Traffic { double count[2] = {0, 0}, bytes[2] = {0, 0}; };
+  struct Traffic {
+    double count[2] = {0, 0}, bytes[2] = {0, 0};
+  };
   std::map<std::pair<std::string, std::string>, Traffic> traffic;
   for (int s = 0; s < 2; ++s)
     for (const CollectiveSum& c : (s == 0 ? p : q).collectives) {
@@ -66,7 +69,8 @@ std::vector<CostRow> compare_costs(const Stats& a, const Stats& b, bool all) {
   row("lower_bound_bytes", "most live at once", U::bytes, whole(p.memory.lower_bound_bytes),
       whole(q.memory.lower_bound_bytes));
   row("unknown_cost_nodes", "nodes of unknown cost, left out", U::count, whole(p.incomplete), whole(q.incomplete));
-  row("unknown_sizes", "unknown sizes, left out", U::count, whole(p.memory.unknown_sizes), whole(q.memory.unknown_sizes));
+  row("unknown_sizes", "unknown sizes, left out", U::count, whole(p.memory.unknown_sizes),
+      whole(q.memory.unknown_sizes));
   return out;
 }
 

@@ -10,8 +10,8 @@
 namespace sg {
 
 struct CostRow {
-  std::string key;               // stable: "flops", "peak_bytes", "collective:all_gather:fsdp:bytes"
-  std::string what;              // for people: "all_gather @fsdp"
+  std::string key;   // stable: "flops", "peak_bytes", "collective:all_gather:fsdp:bytes"
+  std::string what;  // for people: "all_gather @fsdp"
   enum class Unit : uint8_t { count, flops, bytes, microseconds } unit = Unit::count;
   double before = 0, after = 0;
 };
@@ -22,8 +22,8 @@ std::vector<CostRow> compare_costs(const Stats& a, const Stats& b, bool all = fa
 // What a simulation says of a step: libgraph/sim, which the diff does not know.
 struct StepTime {
   std::string machine;
-  double critical_path_us = 0;   // the makespan
-  double exposed_us = 0;         // of it: compute waits for collectives
+  double critical_path_us = 0;  // the makespan
+  double exposed_us = 0;        // of it: compute waits for collectives
 };
 std::vector<CostRow> compare_times(const StepTime& a, const StepTime& b);
 

@@ -96,19 +96,24 @@ void ExplainState::settle() {
 bool ExplainState::same_operand(uint32_t v, uint32_t w, uint32_t* why) const {
   uint32_t now = diff_.match.values[0][v], then = diff_.match.values[1][w];
   if (now == w) return true;
-  auto told = [&](int s, uint32_t value) { return side(s).maker[value] == kNone ? kNone : cause(s, side(s).maker[value]); };
+  auto told = [&](int s, uint32_t value) {
+    return side(s).maker[value] == kNone ? kNone : cause(s, side(s).maker[value]);
+  };
   *why = told(1, w) != kNone ? told(1, w) : told(0, v);
   auto because = [&](uint32_t reason) {
     if (*why == kNone) *why = reason;
     return true;
   };
-  uint32_t first = now != kNone || diff_.tensors[0].empty() ? kNone : diff_.match.values[0][diff_.tensors[0][v]];   // passed on, and copied
+  uint32_t first = now != kNone || diff_.tensors[0].empty()
+                       ? kNone
+                       : diff_.match.values[0][diff_.tensors[0][v]];  // passed on, and copied
   if ((now != kNone && of[1]->same(now, w)) || (first != kNone && of[1]->same(first, w))) return because(recomputed);
   if (then != kNone && of[0]->same(v, then)) return because(deduplicated);
   if (passed_on != kNone && same_tensor(v, w)) return because(passed_on);
   if (is_put_together(v, *why)) return true;
-  uint32_t writer = then == kNone ? kNone : side(0).maker[then];       // A reads what was written into v, B takes the result
-  if (writer == kNone || !made_functional.contains(writer) || !of[0]->same(v, side(0).operands(writer)[0])) return false;
+  uint32_t writer = then == kNone ? kNone : side(0).maker[then];  // A reads what was written into v, B takes the result
+  if (writer == kNone || !made_functional.contains(writer) || !of[0]->same(v, side(0).operands(writer)[0]))
+    return false;
   *why = edit(0, writer)->explanation;
   return *why != kNone;
 }
@@ -116,7 +121,8 @@ bool ExplainState::same_operand(uint32_t v, uint32_t w, uint32_t* why) const {
 // Whether v is of a node that was chunked, and `why` says so of what B takes in its place.
 bool ExplainState::is_put_together(uint32_t v, uint32_t why) const {
   uint32_t m = side(0).maker[v];
-  if (why == kNone || diff_.explanations[why].kind != ExplanationKind::chunked || m == kNone || !edit(0, m)) return false;
+  if (why == kNone || diff_.explanations[why].kind != ExplanationKind::chunked || m == kNone || !edit(0, m))
+    return false;
   uint32_t whole = edit(0, m)->explanation;
   return whole != kNone && diff_.explanations[whole].kind == ExplanationKind::chunked;
 }

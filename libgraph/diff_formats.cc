@@ -8,14 +8,17 @@ namespace sg {
 namespace {
 
 struct Finding {
-  std::string rule, message;      // "recomputed", "241 nodes recompute 120 nodes [layers.{0..2}]"
-  size_t line = 0;                // of A's text; 0 = not known
+  std::string rule, message;  // "recomputed", "241 nodes recompute 120 nodes [layers.{0..2}]"
+  size_t line = 0;            // of A's text; 0 = not known
 };
 
 std::string hunk_message(const Hunk& h) {
   std::string out = h.phase + " " + (h.where.empty() ? "-" : h.where) + ":";
-  auto part = [&](size_t n, const char* what) { if (n) out += (out.back() == ':' ? " " : ", ") + std::to_string(n) + " " + what; };
-  part(h.changed, "changed"), part(h.renamed, "renamed"), part(h.moved, "moved"), part(h.added, "added"), part(h.removed, "removed");
+  auto part = [&](size_t n, const char* what) {
+    if (n) out += (out.back() == ':' ? " " : ", ") + std::to_string(n) + " " + what;
+  };
+  part(h.changed, "changed"), part(h.renamed, "renamed"), part(h.moved, "moved"), part(h.added, "added"),
+      part(h.removed, "removed");
   if (h.layers > 1) out += ", in each of " + std::to_string(h.layers) + " layers";
   for (size_t i = 0; i < h.names.size() && i < 8; ++i) out += (i ? ", " : ": ") + h.names[i];
   if (h.names.size() > 8) out += ", ...";
@@ -42,7 +45,8 @@ std::vector<Finding> findings(const JobDiff& diff, const DiffTextOptions& option
     }
     add_notes(r.notes, prefix);
     for (const Hunk& h : r.hunks)
-      out.push_back({"edit", prefix + hunk_message(h), options.line_of && !h.name_a.empty() ? options.line_of(h.name_a) : 0});
+      out.push_back(
+          {"edit", prefix + hunk_message(h), options.line_of && !h.name_a.empty() ? options.line_of(h.name_a) : 0});
   }
   return out;
 }
@@ -79,8 +83,8 @@ std::string github(std::string_view s, bool is_property) {
 std::string diff_github(const JobDiff& diff, const DiffTextOptions& options) {
   std::string out;
   for (const Finding& f : findings(diff, options))
-    out += "::error file=" + github(options.name_a, true) + (f.line ? ",line=" + std::to_string(f.line) : "") + ",title=" +
-           github("sg-diff " + f.rule, true) + "::" + github(f.message, false) + "\n";
+    out += "::error file=" + github(options.name_a, true) + (f.line ? ",line=" + std::to_string(f.line) : "") +
+           ",title=" + github("sg-diff " + f.rule, true) + "::" + github(f.message, false) + "\n";
   return out;
 }
 
@@ -88,12 +92,13 @@ std::string diff_junit(const JobDiff& diff, const DiffTextOptions& options) {
   std::vector<Finding> list = findings(diff, options);
   std::string name = xml(options.name_a + " against " + options.name_b);
   size_t tests = std::max<size_t>(1, list.size());
-  std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"sg-diff\" tests=\"" + std::to_string(tests) +
-                    "\" failures=\"" + std::to_string(list.size()) + "\" errors=\"0\">\n";
+  std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"sg-diff\" tests=\"" +
+                    std::to_string(tests) + "\" failures=\"" + std::to_string(list.size()) + "\" errors=\"0\">\n";
   if (list.empty()) out += "    <testcase classname=\"sg-diff\" name=\"" + name + "\"/>\n";
   for (size_t i = 0; i < list.size(); ++i)
-    out += "    <testcase classname=\"" + name + "\" name=\"" + xml(list[i].rule) + " " + std::to_string(i + 1) + "\">\n      <failure type=\"" +
-           xml(list[i].rule) + "\" message=\"" + xml(list[i].message) + "\"/>\n    </testcase>\n";
+    out += "    <testcase classname=\"" + name + "\" name=\"" + xml(list[i].rule) + " " + std::to_string(i + 1) +
+           "\">\n      <failure type=\"" + xml(list[i].rule) + "\" message=\"" + xml(list[i].message) +
+           "\"/>\n    </testcase>\n";
   return out + "  </testsuite>\n</testsuites>\n";
 }
 
@@ -102,14 +107,40 @@ std::string diff_sarif(const JobDiff& diff, const DiffTextOptions& options) {
   std::set<std::string> rules;
   for (const Finding& f : list) rules.insert(f.rule);
   JsonWriter json;
-  json.begin_object().key("$schema").string("https://json.schemastore.org/sarif-2.1.0.json").key("version").string("2.1.0");
-  json.key("runs").begin_array().begin_object().key("tool").begin_object().key("driver").begin_object().key("name").string("sg-diff");
+  json.begin_object()
+      .key("$schema")
+      .string("https://json.schemastore.org/sarif-2.1.0.json")
+      .key("version")
+      .string("2.1.0");
+  json.key("runs")
+      .begin_array()
+      .begin_object()
+      .key("tool")
+      .begin_object()
+      .key("driver")
+      .begin_object()
+      .key("name")
+      .string("sg-diff");
   json.key("rules").begin_array();
   for (const std::string& rule : rules) json.begin_object().key("id").string(rule).end_object();
   json.end_array().end_object().end_object().key("results").begin_array();
   for (const Finding& f : list) {
-    json.begin_object().key("ruleId").string(f.rule).key("level").string("error").key("message").begin_object().key("text").string(f.message);
-    json.end_object().key("locations").begin_array().begin_object().key("physicalLocation").begin_object().key("artifactLocation");
+    json.begin_object()
+        .key("ruleId")
+        .string(f.rule)
+        .key("level")
+        .string("error")
+        .key("message")
+        .begin_object()
+        .key("text")
+        .string(f.message);
+    json.end_object()
+        .key("locations")
+        .begin_array()
+        .begin_object()
+        .key("physicalLocation")
+        .begin_object()
+        .key("artifactLocation");
     json.begin_object().key("uri").string(options.uri_a).end_object();
     if (f.line) json.key("region").begin_object().key("startLine").natural(f.line).end_object();
     json.end_object().end_object().end_array().end_object();

@@ -12,7 +12,7 @@ namespace sg {
 namespace {
 
 constexpr uint32_t kNone = MatchSide::kNone;
-constexpr size_t kFewFolded = 8;       // renames or moves alone are shown one by one up to here
+constexpr size_t kFewFolded = 8;  // renames or moves alone are shown one by one up to here
 
 bool only(const NodeEdit& e, Aspect aspect) {
   return e.kind() == EditKind::changed &&
@@ -26,7 +26,8 @@ bool has(const NodeEdit& e, Aspect aspect) {
 Note item_note(const ItemEdit& item) {
   std::string kind = item.subject + " " + std::string(edit_name(item.kind)), changes;
   for (const Difference& c : item.changes)
-    changes += (changes.empty() ? "" : "; ") + (c.what == item.subject ? "" : c.what + ": ") + c.before + " -> " + c.after;
+    changes +=
+        (changes.empty() ? "" : "; ") + (c.what == item.subject ? "" : c.what + ": ") + c.before + " -> " + c.after;
   return {std::move(kind), one_line(item.name + (item.name.empty() || changes.empty() ? "" : "  ") + changes), ""};
 }
 
@@ -47,7 +48,8 @@ std::vector<Note> item_notes(const std::vector<ItemEdit>& items, bool full) {
     size_t count = counts[key(*i)], cut = !full && count > kMany ? kShown : count;
     if (folds(*i)) {
       if (said.insert(i->subject).second)
-        out.push_back({"renamed", plural(renames[i->subject], i->subject) + " changed only in name (--full shows them)", ""});
+        out.push_back(
+            {"renamed", plural(renames[i->subject], i->subject) + " changed only in name (--full shows them)", ""});
     } else if (size_t& n = shown[key(*i)]; ++n <= cut) {
       out.push_back(item_note(*i));
     } else if (n == cut + 1) {
@@ -61,8 +63,10 @@ std::vector<Note> item_notes(const std::vector<ItemEdit>& items, bool full) {
 constexpr std::string_view kBucket = " bucket #";
 std::pair<std::string, std::string> without_bucket(const Explanation& e) {
   auto bucket = e.facts.find("bucket");
-  std::string number = bucket == e.facts.end() ? "" : std::to_string(bucket->second), name = " bucket " + number + " ", text = e.text;
-  if (size_t at = text.find(name); !number.empty() && at != std::string::npos) text.replace(at, name.size() - 1, kBucket);
+  std::string number = bucket == e.facts.end() ? "" : std::to_string(bucket->second), name = " bucket " + number + " ",
+              text = e.text;
+  if (size_t at = text.find(name); !number.empty() && at != std::string::npos)
+    text.replace(at, name.size() - 1, kBucket);
   return {std::move(text), std::move(number)};
 }
 
@@ -107,7 +111,7 @@ class GraphReporter {
     struct Key {
       ExplanationKind kind;
       std::string text, pattern;
-      std::string buckets;               // "2, 3"; empty = it names none
+      std::string buckets;  // "2, 3"; empty = it names none
     };
     std::vector<Key> keys;
     std::vector<std::set<uint64_t>> layers;
@@ -117,8 +121,12 @@ class GraphReporter {
       size_t i = 0;
       bool mergeable = name.layer && e.where.find(',') == std::string::npos;
       auto [text, bucket] = without_bucket(e);
-      while (i < keys.size() && !(mergeable && keys[i].kind == e.kind && keys[i].text == text && keys[i].pattern == name.pattern)) ++i;
-      if (i == keys.size()) keys.push_back({e.kind, text, mergeable ? name.pattern : e.where, ""}), layers.emplace_back(), counts.push_back(0);
+      while (i < keys.size() &&
+             !(mergeable && keys[i].kind == e.kind && keys[i].text == text && keys[i].pattern == name.pattern))
+        ++i;
+      if (i == keys.size())
+        keys.push_back({e.kind, text, mergeable ? name.pattern : e.where, ""}), layers.emplace_back(),
+            counts.push_back(0);
       if (mergeable) layers[i].insert(*name.layer);
       if (!bucket.empty()) keys[i].buckets += (keys[i].buckets.empty() ? "" : ", ") + bucket;
       ++counts[i];
@@ -127,13 +135,15 @@ class GraphReporter {
       if (size_t at = keys[i].text.find(kBucket); !keys[i].buckets.empty() && at != std::string::npos)
         keys[i].text.replace(at, kBucket.size(), (counts[i] > 1 ? " buckets " : " bucket ") + keys[i].buckets);
     for (size_t i = 0; i < keys.size(); ++i)
-      add_note({std::string(explanation_name(keys[i].kind)), (counts[i] > 1 ? std::to_string(counts[i]) + " x " : "") + one_line(keys[i].text),
+      add_note({std::string(explanation_name(keys[i].kind)),
+                (counts[i] > 1 ? std::to_string(counts[i]) + " x " : "") + one_line(keys[i].text),
                 one_line(with_layers(keys[i].pattern, layers[i]))});
   }
 
   bool is_shown(const NodeEdit& e) const {
     if (options_.full) return true;
-    return e.explanation == kNone && !(fold_renames_ && only(e, Aspect::name)) && !(fold_moves_ && only(e, Aspect::order));
+    return e.explanation == kNone && !(fold_renames_ && only(e, Aspect::name)) &&
+           !(fold_moves_ && only(e, Aspect::order));
   }
 
   // --- places ---
@@ -155,7 +165,7 @@ class GraphReporter {
       if (diff_.match.nodes[0][x] != kNone && !diff_.match.moved[x]) last = diff_.match.nodes[0][x];
     }
   }
-  uint32_t place(const NodeEdit& e) const {   // in B; of what is gone, where it stood behind, plus one
+  uint32_t place(const NodeEdit& e) const {  // in B; of what is gone, where it stood behind, plus one
     if (e.b != kNone) return e.b;
     return predecessor_[e.a] == kNone ? 0 : predecessor_[e.a] + 1;
   }
@@ -170,17 +180,23 @@ class GraphReporter {
   }
 
   bool together(const NodeEdit& d, const NodeEdit& e) const {
-    return node_of(d).phase == node_of(e).phase && module_of(d) == module_of(e) && place(e) <= place(d) + 2 * options_.context + 1;
+    return node_of(d).phase == node_of(e).phase && module_of(d) == module_of(e) &&
+           place(e) <= place(d) + 2 * options_.context + 1;
   }
 
   // --- lines ---
 
-  std::string line_a(uint32_t x) const { return print_.a.node_alone(*diff_.side_a.program, *diff_.a, diff_.side_a.nodes[x]); }
-  std::string line_b(uint32_t y) const { return print_.b.node_alone(*diff_.side_b.program, *diff_.b, diff_.side_b.nodes[y]); }
+  std::string line_a(uint32_t x) const {
+    return print_.a.node_alone(*diff_.side_a.program, *diff_.a, diff_.side_a.nodes[x]);
+  }
+  std::string line_b(uint32_t y) const {
+    return print_.b.node_alone(*diff_.side_b.program, *diff_.b, diff_.side_b.nodes[y]);
+  }
 
   void lines_of(const NodeEdit& e, Hunk* out) const {
     ++out->edits;
-    out->names.push_back("%" + one_line(e.b != kNone ? diff_.b->label(diff_.side_b.nodes[e.b]) : diff_.a->label(diff_.side_a.nodes[e.a])));
+    out->names.push_back("%" + one_line(e.b != kNone ? diff_.b->label(diff_.side_b.nodes[e.b])
+                                                     : diff_.a->label(diff_.side_a.nodes[e.a])));
     if (e.kind() == EditKind::added) return ++out->added, out->lines.push_back({'+', line_b(e.b)});
     if (e.kind() == EditKind::removed) return ++out->removed, out->lines.push_back({'-', line_a(e.a)});
     bool moved = has(e, Aspect::order), renamed = has(e, Aspect::name);
@@ -196,11 +212,12 @@ class GraphReporter {
       if (before != after) out->lines.push_back({'-', before});
       out->lines.push_back({'+', after});
     }
-    for (const Difference& c : rest)       // what the line itself does not show
+    for (const Difference& c : rest)  // what the line itself does not show
       if (before == after || c.aspect == Aspect::loc || c.what == "module" || c.what == "phase")
         out->lines.push_back({'.', one_line(c.what + ": " + c.before + " -> " + c.after)});
     for (const Difference& c : e.changes)
-      if (c.aspect == Aspect::order && c.before != c.after) out->lines.push_back({'.', one_line("moved: was " + c.before + ", is " + c.after)});
+      if (c.aspect == Aspect::order && c.before != c.after)
+        out->lines.push_back({'.', one_line("moved: was " + c.before + ", is " + c.after)});
   }
 
   void context(uint32_t begin, uint32_t end, Hunk* out) const {
@@ -270,8 +287,11 @@ std::string title_of(const ProgramDiff& program) {
   if (program.a->graph.node_count() != program.b->graph.node_count())
     out = std::to_string(program.a->graph.node_count()) + " -> " + plural(program.b->graph.node_count(), "node");
   out += ": " + std::to_string(n.same) + " same";
-  auto part = [&](size_t count, const char* what) { if (count) out += ", " + std::to_string(count) + " " + what; };
-  part(n.changed, "changed"), part(n.renamed, "renamed"), part(n.moved, "moved"), part(n.added, "added"), part(n.removed, "removed");
+  auto part = [&](size_t count, const char* what) {
+    if (count) out += ", " + std::to_string(count) + " " + what;
+  };
+  part(n.changed, "changed"), part(n.renamed, "renamed"), part(n.moved, "moved"), part(n.added, "added"),
+      part(n.removed, "removed");
   part(n.explained, "of them explained");
   return out;
 }
@@ -292,7 +312,7 @@ std::string body_key(const DiffReport& r) {
 
 std::string without_names(std::string_view line) {
   std::string out;
-  size_t extra = line.find(" extra {");                // numbers there are the producer's: of lines, of calls
+  size_t extra = line.find(" extra {");  // numbers there are the producer's: of lines, of calls
   for (size_t i = 0; i < line.size();) {
     if (i > extra && line[i] >= '0' && line[i] <= '9') {
       ++i;
@@ -304,7 +324,9 @@ std::string without_names(std::string_view line) {
       for (++i; i < line.size() && line[i] != '"'; ++i) i += line[i] == '\\';
       ++i;
     } else {
-      auto is_name = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.'; };
+      auto is_name = [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.';
+      };
       while (i < line.size() && is_name(line[i])) ++i;
     }
   }

@@ -32,15 +32,29 @@ class Writer {
   void changes(const std::vector<Difference>& list) {
     json_.key("changes").begin_array();
     for (const Difference& c : list)
-      json_.begin_object().key("aspect").string(aspect_name(c.aspect)).key("what").string(c.what).key("before").string(text(c.before))
-          .key("after").string(text(c.after)).end_object();
+      json_.begin_object()
+          .key("aspect")
+          .string(aspect_name(c.aspect))
+          .key("what")
+          .string(c.what)
+          .key("before")
+          .string(text(c.before))
+          .key("after")
+          .string(text(c.after))
+          .end_object();
     json_.end_array();
   }
 
   void items(const std::vector<ItemEdit>& list) {
     json_.begin_array();
     for (const ItemEdit& i : list) {
-      json_.begin_object().key("subject").string(i.subject).key("kind").string(edit_name(i.kind)).key("name").string(text(i.name));
+      json_.begin_object()
+          .key("subject")
+          .string(i.subject)
+          .key("kind")
+          .string(edit_name(i.kind))
+          .key("name")
+          .string(text(i.name));
       changes(i.changes);
       if (i.explanation != NodeEdit::kNone) json_.key("explanation").natural(i.explanation);
       json_.end_object();
@@ -49,7 +63,14 @@ class Writer {
   }
 
   void counts(const DiffCounts& n) {
-    json_.key("counts").begin_object().key("same").natural(n.same).key("changed").natural(n.changed).key("renamed").natural(n.renamed);
+    json_.key("counts")
+        .begin_object()
+        .key("same")
+        .natural(n.same)
+        .key("changed")
+        .natural(n.changed)
+        .key("renamed")
+        .natural(n.renamed);
     json_.key("moved").natural(n.moved).key("added").natural(n.added).key("removed").natural(n.removed);
     json_.key("explained").natural(n.explained).end_object();
   }
@@ -89,13 +110,25 @@ class Writer {
   }
 
   void graph(const GraphDiff& g) {
-    json_.begin_object().key("name").string(g.name).key("nodes_before").natural(g.a->node_count()).key("nodes_after").natural(g.b->node_count());
+    json_.begin_object()
+        .key("name")
+        .string(g.name)
+        .key("nodes_before")
+        .natural(g.a->node_count())
+        .key("nodes_after")
+        .natural(g.b->node_count());
     counts(count_edits(g));
     json_.key("items");
     items(g.items);
     json_.key("explanations").begin_array();
     for (const Explanation& e : g.explanations) {
-      json_.begin_object().key("kind").string(explanation_name(e.kind)).key("text").string(e.text).key("where").string(e.where);
+      json_.begin_object()
+          .key("kind")
+          .string(explanation_name(e.kind))
+          .key("text")
+          .string(e.text)
+          .key("where")
+          .string(e.where);
       json_.key("nodes_before").natural(e.before).key("nodes_after").natural(e.after).key("facts").begin_object();
       for (const auto& [key, value] : e.facts) json_.key(key).natural(value);
       json_.end_object().end_object();
@@ -116,7 +149,12 @@ class Writer {
 
   void node(const char* side, const Graph& graph, NodeId n) {
     const Node& node = graph.node(n);
-    json_.key(side).begin_object().key("name").string(with_names_ ? graph.label(n) : std::string_view()).key("op").string(graph.op_name(n));
+    json_.key(side)
+        .begin_object()
+        .key("name")
+        .string(with_names_ ? graph.label(n) : std::string_view())
+        .key("op")
+        .string(graph.op_name(n));
     json_.key("phase").string(name_of(node.phase));
     if (node.module) json_.key("module").string(graph.pool().strings[node.module]);
     json_.end_object();

@@ -5,9 +5,8 @@
 
 namespace sg {
 
-// Undoes pairs of a collective with another that has its data and more, on either side: one of several is not what all were
-// merged into.
-// What packs for it and what waits for it goes along. `moved` is worked out anew.
+// Undoes pairs of a collective with another that has its data and more, on either side: one of several is not what all
+// were merged into. What packs for it and what waits for it goes along. `moved` is worked out anew.
 void unpair_members(GraphDiff* diff);
 
 }  // namespace sg

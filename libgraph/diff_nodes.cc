@@ -37,7 +37,8 @@ std::vector<Difference> NodeComparer::nodes(uint32_t x, uint32_t y) {
   types(m, n);
   if (!options_.ignore_meta) context(m, n), metadata(m, n);
   if (!options_.ignore_loc && !terms_.same_source(graph_a().node(m).source, graph_b().node(n).source))
-    add(Aspect::loc, "source", print_.a.source_alone(graph_a().node(m).source), print_.b.source_alone(graph_b().node(n).source));
+    add(Aspect::loc, "source", print_.a.source_alone(graph_a().node(m).source),
+        print_.b.source_alone(graph_b().node(n).source));
   if (!options_.ignore_name) names(m, n);
   return std::move(out_);
 }
@@ -64,7 +65,7 @@ void NodeComparer::arguments(uint32_t x, uint32_t y) {
   const Node& p = graph_a().node(diff_.side_a.nodes[x]);
   const Node& q = graph_b().node(diff_.side_b.nodes[y]);
   bool same_literals = diff_.side_a.key[x] == diff_.side_b.key[y] && !diff_.side_a.blank[x] &&
-                       (!terms_.has_numbers() || diff_.side_a.commutative[x]);    // equal keys hide equal numbers
+                       (!terms_.has_numbers() || diff_.side_a.commutative[x]);  // equal keys hide equal numbers
   if (same_literals) {
     std::span<const uint32_t> a = diff_.side_a.operands(x), b = diff_.side_b.operands(y);
     auto same = [&](size_t i, size_t j) { return diff_.match.values[0][a[i]] == b[j]; };
@@ -73,8 +74,9 @@ void NodeComparer::arguments(uint32_t x, uint32_t y) {
     while (equal < a.size() && same(equal, equal)) ++equal;
     if (crossed || equal == a.size()) return;
     if (diff_.side_a.commutative[x] && !same(0, 0) && !same(1, 1) && (same(0, 1) || same(1, 0))) {
-      size_t i = same(0, 1) ? 1 : 0;       // the one that has no partner, wherever it stands
-      return add(Aspect::operand, argument_name(graph_a(), p, i), print_.a.arg_alone(*diff_.side_a.program, graph_a(), p.args[i]),
+      size_t i = same(0, 1) ? 1 : 0;  // the one that has no partner, wherever it stands
+      return add(Aspect::operand, argument_name(graph_a(), p, i),
+                 print_.a.arg_alone(*diff_.side_a.program, graph_a(), p.args[i]),
                  print_.b.arg_alone(*diff_.side_b.program, graph_b(), q.args[1 - i]));
     }
   }
@@ -126,8 +128,10 @@ NodeComparer::Likeness NodeComparer::compare_plainly(const Arg& a, const Arg& b)
       if (terms_.same_expr(a.as_expr(), b.as_expr())) return Likeness::same;
       return terms_.same_expr_by_number(a.as_expr(), b.as_expr()) ? Likeness::other_numbers : Likeness::different;
     case ArgKind::group: return verdict(terms_.same_group(a.as_group(), b.as_group()));
-    case ArgKind::floating: return verdict(std::bit_cast<uint64_t>(a.as_float()) == std::bit_cast<uint64_t>(b.as_float()));
-    case ArgKind::boolean: case ArgKind::integer: return verdict(a.as_int() == b.as_int());
+    case ArgKind::floating:
+      return verdict(std::bit_cast<uint64_t>(a.as_float()) == std::bit_cast<uint64_t>(b.as_float()));
+    case ArgKind::boolean:
+    case ArgKind::integer: return verdict(a.as_int() == b.as_int());
     case ArgKind::dtype: return verdict(a.as_dtype() == b.as_dtype());
     case ArgKind::graph:
       return verdict(a.as_graph().index < nested_of_a_.size() && nested_of_a_[a.as_graph().index] == b.as_graph());
@@ -148,7 +152,8 @@ void NodeComparer::type(const std::string& what, ValueId v, ValueId w) {
   TypeId x = graph_a().value(v).type, y = graph_b().value(w).type;
   if (terms_.same_type(x, y)) return;
   const Type &t = graph_a().pool().types[x], &u = graph_b().pool().types[y];
-  if (options_.ignore_name && t.kind == TypeKind::opaque && u.kind == TypeKind::opaque) return;    // its text is a class's name
+  if (options_.ignore_name && t.kind == TypeKind::opaque && u.kind == TypeKind::opaque)
+    return;  // its text is a class's name
   Difference change{Aspect::type, what, print_.a.type_alone(x), print_.b.type_alone(y)};
   (terms_.same_type_by_number(x, y) ? by_number_ : out_).push_back(std::move(change));
 }
@@ -202,7 +207,9 @@ void NodeComparer::field(const std::string& what, const NodeMeta& x, const NodeM
 
 void NodeComparer::exchange(const NodeMeta& x, const NodeMeta& y) {
   field("recompute", x, y, x.recompute == y.recompute && x.recompute_region == y.recompute_region,
-        [](NodeMeta& to, const NodeMeta& from) { to.recompute = from.recompute, to.recompute_region = from.recompute_region; });
+        [](NodeMeta& to, const NodeMeta& from) {
+          to.recompute = from.recompute, to.recompute_region = from.recompute_region;
+        });
   field("ep", x, y, x.ep_role == y.ep_role && x.ep_step == y.ep_step,
         [](NodeMeta& to, const NodeMeta& from) { to.ep_role = from.ep_role, to.ep_step = from.ep_step; });
   bool same = x.collective.role == y.collective.role && x.collective.direction == y.collective.direction &&
@@ -218,10 +225,13 @@ void NodeComparer::copies(const NodeMeta& x, const NodeMeta& y) {
   const ChunkInfo& c = x.chunk;
   const ChunkInfo& d = y.chunk;
   bool same = terms_.same_text(c.region, d.region) && c.index == d.index && terms_.same_text(c.role, d.role) &&
-              terms_.same_text(c.producer, d.producer) && same_named(c.original, d.original) && c.is_backward == d.is_backward;
+              terms_.same_text(c.producer, d.producer) && same_named(c.original, d.original) &&
+              c.is_backward == d.is_backward;
   field("chunk", x, y, same, [](NodeMeta& to, const NodeMeta& from) { to.chunk = from.chunk; });
   same = std::equal(x.result_chunks.begin(), x.result_chunks.end(), y.result_chunks.begin(), y.result_chunks.end(),
-                    [&](const ResultChunk& p, const ResultChunk& q) { return p.index == q.index && same_named(p.original, q.original); });
+                    [&](const ResultChunk& p, const ResultChunk& q) {
+                      return p.index == q.index && same_named(p.original, q.original);
+                    });
   field("chunks", x, y, same, [](NodeMeta& to, const NodeMeta& from) { to.result_chunks = from.result_chunks; });
   field("copy", x, y, x.copy.kind == y.copy.kind && same_named(x.copy.of, y.copy.of),
         [](NodeMeta& to, const NodeMeta& from) { to.copy = from.copy; });
@@ -234,18 +244,21 @@ void NodeComparer::metadata(NodeId m, NodeId n) {
   exchange(x, y), copies(x, y);
   field("also", x, y, terms_.same_texts(x.more_modules, y.more_modules),
         [](NodeMeta& to, const NodeMeta& from) { to.more_modules = from.more_modules; });
-  field("binds", x, y, x.binds.has_value() == y.binds.has_value() && (!x.binds || terms_.same_symbols(*x.binds, *y.binds)),
+  field("binds", x, y,
+        x.binds.has_value() == y.binds.has_value() && (!x.binds || terms_.same_symbols(*x.binds, *y.binds)),
         [](NodeMeta& to, const NodeMeta& from) { to.binds = from.binds; });
-  field("extra", x, y, terms_.same_key_values(x.extra, y.extra), [](NodeMeta& to, const NodeMeta& from) { to.extra = from.extra; });
+  field("extra", x, y, terms_.same_key_values(x.extra, y.extra),
+        [](NodeMeta& to, const NodeMeta& from) { to.extra = from.extra; });
 }
 
 // --- inputs and outputs ---
 
 void NodeComparer::sharding(const Sharding& x, const Sharding& y) {
   if (terms_.same_sharding(x, y)) return;
-  bool by_number = terms_.same_exprs_by_number(x.global_shape, y.global_shape) && terms_.same_texts(x.placements, y.placements) &&
-                   terms_.same_texts(x.mesh_axes, y.mesh_axes);
-  (by_number ? by_number_ : out_).push_back({Aspect::meta, "sharding", print_.a.sharding_alone(x), print_.b.sharding_alone(y)});
+  bool by_number = terms_.same_exprs_by_number(x.global_shape, y.global_shape) &&
+                   terms_.same_texts(x.placements, y.placements) && terms_.same_texts(x.mesh_axes, y.mesh_axes);
+  (by_number ? by_number_ : out_)
+      .push_back({Aspect::meta, "sharding", print_.a.sharding_alone(x), print_.b.sharding_alone(y)});
 }
 
 std::vector<Difference> NodeComparer::inputs(uint32_t i, uint32_t j) {

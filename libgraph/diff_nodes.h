@@ -20,8 +20,8 @@ struct DiffPrinters {
 class NodeComparer {
  public:
   // `nested_of_a`: by NestedId of A, the partner in B; none = it has none.
-  NodeComparer(const GraphDiff& diff, const DiffOptions& options, const std::vector<NestedId>& nested_of_a, DiffTerms* terms,
-               DiffPrinters* print)
+  NodeComparer(const GraphDiff& diff, const DiffOptions& options, const std::vector<NestedId>& nested_of_a,
+               DiffTerms* terms, DiffPrinters* print)
       : diff_(diff), options_(options), nested_of_a_(nested_of_a), terms_(*terms), print_(*print) {}
 
   std::vector<Difference> nodes(uint32_t x, uint32_t y);
@@ -43,7 +43,7 @@ class NodeComparer {
   void exchange(const NodeMeta& x, const NodeMeta& y);
   void copies(const NodeMeta& x, const NodeMeta& y);
 
-  enum class Likeness : uint8_t { same, other_numbers, other_values, different };   // other_numbers: see take_numbers
+  enum class Likeness : uint8_t { same, other_numbers, other_values, different };  // other_numbers: see take_numbers
   Likeness compare(const Arg& a, const Arg& b);
   Likeness compare_plainly(const Arg& a, const Arg& b);
   Likeness compare_items(const Arg& a, const Arg& b);
@@ -51,7 +51,7 @@ class NodeComparer {
   bool same_number(const Arg& a, const Arg& b) const;
   std::optional<int64_t> number(int s, const Arg& arg) const;
   void sharding(const Sharding& x, const Sharding& y);
-  bool same_named(StrId a, StrId b);           // names of nodes that metadata speaks of
+  bool same_named(StrId a, StrId b);  // names of nodes that metadata speaks of
   void add(Aspect aspect, std::string what, std::string before, std::string after);
 
   const Graph& graph_a() const { return *diff_.a; }

@@ -20,13 +20,14 @@ constexpr uint32_t kNone = MatchSide::kNone;
 
 class ProgramDiffer {
  public:
-  ProgramDiffer(const Job& a, const Program& program_a, const Job& b, const Program& program_b, const DiffOptions& options)
+  ProgramDiffer(const Job& a, const Program& program_a, const Job& b, const Program& program_b,
+                const DiffOptions& options)
       : a_(a), b_(b), program_a_(program_a), program_b_(program_b), options_(options), print_(a, b) {}
 
   ProgramDiff run() {
     out_.a = &program_a_, out_.b = &program_b_;
     match();
-    if (learn_numbers()) match();          // what sizes became literals of is to be found by them
+    if (learn_numbers()) match();  // what sizes became literals of is to be found by them
     terms_->finish_symbols();
     if (has_numbers()) terms_->set_numbers(&numbers_[0], &numbers_[1]);
     for (GraphDiff& g : out_.graphs) compare(&g);
@@ -69,7 +70,9 @@ class ProgramDiffer {
     diff.side_b = make_match_side(b_, program_b_, b, &words, has_numbers() ? &numbers_[1] : nullptr);
     diff.match = match_graphs(diff.side_a, diff.side_b, &words);
     unpair_members(&diff);
-    auto has_free = [](const std::vector<uint32_t>& partners) { return std::find(partners.begin(), partners.end(), kNone) != partners.end(); };
+    auto has_free = [](const std::vector<uint32_t>& partners) {
+      return std::find(partners.begin(), partners.end(), kNone) != partners.end();
+    };
     bool free_a = has_free(diff.match.nodes[0]), free_b = has_free(diff.match.nodes[1]);
     if (free_a || free_b) diff.tensors[0] = same_tensors(diff.side_a), diff.tensors[1] = same_tensors(diff.side_b);
     if (free_a || free_b) pair_through(&diff);
@@ -166,7 +169,7 @@ class ProgramDiffer {
   void compare(GraphDiff* diff) {
     NodeComparer compare(*diff, options_, nested_of_a_, &*terms_, &print_);
     ports(diff, &compare, 0), ports(diff, &compare, 1);
-    std::vector<std::vector<uint32_t>> removed_behind(diff->side_b.node_count() + 1);   // [0]: in front of everything
+    std::vector<std::vector<uint32_t>> removed_behind(diff->side_b.node_count() + 1);  // [0]: in front of everything
     uint32_t last = 0;
     for (uint32_t x = 0; x < diff->side_a.node_count(); ++x) {
       uint32_t y = diff->match.nodes[0][x];
@@ -195,7 +198,7 @@ class ProgramDiffer {
   void compare_pair(GraphDiff* diff, NodeComparer* compare, uint32_t x, uint32_t y) {
     std::vector<Difference> changes = compare->nodes(x, y);
     if (diff->match.moved[x] && !options_.ignore_order) {
-      bool in_run = x > 0 && y > 0 && diff->match.nodes[0][x - 1] == y - 1;     // moved along with the one before it
+      bool in_run = x > 0 && y > 0 && diff->match.nodes[0][x - 1] == y - 1;  // moved along with the one before it
       std::string after = behind(diff->side_b, y);
       changes.push_back({Aspect::order, "position", in_run ? after : behind(diff->side_a, x), after});
     }
@@ -218,10 +221,12 @@ class ProgramDiffer {
     const std::string subject = kind == 0 ? "input" : "output";
     std::vector<uint8_t> moved = moved_nodes(partner);
     auto line_a = [&](uint32_t i) {
-      return kind == 0 ? print_.a.input_alone(*diff->a, diff->a->inputs()[i]) : print_.a.output_alone(*diff->a, diff->a->outputs()[i]);
+      return kind == 0 ? print_.a.input_alone(*diff->a, diff->a->inputs()[i])
+                       : print_.a.output_alone(*diff->a, diff->a->outputs()[i]);
     };
     auto line_b = [&](uint32_t j) {
-      return kind == 0 ? print_.b.input_alone(*diff->b, diff->b->inputs()[j]) : print_.b.output_alone(*diff->b, diff->b->outputs()[j]);
+      return kind == 0 ? print_.b.input_alone(*diff->b, diff->b->inputs()[j])
+                       : print_.b.output_alone(*diff->b, diff->b->outputs()[j]);
     };
     for (uint32_t i = 0; i < partner.size(); ++i) {
       uint32_t j = partner[i];
@@ -256,7 +261,8 @@ class ProgramDiffer {
     const OpInfo* info = graph.op_info(side.nodes[n]);
     const Node& node = graph.node(side.nodes[n]);
     bool all = info != nullptr && info->has(kPure) && node.result_count > 0;
-    for (uint32_t r = 0; all && r < node.result_count; ++r) all = number_of(graph.pool(), graph.value(node.result(r)).type, numbers_[s]).has_value();
+    for (uint32_t r = 0; all && r < node.result_count; ++r)
+      all = number_of(graph.pool(), graph.value(node.result(r)).type, numbers_[s]).has_value();
     return all;
   }
 
@@ -271,9 +277,11 @@ class ProgramDiffer {
     constexpr size_t kFew = 8;
     for (int s = 0; s < 2; ++s) {
       if (learnt_[s].empty()) continue;
-      e->text += std::string(e->text.empty() ? "" : "; ") + (s == 0 ? "symbols made numbers: " : "numbers made symbols: ");
+      e->text +=
+          std::string(e->text.empty() ? "" : "; ") + (s == 0 ? "symbols made numbers: " : "numbers made symbols: ");
       for (size_t i = 0; i < std::min(kFew, learnt_[s].size()); ++i) {
-        std::string name = (s == 0 ? a_ : b_).pool->strings.str(learnt_[s][i].first), number = std::to_string(learnt_[s][i].second);
+        std::string name = (s == 0 ? a_ : b_).pool->strings.str(learnt_[s][i].first),
+                    number = std::to_string(learnt_[s][i].second);
         e->text += (i ? ", " : "") + (s == 0 ? name + " = " + number : number + " = " + name);
       }
       if (learnt_[s].size() > kFew) e->text += " and " + std::to_string(learnt_[s].size() - kFew) + " more";
@@ -281,7 +289,8 @@ class ProgramDiffer {
     e->text += " (" + plural(e->before, "node") + ")";
     size_t removed = e->facts["removed"], added = e->facts["added"];
     if (removed) e->text += "; " + plural(removed, "node") + " gone that computed sizes";
-    if (added) e->text += "; " + plural(added, "node") + " new that " + (added == 1 ? "computes" : "compute") + " sizes";
+    if (added)
+      e->text += "; " + plural(added, "node") + " new that " + (added == 1 ? "computes" : "compute") + " sizes";
     e->facts["symbols"] = learnt_[0].size() + learnt_[1].size(), e->facts["nodes"] = e->before;
     e->after = e->before + added, e->before += removed;
   }
@@ -291,9 +300,9 @@ class ProgramDiffer {
   const Program& program_a_;
   const Program& program_b_;
   const DiffOptions& options_;
-  std::optional<DiffTerms> terms_;       // of the match as it stands
-  SymbolNumbers numbers_[2];             // symbols of each side that are numbers on the other
-  std::vector<std::pair<StrId, int64_t>> learnt_[2];   // the same, in order
+  std::optional<DiffTerms> terms_;                    // of the match as it stands
+  SymbolNumbers numbers_[2];                          // symbols of each side that are numbers on the other
+  std::vector<std::pair<StrId, int64_t>> learnt_[2];  // the same, in order
   DiffPrinters print_;
   ProgramDiff out_;
   std::vector<NestedId> nested_of_a_, nested_of_b_;

@@ -25,7 +25,11 @@ bool is_copying(std::string_view op) {
 class Finder {
  public:
   explicit Finder(const MatchSide& side)
-      : side_(side), graph_(*side.graph), alias_(*side.program, graph_), hidden_(side.value_count()), written_(alias_.storages().size()) {
+      : side_(side),
+        graph_(*side.graph),
+        alias_(*side.program, graph_),
+        hidden_(side.value_count()),
+        written_(alias_.storages().size()) {
     for (NodeId n : side_.nodes)
       for (StorageId s : alias_.writes(n)) written_[s.index] = 1;
   }
@@ -57,9 +61,10 @@ class Finder {
     const OpInfo* op = graph_.op_info(side_.nodes[n]);
     bool from_hidden = std::any_of(operands.begin(), operands.end(), [&](uint32_t v) { return hidden_[v]; });
     bool hidden = has_hidden_bits(graph_.op_name(side_.nodes[n])) || from_hidden;
-    for (uint32_t v = side_.first_result[n]; v < side_.first_result[n + 1]; ++v) hidden_[v] = hidden && lies_in_an_operand(n, v);
-    bool plain = op && op->has(kPure) && !op->has(kWait) && side_.result_count(n) == 1 && !operands.empty() && !hidden &&
-                 is_tensor(side_.first_result[n]);
+    for (uint32_t v = side_.first_result[n]; v < side_.first_result[n + 1]; ++v)
+      hidden_[v] = hidden && lies_in_an_operand(n, v);
+    bool plain = op && op->has(kPure) && !op->has(kWait) && side_.result_count(n) == 1 && !operands.empty() &&
+                 !hidden && is_tensor(side_.first_result[n]);
     if (plain && is_copying(op->name) && copies(n)) return;
     if (plain && (op->has(kView) || op->has(kMayAlias)) && views(n)) return;
     for (uint32_t v = side_.first_result[n]; v < side_.first_result[n + 1]; ++v) note(v);
@@ -93,7 +98,8 @@ class Finder {
     const Storage& storage = alias_.storage(s);
     if (storage.certain) return written_[s.index];
     std::span<const StorageId> members = alias_.class_members(storage.alias_class);
-    return members.size() > 64 || std::any_of(members.begin(), members.end(), [&](StorageId m) { return written_[m.index]; });
+    return members.size() > 64 ||
+           std::any_of(members.begin(), members.end(), [&](StorageId m) { return written_[m.index]; });
   }
 
   const MatchSide& side_;
@@ -101,18 +107,19 @@ class Finder {
   AliasAnalysis alias_;
   std::vector<uint8_t> hidden_, written_;
   std::vector<uint32_t> first_;
-  std::unordered_map<uint64_t, uint32_t> seen_;       // looked up, never walked
+  std::unordered_map<uint64_t, uint32_t> seen_;  // looked up, never walked
 };
 
-// The key, and the operands as A calls them, but for what is passed on, and for copies when they are given; empty when one has
-// no partner.
+// The key, and the operands as A calls them, but for what is passed on, and for copies when they are given; empty when
+// one has no partner.
 std::vector<uint32_t> signature(const GraphDiff& diff, int s, uint32_t n, const NodeCopies* copies) {
   const MatchSide& side = s == 0 ? diff.side_a : diff.side_b;
   std::vector<uint32_t> out = {side.key[n]};
   if (passes_on(side, diff.tensors[s], n) || (copies && copies->original(n) != kNone)) return {};
   for (uint32_t v : side.operands(n)) {
     uint32_t first = diff.tensors[s][v], partner = diff.match.values[s][first];
-    if (copies && partner == kNone) first = diff.tensors[s][copies->original_value(first)], partner = diff.match.values[s][first];
+    if (copies && partner == kNone)
+      first = diff.tensors[s][copies->original_value(first)], partner = diff.match.values[s][first];
     if (partner == kNone) return {};
     out.push_back(s == 0 ? first : diff.tensors[0][partner]);
   }
@@ -129,10 +136,12 @@ std::vector<uint32_t> view_signature(const GraphDiff& diff, int s, uint32_t n) {
   uint32_t partner = first == kNone ? kNone : diff.match.values[s][first];
   if (partner == kNone) return {};
   const Type& t = side.graph->type(side.graph->node(side.nodes[n]).first_result);
-  std::vector<uint32_t> out = {s == 0 ? first : diff.tensors[0][partner], static_cast<uint32_t>(t.dtype), static_cast<uint32_t>(t.shape.size())};
+  std::vector<uint32_t> out = {s == 0 ? first : diff.tensors[0][partner], static_cast<uint32_t>(t.dtype),
+                               static_cast<uint32_t>(t.shape.size())};
   auto add = [&](Expr e) {
     std::optional<int64_t> number = e.is_none() ? 0 : side.graph->pool().exprs.constant_value(e);
-    out.push_back(number ? static_cast<uint32_t>(*number) : kNone), out.push_back(number ? static_cast<uint32_t>(*number >> 32) : 0);
+    out.push_back(number ? static_cast<uint32_t>(*number) : kNone),
+        out.push_back(number ? static_cast<uint32_t>(*number >> 32) : 0);
   };
   for (Expr e : t.shape) add(e);
   for (Expr e : t.stride) add(e);
@@ -140,7 +149,8 @@ std::vector<uint32_t> view_signature(const GraphDiff& diff, int s, uint32_t n) {
   return out;
 }
 
-// Who takes the results of n, seen through nodes without partners that only pass them on; a few of them, the nearest first.
+// Who takes the results of n, seen through nodes without partners that only pass them on; a few of them, the nearest
+// first.
 std::vector<MatchUse> real_uses(const GraphDiff& diff, int s, uint32_t n) {
   constexpr size_t kMaxUses = 16, kMaxLooked = 64;
   const MatchSide& side = s == 0 ? diff.side_a : diff.side_b;
@@ -150,7 +160,8 @@ std::vector<MatchUse> real_uses(const GraphDiff& diff, int s, uint32_t n) {
     for (uint32_t v = side.first_result[work[i]]; v < side.first_result[work[i] + 1]; ++v)
       for (const MatchUse& use : side.uses(v)) {
         if (out.size() >= kMaxUses || ++looked > kMaxLooked) return out;
-        bool passes = !use.is_output && diff.match.nodes[s][use.user] == kNone && passes_on(side, diff.tensors[s], use.user);
+        bool passes =
+            !use.is_output && diff.match.nodes[s][use.user] == kNone && passes_on(side, diff.tensors[s], use.user);
         if (passes) work.push_back(use.user);
         else out.push_back(use);
       }
@@ -190,8 +201,8 @@ size_t shared_operands(const GraphDiff& diff, uint32_t x, uint32_t y) {
   return shared;
 }
 
-// A node that only passes on may have been taken for the node whose result it passes on, for the sake of its users. Then the
-// node itself is the partner: what passes on is gone, or new.
+// A node that only passes on may have been taken for the node whose result it passes on, for the sake of its users.
+// Then the node itself is the partner: what passes on is gone, or new.
 void prefer_first(GraphDiff* diff) {
   for (uint32_t x = 0; x < diff->side_a.node_count(); ++x) {
     uint32_t y = diff->match.nodes[0][x];
@@ -203,7 +214,9 @@ void prefer_first(GraphDiff* diff) {
     uint32_t first = side.maker[diff->tensors[s][side.first_result[in_a ? x : y]]];
     if (first == kNone || diff->match.nodes[s][first] != kNone) continue;
     uint32_t p = in_a ? first : x, q = in_a ? y : first;
-    if (diff->side_a.key[p] != diff->side_b.key[q] || shared_operands(*diff, p, q) < std::max<size_t>(1, shared_operands(*diff, x, y))) continue;
+    if (diff->side_a.key[p] != diff->side_b.key[q] ||
+        shared_operands(*diff, p, q) < std::max<size_t>(1, shared_operands(*diff, x, y)))
+      continue;
     unmake_pair(x, y, diff);
     make_pair(p, q, diff);
   }
@@ -214,7 +227,8 @@ void unpair_passing(GraphDiff* diff) {
   auto is_operand = [&](int s, uint32_t n) {
     const MatchSide& side = s == 0 ? diff->side_a : diff->side_b;
     const std::vector<uint32_t>& first = diff->tensors[s];
-    return !side.operands(n).empty() && side.result_count(n) == 1 && first[side.first_result[n]] == first[side.operands(n)[0]];
+    return !side.operands(n).empty() && side.result_count(n) == 1 &&
+           first[side.first_result[n]] == first[side.operands(n)[0]];
   };
   for (uint32_t x = 0; x < diff->side_a.node_count(); ++x) {
     uint32_t y = diff->match.nodes[0][x];
@@ -275,7 +289,7 @@ uint32_t view_root(const MatchSide& side, uint32_t n) {
 }
 
 void pair_through(GraphDiff* diff) {
-  constexpr int kMaxRounds = 8;                        // chains of such nodes need one for each link
+  constexpr int kMaxRounds = 8;  // chains of such nodes need one for each link
   bool found = true;
   for (int round = 0; round < kMaxRounds && found; ++round) {
     prefer_first(diff);

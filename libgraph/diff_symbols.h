@@ -13,17 +13,19 @@ namespace sg {
 
 class SymbolDiffer {
  public:
-  // `numbers`: of each side, the symbols that are numbers on the other. Items are added to `out`, which has its programs.
-  SymbolDiffer(const Job& a, const Job& b, const DiffOptions& options, const SymbolNumbers (&numbers)[2], DiffTerms* terms,
-               DiffPrinters* print, ProgramDiff* out)
+  // `numbers`: of each side, the symbols that are numbers on the other. Items are added to `out`, which has its
+  // programs.
+  SymbolDiffer(const Job& a, const Job& b, const DiffOptions& options, const SymbolNumbers (&numbers)[2],
+               DiffTerms* terms, DiffPrinters* print, ProgramDiff* out)
       : a_(a), b_(b), options_(options), numbers_(numbers), terms_(*terms), print_(*print), out_(*out) {}
 
   void run();
-  // Items that follow from what became of the nodes which define the symbols. REQUIRES: the main graph's edits are explained
+  // Items that follow from what became of the nodes which define the symbols. REQUIRES: the main graph's edits are
+  // explained
   void explain();
 
  private:
-  struct About {                      // what an item is about
+  struct About {  // what an item is about
     size_t item;
     int side;
     std::vector<StrId> symbols;

@@ -23,13 +23,20 @@ std::vector<GroupId> match_groups_of(const Job& a, const Job& b, bool ignore_nam
   if (!ignore_name) return out;
   for (size_t i = 0; i < a.groups.size(); ++i)
     for (uint32_t j = 0; j < b.groups.size() && !out[i]; ++j)
-      if (std::find(out.begin(), out.end(), GroupId(j)) == out.end() && same_ranks(a.groups[i], b.groups[j])) out[i] = GroupId(j);
+      if (std::find(out.begin(), out.end(), GroupId(j)) == out.end() && same_ranks(a.groups[i], b.groups[j]))
+        out[i] = GroupId(j);
   return out;
 }
 
 DiffTerms::DiffTerms(const Job& a, const Program& program_a, const Job& b, const Program& program_b, bool ignore_name)
-    : pool_a_(*a.pool), pool_b_(*b.pool), program_a_(program_a), program_b_(program_b), group_of_a_(match_groups_of(a, b, ignore_name)),
-      to_a_(pool_a_, &common_, {}), to_b_(pool_b_, &common_, {}), number_a_(pool_a_, &common_, {}),
+    : pool_a_(*a.pool),
+      pool_b_(*b.pool),
+      program_a_(program_a),
+      program_b_(program_b),
+      group_of_a_(match_groups_of(a, b, ignore_name)),
+      to_a_(pool_a_, &common_, {}),
+      to_b_(pool_b_, &common_, {}),
+      number_a_(pool_a_, &common_, {}),
       number_b_(pool_b_, &common_, {}) {
   to_b_.rename_symbols(&name_of_b_), number_b_.rename_symbols(&name_of_b_);
 }
@@ -46,7 +53,8 @@ std::vector<std::pair<StrId, int64_t>> DiffTerms::learnt_numbers(int s) const {
     if (at == votes_[s].end() || (s == 0 ? partner_a_ : partner_b_).contains(symbol.name)) continue;
     size_t all = 0;
     auto most = at->second.begin();
-    for (auto it = at->second.begin(); it != at->second.end(); ++it) all += it->second, most = it->second > most->second ? it : most;
+    for (auto it = at->second.begin(); it != at->second.end(); ++it)
+      all += it->second, most = it->second > most->second ? it : most;
     if (2 * most->second > all) out.push_back({symbol.name, most->first});
   }
   return out;
@@ -83,18 +91,21 @@ void DiffTerms::learn(TypeId a, TypeId b) {
   if (x.kind != y.kind) return;
   learn_expr(x.value, y.value);
   learn_exprs(x.shape, y.shape);
-  for (size_t i = 0; x.elements.size() == y.elements.size() && i < x.elements.size(); ++i) learn(x.elements[i], y.elements[i]);
+  for (size_t i = 0; x.elements.size() == y.elements.size() && i < x.elements.size(); ++i)
+    learn(x.elements[i], y.elements[i]);
 }
 
-// Symbols that no type names have nothing but their declaration: its name, else its kind and place. Then every symbol of B
-// gets its name in the common pool: its partner's, or one that A does not have.
+// Symbols that no type names have nothing but their declaration: its name, else its kind and place. Then every symbol
+// of B gets its name in the common pool: its partner's, or one that A does not have.
 void DiffTerms::finish_symbols() {
   std::unordered_map<std::string_view, const Symbol*> named;
   for (const Symbol& t : program_b_.symbols) named.emplace(pool_b_.strings[t.name], &t);
   for (const Symbol& s : program_a_.symbols)
-    if (auto at = named.find(pool_a_.strings[s.name]); at != named.end() && at->second->kind == s.kind) learn(s.name, at->second->name);
-  for (const Symbol& s : program_a_.symbols)           // what became a number leaves its name to guards
-    if (auto at = named.find(pool_a_.strings[s.name]); at != named.end() && (votes_[0].contains(s.name) || votes_[1].contains(at->second->name)))
+    if (auto at = named.find(pool_a_.strings[s.name]); at != named.end() && at->second->kind == s.kind)
+      learn(s.name, at->second->name);
+  for (const Symbol& s : program_a_.symbols)  // what became a number leaves its name to guards
+    if (auto at = named.find(pool_a_.strings[s.name]);
+        at != named.end() && (votes_[0].contains(s.name) || votes_[1].contains(at->second->name)))
       learn(s.name, at->second->name);
   for (SymbolKind kind : {SymbolKind::input, SymbolKind::data}) {
     std::vector<StrId> left, right;
@@ -107,7 +118,8 @@ void DiffTerms::finish_symbols() {
   }
   for (const Symbol& s : program_b_.symbols) {
     auto at = partner_b_.find(s.name);
-    std::string name = at != partner_b_.end() ? pool_a_.strings.str(at->second) : pool_b_.strings.str(s.name) + "' of B";
+    std::string name =
+        at != partner_b_.end() ? pool_a_.strings.str(at->second) : pool_b_.strings.str(s.name) + "' of B";
     name_of_b_.emplace(s.name, common_.str(name));
   }
 }
@@ -127,7 +139,8 @@ bool DiffTerms::same_exprs(const std::vector<Expr>& a, const std::vector<Expr>& 
 }
 
 bool DiffTerms::same_exprs_by_number(const std::vector<Expr>& a, const std::vector<Expr>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](Expr x, Expr y) { return same_expr(x, y) || same_expr_by_number(x, y); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](Expr x, Expr y) { return same_expr(x, y) || same_expr_by_number(x, y); });
 }
 
 bool DiffTerms::same_texts(const std::vector<StrId>& a, const std::vector<StrId>& b) {
@@ -139,12 +152,14 @@ bool DiffTerms::same_symbols(const std::vector<StrId>& a, const std::vector<StrI
 }
 
 bool DiffTerms::same_key_values(const std::vector<KeyValue>& a, const std::vector<KeyValue>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](const KeyValue& x, const KeyValue& y) { return same_text(x.key, y.key) && same_text(x.json, y.json); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const KeyValue& x, const KeyValue& y) {
+    return same_text(x.key, y.key) && same_text(x.json, y.json);
+  });
 }
 
 bool DiffTerms::same_sharding(const Sharding& a, const Sharding& b) {
-  return same_exprs(a.global_shape, b.global_shape) && same_texts(a.placements, b.placements) && same_texts(a.mesh_axes, b.mesh_axes);
+  return same_exprs(a.global_shape, b.global_shape) && same_texts(a.placements, b.placements) &&
+         same_texts(a.mesh_axes, b.mesh_axes);
 }
 
 bool DiffTerms::same_source(SourceId a, SourceId b) {

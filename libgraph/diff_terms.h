@@ -1,5 +1,5 @@
-// DiffTerms: types, expressions and metadata of two programs put into one pool, so that comparing them is comparing ids;
-// private to the diff.
+// DiffTerms: types, expressions and metadata of two programs put into one pool, so that comparing them is comparing
+// ids; private to the diff.
 #pragma once
 
 #include <map>
@@ -23,11 +23,11 @@ class DiffTerms {
   // Pairs symbols where `a` and `b` (types of partners) have bare symbols in the same place.
   void learn(TypeId a, TypeId b);
   void learn(StrId a, StrId b);
-  // Symbols of side s that are a number wherever the other side's partners have a bare size: most places say so, none has a
-  // symbol there. In the order in which the program declares them. To be asked before `finish_symbols`.
+  // Symbols of side s that are a number wherever the other side's partners have a bare size: most places say so, none
+  // has a symbol there. In the order in which the program declares them. To be asked before `finish_symbols`.
   std::vector<std::pair<StrId, int64_t>> learnt_numbers(int s) const;
-  void finish_symbols();                 // the rest by kind and order
-  StrId symbol_partner(StrId a) const;   // none = it has none
+  void finish_symbols();                // the rest by kind and order
+  StrId symbol_partner(StrId a) const;  // none = it has none
 
   // From now on what is not equal may be equal by these numbers. They must outlive this.
   void set_numbers(const SymbolNumbers* of_a, const SymbolNumbers* of_b);
@@ -38,7 +38,7 @@ class DiffTerms {
   bool same_exprs_by_number(const std::vector<Expr>& a, const std::vector<Expr>& b);
 
   bool same_type(TypeId a, TypeId b) { return to_a_.type(a) == to_b_.type(b); }
-  Expr of_a(Expr a) { return to_a_.expr(a); }     // in the common pool
+  Expr of_a(Expr a) { return to_a_.expr(a); }  // in the common pool
   Expr of_b(Expr b) { return to_b_.expr(b); }
   bool same_expr(Expr a, Expr b) { return to_a_.expr(a) == to_b_.expr(b); }
   bool same_exprs(const std::vector<Expr>& a, const std::vector<Expr>& b);
@@ -55,24 +55,24 @@ class DiffTerms {
  private:
   void learn_exprs(const std::vector<Expr>& a, const std::vector<Expr>& b);
   void learn_expr(Expr a, Expr b);
-  using Votes = std::unordered_map<StrId, std::map<int64_t, size_t>, IdHash>;   // symbol -> number -> places
+  using Votes = std::unordered_map<StrId, std::map<int64_t, size_t>, IdHash>;  // symbol -> number -> places
 
   const Pool& pool_a_;
   const Pool& pool_b_;
   const Program& program_a_;
   const Program& program_b_;
   Pool common_;
-  std::unordered_map<StrId, StrId, IdHash> partner_a_, partner_b_;   // symbols
-  std::unordered_map<StrId, StrId, IdHash> name_of_b_;               // B's symbol -> its name in the common pool
-  std::unordered_set<uint64_t> seen_;                                // pairs of types learnt from
+  std::unordered_map<StrId, StrId, IdHash> partner_a_, partner_b_;  // symbols
+  std::unordered_map<StrId, StrId, IdHash> name_of_b_;              // B's symbol -> its name in the common pool
+  std::unordered_set<uint64_t> seen_;                               // pairs of types learnt from
   Votes votes_[2];
   const SymbolNumbers* numbers_[2] = {nullptr, nullptr};
   std::vector<GroupId> group_of_a_;
   Translator to_a_, to_b_, number_a_, number_b_;
 };
 
-// Groups correspond by axis and ordinal; where names do not count, those left over by their ranks, in order. By GroupId of A;
-// none = B has none.
+// Groups correspond by axis and ordinal; where names do not count, those left over by their ranks, in order. By GroupId
+// of A; none = B has none.
 std::vector<GroupId> match_groups_of(const Job& a, const Job& b, bool ignore_name);
 
 }  // namespace sg

@@ -106,7 +106,7 @@ std::vector<std::string> wrap(const std::string& s, size_t width) {
         break;
       }
       rows.push_back(std::move(row));
-      row = "  ", used = 2;                                       // continued
+      row = "  ", used = 2;  // continued
     }
     row.append(s, i, n);
     i += n, ++used;
@@ -122,7 +122,8 @@ void put_hunk_side_by_side(const Hunk& h, const Painter& paint, const DiffTextOp
     for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
       std::string p = i < a.size() ? a[i] : std::string(width, ' '), q = i < b.size() ? b[i] : "";
       q.erase(q.find_last_not_of(' ') + 1);
-      std::string line = (l ? paint("31", p) : p) + " " + (i == 0 ? mark : " ") + " " + (r && !q.empty() ? paint("32", q) : q);
+      std::string line =
+          (l ? paint("31", p) : p) + " " + (i == 0 ? mark : " ") + " " + (r && !q.empty() ? paint("32", q) : q);
       line.erase(line.find_last_not_of(' ') + 1);
       *out += line + "\n";
     }
@@ -167,14 +168,19 @@ std::string block_of(const GraphDiff& g, const NodeEdit& e) {
 
 std::string counts_text(const DiffCounts& n) {
   std::string out;
-  auto part = [&](size_t count, const char* what) { if (count) out += (out.empty() ? "" : ", ") + std::to_string(count) + " " + what; };
-  part(n.changed, "changed"), part(n.renamed, "renamed"), part(n.moved, "moved"), part(n.added, "added"), part(n.removed, "removed");
+  auto part = [&](size_t count, const char* what) {
+    if (count) out += (out.empty() ? "" : ", ") + std::to_string(count) + " " + what;
+  };
+  part(n.changed, "changed"), part(n.renamed, "renamed"), part(n.moved, "moved"), part(n.added, "added"),
+      part(n.removed, "removed");
   return out;
 }
 
 }  // namespace
 
-std::string print_diff(const JobDiff& diff, const DiffTextOptions& options) { return print_with(diff, options, put_hunk); }
+std::string print_diff(const JobDiff& diff, const DiffTextOptions& options) {
+  return print_with(diff, options, put_hunk);
+}
 
 std::string print_diff_side_by_side(const JobDiff& diff, const DiffTextOptions& options) {
   return print_with(diff, options, put_hunk_side_by_side);
@@ -199,9 +205,11 @@ std::string print_diff_stat(const JobDiff& diff, const DiffTextOptions& options)
     name.ranks = p.ranks;
     size_t width = 0;
     for (const std::string& block : order) width = std::max(width, block.size());
-    for (const std::string& block : order) out += " " + padded(block, width, false) + " | " + counts_text(count_edits(by_block[block])) + "\n";
+    for (const std::string& block : order)
+      out += " " + padded(block, width, false) + " | " + counts_text(count_edits(by_block[block])) + "\n";
     DiffCounts sum = count_edits(p);
-    out += " " + ranks_of(name) + ": " + std::to_string(sum.same) + " same" + (counts_text(sum).empty() ? "" : ", " + counts_text(sum));
+    out += " " + ranks_of(name) + ": " + std::to_string(sum.same) + " same" +
+           (counts_text(sum).empty() ? "" : ", " + counts_text(sum));
     if (sum.items) out += "; " + plural(sum.items, "change") + " of inputs, outputs, symbols and guards";
     out += "\n";
   }
@@ -216,16 +224,22 @@ std::string print_diff_names(const JobDiff& diff) {
     DiffReport name;
     name.ranks = p.ranks;
     std::string prefix = diff.programs.size() > 1 ? ranks_of(name) + " " : "";
-    for (const ItemEdit& i : p.items) out += prefix + i.subject + " " + std::string(edit_name(i.kind)) + " " + one_line(i.name) + "\n";
+    for (const ItemEdit& i : p.items)
+      out += prefix + i.subject + " " + std::string(edit_name(i.kind)) + " " + one_line(i.name) + "\n";
     for (const GraphDiff& g : p.graphs) {
       std::string at = prefix + (g.name.empty() ? "" : "nested " + one_line(g.name) + " ");
-      for (const ItemEdit& i : g.items) out += at + i.subject + " " + std::string(edit_name(i.kind)) + " " + one_line(i.name) + "\n";
+      for (const ItemEdit& i : g.items)
+        out += at + i.subject + " " + std::string(edit_name(i.kind)) + " " + one_line(i.name) + "\n";
       for (const NodeEdit& e : g.edits) {
         std::string kind(edit_name(e.kind()));
-        auto all = [&](Aspect aspect) { return std::all_of(e.changes.begin(), e.changes.end(), [&](const Difference& c) { return c.aspect == aspect; }); };
+        auto all = [&](Aspect aspect) {
+          return std::all_of(e.changes.begin(), e.changes.end(),
+                             [&](const Difference& c) { return c.aspect == aspect; });
+        };
         if (e.kind() == EditKind::changed && all(Aspect::name)) kind = "renamed";
         if (e.kind() == EditKind::changed && all(Aspect::order)) kind = "moved";
-        out += at + kind + " %" + one_line(e.b != kNone ? g.b->label(g.side_b.nodes[e.b]) : g.a->label(g.side_a.nodes[e.a])) + "\n";
+        out += at + kind + " %" +
+               one_line(e.b != kNone ? g.b->label(g.side_b.nodes[e.b]) : g.a->label(g.side_a.nodes[e.a])) + "\n";
       }
     }
   }

@@ -9,17 +9,27 @@ struct Row {
 };
 
 constexpr Row kRows[kDTypeCount] = {
-    {"none", "none", 0},          {"f64", "float64", 8},
-    {"f32", "float32", 4},        {"f16", "float16", 2},
-    {"bf16", "bfloat16", 2},      {"f8e4m3fn", "float8_e4m3fn", 1},
-    {"f8e5m2", "float8_e5m2", 1}, {"f8e4m3fnuz", "float8_e4m3fnuz", 1},
+    {"none", "none", 0},
+    {"f64", "float64", 8},
+    {"f32", "float32", 4},
+    {"f16", "float16", 2},
+    {"bf16", "bfloat16", 2},
+    {"f8e4m3fn", "float8_e4m3fn", 1},
+    {"f8e5m2", "float8_e5m2", 1},
+    {"f8e4m3fnuz", "float8_e4m3fnuz", 1},
     {"f8e5m2fnuz", "float8_e5m2fnuz", 1},
-    {"i64", "int64", 8},          {"i32", "int32", 4},
-    {"i16", "int16", 2},          {"i8", "int8", 1},
-    {"u64", "uint64", 8},         {"u32", "uint32", 4},
-    {"u16", "uint16", 2},         {"u8", "uint8", 1},
-    {"bool", "bool", 1},          {"c32", "complex32", 4},
-    {"c64", "complex64", 8},      {"c128", "complex128", 16},
+    {"i64", "int64", 8},
+    {"i32", "int32", 4},
+    {"i16", "int16", 2},
+    {"i8", "int8", 1},
+    {"u64", "uint64", 8},
+    {"u32", "uint32", 4},
+    {"u16", "uint16", 2},
+    {"u8", "uint8", 1},
+    {"bool", "bool", 1},
+    {"c32", "complex32", 4},
+    {"c64", "complex64", 8},
+    {"c128", "complex128", 16},
 };
 
 const Row& row(DType t) { return kRows[static_cast<int>(t)]; }

@@ -9,18 +9,37 @@ namespace sg {
 
 // The order is the value in the file: append only.
 enum class DType : uint8_t {
-  none, f64, f32, f16, bf16, f8e4m3fn, f8e5m2, f8e4m3fnuz, f8e5m2fnuz,
-  i64, i32, i16, i8, u64, u32, u16, u8, boolean, c32, c64, c128,
+  none,
+  f64,
+  f32,
+  f16,
+  bf16,
+  f8e4m3fn,
+  f8e5m2,
+  f8e4m3fnuz,
+  f8e5m2fnuz,
+  i64,
+  i32,
+  i16,
+  i8,
+  u64,
+  u32,
+  u16,
+  u8,
+  boolean,
+  c32,
+  c64,
+  c128,
 };
 inline constexpr int kDTypeCount = 21;
 
-std::string_view dtype_name(DType t);                             // "bf16"; bool is "bool"
-std::string_view torch_dtype_name(DType t);                       // "bfloat16"
-std::optional<DType> parse_dtype(std::string_view name);          // our spelling
-std::optional<DType> parse_torch_dtype(std::string_view name);    // PyTorch's, with or without "torch."
-int dtype_bytes(DType t);                                         // size of one element
+std::string_view dtype_name(DType t);                           // "bf16"; bool is "bool"
+std::string_view torch_dtype_name(DType t);                     // "bfloat16"
+std::optional<DType> parse_dtype(std::string_view name);        // our spelling
+std::optional<DType> parse_torch_dtype(std::string_view name);  // PyTorch's, with or without "torch."
+int dtype_bytes(DType t);                                       // size of one element
 bool is_floating(DType t);
 bool is_complex(DType t);
-bool is_integral(DType t);                                        // bool excluded
+bool is_integral(DType t);  // bool excluded
 
 }  // namespace sg

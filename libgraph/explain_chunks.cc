@@ -9,9 +9,9 @@ namespace sg {
 namespace {
 
 struct Region {
-  std::map<int32_t, size_t> of_chunk;   // nodes of each chunk
+  std::map<int32_t, size_t> of_chunk;  // nodes of each chunk
   std::set<std::string> originals;
-  std::vector<uint32_t> nodes;          // of B, boundary included
+  std::vector<uint32_t> nodes;  // of B, boundary included
 };
 
 // Regions that A has too: what is new in them is something else, a copy by remat say.
@@ -31,9 +31,11 @@ void explain_region(const std::string& name, int backward, const Region& region,
     if (NodeId n = state->graph(0).find_node(original)) state->take(0, state->side(0).position_of[n.index], id);
   size_t originals = region.originals.size(), boundary = region.nodes.size() - copies, chunks = region.of_chunk.size();
   std::string part = backward == 1 ? " (backward)" : backward == 0 ? " (forward)" : "";
-  std::string body = originals ? plural(originals, "node") + " became " + std::to_string(copies) : plural(copies, "node");
+  std::string body =
+      originals ? plural(originals, "node") + " became " + std::to_string(copies) : plural(copies, "node");
   state->add(ExplanationKind::chunked,
-             "split into " + plural(chunks, "chunk") + part + ": " + body + (boundary ? ", " + plural(boundary, "boundary node") : ""),
+             "split into " + plural(chunks, "chunk") + part + ": " + body +
+                 (boundary ? ", " + plural(boundary, "boundary node") : ""),
              name, originals, region.nodes.size(),
              {{"chunks", chunks}, {"originals", originals}, {"copies", copies}, {"boundary", boundary}});
 }

@@ -31,7 +31,8 @@ void explain_dead(ExplainState* state) {
   std::vector<uint32_t> nodes;
   size_t asserts = 0;
   for (uint32_t x = state->count(0); x-- > 0;) {
-    bool may_go = state->is_free(0, x) && state->is_open(0, x) && (state->has(0, x, kPure) || state->has(0, x, kAssert));
+    bool may_go =
+        state->is_free(0, x) && state->is_open(0, x) && (state->has(0, x, kPure) || state->has(0, x, kAssert));
     if (!may_go || !is_unused(*state, x, is_dead)) continue;
     is_dead[x] = 1, nodes.push_back(x), asserts += state->has(0, x, kAssert);
   }
@@ -51,9 +52,10 @@ void explain_passed_on(ExplainState* state, int s) {
   if (nodes.empty()) return;
   state->passed_on = state->next();
   for (uint32_t n : nodes) state->take(s, n, state->passed_on);
-  std::string text = plural(nodes.size(), "node") + (s == 0 ? " gone that only passed their argument on" : " new that only pass their argument on");
-  state->add(ExplanationKind::passed_on, text + " (" + state->op_counts(s, nodes) + ")", state->blocks(s, nodes), s == 0 ? nodes.size() : 0,
-             s == 1 ? nodes.size() : 0, {{"nodes", nodes.size()}});
+  std::string text = plural(nodes.size(), "node") +
+                     (s == 0 ? " gone that only passed their argument on" : " new that only pass their argument on");
+  state->add(ExplanationKind::passed_on, text + " (" + state->op_counts(s, nodes) + ")", state->blocks(s, nodes),
+             s == 0 ? nodes.size() : 0, s == 1 ? nodes.size() : 0, {{"nodes", nodes.size()}});
 }
 
 // s = 1: nodes of B that compute again what another node has; s = 0: nodes of A that did and are gone.
@@ -67,11 +69,13 @@ void explain_copies(ExplainState* state, int s) {
   if (nodes.empty()) return;
   uint32_t id = (s == 1 ? state->recomputed : state->deduplicated) = state->next();
   for (uint32_t n : nodes) state->take(s, n, id);
-  std::string text = s == 1 ? plural(nodes.size(), "node") + (nodes.size() == 1 ? " recomputes " : " recompute ") + plural(originals.size(), "node")
-                            : plural(nodes.size(), "common subexpression") + " merged into " + plural(originals.size(), "node");
+  std::string text =
+      s == 1 ? plural(nodes.size(), "node") + (nodes.size() == 1 ? " recomputes " : " recompute ") +
+                   plural(originals.size(), "node")
+             : plural(nodes.size(), "common subexpression") + " merged into " + plural(originals.size(), "node");
   size_t before = s == 1 ? originals.size() : nodes.size(), after = s == 1 ? nodes.size() : originals.size();
-  state->add(s == 1 ? ExplanationKind::recomputed : ExplanationKind::deduplicated, std::move(text), state->blocks(s, nodes), before, after,
-             {{"copies", nodes.size()}, {"originals", originals.size()}});
+  state->add(s == 1 ? ExplanationKind::recomputed : ExplanationKind::deduplicated, std::move(text),
+             state->blocks(s, nodes), before, after, {{"copies", nodes.size()}, {"originals", originals.size()}});
 }
 
 }  // namespace sg

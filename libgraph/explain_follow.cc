@@ -13,13 +13,16 @@ bool is_name(const Difference& c) { return c.aspect == Aspect::name; }
 
 // A node of the forward that is computed in the backward now, and differs in nothing that this does not bring with it.
 bool was_put_off(const ExplainState& state, uint32_t x) {
-  if (state.node(0, x).phase != Phase::forward || state.node(1, state.partner(0, x)).phase != Phase::backward) return false;
+  if (state.node(0, x).phase != Phase::forward || state.node(1, state.partner(0, x)).phase != Phase::backward)
+    return false;
   return !state.has_untold(x, [](const Difference& c) {
-    return c.aspect != Aspect::operand && c.aspect != Aspect::order && c.aspect != Aspect::name && c.aspect != Aspect::meta;
+    return c.aspect != Aspect::operand && c.aspect != Aspect::order && c.aspect != Aspect::name &&
+           c.aspect != Aspect::meta;
   });
 }
 
-// Partners that take a copy instead of the original, what was passed on instead of what passed it on, or the other way round.
+// Partners that take a copy instead of the original, what was passed on instead of what passed it on, or the other way
+// round.
 void follow_operands(ExplainState* state) {
   size_t relocated = 0;
   for (uint32_t x = 0; x < state->count(0); ++x) {
@@ -39,13 +42,14 @@ void follow_operands(ExplainState* state) {
 
 void follow_outputs(ExplainState* state) {
   for (ItemEdit& item : state->diff().items) {
-    if (item.subject != "output" || item.kind != EditKind::changed || item.explanation != kNone || item.changes.size() != 1 ||
-        item.changes[0].aspect != Aspect::operand)
+    if (item.subject != "output" || item.kind != EditKind::changed || item.explanation != kNone ||
+        item.changes.size() != 1 || item.changes[0].aspect != Aspect::operand)
       continue;
     ValueId v = state->graph(0).outputs()[item.port].value;
     ValueId w = state->graph(1).outputs()[state->diff().match.outputs[0][item.port]].value;
     uint32_t cause = kNone;
-    if (v && w && state->same_operand(state->side(0).value_of[v.index], state->side(1).value_of[w.index], &cause)) item.explanation = cause;
+    if (v && w && state->same_operand(state->side(0).value_of[v.index], state->side(1).value_of[w.index], &cause))
+      item.explanation = cause;
   }
 }
 
@@ -57,12 +61,13 @@ void follow_names(ExplainState* state) {
     NodeId other = state->graph(0).find_node(state->graph(1).label(state->side(1).nodes[state->partner(0, x)]));
     if (!other) continue;
     uint32_t n = state->side(0).position_of[other.index];
-    if (state->cause(0, n) == state->deduplicated && state->of[0]->original(n) == x) state->tell(x, state->deduplicated, is_name);
+    if (state->cause(0, n) == state->deduplicated && state->of[0]->original(n) == x)
+      state->tell(x, state->deduplicated, is_name);
   }
 }
 
-// Whether results differ in name only where B has no use of them: what took them out, and gave the name, went. `gone`: A has no
-// use of them either.
+// Whether results differ in name only where B has no use of them: what took them out, and gave the name, went. `gone`:
+// A has no use of them either.
 bool only_unused_names(const ExplainState& state, uint32_t x, bool* gone) {
   const MatchSide &a = state.side(0), &b = state.side(1);
   uint32_t y = state.partner(0, x);
@@ -89,7 +94,8 @@ void follow_unused_results(ExplainState* state) {
   for (uint32_t x : nodes) state->tell(x, id, is_name);
   std::string text = "unused results of " + plural(nodes.size(), "node") + " lost their names";
   if (id == state->next()) {
-    state->add(ExplanationKind::dead, text, state->blocks(0, nodes), nodes.size(), nodes.size(), {{"unnamed", nodes.size()}});
+    state->add(ExplanationKind::dead, text, state->blocks(0, nodes), nodes.size(), nodes.size(),
+               {{"unnamed", nodes.size()}});
   } else {
     state->diff().explanations[id].text += "; " + text;
     state->diff().explanations[id].facts["unnamed"] = nodes.size();
@@ -103,7 +109,8 @@ void follow_sizes(ExplainState* state) {
   std::vector<uint32_t> told(state->count(1), kNone);
   for (uint32_t y = 0; y < state->count(1); ++y) {
     const NodeEdit* edit = state->edit(1, y);
-    if (edit && edit->explanation != kNone && state->diff().explanations[edit->explanation].kind == ExplanationKind::chunked)
+    if (edit && edit->explanation != kNone &&
+        state->diff().explanations[edit->explanation].kind == ExplanationKind::chunked)
       told[y] = edit->explanation;
     uint32_t x = state->partner(1, y), cause = kNone;
     if (x == kNone || !state->has_untold(x, is_type) || !same_kind_of_types(*state, x)) continue;
@@ -115,16 +122,18 @@ void follow_sizes(ExplainState* state) {
   }
 }
 
-// Partners that lost the link to a forward node which an explanation took away, or made one with another (what the producer's
-// number for the link was then stays among the free keys).
+// Partners that lost the link to a forward node which an explanation took away, or made one with another (what the
+// producer's number for the link was then stays among the free keys).
 void follow_links(ExplainState* state) {
   auto is_link = [](const Difference& c) { return c.what == "of" || c.what == "extra"; };
-  std::set<uint32_t> merged;                                            // nodes of A that others were merged into
+  std::set<uint32_t> merged;  // nodes of A that others were merged into
   for (uint32_t n = 0; n < state->count(0); ++n)
-    if (state->deduplicated != kNone && state->cause(0, n) == state->deduplicated) merged.insert(state->of[0]->original(n));
+    if (state->deduplicated != kNone && state->cause(0, n) == state->deduplicated)
+      merged.insert(state->of[0]->original(n));
   for (uint32_t x = 0; x < state->count(0); ++x) {
     std::vector<const Difference*> changes = state->untold(x);
-    bool only_links = !changes.empty() && std::all_of(changes.begin(), changes.end(), [&](const Difference* c) { return is_link(*c); });
+    bool only_links = !changes.empty() &&
+                      std::all_of(changes.begin(), changes.end(), [&](const Difference* c) { return is_link(*c); });
     NodeId forward = state->node(0, x).forward;
     if (!only_links || !forward) continue;
     uint32_t f = state->side(0).position_of[forward.index], cause = state->cause(0, f);

@@ -26,14 +26,14 @@ int64_t known_bytes(const Graph& graph, ValueId v) {
 
 struct Offloads {
   std::vector<uint32_t> nodes;
-  std::set<uint32_t> values;             // that were sent to the host
+  std::set<uint32_t> values;  // that were sent to the host
   int64_t bytes = 0;
 };
 
 Offloads find(const ExplainState& state, int s) {
   Offloads out;
   const MatchSide& side = state.side(s);
-  std::set<uint32_t> moved;              // values that come through the host
+  std::set<uint32_t> moved;  // values that come through the host
   for (uint32_t n = 0; n < state.count(s); ++n) {
     if (!state.is_free(s, n) || !state.is_open(s, n) || side.operands(n).empty()) continue;
     uint32_t v = side.operands(n)[0];
@@ -55,8 +55,8 @@ void explain(ExplainState* state, int s) {
   uint32_t id = state->next();
   for (uint32_t n : found.nodes) state->take(s, n, id);
   size_t count = found.values.size(), nodes = found.nodes.size();
-  std::string text = plural(count, "value") +
-                     (found.bytes ? ", " + human_bytes(static_cast<double>(found.bytes)) + "," : "");
+  std::string text =
+      plural(count, "value") + (found.bytes ? ", " + human_bytes(static_cast<double>(found.bytes)) + "," : "");
   text += s == 0 ? count == 1 ? " no longer waits" : " no longer wait" : count == 1 ? " waits" : " wait";
   text += " in the host's memory (" + plural(nodes, "node") + (s == 0 ? " gone)" : " new)");
   state->add(ExplanationKind::offloaded, std::move(text), state->blocks(s, found.nodes), s == 0 ? nodes : 0,

@@ -1,8 +1,10 @@
 // Chunks that no metadata tells: behind a new split, nodes that do to each piece what one node did to the whole.
 //
-// Pieces    The results of a new split are pieces 0, 1, ... of one value. A node that takes piece i, or what was made of it, and
+// Pieces    The results of a new split are pieces 0, 1, ... of one value. A node that takes piece i, or what was made
+// of it, and
 //           of no other piece, belongs to chunk i. Nodes that take several pieces put them together again.
-// Alike     Nodes of different chunks are one node's copies when they have one op, literals that differ in sizes only, and operands
+// Alike     Nodes of different chunks are one node's copies when they have one op, literals that differ in sizes only,
+// and operands
 //           that are alike: the k-th of chunk 0, the k-th of chunk 1 and so on.
 // Regions   Nodes that hand each other pieces, in one phase.
 #include <algorithm>
@@ -17,8 +19,9 @@ namespace {
 constexpr uint32_t kNone = MatchSide::kNone;
 
 bool is_split(std::string_view op) {
-  static constexpr std::string_view kOps[] = {"aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default",
-                                              "aten.unbind.int", "aten.tensor_split.sections", "aten.split.sizes"};
+  static constexpr std::string_view kOps[] = {"aten.split.Tensor",          "aten.split_with_sizes.default",
+                                              "aten.chunk.default",         "aten.unbind.int",
+                                              "aten.tensor_split.sections", "aten.split.sizes"};
   return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 
@@ -27,7 +30,9 @@ void add_loosely(const Pool& pool, const Arg& arg, bool in_list, MatchWords* tex
   bool is_size = arg.is(ArgKind::expr) || (in_list && arg.is(ArgKind::integer)) || arg.is(ArgKind::value);
   words->push_back(is_size ? kNone : static_cast<uint32_t>(arg.kind()));
   if (arg.is(ArgKind::boolean) || arg.is(ArgKind::integer)) {
-    if (!is_size) words->push_back(static_cast<uint32_t>(arg.as_int())), words->push_back(static_cast<uint32_t>(arg.as_int() >> 32));
+    if (!is_size)
+      words->push_back(static_cast<uint32_t>(arg.as_int())),
+          words->push_back(static_cast<uint32_t>(arg.as_int() >> 32));
   } else if (arg.is(ArgKind::dtype)) {
     words->push_back(static_cast<uint32_t>(arg.as_dtype()));
   } else if (arg.is_text()) {
@@ -52,15 +57,15 @@ class Splits {
   }
 
  private:
-  struct Copies {                        // what one node of A became
-    std::vector<uint32_t> nodes;         // of B, one a chunk
-    uint32_t original = kNone;           // of A; none = A has no such node
+  struct Copies {                 // what one node of A became
+    std::vector<uint32_t> nodes;  // of B, one a chunk
+    uint32_t original = kNone;    // of A; none = A has no such node
   };
 
   bool is_new(uint32_t y) const { return state_.is_free(1, y) && state_.is_open(1, y); }
   bool is_new_split(uint32_t y) const {
     bool splits = is_new(y) && b_.result_count(y) > 1 && is_split(state_.graph(1).op_name(b_.nodes[y]));
-    return splits && state_.of[1]->original(y) == kNone;           // not one that is computed again
+    return splits && state_.of[1]->original(y) == kNone;  // not one that is computed again
   }
   bool any_split() const {
     for (uint32_t y = 0; y < state_.count(1); ++y)
@@ -71,10 +76,12 @@ class Splits {
   // --- chunks: which node belongs to which, and what it is like ---
 
   void spread() {
-    chunk_of_value_.assign(b_.value_count(), kNone), chunk_.assign(state_.count(1), kNone), like_.assign(b_.value_count(), 0);
+    chunk_of_value_.assign(b_.value_count(), kNone), chunk_.assign(state_.count(1), kNone),
+        like_.assign(b_.value_count(), 0);
     home_.assign(b_.value_count(), kNone), class_.assign(state_.count(1), 0), parent_.resize(state_.count(1));
     for (uint32_t y = 0; y < parent_.size(); ++y) parent_[y] = y;
-    is_join_.assign(state_.count(1), 0), is_split_.assign(state_.count(1), 0), is_own_memory_.assign(b_.value_count(), 0);
+    is_join_.assign(state_.count(1), 0), is_split_.assign(state_.count(1), 0),
+        is_own_memory_.assign(b_.value_count(), 0);
     for (uint32_t v = 0; v < b_.input_count(); ++v) like_[v] = classes_.intern(std::array<uint32_t, 2>{kNone, v});
     for (uint32_t y = 0; y < state_.count(1); ++y) visit(y);
   }
@@ -86,7 +93,8 @@ class Splits {
     class_[y] = classify(y, split);
     bool in_place = state_.info(1, y) && state_.info(1, y)->writes() && !b_.operands(y).empty();
     uint32_t written = in_place ? b_.operands(y)[0] : kNone;
-    bool shared = in_place && !is_own_memory_[written];           // a buffer: what chunk 1 adds to it, it adds to what chunk 0 added
+    bool shared =
+        in_place && !is_own_memory_[written];  // a buffer: what chunk 1 adds to it, it adds to what chunk 0 added
     for (uint32_t v = b_.first_result[y]; v < b_.first_result[y + 1]; ++v) {
       uint32_t r = split ? 0 : v - b_.first_result[y];
       like_[v] = in_place ? like_[written] : classes_.intern(std::array<uint32_t, 3>{class_[y], r, kNone - 1});
@@ -142,15 +150,18 @@ class Splits {
   // --- copies ---
 
   void pair_up() {
-    std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>> by_class;   // region, class: chunk: nodes
+    std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>>
+        by_class;  // region, class: chunk: nodes
     for (uint32_t y = 0; y < state_.count(1); ++y)
       if (chunk_[y] != kNone) by_class[{find(y), class_[y]}][chunk_[y]].push_back(y);
     for (auto& [key, chunks] : by_class) {
       if (chunks.size() < 2) continue;
       size_t count = chunks.begin()->second.size(), most = count;
-      for (const auto& [chunk, nodes] : chunks) count = std::min(count, nodes.size()), most = std::max(most, nodes.size());
-      if (most > count)                                            // what nobody uses is left over
-        for (auto& [chunk, nodes] : chunks) std::stable_partition(nodes.begin(), nodes.end(), [&](uint32_t y) { return is_used(y); });
+      for (const auto& [chunk, nodes] : chunks)
+        count = std::min(count, nodes.size()), most = std::max(most, nodes.size());
+      if (most > count)  // what nobody uses is left over
+        for (auto& [chunk, nodes] : chunks)
+          std::stable_partition(nodes.begin(), nodes.end(), [&](uint32_t y) { return is_used(y); });
       for (size_t k = 0; k < count; ++k) add_copies(chunks, k);
     }
     std::sort(copies_.begin(), copies_.end(), [](const Copies& p, const Copies& q) { return p.nodes[0] < q.nodes[0]; });
@@ -165,14 +176,14 @@ class Splits {
       copies.nodes.push_back(nodes[k]);
       if (uint32_t x = state_.partner(1, nodes[k]); x != kNone) copies.original = x, ++partners;
     }
-    if (partners <= 1) copies_.push_back(std::move(copies));       // more: A has several, too
+    if (partners <= 1) copies_.push_back(std::move(copies));  // more: A has several, too
   }
 
   // --- regions ---
 
   struct Region {
     size_t chunks = 0, originals = 0, copies = 0;
-    std::vector<uint32_t> body, boundary, modules_of;              // of B
+    std::vector<uint32_t> body, boundary, modules_of;  // of B
   };
 
   uint32_t find(uint32_t y) {
@@ -257,10 +268,14 @@ class Splits {
           if (state_.is_free(1, y) || only_cut(state_.partner(1, y))) state_.take(1, y, id);
       std::string part = key.second == Phase::backward ? " (backward)" : " (forward)";
       state_.add(ExplanationKind::chunked,
-                 "split into " + plural(region.chunks, "chunk") + part + ": " + plural(region.originals, "node") + " became " +
-                     std::to_string(region.copies) + (region.boundary.empty() ? "" : ", " + plural(region.boundary.size(), "boundary node")),
+                 "split into " + plural(region.chunks, "chunk") + part + ": " + plural(region.originals, "node") +
+                     " became " + std::to_string(region.copies) +
+                     (region.boundary.empty() ? "" : ", " + plural(region.boundary.size(), "boundary node")),
                  common_module(region.modules_of), region.originals, region.copies + region.boundary.size(),
-                 {{"chunks", region.chunks}, {"originals", region.originals}, {"copies", region.copies}, {"boundary", region.boundary.size()}});
+                 {{"chunks", region.chunks},
+                  {"originals", region.originals},
+                  {"copies", region.copies},
+                  {"boundary", region.boundary.size()}});
     }
   }
 
@@ -269,23 +284,28 @@ class Splits {
     std::string_view common = state_.module(1, nodes[0]);
     for (uint32_t n : nodes) {
       std::string_view module = state_.module(1, n);
-      auto is_inside = [&] { return module.starts_with(common) && (module.size() == common.size() || module[common.size()] == '.'); };
-      while (!common.empty() && !is_inside()) common = common.substr(0, common.find('.') == common.npos ? 0 : common.rfind('.'));
+      auto is_inside = [&] {
+        return module.starts_with(common) && (module.size() == common.size() || module[common.size()] == '.');
+      };
+      while (!common.empty() && !is_inside())
+        common = common.substr(0, common.find('.') == common.npos ? 0 : common.rfind('.'));
     }
     return common.empty() ? state_.blocks(1, nodes) : std::string(common);
   }
 
-  struct Candidate { uint32_t node, chunk, user; };
+  struct Candidate {
+    uint32_t node, chunk, user;
+  };
   ExplainState& state_;
   const MatchSide& b_;
-  std::vector<uint32_t> chunk_of_value_, like_, home_;             // by value; home: who made it, where it is of a chunk
-  std::vector<uint8_t> is_own_memory_;                             // by value: made in the graph, no input
-  std::vector<uint32_t> chunk_, class_, parent_;                   // by position; parent: of its region
+  std::vector<uint32_t> chunk_of_value_, like_, home_;  // by value; home: who made it, where it is of a chunk
+  std::vector<uint8_t> is_own_memory_;                  // by value: made in the graph, no input
+  std::vector<uint32_t> chunk_, class_, parent_;        // by position; parent: of its region
   std::vector<uint8_t> is_join_, is_split_, is_body_;
   std::vector<Candidate> candidates_;
   std::vector<Copies> copies_;
   std::map<std::pair<uint32_t, Phase>, Region> regions_;
-  std::map<uint32_t, uint32_t> is_boundary_;                       // and a node of its region
+  std::map<uint32_t, uint32_t> is_boundary_;  // and a node of its region
   SequenceTable classes_;
   MatchWords texts_;
   std::vector<uint32_t> words_;

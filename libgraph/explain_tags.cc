@@ -14,7 +14,7 @@ using TextOf = std::string (*)(const Difference&);
 
 std::string exactly(const Difference& c) { return c.what + ": " + c.before + " -> " + c.after; }
 
-std::string roughly(const Difference& c) {                     // "binds: - -> binds [u3]": each has its own
+std::string roughly(const Difference& c) {  // "binds: - -> binds [u3]": each has its own
   if (c.before != "-" && c.after != "-") return c.what + ": other values";
   return c.what + (c.before == "-" ? ": - -> one of its own" : ": one of its own -> -");
 }

@@ -15,9 +15,9 @@ namespace {
 
 // One program's functions.
 struct Written {
-  std::string run;          // the function, or the builder
-  std::string strides;      // the function; empty = none
-  std::string table;        // the variable of its row
+  std::string run;      // the function, or the builder
+  std::string strides;  // the function; empty = none
+  std::string table;    // the variable of its row
 };
 
 template <class Fn>
@@ -51,15 +51,16 @@ std::string in_small_letters(std::string s) {
 
 class Exporter {
  public:
-  Exporter(const Job& job, const PythonExport& options) : job_(job), module_{job, options.fx, Scope(), {}, {}, {}, {}, false} {}
+  Exporter(const Job& job, const PythonExport& options)
+      : job_(job), module_{job, options.fx, Scope(), {}, {}, {}, {}, false} {}
 
   Result<std::string> run() {
     SG_TRY(claim_names());
     for (const auto& p : job_.programs) SG_TRY(program(*p));
     SG_TRY(check_groups());
     std::string out = head();
-    return out + groups() + helpers() + functions_ + tables() + std::string(module_.fx ? kGraphStep.substr(1) : kStep.substr(1)) +
-           "\n" + std::string(kMain);
+    return out + groups() + helpers() + functions_ + tables() +
+           std::string(module_.fx ? kGraphStep.substr(1) : kStep.substr(1)) + "\n" + std::string(kMain);
   }
 
  private:
@@ -80,7 +81,7 @@ class Exporter {
   const Job& job_;
   Module module_;
   std::string functions_;
-  std::vector<Written> written_;     // by program
+  std::vector<Written> written_;  // by program
 };
 
 // Names of the module itself, before any function takes one: its texts, namespaces of ops, in the order of their names.
@@ -128,28 +129,31 @@ std::unordered_set<NestedId, IdHash> flex_bodies(const Program& program) {
 
 Status Exporter::bodies(const Program& program, const SymbolPlan& symbols, std::vector<std::string>* names) {
   std::string prefix = module_.fx ? "build_" : "", suffix = in_small_letters(name_of_program(program));
-  for (const auto& nested : program.nested) names->push_back(module_.scope.claim(prefix + std::string(text(nested->name)) + suffix));
+  for (const auto& nested : program.nested)
+    names->push_back(module_.scope.claim(prefix + std::string(text(nested->name)) + suffix));
   auto flex = flex_bodies(program);
   for (uint32_t i = 0; i < program.nested.size(); ++i) {
     GraphWriter writer(&module_, program, symbols, *names);
     std::string doc = "The nested graph ";
     append_docstring(text(program.nested[i]->name), &doc);
     functions_ += "\n\n";
-    SG_TRY(writer.write(program.nested[i]->graph, symbols.nested(NestedId(i)), {(*names)[i], doc + ".", flex.contains(NestedId(i))}, &functions_));
+    SG_TRY(writer.write(program.nested[i]->graph, symbols.nested(NestedId(i)),
+                        {(*names)[i], doc + ".", flex.contains(NestedId(i))}, &functions_));
   }
   return ok_status();
 }
 
 Status Exporter::program(const Program& program) {
   SymbolPlan symbols(program);
-  if (symbols.is_too_deep()) return Error{ErrorKind::cannot_apply, "nested graphs call each other deeper than Python can", {}, {}};
+  if (symbols.is_too_deep())
+    return Error{ErrorKind::cannot_apply, "nested graphs call each other deeper than Python can", {}, {}};
   const GraphSymbols& main = symbols.main();
   if (!main.parameters.empty()) {
     Location where;
     where.path = place_of(program, program.graph, main.needed_at[0]);
     std::string name(text(main.parameters[0]));
-    return Error{ErrorKind::cannot_apply, "the size " + name + " follows from no input and no node before this one", std::move(where),
-                 "give it a number first: sg-concretize --bind " + name + "=N"};
+    return Error{ErrorKind::cannot_apply, "the size " + name + " follows from no input and no node before this one",
+                 std::move(where), "give it a number first: sg-concretize --bind " + name + "=N"};
   }
   std::vector<std::string> names;
   SG_TRY(bodies(program, symbols, &names));
@@ -176,7 +180,10 @@ Status Exporter::check_groups() const {
       if (std::is_sorted(part.ranks.begin(), part.ranks.end())) continue;
       std::string name;
       append_comment(group_key(job_, GroupId(id)), &name);
-      return Error{ErrorKind::cannot_apply, "group @" + name + " has its ranks in an order of its own, which torch.distributed does not keep", {}, {}};
+      return Error{ErrorKind::cannot_apply,
+                   "group @" + name + " has its ranks in an order of its own, which torch.distributed does not keep",
+                   {},
+                   {}};
     }
   }
   return ok_status();
@@ -191,9 +198,13 @@ std::string Exporter::head() const {
     out += i ? ", " : " from a graph of ";
     append_docstring(text(job_.provenance[i].tool), &out);
   }
-  out += ". One call a node, in the order of the schedule.\n`step(inputs)` runs it; as a program it loads a file, runs, and compares.\n";
-  if (!module_.groups.empty()) out += "It talks between " + std::to_string(job_.world) + " ranks: start it with torchrun.\n";
-  if (module_.draws_random) out += "It draws random numbers from PyTorch's own generator: not those that a capture or sg-run drew.\n";
+  out +=
+      ". One call a node, in the order of the schedule.\n`step(inputs)` runs it; as a program it loads a file, runs, "
+      "and compares.\n";
+  if (!module_.groups.empty())
+    out += "It talks between " + std::to_string(job_.world) + " ranks: start it with torchrun.\n";
+  if (module_.draws_random)
+    out += "It draws random numbers from PyTorch's own generator: not those that a capture or sg-run drew.\n";
   out += "\"\"\"\n" + std::string(kImports);
   if (!module_.groups.empty()) out += "import torch.distributed as dist\n";
   if (module_.fx) out.replace(out.find("import os\n"), 0, "import operator\n"), out += "import torch.fx as fx\n";
@@ -224,7 +235,8 @@ std::string Exporter::helpers() const {
   std::string out;
   if (module_.fx) out += "\n" + std::string(kBuilderClass);
   if (!module_.groups.empty()) out += "\n" + std::string(kGroups);
-  for (std::string_view source : module_.helpers) out += (source.starts_with("\nimport") ? "" : "\n") + std::string(source);
+  for (std::string_view source : module_.helpers)
+    out += (source.starts_with("\nimport") ? "" : "\n") + std::string(source);
   return out;
 }
 
@@ -237,7 +249,9 @@ std::string Exporter::table(const Program& program, const Written& written) cons
   const Graph& graph = program.graph;
   std::string out = "\n\n" + written.table + " = Program(\n    run=" + written.run + ",\n    inputs={\n";
   std::string optional, numbers, writes, constants, devices, outputs;
-  auto add = [&](std::string item, std::string* list) { *list += (list->empty() ? "" : std::string(",") + kBreak) + item; };
+  auto add = [&](std::string item, std::string* list) {
+    *list += (list->empty() ? "" : std::string(",") + kBreak) + item;
+  };
   AliasAnalysis aliases(program, graph);
   std::unordered_set<uint32_t> mutated;
   for (NodeId n : graph.nodes())
@@ -248,10 +262,12 @@ std::string Exporter::table(const Program& program, const Written& written) cons
     std::string name = string_literal(graph.name(input.value));
     append_line(8, name + ": " + (input.fqn ? string_literal(text(input.fqn)) : "None") + ",", {}, &out);
     if (graph.users(input.value).empty()) add(name, &optional);
-    if (type.kind == TypeKind::integer || type.kind == TypeKind::floating || type.kind == TypeKind::boolean) add(name, &numbers);
+    if (type.kind == TypeKind::integer || type.kind == TypeKind::floating || type.kind == TypeKind::boolean)
+      add(name, &numbers);
     if (mutated.contains(input.value.index)) add(name, &writes);
     if (input.digest) add(name + ": " + string_literal(text(input.digest)), &constants);
-    if (type.kind == TypeKind::tensor && type.device && text(type.device) != "cpu") add(name + ": " + string_literal(text(type.device)), &devices);
+    if (type.kind == TypeKind::tensor && type.device && text(type.device) != "cpu")
+      add(name + ": " + string_literal(text(type.device)), &devices);
   }
   for (const Output& o : graph.outputs()) {
     std::string label(o.kind == OutputKind::gradient ? "gradient" : name_of(o.kind));
@@ -262,7 +278,8 @@ std::string Exporter::table(const Program& program, const Written& written) cons
   out += "    },\n";
   append_line(4, "outputs=(" + outputs + (graph.outputs().empty() ? ")," : ",),"), {}, &out);
   auto row = [&](std::string_view name, const std::string& list, std::string_view open, std::string_view close) {
-    if (!list.empty()) append_line(4, std::string(name) + "=" + std::string(open) + list + std::string(close), {}, &out);
+    if (!list.empty())
+      append_line(4, std::string(name) + "=" + std::string(open) + list + std::string(close), {}, &out);
   };
   row("optional", optional, "(", ",),"), row("numbers", numbers, "(", ",),"), row("written", writes, "(", ",),");
   row("constants", constants, "{", "},"), row("devices", devices, "{", "},"), row("strides", written.strides, "", ",");
@@ -278,7 +295,8 @@ std::string Exporter::tables() const {
     for (uint32_t r : p.ranks) of_rank[r] = written_[i].table;
   }
   if (job_.is_spmd()) return out + "PROGRAMS = dict.fromkeys(range(WORLD), " + written_[0].table + ")\n\n\n";
-  for (const auto& [rank, name] : of_rank) rows += (rows.empty() ? "" : std::string(",") + kBreak) + std::to_string(rank) + ": " + name;
+  for (const auto& [rank, name] : of_rank)
+    rows += (rows.empty() ? "" : std::string(",") + kBreak) + std::to_string(rank) + ": " + name;
   append_line(0, "PROGRAMS = {" + rows + "}", {}, &out);
   return out + "\n\n";
 }

@@ -27,9 +27,9 @@ bool divides_badly(int64_t a, int64_t b) { return b == 0 || (a == INT64_MIN && b
 }  // namespace
 
 ExprPool::ExprPool(StringTable* strings) : strings_(strings) {
-  append({}, {0, 1, 0, true});    // Expr(0) is zero
+  append({}, {0, 1, 0, true});  // Expr(0) is zero
   small_constants_[0] = Expr(0);
-  append({}, {0, 1, 0, false});   // kInvalid
+  append({}, {0, 1, 0, false});  // kInvalid
 }
 
 ExprPool::ExprPool(const ExprPool& other, StringTable* strings) : ExprPool(other) { strings_ = strings; }
@@ -216,10 +216,10 @@ bool ExprPool::mentions(Expr e, StrId symbol) const {
 
 int ExprPool::compare(Expr a, Expr b) const {
   if (a == b) return 0;
-  if (is_invalid(a) || is_invalid(b)) return is_invalid(a) ? 1 : -1;   // last
+  if (is_invalid(a) || is_invalid(b)) return is_invalid(a) ? 1 : -1;  // last
   auto x = constant_value(a), y = constant_value(b);
   if (x && y) return *x < *y ? -1 : 1;
-  if (x || y) return x ? -1 : 1;                                        // numbers first: max(1, u0)
+  if (x || y) return x ? -1 : 1;  // numbers first: max(1, u0)
   return ExprBuilder{const_cast<ExprPool&>(*this)}.compare_terms(expr_terms_[a.index], expr_terms_[b.index]);
 }
 

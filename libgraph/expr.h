@@ -41,23 +41,23 @@ struct Atom {
 };
 
 struct Factor {
-  uint32_t atom = 0;    // index into the pool's atoms
-  uint32_t power = 1;   // >= 1
+  uint32_t atom = 0;   // index into the pool's atoms
+  uint32_t power = 1;  // >= 1
   friend bool operator==(const Factor&, const Factor&) = default;
 };
 
 struct Term {
-  int64_t coefficient = 0;        // never 0
-  std::vector<Factor> factors;    // sorted; empty for the constant term
+  int64_t coefficient = 0;      // never 0
+  std::vector<Factor> factors;  // sorted; empty for the constant term
   friend bool operator==(const Term&, const Term&) = default;
 };
 
 class ExprPool {
  public:
   static constexpr size_t kMaxTerms = 4096;
-  static constexpr size_t kMaxDepth = 64;         // atoms within atoms
-  static constexpr size_t kMaxWeight = 1 << 17;   // terms and factors, counted as often as they would be printed
-  static constexpr size_t kMaxText = 1 << 16;     // bytes that `parse` reads
+  static constexpr size_t kMaxDepth = 64;        // atoms within atoms
+  static constexpr size_t kMaxWeight = 1 << 17;  // terms and factors, counted as often as they would be printed
+  static constexpr size_t kMaxText = 1 << 16;    // bytes that `parse` reads
   static constexpr Expr kInvalid{1};
 
   explicit ExprPool(StringTable* strings);
@@ -75,19 +75,19 @@ class ExprPool {
   Expr mod(Expr a, Expr b);
   Expr min(Expr a, Expr b);
   Expr max(Expr a, Expr b);
-  Expr extremum(AtomKind kind, std::span<const Expr> list);   // REQUIRES: kind min or max, list not empty
+  Expr extremum(AtomKind kind, std::span<const Expr> list);  // REQUIRES: kind min or max, list not empty
   Expr sum(std::span<const Expr> list);
   Expr product(std::span<const Expr> list);
 
   bool is_constant(Expr e) const { return constant_value(e).has_value(); }
   std::optional<int64_t> constant_value(Expr e) const;
   bool is_invalid(Expr e) const { return e == kInvalid; }
-  std::optional<StrId> as_symbol(Expr e) const;            // set when the expression is one bare symbol
+  std::optional<StrId> as_symbol(Expr e) const;  // set when the expression is one bare symbol
 
-  std::span<const Term> terms(Expr e) const;               // REQUIRES: !is_invalid(e); the constant term comes last
+  std::span<const Term> terms(Expr e) const;  // REQUIRES: !is_invalid(e); the constant term comes last
   const Atom& atom(uint32_t index) const { return atoms_[index]; }
 
-  void collect_symbols(Expr e, std::vector<StrId>* out) const;   // each once, in order of first appearance
+  void collect_symbols(Expr e, std::vector<StrId>* out) const;  // each once, in order of first appearance
   bool mentions(Expr e, StrId symbol) const;
 
   // Rebuilds `e` with symbols replaced; a symbol for which `lookup` returns none stays.
@@ -117,8 +117,8 @@ class ExprPool {
 
  private:
   friend struct ExprBuilder;
-  struct Info {                                 // one an expression
-    int64_t value = 0;                          // when is_constant
+  struct Info {         // one an expression
+    int64_t value = 0;  // when is_constant
     uint32_t weight = 0;
     uint16_t depth = 0;
     bool is_constant = false;
@@ -126,13 +126,13 @@ class ExprPool {
   Expr append(std::vector<Term> list, Info info);
 
   StringTable* strings_;
-  std::vector<std::vector<Term>> expr_terms_;   // by Expr id
-  std::vector<Info> info_;                      // by Expr id
-  std::deque<Atom> atoms_;                      // stable addresses
-  FlatIndex expr_index_;                        // all but constants, bare symbols included
+  std::vector<std::vector<Term>> expr_terms_;  // by Expr id
+  std::vector<Info> info_;                     // by Expr id
+  std::deque<Atom> atoms_;                     // stable addresses
+  FlatIndex expr_index_;                       // all but constants, bare symbols included
   FlatIndex atom_index_;
-  std::array<Expr, 1024> small_constants_;      // the overwhelming case, without hashing
-  FlatIndex constants_;                         // the others, by value
+  std::array<Expr, 1024> small_constants_;  // the overwhelming case, without hashing
+  FlatIndex constants_;                     // the others, by value
   FlatMap<StrId, Expr> symbols_;
 
  public:

@@ -8,8 +8,8 @@ namespace sg {
 
 namespace {
 
-constexpr size_t kMaxOperands = 256;   // of one min or max
-constexpr size_t kMaxDividend = 256;   // terms that are tried against a divisor of several terms
+constexpr size_t kMaxOperands = 256;  // of one min or max
+constexpr size_t kMaxDividend = 256;  // terms that are tried against a divisor of several terms
 
 uint64_t magnitude(int64_t v) { return v < 0 ? 0 - static_cast<uint64_t>(v) : static_cast<uint64_t>(v); }
 
@@ -125,7 +125,7 @@ Poly ExprBuilder::floordiv_by_constant(const Poly& a, int64_t b) {
   b /= g, c /= g;
   const Atom* inner = single_atom(rest.terms);
   if (auto m = constant_divisor(inner, AtomKind::mod); m && *m > 0 && c <= b - *m) return quotient;
-  if (auto m = constant_divisor(inner, AtomKind::floordiv)) {   // (x//m + c) // b is (x + c*m) // (m*b)
+  if (auto m = constant_divisor(inner, AtomKind::floordiv)) {  // (x//m + c) // b is (x + c*m) // (m*b)
     int64_t both, shift;
     if (!__builtin_mul_overflow(*m, b, &both) && !__builtin_mul_overflow(c, *m, &shift)) {
       Poly shifted = add(poly(inner->operands[0]), constant(shift));
@@ -187,7 +187,7 @@ Poly ExprBuilder::mod_by_constant(const Poly& a, int64_t b) {
   int64_t d = c % g;
   b /= g, c /= g;
   auto m = constant_divisor(single_atom(rest.terms), AtomKind::mod);
-  bool is_small = m && *m > 0 && c <= b - *m;   // x % m + c is in [0, b)
+  bool is_small = m && *m > 0 && c <= b - *m;  // x % m + c is in [0, b)
   put_constant(&rest.terms, c);
   if (!is_small) rest = atom(AtomKind::mod, StrId(), {intern(std::move(rest)), pool.constant(b)});
   return add(scaled(rest, g), constant(d));
@@ -212,7 +212,7 @@ Poly ExprBuilder::mod_by_symbols(const Poly& a, const Poly& b) {
 
 Poly ExprBuilder::extremum(AtomKind kind, std::vector<Poly> operands) {
   struct Operand {
-    Poly rest;       // without the constant term
+    Poly rest;  // without the constant term
     int64_t constant;
   };
   std::vector<Operand> list;
@@ -224,7 +224,8 @@ Poly ExprBuilder::extremum(AtomKind kind, std::vector<Poly> operands) {
     if (!p.valid) return p;
     const Atom* inner = single_atom(p.terms);
     if (!inner || inner->kind != kind) take(std::move(p));
-    else for (Expr e : inner->operands) take(poly(e));
+    else
+      for (Expr e : inner->operands) take(poly(e));
   }
   // Operands that differ by a constant only: one of them decides.
   auto wins = [&](int64_t x, int64_t y) { return kind == AtomKind::max ? x > y : x < y; };

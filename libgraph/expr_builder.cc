@@ -31,7 +31,7 @@ int compare_names(std::string_view a, std::string_view b) {
     i = i_end, j = j_end;
   }
   if (size_t x = a.size() - i, y = b.size() - j; x != y) return x < y ? -1 : 1;
-  int c = a.compare(b);   // equal but for leading zeros
+  int c = a.compare(b);  // equal but for leading zeros
   return c < 0 ? -1 : c > 0;
 }
 
@@ -171,7 +171,7 @@ Poly ExprBuilder::collect(std::vector<Term> list) const {
   std::sort(list.begin(), list.end(), before);
   Poly p;
   for (size_t i = 0; i < list.size();) {
-    Wide sum = 0;   // far fewer than 2^63 numbers of 64 bits: cannot overflow
+    Wide sum = 0;  // far fewer than 2^63 numbers of 64 bits: cannot overflow
     size_t first = i;
     for (; i < list.size() && list[i].factors == list[first].factors; ++i) sum += list[i].coefficient;
     if (sum > INT64_MAX || sum < INT64_MIN) return Poly::invalid();
@@ -257,7 +257,7 @@ Poly ExprBuilder::mul(const Poly& a, const Poly& b) const {
 Poly ExprBuilder::pow(const Poly& a, uint32_t power) const {
   if (!a.valid) return a;
   if (power == 0) return constant(1);
-  if (a.terms.size() > 1 && power >= max_terms) return Poly::invalid();   // has at least power + 1 terms
+  if (a.terms.size() > 1 && power >= max_terms) return Poly::invalid();  // has at least power + 1 terms
   if (a.terms.size() == 1) {
     Poly p = a;
     Term& t = p.terms[0];

@@ -12,14 +12,14 @@
 namespace sg {
 
 struct Poly {
-  std::vector<Term> terms;   // sorted, no zero coefficients
-  bool valid = true;         // false = overflow, division by zero, too large: absorbs everything
+  std::vector<Term> terms;  // sorted, no zero coefficients
+  bool valid = true;        // false = overflow, division by zero, too large: absorbs everything
 
   static Poly invalid() { return Poly{{}, false}; }
   bool is_zero() const { return valid && terms.empty(); }
 };
 
-__extension__ using Wide = __int128;   // holds any product of two int64_t
+__extension__ using Wide = __int128;  // holds any product of two int64_t
 
 // Rounding towards minus infinity. REQUIRES: b != 0 and not (INT64_MIN, -1)
 int64_t floor_div(int64_t a, int64_t b);
@@ -31,7 +31,7 @@ std::optional<int64_t> checked_pow(int64_t base, uint32_t power);
 struct ExprBuilder {
   ExprPool& pool;
   size_t max_terms = ExprPool::kMaxTerms;
-  mutable size_t budget = 1 << 20;   // factors that products and divisions may make in all: bounds time and memory
+  mutable size_t budget = 1 << 20;  // factors that products and divisions may make in all: bounds time and memory
 
   Poly poly(Expr e) const;
   Poly constant(int64_t value) const;
@@ -62,7 +62,7 @@ struct ExprBuilder {
 
  private:
   Poly atom(AtomKind kind, StrId symbol_name, std::vector<Expr> operands);
-  bool spend(size_t work) const;   // false when the budget is used up
+  bool spend(size_t work) const;  // false when the budget is used up
   std::optional<Term> multiply(const Term& a, const Term& b) const;
   std::optional<Term> divide(const Term& a, const Term& b) const;
   std::optional<Poly> divide_exact(const Poly& a, const Poly& b) const;

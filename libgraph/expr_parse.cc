@@ -7,7 +7,7 @@ namespace sg {
 
 namespace {
 
-constexpr int kMaxNesting = 4 * ExprPool::kMaxDepth;   // parentheses, calls and exponents within each other
+constexpr int kMaxNesting = 4 * ExprPool::kMaxDepth;  // parentheses, calls and exponents within each other
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -19,10 +19,9 @@ struct Function {
   AtomKind kind;
 };
 constexpr std::array kFunctions = {
-    Function{"max", AtomKind::max},           Function{"min", AtomKind::min},
-    Function{"Max", AtomKind::max},           Function{"Min", AtomKind::min},
-    Function{"FloorDiv", AtomKind::floordiv}, Function{"CleanDiv", AtomKind::floordiv},
-    Function{"Mod", AtomKind::mod},           Function{"PythonMod", AtomKind::mod},
+    Function{"max", AtomKind::max}, Function{"min", AtomKind::min},           Function{"Max", AtomKind::max},
+    Function{"Min", AtomKind::min}, Function{"FloorDiv", AtomKind::floordiv}, Function{"CleanDiv", AtomKind::floordiv},
+    Function{"Mod", AtomKind::mod}, Function{"PythonMod", AtomKind::mod},
 };
 
 constexpr uint64_t kLowestMagnitude = uint64_t{1} << 63;
@@ -107,7 +106,7 @@ Poly ExprParser::sum() {
       valid &= next.valid;
       all.insert(all.end(), next.terms.begin(), next.terms.end());
       if (all.size() < 4 * ExprPool::kMaxTerms) continue;
-      Poly so_far = builder_.collect(std::move(all));   // bounds the memory of a long sum of powers
+      Poly so_far = builder_.collect(std::move(all));  // bounds the memory of a long sum of powers
       valid &= so_far.valid;
       all = std::move(so_far.terms);
     }

@@ -21,9 +21,9 @@ class ExprParser {
 
   void skip_spaces();
   bool at_end();
-  bool accept(std::string_view token);          // skips spaces before it
-  bool expect(std::string_view token);          // an error when it is not there
-  std::string_view peek_name();                 // the identifier at this place, without moving; may be empty
+  bool accept(std::string_view token);  // skips spaces before it
+  bool expect(std::string_view token);  // an error when it is not there
+  std::string_view peek_name();         // the identifier at this place, without moving; may be empty
   bool rest_starts_with(std::string_view token) const { return text_.substr(position_).starts_with(token); }
   void fail(std::string message, std::string hint = {});
 

@@ -91,7 +91,7 @@ class FlatMap {
   size_t next(size_t i) const { return (i + 1) & (slots_.size() - 1); }
   size_t distance(size_t from, size_t to) const { return (to - from) & (slots_.size() - 1); }
 
-  size_t place_of(Key key) const {                  // where it is, or the free slot where it belongs
+  size_t place_of(Key key) const {  // where it is, or the free slot where it belongs
     size_t i = home(key);
     while (slots_[i].key && slots_[i].key != key) i = next(i);
     return i;
@@ -103,7 +103,7 @@ class FlatMap {
       if (slot.key) slots_[place_of(slot.key)] = std::move(slot);
   }
 
-  std::vector<Slot> slots_;                         // a power of two, or none
+  std::vector<Slot> slots_;  // a power of two, or none
   size_t size_ = 0;
 };
 
@@ -141,7 +141,7 @@ class FlatIndex {
 
  private:
   struct Slot {
-    uint32_t hash = 0;                              // its low half, which also gives the place
+    uint32_t hash = 0;  // its low half, which also gives the place
     uint32_t id = kNone;
   };
 
@@ -151,7 +151,7 @@ class FlatIndex {
     slots_[i] = slot;
   }
 
-  std::vector<Slot> slots_;                         // a power of two, or none
+  std::vector<Slot> slots_;  // a power of two, or none
   size_t size_ = 0;
 };
 

@@ -1,9 +1,12 @@
-// Freezing: nodes put out of reach of passes, so that a pass works on a part of a step only. What a bisection asks about.
+// Freezing: nodes put out of reach of passes, so that a pass works on a part of a step only. What a bisection asks
+// about.
 //
-// How       A frozen node's op goes by a name that no table has ("frozen.aten.mm.default"). So every pass takes it for an
+// How       A frozen node's op goes by a name that no table has ("frozen.aten.mm.default"). So every pass takes it for
+// an
 //           op that nobody knows, and leaves it alone as carefully as such a one; all else about the node stays, the
 //           symbols that it defines are written down, and `thaw` gives the op its name again.
-// Parts     The nodes of the steps, by name, in the order of the schedule: those of one name are one part, so that ranks
+// Parts     The nodes of the steps, by name, in the order of the schedule: those of one name are one part, so that
+// ranks
 //           keep the same. A wait goes with what it waits for, a body with the node that calls it.
 // Legal     A step that a pass changed while some of it was frozen is one that it could have made: less was allowed.
 // Cost      Linear; the job is changed in place.
@@ -19,8 +22,8 @@ namespace sg {
 
 // A node a part, as the first program that has it.
 struct StepPart {
-  std::string name;             // "%mm_3"
-  std::string source;           // "model.py:12"; empty = unknown
+  std::string name;    // "%mm_3"
+  std::string source;  // "model.py:12"; empty = unknown
 };
 std::vector<StepPart> step_parts(const Job& job);
 

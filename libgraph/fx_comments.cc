@@ -9,7 +9,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kCutLength = 40;              // FX cuts the values of annotations behind so many characters
+constexpr size_t kCutLength = 40;  // FX cuts the values of annotations behind so many characters
 
 bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
 
@@ -55,7 +55,8 @@ size_t bracketed_length(std::string_view s) {
 
 std::string lower(std::string_view s) {
   std::string out(s);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
   return out;
 }
 
@@ -134,8 +135,10 @@ class CommentReader {
     }
     int32_t number = 0;
     std::string_view digits = value.text;
-    if (key == "chunk_id" && value.kind == FxKind::integer && take_number(&digits, &number)) out_.meta.chunk.index = number;
-    else if (key == "chunked_region_is_backward" && value.kind == FxKind::name) out_.meta.chunk.is_backward = value.text == "True";
+    if (key == "chunk_id" && value.kind == FxKind::integer && take_number(&digits, &number))
+      out_.meta.chunk.index = number;
+    else if (key == "chunked_region_is_backward" && value.kind == FxKind::name)
+      out_.meta.chunk.is_backward = value.text == "True";
     else extra_.emplace_back("custom." + key, fx_json(*file_, value_index));
   }
 

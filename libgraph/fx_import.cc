@@ -14,7 +14,7 @@ namespace sg {
 namespace {
 
 constexpr int64_t kMaxFxWorld = 1 << 20;
-constexpr size_t kMaxImpliedGuards = 64;      // real graphs have a few; each is compared with all
+constexpr size_t kMaxImpliedGuards = 64;  // real graphs have a few; each is compared with all
 
 bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
 
@@ -24,7 +24,8 @@ std::string counted(uint64_t n, std::string_view what) {
 
 // `print(graph)`: operators and names, but no types.
 bool is_graph_listing(std::string_view text) {
-  return text.find("= placeholder[target=") != std::string_view::npos && text.find("def forward(") == std::string_view::npos;
+  return text.find("= placeholder[target=") != std::string_view::npos &&
+         text.find("def forward(") == std::string_view::npos;
 }
 
 // Without the colours of a terminal ("\033[31m"), which print_readable(colored=True) writes.
@@ -52,7 +53,8 @@ std::string device_in(const FxFile& file) {
     std::string device = fx_device_text(file, e);
     if (!device.empty()) ++counts[device];
   }
-  auto most = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  auto most =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == counts.end() ? "cpu" : most->first;
 }
 
@@ -69,7 +71,8 @@ std::vector<uint32_t> roots_of(const FxFile& file) {
 void name_from_dynamo(std::string_view name, Pool* pool, SourceInput* input) {
   constexpr std::string_view kModules = "_modules_";
   while (!name.empty() && name.back() == '_') name.remove_suffix(1);
-  for (auto [word, kind] : {std::pair<std::string_view, InputKind>{"_parameters_", InputKind::parameter}, {"_buffers_", InputKind::buffer}}) {
+  for (auto [word, kind] : {std::pair<std::string_view, InputKind>{"_parameters_", InputKind::parameter},
+                            {"_buffers_", InputKind::buffer}}) {
     size_t at = name.rfind(word);
     if (at == std::string_view::npos) continue;
     std::string fqn;
@@ -96,7 +99,8 @@ void name_inputs_from_dynamo(const FxUnit& dynamo, Pool* pool, FxProgram* progra
     if (!starts_with(descriptor, kPlain)) continue;
     size_t index = std::strtoull(descriptor.c_str() + kPlain.size(), nullptr, 10);
     SourceInput& input = program->source.graph.inputs[i];
-    if (index < params.size() && input.input.kind == InputKind::user) name_from_dynamo(params[index].name, pool, &input);
+    if (index < params.size() && input.input.kind == InputKind::user)
+      name_from_dynamo(params[index].name, pool, &input);
   }
 }
 
@@ -111,10 +115,11 @@ void add_implied_guards(Graph& graph, TypeInferrer& inferrer, std::vector<Guard>
     const Node& node = graph.node(n);
     for (uint32_t i = 0; i < std::min<uint32_t>(node.result_count, static_cast<uint32_t>(types->size())); ++i) {
       const Type &told = graph.type(node.result(i)), &given = (*types)[i];
-      if (told.kind != TypeKind::tensor || given.kind != TypeKind::tensor || told.shape.size() != given.shape.size()) continue;
+      if (told.kind != TypeKind::tensor || given.kind != TypeKind::tensor || told.shape.size() != given.shape.size())
+        continue;
       for (size_t d = 0; d < told.shape.size(); ++d) {
         if (told.shape[d] == given.shape[d] || exprs.is_invalid(given.shape[d])) continue;
-        if (exprs.is_constant(told.shape[d]) && exprs.is_constant(given.shape[d])) continue;       // the verifier's to say
+        if (exprs.is_constant(told.shape[d]) && exprs.is_constant(given.shape[d])) continue;  // the verifier's to say
         auto same = [&](const Guard& g) { return g.left == given.shape[d] && g.right == told.shape[d]; };
         if (guards->size() < kMaxImpliedGuards && std::none_of(guards->begin(), guards->end(), same))
           guards->push_back({Relation::eq, given.shape[d], told.shape[d], node.source});
@@ -171,14 +176,15 @@ class FxImporter {
   Result<FxUnit*> unit(FxText text) {
     std::string_view part = text.whole.substr(text.begin, text.end - text.begin);
     if (is_graph_listing(part))
-      return text.error(text.begin, "this is `print(graph)`, which has no types of its values", "give what graph_module.print_readable() prints");
+      return text.error(text.begin, "this is `print(graph)`, which has no types of its values",
+                        "give what graph_module.print_readable() prints");
     SG_ASSIGN(std::unique_ptr<FxUnit> unit, read_fx_unit(std::move(text)));
     units_.push_back(std::move(unit));
     return units_.back().get();
   }
 
   Result<FxProgram> read_step(FxStep step) {
-    SG_ASSIGN(FxUnit* graph, unit(std::move(step.graph)));
+    SG_ASSIGN(FxUnit * graph, unit(std::move(step.graph)));
     std::vector<uint32_t> roots = roots_of(graph->file);
     if (roots.empty()) return no_module(*graph);
     FxUnit* backward = nullptr;
@@ -203,7 +209,7 @@ class FxImporter {
       return place.b < units_.size() ? units_[place.b]->text.where(place.a) : Location();
     };
     if (step.dynamo) {
-      auto names = read_fx_unit(std::move(*step.dynamo));      // names only: what is wrong there is no matter
+      auto names = read_fx_unit(std::move(*step.dynamo));  // names only: what is wrong there is no matter
       if (names.ok()) name_inputs_from_dynamo(**names, &pool(), &program);
     }
     classify_fx_ports(&program, &pool());
@@ -212,7 +218,8 @@ class FxImporter {
   }
 
   Result<FxProgram> lower(FxUnit* unit, uint32_t root) {
-    uint32_t index = static_cast<uint32_t>(std::find_if(units_.begin(), units_.end(), [&](const auto& u) { return u.get() == unit; }) - units_.begin());
+    uint32_t index = static_cast<uint32_t>(
+        std::find_if(units_.begin(), units_.end(), [&](const auto& u) { return u.get() == unit; }) - units_.begin());
     FxTypes types(&pool(), device_in(unit->file), &gaps_);
     SG_ASSIGN(FxProgram program, lower_fx_program({&job_, &groups_, &types, &gaps_}, unit, root, index));
     program.source.where = [this](SourcePlace place) {
@@ -224,7 +231,9 @@ class FxImporter {
   bool has_tangents(const FxProgram& program) {
     const SourceGraph& graph = program.source.graph;
     for (size_t i = 0; i < graph.inputs.size(); ++i)
-      if (starts_with(program.input_descriptors[i], "TangentAOTInput(") || starts_with(pool().strings[graph.inputs[i].name], "tangents_")) return true;
+      if (starts_with(program.input_descriptors[i], "TangentAOTInput(") ||
+          starts_with(pool().strings[graph.inputs[i].name], "tangents_"))
+        return true;
     return false;
   }
 
@@ -233,33 +242,43 @@ class FxImporter {
                            "an FX text has lines such as `def forward(self, arg0_1: \"f32[2, 3]\"):`");
   }
 
-  static Error several(const FxUnit& unit) {           // REQUIRES: more than one
+  static Error several(const FxUnit& unit) {  // REQUIRES: more than one
     std::vector<uint32_t> roots = roots_of(unit.file);
     std::string list;
     for (size_t i = 0; i < roots.size() && i < 8; ++i) {
       const FxModule& m = unit.file.modules[roots[i]];
-      list += (i == 0 ? "" : ", ") + std::string(m.name.empty() ? "forward" : m.name) + " at line " + std::to_string(unit.text.where(m.at).line);
+      list += (i == 0 ? "" : ", ") + std::string(m.name.empty() ? "forward" : m.name) + " at line " +
+              std::to_string(unit.text.where(m.at).line);
     }
     if (roots.size() > 8) list += " and " + std::to_string(roots.size() - 8) + " more";
-    return unit.text.error(unit.file.modules[roots[1]].at, "the text holds " + std::to_string(roots.size()) + " graphs: " + list,
+    return unit.text.error(unit.file.modules[roots[1]].at,
+                           "the text holds " + std::to_string(roots.size()) + " graphs: " + list,
                            "give one of them, or a forward and its backward");
   }
 
   // A graph from before AOTAutograd is no graph of operators.
   static Status check_foreign(const FxProgram& program) {
     if (program.foreign_calls == 0 || program.operator_calls != 0) return ok_status();
-    return Error{ErrorKind::unreadable,
-                 "this graph was taken before its calls became operators: " + counted(program.foreign_calls, "call") + " such as " + program.first_foreign,
-                 program.first_foreign_at,
-                 "give a graph of AOTAutograd (aot_joint_graph; aot_forward_graph and aot_backward_graph), or of torch.export"};
+    return Error{
+        ErrorKind::unreadable,
+        "this graph was taken before its calls became operators: " + counted(program.foreign_calls, "call") +
+            " such as " + program.first_foreign,
+        program.first_foreign_at,
+        "give a graph of AOTAutograd (aot_joint_graph; aot_forward_graph and aot_backward_graph), or of torch.export"};
   }
 
   Status settle_world(uint32_t files, uint32_t last_rank) {
     int64_t world = std::max<int64_t>(groups_.largest(), int64_t{last_rank} + 1);
-    if (world > kMaxFxWorld) return Error{ErrorKind::unreadable, "a group of " + std::to_string(world) + " ranks is beyond any world", {units_[0]->text.file}, {}};
+    if (world > kMaxFxWorld)
+      return Error{ErrorKind::unreadable,
+                   "a group of " + std::to_string(world) + " ranks is beyond any world",
+                   {units_[0]->text.file},
+                   {}};
     if (files > 1 && world != files)
-      return Error{ErrorKind::unreadable, "the groups hold up to " + std::to_string(world) + " ranks, and here are " + counted(files, "file"),
-                   {units_[0]->text.file}, "give the text of every rank, or one that stands for all with --spmd"};
+      return Error{ErrorKind::unreadable,
+                   "the groups hold up to " + std::to_string(world) + " ranks, and here are " + counted(files, "file"),
+                   {units_[0]->text.file},
+                   "give the text of every rank, or one that stands for all with --spmd"};
     job_.world = static_cast<uint32_t>(world);
     auto settled = groups_.settle(job_.world, files, options_.spmd ? job_.world : last_rank + 1);
     if (!settled.ok()) settled.error().where.file = units_[0]->text.file;
@@ -271,7 +290,8 @@ class FxImporter {
     if (notes_ == nullptr) return;
     std::string s = "text does not say: storage offsets";
     auto add = [&](const std::string& what) { s += "; " + what; };
-    if (gaps_.strides != 0) add("strides of " + counted(gaps_.strides, "value") + " (inferred, contiguous where no rule tells)");
+    if (gaps_.strides != 0)
+      add("strides of " + counted(gaps_.strides, "value") + " (inferred, contiguous where no rule tells)");
     if (gaps_.devices != 0) add("devices (" + device_in(units_[0]->file) + " is taken)");
     size_t symbols = job_.programs[0]->symbols.size();
     if (symbols != 0) add("hints and ranges of " + counted(symbols, "symbol"));
@@ -281,10 +301,13 @@ class FxImporter {
     size_t nameless = static_cast<size_t>(std::count_if(inputs.begin(), inputs.end(), [](const SourceInput& i) {
       return !i.input.fqn && (i.input.kind == InputKind::user || i.input.kind == InputKind::opaque);
     }));
-    if (nameless != 0) add("what " + counted(nameless, "input") + (nameless == 1 ? " is" : " are") + " called in the model");
-    if (gaps_.cut_annotations != 0) add("the ends of " + counted(gaps_.cut_annotations, "annotation") + " (cut after 40 characters)");
+    if (nameless != 0)
+      add("what " + counted(nameless, "input") + (nameless == 1 ? " is" : " are") + " called in the model");
+    if (gaps_.cut_annotations != 0)
+      add("the ends of " + counted(gaps_.cut_annotations, "annotation") + " (cut after 40 characters)");
     if (gaps_.unread_annotations != 0) add(counted(gaps_.unread_annotations, "annotation") + " that cannot be read");
-    if (gaps_.subclasses != 0) add("the inside of " + counted(gaps_.subclasses, "tensor subclass") + " (read as plain tensors)");
+    if (gaps_.subclasses != 0)
+      add("the inside of " + counted(gaps_.subclasses, "tensor subclass") + " (read as plain tensors)");
     if (gaps_.odd_types != 0) add(counted(gaps_.odd_types, "type") + " in words that the graph has");
     add("which forward node a backward node belongs to");
     notes_->note(s, {units_[0]->text.file});
@@ -305,7 +328,9 @@ class FxImporter {
 Result<Job> import_fx_steps(std::vector<FxStep> steps, const ImportOptions& options, Diagnostics* notes) {
   if (steps.empty()) return Error{ErrorKind::usage, "there is no text to import", {}, {}};
   if (options.spmd && steps.size() != 1)
-    return Error{ErrorKind::usage, "one text stands for all ranks; here are " + std::to_string(steps.size()), {},
+    return Error{ErrorKind::usage,
+                 "one text stands for all ranks; here are " + std::to_string(steps.size()),
+                 {},
                  "leave --spmd away to import a rank set"};
   return FxImporter(options, notes).run(std::move(steps));
 }
@@ -314,7 +339,9 @@ Result<Job> import_fx(std::vector<CaptureFile> files, const ImportOptions& optio
   std::vector<FxStep> steps;
   for (CaptureFile& file : files)
     if (file.bytes.find('\033') != std::string::npos) file.bytes = without_colours(std::move(file.bytes));
-  for (const CaptureFile& file : files) steps.push_back({FxText::of(file.name, file.bytes), std::nullopt, std::nullopt, static_cast<uint32_t>(steps.size())});
+  for (const CaptureFile& file : files)
+    steps.push_back(
+        {FxText::of(file.name, file.bytes), std::nullopt, std::nullopt, static_cast<uint32_t>(steps.size())});
   return import_fx_steps(std::move(steps), options, notes);
 }
 

@@ -9,10 +9,10 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0; }
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-constexpr std::string_view kSigns[] = {"**=", "//=", "<<=", ">>=", "...", "->", "==", "!=", "<=", ">=", "+=", "-=", "*=",
-                                       "/=",  "%=",  "&=",  "|=",  "^=",  "@=", "**", "//", "<<", ">>"};
+constexpr std::string_view kSigns[] = {"**=", "//=", "<<=", ">>=", "...", "->", "==", "!=", "<=", ">=", "+=", "-=",
+                                       "*=",  "/=",  "%=",  "&=",  "|=",  "^=", "@=", "**", "//", "<<", ">>"};
 
-constexpr size_t kMaxPrefix = 512;            // of a log line
+constexpr size_t kMaxPrefix = 512;  // of a log line
 
 }  // namespace
 
@@ -50,9 +50,7 @@ std::string_view FxLexer::rest_of_line() const {
   return text_.whole.substr(cursor_, end - cursor_);
 }
 
-void FxLexer::skip_line() {
-  cursor_ = std::min(text_.whole.find('\n', cursor_), text_.end);
-}
+void FxLexer::skip_line() { cursor_ = std::min(text_.whole.find('\n', cursor_), text_.end); }
 
 bool FxLexer::next_line() {
   open_brackets_ = 0;
@@ -60,7 +58,7 @@ bool FxLexer::next_line() {
   has_begun_ = true;
   if (!is_first) skip_line();
   for (; cursor_ < text_.end; is_first = false) {
-    if (!is_first) ++cursor_;                       // the end of the line before
+    if (!is_first) ++cursor_;  // the end of the line before
     begin_line();
     if (!at_new_line(cursor_)) return true;
   }
@@ -94,7 +92,7 @@ void FxLexer::skip_log_prefix() {
     return;
   }
   i = close + 1;
-  auto is_tag = [&](size_t at) {                    // " [0/0]", " [__aot_graphs]"
+  auto is_tag = [&](size_t at) {  // " [0/0]", " [__aot_graphs]"
     return line.substr(at, 2) == " [" && at + 2 < line.size() && (is_digit(line[at + 2]) || line[at + 2] == '_') &&
            line.find(']', at) != std::string_view::npos;
   };
@@ -149,7 +147,9 @@ Status FxLexer::advance() {
 Status FxLexer::number() {
   size_t begin = cursor_;
   bool is_float = false;
-  auto digits = [&] { while (is_digit(at(cursor_))) ++cursor_; };
+  auto digits = [&] {
+    while (is_digit(at(cursor_))) ++cursor_;
+  };
   digits();
   if (at(cursor_) == '.') is_float = true, ++cursor_, digits();
   if (at(cursor_) == 'e' || at(cursor_) == 'E') {
@@ -206,9 +206,10 @@ bool FxLexer::take_angled(std::string_view* out) {
 }
 
 Error FxLexer::unexpected(std::string_view wanted) const {
-  std::string found = token_.kind == FxTokenKind::end_of_line ? (token_.at >= text_.end ? "the end of the text" : "the end of the line")
-                      : token_.kind == FxTokenKind::comment   ? "a comment"
-                                                              : "`" + std::string(token_.text.substr(0, 40)) + "`";
+  std::string found = token_.kind == FxTokenKind::end_of_line
+                          ? (token_.at >= text_.end ? "the end of the text" : "the end of the line")
+                      : token_.kind == FxTokenKind::comment ? "a comment"
+                                                            : "`" + std::string(token_.text.substr(0, 40)) + "`";
   return text_.error(token_.at, "expected " + std::string(wanted) + ", found " + found);
 }
 

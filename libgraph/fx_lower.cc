@@ -14,10 +14,12 @@ bool starts_with(std::string_view s, std::string_view part) { return s.substr(0,
 
 // What FX prints as signs, by the names of Python's operator module.
 constexpr std::pair<std::string_view, std::string_view> kSigns[] = {
-    {"+", "add"}, {"-", "sub"}, {"*", "mul"}, {"//", "floordiv"}, {"/", "truediv"}, {"%", "mod"}, {"**", "pow"},
-    {"==", "eq"}, {"!=", "ne"}, {"<", "lt"}, {"<=", "le"}, {">", "gt"}, {">=", "ge"}, {"&", "and_"}, {"|", "or_"},
-    {"^", "xor"}, {"<<", "lshift"}, {">>", "rshift"}, {"@", "matmul"}, {"is", "is_"}, {"is not", "is_not"}, {"and", "and"}, {"or", "or"}};
-constexpr std::pair<std::string_view, std::string_view> kUnarySigns[] = {{"-", "neg"}, {"+", "pos"}, {"~", "invert"}, {"not", "not_"}};
+    {"+", "add"},    {"-", "sub"},  {"*", "mul"},         {"//", "floordiv"}, {"/", "truediv"}, {"%", "mod"},
+    {"**", "pow"},   {"==", "eq"},  {"!=", "ne"},         {"<", "lt"},        {"<=", "le"},     {">", "gt"},
+    {">=", "ge"},    {"&", "and_"}, {"|", "or_"},         {"^", "xor"},       {"<<", "lshift"}, {">>", "rshift"},
+    {"@", "matmul"}, {"is", "is_"}, {"is not", "is_not"}, {"and", "and"},     {"or", "or"}};
+constexpr std::pair<std::string_view, std::string_view> kUnarySigns[] = {
+    {"-", "neg"}, {"+", "pos"}, {"~", "invert"}, {"not", "not_"}};
 
 template <size_t N>
 std::string operator_named(const std::pair<std::string_view, std::string_view> (&signs)[N], std::string_view sign) {
@@ -62,12 +64,19 @@ Status FxGroups::settle(uint32_t world, size_t programs, uint32_t named_ranks) {
   uint64_t members = 0;
   for (const auto& size : sizes_) members += static_cast<uint64_t>(std::max<int64_t>(1, size.value_or(world)));
   if (members > kMaxMembers)
-    return Error{ErrorKind::unreadable, std::to_string(sizes_.size()) + " groups with " + std::to_string(members) + " members are beyond any job", {}, {}};
+    return Error{
+        ErrorKind::unreadable,
+        std::to_string(sizes_.size()) + " groups with " + std::to_string(members) + " members are beyond any job",
+        {},
+        {}};
   for (size_t g = 0; g < sizes_.size(); ++g) {
     uint32_t size = static_cast<uint32_t>(std::max<int64_t>(1, sizes_[g].value_or(world)));
     if (size != world && programs > 1)
-      return Error{ErrorKind::unreadable, "the group `" + std::string(names[g]) + "` holds " + std::to_string(size) + " of " + std::to_string(world) +
-                       " ranks, and the text does not say which", {}, "import the capture of each rank, which declares its groups"};
+      return Error{ErrorKind::unreadable,
+                   "the group `" + std::string(names[g]) + "` holds " + std::to_string(size) + " of " +
+                       std::to_string(world) + " ranks, and the text does not say which",
+                   {},
+                   "import the capture of each rank, which declares its groups"};
     Group group;
     group.axis = job_->pool->str(names[g]);
     GroupPart part;
@@ -89,10 +98,11 @@ namespace {
 // The nested graphs of a program, by the module that they come from.
 struct FxNestedIndex {
   std::map<uint32_t, uint32_t> of_module;
-  std::map<uint32_t, std::string> names;         // unique
+  std::map<uint32_t, std::string> names;  // unique
 };
 
-// Each module below `root` keeps its own name, the outer ones first; where it is taken, behind those of the modules around it.
+// Each module below `root` keeps its own name, the outer ones first; where it is taken, behind those of the modules
+// around it.
 std::map<uint32_t, std::string> nested_names(const FxFile& file, uint32_t root) {
   std::map<uint32_t, uint32_t> depth{{root, 0}};
   std::vector<std::pair<uint32_t, uint32_t>> order;            // depth, module
@@ -178,8 +188,8 @@ class ModuleLowering {
   bool is_header(const FxStatement& s) const {
     if (s.kind != FxStatementKind::assign) return false;
     std::string_view callee = callee_of(s);
-    return callee == "fx_pytree.tree_flatten_spec" || callee == "pytree.tree_leaves" || callee == "self._in_shuffle_graph" ||
-           callee == "iter" || callee == "next";
+    return callee == "fx_pytree.tree_flatten_spec" || callee == "pytree.tree_leaves" ||
+           callee == "self._in_shuffle_graph" || callee == "iter" || callee == "next";
   }
 
   Status header(const FxStatement& s) {
@@ -191,7 +201,8 @@ class ModuleLowering {
       const FxExpr& e = *target(s, i);
       if (e.kind != FxKind::name) return error(e.at, "expected a name");
       const Declared* declared = declared_.find(e.text);
-      inputs_.push_back({e.text, e.at, declared ? declared->annotation : kNoFx, declared ? declared->descriptor : std::string_view()});
+      inputs_.push_back({e.text, e.at, declared ? declared->annotation : kNoFx,
+                         declared ? declared->descriptor : std::string_view()});
     }
     return ok_status();
   }
@@ -232,16 +243,17 @@ class ModuleLowering {
   Status statement(const FxStatement& s) {
     switch (s.kind) {
       case FxStatementKind::declare: return ok_status();
-      case FxStatementKind::expression: return ok_status();      // args_list.clear(), a docstring
+      case FxStatementKind::expression: return ok_status();  // args_list.clear(), a docstring
       case FxStatementKind::returns: return outputs(s);
       case FxStatementKind::change:
-        return error(s.at, "a change in place that Python makes: this graph was taken before its calls became operators",
+        return error(s.at,
+                     "a change in place that Python makes: this graph was taken before its calls became operators",
                      "give a graph of AOTAutograd: aot_joint_graph, aot_forward_graph, aot_backward_graph");
       case FxStatementKind::assign: break;
     }
     if (is_header(s)) return ok_status();
     const FxExpr& value = file().expr(s.value);
-    if (file().is_none(s.value)) return ok_status();            // ";  x = None" frees x
+    if (file().is_none(s.value)) return ok_status();  // ";  x = None" frees x
     if (s.target_count != 1 || target(s)->kind != FxKind::name || target(s)->text.find('.') != std::string_view::npos)
       return error(s.at, "expected one name on the left");
     std::string_view name = target(s)->text;
@@ -261,7 +273,7 @@ class ModuleLowering {
   Status named(const FxStatement& s, std::string_view name, const FxExpr& value) {
     if (starts_with(value.text, "self.")) return attribute(s, name, value.text.substr(5));
     if (const FxName* known = names_.find(value.text)) {
-      const FxName same = *known;                               // the table may move while it grows
+      const FxName same = *known;  // the table may move while it grows
       names_.try_emplace(name, same);
       return ok_status();
     }
@@ -331,7 +343,7 @@ class ModuleLowering {
     empty.place = place(file().modules[module].at);
     empty.name = pool().str(nested_index_->names.at(module));
     program_->source.nested.push_back(std::move(empty));
-    SourceGraph graph;                                        // the list may move while it is filled
+    SourceGraph graph;  // the list may move while it is filled
     SG_TRY(ModuleLowering(lowering_, unit_, unit_index_, program_, nested_index_).read(module, &graph, false));
     program_->source.nested[index].graph = std::move(graph);
     return index;
@@ -347,7 +359,7 @@ class ModuleLowering {
 
   Status operation(const FxExpr& value, SourceNode* node) {
     FxArgs args(lowering_, *unit_, names_, unit_index_, node);
-    auto take = [&](std::string op) -> Status {               // all children are operands
+    auto take = [&](std::string op) -> Status {  // all children are operands
       node->op = pool().str(op);
       for (uint32_t child : file().children_of(value)) {
         SG_ASSIGN(Arg a, args.arg(child));
@@ -369,7 +381,7 @@ class ModuleLowering {
     size_t dot = text.find('.');
     const FxName* base = dot == std::string_view::npos ? nullptr : names_.find(text.substr(0, dot));
     std::string op;
-    if (base != nullptr && !base->is_nested) {                // y.expand(2)
+    if (base != nullptr && !base->is_nested) {  // y.expand(2)
       op = "method." + std::string(text.substr(dot + 1));
       foreign("the method `" + std::string(text.substr(dot + 1)) + "`", callee.at);
       node->refs.push_back({pool().str(base->canonical), place(callee.at)});
@@ -400,7 +412,7 @@ class ModuleLowering {
     if (type.type == Pool::kUnknownType) {
       const OpInfo* info = find_op(pool().strings[node->op]);
       if (info == nullptr || info->returns_list || info->results.size() < 2) return ok_status();
-      node->results.shape = SourceResults::Shape::tuple;       // those that nobody takes are results too
+      node->results.shape = SourceResults::Shape::tuple;  // those that nobody takes are results too
       node->results.types.resize(info->results.size(), Pool::kUnknownType);
       return ok_status();
     }
@@ -492,7 +504,8 @@ Result<FxProgram> lower_fx_program(const FxLowering& lowering, FxUnit* unit, uin
   FxProgram program;
   // All comments first: what they hold grows the tree, in which lowering keeps places.
   for (size_t i = unit->contexts.size(); i < unit->file.comments.size(); ++i)
-    unit->contexts.push_back(read_fx_comment(&unit->file, unit->file.comments[i], lowering.job->pool.get(), lowering.gaps));
+    unit->contexts.push_back(
+        read_fx_comment(&unit->file, unit->file.comments[i], lowering.job->pool.get(), lowering.gaps));
   FxNestedIndex nested_index;
   nested_index.names = nested_names(unit->file, module);
   SourceGraph graph;

@@ -23,33 +23,33 @@ class FxGroups {
  public:
   explicit FxGroups(Job* job) : job_(job) {}
   GroupId of(std::string_view name, std::optional<int64_t> size);
-  int64_t largest() const;                         // of the sizes that are told; 1 without any
+  int64_t largest() const;  // of the sizes that are told; 1 without any
   bool empty() const { return sizes_.empty(); }
-  // Gives each its members, and its name on ranks below `named_ranks`. Those of unknown size hold the world; smaller ones
-  // the ranks from 0 on, or from the last rank backwards where 0 is not meant. An error where members cannot be told: a
-  // group smaller than the world while several ranks are there.
+  // Gives each its members, and its name on ranks below `named_ranks`. Those of unknown size hold the world; smaller
+  // ones the ranks from 0 on, or from the last rank backwards where 0 is not meant. An error where members cannot be
+  // told: a group smaller than the world while several ranks are there.
   Status settle(uint32_t world, size_t programs, uint32_t named_ranks);
 
  private:
   Job* job_;
   std::map<std::string, GroupId, std::less<>> by_name_;
-  std::vector<std::optional<int64_t>> sizes_;      // by GroupId
+  std::vector<std::optional<int64_t>> sizes_;  // by GroupId
 };
 
 // A text with its tree and what has been read of its comments. Keeps its address.
 struct FxUnit {
   FxText text;
   FxFile file;
-  std::vector<FxContext> contexts;   // by comment, once lowering begins
-  std::map<std::pair<uint32_t, std::string_view>, uint32_t> children;   // modules by parent and name
+  std::vector<FxContext> contexts;                                     // by comment, once lowering begins
+  std::map<std::pair<uint32_t, std::string_view>, uint32_t> children;  // modules by parent and name
 };
 Result<std::unique_ptr<FxUnit>> read_fx_unit(FxText text);
 
 // A program that is not built yet, with what descriptors say of its ports.
 struct FxProgram {
   SourceProgram source;
-  std::vector<std::string> input_descriptors, output_descriptors;   // empty where there is none
-  uint64_t foreign_calls = 0;                      // of functions and methods that are no operators
+  std::vector<std::string> input_descriptors, output_descriptors;  // empty where there is none
+  uint64_t foreign_calls = 0;                                      // of functions and methods that are no operators
   uint64_t operator_calls = 0;
   std::string first_foreign;
   Location first_foreign_at;
@@ -67,8 +67,8 @@ Result<FxProgram> lower_fx_program(const FxLowering& lowering, FxUnit* unit, uin
 
 // Kinds of inputs and outputs from descriptors and names.
 void classify_fx_ports(FxProgram* program, Pool* pool);
-// Phases: backward is what a comment calls so, what depends on it or on a tangent, and what has no comment of its own and
-// serves nothing else (the first gradient of a loss).
+// Phases: backward is what a comment calls so, what depends on it or on a tangent, and what has no comment of its own
+// and serves nothing else (the first gradient of a loss).
 void spread_backward(SourceGraph* graph);
 
 // A forward and its backward, joined at what the one saves for the other: by name, else by position.
@@ -76,15 +76,16 @@ Result<FxProgram> join_fx_programs(FxProgram forward, FxProgram backward, Pool* 
 
 // A name of one graph while it is read: "mm_3" is a value, "fw_graph0" may be a nested graph.
 struct FxName {
-  std::string_view canonical;                      // what the value is called: another name where one only repeats it
+  std::string_view canonical;  // what the value is called: another name where one only repeats it
   bool is_nested = false;
-  uint32_t nested = 0;                             // index into SourceProgram::nested
+  uint32_t nested = 0;  // index into SourceProgram::nested
 };
 
 // Arguments of one node (fx_lower_args.cc).
 class FxArgs {
  public:
-  FxArgs(const FxLowering& lowering, const FxUnit& unit, const FlatTextMap<FxName>& names, uint32_t unit_index, SourceNode* node)
+  FxArgs(const FxLowering& lowering, const FxUnit& unit, const FlatTextMap<FxName>& names, uint32_t unit_index,
+         SourceNode* node)
       : lowering_(lowering), unit_(unit), names_(names), unit_index_(unit_index), node_(node) {}
 
   // Fills node->args and refs from the arguments of `call` from `first` on.

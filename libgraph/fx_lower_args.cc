@@ -7,8 +7,10 @@
 namespace sg {
 namespace {
 
-constexpr std::string_view kLayouts[] = {"strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", "_mkldnn"};
-constexpr std::string_view kMemoryFormats[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
+constexpr std::string_view kLayouts[] = {"strided",    "sparse_coo", "sparse_csr", "sparse_csc",
+                                         "sparse_bsr", "sparse_bsc", "jagged",     "_mkldnn"};
+constexpr std::string_view kMemoryFormats[] = {"contiguous_format", "preserve_format", "channels_last",
+                                               "channels_last_3d"};
 
 bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
 
@@ -27,7 +29,8 @@ bool is_symbol(std::string_view s) {
   size_t letters = 0;
   while (letters < s.size() && s[letters] >= 'a' && s[letters] <= 'z') ++letters;
   if (letters == 0 || letters == s.size() || letters > 3 || (s[0] != 's' && s[0] != 'u' && s[0] != 'z')) return false;
-  return std::all_of(s.begin() + static_cast<std::ptrdiff_t>(letters), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return std::all_of(s.begin() + static_cast<std::ptrdiff_t>(letters), s.end(),
+                     [](char c) { return c >= '0' && c <= '9'; });
 }
 
 std::optional<double> as_double(const Arg& a) {
@@ -60,12 +63,14 @@ Status FxArgs::read(const FxExpr& call, uint32_t first, const OpInfo* info) {
     const FxExpr& e = unit_.file.expr(index);
     bool is_keyword = e.kind == FxKind::keyword;
     size_t position = node_->args.size();
-    const Param* param = is_keyword                                    ? param_named(info, e.text)
+    const Param* param = is_keyword                                          ? param_named(info, e.text)
                          : info != nullptr && position < info->params.size() ? &info->params[position]
                                                                              : nullptr;
-    if (is_keyword && !keys.try_emplace(e.text, true).second) return error(e, "the argument `" + std::string(e.text) + "` occurs twice");
+    if (is_keyword && !keys.try_emplace(e.text, true).second)
+      return error(e, "the argument `" + std::string(e.text) + "` occurs twice");
     if (!is_keyword && keys.size() != 0) return error(e, "a positional argument behind one with a name");
-    SG_ASSIGN(Arg value, arg(is_keyword ? unit_.file.children[e.first] : index, param != nullptr && param->kind == ParamKind::group));
+    SG_ASSIGN(Arg value, arg(is_keyword ? unit_.file.children[e.first] : index,
+                             param != nullptr && param->kind == ParamKind::group));
     if (is_keyword) value.set_key(lowering_.job->pool->str(e.text));
     node_->args.push_back(std::move(value));
   }
@@ -81,7 +86,9 @@ std::optional<int64_t> FxArgs::group_size(const FxExpr& call, uint32_t first, co
     if (!is_it) continue;
     if (e->kind == FxKind::keyword) e = &unit_.file.child(*e, 0);
     int64_t size = 0;
-    if (e->kind == FxKind::integer && std::from_chars(e->text.data(), e->text.data() + e->text.size(), size).ec == std::errc()) return size;
+    if (e->kind == FxKind::integer &&
+        std::from_chars(e->text.data(), e->text.data() + e->text.size(), size).ec == std::errc())
+      return size;
   }
   return std::nullopt;
 }
@@ -179,14 +186,16 @@ Result<Arg> FxArgs::number(const FxExpr& e, bool is_negative) {
   }
   double value = 0;
   auto [stop, code] = std::from_chars(digits.data(), end - (e.kind == FxKind::imaginary ? 1 : 0), value);
-  if (code == std::errc::result_out_of_range) return error(e, "the number " + digits.substr(0, 40) + " is out of range");
+  if (code == std::errc::result_out_of_range)
+    return error(e, "the number " + digits.substr(0, 40) + " is out of range");
   (void)stop;
   return e.kind == FxKind::imaginary ? Arg::complex(0, value) : Arg::floating(value);
 }
 
 Result<Arg> FxArgs::unary(const FxExpr& e) {
   const FxExpr& operand = unit_.file.child(e, 0);
-  bool is_number = operand.kind == FxKind::integer || operand.kind == FxKind::floating || operand.kind == FxKind::imaginary;
+  bool is_number =
+      operand.kind == FxKind::integer || operand.kind == FxKind::floating || operand.kind == FxKind::imaginary;
   if (e.text == "-" && is_number) {
     SG_ASSIGN(Arg value, number(operand, true));
     if (operand.kind == FxKind::imaginary) return Arg::complex(-0.0, value.items()[1].as_float());

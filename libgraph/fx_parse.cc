@@ -21,7 +21,8 @@ std::string_view trim(std::string_view s) {
 // "# text" or "#text": what it says.
 std::string_view comment_text(std::string_view comment) { return trim(comment.substr(1)); }
 
-constexpr std::string_view kCompound[] = {"+=", "-=", "*=", "/=", "//=", "%=", "**=", "&=", "|=", "^=", "<<=", ">>=", "@="};
+constexpr std::string_view kCompound[] = {
+    "+=", "-=", "*=", "/=", "//=", "%=", "**=", "&=", "|=", "^=", "<<=", ">>=", "@="};
 
 }  // namespace
 
@@ -65,8 +66,9 @@ Status FxParser::close_modules(uint32_t indent) {
 Status FxParser::check_end(const FxModule& module) const {
   if (!module.has_forward) return ok_status();
   if (!module.statements.empty() && module.statements.back().kind == FxStatementKind::returns) return ok_status();
-  return lexer_.text().error(module.at, "`" + std::string(module.name.empty() ? "forward" : module.name) + "` has no return at its end",
-                             "the text is cut: give all that was printed");
+  return lexer_.text().error(
+      module.at, "`" + std::string(module.name.empty() ? "forward" : module.name) + "` has no return at its end",
+      "the text is cut: give all that was printed");
 }
 
 // class <lambda>(torch.nn.Module):
@@ -104,7 +106,7 @@ Status FxParser::function_header() {
   if (module->has_forward) return lexer_.text().error(lexer_.offset(), "a second function of the same module");
   module->has_forward = true;
   SG_TRY(lexer_.start_line());
-  SG_TRY(lexer_.advance());                        // def
+  SG_TRY(lexer_.advance());  // def
   if (lexer_.peek().kind != FxTokenKind::name) return lexer_.unexpected("the function's name");
   SG_TRY(lexer_.advance());
   if (!lexer_.is_sign("(")) return lexer_.unexpected("`(` after the function's name");
@@ -145,7 +147,8 @@ Status FxParser::parameter(FxModule* module) {
     SG_ASSIGN(param.value, expression());
   }
   if (lexer_.is_sign(",")) SG_TRY(lexer_.advance());
-  else if (!lexer_.is_sign(")") && lexer_.peek().kind != FxTokenKind::comment) return lexer_.unexpected("`,` or `)` after a parameter");
+  else if (!lexer_.is_sign(")") && lexer_.peek().kind != FxTokenKind::comment)
+    return lexer_.unexpected("`,` or `)` after a parameter");
   while (lexer_.peek().kind == FxTokenKind::comment) {
     param.descriptor = comment_text(lexer_.peek().text);
     SG_TRY(lexer_.advance());
@@ -165,7 +168,8 @@ Status FxParser::statement_line() {
     return ok_status();
   }
   for (bool is_first = true;; is_first = false) {
-    if (lexer_.peek().kind != FxTokenKind::end_of_line && lexer_.peek().kind != FxTokenKind::comment) SG_TRY(statement(is_first));
+    if (lexer_.peek().kind != FxTokenKind::end_of_line && lexer_.peek().kind != FxTokenKind::comment)
+      SG_TRY(statement(is_first));
     if (!lexer_.is_sign(";")) break;
     SG_TRY(lexer_.advance());
   }
@@ -202,7 +206,7 @@ Status FxParser::returned(FxStatement* s) {
   if (lexer_.peek().kind == FxTokenKind::end_of_line) return s->value = add_none(s->at), ok_status();
   SG_ASSIGN(s->value, expression());
   if (!lexer_.is_sign(",")) return ok_status();
-  std::vector<uint32_t> items{s->value};           // return a, b
+  std::vector<uint32_t> items{s->value};  // return a, b
   while (lexer_.is_sign(",")) {
     SG_TRY(lexer_.advance());
     if (lexer_.peek().kind == FxTokenKind::end_of_line) break;

@@ -11,7 +11,7 @@
 
 namespace sg {
 
-Result<FxFile> parse_fx(const FxText& text);         // `text` must outlive the result
+Result<FxFile> parse_fx(const FxText& text);  // `text` must outlive the result
 
 // One expression that is the whole of `part`, a piece of `file`'s text: appended to the file's expressions.
 Result<uint32_t> parse_fx_expression(FxFile* file, std::string_view part);

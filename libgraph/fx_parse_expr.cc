@@ -6,12 +6,13 @@ namespace sg {
 namespace {
 
 // Binary operators by precedence, loosest first.
-constexpr std::string_view kLevels[][8] = {
-    {"or"}, {"and"}, {"==", "!=", "<=", ">=", "<", ">", "is", "in"}, {"|"}, {"^"}, {"&"}, {"<<", ">>"}, {"+", "-"},
-    {"*", "/", "//", "%", "@"}};
+constexpr std::string_view kLevels[][8] = {{"or"},       {"and"},    {"==", "!=", "<=", ">=", "<", ">", "is", "in"},
+                                           {"|"},        {"^"},      {"&"},
+                                           {"<<", ">>"}, {"+", "-"}, {"*", "/", "//", "%", "@"}};
 constexpr int kLevelCount = static_cast<int>(std::size(kLevels));
 
-constexpr std::string_view kReserved[] = {"return", "class", "def", "lambda", "if", "else", "for", "while", "import", "del"};
+constexpr std::string_view kReserved[] = {"return", "class", "def",   "lambda", "if",
+                                          "else",   "for",   "while", "import", "del"};
 
 }  // namespace
 
@@ -77,7 +78,8 @@ Result<uint32_t> FxParser::whole_expression() {
   return e;
 }
 
-// The sign at the cursor when it is one of that level; empty otherwise. `not in` and `is not` are read as their first word.
+// The sign at the cursor when it is one of that level; empty otherwise. `not in` and `is not` are read as their first
+// word.
 Result<std::string_view> FxParser::binary_sign(int level) {
   const FxToken token = lexer_.peek();
   if (token.kind != FxTokenKind::sign && token.kind != FxTokenKind::name) return std::string_view();
@@ -112,7 +114,8 @@ Result<uint32_t> FxParser::expression(int level) {
 
 Result<uint32_t> FxParser::unary() {
   const FxToken token = lexer_.peek();
-  bool is_sign = lexer_.is_sign("-") || lexer_.is_sign("+") || lexer_.is_sign("~") || lexer_.is_sign("*") || lexer_.is_sign("**");
+  bool is_sign =
+      lexer_.is_sign("-") || lexer_.is_sign("+") || lexer_.is_sign("~") || lexer_.is_sign("*") || lexer_.is_sign("**");
   if (!is_sign && !lexer_.is_name("not")) return postfix();
   if (++nesting_ > kMaxFxDepth) return too_deep(token.at);
   SG_TRY(lexer_.advance());
@@ -182,7 +185,7 @@ Result<uint32_t> FxParser::name() {
     SG_TRY(lexer_.advance());
     std::string_view inner;
     const FxToken part = lexer_.peek();
-    if (lexer_.take_angled(&inner)) {              // module.<lambda>
+    if (lexer_.take_angled(&inner)) {  // module.<lambda>
       end = part.at + inner.size();
     } else if (part.kind == FxTokenKind::name && part.at == end + 1) {
       end = part.at + part.text.size();
@@ -266,7 +269,8 @@ Result<uint32_t> FxParser::call(uint32_t callee) {
     }
     parts.push_back(arg);
     if (lexer_.is_sign(",")) SG_TRY(lexer_.advance());
-    else if (!lexer_.is_sign(")") && lexer_.peek().kind != FxTokenKind::comment) return lexer_.unexpected("`,` or `)` after an argument");
+    else if (!lexer_.is_sign(")") && lexer_.peek().kind != FxTokenKind::comment)
+      return lexer_.unexpected("`,` or `)` after an argument");
     SG_TRY(descriptors(arg));
   }
   lexer_.close();
@@ -307,7 +311,8 @@ Result<uint32_t> FxParser::slice_or_index() {
   uint32_t at = lexer_.peek().at;
   std::vector<uint32_t> parts;
   auto part = [&]() -> Status {
-    if (lexer_.is_sign(":") || lexer_.is_sign("]") || lexer_.is_sign(",")) return parts.push_back(add_none(at)), ok_status();
+    if (lexer_.is_sign(":") || lexer_.is_sign("]") || lexer_.is_sign(","))
+      return parts.push_back(add_none(at)), ok_status();
     SG_ASSIGN(uint32_t e, expression());
     parts.push_back(e);
     return ok_status();

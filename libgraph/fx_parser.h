@@ -41,7 +41,7 @@ class FxParser {
   Result<uint32_t> subscript(uint32_t container);
   Result<uint32_t> slice_or_index();
   Result<std::string_view> binary_sign(int level);
-  Status descriptors(uint32_t expr);               // comments within brackets
+  Status descriptors(uint32_t expr);  // comments within brackets
   Status skip_comments();
   Result<uint32_t> add(FxKind kind, uint32_t at, std::string_view text, const std::vector<uint32_t>& children = {});
   uint32_t add_none(uint32_t at);
@@ -52,13 +52,13 @@ class FxParser {
 
   struct Open {
     uint32_t module;
-    uint32_t class_indent, body_indent;            // body_indent: of the function's lines, once known
+    uint32_t class_indent, body_indent;  // body_indent: of the function's lines, once known
     bool in_function = false;
   };
 
   FxLexer lexer_;
   FxFile* file_;
-  std::vector<Open> open_;                         // classes around this line
+  std::vector<Open> open_;  // classes around this line
   uint32_t context_ = kNoFx;
   uint32_t nesting_ = 0;
 };

@@ -26,7 +26,8 @@ std::string_view inner_of(std::string_view descriptor, std::string_view key) {
 
 // tangents_1: what AOTAutograd calls the gradient of an output.
 bool is_tangent_name(std::string_view name) {
-  return starts_with(name, "tangents_") && name.size() > 9 && std::all_of(name.begin() + 9, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return starts_with(name, "tangents_") && name.size() > 9 &&
+         std::all_of(name.begin() + 9, name.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 bool is_float_scalar(const Pool& pool, TypeId id) {
@@ -48,7 +49,8 @@ void classify_input(std::string_view descriptor, Pool* pool, SourceInput* input)
   } else if (starts_with(descriptor, "BufferAOTInput(")) {
     input->input.kind = InputKind::buffer;
     input->input.fqn = pool->str(field_of(descriptor, "target"));
-  } else if (starts_with(descriptor, "TangentAOTInput(") || (descriptor.empty() && is_tangent_name(pool->strings[input->name]))) {
+  } else if (starts_with(descriptor, "TangentAOTInput(") ||
+             (descriptor.empty() && is_tangent_name(pool->strings[input->name]))) {
     input->input.kind = InputKind::tangent;
   }
 }
@@ -57,7 +59,7 @@ void classify_input(std::string_view descriptor, Pool* pool, SourceInput* input)
 
 void classify_fx_ports(FxProgram* program, Pool* pool) {
   SourceGraph& graph = program->source.graph;
-  std::map<std::string_view, StrId> described;               // inputs by descriptor
+  std::map<std::string_view, StrId> described;  // inputs by descriptor
   bool has_tangent = false;
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const std::string& descriptor = program->input_descriptors[i];
@@ -88,7 +90,8 @@ void classify_fx_ports(FxProgram* program, Pool* pool) {
   // A step has one loss: its only result of the user's own, if it is a number and gradients are taken of it.
   if (has_gradients && plain.size() == 1) {
     SourceOutput& output = graph.outputs[plain[0]];
-    if (output.value.name && is_float_scalar(*pool, type_of(graph, output.value.name))) output.output.kind = OutputKind::loss;
+    if (output.value.name && is_float_scalar(*pool, type_of(graph, output.value.name)))
+      output.output.kind = OutputKind::loss;
   }
 }
 
@@ -96,9 +99,10 @@ void spread_backward(SourceGraph* graph) {
   FlatMap<StrId, bool> backward, forward_use;
   for (const SourceInput& input : graph->inputs)
     if (input.input.kind == InputKind::tangent) backward.try_emplace(input.name, true);
-  bool has_marks = std::any_of(graph->nodes.begin(), graph->nodes.end(), [](const SourceNode& n) { return n.phase == Phase::backward; });
+  bool has_marks = std::any_of(graph->nodes.begin(), graph->nodes.end(),
+                               [](const SourceNode& n) { return n.phase == Phase::backward; });
   for (SourceNode& node : graph->nodes) {
-    bool is_told = has_marks && node.source;           // older versions of PyTorch mark none
+    bool is_told = has_marks && node.source;  // older versions of PyTorch mark none
     for (const SourceRef& ref : node.refs)
       if (!is_told && backward.contains(ref.name)) node.phase = Phase::backward;
     if (node.phase == Phase::backward && node.name) backward.try_emplace(node.name, true);
@@ -108,8 +112,10 @@ void spread_backward(SourceGraph* graph) {
   FlatMap<StrId, bool> backward_use;
   for (size_t i = graph->nodes.size(); i-- > 0;) {
     SourceNode& node = graph->nodes[i];
-    if (!node.source && node.name && !forward_use.contains(node.name) && backward_use.contains(node.name)) node.phase = Phase::backward;
-    for (const SourceRef& ref : node.refs) (node.phase == Phase::backward ? backward_use : forward_use).try_emplace(ref.name, true);
+    if (!node.source && node.name && !forward_use.contains(node.name) && backward_use.contains(node.name))
+      node.phase = Phase::backward;
+    for (const SourceRef& ref : node.refs)
+      (node.phase == Phase::backward ? backward_use : forward_use).try_emplace(ref.name, true);
   }
 }
 
@@ -119,7 +125,8 @@ namespace {
 
 class Joiner {
  public:
-  Joiner(FxProgram forward, FxProgram backward, Pool* pool) : out_(std::move(forward)), in_(std::move(backward)), pool_(pool) {}
+  Joiner(FxProgram forward, FxProgram backward, Pool* pool)
+      : out_(std::move(forward)), in_(std::move(backward)), pool_(pool) {}
 
   Result<FxProgram> join() {
     SourceGraph& forward = out_.source.graph;
@@ -156,31 +163,36 @@ class Joiner {
   bool is_tangent(size_t i) const {
     const SourceInput& input = in_.source.graph.inputs[i];
     const std::string& descriptor = in_.input_descriptors[i];
-    return starts_with(descriptor, "TangentAOTInput(") || (descriptor.empty() && is_tangent_name(pool_->strings[input.name]));
+    return starts_with(descriptor, "TangentAOTInput(") ||
+           (descriptor.empty() && is_tangent_name(pool_->strings[input.name]));
   }
 
-  // What the forward saves stands at the end of its outputs, each value once; the backward takes it by name. Where names
-  // do not say, positions do.
+  // What the forward saves stands at the end of its outputs, each value once; the backward takes it by name. Where
+  // names do not say, positions do.
   Status match_inputs() {
     const SourceGraph& forward = out_.source.graph;
     SourceGraph& backward = in_.source.graph;
     std::vector<size_t> wanted;
     for (size_t i = 0; i < backward.inputs.size(); ++i) {
       const SourceInput& input = backward.inputs[i];
-      if (!is_tangent(i) && input.input.kind != InputKind::constant && input.input.kind != InputKind::opaque) wanted.push_back(i);
+      if (!is_tangent(i) && input.input.kind != InputKind::constant && input.input.kind != InputKind::opaque)
+        wanted.push_back(i);
     }
     if (wanted.size() > forward.outputs.size())
-      return error("the backward takes " + std::to_string(wanted.size()) + " values besides tangents, the forward returns only " +
-                   std::to_string(forward.outputs.size()));
+      return error("the backward takes " + std::to_string(wanted.size()) +
+                   " values besides tangents, the forward returns only " + std::to_string(forward.outputs.size()));
     saved_begin_ = forward.outputs.size() - wanted.size();
     std::set<StrId> saved;
     for (size_t i = saved_begin_; i < forward.outputs.size(); ++i)
       if (forward.outputs[i].value.name) saved.insert(forward.outputs[i].value.name);
-    bool by_name = std::all_of(wanted.begin(), wanted.end(), [&](size_t i) { return saved.count(backward.inputs[i].name) != 0; });
+    bool by_name =
+        std::all_of(wanted.begin(), wanted.end(), [&](size_t i) { return saved.count(backward.inputs[i].name) != 0; });
     for (size_t k = 0; k < wanted.size(); ++k) {
       const SourceInput& input = backward.inputs[wanted[k]];
       StrId value = by_name ? input.name : forward.outputs[saved_begin_ + k].value.name;
-      if (!value) return error("the forward returns nothing for `" + std::string(pool_->strings[input.name]) + "`, which the backward takes");
+      if (!value)
+        return error("the forward returns nothing for `" + std::string(pool_->strings[input.name]) +
+                     "`, which the backward takes");
       SG_TRY(check_types(input, value));
       renamed_.try_emplace(input.name, value);
     }
@@ -202,10 +214,12 @@ class Joiner {
         if (n.results.types.size() == 1) type_by_name_.emplace(n.name, n.results.types[0]);
     }
     auto known = type_by_name_.find(value);
-    if (known == type_by_name_.end() || known->second == Pool::kUnknownType || input.type == Pool::kUnknownType) return ok_status();
+    if (known == type_by_name_.end() || known->second == Pool::kUnknownType || input.type == Pool::kUnknownType)
+      return ok_status();
     const Type &a = pool_->types[known->second], &b = pool_->types[input.type];
     if (a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape) return ok_status();
-    return error("`" + std::string(pool_->strings[value]) + "` of the forward and `" + std::string(pool_->strings[input.name]) +
+    return error("`" + std::string(pool_->strings[value]) + "` of the forward and `" +
+                 std::string(pool_->strings[input.name]) +
                  "` of the backward have different types: these two are not of one compilation");
   }
 
@@ -235,7 +249,8 @@ class Joiner {
   StrId fresh(StrId name) {
     StrId out = name;
     std::string base(pool_->strings[name]);
-    for (uint32_t k = 1; !taken_.try_emplace(out, true).second; ++k) out = pool_->str(base + "_again" + (k == 1 ? "" : std::to_string(k)));
+    for (uint32_t k = 1; !taken_.try_emplace(out, true).second; ++k)
+      out = pool_->str(base + "_again" + (k == 1 ? "" : std::to_string(k)));
     if (out != name) renamed_.try_emplace(name, out);
     return out;
   }

@@ -6,18 +6,48 @@
 namespace sg {
 namespace {
 
-constexpr std::pair<std::string_view, DType> kAbbreviations[] = {
-    {"f64", DType::f64}, {"f32", DType::f32}, {"f16", DType::f16}, {"bf16", DType::bf16}, {"i64", DType::i64},
-    {"i32", DType::i32}, {"i16", DType::i16}, {"i8", DType::i8}, {"u64", DType::u64}, {"u32", DType::u32},
-    {"u16", DType::u16}, {"u8", DType::u8}, {"b8", DType::boolean}, {"c32", DType::c32}, {"c64", DType::c64},
-    {"c128", DType::c128}, {"f8e4m3fn", DType::f8e4m3fn}, {"f8e5m2", DType::f8e5m2}, {"f8e4m3fnuz", DType::f8e4m3fnuz},
-    {"f8e5m2fnuz", DType::f8e5m2fnuz}};
+constexpr std::pair<std::string_view, DType> kAbbreviations[] = {{"f64", DType::f64},
+                                                                 {"f32", DType::f32},
+                                                                 {"f16", DType::f16},
+                                                                 {"bf16", DType::bf16},
+                                                                 {"i64", DType::i64},
+                                                                 {"i32", DType::i32},
+                                                                 {"i16", DType::i16},
+                                                                 {"i8", DType::i8},
+                                                                 {"u64", DType::u64},
+                                                                 {"u32", DType::u32},
+                                                                 {"u16", DType::u16},
+                                                                 {"u8", DType::u8},
+                                                                 {"b8", DType::boolean},
+                                                                 {"c32", DType::c32},
+                                                                 {"c64", DType::c64},
+                                                                 {"c128", DType::c128},
+                                                                 {"f8e4m3fn", DType::f8e4m3fn},
+                                                                 {"f8e5m2", DType::f8e5m2},
+                                                                 {"f8e4m3fnuz", DType::f8e4m3fnuz},
+                                                                 {"f8e5m2fnuz", DType::f8e5m2fnuz}};
 
 // Calls of sympy's and PyTorch's that have no place among symbolic integers.
-constexpr std::string_view kBeyondIntegers[] = {"ToFloat", "FloatTrueDiv", "IntTrueDiv", "CeilToInt", "FloorToInt", "TruncToInt",
-                                                "TruncToFloat", "RoundToInt", "RoundDecimal", "Piecewise", "Where", "FloatPow",
-                                                "PowByNatural", "OpaqueUnaryFn_", "BitwiseFn_", "ModularIndexing", "LShift",
-                                                "RShift", "IsNonOverlappingAndDenseIndicator", "Identity"};
+constexpr std::string_view kBeyondIntegers[] = {"ToFloat",
+                                                "FloatTrueDiv",
+                                                "IntTrueDiv",
+                                                "CeilToInt",
+                                                "FloorToInt",
+                                                "TruncToInt",
+                                                "TruncToFloat",
+                                                "RoundToInt",
+                                                "RoundDecimal",
+                                                "Piecewise",
+                                                "Where",
+                                                "FloatPow",
+                                                "PowByNatural",
+                                                "OpaqueUnaryFn_",
+                                                "BitwiseFn_",
+                                                "ModularIndexing",
+                                                "LShift",
+                                                "RShift",
+                                                "IsNonOverlappingAndDenseIndicator",
+                                                "Identity"};
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 
@@ -35,7 +65,8 @@ bool goes_beyond_integers(std::string_view text) {
 bool is_relation(std::string_view text) {
   constexpr std::string_view kCalls[] = {"Eq(", "Ne(", "Lt(", "Le(", "Gt(", "Ge(", "And(", "Or(", "Not("};
   if (text.find_first_of("<>=&|~") != std::string_view::npos) return true;
-  return std::any_of(std::begin(kCalls), std::end(kCalls), [&](std::string_view name) { return text.find(name) != std::string_view::npos; });
+  return std::any_of(std::begin(kCalls), std::end(kCalls),
+                     [&](std::string_view name) { return text.find(name) != std::string_view::npos; });
 }
 
 // zf3 and zuf3 are what PyTorch calls symbols of floats.
@@ -63,7 +94,8 @@ bool is_device(std::string_view text) {
 }  // namespace
 
 Error FxTypes::Reading::error(std::string message, std::string hint) const {
-  return file->text->error(at, "in the type " + std::string(text.substr(0, 80)) + ": " + std::move(message), std::move(hint));
+  return file->text->error(at, "in the type " + std::string(text.substr(0, 80)) + ": " + std::move(message),
+                           std::move(hint));
 }
 
 Result<FxType> FxTypes::read(const FxFile& file, uint32_t annotation) {
@@ -101,8 +133,7 @@ Result<FxType> FxTypes::read_text(const Reading& r, std::string_view text) {
 // f32[4, s0][s0, 1]cuda:0
 Result<FxType> FxTypes::tensor(const Reading& r, std::string_view text) {
   size_t bracket = text.find('[');
-  if (bracket == std::string_view::npos)
-    return r.error("expected an element type and sizes, such as f32[2, 3]");
+  if (bracket == std::string_view::npos) return r.error("expected an element type and sizes, such as f32[2, 3]");
   std::string_view abbreviation = text.substr(0, bracket);
   Type type;
   type.kind = TypeKind::tensor;
@@ -117,13 +148,14 @@ Result<FxType> FxTypes::tensor(const Reading& r, std::string_view text) {
   if (has_stride) {
     SG_ASSIGN(stride, sizes(r, &text));
     if (stride && shape && stride->size() != shape->size())
-      return r.error("the shape has " + std::to_string(shape->size()) + " axes, the stride " + std::to_string(stride->size()));
+      return r.error("the shape has " + std::to_string(shape->size()) + " axes, the stride " +
+                     std::to_string(stride->size()));
   }
   if (!text.empty() && !is_device(text)) return r.error("`" + std::string(text.substr(0, 40)) + "` is no device");
   FxType out;
   if (type.dtype == DType::none || !shape) {
     ++own_.odd_types;
-    if (shape) {                                   // an element type that the IR lacks
+    if (shape) {  // an element type that the IR lacks
       type = Type();
       type.kind = TypeKind::opaque;
       type.text = pool_->str(r.text.substr(1, r.text.size() - 2));
@@ -180,8 +212,8 @@ Result<Expr> FxTypes::size(const Reading& r, std::string_view text) {
   if (const Expr* known = sizes_.find(text)) return *known;
   auto parsed = pool_->exprs.parse(text);
   if (!parsed.ok() || pool_->exprs.is_invalid(parsed.value()))
-    return r.error("`" + std::string(text.substr(0, 80)) + "`: " +
-                   (parsed.ok() ? "the expression overflows or divides by zero" : parsed.error().message));
+    return r.error("`" + std::string(text.substr(0, 80)) +
+                   "`: " + (parsed.ok() ? "the expression overflows or divides by zero" : parsed.error().message));
   return *sizes_.try_emplace(text, parsed.value()).first;
 }
 
@@ -194,8 +226,8 @@ Result<FxType> FxTypes::scalar(std::string_view text) {
     type.value = pool_->exprs.constant(text == "True" ? 1 : 0);
   } else if (is_relation(text)) {
     type.kind = TypeKind::boolean;
-  } else if (names_float(text) || text.find('.') != std::string_view::npos || text.find("ToFloat") != std::string_view::npos ||
-             text.find("TrueDiv") != std::string_view::npos) {
+  } else if (names_float(text) || text.find('.') != std::string_view::npos ||
+             text.find("ToFloat") != std::string_view::npos || text.find("TrueDiv") != std::string_view::npos) {
     type.kind = TypeKind::floating;
   } else {
     type.kind = TypeKind::integer;

@@ -22,10 +22,20 @@ std::string_view base_name(std::string_view op) {
 }  // namespace
 
 Graph::Graph(const Graph& other, Pool* pool)
-    : pool_(pool), slots_(other.slots_), values_(other.values_), uses_(other.uses_), free_use_(other.free_use_),
-      output_use_(other.output_use_), inputs_(other.inputs_), outputs_(other.outputs_),
-      value_named_(other.value_named_), node_labelled_(other.node_labelled_), next_suffix_(other.next_suffix_),
-      first_(other.first_), last_(other.last_), count_(other.count_) {}
+    : pool_(pool),
+      slots_(other.slots_),
+      values_(other.values_),
+      uses_(other.uses_),
+      free_use_(other.free_use_),
+      output_use_(other.output_use_),
+      inputs_(other.inputs_),
+      outputs_(other.outputs_),
+      value_named_(other.value_named_),
+      node_labelled_(other.node_labelled_),
+      next_suffix_(other.next_suffix_),
+      first_(other.first_),
+      last_(other.last_),
+      count_(other.count_) {}
 
 // --- reading ---
 
@@ -56,7 +66,8 @@ NodeId Graph::find_node(std::string_view label) const {
 // --- inputs and outputs ---
 
 ValueId Graph::add_input(std::string_view name, TypeId type, Input input) {
-  ValueId v = new_value(fresh_name(name.empty() ? "input" : name), type, NodeId(), static_cast<uint32_t>(inputs_.size()));
+  ValueId v =
+      new_value(fresh_name(name.empty() ? "input" : name), type, NodeId(), static_cast<uint32_t>(inputs_.size()));
   input.value = v;
   inputs_.push_back(std::move(input));
   return v;
@@ -96,13 +107,13 @@ NodeId Graph::insert_before(NodeId position, const NodeSpec& spec) {
   auto same = spec.label.empty() ? spec.names.end() : std::find(spec.names.begin(), spec.names.end(), spec.label);
   ValueId first(static_cast<uint32_t>(values_.size()));
   StrId label;
-  if (single || (spec.label.empty() && !first_wish.empty())) {      // the node is called like its first result
+  if (single || (spec.label.empty() && !first_wish.empty())) {  // the node is called like its first result
     std::string_view wish = !first_wish.empty() ? first_wish : spec.label;
     label = fresh_name(!wish.empty() ? wish : base_name(pool_->op_name(spec.op)));
     new_value(label, spec.result_types[0], n, 0);
-  } else if (same != spec.names.end()) {                            // it is called like one of its other results
-    label = pool_->strings.intern(spec.label);                      // until that one has its name
-  } else {                                                          // its label is a name of its own
+  } else if (same != spec.names.end()) {        // it is called like one of its other results
+    label = pool_->strings.intern(spec.label);  // until that one has its name
+  } else {                                      // its label is a name of its own
     label = fresh_name(!spec.label.empty() ? spec.label : base_name(pool_->op_name(spec.op)));
     node_labelled_.try_emplace(label, n);
   }
@@ -144,9 +155,9 @@ NodeId Graph::append_exact(Node node, std::span<const StrId> names, std::span<co
     values_.push_back({names[i], types[i], n, i});
   }
   bool is_own_result = std::find(names.begin(), names.end(), node.label) != names.end();
-  bool has_label = node.label && node.label != StringTable::kEmpty &&
-                   (is_own_result ||
-                    (!value_named_.contains(node.label) && node_labelled_.try_emplace(node.label, n).second));
+  bool has_label =
+      node.label && node.label != StringTable::kEmpty &&
+      (is_own_result || (!value_named_.contains(node.label) && node_labelled_.try_emplace(node.label, n).second));
   if (!has_label) return forget_values(node.first_result);
   slots_.emplace_back();
   slots_.back().node = std::move(node);
@@ -345,7 +356,7 @@ uint64_t Graph::position_between(NodeId previous, NodeId next) {
 // Makes room around a node: finds the smallest aligned window of positions that is sparse enough, and spaces its nodes
 // evenly. The allowed density falls with the window's size, which makes the amortised cost of an insertion O(log n).
 void Graph::spread_positions(NodeId around) {
-  const double kFillBase = 1.5;   // a window of 2^i positions may hold 1.5^i nodes
+  const double kFillBase = 1.5;  // a window of 2^i positions may hold 1.5^i nodes
   double allowed = kFillBase * kFillBase * kFillBase;
   NodeId low = around, high = around;
   size_t count = 1;

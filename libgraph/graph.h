@@ -29,8 +29,8 @@ enum class OutputKind : uint8_t { other, loss, gradient, buffer, none, opaque };
 // How a local tensor is a part of a global one. Placements are PyTorch's: "S(0)", "R", "P(sum)", "_S(0, 4)".
 struct Sharding {
   std::vector<Expr> global_shape;
-  std::vector<StrId> placements;      // one a mesh axis
-  std::vector<StrId> mesh_axes;       // same length
+  std::vector<StrId> placements;  // one a mesh axis
+  std::vector<StrId> mesh_axes;   // same length
   bool empty() const { return global_shape.empty() && placements.empty() && mesh_axes.empty(); }
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
@@ -38,37 +38,37 @@ struct Sharding {
 struct Input {
   ValueId value;
   InputKind kind = InputKind::user;
-  StrId fqn;                          // "layers.0.wq.weight", or the user's argument name; none = nameless
+  StrId fqn;  // "layers.0.wq.weight", or the user's argument name; none = nameless
   Sharding sharding;
-  StrId of;                           // opaque inputs: FQN of the parameter it describes
-  StrId attribute;                    // opaque inputs: which attribute of it, e.g. "device_mesh"
-  StrId digest;                       // constants: "sha256:..." of the data in the sibling safetensors
-  std::vector<KeyValue> extra;        // sorted by key
+  StrId of;                     // opaque inputs: FQN of the parameter it describes
+  StrId attribute;              // opaque inputs: which attribute of it, e.g. "device_mesh"
+  StrId digest;                 // constants: "sha256:..." of the data in the sibling safetensors
+  std::vector<KeyValue> extra;  // sorted by key
 };
 
 struct Output {
-  ValueId value;                      // none = no value (a null gradient)
+  ValueId value;  // none = no value (a null gradient)
   OutputKind kind = OutputKind::other;
-  ValueId of;                         // gradient, buffer, opaque: the input it belongs to; none = not said
-  StrId of_name;                      // set instead of `of` when the capture names something that is no input
+  ValueId of;     // gradient, buffer, opaque: the input it belongs to; none = not said
+  StrId of_name;  // set instead of `of` when the capture names something that is no input
   Sharding sharding;
-  StrId attribute;                    // opaque outputs
-  std::vector<KeyValue> extra;        // sorted by key
+  StrId attribute;              // opaque outputs
+  std::vector<KeyValue> extra;  // sorted by key
 };
 
 // Set on creation, read by everybody; change through Graph's setters, which keep uses and names right.
 struct Node {
   OpId op;
-  std::vector<Arg> args;              // positional first, then keyword arguments (those with a key)
-  StrId label;                        // unique name of the node; the first result's name unless told otherwise
-  ValueId first_result;               // results have consecutive ids
+  std::vector<Arg> args;  // positional first, then keyword arguments (those with a key)
+  StrId label;            // unique name of the node; the first result's name unless told otherwise
+  ValueId first_result;   // results have consecutive ids
   uint32_t result_count = 0;
-  bool is_tuple = false;              // the op returns a list or tuple, even of one or none
+  bool is_tuple = false;  // the op returns a list or tuple, even of one or none
   Phase phase = Phase::forward;
-  StrId module;                       // FQN; none = outside any module
-  SourceId source;                    // none = unknown
-  MetaId meta{0};                     // the rest; Pool::metas
-  NodeId forward;                     // backward nodes: the forward node they belong to; none = not known
+  StrId module;     // FQN; none = outside any module
+  SourceId source;  // none = unknown
+  MetaId meta{0};   // the rest; Pool::metas
+  NodeId forward;   // backward nodes: the forward node they belong to; none = not known
 
   ValueId result(uint32_t i) const { return ValueId(first_result.index + i); }
 };
@@ -76,9 +76,9 @@ struct Node {
 struct Value {
   StrId name;
   TypeId type{0};
-  NodeId def;                         // none = a graph input
-  uint32_t index = 0;                 // which result, or which input
-  uint32_t first_use = 0xFFFFFFFFu;   // head of the use list (internal)
+  NodeId def;                        // none = a graph input
+  uint32_t index = 0;                // which result, or which input
+  uint32_t first_use = 0xFFFFFFFFu;  // head of the use list (internal)
   uint32_t use_count = 0;
 };
 
@@ -87,8 +87,8 @@ struct NodeSpec {
   OpId op;
   std::vector<Arg> args;
   std::vector<TypeId> result_types;
-  std::vector<std::string_view> names;   // wished for, one a result; made unique. Missing ones follow from the label
-  std::string_view label;                // wished for; empty = the first name, else from the op's name
+  std::vector<std::string_view> names;  // wished for, one a result; made unique. Missing ones follow from the label
+  std::string_view label;               // wished for; empty = the first name, else from the op's name
   bool is_tuple = false;
   Phase phase = Phase::forward;
   StrId module;
@@ -98,14 +98,14 @@ struct NodeSpec {
 };
 
 struct Use {
-  NodeId user;                        // none = a graph output
-  uint32_t output = 0;                // which output, when user is none
+  NodeId user;          // none = a graph output
+  uint32_t output = 0;  // which output, when user is none
 };
 
 class Graph {
  public:
   explicit Graph(Pool* pool) : pool_(pool) {}
-  Graph(const Graph& other, Pool* pool);          // deep copy over a copied pool: all ids stay the same
+  Graph(const Graph& other, Pool* pool);  // deep copy over a copied pool: all ids stay the same
   Graph(Graph&&) = default;
   Graph& operator=(Graph&&) = default;
 
@@ -128,7 +128,7 @@ class Graph {
   bool alive(NodeId n) const { return n.index < slots_.size() && slots_[n.index].alive; }
   bool before(NodeId a, NodeId b) const { return slots_[a.index].position < slots_[b.index].position; }
   size_t node_count() const { return count_; }
-  size_t node_id_limit() const { return slots_.size(); }      // ids are below this: size for side vectors
+  size_t node_id_limit() const { return slots_.size(); }  // ids are below this: size for side vectors
   size_t value_id_limit() const { return values_.size(); }
 
   // for (NodeId n : graph.nodes()): the current node may be erased or moved while iterating.
@@ -136,8 +136,13 @@ class Graph {
    public:
     NodeIterator(const Graph* g, NodeId n) : graph_(g), node_(n) { load(); }
     NodeId operator*() const { return node_; }
-    NodeIterator& operator++() { node_ = next_; load(); return *this; }
+    NodeIterator& operator++() {
+      node_ = next_;
+      load();
+      return *this;
+    }
     bool operator!=(const NodeIterator& other) const { return node_ != other.node_; }
+
    private:
     void load() { next_ = node_.is_none() ? NodeId() : graph_->next(node_); }
     const Graph* graph_;
@@ -162,30 +167,30 @@ class Graph {
       u = next;
     }
   }
-  std::vector<NodeId> users(ValueId v) const;      // distinct nodes in schedule order; outputs left out
+  std::vector<NodeId> users(ValueId v) const;  // distinct nodes in schedule order; outputs left out
   bool is_used(ValueId v) const { return value(v).use_count != 0; }
 
-  ValueId find_value(std::string_view name) const; // none when there is no such result or input
-  NodeId find_node(std::string_view label) const;  // by label, or by the name of a result
+  ValueId find_value(std::string_view name) const;  // none when there is no such result or input
+  NodeId find_node(std::string_view label) const;   // by label, or by the name of a result
 
   // --- writing ---
-  ValueId add_input(std::string_view name, TypeId type, Input input);    // input.value is set here
+  ValueId add_input(std::string_view name, TypeId type, Input input);  // input.value is set here
   void add_output(Output output);
   void set_output_value(size_t index, ValueId v);
-  void remove_input(size_t index);                 // REQUIRES: not used; opaque inputs too
+  void remove_input(size_t index);                          // REQUIRES: not used; opaque inputs too
   Input& mutable_input(size_t i) { return inputs_[i]; }     // all but `value`
   Output& mutable_output(size_t i) { return outputs_[i]; }  // all but `value`
 
   NodeId append(const NodeSpec& spec) { return insert_before(NodeId(), spec); }
-  NodeId insert_before(NodeId position, const NodeSpec& spec);   // none = at the end
+  NodeId insert_before(NodeId position, const NodeSpec& spec);  // none = at the end
   NodeId insert_after(NodeId position, const NodeSpec& spec) { return insert_before(next(position), spec); }
   // For readers of files: appends `node` as it stands; `names` and `types` are those of its results. An empty label
   // means the first result's name. Adds nothing and returns none when a name is none, empty or taken.
   NodeId append_exact(Node node, std::span<const StrId> names, std::span<const TypeId> types);
   void reserve(size_t nodes, size_t values);
   bool has_name(StrId name) const { return value_named_.contains(name) || node_labelled_.contains(name); }
-  void erase(NodeId n);                            // REQUIRES: no result is used
-  void move_before(NodeId n, NodeId position);     // none = to the end
+  void erase(NodeId n);                         // REQUIRES: no result is used
+  void move_before(NodeId n, NodeId position);  // none = to the end
   void move_after(NodeId n, NodeId position);
 
   void set_args(NodeId n, std::vector<Arg> args);
@@ -196,24 +201,24 @@ class Graph {
   void set_module(NodeId n, StrId m) { slots_[n.index].node.module = m; }
   void set_source(NodeId n, SourceId s) { slots_[n.index].node.source = s; }
   void set_forward(NodeId n, NodeId f) { slots_[n.index].node.forward = f; }
-  void replace_uses(ValueId from, ValueId to);     // in nodes and outputs
+  void replace_uses(ValueId from, ValueId to);  // in nodes and outputs
   void replace_uses_in(NodeId user, ValueId from, ValueId to);
 
   // Names. rename and relabel fail (false) when the name is taken or empty.
   bool rename(ValueId v, std::string_view name);
   bool relabel(NodeId n, std::string_view label);
-  StrId fresh_name(std::string_view wish);         // `wish`, or `wish_1`, `wish_2`, ...: not yet taken here
+  StrId fresh_name(std::string_view wish);  // `wish`, or `wish_1`, `wish_2`, ...: not yet taken here
 
  private:
   static constexpr uint32_t kNoUse = 0xFFFFFFFFu;
   struct Slot {
     Node node;
     NodeId previous, next;
-    uint64_t position = 0;            // order label: increases along the list, with gaps
-    uint32_t first_use = kNoUse;      // head of the chain of uses in its arguments
+    uint64_t position = 0;        // order label: increases along the list, with gaps
+    uint32_t first_use = kNoUse;  // head of the chain of uses in its arguments
     bool alive = true;
   };
-  struct UseLink {                    // in two chains: the uses of a value, and those of a node
+  struct UseLink {  // in two chains: the uses of a value, and those of a node
     Use use;
     ValueId value;
     uint32_t previous = kNoUse, next = kNoUse;
@@ -223,7 +228,7 @@ class Graph {
   ValueId new_value(StrId name, TypeId type, NodeId def, uint32_t index);
   uint32_t add_use(ValueId v, Use use);
   void remove_use(uint32_t use);
-  NodeId forget_values(ValueId first);              // undoes new_value from `first` on; returns none
+  NodeId forget_values(ValueId first);  // undoes new_value from `first` on; returns none
   void add_arg_uses(NodeId n);
   void remove_arg_uses(NodeId n);
   void link_before(NodeId n, NodeId position);
@@ -235,12 +240,12 @@ class Graph {
   std::vector<Slot> slots_;
   std::vector<Value> values_;
   std::vector<UseLink> uses_;
-  uint32_t free_use_ = kNoUse;                     // unused links, chained through `next`
-  std::vector<uint32_t> output_use_;               // by output
+  uint32_t free_use_ = kNoUse;        // unused links, chained through `next`
+  std::vector<uint32_t> output_use_;  // by output
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   FlatMap<StrId, ValueId> value_named_;
-  FlatMap<StrId, NodeId> node_labelled_;           // nodes whose label is no result's name
+  FlatMap<StrId, NodeId> node_labelled_;  // nodes whose label is no result's name
   FlatMap<StrId, uint32_t> next_suffix_;
   NodeId first_, last_;
   size_t count_ = 0;

@@ -10,7 +10,7 @@
 namespace sg {
 
 std::string_view relation_sign(Relation r);    // "==", "!=", "<", "<=", ">", ">="
-bool holds(Relation r, int64_t a, int64_t b);   // whether a r b
+bool holds(Relation r, int64_t a, int64_t b);  // whether a r b
 Relation negated(Relation r);                  // eq <-> ne, lt <-> ge, ...
 Relation mirrored(Relation r);                 // a r b is b mirrored(r) a
 

@@ -9,15 +9,17 @@
 namespace sg {
 namespace {
 
-constexpr uint64_t kLikelyRatio = 64;          // captures unpack to some twenty times their size
-constexpr size_t kSpareBytes = 256;            // room behind the text: simdjson reads past the end
-constexpr uint64_t kWindow = uint64_t{1} << 30;   // zlib counts in 32 bits
+constexpr uint64_t kLikelyRatio = 64;            // captures unpack to some twenty times their size
+constexpr size_t kSpareBytes = 256;              // room behind the text: simdjson reads past the end
+constexpr uint64_t kWindow = uint64_t{1} << 30;  // zlib counts in 32 bits
 
 struct Inflater {
   z_stream stream{};
   bool ready = false;
-  Inflater() { ready = inflateInit2(&stream, 15 + 16) == Z_OK; }   // 16: gzip only
-  ~Inflater() { if (ready) inflateEnd(&stream); }
+  Inflater() { ready = inflateInit2(&stream, 15 + 16) == Z_OK; }  // 16: gzip only
+  ~Inflater() {
+    if (ready) inflateEnd(&stream);
+  }
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 };

@@ -13,7 +13,7 @@ namespace sg {
 // more than `max_bytes`: a small file cannot fill the memory.
 struct GzipLimits {
   uint64_t free_bytes = uint64_t{64} << 20;
-  uint64_t max_ratio = 200;                   // captures reach 40
+  uint64_t max_ratio = 200;  // captures reach 40
   uint64_t max_bytes = uint64_t{2} << 30;
 };
 

@@ -36,7 +36,9 @@ class Hasher {
     return *this;
   }
   template <class Tag>
-  Hasher& mix(Id<Tag> id) { return mix(static_cast<uint64_t>(id.index)); }
+  Hasher& mix(Id<Tag> id) {
+    return mix(static_cast<uint64_t>(id.index));
+  }
   template <class List>
   Hasher& mix_all(const List& list) {
     mix(static_cast<uint64_t>(list.size()));

@@ -38,13 +38,14 @@ std::string human_count(double count) {
   return out;
 }
 
-std::string plural(size_t n, const std::string& thing) {
-  return std::to_string(n) + " " + thing + (n == 1 ? "" : "s");
-}
+std::string plural(size_t n, const std::string& thing) { return std::to_string(n) + " " + thing + (n == 1 ? "" : "s"); }
 
 Result<int64_t> parse_bytes(std::string_view text) {
   auto wrong = [&] {
-    return Error{ErrorKind::usage, "\"" + std::string(text) + "\" is no size", {}, "write bytes, or a number with KiB, MiB, GiB, KB, MB or GB"};
+    return Error{ErrorKind::usage,
+                 "\"" + std::string(text) + "\" is no size",
+                 {},
+                 "write bytes, or a number with KiB, MiB, GiB, KB, MB or GB"};
   };
   double number = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -52,8 +53,8 @@ Result<int64_t> parse_bytes(std::string_view text) {
   std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"", 1}, {"B", 1}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
-      {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+      {"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+      {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
   for (auto& [name, factor] : kUnits)
     if (unit == name && number * factor < 0x1p62) return static_cast<int64_t>(std::llround(number * factor));
   return wrong();
@@ -65,7 +66,8 @@ std::string one_line(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     unsigned char c = static_cast<unsigned char>(text[i]);
     size_t n = utf8_length(text.substr(i));
-    if (n == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0) n = 0;   // U+0080 to U+009F: controls, too
+    if (n == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0)
+      n = 0;  // U+0080 to U+009F: controls, too
     if (c == '\n' || c == '\t' || c == '\r') {
       out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r", ++i;
     } else if (c < 0x20 || c == 0x7F || n == 0) {

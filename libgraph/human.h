@@ -11,12 +11,12 @@
 
 namespace sg {
 
-std::string human_bytes(double bytes);     // "1.50 KiB"
-std::string human_flops(double flops);     // "1.50 kflop"
-std::string human_count(double count);     // "1.50 k"
+std::string human_bytes(double bytes);  // "1.50 KiB"
+std::string human_flops(double flops);  // "1.50 kflop"
+std::string human_count(double count);  // "1.50 k"
 // Text out of a file, fit for a line on a terminal: control characters and what is not UTF-8 as \n, \x1b.
 std::string one_line(std::string_view text);
-std::string plural(size_t n, const std::string& thing);   // "2 nodes"
+std::string plural(size_t n, const std::string& thing);  // "2 nodes"
 
 // "512MiB", "2GiB", "1.5GB", "1000": bytes. An error is of kind `usage`.
 Result<int64_t> parse_bytes(std::string_view text);

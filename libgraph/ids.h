@@ -19,16 +19,16 @@ struct Id {
   friend constexpr auto operator<=>(Id, Id) = default;
 };
 
-using StrId = Id<struct StrTag>;       // Pool::strings; the empty string is StrId(0)
-using TypeId = Id<struct TypeTag>;     // Pool::types
-using Expr = Id<struct ExprTag>;       // Pool::exprs: a symbolic integer in normal form
-using SourceId = Id<struct SourceTag>; // Pool::sources: file, line, function
-using MetaId = Id<struct MetaTag>;     // Pool::metas: the rarely set part of a node's metadata
-using OpId = Id<struct OpTag>;         // Pool::ops
-using NodeId = Id<struct NodeTag>;     // one Graph; never reused within it
-using ValueId = Id<struct ValueTag>;   // one Graph; never reused within it
-using GroupId = Id<struct GroupTag>;   // Job::groups
-using NestedId = Id<struct NestedTag>; // Program::nested
+using StrId = Id<struct StrTag>;        // Pool::strings; the empty string is StrId(0)
+using TypeId = Id<struct TypeTag>;      // Pool::types
+using Expr = Id<struct ExprTag>;        // Pool::exprs: a symbolic integer in normal form
+using SourceId = Id<struct SourceTag>;  // Pool::sources: file, line, function
+using MetaId = Id<struct MetaTag>;      // Pool::metas: the rarely set part of a node's metadata
+using OpId = Id<struct OpTag>;          // Pool::ops
+using NodeId = Id<struct NodeTag>;      // one Graph; never reused within it
+using ValueId = Id<struct ValueTag>;    // one Graph; never reused within it
+using GroupId = Id<struct GroupTag>;    // Job::groups
+using NestedId = Id<struct NestedTag>;  // Program::nested
 
 struct IdHash {
   template <class Tag>

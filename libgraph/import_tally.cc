@@ -25,7 +25,7 @@ std::vector<KeyValue> Extras::take(Pool* pool) {
 
 void ImportTally::count(Counts* counts, std::string key, Located at) {
   auto [it, is_new] = counts->try_emplace(std::move(key));
-  if (is_new && counts->size() <= kMaxNotes) it->second.first = at.where();   // finding a place walks the text
+  if (is_new && counts->size() <= kMaxNotes) it->second.first = at.where();  // finding a place walks the text
   ++it->second.count;
 }
 
@@ -63,8 +63,9 @@ std::string ImportTally::listing(const Counts& counts, uint64_t* total) {
 void ImportTally::report_unknown_ops(Diagnostics* notes) const {
   uint64_t nodes = 0;
   std::string names = listing(unknown_ops_, &nodes);
-  notes->warning("unknown-op", std::to_string(unknown_ops_.size()) + " operators are not in the op table and travel opaque, on " +
-                                   std::to_string(nodes) + " nodes: " + names,
+  notes->warning("unknown-op",
+                 std::to_string(unknown_ops_.size()) + " operators are not in the op table and travel opaque, on " +
+                     std::to_string(nodes) + " nodes: " + names,
                  first_unknown_op_, "passes leave such nodes alone, and sg-run refuses them");
 }
 
@@ -85,16 +86,20 @@ void ImportTally::report(uint32_t spmd_rank, Diagnostics* notes) const {
     const std::string names = listing(taken_apart_, &calls);
     notes->note("composite operators taken apart, in " + std::to_string(calls) + " calls: " + names);
   }
-  each(kept_whole_, [](const std::string& reason, const Count& c) { return reason + ", " + times(c.count) + ": it stays whole"; });
+  each(kept_whole_,
+       [](const std::string& reason, const Count& c) { return reason + ", " + times(c.count) + ": it stays whole"; });
   if (!unknown_ops_.empty()) report_unknown_ops(notes);
   if (type_conflicts_.count != 0)
-    notes->warning("getitem-type", "the type of a getitem is not that of the result it takes, " +
-                                       times(type_conflicts_.count) + ": the result's is kept", type_conflicts_.first);
+    notes->warning("getitem-type",
+                   "the type of a getitem is not that of the result it takes, " + times(type_conflicts_.count) +
+                       ": the result's is kept",
+                   type_conflicts_.first);
   if (spmd_rank != kNoRank)
     for (const auto& [op, c] : own_rank_)
-      notes->warning("own-rank", op + " carries its own rank as a number, " + times(c.count) + ": that of rank " +
-                                     std::to_string(spmd_rank) + " stands for all", c.first,
-                     "import every rank ('rank{r}/step.json') to keep each rank's own");
+      notes->warning("own-rank",
+                     op + " carries its own rank as a number, " + times(c.count) + ": that of rank " +
+                         std::to_string(spmd_rank) + " stands for all",
+                     c.first, "import every rank ('rank{r}/step.json') to keep each rank's own");
 }
 
 }  // namespace sg

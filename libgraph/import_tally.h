@@ -19,13 +19,14 @@ class Extras {
  public:
   void add(std::string key, std::string json) { list_.emplace_back(std::move(key), std::move(json)); }
   bool empty() const { return list_.empty(); }
-  std::vector<KeyValue> take(Pool* pool);    // sorted by key; of equal keys the last
+  std::vector<KeyValue> take(Pool* pool);  // sorted by key; of equal keys the last
 
  private:
   std::vector<std::pair<std::string, std::string>> list_;
 };
 
-// Whatever can say where it stands. Working out a place may walk a whole text, so it is asked for only where it is told.
+// Whatever can say where it stands. Working out a place may walk a whole text, so it is asked for only where it is
+// told.
 class Located {
  public:
   template <class Thing>
@@ -42,10 +43,10 @@ class ImportTally {
  public:
   static constexpr uint32_t kNoRank = 0xFFFFFFFFu;
   void unknown_key(std::string_view owner, std::string_view key, Located at);
-  void kept_raw(std::string_view what, Located at);       // a known key whose value has no place in the IR
+  void kept_raw(std::string_view what, Located at);  // a known key whose value has no place in the IR
   void unknown_op(std::string_view op, Located at);
-  void taken_apart(std::string_view op);                  // a composite whose parts took its place
-  void kept_whole(std::string_view op, const std::string& reason, Located at);   // a composite that has stayed: opaque
+  void taken_apart(std::string_view op);  // a composite whose parts took its place
+  void kept_whole(std::string_view op, const std::string& reason, Located at);  // a composite that has stayed: opaque
   void own_rank_literal(std::string_view op, Located at);
   void type_conflict(Located at);
   void report(uint32_t spmd_rank /* or kNoRank */, Diagnostics* notes) const;

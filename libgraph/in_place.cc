@@ -10,8 +10,8 @@ namespace {
 
 // A row of the result depends on that row of the arguments only, and every backend has read a row before it writes it.
 constexpr std::string_view kRowLocal[] = {
-    "aten._log_softmax.default",  "aten._log_softmax_backward_data.default", "aten._safe_softmax.default",
-    "aten._softmax.default",      "aten._softmax_backward_data.default",     "aten.log_softmax.int",
+    "aten._log_softmax.default", "aten._log_softmax_backward_data.default", "aten._safe_softmax.default",
+    "aten._softmax.default",     "aten._softmax_backward_data.default",     "aten.log_softmax.int",
     "aten.softmax.int",
 };
 
@@ -24,7 +24,7 @@ struct Dim {
 // a [4, 8] and its flat view are equal. No dimension is empty.
 struct Walk {
   std::vector<Dim> dims;
-  int64_t begin = 0;     // bytes into the storage
+  int64_t begin = 0;  // bytes into the storage
   friend bool operator==(const Walk&, const Walk&) = default;
 };
 
@@ -43,8 +43,7 @@ std::optional<Walk> walk_of(const Pool& pool, const Type& type, const SizeValues
     if (!walk.dims.empty() && walk.dims.back().stride == run &&
         !__builtin_mul_overflow(walk.dims.back().size, *size, &merged))
       walk.dims.back() = {merged, *stride};
-    else
-      walk.dims.push_back({*size, *stride});
+    else walk.dims.push_back({*size, *stride});
   }
   return walk;
 }
@@ -52,7 +51,7 @@ std::optional<Walk> walk_of(const Pool& pool, const Type& type, const SizeValues
 // No two elements in one place: each stride steps over all that the smaller ones reach.
 bool is_injective(Walk walk) {
   std::sort(walk.dims.begin(), walk.dims.end(), [](const Dim& a, const Dim& b) { return a.stride < b.stride; });
-  int64_t reach = 0;     // the furthest element so far
+  int64_t reach = 0;  // the furthest element so far
   for (const Dim& d : walk.dims) {
     int64_t step;
     if (d.stride <= reach || __builtin_mul_overflow(d.size - 1, d.stride, &step) ||

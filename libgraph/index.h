@@ -17,9 +17,9 @@ class GraphIndex {
   explicit GraphIndex(const Graph& graph);
 
   std::span<const NodeId> by_op(OpId op) const;
-  std::span<const NodeId> by_op(std::string_view name) const;     // full name
+  std::span<const NodeId> by_op(std::string_view name) const;  // full name
   std::span<const NodeId> by_phase(Phase phase) const { return phases_[static_cast<size_t>(phase)]; }
-  std::span<const NodeId> by_module(StrId module) const;          // this very name; none = outside any module
+  std::span<const NodeId> by_module(StrId module) const;  // this very name; none = outside any module
 
   // Nodes in a module that the pattern names, those with such a module among NodeMeta::more_modules included.
   std::vector<NodeId> matching(const ModulePattern& pattern) const;

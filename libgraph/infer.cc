@@ -28,7 +28,7 @@ size_t infer_missing_in(Graph& graph, TypeInferrer& inferrer, std::vector<NodeId
     bool all_known = true;
     for (uint32_t i = 0; i < node.result_count; ++i) {
       if (graph.type(node.result(i)).kind != TypeKind::unknown) continue;
-      if ((*types)[i].kind == TypeKind::unknown) all_known = false;   // only a record could tell
+      if ((*types)[i].kind == TypeKind::unknown) all_known = false;  // only a record could tell
       if ((*types)[i].kind == TypeKind::unknown) continue;
       graph.set_type(node.result(i), graph.pool().types.intern((*types)[i]));
       ++set;

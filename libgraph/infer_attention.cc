@@ -10,7 +10,7 @@ struct Attention {
   const Type* query;
   const Type* key;
   const Type* value;
-  Exprs out_shape;   // [batch, heads, query length, value width]
+  Exprs out_shape;  // [batch, heads, query length, value width]
 };
 
 Result<Attention> attention_of(InferCall& c) {
@@ -22,10 +22,12 @@ Result<Attention> attention_of(InferCall& c) {
     if (t->shape.size() != 4) return c.fail("query, key and value need 4 dimensions");
   const Exprs &q = a.query->shape, &k = a.key->shape, &v = a.value->shape;
   if (!c.may_equal(q[3], k[3])) return c.fail("query and key have different widths");
-  if (!c.may_equal(k[0], v[0]) || !c.may_equal(k[1], v[1]) || !c.may_equal(k[2], v[2])) return c.fail("key and value have different sizes");
+  if (!c.may_equal(k[0], v[0]) || !c.may_equal(k[1], v[1]) || !c.may_equal(k[2], v[2]))
+    return c.fail("key and value have different sizes");
   if (!c.sizes.is(k[0], 1) && !c.may_equal(q[0], k[0])) return c.fail("query and key have different batches");
   auto heads = c.sizes.constant(q[1]), shared = c.sizes.constant(k[1]);
-  if (heads && shared && (*shared == 0 ? *heads != 0 : *heads % *shared != 0)) return c.fail("the query's heads are no multiple of the key's");
+  if (heads && shared && (*shared == 0 ? *heads != 0 : *heads % *shared != 0))
+    return c.fail("the query's heads are no multiple of the key's");
   for (std::string_view mask : {"attn_mask", "attn_bias"})
     if (c.op.param_index(mask) >= 0) SG_TRY(c.expect_broadcast(mask, {q[0], q[1], q[2], k[2]}));
   a.out_shape = a.query->shape;
@@ -44,7 +46,8 @@ Status give_heads_inside(InferCall& c, const Type& like, const Exprs& shape) {
   return c.give(like.dtype, shape, heads_inside(c, shape), like);
 }
 
-// What a backward op is given of the forward run: the output's shape, and a logarithm a row. Some kernels fill up the rows.
+// What a backward op is given of the forward run: the output's shape, and a logarithm a row. Some kernels fill up the
+// rows.
 Status expect_forward(InferCall& c, const Attention& a) {
   for (std::string_view name : {"grad_out", "grad_out_", "out"})
     if (c.op.param_index(name) >= 0) SG_TRY(c.expect_shape(name, a.out_shape));
@@ -55,17 +58,19 @@ Status expect_forward(InferCall& c, const Attention& a) {
     bool fits = have.size() == 3 || (have.size() == 4 && c.sizes.is(have[3], 1));
     fits = fits && c.may_equal(have[0], a.out_shape[0]) && c.may_equal(have[1], a.out_shape[1]);
     auto rows = fits ? c.sizes.constant(have[2]) : std::nullopt, needed = c.sizes.constant(a.out_shape[2]);
-    if (!fits || (rows && needed && *rows < *needed)) return c.fail("'" + std::string(name) + "' does not have a number a row of the query");
+    if (!fits || (rows && needed && *rows < *needed))
+      return c.fail("'" + std::string(name) + "' does not have a number a row of the query");
   }
   return ok_status();
 }
 
-// Whether a type is recorded, with these strides over the shape. A kernel that PyTorch picks by the device and the masks
-// has strides of its own; what is recorded says which it was.
+// Whether a type is recorded, with these strides over the shape. A kernel that PyTorch picks by the device and the
+// masks has strides of its own; what is recorded says which it was.
 bool is_recorded(const InferCall& c, const Exprs& shape, const Exprs& stride) {
   if (c.node.result_count != 1) return false;
   const Type& recorded = c.graph.type(c.node.result(0));
-  return recorded.kind == TypeKind::tensor && recorded.shape.size() == shape.size() && c.sizes.same(recorded.stride, stride);
+  return recorded.kind == TypeKind::tensor && recorded.shape.size() == shape.size() &&
+         c.sizes.same(recorded.stride, stride);
 }
 
 DType sum_type(const Type& t) { return t.dtype == DType::f64 ? DType::f64 : DType::f32; }
@@ -85,7 +90,8 @@ Status give_matching(InferCall& c, const Attention& a) {
 
 Status flash_attention_cpu(InferCall& c) {
   SG_ASSIGN(Attention a, attention_of(c));
-  SG_TRY(c.give(a.query->dtype, a.out_shape, c.sizes.preserved(*a.query), *a.query));   // like the query, which is as wide
+  SG_TRY(
+      c.give(a.query->dtype, a.out_shape, c.sizes.preserved(*a.query), *a.query));  // like the query, which is as wide
   Exprs shape{a.query->shape[0], a.query->shape[1], a.query->shape[2]};
   Exprs stride = c.sizes.contiguous({shape[0], shape[2], shape[1]});
   std::swap(stride[1], stride[2]);
@@ -139,7 +145,7 @@ Status efficient_attention(InferCall& c) {
   SG_TRY(give_heads_inside(c, *a.query, a.out_shape));
   ExprPool& e = c.sizes.exprs();
   Expr unit = c.sizes.number(32), length = e.add(a.query->shape[2], c.sizes.number(31));
-  Expr padded = with_sums ? e.mul(e.floordiv(length, unit), unit) : c.sizes.number(0);   // rows come in blocks of 32
+  Expr padded = with_sums ? e.mul(e.floordiv(length, unit), unit) : c.sizes.number(0);  // rows come in blocks of 32
   SG_TRY(c.give_contiguous(DType::f32, {a.query->shape[0], a.query->shape[1], padded}, *a.query));
   SG_TRY(c.give_contiguous(DType::i64, {}, *a.query));
   return c.give_contiguous(DType::i64, {}, *a.query);
@@ -165,7 +171,8 @@ Status sdpa(InferCall& c) {
   SG_ASSIGN(const Type* key, c.tensor("key"));
   const Exprs &q = query->shape, &k = key->shape, &v = value->shape;
   size_t rank = q.size();
-  if (rank < 2 || k.size() != rank || v.size() != rank) return c.fail("query, key and value need equally many dimensions, at least 2");
+  if (rank < 2 || k.size() != rank || v.size() != rank)
+    return c.fail("query, key and value need equally many dimensions, at least 2");
   bool fits = c.may_equal(q[rank - 1], k[rank - 1]) && c.may_equal(k[rank - 2], v[rank - 2]);
   for (size_t i = 0; fits && i + 2 < rank; ++i) fits = c.may_equal(k[i], v[i]);
   if (!fits) return c.fail("the sizes of query, key and value do not fit");

@@ -78,7 +78,8 @@ const Arg* InferCall::find(std::string_view name) const {
 }
 
 const Type* InferCall::type_of(const Arg& arg) const {
-  return arg.is(ArgKind::value) && arg.as_value().index < graph.value_id_limit() ? &graph.type(arg.as_value()) : nullptr;
+  return arg.is(ArgKind::value) && arg.as_value().index < graph.value_id_limit() ? &graph.type(arg.as_value())
+                                                                                 : nullptr;
 }
 
 Result<const Type*> InferCall::tensor(std::string_view name) const {
@@ -264,7 +265,8 @@ Status InferCall::give(Type t) {
   auto invalid = [&](Expr e) { return sizes.exprs().is_invalid(e); };
   auto bad_size = [&](Expr e) { return invalid(e) || sizes.constant(e).value_or(0) < 0; };
   if (t.kind == TypeKind::tensor) {
-    if (std::any_of(t.shape.begin(), t.shape.end(), bad_size)) return fail("a size of the result is negative or too large");
+    if (std::any_of(t.shape.begin(), t.shape.end(), bad_size))
+      return fail("a size of the result is negative or too large");
     if (std::any_of(t.stride.begin(), t.stride.end(), invalid) || invalid(t.offset))
       return fail("a stride of the result is too large");
   }

@@ -27,16 +27,16 @@ struct InferCall {
   bool given(std::string_view name) const { return find(name) != nullptr; }
 
   Result<const Type*> tensor(std::string_view name) const;
-  Result<const Type*> optional_tensor(std::string_view name) const;          // null when not given
-  Result<std::vector<const Type*>> tensors(std::string_view name) const;     // null for None inside the list
-  Result<Expr> size(std::string_view name) const;                            // a number, known or symbolic
-  Result<Exprs> size_list(std::string_view name) const;                      // one number stands for a list of it
-  Result<int64_t> integer(std::string_view name) const;                      // a known number
+  Result<const Type*> optional_tensor(std::string_view name) const;       // null when not given
+  Result<std::vector<const Type*>> tensors(std::string_view name) const;  // null for None inside the list
+  Result<Expr> size(std::string_view name) const;                         // a number, known or symbolic
+  Result<Exprs> size_list(std::string_view name) const;                   // one number stands for a list of it
+  Result<int64_t> integer(std::string_view name) const;                   // a known number
   Result<std::vector<int64_t>> integers(std::string_view name) const;
   Result<bool> boolean(std::string_view name) const;
   std::optional<DType> dtype(std::string_view name) const;
   std::optional<StrId> device(std::string_view name) const;
-  std::string_view text(std::string_view name) const;                        // of a string; empty when not given
+  std::string_view text(std::string_view name) const;  // of a string; empty when not given
   MemoryFormat memory_format(std::string_view name, MemoryFormat otherwise) const;
 
   // The symbolic value of one argument or list item: an int, an expression, or a value of integer type.
@@ -59,8 +59,8 @@ struct InferCall {
 
   // --- results ---
   Type make(DType dtype, Exprs shape, Exprs stride, StrId device) const;
-  Status give(Type t);                                                       // one more result
-  Status give(DType dtype, Exprs shape, Exprs stride, const Type& like);     // offset 0
+  Status give(Type t);                                                    // one more result
+  Status give(DType dtype, Exprs shape, Exprs stride, const Type& like);  // offset 0
   Status give_contiguous(DType dtype, Exprs shape, const Type& like);
   Status give_none();
   Status give_integer(Expr value);

@@ -108,7 +108,8 @@ Status all_to_all(InferCall& c) {
   for (const Exprs& splits : {received, sent})
     for (Expr rows : splits)
       if (c.sizes.constant(rows).value_or(0) < 0) return c.fail("a part cannot have a negative size");
-  // Whether the parts are the input is held where they are sent: graph chunking leaves the size of the whole in the record.
+  // Whether the parts are the input is held where they are sent: graph chunking leaves the size of the whole in the
+  // record.
   Exprs shape = input->shape;
   if (!received.empty()) shape[0] = c.sizes.exprs().sum(received);
   return c.give_contiguous(input->dtype, std::move(shape), *input);

@@ -5,8 +5,8 @@
 namespace sg::infer {
 namespace {
 
-// `ops`: names, with overload or without (then of all overloads). `wants`: clauses parted by `;`, each a word and what it
-// speaks of. Arguments that are left out want nothing.
+// `ops`: names, with overload or without (then of all overloads). `wants`: clauses parted by `;`, each a word and what
+// it speaks of. Arguments that are left out want nothing.
 //
 //   float NAMES      floating element types             inexact NAMES   floating or complex ones
 //   real NAMES       all but complex ones               whole NAMES     integers
@@ -26,7 +26,8 @@ constexpr Expectation kExpectations[] = {
     {"aten.div.Tensor_mode aten.div.Scalar_mode", "word rounding_mode floor trunc"},
     // reductions, scans, sorts
     {"aten.var aten.std aten.var_mean", "inexact self"},
-    {"aten.amax aten.amin aten.max.default aten.min.default aten.max.dim aten.min.dim aten.argmax aten.argmin", "real self"},
+    {"aten.amax aten.amin aten.max.default aten.min.default aten.max.dim aten.min.dim aten.argmax aten.argmin",
+     "real self"},
     {"aten.cummax aten.cummin aten.sort aten.argsort aten.topk aten.median aten.nanmedian aten.mode aten._unique2 "
      "aten.unique_consecutive",
      "real self"},
@@ -41,32 +42,39 @@ constexpr Expectation kExpectations[] = {
     {"aten._fused_rms_norm_backward", "float grad_out input rstd weight"},
     {"aten.native_group_norm aten.group_norm", "float input weight bias"},
     {"aten.native_group_norm_backward", "float grad_out input mean rstd weight"},
-    {"aten.native_batch_norm aten._native_batch_norm_legit aten._native_batch_norm_legit_no_training aten.batch_norm aten.instance_norm",
+    {"aten.native_batch_norm aten._native_batch_norm_legit aten._native_batch_norm_legit_no_training aten.batch_norm "
+     "aten.instance_norm",
      "float input weight bias running_mean running_var"},
     {"aten.native_batch_norm_backward", "float grad_out input weight running_mean running_var save_mean save_invstd"},
     // losses
     {"aten.nll_loss_forward", "float self weight; index target; range reduction 0 2"},
-    {"aten.nll_loss_backward", "float self weight; same self grad_output total_weight; index target; range reduction 0 2"},
+    {"aten.nll_loss_backward",
+     "float self weight; same self grad_output total_weight; index target; range reduction 0 2"},
     {"aten._ctc_loss.default", "float log_probs; index targets"},
     {"aten._ctc_loss.Tensor", "float log_probs; index targets input_lengths target_lengths"},
-    {"aten._ctc_loss_backward.default", "float log_probs; same log_probs grad neg_log_likelihood log_alpha; index targets"},
+    {"aten._ctc_loss_backward.default",
+     "float log_probs; same log_probs grad neg_log_likelihood log_alpha; index targets"},
     {"aten._ctc_loss_backward.Tensor",
      "float log_probs; same log_probs grad neg_log_likelihood log_alpha; index targets input_lengths target_lengths"},
     {"aten.multi_margin_loss_backward", "float self weight; same self grad_output; index target; range reduction 0 2"},
     {"aten.multilabel_margin_loss_forward", "float self; index target; range reduction 0 2"},
-    {"aten.multilabel_margin_loss_backward", "float self; same self grad_output is_target; index target; range reduction 0 2"},
+    {"aten.multilabel_margin_loss_backward",
+     "float self; same self grad_output is_target; index target; range reduction 0 2"},
     {"aten.cross_entropy_loss", "float self weight; real target; range reduction 0 2; part label_smoothing"},
     {"aten.mse_loss", "real self target; range reduction 0 2"},
     {"aten.mse_loss_backward", "real grad_output self target; range reduction 0 2"},
     {"aten.binary_cross_entropy_with_logits", "real self target weight pos_weight; range reduction 0 2"},
     {"aten.smooth_l1_loss aten.huber_loss aten.soft_margin_loss", "real self target; range reduction 0 2"},
     {"aten.binary_cross_entropy", "real self target weight; range reduction 0 2"},
-    {"aten.smooth_l1_loss_backward aten.huber_loss_backward aten.soft_margin_loss_backward aten.binary_cross_entropy_backward",
+    {"aten.smooth_l1_loss_backward aten.huber_loss_backward aten.soft_margin_loss_backward "
+     "aten.binary_cross_entropy_backward",
      "real grad_output self target weight; range reduction 0 2"},
     {"aten.nll_loss2d_forward", "float self weight; index target; range reduction 0 2"},
-    {"aten.nll_loss2d_backward", "float self weight; same self grad_output total_weight; index target; range reduction 0 2"},
+    {"aten.nll_loss2d_backward",
+     "float self weight; same self grad_output total_weight; index target; range reduction 0 2"},
     {"aten.glu aten.log_sigmoid_forward", "float self"},
-    {"aten.rrelu_with_noise aten.rrelu_with_noise_ aten.rrelu_with_noise_backward", "float self; same self noise grad_output"},
+    {"aten.rrelu_with_noise aten.rrelu_with_noise_ aten.rrelu_with_noise_backward",
+     "float self; same self noise grad_output"},
     {"aten.glu_backward aten._prelu_kernel_backward", "float grad_output self weight"},
     {"aten._weight_norm_interface", "float v g"},
     {"aten._weight_norm_interface_backward", "float grad_w saved_v saved_g saved_norms"},
@@ -81,22 +89,26 @@ constexpr Expectation kExpectations[] = {
     {"aten.matmul", "same self other"},
     {"aten.linear", "same input weight bias"},
     {"aten._grouped_mm", "float self; same self mat2; index offs"},
-    {"aten.convolution aten.conv1d aten.conv2d aten.conv3d aten.conv_transpose1d aten.conv_transpose2d aten.conv_transpose3d",
+    {"aten.convolution aten.conv1d aten.conv2d aten.conv3d aten.conv_transpose1d aten.conv_transpose2d "
+     "aten.conv_transpose3d",
      "float input; same input weight bias; range groups 1 1099511627776"},
     {"aten.convolution_backward", "float input; same grad_output input weight; range groups 1 1099511627776"},
     // planes
-    {"aten.max_pool2d_with_indices aten.max_pool3d_with_indices aten.adaptive_max_pool2d aten.adaptive_max_pool3d", "real self"},
+    {"aten.max_pool2d_with_indices aten.max_pool3d_with_indices aten.adaptive_max_pool2d aten.adaptive_max_pool3d",
+     "real self"},
     {"aten.max_pool1d aten.max_pool2d aten.max_pool3d aten.adaptive_max_pool1d", "real self"},
     {"aten.adaptive_avg_pool2d aten.adaptive_avg_pool3d", "real self"},
     {"aten.unfold_backward", "inexact grad_in"},
     {"aten._is_all_true aten._is_any_true", "mask self"},
     {"aten.pad", "word mode constant reflect replicate circular"},
-    {"aten.avg_pool1d aten.avg_pool2d aten.avg_pool3d aten.adaptive_avg_pool1d aten._adaptive_avg_pool2d aten._adaptive_avg_pool3d",
+    {"aten.avg_pool1d aten.avg_pool2d aten.avg_pool3d aten.adaptive_avg_pool1d aten._adaptive_avg_pool2d "
+     "aten._adaptive_avg_pool3d",
      "real self"},
     {"aten.max_pool2d_with_indices_backward aten.max_pool3d_with_indices_backward aten.adaptive_max_pool2d_backward "
      "aten.adaptive_max_pool3d_backward",
      "real grad_output self; index indices"},
-    {"aten.avg_pool2d_backward aten.avg_pool3d_backward aten._adaptive_avg_pool2d_backward aten._adaptive_avg_pool3d_backward",
+    {"aten.avg_pool2d_backward aten.avg_pool3d_backward aten._adaptive_avg_pool2d_backward "
+     "aten._adaptive_avg_pool3d_backward",
      "real grad_output self"},
     {"aten.max_unpool2d aten.max_unpool3d", "real self; index indices"},
     {"aten.grid_sampler_2d aten.grid_sampler_3d", "float input; same input grid"},
@@ -179,13 +191,16 @@ bool is_of(std::string_view kind, DType t) {
   if (kind == "real") return !is_complex(t);
   if (kind == "whole") return is_whole(t);
   if (kind == "index") return t == DType::i64 || t == DType::i32;
-  return is_floating(t) || t == DType::boolean;           // mask
+  return is_floating(t) || t == DType::boolean;  // mask
 }
 
 std::string_view in_words(std::string_view kind) {
-  return kind == "float" ? "a floating element type" : kind == "inexact" ? "a floating or complex element type"
-         : kind == "real" ? "an element type that is not complex" : kind == "whole" ? "an integer element type"
-         : kind == "index" ? "i64 or i32 as element type" : "bool or a floating element type";
+  return kind == "float"     ? "a floating element type"
+         : kind == "inexact" ? "a floating or complex element type"
+         : kind == "real"    ? "an element type that is not complex"
+         : kind == "whole"   ? "an integer element type"
+         : kind == "index"   ? "i64 or i32 as element type"
+                             : "bool or a floating element type";
 }
 
 Error wrong(const InferCall& c, std::string_view name, std::string_view what) {
@@ -196,7 +211,8 @@ Status check_types_of(const InferCall& c, std::string_view kind, std::string_vie
   for (std::string_view name = next_word(&names); !name.empty(); name = next_word(&names)) {
     if (c.op.param_index(name) < 0 || !c.given(name)) continue;
     SG_ASSIGN(const Type* t, c.tensor(name));
-    if (!is_of(kind, t->dtype)) return wrong(c, name, "have " + std::string(in_words(kind)) + ", not " + std::string(dtype_name(t->dtype)));
+    if (!is_of(kind, t->dtype))
+      return wrong(c, name, "have " + std::string(in_words(kind)) + ", not " + std::string(dtype_name(t->dtype)));
   }
   return ok_status();
 }
@@ -209,8 +225,9 @@ Status check_same(const InferCall& c, std::string_view names) {
     SG_ASSIGN(const Type* t, c.tensor(name));
     if (first == nullptr) first = t, first_name = name;
     if (t->dtype != first->dtype)
-      return c.fail("the element types differ: '" + std::string(first_name) + "' has " + std::string(dtype_name(first->dtype)) + ", '" +
-                    std::string(name) + "' has " + std::string(dtype_name(t->dtype)));
+      return c.fail("the element types differ: '" + std::string(first_name) + "' has " +
+                    std::string(dtype_name(first->dtype)) + ", '" + std::string(name) + "' has " +
+                    std::string(dtype_name(t->dtype)));
   }
   return ok_status();
 }
@@ -235,7 +252,9 @@ Status check_range(const InferCall& c, std::string_view name, int64_t low, int64
 Status check_part(const InferCall& c, std::string_view name) {
   const Arg* arg = c.op.param_index(name) < 0 ? nullptr : c.find(name);
   if (arg == nullptr) return ok_status();
-  double value = arg->is(ArgKind::floating) ? arg->as_float() : arg->is(ArgKind::integer) ? static_cast<double>(arg->as_int()) : 0;
+  double value = arg->is(ArgKind::floating)  ? arg->as_float()
+                 : arg->is(ArgKind::integer) ? static_cast<double>(arg->as_int())
+                                             : 0;
   return value >= 0 && value <= 1 ? ok_status() : Status(wrong(c, name, "lie in [0, 1]"));
 }
 

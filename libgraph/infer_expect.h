@@ -6,8 +6,8 @@
 
 namespace sg::infer {
 
-// Holds the arguments against the table's row for the op, and sees to it that what stands for a tensor is one (pointwise
-// ops take numbers there). Everything that a kernel trusts about one argument alone is checked here.
+// Holds the arguments against the table's row for the op, and sees to it that what stands for a tensor is one
+// (pointwise ops take numbers there). Everything that a kernel trusts about one argument alone is checked here.
 Status check_expectations(const InferCall& c);
 
 }  // namespace sg::infer

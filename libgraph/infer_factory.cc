@@ -99,7 +99,7 @@ Status arange(InferCall& c) {
   if (c.sizes.is(step, 0)) return c.fail("the step is 0");
   ExprPool& e = c.sizes.exprs();
   Expr count = e.sub(end, start);
-  if (!c.sizes.is(step, 1)) count = e.neg(e.floordiv(e.neg(count), step));   // rounded up
+  if (!c.sizes.is(step, 1)) count = e.neg(e.floordiv(e.neg(count), step));  // rounded up
   return give_new(c, dtype, {count});
 }
 

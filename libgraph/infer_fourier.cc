@@ -1,5 +1,5 @@
-// Fourier transforms, with the strides that PyTorch's CPU library gives: the axes that are not transformed in the order of
-// the input's strides, then the transformed ones likewise (the halved one last).
+// Fourier transforms, with the strides that PyTorch's CPU library gives: the axes that are not transformed in the order
+// of the input's strides, then the transformed ones likewise (the halved one last).
 #include <algorithm>
 
 #include "libgraph/infer_rules.h"
@@ -12,7 +12,8 @@ Result<std::vector<size_t>> transformed(InferCall& c, const Type& self) {
   std::vector<size_t> dims;
   for (int64_t number : numbers) {
     SG_ASSIGN(size_t dim, c.wrap_dim(number, self.shape.size()));
-    if (self.shape.empty() || std::find(dims.begin(), dims.end(), dim) != dims.end()) return c.fail("dimensions have to be different ones");
+    if (self.shape.empty() || std::find(dims.begin(), dims.end(), dim) != dims.end())
+      return c.fail("dimensions have to be different ones");
     dims.push_back(dim);
   }
   SG_ASSIGN(int64_t normalization, c.integer("normalization"));
@@ -21,7 +22,8 @@ Result<std::vector<size_t>> transformed(InferCall& c, const Type& self) {
 }
 
 // `last`: the transformed axes' end that keeps its place whatever the strides.
-Exprs laid_out(InferCall& c, const Exprs& shape, const Exprs& input_stride, std::vector<size_t> dims, std::ptrdiff_t last) {
+Exprs laid_out(InferCall& c, const Exprs& shape, const Exprs& input_stride, std::vector<size_t> dims,
+               std::ptrdiff_t last) {
   for (Expr size : shape)
     if (c.sizes.is(size, 0)) return c.sizes.contiguous(shape);
   std::vector<size_t> order;
@@ -30,7 +32,8 @@ Exprs laid_out(InferCall& c, const Exprs& shape, const Exprs& input_stride, std:
   // An insertion sort: where sizes are unknown the comparison is no order that std::sort could take.
   auto by_stride = [&](auto begin, auto end) {
     for (auto at = begin; at != end; ++at)
-      for (auto it = at; it != begin && c.sizes.compare(input_stride[*it], input_stride[*(it - 1)]) > 0; --it) std::swap(*it, *(it - 1));
+      for (auto it = at; it != begin && c.sizes.compare(input_stride[*it], input_stride[*(it - 1)]) > 0; --it)
+        std::swap(*it, *(it - 1));
   };
   by_stride(order.begin(), order.end());
   by_stride(dims.begin(), dims.end() - last);

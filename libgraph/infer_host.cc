@@ -23,7 +23,8 @@ Result<Number> number(InferCall& c, const Arg& arg) {
   const Type* type = c.type_of(arg);
   n.floating = arg.is(ArgKind::floating) || (type != nullptr && type->kind == TypeKind::floating);
   if (n.floating) return n;
-  if (type != nullptr && type->kind != TypeKind::integer && type->kind != TypeKind::boolean) return c.fail("an argument is no number");
+  if (type != nullptr && type->kind != TypeKind::integer && type->kind != TypeKind::boolean)
+    return c.fail("an argument is no number");
   if (type != nullptr && !type->has_value) return n;
   SG_ASSIGN(n.value, c.as_size(arg));
   return n;

@@ -11,7 +11,7 @@ namespace {
 // stands where they stood if they are neighbours, else in front.
 struct Indexing {
   Exprs shape;
-  Type source;   // `self` restrided to the result: 0 along the indices' dimensions
+  Type source;  // `self` restrided to the result: 0 along the indices' dimensions
 };
 
 bool is_mask(const Type& t) { return t.dtype == DType::boolean || t.dtype == DType::u8; }
@@ -21,7 +21,8 @@ Result<Exprs> index_shape(InferCall& c, const std::vector<const Type*>& indices)
   for (const Type* index : indices) {
     if (index == nullptr) continue;
     if (is_mask(*index)) return c.fail("a mask has a data-dependent number of elements");
-    if (index->dtype != DType::i64 && index->dtype != DType::i32) return c.fail("an index has to have i64 or i32 as element type");
+    if (index->dtype != DType::i64 && index->dtype != DType::i32)
+      return c.fail("an index has to have i64 or i32 as element type");
     auto both = c.sizes.broadcast(shape, index->shape);
     if (!both) return c.fail("the indices do not broadcast");
     shape = std::move(*both);
@@ -39,7 +40,7 @@ Result<Indexing> indexing(InferCall& c, const Type& self, std::vector<const Type
     first = std::min(first, i);
     runs += i == 0 || indices[i - 1] == nullptr;
   }
-  size_t position = runs == 1 ? first : 0;   // of the indices' dimensions
+  size_t position = runs == 1 ? first : 0;  // of the indices' dimensions
   Indexing result;
   result.source = self;
   result.source.shape.clear(), result.source.stride.clear();
@@ -93,8 +94,8 @@ Result<std::vector<const Type*>> to_join(InferCall& c, DType* dtype) {
 // A number counts as a vector of one.
 Exprs at_least_vector(InferCall& c, const Type& t) { return t.shape.empty() ? Exprs{c.sizes.number(1)} : t.shape; }
 
-// One index an element along `dim`: as many dimensions everywhere, and the index within the other tensors but along `dim`,
-// where only its values say what is reached. `src`: what is scattered, empty for none.
+// One index an element along `dim`: as many dimensions everywhere, and the index within the other tensors but along
+// `dim`, where only its values say what is reached. `src`: what is scattered, empty for none.
 Status expect_scatter(InferCall& c, const Type& self, int64_t dim, std::string_view src) {
   SG_ASSIGN(const Type* index, c.tensor("index"));
   Exprs into = at_least_vector(c, self), at = at_least_vector(c, *index);
@@ -102,7 +103,8 @@ Status expect_scatter(InferCall& c, const Type& self, int64_t dim, std::string_v
   if (at.size() != into.size()) return c.fail("'index' needs as many dimensions as 'self'");
   auto within = [&](const Exprs& sizes, bool along, std::string_view name) -> Status {
     for (size_t i = 0; i < at.size(); ++i)
-      if (auto have = c.sizes.constant(at[i]), limit = c.sizes.constant(sizes[i]); (along || i != axis) && have && limit && *have > *limit)
+      if (auto have = c.sizes.constant(at[i]), limit = c.sizes.constant(sizes[i]);
+          (along || i != axis) && have && limit && *have > *limit)
         return c.fail("'index' is larger than '" + std::string(name) + "' along dimension " + std::to_string(i));
     return ok_status();
   };
@@ -117,7 +119,9 @@ Status expect_scatter(InferCall& c, const Type& self, int64_t dim, std::string_v
 Status scattered(InferCall& c, bool written) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   int64_t dim = 0;
-  if (c.op.param_index("dim") >= 0) { SG_ASSIGN(dim, c.integer("dim")); }
+  if (c.op.param_index("dim") >= 0) {
+    SG_ASSIGN(dim, c.integer("dim"));
+  }
   SG_TRY(expect_scatter(c, *self, dim, c.op.param_index("src") >= 0 ? "src" : ""));
   return written ? c.give(*self) : c.give_contiguous(self->dtype, self->shape, *self);
 }
@@ -314,7 +318,8 @@ Status roll(InferCall& c) {
   SG_ASSIGN(Exprs shifts, c.size_list("shifts"));
   SG_ASSIGN(std::vector<int64_t> dims, c.integers("dims"));
   for (int64_t dim : dims) SG_TRY(c.wrap_dim(dim, self->shape.size()));
-  if (shifts.size() != dims.size() && !(dims.empty() && shifts.size() == 1)) return c.fail("as many shifts as dims are needed");
+  if (shifts.size() != dims.size() && !(dims.empty() && shifts.size() == 1))
+    return c.fail("as many shifts as dims are needed");
   return c.give_contiguous(self->dtype, self->shape, *self);
 }
 
@@ -330,16 +335,18 @@ Status tril(InferCall& c) {
   return c.give_contiguous(self->dtype, self->shape, *self);
 }
 
-constexpr int64_t kMostPadding = int64_t{1} << 48;   // what is added and taken away cannot overflow
+constexpr int64_t kMostPadding = int64_t{1} << 48;  // what is added and taken away cannot overflow
 
 Status constant_pad(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(Exprs pad, c.size_list("pad"));
-  if (pad.size() % 2 != 0 || pad.size() / 2 > self->shape.size()) return c.fail("'pad' needs two numbers a padded dimension");
+  if (pad.size() % 2 != 0 || pad.size() / 2 > self->shape.size())
+    return c.fail("'pad' needs two numbers a padded dimension");
   Exprs shape = self->shape;
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     Expr& size = shape[shape.size() - 1 - i];
-    if (c.is_outside(pad[2 * i], -kMostPadding, kMostPadding) || c.is_outside(pad[2 * i + 1], -kMostPadding, kMostPadding))
+    if (c.is_outside(pad[2 * i], -kMostPadding, kMostPadding) ||
+        c.is_outside(pad[2 * i + 1], -kMostPadding, kMostPadding))
       return c.fail("'pad' is out of range");
     size = c.sizes.exprs().add(size, c.sizes.exprs().add(pad[2 * i], pad[2 * i + 1]));
   }
@@ -365,7 +372,7 @@ Status diff(InferCall& c) {
     bool fits = extra->shape.size() == shape.size();
     for (size_t d = 0; fits && d < shape.size(); ++d) fits = d == dim || c.may_equal(extra->shape[d], shape[d]);
     if (!fits) return c.fail("what is joined differs in dimensions that are not joined");
-    if (c.sizes.is(order, 0)) continue;                  // PyTorch joins nothing then
+    if (c.sizes.is(order, 0)) continue;  // PyTorch joins nothing then
     shape[dim] = c.sizes.exprs().add(shape[dim], extra->shape[dim]);
   }
   shape[dim] = c.sizes.exprs().sub(shape[dim], order);

@@ -10,7 +10,7 @@ constexpr int64_t kLongest = int64_t{1} << 40;
 struct Sequences {
   const Type* scores = nullptr;
   Expr batch, time;
-  std::vector<int64_t> lengths;        // of the labels, where they are a list
+  std::vector<int64_t> lengths;  // of the labels, where they are a list
   bool known = false;
 };
 

@@ -11,7 +11,8 @@ bool fits(const InferCall& c, Expr a, Expr b) { return c.may_equal(a, b); }
 
 Result<const Type*> matrix(InferCall& c, std::string_view name, size_t rank) {
   SG_ASSIGN(const Type* t, c.tensor(name));
-  if (t->shape.size() != rank) return c.fail("'" + std::string(name) + "' needs " + std::to_string(rank) + " dimensions");
+  if (t->shape.size() != rank)
+    return c.fail("'" + std::string(name) + "' needs " + std::to_string(rank) + " dimensions");
   return t;
 }
 
@@ -53,14 +54,15 @@ Exprs convolution_strides(InferCall& c, const Type& input, const Type& weight, c
   return last ? channels_last_strides(c.sizes, shape) : c.sizes.contiguous(shape);
 }
 
-constexpr int64_t kMostWindow = int64_t{1} << 40;   // of what a window's numbers may be: their products have room
+constexpr int64_t kMostWindow = int64_t{1} << 40;  // of what a window's numbers may be: their products have room
 
 // One number a spatial dimension, or one for all, each within [least, kMostWindow].
 Result<Exprs> window_numbers(InferCall& c, std::string_view name, size_t rank, int64_t least) {
   SG_ASSIGN(Exprs list, spatial(c, name, rank));
   for (Expr e : list)
     if (c.is_outside(e, least, kMostWindow))
-      return c.fail("'" + std::string(name) + "' has to be " + (least > 0 ? "positive" : "at least 0") + " and no huge number");
+      return c.fail("'" + std::string(name) + "' has to be " + (least > 0 ? "positive" : "at least 0") +
+                    " and no huge number");
   return list;
 }
 
@@ -131,7 +133,8 @@ Status matmul(InferCall& c) {
 Status linear(InferCall& c) {
   SG_ASSIGN(const Type* input, c.tensor("input"));
   SG_ASSIGN(const Type* weight, c.tensor("weight"));
-  if (input->shape.empty() || weight->shape.empty() || weight->shape.size() > 2) return c.fail("needs an input and a matrix");
+  if (input->shape.empty() || weight->shape.empty() || weight->shape.size() > 2)
+    return c.fail("needs an input and a matrix");
   if (!fits(c, input->shape.back(), weight->shape.back())) return c.fail("the inner sizes differ");
   Exprs shape(input->shape.begin(), input->shape.end() - 1);
   if (weight->shape.size() == 2) shape.push_back(weight->shape[0]);
@@ -145,11 +148,13 @@ Status grouped_mm(InferCall& c) {
   SG_ASSIGN(const Type* offsets, c.optional_tensor("offs"));
   size_t left = a->shape.size(), right = b->shape.size();
   if (left < 2 || left > 3 || right < 2 || right > 3) return c.fail("needs 2 or 3 dimensions on both sides");
-  if ((left == 2 || right == 2) && (offsets == nullptr || offsets->shape.size() != 1)) return c.fail("needs offsets of the groups");
+  if ((left == 2 || right == 2) && (offsets == nullptr || offsets->shape.size() != 1))
+    return c.fail("needs offsets of the groups");
   if (!fits(c, a->shape.back(), b->shape[right - 2])) return c.fail("the inner sizes differ");
   if (c.given("bias")) return c.fail("a bias is not part of this op's definition");
   if (left == 3 && right == 3 && !fits(c, a->shape[0], b->shape[0])) return c.fail("the numbers of groups differ");
-  if (left != right && !fits(c, offsets->shape[0], (left == 3 ? a : b)->shape[0])) return c.fail("the offsets are not as many as the groups");
+  if (left != right && !fits(c, offsets->shape[0], (left == 3 ? a : b)->shape[0]))
+    return c.fail("the offsets are not as many as the groups");
   Exprs shape;
   if (left == 2 && right == 2) shape.push_back(offsets->shape[0]);
   if (left == 3 && right == 3) shape.push_back(a->shape[0]);
@@ -174,14 +179,15 @@ namespace {
 struct Windows {
   Exprs stride, padding, dilation, output_padding;
   bool transposed = false;
-  bool same = false;                  // padded so that the size stays; then `padding` says nothing
+  bool same = false;  // padded so that the size stays; then `padding` says nothing
 };
 
 Result<Windows> windows_of(InferCall& c, size_t axes) {
   Windows w;
   std::string_view name = c.op.name, word = c.text("padding");
   bool in_words = name.ends_with(".padding");
-  if (in_words && c.given("padding") && word != "same" && word != "valid") return c.fail("'padding' has to be 'same' or 'valid'");
+  if (in_words && c.given("padding") && word != "same" && word != "valid")
+    return c.fail("'padding' has to be 'same' or 'valid'");
   w.same = in_words && word == "same";
   w.padding.assign(axes, c.sizes.number(0));
   if (!in_words) {
@@ -205,13 +211,15 @@ Result<Windows> windows_of(InferCall& c, size_t axes) {
 // The output of a convolution, and what its arguments have to be for it.
 Result<Exprs> convolved_shape(InferCall& c, const Type& input, const Type& weight) {
   size_t rank = input.shape.size();
-  if (rank < 3 || rank > 5 || weight.shape.size() != rank) return c.fail("needs 3 to 5 dimensions, equally many on both sides");
+  if (rank < 3 || rank > 5 || weight.shape.size() != rank)
+    return c.fail("needs 3 to 5 dimensions, equally many on both sides");
   SG_ASSIGN(Windows windows, windows_of(c, rank - 2));
   const auto& [stride, padding, dilation, output_padding, transposed, same] = windows;
   SG_ASSIGN(Expr groups, c.size("groups"));
   ExprPool& e = c.sizes.exprs();
   Expr grouped = e.mul(weight.shape[1], groups), own = weight.shape[0];
-  if (!fits(c, input.shape[1], transposed ? own : grouped)) return c.fail("the input has other channels than the weight");
+  if (!fits(c, input.shape[1], transposed ? own : grouped))
+    return c.fail("the input has other channels than the weight");
   auto filters = c.sizes.constant(own), parts = c.sizes.constant(groups);
   if (filters && parts && *parts > 0 && *filters % *parts != 0) return c.fail("'groups' does not divide the filters");
   Exprs shape{input.shape[0], transposed ? grouped : own};
@@ -220,7 +228,8 @@ Result<Exprs> convolved_shape(InferCall& c, const Type& input, const Type& weigh
     if (c.sizes.constant(kernel).value_or(1) <= 0) return c.fail("the window has no elements");
     Expr out = window_count(c, size, {kernel, stride[i], padding[i], dilation[i]});
     if (transposed) {
-      auto extra = c.sizes.constant(output_padding[i]), step = c.sizes.constant(stride[i]), apart = c.sizes.constant(dilation[i]);
+      auto extra = c.sizes.constant(output_padding[i]), step = c.sizes.constant(stride[i]),
+           apart = c.sizes.constant(dilation[i]);
       if (extra && step && apart && *extra >= std::max(*step, *apart))
         return c.fail("'output_padding' has to be smaller than the stride or the dilation");
       out = e.sub(e.mul(e.sub(size, one), stride[i]), e.mul(c.sizes.number(2), padding[i]));
@@ -244,7 +253,8 @@ Type as_batch(InferCall& c, const Type& image) {
 Status convolution(InferCall& c) {
   SG_ASSIGN(const Type* input, c.tensor("input"));
   SG_ASSIGN(const Type* weight, c.tensor("weight"));
-  bool single = c.op.param_index("transposed") < 0 && input->shape.size() >= 2 && input->shape.size() + 1 == weight->shape.size();
+  bool single =
+      c.op.param_index("transposed") < 0 && input->shape.size() >= 2 && input->shape.size() + 1 == weight->shape.size();
   Type batch = single ? as_batch(c, *input) : *input;
   SG_ASSIGN(Exprs shape, convolved_shape(c, batch, *weight));
   SG_TRY(c.expect_shape("bias", {shape[1]}));

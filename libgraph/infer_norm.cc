@@ -17,8 +17,8 @@ Status give_or_none(InferCall& c, bool wanted, DType dtype, const Exprs& shape, 
   return wanted ? c.give_contiguous(dtype, shape, like) : c.give_none();
 }
 
-// The gradient of a normalised input as tracing has it: (rstd / N) * (grad - ...), element by element; of dense copies in
-// f32 where that is wider.
+// The gradient of a normalised input as tracing has it: (rstd / N) * (grad - ...), element by element; of dense copies
+// in f32 where that is wider.
 Status give_gradient(InferCall& c, bool wanted, const Type& input) {
   if (!wanted) return c.give_none();
   if (dtype_bytes(input.dtype) == 2) return c.give_contiguous(input.dtype, input.shape, input);
@@ -49,13 +49,14 @@ Status expect_affine(InferCall& c) {
 
 // What a norm over channels has one of a channel.
 Status expect_channels(InferCall& c, Expr channels) {
-  bool evaluates = false;                                // then nothing was saved, and nothing of it is read
+  bool evaluates = false;  // then nothing was saved, and nothing of it is read
   if (c.op.param_index("train") >= 0) {
     SG_ASSIGN(bool train, c.boolean("train"));
     evaluates = !train;
   }
   for (std::string_view name : {"weight", "bias", "running_mean", "running_var", "save_mean", "save_invstd"})
-    if (c.op.param_index(name) >= 0 && !(evaluates && name.starts_with("save_"))) SG_TRY(c.expect_shape(name, {channels}));
+    if (c.op.param_index(name) >= 0 && !(evaluates && name.starts_with("save_")))
+      SG_TRY(c.expect_shape(name, {channels}));
   return ok_status();
 }
 
@@ -67,7 +68,8 @@ Status expect_groups(InferCall& c, const Type& input) {
   SG_ASSIGN(Expr groups, c.size("group"));
   for (Expr e : {batch, channels, area})
     if (c.sizes.constant(e).value_or(0) < 0) return c.fail("N, C and HxW cannot be negative");
-  auto n = c.sizes.constant(batch), k = c.sizes.constant(channels), hw = c.sizes.constant(area), g = c.sizes.constant(groups);
+  auto n = c.sizes.constant(batch), k = c.sizes.constant(channels), hw = c.sizes.constant(area),
+       g = c.sizes.constant(groups);
   if (g && (*g <= 0 || (k && *k % *g != 0))) return c.fail("'group' does not divide the channels");
   std::optional<int64_t> have = 1;
   for (Expr e : input.shape) {
@@ -76,14 +78,16 @@ Status expect_groups(InferCall& c, const Type& input) {
     have = have && size && !__builtin_mul_overflow(*have, *size, &product) ? std::optional(product) : std::nullopt;
   }
   int64_t want;
-  bool known = have && n && k && hw && !__builtin_mul_overflow(*n, *k, &want) && !__builtin_mul_overflow(want, *hw, &want);
+  bool known =
+      have && n && k && hw && !__builtin_mul_overflow(*n, *k, &want) && !__builtin_mul_overflow(want, *hw, &want);
   if (known && want != *have) return c.fail("N, C and HxW are not those of the input");
   return ok_status();
 }
 
 // One class a row; a weight a class.
 Status expect_targets(InferCall& c, const Type& self) {
-  if (self.shape.empty() || self.shape.size() > 2) return c.fail("needs a dimension of classes, and one of samples at most");
+  if (self.shape.empty() || self.shape.size() > 2)
+    return c.fail("needs a dimension of classes, and one of samples at most");
   size_t axis = self.shape.size() == 1 ? 0 : 1;
   Exprs rows = self.shape;
   rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(axis));
@@ -131,7 +135,7 @@ Status softmax_backward(InferCall& c) {
   DType dtype = c.dtype("input_dtype").value_or(grad->dtype);
   if (!is_floating(dtype)) return c.fail("needs a floating element type");
   if (!c.op.name.starts_with("aten._log_softmax")) return c.give_contiguous(dtype, grad->shape, *grad);
-  SG_ASSIGN(const Type* output, c.tensor("output"));         // grad - exp(output) * sum, when it is traced
+  SG_ASSIGN(const Type* output, c.tensor("output"));  // grad - exp(output) * sum, when it is traced
   return c.give(dtype, grad->shape, c.sizes.elementwise(grad->shape, {grad, output}), *grad);
 }
 
@@ -230,7 +234,7 @@ Status batch_norm(InferCall& c) {
   SG_ASSIGN(bool training, c.boolean("training"));
   if (!training) return batch_norm_eval(c);
   DType dtype = statistics(c, *input);
-  for (std::string_view name : {"weight", "running_mean"}) {       // on the CPU they are as exact as the parameters
+  for (std::string_view name : {"weight", "running_mean"}) {  // on the CPU they are as exact as the parameters
     SG_ASSIGN(const Type* like, c.optional_tensor(name));
     if (like != nullptr && like->dtype == DType::f32 && dtype != DType::f64) dtype = DType::f32;
   }
@@ -242,7 +246,8 @@ Status batch_norm(InferCall& c) {
 // Outside training the statistics are not computed: two empty tensors.
 Status batch_norm_eval(InferCall& c) {
   SG_ASSIGN(const Type* input, with_channels(c, 2));
-  if (!c.given("running_mean") || !c.given("running_var")) return c.fail("running statistics are needed outside of training");
+  if (!c.given("running_mean") || !c.given("running_var"))
+    return c.fail("running statistics are needed outside of training");
   SG_TRY(expect_channels(c, input->shape[1]));
   SG_TRY(c.give(input->dtype, input->shape, c.sizes.preserved(*input), *input));
   SG_TRY(c.give_contiguous(input->dtype, {c.sizes.number(0)}, *input));
@@ -268,7 +273,8 @@ Status group_norm(InferCall& c) {
   SG_ASSIGN(const Type* input, with_channels(c, 2));
   SG_ASSIGN(Expr groups, c.size("num_groups"));
   auto parts = c.sizes.constant(groups), channels = c.sizes.constant(input->shape[1]);
-  if (parts && (*parts <= 0 || (channels && *channels % *parts != 0))) return c.fail("'num_groups' does not divide the channels");
+  if (parts && (*parts <= 0 || (channels && *channels % *parts != 0)))
+    return c.fail("'num_groups' does not divide the channels");
   SG_TRY(expect_channels(c, input->shape[1]));
   return c.give(input->dtype, input->shape, in_format_of(c, *input, input->shape), *input);
 }
@@ -282,7 +288,7 @@ Status batch_norm_backward(InferCall& c) {
   SG_ASSIGN(bool train, c.boolean("train"));
   SG_ASSIGN(std::vector<int64_t> mask, mask_of(c, 3));
   DType dtype = weight != nullptr ? weight->dtype : input->dtype;
-  std::vector<const Type*> layout{grad};                                 // as it is traced: (grad_out - ... input ...) * scale
+  std::vector<const Type*> layout{grad};  // as it is traced: (grad_out - ... input ...) * scale
   if (train) layout.push_back(input);
   Exprs stride = c.sizes.elementwise(input->shape, layout);
   SG_TRY(mask[0] != 0 ? c.give(input->dtype, input->shape, std::move(stride), *input) : c.give_none());
@@ -314,7 +320,7 @@ Status cross_entropy(InferCall& c) {
   if (self->shape.empty()) return c.fail("needs a dimension of classes");
   Exprs rows = self->shape;
   rows.erase(rows.size() == 1 ? rows.begin() : rows.begin() + 1);
-  SG_TRY(c.expect_shape("target", is_floating(target->dtype) ? self->shape : rows));   // probabilities, or classes
+  SG_TRY(c.expect_shape("target", is_floating(target->dtype) ? self->shape : rows));  // probabilities, or classes
   SG_TRY(c.expect_shape("weight", {self->shape[self->shape.size() == 1 ? 0 : 1]}));
   return reduced_loss(c, *self, rows);
 }

@@ -21,13 +21,13 @@ Status expect_floating(const InferCall& c, const Type& t) {
 
 Status pair_loss_backward(InferCall& c) {
   SG_TRY(mse_loss_backward(c));
-  if (c.op.name.starts_with("aten.soft_margin")) {           // -target * ..., when it is traced
+  if (c.op.name.starts_with("aten.soft_margin")) {  // -target * ..., when it is traced
     SG_ASSIGN(const Type* self, c.tensor("self"));
     SG_ASSIGN(const Type* target, c.tensor("target"));
     c.results[0].stride = c.sizes.elementwise(c.results[0].shape, {target, self});
   }
   if (c.op.param_index("weight") < 0) return ok_status();
-  SG_ASSIGN(const Type* self, c.tensor("self"));             // of binary cross entropy: grad * ...
+  SG_ASSIGN(const Type* self, c.tensor("self"));  // of binary cross entropy: grad * ...
   SG_ASSIGN(const Type* target, c.tensor("target"));
   SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
   c.results[0].stride = c.sizes.elementwise(c.results[0].shape, {grad, self, target});
@@ -125,7 +125,8 @@ static Status expect_norms(InferCall& c, const Type& v, std::initializer_list<st
   size_t rank = v.shape.size();
   SG_TRY(expect_floating(c, v));
   SG_ASSIGN(size_t dim, c.dim("dim", rank));
-  if (rank == 0 || (dim != 0 && dim + 1 != rank)) return c.fail("the norm is over all but the first or the last dimension");
+  if (rank == 0 || (dim != 0 && dim + 1 != rank))
+    return c.fail("the norm is over all but the first or the last dimension");
   Exprs shape(rank, c.sizes.number(1));
   shape[dim] = v.shape[dim];
   for (std::string_view name : names) SG_TRY(c.expect_shape(name, shape));
@@ -138,7 +139,7 @@ Status weight_norm(InferCall& c) {
   SG_TRY(expect_norms(c, *v, {"g"}));
   SG_TRY(c.give(v->dtype, v->shape, c.sizes.elementwise(v->shape, {v, g}), *v));
   bool low = v->dtype == DType::bf16 || v->dtype == DType::f16;
-  return c.give_contiguous(low ? DType::f32 : v->dtype, g->shape, *v);       // the norms
+  return c.give_contiguous(low ? DType::f32 : v->dtype, g->shape, *v);  // the norms
 }
 
 Status weight_norm_backward(InferCall& c) {
@@ -165,9 +166,10 @@ Status solve_triangular(InferCall& c) {
   const Expr n = a->shape[of_matrix - 1];
   if (differ(c, a->shape[of_matrix - 2], n)) return c.fail("the matrix is not square");
   if (differ(c, b->shape[left ? rank - 2 : rank - 1], n)) return c.fail("the right side does not fit the matrix");
-  auto shape = c.sizes.broadcast(Exprs(a->shape.begin(), a->shape.end() - 2), Exprs(b->shape.begin(), b->shape.end() - 2));
+  auto shape =
+      c.sizes.broadcast(Exprs(a->shape.begin(), a->shape.end() - 2), Exprs(b->shape.begin(), b->shape.end() - 2));
   if (!shape) return c.fail("the batch sizes do not broadcast");
-  shape->push_back(b->shape[rank - 1]), shape->push_back(b->shape[rank - 2]);        // as it lies
+  shape->push_back(b->shape[rank - 1]), shape->push_back(b->shape[rank - 2]);  // as it lies
   Exprs stride = c.sizes.contiguous(*shape);
   std::swap(stride[stride.size() - 1], stride[stride.size() - 2]);
   std::swap((*shape)[stride.size() - 1], (*shape)[stride.size() - 2]);
@@ -184,7 +186,8 @@ static Result<Exprs> distance_shape(InferCall& c, bool of_rows) {
   if (a->dtype != b->dtype) return c.fail("the element types differ");
   SG_TRY(expect_floating(c, *a));
   if (differ(c, a->shape.back(), b->shape.back())) return c.fail("the rows are of different width");
-  auto shape = c.sizes.broadcast(Exprs(a->shape.begin(), a->shape.end() - 2), Exprs(b->shape.begin(), b->shape.end() - 2));
+  auto shape =
+      c.sizes.broadcast(Exprs(a->shape.begin(), a->shape.end() - 2), Exprs(b->shape.begin(), b->shape.end() - 2));
   if (!shape) return c.fail("the batch sizes do not broadcast");
   shape->push_back(a->shape[a->shape.size() - 2]);
   shape->push_back(of_rows ? a->shape.back() : b->shape[b->shape.size() - 2]);

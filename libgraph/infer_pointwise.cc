@@ -117,7 +117,7 @@ Exprs strides_for(InferCall& c, const Type& t, MemoryFormat format) {
   if (format == MemoryFormat::preserve) return c.sizes.preserved(t);
   size_t rank = format == MemoryFormat::channels_last ? 4 : 5;
   if (format == MemoryFormat::contiguous || t.shape.size() != rank) return c.sizes.contiguous(t.shape);
-  Exprs moved(t.shape.begin(), t.shape.end());   // batch, spatial dimensions, channels
+  Exprs moved(t.shape.begin(), t.shape.end());  // batch, spatial dimensions, channels
   std::rotate(moved.begin() + 1, moved.begin() + 2, moved.end());
   Exprs stride = c.sizes.contiguous(moved);
   std::rotate(stride.begin() + 1, stride.end() - 1, stride.end());
@@ -222,7 +222,7 @@ Status dropout_backward(InferCall& c) {
 
 Status square(InferCall& c) {
   SG_ASSIGN(Operands operands, operands_of(c));
-  operands.add_number(DType::i64);                        // the exponent 2
+  operands.add_number(DType::i64);  // the exponent 2
   return give_elementwise(c, operands, operands.result());
 }
 
@@ -314,10 +314,12 @@ Status like(InferCall& c) {
 Status move_device(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor(c.op.params[0].name));
   StrId device = c.device("device").value_or(c.pool.strings.intern("cpu"));
-  if (!c.given("size") || !c.given("stride")) return c.give(c.make(self->dtype, self->shape, c.sizes.preserved(*self), device));
+  if (!c.given("size") || !c.given("stride"))
+    return c.give(c.make(self->dtype, self->shape, c.sizes.preserved(*self), device));
   SG_ASSIGN(Exprs shape, c.size_list("size"));
   SG_ASSIGN(Exprs stride, c.size_list("stride"));
-  if (shape.size() != self->shape.size() || stride.size() != shape.size()) return c.fail("'size' and 'stride' are not those of the tensor");
+  if (shape.size() != self->shape.size() || stride.size() != shape.size())
+    return c.fail("'size' and 'stride' are not those of the tensor");
   for (size_t i = 0; i < shape.size(); ++i)
     if (!c.may_equal(shape[i], self->shape[i])) return c.fail("'size' is not that of the tensor");
   return c.give(c.make(self->dtype, std::move(shape), std::move(stride), device));

@@ -101,8 +101,12 @@ Status mode(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   size_t rank = self->shape.size(), axis = rank == 0 ? 0 : rank - 1;
   bool keeps = false;
-  if (c.given("dim")) { SG_ASSIGN(axis, c.dim("dim", rank)); }
-  if (c.given("keepdim")) { SG_ASSIGN(keeps, c.boolean("keepdim")); }
+  if (c.given("dim")) {
+    SG_ASSIGN(axis, c.dim("dim", rank));
+  }
+  if (c.given("keepdim")) {
+    SG_ASSIGN(keeps, c.boolean("keepdim"));
+  }
   Exprs shape = self->shape;
   if (keeps && rank > 0) shape[axis] = c.sizes.number(1);
   else if (rank > 0) shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(axis));

@@ -35,7 +35,8 @@ Status nonzero(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, 0, 2));
   if (!found) return give_unknown(c);
-  return c.give(DType::i64, {*found, c.sizes.number(static_cast<int64_t>(self->shape.size()))}, {c.sizes.number(1), *found}, *self);
+  return c.give(DType::i64, {*found, c.sizes.number(static_cast<int64_t>(self->shape.size()))},
+                {c.sizes.number(1), *found}, *self);
 }
 
 Status masked_select(InferCall& c) {
@@ -60,8 +61,12 @@ Status masked_scatter(InferCall& c) {
 Status unique2(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   bool inverse = false, counts = false;
-  if (c.given("return_inverse")) { SG_ASSIGN(inverse, c.boolean("return_inverse")); }
-  if (c.given("return_counts")) { SG_ASSIGN(counts, c.boolean("return_counts")); }
+  if (c.given("return_inverse")) {
+    SG_ASSIGN(inverse, c.boolean("return_inverse"));
+  }
+  if (c.given("return_counts")) {
+    SG_ASSIGN(counts, c.boolean("return_counts"));
+  }
   SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, 0, 1));
   if (!found) return give_unknown(c);
   Exprs none = {c.sizes.number(0)};
@@ -75,9 +80,15 @@ Status unique_consecutive(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   bool inverse = false, counts = false, flat = !c.given("dim");
   size_t axis = 0;
-  if (c.given("return_inverse")) { SG_ASSIGN(inverse, c.boolean("return_inverse")); }
-  if (c.given("return_counts")) { SG_ASSIGN(counts, c.boolean("return_counts")); }
-  if (!flat) { SG_ASSIGN(axis, c.dim("dim", self->shape.size())); }
+  if (c.given("return_inverse")) {
+    SG_ASSIGN(inverse, c.boolean("return_inverse"));
+  }
+  if (c.given("return_counts")) {
+    SG_ASSIGN(counts, c.boolean("return_counts"));
+  }
+  if (!flat) {
+    SG_ASSIGN(axis, c.dim("dim", self->shape.size()));
+  }
   if (!flat && self->shape.empty()) return c.fail("a number has no slices");
   SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, axis, flat ? 1 : self->shape.size()));
   if (!found) return give_unknown(c);
@@ -114,8 +125,10 @@ Status tril_indices(InferCall& c) {
   SG_ASSIGN(int64_t rows, c.integer("row"));
   SG_ASSIGN(int64_t columns, c.integer("col"));
   int64_t offset = 0;
-  if (c.given("offset")) { SG_ASSIGN(offset, c.integer("offset")); }
-  constexpr int64_t kMost = int64_t{1} << 30;      // the result has rows * columns elements: no memory holds more
+  if (c.given("offset")) {
+    SG_ASSIGN(offset, c.integer("offset"));
+  }
+  constexpr int64_t kMost = int64_t{1} << 30;  // the result has rows * columns elements: no memory holds more
   if (rows < 0 || columns < 0) return c.fail("a negative size");
   if (rows > kMost || columns > kMost || offset > kMost || offset < -kMost) return c.fail("the matrix is too large");
   int64_t count = triangle(rows + offset, columns) - triangle(offset, columns);

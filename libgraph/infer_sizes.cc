@@ -5,7 +5,7 @@
 namespace sg {
 namespace {
 
-constexpr int kMaxDepth = 32;   // of nested floordiv, mod, min, max that bounds and rewriting look into
+constexpr int kMaxDepth = 32;  // of nested floordiv, mod, min, max that bounds and rewriting look into
 
 using Bound = std::optional<int64_t>;
 
@@ -22,9 +22,7 @@ Bound checked_mul(Bound a, Bound b) {
 }
 
 // One number for an unordered pair of expressions.
-uint64_t pair_of(Expr a, Expr b) {
-  return (uint64_t{std::min(a.index, b.index)} << 32) | std::max(a.index, b.index);
-}
+uint64_t pair_of(Expr a, Expr b) { return (uint64_t{std::min(a.index, b.index)} << 32) | std::max(a.index, b.index); }
 
 }  // namespace
 
@@ -35,9 +33,7 @@ void Sizes::learn() {
     if (g.relation == Relation::eq) equal_.insert(pair_of(g.left, g.right));
 }
 
-const Symbol* Sizes::symbol(StrId name) {
-  return program_ == nullptr ? nullptr : program_->find_symbol(name);
-}
+const Symbol* Sizes::symbol(StrId name) { return program_ == nullptr ? nullptr : program_->find_symbol(name); }
 
 Bound Sizes::symbol_bound(StrId name, bool is_upper) {
   const Symbol* s = symbol(name);
@@ -89,7 +85,7 @@ Bound Sizes::bound(Expr e, bool is_upper, int depth) {
     for (const Factor& factor : term.factors) {
       const Atom atom = exprs_.atom(factor.atom);
       Bound low = atom_bound(atom, false, depth);
-      if (!low || *low < 0) return std::nullopt;   // signs would have to be told apart
+      if (!low || *low < 0) return std::nullopt;  // signs would have to be told apart
       Bound value = factor_upper ? atom_bound(atom, true, depth) : low;
       if (factor.power > 64 && value && *value > 1) return std::nullopt;
       for (uint32_t i = 0; i < std::min(factor.power, 64u); ++i) product = checked_mul(product, value);
@@ -144,8 +140,7 @@ bool Sizes::same(Expr a, Expr b) {
 }
 
 bool Sizes::same(const Exprs& a, const Exprs& b) {
-  return a.size() == b.size() &&
-         std::equal(a.begin(), a.end(), b.begin(), [&](Expr x, Expr y) { return same(x, y); });
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [&](Expr x, Expr y) { return same(x, y); });
 }
 
 int Sizes::compare(Expr a, Expr b) {
@@ -223,7 +218,7 @@ std::vector<size_t> Sizes::by_stride(const Type& t) {
 
 bool Sizes::is_dense(const Type& t) {
   if (is_contiguous(t)) return true;
-  Type counted = t;   // without the dimensions of size 1, whose strides mean nothing
+  Type counted = t;  // without the dimensions of size 1, whose strides mean nothing
   counted.shape.clear(), counted.stride.clear();
   for (size_t i = 0; i < t.shape.size(); ++i) {
     if (is(t.shape[i], 1)) continue;
@@ -237,9 +232,7 @@ bool Sizes::is_dense(const Type& t) {
   return true;
 }
 
-Exprs Sizes::preserved(const Type& t) {
-  return is_dense(t) ? t.stride : elementwise(t.shape, {&t});
-}
+Exprs Sizes::preserved(const Type& t) { return is_dense(t) ? t.stride : elementwise(t.shape, {&t}); }
 
 Exprs Sizes::in_order_of(const Type& like, const Exprs& shape, bool empty_as_one) {
   Exprs stride(shape.size(), number(1));
@@ -276,7 +269,8 @@ Exprs Sizes::elementwise(const Exprs& shape, const std::vector<const Type*>& ope
   std::vector<Exprs> strides;
   for (const Type* t : operands)
     if (auto expanded = expand_strides(*t, shape)) strides.push_back(std::move(*expanded));
-  // Insertion sort from the innermost dimension; the comparison is not transitive, so the algorithm is part of the rule.
+  // Insertion sort from the innermost dimension; the comparison is not transitive, so the algorithm is part of the
+  // rule.
   std::vector<size_t> perm;
   for (size_t i = shape.size(); i-- > 0;) perm.push_back(i);
   for (size_t i = 1; i < perm.size(); ++i) {
@@ -301,7 +295,7 @@ Exprs Sizes::elementwise(const Exprs& shape, const std::vector<const Type*>& ope
 std::optional<Exprs> Sizes::broadcast(const Exprs& a, const Exprs& b) {
   size_t rank = std::max(a.size(), b.size());
   Exprs shape(rank);
-  for (size_t i = 0; i < rank; ++i) {   // from the last dimension
+  for (size_t i = 0; i < rank; ++i) {  // from the last dimension
     Expr& size = shape[rank - 1 - i];
     if (i >= a.size() || i >= b.size()) {
       size = i < a.size() ? a[a.size() - 1 - i] : b[b.size() - 1 - i];
@@ -310,7 +304,7 @@ std::optional<Exprs> Sizes::broadcast(const Exprs& a, const Exprs& b) {
     Expr x = a[a.size() - 1 - i], y = b[b.size() - 1 - i];
     auto x_known = constant(x), y_known = constant(y);
     if (x_known && y_known && *x_known != *y_known && *x_known != 1 && *y_known != 1) return std::nullopt;
-    size = is(x, 1) ? y : x;   // sizes that may be equal have to be: the first one's spelling stays
+    size = is(x, 1) ? y : x;  // sizes that may be equal have to be: the first one's spelling stays
   }
   return shape;
 }
@@ -335,7 +329,7 @@ std::optional<Exprs> Sizes::view_strides(const Type& t, const Exprs& shape) {
   for (Expr size : shape) symbolic = symbolic || !constant(size);
   if (symbolic && is_contiguous(t)) return contiguous(shape);
   Exprs stride(shape.size(), number(1));
-  size_t view = shape.size();             // the view's dimensions from here on have their stride
+  size_t view = shape.size();  // the view's dimensions from here on have their stride
   Expr base = t.stride.back(), seen = number(1), placed = number(1);
   for (size_t dim = t.shape.size(); dim-- > 0;) {
     seen = exprs_.mul(seen, t.shape[dim]);

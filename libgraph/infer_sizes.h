@@ -28,15 +28,15 @@ class Sizes {
   std::optional<int64_t> lower(Expr e) { return bound(e, false, 0); }
   std::optional<int64_t> upper(Expr e) { return bound(e, true, 0); }
 
-  bool same(Expr a, Expr b);              // equal wherever no size is 0, or by a guard
+  bool same(Expr a, Expr b);  // equal wherever no size is 0, or by a guard
   bool same(const Exprs& a, const Exprs& b);
-  int compare(Expr a, Expr b);            // -1, 1, or 0 for equal or unknown
-  Expr at_least_one(Expr e);              // max(1, e), or e itself when it is a known positive size
-  Expr count(const Exprs& shape);         // number of elements
+  int compare(Expr a, Expr b);     // -1, 1, or 0 for equal or unknown
+  Expr at_least_one(Expr e);       // max(1, e), or e itself when it is a known positive size
+  Expr count(const Exprs& shape);  // number of elements
 
-  Exprs contiguous(const Exprs& shape);   // row-major strides, empty dimensions counted as 1
+  Exprs contiguous(const Exprs& shape);  // row-major strides, empty dimensions counted as 1
   bool is_contiguous(const Type& t);
-  bool is_dense(const Type& t);           // some permutation of contiguous: no gaps, no overlap
+  bool is_dense(const Type& t);  // some permutation of contiguous: no gaps, no overlap
   // The strides of `t` if it is dense, else dense ones in the order of its own: what preserve_format means.
   Exprs preserved(const Type& t);
   // Dense strides over `shape` whose dimensions are ordered as those of `like`; `empty_as_one` says whether an unknown
@@ -58,7 +58,7 @@ class Sizes {
   std::optional<int64_t> symbol_bound(StrId name, bool is_upper);
   const Symbol* symbol(StrId name);
   bool has_unbacked(Expr e);
-  Expr strip(Expr e, int depth = 0);      // max(1, x) replaced by x
+  Expr strip(Expr e, int depth = 0);  // max(1, x) replaced by x
   Expr strip_atom(uint32_t index, int depth);
   bool guarded_equal(Expr a, Expr b);
   void learn();
@@ -67,8 +67,8 @@ class Sizes {
 
   ExprPool& exprs_;
   const Program* program_;
-  bool learned_ = false;                  // the next is filled when first asked for
-  std::unordered_set<uint64_t> equal_;    // pairs of expressions that a guard equates
+  bool learned_ = false;                // the next is filled when first asked for
+  std::unordered_set<uint64_t> equal_;  // pairs of expressions that a guard equates
   std::unordered_map<Expr, Expr, IdHash> stripped_;
   std::unordered_map<Expr, Expr, IdHash> at_least_one_;
 };

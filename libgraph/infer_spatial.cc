@@ -1,5 +1,5 @@
-// Planes of channels: pooling, padding, resampling, windows as columns, grids. The spatial axes are the last one, two or
-// three; how many they are stands in the op's name (avg_pool3d).
+// Planes of channels: pooling, padding, resampling, windows as columns, grids. The spatial axes are the last one, two
+// or three; how many they are stands in the op's name (avg_pool3d).
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,8 @@ namespace {
 // 2 for "aten.max_pool2d_with_indices.default".
 size_t axes_of(const InferCall& c) {
   for (size_t i = 1; i < c.op.name.size(); ++i)
-    if (c.op.name[i] == 'd' && c.op.name[i - 1] >= '1' && c.op.name[i - 1] <= '3') return static_cast<size_t>(c.op.name[i - 1] - '0');
+    if (c.op.name[i] == 'd' && c.op.name[i - 1] >= '1' && c.op.name[i - 1] <= '3')
+      return static_cast<size_t>(c.op.name[i - 1] - '0');
   return 2;
 }
 
@@ -38,7 +39,7 @@ bool below(const InferCall& c, Expr e, int64_t limit) {
   return value && *value < limit;
 }
 
-constexpr int64_t kMostWindow = int64_t{1} << 30;   // of what a window's numbers may be: their products have room
+constexpr int64_t kMostWindow = int64_t{1} << 30;  // of what a window's numbers may be: their products have room
 
 struct Window {
   Exprs kernel, stride, padding, dilation;
@@ -78,7 +79,7 @@ Expr window_count(InferCall& c, Expr size, const Window& w, size_t i, bool ceil_
   span = e.sub(e.sub(span, e.mul(w.dilation[i], e.sub(w.kernel[i], one))), one);
   if (!ceil_mode) return e.add(e.floordiv(span, w.stride[i]), one);
   Expr count = e.add(e.floordiv(e.add(span, e.sub(w.stride[i], one)), w.stride[i]), one);
-  Expr start = e.mul(e.sub(count, one), w.stride[i]);   // of the last window: it has to begin inside
+  Expr start = e.mul(e.sub(count, one), w.stride[i]);  // of the last window: it has to begin inside
   auto last = c.sizes.constant(start), limit = c.sizes.constant(e.add(size, w.padding[i]));
   return last && limit && *last >= *limit ? e.sub(count, one) : count;
 }
@@ -87,7 +88,8 @@ Result<Exprs> pooled_shape(InferCall& c, const Type& self) {
   size_t axes = axes_of(c), first = self.shape.size() - axes;
   SG_ASSIGN(Window w, window(c, axes));
   for (size_t i = 0; i < axes; ++i) {
-    auto pad = c.sizes.constant(w.padding[i]), kernel = c.sizes.constant(w.kernel[i]), dilation = c.sizes.constant(w.dilation[i]);
+    auto pad = c.sizes.constant(w.padding[i]), kernel = c.sizes.constant(w.kernel[i]),
+         dilation = c.sizes.constant(w.dilation[i]);
     if (pad && kernel && dilation && *pad > ((*kernel - 1) * *dilation + 1) / 2)
       return c.fail("the padding is more than half of the window");
   }
@@ -123,8 +125,10 @@ Result<Exprs> padded_shape(InferCall& c, const Type& self, const Exprs& padding,
     Expr before = padding[2 * i], after = padding[2 * i + 1];
     auto n = c.sizes.constant(size), a = c.sizes.constant(before), b = c.sizes.constant(after);
     if (n && *n < 1) return c.fail("an axis without elements cannot be padded from within");
-    if (reflects && n && ((a && *a >= *n) || (b && *b >= *n))) return c.fail("the padding has to be less than the axis");
-    if (mode == PadMode::circular && n && ((a && *a > *n) || (b && *b > *n))) return c.fail("the padding is more than the axis");
+    if (reflects && n && ((a && *a >= *n) || (b && *b >= *n)))
+      return c.fail("the padding has to be less than the axis");
+    if (mode == PadMode::circular && n && ((a && *a > *n) || (b && *b > *n)))
+      return c.fail("the padding is more than the axis");
     size = e.add(size, e.add(before, after));
     if (below(c, size, 1)) return c.fail("the padding cuts off all of an axis");
   }
@@ -142,7 +146,9 @@ Result<Exprs> padded_shape(InferCall& c, const Type& self) {
 // floor(size * scale), for a scale that is a number of the host.
 Result<Expr> scaled(InferCall& c, Expr size, const Arg& scale) {
   auto known = c.sizes.constant(size);
-  double factor = scale.is(ArgKind::floating) ? scale.as_float() : scale.is(ArgKind::integer) ? static_cast<double>(scale.as_int()) : 0;
+  double factor = scale.is(ArgKind::floating)  ? scale.as_float()
+                  : scale.is(ArgKind::integer) ? static_cast<double>(scale.as_int())
+                                               : 0;
   if (!(factor > 0)) return c.fail("a scale has to be a positive number");
   if (known) {
     double scaled_size = static_cast<double>(*known) * factor;
@@ -203,7 +209,7 @@ Result<Exprs> grid_shape(InferCall& c) {
 // What im2col makes of [channels, height, width]: [channels * window, positions].
 struct Columns {
   Exprs shape;
-  Exprs parts;                        // channels, rows of the window, columns of it, rows of positions, columns of them
+  Exprs parts;  // channels, rows of the window, columns of it, rows of positions, columns of them
 };
 
 Result<Columns> columns_of(InferCall& c, Expr channels, Expr height, Expr width) {

@@ -43,7 +43,8 @@ Status reshaped(InferCall& c, std::string_view shape_name, bool may_copy) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(Exprs wanted, c.size_list(shape_name));
   SG_ASSIGN(Exprs shape, complete_shape(c, *self, std::move(wanted)));
-  if (auto stride = c.sizes.view_strides(*self, shape)) return give_view(c, *self, std::move(shape), std::move(*stride));
+  if (auto stride = c.sizes.view_strides(*self, shape))
+    return give_view(c, *self, std::move(shape), std::move(*stride));
   if (!may_copy) return c.fail("the strides do not allow a view of that shape");
   return c.give_contiguous(self->dtype, std::move(shape), *self);
 }
@@ -142,7 +143,8 @@ Result<Type> selected(InferCall& c, const Type& self) {
   SG_ASSIGN(size_t dim, c.dim("dim", self.shape.size()));
   SG_ASSIGN(Expr index, c.size("index"));
   auto value = c.sizes.constant(index), size = c.sizes.constant(self.shape[dim]);
-  if (value && size && *size >= 0 && (*value < -*size || *value >= *size)) return c.fail("index " + std::to_string(*value) + " is out of range");
+  if (value && size && *size >= 0 && (*value < -*size || *value >= *size))
+    return c.fail("index " + std::to_string(*value) + " is out of range");
   if (value && *value < 0) index = c.sizes.exprs().add(index, self.shape[dim]);
   Type t = self;
   t.offset = c.sizes.exprs().add(t.offset, c.sizes.exprs().mul(index, t.stride[dim]));
@@ -164,7 +166,8 @@ Result<Type> whole_gradient(InferCall& c) {
 // A copy that lies as `self` does, gaps and offset included; dense where elements of `self` share a place.
 Status give_clone(InferCall& c, const Type& self) {
   bool shares = false;
-  for (size_t i = 0; i < self.shape.size(); ++i) shares = shares || (c.sizes.is(self.stride[i], 0) && !c.sizes.is(self.shape[i], 1));
+  for (size_t i = 0; i < self.shape.size(); ++i)
+    shares = shares || (c.sizes.is(self.stride[i], 0) && !c.sizes.is(self.shape[i], 1));
   if (shares) return c.give(self.dtype, self.shape, c.sizes.preserved(self), self);
   return c.give(self);
 }
@@ -188,7 +191,8 @@ Status parts(InferCall& c, const Type& self, size_t dim, const Exprs& lengths, b
     begin = end;
   }
   auto x = c.sizes.constant(begin), y = c.sizes.constant(self.shape[dim]);
-  if (x && y && *x != *y) return c.fail("the parts hold " + std::to_string(*x) + " of " + std::to_string(*y) + " elements");
+  if (x && y && *x != *y)
+    return c.fail("the parts hold " + std::to_string(*x) + " of " + std::to_string(*y) + " elements");
   return ok_status();
 }
 
@@ -197,7 +201,7 @@ Status split_evenly(InferCall& c, const Type& self, size_t dim, Expr length) {
   auto size = c.sizes.constant(self.shape[dim]), step = c.sizes.constant(length);
   if (size && *size < 0) return c.fail("a negative size");
   if (step && *step < (size == 0 ? 0 : 1)) return c.fail("the length of a part has to be positive");
-  uint64_t count = c.node.result_count;   // when the sizes are symbolic the node says how many
+  uint64_t count = c.node.result_count;  // when the sizes are symbolic the node says how many
   if (size && step) count = *size == 0 ? 1 : static_cast<uint64_t>((*size - 1) / *step + 1);
   if (count == 0 || count > c.node.result_count) return c.fail("has " + std::to_string(count) + " parts");
   Exprs lengths(count, length);
@@ -212,7 +216,8 @@ Result<Type> retyped(InferCall& c, const Type& self, DType dtype, int from, int 
   t.dtype = dtype;
   if (from == to) return t;
   if (t.shape.empty()) return c.fail("a tensor without dimensions cannot change its element size");
-  if (c.is_outside(t.stride.back(), 1, 1) && c.is_outside(t.shape.back(), 0, 1)) return c.fail("the last stride has to be 1");
+  if (c.is_outside(t.stride.back(), 1, 1) && c.is_outside(t.shape.back(), 0, 1))
+    return c.fail("the last stride has to be 1");
   if (from > to) {
     Expr ratio = c.sizes.number(from / to);
     for (Expr& stride : t.stride) stride = e.mul(stride, ratio);
@@ -254,7 +259,7 @@ Status expanded(InferCall& c, const Type& self, const Exprs& wanted) {
   Exprs shape = wanted, stride(wanted.size(), c.sizes.number(0));
   for (size_t i = wanted.size(); i-- > 0;) {
     if (i < added) {
-      if (self.shape.empty()) continue;                  // a number is repeated along every axis, those of size 1 too
+      if (self.shape.empty()) continue;  // a number is repeated along every axis, those of size 1 too
       if (c.sizes.is(shape[i], -1)) return c.fail("-1 for a dimension that the tensor does not have");
       if (!c.sizes.is(shape[i], 1)) continue;
       stride[i] = i + 1 == wanted.size() ? c.sizes.number(1) : c.sizes.exprs().mul(shape[i + 1], stride[i + 1]);
@@ -264,7 +269,8 @@ Status expanded(InferCall& c, const Type& self, const Exprs& wanted) {
     if (c.sizes.is(shape[i], -1)) shape[i] = have;
     bool repeats = c.sizes.is(have, 1) && !c.sizes.is(shape[i], 1);
     auto x = c.sizes.constant(have), y = c.sizes.constant(shape[i]);
-    if (!repeats && x && y && *x != *y) return c.fail("cannot expand " + std::to_string(*x) + " to " + std::to_string(*y));
+    if (!repeats && x && y && *x != *y)
+      return c.fail("cannot expand " + std::to_string(*x) + " to " + std::to_string(*y));
     if (!repeats) stride[i] = self.stride[i - added];
   }
   return give_view(c, self, std::move(shape), std::move(stride));
@@ -282,7 +288,9 @@ Status made_fresh(InferCall& c, Status (*view_rule)(InferCall&)) {
 Status view(InferCall& c) { return reshaped(c, "size", false); }
 Status unsafe_view(InferCall& c) { return reshaped(c, "size", false); }
 Status reshape(InferCall& c) { return reshaped(c, "shape", true); }
-Status view_copy(InferCall& c) { return made_fresh(c, [](InferCall& call) { return reshaped(call, "size", true); }); }
+Status view_copy(InferCall& c) {
+  return made_fresh(c, [](InferCall& call) { return reshaped(call, "size", true); });
+}
 Status expand_copy(InferCall& c) { return made_fresh(c, expand); }
 Status permute_copy(InferCall& c) { return made_fresh(c, permute); }
 Status slice_copy(InferCall& c) { return made_fresh(c, slice); }
@@ -298,7 +306,8 @@ Status flatten(InferCall& c) {
   shape.push_back(merged);
   for (size_t i = last + 1; i < self->shape.size(); ++i) shape.push_back(self->shape[i]);
   if (shape == self->shape) return c.give(*self);
-  if (auto stride = c.sizes.view_strides(*self, shape)) return give_view(c, *self, std::move(shape), std::move(*stride));
+  if (auto stride = c.sizes.view_strides(*self, shape))
+    return give_view(c, *self, std::move(shape), std::move(*stride));
   return c.give_contiguous(self->dtype, std::move(shape), *self);
 }
 
@@ -472,14 +481,15 @@ Status unfold(InferCall& c) {
   SG_ASSIGN(Expr size, c.size("size"));
   SG_ASSIGN(Expr step, c.size("step"));
   if (c.sizes.constant(step).value_or(1) <= 0) return c.fail("the step has to be positive");
-  if (self->shape.empty()) {                             // one element: a window of it, or of nothing
+  if (self->shape.empty()) {  // one element: a window of it, or of nothing
     if (c.is_outside(size, 0, 1)) return c.fail("a window of a number has at most one element");
     Type t = *self;
     t.shape.push_back(size);
     t.stride.push_back(c.sizes.number(1));
     return c.give(std::move(t));
   }
-  if (auto window = c.sizes.constant(size), whole = c.sizes.constant(self->shape[dim]); window && (*window < 0 || (whole && *window > *whole)))
+  if (auto window = c.sizes.constant(size), whole = c.sizes.constant(self->shape[dim]);
+      window && (*window < 0 || (whole && *window > *whole)))
     return c.fail("a window of " + std::to_string(*window) + " is not within the dimension");
   ExprPool& e = c.sizes.exprs();
   Type t = *self;
@@ -532,7 +542,9 @@ Status chunk(InferCall& c) {
   SG_ASSIGN(int64_t count, c.integer("chunks"));
   if (count <= 0) return c.fail("needs a positive number of chunks");
   ExprPool& e = c.sizes.exprs();
-  if (c.sizes.is(self->shape[dim], 0)) return parts(c, *self, dim, Exprs(static_cast<size_t>(std::min<int64_t>(count, c.node.result_count)), c.sizes.number(0)));
+  if (c.sizes.is(self->shape[dim], 0))
+    return parts(c, *self, dim,
+                 Exprs(static_cast<size_t>(std::min<int64_t>(count, c.node.result_count)), c.sizes.number(0)));
   Expr length = e.floordiv(e.add(self->shape[dim], c.sizes.number(count - 1)), c.sizes.number(count));
   return split_evenly(c, *self, dim, length);
 }
@@ -615,7 +627,7 @@ Status unfold_backward(InferCall& c) {
   SG_ASSIGN(size_t dim, c.dim("dim", shape.size()));
   SG_ASSIGN(int64_t size, c.integer("size"));
   SG_ASSIGN(int64_t step, c.integer("step"));
-  if (shape.empty()) {                                       // a number is its only window
+  if (shape.empty()) {  // a number is its only window
     if (size != 1) return c.fail("the windows do not fit");
     SG_TRY(c.expect_shape("grad_in", {c.sizes.number(1)}));
     return c.give_contiguous(grad->dtype, shape, *grad);
@@ -645,7 +657,8 @@ Status split_with_sizes_copy_out(InferCall& c) {
   SG_ASSIGN(std::vector<const Type*> outs, c.tensors("out"));
   if (outs.size() != parts.size()) return c.fail("as many tensors as parts are needed in 'out'");
   for (size_t i = 0; i < outs.size(); ++i) {
-    bool fits = outs[i] != nullptr && outs[i]->dtype == parts[i].dtype && outs[i]->shape.size() == parts[i].shape.size();
+    bool fits =
+        outs[i] != nullptr && outs[i]->dtype == parts[i].dtype && outs[i]->shape.size() == parts[i].shape.size();
     for (size_t d = 0; fits && d < parts[i].shape.size(); ++d) fits = c.may_equal(outs[i]->shape[d], parts[i].shape[d]);
     if (!fits) return c.fail("tensor " + std::to_string(i) + " of 'out' does not have the type of its part");
   }
@@ -655,7 +668,8 @@ Status split_with_sizes_copy_out(InferCall& c) {
 Status unpack(InferCall& c) {
   SG_ASSIGN(const Type* self, ranked(c, 1));
   const Arg* shapes = c.find("shapes");
-  if (shapes == nullptr || !shapes->is(ArgKind::list) || self->shape.size() != 1) return c.fail("needs a flat tensor and a list of shapes");
+  if (shapes == nullptr || !shapes->is(ArgKind::list) || self->shape.size() != 1)
+    return c.fail("needs a flat tensor and a list of shapes");
   Type t = *self;
   ExprPool& e = c.sizes.exprs();
   for (const Arg& item : shapes->items()) {

@@ -33,7 +33,8 @@ Result<Expr> dimension_of(const Graph& graph, const Input& input, const SizeBind
   const auto axes = static_cast<int64_t>(type.kind == TypeKind::tensor ? type.shape.size() : 0);
   const int64_t axis = *binding.dimension < 0 ? *binding.dimension + axes : *binding.dimension;
   if (axis < 0 || axis >= axes)
-    return misbound(binding, "%" + std::string(graph.name(input.value)) + " has " + std::to_string(axes) + " dimensions");
+    return misbound(binding,
+                    "%" + std::string(graph.name(input.value)) + " has " + std::to_string(axes) + " dimensions");
   return type.shape[static_cast<size_t>(axis)];
 }
 
@@ -49,7 +50,8 @@ void offer_names(const Program& program, const SizeBinding& binding, Nearest* ne
 }
 
 Error does_not_fit(std::string message) {
-  return {ErrorKind::cannot_apply, std::move(message), {}, "the graph was captured for other sizes: capture it for these"};
+  return {
+      ErrorKind::cannot_apply, std::move(message), {}, "the graph was captured for other sizes: capture it for these"};
 }
 
 }  // namespace
@@ -66,7 +68,9 @@ Result<SizeBinding> parse_binding(std::string_view text) {
   if (name.starts_with('%')) name.remove_prefix(1);
   out.name = name;
   if (is_good && !name.empty()) return out;
-  return Error{ErrorKind::usage, "--bind cannot read '" + std::string(text) + "'", {},
+  return Error{ErrorKind::usage,
+               "--bind cannot read '" + std::string(text) + "'",
+               {},
                "write SYMBOL=N or INPUT[DIM]=N, for example s0=16 or tokens[0]=16"};
 }
 
@@ -88,7 +92,10 @@ Status check_bindings(const Job& job, std::span<const SizeBinding> bindings) {
       }
     }
     if (!is_found)
-      return misbound(binding, std::string("the graph has no ") + (binding.dimension ? "input" : "symbol") + " `" + binding.name + "`", nearest.hint());
+      return misbound(
+          binding,
+          std::string("the graph has no ") + (binding.dimension ? "input" : "symbol") + " `" + binding.name + "`",
+          nearest.hint());
   }
   return ok_status();
 }
@@ -100,8 +107,8 @@ std::optional<int64_t> InputSizes::value(Expr e) const { return values_.value(ex
 Status InputSizes::set(StrId symbol, int64_t number, const SizeBinding& binding) {
   const auto known = values_.value(symbol);
   if (known && *known != number)
-    return misbound(binding, program_.graph.pool().strings.str(symbol) + " would be " + std::to_string(number) + " and is bound to " +
-                                 std::to_string(*known));
+    return misbound(binding, program_.graph.pool().strings.str(symbol) + " would be " + std::to_string(number) +
+                                 " and is bound to " + std::to_string(*known));
   values_.set(symbol, number);
   return ok_status();
 }
@@ -124,10 +131,13 @@ Status InputSizes::solve(Expr size, const SizeBinding& binding) {
   }
   const auto zero = at(0), one = at(1);
   int64_t slope = 0, rise = 0;
-  const bool is_line = zero && one && !__builtin_sub_overflow(*one, *zero, &slope) && !__builtin_sub_overflow(binding.value, *zero, &rise);
-  if (is_line && slope != 0 && slope != -1 && at(rise / slope) == binding.value) return set(symbols[0], rise / slope, binding);
+  const bool is_line = zero && one && !__builtin_sub_overflow(*one, *zero, &slope) &&
+                       !__builtin_sub_overflow(binding.value, *zero, &rise);
+  if (is_line && slope != 0 && slope != -1 && at(rise / slope) == binding.value)
+    return set(symbols[0], rise / slope, binding);
   if (is_line && slope == -1 && rise != INT64_MIN && at(-rise) == binding.value) return set(symbols[0], -rise, binding);
-  return misbound(binding, is + ", which cannot be solved for " + program_.graph.pool().strings.str(symbols[0]), "bind the symbol itself");
+  return misbound(binding, is + ", which cannot be solved for " + program_.graph.pool().strings.str(symbols[0]),
+                  "bind the symbol itself");
 }
 
 Status InputSizes::bind(std::span<const SizeBinding> bindings) {
@@ -183,16 +193,18 @@ Status InputSizes::check() const {
     auto number = values_.value(symbol.name);
     if (!number) continue;
     std::string is = "the size " + strings.str(symbol.name) + " is " + std::to_string(*number) + ", ";
-    if (symbol.min && *number < *symbol.min) return does_not_fit(is + "the graph takes " + std::to_string(*symbol.min) + " or more");
-    if (symbol.max && *number > *symbol.max) return does_not_fit(is + "the graph takes " + std::to_string(*symbol.max) + " or less");
+    if (symbol.min && *number < *symbol.min)
+      return does_not_fit(is + "the graph takes " + std::to_string(*symbol.min) + " or more");
+    if (symbol.max && *number > *symbol.max)
+      return does_not_fit(is + "the graph takes " + std::to_string(*symbol.max) + " or less");
     if (symbol.divisor > 1 && *number % symbol.divisor != 0)
       return does_not_fit(is + "the graph takes multiples of " + std::to_string(symbol.divisor));
   }
   for (const Guard& guard : program_.guards) {
     auto left = value(guard.left), right = value(guard.right);
     if (left && right && !holds(guard.relation, *left, *right))
-      return does_not_fit("the graph needs " + print(guard) + "; the inputs make it " + std::to_string(*left) + " and " +
-                          std::to_string(*right));
+      return does_not_fit("the graph needs " + print(guard) + "; the inputs make it " + std::to_string(*left) +
+                          " and " + std::to_string(*right));
   }
   return ok_status();
 }

@@ -1,7 +1,9 @@
 // InputSizes: the numbers of a program's input symbols, from whoever knows them.
 //
-// Order    What the user binds (--bind) goes first, then the shapes of the tensors that are given, then what the graph's
-//          equalities make of those, last the sizes of the capture. A number once known stays; `check` finds contradictions.
+// Order    What the user binds (--bind) goes first, then the shapes of the tensors that are given, then what the
+// graph's
+//          equalities make of those, last the sizes of the capture. A number once known stays; `check` finds
+//          contradictions.
 #pragma once
 
 #include <optional>
@@ -17,9 +19,9 @@ namespace sg {
 
 // One --bind: a symbol `s0=16`, or one dimension of an input by its name or FQN `tokens[0]=16`, `tokens[-1]=16`.
 struct SizeBinding {
-  std::string text;                        // as given, for messages
+  std::string text;  // as given, for messages
   std::string name;
-  std::optional<int64_t> dimension;        // none = `name` is a symbol
+  std::optional<int64_t> dimension;  // none = `name` is a symbol
   int64_t value = 0;
 };
 Result<SizeBinding> parse_binding(std::string_view text);
@@ -31,7 +33,8 @@ class InputSizes {
  public:
   explicit InputSizes(const Program& program);
 
-  // A dimension that is an expression is solved for its one unknown symbol. Names of other programs' inputs are passed over.
+  // A dimension that is an expression is solved for its one unknown symbol. Names of other programs' inputs are passed
+  // over.
   Status bind(std::span<const SizeBinding> bindings);
   // Dimensions that are one bare symbol give it its value; the first value stays. REQUIRES: equal length
   void learn(std::span<const Expr> recorded, std::span<const int64_t> actual);

@@ -11,9 +11,7 @@ constexpr int64_t kHighest = Interval::kHighest;
 
 bool is_infinite(int64_t v) { return v == kLowest || v == kHighest; }
 
-int64_t clamp(Wide v) {
-  return v < kLowest ? kLowest : v > kHighest ? kHighest : static_cast<int64_t>(v);
-}
+int64_t clamp(Wide v) { return v < kLowest ? kLowest : v > kHighest ? kHighest : static_cast<int64_t>(v); }
 
 // Products of ends: an infinite end times zero is zero, for the end is only approached.
 int64_t product(int64_t a, int64_t b) {
@@ -51,9 +49,9 @@ Interval add(Interval a, Interval b) {
 }
 
 Interval mul(Interval a, Interval b) {
-  auto [low, high] = std::minmax({product(a.min, b.min), product(a.min, b.max), product(a.max, b.min),
-                                  product(a.max, b.max)});
-  return {low, std::max(high, kLowest + 1)};   // -kHighest is not as low as kLowest
+  auto [low, high] =
+      std::minmax({product(a.min, b.min), product(a.min, b.max), product(a.max, b.min), product(a.max, b.max)});
+  return {low, std::max(high, kLowest + 1)};  // -kHighest is not as low as kLowest
 }
 
 Interval scaled(Interval a, int64_t by) { return mul(a, Interval::of(by)); }
@@ -75,7 +73,7 @@ Interval floordiv(Interval a, Interval b) {
   if (b.max == 0) b.max = -1;
   if (b.min > b.max) return {};
   if (b.max < 0) return floordiv(negative(a), negative(b));
-  if (b.min < 0) return hull(Interval::of(0), hull(a, negative(a)));   // of either sign: |a // b| is at most |a|
+  if (b.min < 0) return hull(Interval::of(0), hull(a, negative(a)));  // of either sign: |a // b| is at most |a|
   Interval r;
   if (a.has_min()) r.min = quotient(a.min, a.min >= 0 ? b.max : b.min);
   if (a.has_max()) r.max = quotient(a.max, a.max >= 0 ? b.min : b.max);

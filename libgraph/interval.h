@@ -27,15 +27,15 @@ struct Interval {
 };
 
 Interval hull(Interval a, Interval b);
-Interval intersection(Interval a, Interval b);   // may come out empty: min > max
+Interval intersection(Interval a, Interval b);  // may come out empty: min > max
 Interval add(Interval a, Interval b);
 Interval mul(Interval a, Interval b);
 Interval scaled(Interval a, int64_t by);
 Interval pow(Interval a, uint32_t power);
-Interval floordiv(Interval a, Interval b);       // of a // b for all b in the range but zero
+Interval floordiv(Interval a, Interval b);  // of a // b for all b in the range but zero
 Interval mod(Interval a, Interval b);
 Interval min(Interval a, Interval b);
 Interval max(Interval a, Interval b);
-std::string print(Interval a);                   // "[0, inf]"
+std::string print(Interval a);  // "[0, inf]"
 
 }  // namespace sg

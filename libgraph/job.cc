@@ -30,8 +30,14 @@ std::vector<size_t> all_of(size_t count) {
 Job::Job(const Job& other) : Job(other, all_of(other.programs.size())) {}
 
 Job::Job(const Job& other, std::span<const size_t> chosen)
-    : pool(std::make_unique<Pool>(*other.pool)), title(other.title), producer(other.producer), note(other.note),
-      world(other.world), meshes(other.meshes), groups(other.groups), provenance(other.provenance),
+    : pool(std::make_unique<Pool>(*other.pool)),
+      title(other.title),
+      producer(other.producer),
+      note(other.note),
+      world(other.world),
+      meshes(other.meshes),
+      groups(other.groups),
+      provenance(other.provenance),
       extra(other.extra) {
   for (size_t index : chosen) {
     const Program* from = other.programs[index].get();

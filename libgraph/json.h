@@ -19,7 +19,7 @@ namespace sg {
 
 class JsonWriter {
  public:
-  enum class Style : uint8_t { compact, pretty };   // pretty: two spaces a level, `"key": value`
+  enum class Style : uint8_t { compact, pretty };  // pretty: two spaces a level, `"key": value`
 
   explicit JsonWriter(Style style = Style::compact) : style_(style) {}
 
@@ -27,16 +27,16 @@ class JsonWriter {
   JsonWriter& end_object();
   JsonWriter& begin_array();
   JsonWriter& end_array();
-  JsonWriter& key(std::string_view name);           // then exactly one value
+  JsonWriter& key(std::string_view name);  // then exactly one value
 
   JsonWriter& string(std::string_view s);
   JsonWriter& integer(int64_t v);
   JsonWriter& natural(uint64_t v);
   JsonWriter& floating(double v);
-  JsonWriter& count(double v);                      // a whole number held in a double: in full while below 2^63
+  JsonWriter& count(double v);  // a whole number held in a double: in full while below 2^63
   JsonWriter& boolean(bool v);
   JsonWriter& null();
-  JsonWriter& raw(std::string_view json);           // a value that is JSON already, copied as it is
+  JsonWriter& raw(std::string_view json);  // a value that is JSON already, copied as it is
 
   // The text so far; complete when every begin has its end. No newline at the end.
   const std::string& text() const { return text_; }

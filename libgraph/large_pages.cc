@@ -8,7 +8,7 @@ namespace sg {
 namespace {
 
 constexpr size_t kPage = size_t{2} << 20;
-constexpr size_t kLeastBytes = 2 * kPage;      // so that at least one whole page lies inside
+constexpr size_t kLeastBytes = 2 * kPage;  // so that at least one whole page lies inside
 
 }  // namespace
 
@@ -17,7 +17,7 @@ void advise_large_pages(const void* data, size_t bytes) {
 #ifdef MADV_HUGEPAGE
   auto begin = (reinterpret_cast<uintptr_t>(data) + kPage - 1) / kPage * kPage;
   auto end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);   // refused advice changes nothing
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // refused advice changes nothing
 #else
   (void)data;
 #endif

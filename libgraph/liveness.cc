@@ -10,7 +10,7 @@
 namespace sg {
 namespace {
 
-__extension__ typedef __int128 Wide;   // sums of many 63-bit sizes
+__extension__ typedef __int128 Wide;  // sums of many 63-bit sizes
 
 constexpr int kMaxCallDepth = 64;
 
@@ -23,7 +23,7 @@ int64_t saturating_add(int64_t a, int64_t b) {
 struct Bodies {
   const Program& program;
   const SizeValues& values;
-  std::vector<std::shared_ptr<const Liveness>> done;   // by NestedId
+  std::vector<std::shared_ptr<const Liveness>> done;  // by NestedId
   std::vector<bool> in_progress;
   int depth = 0;
 
@@ -33,7 +33,11 @@ struct Bodies {
 class Analysis {
  public:
   Analysis(const Program& program, const Graph& graph, const SizeValues& values, Bodies* bodies)
-      : graph_(graph), values_(values), bodies_(*bodies), is_body_(&graph != &program.graph), alias_(program, graph, {&values}) {}
+      : graph_(graph),
+        values_(values),
+        bodies_(*bodies),
+        is_body_(&graph != &program.graph),
+        alias_(program, graph, {&values}) {}
 
   Liveness run() {
     for (NodeId n : graph_.nodes()) out_.schedule.push_back(n);
@@ -119,7 +123,8 @@ class Analysis {
     const std::vector<Output>& outputs = bodies_.program.nested[call->body.index]->graph.outputs();
     for (uint32_t r = 0; r < node.result_count && r < outputs.size(); ++r) {
       LiveStorage* mine = inside(alias_.storage_of(node.result(r)));
-      if (!mine || !mine->bytes_known || mine->owner != node.result(r) || !alias_.storage(mine->storage).certain) continue;
+      if (!mine || !mine->bytes_known || mine->owner != node.result(r) || !alias_.storage(mine->storage).certain)
+        continue;
       if (outputs[r].value.is_none()) continue;
       const LiveStorage* theirs = body.find(body.storage_of[outputs[r].value.index]);
       if (theirs && theirs->bytes_known && mine->bytes > 0 && mine->bytes <= theirs->bytes)
@@ -136,7 +141,7 @@ class Analysis {
     for (uint32_t i = 0; i < out_.schedule.size(); ++i) {
       NodeId n = out_.schedule[i];
       for_each_value(n, [&](ValueId v) { extend(alias_.storage_of(v), i); });
-      const Node& node = graph_.node(n);                  // a result that lies in older memory needs it here
+      const Node& node = graph_.node(n);  // a result that lies in older memory needs it here
       for (uint32_t r = 0; r < node.result_count; ++r) extend(alias_.storage_of(node.result(r)), i);
     }
     for (LiveStorage& live : out_.storages)
@@ -145,20 +150,21 @@ class Analysis {
 
   // A collective or a transfer may run until it is waited for: nobody else may have what it reads and writes till then.
   void extend_over_flights() {
-    std::vector<uint32_t> landing(graph_.node_id_limit(), 0);          // by launch: position of its last wait
+    std::vector<uint32_t> landing(graph_.node_id_limit(), 0);  // by launch: position of its last wait
     std::vector<bool> waited(graph_.value_id_limit(), false);
     uint32_t end = last_position();
     for (uint32_t i = 0; i < out_.schedule.size(); ++i) {
       if ((alias_.effects(out_.schedule[i]) & kEffectWait) == 0) continue;
       const OpInfo* op = graph_.op_info(out_.schedule[i]);
-      const bool is_wait = op && op->has(kWait);               // else a call that waits inside
+      const bool is_wait = op && op->has(kWait);  // else a call that waits inside
       for_each_value(out_.schedule[i], [&](ValueId v) {
         NodeId launch = alias_.launch_of(v);
         if (launch.is_none() || (is_wait && !is_first_argument(out_.schedule[i], v))) return;
         landing[launch.index] = i;
         const Node& node = graph_.node(launch);
         if (graph_.value(v).def == launch) waited[v.index] = true;
-        else for (uint32_t r = 0; r < node.result_count; ++r) waited[node.result(r).index] = true;   // a view of some
+        else
+          for (uint32_t r = 0; r < node.result_count; ++r) waited[node.result(r).index] = true;  // a view of some
       });
     }
     for (NodeId n : out_.schedule) {
@@ -180,12 +186,10 @@ class Analysis {
     return !args.empty() && args[0].is(ArgKind::value) && args[0].as_value() == v;
   }
 
-  uint32_t last_position() const {
-    return out_.schedule.empty() ? 0 : static_cast<uint32_t>(out_.schedule.size() - 1);
-  }
+  uint32_t last_position() const { return out_.schedule.empty() ? 0 : static_cast<uint32_t>(out_.schedule.size() - 1); }
 
   void extend_over_classes() {
-    std::vector<bool> done(alias_.storages().size(), false);   // by class
+    std::vector<bool> done(alias_.storages().size(), false);  // by class
     for (LiveStorage& live : out_.storages) {
       uint32_t alias_class = alias_.storage(live.storage).alias_class;
       auto members = alias_.class_members(alias_class);
@@ -204,7 +208,7 @@ class Analysis {
     for (LiveStorage& live : out_.storages) {
       const OpInfo* op = graph_.op_info(live.def);
       if (!op || !reuses_in_place(*op) || !live.bytes_known || live.bytes == 0) continue;
-      for (bool whole : {true, false})   // rather what it fills
+      for (bool whole : {true, false})  // rather what it fills
         for_each_value(live.def, [&](ValueId v) {
           if (live.takes_over.is_none()) take_over(&live, v, whole);
         });
@@ -213,12 +217,15 @@ class Analysis {
 
   void take_over(LiveStorage* result, ValueId argument, bool whole) {
     LiveStorage* dying = inside(alias_.storage_of(argument));
-    if (!dying || dying->is_output || dying->is_host != result->is_host || dying->last_position != result->first_position) return;
+    if (!dying || dying->is_output || dying->is_host != result->is_host ||
+        dying->last_position != result->first_position)
+      return;
     if (dying->first_position == result->first_position || taken_[out_.index_of[dying->storage.index]]) return;
     if (!dying->bytes_known || (dying->bytes == result->bytes) != whole || dying->bytes < result->bytes) return;
     if (alias_.class_members(alias_.storage(dying->storage).alias_class).size() != 1) return;
     if (!reads_directly(result->def, dying->storage)) return;
-    auto at = in_place_offset(graph_, alias_, values_, result->def, result->owner, result->bytes, argument, dying->bytes);
+    auto at =
+        in_place_offset(graph_, alias_, values_, result->def, result->owner, result->bytes, argument, dying->bytes);
     if (!at) return;
     result->takes_over = dying->storage;
     result->takes_over_at = *at;
@@ -235,7 +242,8 @@ class Analysis {
     size_t count = out_.schedule.size();
     std::vector<int64_t> begins(count, 0), ends(count, 0), saved(count, 0);
     call_bytes_.assign(count, 0);
-    for (const CallSite& call : out_.calls) call_bytes_[call.position] = bodies_.done[call.body.index]->lower_bound_bytes;
+    for (const CallSite& call : out_.calls)
+      call_bytes_[call.position] = bodies_.done[call.body.index]->lower_bound_bytes;
     for (const LiveStorage& live : out_.storages) {
       if (live.is_host) continue;
       begins[live.first_position] = saturating_add(begins[live.first_position], live.bytes);
@@ -306,10 +314,10 @@ class Analysis {
   bool is_body_;
   AliasAnalysis alias_;
   Liveness out_;
-  std::vector<uint32_t> position_;      // by node
-  std::vector<std::optional<std::optional<int64_t>>> type_bytes_;   // by type; what was asked for so far
-  std::vector<bool> taken_;             // by out_.storages: a result takes its memory over
-  std::vector<int64_t> call_bytes_;     // by position
+  std::vector<uint32_t> position_;                                 // by node
+  std::vector<std::optional<std::optional<int64_t>>> type_bytes_;  // by type; what was asked for so far
+  std::vector<bool> taken_;                                        // by out_.storages: a result takes its memory over
+  std::vector<int64_t> call_bytes_;                                // by position
 };
 
 const Liveness* Bodies::find(NestedId id) {
@@ -317,7 +325,8 @@ const Liveness* Bodies::find(NestedId id) {
   if (done[id.index]) return done[id.index].get();
   in_progress[id.index] = true;
   ++depth;
-  done[id.index] = std::make_shared<const Liveness>(Analysis(program, program.nested[id.index]->graph, values, this).run());
+  done[id.index] =
+      std::make_shared<const Liveness>(Analysis(program, program.nested[id.index]->graph, values, this).run());
   --depth;
   in_progress[id.index] = false;
   return done[id.index].get();

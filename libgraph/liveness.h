@@ -2,16 +2,21 @@
 //
 // The one analysis behind sg-stat's memory figures, the memory plan and the passes that work under a limit.
 //
-// Storage   as libgraph/alias.h says, with may-alias ops decided for the sizes given. Live from the node that makes it to
+// Storage   as libgraph/alias.h says, with may-alias ops decided for the sizes given. Live from the node that makes it
+// to
 //           the last node that takes a value in it; what is a graph output, to the end. As long as the furthest element
-//           of any value in it. What may share memory for all we know (opaque ops) is kept as long as any of it is used.
-// In flight What a collective or a transfer reads and writes stays until the last wait for a result of it, and to the end where a result
+//           of any value in it. What may share memory for all we know (opaque ops) is kept as long as any of it is
+//           used.
+// In flight What a collective or a transfer reads and writes stays until the last wait for a result of it, and to the
+// end where a result
 //           is not waited for in this graph. A body completes what it launched before it returns.
-// Host      What a transfer (transfer.h) has brought to the host is in the host's memory, which is counted apart; in the body of
+// Host      What a transfer (transfer.h) has brought to the host is in the host's memory, which is counted apart; in
+// the body of
 //           a call it counts as the device's.
 // Outside   Graph inputs (parameters, buffers, ...) and everything in their memory. Outputs are inside.
-// Reuse     A pointwise or row-local result may take over the memory of an argument that dies at that node, or a part of it: in_place.h.
-// Calls     While sg.call runs, its body needs what its own schedule needs; the call's results lie where the body's
+// Reuse     A pointwise or row-local result may take over the memory of an argument that dies at that node, or a part
+// of it: in_place.h. Calls     While sg.call runs, its body needs what its own schedule needs; the call's results lie
+// where the body's
 //           outputs lay, so that nothing is copied on return.
 //
 // So at each position the storages in use there do not overlap, except where takes_over and calls say so; in
@@ -28,16 +33,16 @@ namespace sg {
 
 struct LiveStorage {
   StorageId storage;
-  ValueId owner;                 // first value in it
-  NodeId def, last;              // first and last node that needs it
-  uint32_t first_position = 0;   // schedule positions of those: 0 = first node
+  ValueId owner;                // first value in it
+  NodeId def, last;             // first and last node that needs it
+  uint32_t first_position = 0;  // schedule positions of those: 0 = first node
   uint32_t last_position = 0;
   int64_t bytes = 0;
-  bool bytes_known = true;       // false: a size has no value; bytes is 0
+  bool bytes_known = true;  // false: a size has no value; bytes is 0
   bool is_output = false;
-  bool is_host = false;          // in the host's memory, apart from all else
-  StorageId takes_over;          // the storage whose memory it may be put in; none = none
-  int64_t takes_over_at = 0;     // bytes into that storage where it begins
+  bool is_host = false;       // in the host's memory, apart from all else
+  StorageId takes_over;       // the storage whose memory it may be put in; none = none
+  int64_t takes_over_at = 0;  // bytes into that storage where it begins
 };
 
 // A node that runs a body in a frame of its own memory.
@@ -52,23 +57,23 @@ struct CallSite {
 };
 
 struct Liveness {
-  std::vector<LiveStorage> storages;      // inside ones, in schedule order
-  std::vector<uint32_t> index_of;         // by StorageId: into storages; kOutside = an input's memory
-  std::vector<StorageId> storage_of;      // by ValueId; none = no memory (scalars)
-  std::vector<int64_t> live_bytes;        // by position: while that node runs, after reuse; the host's left out
-  std::vector<NodeId> schedule;           // by position
-  int64_t lower_bound_bytes = 0;          // the largest of live_bytes
-  uint32_t peak_position = 0;             // the first position where it is reached
-  int64_t call_bytes_at_peak = 0;         // of it: what the body of a call needs beyond the call's results
-  std::vector<uint32_t> live_at_peak;     // indices into storages, largest first; what lies in another one is left out
-  int64_t host_bound_bytes = 0;           // the most that is live in the host's memory
-  int64_t input_bytes = 0;                // graph inputs: outside
-  size_t unknown_sizes = 0;               // storages inside whose size is not known
-  std::vector<CallSite> calls;            // in schedule order
-  std::vector<std::shared_ptr<const Liveness>> bodies;   // by NestedId; null = not called. Of the outermost graph only
+  std::vector<LiveStorage> storages;   // inside ones, in schedule order
+  std::vector<uint32_t> index_of;      // by StorageId: into storages; kOutside = an input's memory
+  std::vector<StorageId> storage_of;   // by ValueId; none = no memory (scalars)
+  std::vector<int64_t> live_bytes;     // by position: while that node runs, after reuse; the host's left out
+  std::vector<NodeId> schedule;        // by position
+  int64_t lower_bound_bytes = 0;       // the largest of live_bytes
+  uint32_t peak_position = 0;          // the first position where it is reached
+  int64_t call_bytes_at_peak = 0;      // of it: what the body of a call needs beyond the call's results
+  std::vector<uint32_t> live_at_peak;  // indices into storages, largest first; what lies in another one is left out
+  int64_t host_bound_bytes = 0;        // the most that is live in the host's memory
+  int64_t input_bytes = 0;             // graph inputs: outside
+  size_t unknown_sizes = 0;            // storages inside whose size is not known
+  std::vector<CallSite> calls;         // in schedule order
+  std::vector<std::shared_ptr<const Liveness>> bodies;  // by NestedId; null = not called. Of the outermost graph only
 
   static constexpr uint32_t kOutside = 0xFFFFFFFFu;
-  const LiveStorage* find(StorageId s) const {   // null = outside, or no storage
+  const LiveStorage* find(StorageId s) const {  // null = outside, or no storage
     return s.is_none() || index_of[s.index] == kOutside ? nullptr : &storages[index_of[s.index]];
   }
 };

@@ -84,7 +84,8 @@ MatchCost match_cost(const MatchSide& a, const MatchSide& b, const GraphMatch& m
   return cost;
 }
 
-bool may_be_partners(const MatchSide& a, const MatchSide& b, const GraphMatch& match, uint32_t node_a, uint32_t node_b) {
+bool may_be_partners(const MatchSide& a, const MatchSide& b, const GraphMatch& match, uint32_t node_a,
+                     uint32_t node_b) {
   return state_of(a, b, match).worth(node_a, node_b, false).is_allowed();
 }
 

@@ -54,7 +54,9 @@ bool MatchGroups::add_uses(int s, uint32_t n, bool translate) {
   for (uint32_t v = side.first_result[n]; v < side.first_result[n + 1]; ++v) {
     pairs_.clear();
     for (const MatchUse& use : side.uses(v)) {
-      uint32_t user = !translate ? use.user : use.is_output ? state_.output_partner(s, use.user) : state_.partner(s, use.user);
+      uint32_t user = !translate      ? use.user
+                      : use.is_output ? state_.output_partner(s, use.user)
+                                      : state_.partner(s, use.user);
       if (user == kNone) return false;
       bool any_slot = !use.is_output && side.commutative[use.user];
       pairs_.push_back(static_cast<uint64_t>(user) << 32 | (use.is_output ? kOutputBit : any_slot ? 0 : use.slot));
@@ -62,7 +64,8 @@ bool MatchGroups::add_uses(int s, uint32_t n, bool translate) {
     std::sort(pairs_.begin(), pairs_.end());
     is_used = is_used || !pairs_.empty();
     words_.push_back(static_cast<uint32_t>(pairs_.size()));
-    for (uint64_t p : pairs_) words_.push_back(static_cast<uint32_t>(p >> 32)), words_.push_back(static_cast<uint32_t>(p));
+    for (uint64_t p : pairs_)
+      words_.push_back(static_cast<uint32_t>(p >> 32)), words_.push_back(static_cast<uint32_t>(p));
   }
   return is_used;
 }

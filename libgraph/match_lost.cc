@@ -37,12 +37,14 @@ class Surroundings {
   const std::vector<uint32_t>& surroundings(int s, uint32_t n, const std::vector<uint32_t>& classes) {
     const MatchSide& here = m_.side(s);
     buffer_ = {here.key[n]};
-    for (uint32_t v : here.operands(n)) buffer_.push_back(here.maker[v] == kNone ? kNone - 1 : colour(s, here.maker[v], classes));
+    for (uint32_t v : here.operands(n))
+      buffer_.push_back(here.maker[v] == kNone ? kNone - 1 : colour(s, here.maker[v], classes));
     if (here.commutative[n]) std::sort(buffer_.begin() + 1, buffer_.end());
     for (uint32_t v = here.first_result[n]; v < here.first_result[n + 1]; ++v) {
       buffer_.push_back(kNone);
       size_t begin = buffer_.size();
-      for (const MatchUse& use : here.uses(v)) buffer_.push_back(use.is_output ? kNone - 2 : colour(s, use.user, classes));
+      for (const MatchUse& use : here.uses(v))
+        buffer_.push_back(use.is_output ? kNone - 2 : colour(s, use.user, classes));
       std::sort(buffer_.begin() + static_cast<ptrdiff_t>(begin), buffer_.end());
     }
     return buffer_;
@@ -62,7 +64,8 @@ class Alignment {
     std::vector<std::pair<uint32_t, uint32_t>> found;
     uint32_t x = 0, y = 0;
     for (size_t i = 0; i <= fixed.size(); ++i) {
-      uint32_t end_x = i < fixed.size() ? fixed[i] : m_.count(0), end_y = i < fixed.size() ? m_.state.partner(0, fixed[i]) : m_.count(1);
+      uint32_t end_x = i < fixed.size() ? fixed[i] : m_.count(0),
+               end_y = i < fixed.size() ? m_.state.partner(0, fixed[i]) : m_.count(1);
       align(free_between(0, x, end_x), free_between(1, y, end_y), &found);
       x = end_x + 1, y = end_y + 1;
     }
@@ -88,8 +91,9 @@ class Alignment {
     std::vector<uint32_t> best((a.size() + 1) * width, 0);
     for (size_t i = a.size(); i-- > 0;)
       for (size_t j = b.size(); j-- > 0;)
-        best[i * width + j] = key(0, a[i]) == key(1, b[j]) ? best[(i + 1) * width + j + 1] + 1
-                                                         : std::max(best[(i + 1) * width + j], best[i * width + j + 1]);
+        best[i * width + j] = key(0, a[i]) == key(1, b[j])
+                                  ? best[(i + 1) * width + j + 1] + 1
+                                  : std::max(best[(i + 1) * width + j], best[i * width + j + 1]);
     for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
       if (key(0, a[i]) == key(1, b[j])) found->push_back({a[i++], b[j++]});
       else if (best[(i + 1) * width + j] >= best[i * width + j + 1]) ++i;

@@ -6,7 +6,7 @@ namespace sg {
 namespace {
 
 constexpr uint32_t kNone = MatchSide::kNone;
-constexpr uint32_t kApart = 0x80000000u;      // of a port without partner: unlike every port of the other side
+constexpr uint32_t kApart = 0x80000000u;  // of a port without partner: unlike every port of the other side
 
 // Partners get the number of A's port, the rest a number that only one side has.
 uint32_t colour_of_port(int s, uint32_t port, uint32_t partner) {
@@ -17,7 +17,8 @@ uint32_t colour_of_port(int s, uint32_t port, uint32_t partner) {
 void add_sorted(std::vector<uint64_t>* pairs, std::vector<uint32_t>* words) {
   std::sort(pairs->begin(), pairs->end());
   words->push_back(static_cast<uint32_t>(pairs->size()));
-  for (uint64_t p : *pairs) words->push_back(static_cast<uint32_t>(p >> 32)), words->push_back(static_cast<uint32_t>(p));
+  for (uint64_t p : *pairs)
+    words->push_back(static_cast<uint32_t>(p >> 32)), words->push_back(static_cast<uint32_t>(p));
   pairs->clear();
 }
 
@@ -97,7 +98,8 @@ void pair_between(const size_t (&count)[2], const MayPair& may_pair, MatchState*
     uint32_t end_j = end_i < count[0] ? state->output_partner(0, end_i) : static_cast<uint32_t>(count[1]);
     if (end_j == kNone || end_j < j) continue;
     bool is_even = end_i - i == end_j - j;
-    for (uint32_t k = i; k < end_i; ++k) is_even = is_even && state->output_partner(0, k) == kNone && state->output_partner(1, j + k - i) == kNone;
+    for (uint32_t k = i; k < end_i; ++k)
+      is_even = is_even && state->output_partner(0, k) == kNone && state->output_partner(1, j + k - i) == kNone;
     for (uint32_t k = i; is_even && k < end_i; ++k)
       if (may_pair(k, j + k - i)) state->pair_outputs(k, j + k - i);
     i = end_i + 1, j = end_j + 1;
@@ -113,20 +115,26 @@ class PortMatcher {
     outputs([&](int s, uint32_t o, auto* words) { return add_output(s, o, words); });
     std::array<std::vector<uint32_t>, 2> up = classes_up(state_);
     std::vector<uint64_t> pairs;
-    inputs([&](int s, uint32_t i, auto* words) {
-      words->push_back(static_cast<uint32_t>(input(s, i).kind));
-      add_uses(state_, s, up[s], i, &pairs, words);
-      return true;
-    }, true);
-    inputs([&](int s, uint32_t i, auto* words) {
-      words->push_back(static_cast<uint32_t>(input(s, i).kind));
-      add_type(state_.side(s).graph->pool(), state_.side(s).graph->value(input(s, i).value).type, &texts_, words);
-      return true;
-    }, false);
-    inputs([&](int s, uint32_t i, auto* words) {
-      words->push_back(static_cast<uint32_t>(input(s, i).kind));
-      return input(s, i).fqn.is_none() || input(s, i).kind == InputKind::user;
-    }, false);
+    inputs(
+        [&](int s, uint32_t i, auto* words) {
+          words->push_back(static_cast<uint32_t>(input(s, i).kind));
+          add_uses(state_, s, up[s], i, &pairs, words);
+          return true;
+        },
+        true);
+    inputs(
+        [&](int s, uint32_t i, auto* words) {
+          words->push_back(static_cast<uint32_t>(input(s, i).kind));
+          add_type(state_.side(s).graph->pool(), state_.side(s).graph->value(input(s, i).value).type, &texts_, words);
+          return true;
+        },
+        false);
+    inputs(
+        [&](int s, uint32_t i, auto* words) {
+          words->push_back(static_cast<uint32_t>(input(s, i).kind));
+          return input(s, i).fqn.is_none() || input(s, i).kind == InputKind::user;
+        },
+        false);
     inputs_by_list();
     outputs([&](int s, uint32_t o, auto* words) { return add_output(s, o, words); });
   }
@@ -142,7 +150,8 @@ class PortMatcher {
     return in.fqn || in.of;
   }
 
-  // Lists that agree but for what their inputs are called and are for (a source may not know): what is left goes by position.
+  // Lists that agree but for what their inputs are called and are for (a source may not know): what is left goes by
+  // position.
   void inputs_by_list() {
     size_t count = state_.side(0).input_count();
     if (count != state_.side(1).input_count()) return;
@@ -187,8 +196,9 @@ class PortMatcher {
   template <class ClassOf>
   void outputs(const ClassOf& class_of) {
     size_t count[2] = {state_.match().outputs[0].size(), state_.match().outputs[1].size()};
-    pair_classes(count, class_of, [&](int s, uint32_t o) { return state_.output_partner(s, o) == kNone; },
-                 [&](uint32_t i, uint32_t j) { state_.pair_outputs(i, j); });
+    pair_classes(
+        count, class_of, [&](int s, uint32_t o) { return state_.output_partner(s, o) == kNone; },
+        [&](uint32_t i, uint32_t j) { state_.pair_outputs(i, j); });
   }
 
   MatchState& state_;
@@ -229,10 +239,13 @@ std::array<std::vector<uint32_t>, 2> classes_down(const MatchState& state) {
       for (uint32_t v : side.operands(n)) {
         uint32_t m = side.maker[v];
         uint64_t which = m == kNone ? 0xFFFFFFFFu : v - side.first_result[m];
-        operands.push_back(static_cast<uint64_t>(m == kNone ? colour_of_port(s, v, state.value_partner(s, v)) : out[s][m]) << 32 | which);
+        operands.push_back(
+            static_cast<uint64_t>(m == kNone ? colour_of_port(s, v, state.value_partner(s, v)) : out[s][m]) << 32 |
+            which);
       }
       if (side.commutative[n]) std::sort(operands.begin(), operands.end());
-      for (uint64_t o : operands) words.push_back(static_cast<uint32_t>(o >> 32)), words.push_back(static_cast<uint32_t>(o));
+      for (uint64_t o : operands)
+        words.push_back(static_cast<uint32_t>(o >> 32)), words.push_back(static_cast<uint32_t>(o));
       out[s][n] = table.intern(words);
     }
   }
@@ -246,26 +259,40 @@ void match_left_outputs(MatchState* state, bool is_last) {
   auto is_free = [&](int s, uint32_t o) { return state->output_partner(s, o) == kNone; };
   auto pair = [&](uint32_t i, uint32_t j) { state->pair_outputs(i, j); };
   auto output = [&](int s, uint32_t o) -> const Output& { return state->side(s).graph->outputs()[o]; };
-  pair_in_order(count, [&](int s, uint32_t o, std::vector<uint32_t>* words) {
-    if (!output(s, o).value) return false;
-    uint32_t v = state->side(s).value_of[output(s, o).value.index], p = state->value_partner(s, v);
-    *words = {static_cast<uint32_t>(output(s, o).kind), s == 0 ? v : p};
-    return p != kNone;
-  }, is_free, pair);
+  pair_in_order(
+      count,
+      [&](int s, uint32_t o, std::vector<uint32_t>* words) {
+        if (!output(s, o).value) return false;
+        uint32_t v = state->side(s).value_of[output(s, o).value.index], p = state->value_partner(s, v);
+        *words = {static_cast<uint32_t>(output(s, o).kind), s == 0 ? v : p};
+        return p != kNone;
+      },
+      is_free, pair);
   // Of another kind, or of another input; the value that is returned says which it is.
-  pair_in_order(count, [&](int s, uint32_t o, std::vector<uint32_t>* words) {
-    if (!output(s, o).value) return false;
-    uint32_t v = state->side(s).value_of[output(s, o).value.index], p = state->value_partner(s, v);
-    *words = {s == 0 ? v : p};
-    return p != kNone;
-  }, is_free, pair);
-  pair_between(count, [&](uint32_t i, uint32_t j) { return output(0, i).kind == output(1, j).kind && output(0, i).of.is_none() && output(1, j).of.is_none(); }, state);
+  pair_in_order(
+      count,
+      [&](int s, uint32_t o, std::vector<uint32_t>* words) {
+        if (!output(s, o).value) return false;
+        uint32_t v = state->side(s).value_of[output(s, o).value.index], p = state->value_partner(s, v);
+        *words = {s == 0 ? v : p};
+        return p != kNone;
+      },
+      is_free, pair);
+  pair_between(
+      count,
+      [&](uint32_t i, uint32_t j) {
+        return output(0, i).kind == output(1, j).kind && output(0, i).of.is_none() && output(1, j).of.is_none();
+      },
+      state);
   if (!is_last) return;
   // What is of an input stays with that input; the rest goes by position.
-  pair_in_order(count, [&](int s, uint32_t o, std::vector<uint32_t>* words) {
-    *words = {static_cast<uint32_t>(output(s, o).kind)};
-    return output(s, o).of.is_none() && !output(s, o).of_name;
-  }, is_free, pair);
+  pair_in_order(
+      count,
+      [&](int s, uint32_t o, std::vector<uint32_t>* words) {
+        *words = {static_cast<uint32_t>(output(s, o).kind)};
+        return output(s, o).of.is_none() && !output(s, o).of_name;
+      },
+      is_free, pair);
 }
 
 }  // namespace sg

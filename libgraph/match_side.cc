@@ -14,16 +14,29 @@ uint64_t hash_of_words(std::span<const uint32_t> words) {
 
 // Ops whose two arguments may change places without a bit of the result changing, when they have no others.
 bool commutes(std::string_view op) {
-  static constexpr std::string_view kOps[] = {
-      "aten.add.Tensor", "aten.mul.Tensor", "aten.maximum.default", "aten.minimum.default", "aten.eq.Tensor", "aten.ne.Tensor",
-      "aten.logical_and.default", "aten.logical_or.default", "aten.logical_xor.default", "aten.bitwise_and.Tensor",
-      "aten.bitwise_or.Tensor", "aten.bitwise_xor.Tensor", "python.add", "python.mul", "python.eq", "python.ne"};
+  static constexpr std::string_view kOps[] = {"aten.add.Tensor",
+                                              "aten.mul.Tensor",
+                                              "aten.maximum.default",
+                                              "aten.minimum.default",
+                                              "aten.eq.Tensor",
+                                              "aten.ne.Tensor",
+                                              "aten.logical_and.default",
+                                              "aten.logical_or.default",
+                                              "aten.logical_xor.default",
+                                              "aten.bitwise_and.Tensor",
+                                              "aten.bitwise_or.Tensor",
+                                              "aten.bitwise_xor.Tensor",
+                                              "python.add",
+                                              "python.mul",
+                                              "python.eq",
+                                              "python.ne"};
   return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 
 class SideBuilder {
  public:
-  SideBuilder(const Job& job, const Program& program, const Graph& graph, MatchWords* words, const SymbolNumbers* numbers)
+  SideBuilder(const Job& job, const Program& program, const Graph& graph, MatchWords* words,
+              const SymbolNumbers* numbers)
       : pool_(*job.pool), words_(*words), numbers_(numbers) {
     side_.job = &job, side_.program = &program, side_.graph = &graph;
     text_of_string_.assign(pool_.strings.size(), MatchSide::kNone);
@@ -73,7 +86,8 @@ class SideBuilder {
   }
 
   bool is_commutative(const Node& node) const {
-    return side_.operand_list.size() - side_.operand_begin[side_.operand_begin.size() - 2] == 2 && node.args.size() == 2 && node.args[0].is(ArgKind::value) && node.args[1].is(ArgKind::value) &&
+    return side_.operand_list.size() - side_.operand_begin[side_.operand_begin.size() - 2] == 2 &&
+           node.args.size() == 2 && node.args[0].is(ArgKind::value) && node.args[1].is(ArgKind::value) &&
            commutes(pool_.op_name(node.op));
   }
 
@@ -98,7 +112,8 @@ class SideBuilder {
       case ArgKind::graph: is_blank_ = true; break;
       case ArgKind::group: add_group(arg.as_group()); break;
       case ArgKind::floating: add_wide(std::bit_cast<uint64_t>(arg.as_float())); break;
-      case ArgKind::boolean: case ArgKind::integer: add_wide(static_cast<uint64_t>(arg.as_int())); break;
+      case ArgKind::boolean:
+      case ArgKind::integer: add_wide(static_cast<uint64_t>(arg.as_int())); break;
       case ArgKind::dtype: key_.push_back(static_cast<uint32_t>(arg.as_dtype())); break;
       default:
         if (arg.is_text()) key_.push_back(text(arg.as_text()));

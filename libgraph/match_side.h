@@ -1,8 +1,9 @@
 // MatchSide: one graph in numbers that mean the same in both graphs of a comparison.
 //
-// Nodes are their positions in the schedule; values are numbered, inputs first, then results in schedule order. `op` and `key`
-// are equal on both sides exactly when the ops, or the ops with all their literals, are: MatchWords hands the numbers out and
-// compares in full. Expressions with symbols and nested graphs are left blank in a key: what they correspond to is not known yet.
+// Nodes are their positions in the schedule; values are numbered, inputs first, then results in schedule order. `op`
+// and `key` are equal on both sides exactly when the ops, or the ops with all their literals, are: MatchWords hands the
+// numbers out and compares in full. Expressions with symbols and nested graphs are left blank in a key: what they
+// correspond to is not known yet.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +41,8 @@ struct MatchWords {
 };
 
 struct MatchUse {
-  uint32_t user;          // position; or an output, when is_output
-  uint32_t slot;          // place among the user's operands
+  uint32_t user;  // position; or an output, when is_output
+  uint32_t slot;  // place among the user's operands
   bool is_output = false;
 };
 
@@ -52,19 +53,19 @@ struct MatchSide {
   const Program* program = nullptr;
   const Graph* graph = nullptr;
 
-  std::vector<NodeId> nodes;             // by position
-  std::vector<uint32_t> position_of;     // by NodeId
-  std::vector<uint32_t> op, key;         // by position
-  std::vector<uint32_t> place;           // by position: phase and module; breaks ties only
-  std::vector<uint8_t> commutative;      // by position: the two operands may change places
-  std::vector<uint8_t> blank;            // by position: the key leaves something out
-  std::vector<uint32_t> first_result;    // by position, and one more: a value number
-  std::vector<uint32_t> operand_begin;   // by position, and one more
-  std::vector<uint32_t> operand_list;    // value numbers
-  std::vector<uint32_t> value_of;        // by ValueId: value number
-  std::vector<uint32_t> maker;           // by value number: a position; kNone = an input
-  std::vector<uint32_t> use_begin;       // by value number, and one more
-  std::vector<MatchUse> use_list;        // of each value: nodes in schedule order, then outputs
+  std::vector<NodeId> nodes;            // by position
+  std::vector<uint32_t> position_of;    // by NodeId
+  std::vector<uint32_t> op, key;        // by position
+  std::vector<uint32_t> place;          // by position: phase and module; breaks ties only
+  std::vector<uint8_t> commutative;     // by position: the two operands may change places
+  std::vector<uint8_t> blank;           // by position: the key leaves something out
+  std::vector<uint32_t> first_result;   // by position, and one more: a value number
+  std::vector<uint32_t> operand_begin;  // by position, and one more
+  std::vector<uint32_t> operand_list;   // value numbers
+  std::vector<uint32_t> value_of;       // by ValueId: value number
+  std::vector<uint32_t> maker;          // by value number: a position; kNone = an input
+  std::vector<uint32_t> use_begin;      // by value number, and one more
+  std::vector<MatchUse> use_list;       // of each value: nodes in schedule order, then outputs
 
   size_t node_count() const { return nodes.size(); }
   size_t input_count() const { return graph->inputs().size(); }
@@ -78,8 +79,8 @@ struct MatchSide {
   uint32_t result_count(uint32_t n) const { return first_result[n + 1] - first_result[n]; }
 };
 
-// Symbols that are numbers on the other side. Sizes that follow from them are literals then, and so is every scalar whose
-// number is known, whoever computes it: such a value is no operand.
+// Symbols that are numbers on the other side. Sizes that follow from them are literals then, and so is every scalar
+// whose number is known, whoever computes it: such a value is no operand.
 using SymbolNumbers = std::unordered_map<StrId, int64_t, IdHash>;
 
 // The number that an expression, or a scalar of this type, is under `numbers`; none = it is not known, or no scalar.

@@ -39,7 +39,7 @@ void MatchState::unpair(uint32_t x, uint32_t y) {
 
 void MatchState::pair_inputs(uint32_t i, uint32_t j) {
   match_.inputs[0][i] = j, match_.inputs[1][j] = i;
-  match_.values[0][i] = j, match_.values[1][j] = i;      // inputs are the first values
+  match_.values[0][i] = j, match_.values[1][j] = i;  // inputs are the first values
 }
 
 void MatchState::pair_outputs(uint32_t i, uint32_t j) { match_.outputs[0][i] = j, match_.outputs[1][j] = i; }

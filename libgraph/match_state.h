@@ -10,12 +10,12 @@ namespace sg {
 
 // What making a pair of two nodes is worth, given the partners of their neighbours.
 struct PairWorth {
-  int gain = 0;              // edits saved against removing the one and adding the other
-  uint32_t operands = 0;     // operands that correspond
-  uint32_t uses = 0;         // uses that correspond
-  uint32_t alike = 0;        // operands without partners yet whose makers have one key
+  int gain = 0;           // edits saved against removing the one and adding the other
+  uint32_t operands = 0;  // operands that correspond
+  uint32_t uses = 0;      // uses that correspond
+  uint32_t alike = 0;     // operands without partners yet whose makers have one key
   bool same_op = false, same_key = false, same_place = false;
-  bool lonely = false;       // neither has a neighbour
+  bool lonely = false;  // neither has a neighbour
   bool is_allowed() const {
     if (!same_op) return operands > 0 && uses > 0;
     return operands + uses > 0 || lonely;
@@ -25,7 +25,7 @@ struct PairWorth {
 class MatchState {
  public:
   static constexpr uint32_t kNone = MatchSide::kNone;
-  static constexpr size_t kMaxUses = 64;          // uses of one value that are looked at, to bound the work
+  static constexpr size_t kMaxUses = 64;  // uses of one value that are looked at, to bound the work
 
   MatchState(const MatchSide& a, const MatchSide& b);
 
@@ -35,7 +35,7 @@ class MatchState {
   uint32_t value_partner(int s, uint32_t v) const { return match_.values[s][v]; }
   uint32_t output_partner(int s, uint32_t o) const { return match_.outputs[s][o]; }
 
-  void pair(uint32_t x, uint32_t y);              // x of A, y of B. REQUIRES: both free
+  void pair(uint32_t x, uint32_t y);  // x of A, y of B. REQUIRES: both free
   void unpair(uint32_t x, uint32_t y);
   void pair_inputs(uint32_t i, uint32_t j);
   void pair_outputs(uint32_t i, uint32_t j);
@@ -56,7 +56,7 @@ class MatchState {
  private:
   uint32_t shared_operands(uint32_t x, uint32_t y, uint32_t* open, uint32_t* alike) const;
   uint32_t shared_uses(uint32_t x, uint32_t y) const;
-  bool has_operand(uint32_t n, uint32_t slot, uint32_t value) const;   // of A
+  bool has_operand(uint32_t n, uint32_t slot, uint32_t value) const;  // of A
 
   const MatchSide* sides_[2];
   GraphMatch match_;

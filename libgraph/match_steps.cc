@@ -21,11 +21,12 @@ void add_neighbours(const MatchSide& a, uint32_t x, std::vector<uint32_t>* work)
 }  // namespace
 
 std::vector<uint32_t> longest_run(const std::vector<uint32_t>& partner_of_a) {
-  std::vector<uint32_t> tails, previous(partner_of_a.size(), kNone), run;      // tails: by length - 1, positions of A
+  std::vector<uint32_t> tails, previous(partner_of_a.size(), kNone), run;  // tails: by length - 1, positions of A
   for (uint32_t x = 0; x < partner_of_a.size(); ++x) {
     uint32_t y = partner_of_a[x];
     if (y == kNone) continue;
-    auto at = std::lower_bound(tails.begin(), tails.end(), y, [&](uint32_t t, uint32_t v) { return partner_of_a[t] < v; });
+    auto at =
+        std::lower_bound(tails.begin(), tails.end(), y, [&](uint32_t t, uint32_t v) { return partner_of_a[t] < v; });
     previous[x] = at == tails.begin() ? kNone : *(at - 1);
     if (at == tails.end()) tails.push_back(x);
     else *at = x;
@@ -36,7 +37,9 @@ std::vector<uint32_t> longest_run(const std::vector<uint32_t>& partner_of_a) {
 }
 
 void Matching::pair_unique(const std::array<std::vector<uint32_t>, 2>& classes) {
-  struct Seen { uint32_t count[2] = {0, 0}, node[2] = {0, 0}; };
+  struct Seen {
+    uint32_t count[2] = {0, 0}, node[2] = {0, 0};
+  };
   uint32_t limit = 0;
   for (const auto& list : classes)
     for (uint32_t c : list) limit = std::max(limit, c + 1);
@@ -52,7 +55,8 @@ void match_whole_cones(Matching* m) {
   std::array<std::vector<uint32_t>, 2> down = classes_down(m->state), up = classes_up(m->state), both;
   SequenceTable table;
   for (int s = 0; s < 2; ++s)
-    for (uint32_t n = 0; n < m->count(s); ++n) both[s].push_back(table.intern(std::array<uint32_t, 2>{down[s][n], up[s][n]}));
+    for (uint32_t n = 0; n < m->count(s); ++n)
+      both[s].push_back(table.intern(std::array<uint32_t, 2>{down[s][n], up[s][n]}));
   m->pair_unique(both);
   m->pair_unique(down);
   m->pair_unique(up);
@@ -74,14 +78,15 @@ void Matching::look_ahead() {
         for (const MatchUse& use : here.uses(v)) uses.push_back(known_use(s, use));
         std::sort(uses.begin(), uses.end());
         buffer_.push_back(static_cast<uint32_t>(uses.size()));
-        for (uint64_t u : uses) buffer_.push_back(static_cast<uint32_t>(u >> 32)), buffer_.push_back(static_cast<uint32_t>(u));
+        for (uint64_t u : uses)
+          buffer_.push_back(static_cast<uint32_t>(u >> 32)), buffer_.push_back(static_cast<uint32_t>(u));
       }
       ahead_[s][n] = table.intern(buffer_);
     }
   }
 }
 
-uint32_t Matching::known_value(int s, uint32_t v) const {       // as A calls it
+uint32_t Matching::known_value(int s, uint32_t v) const {  // as A calls it
   uint32_t p = state.value_partner(s, v);
   return p == kNone || s == 1 ? p : v;
 }
@@ -90,7 +95,8 @@ uint64_t Matching::known_use(int s, const MatchUse& use) const {
   bool any_slot = !use.is_output && side(s).commutative[use.user];
   uint32_t slot = use.is_output ? 0x7FFFFFFFu : any_slot ? 0 : use.slot;
   uint32_t partner = use.is_output ? state.output_partner(s, use.user) : state.partner(s, use.user);
-  uint32_t user = partner == kNone ? (use.is_output ? kNone : ahead_[s][use.user] << 1) : (s == 0 ? use.user : partner) << 1 | 1;
+  uint32_t user =
+      partner == kNone ? (use.is_output ? kNone : ahead_[s][use.user] << 1) : (s == 0 ? use.user : partner) << 1 | 1;
   return static_cast<uint64_t>(user) << 32 | slot;
 }
 
@@ -99,7 +105,8 @@ Matching::Rank Matching::rank(uint32_t x, uint32_t y, const PairWorth& w, int s)
   int64_t behind = static_cast<int64_t>(there) - static_cast<int64_t>(state.behind(s, s == 0 ? x : y));
   bool same_end = !ahead_[0].empty() && ahead_[0][x] == ahead_[1][y];
   return {(w.same_key ? 2 : 0) + (w.same_op ? 1 : 0), w.same_place, w.gain,
-          static_cast<int64_t>(w.operands + w.uses) * 4 + w.alike * 2 + same_end, behind >= 0 ? -behind : behind - kFar};
+          static_cast<int64_t>(w.operands + w.uses) * 4 + w.alike * 2 + same_end,
+          behind >= 0 ? -behind : behind - kFar};
 }
 
 void prune(Matching* m) {

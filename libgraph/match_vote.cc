@@ -13,7 +13,9 @@ using Rank = Matching::Rank;
 class Vote {
  public:
   Vote(Matching* m, Level level, Votes votes)
-      : m_(*m), level_(level), must_be_clear_(votes == Votes::clear_in_place || votes == Votes::clear),
+      : m_(*m),
+        level_(level),
+        must_be_clear_(votes == Votes::clear_in_place || votes == Votes::clear),
         only_same_place_(votes == Votes::clear_in_place || votes == Votes::in_place) {}
 
   void run() { pass(false), pass(true); }
@@ -22,7 +24,7 @@ class Vote {
   void pass(bool backward) {
     for (uint32_t i = 0; i < m_.count(1); ++i) {
       uint32_t y = backward ? m_.count(1) - 1 - i : i;
-      if (!m_.is_free(1, y) || m_.by_operands->fit(y).free_a > 0) continue;   // copies wait for `sweep`
+      if (!m_.is_free(1, y) || m_.by_operands->fit(y).free_a > 0) continue;  // copies wait for `sweep`
       uint32_t x = best_partner(1, y);
       if (x != kNone && best_partner(0, x) == y) m_.pair(x, y);
     }

@@ -20,7 +20,8 @@ constexpr const char* kSameJob = "the files of a rank set are parts of one job, 
 Result<std::vector<GroupId>> match_groups(const Job& from, Job* to) {
   if (from.groups.size() != to->groups.size())
     return disagree(std::to_string(from.groups.size()) + " groups here and " + std::to_string(to->groups.size()) +
-                        " in the first file", kSameJob);
+                        " in the first file",
+                    kSameJob);
   std::vector<GroupId> out;
   for (const Group& group : from.groups) {
     const std::string axis = from.pool->strings.str(group.axis);
@@ -99,7 +100,8 @@ Status take_programs(const Job& from, std::vector<GroupId> groups, std::vector<b
 Status add_ranks(const Job& from, std::vector<bool>* taken, Job* to) {
   if (from.world != to->world)
     return disagree("the world has " + std::to_string(from.world) + " ranks here and " + std::to_string(to->world) +
-                        " in the first file", kSameJob);
+                        " in the first file",
+                    kSameJob);
   if (!same_meshes(*to, from)) return disagree("the meshes are not those of the first file", kSameJob);
   SG_ASSIGN(std::vector<GroupId> groups, match_groups(from, to));
   return take_programs(from, std::move(groups), taken, to);
@@ -172,8 +174,8 @@ void share_equal_programs(Job* job, Diagnostics* notes) {
   std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) { return a->ranks < b->ranks; });
   if (kept.size() == 1 && kept[0]->ranks.size() == job->world) kept[0]->ranks.clear();
   if (notes != nullptr && kept.size() > 1)
-    notes->note(std::to_string(rank_count) + " ranks run " + std::to_string(kept.size()) + " programs that differ: " +
-                difference);
+    notes->note(std::to_string(rank_count) + " ranks run " + std::to_string(kept.size()) +
+                " programs that differ: " + difference);
   job->programs = std::move(kept);
 }
 

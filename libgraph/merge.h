@@ -1,8 +1,8 @@
 // Rank sets: one job a rank joined into one, and one job taken apart by rank.
 //
 // merge_ranks  takes jobs that each hold some ranks of one world: same world, groups and meshes. The header (title,
-//              producer, provenance, extra) is the first job's. Programs that are equal share one; when all ranks of the
-//              world are there and equal the job is SPMD. So explode and merge give back an equal job.
+//              producer, provenance, extra) is the first job's. Programs that are equal share one; when all ranks of
+//              the world are there and equal the job is SPMD. So explode and merge give back an equal job.
 // job_of_rank  is the job with the program of that rank only, as if it were that rank's own.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace sg {
 
-// `files`: a name for each job, for messages. Notes (which ranks differ and where, histories that differ) go to `notes`,
-// which may be null. REQUIRES: not empty, same length
+// `files`: a name for each job, for messages. Notes (which ranks differ and where, histories that differ) go to
+// `notes`, which may be null. REQUIRES: not empty, same length
 Result<Job> merge_ranks(std::vector<Job> jobs, const std::vector<std::string>& files, Diagnostics* notes = nullptr);
 
 // REQUIRES: the job holds the rank

@@ -31,12 +31,12 @@ enum class BucketDirection : uint8_t { none, forward, backward };
 
 // Membership in a chunked region (sg-chunk, or a capture whose modules were chunked eagerly).
 struct ChunkInfo {
-  StrId region;                       // module FQN of the region; none = the node is in no chunked region
-  int32_t index = -1;                 // which chunk; -1 = belongs to all of them
-  StrId role;                         // "body", "split_boundary", "materialization", "chunk_input", ...
-  StrId producer;                     // "graph" (a pass) or "eager" (the capture)
-  StrId original;                     // name of the node this is a copy of
-  int8_t is_backward = -1;            // -1 = not said
+  StrId region;             // module FQN of the region; none = the node is in no chunked region
+  int32_t index = -1;       // which chunk; -1 = belongs to all of them
+  StrId role;               // "body", "split_boundary", "materialization", "chunk_input", ...
+  StrId producer;           // "graph" (a pass) or "eager" (the capture)
+  StrId original;           // name of the node this is a copy of
+  int8_t is_backward = -1;  // -1 = not said
   friend bool operator==(const ChunkInfo&, const ChunkInfo&) = default;
 };
 
@@ -50,24 +50,24 @@ struct ResultChunk {
 struct CollectiveInfo {
   CollectiveRole role = CollectiveRole::none;
   BucketDirection direction = BucketDirection::none;
-  int32_t bucket = -1;                // bucket id; -1 = not bucketed
-  std::vector<StrId> plan;            // module FQNs whose parameters the bucket holds
+  int32_t bucket = -1;      // bucket id; -1 = not bucketed
+  std::vector<StrId> plan;  // module FQNs whose parameters the bucket holds
   friend bool operator==(const CollectiveInfo&, const CollectiveInfo&) = default;
 };
 
 struct CopyOf {
   CopyKind kind = CopyKind::none;
-  StrId of;                           // the result name this is a copy of
+  StrId of;  // the result name this is a copy of
   friend bool operator==(const CopyOf&, const CopyOf&) = default;
 };
 
 // The random stream of a node with the `random` trait. Its bits are a function of (seed, step, stream, rank if
 // rank_local, logical element index). Copies keep the stream; a chunk keeps the logical index through its origin.
 struct RandomInfo {
-  uint32_t stream = 0;                // 1-based; 0 = the node draws no random numbers
-  bool rank_local = true;             // false: all ranks draw the same
-  std::vector<Expr> origin_shape;     // shape of the original tensor; empty = this node is the original
-  std::vector<Expr> origin_offset;    // where this node's element [0, ..., 0] lies in it; same length
+  uint32_t stream = 0;              // 1-based; 0 = the node draws no random numbers
+  bool rank_local = true;           // false: all ranks draw the same
+  std::vector<Expr> origin_shape;   // shape of the original tensor; empty = this node is the original
+  std::vector<Expr> origin_offset;  // where this node's element [0, ..., 0] lies in it; same length
   friend bool operator==(const RandomInfo&, const RandomInfo&) = default;
 };
 
@@ -80,18 +80,18 @@ struct KeyValue {
 
 struct NodeMeta {
   Recompute recompute = Recompute::none;
-  int32_t recompute_region = -1;      // activation-checkpoint region number of the capture; -1 = none
+  int32_t recompute_region = -1;  // activation-checkpoint region number of the capture; -1 = none
   EpRole ep_role = EpRole::none;
   EpStep ep_step = EpStep::none;
   ChunkInfo chunk;
-  std::vector<ResultChunk> result_chunks;   // empty, or one a result
+  std::vector<ResultChunk> result_chunks;  // empty, or one a result
   CollectiveInfo collective;
   CopyOf copy;
   RandomInfo random;
-  std::vector<StrId> more_modules;    // FQNs beyond Node::module, for nodes that serve several
+  std::vector<StrId> more_modules;  // FQNs beyond Node::module, for nodes that serve several
   // Data-dependent symbols whose value this node's results define. nullopt = the rule of `default_binds` (op.h).
   std::optional<std::vector<StrId>> binds;
-  std::vector<KeyValue> extra;        // sorted by key text, keys unique
+  std::vector<KeyValue> extra;  // sorted by key text, keys unique
 
   friend bool operator==(const NodeMeta&, const NodeMeta&) = default;
 };

@@ -18,13 +18,13 @@ using Text = std::vector<Char>;
 struct PatternParser {
   std::string_view text;
   size_t at = 0;
-  size_t written = 0;          // characters in all alternatives: bounds the work
+  size_t written = 0;  // characters in all alternatives: bounds the work
   std::optional<Error> error;
 
   bool fail(size_t column, std::string message, std::string hint = {}) {
     if (!error) {
-      error = Error{ErrorKind::usage, "module pattern '" + std::string(text) + "': " + std::move(message), {},
-                    std::move(hint)};
+      error = Error{
+          ErrorKind::usage, "module pattern '" + std::string(text) + "': " + std::move(message), {}, std::move(hint)};
       error->where.column = static_cast<uint32_t>(column);
     }
     return false;
@@ -49,7 +49,7 @@ struct PatternParser {
   // Reads up to the end, or inside a choice up to `,` or `}`.
   bool sequence(size_t depth, std::vector<Text>* out) {
     out->assign(1, {});
-    std::vector<Text> run(1);   // literal characters in a row, joined in one step
+    std::vector<Text> run(1);  // literal characters in a row, joined in one step
     size_t start = at;
     auto flush = [&] {
       bool fine = run[0].empty() || cross(out, run, start + 1);
@@ -117,7 +117,8 @@ Result<ModulePattern> ModulePattern::parse(std::string_view text) {
   out.text_ = std::string(text);
   bool fine = true;
   if (text.empty()) fine = parser.fail(1, "it is empty");
-  if (text.size() > kMaxLength) fine = parser.fail(kMaxLength + 1, "longer than " + std::to_string(kMaxLength) + " bytes");
+  if (text.size() > kMaxLength)
+    fine = parser.fail(kMaxLength + 1, "longer than " + std::to_string(kMaxLength) + " bytes");
   fine = fine && parser.sequence(0, &plain);
   for (size_t i = 0; fine && i < plain.size(); ++i) {
     out.alternatives_.emplace_back();

@@ -20,8 +20,8 @@ namespace sg {
 class ModulePattern {
  public:
   static constexpr size_t kMaxLength = 4096;
-  static constexpr size_t kMaxAlternatives = 1024;   // after writing out all choices
-  static constexpr size_t kMaxDepth = 16;            // of choices within choices
+  static constexpr size_t kMaxAlternatives = 1024;  // after writing out all choices
+  static constexpr size_t kMaxDepth = 16;           // of choices within choices
 
   // An error is of kind `usage`, and where.column is the 1-based byte column within `text`.
   static Result<ModulePattern> parse(std::string_view text);

@@ -55,7 +55,8 @@ std::string blocks_of(const std::vector<std::string_view>& modules) {
     if (name.layer) at->second.insert(*name.layer);
   }
   std::string out;
-  for (size_t i = 0; i < order.size() && i < kMaxBlocks; ++i) out += (i ? ", " : "") + with_layers(order[i], layers[order[i]]);
+  for (size_t i = 0; i < order.size() && i < kMaxBlocks; ++i)
+    out += (i ? ", " : "") + with_layers(order[i], layers[order[i]]);
   if (order.size() > kMaxBlocks) out += ", and " + std::to_string(order.size() - kMaxBlocks) + " more";
   return out;
 }

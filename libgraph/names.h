@@ -19,7 +19,7 @@
 namespace sg {
 
 template <class Enum>
-struct NameTable;   // rows: the words by enumerator; last: the last enumerator
+struct NameTable;  // rows: the words by enumerator; last: the last enumerator
 
 #define SG_NAMES(Enum, last_enumerator, ...)                                                               \
   template <>                                                                                              \

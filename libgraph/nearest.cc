@@ -6,7 +6,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kLongestWord = 80;   // nobody mistypes longer ones by a letter; keeps the cost bounded
+constexpr size_t kLongestWord = 80;  // nobody mistypes longer ones by a letter; keeps the cost bounded
 
 size_t edits(std::string_view a, std::string_view b) {
   size_t width = b.size() + 1;

@@ -13,7 +13,7 @@ class Nearest {
  public:
   explicit Nearest(std::string_view word);
   void offer(std::string_view candidate);
-  std::string_view best() const { return best_; }   // empty = nothing is near
+  std::string_view best() const { return best_; }  // empty = nothing is near
   // "did you mean `PREFIXbest`?", or empty.
   std::string hint(std::string_view prefix = "") const;
 

@@ -34,7 +34,9 @@ class Teller {
     who_names(n);
     for (uint32_t r = 0; r < node.result_count; ++r) uses_of(node.result(r)), symbols_of(node.result(r));
     for (const Arg& arg : node.args)
-      arg.walk([&](const Arg& a) { if (a.is(ArgKind::expr)) collect(a.as_expr()); });
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::expr)) collect(a.as_expr());
+      });
     tell_symbols();
     if (node.result_count > 0) memory_of(node.result(0));
     nearest_collectives({n});
@@ -312,8 +314,8 @@ std::string hint_of_module(const Graph& graph, std::string_view name) {
     last = n;
   }
   if (count == 0) return {};
-  return "`" + std::string(name) + "` is a module of " + std::to_string(count) + " nodes, from %" + std::string(graph.label(first)) + " to %" +
-         std::string(graph.label(last));
+  return "`" + std::string(name) + "` is a module of " + std::to_string(count) + " nodes, from %" +
+         std::string(graph.label(first)) + " to %" + std::string(graph.label(last));
 }
 
 Error unknown(const Graph& graph, std::string_view name) {
@@ -335,7 +337,7 @@ Result<NodeStory> tell_node(const Job& job, const Program& program, std::string_
   std::vector<const Graph*> graphs = {&program.graph};
   for (const auto& nested : program.nested) graphs.push_back(&nested->graph);
   const std::string_view bare = name.starts_with('%') ? name.substr(1) : name;
-  for (std::string_view called : {name, bare})                   // a name may begin with % itself
+  for (std::string_view called : {name, bare})  // a name may begin with % itself
     for (const Graph* graph : graphs) {
       Teller teller(job, program, *graph, sizes, history);
       if (NodeId n = graph->find_node(called)) return teller.of_node(n);

@@ -115,7 +115,8 @@ bool draws_random(const Graph& graph, NodeId n) {
 
 uint32_t split_result_count(const OpInfo* op, std::span<const Arg> args) {
   int index = op == nullptr || !op->returns_list ? -1 : op->param_index("split_sizes");
-  if (index < 0 || static_cast<size_t>(index) >= args.size() || !args[static_cast<size_t>(index)].is(ArgKind::list)) return 0;
+  if (index < 0 || static_cast<size_t>(index) >= args.size() || !args[static_cast<size_t>(index)].is(ArgKind::list))
+    return 0;
   return static_cast<uint32_t>(args[static_cast<size_t>(index)].items().size());
 }
 

@@ -93,7 +93,7 @@ class SchemaParser {
 
   Status parse_result(OpInfo* op) {
     SG_ASSIGN(TypeSpec type, parse_type());
-    word();   // a result's name says nothing that we use
+    word();  // a result's name says nothing that we use
     op->results.push_back({type.kind, type.alias, type.written});
     op->returns_list = op->returns_list || type.is_list;
     return ok_status();
@@ -101,7 +101,8 @@ class SchemaParser {
 
   Result<TypeSpec> parse_type() {
     std::string_view name = word();
-    auto* known = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const NamedKind& k) { return k.name == name; });
+    auto* known =
+        std::find_if(std::begin(kKinds), std::end(kKinds), [&](const NamedKind& k) { return k.name == name; });
     if (known == std::end(kKinds)) return fail("unknown type '" + std::string(name) + "'").error();
     TypeSpec type;
     type.kind = known->kind;
@@ -110,7 +111,7 @@ class SchemaParser {
     }
     while (here() == '?' || here() == '[') {
       if (text_[at_++] == '?') {
-        type.optional = true;   // of the element in "Tensor?[]": such a list takes nulls, and so may be left out too
+        type.optional = true;  // of the element in "Tensor?[]": such a list takes nulls, and so may be left out too
         continue;
       }
       while (here() >= '0' && here() <= '9') ++at_;
@@ -172,12 +173,12 @@ class SchemaParser {
     at_ += s.size();
     return true;
   }
-  Status expect(std::string_view s) {
-    return accept(s) ? ok_status() : fail("expected '" + std::string(s) + "'");
-  }
+  Status expect(std::string_view s) { return accept(s) ? ok_status() : fail("expected '" + std::string(s) + "'"); }
   Status fail(std::string what) const {
-    return Error{ErrorKind::internal, "op schema '" + std::string(text_) + "', column " + std::to_string(at_ + 1) +
-                                          ": " + std::move(what), {}, {}};
+    return Error{ErrorKind::internal,
+                 "op schema '" + std::string(text_) + "', column " + std::to_string(at_ + 1) + ": " + std::move(what),
+                 {},
+                 {}};
   }
 
   std::string_view text_;

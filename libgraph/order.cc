@@ -85,7 +85,8 @@ class ConstraintBuilder {
     if (facts_.scope_ == OrderScope::job) return add_each_symbol(n);
     Binding last;
     const Node& node = graph_.node(n);
-    for (uint32_t i = 0; i < node.result_count; ++i) last = later(last, of_type(graph_.value(node.result(i)).type, n), n);
+    for (uint32_t i = 0; i < node.result_count; ++i)
+      last = later(last, of_type(graph_.value(node.result(i)).type, n), n);
     for (const Arg& arg : node.args)
       arg.walk([&](const Arg& a) {
         if (a.is(ArgKind::expr)) last = later(last, of_expr(a.as_expr(), n), n);
@@ -167,7 +168,8 @@ class ConstraintBuilder {
   // What is cached by type, expression and body is the last binder in the whole schedule. When it stands after `n` (a
   // graph that the verifier refuses), an earlier one is looked for the slow way.
   Binding of_type(TypeId type, NodeId n) {
-    return cached(&by_type_, type, n, [&](std::vector<StrId>* out) { collect_symbols(pool(), pool().types[type], out); });
+    return cached(&by_type_, type, n,
+                  [&](std::vector<StrId>* out) { collect_symbols(pool(), pool().types[type], out); });
   }
   Binding of_expr(Expr e, NodeId n) {
     return cached(&by_expr_, e, n, [&](std::vector<StrId>* out) { pool().exprs.collect_symbols(e, out); });
@@ -212,9 +214,9 @@ class ConstraintBuilder {
   OrderFacts& facts_;
   const Graph& graph_;
   const AliasAnalysis& alias_;
-  std::vector<Constraint> list_;                            // of the node at hand
-  std::vector<NodeId> last_writer_;                         // by alias class
-  std::vector<std::vector<NodeId>> readers_;                // by alias class: since the last write
+  std::vector<Constraint> list_;              // of the node at hand
+  std::vector<NodeId> last_writer_;           // by alias class
+  std::vector<std::vector<NodeId>> readers_;  // by alias class: since the last write
   std::unordered_map<StrId, NodeId, IdHash> binder_;
   std::unordered_map<TypeId, Binding, IdHash> by_type_;
   std::unordered_map<Expr, Binding, IdHash> by_expr_;
@@ -222,13 +224,16 @@ class ConstraintBuilder {
   std::unordered_map<GroupId, NodeId, IdHash> last_on_group_;
   NodeId last_host_, last_opaque_;
   std::vector<NodeId> since_opaque_;
-  std::vector<StrId> symbols_;                              // of the node at hand
+  std::vector<StrId> symbols_;  // of the node at hand
   std::unordered_set<TypeId, IdHash> seen_types_;
 };
 
 OrderFacts::OrderFacts(const Program& program, const Graph& graph, OrderScope scope)
-    : program_(program), graph_(graph), scope_(scope),
-      host_order_(scope == OrderScope::rank ? kHostOrder : kEffectAssert), alias_(program, graph) {
+    : program_(program),
+      graph_(graph),
+      scope_(scope),
+      host_order_(scope == OrderScope::rank ? kHostOrder : kEffectAssert),
+      alias_(program, graph) {
   collect_accesses();
   ConstraintBuilder(this).build();
 }
@@ -240,7 +245,7 @@ void OrderFacts::collect_accesses() {
     list.clear();
     for (StorageId s : alias_.writes(n)) list.push_back({alias_.storage(s).alias_class, true, s});
     for (StorageId s : alias_.reads(n)) list.push_back({alias_.storage(s).alias_class, false, s});
-    std::sort(list.begin(), list.end(), [](const Access& a, const Access& b) {   // a write stands for reads of its class
+    std::sort(list.begin(), list.end(), [](const Access& a, const Access& b) {  // a write stands for reads of its class
       if (a.alias_class != b.alias_class) return a.alias_class < b.alias_class;
       return a.write != b.write ? a.write : a.storage < b.storage;
     });
@@ -359,7 +364,7 @@ MoveVerdict OrderFacts::may_move_after(NodeId mover, NodeId position) const {
   if (mover == position || graph_.before(position, mover)) return {};
   for (NodeId n = graph_.next(mover);; n = graph_.next(n)) {
     MoveVerdict verdict = may_swap(mover, n);
-    if (!verdict) verdict.why.before = n;   // the node in the way
+    if (!verdict) verdict.why.before = n;  // the node in the way
     if (!verdict || n == position) return verdict;
   }
 }

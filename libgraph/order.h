@@ -30,22 +30,30 @@
 namespace sg {
 
 enum class OrderReason : uint8_t {
-  none, data, read_after_write, write_after_read, write_after_write, symbol, host_sync, collective, opaque,
+  none,
+  data,
+  read_after_write,
+  write_after_read,
+  write_after_write,
+  symbol,
+  host_sync,
+  collective,
+  opaque,
 };
-std::string_view order_reason_name(OrderReason reason);   // "data", "read-after-write", ...
+std::string_view order_reason_name(OrderReason reason);  // "data", "read-after-write", ...
 
 // A node that must stay before the one asked about, and why.
 struct Constraint {
   NodeId before;
   OrderReason reason = OrderReason::none;
-  ValueId value;      // data: the result; memory: the owner of the storage in question
-  GroupId group;      // collective
-  StrId symbol;       // symbol
+  ValueId value;  // data: the result; memory: the owner of the storage in question
+  GroupId group;  // collective
+  StrId symbol;   // symbol
 };
 
 struct MoveVerdict {
   bool allowed = true;
-  Constraint why;     // when not allowed: `why.before` is the node in the way
+  Constraint why;  // when not allowed: `why.before` is the node in the way
   explicit operator bool() const { return allowed; }
 };
 
@@ -80,7 +88,7 @@ class OrderFacts {
     uint32_t begin = 0, count = 0;
   };
   std::span<const Access> accesses(NodeId n) const;
-  bool has_order_effect(NodeId n) const;    // what opaque ops are ordered against
+  bool has_order_effect(NodeId n) const;  // what opaque ops are ordered against
   bool check_memory(NodeId earlier, NodeId later, Constraint* why) const;
   bool check_symbols(NodeId earlier, NodeId later, Constraint* why) const;
   bool check_effects(NodeId earlier, NodeId later, Constraint* why) const;
@@ -90,12 +98,12 @@ class OrderFacts {
   const Program& program_;
   const Graph& graph_;
   OrderScope scope_;
-  uint32_t host_order_;                     // effects that keep their order among themselves
+  uint32_t host_order_;  // effects that keep their order among themselves
   AliasAnalysis alias_;
   std::vector<Access> access_list_;
-  std::vector<Part> accesses_;              // by node; ascending by class, each once
+  std::vector<Part> accesses_;  // by node; ascending by class, each once
   std::vector<Constraint> constraint_list_;
-  std::vector<Part> constraints_;           // by node
+  std::vector<Part> constraints_;  // by node
 };
 
 // "%mm_3 reads %buf, which %add__1 writes": one sentence without a full stop.

@@ -13,7 +13,7 @@ namespace sg {
 
 // Records live as long as the process: the handler may walk the list at any moment.
 struct OutputFile::Pending {
-  enum State : uint8_t { done, written, placed, placed_over };    // over an older file, which is kept beside it
+  enum State : uint8_t { done, written, placed, placed_over };  // over an older file, which is kept beside it
   std::string path, target, older;
   std::atomic<State> state{done};
   Pending* next = nullptr;
@@ -21,7 +21,8 @@ struct OutputFile::Pending {
 
   static Pending* add(std::string path, std::string target, std::string older) {
     auto* p = new Pending{std::move(path), std::move(target), std::move(older), {}, head.load()};
-    while (!head.compare_exchange_weak(p->next, p)) {}
+    while (!head.compare_exchange_weak(p->next, p)) {
+    }
     return p;
   }
 
@@ -40,7 +41,7 @@ namespace {
 
 void make_folders_of(const std::string& path) {
   for (size_t i = path.find('/', 1); i != std::string::npos; i = path.find('/', i + 1))
-    ::mkdir(path.substr(0, i).c_str(), 0777);          // a failure shows when the file is opened
+    ::mkdir(path.substr(0, i).c_str(), 0777);  // a failure shows when the file is opened
 }
 
 std::string resolve_links(const std::string& path) {
@@ -54,7 +55,7 @@ std::string resolve_links(const std::string& path) {
 mode_t mode_for(const std::string& target) {
   struct stat info;
   if (::stat(target.c_str(), &info) == 0) return info.st_mode & 07777;
-  static const mode_t kMask = [] {       // once: while it is read, it is 0 for every thread
+  static const mode_t kMask = [] {  // once: while it is read, it is 0 for every thread
     mode_t mask = ::umask(0);
     ::umask(mask);
     return mask;
@@ -89,7 +90,7 @@ Result<OutputFile> OutputFile::open(const std::string& path, bool make_folders) 
     if (out.fd_ < 0) return out.failed("cannot write");
     return out;
   }
-  size_t name = out.target_.rfind('/') + 1;             // 0 when there is no folder
+  size_t name = out.target_.rfind('/') + 1;  // 0 when there is no folder
   const std::string folder = out.target_.substr(0, name);
   const std::string own = std::to_string(::getpid()) + "-" + out.target_.substr(name, 100);
   std::string temporary = folder + ".sg-tmp-" + own;
@@ -137,8 +138,8 @@ Status OutputFile::commit() {
   return ok_status();
 }
 
-// The older file keeps a second name, so that there is one of the two under the first name at every moment. Where the file
-// system gives no second names, it is moved.
+// The older file keeps a second name, so that there is one of the two under the first name at every moment. Where the
+// file system gives no second names, it is moved.
 Status OutputFile::place() {
   if (pending_ == nullptr) return ok_status();
   const char *target = target_.c_str(), *older = pending_->older.c_str();
@@ -147,7 +148,8 @@ Status OutputFile::place() {
     return failed("cannot put the file in its place");
   }
   const bool is_new = ::access(target, F_OK) != 0;
-  if (!is_new && ::link(target, older) != 0 && ::rename(target, older) != 0) return failed("cannot put the file in its place");
+  if (!is_new && ::link(target, older) != 0 && ::rename(target, older) != 0)
+    return failed("cannot put the file in its place");
   if (::rename(pending_->path.c_str(), target) != 0) {
     Error error = failed("cannot put the file in its place");
     if (!is_new) ::rename(older, target);

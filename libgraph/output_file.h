@@ -1,8 +1,8 @@
 // Output files: whole or not at all.
 //
 // A regular file is written beside its final place and renamed when complete: a run that fails or is killed leaves the
-// old file as it was. Devices, pipes and standard output are written directly. Every write and close is checked. Files that
-// belong together, of several ranks say, are put in their places first, and kept when all of them are there.
+// old file as it was. Devices, pipes and standard output are written directly. Every write and close is checked. Files
+// that belong together, of several ranks say, are put in their places first, and kept when all of them are there.
 // Different files may be written by different threads.
 #pragma once
 
@@ -19,24 +19,24 @@ class OutputFile {
   static Result<OutputFile> open(const std::string& path, bool make_folders = false);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
-  ~OutputFile();                       // takes back what was not committed, or placed and not kept
+  ~OutputFile();  // takes back what was not committed, or placed and not kept
 
   Status write(std::string_view bytes);
   // All bytes have reached the system (the disk, when `durable`); the final name still shows the old file.
   Status close(bool durable = false);
-  Status commit();                     // puts the file in its place. REQUIRES: close() succeeded
-  Status place();                      // the same for the time being: taken back unless keep() follows
+  Status commit();  // puts the file in its place. REQUIRES: close() succeeded
+  Status place();   // the same for the time being: taken back unless keep() follows
   void keep();
 
  private:
   friend void remove_pending_outputs();
-  struct Pending;                      // one temporary file, known to remove_pending_outputs
+  struct Pending;  // one temporary file, known to remove_pending_outputs
   OutputFile() = default;
   Error failed(std::string_view what) const;
 
-  std::string path_;                   // as the user named it
-  std::string target_;                 // symbolic links resolved
-  Pending* pending_ = nullptr;         // null for direct output
+  std::string path_;            // as the user named it
+  std::string target_;          // symbolic links resolved
+  Pending* pending_ = nullptr;  // null for direct output
   int fd_ = -1;
 };
 

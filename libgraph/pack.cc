@@ -9,10 +9,10 @@
 namespace sg {
 namespace {
 
-__extension__ typedef __int128 Wide;   // bytes times steps
+__extension__ typedef __int128 Wide;  // bytes times steps
 
 constexpr int64_t kMaxTotalBytes = int64_t{1} << 62;
-constexpr size_t kWorkOfPlacement = 400;   // of first fit, in elementary steps, where there are few holes
+constexpr size_t kWorkOfPlacement = 400;  // of first fit, in elementary steps, where there are few holes
 
 int64_t align_up(int64_t x, int64_t alignment) { return (x + alignment - 1) / alignment * alignment; }
 
@@ -40,7 +40,7 @@ int64_t scaled_log(int64_t x) {
   return exponent * 256 + (mantissa & 255);
 }
 
-struct Random {   // splitmix64
+struct Random {  // splitmix64
   uint64_t state = 0x5EED;
   uint64_t below(uint64_t n) {
     uint64_t z = (state += 0x9E3779B97F4A7C15ull);
@@ -48,7 +48,9 @@ struct Random {   // splitmix64
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return (z ^ (z >> 31)) % n;
   }
-  int64_t around_zero(int64_t width) { return static_cast<int64_t>(below(static_cast<uint64_t>(width) + 1)) - width / 2; }
+  int64_t around_zero(int64_t width) {
+    return static_cast<int64_t>(below(static_cast<uint64_t>(width) + 1)) - width / 2;
+  }
 };
 
 class Packer {
@@ -72,10 +74,10 @@ class Packer {
 
  private:
   struct Traits {
-    int64_t bytes = 0;       // the item's extent
+    int64_t bytes = 0;  // the item's extent
     Wide area = 0;
     uint32_t first = 0, last = 0;
-    int64_t crowd = 0;       // the largest sum in use while it is
+    int64_t crowd = 0;  // the largest sum in use while it is
   };
   using Order = std::vector<uint32_t>;
 
@@ -87,7 +89,8 @@ class Packer {
         if (__builtin_add_overflow(r.offset, r.bytes, &end)) return true;
         extent = std::max(extent, end);
       }
-      if (__builtin_add_overflow(total, extent, &total) || __builtin_add_overflow(total, item.alignment, &total)) return true;
+      if (__builtin_add_overflow(total, extent, &total) || __builtin_add_overflow(total, item.alignment, &total))
+        return true;
       if (total > kMaxTotalBytes) return true;
     }
     return false;
@@ -151,7 +154,7 @@ class Packer {
     }
   }
 
-  void add_crowds(const std::vector<int64_t>& in_use) {   // the largest of a range, by a table of powers of two
+  void add_crowds(const std::vector<int64_t>& in_use) {  // the largest of a range, by a table of powers of two
     std::vector<std::vector<int64_t>> table{in_use};
     for (uint32_t width = 1; 2 * width <= input_.steps; width *= 2) {
       const std::vector<int64_t>& half = table.back();
@@ -188,8 +191,8 @@ class Packer {
   bool may_go_on(size_t work) const {
     int64_t lost = best_.bytes - best_.lower_bound;
     size_t limit = options_.work;
-    if (lost <= best_.lower_bound / 66) limit /= 2;     // 1.015
-    if (lost <= best_.lower_bound / 200) limit /= 4;    // 1.005
+    if (lost <= best_.lower_bound / 66) limit /= 2;   // 1.015
+    if (lost <= best_.lower_bound / 200) limit /= 4;  // 1.005
     return lost > best_.lower_bound / 2000 && work_ + work <= limit;
   }
 
@@ -265,7 +268,8 @@ class Packer {
     return place;
   }
 
-  // --- search: valleys filled by rules, half of them drawn anew, half of them one of the best with some keys changed ---
+  // --- search: valleys filled by rules, half of them drawn anew, half of them one of the best with some keys changed
+  // ---
 
   struct Elite {
     ValleyFill::Outcome outcome;
@@ -275,7 +279,7 @@ class Packer {
   void search() {
     if (input_.items.empty() || !may_go_on(0)) return;
     std::vector<uint32_t> large, small;
-    for (uint32_t i : sorted([](auto& a, auto& b) { return a.bytes > b.bytes; }))
+    for (uint32_t i : sorted([](auto&a, auto&b) { return a.bytes > b.bytes; }))
       (is_small(i) ? small : large).push_back(i);
     ValleyFill valleys(input_, large);
     int64_t best_top = INT64_MAX;
@@ -285,7 +289,9 @@ class Packer {
       bool is_new = turn < kFirstTurns || turn % 2 == 0 || elites_.empty();
       size_t parent = is_new ? 0 : random_.below(elites_.size());
       ValleyRules rules = is_new ? new_rules(turn) : changed(elites_[parent].rules);
-      int64_t limit = !is_new ? elites_[parent].outcome.top : elites_.size() < kElites ? INT64_MAX : elites_.back().outcome.top;
+      int64_t limit = !is_new                    ? elites_[parent].outcome.top
+                      : elites_.size() < kElites ? INT64_MAX
+                                                 : elites_.back().outcome.top;
       size_t before = valleys.work();
       auto outcome = valleys.fill(rules, best_.lower_bound, limit, before + options_.work - work_);
       work_ += valleys.work() - before + 4 * traits_.size();
@@ -306,7 +312,8 @@ class Packer {
       if (elite.outcome > rival.outcome) return;
       rival = std::move(elite);
     }
-    std::stable_sort(elites_.begin(), elites_.end(), [](const Elite& a, const Elite& b) { return a.outcome < b.outcome; });
+    std::stable_sort(elites_.begin(), elites_.end(),
+                     [](const Elite& a, const Elite& b) { return a.outcome < b.outcome; });
   }
 
   // Moves one of the items that end highest to an earlier turn. Valleys know little of items of several rectangles.
@@ -323,9 +330,7 @@ class Packer {
   }
 
   // Those fill the holes that the large ones leave; 8192 of them are not more than all there is.
-  bool is_small(uint32_t i) const {
-    return traits_[i].bytes < 64 || traits_[i].bytes < best_.lower_bound / 8192;
-  }
+  bool is_small(uint32_t i) const { return traits_[i].bytes < 64 || traits_[i].bytes < best_.lower_bound / 8192; }
 
   // First fit in the order of places puts nothing higher than it was (items of one rectangle, at least).
   static Order order_by_place(const std::vector<int64_t>& places, Order large, const Order& small) {
@@ -361,7 +366,8 @@ class Packer {
   ValleyRules changed(ValleyRules rules) {
     std::vector<int64_t>& keys = rules.keys;
     size_t changes = 1 + random_.below(random_.below(4) == 0 ? keys.size() / 8 + 1 : 6);
-    while (changes-- > 0) keys[random_.below(keys.size())] += random_.around_zero(random_.below(2) == 0 ? 47000 : 140000);
+    while (changes-- > 0)
+      keys[random_.below(keys.size())] += random_.around_zero(random_.below(2) == 0 ? 47000 : 140000);
     return rules;
   }
 
@@ -370,18 +376,18 @@ class Packer {
   static constexpr uint32_t kFirstTurns = 4;
   static constexpr size_t kElites = 8;
 
-  PackInput input_;                       // steps renumbered
+  PackInput input_;  // steps renumbered
   PackOptions options_;
   Occupancy occupancy_{1};
-  std::vector<Traits> traits_;            // by item
+  std::vector<Traits> traits_;  // by item
   Packing best_;
   Order best_order_;
-  std::vector<Elite> elites_;             // best first
-  size_t work_ = 0, fit_work_ = 0;        // of all; of the order at hand
+  std::vector<Elite> elites_;       // best first
+  size_t work_ = 0, fit_work_ = 0;  // of all; of the order at hand
   Random random_;
-  std::vector<int64_t> places_;           // of the order at hand, as those that follow
+  std::vector<int64_t> places_;  // of the order at hand, as those that follow
   std::vector<Stretches::View> lists_;
-  std::vector<size_t> ends_;              // by rectangle: where its lists end
+  std::vector<size_t> ends_;  // by rectangle: where its lists end
 };
 
 }  // namespace

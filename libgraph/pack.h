@@ -1,6 +1,8 @@
-// Packing: places for items on a line of bytes so that items in use at the same time do not overlap and the line is short.
+// Packing: places for items on a line of bytes so that items in use at the same time do not overlap and the line is
+// short.
 //
-// Item      One or more rectangles that keep their distance: a piece of memory in use during the steps first..last (both
+// Item      One or more rectangles that keep their distance: a piece of memory in use during the steps first..last
+// (both
 //           included) that begins `offset` bytes into the item. Most items are one rectangle; what takes over a part of
 //           other memory, or lies in the frame of a call, is placed together with it.
 // Method    First fit, items in several orders (size, crowding, area, life, start). Where the best is too far above the
@@ -19,33 +21,33 @@
 namespace sg {
 
 struct PackRect {
-  uint32_t first = 0, last = 0;   // steps
-  int64_t offset = 0;             // bytes from the begin of the item, >= 0
-  int64_t bytes = 0;              // > 0
+  uint32_t first = 0, last = 0;  // steps
+  int64_t offset = 0;            // bytes from the begin of the item, >= 0
+  int64_t bytes = 0;             // > 0
 };
 
 struct PackItem {
-  uint32_t rect_begin = 0, rect_count = 0;   // into PackInput::rects
-  int64_t alignment = 1;                     // of the item's place; > 0
-  bool low = false;                          // rather near the begin of the line, where that costs nothing
+  uint32_t rect_begin = 0, rect_count = 0;  // into PackInput::rects
+  int64_t alignment = 1;                    // of the item's place; > 0
+  bool low = false;                         // rather near the begin of the line, where that costs nothing
 };
 
 struct PackInput {
   std::vector<PackItem> items;
   std::vector<PackRect> rects;
-  uint32_t steps = 0;             // above every `last`
+  uint32_t steps = 0;  // above every `last`
 };
 
 struct PackOptions {
-  size_t work = 40000000;         // elementary steps, a few nanoseconds each; the first order always runs
-  bool search = true;             // after the orders
+  size_t work = 40000000;  // elementary steps, a few nanoseconds each; the first order always runs
+  bool search = true;      // after the orders
 };
 
 struct Packing {
-  std::vector<int64_t> places;    // by item
-  int64_t bytes = 0;              // end of the last item
-  int64_t lower_bound = 0;        // the largest sum of bytes in use at one step; overlap within an item counted once
-  bool overflow = false;          // sizes pass 62 bits together: nothing is placed
+  std::vector<int64_t> places;  // by item
+  int64_t bytes = 0;            // end of the last item
+  int64_t lower_bound = 0;      // the largest sum of bytes in use at one step; overlap within an item counted once
+  bool overflow = false;        // sizes pass 62 bits together: nothing is placed
 };
 
 Packing pack(const PackInput& input, const PackOptions& options = {});

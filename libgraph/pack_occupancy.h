@@ -43,14 +43,15 @@ class Stretches {
       at_ = std::upper_bound(at_, last_, x, [](int64_t v, const Stretch& s) { return v < s.end; });
     }
 
-    const Stretch* at_;                  // those before it end at or below the last place asked for
+    const Stretch* at_;  // those before it end at or below the last place asked for
     const Stretch* last_;
     int64_t end_;
   };
   View view() const { return View(list_); }
 
   void add(int64_t begin, int64_t end) {
-    auto low = std::lower_bound(list_.begin(), list_.end(), begin, [](const Stretch& s, int64_t b) { return s.end < b; });
+    auto low =
+        std::lower_bound(list_.begin(), list_.end(), begin, [](const Stretch& s, int64_t b) { return s.end < b; });
     auto high = low;
     for (; high != list_.end() && high->begin <= end; ++high) {
       begin = std::min(begin, high->begin);
@@ -129,7 +130,7 @@ class Occupancy {
   }
 
   uint32_t leaves_ = 1;
-  std::vector<Stretches> whole_, any_;   // by tree node; the root is 1, the children of n are 2n and 2n + 1
+  std::vector<Stretches> whole_, any_;  // by tree node; the root is 1, the children of n are 2n and 2n + 1
   std::vector<uint32_t> touched_;
 };
 

@@ -22,7 +22,8 @@ ValleyFill::ValleyFill(const PackInput& input, const std::vector<uint32_t>& item
     }
     members_.push_back(m);
   }
-  std::stable_sort(members_.begin(), members_.end(), [](const Member& a, const Member& b) { return a.first < b.first; });
+  std::stable_sort(members_.begin(), members_.end(),
+                   [](const Member& a, const Member& b) { return a.first < b.first; });
   uint32_t rank = 0;
   for (uint32_t step = 0; step <= input.steps; ++step) {
     while (rank < members_.size() && members_[rank].first < step) ++rank;
@@ -120,7 +121,8 @@ void ValleyFill::outline(const Member& m, int64_t at, int64_t ground) {
   for (size_t c = 0; c + 1 < cuts_.size(); ++c) {
     int64_t height = ground;
     for (uint32_t r = 0; r < item.rect_count; ++r)
-      if (rects[r].first <= cuts_[c] && rects[r].last >= cuts_[c]) height = std::max(height, at + rects[r].offset + rects[r].bytes);
+      if (rects[r].first <= cuts_[c] && rects[r].last >= cuts_[c])
+        height = std::max(height, at + rects[r].offset + rects[r].bytes);
     pieces_.push_back({cuts_[c], cuts_[c + 1] - 1, height});
   }
   work_ += cuts_.size() * item.rect_count;
@@ -135,7 +137,8 @@ void ValleyFill::merge_around(size_t begin, size_t end) {
     if (skyline_[i].height == skyline_[kept].height) skyline_[kept].last = skyline_[i].last;
     else skyline_[++kept] = skyline_[i];
   }
-  skyline_.erase(skyline_.begin() + static_cast<std::ptrdiff_t>(kept) + 1, skyline_.begin() + static_cast<std::ptrdiff_t>(end));
+  skyline_.erase(skyline_.begin() + static_cast<std::ptrdiff_t>(kept) + 1,
+                 skyline_.begin() + static_cast<std::ptrdiff_t>(end));
 }
 
 void ValleyFill::raise(size_t segment) {

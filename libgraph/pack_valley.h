@@ -16,7 +16,7 @@
 namespace sg {
 
 struct ValleyRules {
-  std::vector<int64_t> keys;       // by input item
+  std::vector<int64_t> keys;  // by input item
   int64_t full_bonus = 0, wall_bonus = 0, level_bonus = 0;
 };
 
@@ -26,24 +26,24 @@ class ValleyFill {
   ValleyFill(const PackInput& input, const std::vector<uint32_t>& items);
 
   struct Outcome {
-    int64_t top = INT64_MAX;       // where the last item ends; INT64_MAX = given up
-    int64_t excess = 0;            // bytes of items above the goal: tells outcomes of equal tops apart
+    int64_t top = INT64_MAX;  // where the last item ends; INT64_MAX = given up
+    int64_t excess = 0;       // bytes of items above the goal: tells outcomes of equal tops apart
     friend auto operator<=>(const Outcome&, const Outcome&) = default;
   };
 
   // Places the items. Gives up when the top is above `limit` or the work passes `work_limit`.
   Outcome fill(const ValleyRules& rules, int64_t goal, int64_t limit, size_t work_limit);
-  const std::vector<int64_t>& places() const { return places_; }   // by input item
-  size_t work() const { return work_; }                            // elementary steps of all fills
+  const std::vector<int64_t>& places() const { return places_; }  // by input item
+  size_t work() const { return work_; }                           // elementary steps of all fills
 
  private:
   struct Segment {
-    uint32_t first, last;          // steps
+    uint32_t first, last;  // steps
     int64_t height;
   };
   struct Member {
-    uint32_t item, first, last;    // first and last step of all its rectangles
-    int64_t bytes;                 // extent
+    uint32_t item, first, last;  // first and last step of all its rectangles
+    int64_t bytes;               // extent
     int64_t key;
   };
 
@@ -56,9 +56,9 @@ class ValleyFill {
   uint32_t next_left(uint32_t rank);
 
   const PackInput& input_;
-  std::vector<Member> members_;          // by first step: a rank is an index into it
-  std::vector<uint32_t> skip_;           // rank -> a rank at or after it that is not placed, union-find
-  std::vector<uint32_t> rank_at_;        // by step: first rank that begins there or later
+  std::vector<Member> members_;    // by first step: a rank is an index into it
+  std::vector<uint32_t> skip_;     // rank -> a rank at or after it that is not placed, union-find
+  std::vector<uint32_t> rank_at_;  // by step: first rank that begins there or later
   std::vector<Segment> skyline_, pieces_;
   std::vector<uint32_t> cuts_;
   std::vector<int64_t> places_;

@@ -31,7 +31,7 @@ class Planner {
  private:
   struct Place {
     uint32_t item = kNoItem;
-    int64_t at = 0;          // bytes into the item
+    int64_t at = 0;  // bytes into the item
   };
   struct ItemRect {
     uint32_t item;
@@ -85,7 +85,8 @@ class Planner {
 
   // Rectangles by item, those that go on at the same place as one.
   void fill_input() {
-    std::stable_sort(rects_.begin(), rects_.end(), [](const ItemRect& a, const ItemRect& b) { return a.item < b.item; });
+    std::stable_sort(rects_.begin(), rects_.end(),
+                     [](const ItemRect& a, const ItemRect& b) { return a.item < b.item; });
     for (const ItemRect& r : rects_) {
       PackItem& item = input_.items[r.item];
       if (item.rect_count == 0) item.rect_begin = static_cast<uint32_t>(input_.rects.size());
@@ -126,7 +127,7 @@ class Planner {
   // What lies on the host: no part of anything else, and nothing takes its place over.
   void place_host() {
     PackInput input;
-    std::vector<uint32_t> storages;              // by item
+    std::vector<uint32_t> storages;  // by item
     for (uint32_t i = 0; i < live_.storages.size(); ++i) {
       const LiveStorage& s = live_.storages[i];
       if (!s.is_host || !s.bytes_known) continue;
@@ -149,7 +150,8 @@ class Planner {
   void give_up() {
     out_.overflow = true;
     out_.arena_bytes = out_.host_bytes = INT64_MAX;
-    for (auto* list : {&out_.offsets, &out_.frame_offsets, &out_.scratch_offsets}) std::fill(list->begin(), list->end(), MemoryPlan::kNoOffset);
+    for (auto* list : {&out_.offsets, &out_.frame_offsets, &out_.scratch_offsets})
+      std::fill(list->begin(), list->end(), MemoryPlan::kNoOffset);
   }
 
   int64_t lower_bound() const {
@@ -165,12 +167,12 @@ class Planner {
   const std::vector<MemoryPlan>& bodies_;
   const std::vector<int64_t>& scratch_;
   const PackOptions& packing_;
-  bool is_body_;                         // its outputs outlive its frame: at an edge of it, calls in a row fit best
+  bool is_body_;  // its outputs outlive its frame: at an edge of it, calls in a row fit best
   PackInput input_;
   std::vector<ItemRect> rects_;
-  std::vector<Place> place_of_;          // by live_.storages
-  std::vector<Place> frames_;            // by live_.calls
-  std::vector<Place> scratch_place_;     // by position
+  std::vector<Place> place_of_;       // by live_.storages
+  std::vector<Place> frames_;         // by live_.calls
+  std::vector<Place> scratch_place_;  // by position
   MemoryPlan out_;
 };
 
@@ -185,7 +187,7 @@ class BodyPlans {
       uint32_t b = call.body.index;
       if (done_[b]) continue;
       done_[b] = true;
-      plan_callees(*live_.bodies[b]);   // as deep as liveness went: 64
+      plan_callees(*live_.bodies[b]);  // as deep as liveness went: 64
       plans_[b] = Planner(*live_.bodies[b], plans_, scratch_of(b), options_.packing, true).run();
     }
   }

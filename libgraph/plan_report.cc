@@ -5,7 +5,7 @@
 namespace sg {
 namespace {
 
-__extension__ typedef __int128 Wide;   // sums of many 63-bit sizes
+__extension__ typedef __int128 Wide;  // sums of many 63-bit sizes
 
 std::string_view phase_name(Phase phase) {
   switch (phase) {
@@ -57,7 +57,7 @@ class Reporter {
     if (id.is_none()) return {};
     const Source& source = graph_.pool().sources[id];
     std::string file(graph_.pool().strings[source.file]);
-    if (auto slash = file.rfind('/'); slash != std::string::npos) file.erase(0, slash + 1);   // people know their files
+    if (auto slash = file.rfind('/'); slash != std::string::npos) file.erase(0, slash + 1);  // people know their files
     return file + ":" + std::to_string(source.line);
   }
 
@@ -111,11 +111,11 @@ class Reporter {
 
   void add_pool() {
     SizeValues most = [this](StrId symbol) { return at_most(symbol); };
-    std::vector<Wide> change(live_.schedule.size() + 1, 0);   // what begins less what has ended, by position
+    std::vector<Wide> change(live_.schedule.size() + 1, 0);  // what begins less what has ended, by position
     for (StorageId id : plan_.pooled) {
       const LiveStorage& s = *live_.find(id);
       TypeKind kind = graph_.type(s.owner).kind;
-      if (kind != TypeKind::tensor && kind != TypeKind::list) continue;   // no memory of the run's
+      if (kind != TypeKind::tensor && kind != TypeKind::list) continue;  // no memory of the run's
       auto bytes = storage_bytes(graph_.pool(), graph_.type(s.owner), most);
       PooledOwner pooled{owner_of(s), bytes.has_value()};
       pooled.owner.bytes = bytes.value_or(0);

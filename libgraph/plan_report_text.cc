@@ -6,7 +6,9 @@
 namespace sg {
 namespace {
 
-std::string bytes_text(int64_t bytes) { return bytes == INT64_MAX ? "more than 4 EiB" : human_bytes(static_cast<double>(bytes)); }
+std::string bytes_text(int64_t bytes) {
+  return bytes == INT64_MAX ? "more than 4 EiB" : human_bytes(static_cast<double>(bytes));
+}
 
 std::string padded(std::string text, size_t width) {
   if (text.size() < width) text.append(width - text.size(), ' ');
@@ -27,14 +29,19 @@ std::string ranks_text(const PlanReport& report) {
 }
 
 void print_totals(const PlanReport& r, std::string* out) {
-  *out += "  inputs      " + bytes_text(r.inputs_bytes) + ", of them parameters " + bytes_text(r.parameters_bytes) + "\n";
+  *out +=
+      "  inputs      " + bytes_text(r.inputs_bytes) + ", of them parameters " + bytes_text(r.parameters_bytes) + "\n";
   *out += "  planned     " + bytes_text(r.peak_bytes) + ", of them outputs " + bytes_text(r.output_bytes) + "\n";
   char percent[32];
   std::snprintf(percent, sizeof percent, "%.2f %%",
-                r.lower_bound_bytes == 0 ? 0 : 100.0 * static_cast<double>(r.fragmentation_bytes()) / static_cast<double>(r.lower_bound_bytes));
+                r.lower_bound_bytes == 0
+                    ? 0
+                    : 100.0 * static_cast<double>(r.fragmentation_bytes()) / static_cast<double>(r.lower_bound_bytes));
   *out += "  at once     " + bytes_text(r.lower_bound_bytes) + " live: fragmentation " +
           bytes_text(r.fragmentation_bytes()) + ", " + percent + "\n";
-  if (r.host_bytes > 0) *out += "  host        " + bytes_text(r.host_bytes) + " planned, " + bytes_text(r.host_bound_bytes) + " live at once\n";
+  if (r.host_bytes > 0)
+    *out +=
+        "  host        " + bytes_text(r.host_bytes) + " planned, " + bytes_text(r.host_bound_bytes) + " live at once\n";
   if (r.pooled.empty()) return;
   *out += "  pool        " + plural(r.pooled.size(), "tensor") + " whose size only the data decides";
   if (r.pooled.size() > r.pool_unbounded) *out += ", at most " + bytes_text(r.pool_bound_bytes) + " at once";
@@ -113,7 +120,14 @@ void write_plan(const PlanReport& r, JsonWriter* json) {
   json->key("module").string(r.peak_module).key("source").string(r.peak_source).end_object();
   json->key("call_bytes").integer(r.call_bytes).key("phases").begin_array();
   for (const PhasePeak& p : r.phases)
-    json->begin_object().key("phase").string(p.phase).key("bytes").integer(p.bytes).key("node").string(p.node).end_object();
+    json->begin_object()
+        .key("phase")
+        .string(p.phase)
+        .key("bytes")
+        .integer(p.bytes)
+        .key("node")
+        .string(p.node)
+        .end_object();
   json->end_array();
   if (r.allocation) write_allocation(*r.allocation, &json->key("allocator"));
   write_pool(r, json);

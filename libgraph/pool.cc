@@ -53,8 +53,12 @@ Pool::Pool() : exprs(&strings) {
 }
 
 Pool::Pool(const Pool& other)
-    : strings(other.strings), exprs(other.exprs, &strings), types(other.types), sources(other.sources),
-      metas(other.metas), ops(other.ops) {}
+    : strings(other.strings),
+      exprs(other.exprs, &strings),
+      types(other.types),
+      sources(other.sources),
+      metas(other.metas),
+      ops(other.ops) {}
 
 TypeId Pool::tensor(DType dtype, std::vector<Expr> shape, StrId device) {
   Type t;

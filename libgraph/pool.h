@@ -17,7 +17,7 @@
 
 namespace sg {
 
-struct OpInfo;   // op.h
+struct OpInfo;  // op.h
 
 // Where a node came from in the user's program.
 struct Source {
@@ -30,7 +30,7 @@ uint64_t hash_of(const Source& source);
 
 // An operator as it occurs in this job: its full name, and its row of the op table (null = unknown, travels opaque).
 struct Op {
-  StrId name;                    // "aten.mm.default"
+  StrId name;  // "aten.mm.default"
   const OpInfo* info = nullptr;
 };
 
@@ -66,9 +66,9 @@ class Pool {
 
   StringTable strings;
   ExprPool exprs;
-  InternTable<Type, TypeId> types;           // TypeId(0) is the unknown type
+  InternTable<Type, TypeId> types;  // TypeId(0) is the unknown type
   InternTable<Source, SourceId> sources;
-  InternTable<NodeMeta, MetaId> metas;       // MetaId(0) is the default: nothing set
+  InternTable<NodeMeta, MetaId> metas;  // MetaId(0) is the default: nothing set
   OpTable ops;
 
   static constexpr TypeId kUnknownType{0};

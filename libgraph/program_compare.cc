@@ -29,14 +29,14 @@ std::string print_arg_difference(const Graph& a, const Arg& x, const Graph& b, c
     if (left.size() != right.size())
       return std::to_string(left.size()) + " items against " + std::to_string(right.size());
     for (size_t i = 0; i < left.size(); ++i)
-      if (!(left[i] == right[i])) return "item " + std::to_string(i) + ": " + print_arg_difference(a, left[i], b, right[i]);
+      if (!(left[i] == right[i]))
+        return "item " + std::to_string(i) + ": " + print_arg_difference(a, left[i], b, right[i]);
   }
   return print_arg(a.pool(), a, x) + " against " + print_arg(b.pool(), b, y);
 }
 
 Difference compare_value(const Graph& a, ValueId x, const Graph& b, ValueId y) {
-  if (a.value(x).name != b.value(y).name)
-    return "%" + std::string(a.name(x)) + " against %" + std::string(b.name(y));
+  if (a.value(x).name != b.value(y).name) return "%" + std::string(a.name(x)) + " against %" + std::string(b.name(y));
   if (a.value(x).type != b.value(y).type) return "the type of %" + std::string(a.name(x));
   return std::nullopt;
 }
@@ -126,7 +126,8 @@ std::optional<std::string> first_difference(const Program& a, const Program& b) 
   if (a.nested.size() != b.nested.size()) return "the number of nested graphs";
   for (size_t i = 0; i < a.nested.size(); ++i) {
     const std::string name = pool.strings.str(a.nested[i]->name);
-    if (a.nested[i]->name != b.nested[i]->name) return "nested graph " + name + " against " + pool.strings.str(b.nested[i]->name);
+    if (a.nested[i]->name != b.nested[i]->name)
+      return "nested graph " + name + " against " + pool.strings.str(b.nested[i]->name);
     if (auto d = compare_graphs(a.nested[i]->graph, b.nested[i]->graph)) return "nested graph " + name + ": " + *d;
   }
   return std::nullopt;

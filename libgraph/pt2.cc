@@ -19,7 +19,8 @@ void set_producer(const Json& root, ImportContext* context) {
   Extras producer;
   std::string_view torch;
   int64_t major = 0, minor = 0;
-  if (!root.element["torch_version"].get(torch)) producer.add("torch", canonical_json(root.element["torch_version"].value_unsafe()));
+  if (!root.element["torch_version"].get(torch))
+    producer.add("torch", canonical_json(root.element["torch_version"].value_unsafe()));
   simdjson::dom::element version = root.element["schema_version"].value_unsafe();
   if (!version["major"].get(major) && !version["minor"].get(minor))
     producer.add("schema", "\"" + std::to_string(major) + "." + std::to_string(minor) + "\"");
@@ -43,13 +44,15 @@ Result<const Pt2Model*> choose(const Pt2Layout& layout, const std::string& wante
     names += (names.empty() ? "" : ", ") + model.name;
   }
   if (wanted.empty() && layout.models.size() == 1) return &layout.models[0];
-  std::string message = wanted.empty() ? "the archive holds several models: " + names : "the archive holds no model `" + wanted + "`, but: " + names;
+  std::string message = wanted.empty() ? "the archive holds several models: " + names
+                                       : "the archive holds no model `" + wanted + "`, but: " + names;
   return Error{ErrorKind::unreadable, std::move(message), {archive}, "--model NAME says which"};
 }
 
 }  // namespace
 
-Result<Pt2Import> import_pt2(std::string_view bytes, const std::string& name, const Pt2Options& options, Diagnostics* notes) {
+Result<Pt2Import> import_pt2(std::string_view bytes, const std::string& name, const Pt2Options& options,
+                             Diagnostics* notes) {
   Diagnostics unheard;
   if (notes == nullptr) notes = &unheard;
   SG_ASSIGN(ZipArchive archive, ZipArchive::open(bytes, name));

@@ -31,7 +31,8 @@ Result<Arg> read_complex(const Json& json) {
 }
 
 Result<std::string_view> read_memory_format(const Json& json) {
-  static constexpr std::string_view kNames[] = {"", "contiguous_format", "channels_last", "channels_last_3d", "preserve_format"};
+  static constexpr std::string_view kNames[] = {"", "contiguous_format", "channels_last", "channels_last_3d",
+                                                "preserve_format"};
   SG_ASSIGN(int64_t number, json.integer());
   if (number > 0 && number < static_cast<int64_t>(std::size(kNames))) return kNames[number];
   return json.error("the memory format of number " + std::to_string(number) + " is none that this version knows");
@@ -40,9 +41,17 @@ Result<std::string_view> read_memory_format(const Json& json) {
 // "as_tensors" -> "as_tensor": what the items of a list are; empty when it is none.
 std::string_view item_tag(std::string_view tag) {
   static constexpr std::pair<std::string_view, std::string_view> kLists[] = {
-      {"as_tensors", "as_tensor"}, {"as_ints", "as_int"}, {"as_floats", "as_float"}, {"as_strings", "as_string"},
-      {"as_sym_ints", "as_sym_int"}, {"as_sym_floats", "as_sym_float"}, {"as_bools", "as_bool"}, {"as_sym_bools", "as_sym_bool"},
-      {"as_optional_tensors", "as_optional_tensor"}, {"as_nested_tensors", "as_tensors"}, {"as_int_lists", "as_ints"},
+      {"as_tensors", "as_tensor"},
+      {"as_ints", "as_int"},
+      {"as_floats", "as_float"},
+      {"as_strings", "as_string"},
+      {"as_sym_ints", "as_sym_int"},
+      {"as_sym_floats", "as_sym_float"},
+      {"as_bools", "as_bool"},
+      {"as_sym_bools", "as_sym_bool"},
+      {"as_optional_tensors", "as_optional_tensor"},
+      {"as_nested_tensors", "as_tensors"},
+      {"as_int_lists", "as_ints"},
       {"as_float_lists", "as_floats"}};
   for (const auto& [list, item] : kLists)
     if (list == tag) return item;
@@ -128,7 +137,8 @@ Result<Arg> Pt2Reader::read_tagged(std::string_view tag, const Json& json, Sourc
   }
   if (tag == "as_layout") {
     SG_ASSIGN(int64_t number, json.integer());
-    if (pt2_layout(number).empty()) return json.error("the layout of number " + std::to_string(number) + " is none that this version knows");
+    if (pt2_layout(number).empty())
+      return json.error("the layout of number " + std::to_string(number) + " is none that this version knows");
     return text(ArgKind::layout, pt2_layout(number));
   }
   if (tag == "as_device") {
@@ -140,7 +150,8 @@ Result<Arg> Pt2Reader::read_tagged(std::string_view tag, const Json& json, Sourc
   if (tag == "as_graph") {
     SG_ASSIGN(std::string_view name, need_string(json, "name"));
     NestedId id;
-    SG_TRY(need_field(json, "graph", [&](const Json& graph) { return read_nested_graph(graph, name, depth + 1, &id); }));
+    SG_TRY(
+        need_field(json, "graph", [&](const Json& graph) { return read_nested_graph(graph, name, depth + 1, &id); }));
     return Arg::graph(id);
   }
   if (tag == "as_string_to_argument") {
@@ -173,9 +184,11 @@ Status Pt2Reader::read_inputs_of(const Json& json, const OpInfo* info, SourceNod
     int index = info == nullptr || name.empty() ? static_cast<int>(i) : info->param_index(name);
     bool is_keyword_only = info != nullptr && index >= 0 && index < static_cast<int>(info->params.size()) &&
                            info->params[static_cast<size_t>(index)].keyword_only && !name.empty();
-    is_positional = is_positional && kind != kKeyword && !is_keyword_only && (index == static_cast<int>(i) || (index < 0 && kind == 1));
+    is_positional = is_positional && kind != kKeyword && !is_keyword_only &&
+                    (index == static_cast<int>(i) || (index < 0 && kind == 1));
     if (!is_positional && name.empty()) return item.error("an argument without a name behind one with a name");
-    if (!name.empty() && !seen.try_emplace(name, true).second) return item.error("the argument `" + std::string(name) + "` occurs twice");
+    if (!name.empty() && !seen.try_emplace(name, true).second)
+      return item.error("the argument `" + std::string(name) + "` occurs twice");
     return need_field(item, "arg", [&](const Json& value) -> Status {
       SG_ASSIGN(Arg arg, read_arg(value, node, depth));
       if (!is_positional) arg.set_key(str(name));

@@ -1,4 +1,5 @@
-// Graphs and nodes of exported programs: results by name, nested graphs, what the metadata says of module and source line.
+// Graphs and nodes of exported programs: results by name, nested graphs, what the metadata says of module and source
+// line.
 #include <algorithm>
 #include <charconv>
 
@@ -63,7 +64,7 @@ Status Pt2Reader::read_node(const Json& json, Scope* scope, SourceGraph* out, in
     return ok_status();
   }));
   SG_TRY(need_field(json, "inputs", [&](const Json& inputs) { return read_inputs_of(inputs, info, &node, depth); }));
-  bool is_single = !starts(op, "higher_order.");         // of these one result may be a tuple of one
+  bool is_single = !starts(op, "higher_order.");  // of these one result may be a tuple of one
   SG_TRY(with_field(json, "is_hop_single_tensor_return", [&](const Json& flag) -> Status {
     SG_ASSIGN(bool is_hop_single, flag.boolean());
     is_single = is_single || is_hop_single;
@@ -80,7 +81,8 @@ Status Pt2Reader::read_node(const Json& json, Scope* scope, SourceGraph* out, in
   }
   node.op = str(op);
   std::vector<SourceNode> after;
-  SG_TRY(need_field(json, "outputs", [&](const Json& outputs) { return read_results(outputs, is_single, scope, &node, &after); }));
+  SG_TRY(need_field(json, "outputs",
+                    [&](const Json& outputs) { return read_results(outputs, is_single, scope, &node, &after); }));
   SG_TRY(with_field(json, "metadata", [&](const Json& meta) { return read_node_meta(meta, &node); }));
   if (node.results.shape == SourceResults::Shape::one) {
     node.name = node.results.names[0];
@@ -92,7 +94,8 @@ Status Pt2Reader::read_node(const Json& json, Scope* scope, SourceGraph* out, in
 }
 
 // One output is one value, or a list of tensors; several are a tuple.
-Status Pt2Reader::read_results(const Json& json, bool is_single, Scope* scope, SourceNode* node, std::vector<SourceNode>* after) {
+Status Pt2Reader::read_results(const Json& json, bool is_single, Scope* scope, SourceNode* node,
+                               std::vector<SourceNode>* after) {
   size_t count = 0;
   bool is_list = false;
   node->results.offset_is_guess = !tells_offsets_;
@@ -120,7 +123,7 @@ Status Pt2Reader::read_results(const Json& json, bool is_single, Scope* scope, S
   SG_TRY(for_each_item(json, [&](size_t, const Json& item) { return read_result(item, scope, node, after); }));
   bool is_one = count == 1 && is_single && node->results.names[0];
   node->results.shape = is_one ? SourceResults::Shape::one : SourceResults::Shape::tuple;
-  if (count == 1 && is_single && !is_one) {               // None, where a value might have been
+  if (count == 1 && is_single && !is_one) {  // None, where a value might have been
     node->results = {SourceResults::Shape::nothing, {}, {}, false};
   }
   return ok_status();
@@ -134,10 +137,11 @@ Status Pt2Reader::read_result(const Json& json, Scope* scope, SourceNode* node, 
       results.names.push_back(StrId());
       return ok_status();
     }
-    if (tag == "as_tensors") {                             // a list among the results: taken apart behind the node
+    if (tag == "as_tensors") {  // a list among the results: taken apart behind the node
       Type list;
       list.kind = TypeKind::list;
-      std::string base = (node->name ? pool().strings.str(node->name) : std::string("list")) + "_list_" + std::to_string(results.types.size());
+      std::string base = (node->name ? pool().strings.str(node->name) : std::string("list")) + "_list_" +
+                         std::to_string(results.types.size());
       StrId list_name = str(base);
       SG_TRY(for_each_item(value, [&](size_t i, const Json& tensor) -> Status {
         SG_ASSIGN(std::string_view name, need_string(tensor, "name"));
@@ -170,7 +174,7 @@ Status Pt2Reader::read_nested_graph(const Json& json, std::string_view name, int
   if (depth > kMaxPt2Depth) return json.error("graphs nest too deep");
   *id = NestedId(static_cast<uint32_t>(program_.nested.size()));
   program_.nested.emplace_back();
-  std::string unique(name);                                // equal names are those of different graphs here
+  std::string unique(name);  // equal names are those of different graphs here
   for (uint32_t k = 1; !nested_names_.try_emplace(unique, 1).second; ++k) {
     k = std::max(k, nested_names_.find(name)->second++);
     unique = std::string(name) + "_" + std::to_string(k);

@@ -27,7 +27,8 @@ void list_payload(const std::string& fqn, const Pt2Payload& p, std::string* text
   *text += p.entry + (p.is_pickled ? "  pickled: not read" : "") + "\n";
 }
 
-Status list_model(const ZipArchive& archive, const Pt2Layout& layout, const Pt2Model& model, std::string* text, JsonWriter* json) {
+Status list_model(const ZipArchive& archive, const Pt2Layout& layout, const Pt2Model& model, std::string* text,
+                  JsonWriter* json) {
   SG_ASSIGN(std::unique_ptr<CaptureText> program, read_json_entry(archive, model.program));
   simdjson::dom::element root = program->root();
   std::string_view torch;
@@ -39,7 +40,14 @@ Status list_model(const ZipArchive& archive, const Pt2Layout& layout, const Pt2M
   *text += "  model " + model.name + ": " + std::to_string(nodes) + " nodes, " + std::to_string(inputs) + " inputs, " +
            std::to_string(outputs) + " outputs; schema " + schema + ", torch " + std::string(torch) + "\n";
   json->begin_object().key("name").string(model.name).key("nodes").natural(nodes).key("inputs").natural(inputs);
-  json->key("outputs").natural(outputs).key("schema").string(schema).key("torch").string(torch).key("tensors").begin_array();
+  json->key("outputs")
+      .natural(outputs)
+      .key("schema")
+      .string(schema)
+      .key("torch")
+      .string(torch)
+      .key("tensors")
+      .begin_array();
   SG_ASSIGN(Pt2Payloads payloads, read_payloads(archive, layout, model));
   for (const auto& [fqn, payload] : payloads) list_payload(fqn, payload, text, json);
   json->end_array().key("pickles").begin_array();

@@ -42,7 +42,8 @@ Location Pt2Reader::where(SourcePlace place) const {
   static constexpr std::string_view kParts[] = {"inputs", "nodes", "outputs"};
   constexpr uint32_t kCount = static_cast<uint32_t>(Part::count);
   Location out{text_.name()};
-  out.path = paths_[place.a / kCount] + "." + std::string(kParts[place.a % kCount]) + "[" + std::to_string(place.b) + "]";
+  out.path =
+      paths_[place.a / kCount] + "." + std::string(kParts[place.a % kCount]) + "[" + std::to_string(place.b) + "]";
   return out;
 }
 
@@ -57,9 +58,13 @@ Status Pt2Reader::check_version() {
     return need_field(version, "major", [&](const Json& json) -> Status {
       SG_ASSIGN(int64_t major, json.integer());
       std::string number = std::to_string(major);
-      if (major > kMajor) return json.error("the program has schema " + number + ", newer than " + std::to_string(kMajor) + ", the newest that this version reads");
-      if (major < kMajor) return json.error("the program has schema " + number + ", older than " + std::to_string(kMajor) + ", the oldest that this version reads",
-                                            "export it again with torch 2.6 or newer");
+      if (major > kMajor)
+        return json.error("the program has schema " + number + ", newer than " + std::to_string(kMajor) +
+                          ", the newest that this version reads");
+      if (major < kMajor)
+        return json.error("the program has schema " + number + ", older than " + std::to_string(kMajor) +
+                              ", the oldest that this version reads",
+                          "export it again with torch 2.6 or newer");
       return ok_status();
     });
   });
@@ -76,7 +81,7 @@ Status Pt2Reader::read_range(std::string_view text, const Json& json) {
   std::optional<int64_t> bounds[2];
   for (int i = 0; i < 2; ++i)
     SG_TRY(with_field(json, i == 0 ? "min_val" : "max_val", [&](const Json& value) -> Status {
-      if (value.element.type() == simdjson::dom::element_type::UINT64) return ok_status();     // beyond all sizes
+      if (value.element.type() == simdjson::dom::element_type::UINT64) return ok_status();  // beyond all sizes
       SG_ASSIGN(int64_t number, value.integer());
       if (number < kUnbounded && number > -kUnbounded) bounds[i] = number;
       return ok_status();
@@ -92,7 +97,8 @@ Status Pt2Reader::read_range(std::string_view text, const Json& json) {
   for (const Symbol& s : program_.symbols)
     if (s.name == *name) return json.error("the symbol `" + std::string(text.substr(0, 100)) + "` is declared twice");
   if (bounds[0] && bounds[1] && *bounds[0] > *bounds[1])
-    return json.error("the symbol's range [" + std::to_string(*bounds[0]) + ", " + std::to_string(*bounds[1]) + "] is empty");
+    return json.error("the symbol's range [" + std::to_string(*bounds[0]) + ", " + std::to_string(*bounds[1]) +
+                      "] is empty");
   Symbol symbol;
   symbol.name = *name;
   symbol.kind = pool().strings[*name].substr(0, 1) == "s" ? SymbolKind::input : SymbolKind::data;
@@ -146,8 +152,8 @@ bool Pt2Reader::read_guard(std::string_view text) {
     ExprPool& exprs = pool().exprs;
     if (exprs.is_invalid(guard.left) || exprs.is_invalid(guard.right)) return false;
     auto a = exprs.constant_value(guard.left), b = exprs.constant_value(guard.right);
-    bool says_nothing = (a && b && holds(guard.relation, *a, *b)) ||
-                        (guard.left == guard.right && holds(guard.relation, 0, 0));
+    bool says_nothing =
+        (a && b && holds(guard.relation, *a, *b)) || (guard.left == guard.right && holds(guard.relation, 0, 0));
     if (!says_nothing) program_.guards.push_back(guard);
   }
   return true;
@@ -167,7 +173,8 @@ std::string Pt2Reader::with_sizes(std::string_view guard) const {
     at = close + 2;
     const Type* type = nullptr;
     for (const SourceInput& input : program_.graph.inputs)
-      if (input.input.kind == InputKind::user && context_->job.pool->strings[input.name] == name) type = &context_->job.pool->types[input.type];
+      if (input.input.kind == InputKind::user && context_->job.pool->strings[input.name] == name)
+        type = &context_->job.pool->types[input.type];
     if (type == nullptr) return {};
     Expr value = type->value;
     constexpr std::string_view kSize = ".size()[";

@@ -23,7 +23,7 @@ namespace sg {
 
 // Before schema 8.14 (torch 2.9) every tensor is recorded at offset 0, wherever it lies.
 inline constexpr int64_t kOffsetsMinor = 14;
-inline constexpr int kMaxPt2Depth = 32;      // graphs within graphs, arguments within arguments
+inline constexpr int kMaxPt2Depth = 32;  // graphs within graphs, arguments within arguments
 
 // Calls fn(key, Json) with the one field of a union that is set. Newer keys arrive like all others.
 template <class Fn>
@@ -50,14 +50,14 @@ Status need_field(const Json& object, std::string_view key, const Fn& fn) {
 Result<std::string_view> need_string(const Json& object, std::string_view key);
 
 Result<DType> pt2_dtype(const Json& json);
-std::string_view pt2_layout(int64_t number);             // empty = unknown
+std::string_view pt2_layout(int64_t number);  // empty = unknown
 Result<std::string> pt2_device(const Json& json);
 
 class Pt2Reader {
  public:
   Pt2Reader(ImportContext* context, const CaptureText& text) : context_(context), text_(text) {}
 
-  Status read(Program* program);                          // the whole ExportedProgram into an empty program
+  Status read(Program* program);  // the whole ExportedProgram into an empty program
 
  private:
   using element = simdjson::dom::element;
@@ -67,8 +67,8 @@ class Pt2Reader {
   // The values of one graph by name, and how its places are called.
   struct Scope {
     Values tensors, ints, floats, bools, objects;
-    uint32_t number = 0;                                  // of the graph
-    uint32_t node = 0;                                    // being read
+    uint32_t number = 0;  // of the graph
+    uint32_t node = 0;    // being read
     SourcePlace place(Part part, size_t index) const {
       return {number * static_cast<uint32_t>(Part::count) + static_cast<uint32_t>(part), static_cast<uint32_t>(index)};
     }
@@ -116,7 +116,7 @@ class Pt2Reader {
   Result<TypeId> scalar_type(const Json& json, TypeKind kind);
   Result<std::vector<Expr>> sizes(const Json& json);
   Result<Expr> size(const Json& json);
-  Result<Expr> expr(const Json& json);                    // a SymExpr
+  Result<Expr> expr(const Json& json);  // a SymExpr
   TypeId none_type();
   TypeId opaque_type(std::string_view text);
 
@@ -132,19 +132,19 @@ class Pt2Reader {
   ImportContext* context_;
   const CaptureText& text_;
   SourceProgram program_;
-  std::vector<std::string> paths_;                        // of graphs, by their number
-  FlatTextMap<Expr> exprs_;                               // by text; the texts lie in the DOM
+  std::vector<std::string> paths_;  // of graphs, by their number
+  FlatTextMap<Expr> exprs_;         // by text; the texts lie in the DOM
   std::map<StrId, int64_t> hints_;
-  bool tells_offsets_ = true;                             // whether a storage offset of 0 means that
-  std::map<std::string, uint32_t, std::less<>> nested_names_;   // how often a name was wished for
-  std::deque<std::unique_ptr<CaptureText>> customs_;      // parsed `custom` texts, which metadata may point into
+  bool tells_offsets_ = true;                                  // whether a storage offset of 0 means that
+  std::map<std::string, uint32_t, std::less<>> nested_names_;  // how often a name was wished for
+  std::deque<std::unique_ptr<CaptureText>> customs_;           // parsed `custom` texts, which metadata may point into
 };
 
 // --- weights (pt2_weights.cc) ---
 
 // Where an archive keeps its tensors: FQN -> entry and layout in it.
 struct Pt2Payload {
-  std::string entry;                        // full path in the archive
+  std::string entry;  // full path in the archive
   bool is_pickled = false;
   bool has_meta = false;
   DType dtype = DType::none;
@@ -156,20 +156,21 @@ using Pt2Payloads = std::map<std::string, Pt2Payload, std::less<>>;
 
 // Where the parts of one model lie.
 struct Pt2Model {
-  std::string name;                         // "model"
-  std::string program;                      // entry of its JSON
-  std::vector<std::string> configs;         // entries of its payload configs
-  std::vector<std::string> pickles;         // weights or constants that are reached by unpickling only
+  std::string name;                  // "model"
+  std::string program;               // entry of its JSON
+  std::vector<std::string> configs;  // entries of its payload configs
+  std::vector<std::string> pickles;  // weights or constants that are reached by unpickling only
 };
 struct Pt2Layout {
-  std::string root;                         // the folder in which all lies, with its slash; may be empty
-  std::string format;                       // "pt2 0", "export.save of torch <= 2.7"
+  std::string root;    // the folder in which all lies, with its slash; may be empty
+  std::string format;  // "pt2 0", "export.save of torch <= 2.7"
   std::vector<Pt2Model> models;
 };
 Result<Pt2Layout> find_layout(const ZipArchive& archive);
 Result<std::unique_ptr<CaptureText>> read_json_entry(const ZipArchive& archive, const std::string& entry);
 Result<Pt2Payloads> read_payloads(const ZipArchive& archive, const Pt2Layout& layout, const Pt2Model& model);
 // Reads what the inputs of the job's program want; what cannot be read is said in one note.
-Status read_weights(const ZipArchive& archive, const Pt2Model& model, const Pt2Layout& layout, Pt2Import* import, Diagnostics* notes);
+Status read_weights(const ZipArchive& archive, const Pt2Model& model, const Pt2Layout& layout, Pt2Import* import,
+                    Diagnostics* notes);
 
 }  // namespace sg

@@ -7,7 +7,7 @@ namespace {
 // The argument of a graph's port: the kind of reference and the name, or a literal.
 struct Port {
   std::string_view tag;
-  std::string_view name;                 // empty = a literal, or nothing
+  std::string_view name;  // empty = a literal, or nothing
   Status read(const Json& arg) {
     return with_union(arg, [&](std::string_view key, const Json& value) -> Status {
       tag = key;
@@ -15,7 +15,7 @@ struct Port {
       if (key == "as_tensor" || key == "as_custom_obj" || key == "as_token" || is_scalar) {
         simdjson::dom::element field;
         std::string_view field_name = is_scalar ? "as_name" : "name";
-        if (is_scalar && value.is_object() && value.element[field_name].get(field)) return ok_status();   // a number
+        if (is_scalar && value.is_object() && value.element[field_name].get(field)) return ok_status();  // a number
         SG_ASSIGN(name, need_string(value, field_name));
         if (name.empty()) return value.error("the name is empty");
       }
@@ -35,7 +35,8 @@ static Status for_each_pair(const Json& args, const Json& specs, std::string_vie
   size_t spec_count = 0;
   for (auto unused : spec_list) (void)unused, ++spec_count;
   if (count != spec_count)
-    return specs.error("the graph has " + std::to_string(count) + " " + std::string(what) + ", the signature " + std::to_string(spec_count));
+    return specs.error("the graph has " + std::to_string(count) + " " + std::string(what) + ", the signature " +
+                       std::to_string(spec_count));
   auto spec = spec_list.begin();
   return for_each_item(args, [&](size_t i, const Json& arg) -> Status {
     JsonPlace place = JsonPlace::at_index(specs.place, i);
@@ -69,10 +70,12 @@ Status Pt2Reader::read_root_ports(const Json& graph, const Json& signature, Scop
 
 Status Pt2Reader::read_nested_ports(const Json& graph, Scope* scope, SourceGraph* out) {
   SG_TRY(need_field(graph, "inputs", [&](const Json& args) {
-    return for_each_item(args, [&](size_t i, const Json& arg) { return read_input(arg, i, *scope, &out->inputs.emplace_back()); });
+    return for_each_item(
+        args, [&](size_t i, const Json& arg) { return read_input(arg, i, *scope, &out->inputs.emplace_back()); });
   }));
   return need_field(graph, "outputs", [&](const Json& args) {
-    return for_each_item(args, [&](size_t i, const Json& arg) { return read_output(arg, i, *scope, &out->outputs.emplace_back()); });
+    return for_each_item(
+        args, [&](size_t i, const Json& arg) { return read_output(arg, i, *scope, &out->outputs.emplace_back()); });
   });
 }
 
@@ -80,7 +83,7 @@ Status Pt2Reader::read_input(const Json& arg, size_t index, const Scope& scope, 
   input->place = scope.place(Part::inputs, index);
   Port port;
   SG_TRY(port.read(arg));
-  if (port.name.empty()) {                      // nothing, or a number that the graph has in it: kept in position
+  if (port.name.empty()) {  // nothing, or a number that the graph has in it: kept in position
     input->name = str("input_" + std::to_string(index));
     input->type = opaque_type(canonical_json(arg.element));
     input->input.kind = InputKind::opaque;
@@ -93,7 +96,8 @@ Status Pt2Reader::read_input(const Json& arg, size_t index, const Scope& scope, 
     return ok_status();
   }
   SG_ASSIGN(input->type, value_type(arg, port.tag, port.name, scope));
-  if (input->type == Pool::kUnknownType) return arg.error("nothing says what type the input `" + std::string(port.name) + "` has");
+  if (input->type == Pool::kUnknownType)
+    return arg.error("nothing says what type the input `" + std::string(port.name) + "` has");
   if (pool().types[input->type].kind == TypeKind::opaque) input->input.kind = InputKind::opaque;
   return ok_status();
 }
@@ -110,7 +114,7 @@ Status Pt2Reader::read_input_spec(const Json& spec, size_t index, SourceInput* i
                                   {"token", "", InputKind::opaque},
                                   {"user_input", "", InputKind::user}};
   return with_union(spec, [&](std::string_view key, const Json& value) -> Status {
-    if (key == "constant_input") {              // a Python number, which the graph has in it wherever it is used
+    if (key == "constant_input") {  // a Python number, which the graph has in it wherever it is used
       SG_ASSIGN(std::string_view name, need_string(value, "name"));
       if (!name.empty()) input->input.fqn = input->name = str(name);
       return ok_status();

@@ -15,10 +15,10 @@ Result<std::string_view> need_string(const Json& object, std::string_view key) {
 
 Result<DType> pt2_dtype(const Json& json) {
   static constexpr std::pair<int64_t, DType> kTypes[] = {
-      {1, DType::u8}, {2, DType::i8}, {3, DType::i16}, {4, DType::i32}, {5, DType::i64}, {6, DType::f16}, {7, DType::f32},
-      {8, DType::f64}, {9, DType::c32}, {10, DType::c64}, {11, DType::c128}, {12, DType::boolean}, {13, DType::bf16},
-      {28, DType::u16}, {29, DType::f8e4m3fn}, {30, DType::f8e5m2}, {31, DType::f8e4m3fnuz}, {32, DType::f8e5m2fnuz},
-      {34, DType::u32}, {35, DType::u64}};
+      {1, DType::u8},      {2, DType::i8},          {3, DType::i16},         {4, DType::i32},  {5, DType::i64},
+      {6, DType::f16},     {7, DType::f32},         {8, DType::f64},         {9, DType::c32},  {10, DType::c64},
+      {11, DType::c128},   {12, DType::boolean},    {13, DType::bf16},       {28, DType::u16}, {29, DType::f8e4m3fn},
+      {30, DType::f8e5m2}, {31, DType::f8e4m3fnuz}, {32, DType::f8e5m2fnuz}, {34, DType::u32}, {35, DType::u64}};
   SG_ASSIGN(int64_t number, json.integer());
   for (const auto& [code, dtype] : kTypes)
     if (code == number) return dtype;
@@ -26,7 +26,8 @@ Result<DType> pt2_dtype(const Json& json) {
 }
 
 std::string_view pt2_layout(int64_t number) {
-  static constexpr std::string_view kNames[] = {"", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn", "strided"};
+  static constexpr std::string_view kNames[] = {"",           "sparse_coo", "sparse_csr", "sparse_csc",
+                                                "sparse_bsr", "sparse_bsc", "_mkldnn",    "strided"};
   return number >= 0 && number < static_cast<int64_t>(std::size(kNames)) ? kNames[number] : std::string_view();
 }
 
@@ -94,7 +95,8 @@ Result<TypeId> Pt2Reader::tensor_type(const Json& meta) {
     SG_ASSIGN(layout, json.integer());
     return ok_status();
   }));
-  if (pt2_layout(layout) != "strided" && layout != 0) return opaque_type("tensor of layout " + std::string(pt2_layout(layout)));
+  if (pt2_layout(layout) != "strided" && layout != 0)
+    return opaque_type("tensor of layout " + std::string(pt2_layout(layout)));
   auto need_sizes = [&](std::string_view key, std::vector<Expr>* out) {
     return need_field(meta, key, [&](const Json& json) -> Status {
       SG_ASSIGN(*out, sizes(json));
@@ -108,7 +110,8 @@ Result<TypeId> Pt2Reader::tensor_type(const Json& meta) {
   SG_TRY(need_sizes("sizes", &type.shape));
   SG_TRY(need_sizes("strides", &type.stride));
   if (type.shape.size() != type.stride.size())
-    return meta.error("the tensor has " + std::to_string(type.shape.size()) + " sizes and " + std::to_string(type.stride.size()) + " strides");
+    return meta.error("the tensor has " + std::to_string(type.shape.size()) + " sizes and " +
+                      std::to_string(type.stride.size()) + " strides");
   SG_TRY(need_field(meta, "device", [&](const Json& json) -> Status {
     SG_ASSIGN(std::string device, pt2_device(json));
     type.device = str(device);
@@ -153,7 +156,7 @@ Result<TypeId> Pt2Reader::scalar_type(const Json& json, TypeKind kind) {
       SG_ASSIGN(bool b, value.boolean());
       type.value = context_->constant(b ? 1 : 0);
     } else if (key == "as_float") {
-      type.has_value = !value.element.get(type.float_value);       // else "Infinity" and its kin
+      type.has_value = !value.element.get(type.float_value);  // else "Infinity" and its kin
     }
     return ok_status();
   }));
@@ -168,13 +171,15 @@ Result<TypeId> Pt2Reader::value_type(const Json& at, std::string_view tag, std::
     std::string_view tag, key;
     const Values* values;
   };
-  const Table kTables[] = {{"as_tensor", "tensor_values", &scope.tensors}, {"as_sym_int", "sym_int_values", &scope.ints},
-                           {"as_sym_float", "sym_float_values", &scope.floats}, {"as_sym_bool", "sym_bool_values", &scope.bools},
+  const Table kTables[] = {{"as_tensor", "tensor_values", &scope.tensors},
+                           {"as_sym_int", "sym_int_values", &scope.ints},
+                           {"as_sym_float", "sym_float_values", &scope.floats},
+                           {"as_sym_bool", "sym_bool_values", &scope.bools},
                            {"as_custom_obj", "custom_obj_values", &scope.objects}};
   for (const Table& table : kTables) {
     if (table.tag != tag) continue;
     const element* value = table.values->find(name);
-    if (value == nullptr) return Pool::kUnknownType;              // inferred, or the verifier says so
+    if (value == nullptr) return Pool::kUnknownType;  // inferred, or the verifier says so
     JsonPlace graph{nullptr, paths_[scope.number], 0, true};
     JsonPlace list = JsonPlace::at_key(&graph, table.key), place = JsonPlace::at_key(&list, name);
     Json json{*value, &place, &text_};

@@ -7,7 +7,9 @@
 namespace sg {
 namespace {
 
-bool ends(std::string_view s, std::string_view with) { return s.size() >= with.size() && s.substr(s.size() - with.size()) == with; }
+bool ends(std::string_view s, std::string_view with) {
+  return s.size() >= with.size() && s.substr(s.size() - with.size()) == with;
+}
 
 // Sizes of a stored tensor are numbers.
 Result<std::vector<int64_t>> read_numbers(const Json& json) {
@@ -58,7 +60,8 @@ std::optional<uint64_t> reach(const Pt2Payload& p) {
     if (p.shape[d] < 0 || p.stride[d] < 0) return std::nullopt;
     is_empty = is_empty || p.shape[d] == 0;
     if (p.shape[d] == 0) continue;
-    if (__builtin_mul_overflow(p.shape[d] - 1, p.stride[d], &step) || __builtin_add_overflow(last, step, &last)) return std::nullopt;
+    if (__builtin_mul_overflow(p.shape[d] - 1, p.stride[d], &step) || __builtin_add_overflow(last, step, &last))
+      return std::nullopt;
   }
   if (is_empty) return 0;
   return last == INT64_MAX ? std::nullopt : std::optional(static_cast<uint64_t>(last) + 1);
@@ -67,19 +70,25 @@ std::optional<uint64_t> reach(const Pt2Payload& p) {
 class WeightReader {
  public:
   WeightReader(const ZipArchive& archive, const Pt2Payloads& payloads, Pt2Import* import, Diagnostics* notes)
-      : archive_(archive), payloads_(payloads), import_(import), notes_(notes), storages_(std::make_shared<Storages>()) {}
+      : archive_(archive),
+        payloads_(payloads),
+        import_(import),
+        notes_(notes),
+        storages_(std::make_shared<Storages>()) {}
 
   Status read() {
     Graph& graph = import_->job.programs[0]->graph;
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
       const Input& input = graph.inputs()[i];
-      bool has_value = input.kind == InputKind::parameter || input.kind == InputKind::buffer || input.kind == InputKind::constant;
+      bool has_value =
+          input.kind == InputKind::parameter || input.kind == InputKind::buffer || input.kind == InputKind::constant;
       if (has_value && input.fqn) SG_TRY(read_input(graph, i));
     }
     import_->owner = storages_;
     if (!missing_.empty())
-      notes_->warning("no-values", std::to_string(missing_count_) + " inputs have no values that could be read: " + missing_, {archive_.name()},
-                      "give them with sg-run --inputs, or make them up with --init");
+      notes_->warning("no-values",
+                      std::to_string(missing_count_) + " inputs have no values that could be read: " + missing_,
+                      {archive_.name()}, "give them with sg-run --inputs, or make them up with --init");
     return ok_status();
   }
 
@@ -126,11 +135,13 @@ class WeightReader {
     auto width = static_cast<uint64_t>(dtype_bytes(payload.dtype));
     if (!elements || *elements > storage.size() / width) {
       if (storage.empty()) return missing(fqn, "a fake tensor, without data"), ok_status();
-      return bad(payload, "`" + fqn + "` reaches beyond the " + std::to_string(storage.size()) + " bytes that are there");
+      return bad(payload,
+                 "`" + fqn + "` reaches beyond the " + std::to_string(storage.size()) + " bytes that are there");
     }
     TensorToWrite tensor{fqn, payload.dtype, payload.shape, payload.stride, nullptr};
     if (*elements != 0) tensor.data = storage.data() + static_cast<uint64_t>(payload.offset) * width;
-    if (type.kind == TypeKind::tensor && graph.inputs()[index].kind == InputKind::constant) set_digest(graph, index, tensor);
+    if (type.kind == TypeKind::tensor && graph.inputs()[index].kind == InputKind::constant)
+      set_digest(graph, index, tensor);
     tensor.name = name_for(graph, index, fqn);
     import_->tensors.push_back(std::move(tensor));
     return ok_status();
@@ -146,7 +157,8 @@ class WeightReader {
     graph.mutable_input(index).digest = pool().str(sha256_tag({static_cast<const char*>(stored.data), stored.bytes}));
   }
 
-  // Names of inputs go before FQNs where a file of tensors is read: an FQN that is some input's name would be taken for it.
+  // Names of inputs go before FQNs where a file of tensors is read: an FQN that is some input's name would be taken for
+  // it.
   std::string name_for(const Graph& graph, size_t index, const std::string& fqn) {
     if (graph.find_value(fqn).is_none() && used_.emplace(fqn, true).second) return fqn;
     return std::string(graph.name(graph.inputs()[index].value));
@@ -198,19 +210,23 @@ Result<Pt2Payloads> read_payloads(const ZipArchive& archive, const Pt2Layout&, c
   return out;
 }
 
-Status read_weights(const ZipArchive& archive, const Pt2Model& model, const Pt2Layout& layout, Pt2Import* import, Diagnostics* notes) {
+Status read_weights(const ZipArchive& archive, const Pt2Model& model, const Pt2Layout& layout, Pt2Import* import,
+                    Diagnostics* notes) {
   if (const ZipEntry* order = archive.find(layout.root + "byteorder")) {
     SG_ASSIGN(std::string text, archive.read(*order));
     if (text != "little") {
-      notes->warning("byte-order", "the weights are stored with the high byte first: they are not read", {archive.name()});
+      notes->warning("byte-order", "the weights are stored with the high byte first: they are not read",
+                     {archive.name()});
       return ok_status();
     }
   }
   if (!model.pickles.empty() && model.configs.empty()) {
     std::string names;
     for (const std::string& entry : model.pickles) names += (names.empty() ? "" : ", ") + entry;
-    notes->warning("pickled", "weights and constants are pickled (" + names + "), and nothing is unpickled: the graph has no values",
-                   {archive.name()}, "save it again with a newer torch (raw weights), or give the values with sg-run --inputs");
+    notes->warning(
+        "pickled",
+        "weights and constants are pickled (" + names + "), and nothing is unpickled: the graph has no values",
+        {archive.name()}, "save it again with a newer torch (raw weights), or give the values with sg-run --inputs");
     return ok_status();
   }
   SG_ASSIGN(Pt2Payloads payloads, read_payloads(archive, layout, model));
@@ -219,12 +235,15 @@ Status read_weights(const ZipArchive& archive, const Pt2Model& model, const Pt2L
 
 // --- layouts ---
 
-// All lies in one folder, or in none. PyTorch has called the program models/NAME.json, or serialized_exported_program.json.
+// All lies in one folder, or in none. PyTorch has called the program models/NAME.json, or
+// serialized_exported_program.json.
 Result<Pt2Layout> find_layout(const ZipArchive& archive) {
   Pt2Layout out;
   constexpr std::string_view kModels = "models/", kOld = "serialized_exported_program.json";
   auto has = [&](const std::string& entry) { return archive.find(entry) != nullptr; };
-  auto root_of = [](std::string_view name) { return std::string(name.substr(0, name.find('/') == std::string_view::npos ? 0 : name.find('/') + 1)); };
+  auto root_of = [](std::string_view name) {
+    return std::string(name.substr(0, name.find('/') == std::string_view::npos ? 0 : name.find('/') + 1));
+  };
   std::string first_root = archive.entries().empty() ? std::string() : root_of(archive.entries()[0].name);
   bool is_one_root = std::all_of(archive.entries().begin(), archive.entries().end(),
                                  [&](const ZipEntry& e) { return root_of(e.name) == first_root; });
@@ -232,10 +251,12 @@ Result<Pt2Layout> find_layout(const ZipArchive& archive) {
   for (const ZipEntry& entry : archive.entries()) {
     std::string_view name = std::string_view(entry.name).substr(out.root.size());
     Pt2Model model;
-    if (name.substr(0, kModels.size()) == kModels && ends(name, ".json") && name.find('/', kModels.size()) == std::string_view::npos) {
+    if (name.substr(0, kModels.size()) == kModels && ends(name, ".json") &&
+        name.find('/', kModels.size()) == std::string_view::npos) {
       model.name = name.substr(kModels.size(), name.size() - kModels.size() - 5);
-      for (const char* config : {"data/weights/%_weights_config.json", "data/weights/%_model_param_config.json",
-                                 "data/constants/%_constants_config.json", "data/constants/%_model_constants_config.json"}) {
+      for (const char* config :
+           {"data/weights/%_weights_config.json", "data/weights/%_model_param_config.json",
+            "data/constants/%_constants_config.json", "data/constants/%_model_constants_config.json"}) {
         std::string path = config;
         path.replace(path.find('%'), 1, model.name);
         if (has(out.root + path)) model.configs.push_back(out.root + path);
@@ -247,7 +268,8 @@ Result<Pt2Layout> find_layout(const ZipArchive& archive) {
       }
     } else if (name == kOld) {
       model.name = "model";
-      for (const char* pickle : {"serialized_state_dict.pt", "serialized_state_dict.json", "serialized_constants.pt", "serialized_constants.json"})
+      for (const char* pickle : {"serialized_state_dict.pt", "serialized_state_dict.json", "serialized_constants.pt",
+                                 "serialized_constants.json"})
         if (has(out.root + pickle)) model.pickles.push_back(out.root + pickle);
     } else {
       continue;
@@ -255,11 +277,17 @@ Result<Pt2Layout> find_layout(const ZipArchive& archive) {
     model.program = entry.name;
     out.models.push_back(std::move(model));
   }
-  out.format = has(out.root + "archive_format") ? "a PyTorch archive" : "an archive of torch.export.save as of torch 2.6";
+  out.format =
+      has(out.root + "archive_format") ? "a PyTorch archive" : "an archive of torch.export.save as of torch 2.6";
   if (!out.models.empty()) return out;
-  Error error{ErrorKind::unreadable, "the archive holds no exported program: no models/NAME.json and no " + std::string(kOld), {archive.name()}, {}};
-  bool is_pickle = std::any_of(archive.entries().begin(), archive.entries().end(), [&](const ZipEntry& e) { return ends(e.name, "data.pkl"); });
-  error.hint = is_pickle ? "this is what torch.save or torch.jit.save writes; torch.export.save writes a .pt2" : "torch.export.save writes one";
+  Error error{ErrorKind::unreadable,
+              "the archive holds no exported program: no models/NAME.json and no " + std::string(kOld),
+              {archive.name()},
+              {}};
+  bool is_pickle = std::any_of(archive.entries().begin(), archive.entries().end(),
+                               [&](const ZipEntry& e) { return ends(e.name, "data.pkl"); });
+  error.hint = is_pickle ? "this is what torch.save or torch.jit.save writes; torch.export.save writes a .pt2"
+                         : "torch.export.save writes one";
   return error;
 }
 

@@ -11,7 +11,7 @@ namespace {
 struct Draw {
   RandomInfo what;
   std::vector<NodeId> nodes;
-  bool is_gone = true;               // only copies are left of the node that made it first
+  bool is_gone = true;  // only copies are left of the node that made it first
   bool is_kept = false;
 };
 
@@ -51,7 +51,8 @@ class Planner {
     DrawPlan::Place place;
     place.draw = d;
     if (draw.nodes[0] == n) {
-      while (next_gone_ < gone_.size() && draws_[gone_[next_gone_]].what.stream < draw.what.stream) skip(gone_[next_gone_++], &place);
+      while (next_gone_ < gone_.size() && draws_[gone_[next_gone_]].what.stream < draw.what.stream)
+        skip(gone_[next_gone_++], &place);
       if (next_gone_ < gone_.size() && gone_[next_gone_] == d) ++next_gone_;
     }
     place.is_again = draw.is_kept;
@@ -69,7 +70,7 @@ class Planner {
   std::vector<Draw> draws_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> by_stream_;
   std::unordered_map<NodeId, uint32_t, IdHash> draw_of_;
-  std::vector<uint32_t> gone_;       // draws, by stream
+  std::vector<uint32_t> gone_;  // draws, by stream
   size_t next_gone_ = 0;
   DrawPlan out_;
 };

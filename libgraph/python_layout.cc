@@ -12,8 +12,8 @@ namespace {
 
 // Views that only some strides allow, or that look at memory past the sizes.
 constexpr std::array<std::string_view, 7> kStrictViews = {
-    "aten.view.default",       "aten._unsafe_view.default",   "aten.view.dtype",
-    "aten.as_strided.default", "aten._reshape_alias.default", "aten.view_as_complex.default",
+    "aten.view.default",        "aten._unsafe_view.default",   "aten.view.dtype",
+    "aten.as_strided.default",  "aten._reshape_alias.default", "aten.view_as_complex.default",
     "aten.view_as_real.default"};
 
 bool is_strict(std::string_view name) {
@@ -60,7 +60,7 @@ std::vector<uint8_t> counted_layouts(const Graph& graph) {
     bool is_counted = is_strict(op->name);
     for (uint32_t i = 0; i < node.result_count; ++i) is_counted |= under_view[node.result(i).index] != 0;
     if (!is_counted) continue;
-    const bool is_argument = !op->results.empty() && op->results[0].alias != 0;       // a view, or written in place
+    const bool is_argument = !op->results.empty() && op->results[0].alias != 0;  // a view, or written in place
     if (is_argument) {
       if (!node.args.empty() && node.args[0].is(ArgKind::value)) under_view[node.args[0].as_value().index] = 1;
     } else if (may_lie_otherwise(*op) && takes_permuted(graph, node)) {

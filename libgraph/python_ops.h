@@ -8,27 +8,27 @@
 namespace sg::python {
 
 enum class Spelling : uint8_t {
-  infix,      // a + b
-  prefix,     // -a
-  call,       // max(a, b)
-  index,      // a[i]
+  infix,   // a + b
+  prefix,  // -a
+  call,    // max(a, b)
+  index,   // a[i]
 };
 
 // python.*: arithmetic on sizes.
 struct SizeOp {
   std::string_view name;
   Spelling spelling;
-  std::string_view text;       // as code
-  std::string_view function;   // as a function, for torch.fx
+  std::string_view text;      // as code
+  std::string_view function;  // as a function, for torch.fx
   int arity;
 };
-const SizeOp* find_size_op(std::string_view name);   // null = none of them
+const SizeOp* find_size_op(std::string_view name);  // null = none of them
 
 // Ops that torch.ops does not have, or not without an import.
 struct HelperOp {
   std::string_view name;
-  std::string_view function;   // in the module; empty = torch.ops has it once `source` is executed
-  std::string_view source;     // its definition
+  std::string_view function;  // in the module; empty = torch.ops has it once `source` is executed
+  std::string_view source;    // its definition
 };
 const HelperOp* find_helper_op(std::string_view name);
 

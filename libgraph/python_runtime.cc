@@ -3,9 +3,12 @@
 namespace sg::python {
 
 constexpr std::string_view kRuntimeNames =
-    "argparse arrived ctypes glob hashlib math operator os sys torch dist fx inf nan Callable Dict NamedTuple Optional Tuple "
-    "Builder GROUP GROUPS PROGRAMS Program WORLD compare deterministic_scatter_add draw_again find_constants g graph_module "
-    "graph_modules inputs laid_out load_expected load_inputs main offload open_groups pack program_of random_state reload set_random_state "
+    "argparse arrived ctypes glob hashlib math operator os sys torch dist fx inf nan Callable Dict NamedTuple Optional "
+    "Tuple "
+    "Builder GROUP GROUPS PROGRAMS Program WORLD compare deterministic_scatter_add draw_again find_constants g "
+    "graph_module "
+    "graph_modules inputs laid_out load_expected load_inputs main offload open_groups pack program_of random_state "
+    "reload set_random_state "
     "skip_draw stand_in step unpack values_of";
 
 constexpr std::string_view kImports = R"py(import argparse

@@ -90,7 +90,8 @@ GraphSymbols SymbolPlan::plan(const Graph& graph) {
     const Type& type = graph.type(input.value);
     std::vector<StrId> symbols;
     for (Expr e : type.stride) graph.pool().exprs.collect_symbols(e, &symbols);
-    if (type.kind == TypeKind::tensor && type.stride != graph.pool().contiguous_strides(type.shape)) wanted.insert(symbols.begin(), symbols.end());
+    if (type.kind == TypeKind::tensor && type.stride != graph.pool().contiguous_strides(type.shape))
+      wanted.insert(symbols.begin(), symbols.end());
   }
   const std::vector<uint8_t> laid_out = counted_layouts(graph);
   for (NodeId n : graph.nodes())
@@ -112,7 +113,8 @@ GraphSymbols SymbolPlan::plan(const Graph& graph) {
     }
     if (wanted.size() == known.size()) continue;
     std::vector<SymbolSource> here;
-    for (uint32_t i = 0; i < graph.node(n).result_count; ++i) learn(graph, graph.node(n).result(i), false, wanted, &known, &here);
+    for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
+      learn(graph, graph.node(n).result(i), false, wanted, &known, &here);
     if (!here.empty()) out.from_node.emplace(n, std::move(here));
   }
   return out;

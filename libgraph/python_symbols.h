@@ -19,9 +19,9 @@ struct SymbolSource {
 
 struct GraphSymbols {
   std::vector<SymbolSource> from_inputs;
-  std::unordered_map<NodeId, std::vector<SymbolSource>, IdHash> from_node;   // known after this node
-  std::vector<StrId> parameters;            // known by neither when they are needed: the caller has to say
-  std::vector<NodeId> needed_at;            // by parameter: the first node that needs it
+  std::unordered_map<NodeId, std::vector<SymbolSource>, IdHash> from_node;  // known after this node
+  std::vector<StrId> parameters;  // known by neither when they are needed: the caller has to say
+  std::vector<NodeId> needed_at;  // by parameter: the first node that needs it
 };
 
 // Plans for the main graph and every nested one; nested graphs that need parameters make their callers need them.
@@ -30,7 +30,7 @@ class SymbolPlan {
   explicit SymbolPlan(const Program& program);
   const GraphSymbols& main() const { return main_; }
   const GraphSymbols& nested(NestedId id) const { return nested_[id.index]; }
-  bool is_too_deep() const { return is_too_deep_; }     // bodies in bodies, more than kMaxDepth: nothing else holds then
+  bool is_too_deep() const { return is_too_deep_; }  // bodies in bodies, more than kMaxDepth: nothing else holds then
 
   static constexpr int kMaxDepth = 200;
 
@@ -42,7 +42,7 @@ class SymbolPlan {
   const Program& program_;
   GraphSymbols main_;
   std::vector<GraphSymbols> nested_;
-  std::vector<uint8_t> planned_;            // by NestedId; set on entry, so that a cycle ends
+  std::vector<uint8_t> planned_;  // by NestedId; set on entry, so that a cycle ends
   int depth_ = 0;
   bool is_too_deep_ = false;
 };

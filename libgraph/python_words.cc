@@ -13,16 +13,19 @@ constexpr size_t kWidth = 120;
 
 // Sorted. `_` is what unused results are called.
 constexpr std::string_view kKeywords[] = {
-    "False", "None", "True", "_", "and", "as", "assert", "async", "await", "break", "case", "class", "continue", "def", "del",
-    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "match", "nonlocal",
-    "not", "or", "pass", "raise", "return", "try", "type", "while", "with", "yield"};
+    "False", "None",   "True",     "_",      "and", "as",   "assert", "async",  "await",    "break",
+    "case",  "class",  "continue", "def",    "del", "elif", "else",   "except", "finally",  "for",
+    "from",  "global", "if",       "import", "in",  "is",   "lambda", "match",  "nonlocal", "not",
+    "or",    "pass",   "raise",    "return", "try", "type", "while",  "with",   "yield"};
 
 // Those builtins that the written code uses or that a reader would miss.
 constexpr std::string_view kBuiltins[] = {
-    "abs", "all", "any", "bool", "bytes", "callable", "chr", "complex", "dict", "dir", "divmod", "enumerate", "eval", "exec",
-    "filter", "float", "format", "frozenset", "getattr", "hash", "help", "hex", "id", "input", "int", "isinstance", "iter", "len",
-    "list", "map", "max", "min", "next", "object", "oct", "open", "ord", "pow", "print", "property", "range", "repr", "reversed",
-    "round", "set", "setattr", "slice", "sorted", "str", "sum", "super", "tuple", "vars", "zip"};
+    "abs",     "all",    "any",       "bool",     "bytes", "callable", "chr",      "complex",    "dict",
+    "dir",     "divmod", "enumerate", "eval",     "exec",  "filter",   "float",    "format",     "frozenset",
+    "getattr", "hash",   "help",      "hex",      "id",    "input",    "int",      "isinstance", "iter",
+    "len",     "list",   "map",       "max",      "min",   "next",     "object",   "oct",        "open",
+    "ord",     "pow",    "print",     "property", "range", "repr",     "reversed", "round",      "set",
+    "setattr", "slice",  "sorted",    "str",      "sum",   "super",    "tuple",    "vars",       "zip"};
 
 bool is_among(std::string_view s, const auto& list) { return std::binary_search(std::begin(list), std::end(list), s); }
 
@@ -37,7 +40,8 @@ unsigned char byte_at(std::string_view s, size_t i) { return static_cast<unsigne
 unsigned hidden_code_point(std::string_view utf8) {
   unsigned code = 0;
   if (utf8.size() == 2) code = (byte_at(utf8, 0) & 0x1Fu) << 6 | (byte_at(utf8, 1) & 0x3Fu);
-  if (utf8.size() == 3) code = (byte_at(utf8, 0) & 0x0Fu) << 12 | (byte_at(utf8, 1) & 0x3Fu) << 6 | (byte_at(utf8, 2) & 0x3Fu);
+  if (utf8.size() == 3)
+    code = (byte_at(utf8, 0) & 0x0Fu) << 12 | (byte_at(utf8, 1) & 0x3Fu) << 6 | (byte_at(utf8, 2) & 0x3Fu);
   bool is_hidden = (code >= 0x80 && code < 0xA0) || (code >= 0x2000 && code < 0x2070) || code == 0xFEFF;
   return is_hidden ? code : 0;
 }
@@ -105,7 +109,7 @@ bool Scope::is_taken(const std::string& name) const {
 std::string Scope::claim(std::string_view wish) {
   std::string base;
   for (char c : wish)
-    if ((c & 0xC0) != 0x80) base += text::is_letter(c) || text::is_digit(c) ? c : '_';   // one a character, not a byte
+    if ((c & 0xC0) != 0x80) base += text::is_letter(c) || text::is_digit(c) ? c : '_';  // one a character, not a byte
   if (base.empty() || text::is_digit(base[0])) base.insert(0, "_");
   std::string name = base;
   if (is_taken(name)) {

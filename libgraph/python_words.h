@@ -27,9 +27,9 @@ std::string float_literal(double v);
 void append_comment(std::string_view s, std::string* out);
 void append_docstring(std::string_view s, std::string* out);
 
-// The names of one scope. Each claim gives an identifier that no other claim gave, near to the one wished for: characters
-// that no identifier has become `_`, and `_1`, `_2`, ... tells equal ones apart. Keywords, builtins and whatever the outer
-// scope has claimed before are taken.
+// The names of one scope. Each claim gives an identifier that no other claim gave, near to the one wished for:
+// characters that no identifier has become `_`, and `_1`, `_2`, ... tells equal ones apart. Keywords, builtins and
+// whatever the outer scope has claimed before are taken.
 class Scope {
  public:
   explicit Scope(const Scope* outer = nullptr) : outer_(outer) {}
@@ -39,7 +39,7 @@ class Scope {
  private:
   const Scope* outer_;
   std::unordered_set<std::string> taken_;
-  std::unordered_map<std::string, uint32_t> last_suffix_;   // by the identifier that was wished for
+  std::unordered_map<std::string, uint32_t> last_suffix_;  // by the identifier that was wished for
 };
 
 // Where a line may be broken: stands for the blank after a comma in what `append_line` gets. No literal holds it.

@@ -92,7 +92,8 @@ void GraphWriter::head(const GraphSymbols& symbols, const What& what) {
     for (const SymbolSource& s : found->second) {
       is_wanted_[s.value.index] = 1;
       // The producer often calls the result as the symbol: one name does for both.
-      if (s.dimension == SymbolSource::kScalar && identifier(s.value) == text(s.symbol)) symbol_names_.emplace(s.symbol, identifier(s.value));
+      if (s.dimension == SymbolSource::kScalar && identifier(s.value) == text(s.symbol))
+        symbol_names_.emplace(s.symbol, identifier(s.value));
       else claim(s.symbol);
     }
   }
@@ -106,7 +107,8 @@ void GraphWriter::head(const GraphSymbols& symbols, const What& what) {
   for (const Input& input : graph_->inputs())
     line(identifier(input.value) + " = g.input(" + string_literal(identifier(input.value)) + ")",
          input_comment(graph_->pool(), *graph_, input));
-  for (StrId name : symbols.parameters) line(symbol(name) + " = g.input(" + string_literal(symbol(name)) + ")", "a size");
+  for (StrId name : symbols.parameters)
+    line(symbol(name) + " = g.input(" + string_literal(symbol(name)) + ")", "a size");
 }
 
 void GraphWriter::parameters(const GraphSymbols& symbols) {
@@ -121,8 +123,10 @@ void GraphWriter::define(const SymbolSource& s) {
   if (symbol(s.symbol) == identifier(s.value)) return;
   std::string code = identifier(s.value);
   if (s.dimension != SymbolSource::kScalar)
-    code = module_.fx ? "g.size(" + code + ", " + std::to_string(s.dimension) + ")" : code + ".size(" + std::to_string(s.dimension) + ")";
-  if (s.offset != 0) code = "(" + code + (s.offset > 0 ? " - " : " + ") + std::to_string(s.offset > 0 ? s.offset : -s.offset) + ")";
+    code = module_.fx ? "g.size(" + code + ", " + std::to_string(s.dimension) + ")"
+                      : code + ".size(" + std::to_string(s.dimension) + ")";
+  if (s.offset != 0)
+    code = "(" + code + (s.offset > 0 ? " - " : " + ") + std::to_string(s.offset > 0 ? s.offset : -s.offset) + ")";
   if (s.factor != 1) code += " // " + (s.factor < 0 ? "(" + std::to_string(s.factor) + ")" : std::to_string(s.factor));
   line(symbol(s.symbol) + " = " + code);
 }
@@ -212,7 +216,8 @@ std::string GraphWriter::strides_function(const std::string& name) {
   std::vector<StrId> used;
   out_ = &rows;
   symbol_names_.clear();
-  for (const SymbolSource& s : symbols_.main().from_inputs) symbol_names_.emplace(s.symbol, std::string(text(s.symbol)));
+  for (const SymbolSource& s : symbols_.main().from_inputs)
+    symbol_names_.emplace(s.symbol, std::string(text(s.symbol)));
   for (const Input& input : graph.inputs()) {
     const Type& type = graph.type(input.value);
     if (type.kind != TypeKind::tensor || type.stride == pool.contiguous_strides(type.shape)) continue;

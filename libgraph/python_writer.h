@@ -24,11 +24,11 @@ namespace sg::python {
 struct Module {
   const Job& job;
   bool fx = false;
-  Scope scope;                                       // names of the module itself
-  std::map<std::string, std::string, std::less<>> space_names;   // namespace of torch.ops -> the variable that holds it
-  std::map<std::string, std::string, std::less<>> spaces;        // those that calls use
-  std::set<std::string_view> helpers;                // sources of HelperOps
-  std::set<uint32_t> groups;                         // GroupIds that nodes talk in
+  Scope scope;                                                  // names of the module itself
+  std::map<std::string, std::string, std::less<>> space_names;  // namespace of torch.ops -> the variable that holds it
+  std::map<std::string, std::string, std::less<>> spaces;       // those that calls use
+  std::set<std::string_view> helpers;                           // sources of HelperOps
+  std::set<uint32_t> groups;                                    // GroupIds that nodes talk in
   bool draws_random = false;
 };
 
@@ -45,9 +45,9 @@ class GraphWriter {
       : module_(*module), program_(program), symbols_(symbols), bodies_(bodies) {}
 
   struct What {
-    std::string name;              // of the function
+    std::string name;  // of the function
     std::string doc;
-    bool is_flex = false;          // score and mask functions: a single output as it is, several as a list, not a tuple
+    bool is_flex = false;  // score and mask functions: a single output as it is, several as a list, not a tuple
   };
   Status write(const Graph& graph, const GraphSymbols& symbols, const What& what, std::string* out);
 
@@ -93,7 +93,7 @@ class GraphWriter {
   std::string group_argument(GroupId group);
   std::string symbol(StrId name) const;
 
-  std::string fail(std::string message, std::string hint = {});   // keeps the first error; returns ""
+  std::string fail(std::string message, std::string hint = {});  // keeps the first error; returns ""
   const std::string& identifier(ValueId v) const { return names_[v.index]; }
   std::string_view text(StrId id) const { return module_.job.pool->strings[id]; }
 
@@ -105,15 +105,15 @@ class GraphWriter {
   const Graph* graph_ = nullptr;
   Scope scope_;
   std::string* out_ = nullptr;
-  std::vector<std::string> names_;                    // by ValueId
+  std::vector<std::string> names_;  // by ValueId
   std::unordered_map<StrId, std::string, IdHash> symbol_names_;
-  std::vector<NodeId> last_use_;                      // by ValueId; none = never, or an output
-  std::vector<uint8_t> is_wanted_;                    // by ValueId: used, or a symbol is read from it
-  std::vector<uint8_t> is_laid_out_;                  // by ValueId: python_layout.h
-  DrawPlan draws_;                                    // of the main graph
-  std::vector<std::string> draw_names_;               // by draw; empty = nobody has asked
-  bool stands_in_ = false;                            // values are not there yet
-  bool tuples_ = false;                               // lists are written as tuples: higher-order ops insist
+  std::vector<NodeId> last_use_;         // by ValueId; none = never, or an output
+  std::vector<uint8_t> is_wanted_;       // by ValueId: used, or a symbol is read from it
+  std::vector<uint8_t> is_laid_out_;     // by ValueId: python_layout.h
+  DrawPlan draws_;                       // of the main graph
+  std::vector<std::string> draw_names_;  // by draw; empty = nobody has asked
+  bool stands_in_ = false;               // values are not there yet
+  bool tuples_ = false;                  // lists are written as tuples: higher-order ops insist
   NodeId at_;
   Phase phase_ = Phase::forward;
   StrId block_;

@@ -7,15 +7,18 @@ namespace sg::python {
 
 namespace {
 
-constexpr int kMaxDepth = 90;   // of brackets in brackets: Python's own limit is 200
+constexpr int kMaxDepth = 90;  // of brackets in brackets: Python's own limit is 200
 
-constexpr std::string_view kLayouts[] = {"strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"};
-constexpr std::string_view kMemoryFormats[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
+constexpr std::string_view kLayouts[] = {"strided",    "sparse_coo", "sparse_csr", "sparse_csc",
+                                         "sparse_bsr", "sparse_bsc", "jagged"};
+constexpr std::string_view kMemoryFormats[] = {"contiguous_format", "preserve_format", "channels_last",
+                                               "channels_last_3d"};
 
 // Replaces calls of Python's min and max, which torch.fx cannot follow.
 std::string with_builder_calls(std::string code) {
   for (std::string_view name : {"max(", "min("})
-    for (size_t at = code.find(name); at != code.npos; at = code.find(name, at + 2 + name.size())) code.insert(at, "g.");
+    for (size_t at = code.find(name); at != code.npos; at = code.find(name, at + 2 + name.size()))
+      code.insert(at, "g.");
   return code;
 }
 
@@ -51,7 +54,8 @@ std::string GraphWriter::argument(const Arg& arg, int depth) {
     case ArgKind::string: return string_literal(text(arg.as_text()));
     case ArgKind::expr: return expression(arg.as_expr());
     case ArgKind::value: return stands_in_ ? stand_in(arg.as_value()) : identifier(arg.as_value());
-    case ArgKind::dtype: return arg.as_dtype() == DType::none ? "None" : "torch." + std::string(torch_dtype_name(arg.as_dtype()));
+    case ArgKind::dtype:
+      return arg.as_dtype() == DType::none ? "None" : "torch." + std::string(torch_dtype_name(arg.as_dtype()));
     case ArgKind::list: return tuples_ ? items(arg, '(', ')', depth) : items(arg, '[', ']', depth);
     case ArgKind::slice: return "slice" + items(arg, '(', ')', depth);
     case ArgKind::dict: return items(arg, '{', '}', depth);
@@ -74,8 +78,8 @@ std::string GraphWriter::stand_in(ValueId v) {
     if (!list.empty()) out.pop_back();
     return out + ")";
   };
-  const std::string list[] = {sizes(type.shape), sizes(type.stride), "torch." + std::string(torch_dtype_name(type.dtype)),
-                              string_literal(text(type.device))};
+  const std::string list[] = {sizes(type.shape), sizes(type.stride),
+                              "torch." + std::string(torch_dtype_name(type.dtype)), string_literal(text(type.device))};
   std::string out = module_.fx ? "g.call(None, stand_in" : "stand_in(";
   for (const std::string& item : list) {
     if (out.back() != '(') out += ',', out += kBreak;
@@ -103,7 +107,8 @@ std::string GraphWriter::expression(Expr e) {
   exprs.collect_symbols(e, &symbols);
   bool is_renamed = std::any_of(symbols.begin(), symbols.end(), [&](StrId s) { return symbol(s) != text(s); });
   if (is_renamed)
-    e = exprs.substitute(e, [&](StrId s) -> std::optional<Expr> { return exprs.symbol(symbol(s).empty() ? text(s) : symbol(s)); });
+    e = exprs.substitute(
+        e, [&](StrId s) -> std::optional<Expr> { return exprs.symbol(symbol(s).empty() ? text(s) : symbol(s)); });
   std::string code = exprs.print(e);
   return module_.fx ? with_builder_calls(std::move(code)) : code;
 }
@@ -111,7 +116,9 @@ std::string GraphWriter::expression(Expr e) {
 std::string GraphWriter::body_argument(NestedId id) {
   const std::string& name = bodies_[id.index];
   const auto& sizes = symbols_.nested(id).parameters;
-  if (module_.fx && !sizes.empty()) return fail("a body that is passed to an op needs sizes that torch.fx cannot pass", "without --fx it can be exported");
+  if (module_.fx && !sizes.empty())
+    return fail("a body that is passed to an op needs sizes that torch.fx cannot pass",
+                "without --fx it can be exported");
   if (module_.fx) return "g.body(" + name + ")";
   if (sizes.empty()) return name;
   std::string out = "lambda *inputs: " + name + "(*inputs";
@@ -124,7 +131,8 @@ std::string GraphWriter::group_argument(GroupId group) {
   return "GROUP[" + string_literal(group_key(module_.job, group)) + "]";
 }
 
-std::string GraphWriter::name_of_torch(std::string_view name, std::span<const std::string_view> known, std::string_view what) {
+std::string GraphWriter::name_of_torch(std::string_view name, std::span<const std::string_view> known,
+                                       std::string_view what) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return "torch." + std::string(name);
   std::string quoted;
   append_comment(name, &quoted);
@@ -142,8 +150,8 @@ std::string GraphWriter::text_argument(const Arg& arg) {
   }
   std::string quoted;
   append_comment(s, &quoted);
-  return fail("an argument is " + std::string(arg.is(ArgKind::enumerator) ? "a value of an enum" : "opaque") + ", `" + quoted +
-                  "`, which cannot be written as code",
+  return fail("an argument is " + std::string(arg.is(ArgKind::enumerator) ? "a value of an enum" : "opaque") + ", `" +
+                  quoted + "`, which cannot be written as code",
               "the capture recorded only what it is called");
 }
 

@@ -11,7 +11,8 @@ namespace {
 
 bool is_plain(std::string_view code) {
   for (char c : code)
-    if (!(c == '_' || c == '.' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))) return false;
+    if (!(c == '_' || c == '.' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')))
+      return false;
   return true;
 }
 
@@ -49,11 +50,13 @@ std::string GraphWriter::size_call(NodeId n, const SizeOp& op) {
   const Node& node = graph_->node(n);
   std::vector<std::string> list;
   for (const Arg& arg : node.args) {
-    if (arg.key()) return fail("`" + std::string(op.name) + "` has keyword arguments, which Python's own does not take");
+    if (arg.key())
+      return fail("`" + std::string(op.name) + "` has keyword arguments, which Python's own does not take");
     list.push_back(argument(arg));
   }
   if (static_cast<int>(list.size()) != op.arity)
-    return fail("`" + std::string(op.name) + "` has " + std::to_string(list.size()) + " arguments instead of " + std::to_string(op.arity));
+    return fail("`" + std::string(op.name) + "` has " + std::to_string(list.size()) + " arguments instead of " +
+                std::to_string(op.arity));
   if (module_.fx) return call(n, op.function, list);
   switch (op.spelling) {
     case Spelling::infix: return in_parentheses(list[0]) + " " + std::string(op.text) + " " + in_parentheses(list[1]);
@@ -134,7 +137,8 @@ std::string GraphWriter::function_of(std::string_view op_name) {
   if (!split_op_name(op_name, &op)) {
     std::string quoted;
     append_comment(op_name, &quoted);
-    return fail("PyTorch has no name for the op `" + quoted + "`", "ops are called by their name under torch.ops: namespace.name.overload");
+    return fail("PyTorch has no name for the op `" + quoted + "`",
+                "ops are called by their name under torch.ops: namespace.name.overload");
   }
   auto space = module_.space_names.find(op.space);
   assert(space != module_.space_names.end());
@@ -163,7 +167,8 @@ std::string GraphWriter::assigned(NodeId n, std::string call) {
   return targets + " = " + call;
 }
 
-// Ends the lives of tensors that were used here last, as a schedule with a memory plan means it. Inputs are the caller's.
+// Ends the lives of tensors that were used here last, as a schedule with a memory plan means it. Inputs are the
+// caller's.
 std::vector<std::string> GraphWriter::dead_after(NodeId n) const {
   std::vector<std::string> dead;
   if (module_.fx) return dead;

@@ -60,7 +60,7 @@ class Inference {
   explicit Inference(const Job& job) : job_(job), exprs_(job.pool->exprs), reasons_(job.programs.size()) {}
 
   RangeInference run() {
-    out_.exchanges.reserve(job_.programs.size());   // by_group_ points into it
+    out_.exchanges.reserve(job_.programs.size());  // by_group_ points into it
     for (const auto& p : job_.programs) held_.insert(p->ranks.begin(), p->ranks.end());
     for (const auto& p : job_.programs) {
       out_.facts.emplace_back(*p);
@@ -161,7 +161,7 @@ class Inference {
     if (args.empty() || !args[0].is(ArgKind::value)) return std::nullopt;
     const Type& searched = graph.type(args[0].as_value());
     if (searched.kind != TypeKind::tensor) return std::nullopt;
-    if (is_masked) {   // both broadcast against each other
+    if (is_masked) {  // both broadcast against each other
       bool has_mask = args.size() > 1 && args[1].is(ArgKind::value);
       if (!has_mask || graph.type(args[1].as_value()).shape != searched.shape) return std::nullopt;
     }
@@ -195,7 +195,8 @@ class Inference {
     const std::vector<GroupPart>& parts = job_.groups[group.index].parts;
     return std::all_of(parts.begin(), parts.end(), [&](const GroupPart& part) {
       auto held = [&](uint32_t r) { return held_.count(r) != 0; };
-      return std::all_of(part.ranks.begin(), part.ranks.end(), held) || std::none_of(part.ranks.begin(), part.ranks.end(), held);
+      return std::all_of(part.ranks.begin(), part.ranks.end(), held) ||
+             std::none_of(part.ranks.begin(), part.ranks.end(), held);
     });
   }
 
@@ -218,7 +219,7 @@ class Inference {
     for (const Exchange& e : out_.exchanges[program]) {
       auto range = sent_range(e.group, seen[e.group]++);
       Interval received = intersection(range.value_or(Interval{}), {0, Interval::kHighest});
-      if (received.min > received.max) continue;   // contradicts itself: the verifier's business
+      if (received.min > received.max) continue;  // contradicts itself: the verifier's business
       std::string reason;
       for (Expr split : e.received) {
         auto symbol = exprs_.as_symbol(split);
@@ -257,9 +258,9 @@ class Inference {
   const Job& job_;
   ExprPool& exprs_;
   RangeInference out_;
-  std::unordered_set<uint32_t> held_;                                                         // ranks
-  std::vector<std::unordered_map<GroupId, std::vector<const Exchange*>, IdHash>> by_group_;   // by program
-  std::vector<std::unordered_map<StrId, std::string, IdHash>> reasons_;                       // by program
+  std::unordered_set<uint32_t> held_;                                                        // ranks
+  std::vector<std::unordered_map<GroupId, std::vector<const Exchange*>, IdHash>> by_group_;  // by program
+  std::vector<std::unordered_map<StrId, std::string, IdHash>> reasons_;                      // by program
 };
 
 }  // namespace
@@ -267,7 +268,7 @@ class Inference {
 RangeInference infer_ranges(const Job& job) { return Inference(job).run(); }
 
 void apply_ranges(const RangeInference& inference, Job& job) {
-  auto r = inference.tightened.begin();   // in the order of programs and declarations
+  auto r = inference.tightened.begin();  // in the order of programs and declarations
   for (size_t i = 0; i < job.programs.size(); ++i) {
     for (Symbol& s : job.programs[i]->symbols) {
       if (r == inference.tightened.end() || r->program != i || r->symbol != s.name) continue;

@@ -15,13 +15,15 @@ bool has_carried_out(const Job& job) {
 
 // A copy of ours, or one that keeps the name that TorchTitan and PyTorch give to theirs.
 bool is_copy(const Graph& graph, NodeId n) {
-  return graph.meta(n).copy.kind == CopyKind::remat || (graph.node(n).phase != Phase::forward && graph.label(n).ends_with("_recomputed"));
+  return graph.meta(n).copy.kind == CopyKind::remat ||
+         (graph.node(n).phase != Phase::forward && graph.label(n).ends_with("_recomputed"));
 }
 
 bool is_kept(const Graph& graph, NodeId n) {
   bool out = false;
   for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
-    graph.for_each_use(graph.node(n).result(i), [&](Use use) { out |= use.user && graph.node(use.user).phase == Phase::backward; });
+    graph.for_each_use(graph.node(n).result(i),
+                       [&](Use use) { out |= use.user && graph.node(use.user).phase == Phase::backward; });
   return out;
 }
 
@@ -35,7 +37,8 @@ size_t unapplied_recompute_tags(const Job& job) {
   for (const auto& program : job.programs)
     for (NodeId n : program->graph.nodes()) {
       if (is_copy(program->graph, n)) return 0;
-      out += program->graph.node(n).phase == Phase::forward && is_recomputed(program->graph.meta(n).recompute) && is_kept(program->graph, n);
+      out += program->graph.node(n).phase == Phase::forward && is_recomputed(program->graph.meta(n).recompute) &&
+             is_kept(program->graph, n);
     }
   return out;
 }

@@ -13,31 +13,31 @@ namespace sg {
 
 // What kind of failure this is. The numbers are the exit codes of the tools (design, section 6).
 enum class ErrorKind : uint8_t {
-  negative = 1,       // ran correctly, the answer is no
-  usage = 2,          // wrong option or argument
-  unreadable = 3,     // the input is not ours, corrupt, truncated, or newer than we are
-  cannot_apply = 4,   // the input is fine, but the pass or run cannot do what was asked
-  missing = 5,        // a resource is missing: device, memory, disk
-  rank_failed = 6,    // a rank died, hung or diverged
-  internal = 70,      // our bug
+  negative = 1,      // ran correctly, the answer is no
+  usage = 2,         // wrong option or argument
+  unreadable = 3,    // the input is not ours, corrupt, truncated, or newer than we are
+  cannot_apply = 4,  // the input is fine, but the pass or run cannot do what was asked
+  missing = 5,       // a resource is missing: device, memory, disk
+  rank_failed = 6,   // a rank died, hung or diverged
+  internal = 70,     // our bug
 };
 
 // A place in an input. Unset parts are left empty; `print_location` writes those that are set.
 struct Location {
-  std::string file;                 // as the user named it; "<stdin>" for a stream
-  uint32_t line = 0;                // 1-based; 0 = not a text location
-  uint32_t column = 0;              // 1-based byte column
-  std::optional<uint64_t> offset;   // byte offset in a binary input
-  std::string path;                 // table path in a binary or JSON input, or "graph 0, node %mm_3" in memory
+  std::string file;                // as the user named it; "<stdin>" for a stream
+  uint32_t line = 0;               // 1-based; 0 = not a text location
+  uint32_t column = 0;             // 1-based byte column
+  std::optional<uint64_t> offset;  // byte offset in a binary input
+  std::string path;                // table path in a binary or JSON input, or "graph 0, node %mm_3" in memory
 };
 
 std::string print_location(const Location& where);
 
 struct Error {
   ErrorKind kind = ErrorKind::internal;
-  std::string message;   // lower-case start, no full stop
+  std::string message;  // lower-case start, no full stop
   Location where;
-  std::string hint;      // the remedy; may be empty
+  std::string hint;  // the remedy; may be empty
 };
 
 template <class T>
@@ -75,17 +75,16 @@ inline Status ok_status() { return Unit{}; }
 
 // Returns the error of a Status (or any Result) to the caller. The expression may hold a lambda that uses SG_TRY.
 #define SG_TRY(expression) SG_TRY_NAMED(SG_CONCAT(sg_status_, __COUNTER__), expression)
-#define SG_TRY_NAMED(status, expression)                            \
-  do {                                                              \
-    auto status = (expression);                                     \
-    if (!status.ok()) return std::move(status.error());             \
+#define SG_TRY_NAMED(status, expression)                \
+  do {                                                  \
+    auto status = (expression);                         \
+    if (!status.ok()) return std::move(status.error()); \
   } while (false)
 
 // SG_ASSIGN(auto graph, read(file)): declares or assigns the value, or returns the error to the caller.
-#define SG_ASSIGN(target, expression)                               \
-  auto SG_CONCAT(sg_result_, __LINE__) = (expression);              \
-  if (!SG_CONCAT(sg_result_, __LINE__).ok())                        \
-    return std::move(SG_CONCAT(sg_result_, __LINE__).error());      \
+#define SG_ASSIGN(target, expression)                                                                   \
+  auto SG_CONCAT(sg_result_, __LINE__) = (expression);                                                  \
+  if (!SG_CONCAT(sg_result_, __LINE__).ok()) return std::move(SG_CONCAT(sg_result_, __LINE__).error()); \
   target = std::move(SG_CONCAT(sg_result_, __LINE__)).value()
 
 }  // namespace sg

@@ -36,7 +36,8 @@ NodeId copy_node(Graph* graph, NodeId n, NodeId position, const OperandMap& oper
 
 void replace_results(Graph* graph, NodeId n, NodeId by) {
   assert(graph->node(n).result_count == graph->node(by).result_count);
-  for (uint32_t i = 0; i < graph->node(n).result_count; ++i) graph->replace_uses(graph->node(n).result(i), graph->node(by).result(i));
+  for (uint32_t i = 0; i < graph->node(n).result_count; ++i)
+    graph->replace_uses(graph->node(n).result(i), graph->node(by).result(i));
 }
 
 }  // namespace sg

@@ -18,15 +18,24 @@ namespace sg {
 namespace {
 
 constexpr std::pair<DType, std::string_view> kNames[] = {
-    {DType::f64, "F64"},         {DType::f32, "F32"},
-    {DType::f16, "F16"},         {DType::bf16, "BF16"},
-    {DType::f8e4m3fn, "F8_E4M3"}, {DType::f8e5m2, "F8_E5M2"},
-    {DType::f8e4m3fnuz, "F8_E4M3FNUZ"}, {DType::f8e5m2fnuz, "F8_E5M2FNUZ"},
-    {DType::i64, "I64"},         {DType::i32, "I32"},
-    {DType::i16, "I16"},         {DType::i8, "I8"},
-    {DType::u64, "U64"},         {DType::u32, "U32"},
-    {DType::u16, "U16"},         {DType::u8, "U8"},
-    {DType::boolean, "BOOL"},    {DType::c64, "C64"},
+    {DType::f64, "F64"},
+    {DType::f32, "F32"},
+    {DType::f16, "F16"},
+    {DType::bf16, "BF16"},
+    {DType::f8e4m3fn, "F8_E4M3"},
+    {DType::f8e5m2, "F8_E5M2"},
+    {DType::f8e4m3fnuz, "F8_E4M3FNUZ"},
+    {DType::f8e5m2fnuz, "F8_E5M2FNUZ"},
+    {DType::i64, "I64"},
+    {DType::i32, "I32"},
+    {DType::i16, "I16"},
+    {DType::i8, "I8"},
+    {DType::u64, "U64"},
+    {DType::u32, "U32"},
+    {DType::u16, "U16"},
+    {DType::u8, "U8"},
+    {DType::boolean, "BOOL"},
+    {DType::c64, "C64"},
 };
 
 std::string print_shape(const std::vector<int64_t>& shape) {
@@ -103,16 +112,18 @@ class SafetensorsReader {
 
   // What other programs save tensors as.
   Status refuse_others() const {
-    if (bytes_.size() > 8 && bytes_[8] == '{') return ok_status();          // a header of 0x0280 bytes begins like a pickle
-    const std::string_view in_python = "in Python: safetensors.torch.save_file({name: tensor.contiguous() for ...}, \"values.safetensors\")";
+    if (bytes_.size() > 8 && bytes_[8] == '{') return ok_status();  // a header of 0x0280 bytes begins like a pickle
+    const std::string_view in_python =
+        "in Python: safetensors.torch.save_file({name: tensor.contiguous() for ...}, \"values.safetensors\")";
     if (bytes_.starts_with("PK\x03\x04"))
       return fail("a ZIP archive, as torch.save writes, and not a safetensors file", 0, std::string(in_python));
     // A header of 640 bytes begins with 80 02 as well; then come zeros, which no pickle has there.
-    const bool is_pickle = bytes_.size() > 2 && bytes_[0] == '\x80' && bytes_[1] >= 2 && bytes_[1] <= 5 && bytes_[2] != 0;
-    if (is_pickle)
-      return fail("a Python pickle, and not a safetensors file", 0, std::string(in_python));
+    const bool is_pickle =
+        bytes_.size() > 2 && bytes_[0] == '\x80' && bytes_[1] >= 2 && bytes_[1] <= 5 && bytes_[2] != 0;
+    if (is_pickle) return fail("a Python pickle, and not a safetensors file", 0, std::string(in_python));
     if (bytes_.starts_with("\x93NUMPY"))
-      return fail("a NumPy array, and not a safetensors file", 0, "in Python: safetensors.numpy.save_file({name: array}, \"values.safetensors\")");
+      return fail("a NumPy array, and not a safetensors file", 0,
+                  "in Python: safetensors.numpy.save_file({name: array}, \"values.safetensors\")");
     return ok_status();
   }
 
@@ -129,12 +140,14 @@ class SafetensorsReader {
                   "the file was cut short: copy or download it again");
     header_ = bytes_.substr(8, size);
     data_begin_ = 8 + size;
-    if (header_.empty() || header_[0] != '{') return fail("not a safetensors file: the header does not begin with {", 8);
+    if (header_.empty() || header_[0] != '{')
+      return fail("not a safetensors file: the header does not begin with {", 8);
     return ok_status();
   }
 
   Error not_json(simdjson::error_code code) const {
-    if (auto fault = find_json_fault(header_)) return fail("the header is not JSON: " + fault->message, 8 + fault->offset);
+    if (auto fault = find_json_fault(header_))
+      return fail("the header is not JSON: " + fault->message, 8 + fault->offset);
     return fail(std::string("the header is not JSON: ") + simdjson::error_message(code), 8);
   }
 
@@ -162,8 +175,10 @@ class SafetensorsReader {
     uint64_t end = 0;
     for (auto field : fields) {
       JsonPlace inner = JsonPlace::at_key(&place, field.key);
-      bool* seen = field.key == "dtype" ? &has_dtype : field.key == "shape" ? &has_shape
-                 : field.key == "data_offsets" ? &has_offsets : nullptr;
+      bool* seen = field.key == "dtype"          ? &has_dtype
+                   : field.key == "shape"        ? &has_shape
+                   : field.key == "data_offsets" ? &has_offsets
+                                                 : nullptr;
       if (seen == nullptr) return fail_at(inner, "a tensor has dtype, shape and data_offsets, nothing else");
       if (*seen) return fail_at(place, "`" + std::string(field.key) + "` occurs twice");
       *seen = true;
@@ -172,12 +187,15 @@ class SafetensorsReader {
                                   : read_offsets(field.value, inner, &tensor, &end));
     }
     if (!has_dtype || !has_shape || !has_offsets)
-      return fail_at(place, std::string("the tensor has no ") + (!has_dtype ? "dtype" : !has_shape ? "shape" : "data_offsets"));
+      return fail_at(place, std::string("the tensor has no ") + (!has_dtype   ? "dtype"
+                                                                 : !has_shape ? "shape"
+                                                                              : "data_offsets"));
     auto bytes = contiguous_bytes(tensor.dtype, tensor.shape);
     if (!bytes) return fail_at(place, "the shape " + print_shape(tensor.shape) + " is too large");
     if (*bytes != tensor.bytes)
       return fail_at(place, std::string(dtype_name(tensor.dtype)) + print_shape(tensor.shape) + " needs " +
-                                std::to_string(*bytes) + " bytes, its data_offsets hold " + std::to_string(tensor.bytes));
+                                std::to_string(*bytes) + " bytes, its data_offsets hold " +
+                                std::to_string(tensor.bytes));
     file_->tensors_.push_back(std::move(tensor));
     return ok_status();
   }
@@ -239,7 +257,8 @@ class SafetensorsReader {
     for (const StoredTensor& tensor : list) {
       if (tensor.offset < at) return fail("tensor `" + tensor.name + "` overlaps the one before it", tensor.offset);
       if (tensor.offset > at)
-        return fail("a hole of " + std::to_string(tensor.offset - at) + " bytes before tensor `" + tensor.name + "`", at);
+        return fail("a hole of " + std::to_string(tensor.offset - at) + " bytes before tensor `" + tensor.name + "`",
+                    at);
       at += tensor.bytes;
     }
     if (at != bytes_.size())
@@ -266,12 +285,15 @@ namespace {
 
 Error no_access(const std::string& path, const char* what, int error) {
   bool absent = error == ENOENT || error == EACCES || error == ENOTDIR;
-  return {absent ? ErrorKind::unreadable : ErrorKind::missing, std::string(what) + ": " + std::strerror(error), {path}, {}};
+  return {
+      absent ? ErrorKind::unreadable : ErrorKind::missing, std::string(what) + ": " + std::strerror(error), {path}, {}};
 }
 
 struct Descriptor {
   int fd;
-  ~Descriptor() { if (fd >= 0) ::close(fd); }
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
 };
 
 }  // namespace
@@ -289,11 +311,12 @@ Result<TensorFile> TensorFile::open(const std::string& path, Access access) {
   struct stat info;
   if (::fstat(file.fd, &info) != 0) return no_access(path, "cannot read", errno);
   if (!S_ISREG(info.st_mode))
-    return Error{ErrorKind::unreadable, "not a regular file", {path}, "tensors are mapped, not read: write them to a file"};
+    return Error{
+        ErrorKind::unreadable, "not a regular file", {path}, "tensors are mapped, not read: write them to a file"};
   TensorFile out;
   out.name_ = path;
   std::string_view bytes;
-  if (info.st_size > 0) {               // an empty file cannot be mapped; the reader says that it is too short
+  if (info.st_size > 0) {  // an empty file cannot be mapped; the reader says that it is too short
     out.mapping_bytes_ = static_cast<size_t>(info.st_size);
     int protection = access == Access::copy_on_write ? PROT_READ | PROT_WRITE : PROT_READ;
     void* at = ::mmap(nullptr, out.mapping_bytes_, protection, MAP_PRIVATE | MAP_NORESERVE, file.fd, 0);

@@ -10,8 +10,9 @@
 //          `unreadable` and carry the byte offset in the file.
 //          The format does not align tensors: `aligned()` says whether one may be read as its type.
 //          Whoever shortens the file while it is mapped gets SIGBUS, as with every mapped file.
-// Access   `copy_on_write`: memory may be written; the file stays as it is, and only pages that are written cost memory.
-// Writing  Same tensors, same bytes: the larger element types first (so that all are aligned), then by name. Whole or
+// Access   `copy_on_write`: memory may be written; the file stays as it is, and only pages that are written cost
+// memory. Writing  Same tensors, same bytes: the larger element types first (so that all are aligned), then by name.
+// Whole or
 //          not at all (output_file.h), on the disk before it takes its name.
 #pragma once
 
@@ -29,7 +30,7 @@
 
 namespace sg {
 
-std::string_view safetensors_dtype_name(DType t);                        // "F32"; empty = the format has none
+std::string_view safetensors_dtype_name(DType t);  // "F32"; empty = the format has none
 std::optional<DType> parse_safetensors_dtype(std::string_view name);
 
 // Bytes of a contiguous tensor; none when a size is negative or the result passes 63 bits.
@@ -39,16 +40,16 @@ struct StoredTensor {
   std::string name;
   DType dtype = DType::none;
   std::vector<int64_t> shape;
-  const void* data = nullptr;           // contiguous, little endian; not null, even of no bytes
+  const void* data = nullptr;  // contiguous, little endian; not null, even of no bytes
   uint64_t bytes = 0;
-  uint64_t offset = 0;                  // of `data` in the file
+  uint64_t offset = 0;  // of `data` in the file
 
-  bool aligned() const;                 // `data` is a multiple of what its element type needs
+  bool aligned() const;  // `data` is a multiple of what its element type needs
 };
 
 class TensorFile {
  public:
-  static constexpr uint64_t kMaxHeaderBytes = 100 << 20;   // the format's own limit
+  static constexpr uint64_t kMaxHeaderBytes = 100 << 20;  // the format's own limit
   static constexpr size_t kMaxRank = 64;
 
   enum class Access : uint8_t { read, copy_on_write };
@@ -61,9 +62,9 @@ class TensorFile {
   ~TensorFile();
 
   const std::string& name() const { return name_; }
-  const std::vector<StoredTensor>& tensors() const { return tensors_; }    // sorted by name
-  const StoredTensor* find(std::string_view name) const;                   // null = not there
-  const std::vector<std::pair<std::string, std::string>>& metadata() const { return metadata_; }   // sorted by key
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }                           // sorted by name
+  const StoredTensor* find(std::string_view name) const;                                          // null = not there
+  const std::vector<std::pair<std::string, std::string>>& metadata() const { return metadata_; }  // sorted by key
   // REQUIRES: opened with copy_on_write, `tensor` is one of tensors()
   void* writable(const StoredTensor& tensor) const { return const_cast<void*>(tensor.data); }
 
@@ -72,7 +73,7 @@ class TensorFile {
   TensorFile() = default;
 
   std::string name_;
-  void* mapping_ = nullptr;             // null = the caller's bytes
+  void* mapping_ = nullptr;  // null = the caller's bytes
   size_t mapping_bytes_ = 0;
   std::vector<StoredTensor> tensors_;
   std::vector<std::pair<std::string, std::string>> metadata_;
@@ -82,8 +83,8 @@ struct TensorToWrite {
   std::string name;
   DType dtype = DType::none;
   std::vector<int64_t> shape;
-  std::vector<int64_t> stride;          // in elements, may be 0 or negative; empty = contiguous
-  const void* data = nullptr;           // element [0, ..., 0]; may be null when the tensor has no elements
+  std::vector<int64_t> stride;  // in elements, may be 0 or negative; empty = contiguous
+  const void* data = nullptr;   // element [0, ..., 0]; may be null when the tensor has no elements
 };
 
 struct WriteOptions {
@@ -93,9 +94,10 @@ struct WriteOptions {
 
 // A full disk is `missing`; a name that occurs twice or a type that the format lacks is `cannot_apply`.
 Status write_tensors(const std::string& path, std::span<const TensorToWrite> tensors, const WriteOptions& options = {});
-// The same without the name: written and on the disk, but not in its place before `commit()`. For files that must appear
-// together with others.
-Result<OutputFile> stage_tensors(const std::string& path, std::span<const TensorToWrite> tensors, const WriteOptions& options = {});
+// The same without the name: written and on the disk, but not in its place before `commit()`. For files that must
+// appear together with others.
+Result<OutputFile> stage_tensors(const std::string& path, std::span<const TensorToWrite> tensors,
+                                 const WriteOptions& options = {});
 // What write_tensors puts into the file.
 Result<std::string> tensor_file_bytes(std::span<const TensorToWrite> tensors, const WriteOptions& options = {});
 

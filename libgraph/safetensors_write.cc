@@ -47,7 +47,8 @@ Result<std::string> print_header(const std::vector<const TensorToWrite*>& list, 
   for (const TensorToWrite* tensor : list) {
     auto bytes = contiguous_bytes(tensor->dtype, tensor->shape);
     uint64_t end = 0;
-    if (!bytes || __builtin_add_overflow(at, *bytes, &end) || end > INT64_MAX) return refuse(*tensor, "it is too large");
+    if (!bytes || __builtin_add_overflow(at, *bytes, &end) || end > INT64_MAX)
+      return refuse(*tensor, "it is too large");
     out.key(tensor->name).begin_object().key("dtype").string(safetensors_dtype_name(tensor->dtype));
     out.key("shape").begin_array();
     for (int64_t size : tensor->shape) out.integer(size);
@@ -55,10 +56,13 @@ Result<std::string> print_header(const std::vector<const TensorToWrite*>& list, 
     at = end;
   }
   std::string text = out.end_object().take();
-  text.resize((text.size() + 7) / 8 * 8, ' ');          // so that the data is aligned in the file
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data is aligned in the file
   if (text.size() > TensorFile::kMaxHeaderBytes)
-    return Error{ErrorKind::cannot_apply, "too many tensors for one file: a header of " + std::to_string(text.size()) +
-                                              " bytes, the format allows 104857600", {}, {}};
+    return Error{ErrorKind::cannot_apply,
+                 "too many tensors for one file: a header of " + std::to_string(text.size()) +
+                     " bytes, the format allows 104857600",
+                 {},
+                 {}};
   return text;
 }
 
@@ -107,14 +111,16 @@ Status write_all(std::span<const TensorToWrite> tensors, const WriteOptions& opt
   for (const TensorToWrite* tensor : list) {
     uint64_t bytes = *contiguous_bytes(tensor->dtype, tensor->shape);
     if (bytes == 0) continue;
-    SG_TRY(is_contiguous(*tensor) ? sink({static_cast<const char*>(tensor->data), bytes}) : write_strided(*tensor, sink));
+    SG_TRY(is_contiguous(*tensor) ? sink({static_cast<const char*>(tensor->data), bytes})
+                                  : write_strided(*tensor, sink));
   }
   return ok_status();
 }
 
 }  // namespace
 
-Result<OutputFile> stage_tensors(const std::string& path, std::span<const TensorToWrite> tensors, const WriteOptions& options) {
+Result<OutputFile> stage_tensors(const std::string& path, std::span<const TensorToWrite> tensors,
+                                 const WriteOptions& options) {
   SG_ASSIGN(OutputFile file, OutputFile::open(path, options.make_folders));
   SG_TRY(write_all(tensors, options, [&](std::string_view bytes) { return file.write(bytes); }));
   SG_TRY(file.close(true));

@@ -62,7 +62,9 @@ Error empty_input(const std::string& file) {
 }
 
 Error changed(std::string message, const std::string& file) {
-  return {ErrorKind::unreadable, std::move(message), {.file = file},
+  return {ErrorKind::unreadable,
+          std::move(message),
+          {.file = file},
           "it was damaged or edited after it was written: get a good copy, or make it again"};
 }
 
@@ -105,7 +107,9 @@ void seal(std::string* bytes) {
 Result<std::string_view> unseal(std::string_view bytes, const std::string& file) {
   if (bytes.empty()) return empty_input(file);
   if (bytes.size() >= kIdentifierOffset + kIdentifier.size() && !looks_binary(bytes))
-    return Error{ErrorKind::unreadable, "this is not a binary graph file", {.file = file, .offset = kIdentifierOffset},
+    return Error{ErrorKind::unreadable,
+                 "this is not a binary graph file",
+                 {.file = file, .offset = kIdentifierOffset},
                  "a .sg file has \"SGJB\" at byte 4; use sg-import for captures and sg-parse for text"};
   if (bytes.size() < kTrailerBytes) return truncated(bytes, file);
 
@@ -115,7 +119,8 @@ Result<std::string_view> unseal(std::string_view bytes, const std::string& file)
   uint64_t size = *number_at(trailer, kMagic.size(), 8);
   if (size != body.size())
     return changed("the seal is for " + std::to_string(size) + " bytes, but there are " + std::to_string(body.size()) +
-                   " before it", file);
+                       " before it",
+                   file);
   Sha256::Digest digest = sha256(body);
   if (trailer.substr(16) != std::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()))
     return changed("the file is corrupted: its SHA-256 is not that of its seal", file);

@@ -13,7 +13,7 @@ namespace sg {
 
 // What can be read at the very front of a file, though the rest may be missing or broken.
 struct FilePrefix {
-  std::string tool;             // the last tool that wrote the job; empty = none, or not readable
+  std::string tool;  // the last tool that wrote the job; empty = none, or not readable
   bool has_version = false;
   uint16_t major = 0, minor = 0;
 };

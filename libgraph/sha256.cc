@@ -64,7 +64,7 @@ __attribute__((target("sha,sse4.1,ssse3"))) void compress_sha_ni(uint32_t* state
 
   for (; blocks != 0; --blocks, data += kBlockBytes) {
     const __m128i abef_before = abef, cdgh_before = cdgh;
-    __m128i w[4];   // the last 16 words of the message schedule
+    __m128i w[4];  // the last 16 words of the message schedule
     for (int i = 0; i < 4; ++i) {
       w[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data + 16 * i));
       w[i] = _mm_shuffle_epi8(w[i], big_endian);

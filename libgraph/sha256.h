@@ -13,11 +13,11 @@ class Sha256 {
  public:
   using Digest = std::array<uint8_t, 32>;
   using Compress = void (*)(uint32_t* state, const uint8_t* data, size_t blocks);
-  enum class Path : uint8_t { fastest, portable };   // with the CPU's SHA instructions where it has them, or without
+  enum class Path : uint8_t { fastest, portable };  // with the CPU's SHA instructions where it has them, or without
 
   explicit Sha256(Path path = Path::fastest);
   void update(std::string_view bytes);
-  Digest finish();                              // REQUIRES: called once
+  Digest finish();  // REQUIRES: called once
 
  private:
   Compress compress_;
@@ -28,8 +28,8 @@ class Sha256 {
 };
 
 Sha256::Digest sha256(std::string_view bytes);
-Sha256::Digest sha256_portable(std::string_view bytes);   // for tests: what every machine computes
+Sha256::Digest sha256_portable(std::string_view bytes);  // for tests: what every machine computes
 std::string hex(const Sha256::Digest& digest);
-std::string sha256_tag(std::string_view bytes); // "sha256:<hex>"
+std::string sha256_tag(std::string_view bytes);  // "sha256:<hex>"
 
 }  // namespace sg

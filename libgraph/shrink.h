@@ -1,6 +1,7 @@
 // Smaller jobs out of one: the same job with some of it taken away. What sg-reduce tries.
 //
-// Parts     Nodes, outputs, guards and symbols of the programs, each numbered by a list that all programs share: nodes of
+// Parts     Nodes, outputs, guards and symbols of the programs, each numbered by a list that all programs share: nodes
+// of
 //           one name are one part, so that ranks lose the same; the others go by their place.
 // Cut       Results of a node that is gone and are still wanted become inputs, of their type and under their name; so
 //           do sizes that only it could tell. Inputs that nobody reads, and bodies that nobody calls, go too.

@@ -26,8 +26,14 @@ class GraphBuilder {
  public:
   GraphBuilder(const SourceProgram& program, const SourceGraph& source, const Job& job, ImportTally* tally,
                uint32_t* next_stream, Graph* graph, GuessedTypes* guessed)
-      : program_(program), source_(source), job_(job), tally_(tally), next_stream_(next_stream), graph_(graph),
-        guessed_(guessed), records_(source.nodes.size()) {}
+      : program_(program),
+        source_(source),
+        job_(job),
+        tally_(tally),
+        next_stream_(next_stream),
+        graph_(graph),
+        guessed_(guessed),
+        records_(source.nodes.size()) {}
 
   Status build();
 
@@ -35,19 +41,19 @@ class GraphBuilder {
   // What must be known of a node before the first is built.
   struct Record {
     static constexpr uint32_t kNotFolded = 0xFFFFFFFFu;
-    uint32_t folded_into = kNotFolded;     // getitems: the node that they take apart
-    uint32_t result = 0;                   // getitems: which result
+    uint32_t folded_into = kNotFolded;  // getitems: the node that they take apart
+    uint32_t result = 0;                // getitems: which result
     uint32_t result_count = 0;
     bool is_tuple = false;
-    bool is_used = false;                  // told only for nodes of unknown shape
-    NodeId node;                           // once built; for a getitem its parent's
+    bool is_used = false;  // told only for nodes of unknown shape
+    NodeId node;           // once built; for a getitem its parent's
     std::vector<uint32_t> getitems;
     bool is_folded() const { return folded_into != kNotFolded; }
   };
   struct Named {
     enum class Kind : uint8_t { input, node, result };
     Kind kind;
-    uint32_t index;                        // of the input, or of the node
+    uint32_t index;  // of the input, or of the node
     uint32_t result = 0;
   };
   // A place that knows its source: what tallies ask.
@@ -101,7 +107,7 @@ class GraphBuilder {
   std::vector<Record> records_;
   FlatMap<StrId, Named> names_;
   size_t claimed_results_ = 0;
-  uint32_t current_ = 0;                   // the node being built: what comes later is not defined yet
+  uint32_t current_ = 0;  // the node being built: what comes later is not defined yet
 };
 
 Status GraphBuilder::build() {
@@ -132,8 +138,8 @@ Status GraphBuilder::declare(SourcePlace place, StrId name, Named named) {
   if (!name || name == StringTable::kEmpty) return error(place, "the name is empty");
   auto [owner, is_new] = names_.try_emplace(name, named);
   if (is_new) return ok_status();
-  return error(place, "the name " + quoted(name) + " is taken by what is at " +
-                          print_location(at(place_of(*owner)).where()));
+  return error(place,
+               "the name " + quoted(name) + " is taken by what is at " + print_location(at(place_of(*owner)).where()));
 }
 
 SourcePlace GraphBuilder::place_of(Named named) const {
@@ -167,13 +173,14 @@ Status GraphBuilder::fold_getitem(uint32_t index) {
   int64_t result = 0;
   const SourceRef* ref = getitem_parent(source_.nodes[index], &result);
   const Named* named = ref == nullptr ? nullptr : names_.find(ref->name);
-  if (named == nullptr || named->kind != Named::Kind::node || named->index >= index) return ok_status();   // said later
+  if (named == nullptr || named->kind != Named::Kind::node || named->index >= index) return ok_status();  // said later
   const SourceNode& parent = source_.nodes[named->index];
   Record& record = records_[named->index];
   if (record.is_folded()) return ok_status();
   const OpInfo* info = find_op(text(parent.op));
-  bool is_single = parent.results.shape == Shape::one || parent.results.shape == Shape::nothing ||
-                   (parent.results.shape == Shape::unknown && info != nullptr && !info->returns_list && info->results.size() < 2);
+  bool is_single =
+      parent.results.shape == Shape::one || parent.results.shape == Shape::nothing ||
+      (parent.results.shape == Shape::unknown && info != nullptr && !info->returns_list && info->results.size() < 2);
   if (is_single) return ok_status();
   SG_TRY(parent.results.shape == Shape::tuple ? fold_into_tuple(index, result, parent, &record)
                                               : claim_result(index, result, parent, &record));
@@ -275,8 +282,9 @@ Result<Arg> GraphBuilder::resolve(const SourceRef& ref) const {
   if (named == nullptr) return unknown_name(ref);
   if (named->kind == Named::Kind::input) return Arg::value(graph_->inputs()[named->index].value);
   if (named->index >= current_)
-    return error(ref.place, quoted(ref.name) + " is used before it is defined, at " +
-                                print_location(at(place_of(*named)).where()), "nodes stand in the order in which they run");
+    return error(ref.place,
+                 quoted(ref.name) + " is used before it is defined, at " + print_location(at(place_of(*named)).where()),
+                 "nodes stand in the order in which they run");
   const Record& record = records_[named->index];
   const Node& node = graph_->node(record.node);
   if (named->kind == Named::Kind::result) return Arg::value(node.result(named->result));
@@ -326,8 +334,8 @@ void GraphBuilder::take_getitem_type(uint32_t getitem, TypeId* type) {
   else if (*type != source.results.types[0]) tally_->type_conflict(at(source.place));
 }
 
-// Results are called as the source says, else like the getitems that take them out; the others `label.i`, past all names
-// of the source, which are the first to have a right to theirs.
+// Results are called as the source says, else like the getitems that take them out; the others `label.i`, past all
+// names of the source, which are the first to have a right to theirs.
 std::vector<std::string> GraphBuilder::name_results(const SourceNode& source, const Record& record, NodeSpec* spec) {
   std::vector<std::string> storage;
   if (!record.is_tuple) return storage;
@@ -353,7 +361,8 @@ std::vector<std::string> GraphBuilder::name_results(const SourceNode& source, co
 NodeMeta GraphBuilder::meta_of(const SourceNode& source, const Record& record) const {
   NodeMeta meta = source.meta;
   std::vector<StrId> taken(record.result_count);
-  for (uint32_t i = 0; i < std::min<size_t>(source.results.names.size(), taken.size()); ++i) taken[i] = source.results.names[i];
+  for (uint32_t i = 0; i < std::min<size_t>(source.results.names.size(), taken.size()); ++i)
+    taken[i] = source.results.names[i];
   bool has_more = false;
   Extras extras;
   for (const KeyValue& kv : meta.extra) extras.add(std::string(text(kv.key)), std::string(text(kv.json)));
@@ -425,16 +434,19 @@ Status build_program(const SourceProgram& source, const Job& job, ImportTally* t
   GuessedTypes guessed;
   SG_TRY(GraphBuilder(source, source.graph, job, tally, &streams, &program->graph, &guessed).build());
   for (size_t i = 0; i < source.nested.size(); ++i)
-    SG_TRY(GraphBuilder(source, source.nested[i].graph, job, tally, &streams, &program->nested[i]->graph, &guessed).build());
+    SG_TRY(GraphBuilder(source, source.nested[i].graph, job, tally, &streams, &program->nested[i]->graph, &guessed)
+               .build());
   settle_types(program, guessed, tally);
   number_new_streams(program, job.world > 1);
   return ok_status();
 }
 
 std::string op_of_target(std::string_view target) {
-  static constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
-      {"torch.ops.", ""}, {"_operator.", "python."}, {"operator.", "python."}, {"builtins.", "python."},
-      {"torch.sym_", "python.sym_"}};
+  static constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {{"torch.ops.", ""},
+                                                                                {"_operator.", "python."},
+                                                                                {"operator.", "python."},
+                                                                                {"builtins.", "python."},
+                                                                                {"torch.sym_", "python.sym_"}};
   for (const auto& [prefix, ours] : kPrefixes)
     if (target.substr(0, prefix.size()) == prefix) return std::string(ours) + std::string(target.substr(prefix.size()));
   return std::string(target);

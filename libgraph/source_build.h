@@ -1,6 +1,7 @@
 // From a source's graph to a Program: the second half of every importer but that of captures, by the same rules.
 //
-// Getitems  `python.getitem` with a constant index is folded into the node that it takes apart; its name and type become
+// Getitems  `python.getitem` with a constant index is folded into the node that it takes apart; its name and type
+// become
 //           those of the result.
 // Names     are kept. A name that is taken, unknown, or used before its definition is an error with its place.
 // Symbols   that nobody declares are declared as PyTorch names them: s0 a size of the inputs, u0 known from data only.

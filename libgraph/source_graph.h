@@ -32,7 +32,7 @@ struct SourceInput {
   SourcePlace place;
   StrId name;
   TypeId type = Pool::kUnknownType;
-  Input input;                         // all but `value`
+  Input input;  // all but `value`
 };
 
 // What is known of a node's results.
@@ -41,18 +41,18 @@ struct SourceResults {
   // or else the uses: getitems make it a tuple, other uses one value.
   enum class Shape : uint8_t { unknown, nothing, one, tuple };
   Shape shape = Shape::unknown;
-  std::vector<TypeId> types;           // one, or those of a tuple; kUnknownType where the source does not say
-  std::vector<StrId> names;            // of a tuple's results; none = called after the node. May be empty
+  std::vector<TypeId> types;  // one, or those of a tuple; kUnknownType where the source does not say
+  std::vector<StrId> names;   // of a tuple's results; none = called after the node. May be empty
   // The types are made up where the source left something out (strides): what is inferred goes before them as long as
   // element type and shape agree.
   bool is_guess = false;
-  bool offset_is_guess = false;        // only the storage offsets are
+  bool offset_is_guess = false;  // only the storage offsets are
 };
 
 struct SourceNode {
   SourcePlace place;
-  StrId name;                          // none = called after the first result, or the op
-  StrId op;                            // "aten.mm.default", as the op table spells it
+  StrId name;  // none = called after the first result, or the op
+  StrId op;    // "aten.mm.default", as the op table spells it
   // Positional first, then those with a key. An argument of kind `value` holds an index into `refs`, not a ValueId; one
   // of kind `graph` an index into SourceProgram::nested. A reference to a tuple stands for the list of its results.
   std::vector<Arg> args;
@@ -61,30 +61,30 @@ struct SourceNode {
   Phase phase = Phase::forward;
   StrId module;
   SourceId source;
-  NodeMeta meta;                       // `random` and `binds` are the builder's
-  std::optional<uint64_t> seq;         // links a backward node to the first forward node of that number
+  NodeMeta meta;                // `random` and `binds` are the builder's
+  std::optional<uint64_t> seq;  // links a backward node to the first forward node of that number
 };
 
 struct SourceOutput {
-  SourceRef value;                     // name none = no value
-  Output output;                       // all but `value`, `of` and `of_name`
-  StrId of;                            // the input it belongs to, by name or FQN; none = not said
+  SourceRef value;  // name none = no value
+  Output output;    // all but `value`, `of` and `of_name`
+  StrId of;         // the input it belongs to, by name or FQN; none = not said
 };
 
 struct SourceGraph {
   std::vector<SourceInput> inputs;
-  std::vector<SourceNode> nodes;       // in the order in which they run
+  std::vector<SourceNode> nodes;  // in the order in which they run
   std::vector<SourceOutput> outputs;
 };
 
 struct SourceNested {
   SourcePlace place;
-  StrId name;                          // unique; the builder does not rename
+  StrId name;  // unique; the builder does not rename
   SourceGraph graph;
 };
 
 struct SourceProgram {
-  std::vector<Symbol> symbols;         // those that types, arguments and guards mention beyond these are declared too
+  std::vector<Symbol> symbols;  // those that types, arguments and guards mention beyond these are declared too
   std::vector<Guard> guards;
   SourceGraph graph;
   std::vector<SourceNested> nested;

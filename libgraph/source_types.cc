@@ -33,7 +33,9 @@ class SymbolCollector {
     for (const SourceInput& input : graph.inputs) type(input.type);
     for (const SourceNode& node : graph.nodes) {
       for (const Arg& arg : node.args)
-        arg.walk([&](const Arg& a) { if (a.is(ArgKind::expr)) expr(a.as_expr()); });
+        arg.walk([&](const Arg& a) {
+          if (a.is(ArgKind::expr)) expr(a.as_expr());
+        });
       for (TypeId id : node.results.types) type(id);
     }
   }
@@ -55,9 +57,7 @@ class SymbolCollector {
   std::vector<StrId> found_;
 };
 
-bool same_tensor(const Type& a, const Type& b) {
-  return a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape;
-}
+bool same_tensor(const Type& a, const Type& b) { return a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape; }
 
 bool same_layout(const Type& a, const Type& b) {
   return same_tensor(a, b) && a.device == b.device && (a.kind != TypeKind::tensor || a.stride == b.stride);
@@ -75,13 +75,14 @@ bool take_inferred(Graph& graph, NodeId n, Guess known, TypeInferrer& inferrer) 
   }
   for (uint32_t i = 0; i < node.result_count; ++i) {
     Type type = (*types)[i];
-    if (type.kind != TypeKind::tensor) continue;               // scalars: the source's word holds the value
+    if (type.kind != TypeKind::tensor) continue;  // scalars: the source's word holds the value
     graph.set_type(node.result(i), graph.pool().types.intern(std::move(type)));
   }
   return true;
 }
 
-void settle_graph(const Program& program, Graph& graph, const GuessedTypes& guessed, CompositeExpander* expander, ImportTally* tally) {
+void settle_graph(const Program& program, Graph& graph, const GuessedTypes& guessed, CompositeExpander* expander,
+                  ImportTally* tally) {
   TypeInferrer inferrer(program);
   for (NodeId n : graph.nodes()) {
     if (is_taken_apart(graph, n)) {

@@ -1,5 +1,5 @@
-// What of a source's program needs all of its graphs: symbols that nobody declared, types that were left out or made up.
-// Internal to source_build.
+// What of a source's program needs all of its graphs: symbols that nobody declared, types that were left out or made
+// up. Internal to source_build.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class GuessedTypes {
   }
 
  private:
-  std::unordered_map<const Graph*, std::unordered_map<uint32_t, Guess>> nodes_;   // never walked
+  std::unordered_map<const Graph*, std::unordered_map<uint32_t, Guess>> nodes_;  // never walked
 };
 
 // The source's symbols and guards; then each symbol that guards, types and arguments mention beyond them, in the order

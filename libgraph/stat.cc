@@ -79,7 +79,11 @@ std::vector<double> runs_of_bodies(const Program& program) {
 class Collector {
  public:
   Collector(const Job& job, const Program& program, const StatOptions& options)
-      : job_(job), program_(program), options_(options), values_(values_of(program, options)), cost_(program, values_) {}
+      : job_(job),
+        program_(program),
+        options_(options),
+        values_(values_of(program, options)),
+        cost_(program, values_) {}
 
   ProgramStats run() {
     const Graph& graph = program_.graph;
@@ -140,7 +144,7 @@ class Collector {
     CollectiveSum& sum = collectives_[{kind, group}];
     sum.kind = kind;
     sum.group = group;
-    constexpr double kMost = 1e18;       // calls of calls multiply
+    constexpr double kMost = 1e18;  // calls of calls multiply
     sum.count = static_cast<size_t>(std::min(static_cast<double>(sum.count) + runs, kMost));
     sum.bytes += runs * c.payload_bytes;
     sum.wire_bytes += runs * c.wire_bytes;
@@ -221,16 +225,33 @@ void write_counts(JsonWriter& w, std::string_view key, const std::map<std::strin
 void write_costs(JsonWriter& w, std::string_view key, const std::map<std::string, CostSum>& sums) {
   w.key(key).begin_object();
   for (const auto& [name, sum] : sums)
-    w.key(name).begin_object().key("nodes").natural(sum.nodes).key("flops").count(sum.flops).key("bytes").count(
-        sum.bytes).end_object();
+    w.key(name)
+        .begin_object()
+        .key("nodes")
+        .natural(sum.nodes)
+        .key("flops")
+        .count(sum.flops)
+        .key("bytes")
+        .count(sum.bytes)
+        .end_object();
   w.end_object();
 }
 
 void write_collectives(JsonWriter& w, const std::vector<CollectiveSum>& list) {
   w.key("collectives").begin_array();
   for (const CollectiveSum& c : list)
-    w.begin_object().key("kind").string(c.kind).key("group").string(c.group).key("count").natural(c.count)
-        .key("bytes").count(c.bytes).key("wire_bytes").count(c.wire_bytes).end_object();
+    w.begin_object()
+        .key("kind")
+        .string(c.kind)
+        .key("group")
+        .string(c.group)
+        .key("count")
+        .natural(c.count)
+        .key("bytes")
+        .count(c.bytes)
+        .key("wire_bytes")
+        .count(c.wire_bytes)
+        .end_object();
   w.end_array();
 }
 
@@ -244,8 +265,18 @@ void write_memory(JsonWriter& w, const MemoryStats& m) {
   if (m.allocation) write_allocation(*m.allocation, &w.key("allocator"));
   w.key("live_at_peak").begin_array();
   for (const LiveOwner& o : m.live_at_peak)
-    w.begin_object().key("name").string(o.name).key("bytes").integer(o.bytes).key("op").string(o.op)
-        .key("module").string(o.module).key("phase").string(o.phase).end_object();
+    w.begin_object()
+        .key("name")
+        .string(o.name)
+        .key("bytes")
+        .integer(o.bytes)
+        .key("op")
+        .string(o.op)
+        .key("module")
+        .string(o.module)
+        .key("phase")
+        .string(o.phase)
+        .end_object();
   w.end_array().end_object();
 }
 

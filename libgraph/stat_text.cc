@@ -9,7 +9,8 @@ namespace {
 
 constexpr size_t kNameWidth = 52;
 
-void print_row(std::string* out, const std::string& name, std::initializer_list<std::string> cells, size_t width = kNameWidth) {
+void print_row(std::string* out, const std::string& name, std::initializer_list<std::string> cells,
+               size_t width = kNameWidth) {
   *out += "  " + name + std::string(name.size() < width ? width - name.size() : 1, ' ');
   for (const std::string& cell : cells) *out += std::string(cell.size() < 12 ? 12 - cell.size() : 1, ' ') + cell;
   *out += "\n";
@@ -64,21 +65,24 @@ void print_memory(std::string* out, const ProgramStats& s) {
           human_bytes(static_cast<double>(s.memory.lower_bound_bytes)) + " live at once";
   if (!s.memory.peak_node.empty()) *out += ", first at %" + s.memory.peak_node;
   *out += "\n";
-  if (s.memory.host_bytes > 0) *out += "  memory on the host: " + human_bytes(static_cast<double>(s.memory.host_bytes)) + " planned\n";
+  if (s.memory.host_bytes > 0)
+    *out += "  memory on the host: " + human_bytes(static_cast<double>(s.memory.host_bytes)) + " planned\n";
   if (s.memory.allocation) *out += print_allocation(*s.memory.allocation);
 }
 
 void print_collectives(std::string* out, const std::vector<CollectiveSum>& list) {
   for (const CollectiveSum& c : list)
-    *out += "  " + c.kind + " @" + c.group + ": " + std::to_string(c.count) + ", " + human_bytes(c.bytes) + " handed in, " +
-            human_bytes(c.wire_bytes) + " sent\n";
+    *out += "  " + c.kind + " @" + c.group + ": " + std::to_string(c.count) + ", " + human_bytes(c.bytes) +
+            " handed in, " + human_bytes(c.wire_bytes) + " sent\n";
 }
 
 void print_unknown(std::string* out, const ProgramStats& s) {
   if (s.incomplete != 0)
-    *out += "  " + plural(s.incomplete, "node") + " of unknown cost: a size without a number (--assume), or an unknown op\n";
+    *out += "  " + plural(s.incomplete, "node") +
+            " of unknown cost: a size without a number (--assume), or an unknown op\n";
   if (!s.unbounded.empty())
-    *out += "  " + plural(s.unbounded.size(), "symbol") + " without an upper bound, the first is " + s.unbounded[0] + "\n";
+    *out +=
+        "  " + plural(s.unbounded.size(), "symbol") + " without an upper bound, the first is " + s.unbounded[0] + "\n";
   for (const auto& [op, count] : s.opaque_ops) *out += "  unknown op " + op + ": " + plural(count, "node") + "\n";
 }
 

@@ -23,8 +23,8 @@ class StringTable {
   StringTable& operator=(const StringTable&) = delete;
 
   StrId intern(std::string_view s);
-  StrId find(std::string_view s) const;                   // none when it was never interned
-  std::string_view operator[](StrId id) const { return strings_[id.index]; }   // valid as long as the table
+  StrId find(std::string_view s) const;                                       // none when it was never interned
+  std::string_view operator[](StrId id) const { return strings_[id.index]; }  // valid as long as the table
   std::string str(StrId id) const { return std::string(strings_[id.index]); }
   size_t size() const { return strings_.size(); }
   void reserve(size_t count);
@@ -33,8 +33,8 @@ class StringTable {
   StrId find(std::string_view s, uint64_t hash) const;
   std::string_view keep(std::string_view s);
 
-  std::vector<std::string_view> strings_;                 // by id
-  std::vector<std::unique_ptr<char[]>> blocks_;           // what they point into
+  std::vector<std::string_view> strings_;        // by id
+  std::vector<std::unique_ptr<char[]>> blocks_;  // what they point into
   char* free_ = nullptr;
   size_t free_bytes_ = 0;
   FlatIndex index_;

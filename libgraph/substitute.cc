@@ -7,7 +7,8 @@ namespace {
 
 class Substituter {
  public:
-  Substituter(Program* program, const ExprPool::Lookup& lookup) : program_(*program), pool_(program->graph.pool()), lookup_(lookup) {}
+  Substituter(Program* program, const ExprPool::Lookup& lookup)
+      : program_(*program), pool_(program->graph.pool()), lookup_(lookup) {}
 
   void run() {
     graph(&program_.graph);

@@ -1,5 +1,6 @@
-// Numbers (or other expressions) for symbols, everywhere in a program: types, arguments, guards, metadata, shardings, nested
-// graphs. Arguments that become constant become integers. Declarations stay: the caller knows which are still needed.
+// Numbers (or other expressions) for symbols, everywhere in a program: types, arguments, guards, metadata, shardings,
+// nested graphs. Arguments that become constant become integers. Declarations stay: the caller knows which are still
+// needed.
 #pragma once
 
 #include "libgraph/job.h"

@@ -11,15 +11,15 @@
 namespace sg {
 
 // The order is the value in the file: append only.
-enum class SymbolKind : uint8_t { input, data };     // a size of the inputs; a number that only the data decides
+enum class SymbolKind : uint8_t { input, data };  // a size of the inputs; a number that only the data decides
 
 struct Symbol {
   StrId name;
   SymbolKind kind = SymbolKind::input;
-  std::optional<int64_t> min, max;    // inclusive; none = unbounded
-  std::optional<int64_t> hint;        // value at capture
-  int64_t divisor = 1;                // the value is a multiple of this
-  StrId source;                       // "input_ids.size()[0]"; none = not said
+  std::optional<int64_t> min, max;  // inclusive; none = unbounded
+  std::optional<int64_t> hint;      // value at capture
+  int64_t divisor = 1;              // the value is a multiple of this
+  StrId source;                     // "input_ids.size()[0]"; none = not said
 };
 
 class SymbolList {
@@ -54,7 +54,7 @@ class SymbolList {
 
  private:
   std::vector<Symbol> list_;
-  FlatMap<StrId, uint32_t> by_name_;   // index into list_
+  FlatMap<StrId, uint32_t> by_name_;  // index into list_
 };
 
 }  // namespace sg

@@ -65,8 +65,9 @@ void Facts::learn_guard(const Guard& guard) {
   if (relation == Relation::ne) c.kind = Constraint::Kind::not_zero;
   if (!c.left.valid) return;
   if (auto value = ExprBuilder::constant_value(c.left)) {
-    bool holds = c.kind == Constraint::Kind::zero ? *value == 0
-                 : c.kind == Constraint::Kind::not_zero ? *value != 0 : *value <= 0;
+    bool holds = c.kind == Constraint::Kind::zero       ? *value == 0
+                 : c.kind == Constraint::Kind::not_zero ? *value != 0
+                                                        : *value <= 0;
     contradictory_ |= !holds;
     return;
   }
@@ -121,7 +122,7 @@ void Facts::learn_equality(const Poly& difference) {
 
 void Facts::narrow() {
   ExprBuilder b{pool_.exprs};
-  for (const auto& [symbol, divisor] : divisors_) narrow_symbol(symbol, {});   // inwards to multiples
+  for (const auto& [symbol, divisor] : divisors_) narrow_symbol(symbol, {});  // inwards to multiples
   bool changed = true;
   for (int round = 0; changed && round < kNarrowingRounds; ++round) {
     changed = false;
@@ -164,7 +165,7 @@ bool Facts::narrow_with(const Poly& at_most_zero) {
     auto name = linear_symbol(pool_.exprs, t);
     bool is_open = least[i] == Interval::kLowest;
     if (!name || unbounded > (is_open ? 1 : 0)) continue;
-    Wide room = -(is_open ? total : total - least[i]);   // coefficient * symbol <= room
+    Wide room = -(is_open ? total : total - least[i]);  // coefficient * symbol <= room
     if (room >= INT64_MAX || room <= INT64_MIN + 1 || t.coefficient == INT64_MIN) continue;
     int64_t bound = floor_div(static_cast<int64_t>(room), t.coefficient < 0 ? -t.coefficient : t.coefficient);
     changed |= t.coefficient > 0 ? narrow_symbol(*name, {Interval::kLowest, bound})
@@ -279,7 +280,7 @@ int64_t Facts::divisor_of(const Poly& p) const {
     for (const Factor& f : t.factors) {
       auto power = checked_pow(divisor_of_atom(f.atom), f.power);
       int64_t product;
-      if (power && !__builtin_mul_overflow(d, *power, &product)) d = product;   // else leave the factor out
+      if (power && !__builtin_mul_overflow(d, *power, &product)) d = product;  // else leave the factor out
     }
     g = std::gcd(g, static_cast<uint64_t>(d));
   }

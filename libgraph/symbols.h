@@ -57,8 +57,8 @@ class Facts {
   bool contradictory() const { return contradictory_; }
 
  private:
-  struct Constraint;   // a linear combination of monomials that is <= 0, == 0 or != 0
-  struct Search;       // bounds of one expression
+  struct Constraint;  // a linear combination of monomials that is <= 0, == 0 or != 0
+  struct Search;      // bounds of one expression
   class Simplifier;
 
   void learn_symbols(const Program& program);
@@ -72,7 +72,7 @@ class Facts {
   Interval interval_of_atom(uint32_t atom) const;
   int64_t divisor_of_atom(uint32_t atom) const;
   int64_t divisor_of(const Poly& p) const;
-  Poly reduced(const Poly& p) const;             // with the equalities put in
+  Poly reduced(const Poly& p) const;  // with the equalities put in
   int64_t upper_bound(const Poly& p) const;
   Interval bounds(const Poly& p) const;
   bool is_never_zero(const Poly& p) const;
@@ -81,9 +81,9 @@ class Facts {
   std::unordered_map<StrId, Interval, IdHash> ranges_;
   std::unordered_map<StrId, int64_t, IdHash> divisors_;
   std::vector<Constraint> constraints_;
-  std::unordered_map<uint32_t, std::vector<uint32_t>> by_atom_;     // atom -> constraints that mention it
-  std::unordered_map<StrId, Expr, IdHash> equal_to_;                // eliminated symbol -> the rest of its Eq guard
-  mutable std::unordered_map<Expr, Interval, IdHash> known_;        // ranges already asked for
+  std::unordered_map<uint32_t, std::vector<uint32_t>> by_atom_;  // atom -> constraints that mention it
+  std::unordered_map<StrId, Expr, IdHash> equal_to_;             // eliminated symbol -> the rest of its Eq guard
+  mutable std::unordered_map<Expr, Interval, IdHash> known_;     // ranges already asked for
   bool contradictory_ = false;
 };
 

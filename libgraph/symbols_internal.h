@@ -20,8 +20,8 @@ struct Facts::Constraint {
 struct Facts::Search {
   const Facts& facts;
   ExprBuilder builder;
-  int steps = 96;    // expressions
-  int looks = 512;   // guards
+  int steps = 96;   // expressions
+  int looks = 512;  // guards
 
   int64_t upper_bound(const Poly& p, int depth);
 

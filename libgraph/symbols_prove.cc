@@ -118,7 +118,7 @@ Interval Facts::bounds(const Poly& p) const {
   r.max = upper_bound(p);
   int64_t lowest = upper_bound(negative);
   if (lowest != Interval::kHighest) r.min = lowest == Interval::kLowest ? Interval::kHighest : -lowest;
-  return r.min <= r.max ? r : interval(p);   // empty: the facts contradict each other
+  return r.min <= r.max ? r : interval(p);  // empty: the facts contradict each other
 }
 
 // --- proofs ---

@@ -4,7 +4,7 @@ namespace sg {
 
 namespace {
 
-constexpr size_t kMaxCompared = 16;   // operands of one min or max that are held against each other
+constexpr size_t kMaxCompared = 16;  // operands of one min or max that are held against each other
 
 }  // namespace
 
@@ -53,8 +53,7 @@ class Facts::Simplifier {
     if (a.kind == AtomKind::symbol) return same;
     std::vector<Expr> operands;
     for (Expr e : a.operands) operands.push_back(apply(e));
-    if (a.kind == AtomKind::floordiv)
-      return builder_.floordiv(builder_.poly(operands[0]), builder_.poly(operands[1]));
+    if (a.kind == AtomKind::floordiv) return builder_.floordiv(builder_.poly(operands[0]), builder_.poly(operands[1]));
     return a.kind == AtomKind::mod ? mod(operands[0], operands[1]) : extremum(a.kind, std::move(operands));
   }
 

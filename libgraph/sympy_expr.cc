@@ -12,7 +12,9 @@ constexpr size_t kMaxText = 1 << 16;
 constexpr int kMaxDepth = 64;
 constexpr size_t kMaxGuards = 1024;
 
-bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; }
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+}
 
 class SympyParser {
  public:
@@ -37,7 +39,9 @@ class SympyParser {
     error.where.column = static_cast<uint32_t>(at_) + 1;
     return error;
   }
-  void skip() { while (at_ < text_.size() && text_[at_] == ' ') ++at_; }
+  void skip() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
   bool accept(char c) {
     skip();
     if (at_ >= text_.size() || text_[at_] != c) return false;
@@ -63,7 +67,9 @@ class SympyParser {
     skip();
     int64_t value = 0;
     auto [end, problem] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
-    if (problem != std::errc()) return fail(problem == std::errc::result_out_of_range ? "the number does not fit 64 bits" : "expected a whole number");
+    if (problem != std::errc())
+      return fail(problem == std::errc::result_out_of_range ? "the number does not fit 64 bits"
+                                                            : "expected a whole number");
     at_ = static_cast<size_t>(end - text_.data());
     return value;
   }
@@ -76,9 +82,10 @@ class SympyParser {
     size_t close = text_.find(quote, at_ + 1);
     if (close == std::string_view::npos) return fail("the symbol's name has no end");
     std::string_view name = text_.substr(at_ + 1, close - at_ - 1);
-    if (!ExprPool::is_symbol_name(name)) return fail("`" + std::string(name.substr(0, 100)) + "` is no name of a symbol");
+    if (!ExprPool::is_symbol_name(name))
+      return fail("`" + std::string(name.substr(0, 100)) + "` is no name of a symbol");
     at_ = close + 1;
-    while (accept(',')) {                        // assumptions: the ranges say as much
+    while (accept(',')) {  // assumptions: the ranges say as much
       word();
       SG_TRY(expect('='));
       word();
@@ -112,7 +119,8 @@ class SympyParser {
     std::optional<Expr> made = call(name, args);
     if (!made) {
       at_ = begin;
-      return fail("`" + std::string(name.substr(0, 100)) + "` of " + std::to_string(args.size()) + " is none of the functions that sizes are made of");
+      return fail("`" + std::string(name.substr(0, 100)) + "` of " + std::to_string(args.size()) +
+                  " is none of the functions that sizes are made of");
     }
     if (pool_->exprs.is_invalid(*made)) {
       at_ = begin;
@@ -146,9 +154,12 @@ class SympyParser {
 
   Status relation(int depth, std::vector<Guard>* out) {
     static constexpr std::pair<std::string_view, Relation> kRelations[] = {
-        {"Equality", Relation::eq}, {"Eq", Relation::eq}, {"Unequality", Relation::ne}, {"Ne", Relation::ne},
-        {"GreaterThan", Relation::ge}, {"Ge", Relation::ge}, {"LessThan", Relation::le}, {"Le", Relation::le},
-        {"StrictGreaterThan", Relation::gt}, {"Gt", Relation::gt}, {"StrictLessThan", Relation::lt}, {"Lt", Relation::lt}};
+        {"Equality", Relation::eq},          {"Eq", Relation::eq},
+        {"Unequality", Relation::ne},        {"Ne", Relation::ne},
+        {"GreaterThan", Relation::ge},       {"Ge", Relation::ge},
+        {"LessThan", Relation::le},          {"Le", Relation::le},
+        {"StrictGreaterThan", Relation::gt}, {"Gt", Relation::gt},
+        {"StrictLessThan", Relation::lt},    {"Lt", Relation::lt}};
     if (depth > kMaxDepth || out->size() >= kMaxGuards) return fail("too many relations");
     std::string_view name = word();
     SG_TRY(expect('('));
@@ -175,9 +186,13 @@ class SympyParser {
   size_t at_ = 0;
 };
 
-bool is_plain(std::string_view text) { return text.find("Symbol(") == std::string_view::npos && text.find("Integer(") == std::string_view::npos; }
+bool is_plain(std::string_view text) {
+  return text.find("Symbol(") == std::string_view::npos && text.find("Integer(") == std::string_view::npos;
+}
 
-Error too_long() { return {ErrorKind::unreadable, "the expression is longer than " + std::to_string(kMaxText) + " bytes", {}, {}}; }
+Error too_long() {
+  return {ErrorKind::unreadable, "the expression is longer than " + std::to_string(kMaxText) + " bytes", {}, {}};
+}
 
 }  // namespace
 
@@ -185,7 +200,8 @@ Result<Expr> parse_sympy(Pool* pool, std::string_view text) {
   if (text.size() > kMaxText) return too_long();
   if (!is_plain(text)) return SympyParser(pool, text).expression();
   SG_ASSIGN(Expr e, pool->exprs.parse(text));
-  if (pool->exprs.is_invalid(e)) return Error{ErrorKind::unreadable, "the expression overflows or divides by zero", {}, {}};
+  if (pool->exprs.is_invalid(e))
+    return Error{ErrorKind::unreadable, "the expression overflows or divides by zero", {}, {}};
   return e;
 }
 

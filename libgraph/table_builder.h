@@ -32,7 +32,7 @@ class TableBuilder : private LargePageAllocator, public flatbuffers::FlatBufferB
   // Every table passes through here as soon as it is made. REQUIRES: nothing was written since
   template <class T>
   flatbuffers::Offset<T> share(flatbuffers::Offset<T> table) {
-    buf_.scratch_pop(sizeof(flatbuffers::uoffset_t));      // the original's list of layouts: nobody reads it
+    buf_.scratch_pop(sizeof(flatbuffers::uoffset_t));  // the original's list of layouts: nobody reads it
     std::string_view layout = layout_at(GetSize());
     uint64_t hash = hash_of_text(layout);
     flatbuffers::uoffset_t known = layouts_.find(hash, [&](uint32_t at) { return layout_at(at) == layout; });

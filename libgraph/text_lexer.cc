@@ -101,7 +101,7 @@ bool TextLexer::string(std::string_view* out) {
   if (peek() != '"') return expected("a string in double quotes");
   const char* begin = ++cursor_;
   while (cursor_ < end_ && *cursor_ != '"' && *cursor_ != '\\') ++cursor_;
-  if (cursor_ < end_ && *cursor_ == '"') {   // nothing escaped: a view of the text itself
+  if (cursor_ < end_ && *cursor_ == '"') {  // nothing escaped: a view of the text itself
     *out = {begin, static_cast<size_t>(cursor_++ - begin)};
     return true;
   }
@@ -186,7 +186,7 @@ bool TextLexer::number_is_float() {
   if (at < end_ && is_letter(*at)) return true;
   while (at < end_ && is_digit(*at)) ++at;
   if (at == end_) return false;
-  if (*at == '.') return at + 1 == end_ || at[1] != '.';   // `0..3` is a run of ranks
+  if (*at == '.') return at + 1 == end_ || at[1] != '.';  // `0..3` is a run of ranks
   return *at == 'e' || *at == 'E';
 }
 
@@ -220,7 +220,8 @@ bool TextLexer::json(std::string* out) {
   std::string_view rest(cursor_, static_cast<size_t>(end_ - cursor_));
   size_t length = append_json(rest, out, &bad);
   if (length == 0)
-    return error_at(cursor_ + bad, "parse-json", "this is not JSON", "a JSON value in one line: 1, \"text\", [1, 2], {\"key\": true}");
+    return error_at(cursor_ + bad, "parse-json", "this is not JSON",
+                    "a JSON value in one line: 1, \"text\", [1, 2], {\"key\": true}");
   cursor_ += length;
   return true;
 }

@@ -9,7 +9,8 @@ namespace sg::text {
 Job TextParser::parse(Diagnostics* diagnostics) {
   device_ = pool_.str("cpu");
   bool has_version = lexer_.next_line() && version_line();
-  if (lexer_.line() == 0) lexer_.error_on(1, lexer_.cursor(), "parse", "this text is empty", "a graph begins with: sg 1.0");
+  if (lexer_.line() == 0)
+    lexer_.error_on(1, lexer_.cursor(), "parse", "this text is empty", "a graph begins with: sg 1.0");
   while (has_version && !lexer_.gave_up() && lexer_.next_line()) line();
   if (graph_) end_graph();
   if (program_) end_program();
@@ -42,7 +43,8 @@ bool TextParser::once(std::string_view word, const char* at, std::vector<std::st
 
 bool TextParser::version_line() {
   const char* at = lexer_.cursor();
-  if (!skip_word("sg")) return lexer_.expected("`sg 1.0`", "the first line of a graph is: sg 1.0 job \"title\" world 1");
+  if (!skip_word("sg"))
+    return lexer_.expected("`sg 1.0`", "the first line of a graph is: sg 1.0 job \"title\" world 1");
   at = lexer_.cursor();
   std::string_view version = lexer_.word();
   size_t dot = version.find('.');
@@ -72,8 +74,7 @@ bool TextParser::version_line() {
 bool TextParser::line() {
   const char* at = lexer_.cursor();
   if (lexer_.peek() == '%') {
-    if (!graph_)
-      return lexer_.error("parse-order", "a node outside of a graph", "begin a graph first: graph rank *");
+    if (!graph_) return lexer_.error("parse-order", "a node outside of a graph", "begin a graph first: graph rank *");
     return node_line();
   }
   std::string_view keyword = lexer_.word();
@@ -86,7 +87,8 @@ bool TextParser::line() {
 }
 
 bool TextParser::header_line(std::string_view keyword) {
-  static constexpr std::string_view kKeywords[] = {"producer", "note", "mesh", "group", "extra", "device", "from", "graph"};
+  static constexpr std::string_view kKeywords[] = {"producer", "note",   "mesh", "group",
+                                                   "extra",    "device", "from", "graph"};
   const char* at = lexer_.cursor() - keyword.size();
   if (keyword == "producer") return producer_line(&job_.producer);
   if (keyword == "extra") return producer_line(&job_.extra);
@@ -143,8 +145,10 @@ bool TextParser::rank_list(std::vector<uint32_t>* out) {
       lexer_.take('.'), lexer_.take('.');
       if (!lexer_.natural("the last rank of the run", &last)) return false;
     }
-    if (last < first) return lexer_.error_at(at, "parse-ranks", "this run of ranks goes down", "write the smaller rank first");
-    if (last - first >= rank_budget_) return lexer_.error_at(at, "parse-ranks", "more ranks than this program can hold");
+    if (last < first)
+      return lexer_.error_at(at, "parse-ranks", "this run of ranks goes down", "write the smaller rank first");
+    if (last - first >= rank_budget_)
+      return lexer_.error_at(at, "parse-ranks", "more ranks than this program can hold");
     rank_budget_ -= last - first + 1;
     for (uint32_t r = first; r <= last; ++r) out->push_back(r);
     lexer_.take(',');
@@ -228,7 +232,7 @@ bool TextParser::graph_line() {
     expressions_.clear(), symbols_.clear();
     in_nested_ = false;
   }
-  if (!program_) program_ = &job_.add_program();   // after an error: a place for what follows
+  if (!program_) program_ = &job_.add_program();  // after an error: a place for what follows
   if (!ok) program_->nested.push_back(std::make_unique<Nested>(Nested{StringTable::kEmpty, Graph(&pool_)}));
   begin_graph(in_nested_ ? &program_->nested.back()->graph : &program_->graph);
   return ok;
@@ -265,8 +269,7 @@ void TextParser::end_graph() {
     } else if (s->node) {
       graph_->set_forward(link.node, s->node);
     } else if (!s->is_broken) {
-      lexer_.error_on(link.line, link.at, "parse-name",
-                      "%" + pool_.strings.str(link.name) + " is an input, not a node",
+      lexer_.error_on(link.line, link.at, "parse-name", "%" + pool_.strings.str(link.name) + " is an input, not a node",
                       "`of` names the forward node that this one belongs to");
     }
   }

@@ -142,7 +142,8 @@ bool TextParser::number_argument(Arg* out) {
 
 bool TextParser::word_argument(std::string_view w, Arg* out, std::string_view key, int depth) {
   const char* after = w.data() + w.size();
-  bool ends = after == lexer_.end() || *after == ',' || *after == ')' || *after == ']' || *after == '}' || *after == ' ';
+  bool ends =
+      after == lexer_.end() || *after == ',' || *after == ')' || *after == ']' || *after == '}' || *after == ' ';
   bool has_colon = after != lexer_.end() && *after == ':';
   auto take = [&](Arg arg) {
     lexer_.back_to(after);
@@ -185,7 +186,9 @@ bool TextParser::word_argument(std::string_view w, Arg* out, std::string_view ke
   if (ends && parse_torch_dtype(w))
     return lexer_.expected("a dtype", "write " + std::string(dtype_name(*parse_torch_dtype(w))));
   if (w == "True" || w == "False" || w == "None" || w == "null")
-    return lexer_.expected("an argument", std::string("write ") + (w == "True" ? "true" : w == "False" ? "false" : "none"));
+    return lexer_.expected("an argument", std::string("write ") + (w == "True"    ? "true"
+                                                                   : w == "False" ? "false"
+                                                                                  : "none"));
   return expression_argument(out);
 }
 
@@ -208,7 +211,8 @@ bool TextParser::call_argument(std::string_view w, Arg* out, int depth) {
   std::vector<Arg> parts;
   if (!items("a slice", ')', depth, &parts)) return false;
   if (parts.size() != 3)
-    return lexer_.error_at(at, "parse-argument", "a slice has a begin, an end and a step", "write `none` for what is left out");
+    return lexer_.error_at(at, "parse-argument", "a slice has a begin, an end and a step",
+                           "write `none` for what is left out");
   *out = Arg::slice(std::move(parts[0]), std::move(parts[1]), std::move(parts[2]));
   return true;
 }
@@ -244,9 +248,10 @@ bool TextParser::group_argument(Arg* out) {
   for (const Group& g : job_.groups)
     if (g.ordinal == ordinal) nearest.offer(pool_.strings[g.axis]);
   std::string hint = nearest.hint("@");
-  return lexer_.error_at(at, "parse-name", "there is no group @" + pool_.strings.str(axis) +
-                         (ordinal ? ":" + std::to_string(ordinal) : ""),
-                         hint.empty() ? "declare it in the header, as in: group @ep [0 1]" : hint);
+  return lexer_.error_at(
+      at, "parse-name",
+      "there is no group @" + pool_.strings.str(axis) + (ordinal ? ":" + std::to_string(ordinal) : ""),
+      hint.empty() ? "declare it in the header, as in: group @ep [0 1]" : hint);
 }
 
 }  // namespace sg::text

@@ -49,10 +49,10 @@ bool TextParser::metadata_word(std::string_view w, PendingNode* node) {
   if (w == "also") return word_list("modules", &m.more_modules);
   if (w == "binds") return word_list("symbols", &m.binds.emplace());
   if (w == "extra") return key_values(&m.extra);
-  static constexpr std::string_view kWords[] = {
-      "of",         "label",    "recompute", "recompute_region", "ep",       "chunk",      "chunks", "collective",
-      "unshard",    "reduce",   "remat_of",  "copy_of",          "chunk_of", "offload_of", "stream", "also",
-      "binds",      "extra",    "stride",    "on"};
+  static constexpr std::string_view kWords[] = {"of",       "label",   "recompute",  "recompute_region", "ep",
+                                                "chunk",    "chunks",  "collective", "unshard",          "reduce",
+                                                "remat_of", "copy_of", "chunk_of",   "offload_of",       "stream",
+                                                "also",     "binds",   "extra",      "stride",           "on"};
   lexer_.back_to(w.data());
   return lexer_.error("parse-metadata", "`" + std::string(w.substr(0, 40)) + "` is no metadata", choices(w, kWords));
 }
@@ -150,7 +150,7 @@ bool TextParser::sharding(Sharding* s) {
   if (lexer_.at_end() || is_metadata_word(lexer_.peek_word())) {
     const char* before = lexer_.cursor();
     lexer_.word();
-    char next = lexer_.peek();   // an axis may be called like a keyword: then a placement follows
+    char next = lexer_.peek();  // an axis may be called like a keyword: then a placement follows
     lexer_.back_to(before);
     bool is_axis = next == 'S' || next == 'R' || next == 'P';
     if (lexer_.at_end() || !is_axis) return true;
@@ -207,9 +207,8 @@ bool TextParser::key_values(std::vector<KeyValue>* out) {
     if (!kv.key) kv.key = StringTable::kEmpty;
     out->push_back(kv);
   } while (lexer_.take(','));
-  std::stable_sort(out->begin(), out->end(), [&](const KeyValue& a, const KeyValue& b) {
-    return pool_.strings[a.key] < pool_.strings[b.key];
-  });
+  std::stable_sort(out->begin(), out->end(),
+                   [&](const KeyValue& a, const KeyValue& b) { return pool_.strings[a.key] < pool_.strings[b.key]; });
   for (size_t i = 1; i < out->size(); ++i)
     if ((*out)[i].key == (*out)[i - 1].key)
       return lexer_.error_at(at, "parse-twice", "the key \"" + pool_.strings.str((*out)[i].key) + "\" comes twice");

@@ -29,8 +29,8 @@ bool TextParser::graph_content(std::string_view keyword) {
 
 bool TextParser::unknown_keyword(const char* at, std::string_view keyword) {
   static constexpr std::string_view kWords[] = {
-      "symbol",  "guard",    "input",     "param", "buffer", "state", "tangent", "constant", "opaque", "forward",
-      "backward", "optimizer", "at", "output", "loss",   "grad",  "update",  "none",     "graph"};
+      "symbol",   "guard",     "input", "param",  "buffer", "state", "tangent", "constant", "opaque", "forward",
+      "backward", "optimizer", "at",    "output", "loss",   "grad",  "update",  "none",     "graph"};
   lexer_.back_to(at);
   std::string hint = nearest_hint(keyword, kWords);
   if (lexer_.next_is("sg ") || keyword == "group" || keyword == "mesh" || keyword == "device" || keyword == "from")
@@ -248,7 +248,7 @@ bool TextParser::node_op(PendingNode* node) {
     std::string full(name);
     if (gets_default_overload(name)) full += ".default";
     op = ops_.try_emplace(name, pool_.op(full)).first;
-    if (!pool_.ops[*op].info && full.size() != name.size()) {   // often a forgotten overload
+    if (!pool_.ops[*op].info && full.size() != name.size()) {  // often a forgotten overload
       for (const OpInfo& info : all_ops()) {
         if (!info.name.starts_with(name) || info.name[name.size()] != '.') continue;
         lexer_.warning_at(at, "parse-op", "no op is called " + full, "did you mean `" + std::string(info.name) + "`?");
@@ -273,8 +273,10 @@ bool TextParser::node_types(PendingNode* node) {
   if (lexer_.take('(')) {
     if (!lexer_.expect(')', "for a node without results")) return false;
     if (node->names.size() > 1)
-      return lexer_.error_at(at, "parse-results", "`()` says that there is no result, but there are " +
-                             std::to_string(node->names.size()) + " names", "a node without results has one name, its label");
+      return lexer_.error_at(
+          at, "parse-results",
+          "`()` says that there is no result, but there are " + std::to_string(node->names.size()) + " names",
+          "a node without results has one name, its label");
     return true;
   }
   do {
@@ -285,7 +287,8 @@ bool TextParser::node_types(PendingNode* node) {
   auto count = [](size_t n, std::string_view what) {
     return std::to_string(n) + " " + std::string(what) + (n == 1 ? "" : "s");
   };
-  return lexer_.error_at(at, "parse-results", count(node->names.size(), "result name") + ", but " + count(types.size(), "type"),
+  return lexer_.error_at(at, "parse-results",
+                         count(node->names.size(), "result name") + ", but " + count(types.size(), "type"),
                          "each result has one name and one type");
 }
 
@@ -293,7 +296,7 @@ bool TextParser::finish_node(PendingNode* node) {
   Node& made = node->node;
   made.phase = phase_, made.module = module_, made.source = source_;
   if (node->has_meta) made.meta = pool_.metas.intern(std::move(node->meta));
-  made.args.assign(std::move_iterator(node->args.begin()), std::move_iterator(node->args.end()));   // no spare room
+  made.args.assign(std::move_iterator(node->args.begin()), std::move_iterator(node->args.end()));  // no spare room
   result_names_.clear();
   for (const ResultName& r : node->names) {
     if (!define(r.name, r.at, {})) return false;
@@ -302,8 +305,9 @@ bool TextParser::finish_node(PendingNode* node) {
   bool has_results = !node->types.empty();
   if (!has_results) made.label = result_names_[0], result_names_.clear();
   NodeId n = graph_->append_exact(std::move(made), result_names_, node->types);
-  if (n.is_none())                                  // after an error in a header, names may be of the graph before it
-    return lexer_.error_at(node->names[0].at, "parse-names", "a name of this node is taken", "fix the errors above first");
+  if (n.is_none())  // after an error in a header, names may be of the graph before it
+    return lexer_.error_at(node->names[0].at, "parse-names", "a name of this node is taken",
+                           "fix the errors above first");
   for (uint32_t i = 0; i < node->names.size(); ++i) {
     NameSlot& s = slots_[node->names[i].name.index];
     s.node = n;
@@ -311,7 +315,7 @@ bool TextParser::finish_node(PendingNode* node) {
   }
   if (node->label && node->label != graph_->node(n).label) {
     if (NameSlot* s = slot(node->label); s && s->node == n && has_results) {
-      graph_->relabel(n, pool_.strings[node->label]);   // the name of another of its own results
+      graph_->relabel(n, pool_.strings[node->label]);  // the name of another of its own results
     } else {
       if (!define(node->label, node->label_at, {0, 0, ValueId(), n, false})) return false;
       graph_->relabel(n, pool_.strings[node->label]);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kSmallConstants = 1 << 16;
 constexpr size_t kMostHints = 20;
-constexpr std::string_view kTypeWords[] = {"bf16", "f64", "f32", "f16", "i64", "i32", "i16", "i8", "u8",
+constexpr std::string_view kTypeWords[] = {"bf16", "f64", "f32",  "f16", "i64",   "i32",  "i16",  "i8",    "u8",
                                            "bool", "c64", "c128", "int", "float", "list", "none", "opaque"};
 
 }  // namespace
@@ -37,7 +37,8 @@ bool TextParser::type(TypeId* out, int depth) {
     lexer_.back_to(at);
     std::string hint = "a type is f32[2, 3], int, float, bool, none, list(...), opaque \"...\" or ?";
     if (auto torch = parse_torch_dtype(w)) hint = "write " + std::string(dtype_name(*torch)) + "[...]";
-    else if (parse_dtype(w)) hint = "the shape follows the dtype: " + std::string(w) + "[], or " + std::string(w) + "[2, 3]";
+    else if (parse_dtype(w))
+      hint = "the shape follows the dtype: " + std::string(w) + "[], or " + std::string(w) + "[2, 3]";
     else if (std::string near = nearest_hint(w, kTypeWords); !near.empty()) hint = near;
     return lexer_.error("parse-type", "expected a type, found " + lexer_.found(), std::move(hint));
   }
@@ -68,8 +69,9 @@ bool TextParser::tensor_details(Type* t) {
       if (lexer_.peek() != '[') return lexer_.expected("`[` before the strides");
       if (!exprs(&t->stride)) return false;
       if (t->stride.size() != t->shape.size())
-        return lexer_.error_at(at, "parse-type", "the shape has " + std::to_string(t->shape.size()) +
-                               " sizes, but there are " + std::to_string(t->stride.size()) + " strides",
+        return lexer_.error_at(at, "parse-type",
+                               "the shape has " + std::to_string(t->shape.size()) + " sizes, but there are " +
+                                   std::to_string(t->stride.size()) + " strides",
                                "one stride a dimension; leave `stride` out when the tensor is contiguous");
     } else if (!has_device && skip_word("on")) {
       has_device = true;
@@ -182,7 +184,7 @@ void TextParser::check_symbols(Expr e, std::string_view text) {
     std::string_view name = pool_.strings[symbol];
     size_t offset = text.find(name);
     std::string hint;
-    if (++undeclared_ <= kMostHints) {                 // each looks at every symbol
+    if (++undeclared_ <= kMostHints) {  // each looks at every symbol
       Nearest nearest(name);
       for (const Symbol& s : program_->symbols) nearest.offer(pool_.strings[s.name]);
       hint = nearest.hint();

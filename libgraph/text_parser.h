@@ -30,23 +30,23 @@ class TextParser {
 
   // What a name stands for in the graph being read.
   struct NameSlot {
-    uint32_t graph = 0;        // number of the graph that defines it; an older one = not defined
-    uint32_t line = 0;         // where it was defined
-    ValueId value;             // none: the label of a node
-    NodeId node;               // none: an input
-    bool is_broken = false;    // defined by a line with an error
+    uint32_t graph = 0;      // number of the graph that defines it; an older one = not defined
+    uint32_t line = 0;       // where it was defined
+    ValueId value;           // none: the label of a node
+    NodeId node;             // none: an input
+    bool is_broken = false;  // defined by a line with an error
   };
   struct ResultName {
     StrId name;
     const char* at;
   };
-  struct ForwardLink {         // resolved at the end of the graph: it may point ahead
+  struct ForwardLink {  // resolved at the end of the graph: it may point ahead
     NodeId node;
     StrId name;
     uint32_t line;
     const char* at;
   };
-  struct NestedMention {       // resolved at the end of the program
+  struct NestedMention {  // resolved at the end of the program
     Graph* graph;
     NodeId node;
   };
@@ -55,7 +55,7 @@ class TextParser {
     uint32_t line;
     const char* at;
   };
-  struct PendingNode {         // the parts of a node line, until all of it is read
+  struct PendingNode {  // the parts of a node line, until all of it is read
     std::vector<ResultName> names;
     std::vector<TypeId> types;
     std::vector<Arg> args;
@@ -106,7 +106,7 @@ class TextParser {
   bool value_name(StrId* name, const char** at);
   bool define(StrId name, const char* at, NameSlot slot);
   NameSlot* slot(StrId name);
-  bool value_use(ValueId* out);          // none without an error: the value is a broken line's
+  bool value_use(ValueId* out);  // none without an error: the value is a broken line's
   bool undefined_value(StrId name, const char* at, uint32_t line);
 
   // --- text_parse_args.cc ---
@@ -166,7 +166,7 @@ class TextParser {
 
   // --- small pieces ---
   template <bool (*is_char)(char)>
-  bool text(std::string_view what, StrId* out) {    // a word or a string; `-` = none
+  bool text(std::string_view what, StrId* out) {  // a word or a string; `-` = none
     std::string_view s;
     bool quoted;
     if (lexer_.peek() == '-' && (lexer_.take('-'), true)) {
@@ -190,7 +190,7 @@ class TextParser {
   }
   // "did you mean ...?", else "one of: ..."
   static std::string choices(std::string_view word, std::span<const std::string_view> words);
-  bool skip_word(std::string_view word);            // takes it when it is the next one
+  bool skip_word(std::string_view word);  // takes it when it is the next one
 
   TextLexer lexer_;
   Job job_;
@@ -199,28 +199,28 @@ class TextParser {
   Section section_ = Section::header;
   StrId device_;
   std::vector<std::string_view> header_seen_;
-  size_t rank_budget_ = size_t{1} << 24;            // runs like 0..4000000000 are short texts
+  size_t rank_budget_ = size_t{1} << 24;  // runs like 0..4000000000 are short texts
   Program* program_ = nullptr;
   Graph* graph_ = nullptr;
-  uint32_t graph_number_ = 0;                       // names of earlier graphs are not seen
+  uint32_t graph_number_ = 0;  // names of earlier graphs are not seen
   bool in_nested_ = false;
   Phase phase_ = Phase::forward;
   StrId module_;
   SourceId source_;
 
-  PendingNode node_;                                // reused from line to line
-  std::vector<StrId> result_names_;                 // of node_
-  std::vector<NameSlot> slots_;                     // by StrId
+  PendingNode node_;                 // reused from line to line
+  std::vector<StrId> result_names_;  // of node_
+  std::vector<NameSlot> slots_;      // by StrId
   std::vector<ForwardLink> links_;
-  std::vector<NestedName> nested_names_;            // mentioned; ArgKind::graph holds an index into it until the end
+  std::vector<NestedName> nested_names_;  // mentioned; ArgKind::graph holds an index into it until the end
   FlatMap<StrId, uint32_t> nested_index_;
-  FlatMap<StrId, uint32_t> nested_defined_;         // index into the program's nested graphs
+  FlatMap<StrId, uint32_t> nested_defined_;  // index into the program's nested graphs
   std::vector<NestedMention> nested_mentions_;
-  FlatTextMap<Expr> expressions_;                   // by spelling, this program's
-  std::unordered_set<StrId, IdHash> symbols_;       // declared, or already warned about
-  size_t undeclared_ = 0;                           // warnings of that kind
-  FlatTextMap<OpId> ops_;                           // by spelling
-  std::vector<Expr> constants_;                     // of small numbers
+  FlatTextMap<Expr> expressions_;              // by spelling, this program's
+  std::unordered_set<StrId, IdHash> symbols_;  // declared, or already warned about
+  size_t undeclared_ = 0;                      // warnings of that kind
+  FlatTextMap<OpId> ops_;                      // by spelling
+  std::vector<Expr> constants_;                // of small numbers
 };
 
 }  // namespace sg::text

@@ -11,7 +11,7 @@ namespace sg::text {
 
 namespace {
 
-constexpr size_t kBytesOfNode = 128;   // a guess: growing later costs a copy
+constexpr size_t kBytesOfNode = 128;  // a guess: growing later costs a copy
 
 // Counts the devices of a type's tensors, `weight` times; lists of lists are walked to the depth a type can have.
 void count_devices(const Pool& pool, TypeId type, uint64_t weight, int depth, std::vector<uint64_t>* by_string) {
@@ -82,15 +82,33 @@ std::string TextPrinter::line_alone(const Write& write) {
   return begin == std::string::npos ? std::string() : line.substr(begin, end + 1 - begin);
 }
 
-std::string TextPrinter::input_alone(const Graph& graph, const Input& i) { return line_alone([&] { input(graph, i); }); }
-std::string TextPrinter::output_alone(const Graph& graph, const Output& o) { return line_alone([&] { output(graph, o); }); }
-std::string TextPrinter::symbol_alone(const Symbol& s) { return line_alone([&] { symbol(s); }); }
-std::string TextPrinter::guard_alone(const Guard& g) { return line_alone([&] { guard(g); }); }
-std::string TextPrinter::group_alone(const Group& g) { return line_alone([&] { group(g); }); }
-std::string TextPrinter::mesh_alone(const Mesh& m) { return line_alone([&] { mesh(m); }); }
-std::string TextPrinter::meta_alone(const NodeMeta& m) { return line_alone([&] { metadata(m); }); }
-std::string TextPrinter::source_alone(SourceId s) { return line_alone([&] { source(s); }); }
-std::string TextPrinter::sharding_alone(const Sharding& s) { return line_alone([&] { sharding(s); }); }
+std::string TextPrinter::input_alone(const Graph& graph, const Input& i) {
+  return line_alone([&] { input(graph, i); });
+}
+std::string TextPrinter::output_alone(const Graph& graph, const Output& o) {
+  return line_alone([&] { output(graph, o); });
+}
+std::string TextPrinter::symbol_alone(const Symbol& s) {
+  return line_alone([&] { symbol(s); });
+}
+std::string TextPrinter::guard_alone(const Guard& g) {
+  return line_alone([&] { guard(g); });
+}
+std::string TextPrinter::group_alone(const Group& g) {
+  return line_alone([&] { group(g); });
+}
+std::string TextPrinter::mesh_alone(const Mesh& m) {
+  return line_alone([&] { mesh(m); });
+}
+std::string TextPrinter::meta_alone(const NodeMeta& m) {
+  return line_alone([&] { metadata(m); });
+}
+std::string TextPrinter::source_alone(SourceId s) {
+  return line_alone([&] { source(s); });
+}
+std::string TextPrinter::sharding_alone(const Sharding& s) {
+  return line_alone([&] { sharding(s); });
+}
 
 // --- header ---
 
@@ -212,7 +230,7 @@ void TextPrinter::graph(const Program& program, const Graph& graph) {
     node_head(program, graph, n);
     size_t width = out_.size() - begin;
     if (width < kTypeColumn) {
-      for (size_t i = begin; i < out_.size(); ++i) width -= (out_[i] & 0xC0) == 0x80;   // characters, not bytes
+      for (size_t i = begin; i < out_.size(); ++i) width -= (out_[i] & 0xC0) == 0x80;  // characters, not bytes
       out_.append(kTypeColumn - width, ' ');
     }
     node_types(graph, graph.node(n));
@@ -257,7 +275,7 @@ void TextPrinter::output(const Graph& graph, const Output& output) {
   if (output.attribute) put(" attribute "), word(output.attribute);
   sharding(output.sharding);
   extra(output.extra);
-  if (output.of && graph.value(output.of).def.is_none()) {   // for people: %arg7_1 says little
+  if (output.of && graph.value(output.of).def.is_none()) {  // for people: %arg7_1 says little
     StrId fqn = graph.inputs()[graph.value(output.of).index].fqn;
     if (fqn) put("  # "), append_quoted(text_of(fqn), &out_);
   }

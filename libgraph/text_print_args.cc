@@ -67,8 +67,8 @@ void TextPrinter::text_argument(const Arg& arg) {
   std::string_view kind = name_of(arg.kind()), s = text_of(arg.as_text());
   bool may_be_bare = arg.is(ArgKind::device) || arg.is(ArgKind::layout) || arg.is(ArgKind::memory_format);
   bool is_bare = may_be_bare && is_plain<is_device_char>(s);
-  bool kind_is_clear = is_bare && !is_digit(s[0]) && text_of(arg.key()) == kind &&
-                       !is_argument_word(s.substr(0, s.find(':')));
+  bool kind_is_clear =
+      is_bare && !is_digit(s[0]) && text_of(arg.key()) == kind && !is_argument_word(s.substr(0, s.find(':')));
   if (!kind_is_clear) put(kind), put(':');
   if (is_bare) put(s);
   else append_quoted(s, &out_);

@@ -44,7 +44,7 @@ void TextPrinter::type(const Type& t) {
     case TypeKind::list: {
       put("list(");
       for (size_t i = 0; i < t.elements.size(); ++i) {
-        std::string element = type_text(t.elements[i]);   // a copy: spelling it may move the cache
+        std::string element = type_text(t.elements[i]);  // a copy: spelling it may move the cache
         if (i) put(", ");
         put(element);
       }
@@ -75,7 +75,7 @@ void TextPrinter::node_metadata(const Graph& graph, const Node& node) {
   StrId usual = node.result_count ? graph.value(node.first_result).name : node.label;
   if (node.label != usual) put(" label "), word(node.label);
   if (node.meta != Pool::kDefaultMeta) put(meta_text(node.meta));
-  if (out_.size() != begin) out_.insert(begin, 1, ' ');   // two blanks set metadata apart from the type
+  if (out_.size() != begin) out_.insert(begin, 1, ' ');  // two blanks set metadata apart from the type
 }
 
 const std::string& TextPrinter::meta_text(MetaId id) {

@@ -20,13 +20,13 @@ class TextPrinter {
   std::string node_alone(const Program& program, const Graph& graph, NodeId n);
   std::string type_alone(TypeId type);
   std::string arg_alone(const Program& program, const Graph& graph, const Arg& arg);
-  std::string input_alone(const Graph& graph, const Input& input);      // with its kind, as its line without indentation
+  std::string input_alone(const Graph& graph, const Input& input);  // with its kind, as its line without indentation
   std::string output_alone(const Graph& graph, const Output& output);
   std::string symbol_alone(const Symbol& symbol);
   std::string guard_alone(const Guard& guard);
   std::string group_alone(const Group& group);
   std::string mesh_alone(const Mesh& mesh);
-  std::string meta_alone(const NodeMeta& meta);                         // "recompute must_save ep compute"
+  std::string meta_alone(const NodeMeta& meta);  // "recompute must_save ep compute"
   std::string source_alone(SourceId source);
   std::string sharding_alone(const Sharding& sharding);
 
@@ -87,7 +87,7 @@ class TextPrinter {
   void source(SourceId source);
   std::string_view text_of(StrId id) const { return id ? pool_.strings[id] : std::string_view(); }
   template <bool (*is_char)(char)>
-  void text(StrId id) {            // bare where it can be; `-` = none
+  void text(StrId id) {  // bare where it can be; `-` = none
     if (id) plain_or_quoted<is_char>(pool_.strings[id]);
     else put('-');
   }
@@ -111,9 +111,9 @@ class TextPrinter {
 
   const Job& job_;
   Pool& pool_;
-  StrId device_;                             // the job's default device; none = no tensor has one
-  std::vector<std::string> types_, metas_;   // by id; empty = not spelled yet
-  std::vector<std::string> ops_;             // by OpId
+  StrId device_;                            // the job's default device; none = no tensor has one
+  std::vector<std::string> types_, metas_;  // by id; empty = not spelled yet
+  std::vector<std::string> ops_;            // by OpId
   std::string out_;
 
   // context of the nodes printed so far in this graph

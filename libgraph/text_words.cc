@@ -8,9 +8,9 @@
 namespace sg::text {
 
 bool is_argument_word(std::string_view w) {
-  static constexpr std::string_view kWords[] = {
-      "none",  "true",  "false",  "inf",    "nan",           "slice", "complex", "expr",
-      "dtype", "graph", "device", "layout", "memory_format", "enum",  "op",      "opaque"};
+  static constexpr std::string_view kWords[] = {"none",          "true", "false", "inf",   "nan",    "slice",
+                                                "complex",       "expr", "dtype", "graph", "device", "layout",
+                                                "memory_format", "enum", "op",    "opaque"};
   for (std::string_view k : kWords)
     if (k == w) return true;
   return parse_dtype(w).has_value();
@@ -18,9 +18,9 @@ bool is_argument_word(std::string_view w) {
 
 bool is_metadata_word(std::string_view w) {
   static constexpr std::string_view kWords[] = {
-      "of",         "label",    "recompute", "recompute_region", "ep",     "chunk",  "chunks",
-      "collective", "unshard",  "reduce",    "remat_of",         "copy_of", "chunk_of", "offload_of",
-      "stream",     "also",     "binds",     "extra",            "shard",  "attribute", "data"};
+      "of",      "label",  "recompute", "recompute_region", "ep",       "chunk",      "chunks", "collective",
+      "unshard", "reduce", "remat_of",  "copy_of",          "chunk_of", "offload_of", "stream", "also",
+      "binds",   "extra",  "shard",     "attribute",        "data"};
   for (std::string_view k : kWords)
     if (k == w) return true;
   return false;
@@ -56,7 +56,7 @@ size_t utf8_length(std::string_view s) {
   if (byte(0) >= 0xC2 && byte(0) < 0xE0) return continues(2) ? 2 : 0;
   if (byte(0) >= 0xE0 && byte(0) < 0xF0) {
     if (!continues(3) || (byte(0) == 0xE0 && byte(1) < 0xA0)) return 0;
-    return byte(0) == 0xED && byte(1) >= 0xA0 ? 0 : 3;   // surrogates
+    return byte(0) == 0xED && byte(1) >= 0xA0 ? 0 : 3;  // surrogates
   }
   if (byte(0) >= 0xF0 && byte(0) < 0xF5) {
     if (!continues(4) || (byte(0) == 0xF0 && byte(1) < 0x90)) return 0;

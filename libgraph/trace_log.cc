@@ -12,11 +12,14 @@ using simdjson::dom::element;
 using simdjson::dom::object;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool ends_with(std::string_view s, std::string_view part) { return s.size() >= part.size() && s.substr(s.size() - part.size()) == part; }
+bool ends_with(std::string_view s, std::string_view part) {
+  return s.size() >= part.size() && s.substr(s.size() - part.size()) == part;
+}
 
 // Keys of a line that say where it belongs; the one that is left is the event.
-constexpr std::string_view kEnvelope[] = {"rank", "frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "stack",
-                                          "has_payload", "process", "thread", "timestamp", "pathname", "lineno"};
+constexpr std::string_view kEnvelope[] = {
+    "rank",   "frame_id",  "frame_compile_id", "attempt", "compiled_autograd_id", "stack", "has_payload", "process",
+    "thread", "timestamp", "pathname",         "lineno"};
 
 std::optional<uint32_t> number(const object& o, std::string_view key) {
   int64_t value = 0;
@@ -70,7 +73,8 @@ class LogReader {
     artefact.rank = number(fields, "rank");
     if (!artefact.rank) artefact.rank = rank_;
     artefact.attempt = number(fields, "attempt").value_or(0);
-    auto frame = number(fields, "frame_id"), compile = number(fields, "frame_compile_id"), autograd = number(fields, "compiled_autograd_id");
+    auto frame = number(fields, "frame_id"), compile = number(fields, "frame_compile_id"),
+         autograd = number(fields, "compiled_autograd_id");
     if (autograd) artefact.compile = "!" + std::to_string(*autograd) + (frame ? "/" : "");
     if (frame) artefact.compile += std::to_string(*frame) + "/" + std::to_string(compile.value_or(0));
     artefact.name = event_name(fields);
@@ -121,13 +125,16 @@ std::string_view artefact_of_file(std::string_view file) {
   if (!ends_with(file, ".txt")) return {};
   file.remove_suffix(4);
   size_t bar = file.rfind('_');
-  bool is_numbered = bar != std::string_view::npos && bar + 1 < file.size() && std::all_of(file.begin() + static_cast<std::ptrdiff_t>(bar) + 1, file.end(), is_digit);
+  bool is_numbered = bar != std::string_view::npos && bar + 1 < file.size() &&
+                     std::all_of(file.begin() + static_cast<std::ptrdiff_t>(bar) + 1, file.end(), is_digit);
   return is_numbered ? file.substr(0, bar) : file;
 }
 
 }  // namespace
 
-Result<TraceLog> read_trace_log(const std::string& name, std::string_view bytes) { return LogReader(name, bytes).read(); }
+Result<TraceLog> read_trace_log(const std::string& name, std::string_view bytes) {
+  return LogReader(name, bytes).read();
+}
 
 bool is_trace_graph_file(std::string_view path) {
   size_t slash = path.rfind('/');
@@ -140,7 +147,8 @@ Result<TraceLog> read_trace_folder(const std::vector<TraceFile>& files) {
   for (const TraceFile& file : files) {
     TraceArtefact artefact;
     size_t slash = file.path.rfind('/');
-    std::string_view folder = slash == std::string::npos ? std::string_view() : std::string_view(file.path).substr(0, slash);
+    std::string_view folder =
+        slash == std::string::npos ? std::string_view() : std::string_view(file.path).substr(0, slash);
     size_t inner = folder.rfind('/');
     artefact.rank = rank_of_name(folder);
     if (!read_folder_name(inner == std::string_view::npos ? folder : folder.substr(inner + 1), &artefact)) continue;

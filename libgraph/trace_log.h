@@ -1,11 +1,13 @@
 // TORCH_TRACE logs and what tlparse makes of them: the artefacts that lie in them, and the import of their graphs.
 //
 // Log      A line is "V1121 02:33:03.218000 13001 file.py:10] {json}"; lines behind it that begin with a tab are its
-//          payload. An artefact is a payload with its name, its compilation and its rank. Everything else is passed over.
+//          payload. An artefact is a payload with its name, its compilation and its rank. Everything else is passed
+//          over.
 // tlparse  A folder for each compilation ("-_0_0_0"), a file for each artefact ("aot_joint_graph_5.txt").
 // Compile  "0/0" is the first compilation of the first frame; a graph break makes 1/0, another shape 0/1. Of several
 //          attempts at one the last that has graphs counts. A step is one compilation: among several one must choose.
-// Graphs   The joint graph, else the forward joined with the backward, else the graph for inference. Dynamo's graph names
+// Graphs   The joint graph, else the forward joined with the backward, else the graph for inference. Dynamo's graph
+// names
 //          the inputs.
 // Ranks    by the `rank` of the lines, else by the file's name ("..._rank_3_..."), else in turn.
 #pragma once
@@ -21,23 +23,23 @@
 namespace sg {
 
 struct TraceArtefact {
-  std::string compile;            // "0/0", "!1/0/0" inside of compiled autograd; empty = of none
+  std::string compile;  // "0/0", "!1/0/0" inside of compiled autograd; empty = of none
   uint32_t attempt = 0;
   std::optional<uint32_t> rank;
-  std::string name;               // "aot_joint_graph", "artifact before_post_grad_graph"
-  FxText text;                    // where the payload stands
+  std::string name;  // "aot_joint_graph", "artifact before_post_grad_graph"
+  FxText text;       // where the payload stands
   size_t bytes() const { return text.end - text.begin; }
 };
 
 struct TraceLog {
-  std::vector<TraceArtefact> artefacts;      // in order
-  uint64_t events = 0;                       // all of them
+  std::vector<TraceArtefact> artefacts;  // in order
+  uint64_t events = 0;                   // all of them
 };
 
 // One file of a tlparse folder.
 struct TraceFile {
-  std::string path;               // from the folder on: "-_0_0_0/aot_joint_graph_5.txt"
-  std::string name;               // for messages
+  std::string path;  // from the folder on: "-_0_0_0/aot_joint_graph_5.txt"
+  std::string name;  // for messages
   std::string bytes;
 };
 
@@ -50,7 +52,7 @@ bool is_trace_graph_file(std::string_view path);
 
 struct TraceOptions {
   std::optional<uint32_t> rank;
-  std::string compile;            // empty = the only one
+  std::string compile;  // empty = the only one
   ImportOptions import;
 };
 

@@ -5,12 +5,13 @@
 //     %back = sg.reload(%kept, device=cuda:0)
 //     %y    = sg.wait(%back)
 //
-// As with a collective, what is read and what is written is in use from the start to the wait (alias.h, liveness.h), and
-// nobody reads the result before it (verify_effects.cc). PyTorch's own ops (`ao.offload`, `ao.reload`, `ao.wait_tensor`)
-// mean the same.
+// As with a collective, what is read and what is written is in use from the start to the wait (alias.h, liveness.h),
+// and nobody reads the result before it (verify_effects.cc). PyTorch's own ops (`ao.offload`, `ao.reload`,
+// `ao.wait_tensor`) mean the same.
 //
 // Memory    Results of a transfer to the host, and views of them, lie in an arena of its own (plan.h), whatever device
-//           their type names: so on CPU ranks, where both devices are "cpu", the device's memory falls as it would on a GPU.
+//           their type names: so on CPU ranks, where both devices are "cpu", the device's memory falls as it would on a
+//           GPU.
 #pragma once
 
 #include <cstdint>

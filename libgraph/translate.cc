@@ -19,7 +19,8 @@ StrId Translator::symbol(StrId s) {
 Expr Translator::atom(const Atom& a) {
   if (a.kind == AtomKind::symbol) {
     if (symbol_numbers_ != nullptr)
-      if (auto at = symbol_numbers_->find(a.symbol); at != symbol_numbers_->end()) return to_.exprs.constant(at->second);
+      if (auto at = symbol_numbers_->find(a.symbol); at != symbol_numbers_->end())
+        return to_.exprs.constant(at->second);
     return to_.exprs.symbol(symbol(a.symbol));
   }
   Expr out = expr(a.operands[0]);
@@ -167,8 +168,7 @@ void Translator::node(const Graph& source, NodeId n, Graph* target, Mapping* map
   spec.meta = meta(node.meta);
   NodeId copy = target->append(spec);
   map->nodes[n.index] = copy;
-  for (uint32_t i = 0; i < node.result_count; ++i)
-    map->values[node.result(i).index] = target->node(copy).result(i);
+  for (uint32_t i = 0; i < node.result_count; ++i) map->values[node.result(i).index] = target->node(copy).result(i);
 }
 
 void Translator::outputs(const Graph& source, Graph* target, const Mapping& map) {

@@ -38,7 +38,7 @@ class Translator {
   void graph(const Graph& source, Graph* target);
 
  private:
-  struct Mapping {                  // by id in the source: the id in the target
+  struct Mapping {  // by id in the source: the id in the target
     std::vector<ValueId> values;
     std::vector<NodeId> nodes;
   };

@@ -11,7 +11,7 @@ namespace sg {
 
 // The order is the value in the file: append only.
 enum class TypeKind : uint8_t {
-  unknown,   // not recorded and not yet inferred
+  unknown,  // not recorded and not yet inferred
   tensor,
   integer,   // a Python int or SymInt; `value` is its symbolic value when has_value
   floating,  // a Python float; `float_value` when has_value
@@ -23,18 +23,18 @@ enum class TypeKind : uint8_t {
 
 struct Type {
   TypeKind kind = TypeKind::unknown;
-  DType dtype = DType::none;           // tensor
-  bool has_value = false;              // scalars
-  StrId device;                        // tensor: "cpu", "cuda:0"
-  Expr offset;                         // tensor: storage offset in elements
-  Expr value;                          // integer, boolean
-  double float_value = 0;              // floating
-  StrId text;                          // opaque
-  std::vector<Expr> shape;             // tensor
-  std::vector<Expr> stride;            // tensor: same length as shape, in elements
-  std::vector<TypeId> elements;        // list
+  DType dtype = DType::none;     // tensor
+  bool has_value = false;        // scalars
+  StrId device;                  // tensor: "cpu", "cuda:0"
+  Expr offset;                   // tensor: storage offset in elements
+  Expr value;                    // integer, boolean
+  double float_value = 0;        // floating
+  StrId text;                    // opaque
+  std::vector<Expr> shape;       // tensor
+  std::vector<Expr> stride;      // tensor: same length as shape, in elements
+  std::vector<TypeId> elements;  // list
 
-  friend bool operator==(const Type& a, const Type& b);   // floats by their bits
+  friend bool operator==(const Type& a, const Type& b);  // floats by their bits
 };
 
 uint64_t hash_of(const Type& type);

@@ -14,43 +14,76 @@ struct Rule {
   VerifyRule doc;
   Scope scope;
   void (*whole)(Check&);
-  void (*node)(Check&, NodeId);   // scope node, and ids of nodes
+  void (*node)(Check&, NodeId);  // scope node, and ids of nodes
 };
 
 // In the order in which they run within their scope. One name may have a part for nodes and one for the rest.
 constexpr Rule kRules[] = {
     {{"world", "the world has ranks, and each rank at most one program"}, Scope::job, check_world, nullptr},
-    {{"group", "groups name ranks of the world, once, and no two groups are the same"}, Scope::job, check_groups, nullptr},
+    {{"group", "groups name ranks of the world, once, and no two groups are the same"},
+     Scope::job,
+     check_groups,
+     nullptr},
     {{"mesh", "meshes have as many sizes as axes and fit the world"}, Scope::job, check_meshes, nullptr},
     {{"provenance", "provenance names tools, versions and digests"}, Scope::job, check_provenance, nullptr},
     {{"keys", "free keys are sorted and occur once"}, Scope::job, check_keys, nullptr},
-    {{"op-name", "no op is unknown, and travels opaque, by a slip of the pen (a warning)"}, Scope::job, check_op_names, nullptr},
-    {{"nested", "nested graphs have unique names and do not contain themselves"}, Scope::program, check_nested, nullptr},
-    {{"symbol", "symbols are declared once, with bounds that some number meets"}, Scope::program, check_symbols, nullptr},
-    {{"guard", "no guard is contradicted by constants, symbol ranges or the sizes at capture"}, Scope::program, check_guards, nullptr},
+    {{"op-name", "no op is unknown, and travels opaque, by a slip of the pen (a warning)"},
+     Scope::job,
+     check_op_names,
+     nullptr},
+    {{"nested", "nested graphs have unique names and do not contain themselves"},
+     Scope::program,
+     check_nested,
+     nullptr},
+    {{"symbol", "symbols are declared once, with bounds that some number meets"},
+     Scope::program,
+     check_symbols,
+     nullptr},
+    {{"guard", "no guard is contradicted by constants, symbol ranges or the sizes at capture"},
+     Scope::program,
+     check_guards,
+     nullptr},
     {{"bind", "each data-dependent symbol is bound by one node"}, Scope::program, check_binds, nullptr},
-    {{"random-stream", "two nodes share a random stream only if both are copies or chunks of one original"}, Scope::program, check_random_streams, nullptr},
+    {{"random-stream", "two nodes share a random stream only if both are copies or chunks of one original"},
+     Scope::program,
+     check_random_streams,
+     nullptr},
     {{"name", "names are there, printable, and unique in their graph"}, Scope::graph, check_names, nullptr},
     {{"input", "inputs have what their kind needs"}, Scope::graph, check_inputs, nullptr},
     {{"output", "outputs have what their kind needs"}, Scope::graph, check_outputs, nullptr},
     {{"type", "sizes, strides and offsets are numbers that can be"}, Scope::graph, check_input_types, nullptr},
     {{"scope", "types and arguments mention declared symbols only"}, Scope::graph, check_scope_of_ports, nullptr},
-    {{"write", "nothing writes to constants, views of them included, or to elements that share storage"}, Scope::graph, check_writes, nullptr},
-    {{"wait", "results of collectives are used, and their inputs written, after the wait only"}, Scope::graph, check_waits, nullptr},
+    {{"write", "nothing writes to constants, views of them included, or to elements that share storage"},
+     Scope::graph,
+     check_writes,
+     nullptr},
+    {{"wait", "results of collectives are used, and their inputs written, after the wait only"},
+     Scope::graph,
+     check_waits,
+     nullptr},
     {{"result", "results are numbered in order, and only tuples hold several"}, Scope::node, nullptr, check_results},
     {{"order", "values are defined before they are used"}, Scope::node, nullptr, check_order},
     {{"symbol-order", "symbols that a node binds are used after it"}, Scope::node, nullptr, check_symbol_order},
     {{"scope", ""}, Scope::node, nullptr, check_scope},
     {{"type", ""}, Scope::node, nullptr, check_result_types},
     {{"arguments", "arguments fit the schema of the op"}, Scope::node, nullptr, check_args},
-    {{"call", "calls of nested graphs pass and return what the body takes and gives"}, Scope::node, nullptr, check_call},
+    {{"call", "calls of nested graphs pass and return what the body takes and gives"},
+     Scope::node,
+     nullptr,
+     check_call},
     {{"inferred-type", "recorded types are those that the op gives"}, Scope::node, nullptr, check_inferred},
     {{"random", "exactly the random ops have a random stream"}, Scope::node, nullptr, check_random},
-    {{"group-use", "groups of collectives hold the ranks that call them, and are as large as they say"}, Scope::node, nullptr, check_group_use},
+    {{"group-use", "groups of collectives hold the ranks that call them, and are as large as they say"},
+     Scope::node,
+     nullptr,
+     check_group_use},
     {{"link", "links point to forward nodes that exist"}, Scope::node, nullptr, check_links},
     {{"metadata", "chunks, buckets and regions are well-formed"}, Scope::node, nullptr, check_metadata},
     {{"keys", ""}, Scope::node, nullptr, check_node_keys},
-    {{"collective-order", "all ranks of a group call the same collectives in the same order, with sizes that match"}, Scope::ranks, check_collective_order, nullptr},
+    {{"collective-order", "all ranks of a group call the same collectives in the same order, with sizes that match"},
+     Scope::ranks,
+     check_collective_order,
+     nullptr},
     {{"deadlock", "no ranks wait for each other in a circle"}, Scope::ranks, check_deadlock, nullptr},
 };
 constexpr std::string_view kIdsRule = "index";
@@ -183,11 +216,12 @@ void Check::warn(std::string message, std::string hint) {
 
 void Check::fail(std::string message, std::string hint) {
   bool in_program = program && !findings_->full();
-  add(std::move(message), in_program ? place_of(*program, graph ? *graph : program->graph, NodeId()) : "", std::move(hint));
+  add(std::move(message), in_program ? place_of(*program, graph ? *graph : program->graph, NodeId()) : "",
+      std::move(hint));
 }
 
 void Check::fail(NodeId n, std::string message, std::string hint) {
-  if (findings_->full()) return add({}, {}, {});   // only counted
+  if (findings_->full()) return add({}, {}, {});  // only counted
   add(message + from_line(n), place_of(*program, *graph, n), std::move(hint));
 }
 

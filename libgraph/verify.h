@@ -12,9 +12,9 @@
 namespace sg {
 
 struct VerifyOptions {
-  bool types = true;      // hold recorded types against inferred ones (the slowest rule)
-  bool ranks = true;      // hold ranks against each other: collective order, shapes, groups
-  size_t threads = 1;     // programs are held against their rules on several; the findings are those of one
+  bool types = true;   // hold recorded types against inferred ones (the slowest rule)
+  bool ranks = true;   // hold ranks against each other: collective order, shapes, groups
+  size_t threads = 1;  // programs are held against their rules on several; the findings are those of one
   // Limits on the work of the rules across ranks, not on jobs: nested calls can multiply, and so can ranks. A job that
   // meets one is warned about: what lies beyond was not looked at.
   size_t max_rank_events = 8'000'000;    // launches and waits, of all programs, and of all ranks together
@@ -22,8 +22,8 @@ struct VerifyOptions {
 };
 
 struct VerifyRule {
-  std::string_view name;       // "order", "alias-root", "collective-order"
-  std::string_view promise;    // one sentence: what holds when the rule passes
+  std::string_view name;     // "order", "alias-root", "collective-order"
+  std::string_view promise;  // one sentence: what holds when the rule passes
 };
 
 // Every rule by name, in the order in which they run.

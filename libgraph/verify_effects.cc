@@ -20,9 +20,13 @@ bool overlaps_itself(const Check& c, const Type& t) {
   return false;
 }
 
-bool launches(const OpInfo* info) { return info && ((info->has(kCollective) && !info->has(kWait)) || starts_transfer(info)); }
+bool launches(const OpInfo* info) {
+  return info && ((info->has(kCollective) && !info->has(kWait)) || starts_transfer(info));
+}
 
-std::string_view wait_for(const OpInfo* info) { return starts_transfer(info) ? "sg.wait" : "_c10d_functional.wait_tensor"; }
+std::string_view wait_for(const OpInfo* info) {
+  return starts_transfer(info) ? "sg.wait" : "_c10d_functional.wait_tensor";
+}
 
 // Calls fn with each value among the arguments of a node.
 template <class Fn>
@@ -51,14 +55,15 @@ void for_each_written(const Check& c, NodeId n, const Fn& fn) {
 bool has_effects(const Graph& g) {
   for (NodeId n : g.nodes()) {
     const OpInfo* info = g.op_info(n);
-    if (info && (info->writes() || info->has(kCollective) || info->has(kHigherOrder) || starts_transfer(info))) return true;
+    if (info && (info->writes() || info->has(kCollective) || info->has(kHigherOrder) || starts_transfer(info)))
+      return true;
   }
   return false;
 }
 
 void check_constants(Check& c, NodeId n) {
   const AliasAnalysis& alias = c.aliases();
-  if (alias.effects(n) & (kEffectWait | kEffectOpaque)) return;   // a wait completes a write that its launch began
+  if (alias.effects(n) & (kEffectWait | kEffectOpaque)) return;  // a wait completes a write that its launch began
   for (StorageId s : alias.writes(n)) {
     const Storage& storage = alias.storage(s);
     if (!storage.is_input() || !storage.certain) continue;
@@ -68,7 +73,8 @@ void check_constants(Check& c, NodeId n) {
       if (!through && alias.storage_of(v) == s) through = v;
     });
     bool direct = !through || through == storage.owner;
-    c.fail(n, "writes to the constant " + c.name(storage.owner) + (direct ? "" : " through its view " + c.name(through)),
+    c.fail(n,
+           "writes to the constant " + c.name(storage.owner) + (direct ? "" : " through its view " + c.name(through)),
            "copy it first (aten.clone), or make the input a buffer");
   }
 }
@@ -90,9 +96,9 @@ void check_writes(Check& c) {
 
 namespace {
 
-// Walks the nodes of a graph in order and knows which collectives and transfers have been launched and not waited for. Storages tell
-// values of one memory; of two parts of one storage nobody knows whether they overlap, so only a view of the result, and
-// what has the very type of the result or the input, counts as the same elements.
+// Walks the nodes of a graph in order and knows which collectives and transfers have been launched and not waited for.
+// Storages tell values of one memory; of two parts of one storage nobody knows whether they overlap, so only a view of
+// the result, and what has the very type of the result or the input, counts as the same elements.
 class Flight {
  public:
   explicit Flight(Check& c) : c_(c), alias_(c.aliases()) {}
@@ -157,13 +163,13 @@ class Flight {
       StorageId s = alias_.storage_of(node.result(i));
       if (!s || !alias_.storage(s).certain) continue;
       results_[s.index] = {n, node.result(i)};
-      sent_.erase(s.index);            // a buffer for the result is no input
+      sent_.erase(s.index);  // a buffer for the result is no input
     }
   }
 
   void land(NodeId n) {
     const OpInfo* info = c_.graph->op_info(n);
-    ValueId waited;                    // what a wait waits for; what comes behind that it only keeps alive
+    ValueId waited;  // what a wait waits for; what comes behind that it only keeps alive
     for_each_operand(*c_.graph, n, [&](ValueId v) {
       if (waited.is_none()) waited = v;
       if (info && info->has(kWait) && v != waited) return;
@@ -183,8 +189,8 @@ class Flight {
 
   Check& c_;
   const AliasAnalysis& alias_;
-  std::unordered_map<uint32_t, Sent> results_, sent_;    // by storage
-  std::unordered_set<uint32_t> landed_;                  // launches of which a result was waited for
+  std::unordered_map<uint32_t, Sent> results_, sent_;  // by storage
+  std::unordered_set<uint32_t> landed_;                // launches of which a result was waited for
 };
 
 }  // namespace
@@ -214,10 +220,12 @@ void check_random(Check& c, NodeId n) {
   const Type& t = c.graph->type(node.first_result);
   if (t.kind != TypeKind::tensor) return;
   if (t.shape.size() != random.origin_shape.size())
-    return c.fail(n, "its original has " + count_of(random.origin_shape.size(), "dimension") + ", it has " + std::to_string(t.shape.size()));
+    return c.fail(n, "its original has " + count_of(random.origin_shape.size(), "dimension") + ", it has " +
+                         std::to_string(t.shape.size()));
   for (size_t i = 0; i < t.shape.size(); ++i) {
     Expr end = c.pool.exprs.add(random.origin_offset[i], t.shape[i]);
-    std::optional<int64_t> last = c.pool.exprs.constant_value(end), size = c.pool.exprs.constant_value(random.origin_shape[i]);
+    std::optional<int64_t> last = c.pool.exprs.constant_value(end),
+                           size = c.pool.exprs.constant_value(random.origin_shape[i]);
     std::optional<int64_t> first = c.pool.exprs.constant_value(random.origin_offset[i]);
     if ((last && size && *last > *size) || (first && *first < 0))
       c.fail(n, "lies outside its original along dimension " + std::to_string(i));
@@ -229,7 +237,7 @@ namespace {
 // The name of what a node is a copy or chunk of, over all steps; its own label when it is an original. The original
 // itself may be gone, its name stays.
 StrId original_of(const Graph& g, NodeId n) {
-  constexpr int kMaxSteps = 32;        // copies of copies; the end of a circle is as good a name as any
+  constexpr int kMaxSteps = 32;  // copies of copies; the end of a circle is as good a name as any
   StrId name = g.node(n).label;
   for (int step = 0; n && step < kMaxSteps; ++step) {
     const NodeMeta& m = g.meta(n);
@@ -258,8 +266,9 @@ void check_random_streams(Check& c) {
       auto [it, is_new] = owners.try_emplace(stream, First{&g, n});
       const First& first = it->second;
       if (is_new || (first.graph == &g && original_of(g, n) == original_of(g, first.node))) continue;
-      c.fail(n, "draws from random stream " + std::to_string(stream) + ", as " + "%" +
-                    std::string(first.graph->label(first.node)) + " does, but neither is a copy of the other",
+      c.fail(n,
+             "draws from random stream " + std::to_string(stream) + ", as " + "%" +
+                 std::string(first.graph->label(first.node)) + " does, but neither is a copy of the other",
              "give it a stream of its own, or say what it is a copy of (`remat_of`, `chunk_of`)");
     }
   };
@@ -283,7 +292,7 @@ std::optional<uint32_t> rank_outside(const Check& c, const Group& g) {
   std::sort(members.begin(), members.end());
   if (c.program->ranks.empty()) {
     for (uint32_t r = 0; r < c.job.world; ++r)
-      if (r >= members.size() || members[r] != r) return r;   // stops at the first gap: never past the members
+      if (r >= members.size() || members[r] != r) return r;  // stops at the first gap: never past the members
     return std::nullopt;
   }
   for (uint32_t r : c.program->ranks)
@@ -316,8 +325,10 @@ void check_sizes(Check& c, NodeId n, const OpInfo& info, const Group& g, std::op
       c.fail(n, "calls for " + std::to_string(args[i]->as_int()) + is, "correct the argument or the group");
     bool splits = param == "output_split_sizes" || param == "input_split_sizes";
     if (splits && args[i]->is(ArgKind::list) && !args[i]->items().empty() && args[i]->items().size() != *size)
-      c.fail(n, std::string(param) + " is for " + std::to_string(args[i]->items().size()) + is, "one number a rank of the group");
-    if (param == "src" && args[i]->is(ArgKind::integer) && (args[i]->as_int() < 0 || args[i]->as_int() >= static_cast<int64_t>(*size)))
+      c.fail(n, std::string(param) + " is for " + std::to_string(args[i]->items().size()) + is,
+             "one number a rank of the group");
+    if (param == "src" && args[i]->is(ArgKind::integer) &&
+        (args[i]->as_int() < 0 || args[i]->as_int() >= static_cast<int64_t>(*size)))
       c.fail(n, "sends from rank " + std::to_string(args[i]->as_int()) + " of a group of " + std::to_string(*size));
   }
 }

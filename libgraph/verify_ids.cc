@@ -4,7 +4,7 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kMaxTypeDepth = 32;   // lists of lists of ...: bounds every recursion over types
+constexpr uint32_t kMaxTypeDepth = 32;  // lists of lists of ...: bounds every recursion over types
 constexpr size_t kMaxArgDepth = 64;
 
 bool known(const Check& c, StrId s) { return s.index < c.pool.strings.size(); }
@@ -46,7 +46,7 @@ void ids_of_types(Check& c) {
     const Type& t = c.pool.types[TypeId(i)];
     bool fine = type_known(c, t);
     for (TypeId e : t.elements) {
-      if (e.index >= i) fine = false;   // an element is interned before its list, so there is no circle
+      if (e.index >= i) fine = false;  // an element is interned before its list, so there is no circle
       else depth[i] = std::max(depth[i], depth[e.index] + 1);
     }
     if (!fine) c.fail("type " + std::to_string(i) + " refers to something that is not in the job");
@@ -84,13 +84,15 @@ struct ArgCheck {
     if (a.is(ArgKind::expr) && !known(c, a.as_expr())) wrong = "an expression that is not in the job";
     if (a.is(ArgKind::dtype) && (static_cast<int>(a.as_dtype()) >= kDTypeCount || a.as_dtype() == DType::none))
       wrong = "an element type that does not exist";
-    if (a.is(ArgKind::graph) && a.as_graph().index >= c.program->nested.size()) wrong = "a nested graph that does not exist";
+    if (a.is(ArgKind::graph) && a.as_graph().index >= c.program->nested.size())
+      wrong = "a nested graph that does not exist";
     if (a.is(ArgKind::group) && a.as_group().index >= c.job.groups.size()) wrong = "a group that does not exist";
     if (a.is_text() && !known(c, a.as_text())) wrong = "a text that is not in the job";
     if (a.kind() > ArgKind::opaque) wrong = "an argument of a kind that does not exist";
     if (!a.has_items()) return;
     if (depth > kMaxArgDepth) wrong = "lists that are nested too deeply";
-    else for (const Arg& item : a.items()) look(item, depth + 1);
+    else
+      for (const Arg& item : a.items()) look(item, depth + 1);
   }
 };
 
@@ -103,8 +105,7 @@ void ids_of_pool(Check& c) {
       c.fail("metadata record " + std::to_string(i) + " refers to something that is not in the job");
   for (uint32_t i = 0; i < c.pool.sources.size(); ++i) {
     const Source& s = c.pool.sources[SourceId(i)];
-    if (!known(c, s.file) || !known_or_none(c, s.function))
-      c.fail("source line " + std::to_string(i) + " has no file");
+    if (!known(c, s.file) || !known_or_none(c, s.function)) c.fail("source line " + std::to_string(i) + " has no file");
   }
   for (uint32_t i = 0; i < c.pool.ops.size(); ++i)
     if (!known(c, c.pool.ops[OpId(i)].name)) c.fail("op " + std::to_string(i) + " has no name");
@@ -119,7 +120,8 @@ void ids_of_job(Check& c) {
   }
   for (const Mesh& m : c.job.meshes) fine = fine && known(c, m.name) && all_known(c, m.axes);
   for (const Provenance& p : c.job.provenance)
-    fine = fine && known(c, p.tool) && known(c, p.version) && known_or_none(c, p.input_digest) && keys_known(c, p.options);
+    fine =
+        fine && known(c, p.tool) && known(c, p.version) && known_or_none(c, p.input_digest) && keys_known(c, p.options);
   if (!fine) c.fail("the header of the job refers to a text that is not in it");
 }
 
@@ -171,7 +173,8 @@ void ids_of_node(Check& c, NodeId n) {
                 (node.source.is_none() || node.source.index < c.pool.sources.size()) && node.phase <= Phase::optimizer;
   bool forward = node.forward.is_none() || node.forward.index < c.graph->node_id_limit();
   size_t limit = c.graph->value_id_limit();
-  bool results = node.result_count == 0 || (node.first_result.index < limit && node.result_count <= limit - node.first_result.index);
+  bool results = node.result_count == 0 ||
+                 (node.first_result.index < limit && node.result_count <= limit - node.first_result.index);
   if (!texts || !tables || !forward || !results) return wrong("something that is not in the job");
   for (uint32_t i = 0; i < node.result_count; ++i) {
     const Value& v = c.graph->value(node.result(i));

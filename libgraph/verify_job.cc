@@ -49,14 +49,16 @@ void check_group_part(Check& c, size_t index, const GroupPart& part, std::unorde
   if (part.ranks.empty()) c.fail_item("group", index, group + " has a part without ranks");
   for (uint32_t r : part.ranks) {
     if (r >= c.job.world)
-      c.fail_item("group", index, group + " has " + rank_text(r) + ", outside the world of " + std::to_string(c.job.world));
+      c.fail_item("group", index,
+                  group + " has " + rank_text(r) + ", outside the world of " + std::to_string(c.job.world));
     if (!members->insert(r).second)
       c.fail_item("group", index, group + " has " + rank_text(r) + " twice", "a rank is in one part of a family, once");
   }
   std::unordered_set<uint32_t> mine(part.ranks.begin(), part.ranks.end());
   for (size_t k = 0; k < part.aliases.size(); ++k) {
     if (!mine.count(part.aliases[k].rank))
-      c.fail_item("group", index, group + " has a name on " + rank_text(part.aliases[k].rank) + ", which is not in that part");
+      c.fail_item("group", index,
+                  group + " has a name on " + rank_text(part.aliases[k].rank) + ", which is not in that part");
     if (k > 0 && part.aliases[k].rank <= part.aliases[k - 1].rank)
       c.fail_item("group", index, group + ": names are not in the order of their ranks");
   }
@@ -91,7 +93,8 @@ void check_meshes(Check& c) {
     };
     std::string mesh = c.str(m.name).empty() ? "the main mesh" : "mesh " + std::string(c.str(m.name));
     if (!names.insert(m.name.index).second) fail("two meshes have the name \"" + std::string(c.str(m.name)) + "\"");
-    if (m.axes.size() != m.shape.size()) fail(mesh + " has " + count_of(m.axes.size(), "axis") + " and " + count_of(m.shape.size(), "size"));
+    if (m.axes.size() != m.shape.size())
+      fail(mesh + " has " + count_of(m.axes.size(), "axis") + " and " + count_of(m.shape.size(), "size"));
     std::unordered_set<uint32_t> axes;
     for (StrId a : m.axes)
       if (!axes.insert(a.index).second) fail(mesh + " has axis \"" + std::string(c.str(a)) + "\" twice");
@@ -99,7 +102,8 @@ void check_meshes(Check& c) {
     for (uint32_t n : m.shape) ranks = ranks > UINT32_MAX ? ranks : ranks * n;
     if (ranks == 0) fail(mesh + " has an axis of size 0");
     if (ranks > c.job.world)
-      fail(mesh + " has more places than the world has ranks (" + std::to_string(c.job.world) + ")", "raise `world`, or shrink an axis");
+      fail(mesh + " has more places than the world has ranks (" + std::to_string(c.job.world) + ")",
+           "raise `world`, or shrink an axis");
   }
 }
 
@@ -113,7 +117,7 @@ bool is_version(std::string_view s) {
   for (size_t i = 0; i < s.size(); ++i) {
     if (s[i] >= '0' && s[i] <= '9') digit = true;
     else if (s[i] == '.' && digit && dots < 2) ++dots, digit = false;
-    else return digit && dots == 2 && (s[i] == '-' || s[i] == '+');   // a pre-release or build suffix
+    else return digit && dots == 2 && (s[i] == '-' || s[i] == '+');  // a pre-release or build suffix
   }
   return digit && dots == 2;
 }
@@ -251,7 +255,8 @@ void check_op_names(Check& c) {
     ++looked;
     const std::string hint = hint_for_op(name);
     const std::string user = hint.empty() ? std::string() : first_use(c.job, OpId(i));
-    if (!user.empty()) c.warn(user + " calls " + std::string(name) + ", which is not in the op table and travels opaque", hint);
+    if (!user.empty())
+      c.warn(user + " calls " + std::string(name) + ", which is not in the op table and travels opaque", hint);
   }
 }
 
@@ -259,7 +264,8 @@ void check_nested(Check& c) {
   std::unordered_set<uint32_t> names;
   for (const auto& n : c.program->nested) {
     if (c.str(n->name).empty()) c.fail("a nested graph has an empty name");
-    if (!names.insert(n->name.index).second) c.fail("two nested graphs have the name \"" + std::string(c.str(n->name)) + "\"");
+    if (!names.insert(n->name.index).second)
+      c.fail("two nested graphs have the name \"" + std::string(c.str(n->name)) + "\"");
   }
   uint32_t recursion = find_recursion(graphs_within(*c.program));
   if (recursion != NestedId::kNoneIndex)

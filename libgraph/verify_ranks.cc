@@ -53,12 +53,13 @@ std::string group_text(const Check& c, uint32_t g) {
 }
 
 std::string ranks_text(const Program& p) {
-  return p.ranks.empty() ? "every rank" : "rank " + std::to_string(p.ranks[0]) + (p.ranks.size() > 1 ? " (and others)" : "");
+  return p.ranks.empty() ? "every rank"
+                         : "rank " + std::to_string(p.ranks[0]) + (p.ranks.size() > 1 ? " (and others)" : "");
 }
 
 struct Ranks {
-  std::vector<Sequence> sequences;   // by program
-  bool complete = true;              // false: a limit was met
+  std::vector<Sequence> sequences;  // by program
+  bool complete = true;             // false: a limit was met
 };
 
 Ranks sequences_of(const Job& job, size_t max_events) {
@@ -74,7 +75,8 @@ Ranks sequences_of(const Job& job, size_t max_events) {
 void warn_incomplete(Check& c) {
   c.leave();
   c.warn("the ranks were not held against each other: they launch and wait more than " +
-             std::to_string(c.options.max_rank_events) + " times, or calls nest more than " + std::to_string(kMaxCollectiveDepth) + " deep",
+             std::to_string(c.options.max_rank_events) + " times, or calls nest more than " +
+             std::to_string(kMaxCollectiveDepth) + " deep",
          "check a job of fewer layers or ranks");
 }
 
@@ -86,15 +88,16 @@ void stand_at(Check& c, uint32_t program, const Event& e) {
 // Program `b` against program `a`, both members of group `g`. True when all calls match.
 bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint32_t b) {
   const Sequence &left = ranks.sequences[a], &right = ranks.sequences[b];
-  const std::vector<size_t> &first = left.of_group(g), &second = right.of_group(g);
+  const std::vector<size_t>&first = left.of_group(g), &second = right.of_group(g);
   std::string other = ranks_text(*c.job.programs[a]);
   for (size_t k = 0; k < std::min(first.size(), second.size()); ++k) {
     const Event &x = left.events[first[k]], &y = right.events[second[k]];
     std::string why = collective_mismatch(collective_facts(c.pool, y), collective_facts(c.pool, x));
     if (why.empty()) continue;
     stand_at(c, b, y);
-    c.fail(y.node, "call " + std::to_string(k + 1) + " of group " + group_text(c, g) + " is not the same on " + other +
-                       " (%" + std::string(x.graph->label(x.node)) + " there): " + why,
+    c.fail(y.node,
+           "call " + std::to_string(k + 1) + " of group " + group_text(c, g) + " is not the same on " + other + " (%" +
+               std::string(x.graph->label(x.node)) + " there): " + why,
            "all ranks of a group must call its collectives in the same order, with matching sizes");
     return false;
   }
@@ -103,15 +106,17 @@ bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint
   size_t k = std::min(first.size(), second.size());
   const Event& extra = here ? right.events[second[k]] : left.events[first[k]];
   stand_at(c, here ? b : a, extra);
-  c.fail(extra.node, "call " + std::to_string(k + 1) + " of group " + group_text(c, g) + " has no partner on " +
-                         (here ? other : ranks_text(*c.job.programs[b])) + ", which calls " + std::to_string(k),
+  c.fail(extra.node,
+         "call " + std::to_string(k + 1) + " of group " + group_text(c, g) + " has no partner on " +
+             (here ? other : ranks_text(*c.job.programs[b])) + ", which calls " + std::to_string(k),
          "it would wait forever: add the call there, or remove it here");
   return false;
 }
 
-// What rank i sends to j must be what j expects from i, as far as both are numbers. Sets the budget to 0 when it is met.
-void compare_splits(Check& c, const Ranks& ranks, uint32_t g, const GroupPart& part, const std::vector<uint32_t>& programs,
-                    size_t* budget) {
+// What rank i sends to j must be what j expects from i, as far as both are numbers. Sets the budget to 0 when it is
+// met.
+void compare_splits(Check& c, const Ranks& ranks, uint32_t g, const GroupPart& part,
+                    const std::vector<uint32_t>& programs, size_t* budget) {
   size_t n = part.ranks.size();
   size_t calls = ranks.sequences[programs[0]].of_group(g).size();
   for (size_t k = 0; k < calls; ++k) {
@@ -137,8 +142,9 @@ void compare_splits(Check& c, const Ranks& ranks, uint32_t g, const GroupPart& p
         const Sequence& s = ranks.sequences[programs[i]];
         const Event& e = s.events[s.of_group(g)[k]];
         stand_at(c, programs[i], e);
-        c.fail(e.node, "rank " + std::to_string(part.ranks[i]) + " sends " + std::to_string(send[j].as_int()) + " to rank " +
-                           std::to_string(part.ranks[j]) + ", which expects " + std::to_string(receive[i].as_int()),
+        c.fail(e.node,
+               "rank " + std::to_string(part.ranks[i]) + " sends " + std::to_string(send[j].as_int()) + " to rank " +
+                   std::to_string(part.ranks[j]) + ", which expects " + std::to_string(receive[i].as_int()),
                "what one rank sends, the other must expect");
         return;
       }
@@ -166,7 +172,8 @@ void check_collective_order(Check& c) {
   c.leave();
   if (split_budget == 0)
     c.warn("not all exchanges were held against each other: there are more than " +
-               std::to_string(c.options.max_split_checks) + " pairs of split sizes", "check a job of fewer layers or ranks");
+               std::to_string(c.options.max_split_checks) + " pairs of split sizes",
+           "check a job of fewer layers or ranks");
 }
 
 // --- deadlock ---
@@ -214,7 +221,8 @@ class Simulation {
     for (uint32_t r : job_.groups[wanted.group].part_of(m.rank)->ranks) {
       const Member& other = members_[index_.at(r)];
       size_t made = 0;
-      for (size_t i = 0; i < other.at; ++i) made += !(*other.events)[i].is_wait && (*other.events)[i].group == wanted.group;
+      for (size_t i = 0; i < other.at; ++i)
+        made += !(*other.events)[i].is_wait && (*other.events)[i].group == wanted.group;
       if (made <= wanted.call) return &other;
     }
     return nullptr;
@@ -222,9 +230,9 @@ class Simulation {
 
  private:
   struct Part {
-    uint32_t size = 0;                               // 0 = not all of its ranks are here: nobody waits
-    std::vector<uint32_t> made;                      // by call: how many members launched it
-    std::unordered_map<uint32_t, std::vector<uint32_t>> waiting;   // by call
+    uint32_t size = 0;                                            // 0 = not all of its ranks are here: nobody waits
+    std::vector<uint32_t> made;                                   // by call: how many members launched it
+    std::unordered_map<uint32_t, std::vector<uint32_t>> waiting;  // by call
   };
   uint64_t key(uint32_t group, uint32_t rank) const { return uint64_t{group} << 32 | rank; }
 
@@ -261,7 +269,7 @@ class Simulation {
   const Job& job_;
   RankMap map_;
   std::vector<Member> members_;
-  std::unordered_map<uint32_t, uint32_t> index_;      // rank -> member
+  std::unordered_map<uint32_t, uint32_t> index_;  // rank -> member
   std::unordered_map<uint64_t, uint32_t> part_of_;
   std::vector<Part> parts_;
   size_t events_ = 0;
@@ -272,7 +280,7 @@ class Simulation {
 void check_deadlock(Check& c) {
   if (c.job.programs.size() < 2 || c.found_in_rule("collective-order")) return;
   Ranks ranks = sequences_of(c.job, c.options.max_rank_events);
-  if (!ranks.complete) return;                       // collective-order has said so
+  if (!ranks.complete) return;  // collective-order has said so
   Simulation simulation(c.job, ranks);
   if (simulation.events() > c.options.max_rank_events) return warn_incomplete(c);
   simulation.run();
@@ -282,11 +290,12 @@ void check_deadlock(Check& c) {
     if (!other || !other->blocked()) continue;
     const Event &here = m.event(), &there = other->event();
     stand_at(c, m.program, here);
-    c.fail(here.node, "rank " + std::to_string(m.rank) + " waits here for group " + group_text(c, here.group) + ", but rank " +
-                          std::to_string(other->rank) + " waits at %" + std::string(there.graph->label(there.node)) +
-                          " for group " + group_text(c, there.group) + " before it joins",
+    c.fail(here.node,
+           "rank " + std::to_string(m.rank) + " waits here for group " + group_text(c, here.group) + ", but rank " +
+               std::to_string(other->rank) + " waits at %" + std::string(there.graph->label(there.node)) +
+               " for group " + group_text(c, there.group) + " before it joins",
            "launch the collectives of both groups before the first wait, or in the same order on all ranks");
-    break;   // the others are parts of the same circle
+    break;  // the others are parts of the same circle
   }
   c.leave();
 }

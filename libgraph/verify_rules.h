@@ -36,11 +36,10 @@ class Stamps {
 class Check {
  public:
   Check(const Job& checked, const VerifyOptions& wanted, Diagnostics* findings)
-      : job(checked), pool(*checked.pool), options(wanted), group_facts(checked.groups.size()),
-        findings_(findings) {}
+      : job(checked), pool(*checked.pool), options(wanted), group_facts(checked.groups.size()), findings_(findings) {}
 
   const Job& job;
-  Pool& pool;                        // the rules intern expressions and types; nothing else changes
+  Pool& pool;  // the rules intern expressions and types; nothing else changes
   const VerifyOptions& options;
   const Program* program = nullptr;  // set for rules of scope program and below
   const Graph* graph = nullptr;      // set for rules of scope graph and below
@@ -61,24 +60,24 @@ class Check {
   std::string name(ValueId v) const { return "%" + std::string(graph->name(v)); }
   std::string label(NodeId n) const { return "%" + std::string(graph->label(n)); }
   const Symbol* symbol(StrId name) const { return program->find_symbol(name); }
-  const std::vector<StrId>& symbols_of(TypeId t);    // each once
-  const Facts& facts();                              // of the current program
-  TypeChecker& type_checker();                       // of the current program
-  const AliasAnalysis& aliases();                    // of the current graph
+  const std::vector<StrId>& symbols_of(TypeId t);  // each once
+  const Facts& facts();                            // of the current program
+  TypeChecker& type_checker();                     // of the current program
+  const AliasAnalysis& aliases();                  // of the current graph
   bool in_main_graph() const { return graph == &program->graph; }
 
-  void enter(const Program& p);                      // prepares what `symbol` and the stamps need
+  void enter(const Program& p);  // prepares what `symbol` and the stamps need
   void enter(const Graph& g);
-  void leave();                                      // back to the job as a whole
-  bool found_in_rule(std::string_view name) const { return last_failed_ == name; }   // the latest finding was its
+  void leave();                                                                     // back to the job as a whole
+  bool found_in_rule(std::string_view name) const { return last_failed_ == name; }  // the latest finding was its
 
-  Stamps names, types, type_scope, exprs, texts;     // what the rules have looked at; see their users
-  struct GroupFacts {                // of a group, for the ranks of one program
-    uint32_t round = 0;              // program_round of these facts
-    std::optional<uint32_t> outside; // a rank of the program that is not in the group
-    std::optional<size_t> size;      // ranks of the part, if all of the program's ranks agree
+  Stamps names, types, type_scope, exprs, texts;  // what the rules have looked at; see their users
+  struct GroupFacts {                             // of a group, for the ranks of one program
+    uint32_t round = 0;                           // program_round of these facts
+    std::optional<uint32_t> outside;              // a rank of the program that is not in the group
+    std::optional<size_t> size;                   // ranks of the part, if all of the program's ranks agree
   };
-  std::vector<GroupFacts> group_facts;   // by GroupId
+  std::vector<GroupFacts> group_facts;  // by GroupId
 
   // Where the data symbols of the main graph are bound: by symbol, for the current program.
   std::unordered_map<StrId, NodeId, IdHash> bound_by;
@@ -89,9 +88,9 @@ class Check {
 
   Diagnostics* findings_;
   std::string_view last_failed_;
-  std::optional<Facts> facts_;                       // built when first asked for, as is the next
+  std::optional<Facts> facts_;  // built when first asked for, as is the next
   std::optional<TypeChecker> type_checker_;
-  std::unique_ptr<BodySummaries> bodies_;            // what the analyses of a program's graphs share
+  std::unique_ptr<BodySummaries> bodies_;  // what the analyses of a program's graphs share
   std::optional<AliasAnalysis> aliases_;
   std::vector<std::vector<StrId>> type_symbols_;
   std::vector<bool> type_symbols_known_;
@@ -100,7 +99,7 @@ class Check {
 // The arguments of a node by parameter of its op; null where none is given. Surplus and unknown ones are left out.
 std::vector<const Arg*> args_by_param(const Pool& pool, const Node& node, const OpInfo& info);
 
-std::string count_of(size_t n, std::string_view noun);   // "1 result", "3 results"
+std::string count_of(size_t n, std::string_view noun);  // "1 result", "3 results"
 
 // --- the rules, by file ---
 

@@ -10,7 +10,11 @@ bool is_printable(std::string_view s) {
     auto byte = [&](size_t k) { return static_cast<uint8_t>(s[k]); };
     uint8_t b = byte(i);
     if (b < 0x20 || b == 0x7F) return false;
-    size_t length = b < 0x80 ? 1 : b >= 0xC2 && b < 0xE0 ? 2 : b >= 0xE0 && b < 0xF0 ? 3 : b >= 0xF0 && b < 0xF5 ? 4 : 0;
+    size_t length = b < 0x80                ? 1
+                    : b >= 0xC2 && b < 0xE0 ? 2
+                    : b >= 0xE0 && b < 0xF0 ? 3
+                    : b >= 0xF0 && b < 0xF5 ? 4
+                                            : 0;
     if (length == 0 || i + length > s.size()) return false;
     for (size_t k = 1; k < length; ++k)
       if ((byte(i + k) & 0xC0) != 0x80) return false;
@@ -49,7 +53,8 @@ void check_results(Check& c, NodeId n) {
   const OpInfo* info = c.graph->op_info(n);
   if (!info) return;
   if (info->returns_list) {
-    if (!node.is_tuple) c.fail(n, "the op returns a list, but the node is not marked so", "write a comma after the result");
+    if (!node.is_tuple)
+      c.fail(n, "the op returns a list, but the node is not marked so", "write a comma after the result");
   } else if (info->results.size() > 1 && node.result_count != info->results.size()) {
     c.fail(n, count_of(node.result_count, "result") + ", but the op returns " + std::to_string(info->results.size()),
            "name every result, used or not");
@@ -87,11 +92,13 @@ void check_links(Check& c, NodeId n) {
   NodeId to = g.node(n).forward;
   if (!to) return;
   if (!g.alive(to)) {
-    c.fail(n, "the link to its forward node points to a node that was removed", "clear the link, or point it to what replaced the node");
+    c.fail(n, "the link to its forward node points to a node that was removed",
+           "clear the link, or point it to what replaced the node");
   } else if (to == n) {
     c.fail(n, "the link to its forward node points to itself", "clear the link");
   } else if (g.node(to).phase != Phase::forward) {
-    c.fail(n, "the link to its forward node points to " + c.label(to) + ", which is not in the forward", "clear the link");
+    c.fail(n, "the link to its forward node points to " + c.label(to) + ", which is not in the forward",
+           "clear the link");
   }
 }
 
@@ -113,15 +120,18 @@ bool has_axis(const Job& job, StrId axis) {
 void check_sharding(Check& c, const Sharding& s, const Type& type, std::string_view port, size_t index) {
   if (s.empty()) return;
   if (s.placements.size() != s.mesh_axes.size())
-    c.fail_item(port, index, count_of(s.placements.size(), "placement") + " for " + count_of(s.mesh_axes.size(), "mesh axis"));
+    c.fail_item(port, index,
+                count_of(s.placements.size(), "placement") + " for " + count_of(s.mesh_axes.size(), "mesh axis"));
   if (type.kind == TypeKind::tensor && !s.global_shape.empty() && s.global_shape.size() != type.shape.size())
-    c.fail_item(port, index, "the global shape has " + count_of(s.global_shape.size(), "dimension") + ", the tensor " +
-                                 std::to_string(type.shape.size()));
+    c.fail_item(port, index,
+                "the global shape has " + count_of(s.global_shape.size(), "dimension") + ", the tensor " +
+                    std::to_string(type.shape.size()));
   for (Expr e : s.global_shape)
     if (c.pool.exprs.is_invalid(e)) c.fail_item(port, index, "a size of the global shape is no number");
   for (StrId axis : s.mesh_axes)
     if (!has_axis(c.job, axis))
-      c.fail_item(port, index, "no mesh has an axis \"" + std::string(c.str(axis)) + "\"", "declare the mesh in the header");
+      c.fail_item(port, index, "no mesh has an axis \"" + std::string(c.str(axis)) + "\"",
+                  "declare the mesh in the header");
 }
 
 bool has_text(const Check& c, StrId s) { return s && !c.str(s).empty(); }
@@ -140,7 +150,8 @@ void check_inputs(Check& c) {
       c.fail_item("input", i, "only opaque inputs describe an attribute of a parameter");
     if (in.kind == InputKind::opaque)
       g.for_each_use(in.value, [&](Use use) {
-        if (use.user) c.fail(use.user, "uses " + c.name(in.value) + ", an opaque input", "opaque inputs only keep their place");
+        if (use.user)
+          c.fail(use.user, "uses " + c.name(in.value) + ", an opaque input", "opaque inputs only keep their place");
       });
     if (in.kind != InputKind::constant && has_text(c, in.digest))
       c.fail_item("input", i, "only constants have a digest");
@@ -159,7 +170,8 @@ bool is_one_element(const Check& c, const Type& t) {
 
 void check_gradient(Check& c, const Output& out, size_t i) {
   const Graph& g = *c.graph;
-  if (!out.of && !has_text(c, out.of_name)) return c.fail_item("output", i, "a gradient of nothing", "say `of` which input");
+  if (!out.of && !has_text(c, out.of_name))
+    return c.fail_item("output", i, "a gradient of nothing", "say `of` which input");
   if (!out.of || !out.value) return;
   InputKind kind = g.inputs()[g.value(out.of).index].kind;
   if (kind == InputKind::opaque || kind == InputKind::constant)
@@ -191,7 +203,8 @@ void check_outputs(Check& c) {
       case OutputKind::none:
         if (out.value) c.fail_item("output", i, "an output of kind `none` has a value", "make it `output`");
         break;
-      case OutputKind::other: case OutputKind::opaque:
+      case OutputKind::other:
+      case OutputKind::opaque:
         if (!out.value) c.fail_item("output", i, "has no value", "make it `none`");
         break;
     }
@@ -208,7 +221,8 @@ void check_metadata(Check& c, NodeId n) {
   if (m.chunk.index < -1 || m.collective.bucket < -1 || m.recompute_region < -1)
     c.fail(n, "a chunk, bucket or region number below -1");
   if (m.chunk.index >= 0 && !has_text(c, m.chunk.region)) c.fail(n, "in a chunk of no region", "name the region");
-  if (m.chunk.is_backward < -1 || m.chunk.is_backward > 1) c.fail(n, "the direction of its chunk is neither yes nor no");
+  if (m.chunk.is_backward < -1 || m.chunk.is_backward > 1)
+    c.fail(n, "the direction of its chunk is neither yes nor no");
   if (!m.result_chunks.empty() && m.result_chunks.size() != node.result_count)
     c.fail(n, "chunks for " + count_of(m.result_chunks.size(), "result") + " of " + std::to_string(node.result_count));
   for (const ResultChunk& r : m.result_chunks)

@@ -49,11 +49,15 @@ void check_type_scope(Check& c, ValueId v) {
   for (StrId s : c.symbols_of(t))
     if (!c.symbol(s)) c.fail(v, undeclared(c, s), declare_hint(c, s));
   const Type& type = c.pool.types[t];
-  auto is_negative = [&](Expr e) { return c.facts().quick_range(e).min < 0 && c.facts().range(e).max < 0; };   // most sizes pass the first
+  auto is_negative = [&](Expr e) {
+    return c.facts().quick_range(e).min < 0 && c.facts().range(e).max < 0;
+  };  // most sizes pass the first
   for (size_t i = 0; i < type.shape.size(); ++i)
     if (!c.pool.exprs.is_constant(type.shape[i]) && is_negative(type.shape[i]))
-      c.fail(v, c.name(v) + ": size " + std::to_string(i) + ", " + c.pool.exprs.print(type.shape[i]) + ", is always negative",
-             "compare the type with the ranges of its symbols");
+      c.fail(
+          v,
+          c.name(v) + ": size " + std::to_string(i) + ", " + c.pool.exprs.print(type.shape[i]) + ", is always negative",
+          "compare the type with the ranges of its symbols");
 }
 
 }  // namespace
@@ -62,7 +66,8 @@ void check_symbols(Check& c) {
   std::unordered_set<uint32_t> names;
   for (size_t i = 0; i < c.program->symbols.size(); ++i) {
     StrId name = c.program->symbols[i].name;
-    if (!names.insert(name.index).second) c.fail_item("symbol", i, "symbol " + std::string(c.str(name)) + " is declared twice");
+    if (!names.insert(name.index).second)
+      c.fail_item("symbol", i, "symbol " + std::string(c.str(name)) + " is declared twice");
     check_symbol(c, i);
   }
 }
@@ -95,10 +100,12 @@ void check_guards(Check& c) {
   for (size_t i = 0; i < c.program->guards.size(); ++i) {
     if (!check_guard_scope(c, i)) continue;
     const Guard& g = c.program->guards[i];
-    std::optional<int64_t> left = c.pool.exprs.evaluate(g.left, hint_of), right = c.pool.exprs.evaluate(g.right, hint_of);
+    std::optional<int64_t> left = c.pool.exprs.evaluate(g.left, hint_of),
+                           right = c.pool.exprs.evaluate(g.right, hint_of);
     if (!left || !right || holds(g.relation, *left, *right)) continue;
     bool constant = c.pool.exprs.is_constant(g.left) && c.pool.exprs.is_constant(g.right);
-    c.fail_item("guard", i, guard_text(c, g) + (constant ? " can never hold" : " does not hold for the sizes at capture"),
+    c.fail_item("guard", i,
+                guard_text(c, g) + (constant ? " can never hold" : " does not hold for the sizes at capture"),
                 "the graph is valid only where its guards hold: bind other sizes or capture again");
     return;
   }
@@ -126,7 +133,8 @@ void check_scope(Check& c, NodeId n) {
   for (uint32_t i = 0; i < node.result_count; ++i) check_type_scope(c, node.result(i));
   auto check = [&](Expr e) {
     if (!c.exprs.first(e.index, c.program_round)) return;
-    if (c.pool.exprs.is_invalid(e)) return c.fail(n, "an argument is no number: it overflows 64 bits or divides by zero");
+    if (c.pool.exprs.is_invalid(e))
+      return c.fail(n, "an argument is no number: it overflows 64 bits or divides by zero");
     for_each_symbol(c, e, [&](StrId s) {
       if (!c.symbol(s)) c.fail(n, undeclared(c, s), declare_hint(c, s));
     });
@@ -159,8 +167,10 @@ void check_binds(Check& c) {
     for (StrId s : binds_of(c, n)) {
       const Symbol* symbol = c.symbol(s);
       std::string name = "symbol " + std::string(c.str(s));
-      if (!symbol) c.fail(n, "binds " + name + ", which is not declared", "add `symbol " + std::string(c.str(s)) + " data`");
-      else if (symbol->kind != SymbolKind::data) c.fail(n, "binds " + name + ", which is a size of the inputs", "declare it as `data`");
+      if (!symbol)
+        c.fail(n, "binds " + name + ", which is not declared", "add `symbol " + std::string(c.str(s)) + " data`");
+      else if (symbol->kind != SymbolKind::data)
+        c.fail(n, "binds " + name + ", which is a size of the inputs", "declare it as `data`");
       if (!symbol || symbol->kind != SymbolKind::data) continue;
       auto [it, is_new] = c.bound_by.try_emplace(s, n);
       if (!is_new && c.graph->op_info(n))

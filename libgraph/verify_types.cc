@@ -25,7 +25,8 @@ std::string tensor_fault(const Check& c, const Type& t) {
     if (bad(t.stride[i])) return "stride " + std::to_string(i) + " is negative or no number";
     std::optional<int64_t> n = c.pool.exprs.constant_value(t.shape[i]);
     if (n && *n == 0) empty = true;
-    else if (n && __builtin_mul_overflow(bytes, *n, &bytes) && !empty) return "the tensor has more bytes than 64 bits can count";
+    else if (n && __builtin_mul_overflow(bytes, *n, &bytes) && !empty)
+      return "the tensor has more bytes than 64 bits can count";
   }
   return {};
 }
@@ -64,9 +65,10 @@ void check_result_types(Check& c, NodeId n) {
 namespace {
 
 std::string_view kind_word(ParamKind k) {
-  constexpr std::string_view kWords[] = {"a tensor", "a list of tensors", "a number", "an integer", "a list of integers",
-                                         "a number", "a truth value", "a string", "an element type", "a layout",
-                                         "a device", "a memory format", "a group", "a nested graph", "anything"};
+  constexpr std::string_view kWords[] = {
+      "a tensor", "a list of tensors", "a number", "an integer",      "a list of integers",
+      "a number", "a truth value",     "a string", "an element type", "a layout",
+      "a device", "a memory format",   "a group",  "a nested graph",  "anything"};
   return kWords[static_cast<size_t>(k)];
 }
 
@@ -74,9 +76,11 @@ std::string_view kind_word(ParamKind k) {
 bool value_fits(TypeKind t, ParamKind k) {
   bool number = t == TypeKind::integer || t == TypeKind::floating || t == TypeKind::boolean;
   switch (k) {
-    case ParamKind::tensor: case ParamKind::scalar: return t == TypeKind::tensor || number;   // numbers are wrapped
+    case ParamKind::tensor:
+    case ParamKind::scalar: return t == TypeKind::tensor || number;  // numbers are wrapped
     case ParamKind::tensor_list: return t == TypeKind::list;
-    case ParamKind::integer: case ParamKind::boolean: return t == TypeKind::integer || t == TypeKind::boolean;
+    case ParamKind::integer:
+    case ParamKind::boolean: return t == TypeKind::integer || t == TypeKind::boolean;
     case ParamKind::integer_list: return t == TypeKind::list || t == TypeKind::integer;
     case ParamKind::floating: return number;
     default: return false;
@@ -87,7 +91,7 @@ bool arg_fits(const Check& c, const Arg& a, ParamKind k, bool optional);
 
 bool items_fit(const Check& c, const Arg& a, ParamKind k) {
   for (const Arg& item : a.items())
-    if (!arg_fits(c, item, k, k == ParamKind::tensor)) return false;   // lists of optional tensors hold none
+    if (!arg_fits(c, item, k, k == ParamKind::tensor)) return false;  // lists of optional tensors hold none
   return true;
 }
 
@@ -98,11 +102,12 @@ bool arg_fits(const Check& c, const Arg& a, ParamKind k, bool optional) {
     TypeKind t = c.graph->type(a.as_value()).kind;
     return t == TypeKind::unknown || t == TypeKind::opaque || value_fits(t, k);
   }
-  if (a.is(ArgKind::opaque)) return k != ParamKind::group;   // nothing is known about it
+  if (a.is(ArgKind::opaque)) return k != ParamKind::group;  // nothing is known about it
   bool integer = a.is(ArgKind::integer) || a.is(ArgKind::expr);
   bool number = integer || a.is(ArgKind::floating) || a.is(ArgKind::boolean);
   switch (k) {
-    case ParamKind::tensor: case ParamKind::scalar: return number || a.is(ArgKind::complex);
+    case ParamKind::tensor:
+    case ParamKind::scalar: return number || a.is(ArgKind::complex);
     case ParamKind::tensor_list: return a.is(ArgKind::list) && items_fit(c, a, ParamKind::tensor);
     case ParamKind::integer: return integer || a.is(ArgKind::boolean);
     case ParamKind::integer_list: return integer || (a.is(ArgKind::list) && items_fit(c, a, ParamKind::integer));
@@ -172,10 +177,12 @@ void check_args(Check& c, NodeId n) {
     if (!given[i]) continue;
     bool none_by_default = p.has_default && p.default_text == "None";
     if (!arg_fits(c, *given[i], p.kind, p.optional || none_by_default))
-      c.fail(n, "argument \"" + std::string(p.name) + "\" is not " + std::string(kind_word(p.kind)), schema_hint(*info));
+      c.fail(n, "argument \"" + std::string(p.name) + "\" is not " + std::string(kind_word(p.kind)),
+             schema_hint(*info));
     if (p.kind == ParamKind::group || p.kind == ParamKind::any) continue;
     given[i]->walk([&](const Arg& a) {
-      if (a.is(ArgKind::group)) c.fail(n, "a group stands where \"" + std::string(p.name) + "\" belongs", schema_hint(*info));
+      if (a.is(ArgKind::group))
+        c.fail(n, "a group stands where \"" + std::string(p.name) + "\" belongs", schema_hint(*info));
     });
   }
 }
@@ -195,8 +202,8 @@ bool agree_at_capture(Check& c, Expr a, Expr b) {
 }
 
 // Equal, or equal wherever the guards hold: captures write 256 for u0 + u1 where a guard says so. What the guards leave
-// open passes where it was so at capture: PyTorch finds s0//(s0//2) to be 2 by ways of its own. A run, which has numbers,
-// asks again.
+// open passes where it was so at capture: PyTorch finds s0//(s0//2) to be 2 by ways of its own. A run, which has
+// numbers, asks again.
 bool same_size(Check& c, Expr a, Expr b) {
   if (a == b) return true;
   if (c.pool.exprs.is_constant(a) && c.pool.exprs.is_constant(b)) return false;
@@ -219,7 +226,8 @@ Expr without_guards(ExprPool& exprs, Expr stride, const std::vector<Expr>& shape
     const Atom& atom = exprs.atom(f.atom);
     if (atom.kind != AtomKind::max || atom.operands.size() != 2) return Expr();
     for (int one : {0, 1})
-      if (exprs.constant_value(atom.operands[static_cast<size_t>(one)]) == 1) return atom.operands[static_cast<size_t>(1 - one)];
+      if (exprs.constant_value(atom.operands[static_cast<size_t>(one)]) == 1)
+        return atom.operands[static_cast<size_t>(1 - one)];
     return Expr();
   };
   Expr out = stride;
@@ -227,7 +235,7 @@ Expr without_guards(ExprPool& exprs, Expr stride, const std::vector<Expr>& shape
     for (const Factor& f : term.factors) {
       Expr size = guarded(f);
       if (!size || std::find(shape.begin(), shape.end(), size) == shape.end()) continue;
-      if (exprs.terms(stride).size() != 1) return stride;      // strides are products; nothing else is worth the work
+      if (exprs.terms(stride).size() != 1) return stride;  // strides are products; nothing else is worth the work
       Expr rest = exprs.floordiv(out, exprs.pow(exprs.max(exprs.constant(1), size), f.power));
       out = exprs.mul(rest, exprs.pow(size, f.power));
     }
@@ -281,14 +289,18 @@ std::string difference(Check& c, const Type& recorded, const Type& inferred) {
   if (recorded.kind != inferred.kind) return "another kind of type than the op gives";
   if (recorded.kind != TypeKind::tensor) return "another value than the op gives";
   if (recorded.dtype != inferred.dtype)
-    return "recorded as " + std::string(dtype_name(recorded.dtype)) + ", but the op gives " + std::string(dtype_name(inferred.dtype));
+    return "recorded as " + std::string(dtype_name(recorded.dtype)) + ", but the op gives " +
+           std::string(dtype_name(inferred.dtype));
   if (!same_sizes(c, recorded.shape, inferred.shape))
     return "recorded as " + shape_text(c, recorded.shape) + ", but the op gives " + shape_text(c, inferred.shape);
   if (!same_strides(c, recorded, inferred))
-    return "recorded with strides " + shape_text(c, recorded.stride) + ", but the op gives " + shape_text(c, inferred.stride);
+    return "recorded with strides " + shape_text(c, recorded.stride) + ", but the op gives " +
+           shape_text(c, inferred.stride);
   if (recorded.offset != inferred.offset)
-    return "recorded at offset " + c.pool.exprs.print(recorded.offset) + ", but the op gives " + c.pool.exprs.print(inferred.offset);
-  return "recorded on " + std::string(c.str(recorded.device)) + ", but the op gives " + std::string(c.str(inferred.device));
+    return "recorded at offset " + c.pool.exprs.print(recorded.offset) + ", but the op gives " +
+           c.pool.exprs.print(inferred.offset);
+  return "recorded on " + std::string(c.str(recorded.device)) + ", but the op gives " +
+         std::string(c.str(inferred.device));
 }
 
 bool takes_unknown_type(const Check& c, const Node& node) {
@@ -307,7 +319,8 @@ bool same_place(Check& c, const Type& a, const Type& b) {
 
 }  // namespace
 
-// The type checker finds what differs by a letter; equal by the guards, or known to be the recorder's fault, is no finding.
+// The type checker finds what differs by a letter; equal by the guards, or known to be the recorder's fault, is no
+// finding.
 void check_inferred(Check& c, NodeId n) {
   std::vector<TypeDisagreement> found;
   c.type_checker().check(*c.graph, n, &found);
@@ -336,7 +349,8 @@ void check_call(Check& c, NodeId n) {
   const ArgList& operands = args[1]->items();
   std::string name = "\"" + std::string(c.str(body.name)) + "\"";
   if (operands.size() != body.graph.inputs().size())
-    return c.fail(n, count_of(operands.size(), "argument") + " for " + name + ", which takes " + std::to_string(body.graph.inputs().size()));
+    return c.fail(n, count_of(operands.size(), "argument") + " for " + name + ", which takes " +
+                         std::to_string(body.graph.inputs().size()));
   for (size_t i = 0; i < operands.size(); ++i) {
     const Type& wanted = body.graph.type(body.graph.inputs()[i].value);
     if (!operands[i].is(ArgKind::value)) {
@@ -344,12 +358,15 @@ void check_call(Check& c, NodeId n) {
       continue;
     }
     const Type& given = c.graph->type(operands[i].as_value());
-    bool same_steps = given.kind != TypeKind::tensor || wanted.kind != TypeKind::tensor || same_strides(c, given, wanted);
+    bool same_steps =
+        given.kind != TypeKind::tensor || wanted.kind != TypeKind::tensor || same_strides(c, given, wanted);
     if (!may_be(c, given, wanted) || !same_steps)
-      c.fail(n, "argument " + std::to_string(i) + " of " + name + ": " + c.name(operands[i].as_value()) + " is " + difference(c, given, wanted));
+      c.fail(n, "argument " + std::to_string(i) + " of " + name + ": " + c.name(operands[i].as_value()) + " is " +
+                    difference(c, given, wanted));
   }
   if (node.result_count != body.graph.outputs().size())
-    c.fail(n, count_of(node.result_count, "result") + " of " + name + ", which gives " + std::to_string(body.graph.outputs().size()));
+    c.fail(n, count_of(node.result_count, "result") + " of " + name + ", which gives " +
+                  std::to_string(body.graph.outputs().size()));
 }
 
 }  // namespace sg

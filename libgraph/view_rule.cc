@@ -91,7 +91,7 @@ ViewAnswer to_is_view(const Graph& graph, NodeId n, const Type& from, const Type
 
 bool can_view(const std::vector<int64_t>& shape, const std::vector<int64_t>& stride,
               const std::vector<int64_t>& new_shape) {
-  std::vector<std::pair<int64_t, int64_t>> runs;   // dimensions of size 1 dropped, neighbours that are dense merged
+  std::vector<std::pair<int64_t, int64_t>> runs;  // dimensions of size 1 dropped, neighbours that are dense merged
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0) return true;
     if (shape[i] == 1) continue;
@@ -102,7 +102,7 @@ bool can_view(const std::vector<int64_t>& shape, const std::vector<int64_t>& str
     else runs.back().second = stride[i];
   }
   size_t run = 0;
-  int64_t filled = 1;   // how much of the run the new dimensions cover so far
+  int64_t filled = 1;  // how much of the run the new dimensions cover so far
   for (int64_t size : new_shape) {
     if (size == 1) continue;
     if (run == runs.size() || __builtin_mul_overflow(filled, size, &filled) || runs[run].first % filled != 0)

@@ -2,7 +2,8 @@
 //
 // Entries  Names are unique, relative and stay within the archive ("..", "\\" and NUL are refused); stored or deflated,
 //          never encrypted. Nothing is written to disk, and nothing is unpacked before it is asked for.
-// Sizes    An entry may unpack to `free_bytes` whatever its packed size, beyond that only to `max_ratio` times that size,
+// Sizes    An entry may unpack to `free_bytes` whatever its packed size, beyond that only to `max_ratio` times that
+// size,
 //          and never to more than `max_bytes`; all entries together to `free_bytes` + `max_ratio` times the archive.
 // Errors   `unreadable`, with the archive's name and the entry as the path. Checksums are held against the data.
 #pragma once
@@ -26,8 +27,8 @@ struct ZipLimits {
 
 struct ZipEntry {
   std::string name;
-  uint64_t index = 0;                // in the archive
-  uint64_t bytes = 0;                // unpacked, as the archive claims
+  uint64_t index = 0;  // in the archive
+  uint64_t bytes = 0;  // unpacked, as the archive claims
 };
 
 class ZipArchive {
@@ -36,8 +37,8 @@ class ZipArchive {
   static Result<ZipArchive> open(std::string_view bytes, std::string name, const ZipLimits& limits = {});
 
   const std::string& name() const { return name_; }
-  const std::vector<ZipEntry>& entries() const { return entries_; }         // sorted by name
-  const ZipEntry* find(std::string_view name) const;                        // null = not there
+  const std::vector<ZipEntry>& entries() const { return entries_; }  // sorted by name
+  const ZipEntry* find(std::string_view name) const;                 // null = not there
   Result<std::string> read(const ZipEntry& entry) const;
 
  private:

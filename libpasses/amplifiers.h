@@ -10,8 +10,8 @@ namespace sg {
 
 struct Amplifier {
   NodeId node;
-  int64_t bytes = 0;                  // of its result, for the sizes of the capture
-  int64_t taken_bytes = 0;            // of all its tensor operands
+  int64_t bytes = 0;        // of its result, for the sizes of the capture
+  int64_t taken_bytes = 0;  // of all its tensor operands
   double ratio() const { return taken_bytes == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(taken_bytes); }
 };
 
@@ -19,8 +19,9 @@ struct Amplifier {
 SizeValues assumed_sizes(const Program& program);
 
 struct Amplifiers {
-  std::vector<Amplifier> found;       // of the forward, the largest result first
-  std::vector<Amplifier> layers; // as large, but another layer contracts what comes of them, before the loss: not meant
+  std::vector<Amplifier> found;  // of the forward, the largest result first
+  std::vector<Amplifier>
+      layers;  // as large, but another layer contracts what comes of them, before the loss: not meant
 };
 
 Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& options);

@@ -18,7 +18,7 @@ namespace {
 struct Peak {
   int64_t bytes = 0;
   std::string node;
-  bool at_call = false;               // of a chunk
+  bool at_call = false;  // of a chunk
 };
 
 Peak peak_of(const Job& job) {
@@ -38,9 +38,9 @@ Peak peak_of(const Job& job) {
 // An amplifier in each program that has it, planned; the job is rewritten for it.
 struct Prepared {
   Job job;
-  std::vector<std::optional<AutoPlan>> plans;      // by program
-  std::optional<int64_t> rows;                     // of the first; none = symbolic
-  int64_t most_chunks = 0;                         // for the sizes of the capture
+  std::vector<std::optional<AutoPlan>> plans;  // by program
+  std::optional<int64_t> rows;                 // of the first; none = symbolic
+  int64_t most_chunks = 0;                     // for the sizes of the capture
 };
 
 class AutoChunker {
@@ -289,7 +289,7 @@ class AutoChunker {
   // Twice as many until they are enough, then between. Where they never are, the fewest that come within 1 % of the
   // least peak; 1 = none lowers it.
   Result<int64_t> fewest(const Prepared& prepared) const {
-    constexpr int64_t kManyChunks = 64;      // beyond them a doubling must be worth it
+    constexpr int64_t kManyChunks = 64;  // beyond them a doubling must be worth it
     const int64_t before = peak_of(prepared.job).bytes;
     std::vector<std::pair<int64_t, int64_t>> tried{{1, before}};
     for (;;) {

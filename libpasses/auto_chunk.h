@@ -21,10 +21,10 @@
 namespace sg {
 
 struct AutoChunkOptions {
-  std::optional<int64_t> chunks, rows_per_chunk, peak_bytes;     // one at most
-  int64_t least_rows = 1;             // in each chunk
-  int64_t min_output = 1 << 20;       // bytes
-  std::optional<double> ratio;        // of bytes
+  std::optional<int64_t> chunks, rows_per_chunk, peak_bytes;  // one at most
+  int64_t least_rows = 1;                                     // in each chunk
+  int64_t min_output = 1 << 20;                               // bytes
+  std::optional<double> ratio;                                // of bytes
   bool sums_in_f32 = true;
 };
 

@@ -32,7 +32,7 @@ class ChunkBuilder {
   Result<ValueId> make_tensor(std::string_view op, const Type& type, DType dtype, const std::string& name,
                               const NodeSpec& like);
 
-  NodeId position;                    // new nodes stand before it
+  NodeId position;  // new nodes stand before it
 
  private:
   Program& program_;

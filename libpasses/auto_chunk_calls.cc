@@ -85,7 +85,7 @@ Status AutoOutliner::fill_body(Graph* body, int64_t c) {
 }
 
 NodeSpec AutoOutliner::spec_in(const AutoNode& node, int64_t c, const std::vector<ValueId>& ins, const ValueMap& made,
-                 const NodeMap& copies) {
+                               const NodeMap& copies) {
   NodeSpec spec = spec_of(graph_, node.node);
   for (Arg& arg : spec.args)
     arg.walk_mutable([&](Arg& a) {

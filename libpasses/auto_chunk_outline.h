@@ -15,7 +15,7 @@ namespace sg {
 
 // How the rows are cut.
 struct AutoCuts {
-  std::vector<Expr> sizes;            // one a chunk
+  std::vector<Expr> sizes;  // one a chunk
   bool symbolic = false;
 };
 

@@ -46,14 +46,14 @@ class AutoOutliner {
   struct In {
     ValueId value;
     std::optional<Along> along;
-    std::vector<ValueId> parts;       // by chunk; whole: none
+    std::vector<ValueId> parts;  // by chunk; whole: none
   };
   struct Out {
-    ValueId value;                    // of the body
+    ValueId value;  // of the body
     bool is_sum = false;
     Along along;
-    ValueId whole;                    // what is written; of sums the last
-    std::vector<ValueId> parts;       // by chunk; not of sums
+    ValueId whole;               // what is written; of sums the last
+    std::vector<ValueId> parts;  // by chunk; not of sums
   };
 
   int64_t chunks() const { return static_cast<int64_t>(cuts_.sizes.size()); }
@@ -120,9 +120,9 @@ class AutoOutliner {
   ChunkBuilder main_;
   std::vector<In> ins_;
   std::vector<Out> outs_;
-  std::vector<NodeId> dead_;          // casts of sums that are handed on
-  std::map<uint32_t, NestedId> bodies_;       // by the rows of a chunk
-  std::vector<std::string> names_;            // of the spec at hand
+  std::vector<NodeId> dead_;             // casts of sums that are handed on
+  std::map<uint32_t, NestedId> bodies_;  // by the rows of a chunk
+  std::vector<std::string> names_;       // of the spec at hand
   std::string label_;
   AutoCounts counts_;
 };

@@ -35,12 +35,12 @@ struct AutoPlan {
   NodeId amplifier;
   AutoCut cut;
   AxisWorld world;
-  std::vector<AutoNode> body;         // in schedule order
-  std::vector<bool> is_body;          // by node
-  std::vector<ValueId> results;       // that somebody else takes, in schedule order
-  std::vector<NodeId> behind;         // stand between nodes of the body, and depend on it: they go behind the calls
-  NodeId place;                       // the calls stand before this node; it may be one of the body's
-  int64_t elements = 0;               // of the amplifier's result, for the sizes of the capture
+  std::vector<AutoNode> body;    // in schedule order
+  std::vector<bool> is_body;     // by node
+  std::vector<ValueId> results;  // that somebody else takes, in schedule order
+  std::vector<NodeId> behind;    // stand between nodes of the body, and depend on it: they go behind the calls
+  NodeId place;                  // the calls stand before this node; it may be one of the body's
+  int64_t elements = 0;          // of the amplifier's result, for the sizes of the capture
 
   const Expr& rows() const { return cut.rows; }
 };

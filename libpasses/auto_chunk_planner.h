@@ -145,10 +145,10 @@ class AutoPlanner {
   ChunkRewriter rewriter_;
   SizeValues sizes_;
   AutoPlan plan_;
-  std::vector<bool> depends_, unknown_;              // by value: on the amplifier; its state is not known
-  std::vector<size_t> at_;                           // by node: into nodes_
-  std::vector<AutoNode> nodes_;                      // all that depends on the amplifier, in schedule order
-  std::vector<std::optional<Error>> errors_;         // by nodes_: why it is not chunked
+  std::vector<bool> depends_, unknown_;       // by value: on the amplifier; its state is not known
+  std::vector<size_t> at_;                    // by node: into nodes_
+  std::vector<AutoNode> nodes_;               // all that depends on the amplifier, in schedule order
+  std::vector<std::optional<Error>> errors_;  // by nodes_: why it is not chunked
   std::unordered_map<NodeId, AutoNode, IdHash> joined_;
 };
 

@@ -14,7 +14,7 @@ class AutoChunkReport {
   using Predict = std::function<std::optional<int64_t>(int64_t chunks)>;
 
   void start(const Job& job, int64_t peak_bytes);
-  void add_layer(const Graph& graph, const Amplifier& facts);      // no head
+  void add_layer(const Graph& graph, const Amplifier& facts);  // no head
   void add_skipped(const std::string& label, const Amplifier& facts, const std::string& why);
   // `predict` is asked only when `explain`.
   void add_region(const std::string& label, const Amplifier& facts, const Job& job,

@@ -30,7 +30,7 @@ class ChunkRewriter {
 
  private:
   struct Labels {
-    ValueId ignored, safe, index;       // which rows do not count; labels with 0 for those; as a column
+    ValueId ignored, safe, index;  // which rows do not count; labels with 0 for those; as a column
   };
   const Labels& labels_of(NodeId before, ValueId target, int64_t ignored);
   ValueId row_weights(NodeId before, ValueId weight, const Labels& labels);
@@ -57,8 +57,8 @@ class ChunkRewriter {
   Pool& pool_;
   TypeInferrer types_;
   std::unordered_map<uint64_t, Labels> labels_;
-  std::vector<bool> written_;           // by value that was there from the start: its memory is written
-  bool failed_ = false;                 // a type could not be inferred
+  std::vector<bool> written_;  // by value that was there from the start: its memory is written
+  bool failed_ = false;        // a type could not be inferred
 };
 
 // Writes the number or expression of a scalar where nodes take the scalar. REQUIRES: its type says it

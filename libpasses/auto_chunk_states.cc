@@ -207,9 +207,9 @@ std::optional<AutoNode> AutoPlanner::made_along(NodeId n, const Along& wanted) {
       const Along seed{wanted.domain, axis, wanted.unit};
       plan_.world.seeds[operand.index] = along_state(seed);
       AxisCall call(&plan_.world, program_, n);
-      const bool fits = graph_.type(operand).shape[axis] == call.extent(seed) && row->rule(call).ok() && call.is_plain() &&
-                        call.constants.empty() && call.given.size() == 1 && call.given[0].kind == AxisKind::along &&
-                        call.given[0].along == wanted && !call.given[0].local;
+      const bool fits = graph_.type(operand).shape[axis] == call.extent(seed) && row->rule(call).ok() &&
+                        call.is_plain() && call.constants.empty() && call.given.size() == 1 &&
+                        call.given[0].kind == AxisKind::along && call.given[0].along == wanted && !call.given[0].local;
       plan_.world.seeds[operand.index] = AxisState();
       if (!fits) continue;
       AutoNode out{n, std::move(call.edits), std::move(call.slices)};

@@ -6,11 +6,18 @@
 namespace sg {
 
 AxisCall::AxisCall(AxisWorld* world_in, const Program& program_in, NodeId n)
-    : world(*world_in), program(program_in), graph(program_in.graph), exprs(graph.pool().exprs), id(n), node(graph.node(n)),
-      op(*graph.op_info(n)), bound_(op.params.size()) {
+    : world(*world_in),
+      program(program_in),
+      graph(program_in.graph),
+      exprs(graph.pool().exprs),
+      id(n),
+      node(graph.node(n)),
+      op(*graph.op_info(n)),
+      bound_(op.params.size()) {
   size_t positional = 0;
   for (const Arg& arg : node.args) {
-    const int at = arg.key().is_none() ? static_cast<int>(positional++) : op.param_index(graph.pool().strings[arg.key()]);
+    const int at =
+        arg.key().is_none() ? static_cast<int>(positional++) : op.param_index(graph.pool().strings[arg.key()]);
     if (at >= 0 && static_cast<size_t>(at) < bound_.size()) bound_[static_cast<size_t>(at)] = &arg;
   }
 }
@@ -61,7 +68,9 @@ std::optional<std::vector<int64_t>> AxisCall::integers(std::string_view name) co
 
 const AxisState& AxisCall::state(ValueId v) const {
   const AxisState& own = world.state_now(v);
-  return own.kind == AxisKind::whole && !world.seeds.empty() && world.seeds[v.index].kind == AxisKind::along ? world.seeds[v.index] : own;
+  return own.kind == AxisKind::whole && !world.seeds.empty() && world.seeds[v.index].kind == AxisKind::along
+             ? world.seeds[v.index]
+             : own;
 }
 
 const AxisState* AxisCall::along(ValueId v) const {
@@ -100,13 +109,17 @@ Status AxisCall::want(ValueId v, const Along& a) {
     if (s.along == a) return ok_status();
     return fail(describe(*this, v) + ", and axis " + std::to_string(a.axis) + " is wanted");
   }
-  if (s.kind == AxisKind::partial || s.kind == AxisKind::size) return fail("%" + std::string(graph.name(v)) + " is a sum over chunks, and single rows are wanted");
+  if (s.kind == AxisKind::partial || s.kind == AxisKind::size)
+    return fail("%" + std::string(graph.name(v)) + " is a sum over chunks, and single rows are wanted");
   if (!is_as_long(v, a))
-    return fail("axis " + std::to_string(a.axis) + " of %" + std::string(graph.name(v)) + " is not as long as the chunked axis");
+    return fail("axis " + std::to_string(a.axis) + " of %" + std::string(graph.name(v)) +
+                " is not as long as the chunked axis");
   if (s.kind == AxisKind::constant) return constants.emplace_back(v, along_state(a)), ok_status();
-  if (!domain(a).is_rows) return fail("%" + std::string(graph.name(v)) + " is whole, and the data decides which of its entries a chunk has");
+  if (!domain(a).is_rows)
+    return fail("%" + std::string(graph.name(v)) + " is whole, and the data decides which of its entries a chunk has");
   for (const SliceWish& wish : slices)
-    if (wish.value == v && !(wish.along == a)) return fail("%" + std::string(graph.name(v)) + " would be sliced along two axes");
+    if (wish.value == v && !(wish.along == a))
+      return fail("%" + std::string(graph.name(v)) + " would be sliced along two axes");
   slices.push_back({v, a});
   return ok_status();
 }
@@ -162,7 +175,8 @@ std::string describe(const AxisCall& call, ValueId v) {
   if (s.kind == AxisKind::partial) return name + " is a sum over chunks";
   if (s.kind == AxisKind::size) return name + " is a size of each chunk's own";
   if (s.kind != AxisKind::along) return name + " is whole";
-  return name + " is chunked along axis " + std::to_string(s.along.axis) + (call.domain(s.along).is_rows ? "" : " in an order that the data decides");
+  return name + " is chunked along axis " + std::to_string(s.along.axis) +
+         (call.domain(s.along).is_rows ? "" : " in an order that the data decides");
 }
 
 }  // namespace sg

@@ -1,7 +1,8 @@
 // The axis rules: how an op acts on values that are chunked, one function for each family of ops.
 //
-// A row is a proof obligation: what it gives must hold for any number of chunks and any cuts (axis_call.h). An op without a row is
-// refused where an operand is chunked. tests/unit/axis_rules_test.cc runs each row against the whole op.
+// A row is a proof obligation: what it gives must hold for any number of chunks and any cuts (axis_call.h). An op
+// without a row is refused where an operand is chunked. tests/unit/axis_rules_test.cc runs each row against the whole
+// op.
 #pragma once
 
 #include <span>
@@ -13,10 +14,10 @@ namespace sg {
 using AxisRule = Status (*)(AxisCall&);
 
 struct AxisRow {
-  std::string_view op;                // full name, or a family as "aten.view."
+  std::string_view op;  // full name, or a family as "aten.view."
   AxisRule rule;
-  std::string_view name;              // in refusals
-  bool takes_sizes = false;           // arguments may be sizes of each chunk's own
+  std::string_view name;     // in refusals
+  bool takes_sizes = false;  // arguments may be sizes of each chunk's own
 };
 
 // The rule for a node some of whose operands are chunked; null = there is none. Pointwise ops need no row.
@@ -25,14 +26,14 @@ std::span<const AxisRow> all_axis_rules();
 
 // Whether the op fills a new tensor with one value, whatever its arguments: `constant` until it is wanted in chunks.
 bool is_constant_fill(const OpInfo& op);
-bool is_iota(const OpInfo& op);       // 0, 1, 2, ...
+bool is_iota(const OpInfo& op);  // 0, 1, 2, ...
 
 namespace axis {
 
 // pointwise
 Status pointwise(AxisCall&);
-Result<Along> meet(AxisCall&);        // what operands that are broadcast together are chunked along
-Status like(AxisCall&);               // zeros_like: of its argument's shape
+Result<Along> meet(AxisCall&);  // what operands that are broadcast together are chunked along
+Status like(AxisCall&);         // zeros_like: of its argument's shape
 // views
 Status view(AxisCall&);
 Status expand(AxisCall&);
@@ -40,7 +41,7 @@ Status transpose(AxisCall&);
 Status permute(AxisCall&);
 Status squeeze(AxisCall&);
 Status unsqueeze(AxisCall&);
-Status keep_inner(AxisCall&);         // views of the last axes' elements: complex and back
+Status keep_inner(AxisCall&);  // views of the last axes' elements: complex and back
 Status slice(AxisCall&);
 Status slice_backward(AxisCall&);
 Status select(AxisCall&);
@@ -54,13 +55,13 @@ Status bmm(AxisCall&);
 Status addmm(AxisCall&);
 Status linear(AxisCall&);
 Status sum(AxisCall&);
-Status reduce(AxisCall&);             // any reduction along other axes
-Status along_dim(AxisCall&);          // softmax, cumsum, top-k: work along one axis, which must be another
+Status reduce(AxisCall&);     // any reduction along other axes
+Status along_dim(AxisCall&);  // softmax, cumsum, top-k: work along one axis, which must be another
 Status layer_norm(AxisCall&);
 Status layer_norm_backward(AxisCall&);
 Status attention(AxisCall&);
 Status flex_attention(AxisCall&);
-Status batch(AxisCall&);              // each entry of the first axis alone: convolutions, pools, norms by channel
+Status batch(AxisCall&);  // each entry of the first axis alone: convolutions, pools, norms by channel
 Status pad(AxisCall&);
 Status flip(AxisCall&);
 Status triangle(AxisCall&);
@@ -70,14 +71,14 @@ Status elementwise_loss_backward(AxisCall&);
 Status nll_loss(AxisCall&);
 Status nll_loss_backward(AxisCall&);
 Status cross_entropy(AxisCall&);
-Status share_rows(AxisCall&, const Along&);    // results are means: weighed by the chunk's share of the rows
+Status share_rows(AxisCall&, const Along&);  // results are means: weighed by the chunk's share of the rows
 Status embedding(AxisCall&);
 Status embedding_backward(AxisCall&);
 // by index
 Status index(AxisCall&);
 Status index_select(AxisCall&);
 Status index_put(AxisCall&);
-Status index_copy(AxisCall&);         // and index_add
+Status index_copy(AxisCall&);  // and index_add
 Status gather(AxisCall&);
 Status scatter(AxisCall&);
 // what the data decides
@@ -86,7 +87,7 @@ Status histogram(AxisCall&);
 Status repeat_interleave(AxisCall&);
 Status grouped_mm(AxisCall&);
 Status exchange(AxisCall&);
-Status same(AxisCall&);               // waits and aliases: what its operand is
+Status same(AxisCall&);  // waits and aliases: what its operand is
 Status reduce_ranks(AxisCall&);
 Status read_number(AxisCall&);
 Status size(AxisCall&);

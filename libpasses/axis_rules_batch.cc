@@ -10,9 +10,9 @@ namespace {
 // What a result is: r = rows, s = a sum over the rows, f = the same whatever the rows are.
 struct BatchRow {
   std::string_view op;
-  std::string_view carriers;          // arguments whose first axis is the batch; the others are whole
+  std::string_view carriers;  // arguments whose first axis is the batch; the others are whole
   std::string_view results;
-  std::string_view size = {};         // argument, or first item of one, that says how long the first axis is
+  std::string_view size = {};  // argument, or first item of one, that says how long the first axis is
 };
 
 constexpr BatchRow kRows[] = {

@@ -1,4 +1,5 @@
-// Axis rules of products, reductions, norms and attention: the chunked axis is kept, or contracted to a sum over chunks.
+// Axis rules of products, reductions, norms and attention: the chunked axis is kept, or contracted to a sum over
+// chunks.
 #include "libpasses/axis_rules.h"
 
 namespace sg::axis {
@@ -15,7 +16,8 @@ Along at_axis(Along a, size_t axis) {
   return a;
 }
 
-// x @ y, where axis `rows` of x and `columns` of y go to the result and `x_inner`, `y_inner` are contracted; `batch` leads both.
+// x @ y, where axis `rows` of x and `columns` of y go to the result and `x_inner`, `y_inner` are contracted; `batch`
+// leads both.
 Status product(AxisCall& c, ValueId x, ValueId y, size_t batch) {
   const size_t rows = batch, x_inner = batch + 1, y_inner = batch, columns = batch + 1;
   for (ValueId v : {x, y})
@@ -76,7 +78,8 @@ Status bmm(AxisCall& c) { return product(c, c.tensor("self"), c.tensor("mat2"), 
 // The bias is added once: a sum over chunks would add it in each.
 Status addmm(AxisCall& c) {
   SG_TRY(product(c, c.tensor("mat1"), c.tensor("mat2"), 0));
-  if (c.given[0].kind == AxisKind::partial) return c.fail("the contracted axis is chunked, and the bias would be added in every chunk");
+  if (c.given[0].kind == AxisKind::partial)
+    return c.fail("the contracted axis is chunked, and the bias would be added in every chunk");
   Along a = c.given[0].along;
   const ValueId bias = c.tensor("self");
   const size_t shift = 2 - c.rank(bias);
@@ -124,7 +127,8 @@ Status along_dim(AxisCall& c) {
   SG_ASSIGN(const ValueId first, c.first_along());
   const AxisState& s = c.state(first);
   if (s.local) return c.fail("it orders or sums positions of each chunk's own");
-  const int64_t fallback = c.op.name.find("topk") != c.op.name.npos || c.op.name.find("sort") != c.op.name.npos ? -1 : 0;
+  const int64_t fallback =
+      c.op.name.find("topk") != c.op.name.npos || c.op.name.find("sort") != c.op.name.npos ? -1 : 0;
   const auto dim = c.dim("dim", c.rank(first), fallback);
   if (!dim) return c.fail("its axis is not known");
   if (*dim == s.along.axis) return c.fail("it works along the chunked axis");
@@ -138,9 +142,11 @@ Status along_dim(AxisCall& c) {
 Status layer_norm(AxisCall& c) {
   const AxisState* s = c.along(c.tensor("input"));
   const auto normalized = c.find("normalized_shape");
-  if (s == nullptr || normalized == nullptr || !normalized->is(ArgKind::list)) return c.fail("its input is not chunked along an axis");
+  if (s == nullptr || normalized == nullptr || !normalized->is(ArgKind::list))
+    return c.fail("its input is not chunked along an axis");
   const Along a = s->along;
-  if (a.axis + normalized->items().size() >= c.rank(c.tensor("input"))) return c.fail("it normalizes over the chunked axis");
+  if (a.axis + normalized->items().size() >= c.rank(c.tensor("input")))
+    return c.fail("it normalizes over the chunked axis");
   SG_TRY(c.want_whole(c.tensor("weight"), "the weight"));
   SG_TRY(c.want_whole(c.tensor("bias"), "the bias"));
   return c.give_all(along_state(a));

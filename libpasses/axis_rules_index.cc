@@ -1,5 +1,5 @@
-// Axis rules of what goes by index. A chunk may look up what every chunk has, other axes than its own, and - by positions of its
-// own - its own rows and items.
+// Axis rules of what goes by index. A chunk may look up what every chunk has, other axes than its own, and - by
+// positions of its own - its own rows and items.
 #include "libpasses/axis_rules.h"
 
 namespace sg::axis {
@@ -27,7 +27,8 @@ Result<OneIndex> one_index(const AxisCall& c) {
     out = {item.as_value(), i};
   }
   if (out.value.is_none()) return c.fail("its indices are not known");
-  if (c.type(out.value).dtype == DType::boolean) return c.fail("how many entries a mask picks differs from chunk to chunk");
+  if (c.type(out.value).dtype == DType::boolean)
+    return c.fail("how many entries a mask picks differs from chunk to chunk");
   return out;
 }
 
@@ -50,7 +51,8 @@ Status look_up(AxisCall& c, ValueId self, ValueId index, size_t axis) {
   if (i.kind == AxisKind::partial) return c.fail("its index is a sum over chunks");
   auto moved = [&](uint32_t own) { return static_cast<uint32_t>(own < axis ? own : own + index_rank - 1); };
   if (i.kind != AxisKind::along) {
-    if (x.kind != AxisKind::along || x.along.axis == axis) return c.fail("every chunk would look up the same entries of a chunked axis");
+    if (x.kind != AxisKind::along || x.along.axis == axis)
+      return c.fail("every chunk would look up the same entries of a chunked axis");
     AxisState out = x;
     out.along.axis = moved(x.along.axis);
     out.marks = ValueId();
@@ -113,7 +115,8 @@ Status invert(AxisCall& c, ValueId self, const AxisState& index, ValueId values)
   const Along into{index.target, 0, index.target_unit};
   if (const AxisState* s = c.along(self); s == nullptr || !(s->along == index.along)) SG_TRY(c.want(self, into));
   AxisState counted = along_state(index.along);
-  counted.local = true, counted.target = index.along.domain, counted.target_unit = index.along.unit, counted.source = index.source;
+  counted.local = true, counted.target = index.along.domain, counted.target_unit = index.along.unit,
+  counted.source = index.source;
   c.constants.emplace_back(values, counted);
   AxisState out = counted;
   out.along = into;
@@ -121,7 +124,8 @@ Status invert(AxisCall& c, ValueId self, const AxisState& index, ValueId values)
 }
 
 // What is written at positions must be the chunk's own; `self` is then seen along its rows.
-Status write_by(AxisCall& c, ValueId self, const AxisState& index, ValueId values, const Along& values_along, size_t axis) {
+Status write_by(AxisCall& c, ValueId self, const AxisState& index, ValueId values, const Along& values_along,
+                size_t axis) {
   if (!index.local) return c.fail("chunks would write to one another's entries");
   if (axis == 0 && inverts(c, index, values)) return invert(c, self, index, values);
   Along into;
@@ -227,7 +231,8 @@ Status scatter(AxisCall& c) {
     }
   AxisState out = along_state(a);
   const Arg* value = c.find("value");
-  const bool one = value != nullptr && ((value->is(ArgKind::boolean) && value->as_bool()) || (value->is(ArgKind::integer) && value->as_int() == 1));
+  const bool one = value != nullptr && ((value->is(ArgKind::boolean) && value->as_bool()) ||
+                                        (value->is(ArgKind::integer) && value->as_int() == 1));
   if (one && *dim == 1 && begins_as_zeros(c, self) && keys_differ_in_row(c, index)) out.marks = base_of(c, index);
   return c.give(out);
 }

@@ -1,4 +1,5 @@
-// Axis rules of elementwise ops: operands are aligned at their last axes, whole ones are sliced where they have the chunked axis.
+// Axis rules of elementwise ops: operands are aligned at their last axes, whole ones are sliced where they have the
+// chunked axis.
 #include <algorithm>
 
 #include "libgraph/dtype.h"
@@ -95,7 +96,8 @@ Result<Along> meet_at(AxisCall& c, size_t rank) {
   for (ValueId v : c.tensors()) {
     const AxisState& s = c.state(v);
     if (s.kind == AxisKind::along) {
-      if (in_result(c, v, rank) != a) return c.fail(describe(c, first) + ", and " + describe(c, v) + ": they do not meet");
+      if (in_result(c, v, rank) != a)
+        return c.fail(describe(c, first) + ", and " + describe(c, v) + ": they do not meet");
     } else if (s.kind == AxisKind::partial) {
       return c.fail(describe(c, v) + ", and meets single rows");
     } else {
@@ -153,7 +155,8 @@ Status partial(AxisCall& c) {
       if (a.is(ArgKind::value) && c.type(a.as_value()).kind == TypeKind::tensor)
         ++(c.state(a.as_value()).kind == AxisKind::partial ? some : others);
     });
-    if (some > 0 && others > 0) return c.fail("only some of " + std::string(c.op.params[i].name) + " are sums over chunks");
+    if (some > 0 && others > 0)
+      return c.fail("only some of " + std::string(c.op.params[i].name) + " are sums over chunks");
     if (some > 0) partial_params.push_back(c.op.params[i].name);
   }
   std::string list;
@@ -165,7 +168,9 @@ Status partial(AxisCall& c) {
     at = end + 1;
   }
   if (c.op.name.starts_with("aten.cumsum.") || c.op.name == "aten.alias.default") found = true;
-  if (!found) return c.fail("%" + std::string(c.graph.name(c.tensors()[0])) + " or another operand is a sum over chunks, and the op is not linear in it");
+  if (!found)
+    return c.fail("%" + std::string(c.graph.name(c.tensors()[0])) +
+                  " or another operand is a sum over chunks, and the op is not linear in it");
   std::vector<AxisState> out = counts_after(c);
   for (uint32_t i = 0; i < c.node.result_count; ++i) {
     const Type& t = c.type(c.result(i));

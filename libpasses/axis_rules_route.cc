@@ -99,7 +99,8 @@ Status sort(AxisCall& c) {
   if (s == nullptr || !dim) return c.fail("its axis is not known");
   if (*dim != s->along.axis) return along_dim(c);
   if (c.rank(self) != 1) return c.fail("each column would have an order of its own");
-  if (!c.domain(s->along).is_rows || s->local) return c.fail("a sort of items in an order of each chunk's own is not followed");
+  if (!c.domain(s->along).is_rows || s->local)
+    return c.fail("a sort of items in an order of each chunk's own is not followed");
   const Along sorted = s->along;
   AxisDomain fresh;
   fresh.size = c.extent(sorted), fresh.is_rows = false, fresh.sorted = sorted;
@@ -107,7 +108,8 @@ Status sort(AxisCall& c) {
   if (ascending) fresh.source = {base_of(c, self)};
   const Along a = whole_axis(c, c.world.add_domain(fresh));
   AxisState positions = along_state(a);
-  positions.local = true, positions.target = sorted.domain, positions.target_unit = sorted.unit, positions.source = fresh.source;
+  positions.local = true, positions.target = sorted.domain, positions.target_unit = sorted.unit,
+  positions.source = fresh.source;
   if (c.node.result_count == 2) SG_TRY(c.give_along(a));
   return c.give(positions);
 }
@@ -180,8 +182,10 @@ Status grouped_mm(AxisCall& c) {
 Status exchange(AxisCall& c) {
   const AxisState s = c.state(c.tensor("input"));
   if (s.kind == AxisKind::partial) return exchange_partial(c, s);
-  if (s.kind != AxisKind::along || s.along.axis != 0 || s.local) return c.fail("what it exchanges is not chunked along axis 0");
-  if (c.domain(s.along).is_rows || c.exprs.constant_value(s.along.unit) != 1) return c.fail("rows are exchanged that were not sorted by where they go");
+  if (s.kind != AxisKind::along || s.along.axis != 0 || s.local)
+    return c.fail("what it exchanges is not chunked along axis 0");
+  if (c.domain(s.along).is_rows || c.exprs.constant_value(s.along.unit) != 1)
+    return c.fail("rows are exchanged that were not sorted by where they go");
   SG_ASSIGN(const Splits in, counted_splits(c, "input_split_sizes"));
   SG_ASSIGN(const Splits out, counted_splits(c, "output_split_sizes"));
   const AxisDomain& from = c.domain(s.along);
@@ -194,9 +198,12 @@ Status exchange(AxisCall& c) {
 Status reduce_ranks(AxisCall& c) {
   const AxisState s = c.state(c.tensor("input"));
   const Arg* op = c.find("reduce_op");
-  const std::string_view word = op != nullptr && op->is(ArgKind::string) ? c.graph.pool().strings[op->as_text()] : std::string_view();
+  const std::string_view word =
+      op != nullptr && op->is(ArgKind::string) ? c.graph.pool().strings[op->as_text()] : std::string_view();
   if (s.kind == AxisKind::partial && (word == "sum" || word == "avg")) return c.give_all(s);
-  if (s.kind == AxisKind::along && !s.local && c.domain(s.along).is_rows && c.op.name == "_c10d_functional.all_reduce.default") return c.give_all(along_state(s.along));
+  if (s.kind == AxisKind::along && !s.local && c.domain(s.along).is_rows &&
+      c.op.name == "_c10d_functional.all_reduce.default")
+    return c.give_all(along_state(s.along));
   return c.fail("a collective over chunked values");
 }
 
@@ -255,7 +262,8 @@ Status sized_factory(AxisCall& c) {
     const uint32_t domain = c.state(item.as_value()).along.domain;
     if (found || domain == kNoDomain) return c.fail("which of its axes is chunked is not known");
     const Expr whole = c.type(c.result(0)).shape[i], unit = c.exprs.floordiv(whole, c.world.domains[domain].size);
-    if (c.exprs.mul(unit, c.world.domains[domain].size) != whole) return c.fail("axis " + std::to_string(i) + " is no multiple of the chunked rows");
+    if (c.exprs.mul(unit, c.world.domains[domain].size) != whole)
+      return c.fail("axis " + std::to_string(i) + " is no multiple of the chunked rows");
     found = Along{domain, static_cast<uint32_t>(i), unit};
   }
   if (!found) return c.fail("its size is not one of each chunk's own");
@@ -264,10 +272,13 @@ Status sized_factory(AxisCall& c) {
 
 Status arange(AxisCall& c) {
   const Arg* end = c.find("end");
-  if (end == nullptr || !end->is(ArgKind::value) || c.op.name != "aten.arange.default") return c.fail("where it ends is not one size of each chunk's own");
+  if (end == nullptr || !end->is(ArgKind::value) || c.op.name != "aten.arange.default")
+    return c.fail("where it ends is not one size of each chunk's own");
   const AxisState& s = c.state(end->as_value());
-  if (!s.is_own_size() || s.along.domain == kNoDomain) return c.fail("where it ends is not one size of each chunk's own");
-  const Expr whole = c.type(c.result(0)).shape[0], rows = c.world.domains[s.along.domain].size, unit = c.exprs.floordiv(whole, rows);
+  if (!s.is_own_size() || s.along.domain == kNoDomain)
+    return c.fail("where it ends is not one size of each chunk's own");
+  const Expr whole = c.type(c.result(0)).shape[0], rows = c.world.domains[s.along.domain].size,
+             unit = c.exprs.floordiv(whole, rows);
   if (c.exprs.mul(unit, rows) != whole) return c.fail("it is no multiple of the chunked rows");
   AxisState out = along_state({s.along.domain, 0, unit});
   out.local = true, out.target = s.along.domain, out.target_unit = unit, out.source = s.source;

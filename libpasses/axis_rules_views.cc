@@ -33,7 +33,8 @@ std::optional<Group> group_of(const AxisCall& c, const Exprs& before, const Expr
     Expr left = before[g.old_begin], right = c.exprs.constant(1);
     while (left != right) {
       const auto l = c.exprs.constant_value(left), r = c.exprs.constant_value(right);
-      const bool grow_new = l && r ? *r < *l : g.new_end - g.new_begin <= g.old_end - g.old_begin && g.new_end < after.size();
+      const bool grow_new =
+          l && r ? *r < *l : g.new_end - g.new_begin <= g.old_end - g.old_begin && g.new_end < after.size();
       if (grow_new && g.new_end < after.size()) right = c.exprs.mul(right, after[g.new_end++]);
       else if (g.old_end < before.size()) left = c.exprs.mul(left, before[g.old_end++]);
       else if (g.new_end < after.size()) right = c.exprs.mul(right, after[g.new_end++]);
@@ -45,16 +46,20 @@ std::optional<Group> group_of(const AxisCall& c, const Exprs& before, const Expr
   return std::nullopt;
 }
 
-// Where the chunked axis lies in the new shape: the first axis of its group that is not 1, whole entries of the domain at a time.
+// Where the chunked axis lies in the new shape: the first axis of its group that is not 1, whole entries of the domain
+// at a time.
 Result<Along> regroup(const AxisCall& c, const Along& a, const Exprs& before, const Exprs& after) {
   const auto g = group_of(c, before, after, a.axis);
   if (!g) return c.fail("the new shape cannot be told to keep the chunked axis apart");
   for (size_t i = g->old_begin; i < a.axis; ++i)
-    if (!is_one(c, before[i])) return c.fail("it merges the chunked axis " + std::to_string(a.axis) + " behind axis " + std::to_string(i) + ": a chunk would not be one block");
+    if (!is_one(c, before[i]))
+      return c.fail("it merges the chunked axis " + std::to_string(a.axis) + " behind axis " + std::to_string(i) +
+                    ": a chunk would not be one block");
   for (size_t i = g->new_begin; i < g->new_end; ++i) {
     if (is_one(c, after[i])) continue;
     const Expr rows = c.domain(a).size, unit = c.exprs.floordiv(after[i], rows);
-    if (c.exprs.mul(unit, rows) != after[i]) return c.fail("axis " + std::to_string(i) + " of the result is no multiple of the chunked rows");
+    if (c.exprs.mul(unit, rows) != after[i])
+      return c.fail("axis " + std::to_string(i) + " of the result is no multiple of the chunked rows");
     return Along{a.domain, static_cast<uint32_t>(i), unit};
   }
   return c.fail("the chunked axis disappears");
@@ -66,7 +71,9 @@ std::optional<size_t> without(size_t axis, size_t gone) {
   return axis < gone ? axis : axis - 1;
 }
 
-std::string other_axis(std::string_view what) { return std::string(what) + " the chunked axis: it must work along another"; }
+std::string other_axis(std::string_view what) {
+  return std::string(what) + " the chunked axis: it must work along another";
+}
 
 }  // namespace
 
@@ -137,7 +144,8 @@ Status unsqueeze(AxisCall& c) {
 Status keep_inner(AxisCall& c) {
   SG_ASSIGN(AxisState s, self_state(c));
   const bool regroups = c.op.name == "aten.view.dtype" || c.op.name == "aten.view_as_complex.default";
-  if (regroups && s.along.axis + 1 >= c.rank(c.tensor("self"))) return c.fail("it regroups the elements of the chunked axis");
+  if (regroups && s.along.axis + 1 >= c.rank(c.tensor("self")))
+    return c.fail("it regroups the elements of the chunked axis");
   return c.give_all(s);
 }
 
@@ -164,7 +172,8 @@ Status slice_backward(AxisCall& c) {
   if (selects) axis += axis >= *dim;
   if (!selects && *dim == axis) {
     const auto size = c.exprs.constant_value(c.type(c.result(0)).shape[axis]);
-    const bool all = c.integer("start") == 0 && c.integer("step") == 1 && c.integer("end") && (c.integer("end") == INT64_MAX || (size && *c.integer("end") >= *size));
+    const bool all = c.integer("start") == 0 && c.integer("step") == 1 && c.integer("end") &&
+                     (c.integer("end") == INT64_MAX || (size && *c.integer("end") >= *size));
     if (!all) return c.fail(other_axis("it pads"));
   }
   s.along.axis = static_cast<uint32_t>(axis);

@@ -9,9 +9,12 @@
 //
 // A domain is what a chunked axis enumerates:
 //   rows   the axis that was cut. Chunk c is one block; whole values can be sliced to it, chunks concatenated
-//   items  what the data decides: rows in the order of a sort, or as an exchange delivered them. Each chunk holds its own rows'
-//          items in an order of its own: they can be reduced, and brought back to rows, but neither sliced nor concatenated
-// `unit` entries of the axis belong to each entry of the domain ([batch, length] seen as [batch * length] has unit `length`).
+//   items  what the data decides: rows in the order of a sort, or as an exchange delivered them. Each chunk holds its
+//   own rows'
+//          items in an order of its own: they can be reduced, and brought back to rows, but neither sliced nor
+//          concatenated
+// `unit` entries of the axis belong to each entry of the domain ([batch, length] seen as [batch * length] has unit
+// `length`).
 #pragma once
 
 #include <cstdint>
@@ -44,22 +47,22 @@ struct Along {
 };
 
 struct AxisDomain {
-  Expr size;                          // of the whole
+  Expr size;  // of the whole
   bool is_rows = true;
-  Along sorted;                       // items of a sort: the entries that were sorted
-  KeySource source;                   // items: what they are sorted by
-  uint32_t layout = kNoTable;  // items: how many of each part there are, in order; of a sort: its keys', ascending
-  uint32_t of = kNoDomain;            // items in an order of their own: those of this domain, part by part
-  uint32_t before = kNoDomain;        // items of an exchange: those that were sent
-  std::vector<Expr> sent, received;   // its split sizes
+  Along sorted;                 // items of a sort: the entries that were sorted
+  KeySource source;             // items: what they are sorted by
+  uint32_t layout = kNoTable;   // items: how many of each part there are, in order; of a sort: its keys', ascending
+  uint32_t of = kNoDomain;      // items in an order of their own: those of this domain, part by part
+  uint32_t before = kNoDomain;  // items of an exchange: those that were sent
+  std::vector<Expr> sent, received;  // its split sizes
   GroupId group;
 };
 
 // What a number along items is made of: of the part that the item lies in, and of its place among all.
 struct PartForm {
-  bool part = false;                  // the number of its part
-  bool place = false;                 // 0, 1, 2, ...
-  uint32_t plus = kNoTable, minus = kNoTable;      // what these tables have for its part
+  bool part = false;                           // the number of its part
+  bool place = false;                          // 0, 1, 2, ...
+  uint32_t plus = kNoTable, minus = kNoTable;  // what these tables have for its part
   bool is_none() const { return !part && !place && plus == kNoTable && minus == kNoTable; }
   friend bool operator==(const PartForm&, const PartForm&) = default;
 };
@@ -68,17 +71,17 @@ enum class AxisKind : uint8_t { whole, constant, iota, along, partial, size };
 
 struct AxisState {
   AxisKind kind = AxisKind::whole;
-  Along along;                        // kind along; of kind size only the domain it counts, if one
+  Along along;  // kind along; of kind size only the domain it counts, if one
   // Numbers that mean something within their chunk only: positions and what is computed from them.
   bool local = false;
-  uint32_t target = kNoDomain;        // local: positions in `target_unit` entries of this domain; none = not known
+  uint32_t target = kNoDomain;  // local: positions in `target_unit` entries of this domain; none = not known
   Expr target_unit;
-  KeySource source;                   // partial counts, sizes, local numbers: what they count
-  uint32_t table = kNoTable;          // partial counts, and sizes read from them: which counts, in which order
-  uint32_t cell = kNoTable;           // one element of the table
-  PartForm form;                      // local numbers along items
-  bool common = false;                // kind size: read from a chunk, and the same in all of them
-  ValueId marks;                      // along: marks (one-hot) the classes of these keys
+  KeySource source;           // partial counts, sizes, local numbers: what they count
+  uint32_t table = kNoTable;  // partial counts, and sizes read from them: which counts, in which order
+  uint32_t cell = kNoTable;   // one element of the table
+  PartForm form;              // local numbers along items
+  bool common = false;        // kind size: read from a chunk, and the same in all of them
+  ValueId marks;              // along: marks (one-hot) the classes of these keys
 
   bool is_own_size() const { return kind == AxisKind::size && !common; }
   bool is_chunked() const { return kind == AxisKind::along || kind == AxisKind::partial || kind == AxisKind::size; }

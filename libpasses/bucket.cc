@@ -50,7 +50,9 @@ Status place(Job* job, const BucketOptions& options, Outcome* out) {
     return ok_status();
   }
   return Error{ErrorKind::cannot_apply,
-               "the planned peak is " + human_bytes(static_cast<double>(peak)) + " without prefetch, above --peak " + human_bytes(static_cast<double>(options.peak_bytes)), {},
+               "the planned peak is " + human_bytes(static_cast<double>(peak)) + " without prefetch, above --peak " +
+                   human_bytes(static_cast<double>(options.peak_bytes)),
+               {},
                "use smaller buckets (--plan by-size:SIZE), or sg-remat before"};
 }
 
@@ -74,7 +76,8 @@ Result<double> simulated_us(const Job& job, const std::string& machine) {
 Result<Plan> choose_plan(const Job& job, const Members& members, const BucketOptions& options, std::string* said) {
   constexpr int64_t kSizes[] = {8 << 20, 32 << 20, 128 << 20, 512 << 20};
   std::vector<std::pair<std::string, Plan>> candidates = {{"per-block", plan_per_block(members)}};
-  for (int64_t size : kSizes) candidates.emplace_back("by-size:" + human_bytes(static_cast<double>(size)), plan_by_size(members, size));
+  for (int64_t size : kSizes)
+    candidates.emplace_back("by-size:" + human_bytes(static_cast<double>(size)), plan_by_size(members, size));
   double best = 0;
   Plan chosen;
   for (auto& [name, plan] : candidates) {
@@ -106,7 +109,8 @@ std::string disagreement(Job* job, size_t threads) {
   if (job->programs.size() == 1) return {};
   for (auto& program : job->programs)
     for (NodeId n : program->graph.nodes())
-      if (const NodeId forward = program->graph.node(n).forward; forward && !program->graph.alive(forward)) program->graph.set_forward(n, {});
+      if (const NodeId forward = program->graph.node(n).forward; forward && !program->graph.alive(forward))
+        program->graph.set_forward(n, {});
   Diagnostics findings(1);
   verify(*job, {.types = false, .threads = threads}, &findings);
   return findings.has_errors() ? findings.as_error(ErrorKind::internal).message : std::string();
@@ -123,8 +127,11 @@ std::string line_of(const Job& job, const Members& members, const Bucket& bucket
     const std::string type(dtype_name(members.list[m].dtype));
     if (std::ranges::find(types, type) == types.end()) types.push_back(type);
   }
-  const std::string kind = first.kind == Kind::gather ? "gather" : first.kind == Kind::scatter ? "reduce_scatter" : "all_reduce";
-  std::string out = plural(bucket.members.size(), kind) + (first.direction == BucketDirection::forward ? ", forward, " : ", backward, ") +
+  const std::string kind = first.kind == Kind::gather    ? "gather"
+                           : first.kind == Kind::scatter ? "reduce_scatter"
+                                                         : "all_reduce";
+  std::string out = plural(bucket.members.size(), kind) +
+                    (first.direction == BucketDirection::forward ? ", forward, " : ", backward, ") +
                     human_bytes(static_cast<double>(bytes)) + " of ";
   for (size_t i = 0; i < types.size(); ++i) out += (i ? " and " : "") + types[i];
   out += " on " + std::string(job.pool->strings[job.groups[first.group].axis]) + ": ";
@@ -141,15 +148,21 @@ std::vector<std::string> lines_of(const Job& job, const Members& members, const 
 
 std::string summary_of(const Members& members, const Plan& plan, const Outcome& outcome, const std::string& said) {
   if (members.list.empty() && outcome.moved == 0)
-    return members.bucketed != 0 ? "nothing to bucket: what gathers parameters and reduces gradients is in buckets already (" + std::to_string(members.bucketed) + ")"
+    return members.bucketed != 0
+               ? "nothing to bucket: what gathers parameters and reduces gradients is in buckets already (" +
+                     std::to_string(members.bucketed) + ")"
            : members.left.empty() ? "nothing to bucket: no collective gathers parameters or reduces gradients"
                                   : "nothing to bucket: " + members.left[0];
-  std::string out = members.list.empty() ? plural(members.bucketed, "bucket") : plural(members.list.size(), "collective") + " -> " + plural(plan.size(), "bucket");
+  std::string out = members.list.empty()
+                        ? plural(members.bucketed, "bucket")
+                        : plural(members.list.size(), "collective") + " -> " + plural(plan.size(), "bucket");
   if (!said.empty()) out += " (" + said + ")";
-  return out + (outcome.prefetch == 0 ? std::string(", no prefetch") : ", prefetch " + std::to_string(outcome.prefetch));
+  return out +
+         (outcome.prefetch == 0 ? std::string(", no prefetch") : ", prefetch " + std::to_string(outcome.prefetch));
 }
 
-std::string json_of(const Members& members, const Plan& plan, const Outcome& outcome, const std::vector<std::string>& lines) {
+std::string json_of(const Members& members, const Plan& plan, const Outcome& outcome,
+                    const std::vector<std::string>& lines) {
   JsonWriter json;
   json.begin_object().key("collectives").natural(members.list.size()).key("buckets").natural(plan.size());
   json.key("prefetch").integer(outcome.prefetch).key("decisions").begin_array();
@@ -179,7 +192,9 @@ Status parse_plan(const std::string& word, BucketOptions* out) {
     out->plan = BucketPlanKind::per_module;
     out->modules_name = word.substr(kModules.size());
     std::ifstream in(out->modules_name, std::ios::binary);
-    if (!in) return Error{ErrorKind::unreadable, "cannot read " + out->modules_name, {}, "a line names the modules of one bucket"};
+    if (!in)
+      return Error{
+          ErrorKind::unreadable, "cannot read " + out->modules_name, {}, "a line names the modules of one bucket"};
     out->modules.assign(std::istreambuf_iterator<char>(in), {});
     return ok_status();
   }
@@ -188,7 +203,10 @@ Status parse_plan(const std::string& word, BucketOptions* out) {
     SG_ASSIGN(out->size_bytes, parse_bytes(std::string_view(word).substr(kSize.size())));
     return ok_status();
   }
-  return Error{ErrorKind::usage, "--plan \"" + word + "\" is none that there is", {}, "use per-block, per-module:FILE, by-size:SIZE or auto"};
+  return Error{ErrorKind::usage,
+               "--plan \"" + word + "\" is none that there is",
+               {},
+               "use per-block, per-module:FILE, by-size:SIZE or auto"};
 }
 
 Result<Change> run_bucket(Job* job, const PassOptions& options, PassContext& context) {
@@ -196,7 +214,8 @@ Result<Change> run_bucket(Job* job, const PassOptions& options, PassContext& con
   SG_TRY(parse_plan(options.text("plan", "per-block"), &out));
   SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
   if (options.text("prefetch") == "auto") {
-    if (out.peak_bytes == 0) return Error{ErrorKind::usage, "--prefetch auto needs a limit", {}, "say how much memory there is: --peak 60GiB"};
+    if (out.peak_bytes == 0)
+      return Error{ErrorKind::usage, "--prefetch auto needs a limit", {}, "say how much memory there is: --peak 60GiB"};
     out.prefetch = -1;
   } else {
     SG_ASSIGN(out.prefetch, options.whole("prefetch", 1, 0));
@@ -210,7 +229,8 @@ Result<Change> run_bucket(Job* job, const PassOptions& options, PassContext& con
 Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& context) {
   Job next(*job);
   Outcome outcome;
-  for (auto& program : next.programs) outcome.roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
+  for (auto& program : next.programs)
+    outcome.roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
   const Members members = find_members(next);
   std::string said;
   SG_ASSIGN(const Plan plan, make_plan(next, members, options, &said));
@@ -231,10 +251,15 @@ Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& conte
 }
 
 constexpr PassInfo bucket_pass = {
-    "bucket", "gather the parameters of a block by one collective, reduce its gradients by one, and launch ahead", {},
-    Results::bitwise, kPrecedes, kOptions,
+    "bucket",
+    "gather the parameters of a block by one collective, reduce its gradients by one, and launch ahead",
+    {},
+    Results::bitwise,
+    kPrecedes,
+    kOptions,
     {{"sg-bucket step.sg -o bucketed.sg", "a bucket a block and direction, gathered one block ahead"},
-     {"sg-bucket step.sg --plan by-size:512MiB --prefetch auto --peak 60GiB", "by size, as far ahead as memory allows"}},
+     {"sg-bucket step.sg --plan by-size:512MiB --prefetch auto --peak 60GiB",
+      "by size, as far ahead as memory allows"}},
     run_bucket};
 
 }  // namespace sg

@@ -15,7 +15,7 @@ struct Found {
   Member member;
   Site site;
 };
-using CallId = std::pair<uint32_t, uint32_t>;          // group, call
+using CallId = std::pair<uint32_t, uint32_t>;  // group, call
 
 Kind kind_of(std::string_view op) {
   if (op.find(".all_gather") != op.npos) return Kind::gather;
@@ -26,7 +26,12 @@ Kind kind_of(std::string_view op) {
 class Finder {
  public:
   Finder(const Job& job, const Program& program)
-      : job_(job), graph_(program.graph), alias_(program, graph_), schedule_(graph_, alias_), numbers_(graph_, alias_, true), program_(program) {}
+      : job_(job),
+        graph_(program.graph),
+        alias_(program, graph_),
+        schedule_(graph_, alias_),
+        numbers_(graph_, alias_, true),
+        program_(program) {}
 
   std::map<CallId, Found> find(Members* out) {
     const std::map<NodeId, CallId> calls = number_calls();
@@ -54,18 +59,21 @@ class Finder {
     for (NodeId n : graph_.nodes()) {
       const OpInfo* op = graph_.op_info(n);
       const auto groups = alias_.groups(n);
-      if (op != nullptr && op->has(kCollective) && groups.size() == 1) out[n] = {groups[0].index, count[groups[0].index]++};
+      if (op != nullptr && op->has(kCollective) && groups.size() == 1)
+        out[n] = {groups[0].index, count[groups[0].index]++};
     }
     return out;
   }
 
   // The first gather of the same that may stand for this one: nobody could tell their results apart.
-  uint32_t twin_of(const CollectiveChain& chain, CallId id, const std::map<NodeId, CallId>& calls, const std::map<CallId, Found>& found) const {
+  uint32_t twin_of(const CollectiveChain& chain, CallId id, const std::map<NodeId, CallId>& calls,
+                   const std::map<CallId, Found>& found) const {
     const NodeId leader = numbers_.leader(chain.launch);
     if (chain.role != CollectiveRole::unshard || leader == chain.launch) return Member::kNone;
     auto call = calls.find(leader);
     auto it = call == calls.end() ? found.end() : found.find(call->second);
-    const bool fits = it != found.end() && call->second.first == id.first && is_private(chain.wait) && is_private(it->second.site.wait);
+    const bool fits = it != found.end() && call->second.first == id.first && is_private(chain.wait) &&
+                      is_private(it->second.site.wait);
     return fits ? call->second.second : Member::kNone;
   }
 
@@ -90,19 +98,24 @@ class Finder {
     m.dtype = type.dtype;
     m.depth = chain.depth;
     m.direction = node.phase == Phase::forward ? BucketDirection::forward : BucketDirection::backward;
-    if (m.kind != Kind::gather && node.args.size() > 1 && node.args[1].is(ArgKind::string)) m.reduction = pool.strings[node.args[1].as_text()];
-    if (!is_number(type) || !is_number(graph_.type(graph_.node(chain.wait).result(0)))) return "its size is not a number";
+    if (m.kind != Kind::gather && node.args.size() > 1 && node.args[1].is(ArgKind::string))
+      m.reduction = pool.strings[node.args[1].as_text()];
+    if (!is_number(type) || !is_number(graph_.type(graph_.node(chain.wait).result(0))))
+      return "its size is not a number";
     m.elements = element_count(pool, type, [](StrId) { return std::optional<int64_t>(); }).value_or(0);
     if (m.elements == 0) return "it is empty";
     m.ranks = ranks_of(id.first);
     if (m.ranks < 2) return "its group has one rank";
-    if (m.kind == Kind::scatter && (type.shape.empty() || *pool.exprs.constant_value(type.shape[0]) % m.ranks != 0)) return "its rows do not divide";
+    if (m.kind == Kind::scatter && (type.shape.empty() || *pool.exprs.constant_value(type.shape[0]) % m.ranks != 0))
+      return "its rows do not divide";
     const uint32_t memory = class_of(alias_, input);
-    if (m.kind != Kind::gather && memory != kNoClass && schedule_.is_written_after(memory, schedule_.position(chain.launch)))
+    if (m.kind != Kind::gather && memory != kNoClass &&
+        schedule_.is_written_after(memory, schedule_.position(chain.launch)))
       return "what it sends is written later";
     m.is_flat = is_contiguous(type);
     m.parameter = chain.parameters.empty() ? Member::kNone : chain.parameters[0];
-    if (!chain.parameters.empty() && graph_.inputs()[m.parameter].fqn) m.name = pool.strings[graph_.inputs()[m.parameter].fqn];
+    if (!chain.parameters.empty() && graph_.inputs()[m.parameter].fqn)
+      m.name = pool.strings[graph_.inputs()[m.parameter].fqn];
     else if (node.module) m.name = std::string(pool.strings[node.module]) + ".";
     f->site = {chain.launch, chain.wait, chain.before, chain.after};
     return {};
@@ -140,8 +153,9 @@ class Finder {
 };
 
 bool agree(const Member& a, const Member& b) {
-  return a.kind == b.kind && a.dtype == b.dtype && a.reduction == b.reduction && a.direction == b.direction && a.depth == b.depth &&
-         a.elements == b.elements && a.ranks == b.ranks && a.twin == b.twin && a.is_flat == b.is_flat && a.name == b.name;
+  return a.kind == b.kind && a.dtype == b.dtype && a.reduction == b.reduction && a.direction == b.direction &&
+         a.depth == b.depth && a.elements == b.elements && a.ranks == b.ranks && a.twin == b.twin &&
+         a.is_flat == b.is_flat && a.name == b.name;
 }
 
 }  // namespace
@@ -157,14 +171,18 @@ Members find_members(const Job& job) {
       return it != map.end() && agree(it->second.member, first.member);
     });
     if (everywhere) common.push_back(&first);
-    else out.left.push_back("%" + std::string(job.programs[0]->graph.label(first.site.launch)) + " stays alone: other ranks have another in its place");
+    else
+      out.left.push_back("%" + std::string(job.programs[0]->graph.label(first.site.launch)) +
+                         " stays alone: other ranks have another in its place");
   }
   const Graph& graph = job.programs[0]->graph;
-  std::ranges::sort(common, [&](const Found* a, const Found* b) { return graph.before(a->site.launch, b->site.launch); });
+  std::ranges::sort(common,
+                    [&](const Found* a, const Found* b) { return graph.before(a->site.launch, b->site.launch); });
   out.sites.resize(found.size());
   for (const Found* f : common) {
     out.list.push_back(f->member);
-    for (size_t p = 0; p < found.size(); ++p) out.sites[p].push_back(found[p].at({f->member.group, f->member.call}).site);
+    for (size_t p = 0; p < found.size(); ++p)
+      out.sites[p].push_back(found[p].at({f->member.group, f->member.call}).site);
   }
   return out;
 }

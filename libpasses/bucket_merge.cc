@@ -16,7 +16,13 @@ namespace {
 class Merger {
  public:
   Merger(Program* program, const Members& members, const std::vector<Site>& sites)
-      : program_(*program), graph_(program->graph), pool_(graph_.pool()), members_(members), sites_(sites), alias_(*program, graph_), schedule_(graph_, alias_),
+      : program_(*program),
+        graph_(program->graph),
+        pool_(graph_.pool()),
+        members_(members),
+        sites_(sites),
+        alias_(*program, graph_),
+        schedule_(graph_, alias_),
         known_values_(graph_.value_id_limit()) {}
 
   void merge(const Bucket& bucket, int32_t id) {
@@ -41,18 +47,19 @@ class Merger {
       if (op == nullptr || !(op->has(kView) || op->has(kMayAlias) || op->writes())) continue;
       Result<std::vector<Type>> types = inferrer.infer(graph_, n);
       if (!types.ok() || types->size() != graph_.node(n).result_count) continue;
-      for (uint32_t i = 0; i < types->size(); ++i) graph_.set_type(graph_.node(n).result(i), pool_.types.intern(std::move((*types)[i])));
+      for (uint32_t i = 0; i < types->size(); ++i)
+        graph_.set_type(graph_.node(n).result(i), pool_.types.intern(std::move((*types)[i])));
     }
   }
 
  private:
   // What the new nodes of a bucket have in common, and what stands for each member's result.
   struct Draft {
-    std::string name;                     // "bucket3"
-    NodeSpec like;                        // phase, module, source, metadata
-    Node sample;                          // the launch of the member that comes first
+    std::string name;  // "bucket3"
+    NodeSpec like;     // phase, module, source, metadata
+    Node sample;       // the launch of the member that comes first
     StrId device;
-    std::vector<ValueId> results;         // by member of the bucket
+    std::vector<ValueId> results;  // by member of the bucket
     size_t retired = 0;
     std::set<ValueId> named;
   };
@@ -102,7 +109,8 @@ class Merger {
     return pool_.tensor(dtype, std::move(sizes), draft.device);
   }
 
-  NodeId add(NodeId before, const Draft& draft, std::string_view op, ArgList args, std::vector<TypeId> types, const std::string& suffix) {
+  NodeId add(NodeId before, const Draft& draft, std::string_view op, ArgList args, std::vector<TypeId> types,
+             const std::string& suffix) {
     NodeSpec spec = draft.like;
     spec.op = pool_.op(op);
     spec.args = std::move(args);
@@ -115,11 +123,14 @@ class Merger {
     return graph_.insert_before(before, spec);
   }
 
-  ValueId add_view(NodeId before, Draft* draft, ValueId of, DType dtype, std::vector<Expr> shape, const std::string& suffix) {
+  ValueId add_view(NodeId before, Draft* draft, ValueId of, DType dtype, std::vector<Expr> shape,
+                   const std::string& suffix) {
     ArgList sizes;
     for (Expr e : shape) sizes.push_back(Arg::integer(*pool_.exprs.constant_value(e)));
     const TypeId type = pool_.tensor(dtype, std::move(shape), draft->device);
-    return graph_.node(add(before, *draft, "aten.view.default", {Arg::value(of), Arg::list(std::move(sizes))}, {type}, suffix)).result(0);
+    return graph_
+        .node(add(before, *draft, "aten.view.default", {Arg::value(of), Arg::list(std::move(sizes))}, {type}, suffix))
+        .result(0);
   }
 
   // The last size counts in the elements of `dtype`. REQUIRES: contiguous, and the last size divides
@@ -129,7 +140,8 @@ class Merger {
     const int64_t bytes = *pool_.exprs.constant_value(shape.back()) * dtype_bytes(type.dtype);
     shape.back() = pool_.exprs.constant(bytes / dtype_bytes(dtype));
     const TypeId to = pool_.tensor(dtype, std::move(shape), draft.device);
-    return graph_.node(add(before, draft, "aten.view.dtype", {Arg::value(of), Arg::dtype(dtype)}, {to}, suffix)).result(0);
+    return graph_.node(add(before, draft, "aten.view.dtype", {Arg::value(of), Arg::dtype(dtype)}, {to}, suffix))
+        .result(0);
   }
 
   // What the packing copies from for a member: through a cast that serves it alone, when the packing casts.
@@ -143,7 +155,8 @@ class Merger {
     if (graph_.type(source).device != graph_.type(input).device) return input;
     if (source.index >= known_values_) return source;
     const uint32_t memory = class_of(alias_, source);
-    const bool written = members_.list[member].kind != Kind::gather && memory != kNoClass && schedule_.is_written_after(memory, schedule_.position(cast));
+    const bool written = members_.list[member].kind != Kind::gather && memory != kNoClass &&
+                         schedule_.is_written_after(memory, schedule_.position(cast));
     return written ? input : source;
   }
 
@@ -183,23 +196,32 @@ class Merger {
     }
     const int64_t ranks = members_.list[bucket.members[0]].ranks;
     const ValueId packed = add_pack(launch, *draft, std::move(shards), dtype, total, 1);
-    const ValueId gathered = graph_.node(add(launch, *draft, graph_.pool().op_name(draft->sample.op), collective_args(*draft, packed),
-                                             {tensor(dtype, {total * ranks}, *draft)}, "_gather")).result(0);
-    const ValueId waited = graph_.node(add(wait, *draft, "_c10d_functional.wait_tensor.default", {Arg::value(gathered)},
-                                           {graph_.value(gathered).type}, "_wait")).result(0);
+    const ValueId gathered =
+        graph_
+            .node(add(launch, *draft, graph_.pool().op_name(draft->sample.op), collective_args(*draft, packed),
+                      {tensor(dtype, {total * ranks}, *draft)}, "_gather"))
+            .result(0);
+    const ValueId waited = graph_
+                               .node(add(wait, *draft, "_c10d_functional.wait_tensor.default", {Arg::value(gathered)},
+                                         {graph_.value(gathered).type}, "_wait"))
+                               .result(0);
     cut_apart(bucket, wait, waited, dtype, ranks, sizes, draft);
   }
 
   // Each rank's shards lie together: of every member, the columns of [ranks, total].
-  void cut_apart(const Bucket& bucket, NodeId at, ValueId waited, DType dtype, int64_t ranks, const std::vector<int64_t>& sizes, Draft* draft) {
+  void cut_apart(const Bucket& bucket, NodeId at, ValueId waited, DType dtype, int64_t ranks,
+                 const std::vector<int64_t>& sizes, Draft* draft) {
     int64_t total = 0;
     for (int64_t size : sizes) total += size;
-    const ValueId rows = add_view(at, draft, waited, dtype, {pool_.exprs.constant(ranks), pool_.exprs.constant(total)}, "_rows");
+    const ValueId rows =
+        add_view(at, draft, waited, dtype, {pool_.exprs.constant(ranks), pool_.exprs.constant(total)}, "_rows");
     ArgList widths;
     std::vector<TypeId> types;
-    for (int64_t size : sizes) widths.push_back(Arg::integer(size)), types.push_back(tensor(dtype, {ranks, size}, *draft));
-    const NodeId parts = add(at, *draft, "aten.split_with_sizes_copy.default", {Arg::value(rows), Arg::list(std::move(widths)), Arg::integer(1)},
-                             std::move(types), "_part");
+    for (int64_t size : sizes)
+      widths.push_back(Arg::integer(size)), types.push_back(tensor(dtype, {ranks, size}, *draft));
+    const NodeId parts =
+        add(at, *draft, "aten.split_with_sizes_copy.default",
+            {Arg::value(rows), Arg::list(std::move(widths)), Arg::integer(1)}, std::move(types), "_part");
     std::map<uint32_t, ValueId> by_call;
     uint32_t next = 0;
     for (size_t m : distinct(bucket)) {
@@ -212,7 +234,9 @@ class Merger {
   }
 
   // What is gathered once for a member and its twins.
-  uint32_t call_for(size_t m) const { return members_.list[m].twin != Member::kNone ? members_.list[m].twin : members_.list[m].call; }
+  uint32_t call_for(size_t m) const {
+    return members_.list[m].twin != Member::kNone ? members_.list[m].twin : members_.list[m].call;
+  }
 
   std::vector<size_t> distinct(const Bucket& bucket) const {
     std::vector<size_t> out;
@@ -225,13 +249,16 @@ class Merger {
   ValueId add_padding(NodeId before, const Draft& draft, DType dtype, int64_t elements) {
     ArgList args = {Arg::list({Arg::integer(elements)}), Arg::dtype(dtype).set_key(pool_.str("dtype")),
                     Arg::text(ArgKind::device, draft.device).set_key(pool_.str("device"))};
-    return graph_.node(add(before, draft, "aten.zeros.default", std::move(args), {tensor(dtype, {elements}, draft)}, "_padding")).result(0);
+    return graph_
+        .node(add(before, draft, "aten.zeros.default", std::move(args), {tensor(dtype, {elements}, draft)}, "_padding"))
+        .result(0);
   }
 
   ValueId add_pack(NodeId before, const Draft& draft, ArgList tensors, DType dtype, int64_t total, int64_t parts) {
     ArgList args = {Arg::list(std::move(tensors)), Arg::dtype(dtype).set_key(pool_.str("dtype"))};
     if (parts > 1) args.push_back(Arg::integer(parts).set_key(pool_.str("parts")));
-    return graph_.node(add(before, draft, "sg.pack", std::move(args), {tensor(dtype, {total}, draft)}, "_pack")).result(0);
+    return graph_.node(add(before, draft, "sg.pack", std::move(args), {tensor(dtype, {total}, draft)}, "_pack"))
+        .result(0);
   }
 
   // Those of `nodes` that stand behind `place` go before it, in their order.
@@ -256,7 +283,8 @@ class Merger {
       Type type = graph_.type(output_of(m));
       ArgList shape;
       int64_t elements = 1;
-      for (Expr e : type.shape) shape.push_back(Arg::integer(*pool_.exprs.constant_value(e))), elements *= *pool_.exprs.constant_value(e);
+      for (Expr e : type.shape)
+        shape.push_back(Arg::integer(*pool_.exprs.constant_value(e))), elements *= *pool_.exprs.constant_value(e);
       shapes.push_back(Arg::list(std::move(shape)));
       type.stride = pool_.contiguous_strides(type.shape);
       type.offset = pool_.exprs.constant(offset);
@@ -267,9 +295,13 @@ class Merger {
     const NodeId reduced = add(launch, *draft, graph_.pool().op_name(draft->sample.op), collective_args(*draft, packed),
                                {tensor(dtype, {total / parts}, *draft)}, "_reduce");
     const ValueId flat = graph_.node(reduced).result(0);
-    const NodeId wait = add(launch, *draft, "_c10d_functional.wait_tensor.default", {Arg::value(flat)}, {graph_.value(flat).type}, "_wait");
-    const NodeId unpack = add(launch, *draft, "sg.unpack", {Arg::value(graph_.node(wait).result(0)), Arg::list(std::move(shapes))}, std::move(types), "_part");
-    for (size_t i = 0; i < bucket.members.size(); ++i) draft->results.push_back(graph_.node(unpack).result(static_cast<uint32_t>(i)));
+    const NodeId wait = add(launch, *draft, "_c10d_functional.wait_tensor.default", {Arg::value(flat)},
+                            {graph_.value(flat).type}, "_wait");
+    const NodeId unpack =
+        add(launch, *draft, "sg.unpack", {Arg::value(graph_.node(wait).result(0)), Arg::list(std::move(shapes))},
+            std::move(types), "_part");
+    for (size_t i = 0; i < bucket.members.size(); ++i)
+      draft->results.push_back(graph_.node(unpack).result(static_cast<uint32_t>(i)));
     send_behind(bucket, unpack);
   }
 
@@ -286,12 +318,13 @@ class Merger {
 
   // --- the end of a member ---
 
-  // Its result is that of the bucket from now on, under its name; its nodes go, with the casts that nobody needs any more.
+  // Its result is that of the bucket from now on, under its name; its nodes go, with the casts that nobody needs any
+  // more.
   void retire(size_t member, Draft* draft) {
     const Site& s = site(member);
     const ValueId by = draft->results[draft->retired++];
     NodeId last = s.wait;
-    for (;;) {                                     // a wait for what was waited for
+    for (;;) {  // a wait for what was waited for
       const std::vector<NodeId> users = graph_.users(graph_.node(last).result(0));
       const OpInfo* op = users.size() == 1 ? graph_.op_info(users[0]) : nullptr;
       if (op == nullptr || !op->has(kWait)) break;
@@ -307,7 +340,7 @@ class Merger {
     graph_.erase(s.launch);
     for (size_t i = s.before.size(); i-- > 0;)
       if (graph_.alive(s.before[i]) && is_unused(s.before[i])) graph_.erase(s.before[i]);
-    if (draft->named.insert(by).second) graph_.rename(by, name);   // twins: the first one's
+    if (draft->named.insert(by).second) graph_.rename(by, name);  // twins: the first one's
   }
 
   const Program& program_;
@@ -339,7 +372,8 @@ int32_t first_free_number(const Job& job) {
 
 size_t merge_buckets(Job* job, const Members& members, const Plan& plan) {
   const int32_t base = first_free_number(*job);
-  // Numbers go by the schedule; work goes from what others depend on: gathers of gathers last, reductions before reductions first.
+  // Numbers go by the schedule; work goes from what others depend on: gathers of gathers last, reductions before
+  // reductions first.
   std::vector<size_t> order(plan.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   auto rank = [&](size_t b) {

@@ -9,24 +9,24 @@
 
 namespace sg::bucket_parts {
 
-enum class Kind : uint8_t { gather, scatter, reduce };     // all_gather, reduce_scatter, all_reduce
+enum class Kind : uint8_t { gather, scatter, reduce };  // all_gather, reduce_scatter, all_reduce
 
 // One collective that may share a bucket, as all programs of the job have it.
 struct Member {
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
 
-  uint32_t group = 0, call = 0;         // the call-th launch of its program's main graph on the group family
+  uint32_t group = 0, call = 0;  // the call-th launch of its program's main graph on the group family
   Kind kind = Kind::gather;
   DType dtype = DType::none;
-  std::string reduction;                // "sum"; empty for gathers
+  std::string reduction;  // "sum"; empty for gathers
   BucketDirection direction = BucketDirection::forward;
-  uint32_t depth = 0;                   // CollectiveChain::depth
-  int64_t elements = 0;                 // of its input
-  int64_t ranks = 1;                    // of its group
-  uint32_t twin = kNone;                // gathers: the call before it on the group that gathers the same, with equal results
-  bool is_flat = false;                 // its input is contiguous: its bytes may be seen as another element type
-  uint32_t parameter = kNone;           // the first graph input that it gathers or reduces
-  std::string name;                     // of that parameter; else of the module that launches it
+  uint32_t depth = 0;          // CollectiveChain::depth
+  int64_t elements = 0;        // of its input
+  int64_t ranks = 1;           // of its group
+  uint32_t twin = kNone;       // gathers: the call before it on the group that gathers the same, with equal results
+  bool is_flat = false;        // its input is contiguous: its bytes may be seen as another element type
+  uint32_t parameter = kNone;  // the first graph input that it gathers or reduces
+  std::string name;            // of that parameter; else of the module that launches it
 
   int64_t whole_bytes() const { return elements * dtype_bytes(dtype) * (kind == Kind::gather ? ranks : 1); }
 };
@@ -38,25 +38,26 @@ struct Site {
 };
 
 struct Members {
-  std::vector<Member> list;                  // in the schedule of the first program
-  std::vector<std::vector<Site>> sites;      // by program, then as `list`
-  std::vector<std::string> left;             // why others are left alone, a line each
-  size_t bucketed = 0;                       // collectives with a role that are in buckets already
+  std::vector<Member> list;              // in the schedule of the first program
+  std::vector<std::vector<Site>> sites;  // by program, then as `list`
+  std::vector<std::string> left;         // why others are left alone, a line each
+  size_t bucketed = 0;                   // collectives with a role that are in buckets already
 };
 
 Members find_members(const Job& job);
 
 struct Bucket {
-  std::vector<size_t> members;               // indices into Members::list, in packing order
-  std::vector<std::string> modules;          // whose parameters it holds
+  std::vector<size_t> members;       // indices into Members::list, in packing order
+  std::vector<std::string> modules;  // whose parameters it holds
 };
-using Plan = std::vector<Bucket>;            // in the order of first members; buckets of one included
+using Plan = std::vector<Bucket>;  // in the order of first members; buckets of one included
 
 Plan plan_per_block(const Members& members);
 Result<Plan> plan_per_module(const Members& members, const std::string& text, const std::string& file);
 Plan plan_by_size(const Members& members, int64_t size_bytes);
 
-// Merges in all programs, and numbers buckets from the first number that the job does not use. Returns how many collectives went.
+// Merges in all programs, and numbers buckets from the first number that the job does not use. Returns how many
+// collectives went.
 size_t merge_buckets(Job* job, const Members& members, const Plan& plan);
 
 // Moves the launches and waits of buckets apart. Returns how many nodes have another place than before.

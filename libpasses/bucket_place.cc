@@ -12,7 +12,8 @@ size_t index_of(BucketDirection direction) { return direction == BucketDirection
 // One program's buckets, by direction, in the order of their launches.
 class Placer {
  public:
-  Placer(Program* program, size_t distance) : graph_(program->graph), roles_(*program, graph_), distance_(distance), is_ours_(graph_.node_id_limit()) {
+  Placer(Program* program, size_t distance)
+      : graph_(program->graph), roles_(*program, graph_), distance_(distance), is_ours_(graph_.node_id_limit()) {
     for (const CollectiveChain& chain : roles_.chains()) {
       const CollectiveInfo& info = graph_.meta(chain.launch).collective;
       if (info.bucket == -1 || !chain.wait || chain.depth != 0) continue;
@@ -25,7 +26,8 @@ class Placer {
 
   size_t run() {
     const std::vector<NodeId> before = order();
-    for (size_t direction = 0; direction < 2; ++direction) prefetch(gathers_[direction], begin_of(direction == 0 ? Phase::forward : Phase::backward));
+    for (size_t direction = 0; direction < 2; ++direction)
+      prefetch(gathers_[direction], begin_of(direction == 0 ? Phase::forward : Phase::backward));
     for (const auto& list : reductions_) delay(list);
     const std::vector<NodeId> after = order();
     size_t moved = 0;
@@ -49,8 +51,8 @@ class Placer {
     return {};
   }
 
-  // Each launch, with what makes its input, before the wait of the gather `distance_` earlier; the first ones before `begin`
-  // and before anybody waits.
+  // Each launch, with what makes its input, before the wait of the gather `distance_` earlier; the first ones before
+  // `begin` and before anybody waits.
   void prefetch(const Chains& list, NodeId begin) {
     if (begin && !list.empty() && graph_.before(list[0]->wait, begin)) begin = list[0]->wait;
     for (size_t i = 0; i < list.size(); ++i) {
@@ -62,7 +64,8 @@ class Placer {
     }
   }
 
-  // Each wait, with what is made of its result, behind the launch of the reduction `distance_` later; the last ones to the end.
+  // Each wait, with what is made of its result, behind the launch of the reduction `distance_` later; the last ones to
+  // the end.
   void delay(const Chains& list) {
     for (size_t i = 0; i < list.size(); ++i) {
       NodeId place = i + distance_ < list.size() ? list[i + distance_]->launch : graph_.last();
@@ -70,7 +73,7 @@ class Placer {
       std::vector<NodeId> moved = {list[i]->wait};
       for (NodeId n : list[i]->after)
         if (graph_.before(n, place) || n == place) moved.push_back(n);
-      if (moved.back() == place) continue;       // nothing but its own nodes behind it
+      if (moved.back() == place) continue;  // nothing but its own nodes behind it
       for (NodeId n : moved) graph_.move_after(n, place), place = n;
     }
   }
@@ -78,7 +81,7 @@ class Placer {
   Graph& graph_;
   CollectiveRoles roles_;
   size_t distance_;
-  std::vector<bool> is_ours_;             // by node: belongs to a bucket
+  std::vector<bool> is_ours_;  // by node: belongs to a bucket
   std::array<Chains, 2> gathers_, reductions_;
 };
 

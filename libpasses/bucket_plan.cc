@@ -22,7 +22,8 @@ Key key_of(const Member& m, const std::string& part) {
 std::string block_of(const std::string& name) {
   for (size_t begin = 0; begin < name.size();) {
     const size_t end = std::min(name.find('.', begin), name.size());
-    const bool number = end > begin && std::all_of(name.begin() + static_cast<std::ptrdiff_t>(begin), name.begin() + static_cast<std::ptrdiff_t>(end),
+    const bool number = end > begin && std::all_of(name.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                   name.begin() + static_cast<std::ptrdiff_t>(end),
                                                    [](char c) { return c >= '0' && c <= '9'; });
     if (number) return name.substr(0, end);
     begin = end + 1;
@@ -30,10 +31,12 @@ std::string block_of(const std::string& name) {
   return {};
 }
 
-std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.') == parameter.npos ? 0 : parameter.rfind('.')); }
+std::string module_of(const std::string& parameter) {
+  return parameter.substr(0, parameter.rfind('.') == parameter.npos ? 0 : parameter.rfind('.'));
+}
 
-// Collects members into buckets by key. A parameter that comes again in one starts the next, unless it is gathered by the same
-// gather (which then serves both) or the key's bucket `holds_parts`: gradients that come in several parts.
+// Collects members into buckets by key. A parameter that comes again in one starts the next, unless it is gathered by
+// the same gather (which then serves both) or the key's bucket `holds_parts`: gradients that come in several parts.
 class Builder {
  public:
   explicit Builder(const Members& members) : members_(members) {}
@@ -47,7 +50,8 @@ class Builder {
 
   void add(const Key& key, size_t member, bool holds_parts = false) {
     auto it = open_.find(key);
-    if (it != open_.end() && !holds_parts && holds_parameter(plan_[it->second], member)) open_.erase(it), it = open_.end();
+    if (it != open_.end() && !holds_parts && holds_parameter(plan_[it->second], member))
+      open_.erase(it), it = open_.end();
     if (it == open_.end()) it = open_.emplace(key, plan_.size()).first, plan_.emplace_back();
     plan_[it->second].members.push_back(member);
   }
@@ -57,7 +61,8 @@ class Builder {
       std::ranges::stable_sort(bucket.members, [&](size_t a, size_t b) { return packing(a) < packing(b); });
       std::set<std::string> seen;
       for (size_t m : bucket.members)
-        if (std::string name = names != nullptr ? (*names)[m] : module_of(members_.list[m].name); !name.empty() && seen.insert(name).second)
+        if (std::string name = names != nullptr ? (*names)[m] : module_of(members_.list[m].name);
+            !name.empty() && seen.insert(name).second)
           bucket.modules.push_back(name);
     }
     return std::move(plan_);
@@ -65,14 +70,17 @@ class Builder {
 
  private:
   // Larger elements first, so that all lie at multiples of their size; then as the parameters come.
-  std::pair<int, uint32_t> packing(size_t m) const { return {-dtype_bytes(members_.list[m].dtype), members_.list[m].parameter}; }
+  std::pair<int, uint32_t> packing(size_t m) const {
+    return {-dtype_bytes(members_.list[m].dtype), members_.list[m].parameter};
+  }
 
   bool holds_parameter(const Bucket& bucket, size_t member) const {
     const Member& added = members_.list[member];
     bool holds = false;
     for (size_t i : bucket.members) {
       const Member& m = members_.list[i];
-      if (added.twin != Member::kNone && m.group == added.group && (m.call == added.twin || m.twin == added.twin)) return false;
+      if (added.twin != Member::kNone && m.group == added.group && (m.call == added.twin || m.twin == added.twin))
+        return false;
       holds |= added.parameter != Member::kNone && m.parameter == added.parameter;
     }
     return holds;
@@ -84,7 +92,8 @@ class Builder {
 };
 
 Error wrong_line(const std::string& file, uint32_t line, std::string message, ErrorKind kind = ErrorKind::usage) {
-  Error out{kind, std::move(message), {}, "a line names the modules of one bucket: layers.0.attention layers.0.ffn_norm"};
+  Error out{
+      kind, std::move(message), {}, "a line names the modules of one bucket: layers.0.attention layers.0.ffn_norm"};
   out.where.file = file, out.where.line = line;
   return out;
 }
@@ -126,7 +135,7 @@ Result<std::vector<Line>> read_lines(const std::string& text, const std::string&
 Plan plan_per_block(const Members& members) {
   Builder builder(members);
   std::vector<std::string> names;
-  std::map<std::pair<Kind, BucketDirection>, std::string> last_block;    // by what runs in one order
+  std::map<std::pair<Kind, BucketDirection>, std::string> last_block;  // by what runs in one order
   for (size_t i = 0; i < members.list.size(); ++i) {
     const Member& m = members.list[i];
     const std::string block = block_of(m.name);
@@ -153,12 +162,15 @@ Result<Plan> plan_per_module(const Members& members, const std::string& text, co
           return wrong_line(file, line.number, m.name + " is named in line " + std::to_string(owner->number) + " too");
         owner = &line;
       }
-    builder.add(key_of(m, owner != nullptr ? "line " + std::to_string(owner->number) : "alone " + std::to_string(i)), i);
+    builder.add(key_of(m, owner != nullptr ? "line " + std::to_string(owner->number) : "alone " + std::to_string(i)),
+                i);
   }
   for (const Line& line : lines)
     for (size_t p = 0; p < line.patterns.size(); ++p)
       if (!line.used[p])
-        return wrong_line(file, line.number, "no parameter that is gathered or reduced lies in \"" + line.patterns[p].text() + "\"", ErrorKind::cannot_apply);
+        return wrong_line(file, line.number,
+                          "no parameter that is gathered or reduced lies in \"" + line.patterns[p].text() + "\"",
+                          ErrorKind::cannot_apply);
   return builder.take();
 }
 

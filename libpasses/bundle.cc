@@ -10,8 +10,8 @@
 namespace sg {
 namespace {
 
-constexpr std::string_view kKey = "stepgraph.stages";     // [{"pass":"remat","options":{"policy":["full"]}}]
-constexpr std::string_view kEffortKey = "stepgraph.best_effort";     // true; absent = false
+constexpr std::string_view kKey = "stepgraph.stages";             // [{"pass":"remat","options":{"policy":["full"]}}]
+constexpr std::string_view kEffortKey = "stepgraph.best_effort";  // true; absent = false
 
 std::string json_of(const std::vector<Stage>& stages) {
   JsonWriter json;
@@ -28,12 +28,15 @@ std::string json_of(const std::vector<Stage>& stages) {
   return json.end_array().take();
 }
 
-Error damaged(const std::string& what) { return {ErrorKind::unreadable, "the stages of the bundle cannot be read: " + what, {}, {}}; }
+Error damaged(const std::string& what) {
+  return {ErrorKind::unreadable, "the stages of the bundle cannot be read: " + what, {}, {}};
+}
 
 Result<Stage> stage_of(simdjson::dom::element item, const PassFinder& find) {
   std::string_view name;
   simdjson::dom::object options;
-  if (item["pass"].get(name) != simdjson::SUCCESS || item["options"].get(options) != simdjson::SUCCESS) return damaged("a stage without a pass or options");
+  if (item["pass"].get(name) != simdjson::SUCCESS || item["options"].get(options) != simdjson::SUCCESS)
+    return damaged("a stage without a pass or options");
   Stage out{find(name), {}};
   if (out.pass == nullptr) return damaged("there is no pass `" + std::string(name) + "`");
   for (auto field : options) {
@@ -66,7 +69,10 @@ Result<std::string> write_bundle(const FailedStage& failed) {
 Result<BundledStages> take_stages(Job* job, const PassFinder& find) {
   auto it = std::ranges::find_if(job->extra, [&](const KeyValue& kv) { return job->pool->strings[kv.key] == kKey; });
   if (it == job->extra.end())
-    return Error{ErrorKind::unreadable, "the graph is no bundle: it names no stages", {}, "a bundle is what a failed pass leaves; --pass names stages"};
+    return Error{ErrorKind::unreadable,
+                 "the graph is no bundle: it names no stages",
+                 {},
+                 "a bundle is what a failed pass leaves; --pass names stages"};
   simdjson::dom::parser parser;
   simdjson::dom::array list;
   const simdjson::padded_string text(job->pool->strings[it->json]);

@@ -1,5 +1,5 @@
-// Bundle: what is needed to see a stage fail again, as one graph file: the graph before it, and in its `extra` the stages that were left.
-// `sg-pipe --resume FILE` runs them; every other tool reads the file as the graph that it is.
+// Bundle: what is needed to see a stage fail again, as one graph file: the graph before it, and in its `extra` the
+// stages that were left. `sg-pipe --resume FILE` runs them; every other tool reads the file as the graph that it is.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ namespace sg {
 // The sealed bytes of the file. Fails only where the kept input cannot be read.
 Result<std::string> write_bundle(const FailedStage& failed);
 
-// Takes the stages out of the job's `extra`: none are left there. `find` gives a pass by its name, as find_pass does. A job without
-// stages, or with a pass that is not known, is unreadable.
+// Takes the stages out of the job's `extra`: none are left there. `find` gives a pass by its name, as find_pass does. A
+// job without stages, or with a pass that is not known, is unreadable.
 struct BundledStages {
   std::vector<Stage> stages;
   bool best_effort = false;

@@ -28,16 +28,25 @@ constexpr std::string_view kAfter[] = {"bucket", "overlap", "concretize"};
 
 Result<Change> run_torchtitan(Job* job, const PassOptions& options, PassContext& context) {
   for (std::string_view own : {"modules", "chunks", "along", "grad-accumulation"})
-    if (options.has(own)) return Error{ErrorKind::usage, "--torchtitan does not go with --" + std::string(own), {}, "TorchTitan's options say all of it: two chunks"};
+    if (options.has(own))
+      return Error{ErrorKind::usage,
+                   "--torchtitan does not go with --" + std::string(own),
+                   {},
+                   "TorchTitan's options say all of it: two chunks"};
   SG_ASSIGN(TorchTitanChunking words, parse_torchtitan(options.all("torchtitan")));
-  if (!words.enabled) return Change{false, "nothing is chunked: EP overlap is off; --torchtitan enabled=true turns it on", {}, {}};
+  if (!words.enabled)
+    return Change{false, "nothing is chunked: EP overlap is off; --torchtitan enabled=true turns it on", {}, {}};
   SG_ASSIGN(words.options.least_rows, options.whole("min-rows", 1, 1));
   return chunk(job, words.options, context);
 }
 
 Result<Change> run_auto(Job* job, const PassOptions& options, PassContext& context) {
   for (std::string_view other : {"modules", "along", "grad-accumulation", "torchtitan"})
-    if (options.has(other)) return Error{ErrorKind::usage, "--auto does not go with --" + std::string(other), {}, "--auto finds what to chunk; --modules names it"};
+    if (options.has(other))
+      return Error{ErrorKind::usage,
+                   "--auto does not go with --" + std::string(other),
+                   {},
+                   "--auto finds what to chunk; --modules names it"};
   AutoChunkOptions out;
   size_t counts = 0;
   if (options.has("chunks")) {
@@ -52,7 +61,8 @@ Result<Change> run_auto(Job* job, const PassOptions& options, PassContext& conte
     SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
     ++counts;
   }
-  if (counts > 1) return Error{ErrorKind::usage, "--chunks, --rows-per-chunk and --peak do not go together", {}, "give one of them"};
+  if (counts > 1)
+    return Error{ErrorKind::usage, "--chunks, --rows-per-chunk and --peak do not go together", {}, "give one of them"};
   if (options.has("amplify-ratio")) {
     SG_ASSIGN(out.ratio, options.number("amplify-ratio", 0));
   }
@@ -65,11 +75,14 @@ Result<Change> run_auto(Job* job, const PassOptions& options, PassContext& conte
 Result<Change> run_chunk(Job* job, const PassOptions& options, PassContext& context) {
   if (options.has("auto")) return run_auto(job, options, context);
   for (std::string_view own : {"rows-per-chunk", "peak", "amplify-ratio", "min-output", "accumulate"})
-    if (options.has(own)) return Error{ErrorKind::usage, "--" + std::string(own) + " goes with --auto", {}, "--modules takes --chunks"};
+    if (options.has(own))
+      return Error{ErrorKind::usage, "--" + std::string(own) + " goes with --auto", {}, "--modules takes --chunks"};
   if (options.has("torchtitan")) return run_torchtitan(job, options, context);
   ChunkOptions out;
   out.modules = options.text("modules");
-  if (!options.has("modules")) return Error{ErrorKind::usage, "--modules is missing: which modules to run in chunks", {}, "--modules 'layers.*.moe'"};
+  if (!options.has("modules"))
+    return Error{
+        ErrorKind::usage, "--modules is missing: which modules to run in chunks", {}, "--modules 'layers.*.moe'"};
   SG_ASSIGN(out.chunks, options.whole("chunks", 2, 2));
   SG_ASSIGN(out.least_rows, options.whole("min-rows", 1, 1));
   const std::string along = options.text("along", "batch");
@@ -97,16 +110,24 @@ void describe(const Program& program, const ChunkPlan& plan, int64_t chunks, Cha
       json.begin_object().key("module").string(region.module).key("refusal").string(region.refusal).end_object();
       continue;
     }
-    change->plan += region.module + ": " + axis_name(graph, region) + " in " + std::to_string(chunks) + " chunks; " + plural(forward, "node") + " forward, " +
-                    std::to_string(backward) + " backward\n";
-    json.begin_object().key("module").string(region.module).key("activation").string(graph.name(region.activation)).key("axis").natural(region.along.axis);
+    change->plan += region.module + ": " + axis_name(graph, region) + " in " + std::to_string(chunks) + " chunks; " +
+                    plural(forward, "node") + " forward, " + std::to_string(backward) + " backward\n";
+    json.begin_object()
+        .key("module")
+        .string(region.module)
+        .key("activation")
+        .string(graph.name(region.activation))
+        .key("axis")
+        .natural(region.along.axis);
     json.key("forward").natural(forward).key("backward").natural(backward).key("results").begin_array();
     for (const BodyNode& body : plan.body)
       for (uint32_t i = 0; body.region == r && i < graph.node(body.node).result_count; ++i) {
         const ValueId v = graph.node(body.node).result(i);
         if (!plan.full_use[v.index]) continue;
         const AxisState& s = plan.world.states[v.index];
-        const std::string how = s.kind == AxisKind::partial ? "summed" : s.kind == AxisKind::size ? "a number" : "concatenated along axis " + std::to_string(s.along.axis);
+        const std::string how = s.kind == AxisKind::partial ? "summed"
+                                : s.kind == AxisKind::size  ? "a number"
+                                                            : "concatenated along axis " + std::to_string(s.along.axis);
         change->plan += "  %" + std::string(graph.name(v)) + " is " + how + "\n";
         json.begin_object().key("value").string(graph.name(v)).key("how").string(how).end_object();
       }
@@ -145,26 +166,36 @@ Result<Change> chunk(Job* job, const ChunkOptions& options, PassContext& context
   for (auto& program : job->programs) {
     SG_ASSIGN(const Totals totals, chunk_program(program.get(), plan, context, &change));
     if (first && (first->regions != totals.regions || first->counts.collectives != totals.counts.collectives))
-      return Error{ErrorKind::cannot_apply, "ranks would chunk different collectives: a step that hangs", {}, "chunk modules that are the same on all ranks"};
+      return Error{ErrorKind::cannot_apply,
+                   "ranks would chunk different collectives: a step that hangs",
+                   {},
+                   "chunk modules that are the same on all ranks"};
     if (!first) first = totals;
   }
   if (!first) return change;
   const ChunkCounts& n = first->counts;
   change.changed = n.copies > 0;
-  change.summary = !change.changed ? "nothing is chunked: " + plural(first->left, "region") + " left whole"
-                                   : plural(first->regions, "region") + " in " + std::to_string(options.chunks) + " chunks: " + plural(n.nodes, "node") + " copied, " +
-                                         std::to_string(n.slices) + " sliced, " + std::to_string(n.joined) + " concatenated, " + std::to_string(n.summed) + " summed" +
-                                         (first->left > 0 ? "; " + plural(first->left, "region") + " left whole" : "");
+  change.summary = !change.changed
+                       ? "nothing is chunked: " + plural(first->left, "region") + " left whole"
+                       : plural(first->regions, "region") + " in " + std::to_string(options.chunks) +
+                             " chunks: " + plural(n.nodes, "node") + " copied, " + std::to_string(n.slices) +
+                             " sliced, " + std::to_string(n.joined) + " concatenated, " + std::to_string(n.summed) +
+                             " summed" + (first->left > 0 ? "; " + plural(first->left, "region") + " left whole" : "");
   return change;
 }
 
 constexpr PassInfo chunk_pass = {
-    "chunk", "run modules, or the loss head, once for each chunk of their rows",
+    "chunk",
+    "run modules, or the loss head, once for each chunk of their rows",
     "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-    "What cannot be proven to give the same rows is refused (exit 4) with its node and rule; --best-effort leaves it whole.",
-    Results::reassociated, kAfter, kOptions,
+    "What cannot be proven to give the same rows is refused (exit 4) with its node and rule; --best-effort leaves it "
+    "whole.",
+    Results::reassociated,
+    kAfter,
+    kOptions,
     {{"sg-chunk step.sg --modules '{layer,layers.*.moe}' --chunks 2 -o chunked.sg", "in two halves of the rows"},
-     {"sg-chunk step.sg --auto --peak 14GiB --explain -o chunked.sg", "the loss head, in as few chunks as are enough for that peak"}},
+     {"sg-chunk step.sg --auto --peak 14GiB --explain -o chunked.sg",
+      "the loss head, in as few chunks as are enough for that peak"}},
     run_chunk};
 
 }  // namespace sg

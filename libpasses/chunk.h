@@ -1,10 +1,13 @@
-// sg-chunk: the work of a module in N parts along its rows, so that one part's exchange can hide behind another's compute.
+// sg-chunk: the work of a module in N parts along its rows, so that one part's exchange can hide behind another's
+// compute.
 //
-// Regions   every module that `modules` names, forward and backward; copies of the nodes stand where the originals stood.
-// Proof     each node is chunked by an axis rule (axis_rules.h) that says what its results are then. No rule: refused, with node and
+// Regions   every module that `modules` names, forward and backward; copies of the nodes stand where the originals
+// stood. Proof     each node is chunked by an axis rule (axis_rules.h) that says what its results are then. No rule:
+// refused, with node and
 //           rule; with --best-effort that region stays whole, and is reported.
 // Shared    what does not depend on the rows: gathered and cast parameters.
-// Sums      gradients of parameters: `early` adds the chunks before their collective, behind casts to wider types; `eager` adds them
+// Sums      gradients of parameters: `early` adds the chunks before their collective, behind casts to wider types;
+// `eager` adds them
 //           where autograd does for a module that is called once for each chunk, which doubles the collectives.
 // Ranks     take the same cuts; programs of several ranks must chunk the same collectives.
 // Results   rows are those of the module called once for each chunk, put together; sums are reassociated.
@@ -33,7 +36,7 @@ struct ChunkOptions {
   int64_t least_rows = 1;
   ChunkAlong along = ChunkAlong::batch;
   bool early_sums = true;
-  bool only_exchanges = false;        // regions without an all-to-all stay whole
+  bool only_exchanges = false;  // regions without an all-to-all stay whole
   AxisTamper tamper;
 };
 

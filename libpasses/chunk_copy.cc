@@ -16,7 +16,13 @@ namespace {
 class ChunkCopier {
  public:
   ChunkCopier(Program* program, const ChunkPlan& plan, ChunkSizes sizes)
-      : program_(*program), graph_(program->graph), pool_(graph_.pool()), plan_(plan), sizes_(std::move(sizes)), chunks_(sizes_.chunks()), types_(*program) {}
+      : program_(*program),
+        graph_(program->graph),
+        pool_(graph_.pool()),
+        plan_(plan),
+        sizes_(std::move(sizes)),
+        chunks_(sizes_.chunks()),
+        types_(*program) {}
 
   Result<ChunkCounts> run() {
     for (const BodyNode& body : plan_.body) {
@@ -35,7 +41,10 @@ class ChunkCopier {
   }
 
   Error fail(NodeId n, const std::string& why) const {
-    return {ErrorKind::cannot_apply, place_of(program_, graph_, n) + ": " + std::string(graph_.op_name(n)) + ": " + why, {}, "this is not expected: please report it"};
+    return {ErrorKind::cannot_apply,
+            place_of(program_, graph_, n) + ": " + std::string(graph_.op_name(n)) + ": " + why,
+            {},
+            "this is not expected: please report it"};
   }
 
   NodeMeta boundary_meta(uint32_t region, std::string_view role, Phase phase) const {
@@ -48,7 +57,8 @@ class ChunkCopier {
   }
 
   // A node of ours before the original of `body`, its types inferred.
-  Result<NodeId> add_node(std::string_view op, std::vector<Arg> args, const std::string& name, size_t results, const BodyNode& body, NodeMeta meta) {
+  Result<NodeId> add_node(std::string_view op, std::vector<Arg> args, const std::string& name, size_t results,
+                          const BodyNode& body, NodeMeta meta) {
     NodeSpec spec;
     spec.op = pool_.op(op);
     spec.args = std::move(args);
@@ -69,14 +79,17 @@ class ChunkCopier {
   Status infer_types_of(NodeId n) {
     auto types = types_.infer(graph_, n);
     if (!types.ok()) return fail(n, types.error().message);
-    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) graph_.set_type(graph_.node(n).result(i), pool_.types.intern((*types)[i]));
+    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
+      graph_.set_type(graph_.node(n).result(i), pool_.types.intern((*types)[i]));
     return ok_status();
   }
 
   // --- operands ---
 
   using SliceKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;
-  static SliceKey key_of(const SliceWish& s) { return {s.value.index, s.along.domain, s.along.axis, s.along.unit.index}; }
+  static SliceKey key_of(const SliceWish& s) {
+    return {s.value.index, s.along.domain, s.along.axis, s.along.unit.index};
+  }
 
   Status slice_operands(const BodyNode& body) {
     for (const SliceWish& wish : body.slices) {
@@ -88,7 +101,9 @@ class ChunkCopier {
       if (wish.along.axis != 0) args.push_back(Arg::integer(wish.along.axis));
       NodeMeta meta = boundary_meta(body.region, "split_boundary", graph_.node(body.node).phase);
       for (int64_t c = 0; c < chunks_; ++c) meta.result_chunks.push_back({static_cast<int32_t>(c), {}});
-      SG_ASSIGN(const NodeId split, add_node("aten.split_with_sizes.default", std::move(args), std::string(graph_.name(wish.value)), static_cast<size_t>(chunks_), body, meta));
+      SG_ASSIGN(const NodeId split,
+                add_node("aten.split_with_sizes.default", std::move(args), std::string(graph_.name(wish.value)),
+                         static_cast<size_t>(chunks_), body, meta));
       ++counts_.slices;
       for (int64_t c = 0; c < chunks_; ++c) {
         ValueId part = graph_.node(split).result(static_cast<uint32_t>(c));
@@ -107,7 +122,8 @@ class ChunkCopier {
     meta.chunk.index = static_cast<int32_t>(c);
     Arg format = Arg::text(ArgKind::memory_format, pool_.str("contiguous_format"));
     format.set_key(pool_.str("memory_format"));
-    SG_ASSIGN(const NodeId copy, add_node("aten.clone.default", {Arg::value(*part), format}, std::string(graph_.name(*part)), 1, body, meta));
+    SG_ASSIGN(const NodeId copy, add_node("aten.clone.default", {Arg::value(*part), format},
+                                          std::string(graph_.name(*part)), 1, body, meta));
     *part = graph_.node(copy).result(0);
     return ok_status();
   }
@@ -149,7 +165,8 @@ class ChunkCopier {
       target = keep_key(size_arg(sizes_.extent(edit.along, c)), target);
     }
     for (const WordEdit& edit : body.words) args[edit.arg] = edit.word;
-    if (body.accumulates && c > 0) args[0].set_value(graph_.node(copies_.at(body.node)[static_cast<size_t>(c - 1)]).result(0));
+    if (body.accumulates && c > 0)
+      args[0].set_value(graph_.node(copies_.at(body.node)[static_cast<size_t>(c - 1)]).result(0));
     return args;
   }
 
@@ -162,7 +179,11 @@ class ChunkCopier {
     spec.args = arguments(body, c);
     NodeMeta meta = graph_.meta(body.node);
     const Node& node = graph_.node(body.node);
-    meta.chunk = {pool_.str(plan_.regions[body.region].module), static_cast<int32_t>(c), pool_.str("body"), pool_.str("graph"), node.label,
+    meta.chunk = {pool_.str(plan_.regions[body.region].module),
+                  static_cast<int32_t>(c),
+                  pool_.str("body"),
+                  pool_.str("graph"),
+                  node.label,
                   static_cast<int8_t>(node.phase == Phase::backward)};
     meta.result_chunks.clear();
     if (meta.binds)
@@ -211,7 +232,7 @@ class ChunkCopier {
       }
       shares_[whole].push_back(v);
     }
-    NodeMeta raw = graph_.meta(copy);      // the chunk's own mean is no part of the original
+    NodeMeta raw = graph_.meta(copy);  // the chunk's own mean is no part of the original
     raw.chunk.original = StrId();
     graph_.set_meta(copy, std::move(raw));
     return ok_status();
@@ -235,9 +256,8 @@ class ChunkCopier {
       const Type& whole = graph_.type(graph_.node(body.node).result(i));
       const uint32_t axis = s.along.axis;
       const bool counted = axis < whole.shape.size() && !pool_.exprs.constant_value(whole.shape[axis]);
-      const bool fits =
-          axis < t.shape.size() && (t.shape[axis] == sizes_.extent(s.along, c) ||
-                                    (counted && t.shape[axis] == sizes_.own(whole.shape[axis], c)));
+      const bool fits = axis < t.shape.size() && (t.shape[axis] == sizes_.extent(s.along, c) ||
+                                                  (counted && t.shape[axis] == sizes_.own(whole.shape[axis], c)));
       if (!fits) return fail(copy, "its result is not as long as the chunk");
     }
     return ok_status();
@@ -278,7 +298,8 @@ class ChunkCopier {
           put_number(v);
           continue;
         }
-        SG_ASSIGN(const ValueId whole, s.kind == AxisKind::partial ? sum_parts(body, v, parts) : join_parts(body, v, parts, s.along.axis));
+        SG_ASSIGN(const ValueId whole,
+                  s.kind == AxisKind::partial ? sum_parts(body, v, parts) : join_parts(body, v, parts, s.along.axis));
         wholes_[v] = whole;
         replace_whole_uses(v, whole);
       }
@@ -310,8 +331,9 @@ class ChunkCopier {
     ValueId sum = backward ? parts.back() : parts.front();
     for (size_t k = 1; k < parts.size(); ++k) {
       const ValueId next = backward ? parts[parts.size() - 1 - k] : parts[k];
-      SG_ASSIGN(const NodeId add, add_node("aten.add.Tensor", {Arg::value(sum), Arg::value(next)}, std::string(graph_.name(v)) + "_sum", 1, body,
-                                           boundary_meta(body.region, "materialization", graph_.node(body.node).phase)));
+      SG_ASSIGN(const NodeId add,
+                add_node("aten.add.Tensor", {Arg::value(sum), Arg::value(next)}, std::string(graph_.name(v)) + "_sum",
+                         1, body, boundary_meta(body.region, "materialization", graph_.node(body.node).phase)));
       sum = graph_.node(add).result(0);
     }
     ++counts_.summed;
@@ -421,8 +443,8 @@ class ChunkCopier {
   std::map<SliceKey, std::vector<ValueId>> slices_;
   std::unordered_map<NodeId, std::vector<NodeId>, IdHash> copies_;
   std::unordered_map<ValueId, std::vector<ValueId>, IdHash>
-      shares_;  // by result of an original: those of the chunks, weighed
-  std::unordered_map<ValueId, ValueId, IdHash> wholes_;                // what was put together
+      shares_;                                           // by result of an original: those of the chunks, weighed
+  std::unordered_map<ValueId, ValueId, IdHash> wholes_;  // what was put together
   ChunkCounts counts_;
 };
 

@@ -10,9 +10,9 @@
 namespace sg {
 
 struct ChunkCounts {
-  size_t nodes = 0;                   // originals
+  size_t nodes = 0;  // originals
   size_t copies = 0, slices = 0, joined = 0, summed = 0;
-  size_t collectives = 0;             // copies of collectives
+  size_t collectives = 0;  // copies of collectives
 };
 
 Result<ChunkCounts> copy_chunks(Program* program, const ChunkPlan& plan, int64_t chunks);

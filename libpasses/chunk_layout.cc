@@ -11,9 +11,11 @@ std::optional<AxisOrder> axes_in_memory(Pool* pool, const Program& program, cons
   Sizes sizes(pool, &program);
   AxisOrder order = same_order(type.shape.size());
   if (sizes.is_contiguous(type)) return order;
-  std::ranges::stable_sort(order, [&](uint32_t a, uint32_t b) { return sizes.compare(type.stride[a], type.stride[b]) > 0; });
+  std::ranges::stable_sort(order,
+                           [&](uint32_t a, uint32_t b) { return sizes.compare(type.stride[a], type.stride[b]) > 0; });
   Type turned = type;
-  for (size_t i = 0; i < order.size(); ++i) turned.shape[i] = type.shape[order[i]], turned.stride[i] = type.stride[order[i]];
+  for (size_t i = 0; i < order.size(); ++i)
+    turned.shape[i] = type.shape[order[i]], turned.stride[i] = type.stride[order[i]];
   return sizes.is_contiguous(turned) ? std::optional(order) : std::nullopt;
 }
 

@@ -10,7 +10,8 @@ namespace sg {
 
 using AxisOrder = std::vector<uint32_t>;
 
-// The axes from the slowest to the fastest, where permuting them so gives a contiguous tensor; none when no permutation does.
+// The axes from the slowest to the fastest, where permuting them so gives a contiguous tensor; none when no permutation
+// does.
 std::optional<AxisOrder> axes_in_memory(Pool* pool, const Program& program, const Type& type);
 
 // Axes along which `type` shows the same elements again (stride 0), but for `kept`; in `type` they are 1 then.

@@ -8,7 +8,8 @@ namespace {
 
 class MemoryCheck {
  public:
-  MemoryCheck(const Program& program, const ChunkPlan& plan) : graph_(program.graph), plan_(plan), alias_(program, program.graph) {}
+  MemoryCheck(const Program& program, const ChunkPlan& plan)
+      : graph_(program.graph), plan_(plan), alias_(program, program.graph) {}
 
   std::optional<MemoryConflict> run() {
     last_write_.resize(alias_.storages().size());
@@ -40,7 +41,8 @@ class MemoryCheck {
     const BodyNode* body = body_[n.index];
     if (body == nullptr) {
       if (!plan_.world.states[owner.index].is_chunked()) return std::nullopt;
-      return MemoryConflict{n, plan_.made_in[owner.index], "it writes to " + name + " from outside of the region, and that is in chunks"};
+      return MemoryConflict{n, plan_.made_in[owner.index],
+                            "it writes to " + name + " from outside of the region, and that is in chunks"};
     }
     if (is_chunks_own(s)) return std::nullopt;
     if (body->accumulates && !plan_.world.states[owner.index].is_chunked()) return std::nullopt;
@@ -60,7 +62,9 @@ class MemoryCheck {
     for (uint32_t i = 0; i < node.result_count; ++i) {
       const ValueId v = node.result(i);
       if (plan_.full_use[v.index] && is_written_behind(v, body.node))
-        return MemoryConflict{body.node, body.region, "%" + std::string(graph_.name(v)) + " is written after it is made, and its chunks are put together"};
+        return MemoryConflict{
+            body.node, body.region,
+            "%" + std::string(graph_.name(v)) + " is written after it is made, and its chunks are put together"};
     }
     return std::nullopt;
   }
@@ -74,7 +78,9 @@ class MemoryCheck {
       if (s.is_none()) continue;
       const NodeId write = last_write_[alias_.storage(s).alias_class];
       if (write && write != def && (!def || graph_.before(def, write)))
-        return MemoryConflict{body.node, body.region, "%" + std::string(graph_.name(wish.value)) + " is written after it is made, and copied in slices"};
+        return MemoryConflict{
+            body.node, body.region,
+            "%" + std::string(graph_.name(wish.value)) + " is written after it is made, and copied in slices"};
     }
     return std::nullopt;
   }
@@ -82,12 +88,14 @@ class MemoryCheck {
   const Graph& graph_;
   const ChunkPlan& plan_;
   AliasAnalysis alias_;
-  std::vector<const BodyNode*> body_;    // by node
-  std::vector<NodeId> last_write_;       // by alias class; by anything but waits
+  std::vector<const BodyNode*> body_;  // by node
+  std::vector<NodeId> last_write_;     // by alias class; by anything but waits
 };
 
 }  // namespace
 
-std::optional<MemoryConflict> find_memory_conflict(const Program& program, const ChunkPlan& plan) { return MemoryCheck(program, plan).run(); }
+std::optional<MemoryConflict> find_memory_conflict(const Program& program, const ChunkPlan& plan) {
+  return MemoryCheck(program, plan).run();
+}
 
 }  // namespace sg

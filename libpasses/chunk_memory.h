@@ -14,7 +14,8 @@ struct MemoryConflict {
   std::string message;
 };
 
-// The first write that would reach another chunk, a whole value, or - from outside - chunks that are copies of what it means.
+// The first write that would reach another chunk, a whole value, or - from outside - chunks that are copies of what it
+// means.
 std::optional<MemoryConflict> find_memory_conflict(const Program& program, const ChunkPlan& plan);
 
 }  // namespace sg

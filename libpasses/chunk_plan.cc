@@ -23,7 +23,8 @@ bool is_cast_up(const Graph& graph, NodeId n) {
 
 class ChunkPlanner {
  public:
-  ChunkPlanner(const Program& program, const ChunkPlanOptions& options, const std::vector<ChunkRegion>& regions, const std::vector<uint32_t>& region_of)
+  ChunkPlanner(const Program& program, const ChunkPlanOptions& options, const std::vector<ChunkRegion>& regions,
+               const std::vector<uint32_t>& region_of)
       : program_(program), graph_(program.graph), options_(options), region_of_(region_of) {
     plan_.regions = regions;
     find_equal_values();
@@ -57,9 +58,12 @@ class ChunkPlanner {
         if (auto refused = use_whole(output.value, "a result of the step")) return refused;
     std::ranges::sort(plan_.body, [&](const BodyNode& a, const BodyNode& b) { return graph_.before(a.node, b.node); });
     for (uint32_t r = 0; r < plan_.regions.size(); ++r)
-      if (plan_.regions[r].refusal.empty() && std::ranges::none_of(plan_.body, [&](const BodyNode& b) { return b.region == r; }))
-        return Refused{r, at_region(r, "nothing in it depends on the rows of %" + std::string(graph_.name(plan_.regions[r].activation)))};
-    if (auto bad = find_memory_conflict(program_, plan_)) return Refused{bad->region, refuse_at(bad->node, "memory", bad->message)};
+      if (plan_.regions[r].refusal.empty() &&
+          std::ranges::none_of(plan_.body, [&](const BodyNode& b) { return b.region == r; }))
+        return Refused{r, at_region(r, "nothing in it depends on the rows of %" +
+                                           std::string(graph_.name(plan_.regions[r].activation)))};
+    if (auto bad = find_memory_conflict(program_, plan_))
+      return Refused{bad->region, refuse_at(bad->node, "memory", bad->message)};
     return std::nullopt;
   }
 
@@ -72,12 +76,16 @@ class ChunkPlanner {
     plan_.world.equal.resize(graph_.value_id_limit());
     for (uint32_t v = 0; v < plan_.world.equal.size(); ++v) plan_.world.equal[v] = ValueId(v);
     for (NodeId n : graph_.nodes())
-      for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) plan_.world.equal[graph_.node(n).result(i).index] = graph_.node(numbers.leader(n)).result(i);
+      for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
+        plan_.world.equal[graph_.node(n).result(i).index] = graph_.node(numbers.leader(n)).result(i);
   }
 
   Error refuse_at(NodeId n, std::string_view rule, const std::string& why) const {
-    Error out{ErrorKind::cannot_apply,
-              place_of(program_, graph_, n) + ": " + std::string(graph_.op_name(n)) + " [" + std::string(rule) + "]: " + why, {}, std::string(kRemedy)};
+    Error out{
+        ErrorKind::cannot_apply,
+        place_of(program_, graph_, n) + ": " + std::string(graph_.op_name(n)) + " [" + std::string(rule) + "]: " + why,
+        {},
+        std::string(kRemedy)};
     if (SourceId source = graph_.node(n).source; source) {
       out.where.file = graph_.pool().strings[graph_.pool().sources[source].file];
       out.where.line = graph_.pool().sources[source].line;
@@ -86,7 +94,10 @@ class ChunkPlanner {
   }
 
   Error at_region(uint32_t r, const std::string& why) const {
-    return {ErrorKind::cannot_apply, "module " + plan_.regions[r].module + ": " + why, {}, "fewer chunks, other modules, or --best-effort to leave this one whole"};
+    return {ErrorKind::cannot_apply,
+            "module " + plan_.regions[r].module + ": " + why,
+            {},
+            "fewer chunks, other modules, or --best-effort to leave this one whole"};
   }
 
   Status start_region(uint32_t r, const std::vector<NodeId>& nodes, const std::vector<bool>& from_data) {
@@ -97,12 +108,15 @@ class ChunkPlanner {
     size_t axis = 0;
     if (options_.along == ChunkAlong::sequence && t.shape.size() > 2) axis = 1;
     if (options_.along == ChunkAlong::tokens && t.shape.size() > 2)
-      return at_region(r, "%" + std::string(graph_.name(v)) + " has " + std::to_string(t.shape.size()) + " axes and no axis of tokens: use --along batch or seq");
+      return at_region(r, "%" + std::string(graph_.name(v)) + " has " + std::to_string(t.shape.size()) +
+                              " axes and no axis of tokens: use --along batch or seq");
     const Expr rows = t.shape[axis];
     const auto known = graph_.pool().exprs.constant_value(rows);
     if (known && *known < options_.chunks * options_.least_rows)
-      return at_region(r, "axis " + std::to_string(axis) + " of %" + std::string(graph_.name(v)) + " has " + std::to_string(*known) + " rows: too few for " +
-                              std::to_string(options_.chunks) + " chunks" + (options_.least_rows > 1 ? " of " + std::to_string(options_.least_rows) : ""));
+      return at_region(r, "axis " + std::to_string(axis) + " of %" + std::string(graph_.name(v)) + " has " +
+                              std::to_string(*known) + " rows: too few for " + std::to_string(options_.chunks) +
+                              " chunks" +
+                              (options_.least_rows > 1 ? " of " + std::to_string(options_.least_rows) : ""));
     region.activation = v;
     region.along = {rows_domain(rows), static_cast<uint32_t>(axis), graph_.pool().exprs.constant(1)};
     return ok_status();
@@ -169,7 +183,8 @@ class ChunkPlanner {
       std::optional<Along> along;
       if (v == region.activation) along = region.along;
       const NodeId def = graph_.value(v).def;
-      if (!along && def && graph_.node(def).phase == Phase::backward && region_of_[def.index] != r && graph_.node(n).phase == Phase::backward)
+      if (!along && def && graph_.node(def).phase == Phase::backward && region_of_[def.index] != r &&
+          graph_.node(n).phase == Phase::backward)
         for (const auto& [shape, result] : results_[r])
           if (shape == graph_.type(v).shape) along = result;
       if (!along) return;
@@ -211,7 +226,8 @@ class ChunkPlanner {
   // A constant that a whole node uses, or writes to, stays whole.
   void freeze_constants(NodeId n) {
     for_operands(n, [&](ValueId v) {
-      if (state(v).kind == AxisKind::constant || state(v).kind == AxisKind::iota) plan_.world.state(v).kind = AxisKind::whole;
+      if (state(v).kind == AxisKind::constant || state(v).kind == AxisKind::iota)
+        plan_.world.state(v).kind = AxisKind::whole;
     });
   }
 
@@ -219,10 +235,16 @@ class ChunkPlanner {
     const AxisState& s = state(v);
     if (!s.is_chunked() || plan_.full_use[v.index]) return std::nullopt;
     const NodeId def = graph_.value(v).def;
-    auto refuse = [&](const std::string& why) { return Refused{plan_.made_in[v.index], refuse_at(def, "results", why + ", and " + user + " needs the whole of it")}; };
-    if (s.kind == AxisKind::along && !plan_.world.domains[s.along.domain].is_rows) return refuse("%" + std::string(graph_.name(v)) + " lies in an order that the data decides");
-    if (s.kind == AxisKind::along && s.local) return refuse("%" + std::string(graph_.name(v)) + " holds positions of each chunk's own");
-    if (s.kind == AxisKind::size && !s.common && (s.along.domain == kNoDomain || !plan_.world.domains[s.along.domain].is_rows))
+    auto refuse = [&](const std::string& why) {
+      return Refused{plan_.made_in[v.index],
+                     refuse_at(def, "results", why + ", and " + user + " needs the whole of it")};
+    };
+    if (s.kind == AxisKind::along && !plan_.world.domains[s.along.domain].is_rows)
+      return refuse("%" + std::string(graph_.name(v)) + " lies in an order that the data decides");
+    if (s.kind == AxisKind::along && s.local)
+      return refuse("%" + std::string(graph_.name(v)) + " holds positions of each chunk's own");
+    if (s.kind == AxisKind::size && !s.common &&
+        (s.along.domain == kNoDomain || !plan_.world.domains[s.along.domain].is_rows))
       return refuse("%" + std::string(graph_.name(v)) + " is a number of each chunk's own");
     plan_.full_use[v.index] = true;
     note_result(v);
@@ -257,7 +279,8 @@ class ChunkPlanner {
 
   std::optional<Refused> visit_body(NodeId n, uint32_t r) {
     const OpInfo* op = graph_.op_info(n);
-    if (op == nullptr) return Refused{r, refuse_at(n, "no rule", "nothing is known about this op, and an operand is chunked")};
+    if (op == nullptr)
+      return Refused{r, refuse_at(n, "no rule", "nothing is known about this op, and an operand is chunked")};
     const Operands has = operands_of(n);
     for_operands(n, [&](ValueId v) {
       if (state(v).kind == AxisKind::along && plan_.made_in[v.index] != r) note_result(v);
@@ -268,7 +291,8 @@ class ChunkPlanner {
       return std::nullopt;
     }
     if (has.partial && !has.along && sums_before(n)) return use_operands(n);
-    if (draws_random(graph_, n) && !op->has(kPointwise)) return Refused{r, refuse_at(n, "random numbers", "its numbers cannot be those of the whole")};
+    if (draws_random(graph_, n) && !op->has(kPointwise))
+      return Refused{r, refuse_at(n, "random numbers", "its numbers cannot be those of the whole")};
     const AxisRow* row = find_axis_rule(*op);
     AxisCall call(&plan_.world, program_, n);
     Status done = repeats_earlier(&call, row, r) ? ok_status() : run_rule(call, row, has);
@@ -307,19 +331,26 @@ class ChunkPlanner {
     if (row == nullptr || (row->rule != axis::sort && row->rule != axis::repeat_interleave)) return false;
     const ValueId first = plan_.world.equal[call->result(0).index];
     const NodeId earlier = graph_.value(first).def;
-    if (first == call->result(0) || !plan_.is_body[earlier.index] || plan_.made_in[first.index] != r || state(first).kind != AxisKind::along) return false;
+    if (first == call->result(0) || !plan_.is_body[earlier.index] || plan_.made_in[first.index] != r ||
+        state(first).kind != AxisKind::along)
+      return false;
     if (plan_.world.domains[state(first).along.domain].is_rows) return false;
-    if (!same_chunks(call->state(call->tensors()[0]), state(AxisCall(&call->world, program_, earlier).tensors()[0]))) return false;
+    if (!same_chunks(call->state(call->tensors()[0]), state(AxisCall(&call->world, program_, earlier).tensors()[0])))
+      return false;
     for (uint32_t i = 0; i < call->node.result_count; ++i) call->given.push_back(state(graph_.node(earlier).result(i)));
     return true;
   }
 
-  static bool same_chunks(const AxisState& a, const AxisState& b) { return a.kind == b.kind && a.along == b.along && a.source == b.source; }
+  static bool same_chunks(const AxisState& a, const AxisState& b) {
+    return a.kind == b.kind && a.along == b.along && a.source == b.source;
+  }
 
   Status run_rule(AxisCall& call, const AxisRow* row, const Operands& has) const {
-    if (has.size && (row == nullptr || !row->takes_sizes)) return call.fail("it takes a number that differs from chunk to chunk");
-    const bool moves = row != nullptr && (row->rule == axis::same || row->rule == axis::exchange || row->rule == axis::reduce_ranks ||
-                                          row->rule == axis::read_number || row->rule == axis::repeat_interleave);
+    if (has.size && (row == nullptr || !row->takes_sizes))
+      return call.fail("it takes a number that differs from chunk to chunk");
+    const bool moves =
+        row != nullptr && (row->rule == axis::same || row->rule == axis::exchange || row->rule == axis::reduce_ranks ||
+                           row->rule == axis::read_number || row->rule == axis::repeat_interleave);
     if (has.partial && !has.along && !moves && !(row != nullptr && row->rule == axis::pointwise && call.op.writes()))
       return tampered(call, axis::partial(call));
     if (row == nullptr) return call.fail("no axis rule says what it does to chunks");
@@ -358,10 +389,11 @@ class ChunkPlanner {
       if (plan_.world.settled[v.index]) body.whole_reads.push_back(v);
     });
     for (ValueId v : seeded_)
-      if (std::ranges::none_of(body.slices, [&](const SliceWish& s) { return s.value == v; })) body.slices.push_back({v, plan_.world.seeds[v.index].along});
+      if (std::ranges::none_of(body.slices, [&](const SliceWish& s) { return s.value == v; }))
+        body.slices.push_back({v, plan_.world.seeds[v.index].along});
     for (uint32_t i = 0; i < call.node.result_count; ++i) {
       const ValueId result = call.node.result(i);
-      if (graph_.type(result).kind == TypeKind::none) continue;      // not asked for
+      if (graph_.type(result).kind == TypeKind::none) continue;  // not asked for
       plan_.world.state(result) = call.given[i];
       plan_.made_in[result.index] = r;
     }
@@ -390,16 +422,18 @@ class ChunkPlanner {
   const ChunkPlanOptions& options_;
   const std::vector<uint32_t>& region_of_;
   ChunkPlan plan_;
-  std::vector<NodeId> fills_;                                                  // with chunked operands; whole unless they are wanted in chunks
-  std::vector<ValueId> seeded_;                                                // operands of the node at hand
-  std::vector<std::vector<std::pair<std::vector<Expr>, Along>>> results_;      // by region: results that are concatenated
+  std::vector<NodeId> fills_;    // with chunked operands; whole unless they are wanted in chunks
+  std::vector<ValueId> seeded_;  // operands of the node at hand
+  std::vector<std::vector<std::pair<std::vector<Expr>, Along>>> results_;  // by region: results that are concatenated
 };
 
 // Leaves regions whole that launch no all-to-all; false when none is left.
-bool leave_without_exchange(const Graph& graph, const std::vector<std::vector<NodeId>>& nodes, std::vector<ChunkRegion>* regions) {
+bool leave_without_exchange(const Graph& graph, const std::vector<std::vector<NodeId>>& nodes,
+                            std::vector<ChunkRegion>* regions) {
   bool any = false;
   for (size_t r = 0; r < regions->size(); ++r) {
-    const bool exchanges = std::ranges::any_of(nodes[r], [&](NodeId n) { return graph.op_name(n) == "_c10d_functional.all_to_all_single.default"; });
+    const bool exchanges = std::ranges::any_of(
+        nodes[r], [&](NodeId n) { return graph.op_name(n) == "_c10d_functional.all_to_all_single.default"; });
     if (!exchanges) (*regions)[r].refusal = "it exchanges no tokens";
     any = any || exchanges;
   }
@@ -413,12 +447,18 @@ Result<ChunkPlan> plan_chunks(const Program& program, const ChunkPlanOptions& op
   std::vector<uint32_t> region_of;
   std::vector<ChunkRegion> regions = find_regions(graph, options.modules, &region_of);
   if (regions.empty())
-    return Error{ErrorKind::cannot_apply, "--modules " + options.modules.text() + " names no module of the graph", {}, "sg-stat --by module lists them"};
+    return Error{ErrorKind::cannot_apply,
+                 "--modules " + options.modules.text() + " names no module of the graph",
+                 {},
+                 "sg-stat --by module lists them"};
   std::vector<std::vector<NodeId>> nodes(regions.size());
   for (NodeId n : graph.nodes())
     if (region_of[n.index] != kNoRegion) nodes[region_of[n.index]].push_back(n);
   if (options.only_exchanges && !leave_without_exchange(graph, nodes, &regions))
-    return Error{ErrorKind::cannot_apply, "no module of " + options.modules.text() + " exchanges tokens between ranks", {}, "--modules chunks modules without an all-to-all"};
+    return Error{ErrorKind::cannot_apply,
+                 "no module of " + options.modules.text() + " exchanges tokens between ranks",
+                 {},
+                 "--modules chunks modules without an all-to-all"};
   const std::vector<bool> from_data = values_from(graph, InputKind::user);
   for (;;) {
     ChunkPlanner planner(program, options, regions, region_of);

@@ -14,7 +14,8 @@ std::string_view region_root(const ModulePattern& pattern, std::string_view modu
   }
 }
 
-std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern, std::vector<uint32_t>* region_of) {
+std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern,
+                                      std::vector<uint32_t>* region_of) {
   std::vector<ChunkRegion> regions;
   std::unordered_map<StrId, uint32_t, IdHash> of_module;
   std::unordered_map<std::string, uint32_t> of_root;
@@ -55,8 +56,8 @@ std::vector<bool> values_from(const Graph& graph, InputKind kind) {
   return out;
 }
 
-ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<NodeId>& nodes, const std::vector<uint32_t>& region_of,
-                        const std::vector<bool>& from_data) {
+ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<NodeId>& nodes,
+                        const std::vector<uint32_t>& region_of, const std::vector<bool>& from_data) {
   ValueId found;
   for (NodeId n : nodes) {
     if (graph.node(n).phase != Phase::forward) continue;
@@ -66,7 +67,9 @@ ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<N
         const ValueId v = a.as_value();
         const Type& t = graph.type(v);
         const NodeId def = graph.value(v).def;
-        if (t.kind != TypeKind::tensor || t.shape.empty() || !from_data[v.index] || (def && region_of[def.index] == region)) return;
+        if (t.kind != TypeKind::tensor || t.shape.empty() || !from_data[v.index] ||
+            (def && region_of[def.index] == region))
+          return;
         const bool better = found.is_none() || (is_floating(t.dtype) && !is_floating(graph.type(found).dtype));
         if (better) found = v;
       });

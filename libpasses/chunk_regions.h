@@ -11,14 +11,15 @@ constexpr uint32_t kNoRegion = 0xFFFFFFFFu;
 std::string_view region_root(const ModulePattern& pattern, std::string_view module);
 
 // Assigns nodes to regions, in order of their first node. `region_of` is by node.
-std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern, std::vector<uint32_t>* region_of);
+std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern,
+                                      std::vector<uint32_t>* region_of);
 
 // By value: whether it depends on an input of this kind: `user` is data of the step; what depends on a `tangent` is
 // backward, whatever its tags say.
 std::vector<bool> values_from(const Graph& graph, InputKind kind);
 
 // The region's activation; none when nothing that depends on data enters its forward.
-ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<NodeId>& nodes, const std::vector<uint32_t>& region_of,
-                        const std::vector<bool>& from_data);
+ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<NodeId>& nodes,
+                        const std::vector<uint32_t>& region_of, const std::vector<bool>& from_data);
 
 }  // namespace sg

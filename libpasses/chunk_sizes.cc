@@ -13,11 +13,13 @@ Result<ChunkSizes> ChunkSizes::declare(Program* program, const ChunkPlan& plan, 
   return out;
 }
 
-// Rows are spread evenly, the first chunks taking one more: chunk c of n has (rows + n - 1 - c) // n. The first is written as what the
-// others leave, so that all together are the whole for symbols too.
+// Rows are spread evenly, the first chunks taking one more: chunk c of n has (rows + n - 1 - c) // n. The first is
+// written as what the others leave, so that all together are the whole for symbols too.
 Expr ChunkSizes::rows(uint32_t domain, int64_t c) const {
   const AxisDomain& d = plan_->world.domains[domain];
-  auto spread = [&](int64_t k) { return exprs_->floordiv(exprs_->add(d.size, exprs_->constant(chunks_ - 1 - k)), exprs_->constant(chunks_)); };
+  auto spread = [&](int64_t k) {
+    return exprs_->floordiv(exprs_->add(d.size, exprs_->constant(chunks_ - 1 - k)), exprs_->constant(chunks_));
+  };
   if (d.is_rows && c > 0) return spread(c);
   if (d.is_rows) {
     Expr rest = d.size;
@@ -67,7 +69,8 @@ void ChunkSizes::declare_symbols() {
   std::unordered_map<StrId, NodeId, IdHash> bound_by;
   for (const BodyNode& body : plan_->body) {
     const auto& binds = graph.meta(body.node).binds;
-    for (StrId s : binds ? *binds : default_binds(*program_, graph, body.node)) own_.try_emplace(s), bound_by.try_emplace(s, body.node);
+    for (StrId s : binds ? *binds : default_binds(*program_, graph, body.node))
+      own_.try_emplace(s), bound_by.try_emplace(s, body.node);
   }
   SymbolList list;
   for (const Symbol& symbol : program_->symbols) {
@@ -76,7 +79,8 @@ void ChunkSizes::declare_symbols() {
     for (int64_t c = 0; it != own_.end() && c < chunks_; ++c) {
       Symbol fresh = symbol;
       fresh.hint.reset();
-      if (const auto most = most_counted(bound_by.at(symbol.name), c)) fresh.max = std::min(fresh.max.value_or(*most), *most);
+      if (const auto most = most_counted(bound_by.at(symbol.name), c))
+        fresh.max = std::min(fresh.max.value_or(*most), *most);
       std::string name = pool.strings.str(symbol.name) + "_" + std::to_string(c);
       while (program_->find_symbol(pool.str(name)) != nullptr) name += "_";
       fresh.name = pool.str(name);
@@ -107,7 +111,7 @@ Status ChunkSizes::derive_guards() {
     for (int64_t c = 0; (left || right) && c < chunks_; ++c) {
       Guard own_guard = guard;
       own_guard.left = own(guard.left, c), own_guard.right = own(guard.right, c);
-      if (left != right) {           // sums of counts against a number of rows: a chunk's counts against its own rows
+      if (left != right) {  // sums of counts against a number of rows: a chunk's counts against its own rows
         Expr& number = left ? own_guard.right : own_guard.left;
         auto share = share_of(number, c);
         if (share.ok()) number = *share;
@@ -115,7 +119,8 @@ Status ChunkSizes::derive_guards() {
           return Error{ErrorKind::cannot_apply,
                        "the guard " + exprs_->print(guard.left) + " == " + exprs_->print(guard.right) +
                            " cannot be held by chunks: " + share.error().message,
-                       {}, "the step was captured under this condition"};
+                       {},
+                       "the step was captured under this condition"};
       }
       fresh.push_back(own_guard);
     }

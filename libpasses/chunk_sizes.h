@@ -10,8 +10,8 @@ namespace sg {
 
 class ChunkSizes {
  public:
-  // Declares a symbol a chunk for each that a body node defines, with guards derived from those of the whole; what spoke of the whole's
-  // is dropped. Fails where a guard cannot be derived. Call before nodes are copied.
+  // Declares a symbol a chunk for each that a body node defines, with guards derived from those of the whole; what
+  // spoke of the whole's is dropped. Fails where a guard cannot be derived. Call before nodes are copied.
   static Result<ChunkSizes> declare(Program* program, const ChunkPlan& plan, int64_t chunks);
 
   int64_t chunks() const { return chunks_; }
@@ -24,7 +24,8 @@ class ChunkSizes {
   std::optional<StrId> own_symbol(StrId symbol, int64_t c) const;
 
  private:
-  ChunkSizes(Program* program, const ChunkPlan& plan, int64_t chunks) : program_(program), exprs_(&program->graph.pool().exprs), plan_(&plan), chunks_(chunks) {}
+  ChunkSizes(Program* program, const ChunkPlan& plan, int64_t chunks)
+      : program_(program), exprs_(&program->graph.pool().exprs), plan_(&plan), chunks_(chunks) {}
   void declare_symbols();
   std::optional<int64_t> most_counted(NodeId n, int64_t c) const;
   Status derive_guards();
@@ -35,7 +36,7 @@ class ChunkSizes {
   ExprPool* exprs_;
   const ChunkPlan* plan_;
   int64_t chunks_;
-  std::unordered_map<StrId, std::vector<StrId>, IdHash> own_;      // by symbol of the whole
+  std::unordered_map<StrId, std::vector<StrId>, IdHash> own_;  // by symbol of the whole
 };
 
 }  // namespace sg

@@ -3,7 +3,9 @@
 namespace sg {
 namespace {
 
-Error refuse(std::string why, std::string hint) { return {ErrorKind::usage, "--torchtitan: " + std::move(why), {}, std::move(hint)}; }
+Error refuse(std::string why, std::string hint) {
+  return {ErrorKind::usage, "--torchtitan: " + std::move(why), {}, std::move(hint)};
+}
 
 Result<bool> read_bool(std::string_view key, std::string_view value) {
   if (value == "true" || value == "True") return true;
@@ -18,17 +20,23 @@ Status read_one(std::string_view key, std::string_view value, TorchTitanChunking
     SG_ASSIGN(const bool disabled, read_bool(key, value));
     out->options.early_sums = !disabled;
   } else if (key == "strategy") {
-    if (value == "eager") return refuse("eager chunks are made where the step is captured, not in its graph", "strategy=graph; docs/capture.md says how to capture chunks");
+    if (value == "eager")
+      return refuse("eager chunks are made where the step is captured, not in its graph",
+                    "strategy=graph; docs/capture.md says how to capture chunks");
     if (value != "graph") return refuse("strategy is graph or eager, not \"" + std::string(value) + "\"", {});
   } else if (key == "chunk_dim") {
-    if (value != "batch" && value != "seq") return refuse("chunk_dim is batch or seq, not \"" + std::string(value) + "\"", {});
+    if (value != "batch" && value != "seq")
+      return refuse("chunk_dim is batch or seq, not \"" + std::string(value) + "\"", {});
     out->options.along = value == "seq" ? ChunkAlong::sequence : ChunkAlong::batch;
   } else if (key == "module_fqn") {
     if (value.empty()) return refuse("module_fqn is empty", "module_fqn=layers.*.moe");
-    if (value != "layers.*" && value != "layers.*.moe") return refuse("module_fqn is layers.* or layers.*.moe, not \"" + std::string(value) + "\"", "--modules takes any pattern");
+    if (value != "layers.*" && value != "layers.*.moe")
+      return refuse("module_fqn is layers.* or layers.*.moe, not \"" + std::string(value) + "\"",
+                    "--modules takes any pattern");
     out->options.modules = value;
   } else {
-    return refuse("there is no option \"" + std::string(key) + "\"", "enabled, strategy, chunk_dim, module_fqn, disable_early_grad_accumulation");
+    return refuse("there is no option \"" + std::string(key) + "\"",
+                  "enabled, strategy, chunk_dim, module_fqn, disable_early_grad_accumulation");
   }
   return ok_status();
 }

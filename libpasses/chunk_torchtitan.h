@@ -13,7 +13,8 @@ struct TorchTitanChunking {
   ChunkOptions options;
 };
 
-// Keys: enabled, strategy, chunk_dim, module_fqn, disable_early_grad_accumulation, each with or without `ep_overlap.` before it.
+// Keys: enabled, strategy, chunk_dim, module_fqn, disable_early_grad_accumulation, each with or without `ep_overlap.`
+// before it.
 Result<TorchTitanChunking> parse_torchtitan(const std::vector<std::string>& words);
 
 }  // namespace sg

@@ -9,13 +9,19 @@ namespace {
 using namespace clean_parts;
 
 // One of them, and several.
-constexpr std::string_view kKindNames[kKinds][2] = {
-    {"identity", "identities"}, {"copy", "copies"}, {"chain shortened", "chains shortened"}, {"use of a second constant", "uses of second constants"},
-    {"common subexpression", "common subexpressions"},
-    {"write made functional", "writes made functional"}, {"size made a number", "sizes made numbers"},
-    {"unshard merged", "unshards merged"}, {"dead node", "dead nodes"}, {"unused symbol", "unused symbols"}};
-constexpr std::string_view kKindKeys[kKinds] = {"identities", "copies", "chains", "constants", "common", "functional", "sizes", "unshards", "dead", "symbols"};
-constexpr size_t kMaxRounds = 100;            // real graphs need two or three
+constexpr std::string_view kKindNames[kKinds][2] = {{"identity", "identities"},
+                                                    {"copy", "copies"},
+                                                    {"chain shortened", "chains shortened"},
+                                                    {"use of a second constant", "uses of second constants"},
+                                                    {"common subexpression", "common subexpressions"},
+                                                    {"write made functional", "writes made functional"},
+                                                    {"size made a number", "sizes made numbers"},
+                                                    {"unshard merged", "unshards merged"},
+                                                    {"dead node", "dead nodes"},
+                                                    {"unused symbol", "unused symbols"}};
+constexpr std::string_view kKindKeys[kKinds] = {"identities", "copies", "chains",   "constants", "common",
+                                                "functional", "sizes",  "unshards", "dead",      "symbols"};
+constexpr size_t kMaxRounds = 100;  // real graphs need two or three
 
 size_t clean_graph(Scope scope, const SymbolUses& uses, const CleanOptions& options) {
   size_t changes = merge_constants(scope);
@@ -49,7 +55,9 @@ size_t clean_round(Job* job, const CleanOptions& options, Tally* tally) {
 std::string summary_of(const Tally& tally) {
   std::string out;
   for (size_t i = 0; i < kKinds; ++i)
-    if (tally.counts[i] > 0) out += (out.empty() ? "" : ", ") + std::to_string(tally.counts[i]) + " " + std::string(kKindNames[i][tally.counts[i] > 1]);
+    if (tally.counts[i] > 0)
+      out += (out.empty() ? "" : ", ") + std::to_string(tally.counts[i]) + " " +
+             std::string(kKindNames[i][tally.counts[i] > 1]);
   return out.empty() ? "nothing to clean: nothing is dead, done twice or a mere copy" : out;
 }
 
@@ -77,7 +85,8 @@ Result<Change> run_clean(Job* job, const PassOptions& options, PassContext& cont
 Result<Change> clean(Job* job, const CleanOptions& options, PassContext& context) {
   Tally tally;
   tally.keep_lines = context.explain;
-  for (size_t round = 0; round < kMaxRounds && clean_round(job, options, &tally) > 0; ++round) {}
+  for (size_t round = 0; round < kMaxRounds && clean_round(job, options, &tally) > 0; ++round) {
+  }
   Change change;
   change.changed = tally.total() > 0;
   change.summary = summary_of(tally);
@@ -87,9 +96,14 @@ Result<Change> clean(Job* job, const CleanOptions& options, PassContext& context
   return change;
 }
 
-constexpr PassInfo clean_pass = {
-    "clean", "remove what nobody sees: dead code, identities, common subexpressions", {}, Results::bitwise, kPrecedes, kOptions,
-    {{"sg-clean step.sg -o clean.sg", "a step without detours"}, {"sg-import step.json | sg-clean --explain > clean.sg", "and what was removed"}},
-    run_clean};
+constexpr PassInfo clean_pass = {"clean",
+                                 "remove what nobody sees: dead code, identities, common subexpressions",
+                                 {},
+                                 Results::bitwise,
+                                 kPrecedes,
+                                 kOptions,
+                                 {{"sg-clean step.sg -o clean.sg", "a step without detours"},
+                                  {"sg-import step.json | sg-clean --explain > clean.sg", "and what was removed"}},
+                                 run_clean};
 
 }  // namespace sg

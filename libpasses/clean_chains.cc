@@ -1,5 +1,5 @@
-// Views of views that are one view: transposes and permutations in a row, and reshapes in a row. The second is taken of what the
-// first shows, so that the first goes, where nobody else looks at it.
+// Views of views that are one view: transposes and permutations in a row, and reshapes in a row. The second is taken of
+// what the first shows, so that the first goes, where nobody else looks at it.
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace sg::clean_parts {
 namespace {
 
-using Order = std::vector<int64_t>;          // dimension i of the result is dimension order[i] of the argument
+using Order = std::vector<int64_t>;  // dimension i of the result is dimension order[i] of the argument
 
 std::optional<int64_t> dimension(const Arg& arg, size_t rank) {
   if (!arg.is(ArgKind::integer)) return std::nullopt;
@@ -20,7 +20,8 @@ std::optional<int64_t> dimension(const Arg& arg, size_t rank) {
 
 class Shortener {
  public:
-  explicit Shortener(Scope& scope) : graph_(scope.graph), tally_(scope.tally), sizes_(&scope.graph.pool(), &scope.program) {}
+  explicit Shortener(Scope& scope)
+      : graph_(scope.graph), tally_(scope.tally), sizes_(&scope.graph.pool(), &scope.program) {}
 
   size_t run(const AliasAnalysis& alias) {
     size_t changes = 0;
@@ -28,7 +29,8 @@ class Shortener {
       const NodeId first = source_view(n);
       if (!first || is_deliberate_copy(graph_, n) || is_deliberate_copy(graph_, first)) continue;
       const bool joined = join_orders(first, n) || join_shapes(first, n, alias);
-      if (joined) tally_.add(Kind::chain, graph_, n, "is taken of what %" + std::string(graph_.label(first)) + " shows");
+      if (joined)
+        tally_.add(Kind::chain, graph_, n, "is taken of what %" + std::string(graph_.label(first)) + " shows");
       changes += joined;
     }
     return changes;
@@ -38,7 +40,9 @@ class Shortener {
   // What `n` is taken of, when that is a node with one result that nobody else uses.
   NodeId source_view(NodeId n) const {
     const Node& node = graph_.node(n);
-    if (node.args.empty() || !node.args[0].is(ArgKind::value) || node.result_count != 1 || !graph_.is_used(node.result(0))) return {};
+    if (node.args.empty() || !node.args[0].is(ArgKind::value) || node.result_count != 1 ||
+        !graph_.is_used(node.result(0)))
+      return {};
     const ValueId v = node.args[0].as_value();
     const NodeId def = graph_.value(v).def;
     const bool alone = def && graph_.value(v).use_count == 1 && graph_.node(def).result_count == 1;

@@ -1,5 +1,5 @@
-// Collectives that go: chains whose result nobody uses, and unshards of one parameter that occur twice. Ranks must go on
-// launching the same collectives in the same order, so one goes only where it goes on every rank of the job.
+// Collectives that go: chains whose result nobody uses, and unshards of one parameter that occur twice. Ranks must go
+// on launching the same collectives in the same order, so one goes only where it goes on every rank of the job.
 #include <map>
 #include <set>
 
@@ -17,8 +17,8 @@ struct LaunchId {
 };
 
 struct Launch {
-  NodeId launch, wait;            // wait: none = nobody waits
-  NodeId twin, twin_wait;         // an earlier equal chain; none = the result is not used
+  NodeId launch, wait;     // wait: none = nobody waits
+  NodeId twin, twin_wait;  // an earlier equal chain; none = the result is not used
 };
 
 bool is_used(const Graph& graph, NodeId n) {
@@ -38,7 +38,8 @@ NodeId only_wait(const Graph& graph, NodeId launch) {
 
 class Candidates {
  public:
-  Candidates(const Program& program, const Graph& graph) : graph_(graph), alias_(program, graph), schedule_(graph, alias_), numbers_(graph, alias_, true) {}
+  Candidates(const Program& program, const Graph& graph)
+      : graph_(graph), alias_(program, graph), schedule_(graph, alias_), numbers_(graph, alias_, true) {}
 
   std::map<LaunchId, Launch> find() const {
     std::map<LaunchId, Launch> out;
@@ -61,9 +62,11 @@ class Candidates {
     if (!is_used(graph_, n) || (out.wait && !is_used(graph_, out.wait))) return out;
     out.twin = numbers_.leader(n);
     if (out.twin == n || !out.wait || graph_.meta(n).copy.kind != CopyKind::none) return std::nullopt;
-    if (graph_.op_name(n).find("all_gather") == std::string_view::npos || is_deliberate_copy(graph_, out.twin)) return std::nullopt;
+    if (graph_.op_name(n).find("all_gather") == std::string_view::npos || is_deliberate_copy(graph_, out.twin))
+      return std::nullopt;
     out.twin_wait = only_wait(graph_, out.twin);
-    const bool fits = out.twin_wait && graph_.before(out.twin_wait, out.wait) && is_private(out.wait) && is_private(out.twin_wait);
+    const bool fits =
+        out.twin_wait && graph_.before(out.twin_wait, out.wait) && is_private(out.wait) && is_private(out.twin_wait);
     return fits ? std::optional(out) : std::nullopt;
   }
 
@@ -82,7 +85,8 @@ class Candidates {
 
 void apply(Graph* graph, const Launch& launch, Tally* tally) {
   if (launch.twin) {
-    tally->add(Kind::unshard, *graph, launch.launch, "gathers what %" + std::string(graph->label(launch.twin)) + " has gathered");
+    tally->add(Kind::unshard, *graph, launch.launch,
+               "gathers what %" + std::string(graph->label(launch.twin)) + " has gathered");
     replace_results(graph, launch.wait, launch.twin_wait);
   } else {
     tally->add(Kind::dead, *graph, launch.launch, "no rank uses what it brings");

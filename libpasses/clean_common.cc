@@ -1,4 +1,5 @@
-// Common subexpressions. A value is not kept alive for a later twin: the twin goes only where the first is still in memory.
+// Common subexpressions. A value is not kept alive for a later twin: the twin goes only where the first is still in
+// memory.
 #include "libgraph/rewrite.h"
 #include "libpasses/clean_parts.h"
 #include "libpasses/value_numbers.h"

@@ -1,5 +1,5 @@
-// Constants that are given twice: nodes take the first. The second stays in its place among the inputs, and outputs keep the memory
-// that they had.
+// Constants that are given twice: nodes take the first. The second stays in its place among the inputs, and outputs
+// keep the memory that they had.
 #include <map>
 
 #include "libpasses/clean_parts.h"
@@ -15,7 +15,9 @@ size_t merge_constants(Scope& scope) {
     const auto [it, is_new] = first.emplace(std::pair(input.digest, graph.value(input.value).type), input.value);
     if (is_new) continue;
     for (NodeId user : graph.users(input.value)) {
-      scope.tally.add(Kind::constant, graph, user, "takes %" + std::string(graph.name(it->second)) + ", which is %" + std::string(graph.name(input.value)));
+      scope.tally.add(
+          Kind::constant, graph, user,
+          "takes %" + std::string(graph.name(it->second)) + ", which is %" + std::string(graph.name(input.value)));
       graph.replace_uses_in(user, input.value, it->second);
       ++changes;
     }

@@ -1,4 +1,5 @@
-// Dead code: nodes whose results nobody uses and whose effects nobody sees. From the last node to the first, so that a chain goes at once.
+// Dead code: nodes whose results nobody uses and whose effects nobody sees. From the last node to the first, so that a
+// chain goes at once.
 #include "libgraph/transfer.h"
 #include "libpasses/clean_parts.h"
 
@@ -8,7 +9,12 @@ namespace {
 class Remover {
  public:
   Remover(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, const SymbolUses& uses, bool drop_asserts)
-      : graph_(scope.graph), tally_(scope.tally), alias_(alias), schedule_(schedule), uses_(uses), drop_asserts_(drop_asserts) {}
+      : graph_(scope.graph),
+        tally_(scope.tally),
+        alias_(alias),
+        schedule_(schedule),
+        uses_(uses),
+        drop_asserts_(drop_asserts) {}
 
   size_t run() {
     size_t removed = 0;
@@ -28,7 +34,7 @@ class Remover {
       if (graph_.is_used(graph_.node(n).result(i))) return false;
     const uint32_t effects = alias_.effects(n);
     if (effects & (kEffectOpaque | kEffectCollective)) return false;
-    if ((effects & kEffectWait) && !waits_for_transfer(n)) return false;     // of a collective: all ranks at once
+    if ((effects & kEffectWait) && !waits_for_transfer(n)) return false;  // of a collective: all ranks at once
     if ((effects & kEffectAssert) && !drop_asserts_) return false;
     for (StrId symbol : alias_.binds(n))
       if (uses_.is_used_outside(graph_, n, symbol)) return false;
@@ -47,7 +53,8 @@ class Remover {
       const Storage& storage = alias_.storage(s);
       if (!storage.certain || storage.is_input() || alias_.escapes(s)) return false;
       if (schedule_.last_read(storage.alias_class) > schedule_.position(n)) return false;
-      if (schedule_.is_written_after(storage.alias_class, schedule_.position(n))) return false;   // a part of it may stay and be read
+      if (schedule_.is_written_after(storage.alias_class, schedule_.position(n)))
+        return false;  // a part of it may stay and be read
     }
     return true;
   }
@@ -62,7 +69,8 @@ class Remover {
 
 }  // namespace
 
-size_t remove_dead(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, const SymbolUses& uses, bool drop_asserts) {
+size_t remove_dead(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, const SymbolUses& uses,
+                   bool drop_asserts) {
   return Remover(scope, alias, schedule, uses, drop_asserts).run();
 }
 

@@ -1,5 +1,5 @@
-// Values that are the same tensor: one memory, one type (shape, strides, offset and dtype are the type). And copies of a
-// tensor that neither side's readers could tell from it.
+// Values that are the same tensor: one memory, one type (shape, strides, offset and dtype are the type). And copies of
+// a tensor that neither side's readers could tell from it.
 #include <string_view>
 #include <unordered_map>
 
@@ -13,20 +13,24 @@ bool has_hidden_bits(std::string_view op) { return op == "aten._conj.default" ||
 
 bool is_plain_view(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
-  return op != nullptr && op->has(kPure) && (op->has(kView) || op->has(kMayAlias)) && !op->has(kWait) && !op->writes() &&
-         graph.node(n).result_count == 1 && !has_hidden_bits(op->name);
+  return op != nullptr && op->has(kPure) && (op->has(kView) || op->has(kMayAlias)) && !op->has(kWait) &&
+         !op->writes() && graph.node(n).result_count == 1 && !has_hidden_bits(op->name);
 }
 
-// What the node is a copy of, if it has all elements of that alone; dtype and strides are for the caller to compare. None = no copy.
+// What the node is a copy of, if it has all elements of that alone; dtype and strides are for the caller to compare.
+// None = no copy.
 ValueId copied_value(const Graph& graph, NodeId n) {
-  static constexpr std::string_view kCopies[] = {"aten.clone.default", "aten._to_copy.default", "aten.contiguous.default", "aten.lift_fresh_copy.default",
-                                                 "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.reshape.default"};
+  static constexpr std::string_view kCopies[] = {
+      "aten.clone.default", "aten._to_copy.default", "aten.contiguous.default", "aten.lift_fresh_copy.default",
+      "aten.to.dtype",      "aten.to.dtype_layout",  "aten.to.device",          "aten.reshape.default"};
   const Node& node = graph.node(n);
   if (node.args.empty() || node.result_count != 1) return {};
   const std::string_view name = graph.op_name(n);
-  if (name == "aten.cat.default")               // of one
-    return node.args[0].is(ArgKind::list) && node.args[0].items().size() == 1 && node.args[0].items()[0].is(ArgKind::value)
-               ? node.args[0].items()[0].as_value() : ValueId();
+  if (name == "aten.cat.default")  // of one
+    return node.args[0].is(ArgKind::list) && node.args[0].items().size() == 1 &&
+                   node.args[0].items()[0].is(ArgKind::value)
+               ? node.args[0].items()[0].as_value()
+               : ValueId();
   bool found = false;
   for (std::string_view copy : kCopies) found |= copy == name;
   return found && node.args[0].is(ArgKind::value) ? node.args[0].as_value() : ValueId();
@@ -49,7 +53,8 @@ class Merger {
   // Looks like its memory alone says: no conjugate or negative bit on the way.
   bool is_plain(ValueId v) const { return v.index >= hidden_.size() || !hidden_[v.index]; }
 
-  // From here on, whoever means this memory in this type means v: results of writes and waits come after what they wrote.
+  // From here on, whoever means this memory in this type means v: results of writes and waits come after what they
+  // wrote.
   void note(ValueId v) {
     const StorageId s = alias_.storage_of(v);
     if (!s.is_none() && alias_.storage(s).certain && is_plain(v)) seen_[key(s, graph_.value(v).type)] = v;
@@ -75,7 +80,8 @@ class Merger {
   bool merge_view(NodeId n) {
     const ValueId v = graph_.node(n).result(0);
     const StorageId s = alias_.storage_of(v);
-    if (s.is_none() || !alias_.storage(s).certain || !is_plain(v) || graph_.type(v).kind != TypeKind::tensor) return false;
+    if (s.is_none() || !alias_.storage(s).certain || !is_plain(v) || graph_.type(v).kind != TypeKind::tensor)
+      return false;
     auto it = seen_.find(key(s, graph_.value(v).type));
     if (it == seen_.end()) return false;
     replace(n, v, it->second, Kind::identity, "is ");
@@ -92,7 +98,7 @@ class Merger {
     if (schedule_.is_written_after(f.alias_class, at) || schedule_.is_written_after(t.alias_class, at)) return false;
     // An output in the memory of an input, or two in one: their owner could tell.
     if (alias_.escapes(to) && (alias_.escapes(from) || alias_.may_be_input(from))) return false;
-    if (f.alias_class < merged_.size() && merged_[f.alias_class]) return false;      // facts of this round are used up
+    if (f.alias_class < merged_.size() && merged_[f.alias_class]) return false;  // facts of this round are used up
     merged_.resize(alias_.storages().size() + 1);
     merged_[f.alias_class] = merged_[t.alias_class] = true;
     replace(n, copy, source, Kind::copy, "copies what nobody changes: ");

@@ -33,7 +33,8 @@ struct Scope {
   Tally& tally;
 };
 
-// Values that hold the same memory, seen in the same way, are one; copies that nobody can tell apart from what they copy go.
+// Values that hold the same memory, seen in the same way, are one; copies that nobody can tell apart from what they
+// copy go.
 size_t merge_identities(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule);
 
 // Views of views as one view.
@@ -49,7 +50,8 @@ size_t fold_sizes(Scope& scope);
 size_t make_functional(Scope& scope, const AliasAnalysis& alias);
 
 // `uses` is of the program before anything was removed: what it says is used may be so no more.
-size_t remove_dead(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, const SymbolUses& uses, bool drop_asserts);
+size_t remove_dead(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, const SymbolUses& uses,
+                   bool drop_asserts);
 
 // Symbols and guards of a program that nothing speaks of.
 size_t remove_symbols(Program* program, Tally* tally);

@@ -1,5 +1,5 @@
-// Writes to fresh memory that only one tensor names: the functional op says the same, and passes can move it. The memory
-// plan puts the result where the argument was.
+// Writes to fresh memory that only one tensor names: the functional op says the same, and passes can move it. The
+// memory plan puts the result where the argument was.
 #include "libgraph/in_place.h"
 #include "libgraph/infer.h"
 #include "libpasses/clean_parts.h"
@@ -7,7 +7,8 @@
 namespace sg::clean_parts {
 namespace {
 
-// Draws, whose functional op has a name of its own. The stream stays, and so do the numbers; sg-remat may then draw them again.
+// Draws, whose functional op has a name of its own. The stream stays, and so do the numbers; sg-remat may then draw
+// them again.
 constexpr std::pair<std::string_view, std::string_view> kDraws[] = {
     {"aten.bernoulli_.float", "aten.bernoulli.p"},
     {"aten.bernoulli_.Tensor", "aten.bernoulli.Tensor"},
@@ -54,9 +55,11 @@ class Functionaliser {
   bool visit(NodeId n) {
     const OpInfo* op = graph_.op_info(n);
     const OpInfo* functional = op != nullptr && op->writes() ? functional_of(*op) : nullptr;
-    if (functional == nullptr || graph_.node(n).args.empty() || !graph_.node(n).args[0].is(ArgKind::value)) return false;
+    if (functional == nullptr || graph_.node(n).args.empty() || !graph_.node(n).args[0].is(ArgKind::value))
+      return false;
     const ValueId written = graph_.node(n).args[0].as_value(), result = graph_.node(n).result(0);
-    if (!is_seen_under_one_type(n, written) || (draws_random(graph_, n) && graph_.node(n).args.size() < 2)) return false;
+    if (!is_seen_under_one_type(n, written) || (draws_random(graph_, n) && graph_.node(n).args.size() < 2))
+      return false;
     const OpId before = graph_.node(n).op;
     graph_.set_op(n, graph_.pool().op(functional->name));
     Result<std::vector<Type>> types = inferrer_.infer(graph_, n);
@@ -78,10 +81,13 @@ class Functionaliser {
     const Storage& storage = alias_.storage(s);
     if (!storage.certain || storage.is_input() || alias_.class_members(storage.alias_class).size() != 1) return false;
     if (s.index < used_up_.size() && used_up_[s.index]) return false;
-    if (graph_.value(written).type != graph_.value(graph_.node(n).result(0)).type || alias_.launch_of(written)) return false;
+    if (graph_.value(written).type != graph_.value(graph_.node(n).result(0)).type || alias_.launch_of(written))
+      return false;
     if (graph_.value(storage.owner).type != graph_.value(written).type) return false;
     for (ValueId v : members_[s.index])
-      if (graph_.before(graph_.value(v).def, n) && graph_.value(v).type != graph_.value(written).type && is_used_behind(v, n)) return false;
+      if (graph_.before(graph_.value(v).def, n) && graph_.value(v).type != graph_.value(written).type &&
+          is_used_behind(v, n))
+        return false;
     return true;
   }
 
@@ -109,14 +115,12 @@ class Functionaliser {
   Tally& tally_;
   const AliasAnalysis& alias_;
   TypeInferrer inferrer_;
-  std::vector<std::vector<ValueId>> members_;        // by storage: the values in it
-  std::vector<bool> used_up_;                        // by storage: its facts are no longer those of the graph
+  std::vector<std::vector<ValueId>> members_;  // by storage: the values in it
+  std::vector<bool> used_up_;                  // by storage: its facts are no longer those of the graph
 };
 
 }  // namespace
 
-size_t make_functional(Scope& scope, const AliasAnalysis& alias) {
-  return Functionaliser(scope, alias).run();
-}
+size_t make_functional(Scope& scope, const AliasAnalysis& alias) { return Functionaliser(scope, alias).run(); }
 
 }  // namespace sg::clean_parts

@@ -80,12 +80,15 @@ class Concretizer {
 
   Status check_guards() const {
     for (const Guard& guard : program_.guards) {
-      auto left = sizes_.values().value(pool_.exprs, guard.left), right = sizes_.values().value(pool_.exprs, guard.right);
+      auto left = sizes_.values().value(pool_.exprs, guard.left),
+           right = sizes_.values().value(pool_.exprs, guard.right);
       if (!left || !right || holds(guard.relation, *left, *right)) continue;
       return Error{ErrorKind::cannot_apply,
-                   "the guard " + pool_.exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " +
-                       pool_.exprs.print(guard.right) + " does not hold: it would be " + std::to_string(*left) + " and " + std::to_string(*right),
-                   source_of(pool_, guard.source), "the step was captured under this condition: bind other sizes, or capture again"};
+                   "the guard " + pool_.exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) +
+                       " " + pool_.exprs.print(guard.right) + " does not hold: it would be " + std::to_string(*left) +
+                       " and " + std::to_string(*right),
+                   source_of(pool_, guard.source),
+                   "the step was captured under this condition: bind other sizes, or capture again"};
     }
     return ok_status();
   }
@@ -95,7 +98,9 @@ class Concretizer {
     for (const Symbol& s : program_.symbols)
       if (!value_of(s.name)) kept.push_back(s);
     program_.symbols = std::move(kept);
-    std::erase_if(program_.guards, [this](const Guard& g) { return pool_.exprs.is_constant(g.left) && pool_.exprs.is_constant(g.right); });
+    std::erase_if(program_.guards, [this](const Guard& g) {
+      return pool_.exprs.is_constant(g.left) && pool_.exprs.is_constant(g.right);
+    });
     for (const Guard& guard : program_.guards) forget_stale_hints(guard);
   }
 
@@ -118,7 +123,8 @@ class Concretizer {
   // Its own message, quoted.
   std::string said_by(const Graph& graph, NodeId n) const {
     const std::vector<Arg>& args = graph.node(n).args;
-    return args.size() > 1 && args[1].is(ArgKind::string) ? " " + json_string(pool_.strings[args[1].as_text()]) : std::string();
+    return args.size() > 1 && args[1].is(ArgKind::string) ? " " + json_string(pool_.strings[args[1].as_text()])
+                                                          : std::string();
   }
 
   Status settle_assertions(Graph* graph) {
@@ -127,8 +133,10 @@ class Concretizer {
       const std::optional<bool> holds = condition_of(*graph, n);
       if (!holds) continue;
       if (!*holds)
-        return Error{ErrorKind::cannot_apply, place_of(program_, *graph, n) + ": the assertion" + said_by(*graph, n) + " does not hold at these sizes",
-                     source_of(pool_, graph->node(n).source), "bind other sizes"};
+        return Error{
+            ErrorKind::cannot_apply,
+            place_of(program_, *graph, n) + ": the assertion" + said_by(*graph, n) + " does not hold at these sizes",
+            source_of(pool_, graph->node(n).source), "bind other sizes"};
       graph->erase(n);
       ++erased_;
     }
@@ -144,7 +152,9 @@ class Concretizer {
 
   // What is equal by the guards of sizes that stay symbols is up to the verifier.
   bool may_be_equal(const Type& a, const Type& b) const {
-    auto may_be_one = [&](Expr x, Expr y) { return x == y || !pool_.exprs.is_constant(x) || !pool_.exprs.is_constant(y); };
+    auto may_be_one = [&](Expr x, Expr y) {
+      return x == y || !pool_.exprs.is_constant(x) || !pool_.exprs.is_constant(y);
+    };
     return a.kind == TypeKind::tensor && b.kind == TypeKind::tensor && a.dtype == b.dtype && a.device == b.device &&
            may_be_one(a.offset, b.offset) && std::ranges::equal(a.shape, b.shape, may_be_one) &&
            std::ranges::equal(a.stride, b.stride, may_be_one);
@@ -153,9 +163,12 @@ class Concretizer {
   Status check_all_types() const {
     for (const TypeDisagreement& d : check_types(program_)) {
       if (d.exception != nullptr || (d.reason.empty() && may_be_equal(d.inferred, d.recorded))) continue;
-      return Error{ErrorKind::cannot_apply,
-                   place_of(program_, *d.graph, d.node) + ": " + (d.reason.empty() ? "the op gives another type at these sizes than the graph records" : d.reason),
-                   source_of(pool_, d.graph->node(d.node).source), "the step was captured for other sizes: capture it for these"};
+      return Error{
+          ErrorKind::cannot_apply,
+          place_of(program_, *d.graph, d.node) + ": " +
+              (d.reason.empty() ? "the op gives another type at these sizes than the graph records" : d.reason),
+          source_of(pool_, d.graph->node(d.node).source),
+          "the step was captured for other sizes: capture it for these"};
     }
     return ok_status();
   }
@@ -163,12 +176,16 @@ class Concretizer {
   Program& program_;
   Pool& pool_;
   InputSizes sizes_;
-  std::unordered_set<StrId, IdHash> bound_;          // symbols that nodes define
+  std::unordered_set<StrId, IdHash> bound_;  // symbols that nodes define
   size_t erased_ = 0;
 };
 
 constexpr PassOption kOptions[] = {
-    {"bind", 0, "SYMBOL=N", "a size: a symbol s0=16, or a dimension INPUT[DIM]=16; without it those of the capture", {},
+    {"bind",
+     0,
+     "SYMBOL=N",
+     "a size: a symbol s0=16, or a dimension INPUT[DIM]=16; without it those of the capture",
+     {},
      true},
 };
 
@@ -183,8 +200,8 @@ Result<Change> run_concretize(Job* job, const PassOptions& options, PassContext&
 
 std::string reason_for_nothing(const std::vector<std::string>& open, bool by_hints) {
   if (open.empty()) return "no size of an input is symbolic";
-  return (by_hints ? "the capture has no number for " : "what was bound is a number already; for ") + open[0] + (by_hints ? "; " : " ") + "--bind " +
-         open[0] + "=N gives one";
+  return (by_hints ? "the capture has no number for " : "what was bound is a number already; for ") + open[0] +
+         (by_hints ? "; " : " ") + "--bind " + open[0] + "=N gives one";
 }
 
 }  // namespace
@@ -208,16 +225,22 @@ Result<Change> concretize(Job* job, const ConcretizeOptions& options, PassContex
     erased += program.erased();
     change.changed = true;
   }
-  if (change.changed) change.summary = sizes + (erased > 0 ? "; " + std::to_string(erased) + (erased == 1 ? " size node gone" : " size nodes gone") : "");
+  if (change.changed)
+    change.summary =
+        sizes +
+        (erased > 0 ? "; " + std::to_string(erased) + (erased == 1 ? " size node gone" : " size nodes gone") : "");
   else change.summary = "nothing to concretize: " + reason_for_nothing(open, options.bindings.empty());
   return change;
 }
 
 constexpr PassInfo concretize_pass = {
-    "concretize", "put numbers for the symbolic sizes of a graph",
+    "concretize",
+    "put numbers for the symbolic sizes of a graph",
     "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
     "--bind s0=16 gives a symbol its number, --bind 'tokens[0]=16' a dimension of an input; equal sizes follow.",
-    Results::bitwise, {}, kOptions,
+    Results::bitwise,
+    {},
+    kOptions,
     {{"sg-concretize step.sg -o fixed.sg", "the sizes of the capture"},
      {"sg-import step.json | sg-concretize | sg-run - --init seed:0", "import, fix the sizes, run"}},
     run_concretize};

@@ -1,10 +1,12 @@
 // sg-concretize: numbers for the symbolic sizes of the inputs.
 //
-// Sizes     those that `bind` names (a symbol, or one dimension of an input), and those that equalities of the graph tie to
+// Sizes     those that `bind` names (a symbol, or one dimension of an input), and those that equalities of the graph
+// tie to
 //           them; without `bind` all, at the sizes of the capture. Symbols that only the data decides stay.
-// Replaced  everywhere: types, arguments, nested graphs, guards, metadata. Of an expression with other symbols the rest stays.
-// Gone      declarations and guards that are settled, assertions that hold, size arithmetic that has become a number.
-// Refused   a size outside of its range, a guard or an assertion that does not hold (with its source line), a type that
+// Replaced  everywhere: types, arguments, nested graphs, guards, metadata. Of an expression with other symbols the rest
+// stays. Gone      declarations and guards that are settled, assertions that hold, size arithmetic that has become a
+// number. Refused   a size outside of its range, a guard or an assertion that does not hold (with its source line), a
+// type that
 //           the op does not give at these sizes.
 // Results   bitwise equal to a run of the symbolic graph at these sizes.
 #pragma once

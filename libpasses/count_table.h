@@ -37,11 +37,11 @@ CountTable root_table(KeySource source, int64_t n);
 // The table of a value of sizes `shape` after the op; none where it is no table any more.
 std::optional<CountTable> permuted(CountTable t, std::span<const int64_t> shape, std::span<const size_t> axes);
 std::optional<CountTable> summed(CountTable t, std::span<const int64_t> shape, const std::vector<bool>& gone);
-std::optional<CountTable> running(CountTable t);                               // cumsum of a vector
+std::optional<CountTable> running(CountTable t);  // cumsum of a vector
 std::optional<CountTable> without_own(CountTable ends, const CountTable& counts);
 
-int64_t length_of(const CountTable& t);                                        // elements of the value
-bool same_parts(const CountTable& a, const CountTable& b);                     // equal source, cells and order
+int64_t length_of(const CountTable& t);                     // elements of the value
+bool same_parts(const CountTable& a, const CountTable& b);  // equal source, cells and order
 // What the running sums run over, as counts.
 CountTable scanned_parts(const CountTable& t);
 // Whether the items of a layout, part after part as `layout` counts them, come in runs as long as `runs` says: the

@@ -116,10 +116,8 @@ Layers::Layers(const Graph& graph) {
   const bool has_layers = std::ranges::any_of(stacks, [](const Stack& stack) { return !stack.is_chain_of_singles; });
   int32_t next = 0;
   for (Stack& stack : stacks) {
-    if (!stack.is_chain_of_singles)
-      number_layers(&stack, &next);
-    else if (!has_layers)
-      number_chain(&stack, &next);
+    if (!stack.is_chain_of_singles) number_layers(&stack, &next);
+    else if (!has_layers) number_chain(&stack, &next);
   }
   for (const auto& [module, place] : places) {
     const auto stack = which.find(place.stack);

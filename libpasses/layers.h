@@ -1,4 +1,5 @@
-// Layers of a model, by the names of its modules: what prefetch distances and the borders of recomputation are counted in.
+// Layers of a model, by the names of its modules: what prefetch distances and the borders of recomputation are counted
+// in.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 
 namespace sg {
 
-// The number of the layer that a module lies in: the first component of its name that is one ("layers.3.attention" is 3).
-// -1 = in none.
+// The number of the layer that a module lies in: the first component of its name that is one ("layers.3.attention" is
+// 3). -1 = in none.
 int32_t layer_of(std::string_view module);
 
 // The layers of one graph in the order in which the forward comes to them.
@@ -18,9 +19,9 @@ int32_t layer_of(std::string_view module);
 // Stack     numbered modules of one parent: "encoder.0", "encoder.1", ... or the children of an nn.Sequential. Only the
 //           first number of a name counts. Two stacks of a model ("encoder", "decoder") are one behind the other.
 // Single    a numbered module of one op, as a Linear in an nn.Sequential. In a stack where others have modules inside,
-//           singles are no layers: they are stem, glue or head. A stack of n singles for the most part is cut into about
-//           sqrt(n) layers; the last of these is none, as its backward comes at once. It counts only where no other stack
-//           is one of layers.
+//           singles are no layers: they are stem, glue or head. A stack of n singles for the most part is cut into
+//           about sqrt(n) layers; the last of these is none, as its backward comes at once. It counts only where no
+//           other stack is one of layers.
 // Cost      one pass over the nodes.
 class Layers {
  public:

@@ -40,7 +40,7 @@ bool MinCut::find_levels(uint32_t source, uint32_t sink) {
 
 // One path of the level graph, depth first; dead ends are left behind for good. 0 = there is none.
 int64_t MinCut::augment(uint32_t source, uint32_t sink) {
-  std::vector<uint32_t> path;          // edges
+  std::vector<uint32_t> path;  // edges
   uint32_t v = source;
   while (v != sink) {
     uint32_t& e = at_[v];
@@ -71,7 +71,7 @@ void MinCut::find_behind(uint32_t sink) {
   std::vector<uint32_t> queue = {sink};
   for (size_t i = 0; i < queue.size(); ++i)
     for (uint32_t e = first_[queue[i]]; e != kNone; e = edges_[e].next) {
-      const uint32_t from = edges_[e].to;          // the reverse edge leads back to where an edge comes from
+      const uint32_t from = edges_[e].to;  // the reverse edge leads back to where an edge comes from
       if (edges_[e ^ 1].left <= 0 || behind_[from]) continue;
       behind_[from] = 1;
       queue.push_back(from);

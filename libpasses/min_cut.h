@@ -1,7 +1,7 @@
 // MinCut: the cheapest set of edges that parts a source from a sink, by Dinic's method.
 //
-// Of several cheapest cuts it finds the one closest to the sink. Capacities are whole numbers; kInfinite edges are never
-// cut (a graph with an infinite path has no cut, and `run` says so).
+// Of several cheapest cuts it finds the one closest to the sink. Capacities are whole numbers; kInfinite edges are
+// never cut (a graph with an infinite path has no cut, and `run` says so).
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,9 @@ class MinCut {
   int64_t augment(uint32_t source, uint32_t sink);
   void find_behind(uint32_t sink);
 
-  std::vector<uint32_t> first_;        // by vertex
-  std::vector<Edge> edges_;            // an edge and its reverse, side by side
-  std::vector<uint32_t> level_, at_;   // by vertex
+  std::vector<uint32_t> first_;       // by vertex
+  std::vector<Edge> edges_;           // an edge and its reverse, side by side
+  std::vector<uint32_t> level_, at_;  // by vertex
   std::vector<uint8_t> behind_;
 };
 

@@ -21,9 +21,9 @@ constexpr int kMostRounds = 8;
 // What was done in one program.
 struct Outcome {
   size_t moved = 0, over_budget = 0, of_no_use = 0, kept = 0;
-  int64_t host_bytes = 0;                // planned, earlier runs included
+  int64_t host_bytes = 0;  // planned, earlier runs included
   int64_t peak_before = 0, peak_after = 0;
-  bool taken_back = false;               // the plan was no lower without what had been chosen
+  bool taken_back = false;  // the plan was no lower without what had been chosen
   std::vector<std::string> lines;
 };
 
@@ -74,7 +74,8 @@ std::string sized(const Graph& graph, ValueId v, int64_t bytes) {
 // What goes; behind the last round also what stays.
 void explain(const Graph& graph, const OffloadFacts& facts, const OffloadChoice& choice, bool taken_back, bool is_last,
              std::vector<std::string>* lines) {
-  const std::string why = taken_back ? " stays: the plan without it is no lower" : " stays: it is not at the peak, or the budget is spent";
+  const std::string why =
+      taken_back ? " stays: the plan without it is no lower" : " stays: it is not at the peak, or the budget is spent";
   std::vector<std::string>& out = *lines;
   const auto label = [&](NodeId n) { return "%" + std::string(graph.label(n)); };
   std::vector<bool> goes(facts.candidates.size(), false);
@@ -82,20 +83,25 @@ void explain(const Graph& graph, const OffloadFacts& facts, const OffloadChoice&
     const OffloadCandidate& c = facts.candidates[taken.candidate];
     const OffloadWay& way = c.ways[taken.way];
     goes[taken.candidate] = true;
-    out.push_back(sized(graph, c.value, c.bytes) + ": on the host from behind " + label(way.leave_after) + "; fetched before " +
-                  label(way.fetch_before) + " for " + label(c.first_use) + (taken.way > 0 ? ", later than asked for: else it is back at the peak" : ""));
+    out.push_back(sized(graph, c.value, c.bytes) + ": on the host from behind " + label(way.leave_after) +
+                  "; fetched before " + label(way.fetch_before) + " for " + label(c.first_use) +
+                  (taken.way > 0 ? ", later than asked for: else it is back at the peak" : ""));
   }
   if (!is_last) return;
   for (size_t i = 0; i < facts.candidates.size(); ++i)
-    if (!goes[i])
-      out.push_back(sized(graph, facts.candidates[i].value, facts.candidates[i].bytes) + why);
-  for (const OffloadKept& k : facts.kept) out.push_back(sized(graph, k.value, k.bytes) + " stays: " + std::string(k.why));
+    if (!goes[i]) out.push_back(sized(graph, facts.candidates[i].value, facts.candidates[i].bytes) + why);
+  for (const OffloadKept& k : facts.kept)
+    out.push_back(sized(graph, k.value, k.bytes) + " stays: " + std::string(k.why));
 }
 
 class ProgramOffload {
  public:
   ProgramOffload(Job* job, size_t which, const SizeValues& sizes, const OffloadOptions& options)
-      : job_(*job), which_(which), program_(*job->programs[which]), sizes_(sizes), options_(options),
+      : job_(*job),
+        which_(which),
+        program_(*job->programs[which]),
+        sizes_(sizes),
+        options_(options),
         outlook_(outlook_of(program_, sizes)) {}
 
   // In rounds, as what is left depends on where the plan then has its peak: a second run finds nothing.
@@ -109,7 +115,8 @@ class ProgramOffload {
     for (int round = 0; round < kMostRounds; ++round) {
       std::optional<OffloadClock> clock;
       if (timeline != nullptr) clock = clock_of(*timeline, now.liveness, machine);
-      OffloadFacts facts = find_offload_candidates(&program_, now.liveness, options_, clock ? &*clock : nullptr, outlook_);
+      OffloadFacts facts =
+          find_offload_candidates(&program_, now.liveness, options_, clock ? &*clock : nullptr, outlook_);
       const OffloadChoice choice = choose(facts, now.liveness, out.host_bytes);
       if (clock) queue_fetches(choice, now.liveness, *clock, first_late(now.liveness), &facts.candidates);
       const bool is_taken = !choice.taken.empty() && try_it(facts, choice, &now, &out);
@@ -118,7 +125,8 @@ class ProgramOffload {
       out.of_no_use = choice.of_no_use;
       out.taken_back = !choice.taken.empty() && !is_taken && out.moved == 0;
       const bool is_last = !is_taken || options_.all || is_tagged();
-      if (wants_lines) explain(program_.graph, facts, is_taken ? choice : OffloadChoice(), out.taken_back, is_last, &out.lines);
+      if (wants_lines)
+        explain(program_.graph, facts, is_taken ? choice : OffloadChoice(), out.taken_back, is_last, &out.lines);
       if (is_last) break;
     }
     return out;
@@ -191,15 +199,17 @@ Outcome sum_of(const std::vector<Outcome>& programs) {
 std::string reason_for_nothing(const Outcome& all) {
   if (all.taken_back) return "the plan without what could go is no lower";
   if (all.over_budget > 0) return "what would lower the peak does not fit the budget";
-  if (all.of_no_use > 0) return plural(all.of_no_use, "value") + " could go, but the peak is made of others; --all moves them";
+  if (all.of_no_use > 0)
+    return plural(all.of_no_use, "value") + " could go, but the peak is made of others; --all moves them";
   if (all.kept > 0) return "of what the backward needs, nothing may go; --explain says why";
   return "the backward needs no value of the forward that is large enough";
 }
 
 std::string summary_of(const Outcome& all) {
   if (all.moved == 0) return "nothing to offload: " + reason_for_nothing(all);
-  std::string out = plural(all.moved, "value") + " offloaded, " + human_bytes(static_cast<double>(all.host_bytes)) + " on the host, peak " +
-                    human_bytes(static_cast<double>(all.peak_before)) + " -> " + human_bytes(static_cast<double>(all.peak_after));
+  std::string out = plural(all.moved, "value") + " offloaded, " + human_bytes(static_cast<double>(all.host_bytes)) +
+                    " on the host, peak " + human_bytes(static_cast<double>(all.peak_before)) + " -> " +
+                    human_bytes(static_cast<double>(all.peak_after));
   if (all.over_budget > 0) out += "; " + std::to_string(all.over_budget) + " more would not fit the budget";
   return out;
 }
@@ -208,7 +218,12 @@ std::string json_of(const Outcome& all) {
   JsonWriter json;
   json.begin_object().key("offloaded").natural(all.moved).key("host_bytes").integer(all.host_bytes);
   json.key("peak_before").integer(all.peak_before).key("peak_after").integer(all.peak_after);
-  json.key("over_budget").natural(all.over_budget).key("of_no_use").natural(all.of_no_use).key("decisions").begin_array();
+  json.key("over_budget")
+      .natural(all.over_budget)
+      .key("of_no_use")
+      .natural(all.of_no_use)
+      .key("decisions")
+      .begin_array();
   for (const std::string& line : all.lines) json.string(line);
   return json.end_array().end_object().take();
 }
@@ -230,7 +245,9 @@ Result<Change> run_offload(Job* job, const PassOptions& options, PassContext& co
   }
   const bool in_time = options.text("prefetch") == "auto";
   if (options.has(in_time ? "defer" : "machine"))
-    return Error{ErrorKind::usage, in_time ? "--defer does not go with --prefetch auto" : "--machine goes with --prefetch auto", {},
+    return Error{ErrorKind::usage,
+                 in_time ? "--defer does not go with --prefetch auto" : "--machine goes with --prefetch auto",
+                 {},
                  "distances are layers, or as long as copies take on a machine"};
   if (in_time) out.machine = options.text("machine", "h100-8");
   else {
@@ -302,7 +319,12 @@ Result<Change> offload(Job* job, const OffloadOptions& options, PassContext& con
 }
 
 constexpr PassInfo offload_pass = {
-    "offload", "let values of the forward wait for the backward in the host's memory", {}, Results::bitwise, kPrecedes, kOptions,
+    "offload",
+    "let values of the forward wait for the backward in the host's memory",
+    {},
+    Results::bitwise,
+    kPrecedes,
+    kOptions,
     {{"sg-offload step.sg --budget 4GiB -o lean.sg", "at most 4 GiB of host memory a rank"},
      {"sg-remat step.sg | sg-offload --explain | sg-run - --plan", "behind recomputation; and what it comes to"}},
     run_offload};

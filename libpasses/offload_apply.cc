@@ -20,7 +20,8 @@ class Redirector {
   // From now on the storage of `value`, which the forward makes, is away; `back` is what came back.
   void set_back(ValueId value, ValueId back) { back_[alias_.storage_of(value).index] = back; }
 
-  // REQUIRES: in schedule order; what came back stands before the first that needs it. Returns whether anything changed.
+  // REQUIRES: in schedule order; what came back stands before the first that needs it. Returns whether anything
+  // changed.
   bool redirect(NodeId n) {
     std::vector<ValueId> operands;
     for (const Arg& arg : graph_.node(n).args)
@@ -40,8 +41,8 @@ class Redirector {
   }
 
  private:
-  // What `v` is in the backward: what came back, or a view of that, taken again before `user` where nobody has yet. Views of views
-  // in turn, without recursion: chains may be long.
+  // What `v` is in the backward: what came back, or a view of that, taken again before `user` where nobody has yet.
+  // Views of views in turn, without recursion: chains may be long.
   ValueId again(ValueId v, NodeId user) {
     std::vector<NodeId> chain;
     for (ValueId at = v; again_[at.index].is_none();) {
@@ -81,15 +82,15 @@ class Redirector {
 
   Graph& graph_;
   const AliasAnalysis& alias_;
-  std::vector<ValueId> back_;            // by storage; none = not away
-  std::vector<ValueId> again_;           // by value of the forward: what it is behind it
+  std::vector<ValueId> back_;   // by storage; none = not away
+  std::vector<ValueId> again_;  // by value of the forward: what it is behind it
 };
 
 // One value's way to the host and back.
 struct Way {
   const OffloadCandidate* candidate;
-  NodeId leave_at, host_at, fetch_at;      // nodes before which the new ones stand
-  ValueId kept, back;                      // on the host, and on the device again
+  NodeId leave_at, host_at, fetch_at;  // nodes before which the new ones stand
+  ValueId kept, back;                  // on the host, and on the device again
 };
 
 class Applier {
@@ -98,7 +99,12 @@ class Applier {
       : program_(*program), graph_(program->graph), pool_(graph_.pool()), alias_(*program, graph_) {
     for (const OffloadChoice::Taken& taken : choice.taken) {
       const OffloadCandidate& c = candidates[taken.candidate];
-      ways_.push_back({&c, graph_.next(c.start_after), graph_.next(c.ways[taken.way].leave_after), c.ways[taken.way].fetch_before, {}, {}});
+      ways_.push_back({&c,
+                       graph_.next(c.start_after),
+                       graph_.next(c.ways[taken.way].leave_after),
+                       c.ways[taken.way].fetch_before,
+                       {},
+                       {}});
     }
   }
 
@@ -149,14 +155,17 @@ class Applier {
       sent.push_back(insert(way.leave_at, spec(way, "sg.offload", v, on_host(graph_.value(v).type)), way, "_offload"));
     }
     for (size_t i = 0; i < ways_.size(); ++i)
-      ways_[i].kept = insert(ways_[i].host_at, spec(ways_[i], "sg.wait", sent[i], graph_.value(sent[i]).type), ways_[i], "_host");
+      ways_[i].kept =
+          insert(ways_[i].host_at, spec(ways_[i], "sg.wait", sent[i], graph_.value(sent[i]).type), ways_[i], "_host");
   }
 
   // In the backward; those that begin at one place in the order in which they are needed.
   void fetch() {
     std::vector<Way*> order;
     for (Way& way : ways_) order.push_back(&way);
-    std::ranges::stable_sort(order, [&](const Way* a, const Way* b) { return graph_.before(a->candidate->first_use, b->candidate->first_use); });
+    std::ranges::stable_sort(order, [&](const Way* a, const Way* b) {
+      return graph_.before(a->candidate->first_use, b->candidate->first_use);
+    });
     std::vector<ValueId> fetched;
     for (Way* way : order) {
       NodeSpec s = spec(*way, "sg.reload", way->kept, graph_.value(way->candidate->value).type);
@@ -188,7 +197,7 @@ class Applier {
 // The four nodes of a value that is away already.
 struct Found {
   ValueId value;
-  NodeId kept, reload, back;             // the waits, and what starts the copy back; none = nobody fetches it
+  NodeId kept, reload, back;  // the waits, and what starts the copy back; none = nobody fetches it
 };
 
 class Settler {
@@ -204,10 +213,11 @@ class Settler {
     }
     if (found.empty()) return 0;
     Redirector redirector(&graph_, alias_);
-    std::vector<NodeId> first(alias_.storages().size());       // that takes a value of the forward in it
+    std::vector<NodeId> first(alias_.storages().size());  // that takes a value of the forward in it
     for (size_t i = late.size(); i-- > 0;) note_uses(late[i], &first);
     for (const Found& f : found)
-      if (const NodeId use = first[alias_.storage_of(f.value).index]; use && bring_before(f, use)) redirector.set_back(f.value, graph_.node(f.back).result(0));
+      if (const NodeId use = first[alias_.storage_of(f.value).index]; use && bring_before(f, use))
+        redirector.set_back(f.value, graph_.node(f.back).result(0));
     size_t redirected = 0;
     for (NodeId n : late) redirected += redirector.redirect(n);
     return redirected;
@@ -221,9 +231,11 @@ class Settler {
 
   // Of a copy that sg-offload has begun, when it is fetched.
   std::optional<Found> way_of(NodeId n) const {
-    if (transfer_of(graph_.op_info(n)) != Transfer::to_host || graph_.meta(n).copy.kind != CopyKind::offload) return std::nullopt;
+    if (transfer_of(graph_.op_info(n)) != Transfer::to_host || graph_.meta(n).copy.kind != CopyKind::offload)
+      return std::nullopt;
     const ValueId v = graph_.node(n).args[0].as_value();
-    if (alias_.storage_of(v).is_none() || schedule_.is_written_after(class_of(alias_, v), schedule_.position(n))) return std::nullopt;
+    if (alias_.storage_of(v).is_none() || schedule_.is_written_after(class_of(alias_, v), schedule_.position(n)))
+      return std::nullopt;
     Found out{v, only_user(graph_.node(n).result(0)), {}, {}};
     if (out.kept) out.reload = only_user(graph_.node(out.kept).result(0));
     if (!out.reload || transfer_of(graph_.op_info(out.reload)) != Transfer::to_device) return std::nullopt;

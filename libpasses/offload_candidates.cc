@@ -20,12 +20,12 @@ class LayerMap {
  public:
   LayerMap(const Graph& graph, const std::vector<NodeId>& schedule) {
     const Layers layers(graph);
-    std::vector<std::pair<uint32_t, uint32_t>> spans;      // first and last forward position, as layers are met
-    std::unordered_map<int32_t, size_t> seen;              // where in spans, by layer number
+    std::vector<std::pair<uint32_t, uint32_t>> spans;  // first and last forward position, as layers are met
+    std::unordered_map<int32_t, size_t> seen;          // where in spans, by layer number
     std::unordered_set<int32_t> seen_late;
     for (uint32_t i = 0; i < schedule.size(); ++i) {
       const Node& node = graph.node(schedule[i]);
-      if (graph.meta(schedule[i]).copy.kind == CopyKind::offload) continue;      // stands in other layers than its own
+      if (graph.meta(schedule[i]).copy.kind == CopyKind::offload) continue;  // stands in other layers than its own
       const int32_t layer = layers.of(graph, schedule[i]);
       if (layer < 0) continue;
       if (node.phase != Phase::forward) {
@@ -62,21 +62,29 @@ class LayerMap {
 
 // What the schedule does with one storage.
 struct Usage {
-  ValueId base;                          // the last that is all of the storage, and no view
-  uint32_t complete = 0;                 // where that is made
-  uint32_t last_early = 0;               // last use by a node of the forward
-  uint32_t first_late = kNowhere;        // first node behind the forward that takes a value of the forward in it
+  ValueId base;                    // the last that is all of the storage, and no view
+  uint32_t complete = 0;           // where that is made
+  uint32_t last_early = 0;         // last use by a node of the forward
+  uint32_t first_late = kNowhere;  // first node behind the forward that takes a value of the forward in it
   uint32_t last_write = 0;
   bool is_written_late = false;
-  bool is_away = false;                  // an earlier run has moved it
-  bool has_strange_view = false;         // a value in it that nobody could make again from the base
+  bool is_away = false;           // an earlier run has moved it
+  bool has_strange_view = false;  // a value in it that nobody could make again from the base
 };
 
 class Finder {
  public:
-  Finder(Program* program, const Liveness& liveness, const OffloadOptions& options, const OffloadClock* clock, const OffloadOutlook& outlook)
-      : program_(*program), graph_(program->graph), live_(liveness), options_(options), clock_(clock), outlook_(outlook),
-        alias_(*program, graph_), sizes_(&program->graph.pool(), program), layers_(graph_, liveness.schedule) {}
+  Finder(Program* program, const Liveness& liveness, const OffloadOptions& options, const OffloadClock* clock,
+         const OffloadOutlook& outlook)
+      : program_(*program),
+        graph_(program->graph),
+        live_(liveness),
+        options_(options),
+        clock_(clock),
+        outlook_(outlook),
+        alias_(*program, graph_),
+        sizes_(&program->graph.pool(), program),
+        layers_(graph_, liveness.schedule) {}
 
   OffloadFacts run() {
     usage_.resize(alias_.storages().size());
@@ -117,13 +125,15 @@ class Finder {
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) note_result(n, graph_.node(n).result(i), at);
   }
 
-  // A node of the forward that will be computed again there. What it then takes from other copies is not waiting till then.
+  // A node of the forward that will be computed again there. What it then takes from other copies is not waiting till
+  // then.
   void visit_copy(NodeId n, uint32_t at, const std::vector<bool>& is_copied) {
     for (const Arg& arg : graph_.node(n).args)
       arg.walk([&](const Arg& a) {
         const StorageId s = a.is(ArgKind::value) ? alias_.storage_of(a.as_value()) : StorageId();
         const NodeId def = s.is_none() ? NodeId() : graph_.value(a.as_value()).def;
-        if (def && !is_copied[position_[def.index]]) usage_[s.index].first_late = std::min(usage_[s.index].first_late, at);
+        if (def && !is_copied[position_[def.index]])
+          usage_[s.index].first_late = std::min(usage_[s.index].first_late, at);
       });
   }
 
@@ -131,9 +141,11 @@ class Finder {
     const StorageId s = alias_.storage_of(v);
     if (s.is_none()) return;
     Usage& usage = usage_[s.index];
-    usage.is_away |= transfer_of(graph_.op_info(n)) == Transfer::to_host && graph_.meta(n).copy.kind == CopyKind::offload;
+    usage.is_away |=
+        transfer_of(graph_.op_info(n)) == Transfer::to_host && graph_.meta(n).copy.kind == CopyKind::offload;
     if (is_early(n)) usage.last_early = at;
-    else if (const NodeId def = graph_.value(v).def; def && is_early(def)) usage.first_late = std::min(usage.first_late, at);
+    else if (const NodeId def = graph_.value(v).def; def && is_early(def))
+      usage.first_late = std::min(usage.first_late, at);
   }
 
   void note_write(NodeId n, StorageId s, uint32_t at) {
@@ -141,7 +153,8 @@ class Finder {
     usage_[s.index].is_written_late |= !is_early(n);
   }
 
-  // The owner, what a wait for it or a write to all of it gives: all of the storage. Views are taken again; anything else is strange.
+  // The owner, what a wait for it or a write to all of it gives: all of the storage. Views are taken again; anything
+  // else is strange.
   void note_result(NodeId n, ValueId v, uint32_t at) {
     const StorageId s = alias_.storage_of(v);
     if (s.is_none() || !is_early(n) || is_plain_view(graph_, n)) return;
@@ -152,7 +165,9 @@ class Finder {
 
   void judge(const LiveStorage& s, OffloadFacts* out) {
     const Usage& usage = usage_[s.storage.index];
-    if (usage.first_late == kNowhere || usage.is_away || s.is_host || !is_early(s.def) || starts_transfer(graph_.op_info(s.def))) return;
+    if (usage.first_late == kNowhere || usage.is_away || s.is_host || !is_early(s.def) ||
+        starts_transfer(graph_.op_info(s.def)))
+      return;
     if (s.bytes_known && s.bytes < options_.least_bytes) return;
     OffloadCandidate candidate;
     candidate.value = usage.base;
@@ -166,7 +181,8 @@ class Finder {
   std::string_view objection(const LiveStorage& s, const Usage& usage, OffloadCandidate* candidate) {
     const Storage& storage = alias_.storage(s.storage);
     if (!s.bytes_known || is_sized_by_data(usage.base)) return "only the data decides its size";
-    if (!storage.certain || alias_.class_members(storage.alias_class).size() != 1) return "it may share memory with another value";
+    if (!storage.certain || alias_.class_members(storage.alias_class).size() != 1)
+      return "it may share memory with another value";
     if (alias_.escapes(s.storage)) return "it is an output";
     if (usage.base.is_none() || !has_plain_type(usage.base)) return "it is no dense tensor with memory of its own";
     if (usage.is_written_late || usage.last_write >= usage.first_late) return "the backward writes to it";
@@ -197,15 +213,18 @@ class Finder {
 
   bool has_plain_type(ValueId v) {
     const Type& type = graph_.type(v);
-    return type.kind == TypeKind::tensor && (type.offset.is_none() || sizes_.is(type.offset, 0)) && sizes_.is_dense(type);
+    return type.kind == TypeKind::tensor && (type.offset.is_none() || sizes_.is(type.offset, 0)) &&
+           sizes_.is_dense(type);
   }
 
   // At the distances asked for, or as near to them as there is a way at all; then away for as long as can be.
   void place(const Usage& usage, OffloadCandidate* candidate) {
     candidate->start_after = live_.schedule[complete_at(usage)];
     candidate->first_use = live_.schedule[usage.first_late];
-    const std::optional<OffloadWay> asked = clock_ != nullptr ? way_in_time(usage, clock_->copy_us(candidate->bytes)) : way_as_asked(usage);
-    for (const std::optional<OffloadWay>& way : {asked, way_at(usage, std::min<int64_t>(options_.defer, layers_.count()), 0), way_at(usage, -1, 0)})
+    const std::optional<OffloadWay> asked =
+        clock_ != nullptr ? way_in_time(usage, clock_->copy_us(candidate->bytes)) : way_as_asked(usage);
+    for (const std::optional<OffloadWay>& way :
+         {asked, way_at(usage, std::min<int64_t>(options_.defer, layers_.count()), 0), way_at(usage, -1, 0)})
       if (way && std::ranges::find(candidate->ways, *way) == candidate->ways.end()) candidate->ways.push_back(*way);
   }
 
@@ -223,9 +242,11 @@ class Finder {
     const std::vector<double>& begin = clock_->begin_us;
     const uint32_t use = usage.first_late, complete = complete_at(usage);
     const auto left = std::ranges::lower_bound(begin, begin[complete] + copy_us) - begin.begin();
-    const uint32_t leave = std::max({complete, usage.last_early, std::min(static_cast<uint32_t>(left), last_forward_[use])});
+    const uint32_t leave =
+        std::max({complete, usage.last_early, std::min(static_cast<uint32_t>(left), last_forward_[use])});
     const auto back = std::ranges::upper_bound(begin, begin[use] - copy_us) - begin.begin() - 1;
-    const uint32_t fetch = std::clamp(static_cast<uint32_t>(std::max<std::ptrdiff_t>(back, 0)), std::min(first_late_node_, use), use);
+    const uint32_t fetch =
+        std::clamp(static_cast<uint32_t>(std::max<std::ptrdiff_t>(back, 0)), std::min(first_late_node_, use), use);
     return way_between(leave, fetch);
   }
 
@@ -248,15 +269,15 @@ class Finder {
   const Graph& graph_;
   const Liveness& live_;
   const OffloadOptions& options_;
-  const OffloadClock* clock_;            // null = distances are layers
+  const OffloadClock* clock_;  // null = distances are layers
   const OffloadOutlook& outlook_;
   AliasAnalysis alias_;
   Sizes sizes_;
   LayerMap layers_;
-  std::vector<Usage> usage_;             // by storage
-  std::vector<uint32_t> position_;       // by node
-  std::vector<uint32_t> work_;           // by position: nodes before it that do something
-  std::vector<uint32_t> last_forward_;   // by position: the last forward node before it
+  std::vector<Usage> usage_;            // by storage
+  std::vector<uint32_t> position_;      // by node
+  std::vector<uint32_t> work_;          // by position: nodes before it that do something
+  std::vector<uint32_t> last_forward_;  // by position: the last forward node before it
   uint32_t first_late_node_ = kNowhere;
 };
 

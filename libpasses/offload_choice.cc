@@ -1,5 +1,5 @@
-// Which of the candidates go to the host. The profile of live bytes is a tree over the schedule, so that taking a candidate
-// and finding the new peak cost a logarithm each.
+// Which of the candidates go to the host. The profile of live bytes is a tree over the schedule, so that taking a
+// candidate and finding the new peak cost a logarithm each.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -47,13 +47,18 @@ class Profile {
   }
 
   size_t size_ = 1;
-  std::vector<int64_t> most_, added_;      // a heap: the largest below a node, what was added to all below it
+  std::vector<int64_t> most_, added_;  // a heap: the largest below a node, what was added to all below it
 };
 
 class Chooser {
  public:
-  Chooser(const std::vector<OffloadCandidate>& candidates, const std::vector<int64_t>& live_bytes, std::optional<int64_t> budget)
-      : candidates_(candidates), profile_(live_bytes), left_(budget.value_or(INT64_MAX)), open_(candidates.size(), true), order_(candidates.size()) {
+  Chooser(const std::vector<OffloadCandidate>& candidates, const std::vector<int64_t>& live_bytes,
+          std::optional<int64_t> budget)
+      : candidates_(candidates),
+        profile_(live_bytes),
+        left_(budget.value_or(INT64_MAX)),
+        open_(candidates.size(), true),
+        order_(candidates.size()) {
     std::iota(order_.begin(), order_.end(), size_t{0});
     std::ranges::stable_sort(order_, [&](size_t a, size_t b) { return candidates_[a].bytes > candidates_[b].bytes; });
   }
@@ -63,7 +68,8 @@ class Chooser {
     while (const std::optional<OffloadChoice::Taken> next = largest_away_at(profile_.peak())) take(*next);
   }
 
-  // Where points are equally high and one of them cannot be lowered, lowering the others won nothing: the largest first.
+  // Where points are equally high and one of them cannot be lowered, lowering the others won nothing: the largest
+  // first.
   void give_back() {
     std::ranges::stable_sort(out_.taken, [&](const auto& a, const auto& b) { return bytes_of(a) > bytes_of(b); });
     const int64_t peak = profile_.most();
@@ -140,8 +146,8 @@ class Chooser {
   Profile profile_;
   int64_t left_;
   std::vector<bool> open_;
-  std::vector<size_t> order_;            // the largest first; some of those that are closed still in it
-  size_t closed_ = 0;                    // of order_
+  std::vector<size_t> order_;  // the largest first; some of those that are closed still in it
+  size_t closed_ = 0;          // of order_
   OffloadChoice out_;
 };
 
@@ -157,8 +163,8 @@ OffloadChoice choose_offloads(const std::vector<OffloadCandidate>& candidates, c
   return chooser.result();
 }
 
-void queue_fetches(const OffloadChoice& choice, const Liveness& liveness, const OffloadClock& clock, uint32_t first_late,
-                   std::vector<OffloadCandidate>* candidates) {
+void queue_fetches(const OffloadChoice& choice, const Liveness& liveness, const OffloadClock& clock,
+                   uint32_t first_late, std::vector<OffloadCandidate>* candidates) {
   struct Fetch {
     OffloadCandidate* candidate;
     OffloadWay* way;
@@ -172,13 +178,13 @@ void queue_fetches(const OffloadChoice& choice, const Liveness& liveness, const 
     fetches.push_back({&c, &c.ways[taken.way], clock.begin_us[at[c.first_use]]});
   }
   std::ranges::stable_sort(fetches, [](const Fetch& a, const Fetch& b) { return a.use_us > b.use_us; });
-  double free_us = std::numeric_limits<double>::infinity();          // the link, before what was looked at
+  double free_us = std::numeric_limits<double>::infinity();  // the link, before what was looked at
   for (const Fetch& fetch : fetches) {
     free_us = std::min(free_us, fetch.use_us) - clock.copy_us(fetch.candidate->bytes);
     const auto begin = std::ranges::upper_bound(clock.begin_us, free_us) - clock.begin_us.begin() - 1;
     const uint32_t earliest = std::max(first_late, fetch.way->away_first + 1);
     const uint32_t now = std::max(earliest, static_cast<uint32_t>(std::max<std::ptrdiff_t>(begin, 0)));
-    if (now > fetch.way->away_last) continue;                        // soon enough as it is
+    if (now > fetch.way->away_last) continue;  // soon enough as it is
     fetch.way->fetch_before = liveness.schedule[now];
     fetch.way->away_last = now - 1;
   }

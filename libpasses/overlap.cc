@@ -44,8 +44,12 @@ Result<Change> run_overlap(Job* job, const PassOptions& options, PassContext& co
 }  // namespace
 
 constexpr PassInfo overlap_pass = {
-    "overlap", "order nodes so that token exchanges and FSDP traffic run while something else computes", {},
-    Results::bitwise, {}, kOptions,
+    "overlap",
+    "order nodes so that token exchanges and FSDP traffic run while something else computes",
+    {},
+    Results::bitwise,
+    {},
+    kOptions,
     {{"sg-overlap step.sg -o fast.sg", "the shortest step that is found, within the memory of the step as it is"},
      {"sg-overlap step.sg --strategy reference --explain -o phases.sg", "TorchTitan's phases, region by region"}},
     run_overlap};

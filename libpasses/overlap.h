@@ -41,9 +41,9 @@ enum class OverlapStrategy : uint8_t { model, reference };
 struct OverlapOptions {
   OverlapStrategy strategy = OverlapStrategy::model;
   std::string machine = "h100-8";
-  int64_t peak_bytes = 0;             // 0 = that of the graph as it is
-  Assumption assume;                  // of sizes that only the data decides
-  bool dense_fsdp = false;            // reference
+  int64_t peak_bytes = 0;   // 0 = that of the graph as it is
+  Assumption assume;        // of sizes that only the data decides
+  bool dense_fsdp = false;  // reference
   IsolateOptions isolate;
 };
 

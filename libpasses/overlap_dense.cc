@@ -30,7 +30,7 @@ constexpr int32_t kNobody = -1;
 
 struct Traffic {
   const CollectiveChain* chain = nullptr;
-  int32_t owner = kNobody;           // layer; the number of layers = top
+  int32_t owner = kNobody;  // layer; the number of layers = top
   bool is_backward = false;
   bool is_gather = false;
 };
@@ -38,8 +38,11 @@ struct Traffic {
 class DenseScheduler {
  public:
   DenseScheduler(Program* program, std::vector<Error>* refused)
-      : program_(*program), graph_(program->graph), roles_(*program, graph_),
-        facts_(*program, graph_, OrderScope::job), refused_(refused) {}
+      : program_(*program),
+        graph_(program->graph),
+        roles_(*program, graph_),
+        facts_(*program, graph_, OrderScope::job),
+        refused_(refused) {}
 
   Result<std::vector<DenseMove>> run() {
     find_layers();
@@ -47,7 +50,7 @@ class DenseScheduler {
     find_traffic();
     SG_TRY(check_counts());
     SG_TRY(sink_waits());
-    for (bool gathers : {true, false})       // of two that go to one place, the gather is first
+    for (bool gathers : {true, false})  // of two that go to one place, the gather is first
       for (const Traffic& t : traffic_)
         if (t.is_gather == gathers) SG_TRY(place(t));
     return std::move(moves_);
@@ -183,7 +186,7 @@ class DenseScheduler {
 
   // Each layer has as many reductions as forward gathers, and as many gathers in the backward, or none there at all.
   Status check_counts() {
-    std::map<int32_t, std::array<size_t, 3>> counts;      // forward gathers, backward gathers, reductions
+    std::map<int32_t, std::array<size_t, 3>> counts;  // forward gathers, backward gathers, reductions
     bool again = false;
     for (const Traffic& t : traffic_) {
       if (t.owner == kSeveral) {
@@ -347,7 +350,7 @@ class DenseScheduler {
   OrderFacts facts_;
   std::vector<Error>* refused_;
   int32_t layers_ = 0;
-  NodeId last_forward_, first_backward_;     // that compute, in layers
+  NodeId last_forward_, first_backward_;  // that compute, in layers
   std::set<int32_t> moe_layers_, unfit_;
   std::set<std::string> moe_children_, children_;
   std::map<std::pair<int32_t, bool>, std::vector<NodeId>> dense_;

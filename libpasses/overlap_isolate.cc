@@ -16,7 +16,7 @@ constexpr std::string_view kExchange = "_c10d_functional.all_to_all_single.defau
 
 // What a group family carries, over all programs.
 struct Traffic {
-  size_t exchanges = 0, gathers = 0, others = 0;      // gathers: of parameters
+  size_t exchanges = 0, gathers = 0, others = 0;  // gathers: of parameters
 };
 
 struct Move {
@@ -51,19 +51,24 @@ class Isolator {
   Isolator(Job* job, bool gathers) : job_(*job) {
     for (auto& program : job_.programs) {
       gathers_.push_back(gathers ? parameter_gathers(*program) : std::set<NodeId>());
-      for_graphs(*program, [&](Graph& graph) { count(graph, &graph == &program->graph ? gathers_.back() : std::set<NodeId>()); });
+      for_graphs(*program,
+                 [&](Graph& graph) { count(graph, &graph == &program->graph ? gathers_.back() : std::set<NodeId>()); });
     }
   }
 
   std::vector<Move> run() {
     std::vector<Move> moves;
     for (const auto& [group, traffic] : traffic_) {
-      if (traffic.exchanges != 0 && traffic.gathers + traffic.others != 0) moves.push_back({group, twin_of(group, 1), traffic.exchanges, false});
-      if (traffic.gathers != 0 && traffic.others != 0) moves.push_back({group, twin_of(group, 0), traffic.gathers, true});
+      if (traffic.exchanges != 0 && traffic.gathers + traffic.others != 0)
+        moves.push_back({group, twin_of(group, 1), traffic.exchanges, false});
+      if (traffic.gathers != 0 && traffic.others != 0)
+        moves.push_back({group, twin_of(group, 0), traffic.gathers, true});
     }
     for (const Move& move : moves)
       for (size_t p = 0; p < job_.programs.size(); ++p)
-        for_graphs(*job_.programs[p], [&](Graph& graph) { apply(move, &graph, &graph == &job_.programs[p]->graph ? gathers_[p] : std::set<NodeId>()); });
+        for_graphs(*job_.programs[p], [&](Graph& graph) {
+          apply(move, &graph, &graph == &job_.programs[p]->graph ? gathers_[p] : std::set<NodeId>());
+        });
     return moves;
   }
 
@@ -101,14 +106,15 @@ class Isolator {
       if (move.gathers ? !gathers.contains(n) : !is_exchange(*graph, n)) continue;
       std::vector<Arg> args = graph->node(n).args;
       for (Arg& arg : args)
-        if (arg.is(ArgKind::group) && arg.as_group().index == move.from) arg = Arg::group(GroupId(move.to)).set_key(arg.key());
+        if (arg.is(ArgKind::group) && arg.as_group().index == move.from)
+          arg = Arg::group(GroupId(move.to)).set_key(arg.key());
       graph->set_args(n, std::move(args));
     }
   }
 
   Job& job_;
-  std::vector<std::set<NodeId>> gathers_;       // by program: of parameters, to be moved
-  std::map<uint32_t, Traffic> traffic_;         // by group
+  std::vector<std::set<NodeId>> gathers_;  // by program: of parameters, to be moved
+  std::map<uint32_t, Traffic> traffic_;    // by group
 };
 
 std::string name_of_group(const Job& job, uint32_t group) {
@@ -118,7 +124,8 @@ std::string name_of_group(const Job& job, uint32_t group) {
 
 std::string line_of(const Job& job, const Move& move) {
   const int32_t priority = job.groups[move.to].priority;
-  return plural(move.count, move.gathers ? "gather" : "exchange") + " of " + name_of_group(job, move.from) + " now on " + name_of_group(job, move.to) +
+  return plural(move.count, move.gathers ? "gather" : "exchange") + " of " + name_of_group(job, move.from) +
+         " now on " + name_of_group(job, move.to) +
          (priority == 0 ? std::string() : ", priority " + std::to_string(priority));
 }
 
@@ -131,14 +138,21 @@ Result<Change> isolate(Job* job, const IsolateOptions& options, PassContext& con
   Change change;
   change.changed = roles + moves.size() > 0;
   for (const Move& move : moves) change.summary += (change.summary.empty() ? "" : "; ") + line_of(*job, move);
-  if (moves.empty()) change.summary = options.gathers ? "nothing to isolate: neither exchanges nor gathers of parameters share a group with other traffic"
-                                                      : "nothing to isolate: no exchange shares its group with other traffic";
+  if (moves.empty())
+    change.summary =
+        options.gathers
+            ? "nothing to isolate: neither exchanges nor gathers of parameters share a group with other traffic"
+            : "nothing to isolate: no exchange shares its group with other traffic";
   if (!context.explain) return change;
   JsonWriter json;
   json.begin_object().key("moves").begin_array();
   for (const Move& move : moves) {
     change.plan += line_of(*job, move) + "\n";
-    json.begin_object().key("from").string(name_of_group(*job, move.from)).key("to").string(name_of_group(*job, move.to));
+    json.begin_object()
+        .key("from")
+        .string(name_of_group(*job, move.from))
+        .key("to")
+        .string(name_of_group(*job, move.to));
     json.key("kind").string(move.gathers ? "gathers" : "exchanges").key("count").natural(move.count).end_object();
   }
   change.plan_json = json.end_array().end_object().take();

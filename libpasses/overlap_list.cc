@@ -5,13 +5,21 @@
 namespace sg::overlap_parts {
 namespace {
 
-constexpr size_t kTries = 8;         // work that does not fit, before the search for some that does is given up
+constexpr size_t kTries = 8;  // work that does not fit, before the search for some that does is given up
 
 }  // namespace
 
 ListScheduler::ListScheduler(Step& step, StepClock& clock, const Order& own, const Lists* launches)
-    : step_(step), clock_(clock), own_(own), at_(own.size()), kind_(own.size()), own_us_(own.size()),
-      start_us_(own.size()), by_path_(own.size()), by_place_(own.size()), extra_before_(own.size()) {
+    : step_(step),
+      clock_(clock),
+      own_(own),
+      at_(own.size()),
+      kind_(own.size()),
+      own_us_(own.size()),
+      start_us_(own.size()),
+      by_path_(own.size()),
+      by_place_(own.size()),
+      extra_before_(own.size()) {
   std::vector<std::pair<uint32_t, uint32_t>> pairs;
   if (launches)
     for (uint32_t g = 0; g < launches->size(); ++g)
@@ -163,7 +171,7 @@ Order ListScheduler::run(const ListRule& rule) {
     const uint32_t work = take_work();
     while (!held_.empty() && issued_[held_.front().second]) std::pop_heap(held_.begin(), held_.end()), held_.pop_back();
     const uint32_t held = held_.empty() ? kNone : held_.front().second;
-    if (work == kNone && held == kNone) {      // nothing fits: as the graph has it
+    if (work == kNone && held == kNone) {  // nothing fits: as the graph has it
       issue(first_open());
     } else if (work == kNone || (held != kNone && rule_.patience > 0 && urgency[held] > urgency[work] &&
                                  -held_.front().first - clock_.now_us() < rule_.patience * own_us_[work])) {

@@ -17,9 +17,9 @@
 namespace sg::overlap_parts {
 
 struct ListRule {
-  const std::vector<double>* urgency = nullptr;     // by place; larger = sooner
+  const std::vector<double>* urgency = nullptr;  // by place; larger = sooner
   double window_us = 0;
-  double patience = 0;               // of a filler's length: how long compute rather waits for something more urgent
+  double patience = 0;  // of a filler's length: how long compute rather waits for something more urgent
   int64_t peak_bytes = 0;
 };
 
@@ -46,30 +46,30 @@ class ListScheduler {
   void issue(uint32_t place);
   bool issue_at_once();
   bool fits(uint32_t place) const { return step_.memory.peak_if(place) <= rule_.peak_bytes; }
-  uint32_t take_work();              // the most urgent that fits; kNone
+  uint32_t take_work();  // the most urgent that fits; kNone
   uint32_t first_open() const { return own_[open_]; }
 
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
   Step& step_;
   StepClock& clock_;
   const Order& own_;
-  std::vector<uint32_t> at_;         // by place: where it stands in own_
+  std::vector<uint32_t> at_;  // by place: where it stands in own_
   std::vector<Kind> kind_;
-  std::vector<double> own_us_, start_us_, by_path_, by_place_;     // start_us_: by position in own_
-  Lists extra_after_;                // the order of launches that other programs have chosen
-  std::vector<uint32_t> extra_before_;     // by place: how many
+  std::vector<double> own_us_, start_us_, by_path_, by_place_;  // start_us_: by position in own_
+  Lists extra_after_;                                           // the order of launches that other programs have chosen
+  std::vector<uint32_t> extra_before_;                          // by place: how many
   double longest_launch_us_ = 0;
 
-  ListRule rule_;                    // of the run at hand
+  ListRule rule_;  // of the run at hand
   Order out_;
   std::vector<uint32_t> waits_for_;  // by place: nodes still to be issued before it
   std::vector<bool> issued_;
-  size_t open_ = 0, window_end_ = 0;       // positions in own_
-  std::vector<uint32_t> later_;            // ready but outside of the window: heap, first position on top
+  size_t open_ = 0, window_end_ = 0;  // positions in own_
+  std::vector<uint32_t> later_;       // ready but outside of the window: heap, first position on top
   std::vector<uint32_t> instants_;
-  std::vector<Keyed> launches_, work_;     // heaps, most urgent on top
-  std::vector<Keyed> held_;                // heap, first end on top
-  std::vector<uint32_t> blocked_;          // do not fit into memory now
+  std::vector<Keyed> launches_, work_;  // heaps, most urgent on top
+  std::vector<Keyed> held_;             // heap, first end on top
+  std::vector<uint32_t> blocked_;       // do not fit into memory now
 };
 
 }  // namespace sg::overlap_parts

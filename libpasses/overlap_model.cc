@@ -9,11 +9,11 @@
 namespace sg::overlap_parts {
 namespace {
 
-constexpr size_t kListPlays = 800'000;       // nodes that list scheduling may play in all ...
-constexpr size_t kLeastRules = 8;            // ... but never less than so many orders
-constexpr size_t kPolishPlays = 1'500'000;   // nodes that moving single nodes may play
-constexpr size_t kPolishedNodes = 400;       // above that, single moves find too little
-constexpr double kGain = 1e-3;               // shorter by less than this is no reason to move nodes
+constexpr size_t kListPlays = 800'000;      // nodes that list scheduling may play in all ...
+constexpr size_t kLeastRules = 8;           // ... but never less than so many orders
+constexpr size_t kPolishPlays = 1'500'000;  // nodes that moving single nodes may play
+constexpr size_t kPolishedNodes = 400;      // above that, single moves find too little
+constexpr double kGain = 1e-3;              // shorter by less than this is no reason to move nodes
 
 // The next of a fixed row of numbers: equal work gives equal orders on every machine.
 class Numbers {
@@ -36,7 +36,7 @@ class Search {
   }
 
   bool run(const std::vector<Order>& starts) {
-    if (limits_.launches && !keeps_launches(best_)) {       // the graph's own order is none of those asked for
+    if (limits_.launches && !keeps_launches(best_)) {  // the graph's own order is none of those asked for
       best_ = step_.precedence.sorted(chains_of(*limits_.launches));
       if (best_.empty()) return false;
       now_ = play(step_, clock_, best_);
@@ -122,7 +122,7 @@ class Search {
     const Precedence& precedence = step_.precedence;
     std::vector<uint32_t> at(best_.size()), goes_before(best_.size());
     for (uint32_t i = 0; i < best_.size(); ++i) at[best_[i]] = i;
-    std::vector<std::vector<uint32_t>> in_front(best_.size());       // by position: waits that go there
+    std::vector<std::vector<uint32_t>> in_front(best_.size());  // by position: waits that go there
     std::vector<uint32_t> last;
     std::vector<bool> moves(best_.size());
     for (uint32_t i = 0; i < best_.size(); ++i) {
@@ -186,8 +186,8 @@ class Search {
   const ModelLimits& limits_;
   StepClock clock_;
   Order best_;
-  Played first_, now_;               // of the graph's own order; of best_
-  bool is_bound_ = false;            // to the launches of another program, in another order than the graph's own
+  Played first_, now_;     // of the graph's own order; of best_
+  bool is_bound_ = false;  // to the launches of another program, in another order than the graph's own
 };
 
 }  // namespace

@@ -20,8 +20,8 @@ constexpr int kPeakTries = 6;
 // What a job takes on a machine. Sizes that only the data decides are as sg-sim assumes them.
 struct Figures {
   double makespan_us = 0;
-  int64_t peak_bytes = 0;            // planned, of the worst program
-  int64_t hinted_bytes = 0;          // the same without what only the data decides: what sg-run plans
+  int64_t peak_bytes = 0;    // planned, of the worst program
+  int64_t hinted_bytes = 0;  // the same without what only the data decides: what sg-run plans
 };
 
 class Measure {
@@ -65,11 +65,11 @@ class Measure {
 
 // One order a program, and what belongs to it.
 struct Plan {
-  std::vector<std::unique_ptr<Step>> steps;            // by program; model
-  std::vector<std::unique_ptr<Precedence>> own;        // by program; reference
+  std::vector<std::unique_ptr<Step>> steps;      // by program; model
+  std::vector<std::unique_ptr<Precedence>> own;  // by program; reference
   std::vector<Order> orders;
-  std::vector<ReferenceOrder> references;              // by program; reference
-  std::vector<DenseMove> dense;                        // of the first program
+  std::vector<ReferenceOrder> references;  // by program; reference
+  std::vector<DenseMove> dense;            // of the first program
   std::vector<Error> refused;
 
   const Precedence& precedence(size_t p) const { return steps.empty() ? *own[p] : steps[p]->precedence; }
@@ -167,7 +167,7 @@ struct Outcome {
   Figures before, after;
   bool measured = false;
   bool kept = false;
-  std::string why;                   // not kept
+  std::string why;  // not kept
 };
 
 Status run_model(Job* job, bool isolated, const OverlapOptions& options, PassContext& context, const Measure& measure,
@@ -200,7 +200,7 @@ Status run_model(Job* job, bool isolated, const OverlapOptions& options, PassCon
     const int64_t over = std::max(now.peak_bytes - std::max(limit, above ? out->before.peak_bytes : 0),
                                   now.hinted_bytes - std::max(limit, out->before.hinted_bytes));
     if (over > 0) {
-      asked -= over * (tries + 1);       // packing costs something, and not always the same
+      asked -= over * (tries + 1);  // packing costs something, and not always the same
       continue;
     }
     const bool reaches = above && now.peak_bytes <= limit;
@@ -376,7 +376,7 @@ Result<Change> overlap(Job* job, const OverlapOptions& options, PassContext& con
     SG_ASSIGN(out.before, measure->figures(*job));
     out.measured = true;
   }
-  std::optional<Job> before;         // isolated, but in its own order
+  std::optional<Job> before;  // isolated, but in its own order
   if (context.explain) before.emplace(next);
   Plan plan;
   if (model) {

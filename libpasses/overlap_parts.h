@@ -54,7 +54,7 @@ class Precedence {
  private:
   OrderFacts facts_;
   std::vector<NodeId> nodes_;
-  std::vector<uint32_t> place_;      // by node id
+  std::vector<uint32_t> place_;  // by node id
   Lists before_, after_;
 };
 
@@ -65,7 +65,7 @@ class StepMemory {
   StepMemory(const Program& program, const Precedence& precedence, const SizeValues& values);
 
   void reset();
-  int64_t peak_if(uint32_t place) const;     // live bytes while this node runs next
+  int64_t peak_if(uint32_t place) const;  // live bytes while this node runs next
   void play(uint32_t place);
   int64_t peak_bytes() const { return peak_; }
   bool makes_memory(uint32_t place) const { return !made_[place].empty(); }
@@ -74,7 +74,7 @@ class StepMemory {
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
   struct Piece {
     int64_t bytes = 0;
-    uint32_t uses = 0;               // nodes that need it; one more for outputs
+    uint32_t uses = 0;  // nodes that need it; one more for outputs
     uint32_t takes_over = kNone;
   };
   bool ends_at(uint32_t piece) const { return left_[piece] == 1; }
@@ -105,9 +105,9 @@ Played play(Step& step, StepClock& clock, const Order& order);
 // --- strategy model ---
 
 struct ModelLimits {
-  int64_t peak_bytes = 0;            // by StepMemory
-  const Lists* launches = nullptr;   // by group: places in the order that another program has chosen; null = free
-  bool polish = true;                // small graphs: move single nodes at the end
+  int64_t peak_bytes = 0;           // by StepMemory
+  const Lists* launches = nullptr;  // by group: places in the order that another program has chosen; null = free
+  bool polish = true;               // small graphs: move single nodes at the end
 };
 // The best order that was found: never longer than the graph's own, and within the limit where the graph's own is; but
 // for a program whose launches another one orders, which is as it has to be. Empty when it cannot have those launches.
@@ -119,14 +119,14 @@ Order find_order(Step& step, const ModelLimits& limits, const std::vector<Order>
 struct RegionPhases {
   std::string region;
   bool is_backward = false;
-  std::string phases;                // "r0 c0 | D0 D1 | ...": what each phase holds, for people
-  std::string skipped;               // not empty: left as it is, and why
+  std::string phases;   // "r0 c0 | D0 D1 | ...": what each phase holds, for people
+  std::string skipped;  // not empty: left as it is, and why
 };
 struct ReferenceOrder {
   Order order;
   std::vector<RegionPhases> regions;
-  std::vector<std::pair<uint32_t, bool>> copies;     // token counts to the host: place, non_blocking
-  std::vector<uint32_t> exchange_waits;              // to be called so
+  std::vector<std::pair<uint32_t, bool>> copies;  // token counts to the host: place, non_blocking
+  std::vector<uint32_t> exchange_waits;           // to be called so
 };
 // Strict: what the reference refuses is an Error with node and rule; with `refused`, it goes there and the region
 // stays.
@@ -136,7 +136,7 @@ Result<ReferenceOrder> reference_order(const Program& program, const Precedence&
 // Launches of gathers and reductions into dense compute, waits of reductions to the end.
 struct DenseMove {
   NodeId launch;
-  std::string what;                  // "gather of layers.3, forward: at %mm_12 of layers.2.attention"
+  std::string what;  // "gather of layers.3, forward: at %mm_12 of layers.2.attention"
 };
 Result<std::vector<DenseMove>> schedule_dense(Job* job, std::vector<Error>* refused);
 
@@ -155,10 +155,10 @@ std::string human_us(double us);
 // What moved in one program, for people: launches, waits, syncs with the node that each now stands next to, others by
 // number.
 struct MoveLine {
-  std::string node, kind;            // "launch", "wait", "sync", "copy"
-  int64_t nodes = 0;                 // later by so many nodes; negative = earlier
-  double before_us = 0, after_us = 0;      // waits: how long compute stands still
-  std::string why;                   // what it cannot pass
+  std::string node, kind;              // "launch", "wait", "sync", "copy"
+  int64_t nodes = 0;                   // later by so many nodes; negative = earlier
+  double before_us = 0, after_us = 0;  // waits: how long compute stands still
+  std::string why;                     // what it cannot pass
 };
 struct MoveReport {
   size_t moved = 0;

@@ -20,11 +20,11 @@ namespace {
 constexpr uint32_t kNone = 0xFFFFFFFFu;
 
 struct Chunk {
-  std::vector<uint32_t> body;                    // places, ascending
+  std::vector<uint32_t> body;  // places, ascending
   std::vector<uint32_t> markers;
-  std::vector<std::vector<uint32_t>> closures;   // by marker; the marker itself left out
-  std::vector<uint32_t> copies;                  // of token counts to the host
-  std::vector<uint32_t> ready;                   // all that they need is in a phase, but they are not
+  std::vector<std::vector<uint32_t>> closures;  // by marker; the marker itself left out
+  std::vector<uint32_t> copies;                 // of token counts to the host
+  std::vector<uint32_t> ready;                  // all that they need is in a phase, but they are not
 };
 
 struct Region {
@@ -34,7 +34,9 @@ struct Region {
 };
 
 Error refusal(const Program& program, const Graph& graph, NodeId n, std::string what) {
-  Error out{ErrorKind::cannot_apply, std::move(what), {},
+  Error out{ErrorKind::cannot_apply,
+            std::move(what),
+            {},
             "sg-overlap --strategy model needs no chunks; --best-effort leaves this region as it is"};
   out.where.path = place_of(program, graph, n);
   return out;
@@ -43,8 +45,13 @@ Error refusal(const Program& program, const Graph& graph, NodeId n, std::string 
 class Planner {
  public:
   Planner(const Program& program, const Precedence& precedence)
-      : program_(program), graph_(program.graph), precedence_(precedence), owner_(precedence.size(), kNone),
-        chunk_of_(precedence.size(), -1), seen_(precedence.size(), kNone), done_(precedence.size(), false) {}
+      : program_(program),
+        graph_(program.graph),
+        precedence_(precedence),
+        owner_(precedence.size(), kNone),
+        chunk_of_(precedence.size(), -1),
+        seen_(precedence.size(), kNone),
+        done_(precedence.size(), false) {}
 
   Result<ReferenceOrder> run(std::vector<Error>* refused) {
     SG_TRY(collect(refused));
@@ -59,8 +66,8 @@ class Planner {
     }
     out.order = precedence_.sorted(edges);
     if (out.order.empty())
-      return Error{ErrorKind::cannot_apply, "the phases of two regions wait for each other", {},
-                   "use --strategy model"};
+      return Error{
+          ErrorKind::cannot_apply, "the phases of two regions wait for each other", {}, "use --strategy model"};
     return out;
   }
 
@@ -177,7 +184,7 @@ class Planner {
       const uint32_t at = stack.back();
       stack.pop_back();
       for (uint32_t b : precedence_.before(at)) {
-        if (b < begin_ || seen_[b] == stamp_) continue;      // before the region there is nothing of it
+        if (b < begin_ || seen_[b] == stamp_) continue;  // before the region there is nothing of it
         seen_[b] = stamp_;
         stack.push_back(b);
         if (is_body(b, region)) out.push_back(b);
@@ -458,17 +465,17 @@ class Planner {
   const Graph& graph_;
   const Precedence& precedence_;
   std::vector<Region> regions_;
-  std::vector<uint32_t> owner_;      // by place: its region
-  std::vector<int32_t> chunk_of_;    // by place
-  std::vector<uint32_t> seen_;       // by place: the last walk that has met it
-  std::vector<bool> done_;           // by place: in a phase; of other nodes: nothing is in their way
+  std::vector<uint32_t> owner_;    // by place: its region
+  std::vector<int32_t> chunk_of_;  // by place
+  std::vector<uint32_t> seen_;     // by place: the last walk that has met it
+  std::vector<bool> done_;         // by place: in a phase; of other nodes: nothing is in their way
   uint32_t stamp_ = 0;
-  uint32_t begin_ = 0, end_ = 0;     // places of the region at hand
-  uint32_t at_ = kNone;              // its number
+  uint32_t begin_ = 0, end_ = 0;  // places of the region at hand
+  uint32_t at_ = kNone;           // its number
   Region* region_ = nullptr;
-  std::vector<uint32_t> waits_;      // by place from begin_ on: nodes to come before it
+  std::vector<uint32_t> waits_;  // by place from begin_ on: nodes to come before it
   Phases phases_;
-  std::map<std::string, bool> pairs_;      // by region: its first exchanges go together
+  std::map<std::string, bool> pairs_;  // by region: its first exchanges go together
 };
 
 }  // namespace

@@ -97,7 +97,7 @@ StepMemory::StepMemory(const Program& program, const Precedence& precedence, con
       if (const uint32_t p = piece_of(liveness.storage_of[v.index]); p != kNone) list.push_back(p);
     };
     for_each_value(graph.node(n), need);
-    if (const OpInfo* op = graph.op_info(n); op && op->has(kWait))       // in flight until here
+    if (const OpInfo* op = graph.op_info(n); op && op->has(kWait))  // in flight until here
       for_each_value(graph.node(n), [&](ValueId v) {
         if (const NodeId launch = precedence.facts().alias().launch_of(v)) for_each_value(graph.node(launch), need);
       });
@@ -148,7 +148,8 @@ void StepMemory::play(uint32_t place) {
 
 Step::Step(const Job& job, const Program& program, const SymbolValues& values, const SimOptions& options,
            OrderScope scope)
-    : precedence(program, program.graph, scope), costs(job, program, values, options),
+    : precedence(program, program.graph, scope),
+      costs(job, program, values, options),
       sizes([&values](StrId s) { return values.value(s); }),
       memory(program, precedence, sizes) {}
 
@@ -171,7 +172,7 @@ Lists launches_of(const Precedence& precedence, size_t groups) {
 }
 
 std::vector<bool> staying(const Order& order) {
-  std::vector<uint32_t> tails, at_tail, before(order.size(), UINT32_MAX);      // positions
+  std::vector<uint32_t> tails, at_tail, before(order.size(), UINT32_MAX);  // positions
   for (uint32_t i = 0; i < order.size(); ++i) {
     const auto k = static_cast<size_t>(std::lower_bound(tails.begin(), tails.end(), order[i]) - tails.begin());
     if (k == tails.size()) tails.push_back(0), at_tail.push_back(0);

@@ -4,7 +4,10 @@
 
 #include "libgraph/human.h"
 
-#define SG_PASS(name) namespace sg { extern const PassInfo name##_pass; }
+#define SG_PASS(name)                \
+  namespace sg {                     \
+  extern const PassInfo name##_pass; \
+  }
 #include "libpasses/passes.def"
 #undef SG_PASS
 
@@ -24,7 +27,8 @@ bool read_number(std::string_view text, Number* out) {
 }
 
 Error no_number(std::string_view name, std::string_view text, const std::string& what) {
-  return {ErrorKind::usage, "--" + std::string(name) + " takes " + what + ", not \"" + std::string(text) + "\"", {}, {}};
+  return {
+      ErrorKind::usage, "--" + std::string(name) + " takes " + what + ", not \"" + std::string(text) + "\"", {}, {}};
 }
 
 }  // namespace
@@ -43,7 +47,8 @@ Result<int64_t> PassOptions::whole(std::string_view name, int64_t fallback, int6
   if (!has(name)) return fallback;
   int64_t out = 0;
   const std::string word = text(name);
-  if (!read_number(word, &out) || out < least) return no_number(name, word, "a whole number from " + std::to_string(least) + " on");
+  if (!read_number(word, &out) || out < least)
+    return no_number(name, word, "a whole number from " + std::to_string(least) + " on");
   return out;
 }
 

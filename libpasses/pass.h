@@ -21,7 +21,7 @@ namespace sg {
 struct PassOption {
   std::string_view name;
   char letter = 0;
-  std::string_view argument;        // empty = a flag; "N" = a whole number; "a|b" = one of these; else any text
+  std::string_view argument;  // empty = a flag; "N" = a whole number; "a|b" = one of these; else any text
   std::string_view help;
   std::string_view fallback = {};
   bool repeated = false;
@@ -32,11 +32,11 @@ class PassOptions {
  public:
   void add(std::string name, std::string value) { values_[std::move(name)].push_back(std::move(value)); }
   bool has(std::string_view name) const { return values_.find(name) != values_.end(); }
-  std::string text(std::string_view name, std::string_view fallback = {}) const;    // the last value
-  std::vector<std::string> all(std::string_view name) const;                        // in the order given
+  std::string text(std::string_view name, std::string_view fallback = {}) const;  // the last value
+  std::vector<std::string> all(std::string_view name) const;                      // in the order given
   Result<int64_t> whole(std::string_view name, int64_t fallback, int64_t least) const;
   Result<double> number(std::string_view name, double fallback) const;
-  Result<int64_t> bytes(std::string_view name, int64_t fallback) const;             // "512MiB"
+  Result<int64_t> bytes(std::string_view name, int64_t fallback) const;  // "512MiB"
   const std::map<std::string, std::vector<std::string>, std::less<>>& values() const { return values_; }
 
  private:
@@ -44,38 +44,38 @@ class PassOptions {
 };
 
 struct PassContext {
-  Diagnostics* notes = nullptr;     // warnings, and regions that --best-effort left alone; not null
+  Diagnostics* notes = nullptr;  // warnings, and regions that --best-effort left alone; not null
   bool best_effort = false;
-  bool explain = false;             // fill Change::plan
+  bool explain = false;  // fill Change::plan
   size_t threads = 1;
 };
 
 // What a pass did.
 struct Change {
   bool changed = false;
-  std::string summary;              // "96 nodes recomputed, 31 saved"; when nothing changed, why
-  std::string plan;                 // --explain, as text
-  std::string plan_json;            // the same for programs; one JSON value
+  std::string summary;    // "96 nodes recomputed, 31 saved"; when nothing changed, why
+  std::string plan;       // --explain, as text
+  std::string plan_json;  // the same for programs; one JSON value
 };
 
 // How results may differ from those of the graph before.
 enum class Results : uint8_t { bitwise, reassociated };
 
 struct PassInfo {
-  std::string_view name;            // "clean": the tool is sg-clean
-  std::string_view summary;         // one sentence without the full stop
-  std::string_view details;         // lines for --help; may be empty
+  std::string_view name;     // "clean": the tool is sg-clean
+  std::string_view summary;  // one sentence without the full stop
+  std::string_view details;  // lines for --help; may be empty
   Results results = Results::bitwise;
   // Passes meant to come behind this one: one that has run already is warned of. "overlap but --isolate-only" means
   // not with that option.
   std::span<const std::string_view> precedes;
   std::span<const PassOption> options;
-  std::string_view examples[2][2];              // command, what
+  std::string_view examples[2][2];  // command, what
   Result<Change> (*run)(Job* job, const PassOptions& options, PassContext& context) = nullptr;
 };
 
 // In the reference order of the design.
 std::span<const PassInfo* const> all_passes();
-const PassInfo* find_pass(std::string_view name);      // null = none; "sg-clean" and "clean" are the same
+const PassInfo* find_pass(std::string_view name);  // null = none; "sg-clean" and "clean" are the same
 
 }  // namespace sg

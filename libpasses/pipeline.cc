@@ -35,7 +35,8 @@ void add_provenance(const Stage& stage, const std::string& version, const std::s
 
 class Pipeline {
  public:
-  Pipeline(Job* job, std::vector<Stage> stages, const PipelineOptions& options, Diagnostics* notes, std::optional<FailedStage>* failed)
+  Pipeline(Job* job, std::vector<Stage> stages, const PipelineOptions& options, Diagnostics* notes,
+           std::optional<FailedStage>* failed)
       : job_(job), stages_(std::move(stages)), options_(options), notes_(notes), failed_(failed) {}
 
   Result<std::vector<StageReport>> run() {
@@ -52,7 +53,8 @@ class Pipeline {
     const std::vector<std::string> names = stage_names(stages_);
     std::vector<Stage> kept;
     for (size_t i = 0; i < stages_.size(); ++i) {
-      if (std::ranges::count(options_.disabled, names[i], canonical_stage) == 0) kept.push_back(std::move(stages_[i])), names_.push_back(names[i]);
+      if (std::ranges::count(options_.disabled, names[i], canonical_stage) == 0)
+        kept.push_back(std::move(stages_[i])), names_.push_back(names[i]);
       if (canonical_stage(options_.stop_after) == names[i]) break;
     }
     stages_ = std::move(kept);
@@ -128,7 +130,7 @@ class Pipeline {
 
   Job* job_;
   std::vector<Stage> stages_;
-  std::vector<std::string> names_;             // of stages_
+  std::vector<std::string> names_;  // of stages_
   const PipelineOptions& options_;
   Diagnostics* notes_;
   std::optional<FailedStage>* failed_;
@@ -179,7 +181,8 @@ bool has_left_traces(const Job& job, const PastStage& past) {
     return false;
   };
   const bool has_tagged = std::ranges::count(past.options, "tag-only") != 0;
-  if (past.name == "remat" && !has_tagged) return marks([](const NodeMeta& m) { return m.copy.kind == CopyKind::remat; });
+  if (past.name == "remat" && !has_tagged)
+    return marks([](const NodeMeta& m) { return m.copy.kind == CopyKind::remat; });
   if (past.name == "offload") return marks([](const NodeMeta& m) { return m.copy.kind == CopyKind::offload; });
   if (past.name == "chunk")
     return marks([&](const NodeMeta& m) { return m.chunk.producer && job.pool->strings[m.chunk.producer] == "graph"; });

@@ -1,10 +1,12 @@
 // Pipeline: passes one after the other on one job, verified, timed and dumped.
 //
-// Stages   Before each stage the job is what a reader of its .sg file would have: docs/design/008-passes.md. So a stage gives the
+// Stages   Before each stage the job is what a reader of its .sg file would have: docs/design/008-passes.md. So a stage
+// gives the
 //          same bytes here as a tool in a pipe does.
 // Verify   What a stage leaves is verified. A finding is our bug: the Error (internal) names the pass and the rule, and
 //          `failed` keeps the job before that stage and what was left to do.
-// Effort   With best_effort, a stage that cannot do what was asked, and has nothing smaller to leave alone, is left out: a
+// Effort   With best_effort, a stage that cannot do what was asked, and has nothing smaller to leave alone, is left
+// out: a
 //          warning says why, and the job goes on as it was, without a word about that stage in its history.
 // Names    Of two stages of one pass the second is "clean:2"; `disabled`, `stop_after` and dumps use these names.
 #pragma once
@@ -27,26 +29,26 @@ struct PipelineOptions {
   bool best_effort = false;
   bool explain = false;
   size_t threads = 1;
-  std::vector<std::string> disabled;                   // "clean" (the first), or "clean:2"
-  std::string stop_after;                              // the same; empty = after the last
-  std::string version;                                 // of the tools, for the provenance
+  std::vector<std::string> disabled;  // "clean" (the first), or "clean:2"
+  std::string stop_after;             // the same; empty = after the last
+  std::string version;                // of the tools, for the provenance
   // After each stage, with the sealed bytes that it left: reports, dumps. An error ends the pipeline.
   std::function<Status(const struct StageReport&, const std::string& bytes)> after_stage;
 };
 
 struct StageReport {
-  std::string name;                                    // "clean:2"
+  std::string name;  // "clean:2"
   const PassInfo* pass = nullptr;
   Change change;
-  double seconds = 0;                                  // of the pass alone
-  bool left_out = false;                               // it could not be done: best_effort
-  size_t nodes_before = 0, nodes_after = 0;            // of all programs
+  double seconds = 0;                        // of the pass alone
+  bool left_out = false;                     // it could not be done: best_effort
+  size_t nodes_before = 0, nodes_after = 0;  // of all programs
 };
 
 // What a stage that went wrong began with: enough to run it again.
 struct FailedStage {
-  std::string input;                                   // sealed bytes
-  std::vector<Stage> rest;                             // the stage itself and those behind it that were to run
+  std::string input;        // sealed bytes
+  std::vector<Stage> rest;  // the stage itself and those behind it that were to run
   bool best_effort = false;
 };
 
@@ -59,8 +61,8 @@ std::string canonical_stage(std::string_view name);
 Result<std::vector<StageReport>> run_pipeline(Job* job, std::vector<Stage> stages, const PipelineOptions& options,
                                               Diagnostics* notes, std::optional<FailedStage>* failed = nullptr);
 
-// Orders that the passes warn of, each a line: a stage behind one that it is meant to precede, in the history of the job
-// or among the stages. A run of the history that has left nothing in the graph does not count.
+// Orders that the passes warn of, each a line: a stage behind one that it is meant to precede, in the history of the
+// job or among the stages. A run of the history that has left nothing in the graph does not count.
 std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages);
 
 }  // namespace sg

@@ -21,11 +21,11 @@ namespace {
 // One program: what may be recomputed, and what is.
 struct Part {
   std::unique_ptr<RematModel> model;
-  std::vector<uint8_t> allowed, crossing;        // by position: RematSearch
+  std::vector<uint8_t> allowed, crossing;  // by position: RematSearch
   RematDecision decision;
   RematOutcome outcome;
   int64_t bound_bytes = 0, target_bytes = 0;
-  std::optional<int64_t> before_bytes, after_bytes;        // planned, where that is known
+  std::optional<int64_t> before_bytes, after_bytes;  // planned, where that is known
 };
 
 template <class Predicate>
@@ -36,7 +36,7 @@ std::vector<uint8_t> tagged(const RematModel& model, const Predicate& wanted) {
   return out;
 }
 
-constexpr size_t kEaseWork = 2000000;            // node visits of the model
+constexpr size_t kEaseWork = 2000000;  // node visits of the model
 
 // Nodes of other ranks that do the same get the same decision, as one search would find another by its numbers.
 bool has_equal_nodes(const RematModel& a, const RematModel& b) {
@@ -74,7 +74,8 @@ class JobRemat {
   Change apply() {
     const int64_t before = most_planned(&Part::before_bytes);
     if (context_.explain)
-      for (const Part& part : parts_) std::ranges::move(explain_copies(*part.model, part.outcome), std::back_inserter(lines_));
+      for (const Part& part : parts_)
+        std::ranges::move(explain_copies(*part.model, part.outcome), std::back_inserter(lines_));
     for (size_t i = 0; i < parts_.size(); ++i) {
       apply_remat(*parts_[i].model, parts_[i].outcome, &job_.programs[i]->graph);
       if (!options_.target.is_set() && !parts_[i].outcome.copies.empty()) keep_borders(i);
@@ -115,7 +116,8 @@ class JobRemat {
       Part part;
       part.model = std::make_unique<RematModel>(program, program.graph, sizes(i), collectives);
       part.allowed = tagged(*part.model, is_recomputed);
-      if (options_.has_crossing()) part.crossing = tagged(*part.model, [](Recompute tag) { return tag == Recompute::prefer_save; });
+      if (options_.has_crossing())
+        part.crossing = tagged(*part.model, [](Recompute tag) { return tag == Recompute::prefer_save; });
       part.decision.recompute = part.allowed;
       if (options_.target.is_set()) SG_TRY(choose(i, &part));
       else if (options_.policy == RematPolicy::full || options_.policy == RematPolicy::save_costly) ease(&part);
@@ -134,9 +136,12 @@ class JobRemat {
         return ok_status();
       }
     const SizeValues values = sizes(i);
-    SG_ASSIGN(TargetChoice choice, choose_for({job_, i, values, part->model.get(), part->allowed, part->crossing, options_.target,
-                                               options_.tag_only, context_.best_effort, context_.threads}));
-    if (choice.missed) context_.notes->warning("remat", choice.missed->message + "; that is taken", choice.missed->where, choice.missed->hint);
+    SG_ASSIGN(TargetChoice choice,
+              choose_for({job_, i, values, part->model.get(), part->allowed, part->crossing, options_.target,
+                          options_.tag_only, context_.best_effort, context_.threads}));
+    if (choice.missed)
+      context_.notes->warning("remat", choice.missed->message + "; that is taken", choice.missed->where,
+                              choice.missed->hint);
     part->decision = std::move(choice.decision);
     part->bound_bytes = choice.bound.bytes;
     part->target_bytes = choice.target_bytes;
@@ -149,7 +154,8 @@ class JobRemat {
   void ease(Part* part) {
     for (const Part& other : parts_)
       if (has_equal_nodes(*other.model, *part->model)) return void(part->decision = other.decision);
-    RematChooser chooser(part->model.get(), {.allowed = part->allowed, .crossing = {}, .work = kEaseWork, .threads = context_.threads});
+    RematChooser chooser(part->model.get(),
+                         {.allowed = part->allowed, .crossing = {}, .work = kEaseWork, .threads = context_.threads});
     part->decision = chooser.ease(std::move(part->decision));
   }
 
@@ -165,12 +171,14 @@ class JobRemat {
         arg.walk([&](const Arg& a) {
           if (!a.is(ArgKind::group)) return;
           std::vector<CollectiveEvent>& calls = out[a.as_group()];
-          calls.push_back({false, a.as_group().index, static_cast<uint32_t>(calls.size()), &graph, part.model->node(at)});
+          calls.push_back(
+              {false, a.as_group().index, static_cast<uint32_t>(calls.size()), &graph, part.model->node(at)});
         });
     };
     size_t copy = 0, gone = 0;
     for (uint32_t at = 0; at < part.model->size(); ++at) {
-      for (; copy < part.outcome.copies.size() && part.outcome.copies[copy].before == at; ++copy) add(part.outcome.copies[copy].node);
+      for (; copy < part.outcome.copies.size() && part.outcome.copies[copy].before == at; ++copy)
+        add(part.outcome.copies[copy].node);
       if (gone < part.outcome.gone.size() && part.outcome.gone[gone] == at) ++gone;
       else add(at);
     }
@@ -179,7 +187,8 @@ class JobRemat {
 
   bool are_one(const std::vector<CollectiveEvent>& a, const std::vector<CollectiveEvent>& b) const {
     auto facts = [&](const CollectiveEvent& event) { return collective_facts(*job_.pool, event); };
-    return std::ranges::equal(a, b, [&](const auto& x, const auto& y) { return collective_mismatch(facts(x), facts(y)).empty(); });
+    return std::ranges::equal(
+        a, b, [&](const auto& x, const auto& y) { return collective_mismatch(facts(x), facts(y)).empty(); });
   }
 
   // Programs that share a group launch the same on it: else the job hangs.
@@ -221,8 +230,9 @@ class JobRemat {
     Change change;
     change.changed = copied > 0;
     const int64_t after = copied > 0 ? most_planned(&Part::after_bytes) : before;
-    change.summary = copied == 0 ? why_nothing(before) : plural(copied, "node") + " recomputed, " + std::to_string(saved) + " saved, peak " +
-                                                             human_bytes(double(before)) + " -> " + human_bytes(double(after));
+    change.summary = copied == 0 ? why_nothing(before)
+                                 : plural(copied, "node") + " recomputed, " + std::to_string(saved) + " saved, peak " +
+                                       human_bytes(double(before)) + " -> " + human_bytes(double(after));
     if (after > before) change.summary += ", which is more: keep more (--save, --policy default)";
     if (copied > 0 && bound > 0) change.summary += above(after, bound);
     if (context_.explain) explain(&change, before, after, copied, saved, bound);
@@ -230,7 +240,8 @@ class JobRemat {
   }
 
   std::string why_nothing(int64_t peak) const {
-    if (options_.target.is_set()) return "nothing to recompute: the peak of " + human_bytes(double(peak)) + " is within what was asked for";
+    if (options_.target.is_set())
+      return "nothing to recompute: the peak of " + human_bytes(double(peak)) + " is within what was asked for";
     return "nothing to recompute: no value that the backward needs may be dropped";
   }
 
@@ -264,8 +275,8 @@ class JobRemat {
   const RematOptions& options_;
   PassContext& context_;
   const std::vector<std::vector<NodeId>> borders_;
-  const std::vector<SymbolValues> values_;       // by program
-  std::vector<Part> parts_;                      // by program
+  const std::vector<SymbolValues> values_;  // by program
+  std::vector<Part> parts_;                 // by program
   std::vector<std::string> lines_;
 };
 
@@ -288,19 +299,26 @@ constexpr PassOption kOptions[] = {
 };
 constexpr std::string_view kPrecedes[] = {"chunk", "bucket", "overlap"};
 
-Error usage(std::string message, std::string hint) { return {ErrorKind::usage, std::move(message), {}, std::move(hint)}; }
+Error usage(std::string message, std::string hint) {
+  return {ErrorKind::usage, std::move(message), {}, std::move(hint)};
+}
 
 Result<Change> run_remat(Job* job, const PassOptions& options, PassContext& context) {
   RematOptions out;
   if (options.has("budget")) {
     SG_ASSIGN(out.target.budget, options.number("budget", 1));
-    if (*out.target.budget > 1) return usage("--budget takes a number from 0 to 1, not " + options.text("budget"), "--peak takes bytes");
+    if (*out.target.budget > 1)
+      return usage("--budget takes a number from 0 to 1, not " + options.text("budget"), "--peak takes bytes");
   }
   if (options.has("peak")) {
     SG_ASSIGN(out.target.peak_bytes, options.bytes("peak", 0));
   }
   const std::string word = options.text("policy", out.target.is_set() ? "all" : "default");
-  out.policy = word == "full" ? RematPolicy::full : word == "all" ? RematPolicy::all : word == "none" ? RematPolicy::none : word == "tags" ? RematPolicy::tags : RematPolicy::save_costly;
+  out.policy = word == "full"   ? RematPolicy::full
+               : word == "all"  ? RematPolicy::all
+               : word == "none" ? RematPolicy::none
+               : word == "tags" ? RematPolicy::tags
+                                : RematPolicy::save_costly;
   out.save = options.all("save");
   out.tag_only = options.has("tag-only");
   return remat(job, out, context);
@@ -316,7 +334,8 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
   }
   if (options.policy == RematPolicy::tags && !options.save.empty())
     return usage("--save does not go with --policy tags: the capture has decided", "use --policy default or full");
-  if (options.target.budget && options.target.peak_bytes) return usage("--budget and --peak do not go together", "give one of them");
+  if (options.target.budget && options.target.peak_bytes)
+    return usage("--budget and --peak do not go together", "give one of them");
   const Recompute crossing = options.has_crossing() ? Recompute::prefer_save : Recompute::must_save;
   std::vector<std::vector<NodeId>> borders;
   for (auto& program : job->programs)
@@ -329,7 +348,12 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
 }
 
 constexpr PassInfo remat_pass = {
-    "remat", "compute forward values again in the backward instead of keeping them", {}, Results::bitwise, kPrecedes, kOptions,
+    "remat",
+    "compute forward values again in the backward instead of keeping them",
+    {},
+    Results::bitwise,
+    kPrecedes,
+    kOptions,
     {{"sg-remat step.sg --policy full -o lean.sg", "the least memory"},
      {"sg-clean step.sg | sg-remat --budget 0.5 | sg-stat", "half of the way there, and what it comes to"}},
     run_remat};

@@ -13,7 +13,8 @@ class Applier {
   void run(const RematOutcome& outcome) {
     size_t next = 0;
     for (uint32_t b = 0; b < model_.size(); ++b) {
-      for (; next < outcome.copies.size() && outcome.copies[next].before == b; ++next) copy(model_.node(outcome.copies[next].node), model_.node(b));
+      for (; next < outcome.copies.size() && outcome.copies[next].before == b; ++next)
+        copy(model_.node(outcome.copies[next].node), model_.node(b));
       if (next > 0 && !model_.is_forward(b)) redirect(model_.node(b));
     }
     for (size_t i = outcome.gone.size(); i-- > 0;) graph_.erase(model_.node(outcome.gone[i]));
@@ -27,7 +28,8 @@ class Applier {
   }
 
   void copy(NodeId n, NodeId before) {
-    const NodeId made = copy_node(&graph_, n, before, [&](ValueId v) { return mapped(v); }, "_recomputed");
+    const NodeId made = copy_node(
+        &graph_, n, before, [&](ValueId v) { return mapped(v); }, "_recomputed");
     graph_.set_phase(made, graph_.node(before).phase);
     graph_.set_forward(made, n);
     NodeMeta meta = graph_.meta(made);
@@ -50,12 +52,14 @@ class Applier {
 
   const RematModel& model_;
   Graph& graph_;
-  std::vector<NodeId> copy_;               // by original: the last
+  std::vector<NodeId> copy_;  // by original: the last
 };
 
 }  // namespace
 
-void apply_remat(const RematModel& model, const RematOutcome& outcome, Graph* graph) { Applier(model, graph).run(outcome); }
+void apply_remat(const RematModel& model, const RematOutcome& outcome, Graph* graph) {
+  Applier(model, graph).run(outcome);
+}
 
 size_t count_saved(const Graph& graph) {
   size_t out = 0;
@@ -63,7 +67,8 @@ size_t count_saved(const Graph& graph) {
     if (graph.node(n).phase != Phase::forward) continue;
     bool is_saved = false;
     for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
-      graph.for_each_use(graph.node(n).result(i), [&](Use use) { is_saved |= use.user && graph.node(use.user).phase != Phase::forward; });
+      graph.for_each_use(graph.node(n).result(i),
+                         [&](Use use) { is_saved |= use.user && graph.node(use.user).phase != Phase::forward; });
     out += is_saved;
   }
   return out;

@@ -1,5 +1,5 @@
-// What recomputing cannot take away: memory that is not recomputed lives as long as ever, and each node that stays where it
-// is needs what it takes and what it makes.
+// What recomputing cannot take away: memory that is not recomputed lives as long as ever, and each node that stays
+// where it is needs what it takes and what it makes.
 #include <algorithm>
 
 #include "libpasses/remat_model.h"
@@ -15,13 +15,17 @@ using Why = RematBound::Held::Why;
 class RematBoundFinder {
  public:
   RematBoundFinder(const RematModel& model, const std::vector<uint8_t>& allowed)
-      : model_(model), allowed_(allowed), maker_(model.original_bytes_.size(), kNone), last_(maker_.size(), 0),
+      : model_(model),
+        allowed_(allowed),
+        maker_(model.original_bytes_.size(), kNone),
+        last_(maker_.size(), 0),
         outputs_(maker_.size(), 0) {
     for (uint32_t at = 0; at < model.size(); ++at)
       for (uint32_t r = model.nodes_[at].results; r < model.nodes_[at].results_end; ++r)
         if (model.results_[r].is_made) maker_[model.results_[r].storage] = at;
     for (const auto& output : model.outputs_)
-      if (output.storage != kNone && maker_[output.storage] != kNone && (stays(maker_[output.storage]) || model.is_forward(output.def)))
+      if (output.storage != kNone && maker_[output.storage] != kNone &&
+          (stays(maker_[output.storage]) || model.is_forward(output.def)))
         outputs_[output.storage] = 1;
     for (uint32_t at = 0; at < model.size(); ++at)
       if (stays(at)) for_memory(at, [&](uint32_t s) { last_[s] = at; });
@@ -117,10 +121,12 @@ class RematBoundFinder {
 
   const RematModel& model_;
   const std::vector<uint8_t>& allowed_;
-  std::vector<uint32_t> maker_, last_;     // by storage; last: by nodes that stay where they are
-  std::vector<uint8_t> outputs_;           // by storage
+  std::vector<uint32_t> maker_, last_;  // by storage; last: by nodes that stay where they are
+  std::vector<uint8_t> outputs_;        // by storage
 };
 
-RematBound RematModel::bound(const std::vector<uint8_t>& allowed) const { return RematBoundFinder(*this, allowed).find(); }
+RematBound RematModel::bound(const std::vector<uint8_t>& allowed) const {
+  return RematBoundFinder(*this, allowed).find();
+}
 
 }  // namespace sg

@@ -9,7 +9,7 @@ namespace sg {
 namespace {
 
 constexpr uint32_t kNone = RematModel::kNone;
-constexpr size_t kMostUnitsForStarts = 48;     // so few that the search may begin anew
+constexpr size_t kMostUnitsForStarts = 48;  // so few that the search may begin anew
 constexpr int kStarts = 16;
 
 // "layers.3.mlp" -> "layers.*.mlp"
@@ -23,7 +23,8 @@ std::string without_numbers(std::string_view module) {
 
 }  // namespace
 
-RematChooser::RematChooser(RematModel* model, RematSearch search) : model_(*model), search_(std::move(search)), work_(search_.work) {
+RematChooser::RematChooser(RematModel* model, RematSearch search)
+    : model_(*model), search_(std::move(search)), work_(search_.work) {
   if (!take_crossing()) find_units();
   find_kinds();
 }
@@ -64,7 +65,8 @@ void RematChooser::find_kinds() {
   for (uint32_t u = 0; u < units_.size(); ++u) {
     const Node& node = graph.node(model_.node(units_[u].at));
     std::string what = '|' + std::string(graph.op_name(model_.node(units_[u].at)));
-    for (uint32_t i = 0; i < node.result_count; ++i) what += ',' + std::to_string(graph.value(node.result(i)).type.index);
+    for (uint32_t i = 0; i < node.result_count; ++i)
+      what += ',' + std::to_string(graph.value(node.result(i)).type.index);
     const std::string module = node.module ? std::string(graph.pool().strings[node.module]) : std::string();
     const std::string key = without_numbers(module) + what + '#' + std::to_string(seen[module + what]++);
     const auto [it, is_new] = kind_of.try_emplace(key, static_cast<uint32_t>(kinds_.size()));
@@ -133,9 +135,10 @@ const RematChoice& RematChooser::least() {
   return *least_;
 }
 
-// The search from other ends: a step that lowers the peak may take several units at once, and then it has to come from afar.
+// The search from other ends: a step that lowers the peak may take several units at once, and then it has to come from
+// afar.
 void RematChooser::try_starts(RematChoice* best) {
-  uint64_t bits = 0;                                       // of a fixed sequence: equal input, equal choices
+  uint64_t bits = 0;  // of a fixed sequence: equal input, equal choices
   for (int i = 0; i < kStarts && affords(units_.size() * units_.size()); ++i) {
     bits = bits * 6364136223846793005u + 1442695040888963407u;
     take_if_better(best, exchange(weigh(of_bits(bits >> 16)), 0), 0);

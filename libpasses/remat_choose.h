@@ -3,15 +3,18 @@
 //
 // What      A choice is about pieces of memory that the forward makes (units); views and waits follow them.
 // Few units all choices are tried, where that is no more work than allowed.
-// Many      Where to cut: for a price of recomputing, the cheapest set of values to keep is a minimum cut of the graph; only
+// Many      Where to cut: for a price of recomputing, the cheapest set of values to keep is a minimum cut of the graph;
+// only
 //           values that live through a moment above the target have a price for being kept. The price is then lowered
-//           until the peak fits. What is left below the target is given back, dearest values first (the knapsack), whole
-//           kinds of values first (the same place in every layer) and then single ones. Each step is held against the model's
-//           peak, never against a sum of sizes.
-// Layers    What crosses into a later layer is kept, so that each layer is recomputed by itself. Where that is too much, only
-//           every second, third, ... layer's is: the others' are computed again from there, layer by layer, and what a layer
-//           has inside is then computed once more for its own backward.
-// Least     By trying, kind by kind, whether keeping or recomputing lowers the peak: keeping one value in the middle of a
+//           until the peak fits. What is left below the target is given back, dearest values first (the knapsack),
+//           whole kinds of values first (the same place in every layer) and then single ones. Each step is held against
+//           the model's peak, never against a sum of sizes.
+// Layers    What crosses into a later layer is kept, so that each layer is recomputed by itself. Where that is too
+// much, only
+//           every second, third, ... layer's is: the others' are computed again from there, layer by layer, and what a
+//           layer has inside is then computed once more for its own backward.
+// Least     By trying, kind by kind, whether keeping or recomputing lowers the peak: keeping one value in the middle of
+// a
 //           layer may halve what the layer needs at once; computing one twice may spare it between two uses.
 // Work      is counted in node visits of the model and ends the search; equal input, equal choices on every machine.
 #pragma once
@@ -37,7 +40,7 @@ struct RematSearch {
 
 struct RematChoice {
   RematDecision decision;
-  int64_t peak_bytes = 0;         // of the model
+  int64_t peak_bytes = 0;  // of the model
   double cost = 0;
 };
 
@@ -47,17 +50,17 @@ class RematChooser {
 
   size_t work_left() const { return work_; }
   RematChoice none();
-  const RematChoice& least();                              // the lowest peak that was found; of those, the cheapest
-  std::optional<RematChoice> fit(int64_t peak_bytes);      // none = it is below that of `least`
+  const RematChoice& least();                          // the lowest peak that was found; of those, the cheapest
+  std::optional<RematChoice> fit(int64_t peak_bytes);  // none = it is below that of `least`
 
-  // A decision with some kinds of values kept after all, where that lowers the peak: what a layer needs at once while it
-  // is computed again is less when some of it need not be computed. At most a few dozen runs of the model.
+  // A decision with some kinds of values kept after all, where that lowers the peak: what a layer needs at once while
+  // it is computed again is less when some of it need not be computed. At most a few dozen runs of the model.
   RematDecision ease(RematDecision decision);
 
  private:
   struct Unit {
-    uint32_t at = 0;                                       // the node that makes the memory
-    std::vector<uint32_t> followers;                       // views of it, and waits
+    uint32_t at = 0;                  // the node that makes the memory
+    std::vector<uint32_t> followers;  // views of it, and waits
   };
 
   void find_units();
@@ -100,21 +103,21 @@ class RematChooser {
 
   // A layer whose values cross into later ones.
   struct Layer {
-    std::vector<uint32_t> crossing, inside;                // positions
-    uint32_t begin = RematModel::kNone;                    // the first node behind the forward that pulls what is inside
+    std::vector<uint32_t> crossing, inside;  // positions
+    uint32_t begin = RematModel::kNone;      // the first node behind the forward that pulls what is inside
   };
 
   RematModel& model_;
   RematSearch search_;
-  size_t work_;                                            // left
-  std::vector<Layer> layers_;                              // in the order of the forward; filled when they are asked for
-  std::vector<Unit> units_;                                // those that anything pulls
-  std::vector<std::vector<uint32_t>> kinds_;               // units in the same place of different layers
-  std::vector<uint8_t> pulled_;                            // by position: copied when all is recomputed
-  std::vector<int64_t> live_bytes_;                        // of the graph as it is
+  size_t work_;                               // left
+  std::vector<Layer> layers_;                 // in the order of the forward; filled when they are asked for
+  std::vector<Unit> units_;                   // those that anything pulls
+  std::vector<std::vector<uint32_t>> kinds_;  // units in the same place of different layers
+  std::vector<uint8_t> pulled_;               // by position: copied when all is recomputed
+  std::vector<int64_t> live_bytes_;           // of the graph as it is
   std::optional<RematChoice> least_;
-  std::optional<RematChoice> by_layers_;                   // the lowest with all that crosses layers kept
-  std::vector<std::pair<int64_t, double>> all_;            // peak and cost by bits, when all were tried
+  std::optional<RematChoice> by_layers_;         // the lowest with all that crosses layers kept
+  std::vector<std::pair<int64_t, double>> all_;  // peak and cost by bits, when all were tried
 };
 
 }  // namespace sg

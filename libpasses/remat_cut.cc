@@ -10,14 +10,15 @@ namespace sg {
 namespace {
 
 constexpr uint32_t kNone = RematModel::kNone;
-constexpr int kPrices = 8;                     // cuts on the way to the price
+constexpr int kPrices = 8;  // cuts on the way to the price
 constexpr double kLowestPrice = 1.0 / 4096, kHighestPrice = 64;
-constexpr double kScale = 16;                  // capacities are whole numbers
+constexpr double kScale = 16;  // capacities are whole numbers
 
 // By position: the first node from there on that runs above the target.
 std::vector<uint32_t> next_above(const std::vector<int64_t>& live_bytes, int64_t target) {
   std::vector<uint32_t> out(live_bytes.size() + 1, kNone);
-  for (size_t at = live_bytes.size(); at-- > 0;) out[at] = live_bytes[at] > target ? static_cast<uint32_t>(at) : out[at + 1];
+  for (size_t at = live_bytes.size(); at-- > 0;)
+    out[at] = live_bytes[at] > target ? static_cast<uint32_t>(at) : out[at + 1];
   return out;
 }
 
@@ -27,7 +28,8 @@ std::vector<uint32_t> next_above(const std::vector<int64_t>& live_bytes, int64_t
 // price of which is the edge from the source) and what needs it.
 class RematCut {
  public:
-  RematCut(const RematModel& model, const std::vector<uint8_t>& pulled, const std::vector<int64_t>& live_bytes, int64_t target)
+  RematCut(const RematModel& model, const std::vector<uint8_t>& pulled, const std::vector<int64_t>& live_bytes,
+           int64_t target)
       : model_(model), pulled_(pulled), above_(next_above(live_bytes, target)) {}
 
   std::vector<uint8_t> find(double price) {
@@ -55,7 +57,8 @@ class RematCut {
     for (uint32_t at = 0; at < model_.size(); ++at) recomputed[at] = pulled_[at] && net.is_behind(2 * at);
     // A view that is kept keeps the memory it shows.
     for (uint32_t at = 0; at < model_.size(); ++at)
-      if (const uint32_t maker = model_.maker(at); pulled_[at] && maker != kNone && net.is_behind(2 * at + 1) && !net.is_behind(2 * at))
+      if (const uint32_t maker = model_.maker(at);
+          pulled_[at] && maker != kNone && net.is_behind(2 * at + 1) && !net.is_behind(2 * at))
         recomputed[maker] = 0;
     return recomputed;
   }
@@ -64,7 +67,8 @@ class RematCut {
   // What lives through no moment above the target is kept for nothing, and so is what stays anyway.
   int64_t keeping(uint32_t at) const {
     const uint32_t maker = model_.maker(at);
-    if (maker == kNone || model_.is_output(maker) || (!pulled_[maker] && model_.first_later_use(maker) != kNone)) return 0;
+    if (maker == kNone || model_.is_output(maker) || (!pulled_[maker] && model_.first_later_use(maker) != kNone))
+      return 0;
     const uint32_t from = model_.last_forward_use(maker) == kNone ? maker : model_.last_forward_use(maker);
     const uint32_t until = model_.first_later_use(maker);
     if (above_[from + 1] >= until && until != kNone) return 0;
@@ -86,7 +90,8 @@ RematDecision RematChooser::cut(double price, int64_t target) {
   return out;
 }
 
-// The dearest price at which the graph fits, between one at which all that helps is recomputed and one at which nothing is.
+// The dearest price at which the graph fits, between one at which all that helps is recomputed and one at which nothing
+// is.
 void RematChooser::cut_to(int64_t target, std::optional<RematChoice>* best) {
   auto fits = [&](double price) {
     RematChoice choice = weigh(cut(price, target));

@@ -42,13 +42,15 @@ std::vector<bool> written_classes(const Graph& graph, const AliasAnalysis& alias
   return out;
 }
 
-RematBar bar_of(const Graph& graph, const AliasAnalysis& alias, const std::vector<bool>& written, NodeId n, bool collectives) {
+RematBar bar_of(const Graph& graph, const AliasAnalysis& alias, const std::vector<bool>& written, NodeId n,
+                bool collectives) {
   const OpInfo* op = graph.op_info(n);
   if (graph.node(n).phase != Phase::forward) return RematBar::not_forward;
   if (op == nullptr) return RematBar::unknown_op;
   const bool exchanges = op->has(kCollective) || op->has(kWait);
   if (exchanges && !collectives) return RematBar::exchange;
-  if (exchanges ? op->writes() && !op->has(kWait) : !(op->has(kPure) || draws_random(graph, n))) return RematBar::effect;
+  if (exchanges ? op->writes() && !op->has(kWait) : !(op->has(kPure) || draws_random(graph, n)))
+    return RematBar::effect;
   if (op->has(kHostSync) || op->has(kAssert)) return RematBar::effect;
   if (op->has(kSize) || !alias.binds(n).empty()) return RematBar::size;
   if (graph.node(n).result_count == 0) return RematBar::no_result;
@@ -82,7 +84,10 @@ std::string_view remat_bar_text(RematBar bar) {
 // What is asked while the model is made. Memory is that of the sizes given; what may be done holds for all sizes.
 struct RematModel::Learner {
   Learner(const Program& program, const Graph& graph, const SizeValues& values)
-      : sizes(values), alias(program, graph, {&values}), general(program, graph), schedule(graph, general),
+      : sizes(values),
+        alias(program, graph, {&values}),
+        general(program, graph),
+        schedule(graph, general),
         live(compute_liveness(program, graph, values)) {}
 
   const SizeValues& sizes;
@@ -91,7 +96,8 @@ struct RematModel::Learner {
   const Liveness live;
 };
 
-RematModel::RematModel(const Program& program, const Graph& graph, const SizeValues& sizes, bool collectives) : graph_(graph) {
+RematModel::RematModel(const Program& program, const Graph& graph, const SizeValues& sizes, bool collectives)
+    : graph_(graph) {
   const Learner known(program, graph, sizes);
   const std::vector<bool> written = written_classes(graph, known.general);
   CostModel costs(program, sizes);
@@ -117,7 +123,7 @@ RematModel::RematModel(const Program& program, const Graph& graph, const SizeVal
 
 void RematModel::add_storage(uint32_t s, const Learner& known) {
   const LiveStorage* inside = known.live.find(StorageId(s));
-  original_bytes_[s] = inside != nullptr && !inside->is_host ? inside->bytes : 0;     // the host's is apart
+  original_bytes_[s] = inside != nullptr && !inside->is_host ? inside->bytes : 0;  // the host's is apart
   const auto members = known.alias.class_members(known.alias.storage(StorageId(s)).alias_class);
   is_single_[s] = members.size() == 1;
   if (members.size() == 1 || members[0] != StorageId(s)) return;
@@ -138,7 +144,8 @@ void RematModel::add_node(NodeId n, const Learner& known) {
   for_operands(graph_, n, [&](ValueId v) { add_operand(facts, v, known); });
   facts.operands_end = static_cast<uint32_t>(operands_.size());
   facts.results = static_cast<uint32_t>(results_.size());
-  for (uint32_t i = 0; i < node.result_count; ++i) add_result(&facts, known.alias.storage_of(node.result(i)), known.alias);
+  for (uint32_t i = 0; i < node.result_count; ++i)
+    add_result(&facts, known.alias.storage_of(node.result(i)), known.alias);
   facts.results_end = static_cast<uint32_t>(results_.size());
   facts.reuses = static_cast<uint32_t>(reuses_.size());
   if (op != nullptr && reuses_in_place(*op)) add_reuses(facts, known);
@@ -165,7 +172,7 @@ void RematModel::add_operand(const NodeFacts& facts, ValueId v, const Learner& k
     if (write != UINT32_MAX) operand.good_until = write - 1;
     operand.is_certain = known.general.storage(known.general.storage_of(v)).certain;
   }
-  const OpInfo* op = graph_.op_info(facts.id);                     // a wait waits for its first argument, a call for what it likes
+  const OpInfo* op = graph_.op_info(facts.id);  // a wait waits for its first argument, a call for what it likes
   if (facts.is_wait && (operands_.size() == facts.operands || op == nullptr || !op->has(kWait)))
     if (NodeId launch = known.alias.launch_of(v)) operand.launch = position_[launch.index];
   operands_.push_back(operand);
@@ -200,7 +207,9 @@ void RematModel::add_reuses(const NodeFacts& facts, const Learner& known) {
       for_operands(graph_, facts.id, [&](ValueId v) {
         const uint32_t operand = which++;
         const LiveStorage* dying = live.find(known.alias.storage_of(v));
-        if (dying == nullptr || !dying->bytes_known || dying->is_host != result->is_host || (dying->bytes == result->bytes) != whole || dying->bytes < result->bytes) return;
+        if (dying == nullptr || !dying->bytes_known || dying->is_host != result->is_host ||
+            (dying->bytes == result->bytes) != whole || dying->bytes < result->bytes)
+          return;
         if (!std::ranges::binary_search(reads, dying->storage)) return;
         if (in_place_offset(graph_, known.alias, known.sizes, facts.id, result->owner, result->bytes, v, dying->bytes))
           reuses_.push_back({r - facts.results, operand - facts.operands});
@@ -256,9 +265,10 @@ void RematModel::find_traits() {
     bool waits = false;
     for (uint32_t o = facts.operands; o < facts.operands_end; ++o) waits |= operands_[o].launch != kNone;
     auto trait = [](bool has, Trait which) { return has ? unsigned{which} : 0u; };
-    traits_[at] = static_cast<uint8_t>(
-        trait(facts.is_forward, kForward) | trait(facts.bar == RematBar::none, kMayCopy) | trait(facts.is_launch, kLaunches) |
-        trait(waits, kWaits) | trait(facts.reuses != facts.reuses_end, kMayReuse) | trait(facts.call_bytes != 0, kCalls));
+    traits_[at] =
+        static_cast<uint8_t>(trait(facts.is_forward, kForward) | trait(facts.bar == RematBar::none, kMayCopy) |
+                             trait(facts.is_launch, kLaunches) | trait(waits, kWaits) |
+                             trait(facts.reuses != facts.reuses_end, kMayReuse) | trait(facts.call_bytes != 0, kCalls));
     operand_begin_.push_back(facts.operands);
     result_begin_.push_back(facts.results);
   }
@@ -291,8 +301,8 @@ void RematModel::find_moving() {
     moving_begin_.push_back(static_cast<uint32_t>(before));
     const std::span here(moving_.data() + before, moving_.data() + moving_.size());
     for (uint32_t r = result_begin_[at]; r < result_begin_[at + 1]; ++r)
-      is_moving[r] = results_[r].operand != kNone &&
-                     std::ranges::binary_search(here, operand_begin_[at] + results_[r].operand);
+      is_moving[r] =
+          results_[r].operand != kNone && std::ranges::binary_search(here, operand_begin_[at] + results_[r].operand);
   }
   moving_begin_.push_back(static_cast<uint32_t>(moving_.size()));
 }

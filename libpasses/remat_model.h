@@ -1,9 +1,9 @@
-// RematModel: what becomes of a graph's memory when some of its forward nodes are recomputed, without changing the graph.
-// Internal to sg-remat.
+// RematModel: what becomes of a graph's memory when some of its forward nodes are recomputed, without changing the
+// graph. Internal to sg-remat.
 //
-// A decision says for each node whether it may be recomputed. `place` finds the copies that the backward then pulls, and
-// `simulate` what the new graph needs at each moment: what compute_liveness would say of it, at a hundredth of the price.
-// Nodes are called by their schedule position here.
+// A decision says for each node whether it may be recomputed. `place` finds the copies that the backward then pulls,
+// and `simulate` what the new graph needs at each moment: what compute_liveness would say of it, at a hundredth of the
+// price. Nodes are called by their schedule position here.
 //
 // Copies   Each non-forward node pulls copies of what it needs, and what those need, up to values that stay. They stand
 //          right before it, in the order of the forward; later nodes share the last copy. A copy is made only when what
@@ -22,11 +22,11 @@
 namespace sg {
 
 struct RematCopy {
-  uint32_t node = 0, before = 0;                          // positions
+  uint32_t node = 0, before = 0;  // positions
 };
 
 struct RematDecision {
-  std::vector<uint8_t> recompute;                         // by position: the backward computes it again
+  std::vector<uint8_t> recompute;  // by position: the backward computes it again
   // From `before` on, what was there of `node` until then is not used any more: it is computed (again, or for the first
   // time). Sorted by `before`.
   std::vector<RematCopy> renew;
@@ -34,31 +34,39 @@ struct RematDecision {
 
 // Why a node is never computed again.
 enum class RematBar : uint8_t {
-  none, not_forward, unknown_op, effect, size, exchange, written, shared_memory, no_result,
+  none,
+  not_forward,
+  unknown_op,
+  effect,
+  size,
+  exchange,
+  written,
+  shared_memory,
+  no_result,
 };
-std::string_view remat_bar_text(RematBar bar);            // "it has an effect"
+std::string_view remat_bar_text(RematBar bar);  // "it has an effect"
 
 // The most that any decision leaves alive at one moment.
 struct RematBound {
   struct Held {
-    uint32_t maker = 0;                                   // the node that makes the memory
+    uint32_t maker = 0;  // the node that makes the memory
     int64_t bytes = 0;
     enum class Why : uint8_t { taken, made, output, later, barred, kept } why = Why::taken;
   };
   int64_t bytes = 0;
-  uint32_t at = 0;                                        // the node that runs then
-  std::vector<Held> held;                                 // largest first
+  uint32_t at = 0;         // the node that runs then
+  std::vector<Held> held;  // largest first
 };
 
 // What a decision comes to.
 struct RematOutcome {
-  std::vector<RematCopy> copies;                          // in the order in which they are made
-  std::vector<uint32_t> gone;                             // originals that nobody uses any more; ascending
-  std::vector<std::pair<uint32_t, uint32_t>> stale;       // node, and before whom it could not be made again
+  std::vector<RematCopy> copies;                     // in the order in which they are made
+  std::vector<uint32_t> gone;                        // originals that nobody uses any more; ascending
+  std::vector<std::pair<uint32_t, uint32_t>> stale;  // node, and before whom it could not be made again
   int64_t peak_bytes = 0;
-  uint32_t peak_at = 0;                                   // the node that runs there, or before which copies run
-  double cost = 0;                                        // of the copies, less what is gone; see node_cost
-  std::vector<int64_t> live_bytes;                        // by position: the most while it and the copies before it run
+  uint32_t peak_at = 0;             // the node that runs there, or before which copies run
+  double cost = 0;                  // of the copies, less what is gone; see node_cost
+  std::vector<int64_t> live_bytes;  // by position: the most while it and the copies before it run
 };
 
 // The same in short.
@@ -74,11 +82,11 @@ class RematModel {
 
   RematOutcome place(const RematDecision& decision);
   RematOutcome simulate(const RematDecision& decision);
-  RematWeight weigh(const RematDecision& decision);        // for searches: lists nothing
-  double cost(const RematDecision& decision);              // does not look at memory
+  RematWeight weigh(const RematDecision& decision);  // for searches: lists nothing
+  double cost(const RematDecision& decision);        // does not look at memory
 
-  // By position: the node behind the forward before which the memory of the last copy has waited longest for a use since
-  // the one before; kNone = it is used once, or not copied.
+  // By position: the node behind the forward before which the memory of the last copy has waited longest for a use
+  // since the one before; kNone = it is used once, or not copied.
   std::vector<uint32_t> longest_waits(const RematDecision& decision);
 
   // False where some memory may be one piece or several: then `simulate` may say a little more than is needed.
@@ -129,27 +137,27 @@ class RematModel {
     uint32_t reuses = 0, reuses_end = 0;
   };
   struct Operand {
-    uint32_t def = kNone;             // none = an input
-    uint32_t result = kNone;          // which of the definer's results_; none = no memory
-    uint32_t storage = kNone;         // none = no memory
-    uint32_t good_until = kNone;      // the next write to its memory behind the node that takes it
-    bool is_certain = true;           // it lies in that memory whatever the sizes are
-    uint32_t launch = kNone;          // of waits: the collective that is waited for
+    uint32_t def = kNone;         // none = an input
+    uint32_t result = kNone;      // which of the definer's results_; none = no memory
+    uint32_t storage = kNone;     // none = no memory
+    uint32_t good_until = kNone;  // the next write to its memory behind the node that takes it
+    bool is_certain = true;       // it lies in that memory whatever the sizes are
+    uint32_t launch = kNone;      // of waits: the collective that is waited for
   };
   // A piece of memory that results of a node lie in.
   struct ResultMemory {
     uint32_t storage = kNone;
     bool is_made = false;
-    uint32_t operand = kNone;         // of a view: which operand lies in the same memory
+    uint32_t operand = kNone;  // of a view: which operand lies in the same memory
   };
   struct Reuse {
-    uint32_t result = 0, operand = 0; // which of the node's
+    uint32_t result = 0, operand = 0;  // which of the node's
   };
   struct CopyState {
     uint32_t node = 0, before = 0;
-    uint32_t pieces = 0;              // into copy_pieces_
-    uint32_t operands = 0;            // into resolved_
-    uint32_t launch = kNone;          // of waits: the copy of the launch
+    uint32_t pieces = 0;      // into copy_pieces_
+    uint32_t operands = 0;    // into resolved_
+    uint32_t launch = kNone;  // of waits: the copy of the launch
     bool is_used = false;
   };
   struct Resolved {
@@ -197,44 +205,44 @@ class RematModel {
   RematOutcome listed() const;
 
   const Graph& graph_;
-  std::vector<uint32_t> position_;                        // by NodeId
+  std::vector<uint32_t> position_;  // by NodeId
   std::vector<NodeFacts> nodes_;
   std::vector<Operand> operands_;
   std::vector<ResultMemory> results_;
   std::vector<Reuse> reuses_;
-  std::vector<int64_t> original_bytes_;                   // by storage of the graph
-  std::vector<uint8_t> is_single_;                        // by storage: no other may be the same memory
-  std::vector<std::vector<uint32_t>> classes_;            // storages that may be one piece of memory
+  std::vector<int64_t> original_bytes_;         // by storage of the graph
+  std::vector<uint8_t> is_single_;              // by storage: no other may be the same memory
+  std::vector<std::vector<uint32_t>> classes_;  // storages that may be one piece of memory
   std::vector<Operand> outputs_;
 
   // The same in the order and size that runs want: a run looks at little else.
-  std::vector<uint8_t> traits_;                           // by position
-  std::vector<uint32_t> operand_begin_, result_begin_;    // by position, and the end
-  std::vector<uint32_t> operand_def_;                     // by operand
-  std::vector<uint32_t> moving_nodes_;                    // those with operands that may lie elsewhere in some runs
-  std::vector<uint32_t> moving_, moving_begin_;           // these operands, by moving_nodes_
-  std::vector<uint32_t> all_uses_;                        // by position, outputs too
+  std::vector<uint8_t> traits_;                         // by position
+  std::vector<uint32_t> operand_begin_, result_begin_;  // by position, and the end
+  std::vector<uint32_t> operand_def_;                   // by operand
+  std::vector<uint32_t> moving_nodes_;                  // those with operands that may lie elsewhere in some runs
+  std::vector<uint32_t> moving_, moving_begin_;         // these operands, by moving_nodes_
+  std::vector<uint32_t> all_uses_;                      // by position, outputs too
 
   // Of one run. A piece is memory: the storages of the graph, then what copies make.
-  std::vector<int64_t> bytes_;                            // by piece, as those that follow
-  std::vector<uint32_t> first_, last_;                    // steps in use
+  std::vector<int64_t> bytes_;          // by piece, as those that follow
+  std::vector<uint32_t> first_, last_;  // steps in use
   std::vector<uint8_t> is_taken_, is_output_piece_;
   std::vector<CopyState> copies_;
-  std::vector<uint32_t> copy_of_, asked_for_, uses_;      // by position
+  std::vector<uint32_t> copy_of_, asked_for_, uses_;  // by position
   std::vector<uint32_t> stack_, needed_;
-  std::vector<uint8_t> wanted_, expired_, is_stale_, is_gone_;      // by position
-  std::vector<uint32_t> gone_;                            // descending
-  std::vector<std::pair<uint32_t, uint32_t>> stale_;      // RematOutcome::stale
+  std::vector<uint8_t> wanted_, expired_, is_stale_, is_gone_;  // by position
+  std::vector<uint32_t> gone_;                                  // descending
+  std::vector<std::pair<uint32_t, uint32_t>> stale_;            // RematOutcome::stale
   // By operand, of originals; those that do not move stay.
   std::vector<uint32_t> read_piece_, read_copy_, read_launch_;
-  std::vector<uint32_t> lies_in_;                         // by results_: the piece, of originals
-  std::vector<uint32_t> redirected_;                      // operands of originals that read copies
-  std::vector<uint32_t> copy_pieces_;                     // by CopyState::pieces + which of the node's results_
-  std::vector<Resolved> resolved_;                        // by CopyState::operands + which of the node's operands
-  std::vector<Step> steps_;                               // the new schedule
-  std::vector<uint32_t> launches_;                        // steps
-  std::vector<uint32_t> landing_;                         // by position, then by copy: when the last wait is through
-  std::vector<int64_t> change_;                           // by step: of the live bytes
+  std::vector<uint32_t> lies_in_;      // by results_: the piece, of originals
+  std::vector<uint32_t> redirected_;   // operands of originals that read copies
+  std::vector<uint32_t> copy_pieces_;  // by CopyState::pieces + which of the node's results_
+  std::vector<Resolved> resolved_;     // by CopyState::operands + which of the node's operands
+  std::vector<Step> steps_;            // the new schedule
+  std::vector<uint32_t> launches_;     // steps
+  std::vector<uint32_t> landing_;      // by position, then by copy: when the last wait is through
+  std::vector<int64_t> change_;        // by step: of the live bytes
 };
 
 }  // namespace sg

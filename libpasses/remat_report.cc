@@ -12,7 +12,9 @@ namespace {
 
 constexpr size_t kMostHeld = 6, kMostAtPeak = 20;
 
-std::string named(const RematModel& model, uint32_t at) { return "%" + std::string(model.graph().label(model.node(at))); }
+std::string named(const RematModel& model, uint32_t at) {
+  return "%" + std::string(model.graph().label(model.node(at)));
+}
 
 std::string why_held(const RematModel& model, const RematBound& bound, const RematBound::Held& held) {
   using Why = RematBound::Held::Why;
@@ -39,7 +41,8 @@ std::string why_stays(const RematModel& model, const RematDecided& decided, uint
   if (decided.border[at]) return "it is what a later layer begins with" + asker(model, at);
   if (!decided.open[at]) return "the policy or --save keeps it" + asker(model, at);
   if (decided.decision.recompute[at]) return "the forward still needs it, or what recomputes others";
-  const std::string why = decided.has_target ? "recomputing it is dearer than what is" : "without it, its layer needs more at once";
+  const std::string why =
+      decided.has_target ? "recomputing it is dearer than what is" : "without it, its layer needs more at once";
   return why + asker(model, at);
 }
 
@@ -53,18 +56,22 @@ std::string exact_bytes(int64_t bytes) {
 std::string held_text(const RematModel& model, const RematBound& bound) {
   std::string out;
   for (size_t i = 0; i < std::min(bound.held.size(), kMostHeld); ++i)
-    out += (i == 0 ? "" : ", ") + named(model, bound.held[i].maker) + " " + human_bytes(static_cast<double>(bound.held[i].bytes)) + " (" +
-           why_held(model, bound, bound.held[i]) + ")";
+    out += (i == 0 ? "" : ", ") + named(model, bound.held[i].maker) + " " +
+           human_bytes(static_cast<double>(bound.held[i].bytes)) + " (" + why_held(model, bound, bound.held[i]) + ")";
   int64_t rest = 0;
   for (size_t i = kMostHeld; i < bound.held.size(); ++i) rest += bound.held[i].bytes;
-  if (bound.held.size() > kMostHeld) out += ", " + human_bytes(static_cast<double>(rest)) + " in " + std::to_string(bound.held.size() - kMostHeld) + " more";
+  if (bound.held.size() > kMostHeld)
+    out += ", " + human_bytes(static_cast<double>(rest)) + " in " + std::to_string(bound.held.size() - kMostHeld) +
+           " more";
   return out + " are alive at once";
 }
 
 std::vector<std::string> explain_copies(const RematModel& model, const RematOutcome& outcome) {
   std::vector<std::string> out;
-  for (const auto& [node, before] : outcome.stale) out.push_back(named(model, node) + " is kept: what it reads is written before " + named(model, before));
-  for (const RematCopy& copy : outcome.copies) out.push_back(named(model, copy.node) + " is recomputed before " + named(model, copy.before));
+  for (const auto& [node, before] : outcome.stale)
+    out.push_back(named(model, node) + " is kept: what it reads is written before " + named(model, before));
+  for (const RematCopy& copy : outcome.copies)
+    out.push_back(named(model, copy.node) + " is recomputed before " + named(model, copy.before));
   return out;
 }
 
@@ -77,8 +84,8 @@ std::vector<std::string> explain_peak(const RematModel& model, const RematDecide
     if (program.graph.node(storage.def).phase != Phase::forward || out.size() == kMostAtPeak) continue;
     const uint32_t at = model.position(storage.def);
     if (model.first_later_use(at) == RematModel::kNone) continue;
-    out.push_back(named(model, at) + " stays through the peak with " + human_bytes(static_cast<double>(storage.bytes)) + ": " +
-                  why_stays(model, decided, at));
+    out.push_back(named(model, at) + " stays through the peak with " + human_bytes(static_cast<double>(storage.bytes)) +
+                  ": " + why_stays(model, decided, at));
   }
   return out;
 }

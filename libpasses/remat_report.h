@@ -9,7 +9,7 @@
 
 namespace sg {
 
-std::string exact_bytes(int64_t bytes);                   // "1.50 KiB (1536 bytes)"
+std::string exact_bytes(int64_t bytes);  // "1.50 KiB (1536 bytes)"
 
 // "%x 512 MiB (an output), %y 256 MiB (it has an effect, ...) and 12 more are alive".
 std::string held_text(const RematModel& model, const RematBound& bound);
@@ -20,8 +20,8 @@ std::vector<std::string> explain_copies(const RematModel& model, const RematOutc
 // What was decided about a graph, and from what.
 struct RematDecided {
   const RematDecision& decision;
-  const std::vector<uint8_t>& open;                       // by position: there was something to decide
-  const std::vector<uint8_t>& border;                     // by position: kept, as it crosses into a later layer
+  const std::vector<uint8_t>& open;    // by position: there was something to decide
+  const std::vector<uint8_t>& border;  // by position: kept, as it crosses into a later layer
   bool has_target = false;
 };
 

@@ -96,7 +96,8 @@ RematChoice RematChooser::give_back(RematChoice best, int64_t target) {
 }
 
 // As many of a kind as fit, those of the last layers first: they live the shortest.
-RematChoice RematChooser::give_back_part(const RematChoice& start, const std::vector<uint32_t>& members, int64_t target) {
+RematChoice RematChooser::give_back_part(const RematChoice& start, const std::vector<uint32_t>& members,
+                                         int64_t target) {
   std::vector<uint32_t> on;
   for (uint32_t u : members)
     if (is_on(start.decision, u)) on.push_back(u);
@@ -116,8 +117,9 @@ RematChoice RematChooser::exchange(RematChoice best, int64_t target) {
   bool changes = true;
   for (int pass = 0; changes && pass < kPasses; ++pass) {
     changes = false;
-    if (!affords(count)) break;                            // a part of them would be as good as none
-    for (uint32_t u = 0; u < count; ++u) changes |= take_if_better(&best, with(best, {&u, 1}, !is_on(best.decision, u)), target);
+    if (!affords(count)) break;  // a part of them would be as good as none
+    for (uint32_t u = 0; u < count; ++u)
+      changes |= take_if_better(&best, with(best, {&u, 1}, !is_on(best.decision, u)), target);
     if (changes || count > kMostUnitsForPairs) continue;
     for (uint32_t u = 0; u < count; ++u)
       for (uint32_t v = u + 1; v < count && affords(1); ++v) {
@@ -137,7 +139,8 @@ RematDecision RematChooser::ease(RematDecision decision) {
     const std::vector<uint8_t> near = copied_near(now);
     std::vector<uint32_t> tries;
     for (uint32_t k = 0; k < kinds_.size() && tries.size() < kEaseTries && affords(tries.size() + 1); ++k)
-      if (std::ranges::any_of(kinds_[k], [&](uint32_t u) { return near[units_[u].at] && is_on(decision, u); })) tries.push_back(k);
+      if (std::ranges::any_of(kinds_[k], [&](uint32_t u) { return near[units_[u].at] && is_on(decision, u); }))
+        tries.push_back(k);
     const std::vector<int64_t> peaks = peaks_without(decision, tries);
     const auto lowest = std::ranges::min_element(peaks);
     if (lowest == peaks.end() || *lowest >= now.peak_bytes) break;
@@ -146,7 +149,8 @@ RematDecision RematChooser::ease(RematDecision decision) {
   return decision;
 }
 
-// The peak with each of the kinds kept instead. The tries know nothing of each other: each thread has a model of its own.
+// The peak with each of the kinds kept instead. The tries know nothing of each other: each thread has a model of its
+// own.
 std::vector<int64_t> RematChooser::peaks_without(const RematDecision& decision, const std::vector<uint32_t>& kinds) {
   work_ -= std::min<size_t>(work_, kinds.size() * (model_.size() + 1));
   const size_t shares = std::clamp<size_t>(search_.threads, 1, std::max<size_t>(kinds.size() / 4, 1));
@@ -163,7 +167,8 @@ std::vector<int64_t> RematChooser::peaks_without(const RematDecision& decision, 
   return out;
 }
 
-// By position: copied in the stretch of copies and users up to the peak that belongs to its layer, or before as many nodes.
+// By position: copied in the stretch of copies and users up to the peak that belongs to its layer, or before as many
+// nodes.
 std::vector<uint8_t> RematChooser::copied_near(const RematOutcome& outcome) const {
   std::vector<uint8_t> out(model_.size(), 0);
   size_t end = 0;

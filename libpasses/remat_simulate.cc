@@ -1,6 +1,6 @@
-// Runs of the model: where copies stand, what is gone, and when each piece of memory is in use. A search asks hundreds of
-// times, so a run keeps to what a decision can change: operands that never read a copy are looked at once, when it walks
-// the schedule.
+// Runs of the model: where copies stand, what is gone, and when each piece of memory is in use. A search asks hundreds
+// of times, so a run keeps to what a decision can change: operands that never read a copy are looked at once, when it
+// walks the schedule.
 #include <algorithm>
 
 #include "libpasses/remat_model.h"
@@ -73,8 +73,7 @@ void RematModel::find_copies(const RematDecision& decision) {
     const std::span moving(moving_.data() + moving_begin_[i], moving_.data() + moving_begin_[i + 1]);
     if (traits_[b] & kForward)
       for (uint32_t o : moving) read_piece_[o] = lies_in_[result_begin_[operand_def_[o]] + operands_[o].result];
-    else
-      pull(b, moving);
+    else pull(b, moving);
     place_views(b);
   }
   mark_used();

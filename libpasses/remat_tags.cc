@@ -22,8 +22,8 @@ bool is_called(std::string_view name, std::string_view wanted) {
 // Attention in one op: its result is small for what it costs.
 bool is_fused_attention(const OpInfo& op) { return op.has(kContraction) && op.has(kRandomIfDropout); }
 
-// Costs more to compute again than its memory is worth, as a rule. As PyTorch's own list, which leaves out the attention kernel
-// for CPUs.
+// Costs more to compute again than its memory is worth, as a rule. As PyTorch's own list, which leaves out the
+// attention kernel for CPUs.
 bool is_costly(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   if (op == nullptr) return true;
@@ -74,7 +74,8 @@ class Tagger {
     }
     if (last_layered_) find_head();
     for (NodeId n = last_layered_ ? graph_.next(last_layered_) : NodeId(); n; n = graph_.next(n))
-      if (layer_[n.index] < 0 && graph_.node(n).phase == Phase::forward) layer_[n.index] = INT32_MAX;          // behind all layers
+      if (layer_[n.index] < 0 && graph_.node(n).phase == Phase::forward)
+        layer_[n.index] = INT32_MAX;  // behind all layers
   }
 
   // The first product behind the last layer, else what follows that layer.
@@ -135,7 +136,7 @@ class Tagger {
   const SaveSelectors& save_;
   Recompute crossing_;
   bool has_copies_ = false;
-  std::vector<int32_t> layer_;           // by node
+  std::vector<int32_t> layer_;  // by node
   NodeId last_layered_, head_;
 };
 
@@ -151,7 +152,10 @@ Result<SaveSelectors> SaveSelectors::parse(const std::vector<std::string>& items
     else if (colon != std::string::npos) module = text.substr(0, colon), item.op = text.substr(colon + 1);
     else module = text;
     if ((module.empty() && item.op.empty()) || (colon != std::string::npos && item.op.empty()))
-      return Error{ErrorKind::usage, "--save cannot read '" + text + "'", {}, "write PATTERN, PATTERN:OP or op=OP, for example 'layers.*.attention:mm'"};
+      return Error{ErrorKind::usage,
+                   "--save cannot read '" + text + "'",
+                   {},
+                   "write PATTERN, PATTERN:OP or op=OP, for example 'layers.*.attention:mm'"};
     if (!module.empty()) {
       SG_ASSIGN(item.module, ModulePattern::parse(module));
     }
@@ -175,8 +179,13 @@ Status SaveSelectors::check_used(const Job& job) const {
   for (const Item& item : items_) {
     bool is_used = false;
     for (const auto& program : job.programs)
-      for (NodeId n : program->graph.nodes()) is_used |= program->graph.node(n).phase == Phase::forward && matches(item, program->graph, n);
-    if (!is_used) return Error{ErrorKind::cannot_apply, "--save " + item.text + " fits no forward node", {}, "sg-stat --by module lists the modules, --by op the ops"};
+      for (NodeId n : program->graph.nodes())
+        is_used |= program->graph.node(n).phase == Phase::forward && matches(item, program->graph, n);
+    if (!is_used)
+      return Error{ErrorKind::cannot_apply,
+                   "--save " + item.text + " fits no forward node",
+                   {},
+                   "sg-stat --by module lists the modules, --by op the ops"};
   }
   return ok_status();
 }
@@ -186,8 +195,8 @@ std::vector<NodeId> tag_for_recompute(Program* program, RematPolicy policy, cons
   return policy == RematPolicy::tags ? std::vector<NodeId>() : Tagger(program, policy, save, crossing).run();
 }
 
-void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision, const std::vector<uint8_t>& open,
-                    Recompute kept) {
+void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision,
+                    const std::vector<uint8_t>& open, Recompute kept) {
   for (uint32_t at = 0; at < model.size(); ++at) {
     const NodeId n = model.node(at);
     const Recompute is = graph->meta(n).recompute;

@@ -22,22 +22,23 @@ class SaveSelectors {
 
  private:
   struct Item {
-    std::string text, op;                  // no op = any
-    std::optional<ModulePattern> module;   // none = any
+    std::string text, op;                 // no op = any
+    std::optional<ModulePattern> module;  // none = any
   };
   static bool matches(const Item& item, const Graph& graph, NodeId n);
   std::vector<Item> items_;
 };
 
-// Tags the forward nodes of a program's main graph; `tags` leaves those of the capture as they are. What crosses into a later
-// layer is tagged `crossing`: must_save, or prefer_save where it is up to a search. Where it is not, a graph that has copies
-// already keeps its prefer_save, and leaves alone what has no tag: so an earlier run said what it kept to lower the peak or as
-// a layer's border, and what it took for the head, and a second run changes nothing. Returns what crosses.
+// Tags the forward nodes of a program's main graph; `tags` leaves those of the capture as they are. What crosses into a
+// later layer is tagged `crossing`: must_save, or prefer_save where it is up to a search. Where it is not, a graph that
+// has copies already keeps its prefer_save, and leaves alone what has no tag: so an earlier run said what it kept to
+// lower the peak or as a layer's border, and what it took for the head, and a second run changes nothing. Returns what
+// crosses.
 std::vector<NodeId> tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save,
                                       Recompute crossing = Recompute::must_save);
 
 // Tags that say what was decided, of the forward nodes that were `open` (by position): those not recomputed are `kept`.
-void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision, const std::vector<uint8_t>& open,
-                    Recompute kept);
+void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision,
+                    const std::vector<uint8_t>& open, Recompute kept);
 
 }  // namespace sg

@@ -11,13 +11,14 @@
 namespace sg {
 namespace {
 
-constexpr size_t kWork = 8000000;            // node visits of the model: some tenths of a second each time
-constexpr int kMostPlans = 4;                // until what is planned fits too
+constexpr size_t kWork = 8000000;  // node visits of the model: some tenths of a second each time
+constexpr int kMostPlans = 4;      // until what is planned fits too
 
 class TargetFinder {
  public:
   explicit TargetFinder(const TargetQuestion& asked)
-      : asked_(asked), model_(*asked.model),
+      : asked_(asked),
+        model_(*asked.model),
         chooser_(asked.model, {asked.allowed, asked.crossing, kWork, asked.by_tags_alone, asked.threads}) {}
 
   Result<TargetChoice> find() {
@@ -100,9 +101,10 @@ class TargetFinder {
   Error out_of_reach() {
     const int64_t least = std::min(least_peak(), kept_peak());
     return {ErrorKind::cannot_apply,
-            "a peak of " + exact_bytes(out_.target_bytes) + " is out of reach: the lowest that was found is " + exact_bytes(least) +
-                ", the lower bound " + exact_bytes(out_.bound.bytes),
-            {{}, 0, 0, {}, place_of(program(), program().graph, model_.node(out_.bound.at))}, "at the bound " + held_text(model_, out_.bound)};
+            "a peak of " + exact_bytes(out_.target_bytes) + " is out of reach: the lowest that was found is " +
+                exact_bytes(least) + ", the lower bound " + exact_bytes(out_.bound.bytes),
+            {{}, 0, 0, {}, place_of(program(), program().graph, model_.node(out_.bound.at))},
+            "at the bound " + held_text(model_, out_.bound)};
   }
 
   const TargetQuestion& asked_;

@@ -9,7 +9,7 @@ namespace sg {
 namespace {
 
 constexpr uint32_t kNone = RematModel::kNone;
-constexpr int64_t kLeastWin = 50;              // a fiftieth of the peak: a layer more to compute is not worth less
+constexpr int64_t kLeastWin = 50;  // a fiftieth of the peak: a layer more to compute is not worth less
 
 }  // namespace
 
@@ -34,8 +34,8 @@ void RematChooser::find_layers() {
   std::ranges::sort(layers_, {}, [](const Layer& layer) { return layer.crossing.front(); });
 }
 
-// What crosses from a layer is kept where its place among them is a multiple of `keep_every`. What is inside of the others is
-// computed twice: on the way to later layers, and again from where the layer's own backward begins.
+// What crosses from a layer is kept where its place among them is a multiple of `keep_every`. What is inside of the
+// others is computed twice: on the way to later layers, and again from where the layer's own backward begins.
 RematChoice RematChooser::thinned(const RematChoice& start, uint32_t keep_every) {
   RematDecision decision = start.decision;
   for (uint32_t i = 0; i < layers_.size(); ++i) {
@@ -43,7 +43,7 @@ RematChoice RematChooser::thinned(const RematChoice& start, uint32_t keep_every)
     if (i % keep_every == 0 || layer.begin == kNone) continue;
     for (uint32_t at : layer.crossing) decision.recompute[at] = 1;
     for (uint32_t at : layer.inside) {
-      if (!pulled_[at]) decision.recompute[at] = 1;                       // what only the next layers need
+      if (!pulled_[at]) decision.recompute[at] = 1;  // what only the next layers need
       else if (decision.recompute[at]) decision.renew.push_back({at, layer.begin});
     }
   }
@@ -57,9 +57,10 @@ RematChoice RematChooser::thin(RematChoice best, int64_t target) {
   const RematChoice start = best;
   for (uint32_t keep_every = 2; keep_every < 2 * layers_.size() && affords(2); keep_every += keep_every / 2) {
     RematChoice choice = thinned(start, std::min(keep_every, static_cast<uint32_t>(layers_.size())));
-    const bool fits = choice.peak_bytes <= target, wins = choice.peak_bytes < start.peak_bytes - start.peak_bytes / kLeastWin;
+    const bool fits = choice.peak_bytes <= target,
+               wins = choice.peak_bytes < start.peak_bytes - start.peak_bytes / kLeastWin;
     if (fits || wins) take_if_better(&best, std::move(choice), target);
-    if (fits) break;                                                      // farther apart costs more
+    if (fits) break;  // farther apart costs more
   }
   return best;
 }

@@ -15,7 +15,8 @@ std::optional<int64_t> number_in(const Graph& graph, const Arg& arg) {
 
 // python.lt and its kin: their results' types do not carry what they say.
 std::optional<Arg> known_comparison(const Graph& graph, NodeId n) {
-  static constexpr std::string_view kNames[] = {"python.eq", "python.ne", "python.lt", "python.le", "python.gt", "python.ge"};
+  static constexpr std::string_view kNames[] = {"python.eq", "python.ne", "python.lt",
+                                                "python.le", "python.gt", "python.ge"};
   const Node& node = graph.node(n);
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (graph.op_name(n) != kNames[i] || node.args.size() != 2) continue;
@@ -30,7 +31,7 @@ std::optional<Arg> known_comparison(const Graph& graph, NodeId n) {
 std::optional<Arg> known_size(const Graph& graph, ValueId v) {
   const NodeId def = graph.value(v).def;
   const OpInfo* op = def ? graph.op_info(def) : nullptr;
-  if (op == nullptr || !(op->has(kSize) || op->name == "sg.call")) return std::nullopt;      // a body may return a number
+  if (op == nullptr || !(op->has(kSize) || op->name == "sg.call")) return std::nullopt;  // a body may return a number
   if (auto truth = known_comparison(graph, def)) return truth;
   const Type& type = graph.type(v);
   if ((type.kind != TypeKind::integer && type.kind != TypeKind::boolean) || type.value.is_none()) return std::nullopt;
@@ -63,7 +64,9 @@ size_t erase_unused_sizes(Graph* graph) {
   for (NodeId n = graph->last(), previous; n; n = previous) {
     previous = graph->previous(n);
     const OpInfo* op = graph->op_info(n);
-    if (op == nullptr || !op->has(kSize) || graph->node(n).result_count != 1 || graph->is_used(graph->node(n).result(0))) continue;
+    if (op == nullptr || !op->has(kSize) || graph->node(n).result_count != 1 ||
+        graph->is_used(graph->node(n).result(0)))
+      continue;
     graph->erase(n);
     ++erased;
   }

@@ -1,4 +1,5 @@
-// Size arithmetic that has become numbers: literals where it is an argument, and the nodes that nobody needs any more gone.
+// Size arithmetic that has become numbers: literals where it is an argument, and the nodes that nobody needs any more
+// gone.
 #pragma once
 
 #include <functional>

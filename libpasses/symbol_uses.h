@@ -1,5 +1,5 @@
-// SymbolUses: which symbols a program speaks of: in types, arguments, bindings, shardings and random origins. Guards and
-// declarations do not count.
+// SymbolUses: which symbols a program speaks of: in types, arguments, bindings, shardings and random origins. Guards
+// and declarations do not count.
 //
 // A pure function of a const program, linear; types are looked at once each.
 #pragma once
@@ -24,7 +24,7 @@ class SymbolUses {
  private:
   struct Site {
     const Graph* graph;
-    NodeId node;                       // none = a port
+    NodeId node;  // none = a port
   };
   void note(const Site& site, StrId symbol);
   void expr(const Site& site, Expr e);

@@ -56,7 +56,7 @@ class NumberBuilder {
     for (auto it = begin; it != end; ++it) {
       if (!is_equal(it->second, n)) continue;
       if (!is_operand_written_since(it->second)) return it->second;
-      return it->second = n;                       // a write ends what the earlier one stands for
+      return it->second = n;  // a write ends what the earlier one stands for
     }
     by_hash_.emplace(hash, n);
     return n;
@@ -116,10 +116,10 @@ class NumberBuilder {
   const AliasAnalysis& alias_;
   bool collectives_;
   std::vector<NodeId>& leader_;
-  std::vector<ValueId> value_;                             // by value: the first that is equal
+  std::vector<ValueId> value_;  // by value: the first that is equal
   std::unordered_multimap<uint64_t, NodeId> by_hash_;
-  std::unordered_map<uint32_t, NodeId> last_write_;        // by alias class
-  std::unordered_set<uint32_t> written_;                   // alias classes that something writes to, waits left out
+  std::unordered_map<uint32_t, NodeId> last_write_;  // by alias class
+  std::unordered_set<uint32_t> written_;             // alias classes that something writes to, waits left out
 };
 
 ValueNumbers::ValueNumbers(const Graph& graph, const AliasAnalysis& alias, bool collectives) {

@@ -1,5 +1,5 @@
-// ValueNumbers: which values of a graph are equal whatever the inputs are: equal op, equal arguments, nothing in between
-// that could make a difference. Random ops, writes, effects and opaque ops are equal to themselves only.
+// ValueNumbers: which values of a graph are equal whatever the inputs are: equal op, equal arguments, nothing in
+// between that could make a difference. Random ops, writes, effects and opaque ops are equal to themselves only.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class ValueNumbers {
 
  private:
   friend class NumberBuilder;
-  std::vector<NodeId> leader_;        // by node
+  std::vector<NodeId> leader_;  // by node
 };
 
 }  // namespace sg

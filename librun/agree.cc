@@ -48,7 +48,7 @@ std::optional<int64_t> number(std::string_view text) {
 // --- one call as a line: what must agree, then the node's name and source line ---
 
 std::string facts_text(const CollectiveFacts& f) {
-  bool exchange = f.send || f.receive;          // each rank has its own sizes
+  bool exchange = f.send || f.receive;  // each rank has its own sizes
   return clean(f.kind) + kBetween + std::string(dtype_name(f.dtype)) + kBetween +
          (exchange ? "?" : or_unknown(f.elements)) + kBetween + clean(f.reduce_op) + kBetween + or_unknown(f.src);
 }
@@ -63,7 +63,7 @@ std::string place_text(const Job& job, const CollectiveEvent& e) {
 
 struct Line {
   CollectiveFacts facts;
-  std::string node;                             // "%x (file.py:3)"
+  std::string node;  // "%x (file.py:3)"
 };
 
 Line read_line(std::string_view text) {
@@ -82,7 +82,7 @@ Line read_line(std::string_view text) {
 // --- all calls of one rank ---
 
 struct GroupCalls {
-  std::string facts, lines;                     // of all calls, one a line
+  std::string facts, lines;  // of all calls, one a line
   size_t count = 0;
 };
 
@@ -149,7 +149,8 @@ Status check_known(const Told& told) {
     for (uint32_t r : ranks_of(identity))
       if (!by_rank.count(r))
         return disagree("rank " + std::to_string(r) + " does not have the group " + identity + " of rank " +
-                            std::to_string(by_rank.begin()->first), "the ranks run files of different jobs");
+                            std::to_string(by_rank.begin()->first),
+                        "the ranks run files of different jobs");
   return ok_status();
 }
 
@@ -157,7 +158,8 @@ std::string call_text(uint32_t rank, const Line& line) {
   return "rank " + std::to_string(rank) + " calls " + std::string(line.facts.kind) + " " + line.node;
 }
 
-Status compare_lines(const std::string& identity, uint32_t a, const std::string& left, uint32_t b, const std::string& right) {
+Status compare_lines(const std::string& identity, uint32_t a, const std::string& left, uint32_t b,
+                     const std::string& right) {
   std::vector<std::string_view> first = split(left, '\n'), second = split(right, '\n');
   std::string group = "@" + identity.substr(0, identity.rfind(" ["));
   if (group.ends_with(":0")) group.resize(group.size() - 2);
@@ -167,7 +169,8 @@ Status compare_lines(const std::string& identity, uint32_t a, const std::string&
     if (k >= first.size() || k >= second.size()) {
       bool here = k < first.size();
       return disagree(where + call_text(here ? a : b, read_line(here ? first[k] : second[k])) + ", which rank " +
-                          std::to_string(here ? b : a) + " does not", hint);
+                          std::to_string(here ? b : a) + " does not",
+                      hint);
     }
     Line x = read_line(first[k]), y = read_line(second[k]);
     std::string why = collective_mismatch(y.facts, x.facts);
@@ -190,7 +193,7 @@ Status compare_in_full(Communicator& comm, const std::map<std::string, GroupCall
   for (const auto& [identity, by_rank] : read_summaries(texts)) {
     const auto& [first, first_text] = *by_rank.begin();
     auto lines = [](std::string s) {
-      s.erase(0, 1);                            // the separator
+      s.erase(0, 1);  // the separator
       for (char& c : s) c = c == '\f' ? '\n' : c;
       return s;
     };
@@ -211,7 +214,8 @@ Status agree_on_collectives(Communicator& comm, const Job& job, const SizeValues
   for (uint32_t r = 1; r < texts.size(); ++r) {
     std::string_view first = split(texts[0], '\n')[0], other = split(texts[r], '\n')[0];
     if (first != other)
-      return disagree("rank " + std::to_string(r) + " runs with '" + std::string(other) + "', rank 0 with '" + std::string(first) + "'",
+      return disagree("rank " + std::to_string(r) + " runs with '" + std::string(other) + "', rank 0 with '" +
+                          std::string(first) + "'",
                       "give all ranks the same options");
   }
   Told told = read_summaries(texts);

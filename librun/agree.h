@@ -12,9 +12,9 @@
 
 namespace sg {
 
-// Every rank calls it, once, before its first collective, and gets the same answer: an error names both nodes with their
-// ranks and source lines. `sizes`: the symbols that have numbers before the run. `settings`: what else must be equal on
-// all ranks ("seed 1, steps 10, numerics fast"); one line.
+// Every rank calls it, once, before its first collective, and gets the same answer: an error names both nodes with
+// their ranks and source lines. `sizes`: the symbols that have numbers before the run. `settings`: what else must be
+// equal on all ranks ("seed 1, steps 10, numerics fast"); one line.
 Status agree_on_collectives(Communicator& comm, const Job& job, const SizeValues& sizes, std::string_view settings);
 
 }  // namespace sg

@@ -19,14 +19,15 @@ class Reader {
       case ArgKind::boolean: return number(Scalar::boolean(arg.as_bool()), out);
       case ArgKind::integer: return number(Scalar::integer(arg.as_int()), out);
       case ArgKind::floating: return number(Scalar::floating(arg.as_float()), out);
-      case ArgKind::complex:
-        return number(Scalar::complex(arg.items()[0].as_float(), arg.items()[1].as_float()), out);
+      case ArgKind::complex: return number(Scalar::complex(arg.items()[0].as_float(), arg.items()[1].as_float()), out);
       case ArgKind::expr: return read_expr(arg.as_expr(), out);
       case ArgKind::value: return read_value(arg.as_value(), out);
       case ArgKind::dtype: out->kind = ParamValue::Kind::dtype, out->dtype = arg.as_dtype(); return ok_status();
       case ArgKind::graph: out->kind = ParamValue::Kind::graph, out->graph = arg.as_graph(); return ok_status();
       case ArgKind::group: out->kind = ParamValue::Kind::group, out->group = arg.as_group(); return ok_status();
-      case ArgKind::list: case ArgKind::slice: case ArgKind::dict: return read_list(arg, out);
+      case ArgKind::list:
+      case ArgKind::slice:
+      case ArgKind::dict: return read_list(arg, out);
       default: out->kind = ParamValue::Kind::text, out->text = pool_.strings[arg.as_text()]; return ok_status();
     }
   }
@@ -51,13 +52,18 @@ class Reader {
         out->kind = ParamValue::Kind::tensor;
         out->tensor = values_.tensors[v.index];
         return ok_status();
-      case TypeKind::integer: case TypeKind::boolean: case TypeKind::floating:
-        return number(values_.scalars[v.index], out);
+      case TypeKind::integer:
+      case TypeKind::boolean:
+      case TypeKind::floating: return number(values_.scalars[v.index], out);
       case TypeKind::none: return ok_status();
-      case TypeKind::opaque: out->kind = ParamValue::Kind::text, out->text = pool_.strings[type.text]; return ok_status();
+      case TypeKind::opaque:
+        out->kind = ParamValue::Kind::text, out->text = pool_.strings[type.text];
+        return ok_status();
       default:
-        return Error{ErrorKind::cannot_apply, "argument %" + std::string(graph_.name(v)) + " is a list, which no kernel takes",
-                     {}, "sg-import folds python.getitem; capture again"};
+        return Error{ErrorKind::cannot_apply,
+                     "argument %" + std::string(graph_.name(v)) + " is a list, which no kernel takes",
+                     {},
+                     "sg-import folds python.getitem; capture again"};
     }
   }
 
@@ -101,14 +107,18 @@ bool fits(const Param& p, const ParamValue& v) {
     case ParamKind::tensor: return (v.kind == Kind::tensor && !v.tensor.is_none()) || v.kind == Kind::scalar;
     case ParamKind::tensor_list: return v.kind == Kind::list && v.tensors.size() == v.items.size();
     case ParamKind::integer_list: return v.kind == Kind::list && v.integers.size() == v.items.size();
-    case ParamKind::scalar: case ParamKind::integer: case ParamKind::floating: case ParamKind::boolean: return v.kind == Kind::scalar;
+    case ParamKind::scalar:
+    case ParamKind::integer:
+    case ParamKind::floating:
+    case ParamKind::boolean: return v.kind == Kind::scalar;
     default: return true;
   }
 }
 
 }  // namespace
 
-Status read_arguments(const Graph& graph, NodeId n, const ValueTable& values, const Bindings& bindings, KernelCall* call) {
+Status read_arguments(const Graph& graph, NodeId n, const ValueTable& values, const Bindings& bindings,
+                      KernelCall* call) {
   const OpInfo& op = call->op();
   Reader reader(graph, values, bindings);
   std::vector<bool> given(op.params.size());
@@ -117,12 +127,14 @@ Status read_arguments(const Graph& graph, NodeId n, const ValueTable& values, co
     int index = args[i].key().is_none() ? static_cast<int>(i) : op.param_index(graph.pool().strings[args[i].key()]);
     auto at = static_cast<size_t>(index);
     if (index < 0 || at >= op.params.size())
-      return Error{ErrorKind::cannot_apply, std::string(op.name) + " has no parameter for argument " + std::to_string(i + 1)};
+      return Error{ErrorKind::cannot_apply,
+                   std::string(op.name) + " has no parameter for argument " + std::to_string(i + 1)};
     ParamValue& out = call->params()[at];
     SG_TRY(reader.read(args[i], &out));
     if (op.params[at].kind == ParamKind::integer_list && out.kind == ParamValue::Kind::scalar) as_list(&out);
     if (!fits(op.params[at], out))
-      return Error{ErrorKind::cannot_apply, "argument '" + std::string(op.params[at].name) + "' is nothing that can be computed with"};
+      return Error{ErrorKind::cannot_apply,
+                   "argument '" + std::string(op.params[at].name) + "' is nothing that can be computed with"};
     given[at] = true;
   }
   for (size_t i = 0; i < given.size(); ++i)

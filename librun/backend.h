@@ -74,10 +74,10 @@ class Backend {
 
   // The kernel `kernel` of work by element, whose arguments are an EachArgs (work/run.h).
   virtual void each(const char* kernel, const void* args, int64_t count) = 0;
-  virtual void sum(const Tensor& to, const Tensor& from) = 0;   // of contiguous doubles, into one
+  virtual void sum(const Tensor& to, const Tensor& from) = 0;  // of contiguous doubles, into one
   // Bytes of the host as the device sees them, for as long as the backend is there; equal bytes are kept once.
   virtual const std::byte* table(std::span<const std::byte> bytes) = 0;
-  virtual work::Report report() = 0;   // of the node at hand
+  virtual work::Report report() = 0;  // of the node at hand
   // Whether calls of the op are computed by the host, which waits for what they read.
   virtual bool runs_on_host(const OpInfo& op) const = 0;
 
@@ -88,9 +88,9 @@ class Backend {
   // What a call without an answer has met: `settle` gives it.
   virtual void note(Status status) = 0;
 
-  // What is launched between the two is kept, not done: running what `end_recording` gives does all of it, any number of
-  // times. The host may take no part in it: `touches` counts how often it did so far, by transfers and waits. REQUIRES:
-  // memory that is named stays where it is.
+  // What is launched between the two is kept, not done: running what `end_recording` gives does all of it, any number
+  // of times. The host may take no part in it: `touches` counts how often it did so far, by transfers and waits.
+  // REQUIRES: memory that is named stays where it is.
   virtual Status begin_recording() = 0;
   virtual Result<std::unique_ptr<DeviceProgram>> end_recording() = 0;
   virtual uint64_t touches() const = 0;
@@ -106,8 +106,8 @@ class Backend {
   virtual Result<std::unique_ptr<Communicator>> communicator(Communicator& host) = 0;
 };
 
-// What the calls of a rank share where a backend runs them. There is no team of threads: its place has a mark that is never
-// looked at, by which program and plugin know such a context.
+// What the calls of a rank share where a backend runs them. There is no team of threads: its place has a mark that is
+// never looked at, by which program and plugin know such a context.
 struct BackendContext : KernelContext {
   BackendContext(const KernelContext& of, Backend* by) : KernelContext(of), backend(by) { team = no_team(); }
   static ThreadTeam* no_team() { return reinterpret_cast<ThreadTeam*>(uintptr_t{alignof(std::max_align_t)}); }

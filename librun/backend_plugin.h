@@ -14,9 +14,9 @@ namespace sg {
 
 struct BackendOptions {
   const Job* job = nullptr;
-  bool nccl = false;                    // ranks talk over NCCL; else through the memory of the host
-  bool deterministic = false;           // over NCCL: reductions in group-rank order, by our own sums
-  double timeout_s = 600;               // of a collective; 0 = never
+  bool nccl = false;           // ranks talk over NCCL; else through the memory of the host
+  bool deterministic = false;  // over NCCL: reductions in group-rank order, by our own sums
+  double timeout_s = 600;      // of a collective; 0 = never
 };
 
 // Errors (missing): there is no such plugin, it is of another build, or what it needs of the machine is not there.

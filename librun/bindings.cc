@@ -53,11 +53,14 @@ Status Bindings::bind(StrId symbol, int64_t v) {
   const Symbol& s = program_.symbols[it->second];
   std::string name(pool_.strings[symbol]);
   if (value && *value != v)
-    return Error{ErrorKind::cannot_apply, "symbol " + name + " is " + std::to_string(*value) + " here and " + std::to_string(v) + " there"};
+    return Error{ErrorKind::cannot_apply,
+                 "symbol " + name + " is " + std::to_string(*value) + " here and " + std::to_string(v) + " there"};
   if ((s.min && v < *s.min) || (s.max && v > *s.max))
-    return Error{ErrorKind::cannot_apply, "symbol " + name + " = " + std::to_string(v) + " is outside of its range " + range_text(s)};
+    return Error{ErrorKind::cannot_apply,
+                 "symbol " + name + " = " + std::to_string(v) + " is outside of its range " + range_text(s)};
   if (s.divisor > 1 && v % s.divisor != 0)
-    return Error{ErrorKind::cannot_apply, "symbol " + name + " = " + std::to_string(v) + " is no multiple of " + std::to_string(s.divisor)};
+    return Error{ErrorKind::cannot_apply,
+                 "symbol " + name + " = " + std::to_string(v) + " is no multiple of " + std::to_string(s.divisor)};
   if (value) return ok_status();
   value = v;
   for (uint32_t g : slots_[it->second].guards) SG_TRY(check_guard(program_.guards[g]));
@@ -69,9 +72,11 @@ Status Bindings::check_guard(const Guard& guard) const {
   if (!left || !right || holds(guard.relation, *left, *right)) return ok_status();
   std::string text = pool_.exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " +
                      pool_.exprs.print(guard.right);
-  return Error{ErrorKind::cannot_apply, "guard " + text + " does not hold: the left side is " + std::to_string(*left) +
-                                        ", the right side " + std::to_string(*right),
-               {}, "the graph was captured under this condition; capture again for these sizes"};
+  return Error{ErrorKind::cannot_apply,
+               "guard " + text + " does not hold: the left side is " + std::to_string(*left) + ", the right side " +
+                   std::to_string(*right),
+               {},
+               "the graph was captured under this condition; capture again for these sizes"};
 }
 
 Status Bindings::bind_shape(const Type& type, std::span<const int64_t> shape, std::string_view input) {
@@ -79,13 +84,15 @@ Status Bindings::bind_shape(const Type& type, std::span<const int64_t> shape, st
     return Error{ErrorKind::unreadable, "input " + std::string(input) + " " + what};
   };
   if (shape.size() != type.shape.size())
-    return mismatch("has " + std::to_string(shape.size()) + " axes, the graph wants " + std::to_string(type.shape.size()));
+    return mismatch("has " + std::to_string(shape.size()) + " axes, the graph wants " +
+                    std::to_string(type.shape.size()));
   for (size_t i = 0; i < shape.size(); ++i)
     if (auto symbol = pool_.exprs.as_symbol(type.shape[i])) SG_TRY(bind(*symbol, shape[i]));
   for (size_t i = 0; i < shape.size(); ++i) {
     auto expected = value(type.shape[i]);
     if (expected && *expected != shape[i])
-      return mismatch("has size " + std::to_string(shape[i]) + " along axis " + std::to_string(i) + ", the graph wants " + std::to_string(*expected));
+      return mismatch("has size " + std::to_string(shape[i]) + " along axis " + std::to_string(i) +
+                      ", the graph wants " + std::to_string(*expected));
   }
   return ok_status();
 }

@@ -50,22 +50,26 @@ namespace {
 // The node alone, in a program of its own, where numbers stand for symbols.
 class OneNode {
  public:
-  OneNode(const Graph& from, const ValueTable& values, const Bindings& bindings) : from_(from), values_(values), bindings_(bindings) {}
+  OneNode(const Graph& from, const ValueTable& values, const Bindings& bindings)
+      : from_(from), values_(values), bindings_(bindings) {}
 
   Status check(NodeId n) {
     const Node& node = from_.node(n);
     NodeSpec spec;
     spec.op = pool_.op(from_.op_name(n));
     for (const Arg& arg : node.args) spec.args.push_back(copied(arg));
-    for (uint32_t i = 0; i < node.result_count; ++i) spec.result_types.push_back(pool_.types.intern(type_of(node.result(i))));
+    for (uint32_t i = 0; i < node.result_count; ++i)
+      spec.result_types.push_back(pool_.types.intern(type_of(node.result(i))));
     auto types = infer_types(program_, program_.graph, program_.graph.append(spec));
-    if (!types.ok()) return Error{ErrorKind::cannot_apply, reason(types.error().message, from_.op_name(n)), {}, types.error().hint};
+    if (!types.ok())
+      return Error{ErrorKind::cannot_apply, reason(types.error().message, from_.op_name(n)), {}, types.error().hint};
     for (uint32_t i = 0; i < node.result_count; ++i) {
       const Tensor& t = values_.tensors[node.result(i).index];
       const Type& type = (*types)[i];
       if (from_.type(node.result(i)).kind != TypeKind::tensor || t.is_none() || type.kind != TypeKind::tensor) continue;
       if (!same_layout(t, type, pool_))
-        return Error{ErrorKind::cannot_apply, "result %" + std::string(from_.name(node.result(i))) + " has another shape than the op gives"};
+        return Error{ErrorKind::cannot_apply,
+                     "result %" + std::string(from_.name(node.result(i))) + " has another shape than the op gives"};
     }
     return ok_status();
   }

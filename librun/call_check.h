@@ -1,8 +1,8 @@
 // One call with the sizes of this run against the op's type rule.
 //
-// The verifier holds types against the rules before anything runs, but two symbols that nothing tells apart may be equal,
-// so `mm` of [s0, s1] and [s2, s3] passes. What runs has numbers: where a node's types hold symbols, the same rule is
-// asked again with them, and kernels go on trusting types.
+// The verifier holds types against the rules before anything runs, but two symbols that nothing tells apart may be
+// equal, so `mm` of [s0, s1] and [s2, s3] passes. What runs has numbers: where a node's types hold symbols, the same
+// rule is asked again with them, and kernels go on trusting types.
 #pragma once
 
 #include "libgraph/graph.h"

@@ -12,7 +12,7 @@ namespace sg {
 namespace {
 
 struct Row {
-  std::string_view op;                          // without overload, and without the endings `_`, `_out`, `_coalesced`
+  std::string_view op;  // without overload, and without the endings `_`, `_out`, `_coalesced`
   CollectiveKind kind;
 };
 
@@ -91,10 +91,12 @@ class Planner {
     SG_TRY(read_options());
     std::vector<Planned> out;
     bool is_list = call_.op().param_index("inputs") >= 0;
-    std::span<const Tensor> inputs = is_list ? call_.tensors("inputs") : std::span(&call_.tensor(call_.op().params[0].name), 1);
+    std::span<const Tensor> inputs =
+        is_list ? call_.tensors("inputs") : std::span(&call_.tensor(call_.op().params[0].name), 1);
     if (call_.results.size() != inputs.size()) return call_.fail("as many results as inputs are needed");
     for (size_t i = 0; i < inputs.size(); ++i) {
-      SG_ASSIGN(Planned one, row_.op == kShardDim ? plan_shard_dim(inputs[i], call_.results[i]) : plan_one(inputs[i], call_.results[i]));
+      SG_ASSIGN(Planned one, row_.op == kShardDim ? plan_shard_dim(inputs[i], call_.results[i])
+                                                  : plan_one(inputs[i], call_.results[i]));
       SG_TRY(check_call(one.call, members()));
       out.push_back(std::move(one));
     }
@@ -107,15 +109,17 @@ class Planner {
 
   Status find_group() {
     const ParamValue& name = call_.param("group_name");
-    if (name.kind != ParamValue::Kind::group) return call_.fail("the group of %" + std::string(label_) + " is not in the file");
+    if (name.kind != ParamValue::Kind::group)
+      return call_.fail("the group of %" + std::string(label_) + " is not in the file");
     common_.group = name.group;
     group_ = &comm_.group(name.group);
-    if (group_->ranks.empty()) return call_.fail("the rank is not in group " + group_->name + " of %" + std::string(label_));
+    if (group_->ranks.empty())
+      return call_.fail("the rank is not in group " + group_->name + " of %" + std::string(label_));
     if (call_.op().param_index("group_size") < 0) return ok_status();
     int64_t size = call_.integer("group_size");
     if (size == static_cast<int64_t>(members())) return ok_status();
-    return call_.fail("%" + std::string(label_) + " is for " + std::to_string(size) + " ranks, group " + group_->name + " has " +
-                      std::to_string(members()));
+    return call_.fail("%" + std::string(label_) + " is for " + std::to_string(size) + " ranks, group " + group_->name +
+                      " has " + std::to_string(members()));
   }
 
   Status read_options() {
@@ -177,9 +181,11 @@ class Planner {
   // Member j gets part j along shard_dim; the parts that arrive lie one after the other along gather_dim.
   Result<Planned> plan_shard_dim(const Tensor& input, const Tensor& result) {
     auto n = static_cast<int64_t>(members());
-    int shard = wrap_axis(call_.integer("shard_dim"), input.rank), gather = wrap_axis(call_.integer("gather_dim"), input.rank);
+    int shard = wrap_axis(call_.integer("shard_dim"), input.rank),
+        gather = wrap_axis(call_.integer("gather_dim"), input.rank);
     bool fits = shard >= 0 && shard < input.rank && gather >= 0 && gather < input.rank && result.rank == input.rank;
-    if (!fits || input.dim(shard) % n != 0 || result.dim(gather) % n != 0) return call_.fail("the sizes cannot be divided");
+    if (!fits || input.dim(shard) % n != 0 || result.dim(gather) % n != 0)
+      return call_.fail("the sizes cannot be divided");
     Planned one{common_, Launched{}};
     Launched& launched = one.launched;
     launched.result = result;

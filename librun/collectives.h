@@ -29,17 +29,17 @@ struct Launched {
   using Memory = std::unique_ptr<std::byte, MemoryRelease>;
 
   Ticket ticket;
-  Tensor result;                              // where the caller wants it
-  Tensor staged;                              // where the communicator puts it; none = in `result` itself
+  Tensor result;  // where the caller wants it
+  Tensor staged;  // where the communicator puts it; none = in `result` itself
   Memory input_memory, output_memory;
-  int gathered_axis = -1;                     // `staged` holds `parts` of the result, one after the other along this axis
+  int gathered_axis = -1;  // `staged` holds `parts` of the result, one after the other along this axis
   size_t parts = 1;
-  Backend* backend = nullptr;                 // whose memory all of it is
+  Backend* backend = nullptr;  // whose memory all of it is
 
   bool guarded = false;
-  std::string_view label;                     // the node's
-  Tensor input;                               // guarded: as the caller has it
-  uint64_t input_sum = 0, result_sum = 0;     // guarded: of their bytes at the launch
+  std::string_view label;                  // the node's
+  Tensor input;                            // guarded: as the caller has it
+  uint64_t input_sum = 0, result_sum = 0;  // guarded: of their bytes at the launch
 };
 
 // Starts the node's collectives, one a result, in order. `label` outlives the wait. Fails without leaving anything

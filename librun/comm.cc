@@ -15,17 +15,21 @@ constexpr std::string_view kReductions[] = {"sum", "avg", "product", "min", "max
 constexpr std::string_view kPremul = "premul_sum:";
 
 Error refuse(const CollectiveCall& call, std::string message) {
-  return Error{ErrorKind::cannot_apply, std::string(collective_name(call.kind)) + " %" + std::string(call.label) + ": " + message,
-               {}, {}};
+  return Error{ErrorKind::cannot_apply,
+               std::string(collective_name(call.kind)) + " %" + std::string(call.label) + ": " + message,
+               {},
+               {}};
 }
 
 // Elements of a tensor, 0 of none; the tensors' memory has been checked by who allocated it.
 int64_t count_of(const Tensor& t) { return t.is_none() ? 0 : t.elements(); }
 
-Status check_slots(const CollectiveCall& call, const std::vector<int64_t>& slots, const Tensor& t, std::string_view what) {
+Status check_slots(const CollectiveCall& call, const std::vector<int64_t>& slots, const Tensor& t,
+                   std::string_view what) {
   int64_t total = 0;
   for (int64_t n : slots)
-    if (n < 0 || __builtin_add_overflow(total, n, &total)) return refuse(call, std::string(what) + " split sizes are out of range");
+    if (n < 0 || __builtin_add_overflow(total, n, &total))
+      return refuse(call, std::string(what) + " split sizes are out of range");
   if (total == count_of(t)) return ok_status();
   return refuse(call, std::string(what) + " split sizes add up to " + std::to_string(total) + " elements of " +
                           std::to_string(count_of(t)));
@@ -36,7 +40,8 @@ Status check_exchange(const CollectiveCall& call, size_t members) {
   if (call.send.empty() != call.receive.empty()) return refuse(call, "split sizes are given for one side only");
   if (call.send.empty()) {
     if (count_of(call.input) == count_of(call.output) && count_of(call.input) % n == 0) return ok_status();
-    return refuse(call, std::to_string(count_of(call.input)) + " elements do not make " + std::to_string(n) + " equal parts");
+    return refuse(call,
+                  std::to_string(count_of(call.input)) + " elements do not make " + std::to_string(n) + " equal parts");
   }
   if (call.send.size() != members || call.receive.size() != members)
     return refuse(call, "one split size a rank is needed, " + std::to_string(members) + " in all");
@@ -49,8 +54,8 @@ Status check_scaled(const CollectiveCall& call, const Tensor& part, const Tensor
   int64_t needed;
   if (!__builtin_mul_overflow(count_of(part), static_cast<int64_t>(members), &needed) && needed == count_of(whole))
     return ok_status();
-  return refuse(call, std::to_string(members) + " ranks of " + std::to_string(count_of(part)) + " elements each do not make " +
-                          std::to_string(count_of(whole)));
+  return refuse(call, std::to_string(members) + " ranks of " + std::to_string(count_of(part)) +
+                          " elements each do not make " + std::to_string(count_of(whole)));
 }
 
 }  // namespace
@@ -71,7 +76,9 @@ Result<Reduction> parse_reduction(std::string_view name) {
     out.kind = static_cast<ReduceKind>(at - std::begin(kReductions));
     return out;
   }
-  return Error{ErrorKind::cannot_apply, "unknown reduction '" + std::string(name) + "'", {},
+  return Error{ErrorKind::cannot_apply,
+               "unknown reduction '" + std::string(name) + "'",
+               {},
                "known are sum, avg, product, min, max, band, bor, bxor and premul_sum:FACTOR"};
 }
 
@@ -106,7 +113,8 @@ std::vector<RankGroup> groups_of_rank(const Job& job, uint32_t rank) {
     const GroupPart* part = family.part_of(rank);
     if (!part) continue;
     out[g].ranks = part->ranks;
-    out[g].position = static_cast<uint32_t>(std::find(part->ranks.begin(), part->ranks.end(), rank) - part->ranks.begin());
+    out[g].position =
+        static_cast<uint32_t>(std::find(part->ranks.begin(), part->ranks.end(), rank) - part->ranks.begin());
     out[g].identity = axis + ":" + number + " [";
     for (size_t i = 0; i < part->ranks.size(); ++i) out[g].identity += (i ? " " : "") + std::to_string(part->ranks[i]);
     out[g].identity += "]";
@@ -129,9 +137,11 @@ Status check_call(const CollectiveCall& call, size_t members) {
     case CollectiveKind::reduce_scatter:
     case CollectiveKind::all_reduce:
       if (!can_reduce(call.reduction.kind, out.dtype))
-        return refuse(call, "cannot reduce " + std::string(dtype_name(out.dtype)) + " by " + reduction_name(call.reduction));
-      return call.kind == CollectiveKind::reduce_scatter ? check_scaled(call, out, in, members) : check_scaled(call, in, out, 1);
-    default: return ok_status();   // the root's side is known to the root only
+        return refuse(call,
+                      "cannot reduce " + std::string(dtype_name(out.dtype)) + " by " + reduction_name(call.reduction));
+      return call.kind == CollectiveKind::reduce_scatter ? check_scaled(call, out, in, members)
+                                                         : check_scaled(call, in, out, 1);
+    default: return ok_status();  // the root's side is known to the root only
   }
 }
 

@@ -1,11 +1,13 @@
 // Communicator: how one rank talks to the others of the job.
 //
-// Asynchronous   `launch` starts a collective and returns at once; `wait` returns when this rank's result is complete and
+// Asynchronous   `launch` starts a collective and returns at once; `wait` returns when this rank's result is complete
+// and
 //                its input may be written again, which is when no peer reads it any more. Between the two the caller
 //                leaves input and output alone and alive. Every launch is waited for, or drained, once.
 // Order          All members of a group launch its collectives in the same order. Waits come in any order, different on
 //                every rank: a rank that blocks works on whatever it has launched.
-// Arithmetic     A reduction adds element by element in group-rank order: (((x0 + x1) + x2) + ...), bf16 and f16 in f32,
+// Arithmetic     A reduction adds element by element in group-rank order: (((x0 + x1) + x2) + ...), bf16 and f16 in
+// f32,
 //                the result rounded once; f32, f64 and complex in their own type; integers wrap as in two's complement.
 //                `average` divides that sum by the number of members (integers: towards zero), `premul_sum` multiplies
 //                each x by the factor first. minimum and maximum give NaN when any x is NaN. For bool, sum and maximum
@@ -31,21 +33,21 @@ namespace sg {
 class ThreadTeam;
 
 enum class CollectiveKind : uint8_t {
-  barrier,          // no tensors
-  all_gather,       // output = the inputs of all members, one after the other
-  reduce_scatter,   // input = one slot a member; output = my slot, reduced
-  all_reduce,       // output = the inputs, reduced; may be the input itself
-  all_to_all,       // input = one slot a member, of `send` elements each; output = their slots for me, of `receive` each
-  broadcast,        // output = the root's input; the others' input is not looked at, and may be `none`
-  gather,           // the root's output = the inputs of all members; the others have none
-  scatter,          // output = my slot of the root's input; the others have none
+  barrier,         // no tensors
+  all_gather,      // output = the inputs of all members, one after the other
+  reduce_scatter,  // input = one slot a member; output = my slot, reduced
+  all_reduce,      // output = the inputs, reduced; may be the input itself
+  all_to_all,      // input = one slot a member, of `send` elements each; output = their slots for me, of `receive` each
+  broadcast,       // output = the root's input; the others' input is not looked at, and may be `none`
+  gather,          // the root's output = the inputs of all members; the others have none
+  scatter,         // output = my slot of the root's input; the others have none
 };
 
 enum class ReduceKind : uint8_t { sum, average, product, minimum, maximum, premul_sum, bit_and, bit_or, bit_xor };
 
 struct Reduction {
   ReduceKind kind = ReduceKind::sum;
-  double factor = 1;                    // premul_sum
+  double factor = 1;  // premul_sum
   friend bool operator==(const Reduction&, const Reduction&) = default;
 };
 
@@ -58,11 +60,11 @@ bool can_reduce(ReduceKind kind, DType dtype);
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::barrier;
   GroupId group;
-  Tensor input, output;                 // contiguous, of the same dtype
+  Tensor input, output;  // contiguous, of the same dtype
   Reduction reduction;
-  uint32_t root = 0;                    // group rank: broadcast, gather, scatter
-  std::vector<int64_t> send, receive;   // all_to_all, in elements, by group rank; both empty = equal slots
-  std::string_view label;               // the node's, for errors; outlives the wait
+  uint32_t root = 0;                   // group rank: broadcast, gather, scatter
+  std::vector<int64_t> send, receive;  // all_to_all, in elements, by group rank; both empty = equal slots
+  std::string_view label;              // the node's, for errors; outlives the wait
 };
 
 // One launched collective of one rank. 0 = none: waiting for it is a no-op.
@@ -72,10 +74,10 @@ struct Ticket {
 
 // A group as one of its ranks sees it.
 struct RankGroup {
-  std::string name;                     // "@ep": for people
-  std::string identity;                 // "ep:0 [0 1 2 3]": equal on the members, different for all other groups
-  std::vector<uint32_t> ranks;          // by group rank; empty = this rank is in no part of it
-  uint32_t position = 0;                // my group rank
+  std::string name;             // "@ep": for people
+  std::string identity;         // "ep:0 [0 1 2 3]": equal on the members, different for all other groups
+  std::vector<uint32_t> ranks;  // by group rank; empty = this rank is in no part of it
+  uint32_t position = 0;        // my group rank
 };
 
 // By GroupId.
@@ -86,7 +88,7 @@ struct BlockedIn {
   CollectiveKind kind = CollectiveKind::barrier;
   std::string label;
   std::string group;
-  std::vector<uint32_t> missing;        // ranks of the job that have not launched it, or not sent their part
+  std::vector<uint32_t> missing;  // ranks of the job that have not launched it, or not sent their part
 };
 
 class Communicator {
@@ -110,8 +112,8 @@ class Communicator {
 
   // Fails the job: every rank's launches and waits return this error (the first that any rank gives). (any thread)
   virtual void abort(Error error) = 0;
-  virtual std::optional<Error> failure() const = 0;            // (any thread)
-  virtual std::optional<BlockedIn> blocked_in() const = 0;     // (any thread)
+  virtual std::optional<Error> failure() const = 0;         // (any thread)
+  virtual std::optional<BlockedIn> blocked_in() const = 0;  // (any thread)
   // Whether this process tells the user of the failure: the first to ask does, of those that see each other. The others
   // give it time to, as the first process that ends takes all with it.
   virtual bool speaks_of_failure() { return true; }

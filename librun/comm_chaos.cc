@@ -7,8 +7,8 @@
 namespace sg {
 namespace {
 
-constexpr double kLongestHoldS = 1e-3;       // before a launch
-constexpr double kLongestDelayS = 3e-3;      // from launch to the end of its wait
+constexpr double kLongestHoldS = 1e-3;   // before a launch
+constexpr double kLongestDelayS = 3e-3;  // from launch to the end of its wait
 
 // Of a text, the same on every machine (FNV-1a).
 uint64_t number_of(std::string_view text) {
@@ -65,8 +65,8 @@ class ChaosCommunicator final : public ForwardingCommunicator {
   }
 
   uint64_t seed_;
-  std::map<uint32_t, uint64_t> launched_;                // by GroupId
-  std::map<uint64_t, Clock::time_point> ends_;           // by ticket, until it is waited for
+  std::map<uint32_t, uint64_t> launched_;       // by GroupId
+  std::map<uint64_t, Clock::time_point> ends_;  // by ticket, until it is waited for
 };
 
 }  // namespace

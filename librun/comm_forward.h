@@ -36,7 +36,7 @@ class ForwardingCommunicator : public Communicator {
 
  protected:
   using Clock = std::chrono::system_clock;
-  static constexpr std::chrono::milliseconds kNap{1};      // between looks at the others
+  static constexpr std::chrono::milliseconds kNap{1};  // between looks at the others
 
   // Sleeps until then, and moves on what is under way; ends early, with its error, when the job fails.
   Status sleep_until(Clock::time_point end) {

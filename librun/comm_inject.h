@@ -25,7 +25,7 @@ namespace sg {
 
 struct Link {
   double latency_s = 0;
-  double bytes_per_s = 0;               // more than 0
+  double bytes_per_s = 0;  // more than 0
 };
 
 // "50us,2GiB/s": a time (us, ms or s) and a size that goes through in a second. An error is of kind `usage`.

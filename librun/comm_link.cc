@@ -34,7 +34,7 @@ class LinkCommunicator final : public ForwardingCommunicator {
  public:
   LinkCommunicator(std::unique_ptr<Communicator> inner, const Link& link)
       : ForwardingCommunicator(std::move(inner)), link_(link) {}
-  ~LinkCommunicator() override { inner_.reset(); }        // before the memory that its collectives use
+  ~LinkCommunicator() override { inner_.reset(); }  // before the memory that its collectives use
 
   Result<Ticket> launch(const CollectiveCall& call) override {
     SG_ASSIGN(Ticket ticket, inner_->launch(call));
@@ -71,14 +71,14 @@ class LinkCommunicator final : public ForwardingCommunicator {
  private:
   // Launched and not yet known to end.
   struct Sent {
-    Ticket ticket, told;                   // of the collective; of the members' times
+    Ticket ticket, told;  // of the collective; of the members' times
     double takes_s = 0;
-    int64_t mine = 0;                      // when this rank launched, nanoseconds
+    int64_t mine = 0;  // when this rank launched, nanoseconds
     std::vector<int64_t> all;
   };
-  struct Lane {                            // one communicator
-    std::deque<Sent> open;                 // in the order of launches; memory stays where it is
-    std::map<uint64_t, Clock::time_point> over;   // those not waited for, by ticket
+  struct Lane {                                  // one communicator
+    std::deque<Sent> open;                       // in the order of launches; memory stays where it is
+    std::map<uint64_t, Clock::time_point> over;  // those not waited for, by ticket
     Clock::time_point free{};
   };
 
@@ -113,8 +113,8 @@ class LinkCommunicator final : public ForwardingCommunicator {
   }
 
   Link link_;
-  std::map<uint32_t, Lane> lanes_;         // by GroupId
-  std::map<uint64_t, Lane*> lane_of_;      // by ticket, until it is waited for
+  std::map<uint32_t, Lane> lanes_;     // by GroupId
+  std::map<uint64_t, Lane*> lane_of_;  // by ticket, until it is waited for
 };
 
 }  // namespace

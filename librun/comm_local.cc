@@ -36,24 +36,26 @@ struct Channel;
 // One collective of one channel, from the first launch to the last member's wait.
 struct Round {
   Channel* channel = nullptr;
-  std::vector<CollectiveCall> calls;            // by group rank; those that have come
+  std::vector<CollectiveCall> calls;  // by group rank; those that have come
   std::vector<bool> came;
-  size_t arrived = 0;                           // these three under the channel's mutex until `ready`
-  std::atomic<bool> ready{false};               // all have come and `work` is prepared
+  size_t arrived = 0;              // these three under the channel's mutex until `ready`
+  std::atomic<bool> ready{false};  // all have come and `work` is prepared
   CollectiveWork work;
-  std::atomic<int64_t> next{0}, finished{0};    // pieces
-  std::atomic<size_t> left{0};                  // members that have waited
+  std::atomic<int64_t> next{0}, finished{0};  // pieces
+  std::atomic<size_t> left{0};                // members that have waited
 
-  bool complete() const { return ready.load(std::memory_order_acquire) && finished.load(std::memory_order_acquire) == work.pieces(); }
+  bool complete() const {
+    return ready.load(std::memory_order_acquire) && finished.load(std::memory_order_acquire) == work.pieces();
+  }
 };
 
 // One group: its members' collectives in order. Rounds fill up in that order too.
 struct Channel {
   RankGroup group;
   std::mutex mutex;
-  std::deque<Round*> open;                      // not all have come; the first is number `first_open`
+  std::deque<Round*> open;  // not all have come; the first is number `first_open`
   uint64_t first_open = 0;
-  std::vector<std::unique_ptr<Round>> rounds;   // all that were ever needed at once
+  std::vector<std::unique_ptr<Round>> rounds;  // all that were ever needed at once
   std::vector<Round*> unused;
 };
 
@@ -81,13 +83,13 @@ class World {
 
   // A rank as the others see it.
   struct Seat {
-    std::vector<RankGroup> groups;              // these two by GroupId
+    std::vector<RankGroup> groups;  // these two by GroupId
     std::vector<Channel*> channels;
-    std::atomic<uint32_t> events{0};            // raised when something may have changed for a rank that sleeps
+    std::atomic<uint32_t> events{0};  // raised when something may have changed for a rank that sleeps
     std::atomic<bool> gone{false};
     Heartbeat heart;
     std::mutex mutex;
-    const Round* blocked = nullptr;             // under the mutex
+    const Round* blocked = nullptr;  // under the mutex
   };
 
   uint32_t world() const { return static_cast<uint32_t>(seats_.size()); }
@@ -164,7 +166,7 @@ class World {
   std::vector<std::unique_ptr<Channel>> channels_;
   std::deque<Seat> seats_;
   int spins_;
-  std::atomic<int> busy_{0};                    // pieces that run
+  std::atomic<int> busy_{0};  // pieces that run
   std::atomic<bool> failed_{false};
   mutable std::mutex failure_mutex_;
   std::optional<Error> failure_;
@@ -175,8 +177,11 @@ class World {
 };
 
 Error unknown_group(const CollectiveCall& call, uint32_t rank) {
-  return Error{ErrorKind::cannot_apply, std::string(collective_name(call.kind)) + " %" + std::string(call.label) + ": rank " +
-                                            std::to_string(rank) + " is not in the group", {}, {}};
+  return Error{ErrorKind::cannot_apply,
+               std::string(collective_name(call.kind)) + " %" + std::string(call.label) + ": rank " +
+                   std::to_string(rank) + " is not in the group",
+               {},
+               {}};
 }
 
 class Rank final : public Communicator {
@@ -186,8 +191,9 @@ class Rank final : public Communicator {
 
   ~Rank() override {
     seat_.gone = true;
-    if (!active_.empty()) world_->fail({ErrorKind::rank_failed, "rank " + std::to_string(rank_) + " ended in the middle", {}, {}});
-    world_->wake_all();                         // ranks that wait for this one look again
+    if (!active_.empty())
+      world_->fail({ErrorKind::rank_failed, "rank " + std::to_string(rank_) + " ended in the middle", {}, {}});
+    world_->wake_all();  // ranks that wait for this one look again
     if (world_->failed()) world_->settled_failure();
   }
 
@@ -268,7 +274,7 @@ class Rank final : public Communicator {
     round.calls[position] = call;
     round.came[position] = true;
     if (++round.arrived != round.calls.size()) return round;
-    channel.open.pop_front();                   // earlier rounds are full, as every member came to them first
+    channel.open.pop_front();  // earlier rounds are full, as every member came to them first
     ++channel.first_open;
     lock.unlock();
     if (Status s = check_match(round.calls, channel.group); !s.ok()) {
@@ -308,12 +314,14 @@ class Rank final : public Communicator {
   }
 
   Round* find(uint64_t id) const {
-    auto at = std::lower_bound(active_.begin(), active_.end(), id, [](const Active& a, uint64_t i) { return a.id < i; });
+    auto at =
+        std::lower_bound(active_.begin(), active_.end(), id, [](const Active& a, uint64_t i) { return a.id < i; });
     return at != active_.end() && at->id == id ? at->round : nullptr;
   }
 
   void leave(uint64_t id, Round& round) {
-    active_.erase(std::lower_bound(active_.begin(), active_.end(), id, [](const Active& a, uint64_t i) { return a.id < i; }));
+    active_.erase(
+        std::lower_bound(active_.begin(), active_.end(), id, [](const Active& a, uint64_t i) { return a.id < i; }));
     Channel& channel = *round.channel;
     if (round.left.fetch_add(1, std::memory_order_acq_rel) + 1 != channel.group.ranks.size()) return;
     std::unique_lock lock = lock_briefly(channel.mutex);
@@ -330,7 +338,8 @@ class Rank final : public Communicator {
         if (wanted.complete()) return true;
       }
       if (work_on_others()) continue;
-      for (int i = 0; i < world_->spins() && seat_.events.load(std::memory_order_relaxed) == seen; ++i) __builtin_ia32_pause();
+      for (int i = 0; i < world_->spins() && seat_.events.load(std::memory_order_relaxed) == seen; ++i)
+        __builtin_ia32_pause();
       if (seat_.events.load(std::memory_order_relaxed) != seen) continue;
       if (!check_peers(wanted)) return false;
       seat_.events.wait(seen, std::memory_order_acquire);
@@ -338,7 +347,8 @@ class Rank final : public Communicator {
   }
 
   static bool has_work(const Round& round) {
-    return round.ready.load(std::memory_order_acquire) && round.next.load(std::memory_order_relaxed) < round.work.pieces();
+    return round.ready.load(std::memory_order_acquire) &&
+           round.next.load(std::memory_order_relaxed) < round.work.pieces();
   }
 
   bool work_on(Round& round) {
@@ -363,9 +373,11 @@ class Rank final : public Communicator {
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (wanted.came[i] || !world_->seat(ranks[i]).gone) continue;
       const CollectiveCall& mine = wanted.calls[position_in(ranks)];
-      Error error{ErrorKind::rank_failed, "rank " + std::to_string(ranks[i]) + " ended without " +
-                                              std::string(collective_name(mine.kind)) + " %" + std::string(mine.label) +
-                                              ", for which rank " + std::to_string(rank_) + " waits", {}, {}};
+      Error error{ErrorKind::rank_failed,
+                  "rank " + std::to_string(ranks[i]) + " ended without " + std::string(collective_name(mine.kind)) +
+                      " %" + std::string(mine.label) + ", for which rank " + std::to_string(rank_) + " waits",
+                  {},
+                  {}};
       lock.unlock();
       world_->fail(std::move(error));
       return false;
@@ -397,8 +409,8 @@ class Rank final : public Communicator {
   World::Seat& seat_;
   uint32_t rank_;
   ThreadTeam* team_ = nullptr;
-  std::vector<uint64_t> launched_;              // by GroupId: how many so far
-  std::vector<Active> active_;                  // launched and not waited for, by rising id
+  std::vector<uint64_t> launched_;  // by GroupId: how many so far
+  std::vector<Active> active_;      // launched and not waited for, by rising id
   uint64_t last_id_ = 0;
 };
 

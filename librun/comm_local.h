@@ -1,8 +1,8 @@
 // The local communicator: ranks as threads of one process.
 //
-// Nothing is sent: a launch posts pointers, and once all members have posted, any member that blocks in a wait reads the
-// inputs and writes the outputs of all of them, piece by piece. So a collective completes while some members compute, and
-// a wait needs no more than that every member has launched.
+// Nothing is sent: a launch posts pointers, and once all members have posted, any member that blocks in a wait reads
+// the inputs and writes the outputs of all of them, piece by piece. So a collective completes while some members
+// compute, and a wait needs no more than that every member has launched.
 #pragma once
 
 #include <memory>

@@ -4,13 +4,15 @@ namespace sg {
 namespace {
 
 std::string node_on(const CollectiveCall& call, uint32_t rank) {
-  return "%" + std::string(call.label) + " (" + std::string(collective_name(call.kind)) + ") on rank " + std::to_string(rank);
+  return "%" + std::string(call.label) + " (" + std::string(collective_name(call.kind)) + ") on rank " +
+         std::to_string(rank);
 }
 
-Error differ(std::span<const CollectiveCall> calls, const RankGroup& group, size_t a, size_t b, const std::string& what) {
+Error differ(std::span<const CollectiveCall> calls, const RankGroup& group, size_t a, size_t b,
+             const std::string& what) {
   return Error{ErrorKind::rank_failed,
-               "the ranks of group " + group.name + " do not do the same: " + node_on(calls[a], group.ranks[a]) + " and " +
-                   node_on(calls[b], group.ranks[b]) + ": " + what,
+               "the ranks of group " + group.name + " do not do the same: " + node_on(calls[a], group.ranks[a]) +
+                   " and " + node_on(calls[b], group.ranks[b]) + ": " + what,
                {},
                "all ranks of a group must call its collectives in the same order, with matching sizes"};
 }
@@ -45,7 +47,8 @@ Status check_slots(std::span<const CollectiveCall> calls, const RankGroup& group
     for (size_t j = 0; j < n; ++j) {
       int64_t sent = sent_to(calls[i], j, n), expected = received_from(calls[j], i, n);
       if (sent != expected)
-        return differ(calls, group, i, j, std::to_string(sent) + " elements sent, " + std::to_string(expected) + " expected");
+        return differ(calls, group, i, j,
+                      std::to_string(sent) + " elements sent, " + std::to_string(expected) + " expected");
     }
   return ok_status();
 }
@@ -60,7 +63,8 @@ Status check_rooted(std::span<const CollectiveCall> calls, const RankGroup& grou
     int64_t have = part.is_none() ? 0 : part.elements(), need = whole.is_none() ? 0 : whole.elements();
     int64_t slots = kind == CollectiveKind::broadcast ? 1 : static_cast<int64_t>(n), all;
     if (__builtin_mul_overflow(have, slots, &all) || all != need)
-      return differ(calls, group, root, i, std::to_string(need) + " elements at the root against " + std::to_string(have));
+      return differ(calls, group, root, i,
+                    std::to_string(need) + " elements at the root against " + std::to_string(have));
   }
   return ok_status();
 }

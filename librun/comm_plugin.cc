@@ -9,8 +9,9 @@ namespace sg {
 
 Result<std::unique_ptr<Communicator>> load_communicator(std::string_view name, const Job& job) {
   const std::string title = "the communicator '" + std::string(name) + "'";
-  SG_ASSIGN(Plugin plugin, Plugin::load("comm", name, SG_COMM_ABI, title,
-                                        "install its library (mpi: libopenmpi-dev) and build again, or use --comm local"));
+  SG_ASSIGN(Plugin plugin,
+            Plugin::load("comm", name, SG_COMM_ABI, title,
+                         "install its library (mpi: libopenmpi-dev) and build again, or use --comm local"));
   Error error;
   auto* make = plugin.find<Communicator*(const Job&, Error&)>("sg_comm_make");
   if (!make) return Error{ErrorKind::missing, title + " is of another build", {}, "build and install all of it anew"};

@@ -17,8 +17,8 @@
 
 namespace sg {
 
-// The communicator of this process's rank: `mpi` starts MPI. The plugin stays loaded. Errors: there is no such plugin, it
-// is of another build, or it cannot start.
+// The communicator of this process's rank: `mpi` starts MPI. The plugin stays loaded. Errors: there is no such plugin,
+// it is of another build, or it cannot start.
 Result<std::unique_ptr<Communicator>> load_communicator(std::string_view name, const Job& job);
 
 // Those of this process's ranks: all ranks of the job for `local`, else one from the plugin of that name.

@@ -22,7 +22,7 @@ void CollectiveWork::prepare(std::span<const CollectiveCall> calls) {
   reduces_ = first.kind == CollectiveKind::all_reduce || first.kind == CollectiveKind::reduce_scatter;
   reduction_ = first.reduction;
   dtype_ = first.output.is_none() ? first.input.dtype : first.output.dtype;
-  if (dtype_ == DType::none) return;            // a barrier: that all have come is all there is
+  if (dtype_ == DType::none) return;  // a barrier: that all have come is all there is
   unit_ = dtype_bytes(dtype_);
   units_a_piece_ = kPieceBytes / unit_;
   prepare_segments(calls);
@@ -63,14 +63,15 @@ void CollectiveWork::prepare_segments(std::span<const CollectiveCall> calls) {
     case CollectiveKind::scatter: {
       bool gathers = calls[0].kind == CollectiveKind::gather;
       for (size_t r = 0; r < n; ++r) {
-        int64_t count = (gathers ? calls[r].input : calls[r].output).elements(), offset = static_cast<int64_t>(r) * count * unit_;
+        int64_t count = (gathers ? calls[r].input : calls[r].output).elements(),
+                offset = static_cast<int64_t>(r) * count * unit_;
         if (gathers) copy(calls[r].input.data, calls[root].output.data + offset, count);
         else copy(calls[root].input.data + offset, calls[r].output.data, count);
       }
       return;
     }
     case CollectiveKind::all_to_all:
-      std::vector<int64_t> read(n, 0);          // elements of each member's input that the receivers so far have taken
+      std::vector<int64_t> read(n, 0);  // elements of each member's input that the receivers so far have taken
       for (size_t to = 0; to < n; ++to) {
         int64_t written = 0;
         for (size_t from = 0; from < n; ++from) {

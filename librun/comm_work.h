@@ -15,8 +15,8 @@ class CollectiveWork {
   // `calls` by group rank; they match (check_match) and stay as they are until all pieces have run.
   void prepare(std::span<const CollectiveCall> calls);
   int64_t pieces() const { return pieces_; }
-  int64_t bytes() const { return bytes_; }      // read and written, about
-  void run(int64_t piece) const;                // each piece once; thread-safe for different pieces
+  int64_t bytes() const { return bytes_; }  // read and written, about
+  void run(int64_t piece) const;            // each piece once; thread-safe for different pieces
 
  private:
   // `count` units read from each of the inputs and written to each of the outputs.
@@ -38,7 +38,7 @@ class CollectiveWork {
   bool reduces_ = false;
   Reduction reduction_;
   DType dtype_ = DType::none;
-  int64_t unit_ = 1;                            // bytes of an element
+  int64_t unit_ = 1;  // bytes of an element
   int64_t pieces_ = 0, bytes_ = 0, units_a_piece_ = 1;
 };
 

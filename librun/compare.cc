@@ -141,10 +141,8 @@ void Comparison::hold(const Difference& site, const RecordedValue& expected, con
     d.what = "dtype " + std::string(dtype_name(t.dtype)) + " instead of " + std::string(dtype_name(expected.dtype));
   else if (!std::ranges::equal(t.sizes(), expected.shape))
     d.what = "shape " + shape_text(t.sizes()) + " instead of " + shape_text(expected.shape);
-  else if (digest_of(t) != expected.digest)
-    d.what = "values";
-  else
-    return void(++*counter);
+  else if (digest_of(t) != expected.digest) d.what = "values";
+  else return void(++*counter);
   report_.differences.push_back(std::move(d));
 }
 
@@ -152,7 +150,7 @@ void Comparison::keep_piece(const Difference& site, int32_t index, const Tensor&
   Chunked& chunked = chunked_[site.original];
   if (chunked.pieces.empty()) chunked.site = site, chunked.narrowest = narrowest;
   for (Piece& p : chunked.pieces)
-    if (p.index == index) return void(++report_.without_counterpart);   // a second copy of this piece
+    if (p.index == index) return void(++report_.without_counterpart);  // a second copy of this piece
   Piece& piece = chunked.pieces.emplace_back();
   piece.index = index;
   piece.tensor = contiguous_copy(t, &piece.memory);

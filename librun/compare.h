@@ -51,10 +51,10 @@ class Record : public NamingObserver {
 };
 
 struct Difference {
-  std::string name, original;           // in the changed graph, and in the first
-  std::string op, module, place;        // of the changed graph's node; place: file:line
-  uint64_t order = 0;                   // in the schedule of the second run
-  std::string what;                     // "values", "shape [2, 3] instead of [3, 2]", "dtype f32 instead of bf16"
+  std::string name, original;     // in the changed graph, and in the first
+  std::string op, module, place;  // of the changed graph's node; place: file:line
+  uint64_t order = 0;             // in the schedule of the second run
+  std::string what;               // "values", "shape [2, 3] instead of [3, 2]", "dtype f32 instead of bf16"
 };
 
 struct ComparisonReport {
@@ -74,11 +74,11 @@ class Comparison : public NamingObserver {
  private:
   struct Piece {
     int32_t index;
-    Tensor tensor;                      // contiguous, of `memory`
+    Tensor tensor;  // contiguous, of `memory`
     std::unique_ptr<std::byte[]> memory;
   };
-  struct Chunked {                      // pieces of one value
-    Difference site;                    // of the first piece
+  struct Chunked {    // pieces of one value
+    Difference site;  // of the first piece
     DType narrowest = DType::none;
     std::vector<Piece> pieces;
   };
@@ -94,7 +94,7 @@ class Comparison : public NamingObserver {
   ExpectOptions tolerance_;
   uint64_t order_ = 0;
   ComparisonReport report_;
-  std::unordered_map<std::string, Chunked> chunked_;    // by original name
+  std::unordered_map<std::string, Chunked> chunked_;  // by original name
 };
 
 }  // namespace sg

@@ -30,10 +30,11 @@ class Folder {
 
 }  // namespace
 
-Result<SessionReport> run_compared(const Job& first, std::span<const std::unique_ptr<Communicator>> comms, const Job& second,
-                                   const SessionOptions& options) {
+Result<SessionReport> run_compared(const Job& first, std::span<const std::unique_ptr<Communicator>> comms,
+                                   const Job& second, const SessionOptions& options) {
   if (first.world != second.world)
-    return Error{ErrorKind::cannot_apply, "one job has " + std::to_string(first.world) + " ranks, the other " + std::to_string(second.world)};
+    return Error{ErrorKind::cannot_apply,
+                 "one job has " + std::to_string(first.world) + " ranks, the other " + std::to_string(second.world)};
   SG_ASSIGN(CommonSizes sizes, find_common_sizes(first, second, options));
   Folder folder;
   if (folder.path().empty()) return Error{ErrorKind::missing, "no folder for temporary files", {}, "set TMPDIR"};

@@ -36,7 +36,8 @@ std::string_view fqn_of(const Graph& graph, const Input& input) {
 }
 
 // The sizes that one rank's inputs have with these bindings and files.
-Result<SymbolValues> sizes_of(const Job& job, uint32_t rank, const SessionOptions& options, std::span<const SizeBinding> bindings) {
+Result<SymbolValues> sizes_of(const Job& job, uint32_t rank, const SessionOptions& options,
+                              std::span<const SizeBinding> bindings) {
   InputSource source;
   for (const std::string& pattern : options.inputs) source.files.push_back(data_file_name(pattern, rank, 0));
   source.may_miss = true;
@@ -65,9 +66,12 @@ class Decided {
 };
 
 Error different(const Graph& graph, const Input& input, size_t axis, int64_t here, int64_t there) {
-  return {ErrorKind::cannot_apply, "the graphs cannot run on the same inputs: dimension " + std::to_string(axis) + " of " +
-                                       input_title(graph, input) + " is " + std::to_string(here) + " in the first and " +
-                                       std::to_string(there) + " in the second", {}, "compare graphs of one size"};
+  return {ErrorKind::cannot_apply,
+          "the graphs cannot run on the same inputs: dimension " + std::to_string(axis) + " of " +
+              input_title(graph, input) + " is " + std::to_string(here) + " in the first and " + std::to_string(there) +
+              " in the second",
+          {},
+          "compare graphs of one size"};
 }
 
 // For each input that both have: fn(input of `from`, input of `to`, axis).
@@ -76,7 +80,7 @@ Status for_each_axis(const Graph& from, const Graph& to, const Fn& fn) {
   for (const Input& a : from.inputs()) {
     if (a.kind == InputKind::opaque || from.type(a.value).kind != TypeKind::tensor) continue;
     const Input* b = find_input(to, from.name(a.value), fqn_of(from, a));
-    if (!b || from.type(a.value).shape.size() != to.type(b->value).shape.size()) continue;   // a comparison of its own
+    if (!b || from.type(a.value).shape.size() != to.type(b->value).shape.size()) continue;  // a comparison of its own
     for (size_t axis = 0; axis < from.type(a.value).shape.size(); ++axis) SG_TRY(fn(a, *b, axis));
   }
   return ok_status();
@@ -88,7 +92,9 @@ Result<CommonSizes> find_common_sizes(const Job& first, const Job& second, const
   CommonSizes out;
   SG_ASSIGN(out.first, bindings_of(first, second, options.bindings));
   SG_ASSIGN(out.second, bindings_of(second, first, options.bindings));
-  auto constant = [](const Graph& g, const Input& i, size_t axis) { return g.pool().exprs.constant_value(g.type(i.value).shape[axis]); };
+  auto constant = [](const Graph& g, const Input& i, size_t axis) {
+    return g.pool().exprs.constant_value(g.type(i.value).shape[axis]);
+  };
   Decided by_second, by_first;
   for (uint32_t rank = 0; rank < first.world; ++rank) {
     const Graph &a = first.program_of(rank)->graph, &b = second.program_of(rank)->graph;
@@ -143,7 +149,8 @@ std::unordered_map<std::string, std::string> pair_outputs(const Graph& first, co
   for (auto& [what, list] : of_first) {
     auto there = of_second.find(what);
     if (what.empty() || there == of_second.end() || there->second.size() != list.size()) continue;
-    for (size_t i = 0; i < list.size(); ++i) out.emplace(name(list[i]), name(there->second[i])), taken[there->second[i]] = true;
+    for (size_t i = 0; i < list.size(); ++i)
+      out.emplace(name(list[i]), name(there->second[i])), taken[there->second[i]] = true;
   }
   for (size_t i = 0; i < from.size() && from.size() == to.size(); ++i)
     if (!out.contains(name(i)) && !taken[i] && from[i].kind == to[i].kind) out.emplace(name(i), name(i));

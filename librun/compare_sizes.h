@@ -9,9 +9,9 @@
 
 namespace sg {
 
-// What to bind in each graph so that both run at one size: --bind where the graph has the name, then the numbers that the
-// other graph has for an input of the same name or FQN (of all ranks alike; sizes that differ between ranks stay theirs).
-// Inputs that have different numbers in both are an error (cannot apply).
+// What to bind in each graph so that both run at one size: --bind where the graph has the name, then the numbers that
+// the other graph has for an input of the same name or FQN (of all ranks alike; sizes that differ between ranks stay
+// theirs). Inputs that have different numbers in both are an error (cannot apply).
 struct CommonSizes {
   std::vector<SizeBinding> first, second;
 };

@@ -29,7 +29,7 @@ std::string data_file_name(std::string_view pattern, uint32_t rank, uint64_t ste
 }
 
 Status check_input_files(std::string_view pattern, uint32_t world, std::string_view option) {
-  if (!has(pattern, "{r}")) return ok_status();           // reading it says what is wrong
+  if (!has(pattern, "{r}")) return ok_status();  // reading it says what is wrong
   std::string missing, first_missing;
   uint32_t count = 0;
   for (uint32_t rank = 0; rank < world; ++rank) {
@@ -40,20 +40,27 @@ Status check_input_files(std::string_view pattern, uint32_t world, std::string_v
   }
   if (count > 8) missing += ", ... (" + std::to_string(count) + ")";
   if (count != 0)
-    return Error{ErrorKind::unreadable, std::string(option) + ": no file for rank " + missing + " of " +
-                                            std::to_string(world), {first_missing}, {}};
+    return Error{ErrorKind::unreadable,
+                 std::string(option) + ": no file for rank " + missing + " of " + std::to_string(world),
+                 {first_missing},
+                 {}};
   std::string beyond = data_file_name(pattern, world, 0);
   if (exists(beyond))
-    return Error{ErrorKind::unreadable, std::string(option) + ": a file for rank " + std::to_string(world) +
-                                            ", but the job has " + std::to_string(world) + " ranks", {beyond},
+    return Error{ErrorKind::unreadable,
+                 std::string(option) + ": a file for rank " + std::to_string(world) + ", but the job has " +
+                     std::to_string(world) + " ranks",
+                 {beyond},
                  "these files belong to a job of more ranks"};
   return ok_status();
 }
 
 Status check_output_pattern(std::string_view pattern, uint32_t world, uint64_t steps, std::string_view option) {
   auto refuse = [&](std::string_view mark, std::string_view what) {
-    return Error{ErrorKind::usage, std::string(option) + " " + std::string(pattern) + ": " + std::string(what) +
-                                       " would write the same file", {}, "put " + std::string(mark) + " into the name"};
+    return Error{
+        ErrorKind::usage,
+        std::string(option) + " " + std::string(pattern) + ": " + std::string(what) + " would write the same file",
+        {},
+        "put " + std::string(mark) + " into the name"};
   };
   if (world > 1 && !has(pattern, "{r}")) return refuse("{r}", std::to_string(world) + " ranks");
   if (steps > 1 && !has(pattern, "{step}")) return refuse("{step}", std::to_string(steps) + " steps");

@@ -12,13 +12,16 @@ namespace {
 std::optional<Scalar> parse_number(std::string_view text) {
   const char* end = text.data() + text.size();
   int64_t i;
-  if (auto [p, error] = std::from_chars(text.data(), end, i); error == std::errc() && p == end) return Scalar::integer(i);
+  if (auto [p, error] = std::from_chars(text.data(), end, i); error == std::errc() && p == end)
+    return Scalar::integer(i);
   double d;
-  if (auto [p, error] = std::from_chars(text.data(), end, d); error == std::errc() && p == end) return Scalar::floating(d);
+  if (auto [p, error] = std::from_chars(text.data(), end, d); error == std::errc() && p == end)
+    return Scalar::floating(d);
   if (text == "True" || text == "False") return Scalar::boolean(text == "True");
   if (text == "inf" || text == "-inf")
-    return Scalar::floating(text == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity());
-  if (text == "Mean") return Scalar::integer(1);   // names that PyTorch's schemas give to reductions
+    return Scalar::floating(text == "inf" ? std::numeric_limits<double>::infinity()
+                                          : -std::numeric_limits<double>::infinity());
+  if (text == "Mean") return Scalar::integer(1);  // names that PyTorch's schemas give to reductions
   return std::nullopt;
 }
 
@@ -29,7 +32,7 @@ ParamValue number(Scalar s) {
   return p;
 }
 
-ParamValue list_of(std::string_view text) {   // "[]", "[0, 1]"
+ParamValue list_of(std::string_view text) {  // "[]", "[0, 1]"
   ParamValue p;
   p.kind = ParamValue::Kind::list;
   text = text.substr(1, text.size() - 2);
@@ -53,7 +56,7 @@ ParamValue default_of(const Param& param) {
   if (!param.has_default || text == "None") return {};
   if (text.starts_with('[')) return list_of(text);
   ParamValue p;
-  if (param.kind == ParamKind::integer_list) {     // `int[2] padding=0`: a number stands for a list of it
+  if (param.kind == ParamKind::integer_list) {  // `int[2] padding=0`: a number stands for a list of it
     if (auto n = parse_number(text)) return list_of("[" + std::string(text) + "]");
   } else if (auto n = parse_number(text)) {
     return number(*n);

@@ -41,9 +41,9 @@ struct F16 {
     uint32_t sign = (u >> 16) & 0x8000u;
     u &= 0x7FFFFFFFu;
     uint32_t out;
-    if (u >= 0x47800000u) {                      // beyond 65536, infinite or NaN
+    if (u >= 0x47800000u) {  // beyond 65536, infinite or NaN
       out = u > 0x7F800000u ? 0x7E00u : 0x7C00u;
-    } else if (u < 0x38800000u) {                // below 2^-14: adding 0.5 lines up the subnormal's last bit
+    } else if (u < 0x38800000u) {  // below 2^-14: adding 0.5 lines up the subnormal's last bit
       out = std::bit_cast<uint32_t>(std::bit_cast<float>(u) + 0.5f) - 0x3F000000u;
     } else {
       out = (u - 0x38000000u + 0xFFFu + ((u >> 13) & 1u)) >> 13;
@@ -85,7 +85,7 @@ decltype(auto) visit_dtype(DType t, Fn&& fn) {
 }
 
 template <class Fn>
-decltype(auto) visit_floating(DType t, Fn&& fn) {   // REQUIRES: is_floating(t) and is_runnable(t)
+decltype(auto) visit_floating(DType t, Fn&& fn) {  // REQUIRES: is_floating(t) and is_runnable(t)
   switch (t) {
     case DType::f64: return fn.template operator()<double>();
     case DType::f32: return fn.template operator()<float>();
@@ -98,11 +98,19 @@ decltype(auto) visit_floating(DType t, Fn&& fn) {   // REQUIRES: is_floating(t) 
 // The dtypes that the backends compute with: float8 and the wider unsigned types travel in files only.
 inline bool is_runnable(DType t) {
   switch (t) {
-    case DType::f64: case DType::f32: case DType::f16: case DType::bf16: case DType::i64: case DType::i32:
-    case DType::i16: case DType::i8: case DType::u8: case DType::boolean: case DType::c64: case DType::c128:
-      return true;
-    default:
-      return false;
+    case DType::f64:
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u8:
+    case DType::boolean:
+    case DType::c64:
+    case DType::c128: return true;
+    default: return false;
   }
 }
 

@@ -18,8 +18,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Tolerance {
   double rtol, atol;
-  bool is_relative_to_largest;         // atol counts in the largest magnitude expected
-  bool takes_rounding;                 // the file's own error may widen it
+  bool is_relative_to_largest;  // atol counts in the largest magnitude expected
+  bool takes_rounding;          // the file's own error may widen it
 };
 
 Tolerance tolerance_for(DType narrowest, const ExpectOptions& options) {
@@ -36,7 +36,8 @@ Tolerance tolerance_for(DType narrowest, const ExpectOptions& options) {
 template <class Out>
 class Elements {
  public:
-  Elements(const std::byte* data, DType dtype, std::span<const int64_t> shape, std::span<const int64_t> stride, bool conjugate)
+  Elements(const std::byte* data, DType dtype, std::span<const int64_t> shape, std::span<const int64_t> stride,
+           bool conjugate)
       : data_(data), dtype_(dtype), shape_(shape), stride_(stride), conjugate_(conjugate) {}
 
   // The next `n` elements; every piece ends with the innermost axis or earlier.
@@ -51,7 +52,7 @@ class Elements {
   void read_as(int64_t n, int64_t step, Out* out) const {
     const std::byte* at = data_ + place_ * static_cast<int64_t>(sizeof(T));
     for (int64_t i = 0; i < n; ++i, at += step * static_cast<int64_t>(sizeof(T))) {
-      std::conditional_t<std::is_same_v<T, bool>, uint8_t, T> value;       // a file's bool may be any byte
+      std::conditional_t<std::is_same_v<T, bool>, uint8_t, T> value;  // a file's bool may be any byte
       std::memcpy(&value, at, sizeof(T));
       if constexpr (std::is_same_v<T, bool>) {
         *out++ = static_cast<Out>(value != 0);
@@ -100,7 +101,8 @@ void for_pieces(const Tensor& value, const StoredTensor& expected, const Fn& fn)
   constexpr int64_t kPiece = 1024;
   const Tensor other = make_tensor(nullptr, expected.dtype, expected.shape);
   Elements<Number> a(value.data, value.dtype, value.sizes(), value.strides(), value.conjugate);
-  Elements<Number> b(static_cast<const std::byte*>(expected.data), expected.dtype, other.sizes(), other.strides(), false);
+  Elements<Number> b(static_cast<const std::byte*>(expected.data), expected.dtype, other.sizes(), other.strides(),
+                     false);
   std::array<Number, 2 * kPiece> x, y;
   const int64_t row = value.rank == 0 ? 1 : value.dim(-1), total = value.elements();
   for (int64_t first = 0; first < total;) {
@@ -140,7 +142,8 @@ void compare_floats(const Tensor& value, const StoredTensor& expected, Tolerance
     if (x == y || (std::isnan(x) && std::isnan(y))) error = 0;
     if (std::isnan(error)) error = kInfinity;
     row->max_abs = std::max(row->max_abs, error);
-    if (error != 0) row->max_rel = std::max(row->max_rel, y == 0 ? kInfinity : std::isfinite(y) ? error / std::fabs(y) : kInfinity);
+    if (error != 0)
+      row->max_rel = std::max(row->max_rel, y == 0 ? kInfinity : std::isfinite(y) ? error / std::fabs(y) : kInfinity);
     const double magnitude = std::isfinite(y) ? std::fabs(y) : 0;
     const double allowed = std::max(row->atol + row->rtol * magnitude, kRoundings * row->rounding);
     note(row, &worst, element, x, y, error == 0 ? 0 : allowed == 0 ? kInfinity : error / allowed);
@@ -207,7 +210,9 @@ std::string type_text(DType dtype, std::span<const int64_t> shape) {
 
 // A number as a tensor without dimensions; `memory` keeps it.
 Tensor tensor_of(Scalar s, std::array<std::byte, 8>* memory) {
-  DType dtype = s.kind == Scalar::Kind::floating ? DType::f64 : s.kind == Scalar::Kind::boolean ? DType::boolean : DType::i64;
+  DType dtype = s.kind == Scalar::Kind::floating  ? DType::f64
+                : s.kind == Scalar::Kind::boolean ? DType::boolean
+                                                  : DType::i64;
   if (s.is_integral()) std::memcpy(memory->data(), &s.i, 8);
   else std::memcpy(memory->data(), &s.re, 8);
   return make_tensor(memory->data(), dtype, {});
@@ -246,7 +251,8 @@ bool worse(const ExpectRow& a, const ExpectRow& b) {
 
 void compare_tensor(const Tensor& value, const StoredTensor& expected, const ExpectOptions& options, ExpectRow* row) {
   if (!std::equal(value.sizes().begin(), value.sizes().end(), expected.shape.begin(), expected.shape.end())) {
-    row->problem = "is " + type_text(value.dtype, value.sizes()) + ", expected " + type_text(expected.dtype, expected.shape);
+    row->problem =
+        "is " + type_text(value.dtype, value.sizes()) + ", expected " + type_text(expected.dtype, expected.shape);
     return;
   }
   row->count = value.elements();
@@ -254,13 +260,15 @@ void compare_tensor(const Tensor& value, const StoredTensor& expected, const Exp
   if (!floats) compare_integers(value, expected, row);
   else if (options.bitwise) compare_bits(value, expected, row);
   else compare_floats(value, expected, tolerance_for(row->narrowest, options), row);
-  row->only_nan = floats && row->passed() && row->count > 0 && std::isnan(row->expected_there) && is_only_nan(value, expected);
+  row->only_nan =
+      floats && row->passed() && row->count > 0 && std::isnan(row->expected_there) && is_only_nan(value, expected);
 }
 
 Result<Expectation> Expectation::open(const Program& program, const AliasAnalysis& alias, const std::string& file,
                                       const ExpectOptions& options) {
   SG_ASSIGN(TensorFile stored, TensorFile::open(file));
-  if (stored.tensors().empty()) return Error{ErrorKind::unreadable, "no tensor to hold the outputs against", {file}, {}};
+  if (stored.tensors().empty())
+    return Error{ErrorKind::unreadable, "no tensor to hold the outputs against", {file}, {}};
   Expectation out(std::move(stored), program.graph, options);
   const std::vector<DType> narrowest = narrowest_floats(program, alias);
   std::vector<bool> is_named(program.graph.value_id_limit());
@@ -286,7 +294,8 @@ Result<Expectation> Expectation::open(const Program& program, const AliasAnalysi
     out.items_.push_back({*value, &expected, recorded, narrowest[value->value.index], rounding});
   }
   if (out.items_.empty())
-    return Error{ErrorKind::cannot_apply, "the graphs have no output in common", {}, "sg-diff shows what each of them returns"};
+    return Error{
+        ErrorKind::cannot_apply, "the graphs have no output in common", {}, "sg-diff shows what each of them returns"};
   for (const NamedValue& value : named_values(program.graph, alias))
     if (!is_named[value.value.index]) ++out.not_compared_;
   for (NodeId n : program.graph.nodes())
@@ -307,16 +316,17 @@ ExpectReport Expectation::compare(const RunValues& values) const {
     row.rounding = item.rounding;
     std::array<std::byte, 8> memory{};
     const bool is_tensor = graph_->type(item.value.value).kind == TypeKind::tensor;
-    const Tensor value = is_tensor ? values.tensor(item.value.value) : tensor_of(values.number(item.value.value), &memory);
+    const Tensor value =
+        is_tensor ? values.tensor(item.value.value) : tensor_of(values.number(item.value.value), &memory);
     const DType expected = item.expected->dtype;
-    const bool same_kind = is_floating(value.dtype) == is_floating(expected) && is_complex(value.dtype) == is_complex(expected);
-    if (value.is_none())
-      row.problem = "has no value";
+    const bool same_kind =
+        is_floating(value.dtype) == is_floating(expected) && is_complex(value.dtype) == is_complex(expected);
+    if (value.is_none()) row.problem = "has no value";
     else if (!is_runnable(expected) || !same_kind ||
              (expected != value.dtype && (options_.bitwise || (expected != item.recorded && expected != DType::f64))))
-      row.problem = "is " + type_text(value.dtype, value.sizes()) + ", expected " + type_text(expected, item.expected->shape);
-    else
-      compare_tensor(value, *item.expected, options_, &row);
+      row.problem =
+          "is " + type_text(value.dtype, value.sizes()) + ", expected " + type_text(expected, item.expected->shape);
+    else compare_tensor(value, *item.expected, options_, &row);
     out.in_double |= value.dtype == DType::f64 && item.recorded != DType::f64;
     if (!row.passed()) ++out.failed;
     out.rows.push_back(std::move(row));

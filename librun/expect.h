@@ -1,6 +1,7 @@
 // --expect: a run's values against a file's.
 //
-// Names      those of outputs.h. Outputs that the file does not name are not compared, and counted; a name that the graph
+// Names      those of outputs.h. Outputs that the file does not name are not compared, and counted; a name that the
+// graph
 //            lacks is `unreadable`, found before the run.
 // Close      |value - expected| <= atol + rtol * |expected|, element by element. NaN equals NaN, an infinity equals
 //            itself. Integers and booleans are exact. Complex numbers are compared part by part.
@@ -9,13 +10,15 @@
 //              f32    rtol 1e-4     atol 1e-5
 //              bf16, f16 (and narrower)   rtol 1.6e-2, atol 1e-2 of the largest finite magnitude that is expected
 //            --rtol and --atol replace theirs for all floats.
-// Rounding   a file may say how far its own values are from the truth: metadata `rounding.NAME`, the largest error of an
-//            element, as captures write it (PyTorch against the same step in double). Values of f32, bf16 or f16 may then be
-//            kRoundings times that far away, where this is more than the tolerance allows: a model that multiplies
-//            rounding errors does so in every run, and twice PyTorch's own error is what ours may have.
+// Rounding   a file may say how far its own values are from the truth: metadata `rounding.NAME`, the largest error of
+// an
+//            element, as captures write it (PyTorch against the same step in double). Values of f32, bf16 or f16 may
+//            then be kRoundings times that far away, where this is more than the tolerance allows: a model that
+//            multiplies rounding errors does so in every run, and twice PyTorch's own error is what ours may have.
 // Bitwise    same dtype, same bits; NaNs are equal whatever their bits.
-// A value of another dtype or shape than expected has failed; doubles may be expected of any float, so that the outputs of a
-// run with --numerics f64 are an oracle for the others, and such a run may be held against the dtype that the graph records.
+// A value of another dtype or shape than expected has failed; doubles may be expected of any float, so that the outputs
+// of a run with --numerics f64 are an oracle for the others, and such a run may be held against the dtype that the
+// graph records.
 #pragma once
 
 #include <optional>
@@ -29,7 +32,7 @@
 
 namespace sg {
 
-inline constexpr double kRoundings = 3;   // ours, twice as large as theirs, and theirs
+inline constexpr double kRoundings = 3;  // ours, twice as large as theirs, and theirs
 
 struct ExpectOptions {
   std::optional<double> rtol, atol;
@@ -39,28 +42,28 @@ struct ExpectOptions {
 };
 
 struct ExpectRow {
-  std::string name;                    // as the file has it
+  std::string name;  // as the file has it
   std::string title;
-  std::string problem;                 // another shape or dtype; empty = compared
-  DType narrowest = DType::none;       // none = no float on the way
-  double rtol = 0, atol = 0;           // in force; atol in absolute terms
-  double rounding = 0;                 // the file's own error; 0 = not said, or of no use here
-  int64_t count = 0, beyond = 0;       // elements; those beyond the tolerance
-  double max_abs = 0, max_rel = 0;     // of all elements; infinite where one side is not finite and differs
-  double worst = 0;                    // the largest error in tolerances: above 1 has failed
-  std::vector<int64_t> where;          // index of that element
+  std::string problem;              // another shape or dtype; empty = compared
+  DType narrowest = DType::none;    // none = no float on the way
+  double rtol = 0, atol = 0;        // in force; atol in absolute terms
+  double rounding = 0;              // the file's own error; 0 = not said, or of no use here
+  int64_t count = 0, beyond = 0;    // elements; those beyond the tolerance
+  double max_abs = 0, max_rel = 0;  // of all elements; infinite where one side is not finite and differs
+  double worst = 0;                 // the largest error in tolerances: above 1 has failed
+  std::vector<int64_t> where;       // index of that element
   double value_there = 0, expected_there = 0;
-  bool only_nan = false;               // has passed, and shows nothing: every element is NaN
+  bool only_nan = false;  // has passed, and shows nothing: every element is NaN
   bool passed() const { return problem.empty() && beyond == 0; }
 };
 
 struct ExpectReport {
-  std::vector<ExpectRow> rows;         // worst first
+  std::vector<ExpectRow> rows;  // worst first
   size_t failed = 0;
-  size_t not_compared = 0;             // values of the graph that the file does not name
-  size_t without_counterpart = 0;      // values of the file that the graph does not have (ExpectOptions::counterparts)
-  bool in_double = false;              // the run was one of doubles, the graph is not
-  std::string draws_random;            // a node that draws random numbers; empty = none does
+  size_t not_compared = 0;         // values of the graph that the file does not name
+  size_t without_counterpart = 0;  // values of the file that the graph does not have (ExpectOptions::counterparts)
+  bool in_double = false;          // the run was one of doubles, the graph is not
+  std::string draws_random;        // a node that draws random numbers; empty = none does
   bool passed() const { return failed == 0; }
 };
 
@@ -86,9 +89,9 @@ class Expectation {
   TensorFile file_;
   const Graph* graph_;
   ExpectOptions options_;
-  std::vector<Item> items_;            // by name in the file
+  std::vector<Item> items_;  // by name in the file
   size_t not_compared_ = 0, without_counterpart_ = 0;
-  std::string draws_random_;           // the first node that does
+  std::string draws_random_;  // the first node that does
 };
 
 // What is expected of one tensor: the comparison itself, for other tools too. `expected` is contiguous and may be

@@ -34,8 +34,9 @@ std::string details(const ExpectRow& row) {
   if (!row.problem.empty()) return row.problem;
   std::string out = "max abs " + pad(number(row.max_abs), 9) + " max rel " + pad(number(row.max_rel), 9);
   if (row.beyond != 0) {
-    out += " beyond " + std::to_string(row.beyond) + " of " + std::to_string(row.count) + ", worst at " + index_text(row.where) +
-           ": " + full_number(row.value_there) + ", expected " + full_number(row.expected_there);
+    out += " beyond " + std::to_string(row.beyond) + " of " + std::to_string(row.count) + ", worst at " +
+           index_text(row.where) + ": " + full_number(row.value_there) + ", expected " +
+           full_number(row.expected_there);
   } else if (row.rtol != 0 || row.atol != 0) {
     out += " " + number(100 * row.worst) + " % of the tolerance of " + std::string(dtype_name(row.narrowest));
     if (row.max_abs > row.atol && row.rounding > row.atol)
@@ -62,16 +63,19 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
                                                       " compared values are not as expected");
   if (const auto nan = std::ranges::count_if(report.rows, &ExpectRow::only_nan); nan != 0)
     out += ", " + std::to_string(nan) + " of them nothing but NaN, which shows nothing (--watch nan names the first)";
-  if (report.without_counterpart != 0) out += ", " + std::to_string(report.without_counterpart) + " have no counterpart";
+  if (report.without_counterpart != 0)
+    out += ", " + std::to_string(report.without_counterpart) + " have no counterpart";
   if (report.not_compared != 0) out += ", " + std::to_string(report.not_compared) + " not in the file";
   out += "\n";
   if (!report.passed() && !report.draws_random.empty())
     out += std::string(prefix) + "hint: %" + report.draws_random +
-           " draws random numbers, which are not PyTorch's: values that depend on them differ (capture with dropout 0, or in "
+           " draws random numbers, which are not PyTorch's: values that depend on them differ (capture with dropout 0, "
+           "or in "
            "eval mode)\n";
   bool rounds = std::ranges::any_of(report.rows, [](const ExpectRow& r) { return !r.passed() && r.rounding > 0; });
   if (rounds && !report.in_double)
-    out += std::string(prefix) + "hint: against the same file, --numerics f64 tells rounding errors from a wrong result\n";
+    out +=
+        std::string(prefix) + "hint: against the same file, --numerics f64 tells rounding errors from a wrong result\n";
   return out;
 }
 

@@ -10,13 +10,13 @@
 namespace sg {
 namespace {
 
-
 // Why values of this type cannot be in a run; empty = they can.
 std::string refusal(const Type& type) {
   if (type.kind == TypeKind::unknown) return "a result without a type";
   if (type.kind != TypeKind::tensor) return {};
   if (!is_runnable(type.dtype)) return "dtype " + std::string(dtype_name(type.dtype));
-  if (type.shape.size() > static_cast<size_t>(kMaxRank)) return "a tensor of more than " + std::to_string(kMaxRank) + " axes";
+  if (type.shape.size() > static_cast<size_t>(kMaxRank))
+    return "a tensor of more than " + std::to_string(kMaxRank) + " axes";
   return {};
 }
 
@@ -36,14 +36,18 @@ class UnsupportedList {
 
 }  // namespace
 
-GraphRun::GraphRun(RankState* state, const Graph& graph, NestedId nested) : state_(*state), graph_(graph), nested_(nested) {}
+GraphRun::GraphRun(RankState* state, const Graph& graph, NestedId nested)
+    : state_(*state), graph_(graph), nested_(nested) {}
 GraphRun::~GraphRun() = default;
 
 Status GraphRun::build(std::vector<Unsupported>* unsupported) {
   liveness_ = compute_liveness(*state_.program, graph_, state_.bindings->lookup());
   if (state_.use_arena) plan_ = plan_memory(liveness_);
   if (plan_.overflow)
-    return Error{ErrorKind::cannot_apply, "the step needs more memory than can be addressed", {}, "sg-run --plan shows what it holds"};
+    return Error{ErrorKind::cannot_apply,
+                 "the step needs more memory than can be addressed",
+                 {},
+                 "sg-run --plan shows what it holds"};
   take_apart(unsupported);
   build_bodies(unsupported);
   return ok_status();
@@ -70,7 +74,8 @@ void GraphRun::take_apart(std::vector<Unsupported>* unsupported) {
   schedule_frees();
 }
 
-// Each call site has a run of its own, in a frame that does not move. Its inputs may, so a call works out anew what is static.
+// Each call site has a run of its own, in a frame that does not move. Its inputs may, so a call works out anew what is
+// static.
 void GraphRun::build_bodies(std::vector<Unsupported>* unsupported) {
   static const MemoryPlan kNothingPlaced;
   for (Step& step : steps_) {
@@ -79,8 +84,8 @@ void GraphRun::build_bodies(std::vector<Unsupported>* unsupported) {
     auto id = graph_.node(step.node).args[0].as_graph().index;
     auto frame = static_cast<size_t>(call - live_->calls.begin());
     bool placed = state_.use_arena && id < root_->plan_.bodies.size() && frame < placed_->frame_offsets.size();
-    step.body->build_as_body(root_->liveness_.bodies[id].get(), placed ? &root_->plan_.bodies[id] : &kNothingPlaced, *root_,
-                             placed ? frame_ + placed_->frame_offsets[frame] : 0, unsupported);
+    step.body->build_as_body(root_->liveness_.bodies[id].get(), placed ? &root_->plan_.bodies[id] : &kNothingPlaced,
+                             *root_, placed ? frame_ + placed_->frame_offsets[frame] : 0, unsupported);
   }
 }
 
@@ -111,7 +116,9 @@ bool GraphRun::is_plain_view(NodeId n) const {
   const Node& node = graph_.node(n);
   if (!op || !(op->has(kView) || op->has(kMayAlias)) || op->has(kWait) || op->has(kHigherOrder)) return false;
   // A view that says it writes (squeeze_) changes what its argument is called, and no memory.
-  if ((!alias_->writes(n).empty() && !op->has(kView)) || (node.result_count == 0 && !op->returns_list) || op->name == "aten._neg_view.default") return false;
+  if ((!alias_->writes(n).empty() && !op->has(kView)) || (node.result_count == 0 && !op->returns_list) ||
+      op->name == "aten._neg_view.default")
+    return false;
   for (uint32_t i = 0; i < node.result_count; ++i) {
     StorageId s = alias_->storage_of(node.result(i));
     if (s.is_none() || alias_->storage(s).def == n) return false;
@@ -144,7 +151,8 @@ bool GraphRun::casts_bits(NodeId n) const {
 
 bool GraphRun::has_static_type(ValueId v) const {
   const Type& type = graph_.type(v);
-  if (type.kind == TypeKind::integer || type.kind == TypeKind::boolean || type.kind == TypeKind::floating) return is_static_number(v);
+  if (type.kind == TypeKind::integer || type.kind == TypeKind::boolean || type.kind == TypeKind::floating)
+    return is_static_number(v);
   if (type.kind != TypeKind::tensor) return type.kind == TypeKind::none || type.kind == TypeKind::opaque;
   auto known = [&](Expr e) { return e.is_none() || state_.bindings->value(e).has_value(); };
   return std::ranges::all_of(type.shape, known) && std::ranges::all_of(type.stride, known) && known(type.offset) &&
@@ -160,7 +168,8 @@ void GraphRun::add_steps(std::vector<Unsupported>* unsupported) {
     if (std::string why = refusal(graph_.type(input.value)); !why.empty()) refused.add("input", NodeId(), why);
   for (NodeId n : graph_.nodes()) {
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
-      if (ValueId v = graph_.node(n).result(i); has_static_type(v)) static_[v.index] = true, static_values_.push_back(v);
+      if (ValueId v = graph_.node(n).result(i); has_static_type(v))
+        static_[v.index] = true, static_values_.push_back(v);
     Step step;
     step.node = n;
     std::string reason;
@@ -180,7 +189,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
     if (*reason = refusal(graph_.type(node.result(i))); !reason->empty()) return false;
     is_static &= static_[node.result(i).index];
   }
-  if (state_.kernels->numerics == Numerics::f64 && casts_bits(n)) return *reason = "bits seen as another type, which the double run has not", false;
+  if (state_.kernels->numerics == Numerics::f64 && casts_bits(n))
+    return *reason = "bits seen as another type, which the double run has not", false;
   if (is_plain_view(n)) {
     step->kind = StepKind::view;
     return !is_static;
@@ -192,7 +202,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
     });
   step->is_static = is_static;
   step->gives_numbers = !is_static || !alias_->binds(n).empty();
-  for (uint32_t i = 0; i < node.result_count; ++i) step->gives_numbers |= graph_.type(node.result(i)).kind != TypeKind::tensor;
+  for (uint32_t i = 0; i < node.result_count; ++i)
+    step->gives_numbers |= graph_.type(node.result(i)).kind != TypeKind::tensor;
   step->call = std::make_unique<KernelCall>(*op, state_.kernels);
   step->has_open_sizes = !op->has(kHigherOrder) && has_open_sizes(graph_, n);
   if (op->has(kWait)) return step->kind = StepKind::wait, true;
@@ -216,7 +227,8 @@ void GraphRun::schedule_frees() {
   for (uint32_t i = 0; i < live_->schedule.size(); ++i) position[live_->schedule[i].index] = i;
   for (const LiveStorage& live : live_->storages) {
     if (live.is_output || slots_[live.storage.index].is_static) continue;
-    auto after = std::ranges::upper_bound(steps_, live.last_position, {}, [&](const Step& s) { return position[s.node.index]; });
+    auto after =
+        std::ranges::upper_bound(steps_, live.last_position, {}, [&](const Step& s) { return position[s.node.index]; });
     if (after != steps_.begin()) std::prev(after)->frees.push_back(live.storage);
   }
 }

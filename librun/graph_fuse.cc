@@ -1,9 +1,9 @@
-// GraphRun: neighbours in the schedule that are pointwise over one shape become one pass over memory. One alone is a group,
-// too: its program is made once.
+// GraphRun: neighbours in the schedule that are pointwise over one shape become one pass over memory. One alone is a
+// group, too: its program is made once.
 //
-// Only static steps, and only what PointwiseProgram finds to fit: it knows addresses, so it sees where the plan has put one
-// value over another. Nothing else runs between the steps of a group, and each is where the schedule has it, so memory is
-// as the plan says before the group and after it. Bits do not change (pointwise.h).
+// Only static steps, and only what PointwiseProgram finds to fit: it knows addresses, so it sees where the plan has put
+// one value over another. Nothing else runs between the steps of a group, and each is where the schedule has it, so
+// memory is as the plan says before the group and after it. Bits do not change (pointwise.h).
 #include <algorithm>
 
 #include "librun/cpu/pointwise.h"
@@ -12,7 +12,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMostOnDevice = 24;   // calls of a device's program: what its registers hold
+constexpr size_t kMostOnDevice = 24;  // calls of a device's program: what its registers hold
 
 }  // namespace
 
@@ -26,18 +26,19 @@ bool GraphRun::is_needed_outside(ValueId v, size_t first, size_t end) const {
   graph_.for_each_use(v, [&](Use use) {
     needed |= use.user.is_none();
     if (needed) return;
-    auto inside = std::find_if(steps_.begin() + static_cast<std::ptrdiff_t>(first), steps_.begin() + static_cast<std::ptrdiff_t>(end),
+    auto inside = std::find_if(steps_.begin() + static_cast<std::ptrdiff_t>(first),
+                               steps_.begin() + static_cast<std::ptrdiff_t>(end),
                                [&](const Step& s) { return s.node == use.user; });
     needed |= inside == steps_.begin() + static_cast<std::ptrdiff_t>(end);
   });
   StorageId s = alias_->storage_of(v);
-  return needed || alias_->storage(s).owner != v;   // a write in place is for whoever looks at that memory
+  return needed || alias_->storage(s).owner != v;  // a write in place is for whoever looks at that memory
 }
 
 Status GraphRun::fuse() {
   groups_.clear();
   fused_ = true;
-  for (Step& step : steps_)                      // in order: arguments are the results of earlier steps
+  for (Step& step : steps_)  // in order: arguments are the results of earlier steps
     if (step.is_static && step.kind != StepKind::host)
       if (Status status = resolve(&step); !status.ok()) return at_node(std::move(status.error()), step.node);
   for (size_t first = 0; first < steps_.size();) {
@@ -55,8 +56,8 @@ Status GraphRun::fuse() {
 
 // The longest group that begins at step `first`; how many steps it has taken.
 Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
-  // How far calls fit decides which results are needed outside, so a group is laid out twice: to find its end, then with
-  // the results that may stay in registers.
+  // How far calls fit decides which results are needed outside, so a group is laid out twice: to find its end, then
+  // with the results that may stay in registers.
   size_t stop = first;
   if (state_.backend) end = std::min(end, first + kMostOnDevice);
   {
@@ -75,11 +76,11 @@ Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
     bool stored = false;
     for (uint32_t r = 0; r < node.result_count; ++r) stored |= is_needed_outside(node.result(r), first, stop);
     SG_ASSIGN(bool fits, group->program.add(*steps_[i].call, stored));
-    if (!fits) return size_t{1};                 // left as single steps
+    if (!fits) return size_t{1};  // left as single steps
   }
   if (state_.backend) {
     SG_ASSIGN(group->on_device, state_.backend->compile(group->program));
-    if (!group->on_device) return size_t{1};     // too long for one kernel: each step by itself
+    if (!group->on_device) return size_t{1};  // too long for one kernel: each step by itself
   }
   groups_.push_back(std::move(group));
   return stop - first;

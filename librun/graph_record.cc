@@ -1,7 +1,8 @@
 // GraphRun on a device: what is launched again and again is recorded, the longest runs of it that nothing splits.
 //
-// The first run after inputs are bound makes what is made once (code, tables, choices of algorithms); the second one shows
-// for which steps the host takes part; the third is recorded, segment by segment, and the fourth is launches of segments.
+// The first run after inputs are bound makes what is made once (code, tables, choices of algorithms); the second one
+// shows for which steps the host takes part; the third is recorded, segment by segment, and the fourth is launches of
+// segments.
 #include <algorithm>
 #include <array>
 
@@ -99,10 +100,8 @@ std::vector<std::string> GraphRun::explain() const {
   for (const Segment& s : segments_) kept += s.count;
   out.push_back(counted(steps_.size(), "step") + ", " +
                 counted(items_.empty() ? steps_.size() : items_.size(), "item") + " after fusing");
-  if (runs_ <= kWarmRuns)
-    out.back() += "; nothing is recorded before step " + std::to_string(kWarmRuns);
-  else
-    out.back() += "; " + std::to_string(kept) + " of them recorded as " + counted(segments_.size(), "segment");
+  if (runs_ <= kWarmRuns) out.back() += "; nothing is recorded before step " + std::to_string(kWarmRuns);
+  else out.back() += "; " + std::to_string(kept) + " of them recorded as " + counted(segments_.size(), "segment");
   std::array<size_t, 6> splits{};
   std::array<std::string, 6> first;
   for (const Item& item : items_) {

@@ -45,7 +45,7 @@ Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Sc
     ValueId v = graph_.inputs()[i].value;
     const Type& type = graph_.type(v);
     values_.scalars[v.index] = scalars[i];
-    if (type.kind != TypeKind::tensor || tensors[i].is_none()) continue;   // nothing uses what is not given
+    if (type.kind != TypeKind::tensor || tensors[i].is_none()) continue;  // nothing uses what is not given
     Slot& slot = slots_[alias_->storage_of(v).index];
     int64_t before = state_.bindings->value(type.offset).value_or(0) * dtype_bytes(tensors[i].dtype);
     slot.base = tensors[i].data - before;
@@ -84,13 +84,14 @@ void GraphRun::set_arena_bases() {
   for (uint32_t s = 0; s < slots_.size() && s < placed_->offsets.size(); ++s)
     if (int64_t offset = placed_->offsets[s]; offset != MemoryPlan::kNoOffset) {
       const LiveStorage* live = live_->find(StorageId(s));
-      slots_[s].base = live != nullptr && live->is_host ? root_->host_arena_.data() + offset : root_->arena_.data() + frame_ + offset;
+      slots_[s].base = live != nullptr && live->is_host ? root_->host_arena_.data() + offset
+                                                        : root_->arena_.data() + frame_ + offset;
     }
 }
 
 Status GraphRun::run() {
   finish();
-  bool whole = state_.use_arena && !state_.observer;   // who looks at nodes sees each
+  bool whole = state_.use_arena && !state_.observer;  // who looks at nodes sees each
   if (whole && !fused_) SG_TRY(fuse());
   if (whole && state_.backend && nested_.is_none()) return run_on_device();
   auto group = groups_.begin();
@@ -199,7 +200,8 @@ Status GraphRun::define_static_values() {
       values_.tensors[v.index] = *view;
     } else if (type.has_value) {
       int64_t number = *state_.bindings->value(type.value);
-      values_.scalars[v.index] = type.kind == TypeKind::boolean ? Scalar::boolean(number != 0) : Scalar::integer(number);
+      values_.scalars[v.index] =
+          type.kind == TypeKind::boolean ? Scalar::boolean(number != 0) : Scalar::integer(number);
     }
   }
   return ok_status();
@@ -225,13 +227,15 @@ Result<Tensor> GraphRun::view_of(ValueId v) const {
     legal &= *size >= 0 && *stride >= 0;
     empty |= *size == 0;
     int64_t reach;
-    legal &= !__builtin_mul_overflow(*size - 1, *stride, &reach) && !__builtin_add_overflow(last, std::max<int64_t>(reach, 0), &last);
+    legal &= !__builtin_mul_overflow(*size - 1, *stride, &reach) &&
+             !__builtin_add_overflow(last, std::max<int64_t>(reach, 0), &last);
   }
   Error wrong{ErrorKind::cannot_apply, "result %" + std::string(graph_.name(v))};
   if (!known) return wrong.message += " has a size that nothing gives a value", wrong;
   if (!legal) return wrong.message += " has a negative or endless size", wrong;
   int64_t bytes;
-  if (!empty && (__builtin_mul_overflow(last + 1, static_cast<int64_t>(dtype_bytes(t.dtype)), &bytes) || bytes > slot.bytes))
+  if (!empty &&
+      (__builtin_mul_overflow(last + 1, static_cast<int64_t>(dtype_bytes(t.dtype)), &bytes) || bytes > slot.bytes))
     return wrong.message += " reaches beyond its memory of " + std::to_string(slot.bytes) + " bytes", wrong;
   t.data = slot.base ? slot.base + (empty ? 0 : *offset * dtype_bytes(t.dtype)) : nullptr;
   return t;
@@ -241,7 +245,10 @@ Status GraphRun::take_memory(StorageId s, int64_t bytes) {
   Slot& slot = slots_[s.index];
   slot.base = state_.pool->take(bytes);
   if (!slot.base)
-    return Error{ErrorKind::missing, "no memory for " + std::to_string(bytes) + " bytes", {}, "see sg-run --plan and --memory-limit"};
+    return Error{ErrorKind::missing,
+                 "no memory for " + std::to_string(bytes) + " bytes",
+                 {},
+                 "see sg-run --plan and --memory-limit"};
   slot.bytes = bytes;
   slot.from_pool = true;
   return ok_status();
@@ -257,7 +264,7 @@ Status GraphRun::define_fresh(NodeId n, ValueId v) {
     ValueId source = graph_.node(n).args[0].as_value();
     if (result_is_view(graph_, n, source, v, &sizes) == ViewAnswer::yes) {
       slot = slots_[alias_->storage_of(source).index];
-      slot.from_pool = slot.is_static = false;      // the source's to give back
+      slot.from_pool = slot.is_static = false;  // the source's to give back
       return ok_status();
     }
   }
@@ -321,7 +328,10 @@ Status GraphRun::resolve(Step* step) {
                       node.result_count == 0 ? values_.tensors.begin() : first + node.result_count);
   call.scalars.assign(node.result_count, Scalar());
   call.random = random_stream(graph_, step->node, state_);
-  if (binds) call.allocate = [this, step](size_t i, std::span<const int64_t> shape) { return allocate_by_kernel(step, i, shape); };
+  if (binds)
+    call.allocate = [this, step](size_t i, std::span<const int64_t> shape) {
+      return allocate_by_kernel(step, i, shape);
+    };
   step->resolved = step->is_static;
   return ok_status();
 }
@@ -334,7 +344,8 @@ Status GraphRun::allocate_by_kernel(Step* step, size_t i, std::span<const int64_
   // The sizes are numbers from here on, so the recorded strides are too: who reads it goes by them.
   const Type& type = graph_.type(v);
   if (type.shape.size() != shape.size())
-    return Error{ErrorKind::cannot_apply, "the data gives result %" + std::string(graph_.name(v)) + " another number of axes than the graph says"};
+    return Error{ErrorKind::cannot_apply, "the data gives result %" + std::string(graph_.name(v)) +
+                                              " another number of axes than the graph says"};
   std::span<const StrId> binds = alias_->binds(step->node);
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     auto symbol = graph_.pool().exprs.as_symbol(type.shape[axis]);
@@ -343,7 +354,8 @@ Status GraphRun::allocate_by_kernel(Step* step, size_t i, std::span<const int64_
   for (size_t axis = 0; axis < shape.size(); ++axis)
     if (auto stride = state_.bindings->value(type.stride[axis])) t.stride[axis] = *stride;
   if (extent_bytes(t) > t.bytes())
-    return Error{ErrorKind::cannot_apply, "result %" + std::string(graph_.name(v)) + " reaches beyond its memory of " + std::to_string(t.bytes()) + " bytes"};
+    return Error{ErrorKind::cannot_apply, "result %" + std::string(graph_.name(v)) + " reaches beyond its memory of " +
+                                              std::to_string(t.bytes()) + " bytes"};
   step->call->results[i] = t;
   return ok_status();
 }
@@ -382,20 +394,23 @@ Status GraphRun::bind_results(Step* step) {
     if (type.kind == TypeKind::integer && type.has_value) SG_TRY(bind(type.value, step->call->scalars[i].to_int()));
     bool is_whole = type.kind == TypeKind::integer || type.kind == TypeKind::boolean;
     bool hint = is_whole && binds.size() == node.result_count && !state_.bindings->value(binds[i]);
-    if (hint) SG_TRY(state_.bindings->bind(binds[i], step->call->scalars[i].to_int()));   // the type has the captured number
+    if (hint)
+      SG_TRY(state_.bindings->bind(binds[i], step->call->scalars[i].to_int()));  // the type has the captured number
     if (type.kind != TypeKind::tensor || !values_.tensors[v.index].is_none()) continue;
     const Tensor& made = step->call->results[i];
     for (int axis = 0; axis < made.rank; ++axis) SG_TRY(bind(type.shape[static_cast<size_t>(axis)], made.dim(axis)));
     SG_ASSIGN(values_.tensors[v.index], view_of(v));
     if (!same_shape(values_.tensors[v.index], made))
-      return Error{ErrorKind::cannot_apply, "the data gives result %" + std::string(graph_.name(v)) + " another shape than the graph says"};
+      return Error{ErrorKind::cannot_apply,
+                   "the data gives result %" + std::string(graph_.name(v)) + " another shape than the graph says"};
   }
   return ok_status();
 }
 
 Status GraphRun::run_host(Step* step) {
   SG_TRY(resolve(step));
-  if (step->call->op().name == "aten.sym_storage_offset.default") {     // a tensor does not know where it begins, its type does
+  if (step->call->op().name ==
+      "aten.sym_storage_offset.default") {  // a tensor does not know where it begins, its type does
     auto offset = state_.bindings->value(graph_.type(graph_.node(step->node).result(0)).value);
     if (!offset) return step->call->fail("the storage offset has no value");
     step->call->scalars[0] = Scalar::integer(*offset);
@@ -410,14 +425,17 @@ Status GraphRun::run_host(Step* step) {
 Status GraphRun::expect_input(size_t i, const Tensor& given) const {
   const Type& type = graph_.type(graph_.inputs()[i].value);
   if (type.kind != TypeKind::tensor) return ok_status();
-  bool fits = given.dtype == stored_dtype(type.dtype, state_.kernels->numerics) && type.shape.size() == static_cast<size_t>(given.rank);
+  bool fits = given.dtype == stored_dtype(type.dtype, state_.kernels->numerics) &&
+              type.shape.size() == static_cast<size_t>(given.rank);
   for (size_t axis = 0; fits && axis < type.shape.size(); ++axis) {
     int dim = static_cast<int>(axis);
-    fits = state_.bindings->value(type.shape[axis]) == given.dim(dim) &&
-           (given.dim(dim) <= 1 || given.elements() == 0 || state_.bindings->value(type.stride[axis]) == given.step(dim));
+    fits =
+        state_.bindings->value(type.shape[axis]) == given.dim(dim) &&
+        (given.dim(dim) <= 1 || given.elements() == 0 || state_.bindings->value(type.stride[axis]) == given.step(dim));
   }
   if (fits) return ok_status();
-  return Error{ErrorKind::cannot_apply, "argument " + std::to_string(i) + " does not have the type of the body's input %" +
+  return Error{ErrorKind::cannot_apply, "argument " + std::to_string(i) +
+                                            " does not have the type of the body's input %" +
                                             std::string(graph_.name(graph_.inputs()[i].value))};
 }
 
@@ -446,7 +464,8 @@ Status GraphRun::run_body(Step* step) {
     bool fresh = alias_->storage(alias_->storage_of(v)).def == step->node;
     const Tensor& made = body.values().tensors[inner.index];
     if (!same_shape(made, step->call->results[i]))
-      return Error{ErrorKind::cannot_apply, "result %" + std::string(graph_.name(v)) + " has another shape than the body gives"};
+      return Error{ErrorKind::cannot_apply,
+                   "result %" + std::string(graph_.name(v)) + " has another shape than the body gives"};
     if (fresh && made.data != step->call->results[i].data) cpu::copy(*step->call, step->call->results[i], made);
   }
   body.finish();

@@ -1,6 +1,7 @@
 // GraphRun: one graph of one rank, made ready once and run as often as there are steps.
 //
-// Ready     `build` takes the graph apart into steps when the sizes of the inputs are bound: views whose memory is known
+// Ready     `build` takes the graph apart into steps when the sizes of the inputs are bound: views whose memory is
+// known
 //           vanish, every other node has its kernel. What cannot run is refused here, all of it at once.
 // Memory    What liveness and plan place lies in the arena; what only the data sizes comes from the pool between its
 //           first and last use; inputs stay where the caller has them.
@@ -64,11 +65,11 @@ struct RankState {
   Bindings* bindings = nullptr;
   BlockPool* pool = nullptr;
   KernelContext* kernels = nullptr;
-  Communicator* comm = nullptr;         // null = the graph has no collectives
+  Communicator* comm = nullptr;  // null = the graph has no collectives
   Observer* observer = nullptr;
-  bool use_arena = true;                // false: everything comes from the pool
-  bool guards_flight = false;           // collectives.h
-  Backend* backend = nullptr;           // null = the processor; else whose memory tensors lie in
+  bool use_arena = true;       // false: everything comes from the pool
+  bool guards_flight = false;  // collectives.h
+  Backend* backend = nullptr;  // null = the processor; else whose memory tensors lie in
 };
 
 // A node that a run cannot do, for the list of them.
@@ -76,7 +77,7 @@ struct Unsupported {
   std::string op;
   NodeId first;
   size_t count = 0;
-  std::string reason;                   // "no kernel"
+  std::string reason;  // "no kernel"
 };
 
 class GraphRun {
@@ -93,7 +94,8 @@ class GraphRun {
   // Gives the inputs: tensors by input position, numbers for scalar inputs. Memory stays the caller's and must stay
   // where it is until the next `bind_inputs`.
   Status bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
-  // The same for a body that is called again: what its last call worked out stays where the tensors are those of that call.
+  // The same for a body that is called again: what its last call worked out stays where the tensors are those of that
+  // call.
   Status rebind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
 
   Status run();
@@ -101,10 +103,10 @@ class GraphRun {
   size_t step_count() const { return steps_.size(); }
   NodeId step_node(size_t i) const { return steps_[i].node; }
   Status run_step(size_t i, bool give_back = true);
-  Status begin_step(size_t i);          // works out results and arguments, computes nothing
+  Status begin_step(size_t i);  // works out results and arguments, computes nothing
   KernelCall* step_call(size_t i) { return steps_[i].call.get(); }
   void free_after(size_t i);
-  void finish();                        // gives back what outlives the last step, outputs excepted
+  void finish();  // gives back what outlives the last step, outputs excepted
 
   // The same error, with rank, node and source line.
   Error at_node(Error error, NodeId n) const;
@@ -132,29 +134,29 @@ class GraphRun {
     NodeId node;
     StepKind kind = StepKind::kernel;
     bool is_static = false;
-    bool resolved = false;              // static, and its call is filled in
-    bool has_open_sizes = false;        // its rule is asked again with this run's numbers
-    bool gives_numbers = true;          // to the host, or to symbols: results beside tensors that are known before
+    bool resolved = false;        // static, and its call is filled in
+    bool has_open_sizes = false;  // its rule is asked again with this run's numbers
+    bool gives_numbers = true;    // to the host, or to symbols: results beside tensors that are known before
     Kernel kernel = nullptr;
     std::unique_ptr<KernelCall> call;
-    std::unique_ptr<GraphRun> body;     // call
-    std::vector<Launched> launched;     // launch: one a result, until the next time
-    std::vector<StorageId> frees;       // pool storages that nobody needs after this step
+    std::unique_ptr<GraphRun> body;  // call
+    std::vector<Launched> launched;  // launch: one a result, until the next time
+    std::vector<StorageId> frees;    // pool storages that nobody needs after this step
   };
-  struct FusedGroup {                   // neighbouring steps as one pass over memory
+  struct FusedGroup {  // neighbouring steps as one pass over memory
     size_t first = 0, count = 0;
     cpu::PointwiseProgram program;
     std::unique_ptr<DeviceProgram> on_device;
   };
-  struct Item {                         // what runs as one: a group, or a step
-    size_t first = 0, count = 1;        // steps
+  struct Item {                   // what runs as one: a group, or a step
+    size_t first = 0, count = 1;  // steps
     FusedGroup* group = nullptr;
-    bool touches_host = false;          // the host took part when it ran
+    bool touches_host = false;  // the host took part when it ran
   };
-  struct Slot {                         // memory of a storage
+  struct Slot {  // memory of a storage
     std::byte* base = nullptr;
     int64_t bytes = 0;
-    bool is_static = false;             // input or arena: the address does not change
+    bool is_static = false;  // input or arena: the address does not change
     bool from_pool = false;
   };
 
@@ -204,7 +206,7 @@ class GraphRun {
   Status define_result(NodeId n, uint32_t i);
   Status define_fresh(NodeId n, ValueId v);
   Status define_static_values();
-  Result<Tensor> view_of(ValueId v) const;           // of the memory that its storage has now
+  Result<Tensor> view_of(ValueId v) const;  // of the memory that its storage has now
   Status allocate_by_kernel(Step* step, size_t i, std::span<const int64_t> shape);
   Status bind_results(Step* step);
   void set_arena_bases();
@@ -216,24 +218,24 @@ class GraphRun {
   const Graph& graph_;
   NestedId nested_;
   std::unique_ptr<AliasAnalysis> alias_;
-  Liveness liveness_;                   // of the outermost graph; bodies point into it
+  Liveness liveness_;  // of the outermost graph; bodies point into it
   MemoryPlan plan_;
   Arena arena_, host_arena_;
   const Liveness* live_ = &liveness_;
   const MemoryPlan* placed_ = &plan_;
-  const GraphRun* root_ = this;         // whose arena, plan and liveness are used
-  int64_t frame_ = 0;                   // where this body's part of the arena begins
-  std::vector<Slot> slots_;             // by storage
-  std::vector<bool> conjugate_;         // by value
+  const GraphRun* root_ = this;  // whose arena, plan and liveness are used
+  int64_t frame_ = 0;            // where this body's part of the arena begins
+  std::vector<Slot> slots_;      // by storage
+  std::vector<bool> conjugate_;  // by value
   ValueTable values_;
   std::vector<Step> steps_;
-  std::vector<uint32_t> step_of_;       // by node; launches only
-  std::vector<std::unique_ptr<FusedGroup>> groups_;   // in schedule order
+  std::vector<uint32_t> step_of_;                    // by node; launches only
+  std::vector<std::unique_ptr<FusedGroup>> groups_;  // in schedule order
   bool fused_ = false;
-  std::vector<Item> items_;             // with a backend, once fused
+  std::vector<Item> items_;  // with a backend, once fused
   std::vector<Segment> segments_;
-  std::vector<std::unique_ptr<DeviceProgram>> recorded_;   // by segment; null: not yet
-  size_t runs_ = 0;                     // since the inputs were bound
+  std::vector<std::unique_ptr<DeviceProgram>> recorded_;  // by segment; null: not yet
+  size_t runs_ = 0;                                       // since the inputs were bound
   std::map<std::string, size_t> on_host_;
   size_t in_flight_ = 0;                // launched and not waited for, about: whether progress is worth a call
   std::vector<bool> static_;            // by value: neither size nor memory can change

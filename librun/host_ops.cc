@@ -14,7 +14,7 @@ std::optional<int64_t> floor_divide(int64_t a, int64_t b) {
   return q - ((a % b != 0) && ((a < 0) != (b < 0)));
 }
 
-std::optional<int64_t> modulo(int64_t a, int64_t b) {   // has b's sign, as in Python
+std::optional<int64_t> modulo(int64_t a, int64_t b) {  // has b's sign, as in Python
   if (b == 0) return std::nullopt;
   if (b == -1) return 0;
   int64_t r = a % b;
@@ -24,7 +24,7 @@ std::optional<int64_t> modulo(int64_t a, int64_t b) {   // has b's sign, as in P
 std::optional<int64_t> power(int64_t base, int64_t exponent) {
   int64_t out = 1;
   if (exponent > 64 && (base > 1 || base < -1)) return std::nullopt;
-  if (exponent > 64) exponent = 64 + exponent % 2;      // of 0, 1 and -1 only the parity matters
+  if (exponent > 64) exponent = 64 + exponent % 2;  // of 0, 1 and -1 only the parity matters
   for (int64_t i = 0; i < exponent; ++i)
     if (__builtin_mul_overflow(out, base, &out)) return std::nullopt;
   return out;
@@ -68,7 +68,8 @@ std::optional<bool> compare(std::string_view op, T a, T b) {
 }
 
 Error not_a_number(const KernelCall& call, std::string_view what) {
-  return call.fail(std::string(call.op().name) + " of " + std::string(what) + " is no number (overflow, or a division by zero)");
+  return call.fail(std::string(call.op().name) + " of " + std::string(what) +
+                   " is no number (overflow, or a division by zero)");
 }
 
 std::string describe(Scalar s) { return s.is_integral() ? std::to_string(s.i) : std::to_string(s.re); }
@@ -76,7 +77,8 @@ std::string describe(Scalar s) { return s.is_integral() ? std::to_string(s.i) : 
 Result<Scalar> two(const KernelCall& call, std::string_view op) {
   Scalar a = call.scalar("a"), b = call.scalar("b");
   bool integral = a.is_integral() && b.is_integral();
-  if (auto answer = integral ? compare(op, a.i, b.i) : compare(op, a.to_double(), b.to_double())) return Scalar::boolean(*answer);
+  if (auto answer = integral ? compare(op, a.i, b.i) : compare(op, a.to_double(), b.to_double()))
+    return Scalar::boolean(*answer);
   bool whole_result = integral && op != "truediv" && !(op == "pow" && b.i < 0);
   if (whole_result) {
     if (auto out = whole(op, a.i, b.i)) return Scalar::integer(*out);

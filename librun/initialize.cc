@@ -33,7 +33,8 @@ SizeValues hints(const Program& program) {
 
 std::vector<int64_t> global_shape(const Program& program, const Input& input) {
   const std::vector<Expr>& local = program.graph.type(input.value).shape;
-  const std::vector<Expr>& exprs = input.sharding.global_shape.size() == local.size() ? input.sharding.global_shape : local;
+  const std::vector<Expr>& exprs =
+      input.sharding.global_shape.size() == local.size() ? input.sharding.global_shape : local;
   std::vector<int64_t> out;
   for (Expr e : exprs) out.push_back(evaluate_size(program.graph.pool(), e, hints(program)).value_or(1));
   return out;
@@ -154,7 +155,9 @@ struct ElementSource {
     else return element<T>(static_cast<double>(v));
   }
   template <class T>
-  static void constant(double v, std::span<T> out) { std::fill(out.begin(), out.end(), element<T>(v)); }
+  static void constant(double v, std::span<T> out) {
+    std::fill(out.begin(), out.end(), element<T>(v));
+  }
   template <class T, class Fn>
   static void each(uint64_t first, std::span<T> out, const Fn& fn) {
     for (size_t j = 0; j < out.size(); ++j) out[j] = element<T>(fn(first + j));
@@ -220,7 +223,8 @@ Result<uint64_t> parse_init(std::string_view text) {
   const std::string_view digits = text.starts_with("seed:") ? text.substr(5) : std::string_view();
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), seed);
   if (digits.empty() || error != std::errc() || end != digits.data() + digits.size())
-    return Error{ErrorKind::usage, "`" + std::string(text) + "` is not seed:N, N from 0 to 2^64 - 1", {}, "--init seed:0"};
+    return Error{
+        ErrorKind::usage, "`" + std::string(text) + "` is not seed:N, N from 0 to 2^64 - 1", {}, "--init seed:0"};
   return seed;
 }
 
@@ -243,7 +247,8 @@ InitPlan::InitPlan(const Job& job, const InitPlan* like) : job_(job) {
 }
 
 const InitPlan::Entry* InitPlan::find(std::string_view name) const {
-  auto it = std::lower_bound(entries_.begin(), entries_.end(), name, [](const Entry& e, std::string_view n) { return e.name < n; });
+  auto it = std::lower_bound(entries_.begin(), entries_.end(), name,
+                             [](const Entry& e, std::string_view n) { return e.name < n; });
   return it != entries_.end() && it->name == name ? &*it : nullptr;
 }
 
@@ -270,7 +275,8 @@ void InitMaker::set_sizes(const SymbolValues& sizes) {
 
 InitRule InitMaker::rule(size_t input) const {
   InitRule out = plan_.rule(*program_, input);
-  if (out.kind == Kind::index && input < below_.size() && below_[input]) out.below = std::max<int64_t>(1, std::min(out.below, *below_[input]));
+  if (out.kind == Kind::index && input < below_.size() && below_[input])
+    out.below = std::max<int64_t>(1, std::min(out.below, *below_[input]));
   return out;
 }
 

@@ -4,9 +4,11 @@
 //        row-major index in the *global* tensor: shards agree, replicas are equal, and the same parameter has the same
 //        values in every graph of a model, whatever a pass did to it.
 // Values by kind and by use (input_use.h), never by name:
-//          parameters    matrices and tables: normal, deviation 1/sqrt(fan-in); vectors: ones where they scale, zeros where
+//          parameters    matrices and tables: normal, deviation 1/sqrt(fan-in); vectors: ones where they scale, zeros
+//          where
 //                        they are added
-//          buffers       zeros; ones where a norm takes the root or something is divided by it; uniform in [0, 1) where it
+//          buffers       zeros; ones where a norm takes the root or something is divided by it; uniform in [0, 1) where
+//          it
 //                        scales; complex ones lie on the unit circle (rotary tables)
 //          user inputs   floats normal, single numbers and divisors 1; integers uniform in what their consumers index
 //          tangents      ones; optimizer state zeros
@@ -31,9 +33,9 @@ class ThreadTeam;
 struct InitRule {
   enum class Kind : uint8_t { ask, zeros, ones, normal, uniform, unit_circle, index };
   Kind kind = Kind::ask;
-  double scale = 1;                    // normal: the deviation
-  int64_t below = 0;                   // index: in [0, below)
-  std::string because;                 // index: what bounds it; else why it is so
+  double scale = 1;     // normal: the deviation
+  int64_t below = 0;    // index: in [0, below)
+  std::string because;  // index: what bounds it; else why it is so
 };
 
 // "seed:7" -> 7
@@ -50,11 +52,11 @@ class InitPlan {
  private:
   friend class InitMaker;
   struct Entry {
-    std::string name;                  // what it is keyed by
+    std::string name;  // what it is keyed by
     InitRule rule;
   };
   const Job& job_;
-  std::vector<Entry> entries_;         // sorted by name
+  std::vector<Entry> entries_;  // sorted by name
   const Entry* find(std::string_view name) const;
 };
 
@@ -65,21 +67,21 @@ class InitMaker : public InputMaker {
   bool can_make(size_t input) const override;
   void set_sizes(const SymbolValues& sizes) override;
   Status make(size_t input, const Tensor& tensor) override;
-  // "`tokens` (%arg3_1): integers in [0, 256): rows of %arg0_1, in %embedding": a line for each input that was made up and
-  // is no parameter or buffer; also for those whose integers are drawn. One line for all parameters and buffers when files
-  // were given: they may have been forgotten there.
+  // "`tokens` (%arg3_1): integers in [0, 256): rows of %arg0_1, in %embedding": a line for each input that was made up
+  // and is no parameter or buffer; also for those whose integers are drawn. One line for all parameters and buffers
+  // when files were given: they may have been forgotten there.
   std::vector<std::string> describe(bool has_files = false) const;
 
  private:
   InitRule rule(size_t input) const;
 
   const InitPlan& plan_;
-  const Program* program_;             // null: the job does not hold the rank
+  const Program* program_;  // null: the job does not hold the rank
   uint32_t rank_;
   uint64_t seed_;
   ThreadTeam* team_;
   SymbolValues sizes_;
-  std::vector<std::optional<int64_t>> below_;   // by input: what an index must stay under at the sizes of this run
+  std::vector<std::optional<int64_t>> below_;  // by input: what an index must stay under at the sizes of this run
   std::vector<bool> made_;
 };
 

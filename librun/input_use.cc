@@ -11,25 +11,37 @@ namespace sg {
 namespace {
 
 constexpr size_t kMaxAxes = 8;
-constexpr size_t kMaxPieces = 1 << 16;        // inputs in one value: more are not followed
-constexpr int kMaxDepth = 16;                 // bodies within bodies
-constexpr size_t kMaxNodes = 20'000'000;      // visited, bodies once a call
+constexpr size_t kMaxPieces = 1 << 16;    // inputs in one value: more are not followed
+constexpr int kMaxDepth = 16;             // bodies within bodies
+constexpr size_t kMaxNodes = 20'000'000;  // visited, bodies once a call
 
 // One input's elements in a value. `axes[d]` is the axis of the (global) input that axis d of the value runs along.
 struct Piece {
   uint32_t input = 0;
   bool has_axes = false;
   std::array<int8_t, kMaxAxes> axes{};
-  int64_t shift = 0;                          // integers: value = element + shift
+  int64_t shift = 0;  // integers: value = element + shift
 };
 using Pieces = std::shared_ptr<const std::vector<Piece>>;
 
-enum class Role : uint8_t { value, index, index_list, product, convolution, table, scaled, added, variance, divisor, classes };
+enum class Role : uint8_t {
+  value,
+  index,
+  index_list,
+  product,
+  convolution,
+  table,
+  scaled,
+  added,
+  variance,
+  divisor,
+  classes
+};
 
 struct Row {
   std::string_view op, param;
   Role role;
-  int axis = 0;                               // product: the axis summed over, from the end when negative
+  int axis = 0;  // product: the axis summed over, from the end when negative
 };
 
 // Which argument of which op means what. `op` is a name without its overload.
@@ -194,8 +206,12 @@ const Param* param_of(const Pool& pool, const OpInfo& op, const Node& node, size
 class UseFinder {
  public:
   UseFinder(const Program& program, const SizeValues& sizes)
-      : program_(program), pool_(program.graph.pool()), sizes_(sizes), uses_(program.graph.inputs().size()),
-        compared_(uses_.size()), is_ranged_(uses_.size()) {}
+      : program_(program),
+        pool_(program.graph.pool()),
+        sizes_(sizes),
+        uses_(program.graph.inputs().size()),
+        compared_(uses_.size()),
+        is_ranged_(uses_.size()) {}
 
   std::vector<InputUse> run() {
     const Graph& graph = program_.graph;
@@ -288,7 +304,8 @@ class UseFinder {
       node.args[i].walk([&](const Arg& a) {
         if (!a.is(ArgKind::value)) return;
         if (param->written) written.push_back(a.as_value());
-        else for (ValueId target : targets) state->root[target.index] = state->root[a.as_value().index];
+        else
+          for (ValueId target : targets) state->root[target.index] = state->root[a.as_value().index];
       });
     }
     if (pieces.empty()) return;
@@ -296,11 +313,13 @@ class UseFinder {
     const bool distributes = targets.size() > 1 || op.returns_list || node.is_tuple;
     if (distributes && pieces.size() != 1 && pieces.size() != targets.size()) return;
     for (size_t i = 0; i < targets.size(); ++i) {
-      Pieces part = distributes && pieces.size() > 1 ? one(pieces[i]) : std::make_shared<const std::vector<Piece>>(pieces);
+      Pieces part =
+          distributes && pieces.size() > 1 ? one(pieces[i]) : std::make_shared<const std::vector<Piece>>(pieces);
       state->pieces[targets[i].index] = with_axes(graph, op, node, targets[i], part);
     }
     for (size_t i = 0; i < written.size(); ++i)
-      state->of_root[state->root[written[i].index].index] = state->pieces[(i < targets.size() ? targets[i] : targets[0]).index];
+      state->of_root[state->root[written[i].index].index] =
+          state->pieces[(i < targets.size() ? targets[i] : targets[0]).index];
   }
 
   // Follows one input's axes through transposes; any value with the input's own (or its global) shape has its axes.
@@ -310,8 +329,8 @@ class UseFinder {
     const std::vector<Expr>& shape = graph.type(v).shape;
     const std::string_view name = without_overload(op.name);
     const bool permutes = name == "aten.t" || name == "aten.transpose" || name == "aten.permute";
-    const bool keeps = name == "aten._to_copy" || name == "aten.clone" || name == "aten.alias" || name == "aten.detach" ||
-                       op.has(kWait) || name == "_c10d_functional.all_gather_into_tensor";
+    const bool keeps = name == "aten._to_copy" || name == "aten.clone" || name == "aten.alias" ||
+                       name == "aten.detach" || op.has(kWait) || name == "_c10d_functional.all_gather_into_tensor";
     if (permutes) permute(name, node, shape.size(), &piece);
     else if (is_shape_of_input(piece.input, shape)) identity(shape.size(), &piece);
     else if (!keeps) piece.has_axes = false;
@@ -320,7 +339,8 @@ class UseFinder {
 
   bool is_shape_of_input(uint32_t input, const std::vector<Expr>& shape) const {
     const Input& i = program_.graph.inputs()[input];
-    return shape == program_.graph.type(i.value).shape || (!i.sharding.global_shape.empty() && shape == i.sharding.global_shape);
+    return shape == program_.graph.type(i.value).shape ||
+           (!i.sharding.global_shape.empty() && shape == i.sharding.global_shape);
   }
 
   static void permute(std::string_view name, const Node& node, size_t rank, Piece* piece) {
@@ -420,7 +440,7 @@ class UseFinder {
 
   struct Extent {
     std::optional<int64_t> size;
-    std::string what;                         // "rows of %weight"
+    std::string what;  // "rows of %weight"
   };
 
   static std::string value_text(const Graph& graph, ValueId v) { return "%" + std::string(graph.name(v)); }
@@ -436,13 +456,16 @@ class UseFinder {
 
   Extent extent_indexed(const Graph& graph, NodeId n, const OpInfo& op, const Row& row) const {
     const Node& node = graph.node(n);
-    if (row.op == "aten.embedding_dense_backward") return {number(graph, argument(op, node, "num_weights")), "rows of the table"};
+    if (row.op == "aten.embedding_dense_backward")
+      return {number(graph, argument(op, node, "num_weights")), "rows of the table"};
     if (row.op == "aten.one_hot") return {number(graph, argument(op, node, "num_classes")), "classes"};
     const Arg* self = argument(op, node, row.op == "aten.embedding" ? "weight" : "self");
     if (self == nullptr || !self->is(ArgKind::value)) return {};
     const ValueId v = self->as_value();
-    if (row.op == "aten.embedding" || row.op == "aten.embedding_renorm_") return {size(graph, v, 0), "rows of " + value_text(graph, v)};
-    if (row.op == "aten.take") return {element_count(pool_, graph.type(v), sizes_), "elements of " + value_text(graph, v)};
+    if (row.op == "aten.embedding" || row.op == "aten.embedding_renorm_")
+      return {size(graph, v, 0), "rows of " + value_text(graph, v)};
+    if (row.op == "aten.take")
+      return {element_count(pool_, graph.type(v), sizes_), "elements of " + value_text(graph, v)};
     auto dim = number(graph, argument(op, node, "dim"));
     if (row.op == "torchtitan.deterministic_scatter_add") dim = 0;
     if (!dim) return {};
@@ -468,9 +491,10 @@ class UseFinder {
       size_t covered = 1;
       if (item.is(ArgKind::value)) {
         const Type& type = graph.type(item.as_value());
-        if (type.dtype == DType::boolean) covered = type.shape.size();       // a mask stands for as many axes as it has
+        if (type.dtype == DType::boolean) covered = type.shape.size();  // a mask stands for as many axes as it has
         else if (const Pieces& pieces = state.of(item.as_value()))
-          bound(graph, n, *pieces, {size(graph, v, axis), "axis " + std::to_string(axis) + " of " + value_text(graph, v)});
+          bound(graph, n, *pieces,
+                {size(graph, v, axis), "axis " + std::to_string(axis) + " of " + value_text(graph, v)});
       }
       axis += covered;
     }
@@ -480,7 +504,7 @@ class UseFinder {
     if (!extent.size) return;
     for (const Piece& piece : pieces) {
       InputUse& use = uses_[piece.input];
-      int64_t below = 0;                      // of the element: element + shift < size; a shift up leaves room below 0
+      int64_t below = 0;  // of the element: element + shift < size; a shift up leaves room below 0
       if (__builtin_sub_overflow(*extent.size, piece.shift, &below) || (use.below && *use.below <= below)) continue;
       use.below = below;
       use.because = extent.what + ", in %" + std::string(graph.label(n));
@@ -493,7 +517,8 @@ class UseFinder {
     if (node.args.size() < 2 || !node.args[0].is(ArgKind::value) || !node.args[1].is(ArgKind::integer)) return;
     const Pieces& pieces = state.of(node.args[0].as_value());
     int64_t limit = 0;
-    if (!pieces || __builtin_add_overflow(node.args[1].as_int(), name == "aten.le" || name == "aten.gt", &limit)) return;
+    if (!pieces || __builtin_add_overflow(node.args[1].as_int(), name == "aten.le" || name == "aten.gt", &limit))
+      return;
     for (const Piece& piece : *pieces) {
       int64_t below = 0;
       if (__builtin_sub_overflow(limit, piece.shift, &below)) continue;
@@ -510,7 +535,9 @@ class UseFinder {
 
   void enter(const Graph& graph, NodeId n, State* state, int depth) {
     const Node& node = graph.node(n);
-    if (depth >= kMaxDepth || node.args.size() < 2 || !node.args[0].is(ArgKind::graph) || !node.args[1].is(ArgKind::list)) return;
+    if (depth >= kMaxDepth || node.args.size() < 2 || !node.args[0].is(ArgKind::graph) ||
+        !node.args[1].is(ArgKind::list))
+      return;
     const uint32_t body_index = node.args[0].as_graph().index;
     if (body_index >= program_.nested.size()) return;
     const Graph& body = program_.nested[body_index]->graph;
@@ -527,8 +554,8 @@ class UseFinder {
   const Pool& pool_;
   const SizeValues& sizes_;
   std::vector<InputUse> uses_;
-  std::vector<int64_t> compared_;             // by input: the largest limit that it is compared with
-  std::vector<bool> is_ranged_;               // by input: compared with an upper limit
+  std::vector<int64_t> compared_;  // by input: the largest limit that it is compared with
+  std::vector<bool> is_ranged_;    // by input: compared with an upper limit
   size_t visited_ = 0;
 };
 

@@ -14,7 +14,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMaxNamed = 50;                 // of a list in one message
+constexpr size_t kMaxNamed = 50;  // of a list in one message
 
 std::string type_text(DType dtype, std::span<const int64_t> shape) {
   std::string out = std::string(dtype_name(dtype)) + "[";
@@ -25,7 +25,8 @@ std::string type_text(DType dtype, std::span<const int64_t> shape) {
 // One file's tensors by graph input.
 class Matching {
  public:
-  Matching(const Graph& graph, Diagnostics* out) : graph_(graph), out_(out), stored_(graph.inputs().size(), nullptr), file_(graph.inputs().size()) {
+  Matching(const Graph& graph, Diagnostics* out)
+      : graph_(graph), out_(out), stored_(graph.inputs().size(), nullptr), file_(graph.inputs().size()) {
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
       const Input& input = graph.inputs()[i];
       if (input.kind == InputKind::opaque) continue;
@@ -49,7 +50,7 @@ class Matching {
     }
   }
 
-  size_t file_of(size_t input) const { return file_[input]; }       // REQUIRES: of(input) is not null
+  size_t file_of(size_t input) const { return file_[input]; }  // REQUIRES: of(input) is not null
 
   const StoredTensor* of(size_t input) const { return stored_[input]; }
 
@@ -62,7 +63,7 @@ class Matching {
     if (it == by_fqn_.end()) {
       Nearest nearest(name);
       for (const Input& input : graph_.inputs()) {
-        if (out_->full()) break;                       // it is only counted from here on
+        if (out_->full()) break;  // it is only counted from here on
         if (input.kind == InputKind::opaque) continue;
         nearest.offer(graph_.name(input.value));
         if (input.fqn) nearest.offer(graph_.pool().strings[input.fqn]);
@@ -110,9 +111,10 @@ Status check_missing(const Graph& graph, const Matching& matching, const InputSo
   if (count > kMaxNamed) names += " and " + std::to_string(count - kMaxNamed) + " more";
   std::string what = count == 1 ? "1 graph input has" : std::to_string(count) + " graph inputs have";
   Error error{ErrorKind::unreadable, what + " no value: " + names, {only_file(source)}, {}};
-  error.hint = source.maker == nullptr ? "--inputs FILE gives values, --init seed:N makes up those that are left"
-                                       : "nothing in the graph bounds them, so --init cannot make them up; a file with these "
-                                         "alone is enough: --inputs FILE --init ...";
+  error.hint = source.maker == nullptr
+                   ? "--inputs FILE gives values, --init seed:N makes up those that are left"
+                   : "nothing in the graph bounds them, so --init cannot make them up; a file with these "
+                     "alone is enough: --inputs FILE --init ...";
   return error;
 }
 
@@ -131,7 +133,8 @@ Result<Scalar> scalar_of(const StoredTensor& t, const Type& type) {
     std::memcpy(is(DType::i64) ? static_cast<void*>(&value) : &narrow, t.data, t.bytes);
     return Scalar::integer(is(DType::i64) ? value : narrow);
   }
-  if (type.kind == TypeKind::boolean && is(DType::boolean)) return Scalar::boolean(*static_cast<const char*>(t.data) != 0);
+  if (type.kind == TypeKind::boolean && is(DType::boolean))
+    return Scalar::boolean(*static_cast<const char*>(t.data) != 0);
   return Error{};
 }
 
@@ -173,7 +176,9 @@ class Loader {
   }
 
  private:
-  std::string file_name(size_t i) const { return matching_.of(i) != nullptr ? source_.files[matching_.file_of(i)] : only_file(source_); }
+  std::string file_name(size_t i) const {
+    return matching_.of(i) != nullptr ? source_.files[matching_.file_of(i)] : only_file(source_);
+  }
   Location at(size_t i) const {
     Location where{file_name(i)};
     where.offset = matching_.of(i)->offset;
@@ -193,7 +198,8 @@ class Loader {
     return source_.may_miss ? ok_status() : check_missing(graph_, matching_, source_);
   }
 
-  // Sizes that are bound and those of the file first, then what follows from them, then (of inputs that are made up) those of the capture.
+  // Sizes that are bound and those of the file first, then what follows from them, then (of inputs that are made up)
+  // those of the capture.
   Status bind_sizes() {
     InputSizes sizes(program_);
     SG_TRY(sizes.bind(source_.bindings));
@@ -225,7 +231,8 @@ class Loader {
   }
 
   std::string mismatch(size_t i, const StoredTensor& t) const {
-    return "input " + title(i) + " is " + recorded(i) + " in the graph, " + type_text(t.dtype, t.shape) + " in the file";
+    return "input " + title(i) + " is " + recorded(i) + " in the graph, " + type_text(t.dtype, t.shape) +
+           " in the file";
   }
 
   void check_type(size_t i) {
@@ -233,8 +240,9 @@ class Loader {
     if (stored == nullptr) return;
     if (is_scalar(type(i))) {
       if (!stored->shape.empty() || !scalar_of(*stored, type(i)).ok())
-        findings_.error("inputs", "input " + title(i) + " is a number, the file has " +
-                                      type_text(stored->dtype, stored->shape), at(i));
+        findings_.error("inputs",
+                        "input " + title(i) + " is a number, the file has " + type_text(stored->dtype, stored->shape),
+                        at(i));
       return;
     }
     bool same = type(i).kind == TypeKind::tensor && stored->dtype == type(i).dtype;
@@ -258,7 +266,8 @@ class Loader {
     auto bytes = storage_bytes(*job_.pool, t, values);
     bool known = first && bytes;
     for (size_t d = 0; d < t.shape.size(); ++d) {
-      auto size = evaluate_size(*job_.pool, t.shape[d], values), stride = evaluate_size(*job_.pool, t.stride[d], values);
+      auto size = evaluate_size(*job_.pool, t.shape[d], values),
+           stride = evaluate_size(*job_.pool, t.stride[d], values);
       known = known && size && stride;
       if (!known) break;
       out.shape[d] = *size;
@@ -267,8 +276,8 @@ class Loader {
     if (!known) return refuse("its size " + recorded(i) + " has no value, or passes 63 bits");
     if (*first < 0) return refuse("its offset " + std::to_string(*first) + " lies before its memory");
     *offset = *first;
-    *storage = *bytes;                              // up to its last element, from the beginning of the memory
-    if (*bytes == 0) *offset = 0;                   // nothing lies there
+    *storage = *bytes;             // up to its last element, from the beginning of the memory
+    if (*bytes == 0) *offset = 0;  // nothing lies there
     return out;
   }
 
@@ -297,7 +306,10 @@ class Loader {
       if (bytes[k] <= 1) continue;
       Location where{file_name(i)};
       where.offset = stored.offset + k;
-      return Error{ErrorKind::unreadable, "input " + title(i) + ": a bool with the value " + std::to_string(bytes[k]), where, {}};
+      return Error{ErrorKind::unreadable,
+                   "input " + title(i) + ": a bool with the value " + std::to_string(bytes[k]),
+                   where,
+                   {}};
     }
     return ok_status();
   }
@@ -314,7 +326,8 @@ class Loader {
   Status make_up(size_t i) {
     const Type& t = type(i);
     if (is_scalar(t)) return t.has_value ? take_recorded_scalar(i) : ok_status();
-    if (source_.maker == nullptr || !needs_value(graph_, graph_.inputs()[i]) || !source_.maker->can_make(i)) return ok_status();
+    if (source_.maker == nullptr || !needs_value(graph_, graph_.inputs()[i]) || !source_.maker->can_make(i))
+      return ok_status();
     int64_t offset = 0, storage = 0;
     SG_ASSIGN(Tensor tensor, shaped(i, &offset, &storage));
     SG_ASSIGN(tensor.data, own(i, offset, storage, tensor.dtype));
@@ -332,8 +345,10 @@ class Loader {
     auto value = out_.symbols.value(job_.pool->exprs, t.value);
     if (!value && (source_.may_miss || !graph_.is_used(graph_.inputs()[i].value))) return ok_status();
     if (!value)
-      return Error{ErrorKind::unreadable, "input " + title(i) + " is the size " + job_.pool->exprs.print(t.value) +
-                                              ", which no input tells", {only_file(source_)}, "give it in --inputs"};
+      return Error{ErrorKind::unreadable,
+                   "input " + title(i) + " is the size " + job_.pool->exprs.print(t.value) + ", which no input tells",
+                   {only_file(source_)},
+                   "give it in --inputs"};
     out_.scalars[i] = t.kind == TypeKind::boolean ? Scalar::boolean(*value != 0) : Scalar::integer(*value);
     return ok_status();
   }

@@ -5,7 +5,8 @@
 //          Inputs that nothing uses may be missing, and opaque ones have no value.
 // Sizes    --bind and the shapes of the file give the symbolic sizes, the capture those that are left; sizes that
 //          contradict each other, their range or a guard of the graph are errors.
-// Copies   None, where the graph's strides are the contiguous ones of the file: tensors point into a private mapping of the
+// Copies   None, where the graph's strides are the contiguous ones of the file: tensors point into a private mapping of
+// the
 //          file, and writing to one changes that rank's memory, never the file.
 #pragma once
 
@@ -28,7 +29,7 @@ namespace sg {
 // Memory that lives as long as its owner, aligned to 64 bytes, not initialised.
 class TensorMemory {
  public:
-  Result<std::byte*> take(int64_t bytes);        // `missing` when there is not enough
+  Result<std::byte*> take(int64_t bytes);  // `missing` when there is not enough
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -41,9 +42,9 @@ class TensorMemory {
 
 // The values of one rank, and the memory that holds them. Tensors stay valid when it is moved.
 struct InputSet {
-  std::vector<Tensor> tensors;                   // by graph input; none: opaque, a scalar, or not there and not used
-  std::vector<Scalar> scalars;                   // by graph input; those that are numbers
-  SymbolValues symbols;                          // the sizes of the inputs
+  std::vector<Tensor> tensors;  // by graph input; none: opaque, a scalar, or not there and not used
+  std::vector<Scalar> scalars;  // by graph input; those that are numbers
+  SymbolValues symbols;         // the sizes of the inputs
   TensorMemory memory;
   std::vector<TensorFile> files;
 };
@@ -52,16 +53,16 @@ struct InputSet {
 class InputMaker {
  public:
   virtual ~InputMaker() = default;
-  virtual bool can_make(size_t input) const = 0;                       // a tensor input; false = it must be given
-  virtual void set_sizes(const SymbolValues& /*sizes*/) {}             // of this run; before the first `make`
-  virtual Status make(size_t input, const Tensor& tensor) = 0;         // REQUIRES: can_make(input)
+  virtual bool can_make(size_t input) const = 0;                // a tensor input; false = it must be given
+  virtual void set_sizes(const SymbolValues& /*sizes*/) {}      // of this run; before the first `make`
+  virtual Status make(size_t input, const Tensor& tensor) = 0;  // REQUIRES: can_make(input)
 };
 
 struct InputSource {
-  std::vector<std::string> files;                // of this rank; a name may stand in one of them only
-  InputMaker* maker = nullptr;                   // for what the files do not hold; null = they hold everything,
-  bool may_miss = false;                         // unless this is set: what is missing is left out
-  std::span<const SizeBinding> bindings;         // --bind
+  std::vector<std::string> files;         // of this rank; a name may stand in one of them only
+  InputMaker* maker = nullptr;            // for what the files do not hold; null = they hold everything,
+  bool may_miss = false;                  // unless this is set: what is missing is left out
+  std::span<const SizeBinding> bindings;  // --bind
 };
 
 Result<InputSet> load_inputs(const Job& job, uint32_t rank, const InputSource& source);

@@ -13,7 +13,8 @@
 // Trusted   Types: the verifier has held the node's types against the op's rule, and every view lies in its memory.
 //           Never trusted: values. An index read from data is checked before it is used.
 // Views     make no call: ops whose results are views for certain need no kernel.
-// Result    A kernel may not read a result before writing it; `out` arguments and arguments written in place are results
+// Result    A kernel may not read a result before writing it; `out` arguments and arguments written in place are
+// results
 //           and arguments at once. A result overlaps an argument only when it is the same view of the same memory (a
 //           pointwise op in place), or the op writes that argument.
 // Bits      must not depend on the number of threads, the address of the data, or on what ran before.
@@ -46,9 +47,11 @@ class Scratch {
  public:
   std::byte* take(int64_t bytes);
   template <class T>
-  T* take(int64_t count) { return reinterpret_cast<T*>(take_bytes(count, sizeof(T))); }
-  Tensor tensor(DType dtype, std::span<const int64_t> shape);   // contiguous, not initialised
-  void reset();                                                 // between calls
+  T* take(int64_t count) {
+    return reinterpret_cast<T*>(take_bytes(count, sizeof(T)));
+  }
+  Tensor tensor(DType dtype, std::span<const int64_t> shape);  // contiguous, not initialised
+  void reset();                                                // between calls
 
  private:
   std::byte* take_bytes(int64_t count, size_t size);
@@ -57,15 +60,15 @@ class Scratch {
     size_t size;
   };
   std::vector<Block> blocks_;
-  size_t used_ = 0;                     // of the last block
+  size_t used_ = 0;  // of the last block
 };
 
 // What identifies the random numbers of one node of one step (design: reductions and random numbers).
 struct RandomStream {
   uint64_t seed = 0;
   uint64_t step = 0;
-  uint64_t stream = 0;                  // the node's stream id
-  uint64_t rank = 0;                    // 1 + the rank where the source is rank-local, else 0
+  uint64_t stream = 0;  // the node's stream id
+  uint64_t rank = 0;    // 1 + the rank where the source is rank-local, else 0
   // A chunk of a random tensor draws what its part of the original would: the original's shape, and where the chunk's
   // first element lies in it. Empty = the result is the original.
   std::vector<int64_t> origin_shape, origin_offset;
@@ -75,15 +78,15 @@ struct RandomStream {
 struct ParamValue {
   enum class Kind : uint8_t { absent, tensor, scalar, text, dtype, list, graph, group };
   Kind kind = Kind::absent;
-  DType dtype = DType::none;            // dtype
-  Scalar scalar;                        // scalar
-  std::string_view text;                // text; also devices, layouts and memory formats
-  Tensor tensor;                        // tensor
+  DType dtype = DType::none;  // dtype
+  Scalar scalar;              // scalar
+  std::string_view text;      // text; also devices, layouts and memory formats
+  Tensor tensor;              // tensor
   NestedId graph;
   GroupId group;
-  std::vector<ParamValue> items;        // list: everything in it, in order
-  std::vector<Tensor> tensors;          // list of tensors, absent ones as `none`: the same, side by side
-  std::vector<int64_t> integers;        // list of integers: the same, side by side
+  std::vector<ParamValue> items;  // list: everything in it, in order
+  std::vector<Tensor> tensors;    // list of tensors, absent ones as `none`: the same, side by side
+  std::vector<int64_t> integers;  // list of integers: the same, side by side
 };
 
 // What all calls of one rank share.
@@ -91,7 +94,7 @@ struct KernelContext {
   ThreadTeam* team = nullptr;
   Scratch* scratch = nullptr;
   Numerics numerics = Numerics::fast;
-  const Program* program = nullptr;     // for ops that take nested graphs
+  const Program* program = nullptr;  // for ops that take nested graphs
   uint32_t rank = 0, world = 1;
 };
 
@@ -106,8 +109,8 @@ class KernelCall {
   KernelContext& context() const { return *context_; }
 
   // Arguments by name. REQUIRES for each: the schema has it, with that kind.
-  bool has(std::string_view name) const { return param(name).kind != ParamValue::Kind::absent; }   // given, not None
-  const Tensor& tensor(std::string_view name) const { return param(name).tensor; }   // dtype none when left out
+  bool has(std::string_view name) const { return param(name).kind != ParamValue::Kind::absent; }  // given, not None
+  const Tensor& tensor(std::string_view name) const { return param(name).tensor; }  // dtype none when left out
   std::span<const Tensor> tensors(std::string_view name) const { return param(name).tensors; }
   Scalar scalar(std::string_view name) const { return param(name).scalar; }
   int64_t integer(std::string_view name) const { return param(name).scalar.to_int(); }
@@ -138,14 +141,14 @@ class KernelCall {
   // Filled by the executor.
   std::vector<ParamValue>& params() { return params_; }
   std::vector<Tensor> results;
-  std::vector<Scalar> scalars;          // results that are numbers of the host, by result
+  std::vector<Scalar> scalars;  // results that are numbers of the host, by result
   RandomStream random;
   std::function<Status(size_t, std::span<const int64_t>)> allocate;
 
  private:
   const OpInfo* op_;
   KernelContext* context_;
-  std::vector<ParamValue> params_;      // by schema position
+  std::vector<ParamValue> params_;  // by schema position
 };
 
 using Kernel = Status (*)(KernelCall& call);

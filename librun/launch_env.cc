@@ -12,7 +12,8 @@ struct Family {
 
 constexpr Family kFamilies[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
 };
@@ -24,7 +25,8 @@ Status read(const GetEnv& getenv, const char* name, uint32_t* out) {
   if (!text) return ok_status();
   auto [end, error] = std::from_chars(text, text + std::strlen(text), *out);
   if (error == std::errc() && *end == '\0') return ok_status();
-  return Error{ErrorKind::usage, "the environment has " + std::string(name) + "='" + text + "', which is no number", {}, {}};
+  return Error{
+      ErrorKind::usage, "the environment has " + std::string(name) + "='" + text + "', which is no number", {}, {}};
 }
 
 Result<std::optional<LaunchEnv>> read_family(const GetEnv& getenv, const Family& f) {
@@ -35,7 +37,10 @@ Result<std::optional<LaunchEnv>> read_family(const GetEnv& getenv, const Family&
   SG_TRY(read(getenv, f.local_rank, &out.local_rank));
   SG_TRY(read(getenv, f.local_world, &out.local_world));
   if (out.rank >= out.world)
-    return Error{ErrorKind::usage, "the environment has rank " + std::to_string(out.rank) + " of " + std::to_string(out.world), {}, {}};
+    return Error{ErrorKind::usage,
+                 "the environment has rank " + std::to_string(out.rank) + " of " + std::to_string(out.world),
+                 {},
+                 {}};
   return std::optional(out);
 }
 
@@ -51,7 +56,9 @@ Result<std::optional<LaunchEnv>> detect_launch(const std::function<const char*(c
     SG_ASSIGN(std::optional<LaunchEnv> one, read_family(getenv, family));
     if (!one || (found && one->family == "Slurm")) continue;
     if (found && (one->rank != found->rank || one->world != found->world))
-      return Error{ErrorKind::usage, "two launchers disagree: " + text_of(*found) + ", " + text_of(*one), {},
+      return Error{ErrorKind::usage,
+                   "two launchers disagree: " + text_of(*found) + ", " + text_of(*one),
+                   {},
                    "start the ranks with one of them, or unset the variables of the other"};
     if (!found) found = one;
   }

@@ -11,9 +11,9 @@
 namespace sg {
 
 struct LaunchEnv {
-  std::string family;                   // "torchrun", "Open MPI", "MPICH", "Slurm"
+  std::string family;  // "torchrun", "Open MPI", "MPICH", "Slurm"
   uint32_t rank = 0, world = 1;
-  uint32_t local_rank = 0, local_world = 1;   // on this host; 0 of 1 where the launcher does not say
+  uint32_t local_rank = 0, local_world = 1;  // on this host; 0 of 1 where the launcher does not say
 };
 
 // None: started alone. An error when two launchers disagree, or a variable is no number. Slurm's own numbers count only

@@ -15,7 +15,7 @@ namespace {
 // before. {N}: elements of a large tensor; {R}: its rows of 256; {W}: the ranks; {S}, {P}: elements that a rank
 // exchanges, and with each rank; {1}: a one for each rank.
 struct Probe {
-  std::string_view name, inputs, nodes;          // the last node of the chain gives %y
+  std::string_view name, inputs, nodes;  // the last node of the chain gives %y
   int chain = 1;
   bool communicates = false;
 };
@@ -47,14 +47,16 @@ constexpr Probe kProbes[] = {
      "%s# = _c10d_functional.all_reduce(%y^, \"sum\", @all)\n%y# = _c10d_functional.wait_tensor(%s#)\n", 4, true},
     {"all_to_all_small", "input %y0 : f32[{W}]\n",
      "%s# = _c10d_functional.all_to_all_single(%y^, [{1}], [{1}], @all)\n"
-     "%y# = _c10d_functional.wait_tensor(%s#)\n", 100, true},
+     "%y# = _c10d_functional.wait_tensor(%s#)\n",
+     100, true},
     {"all_to_all", "input %y0 : f32[{S}]\n",
      "%s# = _c10d_functional.all_to_all_single(%y^, [{P}], [{P}], @all)\n"
-     "%y# = _c10d_functional.wait_tensor(%s#)\n", 4, true},
+     "%y# = _c10d_functional.wait_tensor(%s#)\n",
+     4, true},
 };
 
-constexpr int64_t kLargeElements = 32 << 20;        // of all ranks together: beyond the caches
-constexpr int64_t kExchangedElements = 4 << 20;     // of a rank, at most
+constexpr int64_t kLargeElements = 32 << 20;     // of all ranks together: beyond the caches
+constexpr int64_t kExchangedElements = 4 << 20;  // of a rank, at most
 
 std::string with(std::string text, std::string_view mark, const std::string& value) {
   for (size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += value.size())

@@ -15,16 +15,16 @@ namespace sg {
 
 struct RateOptions {
   uint32_t ranks = 1;
-  int threads = 1;                   // of each rank
-  uint32_t repeats = 9;              // at least 1
+  int threads = 1;       // of each rank
+  uint32_t repeats = 9;  // at least 1
 };
 
 struct ProbeTimes {
-  std::string name;                  // "matmul_f32", ...: measure_rates.cc lists them
-  double flops = 0, bytes = 0;       // of a rank's step, as CostModel counts them
-  double nodes = 0;                  // that compute or communicate
-  double payload_bytes = 0;          // of one collective: Communication::payload_bytes
-  std::vector<double> seconds;       // of the slowest rank, by repeat
+  std::string name;             // "matmul_f32", ...: measure_rates.cc lists them
+  double flops = 0, bytes = 0;  // of a rank's step, as CostModel counts them
+  double nodes = 0;             // that compute or communicate
+  double payload_bytes = 0;     // of one collective: Communication::payload_bytes
+  std::vector<double> seconds;  // of the slowest rank, by repeat
 };
 
 // Collectives are left out where there is one rank. Errors: there is not enough memory.

@@ -15,7 +15,7 @@
 
 #ifdef __has_feature
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
-#define __SANITIZE_ADDRESS__ 1         // as gcc says it
+#define __SANITIZE_ADDRESS__ 1  // as gcc says it
 #endif
 #endif
 #ifdef __SANITIZE_ADDRESS__
@@ -44,8 +44,11 @@ Status require_memory(int64_t bytes) {
   if (bytes < kSmall) return ok_status();
   const int64_t available = meminfo("MemAvailable:"), swap = meminfo("SwapFree:");
   if (available < 0 || bytes <= available + std::max<int64_t>(swap, 0)) return ok_status();
-  return Error{ErrorKind::missing, human_bytes(static_cast<double>(bytes)) + " are needed, and the machine has " +
-                                       human_bytes(static_cast<double>(available)) + " left", {}, "sg-run --plan says what needs it"};
+  return Error{ErrorKind::missing,
+               human_bytes(static_cast<double>(bytes)) + " are needed, and the machine has " +
+                   human_bytes(static_cast<double>(available)) + " left",
+               {},
+               "sg-run --plan says what needs it"};
 }
 
 void MemoryRelease::operator()(std::byte* memory) const {
@@ -61,17 +64,21 @@ Result<Arena> Arena::reserve(int64_t bytes, MemorySource* source) {
     arena.data_ = source->take(bytes);
     arena.bytes_ = bytes;
     if (arena.data_) return arena;
-    return Error{ErrorKind::missing, human_bytes(static_cast<double>(bytes)) + " are needed, and " + source->title() +
-                                         " has " + human_bytes(static_cast<double>(source->free_bytes())) + " left", {},
+    return Error{ErrorKind::missing,
+                 human_bytes(static_cast<double>(bytes)) + " are needed, and " + source->title() + " has " +
+                     human_bytes(static_cast<double>(source->free_bytes())) + " left",
+                 {},
                  "a smaller batch, or a pass that lowers the peak (see sg-run --plan)"};
   }
   SG_TRY(require_memory(bytes));
   void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    return Error{ErrorKind::missing, "cannot reserve " + std::to_string(bytes) + " bytes: " + std::strerror(errno), {},
+    return Error{ErrorKind::missing,
+                 "cannot reserve " + std::to_string(bytes) + " bytes: " + std::strerror(errno),
+                 {},
                  "a smaller batch, or a pass that lowers the peak (see sg-run --plan)"};
-  madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);   // advice: without it all works, slower
+  madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // advice: without it all works, slower
   arena.data_ = static_cast<std::byte*>(memory);
   arena.bytes_ = bytes;
   return arena;
@@ -133,8 +140,8 @@ std::byte* BlockPool::take(int64_t bytes) {
   } else {
     if (limit_ && held_ > *limit_ - bytes) drop_free();
     if (limit_ && held_ > *limit_ - bytes) return nullptr;
-    block = source_ ? source_->take(bytes)
-                    : static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(bytes)));
+    block =
+        source_ ? source_->take(bytes) : static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(bytes)));
     if (!block) return nullptr;
     held_ += bytes;
   }

@@ -12,8 +12,8 @@
 
 namespace sg {
 
-// `missing` when the machine has not so much memory left, as the kernel counts it. A mapping alone would succeed, and the
-// run would be ended by the system later, with nothing said. Unknown counts as enough.
+// `missing` when the machine has not so much memory left, as the kernel counts it. A mapping alone would succeed, and
+// the run would be ended by the system later, with nothing said. Unknown counts as enough.
 Status require_memory(int64_t bytes);
 
 // Memory that is not the process's own: a device's. `take` gives null when there is none left.
@@ -23,7 +23,7 @@ class MemorySource {
   virtual std::byte* take(int64_t bytes) = 0;
   virtual void give(std::byte* memory) = 0;
   virtual int64_t free_bytes() const = 0;
-  virtual std::string title() const = 0;         // "the device": for errors
+  virtual std::string title() const = 0;  // "the device": for errors
 };
 
 // Gives memory back to where it is from: null = the host, by std::free.
@@ -58,11 +58,11 @@ class BlockPool {
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
 
-  void use_source(MemorySource* source) { source_ = source; }   // REQUIRES: nothing is taken
+  void use_source(MemorySource* source) { source_ = source; }  // REQUIRES: nothing is taken
   void set_limit(std::optional<int64_t> bytes) { limit_ = bytes; }
   // 64-byte aligned (a source: as it gives it); null when there is no memory, or it would pass the limit.
   std::byte* take(int64_t bytes);
-  void give(std::byte* block);         // what `take` returned
+  void give(std::byte* block);  // what `take` returned
   int64_t in_use() const { return in_use_; }
   int64_t most_in_use() const { return most_; }
 
@@ -73,10 +73,10 @@ class BlockPool {
   void unpoison(std::byte* block, int64_t size) const;
 
   MemorySource* source_ = nullptr;
-  std::multimap<int64_t, std::byte*> free_;     // by size
+  std::multimap<int64_t, std::byte*> free_;  // by size
   std::map<std::byte*, int64_t> taken_;
   std::optional<int64_t> limit_;
-  int64_t in_use_ = 0, most_ = 0, held_ = 0;    // held: in use and free
+  int64_t in_use_ = 0, most_ = 0, held_ = 0;  // held: in use and free
 };
 
 }  // namespace sg

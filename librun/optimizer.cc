@@ -15,7 +15,7 @@ namespace {
 // What one element's update needs besides its own numbers.
 template <class T>
 struct Sgd {
-  T lr, weight_decay, momentum, damped;          // damped: 1 - dampening
+  T lr, weight_decay, momentum, damped;  // damped: 1 - dampening
   bool has_momentum, nesterov, is_first;
 
   void operator()(T* parameter, T gradient, T* state, int64_t) const {
@@ -30,7 +30,7 @@ struct Sgd {
 
 template <class T>
 struct AdamW {
-  T decay, beta1, beta2, rest1, rest2, eps, step_size, root_correction;   // rest: 1 - beta
+  T decay, beta1, beta2, rest1, rest2, eps, step_size, root_correction;  // rest: 1 - beta
 
   void operator()(T* parameter, T gradient, T* mean, int64_t count) const {
     T* square = mean + count;
@@ -68,7 +68,8 @@ class Walk {
 
 // Elements [begin, end). `state`: [moments][elements] of T; `master`: the copy of a parameter that is narrower than T.
 template <class T, class P, class G, class Rule>
-void update_part(const Tensor& value, const Tensor& gradient, T* state, T* master, const Rule& rule, int64_t begin, int64_t end) {
+void update_part(const Tensor& value, const Tensor& gradient, T* state, T* master, const Rule& rule, int64_t begin,
+                 int64_t end) {
   const int64_t count = value.elements();
   auto one = [&](int64_t i, P* place, G slope) {
     T number = master != nullptr ? master[i] : static_cast<T>(*place);
@@ -96,10 +97,12 @@ struct Key {
   std::string_view name;
   bool for_sgd, for_adamw;
 };
-constexpr Key kKeys[] = {{"lr", true, true},       {"wd", true, true},      {"momentum", true, false}, {"dampening", true, false},
-                         {"nesterov", true, false}, {"betas", false, true}, {"eps", false, true}};
+constexpr Key kKeys[] = {{"lr", true, true},         {"wd", true, true},        {"momentum", true, false},
+                         {"dampening", true, false}, {"nesterov", true, false}, {"betas", false, true},
+                         {"eps", false, true}};
 
-Error usage(std::string message, std::string hint = "sgd:lr=0.1,momentum=0.9 or adamw:lr=1e-3,betas=0.9:0.999,eps=1e-8,wd=0.01") {
+Error usage(std::string message,
+            std::string hint = "sgd:lr=0.1,momentum=0.9 or adamw:lr=1e-3,betas=0.9:0.999,eps=1e-8,wd=0.01") {
   return {ErrorKind::usage, "--optimizer: " + std::move(message), {}, std::move(hint)};
 }
 
@@ -114,7 +117,8 @@ Result<double> number(std::string_view key, std::string_view text) {
 
 Status set_betas(std::string_view text, OptimizerOptions* out) {
   const size_t colon = text.find(':');
-  if (colon == std::string_view::npos) return usage("betas=" + std::string(text) + ": two numbers are needed, betas=0.9:0.999");
+  if (colon == std::string_view::npos)
+    return usage("betas=" + std::string(text) + ": two numbers are needed, betas=0.9:0.999");
   SG_ASSIGN(out->beta1, number("betas", text.substr(0, colon)));
   SG_ASSIGN(out->beta2, number("betas", text.substr(colon + 1)));
   if (out->beta1 >= 1 || out->beta2 >= 1) return usage("betas=" + std::string(text) + ": each is below 1");
@@ -158,7 +162,8 @@ Result<OptimizerOptions> parse_optimizer(std::string_view text) {
   out.kind = adamw ? OptimizerOptions::Kind::adamw : OptimizerOptions::Kind::sgd;
   if (adamw) out.weight_decay = 0.01;
   std::vector<std::string> seen;
-  for (const std::string& item : items_of(colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1))) {
+  for (const std::string& item :
+       items_of(colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1))) {
     const std::string key = item.substr(0, item.find('='));
     Nearest nearest(key);
     bool known = false;
@@ -171,7 +176,8 @@ Result<OptimizerOptions> parse_optimizer(std::string_view text) {
     seen.push_back(key);
     SG_TRY(set_option(key, std::string_view(item).substr(key.size() + 1), &out));
   }
-  if (out.nesterov && (out.momentum == 0 || out.dampening != 0)) return usage("nesterov needs momentum, and no dampening");
+  if (out.nesterov && (out.momentum == 0 || out.dampening != 0))
+    return usage("nesterov needs momentum, and no dampening");
   return out;
 }
 
@@ -185,12 +191,18 @@ Result<Optimizer> Optimizer::make(const Graph& graph, const OptimizerOptions& op
     if (input.kind != InputKind::parameter) continue;
     const Type &value = graph.type(input.value), &gradient = graph.type(output.value);
     auto refuse = [&](std::string why) {
-      return Error{ErrorKind::cannot_apply, "--optimizer: parameter " + input_title(graph, input) + " " + std::move(why), {}, {}};
+      return Error{ErrorKind::cannot_apply,
+                   "--optimizer: parameter " + input_title(graph, input) + " " + std::move(why),
+                   {},
+                   {}};
     };
     if (has_gradient[i]) return refuse("has two gradients");
     has_gradient[i] = true;
-    auto usable = [](const Type& t) { return t.kind == TypeKind::tensor && is_floating(t.dtype) && is_runnable(t.dtype); };
-    if (!usable(value) || !usable(gradient)) return refuse("or its gradient has an element type that cannot be updated");
+    auto usable = [](const Type& t) {
+      return t.kind == TypeKind::tensor && is_floating(t.dtype) && is_runnable(t.dtype);
+    };
+    if (!usable(value) || !usable(gradient))
+      return refuse("or its gradient has an element type that cannot be updated");
     if (value.shape != gradient.shape) return refuse("and its gradient differ in shape");
     out.parameters_.push_back({i, output.value});
   }
@@ -207,7 +219,8 @@ Status Optimizer::take_state(const Tensor& value, Parameter* parameter) {
   if (__builtin_mul_overflow(value.elements(), (moments + parameter->has_master) * width, &bytes)) bytes = INT64_MAX;
   auto memory = memory_.take(bytes);
   if (!memory.ok()) {
-    memory.error().message = "--optimizer: state of " + input_title(*graph_, graph_->inputs()[parameter->input]) + ": " + memory.error().message;
+    memory.error().message = "--optimizer: state of " + input_title(*graph_, graph_->inputs()[parameter->input]) +
+                             ": " + memory.error().message;
     return std::move(memory.error());
   }
   parameter->state = *memory;
@@ -224,14 +237,16 @@ Status Optimizer::update(const RunValues& values, ThreadTeam* team) {
   beta1_power_ *= options_.beta1;
   beta2_power_ *= options_.beta2;
   for (Parameter& parameter : parameters_) {
-    const Tensor value = values.tensor(graph_->inputs()[parameter.input].value), gradient = values.tensor(parameter.gradient);
+    const Tensor value = values.tensor(graph_->inputs()[parameter.input].value),
+                 gradient = values.tensor(parameter.gradient);
     if (parameter.state == nullptr) SG_TRY(take_state(value, &parameter));
     auto apply = [&]<class T>(const auto& rule, int64_t moments) {
       T* state = reinterpret_cast<T*>(parameter.state);
       T* master = parameter.has_master ? state + moments * value.elements() : nullptr;
       auto part = [&](int64_t begin, int64_t end) {
         visit_floating(value.dtype, [&]<class P>() {
-          visit_floating(gradient.dtype, [&]<class G>() { update_part<T, P, G>(value, gradient, state, master, rule, begin, end); });
+          visit_floating(gradient.dtype,
+                         [&]<class G>() { update_part<T, P, G>(value, gradient, state, master, rule, begin, end); });
         });
       };
       constexpr int64_t kGrain = 1 << 14;
@@ -241,11 +256,14 @@ Status Optimizer::update(const RunValues& values, ThreadTeam* team) {
     auto run = [&]<class T>() {
       const auto& o = options_;
       if (o.kind == OptimizerOptions::Kind::sgd) {
-        apply.template operator()<T>(Sgd<T>{T(o.lr), T(o.weight_decay), T(o.momentum), T(1 - o.dampening), o.momentum != 0, o.nesterov, is_first},
+        apply.template operator()<T>(Sgd<T>{T(o.lr), T(o.weight_decay), T(o.momentum), T(1 - o.dampening),
+                                            o.momentum != 0, o.nesterov, is_first},
                                      o.momentum != 0);
       } else {
-        apply.template operator()<T>(AdamW<T>{T(1 - o.lr * o.weight_decay), T(o.beta1), T(o.beta2), T(1 - o.beta1), T(1 - o.beta2), T(o.eps),
-                                              T(o.lr / (1 - beta1_power_)), T(std::sqrt(1 - beta2_power_))}, 2);
+        apply.template operator()<T>(
+            AdamW<T>{T(1 - o.lr * o.weight_decay), T(o.beta1), T(o.beta2), T(1 - o.beta1), T(1 - o.beta2), T(o.eps),
+                     T(o.lr / (1 - beta1_power_)), T(std::sqrt(1 - beta2_power_))},
+            2);
       }
     };
     if (value.dtype == DType::f64) run.template operator()<double>();

@@ -5,8 +5,10 @@
 // Every key may be left out: it then has PyTorch's default. `betas=0.9,0.999` is understood too.
 //
 // Arithmetic  in f32, element by element: the same bits whatever the threads. f64 parameters are updated in f64.
-// State       (moments, and an f32 copy of parameters that are narrower than f32, so that small updates are not lost) is
-//             kept here, apart from the graph. Updates read and write the run's own memory of the parameters, never a file.
+// State       (moments, and an f32 copy of parameters that are narrower than f32, so that small updates are not lost)
+// is
+//             kept here, apart from the graph. Updates read and write the run's own memory of the parameters, never a
+//             file.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +26,18 @@ struct OptimizerOptions {
   enum class Kind : uint8_t { sgd, adamw };
   Kind kind = Kind::sgd;
   double lr = 1e-3;
-  double weight_decay = 0;             // adamw: 0.01 unless told otherwise
-  double momentum = 0, dampening = 0;  // sgd
-  bool nesterov = false;               // sgd
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;   // adamw
+  double weight_decay = 0;                        // adamw: 0.01 unless told otherwise
+  double momentum = 0, dampening = 0;             // sgd
+  bool nesterov = false;                          // sgd
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  // adamw
 };
 
 Result<OptimizerOptions> parse_optimizer(std::string_view text);
 
 class Optimizer {
  public:
-  // Finds the gradients of the graph's parameters. An error when there are none, or one does not have its parameter's shape.
+  // Finds the gradients of the graph's parameters. An error when there are none, or one does not have its parameter's
+  // shape.
   static Result<Optimizer> make(const Graph& graph, const OptimizerOptions& options);
 
   // After a step: parameters and gradients through `values`. Parameters without a gradient stay as they are.
@@ -47,7 +50,7 @@ class Optimizer {
   struct Parameter {
     size_t input;
     ValueId gradient;
-    std::byte* state = nullptr;        // taken at the first update: [moments][elements], then the master copy
+    std::byte* state = nullptr;  // taken at the first update: [moments][elements], then the master copy
     bool has_master = false;
   };
   Optimizer(const Graph& graph, const OptimizerOptions& options) : graph_(&graph), options_(options) {}

@@ -26,7 +26,8 @@ std::string target_name(const Graph& graph, const Output& output) {
 bool has_value(const Graph& graph, const Output& output) {
   if (output.value.is_none() || output.kind == OutputKind::none || output.kind == OutputKind::opaque) return false;
   TypeKind kind = graph.type(output.value).kind;
-  return kind == TypeKind::tensor || kind == TypeKind::integer || kind == TypeKind::floating || kind == TypeKind::boolean;
+  return kind == TypeKind::tensor || kind == TypeKind::integer || kind == TypeKind::floating ||
+         kind == TypeKind::boolean;
 }
 
 NamedValue named_output(const Graph& graph, size_t i) {
@@ -42,7 +43,8 @@ NamedValue named_input(const Graph& graph, ValueId v) {
   return {"mutated." + std::string(graph.name(v)), "written input " + input_name(graph, v), v};
 }
 
-// The input of that name or FQN that has a value; none when there is none. Opaque inputs share the FQN of their parameter.
+// The input of that name or FQN that has a value; none when there is none. Opaque inputs share the FQN of their
+// parameter.
 ValueId find_input(const Graph& graph, std::string_view name) {
   for (const Input& input : graph.inputs())
     if (input.kind != InputKind::opaque && graph.name(input.value) == name) return input.value;
@@ -66,7 +68,8 @@ std::optional<size_t> find_output(const Graph& graph, std::string_view name) {
     name.remove_prefix(9);
     ValueId of = find_input(graph, name);
     for (size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i].kind == OutputKind::gradient && ((of && outputs[i].of == of) || target_name(graph, outputs[i]) == name))
+      if (outputs[i].kind == OutputKind::gradient &&
+          ((of && outputs[i].of == of) || target_name(graph, outputs[i]) == name))
         return i;
     return std::nullopt;
   }
@@ -126,7 +129,8 @@ class Copies {
       int64_t place = 0;
       for (size_t d = 0; d < static_cast<size_t>(t.rank); ++d) place += index[d] * t.stride[d];
       *out++ = std::conj(t.as<T>()[place]);
-      for (int d = t.rank - 1; d >= 0 && ++index[static_cast<size_t>(d)] == t.dim(d); --d) index[static_cast<size_t>(d)] = 0;
+      for (int d = t.rank - 1; d >= 0 && ++index[static_cast<size_t>(d)] == t.dim(d); --d)
+        index[static_cast<size_t>(d)] = 0;
     }
   }
 
@@ -139,7 +143,7 @@ std::vector<NamedValue> named_values(const Graph& graph, const AliasAnalysis& al
   std::vector<NamedValue> out;
   for (size_t i = 0; i < graph.outputs().size(); ++i)
     if (has_value(graph, graph.outputs()[i])) out.push_back(named_output(graph, i));
-  std::vector<bool> written(alias.storages().size());     // by class
+  std::vector<bool> written(alias.storages().size());  // by class
   for (NodeId n : graph.nodes())
     for (StorageId s : alias.writes(n)) written[alias.storage(s).alias_class] = true;
   for (const Input& input : graph.inputs()) {
@@ -161,15 +165,17 @@ Result<NamedValue> find_named_value(const Graph& graph, std::string_view name) {
     }
     return Error{ErrorKind::unreadable, "output " + std::to_string(*i) + " of the graph has no value", {}, {}};
   }
-  return Error{ErrorKind::unreadable, "the graph has no `" + std::string(name) + "`", {}, nearest_name(graph, name).hint()};
+  return Error{
+      ErrorKind::unreadable, "the graph has no `" + std::string(name) + "`", {}, nearest_name(graph, name).hint()};
 }
 
-Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias, const RunValues& values) {
+Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias,
+                                 const RunValues& values) {
   Copies copies;
   std::vector<TensorToWrite> list;
   for (const NamedValue& named : named_values(graph, alias))
     list.push_back(graph.type(named.value).kind == TypeKind::tensor ? copies.of(named, values.tensor(named.value))
-                                                                   : copies.of(named, values.number(named.value)));
+                                                                    : copies.of(named, values.number(named.value)));
   return stage_tensors(path, list, {.make_folders = true});
 }
 

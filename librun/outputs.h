@@ -24,12 +24,12 @@ namespace sg {
 // The values of one rank after a step (RankRun::tensor and number).
 struct RunValues {
   std::function<Tensor(ValueId)> tensor;
-  std::function<Scalar(ValueId)> number;       // of scalars
+  std::function<Scalar(ValueId)> number;  // of scalars
 };
 
 struct NamedValue {
-  std::string name;                            // "out3", "mutated.arg30_1"
-  std::string title;                           // what people call it: "loss", "gradient of layers.0.wq.weight"
+  std::string name;   // "out3", "mutated.arg30_1"
+  std::string title;  // what people call it: "loss", "gradient of layers.0.wq.weight"
   ValueId value;
 };
 
@@ -39,8 +39,9 @@ std::vector<NamedValue> named_values(const Graph& graph, const AliasAnalysis& al
 // By any of the names above. `unreadable` when the graph has no such value, with the nearest name as a hint.
 Result<NamedValue> find_named_value(const Graph& graph, std::string_view name);
 
-// --outputs: `out{i}` and `mutated.NAME`, contiguous; numbers as tensors without dimensions. The file takes its name when it
-// is committed.
-Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias, const RunValues& values);
+// --outputs: `out{i}` and `mutated.NAME`, contiguous; numbers as tensors without dimensions. The file takes its name
+// when it is committed.
+Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias,
+                                 const RunValues& values);
 
 }  // namespace sg

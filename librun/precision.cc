@@ -23,8 +23,12 @@ DType real_part(DType t) {
 class Precision {
  public:
   Precision(const Program& program, const AliasAnalysis& alias)
-      : program_(program), graph_(program.graph), alias_(alias), of_value_(graph_.value_id_limit(), DType::none),
-        of_class_(alias.storages().size(), DType::none), of_body_(program.nested.size()) {}
+      : program_(program),
+        graph_(program.graph),
+        alias_(alias),
+        of_value_(graph_.value_id_limit(), DType::none),
+        of_class_(alias.storages().size(), DType::none),
+        of_body_(program.nested.size()) {}
 
   std::vector<DType> run() {
     for (const Input& input : graph_.inputs()) of_value_[input.value.index] = of_type(graph_, input.value);

@@ -29,10 +29,12 @@ Status Profile::after(const Graph& graph, NodeId n, std::span<const Tensor>) {
 void Profile::set_memory(const GraphRun& graph, int64_t pool_bytes) {
   const Liveness& liveness = graph.liveness();
   outermost_ = &graph.graph();
-  for (size_t i = 0; i < liveness.schedule.size(); ++i) live_bytes_.emplace_back(liveness.schedule[i], liveness.live_bytes[i] + pool_bytes);
+  for (size_t i = 0; i < liveness.schedule.size(); ++i)
+    live_bytes_.emplace_back(liveness.schedule[i], liveness.live_bytes[i] + pool_bytes);
 }
 
-void Profile::begin_event(JsonWriter* json, std::string_view phase, std::string_view name, size_t track, double at) const {
+void Profile::begin_event(JsonWriter* json, std::string_view phase, std::string_view name, size_t track,
+                          double at) const {
   json->begin_object().key("ph").string(phase).key("name").string(name).key("pid").natural(rank_);
   json->key("tid").natural(track).key("ts").floating(at);
 }
@@ -53,7 +55,7 @@ void Profile::write_slice(JsonWriter* json, const Slice& s) const {
 
 // From each launch to the next wait for a value of its memory, which is named by the argument's own launch.
 void Profile::write_collectives(JsonWriter* json) const {
-  std::map<std::pair<const Graph*, uint32_t>, const Slice*> launches;   // by node
+  std::map<std::pair<const Graph*, uint32_t>, const Slice*> launches;  // by node
   uint64_t arrow = static_cast<uint64_t>(rank_) << 32;
   for (const Slice& s : slices_) {
     const OpInfo* op = s.graph->op_info(s.node);
@@ -66,7 +68,12 @@ void Profile::write_collectives(JsonWriter* json) const {
     const Arg* group = group_argument(from.graph->node(from.node));
     size_t track = kFirstGroupTrack + (group ? group->as_group().index : 0);
     begin_event(json, "X", from.graph->op_name(from.node), track, from.end);
-    json->key("dur").floating(s.end - from.end).key("args").begin_object().key("node").string(from.graph->label(from.node));
+    json->key("dur")
+        .floating(s.end - from.end)
+        .key("args")
+        .begin_object()
+        .key("node")
+        .string(from.graph->label(from.node));
     json->key("waited_us").floating(s.end - s.begin);
     json->end_object().end_object();
     begin_event(json, "s", "launch", kNodeTrack, from.begin);

@@ -1,7 +1,7 @@
 // Profile: when each node ran, as a trace that Perfetto (or chrome://tracing) shows.
 //
-// One process a rank. Tracks: the nodes; one a communicator group, with a slice from each launch to the end of its wait and
-// an arrow between the two; the bytes alive, as planned. The modules and source lines are arguments of the slices.
+// One process a rank. Tracks: the nodes; one a communicator group, with a slice from each launch to the end of its wait
+// and an arrow between the two; the bytes alive, as planned. The modules and source lines are arguments of the slices.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ class Profile : public Observer {
   struct Slice {
     const Graph* graph;
     NodeId node;
-    double begin, end;             // microseconds since the start
+    double begin, end;  // microseconds since the start
   };
   double now() const { return std::chrono::duration<double, std::micro>(Clock::now() - start_).count(); }
   void write_slice(JsonWriter* json, const Slice& slice) const;
@@ -39,7 +39,7 @@ class Profile : public Observer {
   const Job& job_;
   uint32_t rank_;
   Clock::time_point start_;
-  std::vector<double> began_;      // of nodes under way: bodies nest
+  std::vector<double> began_;  // of nodes under way: bodies nest
   std::vector<Slice> slices_;
   const Graph* outermost_ = nullptr;
   std::vector<std::pair<NodeId, int64_t>> live_bytes_;

@@ -2,10 +2,11 @@
 //
 // Generator  Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011): a keyed
 //            bijection of 128-bit counters. No state: any element may be drawn at any time, in any order.
-// Key        (seed, step, stream, rank). The seed keys one Philox call over (step, stream, rank); its 128 bits are the key
-//            and the upper half of the counters that draw. So two keys of one seed never share a counter. `stream` is the
-//            node's (meta.h: RandomInfo), 1-based; stream 0 belongs to --init (initialize.h). `rank` is 0 where all ranks draw
-//            the same.
+// Key        (seed, step, stream, rank). The seed keys one Philox call over (step, stream, rank); its 128 bits are the
+// key
+//            and the upper half of the counters that draw. So two keys of one seed never share a counter. `stream` is
+//            the node's (meta.h: RandomInfo), 1-based; stream 0 belongs to --init (initialize.h). `rank` is 0 where all
+//            ranks draw the same.
 // Index      the element's row-major index in the original tensor; a chunk passes the original's, not its own.
 // Bits       equal on every machine: nothing but integer arithmetic and correctly rounded +, -, *, /, sqrt.
 #pragma once

@@ -6,17 +6,33 @@
 namespace sg {
 
 RankRun::RankRun(const Job& job, uint32_t rank, const RankOptions& options, Communicator* comm)
-    : program_(*job.program_of(rank)), rank_(rank), options_(options), comm_(comm), team_(options.threads),
-      pool_(options.memory_limit), bindings_(program_), wide_bindings_(program_) {
+    : program_(*job.program_of(rank)),
+      rank_(rank),
+      options_(options),
+      comm_(comm),
+      team_(options.threads),
+      pool_(options.memory_limit),
+      bindings_(program_),
+      wide_bindings_(program_) {
   bool f64 = options.numerics == Numerics::f64;
   kernels_ = {&team_, &scratch_, f64 ? Numerics::fast : options.numerics, &program_, rank, job.world};
-  state_ = {&job, &program_, rank, options.seed, 0, &bindings_, &pool_, &kernels_, comm, nullptr,
-            !f64 && options.use_arena, options.guards_flight};
+  state_ = {&job,
+            &program_,
+            rank,
+            options.seed,
+            0,
+            &bindings_,
+            &pool_,
+            &kernels_,
+            comm,
+            nullptr,
+            !f64 && options.use_arena,
+            options.guards_flight};
   graph_ = std::make_unique<GraphRun>(&state_, program_.graph);
   if (!f64) return;
   wide_kernels_ = {&team_, &scratch_, Numerics::f64, &program_, rank, job.world};
-  wide_state_ = {&job, &program_, rank, options.seed, 0, &wide_bindings_, &pool_, &wide_kernels_, comm, nullptr,
-                 false, options.guards_flight};
+  wide_state_ = {&job,   &program_,      rank, options.seed, 0,     &wide_bindings_,
+                 &pool_, &wide_kernels_, comm, nullptr,      false, options.guards_flight};
   wide_ = std::make_unique<GraphRun>(&wide_state_, program_.graph);
 }
 
@@ -61,7 +77,7 @@ Status RankRun::bind_on_device(std::span<const Tensor> tensors, std::span<const 
     twins[i].data = input.memory.data() + before;
   }
   const AliasAnalysis& alias = graph_->alias();
-  std::vector<bool> written(alias.storages().size() + 1);          // by class
+  std::vector<bool> written(alias.storages().size() + 1);  // by class
   for (NodeId n : graph_->graph().nodes())
     for (StorageId s : alias.writes(n)) written[alias.storage(s).alias_class] = true;
   for (OnDevice& input : inputs_) input.written = written[alias.storage(alias.storage_of(input.value)).alias_class];
@@ -70,8 +86,7 @@ Status RankRun::bind_on_device(std::span<const Tensor> tensors, std::span<const 
 }
 
 Status RankRun::upload_inputs() {
-  for (const OnDevice& input : inputs_)
-    SG_TRY(backend_->upload(input.memory.data(), input.host, input.memory.bytes()));
+  for (const OnDevice& input : inputs_) SG_TRY(backend_->upload(input.memory.data(), input.host, input.memory.bytes()));
   inputs_changed_ = false;
   return ok_status();
 }
@@ -111,9 +126,7 @@ const Tensor& RankRun::bring(ValueId v) const {
   return t;
 }
 
-Tensor RankRun::tensor(ValueId v) const {
-  return backend_ ? bring(v) : result_graph().values().tensors[v.index];
-}
+Tensor RankRun::tensor(ValueId v) const { return backend_ ? bring(v) : result_graph().values().tensors[v.index]; }
 
 Status RankRun::prepare(std::vector<Unsupported>* unsupported) {
   if (options_.backends) SG_TRY(make_backend());
@@ -128,8 +141,11 @@ Status RankRun::prepare(std::vector<Unsupported>* unsupported) {
 
 Status RankRun::reserve() {
   if (options_.memory_limit && arena_bytes() > *options_.memory_limit)
-    return Error{ErrorKind::negative, "rank " + std::to_string(rank_) + " needs " + std::to_string(arena_bytes()) +
-                 " bytes beyond its inputs, the limit is " + std::to_string(*options_.memory_limit), {}, "sg-run --plan shows what is alive at the peak"};
+    return Error{ErrorKind::negative,
+                 "rank " + std::to_string(rank_) + " needs " + std::to_string(arena_bytes()) +
+                     " bytes beyond its inputs, the limit is " + std::to_string(*options_.memory_limit),
+                 {},
+                 "sg-run --plan shows what is alive at the peak"};
   if (options_.memory_limit) pool_.set_limit(*options_.memory_limit - arena_bytes());
   return graph_->reserve();
 }

@@ -54,8 +54,8 @@ class RankRun {
   // The caller has changed inputs where they lie: the next step begins with them. On the processor it does anyway.
   void inputs_changed() { inputs_changed_ = true; }
 
-  // After a step, until the next. With a backend: outputs and inputs alone, brought to the host when they are asked for;
-  // none where that fails, and `brought` says why.
+  // After a step, until the next. With a backend: outputs and inputs alone, brought to the host when they are asked
+  // for; none where that fails, and `brought` says why.
   Tensor tensor(ValueId v) const;
   Status brought() const { return brought_; }
   Scalar number(ValueId v) const { return result_graph().values().scalars[v.index]; }
@@ -63,8 +63,8 @@ class RankRun {
   void set_observer(Observer* observer);
   const GraphRun& main_graph() const { return *graph_; }
   int64_t arena_bytes() const { return graph_->arena_bytes(); }
-  int64_t host_bytes() const { return graph_->host_bytes(); }      // what transfers have brought to the host
-  int64_t pool_bytes() const { return pool_.most_in_use(); }      // the most that was in use at once
+  int64_t host_bytes() const { return graph_->host_bytes(); }  // what transfers have brought to the host
+  int64_t pool_bytes() const { return pool_.most_in_use(); }   // the most that was in use at once
 
  private:
   const GraphRun& result_graph() const { return wide_ ? *wide_ : *graph_; }
@@ -80,7 +80,7 @@ class RankRun {
   uint32_t rank_;
   RankOptions options_;
   Communicator* comm_;
-  std::unique_ptr<Backend> backend_;    // before what has memory of it
+  std::unique_ptr<Backend> backend_;  // before what has memory of it
   std::unique_ptr<Communicator> device_comm_;
   std::optional<BackendContext> backend_kernels_;
   ThreadTeam team_;
@@ -94,8 +94,8 @@ class RankRun {
   // With a backend: what lies there of the caller's inputs, and what was brought back, by value.
   struct OnDevice {
     ValueId value;
-    std::byte* host;                    // where its storage begins
-    Tensor tensor;                      // the caller's
+    std::byte* host;  // where its storage begins
+    Tensor tensor;    // the caller's
     Arena memory;
     bool written = false;
   };

@@ -48,7 +48,11 @@ ValueId loss_of(const Graph& graph) {
 
 RankSession::RankSession(const Job& job, Communicator& comm, const SessionOptions& options, const InitPlan* init,
                          Profile::Clock::time_point start)
-    : job_(job), comm_(comm), options_(options), init_(init), run_(job, comm.rank(), options.rank, &comm),
+    : job_(job),
+      comm_(comm),
+      options_(options),
+      init_(init),
+      run_(job, comm.rank(), options.rank, &comm),
       alias_(run_.program(), run_.graph()) {
   values_ = {[this](ValueId v) { return run_.tensor(v); }, [this](ValueId v) { return run_.number(v); }};
   report_.rank = comm.rank();
@@ -57,7 +61,7 @@ RankSession::RankSession(const Job& job, Communicator& comm, const SessionOption
 
 Status RankSession::add_observers() {
   if (!options_.dump.empty()) observers_.add(&dump_.emplace(options_.dump_names));
-  if (!options_.watch.empty()) {             // after the dump, which has the result that is watched for
+  if (!options_.watch.empty()) {  // after the dump, which has the result that is watched for
     SG_ASSIGN(watch_, parse_watch(options_.watch));
     observers_.add(&*watch_);
   }
@@ -73,7 +77,8 @@ Status RankSession::prepare() {
   SG_TRY(add_observers());
   if (options_.optimizer) {
     SG_ASSIGN(optimizer_, Optimizer::make(run_.graph(), *options_.optimizer));
-    if (options_.rank.numerics == Numerics::f64) recorded_optimizer_ = Optimizer::make(run_.graph(), *options_.optimizer).value();
+    if (options_.rank.numerics == Numerics::f64)
+      recorded_optimizer_ = Optimizer::make(run_.graph(), *options_.optimizer).value();
   }
   SG_TRY(take_inputs());
   SG_TRY(bind_sizes());
@@ -81,8 +86,9 @@ Status RankSession::prepare() {
   SG_TRY(run_.prepare(&unsupported));
   if (!unsupported.empty()) return refuse(run_.graph(), unsupported);
   say_what_runs_on_host();
-  if (!options_.expect.empty()) {     // names that the graph lacks are found before the run
-    std::string file = data_file_name(options_.expect, comm_.rank(), is_due(options_.expect, 0) ? 0 : options_.steps - 1);
+  if (!options_.expect.empty()) {  // names that the graph lacks are found before the run
+    std::string file =
+        data_file_name(options_.expect, comm_.rank(), is_due(options_.expect, 0) ? 0 : options_.steps - 1);
     SG_TRY(Expectation::open(run_.program(), alias_, file, tolerance()));
   }
   SG_TRY(agree_on_collectives(comm_, job_, run_.bindings().lookup(), settings()));
@@ -111,7 +117,8 @@ bool RankSession::speaks() const {
 
 ExpectOptions RankSession::tolerance() const {
   ExpectOptions out = options_.tolerance;
-  if (options_.compare_with && options_.compared_to) out.counterparts = pair_outputs(options_.compared_to->program_of(comm_.rank())->graph, run_.graph());
+  if (options_.compare_with && options_.compared_to)
+    out.counterparts = pair_outputs(options_.compared_to->program_of(comm_.rank())->graph, run_.graph());
   return out;
 }
 
@@ -139,7 +146,7 @@ Status RankSession::require_memory_together() {
   int64_t bytes = 0;
   const std::vector<WatchedRank> here = comm_.in_sight();
   for (const WatchedRank& seen : here) bytes += std::atoll(all[seen.rank].c_str());
-  if (here.size() < 2 || options_.rank.backends) return ok_status();   // a device says itself what it has
+  if (here.size() < 2 || options_.rank.backends) return ok_status();  // a device says itself what it has
   Status fits = require_memory(bytes);
   if (!fits.ok()) fits.error().message = "for " + std::to_string(here.size()) + " ranks " + fits.error().message;
   return fits;
@@ -153,7 +160,8 @@ Status RankSession::bind_sizes() {
     if (!t.is_none()) SG_TRY(run_.bindings().bind_shape(graph.type(input.value), t.sizes(), input_title(graph, input)));
   }
   for (const Symbol& s : run_.program().symbols)
-    if (auto v = inputs_->symbols.value(s.name); v && s.kind == SymbolKind::input) SG_TRY(run_.bindings().bind(s.name, *v));
+    if (auto v = inputs_->symbols.value(s.name); v && s.kind == SymbolKind::input)
+      SG_TRY(run_.bindings().bind(s.name, *v));
   return ok_status();
 }
 
@@ -166,17 +174,21 @@ bool RankSession::is_due(const std::string& pattern, uint64_t step) const {
 Status RankSession::reload_inputs(uint64_t step) {
   InputSource source;
   for (const std::string& pattern : options_.inputs)
-    if (pattern.find("{step}") != std::string::npos) source.files.push_back(data_file_name(pattern, comm_.rank(), step));
+    if (pattern.find("{step}") != std::string::npos)
+      source.files.push_back(data_file_name(pattern, comm_.rank(), step));
   if (step == 0 || source.files.empty()) return ok_status();
-  source.may_miss = true;               // a batch; what it does not hold stays
+  source.may_miss = true;  // a batch; what it does not hold stays
   source.bindings = options_.bindings;
   SG_ASSIGN(InputSet next, load_inputs(job_, comm_.rank(), source));
   for (size_t i = 0; i < next.tensors.size(); ++i) {
     const Tensor &from = next.tensors[i], &to = inputs_->tensors[i];
     if (from.is_none()) continue;
     if (!same_shape(from, to))
-      return Error{ErrorKind::unreadable, "the inputs of step " + std::to_string(step) + ": " + input_title(run_.graph(), run_.graph().inputs()[i]) + " has another shape than at step 0",
-                   {}, "steps of one run have inputs of one size"};
+      return Error{ErrorKind::unreadable,
+                   "the inputs of step " + std::to_string(step) + ": " +
+                       input_title(run_.graph(), run_.graph().inputs()[i]) + " has another shape than at step 0",
+                   {},
+                   "steps of one run have inputs of one size"};
     cpu::copy(run_.team(), to, from);
     run_.inputs_changed();
     const Tensor wide = run_.tensor(run_.graph().inputs()[i].value);

@@ -17,7 +17,8 @@ namespace sg {
 class RankSession {
  public:
   // `init`: null = every input is given.
-  RankSession(const Job& job, Communicator& comm, const SessionOptions& options, const InitPlan* init, Profile::Clock::time_point start);
+  RankSession(const Job& job, Communicator& comm, const SessionOptions& options, const InitPlan* init,
+              Profile::Clock::time_point start);
 
   // Inputs, sizes, plan, memory. Nothing has run when it fails.
   Status prepare();
@@ -61,12 +62,12 @@ class RankSession {
   ObserverList observers_;
   std::optional<Watch> watch_;
   std::optional<Dump> dump_;
-  std::optional<Optimizer> optimizer_, recorded_optimizer_;   // the second where the graph runs twice (Numerics::f64)
+  std::optional<Optimizer> optimizer_, recorded_optimizer_;  // the second where the graph runs twice (Numerics::f64)
   std::optional<Profile> profile_;
   std::optional<Comparison> comparison_;
   RankReport report_;
   double seconds_ = 0;
-  std::vector<OutputFile> written_;            // not yet in their places
+  std::vector<OutputFile> written_;  // not yet in their places
 };
 
 }  // namespace sg

@@ -19,8 +19,7 @@ struct Accumulator {
   using type = Compute<T>;
 };
 template <class T>
-  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
-struct Accumulator<T> {
+requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) struct Accumulator<T> {
   using type = std::make_unsigned_t<T>;
 };
 template <class T>
@@ -39,7 +38,8 @@ struct Product {
   static Acc<T> combine(Acc<T> a, T x) {
     // Wider for the product: unsigned short would be promoted to a signed int that can overflow.
     if constexpr (std::is_same_v<T, bool>) return a & x;
-    else if constexpr (std::is_integral_v<T>) return static_cast<Acc<T>>(uint64_t{a} * uint64_t{static_cast<Acc<T>>(x)});
+    else if constexpr (std::is_integral_v<T>)
+      return static_cast<Acc<T>>(uint64_t{a} * uint64_t{static_cast<Acc<T>>(x)});
     else return a * static_cast<Acc<T>>(x);
   }
 };
@@ -78,7 +78,7 @@ struct BitXor {
   static Acc<T> combine(Acc<T> a, T x) { return static_cast<Acc<T>>(a ^ static_cast<Acc<T>>(x)); }
 };
 
-struct Elements {   // what one call reduces
+struct Elements {  // what one call reduces
   std::span<const std::byte* const> inputs;
   std::span<std::byte* const> outputs;
   int64_t count;
@@ -176,7 +176,8 @@ void run(const Reduction& reduction, const Elements& e) {
     case ReduceKind::premul_sum:
       if constexpr (!std::is_integral_v<T>) {
         auto factor = static_cast<Acc<T>>(reduction.factor);
-        by_blocks<T>(e, [&](int64_t begin, int64_t n, Acc<T>* sums) { accumulate_scaled<T>(e, begin, n, factor, sums); });
+        by_blocks<T>(e,
+                     [&](int64_t begin, int64_t n, Acc<T>* sums) { accumulate_scaled<T>(e, begin, n, factor, sums); });
       }
       return;
     default:

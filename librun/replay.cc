@@ -11,8 +11,8 @@ namespace {
 
 // Results: the elements chosen along `dim`, and their indices.
 constexpr std::array<std::string_view, 9> kChoosers = {
-    "aten.topk.default",     "aten.sort.default", "aten.sort.stable",      "aten.max.dim",           "aten.min.dim",
-    "aten.kthvalue.default", "aten.mode.default", "aten.median.dim",       "aten.nanmedian.dim",
+    "aten.topk.default",     "aten.sort.default", "aten.sort.stable", "aten.max.dim",       "aten.min.dim",
+    "aten.kthvalue.default", "aten.mode.default", "aten.median.dim",  "aten.nanmedian.dim",
 };
 
 bool is_exact(const Type& type) {
@@ -38,7 +38,9 @@ Status choose_again(KernelCall& call) {
   };
   const OpInfo& gather = *find_op("aten.gather.default");
   KernelCall again(gather, &call.context());
-  auto set = [&](std::string_view name) -> ParamValue& { return again.params()[static_cast<size_t>(gather.param_index(name))]; };
+  auto set = [&](std::string_view name) -> ParamValue& {
+    return again.params()[static_cast<size_t>(gather.param_index(name))];
+  };
   set("self").kind = set("index").kind = ParamValue::Kind::tensor;
   set("self").tensor = self;
   set("index").tensor = with_axis(indices);

@@ -5,8 +5,8 @@
 
 namespace sg {
 
-// Step `i` of `wide`, the same step of `recorded` having run. Integers and booleans are copied from there; ops that choose
-// elements and say which (topk, sort, max along an axis) take the elements that were chosen there.
+// Step `i` of `wide`, the same step of `recorded` having run. Integers and booleans are copied from there; ops that
+// choose elements and say which (topk, sort, max along an axis) take the elements that were chosen there.
 Status replay_step(GraphRun& recorded, GraphRun& wide, size_t i);
 
 }  // namespace sg

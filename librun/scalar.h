@@ -9,8 +9,8 @@ namespace sg {
 struct Scalar {
   enum class Kind : uint8_t { integer, floating, boolean, complex };
   Kind kind = Kind::integer;
-  int64_t i = 0;                       // integer, boolean
-  double re = 0, im = 0;               // floating, complex
+  int64_t i = 0;          // integer, boolean
+  double re = 0, im = 0;  // floating, complex
 
   static Scalar integer(int64_t v) { return {Kind::integer, v, 0, 0}; }
   static Scalar boolean(bool v) { return {Kind::boolean, v, 0, 0}; }

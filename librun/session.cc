@@ -26,7 +26,8 @@ class Session {
 
   Result<SessionReport> run() {
     std::optional<WatchdogThread> watchdog;
-    if (options_.timeout_s > 0) watchdog.emplace(job_, pointers(), options_.timeout_s, [&](Error e) { end_stuck(std::move(e)); });
+    if (options_.timeout_s > 0)
+      watchdog.emplace(job_, pointers(), options_.timeout_s, [&](Error e) { end_stuck(std::move(e)); });
     Status status = run_ranks(comms_, [&](Communicator& comm) { return run_rank(comm); });
     finished_ = true;
     for (const auto& rank : ranks_)
@@ -111,14 +112,15 @@ namespace {
 Status check_names(const Job& job, size_t ranks_here, const SessionOptions& options) {
   SG_TRY(check_output_pattern(options.outputs, options.outputs.empty() ? 1 : job.world, 1, "--outputs"));
   SG_TRY(check_output_pattern(options.dump, options.dump.empty() ? 1 : job.world, 1, "--dump-nodes"));
-  if (ranks_here != job.world) return ok_status();       // the others' files are where they run
+  if (ranks_here != job.world) return ok_status();  // the others' files are where they run
   for (const std::string& inputs : options.inputs) SG_TRY(check_input_files(inputs, job.world, "--inputs"));
   return check_input_files(options.expect, job.world, "--expect");
 }
 
 }  // namespace
 
-Result<SessionReport> run_session(const Job& job, std::span<const std::unique_ptr<Communicator>> comms, const SessionOptions& options) {
+Result<SessionReport> run_session(const Job& job, std::span<const std::unique_ptr<Communicator>> comms,
+                                  const SessionOptions& options) {
   SG_TRY(check_names(job, comms.size(), options));
   SG_TRY(check_bindings(job, options.bindings));
   if (!options.dump.empty()) SG_TRY(check_dump_patterns(job, options.dump_names));

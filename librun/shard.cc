@@ -7,12 +7,12 @@
 namespace sg {
 namespace {
 
-constexpr int64_t kMaxPieces = 1 << 20;          // of one axis
+constexpr int64_t kMaxPieces = 1 << 20;  // of one axis
 
 struct Range {
   int64_t begin, end;
 };
-using Ranges = std::vector<Range>;               // what is left of an axis, in order
+using Ranges = std::vector<Range>;  // what is left of an axis, in order
 
 int64_t length(const Ranges& list) {
   int64_t n = 0;
@@ -39,7 +39,8 @@ struct Placement {
 Result<Placement> parse_placement(std::string_view text) {
   const Error unknown{ErrorKind::cannot_apply, "unknown placement `" + std::string(text) + "`", {}, {}};
   if (text == "R") return Placement{};
-  if (text.starts_with("P")) return Placement{text == "P(sum)" || text == "P" ? Placement::Kind::sum : Placement::Kind::partial};
+  if (text.starts_with("P"))
+    return Placement{text == "P(sum)" || text == "P" ? Placement::Kind::sum : Placement::Kind::partial};
   const bool strided = text.starts_with("_S(");
   if ((!strided && !text.starts_with("S(")) || !text.ends_with(")")) return unknown;
   text.remove_suffix(1);
@@ -78,7 +79,8 @@ Result<Coordinate> coordinate(const Job& job, uint32_t rank, const std::vector<S
     auto at = std::find(part->ranks.begin(), part->ranks.end(), rank) - part->ranks.begin();
     return Coordinate{at, static_cast<int64_t>(part->ranks.size())};
   }
-  return Error{ErrorKind::cannot_apply, "no mesh and no group has the axis `" + job.pool->strings.str(axis) + "`", {}, {}};
+  return Error{
+      ErrorKind::cannot_apply, "no mesh and no group has the axis `" + job.pool->strings.str(axis) + "`", {}, {}};
 }
 
 Result<Ranges> shard(const Ranges& list, Placement placement, Coordinate at) {
@@ -139,9 +141,11 @@ Result<Shard> Shard::of(const Job& job, uint32_t rank, const Sharding& sharding,
   }
   for (size_t d = 0; d < axes.size(); ++d)
     if (length(axes[d]) != local_shape[d])
-      return Error{ErrorKind::cannot_apply, "its placements give rank " + std::to_string(rank) + " " +
-                                                std::to_string(length(axes[d])) + " elements of axis " + std::to_string(d) +
-                                                ", the graph has " + print(local_shape), {}, {}};
+      return Error{ErrorKind::cannot_apply,
+                   "its placements give rank " + std::to_string(rank) + " " + std::to_string(length(axes[d])) +
+                       " elements of axis " + std::to_string(d) + ", the graph has " + print(local_shape),
+                   {},
+                   {}};
   if (std::find(local_shape.begin(), local_shape.end(), 0) != local_shape.end()) return out;
   for (size_t d = 0; d < axes.size(); ++d) {
     if (axes[d].size() == 1 && axes[d][0].begin == 0) continue;

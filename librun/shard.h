@@ -1,8 +1,10 @@
 // Which elements of a global tensor a rank holds, by PyTorch's placements.
 //
-//   S(d)      the axis d is cut into as many pieces as the mesh axis has ranks, each of the rounded-up size (the last ones
+//   S(d)      the axis d is cut into as many pieces as the mesh axis has ranks, each of the rounded-up size (the last
+//   ones
 //             shorter or empty); rank i of the axis has piece i
-//   _S(d, k)  the axis d is cut into k times as many pieces; rank i of n has pieces i, i + n, i + 2n, ...: what is left when
+//   _S(d, k)  the axis d is cut into k times as many pieces; rank i of n has pieces i, i + n, i + 2n, ...: what is left
+//   when
 //             a later mesh axis has cut first
 //   R         the whole; P(...) the whole too, of which the axis' reduction makes the tensor
 // One placement a mesh axis, applied in that order.
@@ -37,7 +39,7 @@ class Shard {
 
  private:
   std::vector<int64_t> local_shape_, global_shape_;
-  std::vector<std::vector<int64_t>> map_;        // by axis; empty = index i is i
+  std::vector<std::vector<int64_t>> map_;  // by axis; empty = index i is i
   bool is_zero_ = false;
 };
 

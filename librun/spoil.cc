@@ -37,8 +37,10 @@ uint64_t useless(DType t) {
     case DType::boolean: return 1;
     case DType::f16: return 0x7DFF;
     case DType::bf16: return 0x7FBF;
-    case DType::f32: case DType::c64: return 0x7FBFFFFF7FBFFFFF;
-    case DType::f64: case DType::c128: return 0x7FF7FFFFFFFFFFFF;
+    case DType::f32:
+    case DType::c64: return 0x7FBFFFFF7FBFFFFF;
+    case DType::f64:
+    case DType::c128: return 0x7FF7FFFFFFFFFFFF;
     default: return ~uint64_t{0};
   }
 }

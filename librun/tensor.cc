@@ -22,7 +22,7 @@ bool Tensor::is_contiguous() const {
 }
 
 bool Tensor::is_dense() const {
-  std::array<std::pair<int64_t, int64_t>, kMaxRank> axes;   // stride, size
+  std::array<std::pair<int64_t, int64_t>, kMaxRank> axes;  // stride, size
   size_t count = 0;
   for (int i = 0; i < rank; ++i) {
     if (dim(i) == 0) return true;

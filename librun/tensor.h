@@ -10,15 +10,15 @@
 
 namespace sg {
 
-inline constexpr int kMaxRank = 12;    // of a tensor that can run; deeper ones are refused before the run
+inline constexpr int kMaxRank = 12;  // of a tensor that can run; deeper ones are refused before the run
 
 struct Tensor {
-  std::byte* data = nullptr;           // of the first element; may be null when there are none
-  DType dtype = DType::none;           // none = no tensor (an argument left out)
-  bool conjugate = false;              // complex: readers take the conjugate of what is stored
+  std::byte* data = nullptr;  // of the first element; may be null when there are none
+  DType dtype = DType::none;  // none = no tensor (an argument left out)
+  bool conjugate = false;     // complex: readers take the conjugate of what is stored
   int rank = 0;
   std::array<int64_t, kMaxRank> shape{};
-  std::array<int64_t, kMaxRank> stride{};   // in elements; 0 along expanded axes
+  std::array<int64_t, kMaxRank> stride{};  // in elements; 0 along expanded axes
 
   bool is_none() const { return dtype == DType::none; }
   int64_t elements() const;
@@ -34,7 +34,9 @@ struct Tensor {
   bool is_dense() const;
 
   template <class T>
-  T* as() const { return reinterpret_cast<T*>(data); }
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
 };
 
 // A contiguous view of `data`.

@@ -1,8 +1,9 @@
 // ThreadTeam: the threads of one rank. The caller is the first of them.
 //
-// parallel_for splits [0, count) into pieces of `grain`, or of more, and hands them out. Who runs a piece and where pieces
-// end is not defined, so a kernel's bits must not depend on it: each index writes its own part of the result. A long
-// reduction is cut into blocks by size alone, the index being that of the block, and the blocks are added up in order.
+// parallel_for splits [0, count) into pieces of `grain`, or of more, and hands them out. Who runs a piece and where
+// pieces end is not defined, so a kernel's bits must not depend on it: each index writes its own part of the result. A
+// long reduction is cut into blocks by size alone, the index being that of the block, and the blocks are added up in
+// order.
 #pragma once
 
 #include <atomic>
@@ -25,7 +26,8 @@ class ThreadTeam {
   void parallel_for(int64_t count, int64_t grain, const Fn& fn) {
     if (count <= 0) return;
     if (workers_.empty() || count <= grain) return fn(int64_t{0}, count);
-    run(count, grain, [](const void* f, int64_t begin, int64_t end) { (*static_cast<const Fn*>(f))(begin, end); }, &fn);
+    run(
+        count, grain, [](const void* f, int64_t begin, int64_t end) { (*static_cast<const Fn*>(f))(begin, end); }, &fn);
   }
 
   // The same with the index of the thread that runs the piece, below size(): for scratch that is one a thread.

@@ -12,7 +12,7 @@ namespace sg {
 namespace {
 
 struct Found {
-  int64_t nans = 0, infs = 0, first = -1;   // logical index of the first
+  int64_t nans = 0, infs = 0, first = -1;  // logical index of the first
 };
 
 template <class T>
@@ -113,8 +113,11 @@ Status Watch::after(const Graph& graph, NodeId n, std::span<const Tensor> result
     if (found.first < 0 || (excused && found.nans == 0)) continue;
     std::string what = found.nans > 0 ? std::to_string(found.nans) + " NaN" : "";
     if (found.infs > 0) what += (what.empty() ? "" : " and ") + std::to_string(found.infs) + " infinite";
-    return Error{ErrorKind::negative, "%" + std::string(graph.name(value)) + " has " + what + " of " + std::to_string(t.elements()) +
-                 " elements, the first at " + index_text(t, found.first), {}, "--dump-nodes writes the values of its arguments"};
+    return Error{ErrorKind::negative,
+                 "%" + std::string(graph.name(value)) + " has " + what + " of " + std::to_string(t.elements()) +
+                     " elements, the first at " + index_text(t, found.first),
+                 {},
+                 "--dump-nodes writes the values of its arguments"};
   }
   return ok_status();
 }
@@ -126,7 +129,11 @@ Result<Watch> parse_watch(std::string_view words) {
     std::string_view word = words.substr(0, comma);
     if (word == "nan") nan = true;
     else if (word == "inf") inf = true;
-    else return Error{ErrorKind::usage, "--watch looks for nan and inf, not for \"" + std::string(word) + "\"", {}, "--watch nan,inf"};
+    else
+      return Error{ErrorKind::usage,
+                   "--watch looks for nan and inf, not for \"" + std::string(word) + "\"",
+                   {},
+                   "--watch nan,inf"};
     words.remove_prefix(std::min(comma + 1, words.size()));
   }
   return Watch(nan, inf);
@@ -139,7 +146,8 @@ Dump::Dump(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {
 
 bool Dump::names_module_of(const Graph& graph, NodeId n) const {
   const StrId module = graph.node(n).module;
-  return !module.is_none() && std::ranges::any_of(modules_, [&](const ModulePattern& p) { return p.matches(graph.pool().strings[module]); });
+  return !module.is_none() &&
+         std::ranges::any_of(modules_, [&](const ModulePattern& p) { return p.matches(graph.pool().strings[module]); });
 }
 
 Status Dump::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
@@ -170,7 +178,8 @@ bool matches_module(const Graph& graph, std::string_view text) {
   auto pattern = ModulePattern::parse(text);
   if (!pattern.ok()) return false;
   for (NodeId n : graph.nodes())
-    if (const StrId module = graph.node(n).module; !module.is_none() && pattern->matches(graph.pool().strings[module])) return true;
+    if (const StrId module = graph.node(n).module; !module.is_none() && pattern->matches(graph.pool().strings[module]))
+      return true;
   return false;
 }
 
@@ -185,7 +194,7 @@ bool matches_some(const Graph& graph, std::string_view pattern) {
 
 Status check_dump_patterns(const Job& job, std::span<const std::string> patterns) {
   for (const std::string& pattern : patterns) {
-    const std::string in_body = pattern.substr(pattern.rfind('/') + 1);      // npos + 1 = 0
+    const std::string in_body = pattern.substr(pattern.rfind('/') + 1);  // npos + 1 = 0
     const bool is_found = std::ranges::any_of(job.programs, [&](const auto& program) {
       return matches_some(program->graph, pattern) || matches_module(program->graph, pattern) ||
              std::ranges::any_of(program->nested, [&](const auto& nested) {
@@ -196,7 +205,8 @@ Status check_dump_patterns(const Job& job, std::span<const std::string> patterns
     Nearest nearest(pattern);
     for (const auto& program : job.programs)
       for (NodeId n : program->graph.nodes()) nearest.offer(program->graph.label(n));
-    return Error{ErrorKind::usage, "--nodes " + pattern + " fits no result and no module of the graph", {}, nearest.hint()};
+    return Error{
+        ErrorKind::usage, "--nodes " + pattern + " fits no result and no module of the graph", {}, nearest.hint()};
   }
   return ok_status();
 }

@@ -26,9 +26,9 @@ class ObserverList : public Observer {
   std::vector<Observer*> list_;
 };
 
-// Ends the run (negative) at the first node that gives a NaN or an infinity. An infinity that was put there on purpose, a
-// literal of the graph such as the -inf of a mask, and what is made of it is none. What a collective gives is looked at when
-// it has been waited for; memory that an op leaves undefined (aten.empty) is not looked at.
+// Ends the run (negative) at the first node that gives a NaN or an infinity. An infinity that was put there on purpose,
+// a literal of the graph such as the -inf of a mask, and what is made of it is none. What a collective gives is looked
+// at when it has been waited for; memory that an op leaves undefined (aten.empty) is not looked at.
 class Watch : public Observer {
  public:
   Watch(bool nan, bool inf) : nan_(nan), inf_(inf) {}
@@ -40,9 +40,9 @@ class Watch : public Observer {
   // The values of the graph, or of the body of a call, that hold an infinity on purpose.
   struct Frame {
     std::unordered_set<uint32_t> values;
-    std::unordered_set<uint32_t> calls;                // whose bodies made one
-    NodeId call;                                       // whose body this is
-    bool from_outside = false;                         // an argument of the call holds one: everything in it may
+    std::unordered_set<uint32_t> calls;  // whose bodies made one
+    NodeId call;                         // whose body this is
+    bool from_outside = false;           // an argument of the call holds one: everything in it may
   };
   bool may_be_infinite(const Graph& graph, NodeId n) const;
 
@@ -50,7 +50,7 @@ class Watch : public Observer {
   std::vector<Frame> frames_{1};
 };
 
-Result<Watch> parse_watch(std::string_view words);   // "nan", "inf", "nan,inf"
+Result<Watch> parse_watch(std::string_view words);  // "nan", "inf", "nan,inf"
 
 // Keeps copies of some results for a file: those whose names match one of the patterns (* = any text), and those of the
 // modules that one of them names (module_pattern.h). A module's nodes include the backward ones that belong to it.
@@ -64,8 +64,8 @@ class Dump : public NamingObserver {
   bool names_module_of(const Graph& graph, NodeId n) const;
 
   std::vector<std::string> patterns_;
-  std::vector<ModulePattern> modules_;                 // those of them that can be patterns of modules
-  std::vector<TensorToWrite> kept_;                    // the last value of each name
+  std::vector<ModulePattern> modules_;  // those of them that can be patterns of modules
+  std::vector<TensorToWrite> kept_;     // the last value of each name
   std::vector<std::unique_ptr<std::byte[]>> memory_;
 };
 

@@ -7,10 +7,10 @@
 namespace sg {
 namespace {
 
-constexpr double kInterval = 0.2;       // between two looks
-constexpr double kLate = 1.5;           // a look that comes later than that: the watcher itself did not run
-constexpr double kSurelyDead = 1;       // no sign of its process for so long: why the rank does not get on
-constexpr double kSpeakFirst = 0.6;     // how long the others leave the report to the one that should speak
+constexpr double kInterval = 0.2;    // between two looks
+constexpr double kLate = 1.5;        // a look that comes later than that: the watcher itself did not run
+constexpr double kSurelyDead = 1;    // no sign of its process for so long: why the rank does not get on
+constexpr double kSpeakFirst = 0.6;  // how long the others leave the report to the one that should speak
 
 std::string seconds_text(double seconds) {
   char text[32];
@@ -46,9 +46,7 @@ std::optional<BlockedIn> blocked_in(uint32_t rank, std::span<Communicator* const
   return std::nullopt;
 }
 
-double clock_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double clock_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -116,12 +114,14 @@ Error stuck_error(const Job& job, const Stuck& stuck, std::span<Communicator* co
     error.message += " does not run since " + seconds_text(stuck.seconds) + at;
     error.hint = "its process is stopped, or the machine is out of memory";
   } else if (blocked) {
-    error.message += " waits since " + seconds_text(stuck.seconds) + " in " + std::string(collective_name(blocked->kind)) + " %" +
-                     blocked->label + " of group " + blocked->group + at;
+    error.message += " waits since " + seconds_text(stuck.seconds) + " in " +
+                     std::string(collective_name(blocked->kind)) + " %" + blocked->label + " of group " +
+                     blocked->group + at;
     if (!blocked->missing.empty()) error.message += ": " + ranks_text(blocked->missing) + " did not come";
     error.hint = "a longer --timeout helps where a rank just takes long";
   } else {
-    error.message += (stuck.how == Stuck::How::wait ? " waits since " : " is stuck since ") + seconds_text(stuck.seconds) + at;
+    error.message +=
+        (stuck.how == Stuck::How::wait ? " waits since " : " is stuck since ") + seconds_text(stuck.seconds) + at;
     error.hint = "a longer --timeout helps where a node just takes long";
   }
   return error;
@@ -130,7 +130,7 @@ Error stuck_error(const Job& job, const Stuck& stuck, std::span<Communicator* co
 WatchdogThread::WatchdogThread(const Job& job, std::vector<Communicator*> own, double timeout_s,
                                std::function<void(Error)> on_stuck)
     : job_(job), own_(std::move(own)), on_stuck_(std::move(on_stuck)), watchdog_(own_[0]->in_sight(), timeout_s) {
-  show_life();                          // at once: a rank may be stopped before the first look
+  show_life();  // at once: a rank may be stopped before the first look
   thread_ = std::thread([this] { watch(); });
 }
 

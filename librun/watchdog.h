@@ -25,9 +25,9 @@ struct Stuck {
   enum class How : uint8_t { stopped, node, wait };
   uint32_t rank = 0;
   How how = How::node;
-  uint64_t place = 0;                   // Heartbeat::place
+  uint64_t place = 0;  // Heartbeat::place
   double seconds = 0;
-  uint32_t reporter = 0;                // the rank whose process should speak first
+  uint32_t reporter = 0;  // the rank whose process should speak first
 };
 
 // The judgement alone: no clock, no thread.
@@ -35,15 +35,15 @@ class Watchdog {
  public:
   Watchdog(std::vector<WatchedRank> ranks, double timeout_s);
 
-  // To be called at least every second, with the seconds of a clock that does not jump. A caller that comes back late was
-  // stopped itself: that time counts for nobody.
+  // To be called at least every second, with the seconds of a clock that does not jump. A caller that comes back late
+  // was stopped itself: that time counts for nobody.
   std::optional<Stuck> look(double now_s);
 
  private:
   struct Seen {
     uint64_t beats = 0;
     uint32_t alive = 0;
-    double moved_s = 0, alive_s = 0;    // when it was last seen to change
+    double moved_s = 0, alive_s = 0;  // when it was last seen to change
   };
   void update(double now_s);
   uint32_t reporter_other_than(uint32_t rank) const;
@@ -68,7 +68,7 @@ class WatchdogThread {
  private:
   void watch();
   void show_life();
-  bool pause(double seconds);           // false: told to stop
+  bool pause(double seconds);  // false: told to stop
   bool is_own(uint32_t rank) const;
 
   const Job& job_;

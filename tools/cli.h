@@ -24,44 +24,44 @@
 
 namespace sg::cli {
 
-inline constexpr std::string_view kVersion = "0.1.0";   // of the suite and of each tool; provenance carries it
-inline constexpr std::string_view kVersionDate = "2026-11-22";   // on manual pages
+inline constexpr std::string_view kVersion = "0.1.0";           // of the suite and of each tool; provenance carries it
+inline constexpr std::string_view kVersionDate = "2026-11-22";  // on manual pages
 
 struct Option {
-  std::string_view name;            // "output", given as --output
-  char letter = 0;                  // 'o', given as -o; 0 = none
+  std::string_view name;  // "output", given as --output
+  char letter = 0;        // 'o', given as -o; 0 = none
   // Empty = a flag; "N" = a whole number; "a|b" = one of these; else any text. A name in capitals says what is meant:
   // cli_complete.h. "a|b,..." = several of these with commas.
   std::string_view argument;
-  std::string_view help;            // lower-case start, no full stop
-  std::string_view fallback = {};   // the default, shown in the help and returned by Args::text
-  bool repeated = false;            // may be given more than once
+  std::string_view help;           // lower-case start, no full stop
+  std::string_view fallback = {};  // the default, shown in the help and returned by Args::text
+  bool repeated = false;           // may be given more than once
 };
 
 struct Example {
-  std::string_view command;         // runnable in a folder that holds the files it names
+  std::string_view command;  // runnable in a folder that holds the files it names
   std::string_view what;
 };
 
 class Args;
-struct ValueRequest;                // cli_complete.h
+struct ValueRequest;  // cli_complete.h
 
 enum class Writes : uint8_t { report, text, graph };
 
 struct Tool {
-  std::string_view name;            // "sg-print"
-  std::string_view summary;         // one sentence without the full stop
-  std::string_view operands;        // "[GRAPH]", as in the usage line
-  std::string_view details;         // lines under the summary, each at most 120 columns; may be empty
+  std::string_view name;      // "sg-print"
+  std::string_view summary;   // one sentence without the full stop
+  std::string_view operands;  // "[GRAPH]", as in the usage line
+  std::string_view details;   // lines under the summary, each at most 120 columns; may be empty
   size_t max_operands = 1;
-  bool reads_stdin = true;          // without an operand it reads standard input
-  Writes writes = Writes::report;   // graph: binary unless asked otherwise, and never to a terminal
-  bool stops_at_operand = false;    // what follows the first operand is passed on as it is
+  bool reads_stdin = true;         // without an operand it reads standard input
+  Writes writes = Writes::report;  // graph: binary unless asked otherwise, and never to a terminal
+  bool stops_at_operand = false;   // what follows the first operand is passed on as it is
   std::span<const Option> options = {};
   Example examples[2] = {};
   Result<int> (*run)(const Args&) = nullptr;
-  std::span<const std::string_view> commands = {};   // what may stand as the first operand, for completions
-  void (*values)(const ValueRequest&) = nullptr;     // completes arguments of kinds that only this tool knows
+  std::span<const std::string_view> commands = {};  // what may stand as the first operand, for completions
+  void (*values)(const ValueRequest&) = nullptr;    // completes arguments of kinds that only this tool knows
 };
 
 // The options that every tool has.
@@ -74,12 +74,12 @@ class Args {
   // REQUIRES for each: `name` is in the tool's table or a common option
   bool has(std::string_view name) const;
   size_t count(std::string_view name) const;
-  std::string text(std::string_view name) const;                  // the last value, else the row's default
-  std::vector<std::string> all(std::string_view name) const;      // in the order given
+  std::string text(std::string_view name) const;              // the last value, else the row's default
+  std::vector<std::string> all(std::string_view name) const;  // in the order given
   int64_t number(std::string_view name, int64_t fallback) const;
 
   const std::vector<std::string>& operands() const { return operands_; }
-  size_t threads() const;        // --jobs; without it, as many as the machine runs at once
+  size_t threads() const;  // --jobs; without it, as many as the machine runs at once
   std::string input() const { return operands_.empty() ? "-" : operands_[0]; }
   const Tool& tool() const { return *tool_; }
   Reporter& report() const { return *report_; }
@@ -96,12 +96,12 @@ class Args {
 
 Result<Args> parse_options(const Tool& tool, std::span<const std::string> words, Reporter& report);
 
-std::string help_text(const Tool& tool, bool all);    // --help, --help-all
-std::string short_help(const Tool& tool);             // the usage lines
-std::string version_text(const Tool& tool);           // --version
-std::string help_json(const Tool& tool);              // --help-json
-std::string help_man(const Tool& tool);               // --help-man: a manual page
-std::string help_markdown(const Tool& tool);          // --help-markdown: a section of docs/tools.md
+std::string help_text(const Tool& tool, bool all);  // --help, --help-all
+std::string short_help(const Tool& tool);           // the usage lines
+std::string version_text(const Tool& tool);         // --version
+std::string help_json(const Tool& tool);            // --help-json
+std::string help_man(const Tool& tool);             // --help-man: a manual page
+std::string help_markdown(const Tool& tool);        // --help-markdown: a section of docs/tools.md
 
 // The alternatives of `a|b`; empty when any text is allowed.
 std::vector<std::string_view> choices_of(const Option& o);

@@ -108,12 +108,9 @@ class Scan {
       const size_t equals = word.find('=');
       const Option* o =
           option_named(tool_, std::string_view(word).substr(2, equals == word.npos ? equals : equals - 2));
-      if (here && equals == word.npos)
-        is_option_ = true;
-      else if (here)
-        value_here(o, equals + 1);
-      else
-        note_given(o, equals == word.npos, i);
+      if (here && equals == word.npos) is_option_ = true;
+      else if (here) value_here(o, equals + 1);
+      else note_given(o, equals == word.npos, i);
       return;
     }
     for (size_t k = 1; k < word.size(); ++k) {

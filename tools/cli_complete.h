@@ -7,8 +7,8 @@
 // shell's script (cli_shells.cc) takes them. Mistakes on the line are no errors: what cannot be known is not offered.
 //
 // Arguments   `fast|strict` and `N|auto` offer their words, `seed:N` its beginning; a name in capitals stands for
-//             values: FILE GRAPH (files), DIR, MACHINE, NODE, PATTERN (of modules), OP, SYMBOL; others are the tool's own
-//             (Tool::values). `...,...` is a list with commas. NODE and the like come from the line's graph.
+//             values: FILE GRAPH (files), DIR, MACHINE, NODE, PATTERN (of modules), OP, SYMBOL; others are the tool's
+//             own (Tool::values). `...,...` is a list with commas. NODE and the like come from the line's graph.
 // Cost        a graph on the line is read without the verifier, up to 256 MiB of it; 20,000 nodes take some 10 ms.
 #pragma once
 

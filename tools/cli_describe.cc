@@ -68,8 +68,9 @@ std::string describe_long(const Job& job) {
   }
   for (const auto& program : job.programs) {
     out += "program   rank " + spelled(program->ranks) + ": " + counted(program->graph.node_count(), "node") + ", " +
-           counted(program->graph.inputs().size(), "input") + ", " + counted(program->graph.outputs().size(), "output") +
-           ", " + counted(program->symbols.size(), "symbol") + ", " + counted(program->nested.size(), "nested graph") + "\n";
+           counted(program->graph.inputs().size(), "input") + ", " +
+           counted(program->graph.outputs().size(), "output") + ", " + counted(program->symbols.size(), "symbol") +
+           ", " + counted(program->nested.size(), "nested graph") + "\n";
   }
   return out;
 }

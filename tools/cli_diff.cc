@@ -17,7 +17,9 @@
 namespace sg::cli {
 namespace {
 
-Error usage(std::string message, std::string hint) { return {ErrorKind::usage, std::move(message), {}, std::move(hint)}; }
+Error usage(std::string message, std::string hint) {
+  return {ErrorKind::usage, std::move(message), {}, std::move(hint)};
+}
 
 Result<DiffOptions> diff_options(const Args& args, std::vector<std::string>* ignored) {
   std::string list;
@@ -32,21 +34,25 @@ Result<DiffOptions> diff_options(const Args& args, std::vector<std::string>* ign
 }
 
 Status check_options(const Args& args) {
-  if (args.operands().size() != 2) return usage("sg-diff compares two graphs", "sg-diff A B; one of them may be - for standard input");
-  if (args.operands()[0] == "-" && args.operands()[1] == "-") return usage("only one of the two can be standard input", "give a file for the other");
+  if (args.operands().size() != 2)
+    return usage("sg-diff compares two graphs", "sg-diff A B; one of them may be - for standard input");
+  if (args.operands()[0] == "-" && args.operands()[1] == "-")
+    return usage("only one of the two can be standard input", "give a file for the other");
   std::string shapes;
   for (const char* name : {"stat", "name-only", "side"})
     if (args.has(name)) shapes += (shapes.empty() ? "--" : " and --") + std::string(name);
   if (shapes.find(" and ") != std::string::npos) return usage(shapes + " exclude each other", "choose one");
   bool machine = args.has("json") || args.text("format") != "text";
-  if (machine && !shapes.empty()) return usage(shapes + " is a form of the text report", "leave it out with --json and --format");
-  if (args.has("json") && args.has("format") && args.text("format") != "json") return usage("--json and --format=" + args.text("format") + " exclude each other", "choose one");
+  if (machine && !shapes.empty())
+    return usage(shapes + " is a form of the text report", "leave it out with --json and --format");
+  if (args.has("json") && args.has("format") && args.text("format") != "json")
+    return usage("--json and --format=" + args.text("format") + " exclude each other", "choose one");
   return ok_status();
 }
 
 struct Cost {
   Stats stats;
-  std::optional<StepTime> time;          // none: no machine, or sizes that nothing bounds
+  std::optional<StepTime> time;  // none: no machine, or sizes that nothing bounds
 };
 
 // Sizes as sg-stat takes them: assumed where every symbol is bounded, else what has no number counts as unknown.
@@ -147,7 +153,8 @@ Result<int> diff_operands(const Args& args) {
   text.hunks.full = args.has("full");
   text.color = wants_color(args), text.columns = columns();
   std::map<std::string, size_t> lines;
-  if (std::string format = args.text("format"); format == "github" || format == "sarif") lines = lines_of_text(args.operands()[0]);
+  if (std::string format = args.text("format"); format == "github" || format == "sarif")
+    lines = lines_of_text(args.operands()[0]);
   text.line_of = [&lines](const std::string& of) {
     auto at = lines.find(of);
     return at == lines.end() ? 0 : at->second;

@@ -7,7 +7,7 @@
 namespace sg::cli {
 namespace {
 
-constexpr size_t kInHelp = 8;         // this many common options stand in --help, the rest in --help-all
+constexpr size_t kInHelp = 8;  // this many common options stand in --help, the rest in --help-all
 constexpr size_t kHelpColumn = 30;
 
 std::string usage_line(const Tool& tool) {
@@ -17,7 +17,8 @@ std::string usage_line(const Tool& tool) {
 std::string option_line(const Option& o) {
   std::string left = o.letter != 0 ? std::string("  -") + o.letter + ", " : "      ";
   left += "--" + std::string(o.name);
-  if (!o.argument.empty()) left += (o.argument.find('|') == std::string_view::npos ? " " : "=") + std::string(o.argument);
+  if (!o.argument.empty())
+    left += (o.argument.find('|') == std::string_view::npos ? " " : "=") + std::string(o.argument);
   std::string out = left.size() + 2 <= kHelpColumn ? left + std::string(kHelpColumn - left.size(), ' ')
                                                    : left + "\n" + std::string(kHelpColumn, ' ');
   out += o.help;
@@ -44,14 +45,11 @@ std::string help_text(const Tool& tool, bool all) {
   out += "\nCommon options" + std::string(all ? ":\n" : " (--help-all lists the rest):\n");
   out += option_lines(all ? common_options() : common_options().first(kInHelp));
   out += "\n" + std::string(kExitCodes) + "\nExamples:\n";
-  for (const Example& e : tool.examples)
-    out += "  # " + std::string(e.what) + "\n  " + std::string(e.command) + "\n";
+  for (const Example& e : tool.examples) out += "  # " + std::string(e.what) + "\n  " + std::string(e.command) + "\n";
   return out;
 }
 
-std::string short_help(const Tool& tool) {
-  return usage_line(tool) + "Try `" + std::string(tool.name) + " --help`.\n";
-}
+std::string short_help(const Tool& tool) { return usage_line(tool) + "Try `" + std::string(tool.name) + " --help`.\n"; }
 
 std::string version_text(const Tool& tool) {
   std::string schema = std::to_string(kSchemaMajor) + "." + std::to_string(kSchemaMinor);

@@ -18,8 +18,8 @@
 namespace sg::cli {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{8} << 30;       // a text of the largest binary (2 GiB) fits
-constexpr size_t kFirstRead = size_t{1} << 16;      // enough to know the form
+constexpr size_t kMaxBytes = size_t{8} << 30;   // a text of the largest binary (2 GiB) fits
+constexpr size_t kFirstRead = size_t{1} << 16;  // enough to know the form
 constexpr std::string_view kPlaceholder = "{r}";
 
 Error unreadable(const std::string& name, std::string message, std::string hint = {}) {
@@ -29,7 +29,9 @@ Error unreadable(const std::string& name, std::string message, std::string hint 
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { if (fd_ > STDERR_FILENO) ::close(fd_); }
+  ~Descriptor() {
+    if (fd_ > STDERR_FILENO) ::close(fd_);
+  }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
@@ -52,7 +54,7 @@ Result<bool> read_up_to(int fd, const std::string& name, size_t limit, std::stri
       data->resize(used);
       return true;
     }
-    step = std::max(kFirstRead, used / 2);          // grow by half: linear time on a stream of unknown length
+    step = std::max(kFirstRead, used / 2);  // grow by half: linear time on a stream of unknown length
   }
   data->resize(used);
   return false;
@@ -130,7 +132,8 @@ Result<Bytes> read_bytes(const std::string& operand, const std::function<bool(st
   struct stat info;
   if (::fstat(fd, &info) != 0) return unreadable(out.name, std::string("cannot read: ") + std::strerror(errno));
   if (S_ISDIR(info.st_mode))
-    return unreadable(out.name, "is a folder, not a file", "name the file in it, or a rank pattern such as 'rank{r}.sg'");
+    return unreadable(out.name, "is a folder, not a file",
+                      "name the file in it, or a rank pattern such as 'rank{r}.sg'");
   SG_ASSIGN(bool ended, read_up_to(fd, out.name, kFirstRead, &out.data));
   out.form = form_of(out.data);
   if (out.form == Form::empty)
@@ -181,11 +184,15 @@ Result<std::vector<std::string>> files_of(const std::string& operand, Diagnostic
   uint32_t next = 0;
   for (uint32_t rank : ranks) {
     if (rank != next) {
-      Error gap = unreadable(file_of_rank(operand, next), "rank " + std::to_string(next) + " is missing, rank " +
-                             std::to_string(ranks.back()) + " is there", "a rank pattern needs every rank from 0 on");
+      Error gap =
+          unreadable(file_of_rank(operand, next),
+                     "rank " + std::to_string(next) + " is missing, rank " + std::to_string(ranks.back()) + " is there",
+                     "a rank pattern needs every rank from 0 on");
       if (left_out == nullptr) return gap;
-      left_out->warning("left-out", "no file of rank " + std::to_string(next) +
-                        (rank - next > 1 ? " to " + std::to_string(rank - 1) : "") + "; left out", gap.where);
+      left_out->warning("left-out",
+                        "no file of rank " + std::to_string(next) +
+                            (rank - next > 1 ? " to " + std::to_string(rank - 1) : "") + "; left out",
+                        gap.where);
     }
     next = rank + 1;
     files.push_back(file_of_rank(operand, rank));

@@ -18,7 +18,7 @@ enum class Form : uint8_t { empty, binary, text, json, gzip, zip, other };
 Form form_of(std::string_view bytes);
 
 struct Bytes {
-  std::string name;      // as the user named it; "<stdin>"
+  std::string name;  // as the user named it; "<stdin>"
   std::string data;
   Form form = Form::empty;
 };

@@ -44,7 +44,7 @@ Status say_written(const Args& args, const Job& job, const std::string& path, st
   if (args.has("json")) {
     std::string report = describe_json(args, job, path, passes) + "\n";
     if (path != "-") return write_whole("-", report);
-    args.report().line(report.substr(0, report.size() - 1));      // standard output holds the graph
+    args.report().line(report.substr(0, report.size() - 1));  // standard output holds the graph
     return ok_status();
   }
   if (path != "-") args.report().line(args.report().tool() + ": wrote " + path + ": " + describe(job));

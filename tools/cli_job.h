@@ -20,13 +20,13 @@ struct Loaded {
   Job job;
   std::string file;
   std::vector<SourceText> texts;
-  size_t bytes = 0;              // of all files
+  size_t bytes = 0;  // of all files
 };
 
 struct LoadOptions {
-  size_t threads = 1;            // files of a rank set are read on several
-  bool best_effort = false;      // leave out ranks whose file is missing or cannot be read, with a warning
-  bool explain = false;          // say how ranks were merged
+  size_t threads = 1;        // files of a rank set are read on several
+  bool best_effort = false;  // leave out ranks whose file is missing or cannot be read, with a warning
+  bool explain = false;      // say how ranks were merged
 };
 LoadOptions load_options(const Args& args);
 
@@ -43,7 +43,8 @@ Status require_valid(const Args& args, const Loaded& loaded);
 // load_job and require_valid: what all tools but sg-check read with. A finding is an error (unreadable).
 Result<Job> read_job(const Args& args, const std::string& operand);
 
-// Warns when forward nodes are tagged for recomputation and nobody has carried it out: memory is not what the tags promise.
+// Warns when forward nodes are tagged for recomputation and nobody has carried it out: memory is not what the tags
+// promise.
 void warn_of_tags(const Args& args, const Job& job);
 
 // Where the output goes: -o, the input with --in-place, else "-".
@@ -52,8 +53,8 @@ std::string output_of(const Args& args);
 // Refuses, before any work: an output that is the input without --in-place, binary to a terminal.
 Status check_output(const Args& args);
 
-// The job in the form and to the place that the options ask for, then a line (or with --json a report) about it. `passes` is JSON
-// that the report has under that key; empty = none.
+// The job in the form and to the place that the options ask for, then a line (or with --json a report) about it.
+// `passes` is JSON that the report has under that key; empty = none.
 Status write_job(const Args& args, const Job& job, std::string_view passes = {});
 
 // A text or report to -o or standard output.

@@ -35,7 +35,7 @@ struct LoadedFile {
   std::string name;
   Result<Job> job = Error();
   Diagnostics said = Diagnostics(kMaxErrors);
-  std::string text;                  // empty when it was binary
+  std::string text;  // empty when it was binary
   size_t bytes = 0;
 };
 
@@ -64,8 +64,8 @@ LoadedFile load_file(const std::string& file) {
   return out;
 }
 
-// The jobs of the files that could be read. Without --best-effort the first that could not is an error; with it, each is
-// a warning as long as one is left.
+// The jobs of the files that could be read. Without --best-effort the first that could not is an error; with it, each
+// is a warning as long as one is left.
 Result<std::vector<LoadedFile>> load_files(const std::vector<std::string>& files, const LoadOptions& options,
                                            Diagnostics* said) {
   std::vector<LoadedFile> all(files.size()), out;
@@ -95,8 +95,8 @@ Result<Loaded> load_job(const std::string& operand, const LoadOptions& options, 
   for (LoadedFile& file : files) {
     out.bytes += file.bytes;
     if (!file.text.empty())
-      out.texts.push_back({file.name, std::move(file.text),
-                           file.job->is_spmd() ? std::vector<uint32_t>() : ranks_held(*file.job)});
+      out.texts.push_back(
+          {file.name, std::move(file.text), file.job->is_spmd() ? std::vector<uint32_t>() : ranks_held(*file.job)});
     names.push_back(std::move(file.name));
     jobs.push_back(std::move(*file.job));
   }
@@ -110,9 +110,7 @@ Result<Loaded> load_job(const std::string& operand, const LoadOptions& options, 
   return out;
 }
 
-LoadOptions load_options(const Args& args) {
-  return {args.threads(), args.has("best-effort"), args.has("explain")};
-}
+LoadOptions load_options(const Args& args) { return {args.threads(), args.has("best-effort"), args.has("explain")}; }
 
 Diagnostics check_loaded(const Loaded& loaded, size_t max_errors, size_t threads) {
   Diagnostics found(max_errors);
@@ -123,7 +121,7 @@ Diagnostics check_loaded(const Loaded& loaded, size_t max_errors, size_t threads
     if (d.where.file.empty()) d.where.file = loaded.file;
   Diagnostics out(max_errors);
   for (Diagnostic& d : list) out.add(std::move(d));
-  for (size_t i = 0; i < found.hidden(); ++i) out.error({}, {});       // counted, not kept
+  for (size_t i = 0; i < found.hidden(); ++i) out.error({}, {});  // counted, not kept
   return out;
 }
 
@@ -132,8 +130,8 @@ Status require_valid(const Args& args, const Loaded& loaded) {
   args.report().add(findings);
   args.report().phase("verify", counted(findings.error_count(), "finding"));
   if (!findings.has_errors()) return ok_status();
-  return Error{ErrorKind::unreadable, "not a valid graph: " + counted(findings.error_count(), "finding"),
-               {loaded.file}, {}};
+  return Error{
+      ErrorKind::unreadable, "not a valid graph: " + counted(findings.error_count(), "finding"), {loaded.file}, {}};
 }
 
 Result<Job> read_job(const Args& args, const std::string& operand) {
@@ -150,8 +148,10 @@ void warn_of_tags(const Args& args, const Job& job) {
   const size_t tagged = unapplied_recompute_tags(job);
   if (tagged == 0) return;
   Diagnostics notes;
-  notes.warning("tags-not-applied", counted(tagged, "forward node") + " tagged for recomputation " + (tagged == 1 ? "is" : "are") + " kept for the backward: nobody has applied the tags", {},
-                "sg-remat --policy tags");
+  notes.warning("tags-not-applied",
+                counted(tagged, "forward node") + " tagged for recomputation " + (tagged == 1 ? "is" : "are") +
+                    " kept for the backward: nobody has applied the tags",
+                {}, "sg-remat --policy tags");
   args.report().add(notes);
 }
 

@@ -33,20 +33,13 @@ bool is_as_written(const std::string& line) { return line.starts_with("  "); }  
 std::string roff(std::string_view text) {
   std::string out = text.starts_with('.') || text.starts_with('\'') ? "\\&" : "";
   for (char c : text) {
-    if (c == '\\')
-      out += "\\e";
-    else if (c == '-')
-      out += "\\-";
-    else if (c == '\'')
-      out += "\\(aq";
-    else if (c == '`')
-      out += "\\(ga";
-    else if (c == '^')
-      out += "\\(ha";
-    else if (c == '~')
-      out += "\\(ti";
-    else
-      out += c;
+    if (c == '\\') out += "\\e";
+    else if (c == '-') out += "\\-";
+    else if (c == '\'') out += "\\(aq";
+    else if (c == '`') out += "\\(ga";
+    else if (c == '^') out += "\\(ha";
+    else if (c == '~') out += "\\(ti";
+    else out += c;
   }
   return out;
 }
@@ -88,10 +81,8 @@ std::string roff_details(std::string_view details) {
     const bool is_new = is_as_written(line) != as_written;
     if (is_new) out += as_written ? ".fi\n" : out.empty() ? ".nf\n" : ".PP\n.nf\n";
     as_written = is_as_written(line);
-    if (!line.empty())
-      out += (is_new && !as_written ? ".PP\n" : "") + roff(line) + "\n";
-    else if (!is_new)
-      out += ".PP\n";
+    if (!line.empty()) out += (is_new && !as_written ? ".PP\n" : "") + roff(line) + "\n";
+    else if (!is_new) out += ".PP\n";
   }
   return out + (as_written ? ".fi\n" : "");
 }

@@ -142,8 +142,7 @@ class Parser {
 
   Status set(const Option& o, std::string value) {
     std::vector<std::string>& given = values[std::string(o.name)];
-    if (!given.empty() && !o.repeated)
-      return usage("`--" + std::string(o.name) + "` is given twice", "give it once");
+    if (!given.empty() && !o.repeated) return usage("`--" + std::string(o.name) + "` is given twice", "give it once");
     SG_TRY(check_value(o, value));
     given.push_back(std::move(value));
     return ok_status();

@@ -19,10 +19,10 @@ void remove_outputs_and_die(int number) {
 }  // namespace
 
 void install_signal_handlers() {
-  std::signal(SIGPIPE, SIG_DFL);       // also where the caller ignored it: `| head` is no error
+  std::signal(SIGPIPE, SIG_DFL);  // also where the caller ignored it: `| head` is no error
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction old;
-    if (::sigaction(number, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) continue;   // nohup, background jobs
+    if (::sigaction(number, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) continue;  // nohup, background jobs
     std::signal(number, remove_outputs_and_die);
   }
 }

@@ -13,6 +13,6 @@ void install_signal_handlers();
 // Opens what the caller left closed of descriptors 0 to 2, so that no file of ours lands there.
 void guard_standard_streams();
 
-bool is_same_file(const std::string& a, const std::string& b);   // through links; false when one does not exist
+bool is_same_file(const std::string& a, const std::string& b);  // through links; false when one does not exist
 
 }  // namespace sg::cli

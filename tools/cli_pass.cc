@@ -39,7 +39,7 @@ std::string nodes_text(const StageReport& report) {
 void say(const Args& args, const StageReport& report) {
   args.report().phase(report.name, report.change.summary, report.seconds);
   args.report().phase("verify", "what sg-" + report.name + " left");
-  if (args.has("json")) return;                    // all of it is in the document
+  if (args.has("json")) return;  // all of it is in the document
   const std::string& plan = report.change.plan;
   if (!plan.empty()) args.report().line(plan.substr(0, plan.size() - 1));
   args.report().line("sg-" + report.name + ": " + report.change.summary + " (" + nodes_text(report) + ")");
@@ -50,7 +50,13 @@ std::string stages_json(const std::vector<StageReport>& reports) {
   JsonWriter json;
   json.begin_array();
   for (const StageReport& r : reports) {
-    json.begin_object().key("name").string(r.name).key("changed").boolean(r.change.changed).key("summary").string(r.change.summary);
+    json.begin_object()
+        .key("name")
+        .string(r.name)
+        .key("changed")
+        .boolean(r.change.changed)
+        .key("summary")
+        .string(r.change.summary);
     json.key("nodes_before").natural(r.nodes_before).key("nodes_after").natural(r.nodes_after);
     if (r.left_out) json.key("left_out").boolean(true);
     if (!r.change.plan_json.empty()) json.key("plan").raw(r.change.plan_json);
@@ -62,10 +68,21 @@ std::string stages_json(const std::vector<StageReport>& reports) {
 }  // namespace
 
 PassTool::PassTool(const PassInfo& pass, Result<int> (*run)(const Args&)) : name("sg-" + std::string(pass.name)) {
-  for (const PassOption& o : pass.options) options.push_back({o.name, o.letter, o.argument, o.help, o.fallback, o.repeated});
-  tool = {name, pass.summary, "[GRAPH]", pass.details, 1, true, Writes::graph, false, options,
-          {{pass.examples[0][0], pass.examples[0][1]}, {pass.examples[1][0], pass.examples[1][1]}}, run};
-  if (tool.details.empty()) tool.details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.";
+  for (const PassOption& o : pass.options)
+    options.push_back({o.name, o.letter, o.argument, o.help, o.fallback, o.repeated});
+  tool = {name,
+          pass.summary,
+          "[GRAPH]",
+          pass.details,
+          1,
+          true,
+          Writes::graph,
+          false,
+          options,
+          {{pass.examples[0][0], pass.examples[0][1]}, {pass.examples[1][0], pass.examples[1][1]}},
+          run};
+  if (tool.details.empty())
+    tool.details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.";
 }
 
 Result<Stage> parse_stage(const std::string& text) {
@@ -74,17 +91,22 @@ Result<Stage> parse_stage(const std::string& text) {
   for (const PassInfo* pass : all_passes()) names.push_back(pass->name);
   if (words.empty()) return Error{ErrorKind::usage, "a stage is empty", {}, "for example --pass 'remat --policy full'"};
   const PassInfo* pass = find_pass(words[0]);
-  if (pass == nullptr) return Error{ErrorKind::usage, "there is no pass `" + words[0] + "`", {}, nearest_hint(words[0], names)};
+  if (pass == nullptr)
+    return Error{ErrorKind::usage, "there is no pass `" + words[0] + "`", {}, nearest_hint(words[0], names)};
   const PassTool made(*pass, nullptr);
   Reporter silent(made.name);
   words.erase(words.begin());
   Result<Args> args = parse_options(made.tool, words, silent);
-  if (!args.ok()) return Error{args.error().kind, "the stage `" + text + "`: " + args.error().message, {}, args.error().hint};
+  if (!args.ok())
+    return Error{args.error().kind, "the stage `" + text + "`: " + args.error().message, {}, args.error().hint};
   Stage stage = stage_of(*pass, *args);
-  size_t own = 0;                                  // values of options of the pass; given() has one entry a value
+  size_t own = 0;  // values of options of the pass; given() has one entry a value
   for (const auto& [name, values] : stage.options.values()) own += values.size();
   if (!args->operands().empty() || args->given().size() != own)
-    return Error{ErrorKind::usage, "the stage `" + text + "` takes options of the pass alone", {}, "files and what all tools share belong to sg-pipe"};
+    return Error{ErrorKind::usage,
+                 "the stage `" + text + "` takes options of the pass alone",
+                 {},
+                 "files and what all tools share belong to sg-pipe"};
   return stage;
 }
 
@@ -94,7 +116,8 @@ Result<int> run_stages(const Args& args, Job job, std::vector<Stage> stages, Pip
   options.threads = args.threads();
   options.version = kVersion;
   Diagnostics notes;
-  options.after_stage = [&, then = std::move(options.after_stage)](const StageReport& report, const std::string& bytes) -> Status {
+  options.after_stage = [&, then = std::move(options.after_stage)](const StageReport& report,
+                                                                   const std::string& bytes) -> Status {
     args.report().add(std::exchange(notes, Diagnostics()));
     say(args, report);
     return then ? then(report, bytes) : ok_status();

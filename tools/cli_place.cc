@@ -11,16 +11,16 @@
 namespace sg::cli {
 namespace {
 
-constexpr size_t kMaxPlaced = 1000;     // findings that are looked up; nobody reads more
+constexpr size_t kMaxPlaced = 1000;  // findings that are looked up; nobody reads more
 constexpr std::string_view kBlank = " \t\r";
 
 struct Place {
-  std::string_view kind;                // "node", "input", "guard", "group"...; empty = the graph itself
-  std::string_view label;               // of a node
-  size_t index = 0;                     // of anything else
-  bool in_graph = false;                // false: a line of the header
-  std::string_view nested;              // the nested graph; empty = the rank's main graph
-  std::optional<uint32_t> rank;         // the first rank of the graph; none = every rank
+  std::string_view kind;         // "node", "input", "guard", "group"...; empty = the graph itself
+  std::string_view label;        // of a node
+  size_t index = 0;              // of anything else
+  bool in_graph = false;         // false: a line of the header
+  std::string_view nested;       // the nested graph; empty = the rank's main graph
+  std::optional<uint32_t> rank;  // the first rank of the graph; none = every rank
 };
 
 std::optional<uint32_t> leading_number(std::string_view s) {
@@ -98,7 +98,7 @@ std::string_view label_word(std::string_view line) {
 
 struct Head {
   std::string_view nested;
-  std::vector<std::pair<uint32_t, uint32_t>> runs;   // of ranks; empty = every rank
+  std::vector<std::pair<uint32_t, uint32_t>> runs;  // of ranks; empty = every rank
   bool holds(const Place& place) const {
     if (place.nested != nested) return false;
     if (runs.empty() || !place.rank) return true;
@@ -122,7 +122,8 @@ Head parse_head(std::string_view line) {
       break;
     }
     if (first && before != "graph")
-      out.runs.emplace_back(*first, dots == std::string_view::npos ? *first : leading_number(word.substr(dots + 2)).value_or(*first));
+      out.runs.emplace_back(
+          *first, dots == std::string_view::npos ? *first : leading_number(word.substr(dots + 2)).value_or(*first));
     before = word;
   }
   return out;
@@ -200,7 +201,7 @@ class Walk {
   std::vector<std::pair<Place, Diagnostic*>> wanted_;
   std::map<std::pair<std::string_view, size_t>, std::vector<Diagnostic*>> items_;
   std::unordered_map<std::string_view, std::vector<Diagnostic*>> nodes_;
-  std::map<std::string_view, size_t> counts_;     // lines of each kind so far
+  std::map<std::string_view, size_t> counts_;  // lines of each kind so far
   std::string_view line_;
   uint32_t number_ = 0;
 };
@@ -208,7 +209,8 @@ class Walk {
 // The text whose graph a place is in; a header line stands in every text of a rank set: the first counts.
 size_t text_of(const std::vector<SourceText>& texts, const Place& place) {
   for (size_t i = 0; place.rank && i < texts.size(); ++i)
-    if (texts[i].ranks.empty() || std::binary_search(texts[i].ranks.begin(), texts[i].ranks.end(), *place.rank)) return i;
+    if (texts[i].ranks.empty() || std::binary_search(texts[i].ranks.begin(), texts[i].ranks.end(), *place.rank))
+      return i;
   return 0;
 }
 
@@ -218,7 +220,7 @@ void place_in_texts(const std::vector<SourceText>& texts, std::vector<Diagnostic
   if (texts.empty()) return;
   std::vector<Walk> walks(texts.begin(), texts.end());
   size_t placed = 0;
-  std::vector<std::string> paths;        // what the places point into: stays while `where` is written
+  std::vector<std::string> paths;  // what the places point into: stays while `where` is written
   paths.reserve(findings->size());
   for (Diagnostic& d : *findings) {
     if (d.where.line != 0 || ++placed > kMaxPlaced) continue;

@@ -11,9 +11,9 @@ namespace sg::cli {
 
 // One text that a job was read from, and the ranks whose graphs it holds.
 struct SourceText {
-  std::string file;              // as the user named it
+  std::string file;  // as the user named it
   std::string text;
-  std::vector<uint32_t> ranks;   // ascending; empty = every rank
+  std::vector<uint32_t> ranks;  // ascending; empty = every rank
 };
 
 // Gives each finding the file, line and column of what it is about, and the line itself. What has no place in a text

@@ -10,7 +10,7 @@
 namespace sg::cli {
 namespace {
 
-constexpr size_t kExcerptColumns = 100;    // of a source line; longer ones are cut around the caret
+constexpr size_t kExcerptColumns = 100;  // of a source line; longer ones are cut around the caret
 
 // A message that cannot be written has nowhere else to go: failures are ignored.
 void write_stderr(std::string_view text) {
@@ -150,7 +150,8 @@ void Reporter::phase(std::string_view name, const std::string& what) {
 void Reporter::phase(std::string_view name, const std::string& what, double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3f s", seconds);
-  phase_began_ += std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  phase_began_ +=
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
   if (verbose_ != 0) line(tool_ + ": " + std::string(name) + ": " + what + (what.empty() ? "" : ", ") + text);
 }
 

@@ -23,23 +23,23 @@ class Reporter {
  public:
   explicit Reporter(std::string_view tool) : tool_(tool) {}
 
-  void set_format(std::string_view name);              // one of text, json, sarif, github
-  void set_color(std::string_view when);               // auto, always, never; NO_COLOR and TERM=dumb count for auto
-  void set_quiet(bool quiet) { quiet_ = quiet; }       // errors only
+  void set_format(std::string_view name);         // one of text, json, sarif, github
+  void set_color(std::string_view when);          // auto, always, never; NO_COLOR and TERM=dumb count for auto
+  void set_quiet(bool quiet) { quiet_ = quiet; }  // errors only
   void set_verbose(size_t level) { verbose_ = level; }
 
   void add(const Diagnostic& d);
-  void add(const Diagnostics& list);                   // and how many it hid
+  void add(const Diagnostics& list);  // and how many it hid
   void error(const Error& error);
-  void note(const std::string& message);               // summaries, what --explain says; silent when quiet
-  void line(const std::string& text);                  // as it is, in text format only; silent when quiet
+  void note(const std::string& message);  // summaries, what --explain says; silent when quiet
+  void line(const std::string& text);     // as it is, in text format only; silent when quiet
 
   // With --verbose: what a phase of the work was about, and how long it took since the last one ended.
   void phase(std::string_view name, const std::string& what);
   // The same of a phase that took `seconds`; what has passed beyond them belongs to the next.
   void phase(std::string_view name, const std::string& what, double seconds);
 
-  void finish();                                       // writes the document of json and sarif
+  void finish();  // writes the document of json and sarif
 
   const std::string& tool() const { return tool_; }
 
@@ -51,7 +51,7 @@ class Reporter {
   size_t verbose_ = 0;
   std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();
   size_t hidden_ = 0;
-  std::vector<Diagnostic> kept_;                       // json and sarif: until finish
+  std::vector<Diagnostic> kept_;  // json and sarif: until finish
 };
 
 // A path as a relative URI reference: everything but unreserved characters and `/` in percent form.

@@ -171,12 +171,9 @@ ShellLine split_shell_line(std::string_view line, size_t point) {
     const bool escapes = c == '\\' && quote != '\'' && i + 1 < line.size() && i + 1 != point;
     if (escapes && (quote == 0 || std::string_view("\\\"$`").find(line[i + 1]) != std::string_view::npos))
       word += line[++i];
-    else if (c == quote)
-      quote = 0;
-    else if (quote == 0 && (c == '\'' || c == '"'))
-      quote = c;
-    else
-      word += c;
+    else if (c == quote) quote = 0;
+    else if (quote == 0 && (c == '\'' || c == '"')) quote = c;
+    else word += c;
   }
   if (point == line.size()) at_point();
   end_word();

@@ -20,7 +20,8 @@ std::string quoted(const std::string& s) {
 
 Result<std::string> output_of_command(const std::string& command) {
   FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return Error{ErrorKind::missing, std::string("cannot run a tool: ") + std::strerror(errno), {}, {}};
+  if (pipe == nullptr)
+    return Error{ErrorKind::missing, std::string("cannot run a tool: ") + std::strerror(errno), {}, {}};
   std::string out;
   char part[4096];
   for (size_t n; (n = std::fread(part, 1, sizeof part, pipe)) > 0;) out.append(part, n);

@@ -41,9 +41,7 @@ class Words {
     return word;
   }
 
-  Error wrong(const std::string& what) const {
-    return {ErrorKind::usage, what_ + " cannot be read: " + what, {}, {}};
-  }
+  Error wrong(const std::string& what) const { return {ErrorKind::usage, what_ + " cannot be read: " + what, {}, {}}; }
 
   std::string_view text_;
   const std::string& what_;
@@ -52,6 +50,8 @@ class Words {
 
 }  // namespace
 
-Result<std::vector<std::string>> split_words(std::string_view text, const std::string& what) { return Words(text, what).split(); }
+Result<std::vector<std::string>> split_words(std::string_view text, const std::string& what) {
+  return Words(text, what).split();
+}
 
 }  // namespace sg::cli

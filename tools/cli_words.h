@@ -9,9 +9,9 @@
 
 namespace sg::cli {
 
-// Words are separated by white space; '...' keeps everything, "..." everything but \\ and \", and a \\ outside takes the
-// next character as it is. A word that begins with # is a comment to the end of its line. `what` is what an error speaks of:
-// "the response file".
+// Words are separated by white space; '...' keeps everything, "..." everything but \\ and \", and a \\ outside takes
+// the next character as it is. A word that begins with # is a comment to the end of its line. `what` is what an error
+// speaks of: "the response file".
 Result<std::vector<std::string>> split_words(std::string_view text, const std::string& what);
 
 }  // namespace sg::cli

@@ -6,9 +6,9 @@
 namespace sg::cli {
 
 inline constexpr std::string_view kCommands[] = {
-    "import", "export", "clean",  "remat",   "offload", "chunk",  "overlap", "bucket", "concretize",
-    "pipe",   "print",  "parse",  "check",   "diff",    "log",    "explain", "recipe", "reduce",
-    "run",    "sim",    "stat",   "view",    "sweep",  "doctor",  "completions", "help"};
+    "import", "export", "clean", "remat", "offload", "chunk",  "overlap",     "bucket", "concretize",
+    "pipe",   "print",  "parse", "check", "diff",    "log",    "explain",     "recipe", "reduce",
+    "run",    "sim",    "stat",  "view",  "sweep",   "doctor", "completions", "help"};
 
 constexpr bool is_part_of_front(std::string_view command) { return command == "completions" || command == "help"; }
 

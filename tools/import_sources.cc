@@ -41,7 +41,8 @@ constexpr ImportSource kSources[] = {
     {SourceKind::capture, "capture JSON, plain or gzipped", true, false, import_capture_files, nullptr},
     {SourceKind::pt2, "torch.export archives (.pt2)", false, false, import_pt2_file, list_pt2_file},
     {SourceKind::fx, "the text of a graph that FX prints", true, false, import_fx_files, nullptr},
-    {SourceKind::torch_trace, "a TORCH_TRACE log or a folder of tlparse", true, true, import_trace_files, list_trace_files},
+    {SourceKind::torch_trace, "a TORCH_TRACE log or a folder of tlparse", true, true, import_trace_files,
+     list_trace_files},
 };
 
 const ImportSource* source_of(SourceKind kind) {
@@ -65,7 +66,8 @@ SourceKind asked_for(const Args& args, SourceKind found) {
 Status check_kind(const SourceFile& file) {
   Location where{file.name};
   if (file.kind == SourceKind::unknown)
-    return Error{ErrorKind::unreadable, std::string(file.is_folder ? "a folder" : "a source") + " of unknown kind: " + understood(), where,
+    return Error{ErrorKind::unreadable,
+                 std::string(file.is_folder ? "a folder" : "a source") + " of unknown kind: " + understood(), where,
                  file.is_folder ? "name the file in it, or a rank pattern such as 'rank{r}/step.json'"
                                 : "--from says what it is, where the content does not"};
   const ImportSource* source = source_of(file.kind);
@@ -87,8 +89,8 @@ Result<SourceFile> read_folder(const Args& args, const std::string& name) {
 Result<SourceFile> read_file(const Args& args, const std::string& name) {
   if (is_folder(name)) return read_folder(args, name);
   SG_ASSIGN(Bytes bytes, read_bytes(name, [&](std::string_view head) {
-    return asked_for(args, source_kind_of(head)) != SourceKind::unknown;
-  }));
+              return asked_for(args, source_kind_of(head)) != SourceKind::unknown;
+            }));
   if (bytes.form == Form::binary || bytes.form == Form::text)
     return Error{ErrorKind::unreadable, "this is a graph already", {bytes.name}, "read it with sg-print"};
   SourceFile file{std::move(bytes.name), std::move(bytes.data), false, SourceKind::unknown};

@@ -19,8 +19,8 @@
 namespace sg::cli {
 
 struct SourceFile {
-  std::string name;                 // as the user named it; "<stdin>"
-  std::string bytes;                // empty for a folder
+  std::string name;   // as the user named it; "<stdin>"
+  std::string bytes;  // empty for a folder
   bool is_folder = false;
   SourceKind kind = SourceKind::unknown;
 };
@@ -29,8 +29,8 @@ struct SourceFile {
 struct Sources {
   SourceKind kind = SourceKind::unknown;
   std::vector<SourceFile> files;
-  std::string name;                 // for messages
-  std::string digest;               // of the one file, or of the files' digests a line each; a folder's reader sets it
+  std::string name;    // for messages
+  std::string digest;  // of the one file, or of the files' digests a line each; a folder's reader sets it
   size_t bytes = 0;
 };
 
@@ -38,7 +38,7 @@ struct Sources {
 struct Imported {
   Job job;
   std::vector<TensorToWrite> tensors;
-  std::shared_ptr<const void> owner;   // of the tensors' bytes
+  std::shared_ptr<const void> owner;  // of the tensors' bytes
 };
 
 // What --list says of a source that holds more than one graph, or more than graphs.
@@ -48,12 +48,12 @@ struct Listing {
 
 struct ImportSource {
   SourceKind kind;
-  std::string_view what;            // "capture JSON, plain or gzipped"; the messages list these
-  bool takes_many;                  // several files are the ranks of one job
+  std::string_view what;  // "capture JSON, plain or gzipped"; the messages list these
+  bool takes_many;        // several files are the ranks of one job
   bool takes_folder;
   // May take the files' bytes. What is to be said besides errors goes to `notes`.
   Result<Imported> (*import)(const Args& args, Sources* sources, Diagnostics* notes);
-  Result<Listing> (*list)(const Args& args, Sources* sources, Diagnostics* notes);   // null = say what the job is
+  Result<Listing> (*list)(const Args& args, Sources* sources, Diagnostics* notes);  // null = say what the job is
 };
 
 std::span<const ImportSource> import_sources();

@@ -16,13 +16,13 @@ Result<std::string> node_report(const Job& job, std::string name);
 
 // sg-check's answer for one argument. Says nothing itself, so that several may be judged at once.
 struct Verdict {
-  Diagnostics said;      // what reading brought up, and the findings
+  Diagnostics said;  // what reading brought up, and the findings
   std::optional<Error> error;
-  std::string line;      // "step.sg: valid, 383 nodes, ..."
-  std::string json;      // {"file","verdict","findings"}
-  std::string phases;    // "read 0.012 s, verify 0.003 s"
-  std::optional<Loaded> kept;   // what was judged, for a tool that leaves without taking it apart
-  int code = 0;          // 0 valid, 1 findings, else the kind of the error
+  std::string line;            // "step.sg: valid, 383 nodes, ..."
+  std::string json;            // {"file","verdict","findings"}
+  std::string phases;          // "read 0.012 s, verify 0.003 s"
+  std::optional<Loaded> kept;  // what was judged, for a tool that leaves without taking it apart
+  int code = 0;                // 0 valid, 1 findings, else the kind of the error
 };
 Verdict judge(const std::string& operand, const LoadOptions& options, size_t max_findings, bool keep);
 

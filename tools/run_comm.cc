@@ -32,7 +32,8 @@ Error become_mpirun(uint32_t world) {
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   execvp("mpirun", arguments.data());
-  return Error{ErrorKind::missing, "mpirun does not start", {}, "install it (Debian: openmpi-bin), or use --comm local"};
+  return Error{
+      ErrorKind::missing, "mpirun does not start", {}, "install it (Debian: openmpi-bin), or use --comm local"};
 }
 
 }  // namespace
@@ -43,7 +44,9 @@ Result<std::optional<int>> follow_launcher(std::string_view comm) {
   SG_ASSIGN(std::optional<LaunchEnv> env, detect_launch([](const char* name) { return std::getenv(name); }));
   if (!env || env->family != "torchrun" || env->world == 1) return kGoOn;
   if (std::getenv("LOCAL_WORLD_SIZE") && env->local_world != env->world)
-    return Error{ErrorKind::cannot_apply, "torchrun started ranks on several hosts, which MPI cannot join", {},
+    return Error{ErrorKind::cannot_apply,
+                 "torchrun started ranks on several hosts, which MPI cannot join",
+                 {},
                  "start them with: mpirun -n " + std::to_string(env->world)};
   if (env->rank != 0) return std::optional<int>(0);
   return become_mpirun(env->world);

@@ -22,14 +22,15 @@ Result<std::vector<std::unique_ptr<Communicator>>> open_communicators(const Args
 // Ranks that share this machine's cores with those of this process, these included.
 uint32_t ranks_here(Communicators comms);
 
-// Open MPI cannot join processes that torchrun started (RANK, WORLD_SIZE). Instead, on one host, the first of them becomes
-// an mpirun of them all, and the others have nothing left to do: their exit code. None where the run goes on here.
+// Open MPI cannot join processes that torchrun started (RANK, WORLD_SIZE). Instead, on one host, the first of them
+// becomes an mpirun of them all, and the others have nothing left to do: their exit code. None where the run goes on
+// here.
 Result<std::optional<int>> follow_launcher(std::string_view comm);
 
 struct RunAnswer {
-  std::string text;                     // of all ranks; empty where another process writes it
+  std::string text;  // of all ranks; empty where another process writes it
   bool writes = true;
-  bool passed = true;                   // on all ranks
+  bool passed = true;  // on all ranks
 };
 
 // Brings the texts of all processes to the first.

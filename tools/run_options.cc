@@ -20,7 +20,11 @@ namespace {
 constexpr Option kOptions[] = {
     {"inputs", 'i', "FILE", "inputs by name or FQN; {r} stands for the rank, {step} for the step", {}, true},
     {"init", 0, "seed:N", "make up what no file gives; an FQN has the same values in every graph"},
-    {"bind", 0, "SYMBOL=N", "a size of the inputs that --init makes: a symbol s0=16, or a dimension INPUT[DIM]=16", {},
+    {"bind",
+     0,
+     "SYMBOL=N",
+     "a size of the inputs that --init makes: a symbol s0=16, or a dimension INPUT[DIM]=16",
+     {},
      true},
     {"seed", 0, "N", "seed of the random ops", "0"},
     {"outputs", 0, "FILE", "write the outputs: of each step where the name holds {step}, else of the last"},
@@ -30,10 +34,12 @@ constexpr Option kOptions[] = {
     {"bitwise", 0, {}, "hold to the bit"},
     {"compare", 0, "GRAPH", "run this graph on the same inputs as well and name the first node that differs"},
     {"plan", 0, {}, "run nothing: print the memory plan"},
-    {"allocator", 0, "exact|cuda-caching", "with --plan: what memory would be handed out so, and its course over the phases"},
+    {"allocator", 0, "exact|cuda-caching",
+     "with --plan: what memory would be handed out so, and its course over the phases"},
     {"memory-limit", 0, "SIZE", "refuse what needs more than this beyond its inputs, a rank: 512MiB, 2GiB"},
     {"steps", 'n', "N", "run this many steps", "1"},
-    {"optimizer", 0, "KIND:KEY=VALUE,...", "update the parameters after each step: sgd:lr=0.1 or adamw:lr=1e-3,betas=0.9:0.95"},
+    {"optimizer", 0, "KIND:KEY=VALUE,...",
+     "update the parameters after each step: sgd:lr=0.1 or adamw:lr=1e-3,betas=0.9:0.95"},
     {"numerics", 0, "fast|strict|f64", "strict: same bits on every machine; f64: the double oracle", "fast"},
     {"threads", 't', "N", "threads of all ranks together, at least one a rank; 0 = all cores", "0"},
     {"comm", 0, "local|mpi|nccl", "ranks are threads, processes (mpirun, torchrun), or GPUs", "local"},
@@ -42,7 +48,12 @@ constexpr Option kOptions[] = {
     {"timeout", 0, "S", "end the run when a rank does not get on for so many seconds; 0 = never", "600"},
     {"watch", 0, "nan|inf,...", "end at the first node that gives one"},
     {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names"},
-    {"nodes", 0, "NODE|PATTERN", "names of results, * is any text; or a pattern of modules, as in layers.*.mlp", {}, true},
+    {"nodes",
+     0,
+     "NODE|PATTERN",
+     "names of results, * is any text; or a pattern of modules, as in layers.*.mlp",
+     {},
+     true},
     {"profile", 0, "FILE", "write when each node ran, for Perfetto"},
     {"link", 0, "LAT,BW", "let collectives take as long as on such a link, one a group: 50us,2GiB/s"},
     {"chaos", 0, "N", "delay collectives, from this seed, and spoil results until their wait: finds missing waits"},
@@ -59,7 +70,8 @@ Result<std::optional<double>> number_option(const Args& args, std::string_view n
   double number = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || !(number >= 0))
-    return Error{ErrorKind::usage, "--" + std::string(name) + " takes a number that is not negative, not \"" + text + "\""};
+    return Error{ErrorKind::usage,
+                 "--" + std::string(name) + " takes a number that is not negative, not \"" + text + "\""};
   return std::optional<double>(number);
 }
 
@@ -86,7 +98,8 @@ Status check_files(const Args& args) {
       for (const std::string& name : args.all(option)) read.push_back(data_file_name(name, 0, 0));
     for (const std::string& source : read)
       if (is_same_file(target, source))
-        return Error{ErrorKind::usage, "--" + std::string(written) + " would replace " + source + ", which the run reads"};
+        return Error{ErrorKind::usage,
+                     "--" + std::string(written) + " would replace " + source + ", which the run reads"};
     if (target == "-" && written != "profile")
       return Error{ErrorKind::usage, "--" + std::string(written) + " takes a file: standard output has the report"};
   }
@@ -101,7 +114,8 @@ Status numbers_options(const Args& args, SessionOptions* options) {
     return Error{ErrorKind::usage, "--bitwise leaves no tolerance: --rtol and --atol do not go with it"};
   for (const char* option : {"rtol", "atol", "bitwise"})
     if (args.has(option) && !args.has("expect") && !args.has("compare"))
-      return Error{ErrorKind::usage, std::string("--") + option + " says how close --expect holds the outputs, which is not given"};
+      return Error{ErrorKind::usage,
+                   std::string("--") + option + " says how close --expect holds the outputs, which is not given"};
   options->watch = args.text("watch");
   if (args.has("watch")) SG_TRY(parse_watch(options->watch));
   if (args.has("init")) {

@@ -35,7 +35,8 @@ double median(std::vector<double> list) {
 
 // Memory of the rank that needs most.
 const RankReport* largest(const SessionReport& report) {
-  auto it = std::ranges::max_element(report.ranks, {}, [](const RankReport& r) { return r.arena_bytes + r.pool_bytes; });
+  auto it =
+      std::ranges::max_element(report.ranks, {}, [](const RankReport& r) { return r.arena_bytes + r.pool_bytes; });
   return it == report.ranks.end() ? nullptr : &*it;
 }
 
@@ -68,7 +69,8 @@ std::string comparison_text(const ComparisonReport& c, const std::string& prefix
                                                          : " sums of chunks within the tolerance") +
                     part(c.without_counterpart, " without a counterpart") + "\n";
   if (c.differences.empty()) return out;
-  return out + prefix + std::to_string(c.differences.size()) + " differ, first " + difference_text(c.differences[0]) + "\n";
+  return out + prefix + std::to_string(c.differences.size()) + " differ, first " + difference_text(c.differences[0]) +
+         "\n";
 }
 
 std::string rank_prefix(const SessionReport& report, const RankReport& r) {
@@ -111,7 +113,8 @@ std::string run_text(const SessionReport& report) {
   }
   for (const RankReport& r : report.ranks) {
     if (r.comparison) out += comparison_text(*r.comparison, rank_prefix(report, r));
-    for (auto& [file, outcome] : r.expected) out += expect_text(outcome, report.ranks.size() > 1 ? 1 : 3, rank_prefix(report, r));
+    for (auto& [file, outcome] : r.expected)
+      out += expect_text(outcome, report.ranks.size() > 1 ? 1 : 3, rank_prefix(report, r));
   }
   return out;
 }
@@ -144,14 +147,18 @@ std::string run_json(const SessionReport& report) {
 Status require_all_ranks(const Job& job) {
   for (uint32_t r = 0; r < job.world; ++r)
     if (!job.program_of(r))
-      return Error{ErrorKind::cannot_apply, "the job has " + std::to_string(job.world) + " ranks, and rank " + std::to_string(r) + " is not in the file",
-                   {}, "import all ranks ('rank{r}/step.json'), or --spmd where one rank's capture stands for all"};
+      return Error{
+          ErrorKind::cannot_apply,
+          "the job has " + std::to_string(job.world) + " ranks, and rank " + std::to_string(r) + " is not in the file",
+          {},
+          "import all ranks ('rank{r}/step.json'), or --spmd where one rank's capture stands for all"};
   return ok_status();
 }
 
 namespace {
 
-// The sizes that a run with these options would have: bound, of the files, of the capture. What the data decides has none.
+// The sizes that a run with these options would have: bound, of the files, of the capture. What the data decides has
+// none.
 Result<SymbolValues> planned_sizes(const Args& args, const Job& job, const Program& program,
                                    std::span<const SizeBinding> bindings) {
   const uint32_t rank = program.ranks.empty() ? 0 : program.ranks[0];
@@ -175,8 +182,9 @@ Result<int> print_plans(const Args& args, const Job& job) {
   for (size_t i = 0; i < job.programs.size(); ++i) {
     const Program& program = *job.programs[i];
     SG_ASSIGN(SymbolValues sizes, planned_sizes(args, job, program, bindings));
-    PlanReport report = report_plan(job, program, [&sizes](StrId s) { return sizes.value(s); }, &ranges.facts[i],
-                                    args.has("allocator") ? allocator_named(args.text("allocator")) : std::nullopt);
+    PlanReport report = report_plan(
+        job, program, [&sizes](StrId s) { return sizes.value(s); }, &ranges.facts[i],
+        args.has("allocator") ? allocator_named(args.text("allocator")) : std::nullopt);
     text += (text.empty() ? "" : "\n") + print_plan(report);
     write_plan(report, &json);
   }

@@ -29,8 +29,8 @@ Result<int> run(const Args& args) {
   size_t at_once = std::min(args.threads(), operands.size());
   options.threads = std::max<size_t>(1, args.threads() / at_once);
   parallel_for(operands.size(), at_once, [&](size_t i) {
-    verdicts[i] = judge(operands[i], options, static_cast<size_t>(args.number("max-findings", 20)),
-                        operands.size() == 1);
+    verdicts[i] =
+        judge(operands[i], options, static_cast<size_t>(args.number("max-findings", 20)), operands.size() == 1);
   });
   std::string lines, json;
   int code = 0;
@@ -48,11 +48,18 @@ Result<int> run(const Args& args) {
   return leave(args, code);
 }
 
-constexpr Tool kTool = {"sg-check", "verify graphs", "[GRAPH]...",
-                        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
-                        SIZE_MAX, true, Writes::report, false, kOptions,
-                        {{"sg-check step.sg", "one graph"},
-                         {"sg-check *.sg --json", "several, as a report for a program"}}, run};
+constexpr Tool kTool = {
+    "sg-check",
+    "verify graphs",
+    "[GRAPH]...",
+    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
+    SIZE_MAX,
+    true,
+    Writes::report,
+    false,
+    kOptions,
+    {{"sg-check step.sg", "one graph"}, {"sg-check *.sg --json", "several, as a report for a program"}},
+    run};
 
 }  // namespace
 

@@ -17,7 +17,7 @@ using namespace sg::cli;
 
 namespace {
 
-const std::string kWrittenBy = "written_by";            // in the metadata of a safetensors file
+const std::string kWrittenBy = "written_by";  // in the metadata of a safetensors file
 
 constexpr Option kOptions[] = {
     {"from", 0, "capture|pt2|fx|torch-trace", "what kind of source it is, instead of telling it by its content"},
@@ -42,12 +42,13 @@ std::string data_place(const Args& args) {
   if (path == "-") return {};
   if (is_rank_pattern(path)) path = file_of_rank(path, 0);
   for (std::string_view end : {".txt", ".sg"})
-    if (path.size() > end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0) path.resize(path.size() - end.size());
+    if (path.size() > end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0)
+      path.resize(path.size() - end.size());
   return path + ".safetensors";
 }
 
-// Where the tensors go may not be what was read; and a file beside the output that nobody named is replaced only when an
-// import made it.
+// Where the tensors go may not be what was read; and a file beside the output that nobody named is replaced only when
+// an import made it.
 Status check_data_place(const Args& args, const std::string& place) {
   for (const std::string& source : args.operands())
     if (is_same_file(place, source)) return Error{ErrorKind::usage, "--data " + place + " would replace the source"};
@@ -56,7 +57,10 @@ Status check_data_place(const Args& args, const std::string& place) {
   Result<TensorFile> old = TensorFile::open(place);
   const auto is_ours = [](const auto& entry) { return entry.first == kWrittenBy && entry.second == "sg-import"; };
   if (old.ok() && std::ranges::any_of(old->metadata(), is_ours)) return ok_status();
-  return Error{ErrorKind::usage, "the weights would replace " + place + ", which no import has written", {}, "--data FILE says where they go"};
+  return Error{ErrorKind::usage,
+               "the weights would replace " + place + ", which no import has written",
+               {},
+               "--data FILE says where they go"};
 }
 
 // The graph and its tensors: both are complete before either is put in its place.
@@ -65,7 +69,8 @@ Status write_all(const Args& args, const Job& job, const Imported& imported) {
   if (imported.tensors.empty() || place.empty()) {
     SG_TRY(write_job(args, job));
     if (!imported.tensors.empty())
-      args.report().line("sg-import: " + counted(imported.tensors.size(), "tensor") + " of weights and constants not written: --data FILE says where to");
+      args.report().line("sg-import: " + counted(imported.tensors.size(), "tensor") +
+                         " of weights and constants not written: --data FILE says where to");
     return ok_status();
   }
   SG_TRY(check_data_place(args, place));
@@ -105,7 +110,9 @@ Result<int> run(const Args& args) {
     infer_missing_types(*program);
     repaired += repair_recorded_types(*program);
   }
-  if (repaired > 0) args.report().note(counted(repaired, "recorded type") + " contradicted by the data or the op: put right (--check lists them)");
+  if (repaired > 0)
+    args.report().note(counted(repaired, "recorded type") +
+                       " contradicted by the data or the op: put right (--check lists them)");
   add_provenance(args, {"from", "model", "spmd", "rank", "compile-id"}, sources.digest, job);
   Loaded loaded{std::move(*job), sources.name, {}, sources.bytes};
   SG_TRY(require_valid(args, loaded));
@@ -114,13 +121,21 @@ Result<int> run(const Args& args) {
   return leave(args, 0);
 }
 
-constexpr Tool kTool = {"sg-import", "turn captures, traces and exported programs into a graph", "[SOURCE]...",
-                        "SOURCE is capture JSON, plain or gzipped; a torch.export archive (.pt2), whose weights go to a safetensors\n"
-                        "file beside the output; the text of a graph that FX prints (print_readable, tlparse); a TORCH_TRACE log or\n"
-                        "tlparse's folder; or a rank pattern such as 'rank{r}/step.json'.",
-                        SIZE_MAX, true, Writes::graph, false, kOptions,
-                        {{"sg-import step.json -o step.sg", "one rank"},
-                         {"sg-import 'rank{r}/step.json' | sg-print | less", "all ranks into one job, read as text"}}, run};
+constexpr Tool kTool = {
+    "sg-import",
+    "turn captures, traces and exported programs into a graph",
+    "[SOURCE]...",
+    "SOURCE is capture JSON, plain or gzipped; a torch.export archive (.pt2), whose weights go to a safetensors\n"
+    "file beside the output; the text of a graph that FX prints (print_readable, tlparse); a TORCH_TRACE log or\n"
+    "tlparse's folder; or a rank pattern such as 'rank{r}/step.json'.",
+    SIZE_MAX,
+    true,
+    Writes::graph,
+    false,
+    kOptions,
+    {{"sg-import step.json -o step.sg", "one rank"},
+     {"sg-import 'rank{r}/step.json' | sg-print | less", "all ranks into one job, read as text"}},
+    run};
 
 }  // namespace
 

@@ -16,8 +16,8 @@ constexpr Option kOptions[] = {
 };
 
 std::string as_text(const Job& job, const std::vector<HistoryStep>& history, const std::string& digest) {
-  std::string out = (job.title ? one_line(job.pool->strings[job.title]) : "a graph without a title") + ": " +
-                    describe(job) + "\n";
+  std::string out =
+      (job.title ? one_line(job.pool->strings[job.title]) : "a graph without a title") + ": " + describe(job) + "\n";
   for (const KeyValue& kv : job.producer)
     out += "captured with " + one_line(job.pool->strings[kv.key]) + " " + one_line(job.pool->strings[kv.json]) + "\n";
   if (history.empty()) out += "no history: the graph says nothing of the tools that made it\n";
@@ -62,8 +62,8 @@ std::string as_script(const std::vector<HistoryStep>& history, const std::string
 Result<int> run_again(const Args& args, const Job& job, const std::vector<HistoryStep>& history) {
   SG_ASSIGN(Job earlier, read_job(args, args.operands()[1]));
   SG_ASSIGN(Replay done, replay(earlier, job, args.threads()));
-  std::string steps = "steps " + std::to_string(done.first + 1) + " to " + std::to_string(history.size()) +
-                      " done again: ";
+  std::string steps =
+      "steps " + std::to_string(done.first + 1) + " to " + std::to_string(history.size()) + " done again: ";
   if (done.steps == 1) steps = "step " + std::to_string(history.size()) + " done again: ";
   const bool same = done.other.empty();
   if (args.has("json")) {

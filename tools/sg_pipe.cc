@@ -24,7 +24,10 @@ constexpr Option kOptions[] = {
 
 Result<BundledStages> stages_of(const Args& args, Job* job) {
   if (args.has("resume") == args.has("pass"))
-    return Error{ErrorKind::usage, "which passes? give --pass once a stage, or --resume", {}, "for example --pass clean --pass 'remat --policy full'"};
+    return Error{ErrorKind::usage,
+                 "which passes? give --pass once a stage, or --resume",
+                 {},
+                 "for example --pass clean --pass 'remat --policy full'"};
   if (args.has("resume")) return take_stages(job);
   BundledStages out;
   for (const std::string& words : args.all("pass")) {
@@ -37,26 +40,32 @@ Result<BundledStages> stages_of(const Args& args, Job* job) {
 Status check_named(const std::string& option, const std::string& name, const std::vector<std::string>& names) {
   if (std::ranges::count(names, canonical_stage(name)) != 0) return ok_status();
   const std::vector<std::string_view> known(names.begin(), names.end());
-  return Error{ErrorKind::usage, "--" + option + " " + name + ": there is no such stage", {}, nearest_hint(name, known)};
+  return Error{
+      ErrorKind::usage, "--" + option + " " + name + ": there is no such stage", {}, nearest_hint(name, known)};
 }
 
 Result<std::regex> parse_regex(const std::string& text) {
   try {
     return std::regex(text, std::regex::ECMAScript);
   } catch (const std::regex_error&) {
-    return Error{ErrorKind::usage, "--dump-after " + text + " is no regular expression", {}, "for example 'clean|remat'; . is every stage"};
+    return Error{ErrorKind::usage,
+                 "--dump-after " + text + " is no regular expression",
+                 {},
+                 "for example 'clean|remat'; . is every stage"};
   }
 }
 
 Status dump_after(const Args& args, PipelineOptions* options) {
   if (!args.has("dump-after") && !args.has("dump-to")) return ok_status();
   SG_ASSIGN(std::regex wanted, parse_regex(args.has("dump-after") ? args.text("dump-after") : "."));
-  options->after_stage = [&args, wanted, number = 0](const StageReport& report, const std::string& bytes) mutable -> Status {
+  options->after_stage = [&args, wanted, number = 0](const StageReport& report,
+                                                     const std::string& bytes) mutable -> Status {
     ++number;
     if (!std::regex_search(report.name, wanted)) return ok_status();
     std::string name = report.name;
     std::ranges::replace(name, ':', '-');
-    const std::string file = args.text("dump-to") + "/" + (number < 10 ? "0" : "") + std::to_string(number) + "-" + name + ".sg";
+    const std::string file =
+        args.text("dump-to") + "/" + (number < 10 ? "0" : "") + std::to_string(number) + "-" + name + ".sg";
     return write_whole(file, bytes, true);
   };
   return ok_status();
@@ -93,16 +102,25 @@ void complete_stage(const ValueRequest& request) {
     auto is_named = [&](const Option& o) { return "--" + std::string(o.name) == c.text; };
     if (std::ranges::none_of(common_options(), is_named)) request.offer(before + c.text, c.help);
   }
-  request.out->open = true;                        // the stage may go on
+  request.out->open = true;  // the stage may go on
 }
 
-constexpr Tool kTool = {"sg-pipe", "run passes one after the other in one process", "[GRAPH]",
+constexpr Tool kTool = {"sg-pipe",
+                        "run passes one after the other in one process",
+                        "[GRAPH]",
                         "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-                        "The result is that of the same tools in a pipe, byte for byte; each stage is verified.", 1,
-                        true, Writes::graph, false, kOptions,
+                        "The result is that of the same tools in a pipe, byte for byte; each stage is verified.",
+                        1,
+                        true,
+                        Writes::graph,
+                        false,
+                        kOptions,
                         {{"sg-pipe step.sg --pass clean --pass 'remat --policy full' -o lean.sg", "two passes"},
-                         {"sg-pipe step.sg --pass clean --pass remat --dump-after . --dump-to stages -o lean.sg", "and each stage as a file"}},
-                        run, {}, complete_stage};
+                         {"sg-pipe step.sg --pass clean --pass remat --dump-after . --dump-to stages -o lean.sg",
+                          "and each stage as a file"}},
+                        run,
+                        {},
+                        complete_stage};
 
 }  // namespace
 

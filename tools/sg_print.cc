@@ -32,11 +32,18 @@ Result<int> run(const Args& args) {
   return leave(args, 0);
 }
 
-constexpr Tool kTool = {"sg-print", "write a graph as text, one node a line", "[GRAPH]",
-                        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.", 1,
-                        true, Writes::text, false, kOptions,
-                        {{"sg-print step.sg | less", "read a graph"},
-                         {"sg-print step.sg --node mm_1", "one node, and who uses it"}}, run};
+constexpr Tool kTool = {
+    "sg-print",
+    "write a graph as text, one node a line",
+    "[GRAPH]",
+    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
+    1,
+    true,
+    Writes::text,
+    false,
+    kOptions,
+    {{"sg-print step.sg | less", "read a graph"}, {"sg-print step.sg --node mm_1", "one node, and who uses it"}},
+    run};
 
 }  // namespace
 

@@ -10,7 +10,12 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"set", 's', "PARAMETER=VALUE", "a parameter's value; an axis of the matrix has this one; STAGE.OPTION=VALUE", {}, true},
+    {"set",
+     's',
+     "PARAMETER=VALUE",
+     "a parameter's value; an axis of the matrix has this one; STAGE.OPTION=VALUE",
+     {},
+     true},
     {"bless", 0, "", "expect: take the results as the new goldens, where everything else holds"},
     {"pipes", 0, "", "run each stage as its tool, the graph through a pipe; the bytes are the same"},
     {"no-cache", 0, "", "make everything anew, and keep nothing"},
@@ -28,20 +33,29 @@ void complete_from_recipe(const ValueRequest& request) {
   if (is_known && request.line.operands.size() > 1) recipe::offer_from_recipe(request.line.operands[1], request, true);
 }
 
-constexpr Tool kTool = {"sg-recipe", "check, plan and run a recipe of passes", "COMMAND RECIPE [GOOD BAD]",
-                        "  check    is it right? every mistake with its line\n"
-                        "  plan     what would run, and why; what is in the cache\n"
-                        "  run      run what is not in the cache, hold it against all that the recipe asks for\n"
-                        "  expect   run, and with --bless write the goldens\n"
-                        "  lock     write RECIPE.lock: digests of all results\n"
-                        "  verify   run, and hold the digests against RECIPE.lock\n"
-                        "  bisect   which stage between GOOD and BAD (the input and the last stage) makes it bad\n"
-                        "  schema   print the JSON Schema of recipes, for editors\n\n"
-                        "RECIPE is a YAML file: docs/recipes.md. Exit 1 when something that the recipe asks for does not hold.", 4,
-                        false, Writes::report, false, kOptions,
-                        {{"sg-recipe check recipe.yaml", "is it right?"},
-                         {"sg-recipe run recipe.yaml -j4 --set policy=full", "run it, with one parameter changed"}},
-                        run, kCommands, complete_from_recipe};
+constexpr Tool kTool = {
+    "sg-recipe",
+    "check, plan and run a recipe of passes",
+    "COMMAND RECIPE [GOOD BAD]",
+    "  check    is it right? every mistake with its line\n"
+    "  plan     what would run, and why; what is in the cache\n"
+    "  run      run what is not in the cache, hold it against all that the recipe asks for\n"
+    "  expect   run, and with --bless write the goldens\n"
+    "  lock     write RECIPE.lock: digests of all results\n"
+    "  verify   run, and hold the digests against RECIPE.lock\n"
+    "  bisect   which stage between GOOD and BAD (the input and the last stage) makes it bad\n"
+    "  schema   print the JSON Schema of recipes, for editors\n\n"
+    "RECIPE is a YAML file: docs/recipes.md. Exit 1 when something that the recipe asks for does not hold.",
+    4,
+    false,
+    Writes::report,
+    false,
+    kOptions,
+    {{"sg-recipe check recipe.yaml", "is it right?"},
+     {"sg-recipe run recipe.yaml -j4 --set policy=full", "run it, with one parameter changed"}},
+    run,
+    kCommands,
+    complete_from_recipe};
 
 }  // namespace
 

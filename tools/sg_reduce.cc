@@ -16,13 +16,20 @@ constexpr Option kOptions[] = {
     {"show", 0, {}, "pass on what the command writes, to standard error"},
 };
 
-constexpr Tool kTool = {"sg-reduce", "shrink a failing job to a small one that still fails", "[GRAPH] --fails CMD",
-                        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input. Ranks are reduced\n"
-                        "together. Ctrl-C ends the search and keeps the best. -j N asks about N candidates at once.", 1,
-                        true, Writes::graph, false, kOptions,
-                        {{"sg-reduce step.sg --fails 'grep -q aten.mm' -o small.sg", "any command does: here, what has a matrix product"},
-                         {"sg-print step.sg | sg-reduce --fails 'grep -q aten.mm' --text", "in a pipe, as text"}},
-                        sg::reduce::reduce_operand};
+constexpr Tool kTool = {
+    "sg-reduce",
+    "shrink a failing job to a small one that still fails",
+    "[GRAPH] --fails CMD",
+    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input. Ranks are reduced\n"
+    "together. Ctrl-C ends the search and keeps the best. -j N asks about N candidates at once.",
+    1,
+    true,
+    Writes::graph,
+    false,
+    kOptions,
+    {{"sg-reduce step.sg --fails 'grep -q aten.mm' -o small.sg", "any command does: here, what has a matrix product"},
+     {"sg-print step.sg | sg-reduce --fails 'grep -q aten.mm' --text", "in a pipe, as text"}},
+    sg::reduce::reduce_operand};
 
 }  // namespace
 

@@ -26,7 +26,8 @@ Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
   for (const RankReport& r : report.ranks)
     for (const std::string& line : r.explained) args.report().note("rank " + std::to_string(r.rank) + ": " + line);
   SG_TRY(write_profile(args, report));
-  SG_ASSIGN(RunAnswer answer, gather_answer(comms, args.has("json") ? run_json(report) + "\n" : run_text(report), report.passed()));
+  SG_ASSIGN(RunAnswer answer,
+            gather_answer(comms, args.has("json") ? run_json(report) + "\n" : run_text(report), report.passed()));
   bool silent = args.has("quiet") && !args.has("json") && answer.passed;
   if (answer.writes && !silent) SG_TRY(write_text(args, answer.text));
   return answer.passed ? 0 : 1;
@@ -38,7 +39,8 @@ Result<int> run(const Args& args) {
   SG_ASSIGN(Job job, read_job(args, args.input()));
   warn_of_tags(args, job);
   if (args.has("plan")) return print_plans(args, job);
-  if (args.has("allocator")) return Error{ErrorKind::usage, "--allocator says more of a plan: it goes with --plan", {}, "sg-stat has it too"};
+  if (args.has("allocator"))
+    return Error{ErrorKind::usage, "--allocator says more of a plan: it goes with --plan", {}, "sg-stat has it too"};
   SG_TRY(require_all_ranks(job));
   SG_TRY(check_backend(args));
   if (args.has("compare") && args.text("comm") != "local")
@@ -48,11 +50,18 @@ Result<int> run(const Args& args) {
   return code.ok() ? code : failed_run(comms, std::move(code.error()));
 }
 
-const Tool kTool = {"sg-run", "execute a step on its ranks", "[GRAPH]",
-                    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.", 1,
-                    true, Writes::report, false, run_options(),
+const Tool kTool = {"sg-run",
+                    "execute a step on its ranks",
+                    "[GRAPH]",
+                    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
+                    1,
+                    true,
+                    Writes::report,
+                    false,
+                    run_options(),
                     {{"sg-run step.sg --init seed:0 --steps 3", "run it on made-up weights and inputs"},
-                     {"sg-run step.sg --plan", "what memory it needs, and for what"}}, run};
+                     {"sg-run step.sg --plan", "what memory it needs, and for what"}},
+                    run};
 
 }  // namespace
 

@@ -47,15 +47,23 @@ Result<int> run(const Args& args) {
   Stats stats = collect_stats(job, options);
   args.report().phase("count", "");
   size_t rows = static_cast<size_t>(args.number("rows", 20));
-  SG_TRY(write_text(args, args.has("json") ? stats_json(stats) + "\n" : print_stats(stats, table_of(args.text("by")), rows)));
+  SG_TRY(write_text(args,
+                    args.has("json") ? stats_json(stats) + "\n" : print_stats(stats, table_of(args.text("by")), rows)));
   return leave(args, 0);
 }
 
-constexpr Tool kTool = {"sg-stat", "count nodes, parameters, flops, bytes and communication", "[GRAPH]",
-                        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.", 1,
-                        true, Writes::report, false, kOptions,
-                        {{"sg-stat step.sg --by op", "which ops the time goes to"},
-                         {"sg-stat step.sg --json", "the same for a program"}}, run};
+constexpr Tool kTool = {
+    "sg-stat",
+    "count nodes, parameters, flops, bytes and communication",
+    "[GRAPH]",
+    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
+    1,
+    true,
+    Writes::report,
+    false,
+    kOptions,
+    {{"sg-stat step.sg --by op", "which ops the time goes to"}, {"sg-stat step.sg --json", "the same for a program"}},
+    run};
 
 }  // namespace
 

@@ -17,12 +17,20 @@ constexpr Option kOptions[] = {
     {"ignore", 0, "name|meta|order|loc,...", "what is no difference", {}, true},
 };
 
-constexpr Tool kTool = {"sg-view", "show a step as one HTML page: modules, timeline, memory, changes", "G [G2]",
-                        "G and G2 are .sg files, texts, or rank patterns; one of them may be - for standard input. With G2, what\n"
-                        "changed from G to G2. The page needs no network and no server; -o F.html writes it to a file.", 2,
-                        true, Writes::text, false, kOptions,
-                        {{"sg-view step.sg -o step.html", "open it in a browser"},
-                         {"sg-view step.sg.txt step.sg -o changes.html", "what changed, in colour"}}, view_operands};
+constexpr Tool kTool = {
+    "sg-view",
+    "show a step as one HTML page: modules, timeline, memory, changes",
+    "G [G2]",
+    "G and G2 are .sg files, texts, or rank patterns; one of them may be - for standard input. With G2, what\n"
+    "changed from G to G2. The page needs no network and no server; -o F.html writes it to a file.",
+    2,
+    true,
+    Writes::text,
+    false,
+    kOptions,
+    {{"sg-view step.sg -o step.html", "open it in a browser"},
+     {"sg-view step.sg.txt step.sg -o changes.html", "what changed, in colour"}},
+    view_operands};
 
 }  // namespace
 

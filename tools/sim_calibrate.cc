@@ -13,7 +13,7 @@
 namespace sg::cli {
 namespace {
 
-constexpr double kNever = 1e-3;        // of the low-latency protocol, which threads do not have
+constexpr double kNever = 1e-3;  // of the low-latency protocol, which threads do not have
 
 // The middle one of the repeats, and how far the others lie from it.
 struct Figure {
@@ -127,8 +127,8 @@ class Calibration {
     n.ll.base_us = n.simple.base_us;
     n.ll.within_gbps = n.ll.between_gbps = n.ll.cap_one_node_gbps = n.ll.cap_two_nodes_gbps = n.ll.cap_more_nodes_gbps =
         kNever;
-    machine_.device.multiprocessors = 0;               // nor tiles
-    machine_.host.launch_us = machine_.host.sync_us = 0;          // the host computes
+    machine_.device.multiprocessors = 0;                  // nor tiles
+    machine_.host.launch_us = machine_.host.sync_us = 0;  // the host computes
     double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
     give("device.memory_gib", bytes / 0x1p30 / ranks_);
   }

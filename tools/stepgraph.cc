@@ -41,7 +41,8 @@ void complete_argument(const ValueRequest& request) {
   const std::string& command = request.line.operands[0];
   if (command != "help" && command != "completions") return complete_by_sibling(command, request);
   if (request.line.operands.size() > 1) return;
-  const std::span<const std::string_view> words = command == "help" ? kCommands : std::span<const std::string_view>(kShells);
+  const std::span<const std::string_view> words =
+      command == "help" ? kCommands : std::span<const std::string_view>(kShells);
   for (std::string_view word : words) request.offer(std::string(word));
 }
 
@@ -56,10 +57,15 @@ Result<int> run(const Args& args) {
   bool is_tool = words[0].find('/') == std::string::npos && has_sibling(words[0]);
   if (is_tool) return run_sibling(std::move(words));
   std::string hint = nearest_hint(words[0], kCommands, "stepgraph ");
-  return Error{ErrorKind::usage, "unknown command `" + words[0] + "`", {}, hint.empty() ? "`stepgraph --help` lists them" : hint};
+  return Error{ErrorKind::usage,
+               "unknown command `" + words[0] + "`",
+               {},
+               hint.empty() ? "`stepgraph --help` lists them" : hint};
 }
 
-constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [ARGUMENT]...",
+constexpr Tool kTool = {"stepgraph",
+                        "one training step as a file",
+                        "COMMAND [ARGUMENT]...",
                         "  import       turn captures of a training step into a graph\n"
                         "  export       write a graph as a Python module of torch calls\n"
                         "  clean        remove what nobody sees from a step\n"
@@ -87,9 +93,15 @@ constexpr Tool kTool = {"stepgraph", "one training step as a file", "COMMAND [AR
                         "  completions  print what completes commands and options in bash, zsh or fish\n"
                         "  help         print the help of a command\n\n"
                         "`stepgraph print` is `sg-print`; options of a command follow its name.",
-                        SIZE_MAX, false, Writes::report, true, {},
+                        SIZE_MAX,
+                        false,
+                        Writes::report,
+                        true,
+                        {},
                         {{"stepgraph check step.sg", "run sg-check"}, {"stepgraph help print", "the help of sg-print"}},
-                        run, kCommands, complete_argument};
+                        run,
+                        kCommands,
+                        complete_argument};
 
 }  // namespace
 

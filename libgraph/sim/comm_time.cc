@@ -9,12 +9,12 @@ namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
-bool goes_round_twice(CollectiveKind kind) { return kind == CollectiveKind::all_reduce || kind == CollectiveKind::all_to_all; }
+bool goes_round_twice(CollectiveKind kind) {
+  return kind == CollectiveKind::all_reduce || kind == CollectiveKind::all_to_all;
+}
 
 // Steps of the ring.
-double steps_of(CollectiveKind kind, double ranks) {
-  return goes_round_twice(kind) ? 2 * (ranks - 1) : ranks - 1;
-}
+double steps_of(CollectiveKind kind, double ranks) { return goes_round_twice(kind) ? 2 * (ranks - 1) : ranks - 1; }
 
 // Of them: from node to node.
 double hops_between(CollectiveKind kind, double nodes) {
@@ -23,7 +23,8 @@ double hops_between(CollectiveKind kind, double nodes) {
   return kind == CollectiveKind::point_to_point ? 1 : nodes - 1;
 }
 
-// Of its bandwidth, what the whole message takes: each step moves an n-th of it, but a broadcast's pieces follow each other through all links.
+// Of its bandwidth, what the whole message takes: each step moves an n-th of it, but a broadcast's pieces follow each
+// other through all links.
 double share_of_bus(CollectiveKind kind, double ranks) {
   return kind == CollectiveKind::broadcast ? 1 : ranks / steps_of(kind, ranks);
 }
@@ -32,7 +33,8 @@ double simple_time_us(const Machine::Network& network, CollectiveKind kind, doub
   double bus = nodes > 1 ? network.simple.more_nodes_gbps : network.simple.one_node_gbps;
   if (bus <= 0) return std::numeric_limits<double>::infinity();
   CollectiveKind ring = kind == CollectiveKind::all_to_all ? CollectiveKind::all_gather : kind;
-  return network.simple.base_us + steps_of(ring, ranks) * network.simple.hop_us + bytes / (bus * share_of_bus(ring, ranks)) * 1e-3;
+  return network.simple.base_us + steps_of(ring, ranks) * network.simple.hop_us +
+         bytes / (bus * share_of_bus(ring, ranks)) * 1e-3;
 }
 
 // Shares for peers within the node and beyond leave at the same time.
@@ -66,10 +68,11 @@ double ll_time_us(const Machine::Network& network, CollectiveKind kind, double b
   double steps = steps_of(kind, ranks), between = hops_between(kind, nodes);
   double hop = nodes > 1 ? std::max(ll.hop_one_node_us, ll.hop_within_us) : ll.hop_one_node_us;
   double latency_us = ll.base_us + (steps - between) * hop + between * ll.hop_between_us;
-  return bytes / kGiB / (bus * share_of_bus(kind, ranks)) * 1e6 + latency_us;    // the model counts GiB against GB/s
+  return bytes / kGiB / (bus * share_of_bus(kind, ranks)) * 1e6 + latency_us;  // the model counts GiB against GB/s
 }
 
-double collective_time_us(const Machine::Network& network, CollectiveKind kind, double bytes, double ranks, double nodes) {
+double collective_time_us(const Machine::Network& network, CollectiveKind kind, double bytes, double ranks,
+                          double nodes) {
   if (ranks <= 1) return 0;
   if (kind == CollectiveKind::point_to_point) ranks = 2;
   double direct = kind == CollectiveKind::all_to_all ? exchange_time_us(network, bytes, ranks, nodes)

@@ -1,5 +1,6 @@
-// The critical path as rows: events of one op in one module, the same in all layers (`layers.*.mlp`), are one row. While
-// nothing on the path runs the device waits for what the host launches: a row of its own, so that the rows add up to the step.
+// The critical path as rows: events of one op in one module, the same in all layers (`layers.*.mlp`), are one row.
+// While nothing on the path runs the device waits for what the host launches: a row of its own, so that the rows add up
+// to the step.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@ namespace sg {
 
 struct PathRow {
   Resource resource = Resource::compute;
-  std::string op, module, source;     // source: "file.py:12" of the longest event
+  std::string op, module, source;  // source: "file.py:12" of the longest event
   size_t count = 0;
   double us = 0;
   double longest_us = 0;
@@ -20,7 +21,7 @@ struct PathRow {
 // Longest first.
 std::vector<PathRow> critical_rows(const Job& job, const ProgramTimeline& timeline);
 
-std::string_view resource_name(Resource resource);     // "compute", "communicator", ...
-std::string source_of(const Graph& graph, NodeId n);    // "file.py:12"; empty when unknown
+std::string_view resource_name(Resource resource);    // "compute", "communicator", ...
+std::string source_of(const Graph& graph, NodeId n);  // "file.py:12"; empty when unknown
 
 }  // namespace sg

@@ -12,8 +12,14 @@
 namespace sg {
 namespace {
 
-#define SG_KEY(path, about) {#path, [](Machine& m) -> double& { return m.path; }, about, false}
-#define SG_KEY_OR_ZERO(path, about) {#path, [](Machine& m) -> double& { return m.path; }, about, true}
+#define SG_KEY(path, about)                                            \
+  {                                                                    \
+#path, [](Machine & m) -> double& { return m.path; }, about, false \
+  }
+#define SG_KEY_OR_ZERO(path, about)                                   \
+  {                                                                   \
+#path, [](Machine & m) -> double& { return m.path; }, about, true \
+  }
 constexpr MachineKey kKeys[] = {
     SG_KEY(device.memory_gib, "memory of a device"),
     SG_KEY(device.memory_gbps, "its bandwidth"),
@@ -88,7 +94,8 @@ Error no_such_key(std::string_view word) {
 
 double Machine::matmul_tflops(DType t) const {
   switch (t) {
-    case DType::f64: case DType::c128: return device.f64_tflops;
+    case DType::f64:
+    case DType::c128: return device.f64_tflops;
     case DType::f16: return device.f16_tflops;
     case DType::bf16: return device.bf16_tflops;
     default: return device.f32_tflops;
@@ -99,11 +106,15 @@ std::span<const MachineKey> machine_keys() { return kKeys; }
 
 std::span<const MachineWord> machine_words() {
   static const std::vector<MachineWord> words = {
-      {"flops", {"device.f64_tflops", "device.f32_tflops", "device.f16_tflops", "device.bf16_tflops", "device.vector_tflops"}},
+      {"flops",
+       {"device.f64_tflops", "device.f32_tflops", "device.f16_tflops", "device.bf16_tflops", "device.vector_tflops"}},
       {"memory", {"device.memory_gbps"}},
-      {"nvlink", {"network.ll.within_gbps", "network.ll.cap_one_node_gbps", "network.simple.one_node_gbps", "network.exchange.within_gbps"}},
-      {"network", {"network.ll.between_gbps", "network.ll.cap_two_nodes_gbps", "network.ll.cap_more_nodes_gbps", "network.simple.more_nodes_gbps",
-                   "network.exchange.between_gbps"}},
+      {"nvlink",
+       {"network.ll.within_gbps", "network.ll.cap_one_node_gbps", "network.simple.one_node_gbps",
+        "network.exchange.within_gbps"}},
+      {"network",
+       {"network.ll.between_gbps", "network.ll.cap_two_nodes_gbps", "network.ll.cap_more_nodes_gbps",
+        "network.simple.more_nodes_gbps", "network.exchange.between_gbps"}},
       {"pcie", {"device.copy_gbps"}},
       {"host", {"host.launch_us", "host.sync_us"}},
   };
@@ -120,7 +131,8 @@ std::string list_machines() {
   std::string out;
   for (std::string_view name : built_in_machines()) {
     Result<Machine> machine = find_machine(std::string(name));
-    out += std::string(name) + std::string(name.size() < 18 ? 18 - name.size() : 1, ' ') + (machine.ok() ? machine->about : "") + "\n";
+    out += std::string(name) + std::string(name.size() < 18 ? 18 - name.size() : 1, ' ') +
+           (machine.ok() ? machine->about : "") + "\n";
   }
   return out;
 }
@@ -133,7 +145,10 @@ Result<Machine> find_machine(const std::string& name) {
     std::string known;
     for (std::string_view n : built_in_machines()) known += (known.empty() ? "" : ", ") + std::string(n);
     std::string hint = nearest_hint(name, built_in_machines());
-    return Error{ErrorKind::usage, "there is no machine `" + name + "`", {}, hint.empty() ? "known are " + known + "; a file ends in .yaml" : hint};
+    return Error{ErrorKind::usage,
+                 "there is no machine `" + name + "`",
+                 {},
+                 hint.empty() ? "known are " + known + "; a file ends in .yaml" : hint};
   }
   std::ifstream in(name, std::ios::binary);
   std::ostringstream text;
@@ -152,7 +167,8 @@ std::string machine_yaml(const Machine& machine) {
     while (common < open.size() && common + 1 < parts.size() && open[common] == parts[common]) ++common;
     open.assign(parts.begin(), parts.end() - 1);
     for (size_t i = common; i + 1 < parts.size(); ++i) out += std::string(2 * i, ' ') + std::string(parts[i]) + ":\n";
-    std::string line = std::string(2 * (parts.size() - 1), ' ') + std::string(parts.back()) + ": " + number_text(k.field(copy));
+    std::string line =
+        std::string(2 * (parts.size() - 1), ' ') + std::string(parts.back()) + ": " + number_text(k.field(copy));
     line.resize(std::max<size_t>(line.size() + 1, 36), ' ');
     out += line + "# " + std::string(k.about) + "\n";
   }
@@ -168,10 +184,14 @@ Status set_machine(Machine* machine, std::string_view assignment) {
   const char* end = text.data() + text.size() - (is_factor ? 1 : 0);
   auto parsed = std::from_chars(text.data(), end, value);
   if (text.empty() || parsed.ec != std::errc() || parsed.ptr != end || !(value >= 0) || !std::isfinite(value))
-    return Error{ErrorKind::usage, "`--set " + std::string(assignment) + "` is not KEY=NUMBER or KEY=NUMBERx", {}, "such as nvlink=2x or device.memory_gbps=4000"};
+    return Error{ErrorKind::usage,
+                 "`--set " + std::string(assignment) + "` is not KEY=NUMBER or KEY=NUMBERx",
+                 {},
+                 "such as nvlink=2x or device.memory_gbps=4000"};
   if (const MachineKey* key = find_key(word)) {
     double& field = key->field(*machine);
-    if (value == 0 && !key->may_be_zero) return Error{ErrorKind::usage, "`" + std::string(word) + "` is more than 0", {}, {}};
+    if (value == 0 && !key->may_be_zero)
+      return Error{ErrorKind::usage, "`" + std::string(word) + "` is more than 0", {}, {}};
     field = is_factor ? field * value : value;
     return ok_status();
   }
@@ -179,7 +199,10 @@ Status set_machine(Machine* machine, std::string_view assignment) {
   auto found = std::find_if(words.begin(), words.end(), [&](const MachineWord& w) { return w.word == word; });
   if (found == words.end()) return no_such_key(word);
   if (!is_factor || value == 0)
-    return Error{ErrorKind::usage, "`" + std::string(word) + "` stands for several numbers", {}, "give a factor, as in " + std::string(word) + "=2x"};
+    return Error{ErrorKind::usage,
+                 "`" + std::string(word) + "` stands for several numbers",
+                 {},
+                 "give a factor, as in " + std::string(word) + "=2x"};
   for (std::string_view path : found->keys) find_key(path)->field(*machine) *= value;
   return ok_status();
 }

@@ -9,6 +9,6 @@ namespace sg {
 struct MachineText {
   std::string_view name, text;
 };
-std::span<const MachineText> machine_texts();    // by name
+std::span<const MachineText> machine_texts();  // by name
 
 }  // namespace sg

@@ -41,7 +41,9 @@ class Reader {
     YAML::Node base = root["base"];
     if (!base.IsDefined()) return {};
     has_base_ = true;
-    Result<Machine> found = base.IsScalar() ? find_machine(base.Scalar()) : Result<Machine>(Error{ErrorKind::unreadable, "`base` is the name of a machine", {}, {}});
+    Result<Machine> found =
+        base.IsScalar() ? find_machine(base.Scalar())
+                        : Result<Machine>(Error{ErrorKind::unreadable, "`base` is the name of a machine", {}, {}});
     if (!found.ok()) {
       error(base, found.error().message, found.error().hint);
       return {};
@@ -68,7 +70,8 @@ class Reader {
   }
 
   void set(const YAML::Node& at, const std::string& path, const YAML::Node& value, Machine* machine) {
-    if (auto [it, is_new] = given_.try_emplace(path, true); !is_new) return error(at, "`" + path + "` is given twice", "");
+    if (auto [it, is_new] = given_.try_emplace(path, true); !is_new)
+      return error(at, "`" + path + "` is given twice", "");
     if (path == "base") return;
     if (path == "name") return void(machine->name = value.Scalar());
     if (path == "about") return void(machine->about = value.Scalar());
@@ -101,12 +104,13 @@ class Reader {
 }  // namespace
 
 Result<Machine> parse_machine(std::string_view text, const std::string& file) {
-  if (text.size() > kMaxTextBytes) return Error{ErrorKind::unreadable, "a machine of more than 1 MiB", {file, 0, 0, {}, {}}, {}};
+  if (text.size() > kMaxTextBytes)
+    return Error{ErrorKind::unreadable, "a machine of more than 1 MiB", {file, 0, 0, {}, {}}, {}};
   Diagnostics problems;
   try {
     Machine machine = Reader(file, &problems).read(YAML::Load(std::string(text)));
     if (!problems.has_errors()) return machine;
-  } catch (const YAML::Exception& e) {      // the library's only way to say that a text is no YAML
+  } catch (const YAML::Exception& e) {  // the library's only way to say that a text is no YAML
     Location where{file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}};
     return Error{ErrorKind::unreadable, "no YAML: " + e.msg, std::move(where), {}};
   }

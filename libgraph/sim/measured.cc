@@ -13,7 +13,7 @@
 namespace sg {
 namespace {
 
-constexpr int64_t kNodeTrack = 1;            // of `sg-run --profile`
+constexpr int64_t kNodeTrack = 1;  // of `sg-run --profile`
 
 std::string_view string_at(simdjson::dom::object o, std::string_view key) {
   std::string_view out;
@@ -41,7 +41,7 @@ Steps steps_of(const std::vector<const TraceEvent*>& nodes) {
   std::string_view first;
   double begin = 0, end = -1;
   for (const TraceEvent* e : nodes) {
-    if (e->begin_us < end) continue;         // in the body of a call
+    if (e->begin_us < end) continue;  // in the body of a call
     std::string_view node = e->text("node").value_or("");
     if (out.count == 0) first = node;
     if (node == first) {
@@ -90,7 +90,7 @@ std::vector<double> own_times(std::vector<TraceEvent>* events) {
   std::ranges::stable_sort(
       *events, {}, [](const TraceEvent& e) { return std::tuple(e.process, e.track, e.begin_us, -e.length_us); });
   std::vector<double> own;
-  std::vector<size_t> open;                  // events that the current one lies in
+  std::vector<size_t> open;  // events that the current one lies in
   for (size_t i = 0; i < events->size(); ++i) {
     const TraceEvent& e = (*events)[i];
     auto holds = [&](const TraceEvent& outer) {
@@ -124,11 +124,11 @@ MeasuredStep measure_run(std::vector<TraceEvent> events) {
   MeasuredStep out;
   out.source = "sg-run";
   std::vector<double> own = own_times(&events);
-  std::map<int64_t, std::vector<const TraceEvent*>> nodes;      // by rank
+  std::map<int64_t, std::vector<const TraceEvent*>> nodes;  // by rank
   for (size_t i = 0; i < events.size(); ++i) {
     const TraceEvent& e = events[i];
     const OpInfo* op = find_op(e.name);
-    if (e.track != kNodeTrack) {             // of a group: from launch to wait
+    if (e.track != kNodeTrack) {  // of a group: from launch to wait
       std::string kind(op ? communication_kind(op->name) : e.name);
       MeasuredStep::Part &way = out.under_way[kind], &exposed = out.exposed[kind];
       way.us += e.length_us, ++way.count;
@@ -136,7 +136,7 @@ MeasuredStep measure_run(std::vector<TraceEvent> events) {
       continue;
     }
     nodes[e.process].push_back(&e);
-    if (op && op->has(kWait)) continue;      // in its group's track
+    if (op && op->has(kWait)) continue;  // in its group's track
     if (op && op->has(kCollective)) out.exposed[std::string(communication_kind(op->name))].us += own[i];
     else add_compute(&out, op, e.name, own[i]);
   }
@@ -163,7 +163,9 @@ Result<simdjson::dom::array> events_of(const CaptureText& text) {
   simdjson::dom::array events;
   if (text.root()["traceEvents"].get(events) == simdjson::SUCCESS || text.root().get(events) == simdjson::SUCCESS)
     return events;
-  return Error{ErrorKind::unreadable, "no trace: it has no `traceEvents`", {text.name(), 0, 0, {}, {}},
+  return Error{ErrorKind::unreadable,
+               "no trace: it has no `traceEvents`",
+               {text.name(), 0, 0, {}, {}},
                "sg-run --profile writes one, and PyTorch's profiler (export_chrome_trace)"};
 }
 

@@ -23,16 +23,16 @@ namespace sg {
 class CaptureText;
 
 struct MeasuredStep {
-  std::string source;                                     // "sg-run" or "PyTorch"
+  std::string source;  // "sg-run" or "PyTorch"
   size_t steps = 1, ranks = 1;
   double step_us = 0;
-  double begin_us = 0;                                    // of the first step, on the trace's clock
+  double begin_us = 0;  // of the first step, on the trace's clock
   struct Part {
     double us = 0, count = 0;
   };
-  std::map<std::string, Part, std::less<>> compute;       // by the name of the OpKind
-  std::map<std::string, Part, std::less<>> under_way, exposed;   // by kind of collective
-  std::map<std::string, double, std::less<>> unknown_us;  // by name
+  std::map<std::string, Part, std::less<>> compute;             // by the name of the OpKind
+  std::map<std::string, Part, std::less<>> under_way, exposed;  // by kind of collective
+  std::map<std::string, double, std::less<>> unknown_us;        // by name
 };
 
 class MeasuredTrace {
@@ -44,7 +44,7 @@ class MeasuredTrace {
   MeasuredTrace& operator=(MeasuredTrace&&) noexcept;
 
   const MeasuredStep& step() const { return step_; }
-  void write_events(JsonWriter* json) const;              // all of the file's, as values of an open array
+  void write_events(JsonWriter* json) const;  // all of the file's, as values of an open array
 
  private:
   MeasuredTrace();
@@ -53,10 +53,10 @@ class MeasuredTrace {
 };
 
 struct Residual {
-  std::string what;                                       // "compute", "exposed" or "under way"
+  std::string what;  // "compute", "exposed" or "under way"
   std::string kind;
   double measured_us = 0, simulated_us = 0;
-  double count = 0;                                       // as measured
+  double count = 0;  // as measured
 };
 // Kinds that either side has; the longest measured first within compute, exposed and under way.
 std::vector<Residual> residuals(const MeasuredStep& measured, const ProgramTimeline& simulated);

@@ -29,8 +29,10 @@ const OpInfo* op_named(std::string_view name) {
 struct Inner {
   std::string_view part, kind;
 };
-constexpr Inner kInner[] = {{"_attention_backward", "attention_backward"}, {"_attention_forward", "attention"},
-                            {"convolution", "convolution"}, {"conv_depthwise", "convolution"}};
+constexpr Inner kInner[] = {{"_attention_backward", "attention_backward"},
+                            {"_attention_forward", "attention"},
+                            {"convolution", "convolution"},
+                            {"conv_depthwise", "convolution"}};
 
 void add_op(MeasuredStep* out, std::string_view name, double us) {
   const OpInfo* op = op_named(name);
@@ -122,7 +124,7 @@ class Kineto {
   }
 
   void add_kernels() {
-    std::unordered_map<int64_t, std::string_view> op_of, op_of_launch;     // by external id, by correlation
+    std::unordered_map<int64_t, std::string_view> op_of, op_of_launch;  // by external id, by correlation
     for (const TraceEvent& e : events_)
       if (auto id = e.number("External id"); id && e.category == "cpu_op") op_of.emplace(*id, e.name);
     for (const TraceEvent& e : events_) {
@@ -130,7 +132,7 @@ class Kineto {
       if (!id || !correlation || is_device(e)) continue;
       if (auto op = op_of.find(*id); op != op_of.end()) op_of_launch.emplace(*correlation, op->second);
     }
-    std::map<int64_t, std::vector<Span>> busy;                             // by device
+    std::map<int64_t, std::vector<Span>> busy;  // by device
     std::set<int64_t> devices;
     for (const TraceEvent& e : events_) {
       if (!is_device(e) || e.begin_us < begin_us_) continue;

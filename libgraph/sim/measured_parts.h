@@ -34,7 +34,7 @@ std::vector<double> own_times(std::vector<TraceEvent>* events);
 // Adds what belongs to the kind of this op, or to the unknown by its name. `op`: null = not in the table.
 void add_compute(MeasuredStep* out, const OpInfo* op, std::string_view name, double us);
 
-MeasuredStep measure_run(std::vector<TraceEvent> events);          // of sg-run
+MeasuredStep measure_run(std::vector<TraceEvent> events);  // of sg-run
 MeasuredStep measure_kineto(const std::vector<TraceEvent>& events);
 void divide(MeasuredStep* step, double by);
 

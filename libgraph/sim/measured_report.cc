@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kUnknownRows = 3;
 constexpr int kFitRounds = 12;
-constexpr double kMostChange = 1e4;          // of one number, from where it began
+constexpr double kMostChange = 1e4;  // of one number, from where it began
 
 using Times = std::map<std::string, double, std::less<>>;
 
@@ -132,7 +132,7 @@ struct Knob {
   std::vector<double*> rates, times;
   bool of_compute = true;
   std::vector<std::string> kinds;
-  double changed = 1;                        // so far
+  double changed = 1;  // so far
 };
 
 std::vector<Knob> knobs_of(Machine* machine, const MeasuredStep& measured) {
@@ -191,7 +191,7 @@ Result<Machine> fit_machine(const Machine& start, const MeasuredStep& measured, 
         auto at = times.find(k);
         return at == times.end() ? 0 : at->second;
       });
-      if (have > 0) turn(&knob, have / want);        // else the graph has none of it
+      if (have > 0) turn(&knob, have / want);  // else the graph has none of it
     }
   }
   return machine;

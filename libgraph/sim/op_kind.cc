@@ -5,8 +5,8 @@
 namespace sg {
 
 std::string_view name_of(OpKind kind) {
-  constexpr std::string_view kNames[] = {"matmul",    "grouped_matmul",     "convolution",
-                                         "attention", "attention_backward", "memory", "irregular"};
+  constexpr std::string_view kNames[] = {"matmul", "grouped_matmul", "convolution", "attention", "attention_backward",
+                                         "memory", "irregular"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -15,8 +15,8 @@ inline constexpr OpKind kOpKinds[] = {OpKind::matmul,    OpKind::grouped_matmul,
                                       OpKind::attention, OpKind::attention_backward, OpKind::memory,
                                       OpKind::irregular};
 
-std::string_view name_of(OpKind kind);        // "matmul", as in `efficiency.matmul`
-OpKind op_kind(const OpInfo* op);             // null = an op that the table does not know: memory
+std::string_view name_of(OpKind kind);  // "matmul", as in `efficiency.matmul`
+OpKind op_kind(const OpInfo* op);       // null = an op that the table does not know: memory
 double& efficiency_of(Machine::Efficiency& efficiency, OpKind kind);
 
 }  // namespace sg

@@ -10,7 +10,7 @@ namespace {
 
 struct Tile {
   double rows, columns;
-  double efficiency;        // of the largest one's
+  double efficiency;  // of the largest one's
 };
 constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 128, 0.95}, {64, 64, 0.6}};
 
@@ -49,7 +49,8 @@ Product product_of(const CostCall& call) {
 // The dtype in which a contraction multiplies: that of its first tensor argument.
 DType product_dtype(const CostCall& call) {
   for (const Arg& a : call.node.args)
-    if (a.is(ArgKind::value) && call.graph.type(a.as_value()).kind == TypeKind::tensor) return call.graph.type(a.as_value()).dtype;
+    if (a.is(ArgKind::value) && call.graph.type(a.as_value()).kind == TypeKind::tensor)
+      return call.graph.type(a.as_value()).dtype;
   return DType::f32;
 }
 
@@ -64,7 +65,8 @@ double contraction_efficiency(const Machine& machine, const CostCall& call) {
 
 }  // namespace
 
-double compute_time_us(const Machine& machine, const Graph& graph, NodeId n, const NodeCost& cost, const SizeValues& values) {
+double compute_time_us(const Machine& machine, const Graph& graph, NodeId n, const NodeCost& cost,
+                       const SizeValues& values) {
   if (cost.flops <= 0 && cost.bytes <= 0) return 0;
   const OpInfo* op = graph.op_info(n);
   double share = op_kind(op) == OpKind::irregular ? machine.efficiency.irregular : machine.efficiency.memory;

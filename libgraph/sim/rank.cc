@@ -24,14 +24,20 @@ bool costs_nothing(const OpInfo& op) { return op.has(kView) || op.has(kSize) || 
 }  // namespace
 
 SimRank::SimRank(const Job& job, const Program& program, const SymbolValues& values, const SimOptions& options)
-    : job_(job), program_(program), options_(options), values_([&values](StrId s) { return values.value(s); }),
-      costs_(program, values_), launches_(job.groups.size() + 1), settled_(job.groups.size() + 1) {
+    : job_(job),
+      program_(program),
+      options_(options),
+      values_([&values](StrId s) { return values.value(s); }),
+      costs_(program, values_),
+      launches_(job.groups.size() + 1),
+      settled_(job.groups.size() + 1) {
   enter(program.graph, NodeId(), {});
 }
 
 void SimRank::enter(const Graph& graph, NodeId caller, std::vector<Ready> inputs) {
   Frame frame{&graph, graph.first(), caller, std::vector<Ready>(graph.value_id_limit())};
-  for (size_t i = 0; i < inputs.size() && i < graph.inputs().size(); ++i) frame.ready[graph.inputs()[i].value.index] = inputs[i];
+  for (size_t i = 0; i < inputs.size() && i < graph.inputs().size(); ++i)
+    frame.ready[graph.inputs()[i].value.index] = inputs[i];
   frames_.push_back(std::move(frame));
 }
 
@@ -64,7 +70,7 @@ bool SimRank::step() {
   NodeId n = top().at;
   const OpInfo* op = top().graph->op_info(n);
   bool free = op && costs_nothing(*op);
-  if (!free || (op && op->has(kWait))) {       // what is under way is held by its wait, or by the first that needs it
+  if (!free || (op && op->has(kWait))) {  // what is under way is held by its wait, or by the first that needs it
     bool blocked = false;
     for_each_argument(top().graph->node(n), [&](ValueId v) { blocked = blocked || !wait_for(top().ready[v.index]); });
     if (blocked) return false;
@@ -113,7 +119,9 @@ const Graph* SimRank::body_of(NodeId n, std::vector<Ready>* inputs) {
   const Graph& graph = *top().graph;
   const OpInfo* op = graph.op_info(n);
   const Node& node = graph.node(n);
-  if (!op || op->name != "sg.call" || frames_.size() >= kMaxFrames || node.args.empty() || !node.args[0].is(ArgKind::graph)) return nullptr;
+  if (!op || op->name != "sg.call" || frames_.size() >= kMaxFrames || node.args.empty() ||
+      !node.args[0].is(ArgKind::graph))
+    return nullptr;
   for_each_argument(node, [&](ValueId v) { inputs->push_back(top().ready[v.index]); });
   return &program_.nested[node.args[0].as_graph().index]->graph;
 }
@@ -151,7 +159,8 @@ void SimRank::launch_collective(NodeId n) {
   SimLaunch launch;
   launch.kind = collective_kind(c.kind);
   launch.kind_name = c.kind;
-  launch.bytes = launch.kind == CollectiveKind::all_gather && c.payload_bytes > 0 ? c.wire_bytes + c.payload_bytes : c.payload_bytes;
+  launch.bytes = launch.kind == CollectiveKind::all_gather && c.payload_bytes > 0 ? c.wire_bytes + c.payload_bytes
+                                                                                  : c.payload_bytes;
   launch.ready_us = std::max(host_us_, compute_us_);
   uint32_t cause = compute_us_ >= host_us_ ? compute_event_ : host_event_;
   launch.event = add_event(n, Resource::communicator, c.group, launch.ready_us, launch.ready_us, cause);
@@ -180,9 +189,10 @@ void SimRank::copy(NodeId n, bool to_host, const Ready& input) {
   if (!bytes) ++out_.unknown;
   host_us_ += options_.machine.host.launch_us;
   double begin = std::max({host_us_, compute_us_, copy_free_us_[way], input.us});
-  uint32_t cause = begin == input.us ? input.event
+  uint32_t cause = begin == input.us             ? input.event
                    : begin == copy_free_us_[way] ? copy_event_[way]
-                   : begin == compute_us_ ? compute_event_ : host_event_;
+                   : begin == compute_us_        ? compute_event_
+                                                 : host_event_;
   double end = begin + static_cast<double>(bytes.value_or(0)) / options_.machine.device.copy_gbps * 1e-3;
   copy_free_us_[way] = end;
   copy_event_[way] = add_event(n, to_host ? Resource::copy_out : Resource::copy_in, GroupId(), begin, end, cause);
@@ -228,8 +238,9 @@ Error SimRank::stuck() const {
   const Frame& frame = frames_.back();
   Location where;
   where.path = place_of(program_, *frame.graph, frame.at);
-  return {ErrorKind::cannot_apply, "the ranks wait for each other: this node's collective is never launched by all of its group", std::move(where),
-          "sg-check tells where the ranks part"};
+  return {ErrorKind::cannot_apply,
+          "the ranks wait for each other: this node's collective is never launched by all of its group",
+          std::move(where), "sg-check tells where the ranks part"};
 }
 
 }  // namespace sg

@@ -15,8 +15,8 @@ namespace sg {
 struct SimLaunch {
   CollectiveKind kind = CollectiveKind::point_to_point;
   std::string_view kind_name;
-  double bytes = 0;                  // of the whole: comm_time.h
-  double ready_us = 0;               // from here on it may begin
+  double bytes = 0;     // of the whole: comm_time.h
+  double ready_us = 0;  // from here on it may begin
   double begin_us = 0, end_us = 0;
   uint32_t event = SimEvent::kNoCause;
 };
@@ -29,7 +29,7 @@ class SimRank {
   bool advance();
   bool done() const { return frames_.empty(); }
   Error stuck() const;
-  ProgramTimeline take();            // REQUIRES: done()
+  ProgramTimeline take();  // REQUIRES: done()
 
   // Launches on a group, in order; those below settled(g) have an end.
   size_t launched(uint32_t group) const { return launches_[group].size(); }
@@ -49,12 +49,12 @@ class SimRank {
   struct Frame {
     const Graph* graph;
     NodeId at;
-    NodeId caller;                   // in the frame below
-    std::vector<Ready> ready;        // by ValueId
+    NodeId caller;             // in the frame below
+    std::vector<Ready> ready;  // by ValueId
   };
 
   Frame& top() { return frames_.back(); }
-  bool step();                       // one node; false = it has to wait for a peer
+  bool step();  // one node; false = it has to wait for a peer
   void enter(const Graph& graph, NodeId caller, std::vector<Ready> inputs);
   void leave();
   void finish(NodeId n, const Ready& ready);
@@ -75,10 +75,10 @@ class SimRank {
   SizeValues values_;
   CostModel costs_;
   std::vector<Frame> frames_;
-  std::vector<std::vector<SimLaunch>> launches_;   // by group
+  std::vector<std::vector<SimLaunch>> launches_;  // by group
   std::vector<size_t> settled_;
-  double host_us_ = 0, compute_us_ = 0;            // free from here on
-  double copy_free_us_[2] = {0, 0};                // out, in
+  double host_us_ = 0, compute_us_ = 0;  // free from here on
+  double copy_free_us_[2] = {0, 0};      // out, in
   uint32_t host_event_ = SimEvent::kNoCause, compute_event_ = SimEvent::kNoCause;
   uint32_t copy_event_[2] = {SimEvent::kNoCause, SimEvent::kNoCause};
   double last_end_us_ = 0;

@@ -29,7 +29,8 @@ std::string ranks_of(const Job& job, size_t program) {
 void line(std::string* out, const std::string& name, double us, double whole) {
   if (us <= 0) return;
   std::string left = "  " + name, time = human_us(us), share = percent(us, whole);
-  *out += left + std::string(left.size() < 36 ? 36 - left.size() : 1, ' ') + std::string(time.size() < 12 ? 12 - time.size() : 1, ' ') + time +
+  *out += left + std::string(left.size() < 36 ? 36 - left.size() : 1, ' ') +
+          std::string(time.size() < 12 ? 12 - time.size() : 1, ' ') + time +
           std::string(share.size() < 10 ? 10 - share.size() : 1, ' ') + share + "\n";
 }
 
@@ -49,7 +50,8 @@ void print_path(std::string* out, const Job& job, const ProgramTimeline& t, size
     const PathRow& r = rows[i];
     line(out, r.op, r.us, t.makespan_us);
     out->pop_back();
-    *out += "   x" + std::to_string(r.count) + (r.module.empty() ? "" : "  " + r.module) + (r.source.empty() ? "" : "  # " + r.source) + "\n";
+    *out += "   x" + std::to_string(r.count) + (r.module.empty() ? "" : "  " + r.module) +
+            (r.source.empty() ? "" : "  # " + r.source) + "\n";
   }
   if (rows.size() > limit) *out += "  (" + std::to_string(rows.size() - limit) + " more rows; --rows)\n";
 }
@@ -76,7 +78,13 @@ void write_path(JsonWriter* json, const Job& job, const ProgramTimeline& t, size
   for (size_t i = 0; i < rows.size() && i < limit; ++i) {
     const PathRow& r = rows[i];
     json->begin_object().key("op").string(r.op).key("module").string(r.module).key("source").string(r.source);
-    json->key("resource").string(resource_name(r.resource)).key("count").natural(r.count).key("us").floating(r.us).end_object();
+    json->key("resource")
+        .string(resource_name(r.resource))
+        .key("count")
+        .natural(r.count)
+        .key("us")
+        .floating(r.us)
+        .end_object();
   }
   json->end_array();
 }
@@ -99,7 +107,8 @@ size_t track_of(const SimEvent& e) {
 }
 
 void write_track_name(JsonWriter* json, size_t process, std::string_view what, size_t track, const std::string& name) {
-  json->begin_object().key("ph").string("M").key("name").string(what).key("pid").natural(process).key("tid").natural(track);
+  json->begin_object().key("ph").string("M").key("name").string(what).key("pid").natural(process).key("tid").natural(
+      track);
   json->key("args").begin_object().key("name").string(name).end_object().end_object();
 }
 
@@ -136,9 +145,12 @@ std::string print_simulation(const Job& job, const Machine& machine, const Simul
   for (const auto& [kind, us] : t.communication_us) {
     auto exposed = t.exposed_us.find(kind);
     double hidden = us - (exposed == t.exposed_us.end() ? 0 : exposed->second);
-    out += "  " + kind + ": " + human_us(us) + " under way, " + percent(std::max(0.0, hidden), us) + " behind other work\n";
+    out += "  " + kind + ": " + human_us(us) + " under way, " + percent(std::max(0.0, hidden), us) +
+           " behind other work\n";
   }
-  if (t.unknown != 0) out += "  " + plural(t.unknown, "node") + " counted as nothing: a size without a number (--assume), or an unknown op\n";
+  if (t.unknown != 0)
+    out += "  " + plural(t.unknown, "node") +
+           " counted as nothing: a size without a number (--assume), or an unknown op\n";
   print_path(&out, job, t, rows);
   return out;
 }
@@ -176,7 +188,8 @@ std::string simulation_trace(const Job& job, const Simulation& simulation, const
     const char* tracks[] = {"compute", "host", "copies to the host", "copies from the host"};
     for (size_t i = 0; i < 4; ++i) write_track_name(&json, p, "thread_name", i + 1, tracks[i]);
     for (size_t g = 0; g < job.groups.size(); ++g)
-      write_track_name(&json, p, "thread_name", kGroupTrack + g, "group " + std::string(job.pool->strings[job.groups[g].axis]));
+      write_track_name(&json, p, "thread_name", kGroupTrack + g,
+                       "group " + std::string(job.pool->strings[job.groups[g].axis]));
     for (const SimEvent& e : simulation.programs[program].events) write_event(&json, p, e, origin);
   }
   return json.end_array().end_object().take();

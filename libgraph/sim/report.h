@@ -9,7 +9,7 @@ namespace sg {
 
 class MeasuredTrace;
 
-std::string human_us(double us);       // "1.50 ms"
+std::string human_us(double us);  // "1.50 ms"
 
 std::string print_simulation(const Job& job, const Machine& machine, const Simulation& simulation, size_t rows);
 

@@ -33,7 +33,8 @@ Extent extent_of(const Job& job, const GroupPart* part, const SimOptions& option
 
 class Simulator {
  public:
-  Simulator(const Job& job, const std::vector<SymbolValues>& values, const SimOptions& options) : job_(job), options_(options) {
+  Simulator(const Job& job, const std::vector<SymbolValues>& values, const SimOptions& options)
+      : job_(job), options_(options) {
     for (size_t p = 0; p < job.programs.size(); ++p) add_program(p, values[p]);
   }
 
@@ -41,13 +42,14 @@ class Simulator {
     for (bool moved = true; moved;) {
       moved = false;
       for (auto& rank : ranks_) moved |= rank->advance();
-      for (uint32_t g = 0; g <= job_.groups.size(); ++g) moved |= settle(g);      // the last: undeclared ones
+      for (uint32_t g = 0; g <= job_.groups.size(); ++g) moved |= settle(g);  // the last: undeclared ones
     }
     Simulation out;
     for (auto& rank : ranks_) {
       if (!rank->done()) return rank->stuck();
       out.programs.push_back(rank->take());
-      if (out.programs.back().makespan_us > out.programs[out.slowest].makespan_us) out.slowest = out.programs.size() - 1;
+      if (out.programs.back().makespan_us > out.programs[out.slowest].makespan_us)
+        out.slowest = out.programs.size() - 1;
     }
     return out;
   }
@@ -69,8 +71,8 @@ class Simulator {
 
   static bool shares_rank(const Program& program, const GroupPart& part) {
     return program.ranks.empty() || std::any_of(part.ranks.begin(), part.ranks.end(), [&](uint32_t r) {
-      return std::binary_search(program.ranks.begin(), program.ranks.end(), r);
-    });
+             return std::binary_search(program.ranks.begin(), program.ranks.end(), r);
+           });
   }
 
   // Gives a begin and an end to what all ranks of a group have come to.
@@ -94,7 +96,8 @@ class Simulator {
       const SimLaunch& launch = peer.launch(g, k);
       begin = std::max({begin, launch.ready_us, k == 0 ? 0 : peer.launch(g, k - 1).end_us});
       const Extent& e = extents_[q][g];
-      length = std::max(length, collective_time_us(options_.machine.network, launch.kind, launch.bytes, e.ranks, e.nodes));
+      length =
+          std::max(length, collective_time_us(options_.machine.network, launch.kind, launch.bytes, e.ranks, e.nodes));
     }
     ranks_[p]->settle(g, begin, begin + length);
     return true;
@@ -103,8 +106,8 @@ class Simulator {
   const Job& job_;
   const SimOptions& options_;
   std::vector<std::unique_ptr<SimRank>> ranks_;
-  std::vector<std::vector<std::vector<size_t>>> peers_;   // [program][group]: programs of the same communicator
-  std::vector<std::vector<Extent>> extents_;              // [program][group]
+  std::vector<std::vector<std::vector<size_t>>> peers_;  // [program][group]: programs of the same communicator
+  std::vector<std::vector<Extent>> extents_;             // [program][group]
 };
 
 }  // namespace

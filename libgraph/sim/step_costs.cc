@@ -27,8 +27,12 @@ class StepCostsBuilder {
  public:
   StepCostsBuilder(StepCosts* out, const Job& job, const Program& program, const SymbolValues& values,
                    const SimOptions& options)
-      : out_(*out), job_(job), program_(program), options_(options),
-        values_([&values](StrId s) { return values.value(s); }), costs_(program, values_) {
+      : out_(*out),
+        job_(job),
+        program_(program),
+        options_(options),
+        values_([&values](StrId s) { return values.value(s); }),
+        costs_(program, values_) {
     out_.groups_ = job.groups.size() + 1;
     out_.launch_us_ = options.machine.host.launch_us;
     for (const Group& group : job.groups) extents_.push_back(extent_of(group));
@@ -55,7 +59,7 @@ class StepCostsBuilder {
   };
   struct Frame {
     const Graph* graph;
-    std::vector<Pending> pending;    // by ValueId
+    std::vector<Pending> pending;  // by ValueId
     explicit Frame(const Graph& g) : graph(&g), pending(g.value_id_limit()) {}
   };
   struct Extent {
@@ -107,7 +111,7 @@ class StepCostsBuilder {
     } else {
       compute(graph, n, &step);
       if (step.us == 0) {
-        step.kind = StepOp::Kind::wait;              // takes no time, but waits for collectives
+        step.kind = StepOp::Kind::wait;  // takes no time, but waits for collectives
         if (!holds.empty()) emit(step, holds);
         return give(frame, n, {{}, std::move(taken.copies)});
       }
@@ -189,7 +193,7 @@ class StepCostsBuilder {
   const SimOptions& options_;
   SizeValues values_;
   CostModel costs_;
-  std::vector<Extent> extents_;      // by group
+  std::vector<Extent> extents_;  // by group
 };
 
 StepCosts::StepCosts(const Job& job, const Program& program, const SymbolValues& values, const SimOptions& options) {

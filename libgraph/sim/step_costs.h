@@ -22,9 +22,9 @@ namespace sg {
 struct StepOp {
   enum class Kind : uint8_t { nothing, wait, launch, sync, copy_out, copy_in, compute };
   Kind kind = Kind::nothing;
-  uint32_t group = 0;              // launch: the communicator; undeclared ones share the number behind the last
-  uint32_t holds = 0, hold_count = 0;    // operations whose end it waits for: StepCosts::holds
-  double us = 0;                   // on its stream; of a sync, on the host
+  uint32_t group = 0;                  // launch: the communicator; undeclared ones share the number behind the last
+  uint32_t holds = 0, hold_count = 0;  // operations whose end it waits for: StepCosts::holds
+  double us = 0;                       // on its stream; of a sync, on the host
 };
 
 class StepCosts {
@@ -40,16 +40,16 @@ class StepCosts {
   std::span<const uint32_t> holds(const StepOp& op) const {
     return std::span<const uint32_t>(holds_).subspan(op.holds, op.hold_count);
   }
-  double own_us(NodeId n) const;                 // the longest stretch on one stream that the node adds
+  double own_us(NodeId n) const;  // the longest stretch on one stream that the node adds
   size_t group_count() const { return groups_; }
   double launch_us() const { return launch_us_; }
-  size_t unknown() const { return unknown_; }    // operations that a size or a rule is missing for
+  size_t unknown() const { return unknown_; }  // operations that a size or a rule is missing for
 
  private:
   friend class StepCostsBuilder;
   std::vector<StepOp> ops_;
-  std::vector<uint32_t> holds_;                  // operations
-  std::vector<uint32_t> first_, count_;          // by node
+  std::vector<uint32_t> holds_;          // operations
+  std::vector<uint32_t> first_, count_;  // by node
   size_t groups_ = 0, unknown_ = 0;
   double launch_us_ = 0;
 };
@@ -78,9 +78,9 @@ class StepClock {
 
   const StepCosts& costs_;
   double host_us_ = 0, compute_us_ = 0, last_us_ = 0;
-  std::array<double, 2> copy_us_{};              // out, in
+  std::array<double, 2> copy_us_{};  // out, in
   std::vector<double> group_us_;
-  std::vector<double> end_us_;                   // by operation
+  std::vector<double> end_us_;  // by operation
 };
 
 }  // namespace sg

@@ -18,10 +18,7 @@ void ViewStrings::write(JsonWriter* json) const {
 }
 
 ViewGraph::ViewGraph(const Job& the_job, const Program& the_program, const Graph& the_graph)
-    : job(&the_job),
-      program(&the_program),
-      graph(&the_graph),
-      position_of(the_graph.node_id_limit(), 0) {
+    : job(&the_job), program(&the_program), graph(&the_graph), position_of(the_graph.node_id_limit(), 0) {
   for (NodeId n : graph->nodes()) {
     position_of[n.index] = static_cast<int64_t>(nodes.size());
     nodes.push_back(n);
@@ -72,10 +69,8 @@ void write_ports(JsonWriter* json, const ViewGraph& view, text::TextPrinter* pri
   json->end_array().key("outputs").begin_array();
   for (const Output& output : view.graph->outputs()) {
     json->begin_array();
-    if (output.value.is_none())
-      json->null();
-    else
-      json->integer(view.maker_of(output.value));
+    if (output.value.is_none()) json->null();
+    else json->integer(view.maker_of(output.value));
     json->string(printer->output_alone(*view.graph, output)).end_array();
   }
   json->end_array();

@@ -22,16 +22,11 @@ std::string format(const char* pattern, double a, double b = 0, double c = 0, do
 std::string escaped(std::string_view s) {
   std::string out;
   for (char c : s) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    if (c == '<') out += "&lt;";
+    else if (c == '>') out += "&gt;";
+    else if (c == '&') out += "&amp;";
+    else if (c == '"') out += "&quot;";
+    else out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return out;
 }

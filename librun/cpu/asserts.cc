@@ -13,7 +13,8 @@ Scalar first_element(const Tensor& t) {
     } else if constexpr (std::is_integral_v<T>) {
       return Scalar::integer(value);
     } else if constexpr (is_complex_type<T>) {
-      return Scalar::complex(static_cast<double>(value.real()), static_cast<double>(t.conjugate ? -value.imag() : value.imag()));
+      return Scalar::complex(static_cast<double>(value.real()),
+                             static_cast<double>(t.conjugate ? -value.imag() : value.imag()));
     } else {
       return Scalar::floating(static_cast<double>(static_cast<Compute<T>>(value)));
     }
@@ -48,7 +49,8 @@ Status assert_scalar(KernelCall& call) { return held(call, !is_zero(call.scalar(
 
 Status constrain_range(KernelCall& call) {
   int64_t size = call.integer("size");
-  bool too_small = call.has("min") && size < call.integer("min"), too_large = call.has("max") && size > call.integer("max");
+  bool too_small = call.has("min") && size < call.integer("min"),
+       too_large = call.has("max") && size > call.integer("max");
   if (!too_small && !too_large) return ok_status();
   return call.fail("the value " + std::to_string(size) + (too_small ? " is less than " : " is more than ") +
                    std::to_string(call.integer(too_small ? "min" : "max")));

@@ -39,9 +39,12 @@ template <class T>
 class Scores {
  public:
   Scores(const KernelCall& call, const Attention& a, const ScoreHooks<T>& hooks)
-      : a_(a), hooks_(hooks), kernels_(tile_kernels<T>(best_isa())),
+      : a_(a),
+        hooks_(hooks),
+        kernels_(tile_kernels<T>(best_isa())),
         starts_{TileStart::zero, call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add},
-        mask_(a.mask), late_scale_(a.mask.is_none() && !hooks.forward && a.scale > 0 ? a.scale : 1) {}
+        mask_(a.mask),
+        late_scale_(a.mask.is_none() && !hooks.forward && a.scale > 0 ? a.scale : 1) {}
 
   const TileKernels<T>& kernels() const { return kernels_; }
   Starts fresh() const { return starts_; }
@@ -53,16 +56,19 @@ class Scores {
   }
 
   // How many keys rows [q, q + rows) see.
-  int64_t key_limit(int64_t q, int64_t rows) const { return a_.causal ? std::min(a_.key.dim(2), q + rows) : a_.key.dim(2); }
+  int64_t key_limit(int64_t q, int64_t rows) const {
+    return a_.causal ? std::min(a_.key.dim(2), q + rows) : a_.key.dim(2);
+  }
 
   // What scores are still to be multiplied with: the scale, when nothing else needs them scaled.
   double late_scale() const { return late_scale_; }
 
-  // The scores of a block as scaled (see late_scale), then with mask and hook. `raw`, when given, keeps what the hook got.
+  // The scores of a block as scaled (see late_scale), then with mask and hook. `raw`, when given, keeps what the hook
+  // got.
   Status make(const ScoreBlock<T>& block, const T* packed_query, T* raw, T* panel) const {
     MatrixView key = of_key_head(a_.key, block.batch, block.head).at(block.k, 0);
-    multiply_packed(kernels_, packed_query, block.rows, key.transposed(), block.columns, a_.query.dim(3), starts_, block.scores,
-                    kPackedRow, true, panel);
+    multiply_packed(kernels_, packed_query, block.rows, key.transposed(), block.columns, a_.query.dim(3), starts_,
+                    block.scores, kPackedRow, true, panel);
     for (int64_t i = 0; i < block.rows && late_scale_ != a_.scale; ++i)
       scale_row(block.scores + i * kPackedRow, block.columns, static_cast<T>(a_.scale));
     if (!mask_.is_none()) apply_mask(block);
@@ -78,7 +84,8 @@ class Scores {
 
  private:
   void apply_mask(const ScoreBlock<T>& block) const {
-    int64_t first = block.batch * mask_.step(0) + block.head * mask_.step(1) + block.q * mask_.step(2) + block.k * mask_.step(3);
+    int64_t first =
+        block.batch * mask_.step(0) + block.head * mask_.step(1) + block.q * mask_.step(2) + block.k * mask_.step(3);
     auto rows = [&](auto* mask, const auto& apply) {
       for (int64_t i = 0; i < block.rows; ++i) {
         T* s = block.scores + i * kPackedRow;
@@ -109,7 +116,8 @@ void store_number(const Tensor& t, int64_t batch, int64_t head, int64_t row, dou
 
 double load_number(const Tensor& t, int64_t batch, int64_t head, int64_t row) {
   int64_t at = batch * t.step(0) + head * t.step(1) + row * t.step(2);
-  return visit_floating(t.dtype, [&]<class In>() { return static_cast<double>(static_cast<Compute<In>>(t.as<In>()[at])); });
+  return visit_floating(t.dtype,
+                        [&]<class In>() { return static_cast<double>(static_cast<Compute<In>>(t.as<In>()[at])); });
 }
 
 // --- forward ---
@@ -155,10 +163,11 @@ class Forward {
     for (int64_t k = 0; k < limit; k += kKeyBlock) {
       ScoreBlock<T> block{thread, batch, head, q, count, k, std::min(kKeyBlock, limit - k), space.scores};
       SG_TRY(scores_.make(block, space.query, nullptr, space.panel));
-      for (int64_t i = 0; i < count; ++i) add_scores(space.scores + i * kPackedRow, block.columns, &rows[i], space.out + i * width_);
+      for (int64_t i = 0; i < count; ++i)
+        add_scores(space.scores + i * kPackedRow, block.columns, &rows[i], space.out + i * width_);
       MatrixView value = scores_.of_key_head(a_.value, batch, head).at(k, 0);
-      multiply_packed(scores_.kernels(), space.scores, count, value, out_width, block.columns, scores_.onto(), space.out, width_,
-                      true, space.panel);
+      multiply_packed(scores_.kernels(), space.scores, count, value, out_width, block.columns, scores_.onto(),
+                      space.out, width_, true, space.panel);
     }
     for (int64_t i = 0; i < count; ++i) finish_row(rows[i], batch, head, q + i, space.out + i * width_);
     store_block(space.out, width_, matrix_of(result_.out, batch * a_.heads() + head).at(q, 0), count, out_width);
@@ -181,7 +190,8 @@ class Forward {
   void finish_row(const Row& row, int64_t batch, int64_t head, int64_t i, T* out) const {
     if (row.sum != 0) scale_row(out, width_, T(1) / row.sum);
     double max = static_cast<double>(row.max) * scores_.late_scale();
-    double log = row.max == -kInfinity<T> && row.sum == 0 ? max : max + math::Wide<T>::log(static_cast<double>(row.sum));
+    double log =
+        row.max == -kInfinity<T> && row.sum == 0 ? max : max + math::Wide<T>::log(static_cast<double>(row.sum));
     store_number(result_.logsumexp, batch, head, i, log * result_.log_scale);
     store_number(result_.maxima, batch, head, i, max * result_.log_scale);
   }
@@ -201,13 +211,22 @@ template <class T>
 class Backward {
  public:
   Backward(KernelCall& call, const Attention& a, const AttentionGradients& g, const ScoreHooks<T>& hooks)
-      : call_(call), a_(a), g_(g), hooks_(hooks), scores_(call, a, hooks), keys_(a.key.dim(2)), key_width_(padded_columns(a.key.dim(3))),
-        value_width_(padded_columns(a.value.dim(3))), own_mask_(g.mask.is_none() || is_own(g.mask)) {
+      : call_(call),
+        a_(a),
+        g_(g),
+        hooks_(hooks),
+        scores_(call, a, hooks),
+        keys_(a.key.dim(2)),
+        key_width_(padded_columns(a.key.dim(3))),
+        value_width_(padded_columns(a.value.dim(3))),
+        own_mask_(g.mask.is_none() || is_own(g.mask)) {
     for (int i = 0; i < (own_mask_ ? call.team().size() : 1); ++i) {
       Scratch& s = call.scratch();
-      spaces_.push_back({s.take<T>(packed_a_size(kQueryBlock, a.query.dim(3))), s.take<T>(packed_a_size(kQueryBlock, a.value.dim(3))),
-                         s.take<T>(kQueryBlock * value_width_), s.take<T>(kQueryBlock * value_width_), s.take<T>(kQueryBlock * kPackedRow),
-                         s.take<T>(kQueryBlock * kPackedRow), hooks.backward ? s.take<T>(kQueryBlock * kPackedRow) : nullptr,
+      spaces_.push_back({s.take<T>(packed_a_size(kQueryBlock, a.query.dim(3))),
+                         s.take<T>(packed_a_size(kQueryBlock, a.value.dim(3))), s.take<T>(kQueryBlock * value_width_),
+                         s.take<T>(kQueryBlock * value_width_), s.take<T>(kQueryBlock * kPackedRow),
+                         s.take<T>(kQueryBlock * kPackedRow),
+                         hooks.backward ? s.take<T>(kQueryBlock * kPackedRow) : nullptr,
                          s.take<T>(packed_a_size(kKeyBlock, kQueryBlock)), s.take<T>(kQueryBlock * key_width_),
                          s.take<T>(keys_ * key_width_), s.take<T>(keys_ * value_width_), s.take<T>(kPanelSize)});
     }
@@ -217,20 +236,21 @@ class Backward {
     int64_t heads = a_.key.dim(1), tasks = a_.key.dim(0) * heads;
     FirstError error;
     call_.team().parallel_for_indexed(tasks, own_mask_ ? 1 : tasks, [&](int thread, int64_t begin, int64_t end) {
-      for (int64_t task = begin; task < end; ++task) error.keep(task, key_head(own_mask_ ? thread : 0, task / heads, task % heads));
+      for (int64_t task = begin; task < end; ++task)
+        error.keep(task, key_head(own_mask_ ? thread : 0, task / heads, task % heads));
     });
     return error.take();
   }
 
  private:
   struct Space {
-    T *query, *grad_out;             // packed
-    T *out_rows, *grad_rows;         // [rows, value width]
-    T *p, *grad, *raw;               // blocks of scores
-    T *turned;                       // p or grad transposed, packed
-    T *grad_query;                   // [rows, key width]
-    T *grad_key, *grad_value;        // [keys, width]
-    T *panel;
+    T *query, *grad_out;       // packed
+    T *out_rows, *grad_rows;   // [rows, value width]
+    T *p, *grad, *raw;         // blocks of scores
+    T* turned;                 // p or grad transposed, packed
+    T* grad_query;             // [rows, key width]
+    T *grad_key, *grad_value;  // [keys, width]
+    T* panel;
   };
 
   // Whether every batch and head has elements of its own in the mask's gradient.
@@ -249,7 +269,8 @@ class Backward {
           SG_TRY(rows(thread, b, h, q, std::min(kQueryBlock, a_.query.dim(2) - q)));
     int64_t entry = key_batch * a_.key.dim(1) + head;
     if (!g_.key.is_none()) store_block(space.grad_key, key_width_, matrix_of(g_.key, entry), keys_, a_.key.dim(3));
-    if (!g_.value.is_none()) store_block(space.grad_value, value_width_, matrix_of(g_.value, entry), keys_, a_.value.dim(3));
+    if (!g_.value.is_none())
+      store_block(space.grad_value, value_width_, matrix_of(g_.value, entry), keys_, a_.value.dim(3));
     return ok_status();
   }
 
@@ -266,34 +287,40 @@ class Backward {
       add_products(space, block);
     }
     if (!g_.query.is_none())
-      store_block(space.grad_query, key_width_, matrix_of(g_.query, batch * a_.heads() + head).at(q, 0), count, a_.query.dim(3));
+      store_block(space.grad_query, key_width_, matrix_of(g_.query, batch * a_.heads() + head).at(q, 0), count,
+                  a_.query.dim(3));
     return ok_status();
   }
 
   // What all blocks of these rows need: query and grad_out packed, and by row the logarithm and sum(out * grad_out).
-  void load_rows(const Space& space, int64_t batch, int64_t head, int64_t q, int64_t count, double* shift, T* delta) const {
+  void load_rows(const Space& space, int64_t batch, int64_t head, int64_t q, int64_t count, double* shift,
+                 T* delta) const {
     int64_t width = a_.value.dim(3), entry = batch * a_.heads() + head;
     pack_a(scores_.kernels(), scores_.query(batch, head).at(q, 0), count, a_.query.dim(3), space.query);
     pack_block(scores_.kernels(), matrix_of(g_.out, entry).at(q, 0), count, width, space.out_rows, value_width_);
     if (g_.grad_out.is_none()) std::fill_n(space.grad_rows, count * value_width_, T(0));
-    else pack_block(scores_.kernels(), matrix_of(g_.grad_out, entry).at(q, 0), count, width, space.grad_rows, value_width_);
+    else
+      pack_block(scores_.kernels(), matrix_of(g_.grad_out, entry).at(q, 0), count, width, space.grad_rows,
+                 value_width_);
     MatrixView grads{reinterpret_cast<const std::byte*>(space.grad_rows), kTileType<T>, value_width_, 1};
     pack_a(scores_.kernels(), grads, count, width, space.grad_out);
     for (int64_t i = 0; i < count; ++i) {
       double log = load_number(g_.logsumexp, batch, head, q + i) / g_.log_scale;
       shift[i] = log == -kInfinity<double> ? kInfinity<double> : log;
       delta[i] = dot_row(space.out_rows + i * value_width_, space.grad_rows + i * value_width_, width);
-      if (!g_.grad_logsumexp.is_none()) delta[i] -= static_cast<T>(load_number(g_.grad_logsumexp, batch, head, q + i) * g_.log_scale);
+      if (!g_.grad_logsumexp.is_none())
+        delta[i] -= static_cast<T>(load_number(g_.grad_logsumexp, batch, head, q + i) * g_.log_scale);
     }
   }
 
   // space.p: the softmax of a block; space.grad: the gradient of its scores as scaled.
   Status score_gradients(const Space& space, const ScoreBlock<T>& block, const double* shift, const T* delta) {
     SG_TRY(scores_.make(block, space.query, space.raw, space.panel));
-    for (int64_t i = 0; i < block.rows; ++i) exp_row(space.p + i * kPackedRow, block.columns, scores_.late_scale(), shift[i]);
+    for (int64_t i = 0; i < block.rows; ++i)
+      exp_row(space.p + i * kPackedRow, block.columns, scores_.late_scale(), shift[i]);
     MatrixView value = scores_.of_key_head(a_.value, block.batch, block.head).at(block.k, 0);
-    multiply_packed(scores_.kernels(), space.grad_out, block.rows, value.transposed(), block.columns, a_.value.dim(3), scores_.fresh(),
-                    space.grad, kPackedRow, true, space.panel);
+    multiply_packed(scores_.kernels(), space.grad_out, block.rows, value.transposed(), block.columns, a_.value.dim(3),
+                    scores_.fresh(), space.grad, kPackedRow, true, space.panel);
     for (int64_t i = 0; i < block.rows; ++i)
       softmax_grad_row(space.grad + i * kPackedRow, space.p + i * kPackedRow, block.columns, delta[i]);
     if (!g_.mask.is_none()) add_mask_gradient(space, block);
@@ -310,7 +337,8 @@ class Backward {
       for (int64_t i = 0; i < block.rows; ++i)
         for (int64_t j = 0; j < block.columns; ++j) {
           M& to = t.as<M>()[first + i * t.step(2) + j * t.step(3)];
-          to = static_cast<M>(static_cast<Compute<M>>(static_cast<T>(static_cast<Compute<M>>(to)) + space.grad[i * kPackedRow + j]));
+          to = static_cast<M>(
+              static_cast<Compute<M>>(static_cast<T>(static_cast<Compute<M>>(to)) + space.grad[i * kPackedRow + j]));
         }
     });
   }
@@ -326,14 +354,15 @@ class Backward {
     MatrixView grads{reinterpret_cast<const std::byte*>(space.grad_rows), dtype, value_width_, 1};
     multiply_packed(kernels, space.turned, block.columns, grads, a_.value.dim(3), block.rows, scores_.onto(),
                     space.grad_value + block.k * value_width_, value_width_, true, space.panel);
-    for (int64_t i = 0; i < block.rows; ++i) scale_row(space.grad + i * kPackedRow, block.columns, static_cast<T>(a_.scale));
+    for (int64_t i = 0; i < block.rows; ++i)
+      scale_row(space.grad + i * kPackedRow, block.columns, static_cast<T>(a_.scale));
     turned(space.grad);
     MatrixView query = scores_.query(block.batch, block.head).at(block.q, 0);
     multiply_packed(kernels, space.turned, block.columns, query, a_.query.dim(3), block.rows, scores_.onto(),
                     space.grad_key + block.k * key_width_, key_width_, true, space.panel);
     MatrixView key = scores_.of_key_head(a_.key, block.batch, block.head).at(block.k, 0);
-    multiply_packed(kernels, space.grad, block.rows, key, a_.key.dim(3), block.columns, scores_.onto(), space.grad_query, key_width_,
-                    true, space.panel);
+    multiply_packed(kernels, space.grad, block.rows, key, a_.key.dim(3), block.columns, scores_.onto(),
+                    space.grad_query, key_width_, true, space.panel);
   }
 
   KernelCall& call_;
@@ -342,7 +371,7 @@ class Backward {
   const ScoreHooks<T>& hooks_;
   Scores<T> scores_;
   int64_t keys_, key_width_, value_width_;
-  bool own_mask_;                    // tasks write apart from each other in the mask's gradient
+  bool own_mask_;  // tasks write apart from each other in the mask's gradient
   std::vector<Space> spaces_;
 };
 
@@ -350,7 +379,8 @@ class Backward {
 
 Status check_attention(const KernelCall& call, const Attention& a) {
   for (const Tensor* t : {&a.query, &a.key, &a.value})
-    if (t->rank != 4 || t->dtype != a.query.dtype || !is_floating(t->dtype)) return call.fail("query, key and value need 4 axes and one float dtype");
+    if (t->rank != 4 || t->dtype != a.query.dtype || !is_floating(t->dtype))
+      return call.fail("query, key and value need 4 axes and one float dtype");
   const Tensor &q = a.query, &k = a.key, &v = a.value;
   bool fits = q.dim(3) == k.dim(3) && k.dim(2) == v.dim(2) && k.dim(1) == v.dim(1) && k.dim(0) == v.dim(0) &&
               (k.dim(0) == q.dim(0) || k.dim(0) == 1);
@@ -358,17 +388,20 @@ Status check_attention(const KernelCall& call, const Attention& a) {
   if (k.dim(1) == 0 ? q.dim(1) != 0 : q.dim(1) % k.dim(1) != 0)
     return call.fail(std::to_string(q.dim(1)) + " query heads cannot share " + std::to_string(k.dim(1)) + " key heads");
   if (call.op().param_index("dropout_p") >= 0 && call.number("dropout_p") > 0)
-    return call.fail("dropout inside attention is not supported: its random numbers are the producer's own", "capture with attention dropout 0");
+    return call.fail("dropout inside attention is not supported: its random numbers are the producer's own",
+                     "capture with attention dropout 0");
   return ok_status();
 }
 
 template <class T>
-Status attention_forward(KernelCall& call, const Attention& a, const AttentionResult& result, const ScoreHooks<T>& hooks) {
+Status attention_forward(KernelCall& call, const Attention& a, const AttentionResult& result,
+                         const ScoreHooks<T>& hooks) {
   return Forward<T>(call, a, result, hooks).run();
 }
 
 template <class T>
-Status attention_backward(KernelCall& call, const Attention& a, const AttentionGradients& g, const ScoreHooks<T>& hooks) {
+Status attention_backward(KernelCall& call, const Attention& a, const AttentionGradients& g,
+                          const ScoreHooks<T>& hooks) {
   return Backward<T>(call, a, g, hooks).run();
 }
 

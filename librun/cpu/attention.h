@@ -2,7 +2,8 @@
 //
 //     scores = scale * query @ key^T, masked;  out = softmax(scores) @ value;  logsumexp = log(sum(exp(scores)))
 //
-// Tensors   query [B, H, L, E], key [Bk, Hk, S, E], value [Bk, Hk, S, Ev], any strides. H is a multiple of Hk: query heads
+// Tensors   query [B, H, L, E], key [Bk, Hk, S, E], value [Bk, Hk, S, Ev], any strides. H is a multiple of Hk: query
+// heads
 //           share a key head in runs of H / Hk. Bk is B or 1.
 // Types     f32, bf16, f16: computed in f32, rounded once; f64 in f64.
 // Rows      in which everything is masked give zeros, and -infinity as the logarithm.
@@ -17,8 +18,8 @@
 
 namespace sg::cpu {
 
-inline constexpr int64_t kQueryBlock = 112;          // rows of scores at a time
-inline constexpr int64_t kKeyBlock = kSumBlock;      // columns: scores are a packed A for the product with value
+inline constexpr int64_t kQueryBlock = 112;      // rows of scores at a time
+inline constexpr int64_t kKeyBlock = kSumBlock;  // columns: scores are a packed A for the product with value
 
 // A block of scores: row i, column j at scores[i * kPackedRow + j] belong to query q + i and key k + j.
 template <class T>
@@ -31,8 +32,8 @@ struct ScoreBlock {
 
 struct Attention {
   Tensor query, key, value;
-  Tensor mask;                  // none, or [B, H, L, S] (axes may have stride 0): true takes part, or floats that are added
-  bool causal = false;          // query i sees keys 0 to i
+  Tensor mask;          // none, or [B, H, L, S] (axes may have stride 0): true takes part, or floats that are added
+  bool causal = false;  // query i sees keys 0 to i
   double scale = 1;
   int64_t batch() const { return query.dim(0); }
   int64_t heads() const { return query.dim(1); }
@@ -59,20 +60,22 @@ Status check_attention(const KernelCall& call, const Attention& a);
 Status attention_forward(KernelCall& call, const Attention& a, const AttentionResult& result);
 
 struct AttentionGradients {
-  Tensor grad_out;              // none: zeros
-  Tensor out, logsumexp;        // of the forward run; logsumexp in units of 1 / log_scale
+  Tensor grad_out;        // none: zeros
+  Tensor out, logsumexp;  // of the forward run; logsumexp in units of 1 / log_scale
   double log_scale = 1;
-  Tensor grad_logsumexp;        // none: zeros; in the units of logsumexp
-  Tensor query, key, value;     // to be written; none: not wanted
-  Tensor mask;                  // gradient of a float mask; none: not wanted
+  Tensor grad_logsumexp;     // none: zeros; in the units of logsumexp
+  Tensor query, key, value;  // to be written; none: not wanted
+  Tensor mask;               // gradient of a float mask; none: not wanted
 };
 
 Status attention_backward(KernelCall& call, const Attention& a, const AttentionGradients& g);
 
 // The same with hooks, for T = float or double as sum_type(query) says.
 template <class T>
-Status attention_forward(KernelCall& call, const Attention& a, const AttentionResult& result, const ScoreHooks<T>& hooks);
+Status attention_forward(KernelCall& call, const Attention& a, const AttentionResult& result,
+                         const ScoreHooks<T>& hooks);
 template <class T>
-Status attention_backward(KernelCall& call, const Attention& a, const AttentionGradients& g, const ScoreHooks<T>& hooks);
+Status attention_backward(KernelCall& call, const Attention& a, const AttentionGradients& g,
+                          const ScoreHooks<T>& hooks);
 
 }  // namespace sg::cpu

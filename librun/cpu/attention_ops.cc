@@ -1,5 +1,5 @@
-// Attention under its names. They differ in layouts, in what they return beside the output, and in how they say "causal"
-// and "mask"; the results are written in the strides that the graph says.
+// Attention under its names. They differ in layouts, in what they return beside the output, and in how they say
+// "causal" and "mask"; the results are written in the strides that the graph says.
 //
 // The CUDA ops' random state comes back as zeros: nothing is drawn here. All logarithms are natural ones.
 #include <algorithm>
@@ -25,12 +25,15 @@ Result<Attention> attention_of(const KernelCall& call, const Tensor& mask) {
   int64_t scores[] = {a.query.dim(0), a.query.dim(1), a.query.dim(2), a.key.dim(2)};
   if (mask.rank > 4) return call.fail("the mask has more than 4 axes");
   for (int i = 1; i <= mask.rank; ++i)
-    if (mask.dim(-i) != 1 && mask.dim(-i) != scores[4 - i]) return call.fail("the mask does not broadcast to the scores");
+    if (mask.dim(-i) != 1 && mask.dim(-i) != scores[4 - i])
+      return call.fail("the mask does not broadcast to the scores");
   a.mask = broadcast_to(mask, scores);
   return a;
 }
 
-Tensor optional_tensor(const KernelCall& call, std::string_view name) { return call.has(name) ? call.tensor(name) : Tensor(); }
+Tensor optional_tensor(const KernelCall& call, std::string_view name) {
+  return call.has(name) ? call.tensor(name) : Tensor();
+}
 
 // Random state that nothing is drawn from.
 void clear(KernelCall& call, const Tensor& t) {
@@ -62,7 +65,8 @@ Status cudnn(KernelCall& call) {
 Status efficient(KernelCall& call) {
   SG_ASSIGN(Attention a, attention_of(call, optional_tensor(call, "attn_bias")));
   Tensor sums = call.result(1);
-  if (!sums.is_none() && sums.dim(2) >= a.query.dim(2)) fill(call, sums, Scalar::floating(std::numeric_limits<double>::infinity()));
+  if (!sums.is_none() && sums.dim(2) >= a.query.dim(2))
+    fill(call, sums, Scalar::floating(std::numeric_limits<double>::infinity()));
   else sums = {};
   for (size_t i : {size_t{2}, size_t{3}}) clear(call, call.result(i));
   return attention_forward(call, a, {call.result(0), sums, {}});
@@ -82,24 +86,31 @@ AttentionGradients gradients_of(KernelCall& call, std::string_view grad_out) {
 Status backward_with_mask(KernelCall& call, std::string_view grad_out, const Tensor& mask) {
   SG_ASSIGN(Attention a, attention_of(call, mask));
   AttentionGradients g = gradients_of(call, grad_out);
-  if (g.logsumexp.rank < 3 || g.logsumexp.dim(2) < a.query.dim(2)) return call.fail("the logarithms of the forward run are missing");
+  if (g.logsumexp.rank < 3 || g.logsumexp.dim(2) < a.query.dim(2))
+    return call.fail("the logarithms of the forward run are missing");
   return attention_backward(call, a, g);
 }
 
-Status flash_for_cpu_backward(KernelCall& call) { return backward_with_mask(call, "grad_out", optional_tensor(call, "attn_mask")); }
+Status flash_for_cpu_backward(KernelCall& call) {
+  return backward_with_mask(call, "grad_out", optional_tensor(call, "attn_mask"));
+}
 Status flash_backward(KernelCall& call) { return backward_with_mask(call, "grad_out", {}); }
-Status cudnn_backward(KernelCall& call) { return backward_with_mask(call, "grad_out", optional_tensor(call, "attn_bias")); }
+Status cudnn_backward(KernelCall& call) {
+  return backward_with_mask(call, "grad_out", optional_tensor(call, "attn_bias"));
+}
 
 Status efficient_backward(KernelCall& call) {
   Tensor mask = optional_tensor(call, "attn_bias");
   SG_ASSIGN(Attention a, attention_of(call, mask));
   AttentionGradients g = gradients_of(call, "grad_out_");
-  if (g.logsumexp.rank < 3 || g.logsumexp.dim(2) < a.query.dim(2)) return call.fail("the logarithms of the forward run are missing");
+  if (g.logsumexp.rank < 3 || g.logsumexp.dim(2) < a.query.dim(2))
+    return call.fail("the logarithms of the forward run are missing");
   if (Tensor& grad_mask = call.result(3); !grad_mask.is_none()) {
     // Summed up in full precision, then rounded.
     int64_t shape[kMaxRank];
     std::copy_n(grad_mask.shape.begin(), grad_mask.rank, shape);
-    Tensor sum = call.scratch().tensor(a.query.dtype == DType::f64 ? DType::f64 : DType::f32, {shape, static_cast<size_t>(grad_mask.rank)});
+    Tensor sum = call.scratch().tensor(a.query.dtype == DType::f64 ? DType::f64 : DType::f32,
+                                       {shape, static_cast<size_t>(grad_mask.rank)});
     fill(call, sum, Scalar::integer(0));
     g.mask = broadcast_to(sum, a.mask.sizes());
     SG_TRY(attention_backward(call, a, g));
@@ -122,7 +133,7 @@ Tensor as_four(const Tensor& t) {
   return out;
 }
 
-Tensor slice_at(const Tensor& t, int64_t entry, int axes) {   // the axes before the last four, taken at an index
+Tensor slice_at(const Tensor& t, int64_t entry, int axes) {  // the axes before the last four, taken at an index
   Tensor out = t;
   for (int axis = axes - 1; axis >= 0; --axis) {
     out.data += entry % t.dim(axis) * t.step(axis) * dtype_bytes(t.dtype);
@@ -149,12 +160,15 @@ Status sdpa(KernelCall& call) {
   int extra = std::max(all.query.rank - 4, 0);
   int64_t entries = 1;
   for (int axis = 0; axis < extra; ++axis) {
-    if (all.key.dim(axis) != all.query.dim(axis) || all.value.dim(axis) != all.query.dim(axis)) return call.fail("the batch sizes differ");
+    if (all.key.dim(axis) != all.query.dim(axis) || all.value.dim(axis) != all.query.dim(axis))
+      return call.fail("the batch sizes differ");
     entries *= all.query.dim(axis);
   }
   for (int64_t e = 0; e < entries; ++e) {
     auto four = [&](const Tensor& t) { return as_four(slice_at(t, e, extra)); };
-    Attention a{four(all.query), four(all.key), four(all.value), mask.is_none() ? Tensor() : four(mask), all.causal, scale_of(call, all.query)};
+    Attention a{four(all.query), four(all.key),
+                four(all.value), mask.is_none() ? Tensor() : four(mask),
+                all.causal,      scale_of(call, all.query)};
     SG_TRY(check_attention(call, a));
     SG_TRY(attention_forward(call, a, {four(out), {}, {}}));
   }

@@ -5,7 +5,7 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kLanes = 16;   // partial results side by side: the order of a sum is the same on every machine
+constexpr int64_t kLanes = 16;  // partial results side by side: the order of a sum is the same on every machine
 
 template <class T, class Term>
 SG_INLINE T sum_lanes(int64_t n, const Term& term) {
@@ -31,11 +31,13 @@ SG_INLINE T max_of(const T* s, int64_t n) {
   return lanes[0];
 }
 
-// What the exponential is taken of is worked out in double, as the exponential is: it would be the largest error otherwise.
+// What the exponential is taken of is worked out in double, as the exponential is: it would be the largest error
+// otherwise.
 template <class T>
 SG_INLINE T exp_of(T* s, int64_t n, double scale, double shift) {
   for (int64_t i = 0; i < n; ++i) s[i] = static_cast<T>(math::Wide<T>::exp(static_cast<double>(s[i]) * scale - shift));
-  return sum_lanes<T>(n, [&](int64_t i) __attribute__((always_inline)) { return s[i]; });
+  return sum_lanes<T>(
+      n, [&](int64_t i) __attribute__((always_inline)) { return s[i]; });
 }
 
 }  // namespace
@@ -60,10 +62,12 @@ SG_CLONES void softmax_grad_row(double* grad, const double* p, int64_t n, double
 }
 
 SG_CLONES float dot_row(const float* a, const float* b, int64_t n) {
-  return sum_lanes<float>(n, [&](int64_t i) __attribute__((always_inline)) { return a[i] * b[i]; });
+  return sum_lanes<float>(
+      n, [&](int64_t i) __attribute__((always_inline)) { return a[i] * b[i]; });
 }
 SG_CLONES double dot_row(const double* a, const double* b, int64_t n) {
-  return sum_lanes<double>(n, [&](int64_t i) __attribute__((always_inline)) { return a[i] * b[i]; });
+  return sum_lanes<double>(
+      n, [&](int64_t i) __attribute__((always_inline)) { return a[i] * b[i]; });
 }
 
 }  // namespace sg::cpu

@@ -22,7 +22,8 @@ class Wanted {
   }
   double* data() const { return tensor_.is_none() ? nullptr : tensor_.as<double>(); }
   void store() const {
-    if (!tensor_.is_none()) copy(call_, call_.result(i_), make_tensor(tensor_.data, DType::f64, call_.result(i_).sizes()));
+    if (!tensor_.is_none())
+      copy(call_, call_.result(i_), make_tensor(tensor_.data, DType::f64, call_.result(i_).sizes()));
   }
 
  private:
@@ -34,7 +35,7 @@ class Wanted {
 // --- group norm ---
 
 struct Groups {
-  int64_t batch, groups, channels, inner;   // `channels` of one group
+  int64_t batch, groups, channels, inner;  // `channels` of one group
   int64_t rows() const { return batch * groups; }
   int64_t length() const { return channels * inner; }
 };
@@ -67,10 +68,12 @@ Status group_norm(KernelCall& call) {
   double eps = call.number("eps"), count = static_cast<double>(g.length());
   for_rows(call, g.rows(), g.length(), [&](int64_t row, int) {
     const double* from = x + row * g.length();
-    double mean = row_sum(from, g.length()) / count, rstd = 1 / std::sqrt(row_square_distance(from, mean, g.length()) / count + eps);
+    double mean = row_sum(from, g.length()) / count,
+           rstd = 1 / std::sqrt(row_square_distance(from, mean, g.length()) / count + eps);
     for (int64_t i = 0; out.data() && i < g.length(); ++i) {
       int64_t channel = row % g.groups * g.channels + i / g.inner;
-      out.data()[row * g.length() + i] = (from[i] - mean) * rstd * (weight ? weight[channel] : 1) + (bias ? bias[channel] : 0);
+      out.data()[row * g.length() + i] =
+          (from[i] - mean) * rstd * (weight ? weight[channel] : 1) + (bias ? bias[channel] : 0);
     }
     if (means.data()) means.data()[row] = mean;
     if (rstds.data()) rstds.data()[row] = rstd;
@@ -84,10 +87,11 @@ Status group_norm_backward(KernelCall& call) {
   SG_TRY(checked(call, g, call.tensor("input")));
   const auto* x = contiguous_as(call, call.tensor("input"), DType::f64).as<double>();
   const auto* grad = contiguous_as(call, call.tensor("grad_out"), DType::f64).as<double>();
-  const double *means = optional_doubles(call, "mean"), *rstds = optional_doubles(call, "rstd"), *weight = optional_doubles(call, "weight");
+  const double *means = optional_doubles(call, "mean"), *rstds = optional_doubles(call, "rstd"),
+               *weight = optional_doubles(call, "weight");
   int64_t all = g.groups * g.channels;
   Wanted out(call, 0, {g.rows(), g.length()}), weights(call, 1, {all}), biases(call, 2, {all});
-  auto* sums = call.scratch().take<double>(2 * g.batch * all + 1);   // by batch and channel: of grad, of grad * x
+  auto* sums = call.scratch().take<double>(2 * g.batch * all + 1);  // by batch and channel: of grad, of grad * x
   for_rows(call, g.batch * all, g.inner, [&](int64_t channel, int) {
     sums[2 * channel] = row_sum(grad + channel * g.inner, g.inner);
     sums[2 * channel + 1] = row_dot(grad + channel * g.inner, x + channel * g.inner, g.inner);
@@ -102,7 +106,8 @@ Status group_norm_backward(KernelCall& call) {
     }
     double count = static_cast<double>(g.length());
     for (int64_t i = row * g.length(); i < (row + 1) * g.length(); ++i)
-      out.data()[i] = rstd * (grad[i] * weight_of(i % g.length() / g.inner) - of_grad / count - (x[i] - mean) * rstd * of_normal / count);
+      out.data()[i] = rstd * (grad[i] * weight_of(i % g.length() / g.inner) - of_grad / count -
+                              (x[i] - mean) * rstd * of_normal / count);
   });
   for (int64_t n = 0; n < g.batch; ++n) {
     for (int64_t c = 0; c < all; ++c) {
@@ -121,7 +126,9 @@ Status group_norm_backward(KernelCall& call) {
 Tensor channel_first(const Tensor& t) { return swap_axes(t, 0, 1); }
 
 // Rows of one channel each.
-const double* channel_rows(KernelCall& call, const Tensor& t) { return contiguous_as(call, channel_first(t), DType::f64).as<double>(); }
+const double* channel_rows(KernelCall& call, const Tensor& t) {
+  return contiguous_as(call, channel_first(t), DType::f64).as<double>();
+}
 
 void store_channel_rows(KernelCall& call, const Tensor& out, std::byte* rows) {
   Tensor target = channel_first(out);
@@ -148,8 +155,10 @@ Status batch_norm_as(KernelCall& call, bool training) {
   int64_t channels = input.dim(1), count = channels == 0 ? 0 : input.elements() / channels;
   const double* x = channel_rows(call, input);
   const double *weight = optional_doubles(call, "weight"), *bias = optional_doubles(call, "bias");
-  const double *running_mean = optional_doubles(call, "running_mean"), *running_var = optional_doubles(call, "running_var");
-  if (!training && (!running_mean || !running_var)) return call.fail("running statistics are needed outside of training");
+  const double *running_mean = optional_doubles(call, "running_mean"),
+               *running_var = optional_doubles(call, "running_var");
+  if (!training && (!running_mean || !running_var))
+    return call.fail("running statistics are needed outside of training");
   auto *mean = call.scratch().take<double>(channels + 1), *variance = call.scratch().take<double>(channels + 1);
   auto* out = call.scratch().take<double>(input.elements() + 1);
   Wanted means(call, 1, {channels}), rstds(call, 2, {channels});
@@ -173,7 +182,8 @@ Status batch_norm_as(KernelCall& call, bool training) {
 Status batch_norm(KernelCall& call) { return batch_norm_as(call, call.flag("training")); }
 Status batch_norm_eval(KernelCall& call) { return batch_norm_as(call, false); }
 
-// Each channel of each entry by itself. Running statistics follow the mean over the entries, of variances the unbiased ones.
+// Each channel of each entry by itself. Running statistics follow the mean over the entries, of variances the unbiased
+// ones.
 Status instance_norm(KernelCall& call) {
   if (!call.flag("use_input_stats")) return batch_norm_as(call, false);
   const Tensor& input = call.tensor("input");
@@ -188,7 +198,8 @@ Status instance_norm(KernelCall& call) {
       const double* from = x + (n * g.groups + c) * g.length();
       double own = row_sum(from, g.length()) / static_cast<double>(g.length());
       mean[c] += own / static_cast<double>(g.batch);
-      variance[c] += row_square_distance(from, own, g.length()) / static_cast<double>(g.length()) / static_cast<double>(g.batch);
+      variance[c] +=
+          row_square_distance(from, own, g.length()) / static_cast<double>(g.length()) / static_cast<double>(g.batch);
     }
   });
   if (g.batch > 0) update_running(call, mean, variance, g.groups, g.length());
@@ -200,7 +211,8 @@ Status batch_norm_backward(KernelCall& call) {
   int64_t channels = input.dim(1), count = channels == 0 ? 0 : input.elements() / channels;
   const double *x = channel_rows(call, input), *grad = channel_rows(call, call.tensor("grad_out"));
   bool train = call.flag("train");
-  const double *weight = optional_doubles(call, "weight"), *mean = optional_doubles(call, train ? "save_mean" : "running_mean");
+  const double *weight = optional_doubles(call, "weight"),
+               *mean = optional_doubles(call, train ? "save_mean" : "running_mean");
   const double *save = optional_doubles(call, "save_invstd"), *running_var = optional_doubles(call, "running_var");
   if (!mean || (train ? !save : !running_var)) return call.fail("the statistics of the forward op are missing");
   bool wanted = !call.result(0).is_none();
@@ -213,8 +225,10 @@ Status batch_norm_backward(KernelCall& call) {
     double of_grad = row_sum(g, count), of_normal = 0;
     for (int64_t i = 0; i < count; ++i) of_normal += g[i] * (from[i] - mean[c]);
     of_normal *= rstd;
-    double shift = train ? of_grad / static_cast<double>(count) : 0, slope = train ? of_normal * rstd / static_cast<double>(count) : 0;
-    for (int64_t i = 0; wanted && i < count; ++i) out[c * count + i] = scale * (g[i] - shift - (from[i] - mean[c]) * slope);
+    double shift = train ? of_grad / static_cast<double>(count) : 0,
+           slope = train ? of_normal * rstd / static_cast<double>(count) : 0;
+    for (int64_t i = 0; wanted && i < count; ++i)
+      out[c * count + i] = scale * (g[i] - shift - (from[i] - mean[c]) * slope);
     if (weights.data()) weights.data()[c] = of_normal;
     if (biases.data()) biases.data()[c] = of_grad;
   });

@@ -14,7 +14,7 @@ using Pair = std::array<int64_t, 2>;
 
 struct Columns {
   Pair kernel, dilation, padding, stride, in, out;
-  int64_t planes = 1;                   // batch * channels
+  int64_t planes = 1;  // batch * channels
   int64_t window() const { return kernel[0] * kernel[1]; }
   int64_t positions() const { return out[0] * out[1]; }
   int64_t plane() const { return in[0] * in[1]; }
@@ -48,7 +48,8 @@ Result<Columns> columns_of(KernelCall& call, const Tensor& image, const Tensor& 
     if (c.out[i] < 1) return call.fail("the window is larger than the padded plane");
   }
   for (int i = 0; i + 2 < image.rank; ++i) c.planes *= image.dim(i);
-  if (columns.dim(-1) != c.positions() || columns.elements() != c.planes * c.window() * c.positions()) return call.fail("the columns do not fit the planes");
+  if (columns.dim(-1) != c.positions() || columns.elements() != c.planes * c.window() * c.positions())
+    return call.fail("the columns do not fit the planes");
   return c;
 }
 
@@ -88,7 +89,8 @@ void add_columns(KernelCall& call, const Columns& c, const Tensor& from, const T
     const T* column = from.as<T>() + plane * c.window() * c.positions();
     for (int64_t k = 0; k < c.window(); ++k)
       for (int64_t at = 0; at < c.positions(); ++at)
-        if (int64_t place = c.place(k, at); place >= 0) to.as<T>()[plane * c.plane() + place] += column[k * c.positions() + at];
+        if (int64_t place = c.place(k, at); place >= 0)
+          to.as<T>()[plane * c.plane() + place] += column[k * c.positions() + at];
   });
 }
 
@@ -109,7 +111,8 @@ Status col2im(KernelCall& call) {
 Tensor split_axis(const Tensor& t, int axis, int64_t inner) {
   Tensor out = t;
   auto at = static_cast<size_t>(axis);
-  for (size_t i = static_cast<size_t>(t.rank); i > at; --i) out.shape[i] = t.shape[i - 1], out.stride[i] = t.stride[i - 1];
+  for (size_t i = static_cast<size_t>(t.rank); i > at; --i)
+    out.shape[i] = t.shape[i - 1], out.stride[i] = t.stride[i - 1];
   ++out.rank;
   out.shape[at] = inner == 0 ? 0 : t.shape[at] / inner;
   out.stride[at] = t.stride[at] * inner;
@@ -121,7 +124,8 @@ Tensor split_axis(const Tensor& t, int axis, int64_t inner) {
 Tensor reordered(const Tensor& t, int first, std::initializer_list<int> order) {
   Tensor out = t;
   auto to = static_cast<size_t>(first);
-  for (int from : order) out.shape[to] = t.shape[static_cast<size_t>(from)], out.stride[to++] = t.stride[static_cast<size_t>(from)];
+  for (int from : order)
+    out.shape[to] = t.shape[static_cast<size_t>(from)], out.stride[to++] = t.stride[static_cast<size_t>(from)];
   return out;
 }
 
@@ -133,7 +137,7 @@ Status pixel_shuffle(KernelCall& call) {
   const Tensor& large = up ? call.result() : call.tensor("self");
   if (many.rank < 3 || many.rank > kMaxRank - 2 || r < 1) return call.fail("needs 3 to 10 dimensions");
   int axis = many.rank - 3;
-  Tensor a = split_axis(split_axis(many, axis, r * r), axis + 1, r);   // [.., C, r, r, H, W]
+  Tensor a = split_axis(split_axis(many, axis, r * r), axis + 1, r);  // [.., C, r, r, H, W]
   a = reordered(a, axis, {axis, axis + 3, axis + 1, axis + 4, axis + 2});
   Tensor b = split_axis(split_axis(large, axis + 2, r), axis + 1, r);
   if (!same_shape(a, b)) return call.fail("the factor does not fit the sizes");
@@ -145,7 +149,8 @@ Status pixel_shuffle(KernelCall& call) {
 Status channel_shuffle(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   int64_t groups = call.integer("groups");
-  if (self.rank < 3 || self.rank >= kMaxRank || groups < 1 || self.dim(1) % groups != 0) return call.fail("'groups' does not divide the channels");
+  if (self.rank < 3 || self.rank >= kMaxRank || groups < 1 || self.dim(1) % groups != 0)
+    return call.fail("'groups' does not divide the channels");
   int64_t each = self.dim(1) / groups;
   Tensor from = swap_axes(split_axis(self, 1, each), 1, 2), to = split_axis(call.result(), 1, groups);
   if (!same_shape(from, to)) return call.fail("'groups' does not fit the sizes");

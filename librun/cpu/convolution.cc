@@ -21,12 +21,13 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kPlaces = kSumBlock;         // a block of places
-constexpr int64_t kRowBlock = 112;             // of output channels at a time
-constexpr int64_t kWeightColumns = 128;        // of a weight gradient's task
-constexpr int64_t kImageElements = 1 << 16;    // of an input gradient's task, unless one channel has more
+constexpr int64_t kPlaces = kSumBlock;       // a block of places
+constexpr int64_t kRowBlock = 112;           // of output channels at a time
+constexpr int64_t kWeightColumns = 128;      // of a weight gradient's task
+constexpr int64_t kImageElements = 1 << 16;  // of an input gradient's task, unless one channel has more
 
-// How many of `count` products are summed up by themselves: about its root, where a chain is as exact as the chains' sum.
+// How many of `count` products are summed up by themselves: about its root, where a chain is as exact as the chains'
+// sum.
 constexpr int64_t chain_of(int64_t count) {
   int64_t chain = 32;
   while (chain < kSumBlock && chain * chain < count) chain *= 2;
@@ -50,13 +51,15 @@ Image image_of(const Tensor& t) {
   return image;
 }
 
-Three split(int64_t at, const Three& sizes) { return {at / (sizes[1] * sizes[2]), at / sizes[2] % sizes[1], at % sizes[2]}; }
+Three split(int64_t at, const Three& sizes) {
+  return {at / (sizes[1] * sizes[2]), at / sizes[2] % sizes[1], at % sizes[2]};
+}
 
 // to[r, j]: row `row + r` (channel and offset in the window) at place `place + j`; rows kPlaces apart. Outside is zero.
 template <class T>
-void fill_columns(const Geometry& g, const Image& image, int64_t entry, int64_t group, int64_t row, int64_t rows, int64_t place,
-                  int64_t places, T* to) {
-  std::array<Three, kPlaces> corner;                     // where the window begins
+void fill_columns(const Geometry& g, const Image& image, int64_t entry, int64_t group, int64_t row, int64_t rows,
+                  int64_t place, int64_t places, T* to) {
+  std::array<Three, kPlaces> corner;  // where the window begins
   for (int64_t j = 0; j < places; ++j) {
     Three at = split(place + j, g.out);
     for (size_t d = 0; d < 3; ++d) corner[static_cast<size_t>(j)][d] = at[d] * g.stride[d] - g.padding[d];
@@ -66,12 +69,15 @@ void fill_columns(const Geometry& g, const Image& image, int64_t entry, int64_t 
       int64_t channel = group * g.in_channels + (row + r) / g.window_size();
       Three offset = split((row + r) % g.window_size(), g.window);
       for (size_t d = 0; d < 3; ++d) offset[d] *= g.dilation[d];
-      const From* from = reinterpret_cast<const From*>(image.data) + entry * image.batch_step + channel * image.channel_step;
+      const From* from =
+          reinterpret_cast<const From*>(image.data) + entry * image.batch_step + channel * image.channel_step;
       for (int64_t j = 0; j < places; ++j) {
         const Three& c = corner[static_cast<size_t>(j)];
         int64_t x = c[0] + offset[0], y = c[1] + offset[1], z = c[2] + offset[2];
         bool inside = x >= 0 && x < g.in[0] && y >= 0 && y < g.in[1] && z >= 0 && z < g.in[2];
-        to[j] = inside ? static_cast<T>(static_cast<Compute<From>>(from[x * image.step[0] + y * image.step[1] + z * image.step[2]])) : T(0);
+        to[j] = inside ? static_cast<T>(static_cast<Compute<From>>(
+                             from[x * image.step[0] + y * image.step[1] + z * image.step[2]]))
+                       : T(0);
       }
     }
   });
@@ -79,7 +85,8 @@ void fill_columns(const Geometry& g, const Image& image, int64_t entry, int64_t 
 
 // The other way: adds columns to where they came from. image: [channels, in...], contiguous.
 template <class T>
-void add_columns(const Geometry& g, const T* columns, int64_t step, int64_t rows, int64_t place, int64_t places, T* image) {
+void add_columns(const Geometry& g, const T* columns, int64_t step, int64_t rows, int64_t place, int64_t places,
+                 T* image) {
   for (int64_t r = 0; r < rows; ++r, columns += step) {
     T* to = image + r / g.window_size() * (g.in[0] * g.in[1] * g.in[2]);
     Three offset = split(r % g.window_size(), g.window);
@@ -107,11 +114,12 @@ Geometry as_places(const Geometry& g) {
 
 // Writes rows of [channel, place] into an image of the geometry's output (or of `sizes`).
 template <class T>
-void store_places(const T* from, int64_t step, const Image& image, int64_t entry, int64_t channel, int64_t rows, const Three& sizes,
-                  int64_t place, int64_t places) {
+void store_places(const T* from, int64_t step, const Image& image, int64_t entry, int64_t channel, int64_t rows,
+                  const Three& sizes, int64_t place, int64_t places) {
   visit_floating(image.dtype, [&]<class To>() {
     for (int64_t r = 0; r < rows; ++r) {
-      To* to = reinterpret_cast<To*>(const_cast<std::byte*>(image.data)) + entry * image.batch_step + (channel + r) * image.channel_step;
+      To* to = reinterpret_cast<To*>(const_cast<std::byte*>(image.data)) + entry * image.batch_step +
+               (channel + r) * image.channel_step;
       for (int64_t j = 0; j < places; ++j) {
         Three at = split(place + j, sizes);
         to[at[0] * image.step[0] + at[1] * image.step[1] + at[2] * image.step[2]] =
@@ -131,21 +139,28 @@ template <class T>
 class Convolution {
  public:
   Convolution(KernelCall& call, const Geometry& g)
-      : call_(call), g_(g), kernels_(tile_kernels<T>(best_isa())),
+      : call_(call),
+        g_(g),
+        kernels_(tile_kernels<T>(best_isa())),
         later_(call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add) {}
 
   void output(const Image& x, const Tensor& weight, const Tensor& bias, const Image& y) {
-    int64_t blocks = (g_.places() + kPlaces - 1) / kPlaces, channel_blocks = (g_.out_channels + kRowBlock - 1) / kRowBlock;
+    int64_t blocks = (g_.places() + kPlaces - 1) / kPlaces,
+            channel_blocks = (g_.out_channels + kRowBlock - 1) / kRowBlock;
     int64_t chain = chain_of(g_.depth());
-    struct Space { T *a, *columns, *sums, *panel; };
+    struct Space {
+      T *a, *columns, *sums, *panel;
+    };
     std::vector<Space> spaces;
     for (int i = 0; i < call_.team().size(); ++i)
-      spaces.push_back({take(kRowBlock * kPackedRow), take(kSumBlock * kPlaces), take(kRowBlock * kPlaces), take(kPanelSize)});
+      spaces.push_back(
+          {take(kRowBlock * kPackedRow), take(kSumBlock * kPlaces), take(kRowBlock * kPlaces), take(kPanelSize)});
     each(g_.batch * g_.groups * channel_blocks * blocks, [&](int thread, int64_t task) {
       Space& s = spaces[static_cast<size_t>(thread)];
       int64_t block = task % blocks, rest = task / blocks, channel = rest % channel_blocks * kRowBlock;
       int64_t group = rest / channel_blocks % g_.groups, entry = rest / channel_blocks / g_.groups;
-      int64_t rows = std::min(kRowBlock, g_.out_channels - channel), place = block * kPlaces, places = std::min(kPlaces, g_.places() - place);
+      int64_t rows = std::min(kRowBlock, g_.out_channels - channel), place = block * kPlaces,
+              places = std::min(kPlaces, g_.places() - place);
       MatrixView w = weight_rows(weight, group * g_.out_channels + channel);
       TileStart start = TileStart::zero;
       for (int64_t k = 0; k == 0 || k < g_.depth(); k += kSumBlock, start = later_) {
@@ -162,20 +177,27 @@ class Convolution {
 
   void input(const Image& y, const Tensor& weight, const Tensor& bias, const Image& x) {
     int64_t image_size = g_.in[0] * g_.in[1] * g_.in[2];
-    int64_t channels = std::clamp<int64_t>(kImageElements / std::max<int64_t>(image_size, 1), 1, std::max<int64_t>(g_.in_channels, 1));
+    int64_t channels =
+        std::clamp<int64_t>(kImageElements / std::max<int64_t>(image_size, 1), 1, std::max<int64_t>(g_.in_channels, 1));
     channels = std::min(channels, std::max<int64_t>(1, kRowBlock / g_.window_size()));
     int64_t channel_blocks = (g_.in_channels + channels - 1) / channels, rows_limit = channels * g_.window_size();
     int64_t chain = chain_of(g_.out_channels);
     Geometry flat = as_places(g_);
-    struct Space { T *a, *columns, *sums, *panel, *image; };
+    struct Space {
+      T *a, *columns, *sums, *panel, *image;
+    };
     std::vector<Space> spaces;
     for (int i = 0; i < call_.team().size(); ++i)
-      spaces.push_back({take(rows_limit * kPackedRow), take(kSumBlock * kPlaces), take(rows_limit * kPlaces), take(kPanelSize), take(channels * image_size)});
+      spaces.push_back({take(rows_limit * kPackedRow), take(kSumBlock * kPlaces), take(rows_limit * kPlaces),
+                        take(kPanelSize), take(channels * image_size)});
     each(g_.batch * g_.groups * channel_blocks, [&](int thread, int64_t task) {
       Space& s = spaces[static_cast<size_t>(thread)];
-      int64_t channel = task % channel_blocks * channels, group = task / channel_blocks % g_.groups, entry = task / channel_blocks / g_.groups;
+      int64_t channel = task % channel_blocks * channels, group = task / channel_blocks % g_.groups,
+              entry = task / channel_blocks / g_.groups;
       int64_t count = std::min(channels, g_.in_channels - channel), rows = count * g_.window_size();
-      MatrixView w = weight_rows(weight, group * g_.out_channels).transposed().at(channel * g_.window_size(), 0);   // [row, out channel]
+      MatrixView w = weight_rows(weight, group * g_.out_channels)
+                         .transposed()
+                         .at(channel * g_.window_size(), 0);  // [row, out channel]
       std::fill_n(s.image, count * image_size, T(0));
       for (int64_t place = 0; place < g_.places(); place += kPlaces) {
         int64_t places = std::min(kPlaces, g_.places() - place);
@@ -190,23 +212,30 @@ class Convolution {
         add_columns(g_, s.sums, kPlaces, rows, place, places, s.image);
       }
       int64_t first = group * g_.in_channels + channel;
-      for (int64_t c = 0; c < count && !bias.is_none(); ++c) add_bias(bias, first + c, 1, image_size, s.image + c * image_size);
+      for (int64_t c = 0; c < count && !bias.is_none(); ++c)
+        add_bias(bias, first + c, 1, image_size, s.image + c * image_size);
       store_places(s.image, image_size, x, entry, first, count, g_.in, 0, image_size);
     });
   }
 
   void weight(const Image& x, const Image& y, const Tensor& out) {
-    int64_t blocks = (g_.depth() + kWeightColumns - 1) / kWeightColumns, channel_blocks = (g_.out_channels + kRowBlock - 1) / kRowBlock;
+    int64_t blocks = (g_.depth() + kWeightColumns - 1) / kWeightColumns,
+            channel_blocks = (g_.out_channels + kRowBlock - 1) / kRowBlock;
     int64_t chain = chain_of(g_.batch * g_.places());
     Geometry flat = as_places(g_);
-    struct Space { T *rows, *a, *columns, *sums, *panel; };
+    struct Space {
+      T *rows, *a, *columns, *sums, *panel;
+    };
     std::vector<Space> spaces;
     for (int i = 0; i < call_.team().size(); ++i)
-      spaces.push_back({take(kRowBlock * kPlaces), take(kRowBlock * kPackedRow), take(kWeightColumns * kPlaces), take(kRowBlock * kWeightColumns), take(kPanelSize)});
+      spaces.push_back({take(kRowBlock * kPlaces), take(kRowBlock * kPackedRow), take(kWeightColumns * kPlaces),
+                        take(kRowBlock * kWeightColumns), take(kPanelSize)});
     each(g_.groups * channel_blocks * blocks, [&](int thread, int64_t task) {
       Space& s = spaces[static_cast<size_t>(thread)];
-      int64_t column = task % blocks * kWeightColumns, channel = task / blocks % channel_blocks * kRowBlock, group = task / blocks / channel_blocks;
-      int64_t rows = std::min(kRowBlock, g_.out_channels - channel), columns = std::min(kWeightColumns, g_.depth() - column);
+      int64_t column = task % blocks * kWeightColumns, channel = task / blocks % channel_blocks * kRowBlock,
+              group = task / blocks / channel_blocks;
+      int64_t rows = std::min(kRowBlock, g_.out_channels - channel),
+              columns = std::min(kWeightColumns, g_.depth() - column);
       std::fill_n(s.sums, kRowBlock * kWeightColumns, T(0));
       for (int64_t entry = 0; entry < g_.batch; ++entry)
         for (int64_t place = 0; place < g_.places(); place += kPlaces) {
@@ -231,7 +260,9 @@ class Convolution {
           const From* from = reinterpret_cast<const From*>(y.data) + entry * y.batch_step + channel * y.channel_step;
           for (int64_t i = 0; i < sizes[0]; ++i)
             for (int64_t j = 0; j < sizes[1]; ++j)
-              for (int64_t k = 0; k < sizes[2]; ++k) sum += static_cast<double>(static_cast<Compute<From>>(from[i * y.step[0] + j * y.step[1] + k * y.step[2]]));
+              for (int64_t k = 0; k < sizes[2]; ++k)
+                sum += static_cast<double>(
+                    static_cast<Compute<From>>(from[i * y.step[0] + j * y.step[1] + k * y.step[2]]));
         }
         out.as<From>()[channel * out.step(0)] = static_cast<From>(static_cast<Compute<From>>(sum));
       });
@@ -249,8 +280,8 @@ class Convolution {
   }
 
   // sums (start)= a @ b, at most kSumBlock deep, `chain` products at a time.
-  void multiply(const T* a, int64_t rows, const MatrixView& b, int64_t columns, int64_t depth, Starts start, int64_t chain,
-                T* sums, int64_t step, T* panel) const {
+  void multiply(const T* a, int64_t rows, const MatrixView& b, int64_t columns, int64_t depth, Starts start,
+                int64_t chain, T* sums, int64_t step, T* panel) const {
     for (int64_t k = 0; k == 0 || k < depth; k += chain, start.first = start.later) {
       int64_t length = std::min(chain, depth - k);
       multiply_packed(kernels_, a + k, rows, b.at(k, 0), columns, length, start, sums, step, true, panel);
@@ -281,16 +312,19 @@ Status read_axes(const KernelCall& call, std::string_view name, int spatial, int
   std::span<const int64_t> list = call.integers(name);
   int64_t one = 0;
   if (call.param(name).kind == ParamValue::Kind::scalar) one = call.integer(name), list = {&one, 1};
-  if (list.size() != 1 && list.size() != static_cast<size_t>(spatial)) return call.fail("'" + std::string(name) + "' needs " + std::to_string(spatial) + " numbers");
+  if (list.size() != 1 && list.size() != static_cast<size_t>(spatial))
+    return call.fail("'" + std::string(name) + "' needs " + std::to_string(spatial) + " numbers");
   for (int i = 0; i < spatial; ++i) {
     int64_t value = list[list.size() == 1 ? 0 : static_cast<size_t>(i)];
-    if (value < least || value > (int64_t{1} << 40)) return call.fail("'" + std::string(name) + "' cannot be " + std::to_string(value));
+    if (value < least || value > (int64_t{1} << 40))
+      return call.fail("'" + std::string(name) + "' cannot be " + std::to_string(value));
     (*out)[static_cast<size_t>(3 - spatial + i)] = value;
   }
   return ok_status();
 }
 
-// Windows of the size that a word for padding stands for: 'same' leaves the size as it is, and pads more behind where it is odd.
+// Windows of the size that a word for padding stands for: 'same' leaves the size as it is, and pads more behind where
+// it is odd.
 bool is_padded_to_same(const KernelCall& call) {
   return call.param("padding").kind == ParamValue::Kind::text && call.text("padding") == "same";
 }
@@ -301,24 +335,28 @@ Result<ConvolutionGeometry> convolution_geometry(const KernelCall& call, const T
                                                  const Tensor& weight) {
   Geometry g;
   int spatial = x.rank - 2;
-  if (x.rank < 3 || x.rank > 5 || y.rank != x.rank || weight.rank != x.rank) return call.fail("needs 3 to 5 axes on all sides");
-  if (!is_floating(x.dtype) || y.dtype != x.dtype || weight.dtype != x.dtype) return call.fail("needs one float dtype on all sides");
+  if (x.rank < 3 || x.rank > 5 || y.rank != x.rank || weight.rank != x.rank)
+    return call.fail("needs 3 to 5 axes on all sides");
+  if (!is_floating(x.dtype) || y.dtype != x.dtype || weight.dtype != x.dtype)
+    return call.fail("needs one float dtype on all sides");
   SG_TRY(read_axes(call, "stride", spatial, 1, &g.stride));
   bool in_words = call.param("padding").kind == ParamValue::Kind::text, same = is_padded_to_same(call);
   if (!in_words) SG_TRY(read_axes(call, "padding", spatial, 0, &g.padding));
   SG_TRY(read_axes(call, "dilation", spatial, 1, &g.dilation));
   g.batch = x.dim(0);
   g.groups = call.integer("groups");
-  bool fits = g.groups > 0 && g.groups <= std::max<int64_t>(y.dim(1), 1) && y.dim(0) == g.batch && weight.dim(0) == y.dim(1) && y.dim(1) % g.groups == 0 &&
-              weight.dim(1) <= x.dim(1) && weight.dim(1) * g.groups == x.dim(1);
+  bool fits = g.groups > 0 && g.groups <= std::max<int64_t>(y.dim(1), 1) && y.dim(0) == g.batch &&
+              weight.dim(0) == y.dim(1) && y.dim(1) % g.groups == 0 && weight.dim(1) <= x.dim(1) &&
+              weight.dim(1) * g.groups == x.dim(1);
   if (!fits) return call.fail("the channels of input, weight and output do not fit");
   g.in_channels = weight.dim(1);
   g.out_channels = y.dim(1) / g.groups;
   for (int i = 0; i < spatial; ++i) {
     auto d = static_cast<size_t>(3 - spatial + i);
     g.in[d] = x.dim(i + 2), g.out[d] = y.dim(i + 2), g.window[d] = weight.dim(i + 2);
-    int64_t reach;                                        // of the last window, beyond the first element
-    bool legal = g.window[d] > 0 && !__builtin_mul_overflow(g.window[d] - 1, g.dilation[d], &reach) && reach < (int64_t{1} << 60);
+    int64_t reach;  // of the last window, beyond the first element
+    bool legal = g.window[d] > 0 && !__builtin_mul_overflow(g.window[d] - 1, g.dilation[d], &reach) &&
+                 reach < (int64_t{1} << 60);
     int64_t padded = same ? reach : 2 * g.padding[d];
     if (same) g.padding[d] = reach / 2;
     // All windows begin in the padded input; a transposed convolution may leave up to a stride of it unseen.
@@ -358,7 +396,8 @@ Status convolution(KernelCall& call) {
   bool transposed = is_transposed_convolution(call);
   SG_ASSIGN(Geometry g, convolution_geometry(call, transposed ? out : input, transposed ? input : out, weight));
   Image from = image_of(input), to = image_of(out);
-  input.dtype == DType::f64 ? forward<double>(call, g, transposed, weight, from, to) : forward<float>(call, g, transposed, weight, from, to);
+  input.dtype == DType::f64 ? forward<double>(call, g, transposed, weight, from, to)
+                            : forward<float>(call, g, transposed, weight, from, to);
   return ok_status();
 }
 
@@ -377,7 +416,8 @@ void backward(KernelCall& call, const Geometry& g, bool transposed, const Tensor
     transposed ? c.weight(grad, input, out) : c.weight(input, grad, out);
     if (out.data != result.data) copy(call, result, out);
   }
-  if (wanted[2] && !call.result(2).is_none()) c.bias(grad, call.tensor("grad_output").dim(1), transposed ? g.in : g.out, call.result(2));
+  if (wanted[2] && !call.result(2).is_none())
+    c.bias(grad, call.tensor("grad_output").dim(1), transposed ? g.in : g.out, call.result(2));
 }
 
 Status convolution_backward(KernelCall& call) {
@@ -388,7 +428,8 @@ Status convolution_backward(KernelCall& call) {
   SG_ASSIGN(Geometry g,
             convolution_geometry(call, transposed ? grad : input, transposed ? input : grad, call.tensor("weight")));
   Tensor weight = contiguous(call, call.tensor("weight"));
-  input.dtype == DType::f64 ? backward<double>(call, g, transposed, weight) : backward<float>(call, g, transposed, weight);
+  input.dtype == DType::f64 ? backward<double>(call, g, transposed, weight)
+                            : backward<float>(call, g, transposed, weight);
   return ok_status();
 }
 

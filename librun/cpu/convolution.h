@@ -18,7 +18,8 @@ struct ConvolutionGeometry {
   int64_t depth() const { return in_channels * window_size(); }
 };
 
-// x: the tensor on the side that windows look at, y: the other. For a transposed convolution these are output and input.
+// x: the tensor on the side that windows look at, y: the other. For a transposed convolution these are output and
+// input.
 Result<ConvolutionGeometry> convolution_geometry(const KernelCall& call, const Tensor& x, const Tensor& y,
                                                  const Tensor& weight);
 

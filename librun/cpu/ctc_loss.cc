@@ -1,8 +1,8 @@
 // Connectionist temporal classification: the likelihood of a sequence of labels over all its alignments with the steps
 // of time, and its gradient. Everything is computed in double, as logarithms.
 //
-// An alignment passes states 0 to 2 n of a sequence of n labels: a blank, the first label, a blank, ... From one step to
-// the next it stays, goes on by one, or skips the blank between two labels that differ.
+// An alignment passes states 0 to 2 n of a sequence of n labels: a blank, the first label, a blank, ... From one step
+// to the next it stays, goes on by one, or skips the blank between two labels that differ.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,8 +22,8 @@ double log_sum(double a, double b, double c) {
 
 // One entry of the batch.
 struct Sequence {
-  const double* scores;                // [time, classes], rows `step` apart
-  int64_t step, time, count, blank;    // steps of time; labels
+  const double* scores;              // [time, classes], rows `step` apart
+  int64_t step, time, count, blank;  // steps of time; labels
   const int64_t* labels;
   int64_t states() const { return 2 * count + 1; }
   int64_t label(int64_t state) const { return state % 2 == 0 ? blank : labels[state / 2]; }
@@ -33,9 +33,9 @@ struct Sequence {
 
 struct Batch {
   int64_t time, entries, classes, blank;
-  const double* scores;                // [time, entries, classes]
+  const double* scores;  // [time, entries, classes]
   const int64_t *labels, *inputs, *counts;
-  std::vector<int64_t> first;          // label of each entry
+  std::vector<int64_t> first;  // label of each entry
   int64_t longest = 0;
   Sequence at(int64_t b) const {
     const int64_t* own = labels + first[static_cast<size_t>(b)];

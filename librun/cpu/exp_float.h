@@ -11,10 +11,10 @@
 namespace sg::cpu {
 
 SG_INLINE float exp_float(float x) {
-  constexpr float kBias = 0x1.8p23f;                         // added and taken away: rounds to an integer
+  constexpr float kBias = 0x1.8p23f;  // added and taken away: rounds to an integer
   constexpr float kLn2High = 0x1.62e4p-1f, kLn2Low = 0x1.7f7d1cp-20f;
   constexpr float kLowest = -87.33654f, kHighest = 88.72283f;
-  float within = x < kLowest ? kLowest : x > kHighest ? kHighest : x;   // NaN stays
+  float within = x < kLowest ? kLowest : x > kHighest ? kHighest : x;  // NaN stays
   float n = (within * 1.44269504f + kBias) - kBias;
   n = n > 127.0f ? 127.0f : n;
   float r = (within - n * kLn2High) - n * kLn2Low;

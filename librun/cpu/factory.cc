@@ -10,7 +10,7 @@
 namespace sg::cpu {
 namespace {
 
-Status empty(KernelCall&) { return ok_status(); }   // what it holds is not defined; the memory is there
+Status empty(KernelCall&) { return ok_status(); }  // what it holds is not defined; the memory is there
 
 Status zeros(KernelCall& call) { return fill(call, call.result(), Scalar::integer(0)), ok_status(); }
 Status ones(KernelCall& call) { return fill(call, call.result(), Scalar::integer(1)), ok_status(); }
@@ -28,8 +28,11 @@ Status arange(KernelCall& call) {
     if constexpr (!is_complex_type<T>) {
       auto* data = out.as<T>();
       for (int64_t i = 0; i < out.elements(); ++i) {
-        if constexpr (std::is_integral_v<T>) data[i * out.stride[0]] = static_cast<T>(start.to_int() + i * step.to_int());
-        else data[i * out.stride[0]] = static_cast<T>(static_cast<Compute<T>>(start.to_double() + static_cast<double>(i) * step.to_double()));
+        if constexpr (std::is_integral_v<T>)
+          data[i * out.stride[0]] = static_cast<T>(start.to_int() + i * step.to_int());
+        else
+          data[i * out.stride[0]] =
+              static_cast<T>(static_cast<Compute<T>>(start.to_double() + static_cast<double>(i) * step.to_double()));
       }
     }
   });
@@ -48,11 +51,12 @@ Status linspace(KernelCall& call) {
     if constexpr (is_complex_type<T>) {
       std::complex<double> along = n > 1 ? (to - from) / static_cast<double>(n - 1) : 0;
       for (int64_t i = 0; i < n; ++i)
-        out.as<T>()[i * out.stride[0]] =
-            static_cast<T>(i < n / 2 || n == 1 ? from + along * static_cast<double>(i) : to - along * static_cast<double>(n - 1 - i));
+        out.as<T>()[i * out.stride[0]] = static_cast<T>(
+            i < n / 2 || n == 1 ? from + along * static_cast<double>(i) : to - along * static_cast<double>(n - 1 - i));
     } else {
       for (int64_t i = 0; i < n; ++i) {
-        double value = i < n / 2 || n == 1 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(n - 1 - i);
+        double value =
+            i < n / 2 || n == 1 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(n - 1 - i);
         out.as<T>()[i * out.stride[0]] = static_cast<T>(static_cast<Compute<T>>(value));
       }
     }
@@ -73,16 +77,20 @@ Status eye(KernelCall& call) {
 // Rows and columns of the lower triangle's elements, row by row.
 Status tril_indices(KernelCall& call) {
   Tensor& out = call.result();
-  int64_t rows = call.integer("row"), columns = call.integer("col"), offset = std::clamp(call.integer("offset"), -rows - columns, rows + columns);
+  int64_t rows = call.integer("row"), columns = call.integer("col"),
+          offset = std::clamp(call.integer("offset"), -rows - columns, rows + columns);
   auto width = [&](int64_t row) { return std::clamp<int64_t>(row + offset + 1, 0, columns); };
   int64_t n = 0;
   for (int64_t row = 0; row < rows; ++row) n += width(row);
   if (out.is_none()) SG_TRY(call.allocate_result(0, std::array<int64_t, 2>{2, n}));
-  if (call.result().dim(1) != n) return call.fail("the triangle has " + std::to_string(n) + " elements, not " + std::to_string(call.result().dim(1)));
+  if (call.result().dim(1) != n)
+    return call.fail("the triangle has " + std::to_string(n) + " elements, not " +
+                     std::to_string(call.result().dim(1)));
   Tensor places = call.scratch().tensor(DType::i64, std::array<int64_t, 2>{2, n});
   int64_t k = 0;
   for (int64_t row = 0; row < rows; ++row)
-    for (int64_t column = 0; column < width(row); ++column, ++k) places.as<int64_t>()[k] = row, places.as<int64_t>()[n + k] = column;
+    for (int64_t column = 0; column < width(row); ++column, ++k)
+      places.as<int64_t>()[k] = row, places.as<int64_t>()[n + k] = column;
   copy(call, call.result(), places);
   return ok_status();
 }

@@ -42,7 +42,9 @@ DType raw(DType t) {
 class RunCopier {
  public:
   RunCopier(const Tensor& out, const Tensor& in)
-      : table_(best_block_table()), in_bytes_(dtype_bytes(in.dtype)), out_bytes_(dtype_bytes(out.dtype)),
+      : table_(best_block_table()),
+        in_bytes_(dtype_bytes(in.dtype)),
+        out_bytes_(dtype_bytes(out.dtype)),
         conjugates_(in.conjugate != out.conjugate && is_complex(in.dtype)),
         plain_(in.dtype == out.dtype && !conjugates_) {
     DType from = plain_ ? raw(in.dtype) : in.dtype, to = plain_ ? raw(out.dtype) : out.dtype;
@@ -93,9 +95,11 @@ void fill(KernelCall& call, const Tensor& out, Scalar value) {
     bool zero = std::memcmp(&element, kZero, sizeof(T)) == 0;
     parallel_rows(call.team(), walk, [&](const int64_t* offset, int64_t, int64_t length) {
       T* to = out.as<T>() + offset[0];
-      if (walk.step(0) == 1 && zero) std::memset(static_cast<void*>(to), 0, static_cast<size_t>(length) * sizeof(T));   // reads nothing first
+      if (walk.step(0) == 1 && zero)
+        std::memset(static_cast<void*>(to), 0, static_cast<size_t>(length) * sizeof(T));  // reads nothing first
       else if (walk.step(0) == 1) std::fill_n(to, length, element);
-      else for (int64_t i = 0; i < length; ++i) to[i * walk.step(0)] = element;
+      else
+        for (int64_t i = 0; i < length; ++i) to[i * walk.step(0)] = element;
     });
   });
 }
@@ -150,7 +154,8 @@ RowWalker::RowWalker(std::initializer_list<const Tensor*> tensors) : count_(tens
   for (int axis = 0; axis < outer_; ++axis) rows_ *= shape_[static_cast<size_t>(axis)];
 }
 
-void RowWalker::seek(int64_t row, std::array<int64_t, kMaxRank>* index, std::array<int64_t, kMaxTensors>* offset) const {
+void RowWalker::seek(int64_t row, std::array<int64_t, kMaxRank>* index,
+                     std::array<int64_t, kMaxTensors>* offset) const {
   for (int axis = outer_ - 1; axis >= 0; --axis) {
     auto a = static_cast<size_t>(axis);
     (*index)[a] = row % shape_[a];

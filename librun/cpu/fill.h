@@ -29,10 +29,10 @@ class RowWalker {
   RowWalker(std::initializer_list<const Tensor*> tensors);
   int64_t rows() const { return rows_; }
   int64_t length() const { return length_; }
-  int64_t step(size_t tensor) const { return step_[tensor]; }   // along the row
+  int64_t step(size_t tensor) const { return step_[tensor]; }  // along the row
   size_t tensors() const { return count_; }
 
-  template <class Fn>   // fn(const int64_t* offsets, int64_t row)
+  template <class Fn>  // fn(const int64_t* offsets, int64_t row)
   void for_rows(int64_t begin, int64_t end, const Fn& fn) const {
     if (begin >= end) return;
     std::array<int64_t, kMaxRank> index{};
@@ -49,16 +49,17 @@ class RowWalker {
   void advance(std::array<int64_t, kMaxRank>* index, std::array<int64_t, kMaxTensors>* offset) const;
 
   size_t count_;
-  int outer_ = 0;                       // axes but the last
+  int outer_ = 0;  // axes but the last
   int64_t rows_ = 1, length_ = 1;
   std::array<int64_t, kMaxRank> shape_{};
   std::array<std::array<int64_t, kMaxRank>, kMaxTensors> stride_{};
   std::array<int64_t, kMaxTensors> step_{};
 };
 
-// Calls fn(const int64_t* offsets, int64_t position, int64_t length) for pieces of rows on all threads: `offsets` are those
-// of the piece's first element and `position` its row-major number. Short rows come many to a thread, long ones in parts.
-inline constexpr int64_t kPieceElements = 1 << 14;   // work of one thread at a time: worth more than handing it out
+// Calls fn(const int64_t* offsets, int64_t position, int64_t length) for pieces of rows on all threads: `offsets` are
+// those of the piece's first element and `position` its row-major number. Short rows come many to a thread, long ones
+// in parts.
+inline constexpr int64_t kPieceElements = 1 << 14;  // work of one thread at a time: worth more than handing it out
 
 template <class Fn>
 void parallel_rows(ThreadTeam& team, const RowWalker& walk, const Fn& fn) {

@@ -1,9 +1,11 @@
 // FlexAttention: attention whose scores a nested graph changes (score_mod) and another masks (mask_mod).
 //
-//     score = score_mod(scale * query @ key^T, batch, head, q, k, captured...)   where mask_mod(batch, head, q, k, captured...)
+//     score = score_mod(scale * query @ key^T, batch, head, q, k, captured...)   where mask_mod(batch, head, q, k,
+//     captured...)
 //
-// Both graphs are about one score; here they run over a block of them (LaneGraph). Logarithms and maxima are returned in
-// units of log2. The lists of blocks in block_mask say which scores mask_mod can let through; what counts is mask_mod.
+// Both graphs are about one score; here they run over a block of them (LaneGraph). Logarithms and maxima are returned
+// in units of log2. The lists of blocks in block_mask say which scores mask_mod can let through; what counts is
+// mask_mod.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -28,19 +30,21 @@ struct Captures {
 struct Graphs {
   const Graph* score = nullptr;
   const Graph* mask = nullptr;
-  const Graph* joint = nullptr;      // backward only
+  const Graph* joint = nullptr;  // backward only
 };
 
 Result<const Graph*> nested_graph(const KernelCall& call, const ParamValue& p) {
   const Program* program = call.context().program;
-  if (p.kind != ParamValue::Kind::graph || !program || p.graph.index >= program->nested.size()) return call.fail("needs a nested graph");
+  if (p.kind != ParamValue::Kind::graph || !program || p.graph.index >= program->nested.size())
+    return call.fail("needs a nested graph");
   return &program->nested[p.graph.index]->graph;
 }
 
 Result<std::vector<LaneValue>> captured(const KernelCall& call, std::string_view name) {
   std::vector<LaneValue> out;
   for (const ParamValue& item : call.param(name).items) {
-    if (item.kind != ParamValue::Kind::tensor) return call.fail("'" + std::string(name) + "' holds something that is no tensor");
+    if (item.kind != ParamValue::Kind::tensor)
+      return call.fail("'" + std::string(name) + "' holds something that is no tensor");
     out.push_back({item.tensor});
   }
   return out;
@@ -60,7 +64,9 @@ template <class T>
 class Lanes {
  public:
   Lanes(const KernelCall& call, const Graphs& graphs, const Captures& captures)
-      : captures_(captures), graphs_(graphs), score_(*call.context().program, *graphs.score, call.numerics()),
+      : captures_(captures),
+        graphs_(graphs),
+        score_(*call.context().program, *graphs.score, call.numerics()),
         mask_(*call.context().program, *graphs.mask, call.numerics()) {
     if (graphs.joint) joint_ = std::make_unique<LaneGraph>(*call.context().program, *graphs.joint, call.numerics());
   }
@@ -115,7 +121,8 @@ class Lanes {
 
   void gather(const ScoreBlock<T>& block, const T* from, std::vector<T>* to) {
     to->resize(static_cast<size_t>(lanes_));
-    for (int64_t i = 0; i < block.rows; ++i) std::copy_n(from + i * kPackedRow, block.columns, to->data() + i * block.columns);
+    for (int64_t i = 0; i < block.rows; ++i)
+      std::copy_n(from + i * kPackedRow, block.columns, to->data() + i * block.columns);
   }
 
   static LaneValue number(const void* data, DType dtype, int64_t lane_step) {
@@ -126,7 +133,8 @@ class Lanes {
   }
 
   // [score,] batch, head, q, k [, gradient], captured...
-  Result<std::vector<LaneValue>> inputs_of(const Graph& graph, bool has_score, const std::vector<T>* grads, const std::vector<LaneValue>& captures) {
+  Result<std::vector<LaneValue>> inputs_of(const Graph& graph, bool has_score, const std::vector<T>* grads,
+                                           const std::vector<LaneValue>& captures) {
     constexpr DType dtype = kTileType<T>;
     std::vector<LaneValue> out;
     if (has_score) out.push_back(number(scores_.data(), dtype, 1));
@@ -145,14 +153,16 @@ class Lanes {
   }
 
   Status scatter(const ScoreBlock<T>& block, const std::vector<LaneValue>& values, T* to) {
-    if (values.empty() || values[0].tensor.is_none() || !is_floating(values[0].tensor.dtype) || values[0].tensor.elements() != 1)
+    if (values.empty() || values[0].tensor.is_none() || !is_floating(values[0].tensor.dtype) ||
+        values[0].tensor.elements() != 1)
       return wrong("a score graph has to give one float");
     const LaneValue& v = values[0];
     visit_floating(v.tensor.dtype, [&]<class From>() {
       const From* from = v.tensor.as<From>();
       for (int64_t i = 0; i < block.rows; ++i)
         for (int64_t j = 0; j < block.columns; ++j)
-          to[i * kPackedRow + j] = static_cast<T>(static_cast<Compute<From>>(from[(i * block.columns + j) * v.lane_step]));
+          to[i * kPackedRow + j] =
+              static_cast<T>(static_cast<Compute<From>>(from[(i * block.columns + j) * v.lane_step]));
     });
     return ok_status();
   }
@@ -174,7 +184,7 @@ class Lanes {
   std::vector<int64_t> queries_, keys_;
   std::vector<int32_t> narrow_queries_, narrow_keys_;
   std::vector<T> scores_, grads_;
-  LaneValue seen_;                    // of the block at hand
+  LaneValue seen_;  // of the block at hand
 };
 
 Result<Attention> attention_of(const KernelCall& call) {
@@ -187,16 +197,20 @@ template <class T>
 struct Flex {
   Captures captures;
   Graphs graphs;
-  std::vector<std::unique_ptr<Lanes<T>>> lanes;      // by thread
+  std::vector<std::unique_ptr<Lanes<T>>> lanes;  // by thread
   ScoreHooks<T> hooks;
 
   Status open(const KernelCall& call) {
     SG_ASSIGN(captures.score, captured(call, "score_mod_other_buffers"));
     SG_ASSIGN(captures.mask, captured(call, "mask_mod_other_buffers"));
     for (int i = 0; i < call.team().size(); ++i) lanes.push_back(std::make_unique<Lanes<T>>(call, graphs, captures));
-    hooks.forward = [this](const ScoreBlock<T>& block) { return lanes[static_cast<size_t>(block.thread)]->forward(block); };
+    hooks.forward = [this](const ScoreBlock<T>& block) {
+      return lanes[static_cast<size_t>(block.thread)]->forward(block);
+    };
     if (graphs.joint)
-      hooks.backward = [this](const ScoreBlock<T>& raw, T* grads) { return lanes[static_cast<size_t>(raw.thread)]->backward(raw, grads); };
+      hooks.backward = [this](const ScoreBlock<T>& raw, T* grads) {
+        return lanes[static_cast<size_t>(raw.thread)]->backward(raw, grads);
+      };
     return ok_status();
   }
 };

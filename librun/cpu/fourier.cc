@@ -21,7 +21,8 @@ class Transform {
  public:
   Transform(int64_t n, double sign) : n_(n), sign_(sign) {
     for (int64_t rest = n, p = 2; rest > 1; ++p)
-      for (; rest > 1 && (rest % p == 0 || p * p > rest); rest /= factors_.back()) factors_.push_back(rest % p == 0 ? p : rest);
+      for (; rest > 1 && (rest % p == 0 || p * p > rest); rest /= factors_.back())
+        factors_.push_back(rest % p == 0 ? p : rest);
     smooth_ = std::all_of(factors_.begin(), factors_.end(), [](int64_t p) { return p <= kLargestFactor; });
     if (smooth_) roots_ = roots_of(n, sign);
     else prepare_convolution();
@@ -35,11 +36,15 @@ class Transform {
  private:
   static std::vector<Complex> roots_of(int64_t n, double sign) {
     std::vector<Complex> roots(static_cast<size_t>(n));
-    for (int64_t k = 0; k < n; ++k) roots[static_cast<size_t>(k)] = std::polar(1.0, sign * 2 * M_PI * static_cast<double>(k) / static_cast<double>(n));
+    for (int64_t k = 0; k < n; ++k)
+      roots[static_cast<size_t>(k)] =
+          std::polar(1.0, sign * 2 * M_PI * static_cast<double>(k) / static_cast<double>(n));
     return roots;
   }
 
-  static Complex times(Complex a, Complex b) { return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()}; }
+  static Complex times(Complex a, Complex b) {
+    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+  }
 
   void split(const Complex* from, int64_t step, Complex* to, int64_t n, size_t level) const {
     if (n == 1) return void(*to = *from);
@@ -67,7 +72,9 @@ class Transform {
       chirp_[static_cast<size_t>(k)] = std::polar(1.0, sign_ * M_PI * turn / static_cast<double>(n_));
     }
     std::vector<Complex> kernel(static_cast<size_t>(length));
-    for (int64_t k = 0; k < n_; ++k) kernel[static_cast<size_t>(k)] = kernel[static_cast<size_t>((length - k) % length)] = std::conj(chirp_[static_cast<size_t>(k)]);
+    for (int64_t k = 0; k < n_; ++k)
+      kernel[static_cast<size_t>(k)] = kernel[static_cast<size_t>((length - k) % length)] =
+          std::conj(chirp_[static_cast<size_t>(k)]);
     kernel_.resize(kernel.size());
     forward_->run(kernel.data(), kernel_.data());
   }
@@ -114,7 +121,7 @@ double scale_of(KernelCall& call, const Tensor& whole, std::span<const int> axes
   return normalization == 0 || n == 0 ? 1 : normalization == 1 ? 1 / std::sqrt(n) : 1 / n;
 }
 
-void scale(KernelCall& call, const Tensor& data, double factor) {   // of c128
+void scale(KernelCall& call, const Tensor& data, double factor) {  // of c128
   if (factor == 1) return;
   auto* x = reinterpret_cast<double*>(data.data);
   call.team().parallel_for(2 * data.elements(), kPieceElements, [&](int64_t begin, int64_t end) {
@@ -148,7 +155,7 @@ Status fft_r2c(KernelCall& call) {
   scale(call, data, scale_of(call, self, axes));
   auto last = static_cast<size_t>(axes.back());
   if (out.shape[last] > data.shape[last]) return call.fail("its operands do not fit each other");
-  data.shape[last] = out.shape[last];           // one half is the other's conjugate
+  data.shape[last] = out.shape[last];  // one half is the other's conjugate
   if (!same_shape(data, out)) return call.fail("its operands do not fit each other");
   copy(call, out, data);
   return ok_status();
@@ -169,7 +176,7 @@ Status fft_c2r(KernelCall& call) {
   Tensor whole = call.scratch().tensor(DType::c128, out.sizes());
   int64_t inner = 1;
   for (int i = last + 1; i < out.rank; ++i) inner *= out.dim(i);
-  auto *from = reinterpret_cast<const Complex*>(data.data);
+  auto* from = reinterpret_cast<const Complex*>(data.data);
   auto* to = reinterpret_cast<Complex*>(whole.data);
   for_rows(call, n == 0 ? 0 : out.elements() / n, n, [&](int64_t row, int) {
     const Complex* x = from + row / inner * half * inner + row % inner;
@@ -181,7 +188,7 @@ Status fft_c2r(KernelCall& call) {
   });
   transform_axis(call, whole, last, 1);
   scale(call, whole, scale_of(call, out, axes));
-  Tensor real = whole;                           // every other number
+  Tensor real = whole;  // every other number
   real.dtype = DType::f64;
   for (int i = 0; i < real.rank; ++i) real.stride[static_cast<size_t>(i)] *= 2;
   copy(call, out, real);

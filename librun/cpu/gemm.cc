@@ -1,6 +1,6 @@
-// The blocks: rows of A are packed row_limit by kDepth at a time, B by panels one tile wide. Every panel then runs over all the
-// packed rows, tile by tile. Sums lie in the result itself when its layout allows, else in scratch, kColumns wide.
-// What packs and multiplies is an engine (gemm_engine.h).
+// The blocks: rows of A are packed row_limit by kDepth at a time, B by panels one tile wide. Every panel then runs over
+// all the packed rows, tile by tile. Sums lie in the result itself when its layout allows, else in scratch, kColumns
+// wide. What packs and multiplies is an engine (gemm_engine.h).
 #include "librun/cpu/gemm.h"
 
 #include <algorithm>
@@ -14,15 +14,15 @@ namespace sg::cpu {
 namespace {
 
 constexpr int64_t kColumns = 1024;
-constexpr int64_t kSumsStep = kColumns + 16;      // not a multiple of 4096 bytes: rows would compete for cache sets
-constexpr int64_t kSmallWork = 1 << 17;           // multiply-adds not worth a second thread
+constexpr int64_t kSumsStep = kColumns + 16;  // not a multiple of 4096 bytes: rows would compete for cache sets
+constexpr int64_t kSmallWork = 1 << 17;       // multiply-adds not worth a second thread
 
 template <class Engine>
 struct Workspace {
-  typename Engine::Packed* a;          // [Engine::packed_size]
-  typename Engine::Packed* panel;      // [Engine::panel_size]
-  typename Engine::Sum* self;          // [rows, tile columns]
-  typename Engine::Sum* sums;          // [rows, kSumsStep]
+  typename Engine::Packed* a;      // [Engine::packed_size]
+  typename Engine::Packed* panel;  // [Engine::panel_size]
+  typename Engine::Sum* self;      // [rows, tile columns]
+  typename Engine::Sum* sums;      // [rows, kSumsStep]
 };
 
 // From sums to results, one panel.
@@ -45,8 +45,8 @@ void finish_panel(const GemmBlock<T>& block, int64_t j, int64_t columns, T* self
 
 // `parallel(count, fn(thread, begin, end))` runs over the threads that work on these rows together.
 template <class Engine, class Parallel>
-void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1, const std::vector<Workspace<Engine>>& spaces,
-              int first_space, const Parallel& parallel) {
+void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1,
+              const std::vector<Workspace<Engine>>& spaces, int first_space, const Parallel& parallel) {
   using T = typename Engine::Sum;
   const Workspace<Engine>& own = spaces[static_cast<size_t>(first_space)];
   const int64_t width = engine.columns();
@@ -59,13 +59,15 @@ void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1, 
     }
     for (int64_t k = 0; k == 0 || k < job.k; k += kGemmDepth) {
       GemmDepth depth{k, std::min(k + kGemmDepth, job.k)};
-      parallel(engine.row_groups(block.rows()), [&](int, int64_t begin, int64_t end) { engine.pack_rows(block, depth, begin, end, own.a); });
+      parallel(engine.row_groups(block.rows()),
+               [&](int, int64_t begin, int64_t end) { engine.pack_rows(block, depth, begin, end, own.a); });
       int64_t panels = (block.c1 - block.c0 + width - 1) / width;
       parallel(panels, [&](int thread, int64_t begin, int64_t end) {
         const Workspace<Engine>& space = spaces[static_cast<size_t>(thread)];
         int64_t j = block.c0 + begin * width, last = std::min(block.c0 + end * width, block.c1);
         engine.multiply(block, depth, j, last - j, own.a, space.panel);
-        for (; depth.end == job.k && j < last; j += width) finish_panel(block, j, std::min(width, last - j), space.self, width);
+        for (; depth.end == job.k && j < last; j += width)
+          finish_panel(block, j, std::min(width, last - j), space.self, width);
       });
     }
   }
@@ -78,9 +80,9 @@ bool overlap(const Tensor& a, const Tensor& b) {
 // A product with what is the same for all its batch entries.
 struct Plan {
   const Gemm* gemm;
-  bool swapped;                        // computed as out^T = b^T a^T: the bits are the same
+  bool swapped;  // computed as out^T = b^T a^T: the bits are the same
   int64_t m, n, k, batch;
-  int64_t rows_step, blocks;           // of a task
+  int64_t rows_step, blocks;  // of a task
   int64_t work() const { return m * n * std::max<int64_t>(k, 1); }
   // About equal tasks of at most `limit` rows, in whole grains.
   void set_rows_step(int64_t limit, int64_t grain) {
@@ -94,8 +96,16 @@ template <class Engine>
 GemmJob job_of(const Plan& plan, int64_t entry) {
   const Gemm& g = *plan.gemm;
   bool has_self = !g.self.is_none() && g.beta.to_double() != 0;
-  GemmJob job{plan.m, plan.n, plan.k, matrix_of(g.a, entry), matrix_of(g.b, entry), matrix_of(g.out, entry), {},
-              g.alpha.to_double(), g.beta.to_double(), g.isa};
+  GemmJob job{plan.m,
+              plan.n,
+              plan.k,
+              matrix_of(g.a, entry),
+              matrix_of(g.b, entry),
+              matrix_of(g.out, entry),
+              {},
+              g.alpha.to_double(),
+              g.beta.to_double(),
+              g.isa};
   if (has_self) job.self = matrix_of(g.self, entry);
   if (plan.swapped) {
     std::swap(job.a, job.b);
@@ -150,7 +160,9 @@ class Run {
   bool is_narrow(const Plan& p) const { return p.n < 8 * engine_.columns(); }
 
   // Few tasks of few panels: more of them, with fewer rows.
-  int64_t few_rows(const Plan& p) const { return std::max<int64_t>(2 * engine_.row_tile(), (p.m + 4 * threads_ - 1) / (4 * threads_)); }
+  int64_t few_rows(const Plan& p) const {
+    return std::max<int64_t>(2 * engine_.row_tile(), (p.m + 4 * threads_ - 1) / (4 * threads_));
+  }
 
   void make_workspaces() {
     int64_t rows = 0, depth = 0;
@@ -167,8 +179,10 @@ class Run {
     using Packed = typename Engine::Packed;
     for (int i = 0; i < threads_; ++i) {
       Scratch& scratch = call_.scratch();
-      spaces_.push_back({scratch.take<Packed>(engine_.packed_size(rows, depth)), scratch.take<Packed>(engine_.panel_size(depth)),
-                         self ? scratch.take<T>(rows * engine_.columns()) : nullptr, sums ? scratch.take<T>(rows * kSumsStep) : nullptr});
+      spaces_.push_back({scratch.take<Packed>(engine_.packed_size(rows, depth)),
+                         scratch.take<Packed>(engine_.panel_size(depth)),
+                         self ? scratch.take<T>(rows * engine_.columns()) : nullptr,
+                         sums ? scratch.take<T>(rows * kSumsStep) : nullptr});
     }
   }
 
@@ -226,7 +240,8 @@ bool wants_units(const Gemm& g) { return g.units == Units::bf16 || (g.units == U
 void gemm_f32(KernelCall& call, std::span<const Gemm> products) {
   const auto fast = std::find_if(products.begin(), products.end(), wants_units);
   if (fast == products.end()) return Run(call, products, FmaEngine<float>(products[0].isa, false)).run();
-  if (std::all_of(products.begin(), products.end(), wants_units)) return Run(call, products, UnitEngine(fast->units)).run();
+  if (std::all_of(products.begin(), products.end(), wants_units))
+    return Run(call, products, UnitEngine(fast->units)).run();
   std::vector<Gemm> with_units, without;
   for (const Gemm& g : products) (wants_units(g) ? with_units : without).push_back(g);
   gemm_f32(call, with_units);

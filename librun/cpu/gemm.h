@@ -6,9 +6,9 @@
 // Types     a, b and out are of one dtype, or out is a wider float. bf16 and f16 are widened when packed, summed up in
 //           f32, and rounded once, at the end.
 // Bits      An element depends on its row of a, its column of b, and the numerics; not on threads, on M and N, or on
-//           strides: rows computed in slices are the rows of the whole. See gemm_tile.h. Fast products of f32 use matrix
-//           units where the processor has them, which sum up in another order (gemm_units.h), k deciding; otherwise bits do not
-//           depend on the machine.
+//           strides: rows computed in slices are the rows of the whole. See gemm_tile.h. Fast products of f32 use
+//           matrix units where the processor has them, which sum up in another order (gemm_units.h), k deciding;
+//           otherwise bits do not depend on the machine.
 // Memory    packed blocks of a few MB a thread, whatever the size of the operands.
 #pragma once
 
@@ -22,10 +22,10 @@ namespace sg::cpu {
 
 struct Gemm {
   Tensor out, a, b;
-  Tensor self;                        // none: beta is 0. May be the same view as `out`
-  Scalar alpha = Scalar::integer(1), beta = Scalar::integer(0);   // beta 0: self is not read
-  Isa isa = best_isa();               // others for tests
-  Units units = best_units();         // for fast products of f32; others for tests
+  Tensor self;                                                   // none: beta is 0. May be the same view as `out`
+  Scalar alpha = Scalar::integer(1), beta = Scalar::integer(0);  // beta 0: self is not read
+  Isa isa = best_isa();                                          // others for tests
+  Units units = best_units();                                    // for fast products of f32; others for tests
 };
 
 // REQUIRES: out, a, b and self (when given) have the same batch axes, and sizes that fit.

@@ -37,8 +37,8 @@ void pack_a(const TileKernels<T>& kernels, const MatrixView& a, int64_t rows, in
 }
 
 template <class T>
-void multiply_packed(const TileKernels<T>& kernels, const T* a, int64_t rows, const MatrixView& b, int64_t columns, int64_t k,
-                     Starts start, T* c, int64_t c_step, bool padded, T* panel) {
+void multiply_packed(const TileKernels<T>& kernels, const T* a, int64_t rows, const MatrixView& b, int64_t columns,
+                     int64_t k, Starts start, T* c, int64_t c_step, bool padded, T* panel) {
   int64_t tiles = (rows + kernels.rows - 1) / kernels.rows, width = kernels.columns;
   for (int64_t j = 0; j < columns; j += width) {
     int64_t count = std::min(width, columns - j);
@@ -53,10 +53,12 @@ void multiply_packed(const TileKernels<T>& kernels, const T* a, int64_t rows, co
       const T* panel_b = direct ? reinterpret_cast<const T*>(part.data) : panel;
       Prefetch next;
       if (k0 + kSumBlock < k) next = Prefetch(b.at(k0 + kSumBlock, j), std::min(kSumBlock, k - k0 - kSumBlock), count);
-      else if (j + width < columns) next = Prefetch(b.at(0, j + width), std::min(kSumBlock, k), std::min(width, columns - j - width));
+      else if (j + width < columns)
+        next = Prefetch(b.at(0, j + width), std::min(kSumBlock, k), std::min(width, columns - j - width));
       for (int64_t t = 0, i = 0; t < tiles; ++t) {
         int64_t tile_rows = rows / tiles + (t < rows % tiles);
-        Tile<T> tile{block + i * kPackedRow, panel_b, direct ? part.row_step : width, length, c + i * c_step + j, c_step, now};
+        Tile<T> tile{
+            block + i * kPackedRow, panel_b, direct ? part.row_step : width, length, c + i * c_step + j, c_step, now};
         next.issue(next.lines() / tiles + 1);
         if (!padded && count < width) run_edge_tile(kernels, tile, tile_rows, count);
         else kernels.run[tile_rows - 1](tile);
@@ -71,8 +73,11 @@ void store_block(const T* from, int64_t step, const MatrixView& out, int64_t row
   visit_floating(out.dtype, [&]<class Out>() {
     auto* to = reinterpret_cast<Out*>(const_cast<std::byte*>(out.data));
     for (int64_t i = 0; i < rows; ++i, from += step, to += out.row_step)
-      if (out.column_step == 1) for (int64_t j = 0; j < columns; ++j) to[j] = static_cast<Out>(static_cast<Compute<Out>>(from[j]));
-      else for (int64_t j = 0; j < columns; ++j) to[j * out.column_step] = static_cast<Out>(static_cast<Compute<Out>>(from[j]));
+      if (out.column_step == 1)
+        for (int64_t j = 0; j < columns; ++j) to[j] = static_cast<Out>(static_cast<Compute<Out>>(from[j]));
+      else
+        for (int64_t j = 0; j < columns; ++j)
+          to[j * out.column_step] = static_cast<Out>(static_cast<Compute<Out>>(from[j]));
   });
 }
 
@@ -87,10 +92,10 @@ MatrixView matrix_of(const Tensor& t, int64_t entry) {
   return v;
 }
 
-#define SG_INSTANTIATE(T)                                                                                                     \
-  template void pack_a(const TileKernels<T>&, const MatrixView&, int64_t, int64_t, T*);                                       \
-  template void multiply_packed(const TileKernels<T>&, const T*, int64_t, const MatrixView&, int64_t, int64_t, Starts, T*,    \
-                                int64_t, bool, T*);                                                                           \
+#define SG_INSTANTIATE(T)                                                                                              \
+  template void pack_a(const TileKernels<T>&, const MatrixView&, int64_t, int64_t, T*);                                \
+  template void multiply_packed(const TileKernels<T>&, const T*, int64_t, const MatrixView&, int64_t, int64_t, Starts, \
+                                T*, int64_t, bool, T*);                                                                \
   template void store_block(const T*, int64_t, const MatrixView&, int64_t, int64_t);
 SG_INSTANTIATE(float)
 SG_INSTANTIATE(double)

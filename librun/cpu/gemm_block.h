@@ -1,4 +1,5 @@
-// Products of blocks that fit a cache, by one thread: what gemm() is made of, for kernels that multiply blocks of their own.
+// Products of blocks that fit a cache, by one thread: what gemm() is made of, for kernels that multiply blocks of their
+// own.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace sg::cpu {
 
-// A packed for tiles: [sum blocks, rows, kPackedRow]. A block of at most kSumBlock columns may just as well be written in
-// that layout where it is made.
+// A packed for tiles: [sum blocks, rows, kPackedRow]. A block of at most kSumBlock columns may just as well be written
+// in that layout where it is made.
 inline int64_t packed_a_size(int64_t rows, int64_t k) { return (k + kSumBlock - 1) / kSumBlock * rows * kPackedRow; }
 
 template <class T>
@@ -18,7 +19,9 @@ void pack_a(const TileKernels<T>& kernels, const MatrixView& a, int64_t rows, in
 // Elements of the space that multiply_packed packs a panel of B into.
 inline constexpr int64_t kPanelSize = kSumBlock * kMaxTileColumns;
 
-inline int64_t padded_columns(int64_t columns) { return (columns + kMaxTileColumns - 1) / kMaxTileColumns * kMaxTileColumns; }
+inline int64_t padded_columns(int64_t columns) {
+  return (columns + kMaxTileColumns - 1) / kMaxTileColumns * kMaxTileColumns;
+}
 
 // How the first block of sums meets C, and how the others do.
 struct Starts {
@@ -28,8 +31,8 @@ struct Starts {
 // c (start)= a @ b: a packed [rows, k], b [k, columns]. With `padded`, rows of c have room for padded_columns(columns),
 // and what lies behind the last column is zero or stays.
 template <class T>
-void multiply_packed(const TileKernels<T>& kernels, const T* a, int64_t rows, const MatrixView& b, int64_t columns, int64_t k,
-                     Starts start, T* c, int64_t c_step, bool padded, T* panel);
+void multiply_packed(const TileKernels<T>& kernels, const T* a, int64_t rows, const MatrixView& b, int64_t columns,
+                     int64_t k, Starts start, T* c, int64_t c_step, bool padded, T* panel);
 
 // out[i, j] = from[i * step + j], rounded to out's type.
 template <class T>

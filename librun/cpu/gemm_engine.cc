@@ -8,7 +8,7 @@ namespace {
 
 // About half of a usual L2, the other half being for B and C.
 constexpr int64_t kFmaBytes = 1100 << 10, kUnitBytes = 1200 << 10;
-constexpr int64_t kStreamSums = 1 << 20;     // sums that no cache would keep until somebody reads them
+constexpr int64_t kStreamSums = 1 << 20;  // sums that no cache would keep until somebody reads them
 
 }  // namespace
 
@@ -22,7 +22,8 @@ template <class T>
 void FmaEngine<T>::pack_rows(const GemmBlock<T>& block, GemmDepth depth, int64_t begin, int64_t end, T* a) const {
   T* to = a + begin * kPackedRow;
   for (int64_t k = depth.begin; k < depth.end; k += kSumBlock, to += block.rows() * kPackedRow)
-    pack_block(kernels_, block.job->a.at(block.i0 + begin, k), end - begin, std::min(kSumBlock, depth.end - k), to, kPackedRow);
+    pack_block(kernels_, block.job->a.at(block.i0 + begin, k), end - begin, std::min(kSumBlock, depth.end - k), to,
+               kPackedRow);
 }
 
 template <class T>
@@ -31,7 +32,8 @@ void FmaEngine<T>::pack_row(const GemmJob& job, int64_t row, GemmDepth depth, T*
 }
 
 template <class T>
-void FmaEngine<T>::multiply(const GemmBlock<T>& block, GemmDepth depth, int64_t j, int64_t columns, const T* a, T* panel) const {
+void FmaEngine<T>::multiply(const GemmBlock<T>& block, GemmDepth depth, int64_t j, int64_t columns, const T* a,
+                            T* panel) const {
   const GemmJob& job = *block.job;
   TileStart later = chain_ ? TileStart::chain : TileStart::add;
   TileStart start = depth.begin == 0 ? TileStart::zero : later;
@@ -43,11 +45,13 @@ template class FmaEngine<float>;
 template class FmaEngine<double>;
 
 int64_t UnitEngine::row_limit(int64_t k) const {
-  int64_t row_bytes = product(std::clamp<int64_t>(k, 1, kGemmDepth)).row_tile_size() / kUnitLines * static_cast<int64_t>(sizeof(Packed));
+  int64_t row_bytes = product(std::clamp<int64_t>(k, 1, kGemmDepth)).row_tile_size() / kUnitLines *
+                      static_cast<int64_t>(sizeof(Packed));
   return kUnitBytes / row_bytes / row_grain() * row_grain();
 }
 
-void UnitEngine::pack_rows(const GemmBlock<float>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const {
+void UnitEngine::pack_rows(const GemmBlock<float>& block, GemmDepth depth, int64_t begin, int64_t end,
+                           Packed* a) const {
   const int64_t tile_size = product(depth.size()).row_tile_size(), part_count = parts_of(units_);
   for (int64_t tile = begin; tile < end; ++tile) {
     const int64_t i = tile * kUnitLines, lines = std::min(kUnitLines, block.rows() - i);
@@ -55,24 +59,27 @@ void UnitEngine::pack_rows(const GemmBlock<float>& block, GemmDepth depth, int64
     if (units_ == Units::f16) scale_lines(block.job->a.at(block.i0 + i, depth.begin), lines, depth.size(), &scales);
     Packed* to = a + tile * tile_size + kUnitHead;
     for (int64_t k = depth.begin; k < depth.end; k += kUnitDepth, to += part_count * kUnitTile)
-      pack_parts(units_, TileForm::lines, block.job->a.at(block.i0 + i, k), lines, std::min(kUnitDepth, depth.end - k), scales, to, kUnitTile);
+      pack_parts(units_, TileForm::lines, block.job->a.at(block.i0 + i, k), lines, std::min(kUnitDepth, depth.end - k),
+                 scales, to, kUnitTile);
   }
 }
 
 void UnitEngine::pack_panel(const GemmJob& job, GemmDepth depth, int64_t j, int64_t columns, Packed* panel) const {
   const int64_t part_count = parts_of(units_);
-  for (int64_t half = 0; half * kUnitLines < columns; ++half) {       // sums of columns that are not there go nowhere
+  for (int64_t half = 0; half * kUnitLines < columns; ++half) {  // sums of columns that are not there go nowhere
     const int64_t lines = std::min(kUnitLines, columns - half * kUnitLines);
     auto& scales = *reinterpret_cast<LineScales*>(panel + half * kUnitHead);
-    if (units_ == Units::f16) scale_lines(job.b.at(depth.begin, j + half * kUnitLines).transposed(), lines, depth.size(), &scales);
+    if (units_ == Units::f16)
+      scale_lines(job.b.at(depth.begin, j + half * kUnitLines).transposed(), lines, depth.size(), &scales);
     Packed* to = panel + 2 * kUnitHead + half * kUnitTile;
     for (int64_t k = depth.begin; k < depth.end; k += kUnitDepth, to += 2 * part_count * kUnitTile)
-      pack_parts(units_, TileForm::pairs, job.b.at(k, j + half * kUnitLines).transposed(), lines, std::min(kUnitDepth, depth.end - k), scales,
-                 to, 2 * kUnitTile);
+      pack_parts(units_, TileForm::pairs, job.b.at(k, j + half * kUnitLines).transposed(), lines,
+                 std::min(kUnitDepth, depth.end - k), scales, to, 2 * kUnitTile);
   }
 }
 
-void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a, Packed* panel) const {
+void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a,
+                          Packed* panel) const {
   const GemmJob& job = *block.job;
   UnitProduct whole = product(depth.size());
   whole.a = a, whole.b = panel, whole.swapped = job.swapped;
@@ -83,7 +90,9 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_
     int64_t width = std::min(kUnitColumns, end - j);
     pack_panel(job, depth, j, width, panel);
     Prefetch next;
-    if (j + kUnitColumns < end) next = Prefetch(job.b.at(depth.begin, j + kUnitColumns), depth.size(), std::min(kUnitColumns, end - j - kUnitColumns));
+    if (j + kUnitColumns < end)
+      next = Prefetch(job.b.at(depth.begin, j + kUnitColumns), depth.size(),
+                      std::min(kUnitColumns, end - j - kUnitColumns));
     int64_t steps_in_all = std::max<int64_t>(1, whole.steps * ((block.rows() + row_grain() - 1) / row_grain()));
     for (int64_t i = 0; i < block.rows(); i += row_grain()) {
       int64_t rows = std::min(row_grain(), block.rows() - i);
@@ -94,8 +103,8 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_
   }
 }
 
-// Sums that are NaN, from multiply-adds. Seldom: where the operands hold infinities or NaN, or numbers that differ so much
-// that parts are not sure. All rows with any go together.
+// Sums that are NaN, from multiply-adds. Seldom: where the operands hold infinities or NaN, or numbers that differ so
+// much that parts are not sure. All rows with any go together.
 void UnitEngine::repair(const GemmBlock<float>& block, int64_t first, int64_t rows, int64_t j, int64_t columns) const {
   const GemmJob& job = *block.job;
   const FmaEngine<float> fma(job.isa, false);

@@ -1,6 +1,7 @@
 // What packs and multiplies the blocks of a matrix product: fused multiply-adds, or matrix units.
 //
-// Both work on panels of columns() columns. Nothing that they do depends on how a product was cut into rows and columns.
+// Both work on panels of columns() columns. Nothing that they do depends on how a product was cut into rows and
+// columns.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,11 @@ namespace sg::cpu {
 // One product of two matrices.
 struct GemmJob {
   int64_t m = 0, n = 0, k = 0;
-  MatrixView a, b, out, self;          // self.data null: none
+  MatrixView a, b, out, self;  // self.data null: none
   double alpha = 1, beta = 0;
   Isa isa = Isa::plain;
-  bool swapped = false;                // a and b are what was b^T and a^T
-  bool direct = false;                 // sums may lie in `out`
+  bool swapped = false;  // a and b are what was b^T and a^T
+  bool direct = false;   // sums may lie in `out`
 };
 
 // Rows [i0, i1) and columns [c0, c1) of a job, with where its sums are.
@@ -30,12 +31,12 @@ struct GemmBlock {
   int64_t rows() const { return i1 - i0; }
 };
 
-struct GemmDepth {                     // of k
+struct GemmDepth {  // of k
   int64_t begin, end;
   int64_t size() const { return end - begin; }
 };
 
-inline constexpr int64_t kGemmDepth = 3 * kSumBlock;   // k packed at a time; matrix units start their sums anew for each
+inline constexpr int64_t kGemmDepth = 3 * kSumBlock;  // k packed at a time; matrix units start their sums anew for each
 
 // Sums are gemm_tile.h's, on every instruction set.
 template <class T>
@@ -47,16 +48,17 @@ class FmaEngine {
   FmaEngine(Isa isa, bool chain) : kernels_(tile_kernels<T>(isa)), chain_(chain) {}
   int64_t columns() const { return kernels_.columns; }
   int64_t row_tile() const { return kernels_.rows; }
-  int64_t row_grain() const { return 1; }              // rows of a task are a multiple of it
-  int64_t row_limit(int64_t k) const;                  // rows of A that are packed at a time
-  int64_t row_groups(int64_t rows) const { return rows; }    // that are packed one by one
+  int64_t row_grain() const { return 1; }                  // rows of a task are a multiple of it
+  int64_t row_limit(int64_t k) const;                      // rows of A that are packed at a time
+  int64_t row_groups(int64_t rows) const { return rows; }  // that are packed one by one
   int64_t packed_size(int64_t rows, int64_t depth) const { return packed_a_size(rows, depth); }
   int64_t panel_size(int64_t) const { return kPanelSize; }
   void pack_rows(const GemmBlock<T>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const;
   // One row of A, at most kSumBlock deep.
   void pack_row(const GemmJob& job, int64_t row, GemmDepth depth, Packed* a) const;
   // Columns [j, j + columns) of the block: sums over `depth`. REQUIRES: j at the start of a panel
-  void multiply(const GemmBlock<T>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a, Packed* panel) const;
+  void multiply(const GemmBlock<T>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a,
+                Packed* panel) const;
 
  private:
   const TileKernels<T>& kernels_;
@@ -79,10 +81,13 @@ class UnitEngine {
   int64_t packed_size(int64_t rows, int64_t depth) const { return row_groups(rows) * product(depth).row_tile_size(); }
   int64_t panel_size(int64_t depth) const { return product(depth).panel_size(); }
   void pack_rows(const GemmBlock<float>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const;
-  void multiply(const GemmBlock<float>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a, Packed* panel) const;
+  void multiply(const GemmBlock<float>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a,
+                Packed* panel) const;
 
  private:
-  UnitProduct product(int64_t depth) const { return {units_, nullptr, nullptr, (depth + kUnitDepth - 1) / kUnitDepth, false}; }
+  UnitProduct product(int64_t depth) const {
+    return {units_, nullptr, nullptr, (depth + kUnitDepth - 1) / kUnitDepth, false};
+  }
   void pack_panel(const GemmJob& job, GemmDepth depth, int64_t j, int64_t columns, Packed* panel) const;
   void repair(const GemmBlock<float>& block, int64_t first, int64_t rows, int64_t j, int64_t columns) const;
 

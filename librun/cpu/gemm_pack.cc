@@ -7,12 +7,13 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kSide = 16;   // of the square that is transposed at a time
+constexpr int64_t kSide = 16;  // of the square that is transposed at a time
 
 template <class To, class From>
 void convert_row(const From* from, int64_t count, To* to) {
   if constexpr (std::is_same_v<To, From>) std::memcpy(to, from, static_cast<size_t>(count) * sizeof(To));
-  else for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<Compute<From>>(from[i]));
+  else
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<Compute<From>>(from[i]));
 }
 
 template <class To, class From>
@@ -28,15 +29,16 @@ void transpose_square(const TileKernels<To>& kernels, const From* from, int64_t 
 
 // from: rows of `to` lie side by side, columns column_step apart.
 template <class To, class From>
-void pack_transposed(const TileKernels<To>& kernels, const From* from, int64_t column_step, int64_t rows, int64_t columns, To* to,
-                     int64_t to_step) {
+void pack_transposed(const TileKernels<To>& kernels, const From* from, int64_t column_step, int64_t rows,
+                     int64_t columns, To* to, int64_t to_step) {
   int64_t whole_rows = rows / kSide * kSide, whole_columns = columns / kSide * kSide;
   for (int64_t j = 0; j < whole_columns; j += kSide)
     for (int64_t i = 0; i < whole_rows; i += kSide)
       transpose_square(kernels, from + j * column_step + i, column_step, to + i * to_step + j, to_step);
   auto rest = [&](int64_t i0, int64_t j0, int64_t j1) {
     for (int64_t j = j0; j < j1; ++j)
-      for (int64_t i = i0; i < rows; ++i) to[i * to_step + j] = static_cast<To>(static_cast<Compute<From>>(from[j * column_step + i]));
+      for (int64_t i = i0; i < rows; ++i)
+        to[i * to_step + j] = static_cast<To>(static_cast<Compute<From>>(from[j * column_step + i]));
   };
   rest(whole_rows, 0, whole_columns);
   rest(0, whole_columns, columns);
@@ -45,7 +47,8 @@ void pack_transposed(const TileKernels<To>& kernels, const From* from, int64_t c
 }  // namespace
 
 template <class T>
-void pack_block(const TileKernels<T>& kernels, const MatrixView& from, int64_t rows, int64_t columns, T* to, int64_t to_step) {
+void pack_block(const TileKernels<T>& kernels, const MatrixView& from, int64_t rows, int64_t columns, T* to,
+                int64_t to_step) {
   visit_floating(from.dtype, [&]<class From>() {
     auto* data = reinterpret_cast<const From*>(from.data);
     if (from.column_step == 1) {
@@ -55,7 +58,8 @@ void pack_block(const TileKernels<T>& kernels, const MatrixView& from, int64_t r
     } else {
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j)
-          to[i * to_step + j] = static_cast<T>(static_cast<Compute<From>>(data[i * from.row_step + j * from.column_step]));
+          to[i * to_step + j] =
+              static_cast<T>(static_cast<Compute<From>>(data[i * from.row_step + j * from.column_step]));
     }
   });
 }

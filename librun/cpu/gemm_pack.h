@@ -21,11 +21,12 @@ struct MatrixView {
   MatrixView transposed() const { return {data, dtype, column_step, row_step}; }
 };
 
-template <class T>   // float, double
+template <class T>  // float, double
 inline constexpr DType kTileType = sizeof(T) == sizeof(double) ? DType::f64 : DType::f32;
 
 // to[i * to_step + j] = from[i, j], converted to T (float or double).
 template <class T>
-void pack_block(const TileKernels<T>& kernels, const MatrixView& from, int64_t rows, int64_t columns, T* to, int64_t to_step);
+void pack_block(const TileKernels<T>& kernels, const MatrixView& from, int64_t rows, int64_t columns, T* to,
+                int64_t to_step);
 
 }  // namespace sg::cpu

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kPairs = static_cast<int>(kUnitDepth / 2);
 constexpr int kMaxParts = 3;
-constexpr int kTopExponent = 14;     // of a line's largest number, scaled for f16
+constexpr int kTopExponent = 14;  // of a line's largest number, scaled for f16
 constexpr float kWideBelow = 0x1p-4f;
 
 // 16 pairs of neighbours in k: what is left to split.
@@ -46,7 +46,8 @@ SG_AVX512_OP __m512i take_bf16(Pairs* rest) {
 
 // The nearest f16, ties to even, likewise.
 SG_AVX512_OP __m512i take_f16(Pairs* rest) {
-  __m256i even = _mm512_cvtps_ph(rest->even, _MM_FROUND_TO_NEAREST_INT), odd = _mm512_cvtps_ph(rest->odd, _MM_FROUND_TO_NEAREST_INT);
+  __m256i even = _mm512_cvtps_ph(rest->even, _MM_FROUND_TO_NEAREST_INT),
+          odd = _mm512_cvtps_ph(rest->odd, _MM_FROUND_TO_NEAREST_INT);
   rest->even = _mm512_sub_ps(rest->even, _mm512_cvtph_ps(even));
   rest->odd = _mm512_sub_ps(rest->odd, _mm512_cvtph_ps(odd));
   return interleave(even, odd);
@@ -59,7 +60,8 @@ SG_AVX512_OP void split(Pairs rest, __m512 exponents, __m512i* parts, int64_t st
     const __m512 scale = _mm512_sub_ps(_mm512_setzero_ps(), exponents);
     rest = {_mm512_scalef_ps(rest.even, scale), _mm512_scalef_ps(rest.odd, scale)};
     parts[0] = take_f16(&rest);
-    parts[step] = interleave(_mm512_cvtps_ph(rest.even, _MM_FROUND_TO_NEAREST_INT), _mm512_cvtps_ph(rest.odd, _MM_FROUND_TO_NEAREST_INT));
+    parts[step] = interleave(_mm512_cvtps_ph(rest.even, _MM_FROUND_TO_NEAREST_INT),
+                             _mm512_cvtps_ph(rest.odd, _MM_FROUND_TO_NEAREST_INT));
   } else {
     parts[0] = take_bf16(&rest);
     parts[step] = take_bf16(&rest);
@@ -76,7 +78,8 @@ SG_AVX512_OP __m512 load(const float* from, int64_t count) {
 SG_AVX512_OP Pairs load_along(const float* from, int64_t depth) {
   const __m512i evens = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
   __m512 low = load(from, depth), high = load(from + 16, depth - 16);
-  return {_mm512_permutex2var_ps(low, evens, high), _mm512_permutex2var_ps(low, _mm512_add_epi32(evens, _mm512_set1_epi32(1)), high)};
+  return {_mm512_permutex2var_ps(low, evens, high),
+          _mm512_permutex2var_ps(low, _mm512_add_epi32(evens, _mm512_set1_epi32(1)), high)};
 }
 
 // The same k and the next of 16 lines: line i in lane i.
@@ -93,7 +96,7 @@ SG_AVX512_OP void transpose(__m512i* r) {
     s[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; i += 4) {   // r[i + c]: column c of every quarter, rows i to i + 3
+  for (int i = 0; i < 16; i += 4) {  // r[i + c]: column c of every quarter, rows i to i + 3
     r[i] = _mm512_unpacklo_epi64(s[i], s[i + 2]);
     r[i + 1] = _mm512_unpackhi_epi64(s[i], s[i + 2]);
     r[i + 2] = _mm512_unpacklo_epi64(s[i + 1], s[i + 3]);
@@ -102,7 +105,8 @@ SG_AVX512_OP void transpose(__m512i* r) {
 #pragma GCC unroll 16
   for (int c = 0; c < 4; ++c) {
     __m512i low01 = _mm512_shuffle_i32x4(r[c], r[c + 4], 0x44), high01 = _mm512_shuffle_i32x4(r[c], r[c + 4], 0xEE);
-    __m512i low23 = _mm512_shuffle_i32x4(r[c + 8], r[c + 12], 0x44), high23 = _mm512_shuffle_i32x4(r[c + 8], r[c + 12], 0xEE);
+    __m512i low23 = _mm512_shuffle_i32x4(r[c + 8], r[c + 12], 0x44),
+            high23 = _mm512_shuffle_i32x4(r[c + 8], r[c + 12], 0xEE);
     s[c] = _mm512_shuffle_i32x4(low01, low23, 0x88);
     s[c + 4] = _mm512_shuffle_i32x4(low01, low23, 0xDD);
     s[c + 8] = _mm512_shuffle_i32x4(high01, high23, 0x88);
@@ -132,16 +136,19 @@ SG_AVX512 void store_turned(const __m512i* parts, Place to) {
 }
 
 template <Units kUnits>
-SG_AVX512_OP void split_lines(const float* from, int64_t line_step, int64_t lines, int64_t depth, const LineScales& scales, Place to) {
+SG_AVX512_OP void split_lines(const float* from, int64_t line_step, int64_t lines, int64_t depth,
+                              const LineScales& scales, Place to) {
   for (int i = 0; i < kUnitLines; ++i) {
     Pairs pairs{_mm512_setzero_ps(), _mm512_setzero_ps()};
     if (i < lines) pairs = load_along(from + i * line_step, depth);
-    split<kUnits>(pairs, kUnits == Units::f16 ? _mm512_set1_ps(scales.exponent[i]) : _mm512_setzero_ps(), to.at + i, to.step);
+    split<kUnits>(pairs, kUnits == Units::f16 ? _mm512_set1_ps(scales.exponent[i]) : _mm512_setzero_ps(), to.at + i,
+                  to.step);
   }
 }
 
 template <Units kUnits>
-SG_AVX512_OP void split_pairs(const float* from, int64_t k_step, int64_t lines, int64_t depth, const LineScales& scales, Place to) {
+SG_AVX512_OP void split_pairs(const float* from, int64_t k_step, int64_t lines, int64_t depth, const LineScales& scales,
+                              Place to) {
   const __m512 of_lines = kUnits == Units::f16 ? _mm512_load_ps(scales.exponent) : _mm512_setzero_ps();
   for (int p = 0; p < kPairs; ++p) {
     Pairs pairs{_mm512_setzero_ps(), _mm512_setzero_ps()};
@@ -151,7 +158,8 @@ SG_AVX512_OP void split_pairs(const float* from, int64_t k_step, int64_t lines, 
 }
 
 template <Units kUnits>
-SG_AVX512 void pack_along(TileForm form, const float* from, int64_t line_step, int64_t lines, int64_t depth, const LineScales& scales, Place to) {
+SG_AVX512 void pack_along(TileForm form, const float* from, int64_t line_step, int64_t lines, int64_t depth,
+                          const LineScales& scales, Place to) {
   if (form == TileForm::lines) return split_lines<kUnits>(from, line_step, lines, depth, scales, to);
   __m512i parts[kMaxParts * 16];
   split_lines<kUnits>(from, line_step, lines, depth, scales, {parts, 16});
@@ -159,7 +167,8 @@ SG_AVX512 void pack_along(TileForm form, const float* from, int64_t line_step, i
 }
 
 template <Units kUnits>
-SG_AVX512 void pack_across(TileForm form, const float* from, int64_t k_step, int64_t lines, int64_t depth, const LineScales& scales, Place to) {
+SG_AVX512 void pack_across(TileForm form, const float* from, int64_t k_step, int64_t lines, int64_t depth,
+                           const LineScales& scales, Place to) {
   if (form == TileForm::pairs) return split_pairs<kUnits>(from, k_step, lines, depth, scales, to);
   __m512i parts[kMaxParts * 16];
   split_pairs<kUnits>(from, k_step, lines, depth, scales, {parts, 16});
@@ -167,11 +176,12 @@ SG_AVX512 void pack_across(TileForm form, const float* from, int64_t k_step, int
 }
 
 template <Units kUnits>
-void pack_tile(TileForm form, const MatrixView& from, int64_t lines, int64_t depth, const LineScales& scales, Place to) {
+void pack_tile(TileForm form, const MatrixView& from, int64_t lines, int64_t depth, const LineScales& scales,
+               Place to) {
   auto* data = reinterpret_cast<const float*>(from.data);
   if (from.column_step == 1) return pack_along<kUnits>(form, data, from.row_step, lines, depth, scales, to);
   if (from.row_step == 1) return pack_across<kUnits>(form, data, from.column_step, lines, depth, scales, to);
-  float copy[kUnitTile];               // neither lines nor k side by side: they are, in a copy
+  float copy[kUnitTile];  // neither lines nor k side by side: they are, in a copy
   for (int64_t i = 0; i < lines; ++i)
     for (int64_t k = 0; k < depth; ++k) copy[i * kUnitDepth + k] = data[i * from.row_step + k * from.column_step];
   pack_along<kUnits>(form, copy, kUnitDepth, lines, depth, scales, to);
@@ -183,14 +193,17 @@ struct Extent {
   uint32_t smallest[kUnitLines] = {};  // but zero, minus 1; all bits set: there is none
 };
 
-SG_AVX512_OP __m512i magnitudes(__m512 x) { return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7FFFFFFF)); }
+SG_AVX512_OP __m512i magnitudes(__m512 x) {
+  return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7FFFFFFF));
+}
 
 SG_AVX512 void extent_along(const float* from, int64_t line_step, int64_t lines, int64_t depth, Extent* out) {
   for (int64_t i = 0; i < lines; ++i) {
     __m512i largest = _mm512_setzero_si512(), smallest = _mm512_set1_epi32(-1);
     for (int64_t k = 0; k < depth; k += 16) {
       __m512i x = magnitudes(load(from + i * line_step + k, depth - k));
-      largest = _mm512_max_epu32(largest, x), smallest = _mm512_min_epu32(smallest, _mm512_sub_epi32(x, _mm512_set1_epi32(1)));
+      largest = _mm512_max_epu32(largest, x),
+      smallest = _mm512_min_epu32(smallest, _mm512_sub_epi32(x, _mm512_set1_epi32(1)));
     }
     out->largest[i] = _mm512_reduce_max_epu32(largest), out->smallest[i] = _mm512_reduce_min_epu32(smallest);
   }
@@ -200,7 +213,8 @@ SG_AVX512 void extent_across(const float* from, int64_t k_step, int64_t lines, i
   __m512i largest = _mm512_setzero_si512(), smallest = _mm512_set1_epi32(-1);
   for (int64_t k = 0; k < depth; ++k) {
     __m512i x = magnitudes(load(from + k * k_step, lines));
-    largest = _mm512_max_epu32(largest, x), smallest = _mm512_min_epu32(smallest, _mm512_sub_epi32(x, _mm512_set1_epi32(1)));
+    largest = _mm512_max_epu32(largest, x),
+    smallest = _mm512_min_epu32(smallest, _mm512_sub_epi32(x, _mm512_set1_epi32(1)));
   }
   _mm512_storeu_si512(out->largest, largest), _mm512_storeu_si512(out->smallest, smallest);
 }
@@ -210,11 +224,14 @@ SG_AVX512 void scales_of(const Extent& extent, LineScales* scales) {
   const __mmask16 zero = _mm512_cmp_epu32_mask(largest, _mm512_setzero_si512(), _MM_CMPINT_EQ);
   const __mmask16 finite = _mm512_cmp_epu32_mask(largest, _mm512_set1_epi32(0x7F800000), _MM_CMPINT_LT);
   const auto scaled = static_cast<__mmask16>(finite & ~zero);
-  const __m512 exponent = _mm512_maskz_sub_ps(scaled, _mm512_getexp_ps(_mm512_castsi512_ps(largest)), _mm512_set1_ps(kTopExponent));
+  const __m512 exponent =
+      _mm512_maskz_sub_ps(scaled, _mm512_getexp_ps(_mm512_castsi512_ps(largest)), _mm512_set1_ps(kTopExponent));
   const __m512 smallest = _mm512_castsi512_ps(_mm512_add_epi32(below, _mm512_set1_epi32(1)));
-  const __mmask16 wide = _mm512_mask_cmp_ps_mask(scaled, smallest, _mm512_scalef_ps(_mm512_set1_ps(kWideBelow), exponent), _CMP_LT_OQ);
+  const __mmask16 wide =
+      _mm512_mask_cmp_ps_mask(scaled, smallest, _mm512_scalef_ps(_mm512_set1_ps(kWideBelow), exponent), _CMP_LT_OQ);
   _mm512_store_ps(scales->exponent, exponent);
-  _mm512_store_ps(scales->doubt, _mm512_mask_mov_ps(_mm512_maskz_mov_ps(wide, _mm512_set1_ps(1)), zero, _mm512_set1_ps(-2)));
+  _mm512_store_ps(scales->doubt,
+                  _mm512_mask_mov_ps(_mm512_maskz_mov_ps(wide, _mm512_set1_ps(1)), zero, _mm512_set1_ps(-2)));
 }
 
 }  // namespace
@@ -238,8 +255,8 @@ void scale_lines(const MatrixView& from, int64_t lines, int64_t depth, LineScale
   scales_of(extent, scales);
 }
 
-void pack_parts(Units units, TileForm form, const MatrixView& from, int64_t lines, int64_t depth, const LineScales& scales, uint16_t* to,
-                int64_t part_step) {
+void pack_parts(Units units, TileForm form, const MatrixView& from, int64_t lines, int64_t depth,
+                const LineScales& scales, uint16_t* to, int64_t part_step) {
   const Place place{reinterpret_cast<__m512i*>(to), part_step / kUnitDepth};
   if (units == Units::f16) pack_tile<Units::f16>(form, from, lines, depth, scales, place);
   else pack_tile<Units::bf16>(form, from, lines, depth, scales, place);

@@ -7,9 +7,10 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kChunk = 256;   // columns summed up at a time
+constexpr int64_t kChunk = 256;  // columns summed up at a time
 
-// What elements are summed up in: unsigned, as wrapping around is defined there, and every narrower result is its low bits.
+// What elements are summed up in: unsigned, as wrapping around is defined there, and every narrower result is its low
+// bits.
 template <class T>
 using Sum = std::conditional_t<is_complex_type<T>, C128, uint64_t>;
 
@@ -28,13 +29,15 @@ Sum<T> number(Scalar s) {
 // By the definition: std::complex's own product also repairs infinities, at many times the cost.
 template <class S>
 S multiply(const S& a, const S& b) {
-  if constexpr (is_complex_type<S>) return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+  if constexpr (is_complex_type<S>)
+    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
   else return a * b;
 }
 
 template <class T>
 T store(const Sum<T>& sum) {
-  if constexpr (is_complex_type<T>) return {static_cast<typename T::value_type>(sum.real()), static_cast<typename T::value_type>(sum.imag())};
+  if constexpr (is_complex_type<T>)
+    return {static_cast<typename T::value_type>(sum.real()), static_cast<typename T::value_type>(sum.imag())};
   else if constexpr (std::is_same_v<T, bool>) return sum != 0;
   else return static_cast<T>(sum);
 }

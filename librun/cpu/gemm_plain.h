@@ -5,6 +5,6 @@
 
 namespace sg::cpu {
 
-void gemm_plain(KernelCall& call, const Gemm& product);   // REQUIRES: as gemm()
+void gemm_plain(KernelCall& call, const Gemm& product);  // REQUIRES: as gemm()
 
 }  // namespace sg::cpu

@@ -10,7 +10,7 @@ class Prefetch {
  public:
   Prefetch() = default;
   Prefetch(const MatrixView& b, int64_t k, int64_t columns) {
-    if (b.column_step != 1 && b.row_step != 1) return;     // one element a line: not worth it
+    if (b.column_step != 1 && b.row_step != 1) return;  // one element a line: not worth it
     bool rows = b.column_step == 1;
     int64_t size = dtype_bytes(b.dtype);
     runs_ = rows ? k : columns;

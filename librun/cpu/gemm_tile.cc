@@ -135,7 +135,7 @@ SG_TARGET void transpose(const float* from, int64_t from_step, float* to, int64_
     s[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; i += 4) {   // r[i + c]: column c of every quarter, rows i to i + 3
+  for (int i = 0; i < 16; i += 4) {  // r[i + c]: column c of every quarter, rows i to i + 3
     r[i] = _mm512_shuffle_ps(s[i], s[i + 2], 0x44);
     r[i + 1] = _mm512_shuffle_ps(s[i], s[i + 2], 0xEE);
     r[i + 2] = _mm512_shuffle_ps(s[i + 1], s[i + 3], 0x44);
@@ -144,7 +144,8 @@ SG_TARGET void transpose(const float* from, int64_t from_step, float* to, int64_
 #pragma GCC unroll 16
   for (int c = 0; c < 4; ++c) {
     __m512 low01 = _mm512_shuffle_f32x4(r[c], r[c + 4], 0x44), high01 = _mm512_shuffle_f32x4(r[c], r[c + 4], 0xEE);
-    __m512 low23 = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0x44), high23 = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0xEE);
+    __m512 low23 = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0x44),
+           high23 = _mm512_shuffle_f32x4(r[c + 8], r[c + 12], 0xEE);
     _mm512_storeu_ps(to + c * to_step, _mm512_shuffle_f32x4(low01, low23, 0x88));
     _mm512_storeu_ps(to + (c + 4) * to_step, _mm512_shuffle_f32x4(low01, low23, 0xDD));
     _mm512_storeu_ps(to + (c + 8) * to_step, _mm512_shuffle_f32x4(high01, high23, 0x88));

@@ -1,4 +1,5 @@
-// The innermost loop of matrix products by multiply-adds: a tile of C that stays in registers while k runs over packed A and B.
+// The innermost loop of matrix products by multiply-adds: a tile of C that stays in registers while k runs over packed
+// A and B.
 //
 // Each element is one chain of fused multiply-adds over increasing k, on every instruction set; that is all that the
 // bits of a product depend on.
@@ -18,18 +19,18 @@ inline constexpr int64_t kSumBlock = 256;
 inline constexpr int64_t kPackedRow = kSumBlock + 16;
 
 enum class TileStart : uint8_t {
-  zero,    // C = A B
-  add,     // C = C + (A B), the product summed up by itself
-  chain,   // C = C + A B, C being where the chains start
+  zero,   // C = A B
+  add,    // C = C + (A B), the product summed up by itself
+  chain,  // C = C + A B, C being where the chains start
 };
 
 template <class T>
 struct Tile {
-  const T* a;            // [rows, k], rows kPackedRow apart
-  const T* b;            // [k, columns], rows b_step apart
+  const T* a;  // [rows, k], rows kPackedRow apart
+  const T* b;  // [k, columns], rows b_step apart
   int64_t b_step;
-  int64_t k;             // at most kSumBlock
-  T* c;                  // [rows, columns]
+  int64_t k;  // at most kSumBlock
+  T* c;       // [rows, columns]
   int64_t c_step;
   TileStart start;
 };
@@ -40,12 +41,12 @@ inline constexpr int kMaxTileColumns = 32;
 template <class T>
 struct TileKernels {
   using Run = void (*)(const Tile<T>& tile);
-  int rows, columns;             // of a full tile; all tiles have full width
-  Run run[kMaxTileRows];         // [rows - 1]
-  void (*transpose)(const T* from, int64_t from_step, T* to, int64_t to_step);   // 16 x 16
+  int rows, columns;      // of a full tile; all tiles have full width
+  Run run[kMaxTileRows];  // [rows - 1]
+  void (*transpose)(const T* from, int64_t from_step, T* to, int64_t to_step);  // 16 x 16
 };
 
-template <class T>   // float, double. REQUIRES: isa_available(isa)
+template <class T>  // float, double. REQUIRES: isa_available(isa)
 const TileKernels<T>& tile_kernels(Isa isa);
 
 }  // namespace sg::cpu

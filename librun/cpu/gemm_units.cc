@@ -62,11 +62,14 @@ void clear() {
 
 template <Units kUnits, int kC, int kA, int kB>
 void multiply_add() {
-  if constexpr (kUnits == Units::f16) asm volatile("tdpfp16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
+  if constexpr (kUnits == Units::f16)
+    asm volatile("tdpfp16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
   else asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
 }
 
-struct Term { int a, b; };             // parts
+struct Term {
+  int a, b;
+};  // parts
 
 template <Units kUnits>
 constexpr std::array<Term, 6> kTerms = {{{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}}};
@@ -130,14 +133,16 @@ struct Scales {
 
 SG_AVX512_OP Scales scales_of(const LineScales& a, int64_t line, const LineScales& b) {
   const __m512 doubt = _mm512_add_ps(_mm512_set1_ps(a.doubt[line]), _mm512_load_ps(b.doubt));
-  return {_mm512_add_ps(_mm512_set1_ps(a.exponent[line]), _mm512_load_ps(b.exponent)), _mm512_mul_ps(doubt, _mm512_set1_ps(kLeastOfWide))};
+  return {_mm512_add_ps(_mm512_set1_ps(a.exponent[line]), _mm512_load_ps(b.exponent)),
+          _mm512_mul_ps(doubt, _mm512_set1_ps(kLeastOfWide))};
 }
 
 // One row of one tile. Returns the lanes that are NaN.
 SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSums& to, __mmask16 lanes, float* c) {
   if (scales) {
     const __mmask16 unsure = _mm512_cmp_ps_mask(_mm512_abs_ps(sum), scales->least, _CMP_LT_OQ);
-    sum = _mm512_mask_mov_ps(_mm512_scalef_ps(sum, scales->exponent), unsure, _mm512_set1_ps(std::numeric_limits<float>::quiet_NaN()));
+    sum = _mm512_mask_mov_ps(_mm512_scalef_ps(sum, scales->exponent), unsure,
+                             _mm512_set1_ps(std::numeric_limits<float>::quiet_NaN()));
   }
   if (to.add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, c), sum);
   if (to.stream && lanes == 0xFFFF && reinterpret_cast<uintptr_t>(c) % 64 == 0) _mm512_stream_ps(c, sum);
@@ -147,8 +152,8 @@ SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSum
 
 const LineScales* scales_at(const uint16_t* head) { return reinterpret_cast<const LineScales*>(head); }
 
-__attribute__((target("avx512f"))) bool store_sums(const UnitProduct& p, int64_t first, int64_t rows, int64_t columns, const float* sums,
-                                                   const UnitSums& to) {
+__attribute__((target("avx512f"))) bool store_sums(const UnitProduct& p, int64_t first, int64_t rows, int64_t columns,
+                                                   const float* sums, const UnitSums& to) {
   const bool scaled = p.units == Units::f16;
   __mmask16 nan = 0;
   for (int64_t i = 0; i < rows; ++i)
@@ -156,7 +161,8 @@ __attribute__((target("avx512f"))) bool store_sums(const UnitProduct& p, int64_t
       const int64_t width = std::min(kUnitLines, columns - half * kUnitLines), line = i % kUnitLines;
       const auto lanes = static_cast<__mmask16>(width == kUnitLines ? 0xFFFF : (1 << width) - 1);
       Scales scales;
-      if (scaled) scales = scales_of(*scales_at(p.a + (first + i / kUnitLines) * p.row_tile_size()), line, scales_at(p.b)[half]);
+      if (scaled)
+        scales = scales_of(*scales_at(p.a + (first + i / kUnitLines) * p.row_tile_size()), line, scales_at(p.b)[half]);
       const __m512 sum = _mm512_load_ps(sums + (i / kUnitLines * 2 + half) * kSumTile + line * kUnitLines);
       nan |= store_row(sum, scaled ? &scales : nullptr, to, lanes, to.c + i * to.step + half * kUnitLines);
     }
@@ -166,7 +172,8 @@ __attribute__((target("avx512f"))) bool store_sums(const UnitProduct& p, int64_t
 }  // namespace
 
 Units best_units() {
-  static const Units best = isa_available(Isa::avx512) && processor_units() != Units::none && ask_system() ? processor_units() : Units::none;
+  static const Units best =
+      isa_available(Isa::avx512) && processor_units() != Units::none && ask_system() ? processor_units() : Units::none;
   return best;
 }
 
@@ -179,13 +186,13 @@ UnitTiles::UnitTiles() {
 
 UnitTiles::~UnitTiles() {
   asm volatile("tilerelease");
-  _mm_sfence();                        // streamed sums, before this thread says that it is done
+  _mm_sfence();  // streamed sums, before this thread says that it is done
 }
 
-bool multiply_tiles(const UnitProduct& p, int64_t first, int64_t rows, int64_t columns, const UnitSums& to, Prefetch* next,
-                    int64_t lines_a_step) {
+bool multiply_tiles(const UnitProduct& p, int64_t first, int64_t rows, int64_t columns, const UnitSums& to,
+                    Prefetch* next, int64_t lines_a_step) {
   if (!to.stream)
-    for (int64_t i = 0; i < rows; ++i)               // where the sums go, while they are made
+    for (int64_t i = 0; i < rows; ++i)  // where the sums go, while they are made
       __builtin_prefetch(to.c + i * to.step, 1), __builtin_prefetch(to.c + i * to.step + kUnitLines, 1);
   alignas(64) float sums[4 * kSumTile];
   const auto& of_units = p.units == Units::f16 ? kSums<Units::f16> : kSums<Units::bf16>;

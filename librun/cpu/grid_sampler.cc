@@ -21,12 +21,12 @@ struct Sampler {
   int axes = 2;
   int64_t mode = 0, padding = 0;
   bool aligned = false;
-  std::array<int64_t, 3> size{1, 1, 1};   // of a plane, by axis of the input
-  int64_t plane = 1, places = 1;          // elements of a plane; places of the grid a batch entry
+  std::array<int64_t, 3> size{1, 1, 1};  // of a plane, by axis of the input
+  int64_t plane = 1, places = 1;         // elements of a plane; places of the grid a batch entry
 
   struct Place {
-    C at = 0;                             // in pixels
-    C slope = 0;                          // of `at` by the grid's number
+    C at = 0;     // in pixels
+    C slope = 0;  // of `at` by the grid's number
   };
 
   C unnormalized(C x, int64_t n) const {
@@ -46,7 +46,7 @@ struct Sampler {
 
   static Place clipped(Place p, int64_t n) {
     C most = static_cast<C>(n - 1);
-    if (!(p.at > 0)) return {0, 0};       // NaN too
+    if (!(p.at > 0)) return {0, 0};  // NaN too
     return p.at >= most ? Place{most, 0} : p;
   }
 
@@ -58,7 +58,7 @@ struct Sampler {
 
   Place place(C x, int64_t n) const {
     C slope = aligned ? static_cast<C>(n - 1) / 2 : static_cast<C>(n) / 2;
-    if (mode == kCubic) return {unnormalized(x, n), slope};   // each neighbour is padded by itself
+    if (mode == kCubic) return {unnormalized(x, n), slope};  // each neighbour is padded by itself
     return padded(unnormalized(x, n), slope, n);
   }
 };
@@ -83,17 +83,20 @@ struct AxisTaps {
   int count = 0;
 };
 
-constexpr double kFar = 1e15;             // no plane is as large
+constexpr double kFar = 1e15;  // no plane is as large
 
 template <class C>
-int64_t pixel(C x) { return std::abs(x) < C(kFar) ? static_cast<int64_t>(x) : -1; }
+int64_t pixel(C x) {
+  return std::abs(x) < C(kFar) ? static_cast<int64_t>(x) : -1;
+}
 
 void cubic_weights(double t, AxisTaps* taps) {
   constexpr double a = -0.75;
   for (int k = 0; k < 4; ++k) {
-    double x = std::abs(k - 1 - t), sign = k - 1 - t < 0 ? 1 : -1;   // of the distance by t
+    double x = std::abs(k - 1 - t), sign = k - 1 - t < 0 ? 1 : -1;  // of the distance by t
     bool near = x < 1 || (x == 1 && (k == 1 || k == 2));
-    taps->weight[static_cast<size_t>(k)] = near ? ((a + 2) * x - (a + 3)) * x * x + 1 : ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+    taps->weight[static_cast<size_t>(k)] =
+        near ? ((a + 2) * x - (a + 3)) * x * x + 1 : ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
     double slope = near ? (3 * (a + 2) * x - 2 * (a + 3)) * x : (3 * a * x - 10 * a) * x + 8 * a;
     taps->slope[static_cast<size_t>(k)] = sign * slope;
   }
@@ -162,9 +165,11 @@ Result<Sampler<C>> sampler_of(KernelCall& call, const Tensor& output) {
   const Tensor &input = call.tensor("input"), &grid = call.tensor("grid");
   Sampler<C> s;
   s.axes = plane_axes(call);
-  s.mode = call.integer("interpolation_mode"), s.padding = call.integer("padding_mode"), s.aligned = call.flag("align_corners");
-  bool fits = input.rank == s.axes + 2 && grid.rank == input.rank && output.rank == input.rank && grid.dim(-1) == s.axes &&
-              grid.dim(0) == input.dim(0) && output.dim(0) == input.dim(0) && output.dim(1) == input.dim(1);
+  s.mode = call.integer("interpolation_mode"), s.padding = call.integer("padding_mode"),
+  s.aligned = call.flag("align_corners");
+  bool fits = input.rank == s.axes + 2 && grid.rank == input.rank && output.rank == input.rank &&
+              grid.dim(-1) == s.axes && grid.dim(0) == input.dim(0) && output.dim(0) == input.dim(0) &&
+              output.dim(1) == input.dim(1);
   for (int k = 0; fits && k < s.axes; ++k) {
     s.size[static_cast<size_t>(k)] = input.dim(2 + k);
     s.plane *= input.dim(2 + k);
@@ -190,7 +195,8 @@ Status sample(KernelCall& call) {
       const double* from = x + (batch * channels + c) * s.plane;
       double sum = 0;
       for (int k = 0; k < near.count; ++k)
-        if (near.list[static_cast<size_t>(k)].at >= 0) sum += from[near.list[static_cast<size_t>(k)].at] * near.list[static_cast<size_t>(k)].weight;
+        if (near.list[static_cast<size_t>(k)].at >= 0)
+          sum += from[near.list[static_cast<size_t>(k)].at] * near.list[static_cast<size_t>(k)].weight;
       out.as<double>()[(batch * channels + c) * s.places + place] = sum;
     }
   });
@@ -221,7 +227,8 @@ struct Backward {
         const Neighbour& n = near.list[static_cast<size_t>(k)];
         if (n.at < 0) continue;
         if (to) to[plane + n.at] += g * n.weight;
-        for (int j = 0; s.mode != kNearest && j < s.axes; ++j) slopes[s.axes - 1 - j] += g * x[plane + n.at] * n.slope[static_cast<size_t>(j)];
+        for (int j = 0; s.mode != kNearest && j < s.axes; ++j)
+          slopes[s.axes - 1 - j] += g * x[plane + n.at] * n.slope[static_cast<size_t>(j)];
       }
     }
   }
@@ -233,10 +240,15 @@ Status sample_backward(KernelCall& call) {
   SG_ASSIGN(Sampler<C> s, sampler_of<C>(call, grad));
   Tensor of_grid = call.scratch().tensor(DType::f64, grid.sizes()), of_input;
   fill(call, of_grid, Scalar::integer(0));
-  if (!call.result(0).is_none()) of_input = call.scratch().tensor(DType::f64, input.sizes()), fill(call, of_input, Scalar::integer(0));
-  Backward<C> backward{s, contiguous_as(call, input, DType::f64).as<double>(), contiguous_as(call, grad, DType::f64).as<double>(),
-                       contiguous_as(call, grid, kDTypeOf<C>).template as<C>(), of_input.is_none() ? nullptr : of_input.as<double>(),
-                       of_grid.as<double>(), input.dim(1)};
+  if (!call.result(0).is_none())
+    of_input = call.scratch().tensor(DType::f64, input.sizes()), fill(call, of_input, Scalar::integer(0));
+  Backward<C> backward{s,
+                       contiguous_as(call, input, DType::f64).as<double>(),
+                       contiguous_as(call, grad, DType::f64).as<double>(),
+                       contiguous_as(call, grid, kDTypeOf<C>).template as<C>(),
+                       of_input.is_none() ? nullptr : of_input.as<double>(),
+                       of_grid.as<double>(),
+                       input.dim(1)};
   for_rows(call, input.dim(0), s.places * input.dim(1) * 16, [&](int64_t batch, int) {
     for (int64_t at = 0; at < s.places; ++at) backward.place(batch, at);
   });

@@ -29,16 +29,18 @@ Tensor select(const Tensor& t, int64_t index) { return drop_axis(slice(t, 0, ind
 // The ends of the groups along an axis of `size`: they come from the data, so they are checked.
 Result<std::vector<int64_t>> group_ends(const KernelCall& call, int64_t size) {
   const Tensor& offsets = call.tensor("offs");
-  if (offsets.is_none() || is_floating(offsets.dtype) || is_complex(offsets.dtype)) return call.fail("needs integer offsets of the groups");
+  if (offsets.is_none() || is_floating(offsets.dtype) || is_complex(offsets.dtype))
+    return call.fail("needs integer offsets of the groups");
   std::vector<int64_t> ends;
   visit_dtype(offsets.dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T>)
-      for (int64_t i = 0; i < offsets.dim(0); ++i) ends.push_back(static_cast<int64_t>(offsets.as<T>()[i * offsets.step(0)]));
+      for (int64_t i = 0; i < offsets.dim(0); ++i)
+        ends.push_back(static_cast<int64_t>(offsets.as<T>()[i * offsets.step(0)]));
   });
   for (size_t i = 0; i < ends.size(); ++i)
     if (ends[i] < (i > 0 ? ends[i - 1] : 0) || ends[i] > size)
-      return call.fail("offset " + std::to_string(i) + " of the groups is " + std::to_string(ends[i]) + ": offsets rise from 0 to " +
-                       std::to_string(size));
+      return call.fail("offset " + std::to_string(i) + " of the groups is " + std::to_string(ends[i]) +
+                       ": offsets rise from 0 to " + std::to_string(size));
   return ends;
 }
 
@@ -47,7 +49,8 @@ Status grouped_mm(KernelCall& call) {
   const Tensor& b = call.tensor("mat2");
   const Tensor& out = call.result();
   if (call.has("bias")) return call.fail("a bias is not part of this op's definition");
-  if (a.dim(-1) != b.dim(-2)) return call.fail("the inner sizes differ: " + std::to_string(a.dim(-1)) + " and " + std::to_string(b.dim(-2)));
+  if (a.dim(-1) != b.dim(-2))
+    return call.fail("the inner sizes differ: " + std::to_string(a.dim(-1)) + " and " + std::to_string(b.dim(-2)));
   if (a.rank == 3 && b.rank == 3) {
     if (a.dim(0) != b.dim(0)) return call.fail("the numbers of groups differ");
     gemm(call, {out, a, b});
@@ -57,13 +60,15 @@ Status grouped_mm(KernelCall& call) {
   int64_t total = rows ? a.dim(0) : columns ? b.dim(1) : a.dim(1);
   SG_ASSIGN(std::vector<int64_t> ends, group_ends(call, total));
   if ((rows || columns) && static_cast<int64_t>(ends.size()) != (rows ? b : a).dim(0))
-    return call.fail("there are " + std::to_string(ends.size()) + " offsets for " + std::to_string((rows ? b : a).dim(0)) + " groups");
+    return call.fail("there are " + std::to_string(ends.size()) + " offsets for " +
+                     std::to_string((rows ? b : a).dim(0)) + " groups");
   std::vector<Gemm> products;
   int64_t begin = 0;
   for (size_t g = 0; g < ends.size(); begin = ends[g++]) {
     auto group = static_cast<int64_t>(g);
     if (rows) products.push_back({slice(out, 0, begin, ends[g]), slice(a, 0, begin, ends[g]), select(b, group)});
-    else if (columns) products.push_back({slice(out, 1, begin, ends[g]), select(a, group), slice(b, 1, begin, ends[g])});
+    else if (columns)
+      products.push_back({slice(out, 1, begin, ends[g]), select(a, group), slice(b, 1, begin, ends[g])});
     else products.push_back({select(out, group), slice(a, 1, begin, ends[g]), slice(b, 0, begin, ends[g])});
   }
   if (rows || columns) fill(call, slice(out, rows ? 0 : 1, begin, total), Scalar::integer(0));

@@ -21,12 +21,13 @@ Status histc(KernelCall& call) {
     low = *least, high = *most;
   }
   if (low == high) low -= 1, high += 1;
-  if (!std::isfinite(low) || !std::isfinite(high) || low > high) return call.fail("a histogram needs finite bounds in order");
+  if (!std::isfinite(low) || !std::isfinite(high) || low > high)
+    return call.fail("a histogram needs finite bounds in order");
   Tensor counts = call.scratch().tensor(DType::i64, std::array{bins});
   fill(call, counts, Scalar::integer(0));
   for (int64_t i = 0; i < n; ++i) {
     if (!(x[i] >= low && x[i] <= high)) continue;
-    double bin = (x[i] - low) * static_cast<double>(bins) / (high - low);   // no number where the bounds are huge
+    double bin = (x[i] - low) * static_cast<double>(bins) / (high - low);  // no number where the bounds are huge
     bool inside = bin >= 0 && bin < static_cast<double>(bins);
     ++counts.as<int64_t>()[inside ? static_cast<int64_t>(bin) : bin >= 0 ? bins - 1 : 0];
   }
@@ -40,12 +41,15 @@ Status bincount(KernelCall& call) {
   const auto* x = self.as<int64_t>();
   constexpr int64_t kMost = int64_t{1} << 40;
   for (int64_t i = 0; i < n; ++i) {
-    if (x[i] < 0 || x[i] >= kMost) return call.fail("value " + std::to_string(x[i]) + " at position " + std::to_string(i) + " cannot be counted");
+    if (x[i] < 0 || x[i] >= kMost)
+      return call.fail("value " + std::to_string(x[i]) + " at position " + std::to_string(i) + " cannot be counted");
     bins = std::max(bins, x[i] + 1);
   }
   if (call.result().is_none()) SG_TRY(call.allocate_result(0, std::array{bins}));
   Tensor& out = call.result();
-  if (out.dim(0) < bins) return call.fail("value " + std::to_string(bins - 1) + " is out of range for " + std::to_string(out.dim(0)) + " bins");
+  if (out.dim(0) < bins)
+    return call.fail("value " + std::to_string(bins - 1) + " is out of range for " + std::to_string(out.dim(0)) +
+                     " bins");
   bool weighted = call.has("weights");
   const double* weights = weighted ? contiguous_as(call, call.tensor("weights"), DType::f64).as<double>() : nullptr;
   Tensor sums = call.scratch().tensor(weighted ? DType::f64 : DType::i64, out.sizes());

@@ -36,19 +36,22 @@ void add_positions(KernelCall& call, const Tensor& mask, std::vector<Tensor>* ou
 }
 
 struct Picks {
-  std::vector<Tensor> indices;          // one an axis of self, none where it is kept
-  std::vector<int64_t> shape;           // what the indices broadcast to
-  int first = 0;                        // where their axes stand in the result
-  bool together = true;                 // the indexed axes are neighbours
+  std::vector<Tensor> indices;  // one an axis of self, none where it is kept
+  std::vector<int64_t> shape;   // what the indices broadcast to
+  int first = 0;                // where their axes stand in the result
+  bool together = true;         // the indexed axes are neighbours
 };
 
 Status broadcast_into(KernelCall& call, std::vector<int64_t>* shape, const Tensor& t) {
-  if (t.rank > static_cast<int>(shape->size())) shape->insert(shape->begin(), static_cast<size_t>(t.rank) - shape->size(), 1);
+  if (t.rank > static_cast<int>(shape->size()))
+    shape->insert(shape->begin(), static_cast<size_t>(t.rank) - shape->size(), 1);
   size_t shift = shape->size() - static_cast<size_t>(t.rank);
   for (int axis = 0; axis < t.rank; ++axis) {
     int64_t& size = (*shape)[shift + static_cast<size_t>(axis)];
     if (size == 1) size = t.dim(axis);
-    else if (t.dim(axis) != 1 && t.dim(axis) != size) return call.fail("the indices do not broadcast: sizes " + std::to_string(size) + " and " + std::to_string(t.dim(axis)));
+    else if (t.dim(axis) != 1 && t.dim(axis) != size)
+      return call.fail("the indices do not broadcast: sizes " + std::to_string(size) + " and " +
+                       std::to_string(t.dim(axis)));
   }
   return ok_status();
 }
@@ -76,7 +79,7 @@ Result<Picks> picks_of(KernelCall& call, const Tensor& self) {
 
 // The axes of self in the order outer, indexed, inner.
 struct Arranged {
-  Tensor kept;                          // outer and inner axes
+  Tensor kept;  // outer and inner axes
   int outer = 0;
 };
 
@@ -161,7 +164,8 @@ Status index_put(KernelCall& call) {
   Tensor values = alike(call, call.tensor("values"), self);
   SG_TRY(broadcast_into(call, &given, values));
   if (given != shape) return call.fail("the values do not broadcast to what the indices pick");
-  if (shape.size() > static_cast<size_t>(kMaxRank)) return call.fail("what the indices pick has more than " + std::to_string(kMaxRank) + " axes");
+  if (shape.size() > static_cast<size_t>(kMaxRank))
+    return call.fail("what the indices pick has more than " + std::to_string(kMaxRank) + " axes");
   Selection from = whole_selection(call, broadcast_to(values, shape), picks.first, axes_of(picks));
   if (call.flag("accumulate")) add_selection(call, to, from, Scalar::integer(1));
   else copy_selection(call, to, from);
@@ -170,9 +174,11 @@ Status index_put(KernelCall& call) {
 
 // --- one axis ---
 
-Tensor index_vector(KernelCall& call, std::string_view name) { return contiguous_as(call, call.tensor(name), DType::i64); }
+Tensor index_vector(KernelCall& call, std::string_view name) {
+  return contiguous_as(call, call.tensor(name), DType::i64);
+}
 
-Tensor with_axis(const Tensor& t) {     // a number as a vector of one
+Tensor with_axis(const Tensor& t) {  // a number as a vector of one
   Tensor out = t;
   if (t.rank == 0) out.rank = 1, out.shape[0] = out.stride[0] = 1;
   return out;
@@ -288,7 +294,8 @@ Status embedding_backward(KernelCall& call) {
   fill(call, out, Scalar::integer(0));
   SG_ASSIGN(Selection to, axis_selection(call, out, 0, indices, false));
   Selection from = whole_selection(call, grad, 0, grad.rank - 1);
-  auto *places = call.scratch().take<int64_t>(to.picked.count + 1), *sources = call.scratch().take<int64_t>(to.picked.count + 1);
+  auto *places = call.scratch().take<int64_t>(to.picked.count + 1),
+       *sources = call.scratch().take<int64_t>(to.picked.count + 1);
   int64_t n = 0, padding = call.integer("padding_idx");
   for (int64_t i = 0; i < to.picked.count; ++i) {
     if (indices.as<int64_t>()[i] == padding) continue;
@@ -304,7 +311,8 @@ Status embedding_backward(KernelCall& call) {
     for (int64_t g = 0; g < groups.count; ++g) {
       auto uses = static_cast<Compute<T>>(groups.begin[g + 1] - groups.begin[g]);
       T* row = out.as<T>() + places[groups.order[groups.begin[g]]];
-      for (int64_t i = 0; i < to.inner.count; ++i) row[to.inner.at[i]] = static_cast<T>(static_cast<Compute<T>>(row[to.inner.at[i]]) / uses);
+      for (int64_t i = 0; i < to.inner.count; ++i)
+        row[to.inner.at[i]] = static_cast<T>(static_cast<Compute<T>>(row[to.inner.at[i]]) / uses);
     }
   });
   return ok_status();

@@ -11,15 +11,18 @@ namespace sg::cpu {
 
 class IndexCheck {
  public:
-  // `index` counted from the front, or -1 when it is out of range; `position` is where in the tensor of indices it stands.
+  // `index` counted from the front, or -1 when it is out of range; `position` is where in the tensor of indices it
+  // stands.
   int64_t wrap(int64_t index, int64_t size, int64_t position) {
     int64_t wrapped = index < 0 ? index + size : index;
-    if (wrapped >= 0 && wrapped < size) [[likely]] return wrapped;
+    if (wrapped >= 0 && wrapped < size) [[likely]]
+      return wrapped;
     return report(position), -1;
   }
   // The same for ops in which negative indices are errors.
   int64_t hold(int64_t index, int64_t size, int64_t position) {
-    if (index >= 0 && index < size) [[likely]] return index;
+    if (index >= 0 && index < size) [[likely]]
+      return index;
     return report(position), -1;
   }
   bool ok() const { return first_.load(std::memory_order_relaxed) == kNone; }
@@ -36,7 +39,8 @@ class IndexCheck {
   static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   void report(int64_t position) {
     int64_t seen = first_.load(std::memory_order_relaxed);
-    while (position < seen && !first_.compare_exchange_weak(seen, position, std::memory_order_relaxed)) {}
+    while (position < seen && !first_.compare_exchange_weak(seen, position, std::memory_order_relaxed)) {
+    }
   }
   std::atomic<int64_t> first_{kNone};
 };

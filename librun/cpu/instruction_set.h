@@ -5,9 +5,9 @@
 
 namespace sg::cpu {
 
-enum class Isa : uint8_t { plain, avx2, avx512 };   // avx2: with FMA and F16C; avx512: F, BW, DQ and VL
+enum class Isa : uint8_t { plain, avx2, avx512 };  // avx2: with FMA and F16C; avx512: F, BW, DQ and VL
 
-bool isa_available(Isa isa);   // on this machine
+bool isa_available(Isa isa);  // on this machine
 Isa best_isa();
 
 }  // namespace sg::cpu

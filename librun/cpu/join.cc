@@ -22,7 +22,7 @@ Tensor flat_part(const Tensor& flat, int64_t start, const Tensor& like) {
   return make_tensor(flat.data + start * dtype_bytes(flat.dtype), flat.dtype, like.sizes());
 }
 
-bool is_legacy_empty(const Tensor& t) { return t.rank == 1 && t.dim(0) == 0; }   // PyTorch joins it to anything
+bool is_legacy_empty(const Tensor& t) { return t.rank == 1 && t.dim(0) == 0; }  // PyTorch joins it to anything
 
 Status cat(KernelCall& call) {
   const Tensor& out = call.result();
@@ -34,7 +34,8 @@ Status cat(KernelCall& call) {
     copy(call, part_of(out, axis, start, t.dim(axis)), t);
     start += t.dim(axis);
   }
-  return start == out.dim(axis) || out.elements() == 0 ? ok_status() : Status(call.fail("the tensors do not fill the result"));
+  return start == out.dim(axis) || out.elements() == 0 ? ok_status()
+                                                       : Status(call.fail("the tensors do not fill the result"));
 }
 
 Status stack(KernelCall& call) {
@@ -67,9 +68,11 @@ Status pack(KernelCall& call) {
   int64_t start = 0;
   for (int64_t p = 0; p < parts; ++p)
     for (const Tensor& t : call.tensors("tensors")) {
-      if (parts > 1 && (t.rank == 0 || t.dim(0) % parts != 0)) return call.fail("rows that do not divide into " + std::to_string(parts) + " parts");
+      if (parts > 1 && (t.rank == 0 || t.dim(0) % parts != 0))
+        return call.fail("rows that do not divide into " + std::to_string(parts) + " parts");
       const Tensor part = parts == 1 ? t : part_of(t, 0, p * (t.dim(0) / parts), t.dim(0) / parts);
-      if (start + part.elements() > call.result().elements()) return call.fail("the tensors are larger than the result");
+      if (start + part.elements() > call.result().elements())
+        return call.fail("the tensors are larger than the result");
       copy(call, flat_part(call.result(), start, part), part);
       start += part.elements();
     }
@@ -83,14 +86,22 @@ DType numbered_dtype(int64_t number) {
   switch (number) {
     case 1: return DType::bf16;
     case 8: return DType::boolean;
-    case 9: case 12: return DType::c128;
-    case 10: case 14: return DType::c64;
-    case 15: case 20: return DType::f64;
-    case 16: case 18: return DType::f32;
-    case 17: case 26: return DType::f16;
-    case 27: case 32: return DType::i32;
-    case 29: case 45: return DType::i16;
-    case 36: case 39: return DType::i64;
+    case 9:
+    case 12: return DType::c128;
+    case 10:
+    case 14: return DType::c64;
+    case 15:
+    case 20: return DType::f64;
+    case 16:
+    case 18: return DType::f32;
+    case 17:
+    case 26: return DType::f16;
+    case 27:
+    case 32: return DType::i32;
+    case 29:
+    case 45: return DType::i16;
+    case 36:
+    case 39: return DType::i64;
     case 38: return DType::i8;
     case 56: return DType::u8;
     default: return DType::none;
@@ -113,7 +124,8 @@ Status pre_bucket_all_gather(KernelCall& call) {
     DType wanted = numbered_dtype(numbers[i]);
     if (wanted == DType::none) return call.fail("no element type has the number " + std::to_string(numbers[i]));
     if (dtype_bytes(wanted) != dtype_bytes(recorded) && wanted != recorded)
-      return call.fail("a bucket of " + std::string(dtype_name(recorded)) + " cannot hold elements of " + std::string(dtype_name(wanted)));
+      return call.fail("a bucket of " + std::string(dtype_name(recorded)) + " cannot hold elements of " +
+                       std::string(dtype_name(wanted)));
     if (inputs[i].elements() > end - start) return call.fail("the inputs are larger than the bucket");
     Tensor part = flat_part(out, start, inputs[i]);
     if (wanted != recorded) part.dtype = stored_dtype(wanted, call.numerics());
@@ -138,7 +150,10 @@ Status pre_bucket_reduce_scatter(KernelCall& call) {
       if (start + rows * row > out.elements()) return call.fail("the inputs are larger than the bucket");
       Tensor part = part_of(t, 0, first, own);
       copy(call, flat_part(out, start, part), part);
-      fill(call, make_tensor(out.data + (start + own * row) * dtype_bytes(out.dtype), out.dtype, std::array{(rows - own) * row}), Scalar::integer(0));
+      fill(call,
+           make_tensor(out.data + (start + own * row) * dtype_bytes(out.dtype), out.dtype,
+                       std::array{(rows - own) * row}),
+           Scalar::integer(0));
       start += rows * row;
     }
   }

@@ -39,8 +39,8 @@ Tensor lane_at(const LaneValue& v, int64_t lane) {
 }
 
 Error unsupported(const Graph& graph, NodeId n, std::string_view why) {
-  return Error{ErrorKind::cannot_apply, "%" + std::string(graph.label(n)) + ": " + std::string(graph.op_name(n)) + " " + std::string(why) +
-                                            " inside a nested graph"};
+  return Error{ErrorKind::cannot_apply, "%" + std::string(graph.label(n)) + ": " + std::string(graph.op_name(n)) + " " +
+                                            std::string(why) + " inside a nested graph"};
 }
 
 ParamValue of_tensor(const Tensor& t) {
@@ -59,7 +59,8 @@ LaneGraph::LaneGraph(const Program& program, const Graph& graph, Numerics numeri
 
 Result<std::vector<LaneValue>> LaneGraph::run(int64_t lanes, std::span<const LaneValue> inputs) {
   if (inputs.size() != graph_.inputs().size())
-    return Error{ErrorKind::cannot_apply, "a nested graph of " + std::to_string(graph_.inputs().size()) + " inputs is given " + std::to_string(inputs.size())};
+    return Error{ErrorKind::cannot_apply, "a nested graph of " + std::to_string(graph_.inputs().size()) +
+                                              " inputs is given " + std::to_string(inputs.size())};
   lanes_ = lanes;
   values_memory_.reset();
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -67,10 +68,13 @@ Result<std::vector<LaneValue>> LaneGraph::run(int64_t lanes, std::span<const Lan
     LaneValue value = inputs[i];
     DType recorded = stored_dtype(graph_.type(v).dtype, numerics_);
     if (!fits(value.tensor, graph_.type(v)))
-      return Error{ErrorKind::cannot_apply, "input %" + std::string(graph_.name(v)) + " of a nested graph has another shape"};
+      return Error{ErrorKind::cannot_apply,
+                   "input %" + std::string(graph_.name(v)) + " of a nested graph has another shape"};
     if (!value.tensor.is_none() && value.tensor.dtype != recorded) {
       value.wide = is_floating(recorded) && is_floating(value.tensor.dtype);
-      if (!value.wide) return Error{ErrorKind::cannot_apply, "input %" + std::string(graph_.name(v)) + " of a nested graph has another dtype"};
+      if (!value.wide)
+        return Error{ErrorKind::cannot_apply,
+                     "input %" + std::string(graph_.name(v)) + " of a nested graph has another dtype"};
     }
     values_[v.index] = value;
   }
@@ -108,7 +112,7 @@ bool LaneGraph::has_lifted(NodeId n) const {
 bool LaneGraph::has_wide(NodeId n) const {
   const OpInfo* op = graph_.op_info(n);
   for (const Arg& arg : graph_.node(n).args)
-    if (arg.is(ArgKind::dtype)) return false;           // says what it makes
+    if (arg.is(ArgKind::dtype)) return false;  // says what it makes
   bool wide = false;
   for_values(n, [&](ValueId v) { wide |= values_[v.index].wide; });
   return wide && !is_factory(op->name);
@@ -118,7 +122,8 @@ Status LaneGraph::run_node(NodeId n) {
   const OpInfo* op = graph_.op_info(n);
   const Node& node = graph_.node(n);
   if (!op) return unsupported(graph_, n, "is not in the op table");
-  if (op->writes() || op->has(kRandom) || op->has(kCollective) || op->has(kHigherOrder)) return unsupported(graph_, n, "cannot run");
+  if (op->writes() || op->has(kRandom) || op->has(kCollective) || op->has(kHigherOrder))
+    return unsupported(graph_, n, "cannot run");
   for (uint32_t i = 0; i < node.result_count; ++i)
     if (graph_.type(node.result(i)).kind != TypeKind::tensor) return unsupported(graph_, n, "does not give tensors");
   bool is_view = op->has(kView);
@@ -139,11 +144,13 @@ Result<Tensor> LaneGraph::result_tensor(NodeId n, uint32_t i) const {
   Tensor t;
   t.dtype = stored_dtype(type.dtype, numerics_);
   if (has_wide(n) && is_floating(t.dtype) && t.dtype != DType::f64) t.dtype = DType::f32;
-  if (!is_runnable(t.dtype) || type.shape.size() + 1 > static_cast<size_t>(kMaxRank)) return unsupported(graph_, n, "has a type that cannot be");
+  if (!is_runnable(t.dtype) || type.shape.size() + 1 > static_cast<size_t>(kMaxRank))
+    return unsupported(graph_, n, "has a type that cannot be");
   t.rank = static_cast<int>(type.shape.size());
   for (size_t axis = 0; axis < type.shape.size(); ++axis) {
     auto size = bindings_.value(type.shape[axis]), stride = bindings_.value(type.stride[axis]);
-    if (!size || !stride || *size < 0 || *stride < 0) return unsupported(graph_, n, "has a size that nothing gives a value");
+    if (!size || !stride || *size < 0 || *stride < 0)
+      return unsupported(graph_, n, "has a size that nothing gives a value");
     t.shape[axis] = *size;
     t.stride[axis] = *stride;
   }
@@ -154,7 +161,7 @@ Result<Tensor> LaneGraph::result_tensor(NodeId n, uint32_t i) const {
 LaneValue LaneGraph::lifted(Tensor t, bool wide) {
   int64_t step = std::max<int64_t>(extent_bytes(t) / dtype_bytes(t.dtype), 1), bytes;
   bool fits = !__builtin_mul_overflow(lanes_, step * dtype_bytes(t.dtype), &bytes);
-  t.data = values_memory_.take(fits ? bytes : -1);      // -1: no memory
+  t.data = values_memory_.take(fits ? bytes : -1);  // -1: no memory
   return {t, step, wide};
 }
 
@@ -185,15 +192,18 @@ Status LaneGraph::run_once(NodeId n) {
 
 Status LaneGraph::run_view(NodeId n) {
   const Node& node = graph_.node(n);
-  if (node.args.empty() || !node.args[0].is(ArgKind::value) || graph_.op_name(n) == "aten._conj.default") return unsupported(graph_, n, "cannot run");
+  if (node.args.empty() || !node.args[0].is(ArgKind::value) || graph_.op_name(n) == "aten._conj.default")
+    return unsupported(graph_, n, "cannot run");
   ValueId source = node.args[0].as_value();
-  auto offset_of = [&](ValueId v) { return graph_.type(v).offset.is_none() ? std::optional<int64_t>(0) : bindings_.value(graph_.type(v).offset); };
+  auto offset_of = [&](ValueId v) {
+    return graph_.type(v).offset.is_none() ? std::optional<int64_t>(0) : bindings_.value(graph_.type(v).offset);
+  };
   for (uint32_t i = 0; i < node.result_count; ++i) {
     SG_ASSIGN(Tensor t, result_tensor(n, i));
     LaneValue out = values_[source.index];
     auto from = offset_of(source), to = offset_of(node.result(i));
     if (!from || !to || t.dtype != out.tensor.dtype) return unsupported(graph_, n, "cannot run");
-    Tensor first = out.tensor;                          // held against what the lane has
+    Tensor first = out.tensor;  // held against what the lane has
     t.data = first.data + (*to - *from) * dtype_bytes(t.dtype);
     if (t.elements() > 0 && (t.data < first.data || t.data + extent_bytes(t) > first.data + extent_bytes(first)))
       return unsupported(graph_, n, "reaches beyond its memory");
@@ -221,12 +231,14 @@ Status LaneGraph::run_pointwise(NodeId n) {
 // self[i, j, ...]: where self has a block a lane, the lane's number is one more index in front.
 Status LaneGraph::run_index(NodeId n) {
   const Node& node = graph_.node(n);
-  if (node.args.size() != 2 || !node.args[0].is(ArgKind::value) || !node.args[1].is(ArgKind::list)) return run_lane_by_lane(n);
+  if (node.args.size() != 2 || !node.args[0].is(ArgKind::value) || !node.args[1].is(ArgKind::list))
+    return run_lane_by_lane(n);
   const LaneValue& self = values_[node.args[0].as_value().index];
   std::vector<Tensor> indices;
   int rank = 0;
   for (const Arg& item : node.args[1].items()) {
-    if (!item.is(ArgKind::value) || values_[item.as_value().index].tensor.dtype == DType::boolean) return run_lane_by_lane(n);
+    if (!item.is(ArgKind::value) || values_[item.as_value().index].tensor.dtype == DType::boolean)
+      return run_lane_by_lane(n);
     rank = std::max(rank, values_[item.as_value().index].tensor.rank);
   }
   if (self.lane_step != 0) {
@@ -237,12 +249,14 @@ Status LaneGraph::run_index(NodeId n) {
     for (int64_t i = 0; i < lanes_; ++i) lane.as<int64_t>()[i] = i;
     indices.push_back(lane);
   }
-  for (const Arg& item : node.args[1].items()) indices.push_back(all_lanes(values_[item.as_value().index], lanes_, rank));
+  for (const Arg& item : node.args[1].items())
+    indices.push_back(all_lanes(values_[item.as_value().index], lanes_, rank));
   SG_ASSIGN(Tensor t, result_tensor(n, 0));
   LaneValue& out = values_[node.result(0).index];
   out = lifted(t, self.wide);
   KernelCall call(*graph_.op_info(n), &context_);
-  call.params()[static_cast<size_t>(call.op().param_index("self"))] = of_tensor(all_lanes(self, lanes_, self.tensor.rank));
+  call.params()[static_cast<size_t>(call.op().param_index("self"))] =
+      of_tensor(all_lanes(self, lanes_, self.tensor.rank));
   ParamValue list;
   list.kind = ParamValue::Kind::list;
   for (const Tensor& index : indices) list.items.push_back(of_tensor(index));

@@ -1,14 +1,15 @@
 // LaneGraph: a nested graph over single numbers (a score_mod, a mask_mod), run for many of them at once.
 //
-// A value is the same for all lanes, or has one block a lane: "lifted", with a leading axis. Nodes are evaluated one by one
-// through the ordinary kernels:
+// A value is the same for all lanes, or has one block a lane: "lifted", with a leading axis. Nodes are evaluated one by
+// one through the ordinary kernels:
 //   - a node without lifted arguments runs as it is, and so do factories, which read no values;
 //   - pointwise ops run on the lifted tensors, broadcast;
 //   - indexing by lifted indices gathers for all lanes;
 //   - views of lifted values are views of every lane's block;
 //   - whatever else runs lane by lane: slow, and right for any op.
 //
-// Precision  Score graphs are traced with a half type where attention computes scores in f32: a value that comes from such
+// Precision  Score graphs are traced with a half type where attention computes scores in f32: a value that comes from
+// such
 //            a wider input stays wide until the graph says otherwise.
 #pragma once
 
@@ -23,9 +24,9 @@
 namespace sg::cpu {
 
 struct LaneValue {
-  Tensor tensor;                // of one lane, without the leading axis; dtype none = not there
-  int64_t lane_step = 0;        // elements from one lane's block to the next; 0 = the same for all
-  bool wide = false;            // in a wider type than the graph records
+  Tensor tensor;          // of one lane, without the leading axis; dtype none = not there
+  int64_t lane_step = 0;  // elements from one lane's block to the next; 0 = the same for all
+  bool wide = false;      // in a wider type than the graph records
 };
 
 class LaneGraph {
@@ -44,9 +45,9 @@ class LaneGraph {
   Status run_index(NodeId n);
   Status run_lane_by_lane(NodeId n);
 
-  Result<Tensor> result_tensor(NodeId n, uint32_t i) const;    // of one lane, no memory
+  Result<Tensor> result_tensor(NodeId n, uint32_t i) const;  // of one lane, no memory
   Status call_kernel(NodeId n, std::vector<Tensor> results, const std::vector<LaneValue>& values);
-  std::vector<LaneValue> arguments(NodeId n) const;            // the tensors among them, by ValueId
+  std::vector<LaneValue> arguments(NodeId n) const;  // the tensors among them, by ValueId
   bool fits(const Tensor& t, const Type& type) const;
   bool has_lifted(NodeId n) const;
   bool has_wide(NodeId n) const;
@@ -61,7 +62,7 @@ class LaneGraph {
   Scratch values_memory_, kernel_memory_;
   KernelContext context_;
   int64_t lanes_ = 0;
-  std::vector<LaneValue> values_;      // by ValueId
+  std::vector<LaneValue> values_;  // by ValueId
 };
 
 }  // namespace sg::cpu

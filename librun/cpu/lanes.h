@@ -9,8 +9,9 @@
 
 namespace sg::cpu {
 
-inline constexpr int kSumLanes = 32;                 // more than compilers unroll, so that they vectorise instead
-inline constexpr int64_t kLaneBlock = 16 * kSumLanes;   // lanes are added up after so many elements, which keeps errors small
+inline constexpr int kSumLanes = 32;  // more than compilers unroll, so that they vectorise instead
+inline constexpr int64_t kLaneBlock =
+    16 * kSumLanes;  // lanes are added up after so many elements, which keeps errors small
 
 template <class T>
 SG_INLINE T add_lanes(T* lane) {
@@ -38,7 +39,7 @@ SG_INLINE double sum_lanes(int64_t n, const Value& value) {
 template <class T>
 SG_INLINE T max_lanes(const T* x, int64_t n) {
   constexpr int kLanesOfMax = 2 * kSumLanes;
-  T lane[kLanesOfMax], bad[kLanesOfMax] = {}, nan = 0;   // bad: stays 0, or becomes NaN
+  T lane[kLanesOfMax], bad[kLanesOfMax] = {}, nan = 0;  // bad: stays 0, or becomes NaN
   for (T& l : lane) l = -std::numeric_limits<T>::infinity();
   int64_t i = 0;
   for (; i + kLanesOfMax <= n; i += kLanesOfMax) {

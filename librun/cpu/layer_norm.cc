@@ -1,5 +1,5 @@
-// Layer norm and RMS norm over the trailing axes, and their gradients. Statistics and the gradients of weight and bias are
-// summed in double; rows of the latter in blocks of fixed size.
+// Layer norm and RMS norm over the trailing axes, and their gradients. Statistics and the gradients of weight and bias
+// are summed in double; rows of the latter in blocks of fixed size.
 #include <cmath>
 
 #include "librun/cpu/kernels.h"
@@ -9,14 +9,15 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kRowsPerBlock = 32;   // whose parameter gradients are summed in one go
+constexpr int64_t kRowsPerBlock = 32;  // whose parameter gradients are summed in one go
 
 // to = (x - mean) * rstd * weight + bias; weight and bias may be null.
 template <class C>
 SG_CLONES void normalize(const C* x, double mean, double rstd, const C* weight, const C* bias, C* to, int64_t n) {
   if (weight && bias) {
     for (int64_t i = 0; i < n; ++i)
-      to[i] = static_cast<C>((static_cast<double>(x[i]) - mean) * rstd * static_cast<double>(weight[i]) + static_cast<double>(bias[i]));
+      to[i] = static_cast<C>((static_cast<double>(x[i]) - mean) * rstd * static_cast<double>(weight[i]) +
+                             static_cast<double>(bias[i]));
     return;
   }
   for (int64_t i = 0; i < n; ++i) {
@@ -46,8 +47,8 @@ SG_CLONES RowSums gradient_sums(const C* grad, const C* x, double mean, const C*
 
 // to = rstd * (grad * weight - shift - (x - mean) * slope)
 template <class C>
-SG_CLONES void input_gradient(const C* grad, const C* x, const C* weight, double mean, double rstd, double shift, double slope,
-                              C* to, int64_t n) {
+SG_CLONES void input_gradient(const C* grad, const C* x, const C* weight, double mean, double rstd, double shift,
+                              double slope, C* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     double weighted = static_cast<double>(grad[i]) * (weight ? static_cast<double>(weight[i]) : 1.0);
     to[i] = static_cast<C>(rstd * (weighted - shift - (static_cast<double>(x[i]) - mean) * slope));
@@ -55,7 +56,8 @@ SG_CLONES void input_gradient(const C* grad, const C* x, const C* weight, double
 }
 
 template <class C>
-SG_CLONES void add_parameter_gradients(const C* grad, const C* x, double mean, double rstd, double* weight, double* bias, int64_t n) {
+SG_CLONES void add_parameter_gradients(const C* grad, const C* x, double mean, double rstd, double* weight,
+                                       double* bias, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     double g = static_cast<double>(grad[i]);
     weight[i] += g * ((static_cast<double>(x[i]) - mean) * rstd);
@@ -69,8 +71,8 @@ SG_CLONES void add_row(double* to, const double* from, int64_t n) {
 
 // What the op normalises over, and in which way.
 struct Norm {
-  int64_t length;                       // elements that are normalised together
-  bool centered;                        // layer norm, not RMS norm
+  int64_t length;  // elements that are normalised together
+  bool centered;   // layer norm, not RMS norm
 };
 
 int64_t normalized_length(KernelCall& call) {
@@ -142,7 +144,7 @@ struct Gradients {
   Norm norm;
   Tensor grad, input;
   const C* weight;
-  const C* means;                       // null: not centered
+  const C* means;  // null: not centered
   const C* rstds;
 
   double mean(int64_t row) const { return means ? static_cast<double>(means[row]) : 0.0; }
@@ -176,22 +178,30 @@ struct Gradients {
         double* to = sums + block * 2 * n;
         std::fill_n(to, 2 * n, 0.0);
         for (int64_t row = block * kRowsPerBlock; row < std::min(rows, (block + 1) * kRowsPerBlock); ++row)
-          add_parameter_gradients(g.row(row, thread), x.row(row, thread), mean(row), static_cast<double>(rstds[row]), to, to + n, n);
+          add_parameter_gradients(g.row(row, thread), x.row(row, thread), mean(row), static_cast<double>(rstds[row]),
+                                  to, to + n, n);
       }
     });
     for (int64_t step = 1; step < blocks; step *= 2)
-      for (int64_t block = 0; block + step < blocks; block += 2 * step) add_row(sums + block * 2 * n, sums + (block + step) * 2 * n, 2 * n);
+      for (int64_t block = 0; block + step < blocks; block += 2 * step)
+        add_row(sums + block * 2 * n, sums + (block + step) * 2 * n, 2 * n);
     for (size_t i = 1; i < call.result_count(); ++i) {
       if (call.result(i).is_none()) continue;
-      copy(call, call.result(i), make_tensor(reinterpret_cast<std::byte*>(sums + (i == 2 ? n : 0)), DType::f64, call.result(i).sizes()));
+      copy(call, call.result(i),
+           make_tensor(reinterpret_cast<std::byte*>(sums + (i == 2 ? n : 0)), DType::f64, call.result(i).sizes()));
     }
   }
 };
 
 template <class C>
 void backward(KernelCall& call, Norm norm) {
-  Gradients<C> gradients{call, norm, contiguous(call, call.tensor("grad_out")), contiguous(call, call.tensor("input")),
-                         parameter<C>(call, "weight"), parameter<C>(call, "mean"), parameter<C>(call, "rstd")};
+  Gradients<C> gradients{call,
+                         norm,
+                         contiguous(call, call.tensor("grad_out")),
+                         contiguous(call, call.tensor("input")),
+                         parameter<C>(call, "weight"),
+                         parameter<C>(call, "mean"),
+                         parameter<C>(call, "rstd")};
   if (!call.result(0).is_none()) gradients.of_input();
   bool parameters = false;
   for (size_t i = 1; i < call.result_count(); ++i) parameters |= !call.result(i).is_none();
@@ -208,12 +218,9 @@ Status layer_norm_backward(KernelCall& call) { return run_backward(call, true); 
 Status rms_norm_backward(KernelCall& call) { return run_backward(call, false); }
 
 constexpr KernelRow kRows[] = {
-    {"aten.native_layer_norm.default", layer_norm},
-    {"aten.native_layer_norm_backward.default", layer_norm_backward},
-    {"aten.layer_norm.default", layer_norm},
-    {"aten.rms_norm.default", rms_norm},
-    {"aten._fused_rms_norm.default", rms_norm},
-    {"aten._fused_rms_norm_backward.default", rms_norm_backward},
+    {"aten.native_layer_norm.default", layer_norm}, {"aten.native_layer_norm_backward.default", layer_norm_backward},
+    {"aten.layer_norm.default", layer_norm},        {"aten.rms_norm.default", rms_norm},
+    {"aten._fused_rms_norm.default", rms_norm},     {"aten._fused_rms_norm_backward.default", rms_norm_backward},
 };
 
 }  // namespace

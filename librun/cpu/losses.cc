@@ -24,7 +24,7 @@ std::vector<int64_t> broadcast_shape(const Tensor& a, const Tensor& b) {
 }
 
 template <class Fn>
-Tensor each_loss(KernelCall& call, std::span<const int64_t> shape, const Fn& loss) {   // loss(i)
+Tensor each_loss(KernelCall& call, std::span<const int64_t> shape, const Fn& loss) {  // loss(i)
   Tensor losses = call.scratch().tensor(DType::f64, shape);
   call.team().parallel_for(losses.elements(), kPieceElements, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) losses.as<double>()[i] = loss(i);
@@ -61,7 +61,8 @@ Status bce_with_logits(KernelCall& call) {
   const auto* x = doubles(call, call.tensor("self"), shape).as<double>();
   const auto* y = doubles(call, call.tensor("target"), shape).as<double>();
   const double* weight = call.has("weight") ? doubles(call, call.tensor("weight"), shape).as<double>() : nullptr;
-  const double* positive = call.has("pos_weight") ? doubles(call, call.tensor("pos_weight"), shape).as<double>() : nullptr;
+  const double* positive =
+      call.has("pos_weight") ? doubles(call, call.tensor("pos_weight"), shape).as<double>() : nullptr;
   Tensor losses = workspace(call, DType::f64, shape);
   for_each(call, losses.elements(), kPieceElements,
            work::CrossEntropyOfLogits{x, y, weight, positive, losses.as<double>()});
@@ -73,8 +74,8 @@ Status bce_with_logits(KernelCall& call) {
 
 // Rows of classes: axis 1, or the only one.
 struct Classes {
-  Tensor scores;                        // [rows, classes], doubles, log-probabilities
-  Tensor shape;                         // of one number a row
+  Tensor scores;  // [rows, classes], doubles, log-probabilities
+  Tensor shape;   // of one number a row
   const double* weight;
   int64_t rows, classes;
 };
@@ -83,7 +84,8 @@ Classes classes_of(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   int axis = self.rank > 1 ? 1 : 0;
   Rows rows = rows_of(call, self, axis, DType::f64);
-  Classes c{call.scratch().tensor(DType::f64, rows.tensor.sizes()), drop_axis(self, axis), nullptr, rows.count, rows.length};
+  Classes c{call.scratch().tensor(DType::f64, rows.tensor.sizes()), drop_axis(self, axis), nullptr, rows.count,
+            rows.length};
   if (call.has("weight")) c.weight = contiguous_as(call, call.tensor("weight"), DType::f64).as<double>();
   for_rows(call, rows.count, rows.length, [&](int64_t row, int) {
     const double* x = rows.tensor.as<double>() + row * rows.length;
@@ -121,8 +123,8 @@ Status hard_cross_entropy(KernelCall& call, const Classes& c) {
   double smooth = call.number("label_smoothing");
   for (int64_t i = 0; i < c.rows; ++i)
     if (at[i] != ignored && (at[i] < 0 || at[i] >= c.classes))
-      return call.fail("target " + std::to_string(at[i]) + " at position " + std::to_string(i) + " is out of range for " +
-                       std::to_string(c.classes) + " classes");
+      return call.fail("target " + std::to_string(at[i]) + " at position " + std::to_string(i) +
+                       " is out of range for " + std::to_string(c.classes) + " classes");
   auto weight_of = [&](int64_t row) { return at[row] == ignored ? 0.0 : c.weight ? c.weight[at[row]] : 1.0; };
   Tensor losses = each_loss(call, c.shape.sizes(), [&](int64_t row) {
     if (at[row] == ignored) return 0.0;

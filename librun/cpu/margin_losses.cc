@@ -48,7 +48,8 @@ int64_t labels_in(const Samples& s, int64_t row) {
 Status expect_labels(KernelCall& call, const Samples& s) {
   IndexCheck check;
   for (int64_t i = 0; i < s.count; ++i)
-    for (int64_t at = i * s.classes, end = at + labels_in(s, i); at < end; ++at) check.hold(s.target[at], s.classes, at);
+    for (int64_t at = i * s.classes, end = at + labels_in(s, i); at < end; ++at)
+      check.hold(s.target[at], s.classes, at);
   return check.status(call, s.target, s.classes);
 }
 

@@ -31,13 +31,13 @@ Turn turn_wide(float x) {
 
 Turn turn_any(float x) {
   uint32_t u = __builtin_bit_cast(uint32_t, x);
-  int exponent = static_cast<int>(u >> 23 & 255) - 150;      // |x| = mantissa * 2^exponent
+  int exponent = static_cast<int>(u >> 23 & 255) - 150;  // |x| = mantissa * 2^exponent
   if (exponent == 105) return {nan(), 0};
   if (exponent < -24) return {static_cast<double>(x), 0};
   uint32_t mantissa = (u & 0x7FFFFF) | 0x800000;
   // |x| * 2/pi modulo 4: bits of 2/pi that weigh 4 and more make whole turns and are not taken.
   Wide128 product = bits_of_two_over_pi(exponent - 2) * mantissa;
-  product &= (Wide128{1} << 96) - 1;                          // two bits of quarters, then 94 behind the point
+  product &= (Wide128{1} << 96) - 1;  // two bits of quarters, then 94 behind the point
   uint64_t quarter = static_cast<uint64_t>((product + (Wide128{1} << 93)) >> 94);
   auto rest = static_cast<Signed128>(product) - static_cast<Signed128>(static_cast<Wide128>(quarter) << 94);
   double r = static_cast<double>(rest) * 0x1p-94 * kHalfPi;
@@ -91,7 +91,7 @@ double erfinv_core(double x) {
 
 double lgamma_core(double x) {
   int sign;
-  return ::lgamma_r(x, &sign);   // lgamma would write a global
+  return ::lgamma_r(x, &sign);  // lgamma would write a global
 }
 
 }  // namespace sg::cpu::math

@@ -63,14 +63,14 @@ SG_INLINE double round_even(double x) {
 // --- cores: double in and out, good to about 1e-12 relative, for arguments within the range of float ---
 
 struct Exponent {
-  double scale;      // 2^n
-  double rest;       // exp(x) / 2^n - 1
+  double scale;  // 2^n
+  double rest;   // exp(x) / 2^n - 1
 };
 
 SG_INLINE Exponent split_exp(double x) {
   constexpr double c[] = {0.4999999999995507,   0.16666666666662583,    0.041666666786337556,   0.008333333344209506,
                           0.001388883909064138, 0.00019841224581544105, 2.4867883453521802e-05, 2.761757684835413e-06};
-  x = x > 700.0 ? 700.0 : x;                       // beyond what float holds, within what double does; NaN stays
+  x = x > 700.0 ? 700.0 : x;  // beyond what float holds, within what double does; NaN stays
   x = x < -700.0 ? -700.0 : x;
   double shifted = x * kInvLn2 + kRoundBias;
   double n = shifted - kRoundBias;
@@ -86,7 +86,7 @@ SG_INLINE double exp_core(double x) {
 SG_INLINE double expm1_core(double x) {
   Exponent e = split_exp(x);
   double y = e.scale * e.rest + (e.scale - 1.0);
-  return x == 0.0 ? x : y;                         // keeps -0
+  return x == 0.0 ? x : y;  // keeps -0
 }
 
 // log of m with sqrt(1/2) <= 1 + f < sqrt(2), given f
@@ -98,11 +98,11 @@ SG_INLINE double log_near_one(double f) {
 }
 
 struct Logarithm {
-  double exponent;   // k
-  double rest;       // x / 2^k - 1, with sqrt(1/2) <= 1 + rest < sqrt(2)
+  double exponent;  // k
+  double rest;      // x / 2^k - 1, with sqrt(1/2) <= 1 + rest < sqrt(2)
 };
 
-SG_INLINE Logarithm split_log(double x) {          // REQUIRES: for a number that is finite, positive and normal
+SG_INLINE Logarithm split_log(double x) {  // REQUIRES: for a number that is finite, positive and normal
   constexpr uint64_t kOne = 0x3FF0000000000000, kSqrtHalf = 0x3FE6A09E667F3BCD;
   uint64_t biased = (bits_of(x) + (kOne - kSqrtHalf)) >> 52;
   double k = from_bits(biased | 0x4330000000000000) - (0x1p52 + 1023.0);
@@ -110,8 +110,8 @@ SG_INLINE Logarithm split_log(double x) {          // REQUIRES: for a number tha
   return {k, m - 1.0};
 }
 
-SG_INLINE double log_ends(double x, double y) {    // y = log(x), put right for the x that it does not hold for
-  y = x < infinity() ? y : x;                      // infinity and NaN
+SG_INLINE double log_ends(double x, double y) {  // y = log(x), put right for the x that it does not hold for
+  y = x < infinity() ? y : x;                    // infinity and NaN
   y = x == 0.0 ? -infinity() : y;
   return x < 0.0 ? nan() : y;
 }
@@ -124,7 +124,7 @@ SG_INLINE double log_core(double x) {
 SG_INLINE double log1p_core(double x) {
   double u = 1.0 + x;
   Logarithm l = split_log(u);
-  double f = l.exponent == 0.0 ? x : l.rest;       // exact where it counts
+  double f = l.exponent == 0.0 ? x : l.rest;  // exact where it counts
   double y = log_ends(u, l.exponent * kLn2 + log_near_one(f));
   return x == 0.0 ? x : y;
 }
@@ -135,7 +135,7 @@ SG_INLINE double erfc_positive(double x) {
                           0.11631997026182801, 0.13939584968747093, -0.09330967646079015, 0.38106619544544534,
                           -0.6148378894414123, 0.7761012367621861,  -0.7016510755109432,  0.3860433759440681,
                           -0.1159190253379828, 0.014751661064663076};
-  x = x > 11.0 ? 11.0 : x;                         // erfc(11) < 1e-53
+  x = x > 11.0 ? 11.0 : x;  // erfc(11) < 1e-53
   double t = 3.0 / (3.0 + x);
   return exp_core(-x * x) * (t * polynomial(t, c));
 }
@@ -170,7 +170,7 @@ SG_INLINE double atan_core(double x) {
 
 SG_INLINE double atan2_core(double y, double x) {
   double ay = abs(y), ax = abs(x);
-  double q = (ay == ax && ay != 0.0) ? 1.0 : ay / ax;                  // 1 for two infinities
+  double q = (ay == ax && ay != 0.0) ? 1.0 : ay / ax;  // 1 for two infinities
   q = (ay == 0.0 && ax == 0.0) ? 0.0 : q;
   double angle = atan_core(q);
   bool left = (bits_of(x) >> 63) != 0;
@@ -180,22 +180,22 @@ SG_INLINE double atan2_core(double y, double x) {
 }
 
 struct Turn {
-  double rest;         // the angle less n quarter turns, within [-pi/4, pi/4]
-  uint64_t quarter;    // n, modulo 4 and more
+  double rest;       // the angle less n quarter turns, within [-pi/4, pi/4]
+  uint64_t quarter;  // n, modulo 4 and more
 };
 
-inline constexpr double kTurnLimit = 0x1p18;   // of `turn_small`: beyond it, turn_any
+inline constexpr double kTurnLimit = 0x1p18;  // of `turn_small`: beyond it, turn_any
 
-SG_INLINE Turn turn_small(double x) {          // REQUIRES: |x| <= kTurnLimit
+SG_INLINE Turn turn_small(double x) {  // REQUIRES: |x| <= kTurnLimit
   double shifted = x * 0x1.45f306dc9c883p-1 + kRoundBias;
   double n = shifted - kRoundBias;
   double r = ((x - n * 0x1.921fb544p+0) - n * 0x1.0b4611a6p-34) - n * 0x1.3198a2e037073p-69;
   return {r, bits_of(shifted)};
 }
 
-Turn turn_any(float x);                        // any float, exactly reduced; NaN for those that are not finite. A call.
+Turn turn_any(float x);  // any float, exactly reduced; NaN for those that are not finite. A call.
 
-SG_INLINE double sin_quarter(Turn t) {         // sin of the rest, then moved by the quarters
+SG_INLINE double sin_quarter(Turn t) {  // sin of the rest, then moved by the quarters
   constexpr double s[] = {-0.16666666666663882, 0.008333333331077422, -0.0001984126691523504, 2.7555990399839905e-06,
                           -2.4805587179980646e-08};
   constexpr double c[] = {0.04166666666666468, -0.0013888888887276056, 2.4801585209738397e-05, -2.755636931675049e-07,
@@ -215,10 +215,10 @@ SG_INLINE double cos_small(double x) {
 }
 SG_INLINE double tan_small(double x) { return sin_small(x) / cos_small(x); }
 
-SG_INLINE double pow_core(double x, double y) {   // x and y are floats
+SG_INLINE double pow_core(double x, double y) {  // x and y are floats
   double ax = abs(x);
   double p = (y == 0.0 || ax == 1.0) ? y * 0.0 : y * log_core(ax);
-  p = (y == 0.0 || x == 1.0) ? 0.0 : p;           // 1, even for NaN
+  p = (y == 0.0 || x == 1.0) ? 0.0 : p;  // 1, even for NaN
   p = (ax == 1.0 && abs(y) == infinity()) ? 0.0 : p;
   double r = exp_core(p);
   bool whole = round_even(y) == y, even = round_even(0.5 * y) == 0.5 * y;
@@ -229,7 +229,7 @@ SG_INLINE double pow_core(double x, double y) {   // x and y are floats
 
 double digamma_core(double x);
 double erfinv_core(double x);
-double lgamma_core(double x);                  // these three are calls: the first two to about 1e-14
+double lgamma_core(double x);  // these three are calls: the first two to about 1e-14
 
 // --- the functions before their last rounding ---
 
@@ -306,27 +306,45 @@ struct Wide<double> {
 // --- the functions, rounded: T is float or double ---
 
 template <class T>
-SG_INLINE T exp(T x) { return static_cast<T>(Wide<T>::exp(x)); }
-template <class T>
-SG_INLINE T log(T x) { return static_cast<T>(Wide<T>::log(x)); }
-template <class T>
-SG_INLINE T log1p(T x) { return static_cast<T>(Wide<T>::log1p(x)); }
-template <class T>
-SG_INLINE T expm1(T x) { return static_cast<T>(Wide<T>::expm1(x)); }
-template <class T>
-SG_INLINE T tanh(T x) { return static_cast<T>(Wide<T>::tanh(x)); }
-template <class T>
-SG_INLINE T erf(T x) { return static_cast<T>(Wide<T>::erf(x)); }
-template <class T>
-SG_INLINE T pow(T x, T y) { return static_cast<T>(Wide<T>::pow(x, y)); }
-template <class T>
-SG_INLINE T sigmoid(T x) { return static_cast<T>(1.0 / (1.0 + Wide<T>::exp(-static_cast<double>(x)))); }
-template <class T>
-SG_INLINE T sqrt(T x) {
-  return static_cast<T>(__builtin_sqrt(static_cast<double>(x)));   // rounding a root twice is rounding it once
+SG_INLINE T exp(T x) {
+  return static_cast<T>(Wide<T>::exp(x));
 }
 template <class T>
-SG_INLINE T rsqrt(T x) { return T(1) / __builtin_sqrt(x); }   // two roundings, as PyTorch has them: its bits
+SG_INLINE T log(T x) {
+  return static_cast<T>(Wide<T>::log(x));
+}
+template <class T>
+SG_INLINE T log1p(T x) {
+  return static_cast<T>(Wide<T>::log1p(x));
+}
+template <class T>
+SG_INLINE T expm1(T x) {
+  return static_cast<T>(Wide<T>::expm1(x));
+}
+template <class T>
+SG_INLINE T tanh(T x) {
+  return static_cast<T>(Wide<T>::tanh(x));
+}
+template <class T>
+SG_INLINE T erf(T x) {
+  return static_cast<T>(Wide<T>::erf(x));
+}
+template <class T>
+SG_INLINE T pow(T x, T y) {
+  return static_cast<T>(Wide<T>::pow(x, y));
+}
+template <class T>
+SG_INLINE T sigmoid(T x) {
+  return static_cast<T>(1.0 / (1.0 + Wide<T>::exp(-static_cast<double>(x))));
+}
+template <class T>
+SG_INLINE T sqrt(T x) {
+  return static_cast<T>(__builtin_sqrt(static_cast<double>(x)));  // rounding a root twice is rounding it once
+}
+template <class T>
+SG_INLINE T rsqrt(T x) {
+  return T(1) / __builtin_sqrt(x);
+}  // two roundings, as PyTorch has them: its bits
 
 // Any argument; these do not vectorise (see sin_small).
 float sin(float x);

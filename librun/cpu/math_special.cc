@@ -32,7 +32,7 @@ double scaled_bessel(int n, double x) {
 }
 
 double unscaled(double scaled, double x) {
-  double half = std::exp(x / 2);                 // exp(x) may be beyond what the product is
+  double half = std::exp(x / 2);  // exp(x) may be beyond what the product is
   return scaled * half * half;
 }
 
@@ -71,7 +71,7 @@ double ndtri(double p) {
   if (p == 0 || p == 1) return p == 0 ? -infinity() : infinity();
   double tail = p < 0.5 ? p : 1 - p, t = std::sqrt(-2 * std::log(tail));
   double x = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
-  for (int step = 0; step < 4; ++step) {         // x > 0 with the tail above it
+  for (int step = 0; step < 4; ++step) {  // x > 0 with the tail above it
     double error = 0.5 * std::erfc(x * kInvSqrt2) - tail;
     double move = error * std::sqrt(2 * kPi) * std::exp(x * x / 2);
     x += move / (1 - x * move / 2);
@@ -90,10 +90,11 @@ double zeta(double s, double q) {
   if (q == infinity()) return 0;
   double sum = 0;
   for (int64_t steps = 0; q < 12 && steps < 100000; ++steps, q += 1) sum += std::pow(q, -s);
-  constexpr double kBernoulli[] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510};
+  constexpr double kBernoulli[] = {1.0 / 6,  -1.0 / 30,     1.0 / 42, -1.0 / 30,
+                                   5.0 / 66, -691.0 / 2730, 7.0 / 6,  -3617.0 / 510};
   double power = std::pow(q, -s);
   sum += power * q / (s - 1) + power / 2;
-  double term = s * power / q / 2;               // s (s+1) .. q^(-s-2k+1) / (2k)!
+  double term = s * power / q / 2;  // s (s+1) .. q^(-s-2k+1) / (2k)!
   for (int k = 1; k <= 8; ++k) {
     sum += kBernoulli[k - 1] * term;
     term *= (s + 2 * k - 1) * (s + 2 * k) / (q * q * (2 * k + 1) * (2 * k + 2));

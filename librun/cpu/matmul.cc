@@ -17,7 +17,7 @@ Tensor as_row(const Tensor& vector) {
 
 Tensor as_column(const Tensor& vector) { return swap_axes(as_row(vector), 0, 1); }
 
-Tensor as_matrix(const Tensor& scalar) {   // the result of a dot product
+Tensor as_matrix(const Tensor& scalar) {  // the result of a dot product
   Tensor t = scalar;
   t.rank = 2;
   t.shape = {1, 1};
@@ -42,8 +42,8 @@ Tensor fold_rows(const Tensor& t) {
 // Sizes that only the data decides have not been held against each other before.
 Status multiply(KernelCall& call, const Gemm& g) {
   if (g.a.dim(-1) != g.b.dim(-2) || g.a.dim(-2) != g.out.dim(-2) || g.b.dim(-1) != g.out.dim(-1))
-    return call.fail("the matrices do not fit: " + std::to_string(g.a.dim(-2)) + " x " + std::to_string(g.a.dim(-1)) + " by " +
-                     std::to_string(g.b.dim(-2)) + " x " + std::to_string(g.b.dim(-1)));
+    return call.fail("the matrices do not fit: " + std::to_string(g.a.dim(-2)) + " x " + std::to_string(g.a.dim(-1)) +
+                     " by " + std::to_string(g.b.dim(-2)) + " x " + std::to_string(g.b.dim(-1)));
   gemm(call, g);
   return ok_status();
 }
@@ -53,11 +53,15 @@ Status mm(KernelCall& call) { return multiply(call, {call.result(), call.tensor(
 Status bmm(KernelCall& call) {
   const Tensor& a = call.tensor("self");
   const Tensor& b = call.tensor("mat2");
-  if (a.dim(0) != b.dim(0)) return call.fail("the numbers of matrices differ: " + std::to_string(a.dim(0)) + " and " + std::to_string(b.dim(0)));
+  if (a.dim(0) != b.dim(0))
+    return call.fail("the numbers of matrices differ: " + std::to_string(a.dim(0)) + " and " +
+                     std::to_string(b.dim(0)));
   return multiply(call, {call.result(), a, b});
 }
 
-Status mv(KernelCall& call) { return multiply(call, {as_column(call.result()), call.tensor("self"), as_column(call.tensor("vec"))}); }
+Status mv(KernelCall& call) {
+  return multiply(call, {as_column(call.result()), call.tensor("self"), as_column(call.tensor("vec"))});
+}
 
 Status dot(KernelCall& call) {
   return multiply(call, {as_matrix(call.result()), as_row(call.tensor("self")), as_column(call.tensor("tensor"))});
@@ -70,12 +74,16 @@ Status add_product(KernelCall& call, const Tensor& out, const Tensor& a, const T
 }
 
 Status addmm(KernelCall& call) { return add_product(call, call.result(), call.tensor("mat1"), call.tensor("mat2")); }
-Status addmv(KernelCall& call) { return add_product(call, as_column(call.result()), call.tensor("mat"), as_column(call.tensor("vec"))); }
+Status addmv(KernelCall& call) {
+  return add_product(call, as_column(call.result()), call.tensor("mat"), as_column(call.tensor("vec")));
+}
 
 Status baddbmm(KernelCall& call) {
   const Tensor& a = call.tensor("batch1");
   const Tensor& b = call.tensor("batch2");
-  if (a.dim(0) != b.dim(0)) return call.fail("the numbers of matrices differ: " + std::to_string(a.dim(0)) + " and " + std::to_string(b.dim(0)));
+  if (a.dim(0) != b.dim(0))
+    return call.fail("the numbers of matrices differ: " + std::to_string(a.dim(0)) + " and " +
+                     std::to_string(b.dim(0)));
   return add_product(call, call.result(), a, b);
 }
 
@@ -88,7 +96,7 @@ Tensor with_batch_of(const Tensor& t, const Tensor& out) {
   return broadcast_to(t, {shape.data(), static_cast<size_t>(out.rank)});
 }
 
-Tensor insert_axis(const Tensor& t, int axis) {   // of size 1
+Tensor insert_axis(const Tensor& t, int axis) {  // of size 1
   Tensor out = t;
   ++out.rank;
   for (int i = out.rank - 1; i > axis; --i) {
@@ -138,15 +146,9 @@ Status linear(KernelCall& call) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"aten.mm.default", mm},
-    {"aten.bmm.default", bmm},
-    {"aten.mv.default", mv},
-    {"aten.dot.default", dot},
-    {"aten.addmm.default", addmm},
-    {"aten.addmm_.default", addmm},
-    {"aten.addmv.default", addmv},
-    {"aten.baddbmm.default", baddbmm},
-    {"aten.matmul.default", matmul},
+    {"aten.mm.default", mm},         {"aten.bmm.default", bmm},         {"aten.mv.default", mv},
+    {"aten.dot.default", dot},       {"aten.addmm.default", addmm},     {"aten.addmm_.default", addmm},
+    {"aten.addmv.default", addmv},   {"aten.baddbmm.default", baddbmm}, {"aten.matmul.default", matmul},
     {"aten.linear.default", linear},
 };
 

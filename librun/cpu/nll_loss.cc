@@ -12,9 +12,9 @@ enum Reduction : int64_t { kNone = 0, kMean = 1, kSum = 2 };
 
 // One sample is a vector of classes; a batch is rows of them, and so are planes [batch, classes, height, width].
 struct Samples {
-  Tensor scores;                        // [samples, classes]
+  Tensor scores;  // [samples, classes]
   const int64_t* target;
-  const double* weight = nullptr;       // by class
+  const double* weight = nullptr;  // by class
   int64_t ignored;
   int64_t count() const { return scores.dim(0); }
   bool counts(int64_t i) const { return target[i] != ignored; }
@@ -23,7 +23,7 @@ struct Samples {
 
 Tensor as_batch(const Tensor& t) {
   if (t.rank == 2) return t;
-  Tensor batch = t;                     // [classes] -> [1, classes]
+  Tensor batch = t;  // [classes] -> [1, classes]
   batch.rank = 2;
   batch.shape[0] = 1, batch.stride[0] = 0;
   batch.shape[1] = t.shape[0], batch.stride[1] = t.stride[0];
@@ -39,18 +39,19 @@ Tensor rows_of_planes(KernelCall& call, const Tensor& planes) {
 
 Result<Samples> samples(KernelCall& call) {
   const Tensor& self = call.tensor("self");
-  Samples s{self.rank == 4 ? rows_of_planes(call, self) : as_batch(self), nullptr, nullptr, call.integer("ignore_index")};
+  Samples s{self.rank == 4 ? rows_of_planes(call, self) : as_batch(self), nullptr, nullptr,
+            call.integer("ignore_index")};
   if (call.tensor("target").elements() != s.count()) return call.fail("needs one target a sample");
   s.target = contiguous_as(call, call.tensor("target"), DType::i64).as<int64_t>();
   if (call.has("weight")) s.weight = contiguous_as(call, call.tensor("weight"), DType::f64).as<double>();
   for (int64_t i = 0; i < s.count(); ++i)
     if (s.counts(i) && (s.target[i] < 0 || s.target[i] >= s.scores.dim(1)))
-      return call.fail("target " + std::to_string(s.target[i]) + " at position " + std::to_string(i) + " is out of range for " +
-                       std::to_string(s.scores.dim(1)) + " classes");
+      return call.fail("target " + std::to_string(s.target[i]) + " at position " + std::to_string(i) +
+                       " is out of range for " + std::to_string(s.scores.dim(1)) + " classes");
   return s;
 }
 
-Tensor per_sample(const Tensor& t) {    // a result of one number a sample, or of one
+Tensor per_sample(const Tensor& t) {  // a result of one number a sample, or of one
   Tensor out = t;
   if (t.rank == 0) out.rank = 1, out.shape[0] = 1, out.stride[0] = 0;
   return out;
@@ -66,7 +67,8 @@ void forward(KernelCall& call, const Samples& s) {
   for (int64_t i = 0; i < n; ++i) {
     weights[i] = s.counts(i) ? s.weight_of(i) : 0.0;
     double score = s.counts(i) ? static_cast<double>(static_cast<Compute<T>>(
-        s.scores.as<T>()[i * s.scores.step(0) + s.target[i] * s.scores.step(1)])) : 0.0;
+                                     s.scores.as<T>()[i * s.scores.step(0) + s.target[i] * s.scores.step(1)]))
+                               : 0.0;
     losses[i] = s.counts(i) ? -score * weights[i] : 0.0;
   }
   double weight = sum_in_order(weights, n), loss = sum_in_order(losses, n);
@@ -84,7 +86,7 @@ void forward(KernelCall& call, const Samples& s) {
 Status nll_loss(KernelCall& call) {
   SG_ASSIGN(Samples s, samples(call));
   Tensor planes = call.result(0);
-  bool one_each = planes.rank == 3;     // one loss a place of planes: as rows
+  bool one_each = planes.rank == 3;  // one loss a place of planes: as rows
   if (one_each) call.result(0) = call.scratch().tensor(planes.dtype, std::array{s.count()});
   visit_floating(s.scores.dtype, [&]<class T>() { forward<T>(call, s); });
   if (one_each) copy(call, planes, make_tensor(call.result(0).data, planes.dtype, planes.sizes()));

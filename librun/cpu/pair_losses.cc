@@ -69,7 +69,8 @@ Status pair_loss_backward(KernelCall& call) {
   SG_ASSIGN(const double* x, operand(call, "self", out.sizes()));
   SG_ASSIGN(const double* y, operand(call, "target", out.sizes()));
   SG_ASSIGN(const double* weight, operand(call, "weight", out.sizes()));
-  double number = number_of<Loss>(call), share = call.integer("reduction") == kMean ? 1 / static_cast<double>(out.elements()) : 1;
+  double number = number_of<Loss>(call),
+         share = call.integer("reduction") == kMean ? 1 / static_cast<double>(out.elements()) : 1;
   Tensor slopes = workspace(call, DType::f64, out.sizes());
   for_each(call, out.elements(), kPieceElements,
            work::PairSlope<Loss>{g, x, y, weight, number, share, slopes.as<double>()});
@@ -121,7 +122,8 @@ Status glu(KernelCall& call) {
 Status glu_backward(KernelCall& call) {
   const Tensor& grad = call.tensor("grad_output");
   SG_ASSIGN(work::Halves h, halves_of(call, call.tensor("self")));
-  if (2 * grad.elements() != call.result().elements()) return call.fail("the gradient is of another shape than the op needs");
+  if (2 * grad.elements() != call.result().elements())
+    return call.fail("the gradient is of another shape than the op needs");
   const auto* g = contiguous_as(call, grad, DType::f64).as<double>();
   Tensor out = workspace(call, DType::f64, call.result().sizes());
   for_each(call, grad.elements(), kPieceElements, work::GluBackward{h, g, out.as<double>()});

@@ -14,8 +14,8 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kStreamBytes = int64_t{256} << 20;   // results below are in the last cache when they are read
-constexpr int64_t kPieceNanoseconds = 30000;           // work of a thread at a time: worth more than handing it out
+constexpr int64_t kStreamBytes = int64_t{256} << 20;  // results below are in the last cache when they are read
+constexpr int64_t kPieceNanoseconds = 30000;          // work of a thread at a time: worth more than handing it out
 
 // Element i of one lies exactly where element i of the other does.
 bool same_places(const Tensor& a, const Tensor& b) {
@@ -44,7 +44,7 @@ bool is_heavy(BlockOp op) {
   return function || activation || special || op == BlockOp::pow || op == BlockOp::polar;
 }
 
-int64_t nanoseconds(const Step& s) {   // of a block, roughly
+int64_t nanoseconds(const Step& s) {  // of a block, roughly
   return s.kind == Step::Kind::compute && !s.converts && is_heavy(s.op) ? 1500 : 100;
 }
 
@@ -158,7 +158,7 @@ class BlockRunner {
   void store(const Step& s) {
     auto slot = static_cast<size_t>(s.slot);
     const Place& from = code_.places[static_cast<size_t>(s.in[0])];
-    if (from.slot == s.slot) return;                    // computed there
+    if (from.slot == s.slot) return;  // computed there
     const Tensor& t = slots_[slot];
     StoreFn fn = table_.store[static_cast<size_t>(t.dtype)];
     int64_t size = dtype_bytes(t.dtype);
@@ -260,7 +260,7 @@ Result<bool> PointwiseProgram::add(const KernelCall& call, bool stored) {
 }
 
 void PointwiseProgram::prepare() {
-  std::vector<Tensor> by_weight;                 // results first: their order of axes decides
+  std::vector<Tensor> by_weight;  // results first: their order of axes decides
   for (const Step& s : code_.steps)
     if (s.kind == Step::Kind::store) by_weight.push_back(slots_[static_cast<size_t>(s.slot)]);
   int64_t written = 0;
@@ -298,7 +298,7 @@ void PointwiseProgram::run_blocks(int64_t begin, int64_t end, bool* fault) const
 Status run_pointwise(KernelCall& call) {
   PointwiseProgram program;
   auto fits = program.add(call);
-  if (fits.ok() && !*fits) {                     // arguments in the result's memory, seen in another way: read first
+  if (fits.ok() && !*fits) {  // arguments in the result's memory, seen in another way: read first
     for (ParamValue& p : call.params())
       if (p.kind == ParamValue::Kind::tensor && overlap(p.tensor, call.results[0]) &&
           !same_view(p.tensor, call.results[0])) {

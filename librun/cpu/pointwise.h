@@ -47,7 +47,7 @@ class PointwiseProgram {
   PointwiseCode& code() { return code_; }
 
  private:
-  struct Known {                         // what memory holds at this point of the program
+  struct Known {  // what memory holds at this point of the program
     Tensor view;
     Value value;
   };
@@ -56,9 +56,9 @@ class PointwiseProgram {
   void prepare();
   void run_blocks(int64_t begin, int64_t end, bool* fault) const;
 
-  Tensor space_;                         // its shape is the program's
+  Tensor space_;  // its shape is the program's
   std::vector<Tensor> slots_;
-  std::vector<Value> loaded_;            // by slot; reg < 0: not read yet
+  std::vector<Value> loaded_;  // by slot; reg < 0: not read yet
   std::vector<Known> known_;
   PointwiseCode code_;
   std::vector<Layout> layouts_;

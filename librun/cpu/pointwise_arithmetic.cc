@@ -30,14 +30,14 @@ Value lower_div_mode(PointwiseCall& c) {
   bool half = type == DType::bf16 || type == DType::f16;
   if (half && mode == "trunc" && other.kind == ParamValue::Kind::tensor && other.tensor.rank > 0) {
     Value quotient = c.compute(BlockOp::div, {c.operand("self", type), c.operand("other", type)}, type);
-    return c.compute(BlockOp::trunc, {c.code().rounded(quotient)}, type);   // PyTorch rounds in between
+    return c.compute(BlockOp::trunc, {c.code().rounded(quotient)}, type);  // PyTorch rounds in between
   }
   return c.compute(op, {c.operand("self", type), c.operand("~other", type)}, type);
 }
 
 Value lower_square(PointwiseCall& c) {
   DType type = c.common("self", Common::promoted);
-  if (type == DType::boolean) type = DType::i64;          // the exponent is a number
+  if (type == DType::boolean) type = DType::i64;  // the exponent is a number
   Value v = c.operand("self", type);
   return c.compute(BlockOp::mul, {v, v}, type);
 }

@@ -192,7 +192,7 @@ void PointwiseCode::place_in_scratch() {
       free[lane].pop_back();
     }
   };
-  for (const Step& s : steps)                     // those that live on first: what follows shares the rest
+  for (const Step& s : steps)  // those that live on first: what follows shares the rest
     if (s.fixed) take(s.out);
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& s = steps[i];
@@ -200,7 +200,7 @@ void PointwiseCode::place_in_scratch() {
     auto ends_here = [&](int reg) {
       return last_use_[static_cast<size_t>(reg)] == i && places[static_cast<size_t>(reg)].slot < 0;
     };
-    for (int k = 0; k < s.arity; ++k) {           // a result may lie where an operand of its lane did
+    for (int k = 0; k < s.arity; ++k) {  // a result may lie where an operand of its lane did
       int reg = s.in[static_cast<size_t>(k)];
       bool again = std::find(s.in.begin(), s.in.begin() + k, reg) != s.in.begin() + k;
       if (!again && ends_here(reg)) give(reg);

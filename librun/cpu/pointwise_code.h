@@ -27,13 +27,13 @@ struct Step {
   enum class Kind : uint8_t { constant, load, compute, store };
   Kind kind = Kind::compute;
   uint8_t arity = 0;
-  bool fixed = false;                // the same for every block: done once a thread
+  bool fixed = false;  // the same for every block: done once a thread
   int out = -1, slot = -1;
   std::array<int, kMaxOperands> in{};
-  BlockOp op = BlockOp::copy;        // compute: with the lane, or a conversion
-  Lane lane = Lane::f32;             // of the operands
-  bool converts = false;             // compute: from `lane` to the lane of `out`
-  std::complex<double> number;       // constant
+  BlockOp op = BlockOp::copy;   // compute: with the lane, or a conversion
+  Lane lane = Lane::f32;        // of the operands
+  bool converts = false;        // compute: from `lane` to the lane of `out`
+  std::complex<double> number;  // constant
   int64_t integer = 0;
 };
 
@@ -47,22 +47,22 @@ struct Place {
 class PointwiseCode {
  public:
   // --- writing ---
-  Value constant(Scalar s, DType dtype);                       // kept as exact as the lane allows
+  Value constant(Scalar s, DType dtype);  // kept as exact as the lane allows
   Value load(int slot, const Tensor& view);
   Value compute(BlockOp op, Lane lane, std::initializer_list<Value> operands, DType result);
-  Value convert(Value v, DType to, bool round = true);         // `round` false: of the lane, but wider than `to`
+  Value convert(Value v, DType to, bool round = true);  // `round` false: of the lane, but wider than `to`
   Value rounded(Value v);
-  void store(int slot, const Tensor& view, Value v);           // takes the place of earlier stores to the slot
+  void store(int slot, const Tensor& view, Value v);  // takes the place of earlier stores to the slot
 
   size_t size() const { return steps.size(); }
-  void cut(size_t step_count, size_t register_count);          // back to an earlier state
+  void cut(size_t step_count, size_t register_count);  // back to an earlier state
 
   // --- placing ---
   void place(std::span<const Layout> layouts, std::span<const Tensor> slots, bool stream);
 
   std::vector<Step> steps;
-  std::vector<Lane> lanes;             // of registers
-  std::vector<Place> places;           // of registers, once placed
+  std::vector<Lane> lanes;    // of registers
+  std::vector<Place> places;  // of registers, once placed
   int64_t scratch_bytes = 0;
 
  private:
@@ -74,7 +74,7 @@ class PointwiseCode {
   void place_in_memory(std::span<const Layout> layouts, std::span<const Tensor> slots, bool stream);
   void place_in_scratch();
 
-  std::vector<size_t> last_use_;       // of registers: step
+  std::vector<size_t> last_use_;  // of registers: step
 };
 
 }  // namespace sg::cpu

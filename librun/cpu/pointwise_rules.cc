@@ -63,7 +63,7 @@ DType type_of(Scalar s, Numerics numerics) {
   __builtin_unreachable();
 }
 
-template <class Fn>   // fn(name, whether it has a "~")
+template <class Fn>  // fn(name, whether it has a "~")
 void for_names(std::string_view operands, const Fn& fn) {
   while (!operands.empty()) {
     size_t end = std::min(operands.find(' '), operands.size());
@@ -104,7 +104,7 @@ Value PointwiseCall::operand(std::string_view name, DType type) {
   const ParamValue& p = call_.param(name);
   if (p.kind == ParamValue::Kind::scalar) {
     Value v = code().constant(p.scalar, type);
-    v.rounded |= is_integral(type);   // clamped by it as it is; arithmetic wraps all the same
+    v.rounded |= is_integral(type);  // clamped by it as it is; arithmetic wraps all the same
     return wide ? v : code().rounded(v);
   }
   return code().convert(program_.read(p.tensor), type, !(wide && p.tensor.rank == 0));

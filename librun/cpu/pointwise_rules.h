@@ -12,9 +12,9 @@ class PointwiseCall;
 
 // How the operands' common type follows from their types.
 enum class Common : uint8_t {
-  promoted,    // PyTorch's promotion
-  floating,    // the same; integers become the default float
-  flag,        // bool
+  promoted,  // PyTorch's promotion
+  floating,  // the same; integers become the default float
+  flag,      // bool
 };
 
 struct PointwiseRule {
@@ -28,8 +28,7 @@ struct PointwiseRule {
   Common common = Common::promoted;
 };
 
-const PointwiseRule* find_pointwise_rule(
-    std::string_view op);   // in-place forms are found under the rule of the others
+const PointwiseRule* find_pointwise_rule(std::string_view op);  // in-place forms are found under the rule of the others
 
 // A call on its way into a program.
 class PointwiseCall {
@@ -51,8 +50,8 @@ class PointwiseCall {
   Value number(double v, DType type) { return code().constant(Scalar::floating(v), type); }
   bool has(std::string_view name) const;
 
-  Value compute(BlockOp op, std::initializer_list<Value> operands, DType type);   // operands and result of one type
-  Value test(BlockOp op, std::initializer_list<Value> operands, DType type);      // operands of it, the result a bool
+  Value compute(BlockOp op, std::initializer_list<Value> operands, DType type);  // operands and result of one type
+  Value test(BlockOp op, std::initializer_list<Value> operands, DType type);     // operands of it, the result a bool
 
  private:
   PointwiseProgram& program_;

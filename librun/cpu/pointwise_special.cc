@@ -69,7 +69,9 @@ Value lower_polygamma(PointwiseCall& c) {
 Value lower_celu(PointwiseCall& c) {
   DType type = c.common("self", Common::promoted);
   double alpha = c.call().number("alpha");
-  return c.compute(BlockOp::elu, {c.operand("self", type), c.number(alpha, type), c.number(1, type), c.number(1 / alpha, type)}, type);
+  return c.compute(BlockOp::elu,
+                   {c.operand("self", type), c.number(alpha, type), c.number(1, type), c.number(1 / alpha, type)},
+                   type);
 }
 
 Value lower_nextafter(PointwiseCall& c) {

@@ -20,7 +20,7 @@ struct Layout {
   Layout() = default;
   Layout(const Tensor& t, std::span<const int> order);
   bool is_line() const { return axes == 0 || (axes == 1 && stride[0] == 1); }   // element i lies at i
-  bool is_point() const { return axes == 0 || (axes == 1 && stride[0] == 0); }   // one element stands for all
+  bool is_point() const { return axes == 0 || (axes == 1 && stride[0] == 0); }  // one element stands for all
 };
 
 // A place on the line, moved along in runs of one stride.

@@ -1,4 +1,5 @@
-// Pooling over windows of the last one to three axes, and its gradients. Planes of fewer axes have leading axes of size 1.
+// Pooling over windows of the last one to three axes, and its gradients. Planes of fewer axes have leading axes of
+// size 1.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -50,7 +51,8 @@ Result<Window> window_of(KernelCall& call, const Tensor& input, const Tensor& po
   SG_TRY(read_axes(call, "padding", axes, w.padding));
   SG_TRY(read_axes(call, "dilation", axes, w.dilation));
   for (size_t k = 0; k < 3; ++k)
-    if (w.kernel[k] <= 0 || w.stride[k] <= 0 || w.dilation[k] <= 0 || w.padding[k] < 0) return call.fail("a window needs sizes and steps of at least 1");
+    if (w.kernel[k] <= 0 || w.stride[k] <= 0 || w.dilation[k] <= 0 || w.padding[k] < 0)
+      return call.fail("a window needs sizes and steps of at least 1");
   return w;
 }
 
@@ -104,8 +106,10 @@ Status max_pool(KernelCall& call) {
 
 work::ToPlaces to_places(KernelCall& call, const Window& w, int64_t size, const std::byte* from, const int64_t* places,
                          const Tensor& to) {
-  return {w.plane_in(), w.plane_out(), size, reinterpret_cast<const unsigned char*>(from), places,
-          reinterpret_cast<unsigned char*>(to.data), report_of(call)};
+  return {w.plane_in(),   w.plane_out(),
+          size,           reinterpret_cast<const unsigned char*>(from),
+          places,         reinterpret_cast<unsigned char*>(to.data),
+          report_of(call)};
 }
 
 // Adds each gradient to the place that its index names.
@@ -131,7 +135,8 @@ Status scatter_to_places(KernelCall& call, const Window& w, const Tensor& result
   return ok_status();
 }
 
-// Each element looks for itself in the windows over it: sums in the order of the windows, and no two write to one place.
+// Each element looks for itself in the windows over it: sums in the order of the windows, and no two write to one
+// place.
 Status max_pool_backward_there(KernelCall& call) {
   const Tensor& grad = call.tensor("grad_output");
   SG_ASSIGN(Window w, window_of(call, call.tensor("self"), grad));
@@ -169,7 +174,8 @@ Status max_unpool(KernelCall& call) {
     for (int64_t from = plane * w.plane_out(); from < (plane + 1) * w.plane_out(); ++from) {
       int64_t at = check.hold(places[from], w.plane_in(), from);
       if (at < 0) continue;
-      std::copy_n(values.data + static_cast<size_t>(from) * size, size, to.data + static_cast<size_t>(plane * w.plane_in() + at) * size);
+      std::copy_n(values.data + static_cast<size_t>(from) * size, size,
+                  to.data + static_cast<size_t>(plane * w.plane_in() + at) * size);
     }
   });
   SG_TRY(check.status(call, places, w.plane_in()));

@@ -15,7 +15,7 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kRun = 1024;   // elements drawn at a time
+constexpr int64_t kRun = 1024;  // elements drawn at a time
 
 RandomKey key_of(const KernelCall& call) {
   const RandomStream& r = call.random;
@@ -176,7 +176,8 @@ Status exponential_(KernelCall& call) {
 
 Status log_normal(KernelCall& call) {
   double mean = call.number("mean"), deviation = call.number("std");
-  draw(call, call.result(), [=](const RandomKey& key, uint64_t i) { return std::exp(mean + deviation * normal(key, i)); });
+  draw(call, call.result(),
+       [=](const RandomKey& key, uint64_t i) { return std::exp(mean + deviation * normal(key, i)); });
   return ok_status();
 }
 
@@ -320,7 +321,7 @@ void sample_row(const RandomKey& key, uint64_t first, std::span<const double> we
     for (size_t k = 0; k < out.size(); ++k) {
       double at = uniform(key, first + k, 53) * mark.back();
       auto hit = static_cast<size_t>(std::upper_bound(mark.begin(), mark.end(), at) - mark.begin());
-      while (hit >= weights.size() || weights[hit] == 0) --hit;   // a rounded product may reach the end
+      while (hit >= weights.size() || weights[hit] == 0) --hit;  // a rounded product may reach the end
       out[k] = static_cast<int64_t>(hit);
     }
     return;

@@ -28,21 +28,24 @@ Status triangle(KernelCall& call) {
   visit_dtype(out.dtype, [&]<class T>() {
     auto line = [&](T* to, const T* from, int64_t row) {
       // Columns up to row + diagonal are the lower triangle. The sum cannot wrap: it is cut to what the matrix has.
-      int64_t cut = std::clamp<int64_t>(std::clamp(diagonal, -rows - columns, rows + columns) + row + (lower ? 1 : 0), 0, columns);
+      int64_t cut = std::clamp<int64_t>(std::clamp(diagonal, -rows - columns, rows + columns) + row + (lower ? 1 : 0),
+                                        0, columns);
       int64_t keep_from = lower ? 0 : cut, keep_to = lower ? cut : columns;
       for (int64_t j = 0; j < keep_from; ++j) to[j * to_step] = T{};
-      if (to != from) for (int64_t j = keep_from; j < keep_to; ++j) to[j * to_step] = from[j * from_step];
+      if (to != from)
+        for (int64_t j = keep_from; j < keep_to; ++j) to[j * to_step] = from[j * from_step];
       for (int64_t j = keep_to; j < columns; ++j) to[j * to_step] = T{};
     };
     int64_t length = walk.length();
-    call.team().parallel_for(walk.rows() * length, std::max<int64_t>(1, kPieceElements / columns), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        walk.for_rows(n / length, n / length + 1, [&](const int64_t* offset, int64_t) {
-          int64_t i = n % length;
-          line(out.as<T>() + offset[0] + i * walk.step(0), self.as<T>() + offset[1] + i * walk.step(1), n % rows);
+    call.team().parallel_for(
+        walk.rows() * length, std::max<int64_t>(1, kPieceElements / columns), [&](int64_t begin, int64_t end) {
+          for (int64_t n = begin; n < end; ++n) {
+            walk.for_rows(n / length, n / length + 1, [&](const int64_t* offset, int64_t) {
+              int64_t i = n % length;
+              line(out.as<T>() + offset[0] + i * walk.step(0), self.as<T>() + offset[1] + i * walk.step(1), n % rows);
+            });
+          }
         });
-      }
-    });
   });
   return ok_status();
 }
@@ -51,7 +54,7 @@ Status triangle(KernelCall& call) {
 Status repeat(KernelCall& call) {
   Tensor out = call.result(), self = broadcast_to(call.tensor("self"), call.tensor("self").sizes());
   int added = out.rank - self.rank;
-  if (2 * out.rank > kMaxRank) {        // axis by axis would not fit into a view: one position of the repeats at a time
+  if (2 * out.rank > kMaxRank) {  // axis by axis would not fit into a view: one position of the repeats at a time
     return call.fail("a tensor of " + std::to_string(out.rank) + " axes cannot be repeated");
   }
   Tensor to = out, from = self;
@@ -85,13 +88,16 @@ Status flip(KernelCall& call) {
 }
 
 // Both parts of every rolled axis: 2^n copies for n axes.
-void roll_parts(KernelCall& call, const Tensor& out, const Tensor& self, std::span<const int64_t> shifts, std::span<const int> axes) {
+void roll_parts(KernelCall& call, const Tensor& out, const Tensor& self, std::span<const int64_t> shifts,
+                std::span<const int> axes) {
   if (axes.empty()) return copy(call, out, self);
   int axis = axes[0];
   int64_t size = self.dim(axis), shift = size == 0 ? 0 : ((shifts[0] % size) + size) % size;
-  roll_parts(call, part_of(out, axis, shift, size - shift), part_of(self, axis, 0, size - shift), shifts.subspan(1), axes.subspan(1));
+  roll_parts(call, part_of(out, axis, shift, size - shift), part_of(self, axis, 0, size - shift), shifts.subspan(1),
+             axes.subspan(1));
   if (shift > 0)
-    roll_parts(call, part_of(out, axis, 0, shift), part_of(self, axis, size - shift, shift), shifts.subspan(1), axes.subspan(1));
+    roll_parts(call, part_of(out, axis, 0, shift), part_of(self, axis, size - shift, shift), shifts.subspan(1),
+               axes.subspan(1));
 }
 
 Status roll(KernelCall& call) {
@@ -99,7 +105,7 @@ Status roll(KernelCall& call) {
   std::vector<int64_t> shifts(call.integers("shifts").begin(), call.integers("shifts").end());
   if (call.param("shifts").kind == ParamValue::Kind::scalar) shifts = {call.integer("shifts")};
   std::vector<int> axes = call.axes("dims", self.rank);
-  if (axes.empty() && shifts.size() == 1) {   // all elements in a row
+  if (axes.empty() && shifts.size() == 1) {  // all elements in a row
     Tensor flat = contiguous(call, self), to = call.scratch().tensor(self.dtype, std::array{self.elements()});
     flat = make_tensor(flat.data, flat.dtype, to.sizes());
     roll_parts(call, to, flat, shifts, std::array{0});
@@ -143,7 +149,7 @@ void subtract_neighbours(KernelCall& call, const Tensor& t, const Tensor& out, i
 Status diff(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   int axis = wrap_axis(call.integer("dim"), self.rank);
-  if (call.integer("n") == 0) return copy(call, call.result(), self), ok_status();   // PyTorch joins nothing then
+  if (call.integer("n") == 0) return copy(call, call.result(), self), ok_status();  // PyTorch joins nothing then
   std::vector<Tensor> joined;
   if (call.has("prepend")) joined.push_back(call.tensor("prepend"));
   joined.push_back(self);
@@ -179,7 +185,8 @@ Status constant_pad(KernelCall& call) {
     self = part_of(self, axis, cut_before, length);
     inner = part_of(inner, axis, std::max<int64_t>(before, 0), length);
   }
-  if (inner.elements() != out.elements()) fill(call, out, call.has("value") ? call.scalar("value") : Scalar::integer(0));
+  if (inner.elements() != out.elements())
+    fill(call, out, call.has("value") ? call.scalar("value") : Scalar::integer(0));
   copy(call, inner, self);
   return ok_status();
 }
@@ -192,13 +199,15 @@ Status repeat_interleave(KernelCall& call) {
   int64_t total = 0, n = repeats.elements();
   for (int64_t i = 0; i < n; ++i) {
     int64_t times = repeats.as<int64_t>()[i];
-    if (times < 0) return call.fail("position " + std::to_string(i) + " cannot be repeated " + std::to_string(times) + " times");
+    if (times < 0)
+      return call.fail("position " + std::to_string(i) + " cannot be repeated " + std::to_string(times) + " times");
     if (__builtin_add_overflow(total, times, &total)) return call.fail("the repeats add up to more than memory holds");
   }
   if (call.result().is_none()) SG_TRY(call.allocate_result(0, std::array{total}));
   Tensor& out = call.result();
   if (out.elements() != total)
-    return call.fail("the repeats add up to " + std::to_string(total) + ", but the graph says " + std::to_string(out.elements()));
+    return call.fail("the repeats add up to " + std::to_string(total) + ", but the graph says " +
+                     std::to_string(out.elements()));
   Tensor numbers = call.scratch().tensor(DType::i64, out.sizes());
   auto* to = numbers.as<int64_t>();
   for (int64_t i = 0; i < n; ++i) to = std::fill_n(to, repeats.as<int64_t>()[i], i);
@@ -211,7 +220,8 @@ Status repeat_interleave_int(KernelCall& call) {
   Tensor self = call.tensor("self"), out = call.result();
   int64_t repeats = call.integer("repeats");
   if (repeats < 0) return call.fail("nothing can be repeated " + std::to_string(repeats) + " times");
-  if (!call.has("dim")) self = contiguous(call, self), self = make_tensor(self.data, self.dtype, std::array{self.elements()});
+  if (!call.has("dim"))
+    self = contiguous(call, self), self = make_tensor(self.data, self.dtype, std::array{self.elements()});
   if (self.rank == 0) self.rank = 1, self.shape[0] = self.stride[0] = 1;
   int axis = call.has("dim") ? wrap_axis(call.integer("dim"), self.rank) : 0;
   if (out.elements() == 0) return ok_status();

@@ -14,8 +14,7 @@ std::vector<Axis> joined(const std::vector<Axis>& axes) {
     if (axis.size == 1) continue;
     if (!out.empty() && out.back().in == axis.in * axis.size && out.back().out == axis.out * axis.size)
       out.back() = {out.back().size * axis.size, axis.in, axis.out};
-    else
-      out.push_back(axis);
+    else out.push_back(axis);
   }
   if (out.empty()) out.push_back({1, 0, 0});
   return out;
@@ -35,7 +34,8 @@ ReducePlan plan_reduction(const Tensor& self, const Tensor& out, const std::vect
   std::vector<int> order(static_cast<size_t>(self.rank)), out_axis(order);
   std::iota(order.begin(), order.end(), 0);
   int next = 0;
-  for (int i = 0; i < self.rank; ++i) out_axis[static_cast<size_t>(i)] = out.rank == self.rank ? i : reduced[static_cast<size_t>(i)] ? -1 : next++;
+  for (int i = 0; i < self.rank; ++i)
+    out_axis[static_cast<size_t>(i)] = out.rank == self.rank ? i : reduced[static_cast<size_t>(i)] ? -1 : next++;
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return self.step(a) > self.step(b); });
   ReducePlan plan;
   bool innermost_reduced = false;
@@ -72,9 +72,11 @@ namespace {
 template <class Acc>
 class Reduction {
  public:
-  Reduction(const ReducePlan& plan, const Tensor& self, const Reducer<Acc>& reducer, const double* centers, const Finish<Acc>& finish)
+  Reduction(const ReducePlan& plan, const Tensor& self, const Reducer<Acc>& reducer, const double* centers,
+            const Finish<Acc>& finish)
       : plan_(plan), self_(self), reducer_(reducer), centers_(centers), finish_(finish), kept_(plan.kept.back()) {
-    tile_ = plan.rows ? std::clamp<int64_t>(kPieceElements / std::max<int64_t>(plan.count, 1), 1, kReduceTile) : kReduceTile;
+    tile_ = plan.rows ? std::clamp<int64_t>(kPieceElements / std::max<int64_t>(plan.count, 1), 1, kReduceTile)
+                      : kReduceTile;
     tiles_ = (kept_.size + tile_ - 1) / tile_;
     lines_ = plan.outputs / kept_.size;
   }
@@ -82,9 +84,11 @@ class Reduction {
   void run(KernelCall& call) {
     int64_t work = std::max<int64_t>(1, std::min(tile_, kept_.size) * std::min(plan_.per_block, plan_.count));
     if (plan_.blocks > 1) partial_ = call.scratch().template take<Acc>(plan_.blocks * plan_.outputs);
-    call.team().parallel_for(lines_ * tiles_ * plan_.blocks, std::max<int64_t>(1, kPieceElements / work), [&](int64_t begin, int64_t end) {
-      for (int64_t unit = begin; unit < end; ++unit) reduce_tile(tile_at(unit / plan_.blocks), unit % plan_.blocks);
-    });
+    call.team().parallel_for(lines_ * tiles_ * plan_.blocks, std::max<int64_t>(1, kPieceElements / work),
+                             [&](int64_t begin, int64_t end) {
+                               for (int64_t unit = begin; unit < end; ++unit)
+                                 reduce_tile(tile_at(unit / plan_.blocks), unit % plan_.blocks);
+                             });
     if (!partial_) return;
     int64_t grain = std::max<int64_t>(1, kPieceElements / (tile_ * plan_.blocks));
     call.team().parallel_for(lines_ * tiles_, grain, [&](int64_t begin, int64_t end) {
@@ -122,7 +126,9 @@ class Reduction {
       const std::byte* x = line + (outer_offset(plan_.reduced, begin / run.size).in + inner * run.in) * bytes;
       if (!plan_.rows) reducer_.columns(reducer_.op, x, n, run.in, t.width, kept_.in, centers, acc);
       for (int64_t j = 0; plan_.rows && j < t.width; ++j)
-        acc[j] = reducer_.merge(reducer_.op, acc[j], reducer_.run(reducer_.op, x + j * kept_.in * bytes, n, run.in, centers ? centers[j] : 0));
+        acc[j] =
+            reducer_.merge(reducer_.op, acc[j],
+                           reducer_.run(reducer_.op, x + j * kept_.in * bytes, n, run.in, centers ? centers[j] : 0));
       begin += n;
     }
   }
@@ -155,16 +161,21 @@ class Reduction {
 }  // namespace
 
 template <class Acc>
-void run_reduction(KernelCall& call, const ReducePlan& plan, const Tensor& self, const Reducer<Acc>& reducer, const double* centers,
-                   const Finish<Acc>& finish) {
+void run_reduction(KernelCall& call, const ReducePlan& plan, const Tensor& self, const Reducer<Acc>& reducer,
+                   const double* centers, const Finish<Acc>& finish) {
   if (plan.outputs > 0) Reduction<Acc>(plan, self, reducer, centers, finish).run(call);
 }
 
-template void run_reduction(KernelCall&, const ReducePlan&, const Tensor&, const Reducer<double>&, const double*, const Finish<double>&);
-template void run_reduction(KernelCall&, const ReducePlan&, const Tensor&, const Reducer<float>&, const double*, const Finish<float>&);
-template void run_reduction(KernelCall&, const ReducePlan&, const Tensor&, const Reducer<int64_t>&, const double*, const Finish<int64_t>&);
-template void run_reduction(KernelCall&, const ReducePlan&, const Tensor&, const Reducer<uint64_t>&, const double*, const Finish<uint64_t>&);
-template void run_reduction(KernelCall&, const ReducePlan&, const Tensor&, const Reducer<C128>&, const double*, const Finish<C128>&);
+template void run_reduction(KernelCall&, const ReducePlan&, const Tensor&, const Reducer<double>&, const double*,
+                            const Finish<double>&);
+template void run_reduction(KernelCall&, const ReducePlan&, const Tensor&, const Reducer<float>&, const double*,
+                            const Finish<float>&);
+template void run_reduction(KernelCall&, const ReducePlan&, const Tensor&, const Reducer<int64_t>&, const double*,
+                            const Finish<int64_t>&);
+template void run_reduction(KernelCall&, const ReducePlan&, const Tensor&, const Reducer<uint64_t>&, const double*,
+                            const Finish<uint64_t>&);
+template void run_reduction(KernelCall&, const ReducePlan&, const Tensor&, const Reducer<C128>&, const double*,
+                            const Finish<C128>&);
 
 template <class Acc>
 Put<Acc> put_as(DType dtype) {

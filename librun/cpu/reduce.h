@@ -24,10 +24,10 @@ struct ReducePlan {
   struct Axis {
     int64_t size, in, out;
   };
-  std::vector<Axis> kept, reduced;      // outermost first, neighbours joined, at least one each
-  int64_t outputs = 1, count = 1;       // kept and reduced elements
-  bool rows = false;                    // the innermost axis is reduced
-  int64_t blocks = 1, per_block = 1;    // of runs along the innermost reduced axis, or of parts of one
+  std::vector<Axis> kept, reduced;    // outermost first, neighbours joined, at least one each
+  int64_t outputs = 1, count = 1;     // kept and reduced elements
+  bool rows = false;                  // the innermost axis is reduced
+  int64_t blocks = 1, per_block = 1;  // of runs along the innermost reduced axis, or of parts of one
 };
 
 // `axes` empty: all. `out` has the kept axes, with the reduced ones as 1 or without them.
@@ -39,9 +39,9 @@ struct OuterOffset {
 };
 OuterOffset outer_offset(const std::vector<ReducePlan::Axis>& axes, int64_t position);
 
-inline constexpr int64_t kReduceTile = 256;         // outputs that are reduced side by side
-inline constexpr int64_t kReduceRun = 1 << 14;      // elements of a run in one block
-inline constexpr int64_t kReduceColumnRows = 128;   // positions in one block of columns
+inline constexpr int64_t kReduceTile = 256;        // outputs that are reduced side by side
+inline constexpr int64_t kReduceRun = 1 << 14;     // elements of a run in one block
+inline constexpr int64_t kReduceColumnRows = 128;  // positions in one block of columns
 
 template <class Op, class T>
 SG_CLONES typename Op::Acc reduce_run(const Op& op, const T* x, int64_t n, int64_t stride, double center) {
@@ -111,15 +111,15 @@ struct Reducer {
 template <class Acc>
 using Finish = std::function<void(const Acc* acc, int64_t n, int64_t output, int64_t offset, int64_t step)>;
 
-template <class Acc>                    // double, float, int64_t, uint64_t, std::complex<double>
-void run_reduction(KernelCall& call, const ReducePlan& plan, const Tensor& self, const Reducer<Acc>& reducer, const double* centers,
-                   const Finish<Acc>& finish);
+template <class Acc>  // double, float, int64_t, uint64_t, std::complex<double>
+void run_reduction(KernelCall& call, const ReducePlan& plan, const Tensor& self, const Reducer<Acc>& reducer,
+                   const double* centers, const Finish<Acc>& finish);
 
 // Stores a reduced value as an element: rounded once.
 template <class Acc>
 using Put = void (*)(std::byte* data, int64_t offset, Acc value);
 template <class Acc>
-Put<Acc> put_as(DType dtype);           // Acc: double, std::complex<double>, int64_t, uint64_t (wrapped integers)
+Put<Acc> put_as(DType dtype);  // Acc: double, std::complex<double>, int64_t, uint64_t (wrapped integers)
 
 // Calls fn.template operator()<T>(tensor) with `self`, as it lies or converted to a wider type of its class.
 template <class Fn>
@@ -130,14 +130,16 @@ void visit_reducible(KernelCall& call, const Tensor& self, const Fn& fn) {
     case DType::f16: return fn.template operator()<F16>(self);
     case DType::bf16: return fn.template operator()<BF16>(self);
     case DType::boolean: return fn.template operator()<bool>(self);
-    case DType::c64: case DType::c128: return fn.template operator()<C128>(contiguous_as(call, self, DType::c128));
+    case DType::c64:
+    case DType::c128: return fn.template operator()<C128>(contiguous_as(call, self, DType::c128));
     default: return fn.template operator()<int64_t>(contiguous_as(call, self, DType::i64));
   }
 }
 
 // Calls store(acc, output number, out offset) for every output. `centers`: one a output, or null.
 template <class T, class Op, class Store>
-void reduce(KernelCall& call, const ReducePlan& plan, const Tensor& self, const Op& op, const double* centers, const Store& store) {
+void reduce(KernelCall& call, const ReducePlan& plan, const Tensor& self, const Op& op, const double* centers,
+            const Store& store) {
   using Acc = typename Op::Acc;
   Reducer<Acc> reducer;
   reducer.op = &op;
@@ -147,13 +149,14 @@ void reduce(KernelCall& call, const ReducePlan& plan, const Tensor& self, const 
   reducer.run = [](const void* o, const std::byte* x, int64_t n, int64_t stride, double center) {
     return reduce_run(*static_cast<const Op*>(o), reinterpret_cast<const T*>(x), n, stride, center);
   };
-  reducer.columns = [](const void* o, const std::byte* x, int64_t rows, int64_t row_stride, int64_t width, int64_t stride,
-                       const double* c, Acc* acc) {
+  reducer.columns = [](const void* o, const std::byte* x, int64_t rows, int64_t row_stride, int64_t width,
+                       int64_t stride, const double* c, Acc* acc) {
     reduce_columns(*static_cast<const Op*>(o), reinterpret_cast<const T*>(x), rows, row_stride, width, stride, c, acc);
   };
-  run_reduction<Acc>(call, plan, self, reducer, centers, [&](const Acc* acc, int64_t n, int64_t output, int64_t offset, int64_t step) {
-    for (int64_t j = 0; j < n; ++j) store(acc[j], output + j, offset + j * step);
-  });
+  run_reduction<Acc>(call, plan, self, reducer, centers,
+                     [&](const Acc* acc, int64_t n, int64_t output, int64_t offset, int64_t step) {
+                       for (int64_t j = 0; j < n; ++j) store(acc[j], output + j, offset + j * step);
+                     });
 }
 
 }  // namespace sg::cpu

@@ -13,7 +13,8 @@ template <bool largest>
 Status extreme(KernelCall& call) {
   Tensor& out = call.result();
   auto plan_for = [&](const Tensor& self) {
-    return plan_reduction(self, out, call.op().param_index("dim") >= 0 ? call.axes("dim", self.rank) : std::vector<int>());
+    return plan_reduction(self, out,
+                          call.op().param_index("dim") >= 0 ? call.axes("dim", self.rank) : std::vector<int>());
   };
   ReducePlan plan = plan_for(call.tensor("self"));
   if (plan.count == 0 && plan.outputs > 0) return nothing_to_compare(call);
@@ -21,7 +22,7 @@ Status extreme(KernelCall& call) {
     if constexpr (!is_complex_type<T>) {
       using Acc = std::conditional_t<std::is_integral_v<T>, int64_t, Compute<T>>;
       using Stored = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
-      plan = plan_for(self);              // conversion may have changed the strides
+      plan = plan_for(self);  // conversion may have changed the strides
       auto put = put_as<Stored>(out.dtype);
       reduce<T>(call, plan, self, Extreme<Acc, largest>{}, nullptr,
                 [&](Acc acc, int64_t, int64_t offset) { put(out.data, offset, static_cast<Stored>(acc)); });
@@ -80,20 +81,20 @@ Status positions(KernelCall& call, const Tensor* values, const Tensor& indices) 
 }
 
 template <bool largest>
-Status extreme_along(KernelCall& call) { return positions<largest>(call, &call.result(0), call.result(1)); }
+Status extreme_along(KernelCall& call) {
+  return positions<largest>(call, &call.result(0), call.result(1));
+}
 
 template <bool largest>
-Status position(KernelCall& call) { return positions<largest>(call, nullptr, call.result()); }
+Status position(KernelCall& call) {
+  return positions<largest>(call, nullptr, call.result());
+}
 
 constexpr KernelRow kRows[] = {
-    {"aten.amax.default", extreme<true>},
-    {"aten.amin.default", extreme<false>},
-    {"aten.max.default", extreme<true>},
-    {"aten.min.default", extreme<false>},
-    {"aten.max.dim", extreme_along<true>},
-    {"aten.min.dim", extreme_along<false>},
-    {"aten.argmax.default", position<true>},
-    {"aten.argmin.default", position<false>},
+    {"aten.amax.default", extreme<true>},    {"aten.amin.default", extreme<false>},
+    {"aten.max.default", extreme<true>},     {"aten.min.default", extreme<false>},
+    {"aten.max.dim", extreme_along<true>},   {"aten.min.dim", extreme_along<false>},
+    {"aten.argmax.default", position<true>}, {"aten.argmin.default", position<false>},
 };
 
 }  // namespace

@@ -30,7 +30,8 @@ Moments moments_of(KernelCall& call, const Tensor& self) {
   Moments m{call.scratch().take<double>(plan.outputs + 1), call.scratch().take<double>(plan.outputs + 1)};
   reduce<T>(call, plan, self, Sum<double>{}, nullptr,
             [&](double sum, int64_t output, int64_t) { m.mean[output] = sum / static_cast<double>(plan.count); });
-  reduce<T>(call, plan, self, SquareDistance{}, m.mean, [&](double sum, int64_t output, int64_t) { m.squares[output] = sum; });
+  reduce<T>(call, plan, self, SquareDistance{}, m.mean,
+            [&](double sum, int64_t output, int64_t) { m.squares[output] = sum; });
   return m;
 }
 
@@ -97,7 +98,8 @@ void norm_with(KernelCall& call, const Tensor& self, const Op& op, const Finish&
 
 Status norm_of(KernelCall& call, double p) {
   Tensor given = call.tensor("self");
-  if (call.op().param_index("dtype") >= 0 && call.has("dtype")) given = contiguous_as(call, given, call.stored("dtype", given.dtype));
+  if (call.op().param_index("dtype") >= 0 && call.has("dtype"))
+    given = contiguous_as(call, given, call.stored("dtype", given.dtype));
   if (!is_floating(given.dtype) && !is_complex(given.dtype)) given = contiguous_as(call, given, DType::f32);
   auto same = [](double x) { return x; };
   visit_reducible(call, given, [&]<class T>(const Tensor& self) {
@@ -107,7 +109,9 @@ Status norm_of(KernelCall& call, double p) {
       if (std::isinf(p)) return norm_with<T>(call, self, ExtremeSize<false>{}, same);
       if constexpr (!is_complex_type<T>)
         if (p == 2) return norm_with<T>(call, self, SquareDistance{}, [](double x) { return std::sqrt(x); });
-      norm_with<T>(call, self, Power{p}, [=](double x) { return p == 2 ? std::sqrt(x) : p == 1 ? x : std::pow(x, 1 / p); });
+      norm_with<T>(call, self, Power{p}, [=](double x) {
+        return p == 2 ? std::sqrt(x) : p == 1 ? x : std::pow(x, 1 / p);
+      });
     }
   });
   return ok_status();

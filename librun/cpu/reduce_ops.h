@@ -12,14 +12,17 @@ namespace sg::cpu {
 
 // What sums and products of T are kept in: integers wrap around.
 template <class T>
-using SumType = std::conditional_t<is_complex_type<T>, C128, std::conditional_t<std::is_integral_v<T>, uint64_t, double>>;
+using SumType =
+    std::conditional_t<is_complex_type<T>, C128, std::conditional_t<std::is_integral_v<T>, uint64_t, double>>;
 
 template <class A>
 struct Sum {
   using Acc = A;
   Acc start() const { return Acc{}; }
   template <class V>
-  SG_INLINE Acc add(Acc acc, V value, double) const { return acc + static_cast<Acc>(value); }
+  SG_INLINE Acc add(Acc acc, V value, double) const {
+    return acc + static_cast<Acc>(value);
+  }
   SG_INLINE Acc merge(Acc a, Acc b) const { return a + b; }
 };
 
@@ -27,7 +30,9 @@ struct NanSum {
   using Acc = double;
   Acc start() const { return 0; }
   template <class V>
-  SG_INLINE Acc add(Acc acc, V value, double) const { return acc + (value == value ? static_cast<double>(value) : 0.0); }
+  SG_INLINE Acc add(Acc acc, V value, double) const {
+    return acc + (value == value ? static_cast<double>(value) : 0.0);
+  }
   SG_INLINE Acc merge(Acc a, Acc b) const { return a + b; }
 };
 
@@ -36,7 +41,9 @@ struct Product {
   using Acc = A;
   Acc start() const { return Acc{1}; }
   template <class V>
-  SG_INLINE Acc add(Acc acc, V value, double) const { return acc * static_cast<Acc>(value); }
+  SG_INLINE Acc add(Acc acc, V value, double) const {
+    return acc * static_cast<Acc>(value);
+  }
   SG_INLINE Acc merge(Acc a, Acc b) const { return a * b; }
 };
 
@@ -44,7 +51,9 @@ struct NonZeros {
   using Acc = int64_t;
   Acc start() const { return 0; }
   template <class V>
-  SG_INLINE Acc add(Acc acc, V value, double) const { return acc + (value != V{}); }
+  SG_INLINE Acc add(Acc acc, V value, double) const {
+    return acc + (value != V{});
+  }
   SG_INLINE Acc merge(Acc a, Acc b) const { return a + b; }
 };
 
@@ -59,10 +68,12 @@ struct Extreme {
   }
   SG_INLINE Acc merge(Acc acc, Acc value) const {
     bool better = largest ? value > acc : value < acc;
-    return better | (value != value) ? value : acc;   // no branch: vectorises
+    return better | (value != value) ? value : acc;  // no branch: vectorises
   }
   template <class V>
-  SG_INLINE Acc add(Acc acc, V value, double) const { return merge(acc, static_cast<Acc>(value)); }
+  SG_INLINE Acc add(Acc acc, V value, double) const {
+    return merge(acc, static_cast<Acc>(value));
+  }
 };
 
 struct SquareDistance {
@@ -80,7 +91,9 @@ struct ExpDistance {
   using Acc = double;
   Acc start() const { return 0; }
   template <class V>
-  SG_INLINE Acc add(Acc acc, V value, double center) const { return acc + static_cast<double>(exp_float(static_cast<V>(static_cast<double>(value) - center))); }
+  SG_INLINE Acc add(Acc acc, V value, double center) const {
+    return acc + static_cast<double>(exp_float(static_cast<V>(static_cast<double>(value) - center)));
+  }
   SG_INLINE Acc merge(Acc a, Acc b) const { return a + b; }
 };
 
@@ -100,7 +113,9 @@ struct Power {
 template <bool largest>
 struct ExtremeSize : Extreme<double, largest> {
   template <class V>
-  double add(double acc, V value, double) const { return this->merge(acc, static_cast<double>(std::abs(value))); }
+  double add(double acc, V value, double) const {
+    return this->merge(acc, static_cast<double>(std::abs(value)));
+  }
 };
 
 }  // namespace sg::cpu

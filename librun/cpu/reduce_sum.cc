@@ -10,7 +10,8 @@ std::vector<int> axes_of(KernelCall& call, const Tensor& self) {
   return call.op().param_index("dim") >= 0 ? call.axes("dim", self.rank) : std::vector<int>();
 }
 
-// PyTorch converts to a dtype that is asked for before it reduces; where that only widens floats, it makes no difference.
+// PyTorch converts to a dtype that is asked for before it reduces; where that only widens floats, it makes no
+// difference.
 Tensor converted(KernelCall& call, const Tensor& self) {
   if (call.op().param_index("dtype") < 0 || !call.has("dtype")) return self;
   DType wanted = call.stored("dtype", self.dtype);
@@ -23,15 +24,15 @@ void reduce_to_result(KernelCall& call, const Tensor& self, const Op& op, const 
   Tensor& out = call.result();
   ReducePlan plan = plan_reduction(self, out, axes_of(call, self));
   auto put = put_as<decltype(finish(op.start(), plan))>(out.dtype);
-  reduce<T>(call, plan, self, op, nullptr, [&](auto acc, int64_t, int64_t offset) { put(out.data, offset, finish(acc, plan)); });
+  reduce<T>(call, plan, self, op, nullptr,
+            [&](auto acc, int64_t, int64_t offset) { put(out.data, offset, finish(acc, plan)); });
 }
 
 constexpr auto kAsIs = [](auto acc, const ReducePlan&) { return acc; };
 
 Status sum(KernelCall& call) {
-  visit_reducible(call, converted(call, call.tensor("self")), [&]<class T>(const Tensor& self) {
-    reduce_to_result<T>(call, self, Sum<SumType<T>>{}, kAsIs);
-  });
+  visit_reducible(call, converted(call, call.tensor("self")),
+                  [&]<class T>(const Tensor& self) { reduce_to_result<T>(call, self, Sum<SumType<T>>{}, kAsIs); });
   return ok_status();
 }
 
@@ -45,21 +46,22 @@ Status nansum(KernelCall& call) {
 Status mean(KernelCall& call) {
   visit_reducible(call, converted(call, call.tensor("self")), [&]<class T>(const Tensor& self) {
     if constexpr (!std::is_integral_v<T>)
-      reduce_to_result<T>(call, self, Sum<SumType<T>>{}, [](auto acc, const ReducePlan& plan) { return acc / static_cast<double>(plan.count); });
+      reduce_to_result<T>(call, self, Sum<SumType<T>>{},
+                          [](auto acc, const ReducePlan& plan) { return acc / static_cast<double>(plan.count); });
   });
   return ok_status();
 }
 
 Status prod(KernelCall& call) {
-  visit_reducible(call, converted(call, call.tensor("self")), [&]<class T>(const Tensor& self) {
-    reduce_to_result<T>(call, self, Product<SumType<T>>{}, kAsIs);
-  });
+  visit_reducible(call, converted(call, call.tensor("self")),
+                  [&]<class T>(const Tensor& self) { reduce_to_result<T>(call, self, Product<SumType<T>>{}, kAsIs); });
   return ok_status();
 }
 
 template <class Finish>
 Status count(KernelCall& call, const Finish& finish) {
-  visit_reducible(call, call.tensor("self"), [&]<class T>(const Tensor& self) { reduce_to_result<T>(call, self, NonZeros{}, finish); });
+  visit_reducible(call, call.tensor("self"),
+                  [&]<class T>(const Tensor& self) { reduce_to_result<T>(call, self, NonZeros{}, finish); });
   return ok_status();
 }
 

@@ -25,7 +25,8 @@ Around around(std::span<const int64_t> shape, size_t axis) {
 void sum_taps(const Taps& taps, const double* from, double* to, int64_t inner, int64_t position) {
   double* out = to + position * inner;
   std::fill_n(out, inner, 0.0);
-  for (auto t = static_cast<size_t>(taps.begin[static_cast<size_t>(position)]); t < static_cast<size_t>(taps.begin[static_cast<size_t>(position) + 1]); ++t) {
+  for (auto t = static_cast<size_t>(taps.begin[static_cast<size_t>(position)]);
+       t < static_cast<size_t>(taps.begin[static_cast<size_t>(position) + 1]); ++t) {
     const double* in = from + taps.index[t] * inner;
     double w = taps.weight[t];
     for (int64_t i = 0; i < inner; ++i) out[i] += w * in[i];
@@ -38,7 +39,8 @@ Status hold(const KernelCall& call, const Tensor& result, const Tensor& input, c
   for (int i = 0; fits && i < input.rank; ++i) {
     int tap = i - (input.rank - axes);
     fits = tap < 0 ? result.dim(i) == input.dim(i)
-                   : input.dim(i) == taps[static_cast<size_t>(tap)].in && result.dim(i) == taps[static_cast<size_t>(tap)].out();
+                   : input.dim(i) == taps[static_cast<size_t>(tap)].in &&
+                         result.dim(i) == taps[static_cast<size_t>(tap)].out();
   }
   return fits ? ok_status() : call.fail("its operands do not fit each other");
 }
@@ -78,15 +80,24 @@ struct Bytes16 {
 };
 
 void resample_there(KernelCall& call, const Taps& taps, const Around& a, const Tensor& from, const Tensor& to) {
-  const work::Resample work{from.as<double>(), to.as<double>(), table<int64_t>(call, taps.begin),
-                            table<int64_t>(call, taps.index), table<double>(call, taps.weight), taps.in, taps.out(),
+  const work::Resample work{from.as<double>(),
+                            to.as<double>(),
+                            table<int64_t>(call, taps.begin),
+                            table<int64_t>(call, taps.index),
+                            table<double>(call, taps.weight),
+                            taps.in,
+                            taps.out(),
                             a.inner};
   for_each(call, to.elements(), 1, work);
 }
 
 void pick_there(KernelCall& call, const Tensor& to, const Tensor& from, const std::vector<Taps>& taps) {
-  work::Pick work{reinterpret_cast<const unsigned char*>(from.data), reinterpret_cast<unsigned char*>(to.data),
-                  dtype_bytes(to.dtype), {1, 1, 1}, {1, 1, 1}, {nullptr, nullptr, nullptr}};
+  work::Pick work{reinterpret_cast<const unsigned char*>(from.data),
+                  reinterpret_cast<unsigned char*>(to.data),
+                  dtype_bytes(to.dtype),
+                  {1, 1, 1},
+                  {1, 1, 1},
+                  {nullptr, nullptr, nullptr}};
   for (size_t k = 0; k < taps.size(); ++k) {
     const size_t axis = 3 - taps.size() + k;
     work.in[axis] = taps[k].in;
@@ -103,7 +114,8 @@ Taps transposed(const Taps& taps) {
   t.in = taps.out();
   std::vector<std::vector<std::pair<int64_t, double>>> by_input(static_cast<size_t>(taps.in));
   for (int64_t i = 0; i < taps.out(); ++i)
-    for (auto k = static_cast<size_t>(taps.begin[static_cast<size_t>(i)]); k < static_cast<size_t>(taps.begin[static_cast<size_t>(i) + 1]); ++k)
+    for (auto k = static_cast<size_t>(taps.begin[static_cast<size_t>(i)]);
+         k < static_cast<size_t>(taps.begin[static_cast<size_t>(i) + 1]); ++k)
       by_input[static_cast<size_t>(taps.index[k])].emplace_back(i, taps.weight[k]);
   for (const auto& list : by_input) {
     for (auto [at, weight] : list) t.add(at, weight);
@@ -133,7 +145,8 @@ Status resample(KernelCall& call, const Tensor& result, const Tensor& input, con
     int64_t work = static_cast<int64_t>(taps[k].index.size()) * a.inner / std::max<int64_t>(taps[k].out(), 1);
     for_rows(call, a.outer * taps[k].out(), work, [&](int64_t row, int) {
       int64_t outer = row / taps[k].out(), position = row % taps[k].out();
-      sum_taps(taps[k], now.as<double>() + outer * taps[k].in * a.inner, next.as<double>() + outer * taps[k].out() * a.inner, a.inner, position);
+      sum_taps(taps[k], now.as<double>() + outer * taps[k].in * a.inner,
+               next.as<double>() + outer * taps[k].out() * a.inner, a.inner, position);
     });
     now = next;
   }

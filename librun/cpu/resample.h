@@ -1,5 +1,6 @@
 // Resampling along axes: each position of the result is a weighted sum of a few positions of the input (taps), along
-// one axis after the other. Averages over windows, interpolations and pads are taps; their gradients the transposed ones.
+// one axis after the other. Averages over windows, interpolations and pads are taps; their gradients the transposed
+// ones.
 #pragma once
 
 #include <vector>
@@ -10,7 +11,7 @@ namespace sg::cpu {
 
 // Of one axis: position i of the result sums weight[t] * input[index[t]] for begin[i] <= t < begin[i + 1].
 struct Taps {
-  int64_t in = 0;                       // sizes of the axis before and after
+  int64_t in = 0;  // sizes of the axis before and after
   std::vector<int64_t> begin{0};
   std::vector<int64_t> index;
   std::vector<double> weight;
@@ -26,7 +27,8 @@ Taps transposed(const Taps& taps);
 // Fails when the shapes are not those of the taps.
 Status resample(KernelCall& call, const Tensor& result, const Tensor& input, const std::vector<Taps>& taps);
 
-// The same where every position has one tap of weight 1: elements are copied, whatever their type. An index of -1 gives 0.
+// The same where every position has one tap of weight 1: elements are copied, whatever their type. An index of -1 gives
+// 0.
 Status pick(KernelCall& call, const Tensor& result, const Tensor& input, const std::vector<Taps>& taps);
 
 // Numbers for `axes` axes from a list of one or as many; `otherwise` where none are given.

@@ -43,12 +43,11 @@ Rows rows_of(KernelCall& call, const Tensor& t, int64_t axis, DType dtype) {
   return rows_of_length(last, last.dim(-1));
 }
 
-Rows rows_of_length(const Tensor& t, int64_t length) {
-  return {t, length == 0 ? 0 : t.elements() / length, length};
-}
+Rows rows_of_length(const Tensor& t, int64_t length) { return {t, length == 0 ? 0 : t.elements() / length, length}; }
 
 ResultRows::ResultRows(KernelCall& call, const Tensor& result, int64_t axis) : target_(axis_last(result, axis)) {
-  rows_ = target_.is_contiguous() && !target_.conjugate ? target_ : call.scratch().tensor(target_.dtype, target_.sizes());
+  rows_ =
+      target_.is_contiguous() && !target_.conjugate ? target_ : call.scratch().tensor(target_.dtype, target_.sizes());
 }
 
 void ResultRows::store(KernelCall& call) const {

@@ -23,7 +23,7 @@ namespace sg::cpu {
 Tensor axis_last(const Tensor& t, int64_t axis);
 
 struct Rows {
-  Tensor tensor;                        // contiguous
+  Tensor tensor;  // contiguous
   int64_t count = 0, length = 0;
 };
 
@@ -57,7 +57,7 @@ void for_rows(KernelCall& call, int64_t count, int64_t length, const Fn& fn) {
 template <class C>
 inline constexpr DType kDTypeOf = std::is_same_v<C, double> ? DType::f64 : DType::f32;
 
-template <class Fn>   // fn.template operator()<C>()
+template <class Fn>  // fn.template operator()<C>()
 void visit_compute(DType t, const Fn& fn) {
   if (t == DType::f64) fn.template operator()<double>();
   else fn.template operator()<float>();
@@ -110,9 +110,9 @@ double row_sum(const float* x, int64_t n);
 double row_sum(const double* x, int64_t n);
 double row_dot(const float* x, const float* y, int64_t n);
 double row_dot(const double* x, const double* y, int64_t n);
-double row_square_distance(const float* x, double center, int64_t n);    // sum of (x - center)^2
+double row_square_distance(const float* x, double center, int64_t n);  // sum of (x - center)^2
 double row_square_distance(const double* x, double center, int64_t n);
-float row_max(const float* x, int64_t n);                               // NaN where there is one; -inf when empty
+float row_max(const float* x, int64_t n);  // NaN where there is one; -inf when empty
 double row_max(const double* x, int64_t n);
 
 }  // namespace sg::cpu

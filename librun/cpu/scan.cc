@@ -14,13 +14,17 @@ constexpr int64_t kPart = 1 << 14;
 
 template <class T, class A>
 T element_of(A value) {
-  if constexpr (is_complex_type<T>) return T(static_cast<typename T::value_type>(value.real()), static_cast<typename T::value_type>(value.imag()));
-  else if constexpr (std::is_same_v<A, uint64_t>) return static_cast<T>(static_cast<Compute<T>>(static_cast<int64_t>(value)));
+  if constexpr (is_complex_type<T>)
+    return T(static_cast<typename T::value_type>(value.real()), static_cast<typename T::value_type>(value.imag()));
+  else if constexpr (std::is_same_v<A, uint64_t>)
+    return static_cast<T>(static_cast<Compute<T>>(static_cast<int64_t>(value)));
   else return static_cast<T>(static_cast<Compute<T>>(value));
 }
 
 template <class T>
-SumType<T> wide(T value) { return static_cast<SumType<T>>(static_cast<Compute<T>>(value)); }
+SumType<T> wide(T value) {
+  return static_cast<SumType<T>>(static_cast<Compute<T>>(value));
+}
 
 template <template <class> class Op, class T>
 void scan_rows(KernelCall& call, const Rows& rows, T* to) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kLinesTogether = 64;
 
-Tensor with_axis(const Tensor& t) {     // a number as a vector of one
+Tensor with_axis(const Tensor& t) {  // a number as a vector of one
   Tensor out = t;
   if (t.rank == 0) out.rank = 1, out.shape[0] = out.stride[0] = 1;
   return out;
@@ -28,9 +28,9 @@ Tensor narrowed(const Tensor& t, const Tensor& index, int axis) {
 }
 
 struct Indexed {
-  Tensor index;                         // i64, with at least one axis
+  Tensor index;  // i64, with at least one axis
   int axis;
-  int64_t size;                         // of the tensor that is indexed, along the axis
+  int64_t size;  // of the tensor that is indexed, along the axis
 };
 
 Result<Indexed> checked_index(KernelCall& call, const Tensor& given, const Tensor& into, int64_t axis) {
@@ -84,7 +84,8 @@ Status gather(KernelCall& call) {
   SG_ASSIGN(Indexed x, checked_index(call, call.tensor("index"), self, call.integer("dim")));
   Tensor out = with_axis(call.result());
   if (picks_slices(x)) {
-    SG_ASSIGN(Selection from, axis_selection(call, narrowed(self, x.index, x.axis), x.axis, index_line(call, x), false));
+    SG_ASSIGN(Selection from,
+              axis_selection(call, narrowed(self, x.index, x.axis), x.axis, index_line(call, x), false));
     copy_selection_once(call, whole_selection(call, out, x.axis, 1), from);
     return ok_status();
   }
@@ -97,21 +98,28 @@ template <class T, class V, class Fn>
 void scatter_elements(KernelCall& call, const Tensor& out, const Tensor& src, const Indexed& x, const Fn& fn) {
   Tensor places = drop_axis(narrowed(out, x.index, x.axis), x.axis), indices = drop_axis(x.index, x.axis);
   Tensor values = drop_axis(narrowed(src, x.index, x.axis), x.axis);
-  int64_t n = x.index.dim(x.axis), place_along = out.step(x.axis), index_along = x.index.step(x.axis), value_along = src.step(x.axis);
+  int64_t n = x.index.dim(x.axis), place_along = out.step(x.axis), index_along = x.index.step(x.axis),
+          value_along = src.step(x.axis);
   RowWalker walk({&places, &indices, &values});
   int64_t parts = (walk.length() + kLinesTogether - 1) / kLinesTogether;
   bool line_by_line = place_along < walk.step(0);
-  int64_t grain = std::max<int64_t>(1, kPieceElements / std::max<int64_t>(n * std::min(walk.length(), kLinesTogether), 1));
+  int64_t grain =
+      std::max<int64_t>(1, kPieceElements / std::max<int64_t>(n * std::min(walk.length(), kLinesTogether), 1));
   call.team().parallel_for(walk.rows() * parts, grain, [&](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {
       walk.for_rows(unit / parts, unit / parts + 1, [&](const int64_t* offset, int64_t) {
         int64_t first = unit % parts * kLinesTogether, last = std::min(walk.length(), first + kLinesTogether);
         auto one = [&](int64_t i, int64_t j) {
           int64_t index = x.index.as<int64_t>()[offset[1] + j * walk.step(1) + i * index_along];
-          fn(out.as<T>()[offset[0] + j * walk.step(0) + index * place_along], src.as<V>()[offset[2] + j * walk.step(2) + i * value_along]);
+          fn(out.as<T>()[offset[0] + j * walk.step(0) + index * place_along],
+             src.as<V>()[offset[2] + j * walk.step(2) + i * value_along]);
         };
-        if (line_by_line) for (int64_t j = first; j < last; ++j) for (int64_t i = 0; i < n; ++i) one(i, j);
-        else for (int64_t i = 0; i < n; ++i) for (int64_t j = first; j < last; ++j) one(i, j);
+        if (line_by_line)
+          for (int64_t j = first; j < last; ++j)
+            for (int64_t i = 0; i < n; ++i) one(i, j);
+        else
+          for (int64_t i = 0; i < n; ++i)
+            for (int64_t j = first; j < last; ++j) one(i, j);
       });
     }
   });
@@ -120,8 +128,12 @@ void scatter_elements(KernelCall& call, const Tensor& out, const Tensor& src, co
 enum class Reduce : uint8_t { none, sum, prod, mean, amax, amin };
 
 Reduce reduce_of(std::string_view name) {
-  return name == "add" || name == "sum" ? Reduce::sum : name == "multiply" || name == "prod" ? Reduce::prod
-         : name == "mean" ? Reduce::mean : name == "amax" ? Reduce::amax : name == "amin" ? Reduce::amin : Reduce::none;
+  return name == "add" || name == "sum"         ? Reduce::sum
+         : name == "multiply" || name == "prod" ? Reduce::prod
+         : name == "mean"                       ? Reduce::mean
+         : name == "amax"                       ? Reduce::amax
+         : name == "amin"                       ? Reduce::amin
+                                                : Reduce::none;
 }
 
 template <class T>
@@ -177,15 +189,16 @@ void divide_by_counts(KernelCall& call, const Tensor& out, const Tensor& src, co
 
 // Reduces into `out`, whose dtype arithmetic is done in.
 template <class T>
-void reduce_into(KernelCall& call, const Tensor& out, const Tensor& src, const Indexed& x, Reduce how, bool include_self) {
+void reduce_into(KernelCall& call, const Tensor& out, const Tensor& src, const Indexed& x, Reduce how,
+                 bool include_self) {
   if (!include_self) scatter_elements<T, T>(call, out, src, x, [=](T& place, const T&) { place = neutral<T>(how); });
   Reduce step = how == Reduce::mean ? Reduce::sum : how;
   scatter_elements<T, T>(call, out, src, x, [=](T& place, const T& value) { place = combined<T>(step, place, value); });
   if (how == Reduce::mean) divide_by_counts<T>(call, out, src, x, include_self);
 }
 
-// `t`, or a copy of it where it lies in the memory that is written: an index has to stay what was checked, and a source what
-// it was.
+// `t`, or a copy of it where it lies in the memory that is written: an index has to stay what was checked, and a source
+// what it was.
 Tensor apart_from(KernelCall& call, const Tensor& t, const Tensor& written) {
   bool overlaps = t.data < written.data + extent_bytes(written) && written.data < t.data + extent_bytes(t);
   if (!overlaps) return t;
@@ -201,7 +214,8 @@ Status scatter(KernelCall& call, int64_t dim, Tensor src, Reduce how, bool inclu
   Tensor index = apart_from(call, call.tensor("index"), call.result());
   src = apart_from(call, src, call.result());
   SG_ASSIGN(Indexed x, checked_index(call, index, self, dim));
-  if (call.result().data != self.data || !std::ranges::equal(call.result().strides(), self.strides())) copy(call, call.result(), self);
+  if (call.result().data != self.data || !std::ranges::equal(call.result().strides(), self.strides()))
+    copy(call, call.result(), self);
   if (x.index.elements() == 0) return ok_status();
   Tensor out = with_axis(call.result());
   src = with_axis(src);
@@ -220,7 +234,8 @@ Status scatter(KernelCall& call, int64_t dim, Tensor src, Reduce how, bool inclu
   }
   Tensor target = widened ? contiguous_as(call, out, dtype) : out;
   visit_dtype(dtype, [&]<class T>() {
-    if (how == Reduce::none) return scatter_elements<T, T>(call, target, src, x, [](T& place, const T& value) { place = value; });
+    if (how == Reduce::none)
+      return scatter_elements<T, T>(call, target, src, x, [](T& place, const T& value) { place = value; });
     if constexpr (!is_half_type<T>) reduce_into<T>(call, target, src, x, how, include_self);
   });
   if (widened) copy(call, out, target);
@@ -234,9 +249,15 @@ Tensor value_source(KernelCall& call) {
   return broadcast_to(value, call.tensor("index").sizes());
 }
 
-Status scatter_src(KernelCall& call) { return scatter(call, call.integer("dim"), call.tensor("src"), Reduce::none, true); }
-Status scatter_value(KernelCall& call) { return scatter(call, call.integer("dim"), value_source(call), Reduce::none, true); }
-Status scatter_add(KernelCall& call) { return scatter(call, call.integer("dim"), call.tensor("src"), Reduce::sum, true); }
+Status scatter_src(KernelCall& call) {
+  return scatter(call, call.integer("dim"), call.tensor("src"), Reduce::none, true);
+}
+Status scatter_value(KernelCall& call) {
+  return scatter(call, call.integer("dim"), value_source(call), Reduce::none, true);
+}
+Status scatter_add(KernelCall& call) {
+  return scatter(call, call.integer("dim"), call.tensor("src"), Reduce::sum, true);
+}
 Status scatter_add_rows(KernelCall& call) { return scatter(call, 0, call.tensor("src"), Reduce::sum, true); }
 
 Result<Reduce> named_reduce(KernelCall& call) {

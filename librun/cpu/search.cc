@@ -71,7 +71,8 @@ Status masked_scatter(KernelCall& call) {
   copy(call, values, broadcast_to(call.tensor("self"), out.sizes()));
   int64_t total = mask.elements(), wanted = std::count(mask.as<bool>(), mask.as<bool>() + total, true);
   if (wanted > source.elements())
-    return call.fail("the mask has " + std::to_string(wanted) + " places, but the source " + std::to_string(source.elements()) + " elements");
+    return call.fail("the mask has " + std::to_string(wanted) + " places, but the source " +
+                     std::to_string(source.elements()) + " elements");
   visit_dtype(out.dtype, [&]<class T>() {
     int64_t k = 0;
     for (int64_t i = 0; i < total; ++i)
@@ -82,7 +83,7 @@ Status masked_scatter(KernelCall& call) {
 }
 
 template <class T>
-bool below(T a, T b) {                  // NaN last
+bool below(T a, T b) {  // NaN last
   if constexpr (std::is_integral_v<T>) return a < b;
   else return a < b || (a == a && b != b);
 }
@@ -114,9 +115,11 @@ Status unique(KernelCall& call) {
   SG_TRY(result_of_shape(call, 2, std::array{counts ? count : int64_t{0}}));
   visit_dtype(self.dtype, [&]<class T>() {
     for (int64_t g = 0; g < count; ++g)
-      call.result(0).as<T>()[g * call.result(0).stride[0]] = self.as<T>()[order[static_cast<size_t>(first[static_cast<size_t>(g)])]];
+      call.result(0).as<T>()[g * call.result(0).stride[0]] =
+          self.as<T>()[order[static_cast<size_t>(first[static_cast<size_t>(g)])]];
   });
-  if (inverse) copy(call, call.result(1), make_tensor(reinterpret_cast<std::byte*>(group.data()), DType::i64, self.sizes()));
+  if (inverse)
+    copy(call, call.result(1), make_tensor(reinterpret_cast<std::byte*>(group.data()), DType::i64, self.sizes()));
   for (int64_t g = 0; counts && g < count; ++g) {
     int64_t end = g + 1 < count ? first[static_cast<size_t>(g + 1)] : n;
     call.result(2).as<int64_t>()[g * call.result(2).stride[0]] = end - first[static_cast<size_t>(g)];
@@ -170,7 +173,8 @@ Status unique_consecutive(KernelCall& call) {
 Status search(KernelCall& call, const Tensor& sequence, const Tensor& values, const Tensor* sorter, bool right) {
   bool floats = is_floating(sequence.dtype) || is_floating(values.dtype);
   int64_t length = sequence.rank == 0 ? 1 : sequence.dim(-1), total = values.elements();
-  int64_t per_row = sequence.rank <= 1 || values.rank == 0 ? std::max<int64_t>(total, 1) : std::max<int64_t>(values.dim(-1), 1);
+  int64_t per_row =
+      sequence.rank <= 1 || values.rank == 0 ? std::max<int64_t>(total, 1) : std::max<int64_t>(values.dim(-1), 1);
   const int64_t* order = sorter ? contiguous_as(call, *sorter, DType::i64).as<int64_t>() : nullptr;
   IndexCheck check;
   if (order && on_device(call)) for_each(call, sorter->elements(), 1, work::CheckRange{order, length, report_of(call)});
@@ -187,7 +191,9 @@ Status search(KernelCall& call, const Tensor& sequence, const Tensor& values, co
   return ok_status();
 }
 
-Status bucketize(KernelCall& call) { return search(call, call.tensor("boundaries"), call.tensor("self"), nullptr, call.flag("right")); }
+Status bucketize(KernelCall& call) {
+  return search(call, call.tensor("boundaries"), call.tensor("self"), nullptr, call.flag("right"));
+}
 
 Status searchsorted(KernelCall& call) {
   bool right = call.flag("right") || (call.has("side") && call.text("side") == "right");

@@ -11,7 +11,7 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kChunk = 256;         // elements that are accumulated at a time
+constexpr int64_t kChunk = 256;  // elements that are accumulated at a time
 
 struct Bytes16 {
   uint64_t low, high;
@@ -42,7 +42,7 @@ void copy_inner(E* to, const Selection& a, const E* from, const Selection& b) {
 }
 
 template <class T>
-T add_elements(T a, T b) {              // integers wrap around
+T add_elements(T a, T b) {  // integers wrap around
   if constexpr (std::is_same_v<T, bool>) return a || b;
   else if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
   else return a + b;
@@ -52,7 +52,8 @@ template <class T>
 T scaled(T value, Scalar scale) {
   if constexpr (std::is_same_v<T, bool>) return value && scale.to_double() != 0;
   else if constexpr (is_complex_type<T>) return value * static_cast<T>(scale.to_complex());
-  else if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(value) * static_cast<uint64_t>(scale.to_int()));
+  else if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(value) * static_cast<uint64_t>(scale.to_int()));
   else return value * static_cast<T>(scale.to_double());
 }
 
@@ -60,7 +61,8 @@ bool is_one(Scalar s) { return s.to_complex() == std::complex<double>(1, 0); }
 
 // One place: what is there, and every pick of it added in order.
 template <class T>
-void add_group(T* place, const Selection& a, const T* from, const Selection& b, const int64_t* order, int64_t picks, Scalar scale) {
+void add_group(T* place, const Selection& a, const T* from, const Selection& b, const int64_t* order, int64_t picks,
+               Scalar scale) {
   using C = Compute<T>;
   bool plain = is_one(scale);
   C sum[kChunk];
@@ -70,9 +72,13 @@ void add_group(T* place, const Selection& a, const T* from, const Selection& b, 
     for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<C>(place[at(a, i)]);
     for (int64_t k = 0; k < picks; ++k) {
       const T* added = from + b.picked.at[order[k]];
-      if (plain && b.inner_run) for (int64_t i = 0; i < n; ++i) sum[i] = add_elements<C>(sum[i], static_cast<C>(added[first + i]));
-      else if (plain) for (int64_t i = 0; i < n; ++i) sum[i] = add_elements<C>(sum[i], static_cast<C>(added[at(b, i)]));
-      else for (int64_t i = 0; i < n; ++i) sum[i] = add_elements<C>(sum[i], scaled<C>(static_cast<C>(added[at(b, i)]), scale));
+      if (plain && b.inner_run)
+        for (int64_t i = 0; i < n; ++i) sum[i] = add_elements<C>(sum[i], static_cast<C>(added[first + i]));
+      else if (plain)
+        for (int64_t i = 0; i < n; ++i) sum[i] = add_elements<C>(sum[i], static_cast<C>(added[at(b, i)]));
+      else
+        for (int64_t i = 0; i < n; ++i)
+          sum[i] = add_elements<C>(sum[i], scaled<C>(static_cast<C>(added[at(b, i)]), scale));
     }
     for (int64_t i = 0; i < n; ++i) place[at(a, i)] = static_cast<T>(sum[i]);
   }
@@ -88,7 +94,7 @@ OffsetTable offsets_over(KernelCall& call, const Tensor& t, int first, int count
   table.at = at;
   at[0] = 0;
   int64_t filled = table.count == 0 ? 0 : 1;
-  for (int axis = first + count - 1; axis >= first && filled > 0; --axis) {   // innermost first: blocks repeat, shifted
+  for (int axis = first + count - 1; axis >= first && filled > 0; --axis) {  // innermost first: blocks repeat, shifted
     for (int64_t i = 1; i < t.dim(axis); ++i)
       for (int64_t j = 0; j < filled; ++j) at[i * filled + j] = at[j] + i * t.step(axis);
     filled *= t.dim(axis);
@@ -107,7 +113,7 @@ Result<Selection> axis_selection(KernelCall& call, const Tensor& t, int64_t axis
   Tensor self = t;
   if (t.rank == 0) self.rank = 1, self.shape[0] = self.stride[0] = 1;
   int at = wrap_axis(axis, self.rank);
-  Tensor probe = self;                  // without elements along the axis, for the tables of the others
+  Tensor probe = self;  // without elements along the axis, for the tables of the others
   probe.shape[static_cast<size_t>(at)] = 1;
   Selection s = whole_selection(call, probe, at, 1);
   s.tensor = self;
@@ -115,7 +121,8 @@ Result<Selection> axis_selection(KernelCall& call, const Tensor& t, int64_t axis
   const auto* from = index.as<int64_t>();
   auto* picked = call.scratch().take<int64_t>(std::max<int64_t>(n, 1));
   IndexCheck check;
-  for (int64_t i = 0; i < n; ++i) picked[i] = (wraps ? check.wrap(from[i], size, i) : check.hold(from[i], size, i)) * step;
+  for (int64_t i = 0; i < n; ++i)
+    picked[i] = (wraps ? check.wrap(from[i], size, i) : check.hold(from[i], size, i)) * step;
   SG_TRY(check.status(call, from, size));
   s.picked = {picked, n};
   return s;
@@ -174,8 +181,8 @@ void add_selection(KernelCall& call, const Selection& to, const Selection& from,
       for (int64_t unit = begin; unit < end; ++unit) {
         int64_t p = unit / groups.count, g = unit % groups.count;
         const int64_t* order = groups.order + groups.begin[g];
-        add_group(to.tensor.as<T>() + to.outer.at[p] + to.picked.at[order[0]], to, from.tensor.as<T>() + from.outer.at[p], from,
-                  order, groups.begin[g + 1] - groups.begin[g], scale);
+        add_group(to.tensor.as<T>() + to.outer.at[p] + to.picked.at[order[0]], to,
+                  from.tensor.as<T>() + from.outer.at[p], from, order, groups.begin[g + 1] - groups.begin[g], scale);
       }
     });
   });

@@ -15,9 +15,9 @@ struct OffsetTable {
 };
 
 struct Selection {
-  Tensor tensor;                        // what the offsets are into
+  Tensor tensor;  // what the offsets are into
   OffsetTable outer, picked, inner;
-  bool inner_run = false;               // inner.at[i] == i
+  bool inner_run = false;  // inner.at[i] == i
 };
 
 // Offsets of all positions over `count` axes of `t` from `first`, in row-major order.

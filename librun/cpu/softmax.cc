@@ -47,7 +47,7 @@ SG_CLONES void log_gradient(const C* grad, const C* output, C sum, C* to, int64_
 template <class C>
 void softmax_row(Form form, const C* x, C* to, int64_t n) {
   C top = row_max(x, n);
-  if (form == Form::safe && top == -std::numeric_limits<C>::infinity()) {   // all masked out: nothing, not NaN
+  if (form == Form::safe && top == -std::numeric_limits<C>::infinity()) {  // all masked out: nothing, not NaN
     std::fill_n(to, n, C{0});
     return;
   }
@@ -94,7 +94,8 @@ void backward_rows(KernelCall& call, Form form) {
   for_rows(call, grad.count, grad.length, [&](int64_t row, int thread) {
     const C* from = g.row(row, thread);
     const C* kept = y.row(row, thread);
-    if (form == Form::log) log_gradient(from, kept, static_cast<C>(row_sum(from, grad.length)), to.row(row, thread), grad.length);
+    if (form == Form::log)
+      log_gradient(from, kept, static_cast<C>(row_sum(from, grad.length)), to.row(row, thread), grad.length);
     else plain_gradient(from, kept, static_cast<C>(row_dot(from, kept, grad.length)), to.row(row, thread), grad.length);
     to.done(row, thread);
   });
@@ -110,12 +111,9 @@ Status softmax_backward(KernelCall& call) { return run_backward(call, Form::plai
 Status log_softmax_backward(KernelCall& call) { return run_backward(call, Form::log); }
 
 constexpr KernelRow kRows[] = {
-    {"aten._softmax.default", softmax},
-    {"aten._softmax_backward_data.default", softmax_backward},
-    {"aten._log_softmax.default", log_softmax},
-    {"aten._log_softmax_backward_data.default", log_softmax_backward},
-    {"aten._safe_softmax.default", safe_softmax},
-    {"aten.softmax.int", softmax},
+    {"aten._softmax.default", softmax},           {"aten._softmax_backward_data.default", softmax_backward},
+    {"aten._log_softmax.default", log_softmax},   {"aten._log_softmax_backward_data.default", log_softmax_backward},
+    {"aten._safe_softmax.default", safe_softmax}, {"aten.softmax.int", softmax},
     {"aten.log_softmax.int", log_softmax},
 };
 

@@ -22,9 +22,13 @@ struct Element {
 };
 
 template <class T>
-bool above(const Element<T>& a, const Element<T>& b) { return (is_nan(a.value) && !is_nan(b.value)) || a.value > b.value; }
+bool above(const Element<T>& a, const Element<T>& b) {
+  return (is_nan(a.value) && !is_nan(b.value)) || a.value > b.value;
+}
 template <class T>
-bool below(const Element<T>& a, const Element<T>& b) { return (!is_nan(a.value) && is_nan(b.value)) || a.value < b.value; }
+bool below(const Element<T>& a, const Element<T>& b) {
+  return (!is_nan(a.value) && is_nan(b.value)) || a.value < b.value;
+}
 
 template <class T>
 void load(const T* x, int64_t n, Element<T>* to) {
@@ -33,7 +37,9 @@ void load(const T* x, int64_t n, Element<T>* to) {
 
 // A buffer of one row a thread.
 template <class T>
-Element<T>* row_buffers(KernelCall& call, int64_t length) { return call.scratch().take<Element<T>>(length * call.team().size()); }
+Element<T>* row_buffers(KernelCall& call, int64_t length) {
+  return call.scratch().take<Element<T>>(length * call.team().size());
+}
 
 template <class T>
 void sort_rows(KernelCall& call, const Rows& rows, bool descending, T* values, int64_t* indices) {
@@ -57,7 +63,8 @@ Status sort_into(KernelCall& call, const Tensor* values, const Tensor& indices) 
   ResultRows to_indices(call, indices, axis), to_values(call, values ? *values : indices, axis);
   visit_dtype(rows.tensor.dtype, [&]<class T>() {
     if constexpr (!is_complex_type<T>)
-      sort_rows<T>(call, rows, descending, values ? to_values.tensor().as<T>() : nullptr, to_indices.tensor().as<int64_t>());
+      sort_rows<T>(call, rows, descending, values ? to_values.tensor().as<T>() : nullptr,
+                   to_indices.tensor().as<int64_t>());
   });
   to_indices.store(call);
   if (values) to_values.store(call);
@@ -82,7 +89,8 @@ Status topk(KernelCall& call) {
   bool largest = call.flag("largest"), sorted = call.flag("sorted");
   Rows rows = rows_of(call, call.tensor("self"), axis);
   if (k < 0 || k > rows.tensor.dim(-1))
-    return call.fail("the largest " + std::to_string(k) + " of " + std::to_string(rows.tensor.dim(-1)) + " elements do not exist");
+    return call.fail("the largest " + std::to_string(k) + " of " + std::to_string(rows.tensor.dim(-1)) +
+                     " elements do not exist");
   if (k == 0) return ok_status();
   ResultRows values(call, call.result(0), axis), indices(call, call.result(1), axis);
   visit_dtype(rows.tensor.dtype, [&]<class T>() {
@@ -174,7 +182,8 @@ Status pick_along(KernelCall& call, PickRows pick, const char* what) {
   Tensor to_values = kept(call.result(0)), to_indices = kept(call.result(1));
   if (to_values.elements() == 0) return ok_status();
   if (rows.length == 0) return call.fail("there is no " + std::string(what) + " of no elements");
-  Tensor values = call.scratch().tensor(self.dtype, to_values.sizes()), indices = call.scratch().tensor(DType::i64, to_values.sizes());
+  Tensor values = call.scratch().tensor(self.dtype, to_values.sizes()),
+         indices = call.scratch().tensor(DType::i64, to_values.sizes());
   SG_TRY(pick(call, rows, values, &indices));
   copy(call, to_values, values);
   copy(call, to_indices, indices);
@@ -185,15 +194,9 @@ Status median_along(KernelCall& call) { return pick_along(call, median_rows, "me
 Status mode(KernelCall& call) { return pick_along(call, mode_rows, "mode"); }
 
 constexpr KernelRow kRows[] = {
-    {"aten.sort.default", sort},
-    {"aten.sort.stable", sort},
-    {"aten.argsort.default", argsort},
-    {"aten.argsort.stable", argsort},
-    {"aten.topk.default", topk},
-    {"aten.median.default", median},
-    {"aten.median.dim", median_along},
-    {"aten.nanmedian.default", median},
-    {"aten.nanmedian.dim", median_along},
+    {"aten.sort.default", sort},       {"aten.sort.stable", sort},         {"aten.argsort.default", argsort},
+    {"aten.argsort.stable", argsort},  {"aten.topk.default", topk},        {"aten.median.default", median},
+    {"aten.median.dim", median_along}, {"aten.nanmedian.default", median}, {"aten.nanmedian.dim", median_along},
     {"aten.mode.default", mode},
 };
 

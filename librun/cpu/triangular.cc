@@ -32,10 +32,11 @@ Status solve_triangular(KernelCall& call) {
   if (a.rank < 2 || b.rank < 2) return call.fail("needs matrices");
   Tensor target = call.result();
   if (left) b = swap_axes(b, b.rank - 2, b.rank - 1), target = swap_axes(target, target.rank - 2, target.rank - 1);
-  else a = swap_axes(a, a.rank - 2, a.rank - 1), upper = !upper;           // X A = B: A' X' = B'
+  else a = swap_axes(a, a.rank - 2, a.rank - 1), upper = !upper;  // X A = B: A' X' = B'
   const int64_t n = a.dim(-1), sides = b.dim(-2);
   std::vector<int64_t> shape(target.sizes().begin(), target.sizes().end());
-  if (a.dim(-2) != n || b.dim(-1) != n || target.dim(-1) != n || target.dim(-2) != sides) return call.fail("the matrices do not fit");
+  if (a.dim(-2) != n || b.dim(-1) != n || target.dim(-1) != n || target.dim(-2) != sides)
+    return call.fail("the matrices do not fit");
   if (!broadcasts(b, shape)) return call.fail("the batch sizes do not broadcast");
   int64_t batch = 1;
   for (size_t d = 0; d + 2 < shape.size(); ++d) batch *= shape[d];

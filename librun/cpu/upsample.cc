@@ -14,8 +14,8 @@ namespace {
 // How one axis is resampled.
 struct Axis {
   int64_t in, out;
-  double scale;                         // as the caller gave it: out / in; 0 = not given
-  bool aligned;                         // align_corners
+  double scale;  // as the caller gave it: out / in; 0 = not given
+  bool aligned;  // align_corners
 };
 
 // Positions of the input a position of the result, as PyTorch has them.
@@ -29,7 +29,8 @@ int64_t nearest(const Axis& a, int64_t i, bool exact) {
   if (!exact && a.in == a.out) return i;
   if (!exact && a.out == 2 * a.in) return i >> 1;
   float step = a.scale > 0 ? static_cast<float>(1.0 / a.scale) : static_cast<float>(a.in) / static_cast<float>(a.out);
-  float at = exact ? static_cast<float>((static_cast<double>(i) + 0.5) * static_cast<double>(step)) : static_cast<float>(i) * step;
+  float at = exact ? static_cast<float>((static_cast<double>(i) + 0.5) * static_cast<double>(step))
+                   : static_cast<float>(i) * step;
   return std::clamp<int64_t>(static_cast<int64_t>(std::floor(at)), 0, a.in - 1);
 }
 
@@ -131,7 +132,8 @@ Result<std::vector<Taps>> taps_of(KernelCall& call, Kind kind, const Tensor& inp
   std::vector<Taps> taps;
   for (int k = 0; k < axes; ++k) {
     Axis a{input.dim(2 + k), output.dim(2 + k), scale_of(call, k, axes), aligned};
-    bool wild = a.out > 0 && a.scale > 0 && 1 / a.scale > 4 * (static_cast<double>(a.in) / static_cast<double>(a.out) + 1);
+    bool wild =
+        a.out > 0 && a.scale > 0 && 1 / a.scale > 4 * (static_cast<double>(a.in) / static_cast<double>(a.out) + 1);
     if (wild) return call.fail("a scale does not fit the sizes of its axis");
     taps.push_back(taps_of(kind, a));
   }
@@ -179,7 +181,8 @@ Status upsample_backward(KernelCall& call) {
 
 enum class PadMode { reflect, replicate, circular };
 
-Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, std::span<const int64_t> padding, PadMode mode) {
+Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, std::span<const int64_t> padding,
+                                   PadMode mode) {
   int axes = static_cast<int>(padding.size() / 2);
   bool reflects = mode == PadMode::reflect;
   if (padding.size() % 2 != 0 || input.rank < axes) return call.fail("'padding' needs two numbers an axis");
@@ -189,8 +192,10 @@ Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, std::s
     t.in = input.dim(input.rank - axes + k);
     size_t pair = static_cast<size_t>(2 * (axes - 1 - k));
     int64_t before = padding[pair], size = t.in + before + padding[pair + 1];
-    if (t.in < 1 || (reflects && (before >= t.in || padding[pair + 1] >= t.in))) return call.fail("the padding has to be less than the axis");
-    if (mode == PadMode::circular && (before > t.in || padding[pair + 1] > t.in)) return call.fail("the padding is more than the axis");
+    if (t.in < 1 || (reflects && (before >= t.in || padding[pair + 1] >= t.in)))
+      return call.fail("the padding has to be less than the axis");
+    if (mode == PadMode::circular && (before > t.in || padding[pair + 1] > t.in))
+      return call.fail("the padding is more than the axis");
     for (int64_t i = 0; i < size; ++i) {
       int64_t at = i - before;
       if (reflects) at = at < 0 ? -at : at >= t.in ? 2 * (t.in - 1) - at : at;
@@ -203,7 +208,8 @@ Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, std::s
 
 Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, bool reflects) {
   std::span<const int64_t> padding = call.integers("padding");
-  if (padding.size() != static_cast<size_t>(2 * plane_axes(call))) return call.fail("'padding' needs two numbers an axis");
+  if (padding.size() != static_cast<size_t>(2 * plane_axes(call)))
+    return call.fail("'padding' needs two numbers an axis");
   return pad_taps(call, input, padding, reflects ? PadMode::reflect : PadMode::replicate);
 }
 

@@ -56,7 +56,7 @@ Status reshape(KernelCall& call) {
   const Tensor& out = call.result();
   Tensor self = call.tensor("self");
   if (self.elements() != out.elements()) return call.fail("a reshape cannot change the number of elements");
-  if (out.is_contiguous()) {            // written in one go, whatever self's strides
+  if (out.is_contiguous()) {  // written in one go, whatever self's strides
     copy(call, make_tensor(out.data, out.dtype, self.sizes()), self);
     return ok_status();
   }
@@ -155,7 +155,8 @@ Status as_strided_scatter(KernelCall& call) {
     part.shape[i] = size[i];
     part.stride[i] = stride[i];
     int64_t reach;
-    inside = size[i] >= 0 && stride[i] >= 0 && !__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), stride[i], &reach) &&
+    inside = size[i] >= 0 && stride[i] >= 0 &&
+             !__builtin_mul_overflow(std::max<int64_t>(size[i] - 1, 0), stride[i], &reach) &&
              !__builtin_add_overflow(last, reach, &last);
   }
   if (!inside || (part.elements() > 0 && last >= extent_bytes(out) / bytes))

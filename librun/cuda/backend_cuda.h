@@ -57,7 +57,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<Device> device_;
   BackendOptions options_;
   std::unique_ptr<Lt> lt_;
-  std::vector<std::byte*> scratch_;     // of this call
+  std::vector<std::byte*> scratch_;  // of this call
   std::map<std::vector<std::byte>, std::byte*> tables_;
   ThreadTeam host_team_{1};
 
@@ -73,18 +73,20 @@ class CudaBackend : public Backend {
 };
 
 // The backend that a call runs on.
-inline CudaBackend& backend_of(const KernelCall& call) { return static_cast<CudaBackend&>(*sg::backend_of(call.context())); }
+inline CudaBackend& backend_of(const KernelCall& call) {
+  return static_cast<CudaBackend&>(*sg::backend_of(call.context()));
+}
 inline Device& device_of(const KernelCall& call) { return backend_of(call).device(); }
 
 // Kernels by family, for the table in kernels.cc.
-std::span<const KernelRow> matmul_kernels();     // grouped; the others come by Backend::multiply
+std::span<const KernelRow> matmul_kernels();  // grouped; the others come by Backend::multiply
 std::span<const KernelRow> row_kernels();
 std::span<const KernelRow> index_kernels();
 std::span<const KernelRow> other_kernels();
 std::span<const KernelRow> random_kernels();
-std::span<const KernelRow> channel_kernels();    // batch norm and its kin
+std::span<const KernelRow> channel_kernels();  // batch norm and its kin
 std::span<const KernelRow> convolution_kernels();
-std::span<const KernelRow> search_kernels();         // what is where
+std::span<const KernelRow> search_kernels();  // what is where
 // The places of what is not 0, in order, [count]: the host waits for their number.
 Result<Tensor> places_of(KernelCall& call, const Tensor& flags);
 

@@ -1,5 +1,5 @@
-// Calls that the device has no kernel for: what they read comes to the host, the processor's kernel computes it, and what
-// it wrote goes back. The device waits meanwhile; sg-run says which ops these are.
+// Calls that the device has no kernel for: what they read comes to the host, the processor's kernel computes it, and
+// what it wrote goes back. The device waits meanwhile; sg-run says which ops these are.
 #include <algorithm>
 #include <vector>
 

@@ -47,10 +47,8 @@ ChannelArgs channel_args(KernelCall& call, const Sizes& s) {
   args.groups = s.groups;
   args.eps = call.op().param_index("eps") >= 0 ? call.number("eps") : 0;
   const int64_t each = s.groups == 0 ? 1 : s.channels / s.groups * s.inner;
-  if (s.groups == 0)
-    args.rows = {s.channels, s.batch, s.channels * s.inner, s.inner, s.inner};
-  else
-    args.rows = {s.batch * s.groups, 1, 0, each, each};
+  if (s.groups == 0) args.rows = {s.channels, s.batch, s.channels * s.inner, s.inner, s.inner};
+  else args.rows = {s.batch * s.groups, 1, 0, each, each};
   return args;
 }
 
@@ -162,10 +160,8 @@ Status batch_norm_as(KernelCall& call, bool training) {
   auto has = [&](const char* name) { return call.op().param_index(name) >= 0 && call.has(name); };
   if (!training && (!has("running_mean") || !has("running_var")))
     return call.fail("running statistics are needed outside of training");
-  if (training)
-    measure(call, &args);
-  else
-    take_given(call, &args, "running_mean", "running_var");
+  if (training) measure(call, &args);
+  else take_given(call, &args, "running_mean", "running_var");
   normalize(call, args);
   store(call, 1, args.mean);
   store(call, 2, args.rstd);

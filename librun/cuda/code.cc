@@ -14,10 +14,12 @@
 
 namespace sg::cuda {
 
+// clang-format off
 #define SG_NVRTC_FUNCTIONS(X)                                                                                     \
   X(nvrtcVersion)                                                                                                 \
   X(nvrtcGetErrorString) X(nvrtcCreateProgram) X(nvrtcDestroyProgram) X(nvrtcCompileProgram) X(nvrtcGetCUBINSize) \
       X(nvrtcGetCUBIN) X(nvrtcGetProgramLogSize) X(nvrtcGetProgramLog)
+// clang-format on
 
 struct CodeMaker::Functions {
 #define SG_MEMBER(name) decltype(&::name) name = nullptr;

@@ -14,12 +14,14 @@
 #include "librun/cuda/comm_over.h"
 #include "librun/cuda/kernels/slots.h"
 
+// clang-format off
 #define SG_NCCL_FUNCTIONS(X)                                                                                   \
   X(ncclGetVersion)                                                                                            \
   X(ncclGetUniqueId) X(ncclCommInitRankConfig) X(ncclCommAbort) X(ncclCommDestroy) X(ncclCommFinalize)         \
       X(ncclCommGetAsyncError) X(ncclGetErrorString) X(ncclGroupStart) X(ncclGroupEnd) X(ncclSend) X(ncclRecv) \
           X(ncclAllGather) X(ncclBroadcast) X(ncclAllReduce) X(ncclReduceScatter) X(ncclRedOpCreatePreMulSum)  \
               X(ncclRedOpDestroy)
+// clang-format on
 
 namespace sg::cuda {
 namespace {
@@ -331,16 +333,12 @@ class NcclCommunicator : public CommunicatorOver {
     const auto n = static_cast<int64_t>(members.ranks.size());
     const bool is_root = members.position == call.root, gathers = call.kind == CollectiveKind::gather;
     return grouped([&]() -> Status {
-      if (gathers)
-        SG_TRY(send(call.input.data, call.input.bytes(), call.root, channel));
-      else
-        SG_TRY(receive(call.output.data, call.output.bytes(), call.root, channel));
+      if (gathers) SG_TRY(send(call.input.data, call.input.bytes(), call.root, channel));
+      else SG_TRY(receive(call.output.data, call.output.bytes(), call.root, channel));
       for (int64_t i = 0; is_root && i < n; ++i) {
         const int64_t bytes = (gathers ? call.output : call.input).bytes() / n;
-        if (gathers)
-          SG_TRY(receive(call.output.data + i * bytes, bytes, i, channel));
-        else
-          SG_TRY(send(call.input.data + i * bytes, bytes, i, channel));
+        if (gathers) SG_TRY(receive(call.output.data + i * bytes, bytes, i, channel));
+        else SG_TRY(send(call.input.data + i * bytes, bytes, i, channel));
       }
       return ok_status();
     });
@@ -447,10 +445,8 @@ class NcclCommunicator : public CommunicatorOver {
     for (const std::string& text : ended_) out += " " + text + " ended;";
     size_t open = 0;
     for (const auto& [number, flight] : flights_) {
-      if (device_.driver().cuEventQuery(flight.done) == CUDA_SUCCESS)
-        out += " " + text_of(flight) + " ended;";
-      else if (open++ < kRemembered)
-        out += " " + text_of(flight) + " is open;";
+      if (device_.driver().cuEventQuery(flight.done) == CUDA_SUCCESS) out += " " + text_of(flight) + " ended;";
+      else if (open++ < kRemembered) out += " " + text_of(flight) + " is open;";
     }
     if (open > kRemembered) out += " " + std::to_string(open - kRemembered) + " more are open;";
     out.pop_back();

@@ -1,4 +1,5 @@
-// Convolutions as products of matrices: windows become rows (kernels/channel.h), for as many entries of the batch as fit.
+// Convolutions as products of matrices: windows become rows (kernels/channel.h), for as many entries of the batch as
+// fit.
 //
 //   output      Y = rows(X) @ W^T        input  dX = gather(rows(Y) @ W)        weight  dW = rows(Y)^T @ rows(X)
 //
@@ -20,10 +21,7 @@ constexpr int64_t kRowBytes = int64_t{256} << 20;  // of rows at a time, unless 
 class Convolution {
  public:
   Convolution(KernelCall& call, const ConvolutionGeometry& g, DType dtype)
-      : call_(call),
-        g_(g),
-        dtype_(dtype),
-        sum_type_(dtype == DType::f64 ? DType::f64 : DType::f32) {
+      : call_(call), g_(g), dtype_(dtype), sum_type_(dtype == DType::f64 ? DType::f64 : DType::f32) {
     const int64_t entry = std::max(g.depth(), g.out_channels) * g.places() * dtype_bytes(sum_type_);
     together_ = std::clamp<int64_t>(kRowBytes / std::max<int64_t>(entry, 1), 1, std::max<int64_t>(g.batch, 1));
   }
@@ -189,10 +187,8 @@ Status convolution_backward(KernelCall& call) {
   Convolution work(call, g, input.dtype);
   if (wanted[0] && !call.result(0).is_none()) {
     const Tensor& out = call.result(0);
-    if (g.places() == 0 || g.depth() == 0)
-      backend_of(call).fill(out, Scalar::integer(0));
-    else
-      SG_TRY(transposed ? work.output(grad, weight, {}, out) : work.input(grad, weight, {}, out));
+    if (g.places() == 0 || g.depth() == 0) backend_of(call).fill(out, Scalar::integer(0));
+    else SG_TRY(transposed ? work.output(grad, weight, {}, out) : work.input(grad, weight, {}, out));
   }
   if (wanted[1] && !call.result(1).is_none())
     SG_TRY(transposed ? work.weight(grad, input, call.result(1)) : work.weight(input, grad, call.result(1)));

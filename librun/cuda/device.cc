@@ -53,10 +53,8 @@ std::byte* CachedMemory::allocate(int64_t bytes) {
 }
 
 void CachedMemory::release(std::byte* memory) {
-  if (on_host_)
-    driver_.cuMemFreeHost(memory);
-  else
-    driver_.cuMemFree_v2(reinterpret_cast<CUdeviceptr>(memory));
+  if (on_host_) driver_.cuMemFreeHost(memory);
+  else driver_.cuMemFree_v2(reinterpret_cast<CUdeviceptr>(memory));
 }
 
 void CachedMemory::drop_free() {

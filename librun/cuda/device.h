@@ -26,8 +26,8 @@ class CachedMemory : public MemorySource {
   void give(std::byte* memory) override;
   int64_t free_bytes() const override;
   std::string title() const override { return on_host_ ? "the host" : "the GPU"; }
-  // What is taken while this holds is for recordings alone from then on: when it is given back, others that are recorded
-  // may get it, and nobody else. For a recording writes there whenever it is run.
+  // What is taken while this holds is for recordings alone from then on: when it is given back, others that are
+  // recorded may get it, and nobody else. For a recording writes there whenever it is run.
   void keep(bool keeps) { keeps_ = keeps; }
 
  private:
@@ -38,9 +38,9 @@ class CachedMemory : public MemorySource {
   const Driver& driver_;
   bool on_host_;
   bool keeps_ = false;
-  std::set<std::byte*> kept_;                      // named by what was recorded
-  std::multimap<int64_t, std::byte*> kept_free_;   // of these, by size
-  std::multimap<int64_t, std::byte*> free_;  // by size
+  std::set<std::byte*> kept_;                     // named by what was recorded
+  std::multimap<int64_t, std::byte*> kept_free_;  // of these, by size
+  std::multimap<int64_t, std::byte*> free_;       // by size
   std::map<std::byte*, int64_t> taken_;
 };
 
@@ -64,9 +64,7 @@ class Device {
   void launch_on(CUstream stream, const char* kernel, int64_t blocks, const Args& args) {
     launch_bytes(stream, kernel, blocks, &args);
   }
-  void launch_raw(const char* kernel, int64_t blocks, const void* args) {
-    launch_bytes(stream_, kernel, blocks, args);
-  }
+  void launch_raw(const char* kernel, int64_t blocks, const void* args) { launch_bytes(stream_, kernel, blocks, args); }
   void launch_function(CUfunction function, int64_t blocks, const void* args, const char* what);
   // A function of a module of its own; the module stays.
   Result<CUfunction> load_function(const std::string& code, const char* name);

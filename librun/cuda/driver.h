@@ -8,6 +8,7 @@
 #include "libgraph/result.h"
 
 // What of the driver is called. tests/gpu has a stand-in for each.
+// clang-format off
 #define SG_CUDA_FUNCTIONS(X)                                                                                         \
   X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute)       \
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2) X(cuCtxSetCurrent) X(cuMemGetInfo_v2) X(cuMemAlloc_v2)   \
@@ -17,6 +18,7 @@
   X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch)                    \
   X(cuGraphExecDestroy) X(cuGraphDestroy)                                                                             \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel) X(cuGetErrorName) X(cuGetErrorString)
+// clang-format on
 
 namespace sg::cuda {
 
@@ -24,7 +26,7 @@ struct Driver {
 #define SG_MEMBER(name) decltype(&::name) name = nullptr;
   SG_CUDA_FUNCTIONS(SG_MEMBER)
 #undef SG_MEMBER
-  int version = 0;                      // 13000 = 13.0
+  int version = 0;  // 13000 = 13.0
 };
 
 // Loads and starts it, once. Errors (missing): there is none, it is too old, or there is no device.

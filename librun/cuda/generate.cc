@@ -186,8 +186,7 @@ class Writer {
     out += loads;
     if (width_ > 1)
       out += "#ifdef __CUDACC__\n#pragma unroll\n#endif\n      for (int j = 0; j < " + width + "; ++j) {\n";
-    else
-      out += "      {\n";
+    else out += "      {\n";
     for (const CodeStep& s : code_.steps) out += "        " + step(s) + "\n";
     out += "      }\n" + stores + "    }\n  });\n}\n\n}  // namespace sg::cuda\n";
     return out;

@@ -64,8 +64,7 @@ Status broadcast_into(KernelCall& call, std::vector<int64_t>* shape, const Tenso
   const size_t shift = shape->size() - static_cast<size_t>(t.rank);
   for (int axis = 0; axis < t.rank; ++axis) {
     int64_t& size = (*shape)[shift + static_cast<size_t>(axis)];
-    if (size == 1)
-      size = t.dim(axis);
+    if (size == 1) size = t.dim(axis);
     else if (t.dim(axis) != 1 && t.dim(axis) != size)
       return call.fail("the indices do not broadcast: sizes " + std::to_string(size) + " and " +
                        std::to_string(t.dim(axis)));

@@ -61,8 +61,8 @@ Product transposed(const Product& p) {
 
 // What all entries of a batch are aligned to, at most what cuBLASLt takes for granted where it is not told.
 uint32_t alignment(const Tensor& t) {
-  const auto at = reinterpret_cast<uintptr_t>(t.data) |
-                  static_cast<uintptr_t>(t.dim(0) > 1 ? t.step(0) * dtype_bytes(t.dtype) : 0);
+  const auto at =
+      reinterpret_cast<uintptr_t>(t.data) | static_cast<uintptr_t>(t.dim(0) > 1 ? t.step(0) * dtype_bytes(t.dtype) : 0);
   return static_cast<uint32_t>(std::min<uintptr_t>(at & (~at + 1), kMostAligned));
 }
 
@@ -155,8 +155,8 @@ Result<bool> Lt::multiply(const Product& given) {
   SG_TRY(describe(d, *out, *out_type));
 
   const uint32_t aligned[] = {alignment(p.b), alignment(p.a), alignment(p.out), alignment(p.out)};  // A, B, C, D
-  const Key key = {*in_type,     *out_type,         p.out.dim(1),       p.out.dim(2),     p.a.dim(2),
-                   batch,        first->transposed, second->transposed, first->leading,   second->leading,
+  const Key key = {*in_type,     *out_type,         p.out.dim(1),       p.out.dim(2),    p.a.dim(2),
+                   batch,        first->transposed, second->transposed, first->leading,  second->leading,
                    out->leading, first->batch_step, second->batch_step, out->batch_step, aligned[0],
                    aligned[1],   aligned[2]};
   auto chosen = chosen_.find(key);

@@ -144,7 +144,8 @@ class AttentionCall {
   // Scores of a run of heads: each use has its memory, the same for all runs.
   Tensor scores(const Heads& h, DType type, Use use) {
     Tensor& whole = memory_[static_cast<size_t>(use)];
-    if (whole.is_none()) whole = backend_of(call_).scratch(type, std::array{together(), a_.query.dim(2), a_.key.dim(2)});
+    if (whole.is_none())
+      whole = backend_of(call_).scratch(type, std::array{together(), a_.query.dim(2), a_.key.dim(2)});
     Tensor out = whole;
     out.shape[0] = h.count;
     return out;
@@ -282,7 +283,7 @@ bool flash_forward(KernelCall& call, const cpu::Attention& a, const cpu::Attenti
                          flash_blocks(*args, args->heads, args->queries), *args);
   if (!sums.is_none()) {
     Tensor to = first_three(result.logsumexp);
-    to.shape[2] = args->queries;           // there may be room for more
+    to.shape[2] = args->queries;  // there may be room for more
     backend_of(call).copy(to, sums);
   }
   return true;
@@ -338,8 +339,7 @@ bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::Attent
 }  // namespace
 
 Status CudaBackend::attend(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) {
-  if (!result.maxima.is_none() || result.log_scale != 1)
-    return run_by_host(call);
+  if (!result.maxima.is_none() || result.log_scale != 1) return run_by_host(call);
   if (flash_forward(call, a, result)) return ok_status();
   AttentionCall work(call, a);
   return work.for_heads([&](const Heads& h) -> Status {

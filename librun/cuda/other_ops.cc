@@ -23,12 +23,9 @@ Status read_scalar(KernelCall& call) {
     std::memcpy(static_cast<void*>(&value), memory.data(), sizeof value);
     if constexpr (is_complex_type<T>)
       call.scalars[0] = Scalar::complex(value.real(), self.conjugate ? -value.imag() : value.imag());
-    else if constexpr (std::is_same_v<T, bool>)
-      call.scalars[0] = Scalar::boolean(value);
-    else if constexpr (std::is_integral_v<T>)
-      call.scalars[0] = Scalar::integer(value);
-    else
-      call.scalars[0] = Scalar::floating(static_cast<Compute<T>>(value));
+    else if constexpr (std::is_same_v<T, bool>) call.scalars[0] = Scalar::boolean(value);
+    else if constexpr (std::is_integral_v<T>) call.scalars[0] = Scalar::integer(value);
+    else call.scalars[0] = Scalar::floating(static_cast<Compute<T>>(value));
   });
   return ok_status();
 }

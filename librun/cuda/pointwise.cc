@@ -119,8 +119,7 @@ Result<bool> compile_steps(cpu::PointwiseProgram& program, Compiled* out) {
   for (size_t i = 0; i < code.steps.size(); ++i) {
     const CodeStep& s = code.steps[i];
     const bool computes = s.kind == CodeStep::Kind::compute && !s.converts;
-    if (computes && (known_op(s.op, s.lane) == KnownOp::none || s.arity > 5))
-      return false;
+    if (computes && (known_op(s.op, s.lane) == KnownOp::none || s.arity > 5)) return false;
     ProgramStep step;
     if (!translate(code, i, file, &step)) return false;
     out->steps.push_back(step);

@@ -1,4 +1,5 @@
-// Ops that draw random numbers: what cpu/random_ops.cc gives, to the bit where no exp, log or tan of the library is in it.
+// Ops that draw random numbers: what cpu/random_ops.cc gives, to the bit where no exp, log or tan of the library is in
+// it.
 #include <array>
 #include <limits>
 

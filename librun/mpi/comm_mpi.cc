@@ -24,7 +24,7 @@ namespace {
 constexpr int kSpins = 2000;
 constexpr int kYields = 20000;
 constexpr auto kNap = std::chrono::microseconds(100);
-constexpr std::chrono::seconds kLastWord{2};   // left to the process that speaks of a failure
+constexpr std::chrono::seconds kLastWord{2};  // left to the process that speaks of a failure
 
 class MpiCommunicator final : public Communicator {
  public:
@@ -35,7 +35,8 @@ class MpiCommunicator final : public Communicator {
     return Result<std::unique_ptr<Communicator>>(std::move(comm));
   }
 
-  // After a failure peers may be gone or in the middle of something: MPI is left alone, and the process is about to end.
+  // After a failure peers may be gone or in the middle of something: MPI is left alone, and the process is about to
+  // end.
   ~MpiCommunicator() override {
     if (failed() || !active_.empty() || comm_ == MPI_COMM_NULL) return;
     host_.close();
@@ -52,11 +53,15 @@ class MpiCommunicator final : public Communicator {
   Result<Ticket> launch(const CollectiveCall& call) override {
     if (failed()) return *failure();
     if (call.group.index >= groups_.size() || groups_[call.group.index].ranks.empty())
-      return Error{ErrorKind::cannot_apply, std::string(collective_name(call.kind)) + " %" + std::string(call.label) + ": rank " +
-                                                std::to_string(rank_) + " is not in the group", {}, {}};
+      return Error{ErrorKind::cannot_apply,
+                   std::string(collective_name(call.kind)) + " %" + std::string(call.label) + ": rank " +
+                       std::to_string(rank_) + " is not in the group",
+                   {},
+                   {}};
     const RankGroup& group = groups_[call.group.index];
     SG_TRY(check_call(call, group.ranks.size()));
-    auto operation = std::make_unique<Operation>(call, group, comm_, channels_[call.group.index], launched_[call.group.index]++);
+    auto operation =
+        std::make_unique<Operation>(call, group, comm_, channels_[call.group.index], launched_[call.group.index]++);
     SG_TRY(told(operation->start()));
     active_.push_back({++last_id_, std::move(operation)});
     return Ticket{last_id_};
@@ -64,8 +69,10 @@ class MpiCommunicator final : public Communicator {
 
   Status wait(Ticket ticket) override {
     if (ticket.id == 0) return ok_status();
-    auto at = std::lower_bound(active_.begin(), active_.end(), ticket.id, [](const Active& a, uint64_t id) { return a.id < id; });
-    if (at == active_.end() || at->id != ticket.id) return Error{ErrorKind::internal, "a ticket was waited for twice", {}, {}};
+    auto at = std::lower_bound(active_.begin(), active_.end(), ticket.id,
+                               [](const Active& a, uint64_t id) { return a.id < id; });
+    if (at == active_.end() || at->id != ticket.id)
+      return Error{ErrorKind::internal, "a ticket was waited for twice", {}, {}};
     if (!at->operation->done()) {
       enter_wait();
       Status status = block_in(*at->operation);
@@ -132,8 +139,10 @@ class MpiCommunicator final : public Communicator {
     if (world_ != job.world) {
       // The first process speaks for all; when it ends, mpirun ends the others.
       if (rank_ != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-      return Error{ErrorKind::cannot_apply, "the job has " + std::to_string(job.world) + " ranks, MPI started " +
-                                                std::to_string(world_), {}, "start it with: mpirun -n " + std::to_string(job.world)};
+      return Error{ErrorKind::cannot_apply,
+                   "the job has " + std::to_string(job.world) + " ranks, MPI started " + std::to_string(world_),
+                   {},
+                   "start it with: mpirun -n " + std::to_string(job.world)};
     }
     SG_TRY(host_.open(comm_));
     groups_ = groups_of_rank(job, rank_);
@@ -150,8 +159,10 @@ class MpiCommunicator final : public Communicator {
     SG_ASSIGN(std::vector<std::string> texts, gather_texts(mine));
     std::set<std::string> all;
     for (const std::string& text : texts)
-      for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) all.insert(text.substr(at, end - at));
-    if (all.size() >= kMostChannels) return Error{ErrorKind::cannot_apply, "the job has too many groups for MPI", {}, {}};
+      for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+        all.insert(text.substr(at, end - at));
+    if (all.size() >= kMostChannels)
+      return Error{ErrorKind::cannot_apply, "the job has too many groups for MPI", {}, {}};
     for (const RankGroup& g : groups_)
       channels_.push_back(static_cast<uint32_t>(std::distance(all.begin(), all.find(g.identity))));
     return ok_status();
@@ -162,18 +173,21 @@ class MpiCommunicator final : public Communicator {
   Result<std::vector<std::string>> gather_texts(const std::string& mine) {
     std::vector<int> sizes(world_), starts(world_);
     int size = static_cast<int>(mine.size());
-    if (mine.size() > (1u << 28)) return Error{ErrorKind::cannot_apply, "what the ranks have to tell each other is too long", {}, {}};
+    if (mine.size() > (1u << 28))
+      return Error{ErrorKind::cannot_apply, "what the ranks have to tell each other is too long", {}, {}};
     MPI_Request request;
     MPI_Iallgather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, comm_, &request);
     SG_TRY(complete(request));
     int64_t total = 0;
     for (uint32_t r = 0; r < world_; ++r) starts[r] = static_cast<int>(total), total += sizes[r];
-    if (total > (1 << 30)) return Error{ErrorKind::cannot_apply, "what the ranks have to tell each other is too long", {}, {}};
+    if (total > (1 << 30))
+      return Error{ErrorKind::cannot_apply, "what the ranks have to tell each other is too long", {}, {}};
     std::string all(static_cast<size_t>(total), '\0');
     MPI_Iallgatherv(mine.data(), size, MPI_CHAR, all.data(), sizes.data(), starts.data(), MPI_CHAR, comm_, &request);
     SG_TRY(complete(request));
     std::vector<std::string> out;
-    for (uint32_t r = 0; r < world_; ++r) out.push_back(all.substr(static_cast<size_t>(starts[r]), static_cast<size_t>(sizes[r])));
+    for (uint32_t r = 0; r < world_; ++r)
+      out.push_back(all.substr(static_cast<size_t>(starts[r]), static_cast<size_t>(sizes[r])));
     return out;
   }
 
@@ -182,7 +196,7 @@ class MpiCommunicator final : public Communicator {
       int done = 0;
       if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return told(lost());
       if (done) return ok_status();
-      if (is_open_ && failed()) return *failure();   // before, a rank that failed has been here with all others
+      if (is_open_ && failed()) return *failure();  // before, a rank that failed has been here with all others
       rest(tries);
     }
   }
@@ -238,16 +252,16 @@ class MpiCommunicator final : public Communicator {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   uint32_t rank_ = 0, world_ = 1;
-  bool is_open_ = false;                        // all ranks have met
+  bool is_open_ = false;  // all ranks have met
   HostMemory host_;
-  std::vector<RankGroup> groups_;               // these by GroupId
+  std::vector<RankGroup> groups_;  // these by GroupId
   std::vector<uint32_t> channels_;
   std::vector<uint64_t> launched_;
-  std::vector<Active> active_;                  // launched and not waited for, by rising id
+  std::vector<Active> active_;  // launched and not waited for, by rising id
   uint64_t last_id_ = 0;
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
-  std::optional<Error> failure_;                // these under the mutex
+  std::optional<Error> failure_;  // these under the mutex
   std::optional<BlockedIn> blocked_in_;
 };
 
@@ -265,8 +279,10 @@ Status start_mpi() {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (env && env->world != static_cast<uint32_t>(size))
-    return Error{ErrorKind::cannot_apply, "the environment of " + env->family + " speaks of " + std::to_string(env->world) +
-                                              " ranks, MPI started " + std::to_string(size), {},
+    return Error{ErrorKind::cannot_apply,
+                 "the environment of " + env->family + " speaks of " + std::to_string(env->world) +
+                     " ranks, MPI started " + std::to_string(size),
+                 {},
                  "start it with: mpirun -n " + std::to_string(env->world)};
   return ok_status();
 }

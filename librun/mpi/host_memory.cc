@@ -15,7 +15,8 @@ Status HostMemory::open(MPI_Comm world) {
   void* memory = nullptr;
   constexpr size_t kAlign = alignof(Slot);
   int code = MPI_Win_allocate_shared(sizeof(Slot) + kAlign, 1, MPI_INFO_NULL, host_, &memory, &window_);
-  if (code != MPI_SUCCESS) return Error{ErrorKind::missing, "the ranks of this host cannot share memory", {}, "look at /dev/shm"};
+  if (code != MPI_SUCCESS)
+    return Error{ErrorKind::missing, "the ranks of this host cannot share memory", {}, "look at /dev/shm"};
   own_ = static_cast<size_t>(own);
   for (int i = 0; i < size; ++i) {
     MPI_Aint bytes = 0;
@@ -28,7 +29,7 @@ Status HostMemory::open(MPI_Comm world) {
   new (slots_[own_]) Slot;
   ranks_.resize(slots_.size());
   auto mine = static_cast<uint32_t>(rank);
-  MPI_Allgather(&mine, 1, MPI_UINT32_T, ranks_.data(), 1, MPI_UINT32_T, host_);   // a barrier too: all slots are made
+  MPI_Allgather(&mine, 1, MPI_UINT32_T, ranks_.data(), 1, MPI_UINT32_T, host_);  // a barrier too: all slots are made
   return ok_status();
 }
 
@@ -59,7 +60,8 @@ void HostMemory::tell(const Error& error) {
 }
 
 bool HostMemory::failed() const {
-  return std::any_of(slots_.begin(), slots_.end(), [](const Slot* s) { return s->told.load(std::memory_order_acquire) == 2; });
+  return std::any_of(slots_.begin(), slots_.end(),
+                     [](const Slot* s) { return s->told.load(std::memory_order_acquire) == 2; });
 }
 
 bool HostMemory::claim_speech() { return slots_[0]->spoken.exchange(1) == 0; }
@@ -69,7 +71,8 @@ Error HostMemory::failure() const {
   auto read = [](const auto& text) { return std::string(text, std::find(text, text + sizeof text, '\0')); };
   for (const Slot* s : slots_) {
     if (s->told.load(std::memory_order_acquire) != 2) continue;
-    bool known = s->kind >= static_cast<uint32_t>(ErrorKind::negative) && s->kind <= static_cast<uint32_t>(ErrorKind::rank_failed);
+    bool known = s->kind >= static_cast<uint32_t>(ErrorKind::negative) &&
+                 s->kind <= static_cast<uint32_t>(ErrorKind::rank_failed);
     return Error{known ? static_cast<ErrorKind>(s->kind) : ErrorKind::rank_failed, read(s->message), {}, read(s->hint)};
   }
   return Error{};

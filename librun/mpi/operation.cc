@@ -25,12 +25,16 @@ std::string mpi_text(int code) {
 
 }  // namespace
 
-Operation::Operation(const CollectiveCall& call, const RankGroup& group, MPI_Comm comm, uint32_t channel, uint64_t number)
+Operation::Operation(const CollectiveCall& call, const RankGroup& group, MPI_Comm comm, uint32_t channel,
+                     uint64_t number)
     : call_(call), group_(group), comm_(comm), channel_(channel), number_(number) {}
 
 Error Operation::failed(const std::string& what) const {
-  return Error{ErrorKind::rank_failed, std::string(collective_name(call_.kind)) + " %" + std::string(call_.label) + " of group " +
-                                           group_.name + ": " + what, {}, {}};
+  return Error{ErrorKind::rank_failed,
+               std::string(collective_name(call_.kind)) + " %" + std::string(call_.label) + " of group " + group_.name +
+                   ": " + what,
+               {},
+               {}};
 }
 
 int Operation::tag() const {
@@ -43,7 +47,9 @@ std::byte* Operation::scratch(int64_t bytes) {
 }
 
 void Operation::receive(uint32_t peer, std::byte* to, int64_t bytes) { post(peer, to, bytes, true); }
-void Operation::send(uint32_t peer, const std::byte* from, int64_t bytes) { post(peer, const_cast<std::byte*>(from), bytes, false); }
+void Operation::send(uint32_t peer, const std::byte* from, int64_t bytes) {
+  post(peer, const_cast<std::byte*>(from), bytes, false);
+}
 
 // Messages between two ranks arrive in the order they were sent, so that long ones can be cut.
 void Operation::post(uint32_t peer, std::byte* at, int64_t bytes, bool receives) {
@@ -171,7 +177,8 @@ void Operation::start_rooted() {
   for (uint32_t p = 0; p < members(); ++p) {
     std::byte* at = whole.data + p * step;
     if (p != group_.position) sends ? send(p, at, part.bytes()) : receive(p, at, part.bytes());
-    else if (at != part.data && part.bytes() != 0) std::memcpy(gathers ? at : part.data, gathers ? part.data : at, static_cast<size_t>(part.bytes()));
+    else if (at != part.data && part.bytes() != 0)
+      std::memcpy(gathers ? at : part.data, gathers ? part.data : at, static_cast<size_t>(part.bytes()));
   }
 }
 
@@ -206,8 +213,9 @@ Status Operation::check_received(const MPI_Status& status, const Message& messag
   int bytes = 0;
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   if (bytes == message.bytes) return ok_status();
-  return failed("rank " + std::to_string(group_.ranks[message.peer]) + " sent " + std::to_string(bytes) + " bytes, rank " +
-                std::to_string(group_.ranks[group_.position]) + " expects " + std::to_string(message.bytes));
+  return failed("rank " + std::to_string(group_.ranks[message.peer]) + " sent " + std::to_string(bytes) +
+                " bytes, rank " + std::to_string(group_.ranks[group_.position]) + " expects " +
+                std::to_string(message.bytes));
 }
 
 Status Operation::progress() {

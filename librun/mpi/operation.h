@@ -21,17 +21,17 @@ class Operation {
   Operation(const Operation&) = delete;
 
   Status start();
-  Status progress();                    // moves on what has arrived; never blocks
+  Status progress();  // moves on what has arrived; never blocks
   bool done() const { return done_; }
 
   const CollectiveCall& call() const { return call_; }
   const RankGroup& group() const { return group_; }
-  std::vector<uint32_t> missing() const;   // ranks whose messages are awaited
+  std::vector<uint32_t> missing() const;  // ranks whose messages are awaited
 
  private:
-  enum class Next : uint8_t { finish, reduce_all, reduce_slot };   // once the messages of this phase are through
+  enum class Next : uint8_t { finish, reduce_all, reduce_slot };  // once the messages of this phase are through
   struct Message {
-    uint32_t peer;                      // group rank
+    uint32_t peer;  // group rank
     bool receives;
     int64_t bytes;
   };
@@ -50,14 +50,16 @@ class Operation {
   void start_all_reduce();
   void start_all_to_all();
   void start_rooted();
-  void gather_inputs();                 // all inputs, in group order, into scratch
-  void advance();                       // all messages of the phase are through
+  void gather_inputs();  // all inputs, in group order, into scratch
+  void advance();        // all messages of the phase are through
   void share_slots();
   Status check_received(const MPI_Status& status, const Message& message) const;
   Error failed(const std::string& what) const;
 
   // All reduce: the members' slots of the tensor, as even as they can be, in elements.
-  int64_t slot_begin(size_t i) const { return call_.input.elements() * static_cast<int64_t>(i) / static_cast<int64_t>(members()); }
+  int64_t slot_begin(size_t i) const {
+    return call_.input.elements() * static_cast<int64_t>(i) / static_cast<int64_t>(members());
+  }
   int64_t slot_size(size_t i) const { return slot_begin(i + 1) - slot_begin(i); }
 
   CollectiveCall call_;
@@ -68,13 +70,13 @@ class Operation {
   int phase_ = 0;
   Next next_ = Next::finish;
   bool done_ = false;
-  int error_ = MPI_SUCCESS;             // of posting
+  int error_ = MPI_SUCCESS;  // of posting
   std::unique_ptr<std::byte[]> scratch_;
-  std::vector<const std::byte*> inputs_;   // by group rank: what is reduced once it is here
+  std::vector<const std::byte*> inputs_;  // by group rank: what is reduced once it is here
   std::vector<MPI_Request> requests_;
-  std::vector<Message> messages_;       // by request
+  std::vector<Message> messages_;  // by request
   size_t pending_ = 0;
-  std::vector<int> indices_;            // for MPI_Testsome
+  std::vector<int> indices_;  // for MPI_Testsome
   std::vector<MPI_Status> statuses_;
 };
 

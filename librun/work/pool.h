@@ -175,8 +175,7 @@ struct ToPlaces {
         continue;
       }
       const int64_t at = plane * plane_in + places[i];
-      if (size == 0)
-        reinterpret_cast<double*>(to)[at] += reinterpret_cast<const double*>(from)[i];
+      if (size == 0) reinterpret_cast<double*>(to)[at] += reinterpret_cast<const double*>(from)[i];
       else
         for (int64_t b = 0; b < size; ++b) to[at * size + b] = from[i * size + b];
     }

@@ -23,8 +23,8 @@ SG_INLINE Words philox(Words c, uint32_t key0, uint32_t key1) {
   return c;
 }
 
-// log, sin and cos of our own: the C library's differ in the last bit from version to version and from CPU to CPU. Without
-// branches, so that loops over them run on vectors; plain sums of products, so that vectors give the same bits.
+// log, sin and cos of our own: the C library's differ in the last bit from version to version and from CPU to CPU.
+// Without branches, so that loops over them run on vectors; plain sums of products, so that vectors give the same bits.
 
 // Of a number in (0, 1], no subnormal. x = m * 2^e with m in [sqrt(1/2), sqrt(2)); log m = 2 artanh((m - 1) / (m + 1)).
 SG_INLINE double natural_log(double x) {
@@ -52,8 +52,8 @@ struct SinCos {
   double sin, cos;
 };
 
-// Of the angle turns * 2 pi, turns in [0, 1): by octant, where the reduction is exact, then Taylor's series on [0, pi/4],
-// of which the terms left out are below 1e-18.
+// Of the angle turns * 2 pi, turns in [0, 1): by octant, where the reduction is exact, then Taylor's series on [0,
+// pi/4], of which the terms left out are below 1e-18.
 SG_INLINE SinCos sin_cos_of_turns(double turns) {
   const int32_t octant = static_cast<int32_t>(turns * 8);
   const double part = turns * 8 - octant;

@@ -23,7 +23,8 @@ struct Resample {
   }
 };
 
-// One element of `size` bytes for each element of up to three axes: from the place that the axes' lists name; -1 = zero.
+// One element of `size` bytes for each element of up to three axes: from the place that the axes' lists name; -1 =
+// zero.
 struct Pick {
   static constexpr const char* kName = "work_pick";
   const unsigned char* from;

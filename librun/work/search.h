@@ -42,10 +42,8 @@ SG_INLINE int64_t place_of(V value, const V* seq, const int64_t* sorter, int64_t
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
     const V at = seq[sorter ? sorter[middle] : middle];
-    if (right ? at > value : at >= value)
-      high = middle;
-    else
-      low = middle + 1;
+    if (right ? at > value : at >= value) high = middle;
+    else low = middle + 1;
   }
   return low;
 }

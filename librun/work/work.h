@@ -1,4 +1,5 @@
-// Work by element, written once for the processor and for devices: a plain struct that computes what belongs to number i.
+// Work by element, written once for the processor and for devices: a plain struct that computes what belongs to number
+// i.
 //
 //     struct Halve {
 //       static constexpr const char* kName = "work_halve";      // of the device's kernel
@@ -8,9 +9,9 @@
 //     };
 //     for_each(call, n, 1, Halve{x, y});
 //
-// Memory  is that of whoever runs the call: `workspace` and `table` give it; contiguous_as (cpu/fill.h) gives arguments.
-// Device  A struct has a kernel where cuda/kernels/works.h names it. It holds nothing but numbers, pointers and a Report.
-// Order   Numbers are done in any order, at once: number i writes what no other reads or writes.
+// Memory  is that of whoever runs the call: `workspace` and `table` give it; contiguous_as (cpu/fill.h) gives
+// arguments. Device  A struct has a kernel where cuda/kernels/works.h names it. It holds nothing but numbers, pointers
+// and a Report. Order   Numbers are done in any order, at once: number i writes what no other reads or writes.
 #pragma once
 
 #include <cstdint>

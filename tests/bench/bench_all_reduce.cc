@@ -1,5 +1,5 @@
-// bench_all_reduce RANKS: all_reduce of f32 among ranks as threads of this process; one line "BYTES MICROSECONDS" a size:
-// the median over rounds of the slowest rank's time.
+// bench_all_reduce RANKS: all_reduce of f32 among ranks as threads of this process; one line "BYTES MICROSECONDS" a
+// size: the median over rounds of the slowest rank's time.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -44,7 +44,8 @@ int main(int argc, char** argv) {
     for (size_t s = 0; s < sizes.size(); ++s) {
       std::vector<float> in(sizes[s] / 4, 1), out(sizes[s] / 4);
       int repeats = static_cast<int>(std::clamp<size_t>((8 << 20) / sizes[s], 2, 1000));
-      for (int round = 0; round < kRounds; ++round) seconds[s][static_cast<size_t>(round)][comm.rank()] = time_once(comm, in, out, repeats);
+      for (int round = 0; round < kRounds; ++round)
+        seconds[s][static_cast<size_t>(round)][comm.rank()] = time_once(comm, in, out, repeats);
     }
   });
   for (size_t s = 0; s < sizes.size(); ++s) {

@@ -10,7 +10,8 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  for (size_t bytes : {size_t{8}, size_t{4 << 10}, size_t{32 << 10}, size_t{256 << 10}, size_t{2 << 20}, size_t{16 << 20}}) {
+  for (size_t bytes :
+       {size_t{8}, size_t{4 << 10}, size_t{32 << 10}, size_t{256 << 10}, size_t{2 << 20}, size_t{16 << 20}}) {
     std::vector<float> in(bytes / 4, 1), out(bytes / 4);
     int repeats = static_cast<int>(std::clamp<size_t>((8 << 20) / bytes, 2, 1000));
     std::vector<double> slowest;

@@ -23,7 +23,7 @@ using namespace sg;
 
 namespace {
 
-double seconds_of(const std::function<void()>& work) {   // the median of several
+double seconds_of(const std::function<void()>& work) {  // the median of several
   work();
   std::vector<double> times;
   double total = 0;
@@ -77,12 +77,12 @@ struct Shape {
 
 // What a training step of GPT-2 at 256 tokens multiplies (x W^T, dy W, dy^T x), squares, and thin products.
 constexpr Shape kShapes[] = {
-    {256, 256, 256, false, false},   {512, 512, 512, false, false},    {1024, 1024, 1024, false, false},
-    {2048, 2048, 2048, false, false}, {256, 2304, 768, false, false},  {256, 768, 3072, false, false},
-    {256, 3072, 768, false, false},  {256, 768, 3072, false, true},    {256, 3072, 768, false, true},
-    {768, 3072, 256, true, false},   {3072, 768, 256, true, false},    {256, 50304, 768, false, true},
-    {256, 768, 50304, false, false}, {50304, 768, 256, true, false},   {1, 3072, 768, false, true},
-    {1, 3072, 768, false, false},    {4, 3072, 768, false, true},      {64, 64, 64, false, false},
+    {256, 256, 256, false, false},    {512, 512, 512, false, false},  {1024, 1024, 1024, false, false},
+    {2048, 2048, 2048, false, false}, {256, 2304, 768, false, false}, {256, 768, 3072, false, false},
+    {256, 3072, 768, false, false},   {256, 768, 3072, false, true},  {256, 3072, 768, false, true},
+    {768, 3072, 256, true, false},    {3072, 768, 256, true, false},  {256, 50304, 768, false, true},
+    {256, 768, 50304, false, false},  {50304, 768, 256, true, false}, {1, 3072, 768, false, true},
+    {1, 3072, 768, false, false},     {4, 3072, 768, false, true},    {64, 64, 64, false, false},
 };
 
 struct Operands {
@@ -117,8 +117,8 @@ double our_rate(const Shape& s, Operands& o, ThreadTeam& team, Numerics numerics
 double onednn_rate(const Shape& s, Operands& o, int threads) {
   omp_set_num_threads(threads);
   return rate(s, [&] {
-    dnnl_sgemm(s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.m, s.n, s.k, 1, o.a.data(), s.a_transposed ? s.m : s.k,
-               o.b.data(), s.b_transposed ? s.k : s.n, 0, o.c.data(), s.n);
+    dnnl_sgemm(s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.m, s.n, s.k, 1, o.a.data(),
+               s.a_transposed ? s.m : s.k, o.b.data(), s.b_transposed ? s.k : s.n, 0, o.c.data(), s.n);
   });
 }
 #else
@@ -128,17 +128,19 @@ double onednn_rate(const Shape&, Operands&, int) { return 0; }
 void measure(int threads) {
   ThreadTeam team(threads);
   double floor = fma_rate(team);
-  std::printf("%d threads: multiply-adds alone %.0f GFLOP/s\n%-26s %8s %8s %8s %8s\n", threads, floor, "M x N x K", "fast", "strict",
-              "oneDNN", "fast/FMA");
+  std::printf("%d threads: multiply-adds alone %.0f GFLOP/s\n%-26s %8s %8s %8s %8s\n", threads, floor, "M x N x K",
+              "fast", "strict", "oneDNN", "fast/FMA");
   for (const Shape& s : kShapes) {
     Operands o;
     o.ta = matrix(o.a, s.m, s.k, s.a_transposed);
     o.tb = matrix(o.b, s.k, s.n, s.b_transposed);
     o.tc = matrix(o.c, s.m, s.n, false);
     char name[64];
-    std::snprintf(name, sizeof(name), "%ldx%ldx%ld %c%c", long(s.m), long(s.n), long(s.k), s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N');
+    std::snprintf(name, sizeof(name), "%ldx%ldx%ld %c%c", long(s.m), long(s.n), long(s.k), s.a_transposed ? 'T' : 'N',
+                  s.b_transposed ? 'T' : 'N');
     double fast = our_rate(s, o, team, Numerics::fast), strict = our_rate(s, o, team, Numerics::strict);
-    std::printf("%-26s %8.1f %8.1f %8.1f %7.0f%%\n", name, fast, strict, onednn_rate(s, o, threads), 100 * fast / floor);
+    std::printf("%-26s %8.1f %8.1f %8.1f %7.0f%%\n", name, fast, strict, onednn_rate(s, o, threads),
+                100 * fast / floor);
     std::fflush(stdout);
   }
 }

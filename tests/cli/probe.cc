@@ -25,8 +25,17 @@ Result<int> run(const Args& args) {
   for (;;) ::pause();
 }
 
-constexpr Tool kTool = {"sg-probe", "fail on purpose", "WHAT", "", 1, false, Writes::report, false, {},
-                        {{"sg-probe throw", "an exception"}, {"sg-probe bug", "an internal error"}}, run};
+constexpr Tool kTool = {"sg-probe",
+                        "fail on purpose",
+                        "WHAT",
+                        "",
+                        1,
+                        false,
+                        Writes::report,
+                        false,
+                        {},
+                        {{"sg-probe throw", "an exception"}, {"sg-probe bug", "an internal error"}},
+                        run};
 
 }  // namespace
 

@@ -20,7 +20,7 @@ namespace {
 class Pieces {
  public:
   explicit Pieces(std::string_view data) : rest_(data) {}
-  const char* take(int64_t bytes) {             // null where the vector is too short
+  const char* take(int64_t bytes) {  // null where the vector is too short
     auto n = static_cast<size_t>(bytes);
     if (n > rest_.size()) return nullptr;
     const char* at = rest_.data();
@@ -70,7 +70,7 @@ class VectorRun {
   std::optional<RankRun> run_;
   std::vector<std::unique_ptr<std::byte[]>> memory_;
   std::vector<Tensor> inputs_;
-  std::vector<std::byte> first_input_;          // as it was, contiguous
+  std::vector<std::byte> first_input_;  // as it was, contiguous
 };
 
 Outcome VectorRun::run(const Manner& manner) {
@@ -82,7 +82,7 @@ Outcome VectorRun::run(const Manner& manner) {
   expand_composites(job_->programs[0].get(), false, &tally);
   if (Outcome types = check_types(); types.fault != Fault::none) return types;
   VerifyOptions options;
-  options.types = false;                        // looked at more closely above
+  options.types = false;  // looked at more closely above
   verify(*job_, options, &findings);
   if (findings.has_errors()) return {Fault::refused, findings.as_error(ErrorKind::unreadable).message};
   return execute(manner);
@@ -91,8 +91,8 @@ Outcome VectorRun::run(const Manner& manner) {
 Outcome VectorRun::check_types() {
   for (const TypeDisagreement& d : sg::check_types(*job_->programs[0])) {
     if (!d.reason.empty()) return {Fault::type, "rule: " + d.reason};
-    return {Fault::type, "result " + std::to_string(d.result) + " inferred " + type_text(*job_->pool, d.inferred) + ", PyTorch " +
-                             type_text(*job_->pool, d.recorded)};
+    return {Fault::type, "result " + std::to_string(d.result) + " inferred " + type_text(*job_->pool, d.inferred) +
+                             ", PyTorch " + type_text(*job_->pool, d.recorded)};
   }
   return {};
 }
@@ -113,7 +113,8 @@ Status VectorRun::bind() {
   for (const Input& input : graph().inputs()) {
     const Type& type = graph().type(input.value);
     Tensor t = input_tensor(type);
-    int64_t bytes = extent_bytes(t), before = job_->pool->exprs.constant_value(type.offset).value_or(0) * dtype_bytes(t.dtype);
+    int64_t bytes = extent_bytes(t),
+            before = job_->pool->exprs.constant_value(type.offset).value_or(0) * dtype_bytes(t.dtype);
     memory_.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(before + bytes) + 1));
     t.data = memory_.back().get() + before;
     const char* values = pieces_.take(bytes);
@@ -138,8 +139,10 @@ Outcome VectorRun::execute(const Manner& manner) {
   if (done.ok()) done = run_->reserve();
   if (done.ok()) done = bind();
   if (done.ok()) done = run_->run_step(0);
-  const bool lacks = !done.ok() && manner.backends && done.error().message.find("the CUDA backend") != std::string::npos;
-  if (lacks) return {Fault::no_kernel, done.error().message};    // an op that it has, for types or options that it has not
+  const bool lacks =
+      !done.ok() && manner.backends && done.error().message.find("the CUDA backend") != std::string::npos;
+  if (lacks)
+    return {Fault::no_kernel, done.error().message};  // an op that it has, for types or options that it has not
   if (!done.ok()) return {Fault::refused, done.error().message};
   return check_results();
 }
@@ -218,8 +221,10 @@ Outcome VectorRun::compare_exact(const Check& c, const Tensor& got, const char* 
   for (int64_t i = 0; i < got.elements(); ++i) {
     auto mine = number_at(got.dtype, got.data, element_offset(got, i)), theirs = number_at(got.dtype, expected, i);
     int64_t size = dtype_bytes(got.dtype);
-    bool bits = std::memcmp(got.data + element_offset(got, i) * size, expected + i * size, static_cast<size_t>(size)) == 0;
-    bool both_nan = (std::isnan(mine.first) || std::isnan(mine.second)) && (std::isnan(theirs.first) || std::isnan(theirs.second));
+    bool bits =
+        std::memcmp(got.data + element_offset(got, i) * size, expected + i * size, static_cast<size_t>(size)) == 0;
+    bool both_nan =
+        (std::isnan(mine.first) || std::isnan(mine.second)) && (std::isnan(theirs.first) || std::isnan(theirs.second));
     if ((got.conjugate ? mine.first == theirs.first && mine.second == -theirs.second : bits) || both_nan) continue;
     return {Fault::value, number_text(mine) + " at " + place(got, i) + ", PyTorch " + number_text(theirs)};
   }
@@ -261,11 +266,13 @@ Outcome VectorRun::compare_close(const Check& c, const Tensor& got, const char* 
   for (int64_t i = 0; i < got.elements(); ++i) {
     auto mine = number_at(got.dtype, got.data, element_offset(got, i)), theirs = number_at(got.dtype, expected, i);
     if (got.conjugate) mine.second = -mine.second;
-    bool fits = close(mine.first, theirs.first, complex ? 2 * i : i) && (!complex || close(mine.second, theirs.second, 2 * i + 1));
+    bool fits = close(mine.first, theirs.first, complex ? 2 * i : i) &&
+                (!complex || close(mine.second, theirs.second, 2 * i + 1));
     if (fits) continue;
     char bound[32];
     std::snprintf(bound, sizeof bound, "%.3g", c.bound);
-    return {Fault::value, number_text(mine) + " at " + place(got, i) + ", PyTorch " + number_text(theirs) + ", within " + bound};
+    return {Fault::value,
+            number_text(mine) + " at " + place(got, i) + ", PyTorch " + number_text(theirs) + ", within " + bound};
   }
   return {};
 }

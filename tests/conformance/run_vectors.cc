@@ -1,8 +1,10 @@
-// run_vectors [--backend NAME] [--every N] [--listed FILE] [--ops TEXT] [--show N] [--print] FOLDER: every vector of FOLDER/*.sgv.gz through the type rules
-// and the kernels. Exit 0: all are as PyTorch has them, but for those in the file of what is listed; nothing listed is right.
+// run_vectors [--backend NAME] [--every N] [--listed FILE] [--ops TEXT] [--show N] [--print] FOLDER: every vector of
+// FOLDER/*.sgv.gz through the type rules and the kernels. Exit 0: all are as PyTorch has them, but for those in the
+// file of what is listed; nothing listed is right.
 //
 // --backend cuda runs them there, and counts the ops that it has no kernel for; --every N takes each N-th vector.
-// A line of that file is "OP DTYPE KIND reason": KIND is type, refused or value. --print shows the texts of what failed.
+// A line of that file is "OP DTYPE KIND reason": KIND is type, refused or value. --print shows the texts of what
+// failed.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +27,7 @@ using namespace sg::test;
 
 namespace {
 
-std::string_view g_now;                         // the vector that runs, for the last words of a crash
+std::string_view g_now;  // the vector that runs, for the last words of a crash
 
 void last_words(int signal_number) {
   const char head[] = "run_vectors: crashed in:\n";
@@ -40,7 +42,9 @@ std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-const char* name_of(Fault fault) { return fault == Fault::type ? "type" : fault == Fault::refused ? "refused" : "value"; }
+const char* name_of(Fault fault) {
+  return fault == Fault::type ? "type" : fault == Fault::refused ? "refused" : "value";
+}
 
 struct Options {
   std::string folder, listed, ops, backend = "cpu";
@@ -49,9 +53,9 @@ struct Options {
 };
 
 struct Totals {
-  std::set<std::string> listed, met;            // "op dtype kind"
+  std::set<std::string> listed, met;  // "op dtype kind"
   std::map<std::string, size_t> failures;
-  std::set<std::string> without_kernel;         // ops
+  std::set<std::string> without_kernel;  // ops
   size_t count = 0, not_run = 0, listed_failures = 0;
 
   void read_listed(const std::string& path) {
@@ -73,11 +77,12 @@ struct Totals {
       return;
     }
     if (failures[std::string(v.op)]++ >= options.show) return;
-    std::printf("FAIL %s (%.*s): %s\n", key.c_str(), static_cast<int>(v.origin.size()), v.origin.data(), outcome.message.c_str());
+    std::printf("FAIL %s (%.*s): %s\n", key.c_str(), static_cast<int>(v.origin.size()), v.origin.data(),
+                outcome.message.c_str());
     if (options.print) std::printf("%.*s", static_cast<int>(v.text.size()), v.text.data());
   }
 
-  size_t stale(bool all) {                      // what is listed and met no failure
+  size_t stale(bool all) {  // what is listed and met no failure
     size_t n = 0;
     for (const std::string& key : listed)
       if (all && met.count(key) == 0) std::printf("FAIL %s: is listed, and right\n", key.c_str()), ++n;
@@ -97,7 +102,7 @@ bool run_file(const std::filesystem::path& path, const Options& options, Backend
     if (v.op.find(options.ops) == std::string_view::npos) continue;
     if (++turn % options.every != 0) continue;
     g_now = v.text;
-    Manner manner{turn % 4 == 0 ? 2 : 1, turn % 16 == 0, backends};   // plans are searched for: the slowest part
+    Manner manner{turn % 4 == 0 ? 2 : 1, turn % 16 == 0, backends};  // plans are searched for: the slowest part
     totals->note(v, run_vector(v, manner), options);
   }
   return true;
@@ -122,7 +127,11 @@ bool parse(int argc, char** argv, Options* o) {
 
 int main(int argc, char** argv) {
   Options options;
-  if (!parse(argc, argv, &options)) return std::fprintf(stderr, "usage: run_vectors [--backend cuda] [--every N] [--listed FILE] [--ops TEXT] [--show N] [--print] FOLDER\n"), 2;
+  if (!parse(argc, argv, &options))
+    return std::fprintf(stderr,
+                        "usage: run_vectors [--backend cuda] [--every N] [--listed FILE] [--ops TEXT] [--show N] "
+                        "[--print] FOLDER\n"),
+           2;
   for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(s, last_words);
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(options.folder))
@@ -142,7 +151,8 @@ int main(int argc, char** argv) {
   size_t stale = totals.stale(all), failed = 0;
   for (const auto& [op, n] : totals.failures) failed += n, std::printf("  %5zu %s\n", n, op.c_str());
   for (const std::string& op : totals.without_kernel) std::printf("  no kernel %s\n", op.c_str());
-  if (backends) std::printf("%zu vectors of %zu ops were not run: no kernel\n", totals.not_run, totals.without_kernel.size());
+  if (backends)
+    std::printf("%zu vectors of %zu ops were not run: no kernel\n", totals.not_run, totals.without_kernel.size());
   std::printf("%zu vectors: %zu are not as PyTorch has them in %zu ops, %zu more are listed\n", totals.count, failed,
               totals.failures.size(), totals.listed_failures);
   return failed + stale != 0 || totals.count == 0 ? 1 : 0;

@@ -42,11 +42,14 @@ Result<Check> read_check(std::string_view line) {
   c.of_input = words[0][0] == 'i';
   c.index = natural(words[0].substr(1));
   std::string_view rule = words[1];
-  if (rule == "exact" && words.size() == 4) c.rule = Check::Rule::positions, c.axis = static_cast<int>(natural(words[3]));
+  if (rule == "exact" && words.size() == 4)
+    c.rule = Check::Rule::positions, c.axis = static_cast<int>(natural(words[3]));
   else if (rule == "exact") c.rule = Check::Rule::exact;
-  else if (rule == "close" && words.size() == 4) c.rule = Check::Rule::close, c.bound = real(words[2]), c.has_delta = words[3] == "1";
+  else if (rule == "close" && words.size() == 4)
+    c.rule = Check::Rule::close, c.bound = real(words[2]), c.has_delta = words[3] == "1";
   else if (rule == "number" && words.size() == 3) c.rule = Check::Rule::number, c.low = real(words[2]);
-  else if (rule == "range" && words.size() == 4) c.rule = Check::Rule::range, c.low = real(words[2]), c.high = real(words[3]);
+  else if (rule == "range" && words.size() == 4)
+    c.rule = Check::Rule::range, c.low = real(words[2]), c.high = real(words[3]);
   else if (rule == "finite") c.rule = Check::Rule::finite;
   else if (rule != "any") return wrong(line);
   return c;

@@ -15,26 +15,26 @@ namespace sg::test {
 struct Check {
   enum class Rule : uint8_t { exact, positions, close, number, range, finite, any };
   bool of_input = false;
-  size_t index = 0;                     // among the graph's outputs, or its inputs
+  size_t index = 0;  // among the graph's outputs, or its inputs
   Rule rule = Rule::any;
-  int axis = 0;                         // positions: along which of the first input
-  double bound = 0;                     // close
-  bool has_delta = false;               // close: the data holds how far PyTorch's own answer is from the right one
-  double low = 0, high = 0;             // range; number: low
+  int axis = 0;              // positions: along which of the first input
+  double bound = 0;          // close
+  bool has_delta = false;    // close: the data holds how far PyTorch's own answer is from the right one
+  double low = 0, high = 0;  // range; number: low
 };
 
 struct Vector {
   std::string_view op, dtype, origin;
   std::vector<Check> checks;
-  std::string_view text;                // a job whose graph has one node, typed as tracing sees it
-  std::string_view eager_text;          // the same, typed as a run has it; empty = no difference
-  std::string_view data;                // inputs, then what the checks expect
+  std::string_view text;        // a job whose graph has one node, typed as tracing sees it
+  std::string_view eager_text;  // the same, typed as a run has it; empty = no difference
+  std::string_view data;        // inputs, then what the checks expect
 };
 
 // The vectors of an unpacked file; they point into `bytes`.
 Result<std::vector<Vector>> read_vectors(std::string_view bytes);
 
-enum class Fault : uint8_t { none, type, refused, value, no_kernel };   // no_kernel: of a backend that lacks the op
+enum class Fault : uint8_t { none, type, refused, value, no_kernel };  // no_kernel: of a backend that lacks the op
 
 struct Outcome {
   Fault fault = Fault::none;
@@ -43,8 +43,8 @@ struct Outcome {
 
 struct Manner {
   int threads = 1;
-  bool planned = false;                 // in an arena, as sg-run does it; else each tensor in a block of its own
-  BackendMaker* backends = nullptr;     // null = the processor
+  bool planned = false;              // in an arena, as sg-run does it; else each tensor in a block of its own
+  BackendMaker* backends = nullptr;  // null = the processor
 };
 
 // Verifies, holds the types against the op's rule, runs and looks at the results.

@@ -1,5 +1,5 @@
-// Any bytes are an exported program or an error: no crash, hang or leak. The JSON is entered directly, below zip and its
-// checksums; what begins as a zip goes through the archive.
+// Any bytes are an exported program or an error: no crash, hang or leak. The JSON is entered directly, below zip and
+// its checksums; what begins as a zip goes through the archive.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // A main for a fuzz target where libFuzzer is absent: every file of the corpus as it is, and so many blind mutations of
-// them from a fixed seed. It keeps past findings fixed with any compiler and under any sanitizer; it finds little that is new.
+// them from a fixed seed. It keeps past findings fixed with any compiler and under any sanitizer; it finds little that
+// is new.
 //
 //   replay_FORM FOLDER [MUTATIONS [SEED]]
 #include <algorithm>
@@ -15,7 +16,8 @@
 #include "tests/support/rng.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-extern "C" __attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed);
+extern "C" __attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
+                                                                unsigned seed);
 
 namespace {
 
@@ -41,9 +43,7 @@ void mutate_bytes(std::string& bytes, const std::vector<std::string>& corpus, sg
     case 0:
       if (at < bytes.size()) bytes[at] = char(rng.below(256));
       break;
-    case 1:
-      bytes.erase(at, length);
-      break;
+    case 1: bytes.erase(at, length); break;
     case 2:
       if (!other.empty()) bytes.insert(at, other, rng.below(other.size()), length);
       break;
@@ -56,7 +56,8 @@ void mutate(std::string& bytes, const std::vector<std::string>& corpus, sg::test
   if (LLVMFuzzerCustomMutator != nullptr) {
     size_t size = bytes.size();
     bytes.resize(kMostBytes);
-    size = LLVMFuzzerCustomMutator(reinterpret_cast<uint8_t*>(bytes.data()), size, kMostBytes, unsigned(rng.below(1u << 31)));
+    size = LLVMFuzzerCustomMutator(reinterpret_cast<uint8_t*>(bytes.data()), size, kMostBytes,
+                                   unsigned(rng.below(1u << 31)));
     bytes.resize(size);
     return;
   }
@@ -66,7 +67,7 @@ void mutate(std::string& bytes, const std::vector<std::string>& corpus, sg::test
 // The input is written aside first, so that it is at hand after a crash, and taken away at the end.
 void enter(const std::string& bytes, const char* kept) {
   std::ofstream(kept, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
-  std::vector<uint8_t> exact(bytes.begin(), bytes.end());     // no terminating NUL behind the end
+  std::vector<uint8_t> exact(bytes.begin(), bytes.end());  // no terminating NUL behind the end
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
 }
 

@@ -100,7 +100,8 @@ std::unique_ptr<Job> job_for(std::string_view mode, uint32_t world, bool odd) {
   spec.op = job->pool->op(odd ? "_c10d_functional.broadcast.default" : "_c10d_functional.all_reduce.default");
   TypeId type = job->pool->tensor(DType::f32, {job->pool->exprs.constant(4)}, job->pool->str("cpu"));
   ValueId x = program.graph.add_input("x", type, {});
-  spec.args = {Arg::value(x), odd ? Arg::integer(0) : Arg::text(ArgKind::string, job->pool->str("sum")), Arg::group(GroupId(0))};
+  spec.args = {Arg::value(x), odd ? Arg::integer(0) : Arg::text(ArgKind::string, job->pool->str("sum")),
+               Arg::group(GroupId(0))};
   spec.result_types = {type};
   spec.label = odd ? "odd" : "even";
   program.graph.append(spec);
@@ -131,18 +132,18 @@ int main(int argc, char** argv) {
   auto env = detect_launch([](const char* name) { return std::getenv(name); });
   if (!env.ok() || !*env) return std::printf("run me under mpirun\n"), 2;
   uint32_t world = (*env)->world;
-  if (mode == "script" && argc == 4) return play_script(world, std::strtoull(argv[2], nullptr, 10), std::strtoull(argv[3], nullptr, 10));
+  if (mode == "script" && argc == 4)
+    return play_script(world, std::strtoull(argv[2], nullptr, 10), std::strtoull(argv[3], nullptr, 10));
   auto job = job_for(mode, world, (*env)->rank == 1);
   auto loaded = load_communicator("mpi", *job);
   if (!loaded.ok()) return std::printf("%s\n", loaded.error().message.c_str()), static_cast<int>(loaded.error().kind);
   Communicator& comm = **loaded;
   if (mode == "agree") {
-    Status s = agree_on_collectives(comm, *job, [](StrId) { return std::optional<int64_t>(); }, "");
+    Status s = agree_on_collectives(
+        comm, *job, [](StrId) { return std::optional<int64_t>(); }, "");
     return s.ok() ? 0 : report(comm, s.error());
   }
-  WatchdogThread dog(*job, {&comm}, kTimeout, [&](Error error) {
-    comm.end_all(report(comm, error));
-  });
+  WatchdogThread dog(*job, {&comm}, kTimeout, [&](Error error) { comm.end_all(report(comm, error)); });
   Status s = misbehave(comm, mode);
   comm.heartbeat().enter(Heartbeat::idle);
   if (s.ok()) return 0;

@@ -1,5 +1,5 @@
-// compare_oracle OURS EXPECTED ORACLE [--all]: three safetensors files of one rank's values, by name. Exits 1 when a tensor
-// of ours is not within twice PyTorch's own error, 3 when a file is unreadable, 2 on wrong usage.
+// compare_oracle OURS EXPECTED ORACLE [--all]: three safetensors files of one rank's values, by name. Exits 1 when a
+// tensor of ours is not within twice PyTorch's own error, 3 when a file is unreadable, 2 on wrong usage.
 #include <cstdio>
 #include <cstring>
 
@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i <= 3; ++i) {
     auto file = sg::TensorFile::open(argv[i]);
     if (!file.ok()) {
-      std::fprintf(stderr, "compare_oracle: %s: %s\n", sg::print_location(file.error().where).c_str(), file.error().message.c_str());
+      std::fprintf(stderr, "compare_oracle: %s: %s\n", sg::print_location(file.error().where).c_str(),
+                   file.error().message.c_str());
       return 3;
     }
     files.push_back(std::move(*file));

@@ -86,12 +86,12 @@ bool twice_the_rows(AxisCall& c) {
 bool rows_for_sum(AxisCall& c) {
   auto first = c.first_along();
   return first.ok() && change_sums(c, [&](uint32_t i, AxisState& s) {
-    if (c.rank(c.result(i)) == 0) return false;
-    Along a = c.state(*first).along;
-    a.axis = 0;
-    s = along_state(a);
-    return true;
-  });
+           if (c.rank(c.result(i)) == 0) return false;
+           Along a = c.state(*first).along;
+           a.axis = 0;
+           s = along_state(a);
+           return true;
+         });
 }
 bool one_for_sum(AxisCall& c) {
   return change_sums(c, [&](uint32_t i, AxisState&) { return settle(c, i, Settle::first); });
@@ -152,12 +152,23 @@ struct Mutation {
   bool (*apply)(AxisCall&);
 };
 constexpr Mutation kMutations[] = {
-    {"next axis", next_axis},           {"sum for rows", sum_for_rows},     {"one for rows", one_for_rows},
-    {"twice the rows", twice_the_rows}, {"rows for sum", rows_for_sum},     {"one for sum", one_for_sum},
-    {"no slices", no_slices},           {"no sizes", no_sizes},             {"no words", no_words},
-    {"no share", no_share},             {"first for sum", first_for_settled}, {"not divided", not_divided},
-    {"not local", not_local},           {"other counts", other_counts},     {"other order", other_order},
-    {"next count", next_count},         {"same numbers", same_numbers},
+    {"next axis", next_axis},
+    {"sum for rows", sum_for_rows},
+    {"one for rows", one_for_rows},
+    {"twice the rows", twice_the_rows},
+    {"rows for sum", rows_for_sum},
+    {"one for sum", one_for_sum},
+    {"no slices", no_slices},
+    {"no sizes", no_sizes},
+    {"no words", no_words},
+    {"no share", no_share},
+    {"first for sum", first_for_settled},
+    {"not divided", not_divided},
+    {"not local", not_local},
+    {"other counts", other_counts},
+    {"other order", other_order},
+    {"next count", next_count},
+    {"same numbers", same_numbers},
 };
 
 // --- one attempt ---
@@ -192,7 +203,7 @@ Job parse_case(const Case& one, bool whole_graph_is_module) {
 bool same_results(const Job& whole, const Job& chunked, std::string* said) {
   SessionOptions options;
   options.init_seed = 7;
-  options.rank.use_arena = false;      // memory is not what is tested here, and planning it takes most of the time
+  options.rank.use_arena = false;  // memory is not what is tested here, and planning it takes most of the time
   auto report = run_compared(whole, make_local_communicators(whole), chunked, options);
   if (!report.ok()) return *said = report.error().message, false;
   for (const RankReport& rank : report->ranks)
@@ -217,7 +228,7 @@ Outcome attempt(const Case& one, bool is_call, const std::function<void(AxisCall
   auto change = chunk(&chunked, options, context);
   if (!change.ok()) return *said = change.error().message, Outcome::refused;
   Diagnostics findings;
-  auto written = parse_text(print_text(chunked), one.name, &findings);      // as a tool hands it on
+  auto written = parse_text(print_text(chunked), one.name, &findings);  // as a tool hands it on
   if (written.ok()) verify(*written, {}, &findings);
   if (findings.has_errors()) return *said = findings.as_error(ErrorKind::unreadable).message, Outcome::invalid;
   return same_results(whole, *written, said) ? Outcome::equal : Outcome::differs;
@@ -227,12 +238,12 @@ Outcome attempt(const Case& one, bool is_call, const std::function<void(AxisCall
 
 struct Row {
   size_t calls = 0, refused = 0, mutants = 0;
-  size_t caught[4] = {};             // by refusal, verifier, failure of the run, values
+  size_t caught[4] = {};  // by refusal, verifier, failure of the run, values
   std::vector<std::string> survivors;
 };
 
 struct Checker {
-  std::map<std::string, Row> rows;                                   // by rule
+  std::map<std::string, Row> rows;  // by rule
   std::map<std::string, std::vector<std::pair<Case, bool>>>
       accepted;  // by op: cases that use it, and whether they are calls
   size_t wrong = 0;
@@ -252,7 +263,8 @@ struct Checker {
   void hold(const Case& one, bool is_call, const std::string& rule) {
     std::string said;
     std::vector<std::string> ops;
-    const Outcome outcome = attempt(one, is_call, [&](AxisCall& c) { ops.emplace_back(c.op.name); }, &said);
+    const Outcome outcome = attempt(
+        one, is_call, [&](AxisCall& c) { ops.emplace_back(c.op.name); }, &said);
     if (!rule.empty()) ++(outcome == Outcome::refused ? rows[rule].refused : rows[rule].calls);
     if (outcome == Outcome::refused && (is_call || one.must_refuse)) {
       if (one.must_refuse) accepted["*"].emplace_back(one, is_call);

@@ -13,17 +13,19 @@
 namespace sg::test {
 namespace {
 
-constexpr DType kDTypes[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32,
-                             DType::i16, DType::i8, DType::u8, DType::boolean, DType::c64, DType::c128};
+constexpr DType kDTypes[] = {DType::f64, DType::f32, DType::f16, DType::bf16,    DType::i64, DType::i32,
+                             DType::i16, DType::i8,  DType::u8,  DType::boolean, DType::c64, DType::c128};
 
 template <class T>
 T random_element(Rng& rng) {
   if constexpr (std::is_same_v<T, bool>) return rng.percent(50);
   else if constexpr (std::is_integral_v<T>) return static_cast<T>(rng.next());
   else if constexpr (is_complex_type<T>)
-    return T(static_cast<typename T::value_type>(rng.between(-999, 999)) / 7, static_cast<typename T::value_type>(rng.between(-99, 99)) / 3);
+    return T(static_cast<typename T::value_type>(rng.between(-999, 999)) / 7,
+             static_cast<typename T::value_type>(rng.between(-99, 99)) / 3);
   else {
-    if (rng.percent(1)) return T(rng.percent(50) ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity());
+    if (rng.percent(1))
+      return T(rng.percent(50) ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity());
     return T(static_cast<float>(rng.between(-100000, 100000)) / static_cast<float>(rng.between(1, 3000)));
   }
 }
@@ -51,14 +53,15 @@ T reduce_naively(const Reduction& r, std::span<const T> x) {
   } else if constexpr (std::is_integral_v<T>) {
     T acc = x[0];
     for (size_t i = 1; i < x.size(); ++i) switch (r.kind) {
-      case ReduceKind::sum: case ReduceKind::average: acc = static_cast<T>(uint64_t(acc) + uint64_t(x[i])); break;
-      case ReduceKind::product: acc = static_cast<T>(uint64_t(acc) * uint64_t(x[i])); break;
-      case ReduceKind::minimum: acc = std::min(acc, x[i]); break;
-      case ReduceKind::maximum: acc = std::max(acc, x[i]); break;
-      case ReduceKind::bit_and: acc &= x[i]; break;
-      case ReduceKind::bit_or: acc |= x[i]; break;
-      default: acc ^= x[i];
-    }
+        case ReduceKind::sum:
+        case ReduceKind::average: acc = static_cast<T>(uint64_t(acc) + uint64_t(x[i])); break;
+        case ReduceKind::product: acc = static_cast<T>(uint64_t(acc) * uint64_t(x[i])); break;
+        case ReduceKind::minimum: acc = std::min(acc, x[i]); break;
+        case ReduceKind::maximum: acc = std::max(acc, x[i]); break;
+        case ReduceKind::bit_and: acc &= x[i]; break;
+        case ReduceKind::bit_or: acc |= x[i]; break;
+        default: acc ^= x[i];
+      }
     return r.kind == ReduceKind::average ? static_cast<T>(acc / static_cast<int64_t>(x.size())) : acc;
   } else if constexpr (is_complex_type<T>) {
     using P = typename T::value_type;
@@ -73,12 +76,16 @@ T reduce_naively(const Reduction& r, std::span<const T> x) {
     auto factor = static_cast<A>(r.factor);
     A acc = r.kind == ReduceKind::premul_sum ? A(x[0]) * factor : A(x[0]);
     for (size_t i = 1; i < x.size(); ++i) switch (r.kind) {
-      case ReduceKind::product: acc = acc * A(x[i]); break;
-      case ReduceKind::minimum: acc = std::isnan(acc) || A(x[i]) >= acc ? acc : A(x[i]); break;
-      case ReduceKind::maximum: acc = std::isnan(acc) || A(x[i]) <= acc ? acc : A(x[i]); break;
-      case ReduceKind::premul_sum: { volatile A scaled = A(x[i]) * factor; acc = acc + scaled; break; }
-      default: acc = acc + A(x[i]);
-    }
+        case ReduceKind::product: acc = acc * A(x[i]); break;
+        case ReduceKind::minimum: acc = std::isnan(acc) || A(x[i]) >= acc ? acc : A(x[i]); break;
+        case ReduceKind::maximum: acc = std::isnan(acc) || A(x[i]) <= acc ? acc : A(x[i]); break;
+        case ReduceKind::premul_sum: {
+          volatile A scaled = A(x[i]) * factor;
+          acc = acc + scaled;
+          break;
+        }
+        default: acc = acc + A(x[i]);
+      }
     return T(r.kind == ReduceKind::average ? acc / static_cast<A>(n) : acc);
   }
 }
@@ -115,7 +122,8 @@ void give_exchange(Rng& rng, int64_t most, ScriptStep& s) {
   for (auto& row : s.send)
     for (int64_t& count : row) count = even ? each : rng.percent(25) ? 0 : rng.between(0, most);
   auto size = static_cast<size_t>(dtype_bytes(s.dtype));
-  for (auto& row : s.send) s.inputs.push_back(random_bytes(rng, s.dtype, std::accumulate(row.begin(), row.end(), int64_t{0})));
+  for (auto& row : s.send)
+    s.inputs.push_back(random_bytes(rng, s.dtype, std::accumulate(row.begin(), row.end(), int64_t{0})));
   for (size_t to = 0; to < n; ++to) {
     Bytes out;
     for (size_t from = 0; from < n; ++from) {
@@ -167,8 +175,10 @@ ScriptStep random_step(Rng& rng, const Job& job, int64_t most) {
   s.call.kind = static_cast<CollectiveKind>(rng.below(8));
   s.call.root = static_cast<uint32_t>(rng.below(s.ranks.size()));
   s.dtype = rng.pick(kDTypes);
-  do s.call.reduction = {static_cast<ReduceKind>(rng.below(9)), 1}; while (!can_reduce(s.call.reduction.kind, s.dtype));
-  if (s.call.reduction.kind == ReduceKind::premul_sum) s.call.reduction.factor = static_cast<double>(rng.between(1, 9)) / 7;
+  do s.call.reduction = {static_cast<ReduceKind>(rng.below(9)), 1};
+  while (!can_reduce(s.call.reduction.kind, s.dtype));
+  if (s.call.reduction.kind == ReduceKind::premul_sum)
+    s.call.reduction.factor = static_cast<double>(rng.between(1, 9)) / 7;
   give_data(rng, most, s);
   return s;
 }
@@ -183,11 +193,13 @@ void add_family(Rng& rng, Job& job, const std::string& axis) {
   for (size_t at = 0; at < order.size();) {
     size_t size = rng.percent(30) ? order.size() - at : 1 + rng.below(order.size() - at);
     GroupPart part;
-    part.ranks.assign(order.begin() + static_cast<std::ptrdiff_t>(at), order.begin() + static_cast<std::ptrdiff_t>(at + size));
+    part.ranks.assign(order.begin() + static_cast<std::ptrdiff_t>(at),
+                      order.begin() + static_cast<std::ptrdiff_t>(at + size));
     family.parts.push_back(part);
     at += size;
   }
-  std::sort(family.parts.begin(), family.parts.end(), [](const GroupPart& a, const GroupPart& b) { return a.ranks < b.ranks; });
+  std::sort(family.parts.begin(), family.parts.end(),
+            [](const GroupPart& a, const GroupPart& b) { return a.ranks < b.ranks; });
   job.groups.push_back(family);
 }
 
@@ -204,7 +216,8 @@ bool same_elements(const Bytes& a, const Bytes& b, DType dtype) {
     auto *x = reinterpret_cast<const T*>(a.data()), *y = reinterpret_cast<const T*>(b.data());
     for (size_t i = 0; i < a.size() / sizeof(T); ++i) {
       bool both_nan = false;
-      if constexpr (!std::is_integral_v<T> && !is_complex_type<T>) both_nan = std::isnan(Compute<T>(x[i])) && std::isnan(Compute<T>(y[i]));
+      if constexpr (!std::is_integral_v<T> && !is_complex_type<T>)
+        both_nan = std::isnan(Compute<T>(x[i])) && std::isnan(Compute<T>(y[i]));
       same = same && (both_nan || std::memcmp(&x[i], &y[i], sizeof(T)) == 0);
     }
   });
@@ -246,8 +259,8 @@ std::string finish(Communicator& comm, Playing& p) {
   // The input is the rank's again: whoever still reads it will show.
   std::fill(p.input.begin(), p.input.end(), std::byte{0x77});
   if (same_elements(p.output, s.outputs[p.position], s.dtype)) return {};
-  return s.label + " on rank " + std::to_string(comm.rank()) + ": wrong " + std::string(collective_name(s.call.kind)) + " of " +
-         std::string(dtype_name(s.dtype)) + " by " + reduction_name(s.call.reduction);
+  return s.label + " on rank " + std::to_string(comm.rank()) + ": wrong " + std::string(collective_name(s.call.kind)) +
+         " of " + std::string(dtype_name(s.dtype)) + " by " + reduction_name(s.call.reduction);
 }
 
 }  // namespace

@@ -14,12 +14,12 @@ namespace sg::test {
 using Bytes = std::vector<std::byte>;
 
 struct ScriptStep {
-  CollectiveCall call;                          // without tensors and split sizes
+  CollectiveCall call;  // without tensors and split sizes
   DType dtype = DType::f32;
-  std::vector<uint32_t> ranks;                  // of the part, by group rank
-  std::vector<Bytes> inputs, outputs;           // by group rank; outputs as they have to be
-  std::vector<std::vector<int64_t>> send;       // by group rank; all_to_all with uneven slots
-  bool in_place = false;                        // all_reduce: the input is the output
+  std::vector<uint32_t> ranks;             // of the part, by group rank
+  std::vector<Bytes> inputs, outputs;      // by group rank; outputs as they have to be
+  std::vector<std::vector<int64_t>> send;  // by group rank; all_to_all with uneven slots
+  bool in_place = false;                   // all_reduce: the input is the output
   std::string label;
 };
 

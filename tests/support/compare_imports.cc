@@ -1,8 +1,9 @@
 // compare_imports CAPTURE TEXT: does an FX text give the graph of the capture of the same step?
 //
-// Inputs, nodes (name, op, arguments, element types, shapes, devices, phase, module), nested graphs and outputs one by one,
-// in order. Strides are counted, for text may lack them, and offsets, which it always lacks: the last line says how many
-// differ. `--strides`: they must be equal too. `--ports`: so must the kinds of inputs and outputs. Exit 0 equal, 1 not.
+// Inputs, nodes (name, op, arguments, element types, shapes, devices, phase, module), nested graphs and outputs one by
+// one, in order. Strides are counted, for text may lack them, and offsets, which it always lacks: the last line says
+// how many differ. `--strides`: they must be equal too. `--ports`: so must the kinds of inputs and outputs. Exit 0
+// equal, 1 not.
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -38,7 +39,8 @@ struct Side {
     const Type& t = pool().types[id];
     if (t.kind == TypeKind::tensor && layout) return sizes(t.stride);
     if (layout) return "";
-    if (t.kind == TypeKind::tensor) return std::string(dtype_name(t.dtype)) + sizes(t.shape) + std::string(pool().strings[t.device]);
+    if (t.kind == TypeKind::tensor)
+      return std::string(dtype_name(t.dtype)) + sizes(t.shape) + std::string(pool().strings[t.device]);
     std::string out(name_of(t.kind));
     if (t.has_value && t.kind == TypeKind::integer) out += " " + pool().exprs.print(t.value);
     for (TypeId element : t.elements) out += " " + type(element, false);
@@ -60,13 +62,19 @@ struct Side {
       case ArgKind::none: break;
       case ArgKind::boolean: out += a.as_bool() ? "true" : "false"; break;
       case ArgKind::integer: out += std::to_string(a.as_int()); break;
-      case ArgKind::floating: std::snprintf(number, sizeof number, "%a", a.as_float()); out += number; break;
+      case ArgKind::floating:
+        std::snprintf(number, sizeof number, "%a", a.as_float());
+        out += number;
+        break;
       case ArgKind::expr: out += pool().exprs.print(a.as_expr()); break;
       case ArgKind::value: out += std::string(graph->name(a.as_value())); break;
       case ArgKind::dtype: out += std::string(dtype_name(a.as_dtype())); break;
       case ArgKind::graph: out += std::string(pool().strings[program->nested[a.as_graph().index]->name]); break;
       case ArgKind::group: out += group(a.as_group()); break;
-      case ArgKind::list: case ArgKind::slice: case ArgKind::dict: case ArgKind::complex:
+      case ArgKind::list:
+      case ArgKind::slice:
+      case ArgKind::dict:
+      case ArgKind::complex:
         for (const Arg& item : a.items()) out += " " + arg(item);
         out += ";";
         break;
@@ -91,7 +99,8 @@ struct Side {
       out += std::string(graph->name(node.result(i))) + ":" + type(graph->value(node.result(i)).type, false) + " ";
     out += " in " + module(node.module);
     const NodeMeta& meta = graph->meta(n);
-    out += " " + std::string(name_of(meta.ep_role)) + " " + std::string(name_of(meta.ep_step)) + " chunk " + std::to_string(meta.chunk.index);
+    out += " " + std::string(name_of(meta.ep_role)) + " " + std::string(name_of(meta.ep_step)) + " chunk " +
+           std::to_string(meta.chunk.index);
     return out;
   }
 };
@@ -107,10 +116,13 @@ struct Comparison {
   void layout(const Side& a, TypeId ta, const Side& b, TypeId tb, const std::string& what) {
     ++values;
     const Type &x = a.pool().types[ta], &y = b.pool().types[tb];
-    if (x.kind == TypeKind::tensor && y.kind == TypeKind::tensor && a.pool().exprs.print(x.offset) != b.pool().exprs.print(y.offset)) ++offsets;
+    if (x.kind == TypeKind::tensor && y.kind == TypeKind::tensor &&
+        a.pool().exprs.print(x.offset) != b.pool().exprs.print(y.offset))
+      ++offsets;
     std::string la = a.type(ta, true), lb = b.type(tb, true);
     if (la == lb) return;
-    if (++layouts <= 5 || strides) std::printf("strides of %s: capture %s, text %s\n", what.c_str(), la.c_str(), lb.c_str());
+    if (++layouts <= 5 || strides)
+      std::printf("strides of %s: capture %s, text %s\n", what.c_str(), la.c_str(), lb.c_str());
   }
 
   void graph(const Side& a, const Side& b) {
@@ -119,8 +131,10 @@ struct Comparison {
       const Input &x = a.graph->inputs()[i], &y = b.graph->inputs()[i];
       TypeId tx = a.graph->value(x.value).type, ty = b.graph->value(y.value).type;
       std::string kind_x, kind_y;
-      if (ports || x.kind == InputKind::opaque || y.kind == InputKind::opaque) kind_x = name_of(x.kind), kind_y = name_of(y.kind);
-      text(std::string(a.graph->name(x.value)) + " " + a.type(tx, false) + " " + kind_x, std::string(b.graph->name(y.value)) + " " + b.type(ty, false) + " " + kind_y);
+      if (ports || x.kind == InputKind::opaque || y.kind == InputKind::opaque)
+        kind_x = name_of(x.kind), kind_y = name_of(y.kind);
+      text(std::string(a.graph->name(x.value)) + " " + a.type(tx, false) + " " + kind_x,
+           std::string(b.graph->name(y.value)) + " " + b.type(ty, false) + " " + kind_y);
       layout(a, tx, b, ty, std::string(a.graph->name(x.value)));
     }
     text(std::to_string(a.graph->node_count()) + " nodes", std::to_string(b.graph->node_count()) + " nodes");
@@ -130,12 +144,16 @@ struct Comparison {
       text(a.node(n), b.node(m));
       const Node &x = a.graph->node(n), &y = b.graph->node(m);
       // A node without a source line may be of either phase: text says it of the line only.
-      if (x.source && y.source) text(std::string(a.graph->label(n)) + " " + std::string(name_of(x.phase)), std::string(b.graph->label(m)) + " " + std::string(name_of(y.phase)));
+      if (x.source && y.source)
+        text(std::string(a.graph->label(n)) + " " + std::string(name_of(x.phase)),
+             std::string(b.graph->label(m)) + " " + std::string(name_of(y.phase)));
       for (uint32_t i = 0; i < std::min(x.result_count, y.result_count); ++i)
-        layout(a, a.graph->value(x.result(i)).type, b, b.graph->value(y.result(i)).type, std::string(a.graph->name(x.result(i))));
+        layout(a, a.graph->value(x.result(i)).type, b, b.graph->value(y.result(i)).type,
+               std::string(a.graph->name(x.result(i))));
       m = b.graph->next(m);
     }
-    text(std::to_string(a.graph->outputs().size()) + " outputs", std::to_string(b.graph->outputs().size()) + " outputs");
+    text(std::to_string(a.graph->outputs().size()) + " outputs",
+         std::to_string(b.graph->outputs().size()) + " outputs");
     for (size_t i = 0; i < std::min(a.graph->outputs().size(), b.graph->outputs().size()); ++i)
       text(output(a, a.graph->outputs()[i]), output(b, b.graph->outputs()[i]));
   }
@@ -177,7 +195,7 @@ int main(int argc, char** argv) {
     if (other == nullptr) compare.text("graph " + std::string(a->pool->strings[nested->name]), "no such graph");
     else compare.graph({&*a, &pa, &nested->graph}, {&*b, &pb, &other->graph});
   }
-  std::printf("%zu differences; of %zu values %zu strides and %zu offsets differ\n", compare.differences, compare.values, compare.layouts,
-              compare.offsets);
+  std::printf("%zu differences; of %zu values %zu strides and %zu offsets differ\n", compare.differences,
+              compare.values, compare.layouts, compare.offsets);
   return compare.differences != 0 || (compare.strides && compare.layouts != 0) ? 1 : 0;
 }

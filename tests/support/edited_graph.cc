@@ -12,7 +12,9 @@ constexpr const char* kUnary[] = {"aten.relu.default", "aten.exp.default", "aten
 constexpr const char* kBinary[] = {"aten.add.Tensor", "aten.mul.Tensor", "aten.mm.default", "aten.sub.Tensor"};
 constexpr const char* kScaled = "aten.mul.Scalar";
 
-size_t arity(const std::string& op) { return op.find(".Tensor") != std::string::npos || op == "aten.mm.default" ? 2 : 1; }
+size_t arity(const std::string& op) {
+  return op.find(".Tensor") != std::string::npos || op == "aten.mm.default" ? 2 : 1;
+}
 
 std::string random_op(Rng& rng) {
   unsigned p = static_cast<unsigned>(rng.below(10));
@@ -53,8 +55,12 @@ void use_what_is_unused(GraphSketch* s) {
 bool move_node(GraphSketch* s, size_t from, Rng& rng) {
   GraphSketch::Node node = s->nodes[from];
   size_t low = from, high = from;
-  auto is_operand = [&](size_t i) { return std::count(node.operands.begin(), node.operands.end(), s->nodes[i].identity) != 0; };
-  auto is_user = [&](size_t i) { return std::count(s->nodes[i].operands.begin(), s->nodes[i].operands.end(), node.identity) != 0; };
+  auto is_operand = [&](size_t i) {
+    return std::count(node.operands.begin(), node.operands.end(), s->nodes[i].identity) != 0;
+  };
+  auto is_user = [&](size_t i) {
+    return std::count(s->nodes[i].operands.begin(), s->nodes[i].operands.end(), node.identity) != 0;
+  };
   while (low > 0 && from - low < 50 && !is_operand(low - 1)) --low;
   while (high + 1 < s->nodes.size() && high - from < 50 && !is_user(high + 1)) ++high;
   if (low == high) return false;
@@ -69,8 +75,10 @@ bool has_neighbour_with(const GraphSketch& s, size_t at, const std::string& op) 
   for (size_t i = 0; i < s.nodes.size(); ++i) {
     if (s.nodes[i].op != op || i == at) continue;
     const std::vector<uint32_t>&mine = s.nodes[at].operands, &theirs = s.nodes[i].operands;
-    if (std::count(mine.begin(), mine.end(), s.nodes[i].identity) || std::count(theirs.begin(), theirs.end(), s.nodes[at].identity)) return true;
-    if (std::find_first_of(mine.begin(), mine.end(), theirs.begin(), theirs.end()) != mine.end()) return true;    // twins
+    if (std::count(mine.begin(), mine.end(), s.nodes[i].identity) ||
+        std::count(theirs.begin(), theirs.end(), s.nodes[at].identity))
+      return true;
+    if (std::find_first_of(mine.begin(), mine.end(), theirs.begin(), theirs.end()) != mine.end()) return true;  // twins
   }
   return false;
 }
@@ -134,19 +142,22 @@ Job GraphSketch::job() const {
 }
 
 GraphSketch random_sketch(Rng& rng, size_t layers, size_t layer_nodes, size_t inputs_of_layer) {
-  GraphSketch t = random_small_sketch(rng, layer_nodes, inputs_of_layer + 1);    // input 0: what comes from the layer before
+  GraphSketch t =
+      random_small_sketch(rng, layer_nodes, inputs_of_layer + 1);  // input 0: what comes from the layer before
   GraphSketch s;
   s.inputs = {""};
   s.layer_nodes = static_cast<uint32_t>(layer_nodes);
   uint32_t stream = GraphSketch::kInput;
   for (uint32_t l = 0; l < layers; ++l) {
     uint32_t first_input = static_cast<uint32_t>(s.inputs.size()), base = s.next_identity;
-    for (size_t i = 0; i < inputs_of_layer; ++i) s.inputs.push_back("layers." + std::to_string(l) + ".w" + std::to_string(i));
+    for (size_t i = 0; i < inputs_of_layer; ++i)
+      s.inputs.push_back("layers." + std::to_string(l) + ".w" + std::to_string(i));
     for (GraphSketch::Node n : t.nodes) {
       n.identity += base, n.layer = l, n.line = n.identity - base + 1;
       for (uint32_t& o : n.operands) {
         if (o == GraphSketch::kInput) o = stream;
-        else o = o & GraphSketch::kInput ? GraphSketch::kInput | (first_input + (o & ~GraphSketch::kInput) - 1) : o + base;
+        else
+          o = o & GraphSketch::kInput ? GraphSketch::kInput | (first_input + (o & ~GraphSketch::kInput) - 1) : o + base;
       }
       s.nodes.push_back(n);
     }
@@ -199,13 +210,13 @@ bool plant(GraphSketch* s, Planted kind, Rng& rng) {
     }
     case Planted::remove: {
       uint32_t identity = n.identity, to = n.operands[0];
-      if (has_neighbour_with(*s, at, n.op)) return false;      // which of the two is gone cannot be told
+      if (has_neighbour_with(*s, at, n.op)) return false;  // which of the two is gone cannot be told
       if (to & GraphSketch::kInput && std::count(s->outputs.begin(), s->outputs.end(), identity)) return false;
       s->nodes.erase(s->nodes.begin() + static_cast<ptrdiff_t>(at));
       replace(s, identity, to);
       return true;
     }
-    case Planted::insert: {                     // a node between this one and all its users
+    case Planted::insert: {  // a node between this one and all its users
       GraphSketch::Node made;
       made.op = rng.pick(kUnary), made.layer = n.layer;
       if (n.op == made.op || has_neighbour_with(*s, at, made.op)) return false;
@@ -216,12 +227,13 @@ bool plant(GraphSketch* s, Planted kind, Rng& rng) {
       insert_at(s, at + 1, std::move(made));
       return true;
     }
-    case Planted::copy: {                       // the last user computes the node again
+    case Planted::copy: {  // the last user computes the node again
       std::vector<size_t> users = uses(*s, n.identity, at + 1);
       if (users.size() < 2) return false;
       GraphSketch::Node made = n;
       made.identity = s->next_identity++, made.backward = true, made.renamed = false;
-      std::replace(s->nodes[users.back()].operands.begin(), s->nodes[users.back()].operands.end(), n.identity, made.identity);
+      std::replace(s->nodes[users.back()].operands.begin(), s->nodes[users.back()].operands.end(), n.identity,
+                   made.identity);
       insert_at(s, users.back(), std::move(made));
       return true;
     }
@@ -244,9 +256,12 @@ TrueEdits true_edits(const GraphSketch& before, const GraphSketch& after) {
     }
     partner[i] = at->second, taken[at->second] = true;
     const GraphSketch::Node& y = after.nodes[at->second];
-    auto edit = [&](const char* kind, bool differs) { if (differs) out.by_kind[kind].push_back(x.identity); };
+    auto edit = [&](const char* kind, bool differs) {
+      if (differs) out.by_kind[kind].push_back(x.identity);
+    };
     std::vector<uint32_t> p = x.operands, q = y.operands;
-    if (y.op == "aten.add.Tensor" || y.op == "aten.mul.Tensor") std::sort(p.begin(), p.end()), std::sort(q.begin(), q.end());
+    if (y.op == "aten.add.Tensor" || y.op == "aten.mul.Tensor")
+      std::sort(p.begin(), p.end()), std::sort(q.begin(), q.end());
     edit("op", x.op != y.op), edit("operand", p != q), edit("attribute", x.op == kScaled && x.literal != y.literal);
     edit("meta", x.backward != y.backward), edit("loc", x.line != y.line), edit("name", x.renamed != y.renamed);
   }

@@ -1,7 +1,8 @@
-// hostile_rounds SECONDS SEED [--ops PREFIX] [TEXT...]: random edits of graphs, verified and run, until the time is over.
+// hostile_rounds SECONDS SEED [--ops PREFIX] [TEXT...]: random edits of graphs, verified and run, until the time is
+// over.
 //
-// What fuzz/fuzz_run.cc does, for builds without libFuzzer: no coverage leads it, but every op of the table is called in
-// turn. The graph at hand is written to hostile_<SEED>.txt before it runs, so a crash leaves its input behind.
+// What fuzz/fuzz_run.cc does, for builds without libFuzzer: no coverage leads it, but every op of the table is called
+// in turn. The graph at hand is written to hostile_<SEED>.txt before it runs, so a crash leaves its input behind.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -49,7 +50,7 @@ int main(int argc, char** argv) {
   std::vector<const OpInfo*> ops;
   for (const OpInfo& op : all_ops())
     if (op.name.starts_with(prefix) && !op.has(kHigherOrder)) ops.push_back(&op);
-  std::map<std::string_view, std::pair<int, int>> taken;   // calls that the rule took, and runs of them
+  std::map<std::string_view, std::pair<int, int>> taken;  // calls that the rule took, and runs of them
   int counts[4] = {};
   for (uint64_t round = 0; std::chrono::steady_clock::now() < end; ++round) {
     test::Rng rng(static_cast<uint64_t>(std::atoll(seed.c_str())) * 1000003 + round);
@@ -74,6 +75,7 @@ int main(int argc, char** argv) {
   }
   std::printf("too large %d, refused %d, failed %d, ran %d\n", counts[0], counts[1], counts[2], counts[3]);
   for (const OpInfo* op : ops)
-    if (taken[op->name].second == 0) std::printf("never ran: %s (taken %d times)\n", std::string(op->name).c_str(), taken[op->name].first);
+    if (taken[op->name].second == 0)
+      std::printf("never ran: %s (taken %d times)\n", std::string(op->name).c_str(), taken[op->name].first);
   return 0;
 }

@@ -73,7 +73,7 @@ HostileReport run_hostile(Job& job, uint64_t seed, bool use_arena) {
     const Error& error = report.error();
     return {HostileOutcome::failed, error.message, error.kind == ErrorKind::internal || error.message.empty()};
   } catch (const std::bad_alloc&) {
-    return {HostileOutcome::failed, "no memory"};       // the tools say it so, with exit code 5
+    return {HostileOutcome::failed, "no memory"};  // the tools say it so, with exit code 5
   }
 }
 

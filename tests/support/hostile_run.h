@@ -9,12 +9,12 @@
 
 namespace sg::test {
 
-enum class HostileOutcome : uint8_t { too_large, refused, failed, ran };   // failed: with an error of the run
+enum class HostileOutcome : uint8_t { too_large, refused, failed, ran };  // failed: with an error of the run
 
 struct HostileReport {
   HostileOutcome outcome;
-  std::string message;                  // of the first finding, or the error
-  bool own_fault = false;               // ErrorKind::internal, or an error without a message
+  std::string message;     // of the first finding, or the error
+  bool own_fault = false;  // ErrorKind::internal, or an error without a message
 };
 
 // Types that were left out are filled in. `use_arena` false: each tensor has memory of its own, whose end ASan sees.

@@ -7,7 +7,8 @@ namespace sg::test {
 ParamValue ints(std::vector<int64_t> values) {
   ParamValue p;
   p.kind = ParamValue::Kind::list;
-  for (int64_t v : values) p.items.emplace_back().kind = ParamValue::Kind::scalar, p.items.back().scalar = Scalar::integer(v);
+  for (int64_t v : values)
+    p.items.emplace_back().kind = ParamValue::Kind::scalar, p.items.back().scalar = Scalar::integer(v);
   p.integers = std::move(values);
   return p;
 }
@@ -16,12 +17,14 @@ ParamValue tensors(std::vector<Tensor> list) {
   ParamValue p;
   p.kind = ParamValue::Kind::list;
   for (const Tensor& t : list)
-    p.items.emplace_back().kind = t.is_none() ? ParamValue::Kind::absent : ParamValue::Kind::tensor, p.items.back().tensor = t;
+    p.items.emplace_back().kind = t.is_none() ? ParamValue::Kind::absent : ParamValue::Kind::tensor,
+    p.items.back().tensor = t;
   p.tensors = std::move(list);
   return p;
 }
 
-Status call(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results, int threads, Numerics numerics) {
+Status call(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results, int threads,
+            Numerics numerics) {
   const OpInfo* info = find_op(op);
   Kernel kernel = find_cpu_kernel(op);
   if (!info || !kernel) return Error{ErrorKind::cannot_apply, "no kernel for " + std::string(op)};

@@ -45,7 +45,7 @@ class Buffer {
   }
   Buffer(Buffer&&) = default;
   const Tensor& tensor() const { return view_; }
-  T& at(int64_t element) {          // by logical index
+  T& at(int64_t element) {  // by logical index
     int64_t offset = 0;
     for (int i = view_.rank - 1; i >= 0; --i) {
       offset += element % view_.dim(i) * view_.step(i);
@@ -69,7 +69,9 @@ struct Argument {
   ParamValue value;
 
   template <class T>
-  Argument(std::string_view n, const Buffer<T>& b) : name(n) { value.kind = ParamValue::Kind::tensor, value.tensor = b.tensor(); }
+  Argument(std::string_view n, const Buffer<T>& b) : name(n) {
+    value.kind = ParamValue::Kind::tensor, value.tensor = b.tensor();
+  }
   Argument(std::string_view n, const Tensor& t) : name(n) { value.kind = ParamValue::Kind::tensor, value.tensor = t; }
   Argument(std::string_view n, bool v) : name(n) { number(Scalar::boolean(v)); }
   Argument(std::string_view n, int v) : name(n) { number(Scalar::integer(v)); }
@@ -85,7 +87,7 @@ struct Argument {
 };
 
 ParamValue ints(std::vector<int64_t> values);
-ParamValue tensors(std::vector<Tensor> list);   // a tensor of dtype none is an argument left out
+ParamValue tensors(std::vector<Tensor> list);  // a tensor of dtype none is an argument left out
 
 // Runs the CPU kernel of `op`; parameters that are not named take the schema's defaults. A missing kernel is an error.
 Status call(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results, int threads = 1,

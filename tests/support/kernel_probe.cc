@@ -2,9 +2,11 @@
 //
 // FILE is mapped and shared: tensors are places in it. Standard input has words, one request after the other:
 //     call OP THREADS NUMERICS  {arg NAME VALUE}  {res VALUE}  go
-//     VALUE   tensor DTYPE OFFSET CONJUGATE RANK SIZES STRIDES | int I | float F | bool B | complex RE IM | text T | dtype D
+//     VALUE   tensor DTYPE OFFSET CONJUGATE RANK SIZES STRIDES | int I | float F | bool B | complex RE IM | text T |
+//     dtype D
 //             | ints N I... | tensors N VALUE... | values N VALUE... | none
-// The answer is one line: "ok" and what became known only now (tensors that were allocated, numbers), or "error MESSAGE".
+// The answer is one line: "ok" and what became known only now (tensors that were allocated, numbers), or "error
+// MESSAGE".
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,7 +25,7 @@ using namespace sg;
 namespace {
 
 std::byte* g_memory;
-int64_t g_size, g_free;               // where results whose size the data decides may be put
+int64_t g_size, g_free;  // where results whose size the data decides may be put
 
 template <class T>
 T word() {
@@ -50,7 +52,7 @@ ParamValue scalar(Scalar s) {
   return p;
 }
 
-double real() { return std::stod(word<std::string>()); }   // "inf" and "nan" too
+double real() { return std::stod(word<std::string>()); }  // "inf" and "nan" too
 
 ParamValue read_value(std::map<std::string, std::string>* texts) {
   std::string kind = word<std::string>();
@@ -63,7 +65,8 @@ ParamValue read_value(std::map<std::string, std::string>* texts) {
     return scalar(Scalar::complex(re, real()));
   }
   if (kind == "tensor") p.kind = ParamValue::Kind::tensor, p.tensor = read_tensor();
-  if (kind == "dtype") p.kind = ParamValue::Kind::dtype, p.dtype = parse_torch_dtype(word<std::string>()).value_or(DType::none);
+  if (kind == "dtype")
+    p.kind = ParamValue::Kind::dtype, p.dtype = parse_torch_dtype(word<std::string>()).value_or(DType::none);
   if (kind == "text") {
     std::string text = word<std::string>();
     p.kind = ParamValue::Kind::text;

@@ -1,7 +1,8 @@
 // make_job: writes a random job for benchmarks and CLI tests, or reads a binary one and does nothing with it.
 //
-//   make_job --nodes N --seed S [--world W] [--plain] [--bare] [--text] [--inputs FILE] -o FILE   --plain: no opaque ops, no odd names; --bare: no metadata, no undefined memory
-//   make_job --read FILE                                                    for the resident memory of a read job
+//   make_job --nodes N --seed S [--world W] [--plain] [--bare] [--text] [--inputs FILE] -o FILE   --plain: no opaque
+//   ops, no odd names; --bare: no metadata, no undefined memory make_job --read FILE for the resident memory of a read
+//   job
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -55,7 +56,8 @@ int main(int argc, char** argv) {
   options.ranks_apart = false;
   Job job = test::random_job(seed, options);
   if (inputs != nullptr)
-    if (Status written = test::write_random_inputs(job, seed, inputs); !written.ok()) return fail(written.error().message);
+    if (Status written = test::write_random_inputs(job, seed, inputs); !written.ok())
+      return fail(written.error().message);
   Result<std::string> bytes = text ? Result<std::string>(print_text(job)) : write_binary(job);
   if (!bytes.ok()) return fail(bytes.error().message);
   std::ofstream out(output, std::ios::binary);

@@ -1,6 +1,7 @@
 // plan_job: plans the memory of each program of binary jobs, for benchmarks; a line a program.
 //
-//   plan_job [--runs K] [--work N] FILE...     nodes, pieces of memory, planned and lower bound bytes, ms for liveness and for the
+//   plan_job [--runs K] [--work N] FILE...     nodes, pieces of memory, planned and lower bound bytes, ms for liveness
+//   and for the
 //                                   plan (median of K)
 #include <algorithm>
 #include <chrono>
@@ -29,7 +30,8 @@ double milliseconds(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - since).count();
 }
 
-void plan_program(const char* file, const Program& program, const SizeValues& values, int runs, const PlanOptions& options) {
+void plan_program(const char* file, const Program& program, const SizeValues& values, int runs,
+                  const PlanOptions& options) {
   std::vector<double> liveness_ms, plan_ms;
   Liveness live;
   MemoryPlan plan;
@@ -41,11 +43,13 @@ void plan_program(const char* file, const Program& program, const SizeValues& va
     plan = plan_memory(live, options);
     plan_ms.push_back(milliseconds(start));
   }
-  double ratio = plan.lower_bound_bytes == 0 ? 1 : static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound_bytes);
-  std::printf("%s\t%zu nodes\t%zu pieces\t%lld planned\t%lld bound\t%.5f\t%.1f ms liveness\t%.1f ms plan\t%zu unknown\n", file,
-              program.graph.node_count(), live.storages.size(), static_cast<long long>(plan.arena_bytes),
-              static_cast<long long>(plan.lower_bound_bytes), ratio, median(liveness_ms), median(plan_ms),
-              plan.pooled.size());
+  double ratio = plan.lower_bound_bytes == 0
+                     ? 1
+                     : static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound_bytes);
+  std::printf(
+      "%s\t%zu nodes\t%zu pieces\t%lld planned\t%lld bound\t%.5f\t%.1f ms liveness\t%.1f ms plan\t%zu unknown\n", file,
+      program.graph.node_count(), live.storages.size(), static_cast<long long>(plan.arena_bytes),
+      static_cast<long long>(plan.lower_bound_bytes), ratio, median(liveness_ms), median(plan_ms), plan.pooled.size());
 }
 
 int plan_file(const char* file, int runs, const PlanOptions& options) {
@@ -58,8 +62,9 @@ int plan_file(const char* file, int runs, const PlanOptions& options) {
   }
   auto assumed = assume_values(*job, infer_ranges(*job), Assumption());
   for (size_t i = 0; i < job->programs.size(); ++i)
-    plan_program(file, *job->programs[i], [&](StrId s) { return assumed.ok() ? (*assumed)[i].value(s) : std::nullopt; }, runs,
-                 options);
+    plan_program(
+        file, *job->programs[i], [&](StrId s) { return assumed.ok() ? (*assumed)[i].value(s) : std::nullopt; }, runs,
+        options);
   return 0;
 }
 
@@ -70,7 +75,8 @@ int main(int argc, char** argv) {
   PlanOptions options;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--runs") == 0 && i + 1 < argc) runs = std::max(1, std::atoi(argv[++i]));
-    else if (std::strcmp(argv[i], "--work") == 0 && i + 1 < argc) options.packing.work = std::strtoull(argv[++i], nullptr, 10);
+    else if (std::strcmp(argv[i], "--work") == 0 && i + 1 < argc)
+      options.packing.work = std::strtoull(argv[++i], nullptr, 10);
     else code = std::max(code, plan_file(argv[i], runs, options));
   }
   return code;

@@ -14,7 +14,7 @@ std::vector<std::string> split(const std::string& text, char at) {
   return out;
 }
 
-HeldTensor read_tensor(const std::string& text) {   // DTYPE:SHAPE:HEX
+HeldTensor read_tensor(const std::string& text) {  // DTYPE:SHAPE:HEX
   auto part = split(text, ':');
   std::vector<int64_t> shape;
   if (part.size() > 1)

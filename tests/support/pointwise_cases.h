@@ -20,7 +20,7 @@ struct PointwiseCase {
   std::string line, op;
   std::map<std::string, ParamValue> arguments;
   HeldTensor expected;
-  std::vector<std::unique_ptr<HeldTensor>> held;         // of the arguments
+  std::vector<std::unique_ptr<HeldTensor>> held;  // of the arguments
   std::vector<std::unique_ptr<std::string>> texts;
 };
 

@@ -9,13 +9,36 @@
 namespace sg::test {
 namespace {
 
-constexpr DType kTypes[] = {DType::f32, DType::f32, DType::f32, DType::i64, DType::i64, DType::boolean, DType::bf16, DType::f64,
-                            DType::i32, DType::f16, DType::u8, DType::i16, DType::i8, DType::c64, DType::c128};
+constexpr DType kTypes[] = {DType::f32,     DType::f32,  DType::f32, DType::i64, DType::i64,
+                            DType::boolean, DType::bf16, DType::f64, DType::i32, DType::f16,
+                            DType::u8,      DType::i16,  DType::i8,  DType::c64, DType::c128};
 constexpr int64_t kSizes[] = {0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 8, 17};
-constexpr int64_t kNumbers[] = {0, 0, 1, 1, 2, 2, 3, 4, 5, -1, -1, -2, -3, 7, 16, 100, -100, int64_t{1} << 31, int64_t{1} << 40,
-                                INT64_MAX, INT64_MIN, INT64_MAX - 1, -(int64_t{1} << 33)};
-constexpr std::string_view kWords[] = {"none", "tanh", "tanhh", "floor", "trunc", "sum", "summ", "prod", "mean", "amax", "amin", "add",
-                                       "multiply", "left", "right", "avg", "min", "max", ""};
+constexpr int64_t kNumbers[] = {0,
+                                0,
+                                1,
+                                1,
+                                2,
+                                2,
+                                3,
+                                4,
+                                5,
+                                -1,
+                                -1,
+                                -2,
+                                -3,
+                                7,
+                                16,
+                                100,
+                                -100,
+                                int64_t{1} << 31,
+                                int64_t{1} << 40,
+                                INT64_MAX,
+                                INT64_MIN,
+                                INT64_MAX - 1,
+                                -(int64_t{1} << 33)};
+constexpr std::string_view kWords[] = {"none",  "tanh", "tanhh", "floor", "trunc", "sum",      "summ",
+                                       "prod",  "mean", "amax",  "amin",  "add",   "multiply", "left",
+                                       "right", "avg",  "min",   "max",   ""};
 constexpr double kFloats[] = {0, 1, 0.5, -1, 0.1, 1e-5, 2, 1e30, -1e308};
 
 class Editor {
@@ -31,7 +54,8 @@ class Editor {
 
   void edit() {
     switch (rng_.below(6)) {
-      case 0: case 1: return change_input();
+      case 0:
+      case 1: return change_input();
       case 2: return swap_operands();
       case 3: return rename_op();
       default: return change_argument();
@@ -52,7 +76,8 @@ class Editor {
   void infer_again() {
     for (NodeId n : graph_.nodes()) {
       if (keeps_types(n)) continue;
-      for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) graph_.set_type(graph_.node(n).result(i), Pool::kUnknownType);
+      for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
+        graph_.set_type(graph_.node(n).result(i), Pool::kUnknownType);
     }
     infer_missing_types(program_);
   }
@@ -110,7 +135,10 @@ class Editor {
     if (t->stride.empty()) return;
     size_t at = rng_.below(t->stride.size());
     switch (rng_.below(3)) {
-      case 0: std::swap(t->stride[at], t->stride[rng_.below(t->stride.size())]), std::swap(t->shape[at], t->shape[rng_.below(t->shape.size())]); break;
+      case 0:
+        std::swap(t->stride[at], t->stride[rng_.below(t->stride.size())]),
+            std::swap(t->shape[at], t->shape[rng_.below(t->shape.size())]);
+        break;
       case 1: t->stride[at] = pool_.exprs.constant(0); break;
       default:
         for (Expr& stride : t->stride) stride = pool_.exprs.mul(stride, pool_.exprs.constant(2));
@@ -119,7 +147,7 @@ class Editor {
 
   ValueId new_input() {
     Input input;
-    input.kind = InputKind::buffer;     // may be written
+    input.kind = InputKind::buffer;  // may be written
     input.fqn = pool_.strings.intern(pool_.strings.str(graph_.fresh_name("b")));
     return graph_.add_input("b", pool_.types.intern(random_type()), input);
   }
@@ -132,14 +160,12 @@ class Editor {
 
   // --- arguments by the schema ---
 
-  Arg number() {
-    return Arg::integer(rng_.percent(70) ? rng_.pick(kNumbers) % 6 : rng_.pick(kNumbers));
-  }
+  Arg number() { return Arg::integer(rng_.percent(70) ? rng_.pick(kNumbers) % 6 : rng_.pick(kNumbers)); }
 
   Arg numbers() {
     ArgList items;
     for (uint64_t n = rng_.below(5); n > 0; --n) items.push_back(number());
-    if (rng_.percent(40))                // the sizes of some tensor
+    if (rng_.percent(40))  // the sizes of some tensor
       if (std::vector<ValueId> known = tensors(); !known.empty()) {
         items.clear();
         for (Expr e : graph_.type(rng_.pick(known)).shape) items.push_back(Arg::expr(e));
@@ -161,8 +187,8 @@ class Editor {
         for (uint64_t n = rng_.below(4); n > 0; --n) items.push_back(rng_.percent(15) ? Arg::none() : tensor());
         return Arg::list(std::move(items));
       }
-      case ParamKind::scalar: case ParamKind::floating:
-        return rng_.percent(50) ? Arg::floating(rng_.pick(kFloats)) : number();
+      case ParamKind::scalar:
+      case ParamKind::floating: return rng_.percent(50) ? Arg::floating(rng_.pick(kFloats)) : number();
       case ParamKind::integer: return number();
       case ParamKind::integer_list: return rng_.percent(10) ? number() : numbers();
       case ParamKind::boolean: return Arg::boolean(rng_.percent(50));
@@ -170,10 +196,15 @@ class Editor {
       case ParamKind::dtype: return Arg::dtype(rng_.pick(kTypes));
       case ParamKind::layout: return text(ArgKind::layout, "strided");
       case ParamKind::device: return text(ArgKind::device, "cpu");
-      case ParamKind::memory_format: return text(ArgKind::memory_format, rng_.percent(50) ? "contiguous_format" : "preserve_format");
-      case ParamKind::group: return job_.groups.empty() ? Arg::none() : Arg::group(GroupId(static_cast<uint32_t>(rng_.below(job_.groups.size()))));
+      case ParamKind::memory_format:
+        return text(ArgKind::memory_format, rng_.percent(50) ? "contiguous_format" : "preserve_format");
+      case ParamKind::group:
+        return job_.groups.empty() ? Arg::none()
+                                   : Arg::group(GroupId(static_cast<uint32_t>(rng_.below(job_.groups.size()))));
       case ParamKind::graph:
-        return program_.nested.empty() ? Arg::none() : Arg::graph(NestedId(static_cast<uint32_t>(rng_.below(program_.nested.size()))));
+        return program_.nested.empty()
+                   ? Arg::none()
+                   : Arg::graph(NestedId(static_cast<uint32_t>(rng_.below(program_.nested.size()))));
       case ParamKind::any: return rng_.percent(50) ? numbers() : tensor();
     }
     return Arg::none();
@@ -282,7 +313,8 @@ class Editor {
     auto at = op - all_ops().data() + rng_.between(-3, 3);
     if (at < 0 || at >= static_cast<std::ptrdiff_t>(all_ops().size())) return;
     const OpInfo& other = all_ops()[static_cast<size_t>(at)];
-    if (other.results.size() == op->results.size() && other.has(kRandom) == op->has(kRandom)) graph_.set_op(n, pool_.op(other.name));
+    if (other.results.size() == op->results.size() && other.has(kRandom) == op->has(kRandom))
+      graph_.set_op(n, pool_.op(other.name));
   }
 
   void change_argument() {
@@ -305,7 +337,9 @@ class Editor {
     StrId key = a->key();
     switch (a->kind()) {
       case ArgKind::integer:
-        *a = rng_.percent(50) ? Arg::integer(static_cast<int64_t>(static_cast<uint64_t>(a->as_int()) + static_cast<uint64_t>(rng_.between(-2, 2)))) : number();
+        *a = rng_.percent(50) ? Arg::integer(static_cast<int64_t>(static_cast<uint64_t>(a->as_int()) +
+                                                                  static_cast<uint64_t>(rng_.between(-2, 2))))
+                              : number();
         break;
       case ArgKind::boolean: *a = Arg::boolean(!a->as_bool()); break;
       case ArgKind::floating: *a = Arg::floating(rng_.pick(kFloats)); break;
@@ -313,8 +347,11 @@ class Editor {
       case ArgKind::dtype: *a = Arg::dtype(rng_.pick(kTypes)); break;
       case ArgKind::none: *a = rng_.percent(50) ? number() : tensor_before_all(); break;
       case ArgKind::list:
-        if (rng_.percent(50) && !a->items().empty()) a->mutable_items().erase(a->mutable_items().begin() + static_cast<std::ptrdiff_t>(rng_.below(a->items().size())));
-        else if (rng_.percent(50)) a->mutable_items().push_back(a->items().empty() ? number() : a->items()[rng_.below(a->items().size())]);
+        if (rng_.percent(50) && !a->items().empty())
+          a->mutable_items().erase(a->mutable_items().begin() +
+                                   static_cast<std::ptrdiff_t>(rng_.below(a->items().size())));
+        else if (rng_.percent(50))
+          a->mutable_items().push_back(a->items().empty() ? number() : a->items()[rng_.below(a->items().size())]);
         else return false;
         break;
       default: return false;
@@ -350,7 +387,8 @@ void edit_job(Job& job, Rng& rng, const EditOptions& options) {
   if (graph.node_count() > options.max_nodes) {
     editor.remove_node();
   } else if (!nested && rng.percent(50)) {
-    const OpInfo& op = options.ops.empty() ? all_ops()[rng.below(all_ops().size())] : *options.ops[rng.below(options.ops.size())];
+    const OpInfo& op =
+        options.ops.empty() ? all_ops()[rng.below(all_ops().size())] : *options.ops[rng.below(options.ops.size())];
     if (!op.has(kHigherOrder)) editor.add_call(op, 30);
   } else {
     editor.edit();

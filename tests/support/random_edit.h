@@ -1,5 +1,5 @@
-// Random changes of a job that a hostile hand might make: a call of any op of the table with any arguments, or an edit of
-// one that is there. Types of results are worked out anew, so that what the rules let pass reaches the kernels.
+// Random changes of a job that a hostile hand might make: a call of any op of the table with any arguments, or an edit
+// of one that is there. Types of results are worked out anew, so that what the rules let pass reaches the kernels.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 namespace sg::test {
 
 struct EditOptions {
-  std::span<const OpInfo* const> ops;   // new calls are of these; empty = of the whole table
-  size_t max_nodes = 24;                // of a graph: beyond, nodes are removed instead
+  std::span<const OpInfo* const> ops;  // new calls are of these; empty = of the whole table
+  size_t max_nodes = 24;               // of a graph: beyond, nodes are removed instead
 };
 
 // One change of one of the job's graphs.

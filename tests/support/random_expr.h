@@ -12,7 +12,7 @@ namespace sg::test {
 
 struct Tree {
   enum Op { number, symbol, add, sub, mul, neg, pow, floordiv, mod, min, max } op = number;
-  int64_t value = 0;   // number, index of the symbol, exponent
+  int64_t value = 0;  // number, index of the symbol, exponent
   std::vector<Tree> sides;
 };
 

@@ -6,18 +6,33 @@
 namespace sg::test {
 namespace {
 
-constexpr std::string_view kModules[] = {"tok_embeddings", "layers.0.attention.wq", "layers.0.moe", "layers.1.moe.experts",
-                                         "layers.1.attention", "norm", "loss", "odd module", "layers.10.é"};
+constexpr std::string_view kModules[] = {"tok_embeddings",
+                                         "layers.0.attention.wq",
+                                         "layers.0.moe",
+                                         "layers.1.moe.experts",
+                                         "layers.1.attention",
+                                         "norm",
+                                         "loss",
+                                         "odd module",
+                                         "layers.10.é"};
 constexpr std::string_view kFiles[] = {"moe.py", "torchtitan/models/common/attention.py", "a dir/odd \"file\".py"};
-constexpr std::string_view kOddNames[] = {"two words", "quo\"te", "back\\slash", "größe", "7up", "none", "-", "a,b", "=",
-                                          "%percent", "graph", "at", "x.y.z", "#hash", "true", "日本"};
-constexpr std::string_view kJson[] = {"1", "-0.5", "\"text\"", "true", "null", "[1,2,[]]", "{\"a\":{\"b\":\"c\"}}", "\"\\u0001\""};
+constexpr std::string_view kOddNames[] = {"two words", "quo\"te", "back\\slash", "größe",    "7up",   "none",
+                                          "-",         "a,b",     "=",           "%percent", "graph", "at",
+                                          "x.y.z",     "#hash",   "true",        "日本"};
+constexpr std::string_view kJson[] = {
+    "1", "-0.5", "\"text\"", "true", "null", "[1,2,[]]", "{\"a\":{\"b\":\"c\"}}", "\"\\u0001\""};
 
 }  // namespace
 
 GraphBuilder::GraphBuilder(Job& job, Program& program, Graph& graph, Rng& shape, Rng& own,
                            const RandomJobOptions& options)
-    : job_(job), program_(program), graph_(graph), pool_(*job.pool), shape_(shape), own_(own), options_(options),
+    : job_(job),
+      program_(program),
+      graph_(graph),
+      pool_(*job.pool),
+      shape_(shape),
+      own_(own),
+      options_(options),
       device_(pool_.str("cpu")) {}
 
 void GraphBuilder::fill() {
@@ -121,7 +136,8 @@ void GraphBuilder::add_data_inputs() {
   TypeId vector = pool_.tensor(DType::f32, {n}, device_), ints = pool_.tensor(DType::i64, {n}, device_);
   Input tokens;
   tokens.fqn = pool_.str("tokens");
-  if (options_.metadata) tokens.extra = {{pool_.str("odd key"), pool_.str("[1,2]")}, {pool_.str("z"), pool_.str("null")}};
+  if (options_.metadata)
+    tokens.extra = {{pool_.str("odd key"), pool_.str("[1,2]")}, {pool_.str("z"), pool_.str("null")}};
   counts_.push_back(add("tokens", InputKind::user, ints, tokens));
   base_.push_back({add("buffer", InputKind::buffer, vector), true, true});
   if (shape_.percent(50)) base_.push_back({add("exp_avg", InputKind::optimizer_state, vector), true, false});
@@ -189,7 +205,8 @@ NodeId GraphBuilder::emit_node(std::string_view op, std::vector<Arg> args, const
   spec.module = module_;
   spec.source = source_;
   spec.meta = meta;
-  if (phase_ == Phase::backward && !forward_nodes_.empty() && shape_.percent(50)) spec.forward = shape_.pick(forward_nodes_);
+  if (phase_ == Phase::backward && !forward_nodes_.empty() && shape_.percent(50))
+    spec.forward = shape_.pick(forward_nodes_);
   std::vector<std::string> names;
   bool odd = options_.odd_names && shape_.percent(4);
   for (size_t i = 0; odd && i < types.size(); ++i) names.push_back(odd_name());
@@ -255,11 +272,11 @@ void GraphBuilder::fill_chunk_meta(NodeMeta* meta, uint32_t result_count) {
 
 // Any argument that is no value, group or nested graph.
 Arg GraphBuilder::random_literal(int depth) {
-  constexpr double kFloats[] = {0.1, -0.0, 1e308, 5e-324, std::numeric_limits<double>::infinity(),
-                                std::numeric_limits<double>::quiet_NaN()};
+  constexpr double kFloats[] = {
+      0.1, -0.0, 1e308, 5e-324, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()};
   constexpr int64_t kInts[] = {0, -1, INT64_MAX, INT64_MIN, 7};
-  constexpr ArgKind kTexts[] = {ArgKind::string, ArgKind::device, ArgKind::layout, ArgKind::memory_format,
-                                ArgKind::enumerator, ArgKind::op, ArgKind::opaque};
+  constexpr ArgKind kTexts[] = {ArgKind::string,     ArgKind::device, ArgKind::layout, ArgKind::memory_format,
+                                ArgKind::enumerator, ArgKind::op,     ArgKind::opaque};
   constexpr std::string_view kStrings[] = {"", "plain", "with \"quotes\"\n\t\\", "é日", "<function f at 0x0>"};
   switch (shape_.below(depth > 0 ? 11 : 7)) {
     case 0: return Arg::none();

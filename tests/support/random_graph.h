@@ -17,8 +17,8 @@ class GraphBuilder {
   // `shape` decides the structure, equal in all programs of a job; `own` decides what may differ between them.
   GraphBuilder(Job& job, Program& program, Graph& graph, Rng& shape, Rng& own, const RandomJobOptions& options);
 
-  void fill();           // a main graph: inputs, nodes, outputs
-  void fill_nested(std::vector<TypeId> inputs, size_t nodes);   // a body: all inputs used or not, some outputs
+  void fill();                                                 // a main graph: inputs, nodes, outputs
+  void fill_nested(std::vector<TypeId> inputs, size_t nodes);  // a body: all inputs used or not, some outputs
 
  private:
   struct Entry {
@@ -61,7 +61,7 @@ class GraphBuilder {
   Arg size_arg(Expr e);
   Arg shape_arg(const std::vector<Expr>& shape);
   std::optional<size_t> constant_dim(const Type& t, int64_t at_least);
-  int64_t weight_of(const Type& t) const;   // elements, with every symbol at its hint
+  int64_t weight_of(const Type& t) const;  // elements, with every symbol at its hint
 
   // steps: each adds a few nodes
   void pointwise_unary();
@@ -112,9 +112,9 @@ class GraphBuilder {
   unsigned total_weight_ = 0;
   std::vector<Entry> base_, recent_;
   size_t next_recent_ = 0;
-  std::vector<ValueId> last_of_type_;          // by TypeId
-  std::vector<ValueId> pending_;               // launched, not yet waited for
-  std::vector<ValueId> counts_;                // i64 vectors that symbols may be read from
+  std::vector<ValueId> last_of_type_;  // by TypeId
+  std::vector<ValueId> pending_;       // launched, not yet waited for
+  std::vector<ValueId> counts_;        // i64 vectors that symbols may be read from
   std::vector<NodeId> forward_nodes_;
   Phase phase_ = Phase::forward;
   StrId module_;

@@ -36,7 +36,8 @@ Status write_random_inputs(const Job& job, uint64_t seed, const std::string& pat
     if (input.kind == InputKind::opaque || !is_runnable(t.dtype)) continue;
     if (type.kind != TypeKind::tensor && type.kind != TypeKind::integer) continue;
     int64_t count = 1;
-    for (Expr e : type.shape) t.shape.push_back(evaluate_size(*job.pool, e, eight).value_or(0)), count *= t.shape.back();
+    for (Expr e : type.shape)
+      t.shape.push_back(evaluate_size(*job.pool, e, eight).value_or(0)), count *= t.shape.back();
     memory.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(count * dtype_bytes(t.dtype)) + 1));
     t.data = memory.back().get();
     visit_dtype(t.dtype, [&]<class T>() {

@@ -20,7 +20,8 @@ void add_header(Job& job, Rng& rng) {
     Provenance p;
     p.tool = pool.str(i == 0 ? "sg-import" : "sg-clean");
     p.version = pool.str("0.1." + std::to_string(i));
-    if (rng.percent(60)) p.options = {{pool.str("policy"), pool.str("\"default\"")}, {pool.str("spmd"), pool.str("true")}};
+    if (rng.percent(60))
+      p.options = {{pool.str("policy"), pool.str("\"default\"")}, {pool.str("spmd"), pool.str("true")}};
     p.input_digest = rng.percent(80) ? pool.str("sha256:" + std::string(64, '0')) : StrId();
     job.provenance.push_back(p);
   }
@@ -51,11 +52,11 @@ void add_groups(Job& job, Rng& rng) {
   job.meshes.push_back({StringTable::kEmpty, {pool.str("fsdp"), pool.str("tp")}, {job.world / inner, inner}});
   if (rng.percent(50)) job.meshes.push_back({pool.str("sparse"), {pool.str("ep")}, {job.world}});
   job.groups.push_back(family(job, "ep", job.world, 1, 0, rng));
-  if (rng.percent(50)) job.groups.push_back(family(job, "ep", job.world, 1, 1, rng));   // told apart by its ordinal
+  if (rng.percent(50)) job.groups.push_back(family(job, "ep", job.world, 1, 1, rng));  // told apart by its ordinal
   if (inner == 1) return;
   job.groups.push_back(family(job, "tp", inner, 1, 0, rng));
   job.groups.push_back(family(job, "batch/loss/fsdp", job.world / inner, inner, 0, rng));
-  if (rng.percent(30)) {                                                             // one that not all ranks are in
+  if (rng.percent(30)) {  // one that not all ranks are in
     Group partial = family(job, "odd axis", inner, 1, 0, rng);
     partial.parts.resize(1);
     job.groups.push_back(std::move(partial));

@@ -13,18 +13,18 @@
 namespace sg::test {
 
 struct RandomJobOptions {
-  size_t nodes = 60;          // of each program's main graph, about
-  uint32_t world = 0;         // ranks; 0 = 1, 2, 4 or 8 as the seed says
-  bool symbols = true;        // sizes of inputs, numbers that the data decides, guards
+  size_t nodes = 60;    // of each program's main graph, about
+  uint32_t world = 0;   // ranks; 0 = 1, 2, 4 or 8 as the seed says
+  bool symbols = true;  // sizes of inputs, numbers that the data decides, guards
   bool in_place = true;
-  bool undefined_memory = true;   // aten.empty: false where results are to be compared
+  bool undefined_memory = true;  // aten.empty: false where results are to be compared
   bool random_ops = true;
-  bool nested = true;         // nested graphs and the ops that take them
+  bool nested = true;  // nested graphs and the ops that take them
   bool collectives = true;
-  bool opaque_ops = true;     // ops that no table knows, with every kind of argument and result
-  bool metadata = true;       // beyond phase, module and source
-  bool odd_names = true;      // names with spaces, quotes, accents, words of the text form
-  bool ranks_apart = true;    // allow several programs; false = one for all ranks
+  bool opaque_ops = true;   // ops that no table knows, with every kind of argument and result
+  bool metadata = true;     // beyond phase, module and source
+  bool odd_names = true;    // names with spaces, quotes, accents, words of the text form
+  bool ranks_apart = true;  // allow several programs; false = one for all ranks
 };
 
 Job random_job(uint64_t seed, const RandomJobOptions& options = {});

@@ -7,7 +7,7 @@
 namespace sg::test {
 namespace {
 
-constexpr int64_t kMaxWeight = 1 << 16;   // elements; larger results do not feed further nodes
+constexpr int64_t kMaxWeight = 1 << 16;  // elements; larger results do not feed further nodes
 
 Arg key(Pool& pool, std::string_view name, Arg arg) {
   arg.set_key(pool.str(name));
@@ -18,18 +18,37 @@ Arg key(Pool& pool, std::string_view name, Arg arg) {
 
 void GraphBuilder::choose_steps() {
   using B = GraphBuilder;
-  steps_ = {{20, &B::pointwise_unary}, {14, &B::pointwise_binary}, {10, &B::pointwise_scalar}, {4, &B::cast},
-            {4, &B::compare_and_select}, {10, &B::product}, {6, &B::reduce}, {6, &B::make_fresh}, {6, &B::transpose},
-            {5, &B::slice}, {5, &B::reshape}, {4, &B::unsqueeze_expand}, {4, &B::split}, {5, &B::copy_contiguous},
-            {2, &B::concatenate}, {2, &B::top_k}, {2, &B::gather_rows}, {1, &B::assert_true}, {2, &B::read_size}};
+  steps_ = {{20, &B::pointwise_unary},
+            {14, &B::pointwise_binary},
+            {10, &B::pointwise_scalar},
+            {4, &B::cast},
+            {4, &B::compare_and_select},
+            {10, &B::product},
+            {6, &B::reduce},
+            {6, &B::make_fresh},
+            {6, &B::transpose},
+            {5, &B::slice},
+            {5, &B::reshape},
+            {4, &B::unsqueeze_expand},
+            {4, &B::split},
+            {5, &B::copy_contiguous},
+            {2, &B::concatenate},
+            {2, &B::top_k},
+            {2, &B::gather_rows},
+            {1, &B::assert_true},
+            {2, &B::read_size}};
   if (options_.in_place) steps_.insert(steps_.end(), {{6, &B::write_in_place}, {3, &B::write_slice}});
   if (options_.random_ops) steps_.push_back({2, &B::draw_random});
   if (options_.symbols) steps_.push_back({2, &B::read_data});
   if (options_.opaque_ops) steps_.push_back({2, &B::mystery});
   if (!program_.nested.empty() && &graph_ == &program_.graph) steps_.push_back({2, &B::call_nested});
   if (options_.collectives && job_.world > 1)
-    steps_.insert(steps_.end(), {{3, &B::gather}, {2, &B::gather_out}, {3, &B::reduce_ranks}, {2, &B::scatter_ranks},
-                                 {2, &B::exchange}, {8, &B::wait_one}});
+    steps_.insert(steps_.end(), {{3, &B::gather},
+                                 {2, &B::gather_out},
+                                 {3, &B::reduce_ranks},
+                                 {2, &B::scatter_ranks},
+                                 {2, &B::exchange},
+                                 {8, &B::wait_one}});
   for (const WeightedStep& s : steps_) total_weight_ += s.weight;
 }
 
@@ -111,8 +130,8 @@ int64_t GraphBuilder::weight_of(const Type& t) const {
 // --- pointwise, products, reductions ---
 
 void GraphBuilder::pointwise_unary() {
-  constexpr std::string_view kOps[] = {"aten.neg.default", "aten.tanh.default", "aten.exp.default",
-                                       "aten.silu.default", "aten.rsqrt.default"};
+  constexpr std::string_view kOps[] = {"aten.neg.default", "aten.tanh.default", "aten.exp.default", "aten.silu.default",
+                                       "aten.rsqrt.default"};
   Entry e = pick_dense();
   add_entry(emit(shape_.pick(kOps), {Arg::value(e.value)}, type(e.value)), true, true);
 }
@@ -144,7 +163,8 @@ void GraphBuilder::compare_and_select() {
   mask.dtype = DType::boolean;
   ValueId m = emit("aten.ge.Scalar", {Arg::value(e.value), Arg::integer(0)}, mask);
   ValueId other = emit("aten.neg.default", {Arg::value(e.value)}, type(e.value));
-  add_entry(emit("aten.where.self", {Arg::value(m), Arg::value(e.value), Arg::value(other)}, type(e.value)), true, true);
+  add_entry(emit("aten.where.self", {Arg::value(m), Arg::value(e.value), Arg::value(other)}, type(e.value)), true,
+            true);
 }
 
 void GraphBuilder::cast() {
@@ -152,7 +172,8 @@ void GraphBuilder::cast() {
   Entry e = pick_dense();
   Type narrow = type(e.value);
   narrow.dtype = shape_.pick(kTo);
-  ValueId v = emit("aten._to_copy.default", {Arg::value(e.value), key(pool_, "dtype", Arg::dtype(narrow.dtype))}, narrow);
+  ValueId v =
+      emit("aten._to_copy.default", {Arg::value(e.value), key(pool_, "dtype", Arg::dtype(narrow.dtype))}, narrow);
   v = emit("aten.neg.default", {Arg::value(v)}, narrow);
   add_entry(emit("aten._to_copy.default", {Arg::value(v), key(pool_, "dtype", Arg::dtype(DType::f32))}, type(e.value)),
             true, true);
@@ -167,11 +188,12 @@ void GraphBuilder::product() {
   std::swap(turned.shape[0], turned.shape[1]);
   std::swap(turned.stride[0], turned.stride[1]);
   ValueId v = emit("aten.t.default", {Arg::value(e.value)}, turned);
-  ValueId square = emit("aten.mm.default", {Arg::value(v), Arg::value(e.value)},
-                        dense_type(t.dtype, {t.shape[1], t.shape[1]}));
+  ValueId square =
+      emit("aten.mm.default", {Arg::value(v), Arg::value(e.value)}, dense_type(t.dtype, {t.shape[1], t.shape[1]}));
   add_entry(square, true, true);
   if (shape_.percent(60))
-    add_entry(emit("aten.mm.default", {Arg::value(e.value), Arg::value(square)}, dense_type(t.dtype, t.shape)), true, true);
+    add_entry(emit("aten.mm.default", {Arg::value(e.value), Arg::value(square)}, dense_type(t.dtype, t.shape)), true,
+              true);
 }
 
 void GraphBuilder::reduce() {
@@ -183,12 +205,12 @@ void GraphBuilder::reduce() {
   bool keep = shape_.percent(40);
   if (keep) shape[static_cast<size_t>(dim)] = pool_.exprs.constant(1);
   else shape.erase(shape.begin() + dim);
-  std::vector<Arg> args = {Arg::value(e.value), Arg::list({Arg::integer(shape_.percent(20) && !keep
-                                                                             ? dim - static_cast<int64_t>(shape.size()) - 1
-                                                                             : dim)})};
+  std::vector<Arg> args = {
+      Arg::value(e.value),
+      Arg::list({Arg::integer(shape_.percent(20) && !keep ? dim - static_cast<int64_t>(shape.size()) - 1 : dim)})};
   if (keep) args.push_back(Arg::boolean(true));
   ValueId v = emit(shape_.pick(kOps), std::move(args), dense_type(DType::f32, shape));
-  if (!keep) add_entry(v, true, true);   // sizes of 1 make strides ambiguous: not for every op
+  if (!keep) add_entry(v, true, true);  // sizes of 1 make strides ambiguous: not for every op
 }
 
 // --- creation ---
@@ -212,13 +234,15 @@ void GraphBuilder::gather_rows() {
   Type t = type(e.value);
   if (t.shape.empty() || !pool_.exprs.is_constant(t.shape[0])) return pointwise_unary();
   Expr rows = pool_.exprs.constant(shape_.between(2, 4));
-  ValueId index = emit("aten.arange.default", {size_arg(rows), key(pool_, "device", Arg::text(ArgKind::device, device_)),
-                                               key(pool_, "pin_memory", Arg::boolean(false))},
+  ValueId index = emit("aten.arange.default",
+                       {size_arg(rows), key(pool_, "device", Arg::text(ArgKind::device, device_)),
+                        key(pool_, "pin_memory", Arg::boolean(false))},
                        dense_type(DType::i64, {rows}));
   counts_.push_back(index);
   t.shape[0] = rows;
-  add_entry(emit("aten.index.Tensor", {Arg::value(e.value), Arg::list({Arg::value(index)})},
-                 dense_type(DType::f32, t.shape)), true, true);
+  add_entry(
+      emit("aten.index.Tensor", {Arg::value(e.value), Arg::list({Arg::value(index)})}, dense_type(DType::f32, t.shape)),
+      true, true);
 }
 
 void GraphBuilder::concatenate() {
@@ -226,8 +250,9 @@ void GraphBuilder::concatenate() {
   Type t = type(e.value);
   if (t.shape.empty()) return pointwise_unary();
   t.shape[0] = pool_.exprs.mul(pool_.exprs.constant(2), t.shape[0]);
-  add_entry(emit("aten.cat.default", {Arg::list({Arg::value(e.value), Arg::value(e.value)})},
-                 dense_type(t.dtype, t.shape)), true, true);
+  add_entry(
+      emit("aten.cat.default", {Arg::list({Arg::value(e.value), Arg::value(e.value)})}, dense_type(t.dtype, t.shape)),
+      true, true);
 }
 
 void GraphBuilder::top_k() {
@@ -237,9 +262,10 @@ void GraphBuilder::top_k() {
   if (!last || *last < 2) return pointwise_unary();
   t.shape.back() = pool_.exprs.constant(2);
   Type values = dense_type(t.dtype, t.shape), indices = dense_type(DType::i64, t.shape);
-  NodeId n = emit_node("aten.topk.default",
-                       {Arg::value(e.value), Arg::integer(2), Arg::integer(-1), Arg::boolean(true), Arg::boolean(false)},
-                       {pool_.types.intern(values), pool_.types.intern(indices)}, true);
+  NodeId n =
+      emit_node("aten.topk.default",
+                {Arg::value(e.value), Arg::integer(2), Arg::integer(-1), Arg::boolean(true), Arg::boolean(false)},
+                {pool_.types.intern(values), pool_.types.intern(indices)}, true);
   add_entry(graph_.node(n).result(0), true, true);
   add_entry(graph_.node(n).result(1), true, true);
 }
@@ -250,8 +276,8 @@ void GraphBuilder::assert_true() {
   mask.dtype = DType::boolean;
   ValueId m = emit("aten.ge.Scalar", {Arg::value(e.value), Arg::integer(0)}, mask);
   ValueId all = emit("aten.all.default", {Arg::value(m)}, dense_type(DType::boolean, {}));
-  emit_node("aten._assert_async.msg", {Arg::value(all), Arg::text(ArgKind::string, pool_.str("must be \"positive\"\n"))},
-            {}, false);
+  emit_node("aten._assert_async.msg",
+            {Arg::value(all), Arg::text(ArgKind::string, pool_.str("must be \"positive\"\n"))}, {}, false);
 }
 
 // --- views ---
@@ -263,8 +289,10 @@ void GraphBuilder::transpose() {
   size_t a = shape_.below(t.shape.size()), b = (a + 1) % t.shape.size();
   std::swap(t.shape[a], t.shape[b]);
   std::swap(t.stride[a], t.stride[b]);
-  add_entry(emit("aten.transpose.int", {Arg::value(e.value), Arg::integer(static_cast<int64_t>(a)),
-                                        Arg::integer(static_cast<int64_t>(b))}, t), false, e.writable);
+  add_entry(
+      emit("aten.transpose.int",
+           {Arg::value(e.value), Arg::integer(static_cast<int64_t>(a)), Arg::integer(static_cast<int64_t>(b))}, t),
+      false, e.writable);
 }
 
 void GraphBuilder::slice() {
@@ -277,15 +305,18 @@ void GraphBuilder::slice() {
   int64_t begin = shape_.between(0, 1), end = shape_.percent(30) ? INT64_MAX : size - 1;
   t.shape[*dim] = pool_.exprs.constant(std::min(end, size) - begin);
   t.offset = pool_.exprs.add(t.offset, pool_.exprs.mul(pool_.exprs.constant(begin), t.stride[*dim]));
-  add_entry(emit("aten.slice.Tensor", {Arg::value(e.value), Arg::integer(static_cast<int64_t>(*dim)),
-                                       Arg::integer(begin), Arg::integer(end)}, t), false, e.writable);
+  add_entry(
+      emit("aten.slice.Tensor",
+           {Arg::value(e.value), Arg::integer(static_cast<int64_t>(*dim)), Arg::integer(begin), Arg::integer(end)}, t),
+      false, e.writable);
 }
 
 void GraphBuilder::reshape() {
   Entry e = pick_dense();
   const Type t = type(e.value);
   Expr all = pool_.exprs.product(t.shape);
-  ValueId flat = emit("aten.view.default", {Arg::value(e.value), Arg::list({Arg::integer(-1)})}, dense_type(t.dtype, {all}));
+  ValueId flat =
+      emit("aten.view.default", {Arg::value(e.value), Arg::list({Arg::integer(-1)})}, dense_type(t.dtype, {all}));
   if (pool_.exprs.is_constant(all)) add_entry(flat, true, e.writable);
   ValueId back = emit("aten.view.default", {Arg::value(flat), shape_arg(t.shape)}, t);
   add_entry(back, true, e.writable);
@@ -320,8 +351,9 @@ void GraphBuilder::split() {
     piece.offset = pool_.exprs.add(t.offset, pool_.exprs.mul(pool_.exprs.constant(at), t.stride[*dim]));
     types.push_back(pool_.types.intern(std::move(piece)));
   }
-  NodeId n = emit_node("aten.split.Tensor", {Arg::value(e.value), Arg::integer(part),
-                                             Arg::integer(static_cast<int64_t>(*dim))}, types, true);
+  NodeId n =
+      emit_node("aten.split.Tensor",
+                {Arg::value(e.value), Arg::integer(part), Arg::integer(static_cast<int64_t>(*dim))}, types, true);
   add_entry(graph_.node(n).result(0), false, e.writable);
 }
 
@@ -330,14 +362,16 @@ void GraphBuilder::copy_contiguous() {
   const Type t = type(e.value);
   if (t.kind != TypeKind::tensor || t.dtype != DType::f32) return pointwise_unary();
   StrId format = pool_.str("contiguous_format");
-  add_entry(emit("aten.clone.default", {Arg::value(e.value), key(pool_, "memory_format", Arg::text(ArgKind::memory_format, format))},
-                 dense_type(t.dtype, t.shape)), true, true);
+  add_entry(emit("aten.clone.default",
+                 {Arg::value(e.value), key(pool_, "memory_format", Arg::text(ArgKind::memory_format, format))},
+                 dense_type(t.dtype, t.shape)),
+            true, true);
 }
 
 // --- writes and random numbers ---
 
 void GraphBuilder::write_in_place() {
-  if (!pending_.empty()) return wait_one();   // no write to what a collective may be reading
+  if (!pending_.empty()) return wait_one();  // no write to what a collective may be reading
   Entry e = pick_writable();
   const Type t = type(e.value);
   Arg self = Arg::value(e.value);
@@ -345,9 +379,13 @@ void GraphBuilder::write_in_place() {
     case 0: emit("aten.add_.Scalar", {self, Arg::integer(own_.between(1, 3))}, t); return;
     case 1: emit("aten.div_.Scalar", {self, Arg::floating(0.5)}, t); return;
     case 2: add_entry(emit("aten.add_.Tensor", {self, self}, t), e.dense, true); return;
-    default: emit("aten.copy_.default", {self, Arg::value(emit("aten.clone.default", {self,
-                  key(pool_, "memory_format", Arg::text(ArgKind::memory_format, pool_.str("contiguous_format")))},
-                  dense_type(t.dtype, t.shape)))}, t);
+    default:
+      emit("aten.copy_.default",
+           {self, Arg::value(emit("aten.clone.default",
+                                  {self, key(pool_, "memory_format",
+                                             Arg::text(ArgKind::memory_format, pool_.str("contiguous_format")))},
+                                  dense_type(t.dtype, t.shape)))},
+           t);
   }
 }
 
@@ -358,8 +396,9 @@ void GraphBuilder::write_slice() {
   std::optional<size_t> dim = t.shape.empty() ? std::nullopt : constant_dim(t, 2);
   if (!dim) return;
   t.shape[*dim] = pool_.exprs.constant(1);
-  ValueId part = emit("aten.slice.Tensor", {Arg::value(e.value), Arg::integer(static_cast<int64_t>(*dim)), Arg::integer(0),
-                                            Arg::integer(1)}, t);
+  ValueId part =
+      emit("aten.slice.Tensor",
+           {Arg::value(e.value), Arg::integer(static_cast<int64_t>(*dim)), Arg::integer(0), Arg::integer(1)}, t);
   emit("aten.add_.Scalar", {Arg::value(part), Arg::floating(0.25)}, t);
   add_entry(e.value, e.dense, true);
 }
@@ -387,13 +426,15 @@ void GraphBuilder::read_size() {
   Entry e = pick_dense(1);
   const Type t = type(e.value);
   if (t.shape.empty()) return pointwise_unary();
-  ValueId size = emit("aten.sym_size.int", {Arg::value(e.value), Arg::integer(0)}, pool_.types[pool_.integer(t.shape[0])]);
+  ValueId size =
+      emit("aten.sym_size.int", {Arg::value(e.value), Arg::integer(0)}, pool_.types[pool_.integer(t.shape[0])]);
   Expr doubled = pool_.exprs.mul(pool_.exprs.constant(2), t.shape[0]);
   ValueId twice = emit("python.mul", {Arg::value(size), Arg::integer(2)}, pool_.types[pool_.integer(doubled)]);
   if (pool_.exprs.is_constant(t.shape[0])) return;
   Type fresh = dense_type(DType::f32, {doubled, pool_.exprs.constant(4)});
-  add_entry(emit("aten.new_zeros.default", {Arg::value(e.value), Arg::list({Arg::value(twice), Arg::integer(4)})}, fresh),
-            true, true);
+  add_entry(
+      emit("aten.new_zeros.default", {Arg::value(e.value), Arg::list({Arg::value(twice), Arg::integer(4)})}, fresh),
+      true, true);
 }
 
 // Reads numbers from a vector of counts: each becomes a symbol, which sizes a tensor and is bounded by guards.
@@ -422,13 +463,15 @@ void GraphBuilder::read_data() {
     program_.guards.push_back({Relation::le, pool_.exprs.constant(0), u, shape_.percent(50) ? source_ : SourceId()});
     NodeMeta meta;
     if (shape_.percent(30)) meta.binds = std::vector<StrId>{name};
-    numbers.push_back(emit("aten._local_scalar_dense.default", {Arg::value(graph_.node(n).result(static_cast<uint32_t>(i)))},
-                           pool_.types[pool_.integer(u)], pool_.metas.intern(meta)));
+    numbers.push_back(emit("aten._local_scalar_dense.default",
+                           {Arg::value(graph_.node(n).result(static_cast<uint32_t>(i)))}, pool_.types[pool_.integer(u)],
+                           pool_.metas.intern(meta)));
   }
   program_.guards.push_back({Relation::le, sum, pool_.exprs.constant(4096), source_});
   Expr u = type(numbers[0]).value;
-  ValueId rows = emit("aten.new_zeros.default", {Arg::value(base_[0].value), Arg::list({Arg::value(numbers[0]), Arg::integer(4)})},
-                      dense_type(DType::f32, {u, pool_.exprs.constant(4)}));
+  ValueId rows =
+      emit("aten.new_zeros.default", {Arg::value(base_[0].value), Arg::list({Arg::value(numbers[0]), Arg::integer(4)})},
+           dense_type(DType::f32, {u, pool_.exprs.constant(4)}));
   add_entry(rows, true, true);
 }
 
@@ -453,7 +496,8 @@ void GraphBuilder::mystery() {
   size_t count = tuple ? shape_.below(5) : shape_.below(2);
   std::vector<TypeId> types;
   for (size_t i = 0; i < count; ++i)
-    types.push_back(shape_.percent(50) ? graph_.value(pick_dense().value).type : pool_.types.intern(*shape_.pick(kinds)));
+    types.push_back(shape_.percent(50) ? graph_.value(pick_dense().value).type
+                                       : pool_.types.intern(*shape_.pick(kinds)));
   emit_node(shape_.pick(kOps), std::move(args), types, tuple);
 }
 
@@ -466,9 +510,11 @@ void GraphBuilder::call_nested() {
     ValueId v = wanted.index < last_of_type_.size() ? last_of_type_[wanted.index] : ValueId();
     if (!v) {
       const Type t = pool_.types[wanted];
-      v = emit("aten.zeros.default", {shape_arg(t.shape), key(pool_, "dtype", Arg::dtype(t.dtype)),
-                                      key(pool_, "device", Arg::text(ArgKind::device, device_)),
-                                      key(pool_, "pin_memory", Arg::boolean(false))}, t);
+      v = emit(
+          "aten.zeros.default",
+          {shape_arg(t.shape), key(pool_, "dtype", Arg::dtype(t.dtype)),
+           key(pool_, "device", Arg::text(ArgKind::device, device_)), key(pool_, "pin_memory", Arg::boolean(false))},
+          t);
     }
     operands.push_back(Arg::value(v));
   }
@@ -483,7 +529,7 @@ void GraphBuilder::call_nested() {
 void GraphBuilder::launch(std::string_view op, std::vector<Arg> args, Type result) {
   ValueId v = emit(op, std::move(args), result);
   pending_.push_back(v);
-  if (shape_.percent(20) && !result.shape.empty())   // its size may be read before the wait
+  if (shape_.percent(20) && !result.shape.empty())  // its size may be read before the wait
     emit("aten.sym_size.int", {Arg::value(v), Arg::integer(0)}, pool_.types[pool_.integer(result.shape[0])]);
 }
 
@@ -525,16 +571,19 @@ void GraphBuilder::gather_out() {
   int64_t n = group_size(g), part = shape_.between(4, 9);
   Expr all = pool_.exprs.constant(n * part);
   Type t = dense_type(DType::f32, {all});
-  ValueId buffer = emit("aten.zeros.default", {shape_arg({all}), key(pool_, "dtype", Arg::dtype(DType::f32)),
-                                               key(pool_, "device", Arg::text(ArgKind::device, device_)),
-                                               key(pool_, "pin_memory", Arg::boolean(false))}, t);
+  ValueId buffer =
+      emit("aten.zeros.default",
+           {shape_arg({all}), key(pool_, "dtype", Arg::dtype(DType::f32)),
+            key(pool_, "device", Arg::text(ArgKind::device, device_)), key(pool_, "pin_memory", Arg::boolean(false))},
+           t);
   uint32_t rank = program_.ranks.empty() ? 0 : program_.ranks[0];
   const GroupPart* mine = job_.groups[g.index].part_of(rank);
   int64_t place = mine ? std::find(mine->ranks.begin(), mine->ranks.end(), rank) - mine->ranks.begin() : 0;
   Type own = dense_type(DType::f32, {pool_.exprs.constant(part)});
   own.offset = pool_.exprs.constant(place * part);
-  ValueId mine_value = emit("aten.slice.Tensor", {Arg::value(buffer), Arg::integer(0), Arg::integer(place * part),
-                                                  Arg::integer((place + 1) * part)}, own);
+  ValueId mine_value =
+      emit("aten.slice.Tensor",
+           {Arg::value(buffer), Arg::integer(0), Arg::integer(place * part), Arg::integer((place + 1) * part)}, own);
   launch("_c10d_functional.all_gather_into_tensor_out.default",
          {Arg::value(mine_value), Arg::integer(n), Arg::group(g), key(pool_, "out", Arg::value(buffer))}, t);
 }
@@ -544,8 +593,9 @@ void GraphBuilder::reduce_ranks() {
   Entry e = pick_dense();
   if (!g) return pointwise_unary();
   constexpr std::string_view kReduce[] = {"sum", "avg", "max"};
-  launch("_c10d_functional.all_reduce.default", {Arg::value(e.value), Arg::text(ArgKind::string, pool_.str(shape_.pick(kReduce))),
-                                                 Arg::group(g)}, type(e.value));
+  launch("_c10d_functional.all_reduce.default",
+         {Arg::value(e.value), Arg::text(ArgKind::string, pool_.str(shape_.pick(kReduce))), Arg::group(g)},
+         type(e.value));
 }
 
 void GraphBuilder::scatter_ranks() {
@@ -555,9 +605,10 @@ void GraphBuilder::scatter_ranks() {
   std::optional<int64_t> rows = t.shape.empty() ? std::nullopt : pool_.exprs.constant_value(t.shape[0]);
   if (!g || !rows || *rows % group_size(g) != 0) return pointwise_unary();
   t.shape[0] = pool_.exprs.constant(*rows / group_size(g));
-  launch("_c10d_functional.reduce_scatter_tensor.default",
-         {Arg::value(e.value), Arg::text(ArgKind::string, pool_.str("sum")), Arg::integer(group_size(g)), Arg::group(g)},
-         dense_type(t.dtype, t.shape));
+  launch(
+      "_c10d_functional.reduce_scatter_tensor.default",
+      {Arg::value(e.value), Arg::text(ArgKind::string, pool_.str("sum")), Arg::integer(group_size(g)), Arg::group(g)},
+      dense_type(t.dtype, t.shape));
 }
 
 void GraphBuilder::exchange() {

@@ -41,7 +41,8 @@ Job sample_job(const std::vector<std::string>& noise) {
   spec.op = pool.op("aten.split");
   spec.args = {Arg::value(w), Arg::list({Arg::expr(rows), Arg::integer(-3)}), Arg::floating(-0.0)};
   spec.args.push_back(Arg::complex(1, std::numeric_limits<double>::quiet_NaN()).set_key(pool.str("alpha")));
-  spec.args.push_back(Arg::dict({Arg::graph(NestedId(0)).set_key(pool.str("g")), Arg(Arg::group(GroupId(0))).set_key(u0)}));
+  spec.args.push_back(
+      Arg::dict({Arg::graph(NestedId(0)).set_key(pool.str("g")), Arg(Arg::group(GroupId(0))).set_key(u0)}));
   spec.result_types = {matrix, Pool::kUnknownType};
   spec.names = {"a", "b"};
   spec.label = "split";

@@ -38,7 +38,9 @@ class StepWriter {
   }
 
  private:
-  static std::string type(int rows, int width) { return "f32[" + std::to_string(rows) + ", " + std::to_string(width) + "]"; }
+  static std::string type(int rows, int width) {
+    return "f32[" + std::to_string(rows) + ", " + std::to_string(width) + "]";
+  }
 
   void add(const std::string& name, const std::string& call, const std::string& result, const std::string& rest = {}) {
     body_ += "    " + name + " = " + call + " : " + result + rest + "\n";
@@ -52,7 +54,8 @@ class StepWriter {
 
   // A recent value more often than an old one.
   const Tensor& pick_forward() {
-    const size_t back = std::min<size_t>(rng_.below(4) == 0 ? rng_.below(forward_.size()) : rng_.below(2), forward_.size() - 1);
+    const size_t back =
+        std::min<size_t>(rng_.below(4) == 0 ? rng_.below(forward_.size()) : rng_.below(2), forward_.size() - 1);
     return forward_[forward_.size() - 1 - back];
   }
 
@@ -73,7 +76,8 @@ class StepWriter {
     forward_.push_back(out);
     if (!rng_.percent(options_.views)) return;
     const Tensor view{out.name + "_view", out.width};
-    add(view.name, "aten.view(" + out.name + ", [" + std::to_string(kRows) + ", " + std::to_string(out.width) + "])", type(kRows, out.width));
+    add(view.name, "aten.view(" + out.name + ", [" + std::to_string(kRows) + ", " + std::to_string(out.width) + "])",
+        type(kRows, out.width));
     forward_.push_back(view);
   }
 
@@ -85,10 +89,11 @@ class StepWriter {
       add(gradient_.name, "aten.neg(" + v.name + ")", type(kRows, v.width));
       return;
     }
-    if (rng_.percent(20)) return;                        // not needed in the backward
+    if (rng_.percent(20)) return;  // not needed in the backward
     if (gradient_.width != v.width) {
       const Tensor turned{"%t" + n, v.width};
-      add(turned.name, "aten.mm(" + gradient_.name + ", " + weight(gradient_.width, v.width) + ")", type(kRows, v.width));
+      add(turned.name, "aten.mm(" + gradient_.name + ", " + weight(gradient_.width, v.width) + ")",
+          type(kRows, v.width));
       gradient_ = turned;
     }
     if (rng_.percent(25)) {
@@ -112,6 +117,8 @@ class StepWriter {
 
 }  // namespace
 
-std::string training_step(uint64_t seed, const TrainingStepOptions& options) { return StepWriter(seed, options).write(); }
+std::string training_step(uint64_t seed, const TrainingStepOptions& options) {
+  return StepWriter(seed, options).write();
+}
 
 }  // namespace sg::test

@@ -53,22 +53,28 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 TEST_CASE("ranks that do the same agree, whatever they call their nodes", "[agree]") {
   CHECK(agree(kFirst, kFirst, 3, 3) == "agreed");
-  std::string renamed = replaced(replaced(replaced(kFirst, "%a =", "%c ="), "output %a", "output %c"), R"("model.py":7)", R"("other.py":1)");
+  std::string renamed = replaced(replaced(replaced(kFirst, "%a =", "%c ="), "output %a", "output %c"),
+                                 R"("model.py":7)", R"("other.py":1)");
   CHECK(agree(kFirst, renamed, 3, 3) == "agreed");
 }
 
 TEST_CASE("a collective that differs is named on both ranks", "[agree]") {
   CHECK(agree(kFirst, replaced(kFirst, R"("sum", @dp) : f32[4, 4])", R"("avg", @dp) : f32[4, 4])"), 3, 3) ==
-        "call 1 of group @dp: rank 1 calls all_reduce %a (model.py:7), rank 0 calls all_reduce %a (model.py:7): it reduces by "
+        "call 1 of group @dp: rank 1 calls all_reduce %a (model.py:7), rank 0 calls all_reduce %a (model.py:7): it "
+        "reduces by "
         "avg here, sum there");
-  std::string without = replaced(replaced(kFirst, R"(  %b = _c10d_functional.all_reduce(%x, "sum", @dp) : f32[s0, 4])", ""), "  output %b\n", "");
-  CHECK(agree(kFirst, without, 3, 3) == "call 2 of group @dp: rank 0 calls all_reduce %b (model.py:9), which rank 1 does not");
-  CHECK(agree(without, kFirst, 3, 3) == "call 2 of group @dp: rank 1 calls all_reduce %b (model.py:9), which rank 0 does not");
+  std::string without = replaced(
+      replaced(kFirst, R"(  %b = _c10d_functional.all_reduce(%x, "sum", @dp) : f32[s0, 4])", ""), "  output %b\n", "");
+  CHECK(agree(kFirst, without, 3, 3) ==
+        "call 2 of group @dp: rank 0 calls all_reduce %b (model.py:9), which rank 1 does not");
+  CHECK(agree(without, kFirst, 3, 3) ==
+        "call 2 of group @dp: rank 1 calls all_reduce %b (model.py:9), which rank 0 does not");
 }
 
 TEST_CASE("sizes count where both ranks know them", "[agree]") {
   CHECK(agree(kFirst, kFirst, 3, 4) ==
-        "call 2 of group @dp: rank 1 calls all_reduce %b (model.py:9), rank 0 calls all_reduce %b (model.py:9): it has 16 "
+        "call 2 of group @dp: rank 1 calls all_reduce %b (model.py:9), rank 0 calls all_reduce %b (model.py:9): it has "
+        "16 "
         "elements here, 12 there");
   CHECK(agree(kFirst, kFirst, 3, -1) == "agreed");
 }

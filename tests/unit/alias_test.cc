@@ -20,7 +20,9 @@ struct Fixture {
 
   explicit Fixture(std::string_view body, const AliasOptions& options = {})
       : job(parse("sg 1.0 job \"t\" world 4\ngroup @g [0 1 2 3]\ndevice cpu\n\n" + std::string(body))),
-        program(*job.programs[0]), graph(program.graph), alias(program, graph, options) {}
+        program(*job.programs[0]),
+        graph(program.graph),
+        alias(program, graph, options) {}
 
   ValueId v(std::string_view name) const {
     ValueId id = graph.find_value(name);
@@ -63,12 +65,12 @@ TEST_CASE("views and written arguments share their argument's storage") {
   CHECK(f.same("a", "b"));
   CHECK_FALSE(f.may("c", "x"));
   CHECK(f.same("d", "c"));
-  CHECK_FALSE(f.may("r", "x"));        // a transposed matrix cannot be flattened without a copy
+  CHECK_FALSE(f.may("r", "x"));  // a transposed matrix cannot be flattened without a copy
   CHECK(f.same("s", "c"));
   CHECK(f.writes("d", "c"));
   CHECK(f.reads("d", "y"));
   CHECK_FALSE(f.reads("d", "c"));
-  CHECK_FALSE(f.reads("a", "x"));      // a view reads nothing
+  CHECK_FALSE(f.reads("a", "x"));  // a view reads nothing
   CHECK(f.reads("r", "x"));
   CHECK_FALSE(f.reads("s", "c"));
   CHECK(f.alias.escapes(f.alias.storage_of(f.v("c"))));
@@ -95,7 +97,7 @@ TEST_CASE("what strides cannot decide may alias, and numbers decide it") {
   CHECK_FALSE(f.same("r", "x"));
   CHECK(f.same("v", "r"));
   CHECK(f.alias.root_set(f.v("v")).size() == 2);
-  CHECK(f.same("q", "c"));             // contiguous for all sizes
+  CHECK(f.same("q", "c"));  // contiguous for all sizes
   SizeValues six = [](StrId) -> std::optional<int64_t> { return 6; };
   Fixture g(text, {&six});
   CHECK_FALSE(g.may("r", "x"));
@@ -200,7 +202,7 @@ graph rank * nested "again"
   CHECK(f.writes("a", "x"));
   CHECK(f.reads("a", "y"));
   CHECK((f.alias.effects(f.graph.find_node("a")) & kEffectOpaque) == 0);
-  CHECK((f.alias.effects(f.graph.find_node("d")) & kEffectOpaque) != 0);   // calls itself
+  CHECK((f.alias.effects(f.graph.find_node("d")) & kEffectOpaque) != 0);  // calls itself
 }
 
 namespace {

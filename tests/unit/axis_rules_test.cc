@@ -32,7 +32,8 @@ std::string chunk_of(const std::string& body, int64_t chunks = 2) { return chunk
 
 bool says(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-const std::string kInputs = "  param %w : f32[4, 4] \"w\"\n  input %x : f32[8, 4]\n  input %y : f32[8, 8]\n  forward m\n";
+const std::string kInputs =
+    "  param %w : f32[4, 4] \"w\"\n  input %x : f32[8, 4]\n  input %y : f32[8, 8]\n  forward m\n";
 
 }  // namespace
 
@@ -52,24 +53,30 @@ TEST_CASE("axis rules: pointwise ops need no row, and what is neither has none")
 }
 
 TEST_CASE("axis rules: chunked axes must meet") {
-  const std::string square = kInputs + "    %t = aten.t(%y) : f32[8, 8] stride [1, 8]\n    %s = aten.add.Tensor(%y, %t) : f32[8, 8]\n  output %s\n";
+  const std::string square =
+      kInputs +
+      "    %t = aten.t(%y) : f32[8, 8] stride [1, 8]\n    %s = aten.add.Tensor(%y, %t) : f32[8, 8]\n  output %s\n";
   CHECK(says(chunk_of(square), "do not meet"));
 }
 
 TEST_CASE("axis rules: an axis of one row in a chunk is not squeezed away") {
-  const std::string body = "  input %x : f32[2, 4]\n  forward m\n    %s = aten.squeeze(%x) : f32[2, 4]\n    %r = aten.neg(%s) : f32[2, 4]\n  output %r\n";
+  const std::string body =
+      "  input %x : f32[2, 4]\n  forward m\n    %s = aten.squeeze(%x) : f32[2, 4]\n    %r = aten.neg(%s) : f32[2, 4]\n "
+      " output %r\n";
   CHECK(says(chunk_of(body), "a chunk may have one row"));
 }
 
 TEST_CASE("axis rules: the bias of a contracted product is added once") {
-  const std::string body = kInputs +
-                           "    %t = aten.t(%x) : f32[4, 8] stride [1, 4]\n    %r = aten.addmm(%w, %t, %x) : f32[4, 4]\n  output %r\n";
+  const std::string body =
+      kInputs +
+      "    %t = aten.t(%x) : f32[4, 8] stride [1, 4]\n    %r = aten.addmm(%w, %t, %x) : f32[4, 4]\n  output %r\n";
   CHECK(says(chunk_of(body), "the bias would be added in every chunk"));
 }
 
 TEST_CASE("axis rules: a sum that is rounded to whole numbers is added up first") {
-  const std::string body = kInputs + "    %s = aten.sum.dim_IntList(%x, [0]) : f32[4]\n"
-                                     "    %i = aten._to_copy(%s, dtype=i64) : i64[4]\n  output %i\n";
+  const std::string body = kInputs +
+                           "    %s = aten.sum.dim_IntList(%x, [0]) : f32[4]\n"
+                           "    %i = aten._to_copy(%s, dtype=i64) : i64[4]\n  output %i\n";
   CHECK(says(chunk_body(body).text, "%i = aten._to_copy(%s_sum"));
 }
 

@@ -62,7 +62,7 @@ struct FileParts {
 };
 
 struct Case {
-  std::string name, path, message;   // of the error; the message is a part of it
+  std::string name, path, message;  // of the error; the message is a part of it
   std::function<void(FileParts&)> break_it;
 };
 
@@ -118,9 +118,14 @@ TEST_CASE("a broken node is refused at its place") {
            {"no such forward node", kNode + "forward", "out of range", [](FileParts& p) { p.forward = 1; }},
            {"four billion results", kNode + "result_count", "passes the end",
             [](FileParts& p) { p.result_count = kNone; }},
-           {"a name twice", kNode + "name", "taken", [](FileParts& p) { p.value_names = {0, 0}; }},
+           {"a name twice", kNode + "name", "taken",
+            [](FileParts& p) {
+              p.value_names = {0, 0};
+            }},
            {"values that nothing makes", "programs[0].graph.value_names", "more than inputs and results",
-            [](FileParts& p) { p.value_names = {0, 1, 2}; }},
+            [](FileParts& p) {
+              p.value_names = {0, 1, 2};
+            }},
            {"lists nested 70 deep", "", "structure is broken",
             [](FileParts& p) {
               Offset<fb::Arg> arg = fb::CreateArg(p.builder);
@@ -135,7 +140,9 @@ TEST_CASE("broken tables of the root are refused at their place") {
   for (const Case& c : std::vector<Case>{
            {"text that is no UTF-8", "strings[0]", "UTF-8", [](FileParts& p) { p.strings[0] = "\xC3\x28"; }},
            {"terms out of order", "exprs[0].terms", "normal form",
-            [](FileParts& p) { p.sum({p.symbol_term(1, 4), p.symbol_term(1, 3)}); }},
+            [](FileParts& p) {
+              p.sum({p.symbol_term(1, 4), p.symbol_term(1, 3)});
+            }},
            {"a coefficient of 0", "exprs[0].terms", "normal form", [](FileParts& p) { p.sum({p.symbol_term(0, 3)}); }},
            {"a symbol that is none", "exprs[0].terms[0].factors[0].symbol", "is required",
             [](FileParts& p) { p.sum({p.symbol_term(1, kNone)}); }},

@@ -125,7 +125,7 @@ TEST_CASE("every truncation of a file names the tool that wrote it") {
     REQUIRE(!job.ok());
     CHECK(job.error().kind == ErrorKind::unreadable);
     CHECK(job.error().where.offset == size);
-    if (size >= 150) {   // the front is there
+    if (size >= 150) {  // the front is there
       CHECK(job.error().message == "the stream from sg-import ended early (" + std::to_string(size) +
                                        " of ? bytes): the command before this one failed or was killed");
     }
@@ -166,7 +166,7 @@ TEST_CASE("below the seal, random changes to a random job give an error or a job
         for (size_t i = 0; i < 4; ++i) changed[at + i] = static_cast<char>(word >> (8 * i));
       }
       survives(changed);
-      if (round == 0) survives("x" + changed);   // not aligned, not ours
+      if (round == 0) survives("x" + changed);  // not aligned, not ours
     }
   }
 }
@@ -218,9 +218,7 @@ TEST_CASE("the writer refuses what no reader would take") {
     for (int i = 0; i < 40; ++i) deep = Arg::list({deep});
     g.set_args(g.first(), {deep});
   }
-  SECTION("an expression that overflowed") {
-    g.set_args(g.first(), {Arg::expr(ExprPool::kInvalid)});
-  }
+  SECTION("an expression that overflowed") { g.set_args(g.first(), {Arg::expr(ExprPool::kInvalid)}); }
   SECTION("a name that is no UTF-8") { g.set_module(g.first(), job.pool->str("\xC3\x28")); }
   Result<std::string> bytes = write_binary(job);
   REQUIRE(!bytes.ok());

@@ -15,8 +15,9 @@ using sg::test::parse;
 namespace {
 
 std::string block(const std::string& n) {
-  return "  forward layers." + n + "\n    %ga" + n + " = _c10d_functional.all_gather_into_tensor(%a" + n + ", 2, @g)\n    %A" + n +
-         " = _c10d_functional.wait_tensor(%ga" + n + ")\n    %gb" + n + " = _c10d_functional.all_gather_into_tensor(%b" + n + ", 2, @g)\n    %B" + n +
+  return "  forward layers." + n + "\n    %ga" + n + " = _c10d_functional.all_gather_into_tensor(%a" + n +
+         ", 2, @g)\n    %A" + n + " = _c10d_functional.wait_tensor(%ga" + n + ")\n    %gb" + n +
+         " = _c10d_functional.all_gather_into_tensor(%b" + n + ", 2, @g)\n    %B" + n +
          " = _c10d_functional.wait_tensor(%gb" + n + ")\n    %m" + n + " = aten.mm(%A" + n + ", %B" + n + ")\n";
 }
 
@@ -24,7 +25,8 @@ std::string program(const std::string& ranks, int blocks, const std::string& siz
   std::string out = "graph rank " + ranks + "\n", body, last;
   for (int i = 0; i < blocks; ++i) {
     const std::string n = std::to_string(i);
-    out += "  param %a" + n + " : f32[2, 4] \"layers." + n + ".a.weight\"\n  param %b" + n + " : f32[" + size + ", 4] \"layers." + n + ".b.weight\"\n";
+    out += "  param %a" + n + " : f32[2, 4] \"layers." + n + ".a.weight\"\n  param %b" + n + " : f32[" + size +
+           ", 4] \"layers." + n + ".b.weight\"\n";
     body += block(n), last = n;
   }
   return out + body + "  output %m" + last + "\n";
@@ -91,7 +93,7 @@ TEST_CASE("a collective that ranks do not share stays alone") {
   Job before(job);
   auto change = run(&job);
   REQUIRE(change.ok());
-  CHECK(launches(job.programs[0]->graph) == 3);     // the block of the other parameter is merged
+  CHECK(launches(job.programs[0]->graph) == 3);  // the block of the other parameter is merged
   CHECK(findings(job) == 0);
 }
 
@@ -102,7 +104,8 @@ TEST_CASE("random jobs are left valid by every plan") {
     Diagnostics before;
     verify(job, {}, &before);
     if (before.has_errors()) continue;
-    for (BucketOptions options : {BucketOptions{}, BucketOptions{.plan = BucketPlanKind::by_size, .size_bytes = 4096, .prefetch = 3}}) {
+    for (BucketOptions options :
+         {BucketOptions{}, BucketOptions{.plan = BucketPlanKind::by_size, .size_bytes = 4096, .prefetch = 3}}) {
       Job bucketed(job);
       auto change = run(&bucketed, options);
       REQUIRE(change.ok());

@@ -69,13 +69,13 @@ TEST_CASE("the smallest free block that fits is taken, and neighbours become one
   const auto a = allocator.allocate(4 * kMiB), b = allocator.allocate(4 * kMiB), c = allocator.allocate(8 * kMiB);
   CHECK(allocator.segment_count() == 1);
   allocator.free(a);
-  allocator.free(c);                                    // with the 4 MiB behind it: 12 MiB
-  CHECK(allocator.allocate(3 * kMiB) == a);             // rather than from the 12
+  allocator.free(c);                         // with the 4 MiB behind it: 12 MiB
+  CHECK(allocator.allocate(3 * kMiB) == a);  // rather than from the 12
   allocator.free(a);
   allocator.free(b);
   CHECK(allocator.allocated_bytes() == 0);
   allocator.allocate(9 * kMiB);
-  allocator.allocate(9 * kMiB);                         // 18 of the 20 that have become one
+  allocator.allocate(9 * kMiB);  // 18 of the 20 that have become one
   CHECK(allocator.segment_count() == 1);
   CHECK(allocator.reserved_bytes() == 20 * kMiB);
   CHECK(allocator.most_allocated_bytes() == 18 * kMiB);
@@ -86,7 +86,7 @@ TEST_CASE("a large block is not split for a rest of 1 MiB or less") {
   const auto whole = allocator.allocate(12 * kMiB);
   allocator.free(whole);
   allocator.allocate(11 * kMiB);
-  CHECK(allocator.allocated_bytes() == 12 * kMiB);      // the rest stays with it
+  CHECK(allocator.allocated_bytes() == 12 * kMiB);  // the rest stays with it
   CHECK(allocator.segment_count() == 1);
 }
 
@@ -136,9 +136,10 @@ graph rank *
   output %c
 )");
   infer_missing_types(*job.programs[0]);
-  const AllocationReport exact = report_of(job, AllocatorKind::exact), cuda = report_of(job, AllocatorKind::cuda_caching);
-  CHECK(exact.allocated_bytes == 516);                  // %b in the memory of %a; then %b and %c
-  CHECK(cuda.allocated_bytes == 1024);                  // %a and %b, or %b and the 512 of %c
+  const AllocationReport exact = report_of(job, AllocatorKind::exact),
+                         cuda = report_of(job, AllocatorKind::cuda_caching);
+  CHECK(exact.allocated_bytes == 516);  // %b in the memory of %a; then %b and %c
+  CHECK(cuda.allocated_bytes == 1024);  // %a and %b, or %b and the 512 of %c
   CHECK(cuda.reserved_bytes == 2 * kMiB);
   REQUIRE(cuda.timeline.size() == 2);
   CHECK(cuda.timeline[0].phase == "forward");
@@ -147,7 +148,7 @@ graph rank *
   CHECK(cuda.timeline[0].peak_node == "b");
   CHECK(cuda.timeline[0].end_bytes == 512);
   CHECK(cuda.timeline[1].begin_bytes == 512);
-  CHECK(cuda.timeline[1].end_bytes == 512);             // the output stays
+  CHECK(cuda.timeline[1].end_bytes == 512);  // the output stays
   CHECK(exact.timeline[1].end_bytes == 4);
 }
 

@@ -89,7 +89,8 @@ bool says(const Diagnostics& notes, std::string_view what) {
   return false;
 }
 
-const std::string kSplitTypes = "[" + std::string(kTensor) + "," + std::string(kTensor) + "," + std::string(kTensor) + "]";
+const std::string kSplitTypes =
+    "[" + std::string(kTensor) + "," + std::string(kTensor) + "," + std::string(kTensor) + "]";
 
 std::string split(std::string_view type, std::string_view more = "") {
   return R"({"name":"split","op":"aten.split_with_sizes.default","args":[{"ref":"x"},[2,1,1]],"type":)" +
@@ -141,7 +142,7 @@ TEST_CASE("every shared capture imports with the nodes that the manifest counts,
     CHECK(job->world == world);
     CHECK(job->is_spmd() == (world == 1));
     Diagnostics findings;
-    verify(*job, {.types = false}, &findings);      // recorded against inferred types: sg-import --check
+    verify(*job, {.types = false}, &findings);  // recorded against inferred types: sg-import --check
     CHECK(findings.error_count() == 0);
     for (NodeId n : program.graph.nodes())
       for (uint32_t i = 0; i < program.graph.node(n).result_count; ++i)
@@ -156,8 +157,11 @@ TEST_CASE("rank sets merge where the programs are equal") {
   if (!traces_are_here()) return;
   // Classes of equal ranks, found by comparing the JSON of the ranks with their group names mapped.
   const std::pair<std::string, std::vector<std::vector<uint32_t>>> kSets[] = {
-      {"dsv3-ep4", {{}}}, {"dsv3-ep4-eagerchunk2", {{}}}, {"llama3-fsdp4-chunkedloss", {{}}},
-      {"llama3-fsdp4-fp32", {{}}}, {"llama3-fsdp2-tp2-fp32", {{0, 2}, {1, 3}}}};
+      {"dsv3-ep4", {{}}},
+      {"dsv3-ep4-eagerchunk2", {{}}},
+      {"llama3-fsdp4-chunkedloss", {{}}},
+      {"llama3-fsdp4-fp32", {{}}},
+      {"llama3-fsdp2-tp2-fp32", {{0, 2}, {1, 3}}}};
   for (const auto& [name, classes] : kSets) {
     std::vector<CaptureFile> files;
     for (int r = 0; r < 4; ++r) {
@@ -173,7 +177,9 @@ TEST_CASE("rank sets merge where the programs are equal") {
     CHECK(found == classes);
     CHECK(says(notes, "programs that differ") == (classes.size() > 1));
     if (classes.size() == 1) continue;
-    CHECK(says(notes, "4 ranks run 2 programs that differ: ranks 0 and 1 differ first in node %ge: argument 1: 0 against 128"));
+    CHECK(
+        says(notes,
+             "4 ranks run 2 programs that differ: ranks 0 and 1 differ first in node %ge: argument 1: 0 against 128"));
     REQUIRE(job->groups.size() == 2);
     CHECK(job->groups[0].parts[1].ranks == std::vector<uint32_t>{1, 3});
     CHECK(job->pool->strings[job->groups[0].parts[1].aliases[1].name] == "24");
@@ -182,8 +188,9 @@ TEST_CASE("rank sets merge where the programs are equal") {
 
 TEST_CASE("getitems are folded into the node they take apart") {
   Job job = import_ok(capture(split(kSplitTypes) + "," + getitem("second", 1) + "," + getitem("last", -1) + "," +
-                              getitem("again", 1) + "," + node("add", "aten.add.Tensor", R"([{"ref":"second"},{"ref":"again"}])") +
-                              "," + node("cat", "aten.cat.default", R"([{"ref":"split"}])")));
+                              getitem("again", 1) + "," +
+                              node("add", "aten.add.Tensor", R"([{"ref":"second"},{"ref":"again"}])") + "," +
+                              node("cat", "aten.cat.default", R"([{"ref":"split"}])")));
   const Graph& graph = graph_of(job);
   CHECK(graph.node_count() == 3);
   NodeId n = graph.find_node("split");
@@ -207,14 +214,14 @@ TEST_CASE("a name of the file wins over the default name of a result") {
 }
 
 TEST_CASE("nodes without a type have the results that their users and the op table tell") {
-  Job job = import_ok(capture(
-      split("null") + "," + getitem("b", 1) + "," +
-      R"({"name":"used","op":"my.op","args":[{"ref":"x"}],"type":null},)" +
-      R"({"name":"unused","op":"my.op","args":[{"ref":"used"}]},)" +
-      R"({"name":"check","op":"aten._assert_async.msg","args":[{"ref":"x"},"m"],"type":null},)" +
-      R"({"name":"empty","op":"my.op","args":[],"type":[]})"));
+  Job job =
+      import_ok(capture(split("null") + "," + getitem("b", 1) + "," +
+                        R"({"name":"used","op":"my.op","args":[{"ref":"x"}],"type":null},)" +
+                        R"({"name":"unused","op":"my.op","args":[{"ref":"used"}]},)" +
+                        R"({"name":"check","op":"aten._assert_async.msg","args":[{"ref":"x"},"m"],"type":null},)" +
+                        R"({"name":"empty","op":"my.op","args":[],"type":[]})"));
   const Graph& graph = graph_of(job);
-  CHECK(graph.node(graph.find_node("split")).result_count == 3);     // as many as there are sizes
+  CHECK(graph.node(graph.find_node("split")).result_count == 3);  // as many as there are sizes
   CHECK(graph.name(graph.node(graph.find_node("split")).result(1)) == "b");
   CHECK(graph.node(graph.find_node("used")).result_count == 1);
   CHECK(graph.node(graph.find_node("unused")).result_count == 0);
@@ -244,11 +251,12 @@ TEST_CASE("every kind of argument arrives") {
   const Graph& graph = graph_of(job);
   const std::vector<Arg>& args = graph.node(graph.first()).args;
   REQUIRE(args.size() == 24);
-  const ArgKind kKinds[] = {ArgKind::none, ArgKind::boolean, ArgKind::integer, ArgKind::floating, ArgKind::string,
-                            ArgKind::value, ArgKind::list, ArgKind::expr, ArgKind::dtype, ArgKind::device,
-                            ArgKind::layout, ArgKind::memory_format, ArgKind::floating, ArgKind::complex,
-                            ArgKind::slice, ArgKind::dict, ArgKind::enumerator, ArgKind::op, ArgKind::opaque,
-                            ArgKind::group, ArgKind::graph, ArgKind::opaque, ArgKind::value, ArgKind::integer};
+  const ArgKind kKinds[] = {ArgKind::none,       ArgKind::boolean, ArgKind::integer, ArgKind::floating,
+                            ArgKind::string,     ArgKind::value,   ArgKind::list,    ArgKind::expr,
+                            ArgKind::dtype,      ArgKind::device,  ArgKind::layout,  ArgKind::memory_format,
+                            ArgKind::floating,   ArgKind::complex, ArgKind::slice,   ArgKind::dict,
+                            ArgKind::enumerator, ArgKind::op,      ArgKind::opaque,  ArgKind::group,
+                            ArgKind::graph,      ArgKind::opaque,  ArgKind::value,   ArgKind::integer};
   for (size_t i = 0; i < args.size(); ++i) {
     INFO("argument " << i);
     CHECK(args[i].kind() == kKinds[i]);
@@ -268,8 +276,11 @@ TEST_CASE("metadata arrives in its fields") {
   Job job = import_ok(capture(
       node("f", "my.op", R"([{"ref":"x"}])", R"(,"phase":"forward","seq":7,"module":"layers.0","recompute":"must_save",
         "source":{"file":"m.py","line":12,"function":"forward"},"custom":{"EP":"dispatch","EP_token_exchange":"dispatch"})") +
-      "," + node("b", "my.op", R"([{"ref":"f"}])", R"(,"phase":"backward","seq":7,"custom":{"EP":"compute","EP_token_exchange":"combine"},
-        "meta":{"ac_graph_id":3,"fsdp_bucket":{"plan_fqns":["norm","head"],"direction":"bwd"}})") + "," +
+      "," +
+      node("b", "my.op", R"([{"ref":"f"}])",
+           R"(,"phase":"backward","seq":7,"custom":{"EP":"compute","EP_token_exchange":"combine"},
+        "meta":{"ac_graph_id":3,"fsdp_bucket":{"plan_fqns":["norm","head"],"direction":"bwd"}})") +
+      "," +
       node("c", "my.op", R"([{"ref":"f"}])", R"(,"phase":"backward","seq":8,"recompute":"maybe","bind_paths":{"u0":1},
         "custom":{"chunked_region_fqn":"layers.1.moe","chunked_region_role":"body","chunk_id":1},
         "meta":{"chunk_id":0,"chunked_region_producer":"graph","chunked_original_name":"o","chunked_region_is_backward":false})")));
@@ -281,10 +292,10 @@ TEST_CASE("metadata arrives in its fields") {
   CHECK(graph.meta(f).recompute == Recompute::must_save);
   CHECK(graph.meta(f).ep_role == EpRole::dispatch);
   CHECK(graph.meta(f).ep_step == EpStep::token_exchange);
-  CHECK(graph.meta(f).extra.empty());                       // `seq` of a forward node only serves the links
+  CHECK(graph.meta(f).extra.empty());  // `seq` of a forward node only serves the links
   CHECK(graph.node(b).forward == f);
   CHECK(graph.meta(b).ep_role == EpRole::compute);
-  CHECK(graph.meta(b).ep_step == EpStep::none);             // another region's step: kept as it is
+  CHECK(graph.meta(b).ep_step == EpStep::none);  // another region's step: kept as it is
   CHECK(node_extra(job, "b", "custom.EP_token_exchange") == R"("combine")");
   CHECK(graph.meta(b).recompute_region == 3);
   CHECK(graph.meta(b).collective.direction == BucketDirection::backward);
@@ -293,7 +304,7 @@ TEST_CASE("metadata arrives in its fields") {
   CHECK(node_extra(job, "c", "seq") == "8");
   CHECK(node_extra(job, "c", "recompute") == R"("maybe")");
   CHECK(node_extra(job, "c", "bind_paths") == R"({"u0":1})");
-  CHECK(node_extra(job, "c", "custom.chunk_id") == "1");    // meta says 0
+  CHECK(node_extra(job, "c", "custom.chunk_id") == "1");  // meta says 0
   const ChunkInfo& chunk = graph.meta(c).chunk;
   CHECK((strings[chunk.region] == "layers.1.moe" && chunk.index == 0 && strings[chunk.producer] == "graph"));
   CHECK((strings[chunk.original] == "o" && chunk.is_backward == 0));
@@ -302,7 +313,9 @@ TEST_CASE("metadata arrives in its fields") {
 TEST_CASE("chunk facts of folded getitems are those of the results") {
   Job job = import_ok(capture(
       split(kSplitTypes, R"(,"meta":{"chunked_region_fqn":"m","chunked_original_name":"s"})") + "," +
-      getitem("a", 0, R"(,"meta":{"chunked_region_fqn":"m","chunk_id":0,"chunked_original_name":"g","odd":1},"recompute":"must_save")")));
+      getitem(
+          "a", 0,
+          R"(,"meta":{"chunked_region_fqn":"m","chunk_id":0,"chunked_original_name":"g","odd":1},"recompute":"must_save")")));
   const Graph& graph = graph_of(job);
   const NodeMeta& meta = graph.meta(graph.find_node("split"));
   REQUIRE(meta.result_chunks.size() == 3);
@@ -315,10 +328,12 @@ TEST_CASE("chunk facts of folded getitems are those of the results") {
 
 TEST_CASE("unknown keys travel and are noted once") {
   Diagnostics notes;
-  Job job = import_ok(capture(node("a", "my.op", R"([{"ref":"x","hot":1}])", R"(,"colour":{"b":1.0,"a":[null]},"custom":{"mine":"y"})") +
-                              "," + node("b", "my.op", "[]", R"(,"colour":"red","type2":0)"),
+  Job job = import_ok(capture(node("a", "my.op", R"([{"ref":"x","hot":1}])",
+                                   R"(,"colour":{"b":1.0,"a":[null]},"custom":{"mine":"y"})") +
+                                  "," + node("b", "my.op", "[]", R"(,"colour":"red","type2":0)"),
                               R"({"value":{"ref":"a"},"kind":"metric","weight":2})", R"("shape_env":{"z":1},)",
-                              R"({"size":1,"rank":0,"host":"h"})"), {}, &notes);
+                              R"({"size":1,"rank":0,"host":"h"})"),
+                      {}, &notes);
   CHECK(node_extra(job, "a", "colour") == R"({"a":[null],"b":1.0})");
   CHECK(node_extra(job, "a", "custom.mine") == R"("y")");
   CHECK(node_extra(job, "a", "args[0].hot") == "1");
@@ -344,7 +359,8 @@ TEST_CASE("outputs belong to inputs by name") {
 
 TEST_CASE("random nodes are numbered in schedule order") {
   auto bernoulli = [](std::string_view name) { return node(name, "aten.bernoulli.p", R"([{"ref":"x"},0.5])"); };
-  Job one = import_ok(capture(bernoulli("a") + "," + node("n", "aten.neg.default", R"([{"ref":"a"}])") + "," + bernoulli("b")));
+  Job one = import_ok(
+      capture(bernoulli("a") + "," + node("n", "aten.neg.default", R"([{"ref":"a"}])") + "," + bernoulli("b")));
   CHECK(graph_of(one).meta(graph_of(one).find_node("a")).random.stream == 1);
   CHECK(graph_of(one).meta(graph_of(one).find_node("b")).random.stream == 2);
   CHECK(!graph_of(one).meta(graph_of(one).find_node("b")).random.rank_local);
@@ -358,7 +374,8 @@ TEST_CASE("binds are kept where the rule of the op table says something else") {
     return R"({"name":"u","op":"aten._local_scalar_dense.default","args":[{"ref":"x"}],"type":{"scalar":"int","value":{"sym":"u0"}},"binds":)" +
            std::string(binds) + "}";
   };
-  constexpr std::string_view kSymbols = R"x("symbols":[{"name":"u0","kind":"data","min":0,"max":9,"hint":null}],"guards":[{"expr":"0<=u0"},{"expr":"Eq(u0,4)"}],)x";
+  constexpr std::string_view kSymbols =
+      R"x("symbols":[{"name":"u0","kind":"data","min":0,"max":9,"hint":null}],"guards":[{"expr":"0<=u0"},{"expr":"Eq(u0,4)"}],)x";
   Job by_rule = import_ok(capture(local_scalar(R"(["u0"])"), "", kSymbols));
   CHECK(!graph_of(by_rule).meta(graph_of(by_rule).first()).binds);
   CHECK(by_rule.programs[0]->guards.size() == 2);
@@ -372,11 +389,13 @@ TEST_CASE("binds are kept where the rule of the op table says something else") {
 namespace {
 
 std::string gather(std::string_view group) {
-  return node("g", "_c10d_functional.all_gather_into_tensor.default", R"([{"ref":"x"},2,")" + std::string(group) + R"("])");
+  return node("g", "_c10d_functional.all_gather_into_tensor.default",
+              R"([{"ref":"x"},2,")" + std::string(group) + R"("])");
 }
 
 std::string world_of(int size, int rank, std::string_view mesh = R"({"axes":["dp","tp"],"shape":[2,2]})") {
-  return R"({"size":)" + std::to_string(size) + R"(,"rank":)" + std::to_string(rank) + R"(,"mesh":)" + std::string(mesh) + "}";
+  return R"({"size":)" + std::to_string(size) + R"(,"rank":)" + std::to_string(rank) + R"(,"mesh":)" +
+         std::string(mesh) + "}";
 }
 
 std::string groups(std::string_view name, std::string_view axis, std::string_view ranks) {
@@ -391,7 +410,8 @@ TEST_CASE("equal ranks become one SPMD program whatever their groups are called"
   const char* kRanks[] = {"[0,2]", "[1,3]", "[0,2]", "[1,3]"};
   for (int r = 3; r >= 0; --r) {
     std::string name = "pg" + std::to_string(r);
-    files.push_back({"rank" + std::to_string(r), capture(gather(name), "", groups(name, "dp", kRanks[r]), world_of(4, r))});
+    files.push_back(
+        {"rank" + std::to_string(r), capture(gather(name), "", groups(name, "dp", kRanks[r]), world_of(4, r))});
   }
   auto partial = files;
   partial.pop_back();
@@ -410,8 +430,10 @@ TEST_CASE("equal ranks become one SPMD program whatever their groups are called"
 }
 
 TEST_CASE("groups of one axis that share ranks are families of their own") {
-  Job job = import_ok(capture(gather("c"), "", R"("groups":[{"name":"a","axis":"dp","ranks":[0,1]},{"name":"b","axis":"dp","ranks":[0,1]},
-    {"name":"c","axis":"dp","ranks":[0,1,2,3]}],)", world_of(4, 0)));
+  Job job = import_ok(capture(
+      gather("c"), "", R"("groups":[{"name":"a","axis":"dp","ranks":[0,1]},{"name":"b","axis":"dp","ranks":[0,1]},
+    {"name":"c","axis":"dp","ranks":[0,1,2,3]}],)",
+      world_of(4, 0)));
   REQUIRE(job.groups.size() == 3);
   for (uint32_t i = 0; i < 3; ++i) CHECK(job.groups[i].ordinal == i);
   CHECK(graph_of(job).node(graph_of(job).first()).args[2].as_group() == GroupId(2));
@@ -420,12 +442,16 @@ TEST_CASE("groups of one axis that share ranks are families of their own") {
 TEST_CASE("one capture stands for all ranks when the mesh tells their groups") {
   struct Case {
     std::string_view ranks, mesh;
-    std::vector<std::vector<uint32_t>> parts;       // none = it does not follow
+    std::vector<std::vector<uint32_t>> parts;  // none = it does not follow
   };
   const std::string_view kMesh = R"({"axes":["dp","tp"],"shape":[2,2],"sparse_axes":["a","b"],"sparse_shape":[4,1]})";
-  const Case kCases[] = {{"[0,2]", kMesh, {{0, 2}, {1, 3}}}, {"[0,1]", kMesh, {{0, 1}, {2, 3}}},
-                         {"[0,1,2,3]", "null", {{0, 1, 2, 3}}}, {"[3,2,1,0]", "null", {{3, 2, 1, 0}}},
-                         {"[0]", kMesh, {{0}, {1}, {2}, {3}}}, {"[0,3]", kMesh, {}}, {"[0,2]", "null", {}},
+  const Case kCases[] = {{"[0,2]", kMesh, {{0, 2}, {1, 3}}},
+                         {"[0,1]", kMesh, {{0, 1}, {2, 3}}},
+                         {"[0,1,2,3]", "null", {{0, 1, 2, 3}}},
+                         {"[3,2,1,0]", "null", {{3, 2, 1, 0}}},
+                         {"[0]", kMesh, {{0}, {1}, {2}, {3}}},
+                         {"[0,3]", kMesh, {}},
+                         {"[0,2]", "null", {}},
                          {"[2,0]", kMesh, {}}};
   for (const Case& c : kCases) {
     INFO(c.ranks << " in " << c.mesh);
@@ -445,8 +471,10 @@ TEST_CASE("one capture stands for all ranks when the mesh tells their groups") {
 
 TEST_CASE("one capture for all ranks warns of its own rank's number") {
   Diagnostics notes;
-  Job job = import_ok(capture(node("p", "bucketing._pre_bucket_all_gather.default", R"([[{"ref":"x"}],2,{"dtype":"float32"},[1],1])"),
-                              "", "", world_of(2, 1, "null")), {.spmd = true}, &notes);
+  Job job = import_ok(
+      capture(node("p", "bucketing._pre_bucket_all_gather.default", R"([[{"ref":"x"}],2,{"dtype":"float32"},[1],1])"),
+              "", "", world_of(2, 1, "null")),
+      {.spmd = true}, &notes);
   CHECK(job.is_spmd());
   CHECK(says(notes, "that of rank 1 stands for all"));
 }
@@ -473,25 +501,31 @@ TEST_CASE("malformed captures are refused with file, path and offset") {
       {capture(node("a", "my.op", R"([{"dtype":"float33"}])")), "nodes[0].args[0].dtype", "unknown dtype `float33`"},
       {capture(node("a", "my.op", R"([{"graph":"g"}])")), "nodes[0].args[0].graph", "no nested graph `g`"},
       {capture(gather("7")), "nodes[0].args[2]", "declares no group `7`"},
-      {capture(gather("g0"), "", groups("g0", "dp", "[1]"), world_of(2, 0, "null")), "nodes[0].args[2]", "does not hold rank 0"},
-      {capture(neg, "", groups("g0", "dp", "[0,5]"), world_of(2, 0, "null")), "groups[0].ranks[1]", "5 is outside 0 .. 1"},
+      {capture(gather("g0"), "", groups("g0", "dp", "[1]"), world_of(2, 0, "null")), "nodes[0].args[2]",
+       "does not hold rank 0"},
+      {capture(neg, "", groups("g0", "dp", "[0,5]"), world_of(2, 0, "null")), "groups[0].ranks[1]",
+       "5 is outside 0 .. 1"},
       {capture(neg, "", groups("g0", "dp", "[1,1]"), world_of(2, 0, "null")), "groups[0].ranks", "twice"},
       {capture(neg, "", "", world_of(2, 2, "null")), "world", "rank 2 is not in a world of 2"},
       {capture(split(kSplitTypes) + "," + getitem("g", 3)), "nodes[1].args[1]", "`split` has no result 3; it has 3"},
       {capture(split("null") + "," + getitem("g", 1000000000)), "nodes[1].args[1]", "has no result 1000000000"},
-      {capture(R"({"name":"a","op":"my.op","args":[],"type":{"tensor":"float32","shape":[2],"stride":[],"device":"cpu"}})"),
+      {capture(
+           R"({"name":"a","op":"my.op","args":[],"type":{"tensor":"float32","shape":[2],"stride":[],"device":"cpu"}})"),
        "nodes[0].type", "the shape has 1 axes, the stride 0"},
-      {capture(R"({"name":"a","op":"my.op","args":[],"type":{"tensor":"float32","shape":[{"sym":"u0+"}],"stride":[1],"device":"cpu"}})"),
+      {capture(
+           R"({"name":"a","op":"my.op","args":[],"type":{"tensor":"float32","shape":[{"sym":"u0+"}],"stride":[1],"device":"cpu"}})"),
        "nodes[0].type.shape[0].sym", "u0+"},
       {capture(node("a", "my.op", "[]", R"(,"phase":"sideways")")), "nodes[0].phase", "unknown phase"},
       {capture(node("a", "my.op", "[]", R"(,"phase":"forward","phase":"backward")")), "nodes[0].phase", "twice"},
       {capture(R"({"name":"a","args":[]})"), "nodes[0]", "no `op`"},
       {capture(R"({"op":"a","args":[]})"), "nodes[0]", "no `name`"},
-      {capture(neg, "", R"("symbols":[{"name":"u0","kind":"data"},{"name":"u0","kind":"data"}],)"), "symbols[1]", "declared twice"},
+      {capture(neg, "", R"("symbols":[{"name":"u0","kind":"data"},{"name":"u0","kind":"data"}],)"), "symbols[1]",
+       "declared twice"},
       {capture(neg, "", R"("symbols":[{"name":"u0","kind":"data","min":3,"max":2}],)"), "symbols[0]", "is empty"},
       {capture(neg, "", R"("guards":[{"expr":"u0 ?? 4"}],)"), "guards[0].expr", "u0 ?? 4"},
       {capture(neg, R"({"value":5,"kind":"loss"})"), "outputs[0].value", "expected {\"ref\": name} or null"},
-      {capture(split(kSplitTypes), R"({"value":{"ref":"split"},"kind":"loss"})"), "outputs[0].value.ref", "several results"},
+      {capture(split(kSplitTypes), R"({"value":{"ref":"split"},"kind":"loss"})"), "outputs[0].value.ref",
+       "several results"},
   };
   for (const Case& c : kCases) {
     auto job = import(c.text);
@@ -516,7 +550,8 @@ TEST_CASE("text that is no JSON is refused where it stops being it") {
     if (job.error().where.offset) REQUIRE(*job.error().where.offset <= n);
   }
   const std::pair<std::string_view, uint64_t> kFaults[] = {
-      {R"({"a" 1})", 5}, {"[1,]", 3}, {"[1 2]", 3}, {"{,}", 1}, {"[1e999]", 1}, {"[99999999999999999999]", 1}, {"[nan]", 1}, {"{} x", 3}, {"\"\\q\"", 2}};
+      {R"({"a" 1})", 5}, {"[1,]", 3}, {"[1 2]", 3},  {"{,}", 1}, {"[1e999]", 1}, {"[99999999999999999999]", 1},
+      {"[nan]", 1},      {"{} x", 3}, {"\"\\q\"", 2}};
   for (const auto& [text, offset] : kFaults) {
     auto job = import(std::string(text));
     INFO(text << ": " << why(job));
@@ -547,7 +582,8 @@ TEST_CASE("rank sets that do not belong together are refused") {
   const std::string rank0 = capture("", "", "", world_of(4, 0)), rank1 = capture("", "", "", world_of(4, 1));
   CHECK(two(rank0, rank1).ok());
   CHECK(two(rank0, rank0).error().message == "this is rank 0, and so is a");
-  CHECK(two(rank0, capture("", "", "", world_of(2, 1, "null"))).error().message.find("world has 2") != std::string::npos);
+  CHECK(two(rank0, capture("", "", "", world_of(2, 1, "null"))).error().message.find("world has 2") !=
+        std::string::npos);
   CHECK(two(rank0, capture("", "", "", world_of(4, 1, "null"))).error().message.find("mesh") != std::string::npos);
   CHECK(import_captures({{"a", rank0}, {"b", rank1}}, {.spmd = true}, nullptr).error().kind == ErrorKind::usage);
   CHECK(import_captures({}, {}, nullptr).error().kind == ErrorKind::usage);

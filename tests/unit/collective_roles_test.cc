@@ -22,7 +22,9 @@ std::vector<std::string> labels(const Job& job, const std::vector<NodeId>& nodes
   return out;
 }
 
-std::vector<CollectiveChain> chains_of(const Job& job) { return CollectiveRoles(*job.programs[0], job.programs[0]->graph).chains(); }
+std::vector<CollectiveChain> chains_of(const Job& job) {
+  return CollectiveRoles(*job.programs[0], job.programs[0]->graph).chains();
+}
 
 // Labels of the launches with a role.
 std::vector<std::string> launches_of(const Job& job) {
@@ -101,7 +103,7 @@ TEST_CASE("what reads memory that is written before it is no unshard") {
   CHECK(with("%d = aten.mul_.Tensor(%c, 2.0)", "") == 0);
   CHECK(with("%d = aten.mul_.Tensor(%w, 2.0)", "") == 0);
   CHECK(with("%d = aten.mul_.Tensor(%k, 2.0)", "") == 1);
-  CHECK(with("", "%d = aten.mul_.Tensor(%w, 2.0)") == 1);       // an optimizer
+  CHECK(with("", "%d = aten.mul_.Tensor(%w, 2.0)") == 1);  // an optimizer
 }
 
 TEST_CASE("a reduction ends as gradients and nothing else") {
@@ -122,10 +124,14 @@ TEST_CASE("a reduction ends as gradients and nothing else") {
     return launches_of(job_of(text)).size();
   };
   CHECK(with("") == 1);
-  CHECK(with("%s = aten.neg(%f)") == 0);                            // nobody uses it, but it is no gradient
+  CHECK(with("%s = aten.neg(%f)") == 0);  // nobody uses it, but it is no gradient
   CHECK(with("%s = aten.item(%f)") == 0);
-  CHECK(with("%s = aten.mul_.Tensor(%x, 2.0)") == 1);               // not what it reads behind the launch
-  Job job = job_of([&] { std::string t = kStep; t.replace(t.find("{}"), 2, ""); return t; }());
+  CHECK(with("%s = aten.mul_.Tensor(%x, 2.0)") == 1);  // not what it reads behind the launch
+  Job job = job_of([&] {
+    std::string t = kStep;
+    t.replace(t.find("{}"), 2, "");
+    return t;
+  }());
   auto chains = chains_of(job);
   CHECK(labels(job, chains[0].before) == Words{"c"});
   CHECK(labels(job, chains[0].after) == Words{"f", "m"});
@@ -165,7 +171,8 @@ TEST_CASE("stored roles are there, and storing again changes nothing") {
       const CollectiveRoles roles(*program, program->graph);
       store_roles(&program->graph, roles);
       CHECK(store_roles(&program->graph, CollectiveRoles(*program, program->graph)) == 0);
-      for (const CollectiveChain& chain : roles.chains()) CHECK(program->graph.meta(chain.launch).collective.role == chain.role);
+      for (const CollectiveChain& chain : roles.chains())
+        CHECK(program->graph.meta(chain.launch).collective.role == chain.role);
     }
   }
 }

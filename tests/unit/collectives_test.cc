@@ -36,7 +36,7 @@ Status run_op(Communicator& comm, std::string_view op, std::vector<Argument> arg
   SG_ASSIGN(std::vector<Launched> launched, launch_collective(comm, call, "node"));
   for (size_t i = launched.size(); i-- > 0;) {
     SG_TRY(finish_collective(comm, launched[i]));
-    SG_TRY(finish_collective(comm, launched[i]));   // a second wait is a no-op
+    SG_TRY(finish_collective(comm, launched[i]));  // a second wait is a no-op
   }
   return ok_status();
 }
@@ -66,7 +66,8 @@ TEST_CASE("gather and reduce-scatter of strided tensors", "[collectives]") {
   CHECK(on_ranks(2, [](Communicator& comm) {
           float r = static_cast<float>(comm.rank()) * 10;
           Buffer<float> in({2, 3}, {r, r + 1, r + 2, r + 3, r + 4, r + 5}, {1, 2}), out({4, 3}, {}, {1, 4}, 2);
-          Status s = run_op(comm, "_c10d_functional.all_gather_into_tensor.default", {{"input", in}, {"group_size", 2}}, {out.tensor()});
+          Status s = run_op(comm, "_c10d_functional.all_gather_into_tensor.default", {{"input", in}, {"group_size", 2}},
+                            {out.tensor()});
           return compare<float>(std::move(s), out, {0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15});
         }) == kFine2);
   CHECK(on_ranks(2, [](Communicator& comm) {
@@ -74,7 +75,8 @@ TEST_CASE("gather and reduce-scatter of strided tensors", "[collectives]") {
           Buffer<float> in({2, 2}, {1 + r, 2 + r, 3 + r, 4 + r}, {1, 2}), out({1, 2});
           Status s = run_op(comm, "_c10d_functional.reduce_scatter_tensor.default",
                             {{"input", in}, {"reduce_op", text("avg")}, {"group_size", 2}}, {out.tensor()});
-          return compare<float>(std::move(s), out, comm.rank() ? std::vector<float>{3.5, 4.5} : std::vector<float>{1.5, 2.5});
+          return compare<float>(std::move(s), out,
+                                comm.rank() ? std::vector<float>{3.5, 4.5} : std::vector<float>{1.5, 2.5});
         }) == kFine2);
 }
 
@@ -115,14 +117,17 @@ TEST_CASE("an exchange of rows, with split sizes from data and without", "[colle
                              {"output_split_sizes", first ? ints({0, 1}) : ints({2, 1})},
                              {"input_split_sizes", first ? ints({0, 2}) : ints({1, 1})}},
                             {out.tensor()});
-          return compare<float>(std::move(s), out, first ? std::vector<float>{5, 6} : std::vector<float>{1, 2, 3, 4, 7, 8});
+          return compare<float>(std::move(s), out,
+                                first ? std::vector<float>{5, 6} : std::vector<float>{1, 2, 3, 4, 7, 8});
         }) == kFine2);
   CHECK(on_ranks(2, [](Communicator& comm) {
           int64_t r = comm.rank() * 10;
           Buffer<int64_t> in({2}, {r, r + 1}), out({2});
           Status s = run_op(comm, "_c10d_functional.all_to_all_single.default",
-                            {{"input", in}, {"output_split_sizes", ints({})}, {"input_split_sizes", ints({})}}, {out.tensor()});
-          return compare<int64_t>(std::move(s), out, comm.rank() ? std::vector<int64_t>{1, 11} : std::vector<int64_t>{0, 10});
+                            {{"input", in}, {"output_split_sizes", ints({})}, {"input_split_sizes", ints({})}},
+                            {out.tensor()});
+          return compare<int64_t>(std::move(s), out,
+                                  comm.rank() ? std::vector<int64_t>{1, 11} : std::vector<int64_t>{0, 10});
         }) == kFine2);
 }
 
@@ -144,10 +149,10 @@ TEST_CASE("guarded, a result is of no use before its wait, and nobody may touch 
   Buffer<float> in({4}, {1, 2, 3, 4}), plain({4}), strided({4}, {}, {3}, 1), shared({8}, {1, 2, 3, 4, 5, 6, 7, 8});
   for (Buffer<float>* out : {&plain, &strided}) {
     Launched launched = launch(in.tensor(), out->tensor());
-    for (int64_t i = 0; i < 4; ++i) CHECK(out->at(i) != out->at(i));      // NaN
+    for (int64_t i = 0; i < 4; ++i) CHECK(out->at(i) != out->at(i));  // NaN
     CHECK(finish_collective(*comms[0], launched).ok());
     CHECK(out->values() == in.values());
-    out->at(1) = 0;                                                       // after the wait: as one likes
+    out->at(1) = 0;  // after the wait: as one likes
   }
   Tensor half = shared.tensor();
   half.shape[0] = 4;
@@ -170,8 +175,8 @@ TEST_CASE("conjugated tensors are sent as what they mean", "[collectives]") {
           Buffer<C64> in({1}, {C64(1, 2)}), out({1});
           Tensor conjugated = in.tensor();
           conjugated.conjugate = comm.rank() == 1;
-          Status s = run_op(comm, "_c10d_functional.all_reduce.default", {{"input", conjugated}, {"reduce_op", text("sum")}},
-                            {out.tensor()});
+          Status s = run_op(comm, "_c10d_functional.all_reduce.default",
+                            {{"input", conjugated}, {"reduce_op", text("sum")}}, {out.tensor()});
           return s.ok() && out.at(0) == C64(2, 0) ? std::string() : std::string("wrong");
         }) == kFine2);
 }
@@ -181,8 +186,8 @@ TEST_CASE("from shards along one axis to shards along another", "[collectives]")
           // The whole is [[0 1 2 3], [4 5 6 7]]: by rows before, by columns after.
           float r = static_cast<float>(comm.rank());
           Buffer<float> in({1, 4}, {4 * r, 4 * r + 1, 4 * r + 2, 4 * r + 3}), out({2, 2});
-          Status s = run_op(comm, "_dtensor.shard_dim_alltoall.default", {{"input", in}, {"gather_dim", 0}, {"shard_dim", 1}},
-                            {out.tensor()});
+          Status s = run_op(comm, "_dtensor.shard_dim_alltoall.default",
+                            {{"input", in}, {"gather_dim", 0}, {"shard_dim", 1}}, {out.tensor()});
           return compare<float>(std::move(s), out, {2 * r, 2 * r + 1, 2 * r + 4, 2 * r + 5});
         }) == kFine2);
 }
@@ -205,7 +210,8 @@ TEST_CASE("what a node gets wrong is said before anything is launched", "[collec
   };
   CHECK(message("_c10d_functional.all_gather_into_tensor.default", {{"input", in}, {"group_size", 2}}) ==
         "%node is for 2 ranks, group @all has 1");
-  CHECK(message("_c10d_functional.all_reduce.default", {{"input", in}, {"reduce_op", text("mean")}}) == "unknown reduction 'mean'");
+  CHECK(message("_c10d_functional.all_reduce.default", {{"input", in}, {"reduce_op", text("mean")}}) ==
+        "unknown reduction 'mean'");
   CHECK(message("_c10d_functional.all_reduce.default", {{"input", in}, {"reduce_op", text("band")}}) ==
         "all_reduce %node: cannot reduce f32 by band");
   CHECK(message("_c10d_functional.broadcast.default", {{"input", in}, {"src", 1}}) == "source 1 is not in group @all");

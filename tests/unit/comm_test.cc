@@ -106,7 +106,7 @@ TEST_CASE("a link works while its rank computes, one collective after the other"
     auto start = Clock::now();
     auto first = comm.launch(call_of(CollectiveKind::all_reduce, in, a, "a"));
     auto second = comm.launch(call_of(CollectiveKind::all_reduce, in, b, "b"));
-    std::this_thread::sleep_for(std::chrono::milliseconds(110));       // compute, which hides both
+    std::this_thread::sleep_for(std::chrono::milliseconds(110));  // compute, which hides both
     auto computed = Clock::now();
     EXPECT(comm.wait(*second).ok() && comm.wait(*first).ok());
     EXPECT(Clock::now() - computed < std::chrono::milliseconds(40));
@@ -152,7 +152,7 @@ TEST_CASE("what a collective moves over a rank's link", "[comm]") {
   CHECK(bytes(call_of(CollectiveKind::gather, part, whole, ""), 2) == 12);
   CHECK(bytes(call_of(CollectiveKind::all_to_all, whole, whole, ""), 2) == 36);
   CollectiveCall uneven = call_of(CollectiveKind::all_to_all, whole, mine, "");
-  uneven.send = {1, 2, 9, 0};                       // 9 of them stay on rank 2
+  uneven.send = {1, 2, 9, 0};  // 9 of them stay on rank 2
   uneven.receive = {0, 5, 2, 1};
   CHECK(bytes(uneven, 2) == 6 * 4);
   CHECK(bytes(uneven, 0) == 11 * 4);
@@ -265,7 +265,9 @@ TEST_CASE("calls that do not match name both nodes", "[comm]") {
   std::string nodes = "the ranks of group @all do not do the same: %here (all_to_all) on rank 0 and %there (";
   CHECK(differing([](CollectiveCall& c) { c.kind = CollectiveKind::all_reduce; }) ==
         nodes + "all_reduce) on rank 1: they are different collectives");
-  CHECK(differing([](CollectiveCall& c) { c.send = {3, 1}; }) ==
+  CHECK(differing([](CollectiveCall& c) {
+          c.send = {3, 1};
+        }) ==
         "the ranks of group @all do not do the same: %there (all_to_all) on rank 1 and %here (all_to_all) on rank 0: "
         "3 elements sent, 2 expected");
   CHECK(differing([](CollectiveCall& c) { c.input.dtype = c.output.dtype = DType::i32; }) ==
@@ -277,7 +279,8 @@ TEST_CASE("a call that cannot be right is refused by its own rank", "[comm]") {
   auto comms = make_local_communicators(*job);
   Vector in{{1, 2, 3}}, out{{0, 0}};
   auto message = [&](CollectiveCall call) { return comms[0]->launch(call).error().message; };
-  CHECK(message(call_of(CollectiveKind::all_reduce, in, out, "x")) == "all_reduce %x: 1 ranks of 3 elements each do not make 2");
+  CHECK(message(call_of(CollectiveKind::all_reduce, in, out, "x")) ==
+        "all_reduce %x: 1 ranks of 3 elements each do not make 2");
   CollectiveCall call = call_of(CollectiveKind::all_to_all, in, out, "x");
   call.send = {3}, call.receive = {3};
   CHECK(message(call) == "all_to_all %x: output split sizes add up to 3 elements of 2");
@@ -322,7 +325,8 @@ TEST_CASE("texts are exchanged between all ranks, again and again", "[comm]") {
   run_ranks(make_local_communicators(*job), [&](Communicator& comm) {
     for (int i = 0; i < 100; ++i) {
       auto all = comm.exchange(std::to_string(comm.rank() * 1000 + static_cast<uint32_t>(i)));
-      for (uint32_t r = 0; r < 5; ++r) EXPECT(all.ok() && (*all)[r] == std::to_string(r * 1000 + static_cast<uint32_t>(i)));
+      for (uint32_t r = 0; r < 5; ++r)
+        EXPECT(all.ok() && (*all)[r] == std::to_string(r * 1000 + static_cast<uint32_t>(i)));
     }
   });
   CHECK(findings.text() == "");
@@ -331,7 +335,8 @@ TEST_CASE("texts are exchanged between all ranks, again and again", "[comm]") {
 TEST_CASE("names of reductions", "[comm]") {
   for (const char* name : {"sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum:0.25"})
     CHECK(reduction_name(*parse_reduction(name)) == name);
-  for (const char* name : {"", "mean", "premul_sum", "premul_sum:", "premul_sum:1x"}) CHECK(!parse_reduction(name).ok());
+  for (const char* name : {"", "mean", "premul_sum", "premul_sum:", "premul_sum:1x"})
+    CHECK(!parse_reduction(name).ok());
 }
 
 TEST_CASE("a communicator that is not there is a missing resource, with a remedy", "[comm]") {

@@ -109,11 +109,12 @@ TEST_CASE("composite: what cannot be taken apart stays as it was, with the reaso
 }
 
 TEST_CASE("composite: arguments that are none of the schema's") {
-  for (std::string_view call : {"aten.tile(%x)", "aten.tile(%x, [2], [3])", "aten.tile(%x, times=[2])", "aten.tile(%x, %x)",
-                                "aten.einsum(\"i...,...i->\", 3)", "aten.rot90(%x, 1, [0, 0])", "aten.rot90(%x, 1, [0, 9])",
-                                "aten.tensor_split.sections(%x, 0)", "aten.kthvalue(%x, 0)", "aten.movedim.intlist(%x, [0, 0], [1, 2])",
-                                "aten.cosine_similarity(%x, %x, 5)", "aten.diag_embed(%x, 0, 1, 1)", "aten.fft_rfft(%x, 0)",
-                                "aten.fft_fftn(%x, [1, 2, 3])", "aten.lstm.input(%x, [], [], true, 1, 0.0, false, false, false)"}) {
+  for (std::string_view call :
+       {"aten.tile(%x)", "aten.tile(%x, [2], [3])", "aten.tile(%x, times=[2])", "aten.tile(%x, %x)",
+        "aten.einsum(\"i...,...i->\", 3)", "aten.rot90(%x, 1, [0, 0])", "aten.rot90(%x, 1, [0, 9])",
+        "aten.tensor_split.sections(%x, 0)", "aten.kthvalue(%x, 0)", "aten.movedim.intlist(%x, [0, 0], [1, 2])",
+        "aten.cosine_similarity(%x, %x, 5)", "aten.diag_embed(%x, 0, 1, 1)", "aten.fft_rfft(%x, 0)",
+        "aten.fft_fftn(%x, [1, 2, 3])", "aten.lstm.input(%x, [], [], true, 1, 0.0, false, false, false)"}) {
     Expanded e = expand("  input %x : f32[4, 3]\n  %y = " + std::string(call) + "\n  output %y\n");
     INFO(call);
     CHECK(e.graph().node_count() == 1);
@@ -122,7 +123,8 @@ TEST_CASE("composite: arguments that are none of the schema's") {
 }
 
 TEST_CASE("composite: other names of an operator") {
-  Expanded e = expand("  input %x : f32[4]\n  %y = aten.multiply.Tensor(%x, %x)\n  %z = aten.clip(%y, 0, 1)\n  output %z\n");
+  Expanded e =
+      expand("  input %x : f32[4]\n  %y = aten.multiply.Tensor(%x, %x)\n  %z = aten.clip(%y, 0, 1)\n  output %z\n");
   CHECK(ops(e.graph()) == "mul.Tensor clamp.default");
   CHECK(e.graph().type(e.graph().outputs()[0].value).kind == TypeKind::tensor);
 }

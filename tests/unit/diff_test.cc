@@ -126,60 +126,83 @@ TEST_CASE("diff: threads and the direction do not matter") {
 
 TEST_CASE("diff: operands of ops that commute may change places") {
   CHECK(told(kHead + "  %y = aten.add.Tensor(%x, %w) : f32[4, 4]\n  output %y\n",
-             kHead + "  %y = aten.add.Tensor(%w, %x) : f32[4, 4]\n  output %y\n").empty());
+             kHead + "  %y = aten.add.Tensor(%w, %x) : f32[4, 4]\n  output %y\n")
+            .empty());
   CHECK_FALSE(told(kHead + "  %y = aten.sub.Tensor(%x, %w) : f32[4, 4]\n  output %y\n",
-                   kHead + "  %y = aten.sub.Tensor(%w, %x) : f32[4, 4]\n  output %y\n").empty());
+                   kHead + "  %y = aten.sub.Tensor(%w, %x) : f32[4, 4]\n  output %y\n")
+                  .empty());
   CHECK_FALSE(told(kHead + "  %y = aten.add.Tensor(%x, %w, alpha=2) : f32[4, 4]\n  output %y\n",
-                   kHead + "  %y = aten.add.Tensor(%w, %x, alpha=2) : f32[4, 4]\n  output %y\n").empty());
+                   kHead + "  %y = aten.add.Tensor(%w, %x, alpha=2) : f32[4, 4]\n  output %y\n")
+                  .empty());
 }
 
 TEST_CASE("diff: symbols correspond by what they size") {
   auto text = [](const std::string& s, const std::string& t, const std::string& max) {
-    return "sg 1.0 world 1\n\ngraph rank *\n  symbol " + s + " input [2, " + max + "]\n  symbol " + t + " input [2, 64]\n  guard " + s +
-           " <= " + t + "\n  input %x : f32[" + s + ", " + t + "]\n  %y = aten.relu(%x) : f32[" + s + ", " + t + "]\n  output %y\n";
+    return "sg 1.0 world 1\n\ngraph rank *\n  symbol " + s + " input [2, " + max + "]\n  symbol " + t +
+           " input [2, 64]\n  guard " + s + " <= " + t + "\n  input %x : f32[" + s + ", " + t +
+           "]\n  %y = aten.relu(%x) : f32[" + s + ", " + t + "]\n  output %y\n";
   };
   DiffOptions names;
   names.ignore_name = true;
   CHECK(told(text("s0", "s1", "32"), text("u9", "a", "32"), names).empty());
-  CHECK(told(text("s0", "s1", "32"), text("s1", "s0", "32"), names).empty());     // both renamed, into each other
+  CHECK(told(text("s0", "s1", "32"), text("s1", "s0", "32"), names).empty());  // both renamed, into each other
   CHECK_FALSE(told(text("s0", "s1", "32"), text("s1", "s0", "32")).empty());
-  CHECK_THAT(told(text("s0", "s1", "32"), text("s0", "s1", "48")), Catch::Contains("symbol changed  s0  max: 32 -> 48"));
+  CHECK_THAT(told(text("s0", "s1", "32"), text("s0", "s1", "48")),
+             Catch::Contains("symbol changed  s0  max: 32 -> 48"));
 }
 
 TEST_CASE("diff: every field is seen, and ignored where that is asked for") {
-  struct Case { const char* before; const char* after; const char* told; bool name, meta, order, loc; };
+  struct Case {
+    const char* before;
+    const char* after;
+    const char* told;
+    bool name, meta, order, loc;
+  };
   const Case cases[] = {
       {"%y = aten.relu(%x) : f32[4, 4]", "%z = aten.relu(%x) : f32[4, 4]", "%z", true, false, false, false},
       {"%y = aten.relu(%x) : f32[4, 4]", "%y = aten.exp(%x) : f32[4, 4]", "aten.exp", false, false, false, false},
       {"%y = aten.relu(%x) : f32[4, 4]", "%y = aten.relu(%w) : f32[4, 4]", "%w", false, false, false, false},
-      {"%y = aten.mul.Scalar(%x, 2.0) : f32[4, 4]", "%y = aten.mul.Scalar(%x, 3.0) : f32[4, 4]", "3.0", false, false, false, false},
+      {"%y = aten.mul.Scalar(%x, 2.0) : f32[4, 4]", "%y = aten.mul.Scalar(%x, 3.0) : f32[4, 4]", "3.0", false, false,
+       false, false},
       {"%y = foreign.op(%x) : f32[4, 4]", "%y = foreign.op(%x) : bf16[4, 4]", "bf16", false, false, false, false},
-      {"%y = aten.relu(%x) : f32[4, 4]", "%y = aten.relu(%x) : f32[4, 4] recompute must_save", "must_save", false, true, false, false},
-      {"forward a.b\n    %y = aten.relu(%x) : f32[4, 4]", "forward a.c\n    %y = aten.relu(%x) : f32[4, 4]", "module: a.b -> a.c", false, true, false, false},
-      {"at \"m.py\":3 f\n  %y = aten.relu(%x) : f32[4, 4]", "at \"m.py\":4 f\n  %y = aten.relu(%x) : f32[4, 4]", "\"m.py\":4 f", false, false, false, true},
+      {"%y = aten.relu(%x) : f32[4, 4]", "%y = aten.relu(%x) : f32[4, 4] recompute must_save", "must_save", false, true,
+       false, false},
+      {"forward a.b\n    %y = aten.relu(%x) : f32[4, 4]", "forward a.c\n    %y = aten.relu(%x) : f32[4, 4]",
+       "module: a.b -> a.c", false, true, false, false},
+      {"at \"m.py\":3 f\n  %y = aten.relu(%x) : f32[4, 4]", "at \"m.py\":4 f\n  %y = aten.relu(%x) : f32[4, 4]",
+       "\"m.py\":4 f", false, false, false, true},
       {"%a = aten.exp(%x) : f32[4, 4]\n  %b = aten.exp(%w) : f32[4, 4]\n  %y = aten.mm(%a, %b) : f32[4, 4]",
-       "%b = aten.exp(%w) : f32[4, 4]\n  %a = aten.exp(%x) : f32[4, 4]\n  %y = aten.mm(%a, %b) : f32[4, 4]", "moved", false, false, true, false},
+       "%b = aten.exp(%w) : f32[4, 4]\n  %a = aten.exp(%x) : f32[4, 4]\n  %y = aten.mm(%a, %b) : f32[4, 4]", "moved",
+       false, false, true, false},
   };
   for (const Case& c : cases) {
     std::string last = std::string(c.after).find("%z") != std::string::npos ? "%z" : "%y";
-    std::string a = kHead + "  " + c.before + "\n  output %y\n", b = kHead + "  " + c.after + "\n  output " + last + "\n";
+    std::string a = kHead + "  " + c.before + "\n  output %y\n",
+                b = kHead + "  " + c.after + "\n  output " + last + "\n";
     CAPTURE(b);
     CHECK_THAT(told(a, b), Catch::Contains(c.told));
     DiffOptions options;
-    options.ignore_name = c.name, options.ignore_meta = c.meta, options.ignore_order = c.order, options.ignore_loc = c.loc;
+    options.ignore_name = c.name, options.ignore_meta = c.meta, options.ignore_order = c.order,
+    options.ignore_loc = c.loc;
     CHECK(told(a, b, options).empty() == (c.name || c.meta || c.order || c.loc));
   }
 }
 
 TEST_CASE("diff: copies, dead nodes and in-place forms are explained") {
-  std::string a = kHead + "  %h = aten.exp(%x) : f32[4, 4]\n  %k = aten.relu(%h) : f32[4, 4]\n  backward -\n    %g = aten.mm(%h, %w) : f32[4, 4]\n"
-                          "    %unused = aten.neg(%w) : f32[4, 4]\n    %i = aten.add.Tensor(%k, %g) : f32[4, 4]\n    %o = aten.relu_(%i) : f32[4, 4]\n  output %o\n";
-  std::string b = kHead + "  %h = aten.exp(%x) : f32[4, 4]\n  %k = aten.relu(%h) : f32[4, 4]\n  backward -\n    %again = aten.exp(%x) : f32[4, 4]\n"
-                          "    %g = aten.mm(%again, %w) : f32[4, 4]\n    %i = aten.add.Tensor(%k, %g) : f32[4, 4]\n    %o = aten.relu(%i) : f32[4, 4]\n  output %o\n";
+  std::string a = kHead +
+                  "  %h = aten.exp(%x) : f32[4, 4]\n  %k = aten.relu(%h) : f32[4, 4]\n  backward -\n    %g = "
+                  "aten.mm(%h, %w) : f32[4, 4]\n"
+                  "    %unused = aten.neg(%w) : f32[4, 4]\n    %i = aten.add.Tensor(%k, %g) : f32[4, 4]\n    %o = "
+                  "aten.relu_(%i) : f32[4, 4]\n  output %o\n";
+  std::string b = kHead +
+                  "  %h = aten.exp(%x) : f32[4, 4]\n  %k = aten.relu(%h) : f32[4, 4]\n  backward -\n    %again = "
+                  "aten.exp(%x) : f32[4, 4]\n"
+                  "    %g = aten.mm(%again, %w) : f32[4, 4]\n    %i = aten.add.Tensor(%k, %g) : f32[4, 4]\n    %o = "
+                  "aten.relu(%i) : f32[4, 4]\n  output %o\n";
   std::string text = told(a, b);
   CHECK_THAT(text, Catch::Contains("1 node recomputes 1 node") && Catch::Contains("1 dead node gone") &&
                        Catch::Contains("1 in-place write made functional"));
-  CHECK(text.find("@@") == std::string::npos);       // nothing is left to be shown
+  CHECK(text.find("@@") == std::string::npos);  // nothing is left to be shown
 }
 
 TEST_CASE("diff: symbols that became numbers are one thing, in both directions") {
@@ -188,8 +211,9 @@ TEST_CASE("diff: symbols that became numbers are one thing, in both directions")
     if (symbolic) out += "  symbol u0 input [2, 64]\n  guard u0 <= 64\n";
     out += "  input %x : f32[" + u + ", 4]\n";
     if (symbolic) out += "  %s = aten.sym_size.int(%x, 0) : int u0\n";
-    out += "  %e = aten.exp(%x) : f32[" + u + ", 4]\n  %z = aten.new_zeros(%e, [" + std::string(symbolic ? "%s" : "8") + ", " +
-           (symbolic ? "%s" : "8") + "]) : f32[" + u + ", " + u + "]\n  %y = " + planted + "(%z) : f32[" + u + ", " + u + "]\n";
+    out += "  %e = aten.exp(%x) : f32[" + u + ", 4]\n  %z = aten.new_zeros(%e, [" + std::string(symbolic ? "%s" : "8") +
+           ", " + (symbolic ? "%s" : "8") + "]) : f32[" + u + ", " + u + "]\n  %y = " + planted + "(%z) : f32[" + u +
+           ", " + u + "]\n";
     return out + "  output %y\n  output %e\n";
   };
   std::string dynamic = text("u0", true, "aten.relu"), fixed = text("8", false, "aten.relu");
@@ -202,7 +226,7 @@ TEST_CASE("diff: symbols that became numbers are one thing, in both directions")
     CHECK(report.find("guard") == std::string::npos);
     CHECK(report.find("input changed") == std::string::npos);
   }
-  std::string other = told(dynamic, text("8", false, "aten.tanh"));     // what else changed is shown, by itself
+  std::string other = told(dynamic, text("8", false, "aten.tanh"));  // what else changed is shown, by itself
   CHECK_THAT(other, Catch::Contains("u0 = 8 (3 nodes)") && Catch::Contains("+   %y = aten.tanh"));
   std::string smaller = told(dynamic, text("80", false, "aten.relu"));  // the guard does not hold for it
   CHECK_THAT(smaller, Catch::Contains("guard removed"));
@@ -210,8 +234,8 @@ TEST_CASE("diff: symbols that became numbers are one thing, in both directions")
 
 TEST_CASE("diff: a guard with numbers for some of its symbols") {
   auto text = [](const std::string& u, const std::string& symbol, const std::string& guard) {
-    return "sg 1.0 world 1\n\ngraph rank *\n" + symbol + "  symbol s1 input [2, 64]\n  guard " + guard + "\n  input %x : f32[" + u +
-           ", s1]\n  %e = aten.exp(%x) : f32[" + u + ", s1]\n  output %e\n";
+    return "sg 1.0 world 1\n\ngraph rank *\n" + symbol + "  symbol s1 input [2, 64]\n  guard " + guard +
+           "\n  input %x : f32[" + u + ", s1]\n  %e = aten.exp(%x) : f32[" + u + ", s1]\n  output %e\n";
   };
   std::string a = text("s0", "  symbol s0 input [2, 64]\n", "2*s0 <= s1");
   CHECK_THAT(told(a, text("8", "", "16 <= s1")), Catch::Contains("s0 = 8") && !Catch::Contains("guard"));
@@ -222,16 +246,21 @@ TEST_CASE("diff: nodes that only pass an argument on") {
   std::string rest = "  %o = aten.relu(%k) : f32[4, 4]\n  output %o\n";
   std::string clean = kHead + "  %m = aten.mm(%x, %w) : f32[4, 4]\n  %k = aten.exp(%m) : f32[4, 4]\n" + rest;
   auto with = [&](const std::string& lines, const std::string& last) {
-    return kHead + "  %m = aten.mm(%x, %w) : f32[4, 4]\n" + lines + "  %k = aten.exp(" + last + ") : f32[4, 4]\n" + rest;
+    return kHead + "  %m = aten.mm(%x, %w) : f32[4, 4]\n" + lines + "  %k = aten.exp(" + last + ") : f32[4, 4]\n" +
+           rest;
   };
-  std::string all = with("  %d = aten.detach(%m) : f32[4, 4]\n  %v = aten.view(%d, [4, 4]) : f32[4, 4]\n  %c = aten.clone(%v) : f32[4, 4]\n", "%c");
+  std::string all = with(
+      "  %d = aten.detach(%m) : f32[4, 4]\n  %v = aten.view(%d, [4, 4]) : f32[4, 4]\n  %c = aten.clone(%v) : f32[4, "
+      "4]\n",
+      "%c");
   std::string forth = told(all, clean), back = told(clean, all);
   CHECK_THAT(forth, Catch::Contains("3 nodes gone that only passed their argument on (1 clone, 1 detach, 1 view)"));
   CHECK_THAT(back, Catch::Contains("3 nodes new that only pass their argument on (1 clone, 1 detach, 1 view)"));
   CHECK(forth.find("@@") == std::string::npos);
   CHECK(back.find("@@") == std::string::npos);
   std::string twice = with("  %t = aten.t(%m) : f32[4, 4] stride [1, 4]\n  %u = aten.t(%t) : f32[4, 4]\n", "%u");
-  CHECK_THAT(told(twice, clean), Catch::Contains("1 node gone that only passed") && Catch::Contains("1 dead node gone") && !Catch::Contains("@@"));
+  CHECK_THAT(told(twice, clean), Catch::Contains("1 node gone that only passed") &&
+                                     Catch::Contains("1 dead node gone") && !Catch::Contains("@@"));
   // Not the same tensor: other strides; a copy that is written.
   CHECK_THAT(told(with("  %t = aten.t(%m) : f32[4, 4] stride [1, 4]\n", "%t"), clean), Catch::Contains("@@"));
   std::string written = with("  %c = aten.clone(%m) : f32[4, 4]\n  %r = aten.relu_(%c) : f32[4, 4]\n", "%c");
@@ -239,91 +268,146 @@ TEST_CASE("diff: nodes that only pass an argument on") {
 }
 
 TEST_CASE("diff: views of one memory, taken in other steps") {
-  auto with = [&](const std::string& lines) { return kHead + "  %m = aten.mm(%x, %w) : f32[4, 4]\n" + lines + "  %k = aten.exp(%v) : f32[2, 4, 2] stride [2, 4, 1]\n  output %k\n"; };
-  std::string steps = with("  %a = aten.view(%m, [4, 2, 2]) : f32[4, 2, 2]\n  %v = aten.transpose.int(%a, 0, 1) : f32[2, 4, 2] stride [2, 4, 1]\n");
+  auto with = [&](const std::string& lines) {
+    return kHead + "  %m = aten.mm(%x, %w) : f32[4, 4]\n" + lines +
+           "  %k = aten.exp(%v) : f32[2, 4, 2] stride [2, 4, 1]\n  output %k\n";
+  };
+  std::string steps = with(
+      "  %a = aten.view(%m, [4, 2, 2]) : f32[4, 2, 2]\n  %v = aten.transpose.int(%a, 0, 1) : f32[2, 4, 2] stride [2, "
+      "4, 1]\n");
   std::string one = with("  %v = aten.as_strided(%m, [2, 4, 2], [2, 4, 1]) : f32[2, 4, 2] stride [2, 4, 1]\n");
-  CHECK_THAT(told(steps, one), Catch::Contains("1 view of the same memory is taken another way; 1 step in between gone") && !Catch::Contains("@@"));
+  CHECK_THAT(told(steps, one),
+             Catch::Contains("1 view of the same memory is taken another way; 1 step in between gone") &&
+                 !Catch::Contains("@@"));
   CHECK_THAT(told(one, steps), Catch::Contains("1 step in between new") && !Catch::Contains("@@"));
-  std::string other = with("  %v = aten.as_strided(%w, [2, 4, 2], [2, 4, 1]) : f32[2, 4, 2] stride [2, 4, 1]\n");       // of another memory
+  std::string other =
+      with("  %v = aten.as_strided(%w, [2, 4, 2], [2, 4, 1]) : f32[2, 4, 2] stride [2, 4, 1]\n");  // of another memory
   CHECK_THAT(told(steps, other), !Catch::Contains("another way") && Catch::Contains("@@"));
 }
 
 TEST_CASE("diff: values that wait in the host's memory") {
   auto with = [&](const std::string& there, const std::string& back, const std::string& value) {
-    return kHead + "  %m = aten.mm(%x, %w) : f32[4, 4]\n" + there + "  %r = aten.relu(%m) : f32[4, 4]\n" + back + "  %k = aten.mm(%r, " + value + ") : f32[4, 4]\n  output %k\n";
+    return kHead + "  %m = aten.mm(%x, %w) : f32[4, 4]\n" + there + "  %r = aten.relu(%m) : f32[4, 4]\n" + back +
+           "  %k = aten.mm(%r, " + value + ") : f32[4, 4]\n  output %k\n";
   };
   std::string plain = with("", "", "%m");
   std::string there = "  %o = sg.offload(%m) : f32[4, 4]\n  %h = sg.wait(%o) : f32[4, 4]\n";
-  std::string moved = with(there, "  %l = sg.reload(%h, device=cpu) : f32[4, 4]\n  %b = sg.wait(%l) : f32[4, 4]\n", "%b");
-  CHECK_THAT(told(plain, moved), Catch::Contains("1 value, 64 B, waits in the host's memory (4 nodes new)") && !Catch::Contains("@@"));
-  CHECK_THAT(told(moved, plain), Catch::Contains("1 value, 64 B, no longer waits in the host's memory (4 nodes gone)") && !Catch::Contains("@@"));
-  CHECK_THAT(told(plain, with(there, "  %l = sg.reload(%h, device=cpu) : f32[4, 4]\n  %b = aten.exp(%l) : f32[4, 4]\n", "%b")), Catch::Contains("@@"));
+  std::string moved =
+      with(there, "  %l = sg.reload(%h, device=cpu) : f32[4, 4]\n  %b = sg.wait(%l) : f32[4, 4]\n", "%b");
+  CHECK_THAT(told(plain, moved),
+             Catch::Contains("1 value, 64 B, waits in the host's memory (4 nodes new)") && !Catch::Contains("@@"));
+  CHECK_THAT(
+      told(moved, plain),
+      Catch::Contains("1 value, 64 B, no longer waits in the host's memory (4 nodes gone)") && !Catch::Contains("@@"));
+  CHECK_THAT(
+      told(plain, with(there, "  %l = sg.reload(%h, device=cpu) : f32[4, 4]\n  %b = aten.exp(%l) : f32[4, 4]\n", "%b")),
+      Catch::Contains("@@"));
 }
 
 TEST_CASE("diff: a split that is computed again is no chunk") {
-  std::string head = "sg 1.0 world 1\n\ngraph rank *\n  input %x : f32[8, 4]\n  forward layers.0\n  %a, %b = aten.split.Tensor(%x, 4) : f32[4, 4], f32[4, 4] +16\n"
-                     "  %e = aten.exp(%a) : f32[4, 4]\n  %f = aten.exp(%b) : f32[4, 4]\n  %m = aten.mm(%e, %f) : f32[4, 4]\n  backward layers.0\n";
+  std::string head =
+      "sg 1.0 world 1\n\ngraph rank *\n  input %x : f32[8, 4]\n  forward layers.0\n  %a, %b = aten.split.Tensor(%x, 4) "
+      ": f32[4, 4], f32[4, 4] +16\n"
+      "  %e = aten.exp(%a) : f32[4, 4]\n  %f = aten.exp(%b) : f32[4, 4]\n  %m = aten.mm(%e, %f) : f32[4, 4]\n  "
+      "backward layers.0\n";
   std::string tail = "  output %s\n";
   std::string kept = head + "  %s = aten.mm(%f, %e) : f32[4, 4]\n  output %m\n" + tail;
-  std::string again = head + "  %c, %d = aten.split.Tensor(%x, 4) : f32[4, 4], f32[4, 4] +16\n  %g = aten.exp(%c) : f32[4, 4]\n  %h = aten.exp(%d) : f32[4, 4]\n"
-                      "  %s = aten.mm(%h, %g) : f32[4, 4]\n  output %m\n" + tail;
-  CHECK_THAT(told(kept, again), Catch::Contains("3 nodes recompute 3 nodes") && !Catch::Contains("chunk") && !Catch::Contains("@@"));
+  std::string again = head +
+                      "  %c, %d = aten.split.Tensor(%x, 4) : f32[4, 4], f32[4, 4] +16\n  %g = aten.exp(%c) : f32[4, "
+                      "4]\n  %h = aten.exp(%d) : f32[4, 4]\n"
+                      "  %s = aten.mm(%h, %g) : f32[4, 4]\n  output %m\n" +
+                      tail;
+  CHECK_THAT(told(kept, again),
+             Catch::Contains("3 nodes recompute 3 nodes") && !Catch::Contains("chunk") && !Catch::Contains("@@"));
 }
 
 TEST_CASE("diff: gathers merged into buckets, and gathered again for the backward") {
   auto text = [](bool merged, bool again) {
-    std::string out = "sg 1.0 world 2\ngroup @dp [0 1]\n\ngraph rank *\n  input %x : f32[2, 4]\n  param %u : f32[4] \"u\"\n  param %v : f32[4] \"v\"\n";
+    std::string out =
+        "sg 1.0 world 2\ngroup @dp [0 1]\n\ngraph rank *\n  input %x : f32[2, 4]\n  param %u : f32[4] \"u\"\n  param "
+        "%v : f32[4] \"v\"\n";
     auto bucket = [](const std::string& n, const std::string& phase) {
       std::string meta = " unshard bucket " + n + " " + phase + " plan [layers.0]\n";
-      return "  " + phase + " layers.0\n  %p" + n + " = sg.pack([%u, %v]) : f32[8]" + meta + "  %g" + n + " = _c10d_functional.all_gather_into_tensor(%p" + n + ", 2, @dp) : f32[16]" + meta +
-             "  %w" + n + " = _c10d_functional.wait_tensor(%g" + n + ") : f32[16]" + meta + "  %r" + n + " = aten.view(%w" + n + ", [2, 8]) : f32[2, 8]" + meta +
-             "  %a" + n + ", %b" + n + " = aten.split_with_sizes_copy(%r" + n + ", [4, 4], 1) : f32[2, 4], f32[2, 4]" + meta;
+      return "  " + phase + " layers.0\n  %p" + n + " = sg.pack([%u, %v]) : f32[8]" + meta + "  %g" + n +
+             " = _c10d_functional.all_gather_into_tensor(%p" + n + ", 2, @dp) : f32[16]" + meta + "  %w" + n +
+             " = _c10d_functional.wait_tensor(%g" + n + ") : f32[16]" + meta + "  %r" + n + " = aten.view(%w" + n +
+             ", [2, 8]) : f32[2, 8]" + meta + "  %a" + n + ", %b" + n + " = aten.split_with_sizes_copy(%r" + n +
+             ", [4, 4], 1) : f32[2, 4], f32[2, 4]" + meta;
     };
-    std::string single = "  forward layers.0\n  %gu = _c10d_functional.all_gather_into_tensor(%u, 2, @dp) : f32[8]\n  %wu = _c10d_functional.wait_tensor(%gu) : f32[8]\n"
-                         "  %a0 = aten.view(%wu, [2, 4]) : f32[2, 4]\n  %gv = _c10d_functional.all_gather_into_tensor(%v, 2, @dp) : f32[8]\n"
-                         "  %wv = _c10d_functional.wait_tensor(%gv) : f32[8]\n  %b0 = aten.view(%wv, [2, 4]) : f32[2, 4]\n";
+    std::string single =
+        "  forward layers.0\n  %gu = _c10d_functional.all_gather_into_tensor(%u, 2, @dp) : f32[8]\n  %wu = "
+        "_c10d_functional.wait_tensor(%gu) : f32[8]\n"
+        "  %a0 = aten.view(%wu, [2, 4]) : f32[2, 4]\n  %gv = _c10d_functional.all_gather_into_tensor(%v, 2, @dp) : "
+        "f32[8]\n"
+        "  %wv = _c10d_functional.wait_tensor(%gv) : f32[8]\n  %b0 = aten.view(%wv, [2, 4]) : f32[2, 4]\n";
     std::string n = again ? "1" : "0";
-    return out + (merged ? bucket("0", "forward") : single) + "  %m = aten.mul.Tensor(%x, %a0) : f32[2, 4]\n  %o = aten.add.Tensor(%m, %b0) : f32[2, 4]\n" +
-           (again ? bucket("1", "backward") : "  backward layers.0\n") + "  %d = aten.exp(%a" + n + ") : f32[2, 4]\n  %e = aten.mul.Tensor(%d, %b" + n + ") : f32[2, 4]\n  output %o\n  output %e\n";
+    return out + (merged ? bucket("0", "forward") : single) +
+           "  %m = aten.mul.Tensor(%x, %a0) : f32[2, 4]\n  %o = aten.add.Tensor(%m, %b0) : f32[2, 4]\n" +
+           (again ? bucket("1", "backward") : "  backward layers.0\n") + "  %d = aten.exp(%a" + n +
+           ") : f32[2, 4]\n  %e = aten.mul.Tensor(%d, %b" + n + ") : f32[2, 4]\n  output %o\n  output %e\n";
   };
-  CHECK_THAT(told(text(false, false), text(true, false)), Catch::Contains("2 all_gather on @dp merged into bucket 0 (forward): 6 nodes became 5") && !Catch::Contains("@@"));
-  CHECK_THAT(told(text(true, false), text(false, false)), Catch::Contains("2 all_gather on @dp taken out of bucket 0 (forward): 5 nodes became 6") && !Catch::Contains("@@"));
-  CHECK_THAT(told(text(false, false), text(true, true)), Catch::Contains("merged into bucket 0 (forward)") && Catch::Contains("2 all_gather on @dp done again in bucket 1 (backward): 5 new nodes") && !Catch::Contains("@@"));
+  CHECK_THAT(told(text(false, false), text(true, false)),
+             Catch::Contains("2 all_gather on @dp merged into bucket 0 (forward): 6 nodes became 5") &&
+                 !Catch::Contains("@@"));
+  CHECK_THAT(told(text(true, false), text(false, false)),
+             Catch::Contains("2 all_gather on @dp taken out of bucket 0 (forward): 5 nodes became 6") &&
+                 !Catch::Contains("@@"));
+  CHECK_THAT(told(text(false, false), text(true, true)),
+             Catch::Contains("merged into bucket 0 (forward)") &&
+                 Catch::Contains("2 all_gather on @dp done again in bucket 1 (backward): 5 new nodes") &&
+                 !Catch::Contains("@@"));
 }
 
 TEST_CASE("diff: a conjugate bit belongs to views only") {
   std::string head = "sg 1.0 world 1\n\ngraph rank *\n  input %x : c64[4, 4]\n  %j = aten._conj(%x) : c64[4, 4]\n";
   auto with = [&](const std::string& lines, const std::string& last) {
-    return head + "  %m = aten.mm(%j, %x) : c64[4, 4]\n" + lines + "  %k = aten.exp(" + last + ") : c64[4, 4]\n  output %k\n";
+    return head + "  %m = aten.mm(%j, %x) : c64[4, 4]\n" + lines + "  %k = aten.exp(" + last +
+           ") : c64[4, 4]\n  output %k\n";
   };
   std::string views = "  %t = aten.t(%m) : c64[4, 4] stride [1, 4]\n  %u = aten.t(%t) : c64[4, 4]\n";
-  CHECK_THAT(told(with(views, "%u"), with("", "%m")), Catch::Contains("1 node gone that only passed") && !Catch::Contains("@@"));
+  CHECK_THAT(told(with(views, "%u"), with("", "%m")),
+             Catch::Contains("1 node gone that only passed") && !Catch::Contains("@@"));
   std::string of_view = "  %t = aten.t(%j) : c64[4, 4] stride [1, 4]\n  %u = aten.t(%t) : c64[4, 4]\n";
-  std::string plain = head + "  %k = aten.exp(%x) : c64[4, 4]\n  output %k\n  output %j\n";        // has the memory and the type of %u
-  CHECK_THAT(told(head + of_view + "  %k = aten.exp(%u) : c64[4, 4]\n  output %k\n  output %j\n", plain), Catch::Contains("@@"));
+  std::string plain =
+      head + "  %k = aten.exp(%x) : c64[4, 4]\n  output %k\n  output %j\n";  // has the memory and the type of %u
+  CHECK_THAT(told(head + of_view + "  %k = aten.exp(%u) : c64[4, 4]\n  output %k\n  output %j\n", plain),
+             Catch::Contains("@@"));
 }
 
 TEST_CASE("diff: chunks without metadata are told by what they do") {
   std::string head = "sg 1.0 world 1\n\ngraph rank *\n  input %x : f32[8, 4]\n  param %w : f32[4, 4] \"w\"\n";
-  std::string whole = head + "  forward layers.0.mlp\n  %m = aten.mm(%x, %w) : f32[8, 4]\n  %r = aten.relu(%m) : f32[8, 4]\n  %o = aten.exp(%r) : f32[8, 4]\n  output %o\n";
+  std::string whole = head +
+                      "  forward layers.0.mlp\n  %m = aten.mm(%x, %w) : f32[8, 4]\n  %r = aten.relu(%m) : f32[8, 4]\n  "
+                      "%o = aten.exp(%r) : f32[8, 4]\n  output %o\n";
   auto cut = [&](const std::string& second, int rows) {
     std::string p = std::to_string(rows), q = std::to_string(8 - rows), n = std::to_string(rows * 4);
-    return head + "  forward layers.0.mlp\n  %a, %b = aten.split_with_sizes(%x, [" + p + ", " + q + "], 0) : f32[" + p + ", 4], f32[" + q + ", 4] +" + n +
-           "\n  %m0 = aten.mm(%a, %w) : f32[" + p + ", 4]\n  %m1 = aten.mm(%b, %w) : f32[" + q + ", 4]\n  %r0 = aten.relu(%m0) : f32[" + p + ", 4]\n"
-           "  %r1 = " + second + "(%m1) : f32[" + q + ", 4]\n  %r = aten.cat([%r0, %r1], 0) : f32[8, 4]\n  %o = aten.exp(%r) : f32[8, 4]\n  output %o\n";
+    return head + "  forward layers.0.mlp\n  %a, %b = aten.split_with_sizes(%x, [" + p + ", " + q + "], 0) : f32[" + p +
+           ", 4], f32[" + q + ", 4] +" + n + "\n  %m0 = aten.mm(%a, %w) : f32[" + p +
+           ", 4]\n  %m1 = aten.mm(%b, %w) : f32[" + q + ", 4]\n  %r0 = aten.relu(%m0) : f32[" + p +
+           ", 4]\n"
+           "  %r1 = " +
+           second + "(%m1) : f32[" + q +
+           ", 4]\n  %r = aten.cat([%r0, %r1], 0) : f32[8, 4]\n  %o = aten.exp(%r) : f32[8, 4]\n  output %o\n";
   };
   for (int rows : {4, 5})
-    CHECK_THAT(told(whole, cut("aten.relu", rows)), Catch::Contains("split into 2 chunks (forward): 2 nodes became 4, 2 boundary nodes  [layers.0.mlp]") &&
-                                                        !Catch::Contains("@@"));
-  CHECK_THAT(told(whole, cut("aten.tanh", 4)), Catch::Contains("@@") && Catch::Contains("+   %r1 = aten.tanh"));   // not the same to both pieces
+    CHECK_THAT(told(whole, cut("aten.relu", rows)),
+               Catch::Contains("split into 2 chunks (forward): 2 nodes became 4, 2 boundary nodes  [layers.0.mlp]") &&
+                   !Catch::Contains("@@"));
+  CHECK_THAT(told(whole, cut("aten.tanh", 4)),
+             Catch::Contains("@@") && Catch::Contains("+   %r1 = aten.tanh"));  // not the same to both pieces
 }
 
 TEST_CASE("diff: planted edits of types, inputs, outputs, symbols, guards and groups are each told once") {
   const std::string base =
-      "sg 1.0 world 2\ngroup @dp [0 1] {0 \"0\"}\n\ngraph rank *\n  symbol s0 input [2, 64]\n  guard s0 <= 64\n  input %x : f32[s0, 4]\n"
-      "  param %w : f32[4, 4] \"w\"\n  %m = aten.mm(%x, %w) : f32[s0, 4]\n  %y = aten.relu(%m) : f32[s0, 4]\n  %f = foreign.op(%y) : f32[s0]\n"
+      "sg 1.0 world 2\ngroup @dp [0 1] {0 \"0\"}\n\ngraph rank *\n  symbol s0 input [2, 64]\n  guard s0 <= 64\n  input "
+      "%x : f32[s0, 4]\n"
+      "  param %w : f32[4, 4] \"w\"\n  %m = aten.mm(%x, %w) : f32[s0, 4]\n  %y = aten.relu(%m) : f32[s0, 4]\n  %f = "
+      "foreign.op(%y) : f32[s0]\n"
       "  output %y\n  output %f\n";
-  struct Case { const char *from, *to, *subject; EditKind kind; };
+  struct Case {
+    const char *from, *to, *subject;
+    EditKind kind;
+  };
   const Case cases[] = {
       {"foreign.op(%y) : f32[s0]", "foreign.op(%y) : f64[s0]", "", EditKind::changed},
       {"f32[4, 4] \"w\"", "f32[4, 4] \"v\"", "input", EditKind::changed},
@@ -349,7 +433,9 @@ TEST_CASE("diff: planted edits of types, inputs, outputs, symbols, guards and gr
       items.insert(items.end(), p.items.begin(), p.items.end());
       items.insert(items.end(), p.graphs[0].items.begin(), p.graphs[0].items.end());
       INFO(show(diff));
-      EditKind kind = !back || c.kind == EditKind::changed ? c.kind : c.kind == EditKind::added ? EditKind::removed : EditKind::added;
+      EditKind kind = !back || c.kind == EditKind::changed ? c.kind
+                      : c.kind == EditKind::added          ? EditKind::removed
+                                                           : EditKind::added;
       bool is_node = std::string(c.subject).empty();
       REQUIRE(items.size() == (is_node ? 0 : 1));
       REQUIRE(p.graphs[0].edits.size() == (is_node ? 1 : 0));
@@ -360,14 +446,20 @@ TEST_CASE("diff: planted edits of types, inputs, outputs, symbols, guards and gr
 }
 
 TEST_CASE("diff: what a source does not know of its ports, sizes and groups") {
-  auto text = [](const std::string& group, const std::string& facts, const std::string& w, const std::string& mesh, const std::string& out) {
+  auto text = [](const std::string& group, const std::string& facts, const std::string& w, const std::string& mesh,
+                 const std::string& out) {
     return "sg 1.0 world 2\ngroup " + group + " [0 1]\n\ngraph rank *\n  symbol u0 data" + facts + "  " + w + mesh +
-           "  input %n : i64[]\n  %u = aten._local_scalar_dense(%n) : int u0\n  %g = _c10d_functional.all_reduce(%w, \"sum\", " + group +
-           ") : f32[4, 4]\n  %v = _c10d_functional.wait_tensor(%g) : f32[4, 4]\n  %e = aten.expand(%v, [%u, 4, 4]) : f32[u0, 4, 4] stride [0, 4, 1]\n  " +
+           "  input %n : i64[]\n  %u = aten._local_scalar_dense(%n) : int u0\n  %g = _c10d_functional.all_reduce(%w, "
+           "\"sum\", " +
+           group +
+           ") : f32[4, 4]\n  %v = _c10d_functional.wait_tensor(%g) : f32[4, 4]\n  %e = aten.expand(%v, [%u, 4, 4]) : "
+           "f32[u0, 4, 4] stride [0, 4, 1]\n  " +
            out + "  output %e\n";
   };
-  const std::string knows = text("@dp", " [0, 8]\n  guard u0 <= 8\n", "param %w : f32[4, 4] \"w\"\n", "  opaque %m : opaque \"DeviceMesh\" of \"w\" attribute mesh\n", "grad %v of %w\n");
-  const std::string bare = text("@0", "\n", "input %w : f32[4, 4]\n", "  opaque %m : opaque \"object\"\n", "output %v\n");
+  const std::string knows = text("@dp", " [0, 8]\n  guard u0 <= 8\n", "param %w : f32[4, 4] \"w\"\n",
+                                 "  opaque %m : opaque \"DeviceMesh\" of \"w\" attribute mesh\n", "grad %v of %w\n");
+  const std::string bare =
+      text("@0", "\n", "input %w : f32[4, 4]\n", "  opaque %m : opaque \"object\"\n", "output %v\n");
   DiffOptions all = *parse_ignore("name,meta");
   for (bool back : {false, true}) {
     Job a = parse(back ? bare : knows), b = parse(back ? knows : bare);
@@ -375,7 +467,8 @@ TEST_CASE("diff: what a source does not know of its ports, sizes and groups") {
     CHECK(diff_jobs(a, b, all).is_same());
     JobDiff plain = diff_jobs(a, b);
     CHECK(count_edits(plain.programs.at(0).graphs[0]).added == 0);
-    for (const ItemEdit& item : plain.programs[0].graphs[0].items) CHECK(item.kind == EditKind::changed);   // never gone and new
+    for (const ItemEdit& item : plain.programs[0].graphs[0].items)
+      CHECK(item.kind == EditKind::changed);  // never gone and new
   }
   // What both sides say is compared; so is who is in a group, and what is returned.
   auto differs = [&](std::string from, std::string to) {
@@ -394,8 +487,8 @@ TEST_CASE("diff: in the JSON, ranks with the same edits are one program") {
   auto text = [](const char* op, bool odd) {
     std::string out = "sg 1.0 world 3\n";
     for (int r = 0; r < 3; ++r)
-      out += "\ngraph rank " + std::to_string(r) + "\n  input %x : f32[4]\n  %y" + std::to_string(r) + " = " + (odd && r == 1 ? "aten.exp" : op) +
-             "(%x) : f32[4]\n  output %y" + std::to_string(r) + "\n";
+      out += "\ngraph rank " + std::to_string(r) + "\n  input %x : f32[4]\n  %y" + std::to_string(r) + " = " +
+             (odd && r == 1 ? "aten.exp" : op) + "(%x) : f32[4]\n  output %y" + std::to_string(r) + "\n";
     return out;
   };
   auto json = [&](const std::string& a, const std::string& b) {
@@ -413,24 +506,33 @@ TEST_CASE("diff: in the JSON, ranks with the same edits are one program") {
 
 TEST_CASE("diff: collectives over another group are one thing") {
   auto text = [](const std::string& group, const std::string& reduction) {
-    return "sg 1.0 world 2\ngroup @dp [0 1] {0 \"0\"}\ngroup @tp [0 1] {0 \"1\"}\n\ngraph rank *\n  input %x : f32[4, 4]\n"
-           "  %r = _c10d_functional.all_reduce(%x, \"" + reduction + "\", @" + group + ") : f32[4, 4]\n"
+    return "sg 1.0 world 2\ngroup @dp [0 1] {0 \"0\"}\ngroup @tp [0 1] {0 \"1\"}\n\ngraph rank *\n  input %x : f32[4, "
+           "4]\n"
+           "  %r = _c10d_functional.all_reduce(%x, \"" +
+           reduction + "\", @" + group +
+           ") : f32[4, 4]\n"
            "  %v = _c10d_functional.wait_tensor(%r) : f32[4, 4]\n  output %v\n";
   };
-  CHECK_THAT(told(text("dp", "sum"), text("tp", "sum")), Catch::Contains("1 collective on @tp instead of @dp (1 all_reduce)") && !Catch::Contains("@@"));
+  CHECK_THAT(told(text("dp", "sum"), text("tp", "sum")),
+             Catch::Contains("1 collective on @tp instead of @dp (1 all_reduce)") && !Catch::Contains("@@"));
   CHECK_THAT(told(text("dp", "sum"), text("tp", "avg")), !Catch::Contains("instead of") && Catch::Contains("@@"));
 }
 
 TEST_CASE("diff: what a file calls things cannot write to the terminal") {
   auto text = [](const std::string& op) {
-    return "sg 1.0 job \"" + op + "\\u001b[31m\\nx\" world 1\n\ngraph rank *\n  input %x : f32[4]\n  forward \"lay\\ner.\\u001b[1m0.\\u009b2J\"\n"
-           "  %y = aten." + op + "(%x) : f32[4]\n  %z = aten.exp(%y) : f32[4]\n  output %z\n";
+    return "sg 1.0 job \"" + op +
+           "\\u001b[31m\\nx\" world 1\n\ngraph rank *\n  input %x : f32[4]\n  forward "
+           "\"lay\\ner.\\u001b[1m0.\\u009b2J\"\n"
+           "  %y = aten." +
+           op + "(%x) : f32[4]\n  %z = aten.exp(%y) : f32[4]\n  output %z\n";
   };
   Job a = parse(text("relu")), b = parse(text("tanh"));
   JobDiff diff = diff_jobs(a, b);
-  for (const std::string& report : {show(diff), print_diff_stat(diff, {}), print_diff_names(diff), print_diff_side_by_side(diff, {}), diff_junit(diff, {})}) {
+  for (const std::string& report : {show(diff), print_diff_stat(diff, {}), print_diff_names(diff),
+                                    print_diff_side_by_side(diff, {}), diff_junit(diff, {})}) {
     INFO(report);
-    CHECK(std::none_of(report.begin(), report.end(), [](char c) { return c != '\n' && (static_cast<unsigned char>(c) < 0x20 || c == 0x7F); }));
+    CHECK(std::none_of(report.begin(), report.end(),
+                       [](char c) { return c != '\n' && (static_cast<unsigned char>(c) < 0x20 || c == 0x7F); }));
     CHECK(report.find("\xc2\x9b") == std::string::npos);
     CHECK(report.find("lay\n") == std::string::npos);
   }
@@ -442,7 +544,8 @@ TEST_CASE("diff: the same edit in many layers is told once") {
     std::string out = kHead;
     for (int i = 0; i < 12; ++i) {
       std::string n = std::to_string(i), from = i ? "%b" + std::to_string(i - 1) : "%x";
-      out += "  forward layers." + n + ".mlp\n    %a" + n + " = aten.mm(" + from + ", %w) : f32[4, 4]\n    %b" + n + " = " + op + "(%a" + n + ") : f32[4, 4]\n";
+      out += "  forward layers." + n + ".mlp\n    %a" + n + " = aten.mm(" + from + ", %w) : f32[4, 4]\n    %b" + n +
+             " = " + op + "(%a" + n + ") : f32[4, 4]\n";
     }
     return out + "  output %b11\n";
   };
@@ -455,14 +558,16 @@ TEST_CASE("diff: ranks with the same edits are told together, and worlds of othe
   auto text = [](int world, int odd, const char* op) {
     std::string out = "sg 1.0 world " + std::to_string(world) + "\n";
     for (int r = 0; r < world; ++r)
-      out += "\ngraph rank " + std::to_string(r) + "\n  input %x : f32[4]\n  %y = aten.mul.Scalar(%x, " + std::to_string(r) + ".0) : f32[4]\n  %z = " +
-             (r == odd ? "aten.exp" : op) + "(%y) : f32[4]\n  output %z\n";
+      out += "\ngraph rank " + std::to_string(r) + "\n  input %x : f32[4]\n  %y = aten.mul.Scalar(%x, " +
+             std::to_string(r) + ".0) : f32[4]\n  %z = " + (r == odd ? "aten.exp" : op) +
+             "(%y) : f32[4]\n  output %z\n";
     return out;
   };
   std::string grouped = told(text(4, 2, "aten.relu"), text(4, 2, "aten.tanh"));
   CHECK_THAT(grouped, Catch::Contains("ranks {0,1,3}: ") && !Catch::Contains("rank 2"));
-  CHECK_THAT(told(text(4, -1, "aten.relu"), text(2, -1, "aten.relu")), Catch::Contains("world changed") && Catch::Contains("rank removed   2") &&
-                                                                            Catch::Contains("rank removed   3"));
+  CHECK_THAT(told(text(4, -1, "aten.relu"), text(2, -1, "aten.relu")), Catch::Contains("world changed") &&
+                                                                           Catch::Contains("rank removed   2") &&
+                                                                           Catch::Contains("rank removed   3"));
 }
 
 TEST_CASE("diff: --ignore") {

@@ -16,9 +16,11 @@ using sg::test::TempFolder;
 namespace {
 
 // One comparison of f32 lists.
-ExpectRow compare(std::vector<float> value, std::vector<float> expected, DType narrowest = DType::f32, ExpectOptions options = {}) {
+ExpectRow compare(std::vector<float> value, std::vector<float> expected, DType narrowest = DType::f32,
+                  ExpectOptions options = {}) {
   const std::vector<int64_t> shape = {static_cast<int64_t>(value.size())};
-  StoredTensor stored{"out0", DType::f32, {static_cast<int64_t>(expected.size())}, expected.data(), expected.size() * 4, 0};
+  StoredTensor stored{"out0",          DType::f32,          {static_cast<int64_t>(expected.size())},
+                      expected.data(), expected.size() * 4, 0};
   ExpectRow row;
   row.narrowest = narrowest;
   compare_tensor(make_tensor(reinterpret_cast<std::byte*>(value.data()), DType::f32, shape), stored, options, &row);
@@ -73,7 +75,8 @@ struct Values {
   }
 };
 
-Result<ExpectReport> report_of(const std::vector<TensorToWrite>& expected, ExpectOptions options = {}, Values values = {}) {
+Result<ExpectReport> report_of(const std::vector<TensorToWrite>& expected, ExpectOptions options = {},
+                               Values values = {}) {
   TempFolder folder;
   REQUIRE(write_tensors(folder.file("e"), expected).ok());
   Job job = parse(kGraph);
@@ -104,7 +107,7 @@ TEST_CASE("values that came through a narrow type may differ by 1e-2 of the larg
     CHECK(!compare({1.1f, 100.0f}, {0.0f, 100.0f}, narrow).passed());
     CHECK(compare({102.5f}, {100.0f}, narrow).passed());
     CHECK(!compare({102.7f}, {100.0f}, narrow).passed());
-    CHECK(compare({0.9f, INFINITY}, {0.0f, INFINITY}, narrow).beyond == 1);    // an infinity is not the largest
+    CHECK(compare({0.9f, INFINITY}, {0.0f, INFINITY}, narrow).beyond == 1);  // an infinity is not the largest
   }
 }
 
@@ -156,7 +159,8 @@ TEST_CASE("NaN equals NaN and infinities equal themselves, nothing else does") {
   CHECK(compare({nan, nan}, {nan, nan}, DType::f32, {.bitwise = true}).only_nan);
   CHECK(!compare({nan, 1}, {nan, 1}).only_nan);
   CHECK(!compare({nan, 1}, {nan, nan}).only_nan);
-  for (auto [value, expected] : std::vector<std::pair<float, float>>{{nan, 1}, {1, nan}, {inf, 1}, {1, inf}, {inf, -inf}, {nan, inf}}) {
+  for (auto [value, expected] :
+       std::vector<std::pair<float, float>>{{nan, 1}, {1, nan}, {inf, 1}, {1, inf}, {inf, -inf}, {nan, inf}}) {
     ExpectRow row = compare({value}, {expected});
     CHECK(row.beyond == 1);
     CHECK(std::isinf(row.max_abs));
@@ -175,7 +179,7 @@ TEST_CASE("bitwise means the same bits, whatever the NaN") {
 TEST_CASE("integers and bools are exact, complex numbers go part by part") {
   const int64_t big = (int64_t{1} << 60) + 1;
   CHECK(compare_as<int64_t>(DType::i64, {big}, {big}).passed());
-  CHECK(compare_as<int64_t>(DType::i64, {big}, {big - 1}).beyond == 1);        // equal as doubles
+  CHECK(compare_as<int64_t>(DType::i64, {big}, {big - 1}).beyond == 1);  // equal as doubles
   ExpectRow flags = compare_as<uint8_t>(DType::boolean, {1, 0, 1}, {1, 1, 0});
   CHECK((flags.beyond == 2 && flags.where == std::vector<int64_t>{1}));
   CHECK(compare_as<C64>(DType::c64, {{1, 2}}, {{1, 2.0001f}}).passed());
@@ -271,7 +275,7 @@ TEST_CASE("failures come first, worst first") {
   for (const ExpectRow& row : report->rows) names.push_back(row.name);
   CHECK(names == std::vector<std::string>{"out2", "out0", "mutated.count", "out1"});
   CHECK(report->rows[0].problem == "is i64[], expected f32[]");
-  CHECK(report->rows[3].narrowest == DType::bf16);          // 4.01 for 4 is within bf16's tolerance
+  CHECK(report->rows[3].narrowest == DType::bf16);  // 4.01 for 4 is within bf16's tolerance
   const std::string text = expect_text(*report);
   CHECK(mentions(text, "FAIL  out0"));
   CHECK(mentions(text, "worst at [1]: 6, expected 7  (written input layer.count)"));

@@ -17,7 +17,7 @@ namespace {
 using test::Rng;
 
 double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
-constexpr double kLinearSeconds = 20;   // for all builds: what is quadratic takes minutes at these sizes
+constexpr double kLinearSeconds = 20;  // for all builds: what is quadratic takes minutes at these sizes
 
 void check_same(const FlatMap<StrId, uint32_t>& map, const std::map<uint32_t, uint32_t>& model, uint32_t limit) {
   REQUIRE(map.size() == model.size());
@@ -54,7 +54,7 @@ TEST_CASE("a map keeps the first value of a key") {
 TEST_CASE("random insertions and erasures give what std::map gives") {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     Rng rng(seed);
-    uint32_t limit = seed % 2 ? 40 : 2000;          // crowded tables meet more displaced entries
+    uint32_t limit = seed % 2 ? 40 : 2000;  // crowded tables meet more displaced entries
     FlatMap<StrId, uint32_t> map;
     std::map<uint32_t, uint32_t> model;
     for (uint32_t step = 0; step < 4000; ++step) {
@@ -86,7 +86,9 @@ TEST_CASE("maps and indices take a million entries in linear time, whatever the 
 TEST_CASE("an index finds each record by hash and comparison, also where all hashes are the same") {
   FlatIndex index;
   std::vector<int> records;
-  auto find = [&](uint64_t hash, int wanted) { return index.find(hash, [&](uint32_t i) { return records[i] == wanted; }); };
+  auto find = [&](uint64_t hash, int wanted) {
+    return index.find(hash, [&](uint32_t i) { return records[i] == wanted; });
+  };
   for (int v = 0; v < 300; ++v) {
     CHECK(find(42, v) == FlatIndex::kNone);
     records.push_back(v);
@@ -126,11 +128,12 @@ TEST_CASE("hashes spread: no bit is the same for all, near texts are far apart")
 
 TEST_CASE("symbols are found by name; of two that share one, the first") {
   SymbolList list;
-  for (uint32_t i = 0; i < 100; ++i) list.push_back({StrId(1000 + i), SymbolKind::data, {}, {}, int64_t{i}, 1, StrId()});
+  for (uint32_t i = 0; i < 100; ++i)
+    list.push_back({StrId(1000 + i), SymbolKind::data, {}, {}, int64_t{i}, 1, StrId()});
   list.push_back({StrId(1007), SymbolKind::data, {}, {}, 99, 1, StrId()});
   CHECK(list.find(StrId(1007))->hint == 7);
   CHECK(list.find(StrId(1)) == nullptr);
-  list.pop_back();                                   // the second of that name
+  list.pop_back();  // the second of that name
   CHECK(list.find(StrId(1007))->hint == 7);
   list.pop_back();
   CHECK(list.find(StrId(1099)) == nullptr);

@@ -34,7 +34,8 @@ std::string refused(std::string text) {
   if (job.ok()) return "imported";
   CHECK(job.error().kind == ErrorKind::unreadable);
   CHECK(job.error().where.file == "fx.txt");
-  return std::to_string(job.error().where.line) + ":" + std::to_string(job.error().where.column) + ": " + job.error().message;
+  return std::to_string(job.error().where.line) + ":" + std::to_string(job.error().where.column) + ": " +
+         job.error().message;
 }
 
 std::string body(std::string_view lines, std::string_view params = "x: \"f32[4, 8]\"") {
@@ -171,7 +172,8 @@ TEST_CASE("fx: a forward and its backward are joined at what is saved") {
   CHECK(node(graph, "mm_again").args[1].as_value() == graph.find_value("relu"));
   CHECK(node(graph, "mm_again").phase == Phase::backward);
   CHECK(node(graph, "relu").phase == Phase::forward);
-  CHECK(refused(std::string(kForward) + std::string(kForward)).find("the text holds 2 graphs: GraphModule at line 1") != std::string::npos);
+  CHECK(refused(std::string(kForward) + std::string(kForward)).find("the text holds 2 graphs: GraphModule at line 1") !=
+        std::string::npos);
 }
 
 TEST_CASE("fx: nested graphs and annotations") {
@@ -204,23 +206,31 @@ TEST_CASE("fx: symbolic sizes") {
 
 TEST_CASE("fx: what else prints graphs") {
   // graph_module.code; a log of TORCH_LOGS; a terminal's colours; inputs that PyTorch unpacks.
-  CHECK(refused("\n\n\ndef forward(self, x):\n    relu = torch.ops.aten.relu.default(x);  x = None\n    return relu\n") == "imported");
+  CHECK(
+      refused("\n\n\ndef forward(self, x):\n    relu = torch.ops.aten.relu.default(x);  x = None\n    return relu\n") ==
+      "imported");
   std::string log;
-  for (std::string_view line : {"TRACED GRAPH", " class G(torch.nn.Module):", "     def forward(self, x: \"f32[2]cuda:0\"):",
-                                "         relu: \"f32[2][1]cuda:0\" = torch.ops.aten.relu.default(x)", "         return (relu,)", " "})
+  for (std::string_view line :
+       {"TRACED GRAPH", " class G(torch.nn.Module):", "     def forward(self, x: \"f32[2]cuda:0\"):",
+        "         relu: \"f32[2][1]cuda:0\" = torch.ops.aten.relu.default(x)", "         return (relu,)", " "})
     log += "V1121 02:33:03.218000 13001 torch/x.py:28] [0/0] [__aot_graphs]" + std::string(line) + "\n";
   Job job = import_ok(log);
   CHECK(type_text(job, job.programs[0]->graph, "relu") == "tensor f32 2 | 1 cuda:0");
-  import_ok("\033[2mclass\033[0m G(torch.nn.Module):\n    def forward(self, x: \"\033[31mf32\033[0m\033[34m[2]\033[0m\"):\n        return x\n");
-  Job unpacked = import_ok(body("        x: \"f32[2]\"; y: \"f32[3]\";\n\n        x, y, = fx_pytree.tree_flatten_spec([a], self._in_spec)\n"
-                                "        return pytree.tree_unflatten([y, x], self._out_spec)\n", "a"));
+  import_ok(
+      "\033[2mclass\033[0m G(torch.nn.Module):\n    def forward(self, x: \"\033[31mf32\033[0m\033[34m[2]\033[0m\"):\n  "
+      "      return x\n");
+  Job unpacked = import_ok(
+      body("        x: \"f32[2]\"; y: \"f32[3]\";\n\n        x, y, = fx_pytree.tree_flatten_spec([a], self._in_spec)\n"
+           "        return pytree.tree_unflatten([y, x], self._out_spec)\n",
+           "a"));
   CHECK(unpacked.programs[0]->graph.inputs().size() == 2);
   CHECK(unpacked.programs[0]->graph.outputs()[0].value == unpacked.programs[0]->graph.inputs()[1].value);
 }
 
 TEST_CASE("fx: groups, and one text for all ranks") {
-  std::string text = body("        g: \"f32[16, 8]\" = torch.ops._c10d_functional.all_gather_into_tensor.default(x, 4, '0')\n"
-                          "        w: \"f32[16, 8]\" = torch.ops._c10d_functional.wait_tensor.default(g);  g = None\n        return w\n");
+  std::string text = body(
+      "        g: \"f32[16, 8]\" = torch.ops._c10d_functional.all_gather_into_tensor.default(x, 4, '0')\n"
+      "        w: \"f32[16, 8]\" = torch.ops._c10d_functional.wait_tensor.default(g);  g = None\n        return w\n");
   Job one = import_ok(text);
   CHECK(one.world == 4);
   CHECK(one.programs[0]->ranks == std::vector<uint32_t>{0});
@@ -242,18 +252,26 @@ TEST_CASE("fx: what is refused, and where") {
       {body(op), "1:1: `G` has no return at its end"},
       {body("        return z\n"), "3:16: no node or input is called `z`"},
       {body(op + op + "        return y\n"), "4:9: the name `y` is taken"},
-      {body("        a: \"f32[4, 8]\" = torch.ops.aten.relu.default(b)\n        b: \"f32[4, 8]\" = torch.ops.aten.relu.default(x)\n        return a\n"),
+      {body("        a: \"f32[4, 8]\" = torch.ops.aten.relu.default(b)\n        b: \"f32[4, 8]\" = "
+            "torch.ops.aten.relu.default(x)\n        return a\n"),
        "3:54: `b` is used before it is defined"},
-      {body("        y: \"f32[4\" = torch.ops.aten.relu.default(x)\n        return y\n"), "3:12: in the type \"f32[4\": a bracket has no end"},
-      {body("        y: \"f32[4][1, 2]\" = torch.ops.aten.relu.default(x)\n        return y\n"), "3:12: in the type \"f32[4][1, 2]\": the shape has 1 axes, the stride 2"},
+      {body("        y: \"f32[4\" = torch.ops.aten.relu.default(x)\n        return y\n"),
+       "3:12: in the type \"f32[4\": a bracket has no end"},
+      {body("        y: \"f32[4][1, 2]\" = torch.ops.aten.relu.default(x)\n        return y\n"),
+       "3:12: in the type \"f32[4][1, 2]\": the shape has 1 axes, the stride 2"},
       {body("        y: \"f32[4/0]\" = torch.ops.aten.relu.default(x)\n        return y\n"), "3:12: in the type"},
-      {body("        y = torch.ops.aten.relu.default(x\n        return y\n"), "4:9: expected `,` or `)` after an argument, found `return`"},
-      {body("        y = torch.ops.aten.add.Scalar(x, 99999999999999999999)\n        return y\n"), "3:42: the integer 99999999999999999999 does not fit"},
-      {body("        y = torch.ops.aten.view.default(x, " + deep + ")\n        return y\n"), "3:143: nested deeper than 100 levels"},
-      {body("        y = torch.ops.aten.relu.default(x, k = 1, k = 2)\n        return y\n"), "3:51: the argument `k` occurs twice"},
+      {body("        y = torch.ops.aten.relu.default(x\n        return y\n"),
+       "4:9: expected `,` or `)` after an argument, found `return`"},
+      {body("        y = torch.ops.aten.add.Scalar(x, 99999999999999999999)\n        return y\n"),
+       "3:42: the integer 99999999999999999999 does not fit"},
+      {body("        y = torch.ops.aten.view.default(x, " + deep + ")\n        return y\n"),
+       "3:143: nested deeper than 100 levels"},
+      {body("        y = torch.ops.aten.relu.default(x, k = 1, k = 2)\n        return y\n"),
+       "3:51: the argument `k` occurs twice"},
       {body("        y = 'open\n        return y\n"), "3:13: the string has no end"},
       {body("        y = 1.2.3\n        return y\n"), "3:13: a malformed number"},
-      {body("        y = x.expand(2)\n        return y\n"), "3:13: this graph was taken before its calls became operators: 1 call such as the method `expand`"},
+      {body("        y = x.expand(2)\n        return y\n"),
+       "3:13: this graph was taken before its calls became operators: 1 call such as the method `expand`"},
       {body("        x += 2\n        return x\n"), "3:9: a change in place that Python makes"},
       {"graph():\n    %x : [num_users=1] = placeholder[target=x]\n    return x\n", "1:1: this is `print(graph)`"},
   };
@@ -267,8 +285,10 @@ TEST_CASE("fx: what is refused, and where") {
 
 namespace {
 
-std::string event(std::string_view name, std::string_view payload, std::string_view id = R"("frame_id": 0, "frame_compile_id": 0, "attempt": 0)") {
-  std::string out = R"(V1121 02:33:03.218000 13001 torch/x.py:28] {")" + std::string(name) + R"(": {}, )" + std::string(id) + R"(, "has_payload": "00"})" + "\n\t";
+std::string event(std::string_view name, std::string_view payload,
+                  std::string_view id = R"("frame_id": 0, "frame_compile_id": 0, "attempt": 0)") {
+  std::string out = R"(V1121 02:33:03.218000 13001 torch/x.py:28] {")" + std::string(name) + R"(": {}, )" +
+                    std::string(id) + R"(, "has_payload": "00"})" + "\n\t";
   for (char c : payload) {
     out += c;
     if (c == '\n') out += '\t';
@@ -291,12 +311,15 @@ Result<Job> import_trace_of(const std::vector<std::string>& texts, TraceOptions 
 }  // namespace
 
 TEST_CASE("trace: choosing and joining") {
-  std::string half = event("aot_forward_graph", kForward) + "V1121 02:33:03.218000 13001 torch/x.py:28] {\"chromium_event\": {}}\n" + event("aot_backward_graph", kBackward);
+  std::string half = event("aot_forward_graph", kForward) +
+                     "V1121 02:33:03.218000 13001 torch/x.py:28] {\"chromium_event\": {}}\n" +
+                     event("aot_backward_graph", kBackward);
   Result<Job> joined = import_trace_of({half});
   REQUIRE(joined.ok());
   CHECK(joined->programs[0]->graph.outputs().size() == 3);
 
-  std::string two = half + event("aot_inference_graph", kNested, R"("frame_id": 1, "frame_compile_id": 0, "attempt": 2)");
+  std::string two =
+      half + event("aot_inference_graph", kNested, R"("frame_id": 1, "frame_compile_id": 0, "attempt": 2)");
   Result<Job> open = import_trace_of({two});
   REQUIRE_FALSE(open.ok());
   CHECK(open.error().message == "the trace holds 2 compilations: 0/0 (aot_forward_graph), 1/0_2 (aot_inference_graph)");
@@ -311,7 +334,8 @@ TEST_CASE("trace: choosing and joining") {
   REQUIRE(ranks.ok());
   CHECK(ranks->world == 2);
   CHECK(ranks->is_spmd());
-  Result<Job> broken = import_trace_of({event("aot_inference_graph", "class G(torch.nn.Module):\n    def forward(self, x):\n        return y\n")});
+  Result<Job> broken = import_trace_of(
+      {event("aot_inference_graph", "class G(torch.nn.Module):\n    def forward(self, x):\n        return y\n")});
   REQUIRE_FALSE(broken.ok());
   CHECK(print_location(broken.error().where) == "trace.log:4:17");
   Result<Job> cut = import_trace_of({"V1121 02:33:03.218000 13001 torch/x.py:28] {\"aot_joint_graph\": {\n"});
@@ -334,8 +358,9 @@ TEST_CASE("trace: a tlparse folder") {
 // --- hostile ---
 
 TEST_CASE("fx: any change of bytes is a graph or an error") {
-  const std::vector<std::string> seeds = {std::string(kForward) + std::string(kBackward), std::string(kNested), std::string(kSymbols),
-                                          event("aot_forward_graph", kForward) + event("aot_backward_graph", kBackward)};
+  const std::vector<std::string> seeds = {
+      std::string(kForward) + std::string(kBackward), std::string(kNested), std::string(kSymbols),
+      event("aot_forward_graph", kForward) + event("aot_backward_graph", kBackward)};
   const std::string signs = "()[]{}\"'#:;,.=\n \t-+*/<>%\\0x\x80";
   for (uint64_t seed = 1; seed <= 20'000; ++seed) {
     test::Rng rng(seed);
@@ -368,8 +393,10 @@ TEST_CASE("fx: large texts cost time in proportion") {
   std::clock_t start = std::clock();
   std::string text = body("        a0: \"f32[4, 8]\" = torch.ops.aten.relu.default(x)\n");
   for (int i = 1; i <= 60'000; ++i)
-    text += "\n        # Annotation: {'module_fqn': 'layers." + std::to_string(i) + "'} File: a.py:" + std::to_string(i) + " in f, code: x\n        a" +
-            std::to_string(i) + ": \"f32[4, 8][8, 1]cpu\" = torch.ops.aten.relu.default(a" + std::to_string(i - 1) + ");  a" + std::to_string(i - 1) + " = None\n";
+    text += "\n        # Annotation: {'module_fqn': 'layers." + std::to_string(i) +
+            "'} File: a.py:" + std::to_string(i) + " in f, code: x\n        a" + std::to_string(i) +
+            ": \"f32[4, 8][8, 1]cpu\" = torch.ops.aten.relu.default(a" + std::to_string(i - 1) + ");  a" +
+            std::to_string(i - 1) + " = None\n";
   text += "        return (a60000,)\n";
   CHECK(text.size() > 10'000'000);
   CHECK(refused(text) == "imported");
@@ -377,11 +404,13 @@ TEST_CASE("fx: large texts cost time in proportion") {
   for (int i = 0; i < 1'000'000; ++i) list += "4, ";
   CHECK(refused(body(list + "8])\n        return y\n")) == "imported");
   std::string modules = body("        return x\n");
-  for (int i = 0; i < 50'000; ++i) modules += "    class m(torch.nn.Module):\n        def forward(self, x):\n            return x\n";
+  for (int i = 0; i < 50'000; ++i)
+    modules += "    class m(torch.nn.Module):\n        def forward(self, x):\n            return x\n";
   CHECK(refused(modules) == "imported");
   std::string groups;
   for (int i = 0; i < 1000; ++i)
-    groups += "        g" + std::to_string(i) + " = torch.ops._c10d_functional.all_gather_into_tensor.default(x, 1000000, '" + std::to_string(i) + "')\n";
+    groups += "        g" + std::to_string(i) +
+              " = torch.ops._c10d_functional.all_gather_into_tensor.default(x, 1000000, '" + std::to_string(i) + "')\n";
   CHECK(refused(body(groups + "        return x\n")).find("1000 groups with 1000000000 members") != std::string::npos);
   std::string sum = "        y: \"Sym(s0)\" = x";
   for (int i = 0; i < 200'000; ++i) sum += " + x";

@@ -29,11 +29,12 @@ struct Model {
     NodeId id;
     std::vector<ValueId> args, results;
   };
-  std::vector<ModelNode> nodes;   // in schedule order
+  std::vector<ModelNode> nodes;  // in schedule order
   std::vector<ValueId> inputs, outputs;
 
   size_t place(NodeId n) const {
-    return static_cast<size_t>(std::find_if(nodes.begin(), nodes.end(), [&](auto& m) { return m.id == n; }) - nodes.begin());
+    return static_cast<size_t>(std::find_if(nodes.begin(), nodes.end(), [&](auto& m) { return m.id == n; }) -
+                               nodes.begin());
   }
   size_t uses(ValueId v) const {
     size_t count = static_cast<size_t>(std::count(outputs.begin(), outputs.end(), v));
@@ -62,11 +63,13 @@ class Pair {
 
   void step() {
     switch (rng_.below(12)) {
-      case 0: case 1: return insert(random_position());
-      case 2: return insert(graph_.first());              // at the front, again and again
+      case 0:
+      case 1: return insert(random_position());
+      case 2: return insert(graph_.first());  // at the front, again and again
       case 3: return insert(spot_ && graph_.alive(spot_) ? spot_ : spot_ = random_position());
       case 4: return erase();
-      case 5: case 6: return move();
+      case 5:
+      case 6: return move();
       case 7: return set_args();
       case 8: return replace();
       case 9: return rename();
@@ -152,9 +155,11 @@ class Pair {
     for (size_t i = rng_.below(spec.result_types.size() + 1); i-- > 0;) spec.names.push_back(rng_.pick(kNames));
     spec.label = rng_.pick(kNames);
     entry.id = graph_.insert_before(position, spec);
-    for (uint32_t i = 0; i < graph_.node(entry.id).result_count; ++i) entry.results.push_back(graph_.node(entry.id).result(i));
+    for (uint32_t i = 0; i < graph_.node(entry.id).result_count; ++i)
+      entry.results.push_back(graph_.node(entry.id).result(i));
     REQUIRE(entry.results.size() == spec.result_types.size());
-    auto at = position ? static_cast<std::ptrdiff_t>(model_.place(position)) : static_cast<std::ptrdiff_t>(model_.nodes.size());
+    auto at = position ? static_cast<std::ptrdiff_t>(model_.place(position))
+                       : static_cast<std::ptrdiff_t>(model_.nodes.size());
     model_.nodes.insert(model_.nodes.begin() + at, std::move(entry));
   }
 
@@ -396,8 +401,8 @@ TEST_CASE("half a million insertions at one place keep the order in near-linear 
   spec.op = graph.pool().op("f");
   NodeId front = graph.append(spec), last = graph.append(spec);
   auto start = std::clock();
-  for (int i = 0; i < 250'000; ++i) graph.insert_before(last, spec);      // each after the one before
-  for (int i = 0; i < 250'000; ++i) graph.insert_after(front, spec);      // each before the one before
+  for (int i = 0; i < 250'000; ++i) graph.insert_before(last, spec);  // each after the one before
+  for (int i = 0; i < 250'000; ++i) graph.insert_after(front, spec);  // each before the one before
   CHECK(seconds_since(start) < kLinearSeconds);
   bool ordered = true;
   for (NodeId n : graph.nodes()) ordered &= !graph.next(n) || graph.before(n, graph.next(n));

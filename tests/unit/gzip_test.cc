@@ -48,13 +48,14 @@ TEST_CASE("every truncation and every damaged bit of a gzip file is an error or 
     std::string damaged = packed;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
     auto out = gunzip(damaged);
-    if (out.ok()) CHECK(out.value() == text);           // bits of the header that say nothing about the text
+    if (out.ok()) CHECK(out.value() == text);  // bits of the header that say nothing about the text
   }
 }
 
 TEST_CASE("a gzip file may not unpack to more than its limits") {
   const std::string bomb = pack(std::string(1 << 20, 'x'));
-  const GzipLimits kByRatio{.free_bytes = 1000, .max_ratio = 10}, kByBytes{.max_bytes = 1000}, kFree{.free_bytes = 1 << 20, .max_ratio = 1};
+  const GzipLimits kByRatio{.free_bytes = 1000, .max_ratio = 10}, kByBytes{.max_bytes = 1000},
+      kFree{.free_bytes = 1 << 20, .max_ratio = 1};
   CHECK(gunzip(bomb, kByRatio).error().message.find("unpacks to more than") != std::string::npos);
   CHECK(gunzip(bomb, kByBytes).error().message.find("more than 1000 bytes") != std::string::npos);
   CHECK(gunzip(bomb, kFree).ok());

@@ -1,5 +1,6 @@
-// Graphs from a hostile hand: what the type rules find (a table of calls, each with the reason that is given), what only a
-// run can find, and random calls of every op, which may fail but never fault. Runs under the sanitizers of `make asan`.
+// Graphs from a hostile hand: what the type rules find (a table of calls, each with the reason that is given), what
+// only a run can find, and random calls of every op, which may fail but never fault. Runs under the sanitizers of `make
+// asan`.
 #include <catch2/catch.hpp>
 
 #include <string>
@@ -15,9 +16,9 @@ namespace sg {
 namespace {
 
 struct Case {
-  std::string_view inputs;       // types, parted by `;`; they are %a, %b, ...
-  std::string_view call;         // "%y = aten...": the node
-  std::string_view finding;      // what the message has; empty = there is none
+  std::string_view inputs;   // types, parted by `;`; they are %a, %b, ...
+  std::string_view call;     // "%y = aten...": the node
+  std::string_view finding;  // what the message has; empty = there is none
 };
 
 Job parse(const std::string& text) {
@@ -66,11 +67,13 @@ TEST_CASE("hostile: indices, gathers and scatters") {
       {"f32[4, 3];f32[2, 3]", "%y = aten.gather(%a, 0, %b)", "'index' has to have i64 or i32"},
       {"f32[4, 3];i64[2, 3]", "%y = aten.gather(%a, 2, %b)", "dimension 2 of a tensor with 2"},
       {"f32[4, 3];i64[2, 3];f32[2, 3]", "%y = aten.scatter.src(%a, 0, %b, %c)", ""},
-      {"f32[4, 3];i64[2, 3];f32[1, 3]", "%y = aten.scatter.src(%a, 0, %b, %c)", "'index' is larger than 'src' along dimension 0"},
+      {"f32[4, 3];i64[2, 3];f32[1, 3]", "%y = aten.scatter.src(%a, 0, %b, %c)",
+       "'index' is larger than 'src' along dimension 0"},
       {"f32[4, 3];i64[2, 3];f64[2, 3]", "%y = aten.scatter.src(%a, 0, %b, %c)", "the element types differ"},
       {"f32[4, 3];i64[2, 5];f32[2, 5]", "%y = aten.scatter_add_(%a, 0, %b, %c)", "'index' is larger than 'self'"},
       {"f32[4, 3];i64[2, 3]", "%y = aten.scatter.value(%a, -3, %b, 1.0)", "dimension -3"},
-      {"f32[4, 3];i64[2, 3];f32[2, 3]", "%y = aten.scatter_reduce.two(%a, 0, %b, %c, \"summ\")", "'reduce' has to be one of"},
+      {"f32[4, 3];i64[2, 3];f32[2, 3]", "%y = aten.scatter_reduce.two(%a, 0, %b, %c, \"summ\")",
+       "'reduce' has to be one of"},
       {"f32[4, 3];i64[2, 3];f32[2, 3]", "%y = torchtitan.deterministic_scatter_add(%a, %b, %c)", ""},
       {"f32[4, 3];i64[2, 4];f32[2, 4]", "%y = torchtitan.deterministic_scatter_add(%a, %b, %c)", "'index' is larger"},
       {"f32[4, 3];i64[2];f32[2, 3]", "%y = aten.index_add(%a, 0, %b, %c)", ""},
@@ -101,7 +104,8 @@ TEST_CASE("hostile: views, their copies and their gradients") {
       {"f32[4, 3];f32[2, 2]", "%y = aten.slice_scatter(%a, %b, 0, 1, 3)", "'src' does not broadcast"},
       {"f32[4, 3];f32[4]", "%y = aten.select_scatter(%a, %b, 0, 1)", "'src' has to be of shape [3]"},
       {"f32[4];f32[3]", "%y = aten.as_strided_scatter(%a, %b, [2], [1])", "'src' has to be of shape [2]"},
-      {"f32[4, 3];f32[2, 3];f32[2, 2]", "%n = aten.split_with_sizes_copy.out(%a, [2, 2], out=[%b, %c]) : ()", "tensor 1 of 'out'"},
+      {"f32[4, 3];f32[2, 3];f32[2, 2]", "%n = aten.split_with_sizes_copy.out(%a, [2, 2], out=[%b, %c]) : ()",
+       "tensor 1 of 'out'"},
       {"f32[4, 3]", "%y, %z = aten.split_with_sizes(%a, [-1, 5])", "negative length"},
       {"f32[4, 3]", "%y = aten.narrow(%a, 0, 1, -1)", "negative length"},
       {"f32[4]", "%y = aten.unfold(%a, 0, 5, 1)", "not within the dimension"},
@@ -136,24 +140,39 @@ TEST_CASE("hostile: products, convolutions and pools") {
       {"f32[2, 3];f32[4, 3];f32[5]", "%y = aten.linear(%a, %b, %c)", "'bias' does not broadcast"},
       {"f32[6, 3];f32[2, 3, 4];i32[3]", "%y = aten._grouped_mm(%a, %b, %c)", "not as many as the groups"},
       {"f32[6, 3];f32[2, 3, 4];f32[2]", "%y = aten._grouped_mm(%a, %b, %c)", "i64 or i32"},
-      {"f32[1, 4, 5, 5];f32[6, 2, 3, 3];f32[6]", "%y = aten.convolution(%a, %b, %c, [1, 1], [0, 0], [1, 1], false, [0, 0], 2)", ""},
-      {"f32[1, 4, 5, 5];f32[6, 2, 3, 3];f32[5]", "%y = aten.convolution(%a, %b, %c, [1, 1], [0, 0], [1, 1], false, [0, 0], 2)", "'bias' has to be of shape [6]"},
-      {"f32[1, 4, 5, 5];f32[6, 3, 3, 3]", "%y = aten.convolution(%a, %b, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)", "other channels"},
-      {"f32[1, 4, 5, 5];f32[5, 2, 3, 3]", "%y = aten.convolution(%a, %b, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 2)", "does not divide the filters"},
-      {"f32[1, 4, 5, 5];f32[6, 2, 3, 3]", "%y = aten.convolution(%a, %b, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 0)", "'groups' has to lie in"},
-      {"f32[1, 4, 5, 5];f32[6, 4, 3, 3]", "%y = aten.convolution(%a, %b, none, [1, 1], [-1, 0], [1, 1], false, [0, 0], 1)", "'padding' has to be at least 0"},
-      {"f32[1, 4, 5, 5];f32[6, 4, 3, 3]", "%y = aten.convolution(%a, %b, none, [1, 1], [0, 0], [0, 1], false, [0, 0], 1)", "'dilation' has to be positive"},
-      {"f32[1, 4, 5, 5];f32[4, 6, 3, 3]", "%y = aten.convolution(%a, %b, none, [2, 2], [0, 0], [1, 1], true, [2, 0], 1)", "'output_padding' has to be smaller"},
+      {"f32[1, 4, 5, 5];f32[6, 2, 3, 3];f32[6]",
+       "%y = aten.convolution(%a, %b, %c, [1, 1], [0, 0], [1, 1], false, [0, 0], 2)", ""},
+      {"f32[1, 4, 5, 5];f32[6, 2, 3, 3];f32[5]",
+       "%y = aten.convolution(%a, %b, %c, [1, 1], [0, 0], [1, 1], false, [0, 0], 2)", "'bias' has to be of shape [6]"},
+      {"f32[1, 4, 5, 5];f32[6, 3, 3, 3]",
+       "%y = aten.convolution(%a, %b, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)", "other channels"},
+      {"f32[1, 4, 5, 5];f32[5, 2, 3, 3]",
+       "%y = aten.convolution(%a, %b, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 2)", "does not divide the filters"},
+      {"f32[1, 4, 5, 5];f32[6, 2, 3, 3]",
+       "%y = aten.convolution(%a, %b, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 0)", "'groups' has to lie in"},
+      {"f32[1, 4, 5, 5];f32[6, 4, 3, 3]",
+       "%y = aten.convolution(%a, %b, none, [1, 1], [-1, 0], [1, 1], false, [0, 0], 1)",
+       "'padding' has to be at least 0"},
+      {"f32[1, 4, 5, 5];f32[6, 4, 3, 3]",
+       "%y = aten.convolution(%a, %b, none, [1, 1], [0, 0], [0, 1], false, [0, 0], 1)",
+       "'dilation' has to be positive"},
+      {"f32[1, 4, 5, 5];f32[4, 6, 3, 3]",
+       "%y = aten.convolution(%a, %b, none, [2, 2], [0, 0], [1, 1], true, [2, 0], 1)",
+       "'output_padding' has to be smaller"},
       {"f32[1, 4, 5, 5];f32[6, 2, 3, 3];f32[6]", "%y = aten.conv2d(%a, %b, %c, groups=2)", ""},
       {"f32[4, 5, 5];f32[6, 4, 2, 3]", "%y = aten.conv2d.padding(%a, %b, none, 1, \"same\", 2)", ""},
       {"f32[4, 5, 5];f32[6, 4, 2, 3]", "%y = aten.conv2d.padding(%a, %b, none, 2, \"same\")", "a stride of 1"},
       {"f32[4, 5, 5];f32[6, 4, 2, 3]", "%y = aten.conv2d.padding(%a, %b, none, 1, \"full\")", "'same' or 'valid'"},
       {"f32[5];f32[6, 4, 2]", "%y = aten.conv1d(%a, %b)", "3 to 5 dimensions"},
       {"f32[1, 4, 5];f32[4, 6, 3]", "%y = aten.conv_transpose1d(%a, %b, none, 2, 0, 1)", ""},
-      {"f32[1, 4, 5];f32[4, 6, 3]", "%y = aten.conv_transpose1d(%a, %b, none, 2, 0, 2)", "'output_padding' has to be smaller"},
-      {"f32[2, 3, 4];f32[3]", "%y = aten.batch_norm(%a, %b, none, none, none, false, 0.1, 1e-05, true)", "running statistics are needed"},
-      {"f32[2, 3, 4];f32[4]", "%y = aten.batch_norm(%a, %b, none, none, none, true, 0.1, 1e-05, true)", "'weight' has to be of shape [3]"},
-      {"f32[2, 3, 4];f32[4]", "%y = aten.instance_norm(%a, %b, none, none, none, true, 0.1, 1e-05, true)", "'weight' has to be of shape [3]"},
+      {"f32[1, 4, 5];f32[4, 6, 3]", "%y = aten.conv_transpose1d(%a, %b, none, 2, 0, 2)",
+       "'output_padding' has to be smaller"},
+      {"f32[2, 3, 4];f32[3]", "%y = aten.batch_norm(%a, %b, none, none, none, false, 0.1, 1e-05, true)",
+       "running statistics are needed"},
+      {"f32[2, 3, 4];f32[4]", "%y = aten.batch_norm(%a, %b, none, none, none, true, 0.1, 1e-05, true)",
+       "'weight' has to be of shape [3]"},
+      {"f32[2, 3, 4];f32[4]", "%y = aten.instance_norm(%a, %b, none, none, none, true, 0.1, 1e-05, true)",
+       "'weight' has to be of shape [3]"},
       {"f32[2, 4, 4]", "%y = aten.group_norm(%a, 2)", ""},
       {"f32[2, 4, 4]", "%y = aten.group_norm(%a, 3)", "does not divide the channels"},
       {"f32[2, 4, 4]", "%y = aten.group_norm(%a, 0)", "does not divide the channels"},
@@ -162,47 +181,78 @@ TEST_CASE("hostile: products, convolutions and pools") {
       {"f32[2, 4, 4]", "%y = aten.pad(%a, [4, 0], \"reflect\")", "less than the axis"},
       {"f32[2, 4, 4]", "%y = aten.pad(%a, [1], \"replicate\")", "two numbers"},
       {"f32[2, 4, 4]", "%y = aten.max_pool1d(%a, 5)", "larger than the padded plane"},
-      {"f32[1, 6, 4, 3];f32[1, 4, 5, 5];f32[6, 4, 3, 3]", "%x, %y, %z = aten.convolution_backward(%a, %b, %c, [6], [1, 1], [0, 0], [1, 1], false, [0, 0], 1, [true, true, true])", "'grad_output' has to be of shape [1, 6, 3, 3]"},
-      {"f32[1, 6, 3, 3];f32[1, 4, 5, 5];f32[6, 4, 3, 3]", "%x, %y, %z = aten.convolution_backward(%a, %b, %c, [6], [1, 1], [0, 0], [1, 1], false, [0, 0], 1, [true, true])", "needs three outputs"},
+      {"f32[1, 6, 4, 3];f32[1, 4, 5, 5];f32[6, 4, 3, 3]",
+       "%x, %y, %z = aten.convolution_backward(%a, %b, %c, [6], [1, 1], [0, 0], [1, 1], false, [0, 0], 1, [true, true, "
+       "true])",
+       "'grad_output' has to be of shape [1, 6, 3, 3]"},
+      {"f32[1, 6, 3, 3];f32[1, 4, 5, 5];f32[6, 4, 3, 3]",
+       "%x, %y, %z = aten.convolution_backward(%a, %b, %c, [6], [1, 1], [0, 0], [1, 1], false, [0, 0], 1, [true, "
+       "true])",
+       "needs three outputs"},
       {"f32[1, 2, 4, 4]", "%y = aten.avg_pool2d(%a, [2, 2], [2, 2], [-1, 0])", "no negative padding"},
       {"f32[1, 2, 4, 4]", "%y = aten.avg_pool2d(%a, [2, 2], [2, 2], [2, 0])", "more than half of the window"},
-      {"f32[1, 1, 2, 2];f32[1, 2, 4, 4]", "%y = aten.avg_pool2d_backward(%a, %b, [2, 2], [2, 2], [0, 0], false, true, none)", "'grad_output' has to be of shape [1, 2, 2, 2]"},
-      {"f32[1, 2, 2, 2];f32[1, 2, 4, 4];i64[1, 2, 2, 1]", "%y = aten.max_pool2d_with_indices_backward(%a, %b, [2, 2], [2, 2], [0, 0], [1, 1], false, %c)", "'indices' has to be of shape"},
+      {"f32[1, 1, 2, 2];f32[1, 2, 4, 4]",
+       "%y = aten.avg_pool2d_backward(%a, %b, [2, 2], [2, 2], [0, 0], false, true, none)",
+       "'grad_output' has to be of shape [1, 2, 2, 2]"},
+      {"f32[1, 2, 2, 2];f32[1, 2, 4, 4];i64[1, 2, 2, 1]",
+       "%y = aten.max_pool2d_with_indices_backward(%a, %b, [2, 2], [2, 2], [0, 0], [1, 1], false, %c)",
+       "'indices' has to be of shape"},
   });
 }
 
 TEST_CASE("hostile: norms, losses and attention") {
   check({
-      {"f32[2, 3];f32[2, 3];f32[2, 2];f32[3]", "%y, %z = aten._fused_rms_norm_backward(%a, %b, [3], %c, %d, [true, true])", "'rstd' has to be of shape [2, 1]"},
-      {"f32[2, 3, 4];f32[2, 3, 4];f32[2];f32[3];f32[3];f32[3];f32[3]", "%x, %y, %z = aten.native_batch_norm_backward(%a, %b, %d, %d, %e, %c, %f, true, 1e-5, [true, true, true])", "'save_mean' has to be of shape [3]"},
+      {"f32[2, 3];f32[2, 3];f32[2, 2];f32[3]",
+       "%y, %z = aten._fused_rms_norm_backward(%a, %b, [3], %c, %d, [true, true])", "'rstd' has to be of shape [2, 1]"},
+      {"f32[2, 3, 4];f32[2, 3, 4];f32[2];f32[3];f32[3];f32[3];f32[3]",
+       "%x, %y, %z = aten.native_batch_norm_backward(%a, %b, %d, %d, %e, %c, %f, true, 1e-5, [true, true, true])",
+       "'save_mean' has to be of shape [3]"},
       {"i64[2, 3]", "%y = aten._softmax(%a, 1, false)", "'self' has to have a floating element type"},
-      {"f32[4, 5];f32[4, 5];i64[4];f32[2]", "%y = aten.nll_loss_backward(%a, %b, %c, none, 0, -100, %d)", "'grad_output' has to be of shape [4]"},
-      {"bf16[];f32[4, 5];i64[4];f32[]", "%y = aten.nll_loss_backward(%a, %b, %c, none, 1, -100, %d)", "element types differ"},
+      {"f32[4, 5];f32[4, 5];i64[4];f32[2]", "%y = aten.nll_loss_backward(%a, %b, %c, none, 0, -100, %d)",
+       "'grad_output' has to be of shape [4]"},
+      {"bf16[];f32[4, 5];i64[4];f32[]", "%y = aten.nll_loss_backward(%a, %b, %c, none, 1, -100, %d)",
+       "element types differ"},
       {"f32[4, 5];i64[4]", "%y, %z = aten.nll_loss_forward(%a, %b, none, 3, -100)", "'reduction' has to lie in [0, 2]"},
       {"f32[6, 2, 4];i64[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5], [3, 2])", ""},
-      {"f32[6, 2, 4];i64[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 7], [3, 2])", "an input length is beyond the 6 steps"},
-      {"f32[6, 2, 4];i64[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5, 4], [3, 2, 1])", "has not one number an entry of the batch"},
+      {"f32[6, 2, 4];i64[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 7], [3, 2])",
+       "an input length is beyond the 6 steps"},
+      {"f32[6, 2, 4];i64[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5, 4], [3, 2, 1])",
+       "has not one number an entry of the batch"},
       {"f32[6, 2, 4];i64[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5], [-1, 2])", "'target_lengths' cannot be -1"},
-      {"f32[6, 2, 4];i64[3, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5], [3, 2])", "'targets' has not one row an entry of the batch"},
+      {"f32[6, 2, 4];i64[3, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5], [3, 2])",
+       "'targets' has not one row an entry of the batch"},
       {"f32[6, 2, 4];i64[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5], [3, 2], 4)", "'blank' is no class"},
       {"f32[6, 2, 4];f32[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5], [3, 2])", "'targets' has to have i64 or i32"},
-      {"f32[2];f32[6, 2, 4];i64[2, 3];f32[2];f32[2, 5, 7]", "%y = aten._ctc_loss_backward(%a, %b, %c, [6, 5], [3, 2], %d, %e, 0)",
+      {"f32[2];f32[6, 2, 4];i64[2, 3];f32[2];f32[2, 5, 7]",
+       "%y = aten._ctc_loss_backward(%a, %b, %c, [6, 5], [3, 2], %d, %e, 0)",
        "'log_alpha' has to be of shape [2, 6, 7]"},
-      {"f32[4, 5];i64[4, 6]", "%y, %z = aten.multilabel_margin_loss_forward(%a, %b, 1)", "'target' has to be of shape [4, 5]"},
-      {"f32[];f32[4, 5];i64[4];f32[4]", "%y = aten.multi_margin_loss_backward(%a, %b, %c, 1, 1.0, %d)", "'weight' has to be of shape [5]"},
+      {"f32[4, 5];i64[4, 6]", "%y, %z = aten.multilabel_margin_loss_forward(%a, %b, 1)",
+       "'target' has to be of shape [4, 5]"},
+      {"f32[];f32[4, 5];i64[4];f32[4]", "%y = aten.multi_margin_loss_backward(%a, %b, %c, 1, 1.0, %d)",
+       "'weight' has to be of shape [5]"},
       {"f32[4];f32[3]", "%y = aten.rrelu_with_noise(%a, %b)", "'noise' has to be of shape [4]"},
       {"f32[4, 2, 3];i64[2]", "%y = aten.embedding_renorm_(%a, %b, 1.0, 2.0)", "the table is no matrix"},
       {"f32[]", "%y, %z, %w = aten.unique_consecutive(%a, false, false, 0)", "a number has no slices"},
       {"f32[4, 5];i64[3]", "%y = aten.cross_entropy_loss(%a, %b)", "'target' has to be of shape [4]"},
-      {"f32[4, 5];f32[4, 5];f32[7]", "%y = aten.binary_cross_entropy_with_logits(%a, %b, %c)", "'weight' does not broadcast"},
+      {"f32[4, 5];f32[4, 5];f32[7]", "%y = aten.binary_cross_entropy_with_logits(%a, %b, %c)",
+       "'weight' does not broadcast"},
       {"f32[3];f32[4, 5];f32[4, 5]", "%y = aten.mse_loss_backward(%a, %b, %c, 0)", "'grad_output' does not broadcast"},
       {"f32[2]", "%y = aten.gelu(%a, approximate=\"tanhh\")", "'approximate' has to be one of 'none', 'tanh'"},
-      {"f32[2];f32[2]", "%y = aten.div.Tensor_mode(%a, %b, rounding_mode=\"round\")", "'rounding_mode' has to be one of"},
-      {"f32[1, 4, 3, 8];f32[1, 2, 5, 8];f32[1, 2, 6, 8]", "%y, %z = aten._scaled_dot_product_flash_attention_for_cpu(%a, %b, %c)", "key and value have different sizes"},
-      {"f32[1, 3, 3, 8];f32[1, 2, 5, 8]", "%y, %z = aten._scaled_dot_product_flash_attention_for_cpu(%a, %b, %b)", "no multiple of the key's"},
-      {"f32[1, 2, 3, 8];f32[1, 2, 5, 8];f32[4, 5]", "%y, %z = aten._scaled_dot_product_flash_attention_for_cpu(%a, %b, %b, attn_mask=%c)", "'attn_mask' does not broadcast"},
-      {"f32[1, 2, 3, 8];f32[1, 2, 3, 8];f32[1, 2, 2]", "%x, %y, %z = aten._scaled_dot_product_flash_attention_for_cpu_backward(%a, %a, %b, %b, %a, %c, 0.0, false)", "'logsumexp' does not have a number a row"},
-      {"f32[1, 2, 3, 4];f32[1, 2, 3, 8];f32[1, 2, 3]", "%x, %y, %z = aten._scaled_dot_product_flash_attention_for_cpu_backward(%a, %b, %b, %b, %b, %c, 0.0, false)", "'grad_out' has to be of shape"},
+      {"f32[2];f32[2]", "%y = aten.div.Tensor_mode(%a, %b, rounding_mode=\"round\")",
+       "'rounding_mode' has to be one of"},
+      {"f32[1, 4, 3, 8];f32[1, 2, 5, 8];f32[1, 2, 6, 8]",
+       "%y, %z = aten._scaled_dot_product_flash_attention_for_cpu(%a, %b, %c)", "key and value have different sizes"},
+      {"f32[1, 3, 3, 8];f32[1, 2, 5, 8]", "%y, %z = aten._scaled_dot_product_flash_attention_for_cpu(%a, %b, %b)",
+       "no multiple of the key's"},
+      {"f32[1, 2, 3, 8];f32[1, 2, 5, 8];f32[4, 5]",
+       "%y, %z = aten._scaled_dot_product_flash_attention_for_cpu(%a, %b, %b, attn_mask=%c)",
+       "'attn_mask' does not broadcast"},
+      {"f32[1, 2, 3, 8];f32[1, 2, 3, 8];f32[1, 2, 2]",
+       "%x, %y, %z = aten._scaled_dot_product_flash_attention_for_cpu_backward(%a, %a, %b, %b, %a, %c, 0.0, false)",
+       "'logsumexp' does not have a number a row"},
+      {"f32[1, 2, 3, 4];f32[1, 2, 3, 8];f32[1, 2, 3]",
+       "%x, %y, %z = aten._scaled_dot_product_flash_attention_for_cpu_backward(%a, %b, %b, %b, %b, %c, 0.0, false)",
+       "'grad_out' has to be of shape"},
       {"f32[2, 4];f32[3, 5]", "%y = aten.searchsorted.Tensor(%a, %b)", "a row for each of the values"},
       {"f32[4];f32[5];i64[3]", "%y = aten.searchsorted.Tensor(%a, %b, sorter=%c)", "'sorter' has to be of shape [4]"},
       {"f32[2];f32[2, 2]", "%y = aten.bucketize.Tensor(%a, %b)", "'boundaries' has to be a vector"},
@@ -218,33 +268,39 @@ TEST_CASE("hostile: sizes of the run are held against the rules") {
     CHECK(finding_of(job) == "");
     return test::run_hostile(job, 1, false);
   };
-  test::HostileReport products = run(
-      "  symbol m input [2, 64] hint 3\n  symbol n input [2, 64] hint 4\n  input %a : f32[2, m]\n  input %b : f32[n, 5]\n"
-      "  %y = aten.mm(%a, %b)\n  output %y\n");
+  test::HostileReport products =
+      run("  symbol m input [2, 64] hint 3\n  symbol n input [2, 64] hint 4\n  input %a : f32[2, m]\n  input %b : "
+          "f32[n, 5]\n"
+          "  %y = aten.mm(%a, %b)\n  output %y\n");
   CHECK(products.outcome == test::HostileOutcome::failed);
   CHECK(products.message.find("%y = aten.mm.default: the inner sizes differ") != std::string::npos);
-  test::HostileReport joined = run(
-      "  symbol m input [2, 64] hint 3\n  symbol n input [2, 64] hint 4\n  input %a : f32[2, m]\n  input %b : f32[2, n]\n"
-      "  %y = aten.cat([%a, %b])\n  output %y\n");
+  test::HostileReport joined =
+      run("  symbol m input [2, 64] hint 3\n  symbol n input [2, 64] hint 4\n  input %a : f32[2, m]\n  input %b : "
+          "f32[2, n]\n"
+          "  %y = aten.cat([%a, %b])\n  output %y\n");
   CHECK(joined.message.find("the sizes of dimension 1 differ") != std::string::npos);
-  test::HostileReport fine = run(
-      "  symbol m input [2, 64] hint 3\n  input %a : f32[2, m]\n  input %b : f32[m, 5]\n  %y = aten.mm(%a, %b)\n  output %y\n");
+  test::HostileReport fine =
+      run("  symbol m input [2, 64] hint 3\n  input %a : f32[2, m]\n  input %b : f32[m, 5]\n  %y = aten.mm(%a, %b)\n  "
+          "output %y\n");
   CHECK(fine.outcome == test::HostileOutcome::ran);
 }
 
 // PyTorch lays nonzero out column by column; who takes a column of it gets that one.
 TEST_CASE("hostile: results whose size the data decides lie as their type says") {
-  Job job = parse("sg 1.0\ngraph rank *\n  symbol u data [0, 64]\n  input %x : f32[2, 9]\n  %o = aten.ones_like(%x)\n"
-                  "  %z = aten.nonzero(%o) : i64[u, 2] stride [1, u]\n  %r = aten.select.int(%z, 1, 0) : i64[u]\n"
-                  "  %y = aten.index_select(%x, 0, %r) : f32[u, 9]\n  output %y\n");
+  Job job = parse(
+      "sg 1.0\ngraph rank *\n  symbol u data [0, 64]\n  input %x : f32[2, 9]\n  %o = aten.ones_like(%x)\n"
+      "  %z = aten.nonzero(%o) : i64[u, 2] stride [1, u]\n  %r = aten.select.int(%z, 1, 0) : i64[u]\n"
+      "  %y = aten.index_select(%x, 0, %r) : f32[u, 9]\n  output %y\n");
   test::HostileReport report = test::run_hostile(job, 1, false);
   CHECK(report.message == "");
   CHECK(report.outcome == test::HostileOutcome::ran);
 }
 
 TEST_CASE("hostile: what a call gives its body has the body's types, steps included") {
-  std::string text = "sg 1.0\ngraph rank *\n  input %a : f32[2, 3]\n  %t = aten.t(%a) : f32[3, 2] stride [1, 3]\n  %y, = sg.call(graph:body, [%t])\n  output %y\n"
-                     "graph rank * nested body\n  input %x : f32[3, 2]\n  %v = aten.view(%x, [6])\n  output %v\n";
+  std::string text =
+      "sg 1.0\ngraph rank *\n  input %a : f32[2, 3]\n  %t = aten.t(%a) : f32[3, 2] stride [1, 3]\n  %y, = "
+      "sg.call(graph:body, [%t])\n  output %y\n"
+      "graph rank * nested body\n  input %x : f32[3, 2]\n  %v = aten.view(%x, [6])\n  output %v\n";
   CHECK(finding_of(parse(text)).find("argument 0 of \"body\"") != std::string::npos);
   std::string number = text;
   number.replace(number.find("[%t]"), 4, "[7]");

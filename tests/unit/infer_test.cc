@@ -13,7 +13,7 @@
 namespace sg {
 namespace {
 
-struct T {   // a tensor type in short; no strides = row-major
+struct T {  // a tensor type in short; no strides = row-major
   DType dtype;
   std::vector<std::string> shape;
   std::vector<std::string> stride = {"row-major"};
@@ -98,7 +98,8 @@ TEST_CASE("infer: sizes that only the data knows") {
   CHECK(w.gives("aten.ones.default", {w.sizes({"u0", "u0"})}, {{f32, {"u0", "u0"}, {"Max(1,u0)", "1"}}}));
   CHECK(w.gives("aten.ones.default", {w.sizes({"2", "s0"})}, {{f32, {"2", "s0"}, {"s0", "1"}}}));
   CHECK(w.gives("aten.mul.Tensor", {w.tensor({f32, {"u0", "4"}}), w.tensor({f32, {"8", "1"}})}, {{f32, {"u0", "4"}}}));
-  CHECK(w.gives("aten.view.default", {w.tensor({f32, {"u0", "4"}}), w.sizes({"u0", "2", "-1"})}, {{f32, {"u0", "2", "2"}}}));
+  CHECK(w.gives("aten.view.default", {w.tensor({f32, {"u0", "4"}}), w.sizes({"u0", "2", "-1"})},
+                {{f32, {"u0", "2", "2"}}}));
 }
 
 // The types that PyTorch 2.15 gives to fake tensors, where the recorded symbol is u0.
@@ -108,7 +109,8 @@ TEST_CASE("infer: ops that give what they find take its number from the record")
     NodeId n = w.node(op, args, wanted.size());
     auto blind = infer_types(w.program, w.graph, n);
     if (!blind.ok() || (*blind)[0].kind != TypeKind::unknown) return false;
-    for (uint32_t i = 0; i < wanted.size(); ++i) w.graph.set_type(w.graph.node(n).result(i), w.pool.types.intern(w.type(wanted[i])));
+    for (uint32_t i = 0; i < wanted.size(); ++i)
+      w.graph.set_type(w.graph.node(n).result(i), w.pool.types.intern(w.type(wanted[i])));
     auto types = infer_types(w.program, w.graph, n);
     for (size_t i = 0; i < wanted.size(); ++i)
       if (!types.ok() || !((*types)[i] == w.type(wanted[i]))) return false;
@@ -131,14 +133,15 @@ TEST_CASE("infer: ops that give what they find take its number from the record")
   CHECK_FALSE(w.infer("aten.masked_select.default", {w.tensor(x), w.tensor(x)}).ok());
   CHECK_FALSE(w.infer("aten.bincount.default", {w.tensor(x)}).ok());
   auto exchange = [&](int64_t gather, int64_t shard) {
-    return std::vector<Arg>{w.tensor({bf16, {"6", "4"}}), Arg::integer(gather), Arg::integer(shard), Arg::group(GroupId(0))};
+    return std::vector<Arg>{w.tensor({bf16, {"6", "4"}}), Arg::integer(gather), Arg::integer(shard),
+                            Arg::group(GroupId(0))};
   };
   CHECK(gives("_dtensor.shard_dim_alltoall.default", exchange(0, 1), {{bf16, {"12", "2"}}}));
   NodeId n = w.node("_dtensor.shard_dim_alltoall.default", exchange(0, 1));
   w.graph.set_type(w.graph.node(n).first_result, w.pool.types.intern(w.type({bf16, {"13", "2"}})));
   CHECK_FALSE(infer_types(w.program, w.graph, n).ok());
   auto program_with_search = infer_missing_types(w.program);
-  CHECK(program_with_search == 0);                          // unknown stays unknown, and is not counted
+  CHECK(program_with_search == 0);  // unknown stays unknown, and is not counted
 }
 
 TEST_CASE("infer: indices of a lower triangle") {
@@ -153,7 +156,8 @@ TEST_CASE("infer: indices of a lower triangle") {
         for (int64_t r = 0; r < rows; ++r) count += std::clamp<int64_t>(r + offset + 1, 0, columns);
         INFO(rows << " " << columns << " " << offset);
         std::string n = std::to_string(count);
-        CHECK(w.gives("aten.tril_indices.default", tril(rows, columns, offset), {{i64, {"2", n}, {count == 0 ? "1" : n, "1"}}}));
+        CHECK(w.gives("aten.tril_indices.default", tril(rows, columns, offset),
+                      {{i64, {"2", n}, {count == 0 ? "1" : n, "1"}}}));
       }
   CHECK(w.infer("aten.tril_indices.default", tril(int64_t{1} << 30, int64_t{1} << 30, int64_t{1} << 30)).ok());
   CHECK_FALSE(w.infer("aten.tril_indices.default", tril(INT64_MAX, INT64_MAX, INT64_MAX)).ok());
@@ -163,18 +167,25 @@ TEST_CASE("infer: indices of a lower triangle") {
 TEST_CASE("infer: views") {
   World w;
   T base{f32, {"2", "3", "4"}};
-  CHECK(w.gives("aten.transpose.int", {w.tensor(base), Arg::integer(0), Arg::integer(-1)}, {{f32, {"4", "3", "2"}, {"1", "4", "12"}}}));
-  CHECK(w.gives("aten.select.int", {w.tensor(base), Arg::integer(1), Arg::integer(-1)}, {{f32, {"2", "4"}, {"12", "1"}, "8"}}));
-  CHECK(w.gives("aten.slice.Tensor", {w.tensor(base), Arg::integer(2), Arg::integer(1), Arg::integer(INT64_MAX), Arg::integer(2)},
+  CHECK(w.gives("aten.transpose.int", {w.tensor(base), Arg::integer(0), Arg::integer(-1)},
+                {{f32, {"4", "3", "2"}, {"1", "4", "12"}}}));
+  CHECK(w.gives("aten.select.int", {w.tensor(base), Arg::integer(1), Arg::integer(-1)},
+                {{f32, {"2", "4"}, {"12", "1"}, "8"}}));
+  CHECK(w.gives("aten.slice.Tensor",
+                {w.tensor(base), Arg::integer(2), Arg::integer(1), Arg::integer(INT64_MAX), Arg::integer(2)},
                 {{f32, {"2", "3", "2"}, {"12", "4", "2"}, "1"}}));
   CHECK(w.gives("aten.slice.Tensor", {w.tensor(base), Arg::integer(2), Arg::integer(3), Arg::integer(1)},
                 {{f32, {"2", "3", "0"}, {"12", "4", "1"}, "3"}}));
-  CHECK(w.gives("aten.expand.default", {w.tensor({f32, {"3", "1"}}), w.sizes({"2", "-1", "4"})}, {{f32, {"2", "3", "4"}, {"0", "1", "0"}}}));
+  CHECK(w.gives("aten.expand.default", {w.tensor({f32, {"3", "1"}}), w.sizes({"2", "-1", "4"})},
+                {{f32, {"2", "3", "4"}, {"0", "1", "0"}}}));
   CHECK(w.gives("aten.reshape.default", {w.tensor({f32, {"3", "2"}, {"1", "3"}}), w.sizes({"6"})}, {{f32, {"6"}}}));
-  CHECK(w.gives("aten.view.default", {w.tensor({f32, {"2", "6"}, {"8", "1"}, "3"}), w.sizes({"2", "3", "2"})}, {{f32, {"2", "3", "2"}, {"8", "2", "1"}, "3"}}));
+  CHECK(w.gives("aten.view.default", {w.tensor({f32, {"2", "6"}, {"8", "1"}, "3"}), w.sizes({"2", "3", "2"})},
+                {{f32, {"2", "3", "2"}, {"8", "2", "1"}, "3"}}));
   CHECK(w.gives("aten.unbind.int", {w.tensor({f32, {"2", "3"}})}, {{f32, {"3"}}, {f32, {"3"}, {"1"}, "3"}}));
-  CHECK(w.gives("aten.view_as_complex.default", {w.tensor({f32, {"4", "2"}, {"6", "1"}, "2"})}, {{DType::c64, {"4"}, {"3"}, "1"}}));
-  CHECK(w.gives("aten.view.dtype", {w.tensor({DType::u8, {"8"}, {"1"}, "4"}), Arg::dtype(f32)}, {{f32, {"2"}, {"1"}, "1"}}));
+  CHECK(w.gives("aten.view_as_complex.default", {w.tensor({f32, {"4", "2"}, {"6", "1"}, "2"})},
+                {{DType::c64, {"4"}, {"3"}, "1"}}));
+  CHECK(w.gives("aten.view.dtype", {w.tensor({DType::u8, {"8"}, {"1"}, "4"}), Arg::dtype(f32)},
+                {{f32, {"2"}, {"1"}, "1"}}));
   CHECK(w.gives("aten.t.default", {w.tensor({f32, {}})}, {{f32, {}}}));
   CHECK_FALSE(w.infer("aten.view.default", {w.tensor({f32, {"3", "2"}, {"1", "3"}}), w.sizes({"6"})}).ok());
   CHECK_FALSE(w.infer("aten.view.default", {w.tensor(base), w.sizes({"5"})}).ok());
@@ -185,27 +196,39 @@ TEST_CASE("infer: views") {
 TEST_CASE("infer: reductions, products, indexing, collectives") {
   World w;
   T base{f32, {"2", "3", "4"}, {"1", "2", "6"}};
-  CHECK(w.gives("aten.sum.dim_IntList", {w.tensor(base), w.sizes({"-1"}), Arg::boolean(true)}, {{f32, {"2", "3", "1"}}}));
+  CHECK(
+      w.gives("aten.sum.dim_IntList", {w.tensor(base), w.sizes({"-1"}), Arg::boolean(true)}, {{f32, {"2", "3", "1"}}}));
   CHECK(w.gives("aten.sum.default", {w.tensor({i32, {"2"}})}, {{i64, {}}}));
-  CHECK(w.gives("aten.mm.default", {w.tensor({bf16, {"2", "3"}, {"1", "2"}}), w.tensor({bf16, {"3", "5"}})}, {{bf16, {"2", "5"}}}));
-  CHECK(w.gives("aten.index.Tensor", {w.tensor({f32, {"7", "4"}}), Arg::list({w.tensor({i64, {"2", "3"}})})}, {{f32, {"2", "3", "4"}}}));
-  CHECK(w.gives("aten.index.Tensor", {w.tensor({f32, {"7", "4"}, {"1", "7"}}), Arg::list({Arg::none(), w.tensor({i64, {"2"}})})},
+  CHECK(w.gives("aten.mm.default", {w.tensor({bf16, {"2", "3"}, {"1", "2"}}), w.tensor({bf16, {"3", "5"}})},
+                {{bf16, {"2", "5"}}}));
+  CHECK(w.gives("aten.index.Tensor", {w.tensor({f32, {"7", "4"}}), Arg::list({w.tensor({i64, {"2", "3"}})})},
+                {{f32, {"2", "3", "4"}}}));
+  CHECK(w.gives("aten.index.Tensor",
+                {w.tensor({f32, {"7", "4"}, {"1", "7"}}), Arg::list({Arg::none(), w.tensor({i64, {"2"}})})},
                 {{f32, {"7", "2"}}}));
-  CHECK(w.gives("aten.index.Tensor", {w.tensor({f32, {"7", "4", "5"}, {"1", "35", "7"}}), Arg::list({Arg::none(), w.tensor({i64, {"2"}})})},
+  CHECK(w.gives("aten.index.Tensor",
+                {w.tensor({f32, {"7", "4", "5"}, {"1", "35", "7"}}), Arg::list({Arg::none(), w.tensor({i64, {"2"}})})},
                 {{f32, {"7", "2", "5"}, {"1", "7", "14"}}}));
-  CHECK(w.gives("aten.cat.default", {Arg::list({w.tensor({f32, {"0"}}), w.tensor({f32, {"u0", "2"}}), w.tensor({f32, {"3", "2"}})})},
+  CHECK(w.gives("aten.cat.default",
+                {Arg::list({w.tensor({f32, {"0"}}), w.tensor({f32, {"u0", "2"}}), w.tensor({f32, {"3", "2"}})})},
                 {{f32, {"u0 + 3", "2"}}}));
   auto parts = [&](int64_t n) { return Arg::integer(n).set_key(w.job.pool->str("parts")); };
-  CHECK(w.gives("sg.pack", {Arg::list({w.tensor({f32, {"4", "3"}}), w.tensor({f32, {"2"}})}), parts(2)}, {{f32, {"14"}}}));
+  CHECK(w.gives("sg.pack", {Arg::list({w.tensor({f32, {"4", "3"}}), w.tensor({f32, {"2"}})}), parts(2)},
+                {{f32, {"14"}}}));
   CHECK_FALSE(w.infer("sg.pack", {Arg::list({w.tensor({f32, {"4", "3"}}), w.tensor({f32, {"3"}})}), parts(2)}).ok());
   CHECK_FALSE(w.infer("sg.pack", {Arg::list({w.tensor({f32, {"4"}})}), parts(0)}).ok());
-  CHECK(w.gives("aten._grouped_mm.default", {w.tensor({bf16, {"8", "4"}}), w.tensor({bf16, {"2", "4", "5"}}), w.tensor({i32, {"2"}})},
+  CHECK(w.gives("aten._grouped_mm.default",
+                {w.tensor({bf16, {"8", "4"}}), w.tensor({bf16, {"2", "4", "5"}}), w.tensor({i32, {"2"}})},
                 {{bf16, {"8", "5"}, {"8", "1"}}}));
-  CHECK(w.gives("_c10d_functional.all_gather_into_tensor.default", {w.tensor({f32, {"2", "3"}}), Arg::integer(4), Arg::group(GroupId(0))}, {{f32, {"8", "3"}}}));
-  CHECK(w.gives("aten.max_pool2d_with_indices.default", {w.tensor({f32, {"1", "2", "9", "9"}}), w.sizes({"3", "3"}), w.sizes({"2", "2"}), w.sizes({"1", "1"})},
+  CHECK(w.gives("_c10d_functional.all_gather_into_tensor.default",
+                {w.tensor({f32, {"2", "3"}}), Arg::integer(4), Arg::group(GroupId(0))}, {{f32, {"8", "3"}}}));
+  CHECK(w.gives("aten.max_pool2d_with_indices.default",
+                {w.tensor({f32, {"1", "2", "9", "9"}}), w.sizes({"3", "3"}), w.sizes({"2", "2"}), w.sizes({"1", "1"})},
                 {{f32, {"1", "2", "5", "5"}}, {i64, {"1", "2", "5", "5"}}}));
   CHECK_FALSE(w.infer("aten.mm.default", {w.tensor({f32, {"2", "3"}}), w.tensor({f32, {"2", "3"}})}).ok());
-  CHECK_FALSE(w.infer("_c10d_functional.reduce_scatter_tensor.default", {w.tensor({f32, {"6"}}), Arg::none(), Arg::integer(4)}).ok());
+  CHECK_FALSE(
+      w.infer("_c10d_functional.reduce_scatter_tensor.default", {w.tensor({f32, {"6"}}), Arg::none(), Arg::integer(4)})
+          .ok());
 }
 
 // Strides that PyTorch 2.15 gives on the CPU.
@@ -213,7 +236,8 @@ TEST_CASE("infer: a convolution is channels-last when its input or its weight is
   World w;
   auto rest = [&](int64_t spatial) {
     std::vector<std::string> ones(static_cast<size_t>(spatial), "1"), zeros(static_cast<size_t>(spatial), "0");
-    return std::vector<Arg>{w.sizes(ones), w.sizes(zeros), w.sizes(ones), Arg::boolean(false), w.sizes(zeros), Arg::integer(1)};
+    return std::vector<Arg>{w.sizes(ones),       w.sizes(zeros), w.sizes(ones),
+                            Arg::boolean(false), w.sizes(zeros), Arg::integer(1)};
   };
   auto forward = [&](const T& input, const T& weight, const T& wanted) {
     std::vector<Arg> args{w.tensor(input), w.tensor(weight), Arg::none()};
@@ -232,17 +256,21 @@ TEST_CASE("infer: a convolution is channels-last when its input or its weight is
   CHECK(forward(image, weight, out));
   CHECK(forward(last, weight, out_last));
   CHECK(forward(image, weight_last, out_last));
-  CHECK(forward({f32, {"2", "8", "5", "5"}, {"200", "25", "1", "5"}}, weight, out));    // its last axes exchanged
-  CHECK(forward({f32, {"2", "1", "5", "5"}}, {f32, {"6", "1", "2", "2"}}, out));         // one channel: both would fit
+  CHECK(forward({f32, {"2", "8", "5", "5"}, {"200", "25", "1", "5"}}, weight, out));  // its last axes exchanged
+  CHECK(forward({f32, {"2", "1", "5", "5"}}, {f32, {"6", "1", "2", "2"}}, out));      // one channel: both would fit
   CHECK(forward({f32, {"2", "8", "9"}, {"72", "1", "8"}}, {f32, {"6", "8", "2"}}, {f32, {"2", "6", "8"}}));
-  CHECK(forward({f32, {"s0", "8", "5", "5"}, {"200", "1", "40", "8"}}, weight, {f32, {"s0", "6", "4", "4"}, {"96", "1", "24", "6"}}));
+  CHECK(forward({f32, {"s0", "8", "5", "5"}, {"200", "1", "40", "8"}}, weight,
+                {f32, {"s0", "6", "4", "4"}, {"96", "1", "24", "6"}}));
   CHECK(backward(out, image, weight, image, weight));
   CHECK(backward(out_last, image, weight, image, weight));
   CHECK(backward(out, last, weight, last, weight_last));
   CHECK(backward(out, image, weight_last, last, weight_last));
   CHECK_FALSE(w.infer("aten.convolution_backward.default",
-                      {w.tensor(out), w.tensor(last), w.tensor({f32, {"6"}}), Arg::none(), w.sizes({"1"}), w.sizes({"0"}), w.sizes({"1"}),
-                       Arg::boolean(false), w.sizes({"0"}), Arg::integer(1), Arg::list({Arg::boolean(true), Arg::boolean(true), Arg::boolean(true)})}, 3).ok());
+                      {w.tensor(out), w.tensor(last), w.tensor({f32, {"6"}}), Arg::none(), w.sizes({"1"}),
+                       w.sizes({"0"}), w.sizes({"1"}), Arg::boolean(false), w.sizes({"0"}), Arg::integer(1),
+                       Arg::list({Arg::boolean(true), Arg::boolean(true), Arg::boolean(true)})},
+                      3)
+                  .ok());
 }
 
 TEST_CASE("infer: bad calls are errors") {
@@ -264,12 +292,14 @@ TEST_CASE("infer: any arguments, every op") {
     std::vector<Arg> values;
     for (int i = 0; i < 30; ++i) {
       T t{static_cast<DType>(1 + below(kDTypeCount - 1)), {}, {}, sizes[below(10)]};
-      for (int64_t rank = below(6); rank > 0; --rank) t.shape.push_back(sizes[below(10)]), t.stride.push_back(sizes[below(10)]);
+      for (int64_t rank = below(6); rank > 0; --rank)
+        t.shape.push_back(sizes[below(10)]), t.stride.push_back(sizes[below(10)]);
       if (below(2)) t.stride = {"row-major"};
       values.push_back(w.tensor(t));
     }
     Type odd;
-    for (TypeKind kind : {TypeKind::integer, TypeKind::floating, TypeKind::boolean, TypeKind::none, TypeKind::opaque, TypeKind::unknown, TypeKind::list}) {
+    for (TypeKind kind : {TypeKind::integer, TypeKind::floating, TypeKind::boolean, TypeKind::none, TypeKind::opaque,
+                          TypeKind::unknown, TypeKind::list}) {
       odd.kind = kind;
       values.push_back(Arg::value(w.graph.add_input("odd", w.pool.types.intern(odd), {})));
     }
@@ -295,9 +325,11 @@ TEST_CASE("infer: any arguments, every op") {
       for (const Param& p : op.params) {
         bool fits = below(4) != 0;
         if (fits && p.kind == ParamKind::tensor) args.push_back(values[static_cast<size_t>(below(30))]);
-        else if (fits && p.kind == ParamKind::tensor_list) args.push_back(Arg::list({values[static_cast<size_t>(below(30))], values[static_cast<size_t>(below(30))]}));
+        else if (fits && p.kind == ParamKind::tensor_list)
+          args.push_back(Arg::list({values[static_cast<size_t>(below(30))], values[static_cast<size_t>(below(30))]}));
         else if (fits && p.kind == ParamKind::integer) args.push_back(Arg::integer(below(5) - 2));
-        else if (fits && p.kind == ParamKind::integer_list) args.push_back(w.sizes({sizes[below(10)], sizes[below(10)]}));
+        else if (fits && p.kind == ParamKind::integer_list)
+          args.push_back(w.sizes({sizes[below(10)], sizes[below(10)]}));
         else args.push_back(argument(argument, 2));
       }
       auto types = w.infer(op.name, std::move(args), static_cast<size_t>(below(4)));

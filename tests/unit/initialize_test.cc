@@ -18,7 +18,8 @@ using Kind = InitRule::Kind;
 namespace {
 
 Job job_of(std::string_view body, int world = 1, std::string_view header = "") {
-  Job job = parse("sg 1.0 job \"t\" world " + std::to_string(world) + "\n" + std::string(header) + "\ngraph rank *\n" + std::string(body));
+  Job job = parse("sg 1.0 job \"t\" world " + std::to_string(world) + "\n" + std::string(header) + "\ngraph rank *\n" +
+                  std::string(body));
   infer_missing_types(*job.programs[0]);
   return job;
 }
@@ -38,7 +39,7 @@ InputSet made(const Job& job, uint32_t rank = 0, uint64_t seed = 0, ThreadTeam* 
   return std::move(*set);
 }
 
-std::vector<float> floats(const Tensor& t) {                       // contiguous
+std::vector<float> floats(const Tensor& t) {  // contiguous
   return {t.as<float>(), t.as<float>() + t.elements()};
 }
 
@@ -123,7 +124,8 @@ TEST_CASE("vectors are ones where they scale and zeros where they are added, wha
     %g = aten.mul.Tensor(%f, %empty_2)
 
   output %g
-)", 2, "mesh [fsdp 2]\ngroup @fsdp [0 1]\ndevice cpu\n");
+)",
+                   2, "mesh [fsdp 2]\ngroup @fsdp [0 1]\ndevice cpu\n");
   CHECK(rule_of(job, "weight").kind == Kind::ones);
   CHECK(rule_of(job, "bias").kind == Kind::zeros);
   CHECK(rule_of(job, "ln_w").kind == Kind::ones);
@@ -215,9 +217,11 @@ TEST_CASE("a rank's part of a vocabulary is no bound on the tokens") {
   output %y
 )";
   std::string part_1 = part_0;
-  for (auto [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"rank 0", "rank 1"}, {"lt.Scalar(%ids, 0)", "lt.Scalar(%ids, 4)"}, {"ge.Scalar(%ids, 4)", "ge.Scalar(%ids, 8)"},
-           {"sub.Tensor(%ids, 0)", "sub.Tensor(%ids, 4)"}})
+  for (auto [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"rank 0", "rank 1"},
+                                                        {"lt.Scalar(%ids, 0)", "lt.Scalar(%ids, 4)"},
+                                                        {"ge.Scalar(%ids, 4)", "ge.Scalar(%ids, 8)"},
+                                                        {"sub.Tensor(%ids, 0)", "sub.Tensor(%ids, 4)"}})
     part_1.replace(part_1.find(from), from.size(), to);
   Job job = parse("sg 1.0 job \"t\" world 2\n" + part_0 + part_1);
   CHECK(rule_of(job, "ids").below == 8);
@@ -359,7 +363,8 @@ TEST_CASE("values depend on neither threads nor strides, and narrower types roun
   InputSet t = made(job_of(transposed));
   CHECK(t.tensors[0].step(0) == 1);
   for (int64_t i = 0; i < 700; i += 99)
-    for (int64_t j = 0; j < 300; j += 7) CHECK(t.tensors[0].as<float>()[i + 700 * j] == alone[static_cast<size_t>(i * 300 + j)]);
+    for (int64_t j = 0; j < 300; j += 7)
+      CHECK(t.tensors[0].as<float>()[i + 700 * j] == alone[static_cast<size_t>(i * 300 + j)]);
 
   narrow.replace(narrow.find("f32[2"), 3, "bf16");
   InputSet n = made(job_of(narrow));

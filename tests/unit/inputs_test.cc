@@ -43,8 +43,10 @@ struct Values {
   int64_t count = 7;
 
   std::vector<TensorToWrite> all() {
-    return {{"layer.weight", DType::f32, {3, 2}, {}, w}, {"wt", DType::f32, {3, 2}, {}, w},
-            {"count", DType::i64, {}, {}, &count},       {"x", DType::f32, {4, 3}, {}, x},
+    return {{"layer.weight", DType::f32, {3, 2}, {}, w},
+            {"wt", DType::f32, {3, 2}, {}, w},
+            {"count", DType::i64, {}, {}, &count},
+            {"x", DType::f32, {4, 3}, {}, x},
             {"y", DType::f32, {4, 3}, {}, x}};
   }
 };
@@ -76,7 +78,7 @@ TEST_CASE("inputs are taken by name or FQN, without a copy where strides allow")
   CHECK(set->tensors[2].as<int64_t>()[0] == 7);
   CHECK(set->tensors[3].dim(0) == 4);
   CHECK(set->tensors[5].is_none());
-  CHECK(set->memory.bytes() == 24);                         // %wt alone
+  CHECK(set->memory.bytes() == 24);  // %wt alone
   const Tensor& wt = set->tensors[1];
   CHECK((wt.step(0) == 1 && wt.step(1) == 3));
   for (int64_t i = 0; i < 3; ++i)
@@ -153,8 +155,10 @@ TEST_CASE("a wrong dtype, shape or size says what is there and what is expected"
   CHECK(mentions(error_of(wrong(0, DType::f32, {2, 3})), "is f32[3, 2] in the graph, f32[2, 3] in the file"));
   CHECK(mentions(error_of(wrong(0, DType::f32, {6})), "f32[6] in the file"));
   CHECK(mentions(error_of(wrong(3, DType::f32, {4, 2})), "is f32[s0 = 4, 3] in the graph, f32[4, 2] in the file"));
-  CHECK(mentions(error_of(wrong(3, DType::f32, {1, 3}), ErrorKind::cannot_apply), "the size s0 is 1, the graph takes 2 or more"));
-  CHECK(mentions(error_of(wrong(3, DType::f32, {3, 3}), ErrorKind::cannot_apply), "the graph needs s0 == s1; the inputs make it 3 and 4"));
+  CHECK(mentions(error_of(wrong(3, DType::f32, {1, 3}), ErrorKind::cannot_apply),
+                 "the size s0 is 1, the graph takes 2 or more"));
+  CHECK(mentions(error_of(wrong(3, DType::f32, {3, 3}), ErrorKind::cannot_apply),
+                 "the graph needs s0 == s1; the inputs make it 3 and 4"));
 }
 
 TEST_CASE("what is made up fits the sizes that the file gives") {
@@ -174,12 +178,13 @@ TEST_CASE("what is made up fits the sizes that the file gives") {
   Job job = parse(kGraph);
   auto set = load_inputs(job, 0, {.files = {folder.file("x")}, .maker = &ones});
   REQUIRE(set.ok());
-  CHECK(set->tensors[4].dim(0) == 2);                       // s1 follows s0 through the guard
+  CHECK(set->tensors[4].dim(0) == 2);  // s1 follows s0 through the guard
 }
 
 TEST_CASE("unaligned tensors are copied") {
   TempFolder folder;
-  const std::string header = R"({"flag":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})";
+  const std::string header =
+      R"({"flag":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})";
   std::string bytes(8, '\0');
   bytes[0] = static_cast<char>(header.size());
   float one = 1;
@@ -243,7 +248,8 @@ TEST_CASE("names of data files hold the rank and the step") {
   CHECK(mentions(check_input_files(pattern, 2, "--inputs").error().message, "no file for rank 1 of 2"));
   CHECK(check_input_files(pattern, 1, "--inputs").ok());
   std::ofstream(folder.file("r1")).flush();
-  CHECK(mentions(check_input_files(pattern, 1, "--inputs").error().message, "a file for rank 1, but the job has 1 ranks"));
+  CHECK(mentions(check_input_files(pattern, 1, "--inputs").error().message,
+                 "a file for rank 1, but the job has 1 ranks"));
   CHECK(check_output_pattern("x", 1, 1, "--outputs").ok());
   CHECK(check_output_pattern("x", 2, 1, "--outputs").error().kind == ErrorKind::usage);
   CHECK(check_output_pattern("x{r}", 2, 3, "--outputs").error().hint == "put {step} into the name");

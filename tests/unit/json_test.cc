@@ -6,9 +6,9 @@
 
 #include "libgraph/json.h"
 
-using sg::JsonWriter;
 using sg::json_float;
 using sg::json_string;
+using sg::JsonWriter;
 
 TEST_CASE("json writes the one compact spelling") {
   JsonWriter w;

@@ -25,13 +25,15 @@ struct Oracle {
   Sizes s;
   bool causal;
   double scale;
-  std::vector<double> q, k, v, mask, grad;             // mask: added; empty = none
+  std::vector<double> q, k, v, mask, grad;  // mask: added; empty = none
   std::vector<double> out, lse, dq, dk, dv, dmask;
 
-  double& at(std::vector<double>& t, int64_t b, int64_t h, int64_t i, int64_t j, int64_t heads, int64_t length, int64_t width) {
+  double& at(std::vector<double>& t, int64_t b, int64_t h, int64_t i, int64_t j, int64_t heads, int64_t length,
+             int64_t width) {
     return t[static_cast<size_t>(((b * heads + h) * length + i) * width + j)];
   }
-  double dot(std::vector<double>& x, double* row, int64_t b, int64_t h, int64_t i, int64_t heads, int64_t length, int64_t width) {
+  double dot(std::vector<double>& x, double* row, int64_t b, int64_t h, int64_t i, int64_t heads, int64_t length,
+             int64_t width) {
     double sum = 0;
     for (int64_t e = 0; e < width; ++e) sum += at(x, b, h, i, e, heads, length, width) * row[e];
     return sum;
@@ -54,7 +56,8 @@ struct Oracle {
     at(lse, b, h, i, 0, s.heads, s.length, 1) = max == -kInf ? max : max + std::log(sum);
     for (int64_t j = 0; j < s.keys; ++j) {
       if (sum > 0) p[static_cast<size_t>(j)] /= sum;
-      for (int64_t e = 0; e < s.value_width; ++e) result[e] += p[static_cast<size_t>(j)] * at(v, b, kh, j, e, s.key_heads, s.keys, s.value_width);
+      for (int64_t e = 0; e < s.value_width; ++e)
+        result[e] += p[static_cast<size_t>(j)] * at(v, b, kh, j, e, s.key_heads, s.keys, s.value_width);
     }
     for (int64_t e = 0; e < s.value_width; ++e) delta += result[e] * g[e];
     for (int64_t j = 0; j < s.keys; ++j) {
@@ -104,13 +107,17 @@ double error_of(Buffer<T>& got, const std::vector<double>& expected) {
 }
 
 template <class T>
-constexpr double kTolerance = std::is_same_v<T, double> ? 1e-13 : std::is_same_v<T, float> ? 2e-6 : std::is_same_v<T, F16> ? 2e-3 : 1.2e-2;
+constexpr double kTolerance = std::is_same_v<T, double>  ? 1e-13
+                              : std::is_same_v<T, float> ? 2e-6
+                              : std::is_same_v<T, F16>   ? 2e-3
+                                                         : 1.2e-2;
 
 enum class Mask { none, boolean, added };
 
 template <class T>
 void check(Rng& rng, Sizes s, bool causal, Mask kind, int threads) {
-  CAPTURE(s.batch, s.heads, s.key_heads, s.length, s.keys, s.width, s.value_width, causal, static_cast<int>(kind), threads);
+  CAPTURE(s.batch, s.heads, s.key_heads, s.length, s.keys, s.width, s.value_width, causal, static_cast<int>(kind),
+          threads);
   Oracle oracle{s, causal, 0.3, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   Buffer<T> q = random_tensor<T>(rng, {s.batch, s.heads, s.length, s.width}, true, &oracle.q);
   Buffer<T> k = random_tensor<T>(rng, {s.batch, s.key_heads, s.keys, s.width}, rng.below(2), &oracle.k);
@@ -120,17 +127,21 @@ void check(Rng& rng, Sizes s, bool causal, Mask kind, int threads) {
   Buffer<T> added({s.length, s.keys});
   if (kind != Mask::none) {
     oracle.mask.resize(static_cast<size_t>(s.batch * s.heads * s.length * s.keys));
-    for (int64_t i = 0; i < flags.tensor().elements(); ++i) flags.at(i) = rng.below(3) > 0 && i / s.keys % 7 != 3;   // some rows see nothing
-    for (int64_t i = 0; i < added.tensor().elements(); ++i) added.at(i) = T(static_cast<Compute<T>>(rng.below(8) == 0 ? -kInf : static_cast<double>(rng.below(9)) / 4));
+    for (int64_t i = 0; i < flags.tensor().elements(); ++i)
+      flags.at(i) = rng.below(3) > 0 && i / s.keys % 7 != 3;  // some rows see nothing
+    for (int64_t i = 0; i < added.tensor().elements(); ++i)
+      added.at(i) = T(static_cast<Compute<T>>(rng.below(8) == 0 ? -kInf : static_cast<double>(rng.below(9)) / 4));
     for (size_t i = 0; i < oracle.mask.size(); ++i) {
       auto e = static_cast<int64_t>(i);
       int64_t in_head = e % (s.length * s.keys), batch = e / (s.heads * s.length * s.keys);
-      oracle.mask[i] = kind == Mask::boolean ? (flags.at(batch * s.length * s.keys + in_head) ? 0 : -kInf) : double(static_cast<Compute<T>>(added.at(in_head)));
+      oracle.mask[i] = kind == Mask::boolean ? (flags.at(batch * s.length * s.keys + in_head) ? 0 : -kInf)
+                                             : double(static_cast<Compute<T>>(added.at(in_head)));
     }
   }
   oracle.run();
   using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  Buffer<T> out({s.batch, s.heads, s.length, s.value_width}, {}, {s.heads * s.length * s.value_width, s.value_width, s.heads * s.value_width, 1});
+  Buffer<T> out({s.batch, s.heads, s.length, s.value_width}, {},
+                {s.heads * s.length * s.value_width, s.value_width, s.heads * s.value_width, 1});
   Buffer<Sum> lse({s.batch, s.heads, s.length}, {}, {s.heads * s.length, 1, s.heads});
   std::vector<test::Argument> args{{"query", q}, {"key", k}, {"value", v}, {"is_causal", causal}, {"scale", 0.3}};
   if (kind == Mask::boolean) args.emplace_back("attn_mask", flags);
@@ -139,7 +150,8 @@ void check(Rng& rng, Sizes s, bool causal, Mask kind, int threads) {
   REQUIRE(test::call(op + ".default", args, {out.tensor(), lse.tensor()}, threads).ok());
   CHECK(error_of(out, oracle.out) < kTolerance<T>);
   CHECK(error_of(lse, oracle.lse) < kTolerance<Sum>);
-  Buffer<T> dq(std::vector<int64_t>{s.batch, s.heads, s.length, s.width}), dk(std::vector<int64_t>{s.batch, s.key_heads, s.keys, s.width});
+  Buffer<T> dq(std::vector<int64_t>{s.batch, s.heads, s.length, s.width}),
+      dk(std::vector<int64_t>{s.batch, s.key_heads, s.keys, s.width});
   Buffer<T> dv(std::vector<int64_t>{s.batch, s.key_heads, s.keys, s.value_width});
   args.insert(args.end(), {{"grad_out", grad}, {"out", out}, {"logsumexp", lse}, {"dropout_p", 0.0}});
   REQUIRE(test::call(op + "_backward.default", args, {dq.tensor(), dk.tensor(), dv.tensor()}, threads).ok());
@@ -171,15 +183,21 @@ TEST_CASE("attention: f16") { check_all<F16>(4); }
 TEST_CASE("attention: threads do not change a bit") {
   Rng rng(5);
   std::vector<double> unused;
-  Buffer<float> q = random_tensor<float>(rng, {2, 4, 200, 32}, true, &unused), k = random_tensor<float>(rng, {2, 2, 600, 32}, true, &unused);
-  Buffer<float> v = random_tensor<float>(rng, {2, 2, 600, 32}, false, &unused), grad = random_tensor<float>(rng, {2, 4, 200, 32}, true, &unused);
+  Buffer<float> q = random_tensor<float>(rng, {2, 4, 200, 32}, true, &unused),
+                k = random_tensor<float>(rng, {2, 2, 600, 32}, true, &unused);
+  Buffer<float> v = random_tensor<float>(rng, {2, 2, 600, 32}, false, &unused),
+                grad = random_tensor<float>(rng, {2, 4, 200, 32}, true, &unused);
   std::vector<std::vector<float>> first;
   for (int threads : {1, 2, 4}) {
     Buffer<float> out({2, 4, 200, 32}), lse({2, 4, 200}), dq({2, 4, 200, 32}), dk({2, 2, 600, 32}), dv({2, 2, 600, 32});
     std::vector<test::Argument> args{{"query", q}, {"key", k}, {"value", v}, {"is_causal", true}};
-    REQUIRE(test::call("aten._scaled_dot_product_flash_attention_for_cpu.default", args, {out.tensor(), lse.tensor()}, threads).ok());
+    REQUIRE(test::call("aten._scaled_dot_product_flash_attention_for_cpu.default", args, {out.tensor(), lse.tensor()},
+                       threads)
+                .ok());
     args.insert(args.end(), {{"grad_out", grad}, {"out", out}, {"logsumexp", lse}, {"dropout_p", 0.0}});
-    REQUIRE(test::call("aten._scaled_dot_product_flash_attention_for_cpu_backward.default", args, {dq.tensor(), dk.tensor(), dv.tensor()}, threads).ok());
+    REQUIRE(test::call("aten._scaled_dot_product_flash_attention_for_cpu_backward.default", args,
+                       {dq.tensor(), dk.tensor(), dv.tensor()}, threads)
+                .ok());
     std::vector<std::vector<float>> results{out.values(), lse.values(), dq.values(), dk.values(), dv.values()};
     if (first.empty()) first = results;
     REQUIRE(results == first);
@@ -190,8 +208,10 @@ TEST_CASE("attention: what the CUDA ops return beside the output") {
   Rng rng(6);
   Sizes s{1, 2, 2, 40, 40, 8, 8};
   Oracle oracle{s, true, 1 / std::sqrt(8.0), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
-  Buffer<float> q = random_tensor<float>(rng, {1, 2, 40, 8}, true, &oracle.q), k = random_tensor<float>(rng, {1, 2, 40, 8}, true, &oracle.k);
-  Buffer<float> v = random_tensor<float>(rng, {1, 2, 40, 8}, true, &oracle.v), grad = random_tensor<float>(rng, {1, 2, 40, 8}, true, &oracle.grad);
+  Buffer<float> q = random_tensor<float>(rng, {1, 2, 40, 8}, true, &oracle.q),
+                k = random_tensor<float>(rng, {1, 2, 40, 8}, true, &oracle.k);
+  Buffer<float> v = random_tensor<float>(rng, {1, 2, 40, 8}, true, &oracle.v),
+                grad = random_tensor<float>(rng, {1, 2, 40, 8}, true, &oracle.grad);
   Buffer<float> bias({1, 2, 40, 40});
   for (int64_t i = 0; i < 3200; ++i) oracle.mask.push_back(bias.at(i) = static_cast<float>(rng.below(9)) / 4);
   oracle.run();
@@ -200,15 +220,25 @@ TEST_CASE("attention: what the CUDA ops return beside the output") {
   std::vector<test::Argument> args{{"query", q}, {"key", k}, {"value", v}, {"attn_bias", bias}, {"is_causal", true}};
   std::vector<test::Argument> forward = args;
   forward.emplace_back("compute_log_sumexp", true);
-  REQUIRE(test::call("aten._scaled_dot_product_efficient_attention.default", forward, {out.tensor(), padded.tensor(), seed.tensor(), offset.tensor()}).ok());
+  REQUIRE(test::call("aten._scaled_dot_product_efficient_attention.default", forward,
+                     {out.tensor(), padded.tensor(), seed.tensor(), offset.tensor()})
+              .ok());
   CHECK(error_of(out, oracle.out) < 2e-6);
   CHECK(seed.at(0) == 0);
   for (int64_t i = 0; i < 128; ++i)
-    CHECK((i % 64 < 40 ? std::abs(padded.at(i) - oracle.lse[static_cast<size_t>(i / 64 * 40 + i % 64)]) < 1e-5 : padded.at(i) == kInf));
+    CHECK((i % 64 < 40 ? std::abs(padded.at(i) - oracle.lse[static_cast<size_t>(i / 64 * 40 + i % 64)]) < 1e-5
+                       : padded.at(i) == kInf));
   Buffer<float> dq({1, 2, 40, 8}), dk({1, 2, 40, 8}), dv({1, 2, 40, 8}), dbias({1, 2, 40, 40});
-  args.insert(args.end(), {{"grad_out_", grad}, {"out", out}, {"logsumexp", padded}, {"philox_seed", seed}, {"philox_offset", offset},
-                           {"dropout_p", 0.0}, {"grad_input_mask", test::ints({1, 1, 1, 1})}});
-  REQUIRE(test::call("aten._scaled_dot_product_efficient_attention_backward.default", args, {dq.tensor(), dk.tensor(), dv.tensor(), dbias.tensor()}, 2).ok());
+  args.insert(args.end(), {{"grad_out_", grad},
+                           {"out", out},
+                           {"logsumexp", padded},
+                           {"philox_seed", seed},
+                           {"philox_offset", offset},
+                           {"dropout_p", 0.0},
+                           {"grad_input_mask", test::ints({1, 1, 1, 1})}});
+  REQUIRE(test::call("aten._scaled_dot_product_efficient_attention_backward.default", args,
+                     {dq.tensor(), dk.tensor(), dv.tensor(), dbias.tensor()}, 2)
+              .ok());
   CHECK(error_of(dq, oracle.dq) < 5e-6);
   CHECK(error_of(dbias, oracle.dmask) < 5e-6);
 }
@@ -216,7 +246,8 @@ TEST_CASE("attention: what the CUDA ops return beside the output") {
 TEST_CASE("attention: dropout and sizes that do not fit are refused") {
   Buffer<float> q({1, 2, 4, 8}), k({1, 2, 5, 8}), odd({1, 3, 5, 8}), out({1, 2, 4, 8}), lse({1, 2, 4});
   const char* op = "aten._scaled_dot_product_flash_attention_for_cpu.default";
-  Status dropout = test::call(op, {{"query", q}, {"key", k}, {"value", k}, {"dropout_p", 0.1}}, {out.tensor(), lse.tensor()});
+  Status dropout =
+      test::call(op, {{"query", q}, {"key", k}, {"value", k}, {"dropout_p", 0.1}}, {out.tensor(), lse.tensor()});
   REQUIRE(!dropout.ok());
   CHECK(dropout.error().message.find("dropout") != std::string::npos);
   CHECK(!test::call(op, {{"query", q}, {"key", odd}, {"value", odd}}, {out.tensor(), lse.tensor()}).ok());
@@ -227,14 +258,20 @@ TEST_CASE("scaled_dot_product_attention takes any number of batch axes") {
   Rng rng(7);
   Buffer<float> q({2, 3, 2, 5, 4}), out({2, 3, 2, 5, 4}), flat({6, 2, 5, 4});
   for (int64_t i = 0; i < 240; ++i) q.at(i) = static_cast<float>(rng.below(100)) / 50 - 1;
-  REQUIRE(test::call("aten.scaled_dot_product_attention.default", {{"query", q}, {"key", q}, {"value", q}}, {out.tensor()}).ok());
+  REQUIRE(
+      test::call("aten.scaled_dot_product_attention.default", {{"query", q}, {"key", q}, {"value", q}}, {out.tensor()})
+          .ok());
   Buffer<float> four({6, 2, 5, 4}, q.values());
-  REQUIRE(test::call("aten.scaled_dot_product_attention.default", {{"query", four}, {"key", four}, {"value", four}}, {flat.tensor()}).ok());
+  REQUIRE(test::call("aten.scaled_dot_product_attention.default", {{"query", four}, {"key", four}, {"value", four}},
+                     {flat.tensor()})
+              .ok());
   CHECK(out.values() == flat.values());
   std::vector<float> first = q.values();
   first.resize(20);
   Buffer<float> two({5, 4}, first), small({5, 4});
-  REQUIRE(test::call("aten.scaled_dot_product_attention.default", {{"query", two}, {"key", two}, {"value", two}}, {small.tensor()}).ok());
+  REQUIRE(test::call("aten.scaled_dot_product_attention.default", {{"query", two}, {"key", two}, {"value", two}},
+                     {small.tensor()})
+              .ok());
   std::vector<float> all = flat.values();
   CHECK(small.values() == std::vector<float>(all.begin(), all.begin() + 20));
 }

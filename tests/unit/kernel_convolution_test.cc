@@ -13,14 +13,15 @@ namespace {
 
 struct Shape {
   int spatial;
-  int64_t batch, groups, in_channels, out_channels;   // channels of one group
+  int64_t batch, groups, in_channels, out_channels;  // channels of one group
   std::vector<int64_t> in, window, stride, padding, dilation, output_padding;
   bool transposed;
 
   std::vector<int64_t> out() const {
     std::vector<int64_t> sizes;
     for (size_t d = 0; d < in.size(); ++d)
-      sizes.push_back(transposed ? (in[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (window[d] - 1) + output_padding[d] + 1
+      sizes.push_back(transposed ? (in[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (window[d] - 1) +
+                                       output_padding[d] + 1
                                  : (in[d] + 2 * padding[d] - dilation[d] * (window[d] - 1) - 1) / stride[d] + 1);
     return sizes;
   }
@@ -85,7 +86,8 @@ template <class T>
 double error_of(Buffer<T>& got, const std::vector<double>& expected) {
   double error = 0, scale = 1;
   for (size_t i = 0; i < expected.size(); ++i) {
-    error = std::max(error, std::abs(static_cast<double>(static_cast<Compute<T>>(got.at(static_cast<int64_t>(i)))) - expected[i]));
+    error = std::max(
+        error, std::abs(static_cast<double>(static_cast<Compute<T>>(got.at(static_cast<int64_t>(i)))) - expected[i]));
     scale = std::max(scale, std::abs(expected[i]));
   }
   return error / scale;
@@ -99,12 +101,16 @@ std::vector<int64_t> with_spatial(int64_t a, int64_t b, const std::vector<int64_
 
 template <class T>
 void check(Rng& rng, const Shape& s, int threads, double tolerance) {
-  CAPTURE(s.spatial, s.batch, s.groups, s.in_channels, s.out_channels, s.in, s.window, s.stride, s.padding, s.dilation, s.output_padding, s.transposed);
+  CAPTURE(s.spatial, s.batch, s.groups, s.in_channels, s.out_channels, s.in, s.window, s.stride, s.padding, s.dilation,
+          s.output_padding, s.transposed);
   int64_t in = s.groups * s.in_channels, out = s.groups * s.out_channels;
   std::vector<double> x, w, b, dy;
   Buffer<T> input = image<T>(rng, with_spatial(s.batch, in, s.in), rng.below(2), &x);
-  Buffer<T> weight = image<T>(rng, s.transposed ? with_spatial(in, s.out_channels, s.window) : with_spatial(out, s.in_channels, s.window), rng.below(2), &w);
-  Buffer<T> bias = image<T>(rng, {out, 1}, false, &b), grad = image<T>(rng, with_spatial(s.batch, out, s.out()), rng.below(2), &dy);
+  Buffer<T> weight = image<T>(
+      rng, s.transposed ? with_spatial(in, s.out_channels, s.window) : with_spatial(out, s.in_channels, s.window),
+      rng.below(2), &w);
+  Buffer<T> bias = image<T>(rng, {out, 1}, false, &b),
+            grad = image<T>(rng, with_spatial(s.batch, out, s.out()), rng.below(2), &dy);
   Tensor flat_bias = drop_axis(bias.tensor(), 1);
   std::vector<double> y(dy.size()), dx(x.size()), dw(w.size()), db(b.size());
   for (size_t i = 0; i < y.size(); ++i) {
@@ -117,9 +123,14 @@ void check(Rng& rng, const Shape& s, int threads, double tolerance) {
     dx[i] += dy[k] * w[j];
     dw[j] += dy[k] * x[i];
   });
-  std::vector<test::Argument> args{{"input", input}, {"weight", weight}, {"stride", test::ints(s.stride)}, {"padding", test::ints(s.padding)},
-                                   {"dilation", test::ints(s.dilation)}, {"transposed", s.transposed},
-                                   {"output_padding", test::ints(s.output_padding)}, {"groups", s.groups}};
+  std::vector<test::Argument> args{{"input", input},
+                                   {"weight", weight},
+                                   {"stride", test::ints(s.stride)},
+                                   {"padding", test::ints(s.padding)},
+                                   {"dilation", test::ints(s.dilation)},
+                                   {"transposed", s.transposed},
+                                   {"output_padding", test::ints(s.output_padding)},
+                                   {"groups", s.groups}};
   Buffer<T> result(with_spatial(s.batch, out, s.out()));
   std::vector<test::Argument> forward = args;
   forward.emplace_back("bias", flat_bias);
@@ -130,15 +141,29 @@ void check(Rng& rng, const Shape& s, int threads, double tolerance) {
   std::vector<int64_t> weight_shape(weight.tensor().sizes().begin(), weight.tensor().sizes().end());
   Buffer<T> grad_weight = image<T>(rng, weight_shape, rng.below(2), &unused);
   Buffer<T> grad_bias({out});
-  args.insert(args.end(), {{"grad_output", grad}, {"bias_sizes", test::ints({out})}, {"output_mask", test::ints({1, 1, 1})}});
-  REQUIRE(test::call("aten.convolution_backward.default", args, {grad_in.tensor(), grad_weight.tensor(), grad_bias.tensor()}, threads).ok());
+  args.insert(args.end(),
+              {{"grad_output", grad}, {"bias_sizes", test::ints({out})}, {"output_mask", test::ints({1, 1, 1})}});
+  REQUIRE(test::call("aten.convolution_backward.default", args,
+                     {grad_in.tensor(), grad_weight.tensor(), grad_bias.tensor()}, threads)
+              .ok());
   CHECK(error_of(grad_in, dx) < tolerance);
   CHECK(error_of(grad_weight, dw) < tolerance);
   CHECK(error_of(grad_bias, db) < tolerance);
 }
 
 Shape random_shape(Rng& rng) {
-  Shape s{static_cast<int>(rng.between(1, 3)), rng.between(1, 3), rng.between(1, 3), rng.between(1, 4), rng.between(1, 5), {}, {}, {}, {}, {}, {}, rng.below(2) == 0};
+  Shape s{static_cast<int>(rng.between(1, 3)),
+          rng.between(1, 3),
+          rng.between(1, 3),
+          rng.between(1, 4),
+          rng.between(1, 5),
+          {},
+          {},
+          {},
+          {},
+          {},
+          {},
+          rng.below(2) == 0};
   for (int d = 0; d < s.spatial; ++d) {
     s.window.push_back(rng.between(1, 3));
     s.stride.push_back(rng.between(1, 3));
@@ -171,12 +196,19 @@ TEST_CASE("convolution: many channels and places") {
 TEST_CASE("convolution: threads do not change a bit") {
   Rng rng(3);
   std::vector<double> unused;
-  Buffer<float> x = image<float>(rng, {2, 30, 25, 25}, false, &unused), w = image<float>(rng, {40, 30, 3, 3}, false, &unused);
+  Buffer<float> x = image<float>(rng, {2, 30, 25, 25}, false, &unused),
+                w = image<float>(rng, {40, 30, 3, 3}, false, &unused);
   std::vector<float> first;
   for (int threads : {1, 2, 4}) {
     Buffer<float> y({2, 40, 25, 25}), dx({2, 30, 25, 25}), dw({40, 30, 3, 3});
-    std::vector<test::Argument> args{{"input", x}, {"weight", w}, {"stride", test::ints({1, 1})}, {"padding", test::ints({1, 1})}, {"dilation", test::ints({1, 1})},
-                                     {"transposed", false}, {"output_padding", test::ints({0, 0})}, {"groups", 1}};
+    std::vector<test::Argument> args{{"input", x},
+                                     {"weight", w},
+                                     {"stride", test::ints({1, 1})},
+                                     {"padding", test::ints({1, 1})},
+                                     {"dilation", test::ints({1, 1})},
+                                     {"transposed", false},
+                                     {"output_padding", test::ints({0, 0})},
+                                     {"groups", 1}};
     REQUIRE(test::call("aten.convolution.default", args, {y.tensor()}, threads).ok());
     args.insert(args.end(), {{"grad_output", y}, {"output_mask", test::ints({1, 1, 0})}});
     REQUIRE(test::call("aten.convolution_backward.default", args, {dx.tensor(), dw.tensor(), Tensor()}, threads).ok());
@@ -193,11 +225,20 @@ TEST_CASE("convolution: threads do not change a bit") {
 TEST_CASE("convolution: what does not fit is an error of the run") {
   Buffer<float> x({1, 4, 5, 5}), w({6, 4, 3, 3}), y({1, 6, 5, 5});
   auto run = [&](std::vector<int64_t> stride, int64_t groups, const Tensor& out) {
-    return test::call("aten.convolution.default", {{"input", x}, {"weight", w}, {"stride", test::ints(stride)}, {"padding", test::ints({1, 1})},
-                      {"dilation", test::ints({1, 1})}, {"transposed", false}, {"output_padding", test::ints({0, 0})}, {"groups", groups}}, {out}).ok();
+    return test::call("aten.convolution.default",
+                      {{"input", x},
+                       {"weight", w},
+                       {"stride", test::ints(stride)},
+                       {"padding", test::ints({1, 1})},
+                       {"dilation", test::ints({1, 1})},
+                       {"transposed", false},
+                       {"output_padding", test::ints({0, 0})},
+                       {"groups", groups}},
+                      {out})
+        .ok();
   };
   CHECK(run({1, 1}, 1, y.tensor()));
   CHECK(!run({0, 1}, 1, y.tensor()));
   CHECK(!run({1, 1}, 2, y.tensor()));
-  CHECK(!run({2, 2}, 1, y.tensor()));   // the result would have windows beyond the input
+  CHECK(!run({2, 2}, 1, y.tensor()));  // the result would have windows beyond the input
 }

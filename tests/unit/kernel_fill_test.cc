@@ -21,7 +21,8 @@ TEST_CASE("factories fill strided results") {
 TEST_CASE("arange counts exactly") {
   Buffer<int64_t> big({3});
   int64_t start = (int64_t{1} << 60) + 1;
-  REQUIRE(test::call("aten.arange.start_step", {{"start", start}, {"end", start + 9}, {"step", 3}}, {big.tensor()}).ok());
+  REQUIRE(
+      test::call("aten.arange.start_step", {{"start", start}, {"end", start + 9}, {"step", 3}}, {big.tensor()}).ok());
   CHECK(big.values() == std::vector<int64_t>{start, start + 3, start + 6});
   Buffer<float> third({4});
   REQUIRE(test::call("aten.arange.start_step", {{"start", 0.1}, {"end", 0.5}, {"step", 0.1}}, {third.tensor()}).ok());
@@ -29,17 +30,17 @@ TEST_CASE("arange counts exactly") {
 }
 
 TEST_CASE("halves round to nearest even, keep infinities and NaN") {
-  CHECK(float(BF16(1.00390625f)) == 1.0f);          // a tie: down to even
-  CHECK(float(BF16(1.01171875f)) == 1.015625f);     // a tie: up to even
+  CHECK(float(BF16(1.00390625f)) == 1.0f);       // a tie: down to even
+  CHECK(float(BF16(1.01171875f)) == 1.015625f);  // a tie: up to even
   CHECK(std::isnan(float(BF16(std::nanf("")))));
   CHECK(float(BF16(3.4e38f)) == INFINITY);
   CHECK(float(F16(65504.0f)) == 65504.0f);
-  CHECK(float(F16(65520.0f)) == INFINITY);          // half way to 2^16
+  CHECK(float(F16(65520.0f)) == INFINITY);  // half way to 2^16
   CHECK(float(F16(65519.9f)) == 65504.0f);
-  CHECK(float(F16(5.9604645e-08f)) == 5.9604645e-08f);   // the smallest subnormal
-  CHECK(float(F16(2.9802322e-08f)) == 0.0f);             // half of it: to even
+  CHECK(float(F16(5.9604645e-08f)) == 5.9604645e-08f);  // the smallest subnormal
+  CHECK(float(F16(2.9802322e-08f)) == 0.0f);            // half of it: to even
   CHECK(std::signbit(float(F16(-0.0f))));
-  for (uint32_t bits = 0; bits < 65536; ++bits) {   // every number comes back
+  for (uint32_t bits = 0; bits < 65536; ++bits) {  // every number comes back
     F16 h;
     h.bits = static_cast<uint16_t>(bits);
     if (!std::isnan(float(h))) REQUIRE(F16(float(h)).bits == h.bits);
@@ -48,7 +49,7 @@ TEST_CASE("halves round to nearest even, keep infinities and NaN") {
 }
 
 TEST_CASE("copies convert as the op does, whatever the strides") {
-  const DType types[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32,
+  const DType types[] = {DType::f64, DType::f32, DType::f16, DType::bf16,    DType::i64, DType::i32,
                          DType::i16, DType::i8,  DType::u8,  DType::boolean, DType::c64, DType::c128};
   ThreadTeam team(2);
   Buffer<double> numbers({3, 700});
@@ -56,7 +57,7 @@ TEST_CASE("copies convert as the op does, whatever the strides") {
   for (DType from : types) {
     std::vector<std::byte> source(2100 * 2 * 16), line(2100 * 16), turned(2100 * 16), expected(2100 * 16);
     Tensor in = make_tensor(source.data(), from, numbers.tensor().sizes());
-    in.stride = {1, 3};                       // element by element of another order in memory
+    in.stride = {1, 3};  // element by element of another order in memory
     cpu::copy(team, in, numbers.tensor());
     for (DType to : types) {
       Tensor out = make_tensor(line.data(), to, in.sizes()), want = make_tensor(expected.data(), to, in.sizes());
@@ -65,7 +66,7 @@ TEST_CASE("copies convert as the op does, whatever the strides") {
       REQUIRE(line == expected);
       Tensor other = make_tensor(turned.data(), to, in.sizes());
       other.stride = {1, 3};
-      cpu::copy(team, other, in);             // the same order on both sides
+      cpu::copy(team, other, in);  // the same order on both sides
       std::fill(line.begin(), line.end(), std::byte{});
       cpu::copy(team, out, other);
       REQUIRE(line == expected);

@@ -125,7 +125,9 @@ struct Flex {
     ParamValue block_mask;
     block_mask.kind = ParamValue::Kind::list;
     block_mask.items = {of_graph(2)};
-    args.insert(args.end(), {{"block_mask", block_mask}, {"scale", 0.4}, {"score_mod_other_buffers", captures({table.tensor(), rows.tensor()})},
+    args.insert(args.end(), {{"block_mask", block_mask},
+                             {"scale", 0.4},
+                             {"score_mod_other_buffers", captures({table.tensor(), rows.tensor()})},
                              {"mask_mod_other_buffers", captures({doc.tensor()})}});
     for (test::Argument& a : args) c.params()[static_cast<size_t>(c.op().param_index(a.name))] = std::move(a.value);
     c.results = std::move(results);
@@ -147,19 +149,22 @@ struct Oracle {
   template <class T>
   Oracle(Flex& f, Buffer<T>& q, Buffer<T>& k, Buffer<T>& v, Buffer<T>& grad, Buffer<float>& grad_lse) {
     auto size = [](Buffer<T>& b) { return static_cast<size_t>(b.tensor().elements()); };
-    out.resize(size(q)), dq.resize(size(q)), dk.resize(size(k)), dv.resize(size(v)), lse.resize(size(q) / kWidth), maxima.resize(size(q) / kWidth);
+    out.resize(size(q)), dq.resize(size(q)), dk.resize(size(k)), dv.resize(size(v)), lse.resize(size(q) / kWidth),
+        maxima.resize(size(q) / kWidth);
     for (int64_t h = 0; h < kHeads; ++h)
       for (int64_t m = 0; m < kLength; ++m) row(f, q, k, v, grad, grad_lse, h, m);
   }
 
   template <class T>
-  void row(Flex& f, Buffer<T>& q, Buffer<T>& k, Buffer<T>& v, Buffer<T>& grad, Buffer<float>& grad_lse, int64_t h, int64_t m) {
+  void row(Flex& f, Buffer<T>& q, Buffer<T>& k, Buffer<T>& v, Buffer<T>& grad, Buffer<float>& grad_lse, int64_t h,
+           int64_t m) {
     int64_t kh = h / (kHeads / kKeyHeads), at = (h * kLength + m) * kWidth;
     std::vector<double> raw(kKeys), p(kKeys);
     double max = -INFINITY, sum = 0, delta = 0;
     auto key = [&](int64_t n, int64_t e) { return (kh * kKeys + n) * kWidth + e; };
     for (int64_t n = 0; n < kKeys; ++n) {
-      for (int64_t e = 0; e < kWidth; ++e) raw[static_cast<size_t>(n)] += 0.4 * double(q.at(at + e)) * double(k.at(key(n, e)));
+      for (int64_t e = 0; e < kWidth; ++e)
+        raw[static_cast<size_t>(n)] += 0.4 * double(q.at(at + e)) * double(k.at(key(n, e)));
       p[static_cast<size_t>(n)] = f.seen(m, n) ? f.changed(raw[static_cast<size_t>(n)], h, m, n) : -INFINITY;
       max = std::max(max, p[static_cast<size_t>(n)]);
     }
@@ -168,7 +173,8 @@ struct Oracle {
     maxima[static_cast<size_t>(h * kLength + m)] = max / std::log(2.0);
     for (int64_t n = 0; n < kKeys && sum > 0; ++n) {
       p[static_cast<size_t>(n)] /= sum;
-      for (int64_t e = 0; e < kWidth; ++e) out[static_cast<size_t>(at + e)] += p[static_cast<size_t>(n)] * double(v.at(key(n, e)));
+      for (int64_t e = 0; e < kWidth; ++e)
+        out[static_cast<size_t>(at + e)] += p[static_cast<size_t>(n)] * double(v.at(key(n, e)));
     }
     for (int64_t e = 0; e < kWidth; ++e) delta += out[static_cast<size_t>(at + e)] * double(grad.at(at + e));
     for (int64_t n = 0; n < kKeys; ++n) {
@@ -204,20 +210,27 @@ void check(Flex& f, int threads, double tolerance) {
   Buffer<T> v = noise<T>(f.rng, {1, kKeyHeads, kKeys, kWidth}), grad = noise<T>(f.rng, {1, kHeads, kLength, kWidth});
   Buffer<float> grad_lse = noise<float>(f.rng, {1, kHeads, kLength});
   Oracle oracle(f, q, k, v, grad, grad_lse);
-  Buffer<T> out({1, kHeads, kLength, kWidth}), dq({1, kHeads, kLength, kWidth}), dk({1, kKeyHeads, kKeys, kWidth}), dv({1, kKeyHeads, kKeys, kWidth});
+  Buffer<T> out({1, kHeads, kLength, kWidth}), dq({1, kHeads, kLength, kWidth}), dk({1, kKeyHeads, kKeys, kWidth}),
+      dv({1, kKeyHeads, kKeys, kWidth});
   Buffer<float> lse({1, kHeads, kLength}), maxima({1, kHeads, kLength});
   std::vector<test::Argument> args{{"query", q}, {"key", k}, {"value", v}};
   std::vector<test::Argument> forward = args;
   forward.emplace_back("score_mod", of_graph(0));
-  Status status = f.call("higher_order.flex_attention", forward, {out.tensor(), lse.tensor(), maxima.tensor()}, threads);
+  Status status =
+      f.call("higher_order.flex_attention", forward, {out.tensor(), lse.tensor(), maxima.tensor()}, threads);
   INFO((status.ok() ? "" : status.error().message));
   REQUIRE(status.ok());
   CHECK(error_of(out, oracle.out) < tolerance);
   CHECK(error_of(lse, oracle.lse) < 1e-6);
   CHECK(error_of(maxima, oracle.maxima) < 1e-6);
-  args.insert(args.end(), {{"out", out}, {"logsumexp", lse}, {"grad_out", grad}, {"grad_logsumexp", grad_lse}, {"fw_graph", of_graph(0)},
+  args.insert(args.end(), {{"out", out},
+                           {"logsumexp", lse},
+                           {"grad_out", grad},
+                           {"grad_logsumexp", grad_lse},
+                           {"fw_graph", of_graph(0)},
                            {"joint_graph", of_graph(1)}});
-  status = f.call("higher_order.flex_attention_backward", args, {dq.tensor(), dk.tensor(), dv.tensor(), Tensor()}, threads);
+  status =
+      f.call("higher_order.flex_attention_backward", args, {dq.tensor(), dk.tensor(), dv.tensor(), Tensor()}, threads);
   REQUIRE(status.ok());
   CHECK(error_of(dq, oracle.dq) < 3 * tolerance);
   CHECK(error_of(dk, oracle.dk) < 3 * tolerance);
@@ -235,9 +248,10 @@ TEST_CASE("flex_attention: score_mod, mask_mod and their gradients, f32 and bf16
 TEST_CASE("flex_attention: an index that a mask_mod takes from data is checked") {
   Flex f;
   Buffer<float> q({1, 4, 310, 4}), k({1, 2, 8, 4}), out({1, 4, 310, 4}), lse({1, 4, 310}), maxima({1, 4, 310});
-  Status status = f.call("higher_order.flex_attention", {{"query", q}, {"key", k}, {"value", k}, {"score_mod", of_graph(0)}},
-                         {out.tensor(), lse.tensor(), maxima.tensor()}, 2);
-  CHECK(!status.ok());   // row 270 has no document
+  Status status =
+      f.call("higher_order.flex_attention", {{"query", q}, {"key", k}, {"value", k}, {"score_mod", of_graph(0)}},
+             {out.tensor(), lse.tensor(), maxima.tensor()}, 2);
+  CHECK(!status.ok());  // row 270 has no document
 }
 
 TEST_CASE("LaneGraph: scores stay in f32 where the graph was traced with halves") {

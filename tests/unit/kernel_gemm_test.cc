@@ -1,5 +1,5 @@
-// Every product of floats is held, to the bit, against the definitions in gemm_tile.h and gemm_units.h: on every instruction
-// set that the machine has and on its matrix units, for any strides, thread counts and numerics.
+// Every product of floats is held, to the bit, against the definitions in gemm_tile.h and gemm_units.h: on every
+// instruction set that the machine has and on its matrix units, for any strides, thread counts and numerics.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -49,7 +49,8 @@ Buffer<T> random_buffer(Rng& rng, std::vector<int64_t> shape) {
     if (rng.below(3) == 0) step += static_cast<int64_t>(rng.below(4));
   }
   Buffer<T> out(shape, {}, stride, static_cast<int64_t>(rng.below(5)));
-  for (int64_t i = 0; i < out.tensor().elements(); ++i) out.at(i) = T(static_cast<Compute<T>>(static_cast<double>(rng.below(4001)) / 1000 - 2));
+  for (int64_t i = 0; i < out.tensor().elements(); ++i)
+    out.at(i) = T(static_cast<Compute<T>>(static_cast<double>(rng.below(4001)) / 1000 - 2));
   return out;
 }
 
@@ -74,7 +75,7 @@ float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x
 // The numbers of a row or column as parts: [part][k], zeros behind the last k.
 struct Line {
   std::vector<std::vector<float>> parts;
-  int exponent = 0;                    // they are those of the numbers times 2^-exponent
+  int exponent = 0;  // they are those of the numbers times 2^-exponent
   float doubt = 0;
 };
 
@@ -85,7 +86,7 @@ Line bf16_line(const float* from, int64_t k, int64_t step) {
     float rest = from[i * step];
     for (size_t p = 0; p < 3; ++p) {
       float part = p == 2 ? rest : std::bit_cast<float>((std::bit_cast<uint32_t>(rest) + 0x8000u) & 0xFFFF0000u);
-      exact &= (std::bit_cast<uint32_t>(part) & 0xFFFFu) == 0;    // a bf16, the last one too
+      exact &= (std::bit_cast<uint32_t>(part) & 0xFFFFu) == 0;  // a bf16, the last one too
       line.parts[p][static_cast<size_t>(i)] = flushed(part);
       rest -= part;
     }
@@ -116,7 +117,8 @@ void add_step(const float* a, const float* b, float* sum) {
 }
 
 float units_sum(cpu::Units units, const float* row, const float* column, int64_t k, int64_t n) {
-  const std::vector<std::pair<size_t, size_t>> kOfBf16 = {{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}}, kOfF16 = {{0, 1}, {0, 0}, {1, 0}};
+  const std::vector<std::pair<size_t, size_t>> kOfBf16 = {{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}},
+                                               kOfF16 = {{0, 1}, {0, 0}, {1, 0}};
   const bool f16 = units == cpu::Units::f16;
   if (f16 && k <= cpu::kShortSum) return chain_sum(row, column, k, n, false);
   float total = 0;
@@ -171,7 +173,8 @@ void check_case(Rng& rng, const Case& c, int threads, Numerics numerics) {
     };
     expected.push_back(finished(chain_sum(row, column, c.k, c.n, numerics == Numerics::strict)));
     if constexpr (std::is_same_v<T, float>)
-      for (cpu::Units units : machine_units()) by_units[units].push_back(finished(units_sum(units, row, column, c.k, c.n)));
+      for (cpu::Units units : machine_units())
+        by_units[units].push_back(finished(units_sum(units, row, column, c.k, c.n)));
   }
   auto check = [&](cpu::Isa isa, cpu::Units units, const std::vector<T>& wanted) {
     ThreadTeam team(threads);
@@ -181,7 +184,8 @@ void check_case(Rng& rng, const Case& c, int threads, Numerics numerics) {
     Scalar alpha = Scalar::floating(c.alpha), beta = Scalar::floating(c.beta);
     cpu::gemm(call, {out.tensor(), a.tensor(), b.tensor(), self.tensor(), alpha, beta, isa, units});
     std::vector<T> got = out.values();
-    CAPTURE(c.batch, c.m, c.n, c.k, c.alpha, c.beta, threads, static_cast<int>(isa), static_cast<int>(units), static_cast<int>(numerics));
+    CAPTURE(c.batch, c.m, c.n, c.k, c.alpha, c.beta, threads, static_cast<int>(isa), static_cast<int>(units),
+            static_cast<int>(numerics));
     REQUIRE(got.size() == wanted.size());
     REQUIRE((got.empty() || std::memcmp(got.data(), wanted.data(), got.size() * sizeof(T)) == 0));
   };
@@ -194,7 +198,9 @@ template <class T>
 void check_cases(uint64_t seed, int count) {
   Rng rng(seed);
   for (int i = 0; i < count; ++i) {
-    auto size = [&](uint64_t limit) { return static_cast<int64_t>(rng.below(4) == 0 ? rng.below(4) : rng.below(limit)); };
+    auto size = [&](uint64_t limit) {
+      return static_cast<int64_t>(rng.below(4) == 0 ? rng.below(4) : rng.below(limit));
+    };
     Case c{rng.between(1, 3), size(40), size(70), size(rng.below(4) == 0 ? 600 : 40), 1, 0};
     if (rng.below(2)) c.alpha = 0.75, c.beta = rng.below(2) ? 1 : -1.5;
     check_case<T>(rng, c, 1 + static_cast<int>(rng.below(4)), rng.below(2) ? Numerics::fast : Numerics::strict);
@@ -216,8 +222,9 @@ TEST_CASE("gemm: f16 likewise") { check_cases<F16>(4, 40); }
 
 TEST_CASE("gemm: sizes around the blocks") {
   Rng rng(5);
-  for (Case c : {Case{1, 14, 32, 256, 1, 0}, Case{1, 15, 33, 257, 1, 0}, Case{1, 1, 300, 513, 1, 0}, Case{1, 300, 1, 513, 1, 0},
-                 Case{1, 340, 40, 5, 1, 1}, Case{1, 3, 1100, 800, 2, 0}, Case{1, 3, 2, 2000, 1, 0}, Case{1, 40, 300, 300, 1, 0}})
+  for (Case c :
+       {Case{1, 14, 32, 256, 1, 0}, Case{1, 15, 33, 257, 1, 0}, Case{1, 1, 300, 513, 1, 0}, Case{1, 300, 1, 513, 1, 0},
+        Case{1, 340, 40, 5, 1, 1}, Case{1, 3, 1100, 800, 2, 0}, Case{1, 3, 2, 2000, 1, 0}, Case{1, 40, 300, 300, 1, 0}})
     for (Numerics numerics : {Numerics::fast, Numerics::strict}) {
       check_case<float>(rng, c, 2, numerics);
       check_case<BF16>(rng, c, 4, numerics);
@@ -236,11 +243,13 @@ TEST_CASE("gemm: infinities, NaN and numbers out of range on matrix units are th
     Tensor rows = a.tensor();
     rows.data += first * 90 * 4;
     rows.shape[0] = out.tensor().dim(0);
-    cpu::gemm(call, {out.tensor(), rows, b.tensor(), {}, Scalar::integer(1), Scalar::integer(0), cpu::best_isa(), units});
+    cpu::gemm(call,
+              {out.tensor(), rows, b.tensor(), {}, Scalar::integer(1), Scalar::integer(0), cpu::best_isa(), units});
   };
   for (cpu::Units on : machine_units())
     for (int round = 0; round < 12; ++round) {
-      Buffer<float> a = noise(rng, {70, 90}), b = noise(rng, {90, 50}), plain({70, 50}), units({70, 50}), slice({5, 50});
+      Buffer<float> a = noise(rng, {70, 90}), b = noise(rng, {90, 50}), plain({70, 50}), units({70, 50}),
+                    slice({5, 50});
       for (int i = 0; i < round; ++i) {
         Buffer<float>& into = rng.below(2) ? a : b;
         into.at(static_cast<int64_t>(rng.below(4500))) = kOdd[rng.below(6)];
@@ -250,7 +259,8 @@ TEST_CASE("gemm: infinities, NaN and numbers out of range on matrix units are th
         const float want = plain.at(e), got = units.at(e);
         CAPTURE(round, e, static_cast<int>(on), want, got);
         REQUIRE(std::isnan(got) == std::isnan(want));
-        if (!std::isnan(want)) REQUIRE((got == want || std::fabs(got - want) < 1e-4f * std::max(1.0f, std::fabs(want))));
+        if (!std::isnan(want))
+          REQUIRE((got == want || std::fabs(got - want) < 1e-4f * std::max(1.0f, std::fabs(want))));
       }
       REQUIRE(std::memcmp(slice.tensor().data, units.tensor().data + 31 * 50 * 4, 5 * 50 * 4) == 0);
     }
@@ -260,7 +270,7 @@ TEST_CASE("gemm: infinities, NaN and numbers out of range on matrix units are th
 TEST_CASE("gemm: matrix units are as exact as multiply-adds, whatever the scale of rows, columns and numbers") {
   Rng rng(9);
   for (cpu::Units on : machine_units())
-    for (int spread : {0, 4, 12, 30}) {          // exponents within a line
+    for (int spread : {0, 4, 12, 30}) {  // exponents within a line
       const int64_t m = 33, n = 40, k = 1000;
       Buffer<float> a = noise(rng, {m, k}), b = noise(rng, {k, n}), plain({m, n}), units({m, n});
       std::vector<int> of_row(m), of_column(n);
@@ -268,13 +278,16 @@ TEST_CASE("gemm: matrix units are as exact as multiply-adds, whatever the scale 
       for (int& e : of_column) e = static_cast<int>(rng.below(60)) - 30;
       auto within = [&] { return spread == 0 ? 0 : -static_cast<int>(rng.below(static_cast<uint64_t>(spread))); };
       for (int64_t e = 0; e < m * k; ++e) a.at(e) = std::ldexp(a.at(e), of_row[static_cast<size_t>(e / k)] + within());
-      for (int64_t e = 0; e < k * n; ++e) b.at(e) = std::ldexp(b.at(e), of_column[static_cast<size_t>(e % n)] + within());
+      for (int64_t e = 0; e < k * n; ++e)
+        b.at(e) = std::ldexp(b.at(e), of_column[static_cast<size_t>(e % n)] + within());
       auto multiply = [&](Buffer<float>& out, cpu::Units with) {
         ThreadTeam team(1);
         Scratch scratch;
         KernelContext context{&team, &scratch, Numerics::fast};
         KernelCall call(*find_op("aten.mm.default"), &context);
-        cpu::gemm(call, {out.tensor(), a.tensor(), b.tensor(), {}, Scalar::integer(1), Scalar::integer(0), cpu::best_isa(), with});
+        cpu::gemm(
+            call,
+            {out.tensor(), a.tensor(), b.tensor(), {}, Scalar::integer(1), Scalar::integer(0), cpu::best_isa(), with});
       };
       multiply(plain, cpu::Units::none), multiply(units, on);
       double ours = 0, theirs = 0;
@@ -285,10 +298,11 @@ TEST_CASE("gemm: matrix units are as exact as multiply-adds, whatever the scale 
             double product = static_cast<double>(a.at(i * k + x)) * b.at(x * n + j);
             exact += product, size += std::fabs(product);
           }
-          ours += std::pow((units.at(i * n + j) - exact) / size, 2), theirs += std::pow((plain.at(i * n + j) - exact) / size, 2);
+          ours += std::pow((units.at(i * n + j) - exact) / size, 2),
+              theirs += std::pow((plain.at(i * n + j) - exact) / size, 2);
         }
       CAPTURE(spread, static_cast<int>(on), std::sqrt(ours / (m * n)), std::sqrt(theirs / (m * n)));
-      REQUIRE(ours <= 2 * theirs);       // squares: 1.4 times the error
+      REQUIRE(ours <= 2 * theirs);  // squares: 1.4 times the error
     }
 }
 
@@ -322,7 +336,9 @@ TEST_CASE("mm: integers wrap around, complex numbers by their definition") {
   REQUIRE(test::call("aten.mm.default", {{"self", big}, {"mat2", two}}, {wrapped.tensor()}).ok());
   CHECK(wrapped.at(0) == -2);
   Buffer<int32_t> bias({2}, {10, 20}), x({2, 2}, {1, 2, 3, 4}), y({2, 2}, {5, 6, 7, 8}), sum({2, 2});
-  REQUIRE(test::call("aten.addmm.default", {{"self", bias}, {"mat1", x}, {"mat2", y}, {"alpha", 2}, {"beta", 3}}, {sum.tensor()}).ok());
+  REQUIRE(test::call("aten.addmm.default", {{"self", bias}, {"mat1", x}, {"mat2", y}, {"alpha", 2}, {"beta", 3}},
+                     {sum.tensor()})
+              .ok());
   CHECK(sum.values() == std::vector<int32_t>{68, 104, 116, 160});
   Buffer<C64> p({1, 2}, {{1, 2}, {3, -1}}), q({2, 1}, {{0, 1}, {2, 2}}), r({1, 1});
   REQUIRE(test::call("aten.mm.default", {{"self", p}, {"mat2", q}}, {r.tensor()}).ok());
@@ -348,22 +364,30 @@ TEST_CASE("matrix products by their names") {
   CHECK(result.values() == std::vector<float>{16, 21, 25, 24});
   REQUIRE(test::call("aten.linear.default", {{"input", v}, {"weight", weight}, {"bias", w}}, {out.tensor()}).ok());
   CHECK(out.values() == std::vector<float>{10, 21});
-  REQUIRE(test::call("aten.addmm_.default", {{"self", result}, {"mat1", m}, {"mat2", swap_axes(weight.tensor(), 0, 1)}, {"beta", 2}},
-                     {result.tensor()}).ok());
+  REQUIRE(test::call("aten.addmm_.default",
+                     {{"self", result}, {"mat1", m}, {"mat2", swap_axes(weight.tensor(), 0, 1)}, {"beta", 2}},
+                     {result.tensor()})
+              .ok());
   CHECK(result.values() == std::vector<float>{38, 43, 65, 52});
   Buffer<float> nan({2, 2}, {NAN, NAN, NAN, NAN});
-  REQUIRE(test::call("aten.addmm.default", {{"self", nan}, {"mat1", m}, {"mat2", swap_axes(weight.tensor(), 0, 1)}, {"beta", 0}},
-                     {result.tensor()}).ok());
-  CHECK(result.values() == std::vector<float>{6, 1, 15, 4});   // beta 0: self is not read
+  REQUIRE(test::call("aten.addmm.default",
+                     {{"self", nan}, {"mat1", m}, {"mat2", swap_axes(weight.tensor(), 0, 1)}, {"beta", 0}},
+                     {result.tensor()})
+              .ok());
+  CHECK(result.values() == std::vector<float>{6, 1, 15, 4});  // beta 0: self is not read
 }
 
 TEST_CASE("matmul broadcasts batches") {
   Rng rng(7);
   for (auto [left, right] : {std::pair<std::vector<int64_t>, std::vector<int64_t>>{{4, 1, 3, 5}, {2, 5, 6}},
-                             {{4, 2, 3, 5}, {5, 6}}, {{5}, {4, 2, 5, 6}}, {{4, 2, 3, 5}, {5}}, {{0, 3, 5}, {5, 6}}, {{3, 0}, {0, 2}}}) {
+                             {{4, 2, 3, 5}, {5, 6}},
+                             {{5}, {4, 2, 5, 6}},
+                             {{4, 2, 3, 5}, {5}},
+                             {{0, 3, 5}, {5, 6}},
+                             {{3, 0}, {0, 2}}}) {
     Buffer<float> a = random_buffer<float>(rng, left), b = random_buffer<float>(rng, right);
     size_t rank = std::max({left.size(), right.size(), size_t{2}});
-    std::vector<int64_t> l(rank, 1), r(rank, 1);   // both with all axes
+    std::vector<int64_t> l(rank, 1), r(rank, 1);  // both with all axes
     std::ranges::copy_backward(left, l.end());
     std::copy(right.begin(), right.end(), r.end() - static_cast<ptrdiff_t>(right.size()) - (right.size() == 1 ? 1 : 0));
     std::vector<int64_t> shape(rank);
@@ -371,15 +395,26 @@ TEST_CASE("matmul broadcasts batches") {
     shape[rank - 2] = l[rank - 2], shape[rank - 1] = r[rank - 1];
     auto reshaped = [](const Tensor& t, bool row, bool column) {
       Tensor out = t;
-      if (row || column) out.rank = 2, out.shape = {row ? 1 : t.shape[0], row ? t.shape[0] : 1}, out.stride = {row ? 0 : t.stride[0], row ? t.stride[0] : 0};
+      if (row || column)
+        out.rank = 2, out.shape = {row ? 1 : t.shape[0], row ? t.shape[0] : 1},
+        out.stride = {row ? 0 : t.stride[0], row ? t.stride[0] : 0};
       return out;
     };
-    Tensor wide_a = broadcast_to(reshaped(a.tensor(), left.size() == 1, false), [&] { auto s = shape; s[rank - 1] = l[rank - 1]; return s; }());
-    Tensor wide_b = broadcast_to(reshaped(b.tensor(), false, right.size() == 1), [&] { auto s = shape; s[rank - 2] = r[rank - 2]; return s; }());
+    Tensor wide_a = broadcast_to(reshaped(a.tensor(), left.size() == 1, false), [&] {
+      auto s = shape;
+      s[rank - 1] = l[rank - 1];
+      return s;
+    }());
+    Tensor wide_b = broadcast_to(reshaped(b.tensor(), false, right.size() == 1), [&] {
+      auto s = shape;
+      s[rank - 2] = r[rank - 2];
+      return s;
+    }());
     std::vector<float> expected;
     Buffer<float> counter(shape);
     for (int64_t e = 0; e < counter.tensor().elements(); ++e) {
-      int64_t n = shape[rank - 1], rest = e / (n * shape[rank - 2]), at_a = e / n % shape[rank - 2] * wide_a.step(-2), at_b = e % n * wide_b.step(-1);
+      int64_t n = shape[rank - 1], rest = e / (n * shape[rank - 2]), at_a = e / n % shape[rank - 2] * wide_a.step(-2),
+              at_b = e % n * wide_b.step(-1);
       for (int axis = static_cast<int>(rank) - 3; axis >= 0; --axis) {
         at_a += rest % shape[static_cast<size_t>(axis)] * wide_a.step(axis);
         at_b += rest % shape[static_cast<size_t>(axis)] * wide_b.step(axis);

@@ -40,7 +40,7 @@ TEST_CASE("_grouped_mm: groups of depth and of columns") {
     int64_t group = e / 6, begin = group == 0 ? 0 : offs.at(group - 1);
     float sum = 0;
     for (int64_t k = begin; k < offs.at(group); ++k) sum += a.at(e / 3 % 2 * 5 + k) * b.at(k * 3 + e % 3);
-    CHECK(out.at(e) == sum);   // the second group is empty: zeros
+    CHECK(out.at(e) == sum);  // the second group is empty: zeros
   }
   Buffer<float> c = counting<float>({3, 2, 4}), d = counting<float>({4, 6}), wide({2, 6}, {}, {8, 1});
   Buffer<int32_t> columns({3}, {0, 4, 5});
@@ -48,7 +48,8 @@ TEST_CASE("_grouped_mm: groups of depth and of columns") {
   int64_t group_of[] = {1, 1, 1, 1, 2, -1};
   for (int64_t e = 0; e < 12; ++e) {
     float sum = 0;
-    for (int64_t k = 0; k < 4 && group_of[e % 6] >= 0; ++k) sum += c.at((group_of[e % 6] * 2 + e / 6) * 4 + k) * d.at(k * 6 + e % 6);
+    for (int64_t k = 0; k < 4 && group_of[e % 6] >= 0; ++k)
+      sum += c.at((group_of[e % 6] * 2 + e / 6) * 4 + k) * d.at(k * 6 + e % 6);
     CHECK(wide.at(e) == sum);
   }
 }

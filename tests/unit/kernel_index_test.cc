@@ -17,18 +17,19 @@ TEST_CASE("indices out of range are errors with value, place and size") {
   Buffer<int64_t> ids({4}, {0, 2, 3, 9});
   CHECK(message_of(test::call("aten.embedding.default", {{"weight", table}, {"indices", ids}}, {out.tensor()})) ==
         "index 3 at position 2 is out of range for size 3");
-  CHECK(message_of(test::call("aten.index_select.default", {{"self", table}, {"dim", 0}, {"index", ids}}, {out.tensor()})) ==
-        "index 3 at position 2 is out of range for size 3");
-  CHECK(message_of(test::call("aten.index.Tensor", {{"self", table}, {"indices", test::tensors({ids.tensor()})}}, {out.tensor()})) ==
-        "index 3 at position 2 is out of range for size 3 of axis 0");
+  CHECK(message_of(test::call("aten.index_select.default", {{"self", table}, {"dim", 0}, {"index", ids}},
+                              {out.tensor()})) == "index 3 at position 2 is out of range for size 3");
+  CHECK(message_of(test::call("aten.index.Tensor", {{"self", table}, {"indices", test::tensors({ids.tensor()})}},
+                              {out.tensor()})) == "index 3 at position 2 is out of range for size 3 of axis 0");
   Buffer<int64_t> low({1, 2}, {0, -1});
   Buffer<float> one({1, 2});
   CHECK(message_of(test::call("aten.gather.default", {{"self", table}, {"dim", 0}, {"index", low}}, {one.tensor()})) ==
         "index -1 at position 1 is out of range for size 3");
-  CHECK(message_of(test::call("aten.scatter_add.default", {{"self", table}, {"dim", 0}, {"index", low}, {"src", one}}, {table.tensor()})) ==
-        "index -1 at position 1 is out of range for size 3");
-  CHECK(message_of(test::call("torchtitan.deterministic_scatter_add.default", {{"self", table}, {"index", low}, {"src", one}},
+  CHECK(message_of(test::call("aten.scatter_add.default", {{"self", table}, {"dim", 0}, {"index", low}, {"src", one}},
                               {table.tensor()})) == "index -1 at position 1 is out of range for size 3");
+  CHECK(message_of(test::call("torchtitan.deterministic_scatter_add.default",
+                              {{"self", table}, {"index", low}, {"src", one}}, {table.tensor()})) ==
+        "index -1 at position 1 is out of range for size 3");
 }
 
 TEST_CASE("the extremes of int64 as indices crash nothing") {
@@ -38,15 +39,21 @@ TEST_CASE("the extremes of int64 as indices crash nothing") {
     CHECK_FALSE(test::call(op, {{"self", table}, {"indices", test::tensors({ids.tensor()})}}, {out.tensor()}).ok());
   CHECK_FALSE(test::call("aten.take.default", {{"self", table}, {"index", ids}}, {Buffer<float>({2}).tensor()}).ok());
   CHECK_FALSE(test::call("aten.embedding_dense_backward.default",
-                         {{"grad_output", out}, {"indices", ids}, {"num_weights", 3}, {"padding_idx", -1}, {"scale_grad_by_freq", false}},
-                         {table.tensor()}).ok());
+                         {{"grad_output", out},
+                          {"indices", ids},
+                          {"num_weights", 3},
+                          {"padding_idx", -1},
+                          {"scale_grad_by_freq", false}},
+                         {table.tensor()})
+                  .ok());
 }
 
 TEST_CASE("no index at all is fine, even into nothing") {
   Buffer<float> table({0, 2}), out({0, 2});
   Buffer<int64_t> none({0});
   CHECK(test::call("aten.embedding.default", {{"weight", table}, {"indices", none}}, {out.tensor()}).ok());
-  CHECK(test::call("aten.index.Tensor", {{"self", table}, {"indices", test::tensors({none.tensor()})}}, {out.tensor()}).ok());
+  CHECK(test::call("aten.index.Tensor", {{"self", table}, {"indices", test::tensors({none.tensor()})}}, {out.tensor()})
+            .ok());
 }
 
 TEST_CASE("of repeated places the last value wins, or all are added in order") {
@@ -54,25 +61,33 @@ TEST_CASE("of repeated places the last value wins, or all are added in order") {
   Buffer<int64_t> at({4}, {2, 0, -1, 0});
   for (int threads : {1, 3}) {
     Buffer<float> put({3}), added({3});
-    REQUIRE(test::call("aten.index_put.default", {{"self", self}, {"indices", test::tensors({at.tensor()})}, {"values", values}},
-                       {put.tensor()}, threads).ok());
-    CHECK(put.values() == std::vector<float>{4, 20, 3});
     REQUIRE(test::call("aten.index_put.default",
-                       {{"self", self}, {"indices", test::tensors({at.tensor()})}, {"values", values}, {"accumulate", true}},
-                       {added.tensor()}, threads).ok());
+                       {{"self", self}, {"indices", test::tensors({at.tensor()})}, {"values", values}}, {put.tensor()},
+                       threads)
+                .ok());
+    CHECK(put.values() == std::vector<float>{4, 20, 3});
+    REQUIRE(test::call(
+                "aten.index_put.default",
+                {{"self", self}, {"indices", test::tensors({at.tensor()})}, {"values", values}, {"accumulate", true}},
+                {added.tensor()}, threads)
+                .ok());
     CHECK(added.values() == std::vector<float>{16, 20, 34});
   }
 }
 
 TEST_CASE("bf16 is accumulated in float and rounded once") {
   Buffer<BF16> self({1}, {BF16(256)}), out({1});
-  std::vector<BF16> ones(16, BF16(1));   // 256 + 1 is 256 in bf16
+  std::vector<BF16> ones(16, BF16(1));  // 256 + 1 is 256 in bf16
   Buffer<BF16> src({16}, ones);
   Buffer<int64_t> at({16}, std::vector<int64_t>(16, 0));
-  REQUIRE(test::call("aten.scatter_add.default", {{"self", self}, {"dim", 0}, {"index", at}, {"src", src}}, {out.tensor()}).ok());
+  REQUIRE(
+      test::call("aten.scatter_add.default", {{"self", self}, {"dim", 0}, {"index", at}, {"src", src}}, {out.tensor()})
+          .ok());
   CHECK(float(out.at(0)) == 272);
   REQUIRE(test::call("aten.index_put.default",
-                     {{"self", self}, {"indices", test::tensors({at.tensor()})}, {"values", src}, {"accumulate", true}}, {out.tensor()}).ok());
+                     {{"self", self}, {"indices", test::tensors({at.tensor()})}, {"values", src}, {"accumulate", true}},
+                     {out.tensor()})
+              .ok());
   CHECK(float(out.at(0)) == 272);
 }
 
@@ -81,7 +96,8 @@ TEST_CASE("targets of a loss are held against the classes") {
   auto run = [&](std::vector<int64_t> targets) {
     Buffer<int64_t> target({2}, targets);
     return test::call("aten.nll_loss_forward.default",
-                      {{"self", scores}, {"target", target}, {"reduction", 1}, {"ignore_index", -100}}, {loss.tensor(), weight.tensor()});
+                      {{"self", scores}, {"target", target}, {"reduction", 1}, {"ignore_index", -100}},
+                      {loss.tensor(), weight.tensor()});
   };
   CHECK(message_of(run({0, 3})) == "target 3 at position 1 is out of range for 3 classes");
   CHECK(message_of(run({-1, 0})) == "target -1 at position 0 is out of range for 3 classes");
@@ -93,9 +109,10 @@ TEST_CASE("targets of a loss are held against the classes") {
 TEST_CASE("assertions fail with their message") {
   Buffer<bool> flag(std::vector<int64_t>{});
   flag.at(0) = false;
-  CHECK(message_of(test::call("aten._assert_async.msg", {{"self", flag}, {"assert_msg", "tokens are left over"}}, {})) ==
-        "assertion failed: tokens are left over");
+  CHECK(message_of(test::call("aten._assert_async.msg", {{"self", flag}, {"assert_msg", "tokens are left over"}},
+                              {})) == "assertion failed: tokens are left over");
   flag.at(0) = true;
   CHECK(test::call("aten._assert_async.msg", {{"self", flag}, {"assert_msg", "tokens are left over"}}, {}).ok());
-  CHECK(message_of(test::call("aten._assert_scalar.default", {{"self", false}, {"assert_msg", "u0 < 4"}}, {})) == "assertion failed: u0 < 4");
+  CHECK(message_of(test::call("aten._assert_scalar.default", {{"self", false}, {"assert_msg", "u0 < 4"}}, {})) ==
+        "assertion failed: u0 < 4");
 }

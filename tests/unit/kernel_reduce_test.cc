@@ -45,7 +45,8 @@ int64_t output_of(const std::vector<int64_t>& shape, size_t axis, int64_t i) {
 
 template <class T>
 void fill_random(test::Rng& rng, Buffer<T>& b) {
-  for (int64_t i = 0; i < b.tensor().elements(); ++i) b.at(i) = static_cast<T>(static_cast<float>(rng.below(2001)) / 100.0f - 10.0f);
+  for (int64_t i = 0; i < b.tensor().elements(); ++i)
+    b.at(i) = static_cast<T>(static_cast<float>(rng.below(2001)) / 100.0f - 10.0f);
 }
 
 }  // namespace
@@ -60,11 +61,14 @@ TEST_CASE("sums over any axis of any layout are those of a plain loop") {
     std::vector<int64_t> kept = l.shape;
     kept.erase(kept.begin() + static_cast<ptrdiff_t>(axis));
     std::vector<double> naive(static_cast<size_t>(count_of(kept)), 0.0);
-    for (int64_t i = 0; i < in.tensor().elements(); ++i) naive[static_cast<size_t>(output_of(l.shape, axis, i))] += static_cast<double>(in.at(i));
+    for (int64_t i = 0; i < in.tensor().elements(); ++i)
+      naive[static_cast<size_t>(output_of(l.shape, axis, i))] += static_cast<double>(in.at(i));
     std::vector<float> expected(naive.begin(), naive.end());
     for (int threads : {1, 3}) {
       Buffer<float> out(kept);
-      REQUIRE(test::call("aten.sum.dim_IntList", {{"self", in}, {"dim", test::ints({static_cast<int64_t>(axis)})}}, {out.tensor()}, threads).ok());
+      REQUIRE(test::call("aten.sum.dim_IntList", {{"self", in}, {"dim", test::ints({static_cast<int64_t>(axis)})}},
+                         {out.tensor()}, threads)
+                  .ok());
       REQUIRE(out.values() == expected);
     }
   }
@@ -129,7 +133,8 @@ TEST_CASE("softmax: rows that are masked out, and rows with infinities") {
   Buffer<float> in({3, 2}, {-INFINITY, -INFINITY, 0, -INFINITY, 1000, 1000}), out({3, 2});
   REQUIRE(test::call("aten._safe_softmax.default", {{"self", in}, {"dim", 1}}, {out.tensor()}).ok());
   CHECK(out.values() == std::vector<float>{0, 0, 1, 0, 0.5f, 0.5f});
-  REQUIRE(test::call("aten._softmax.default", {{"self", in}, {"dim", 1}, {"half_to_float", false}}, {out.tensor()}).ok());
+  REQUIRE(
+      test::call("aten._softmax.default", {{"self", in}, {"dim", 1}, {"half_to_float", false}}, {out.tensor()}).ok());
   CHECK(std::isnan(out.at(0)));
   CHECK(out.at(4) == 0.5f);
 }
@@ -138,10 +143,14 @@ TEST_CASE("a row's softmax does not depend on the rows beside it") {
   test::Rng rng(5);
   Buffer<float> in({64, 301}), all({64, 301}), one({1, 301});
   fill_random(rng, in);
-  REQUIRE(test::call("aten._log_softmax.default", {{"self", in}, {"dim", -1}, {"half_to_float", false}}, {all.tensor()}, 2).ok());
+  REQUIRE(
+      test::call("aten._log_softmax.default", {{"self", in}, {"dim", -1}, {"half_to_float", false}}, {all.tensor()}, 2)
+          .ok());
   Tensor row = in.tensor();
   row.data += 17 * 301 * 4;
   row.shape[0] = 1;
-  REQUIRE(test::call("aten._log_softmax.default", {{"self", row}, {"dim", -1}, {"half_to_float", false}}, {one.tensor()}).ok());
+  REQUIRE(
+      test::call("aten._log_softmax.default", {{"self", row}, {"dim", -1}, {"half_to_float", false}}, {one.tensor()})
+          .ok());
   for (int64_t i = 0; i < 301; ++i) REQUIRE(one.at(i) == all.at(17 * 301 + i));
 }

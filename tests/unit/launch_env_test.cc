@@ -35,10 +35,15 @@ TEST_CASE("the variables of each launcher", "[launch_env]") {
 }
 
 TEST_CASE("launchers that disagree are an error, Slurm's inherited numbers are not", "[launch_env]") {
-  auto both = detect({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+  auto both =
+      detect({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
   REQUIRE(!both.ok());
   CHECK(both.error().message == "two launchers disagree: torchrun says rank 0 of 2, Open MPI says rank 1 of 2");
-  CHECK((*detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}))->rank == 1);
+  CHECK((*detect({{"SLURM_PROCID", "0"},
+                  {"SLURM_NTASKS", "1"},
+                  {"OMPI_COMM_WORLD_RANK", "1"},
+                  {"OMPI_COMM_WORLD_SIZE", "2"}}))
+            ->rank == 1);
 }
 
 TEST_CASE("nonsense in the environment is an error", "[launch_env]") {

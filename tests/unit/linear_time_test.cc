@@ -11,7 +11,7 @@ namespace sg {
 namespace {
 
 double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
-constexpr double kLinearSeconds = 30;   // for all builds, sanitizers included: what is quadratic takes minutes
+constexpr double kLinearSeconds = 30;  // for all builds, sanitizers included: what is quadratic takes minutes
 
 // Text -> job -> findings -> bytes -> job -> text: the way of a graph through the tools.
 void go_round(const std::string& text) {

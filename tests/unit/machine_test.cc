@@ -30,16 +30,18 @@ TEST_CASE("the low-latency model gives PyTorch's estimates") {
   };
   constexpr double kGiB = 1073741824.0;
   const Case cases[] = {
-      {K::all_gather, kGiB, 8, 6.2165},    {K::all_reduce, kGiB, 8, 12.4263},       {K::all_gather, kGiB, 16, 75.0233},
-      {K::all_reduce, kGiB, 16, 150.0434}, {K::reduce_scatter, kGiB, 64, 78.8315},  {K::all_reduce, 1048576, 8, 0.027120},
-      {K::all_gather, 0, 8, 0.0108},       {K::all_to_all, kGiB, 8, 12.4263},       {K::point_to_point, kGiB, 2, 3.5533},
-      {K::all_gather, kGiB, 1, 0},
+      {K::all_gather, kGiB, 8, 6.2165},       {K::all_reduce, kGiB, 8, 12.4263},
+      {K::all_gather, kGiB, 16, 75.0233},     {K::all_reduce, kGiB, 16, 150.0434},
+      {K::reduce_scatter, kGiB, 64, 78.8315}, {K::all_reduce, 1048576, 8, 0.027120},
+      {K::all_gather, 0, 8, 0.0108},          {K::all_to_all, kGiB, 8, 12.4263},
+      {K::point_to_point, kGiB, 2, 3.5533},   {K::all_gather, kGiB, 1, 0},
   };
   Machine m = h100();
   for (const Case& c : cases) {
     double nodes = std::max(1.0, c.ranks / 8);
     CHECK(ll_time_us(m.network, c.kind, c.bytes, c.ranks, nodes) * 1e-3 == Approx(c.ms).epsilon(1e-4));
-    CHECK(collective_time_us(m.network, c.kind, c.bytes, c.ranks, nodes) <= ll_time_us(m.network, c.kind, c.bytes, c.ranks, nodes));
+    CHECK(collective_time_us(m.network, c.kind, c.bytes, c.ranks, nodes) <=
+          ll_time_us(m.network, c.kind, c.bytes, c.ranks, nodes));
   }
 }
 
@@ -47,12 +49,14 @@ TEST_CASE("a broadcast takes what one link takes for all of it") {
   Machine m = h100();
   CHECK(collective_time_us(m.network, CollectiveKind::broadcast, 350e6, 8, 1) >= 1000);
   CHECK(collective_time_us(m.network, CollectiveKind::broadcast, 350e6, 8, 1) <= 1100);
-  CHECK(collective_time_us(m.network, CollectiveKind::point_to_point, 1e9, 8, 1) == collective_time_us(m.network, CollectiveKind::point_to_point, 1e9, 2, 1));
+  CHECK(collective_time_us(m.network, CollectiveKind::point_to_point, 1e9, 8, 1) ==
+        collective_time_us(m.network, CollectiveKind::point_to_point, 1e9, 2, 1));
 }
 
 TEST_CASE("more bytes, more ranks and more nodes never take less time") {
   Machine m = h100();
-  for (auto kind : {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce, CollectiveKind::all_to_all}) {
+  for (auto kind : {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce,
+                    CollectiveKind::all_to_all}) {
     double before = 0;
     for (double bytes = 0; bytes < 1e10; bytes = bytes * 2 + 1024) {
       double now = collective_time_us(m.network, kind, bytes, 8, 1);
@@ -96,7 +100,8 @@ TEST_CASE("--set sets, multiplies, and refuses what it does not know") {
   CHECK(m.network.simple.one_node_gbps == 2 * before);
   REQUIRE(set_machine(&m, "device.kernel_us=0").ok());
   CHECK(m.device.kernel_us == 0);
-  for (const char* bad : {"nvlink=3", "nvlink", "device.kernel_us=", "device.kernel_us=x", "device.kernel_us=-1", "device.kernl_us=1", "a=nanx", "=2", "device.copy_gbps=0", "flops=0x"}) {
+  for (const char* bad : {"nvlink=3", "nvlink", "device.kernel_us=", "device.kernel_us=x", "device.kernel_us=-1",
+                          "device.kernl_us=1", "a=nanx", "=2", "device.copy_gbps=0", "flops=0x"}) {
     Status s = set_machine(&m, bad);
     REQUIRE(!s.ok());
     CHECK(s.error().kind == ErrorKind::usage);

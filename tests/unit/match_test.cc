@@ -69,7 +69,8 @@ class Cheapest {
     std::span<const uint32_t> p = a_.operands(x), q = b_.operands(y);
     size_t equal = 0, crossed = 0;
     for (size_t i = 0; i < std::min(p.size(), q.size()); ++i) equal += match_.values[0][p[i]] == q[i];
-    if (a_.commutative[x] && b_.commutative[y]) crossed = (match_.values[0][p[0]] == q[1]) + (match_.values[0][p[1]] == q[0]);
+    if (a_.commutative[x] && b_.commutative[y])
+      crossed = (match_.values[0][p[0]] == q[1]) + (match_.values[0][p[1]] == q[0]);
     return (a_.key[x] != b_.key[y]) + std::max(p.size(), q.size()) - std::max(equal, crossed);
   }
 
@@ -107,7 +108,9 @@ void add_scores(const GraphSketch& before, const GraphSketch& after, std::map<st
     for (const Difference& c : e.changes) {
       uint32_t x = identity_of(*g.a, g.side_a.nodes[e.a]), y = identity_of(*g.b, g.side_b.nodes[e.b]);
       if (c.aspect == Aspect::order) ++moved;
-      else reported[std::string(aspect_name(c.aspect))].insert(x == y ? x : 0x80000000u | x);   // of a wrong pair: never right
+      else
+        reported[std::string(aspect_name(c.aspect))].insert(x == y ? x
+                                                                   : 0x80000000u | x);  // of a wrong pair: never right
     }
   }
   test::TrueEdits truth = true_edits(before, after);
@@ -124,9 +127,11 @@ void add_scores(const GraphSketch& before, const GraphSketch& after, std::map<st
   }
 }
 
-// `each`: every kind has to reach it, not only all together: two edits of one node may be told as another two that cost as much.
+// `each`: every kind has to reach it, not only all together: two edits of one node may be told as another two that cost
+// as much.
 void check_scores(const std::map<std::string, Score>& scores, const char* title, bool each = true) {
-  std::printf("%s\n  %-10s %8s %8s %8s %9s %7s\n", title, "kind", "planted", "reported", "right", "precision", "recall");
+  std::printf("%s\n  %-10s %8s %8s %8s %9s %7s\n", title, "kind", "planted", "reported", "right", "precision",
+              "recall");
   Score all;
   for (const auto& [kind, s] : scores) all.planted += s.planted, all.reported += s.reported, all.right += s.right;
   std::map<std::string, Score> rows = scores;
@@ -134,8 +139,9 @@ void check_scores(const std::map<std::string, Score>& scores, const char* title,
   for (const auto& [kind, s] : rows) {
     double precision = s.reported ? static_cast<double>(s.right) / static_cast<double>(s.reported) : 1;
     double recall = s.planted ? static_cast<double>(s.right) / static_cast<double>(s.planted) : 1;
-    std::printf("  %-10s %8zu %8zu %8zu %9.3f %7.3f\n", kind.c_str(), s.planted, s.reported, s.right, precision, recall);
-    if (s.planted == 0 || (!each && kind != "all")) continue;       // what was reported there counts in the sum
+    std::printf("  %-10s %8zu %8zu %8zu %9.3f %7.3f\n", kind.c_str(), s.planted, s.reported, s.right, precision,
+                recall);
+    if (s.planted == 0 || (!each && kind != "all")) continue;  // what was reported there counts in the sum
     INFO(title << ", " << kind);
     CHECK(precision >= 0.95);
     CHECK(recall >= 0.95);
@@ -158,15 +164,16 @@ TEST_CASE("match: within 10 % of the cheapest match") {
     size_t mine = match_cost(pair.side_a, pair.side_b, pair.match).total(), best = Cheapest(pair).cost();
     ours += mine, cheapest += best, worse += mine > best;
   }
-  std::printf("edits of %zu small pairs: ours %zu, the least possible %zu; more than possible in %zu\n", cases, ours, cheapest, worse);
+  std::printf("edits of %zu small pairs: ours %zu, the least possible %zu; more than possible in %zu\n", cases, ours,
+              cheapest, worse);
   CHECK(cheapest > 300);
   CHECK(static_cast<double>(ours) <= 1.1 * static_cast<double>(cheapest));
   CHECK(worse <= cases / 50);
 }
 
 TEST_CASE("match: planted edits, each kind by itself") {
-  constexpr const char* kNames[test::kPlantedKinds] = {"rename", "move", "op", "literal", "operand", "meta",
-                                                       "line", "add", "remove", "insert", "copy"};
+  constexpr const char* kNames[test::kPlantedKinds] = {"rename", "move", "op",     "literal", "operand", "meta",
+                                                       "line",   "add",  "remove", "insert",  "copy"};
   for (size_t kind = 0; kind < test::kPlantedKinds; ++kind) {
     std::map<std::string, Score> scores;
     for (uint64_t seed = 1; seed <= 10; ++seed) {

@@ -10,7 +10,7 @@ using namespace sg::cpu;
 
 namespace {
 
-constexpr uint32_t kStep = 9973;   // a prime: visits every exponent and all sorts of mantissas
+constexpr uint32_t kStep = 9973;  // a prime: visits every exponent and all sorts of mantissas
 
 // The distance in units of the last place of the float nearest to `truth`; 0 for equal infinities, zeros of the same
 // sign and NaNs, huge when only one is special.
@@ -73,9 +73,12 @@ TEST_CASE("float functions are correctly rounded but for ties too close to call"
 }
 
 TEST_CASE("angles of any size are reduced exactly") {
-  check_unary("sin", [](float x) { return math::sin(x); }, [](long double x) { return sinl(x); });
-  check_unary("cos", [](float x) { return math::cos(x); }, [](long double x) { return cosl(x); });
-  check_unary("tan", [](float x) { return math::tan(x); }, [](long double x) { return tanl(x); });
+  check_unary(
+      "sin", [](float x) { return math::sin(x); }, [](long double x) { return sinl(x); });
+  check_unary(
+      "cos", [](float x) { return math::cos(x); }, [](long double x) { return cosl(x); });
+  check_unary(
+      "tan", [](float x) { return math::tan(x); }, [](long double x) { return tanl(x); });
   for (float x : {0.1f, 3.1415927f, 22.0f, 1e4f, 100000.0f, 262144.0f, -262143.97f}) {
     CHECK(ulps(static_cast<float>(math::sin_small(x)), sinl(x)) <= 0.51);
     CHECK(ulps(static_cast<float>(math::cos_small(x)), cosl(x)) <= 0.51);
@@ -97,7 +100,8 @@ TEST_CASE("pow over pairs of floats") {
   const float special[] = {0.0f,      -0.0f, 1.0f,   -1.0f,       2.0f,        -2.0f,       3.0f,
                            -3.0f,     0.5f,  -0.5f,  2.5f,        INFINITY,    -INFINITY,   NAN,
                            0x1p-149f, 3e38f, -3e38f, 16777216.0f, 16777215.0f, -16777215.0f};
-  for (float x : special) for (float y : special) look(x, y);
+  for (float x : special)
+    for (float y : special) look(x, y);
   INFO("pow(" << at_x << ", " << at_y << ")");
   CHECK(worst <= 0.51);
 }

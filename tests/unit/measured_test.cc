@@ -84,14 +84,14 @@ TEST_CASE("kernels are of the kind of the op that launched them", "[measured]") 
   CHECK(s.ranks == 1);
   CHECK(s.step_us == Approx(1000));
   CHECK(s.begin_us == Approx(1e12));
-  CHECK(s.compute.at("matmul").us == Approx(205));          // the memset belongs to the launch of addmm
+  CHECK(s.compute.at("matmul").us == Approx(205));  // the memset belongs to the launch of addmm
   CHECK(s.compute.at("matmul").count == Approx(2));
   CHECK(s.compute.at("memory").us == Approx(50));
   CHECK(s.compute.at("attention").us == Approx(100));
   CHECK(s.compute.size() == 3);
   CHECK(s.unknown_us.at("triton_poi_fused_add_0") == Approx(20));
   CHECK(s.under_way.at("all_gather").us == Approx(300));
-  CHECK(s.exposed.at("all_gather").us == Approx(50));       // from 350 to 400
+  CHECK(s.exposed.at("all_gather").us == Approx(50));  // from 350 to 400
   CHECK(s.exposed.at("all_to_all").us == Approx(80));
   CHECK(s.under_way.at("copy").us == Approx(5));
 }
@@ -133,7 +133,7 @@ TEST_CASE("a profile of sg-run: nodes by rank and step, bodies apart from their 
   CHECK(s.step_us == Approx(250));
   CHECK(s.compute.at("matmul").us == Approx(190));
   CHECK(s.compute.at("matmul").count == Approx(2));
-  CHECK(s.exposed.at("all_to_all").us == Approx(50));        // launch and wait
+  CHECK(s.exposed.at("all_to_all").us == Approx(50));  // launch and wait
   CHECK(s.under_way.at("all_to_all").us == Approx(140));
   CHECK(s.unknown_us.at("sg.call") == Approx(10));
 }
@@ -154,7 +154,7 @@ TEST_CASE("a machine fitted to a profile simulates its times", "[measured]") {
   measured.compute["matmul"] = {900, 1};
   measured.compute["memory"] = {300, 2};
   measured.under_way["all_gather"] = {700, 1};
-  measured.under_way["all_to_all"] = {10, 1};               // which the graph has none of
+  measured.under_way["all_to_all"] = {10, 1};  // which the graph has none of
   Result<Machine> fitted = fit_machine(*start, measured, on);
   REQUIRE(fitted.ok());
   Result<ProgramTimeline> after = on(*fitted);
@@ -180,7 +180,7 @@ TEST_CASE("a simulated timeline lies beside the profile's events, from its first
   std::string both = simulation_trace(job, *s, &trace);
   CHECK(both.find("ncclDevKernel_SendRecv") != std::string::npos);
   CHECK(both.find("\"simulated: each of 2 ranks\"") != std::string::npos);
-  CHECK(both.find("\"pid\":1000000000,\"tid\":1,\"ts\":1000000000010.0") != std::string::npos);   // two launches later
+  CHECK(both.find("\"pid\":1000000000,\"tid\":1,\"ts\":1000000000010.0") != std::string::npos);  // two launches later
   REQUIRE(MeasuredTrace::read("again", both).ok());
 }
 

@@ -36,18 +36,30 @@ TEST_CASE("module pattern names a module and all inside it") {
     bool expected;
   };
   const Case cases[] = {
-      {"layers.0", "layers.0", true},           {"layers.0", "layers.0.attention.wq", true},
-      {"layers.0", "layers.01", false},         {"layers.0", "layers", false},
-      {"layers.*", "layers.3.moe", true},       {"layers.*", "layers", false},
-      {"layers.*.moe", "layers.3.moe", true},   {"layers.*.moe", "layers.3.x.moe", false},
-      {"**.moe", "moe", true},                  {"**.moe", "a.b.moe.c", true},
-      {"a.**.b", "a.b", true},                  {"a.**.b", "a.x.y.b.z", true},
-      {"a.**.b", "a.x", false},                 {"**", "", true},
-      {"*", "", false},                         {"layers.{0,1}.moe", "layers.1.moe", true},
-      {"layers.{0,1}.moe", "layers.2.moe", false}, {"w{q,k,v}", "wk", true},
-      {"{layers.*.moe,norm}", "norm.weight", true}, {"{layers.*.moe,norm}", "layers.9.moe", true},
-      {"{a,b{c,d}}.e", "bd.e", true},           {"w{,q}", "w", true},
-      {"{*,**}.x", "a.b.x", true},              {"a b.\xC3\xA9", "a b.\xC3\xA9.x", true},
+      {"layers.0", "layers.0", true},
+      {"layers.0", "layers.0.attention.wq", true},
+      {"layers.0", "layers.01", false},
+      {"layers.0", "layers", false},
+      {"layers.*", "layers.3.moe", true},
+      {"layers.*", "layers", false},
+      {"layers.*.moe", "layers.3.moe", true},
+      {"layers.*.moe", "layers.3.x.moe", false},
+      {"**.moe", "moe", true},
+      {"**.moe", "a.b.moe.c", true},
+      {"a.**.b", "a.b", true},
+      {"a.**.b", "a.x.y.b.z", true},
+      {"a.**.b", "a.x", false},
+      {"**", "", true},
+      {"*", "", false},
+      {"layers.{0,1}.moe", "layers.1.moe", true},
+      {"layers.{0,1}.moe", "layers.2.moe", false},
+      {"w{q,k,v}", "wk", true},
+      {"{layers.*.moe,norm}", "norm.weight", true},
+      {"{layers.*.moe,norm}", "layers.9.moe", true},
+      {"{a,b{c,d}}.e", "bd.e", true},
+      {"w{,q}", "w", true},
+      {"{*,**}.x", "a.b.x", true},
+      {"a b.\xC3\xA9", "a b.\xC3\xA9.x", true},
   };
   for (const Case& c : cases) {
     INFO(c.pattern << " on " << c.module);
@@ -62,9 +74,17 @@ TEST_CASE("module pattern errors have a column") {
     const char* part;
   };
   const Case cases[] = {
-      {"", 1, "empty"},        {"a..b", 3, "empty component"}, {".a", 1, "empty component"}, {"a.", 3, "empty component"},
-      {"a.b*", 4, "'*'"},      {"{a,b", 1, "without '}'"},     {"a}", 2, "without '{'"},     {"a,b", 2, "outside"},
-      {"a.{b,***}", 6, "'*'"}, {"layers.{0,}", 12, "empty component"}, {"a{b,{c}", 2, "without '}'"},
+      {"", 1, "empty"},
+      {"a..b", 3, "empty component"},
+      {".a", 1, "empty component"},
+      {"a.", 3, "empty component"},
+      {"a.b*", 4, "'*'"},
+      {"{a,b", 1, "without '}'"},
+      {"a}", 2, "without '{'"},
+      {"a,b", 2, "outside"},
+      {"a.{b,***}", 6, "'*'"},
+      {"layers.{0,}", 12, "empty component"},
+      {"a{b,{c}", 2, "without '}'"},
       {std::string(5000, 'a'), 4097, "longer"},
       {std::string(40, '{') + std::string(40, '}'), 17, "deep"},
   };

@@ -22,7 +22,7 @@ std::set<std::string> names(const std::vector<StoryValue>& list) {
 }  // namespace
 
 TEST_CASE("node_story: users and makers name each other, memory lasts as long as its users") {
-  for (uint64_t seed = 1; seed <= 3; ++seed) {           // each of some thousand nodes plans all memory
+  for (uint64_t seed = 1; seed <= 3; ++seed) {  // each of some thousand nodes plans all memory
     CAPTURE(seed);
     Job job = test::random_job(seed);
     const Program& program = *job.programs[0];
@@ -46,7 +46,7 @@ TEST_CASE("node_story: users and makers name each other, memory lasts as long as
         for (uint32_t r = 0; r < graph.node(n).result_count; ++r)
           named |= from.contains(std::string(graph.name(graph.node(n).result(r))));
         CHECK(named);
-        bool is_single = graph.node(n).result_count == 1;          // else the user may take another result
+        bool is_single = graph.node(n).result_count == 1;  // else the user may take another result
         if (is_single && s.memory && s.memory->place == "arena") CHECK(position.at(user) <= s.memory->last_position);
       }
       if (!s.memory || s.memory->place != "arena") continue;

@@ -161,15 +161,18 @@ TEST_CASE("the largest value at the peak first, and nothing that wins nothing") 
     c.ways = {{{}, {}, first, last}};
     return c;
   };
-  const std::vector<OffloadCandidate> list = {candidate(2, 2, 5), candidate(1, 2, 20), candidate(3, 3, 15), candidate(2, 3, 20)};
+  const std::vector<OffloadCandidate> list = {candidate(2, 2, 5), candidate(1, 2, 20), candidate(3, 3, 15),
+                                              candidate(2, 3, 20)};
   const auto taken = [](const OffloadChoice& choice) {
     std::vector<size_t> out;
     for (const OffloadChoice::Taken& t : choice.taken) out.push_back(t.candidate);
     return out;
   };
-  CHECK(taken(choose_offloads(list, live.live_bytes, {}, false)) == std::vector<size_t>{1, 3});      // 50 -> 30 -> 10, then position 0 is the highest
+  CHECK(taken(choose_offloads(list, live.live_bytes, {}, false)) ==
+        std::vector<size_t>{1, 3});  // 50 -> 30 -> 10, then position 0 is the highest
   CHECK(taken(choose_offloads(list, live.live_bytes, {}, true)) == std::vector<size_t>{0, 1, 2, 3});
-  CHECK(taken(choose_offloads(list, live.live_bytes, 25, false)) == std::vector<size_t>{0, 1});      // 20 fits, another 20 does not, 5 does
+  CHECK(taken(choose_offloads(list, live.live_bytes, 25, false)) ==
+        std::vector<size_t>{0, 1});  // 20 fits, another 20 does not, 5 does
   CHECK(choose_offloads(list, live.live_bytes, 25, false).over_budget == 1);
   CHECK(choose_offloads(list, live.live_bytes, 4, true).taken.empty());
   CHECK(choose_offloads({}, live.live_bytes, {}, true).taken.empty());
@@ -180,7 +183,7 @@ TEST_CASE("of two points that are equally high one cannot be lowered: then nothi
   list[0].bytes = 20, list[0].ways = {{{}, {}, 1, 1}};
   list[1].bytes = 10, list[1].ways = {{{}, {}, 1, 2}};
   CHECK(choose_offloads(list, {10, 60, 20, 60}, {}, false).taken.empty());
-  const OffloadChoice choice = choose_offloads(list, {10, 60, 20, 45}, {}, false);      // the first is enough
+  const OffloadChoice choice = choose_offloads(list, {10, 60, 20, 45}, {}, false);  // the first is enough
   CHECK(choice.taken == std::vector<OffloadChoice::Taken>{{0, 0}});
   CHECK(choice.host_bytes == 20);
   CHECK(choose_offloads(list, {10, 60, 20, 60}, {}, true).taken.size() == 2);
@@ -213,8 +216,9 @@ graph rank *
   list[0].first_use = graph.find_node("f"), list[0].ways = {way("e", 3)};
   list[1].first_use = graph.find_node("g"), list[1].ways = {way("e", 3)};
   queue_fetches({{{0, 0}, {1, 0}}, 32, 0, 0}, live, clock, 2, &list);
-  CHECK(list[1].ways[0].fetch_before == graph.find_node("e"));      // 60 - 16 = 44: not before it must
-  CHECK(list[0].ways[0].fetch_before == graph.find_node("d"));      // 44 - 16 = 28 lies in %c, before which it has only just left
+  CHECK(list[1].ways[0].fetch_before == graph.find_node("e"));  // 60 - 16 = 44: not before it must
+  CHECK(list[0].ways[0].fetch_before ==
+        graph.find_node("d"));  // 44 - 16 = 28 lies in %c, before which it has only just left
 }
 
 TEST_CASE("a value that would be back at the peak is fetched later than asked for, others are not") {
@@ -224,7 +228,8 @@ TEST_CASE("a value that would be back at the peak is fetched later than asked fo
   list[0].bytes = 20, list[0].ways = {{{}, {}, 1, 1}, {{}, {}, 1, 2}};
   list[1].bytes = 20, list[1].ways = {{{}, {}, 2, 2}, {{}, {}, 1, 2}};
   const OffloadChoice choice = choose_offloads(list, live.live_bytes, {}, false);
-  CHECK(choice.taken == std::vector<OffloadChoice::Taken>{{0, 0}, {1, 0}});      // 50 -> 30 by the second, 40 -> 20 by the first; then 30 stays
+  CHECK(choice.taken == std::vector<OffloadChoice::Taken>{
+                            {0, 0}, {1, 0}});  // 50 -> 30 by the second, 40 -> 20 by the first; then 30 stays
   live.live_bytes = {10, 20, 90, 20};
   CHECK(choose_offloads(list, live.live_bytes, {}, false).taken == std::vector<OffloadChoice::Taken>{{0, 1}, {1, 0}});
 }
@@ -239,28 +244,33 @@ TEST_CASE("without a budget the choice is the best of all; with one it is near i
     std::vector<OffloadCandidate> list(2 + rng.below(9));
     for (uint32_t i = 0; i < steps; ++i) live.live_bytes.push_back(static_cast<int64_t>(100 + rng.below(300)));
     for (OffloadCandidate& c : list) {
-      const uint32_t first = static_cast<uint32_t>(rng.below(steps)), last = first + static_cast<uint32_t>(rng.below(steps - first));
+      const uint32_t first = static_cast<uint32_t>(rng.below(steps)),
+                     last = first + static_cast<uint32_t>(rng.below(steps - first));
       c.ways = {{{}, {}, first, last}};
       c.bytes = static_cast<int64_t>(1 + rng.below(80));
       for (uint32_t i = first; i <= last; ++i) live.live_bytes[i] += c.bytes;
     }
-    const std::optional<int64_t> budget = rng.percent(50) ? std::optional(static_cast<int64_t>(rng.below(200))) : std::nullopt;
+    const std::optional<int64_t> budget =
+        rng.percent(50) ? std::optional(static_cast<int64_t>(rng.below(200))) : std::nullopt;
     const auto peak_of = [&](auto&& is_taken) {
       std::vector<int64_t> bytes = live.live_bytes;
       int64_t spent = 0;
       for (size_t i = 0; i < list.size(); ++i) {
         if (!is_taken(i)) continue;
         spent += list[i].bytes;
-        for (uint32_t at = list[i].ways[0].away_first; at <= list[i].ways[0].away_last; ++at) bytes[at] -= list[i].bytes;
+        for (uint32_t at = list[i].ways[0].away_first; at <= list[i].ways[0].away_last; ++at)
+          bytes[at] -= list[i].bytes;
       }
       return budget && spent > *budget ? INT64_MAX : std::ranges::max(bytes);
     };
     int64_t best = INT64_MAX;
-    for (uint32_t set = 0; set < 1u << list.size(); ++set) best = std::min(best, peak_of([&](size_t i) { return (set >> i & 1) != 0; }));
+    for (uint32_t set = 0; set < 1u << list.size(); ++set)
+      best = std::min(best, peak_of([&](size_t i) { return (set >> i & 1) != 0; }));
     std::vector<bool> taken(list.size(), false);
-    for (const OffloadChoice::Taken& t : choose_offloads(list, live.live_bytes, budget, false).taken) taken[t.candidate] = true;
+    for (const OffloadChoice::Taken& t : choose_offloads(list, live.live_bytes, budget, false).taken)
+      taken[t.candidate] = true;
     const int64_t ours = peak_of([&](size_t i) { return taken[i]; });
-    REQUIRE(ours != INT64_MAX);                  // the budget holds
+    REQUIRE(ours != INT64_MAX);  // the budget holds
     if (!budget) CHECK(ours == best);
     ratios.push_back(static_cast<double>(ours) / static_cast<double>(best));
   }

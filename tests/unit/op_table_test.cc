@@ -84,9 +84,10 @@ TEST_CASE("op schema: what it says") {
 }
 
 TEST_CASE("op schema: broken ones are refused, not followed") {
-  for (const char* text : {"", "(", "()", "() ->", "(Tensor) -> Tensor", "(Tensor(a self) -> Tensor", "(Foo x) -> Tensor",
-                           "(Tensor x -> Tensor", "(Tensor[ x) -> Tensor", "(Tensor x) -> (Tensor", "(Tensor x) -> Tensor )",
-                           "(Tensor(1) x) -> Tensor", "(Tensor x,) -> Tensor", "(int x=[) -> int"}) {
+  for (const char* text :
+       {"", "(", "()", "() ->", "(Tensor) -> Tensor", "(Tensor(a self) -> Tensor", "(Foo x) -> Tensor",
+        "(Tensor x -> Tensor", "(Tensor[ x) -> Tensor", "(Tensor x) -> (Tensor", "(Tensor x) -> Tensor )",
+        "(Tensor(1) x) -> Tensor", "(Tensor x,) -> Tensor", "(int x=[) -> int"}) {
     INFO(text);
     OpInfo op;
     op.schema = text;

@@ -15,13 +15,14 @@ namespace {
 
 constexpr size_t kCount = 5;
 const double kStart[kCount] = {0.5, -1.25, 3.0, 0.0, -0.001};
-const double kGradients[3][kCount] = {{0.1, -0.2, 0.3, 0.0, 5.0}, {-0.05, 0.4, 0.1, 1e-8, -2.0}, {0.2, 0.2, -0.7, 0.3, 0.01}};
+const double kGradients[3][kCount] = {
+    {0.1, -0.2, 0.3, 0.0, 5.0}, {-0.05, 0.4, 0.1, 1e-8, -2.0}, {0.2, 0.2, -0.7, 0.3, 0.01}};
 
 Job job_of(std::string_view dtype, std::string_view more = "") {
   std::string type = std::string(dtype) + "[5]";
   return parse("sg 1.0 job \"t\" world 1\ngraph rank *\n  param %w : " + type + " \"w\"\n  param %frozen : " + type +
-               " \"frozen\"\n  input %x : f32[5]\n  backward -\n    %g = aten.neg(%w) : " + type + "\n" + std::string(more) +
-               "  grad %g of %w\n  grad none of %frozen\n");
+               " \"frozen\"\n  input %x : f32[5]\n  backward -\n    %g = aten.neg(%w) : " + type + "\n" +
+               std::string(more) + "  grad %g of %w\n  grad none of %frozen\n");
 }
 
 // Three steps of an optimizer from kStart with kGradients, stored as T.
@@ -38,9 +39,11 @@ std::vector<double> three_steps(std::string_view dtype, std::string_view options
   T value[kCount], gradient[kCount];
   for (size_t i = 0; i < kCount; ++i) value[i] = T(kStart[i]);
   RunValues values{[&](ValueId v) {
-    CHECK((graph.name(v) == "g" || graph.name(v) == "w"));
-    return make_tensor(reinterpret_cast<std::byte*>(graph.name(v) == "g" ? gradient : value), *parse_dtype(dtype), shape);
-  }, {}};
+                     CHECK((graph.name(v) == "g" || graph.name(v) == "w"));
+                     return make_tensor(reinterpret_cast<std::byte*>(graph.name(v) == "g" ? gradient : value),
+                                        *parse_dtype(dtype), shape);
+                   },
+                   {}};
   for (const auto& g : kGradients) {
     for (size_t i = 0; i < kCount; ++i) gradient[i] = T(g[i]);
     REQUIRE(optimizer->update(values, team).ok());
@@ -60,10 +63,12 @@ TEST_CASE("updates are those of torch.optim") {
   };
   for (const Case& c : {
            Case{"sgd:lr=0.1",
-                {0.4749999940395355, -1.2899999618530273, 3.0299999713897705, -0.030000003054738045, -0.3019999861717224},
+                {0.4749999940395355, -1.2899999618530273, 3.0299999713897705, -0.030000003054738045,
+                 -0.3019999861717224},
                 {0.475, -1.29, 3.0300000000000002, -0.030000001000000002, -0.302}},
            Case{"sgd:lr=0.1,wd=0.05",
-                {0.4676121771335602, -1.2713431119918823, 2.9855737686157227, -0.030000003054738045, -0.2979975640773773},
+                {0.4676121771335602, -1.2713431119918823, 2.9855737686157227, -0.030000003054738045,
+                 -0.2979975640773773},
                 {0.4676121875, -1.2713430937499999, 2.985573875, -0.030000000995, -0.29799757487500006}},
            Case{"sgd:lr=0.1,momentum=0.9,dampening=0.25,wd=0.05",
                 {0.45298343896865845, -1.237547516822815, 2.884385824203491, -0.02250000275671482, -1.065170168876648},
@@ -72,14 +77,19 @@ TEST_CASE("updates are those of torch.optim") {
                 {0.4411599934101105, -1.327620029449463, 3.002730131149292, -0.05700000375509262, -1.180400013923645},
                 {0.44116, -1.32762, 3.00273, -0.05700000271, -1.1804000000000001}},
            Case{"adamw",
-                {0.49806052446365356, -1.2498477697372437, 2.9983439445495605, -0.0009470871882513165, -0.002613893710076809},
-                {0.49806057435678147, -1.2498478610771793, 2.99834423571939, -0.0009470872152394938, -0.0026138935996160217}},
+                {0.49806052446365356, -1.2498477697372437, 2.9983439445495605, -0.0009470871882513165,
+                 -0.002613893710076809},
+                {0.49806057435678147, -1.2498478610771793, 2.99834423571939, -0.0009470872152394938,
+                 -0.0026138935996160217}},
            Case{"adamw:lr=0.02,betas=0.8:0.95,eps=1e-3,wd=0.1",
-                {0.4595191478729248, -1.242342472076416, 2.9529800415039062, -0.013766337186098099, -0.03112708032131195},
-                {0.4595190779273842, -1.2423422878266928, 2.9529801318031237, -0.013766336437496994, -0.031127078115117928}},
+                {0.4595191478729248, -1.242342472076416, 2.9529800415039062, -0.013766337186098099,
+                 -0.03112708032131195},
+                {0.4595190779273842, -1.2423422878266928, 2.9529801318031237, -0.013766336437496994,
+                 -0.031127078115117928}},
            Case{"adamw:lr=0.02,betas=0.9,0.999,wd=0",
                 {0.4615110158920288, -1.2477068901062012, 2.968684196472168, -0.018941804766654968, -0.033278938382864},
-                {0.46151103087027634, -1.2477068872663326, 2.9686841221770797, -0.01894180596013314, -0.033278941105489054}},
+                {0.46151103087027634, -1.2477068872663326, 2.9686841221770797, -0.01894180596013314,
+                 -0.033278941105489054}},
        }) {
     CAPTURE(c.options);
     const auto narrow = three_steps<float>("f32", c.options), wide = three_steps<double>("f64", c.options);
@@ -101,8 +111,10 @@ TEST_CASE("parameters narrower than f32 keep what they cannot hold") {
   BF16 value(1.0f), gradient(1.0f);
   const Graph& graph = job.programs[0]->graph;
   RunValues values{[&](ValueId v) {
-    return make_tensor(reinterpret_cast<std::byte*>(graph.name(v) == "g" ? &gradient : &value), DType::bf16, shape);
-  }, {}};
+                     return make_tensor(reinterpret_cast<std::byte*>(graph.name(v) == "g" ? &gradient : &value),
+                                        DType::bf16, shape);
+                   },
+                   {}};
   REQUIRE(optimizer->update(values).ok());
   CHECK(static_cast<float>(value) == 1.0f);
   for (int i = 0; i < 63; ++i) REQUIRE(optimizer->update(values).ok());
@@ -128,8 +140,10 @@ graph rank *
   const Graph& graph = job.programs[0]->graph;
   auto values = [&](const Tensor& parameter) {
     return RunValues{[&graph, &g, &shape, parameter](ValueId v) {
-      return graph.name(v) == "w" ? parameter : make_tensor(reinterpret_cast<std::byte*>(g), DType::f32, shape);
-    }, {}};
+                       return graph.name(v) == "w" ? parameter
+                                                   : make_tensor(reinterpret_cast<std::byte*>(g), DType::f32, shape);
+                     },
+                     {}};
   };
   auto other = Optimizer::make(job.programs[0]->graph, *parse_optimizer("adamw:lr=0.1"));
   for (int step = 0; step < 2; ++step) {
@@ -150,28 +164,33 @@ TEST_CASE("an optimizer that cannot be is refused with the reason") {
     return optimizer.error().message;
   };
   const std::string head = "sg 1.0 job \"t\" world 1\ngraph rank *\n  param %w : f32[5] \"w\"\n  backward -\n";
-  CHECK(error_of(head + "    %g = aten.neg(%w) : f32[5]\n  output %g\n").find("no gradient of a parameter") != std::string::npos);
-  CHECK(error_of(head + "    %g = aten.sum(%w) : f32[]\n  grad %g of %w\n").find("`w` (%w) and its gradient differ in shape") !=
+  CHECK(error_of(head + "    %g = aten.neg(%w) : f32[5]\n  output %g\n").find("no gradient of a parameter") !=
         std::string::npos);
-  CHECK(error_of(head + "    %g = aten.neg(%w) : f32[5]\n  grad %g of %w\n  grad %g of %w\n").find("has two gradients") !=
-        std::string::npos);
+  CHECK(error_of(head + "    %g = aten.sum(%w) : f32[]\n  grad %g of %w\n")
+            .find("`w` (%w) and its gradient differ in shape") != std::string::npos);
+  CHECK(
+      error_of(head + "    %g = aten.neg(%w) : f32[5]\n  grad %g of %w\n  grad %g of %w\n").find("has two gradients") !=
+      std::string::npos);
 }
 
 TEST_CASE("options of optimizers are spelled out or refused") {
   auto good = parse_optimizer("adamw:lr=3e-4,betas=0.9,0.95,eps=1e-6,wd=0.1");
   REQUIRE(good.ok());
-  CHECK((good->lr == 3e-4 && good->beta1 == 0.9 && good->beta2 == 0.95 && good->eps == 1e-6 && good->weight_decay == 0.1));
+  CHECK((good->lr == 3e-4 && good->beta1 == 0.9 && good->beta2 == 0.95 && good->eps == 1e-6 &&
+         good->weight_decay == 0.1));
   CHECK(parse_optimizer("adamw")->weight_decay == 0.01);
   CHECK(parse_optimizer("sgd")->weight_decay == 0);
   struct Case {
     const char *text, *part;
   };
-  for (Case c : {Case{"", "there is no ``"}, Case{"adam:lr=1", "there is no `adam`"}, Case{"sgd:lr", "`lr` is no option"},
-                 Case{"sgd:lr=", "not a number"}, Case{"sgd:lr=x", "not a number"}, Case{"sgd:lr=nan", "not a number"},
-                 Case{"sgd:lr=inf", "not a number"}, Case{"sgd:lr=-1", "below 0"}, Case{"sgd:lr=1,lr=2", "given twice"},
-                 Case{"sgd:betas=0.9:0.99", "no option of sgd"}, Case{"adamw:momentum=0.9", "no option of adamw"},
-                 Case{"adamw:betas=0.9", "two numbers"}, Case{"adamw:betas=0.9:1", "below 1"}, Case{"adamw:betas=1:2:3", "not a number"},
-                 Case{"sgd:nesterov=1", "needs momentum"}, Case{"sgd:momentum=0.9,nesterov=2", "0 or 1"}, Case{"sgd:0.1", "no option"}}) {
+  for (Case c :
+       {Case{"", "there is no ``"}, Case{"adam:lr=1", "there is no `adam`"}, Case{"sgd:lr", "`lr` is no option"},
+        Case{"sgd:lr=", "not a number"}, Case{"sgd:lr=x", "not a number"}, Case{"sgd:lr=nan", "not a number"},
+        Case{"sgd:lr=inf", "not a number"}, Case{"sgd:lr=-1", "below 0"}, Case{"sgd:lr=1,lr=2", "given twice"},
+        Case{"sgd:betas=0.9:0.99", "no option of sgd"}, Case{"adamw:momentum=0.9", "no option of adamw"},
+        Case{"adamw:betas=0.9", "two numbers"}, Case{"adamw:betas=0.9:1", "below 1"},
+        Case{"adamw:betas=1:2:3", "not a number"}, Case{"sgd:nesterov=1", "needs momentum"},
+        Case{"sgd:momentum=0.9,nesterov=2", "0 or 1"}, Case{"sgd:0.1", "no option"}}) {
     CAPTURE(c.text);
     auto options = parse_optimizer(c.text);
     REQUIRE(!options.ok());

@@ -17,14 +17,15 @@ struct Named {
 };
 
 OracleRow row_of(float ours, float torch, double oracle) {
-  Named a({{"x", DType::f32, {}, {}, &ours}}), b({{"x", DType::f32, {}, {}, &torch}}), c({{"x", DType::f64, {}, {}, &oracle}});
+  Named a({{"x", DType::f32, {}, {}, &ours}}), b({{"x", DType::f32, {}, {}, &torch}}),
+      c({{"x", DType::f64, {}, {}, &oracle}});
   return compare_with_oracle(a.file, b.file, c.file)[0];
 }
 
 }  // namespace
 
 TEST_CASE("an error of ours may be twice PyTorch's and a unit in the last place") {
-  const double ulp = std::ldexp(1.0, -23);                  // at 1.5
+  const double ulp = std::ldexp(1.0, -23);  // at 1.5
   CHECK(row_of(1.5f, 1.5f, 1.5).passed());
   CHECK(row_of(static_cast<float>(1.5 + ulp), 1.5f, 1.5).passed());
   CHECK(!row_of(static_cast<float>(1.5 + 2 * ulp), 1.5f, 1.5).passed());
@@ -47,7 +48,9 @@ TEST_CASE("integers equal PyTorch's; what is missing or of another type has fail
   float x = 1, y = 2;
   double o = 1;
   Named ours({{"a", DType::i64, {}, {}, &i}, {"b", DType::f32, {}, {}, &x}, {"c", DType::f32, {1}, {}, &x}});
-  Named expected({{"a", DType::i64, {}, {}, &i}, {"b", DType::f32, {}, {}, &y}, {"c", DType::f32, {}, {}, &x},
+  Named expected({{"a", DType::i64, {}, {}, &i},
+                  {"b", DType::f32, {}, {}, &y},
+                  {"c", DType::f32, {}, {}, &x},
                   {"d", DType::f32, {}, {}, &x}});
   Named oracle({{"b", DType::f64, {}, {}, &o}, {"c", DType::f64, {}, {}, &o}, {"d", DType::f64, {}, {}, &o}});
   auto rows = compare_with_oracle(ours.file, expected.file, oracle.file);

@@ -15,8 +15,8 @@ using sg::test::parse;
 
 namespace {
 
-// The rules of order.h said a second time, pair by pair, with nothing taken from the analyses: labels spread over values
-// until nothing changes.
+// The rules of order.h said a second time, pair by pair, with nothing taken from the analyses: labels spread over
+// values until nothing changes.
 class Oracle {
  public:
   Oracle(const Program& program, const Graph& graph) : program_(program), graph_(graph) {
@@ -29,7 +29,7 @@ class Oracle {
     }
   }
 
-  bool conflict(NodeId a, NodeId b) const {   // a stands before b
+  bool conflict(NodeId a, NodeId b) const {  // a stands before b
     for (ValueId v : values(b))
       if (graph_.value(v).def == a) return true;
     std::set<uint32_t> wa = written(a), wb = written(b), ra = read(a), rb = read(b);
@@ -68,13 +68,14 @@ class Oracle {
     const Param* param;
     std::vector<ValueId> values;
   };
-  std::vector<Passed> passed(NodeId n) const {   // values with memory, by parameter
+  std::vector<Passed> passed(NodeId n) const {  // values with memory, by parameter
     const OpInfo* op = graph_.op_info(n);
     std::vector<Passed> out;
     for (size_t i = 0; i < graph_.node(n).args.size(); ++i) {
       const Arg& arg = graph_.node(n).args[i];
       int k = arg.key().is_none() ? static_cast<int>(i) : op->param_index(graph_.pool().strings[arg.key()]);
-      Passed p{k >= 0 && static_cast<size_t>(k) < op->params.size() ? &op->params[static_cast<size_t>(k)] : nullptr, {}};
+      Passed p{k >= 0 && static_cast<size_t>(k) < op->params.size() ? &op->params[static_cast<size_t>(k)] : nullptr,
+               {}};
       arg.walk([&](const Arg& a) {
         if (a.is(ArgKind::value) && has_memory(a.as_value())) p.values.push_back(a.as_value());
       });
@@ -90,7 +91,8 @@ class Oracle {
     const ResultInfo& info = op->results[op->returns_list ? 0 : std::min<size_t>(i, op->results.size() - 1)];
     std::vector<ValueId> out;
     for (const Passed& p : passed(n))
-      if (info.alias && p.param && p.param->alias == info.alias) out.insert(out.end(), p.values.begin(), p.values.end());
+      if (info.alias && p.param && p.param->alias == info.alias)
+        out.insert(out.end(), p.values.begin(), p.values.end());
     if (op->returns_list && out.size() > 1 && i < out.size()) return {out[i]};
     return out;
   }
@@ -150,7 +152,7 @@ class Oracle {
     const OpInfo* op = graph_.op_info(n);
     if (!op || op->has(kSize)) return {};
     std::vector<ValueId> out;
-    if (op->has(kWait)) {   // the arguments of the collective go on being read
+    if (op->has(kWait)) {  // the arguments of the collective go on being read
       NodeId launch = graph_.value(values(n)[0]).def;
       while (launch && graph_.op_info(launch) && graph_.op_info(launch)->has(kView))
         launch = graph_.value(values(launch)[0]).def;
@@ -226,7 +228,7 @@ class Oracle {
 test::RandomJobOptions small_job() {
   test::RandomJobOptions options;
   options.nodes = 45;
-  options.nested = false;   // bodies have their own cases: the oracle does not look into them
+  options.nested = false;  // bodies have their own cases: the oracle does not look into them
   options.ranks_apart = false;
   return options;
 }
@@ -275,9 +277,9 @@ TEST_CASE("the pair relation and the constraints both agree with a naive oracle"
   }
   CHECK(conflicts > 1000);
   CHECK(pairs > 4 * conflicts);
-  for (OrderReason r : {OrderReason::data, OrderReason::read_after_write, OrderReason::write_after_read,
-                        OrderReason::write_after_write, OrderReason::host_sync, OrderReason::collective,
-                        OrderReason::opaque}) {
+  for (OrderReason r :
+       {OrderReason::data, OrderReason::read_after_write, OrderReason::write_after_read, OrderReason::write_after_write,
+        OrderReason::host_sync, OrderReason::collective, OrderReason::opaque}) {
     INFO(order_reason_name(r));
     CHECK(reasons[r] > 0);
   }
@@ -347,7 +349,8 @@ graph rank *
   CHECK(why("g2", "g1") == "yes");
   CHECK(why("g3", "g2") == "yes");
   CHECK(why("g3", "a") == "%g3 and %g1 are collectives of one group, @fsdp");
-  CHECK(why("m", "g3") == "%m and %g3 keep their order: one is an op without a row in the table, the other has effects");
+  CHECK(why("m", "g3") ==
+        "%m and %g3 keep their order: one is an op without a row in the table, the other has effects");
   CHECK(why("r2", "a") == "yes");
   MoveVerdict after = facts.may_move_after(graph.find_node("a"), graph.find_node("c"));
   CHECK_FALSE(after);

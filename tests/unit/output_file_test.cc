@@ -26,7 +26,8 @@ OutputFile written(const std::string& path, std::string_view bytes) {
 }
 
 size_t files_in(const std::string& folder) {
-  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+  return static_cast<size_t>(
+      std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
 }
 
 }  // namespace

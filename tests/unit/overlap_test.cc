@@ -240,7 +240,7 @@ graph rank 1
     const Precedence precedence(*job.programs[0], job.programs[0]->graph, OrderScope::job);
     REQUIRE(precedence.violated({1, 2, 0, 3}));
     REQUIRE(*precedence.violated({1, 2, 0, 3}) == std::pair<uint32_t, uint32_t>(0, 2));
-    REQUIRE_FALSE(precedence.violated({1, 0, 2, 3}));       // legal for the rank if all ranks do it
+    REQUIRE_FALSE(precedence.violated({1, 0, 2, 3}));  // legal for the rank if all ranks do it
     REQUIRE(Precedence(*job.programs[0], job.programs[0]->graph, OrderScope::rank).violated({1, 0, 2, 3}));
   }
   SECTION("launches of one rank in another order") {
@@ -267,7 +267,7 @@ TEST_CASE("the model's orders beside the best of all orders of small steps") {
     const Job job = small_step(seed);
     const std::vector<SymbolValues> values = values_of(job);
     Step step(job, *job.programs[0], values[0], options, OrderScope::job);
-    REQUIRE(step.precedence.size() <= 12);      // of which the last waits cannot move
+    REQUIRE(step.precedence.size() <= 12);  // of which the last waits cannot move
     StepClock clock(step.costs);
     Order own(step.precedence.size());
     std::iota(own.begin(), own.end(), 0);

@@ -12,7 +12,8 @@ using sg::test::Rng;
 namespace {
 
 void add_item(PackInput* input, std::vector<PackRect> rects, int64_t alignment = 1) {
-  input->items.push_back({static_cast<uint32_t>(input->rects.size()), static_cast<uint32_t>(rects.size()), alignment, false});
+  input->items.push_back(
+      {static_cast<uint32_t>(input->rects.size()), static_cast<uint32_t>(rects.size()), alignment, false});
   for (const PackRect& r : rects) {
     input->rects.push_back(r);
     input->steps = std::max(input->steps, r.last + 1);
@@ -40,7 +41,7 @@ void check(const PackInput& input, const Packing& packing) {
   }
 }
 
-int64_t most_in_use(const PackInput& input) {   // of items of one rectangle
+int64_t most_in_use(const PackInput& input) {  // of items of one rectangle
   int64_t most = 0;
   for (uint32_t step = 0; step < input.steps; ++step) {
     int64_t sum = 0;
@@ -80,7 +81,8 @@ int64_t optimum(const PackInput& input) {
 
 PackRect random_rect(Rng* rng, uint32_t steps, int64_t most_bytes) {
   uint32_t first = static_cast<uint32_t>(rng->below(steps));
-  uint32_t last = static_cast<uint32_t>(std::min<uint64_t>(steps - 1, first + rng->below(rng->percent(30) ? steps : 4)));
+  uint32_t last =
+      static_cast<uint32_t>(std::min<uint64_t>(steps - 1, first + rng->below(rng->percent(30) ? steps : 4)));
   return {first, last, 0, rng->between(1, most_bytes)};
 }
 
@@ -103,7 +105,7 @@ TEST_CASE("packing meets the optimum of small cases") {
     CHECK(packing.bytes * 10 <= best * 11);
     above += packing.bytes > best;
   }
-  CHECK(above * 20 <= cases);   // the optimum itself in 95 of 100
+  CHECK(above * 20 <= cases);  // the optimum itself in 95 of 100
 }
 
 TEST_CASE("items of several rectangles keep their distance and go around others") {
@@ -113,7 +115,7 @@ TEST_CASE("items of several rectangles keep their distance and go around others"
     PackInput input;
     for (int i = 0; i < 40; ++i) {
       std::vector<PackRect> rects{random_rect(&rng, 30, 200)};
-      while (rng.percent(40)) {   // a part of the last one lives on
+      while (rng.percent(40)) {  // a part of the last one lives on
         PackRect next = rects.back();
         next.first = next.last;
         next.last = std::min(29u, next.last + static_cast<uint32_t>(rng.below(6)));
@@ -133,8 +135,9 @@ TEST_CASE("items of several rectangles keep their distance and go around others"
 }
 
 TEST_CASE("a perfect packing that size order misses is found") {
-  PackInput input;   // sums are 8 at every step: the search has to leave no hole
-  for (PackRect r : std::vector<PackRect>{{0, 1, 0, 3}, {0, 0, 0, 5}, {1, 2, 0, 5}, {2, 4, 0, 3}, {3, 3, 0, 5}, {4, 5, 0, 5}, {5, 5, 0, 3}})
+  PackInput input;  // sums are 8 at every step: the search has to leave no hole
+  for (PackRect r : std::vector<PackRect>{
+           {0, 1, 0, 3}, {0, 0, 0, 5}, {1, 2, 0, 5}, {2, 4, 0, 3}, {3, 3, 0, 5}, {4, 5, 0, 5}, {5, 5, 0, 3}})
     add_item(&input, {r});
   Packing packing = pack(input);
   check(input, packing);
@@ -185,13 +188,14 @@ TEST_CASE("work is bounded where there are very many holes") {
     add_item(&input, {r}, 64);
   }
   PackOptions options;
-  options.work = 100000;   // far less than to look into each hole
+  options.work = 100000;  // far less than to look into each hole
   Packing packing = pack(input, options);
   CHECK(packing.bytes >= packing.lower_bound);
   CHECK(packing.bytes <= 4 * packing.lower_bound);
-  for (size_t i = 0; i < input.items.size(); i += 7)   // one in seven against all
+  for (size_t i = 0; i < input.items.size(); i += 7)  // one in seven against all
     for (size_t j = 0; j < input.items.size(); ++j) {
-      bool apart = packing.places[i] + input.rects[i].bytes <= packing.places[j] || packing.places[j] + input.rects[j].bytes <= packing.places[i];
+      bool apart = packing.places[i] + input.rects[i].bytes <= packing.places[j] ||
+                   packing.places[j] + input.rects[j].bytes <= packing.places[i];
       if (i != j && meet(input.rects[i], input.rects[j]) && !apart) FAIL("items " << i << " and " << j << " overlap");
     }
 }

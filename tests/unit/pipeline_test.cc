@@ -100,7 +100,8 @@ TEST_CASE("what a failed stage leaves is one file that is a graph, and its stage
   REQUIRE(bundle.ok());
   Job again = read_binary(*bundle, "bundle").value();
   CHECK(again.programs[0]->graph.node_count() == 2);
-  Result<BundledStages> taken = take_stages(&again, [](std::string_view name) { return name == "breaker" ? &kBreaker : find_pass(name); });
+  Result<BundledStages> taken =
+      take_stages(&again, [](std::string_view name) { return name == "breaker" ? &kBreaker : find_pass(name); });
   REQUIRE(taken.ok());
   CHECK(again.extra.empty());
   CHECK(taken->best_effort);
@@ -116,7 +117,8 @@ TEST_CASE("what a failed stage leaves is one file that is a graph, and its stage
   CHECK(take_stages(&again).error().message.find("there is no pass `breaker`") != std::string::npos);
   job = parse(kGraph);
   CHECK(take_stages(&job).error().kind == ErrorKind::unreadable);
-  for (const char* text : {"1", "[1]", "[{\"pass\":\"clean\"}]", "[{\"pass\":\"clean\",\"options\":{\"a\":1}}]", "[{\"pass\":\"clean\",\"options\":{\"a\":[1]}}]"}) {
+  for (const char* text : {"1", "[1]", "[{\"pass\":\"clean\"}]", "[{\"pass\":\"clean\",\"options\":{\"a\":1}}]",
+                           "[{\"pass\":\"clean\",\"options\":{\"a\":[1]}}]"}) {
     job = parse(kGraph);
     job.extra = {{job.pool->str("stepgraph.stages"), job.pool->str(text)}};
     CHECK(take_stages(&job).error().message.find("cannot be read") != std::string::npos);
@@ -137,12 +139,14 @@ TEST_CASE("with best effort a stage that cannot be done is left out, and leaves 
   Job job = parse(kGraph), without = parse(kGraph);
   Diagnostics notes;
   // Half of the work is done before it fails.
-  static constexpr PassInfo kHalf = {"half", "give up", {}, Results::bitwise, {}, {}, {}, [](Job* broken, const PassOptions&, PassContext&) {
-    broken->programs[0]->graph.set_phase(broken->programs[0]->graph.first(), Phase::backward);
-    return Result<Change>(Error{ErrorKind::cannot_apply, "there is no way", {}, "take another"});
-  }};
+  static constexpr PassInfo kHalf = {
+      "half", "give up", {}, Results::bitwise, {}, {}, {}, [](Job* broken, const PassOptions&, PassContext&) {
+        broken->programs[0]->graph.set_phase(broken->programs[0]->graph.first(), Phase::backward);
+        return Result<Change>(Error{ErrorKind::cannot_apply, "there is no way", {}, "take another"});
+      }};
   PipelineOptions options = versioned();
-  CHECK(run_pipeline(&job, {clean_stage(), {&kHalf, {}}}, options, &notes).error().message == "sg-half: there is no way");
+  CHECK(run_pipeline(&job, {clean_stage(), {&kHalf, {}}}, options, &notes).error().message ==
+        "sg-half: there is no way");
   options.best_effort = true;
   job = parse(kGraph);
   auto reports = run_pipeline(&job, {clean_stage(), {&kHalf, {}}}, options, &notes);
@@ -173,7 +177,7 @@ TEST_CASE("a pass behind one that it is meant to precede is warned of") {
   Pool& pool = *job.pool;
   job.provenance.push_back({pool.str("sg-remat"), pool.str("0.1.0"), {}, {}});
   const Stage stage = clean_stage();
-  CHECK(order_warnings(job, std::span(&stage, 1)).empty());            // it has found nothing to do
+  CHECK(order_warnings(job, std::span(&stage, 1)).empty());  // it has found nothing to do
   Graph& graph = job.programs[0]->graph;
   NodeMeta meta = graph.meta(graph.last());
   meta.copy = {CopyKind::remat, pool.str("a")};
@@ -188,7 +192,8 @@ TEST_CASE("a copied node has all that belongs to the first, names of its own, an
   Graph& graph = job.programs[0]->graph;
   const NodeId neg = graph.last();
   const ValueId x = graph.inputs()[0].value;
-  const NodeId copy = copy_node(&graph, neg, NodeId(), [&](ValueId) { return x; }, "_recomputed");
+  const NodeId copy = copy_node(
+      &graph, neg, NodeId(), [&](ValueId) { return x; }, "_recomputed");
   CHECK(graph.label(copy) == "b_recomputed");
   CHECK(graph.node(copy).args[0].as_value() == x);
   CHECK(graph.node(copy).op == graph.node(neg).op);
@@ -225,5 +230,5 @@ TEST_CASE("no pass touches a frozen node, and clean touches those that are not")
   };
   CHECK(nodes_after(0, 0) == 2);
   CHECK(nodes_after(1, 2) == 2);
-  CHECK(nodes_after(0, 1) == 1);       // the detach
+  CHECK(nodes_after(0, 1) == 1);  // the detach
 }

@@ -40,12 +40,12 @@ int64_t offset(const Job& job, const Planned& p, std::string_view name) {
 // results of its call.
 struct Extent {
   int64_t begin, end;
-  uint32_t owner;      // those of one owner may overlap
+  uint32_t owner;  // those of one owner may overlap
 };
 
 std::vector<Extent> extents_at(const Liveness& live, const MemoryPlan& plan, uint32_t position) {
   std::vector<Extent> out;
-  std::map<uint32_t, uint32_t> joined;   // storage -> owner
+  std::map<uint32_t, uint32_t> joined;  // storage -> owner
   for (uint32_t i = 0; i < live.storages.size(); ++i) {
     const LiveStorage& s = live.storages[i];
     if (s.takes_over && s.first_position == position) joined[i] = live.index_of[s.takes_over.index];
@@ -86,7 +86,7 @@ void check_plan(const Liveness& live, const MemoryPlan& plan) {
   for (uint32_t i = 0; i < live.schedule.size(); ++i) {
     std::vector<Extent> extents = extents_at(live, plan, i);
     std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
-    Extent reach{0, 0, UINT32_MAX};      // the furthest end so far
+    Extent reach{0, 0, UINT32_MAX};  // the furthest end so far
     for (const Extent& e : extents) {
       if (e.begin < reach.end) REQUIRE(e.owner == reach.owner);
       if (e.end > reach.end) reach = e;
@@ -113,7 +113,7 @@ TEST_CASE("memory is shared by what is not in use together, and only by that") {
   CHECK(p.plan.arena_bytes == 2048);
   CHECK(offset(job, p, "a") == offset(job, p, "c"));
   CHECK(offset(job, p, "a") != offset(job, p, "b"));
-  CHECK(offset(job, p, "c") == offset(job, p, "d"));   // in place
+  CHECK(offset(job, p, "c") == offset(job, p, "d"));  // in place
   CHECK(offset(job, p, "v") == offset(job, p, "d"));
   CHECK(offset(job, p, "x") == MemoryPlan::kNoOffset);
   CHECK(p.plan.output_bytes == 1024);
@@ -139,7 +139,7 @@ TEST_CASE("scalars share a line, larger storages begin one") {
   CHECK(offset(job, p, "b") % 64 == 0);
   CHECK(offset(job, p, "s") % 4 == 0);
   CHECK(p.plan.lower_bound_bytes == 808);
-  CHECK(p.plan.arena_bytes == 848);   // the scalars lie between a and b
+  CHECK(p.plan.arena_bytes == 848);  // the scalars lie between a and b
 }
 
 TEST_CASE("a result takes over a part of what dies") {
@@ -205,7 +205,7 @@ graph rank * nested "body"
   REQUIRE(p.live.calls.size() == 2);
   REQUIRE(p.live.calls[0].results.size() == 1);
   CHECK(p.plan.bodies[0].arena_bytes == 4096);
-  CHECK(p.plan.lower_bound_bytes == 6144);   // k, the argument, and the frame
+  CHECK(p.plan.lower_bound_bytes == 6144);  // k, the argument, and the frame
   CHECK(p.plan.arena_bytes == 6144);
   check_plan(p.live, p.plan);
   check_plan(*p.live.bodies[0], p.plan.bodies[0]);

@@ -21,7 +21,7 @@ struct Laid {
   Tensor tensor;
 };
 
-void set(const Tensor& to, const Tensor& from) {   // both of one dtype and shape; element by element
+void set(const Tensor& to, const Tensor& from) {  // both of one dtype and shape; element by element
   int64_t size = dtype_bytes(to.dtype);
   for (int64_t i = 0; i < to.elements(); ++i) {
     int64_t rest = i, a = 0, b = 0;

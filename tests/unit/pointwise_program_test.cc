@@ -18,16 +18,16 @@ namespace {
 // A tensor in an arena that does not exist yet: `data` is an offset.
 struct Planned {
   Tensor tensor;
-  bool readable = true;     // its memory has not been given to another since
+  bool readable = true;  // its memory has not been given to another since
   bool stored = true;
 };
 
 struct Step {
   std::string op;
-  std::vector<std::pair<std::string, int>> tensors;    // argument names and indices of Planned
+  std::vector<std::pair<std::string, int>> tensors;  // argument names and indices of Planned
   std::vector<test::Argument> others;
   int result = 0;
-  bool fresh = false;       // in memory of its own
+  bool fresh = false;  // in memory of its own
 };
 
 // A random straight line of pointwise calls over one shape, on memory that is reused as a planner would.
@@ -55,7 +55,7 @@ class Chain {
 
   int new_tensor(DType dtype, bool input) {
     Tensor t = make_tensor(nullptr, dtype, shape_);
-    for (int axis = 0; input && axis < t.rank; ++axis)       // inputs may be broadcast or turned around
+    for (int axis = 0; input && axis < t.rank; ++axis)  // inputs may be broadcast or turned around
       if (rng_.percent(20)) t.shape[static_cast<size_t>(axis)] = 1;
     t = make_tensor(nullptr, dtype, t.sizes());
     if (t.rank >= 2 && rng_.percent(25) && !input) {
@@ -122,7 +122,7 @@ class Chain {
         n.result = result_of(dtype(a));
         break;
       }
-      case 3: {                                             // in place, of what is no input
+      case 3: {  // in place, of what is no input
         auto first = inputs_.size();
         if (planned_.size() == first) return nodes_.pop_back();
         int self = static_cast<int>(first + rng_.below(planned_.size() - first));
@@ -266,7 +266,7 @@ TEST_CASE("a program runs again on other memory") {
   };
   add("aten.add.Tensor", a.tensor(), b.tensor(), sum.tensor(), false);
   add("aten.mul.Tensor", sum.tensor(), sum.tensor(), product.tensor(), true);
-  REQUIRE(program.tensors().size() == 3);                  // a, b, product: the sum is not there
+  REQUIRE(program.tensors().size() == 3);  // a, b, product: the sum is not there
   test::Buffer<float> other({100});
   for (int64_t i = 0; i < 100; ++i) other.at(i) = 2, b.at(i) = 1;
   program.tensors()[0].data = other.tensor().data;
@@ -286,7 +286,7 @@ TEST_CASE("memory seen in two ways does not fit in one program") {
     return *program.add(c);
   };
   CHECK(neg(square.tensor(), out.tensor()));
-  CHECK_FALSE(neg(swap_axes(out.tensor(), 0, 1), more.tensor()));   // reads what the program writes, turned
+  CHECK_FALSE(neg(swap_axes(out.tensor(), 0, 1), more.tensor()));    // reads what the program writes, turned
   CHECK_FALSE(neg(out.tensor(), swap_axes(square.tensor(), 0, 1)));  // writes what it reads, turned
   CHECK(neg(out.tensor(), square.tensor()));                         // in the memory of what was read: fine
   CHECK(program.calls() == 2);
@@ -303,7 +303,8 @@ TEST_CASE("a program takes so many calls and no more") {
     c.results = {result};
     return *program.add(c);
   };
-  for (size_t i = 0; i < cpu::PointwiseProgram::kMaxCalls; ++i) CHECK(neg(i % 2 ? y.tensor() : x.tensor(), i % 2 ? x.tensor() : y.tensor()));
+  for (size_t i = 0; i < cpu::PointwiseProgram::kMaxCalls; ++i)
+    CHECK(neg(i % 2 ? y.tensor() : x.tensor(), i % 2 ? x.tensor() : y.tensor()));
   CHECK_FALSE(neg(x.tensor(), y.tensor()));
   CHECK(program.calls() == cpu::PointwiseProgram::kMaxCalls);
 }

@@ -14,23 +14,76 @@ namespace {
 
 // Results that two right implementations may round differently: the rest is held to the bit (NaN to NaN).
 double tolerance(const test::PointwiseCase& c) {
-  static const std::set<std::string> exact_families = {
-      "neg", "sign", "trunc", "round", "floor", "ceil", "abs", "square", "relu", "relu6", "hardtanh", "nan_to_num",
-      "isnan", "isinf", "isfinite", "signbit", "logical_not", "positive", "reciprocal", "bitwise_not",
-      "threshold_backward", "hardtanh_backward", "native_dropout_backward", "leaky_relu", "leaky_relu_backward",
-      "add", "sub", "mul", "div", "remainder", "fmod", "floor_divide", "maximum", "minimum", "fmax", "fmin", "eq",
-      "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or",
-      "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "isclose", "complex", "clamp", "clamp_min",
-      "clamp_max", "where", "masked_fill", "copy", "fill", "zero", "conj_physical"};
+  static const std::set<std::string> exact_families = {"neg",
+                                                       "sign",
+                                                       "trunc",
+                                                       "round",
+                                                       "floor",
+                                                       "ceil",
+                                                       "abs",
+                                                       "square",
+                                                       "relu",
+                                                       "relu6",
+                                                       "hardtanh",
+                                                       "nan_to_num",
+                                                       "isnan",
+                                                       "isinf",
+                                                       "isfinite",
+                                                       "signbit",
+                                                       "logical_not",
+                                                       "positive",
+                                                       "reciprocal",
+                                                       "bitwise_not",
+                                                       "threshold_backward",
+                                                       "hardtanh_backward",
+                                                       "native_dropout_backward",
+                                                       "leaky_relu",
+                                                       "leaky_relu_backward",
+                                                       "add",
+                                                       "sub",
+                                                       "mul",
+                                                       "div",
+                                                       "remainder",
+                                                       "fmod",
+                                                       "floor_divide",
+                                                       "maximum",
+                                                       "minimum",
+                                                       "fmax",
+                                                       "fmin",
+                                                       "eq",
+                                                       "ne",
+                                                       "lt",
+                                                       "le",
+                                                       "gt",
+                                                       "ge",
+                                                       "logical_and",
+                                                       "logical_or",
+                                                       "logical_xor",
+                                                       "bitwise_and",
+                                                       "bitwise_or",
+                                                       "bitwise_xor",
+                                                       "bitwise_left_shift",
+                                                       "bitwise_right_shift",
+                                                       "isclose",
+                                                       "complex",
+                                                       "clamp",
+                                                       "clamp_min",
+                                                       "clamp_max",
+                                                       "where",
+                                                       "masked_fill",
+                                                       "copy",
+                                                       "fill",
+                                                       "zero",
+                                                       "conj_physical"};
   std::string family = c.op.substr(5, c.op.rfind('.') - 5);
   if (family.ends_with('_')) family.pop_back();
   bool whole = !is_floating(c.expected.tensor.dtype) && !is_complex(c.expected.tensor.dtype);
-  bool scaled = c.arguments.contains("alpha");   // PyTorch contracts a + alpha * b
+  bool scaled = c.arguments.contains("alpha");  // PyTorch contracts a + alpha * b
   bool quotient = is_complex(c.expected.tensor.dtype) && (family == "div" || family == "reciprocal" ||
                                                           family == "mul" || family == "square" || family == "sqrt");
   if (whole || (exact_families.contains(family) && !scaled && !quotient)) return 0;
   switch (c.expected.tensor.dtype) {
-    case DType::bf16: return scaled ? 0x1p-3 : 0x1p-7;   // two units: PyTorch rounds between steps here and there
+    case DType::bf16: return scaled ? 0x1p-3 : 0x1p-7;  // two units: PyTorch rounds between steps here and there
     case DType::f16: return 0x1p-9;
     case DType::f64: return 1e-13;
     default: return family.starts_with("gelu") ? 2e-5 : 8e-7;
@@ -51,7 +104,7 @@ bool agrees(T got, T want, double rtol) {
            b = static_cast<double>(static_cast<Compute<T>>(want));
     if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
     if (a == b) return true;
-    return std::fabs(a - b) <= rtol * std::max(std::fabs(b), 0.2);   // results of cancellation: to an absolute bound
+    return std::fabs(a - b) <= rtol * std::max(std::fabs(b), 0.2);  // results of cancellation: to an absolute bound
   }
 }
 

@@ -16,7 +16,9 @@ std::string narrowest(const Job& job, std::string_view name) {
   return std::string(dtype_name(narrowest_floats(program, alias)[program.graph.find_value(name).index]));
 }
 
-Job job_of(std::string_view body) { return parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ndevice cpu\n\n" + std::string(body)); }
+Job job_of(std::string_view body) {
+  return parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ndevice cpu\n\n" + std::string(body));
+}
 
 }  // namespace
 
@@ -49,7 +51,7 @@ TEST_CASE("what is stored as f32 but came through bf16 counts as bf16") {
   CHECK(narrowest(job, "k") == "none");
   CHECK(narrowest(job, "l") == "f64");
   CHECK(narrowest(job, "m") == "f32");
-  CHECK(narrowest(job, "o") == "f32");         // an integer that depends on floats
+  CHECK(narrowest(job, "o") == "f32");  // an integer that depends on floats
 }
 
 TEST_CASE("what is written into memory counts for those who read it later") {
@@ -71,7 +73,7 @@ TEST_CASE("what is written into memory counts for those who read it later") {
   CHECK(narrowest(job, "before") == "f32");
   CHECK(narrowest(job, "after") == "bf16");
   CHECK(narrowest(job, "other") == "f32");
-  CHECK(narrowest(job, "sum") == "bf16");      // as the run leaves it
+  CHECK(narrowest(job, "sum") == "bf16");  // as the run leaves it
   CHECK(narrowest(job, "x") == "f32");
 }
 

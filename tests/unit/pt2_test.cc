@@ -58,7 +58,7 @@ uint32_t crc32_of(std::string_view data) {
 struct Part {
   std::string name, data;
   uint16_t method = 0, flags = 0;
-  uint32_t claimed = 0xFFFFFFFFu;      // unpacked size; default: the data's
+  uint32_t claimed = 0xFFFFFFFFu;  // unpacked size; default: the data's
 };
 
 std::string le(uint64_t value, int bytes) {
@@ -73,11 +73,12 @@ std::string zip_of(const std::vector<Part>& parts) {
     uint32_t size = p.claimed == 0xFFFFFFFFu ? static_cast<uint32_t>(p.data.size()) : p.claimed;
     std::string common = le(20, 2) + le(p.flags, 2) + le(p.method, 2) + le(0, 4) + le(crc32_of(p.data), 4) +
                          le(p.data.size(), 4) + le(size, 4) + le(p.name.size(), 2) + le(0, 2);
-    directory += "PK\x01\x02" + le(20, 2) + common + le(0, 2) + le(0, 2) + le(0, 2) + le(0, 4) + le(out.size(), 4) + p.name;
+    directory +=
+        "PK\x01\x02" + le(20, 2) + common + le(0, 2) + le(0, 2) + le(0, 2) + le(0, 4) + le(out.size(), 4) + p.name;
     out += "PK\x03\x04" + common + p.name + p.data;
   }
-  return out + directory + "PK\x05\x06" + le(0, 4) + le(parts.size(), 2) + le(parts.size(), 2) + le(directory.size(), 4) +
-         le(out.size(), 4) + le(0, 2);
+  return out + directory + "PK\x05\x06" + le(0, 4) + le(parts.size(), 2) + le(parts.size(), 2) +
+         le(directory.size(), 4) + le(out.size(), 4) + le(0, 2);
 }
 
 std::string zip_error(const std::string& bytes) {
@@ -158,14 +159,17 @@ TEST_CASE("sympy's constructor calls are read") {
       {"Min(Integer(8), Mul(Symbol('u0'), Integer(8)))", "min(8, 8*u0)"},
       {"Pow(Symbol('s0'), Integer(2))", "s0**2"},
       {"PythonMod(Symbol('s0'), Integer(3))", "s0%3"},
-      {"Integer(0)", "0"}, {"s0 + 1", "s0 + 1"}, {"2*s0", "2*s0"}};
+      {"Integer(0)", "0"},
+      {"s0 + 1", "s0 + 1"},
+      {"2*s0", "2*s0"}};
   for (const auto& [text, want] : kCasesOfText) {
     INFO(text);
     auto e = parse_sympy(&pool, text);
     REQUIRE(e.ok());
     CHECK(*e == pool.exprs.parse(want).value());
   }
-  auto guards = parse_sympy_guards(&pool, "And(GreaterThan(Symbol('u0'), Integer(2)), Equality(Symbol('u1'), Symbol('u0')))");
+  auto guards =
+      parse_sympy_guards(&pool, "And(GreaterThan(Symbol('u0'), Integer(2)), Equality(Symbol('u1'), Symbol('u0')))");
   REQUIRE(guards.ok());
   REQUIRE(guards->size() == 2);
   CHECK((*guards)[0].relation == Relation::ge);
@@ -179,10 +183,16 @@ TEST_CASE("what is no expression of ours is refused with its column") {
   for (int i = 0; i < 10000; ++i) wide += ", Integer(1)";
   const std::pair<std::string, const char*> kBad[] = {
       {"Rational(1, 2) + Symbol('s0')", "`Rational` of 2 is none of the functions"},
-      {"Symbol(s0)", "quotes"}, {"Symbol('s0", "no end"}, {"Symbol('a b')", "is no name"},
-      {"Add(Symbol('s0'), Integer(1)", "expected `)`"}, {"Integer(99999999999999999999)", "64 bits"},
-      {"Integer(1) Integer(2)", "expected the end"}, {"FloorDiv(Symbol('s0'), Integer(0))", "divides by zero"},
-      {"Pow(Symbol('s0'), Integer(-1))", "`Pow`"}, {deep, "too deep"}, {wide, "longer than"},
+      {"Symbol(s0)", "quotes"},
+      {"Symbol('s0", "no end"},
+      {"Symbol('a b')", "is no name"},
+      {"Add(Symbol('s0'), Integer(1)", "expected `)`"},
+      {"Integer(99999999999999999999)", "64 bits"},
+      {"Integer(1) Integer(2)", "expected the end"},
+      {"FloorDiv(Symbol('s0'), Integer(0))", "divides by zero"},
+      {"Pow(Symbol('s0'), Integer(-1))", "`Pow`"},
+      {deep, "too deep"},
+      {wide, "longer than"},
       {"Mul(Integer(4611686018427387904), Integer(4))", "overflows"}};
   for (const auto& [text, want] : kBad) {
     INFO(text.substr(0, 100));
@@ -199,24 +209,23 @@ TEST_CASE("zip archives keep to their bounds") {
     std::string bytes;
     const char* want;
   };
-  const Case kBad[] = {
-      {zip_of({{"../x", "1"}}), "a.pt2: ../x: the entry has a path that leaves the archive"},
-      {zip_of({{"a/../../x", "1"}}), "leaves the archive"},
-      {zip_of({{"/etc/x", "1"}}), "absolute path"},
-      {zip_of({{"a\\x", "1"}}), "is no path"},
-      {zip_of({{"a", "1"}, {"a", "2"}}), "a.pt2: a: the entry occurs twice"},
-      {zip_of({{"a", "1", 0, 1}}), "the entry is encrypted"},
-      {zip_of({{"a", "1", 12}}), "packed by method 12"},
-      {zip_of({{"a", "1", 8, 0, 0x70000000}}), "would unpack to"},
-      {zip_of({{"a", "xx", 0, 0, 100}}), "a"},
-      {replaced(good, "hello", "hallo"), "a.pt2: a/b: the entry is corrupt: CRC error"},
-      {good.substr(0, good.size() - 5), "not a whole zip archive"},
-      {"PK\x03\x04 and no more", "not a whole zip archive"}};
+  const Case kBad[] = {{zip_of({{"../x", "1"}}), "a.pt2: ../x: the entry has a path that leaves the archive"},
+                       {zip_of({{"a/../../x", "1"}}), "leaves the archive"},
+                       {zip_of({{"/etc/x", "1"}}), "absolute path"},
+                       {zip_of({{"a\\x", "1"}}), "is no path"},
+                       {zip_of({{"a", "1"}, {"a", "2"}}), "a.pt2: a: the entry occurs twice"},
+                       {zip_of({{"a", "1", 0, 1}}), "the entry is encrypted"},
+                       {zip_of({{"a", "1", 12}}), "packed by method 12"},
+                       {zip_of({{"a", "1", 8, 0, 0x70000000}}), "would unpack to"},
+                       {zip_of({{"a", "xx", 0, 0, 100}}), "a"},
+                       {replaced(good, "hello", "hallo"), "a.pt2: a/b: the entry is corrupt: CRC error"},
+                       {good.substr(0, good.size() - 5), "not a whole zip archive"},
+                       {"PK\x03\x04 and no more", "not a whole zip archive"}};
   for (const Case& c : kBad) {
     INFO(c.want);
     CHECK(has(zip_error(c.bytes), c.want));
   }
-  std::vector<Part> bomb;                        // many entries, each within its own bound
+  std::vector<Part> bomb;  // many entries, each within its own bound
   for (int i = 0; i < 40; ++i) bomb.push_back({"e" + std::to_string(i), "xy", 8, 0, 60u << 20});
   CHECK(has(zip_error(zip_of(bomb)), "would unpack to"));
 }
@@ -268,23 +277,30 @@ TEST_CASE("broken programs are refused with the place") {
   std::string deep = "{\"as_none\":true}", many = "[";
   for (int i = 0; i < 100; ++i) deep = "{\"as_string_to_argument\":{\"k\":" + deep + "}}";
   const std::pair<std::string, const char*> kBad[] = {
-      {"[]", "not an object"}, {"{}", "`schema_version`"},
+      {"[]", "not an object"},
+      {"{}", "`schema_version`"},
       {replaced(good, "\"major\": 8", "\"major\": 9"), "schema_version.major: the program has schema 9"},
       {replaced(good, "\"major\": 8", "\"major\": 9"), "newer than 8"},
       {replaced(good, "\"major\": 8", "\"major\": 7"), "older than 8"},
       {replaced(good, "\"target\": \"torch.ops.aten.linear.default\"", "\"target\": 3"), "nodes[1].target"},
-      {replaced(good, "{\"as_tensor\": {\"name\": \"linear\"}}", "{\"as_tensor\": {\"name\": \"p_l_bias\"}}"), "the name `p_l_bias` is taken"},
-      {replaced(good, "\"arg\": {\"as_tensor\": {\"name\": \"p_l_weight\"}}, \"kind\"", "\"arg\": {\"as_tensor\": {\"name\": \"sum_1\"}}, \"kind\""),
+      {replaced(good, "{\"as_tensor\": {\"name\": \"linear\"}}", "{\"as_tensor\": {\"name\": \"p_l_bias\"}}"),
+       "the name `p_l_bias` is taken"},
+      {replaced(good, "\"arg\": {\"as_tensor\": {\"name\": \"p_l_weight\"}}, \"kind\"",
+                "\"arg\": {\"as_tensor\": {\"name\": \"sum_1\"}}, \"kind\""),
        "graph_module.graph.nodes[1]: `sum_1` is used before it is defined, at m.json: graph_module.graph.nodes["},
-      {replaced(good, "\"arg\": {\"as_tensor\": {\"name\": \"p_l_weight\"}}, \"kind\"", "\"arg\": {\"as_tensor\": {\"name\": \"p_l_wait\"}}, \"kind\""),
+      {replaced(good, "\"arg\": {\"as_tensor\": {\"name\": \"p_l_weight\"}}, \"kind\"",
+                "\"arg\": {\"as_tensor\": {\"name\": \"p_l_wait\"}}, \"kind\""),
        "no node or input is called `p_l_wait`"},
-      {replaced(good, "\"arg\": {\"as_tensor\": {\"name\": \"p_l_weight\"}}, \"kind\"", "\"arg\": " + deep + ", \"kind\""), "nests too deep"},
+      {replaced(good, "\"arg\": {\"as_tensor\": {\"name\": \"p_l_weight\"}}, \"kind\"",
+                "\"arg\": " + deep + ", \"kind\""),
+       "nests too deep"},
       {replaced(good, "\"dtype\": 7", "\"dtype\": 77"), "element type of number 77"},
       {replaced(good, "\"dtype\": 7", "\"dtype\": 99999999999999999999999"), "m.json"},
       {replaced(good, "\"min_val\": 2", "\"min_val\": 70"), "is empty"},
       {replaced(good, "Symbol('s17', positive=True, integer=True)", "Symbol('s17'"), "expected `)`"},
       {replaced(good, "\"parameter\": {", "\"buffer_mutation\": 1, \"parameter\": {"), "a union with two values"},
-      {replaced(good, "\"output_specs\": [", "\"output_specs\": [{\"user_output\": {\"arg\": {\"as_none\": true}}}, "), "the graph has 2 outputs, the signature 3"},
+      {replaced(good, "\"output_specs\": [", "\"output_specs\": [{\"user_output\": {\"arg\": {\"as_none\": true}}}, "),
+       "the graph has 2 outputs, the signature 3"},
       {good.substr(0, good.size() / 2), "m.json:@"}};
   for (const auto& [json, want] : kBad) {
     INFO(want);

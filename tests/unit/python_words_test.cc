@@ -14,9 +14,20 @@ TEST_CASE("identifiers are near to the name, and each is given once") {
   Scope module;
   REQUIRE(module.claim("torch") == "torch");
   Scope scope(&module);
-  const std::pair<const char*, const char*> cases[] = {
-      {"mm", "mm"}, {"mm", "mm_1"}, {"mm_1", "mm_1_1"}, {"mm", "mm_2"}, {"lambda", "lambda_1"}, {"sum", "sum_1"}, {"torch", "torch_1"},
-      {"a b", "a_b"}, {"a.b", "a_b_1"}, {"1st", "_1st"}, {"", "__1"}, {"_", "__2"}, {"\xC3\xA9t\xC3\xA9", "_t_"}, {"x\n;y", "x__y"}};
+  const std::pair<const char*, const char*> cases[] = {{"mm", "mm"},
+                                                       {"mm", "mm_1"},
+                                                       {"mm_1", "mm_1_1"},
+                                                       {"mm", "mm_2"},
+                                                       {"lambda", "lambda_1"},
+                                                       {"sum", "sum_1"},
+                                                       {"torch", "torch_1"},
+                                                       {"a b", "a_b"},
+                                                       {"a.b", "a_b_1"},
+                                                       {"1st", "_1st"},
+                                                       {"", "__1"},
+                                                       {"_", "__2"},
+                                                       {"\xC3\xA9t\xC3\xA9", "_t_"},
+                                                       {"x\n;y", "x__y"}};
   for (auto [wish, identifier] : cases) REQUIRE(scope.claim(wish) == identifier);
 }
 
@@ -24,20 +35,22 @@ TEST_CASE("text is one literal, whatever its bytes") {
   REQUIRE(string_literal("plain") == "\"plain\"");
   REQUIRE(string_literal("a\"b\\c\nd\x01") == "\"a\\\"b\\\\c\\nd\\x01\"");
   REQUIRE(string_literal("\xC3\xA9") == "\"\xC3\xA9\"");
-  REQUIRE(string_literal("\xFF") == "\"\\udcff\"");                  // no UTF-8: as Python's surrogateescape
-  REQUIRE(string_literal("\xE2\x80\xAE") == "\"\\u202e\"");          // turns the direction of what follows
-  REQUIRE(string_literal("\xC2\x85") == "\"\\u0085\"");              // a line end to some readers
+  REQUIRE(string_literal("\xFF") == "\"\\udcff\"");          // no UTF-8: as Python's surrogateescape
+  REQUIRE(string_literal("\xE2\x80\xAE") == "\"\\u202e\"");  // turns the direction of what follows
+  REQUIRE(string_literal("\xC2\x85") == "\"\\u0085\"");      // a line end to some readers
 }
 
 TEST_CASE("floats read back to the same bits") {
-  for (double v : {0.1, -0.0, 5e-324, 1.7976931348623157e308, 3.0}) REQUIRE(std::strtod(float_literal(v).c_str(), nullptr) == v);
+  for (double v : {0.1, -0.0, 5e-324, 1.7976931348623157e308, 3.0})
+    REQUIRE(std::strtod(float_literal(v).c_str(), nullptr) == v);
   REQUIRE(float_literal(3.0) == "3.0");
   REQUIRE(float_literal(-1.0 / 0.0) == "-inf");
 }
 
 TEST_CASE("names of ops are dotted identifiers") {
   for (const char* good : {"aten.add.Tensor", "aten.__and__.Scalar", "my_lib.op"}) REQUIRE(is_dotted_name(good));
-  for (const char* bad : {"", "aten.", ".x", "a b.c", "aten.lambda.x", "x;y.z", "1a.b", "a..b"}) REQUIRE_FALSE(is_dotted_name(bad));
+  for (const char* bad : {"", "aten.", ".x", "a b.c", "aten.lambda.x", "x;y.z", "1a.b", "a..b"})
+    REQUIRE_FALSE(is_dotted_name(bad));
 }
 
 TEST_CASE("long calls are broken inside their brackets only") {

@@ -51,7 +51,8 @@ TEST_CASE("random jobs hold everything that a graph may hold") {
   CHECK(seen.types.size() == 8);
   CHECK(seen.ops.size() > 45);
   CHECK(seen.programs > 80);
-  CHECK((seen.nested > 0 && seen.symbols > 0 && seen.guards > 0 && seen.groups > 0 && seen.tuples > 0 && seen.forwards > 0));
+  CHECK((seen.nested > 0 && seen.symbols > 0 && seen.guards > 0 && seen.groups > 0 && seen.tuples > 0 &&
+         seen.forwards > 0));
 }
 
 TEST_CASE("random jobs without features hold none of them") {

@@ -69,7 +69,7 @@ TEST_CASE("uniform numbers are below 1 in their own type and evenly spread") {
     CHECK(largest <= 1 - std::ldexp(1.0, -digits));
     CHECK(std::fabs(sum / kCount - 0.5 + std::ldexp(0.5, -digits)) < 0.004);
     CHECK(std::fabs(sum2 / kCount - 1.0 / 3) < 0.006);
-    for (int n : bins) CHECK(std::abs(n - kCount / 16) < 400);     // 5 deviations
+    for (int n : bins) CHECK(std::abs(n - kCount / 16) < 400);  // 5 deviations
   }
 }
 
@@ -101,8 +101,10 @@ TEST_CASE("our log, sine and cosine are those of the library to a few units in t
     double u = static_cast<double>(((uint64_t{b[0]} << 32 | b[1]) >> 11) + 1) * 0x1p-53;
     double turns = static_cast<double>((uint64_t{b[2]} << 32 | b[3]) >> 11) * 0x1p-53;
     double radius = std::sqrt(-2 * std::log(u));
-    CHECK(normal(key, 2 * pair) == Approx(radius * std::cos(6.28318530717958647692 * turns)).epsilon(1e-12).margin(1e-14));
-    CHECK(normal(key, 2 * pair + 1) == Approx(radius * std::sin(6.28318530717958647692 * turns)).epsilon(1e-12).margin(1e-14));
+    CHECK(normal(key, 2 * pair) ==
+          Approx(radius * std::cos(6.28318530717958647692 * turns)).epsilon(1e-12).margin(1e-14));
+    CHECK(normal(key, 2 * pair + 1) ==
+          Approx(radius * std::sin(6.28318530717958647692 * turns)).epsilon(1e-12).margin(1e-14));
   }
 }
 

@@ -105,7 +105,7 @@ TEST_CASE("a received count inherits the range of what the senders may send") {
   x.exchange(x.program, {"u2", "u3"}, {"u0", "u1"});
   x.exchange(x.program, {"3", "4"}, {"u9", "1"});
   RangeInference inference = infer_ranges(x.job);
-  CHECK(x.range(inference, "u0") == "[0, 90]");     // a split size is never negative
+  CHECK(x.range(inference, "u0") == "[0, 90]");  // a split size is never negative
   CHECK(x.range(inference, "u1") == "[10, 100]");
   CHECK(x.range(inference, "u2") == "[0, 100]");
   CHECK(x.range(inference, "u3") == "[0, 100]");
@@ -137,7 +137,7 @@ TEST_CASE("ranks that run different programs bound each other, exchange by excha
   RangeInference inference = infer_ranges(x.job);
   CHECK(x.range(inference, "a", 0) == "[3, 9]");
   CHECK(x.range(inference, "a", 1) == "[3, 9]");
-  CHECK(x.range(inference, "b", 0) == "[0, inf]");   // what the other rank sends is open
+  CHECK(x.range(inference, "b", 0) == "[0, inf]");  // what the other rank sends is open
 }
 
 TEST_CASE("ranks that the job does not hold may send anything") {
@@ -146,7 +146,7 @@ TEST_CASE("ranks that the job does not hold may send anything") {
   x.exchange(x.program, {"a", "4"}, {"3", "4"});
   x.program.ranks = {0};
   CHECK(x.range(infer_ranges(x.job), "a") == "[0, inf]");
-  x.job.groups[0].parts = {{{0}, {}}, {{1}, {}}};    // of the rank's own part all are here
+  x.job.groups[0].parts = {{{0}, {}}, {{1}, {}}};  // of the rank's own part all are here
   CHECK(x.range(infer_ranges(x.job), "a") == "[3, 4]");
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("assumed values follow guards and exchanges") {
   CHECK(values(x.job, {"u0="}, {}) == "--assume cannot read 'u0='");
   CHECK(values(x.job, {"u0=99999999999999999999"}, {}) == "--assume cannot read 'u0=99999999999999999999'");
   x.symbol("u8", 0, std::nullopt);
-  CHECK(values(x.job, {}, {"u0", "u8"}) == "65 none");   // nothing uses it
+  CHECK(values(x.job, {}, {"u0", "u8"}) == "65 none");  // nothing uses it
   x.exchange(x.program, {"u8", "1", "1", "1"}, {"u8", "1", "1", "1"});
   CHECK(values(x.job, {}, {}) == "nothing bounds the data-dependent sizes u8");
   x.program.symbols.back().hint = 5;

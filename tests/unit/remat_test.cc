@@ -29,7 +29,9 @@ SizeValues sizes_of(const Job& job) {
   return [values = usual_values(job)[0]](StrId symbol) { return values.value(symbol); };
 }
 
-RematModel model_of(const Job& job) { return RematModel(*job.programs[0], job.programs[0]->graph, sizes_of(job), true); }
+RematModel model_of(const Job& job) {
+  return RematModel(*job.programs[0], job.programs[0]->graph, sizes_of(job), true);
+}
 
 // What may be recomputed at all.
 std::vector<uint8_t> allowed_of(const RematModel& model) {
@@ -62,7 +64,8 @@ void add_renewals(const RematModel& model, Rng* rng, RematDecision* decision) {
   std::vector<uint32_t> behind;
   for (uint32_t at = 0; at < model.size(); ++at)
     if (!model.is_forward(at)) behind.push_back(at);
-  for (int i = 0; i < 5 && !behind.empty(); ++i) decision->renew.push_back({static_cast<uint32_t>(rng->below(model.size())), rng->pick(behind)});
+  for (int i = 0; i < 5 && !behind.empty(); ++i)
+    decision->renew.push_back({static_cast<uint32_t>(rng->below(model.size())), rng->pick(behind)});
   std::ranges::stable_sort(decision->renew, {}, &RematCopy::before);
 }
 
@@ -77,7 +80,7 @@ void hold_model(const Job& job, uint64_t seed) {
   Rng rng(seed);
   for (int i = 0; i < 6; ++i) {
     RematDecision decision = random_decision(model, &rng);
-    if (i == 0) decision.recompute.assign(model.size(), 0);      // nothing
+    if (i == 0) decision.recompute.assign(model.size(), 0);  // nothing
     if (i % 2 == 1) add_renewals(model, &rng, &decision);
     const RematOutcome outcome = model.simulate(decision);
     const Job built = applied(job, &model, decision);
@@ -92,7 +95,8 @@ void hold_model(const Job& job, uint64_t seed) {
 }  // namespace
 
 TEST_CASE("the model of recomputation says what liveness says of the graph that is built") {
-  for (uint64_t seed = 1; seed <= 150; ++seed) hold_model(parse(training_step(seed, {.values = 5 + seed % 40, .views = 30})), seed);
+  for (uint64_t seed = 1; seed <= 150; ++seed)
+    hold_model(parse(training_step(seed, {.values = 5 + seed % 40, .views = 30})), seed);
 }
 
 TEST_CASE("the model holds on graphs with everything in them") {
@@ -121,7 +125,8 @@ TEST_CASE("a cut is the cheapest there is") {
     };
     int64_t best = INT64_MAX;
     for (uint32_t side = 0; side < 1u << vertices; ++side)
-      if (!(side & 1) && (side >> (vertices - 1) & 1)) best = std::min(best, cost([&](uint32_t v) { return side >> v & 1; }));
+      if (!(side & 1) && (side >> (vertices - 1) & 1))
+        best = std::min(best, cost([&](uint32_t v) { return side >> v & 1; }));
     REQUIRE(net.run(0, vertices - 1));
     CHECK(!net.is_behind(0));
     CHECK(net.is_behind(vertices - 1));
@@ -153,7 +158,8 @@ struct Oracle {
         const auto it = std::ranges::find(makers, model->maker(at));
         decision.recompute[at] = allowed[at] && it != makers.end() && (bits >> (it - makers.begin()) & 1);
       }
-      all.emplace_back(planned_peak(*applied(job, model, decision).programs[0], sizes_of(job)), model->place(decision).cost);
+      all.emplace_back(planned_peak(*applied(job, model, decision).programs[0], sizes_of(job)),
+                       model->place(decision).cost);
       least = std::min(least, all.back().first);
     }
     most = all[0].first;
@@ -175,21 +181,26 @@ struct Distances {
     size_t exact = 0, close = 0;
     double worst = 0;
     for (double d : list) exact += d <= 1e-9, close += d <= 0.05, worst = std::max(worst, d);
-    std::printf("%s: %zu cases, %zu optimal, %zu within 5 %%, the worst %.1f %% above\n", what, list.size(), exact, close, 100 * worst);
+    std::printf("%s: %zu cases, %zu optimal, %zu within 5 %%, the worst %.1f %% above\n", what, list.size(), exact,
+                close, 100 * worst);
   }
   static double share_close(const std::vector<double>& list) {
-    return static_cast<double>(std::ranges::count_if(list, [](double d) { return d <= 0.05; })) / static_cast<double>(list.size());
+    return static_cast<double>(std::ranges::count_if(list, [](double d) { return d <= 0.05; })) /
+           static_cast<double>(list.size());
   }
 };
 
-void measure(const Job& job, RematModel* model, const std::vector<uint8_t>& allowed, const Oracle& oracle, size_t few_units, Distances* out) {
-  RematChooser chooser(model, {.allowed = allowed, .crossing = {}, .work = 8000000, .threads = 2, .few_units = few_units});
+void measure(const Job& job, RematModel* model, const std::vector<uint8_t>& allowed, const Oracle& oracle,
+             size_t few_units, Distances* out) {
+  RematChooser chooser(model,
+                       {.allowed = allowed, .crossing = {}, .work = 8000000, .threads = 2, .few_units = few_units});
   double everything = 0;
   for (auto [peak, cost] : oracle.all) everything = std::max(everything, cost);
   const int64_t least = planned_peak(*applied(job, model, chooser.least().decision).programs[0], sizes_of(job));
   out->peak.push_back(static_cast<double>(least) / static_cast<double>(oracle.least) - 1);
   for (double budget : {0.25, 0.5, 0.75}) {
-    const int64_t target = oracle.least + static_cast<int64_t>(budget * static_cast<double>(oracle.most - oracle.least));
+    const int64_t target =
+        oracle.least + static_cast<int64_t>(budget * static_cast<double>(oracle.most - oracle.least));
     const double best = oracle.cheapest(target);
     const auto choice = chooser.fit(target);
     if (!choice) out->cost.push_back(1);
@@ -230,7 +241,8 @@ TEST_CASE("a peak is met, or what stands against it is said") {
       Job out(job);
       Diagnostics notes;
       PassContext context{&notes};
-      RematOptions options{.policy = RematPolicy::all, .target = {.budget = {}, .peak_bytes = most * percent / 100}, .save = {}};
+      RematOptions options{
+          .policy = RematPolicy::all, .target = {.budget = {}, .peak_bytes = most * percent / 100}, .save = {}};
       const auto change = remat(&out, options, context);
       INFO("seed " << seed << ", " << percent << " % of " << most);
       if (change.ok()) {
@@ -253,7 +265,9 @@ TEST_CASE("a budget of one is the graph as it is, of nought the lowest peak, and
       Job out(job);
       Diagnostics notes;
       PassContext context{&notes};
-      REQUIRE(remat(&out, {.policy = RematPolicy::all, .target = {.budget = budget, .peak_bytes = {}}, .save = {}}, context).ok());
+      REQUIRE(
+          remat(&out, {.policy = RematPolicy::all, .target = {.budget = budget, .peak_bytes = {}}, .save = {}}, context)
+              .ok());
       const int64_t peak = planned_peak(*out.programs[0], sizes_of(job));
       INFO("seed " << seed << ", budget " << budget);
       CHECK(peak <= last);
@@ -270,13 +284,17 @@ TEST_CASE("layers are no fence under a target: what crosses them is chosen as we
     Job out(job);
     Diagnostics notes;
     PassContext context{&notes};
-    REQUIRE(remat(&out, {.policy = RematPolicy::all, .target = {.budget = 0.0, .peak_bytes = {}}, .save = {}}, context).ok());
-    tag_for_recompute(job.programs[0].get(), RematPolicy::all, SaveSelectors::parse({}).value(), Recompute::prefer_recompute);
+    REQUIRE(remat(&out, {.policy = RematPolicy::all, .target = {.budget = 0.0, .peak_bytes = {}}, .save = {}}, context)
+                .ok());
+    tag_for_recompute(job.programs[0].get(), RematPolicy::all, SaveSelectors::parse({}).value(),
+                      Recompute::prefer_recompute);
     RematModel model = model_of(job);
     std::vector<uint8_t> allowed = allowed_of(model);
-    for (uint32_t at = 0; at < model.size(); ++at) allowed[at] &= is_recomputed(job.programs[0]->graph.meta(model.node(at)).recompute);
+    for (uint32_t at = 0; at < model.size(); ++at)
+      allowed[at] &= is_recomputed(job.programs[0]->graph.meta(model.node(at)).recompute);
     const Oracle oracle(job, &model, allowed);
-    above.push_back(static_cast<double>(planned_peak(*out.programs[0], sizes_of(job))) / static_cast<double>(oracle.least) - 1);
+    above.push_back(
+        static_cast<double>(planned_peak(*out.programs[0], sizes_of(job))) / static_cast<double>(oracle.least) - 1);
   }
   Distances::print("lowest peak, three layers", above);
   CHECK(Distances::share_close(above) >= 0.95);
@@ -291,13 +309,15 @@ std::string chain_of_layers(int count) {
   for (int i = 0; i < count; ++i) {
     const std::string n = std::to_string(i), next = std::to_string(i + 1);
     out += "  forward layers." + n + "\n    %m" + n + " = aten.mm(%x" + n + ", %w)" + type;
-    out += "    %t" + n + " = aten.tanh(%m" + n + ")" + type + "    %x" + next + " = aten.add.Tensor(%x" + n + ", %t" + n + ")" + type;
+    out += "    %t" + n + " = aten.tanh(%m" + n + ")" + type + "    %x" + next + " = aten.add.Tensor(%x" + n + ", %t" +
+           n + ")" + type;
   }
   std::string grad = "x" + std::to_string(count);
   for (int i = count; i-- > 0;) {
     const std::string n = std::to_string(i);
     out += "  backward layers." + n + "\n    %a" + n + " = aten.mul.Tensor(%" + grad + ", %t" + n + ")" + type;
-    out += "    %b" + n + " = aten.mm(%a" + n + ", %w)" + type + "    %g" + n + " = aten.mul.Tensor(%b" + n + ", %x" + n + ")" + type;
+    out += "    %b" + n + " = aten.mm(%a" + n + ", %w)" + type + "    %g" + n + " = aten.mul.Tensor(%b" + n + ", %x" +
+           n + ")" + type;
     grad = "g" + n;
   }
   return out + "  output %" + grad + "\n";
@@ -312,12 +332,14 @@ TEST_CASE("in a long chain of layers only some keep what crosses into the next")
     Job out(job);
     Diagnostics notes;
     PassContext context{&notes};
-    REQUIRE(remat(&out, {.policy = RematPolicy::all, .target = {.budget = budget, .peak_bytes = {}}, .save = {}}, context).ok());
+    REQUIRE(
+        remat(&out, {.policy = RematPolicy::all, .target = {.budget = budget, .peak_bytes = {}}, .save = {}}, context)
+            .ok());
     REQUIRE(is_valid(out));
     return planned_peak(*out.programs[0], sizes_of(out));
   };
   CHECK(peak(1) >= 80 * kValue);
-  CHECK(peak(0) <= 20 * kValue);                    // not 40, as with every layer's
+  CHECK(peak(0) <= 20 * kValue);  // not 40, as with every layer's
   CHECK(peak(0.1) <= 27 * kValue);
 }
 
@@ -329,7 +351,8 @@ TEST_CASE("tags under a target meet it when they are carried out") {
       Diagnostics notes;
       PassContext context{&notes};
       const int64_t asked = planned_peak(*job.programs[0], sizes_of(job)) * percent / 100;
-      RematOptions options{.policy = RematPolicy::all, .target = {.budget = {}, .peak_bytes = asked}, .save = {}, .tag_only = true};
+      RematOptions options{
+          .policy = RematPolicy::all, .target = {.budget = {}, .peak_bytes = asked}, .save = {}, .tag_only = true};
       if (!remat(&out, options, context).ok()) continue;
       REQUIRE(remat(&out, {.policy = RematPolicy::tags, .target = {}, .save = {}}, context).ok());
       INFO("seed " << seed << ", " << percent << " %");

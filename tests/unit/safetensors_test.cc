@@ -84,19 +84,20 @@ TEST_CASE("a broken safetensors file is an error with its place") {
   struct Case {
     const char *tensor, *message;
   };
-  for (Case c : {Case{R"("dtype":"F31","shape":[],"data_offsets":[0,4])", "unknown element type `F31`"},
-                 Case{R"("dtype":7,"shape":[],"data_offsets":[0,4])", "expected a string, not an integer"},
-                 Case{R"("dtype":"F32","data_offsets":[0,4])", "the tensor has no shape"},
-                 Case{R"("dtype":"F32","shape":[],"shape":[],"data_offsets":[0,4])", "`shape` occurs twice"},
-                 Case{R"("dtype":"F32","shape":[],"data_offsets":[0,4],"more":1)", "nothing else"},
-                 Case{R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])", "expected an integer from 0"},
-                 Case{R"("dtype":"F32","shape":[1.0],"data_offsets":[0,4])", "expected an integer from 0"},
-                 Case{R"("dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4])", "expected an integer from 0"},
-                 Case{R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4])", "too large"},
-                 Case{R"("dtype":"F32","shape":[2],"data_offsets":[0,4])", "f32[2] needs 8 bytes, its data_offsets hold 4"},
-                 Case{R"("dtype":"F32","shape":[],"data_offsets":[4,0])", "ends before it begins"},
-                 Case{R"("dtype":"F32","shape":[],"data_offsets":[0,5])", "ends at byte 5 of the data, which has 4"},
-                 Case{R"("dtype":"F32","shape":[],"data_offsets":[0])", "a list of two integers"}}) {
+  for (Case c :
+       {Case{R"("dtype":"F31","shape":[],"data_offsets":[0,4])", "unknown element type `F31`"},
+        Case{R"("dtype":7,"shape":[],"data_offsets":[0,4])", "expected a string, not an integer"},
+        Case{R"("dtype":"F32","data_offsets":[0,4])", "the tensor has no shape"},
+        Case{R"("dtype":"F32","shape":[],"shape":[],"data_offsets":[0,4])", "`shape` occurs twice"},
+        Case{R"("dtype":"F32","shape":[],"data_offsets":[0,4],"more":1)", "nothing else"},
+        Case{R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])", "expected an integer from 0"},
+        Case{R"("dtype":"F32","shape":[1.0],"data_offsets":[0,4])", "expected an integer from 0"},
+        Case{R"("dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4])", "expected an integer from 0"},
+        Case{R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4])", "too large"},
+        Case{R"("dtype":"F32","shape":[2],"data_offsets":[0,4])", "f32[2] needs 8 bytes, its data_offsets hold 4"},
+        Case{R"("dtype":"F32","shape":[],"data_offsets":[4,0])", "ends before it begins"},
+        Case{R"("dtype":"F32","shape":[],"data_offsets":[0,5])", "ends at byte 5 of the data, which has 4"},
+        Case{R"("dtype":"F32","shape":[],"data_offsets":[0])", "a list of two integers"}}) {
     CAPTURE(c.tensor);
     Fault fault = fault_of(std::string(R"({"a":{)") + c.tensor + "}}", "1234");
     CHECK(fault.message.find(c.message) != std::string::npos);
@@ -189,7 +190,8 @@ TEST_CASE("what is written reads back, and equal tensors give equal bytes") {
 TEST_CASE("what the format cannot hold is refused") {
   float x = 1;
   auto message = [](std::vector<TensorToWrite> list) { return tensor_file_bytes(list).error().message; };
-  CHECK(message({{"a", DType::f32, {}, {}, &x}, {"a", DType::f32, {}, {}, &x}}).find("occurs twice") != std::string::npos);
+  CHECK(message({{"a", DType::f32, {}, {}, &x}, {"a", DType::f32, {}, {}, &x}}).find("occurs twice") !=
+        std::string::npos);
   CHECK(message({{"a", DType::c128, {}, {}, &x}}).find("no c128") != std::string::npos);
   CHECK(message({{"__metadata__", DType::f32, {}, {}, &x}}).find("keeps this name") != std::string::npos);
   CHECK(message({{"\xFF", DType::f32, {}, {}, &x}}).find("not UTF-8") != std::string::npos);

@@ -18,8 +18,9 @@ TEST_CASE("sha256 gives the published digests") {
   struct Case {
     std::string text, digest;
   };
-  std::string two_blocks = "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrs"
-                           "mnopqrstnopqrstu";
+  std::string two_blocks =
+      "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrs"
+      "mnopqrstnopqrstu";
   for (const Case& c : std::vector<Case>{
            {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
            {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},

@@ -57,7 +57,7 @@ TEST_CASE("two mesh axes may cut one tensor axis: the second within the first, o
   Job nested = job_of("f32[2]", "[8] fsdp S(0), tp S(0)");
   CHECK(along(shard_of(nested, 1), 0) == List{2, 3});
   CHECK(along(shard_of(nested, 2), 0) == List{4, 5});
-  Job strided = job_of("f32[2]", "[8] fsdp _S(0, 2), tp S(0)");            // as if tp had cut first
+  Job strided = job_of("f32[2]", "[8] fsdp _S(0, 2), tp S(0)");  // as if tp had cut first
   CHECK(along(shard_of(strided, 0), 0) == List{0, 1});
   CHECK(along(shard_of(strided, 1), 0) == List{4, 5});
   CHECK(along(shard_of(strided, 2), 0) == List{2, 3});
@@ -88,8 +88,9 @@ TEST_CASE("axes are found in the mesh that has all of them, else among the group
 }
 
 TEST_CASE("placements that mean nothing are errors") {
-  for (const char* placement : {"\"S(2)\"", "\"S(0\"", "\"X\"", "\"_S(0)\"", "\"_S(0, 0)\"", "\"S(99999999999999999999)\"",
-                                "\"_S(0, 4611686018427387904)\"", "\"_S(0, 1048577)\""}) {
+  for (const char* placement :
+       {"\"S(2)\"", "\"S(0\"", "\"X\"", "\"_S(0)\"", "\"_S(0, 0)\"", "\"S(99999999999999999999)\"",
+        "\"_S(0, 4611686018427387904)\"", "\"_S(0, 1048577)\""}) {
     CAPTURE(placement);
     std::string text(placement);
     CHECK(!shard_of(job_of("f32[4]", "[8] fsdp " + text + ", tp R"), 0).ok());

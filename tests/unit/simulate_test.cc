@@ -18,11 +18,12 @@ Machine toy() {
   REQUIRE(m.ok());
   for (const MachineKey& key : machine_keys())
     if (key.may_be_zero) key.field(*m) = 0;
-  for (const char* path : {"device.f64_tflops=1e9", "device.f32_tflops=1e9", "device.f16_tflops=1e9", "device.bf16_tflops=1e9", "device.vector_tflops=1e9",
-                           "device.memory_gbps=1e9", "device.copy_gbps=1e-3", "device.kernel_us=10", "efficiency.matmul=1",
-                           "efficiency.grouped_matmul=1", "efficiency.convolution=1", "efficiency.attention=1", "efficiency.attention_backward=1",
-                           "efficiency.memory=1", "efficiency.irregular=1", "network.ranks_per_node=8", "network.ll.within_gbps=1e12",
-                           "network.ll.cap_one_node_gbps=1e12", "network.ll.base_us=100"})
+  for (const char* path :
+       {"device.f64_tflops=1e9", "device.f32_tflops=1e9", "device.f16_tflops=1e9", "device.bf16_tflops=1e9",
+        "device.vector_tflops=1e9", "device.memory_gbps=1e9", "device.copy_gbps=1e-3", "device.kernel_us=10",
+        "efficiency.matmul=1", "efficiency.grouped_matmul=1", "efficiency.convolution=1", "efficiency.attention=1",
+        "efficiency.attention_backward=1", "efficiency.memory=1", "efficiency.irregular=1", "network.ranks_per_node=8",
+        "network.ll.within_gbps=1e12", "network.ll.cap_one_node_gbps=1e12", "network.ll.base_us=100"})
     REQUIRE(set_machine(&*m, path).ok());
   return std::move(*m);
 }
@@ -40,7 +41,9 @@ ProgramTimeline timeline(std::string_view body, const Machine& machine) {
   return s->worst();
 }
 
-double parts_of(const ProgramTimeline& t) { return t.compute_us + t.exposed_total_us() + t.copy_us + t.host_us + t.tail_us; }
+double parts_of(const ProgramTimeline& t) {
+  return t.compute_us + t.exposed_total_us() + t.copy_us + t.host_us + t.tail_us;
+}
 
 constexpr const char* kGather = R"(graph rank *
   input %x : f32[16] "x"
@@ -74,7 +77,7 @@ TEST_CASE("compute hides what is launched before it, and waits for the rest") {
 TEST_CASE("a slow host is told apart from slow links") {
   Machine m = toy();
   REQUIRE(set_machine(&m, "host.launch_us=60").ok());
-  ProgramTimeline t = timeline(kGather, m);     // launches end at 60, 120, 180, 240; the gather at 160
+  ProgramTimeline t = timeline(kGather, m);  // launches end at 60, 120, 180, 240; the gather at 160
   CHECK(t.makespan_us == Approx(250));
   CHECK(t.exposed_total_us() == 0);
   CHECK(t.host_us == Approx(220));
@@ -93,7 +96,8 @@ TEST_CASE("a number for the host stops the launches behind it") {
     %b = aten.neg(%a)                       : i64[]
 
   output %b
-)", m);
+)",
+                               m);
   CHECK(t.makespan_us == Approx(27));
   CHECK(t.host_us == Approx(7));
 }
@@ -113,7 +117,8 @@ TEST_CASE("copies to and from the host run beside compute until somebody needs t
 
   output %d
   output %c
-)", toy());
+)",
+                               toy());
   CHECK(t.compute_us == Approx(30));
   CHECK(t.makespan_us == Approx(32 + 32 + 10));
   CHECK(t.copy_us == Approx(22 + 22));
@@ -126,7 +131,8 @@ TEST_CASE("communicators run beside each other, calls of one behind each other")
 
   forward -
     %a = _c10d_functional.all_gather_into_tensor(%x, 2, @g) : f32[32]
-    %b = _c10d_functional.all_gather_into_tensor(%x, 2, @)") + second_group + R"() : f32[32]
+    %b = _c10d_functional.all_gather_into_tensor(%x, 2, @)") +
+           second_group + R"() : f32[32]
     %v = _c10d_functional.wait_tensor(%a)                   : f32[32]
     %w = _c10d_functional.wait_tensor(%b)                   : f32[32]
 
@@ -142,9 +148,10 @@ TEST_CASE("half of the rows take more than half of the time, and large products 
   Result<Machine> m = find_machine("h100-8");
   REQUIRE(m.ok());
   auto time_of = [&](int rows) {
-    Job job = parse("sg 1.0 job \"t\" world 1\ndevice cuda:0\n\ngraph rank *\n  input %x : bf16[" + std::to_string(rows) +
-                    ", 4096] \"x\"\n  input %w : bf16[4096, 4096] \"w\"\n\n  forward -\n    %y = aten.mm(%x, %w) : bf16[" +
-                    std::to_string(rows) + ", 4096]\n\n  output %y\n");
+    Job job =
+        parse("sg 1.0 job \"t\" world 1\ndevice cuda:0\n\ngraph rank *\n  input %x : bf16[" + std::to_string(rows) +
+              ", 4096] \"x\"\n  input %w : bf16[4096, 4096] \"w\"\n\n  forward -\n    %y = aten.mm(%x, %w) : bf16[" +
+              std::to_string(rows) + ", 4096]\n\n  output %y\n");
     Result<Simulation> s = run(job, {*m});
     REQUIRE(s.ok());
     return s->worst().compute_us;

@@ -38,7 +38,8 @@ struct Made {
     uint32_t line = static_cast<uint32_t>(source.graph.inputs.size()) + 1;
     source.graph.inputs.push_back({{line, 1}, str(name), type, {}});
   }
-  SourceNode& node(std::string_view name, std::string_view op, std::vector<std::string> refs, SourceResults results = {}) {
+  SourceNode& node(std::string_view name, std::string_view op, std::vector<std::string> refs,
+                   SourceResults results = {}) {
     SourceNode& n = source.graph.nodes.emplace_back();
     n.place = {static_cast<uint32_t>(100 + source.graph.nodes.size()), 3};
     n.name = str(name);
@@ -219,23 +220,53 @@ TEST_CASE("broken sources are refused with the place") {
     const char* message;
   };
   const Case cases[] = {
-      {"unknown", [](Made& m) { m.node("a", "aten.neg.default", {"y"}); }, "src:101:20: no node or input is called `y`"},
-      {"forward", [](Made& m) { m.node("a", "aten.neg.default", {"b"}); m.node("b", "aten.neg.default", {"x"}); },
+      {"unknown", [](Made& m) { m.node("a", "aten.neg.default", {"y"}); },
+       "src:101:20: no node or input is called `y`"},
+      {"forward",
+       [](Made& m) {
+         m.node("a", "aten.neg.default", {"b"});
+         m.node("b", "aten.neg.default", {"x"});
+       },
        "src:101:20: `b` is used before it is defined, at src:102:3"},
-      {"cycle", [](Made& m) { m.node("a", "aten.neg.default", {"a"}); }, "src:101:20: `a` is used before it is defined"},
-      {"name twice", [](Made& m) { m.node("a", "aten.neg.default", {"x"}); m.node("a", "aten.neg.default", {"x"}); },
+      {"cycle", [](Made& m) { m.node("a", "aten.neg.default", {"a"}); },
+       "src:101:20: `a` is used before it is defined"},
+      {"name twice",
+       [](Made& m) {
+         m.node("a", "aten.neg.default", {"x"});
+         m.node("a", "aten.neg.default", {"x"});
+       },
        "src:102:3: the name `a` is taken by what is at src:101:3"},
-      {"input's name", [](Made& m) { m.node("x", "aten.neg.default", {"x"}); }, "src:101:3: the name `x` is taken by what is at src:1:1"},
-      {"result's name", [](Made& m) { m.node("a", "o.o", {"x"}, tuple({kUnknown, kUnknown}, {m.str("x"), StrId()})); },
+      {"input's name", [](Made& m) { m.node("x", "aten.neg.default", {"x"}); },
+       "src:101:3: the name `x` is taken by what is at src:1:1"},
+      {"result's name",
+       [](Made& m) {
+         m.node("a", "o.o", {"x"}, tuple({kUnknown, kUnknown}, {m.str("x"), StrId()}));
+       },
        "src:101:3: the name `x` is taken"},
-      {"no such result", [](Made& m) { m.node("a", "o.o", {"x"}, tuple({kUnknown})); m.getitem("g", "a", 1); },
+      {"no such result",
+       [](Made& m) {
+         m.node("a", "o.o", {"x"}, tuple({kUnknown}));
+         m.getitem("g", "a", 1);
+       },
        "src:102:3: `a` has no result 1; it has 1"},
-      {"too many results", [](Made& m) { m.node("a", "o.o", {"x"}); m.getitem("g", "a", int64_t{1} << 40); },
+      {"too many results",
+       [](Made& m) {
+         m.node("a", "o.o", {"x"});
+         m.getitem("g", "a", int64_t{1} << 40);
+       },
        "src:102:3: `a` has no result 1099511627776"},
-      {"nothing", [](Made& m) { m.node("a", "o.o", {"x"}, {SourceResults::Shape::nothing, {}, {}, false}); m.node("b", "o.o", {"a"}); },
+      {"nothing",
+       [](Made& m) {
+         m.node("a", "o.o", {"x"}, {SourceResults::Shape::nothing, {}, {}, false});
+         m.node("b", "o.o", {"a"});
+       },
        "src:102:20: `a` has no result"},
       {"output", [](Made& m) { m.output("z"); }, "src:200:1: no node or input is called `z`"},
-      {"output of many", [](Made& m) { m.node("a", "o.o", {"x"}, tuple({kUnknown, kUnknown})); m.output("a"); },
+      {"output of many",
+       [](Made& m) {
+         m.node("a", "o.o", {"x"}, tuple({kUnknown, kUnknown}));
+         m.output("a");
+       },
        "src:200:1: `a` has several results"},
       {"no name", [](Made& m) { m.input("", m.f32({"1"})); }, "src:2:1: the name is empty"},
   };

@@ -44,7 +44,8 @@ graph rank *
   CHECK(p.parameter_elements == 128);
   CHECK(p.memory.inputs_bytes == 512 + 128 + 8);
   std::string json = stats_json(stats);
-  CHECK(json.find(R"({"schema":"sg-stat","version":1,"title":"t","world":2,"nodes":6,"inputs":3,"outputs":1,"ops":{)") == 0);
+  CHECK(json.find(
+            R"({"schema":"sg-stat","version":1,"title":"t","world":2,"nodes":6,"inputs":3,"outputs":1,"ops":{)") == 0);
   CHECK(json.find(R"("collectives":[{"kind":"all_reduce","group":"fsdp","count":1,"bytes":256,"wire_bytes":256}])") !=
         std::string::npos);
   CHECK(json.find(R"("memory":{"inputs_bytes":648,"parameters_bytes":512,"peak_bytes":)") != std::string::npos);

@@ -61,7 +61,7 @@ TEST_CASE("ranges follow from declarations and guards") {
   CHECK(s.range("s1//8") == "[0, 8]");
   CHECK(s.range("s1 % 8") == "[0, 7]");
   CHECK(s.range("-s1") == "[-64, -1]");
-  CHECK(s.range("(s1 - 32)**2") == "[-3071, 5056]");   // expanded: each term on its own
+  CHECK(s.range("(s1 - 32)**2") == "[-3071, 5056]");  // expanded: each term on its own
   CHECK(s.range("min(s1, 4)*s1") == "[1, 256]");
   CHECK(s.range("u9") == "[3, inf]");
   CHECK(s.range("s9*0 + 7") == "[7, 7]");

@@ -43,7 +43,7 @@ std::string bytes_of(flatbuffers::FlatBufferBuilder& builder, uint64_t seed, con
 TEST_CASE("layouts are shared as FlatBuffers shares them, byte for byte") {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     flatbuffers::FlatBufferBuilder theirs;
-    TableBuilder ours(64);                           // grows many times
+    TableBuilder ours(64);  // grows many times
     std::string expected = bytes_of(theirs, seed, [](Table t) { return t; });
     CHECK(bytes_of(ours, seed, [&](Table t) { return ours.share(t); }) == expected);
   }

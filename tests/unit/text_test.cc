@@ -134,16 +134,19 @@ TEST_CASE("every construct prints as it was written") {
 }
 
 TEST_CASE("a text may be written by another hand") {
-  Job a = parsed("sg 1.0\r\ngraph rank *\r\n\tinput\t%x:f32 [2 , 3]  # a comment\r\n%y=aten.relu.default( %x ):f32[2,3]"
-                 " stride[3,1]+0 on cpu\n\n   # nothing\n output %y");
-  Job b = parsed("sg 1.0 world 1\ndevice cpu\n\ngraph rank *\n  input %x : f32[2, 3]\n  %y = aten.relu(%x) : f32[2, 3]\n"
-                 "  output %y\n");
+  Job a = parsed(
+      "sg 1.0\r\ngraph rank *\r\n\tinput\t%x:f32 [2 , 3]  # a comment\r\n%y=aten.relu.default( %x ):f32[2,3]"
+      " stride[3,1]+0 on cpu\n\n   # nothing\n output %y");
+  Job b = parsed(
+      "sg 1.0 world 1\ndevice cpu\n\ngraph rank *\n  input %x : f32[2, 3]\n  %y = aten.relu(%x) : f32[2, 3]\n"
+      "  output %y\n");
   CHECK(print_text(a) == print_text(b));
   CHECK(bytes_of(a) == bytes_of(b));
 }
 
 TEST_CASE("types that are left out are unknown, and ops without results have none") {
-  Job job = parsed("sg 1.0\ngraph rank *\n input %x : bool[]\n %a, %b = foo.two(%x)\n %c = aten._assert_async.msg(%x, \"m\")\n");
+  Job job = parsed(
+      "sg 1.0\ngraph rank *\n input %x : bool[]\n %a, %b = foo.two(%x)\n %c = aten._assert_async.msg(%x, \"m\")\n");
   const Graph& g = job.programs[0]->graph;
   CHECK(g.node(g.first()).result_count == 2);
   CHECK(g.type(g.find_value("a")).kind == TypeKind::unknown);
@@ -193,8 +196,9 @@ TEST_CASE("strings keep every byte") {
 }
 
 TEST_CASE("an error has its place, and the lines after it are read") {
-  auto list = errors_of("sg 1.0\ngraph rank *\n  input %x : f32[2\n  %y = aten.relu(%x) : f32[2]\n  %z = aten.relu(%yy) : f33[2]\n"
-                        "  %w = aten.relu(%z)  frob 3\n  output %q of %x\n");
+  auto list = errors_of(
+      "sg 1.0\ngraph rank *\n  input %x : f32[2\n  %y = aten.relu(%x) : f32[2]\n  %z = aten.relu(%yy) : f33[2]\n"
+      "  %w = aten.relu(%z)  frob 3\n  output %q of %x\n");
   REQUIRE(list.size() == 4);
   CHECK(print_location(list[0].where) == "test.txt:3:19");
   CHECK(list[0].source_line == "  input %x : f32[2");
@@ -227,9 +231,10 @@ TEST_CASE("hostile texts are refused or read, never more") {
       errors_of(head + " %a = foo.b() : int " + nested(open, n) + "\n");
       errors_of(head + " %a = foo.b() : ?  extra {a: " + nested(open, n) + "}\n");
     }
-  for (const char* text : {"", "\n", "#", "sg", "sg 1.0 world 99999999999999999999\n", "sg 2.0\n", "sg 99999999999999.1\n",
-                           "sg 1.0\ngroup @a [0..4294967294 0..4294967294]\n", "sg 1.0\ngraph rank * nested x\n %a = b.c()\n",
-                           "sg 1.0\ngraph\n %a = b.c()\n", "sg 1.0\ngraph rank *\n %a = b.c(graph:x)\n"})
+  for (const char* text :
+       {"", "\n", "#", "sg", "sg 1.0 world 99999999999999999999\n", "sg 2.0\n", "sg 99999999999999.1\n",
+        "sg 1.0\ngroup @a [0..4294967294 0..4294967294]\n", "sg 1.0\ngraph rank * nested x\n %a = b.c()\n",
+        "sg 1.0\ngraph\n %a = b.c()\n", "sg 1.0\ngraph rank *\n %a = b.c(graph:x)\n"})
     errors_of(text);
   CHECK(errors_of(head + std::string(" %a = foo.b(1\0)", 15)).size() == 1);
   CHECK(errors_of(head + " %a = foo.b(99999999999999999999)").size() == 1);

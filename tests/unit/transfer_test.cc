@@ -47,7 +47,8 @@ const LiveStorage& storage(const Job& job, const Liveness& l, const char* name) 
 
 // The first finding of the verifier for a graph with these nodes.
 std::string finding(const std::string& nodes, const std::string& output) {
-  const Job job = parse("sg 1.0\ngraph rank *\n  input %x : f32[4]\n  forward -\n" + nodes + "  output " + output + "\n");
+  const Job job =
+      parse("sg 1.0\ngraph rank *\n  input %x : f32[4]\n  forward -\n" + nodes + "  output " + output + "\n");
   Diagnostics found(5);
   verify(job, {}, &found);
   return found.has_errors() ? found.as_error(ErrorKind::unreadable).message : "";
@@ -62,9 +63,9 @@ TEST_CASE("what is on the host counts there, and the device's place is free from
   CHECK(host.is_host);
   CHECK_FALSE(a.is_host);
   CHECK_FALSE(back.is_host);
-  CHECK(a.last_position == 3);                   // the wait
+  CHECK(a.last_position == 3);  // the wait
   CHECK(host.first_position == 1);
-  CHECK(host.last_position == 7);                // the wait for what is read from it
+  CHECK(host.last_position == 7);  // the wait for what is read from it
   CHECK(back.first_position == 5);
   CHECK(l.host_bound_bytes == 1024);
   //                                        a     host  b     kept  c     fetch d            back         e, in place
@@ -106,10 +107,18 @@ graph rank *
 }
 
 TEST_CASE("nobody reads a copy before its wait, or writes what is being copied") {
-  CHECK(finding("    %h = sg.offload(%x)\n    %k = sg.wait(%h)\n    %r = sg.reload(%k, device=cpu)\n    %b = sg.wait(%r)\n", "%b").empty());
-  CHECK(finding("    %h = sg.offload(%x)\n    %r = sg.reload(%h, device=cpu)\n    %b = sg.wait(%r)\n", "%b").find("before it was waited for") != std::string::npos);
-  CHECK(finding("    %h = sg.offload(%x)\n    %k = sg.wait(%h)\n    %r = sg.reload(%k, device=cpu)\n", "%r").find("before it was waited for") != std::string::npos);
-  CHECK(finding("    %a = aten.neg(%x)\n    %h = sg.offload(%a)\n    %w = aten.add_.Tensor(%a, 1)\n    %k = sg.wait(%h)\n", "%k").find("still sends it") != std::string::npos);
+  CHECK(finding(
+            "    %h = sg.offload(%x)\n    %k = sg.wait(%h)\n    %r = sg.reload(%k, device=cpu)\n    %b = sg.wait(%r)\n",
+            "%b")
+            .empty());
+  CHECK(finding("    %h = sg.offload(%x)\n    %r = sg.reload(%h, device=cpu)\n    %b = sg.wait(%r)\n", "%b")
+            .find("before it was waited for") != std::string::npos);
+  CHECK(finding("    %h = sg.offload(%x)\n    %k = sg.wait(%h)\n    %r = sg.reload(%k, device=cpu)\n", "%r")
+            .find("before it was waited for") != std::string::npos);
+  CHECK(finding(
+            "    %a = aten.neg(%x)\n    %h = sg.offload(%a)\n    %w = aten.add_.Tensor(%a, 1)\n    %k = sg.wait(%h)\n",
+            "%k")
+            .find("still sends it") != std::string::npos);
 }
 
 TEST_CASE("schedulers keep writes of the copied memory behind the wait") {

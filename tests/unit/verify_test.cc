@@ -109,14 +109,18 @@ struct Step {
     Type e = graph->type(fixed);
     e.shape.insert(e.shape.begin(), num(3));
     e.stride.insert(e.stride.begin(), num(0));
-    expanded = add("aten.expand.default", {Arg::value(result(wait)), Arg::list({Arg::integer(3), Arg::integer(-1), Arg::integer(-1)})},
+    expanded = add("aten.expand.default",
+                   {Arg::value(result(wait)), Arg::list({Arg::integer(3), Arg::integer(-1), Arg::integer(-1)})},
                    {pool.types.intern(e)});
-    ids = add("aten.arange.default", {Arg::integer(1), named("device", Arg::text(ArgKind::device, pool.str("cpu"))),
-                                      named("pin_memory", Arg::boolean(false))}, {i64({num(1)})});
+    ids = add("aten.arange.default",
+              {Arg::integer(1), named("device", Arg::text(ArgKind::device, pool.str("cpu"))),
+               named("pin_memory", Arg::boolean(false))},
+              {i64({num(1)})});
     number = add("aten._local_scalar_dense.default", {Arg::value(result(ids))}, {pool.integer(sym("u0"))});
     sized = add("aten.new_zeros.default", {Arg::value(w), Arg::list({Arg::value(result(number)), Arg::integer(4)})},
                 {f32({sym("u0"), num(4)})});
-    call = add("sg.call", {Arg::graph(NestedId(0)), Arg::list({Arg::value(result(wait))})}, {f32({num(4), num(4)})}, true);
+    call =
+        add("sg.call", {Arg::graph(NestedId(0)), Arg::list({Arg::value(result(wait))})}, {f32({num(4), num(4)})}, true);
     NodeId fresh = add("aten.empty_like.default", {Arg::value(w)}, {f32({num(4), num(8)})});
     random = add("aten.bernoulli_.float", {Arg::value(result(fresh)), Arg::floating(0.5)}, {f32({num(4), num(8)})});
     damage(random, [](NodeMeta& m) { m.random.stream = 1; });
@@ -151,13 +155,14 @@ std::string print(const std::vector<Diagnostic>& list) {
 
 struct Case {
   const char* rule;
-  const char* place;      // part of where it is found, or of the message where the job as a whole is at fault
+  const char* place;  // part of where it is found, or of the message where the job as a whole is at fault
   std::function<void(Step&)> damage;
 };
 
 // Draws from the stream of `s.random`.
 NodeId add_random(Step& s) {
-  NodeId n = s.add("aten.bernoulli_.float", {Arg::value(s.result(s.random)), Arg::floating(0.5)}, {s.graph->value(s.w).type});
+  NodeId n =
+      s.add("aten.bernoulli_.float", {Arg::value(s.result(s.random)), Arg::floating(0.5)}, {s.graph->value(s.w).type});
   s.damage(n, [](NodeMeta& m) { m.random.stream = 1; });
   return n;
 }
@@ -165,46 +170,90 @@ NodeId add_random(Step& s) {
 const Case kCases[] = {
     {"index", "node %tanh", [](Step& s) { s.graph->set_forward(s.curve, NodeId(1u << 30)); }},
     {"index", "node %tanh", [](Step& s) { s.graph->set_source(s.curve, SourceId(77)); }},
-    {"index", "node %all_reduce", [](Step& s) { s.graph->set_args(s.launch, {Arg::value(s.fixed), s.text("sum"), Arg::group(GroupId(9))}); }},
+    {"index", "node %all_reduce",
+     [](Step& s) {
+       s.graph->set_args(s.launch, {Arg::value(s.fixed), s.text("sum"), Arg::group(GroupId(9))});
+     }},
     {"index", "node %call", [](Step& s) { s.graph->set_args(s.call, {Arg::graph(NestedId(5))}); }},
     {"index", "node %mm", [](Step& s) { s.graph->set_args(s.product, {Arg::expr(Expr(1u << 30))}); }},
     {"index", "input 0", [](Step& s) { s.graph->mutable_input(0).fqn = StrId(1u << 30); }},
     {"index", "output 1", [](Step& s) { s.graph->mutable_output(1).of = ValueId(1u << 30); }},
     {"index", "type", [](Step& s) { s.retype(s.result(s.curve), [](Type& t) { t.shape[0] = Expr(1u << 30); }); }},
-    {"index", "nests lists too deeply", [](Step& s) {
+    {"index", "nests lists too deeply",
+     [](Step& s) {
        Type list;
        list.kind = TypeKind::list;
        list.elements = {s.f32({})};
        for (int i = 0; i < 40; ++i) list.elements = {s.pool.types.intern(list)};
      }},
-    {"world", "rank 5 is outside", [](Step& s) { s.program->ranks = {0, 5}; s.graph->set_args(s.launch, {Arg::value(s.fixed)}); s.graph->set_op(s.launch, s.pool.op("f")); }},
+    {"world", "rank 5 is outside",
+     [](Step& s) {
+       s.program->ranks = {0, 5};
+       s.graph->set_args(s.launch, {Arg::value(s.fixed)});
+       s.graph->set_op(s.launch, s.pool.op("f"));
+     }},
     {"world", "no graph", [](Step& s) { s.job.programs.clear(); }},
-    {"group", "rank 1 twice", [](Step& s) { s.job.groups[0].parts[0].ranks = {0, 1, 1}; s.graph->set_op(s.launch, s.pool.op("f")); }},
-    {"group", "rank 7, outside", [](Step& s) { s.job.groups[0].parts.push_back({{7}, {}}); }},
+    {"group", "rank 1 twice",
+     [](Step& s) {
+       s.job.groups[0].parts[0].ranks = {0, 1, 1};
+       s.graph->set_op(s.launch, s.pool.op("f"));
+     }},
+    {"group", "rank 7, outside",
+     [](Step& s) {
+       s.job.groups[0].parts.push_back({{7}, {}});
+     }},
     {"group", "two groups are group @ep", [](Step& s) { s.job.groups.push_back(s.job.groups[0]); }},
     {"group", "has a name on rank 9", [](Step& s) { s.job.groups[0].parts[0].aliases[1].rank = 9; }},
     {"mesh", "more places", [](Step& s) { s.job.meshes[0].shape = {4}; }},
-    {"mesh", "2 sizes", [](Step& s) { s.job.meshes[0].shape = {1, 2}; }},
+    {"mesh", "2 sizes",
+     [](Step& s) {
+       s.job.meshes[0].shape = {1, 2};
+     }},
     {"provenance", "no version", [](Step& s) { s.job.provenance[0].version = s.pool.str("new"); }},
     {"provenance", "digest", [](Step& s) { s.job.provenance[0].input_digest = s.pool.str("sha256:12"); }},
-    {"keys", "the job", [](Step& s) { s.job.extra = {{s.pool.str("b"), s.pool.str("1")}, {s.pool.str("a"), s.pool.str("1")}}; }},
-    {"keys", "node %mm", [](Step& s) { s.damage(s.product, [&](NodeMeta& m) { m.extra = {{s.pool.str("a"), s.pool.str("1")}, {s.pool.str("a"), s.pool.str("2")}}; }); }},
-    {"nested", "contains itself", [](Step& s) {
+    {"keys", "the job",
+     [](Step& s) {
+       s.job.extra = {{s.pool.str("b"), s.pool.str("1")}, {s.pool.str("a"), s.pool.str("1")}};
+     }},
+    {"keys", "node %mm",
+     [](Step& s) {
+       s.damage(s.product, [&](NodeMeta& m) {
+         m.extra = {{s.pool.str("a"), s.pool.str("1")}, {s.pool.str("a"), s.pool.str("2")}};
+       });
+     }},
+    {"nested", "contains itself",
+     [](Step& s) {
        NodeSpec spec;
        spec.op = s.pool.op("mylib.higher_order");
        spec.args = {Arg::graph(NestedId(0))};
        s.program->nested[0]->graph.append(spec);
      }},
-    {"nested", "two nested graphs", [](Step& s) { s.program->nested.push_back(std::make_unique<Nested>(Nested{s.pool.str("body"), Graph(&s.pool)})); }},
+    {"nested", "two nested graphs",
+     [](Step& s) {
+       s.program->nested.push_back(std::make_unique<Nested>(Nested{s.pool.str("body"), Graph(&s.pool)}));
+     }},
     {"symbol", "declared twice", [](Step& s) { s.program->symbols.push_back(s.program->symbols[0]); }},
     {"symbol", "hint is outside", [](Step& s) { s.program->symbols[0].hint = 80; }},
     {"symbol", "no multiple of 3", [](Step& s) { s.program->symbols[0].divisor = 3; }},
     {"guard", "s0 <= 4 does not hold", [](Step& s) { s.program->guards[0].right = s.num(4); }},
-    {"guard", "can never hold", [](Step& s) { s.program->guards.push_back({Relation::eq, s.num(1), s.num(2), SourceId()}); }},
-    {"guard", "no sizes meet", [](Step& s) { s.program->guards.push_back({Relation::gt, s.sym("u0"), s.num(200), SourceId()}); }},
-    {"guard", "guard 1: guard u9 < 3: the symbol u9 is not declared", [](Step& s) { s.program->guards.push_back({Relation::lt, s.sym("u9"), s.num(3), SourceId()}); }},
-    {"bind", "node %_local_scalar_dense_1", [](Step& s) { s.add("aten._local_scalar_dense.default", {Arg::value(s.result(s.ids))}, {s.pool.integer(s.sym("u0"))}); }},
-    {"bind", "node %_local_scalar_dense", [](Step& s) { s.damage(s.number, [&](NodeMeta& m) { m.binds = {{s.pool.str("s0")}}; }); }},
+    {"guard", "can never hold",
+     [](Step& s) {
+       s.program->guards.push_back({Relation::eq, s.num(1), s.num(2), SourceId()});
+     }},
+    {"guard", "no sizes meet",
+     [](Step& s) {
+       s.program->guards.push_back({Relation::gt, s.sym("u0"), s.num(200), SourceId()});
+     }},
+    {"guard", "guard 1: guard u9 < 3: the symbol u9 is not declared",
+     [](Step& s) {
+       s.program->guards.push_back({Relation::lt, s.sym("u9"), s.num(3), SourceId()});
+     }},
+    {"bind", "node %_local_scalar_dense_1",
+     [](Step& s) {
+       s.add("aten._local_scalar_dense.default", {Arg::value(s.result(s.ids))}, {s.pool.integer(s.sym("u0"))});
+     }},
+    {"bind", "node %_local_scalar_dense",
+     [](Step& s) { s.damage(s.number, [&](NodeMeta& m) { m.binds = {{s.pool.str("s0")}}; }); }},
     {"name", "control characters", [](Step& s) { s.graph->rename(s.result(s.curve), "a\nb"); }},
     {"name", "control characters", [](Step& s) { s.graph->rename(s.result(s.curve), "\xC3\x28"); }},
     {"input", "input 0 %w", [](Step& s) { s.graph->mutable_input(0).sharding.mesh_axes[0] = s.pool.str("tp"); }},
@@ -215,31 +264,66 @@ const Case kCases[] = {
     {"output", "output 1", [](Step& s) { s.graph->set_output_value(1, s.result(s.curve)); }},
     {"output", "output 1", [](Step& s) { s.graph->mutable_output(1).of = ValueId(); }},
     {"output", "output 1", [](Step& s) { s.graph->mutable_output(1).kind = OutputKind::none; }},
-    {"type", "node %f", [](Step& s) { s.retype(s.result(s.add("f", {}, {s.f32({s.num(2)})})), [](Type& t) { t.stride.clear(); }); }},
+    {"type", "node %f",
+     [](Step& s) { s.retype(s.result(s.add("f", {}, {s.f32({s.num(2)})})), [](Type& t) { t.stride.clear(); }); }},
     {"type", "node %f", [](Step& s) { s.add("f", {}, {s.f32({s.num(-2)})}); }},
     {"type", "node %f", [](Step& s) { s.add("f", {}, {s.f32({ExprPool::kInvalid})}); }},
-    {"type", "node %f", [](Step& s) { s.add("f", {}, {s.f32({s.num(int64_t{1} << 40), s.num(int64_t{1} << 30)})}); }},
+    {"type", "node %f",
+     [](Step& s) {
+       s.add("f", {}, {s.f32({s.num(int64_t{1} << 40), s.num(int64_t{1} << 30)})});
+     }},
     {"scope", "node %f", [](Step& s) { s.add("f", {}, {s.f32({s.sym("s9")})}); }},
     {"scope", "node %f", [](Step& s) { s.add("f", {Arg::list({Arg::expr(s.sym("s9"))})}, {}); }},
     {"scope", "always negative", [](Step& s) { s.add("f", {}, {s.f32({s.pool.exprs.sub(s.num(1), s.sym("s0"))})}); }},
-    {"result", "node %f", [](Step& s) { s.add("f", {}, {s.f32({}), s.f32({})}); }},
+    {"result", "node %f",
+     [](Step& s) {
+       s.add("f", {}, {s.f32({}), s.f32({})});
+     }},
     {"order", "node %mm", [](Step& s) { s.graph->move_before(s.product, s.turned); }},
     {"order", "which it defines itself", [](Step& s) { s.graph->set_args(s.curve, {Arg::value(s.result(s.curve))}); }},
-    {"symbol-order", "node %f", [](Step& s) { s.graph->move_before(s.add("f", {Arg::expr(s.sym("u0"))}, {}), s.number); }},
-    {"arguments", "node %tanh", [](Step& s) { s.graph->set_args(s.curve, {Arg::value(s.result(s.product)), Arg::integer(1)}); }},
+    {"symbol-order", "node %f",
+     [](Step& s) { s.graph->move_before(s.add("f", {Arg::expr(s.sym("u0"))}, {}), s.number); }},
+    {"arguments", "node %tanh",
+     [](Step& s) {
+       s.graph->set_args(s.curve, {Arg::value(s.result(s.product)), Arg::integer(1)});
+     }},
     {"arguments", "node %sum", [](Step& s) { s.graph->set_args(s.loss, {}); }},
-    {"arguments", "node %tanh", [](Step& s) { s.graph->set_args(s.curve, {Arg::value(s.result(s.product)), s.named("alpha", Arg::integer(1))}); }},
-    {"arguments", "node %all_reduce", [](Step& s) { s.graph->set_args(s.launch, {Arg::value(s.fixed), Arg::integer(3), Arg::group(GroupId(0))}); }},
-    {"arguments", "node %all_reduce", [](Step& s) { s.graph->set_args(s.launch, {Arg::value(s.fixed), s.text("sum"), s.text("0")}); }},
-    {"call", "node %call", [](Step& s) { s.graph->set_args(s.call, {Arg::graph(NestedId(0)), Arg::list({})}); }},
-    {"call", "node %call", [](Step& s) { s.graph->set_args(s.call, {Arg::graph(NestedId(0)), Arg::list({Arg::value(s.w)})}); }},
-    {"write", "node %add_", [](Step& s) { s.add("aten.add_.Scalar", {Arg::value(s.result(s.expanded)), Arg::integer(1)}, {s.graph->value(s.result(s.expanded)).type}); }},
-    {"write", "the constant %fixed", [](Step& s) { s.add("aten.add_.Scalar", {Arg::value(s.fixed), Arg::integer(1)}, {s.graph->value(s.fixed).type}); }},
-    {"write", "the constant %fixed through its view %alias", [](Step& s) {
+    {"arguments", "node %tanh",
+     [](Step& s) {
+       s.graph->set_args(s.curve, {Arg::value(s.result(s.product)), s.named("alpha", Arg::integer(1))});
+     }},
+    {"arguments", "node %all_reduce",
+     [](Step& s) {
+       s.graph->set_args(s.launch, {Arg::value(s.fixed), Arg::integer(3), Arg::group(GroupId(0))});
+     }},
+    {"arguments", "node %all_reduce",
+     [](Step& s) {
+       s.graph->set_args(s.launch, {Arg::value(s.fixed), s.text("sum"), s.text("0")});
+     }},
+    {"call", "node %call",
+     [](Step& s) {
+       s.graph->set_args(s.call, {Arg::graph(NestedId(0)), Arg::list({})});
+     }},
+    {"call", "node %call",
+     [](Step& s) {
+       s.graph->set_args(s.call, {Arg::graph(NestedId(0)), Arg::list({Arg::value(s.w)})});
+     }},
+    {"write", "node %add_",
+     [](Step& s) {
+       s.add("aten.add_.Scalar", {Arg::value(s.result(s.expanded)), Arg::integer(1)},
+             {s.graph->value(s.result(s.expanded)).type});
+     }},
+    {"write", "the constant %fixed",
+     [](Step& s) {
+       s.add("aten.add_.Scalar", {Arg::value(s.fixed), Arg::integer(1)}, {s.graph->value(s.fixed).type});
+     }},
+    {"write", "the constant %fixed through its view %alias",
+     [](Step& s) {
        NodeId view = s.add("aten.alias.default", {Arg::value(s.fixed)}, {s.graph->value(s.fixed).type});
        s.add("aten.add_.Scalar", {Arg::value(s.result(view)), Arg::integer(1)}, {s.graph->value(s.fixed).type});
      }},
-    {"write", "node %call_1", [](Step& s) {   // the body writes to what it is given
+    {"write", "node %call_1",
+     [](Step& s) {  // the body writes to what it is given
        s.program->nested.push_back(std::make_unique<Nested>(Nested{s.pool.str("writer"), Graph(&s.pool)}));
        Graph* outer = s.graph;
        s.graph = &s.program->nested[1]->graph;
@@ -248,50 +332,76 @@ const Case kCases[] = {
        out.value = s.result(s.add("aten.add_.Scalar", {Arg::value(in), Arg::integer(1)}, {outer->value(s.fixed).type}));
        s.graph->add_output(out);
        s.graph = outer;
-       s.add("sg.call", {Arg::graph(NestedId(1)), Arg::list({Arg::value(s.fixed)})}, {outer->value(s.fixed).type}, true);
+       s.add("sg.call", {Arg::graph(NestedId(1)), Arg::list({Arg::value(s.fixed)})}, {outer->value(s.fixed).type},
+             true);
      }},
-    {"wait", "node %tanh_1", [](Step& s) {
-       s.graph->move_before(s.add("aten.tanh.default", {Arg::value(s.result(s.launch))}, {s.graph->value(s.fixed).type}), s.wait);
+    {"wait", "node %tanh_1",
+     [](Step& s) {
+       s.graph->move_before(
+           s.add("aten.tanh.default", {Arg::value(s.result(s.launch))}, {s.graph->value(s.fixed).type}), s.wait);
      }},
-    {"wait", "node %tanh_1", [](Step& s) {    // a view of it is no other thing
+    {"wait", "node %tanh_1",
+     [](Step& s) {  // a view of it is no other thing
        NodeId view = s.add("aten.alias.default", {Arg::value(s.result(s.launch))}, {s.graph->value(s.fixed).type});
        NodeId use = s.add("aten.tanh.default", {Arg::value(s.result(view))}, {s.graph->value(s.fixed).type});
        s.graph->move_before(view, s.wait);
        s.graph->move_before(use, s.wait);
      }},
-    {"wait", "node %all_reduce_1", [](Step& s) {   // an output is a view of what nobody waited for
-       NodeId sent = s.add("_c10d_functional.all_reduce.default", {Arg::value(s.w), s.text("sum"), Arg::group(GroupId(0))}, {s.graph->value(s.w).type});
+    {"wait", "node %all_reduce_1",
+     [](Step& s) {  // an output is a view of what nobody waited for
+       NodeId sent = s.add("_c10d_functional.all_reduce.default",
+                           {Arg::value(s.w), s.text("sum"), Arg::group(GroupId(0))}, {s.graph->value(s.w).type});
        Output out;
        out.value = s.result(s.add("aten.alias.default", {Arg::value(s.result(sent))}, {s.graph->value(s.w).type}));
        s.graph->add_output(out);
      }},
-    {"wait", "%all_reduce_1 still sends it", [](Step& s) {
+    {"wait", "%all_reduce_1 still sends it",
+     [](Step& s) {
        TypeId t = s.graph->value(s.w).type;
-       NodeId sent = s.add("_c10d_functional.all_reduce.default", {Arg::value(s.w), s.text("sum"), Arg::group(GroupId(0))}, {t});
+       NodeId sent =
+           s.add("_c10d_functional.all_reduce.default", {Arg::value(s.w), s.text("sum"), Arg::group(GroupId(0))}, {t});
        NodeId view = s.add("aten.alias.default", {Arg::value(s.w)}, {t});
        s.add("aten.add_.Scalar", {Arg::value(s.result(view)), Arg::integer(1)}, {t});
        s.add("_c10d_functional.wait_tensor.default", {Arg::value(s.result(sent))}, {t});
      }},
     {"random-stream", "node %bernoulli__1", [](Step& s) { add_random(s); }},
-    {"random-stream", "node %bernoulli__1", [](Step& s) {   // a copy of something else
+    {"random-stream", "node %bernoulli__1",
+     [](Step& s) {  // a copy of something else
        s.damage(add_random(s), [&](NodeMeta& m) { m.copy = {CopyKind::remat, s.pool.str("tanh")}; });
      }},
     {"random", "node %bernoulli_", [](Step& s) { s.graph->set_meta(s.random, {}); }},
     {"random", "node %tanh", [](Step& s) { s.damage(s.curve, [](NodeMeta& m) { m.random.stream = 4; }); }},
-    {"random", "outside its original", [](Step& s) { s.damage(s.random, [&](NodeMeta& m) { m.random.origin_shape = {s.num(4), s.num(8)}, m.random.origin_offset = {s.num(1), s.num(0)}; }); }},
-    {"group-use", "rank 1 runs this", [](Step& s) { s.job.groups[0].parts[0] = {{0}, {}}; }},
-    {"group-use", "calls for 4 ranks", [](Step& s) {
-       NodeId n = s.add("_c10d_functional.all_gather_into_tensor.default", {Arg::value(s.w), Arg::integer(4), Arg::group(GroupId(0))}, {s.f32({s.num(16), s.num(8)})});
+    {"random", "outside its original",
+     [](Step& s) {
+       s.damage(s.random, [&](NodeMeta& m) {
+         m.random.origin_shape = {s.num(4), s.num(8)}, m.random.origin_offset = {s.num(1), s.num(0)};
+       });
+     }},
+    {"group-use", "rank 1 runs this",
+     [](Step& s) {
+       s.job.groups[0].parts[0] = {{0}, {}};
+     }},
+    {"group-use", "calls for 4 ranks",
+     [](Step& s) {
+       NodeId n = s.add("_c10d_functional.all_gather_into_tensor.default",
+                        {Arg::value(s.w), Arg::integer(4), Arg::group(GroupId(0))}, {s.f32({s.num(16), s.num(8)})});
        s.add("_c10d_functional.wait_tensor.default", {Arg::value(s.result(n))}, {s.f32({s.num(16), s.num(8)})});
      }},
     {"link", "node %bernoulli_", [](Step& s) { s.graph->set_forward(s.random, s.random); }},
-    {"link", "was removed", [](Step& s) { NodeId gone = s.add("f", {}, {}); s.graph->set_forward(s.random, gone); s.graph->erase(gone); }},
+    {"link", "was removed",
+     [](Step& s) {
+       NodeId gone = s.add("f", {}, {});
+       s.graph->set_forward(s.random, gone);
+       s.graph->erase(gone);
+     }},
     {"metadata", "node %mm", [](Step& s) { s.damage(s.product, [](NodeMeta& m) { m.chunk.index = 2; }); }},
     {"metadata", "node %mm", [](Step& s) { s.damage(s.product, [](NodeMeta& m) { m.result_chunks.resize(3); }); }},
     {"metadata", "node %mm", [](Step& s) { s.damage(s.product, [](NodeMeta& m) { m.copy.kind = CopyKind::remat; }); }},
-    {"collective-order", "sends 1 to rank 0, which expects 3", [](Step& s) {
+    {"collective-order", "sends 1 to rank 0, which expects 3",
+     [](Step& s) {
        Arg one = Arg::list({Arg::integer(1), Arg::integer(1)}), uneven = Arg::list({Arg::integer(3), Arg::integer(1)});
-       NodeId n = s.add("_c10d_functional.all_to_all_single.default", {Arg::value(s.w), uneven, one, Arg::group(GroupId(0))}, {s.graph->value(s.w).type});
+       NodeId n = s.add("_c10d_functional.all_to_all_single.default",
+                        {Arg::value(s.w), uneven, one, Arg::group(GroupId(0))}, {s.graph->value(s.w).type});
        s.add("_c10d_functional.wait_tensor.default", {Arg::value(s.result(n))}, {s.graph->value(s.w).type});
      }},
 };
@@ -316,7 +426,8 @@ Job two_ranks(std::string_view first, std::string_view second, int64_t size_on_s
       NodeSpec spec;
       spec.op = pool.op(launch ? "_c10d_functional.all_reduce.default" : "_c10d_functional.wait_tensor.default");
       spec.args = {Arg::value(launch ? x : launched[g])};
-      if (launch) spec.args.insert(spec.args.end(), {Arg::text(ArgKind::string, pool.str("sum")), Arg::group(GroupId(g))});
+      if (launch)
+        spec.args.insert(spec.args.end(), {Arg::text(ArgKind::string, pool.str("sum")), Arg::group(GroupId(g))});
       spec.result_types = {t};
       ValueId made = p.graph.node(p.graph.append(spec)).first_result;
       if (launch) launched[g] = made;
@@ -346,7 +457,8 @@ TEST_CASE("each rule finds what breaks it, and nothing else does") {
 }
 
 TEST_CASE("every rule has a case") {
-  std::set<std::string_view> with_case = {"inferred-type", "deadlock", "op-name"};   // these have test cases of their own
+  std::set<std::string_view> with_case = {"inferred-type", "deadlock",
+                                          "op-name"};  // these have test cases of their own
   for (const Case& test : kCases) with_case.insert(test.rule);
   for (const VerifyRule& rule : verify_rules()) {
     INFO(rule.name);
@@ -384,20 +496,20 @@ TEST_CASE("sizes that nothing tells apart pass where they were equal at capture"
   };
   CHECK(message("2") == "");
   CHECK(message("s0//(s0//2)", "16") == "");
-  CHECK(message("s0//(s0//2)") == "");                             // the strides follow it: 8*(s0//(s0//2))
-  CHECK(message("s0//4", "16") == "");                             // 2 at capture, and nothing says otherwise
+  CHECK(message("s0//(s0//2)") == "");  // the strides follow it: 8*(s0//(s0//2))
+  CHECK(message("s0//4", "16") == "");  // 2 at capture, and nothing says otherwise
   CHECK(message("s0//3", "16") == "");
-  CHECK(message("s0//8", "16").find("but the op gives [s0//2, 2, 8]") != std::string::npos);    // 1 at capture
-  CHECK(message("s0 + 1", "16").find("but the op gives") != std::string::npos);                 // odd
+  CHECK(message("s0//8", "16").find("but the op gives [s0//2, 2, 8]") != std::string::npos);  // 1 at capture
+  CHECK(message("s0 + 1", "16").find("but the op gives") != std::string::npos);               // odd
   CHECK(message("3", "16").find("but the op gives") != std::string::npos);
   CHECK(message("2", "17").find("recorded with strides [17, 8, 1], but the op gives [16, 8, 1]") != std::string::npos);
-  CHECK(message("2", "2*s0") == "");                               // 16 at capture
+  CHECK(message("2", "2*s0") == "");  // 16 at capture
   CHECK(message("2", "s0").find("recorded with strides [s0, 8, 1]") != std::string::npos);
-  CHECK(message("u0", "16").find("but the op gives") != std::string::npos);                     // nothing to hold it by
+  CHECK(message("u0", "16").find("but the op gives") != std::string::npos);  // nothing to hold it by
 }
 
 TEST_CASE("attention lies as one of PyTorch's kernels leaves it") {
-  auto fits = [](std::vector<int64_t> query, std::vector<int64_t> result) {      // strides of [2, 4, 6, 8]
+  auto fits = [](std::vector<int64_t> query, std::vector<int64_t> result) {  // strides of [2, 4, 6, 8]
     Step step;
     auto typed = [&](const std::vector<int64_t>& stride) {
       Type t = step.pool.types[step.f32({step.num(2), step.num(4), step.num(6), step.num(8)})];
@@ -409,8 +521,8 @@ TEST_CASE("attention lies as one of PyTorch's kernels leaves it") {
     return findings(step.job).empty();
   };
   CHECK(fits({192, 48, 8, 1}, {192, 48, 8, 1}));
-  CHECK(fits({192, 48, 8, 1}, {192, 8, 32, 1}));                   // as [batch, length, heads, width]
-  CHECK(fits({32, 8, 64, 1}, {32, 8, 64, 1}));                     // as the query
+  CHECK(fits({192, 48, 8, 1}, {192, 8, 32, 1}));  // as [batch, length, heads, width]
+  CHECK(fits({32, 8, 64, 1}, {32, 8, 64, 1}));    // as the query
   CHECK_FALSE(fits({192, 48, 8, 1}, {32, 8, 64, 1}));
   CHECK_FALSE(fits({192, 48, 8, 1}, {192, 48, 1, 6}));
 }
@@ -426,7 +538,8 @@ TEST_CASE("an unknown op that is spelt nearly like a known one is warned of, any
     return found[0].message + "; " + found[0].hint;
   };
   CHECK(warning("aten.thanh.default") ==
-        "%thanh calls aten.thanh.default, which is not in the op table and travels opaque; did you mean `aten.tanh.default`?");
+        "%thanh calls aten.thanh.default, which is not in the op table and travels opaque; did you mean "
+        "`aten.tanh.default`?");
   CHECK(warning("aten.mul.default").find("its overloads are aten.mul.Tensor") != std::string::npos);
   CHECK(warning("my_library.fused_thing.default").empty());
 }
@@ -434,9 +547,9 @@ TEST_CASE("an unknown op that is spelt nearly like a known one is warned of, any
 TEST_CASE("uses of a collective's result and memory that are no hazard are none to the verifier") {
   Step step;
   TypeId t = step.graph->value(step.fixed).type;
-  step.add("aten.tanh.default", {Arg::value(step.result(step.launch))}, {t});        // behind the wait, by the old name
+  step.add("aten.tanh.default", {Arg::value(step.result(step.launch))}, {t});  // behind the wait, by the old name
   NodeId view = step.add("aten.alias.default", {Arg::value(step.result(step.launch))}, {t});
-  step.graph->move_before(view, step.wait);                                          // a view before, used behind
+  step.graph->move_before(view, step.wait);  // a view before, used behind
   step.add("aten.tanh.default", {Arg::value(step.result(view))}, {t});
   NodeId copy = step.add("aten.clone.default", {Arg::value(step.fixed)}, {t});
   step.add("aten.add_.Scalar", {Arg::value(step.result(copy)), Arg::integer(1)}, {t});
@@ -449,12 +562,15 @@ TEST_CASE("copies and chunks of one original share its random stream, also when 
     StrId original = step.graph->node(step.random).label;
     NodeId copy = add_random(step), chunk = add_random(step), copy_of_copy = add_random(step);
     step.damage(copy, [&](NodeMeta& m) { m.copy = {CopyKind::remat, original}; });
-    step.damage(chunk, [&](NodeMeta& m) { m.chunk.region = step.pool.str("moe"), m.chunk.index = 0, m.chunk.original = original; });
+    step.damage(chunk, [&](NodeMeta& m) {
+      m.chunk.region = step.pool.str("moe"), m.chunk.index = 0, m.chunk.original = original;
+    });
     step.damage(copy_of_copy, [&](NodeMeta& m) { m.copy = {CopyKind::remat, step.graph->node(copy).label}; });
     if (erase) {
       step.graph->set_output_value(1, step.result(copy_of_copy));
       step.graph->set_args(copy, {Arg::value(step.graph->node(step.random).args[0].as_value()), Arg::floating(0.5)});
-      for (NodeId n : {chunk, copy_of_copy}) step.graph->set_args(n, {Arg::value(step.result(copy)), Arg::floating(0.5)});
+      for (NodeId n : {chunk, copy_of_copy})
+        step.graph->set_args(n, {Arg::value(step.result(copy)), Arg::floating(0.5)});
       step.graph->erase(step.random);
     }
     CHECK(print(findings(step.job)) == "");
@@ -470,7 +586,8 @@ TEST_CASE("what the rules across ranks leave out for want of time is said") {
   CHECK(!warned(two_ranks("aA", "aA", 5), {.max_rank_events = 8}));
   Step step;
   Arg one = Arg::list({Arg::integer(1), Arg::integer(1)}), uneven = Arg::list({Arg::integer(3), Arg::integer(1)});
-  NodeId n = step.add("_c10d_functional.all_to_all_single.default", {Arg::value(step.w), uneven, one, Arg::group(GroupId(0))}, {step.graph->value(step.w).type});
+  NodeId n = step.add("_c10d_functional.all_to_all_single.default",
+                      {Arg::value(step.w), uneven, one, Arg::group(GroupId(0))}, {step.graph->value(step.w).type});
   step.add("_c10d_functional.wait_tensor.default", {Arg::value(step.result(n))}, {step.graph->value(step.w).type});
   CHECK(warned(step.job, {.types = false, .max_split_checks = 3}));
   CHECK(!warned(step.job, {.types = false, .max_split_checks = 5}));
@@ -489,15 +606,16 @@ TEST_CASE("ranks that do not call the same collectives are found before they han
   struct {
     const char *first, *second;
     int64_t size;
-    const char* rule;       // empty = nothing to find
+    const char* rule;  // empty = nothing to find
     const char* message;
   } cases[] = {
       {"aAbB", "aAbB", 4, "", ""},
-      {"abAB", "baBA", 4, "", ""},                       // launched before any wait: the order of groups is free
+      {"abAB", "baBA", 4, "", ""},  // launched before any wait: the order of groups is free
       {"aAbB", "aA", 4, "collective-order", "call 1 of group @b has no partner on rank 1, which calls 0"},
       {"aA", "aAaA", 4, "collective-order", "call 2 of group @a has no partner on rank 0, which calls 1"},
       {"aA", "aA", 8, "collective-order", "it has 8 elements here, 4 there"},
-      {"aAbB", "bBaA", 4, "deadlock", "rank 0 waits here for group @a, but rank 1 waits at %wait_tensor for group @b before it joins"},
+      {"aAbB", "bBaA", 4, "deadlock",
+       "rank 0 waits here for group @a, but rank 1 waits at %wait_tensor for group @b before it joins"},
   };
   for (const auto& test : cases) {
     std::vector<Diagnostic> found = findings(two_ranks(test.first, test.second, test.size), {.types = false});
@@ -533,11 +651,17 @@ TEST_CASE("no damage to a random job makes the verifier crash or forget its plac
         case 0: g.move_before(n, m); break;
         case 1: g.set_op(n, g.node(m).op); break;
         case 2: g.set_args(n, g.node(m).args); break;
-        case 3: if (g.node(n).result_count && g.node(m).result_count) g.set_type(g.node(n).first_result, g.value(g.node(m).first_result).type); break;
+        case 3:
+          if (g.node(n).result_count && g.node(m).result_count)
+            g.set_type(g.node(n).first_result, g.value(g.node(m).first_result).type);
+          break;
         case 4: g.set_forward(n, NodeId(static_cast<uint32_t>(rng.next()))); break;
         case 5: job.world = static_cast<uint32_t>(rng.next()); break;
-        case 6: for (Group& group : job.groups) group.parts[0].ranks.push_back(static_cast<uint32_t>(rng.below(9))); break;
-        default: if (!job.programs[0]->symbols.empty()) job.programs[0]->symbols.pop_back();
+        case 6:
+          for (Group& group : job.groups) group.parts[0].ranks.push_back(static_cast<uint32_t>(rng.below(9)));
+          break;
+        default:
+          if (!job.programs[0]->symbols.empty()) job.programs[0]->symbols.pop_back();
       }
     }
     for (const Diagnostic& d : findings(job)) {

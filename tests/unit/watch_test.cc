@@ -47,7 +47,8 @@ TEST_CASE("a literal infinity and what is made of it are no finding, any other i
   CHECK(first_found("inf", {{-kInf, -kInf}, {-kInf, 1}, {0, 3}, {1, 2}}) == "nothing");
   CHECK(first_found("inf", {{-kInf, -kInf}, {-kInf, 1}, {0, 3}, {1, -kInf}}) ==
         "%bad has 1 infinite of 2 elements, the first at [1]");
-  CHECK(first_found("inf", {{1, 1}, {2, 2}, {kInf, 3}, {1, 2}}) == "%soft has 1 infinite of 2 elements, the first at [0]");
+  CHECK(first_found("inf", {{1, 1}, {2, 2}, {kInf, 3}, {1, 2}}) ==
+        "%soft has 1 infinite of 2 elements, the first at [0]");
 }
 
 TEST_CASE("a NaN is a finding wherever it comes from") {
@@ -65,7 +66,7 @@ TEST_CASE("patterns of results: stars, bodies of calls, and those that fit nothi
   auto check = [&](std::string pattern) { return check_dump_patterns(job, std::span(&pattern, 1)).ok(); };
   CHECK(check("so*"));
   CHECK(check("*"));
-  CHECK_FALSE(check("x"));                 // an input is no result
+  CHECK_FALSE(check("x"));  // an input is no result
   CHECK_FALSE(check("sofd"));
   std::string wrong = "socres";
   CHECK(check_dump_patterns(job, std::span(&wrong, 1)).error().hint == "did you mean `scores`?");

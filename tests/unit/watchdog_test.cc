@@ -23,7 +23,8 @@ struct Scene {
     for (Heartbeat& h : hearts) h.enter(Heartbeat::running);
   }
   // What is found within the next seconds, while `each` happens before every look.
-  std::optional<Stuck> pass(double seconds, const std::function<void()>& each = [] {}) {
+  std::optional<Stuck> pass(
+      double seconds, const std::function<void()>& each = [] {}) {
     for (double end = now + seconds; now < end;) {
       now += 0.1;
       each();
@@ -73,7 +74,7 @@ TEST_CASE("waiting is no fault while another computes, and is one when nobody do
   auto stuck = s.pass(60);
   REQUIRE(stuck);
   CHECK(stuck->how == Stuck::How::wait);
-  CHECK(stuck->rank == 0);                     // the one that waits longest
+  CHECK(stuck->rank == 0);  // the one that waits longest
 }
 
 TEST_CASE("ranks that have not begun or are done are not watched", "[watchdog]") {
@@ -114,7 +115,7 @@ TEST_CASE("the report names rank, node, source line and collective", "[watchdog]
   CHECK(stuck_error(job, stuck, {}).message == "rank 1 is stuck since 5.2 s at %y (model.py:7)");
   stuck.how = Stuck::How::stopped;
   CHECK(stuck_error(job, stuck, {}).message == "rank 1 does not run since 5.2 s at %y (model.py:7)");
-  stuck.place = uint64_t{9} << 32;             // a nested graph that the job does not have
+  stuck.place = uint64_t{9} << 32;  // a nested graph that the job does not have
   CHECK(stuck_error(job, stuck, {}).message == "rank 1 does not run since 5.2 s");
   CHECK(stuck_error(job, stuck, {}).kind == ErrorKind::rank_failed);
 }
@@ -131,7 +132,7 @@ TEST_CASE("a rank that never comes is reported, and those that wait for it retur
       own[0]->abort(std::move(error));
     });
     run_ranks(std::move(comms), [&](Communicator& comm) {
-      if (comm.rank() == 1) {                  // computes on and on, until the job ends
+      if (comm.rank() == 1) {  // computes on and on, until the job ends
         comm.heartbeat().at(NestedId(), job.programs[0]->graph.first());
         while (!comm.failure()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
         return;

@@ -61,10 +61,8 @@ Finding look_at_tools() {
   for (std::string_view command : cli::kCommands) {
     if (cli::is_part_of_front(command)) continue;
     const std::string name = "sg-" + std::string(command);
-    if (!cli::has_sibling(command))
-      missing.push_back(name);
-    else if (without_name(ask(quoted(bin + name) + " --version", 20).first_line) != own)
-      other.push_back(name);
+    if (!cli::has_sibling(command)) missing.push_back(name);
+    else if (without_name(ask(quoted(bin + name) + " --version", 20).first_line) != own) other.push_back(name);
     ++count;
   }
   out.text = plural(count, "tool") + " in " + (bin.size() > 1 ? bin.substr(0, bin.size() - 1) : bin);

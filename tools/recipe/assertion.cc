@@ -31,20 +31,24 @@ constexpr Metric kMetrics[] = {
     {"peak", Unit::bytes, [](const ProgramStats& s) { return static_cast<double>(s.memory.peak_bytes); }},
     {"lower_bound", Unit::bytes, [](const ProgramStats& s) { return static_cast<double>(s.memory.lower_bound_bytes); }},
     {"input_bytes", Unit::bytes, [](const ProgramStats& s) { return static_cast<double>(s.memory.inputs_bytes); }},
-    {"collectives", Unit::count, [](const ProgramStats& s) {
+    {"collectives", Unit::count,
+     [](const ProgramStats& s) {
        double n = 0;
        for (const CollectiveSum& c : s.collectives) n += static_cast<double>(c.count);
        return n;
      }},
-    {"comm_bytes", Unit::bytes, [](const ProgramStats& s) {
+    {"comm_bytes", Unit::bytes,
+     [](const ProgramStats& s) {
        double n = 0;
        for (const CollectiveSum& c : s.collectives) n += c.wire_bytes;
        return n;
      }},
     {"step_time", Unit::seconds, nullptr, [](const ProgramTimeline& t) { return t.makespan_us * 1e-6; }},
     {"compute_time", Unit::seconds, nullptr, [](const ProgramTimeline& t) { return t.compute_us * 1e-6; }},
-    {"exposed_comm", Unit::share, nullptr, [](const ProgramTimeline& t) { return t.makespan_us > 0 ? t.exposed_total_us() / t.makespan_us : 0; }},
-    {"host_wait", Unit::share, nullptr, [](const ProgramTimeline& t) { return t.makespan_us > 0 ? t.host_us / t.makespan_us : 0; }},
+    {"exposed_comm", Unit::share, nullptr,
+     [](const ProgramTimeline& t) { return t.makespan_us > 0 ? t.exposed_total_us() / t.makespan_us : 0; }},
+    {"host_wait", Unit::share, nullptr,
+     [](const ProgramTimeline& t) { return t.makespan_us > 0 ? t.host_us / t.makespan_us : 0; }},
 };
 
 const Metric* find_metric(std::string_view name) {
@@ -55,13 +59,27 @@ const Metric* find_metric(std::string_view name) {
 struct Suffix {
   std::string_view text;
   double factor;
-  Unit unit;                 // that it belongs to; count: flops too
+  Unit unit;  // that it belongs to; count: flops too
 };
 constexpr Suffix kSuffixes[] = {
-    {"KiB", 1024.0, Unit::bytes}, {"MiB", 1048576.0, Unit::bytes}, {"GiB", 1073741824.0, Unit::bytes}, {"TiB", 1099511627776.0, Unit::bytes},
-    {"B", 1, Unit::bytes}, {"kB", 1e3, Unit::bytes}, {"MB", 1e6, Unit::bytes}, {"GB", 1e9, Unit::bytes}, {"TB", 1e12, Unit::bytes},
-    {"k", 1e3, Unit::count}, {"M", 1e6, Unit::count}, {"G", 1e9, Unit::count}, {"T", 1e12, Unit::count}, {"P", 1e15, Unit::count},
-    {"%", 0.01, Unit::share}, {"us", 1e-6, Unit::seconds}, {"ms", 1e-3, Unit::seconds}, {"s", 1, Unit::seconds},
+    {"KiB", 1024.0, Unit::bytes},
+    {"MiB", 1048576.0, Unit::bytes},
+    {"GiB", 1073741824.0, Unit::bytes},
+    {"TiB", 1099511627776.0, Unit::bytes},
+    {"B", 1, Unit::bytes},
+    {"kB", 1e3, Unit::bytes},
+    {"MB", 1e6, Unit::bytes},
+    {"GB", 1e9, Unit::bytes},
+    {"TB", 1e12, Unit::bytes},
+    {"k", 1e3, Unit::count},
+    {"M", 1e6, Unit::count},
+    {"G", 1e9, Unit::count},
+    {"T", 1e12, Unit::count},
+    {"P", 1e15, Unit::count},
+    {"%", 0.01, Unit::share},
+    {"us", 1e-6, Unit::seconds},
+    {"ms", 1e-3, Unit::seconds},
+    {"s", 1, Unit::seconds},
 };
 
 std::string_view units_of(Unit unit) {
@@ -158,12 +176,15 @@ Result<Assertion> parse_assertion(const Word& word) {
   constexpr std::string_view kExample = "such as `peak < 70GiB`, `op=aten.mm <= 40`, `no op=aten.copy_`";
   size_t at = text.find_first_of("<>!");
   if (at == std::string_view::npos) at = text.find("==");
-  if (at == std::string_view::npos) return malformed(word, "`" + word.text + "` is no assertion", std::string(kExample));
+  if (at == std::string_view::npos)
+    return malformed(word, "`" + word.text + "` is no assertion", std::string(kExample));
   std::string_view left = trimmed(text.substr(0, at)), rest = text.substr(at);
-  constexpr std::pair<std::string_view, Relation> kRelations[] = {{"<=", Relation::at_most}, {">=", Relation::at_least}, {"==", Relation::equal},
-                                                                   {"!=", Relation::not_equal}, {"<", Relation::less}, {">", Relation::more}};
+  constexpr std::pair<std::string_view, Relation> kRelations[] = {
+      {"<=", Relation::at_most},   {">=", Relation::at_least}, {"==", Relation::equal},
+      {"!=", Relation::not_equal}, {"<", Relation::less},      {">", Relation::more}};
   auto relation = std::ranges::find_if(kRelations, [&](const auto& r) { return rest.starts_with(r.first); });
-  if (relation == std::end(kRelations)) return malformed(word, "`" + word.text + "` is no assertion", std::string(kExample));
+  if (relation == std::end(kRelations))
+    return malformed(word, "`" + word.text + "` is no assertion", std::string(kExample));
   out.relation = relation->second;
   std::string_view bound = trimmed(rest.substr(relation->first.size()));
   const Metric* metric = find_metric(left);
@@ -173,11 +194,14 @@ Result<Assertion> parse_assertion(const Word& word) {
   } else if (!metric) {
     Nearest nearest(left);
     for (const Metric& m : kMetrics) nearest.offer(m.name);
-    return malformed(word, "there is no metric `" + std::string(left) + "`", nearest.hint().empty() ? std::string(kExample) : nearest.hint());
+    return malformed(word, "there is no metric `" + std::string(left) + "`",
+                     nearest.hint().empty() ? std::string(kExample) : nearest.hint());
   }
   Unit unit = metric ? metric->unit : Unit::count;
   std::optional<double> number = parse_bound(bound, unit);
-  if (!number) return malformed(word, "`" + std::string(bound) + "` is no number of that kind", "units here are " + std::string(units_of(unit)));
+  if (!number)
+    return malformed(word, "`" + std::string(bound) + "` is no number of that kind",
+                     "units here are " + std::string(units_of(unit)));
   out.bound = *number;
   out.metric = metric ? metric->name : "";
   out.about_time = metric && metric->of_time != nullptr;
@@ -189,14 +213,16 @@ namespace {
 // What keeps a metric of a program from being known; empty = nothing.
 std::string unknown_part(const Metric& metric, const ProgramStats& stats, const ProgramTimeline* timeline) {
   if (metric.of_time) return timeline->unknown == 0 ? "" : plural(timeline->unknown, "node") + " of unknown cost";
-  if (metric.unit == Unit::bytes && stats.memory.unknown_sizes != 0) return plural(stats.memory.unknown_sizes, "piece") + " of memory whose size has no number";
+  if (metric.unit == Unit::bytes && stats.memory.unknown_sizes != 0)
+    return plural(stats.memory.unknown_sizes, "piece") + " of memory whose size has no number";
   if (metric.unit == Unit::flops && stats.incomplete != 0) return plural(stats.incomplete, "node") + " of unknown cost";
   return "";
 }
 
 }  // namespace
 
-Result<std::vector<std::string>> failing_assertions(const Job& job, const std::vector<Assertion>& assertions, const std::string& machine) {
+Result<std::vector<std::string>> failing_assertions(const Job& job, const std::vector<Assertion>& assertions,
+                                                    const std::string& machine) {
   std::vector<std::string> out;
   if (assertions.empty()) return out;
   Error no_sizes;
@@ -220,7 +246,9 @@ Result<std::vector<std::string>> failing_assertions(const Job& job, const std::v
   for (const Assertion& a : assertions) {
     const Metric* metric = a.op.empty() ? find_metric(a.metric) : nullptr;
     for (size_t p = 0; p < stats.programs.size(); ++p) {
-      if (std::string unknown = metric ? unknown_part(*metric, stats.programs[p], simulation ? &simulation->programs[p] : nullptr) : ""; !unknown.empty()) {
+      if (std::string unknown =
+              metric ? unknown_part(*metric, stats.programs[p], simulation ? &simulation->programs[p] : nullptr) : "";
+          !unknown.empty()) {
         out.push_back(a.word.text + ": nobody knows, for " + unknown);
         break;
       }

@@ -12,8 +12,8 @@
 namespace sg::recipe {
 namespace {
 
-constexpr int kRankFailed = 6;           // of sg-run
-constexpr int kCannotTell = 125, kNotRunnable = 126, kNotFound = 127;      // of the command; of the shell
+constexpr int kRankFailed = 6;                                         // of sg-run
+constexpr int kCannotTell = 125, kNotRunnable = 126, kNotFound = 127;  // of the command; of the shell
 
 class Bisection {
  public:
@@ -29,7 +29,7 @@ class Bisection {
     const Step& step = steps_[chain_[first_bad]];
     std::string found = "the first bad one is " + step.name + " (" + print_location(step.where) + "); " +
                         steps_[chain_[first_bad - 1]].name + " is good\n";
-    args_.report().note(found.substr(0, found.size() - 1));        // what follows may take a while
+    args_.report().note(found.substr(0, found.size() - 1));  // what follows may take a while
     SG_ASSIGN(std::string options, guilty_options(chain_[first_bad]));
     SG_ASSIGN(std::string nodes, guilty_nodes(chain_[first_bad]));
     SG_TRY(cli::write_text(args_, found + options + "  " + nodes + "\n"));
@@ -61,8 +61,10 @@ class Bisection {
       if (at == good) break;
     }
     if (good != Step::kNone && chain_.front() != good)
-      return Error{ErrorKind::usage, "`" + steps_[bad].name + "` does not come from `" + steps_[good].name + "`", {}, {}};
-    if (chain_.size() < 2) return Error{ErrorKind::usage, "there is no stage between the good one and the bad one", {}, {}};
+      return Error{
+          ErrorKind::usage, "`" + steps_[bad].name + "` does not come from `" + steps_[good].name + "`", {}, {}};
+    if (chain_.size() < 2)
+      return Error{ErrorKind::usage, "there is no stage between the good one and the bad one", {}, {}};
     return ok_status();
   }
 
@@ -73,9 +75,12 @@ class Bisection {
   Result<Answer> judge_by_command(const std::string& bytes) {
     SG_ASSIGN(TempFolder folder, TempFolder::make());
     SG_TRY(cli::write_whole(folder.file("graph.sg"), bytes));
-    SG_ASSIGN(Finished done, run_process({"/bin/sh", "-c", args_.text("fails") + " \"$0\"", folder.file("graph.sg")}, {}, "-"));
+    SG_ASSIGN(Finished done,
+              run_process({"/bin/sh", "-c", args_.text("fails") + " \"$0\"", folder.file("graph.sg")}, {}, "-"));
     if (done.code == kNotRunnable || done.code == kNotFound)
-      return Error{ErrorKind::usage, "the shell cannot run `" + args_.text("fails") + "`" + indented("\n" + done.errors), {},
+      return Error{ErrorKind::usage,
+                   "the shell cannot run `" + args_.text("fails") + "`" + indented("\n" + done.errors),
+                   {},
                    "is it executable, and its path given (./NAME)?"};
     return done.code == 0 ? Answer::bad : done.code == kCannotTell ? Answer::unknown : Answer::good;
   }
@@ -129,7 +134,10 @@ class Bisection {
         SG_ASSIGN(answer, judge_step(chain_[at]));
         if (answer != Answer::unknown) break;
       }
-      args_.report().note(steps_[chain_[std::min(at, bad - 1)]].name + (answer == Answer::bad ? " is bad" : answer == Answer::good ? " is good" : " cannot be judged"));
+      args_.report().note(steps_[chain_[std::min(at, bad - 1)]].name + (answer == Answer::bad ? " is bad"
+                                                                        : answer == Answer::good
+                                                                            ? " is good"
+                                                                            : " cannot be judged"));
       if (answer == Answer::good) good = at;
       else if (answer == Answer::bad) bad = at;
       else bad = middle;
@@ -147,7 +155,7 @@ class Bisection {
       Step less = step;
       less.options.erase(less.options.begin() + static_cast<std::ptrdiff_t>(i));
       Result<std::string> made = run_stage(less, input_of(index), &session_.cache, args_.has("pipes"));
-      if (!made.ok()) continue;                          // the stage needs it
+      if (!made.ok()) continue;  // the stage needs it
       SG_ASSIGN(Answer answer, judge(*made));
       std::string option = "--" + step.options[i].name + (step.options[i].is_flag ? "" : " " + step.options[i].value);
       if (answer == Answer::good) out += "  without `" + option + "` it is good\n";

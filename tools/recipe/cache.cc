@@ -16,12 +16,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kKeptShare = 0.9;         // of the limit, after a trim: the next run has room
+constexpr double kKeptShare = 0.9;  // of the limit, after a trim: the next run has room
 
 }  // namespace
 
 std::string Cache::usual_folder() {
-  auto variable = [](const char* name) { const char* v = std::getenv(name); return std::string(v ? v : ""); };
+  auto variable = [](const char* name) {
+    const char* v = std::getenv(name);
+    return std::string(v ? v : "");
+  };
   if (std::string own = variable("STEPGRAPH_CACHE"); !own.empty()) return own;
   if (std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/stepgraph";
   std::string home = variable("HOME");
@@ -36,7 +39,7 @@ std::optional<std::string> Cache::read(const std::string& path) {
   if (folder_.empty()) return std::nullopt;
   Result<std::string> bytes = read_file(path);
   if (!bytes.ok()) return std::nullopt;
-  std::error_code ignored;                 // the time of use only orders what is removed first
+  std::error_code ignored;  // the time of use only orders what is removed first
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
   return std::move(*bytes);
 }
@@ -52,7 +55,7 @@ std::optional<std::string> Cache::graph(const std::string& key) {
   std::string file = path(key, ".sg");
   std::optional<std::string> bytes = read(file);
   if (!bytes || unseal(*bytes, file).ok()) return bytes;
-  std::error_code ignored;                 // another runner may have mended it
+  std::error_code ignored;  // another runner may have mended it
   fs::remove(file, ignored);
   return std::nullopt;
 }
@@ -73,8 +76,9 @@ void Cache::trim() {
   std::vector<Entry> entries;
   uint64_t total = 0;
   std::error_code problem;
-  for (fs::recursive_directory_iterator at(folder_ + "/v1", problem), end; !problem && at != end; at.increment(problem)) {
-    std::error_code gone;                  // another runner trims as well
+  for (fs::recursive_directory_iterator at(folder_ + "/v1", problem), end; !problem && at != end;
+       at.increment(problem)) {
+    std::error_code gone;  // another runner trims as well
     if (!at->is_regular_file(gone) || gone) continue;
     Entry e{at->last_write_time(gone), at->file_size(gone), at->path()};
     if (gone) continue;

@@ -1,6 +1,8 @@
-// The cache: graphs by what they were made from, so that a stage whose input, options and tool are as before is not run again.
+// The cache: graphs by what they were made from, so that a stage whose input, options and tool are as before is not run
+// again.
 //
-// Whole     An entry is written aside and renamed; a killed runner leaves no broken one. What is read is verified by its
+// Whole     An entry is written aside and renamed; a killed runner leaves no broken one. What is read is verified by
+// its
 //           seal, and an entry that does not hold is removed and made again.
 // Shared    by any number of runners. A cache that cannot be written (full, read-only) costs time and no result.
 // Size      `trim` removes what was used longest ago beyond the limit.
@@ -23,11 +25,11 @@ class Cache {
   // $STEPGRAPH_CACHE, else stepgraph/ in $XDG_CACHE_HOME or ~/.cache; empty when there is no such place.
   static std::string usual_folder();
 
-  std::optional<std::string> graph(const std::string& key);          // sealed bytes
+  std::optional<std::string> graph(const std::string& key);  // sealed bytes
   void put_graph(const std::string& key, std::string_view sealed);
-  bool has_passed(const std::string& key);                           // a check that held
+  bool has_passed(const std::string& key);  // a check that held
   void put_passed(const std::string& key);
-  std::optional<std::string> last(const std::string& name);          // what a step's key was made of when it last ran
+  std::optional<std::string> last(const std::string& name);  // what a step's key was made of when it last ran
   void put_last(const std::string& name, std::string_view text);
   void trim();
 

@@ -15,7 +15,7 @@
 namespace sg::recipe {
 namespace {
 
-constexpr size_t kShownLines = 30;       // of a diff, or of what a tool said
+constexpr size_t kShownLines = 30;  // of a diff, or of what a tool said
 
 Diagnostic finding(const Location& where, std::string rule, std::string message, std::string hint = {}) {
   return {Severity::error, std::move(rule), std::move(message), where, std::move(hint), {}};
@@ -42,7 +42,7 @@ std::string last_lines(const std::string& text) {
 
 // What a tool said, below the line that says that it failed.
 std::string said_by(const Finished& done) {
-  std::string text = done.errors + (done.code == 1 ? done.output : "");      // 1 = it ran, and says what differs
+  std::string text = done.errors + (done.code == 1 ? done.output : "");  // 1 = it ran, and says what differs
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text.empty() ? "" : indented("\n" + last_lines(text));
 }
@@ -55,9 +55,11 @@ Status write_file(const std::string& path, std::string_view bytes) {
 }
 
 // sg-run on these bytes: none = it held, else what it said.
-std::optional<Diagnostic> run_fails(const RunCheck& check, const std::vector<std::string>& more, std::string_view graph, const std::string& what) {
+std::optional<Diagnostic> run_fails(const RunCheck& check, const std::vector<std::string>& more, std::string_view graph,
+                                    const std::string& what) {
   std::vector<std::string> words = {cli::folder_of_this() + "sg-run", "-"};
-  for (const std::vector<std::string>& part : {command_words(check.options), more}) words.insert(words.end(), part.begin(), part.end());
+  for (const std::vector<std::string>& part : {command_words(check.options), more})
+    words.insert(words.end(), part.begin(), part.end());
   Result<Finished> done = run_process(words, graph, "-");
   if (!done.ok()) return finding(check.where, "run", done.error());
   if (done->code == 0) return std::nullopt;
@@ -68,7 +70,8 @@ std::optional<Diagnostic> bitwise_fails(const RunCheck& check, const GraphBytes&
   Result<TempFolder> folder = TempFolder::make();
   if (!folder.ok()) return finding(check.where, "run", folder.error());
   std::string values = folder->file("out{r}.safetensors");
-  if (auto failed = run_fails(check, {"--outputs", values}, reference.bytes, "the reference does not run")) return failed;
+  if (auto failed = run_fails(check, {"--outputs", values}, reference.bytes, "the reference does not run"))
+    return failed;
   return run_fails(check, {"--expect", values, "--bitwise"}, graph.bytes, "the results differ from the reference's");
 }
 
@@ -93,7 +96,8 @@ std::vector<Diagnostic> unreadable_golden(const Step& step, const Error& error, 
 
 }  // namespace
 
-std::vector<Diagnostic> failing_runs(const Step& step, const GraphBytes& graph, const std::vector<std::optional<GraphBytes>>& references, Cache* cache) {
+std::vector<Diagnostic> failing_runs(const Step& step, const GraphBytes& graph,
+                                     const std::vector<std::optional<GraphBytes>>& references, Cache* cache) {
   std::vector<Diagnostic> out;
   for (size_t i = 0; i < step.runs.size(); ++i) {
     const RunCheck& check = step.runs[i];
@@ -111,7 +115,8 @@ std::vector<Diagnostic> failing_runs(const Step& step, const GraphBytes& graph, 
       continue;
     }
     if (cache->has_passed(key->digest)) continue;
-    auto failed = references[i] ? bitwise_fails(check, graph, *references[i]) : run_fails(check, {}, graph.bytes, "sg-run fails");
+    auto failed =
+        references[i] ? bitwise_fails(check, graph, *references[i]) : run_fails(check, {}, graph.bytes, "sg-run fails");
     if (failed) out.push_back(std::move(*failed));
     else cache->put_passed(key->digest);
   }
@@ -126,7 +131,8 @@ std::vector<Diagnostic> failing_metrics(const Step& step, std::string_view seale
   if (!lines.ok()) return {finding(step.where, "assert", lines.error())};
   std::vector<Diagnostic> out;
   for (const std::string& line : *lines) {
-    auto word = std::find_if(step.asserts.begin(), step.asserts.end(), [&](const Assertion& a) { return line.starts_with(a.word.text + ":"); });
+    auto word = std::find_if(step.asserts.begin(), step.asserts.end(),
+                             [&](const Assertion& a) { return line.starts_with(a.word.text + ":"); });
     out.push_back(finding(word == step.asserts.end() ? step.where : word->word.where, "assert", line));
   }
   return out;

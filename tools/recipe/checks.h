@@ -12,12 +12,14 @@ namespace sg::recipe {
 
 // A graph as a check needs it.
 struct GraphBytes {
-  std::string_view bytes;            // sealed
+  std::string_view bytes;  // sealed
   std::string digest;
 };
 
-// All of these: an empty list = holds. `references`: by run, where it is bitwise to another graph. Each finding has the place in the recipe and says what is the case.
-std::vector<Diagnostic> failing_runs(const Step& step, const GraphBytes& graph, const std::vector<std::optional<GraphBytes>>& references, Cache* cache);
+// All of these: an empty list = holds. `references`: by run, where it is bitwise to another graph. Each finding has the
+// place in the recipe and says what is the case.
+std::vector<Diagnostic> failing_runs(const Step& step, const GraphBytes& graph,
+                                     const std::vector<std::optional<GraphBytes>>& references, Cache* cache);
 std::vector<Diagnostic> failing_metrics(const Step& step, std::string_view sealed);
 std::vector<Diagnostic> failing_golden(const Step& step, std::string_view sealed);
 

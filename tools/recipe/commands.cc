@@ -29,7 +29,7 @@ Result<int> check(const Args& args, Session* session) {
 // What is known without running anything: a step's key needs the digest of its input.
 struct Forecast {
   bool known = false, cached = false;
-  std::string digest;                // of the result, when cached
+  std::string digest;  // of the result, when cached
   std::string why;
 };
 
@@ -68,8 +68,9 @@ std::string plan_text(const Plan& plan, const std::vector<Forecast>& forecasts) 
   std::string out;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& s = plan.steps[i];
-    out += (forecasts[i].cached ? "cached  " : "run     ") + s.name + std::string(s.name.size() < 24 ? 24 - s.name.size() : 1, ' ') + command_of(s) +
-           "  (" + forecasts[i].why + ")\n";
+    out += (forecasts[i].cached ? "cached  " : "run     ") + s.name +
+           std::string(s.name.size() < 24 ? 24 - s.name.size() : 1, ' ') + command_of(s) + "  (" + forecasts[i].why +
+           ")\n";
   }
   return out;
 }
@@ -79,7 +80,13 @@ std::string plan_json(const Plan& plan, const std::vector<Forecast>& forecasts) 
   json.begin_object().key("schema").string("sg-recipe-plan").key("version").natural(1).key("steps").begin_array();
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& s = plan.steps[i];
-    json.begin_object().key("name").string(s.name).key("command").string(command_of(s)).key("cached").boolean(forecasts[i].cached);
+    json.begin_object()
+        .key("name")
+        .string(s.name)
+        .key("command")
+        .string(command_of(s))
+        .key("cached")
+        .boolean(forecasts[i].cached);
     json.key("why").string(forecasts[i].why);
     if (s.from != Step::kNone) json.key("from").string(plan.steps[s.from].name);
     json.end_object();
@@ -89,7 +96,8 @@ std::string plan_json(const Plan& plan, const std::vector<Forecast>& forecasts) 
 
 Result<int> plan(const Args& args, Session* session) {
   std::vector<Forecast> forecasts = forecast(session);
-  SG_TRY(cli::write_text(args, args.has("json") ? plan_json(session->plan, forecasts) + "\n" : plan_text(session->plan, forecasts)));
+  SG_TRY(cli::write_text(
+      args, args.has("json") ? plan_json(session->plan, forecasts) + "\n" : plan_text(session->plan, forecasts)));
   return 0;
 }
 
@@ -98,7 +106,13 @@ std::string results_json(const Plan& plan, const std::vector<StepResult>& result
   json.begin_object().key("schema").string("sg-recipe-run").key("version").natural(1).key("steps").begin_array();
   for (size_t i = 0; i < results.size(); ++i) {
     const StepResult& r = results[i];
-    json.begin_object().key("name").string(plan.steps[i].name).key("state").string(state_name(r.state)).key("seconds").floating(r.seconds);
+    json.begin_object()
+        .key("name")
+        .string(plan.steps[i].name)
+        .key("state")
+        .string(state_name(r.state))
+        .key("seconds")
+        .floating(r.seconds);
     json.key("digest").string(r.digest.empty() ? "" : "sha256:" + r.digest).key("summary").string(r.summary);
     json.key("error").string(r.error ? r.error->message : "").key("failed_checks").begin_array();
     for (const Diagnostic& d : r.failed_checks) json.string(d.message);
@@ -139,7 +153,8 @@ Result<int> lock(const Args& args, Session* session) {
 
 Result<std::map<std::string, std::string>> read_lock(const std::string& file) {
   Result<std::string> text = read_file(file);
-  if (!text.ok()) return Error{ErrorKind::unreadable, "there is no lock", {file, 0, 0, {}, {}}, "`sg-recipe lock` writes it"};
+  if (!text.ok())
+    return Error{ErrorKind::unreadable, "there is no lock", {file, 0, 0, {}, {}}, "`sg-recipe lock` writes it"};
   std::istringstream in(*text);
   std::map<std::string, std::string> out;
   for (std::string line; std::getline(in, line);) {
@@ -163,11 +178,15 @@ Result<int> verify(const Args& args, Session* session) {
   for (size_t i = 0; i < results.size(); ++i) {
     auto at = locked.find(session->plan.steps[i].name);
     std::string now = "sha256:" + results[i].digest;
-    if (at == locked.end()) differs("`" + session->plan.steps[i].name + "` is not in the lock", "`sg-recipe lock` writes it anew");
-    else if (at->second != now) differs("`" + session->plan.steps[i].name + "` is " + now + ", the lock says " + at->second, "sg-recipe plan tells what changed");
+    if (at == locked.end())
+      differs("`" + session->plan.steps[i].name + "` is not in the lock", "`sg-recipe lock` writes it anew");
+    else if (at->second != now)
+      differs("`" + session->plan.steps[i].name + "` is " + now + ", the lock says " + at->second,
+              "sg-recipe plan tells what changed");
     locked.erase(session->plan.steps[i].name);
   }
-  for (const auto& [name, digest] : locked) differs("the recipe has no `" + name + "` any more", "`sg-recipe lock` writes it anew");
+  for (const auto& [name, digest] : locked)
+    differs("the recipe has no `" + name + "` any more", "`sg-recipe lock` writes it anew");
   return same ? 0 : 1;
 }
 
@@ -182,19 +201,23 @@ Result<int> schema(const Args& args) {
 
 Result<int> run_command(const Args& args) {
   using Command = Result<int> (*)(const Args&, Session*);
-  static const std::map<std::string_view, Command> commands = {
-      {"bisect", bisect}, {"check", check}, {"expect", expect}, {"lock", lock}, {"plan", plan}, {"run", run}, {"verify", verify}};
+  static const std::map<std::string_view, Command> commands = {{"bisect", bisect}, {"check", check}, {"expect", expect},
+                                                               {"lock", lock},     {"plan", plan},   {"run", run},
+                                                               {"verify", verify}};
   std::string word = args.operands().empty() ? "" : args.operands()[0];
   if (word == "schema") return schema(args);
   auto command = commands.find(word);
   if (command == commands.end()) {
     std::string hint = nearest_hint(word, args.tool().commands);
-    return Error{ErrorKind::usage, word.empty() ? "which command?" : "there is no command `" + word + "`", {},
+    return Error{ErrorKind::usage,
+                 word.empty() ? "which command?" : "there is no command `" + word + "`",
+                 {},
                  hint.empty() ? "one of check, plan, run, expect, lock, verify, bisect, schema" : hint};
   }
-  if (args.operands().size() > 2 && word != "bisect") return Error{ErrorKind::usage, "`" + word + "` takes one recipe", {}, {}};
+  if (args.operands().size() > 2 && word != "bisect")
+    return Error{ErrorKind::usage, "`" + word + "` takes one recipe", {}, {}};
   Result<Session> session = open_session(args);
-  if (!session.ok()) {       // what `check` is asked is whether the recipe is right
+  if (!session.ok()) {  // what `check` is asked is whether the recipe is right
     if (word == "check" && session.error().kind == ErrorKind::unreadable) session.error().kind = ErrorKind::negative;
     return session.error();
   }

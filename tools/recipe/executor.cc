@@ -50,7 +50,9 @@ Status write_result(const Step& step, const std::string& bytes) {
 
 }  // namespace
 
-std::string last_name(const Step& step) { return std::filesystem::absolute(step.where.file).string() + " " + step.name; }
+std::string last_name(const Step& step) {
+  return std::filesystem::absolute(step.where.file).string() + " " + step.name;
+}
 
 // What the threads share: who runs what, and what is known.
 struct Executor::Shared {
@@ -58,12 +60,13 @@ struct Executor::Shared {
   std::condition_variable moved;
   std::vector<StepResult> results;
   std::vector<bool> taken, wanted;
-  std::vector<size_t> readers;                               // of each step: those that are not done
+  std::vector<size_t> readers;  // of each step: those that are not done
   std::set<std::string> keys_under_way;
-  std::map<std::string, std::weak_ptr<const std::string>> made;      // by key, while somebody holds it
+  std::map<std::string, std::weak_ptr<const std::string>> made;  // by key, while somebody holds it
 };
 
-Executor::Executor(const Plan& plan, Cache* cache, ExecuteOptions options, std::function<void(size_t, const StepResult&)> told)
+Executor::Executor(const Plan& plan, Cache* cache, ExecuteOptions options,
+                   std::function<void(size_t, const StepResult&)> told)
     : plan_(plan), cache_(*cache), options_(options), told_(std::move(told)) {}
 
 std::vector<StepResult> Executor::run(const std::vector<uint32_t>& wanted) {
@@ -73,7 +76,7 @@ std::vector<StepResult> Executor::run(const std::vector<uint32_t>& wanted) {
   shared.wanted.assign(plan_.steps.size(), wanted.empty());
   for (uint32_t w : wanted) shared.wanted[w] = true;
   shared.readers.resize(plan_.steps.size());
-  for (size_t i = plan_.steps.size(); i-- > 0;) {            // what is read stands before its readers
+  for (size_t i = plan_.steps.size(); i-- > 0;) {  // what is read stands before its readers
     if (!shared.wanted[i]) continue;
     for (uint32_t read : read_by(plan_.steps[i])) {
       shared.wanted[read] = true;
@@ -91,7 +94,8 @@ std::vector<StepResult> Executor::run(const std::vector<uint32_t>& wanted) {
 // Takes ready steps until none is left.
 void Executor::work(Shared* shared) {
   auto ready = [&](size_t i) {
-    return std::ranges::all_of(read_by(plan_.steps[i]), [&](uint32_t read) { return is_done(shared->results[read].state); });
+    return std::ranges::all_of(read_by(plan_.steps[i]),
+                               [&](uint32_t read) { return is_done(shared->results[read].state); });
   };
   std::unique_lock lock(shared->mutex);
   while (true) {
@@ -118,14 +122,15 @@ void Executor::work(Shared* shared) {
 // The results that a step reads, kept alive while it does.
 struct Executor::Needs {
   StepResult input;
-  std::vector<StepResult> references;      // by run; one without bytes = not asked for, or not there
+  std::vector<StepResult> references;  // by run; one without bytes = not asked for, or not there
 };
 
 Executor::Needs Executor::needs_of(const Step& step, Shared* shared) {
   std::lock_guard lock(shared->mutex);
   Needs out;
   if (step.from != Step::kNone) out.input = shared->results[step.from];
-  for (const RunCheck& r : step.runs) out.references.push_back(r.bitwise_to == RunCheck::kNone ? StepResult() : shared->results[r.bitwise_to]);
+  for (const RunCheck& r : step.runs)
+    out.references.push_back(r.bitwise_to == RunCheck::kNone ? StepResult() : shared->results[r.bitwise_to]);
   return out;
 }
 
@@ -155,7 +160,7 @@ StepResult Executor::outcome(const Step& step, Shared* shared) {
     Status made = make_once(step, needs.input, shared, &out);
     if (made.ok()) made = settle(step, needs, &out);
     if (!made.ok()) out.error = made.error();
-  } catch (const std::bad_alloc&) {        // on a thread of ours nobody else would
+  } catch (const std::bad_alloc&) {  // on a thread of ours nobody else would
     out.error = Error{ErrorKind::missing, "out of memory", step.where, {}};
   }
   if (out.error && !has_graph(out.state)) out.state = StepState::failed;
@@ -193,7 +198,9 @@ Status Executor::settle(const Step& step, const Needs& needs, StepResult* out) {
       const StepResult& r = needs.references[i];
       references.push_back(r.bytes ? std::optional(GraphBytes{*r.bytes, r.digest}) : std::nullopt);
     }
-    auto add = [&](std::vector<Diagnostic> list) { out->failed_checks.insert(out->failed_checks.end(), list.begin(), list.end()); };
+    auto add = [&](std::vector<Diagnostic> list) {
+      out->failed_checks.insert(out->failed_checks.end(), list.begin(), list.end());
+    };
     add(failing_metrics(step, *out->bytes));
     add(failing_runs(step, {*out->bytes, out->digest}, references, &cache_));
     std::vector<Diagnostic> golden = failing_golden(step, *out->bytes);
@@ -218,7 +225,9 @@ Status Executor::make(const Step& step, const StepResult& input, StepResult* out
     out->bytes = std::make_shared<const std::string>(std::move(*known));
     out->state = StepState::cached;
   } else {
-    SG_ASSIGN(std::string bytes, step.kind != StepKind::pass ? read_input(step, out) : options_.pipes ? pass_by_tool(step, input, out) : pass_here(step, input, out));
+    SG_ASSIGN(std::string bytes, step.kind != StepKind::pass ? read_input(step, out)
+                                 : options_.pipes            ? pass_by_tool(step, input, out)
+                                                             : pass_here(step, input, out));
     cache_.put_graph(out->key.digest, bytes);
     out->bytes = std::make_shared<const std::string>(std::move(bytes));
     out->state = StepState::made;
@@ -260,11 +269,13 @@ Result<std::string> Executor::pass_here(const Step& step, const StepResult& inpu
   auto reports = run_pipeline(&job, {std::move(stage)}, options, &notes);
   out->notes = notes.list();
   if (!reports.ok()) {
-    if (reports.error().kind == ErrorKind::internal) reports.error().hint = "with --pipes the tool itself keeps what shows the bug";
+    if (reports.error().kind == ErrorKind::internal)
+      reports.error().hint = "with --pipes the tool itself keeps what shows the bug";
     return reports.error();
   }
   const StageReport& report = (*reports)[0];
-  out->summary = report.change.summary + " (" + std::to_string(report.nodes_before) + " -> " + std::to_string(report.nodes_after) + " nodes)";
+  out->summary = report.change.summary + " (" + std::to_string(report.nodes_before) + " -> " +
+                 std::to_string(report.nodes_after) + " nodes)";
   return bytes;
 }
 

@@ -1,6 +1,7 @@
 // Runs a plan: each step once its input is there, on several threads; results from the cache where the key is known.
 //
-// Life         A step that is ready is taken (work), made or found (make_once), held against what the recipe asks and written
+// Life         A step that is ready is taken (work), made or found (make_once), held against what the recipe asks and
+// written
 //              where that says (settle), told, and its graph let go when the last step that reads it is done.
 // Same bytes   A pass runs here by the pipeline, or with `pipes` as its tool with the graph through standard input: the
 //              bytes are the same. Two variants whose steps have one key share the work.
@@ -25,24 +26,24 @@ enum class StepState : uint8_t { waiting, made, cached, failed, skipped };
 struct StepResult {
   StepState state = StepState::waiting;
   Key key;
-  std::shared_ptr<const std::string> bytes;      // sealed; null unless made or cached
-  std::string digest;                            // of them
-  std::string summary;                           // "3 nodes removed (12 -> 9 nodes)"
+  std::shared_ptr<const std::string> bytes;  // sealed; null unless made or cached
+  std::string digest;                        // of them
+  std::string summary;                       // "3 nodes removed (12 -> 9 nodes)"
   double seconds = 0;
   std::optional<Error> error;
-  std::vector<Diagnostic> failed_checks;         // severity error: does not hold
-  std::vector<Diagnostic> notes;                 // what the pass said
-  std::string said;                              // what a tool said, as it is
+  std::vector<Diagnostic> failed_checks;  // severity error: does not hold
+  std::vector<Diagnostic> notes;          // what the pass said
+  std::string said;                       // what a tool said, as it is
   bool blessed = false;
 };
 
 struct ExecuteOptions {
   size_t threads = 1;
   bool pipes = false;
-  bool checks = true;                      // expectations, assertions and runs
-  bool outputs = true;                     // write the files that stages name
-  bool keep_graphs = false;                // in the results, beyond their last reader
-  bool bless = false;                      // write expectations instead of comparing, where everything else held
+  bool checks = true;        // expectations, assertions and runs
+  bool outputs = true;       // write the files that stages name
+  bool keep_graphs = false;  // in the results, beyond their last reader
+  bool bless = false;        // write expectations instead of comparing, where everything else held
   // Called with each graph that is there, on the thread that made it; several at once.
   std::function<void(size_t, const StepResult&)> examine = {};
 };

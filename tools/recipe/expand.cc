@@ -13,7 +13,9 @@ using Values = std::map<std::string, std::string, std::less<>>;
 
 constexpr size_t kMaxVariants = 10'000;
 
-bool is_name_char(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+bool is_name_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
 
 class Substitution {
  public:
@@ -56,7 +58,9 @@ class Substitution {
     return "";
   }
 
-  void error(const Word& word, const std::string& message, const std::string& hint) { problems_->error("recipe", message, word.where, hint); }
+  void error(const Word& word, const std::string& message, const std::string& hint) {
+    problems_->error("recipe", message, word.where, hint);
+  }
 
   const Values& values_;
   Diagnostics* problems_;
@@ -66,7 +70,8 @@ void make_path(Word* word) { word->text = beside(word->where.file, word->text); 
 
 void substitute(Recipe* recipe, Substitution* with) {
   with->apply(&recipe->machine);
-  if (recipe->machine.text.find('/') != std::string::npos || recipe->machine.text.ends_with(".yaml")) make_path(&recipe->machine);
+  if (recipe->machine.text.find('/') != std::string::npos || recipe->machine.text.ends_with(".yaml"))
+    make_path(&recipe->machine);
   auto settings = [&](std::vector<Setting>* list) {
     for (Setting& s : *list)
       for (Word& w : s.values) with->apply(&w);
@@ -98,7 +103,8 @@ class Expander {
     axes_ = recipe_.matrix;
     for (const std::string& assignment : set) assign(assignment);
     size_t count = 1;
-    for (const MatrixAxis& a : axes_) count = count > kMaxVariants ? count : count * std::max<size_t>(1, a.values.size());
+    for (const MatrixAxis& a : axes_)
+      count = count > kMaxVariants ? count : count * std::max<size_t>(1, a.values.size());
     if (count > kMaxVariants) {
       problems_->error("recipe", "the matrix has more than 10,000 cells", axes_[0].name.where);
       return {};
@@ -116,7 +122,8 @@ class Expander {
     std::string value = assignment.substr(equals + 1);
     if (size_t dot = name.rfind('.'); dot != std::string::npos)
       return override_option({name.substr(0, dot), name.substr(dot + 1), {value, {"--set " + name, 0, 0, {}, {}}}});
-    if (auto axis = std::ranges::find_if(axes_, [&](const MatrixAxis& a) { return a.name.text == name; }); axis != axes_.end()) {
+    if (auto axis = std::ranges::find_if(axes_, [&](const MatrixAxis& a) { return a.name.text == name; });
+        axis != axes_.end()) {
       axis->values = {{value, where}};
     } else if (values_.contains(name)) {
       values_[name] = value;

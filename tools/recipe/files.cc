@@ -12,7 +12,9 @@
 namespace sg::recipe {
 
 Result<std::string> read_file(const std::string& path) {
-  auto failed = [&] { return Error{ErrorKind::unreadable, std::string("cannot read: ") + std::strerror(errno), {path, 0, 0, {}, {}}, {}}; };
+  auto failed = [&] {
+    return Error{ErrorKind::unreadable, std::string("cannot read: ") + std::strerror(errno), {path, 0, 0, {}, {}}, {}};
+  };
   std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) return failed();
   std::string bytes;

@@ -85,7 +85,9 @@ Result<std::string> version_of(const std::string& program) {
 Result<Key> key_of(const Step& step, const std::string& input) {
   Key key;
   key.parts = {{"tool", step.tool}};
-  std::string program = step.kind == StepKind::pass ? "/proc/self/exe" : cli::folder_of_this() + (step.kind == StepKind::import ? "sg-import" : "sg-parse");
+  std::string program = step.kind == StepKind::pass
+                            ? "/proc/self/exe"
+                            : cli::folder_of_this() + (step.kind == StepKind::import ? "sg-import" : "sg-parse");
   SG_ASSIGN(key.parts["version"], version_of(program));
   SG_ASSIGN(key.parts["options"], options_text(step.options));
   key.parts["input"] = input;

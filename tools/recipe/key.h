@@ -12,8 +12,8 @@ namespace sg::recipe {
 // What went into a key, by name ("tool", "version", "options", "input"), so that a change can be told.
 struct Key {
   std::map<std::string, std::string> parts;
-  std::string digest;                      // hex SHA-256 of the parts
-  std::string text() const;                // a line a part; parts_of gives them back
+  std::string digest;        // hex SHA-256 of the parts
+  std::string text() const;  // a line a part; parts_of gives them back
 };
 std::map<std::string, std::string> parts_of(const std::string& text);
 

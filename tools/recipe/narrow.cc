@@ -24,9 +24,7 @@ class Narrowing {
       return "it is bad also where " + stage_.tool + " may touch no node: it was not narrowed to nodes";
     SG_ASSIGN(size_t end, first_bad_end(parts.size()));
     SG_ASSIGN(size_t begin, last_bad_begin(end));
-    auto node = [&](const StepPart& part) {
-      return part.name + (part.source.empty() ? "" : " (" + part.source + ")");
-    };
+    auto node = [&](const StepPart& part) { return part.name + (part.source.empty() ? "" : " (" + part.source + ")"); };
     if (end - begin == 1) return "it is bad where " + stage_.tool + " may touch " + node(parts[begin]) + " alone";
     return "it is bad where " + stage_.tool + " may touch " + std::to_string(end - begin) + " of " +
            plural(parts.size(), "node") + ": " + node(parts[begin]) + " to " + node(parts[end - 1]) +
@@ -96,8 +94,8 @@ Result<std::string> run_stage(const Step& stage, const std::string& input, Cache
   plan.steps[0].where = stage.where;
   plan.steps[1] = stage;
   plan.steps[1].from = 0;
-  plan.steps[1].name += " (bisect)";   // `plan` says what has changed since the stage itself ran
-  plan.steps[1].runs.clear();          // they speak of steps of another plan
+  plan.steps[1].name += " (bisect)";  // `plan` says what has changed since the stage itself ran
+  plan.steps[1].runs.clear();         // they speak of steps of another plan
   ExecuteOptions options{.pipes = pipes, .checks = false, .outputs = false, .keep_graphs = true};
   Executor executor(plan, cache, options, [](size_t, const StepResult&) {});
   std::vector<StepResult> results = executor.run({1});

@@ -1,10 +1,13 @@
 // Narrowing: which nodes a stage has to work on for its result to be bad. The last step of a bisection.
 //
-// How       All other nodes are frozen (libgraph/freeze.h), the stage runs, they are thawed, and the result is asked about. First
+// How       All other nodes are frozen (libgraph/freeze.h), the stage runs, they are thawed, and the result is asked
+// about. First
 //           the end of the range is sought, then its beginning, each by halves.
-// Answers   A stage that cannot be applied to so little changes nothing: good. What cannot be judged counts as good too, so the
+// Answers   A stage that cannot be applied to so little changes nothing: good. What cannot be judged counts as good
+// too, so the
 //           range is never too small.
-// Result    With these nodes it is bad, with one less at either end it is not. Only where one place alone makes it bad is that
+// Result    With these nodes it is bad, with one less at either end it is not. Only where one place alone makes it bad
+// is that
 //           the place; two that have to come together are the ends.
 // Cost      A run of the stage, and a question, for about twice the logarithm of the number of nodes.
 #pragma once
@@ -20,13 +23,14 @@ namespace sg::recipe {
 enum class Answer : uint8_t { good, bad, unknown };
 
 struct NarrowOptions {
-  bool pipes = false;                                                          // run the stage as its tool
+  bool pipes = false;  // run the stage as its tool
   std::function<Result<Answer>(const std::string& sealed)> judge;
-  std::function<void(const std::string& what)> told;                           // each question and its answer
+  std::function<void(const std::string& what)> told;  // each question and its answer
 };
 
 // A line for people about a stage whose result is bad, on a sealed graph that is good.
-Result<std::string> narrow_to_nodes(const Step& stage, const std::string& input, Cache* cache, const NarrowOptions& options);
+Result<std::string> narrow_to_nodes(const Step& stage, const std::string& input, Cache* cache,
+                                    const NarrowOptions& options);
 
 // The stage alone on a sealed graph: its sealed result.
 Result<std::string> run_stage(const Step& stage, const std::string& input, Cache* cache, bool pipes);

@@ -25,7 +25,9 @@ class Planner {
     known_.clear();
     check_machine();
     for (const InputSpec& i : recipe_->inputs) add_input(i);
-    uint32_t before = recipe_->inputs.size() == 1 && !plan_.steps.empty() ? static_cast<uint32_t>(plan_.steps.size() - 1) : Step::kNone;
+    uint32_t before = recipe_->inputs.size() == 1 && !plan_.steps.empty()
+                          ? static_cast<uint32_t>(plan_.steps.size() - 1)
+                          : Step::kNone;
     for (const StageSpec& s : recipe_->stages) before = add_stage(s, before);
     ++plan_.variants;
   }
@@ -37,7 +39,9 @@ class Planner {
   }
 
  private:
-  void error(const Location& where, const std::string& message, const std::string& hint = {}) { problems_.error("recipe", message, where, hint); }
+  void error(const Location& where, const std::string& message, const std::string& hint = {}) {
+    problems_.error("recipe", message, where, hint);
+  }
 
   void add_input(const InputSpec& input) {
     Step step;
@@ -76,7 +80,10 @@ class Planner {
     step.where = stage.tool.where;
     step.kind = StepKind::pass;
     step.from = stage.from.empty() ? before : resolve(stage.from);
-    if (stage.from.empty() && before == Step::kNone) error(stage.tool.where, "`" + stage.name + "` has no input", recipe_->inputs.empty() ? "the recipe lists none: `inputs:`" : "say which: `from: " + recipe_->inputs[0].name.text + "`");
+    if (stage.from.empty() && before == Step::kNone)
+      error(stage.tool.where, "`" + stage.name + "` has no input",
+            recipe_->inputs.empty() ? "the recipe lists none: `inputs:`"
+                                    : "say which: `from: " + recipe_->inputs[0].name.text + "`");
     step.pass = find_pass(stage.tool.text);
     if (step.pass) step.options = values_of(stage.options, step.tool, tools_.of_pass(*step.pass), &problems_);
     else unknown_tool(stage.tool);
@@ -105,7 +112,8 @@ class Planner {
       nearest.offer(p->name);
       all += (all.empty() ? "" : ", ") + std::string(p->name);
     }
-    error(tool.where, "there is no pass `" + tool.text + "`", nearest.hint().empty() ? "stages are " + all : nearest.hint());
+    error(tool.where, "there is no pass `" + tool.text + "`",
+          nearest.hint().empty() ? "stages are " + all : nearest.hint());
   }
 
   // A stage or input that stands before; "input" is the only one.
@@ -141,7 +149,8 @@ class Planner {
     if (!run.bitwise_to.empty()) check.bitwise_to = resolve(run.bitwise_to);
     if (!run.bitwise_to.empty())
       for (const OptionValue& o : check.options)
-        if (is_about_comparing(o)) error(run.where, "`bitwise_to` compares the outputs itself: leave out `" + o.name + "`");
+        if (is_about_comparing(o))
+          error(run.where, "`bitwise_to` compares the outputs itself: leave out `" + o.name + "`");
     step->runs.push_back(std::move(check));
   }
 
@@ -166,7 +175,8 @@ class Planner {
       }
       std::vector<std::string> all = order_warnings(nothing, chain);
       chain.pop_back();
-      for (size_t i = order_warnings(nothing, chain).size(); i < all.size(); ++i) problems_.warning("pass-order", last.name + ": " + all[i], last.where);
+      for (size_t i = order_warnings(nothing, chain).size(); i < all.size(); ++i)
+        problems_.warning("pass-order", last.name + ": " + all[i], last.where);
     }
   }
 
@@ -185,7 +195,9 @@ class Planner {
       for (const std::string& file : {s.output, s.expect}) {
         if (file.empty()) continue;
         auto [at, is_new] = users.emplace(file, &s);
-        if (!is_new) error(s.where, "`" + at->second->name + "` and `" + s.name + "` have one file: " + file, "put a parameter into its name: ${policy}");
+        if (!is_new)
+          error(s.where, "`" + at->second->name + "` and `" + s.name + "` have one file: " + file,
+                "put a parameter into its name: ${policy}");
       }
     }
   }

@@ -19,25 +19,25 @@ enum class StepKind : uint8_t { graph, import, pass };
 
 struct RunCheck {
   Location where;
-  OptionValues options;                    // of sg-run
-  uint32_t bitwise_to = kNone;             // a step
-  uint32_t ranks = 0;                      // how many the job has to have; 0 = not asked
+  OptionValues options;         // of sg-run
+  uint32_t bitwise_to = kNone;  // a step
+  uint32_t ranks = 0;           // how many the job has to have; 0 = not asked
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
 };
 
 struct Step {
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
-  std::string name;                        // "clean"; in a matrix "policy=full/clean"
-  std::string tool;                        // "sg-clean"; "graph"
+  std::string name;  // "clean"; in a matrix "policy=full/clean"
+  std::string tool;  // "sg-clean"; "graph"
   StepKind kind = StepKind::graph;
   Location where;
   uint32_t from = kNone;
-  std::string source;                      // of graph and import: as the recipe says it
-  std::vector<std::string> sources;        // what a glob stands for; else the source itself
-  OptionValues options;                    // of the pass or the import
+  std::string source;                // of graph and import: as the recipe says it
+  std::vector<std::string> sources;  // what a glob stands for; else the source itself
+  OptionValues options;              // of the pass or the import
   const PassInfo* pass = nullptr;
   std::string expect, output, machine;
-  DiffOptions ignore;                      // of the golden
+  DiffOptions ignore;  // of the golden
   std::vector<Assertion> asserts;
   std::vector<RunCheck> runs;
 };

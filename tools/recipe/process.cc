@@ -15,7 +15,7 @@
 namespace sg::recipe {
 namespace {
 
-constexpr size_t kMaxSaid = 4000;        // bytes of a tool's messages that are passed on
+constexpr size_t kMaxSaid = 4000;  // bytes of a tool's messages that are passed on
 
 Error failed(const std::string& what) { return {ErrorKind::missing, what + ": " + std::strerror(errno), {}, {}}; }
 
@@ -29,7 +29,8 @@ struct Pipe {
   ~Pipe() { close(0), close(1); }
 };
 
-// Between fork and exec of a program with threads: system calls only. The signal comes when the thread that forked ends, and that one waits for the child.
+// Between fork and exec of a program with threads: system calls only. The signal comes when the thread that forked
+// ends, and that one waits for the child.
 [[noreturn]] void become(char* const* arguments, const Pipe& in, const Pipe& out, const Pipe& err, int file) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::dup2(in.ends[0], STDIN_FILENO);
@@ -50,7 +51,7 @@ void exchange(std::string_view input, Pipe* in, Pipe* out, Pipe* err, Finished* 
     if (wanted[0].revents != 0) {
       ssize_t n = ::write(in->ends[1], input.data(), input.size());
       if (n > 0) input.remove_prefix(static_cast<size_t>(n));
-      if (input.empty() || (n < 0 && errno != EAGAIN)) in->close(1);      // a reader that has enough is no mistake
+      if (input.empty() || (n < 0 && errno != EAGAIN)) in->close(1);  // a reader that has enough is no mistake
     }
     for (int i : {1, 2}) {
       if (wanted[i].revents == 0) continue;
@@ -81,9 +82,11 @@ Result<Finished> run_process(const std::vector<std::string>& words, std::string_
   Finished done;
   exchange(input, &in, &out, &err, &done);
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
   done.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  if (done.code == 127 && done.errors.empty()) return Error{ErrorKind::missing, "cannot run " + words[0], {}, "is the installation complete?"};
+  if (done.code == 127 && done.errors.empty())
+    return Error{ErrorKind::missing, "cannot run " + words[0], {}, "is the installation complete?"};
   return done;
 }
 
@@ -96,9 +99,11 @@ std::string indented(std::string text) {
 
 Error error_of(const Finished& done, const std::string& program, const Location& where) {
   std::string said = indented(done.errors.substr(0, kMaxSaid));
-  for (ErrorKind kind : {ErrorKind::negative, ErrorKind::usage, ErrorKind::unreadable, ErrorKind::cannot_apply, ErrorKind::missing, ErrorKind::rank_failed})
+  for (ErrorKind kind : {ErrorKind::negative, ErrorKind::usage, ErrorKind::unreadable, ErrorKind::cannot_apply,
+                         ErrorKind::missing, ErrorKind::rank_failed})
     if (static_cast<int>(kind) == done.code) return {kind, said.empty() ? program + " failed" : said, where, {}};
-  std::string how = done.code > 128 ? " was ended by signal " + std::to_string(done.code - 128) : " ended with exit code " + std::to_string(done.code);
+  std::string how = done.code > 128 ? " was ended by signal " + std::to_string(done.code - 128)
+                                    : " ended with exit code " + std::to_string(done.code);
   return {ErrorKind::internal, program + how + (said.empty() ? "" : ": " + said), where, {}};
 }
 
@@ -110,7 +115,7 @@ Result<TempFolder> TempFolder::make() {
 }
 
 TempFolder::~TempFolder() {
-  std::error_code ignored;                       // it lies where the system clears up
+  std::error_code ignored;  // it lies where the system clears up
   if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
 }
 

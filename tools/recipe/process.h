@@ -10,9 +10,9 @@
 namespace sg::recipe {
 
 struct Finished {
-  int code = 0;              // 128+N when a signal ended it
-  std::string output;        // standard output, when it was not sent to a file
-  std::string errors;        // standard error
+  int code = 0;        // 128+N when a signal ended it
+  std::string output;  // standard output, when it was not sent to a file
+  std::string errors;  // standard error
 };
 
 // `output`: a file, or "-" to keep it. The program dies with this one. Fails when it cannot be started.

@@ -10,8 +10,9 @@
 namespace sg::recipe {
 namespace {
 
-constexpr std::string_view kTopKeys[] = {"recipe", "about", "include", "parameters", "matrix", "inputs", "stages", "machine"};
-constexpr size_t kMaxIncludes = 64;        // of all files together
+constexpr std::string_view kTopKeys[] = {"recipe", "about",  "include", "parameters",
+                                         "matrix", "inputs", "stages",  "machine"};
+constexpr size_t kMaxIncludes = 64;  // of all files together
 constexpr size_t kMaxTextBytes = 4 << 20;
 
 class RecipeReader {
@@ -29,7 +30,8 @@ class RecipeReader {
   void finish() {
     name_stages();
     if (recipe_.name.empty()) recipe_.name = std::filesystem::path(recipe_.file).stem().string();
-    if (recipe_.stages.empty() && !problems_.has_errors()) problems_.error("recipe", "the recipe has no stages", {recipe_.file, 1, 1, {}, {}});
+    if (recipe_.stages.empty() && !problems_.has_errors())
+      problems_.error("recipe", "the recipe has no stages", {recipe_.file, 1, 1, {}, {}});
   }
 
  private:
@@ -42,8 +44,9 @@ class RecipeReader {
     YamlReader yaml(file, &problems_);
     try {
       read_top(&yaml, YAML::Load(*text), depth);
-    } catch (const YAML::Exception& e) {      // the library's only way to say that a text is no YAML
-      problems_.error("yaml", e.msg, {file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}});
+    } catch (const YAML::Exception& e) {  // the library's only way to say that a text is no YAML
+      problems_.error("yaml", e.msg,
+                      {file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}});
     }
   }
 
@@ -134,7 +137,9 @@ class RecipeReader {
       if (key.text == "output") return void(stage.output = yaml->word(value, "`output`"));
       if (key.text == "assert") return void(stage.asserts = yaml->words(value, "`assert`"));
       if (key.text == "run") return read_runs(yaml, value, &stage);
-      if (!stage.tool.empty()) return yaml->error(key.where, "a stage has one tool: `" + stage.tool.text + "` or `" + key.text + "`", "what else it may have: name, from, expect, ignore, assert, run, output");
+      if (!stage.tool.empty())
+        return yaml->error(key.where, "a stage has one tool: `" + stage.tool.text + "` or `" + key.text + "`",
+                           "what else it may have: name, from, expect, ignore, assert, run, output");
       stage.tool = key;
       stage.options = yaml->settings(value, "`" + key.text + "`");
     });
@@ -162,20 +167,23 @@ class RecipeReader {
   void name_stages() {
     std::map<std::string, Location> taken;
     for (const InputSpec& i : recipe_.inputs)
-      if (!taken.emplace(i.name.text, i.name.where).second) problems_.error("recipe", "there are two inputs `" + i.name.text + "`", i.name.where);
+      if (!taken.emplace(i.name.text, i.name.where).second)
+        problems_.error("recipe", "there are two inputs `" + i.name.text + "`", i.name.where);
     std::map<std::string, int> uses;
     for (StageSpec& s : recipe_.stages) {
       if (s.name.empty()) {
         int nth = ++uses[s.tool.text];
         s.name = nth == 1 ? s.tool.text : s.tool.text + ":" + std::to_string(nth);
       }
-      if (!taken.emplace(s.name, s.tool.where).second) problems_.error("recipe", "there are two stages or inputs `" + s.name + "`", s.tool.where, "give one of them a `name`");
+      if (!taken.emplace(s.name, s.tool.where).second)
+        problems_.error("recipe", "there are two stages or inputs `" + s.name + "`", s.tool.where,
+                        "give one of them a `name`");
     }
   }
 
   Recipe& recipe_;
   Diagnostics& problems_;
-  std::vector<std::string> open_;          // files that are being read
+  std::vector<std::string> open_;  // files that are being read
   size_t files_read_ = 0;
 };
 

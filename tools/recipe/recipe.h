@@ -36,24 +36,24 @@ struct Setting {
 struct InputSpec {
   Word name, source;
   bool imported = false;
-  std::vector<Setting> options;      // of sg-import
+  std::vector<Setting> options;  // of sg-import
 };
 
 // sg-run on a stage's result: `run: {init: seed:0, bitwise_to: step}`.
 struct RunSpec {
   Location where;
   std::vector<Setting> options;
-  Word bitwise_to;                   // an input or a stage whose outputs this one's equal; empty = not asked
-  Word ranks;                        // how many the job has to have; empty = not asked
+  Word bitwise_to;  // an input or a stage whose outputs this one's equal; empty = not asked
+  Word ranks;       // how many the job has to have; empty = not asked
 };
 
 struct StageSpec {
   Word tool;
-  std::string name;                  // "clean", "clean:2", or what `name:` says
-  Word from;                         // a stage or an input; empty = the stage before
+  std::string name;  // "clean", "clean:2", or what `name:` says
+  Word from;         // a stage or an input; empty = the stage before
   std::vector<Setting> options;
-  Word expect, output;               // files
-  Word ignore;                       // what is no difference to the golden: "loc,name"
+  Word expect, output;  // files
+  Word ignore;          // what is no difference to the golden: "loc,name"
   std::vector<Word> asserts;
   std::vector<RunSpec> runs;
 };
@@ -70,7 +70,7 @@ struct MatrixAxis {
 struct Recipe {
   std::string file;
   std::string name, about;
-  Word machine;                      // of assertions about time
+  Word machine;  // of assertions about time
   std::vector<Parameter> parameters;
   std::vector<MatrixAxis> matrix;
   std::vector<InputSpec> inputs;

@@ -11,7 +11,9 @@ class Writer {
 
   void top(ToolTable* tools, const std::vector<OptionRow>& import, const std::vector<OptionRow>& run) {
     json_.begin_object();
-    text("$schema", "https://json-schema.org/draft/2020-12/schema").text("title", "a recipe of Stepgraph passes").text("type", "object");
+    text("$schema", "https://json-schema.org/draft/2020-12/schema")
+        .text("title", "a recipe of Stepgraph passes")
+        .text("type", "object");
     json_.key("additionalProperties").boolean(false).key("properties").begin_object();
     string_property("recipe", "its name; the file's name without one");
     string_property("about", "for people");
@@ -95,7 +97,13 @@ class Writer {
   }
 
   void run_property(const std::vector<OptionRow>& run) {
-    json_.begin_object().key("type").string("object").key("additionalProperties").boolean(false).key("properties").begin_object();
+    json_.begin_object()
+        .key("type")
+        .string("object")
+        .key("additionalProperties")
+        .boolean(false)
+        .key("properties")
+        .begin_object();
     string_property("bitwise_to", "an input or a stage before: the outputs are equal to the bit");
     json_.key("ranks").begin_object();
     json_.key("type"), words({"integer", "string"});
@@ -106,11 +114,24 @@ class Writer {
   }
 
   void stages(ToolTable* tools, const std::vector<OptionRow>& run) {
-    json_.key("stages").begin_object().key("type").string("array").key("items").begin_object().key("oneOf").begin_array();
+    json_.key("stages")
+        .begin_object()
+        .key("type")
+        .string("array")
+        .key("items")
+        .begin_object()
+        .key("oneOf")
+        .begin_array();
     json_.begin_object().key("enum").begin_array();
     for (const PassInfo* p : all_passes()) json_.string(p->name);
     json_.end_array().end_object();
-    json_.begin_object().key("type").string("object").key("additionalProperties").boolean(false).key("properties").begin_object();
+    json_.begin_object()
+        .key("type")
+        .string("object")
+        .key("additionalProperties")
+        .boolean(false)
+        .key("properties")
+        .begin_object();
     string_property("name", "how later stages call it; the tool's name without one");
     string_property("from", "the stage or input that it reads; the one before without it");
     string_property("expect", "a golden that the result equals");

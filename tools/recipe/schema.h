@@ -1,4 +1,5 @@
-// The JSON Schema of recipes, made from the tables of the passes and of sg-import and sg-run: schema/recipe.schema.json.
+// The JSON Schema of recipes, made from the tables of the passes and of sg-import and sg-run:
+// schema/recipe.schema.json.
 #pragma once
 
 #include <string>

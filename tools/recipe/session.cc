@@ -46,7 +46,8 @@ std::string_view state_name(StepState state) {
 }
 
 Result<Session> open_session(const cli::Args& args) {
-  if (args.operands().size() < 2) return Error{ErrorKind::usage, "which recipe?", {}, "sg-recipe " + args.operands()[0] + " recipe.yaml"};
+  if (args.operands().size() < 2)
+    return Error{ErrorKind::usage, "which recipe?", {}, "sg-recipe " + args.operands()[0] + " recipe.yaml"};
   Session session;
   session.file = args.operands()[1];
   Diagnostics problems(50);
@@ -59,7 +60,10 @@ Result<Session> open_session(const cli::Args& args) {
   args.report().add(problems);
   if (problems.has_errors()) {
     size_t n = problems.error_count();
-    return Error{ErrorKind::unreadable, session.file + " has " + std::to_string(n) + (n == 1 ? " mistake" : " mistakes"), {}, {}};
+    return Error{ErrorKind::unreadable,
+                 session.file + " has " + std::to_string(n) + (n == 1 ? " mistake" : " mistakes"),
+                 {},
+                 {}};
   }
   SG_ASSIGN(int64_t limit, parse_bytes(args.text("cache-size")));
   std::string folder = args.has("no-cache") ? "" : args.has("cache") ? args.text("cache") : Cache::usual_folder();
@@ -67,10 +71,12 @@ Result<Session> open_session(const cli::Args& args) {
   return session;
 }
 
-std::vector<StepResult> execute(const cli::Args& args, Session* session, ExecuteOptions options, const std::vector<uint32_t>& wanted) {
+std::vector<StepResult> execute(const cli::Args& args, Session* session, ExecuteOptions options,
+                                const std::vector<uint32_t>& wanted) {
   options.threads = args.threads();
   options.pipes = args.has("pipes");
-  Executor executor(session->plan, &session->cache, options, [&](size_t i, const StepResult& r) { tell(args, session->plan.steps[i], r); });
+  Executor executor(session->plan, &session->cache, options,
+                    [&](size_t i, const StepResult& r) { tell(args, session->plan.steps[i], r); });
   return executor.run(wanted);
 }
 

@@ -19,7 +19,8 @@ struct Session {
 Result<Session> open_session(const cli::Args& args);
 
 // Runs the plan, telling each step on standard error.
-std::vector<StepResult> execute(const cli::Args& args, Session* session, ExecuteOptions options, const std::vector<uint32_t>& wanted = {});
+std::vector<StepResult> execute(const cli::Args& args, Session* session, ExecuteOptions options,
+                                const std::vector<uint32_t>& wanted = {});
 
 // 0 when all went well and all held, 1 when something does not hold, else the kind of the first error.
 int exit_code_of(const std::vector<StepResult>& results);

@@ -25,14 +25,16 @@ std::vector<OptionRow> rows_of(const std::string& json) {
 // What a recipe has its own words for, or no use.
 bool is_left_out(std::string_view tool, std::string_view option) {
   constexpr std::pair<std::string_view, std::string_view> kLeftOut[] = {
-      {"run", "outputs"}, {"run", "dump-nodes"}, {"run", "nodes"}, {"run", "profile"}, {"run", "plan"}, {"run", "allocator"},
-      {"import", "list"}, {"import", "check"}, {"import", "data"}, {"import", "node"}};
+      {"run", "outputs"},   {"run", "dump-nodes"}, {"run", "nodes"},    {"run", "profile"}, {"run", "plan"},
+      {"run", "allocator"}, {"import", "list"},    {"import", "check"}, {"import", "data"}, {"import", "node"}};
   return std::ranges::count(kLeftOut, std::pair(tool, option)) != 0;
 }
 
 bool is_path(const OptionRow& row) { return row.argument == "FILE" || row.argument == "GRAPH"; }
 
-bool is_whole_number(std::string_view s) { return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos; }
+bool is_whole_number(std::string_view s) {
+  return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 // The words of `a|b`, all of them plain; else none, and any text may stand there.
 std::vector<std::string_view> choices_of(std::string_view argument) {
@@ -52,14 +54,16 @@ class Checker {
   Checker(const std::string& tool, Diagnostics* problems) : tool_(tool), problems_(problems) {}
 
   void add(const Setting& s, const OptionRow& row) {
-    if (s.flag == Setting::Flag::no) return row.argument.empty() ? void() : error(s.name.where, "`" + row.name + "` takes " + row.argument);
+    if (s.flag == Setting::Flag::no)
+      return row.argument.empty() ? void() : error(s.name.where, "`" + row.name + "` takes " + row.argument);
     if (row.argument.empty()) {
       if (s.flag != Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` is a flag: `true` or `false`");
       values_.push_back({row.name, "", true, false});
       return;
     }
     if (s.flag == Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` takes " + row.argument);
-    if (s.values.size() > 1 && !row.repeated) return error(s.values[1].where, "`" + row.name + "` is given once, not as a list");
+    if (s.values.size() > 1 && !row.repeated)
+      return error(s.values[1].where, "`" + row.name + "` is given once, not as a list");
     for (const Word& value : s.values) add_value(row, value);
   }
 
@@ -67,11 +71,14 @@ class Checker {
 
  private:
   void add_value(const OptionRow& row, const Word& value) {
-    if (row.argument == "N" && !is_whole_number(value.text)) return error(value.where, "`" + row.name + "` takes a whole number, not `" + value.text + "`");
+    if (row.argument == "N" && !is_whole_number(value.text))
+      return error(value.where, "`" + row.name + "` takes a whole number, not `" + value.text + "`");
     std::vector<std::string_view> choices = choices_of(row.argument);
     if (!choices.empty() && std::ranges::count(choices, value.text) == 0)
-      return error(value.where, "`" + row.name + "` takes one of " + row.argument + ", not `" + value.text + "`", nearest_hint(value.text, choices));
-    values_.push_back({row.name, is_path(row) ? beside(value.where.file, value.text) : value.text, false, is_path(row)});
+      return error(value.where, "`" + row.name + "` takes one of " + row.argument + ", not `" + value.text + "`",
+                   nearest_hint(value.text, choices));
+    values_.push_back(
+        {row.name, is_path(row) ? beside(value.where.file, value.text) : value.text, false, is_path(row)});
   }
 
   void error(const Location& where, const std::string& message, const std::string& hint = {}) {
@@ -89,7 +96,9 @@ Result<const std::vector<OptionRow>*> ToolTable::of_tool(const std::string& name
   auto at = rows_.find(name);
   if (at != rows_.end()) return &at->second;
   SG_ASSIGN(Finished done, run_process({cli::folder_of_this() + "sg-" + name, "--help-json"}, {}, "-"));
-  if (done.code != 0) return Error{ErrorKind::missing, "sg-" + name + " --help-json failed: " + done.errors, {}, "is the installation complete?"};
+  if (done.code != 0)
+    return Error{
+        ErrorKind::missing, "sg-" + name + " --help-json failed: " + done.errors, {}, "is the installation complete?"};
   std::vector<OptionRow> rows = rows_of(done.output);
   std::erase_if(rows, [&](const OptionRow& r) { return is_left_out(name, r.name); });
   return &(rows_[name] = std::move(rows));
@@ -98,12 +107,14 @@ Result<const std::vector<OptionRow>*> ToolTable::of_tool(const std::string& name
 const std::vector<OptionRow>& ToolTable::of_pass(const PassInfo& pass) {
   auto [at, is_new] = rows_.try_emplace(std::string(pass.name));
   if (!is_new) return at->second;
-  for (const PassOption& o : pass.options) at->second.push_back({std::string(o.name), std::string(o.argument), o.repeated});
+  for (const PassOption& o : pass.options)
+    at->second.push_back({std::string(o.name), std::string(o.argument), o.repeated});
   at->second.push_back({"best-effort", "", false});
   return at->second;
 }
 
-OptionValues values_of(const std::vector<Setting>& settings, const std::string& tool, const std::vector<OptionRow>& rows, Diagnostics* problems) {
+OptionValues values_of(const std::vector<Setting>& settings, const std::string& tool,
+                       const std::vector<OptionRow>& rows, Diagnostics* problems) {
   Checker checker(tool, problems);
   for (const Setting& s : settings) {
     auto row = std::ranges::find_if(rows, [&](const OptionRow& r) { return r.name == s.name.text; });

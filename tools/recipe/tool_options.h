@@ -1,4 +1,5 @@
-// The options of the tools that a recipe may use, from the tools' own tables, and a recipe's settings held against them.
+// The options of the tools that a recipe may use, from the tools' own tables, and a recipe's settings held against
+// them.
 #pragma once
 
 #include <map>
@@ -11,7 +12,7 @@
 namespace sg::recipe {
 
 struct OptionRow {
-  std::string name, argument;        // argument: empty = a flag; "N"; "a|b"; FILE and GRAPH are paths beside the recipe
+  std::string name, argument;  // argument: empty = a flag; "N"; "a|b"; FILE and GRAPH are paths beside the recipe
   bool repeated = false;
 };
 
@@ -19,14 +20,14 @@ struct OptionRow {
 struct OptionValue {
   std::string name, value;
   bool is_flag = false;
-  bool is_path = false;              // a file that the tool reads, as seen from here
+  bool is_path = false;  // a file that the tool reads, as seen from here
 };
 using OptionValues = std::vector<OptionValue>;
 
 class ToolTable {
  public:
-  // What `--help-json` of a tool beside this program says, asked once. Left out is what is the recipe's own: streams, messages,
-  // files that are written.
+  // What `--help-json` of a tool beside this program says, asked once. Left out is what is the recipe's own: streams,
+  // messages, files that are written.
   Result<const std::vector<OptionRow>*> of_tool(const std::string& name);
   const std::vector<OptionRow>& of_pass(const PassInfo& pass);
 
@@ -35,10 +36,11 @@ class ToolTable {
 };
 
 // What the table does not allow goes to `problems`.
-OptionValues values_of(const std::vector<Setting>& settings, const std::string& tool, const std::vector<OptionRow>& rows, Diagnostics* problems);
+OptionValues values_of(const std::vector<Setting>& settings, const std::string& tool,
+                       const std::vector<OptionRow>& rows, Diagnostics* problems);
 
-std::vector<std::string> command_words(const OptionValues& options);    // "--policy", "full"
-PassOptions pass_options(const OptionValues& options);                  // without --best-effort, which is the pipeline's
+std::vector<std::string> command_words(const OptionValues& options);  // "--policy", "full"
+PassOptions pass_options(const OptionValues& options);                // without --best-effort, which is the pipeline's
 bool has_option(const OptionValues& options, std::string_view name);
 
 }  // namespace sg::recipe

@@ -12,7 +12,9 @@ Location YamlReader::place(const YAML::Node& node) const {
   return {file_, static_cast<uint32_t>(mark.line + 1), static_cast<uint32_t>(mark.column + 1), {}, {}};
 }
 
-void YamlReader::error(const YAML::Node& at, const std::string& message, const std::string& hint) { error(place(at), message, hint); }
+void YamlReader::error(const YAML::Node& at, const std::string& message, const std::string& hint) {
+  error(place(at), message, hint);
+}
 
 void YamlReader::error(const Location& at, const std::string& message, const std::string& hint) {
   problems_->error("recipe", message, at, hint);
@@ -31,7 +33,8 @@ std::vector<Word> YamlReader::words(const YAML::Node& node, std::string_view wha
   return out;
 }
 
-void YamlReader::each(const YAML::Node& map, std::string_view what, const std::function<void(const Word&, const YAML::Node&)>& fn) {
+void YamlReader::each(const YAML::Node& map, std::string_view what,
+                      const std::function<void(const Word&, const YAML::Node&)>& fn) {
   if (map.IsNull()) return;
   if (!map.IsMap()) return error(map, std::string(what) + " is a map of names and values");
   std::set<std::string> seen;
@@ -46,7 +49,8 @@ void YamlReader::each(const YAML::Node& map, std::string_view what, const std::f
   }
 }
 
-std::vector<Setting> YamlReader::settings(const YAML::Node& map, std::string_view what, std::span<const std::string_view> left_out) {
+std::vector<Setting> YamlReader::settings(const YAML::Node& map, std::string_view what,
+                                          std::span<const std::string_view> left_out) {
   std::vector<Setting> out;
   each(map, what, [&](const Word& key, const YAML::Node& value) {
     if (std::ranges::count(left_out, key.text) != 0) return;

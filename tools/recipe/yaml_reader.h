@@ -21,11 +21,13 @@ class YamlReader {
   void error(const YAML::Node& at, const std::string& message, const std::string& hint = {});
   void error(const Location& at, const std::string& message, const std::string& hint = {});
 
-  Word word(const YAML::Node& node, std::string_view what);          // a scalar; says so when it is none
-  std::vector<Word> words(const YAML::Node& node, std::string_view what);   // a scalar or a list of them
+  Word word(const YAML::Node& node, std::string_view what);                // a scalar; says so when it is none
+  std::vector<Word> words(const YAML::Node& node, std::string_view what);  // a scalar or a list of them
   // Calls fn(key, value) for each entry of a map whose keys are distinct words.
-  void each(const YAML::Node& map, std::string_view what, const std::function<void(const Word&, const YAML::Node&)>& fn);
-  std::vector<Setting> settings(const YAML::Node& map, std::string_view what, std::span<const std::string_view> left_out = {});
+  void each(const YAML::Node& map, std::string_view what,
+            const std::function<void(const Word&, const YAML::Node&)>& fn);
+  std::vector<Setting> settings(const YAML::Node& map, std::string_view what,
+                                std::span<const std::string_view> left_out = {});
   void unknown_key(const Word& key, std::string_view what, std::span<const std::string_view> known);
 
  private:

@@ -19,8 +19,8 @@ enum class Answer : uint8_t { yes, no, skip, stopped };
 struct ProbeOptions {
   std::string command;
   double timeout_seconds = 60;
-  bool show = false;             // pass on what the command writes
-  int attempts = 1;              // of a flaky command: yes if one of so many says so
+  bool show = false;  // pass on what the command writes
+  int attempts = 1;   // of a flaky command: yes if one of so many says so
 };
 
 // Fails when no process can be started.

@@ -17,15 +17,15 @@ namespace sg::reduce {
 
 struct SearchOptions {
   size_t threads = 1;
-  bool keep_metadata = false;                       // leave out what nodes say about themselves
-  std::function<Result<Answer>(const Job&, size_t slot)> ask;    // slot < threads: which of those that run at once
-  std::function<void(const Job& best, size_t asked)> progress;   // after each job that is smaller
+  bool keep_metadata = false;                                   // leave out what nodes say about themselves
+  std::function<Result<Answer>(const Job&, size_t slot)> ask;   // slot < threads: which of those that run at once
+  std::function<void(const Job& best, size_t asked)> progress;  // after each job that is smaller
 };
 
 struct Found {
   Job job;
   size_t asked = 0, invalid = 0, skipped = 0;
-  bool complete = true;                             // false: stopped before the end
+  bool complete = true;  // false: stopped before the end
 };
 
 Result<Found> shrink(Job job, const SearchOptions& options);

@@ -225,10 +225,8 @@ std::string report_text(const Args& args, const Sweep& sweep, const std::vector<
   out += failures_text(points);
   const Point* best = best_of(points, sweep.limit_bytes);
   const std::string limit = sweep.limit_bytes ? " with a peak of at most " + human_bytes(*sweep.limit_bytes) : "";
-  if (best)
-    out += "fastest" + limit + ": " + command_of(args, *best) + "\n";
-  else if (measured != 0)
-    out += "no point" + limit + "\n";
+  if (best) out += "fastest" + limit + ": " + command_of(args, *best) + "\n";
+  else if (measured != 0) out += "no point" + limit + "\n";
   return out;
 }
 

@@ -268,8 +268,7 @@ std::string plot_html(const std::vector<Point>& points, const PlotOptions& optio
     if (p->measured)
       out += "<td class=\"n\">" + time_text(p->step_seconds) + "</td><td class=\"n\">" + human_bytes(p->peak_bytes) +
              "</td><td>" + (p->on_front ? "front" : "") + "</td></tr>\n";
-    else
-      out += "<td class=\"why\" colspan=\"3\">" + escaped(p->failure ? p->failure->message : "") + "</td></tr>\n";
+    else out += "<td class=\"why\" colspan=\"3\">" + escaped(p->failure ? p->failure->message : "") + "</td></tr>\n";
   }
   return out + "</table>\n</body>\n</html>\n";
 }

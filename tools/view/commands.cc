@@ -29,12 +29,9 @@ Result<std::vector<SymbolValues>> values_of(const Args& args, const Job& job) {
 std::string escaped_title(std::string_view s) {
   std::string out;
   for (char c : s) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '&')
-      out += "&amp;";
-    else
-      out += c;
+    if (c == '<') out += "&lt;";
+    else if (c == '&') out += "&amp;";
+    else out += c;
   }
   return out;
 }
@@ -44,10 +41,8 @@ std::string escaped_data(std::string_view json) {
   std::string out;
   out.reserve(json.size() + json.size() / 64);
   for (char c : json) {
-    if (c == '<')
-      out += "\\u003c";
-    else
-      out += c;
+    if (c == '<') out += "\\u003c";
+    else out += c;
   }
   return out;
 }
@@ -74,7 +69,9 @@ std::string written_as(const std::string& format, const Job& job, const ViewSour
   return format == "json" ? json + "\n" : page_of(from, json);
 }
 
-Error usage(std::string message, std::string hint) { return {ErrorKind::usage, std::move(message), {}, std::move(hint)}; }
+Error usage(std::string message, std::string hint) {
+  return {ErrorKind::usage, std::move(message), {}, std::move(hint)};
+}
 
 Result<std::string> format_of(const Args& args) {
   std::string format = args.text("format");

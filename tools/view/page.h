@@ -1,4 +1,5 @@
-// The page of sg-view: tools/view/page/*, put into the program by cmake/embed_page.cmake, with {{title}} and {{data}} left open.
+// The page of sg-view: tools/view/page/*, put into the program by cmake/embed_page.cmake, with {{title}} and {{data}}
+// left open.
 #pragma once
 
 #include <string_view>

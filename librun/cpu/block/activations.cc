@@ -6,12 +6,14 @@ namespace {
 
 using math::Wide;
 
-constexpr double kTanhScale = 0.79788456080286535588;   // sqrt(2/pi)
+constexpr double kTanhScale = 0.79788456080286535588;  // sqrt(2/pi)
 constexpr double kTanhCubic = 0.044715;
-constexpr double kDensityScale = 0.39894228040143267794;   // 1/sqrt(2 pi)
+constexpr double kDensityScale = 0.39894228040143267794;  // 1/sqrt(2 pi)
 
 template <class T>
-SG_INLINE double logistic(double x) { return 1.0 / (1.0 + Wide<T>::exp(-x)); }
+SG_INLINE double logistic(double x) {
+  return 1.0 / (1.0 + Wide<T>::exp(-x));
+}
 
 // The part of the normal distribution below x.
 template <class T>
@@ -22,12 +24,14 @@ SG_INLINE double normal_below(double x) {
 }
 
 template <class T>
-SG_INLINE double softplus(double x) { return Wide<T>::log1p(Wide<T>::exp(x)); }
+SG_INLINE double softplus(double x) {
+  return Wide<T>::log1p(Wide<T>::exp(x));
+}
 
 template <class T>
 SG_INLINE double silu(double x) {
   double y = x / (1.0 + Wide<T>::exp(-x));
-  return x < -700.0 ? x * 0.0 : y;   // where exp has no room left: -0, and NaN for -infinity
+  return x < -700.0 ? x * 0.0 : y;  // where exp has no room left: -0, and NaN for -infinity
 }
 
 template <class T>
@@ -43,7 +47,7 @@ void add_smooth(BlockTable& t) {
   real<1>(t, BlockOp::mish,
           []<class T>(T x) { return static_cast<T>(x < T(-700) ? x * 0.0 : x * Wide<T>::tanh(softplus<T>(x))); });
   real<1>(t, BlockOp::gelu, []<class T>(T x) {
-    return static_cast<T>(x * (x < T(-40) ? 0.0 : normal_below<T>(x)));   // NaN for -infinity, as PyTorch has it
+    return static_cast<T>(x * (x < T(-40) ? 0.0 : normal_below<T>(x)));  // NaN for -infinity, as PyTorch has it
   });
   real<1>(t, BlockOp::gelu_tanh, []<class T>(T a) {
     double x = a, inner = kTanhScale * (x + kTanhCubic * x * x * x);
@@ -85,7 +89,7 @@ void add_smooth_gradients(BlockTable& t) {
   });
   real<2>(t, BlockOp::gelu_backward, []<class T>(T g, T a) {
     double x = a, square = x * x, density = square > 1400.0 ? 0.0 : kDensityScale * Wide<T>::exp(-0.5 * square);
-    return static_cast<T>(g * (normal_below<T>(x) + x * density));   // NaN at the infinities, as PyTorch has it
+    return static_cast<T>(g * (normal_below<T>(x) + x * density));  // NaN at the infinities, as PyTorch has it
   });
   real<2>(t, BlockOp::gelu_tanh_backward,
           []<class T>(T g, T x) { return static_cast<T>(g * gelu_tanh_gradient<T>(x)); });

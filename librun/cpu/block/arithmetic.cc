@@ -6,9 +6,13 @@ namespace {
 
 // Comparisons that a NaN fails keep the NaN: it wins over any number.
 template <class T>
-SG_INLINE T larger(T a, T b) { return a != a ? a : (a < b || b != b) ? b : a; }
+SG_INLINE T larger(T a, T b) {
+  return a != a ? a : (a < b || b != b) ? b : a;
+}
 template <class T>
-SG_INLINE T smaller(T a, T b) { return a != a ? a : (b < a || b != b) ? b : a; }
+SG_INLINE T smaller(T a, T b) {
+  return a != a ? a : (b < a || b != b) ? b : a;
+}
 
 SG_INLINE float modulo(float a, float b) { return __builtin_fmodf(a, b); }
 SG_INLINE double modulo(double a, double b) { return __builtin_fmod(a, b); }
@@ -67,7 +71,7 @@ void add_arithmetic(BlockTable& t) {
   real<1>(t, BlockOp::reciprocal, []<class T>(T a) { return 1 / a; });
   real<4>(t, BlockOp::addcmul, []<class T>(T a, T b, T c, T value) { return a + value * b * c; });
   real<4>(t, BlockOp::addcdiv, []<class T>(T a, T b, T c, T value) { return a + value * b / c; });
-  real<3>(t, BlockOp::lerp, []<class T>(T a, T b, T weight) {   // exact at both ends
+  real<3>(t, BlockOp::lerp, []<class T>(T a, T b, T weight) {  // exact at both ends
     return math::abs(weight) < T(0.5) ? a + weight * (b - a) : b - (b - a) * (1 - weight);
   });
   real<2>(t, BlockOp::hypot, []<class T>(T a, T b) {

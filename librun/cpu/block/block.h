@@ -23,13 +23,14 @@ inline constexpr int kMaxOperands = 6;
 enum class Lane : uint8_t { f32, f64, i64, b8, c64, c128 };
 inline constexpr int kLanes = 6;
 
-Lane lane_of(DType dtype);   // REQUIRES: is_runnable
+Lane lane_of(DType dtype);  // REQUIRES: is_runnable
 
 constexpr int lane_bytes(Lane lane) {
   constexpr int bytes[kLanes] = {4, 8, 8, 1, 8, 16};
   return bytes[static_cast<int>(lane)];
 }
 
+// clang-format off
 enum class BlockOp : uint8_t {
   // any lane
   copy, where,
@@ -59,6 +60,7 @@ enum class BlockOp : uint8_t {
   conj, complex, polar, sgn,
   count,
 };
+// clang-format on
 inline constexpr size_t kBlockOps = static_cast<size_t>(BlockOp::count);
 
 // `fault` is raised by a division of an integer by zero.
@@ -68,15 +70,15 @@ using LoadFn = void (*)(void* reg, const void* from, int64_t n, int64_t step);
 using StoreFn = void (*)(void* to, const void* reg, int64_t n, int64_t step);
 
 struct BlockTable {
-  std::array<std::array<BlockFn, kLanes>, kBlockOps> fn{};   // by the operands' lane (`where`: that of what it picks)
-  std::array<std::array<BlockFn, kLanes>, kLanes> convert{};   // [from][to]
+  std::array<std::array<BlockFn, kLanes>, kBlockOps> fn{};    // by the operands' lane (`where`: that of what it picks)
+  std::array<std::array<BlockFn, kLanes>, kLanes> convert{};  // [from][to]
   std::array<LoadFn, kDTypeCount> load{};
   std::array<StoreFn, kDTypeCount> store{};
 
   BlockFn find(BlockOp op, Lane lane) const { return fn[static_cast<size_t>(op)][static_cast<size_t>(lane)]; }
 };
 
-enum class Isa : uint8_t { baseline, v3, v4 };   // of x86-64: v3 has AVX2, v4 AVX-512
+enum class Isa : uint8_t { baseline, v3, v4 };  // of x86-64: v3 has AVX2, v4 AVX-512
 
 // The functions for an instruction set; null if this build or this processor does not have it.
 const BlockTable* block_table(Isa isa);

@@ -7,7 +7,9 @@ namespace {
 using math::Wide;
 
 template <class T>
-SG_INLINE Cx<T> times(Cx<T> a, Cx<T> b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
+SG_INLINE Cx<T> times(Cx<T> a, Cx<T> b) {
+  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
 
 // Scaled by the larger part of the divisor, so that squares neither overflow nor vanish.
 template <class T>
@@ -28,7 +30,9 @@ SG_INLINE T magnitude(Cx<T> a) {
 }
 
 template <class T>
-SG_INLINE Cx<T> turned(T size, T angle) { return {size * math::cos(angle), size * math::sin(angle)}; }
+SG_INLINE Cx<T> turned(T size, T angle) {
+  return {size * math::cos(angle), size * math::sin(angle)};
+}
 
 template <class T>
 SG_INLINE Cx<T> square_root(Cx<T> a) {
@@ -41,7 +45,7 @@ SG_INLINE Cx<T> square_root(Cx<T> a) {
 }
 
 template <class T>
-void add_real_parts(BlockTable& t) {   // ops from real operands, or to a real result
+void add_real_parts(BlockTable& t) {  // ops from real operands, or to a real result
   one<Cx<T>, 1, T>(t, BlockOp::abs, [](Cx<T> a) { return magnitude(a); });
   one<Cx<T>, 1, T>(t, BlockOp::angle, [](Cx<T> a) { return static_cast<T>(Wide<T>::atan2(a.im, a.re)); });
   one<T, 2, Cx<T>>(t, BlockOp::complex, [](T re, T im) { return Cx<T>{re, im}; });

@@ -9,10 +9,14 @@ namespace {
 using C = std::complex<double>;
 
 template <class T>
-SG_INLINE C wide(Cx<T> a) { return {static_cast<double>(a.re), static_cast<double>(a.im)}; }
+SG_INLINE C wide(Cx<T> a) {
+  return {static_cast<double>(a.re), static_cast<double>(a.im)};
+}
 
 template <class T>
-SG_INLINE Cx<T> narrow(C a) { return {static_cast<T>(a.real()), static_cast<T>(a.imag())}; }
+SG_INLINE Cx<T> narrow(C a) {
+  return {static_cast<T>(a.real()), static_cast<T>(a.imag())};
+}
 
 template <class F>
 void function(BlockTable& t, BlockOp op, F) {
@@ -70,16 +74,14 @@ void add_complex_functions(BlockTable& t) {
     if (b.re == 0 && b.im == 0) return Cx<T>{1, 0};
     return narrow<T>(std::pow(wide(a), wide(b)));
   });
-  complex<2>(t, BlockOp::tanh_backward, []<class T>(Cx<T> g, Cx<T> y) {
-    return narrow<T>(wide(g) * std::conj(1.0 - wide(y) * wide(y)));
-  });
-  complex<2>(t, BlockOp::sigmoid_backward, []<class T>(Cx<T> g, Cx<T> y) {
-    return narrow<T>(wide(g) * std::conj((1.0 - wide(y)) * wide(y)));
-  });
+  complex<2>(t, BlockOp::tanh_backward,
+             []<class T>(Cx<T> g, Cx<T> y) { return narrow<T>(wide(g) * std::conj(1.0 - wide(y) * wide(y))); });
+  complex<2>(t, BlockOp::sigmoid_backward,
+             []<class T>(Cx<T> g, Cx<T> y) { return narrow<T>(wide(g) * std::conj((1.0 - wide(y)) * wide(y))); });
   complex<4>(t, BlockOp::addcdiv, []<class T>(Cx<T> a, Cx<T> b, Cx<T> c, Cx<T> value) {
     return narrow<T>(wide(a) + wide(value) * wide(b) / wide(c));
   });
-  complex<3>(t, BlockOp::lerp, []<class T>(Cx<T> a, Cx<T> b, Cx<T> weight) {   // exact at both ends
+  complex<3>(t, BlockOp::lerp, []<class T>(Cx<T> a, Cx<T> b, Cx<T> weight) {  // exact at both ends
     C from = wide(a), to = wide(b), w = wide(weight);
     return narrow<T>(std::abs(w) < 0.5 ? from + w * (to - from) : to - (to - from) * (1.0 - w));
   });

@@ -32,9 +32,12 @@ void trigonometric(BlockTable& t, BlockOp op, Small, Any any) {
 }
 
 void add_trigonometry(BlockTable& t) {
-  trigonometric(t, BlockOp::sin, [](float x) { return math::sin_small(x); }, [](auto x) { return math::sin(x); });
-  trigonometric(t, BlockOp::cos, [](float x) { return math::cos_small(x); }, [](auto x) { return math::cos(x); });
-  trigonometric(t, BlockOp::tan, [](float x) { return math::tan_small(x); }, [](auto x) { return math::tan(x); });
+  trigonometric(
+      t, BlockOp::sin, [](float x) { return math::sin_small(x); }, [](auto x) { return math::sin(x); });
+  trigonometric(
+      t, BlockOp::cos, [](float x) { return math::cos_small(x); }, [](auto x) { return math::cos(x); });
+  trigonometric(
+      t, BlockOp::tan, [](float x) { return math::tan_small(x); }, [](auto x) { return math::tan(x); });
   real<1>(t, BlockOp::asin, []<class T>(T x) { return static_cast<T>(Wide<T>::asin(x)); });
   real<1>(t, BlockOp::acos, []<class T>(T x) { return static_cast<T>(Wide<T>::acos(x)); });
   real<1>(t, BlockOp::atan, []<class T>(T x) { return static_cast<T>(Wide<T>::atan(x)); });

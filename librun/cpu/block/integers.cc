@@ -8,9 +8,13 @@ SG_INLINE int64_t wrap(uint64_t v) { return static_cast<int64_t>(v); }
 SG_INLINE uint64_t bits(int64_t v) { return static_cast<uint64_t>(v); }
 
 template <int N, class F>
-void whole(BlockTable& t, BlockOp op, F f) { one<int64_t, N>(t, op, f); }
+void whole(BlockTable& t, BlockOp op, F f) {
+  one<int64_t, N>(t, op, f);
+}
 template <int N, class F>
-void flag(BlockTable& t, BlockOp op, F f) { one<uint8_t, N>(t, op, f); }
+void flag(BlockTable& t, BlockOp op, F f) {
+  one<uint8_t, N>(t, op, f);
+}
 
 // Quotients: a divisor of 0 is a fault, and -1 is negation, which cannot trap.
 template <class F>
@@ -27,7 +31,9 @@ struct Divide {
 };
 
 template <class F>
-void divide(BlockTable& t, BlockOp op, F) { place(t, op, Lane::i64) = &Divide<F>::run; }
+void divide(BlockTable& t, BlockOp op, F) {
+  place(t, op, Lane::i64) = &Divide<F>::run;
+}
 
 SG_INLINE int64_t quotient(int64_t a, int64_t b) { return b == -1 ? wrap(0 - bits(a)) : a / b; }
 SG_INLINE int64_t rest(int64_t a, int64_t b) { return b == -1 ? 0 : a % b; }
@@ -58,9 +64,8 @@ void add_bits(BlockTable& t) {
   whole<2>(t, BlockOp::bit_xor, [](int64_t a, int64_t b) { return a ^ b; });
   whole<1>(t, BlockOp::bit_not, [](int64_t a) { return ~a; });
   // The third operand: from how many bits on nothing (or only the sign) is left.
-  whole<3>(t, BlockOp::shift_left, [](int64_t a, int64_t b, int64_t width) {
-    return b < 0 || b >= width ? 0 : wrap(bits(a) << (b & 63));
-  });
+  whole<3>(t, BlockOp::shift_left,
+           [](int64_t a, int64_t b, int64_t width) { return b < 0 || b >= width ? 0 : wrap(bits(a) << (b & 63)); });
   whole<3>(t, BlockOp::shift_right,
            [](int64_t a, int64_t b, int64_t most) { return a >> ((b < 0 || b >= most ? most : b) & 63); });
 }

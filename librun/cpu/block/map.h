@@ -101,11 +101,17 @@ void one(BlockTable& t, BlockOp op, F) {
 }
 
 template <int N, class F>
-void real(BlockTable& t, BlockOp op, F f) { one<float, N>(t, op, f), one<double, N>(t, op, f); }
+void real(BlockTable& t, BlockOp op, F f) {
+  one<float, N>(t, op, f), one<double, N>(t, op, f);
+}
 template <int N, class F>
-void complex(BlockTable& t, BlockOp op, F f) { one<Cx<float>, N>(t, op, f), one<Cx<double>, N>(t, op, f); }
+void complex(BlockTable& t, BlockOp op, F f) {
+  one<Cx<float>, N>(t, op, f), one<Cx<double>, N>(t, op, f);
+}
 template <int N, class F>
-void real_test(BlockTable& t, BlockOp op, F f) { one<float, N, uint8_t>(t, op, f), one<double, N, uint8_t>(t, op, f); }
+void real_test(BlockTable& t, BlockOp op, F f) {
+  one<float, N, uint8_t>(t, op, f), one<double, N, uint8_t>(t, op, f);
+}
 
 }  // namespace
 }  // namespace sg::cpu::SG_ISA

@@ -6,9 +6,15 @@ namespace {
 
 // --- elements that are stored otherwise than they are held ---
 
-struct Brain { uint16_t bits; };    // bf16
-struct Half { uint16_t bits; };     // f16
-struct Flag { uint8_t byte; };      // bool: any byte but 0 is true
+struct Brain {
+  uint16_t bits;
+};  // bf16
+struct Half {
+  uint16_t bits;
+};  // f16
+struct Flag {
+  uint8_t byte;
+};  // bool: any byte but 0 is true
 
 SG_INLINE uint32_t word(float x) { return __builtin_bit_cast(uint32_t, x); }
 SG_INLINE float number(uint32_t u) { return __builtin_bit_cast(float, u); }
@@ -37,7 +43,9 @@ SG_INLINE float from_half(uint16_t bits) {
 
 // decode(memory) is what a register holds; encode is the way back, rounded.
 template <class M>
-SG_INLINE M decode(M m) { return m; }
+SG_INLINE M decode(M m) {
+  return m;
+}
 SG_INLINE float decode(Brain m) { return from_brain(m.bits); }
 SG_INLINE float decode(Half m) { return from_half(m.bits); }
 SG_INLINE uint8_t decode(Flag m) { return m.byte != 0; }
@@ -72,24 +80,30 @@ template <class M>
 void store(void* to, const void* reg, int64_t n, int64_t step) {
   auto* m = static_cast<M*>(to);
   auto* r = static_cast<const decltype(decode(M{}))*>(reg);
-  if (step == 1) for (int64_t i = 0; i < n; ++i) m[i] = encode<M>(r[i]);
-  else for (int64_t i = 0; i < n; ++i) m[i * step] = encode<M>(r[i]);
+  if (step == 1)
+    for (int64_t i = 0; i < n; ++i) m[i] = encode<M>(r[i]);
+  else
+    for (int64_t i = 0; i < n; ++i) m[i * step] = encode<M>(r[i]);
 }
 
 template <class T>
 void load_complex(void* reg, const void* from, int64_t n, int64_t step) {
   auto *re = static_cast<T*>(reg), *im = re + kBlock;
   auto* m = static_cast<const T*>(from);
-  if (step == 1) for (int64_t i = 0; i < n; ++i) re[i] = m[2 * i], im[i] = m[2 * i + 1];
-  else for (int64_t i = 0; i < n; ++i) re[i] = m[2 * i * step], im[i] = m[2 * i * step + 1];
+  if (step == 1)
+    for (int64_t i = 0; i < n; ++i) re[i] = m[2 * i], im[i] = m[2 * i + 1];
+  else
+    for (int64_t i = 0; i < n; ++i) re[i] = m[2 * i * step], im[i] = m[2 * i * step + 1];
 }
 
 template <class T>
 void store_complex(void* to, const void* reg, int64_t n, int64_t step) {
   auto *re = static_cast<const T*>(reg), *im = re + kBlock;
   auto* m = static_cast<T*>(to);
-  if (step == 1) for (int64_t i = 0; i < n; ++i) m[2 * i] = re[i], m[2 * i + 1] = im[i];
-  else for (int64_t i = 0; i < n; ++i) m[2 * i * step] = re[i], m[2 * i * step + 1] = im[i];
+  if (step == 1)
+    for (int64_t i = 0; i < n; ++i) m[2 * i] = re[i], m[2 * i + 1] = im[i];
+  else
+    for (int64_t i = 0; i < n; ++i) m[2 * i * step] = re[i], m[2 * i * step + 1] = im[i];
 }
 
 void place_memory(BlockTable& t, DType dtype, LoadFn load_fn, StoreFn store_fn) {
@@ -121,7 +135,7 @@ void add_conversion(BlockTable& t) {
 }
 
 template <class T>
-void add_lane(BlockTable& t) {   // what every lane has
+void add_lane(BlockTable& t) {  // what every lane has
   add_conversion<T, float>(t);
   add_conversion<T, double>(t);
   add_conversion<T, int64_t>(t);

@@ -54,9 +54,8 @@ void add_functions(BlockTable& t) {
 
 void add_pairs(BlockTable& t) {
   real<2>(t, BlockOp::logaddexp, []<class T>(T a, T b) { return static_cast<T>(log_add<T>(a, b)); });
-  real<2>(t, BlockOp::logaddexp2, []<class T>(T a, T b) {
-    return static_cast<T>(log_add<T>(a * math::kLn2, b * math::kLn2) * math::kInvLn2);
-  });
+  real<2>(t, BlockOp::logaddexp2,
+          []<class T>(T a, T b) { return static_cast<T>(log_add<T>(a * math::kLn2, b * math::kLn2) * math::kInvLn2); });
   real<2>(t, BlockOp::heaviside, []<class T>(T x, T v) { return x == 0 ? v : static_cast<T>(x > 0); });
   real<2>(t, BlockOp::copysign, []<class T>(T x, T s) { return static_cast<T>(math::with_sign_of(x, s)); });
   real<2>(t, BlockOp::nextafter, []<class T>(T x, T y) { return next(x, y); });
@@ -78,17 +77,18 @@ void add_shrinking(BlockTable& t) {
   });
   real<3>(t, BlockOp::shrink_backward, []<class T>(T g, T x, T limit) { return x >= -limit && x <= limit ? T(0) : g; });
   real<3>(t, BlockOp::threshold, []<class T>(T x, T limit, T value) { return x <= limit ? value : x; });
-  one<int64_t, 3>(t, BlockOp::threshold, [](int64_t x, int64_t limit, int64_t value) { return x <= limit ? value : x; });
+  one<int64_t, 3>(t, BlockOp::threshold,
+                  [](int64_t x, int64_t limit, int64_t value) { return x <= limit ? value : x; });
 }
 
 void add_gradients(BlockTable& t) {
-  real<2>(t, BlockOp::log_sigmoid_backward, []<class T>(T g, T x) {
-    return static_cast<T>(g / (1.0 + Wide<T>::exp(static_cast<double>(x))));
-  });
+  real<2>(t, BlockOp::log_sigmoid_backward,
+          []<class T>(T g, T x) { return static_cast<T>(g / (1.0 + Wide<T>::exp(static_cast<double>(x)))); });
   real<4>(t, BlockOp::logit_backward, []<class T>(T g, T x, T low, T outside) {
     double p = x;
-    return x < low || x > 1 - low ? outside : p == 0 || p == 1 ? static_cast<T>(g * math::infinity())
-                                                               : static_cast<T>(g / (p * (1.0 - p)));
+    return x < low || x > 1 - low ? outside
+           : p == 0 || p == 1     ? static_cast<T>(g * math::infinity())
+                                  : static_cast<T>(g / (p * (1.0 - p)));
   });
   real<2>(t, BlockOp::mish_backward, []<class T>(T g, T a) {
     double x = a, th = Wide<T>::tanh(Wide<T>::log1p(Wide<T>::exp(x))), s = 1.0 / (1.0 + Wide<T>::exp(-x));

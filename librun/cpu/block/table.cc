@@ -3,17 +3,25 @@
 
 #include "librun/cpu/block/block.h"
 
+// clang-format off
 #define SG_FOR_EACH_FAMILY(X) \
   X(add_arithmetic) X(add_integers) X(add_tests) X(add_math) X(add_activations) X(add_complex) X(add_complex_functions) \
   X(add_special) X(add_memory)
+// clang-format on
 
 namespace sg::cpu {
 
 #define SG_DECLARE(add) void add(BlockTable&);
-namespace isa_baseline { SG_FOR_EACH_FAMILY(SG_DECLARE) }
+namespace isa_baseline {
+SG_FOR_EACH_FAMILY(SG_DECLARE)
+}
 #if SG_X86_VERSIONS
-namespace isa_v3 { SG_FOR_EACH_FAMILY(SG_DECLARE) }
-namespace isa_v4 { SG_FOR_EACH_FAMILY(SG_DECLARE) }
+namespace isa_v3 {
+SG_FOR_EACH_FAMILY(SG_DECLARE)
+}
+namespace isa_v4 {
+SG_FOR_EACH_FAMILY(SG_DECLARE)
+}
 #endif
 #undef SG_DECLARE
 
@@ -75,7 +83,9 @@ std::atomic<const BlockTable*>& chosen_table() {
 
 Lane lane_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: case DType::bf16: case DType::f16: return Lane::f32;
+    case DType::f32:
+    case DType::bf16:
+    case DType::f16: return Lane::f32;
     case DType::f64: return Lane::f64;
     case DType::boolean: return Lane::b8;
     case DType::c64: return Lane::c64;

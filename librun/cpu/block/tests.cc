@@ -23,9 +23,13 @@ SG_INLINE bool complex_close(Cx<T> a, Cx<T> b, T rtol, T atol) {
 }
 
 template <class T>
-SG_INLINE bool finite(T a) { return a - a == 0; }
+SG_INLINE bool finite(T a) {
+  return a - a == 0;
+}
 template <class T>
-SG_INLINE bool infinite(T a) { return a == a && !finite(a); }
+SG_INLINE bool infinite(T a) {
+  return a == a && !finite(a);
+}
 
 // |a - b| within atol + rtol |b|, and finite; equal infinities are close.
 template <class T>
@@ -53,7 +57,7 @@ void add_logic(BlockTable& t) {
 }
 
 template <class T>
-void add_whole_kinds(BlockTable& t) {   // of integers and bools
+void add_whole_kinds(BlockTable& t) {  // of integers and bools
   one<T, 1, uint8_t>(t, BlockOp::isnan, [](T) { return false; });
   one<T, 1, uint8_t>(t, BlockOp::isinf, [](T) { return false; });
   one<T, 1, uint8_t>(t, BlockOp::isfinite, [](T) { return true; });
@@ -71,7 +75,8 @@ void add_tests(BlockTable& t) {
   real_test<1>(t, BlockOp::isinf, []<class T>(T a) { return infinite(a); });
   real_test<1>(t, BlockOp::isfinite, []<class T>(T a) { return finite(a); });
   real_test<1>(t, BlockOp::signbit, []<class T>(T a) { return math::bits_of(a) >> 63; });
-  complex_test<4>(t, BlockOp::isclose, []<class T>(T a, T b, T rtol, T atol) { return complex_close(a, b, rtol.re, atol.re); });
+  complex_test<4>(t, BlockOp::isclose,
+                  []<class T>(T a, T b, T rtol, T atol) { return complex_close(a, b, rtol.re, atol.re); });
   complex_test<4>(t, BlockOp::isclose_nan, []<class T>(T a, T b, T rtol, T atol) {
     return complex_close(a, b, rtol.re, atol.re) || ((a.re != a.re || a.im != a.im) && (b.re != b.re || b.im != b.im));
   });
@@ -79,9 +84,8 @@ void add_tests(BlockTable& t) {
   complex_test<1>(t, BlockOp::isinf, []<class T>(T a) { return infinite(a.re) || infinite(a.im); });
   complex_test<1>(t, BlockOp::isfinite, []<class T>(T a) { return finite(a.re) && finite(a.im); });
   real_test<4>(t, BlockOp::isclose, []<class T>(T a, T b, T rtol, T atol) { return close(a, b, rtol, atol); });
-  real_test<4>(t, BlockOp::isclose_nan, []<class T>(T a, T b, T rtol, T atol) {
-    return close(a, b, rtol, atol) || (a != a && b != b);
-  });
+  real_test<4>(t, BlockOp::isclose_nan,
+               []<class T>(T a, T b, T rtol, T atol) { return close(a, b, rtol, atol) || (a != a && b != b); });
 }
 
 }  // namespace sg::cpu::SG_ISA

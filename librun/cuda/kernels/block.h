@@ -102,8 +102,8 @@ template <class T>
 using Lanes = std::array<T, kLanes>;
 template <class T>
 using Warps = std::array<T, kLanes / 32>;
-#define SG_SHARED(type, name, count)        \
-  std::vector<type> name##_memory(count);   \
+#define SG_SHARED(type, name, count)      \
+  std::vector<type> name##_memory(count); \
   type* const name = name##_memory.data()
 
 class Block {

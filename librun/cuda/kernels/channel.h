@@ -1,4 +1,5 @@
-// Norms over channels (batch, group, instance) and the index arithmetic of convolutions. Tensors are [batch, channels, ...].
+// Norms over channels (batch, group, instance) and the index arithmetic of convolutions. Tensors are [batch, channels,
+// ...].
 #pragma once
 
 #include "librun/cuda/kernels/reduce.h"
@@ -225,10 +226,8 @@ SG_KERNEL(conv_rows, ConvolutionArgs) {
         place /= args.out[k];
         at /= args.window[k];
       }
-      if (inside)
-        copy_element(args.rows, i, args.image, args.image_offset(row / places, c, where));
-      else
-        write_whole(args.rows, i, 0);
+      if (inside) copy_element(args.rows, i, args.image, args.image_offset(row / places, c, where));
+      else write_whole(args.rows, i, 0);
     }
   });
 }

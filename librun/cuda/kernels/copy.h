@@ -28,12 +28,9 @@ SG_FN void fill_element(const FillArgs& args, int64_t offset) {
   if (to.element == Element::c64)
     at<float>(to, 2 * offset) = static_cast<float>(args.re),
                       at<float>(to, 2 * offset + 1) = static_cast<float>(args.im);
-  else if (to.element == Element::c128)
-    at<double>(to, 2 * offset) = args.re, at<double>(to, 2 * offset + 1) = args.im;
-  else if (args.is_whole)
-    write_whole(to, offset, args.whole);
-  else
-    write<double>(to, offset, args.re);
+  else if (to.element == Element::c128) at<double>(to, 2 * offset) = args.re, at<double>(to, 2 * offset + 1) = args.im;
+  else if (args.is_whole) write_whole(to, offset, args.whole);
+  else write<double>(to, offset, args.re);
 }
 
 SG_KERNEL(fill_elements, FillArgs) {
@@ -54,10 +51,8 @@ SG_KERNEL(count_elements, CountArgs) {
   block.each([&](int lane) {
     for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
       const int64_t offset = offset_of(args.to, i);
-      if (is_floating(args.to.element))
-        write<double>(args.to, offset, args.start + static_cast<double>(i) * args.step);
-      else
-        write_whole(args.to, offset, args.whole_start + i * args.whole_step);
+      if (is_floating(args.to.element)) write<double>(args.to, offset, args.start + static_cast<double>(i) * args.step);
+      else write_whole(args.to, offset, args.whole_start + i * args.whole_step);
     }
   });
 }
@@ -76,10 +71,8 @@ SG_KERNEL(triangle, TriangleArgs) {
       const int64_t row = i / columns % rows, column = i % columns;
       const bool kept = args.lower ? column <= row + args.diagonal : column >= row + args.diagonal;
       const int64_t offset = offset_of(args.to, i);
-      if (kept)
-        copy_element(args.to, offset, args.from, offset_of(args.from, i));
-      else
-        write_whole(args.to, offset, 0);
+      if (kept) copy_element(args.to, offset, args.from, offset_of(args.from, i));
+      else write_whole(args.to, offset, 0);
     }
   });
 }

@@ -1,11 +1,13 @@
-// Attention of bf16 by tiles: scores exist for a tile of queries and keys at a time, in registers; nothing of their size is
-// written to memory. Sums are in f32, in one order: the same run gives the same bits.
+// Attention of bf16 by tiles: scores exist for a tile of queries and keys at a time, in registers; nothing of their
+// size is written to memory. Sums are in f32, in one order: the same run gives the same bits.
 //
-// Forward    A warp owns 16 queries and walks over the keys, 64 at a time: softmax as it goes, of the largest score so far.
-// Backward   In two kernels, so that nothing is added up by atomics: of 16 keys a warp for the gradients of key and value,
-//            over the queries of all heads that share them; of 16 queries a warp for the gradient of the query. Both compute
-//            the scores again, from the logarithms of the sums.
-// Memory     D is the depth of a head, rounded up to 64 or 128. Tensors are [batch, heads, rows, depth] with depth next to
+// Forward    A warp owns 16 queries and walks over the keys, 64 at a time: softmax as it goes, of the largest score so
+// far. Backward   In two kernels, so that nothing is added up by atomics: of 16 keys a warp for the gradients of key
+// and value,
+//            over the queries of all heads that share them; of 16 queries a warp for the gradient of the query. Both
+//            compute the scores again, from the logarithms of the sums.
+// Memory     D is the depth of a head, rounded up to 64 or 128. Tensors are [batch, heads, rows, depth] with depth next
+// to
 //            each other and pairs of them aligned.
 #pragma once
 

@@ -109,12 +109,10 @@ SG_KERNEL(bucket_keys, BucketArgs) {
   block.each([&](int lane) {
     for (int64_t i = block.index() * kLanes + lane; i < args.sources; i += block.count() * kLanes) {
       int64_t key;
-      if (args.axis >= 0)
-        key = gathered_offset(args.target, args.index, args.axis, i, args.report);
+      if (args.axis >= 0) key = gathered_offset(args.target, args.index, args.axis, i, args.report);
       else if (args.skip >= 0 && read_whole(args.picks.index[0], offset_of(args.picks.index[0], i)) == args.skip)
         key = -1;
-      else
-        key = args.picks.pick_number(i, args.report);
+      else key = args.picks.pick_number(i, args.report);
       args.key[i] = key;
       if (key >= 0) Block::add_count(args.count + key, 1);
     }
@@ -131,10 +129,8 @@ SG_KERNEL(bucket_offsets, BucketArgs) {
       args.begin[d] = sum;
       sum += args.count[d];
     }
-    if (first < end)
-      args.begin[args.destinations + 1 + lane] = sum;
-    else
-      args.begin[args.destinations + 1 + lane] = 0;
+    if (first < end) args.begin[args.destinations + 1 + lane] = sum;
+    else args.begin[args.destinations + 1 + lane] = 0;
   });
   block.sync();
   block.each([&](int lane) {
@@ -234,9 +230,8 @@ struct Bucket {
   int64_t outer, inner, begin, end;
   SG_FN int64_t count() const { return end - begin; }
   SG_FN int64_t offset(int64_t k) const {
-    return args.from.axes == 0
-               ? 0
-               : offset_of(args.from, (outer * args.sources + args.order[k]) * args.to.inner + inner);
+    return args.from.axes == 0 ? 0
+                               : offset_of(args.from, (outer * args.sources + args.order[k]) * args.to.inner + inner);
   }
 };
 

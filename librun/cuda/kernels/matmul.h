@@ -46,8 +46,7 @@ SG_FN void multiply_complex(const MatmulArgs& args, int64_t b, int64_t i, int64_
   if (args.to.element == Element::c64)
     at<float>(args.to, 2 * offset) = static_cast<float>(sum.re),
                            at<float>(args.to, 2 * offset + 1) = static_cast<float>(sum.im);
-  else
-    at<double>(args.to, 2 * offset) = sum.re, at<double>(args.to, 2 * offset + 1) = sum.im;
+  else at<double>(args.to, 2 * offset) = sum.re, at<double>(args.to, 2 * offset + 1) = sum.im;
 }
 
 SG_FN void multiply_whole(const MatmulArgs& args, int64_t b, int64_t i, int64_t j) {
@@ -68,10 +67,8 @@ SG_FN void multiply_element(const MatmulArgs& args, int64_t b, int64_t i, int64_
   if (args.along == MatmulArgs::Along::m || args.along == MatmulArgs::Along::n) {
     const int64_t g = group_at(args.ends, args.along == MatmulArgs::Along::m ? i : j);
     if (g == args.ends.count) return;  // behind the last group: what is there is not defined
-    if (args.along == MatmulArgs::Along::m)
-      bb = g, ba = 0;
-    else
-      ba = g, bb = 0;
+    if (args.along == MatmulArgs::Along::m) bb = g, ba = 0;
+    else ba = g, bb = 0;
   } else if (args.along == MatmulArgs::Along::k) {
     begin = b == 0 ? 0 : read_whole(args.ends, (b - 1) * args.ends.stride[0]);
     const int64_t stop = read_whole(args.ends, b * args.ends.stride[0]);
@@ -79,10 +76,8 @@ SG_FN void multiply_element(const MatmulArgs& args, int64_t b, int64_t i, int64_
     end = stop;
     ba = bb = 0;
   }
-  if (type == Element::f64)
-    multiply_real<double>(args, b, ba, bb, i, j, begin, end);
-  else
-    multiply_real<float>(args, b, ba, bb, i, j, begin, end);
+  if (type == Element::f64) multiply_real<double>(args, b, ba, bb, i, j, begin, end);
+  else multiply_real<float>(args, b, ba, bb, i, j, begin, end);
 }
 
 SG_KERNEL(matmul_elements, MatmulArgs) {

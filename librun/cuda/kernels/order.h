@@ -34,10 +34,8 @@ SG_FN int64_t merged_place(const SortArgs& args, int64_t row, const int64_t* ord
   const int64_t begin = low;
   while (low < high) {  // how many of the other run stand before it
     const int64_t half = low + (high - low) / 2, other = at_row(args.from, row, order[half]);
-    if (of_first ? stands_before(args, other, at) : !stands_before(args, at, other))
-      low = half + 1;
-    else
-      high = half;
+    if (of_first ? stands_before(args, other, at) : !stands_before(args, at, other)) low = half + 1;
+    else high = half;
   }
   return first + (i - (of_first ? first : middle)) + (low - begin);
 }
@@ -76,9 +74,9 @@ SG_KERNEL(sort_rows, SortArgs) {
 
 // One element of each sorted row: a median, or what occurs most often.
 struct PickArgs {
-  View from;                  // the rows, as they were
+  View from;                       // the rows, as they were
   const int64_t* order = nullptr;  // [rows, length], sorted
-  View values, indices;       // by row; indices may have no data
+  View values, indices;            // by row; indices may have no data
   int64_t rows = 0, length = 0;
   bool is_mode = false, ignores_nan = false;
 };

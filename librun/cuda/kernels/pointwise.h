@@ -124,16 +124,13 @@ SG_FN void convert(Registers& regs, const ProgramStep& s) {
 
 // The ops that go from real to complex numbers or back.
 SG_FN bool compute_parts(Registers& regs, const ProgramStep& s) {
-  if (s.op == BlockOp::complex && s.lane == Lane::f32)
-    regs.set(s.out, Cx<float>{regs.f32(s.in[0]), regs.f32(s.in[1])});
-  else if (s.op == BlockOp::complex)
-    regs.set(s.out, Cx<double>{regs.f64(s.in[0]), regs.f64(s.in[1])});
+  if (s.op == BlockOp::complex && s.lane == Lane::f32) regs.set(s.out, Cx<float>{regs.f32(s.in[0]), regs.f32(s.in[1])});
+  else if (s.op == BlockOp::complex) regs.set(s.out, Cx<double>{regs.f64(s.in[0]), regs.f64(s.in[1])});
   else if (s.op == BlockOp::abs && s.lane == Lane::c64)
     regs.set(s.out, length(regs.c64(s.in[0]).re, regs.c64(s.in[0]).im));
   else if (s.op == BlockOp::abs && s.lane == Lane::c128)
     regs.set(s.out, length(regs.f64(s.in[0]), regs.f64(s.in[0] + 1)));
-  else
-    return false;
+  else return false;
   return true;
 }
 
@@ -163,23 +160,17 @@ SG_FN void compute(Registers& regs, const ProgramStep& s, const Report& report) 
                  real_op(s.op, regs.f64(in[0]), regs.f64(in[1]), regs.f64(in[2]), regs.f64(in[3]), regs.f64(in[4])));
       break;
     case Lane::i64:
-      if (s.is_test)
-        regs.set(s.out, whole_test(s.op, regs.i64(in[0]), regs.i64(in[1])));
-      else
-        regs.set(s.out, whole_op(s.op, regs.i64(in[0]), regs.i64(in[1]), regs.i64(in[2]), regs.i64(in[3]), report));
+      if (s.is_test) regs.set(s.out, whole_test(s.op, regs.i64(in[0]), regs.i64(in[1])));
+      else regs.set(s.out, whole_op(s.op, regs.i64(in[0]), regs.i64(in[1]), regs.i64(in[2]), regs.i64(in[3]), report));
       break;
     case Lane::b8: regs.set(s.out, (flag_op(s.op, regs.b8(in[0]), regs.b8(in[1]), regs.b8(in[2])) & 1) != 0); break;
     case Lane::c64:
-      if (s.is_test)
-        regs.set(s.out, complex_test(s.op, regs.c64(in[0]), regs.c64(in[1])));
-      else
-        regs.set(s.out, complex_op(s.op, regs.c64(in[0]), regs.c64(in[1]), regs.c64(in[2]), regs.c64(in[3])));
+      if (s.is_test) regs.set(s.out, complex_test(s.op, regs.c64(in[0]), regs.c64(in[1])));
+      else regs.set(s.out, complex_op(s.op, regs.c64(in[0]), regs.c64(in[1]), regs.c64(in[2]), regs.c64(in[3])));
       break;
     case Lane::c128:
-      if (s.is_test)
-        regs.set(s.out, complex_test(s.op, regs.c128(in[0]), regs.c128(in[1])));
-      else
-        regs.set(s.out, complex_op(s.op, regs.c128(in[0]), regs.c128(in[1]), regs.c128(in[2]), regs.c128(in[3])));
+      if (s.is_test) regs.set(s.out, complex_test(s.op, regs.c128(in[0]), regs.c128(in[1])));
+      else regs.set(s.out, complex_op(s.op, regs.c128(in[0]), regs.c128(in[1]), regs.c128(in[2]), regs.c128(in[3])));
       break;
   }
 }

@@ -10,13 +10,13 @@ enum class Draw : uint8_t { uniform, normal, exponential, log_normal, cauchy, ge
 
 struct RandomArgs {
   View to;
-  View chance;                    // bernoulli: a probability for each element; no data = `a`
-  View from, mask;                // dropout: `to` = from * mask * scale
+  View chance;      // bernoulli: a probability for each element; no data = `a`
+  View from, mask;  // dropout: `to` = from * mask * scale
   work::Stream stream;
   Draw draw = Draw::uniform;
   double a = 0, b = 0, scale = 1;  // parameters of the draw
   int32_t digits = 24;
-  uint64_t low = 0, count = 0;    // whole
+  uint64_t low = 0, count = 0;  // whole
   // A chunk draws what its part of the original does: row-major strides of the original, and where the chunk begins in
   // it.
   int64_t origin_stride[kMaxAxes] = {}, origin_first = 0;
@@ -63,12 +63,10 @@ SG_KERNEL(draw_elements, RandomArgs) {
     const work::Key key = work::Key::of(args.stream);
     for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
       const int64_t offset = offset_of(args.to, i);
-      if (args.draw == Draw::bernoulli)
-        write_whole(args.to, offset, is_drawn(args, key, i));
+      if (args.draw == Draw::bernoulli) write_whole(args.to, offset, is_drawn(args, key, i));
       else if (args.draw == Draw::whole)
         write_whole(args.to, offset, static_cast<int64_t>(args.low + key.below(origin_index(args, i), args.count)));
-      else
-        write<double>(args.to, offset, drawn_number(args, key, origin_index(args, i)));
+      else write<double>(args.to, offset, drawn_number(args, key, origin_index(args, i)));
     }
   });
 }
@@ -108,8 +106,8 @@ SG_KERNEL(rrelu_elements, RandomArgs) {
 // --- by one lane each: orders and choices ---
 
 struct ChoiceArgs {
-  int64_t* to;                    // [rows, wanted]
-  double* marks;                  // [rows, length]
+  int64_t* to;    // [rows, wanted]
+  double* marks;  // [rows, length]
   const double* weights;
   int64_t rows = 0, length = 0, wanted = 0;
   bool replace = false;
@@ -156,10 +154,8 @@ SG_FN void choose_with_return(const ChoiceArgs& args, const work::Key& key, uint
     int64_t low = 0, high = args.length;
     while (low < high) {
       const int64_t middle = low + (high - low) / 2;
-      if (at < marks[middle])
-        high = middle;
-      else
-        low = middle + 1;
+      if (at < marks[middle]) high = middle;
+      else low = middle + 1;
     }
     while (low > 0 && (low >= args.length || weights[low] == 0)) --low;  // a rounded product may reach the end
     to[k] = low;
@@ -190,10 +186,8 @@ SG_KERNEL(random_choices, ChoiceArgs) {
       if (!has_choice(args, weights)) continue;
       const uint64_t first = static_cast<uint64_t>(row * (args.replace ? args.wanted : args.length));
       double* marks = args.marks + row * args.length;
-      if (args.replace)
-        choose_with_return(args, key, first, weights, marks, args.to + row * args.wanted);
-      else
-        choose_each_once(args, key, first, weights, marks, args.to + row * args.wanted);
+      if (args.replace) choose_with_return(args, key, first, weights, marks, args.to + row * args.wanted);
+      else choose_each_once(args, key, first, weights, marks, args.to + row * args.wanted);
     }
   });
 }

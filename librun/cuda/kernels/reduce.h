@@ -154,10 +154,8 @@ SG_FN void write_partial(const View& to, int64_t offset, const Partial& p, bool 
   if (whole) return write_whole(to, offset, p.whole);
   if (to.element == Element::c64)
     at<float>(to, 2 * offset) = static_cast<float>(p.re), at<float>(to, 2 * offset + 1) = static_cast<float>(p.im);
-  else if (to.element == Element::c128)
-    at<double>(to, 2 * offset) = p.re, at<double>(to, 2 * offset + 1) = p.im;
-  else
-    write<double>(to, offset, p.re);
+  else if (to.element == Element::c128) at<double>(to, 2 * offset) = p.re, at<double>(to, 2 * offset + 1) = p.im;
+  else write<double>(to, offset, p.re);
 }
 
 SG_FN void reduce_extreme(const Block& block, const ReduceArgs& args, int64_t row) {
@@ -175,10 +173,8 @@ SG_FN void reduce_extreme(const Block& block, const ReduceArgs& args, int64_t ro
   const Extreme best = block.reduce(part, pick);
   block.each([&](int lane) {
     if (lane != 0) return;
-    if (args.to.data && whole)
-      write_whole(args.to, offset_of(args.to, row), best.whole);
-    else if (args.to.data)
-      write<double>(args.to, offset_of(args.to, row), best.value);
+    if (args.to.data && whole) write_whole(args.to, offset_of(args.to, row), best.whole);
+    else if (args.to.data) write<double>(args.to, offset_of(args.to, row), best.value);
     if (args.index.data) write_whole(args.index, offset_of(args.index, row), best.index);
   });
 }

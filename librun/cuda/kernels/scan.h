@@ -73,14 +73,10 @@ SG_FN void scan_extremes(const ScanArgs& args, int64_t row) {
 SG_KERNEL(scan_rows, ScanArgs) {
   block.each([&](int lane) {
     for (int64_t row = block.index() * kLanes + lane; row < args.rows; row += block.count() * kLanes) {
-      if (args.kind >= Scan::largest)
-        scan_extremes(args, row);
-      else if (is_complex(args.from.element))
-        scan_complex(args, row);
-      else if (args.whole)
-        scan_whole(args, row);
-      else
-        scan_floats(args, row);
+      if (args.kind >= Scan::largest) scan_extremes(args, row);
+      else if (is_complex(args.from.element)) scan_complex(args, row);
+      else if (args.whole) scan_whole(args, row);
+      else scan_floats(args, row);
     }
   });
 }

@@ -68,12 +68,9 @@ SG_FN void reduce_whole_slot(const SlotArgs& args, int64_t i) {
 SG_KERNEL(reduce_slots, SlotArgs) {
   block.each([&](int lane) {
     for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
-      if (args.slots.element == Element::f64)
-        reduce_slot<double>(args, i);
-      else if (is_floating(args.slots.element))
-        reduce_slot<float>(args, i);
-      else
-        reduce_whole_slot(args, i);
+      if (args.slots.element == Element::f64) reduce_slot<double>(args, i);
+      else if (is_floating(args.slots.element)) reduce_slot<float>(args, i);
+      else reduce_whole_slot(args, i);
     }
   });
 }

@@ -1,7 +1,8 @@
-// Products of small matrices by warps: 16 rows of a warp times columns in the block's shared memory, bf16 in, f32 summed.
+// Products of small matrices by warps: 16 rows of a warp times columns in the block's shared memory, bf16 in, f32
+// summed.
 //
-// A Tile<N> is 16 x 8N numbers of one warp; on a device they are spread over its lanes as mma.m16n8k16 has them: lane l has
-// rows l/4 and l/4 + 8, columns 2 (l % 4) and the next one of every 8. A processor has them as they are.
+// A Tile<N> is 16 x 8N numbers of one warp; on a device they are spread over its lanes as mma.m16n8k16 has them: lane l
+// has rows l/4 and l/4 + 8, columns 2 (l % 4) and the next one of every 8. A processor has them as they are.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
@@ -93,7 +94,8 @@ SG_FN LeftTile load_left(const Pair& pair) {
   return {{pair(r, c), pair(r + 8, c), pair(r, c + 8), pair(r + 8, c + 8)}};
 }
 
-// t[:, 8n ..] += a @ b, b's column j being the row `first + 8 n + j` of bf16 numbers at `memory`, `step` apart, from `k` on.
+// t[:, 8n ..] += a @ b, b's column j being the row `first + 8 n + j` of bf16 numbers at `memory`, `step` apart, from
+// `k` on.
 template <int N>
 SG_FN void multiply_tile(Tile<N>& t, const LeftTile& a, const uint16_t* memory, int step, int k) {
 #pragma unroll

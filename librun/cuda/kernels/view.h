@@ -145,8 +145,7 @@ SG_FN void copy_element(const View& to, int64_t to_offset, const View& from, int
     if (to.conjugate) im = -im;
     if (to.element == Element::c64)
       at<float>(to, 2 * to_offset) = static_cast<float>(re), at<float>(to, 2 * to_offset + 1) = static_cast<float>(im);
-    else
-      at<double>(to, 2 * to_offset) = re, at<double>(to, 2 * to_offset + 1) = im;
+    else at<double>(to, 2 * to_offset) = re, at<double>(to, 2 * to_offset + 1) = im;
   } else if (is_floating(from.element) || is_complex(from.element)) {
     write<double>(to, to_offset, read<double>(from, from_offset));
   } else {

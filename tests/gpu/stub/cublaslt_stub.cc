@@ -104,12 +104,9 @@ STUB cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, 
                                                    const void* value, size_t) {
   auto* d = reinterpret_cast<Description*>(handle);
   const bool transposes = *as<cublasOperation_t>(value) == CUBLAS_OP_T;
-  if (which == CUBLASLT_MATMUL_DESC_TRANSA)
-    d->transposes[0] = transposes;
-  else if (which == CUBLASLT_MATMUL_DESC_TRANSB)
-    d->transposes[1] = transposes;
-  else
-    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (which == CUBLASLT_MATMUL_DESC_TRANSA) d->transposes[0] = transposes;
+  else if (which == CUBLASLT_MATMUL_DESC_TRANSB) d->transposes[1] = transposes;
+  else return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
 STUB cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* out, cudaDataType_t type, uint64_t rows,
@@ -126,12 +123,9 @@ STUB cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
 STUB cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
                                                      cublasLtMatrixLayoutAttribute_t which, const void* value, size_t) {
   auto* l = reinterpret_cast<Layout*>(handle);
-  if (which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
-    l->batch = *as<int32_t>(value);
-  else if (which == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
-    l->step = *as<int64_t>(value);
-  else
-    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) l->batch = *as<int32_t>(value);
+  else if (which == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) l->step = *as<int64_t>(value);
+  else return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
 STUB cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) {

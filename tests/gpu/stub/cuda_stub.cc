@@ -8,8 +8,8 @@
 //   SG_STUB_MEMORY=BYTES     what a device has
 //   SG_STUB_KERNELS=FILE     the name of each kernel that is launched
 //   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
-// Modules are the kernels that are built in, or libraries of the stand-in of NVRTC. While a stream is recorded, calls that
-// would wait for it, or copy what the host may change, end the recording with an error, as the driver does.
+// Modules are the kernels that are built in, or libraries of the stand-in of NVRTC. While a stream is recorded, calls
+// that would wait for it, or copy what the host may change, end the recording with an error, as the driver does.
 #define SG_HOST_KERNELS
 #include "librun/cuda/kernels/all.h"
 
@@ -141,9 +141,9 @@ bool fails(const char* name) {
 #define FAIL_IF_ASKED(code) \
   if (fails(__func__)) return code
 // What waits for a stream, or reads what may have changed by the time of a launch, is no part of a recording.
-#define NOT_RECORDED(stream)               \
-  if (stream_of(stream)->is_recorded()) {  \
-    stream_of(stream)->spoil();            \
+#define NOT_RECORDED(stream)                      \
+  if (stream_of(stream)->is_recorded()) {         \
+    stream_of(stream)->spoil();                   \
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; \
   }
 
@@ -397,12 +397,12 @@ STUB cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, uns
 }
 
 STUB cuGetErrorName(CUresult code, const char** name) {
-  *name = code == CUDA_ERROR_OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
-          : code == CUDA_ERROR_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED"
-          : code == CUDA_ERROR_NO_DEVICE     ? "CUDA_ERROR_NO_DEVICE"
+  *name = code == CUDA_ERROR_OUT_OF_MEMORY                ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : code == CUDA_ERROR_LAUNCH_FAILED              ? "CUDA_ERROR_LAUNCH_FAILED"
+          : code == CUDA_ERROR_NO_DEVICE                  ? "CUDA_ERROR_NO_DEVICE"
           : code == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
           : code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
-                                             : "CUDA_ERROR_UNKNOWN";
+                                                          : "CUDA_ERROR_UNKNOWN";
   return CUDA_SUCCESS;
 }
 STUB cuGetErrorString(CUresult, const char** text) {
