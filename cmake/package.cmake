@@ -6,7 +6,8 @@ install(DIRECTORY ${CMAKE_BINARY_DIR}/share/ DESTINATION share)
 install(FILES ${CMAKE_SOURCE_DIR}/README.md DESTINATION share/doc/stepgraph)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION share/doc/stepgraph/docs PATTERN "design" EXCLUDE)
 install(FILES ${CMAKE_SOURCE_DIR}/schema/graph.fbs ${CMAKE_SOURCE_DIR}/schema/recipe.schema.json
-              ${CMAKE_SOURCE_DIR}/schema/sg-diff.schema.json DESTINATION share/stepgraph/schema)
+              ${CMAKE_SOURCE_DIR}/schema/sg-diff.schema.json ${CMAKE_SOURCE_DIR}/schema/file.magic
+        DESTINATION share/stepgraph/schema)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/tools/capture DESTINATION share/stepgraph
         PATTERN "__pycache__" EXCLUDE PATTERN "*.egg-info" EXCLUDE PATTERN "build" EXCLUDE)
 
