@@ -9,7 +9,9 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"fails", 'f', "CMD", "a shell command, run with a candidate's path behind it; exit 0: it still fails, 125: skip"},
+    {"fails", 0, "CMD", "a shell command, run with a candidate's path behind it; exit 0: it still fails, 125: skip"},
+    {"interesting-if", 0, "pass|fail|regex:RE",
+     "what of the command says so: exit 0, any other exit, or what it prints", "pass"},
     {"timeout", 0, "S", "seconds after which the command is taken for a no", "60"},
     {"attempts", 0, "N", "ask so often before a no counts; without it as often as three runs at the start suggest"},
     {"keep-metadata", 0, {}, "leave modules, source lines and metadata as they are"},

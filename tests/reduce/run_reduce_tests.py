@@ -7,6 +7,7 @@ What is left has to be the planted nodes and nothing else, valid, on all ranks; 
 import argparse
 import json
 import os
+import re
 import random
 import signal
 import subprocess
@@ -136,6 +137,29 @@ def skipped_and_hanging_candidates_are_no_failures(bench):
     small_job = bench.path('small-job.sg')
     bench.run('sg-reduce', job, '--fails', wants, '--keep-metadata', '-o', small_job)
     bench.run('sg-reduce', small_job, '--fails', hangs, '--timeout', '1', '-o', small)
+
+
+@case
+def what_is_interesting_may_be_a_failure_or_a_line(bench):
+    job, small = bench.job(60, 61), bench.path('small.sg')
+    wants = bench.wants(chain(bench.graphs(job)[0], 2, 1))
+    reduced = {}
+    for interest, body in {'pass': f'{wants} "$1"', 'fail': f'! {wants} "$1"',
+                           'regex:^found [ab]$': f'{wants} "$1" && echo found b || echo nothing'}.items():
+        command = bench.script('asks.sh', body + '\n')
+        bench.run('sg-reduce', job, '--fails', command, '--interesting-if', interest, '-o', small)
+        with open(small, 'rb') as file:
+            reduced[interest] = file.read()
+    assert len(set(reduced.values())) == 1, {k: len(v) for k, v in reduced.items()}
+    bench.run('sg-reduce', job, '--fails', 'true', '--interesting-if', 'regex:(', code=2)
+    assert 'pass, fail or regex:RE' in bench.run('sg-reduce', job, '--fails', 'true', '--interesting-if', 'no', code=2)[1]
+
+
+@case
+def a_dry_run_asks_and_stops(bench):
+    job, small = bench.job(20, 62), bench.path('dry.sg')
+    said = bench.run('sg-reduce', job, '--fails', 'true', '--dry-run', '-o', small)[1]
+    assert re.search(r'would reduce \d+ nodes', said) and not os.path.exists(small), said
 
 
 @case

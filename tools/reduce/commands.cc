@@ -63,7 +63,8 @@ Result<int> attempts_for(const Args& args, const Job& job, const Folder& folder,
   }
   if (yes == 0)
     return Error{ErrorKind::negative,
-                 "the command does not exit 0 for the whole job: there is nothing to reduce",
+                 "the command does not say that the whole job fails (--interesting-if " + args.text("interesting-if") +
+                     "): there is nothing to reduce",
                  {},
                  "it is run as `" + options.command + " GRAPH.sg`; --show passes on what it writes"};
   if (args.has("attempts")) return static_cast<int>(std::min<int64_t>(args.number("attempts", 1), 1000));
@@ -104,11 +105,16 @@ Result<int> reduce_operand(const Args& args) {
   probing.command = args.text("fails");
   probing.timeout_seconds = static_cast<double>(args.number("timeout", 60));
   probing.show = args.has("show");
+  SG_ASSIGN(probing.interest, parse_interest(args.text("interesting-if")));
   SG_ASSIGN(Job job, cli::read_job(args, args.input()));
   SG_ASSIGN(Folder folder, Folder::make());
   for (int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, stop);
   size_t before = nodes_of(job);
   SG_ASSIGN(probing.attempts, attempts_for(args, job, folder, probing));
+  if (args.has("dry-run")) {
+    args.report().line("sg-reduce: would reduce " + plural(before, "node") + ", which show the failure");
+    return 0;
+  }
 
   SearchOptions options;
   options.threads = args.threads();

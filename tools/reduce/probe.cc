@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int kSkip = 125, kNotRunnable = 126, kNotFound = 127;  // of the shell
 constexpr size_t kMaxRunning = 64;
+constexpr size_t kMaxLine = 4096;  // longer ones are searched in pieces
 
 std::atomic<bool> stopped{false};
 std::atomic<pid_t> running[kMaxRunning];  // process groups; 0 = a free place
@@ -39,12 +41,13 @@ class Registered {
 };
 
 // Between fork and exec of a program with threads: system calls only.
-[[noreturn]] void become(char* const* words, bool show) {
+[[noreturn]] void become(char* const* words, bool show, int kept) {
   ::setpgid(0, 0);
   int nothing = ::open("/dev/null", O_RDWR);
   ::dup2(nothing, STDIN_FILENO);
-  ::dup2(show ? STDERR_FILENO : nothing, STDOUT_FILENO);
-  if (!show) ::dup2(nothing, STDERR_FILENO);
+  ::dup2(kept >= 0 ? kept : show ? STDERR_FILENO : nothing, STDOUT_FILENO);
+  if (kept >= 0) ::dup2(kept, STDERR_FILENO);
+  else if (!show) ::dup2(nothing, STDERR_FILENO);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -67,12 +70,48 @@ bool wait_for(pid_t child, double seconds, int* status) {
   return found > 0;
 }
 
+// What a command prints, where somebody asks: in a file without a name.
+class Printed {
+ public:
+  Printed(bool is_wanted, bool show) : fd_(is_wanted ? ::memfd_create("sg-reduce", MFD_CLOEXEC) : -1), show_(show) {}
+  ~Printed() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Printed(const Printed&) = delete;
+  int fd() const { return fd_; }
+
+  bool matches(const std::regex& wanted) const {
+    std::string line;
+    bool found = false;
+    auto end_line = [&] {
+      found = found || std::regex_search(line, wanted);
+      line.clear();
+    };
+    char part[4096];
+    ::lseek(fd_, 0, SEEK_SET);
+    for (ssize_t n; (n = ::read(fd_, part, sizeof part)) > 0;) {
+      if (show_ && ::write(STDERR_FILENO, part, static_cast<size_t>(n)) < 0) continue;  // who reads has gone
+      for (char c : std::string_view(part, static_cast<size_t>(n))) {
+        if (c == '\n' || line.size() == kMaxLine) end_line();
+        if (c != '\n') line += c;
+      }
+    }
+    end_line();
+    return found;
+  }
+
+ private:
+  int fd_;
+  bool show_;
+};
+
 Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidate) {
   if (stopped) return Answer::stopped;
+  const Printed printed(options.interest.kind == Interest::Kind::print, options.show);
   std::string script = options.command + " \"$1\"";
   const char* words[] = {"/bin/sh", "-c", script.c_str(), "sg-reduce", candidate.c_str(), nullptr};
   pid_t child = ::fork();
-  if (child == 0) become(const_cast<char* const*>(words), options.show);
+  if (child == 0) become(const_cast<char* const*>(words), options.show, printed.fd());
   if (child < 0)
     return Error{ErrorKind::missing, std::string("cannot start a process: ") + std::strerror(errno), {}, {}};
   ::setpgid(child, child);  // whoever comes first
@@ -87,10 +126,35 @@ Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidat
                  "the shell cannot run `" + options.command + "`",
                  {},
                  "is it executable, and its path given (./NAME)? --show passes on what the shell says"};
-  return code == 0 ? Answer::yes : code == kSkip ? Answer::skip : Answer::no;
+  if (code == kSkip) return Answer::skip;
+  switch (options.interest.kind) {
+    case Interest::Kind::pass: return code == 0 ? Answer::yes : Answer::no;
+    case Interest::Kind::fail: return code != 0 ? Answer::yes : Answer::no;
+    case Interest::Kind::print: return printed.matches(options.interest.printed) ? Answer::yes : Answer::no;
+  }
+  return Answer::no;
 }
 
 }  // namespace
+
+Result<Interest> parse_interest(const std::string& text) {
+  Interest out;
+  if (text == "pass") return out;
+  out.kind = Interest::Kind::fail;
+  if (text == "fail") return out;
+  out.kind = Interest::Kind::print;
+  constexpr std::string_view kRegex = "regex:";
+  try {
+    if (text.starts_with(kRegex)) {
+      out.printed = std::regex(text.substr(kRegex.size()), std::regex::ECMAScript);
+      return out;
+    }
+  } catch (const std::regex_error&) {
+    return Error{
+        ErrorKind::usage, "--interesting-if " + text + " has no regular expression", {}, "for example regex:'nan|inf'"};
+  }
+  return Error{ErrorKind::usage, "--interesting-if takes pass, fail or regex:RE, not `" + text + "`", {}, {}};
+}
 
 Result<Answer> probe(const ProbeOptions& options, const std::string& candidate) {
   Answer answer = Answer::no;

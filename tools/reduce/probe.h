@@ -1,13 +1,14 @@
 // Probe: asks the user's command whether a candidate still shows what is looked for.
 //
 // Command   Run by /bin/sh with the candidate's path as its last word, in a process group of its own; what it writes is
-//           dropped unless it is to be shown. Exit 0: it does; 125: this candidate says nothing; anything else, or no
-//           answer in time: it does not.
+//           dropped unless it is to be shown. Exit 125: this candidate says nothing. Else what `Interest` says; no
+//           answer in time, or a signal: it does not.
 // Threads   Several may ask at once. After stop() nothing is started any more, and what runs is killed.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <regex>
 #include <string>
 
 #include "libgraph/result.h"
@@ -16,8 +17,16 @@ namespace sg::reduce {
 
 enum class Answer : uint8_t { yes, no, skip, stopped };
 
+// What makes a candidate interesting: exit 0, another exit, or a line of what the command prints.
+struct Interest {
+  enum class Kind : uint8_t { pass, fail, print } kind = Kind::pass;
+  std::regex printed;
+};
+Result<Interest> parse_interest(const std::string& text);  // "pass", "fail", "regex:RE"
+
 struct ProbeOptions {
   std::string command;
+  Interest interest;
   double timeout_seconds = 60;
   bool show = false;  // pass on what the command writes
   int attempts = 1;   // of a flaky command: yes if one of so many says so
