@@ -267,4 +267,12 @@ std::vector<SymbolValues> usual_values(const Job& job) {
   return out;
 }
 
+JobSizes sizes_of(const Job& job, std::vector<SymbolValues> values) {
+  return [&job, values = std::move(values)](const Program& program, StrId symbol) -> std::optional<int64_t> {
+    for (size_t i = 0; i < values.size(); ++i)
+      if (job.programs[i].get() == &program) return values[i].value(symbol);
+    return std::nullopt;
+  };
+}
+
 }  // namespace sg

@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,6 +48,10 @@ class SymbolValues {
 // VALUE outside of its symbol's declared range.
 Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInference& inference,
                                                 const Assumption& assumption);
+
+// The number of a symbol of one of a job's programs, if it has one. The job must outlive it.
+using JobSizes = std::function<std::optional<int64_t>(const Program&, StrId)>;
+JobSizes sizes_of(const Job& job, std::vector<SymbolValues> values);
 
 // What a symbol is taken for by itself: its hint, else the middle of its range, else nothing.
 std::optional<int64_t> hint_or_middle(const Symbol& symbol);

@@ -88,6 +88,10 @@ void print_unknown(std::string* out, const ProgramStats& s) {
 
 }  // namespace
 
+StatTable stat_table_named(std::string_view name) {
+  return name == "phase" ? StatTable::phase : name == "op" ? StatTable::op : StatTable::module;
+}
+
 std::string print_stats(const Stats& stats, StatTable table, size_t rows) {
   std::string out = stats.title + "\n";
   for (const ProgramStats& s : stats.programs) {

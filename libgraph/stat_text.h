@@ -8,6 +8,7 @@
 namespace sg {
 
 enum class StatTable : uint8_t { phase, module, op };
+StatTable stat_table_named(std::string_view name);  // REQUIRES: one of these names
 
 // One block a program: counts, parameters, cost, memory, communication, what is not known, and a table of `rows` rows,
 // heaviest first; the rest is summed up in one line.

@@ -12,4 +12,34 @@ inline constexpr std::string_view kCommands[] = {
 
 constexpr bool is_part_of_front(std::string_view command) { return command == "completions" || command == "help"; }
 
+// What `stepgraph --help` says of them.
+inline constexpr std::string_view kCommandsHelp =
+    "  import       turn captures of a training step into a graph\n"
+    "  export       write a graph as a Python module of torch calls\n"
+    "  clean        remove what nobody sees from a step\n"
+    "  remat        compute forward values again in the backward\n"
+    "  offload      let values wait for the backward on the host\n"
+    "  chunk        run modules once for each chunk of their rows\n"
+    "  overlap      run exchanges, gathers and reductions while something else computes\n"
+    "  bucket       gather and reduce the parameters of a block at once, launched ahead\n"
+    "  concretize   put numbers for the symbolic sizes of a graph\n"
+    "  pipe         run passes one after the other in one process\n"
+    "  print        write a graph as text\n"
+    "  parse        turn a text into a graph file\n"
+    "  check        verify graphs\n"
+    "  diff         say what changed from one graph to another\n"
+    "  log          say how a graph came to be\n"
+    "  explain      say of a node who made it and what becomes of it\n"
+    "  run          execute a step on its ranks\n"
+    "  recipe       check, plan and run a recipe of passes\n"
+    "  reduce       shrink a failing job to a small one that still fails\n"
+    "  sim          simulate a step on a machine\n"
+    "  stat         count nodes, parameters, flops, bytes and communication\n"
+    "  view         show a step as one HTML page\n"
+    "  sweep        score a recipe at many points: time against peak memory\n"
+    "  doctor       say what of Stepgraph works on this machine\n"
+    "  completions  print what completes commands and options in bash, zsh or fish\n"
+    "  help         print the help of a command\n\n"
+    "`stepgraph print` is `sg-print`; options of a command follow its name.";
+
 }  // namespace sg::cli

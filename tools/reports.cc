@@ -70,8 +70,6 @@ std::string lap(std::string_view name, std::chrono::steady_clock::time_point* fr
   return std::string(name) + seconds;
 }
 
-}  // namespace
-
 Verdict judge(const std::string& operand, const LoadOptions& options, size_t max_findings, bool keep) {
   Verdict out;
   auto clock = std::chrono::steady_clock::now();
@@ -96,6 +94,18 @@ Verdict judge(const std::string& operand, const LoadOptions& options, size_t max
   out.said = std::move(said);
   if (keep && loaded.ok()) out.kept = std::move(*loaded);
   return out;
+}
+
+}  // namespace
+
+std::vector<Verdict> judge_all(const std::vector<std::string>& operands, const Args& args, size_t max_findings) {
+  std::vector<Verdict> verdicts(operands.size());
+  LoadOptions options = load_options(args);
+  size_t at_once = std::min(args.threads(), operands.size());
+  options.threads = std::max<size_t>(1, args.threads() / at_once);
+  parallel_for(operands.size(), at_once,
+               [&](size_t i) { verdicts[i] = judge(operands[i], options, max_findings, operands.size() == 1); });
+  return verdicts;
 }
 
 std::string rules_report() {

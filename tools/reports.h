@@ -14,7 +14,7 @@ namespace sg::cli {
 // The node of that name (with or without %) and those that use its results, in every graph of the job that has it.
 Result<std::string> node_report(const Job& job, std::string name);
 
-// sg-check's answer for one argument. Says nothing itself, so that several may be judged at once.
+// sg-check's answer for one argument.
 struct Verdict {
   Diagnostics said;  // what reading brought up, and the findings
   std::optional<Error> error;
@@ -24,7 +24,8 @@ struct Verdict {
   std::optional<Loaded> kept;  // what was judged, for a tool that leaves without taking it apart
   int code = 0;                // 0 valid, 1 findings, else the kind of the error
 };
-Verdict judge(const std::string& operand, const LoadOptions& options, size_t max_findings, bool keep);
+// Of each operand, several at once; what a single one is of is kept.
+std::vector<Verdict> judge_all(const std::vector<std::string>& operands, const Args& args, size_t max_findings);
 
 // Every rule of the verifier with its promise, a line each.
 std::string rules_report();

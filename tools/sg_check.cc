@@ -4,7 +4,6 @@
 // other. Exit 1 when one has a finding, 3 when one cannot be read at all.
 #include <algorithm>
 
-#include "libgraph/parallel.h"
 #include "tools/cli_job.h"
 #include "tools/reports.h"
 
@@ -24,14 +23,7 @@ Result<int> run(const Args& args) {
     return 0;
   }
   std::vector<std::string> operands = args.operands().empty() ? std::vector<std::string>{"-"} : args.operands();
-  std::vector<Verdict> verdicts(operands.size());
-  LoadOptions options = load_options(args);
-  size_t at_once = std::min(args.threads(), operands.size());
-  options.threads = std::max<size_t>(1, args.threads() / at_once);
-  parallel_for(operands.size(), at_once, [&](size_t i) {
-    verdicts[i] =
-        judge(operands[i], options, static_cast<size_t>(args.number("max-findings", 20)), operands.size() == 1);
-  });
+  std::vector<Verdict> verdicts = judge_all(operands, args, static_cast<size_t>(args.number("max-findings", 20)));
   std::string lines, json;
   int code = 0;
   for (size_t i = 0; i < verdicts.size(); ++i) {

@@ -1,8 +1,8 @@
 // sg-explain: who made a node and why, from what, for whom, how long it lives, which collectives it feeds.
-#include "libgraph/assume.h"
 #include "libgraph/node_story.h"
 #include "libpasses/replay.h"
 #include "tools/cli_job.h"
+#include "tools/cli_sizes.h"
 
 using namespace sg;
 using namespace sg::cli;
@@ -11,7 +11,7 @@ namespace {
 
 constexpr Option kOptions[] = {
     {"rank", 'r', "N", "of ranks that run different programs the one that is meant", "0"},
-    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for symbols; balanced without it", {}, true},
+    kAssume,
 };
 
 Result<const Program*> program_of(const Args& args, const Job& job) {
@@ -22,16 +22,10 @@ Result<const Program*> program_of(const Args& args, const Job& job) {
   return program;
 }
 
-// Without --assume a symbol that nothing bounds has no number, and no more has memory that depends on it.
-Result<SizeValues> sizes_of(const Args& args, const Job& job, const Program* program) {
-  std::vector<std::string> words = args.all("assume");
-  SG_ASSIGN(Assumption assumption, parse_assume(std::vector<std::string_view>(words.begin(), words.end())));
-  Result<std::vector<SymbolValues>> assumed = assume_values(job, infer_ranges(job), assumption);
-  if (!assumed.ok() && !words.empty()) return assumed.error();
-  if (!assumed.ok()) return SizeValues([](StrId) -> std::optional<int64_t> { return std::nullopt; });
-  size_t i = 0;
-  while (job.programs[i].get() != program) ++i;
-  return SizeValues([values = std::move((*assumed)[i])](StrId s) { return values.value(s); });
+Result<SizeValues> sizes_in(const Args& args, const Job& job, const Program* program) {
+  SG_ASSIGN(auto values, assumed_values_if_known(args, job));
+  if (!values) return SizeValues([](StrId) -> std::optional<int64_t> { return std::nullopt; });
+  return SizeValues([program, sizes = sizes_of(job, std::move(*values))](StrId s) { return sizes(*program, s); });
 }
 
 Result<int> run(const Args& args) {
@@ -39,7 +33,7 @@ Result<int> run(const Args& args) {
     return Error{ErrorKind::usage, "sg-explain takes a graph and a node", {}, "sg-explain step.sg %mm_3"};
   SG_ASSIGN(Job job, read_job(args, args.operands()[0]));
   SG_ASSIGN(const Program* program, program_of(args, job));
-  SG_ASSIGN(SizeValues sizes, sizes_of(args, job, program));
+  SG_ASSIGN(SizeValues sizes, sizes_in(args, job, program));
   StoryHistory history;
   for (const HistoryStep& step : history_of(job)) history.push_back(step.command());
   SG_ASSIGN(NodeStory story, tell_node(job, *program, args.operands()[1], sizes, history));

@@ -1,10 +1,10 @@
 // sg-stat: what a graph consists of, and what a step of it costs.
 //
-// Counts, parameters, flops, bytes moved, live memory, communication by kind and group; a table by phase, module or op.
-// Sizes that only the data decides take a number by --assume.
-#include "libgraph/assume.h"
+// Counts, parameters, flops, bytes moved, live memory, communication; a table by phase, module or op. Sizes that only
+// the data decides take a number by --assume.
 #include "libgraph/stat_text.h"
 #include "tools/cli_job.h"
+#include "tools/cli_sizes.h"
 
 using namespace sg;
 using namespace sg::cli;
@@ -16,27 +16,15 @@ constexpr Option kOptions[] = {
     {"depth", 'd', "N", "dotted components that tell modules apart; 0 = all", "3"},
     {"rows", 0, "N", "rows of the table; the rest is summed up", "20"},
     {"allocator", 0, "exact|cuda-caching", "say what memory would be handed out so, and its course over the phases"},
-    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for symbols; balanced without it", {}, true},
+    kAssume,
 };
 
-StatTable table_of(const std::string& by) {
-  return by == "phase" ? StatTable::phase : by == "op" ? StatTable::op : StatTable::module;
-}
-
-// Without --assume a symbol that nothing bounds has no number, and what depends on it is counted as unknown.
 Result<StatOptions> stat_options(const Args& args, const Job& job) {
   StatOptions options;
   if (args.has("allocator")) options.allocator = allocator_named(args.text("allocator"));
   options.module_depth = static_cast<size_t>(args.number("depth", 3));
-  std::vector<std::string> words = args.all("assume");
-  SG_ASSIGN(Assumption assumption, parse_assume(std::vector<std::string_view>(words.begin(), words.end())));
-  Result<std::vector<SymbolValues>> assumed = assume_values(job, infer_ranges(job), assumption);
-  if (!assumed.ok()) return words.empty() ? Result<StatOptions>(options) : Result<StatOptions>(assumed.error());
-  options.sizes = [&job, values = std::move(*assumed)](const Program& program, StrId symbol) -> std::optional<int64_t> {
-    for (size_t i = 0; i < values.size(); ++i)
-      if (job.programs[i].get() == &program) return values[i].value(symbol);
-    return std::nullopt;
-  };
+  SG_ASSIGN(auto values, assumed_values_if_known(args, job));
+  if (values) options.sizes = sizes_of(job, std::move(*values));
   return options;
 }
 
@@ -47,8 +35,8 @@ Result<int> run(const Args& args) {
   Stats stats = collect_stats(job, options);
   args.report().phase("count", "");
   size_t rows = static_cast<size_t>(args.number("rows", 20));
-  SG_TRY(write_text(args,
-                    args.has("json") ? stats_json(stats) + "\n" : print_stats(stats, table_of(args.text("by")), rows)));
+  SG_TRY(write_text(
+      args, args.has("json") ? stats_json(stats) + "\n" : print_stats(stats, stat_table_named(args.text("by")), rows)));
   return leave(args, 0);
 }
 

@@ -2,6 +2,7 @@
 //
 // Modules, nodes, a simulated timeline, the memory that is live; with two graphs, what changed.
 #include "tools/cli_job.h"
+#include "tools/cli_sizes.h"
 #include "tools/view/commands.h"
 
 using namespace sg;
@@ -13,7 +14,7 @@ constexpr Option kOptions[] = {
     {"format", 0, "html|dot|svg|json|perfetto|model-explorer", "a page, or a form that other programs read", "html"},
     {"machine", 'm', "MACHINE|FILE", "what the timeline is simulated on: as in sg-sim", "h100-8"},
     {"set", 's', "KEY=VALUE", "change one number of the machine, or multiply: nvlink=2x", {}, true},
-    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for symbols; balanced without it", {}, true},
+    kAssume,
     {"ignore", 0, "name|meta|order|loc,...", "what is no difference", {}, true},
 };
 

@@ -155,13 +155,6 @@ Error malformed(const Word& word, const std::string& message, const std::string&
   return {ErrorKind::unreadable, message, word.where, hint};
 }
 
-std::vector<SymbolValues> assumed_sizes(const Job& job, Error* problem) {
-  Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), Assumption());
-  if (values.ok()) return std::move(*values);
-  *problem = values.error();
-  return {};
-}
-
 }  // namespace
 
 Result<Assertion> parse_assertion(const Word& word) {
@@ -225,23 +218,17 @@ Result<std::vector<std::string>> failing_assertions(const Job& job, const std::v
                                                     const std::string& machine) {
   std::vector<std::string> out;
   if (assertions.empty()) return out;
-  Error no_sizes;
-  std::vector<SymbolValues> values = assumed_sizes(job, &no_sizes);
+  Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), Assumption());
   StatOptions options;
-  if (!values.empty())
-    options.sizes = [&](const Program& program, StrId symbol) -> std::optional<int64_t> {
-      for (size_t i = 0; i < values.size(); ++i)
-        if (job.programs[i].get() == &program) return values[i].value(symbol);
-      return std::nullopt;
-    };
+  if (values.ok()) options.sizes = sizes_of(job, *values);
   Stats stats = collect_stats(job, options);
   std::optional<Simulation> simulation;
   if (std::ranges::any_of(assertions, [](const Assertion& a) { return a.about_time; })) {
-    if (values.empty()) return no_sizes;
+    if (!values.ok()) return values.error();
     SimOptions sim;
     sim.events = false;
     SG_ASSIGN(sim.machine, find_machine(machine));
-    SG_ASSIGN(simulation, simulate(job, values, sim));
+    SG_ASSIGN(simulation, simulate(job, *values, sim));
   }
   for (const Assertion& a : assertions) {
     const Metric* metric = a.op.empty() ? find_metric(a.metric) : nullptr;

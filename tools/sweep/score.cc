@@ -24,11 +24,7 @@ Result<Score> simulated(const Scoring& scoring, std::string_view sealed, const s
   SG_ASSIGN(Job job, read_binary(sealed, name));
   SG_ASSIGN(std::vector<SymbolValues> values, assume_values(job, infer_ranges(job), Assumption()));
   StatOptions options;
-  options.sizes = [&](const Program& program, StrId symbol) -> std::optional<int64_t> {
-    for (size_t i = 0; i < values.size(); ++i)
-      if (job.programs[i].get() == &program) return values[i].value(symbol);
-    return std::nullopt;
-  };
+  options.sizes = sizes_of(job, values);
   Score out;
   for (const ProgramStats& stats : collect_stats(job, options).programs) {
     if (stats.memory.unknown_sizes != 0)

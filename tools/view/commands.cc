@@ -5,6 +5,7 @@
 #include "libgraph/sim/report.h"
 #include "libgraph/view/view_formats.h"
 #include "tools/cli_job.h"
+#include "tools/cli_sizes.h"
 #include "tools/view/page.h"
 
 namespace sg::cli {
@@ -14,16 +15,6 @@ Result<Machine> machine_of(const Args& args) {
   SG_ASSIGN(Machine machine, find_machine(args.text("machine")));
   for (const std::string& assignment : args.all("set")) SG_TRY(set_machine(&machine, assignment));
   return machine;
-}
-
-// Without --assume a symbol that nothing bounds has no number: what depends on it counts as nothing, and the page says
-// so.
-Result<std::vector<SymbolValues>> values_of(const Args& args, const Job& job) {
-  std::vector<std::string> words = args.all("assume");
-  SG_ASSIGN(Assumption assumption, parse_assume(std::vector<std::string_view>(words.begin(), words.end())));
-  Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), assumption);
-  if (!values.ok() && words.empty()) return std::vector<SymbolValues>(job.programs.size());
-  return values;
 }
 
 std::string escaped_title(std::string_view s) {
@@ -112,7 +103,9 @@ Result<int> view_operands(const Args& args) {
   SimOptions sim;
   SG_ASSIGN(sim.machine, machine_of(args));
   from.machine = sim.machine.name;
-  SG_ASSIGN(std::vector<SymbolValues> values, values_of(args, job));
+  SG_ASSIGN(auto assumed, assumed_values_if_known(args, job));
+  // A symbol without a number: what depends on it counts as nothing, and the page says so.
+  std::vector<SymbolValues> values = assumed ? std::move(*assumed) : std::vector<SymbolValues>(job.programs.size());
   from.values = &values;
   SG_ASSIGN(Simulation simulation, simulate(job, values, sim));
   from.simulation = &simulation;

@@ -1,0 +1,113 @@
+#include "tools/import_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "libgraph/infer.h"
+#include "libgraph/repair_types.h"
+#include "tools/cli_job.h"
+#include "tools/cli_output.h"
+#include "tools/import_sources.h"
+#include "tools/reports.h"
+
+namespace sg::cli {
+namespace {
+
+const std::string kWrittenBy = "written_by";  // in the metadata of a safetensors file
+
+Result<int> write_listing(const Args& args, const Listing& listing) {
+  SG_TRY(write_text(args, args.has("json") ? listing.json : listing.text));
+  return 0;
+}
+
+// Where the tensors go: --data, else beside the output, under its name. Empty = nowhere.
+std::string data_place(const Args& args) {
+  if (args.has("data")) return args.text("data");
+  std::string path = output_of(args);
+  if (path == "-") return {};
+  if (is_rank_pattern(path)) path = file_of_rank(path, 0);
+  for (std::string_view end : {".txt", ".sg"})
+    if (path.size() > end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0)
+      path.resize(path.size() - end.size());
+  return path + ".safetensors";
+}
+
+// Where the tensors go may not be what was read; and a file beside the output that nobody named is replaced only when
+// an import made it.
+Status check_data_place(const Args& args, const std::string& place) {
+  for (const std::string& source : args.operands())
+    if (is_same_file(place, source)) return Error{ErrorKind::usage, "--data " + place + " would replace the source"};
+  if (is_same_file(place, output_of(args))) return Error{ErrorKind::usage, "--data and -o name one file: " + place};
+  if (args.has("data") || ::access(place.c_str(), F_OK) != 0) return ok_status();
+  Result<TensorFile> old = TensorFile::open(place);
+  const auto is_ours = [](const auto& entry) { return entry.first == kWrittenBy && entry.second == "sg-import"; };
+  if (old.ok() && std::ranges::any_of(old->metadata(), is_ours)) return ok_status();
+  return Error{ErrorKind::usage,
+               "the weights would replace " + place + ", which no import has written",
+               {},
+               "--data FILE says where they go"};
+}
+
+// The graph and its tensors: both are complete before either is put in its place.
+Status write_all(const Args& args, const Job& job, const Imported& imported) {
+  std::string place = data_place(args);
+  if (imported.tensors.empty() || place.empty()) {
+    SG_TRY(write_job(args, job));
+    if (!imported.tensors.empty())
+      args.report().line("sg-import: " + counted(imported.tensors.size(), "tensor") +
+                         " of weights and constants not written: --data FILE says where to");
+    return ok_status();
+  }
+  SG_TRY(check_data_place(args, place));
+  SG_ASSIGN(OutputFile tensors, stage_tensors(place, imported.tensors, {{{kWrittenBy, "sg-import"}}, false}));
+  SG_TRY(write_job(args, job));
+  if (!args.has("dry-run")) SG_TRY(tensors.commit());
+  args.report().line(std::string("sg-import: ") + (args.has("dry-run") ? "would write " : "wrote ") + place + ": " +
+                     counted(imported.tensors.size(), "tensor"));
+  return ok_status();
+}
+
+// What --list and --check print instead of a graph; the exit code.
+Result<int> report(const Args& args, const Job& job, const std::string& name) {
+  TypeReport types;
+  if (args.has("check")) types = type_report(job, name);
+  else types = {describe_long(job), describe_json(args, job, name) + "\n"};
+  SG_TRY(write_text(args, args.has("json") ? types.json : types.text));
+  return types.count == 0 ? 0 : static_cast<int>(ErrorKind::negative);
+}
+
+}  // namespace
+
+Result<int> run_import(const Args& args) {
+  SG_ASSIGN(Sources sources, read_sources(args));
+  args.report().phase("read", counted(sources.files.size(), "file") + ", " + counted(sources.bytes, "byte"));
+  Diagnostics notes;
+  if (args.has("list") && !args.has("check")) {
+    SG_ASSIGN(std::optional<Listing> listing, list_source(args, &sources, &notes));
+    args.report().add(notes);
+    if (listing) return write_listing(args, *listing);
+  }
+  Result<Imported> imported = import_source(args, &sources, &notes);
+  args.report().add(notes);
+  if (!imported.ok()) return imported.error();
+  Job* job = &imported->job;
+  args.report().phase("import", describe(*job));
+  if (args.has("check") || args.has("list")) return report(args, *job, sources.name);
+  size_t repaired = 0;
+  for (auto& program : job->programs) {
+    infer_missing_types(*program);
+    repaired += repair_recorded_types(*program);
+  }
+  if (repaired > 0)
+    args.report().note(counted(repaired, "recorded type") +
+                       " contradicted by the data or the op: put right (--check lists them)");
+  add_provenance(args, {"from", "model", "spmd", "rank", "compile-id"}, sources.digest, job);
+  Loaded loaded{std::move(*job), sources.name, {}, sources.bytes};
+  SG_TRY(require_valid(args, loaded));
+  if (output_of(args) == "-") args.report().line("sg-import: read " + sources.name + ": " + describe(loaded.job));
+  SG_TRY(write_all(args, loaded.job, *imported));
+  return leave(args, 0);
+}
+
+}  // namespace sg::cli
