@@ -18,7 +18,7 @@ required=(
   "/usr/include/catch2/catch.hpp:catch2"
 )
 optional=( "ninja:ninja-build" "ccache:ccache" "clang++:clang" "/usr/include/dnnl.h:libdnnl-dev" "mpirun:openmpi-bin" "mpicxx:libopenmpi-dev" )
-tests=( "zsh:zsh" "fish:fish" "mandoc:mandoc" "clang-format:clang-format" )
+tests=( "zsh:zsh" "fish:fish" "mandoc:mandoc" "clang-format:clang-format" "file:file" )
 check_only=${1:-}
 [ -z "${CI:-}" ] && [ "$check_only" != "--tests" ] || optional+=( "${tests[@]}" )
 

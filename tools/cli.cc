@@ -92,8 +92,8 @@ int say_or_fail(const std::string& text, Reporter& report) {
   return written.ok() ? 0 : static_cast<int>(written.error().kind);
 }
 
-int run_words(const Tool& tool, const std::vector<std::string>& words, Reporter& report) {
-  Result<Args> args = parse_options(tool, words, report);
+int run_line(const Tool& tool, const CommandLine& line, Reporter& report) {
+  Result<Args> args = parse_options(tool, line.words, report);
   if (!args.ok()) {
     report.error(args.error());
     return static_cast<int>(args.error().kind);
@@ -105,6 +105,8 @@ int run_words(const Tool& tool, const std::vector<std::string>& words, Reporter&
     const std::string name(tool.name);
     return say_or_fail(completion_script({&name, 1}, args->text("completions")), report);
   }
+  if (args->has("print-config"))
+    return say_or_fail(args->has("json") ? config_json(*args, line) : config_text(*args, line), report);
   if (tool.reads_stdin && args->operands().empty() && ::isatty(STDIN_FILENO) != 0) {
     report.error({ErrorKind::usage, "no input", {}, "name a file, or - for standard input"});
     report.line(short_help(tool));
@@ -112,7 +114,7 @@ int run_words(const Tool& tool, const std::vector<std::string>& words, Reporter&
   }
   Result<int> code = guarded_run(tool, *args);
   if (code.ok()) return *code;
-  report.error(code.error().kind == ErrorKind::internal ? our_bug(tool, words, code.error()) : code.error());
+  report.error(code.error().kind == ErrorKind::internal ? our_bug(tool, line.words, code.error()) : code.error());
   return static_cast<int>(code.error().kind);
 }
 
@@ -134,12 +136,12 @@ int main(const Tool& tool, int argc, char** argv) {
   int code = 0;
   if (std::optional<std::string> text = answer(tool, words)) {
     code = say_or_fail(*text, report);
-  } else if (Result<std::vector<std::string>> expanded = expand_response_files(tool, words); !expanded.ok()) {
+  } else if (Result<CommandLine> expanded = expand_response_files(tool, words); !expanded.ok()) {
     report.error(expanded.error());
     code = static_cast<int>(expanded.error().kind);
   } else {
-    set_format_early(*expanded, report);
-    code = run_words(tool, *expanded, report);
+    set_format_early(expanded->words, report);
+    code = run_line(tool, *expanded, report);
   }
   report.finish();
   return code;

@@ -78,6 +78,9 @@ class Args {
   std::vector<std::string> all(std::string_view name) const;  // in the order given
   int64_t number(std::string_view name, int64_t fallback) const;
 
+  // Which of the parsed words gave the option its last value.
+  size_t word_of(std::string_view name) const;  // REQUIRES: has(name)
+
   const std::vector<std::string>& operands() const { return operands_; }
   size_t threads() const;  // --jobs; without it, as many as the machine runs at once
   std::string input() const { return operands_.empty() ? "-" : operands_[0]; }
@@ -91,6 +94,7 @@ class Args {
   const Tool* tool_;
   Reporter* report_;
   std::map<std::string, std::vector<std::string>, std::less<>> values_;
+  std::map<std::string, size_t, std::less<>> words_;
   std::vector<std::string> operands_;
 };
 
@@ -106,8 +110,16 @@ std::string help_markdown(const Tool& tool);        // --help-markdown: a sectio
 // The alternatives of `a|b`; empty when any text is allowed.
 std::vector<std::string_view> choices_of(const Option& o);
 
-// Words with each `@FILE` replaced by the words in it, up to `--`.
-Result<std::vector<std::string>> expand_response_files(const Tool& tool, std::vector<std::string> words);
+// A command line, each `@FILE` up to `--` replaced by the words in it.
+struct CommandLine {
+  std::vector<std::string> words;
+  std::vector<std::string> files;  // by word: the file that it stands in; empty = the line itself
+};
+Result<CommandLine> expand_response_files(const Tool& tool, std::vector<std::string> words);
+
+// --print-config: the value of every option, where it comes from, and the environment that the suite looks at.
+std::string config_text(const Args& args, const CommandLine& line);
+std::string config_json(const Args& args, const CommandLine& line);
 
 // How `run` ends when it holds a large graph: `return leave(args, code);` ends the process as main() would, but takes
 // nothing apart. A million nodes are given back to the system at once instead of one by one.

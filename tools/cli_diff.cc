@@ -60,12 +60,7 @@ Cost cost_of(const Job& job, const std::optional<Machine>& machine) {
   Cost out;
   StatOptions options;
   Result<std::vector<SymbolValues>> assumed = assume_values(job, infer_ranges(job), Assumption());
-  if (assumed.ok())
-    options.sizes = [&job, &values = *assumed](const Program& program, StrId symbol) -> std::optional<int64_t> {
-      for (size_t i = 0; i < values.size(); ++i)
-        if (job.programs[i].get() == &program) return values[i].value(symbol);
-      return std::nullopt;
-    };
+  if (assumed.ok()) options.sizes = sizes_of(job, *assumed);
   out.stats = collect_stats(job, options);
   if (!machine || !assumed.ok() || job.programs.empty()) return out;
   SimOptions simulated;

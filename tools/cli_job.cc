@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "libgraph/binary.h"
 #include "libgraph/json.h"
@@ -25,11 +26,28 @@ Result<std::string> bytes_of(const Args& args, const Job& job) {
   return write_binary(job);
 }
 
+// --dry-run: written aside and taken back, so that what would fail fails now.
+Status try_to_write(const std::string& path, std::string_view bytes) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;  // what cannot be looked at cannot be opened either
+  const fs::path folder = fs::path(path).parent_path();
+  const bool is_new_folder = !folder.empty() && !fs::exists(folder, ignored);
+  const bool is_special = fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
+  if (path == "-" || is_new_folder || is_special) return ok_status();
+  SG_ASSIGN(OutputFile file, OutputFile::open(path));
+  SG_TRY(file.write(bytes));
+  return file.close();
+}
+
 // All files are complete before the first one is put in its place, and all are in their places before one is kept.
 Status write_exploded(const Args& args, const Job& job, const std::string& pattern) {
   std::vector<OutputFile> files;
   for (uint32_t rank : ranks_held(job)) {
     SG_ASSIGN(std::string bytes, bytes_of(args, job_of_rank(job, rank)));
+    if (args.has("dry-run")) {
+      SG_TRY(try_to_write(file_of_rank(pattern, rank), bytes));
+      continue;
+    }
     SG_ASSIGN(OutputFile file, OutputFile::open(file_of_rank(pattern, rank), true));
     SG_TRY(file.write(bytes));
     SG_TRY(file.close());
@@ -40,14 +58,19 @@ Status write_exploded(const Args& args, const Job& job, const std::string& patte
   return ok_status();
 }
 
+std::string named(const std::string& path) { return path == "-" ? "standard output" : path; }
+
 Status say_written(const Args& args, const Job& job, const std::string& path, std::string_view passes) {
+  const bool is_dry = args.has("dry-run");
   if (args.has("json")) {
     std::string report = describe_json(args, job, path, passes) + "\n";
-    if (path != "-") return write_whole("-", report);
+    if (path != "-" || is_dry) return write_whole("-", report);
     args.report().line(report.substr(0, report.size() - 1));  // standard output holds the graph
     return ok_status();
   }
-  if (path != "-") args.report().line(args.report().tool() + ": wrote " + path + ": " + describe(job));
+  if (path != "-" || is_dry)
+    args.report().line(args.report().tool() + (is_dry ? ": would write " : ": wrote ") + named(path) + ": " +
+                       describe(job));
   return ok_status();
 }
 
@@ -79,6 +102,13 @@ Status write_whole(const std::string& path, std::string_view bytes, bool make_fo
   return file.commit();
 }
 
+Status write_output(const Args& args, const std::string& path, std::string_view bytes, bool make_folders) {
+  if (!args.has("dry-run")) return write_whole(path, bytes, make_folders);
+  SG_TRY(try_to_write(path, bytes));
+  args.report().line(args.report().tool() + ": would write " + named(path) + ": " + counted(bytes.size(), "byte"));
+  return ok_status();
+}
+
 Status write_job(const Args& args, const Job& job, std::string_view passes) {
   std::string path = output_of(args);
   size_t written = 0;
@@ -86,7 +116,7 @@ Status write_job(const Args& args, const Job& job, std::string_view passes) {
     SG_TRY(write_exploded(args, job, path));
   } else {
     SG_ASSIGN(std::string bytes, bytes_of(args, job));
-    SG_TRY(write_whole(path, bytes));
+    SG_TRY(args.has("dry-run") ? try_to_write(path, bytes) : write_whole(path, bytes));
     written = bytes.size();
   }
   args.report().phase("write", path + (written == 0 ? "" : ", " + counted(written, "byte")));
@@ -94,7 +124,7 @@ Status write_job(const Args& args, const Job& job, std::string_view passes) {
 }
 
 Status write_text(const Args& args, std::string_view text) {
-  SG_TRY(write_whole(output_of(args), text));
+  SG_TRY(write_output(args, output_of(args), text));
   args.report().phase("write", output_of(args) + ", " + counted(text.size(), "byte"));
   return ok_status();
 }

@@ -54,11 +54,14 @@ std::string output_of(const Args& args);
 Status check_output(const Args& args);
 
 // The job in the form and to the place that the options ask for, then a line (or with --json a report) about it.
-// `passes` is JSON that the report has under that key; empty = none.
+// `passes` is JSON that the report has under that key; empty = none. With --dry-run nothing is put in its place.
 Status write_job(const Args& args, const Job& job, std::string_view passes = {});
 
-// A text or report to -o or standard output.
+// A text or report to -o or standard output, as write_output does.
 Status write_text(const Args& args, std::string_view text);
+
+// All of `bytes` to a place that the options name; with --dry-run as far as it goes without putting it there.
+Status write_output(const Args& args, const std::string& path, std::string_view bytes, bool make_folders = false);
 
 // All of `bytes` to one place, or nothing.
 Status write_whole(const std::string& path, std::string_view bytes, bool make_folders = false);

@@ -31,6 +31,8 @@ constexpr Option kCommon[] = {
     {"best-effort", 0, "", "leave out what cannot be read or done, with a warning"},
     {"force-tty", 'f', "", "write binary output to a terminal"},
     {"in-place", 0, "", "allow the output to replace the input; without -o, replace it"},
+    {"dry-run", 0, "", "do the work up to where something is written or run, and say what would be"},
+    {"print-config", 0, "", "print the value of every option and where it comes from, and exit"},
     {"color", 0, "auto|always|never", "colour messages", "auto"},
     {"error-format", 0, "text|json|sarif|github", "how messages are written", "text"},
 };
@@ -87,6 +89,7 @@ class Parser {
   Parser(const Tool& tool, std::span<const std::string> words) : tool_(tool), words_(words) {}
 
   std::map<std::string, std::vector<std::string>, std::less<>> values;
+  std::map<std::string, size_t, std::less<>> word_of;  // by option: the word that its last value is of
   std::vector<std::string> operands;
 
   Status parse() {
@@ -145,6 +148,7 @@ class Parser {
     if (!given.empty() && !o.repeated) return usage("`--" + std::string(o.name) + "` is given twice", "give it once");
     SG_TRY(check_value(o, value));
     given.push_back(std::move(value));
+    word_of[std::string(o.name)] = next_ - 1;
     return ok_status();
   }
 
@@ -190,6 +194,7 @@ Result<Args> parse_options(const Tool& tool, std::span<const std::string> words,
   SG_TRY(parser.parse());
   Args args(tool, report);
   args.values_ = std::move(parser.values);
+  args.words_ = std::move(parser.word_of);
   args.operands_ = std::move(parser.operands);
   return args;
 }
@@ -209,6 +214,8 @@ std::string Args::text(std::string_view name) const {
 std::vector<std::string> Args::all(std::string_view name) const {
   return has(name) ? values_.find(name)->second : std::vector<std::string>();
 }
+
+size_t Args::word_of(std::string_view name) const { return words_.find(name)->second; }
 
 int64_t Args::number(std::string_view name, int64_t fallback) const {
   return has(name) ? whole_number(text(name)).value_or(fallback) : fallback;

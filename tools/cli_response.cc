@@ -24,19 +24,22 @@ Result<std::vector<std::string>> words_of(const std::string& file) {
 
 }  // namespace
 
-Result<std::vector<std::string>> expand_response_files(const Tool& tool, std::vector<std::string> words) {
-  std::vector<std::string> out;
-  for (size_t i = 0; i < words.size(); ++i) {
-    bool is_file = words[i].size() > 1 && words[i][0] == '@';
-    if (!is_file) {
-      bool ends = words[i] == "--" || (tool.stops_at_operand && words[i].rfind('-', 0) != 0);
-      out.push_back(std::move(words[i]));
-      if (!ends) continue;
-      out.insert(out.end(), words.begin() + static_cast<ptrdiff_t>(i) + 1, words.end());
-      break;
+Result<CommandLine> expand_response_files(const Tool& tool, std::vector<std::string> words) {
+  CommandLine out;
+  auto add = [&out](std::string word, const std::string& file) {
+    out.words.push_back(std::move(word));
+    out.files.push_back(file);
+  };
+  bool ended = false;
+  for (std::string& word : words) {
+    if (ended || word.size() < 2 || word[0] != '@') {
+      ended |= word == "--" || (tool.stops_at_operand && word.rfind('-', 0) != 0);
+      add(std::move(word), {});
+      continue;
     }
-    SG_ASSIGN(std::vector<std::string> more, words_of(words[i].substr(1)));
-    out.insert(out.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    const std::string file = word.substr(1);
+    SG_ASSIGN(std::vector<std::string> more, words_of(file));
+    for (std::string& m : more) add(std::move(m), file);
   }
   return out;
 }

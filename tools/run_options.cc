@@ -9,9 +9,9 @@
 
 #include "libgraph/human.h"
 #include "librun/data_name.h"
-#include "tools/cli_output.h"
 #include "librun/initialize.h"
 #include "librun/watch.h"
+#include "tools/cli_output.h"
 #include "tools/run_report.h"
 
 namespace sg::cli {
@@ -160,6 +160,7 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   SG_TRY(numbers_options(args, &options));
   options.steps = static_cast<uint64_t>(args.number("steps", 1));
   if (options.steps == 0) return Error{ErrorKind::usage, "--steps takes 1 or more"};
+  if (args.has("dry-run")) options.steps = 0, options.profile = false, options.outputs = options.dump = "";
   options.timeout_s = static_cast<double>(args.number("timeout", 600));
   options.rank.guards_flight = args.has("chaos");
   for (const char* option : {"link", "chaos"})

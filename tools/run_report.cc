@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/plan_report.h"
 #include "libgraph/range_infer.h"
@@ -93,6 +94,15 @@ void write_comparison(const ComparisonReport& c, JsonWriter* json) {
   json->end_array().end_object();
 }
 
+std::string memory_text(const SessionReport& report) {
+  const RankReport* r = largest(report);
+  if (r == nullptr) return {};
+  std::string out = "memory  " + bytes_text(r->arena_bytes) + " planned";
+  if (r->pool_bytes > 0) out += " + " + bytes_text(r->pool_bytes) + " from the pool";
+  if (r->host_bytes > 0) out += " + " + bytes_text(r->host_bytes) + " on the host";
+  return out + ", " + bytes_text(r->input_bytes) + " inputs, a rank\n";
+}
+
 }  // namespace
 
 std::string run_text(const SessionReport& report) {
@@ -105,18 +115,19 @@ std::string run_text(const SessionReport& report) {
   if (int64_t tokens = tokens_of(report); tokens > 0 && seconds > 0)
     out += ", " + format("%.4g", static_cast<double>(tokens) / seconds) + " tokens/s";
   out += "\n";
-  if (const RankReport* r = largest(report)) {
-    out += "memory  " + bytes_text(r->arena_bytes) + " planned";
-    if (r->pool_bytes > 0) out += " + " + bytes_text(r->pool_bytes) + " from the pool";
-    if (r->host_bytes > 0) out += " + " + bytes_text(r->host_bytes) + " on the host";
-    out += ", " + bytes_text(r->input_bytes) + " inputs, a rank\n";
-  }
+  out += memory_text(report);
   for (const RankReport& r : report.ranks) {
     if (r.comparison) out += comparison_text(*r.comparison, rank_prefix(report, r));
     for (auto& [file, outcome] : r.expected)
       out += expect_text(outcome, report.ranks.size() > 1 ? 1 : 3, rank_prefix(report, r));
   }
   return out;
+}
+
+std::string dry_run_text(const Job& job, const SessionReport& report, int64_t steps) {
+  std::string out = "would run " + plural(static_cast<size_t>(steps), "step") + " on " + plural(job.world, "rank");
+  std::string memory = memory_text(report);
+  return out + (memory.empty() ? "" : "\n" + memory.substr(0, memory.size() - 1));
 }
 
 std::string run_json(const SessionReport& report) {

@@ -66,7 +66,7 @@ Status dump_after(const Args& args, PipelineOptions* options) {
     std::ranges::replace(name, ':', '-');
     const std::string file =
         args.text("dump-to") + "/" + (number < 10 ? "0" : "") + std::to_string(number) + "-" + name + ".sg";
-    return write_whole(file, bytes, true);
+    return write_output(args, file, bytes, true);
   };
   return ok_status();
 }

@@ -15,7 +15,7 @@ Result<SessionReport> run_one_or_two(const Args& args, const Job& job, Communica
   SG_ASSIGN(SessionOptions options, session_options(args, ranks_here(comms)));
   SG_ASSIGN(std::unique_ptr<BackendMaker> backends, make_backends(args, job));
   options.rank.backends = backends.get();
-  if (!args.has("compare")) return run_session(job, comms, options);
+  if (!args.has("compare") || args.has("dry-run")) return run_session(job, comms, options);
   SG_ASSIGN(Job other, read_job(args, args.text("compare")));
   SG_TRY(require_all_ranks(other));
   return run_compared(job, comms, other, options);
@@ -25,6 +25,11 @@ Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
   SG_ASSIGN(SessionReport report, run_one_or_two(args, job, comms));
   for (const RankReport& r : report.ranks)
     for (const std::string& line : r.explained) args.report().note("rank " + std::to_string(r.rank) + ": " + line);
+  if (args.has("dry-run")) {
+    SG_ASSIGN(RunAnswer answer, gather_answer(comms, dry_run_text(job, report, args.number("steps", 1)), true));
+    if (answer.writes) args.report().line(answer.text);
+    return 0;
+  }
   SG_TRY(write_profile(args, report));
   SG_ASSIGN(RunAnswer answer,
             gather_answer(comms, args.has("json") ? run_json(report) + "\n" : run_text(report), report.passed()));

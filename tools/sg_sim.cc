@@ -6,6 +6,7 @@
 #include "libgraph/sim/report.h"
 #include "tools/cli_input.h"
 #include "tools/cli_job.h"
+#include "tools/cli_sizes.h"
 #include "tools/sim_calibrate.h"
 
 using namespace sg;
@@ -17,7 +18,7 @@ constexpr Option kOptions[] = {
     {"machine", 'm', "MACHINE|FILE", "a built-in machine (--list) or a YAML file", "h100-8"},
     {"set", 's', "KEY=VALUE", "change one number of the machine, or multiply: nvlink=2x", {}, true},
     {"ranks", 0, "N", "ranks of the world instead of the job's, for groups that span it"},
-    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for symbols; balanced without it", {}, true},
+    kAssume,
     {"rows", 0, "N", "rows of the critical path", "12"},
     {"trace", 0, "FILE", "write the timeline for Perfetto, JSON"},
     {"measured", 0, "FILE", "hold the simulation against a profile: of sg-run --profile, or of PyTorch's profiler"},
@@ -88,14 +89,13 @@ Result<int> run(const Args& args) {
   SG_ASSIGN(std::optional<MeasuredTrace> measured, read_measured(args));
   SG_ASSIGN(Job job, read_job(args, args.input()));
   options.ranks = static_cast<uint32_t>(std::min<int64_t>(args.number("ranks", 0), UINT32_MAX));
-  std::vector<std::string> words = args.all("assume");
-  SG_ASSIGN(Assumption assumption, parse_assume(std::vector<std::string_view>(words.begin(), words.end())));
-  SG_ASSIGN(std::vector<SymbolValues> values, assume_values(job, infer_ranges(job), assumption));
+  SG_ASSIGN(std::vector<SymbolValues> values, assumed_values(args, job));
   if (args.has("calibrate")) return write_fitted(args, job, values, options, measured->step());
   SG_ASSIGN(Simulation simulation, simulate(job, values, options));
   args.report().phase("simulate", "");
   const MeasuredTrace* beside = measured ? &*measured : nullptr;
-  if (args.has("trace")) SG_TRY(write_whole(args.text("trace"), simulation_trace(job, simulation, beside) + "\n"));
+  if (args.has("trace"))
+    SG_TRY(write_output(args, args.text("trace"), simulation_trace(job, simulation, beside) + "\n"));
   size_t rows = static_cast<size_t>(args.number("rows", 12));
   SG_TRY(write_text(args, args.has("json") ? simulation_json(job, options.machine, simulation, rows, beside) + "\n"
                                            : print_simulation(job, options.machine, simulation, rows) +

@@ -572,6 +572,42 @@ def response_files():
 
 
 @case
+def a_dry_run_writes_nothing():
+    write_small()
+    small, old = "small.sg", read("small.sg")
+    for command in (f"sg-clean {small} -o new.sg", "sg-parse small.txt -o new.sg", f"sg-print {small} -o new.sg",
+                    f"sg-stat {small} --json -o new.sg", f"sg-sim {small} --machine h100-8 --trace new.sg -q -o /dev/null",
+                    f"sg-clean {small} --in-place", f"sg-export {small} -o new.sg", f"sg-view {small} -o new.sg",
+                    f"sg-pipe {small} --pass clean --dump-after . --dump-to stages -o new.sg",
+                    f"sg-run {small} --init seed:1 --outputs new.sg --profile new.json"):
+        done = expect(run(command + " --dry-run"), 0, None if " -q " in command else "would ")
+        assert done.out == b"", command
+    assert not any(os.path.exists(name) for name in ("new.sg", "new.json", "stages")), os.listdir(".")
+    assert read(small) == old and not [name for name in os.listdir(".") if name.startswith(".sg-")]
+    done = expect(run(f"sg-clean {small} --dry-run"), 0, "would write standard output")
+    assert done.out == b""
+    expect(run(f"sg-clean {small} --dry-run -o /proc/no/new.sg"), 0)      # folders are made when it comes to that
+    expect(run(f"sg-clean {small} --dry-run -o /proc/new.sg"), 5, "cannot write")
+    expect(run(f"sg-run {small} --dry-run --init seed:1 -n 3"), 0, "would run 3 steps on 1 rank")
+    expect(run(f"sg-run {small} --dry-run --inputs none.safetensors"), 3)
+    ranks = expect(run(f"sg-clean {small} --dry-run -o 'r{{r}}.sg'"), 0, "would write r{r}.sg")
+    assert ranks.out == b"" and not os.path.exists("r0.sg")
+
+
+@case
+def values_of_options_have_an_origin():
+    write("more.txt", "--depth 2\n")
+    done = expect(run(["sg-stat", "--by=op", "@more.txt", "--print-config"], env={"TMPDIR": "/there"}), 0)
+    lines = {line.split()[0]: line.split()[1:] for line in done.text.splitlines()}
+    assert lines["--by"] == ["op", "command", "line"] and lines["--depth"] == ["2", "@more.txt"], done.text
+    assert lines["--rows"] == ["20", "default"] and lines["--quiet"] == ["no", "default"], done.text
+    assert lines["TMPDIR"] == ["/there", "environment"] and lines["NO_COLOR"] == ["not", "set"], done.text
+    settings = json.loads(run(["sg-stat", "-v", "-v", "--print-config", "--json"]).text)["settings"]
+    assert {"name": "--verbose", "value": "yes", "origin": "command line"} in settings, settings
+    expect(run(["sg-stat", "--print-config", "--nonsense"]), 2, "unknown option")
+
+
+@case
 def help_as_json():
     for tool in TOOLS:
         done = expect(run([tool, "--help-json", "--wrong"]), 0)
@@ -747,6 +783,17 @@ def provenance_of_makers_only():
     assert [line for line in text.splitlines() if line.startswith("from ")] == [f"from sg-import 0.1.0 sha256:{digest}"], text
     again = expect(run(["sg-parse", "--text"], text.encode()), 0).text
     assert again == text
+
+
+@case
+def file_knows_graphs():
+    if shutil.which("file") is None:
+        print("SKIPPED: file_knows_graphs needs file(1), which this machine lacks")
+        return
+    write_small()
+    magic = os.path.join(ROOT, "schema", "file.magic")
+    expect(run(["file", "-b", "-m", magic, "small.sg"]), 0, out="^Stepgraph training step")
+    assert "Stepgraph" not in run(["file", "-b", "-m", magic, "small.txt"]).text
 
 
 @case

@@ -221,7 +221,8 @@ Result<int> run_command(const Args& args) {
     if (word == "check" && session.error().kind == ErrorKind::unreadable) session.error().kind = ErrorKind::negative;
     return session.error();
   }
-  return command->second(args, &*session);
+  const bool makes_something = word != "check" && word != "plan";
+  return makes_something && args.has("dry-run") ? plan(args, &*session) : command->second(args, &*session);
 }
 
 }  // namespace sg::recipe

@@ -256,7 +256,7 @@ Status write_plot(const Args& args, const Sweep& sweep, const std::vector<Point>
   const std::string& name = sweep.recipe.name.empty() ? args.operands()[0] : sweep.recipe.name;
   const PlotOptions options{name, plural(points.size(), "point") + ", " + sweep.about, sweep.limit_bytes};
   const std::string file = args.text("plot");
-  return cli::write_whole(file, file.ends_with(".svg") ? plot_svg(points, options) : plot_html(points, options));
+  return cli::write_output(args, file, file.ends_with(".svg") ? plot_svg(points, options) : plot_html(points, options));
 }
 
 // 0; 1 when nothing fits; else what kept points from being known, other than what a pass will never do.
@@ -272,10 +272,17 @@ int exit_code_of(const Sweep& sweep, const std::vector<Point>& points) {
   return best_of(points, sweep.limit_bytes) ? 0 : 1;
 }
 
+// --dry-run
+Result<int> name_points(const Args& args, const std::vector<Point>& points) {
+  for (const Point& p : points) args.report().line("sg-sweep: would score " + p.name());
+  return 0;
+}
+
 }  // namespace
 
 Result<int> run_sweep(const Args& args) {
   SG_ASSIGN(Sweep sweep, read_sweep(args));
+  if (args.has("dry-run")) return name_points(args, grid_of(sweep.axes));
   SG_ASSIGN(const int64_t cache_size, parse_bytes(args.text("cache-size")));
   const std::string folder = args.has("no-cache") ? ""
                              : args.has("cache")  ? args.text("cache")
