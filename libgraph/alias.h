@@ -21,9 +21,9 @@
 #include <span>
 #include <vector>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/graph.h"
 #include "libgraph/job.h"
-#include "libgraph/sizes.h"
 
 namespace sg {
 

@@ -1,7 +1,7 @@
 #include "libgraph/collective_calls.h"
 
 #include "libgraph/transfer.h"
-#include "libgraph/verify_rules.h"
+#include "libgraph/verify/verify_rules.h"
 
 namespace sg {
 namespace {

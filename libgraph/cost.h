@@ -17,10 +17,10 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/graph.h"
 #include "libgraph/job.h"
 #include "libgraph/op.h"
-#include "libgraph/sizes.h"
 
 namespace sg {
 

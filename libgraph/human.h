@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <string_view>
 
 #include "libgraph/result.h"
 

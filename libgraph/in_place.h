@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "libgraph/alias.h"
+#include "libgraph/expr/sizes.h"
 #include "libgraph/op.h"
-#include "libgraph/sizes.h"
 
 namespace sg {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "libgraph/expr/symbol_list.h"
 #include "libgraph/graph.h"
 #include "libgraph/pool.h"
-#include "libgraph/symbol_list.h"
 
 namespace sg {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "libgraph/program_compare.h"
+#include "libgraph/diff/program_compare.h"
 #include "libgraph/translate.h"
 
 namespace sg {

@@ -8,8 +8,8 @@
 #include "libgraph/names.h"
 #include "libgraph/nearest.h"
 #include "libgraph/op.h"
-#include "libgraph/plan.h"
-#include "libgraph/text_printer.h"
+#include "libgraph/plan/plan.h"
+#include "libgraph/text/text_printer.h"
 
 namespace sg {
 namespace {

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/job.h"
-#include "libgraph/sizes.h"
 
 namespace sg {
 

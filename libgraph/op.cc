@@ -6,7 +6,7 @@
 
 #include "libgraph/cost.h"
 #include "libgraph/graph.h"
-#include "libgraph/infer_rules.h"
+#include "libgraph/infer/infer_rules.h"
 #include "libgraph/job.h"
 #include "libgraph/op_schema.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/expr.h"
+#include "libgraph/expr/expr.h"
 #include "libgraph/flat_map.h"
 #include "libgraph/ids.h"
 #include "libgraph/meta.h"

@@ -12,7 +12,7 @@
 
 #include <simdjson.h>
 
-#include "libgraph/capture_json.h"
+#include "libgraph/import/capture_json.h"
 
 namespace sg {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "libgraph/assume.h"
+#include "libgraph/expr/assume.h"
+#include "libgraph/expr/range_infer.h"
 #include "libgraph/op.h"
-#include "libgraph/plan.h"
-#include "libgraph/range_infer.h"
+#include "libgraph/plan/plan.h"
 
 namespace sg {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/allocation.h"
 #include "libgraph/cost.h"
 #include "libgraph/job.h"
 #include "libgraph/json.h"
-#include "libgraph/liveness.h"
+#include "libgraph/plan/allocation.h"
+#include "libgraph/plan/liveness.h"
 
 namespace sg {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/graph.h"
-#include "libgraph/sizes.h"
 
 namespace sg {
 

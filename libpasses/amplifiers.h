@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "libgraph/sizes.h"
+#include "libgraph/expr/sizes.h"
 #include "libpasses/auto_chunk.h"
 
 namespace sg {

@@ -5,7 +5,7 @@
 
 #include "libgraph/cost.h"
 #include "libgraph/human.h"
-#include "libgraph/plan.h"
+#include "libgraph/plan/plan.h"
 #include "libpasses/amplifiers.h"
 #include "libpasses/auto_chunk_outline.h"
 #include "libpasses/auto_chunk_plan.h"

@@ -1,6 +1,6 @@
 #include "libpasses/auto_chunk_outliner.h"
 
-#include "libgraph/infer_sizes.h"
+#include "libgraph/infer/infer_sizes.h"
 #include "libgraph/rewrite.h"
 
 namespace sg {

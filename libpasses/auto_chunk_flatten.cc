@@ -1,7 +1,7 @@
 // Reshapes between flat rows, moved behind the elementwise work between them.
 #include <algorithm>
 
-#include "libgraph/infer_sizes.h"
+#include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
 #include "libpasses/auto_chunk_rewrite.h"
 

@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "libgraph/alias.h"
-#include "libgraph/infer_sizes.h"
+#include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
 
 namespace sg {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "libgraph/infer.h"
+#include "libgraph/infer/infer.h"
 #include "libgraph/job.h"
 
 namespace sg {

@@ -1,6 +1,6 @@
 #include "libpasses/axis_call.h"
 
-#include "libgraph/infer_sizes.h"
+#include "libgraph/infer/infer_sizes.h"
 #include "libgraph/names.h"
 
 namespace sg {

@@ -5,12 +5,12 @@
 #include <fstream>
 #include <iterator>
 
-#include "libgraph/assume.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
-#include "libgraph/plan.h"
+#include "libgraph/plan/plan.h"
 #include "libgraph/sim/simulate.h"
-#include "libgraph/verify.h"
+#include "libgraph/verify/verify.h"
 #include "libpasses/bucket_parts.h"
 
 namespace sg {

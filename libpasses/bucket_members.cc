@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <map>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/op.h"
-#include "libgraph/sizes.h"
 #include "libpasses/bucket_parts.h"
 #include "libpasses/schedule.h"
 #include "libpasses/value_numbers.h"

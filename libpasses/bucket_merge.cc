@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "libgraph/infer.h"
+#include "libgraph/infer/infer.h"
 #include "libgraph/op.h"
 #include "libpasses/bucket_parts.h"
 #include "libpasses/schedule.h"

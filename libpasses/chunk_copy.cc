@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "libgraph/infer.h"
-#include "libgraph/infer_sizes.h"
+#include "libgraph/infer/infer.h"
+#include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
 #include "libgraph/rewrite.h"
 #include "libpasses/chunk_layout.h"

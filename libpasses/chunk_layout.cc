@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "libgraph/infer_sizes.h"
+#include "libgraph/infer/infer_sizes.h"
 
 namespace sg {
 

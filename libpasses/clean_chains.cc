@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "libgraph/infer_sizes.h"
+#include "libgraph/infer/infer_sizes.h"
 #include "libpasses/clean_parts.h"
 
 namespace sg::clean_parts {

@@ -1,7 +1,7 @@
 // Writes to fresh memory that only one tensor names: the functional op says the same, and passes can move it. The
 // memory plan puts the result where the argument was.
 #include "libgraph/in_place.h"
-#include "libgraph/infer.h"
+#include "libgraph/infer/infer.h"
 #include "libpasses/clean_parts.h"
 
 namespace sg::clean_parts {

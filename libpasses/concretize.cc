@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "libgraph/check_types.h"
-#include "libgraph/guard_text.h"
+#include "libgraph/expr/guard_text.h"
+#include "libgraph/expr/substitute.h"
+#include "libgraph/infer/check_types.h"
 #include "libgraph/json.h"
 #include "libgraph/op.h"
-#include "libgraph/substitute.h"
 #include "libpasses/size_plumbing.h"
 
 namespace sg {

@@ -11,7 +11,7 @@
 // Results   bitwise equal to a run of the symbolic graph at these sizes.
 #pragma once
 
-#include "libgraph/input_sizes.h"
+#include "libgraph/expr/input_sizes.h"
 #include "libpasses/pass.h"
 
 namespace sg {

@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <unordered_map>
 
-#include "libgraph/assume.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
-#include "libgraph/plan.h"
+#include "libgraph/plan/plan.h"
 #include "libgraph/recompute_tags.h"
 #include "libgraph/sim/simulate.h"
 #include "libpasses/offload_apply.h"

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "libgraph/infer_sizes.h"
+#include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
 #include "libgraph/transfer.h"
 #include "libpasses/layers.h"

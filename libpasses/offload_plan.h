@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/liveness.h"
+#include "libgraph/plan/liveness.h"
 #include "libpasses/offload.h"
 #include "libpasses/remat_model.h"
 

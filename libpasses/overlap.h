@@ -23,7 +23,7 @@
 
 #include <string>
 
-#include "libgraph/assume.h"
+#include "libgraph/expr/assume.h"
 #include "libpasses/pass.h"
 
 namespace sg {

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <memory>
 
-#include "libgraph/assume.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
-#include "libgraph/plan.h"
-#include "libgraph/verify.h"
+#include "libgraph/plan/plan.h"
+#include "libgraph/verify/verify.h"
 #include "libpasses/overlap_parts.h"
 
 namespace sg {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "libgraph/liveness.h"
 #include "libgraph/order.h"
+#include "libgraph/plan/liveness.h"
 #include "libgraph/sim/step_costs.h"
 #include "libpasses/overlap.h"
 
@@ -58,8 +58,8 @@ class Precedence {
   Lists before_, after_;
 };
 
-// Live bytes while nodes are played in any order: the rules of libgraph/liveness.h, with the reuse that it found for
-// the graph's own order where the argument still ends there.
+// Live bytes while nodes are played in any order: the rules of libgraph/plan/liveness.h, with the reuse that it found
+// for the graph's own order where the argument still ends there.
 class StepMemory {
  public:
   StepMemory(const Program& program, const Precedence& precedence, const SizeValues& values);

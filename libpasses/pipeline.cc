@@ -4,11 +4,11 @@
 #include <chrono>
 #include <map>
 
-#include "libgraph/binary.h"
-#include "libgraph/infer.h"
+#include "libgraph/binary/binary.h"
+#include "libgraph/infer/infer.h"
 #include "libgraph/json.h"
 #include "libgraph/sha256.h"
-#include "libgraph/verify.h"
+#include "libgraph/verify/verify.h"
 
 namespace sg {
 namespace {

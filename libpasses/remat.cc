@@ -4,8 +4,8 @@
 #include <map>
 #include <memory>
 
-#include "libgraph/assume.h"
 #include "libgraph/collective_calls.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/op.h"

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/liveness.h"
+#include "libgraph/plan/liveness.h"
 #include "libpasses/schedule.h"
 
 namespace sg {

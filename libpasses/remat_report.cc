@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/human.h"
-#include "libgraph/liveness.h"
+#include "libgraph/plan/liveness.h"
 #include "libpasses/remat_tags.h"
 #include "libpasses/remat_target.h"
 

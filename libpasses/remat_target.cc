@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "libgraph/human.h"
-#include "libgraph/plan.h"
+#include "libgraph/plan/plan.h"
 #include "libpasses/remat_apply.h"
 #include "libpasses/remat_report.h"
 

@@ -4,7 +4,7 @@
 
 #include <simdjson.h>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "libgraph/sha256.h"
 
 namespace sg {

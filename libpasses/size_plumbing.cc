@@ -1,6 +1,6 @@
 #include "libpasses/size_plumbing.h"
 
-#include "libgraph/guard_text.h"
+#include "libgraph/expr/guard_text.h"
 #include "libgraph/names.h"
 #include "libgraph/op.h"
 

@@ -6,8 +6,8 @@
 
 #include <string_view>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/job.h"
-#include "libgraph/sizes.h"
 #include "librun/comm.h"
 
 namespace sg {

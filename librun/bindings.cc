@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "libgraph/guard_text.h"
+#include "libgraph/expr/guard_text.h"
 
 namespace sg {
 namespace {

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/job.h"
-#include "libgraph/sizes.h"
 
 namespace sg {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "libgraph/infer.h"
+#include "libgraph/infer/infer.h"
 #include "libgraph/job.h"
 
 namespace sg {

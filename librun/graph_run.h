@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "libgraph/alias.h"
-#include "libgraph/liveness.h"
-#include "libgraph/plan.h"
+#include "libgraph/plan/liveness.h"
+#include "libgraph/plan/plan.h"
 #include "librun/arguments.h"
 #include "librun/backend.h"
 #include "librun/bindings.h"

@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/assume.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/job.h"
 #include "librun/inputs.h"
 

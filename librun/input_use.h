@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/job.h"
-#include "libgraph/sizes.h"
 
 namespace sg {
 

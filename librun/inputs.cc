@@ -7,8 +7,8 @@
 #include <unordered_map>
 
 #include "libgraph/diag.h"
+#include "libgraph/expr/sizes.h"
 #include "libgraph/nearest.h"
-#include "libgraph/sizes.h"
 #include "librun/memory.h"
 
 namespace sg {

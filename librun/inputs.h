@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/assume.h"
-#include "libgraph/input_sizes.h"
+#include "libgraph/expr/assume.h"
+#include "libgraph/expr/input_sizes.h"
 #include "libgraph/job.h"
 #include "libgraph/safetensors.h"
 #include "librun/scalar.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "libgraph/cost.h"
-#include "libgraph/infer.h"
-#include "libgraph/text.h"
+#include "libgraph/infer/infer.h"
+#include "libgraph/text/text.h"
 #include "librun/comm_local.h"
 #include "librun/session.h"
 

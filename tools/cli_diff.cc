@@ -8,8 +8,8 @@
 #include <map>
 #include <optional>
 
-#include "libgraph/assume.h"
-#include "libgraph/diff_text.h"
+#include "libgraph/diff/diff_text.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/parallel.h"
 #include "libgraph/sim/simulate.h"
 #include "tools/cli_job.h"

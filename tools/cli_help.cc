@@ -1,7 +1,7 @@
 // --help, --help-all, --version and the usage lines, all from the tables.
 #include <algorithm>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "tools/cli.h"
 
 namespace sg::cli {

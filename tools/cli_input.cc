@@ -12,7 +12,7 @@
 #include <cstring>
 #include <optional>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "libgraph/large_pages.h"
 
 namespace sg::cli {

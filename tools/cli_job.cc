@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "libgraph/json.h"
 #include "libgraph/merge.h"
-#include "libgraph/text.h"
+#include "libgraph/text/text.h"
 #include "tools/cli_output.h"
 
 namespace sg::cli {

@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <optional>
 
-#include "libgraph/binary.h"
-#include "libgraph/infer.h"
+#include "libgraph/binary/binary.h"
+#include "libgraph/infer/infer.h"
 #include "libgraph/merge.h"
 #include "libgraph/parallel.h"
 #include "libgraph/recompute_tags.h"
-#include "libgraph/text.h"
-#include "libgraph/verify.h"
+#include "libgraph/text/text.h"
+#include "libgraph/verify/verify.h"
 #include "tools/cli_job.h"
 
 namespace sg::cli {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "libgraph/assume.h"
+#include "libgraph/expr/assume.h"
 #include "tools/cli.h"
 
 namespace sg::cli {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "libgraph/infer.h"
-#include "libgraph/repair_types.h"
+#include "libgraph/import/repair_types.h"
+#include "libgraph/infer/infer.h"
 #include "tools/cli_job.h"
 #include "tools/cli_output.h"
 #include "tools/import_sources.h"

@@ -1,13 +1,13 @@
 #include "tools/import_sources.h"
 
-#include "libgraph/capture.h"
-#include "libgraph/fx_import.h"
+#include "libgraph/import/capture.h"
+#include "libgraph/import/fx_import.h"
+#include "libgraph/import/pt2.h"
 #include "libgraph/parallel.h"
-#include "libgraph/pt2.h"
 #include "libgraph/sha256.h"
-#include "tools/import_trace_files.h"
 #include "tools/cli_input.h"
 #include "tools/cli_job.h"
+#include "tools/import_trace_files.h"
 
 namespace sg::cli {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "libgraph/diag.h"
+#include "libgraph/import/source_kind.h"
 #include "libgraph/job.h"
 #include "libgraph/safetensors.h"
-#include "libgraph/source_kind.h"
 #include "tools/cli.h"
 
 namespace sg::cli {

@@ -1,7 +1,7 @@
 #include "tools/import_trace_files.h"
 
+#include "libgraph/import/trace_log.h"
 #include "libgraph/sha256.h"
-#include "libgraph/trace_log.h"
 #include "tools/cli_input.h"
 
 namespace sg::cli {

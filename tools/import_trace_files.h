@@ -1,4 +1,4 @@
-// TORCH_TRACE logs and tlparse folders as a source of sg-import (libgraph/trace_log.h).
+// TORCH_TRACE logs and tlparse folders as a source of sg-import (libgraph/import/trace_log.h).
 #pragma once
 
 #include "tools/import_sources.h"

@@ -3,12 +3,12 @@
 #include <chrono>
 #include <cstdio>
 
-#include "libgraph/check_types.h"
+#include "libgraph/infer/check_types.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/parallel.h"
-#include "libgraph/text.h"
-#include "libgraph/verify.h"
+#include "libgraph/text/text.h"
+#include "libgraph/verify/verify.h"
 #include "tools/cli_job.h"
 
 namespace sg::cli {

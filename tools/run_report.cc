@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "libgraph/expr/range_infer.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
-#include "libgraph/plan_report.h"
-#include "libgraph/range_infer.h"
+#include "libgraph/plan/plan_report.h"
 #include "librun/data_name.h"
 #include "librun/inputs.h"
 #include "tools/cli_job.h"

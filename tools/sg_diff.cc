@@ -4,7 +4,7 @@
 
 #include <new>
 
-#include "libgraph/diff_text.h"
+#include "libgraph/diff/diff_text.h"
 #include "tools/cli_diff.h"
 
 using namespace sg;

@@ -1,5 +1,5 @@
-// sg-export: a graph as a Python module of plain torch calls (libgraph/export_python.h).
-#include "libgraph/export_python.h"
+// sg-export: a graph as a Python module of plain torch calls (libgraph/export/export_python.h).
+#include "libgraph/export/export_python.h"
 #include "libgraph/merge.h"
 #include "tools/cli_job.h"
 

@@ -1,5 +1,5 @@
 // sg-log: how a graph came to be, and whether it comes to be so again.
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/sha256.h"

@@ -3,7 +3,7 @@
 // The whole job, or one rank's program, or one node with its users. Always text; writes what sg-parse reads back to the
 // same bytes (not with --node).
 #include "libgraph/merge.h"
-#include "libgraph/text.h"
+#include "libgraph/text/text.h"
 #include "tools/cli_job.h"
 #include "tools/reports.h"
 

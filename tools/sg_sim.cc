@@ -1,7 +1,7 @@
 // sg-sim: how long a step takes on a machine, and what it waits for.
 //
 // A simulated timeline: compute, communicators, copies and the host, with the critical path. Nothing is run.
-#include "libgraph/assume.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/sim/measured.h"
 #include "libgraph/sim/report.h"
 #include "tools/cli_input.h"

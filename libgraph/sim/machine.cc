@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "libgraph/sim/machine_texts.h"
 #include "libgraph/nearest.h"
+#include "libgraph/sim/machine_texts.h"
 
 namespace sg {
 namespace {

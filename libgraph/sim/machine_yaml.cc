@@ -5,8 +5,8 @@
 #include <map>
 
 #include "libgraph/diag.h"
-#include "libgraph/sim/machine.h"
 #include "libgraph/nearest.h"
+#include "libgraph/sim/machine.h"
 
 namespace sg {
 namespace {

@@ -5,8 +5,8 @@
 #include <set>
 #include <tuple>
 
-#include "libgraph/capture_json.h"
 #include "libgraph/cost.h"
+#include "libgraph/import/capture_json.h"
 #include "libgraph/sim/measured_parts.h"
 #include "libgraph/sim/op_kind.h"
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "libgraph/sim/comm_time.h"
 #include "libgraph/cost.h"
+#include "libgraph/sim/comm_time.h"
 #include "libgraph/sim/simulate.h"
 
 namespace sg {

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/assume.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/job.h"
 #include "libgraph/sim/machine.h"
 

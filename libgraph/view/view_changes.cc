@@ -1,4 +1,4 @@
-#include "libgraph/text_printer.h"
+#include "libgraph/text/text_printer.h"
 #include "libgraph/view/view_columns.h"
 
 namespace sg {

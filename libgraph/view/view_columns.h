@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/graph.h"
 #include "libgraph/json.h"
-#include "libgraph/sizes.h"
 #include "libgraph/view/view_data.h"
 
 namespace sg {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/assume.h"
-#include "libgraph/diff.h"
+#include "libgraph/diff/diff.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/job.h"
 #include "libgraph/sim/simulate.h"
 

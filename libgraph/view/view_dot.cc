@@ -1,7 +1,7 @@
 #include <map>
 
 #include "libgraph/names.h"
-#include "libgraph/text.h"
+#include "libgraph/text/text.h"
 #include "libgraph/view/view_columns.h"
 #include "libgraph/view/view_formats.h"
 

@@ -1,4 +1,4 @@
-#include "libgraph/liveness.h"
+#include "libgraph/plan/liveness.h"
 #include "libgraph/view/view_columns.h"
 
 namespace sg {

@@ -1,6 +1,6 @@
 #include "libgraph/names.h"
 #include "libgraph/sim/critical_path.h"
-#include "libgraph/text_printer.h"
+#include "libgraph/text/text_printer.h"
 #include "libgraph/view/view_columns.h"
 #include "libgraph/view/view_formats.h"
 

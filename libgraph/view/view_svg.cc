@@ -3,7 +3,7 @@
 #include <map>
 
 #include "libgraph/human.h"
-#include "libgraph/liveness.h"
+#include "libgraph/plan/liveness.h"
 #include "libgraph/sim/critical_path.h"
 #include "libgraph/view/view_columns.h"
 #include "libgraph/view/view_formats.h"

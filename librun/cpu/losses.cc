@@ -1,9 +1,9 @@
 // Losses of two tensors element by element, and cross entropy. In double; one rounding at the end.
 #include <cmath>
 
+#include "librun/cpu/give_loss.h"
 #include "librun/cpu/indices.h"
 #include "librun/cpu/kernels.h"
-#include "librun/cpu/give_loss.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/pair.h"
 #include "librun/work/run.h"

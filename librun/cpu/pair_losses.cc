@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "librun/cpu/kernels.h"
 #include "librun/cpu/give_loss.h"
+#include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/pair.h"
 #include "librun/work/run.h"

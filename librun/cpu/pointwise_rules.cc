@@ -5,7 +5,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "libgraph/infer_call.h"
+#include "libgraph/infer/infer_call.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/pointwise_tables.h"
 #include "librun/element.h"

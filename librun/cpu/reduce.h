@@ -13,8 +13,8 @@
 #include <functional>
 #include <vector>
 
-#include "librun/cpu/isa.h"
 #include "librun/cpu/fill.h"
+#include "librun/cpu/isa.h"
 #include "librun/cpu/lanes.h"
 #include "librun/element.h"
 

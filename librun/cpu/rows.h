@@ -13,8 +13,8 @@
 //     out.store(call);
 #pragma once
 
-#include "librun/cpu/isa.h"
 #include "librun/cpu/fill.h"
+#include "librun/cpu/isa.h"
 #include "librun/element.h"
 
 namespace sg::cpu {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "librun/heartbeat.h"
 #include "libgraph/result.h"
+#include "librun/heartbeat.h"
 
 namespace sg {
 

@@ -12,8 +12,8 @@
 #include <random>
 #include <vector>
 
-#include "librun/cpu/gemm.h"
 #include "libgraph/op.h"
+#include "librun/cpu/gemm.h"
 #ifdef SG_BENCH_ONEDNN
 #include <dnnl.h>
 #include <omp.h>

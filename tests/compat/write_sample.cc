@@ -3,7 +3,7 @@
 #include <fstream>
 #include <string>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "tests/support/random_job.h"
 #include "tests/support/sample_job.h"
 

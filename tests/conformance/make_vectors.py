@@ -44,7 +44,7 @@ def table():
     """The overloads that we know: name -> traits; composites, which are taken apart, have none."""
     folder = HERE.parents[1] / "libgraph"
     rows = {m[0]: m[1] for m in re.findall(r'^SG_OP\("(aten\.[^"]+)", "[^"]+", ([^,]+),', (folder / "op.def").read_text(), re.M)}
-    rows.update({name: "" for name in re.findall(r'^SG_COMPOSITE\("(aten\.[^"]+)"', (folder / "composites.def").read_text(), re.M)})
+    rows.update({name: "" for name in re.findall(r'^SG_COMPOSITE\("(aten\.[^"]+)"', (folder / "composite" / "composites.def").read_text(), re.M)})
     return rows
 
 

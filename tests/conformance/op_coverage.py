@@ -37,7 +37,7 @@ def listed():
 
 
 def rows():
-    texts = "".join((ROOT / "libgraph" / name).read_text() for name in ("op.def", "composites.def"))
+    texts = "".join((ROOT / "libgraph" / name).read_text() for name in ("op.def", "composite/composites.def"))
     return re.findall(r'^SG_(?:OP|COMPOSITE)\("(aten\.[^"]+)"', texts, re.M)
 
 

@@ -13,7 +13,7 @@ Written by `tests/conformance/op_list.py` from `libgraph/op.def` and the tables 
 
 """
 
-COMPOSITES = """{} overloads that PyTorch defines by others (`libgraph/composites.def`): `sg-import` puts their parts in their place;
+COMPOSITES = """{} overloads that PyTorch defines by others (`libgraph/composite/composites.def`): `sg-import` puts their parts in their place;
 [import.md](import.md#composite-operators) says when it cannot."""
 
 
@@ -28,7 +28,7 @@ def rows():
 
 
 def composites():
-    text = (ROOT / "libgraph/composites.def").read_text()
+    text = (ROOT / "libgraph/composite/composites.def").read_text()
     names = re.findall(r'^SG_COMPOSITE\("([^"]+)"', text, re.M)
     aliases = re.findall(r'^SG_SAME_AS\("([^"]+)", "([^"]+)"', text, re.M)
     return (["", "## Taken apart when they are imported", "", COMPOSITES.format(len(names)), "", ", ".join(f"`{n}`" for n in names), "",

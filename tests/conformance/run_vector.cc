@@ -4,10 +4,10 @@
 #include <cstring>
 #include <memory>
 
-#include "libgraph/check_types.h"
-#include "libgraph/composite.h"
-#include "libgraph/text.h"
-#include "libgraph/verify.h"
+#include "libgraph/composite/composite.h"
+#include "libgraph/infer/check_types.h"
+#include "libgraph/text/text.h"
+#include "libgraph/verify/verify.h"
 #include "librun/comm_local.h"
 #include "librun/element.h"
 #include "librun/rank_run.h"

@@ -18,7 +18,7 @@
 #include <set>
 #include <sstream>
 
-#include "libgraph/gzip.h"
+#include "libgraph/import/gzip.h"
 #include "librun/backend_plugin.h"
 #include "tests/conformance/vector.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 
 namespace {
 

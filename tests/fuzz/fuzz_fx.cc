@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/fx_import.h"
+#include "libgraph/import/fx_import.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view bytes(reinterpret_cast<const char*>(data), size);

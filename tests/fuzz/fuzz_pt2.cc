@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/pt2.h"
-#include "libgraph/verify.h"
+#include "libgraph/import/pt2.h"
+#include "libgraph/verify/verify.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/text.h"
+#include "libgraph/text/text.h"
 #include "tests/support/hostile_run.h"
 #include "tests/support/random_edit.h"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "libgraph/text.h"
+#include "libgraph/text/text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sg::Diagnostics diagnostics;

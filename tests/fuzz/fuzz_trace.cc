@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/trace_log.h"
+#include "libgraph/import/trace_log.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view bytes(reinterpret_cast<const char*>(data), size);

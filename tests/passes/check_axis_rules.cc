@@ -18,10 +18,10 @@
 #include <iterator>
 #include <map>
 
-#include "libgraph/gzip.h"
-#include "libgraph/infer.h"
-#include "libgraph/text.h"
-#include "libgraph/verify.h"
+#include "libgraph/import/gzip.h"
+#include "libgraph/infer/infer.h"
+#include "libgraph/text/text.h"
+#include "libgraph/verify/verify.h"
 #include "libpasses/axis_rules.h"
 #include "libpasses/chunk.h"
 #include "librun/comm_local.h"

@@ -9,10 +9,10 @@
 #include <iterator>
 #include <map>
 
-#include "libgraph/capture.h"
-#include "libgraph/fx_import.h"
+#include "libgraph/import/capture.h"
+#include "libgraph/import/fx_import.h"
 #include "libgraph/names.h"
-#include "libgraph/verify.h"
+#include "libgraph/verify/verify.h"
 
 using namespace sg;
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "tests/support/edited_graph.h"
 
 using namespace sg;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "libgraph/match.h"
+#include "libgraph/diff/match.h"
 
 namespace sg::test {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "libgraph/op.h"
-#include "libgraph/text.h"
+#include "libgraph/text/text.h"
 #include "tests/support/hostile_run.h"
 #include "tests/support/random_edit.h"
 

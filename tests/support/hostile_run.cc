@@ -2,8 +2,8 @@
 
 #include <new>
 
-#include "libgraph/infer.h"
-#include "libgraph/verify.h"
+#include "libgraph/infer/infer.h"
+#include "libgraph/verify/verify.h"
 #include "librun/comm_local.h"
 #include "librun/session.h"
 

@@ -10,8 +10,8 @@
 #include <iterator>
 #include <string>
 
-#include "libgraph/binary.h"
-#include "libgraph/text.h"
+#include "libgraph/binary/binary.h"
+#include "libgraph/text/text.h"
 #include "tests/support/random_inputs.h"
 #include "tests/support/random_job.h"
 

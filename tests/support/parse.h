@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/text.h"
+#include "libgraph/text/text.h"
 
 namespace sg::test {
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/assume.h"
-#include "libgraph/binary.h"
-#include "libgraph/plan.h"
+#include "libgraph/binary/binary.h"
+#include "libgraph/expr/assume.h"
+#include "libgraph/plan/plan.h"
 
 using namespace sg;
 

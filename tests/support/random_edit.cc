@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "libgraph/infer.h"
+#include "libgraph/infer/infer.h"
 #include "libgraph/op.h"
 
 namespace sg::test {

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "libgraph/expr.h"
+#include "libgraph/expr/expr.h"
 
 namespace sg::test {
 

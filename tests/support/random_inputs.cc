@@ -3,8 +3,8 @@
 #include <cstring>
 #include <memory>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/safetensors.h"
-#include "libgraph/sizes.h"
 #include "librun/element.h"
 #include "tests/support/rng.h"
 

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "libgraph/infer.h"
+#include "libgraph/infer/infer.h"
 #include "libpasses/amplifiers.h"
 #include "libpasses/auto_chunk_outline.h"
 #include "tests/support/parse.h"

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "libgraph/text.h"
+#include "libgraph/text/text.h"
 #include "libpasses/chunk.h"
 #include "tests/support/parse.h"
 

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "schema/graph_generated.h"
 
 using namespace sg;

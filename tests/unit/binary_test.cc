@@ -1,9 +1,9 @@
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "libgraph/seal.h"
+#include "libgraph/binary/seal.h"
 #include "libgraph/sha256.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"

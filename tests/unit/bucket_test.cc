@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 
-#include "libgraph/infer.h"
+#include "libgraph/infer/infer.h"
 #include "libgraph/op.h"
-#include "libgraph/verify.h"
+#include "libgraph/verify/verify.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 

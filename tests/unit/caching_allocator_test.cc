@@ -1,10 +1,10 @@
 // The model of PyTorch's caching allocator, and the memory of a step under it.
-#include "libgraph/caching_allocator.h"
+#include "libgraph/plan/caching_allocator.h"
 
 #include <catch2/catch.hpp>
 
-#include "libgraph/allocation.h"
-#include "libgraph/infer.h"
+#include "libgraph/infer/infer.h"
+#include "libgraph/plan/allocation.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"

@@ -1,7 +1,7 @@
-#include "libgraph/capture.h"
+#include "libgraph/import/capture.h"
 
-#include "libgraph/range_infer.h"
-#include "libgraph/verify.h"
+#include "libgraph/expr/range_infer.h"
+#include "libgraph/verify/verify.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

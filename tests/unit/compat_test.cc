@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "tests/support/sample_job.h"
 
 using namespace sg;

@@ -1,9 +1,9 @@
 // Composite operators: what takes their place, what is kept whole and why, and that nothing else of the graph changes.
 #include <catch2/catch.hpp>
 
-#include "libgraph/composite.h"
-#include "libgraph/text.h"
-#include "libgraph/verify.h"
+#include "libgraph/composite/composite.h"
+#include "libgraph/text/text.h"
+#include "libgraph/verify/verify.h"
 
 using namespace sg;
 

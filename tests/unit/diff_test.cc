@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "libgraph/binary.h"
-#include "libgraph/diff_text.h"
+#include "libgraph/binary/binary.h"
+#include "libgraph/diff/diff_text.h"
 #include "libgraph/order.h"
-#include "libgraph/text.h"
+#include "libgraph/text/text.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"
 

@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "libgraph/guard_text.h"
+#include "libgraph/expr/guard_text.h"
 #include "libgraph/pool.h"
 #include "tests/support/random_expr.h"
 

@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
+#include "libgraph/expr/symbol_list.h"
 #include "libgraph/strings.h"
-#include "libgraph/symbol_list.h"
 #include "tests/support/rng.h"
 
 namespace sg {

@@ -2,10 +2,10 @@
 #include <catch2/catch.hpp>
 #include <ctime>
 
-#include "libgraph/fx_import.h"
+#include "libgraph/import/fx_import.h"
+#include "libgraph/import/trace_log.h"
 #include "libgraph/names.h"
-#include "libgraph/trace_log.h"
-#include "libgraph/verify.h"
+#include "libgraph/verify/verify.h"
 #include "tests/support/rng.h"
 
 using namespace sg;

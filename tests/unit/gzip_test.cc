@@ -1,4 +1,4 @@
-#include "libgraph/gzip.h"
+#include "libgraph/import/gzip.h"
 
 #include <catch2/catch.hpp>
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "libgraph/op.h"
-#include "libgraph/text.h"
-#include "libgraph/verify.h"
+#include "libgraph/text/text.h"
+#include "libgraph/verify/verify.h"
 #include "tests/support/hostile_run.h"
 #include "tests/support/random_edit.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/check_types.h"
-#include "libgraph/infer.h"
+#include "libgraph/infer/check_types.h"
+#include "libgraph/infer/infer.h"
 #include "libgraph/job.h"
 
 namespace sg {

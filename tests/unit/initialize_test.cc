@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "libgraph/infer.h"
+#include "libgraph/infer/infer.h"
 #include "librun/element.h"
 #include "librun/input_use.h"
 #include "librun/thread_team.h"

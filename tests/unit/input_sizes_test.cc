@@ -1,4 +1,4 @@
-#include "libgraph/input_sizes.h"
+#include "libgraph/expr/input_sizes.h"
 
 #include <catch2/catch.hpp>
 

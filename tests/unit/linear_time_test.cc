@@ -3,9 +3,9 @@
 #include <ctime>
 #include <string>
 
-#include "libgraph/binary.h"
-#include "libgraph/text.h"
-#include "libgraph/verify.h"
+#include "libgraph/binary/binary.h"
+#include "libgraph/text/text.h"
+#include "libgraph/verify/verify.h"
 
 namespace sg {
 namespace {

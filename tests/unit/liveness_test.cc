@@ -1,4 +1,4 @@
-#include "libgraph/liveness.h"
+#include "libgraph/plan/liveness.h"
 
 #include <catch2/catch.hpp>
 

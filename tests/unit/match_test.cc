@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "libgraph/diff.h"
-#include "libgraph/match.h"
+#include "libgraph/diff/diff.h"
+#include "libgraph/diff/match.h"
 #include "tests/support/edited_graph.h"
 
 namespace sg {

@@ -1,8 +1,8 @@
 // Rank sets: taken apart and joined again, over random jobs; and what cannot be joined.
 #include <catch2/catch.hpp>
 
+#include "libgraph/diff/program_compare.h"
 #include "libgraph/merge.h"
-#include "libgraph/program_compare.h"
 #include "libgraph/translate.h"
 #include "tests/support/random_job.h"
 

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "libgraph/assume.h"
-#include "libgraph/infer.h"
-#include "libgraph/plan.h"
+#include "libgraph/expr/assume.h"
+#include "libgraph/infer/infer.h"
+#include "libgraph/plan/plan.h"
 #include "libgraph/transfer.h"
-#include "libgraph/verify.h"
+#include "libgraph/verify/verify.h"
 #include "libpasses/offload_apply.h"
 #include "libpasses/offload_plan.h"
 #include "libpasses/remat.h"

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <numeric>
 
-#include "libgraph/plan.h"
-#include "libgraph/verify.h"
+#include "libgraph/plan/plan.h"
+#include "libgraph/verify/verify.h"
 #include "libpasses/overlap_parts.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"

@@ -1,4 +1,4 @@
-#include "libgraph/pack.h"
+#include "libgraph/plan/pack.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -2,10 +2,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "libgraph/freeze.h"
 #include "libgraph/rewrite.h"
-#include "libgraph/verify.h"
+#include "libgraph/verify/verify.h"
 #include "libpasses/bundle.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"

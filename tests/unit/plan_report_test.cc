@@ -1,8 +1,8 @@
-#include "libgraph/plan_report.h"
+#include "libgraph/plan/plan_report.h"
 
 #include <catch2/catch.hpp>
 
-#include "libgraph/range_infer.h"
+#include "libgraph/expr/range_infer.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 

@@ -1,4 +1,4 @@
-#include "libgraph/plan.h"
+#include "libgraph/plan/plan.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

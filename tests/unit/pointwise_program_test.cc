@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "libgraph/infer_call.h"
+#include "libgraph/infer/infer_call.h"
 #include "librun/cpu/block/block.h"
 #include "librun/cpu/pointwise.h"
 #include "librun/defaults.h"

@@ -7,11 +7,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "libgraph/binary.h"
-#include "libgraph/pt2.h"
-#include "libgraph/sympy_expr.h"
-#include "libgraph/verify.h"
-#include "libgraph/zip_archive.h"
+#include "libgraph/binary/binary.h"
+#include "libgraph/import/pt2.h"
+#include "libgraph/import/sympy_expr.h"
+#include "libgraph/import/zip_archive.h"
+#include "libgraph/verify/verify.h"
 #include "tests/support/rng.h"
 
 using namespace sg;

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "libgraph/export_python.h"
-#include "libgraph/python_words.h"
+#include "libgraph/export/export_python.h"
+#include "libgraph/export/python_words.h"
 #include "tests/support/random_job.h"
 
 using namespace sg;

@@ -1,4 +1,4 @@
-#include "libgraph/range_infer.h"
+#include "libgraph/expr/range_infer.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -6,9 +6,9 @@
 #include <iostream>
 #include <sstream>
 
-#include "libgraph/assume.h"
-#include "libgraph/capture.h"
-#include "libgraph/guard_text.h"
+#include "libgraph/expr/assume.h"
+#include "libgraph/expr/guard_text.h"
+#include "libgraph/import/capture.h"
 
 using namespace sg;
 namespace fs = std::filesystem;

@@ -4,10 +4,10 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 
-#include "libgraph/assume.h"
-#include "libgraph/binary.h"
-#include "libgraph/plan.h"
-#include "libgraph/verify.h"
+#include "libgraph/binary/binary.h"
+#include "libgraph/expr/assume.h"
+#include "libgraph/plan/plan.h"
+#include "libgraph/verify/verify.h"
 #include "libpasses/min_cut.h"
 #include "libpasses/remat_apply.h"
 #include "libpasses/remat_choose.h"

@@ -3,9 +3,9 @@
 
 #include <sstream>
 
-#include "libgraph/source_build.h"
-#include "libgraph/text.h"
-#include "libgraph/verify.h"
+#include "libgraph/import/source_build.h"
+#include "libgraph/text/text.h"
+#include "libgraph/verify/verify.h"
 
 using namespace sg;
 

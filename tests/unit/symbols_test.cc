@@ -2,8 +2,8 @@
 
 #include <random>
 
-#include "libgraph/guard_text.h"
-#include "libgraph/symbols.h"
+#include "libgraph/expr/guard_text.h"
+#include "libgraph/expr/symbols.h"
 #include "tests/support/random_expr.h"
 
 using namespace sg;

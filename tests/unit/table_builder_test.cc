@@ -1,5 +1,5 @@
 // The writer's own search for equal layouts gives the bytes that FlatBuffers gives.
-#include "libgraph/table_builder.h"
+#include "libgraph/binary/table_builder.h"
 
 #include <catch2/catch.hpp>
 #include <string>

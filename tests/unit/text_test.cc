@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/binary.h"
-#include "libgraph/text.h"
+#include "libgraph/binary/binary.h"
+#include "libgraph/text/text.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"
 

@@ -3,11 +3,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "libgraph/infer.h"
-#include "libgraph/liveness.h"
+#include "libgraph/infer/infer.h"
 #include "libgraph/order.h"
-#include "libgraph/plan.h"
-#include "libgraph/verify.h"
+#include "libgraph/plan/liveness.h"
+#include "libgraph/plan/plan.h"
+#include "libgraph/verify/verify.h"
 #include "tests/support/parse.h"
 
 using namespace sg;

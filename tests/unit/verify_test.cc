@@ -1,5 +1,5 @@
 // Each rule of the verifier on a job that breaks just that rule, and the whole on random jobs, whole and damaged.
-#include "libgraph/verify.h"
+#include "libgraph/verify/verify.h"
 
 #include <catch2/catch.hpp>
 #include <functional>

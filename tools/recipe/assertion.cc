@@ -5,7 +5,7 @@
 #include <cmath>
 #include <functional>
 
-#include "libgraph/assume.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sim/simulate.h"

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "libgraph/binary/seal.h"
 #include "libgraph/output_file.h"
-#include "libgraph/seal.h"
 #include "libgraph/sha256.h"
 #include "tools/recipe/files.h"
 

@@ -2,11 +2,11 @@
 
 #include <filesystem>
 
-#include "libgraph/binary.h"
-#include "libgraph/diff_text.h"
+#include "libgraph/binary/binary.h"
+#include "libgraph/diff/diff_text.h"
 #include "libgraph/human.h"
 #include "libgraph/output_file.h"
-#include "libgraph/text.h"
+#include "libgraph/text/text.h"
 #include "tools/cli_job.h"
 #include "tools/cli_siblings.h"
 #include "tools/recipe/key.h"

@@ -10,10 +10,10 @@
 #include <set>
 #include <thread>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "libgraph/output_file.h"
 #include "libgraph/sha256.h"
-#include "libgraph/text.h"
+#include "libgraph/text/text.h"
 #include "libpasses/pipeline.h"
 #include "tools/cli_job.h"
 #include "tools/cli_siblings.h"

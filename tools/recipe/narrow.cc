@@ -1,9 +1,9 @@
 #include "tools/recipe/narrow.h"
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "libgraph/freeze.h"
 #include "libgraph/human.h"
-#include "libgraph/verify.h"
+#include "libgraph/verify/verify.h"
 #include "tools/cli_job.h"
 #include "tools/recipe/executor.h"
 #include "tools/recipe/process.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/diff.h"
+#include "libgraph/diff/diff.h"
 #include "libpasses/pass.h"
 #include "tools/recipe/assertion.h"
 #include "tools/recipe/expand.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
 #include "libgraph/human.h"
 #include "tools/cli_job.h"
 #include "tools/reduce/search.h"

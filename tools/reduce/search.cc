@@ -6,7 +6,7 @@
 
 #include "libgraph/parallel.h"
 #include "libgraph/shrink.h"
-#include "libgraph/verify.h"
+#include "libgraph/verify/verify.h"
 
 namespace sg::reduce {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "libgraph/assume.h"
-#include "libgraph/binary.h"
+#include "libgraph/binary/binary.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/sim/simulate.h"
 #include "libgraph/stat.h"

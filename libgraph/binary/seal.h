@@ -1,0 +1,30 @@
+// The seal: a trailer of length and SHA-256 that says "all of it is here, and nothing was changed".
+//
+// A stream whose writer died has no trailer, so the next tool in a pipe refuses it instead of working on half a graph.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libgraph/binary/binary.h"
+#include "libgraph/result.h"
+
+namespace sg {
+
+// What can be read at the very front of a file, though the rest may be missing or broken.
+struct FilePrefix {
+  std::string tool;  // the last tool that wrote the job; empty = none, or not readable
+  bool has_version = false;
+  uint16_t major = 0, minor = 0;
+};
+
+// Never fails: what cannot be read stays empty.
+FilePrefix read_prefix(std::string_view bytes);
+
+// Appends the trailer for what `bytes` holds.
+void seal(std::string* bytes);
+
+// The bytes below the seal, or an unreadable Error: empty, not ours, truncated (names the tool that wrote it), changed.
+Result<std::string_view> unseal(std::string_view bytes, const std::string& file);
+
+}  // namespace sg

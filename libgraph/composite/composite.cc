@@ -1,0 +1,207 @@
+#include "libgraph/composite/composite.h"
+
+#include <algorithm>
+#include <cassert>
+#include <unordered_map>
+
+#include "libgraph/composite/composite_call.h"
+#include "libgraph/composite/composite_forms.h"
+#include "libgraph/op_schema.h"
+
+namespace sg {
+
+#define SG_COMPOSITE(name, schema, recipe) \
+  namespace composite {                    \
+  void recipe(CompositeCall& c);           \
+  }
+#define SG_SAME_AS(name, op)
+#include "libgraph/composite/composites.def"
+#undef SG_COMPOSITE
+#undef SG_SAME_AS
+
+namespace {
+
+struct Composite {
+  OpInfo schema;
+  Recipe recipe = nullptr;
+  std::string_view same_as;  // instead of a recipe: the row that it is another name of
+};
+
+struct CompositeTable {
+  std::unordered_map<std::string_view, Composite> rows;
+
+  void add(std::string_view name, std::string_view schema, Recipe recipe) {
+    Composite row;
+    row.recipe = recipe;
+    row.schema.name = name;
+    row.schema.schema = schema;
+    [[maybe_unused]] Status parsed = parse_schema(&row.schema);
+    assert(parsed.ok() && find_op(name) == nullptr);
+    rows.emplace(name, std::move(row));
+  }
+
+  void add_name(std::string_view name, std::string_view op) {
+    assert(find_op(name) == nullptr && find_op(op) != nullptr);
+    rows[name].same_as = op;
+  }
+
+  CompositeTable() {
+#define SG_COMPOSITE(name, schema, recipe) add(name, schema, composite::recipe);
+#define SG_SAME_AS(name, op) add_name(name, op);
+#include "libgraph/composite/composites.def"
+#undef SG_COMPOSITE
+#undef SG_SAME_AS
+  }
+};
+
+const Composite* find_composite(std::string_view op) {
+  static const CompositeTable table;
+  auto it = table.rows.find(op);
+  return it == table.rows.end() ? nullptr : &it->second;
+}
+
+struct Place {  // of a node, for messages
+  const Program* program;
+  const Graph* graph;
+  NodeId node;
+  Location where() const {
+    Location at;
+    at.path = place_of(*program, *graph, node);
+    return at;
+  }
+};
+
+void discard(Graph* graph, const std::vector<NodeId>& parts) {
+  for (auto it = parts.rbegin(); it != parts.rend(); ++it) graph->erase(*it);
+}
+
+bool is_known(const Graph& graph, const Node& node) {
+  for (uint32_t i = 0; i < node.result_count; ++i)
+    if (graph.type(node.result(i)).kind == TypeKind::unknown) return false;
+  return true;
+}
+
+void infer_node(Graph* graph, NodeId n, TypeInferrer* inferrer) {
+  if (is_known(*graph, graph->node(n))) return;
+  auto types = inferrer->infer(*graph, n);
+  if (!types.ok()) return;
+  for (uint32_t i = 0; i < types->size(); ++i)
+    if (ValueId v = graph->node(n).result(i); graph->type(v).kind == TypeKind::unknown)
+      graph->set_type(v, graph->pool().types.intern((*types)[i]));
+}
+
+// Rows of the table that are called in a form which is made of others.
+bool has_form(const Graph& graph, NodeId n) { return has_numbers_only(graph, n) || has_mask_index(graph, n); }
+
+}  // namespace
+
+bool is_composite(std::string_view op) { return find_composite(op) != nullptr || written_by_out(op) != nullptr; }
+
+bool is_taken_apart(const Graph& graph, NodeId n) { return is_composite(graph.op_name(n)) || has_form(graph, n); }
+
+Status CompositeExpander::expand(Graph* graph, NodeId n, bool keeps_types) {
+  const Composite* row = find_composite(graph->op_name(n));
+  if (row == nullptr) return expand_form(graph, n, keeps_types);
+  if (!row->same_as.empty()) {
+    graph->set_op(n, graph->pool().op(row->same_as));
+    infer_node(graph, n, &inferrer_);
+    return ok_status();
+  }
+  CompositeCall call(program_, graph, n, row->schema, &inferrer_);
+  SG_TRY(call.bind());
+  row->recipe(call);
+  return replace(graph, n, keeps_types, &call);
+}
+
+Status CompositeExpander::expand_form(Graph* graph, NodeId n, bool keeps_types) {
+  const OpInfo* op = graph->op_info(n);
+  OpInfo named;
+  named.name = graph->op_name(n);
+  CompositeCall call(program_, graph, n, op ? *op : named, &inferrer_);
+  if (op && has_mask_index(*graph, n)) composite::mask_form(call, *graph, n);
+  else if (op) composite::numbers_form(call, *graph, n);
+  else composite::out_form(call, *graph, n);
+  return replace(graph, n, keeps_types, &call);
+}
+
+Status CompositeExpander::replace(Graph* graph, NodeId n, bool keeps_types, CompositeCall* made) {
+  CompositeCall& call = *made;
+  const uint32_t count = graph->node(n).result_count;
+  if (!call.failed() && call.results().size() != count)
+    call.fail("has " + std::to_string(call.results().size()) + " results, not " + std::to_string(count));
+  if (call.failed()) {
+    discard(graph, call.parts());
+    return call.error();
+  }
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < count; ++i) {
+    ValueId from = graph->node(n).result(i), to = call.results()[i];
+    names.emplace_back(graph->name(from));
+    if (keeps_types && !call.has_own_type(to) && graph->is_used(from) && graph->type(from).kind != TypeKind::unknown)
+      graph->set_type(to, graph->value(from).type);
+    graph->replace_uses(from, to);
+  }
+  if (!call.parts().empty()) replaced_[graph][n.index] = call.parts().back();
+  graph->erase(n);
+  for (uint32_t i = 0; i < count; ++i) graph->rename(call.results()[i], names[i]);
+  return ok_status();
+}
+
+void CompositeExpander::relink() {
+  for (auto& [graph, nodes] : replaced_)
+    for (NodeId n : graph->nodes())
+      if (auto it = nodes.find(graph->node(n).forward.index); !graph->node(n).forward.is_none() && it != nodes.end())
+        graph->set_forward(n, it->second);
+  replaced_.clear();
+}
+
+void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types,
+                     ImportTally* tally) {
+  const std::string op(graph->op_name(n));
+  const bool is_form = find_op(op) != nullptr;  // a row, called with numbers alone: nothing to tell
+  Status done = expander->expand(graph, n, keeps_types);
+  if (done.ok()) return is_form ? void() : tally->taken_apart(op);
+  tally->kept_whole(op, done.error().message, Place{&program, graph, n});
+}
+
+void expand_composites(Program* program, bool rank_local, ImportTally* tally) {
+  const OpTable& ops = program->graph.pool().ops;
+  bool any = false;
+  for (size_t i = 0; i < ops.size(); ++i)
+    any = any || is_composite(program->graph.pool().op_name(OpId(static_cast<uint32_t>(i))));
+  auto look = [&](const Graph& graph) {
+    for (NodeId n : graph.nodes()) any = any || has_form(graph, n);
+  };
+  look(program->graph);
+  for (auto& nested : program->nested) look(nested->graph);
+  if (!any) return;
+  CompositeExpander expander(program);
+  TypeInferrer inferrer(*program);
+  auto expand_in = [&](Graph& graph) {
+    for (NodeId n : graph.nodes())
+      if (is_taken_apart(graph, n)) expand_and_tell(&expander, *program, &graph, n, true, tally);
+      else infer_node(&graph, n, &inferrer);
+  };
+  expand_in(program->graph);
+  for (auto& nested : program->nested) expand_in(nested->graph);
+  expander.relink();
+  number_new_streams(program, rank_local);
+}
+
+void number_new_streams(Program* program, bool rank_local) {
+  std::vector<Graph*> graphs{&program->graph};
+  for (auto& nested : program->nested) graphs.push_back(&nested->graph);
+  uint64_t last = 0;
+  for (Graph* graph : graphs)
+    for (NodeId n : graph->nodes()) last = std::max<uint64_t>(last, graph->meta(n).random.stream);
+  for (Graph* graph : graphs)
+    for (NodeId n : graph->nodes()) {
+      if (graph->meta(n).random.stream != 0 || !draws_random(*graph, n)) continue;
+      NodeMeta meta = graph->meta(n);
+      meta.random.stream = static_cast<decltype(meta.random.stream)>(++last);
+      meta.random.rank_local = rank_local;
+      graph->set_meta(n, std::move(meta));
+    }
+}
+
+}  // namespace sg

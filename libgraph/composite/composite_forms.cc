@@ -1,0 +1,120 @@
+#include "libgraph/composite/composite_forms.h"
+
+#include <string>
+
+namespace sg {
+namespace {
+
+bool is_number(const Arg& a) { return a.is(ArgKind::integer) || a.is(ArgKind::floating) || a.is(ArgKind::boolean); }
+
+std::string_view without_space(const OpInfo& op) { return op.name.substr(op.name.find('.') + 1); }
+
+bool is_mask(const Graph& graph, const Arg& a) {
+  if (!a.is(ArgKind::value)) return false;
+  const Type& t = graph.type(a.as_value());
+  return t.kind == TypeKind::tensor && (t.dtype == DType::boolean || t.dtype == DType::u8);
+}
+
+// Overloads that write `out` are called after those that do not, more or less.
+std::vector<std::string> plain_overloads(std::string_view overload) {
+  if (overload == "out") return {"default", "Tensor"};
+  if (overload.ends_with("_out")) return {std::string(overload.substr(0, overload.size() - 4))};
+  if (overload.starts_with("out_"))
+    return {"Tensor_" + std::string(overload.substr(4)), std::string(overload.substr(4))};
+  return {};
+}
+
+}  // namespace
+
+const OpInfo* written_by_out(std::string_view op) {
+  const size_t dot = op.rfind('.');
+  if (!op.starts_with("aten.") || dot == std::string_view::npos || op.find("out", dot) == std::string_view::npos)
+    return nullptr;
+  if (find_op(op)) return nullptr;
+  for (const std::string& overload : plain_overloads(op.substr(dot + 1))) {
+    const OpInfo* found = find_op(std::string(op.substr(0, dot + 1)) + overload);
+    if (!found || !found->has(kPure) || found->has(kView)) continue;
+    if (found->results.size() == 1 && !found->returns_list) return found;
+  }
+  return nullptr;
+}
+
+bool has_numbers_only(const Graph& graph, NodeId n) {
+  const Node& node = graph.node(n);
+  if (node.args.empty() || !is_number(node.args[0])) return false;
+  const OpInfo* op = graph.op_info(n);
+  if (!op || !op->has(kPointwise) || op->params.empty() || op->params[0].kind != ParamKind::tensor) return false;
+  for (const Arg& arg : node.args)
+    if (arg.is(ArgKind::value) && graph.type(arg.as_value()).kind == TypeKind::tensor) return false;
+  return true;
+}
+
+bool has_mask_index(const Graph& graph, NodeId n) {
+  const Node& node = graph.node(n);
+  if (graph.op_name(n) != "aten.index.Tensor" || node.args.size() != 2 || !node.args[1].is(ArgKind::list)) return false;
+  for (const Arg& a : node.args[1].items())
+    if (is_mask(graph, a)) return true;
+  return false;
+}
+
+namespace composite {
+
+void out_form(CompositeCall& c, const Graph& graph, NodeId n) {
+  const OpInfo* op = written_by_out(graph.op_name(n));
+  PartArgs args;
+  ValueId out;
+  for (const Arg& arg : std::vector<Arg>(graph.node(n).args)) {
+    if (!arg.key() || graph.pool().strings[arg.key()] != "out") args.push_back(arg);
+    else if (arg.is(ArgKind::value)) out = arg.as_value();
+  }
+  if (op == nullptr || out.is_none()) return c.fail("`out` is no tensor");
+  ValueId made = c.make(without_space(*op), std::move(args));
+  if (c.failed()) return;
+  if (c.type(out).kind != TypeKind::tensor || c.type(out).shape != c.type(made).shape)
+    return c.fail("`out` has another size, and PyTorch would resize it");
+  c.give(c.make("copy_", {out, made}));
+}
+
+void numbers_form(CompositeCall& c, const Graph& graph, NodeId n) {
+  const std::vector<Arg> given = graph.node(n).args;
+  const Type recorded = graph.node(n).result_count == 1 ? graph.type(graph.node(n).result(0)) : Type();
+  DType dtype = given[0].is(ArgKind::integer)   ? DType::i64
+                : given[0].is(ArgKind::boolean) ? DType::boolean
+                                                : DType::f32;
+  if (given[0].is(ArgKind::floating) && recorded.kind == TypeKind::tensor && is_floating(recorded.dtype))
+    dtype = recorded.dtype;
+  PartArgs args(given.begin(), given.end());
+  args[0] = c.make("full", {ArgList(), given[0], c.key("dtype", dtype)});
+  c.give(c.make(without_space(*graph.op_info(n)), std::move(args)));
+}
+
+void mask_form(CompositeCall& c, const Graph& graph, NodeId n) {
+  const ArgList indices = graph.node(n).args[1].items();
+  const Type recorded = graph.node(n).result_count == 1 ? graph.type(graph.node(n).result(0)) : Type();
+  ArgList plain;
+  size_t masks = 0, at = 0;
+  for (const Arg& index : indices) {
+    if (!is_mask(graph, index)) {
+      if (!index.is(ArgKind::none)) return c.fail("an index beside a mask");
+      plain.push_back(index);
+      continue;
+    }
+    at = plain.size();
+    if (++masks > 1) return c.fail("more than one mask");
+    const ValueId mask = index.as_value();
+    if (recorded.kind != TypeKind::tensor || at >= recorded.shape.size())
+      return c.fail("the number of elements that the mask picks has no symbol");
+    const Expr count = recorded.shape[at];
+    Type found = recorded;
+    found.dtype = DType::i64, found.offset = c.exprs().constant(0);
+    found.shape = {count, c.exprs().constant(c.rank(mask))};
+    found.stride = {c.exprs().constant(1), count};
+    const ValueId places = c.make_found("nonzero", {mask}, std::move(found));
+    for (int axis = 0; axis < c.rank(mask); ++axis)
+      plain.push_back(PartArg(c.make("select.int", {places, 1, axis})).arg);
+  }
+  c.give(c.make("index.Tensor", {graph.node(n).args[0], plain}));
+}
+
+}  // namespace composite
+}  // namespace sg

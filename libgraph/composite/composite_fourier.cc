@@ -1,0 +1,132 @@
+// Fourier transforms as torch.fft names them, by the three kernels: complex to complex, real to complex, complex to
+// real.
+#include <algorithm>
+
+#include "libgraph/composite/composite_call.h"
+
+namespace sg::composite {
+namespace {
+
+enum Norm : int64_t { kNone = 0, kRoot = 1, kFull = 2 };
+
+// "backward" (also None) scales on the way back, "forward" on the way out, "ortho" both ways by the root.
+int64_t norm_of(CompositeCall& c, bool forward) {
+  std::string word = c.text("norm");
+  if (word == "ortho") return kRoot;
+  if (!word.empty() && word != "backward" && word != "forward")
+    c.fail("'norm' has to be 'backward', 'forward' or 'ortho'");
+  return (word == "forward") == forward ? kFull : kNone;
+}
+
+DType complex_of(DType t) { return is_complex(t) ? t : t == DType::f64 ? DType::c128 : DType::c64; }
+
+ValueId as_complex(CompositeCall& c, ValueId v) {
+  return is_complex(c.dtype_of(v)) ? v : c.make("to.dtype", {v, complex_of(c.dtype_of(v))});
+}
+
+ValueId as_real(CompositeCall& c, ValueId v) {
+  DType t = c.dtype_of(v);
+  if (is_complex(t)) c.fail("needs real elements");
+  return is_floating(t) ? v : c.make("to.dtype", {v, DType::f32});
+}
+
+ValueId conjugated(CompositeCall& c, ValueId v) { return c.make("conj_physical", {v}); }
+
+// Cut off, or filled up with zeros, to `n` elements of a dimension.
+ValueId resized(CompositeCall& c, ValueId v, int dim, int64_t n) {
+  int64_t size = c.known_size(v, dim);
+  if (c.failed() || size == n) return v;
+  if (n < 1) return c.fail("needs a length of at least 1"), v;
+  if (n < size) return c.make("slice.Tensor", {v, dim, 0, n});
+  Numbers pad(2 * static_cast<size_t>(c.rank(v) - dim), 0);
+  pad.back() = n - size;
+  return c.make("constant_pad_nd", {v, pad, 0});
+}
+
+struct Axes {
+  Numbers dims;
+  std::vector<std::optional<int64_t>> lengths;  // none = as it is
+};
+
+// `n` and `dim`, or `s` and `dim`: which dimensions, and how long they are to be. `planar`: the last two where none is
+// said.
+Axes axes_of(CompositeCall& c, ValueId self, bool planar) {
+  Axes out;
+  int rank = c.rank(self);
+  Numbers lengths = c.integers(c.has("n") ? "n" : "s");
+  out.dims = c.integers("dim");
+  if (!c.has("dim")) {
+    int64_t count = planar ? 2 : c.has("s") ? static_cast<int64_t>(lengths.size()) : rank;
+    for (int64_t i = count; i > 0; --i) out.dims.push_back(rank - i);
+  }
+  for (int64_t& d : out.dims) d = c.wrap(d, rank);
+  if (out.dims.empty() || rank == 0) c.fail("needs at least one dimension");
+  if (!lengths.empty() && lengths.size() != out.dims.size()) c.fail("as many lengths as dimensions are needed");
+  if (c.failed()) return {{0}, {std::nullopt}};
+  for (size_t i = 0; i < out.dims.size(); ++i)
+    out.lengths.push_back(lengths.empty() || lengths[i] == -1 ? std::nullopt : std::optional(lengths[i]));
+  return out;
+}
+
+ValueId resized_all(CompositeCall& c, ValueId v, const Axes& axes) {
+  for (size_t i = 0; i < axes.dims.size(); ++i)
+    if (axes.lengths[i]) v = resized(c, v, static_cast<int>(axes.dims[i]), *axes.lengths[i]);
+  return v;
+}
+
+void to_complex(CompositeCall& c, bool forward, bool planar) {
+  ValueId self = c.tensor("self");
+  Axes axes = axes_of(c, self, planar);
+  c.give(c.make("_fft_c2c", {resized_all(c, as_complex(c, self), axes), axes.dims, norm_of(c, forward), forward}));
+}
+
+void from_real(CompositeCall& c, bool forward, bool one_sided, bool planar) {
+  ValueId self = as_real(c, c.tensor("self"));
+  Axes axes = axes_of(c, self, planar);
+  ValueId out = c.make("_fft_r2c", {resized_all(c, self, axes), axes.dims, norm_of(c, forward), one_sided});
+  c.give(forward ? out : conjugated(c, out));
+}
+
+// The last dimension holds one half; its length is that of the result.
+void to_real(CompositeCall& c, bool forward, bool planar) {
+  ValueId self = as_complex(c, c.tensor("self"));
+  Axes axes = axes_of(c, self, planar);
+  auto last = static_cast<int>(axes.dims.back());
+  int64_t length = axes.lengths.back() ? *axes.lengths.back() : 2 * (c.known_size(self, last) - 1);
+  if (c.failed() || length < 1) return c.fail("needs a length of at least 1");
+  axes.lengths.back() = length / 2 + 1;
+  self = resized_all(c, self, axes);
+  c.give(c.make("_fft_c2r", {forward ? conjugated(c, self) : self, axes.dims, norm_of(c, forward), length}));
+}
+
+void one_dim(CompositeCall& c, bool forward) {
+  if (is_complex(c.dtype_of(c.tensor("self")))) to_complex(c, forward, false);
+  else from_real(c, forward, false, false);
+}
+
+void shift(CompositeCall& c, bool back) {
+  ValueId self = c.tensor("self");
+  Numbers dims = c.integers("dim"), by;
+  if (!c.has("dim"))
+    for (int i = 0; i < c.rank(self); ++i) dims.push_back(i);
+  for (int64_t& d : dims) d = c.wrap(d, c.rank(self));
+  for (int64_t d : dims) by.push_back((c.known_size(self, static_cast<int>(d)) + (back ? 1 : 0)) / 2);
+  c.give(c.make("roll", {self, by, dims}));
+}
+
+}  // namespace
+
+void fft(CompositeCall& c) { one_dim(c, true); }
+void ifft(CompositeCall& c) { one_dim(c, false); }
+void rfft(CompositeCall& c) { from_real(c, true, true, false); }
+void ihfft(CompositeCall& c) { from_real(c, false, true, false); }
+void irfft(CompositeCall& c) { to_real(c, false, false); }
+void hfft(CompositeCall& c) { to_real(c, true, false); }
+void fftn(CompositeCall& c) { to_complex(c, true, false); }
+void ifftn(CompositeCall& c) { to_complex(c, false, false); }
+void rfftn(CompositeCall& c) { from_real(c, true, true, false); }
+void irfftn(CompositeCall& c) { to_real(c, false, false); }
+void fftshift(CompositeCall& c) { shift(c, false); }
+void ifftshift(CompositeCall& c) { shift(c, true); }
+
+}  // namespace sg::composite

@@ -1,0 +1,222 @@
+// Layers: norms with running statistics as results, dropouts of whole features, bags of embeddings.
+#include <cmath>
+
+#include "libgraph/composite/composite_call.h"
+
+namespace sg::composite {
+namespace {
+
+// Noise of 1 with probability 1 - p, else 0.
+ValueId keep_mask(CompositeCall& c, ValueId shaped, double p) { return c.make("bernoulli.p", {shaped, 1 - p}); }
+
+ValueId feature_shaped(CompositeCall& c, ValueId v) {  // one number a sample and channel
+  ArgList shape = c.shape(v);
+  if (shape.size() < 2) return c.fail("needs a dimension of channels"), v;
+  for (size_t i = 2; i < shape.size(); ++i) shape[i] = Arg::integer(1);
+  return c.make("new_empty", {v, shape});
+}
+
+// Whether the call does nothing, or takes everything.
+bool is_settled(CompositeCall& c, ValueId input, double p, bool train) {
+  if (p != 0 && train && p != 1) return false;
+  c.give(p == 0 || !train ? input : c.make("mul.Tensor", {input, c.make("zeros_like", {input})}));
+  return true;
+}
+
+void drop(CompositeCall& c, bool of_features, bool alpha) {
+  ValueId input = c.tensor("input");
+  double p = c.number("p");
+  if (is_settled(c, input, p, c.flag("train"))) return;
+  ValueId noise = keep_mask(c, of_features ? feature_shaped(c, input) : c.make("empty_like", {input}), p);
+  if (!alpha) return c.give(c.make("mul.Tensor", {input, c.make("div.Scalar", {noise, 1 - p})}));
+  constexpr double kAlpha = 1.7580993408473766;
+  double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
+  ValueId shift =
+      c.make("add.Scalar", {c.make("mul.Scalar", {c.make("add.Scalar", {noise, -1}), kAlpha * a}), kAlpha * a * p});
+  c.give(c.make("add.Tensor", {c.make("mul.Tensor", {input, c.make("mul.Scalar", {noise, a})}), shift}));
+}
+
+}  // namespace
+
+void feature_dropout(CompositeCall& c) { drop(c, true, false); }
+void alpha_dropout(CompositeCall& c) { drop(c, false, true); }
+void feature_alpha_dropout(CompositeCall& c) { drop(c, true, true); }
+
+void prelu(CompositeCall& c) {
+  ValueId self = c.tensor("self"), weight = c.tensor("weight");
+  if (c.rank(weight) > 1) return c.fail("needs a weight of one dimension at most");
+  if (c.rank(self) != c.rank(weight)) {
+    ArgList shape(static_cast<size_t>(c.rank(self)), Arg::integer(1));
+    if (c.rank(self) > 1) shape[1] = c.product(weight, 0, c.rank(weight));
+    weight = c.make("reshape", {weight, shape});
+  }
+  c.give(c.make("_prelu_kernel", {self, weight}));
+}
+
+void rrelu(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  if (!c.flag("training")) return c.give(c.make("leaky_relu", {self, (c.number("lower") + c.number("upper")) / 2}));
+  ValueId slope = c.make("uniform", {self, c.number("lower"), c.number("upper")});
+  c.give(c.make("where.self", {c.make("le.Scalar", {self, 0}), c.make("mul.Tensor", {self, slope}), self}));
+}
+
+// The statistics are written to copies, which are results.
+void batch_norm_functional(CompositeCall& c) {
+  ValueId mean = c.make("clone", {c.tensor("running_mean")}), var = c.make("clone", {c.tensor("running_var")});
+  PartArg training = c.has("training") ? PartArg(c.arg("training")) : PartArg(true);
+  PartArgs args{c.tensor("input"), c.tensor("weight"), c.tensor("bias"), mean, var,
+                training,          c.arg("momentum"),  c.arg("eps")};
+  for (ValueId v : c.make_all("_native_batch_norm_legit", args)) c.give(v);
+  if (!c.has("training")) c.give(c.make("new_empty", {c.tensor("input"), Numbers{0}, c.key("dtype", DType::u8)}));
+  c.give(mean);
+  c.give(var);
+}
+
+void batch_norm_with_update(CompositeCall& c) {
+  PartArgs args{
+      c.tensor("input"), c.tensor("weight"), c.tensor("bias"), c.tensor("running_mean"), c.tensor("running_var"), true,
+      c.arg("momentum"), c.arg("eps")};
+  for (ValueId v : c.make_all("_native_batch_norm_legit", args)) c.give(v);
+  c.give(c.make("new_empty", {c.tensor("input"), Numbers{0}, c.key("dtype", DType::u8)}));
+}
+
+void max_pool1d_with_indices(CompositeCall& c) {
+  auto flat = [&](std::string_view name, int64_t across) {
+    Numbers n = c.integers(name);
+    return n.empty() ? Numbers() : Numbers{across, n[0]};
+  };
+  ValueId plane = c.make("unsqueeze", {c.tensor("self"), -2});
+  for (ValueId v :
+       c.make_all("max_pool2d_with_indices", {plane, flat("kernel_size", 1), flat("stride", 1), flat("padding", 0),
+                                              flat("dilation", 1), c.flag("ceil_mode")}))
+    c.give(c.make("squeeze.dim", {v, -2}));
+}
+
+void grid_sampler(CompositeCall& c) {
+  ValueId input = c.tensor("input");
+  if (c.rank(input) != 4 && c.rank(input) != 5) return c.fail("needs an input of 4 or 5 dimensions");
+  c.give(c.make(
+      c.rank(input) == 4 ? "grid_sampler_2d" : "grid_sampler_3d",
+      {input, c.tensor("grid"), c.integer("interpolation_mode"), c.integer("padding_mode"), c.flag("align_corners")}));
+}
+
+namespace {
+
+// The bag of each index: how many offsets are not behind its position, less 1.
+ValueId bags_of(CompositeCall& c, ValueId offsets, Expr count) {
+  ValueId places = c.make("arange", {c.as_arg(count), c.key("dtype", c.dtype_of(offsets))});
+  ValueId found = c.make("searchsorted.Tensor", {offsets, places, c.key("right", true)});
+  return c.make("sub.Scalar", {found, 1});
+}
+
+struct Bags {
+  ValueId of_index, sizes;  // the bag of each index; how many indices a bag has, padding left out
+  Expr count;
+};
+
+ValueId column(CompositeCall& c, ValueId v) { return c.make("unsqueeze", {v, -1}); }
+
+// Rows of the table for each index, weighted; those of the padding index are 0.
+ValueId rows_of(CompositeCall& c, ValueId kept) {
+  ValueId rows = c.make("index_select", {c.tensor("weight"), 0, c.tensor("indices")}),
+          weights = c.tensor("per_sample_weights");
+  if (!weights.is_none()) rows = c.make("mul.Tensor", {rows, column(c, weights)});
+  return kept.is_none() ? rows : c.make("mul.Tensor", {rows, column(c, c.make("to.dtype", {kept, c.dtype_of(rows)}))});
+}
+
+ValueId largest_of(CompositeCall& c, const Bags& bags, ValueId kept, const ArgList& shape) {
+  if (!kept.is_none()) return c.fail("the largest of bags with padding has no recipe"), kept;
+  ValueId rows = rows_of(c, kept), spread = c.make("expand", {column(c, bags.of_index), c.shape(rows)});
+  return c.make("scatter_reduce.two",
+                {c.zeros(shape, rows), 0, spread, rows, c.word("amax"), c.key("include_self", false)});
+}
+
+}  // namespace
+
+// mode: 0 sum, 1 mean, 2 max. Of the further results only the sizes of the bags are PyTorch's in all modes.
+void embedding_bag(CompositeCall& c) {
+  ValueId indices = c.tensor("indices"), offsets = c.tensor("offsets"), kept;
+  int64_t mode = c.integer("mode");
+  if (c.rank(indices) != 1 || c.rank(offsets) != 1) return c.fail("needs indices and offsets of one dimension");
+  Bags bags;
+  bags.count = c.extent(offsets, 0);
+  if (c.flag("include_last_offset")) {
+    bags.count = c.exprs().sub(bags.count, c.exprs().constant(1));
+    offsets = c.make("slice.Tensor", {offsets, 0, 0, c.as_arg(bags.count)});
+  }
+  bags.of_index = bags_of(c, offsets, c.extent(indices, 0));
+  if (c.has("padding_idx") && c.integer("padding_idx") != -1)
+    kept = c.make("ne.Scalar",
+                  {indices, c.wrap(c.integer("padding_idx"), static_cast<int>(c.known_size(c.tensor("weight"), 0)))});
+  ValueId ones = kept.is_none() ? c.make("ones_like", {indices}) : c.make("to.dtype", {kept, c.dtype_of(indices)});
+  bags.sizes = c.make("index_add", {c.zeros({c.as_arg(bags.count)}, indices), 0, bags.of_index, ones});
+  ArgList shape{c.as_arg(bags.count), c.size(c.tensor("weight"), 1)};
+  ValueId out;
+  if (mode == 2) {
+    out = largest_of(c, bags, kept, shape);
+  } else {
+    ValueId rows = rows_of(c, kept);
+    out = c.make("index_add", {c.zeros(shape, rows), 0, bags.of_index, rows});
+    if (mode == 1)
+      out = c.make("div.Tensor",
+                   {out, c.make("to.dtype", {column(c, c.make("clamp_min", {bags.sizes, 1})), c.dtype_of(rows)})});
+  }
+  c.give(out);
+  c.give_own(bags.of_index);
+  c.give_own(bags.sizes);
+  c.give_own(mode == 2 ? c.make("new_empty", {indices, Numbers{0}}) : bags.sizes);
+}
+
+// The gradient of the table: of each index's row that of its bag.
+void embedding_bag_backward(CompositeCall& c) {
+  ValueId grad = c.tensor("grad"), indices = c.tensor("indices"), of_index = c.tensor("offset2bag"),
+          weights = c.tensor("per_sample_weights");
+  int64_t mode = c.integer("mode"), padding = c.integer("padding_idx");
+  if (mode == 2) return c.fail("the gradient of the largest has no recipe");
+  if (c.flag("scale_grad_by_freq") || (c.has("sparse") && c.flag("sparse")))
+    return c.fail("scaled and sparse gradients have no recipe");
+  if (!c.failed() && c.extent(of_index, 0) != c.extent(indices, 0))
+    return c.fail("the bags of the indices are not told");
+  ValueId rows = c.make("index_select", {grad, 0, of_index});
+  if (mode == 1) {
+    ValueId sizes = c.make("index_select", {c.make("clamp_min", {c.tensor("bag_size"), 1}), 0, of_index});
+    rows = c.make("div.Tensor", {rows, c.make("to.dtype", {column(c, sizes), c.dtype_of(rows)})});
+  }
+  if (!weights.is_none()) rows = c.make("mul.Tensor", {rows, column(c, weights)});
+  if (padding != -1)
+    rows = c.make("mul.Tensor",
+                  {rows, c.make("to.dtype", {column(c, c.make("ne.Scalar", {indices, padding})), c.dtype_of(rows)})});
+  ArgList shape{c.arg("num_weights"), c.size(grad, 1)};
+  c.give(c.make("index_add", {c.zeros(shape, rows), 0, indices, rows}));
+}
+
+// Where each point of the result lies in the input: from -1 to 1, the corners or the middles of the outer pixels.
+void affine_grid(CompositeCall& c) {
+  ValueId theta = c.tensor("theta");
+  ArgList size = c.sizes("size");
+  if (size.size() != 4) return c.fail("is taken apart for images only");
+  bool corners = c.flag("align_corners");
+  auto line = [&](const Arg& count) {
+    auto n = c.exprs().constant_value(c.as_expr(count));
+    if (!n) c.fail("needs a known size");
+    if (c.failed() || *n <= 1) return c.zeros({count}, theta);
+    ValueId points = c.make("linspace", {-1, 1, count, c.key("dtype", c.dtype_of(theta))});
+    return corners ? points
+                   : c.make("div.Scalar",
+                            {c.make("mul.Scalar", {points, static_cast<double>(*n - 1)}), static_cast<double>(*n)});
+  };
+  ArgList plane{size[0], size[2], size[3], Arg::integer(1)};
+  auto spread = [&](ValueId v, bool rows) {
+    return c.make("expand",
+                  {c.make("view", {v, rows ? ArgList{Arg::integer(1), size[2], Arg::integer(1), Arg::integer(1)}
+                                           : ArgList{Arg::integer(1), Arg::integer(1), size[3], Arg::integer(1)}}),
+                   plane});
+  };
+  ValueId x = spread(line(size[3]), false), y = spread(line(size[2]), true), one = c.make("new_ones", {theta, plane});
+  ValueId base =
+      c.make("view", {c.make("cat", {Values{x, y, one}, -1}), ArgList{size[0], Arg::integer(-1), Arg::integer(3)}});
+  ValueId grid = c.make("bmm", {base, c.make("transpose.int", {theta, 1, 2})});
+  c.give(c.make("view", {grid, ArgList{size[0], size[2], size[3], Arg::integer(2)}}));
+}
+
+}  // namespace sg::composite

@@ -1,0 +1,175 @@
+// Moments, extremes, areas, and what else is a reduction of something simple; functions that are others of others.
+#include <cmath>
+
+#include "libgraph/composite/composite_call.h"
+
+namespace sg::composite {
+namespace {
+
+// The arguments of a reduction over `dim`, as the other reductions take them.
+PartArgs over_dims(CompositeCall& c, ValueId v) {
+  return {v, c.has("dim") ? PartArg(c.sizes("dim")) : PartArg(ArgList()), c.flag("keepdim")};
+}
+
+Arg correction_of(CompositeCall& c) {
+  if (c.has("correction")) return c.arg("correction");
+  return Arg::integer(c.has("unbiased") && !c.flag("unbiased") ? 0 : 1);
+}
+
+void give_moments(CompositeCall& c, bool deviation) {
+  ValueId self = c.tensor("self");
+  Arg dim = c.arg("dim"), keep = c.has("keepdim") ? c.arg("keepdim") : Arg::boolean(false);
+  PartArgs args{self, dim, c.key("correction", correction_of(c)), c.key("keepdim", keep)};
+  Values both = c.make_all("var_mean.correction", args);
+  c.give(deviation ? c.make("std.correction", args) : both[0]);
+  c.give(both[1]);
+}
+
+ValueId neighbours(CompositeCall& c, ValueId y, int dim) {
+  return c.make("add.Tensor",
+                {c.make("slice.Tensor", {y, dim, 0, -1}), c.make("slice.Tensor", {y, dim, 1, Arg::none()})});
+}
+
+ValueId steps(CompositeCall& c, ValueId x, ValueId y, int dim) {  // between the points, shaped to go with y
+  int at = c.wrap(c.rank(x) == 1 ? 0 : dim, c.rank(x));
+  ValueId dx =
+      c.make("sub.Tensor", {c.make("slice.Tensor", {x, at, 1, Arg::none()}), c.make("slice.Tensor", {x, at, 0, -1})});
+  if (c.rank(x) != 1 || c.rank(y) <= 1) return dx;
+  ArgList shape(static_cast<size_t>(c.rank(y)), Arg::integer(1));
+  shape[static_cast<size_t>(dim)] = c.size(dx, 0);
+  return c.make("view", {dx, shape});
+}
+
+void give_area(CompositeCall& c, bool cumulative) {
+  ValueId y = c.tensor("y");
+  int dim = c.wrap(c.integer("dim"), c.rank(y));
+  if (c.failed() || c.rank(y) == 0) return c.fail("needs at least one dimension");
+  ValueId pairs = neighbours(c, y, dim), x = c.has("x") ? c.tensor("x") : ValueId();
+  if (!x.is_none()) pairs = c.make("mul.Tensor", {pairs, steps(c, x, y, dim)});
+  ValueId area = cumulative ? c.make("cumsum", {pairs, dim}) : c.make("sum.dim_IntList", {pairs, Numbers{dim}});
+  if (x.is_none()) area = c.make("mul.Scalar", {area, c.arg("dx")});
+  c.give(c.make("div.Scalar", {area, 2.0}));
+}
+
+}  // namespace
+
+void var_mean(CompositeCall& c) { give_moments(c, false); }
+void std_mean(CompositeCall& c) { give_moments(c, true); }
+
+void aminmax(CompositeCall& c) {
+  PartArgs args = over_dims(c, c.tensor("self"));
+  c.give(c.make("amin", args));
+  c.give(c.make("amax", args));
+}
+
+void kthvalue(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  int dim = c.wrap(c.integer("dim"), c.rank(self));
+  int64_t k = c.integer("k");
+  if (c.failed() || k < 1) return c.fail("'k' begins at 1");
+  for (ValueId v : c.make_all("sort", {self, dim, false})) {
+    if (c.rank(self) == 0) c.give(v);
+    else
+      c.give(c.make("clone", {c.flag("keepdim") ? c.make("slice.Tensor", {v, dim, k - 1, k})
+                                                : c.make("select.int", {v, dim, k - 1}),
+                              c.memory_format("contiguous_format")}));
+  }
+}
+
+void nanmean(CompositeCall& c) {
+  ValueId self = c.tensor("self"), count = c.make("logical_not", {c.make("isnan", {self})});
+  PartArgs dims = over_dims(c, count), args = over_dims(c, self);
+  if (!c.has("dim")) dims[1] = args[1] = Arg::none();
+  if (c.has("dtype")) args.push_back(c.key("dtype", c.arg("dtype")));
+  c.give(c.make("div.Tensor", {c.make("nansum", args), c.make("sum.dim_IntList", dims)}));
+}
+
+void trace(CompositeCall& c) { c.give(c.make("sum", {c.make("diagonal", {c.tensor("self")})})); }
+
+void count_nonzero_dims(CompositeCall& c) {
+  c.give(c.make("sum.dim_IntList", {c.make("ne.Scalar", {c.tensor("self"), 0}), c.sizes("dim")}));
+}
+
+void renorm(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  int dim = c.wrap(c.integer("dim"), c.rank(self));
+  Numbers others;
+  for (int i = 0; i < c.rank(self); ++i)
+    if (i != dim) others.push_back(i);
+  if (others.empty()) return c.fail("needs at least two dimensions");
+  ValueId norm = c.make("linalg_vector_norm", {self, c.arg("p"), others, true});
+  ValueId scale = c.make("mul.Scalar", {c.make("reciprocal", {c.make("add.Scalar", {norm, 1e-7})}), c.arg("maxnorm")});
+  ValueId factor = c.make("where.ScalarOther", {c.make("gt.Scalar", {norm, c.arg("maxnorm")}), scale, 1});
+  c.give(c.make("contiguous", {c.make("mul.Tensor", {self, factor})}));
+}
+
+void area(CompositeCall& c) { give_area(c, false); }
+void cumulative_area(CompositeCall& c) { give_area(c, true); }
+
+void index_reduce(CompositeCall& c) {
+  ValueId self = c.tensor("self"), index = c.tensor("index"), source = c.tensor("source");
+  int dim = c.wrap(c.integer("dim"), c.rank(self));
+  bool single = c.rank(self) == 0;
+  if (single) self = c.make("reshape", {self, Numbers{1}}), source = c.make("reshape", {source, Numbers{1}});
+  if (c.failed() || c.rank(source) != c.rank(self)) return c.fail("needs a source of its own rank");
+  ArgList view(static_cast<size_t>(c.rank(self)), Arg::integer(1));
+  view[static_cast<size_t>(dim)] = c.size(source, dim);
+  ValueId spread = c.make("expand", {c.make("reshape", {index, view}), c.shape(source)});
+  ValueId out = c.make("scatter_reduce.two",
+                       {self, dim, spread, source, c.arg("reduce"), c.key("include_self", c.flag("include_self"))});
+  c.give(single ? c.make("reshape", {out, Numbers()}) : out);
+}
+
+// --- functions ---
+
+void logspace(CompositeCall& c) {
+  DType dtype = c.dtype("dtype").value_or(DType::f32);
+  if (!is_floating(dtype)) return c.fail("is made of floating elements only");
+  PartArgs args{c.arg("start"), c.arg("end"), c.arg("steps"), c.key("dtype", dtype)};
+  if (c.has("device")) args.push_back(c.key("device", c.arg("device")));
+  c.give(c.make("pow.Scalar", {c.number("base"), c.make("linspace", args)}));
+}
+
+void ldexp(CompositeCall& c) {
+  c.give(c.make("mul.Tensor", {c.tensor("self"), c.make("pow.Scalar", {2.0, c.tensor("other")})}));
+}
+
+void float_power(CompositeCall& c) {
+  auto wide = [&](std::string_view name) -> PartArg {
+    if (!c.arg(name).is(ArgKind::value)) return c.arg(name);
+    ValueId v = c.tensor(name);
+    return c.make("to.dtype", {v, is_complex(c.dtype_of(v)) ? DType::c128 : DType::f64});
+  };
+  bool base = c.arg("self").is(ArgKind::value), exponent = c.arg("exponent").is(ArgKind::value);
+  c.give(c.make(!base      ? "pow.Scalar"
+                : exponent ? "pow.Tensor_Tensor"
+                           : "pow.Tensor_Scalar",
+                {wide("self"), wide("exponent")}));
+}
+
+void isreal(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  if (!is_complex(c.dtype_of(self))) return c.give(c.make("ones_like", {self, c.key("dtype", DType::boolean)}));
+  c.give(c.make("eq.Scalar", {c.make("imag", {self}), 0}));
+}
+
+void ndtr(CompositeCall& c) {
+  ValueId scaled = c.make("div.Scalar", {c.tensor("self"), std::sqrt(2.0)});
+  c.give(c.make("mul.Scalar", {c.make("add.Scalar", {c.make("erf", {scaled}), 1}), 0.5}));
+}
+
+void mvlgamma(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  int64_t p = c.integer("p");
+  if (c.failed() || p < 1) return c.fail("'p' begins at 1");
+  double order = static_cast<double>(p);
+  ValueId offsets = c.make(
+      "arange.start_step",
+      {-order * 0.5 + 0.5, 0.5, 0.5, c.key("dtype", is_floating(c.dtype_of(self)) ? c.dtype_of(self) : DType::f32)});
+  ValueId sum =
+      c.make("sum.dim_IntList",
+             {c.make("lgamma", {c.make("add.Tensor", {c.make("unsqueeze", {self, -1}), offsets})}), Numbers{-1}});
+  c.give(c.make("add.Scalar", {sum, order * (order - 1) * std::log(M_PI) * 0.25}));
+}
+
+}  // namespace sg::composite

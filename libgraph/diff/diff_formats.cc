@@ -1,0 +1,152 @@
+// The forms that CI systems read: one finding for each line that the text report has about something.
+#include <set>
+
+#include "libgraph/diff/diff_text.h"
+#include "libgraph/json.h"
+
+namespace sg {
+namespace {
+
+struct Finding {
+  std::string rule, message;  // "recomputed", "241 nodes recompute 120 nodes [layers.{0..2}]"
+  size_t line = 0;            // of A's text; 0 = not known
+};
+
+std::string hunk_message(const Hunk& h) {
+  std::string out = h.phase + " " + (h.where.empty() ? "-" : h.where) + ":";
+  auto part = [&](size_t n, const char* what) {
+    if (n) out += (out.back() == ':' ? " " : ", ") + std::to_string(n) + " " + what;
+  };
+  part(h.changed, "changed"), part(h.renamed, "renamed"), part(h.moved, "moved"), part(h.added, "added"),
+      part(h.removed, "removed");
+  if (h.layers > 1) out += ", in each of " + std::to_string(h.layers) + " layers";
+  for (size_t i = 0; i < h.names.size() && i < 8; ++i) out += (i ? ", " : ": ") + h.names[i];
+  if (h.names.size() > 8) out += ", ...";
+  return out;
+}
+
+std::vector<Finding> findings(const JobDiff& diff, const DiffTextOptions& options) {
+  std::vector<Finding> out;
+  auto add_notes = [&](const std::vector<Note>& notes, const std::string& prefix) {
+    for (const Note& n : notes) {
+      std::string rule = n.kind;
+      for (char& c : rule) c = c == ' ' ? '-' : c;
+      out.push_back({rule, prefix + n.kind + ": " + n.text + (n.where.empty() ? "" : " [" + n.where + "]"), 0});
+    }
+  };
+  add_notes(job_notes(diff), "");
+  std::vector<DiffReport> reports = report_diff(diff, options.hunks);
+  for (const DiffReport& r : reports) {
+    std::string prefix;
+    if (reports.size() > 1) {
+      prefix = "ranks";
+      for (uint32_t rank : r.ranks) prefix += " " + std::to_string(rank);
+      prefix += ": ";
+    }
+    add_notes(r.notes, prefix);
+    for (const Hunk& h : r.hunks)
+      out.push_back(
+          {"edit", prefix + hunk_message(h), options.line_of && !h.name_a.empty() ? options.line_of(h.name_a) : 0});
+  }
+  return out;
+}
+
+std::string xml(std::string_view s) {
+  std::string out;
+  for (char c : s) {
+    if (c == '&') out += "&amp;";
+    else if (c == '<') out += "&lt;";
+    else if (c == '>') out += "&gt;";
+    else if (c == '"') out += "&quot;";
+    else if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') out += '?';
+    else out += c;
+  }
+  return out;
+}
+
+// Workflow commands end at the line's end, and % begins an escape.
+std::string github(std::string_view s, bool is_property) {
+  std::string out;
+  for (char c : s) {
+    if (c == '%') out += "%25";
+    else if (c == '\n') out += "%0A";
+    else if (c == '\r') out += "%0D";
+    else if (is_property && c == ':') out += "%3A";
+    else if (is_property && c == ',') out += "%2C";
+    else out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string diff_github(const JobDiff& diff, const DiffTextOptions& options) {
+  std::string out;
+  for (const Finding& f : findings(diff, options))
+    out += "::error file=" + github(options.name_a, true) + (f.line ? ",line=" + std::to_string(f.line) : "") +
+           ",title=" + github("sg-diff " + f.rule, true) + "::" + github(f.message, false) + "\n";
+  return out;
+}
+
+std::string diff_junit(const JobDiff& diff, const DiffTextOptions& options) {
+  std::vector<Finding> list = findings(diff, options);
+  std::string name = xml(options.name_a + " against " + options.name_b);
+  size_t tests = std::max<size_t>(1, list.size());
+  std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"sg-diff\" tests=\"" +
+                    std::to_string(tests) + "\" failures=\"" + std::to_string(list.size()) + "\" errors=\"0\">\n";
+  if (list.empty()) out += "    <testcase classname=\"sg-diff\" name=\"" + name + "\"/>\n";
+  for (size_t i = 0; i < list.size(); ++i)
+    out += "    <testcase classname=\"" + name + "\" name=\"" + xml(list[i].rule) + " " + std::to_string(i + 1) +
+           "\">\n      <failure type=\"" + xml(list[i].rule) + "\" message=\"" + xml(list[i].message) +
+           "\"/>\n    </testcase>\n";
+  return out + "  </testsuite>\n</testsuites>\n";
+}
+
+std::string diff_sarif(const JobDiff& diff, const DiffTextOptions& options) {
+  std::vector<Finding> list = findings(diff, options);
+  std::set<std::string> rules;
+  for (const Finding& f : list) rules.insert(f.rule);
+  JsonWriter json;
+  json.begin_object()
+      .key("$schema")
+      .string("https://json.schemastore.org/sarif-2.1.0.json")
+      .key("version")
+      .string("2.1.0");
+  json.key("runs")
+      .begin_array()
+      .begin_object()
+      .key("tool")
+      .begin_object()
+      .key("driver")
+      .begin_object()
+      .key("name")
+      .string("sg-diff");
+  json.key("rules").begin_array();
+  for (const std::string& rule : rules) json.begin_object().key("id").string(rule).end_object();
+  json.end_array().end_object().end_object().key("results").begin_array();
+  for (const Finding& f : list) {
+    json.begin_object()
+        .key("ruleId")
+        .string(f.rule)
+        .key("level")
+        .string("error")
+        .key("message")
+        .begin_object()
+        .key("text")
+        .string(f.message);
+    json.end_object()
+        .key("locations")
+        .begin_array()
+        .begin_object()
+        .key("physicalLocation")
+        .begin_object()
+        .key("artifactLocation");
+    json.begin_object().key("uri").string(options.uri_a).end_object();
+    if (f.line) json.key("region").begin_object().key("startLine").natural(f.line).end_object();
+    json.end_object().end_object().end_array().end_object();
+  }
+  json.end_array().end_object().end_array().end_object();
+  return json.take();
+}
+
+}  // namespace sg

@@ -1,0 +1,53 @@
+// Hunks: what a reader is shown of a diff. Unexplained edits that stand together, equal ones of several layers as one.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "libgraph/diff/diff.h"
+
+namespace sg {
+
+struct DiffLine {
+  char mark = ' ';  // '-' of A, '+' of B, ' ' both, '>' moved here, '.' a remark
+  std::string text;
+};
+
+struct Hunk {
+  std::string phase, where;  // "layers.{0..31}.attention"; empty = outside any module
+  size_t layers = 1;         // how many layers have the same edits; the lines are of the first
+  size_t edits = 0;          // in all of them
+  size_t changed = 0, renamed = 0, moved = 0, added = 0, removed = 0;  // in the first
+  std::vector<DiffLine> lines;
+  std::vector<std::string> names;  // of the nodes: B's, A's for what is gone
+  std::string name_a;              // where in A: the first node, or the one before; may be empty
+};
+
+struct Note {  // one line of its own
+  std::string kind, text, where;
+};
+
+// What is to be said of one program, or of several with the same edits.
+struct DiffReport {
+  std::vector<uint32_t> ranks;  // empty = all
+  size_t programs = 1;
+  std::string title;        // "706 -> 947 nodes: 641 same, ..."
+  std::vector<Note> notes;  // items, explanations, what is folded
+  std::vector<Hunk> hunks;
+};
+
+struct HunkOptions {
+  size_t context = 2;  // nodes shown around edits
+  bool full = false;   // explained edits too, and every rename and move
+};
+
+std::vector<DiffReport> report_diff(const JobDiff& diff, const HunkOptions& options);
+
+// Items of the job itself: "world: 4 -> 8".
+std::vector<Note> job_notes(const JobDiff& diff);
+
+// A line with the names of values taken out: equal for edits that are the same but for what things are called.
+std::string without_names(std::string_view line);
+
+}  // namespace sg

@@ -1,0 +1,156 @@
+// What follows from copies, merges and nodes that went: operands, outputs, links and names of their neighbours.
+#include <algorithm>
+
+#include "libgraph/diff/diff_explain.h"
+#include "libgraph/human.h"
+
+namespace sg {
+namespace {
+
+constexpr uint32_t kNone = MatchSide::kNone;
+
+bool is_name(const Difference& c) { return c.aspect == Aspect::name; }
+
+// A node of the forward that is computed in the backward now, and differs in nothing that this does not bring with it.
+bool was_put_off(const ExplainState& state, uint32_t x) {
+  if (state.node(0, x).phase != Phase::forward || state.node(1, state.partner(0, x)).phase != Phase::backward)
+    return false;
+  return !state.has_untold(x, [](const Difference& c) {
+    return c.aspect != Aspect::operand && c.aspect != Aspect::order && c.aspect != Aspect::name &&
+           c.aspect != Aspect::meta;
+  });
+}
+
+// Partners that take a copy instead of the original, what was passed on instead of what passed it on, or the other way
+// round.
+void follow_operands(ExplainState* state) {
+  size_t relocated = 0;
+  for (uint32_t x = 0; x < state->count(0); ++x) {
+    if (state->is_free(0, x) || !state->is_open(0, x)) continue;
+    bool other_operands = state->has_untold(x, is_operand), moves = was_put_off(*state, x);
+    if (!moves && !other_operands) continue;
+    uint32_t cause = moves ? state->recomputed : kNone;
+    if ((other_operands && !state->same_operands(x, &cause)) || cause == kNone) continue;
+    if (moves) relocated += state->take(0, x, cause);
+    else if (state->tell(x, cause, is_operand)) ++state->diff().explanations[cause].facts["followers"];
+  }
+  if (state->recomputed == kNone) return;
+  Explanation& copies = state->diff().explanations[state->recomputed];
+  copies.facts["relocated"] = relocated;
+  if (relocated) copies.text += "; " + std::to_string(relocated) + " more, used only there, moved to the backward";
+}
+
+void follow_outputs(ExplainState* state) {
+  for (ItemEdit& item : state->diff().items) {
+    if (item.subject != "output" || item.kind != EditKind::changed || item.explanation != kNone ||
+        item.changes.size() != 1 || item.changes[0].aspect != Aspect::operand)
+      continue;
+    ValueId v = state->graph(0).outputs()[item.port].value;
+    ValueId w = state->graph(1).outputs()[state->diff().match.outputs[0][item.port]].value;
+    uint32_t cause = kNone;
+    if (v && w && state->same_operand(state->side(0).value_of[v.index], state->side(1).value_of[w.index], &cause))
+      item.explanation = cause;
+  }
+}
+
+// Of two nodes that were one, the one that stays may be called what the other was.
+void follow_names(ExplainState* state) {
+  if (state->deduplicated == kNone) return;
+  for (uint32_t x = 0; x < state->count(0); ++x) {
+    if (!state->has_untold(x, is_name)) continue;
+    NodeId other = state->graph(0).find_node(state->graph(1).label(state->side(1).nodes[state->partner(0, x)]));
+    if (!other) continue;
+    uint32_t n = state->side(0).position_of[other.index];
+    if (state->cause(0, n) == state->deduplicated && state->of[0]->original(n) == x)
+      state->tell(x, state->deduplicated, is_name);
+  }
+}
+
+// Whether results differ in name only where B has no use of them: what took them out, and gave the name, went. `gone`:
+// A has no use of them either.
+bool only_unused_names(const ExplainState& state, uint32_t x, bool* gone) {
+  const MatchSide &a = state.side(0), &b = state.side(1);
+  uint32_t y = state.partner(0, x);
+  if (a.result_count(x) < 2 || a.result_count(x) != b.result_count(y)) return false;
+  *gone = true;
+  for (uint32_t r = 0; r < a.result_count(x); ++r) {
+    if (state.graph(0).name(state.node(0, x).result(r)) == state.graph(1).name(state.node(1, y).result(r))) continue;
+    if (!b.uses(b.first_result[y] + r).empty()) return false;
+    *gone = *gone && a.uses(a.first_result[x] + r).empty();
+  }
+  return state.graph(0).label(a.nodes[x]) == state.graph(1).label(b.nodes[y]);
+}
+
+void follow_unused_results(ExplainState* state) {
+  std::vector<uint32_t> nodes;
+  for (uint32_t x = 0; x < state->count(0); ++x) {
+    bool gone = false;
+    if (!state->has_untold(x, is_name) || !only_unused_names(*state, x, &gone)) continue;
+    if (gone) nodes.push_back(x);
+    else if (state->recomputed != kNone) state->tell(x, state->recomputed, is_name);
+  }
+  if (nodes.empty()) return;
+  uint32_t id = state->dead != kNone ? state->dead : state->next();
+  for (uint32_t x : nodes) state->tell(x, id, is_name);
+  std::string text = "unused results of " + plural(nodes.size(), "node") + " lost their names";
+  if (id == state->next()) {
+    state->add(ExplanationKind::dead, text, state->blocks(0, nodes), nodes.size(), nodes.size(),
+               {{"unnamed", nodes.size()}});
+  } else {
+    state->diff().explanations[id].text += "; " + text;
+    state->diff().explanations[id].facts["unnamed"] = nodes.size();
+  }
+}
+
+// Sizes that follow from a region that was cut: 2*(u0//2) behind it where u0 was.
+void follow_sizes(ExplainState* state) {
+  auto is_type = [](const Difference& c) { return c.aspect == Aspect::type; };
+  const MatchSide& b = state->side(1);
+  std::vector<uint32_t> told(state->count(1), kNone);
+  for (uint32_t y = 0; y < state->count(1); ++y) {
+    const NodeEdit* edit = state->edit(1, y);
+    if (edit && edit->explanation != kNone &&
+        state->diff().explanations[edit->explanation].kind == ExplanationKind::chunked)
+      told[y] = edit->explanation;
+    uint32_t x = state->partner(1, y), cause = kNone;
+    if (x == kNone || !state->has_untold(x, is_type) || !same_kind_of_types(*state, x)) continue;
+    for (uint32_t v : b.operands(y))
+      if (cause == kNone && b.maker[v] != kNone) cause = told[b.maker[v]];
+    if (cause == kNone) continue;
+    state->tell(x, cause, is_type);
+    told[y] = cause;
+  }
+}
+
+// Partners that lost the link to a forward node which an explanation took away, or made one with another (what the
+// producer's number for the link was then stays among the free keys).
+void follow_links(ExplainState* state) {
+  auto is_link = [](const Difference& c) { return c.what == "of" || c.what == "extra"; };
+  std::set<uint32_t> merged;  // nodes of A that others were merged into
+  for (uint32_t n = 0; n < state->count(0); ++n)
+    if (state->deduplicated != kNone && state->cause(0, n) == state->deduplicated)
+      merged.insert(state->of[0]->original(n));
+  for (uint32_t x = 0; x < state->count(0); ++x) {
+    std::vector<const Difference*> changes = state->untold(x);
+    bool only_links = !changes.empty() &&
+                      std::all_of(changes.begin(), changes.end(), [&](const Difference* c) { return is_link(*c); });
+    NodeId forward = state->node(0, x).forward;
+    if (!only_links || !forward) continue;
+    uint32_t f = state->side(0).position_of[forward.index], cause = state->cause(0, f);
+    if (cause == kNone && merged.contains(f)) cause = state->deduplicated;
+    if (cause != kNone) state->tell(x, cause, is_link);
+  }
+}
+
+}  // namespace
+
+void explain_what_follows(ExplainState* state) {
+  follow_operands(state);
+  follow_outputs(state);
+  follow_names(state);
+  follow_unused_results(state);
+  follow_sizes(state);
+  follow_links(state);
+}
+
+}  // namespace sg

@@ -1,0 +1,61 @@
+// The same change of metadata on many nodes.
+#include <algorithm>
+#include <map>
+
+#include "libgraph/diff/diff_explain.h"
+#include "libgraph/human.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kMany = 4;
+
+using TextOf = std::string (*)(const Difference&);
+
+std::string exactly(const Difference& c) { return c.what + ": " + c.before + " -> " + c.after; }
+
+std::string roughly(const Difference& c) {  // "binds: - -> binds [u3]": each has its own
+  if (c.before != "-" && c.after != "-") return c.what + ": other values";
+  return c.what + (c.before == "-" ? ": - -> one of its own" : ": one of its own -> -");
+}
+
+// What is left to tell of a node, all of it metadata: as one text, or each change by itself.
+std::vector<std::string> keys_of(const ExplainState& state, uint32_t x, TextOf text_of, bool each) {
+  std::vector<const Difference*> changes = state.untold(x);
+  std::vector<std::string> out;
+  if (!std::all_of(changes.begin(), changes.end(), [](const Difference* c) { return c->aspect == Aspect::meta; }))
+    return out;
+  for (const Difference* c : changes) {
+    if (c->what == "of") continue;
+    if (each || out.empty()) out.push_back(text_of(*c));
+    else out[0] += "; " + text_of(*c);
+  }
+  return out;
+}
+
+void explain_tags(ExplainState* state, TextOf text_of, bool each) {
+  std::map<std::string, std::vector<uint32_t>> by_change;
+  std::vector<std::string> order;
+  for (uint32_t x = 0; x < state->count(0); ++x)
+    for (std::string& key : keys_of(*state, x, text_of, each)) {
+      auto [at, is_new] = by_change.try_emplace(key);
+      if (is_new) order.push_back(std::move(key));
+      at->second.push_back(x);
+    }
+  for (const std::string& key : order) {
+    const std::vector<uint32_t>& nodes = by_change[key];
+    if (nodes.size() < kMany) continue;
+    auto is_told = [&](const Difference& c) { return c.aspect == Aspect::meta && (!each || text_of(c) == key); };
+    for (uint32_t x : nodes) state->tell(x, state->next(), is_told);
+    state->add(ExplanationKind::tagged, plural(nodes.size(), "node") + ": " + key, state->blocks(0, nodes),
+               nodes.size(), nodes.size(), {{"nodes", nodes.size()}});
+  }
+}
+
+}  // namespace
+
+void explain_tags(ExplainState* state) {
+  for (bool each : {false, true}) explain_tags(state, exactly, each), explain_tags(state, roughly, each);
+}
+
+}  // namespace sg

@@ -1,0 +1,278 @@
+#include "libgraph/expr/assume.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "libgraph/expr/expr_builder.h"
+
+namespace sg {
+
+namespace {
+
+constexpr size_t kMaxNamed = 8;  // symbols that an error lists
+constexpr int kMaxPasses = 64;   // over the guards and exchanges after one guess
+constexpr int kMaxGuesses = 64;  // whose consequences are followed; the others are made all at once
+
+// Finds the values of one program's symbols: what is given, then what follows from it, then one guess at a time.
+class Solver {
+ public:
+  Solver(const Job& job, size_t index, const RangeInference& inference, const Assumption& assumption)
+      : program_(*job.programs[index]),
+        exprs_(job.pool->exprs),
+        facts_(inference.facts[index]),
+        exchanges_(inference.exchanges[index]),
+        policy_(assumption.policy) {
+    for (const Symbol& s : program_.symbols) add_symbol(s.name, s.kind, s.hint);
+    for (const Guard& g : program_.guards)  // guards may tie symbols to others that no value mentions
+      for (Expr side : {g.left, g.right}) {
+        std::vector<StrId> names;
+        exprs_.collect_symbols(side, &names);
+        for (StrId name : names) add_symbol(name, SymbolKind::input, std::nullopt);
+      }
+    for (const Guard& g : program_.guards) {
+      Expr difference = exprs_.sub(g.left, g.right);
+      if (g.relation == Relation::eq && !exprs_.is_invalid(difference)) zeros_.push_back(difference);
+    }
+    for (const auto& [name, value] : assumption.fixed)
+      if (StrId symbol = job.pool->strings.find(name); kinds_.count(symbol) != 0) out_.set(symbol, value);
+  }
+
+  SymbolValues run() {
+    take_given();
+    if (policy_ == Assumption::Policy::max) {
+      solve_inputs();
+      for (const Unknown& s : symbols_)
+        if (Interval r = facts_.range_of_symbol(s.name); s.kind == SymbolKind::data && !is_known(s.name) && r.has_max())
+          out_.set(s.name, r.max);
+    }
+    for (int guesses = 0; guesses <= kMaxGuesses; ++guesses) {
+      follow();
+      bool is_last = guesses == kMaxGuesses;
+      if (!guess(SymbolKind::input, is_last) && !guess(SymbolKind::data, is_last)) break;
+    }
+    follow();
+    return std::move(out_);
+  }
+
+ private:
+  struct Unknown {
+    StrId name;
+    SymbolKind kind;
+    std::optional<int64_t> hint;
+  };
+
+  void add_symbol(StrId name, SymbolKind kind, std::optional<int64_t> hint) {
+    if (kinds_.emplace(name, kind).second) symbols_.push_back({name, kind, hint});
+  }
+
+  // The sizes of the inputs from each other alone: what the data decides is not to pull them along.
+  void solve_inputs() {
+    std::vector<Expr> all = zeros_;
+    std::erase_if(zeros_, [&](Expr e) {
+      std::vector<StrId> names;
+      exprs_.collect_symbols(e, &names);
+      return std::any_of(names.begin(), names.end(), [&](StrId n) { return kinds_.at(n) == SymbolKind::data; });
+    });
+    for (int guesses = 0; guesses <= kMaxGuesses; ++guesses) {
+      follow();
+      if (!guess(SymbolKind::input, guesses == kMaxGuesses)) break;
+    }
+    zeros_ = std::move(all);
+  }
+
+  bool is_known(StrId symbol) const { return out_.value(symbol).has_value(); }
+
+  void take_given() {
+    for (const Unknown& s : symbols_) {
+      if (is_known(s.name)) continue;
+      Interval range = facts_.range_of_symbol(s.name);
+      bool takes_hint = policy_ == Assumption::Policy::balanced || s.kind == SymbolKind::input;
+      if (range.is_single()) out_.set(s.name, range.min);
+      else if (s.hint && takes_hint) out_.set(s.name, *s.hint);
+    }
+  }
+
+  void follow() {
+    bool progress = true;
+    for (int pass = 0; progress && pass < kMaxPasses; ++pass) {
+      progress = follow_exchanges();
+      for (Expr e : zeros_) progress |= split_total(e);
+    }
+  }
+
+  // k*u0 + k*u1 + ... + known == 0 spreads what is known evenly over the rest; the first ones take what is left over.
+  bool split_total(Expr difference) {
+    std::vector<StrId> open;
+    int64_t coefficient = 0;
+    Wide known = 0;
+    for (const Term& t : exprs_.terms(difference)) {
+      Expr one = ExprBuilder{exprs_}.intern(Poly{{t}, true});
+      if (auto value = out_.value(exprs_, one)) {
+        known += *value;
+        continue;
+      }
+      if (t.factors.size() != 1 || t.factors[0].power != 1) return false;
+      const Atom& a = exprs_.atom(t.factors[0].atom);
+      if (a.kind != AtomKind::symbol || (coefficient != 0 && coefficient != t.coefficient)) return false;
+      coefficient = t.coefficient;
+      open.push_back(a.symbol);
+    }
+    if (open.empty() || known % coefficient != 0) return false;
+    Wide total = -known / coefficient, count = static_cast<Wide>(open.size());
+    if (total > INT64_MAX || total < INT64_MIN || (total < 0 && count > 1)) return false;
+    for (size_t i = 0; i < open.size(); ++i) {
+      Wide share = total / count + (static_cast<Wide>(i) < total % count ? 1 : 0);
+      out_.set(open[i], static_cast<int64_t>(share));
+    }
+    return true;
+  }
+
+  bool follow_exchanges() {
+    bool progress = false;
+    for (const Exchange& e : exchanges_) {
+      for (size_t i = 0; i < e.received.size() && i < e.sent.size(); ++i) {
+        auto symbol = exprs_.as_symbol(e.received[i]);
+        auto sent = symbol && !is_known(*symbol) ? out_.value(exprs_, e.sent[i]) : std::nullopt;
+        if (!sent) continue;
+        out_.set(*symbol, *sent);
+        progress = true;
+      }
+    }
+    return progress;
+  }
+
+  // Gives the first open symbol of this kind, or all, its upper bound (or an input its lower one).
+  bool guess(SymbolKind kind, bool all) {
+    bool progress = false;
+    for (const Unknown& s : symbols_) {
+      Interval range = facts_.range_of_symbol(s.name);
+      bool has_bound = range.has_max() || (kind == SymbolKind::input && range.has_min());
+      if (s.kind != kind || is_known(s.name) || !has_bound) continue;
+      out_.set(s.name, range.has_max() ? range.max : range.min);
+      progress = true;
+      if (!all) break;
+    }
+    return progress;
+  }
+
+  const Program& program_;
+  ExprPool& exprs_;
+  const Facts& facts_;
+  const std::vector<Exchange>& exchanges_;
+  Assumption::Policy policy_;
+  std::vector<Unknown> symbols_;
+  std::vector<Expr> zeros_;  // left - right of the Eq guards
+  std::unordered_map<StrId, SymbolKind, IdHash> kinds_;
+  SymbolValues out_;
+};
+
+Status check_fixed(const Job& job, const Assumption& assumption) {
+  for (const auto& [name, value] : assumption.fixed) {
+    StrId symbol = job.pool->strings.find(name);
+    bool is_found = false;
+    for (const auto& p : job.programs) {
+      const Symbol* s = symbol ? p->find_symbol(symbol) : nullptr;
+      if (!s) continue;
+      is_found = true;
+      Interval range = Interval::of(s->min, s->max);
+      if (!range.contains(value))
+        return Error{ErrorKind::usage,
+                     "--assume " + name + "=" + std::to_string(value) + " lies outside of " + print(range),
+                     {},
+                     {}};
+    }
+    if (!is_found)
+      return Error{ErrorKind::usage,
+                   "--assume names '" + name + "', which is no symbol of the job",
+                   {},
+                   "sg-print shows the symbols at the head of each graph"};
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<Assumption> parse_assume(std::span<const std::string_view> items) {
+  Assumption out;
+  for (std::string_view item : items) {
+    size_t sign = item.find('=');
+    if (item == "balanced" || item == "max") {
+      out.policy = item == "max" ? Assumption::Policy::max : Assumption::Policy::balanced;
+      continue;
+    }
+    int64_t value = 0;
+    bool is_pair = sign != std::string_view::npos && ExprPool::is_symbol_name(item.substr(0, sign));
+    if (is_pair) {
+      const char* end = item.data() + item.size();
+      auto [stop, error] = std::from_chars(item.data() + sign + 1, end, value);
+      is_pair = error == std::errc() && stop == end;
+    }
+    if (!is_pair)
+      return Error{ErrorKind::usage,
+                   "--assume cannot read '" + std::string(item) + "'",
+                   {},
+                   "write balanced, max or SYM=VALUE, for example u0=256"};
+    out.fixed.emplace_back(item.substr(0, sign), value);
+  }
+  return out;
+}
+
+std::optional<int64_t> SymbolValues::value(StrId symbol) const {
+  auto it = values_.find(symbol);
+  return it == values_.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::optional<int64_t> SymbolValues::value(const ExprPool& exprs, Expr e) const {
+  return exprs.evaluate(e, [this](StrId symbol) { return value(symbol); });
+}
+
+Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInference& inference,
+                                                const Assumption& assumption) {
+  SG_TRY(check_fixed(job, assumption));
+  std::vector<SymbolValues> out;
+  std::vector<std::string> open;
+  for (size_t i = 0; i < job.programs.size(); ++i) {
+    out.push_back(Solver(job, i, inference, assumption).run());
+    for (const Symbol& s : job.programs[i]->symbols) {
+      if (out[i].value(s.name) || inference.used[i].count(s.name) == 0) continue;
+      std::string name(job.pool->strings[s.name]);
+      if (std::find(open.begin(), open.end(), name) == open.end()) open.push_back(name);
+    }
+  }
+  if (open.empty()) return out;
+  std::string list;
+  for (size_t i = 0; i < open.size() && i < kMaxNamed; ++i) list += (i > 0 ? ", " : "") + open[i];
+  if (open.size() > kMaxNamed) list += " and " + std::to_string(open.size() - kMaxNamed) + " more";
+  return Error{ErrorKind::cannot_apply,
+               "nothing bounds the data-dependent sizes " + list,
+               {},
+               "give them numbers: --assume " + open[0] + "=256"};
+}
+
+std::optional<int64_t> hint_or_middle(const Symbol& symbol) {
+  if (symbol.hint) return symbol.hint;
+  if (!symbol.max) return std::nullopt;
+  const int64_t low = std::max<int64_t>(symbol.min.value_or(0), 0);
+  return *symbol.max < low ? low : low + (*symbol.max - low) / 2;
+}
+
+std::vector<SymbolValues> usual_values(const Job& job) {
+  std::vector<SymbolValues> out(job.programs.size());
+  if (std::ranges::all_of(job.programs, [](const auto& program) { return program->symbols.empty(); })) return out;
+  Result<std::vector<SymbolValues>> assumed = assume_values(job, infer_ranges(job), {});
+  if (assumed.ok()) return std::move(*assumed);
+  for (size_t i = 0; i < out.size(); ++i)
+    for (const Symbol& symbol : job.programs[i]->symbols)
+      if (const std::optional<int64_t> value = hint_or_middle(symbol)) out[i].set(symbol.name, *value);
+  return out;
+}
+
+JobSizes sizes_of(const Job& job, std::vector<SymbolValues> values) {
+  return [&job, values = std::move(values)](const Program& program, StrId symbol) -> std::optional<int64_t> {
+    for (size_t i = 0; i < values.size(); ++i)
+      if (job.programs[i].get() == &program) return values[i].value(symbol);
+    return std::nullopt;
+  };
+}
+
+}  // namespace sg

@@ -1,0 +1,212 @@
+#include "libgraph/expr/input_sizes.h"
+
+#include <charconv>
+
+#include "libgraph/expr/guard_text.h"
+#include "libgraph/nearest.h"
+
+namespace sg {
+namespace {
+
+bool read_integer(std::string_view text, int64_t* out) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+  return !text.empty() && error == std::errc() && end == text.data() + text.size();
+}
+
+// The input of that name, else the one with that FQN.
+const Input* find_input(const Graph& graph, std::string_view name) {
+  const Input* by_fqn = nullptr;
+  for (const Input& input : graph.inputs()) {
+    if (graph.name(input.value) == name) return &input;
+    if (by_fqn == nullptr && input.fqn && graph.pool().strings[input.fqn] == name) by_fqn = &input;
+  }
+  return by_fqn;
+}
+
+Error misbound(const SizeBinding& binding, std::string message, std::string hint = {}) {
+  return {ErrorKind::usage, "--bind " + binding.text + ": " + std::move(message), {}, std::move(hint)};
+}
+
+// The dimension that a binding names, of an input of this graph.
+Result<Expr> dimension_of(const Graph& graph, const Input& input, const SizeBinding& binding) {
+  const Type& type = graph.type(input.value);
+  const auto axes = static_cast<int64_t>(type.kind == TypeKind::tensor ? type.shape.size() : 0);
+  const int64_t axis = *binding.dimension < 0 ? *binding.dimension + axes : *binding.dimension;
+  if (axis < 0 || axis >= axes)
+    return misbound(binding,
+                    "%" + std::string(graph.name(input.value)) + " has " + std::to_string(axes) + " dimensions");
+  return type.shape[static_cast<size_t>(axis)];
+}
+
+void offer_names(const Program& program, const SizeBinding& binding, Nearest* nearest) {
+  const StringTable& strings = program.graph.pool().strings;
+  if (!binding.dimension)
+    for (const Symbol& symbol : program.symbols) nearest->offer(strings[symbol.name]);
+  else
+    for (const Input& input : program.graph.inputs()) {
+      nearest->offer(program.graph.name(input.value));
+      if (input.fqn) nearest->offer(strings[input.fqn]);
+    }
+}
+
+Error does_not_fit(std::string message) {
+  return {
+      ErrorKind::cannot_apply, std::move(message), {}, "the graph was captured for other sizes: capture it for these"};
+}
+
+}  // namespace
+
+Result<SizeBinding> parse_binding(std::string_view text) {
+  SizeBinding out{std::string(text), {}, {}, 0};
+  const size_t sign = text.rfind('=');
+  std::string_view name = text.substr(0, sign);
+  bool is_good = sign != std::string_view::npos && read_integer(text.substr(sign + 1), &out.value);
+  if (const size_t open = name.rfind('['); is_good && name.ends_with(']') && open != std::string_view::npos) {
+    is_good = read_integer(name.substr(open + 1, name.size() - open - 2), &out.dimension.emplace());
+    name = name.substr(0, open);
+  }
+  if (name.starts_with('%')) name.remove_prefix(1);
+  out.name = name;
+  if (is_good && !name.empty()) return out;
+  return Error{ErrorKind::usage,
+               "--bind cannot read '" + std::string(text) + "'",
+               {},
+               "write SYMBOL=N or INPUT[DIM]=N, for example s0=16 or tokens[0]=16"};
+}
+
+Status check_bindings(const Job& job, std::span<const SizeBinding> bindings) {
+  for (const SizeBinding& binding : bindings) {
+    Nearest nearest(binding.name);
+    bool is_found = false;
+    for (const auto& program : job.programs) {
+      offer_names(*program, binding, &nearest);
+      if (!binding.dimension) {
+        const StrId name = job.pool->strings.find(binding.name);
+        const Symbol* symbol = name ? program->find_symbol(name) : nullptr;
+        if (symbol != nullptr && symbol->kind != SymbolKind::input)
+          return misbound(binding, binding.name + " is decided by the data of a run");
+        is_found |= symbol != nullptr;
+      } else if (const Input* input = find_input(program->graph, binding.name)) {
+        SG_TRY(dimension_of(program->graph, *input, binding));
+        is_found = true;
+      }
+    }
+    if (!is_found)
+      return misbound(
+          binding,
+          std::string("the graph has no ") + (binding.dimension ? "input" : "symbol") + " `" + binding.name + "`",
+          nearest.hint());
+  }
+  return ok_status();
+}
+
+InputSizes::InputSizes(const Program& program) : program_(program), exprs_(program.graph.pool().exprs) {}
+
+std::optional<int64_t> InputSizes::value(Expr e) const { return values_.value(exprs_, e); }
+
+Status InputSizes::set(StrId symbol, int64_t number, const SizeBinding& binding) {
+  const auto known = values_.value(symbol);
+  if (known && *known != number)
+    return misbound(binding, program_.graph.pool().strings.str(symbol) + " would be " + std::to_string(number) +
+                                 " and is bound to " + std::to_string(*known));
+  values_.set(symbol, number);
+  return ok_status();
+}
+
+// Sizes are linear in a symbol nearly always: the two values at 0 and 1 give the line, and the result is tried.
+Status InputSizes::solve(Expr size, const SizeBinding& binding) {
+  if (auto symbol = exprs_.as_symbol(size)) return set(*symbol, binding.value, binding);
+  std::vector<StrId> symbols;
+  exprs_.collect_symbols(size, &symbols);
+  std::erase_if(symbols, [&](StrId s) { return values_.value(s).has_value(); });
+  const std::string is = "that size is " + exprs_.print(size);
+  if (symbols.size() > 1) return misbound(binding, is + ": bind all but one of its symbols first");
+  auto at = [&](int64_t x) {
+    return exprs_.evaluate(size, [&](StrId s) { return !symbols.empty() && s == symbols[0] ? x : values_.value(s); });
+  };
+  if (symbols.empty()) {
+    if (at(0) == binding.value) return ok_status();
+    const bool says_all = exprs_.is_constant(size) || !at(0);
+    return misbound(binding, says_all ? is : is + ", which is " + std::to_string(*at(0)));
+  }
+  const auto zero = at(0), one = at(1);
+  int64_t slope = 0, rise = 0;
+  const bool is_line = zero && one && !__builtin_sub_overflow(*one, *zero, &slope) &&
+                       !__builtin_sub_overflow(binding.value, *zero, &rise);
+  if (is_line && slope != 0 && slope != -1 && at(rise / slope) == binding.value)
+    return set(symbols[0], rise / slope, binding);
+  if (is_line && slope == -1 && rise != INT64_MIN && at(-rise) == binding.value) return set(symbols[0], -rise, binding);
+  return misbound(binding, is + ", which cannot be solved for " + program_.graph.pool().strings.str(symbols[0]),
+                  "bind the symbol itself");
+}
+
+Status InputSizes::bind(std::span<const SizeBinding> bindings) {
+  const Graph& graph = program_.graph;
+  for (const SizeBinding& binding : bindings) {
+    if (!binding.dimension) {
+      const StrId symbol = graph.pool().strings.find(binding.name);
+      if (symbol && program_.find_symbol(symbol) != nullptr) SG_TRY(set(symbol, binding.value, binding));
+    } else if (const Input* input = find_input(graph, binding.name)) {
+      SG_ASSIGN(Expr size, dimension_of(graph, *input, binding));
+      SG_TRY(solve(size, binding));
+    }
+  }
+  return ok_status();
+}
+
+void InputSizes::learn(std::span<const Expr> recorded, std::span<const int64_t> actual) {
+  for (size_t d = 0; d < recorded.size(); ++d)
+    if (auto symbol = exprs_.as_symbol(recorded[d]); symbol && !values_.value(*symbol)) values_.set(*symbol, actual[d]);
+}
+
+void InputSizes::follow_guards() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Guard& guard : program_.guards) {
+      if (guard.relation != Relation::eq) continue;
+      for (auto [unknown, known] : {std::pair{guard.left, guard.right}, std::pair{guard.right, guard.left}}) {
+        auto symbol = exprs_.as_symbol(unknown);
+        auto number = value(known);
+        if (!symbol || !number || values_.value(*symbol)) continue;
+        values_.set(*symbol, *number);
+        changed = true;
+      }
+    }
+  }
+}
+
+void InputSizes::take_hints() {
+  for (const Symbol& symbol : program_.symbols) {
+    if (symbol.kind != SymbolKind::input || !symbol.hint || values_.value(symbol.name)) continue;
+    values_.set(symbol.name, *symbol.hint);
+    follow_guards();
+  }
+}
+
+std::string InputSizes::print(const Guard& guard) const {
+  return exprs_.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " + exprs_.print(guard.right);
+}
+
+Status InputSizes::check() const {
+  const StringTable& strings = program_.graph.pool().strings;
+  for (const Symbol& symbol : program_.symbols) {
+    auto number = values_.value(symbol.name);
+    if (!number) continue;
+    std::string is = "the size " + strings.str(symbol.name) + " is " + std::to_string(*number) + ", ";
+    if (symbol.min && *number < *symbol.min)
+      return does_not_fit(is + "the graph takes " + std::to_string(*symbol.min) + " or more");
+    if (symbol.max && *number > *symbol.max)
+      return does_not_fit(is + "the graph takes " + std::to_string(*symbol.max) + " or less");
+    if (symbol.divisor > 1 && *number % symbol.divisor != 0)
+      return does_not_fit(is + "the graph takes multiples of " + std::to_string(symbol.divisor));
+  }
+  for (const Guard& guard : program_.guards) {
+    auto left = value(guard.left), right = value(guard.right);
+    if (left && right && !holds(guard.relation, *left, *right))
+      return does_not_fit("the graph needs " + print(guard) + "; the inputs make it " + std::to_string(*left) +
+                          " and " + std::to_string(*right));
+  }
+  return ok_status();
+}
+
+}  // namespace sg

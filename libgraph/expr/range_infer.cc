@@ -1,0 +1,282 @@
+#include "libgraph/expr/range_infer.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "libgraph/op.h"
+
+namespace sg {
+
+namespace {
+
+constexpr int kRounds = 8;
+
+// Collects the symbols of a program's graphs. Types and expressions are interned: each is looked into once.
+class Mentions {
+ public:
+  explicit Mentions(const Pool& pool) : pool_(pool) {}
+
+  void graph(const Graph& g) {
+    for (const Input& i : g.inputs()) type(g.value(i.value).type);
+    for (NodeId n : g.nodes()) {
+      const Node& node = g.node(n);
+      for (uint32_t i = 0; i < node.result_count; ++i) type(g.value(node.result(i)).type);
+      for (const Arg& arg : node.args)
+        arg.walk([this](const Arg& a) {
+          if (a.is(ArgKind::expr)) expr(a.as_expr());
+        });
+      if (const auto& binds = g.meta(n).binds) symbols_.insert(binds->begin(), binds->end());
+    }
+  }
+
+  std::unordered_set<StrId, IdHash> take() { return std::move(symbols_); }
+
+ private:
+  void type(TypeId id) {
+    if (!types_.insert(id).second) return;
+    const Type& t = pool_.types[id];
+    for (Expr e : t.shape) expr(e);
+    for (Expr e : t.stride) expr(e);
+    expr(t.offset);
+    expr(t.value);
+    for (TypeId element : t.elements) type(element);
+  }
+
+  void expr(Expr e) {
+    if (e.is_none() || pool_.exprs.is_constant(e) || !exprs_.insert(e).second) return;
+    std::vector<StrId> names;
+    pool_.exprs.collect_symbols(e, &names);
+    symbols_.insert(names.begin(), names.end());
+  }
+
+  const Pool& pool_;
+  std::unordered_set<TypeId, IdHash> types_;
+  std::unordered_set<Expr, IdHash> exprs_;
+  std::unordered_set<StrId, IdHash> symbols_;
+};
+
+class Inference {
+ public:
+  explicit Inference(const Job& job) : job_(job), exprs_(job.pool->exprs), reasons_(job.programs.size()) {}
+
+  RangeInference run() {
+    out_.exchanges.reserve(job_.programs.size());  // by_group_ points into it
+    for (const auto& p : job_.programs) held_.insert(p->ranks.begin(), p->ranks.end());
+    for (const auto& p : job_.programs) {
+      out_.facts.emplace_back(*p);
+      out_.exchanges.emplace_back();
+      Mentions mentions(*job_.pool);
+      mentions.graph(p->graph);
+      collect(p->graph, &out_.exchanges.back());
+      for (const auto& nested : p->nested) {
+        mentions.graph(nested->graph);
+        collect(nested->graph, &out_.exchanges.back());
+      }
+      out_.used.push_back(mentions.take());
+      by_group_.emplace_back();
+      for (const Exchange& e : out_.exchanges.back()) by_group_.back()[e.group].push_back(&e);
+    }
+    for (size_t i = 0; i < job_.programs.size(); ++i) bound_counts(i);
+    bool changed = true;
+    for (int round = 0; changed && round < kRounds; ++round) {
+      changed = false;
+      for (size_t i = 0; i < job_.programs.size(); ++i) changed |= bound_received(i);
+    }
+    for (size_t i = 0; i < job_.programs.size(); ++i) report(i);
+    return std::move(out_);
+  }
+
+ private:
+  // --- learning ---
+
+  Expr expr_of(const Graph& graph, const Arg& a) const {
+    if (a.is(ArgKind::integer)) return exprs_.constant(a.as_int());
+    if (a.is(ArgKind::expr)) return a.as_expr();
+    if (!a.is(ArgKind::value)) return ExprPool::kInvalid;
+    // A capture whose sizes were made concrete records a number here, but the data still decides.
+    if (NodeId def = graph.value(a.as_value()).def) {
+      const auto& binds = graph.meta(def).binds;
+      if (binds && binds->size() == 1 && graph.node(def).result_count == 1) return exprs_.symbol((*binds)[0]);
+    }
+    const Type& t = graph.type(a.as_value());
+    return t.kind == TypeKind::integer && t.has_value ? t.value : ExprPool::kInvalid;
+  }
+
+  std::vector<Expr> exprs_of(const Graph& graph, const Arg* list) const {
+    std::vector<Expr> out;
+    if (list && list->is(ArgKind::list))
+      for (const Arg& item : list->items()) out.push_back(expr_of(graph, item));
+    return out;
+  }
+
+  const Arg* argument(const Node& node, const OpInfo& op, std::string_view name) const {
+    StrId key = job_.pool->strings.find(name);
+    for (const Arg& a : node.args)
+      if (a.key() && a.key() == key) return &a;
+    int index = op.param_index(name);
+    bool is_positional = index >= 0 && static_cast<size_t>(index) < node.args.size();
+    if (!is_positional) return nullptr;
+    const Arg& a = node.args[static_cast<size_t>(index)];
+    return a.key() ? nullptr : &a;
+  }
+
+  void collect(const Graph& graph, std::vector<Exchange>* out) const {
+    for (NodeId n : graph.nodes()) {
+      const OpInfo* op = graph.op_info(n);
+      if (!op || !op->has(kCollective) || op->param_index("input_split_sizes") < 0) continue;
+      const Node& node = graph.node(n);
+      Exchange e{&graph, n, GroupId(), exprs_of(graph, argument(node, *op, "output_split_sizes")),
+                 exprs_of(graph, argument(node, *op, "input_split_sizes"))};
+      const Arg* group = argument(node, *op, "group_name");
+      if (group && group->is(ArgKind::group)) e.group = group->as_group();
+      if (e.group) out->push_back(std::move(e));
+    }
+  }
+
+  // --- counts of what an op finds ---
+
+  void bound_counts(size_t program) {
+    const Program& p = *job_.programs[program];
+    std::vector<Facts::Bound> bounds;
+    for (NodeId n : p.graph.nodes()) {
+      const OpInfo* op = p.graph.op_info(n);
+      if (!op || !op->has(kBindsSymbol)) continue;
+      auto most = most_found(p.graph, n, program);
+      if (!most) continue;
+      const NodeMeta& meta = p.graph.meta(n);
+      for (StrId s : meta.binds ? *meta.binds : default_binds(p, p.graph, n)) {
+        bounds.push_back({s, {0, *most}});
+        reasons_[program].emplace(s, "%" + std::string(p.graph.label(n)) + " finds at most one a element");
+      }
+    }
+    out_.facts[program].tighten(bounds);
+  }
+
+  // The number of elements of what a search op looks through; none for other ops, or when it is open.
+  std::optional<int64_t> most_found(const Graph& graph, NodeId n, size_t program) const {
+    std::string_view name = graph.op_name(n);
+    bool is_masked = name == "aten.masked_select.default";
+    if (name != "aten.nonzero.default" && name != "aten._unique2.default" && !is_masked) return std::nullopt;
+    const std::vector<Arg>& args = graph.node(n).args;
+    if (args.empty() || !args[0].is(ArgKind::value)) return std::nullopt;
+    const Type& searched = graph.type(args[0].as_value());
+    if (searched.kind != TypeKind::tensor) return std::nullopt;
+    if (is_masked) {  // both broadcast against each other
+      bool has_mask = args.size() > 1 && args[1].is(ArgKind::value);
+      if (!has_mask || graph.type(args[1].as_value()).shape != searched.shape) return std::nullopt;
+    }
+    Interval range = out_.facts[program].range(exprs_.product(searched.shape));
+    return range.has_max() && range.max >= 0 ? std::optional(range.max) : std::nullopt;
+  }
+
+  // --- exchanges ---
+
+  // The range of any split that a rank of the group may send in the n-th exchange on it; none when not all are known.
+  std::optional<Interval> sent_range(GroupId group, size_t n) const {
+    if (!holds_all_ranks(group)) return std::nullopt;
+    std::optional<Interval> all;
+    for (size_t i = 0; i < out_.exchanges.size(); ++i) {
+      if (!takes_part(i, group)) continue;
+      const Exchange* e = nth(i, group, n);
+      if (!e || e->sent.empty()) return std::nullopt;
+      for (Expr split : e->sent) {
+        if (exprs_.is_invalid(split)) return std::nullopt;
+        Interval r = out_.facts[i].range(split);
+        all = all ? hull(*all, r) : r;
+      }
+    }
+    return all;
+  }
+
+  // Whether the job has a program for every rank that exchanges with one of its own on this group.
+  bool holds_all_ranks(GroupId group) const {
+    if (group.index >= job_.groups.size()) return false;
+    if (job_.is_spmd()) return true;
+    const std::vector<GroupPart>& parts = job_.groups[group.index].parts;
+    return std::all_of(parts.begin(), parts.end(), [&](const GroupPart& part) {
+      auto held = [&](uint32_t r) { return held_.count(r) != 0; };
+      return std::all_of(part.ranks.begin(), part.ranks.end(), held) ||
+             std::none_of(part.ranks.begin(), part.ranks.end(), held);
+    });
+  }
+
+  bool takes_part(size_t program, GroupId group) const {
+    const Program& p = *job_.programs[program];
+    if (group.index >= job_.groups.size()) return false;
+    if (p.ranks.empty()) return true;
+    return std::any_of(p.ranks.begin(), p.ranks.end(),
+                       [&](uint32_t r) { return job_.groups[group.index].part_of(r) != nullptr; });
+  }
+
+  const Exchange* nth(size_t program, GroupId group, size_t n) const {
+    auto it = by_group_[program].find(group);
+    return it != by_group_[program].end() && n < it->second.size() ? it->second[n] : nullptr;
+  }
+
+  bool bound_received(size_t program) {
+    std::unordered_map<GroupId, size_t, IdHash> seen;
+    std::vector<Facts::Bound> bounds;
+    for (const Exchange& e : out_.exchanges[program]) {
+      auto range = sent_range(e.group, seen[e.group]++);
+      Interval received = intersection(range.value_or(Interval{}), {0, Interval::kHighest});
+      if (received.min > received.max) continue;  // contradicts itself: the verifier's business
+      std::string reason;
+      for (Expr split : e.received) {
+        auto symbol = exprs_.as_symbol(split);
+        if (!symbol) continue;
+        Interval known = out_.facts[program].range_of_symbol(*symbol);
+        if (intersection(known, received) == known) continue;
+        if (reason.empty()) reason = reason_of(e, received);
+        bounds.push_back({*symbol, received});
+        reasons_[program].insert_or_assign(*symbol, reason);
+      }
+      for (Expr split : e.sent)
+        if (auto symbol = exprs_.as_symbol(split)) bounds.push_back({*symbol, {0, Interval::kHighest}});
+    }
+    return out_.facts[program].tighten(bounds);
+  }
+
+  std::string reason_of(const Exchange& e, Interval received) const {
+    const Group& group = job_.groups[e.group.index];
+    return "%" + std::string(e.graph->label(e.node)) + " receives what ranks of group " +
+           std::string(job_.pool->strings[group.axis]) + " send: " + print(received);
+  }
+
+  // --- result ---
+
+  void report(size_t program) {
+    for (const Symbol& s : job_.programs[program]->symbols) {
+      Interval now = out_.facts[program].range_of_symbol(s.name);
+      if (!now.has_max() && out_.used[program].count(s.name) != 0) out_.unbounded.push_back({program, s.name});
+      if (now == Interval::of(s.min, s.max)) continue;
+      auto it = reasons_[program].find(s.name);
+      std::string reason = it == reasons_[program].end() ? "guards" : it->second;
+      out_.tightened.push_back({program, s.name, now, std::move(reason)});
+    }
+  }
+
+  const Job& job_;
+  ExprPool& exprs_;
+  RangeInference out_;
+  std::unordered_set<uint32_t> held_;                                                        // ranks
+  std::vector<std::unordered_map<GroupId, std::vector<const Exchange*>, IdHash>> by_group_;  // by program
+  std::vector<std::unordered_map<StrId, std::string, IdHash>> reasons_;                      // by program
+};
+
+}  // namespace
+
+RangeInference infer_ranges(const Job& job) { return Inference(job).run(); }
+
+void apply_ranges(const RangeInference& inference, Job& job) {
+  auto r = inference.tightened.begin();  // in the order of programs and declarations
+  for (size_t i = 0; i < job.programs.size(); ++i) {
+    for (Symbol& s : job.programs[i]->symbols) {
+      if (r == inference.tightened.end() || r->program != i || r->symbol != s.name) continue;
+      if (r->range.has_min()) s.min = r->range.min;
+      if (r->range.has_max()) s.max = r->range.max;
+      ++r;
+    }
+  }
+}
+
+}  // namespace sg

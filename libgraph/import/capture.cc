@@ -1,0 +1,115 @@
+#include "libgraph/import/capture.h"
+
+#include <algorithm>
+
+#include "libgraph/composite/composite.h"
+#include "libgraph/import/capture_read.h"
+#include "libgraph/import/gzip.h"
+#include "libgraph/infer/infer.h"
+#include "libgraph/merge.h"
+#include "libgraph/parallel.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kFormatWithin = 64 * 1024;  // the format is said near the beginning
+
+// --- ranks ---
+
+Result<std::vector<RankCapture>> read_headers(ImportContext* context, std::vector<CaptureFile> files, size_t threads) {
+  std::vector<std::unique_ptr<CaptureText>> texts(files.size());
+  std::vector<Status> parsed(files.size(), ok_status());
+  parallel_for(files.size(), threads, [&](size_t i) {
+    texts[i] = std::make_unique<CaptureText>(std::move(files[i].name), std::move(files[i].bytes));
+    parsed[i] = texts[i]->parse();
+  });
+  std::vector<RankCapture> captures;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    SG_TRY(std::move(parsed[i]));
+    SG_ASSIGN(RankCapture capture, read_header(context, std::move(texts[i])));
+    captures.push_back(std::move(capture));
+  }
+  std::stable_sort(captures.begin(), captures.end(),
+                   [](const RankCapture& a, const RankCapture& b) { return a.rank < b.rank; });
+  return captures;
+}
+
+bool same_meshes(const std::vector<Mesh>& a, const std::vector<Mesh>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Mesh& x, const Mesh& y) {
+    return x.name == y.name && x.axes == y.axes && x.shape == y.shape;
+  });
+}
+
+Status check_ranks(const std::vector<RankCapture>& captures) {
+  const RankCapture& first = captures[0];
+  for (size_t i = 1; i < captures.size(); ++i) {
+    const RankCapture& capture = captures[i];
+    Error error{ErrorKind::unreadable, {}, {capture.text->name()}, "a rank set holds the ranks of one job, each once"};
+    error.where.path = "world";
+    if (capture.world != first.world)
+      error.message = "the world has " + std::to_string(capture.world) + " ranks here and " +
+                      std::to_string(first.world) + " in " + first.text->name();
+    else if (capture.rank == captures[i - 1].rank)
+      error.message = "this is rank " + std::to_string(capture.rank) + ", and so is " + captures[i - 1].text->name();
+    else if (!same_meshes(capture.meshes, first.meshes))
+      error.message = "the mesh is not that of " + first.text->name();
+    if (!error.message.empty()) return error;
+  }
+  return ok_status();
+}
+
+Status read_programs(ImportContext* context, const std::vector<RankCapture>& captures) {
+  for (const RankCapture& capture : captures) {
+    Program& program = context->job.add_program();
+    SG_TRY(read_program(context, capture, &program));
+    expand_composites(&program, capture.world > 1, &context->tally);
+    infer_missing_types(program);  // ahead of the merge: ranks may differ in what was recorded
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+bool looks_like_capture(std::string_view bytes) {
+  if (is_gzip(bytes)) return true;
+  constexpr std::string_view kSpace = " \t\r\n";
+  bytes = bytes.substr(0, kFormatWithin);
+  if (bytes.substr(0, 3) == "\xEF\xBB\xBF") bytes.remove_prefix(3);
+  size_t begin = bytes.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos || bytes[begin] != '{') return false;
+  constexpr std::string_view kKey = "\"format\"", kValue = "\"step-capture\"";
+  for (size_t at = bytes.find(kKey); at != std::string_view::npos; at = bytes.find(kKey, at + 1)) {
+    size_t colon = bytes.find_first_not_of(kSpace, at + kKey.size());
+    if (colon == std::string_view::npos || bytes[colon] != ':') continue;
+    size_t value = bytes.find_first_not_of(kSpace, colon + 1);
+    if (value != std::string_view::npos && bytes.substr(value, kValue.size()) == kValue) return true;
+  }
+  return false;
+}
+
+Result<Job> import_captures(std::vector<CaptureFile> files, const ImportOptions& options, Diagnostics* notes) {
+  if (files.empty()) return Error{ErrorKind::usage, "there is no capture to import", {}, {}};
+  if (options.spmd && files.size() != 1)
+    return Error{ErrorKind::usage,
+                 "one capture stands for all ranks; here are " + std::to_string(files.size()),
+                 {},
+                 "leave --spmd away to import a rank set"};
+  ImportContext context(options.spmd);
+  SG_ASSIGN(std::vector<RankCapture> captures, read_headers(&context, std::move(files), options.threads));
+  SG_TRY(check_ranks(captures));
+  context.job.world = captures[0].world;
+  context.job.meshes = captures[0].meshes;
+  SG_TRY(read_people(&context, captures[0]));
+  SG_TRY(make_families(&context, &captures));
+  SG_TRY(read_programs(&context, captures));
+  context.job.extra = context.job_extras.take(&context.pool());
+
+  for (size_t i = 0; i < captures.size(); ++i) context.job.programs[i]->ranks = {captures[i].rank};
+  share_equal_programs(&context.job, notes);
+  if (options.spmd) context.job.programs[0]->ranks.clear();
+  if (notes != nullptr)
+    context.tally.report(options.spmd && context.job.world > 1 ? captures[0].rank : ImportTally::kNoRank, notes);
+  return std::move(context.job);
+}
+
+}  // namespace sg

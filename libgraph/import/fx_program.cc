@@ -1,0 +1,283 @@
+// What inputs and outputs are, which nodes are backward, and a forward joined with its backward.
+#include <algorithm>
+#include <set>
+
+#include "libgraph/import/fx_lower.h"
+
+namespace sg {
+namespace {
+
+bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
+
+// "ParamAOTInput(target='layers.0.weight')" with "target": layers.0.weight
+std::string_view field_of(std::string_view descriptor, std::string_view key) {
+  size_t at = descriptor.find(std::string(key) + "='");
+  if (at == std::string_view::npos) return {};
+  at += key.size() + 2;
+  return descriptor.substr(at, descriptor.find('\'', at) - at);
+}
+
+// "GradAOTOutput(grad_of=PlainAOTInput(idx=1))" with "grad_of": PlainAOTInput(idx=1)
+std::string_view inner_of(std::string_view descriptor, std::string_view key) {
+  size_t at = descriptor.find(std::string(key) + "=");
+  if (at == std::string_view::npos || descriptor.empty() || descriptor.back() != ')') return {};
+  return descriptor.substr(at + key.size() + 1, descriptor.size() - at - key.size() - 2);
+}
+
+// tangents_1: what AOTAutograd calls the gradient of an output.
+bool is_tangent_name(std::string_view name) {
+  return starts_with(name, "tangents_") && name.size() > 9 &&
+         std::all_of(name.begin() + 9, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_float_scalar(const Pool& pool, TypeId id) {
+  const Type& type = pool.types[id];
+  return type.kind == TypeKind::tensor && type.shape.empty() && is_floating(type.dtype);
+}
+
+TypeId type_of(const SourceGraph& graph, StrId name) {
+  for (const SourceNode& node : graph.nodes)
+    if (node.name == name && node.results.types.size() == 1) return node.results.types[0];
+  return Pool::kUnknownType;
+}
+
+void classify_input(std::string_view descriptor, Pool* pool, SourceInput* input) {
+  if (input->input.kind != InputKind::user) return;
+  if (starts_with(descriptor, "ParamAOTInput(")) {
+    input->input.kind = InputKind::parameter;
+    input->input.fqn = pool->str(field_of(descriptor, "target"));
+  } else if (starts_with(descriptor, "BufferAOTInput(")) {
+    input->input.kind = InputKind::buffer;
+    input->input.fqn = pool->str(field_of(descriptor, "target"));
+  } else if (starts_with(descriptor, "TangentAOTInput(") ||
+             (descriptor.empty() && is_tangent_name(pool->strings[input->name]))) {
+    input->input.kind = InputKind::tangent;
+  }
+}
+
+}  // namespace
+
+void classify_fx_ports(FxProgram* program, Pool* pool) {
+  SourceGraph& graph = program->source.graph;
+  std::map<std::string_view, StrId> described;  // inputs by descriptor
+  bool has_tangent = false;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const std::string& descriptor = program->input_descriptors[i];
+    classify_input(descriptor, pool, &graph.inputs[i]);
+    has_tangent = has_tangent || graph.inputs[i].input.kind == InputKind::tangent;
+    if (!descriptor.empty()) described.try_emplace(descriptor, graph.inputs[i].name);
+  }
+  std::set<StrId> opaque;
+  for (const SourceInput& input : graph.inputs)
+    if (input.input.kind == InputKind::opaque) opaque.insert(input.name);
+  std::vector<size_t> plain;
+  bool has_gradients = has_tangent;
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    SourceOutput& output = graph.outputs[i];
+    std::string_view descriptor = program->output_descriptors[i];
+    if (starts_with(descriptor, "PlainAOTOutput(")) plain.push_back(i);
+    has_gradients = has_gradients || starts_with(descriptor, "GradAOTOutput(");
+    if (!output.value.name) continue;
+    std::string_view key = starts_with(descriptor, "GradAOTOutput(")            ? "grad_of"
+                           : starts_with(descriptor, "InputMutationAOTOutput(") ? "mutated_input"
+                                                                                : "";
+    if (opaque.count(output.value.name) != 0) output.output.kind = OutputKind::opaque;
+    if (key.empty()) continue;
+    output.output.kind = key == "grad_of" ? OutputKind::gradient : OutputKind::buffer;
+    auto of = described.find(inner_of(descriptor, key));
+    output.of = of != described.end() ? of->second : pool->str(inner_of(descriptor, key));
+  }
+  // A step has one loss: its only result of the user's own, if it is a number and gradients are taken of it.
+  if (has_gradients && plain.size() == 1) {
+    SourceOutput& output = graph.outputs[plain[0]];
+    if (output.value.name && is_float_scalar(*pool, type_of(graph, output.value.name)))
+      output.output.kind = OutputKind::loss;
+  }
+}
+
+void spread_backward(SourceGraph* graph) {
+  FlatMap<StrId, bool> backward, forward_use;
+  for (const SourceInput& input : graph->inputs)
+    if (input.input.kind == InputKind::tangent) backward.try_emplace(input.name, true);
+  bool has_marks = std::any_of(graph->nodes.begin(), graph->nodes.end(),
+                               [](const SourceNode& n) { return n.phase == Phase::backward; });
+  for (SourceNode& node : graph->nodes) {
+    bool is_told = has_marks && node.source;  // older versions of PyTorch mark none
+    for (const SourceRef& ref : node.refs)
+      if (!is_told && backward.contains(ref.name)) node.phase = Phase::backward;
+    if (node.phase == Phase::backward && node.name) backward.try_emplace(node.name, true);
+  }
+  for (const SourceOutput& output : graph->outputs)
+    if (output.value.name) forward_use.try_emplace(output.value.name, true);
+  FlatMap<StrId, bool> backward_use;
+  for (size_t i = graph->nodes.size(); i-- > 0;) {
+    SourceNode& node = graph->nodes[i];
+    if (!node.source && node.name && !forward_use.contains(node.name) && backward_use.contains(node.name))
+      node.phase = Phase::backward;
+    for (const SourceRef& ref : node.refs)
+      (node.phase == Phase::backward ? backward_use : forward_use).try_emplace(ref.name, true);
+  }
+}
+
+// --- join ---
+
+namespace {
+
+class Joiner {
+ public:
+  Joiner(FxProgram forward, FxProgram backward, Pool* pool)
+      : out_(std::move(forward)), in_(std::move(backward)), pool_(pool) {}
+
+  Result<FxProgram> join() {
+    SourceGraph& forward = out_.source.graph;
+    SourceGraph& backward = in_.source.graph;
+    for (const SourceInput& input : forward.inputs) taken_.try_emplace(input.name, true);
+    for (const SourceNode& node : forward.nodes) taken_.try_emplace(node.name, true);
+    SG_TRY(match_inputs());
+    take_saved();
+    append_nested();
+    for (SourceNode& node : backward.nodes) {
+      if (node.name) node.name = fresh(node.name);
+      for (SourceRef& ref : node.refs) ref.name = renamed(ref.name);
+      for (Arg& arg : node.args)
+        arg.walk_mutable([&](Arg& a) {
+          if (!a.is(ArgKind::graph)) return;
+          StrId key = a.key();
+          a = Arg::graph(NestedId(a.as_graph().index + nested_base_));
+          a.set_key(key);
+        });
+      node.phase = Phase::backward;
+      forward.nodes.push_back(std::move(node));
+    }
+    for (size_t i = 0; i < backward.outputs.size(); ++i) {
+      if (backward.outputs[i].value.name) backward.outputs[i].value.name = renamed(backward.outputs[i].value.name);
+      forward.outputs.push_back(std::move(backward.outputs[i]));
+      out_.output_descriptors.push_back(std::move(in_.output_descriptors[i]));
+    }
+    out_.foreign_calls += in_.foreign_calls;
+    out_.operator_calls += in_.operator_calls;
+    return std::move(out_);
+  }
+
+ private:
+  bool is_tangent(size_t i) const {
+    const SourceInput& input = in_.source.graph.inputs[i];
+    const std::string& descriptor = in_.input_descriptors[i];
+    return starts_with(descriptor, "TangentAOTInput(") ||
+           (descriptor.empty() && is_tangent_name(pool_->strings[input.name]));
+  }
+
+  // What the forward saves stands at the end of its outputs, each value once; the backward takes it by name. Where
+  // names do not say, positions do.
+  Status match_inputs() {
+    const SourceGraph& forward = out_.source.graph;
+    SourceGraph& backward = in_.source.graph;
+    std::vector<size_t> wanted;
+    for (size_t i = 0; i < backward.inputs.size(); ++i) {
+      const SourceInput& input = backward.inputs[i];
+      if (!is_tangent(i) && input.input.kind != InputKind::constant && input.input.kind != InputKind::opaque)
+        wanted.push_back(i);
+    }
+    if (wanted.size() > forward.outputs.size())
+      return error("the backward takes " + std::to_string(wanted.size()) +
+                   " values besides tangents, the forward returns only " + std::to_string(forward.outputs.size()));
+    saved_begin_ = forward.outputs.size() - wanted.size();
+    std::set<StrId> saved;
+    for (size_t i = saved_begin_; i < forward.outputs.size(); ++i)
+      if (forward.outputs[i].value.name) saved.insert(forward.outputs[i].value.name);
+    bool by_name =
+        std::all_of(wanted.begin(), wanted.end(), [&](size_t i) { return saved.count(backward.inputs[i].name) != 0; });
+    for (size_t k = 0; k < wanted.size(); ++k) {
+      const SourceInput& input = backward.inputs[wanted[k]];
+      StrId value = by_name ? input.name : forward.outputs[saved_begin_ + k].value.name;
+      if (!value)
+        return error("the forward returns nothing for `" + std::string(pool_->strings[input.name]) +
+                     "`, which the backward takes");
+      SG_TRY(check_types(input, value));
+      renamed_.try_emplace(input.name, value);
+    }
+    for (size_t i = 0; i < backward.inputs.size(); ++i) {
+      if (renamed_.contains(backward.inputs[i].name)) continue;
+      SourceInput input = std::move(backward.inputs[i]);
+      input.name = fresh(input.name);
+      out_.source.graph.inputs.push_back(std::move(input));
+      out_.input_descriptors.push_back(std::move(in_.input_descriptors[i]));
+    }
+    return ok_status();
+  }
+
+  // Values matched by position must be what they are said to be.
+  Status check_types(const SourceInput& input, StrId value) {
+    if (type_by_name_.empty()) {
+      for (const SourceInput& i : out_.source.graph.inputs) type_by_name_.emplace(i.name, i.type);
+      for (const SourceNode& n : out_.source.graph.nodes)
+        if (n.results.types.size() == 1) type_by_name_.emplace(n.name, n.results.types[0]);
+    }
+    auto known = type_by_name_.find(value);
+    if (known == type_by_name_.end() || known->second == Pool::kUnknownType || input.type == Pool::kUnknownType)
+      return ok_status();
+    const Type &a = pool_->types[known->second], &b = pool_->types[input.type];
+    if (a.kind == b.kind && a.dtype == b.dtype && a.shape == b.shape) return ok_status();
+    return error("`" + std::string(pool_->strings[value]) + "` of the forward and `" +
+                 std::string(pool_->strings[input.name]) +
+                 "` of the backward have different types: these two are not of one compilation");
+  }
+
+  void take_saved() {
+    out_.source.graph.outputs.resize(saved_begin_);
+    out_.output_descriptors.resize(saved_begin_);
+  }
+
+  void append_nested() {
+    nested_base_ = static_cast<uint32_t>(out_.source.nested.size());
+    std::set<StrId> names;
+    for (const SourceNested& n : out_.source.nested) names.insert(n.name);
+    for (SourceNested& n : in_.source.nested) {
+      std::string base(pool_->strings[n.name]);
+      for (uint32_t k = 1; !names.insert(n.name).second; ++k) n.name = pool_->str(base + "_" + std::to_string(k));
+      for (SourceNode& node : n.graph.nodes)
+        for (Arg& arg : node.args)
+          arg.walk_mutable([&](Arg& a) {
+            StrId key = a.key();
+            if (a.is(ArgKind::graph)) a = Arg::graph(NestedId(a.as_graph().index + nested_base_)).set_key(key);
+          });
+      out_.source.nested.push_back(std::move(n));
+    }
+  }
+
+  // A name of the backward: its own, or one behind it where the forward has that name too (what is computed again).
+  StrId fresh(StrId name) {
+    StrId out = name;
+    std::string base(pool_->strings[name]);
+    for (uint32_t k = 1; !taken_.try_emplace(out, true).second; ++k)
+      out = pool_->str(base + "_again" + (k == 1 ? "" : std::to_string(k)));
+    if (out != name) renamed_.try_emplace(name, out);
+    return out;
+  }
+  StrId renamed(StrId name) const {
+    const StrId* to = renamed_.find(name);
+    return to ? *to : name;
+  }
+
+  Error error(std::string message) const {
+    SourcePlace place;
+    if (!in_.source.graph.inputs.empty()) place = in_.source.graph.inputs[0].place;
+    return {ErrorKind::unreadable, std::move(message), in_.source.where ? in_.source.where(place) : Location(), {}};
+  }
+
+  FxProgram out_, in_;
+  Pool* pool_;
+  FlatMap<StrId, bool> taken_;
+  FlatMap<StrId, StrId> renamed_;
+  std::map<StrId, TypeId> type_by_name_;
+  size_t saved_begin_ = 0;
+  uint32_t nested_base_ = 0;
+};
+
+}  // namespace
+
+Result<FxProgram> join_fx_programs(FxProgram forward, FxProgram backward, Pool* pool) {
+  return Joiner(std::move(forward), std::move(backward), pool).join();
+}
+
+}  // namespace sg

@@ -1,0 +1,94 @@
+#include "libgraph/import/gzip.h"
+
+#include <algorithm>
+
+#include <zlib.h>
+
+#include "libgraph/large_pages.h"
+
+namespace sg {
+namespace {
+
+constexpr uint64_t kLikelyRatio = 64;            // captures unpack to some twenty times their size
+constexpr size_t kSpareBytes = 256;              // room behind the text: simdjson reads past the end
+constexpr uint64_t kWindow = uint64_t{1} << 30;  // zlib counts in 32 bits
+
+struct Inflater {
+  z_stream stream{};
+  bool ready = false;
+  Inflater() { ready = inflateInit2(&stream, 15 + 16) == Z_OK; }  // 16: gzip only
+  ~Inflater() {
+    if (ready) inflateEnd(&stream);
+  }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+};
+
+Error gzip_error(std::string message, uint64_t offset, std::string hint) {
+  Error error{ErrorKind::unreadable, std::move(message), {}, std::move(hint)};
+  error.where.offset = offset;
+  return error;
+}
+
+uint64_t allowed_bytes(uint64_t packed, const GzipLimits& limits) {
+  uint64_t by_ratio = packed > UINT64_MAX / limits.max_ratio ? UINT64_MAX : packed * limits.max_ratio;
+  return std::min(limits.max_bytes, std::max(limits.free_bytes, by_ratio));
+}
+
+// What a file of one part says that it unpacks to, in its last four bytes: believed as far as it is likely.
+size_t first_guess(std::string_view bytes, uint64_t allowed) {
+  uint64_t said = 0;
+  for (size_t i = 0; i < 4 && bytes.size() >= 4; ++i)
+    said |= uint64_t{static_cast<unsigned char>(bytes[bytes.size() - 4 + i])} << (8 * i);
+  return static_cast<size_t>(std::min({allowed, said + kSpareBytes, bytes.size() * kLikelyRatio + kSpareBytes}));
+}
+
+}  // namespace
+
+bool is_gzip(std::string_view bytes) {
+  return bytes.size() >= 2 && static_cast<unsigned char>(bytes[0]) == 0x1F &&
+         static_cast<unsigned char>(bytes[1]) == 0x8B;
+}
+
+Result<std::string> gunzip(std::string_view bytes, const GzipLimits& limits) {
+  Inflater inflater;
+  if (!inflater.ready) return Error{ErrorKind::internal, "zlib did not start", {}, {}};
+  z_stream& z = inflater.stream;
+  const uint64_t allowed = allowed_bytes(bytes.size(), limits);
+  std::string out;
+  size_t guess = first_guess(bytes, allowed);
+  out.reserve(guess);
+  advise_large_pages(out.data(), out.capacity());
+  out.resize(guess);
+  size_t used = 0, read = 0;
+  for (;;) {
+    if (used == out.size()) {
+      if (out.size() >= allowed)
+        return gzip_error("the gzip data unpacks to more than " + std::to_string(allowed) + " bytes", read,
+                          "unpack it yourself if it is to be trusted: gunzip FILE");
+      out.resize(static_cast<size_t>(std::min<uint64_t>(allowed, out.size() * 2)));
+    }
+    size_t give = static_cast<size_t>(std::min<uint64_t>(bytes.size() - read, kWindow));
+    size_t room = static_cast<size_t>(std::min<uint64_t>(out.size() - used, kWindow));
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + read));
+    z.avail_in = static_cast<uInt>(give);
+    z.next_out = reinterpret_cast<Bytef*>(out.data() + used);
+    z.avail_out = static_cast<uInt>(room);
+    int state = inflate(&z, Z_NO_FLUSH);
+    read += give - z.avail_in;
+    used += room - z.avail_out;
+    if (state == Z_STREAM_END) {
+      if (read == bytes.size()) break;
+      if (inflateReset(&z) != Z_OK) return Error{ErrorKind::internal, "zlib did not start again", {}, {}};
+    } else if (state == Z_BUF_ERROR || (state == Z_OK && read == bytes.size() && z.avail_out != 0)) {
+      return gzip_error("the gzip data ends early", read, "copy the file again: it is truncated");
+    } else if (state != Z_OK) {
+      return gzip_error(std::string("corrupt gzip data") + (z.msg ? std::string(": ") + z.msg : ""), read,
+                        "check it with: gzip -t FILE");
+    }
+  }
+  out.resize(used);
+  return out;
+}
+
+}  // namespace sg

@@ -1,0 +1,179 @@
+// Choosing a compilation of a trace, and its import.
+#include <algorithm>
+#include <map>
+
+#include "libgraph/import/fx_import.h"
+#include "libgraph/import/trace_log.h"
+#include "libgraph/json.h"
+
+namespace sg {
+namespace {
+
+constexpr std::string_view kJoint = "aot_joint_graph", kForward = "aot_forward_graph", kBackward = "aot_backward_graph",
+                           kInference = "aot_inference_graph", kDynamo = "dynamo_output_graph";
+
+std::string id_of(const TraceArtefact& a) {
+  return a.compile + (a.attempt == 0 ? "" : "_" + std::to_string(a.attempt));
+}
+
+// The graphs of one attempt at one compilation on one rank.
+struct Attempt {
+  std::map<std::string_view, std::vector<const TraceArtefact*>> graphs;
+  bool has(std::string_view name) const { return graphs.count(name) != 0; }
+  bool is_whole() const { return has(kJoint) || has(kForward) || has(kInference); }
+  // The graph that stands for the step.
+  std::string_view main() const {
+    return has(kJoint) ? kJoint : has(kForward) && has(kBackward) ? kForward : has(kInference) ? kInference : kForward;
+  }
+};
+
+struct Rank {
+  std::map<std::string, std::map<uint32_t, Attempt>> compiles;  // compile id -> attempt
+  std::string file;
+};
+
+using Ranks = std::map<uint32_t, Rank>;
+
+Ranks ranks_of(const std::vector<TraceLog>& logs) {
+  Ranks ranks;
+  for (size_t i = 0; i < logs.size(); ++i)
+    for (const TraceArtefact& a : logs[i].artefacts) {
+      Rank& rank = ranks[a.rank.value_or(static_cast<uint32_t>(i))];
+      if (rank.file.empty()) rank.file = a.text.file;
+      for (std::string_view name : {kJoint, kForward, kBackward, kInference, kDynamo})
+        if (a.name == name) rank.compiles[a.compile][a.attempt].graphs[name].push_back(&a);
+    }
+  return ranks;
+}
+
+// Compilations with a step in them, by the last attempt that has one.
+std::vector<std::pair<std::string, uint32_t>> candidates(const Rank& rank) {
+  std::vector<std::pair<std::string, uint32_t>> out;
+  for (const auto& [id, attempts] : rank.compiles) {
+    std::optional<uint32_t> last;
+    for (const auto& [attempt, graphs] : attempts)
+      if (graphs.is_whole()) last = attempt;
+    if (last) out.emplace_back(id, *last);
+  }
+  return out;
+}
+
+std::string name_of(const std::string& id, uint32_t attempt) {
+  return id + (attempt == 0 ? "" : "_" + std::to_string(attempt));
+}
+
+std::string listed(const Rank& rank) {
+  std::string out;
+  size_t said = 0;
+  auto all = candidates(rank);
+  for (const auto& [id, attempt] : all) {
+    if (said++ == 8) return out + " and " + std::to_string(all.size() - 8) + " more";
+    out += (out.empty() ? "" : ", ") + name_of(id, attempt) + " (" +
+           std::string(rank.compiles.at(id).at(attempt).main()) + ")";
+  }
+  return out;
+}
+
+Error trace_error(const Rank& rank, std::string message, std::string hint) {
+  return {ErrorKind::unreadable, std::move(message), {rank.file}, std::move(hint)};
+}
+
+Result<const Attempt*> choose(const Rank& rank, const std::string& wanted) {
+  auto all = candidates(rank);
+  if (all.empty())
+    return trace_error(
+        rank, "the trace holds no graph of operators (aot_joint_graph, aot_forward_graph, aot_inference_graph)",
+        "compile with the backend aot_eager or inductor, and with the compile cache off");
+  if (wanted.empty() && all.size() > 1)
+    return trace_error(rank, "the trace holds " + std::to_string(all.size()) + " compilations: " + listed(rank),
+                       "choose one: --compile-id " + name_of(all.back().first, all.back().second));
+  for (const auto& [id, attempt] : all)
+    if (wanted.empty() || wanted == id) return &rank.compiles.at(id).at(attempt);
+  for (const auto& [id, attempts] : rank.compiles)
+    for (const auto& [attempt, graphs] : attempts)
+      if (graphs.is_whole() && wanted == name_of(id, attempt)) return &graphs;
+  return trace_error(rank, "the trace has no graphs of a compilation " + wanted, "there are " + listed(rank));
+}
+
+Result<FxStep> step_of(const Rank& rank, const Attempt& attempt, bool* lacks_backward) {
+  std::string_view main = attempt.main();
+  const auto& graphs = attempt.graphs.at(main);
+  if (graphs.size() != 1)
+    return trace_error(rank,
+                       "the compilation holds " + std::to_string(graphs.size()) + " graphs " + std::string(main) +
+                           " (parts of a model that was split)",
+                       "cut the one you mean out of the trace, and import it as FX text");
+  FxStep step{graphs[0]->text, std::nullopt, std::nullopt, 0};
+  if (main == kForward && attempt.has(kBackward)) step.backward = attempt.graphs.at(kBackward)[0]->text;
+  *lacks_backward = main == kForward && !step.backward;
+  if (attempt.has(kDynamo)) step.dynamo = attempt.graphs.at(kDynamo)[0]->text;
+  return step;
+}
+
+}  // namespace
+
+Result<Job> import_trace(const std::vector<TraceLog>& logs, const TraceOptions& options, Diagnostics* notes) {
+  Ranks ranks = ranks_of(logs);
+  if (ranks.empty()) return Error{ErrorKind::unreadable, "the trace holds no artefacts", {}, {}};
+  if (options.rank) {
+    auto it = ranks.find(*options.rank);
+    if (it == ranks.end())
+      return trace_error(ranks.begin()->second, "the trace holds nothing of rank " + std::to_string(*options.rank), {});
+    Rank rank = std::move(it->second);
+    ranks.clear();
+    ranks.emplace(*options.rank, std::move(rank));
+  } else if (ranks.size() > 1 && ranks.rbegin()->first + 1 != ranks.size()) {
+    return trace_error(ranks.rbegin()->second,
+                       "the trace holds " + std::to_string(ranks.size()) +
+                           " ranks, and their numbers have gaps up to " + std::to_string(ranks.rbegin()->first),
+                       "choose one with --rank");
+  }
+  std::vector<FxStep> steps;
+  bool lacks_backward = false;
+  for (const auto& [number, rank] : ranks) {
+    SG_ASSIGN(const Attempt* attempt, choose(rank, options.compile));
+    SG_ASSIGN(FxStep step, step_of(rank, *attempt, &lacks_backward));
+    step.rank = number;
+    steps.push_back(std::move(step));
+  }
+  if (lacks_backward && notes != nullptr)
+    notes->note("the trace holds the forward only: the backward of this compilation was never made",
+                {ranks.begin()->second.file});
+  return import_fx_steps(std::move(steps), options.import, notes);
+}
+
+std::string describe_trace(const std::vector<TraceLog>& logs) {
+  std::string out;
+  size_t i = 0;
+  for (const TraceLog& log : logs) {
+    for (const TraceArtefact& a : log.artefacts)
+      out += "rank " + std::to_string(a.rank.value_or(static_cast<uint32_t>(i))) + "  compile " +
+             (a.compile.empty() ? "-" : id_of(a)) + "  " + a.name + "  " + std::to_string(a.bytes()) + " bytes\n";
+    out += std::to_string(log.events) + " events, " + std::to_string(log.artefacts.size()) + " artefacts\n";
+    ++i;
+  }
+  return out;
+}
+
+std::string trace_json(const std::vector<TraceLog>& logs) {
+  JsonWriter out(JsonWriter::Style::pretty);
+  out.begin_object().key("schema").string("sg-import-list").key("version").integer(1).key("artefacts").begin_array();
+  for (size_t i = 0; i < logs.size(); ++i)
+    for (const TraceArtefact& a : logs[i].artefacts)
+      out.begin_object()
+          .key("rank")
+          .natural(a.rank.value_or(static_cast<uint32_t>(i)))
+          .key("compile")
+          .string(a.compile)
+          .key("attempt")
+          .natural(a.attempt)
+          .key("name")
+          .string(a.name)
+          .key("bytes")
+          .natural(a.bytes())
+          .end_object();
+  out.end_array().end_object();
+  return out.take() + "\n";
+}
+
+}  // namespace sg

@@ -1,0 +1,133 @@
+#include "libgraph/infer/check_types.h"
+
+#include <algorithm>
+
+namespace sg {
+namespace {
+
+// All are of one recorder: TorchTitan's graph chunking, which copies a region's nodes and edits their recorded types.
+// An "offset" is one that the record lacks, anywhere in a program that was chunked: the parts of a tensor split before
+// that pass lose theirs too. "symbols" are those of a copy, or of a node that takes the result of one.
+constexpr TypeException kExceptions[] = {
+    {"offset", "aten.split_with_sizes.default,aten.slice.Tensor",
+     "graph chunking records parts of a split tensor without their storage offset"},
+    {"symbols", "*",
+     "graph chunking leaves the symbols of the original, or of its whole token axis, in the types of the copies"},
+};
+
+bool is_one_of(std::string_view name, std::string_view list) {
+  if (list == "*") return true;
+  for (size_t at = 0; at <= list.size();) {
+    size_t end = std::min(list.find(',', at), list.size());
+    if (list.substr(at, end - at) == name) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+bool both_constant(const ExprPool& exprs, Expr a, Expr b) { return exprs.is_constant(a) && exprs.is_constant(b); }
+
+bool differ_in_symbols_only(const ExprPool& exprs, const std::vector<Expr>& a, const std::vector<Expr>& b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
+                                            [&](Expr x, Expr y) { return x == y || !both_constant(exprs, x, y); });
+}
+
+std::string_view kind_of(const ExprPool& exprs, const TypeDisagreement& d) {
+  if (!d.reason.empty() || d.inferred.kind != d.recorded.kind) return "";
+  if (d.recorded.kind == TypeKind::integer) {
+    bool valued = d.recorded.has_value && d.inferred.has_value;
+    return valued && !both_constant(exprs, d.recorded.value, d.inferred.value) ? "symbols" : "";
+  }
+  if (d.recorded.kind != TypeKind::tensor) return "";
+  Type same_offset = d.recorded;
+  same_offset.offset = d.inferred.offset;
+  if (same_offset == d.inferred) return exprs.constant_value(d.recorded.offset) == 0 ? "offset" : "";
+  bool symbols =
+      d.recorded.dtype == d.inferred.dtype && d.recorded.device == d.inferred.device &&
+      (d.recorded.offset == d.inferred.offset || !both_constant(exprs, d.recorded.offset, d.inferred.offset)) &&
+      differ_in_symbols_only(exprs, d.recorded.shape, d.inferred.shape) &&
+      differ_in_symbols_only(exprs, d.recorded.stride, d.inferred.stride);
+  return symbols ? "symbols" : "";
+}
+
+std::string count_text(uint32_t n) { return std::to_string(n) + (n == 1 ? " result" : " results"); }
+
+// The first result that has a type, else the first: where an entry about the whole node stands.
+uint32_t first_recorded(const Graph& graph, const Node& node) {
+  for (uint32_t i = 0; i < node.result_count; ++i)
+    if (graph.type(node.result(i)).kind != TypeKind::unknown) return i;
+  return 0;
+}
+
+}  // namespace
+
+std::span<const TypeException> type_exceptions() { return kExceptions; }
+
+TypeChecker::TypeChecker(const Program& program)
+    : inferrer_(program), pool_(program.graph.pool()), graph_producer_(pool_.strings.find("graph")) {
+  for (NodeId n : program.graph.nodes())
+    if (is_chunk_copy(program.graph, n)) was_chunked_ = true;
+}
+
+// A copy that a pass made for chunking, and not the user's model.
+bool TypeChecker::is_chunk_copy(const Graph& graph, NodeId n) const {
+  return graph_producer_ && graph.meta(n).chunk.producer == graph_producer_;
+}
+
+bool TypeChecker::touches_chunk_copy(const Graph& graph, NodeId n) const {
+  bool found = is_chunk_copy(graph, n);
+  for (const Arg& arg : graph.node(n).args)
+    arg.walk([&](const Arg& a) {
+      if (!a.is(ArgKind::value)) return;
+      NodeId def = graph.value(a.as_value()).def;
+      found = found || (def && is_chunk_copy(graph, def));
+    });
+  return found;
+}
+
+const TypeException* TypeChecker::exception_for(const TypeDisagreement& d) const {
+  if (!was_chunked_) return nullptr;
+  std::string_view kind = kind_of(pool_.exprs, d);
+  if (kind == "symbols" && !touches_chunk_copy(*d.graph, d.node)) return nullptr;
+  for (const TypeException& e : kExceptions)
+    if (e.when == kind && is_one_of(d.graph->op_name(d.node), e.ops)) return &e;
+  return nullptr;
+}
+
+void TypeChecker::check(const Graph& graph, NodeId n, std::vector<TypeDisagreement>* found) {
+  const OpInfo* op = graph.op_info(n);
+  if (op == nullptr || op->infer == nullptr) return;
+  const Node& node = graph.node(n);
+  auto types = inferrer_.infer(graph, n);
+  if (types.ok() && types->size() != node.result_count)
+    types = Error{ErrorKind::unreadable,
+                  count_text(node.result_count) + ", but the op gives " + std::to_string(types->size()),
+                  {},
+                  {}};
+  if (!types.ok()) {
+    TypeDisagreement d{&graph, n, first_recorded(graph, node), {}, {}, types.error().message, types.error().hint,
+                       nullptr};
+    if (d.result < node.result_count) d.recorded = graph.type(node.result(d.result));
+    found->push_back(std::move(d));
+    return;
+  }
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    const Type& recorded = graph.type(node.result(i));
+    if (recorded.kind == TypeKind::unknown || (*types)[i] == recorded) continue;
+    TypeDisagreement d{&graph, n, i, std::move((*types)[i]), recorded, {}, {}, nullptr};
+    d.exception = exception_for(d);
+    found->push_back(std::move(d));
+  }
+}
+
+std::vector<TypeDisagreement> check_types(const Program& program) {
+  std::vector<TypeDisagreement> found;
+  TypeChecker checker(program);
+  for (NodeId n : program.graph.nodes()) checker.check(program.graph, n, &found);
+  for (const auto& nested : program.nested)
+    for (NodeId n : nested->graph.nodes()) checker.check(nested->graph, n, &found);
+  std::erase_if(found, [](const TypeDisagreement& d) { return d.recorded.kind == TypeKind::unknown; });
+  return found;
+}
+
+}  // namespace sg

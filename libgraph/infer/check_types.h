@@ -1,0 +1,61 @@
+// Recorded types against inferred ones: whether our rules and the capture agree. sg-import --check lists every result
+// that differs by a letter; the verifier asks for one node at a time and lets pass what is equal by the program's
+// guards.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libgraph/infer/infer.h"
+#include "libgraph/job.h"
+
+namespace sg {
+
+// A kind of disagreement that is the recorder's fault and known to be: it is reported with its reason.
+struct TypeException {
+  std::string_view when;  // "offset", "symbols"
+  std::string_view ops;   // comma-separated full names; "*" = any
+  std::string_view reason;
+};
+std::span<const TypeException> type_exceptions();
+
+struct TypeDisagreement {
+  const Graph* graph = nullptr;  // the program's graph or a nested one
+  NodeId node;
+  uint32_t result = 0;
+  Type inferred;  // unknown when `reason` says why nothing could be inferred
+  Type recorded;
+  std::string reason;
+  std::string hint;                          // to `reason`; may be empty
+  const TypeException* exception = nullptr;  // null = nobody knows why
+};
+
+// For many nodes of one program, which must not change meanwhile.
+class TypeChecker {
+ public:
+  explicit TypeChecker(const Program& program);
+
+  // Adds each result of `n` whose recorded type is not exactly the inferred one. Results without a recorded type and
+  // ops without a rule are passed over; where the rule refuses, one entry with its reason stands for the whole node.
+  void check(const Graph& graph, NodeId n, std::vector<TypeDisagreement>* found);
+  // False: no disagreement of this program is an exception.
+  bool may_find_exceptions() const { return was_chunked_; }
+
+ private:
+  const TypeException* exception_for(const TypeDisagreement& d) const;
+  bool is_chunk_copy(const Graph& graph, NodeId n) const;
+  bool touches_chunk_copy(const Graph& graph, NodeId n) const;
+
+  TypeInferrer inferrer_;
+  const Pool& pool_;
+  StrId graph_producer_;  // the word "graph"; none = no node can say it
+  bool was_chunked_ = false;
+};
+
+// Every disagreement of a program in schedule order, nested graphs after the program's; nodes without any recorded type
+// are passed over.
+std::vector<TypeDisagreement> check_types(const Program& program);
+
+}  // namespace sg

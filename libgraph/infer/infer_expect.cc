@@ -1,0 +1,281 @@
+#include "libgraph/infer/infer_expect.h"
+
+#include <unordered_map>
+
+namespace sg::infer {
+namespace {
+
+// `ops`: names, with overload or without (then of all overloads). `wants`: clauses parted by `;`, each a word and what
+// it speaks of. Arguments that are left out want nothing.
+//
+//   float NAMES      floating element types             inexact NAMES   floating or complex ones
+//   real NAMES       all but complex ones               whole NAMES     integers
+//   index NAMES      i64 or i32                         mask NAMES      bool or floating
+//   same NAMES       one element type for all
+//   word NAME W...   one of these strings
+//   range NAME A B   a whole number from A to B
+//   part NAME        a number from 0 to 1
+struct Expectation {
+  std::string_view ops, wants;
+};
+
+constexpr std::string_view kMatrices = "aten.mm aten.bmm";
+
+constexpr Expectation kExpectations[] = {
+    {"aten.gelu aten.gelu_backward", "word approximate none tanh"},
+    {"aten.div.Tensor_mode aten.div.Scalar_mode", "word rounding_mode floor trunc"},
+    // reductions, scans, sorts
+    {"aten.var aten.std aten.var_mean", "inexact self"},
+    {"aten.amax aten.amin aten.max.default aten.min.default aten.max.dim aten.min.dim aten.argmax aten.argmin",
+     "real self"},
+    {"aten.cummax aten.cummin aten.sort aten.argsort aten.topk aten.median aten.nanmedian aten.mode aten._unique2 "
+     "aten.unique_consecutive",
+     "real self"},
+    {"aten.logcumsumexp", "float self"},
+    {"aten.histc", "real self; range bins 1 1099511627776"},
+    {"aten.bincount", "whole self; real weights; range minlength 0 1099511627776"},
+    // norms and softmax
+    {"aten._softmax aten._log_softmax", "float self"},
+    {"aten._softmax_backward_data aten._log_softmax_backward_data", "float grad_output output"},
+    {"aten.native_layer_norm aten.layer_norm aten.rms_norm aten._fused_rms_norm", "float input weight bias"},
+    {"aten.native_layer_norm_backward", "float grad_out input mean rstd weight bias"},
+    {"aten._fused_rms_norm_backward", "float grad_out input rstd weight"},
+    {"aten.native_group_norm aten.group_norm", "float input weight bias"},
+    {"aten.native_group_norm_backward", "float grad_out input mean rstd weight"},
+    {"aten.native_batch_norm aten._native_batch_norm_legit aten._native_batch_norm_legit_no_training aten.batch_norm "
+     "aten.instance_norm",
+     "float input weight bias running_mean running_var"},
+    {"aten.native_batch_norm_backward", "float grad_out input weight running_mean running_var save_mean save_invstd"},
+    // losses
+    {"aten.nll_loss_forward", "float self weight; index target; range reduction 0 2"},
+    {"aten.nll_loss_backward",
+     "float self weight; same self grad_output total_weight; index target; range reduction 0 2"},
+    {"aten._ctc_loss.default", "float log_probs; index targets"},
+    {"aten._ctc_loss.Tensor", "float log_probs; index targets input_lengths target_lengths"},
+    {"aten._ctc_loss_backward.default",
+     "float log_probs; same log_probs grad neg_log_likelihood log_alpha; index targets"},
+    {"aten._ctc_loss_backward.Tensor",
+     "float log_probs; same log_probs grad neg_log_likelihood log_alpha; index targets input_lengths target_lengths"},
+    {"aten.multi_margin_loss_backward", "float self weight; same self grad_output; index target; range reduction 0 2"},
+    {"aten.multilabel_margin_loss_forward", "float self; index target; range reduction 0 2"},
+    {"aten.multilabel_margin_loss_backward",
+     "float self; same self grad_output is_target; index target; range reduction 0 2"},
+    {"aten.cross_entropy_loss", "float self weight; real target; range reduction 0 2; part label_smoothing"},
+    {"aten.mse_loss", "real self target; range reduction 0 2"},
+    {"aten.mse_loss_backward", "real grad_output self target; range reduction 0 2"},
+    {"aten.binary_cross_entropy_with_logits", "real self target weight pos_weight; range reduction 0 2"},
+    {"aten.smooth_l1_loss aten.huber_loss aten.soft_margin_loss", "real self target; range reduction 0 2"},
+    {"aten.binary_cross_entropy", "real self target weight; range reduction 0 2"},
+    {"aten.smooth_l1_loss_backward aten.huber_loss_backward aten.soft_margin_loss_backward "
+     "aten.binary_cross_entropy_backward",
+     "real grad_output self target weight; range reduction 0 2"},
+    {"aten.nll_loss2d_forward", "float self weight; index target; range reduction 0 2"},
+    {"aten.nll_loss2d_backward",
+     "float self weight; same self grad_output total_weight; index target; range reduction 0 2"},
+    {"aten.glu aten.log_sigmoid_forward", "float self"},
+    {"aten.rrelu_with_noise aten.rrelu_with_noise_ aten.rrelu_with_noise_backward",
+     "float self; same self noise grad_output"},
+    {"aten.glu_backward aten._prelu_kernel_backward", "float grad_output self weight"},
+    {"aten._weight_norm_interface", "float v g"},
+    {"aten._weight_norm_interface_backward", "float grad_w saved_v saved_g saved_norms"},
+    {"aten._cdist_backward aten._pdist_backward", "float grad_output cdist pdist"},
+    // products
+    {kMatrices, "same self mat2"},
+    {"aten.mv", "same self vec"},
+    {"aten.dot", "same self tensor"},
+    {"aten.addmm aten.addmm_", "same self mat1 mat2"},
+    {"aten.baddbmm", "same self batch1 batch2"},
+    {"aten.addmv", "same self mat vec"},
+    {"aten.matmul", "same self other"},
+    {"aten.linear", "same input weight bias"},
+    {"aten._grouped_mm", "float self; same self mat2; index offs"},
+    {"aten.convolution aten.conv1d aten.conv2d aten.conv3d aten.conv_transpose1d aten.conv_transpose2d "
+     "aten.conv_transpose3d",
+     "float input; same input weight bias; range groups 1 1099511627776"},
+    {"aten.convolution_backward", "float input; same grad_output input weight; range groups 1 1099511627776"},
+    // planes
+    {"aten.max_pool2d_with_indices aten.max_pool3d_with_indices aten.adaptive_max_pool2d aten.adaptive_max_pool3d",
+     "real self"},
+    {"aten.max_pool1d aten.max_pool2d aten.max_pool3d aten.adaptive_max_pool1d", "real self"},
+    {"aten.adaptive_avg_pool2d aten.adaptive_avg_pool3d", "real self"},
+    {"aten.unfold_backward", "inexact grad_in"},
+    {"aten._is_all_true aten._is_any_true", "mask self"},
+    {"aten.pad", "word mode constant reflect replicate circular"},
+    {"aten.avg_pool1d aten.avg_pool2d aten.avg_pool3d aten.adaptive_avg_pool1d aten._adaptive_avg_pool2d "
+     "aten._adaptive_avg_pool3d",
+     "real self"},
+    {"aten.max_pool2d_with_indices_backward aten.max_pool3d_with_indices_backward aten.adaptive_max_pool2d_backward "
+     "aten.adaptive_max_pool3d_backward",
+     "real grad_output self; index indices"},
+    {"aten.avg_pool2d_backward aten.avg_pool3d_backward aten._adaptive_avg_pool2d_backward "
+     "aten._adaptive_avg_pool3d_backward",
+     "real grad_output self"},
+    {"aten.max_unpool2d aten.max_unpool3d", "real self; index indices"},
+    {"aten.grid_sampler_2d aten.grid_sampler_3d", "float input; same input grid"},
+    {"aten.grid_sampler_2d_backward aten.grid_sampler_3d_backward", "float input; same grad_output input grid"},
+    // indices
+    {"aten.gather aten.index_select aten.index_fill aten.take", "index index"},
+    {"aten.index_add aten.index_add_ aten.index_copy aten.index_copy_", "index index; same self source"},
+    {"aten.index_put aten.index_put_ aten._unsafe_index_put", "same self values"},
+    {"aten.scatter.src aten.scatter_.src aten.scatter_add aten.scatter_add_ torchtitan.deterministic_scatter_add",
+     "index index; same self src"},
+    {"aten.scatter.value aten.scatter_.value", "index index"},
+    {"aten.scatter.reduce", "index index; same self src; word reduce add multiply"},
+    {"aten.scatter.value_reduce", "index index; word reduce add multiply"},
+    {"aten.scatter_reduce aten.scatter_reduce_", "index index; same self src; word reduce sum prod mean amax amin"},
+    {"aten.embedding", "index indices"},
+    {"aten.embedding_renorm_", "float self; index indices"},
+    {"aten.embedding_dense_backward", "float grad_output; index indices"},
+    {"aten.repeat_interleave.Tensor", "index repeats"},
+    {"aten.one_hot", "whole self"},
+    {"aten.searchsorted", "real sorted_sequence self; index sorter; word side left right"},
+    {"aten.bucketize", "real self boundaries"},
+    {"aten.isin", "real elements test_elements"},
+    // attention
+    {"aten._scaled_dot_product_flash_attention_for_cpu aten.scaled_dot_product_attention",
+     "float query; same query key value; mask attn_mask; part dropout_p"},
+    {"aten._scaled_dot_product_flash_attention", "float query; same query key value; part dropout_p"},
+    {"aten._scaled_dot_product_efficient_attention aten._scaled_dot_product_cudnn_attention",
+     "float query; same query key value; mask attn_bias; part dropout_p"},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward aten._scaled_dot_product_flash_attention_backward",
+     "float query logsumexp; same query key value out grad_out; mask attn_mask; part dropout_p"},
+    {"aten._scaled_dot_product_efficient_attention_backward",
+     "float query logsumexp; same query key value out grad_out_; mask attn_bias; part dropout_p"},
+    {"aten._scaled_dot_product_cudnn_attention_backward",
+     "float query logsumexp; same query key value out grad_out; mask attn_bias; part dropout_p"},
+    {"higher_order.flex_attention", "float query; same query key value"},
+    {"higher_order.flex_attention_backward", "float query out logsumexp grad_out grad_logsumexp; same query key value"},
+    {"aten.masked_scatter", "mask mask; same self source"},
+    // random numbers
+    {"aten.bernoulli.Tensor aten.bernoulli_.Tensor", "real p"},
+    {"aten.geometric aten.geometric_", "part p"},
+    {"aten.native_dropout aten.dropout", "float input; part p"},
+    {"aten.multinomial", "float self"},
+    // collectives
+    {"_c10d_functional.all_gather_into_tensor_out _c10d_functional.reduce_scatter_tensor_out", "same input out"},
+};
+
+// Cuts the first word off; empty when there is none.
+std::string_view next_word(std::string_view* text, char separator = ' ') {
+  while (!text->empty() && text->front() == ' ') text->remove_prefix(1);
+  size_t end = std::min(text->find(separator), text->size());
+  std::string_view word = text->substr(0, end);
+  text->remove_prefix(std::min(end + 1, text->size()));
+  return word;
+}
+
+int64_t number_of(std::string_view word) {
+  int64_t n = 0;
+  for (char digit : word) n = n * 10 + (digit - '0');
+  return n;
+}
+
+// The clauses for an op; empty when it has no row.
+std::string_view wants_of(const OpInfo& op) {
+  static const std::unordered_map<std::string_view, std::string_view> by_name = [] {
+    std::unordered_map<std::string_view, std::string_view> out;
+    for (const Expectation& e : kExpectations)
+      for (std::string_view ops = e.ops; !ops.empty();) out.emplace(next_word(&ops), e.wants);
+    return out;
+  }();
+  auto it = by_name.find(op.name);
+  if (it == by_name.end()) it = by_name.find(op.name.substr(0, op.name.rfind('.')));
+  return it == by_name.end() ? std::string_view() : it->second;
+}
+
+bool is_whole(DType t) { return !is_floating(t) && !is_complex(t) && t != DType::boolean; }
+
+bool is_of(std::string_view kind, DType t) {
+  if (kind == "float") return is_floating(t);
+  if (kind == "inexact") return is_floating(t) || is_complex(t);
+  if (kind == "real") return !is_complex(t);
+  if (kind == "whole") return is_whole(t);
+  if (kind == "index") return t == DType::i64 || t == DType::i32;
+  return is_floating(t) || t == DType::boolean;  // mask
+}
+
+std::string_view in_words(std::string_view kind) {
+  return kind == "float"     ? "a floating element type"
+         : kind == "inexact" ? "a floating or complex element type"
+         : kind == "real"    ? "an element type that is not complex"
+         : kind == "whole"   ? "an integer element type"
+         : kind == "index"   ? "i64 or i32 as element type"
+                             : "bool or a floating element type";
+}
+
+Error wrong(const InferCall& c, std::string_view name, std::string_view what) {
+  return c.fail("'" + std::string(name) + "' has to " + std::string(what));
+}
+
+Status check_types_of(const InferCall& c, std::string_view kind, std::string_view names) {
+  for (std::string_view name = next_word(&names); !name.empty(); name = next_word(&names)) {
+    if (c.op.param_index(name) < 0 || !c.given(name)) continue;
+    SG_ASSIGN(const Type* t, c.tensor(name));
+    if (!is_of(kind, t->dtype))
+      return wrong(c, name, "have " + std::string(in_words(kind)) + ", not " + std::string(dtype_name(t->dtype)));
+  }
+  return ok_status();
+}
+
+Status check_same(const InferCall& c, std::string_view names) {
+  std::string_view first_name;
+  const Type* first = nullptr;
+  for (std::string_view name = next_word(&names); !name.empty(); name = next_word(&names)) {
+    if (c.op.param_index(name) < 0 || !c.given(name)) continue;
+    SG_ASSIGN(const Type* t, c.tensor(name));
+    if (first == nullptr) first = t, first_name = name;
+    if (t->dtype != first->dtype)
+      return c.fail("the element types differ: '" + std::string(first_name) + "' has " +
+                    std::string(dtype_name(first->dtype)) + ", '" + std::string(name) + "' has " +
+                    std::string(dtype_name(t->dtype)));
+  }
+  return ok_status();
+}
+
+Status check_word(const InferCall& c, std::string_view name, std::string_view allowed) {
+  if (!c.given(name)) return ok_status();
+  std::string listed;
+  for (std::string_view word = next_word(&allowed); !word.empty(); word = next_word(&allowed)) {
+    if (c.text(name) == word) return ok_status();
+    listed += (listed.empty() ? "'" : ", '") + std::string(word) + "'";
+  }
+  return wrong(c, name, "be one of " + listed + ", not '" + std::string(c.text(name)) + "'");
+}
+
+Status check_range(const InferCall& c, std::string_view name, int64_t low, int64_t high) {
+  SG_ASSIGN(Expr e, c.size(name));
+  auto value = c.sizes.constant(e);
+  if (!value || (*value >= low && *value <= high)) return ok_status();
+  return wrong(c, name, "lie in [" + std::to_string(low) + ", " + std::to_string(high) + "]");
+}
+
+Status check_part(const InferCall& c, std::string_view name) {
+  const Arg* arg = c.op.param_index(name) < 0 ? nullptr : c.find(name);
+  if (arg == nullptr) return ok_status();
+  double value = arg->is(ArgKind::floating)  ? arg->as_float()
+                 : arg->is(ArgKind::integer) ? static_cast<double>(arg->as_int())
+                                             : 0;
+  return value >= 0 && value <= 1 ? ok_status() : Status(wrong(c, name, "lie in [0, 1]"));
+}
+
+Status check_clause(const InferCall& c, std::string_view clause) {
+  std::string_view kind = next_word(&clause);
+  if (kind == "same") return check_same(c, clause);
+  std::string_view rest = clause, name = next_word(&rest);
+  if (kind == "word") return check_word(c, name, rest);
+  if (kind == "part") return check_part(c, name);
+  if (kind != "range") return check_types_of(c, kind, clause);
+  int64_t low = number_of(next_word(&rest));
+  return check_range(c, name, low, number_of(next_word(&rest)));
+}
+
+}  // namespace
+
+Status check_expectations(const InferCall& c) {
+  for (const Param& p : c.op.params)
+    if (p.kind == ParamKind::tensor && !c.op.has(kPointwise) && c.given(p.name)) SG_TRY(c.tensor(p.name));
+  for (std::string_view wants = wants_of(c.op); !wants.empty();) SG_TRY(check_clause(c, next_word(&wants, ';')));
+  return ok_status();
+}
+
+}  // namespace sg::infer

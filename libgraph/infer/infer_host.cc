@@ -1,0 +1,173 @@
+// Numbers on the host: sizes, arithmetic on them, values read from the device; and calls of nested graphs.
+#include <algorithm>
+
+#include "libgraph/infer/infer_rules.h"
+
+namespace sg::infer {
+namespace {
+
+Type scalar(TypeKind kind) {
+  Type t;
+  t.kind = kind;
+  return t;
+}
+
+// An operand of size arithmetic: an expression, or one that is no known integer (`floating` says which).
+struct Number {
+  std::optional<Expr> value;
+  bool floating = false;
+};
+
+Result<Number> number(InferCall& c, const Arg& arg) {
+  Number n;
+  const Type* type = c.type_of(arg);
+  n.floating = arg.is(ArgKind::floating) || (type != nullptr && type->kind == TypeKind::floating);
+  if (n.floating) return n;
+  if (type != nullptr && type->kind != TypeKind::integer && type->kind != TypeKind::boolean)
+    return c.fail("an argument is no number");
+  if (type != nullptr && !type->has_value) return n;
+  SG_ASSIGN(n.value, c.as_size(arg));
+  return n;
+}
+
+Result<Number> number(InferCall& c, std::string_view name) {
+  const Arg* arg = c.find(name);
+  if (arg == nullptr) return c.fail("argument '" + std::string(name) + "' is missing");
+  return number(c, *arg);
+}
+
+using Operation = Expr (ExprPool::*)(Expr, Expr);
+
+Status arithmetic(InferCall& c, Operation operation) {
+  SG_ASSIGN(Number a, number(c, "a"));
+  SG_ASSIGN(Number b, number(c, "b"));
+  if (a.floating || b.floating) return c.give(scalar(TypeKind::floating));
+  if (!a.value || !b.value) return c.give(scalar(TypeKind::integer));
+  return c.give_integer((c.sizes.exprs().*operation)(*a.value, *b.value));
+}
+
+}  // namespace
+
+Status size_add(InferCall& c) { return arithmetic(c, &ExprPool::add); }
+Status size_sub(InferCall& c) { return arithmetic(c, &ExprPool::sub); }
+Status size_mul(InferCall& c) { return arithmetic(c, &ExprPool::mul); }
+Status size_floordiv(InferCall& c) { return arithmetic(c, &ExprPool::floordiv); }
+Status size_mod(InferCall& c) { return arithmetic(c, &ExprPool::mod); }
+Status size_max(InferCall& c) { return arithmetic(c, &ExprPool::max); }
+Status size_min(InferCall& c) { return arithmetic(c, &ExprPool::min); }
+
+Status size_pow(InferCall& c) {
+  SG_ASSIGN(Number a, number(c, "a"));
+  SG_ASSIGN(Number b, number(c, "b"));
+  if (a.floating || b.floating) return c.give(scalar(TypeKind::floating));
+  auto power = b.value ? c.sizes.constant(*b.value) : std::nullopt;
+  if (!a.value || !power) return c.give(scalar(TypeKind::integer));
+  if (*power < 0 || *power > 64) return c.fail("the power is out of range");
+  return c.give_integer(c.sizes.exprs().pow(*a.value, static_cast<uint32_t>(*power)));
+}
+
+Status size_truediv(InferCall& c) {
+  SG_TRY(number(c, "a"));
+  SG_TRY(number(c, "b"));
+  return c.give(scalar(TypeKind::floating));
+}
+
+Status size_float(InferCall& c) {
+  SG_TRY(number(c, "a"));
+  return c.give(scalar(TypeKind::floating));
+}
+
+Status size_neg(InferCall& c) {
+  SG_ASSIGN(Number a, number(c, "a"));
+  if (!a.value) return c.give(scalar(a.floating ? TypeKind::floating : TypeKind::integer));
+  return c.give_integer(c.sizes.exprs().neg(*a.value));
+}
+
+Status size_sum(InferCall& c) {
+  const Arg* list = c.find("args");
+  if (list == nullptr || !list->is(ArgKind::list)) return c.fail("needs a list of numbers");
+  Expr sum = c.sizes.number(0);
+  for (const Arg& item : list->items()) {
+    SG_ASSIGN(Expr value, c.as_size(item));
+    sum = c.sizes.exprs().add(sum, value);
+  }
+  return c.give_integer(sum);
+}
+
+Status size_compare(InferCall& c) {
+  SG_TRY(number(c, "a"));
+  SG_TRY(number(c, "b"));
+  return c.give(scalar(TypeKind::boolean));
+}
+
+Status size_not(InferCall& c) {
+  SG_TRY(number(c, "a"));
+  return c.give(scalar(TypeKind::boolean));
+}
+
+Status sym_size(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(size_t dim, c.dim("dim", self->shape.size()));
+  if (self->shape.empty()) return c.fail("a tensor without dimensions has no size");
+  return c.give_integer(self->shape[dim]);
+}
+
+Status sym_stride(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(size_t dim, c.dim("dim", self->shape.size()));
+  if (self->shape.empty()) return c.fail("a tensor without dimensions has no stride");
+  return c.give_integer(self->stride[dim]);
+}
+
+Status sym_numel(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  return c.give_integer(c.sizes.count(self->shape));
+}
+
+Status sym_storage_offset(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  return c.give_integer(self->offset);
+}
+
+// The recorded symbol is the definition of the number, so a recorded type of the right kind is the answer.
+Status local_scalar(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  TypeKind kind = self->dtype == DType::boolean ? TypeKind::boolean
+                  : is_floating(self->dtype)    ? TypeKind::floating
+                                                : TypeKind::integer;
+  if (is_complex(self->dtype)) return c.fail("a complex number has no scalar type");
+  auto count = c.sizes.constant(c.sizes.count(self->shape));
+  if (count && *count != 1) return c.fail("needs a tensor of one element");
+  if (c.node.result_count == 1) {
+    const Type& recorded = c.graph.type(c.node.result(0));
+    if (recorded.kind == kind) return c.give(recorded);
+  }
+  return c.give(scalar(kind));
+}
+
+Status no_result(InferCall&) { return ok_status(); }
+
+Status getitem(InferCall& c) {
+  const Arg* container = c.find("container");
+  SG_ASSIGN(int64_t index, c.integer("index"));
+  const Type* list = container == nullptr ? nullptr : c.type_of(*container);
+  if (list == nullptr || list->kind != TypeKind::list) return c.fail("'container' is no list");
+  int64_t size = static_cast<int64_t>(list->elements.size());
+  if (index < -size || index >= size) return c.fail("index " + std::to_string(index) + " is out of range");
+  return c.give(c.pool.types[list->elements[static_cast<size_t>(index < 0 ? index + size : index)]]);
+}
+
+// The types of the body's outputs. The body is closed: its types speak of the same symbols as the caller's.
+Status call(InferCall& c) {
+  const Arg* body = c.find("body");
+  if (body == nullptr || !body->is(ArgKind::graph) || body->as_graph().index >= c.program.nested.size())
+    return c.fail("'body' is no graph of this program");
+  const Graph& graph = c.program.nested[body->as_graph().index]->graph;
+  for (const Output& output : graph.outputs()) {
+    if (output.value.is_none()) SG_TRY(c.give_none());
+    else SG_TRY(c.give(graph.type(output.value)));
+  }
+  return ok_status();
+}
+
+}  // namespace sg::infer

@@ -1,0 +1,36 @@
+#include "libgraph/infer/infer_layout.h"
+
+#include <algorithm>
+
+namespace sg {
+
+bool is_channels_last(Sizes& sizes, const Type& t) {
+  size_t rank = t.shape.size();
+  if ((rank != 4 && rank != 5) || sizes.is(t.stride[1], 0)) return false;
+  std::vector<size_t> order{1};  // from the innermost axis out
+  for (size_t axis = rank - 1; axis >= 2; --axis) order.push_back(axis);
+  order.push_back(0);
+  Expr least = sizes.number(0);
+  for (size_t axis : order) {  // where only sizes of 1 would tell, the answer is no
+    if (sizes.is(t.shape[axis], 0) || (axis == 0 && sizes.same(least, t.stride[1]))) return false;
+    if (!sizes.same(t.stride[axis], least) && sizes.compare(t.stride[axis], least) <= 0) return false;
+    least = t.stride[axis];
+    if (!sizes.is(t.shape[axis], 1)) least = sizes.exprs().mul(least, t.shape[axis]);
+  }
+  return true;
+}
+
+Exprs channels_last_strides(Sizes& sizes, const Exprs& shape) {
+  Exprs moved = shape;  // batch, spatial dimensions, channels
+  std::rotate(moved.begin() + 1, moved.begin() + 2, moved.end());
+  Exprs stride = sizes.contiguous(moved);
+  std::rotate(stride.begin() + 1, stride.end() - 1, stride.end());
+  return stride;
+}
+
+Exprs in_format_of(InferCall& c, const Type& like, const Exprs& shape) {
+  bool last = like.shape.size() == shape.size() && is_channels_last(c.sizes, like);
+  return last ? channels_last_strides(c.sizes, shape) : c.sizes.contiguous(shape);
+}
+
+}  // namespace sg

@@ -1,0 +1,160 @@
+// Ops whose result is as large as what they find. PyTorch makes a symbol for that number when it traces, and only the
+// recorded type says which one: the rules take it from there, and give an unknown type where nothing is recorded.
+#include <optional>
+
+#include "libgraph/infer/infer_rules.h"
+
+namespace sg::infer {
+namespace {
+
+// The recorded size of one dimension of a result. None where no type is recorded; fails for one of another rank.
+Result<std::optional<Expr>> recorded_size(const InferCall& c, uint32_t result, size_t dim, size_t rank) {
+  if (result >= c.node.result_count) return c.fail("a result is missing");
+  const Type& type = c.graph.type(c.node.result(result));
+  if (type.kind == TypeKind::unknown) return std::optional<Expr>();
+  if (type.kind != TypeKind::tensor || type.shape.size() != rank)
+    return c.fail("the result is a tensor of " + std::to_string(rank) + (rank == 1 ? " dimension" : " dimensions"));
+  return std::optional<Expr>(type.shape[dim]);
+}
+
+Status give_unknown(InferCall& c) {
+  for (uint32_t i = 0; i < c.node.result_count; ++i) SG_TRY(c.give(Type()));
+  return ok_status();
+}
+
+// A vector as long as what is found.
+Status give_found(InferCall& c, DType dtype, const Type& like) {
+  SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, 0, 1));
+  return found ? c.give_contiguous(dtype, {*found}, like) : give_unknown(c);
+}
+
+}  // namespace
+
+// A row an element that is not 0, laid out column by column.
+Status nonzero(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, 0, 2));
+  if (!found) return give_unknown(c);
+  return c.give(DType::i64, {*found, c.sizes.number(static_cast<int64_t>(self->shape.size()))},
+                {c.sizes.number(1), *found}, *self);
+}
+
+Status masked_select(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(const Type* mask, c.tensor("mask"));
+  if (mask->dtype != DType::boolean && mask->dtype != DType::u8) return c.fail("the mask is not boolean");
+  if (!c.sizes.broadcast(self->shape, mask->shape)) return c.fail("the mask does not broadcast with the tensor");
+  return give_found(c, self->dtype, *self);
+}
+
+// The elements of the source take the places of the mask, in order: it has to have as many, which only the run knows.
+Status masked_scatter(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(const Type* mask, c.tensor("mask"));
+  SG_TRY(c.tensor("source"));
+  auto shape = c.sizes.broadcast(self->shape, mask->shape);
+  if (!shape) return c.fail("the mask does not broadcast with the tensor");
+  return c.give_contiguous(self->dtype, *shape, *self);
+}
+
+// The values; where each element went; how often each value occurs. What is not asked for is empty.
+Status unique2(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  bool inverse = false, counts = false;
+  if (c.given("return_inverse")) {
+    SG_ASSIGN(inverse, c.boolean("return_inverse"));
+  }
+  if (c.given("return_counts")) {
+    SG_ASSIGN(counts, c.boolean("return_counts"));
+  }
+  SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, 0, 1));
+  if (!found) return give_unknown(c);
+  Exprs none = {c.sizes.number(0)};
+  SG_TRY(c.give_contiguous(self->dtype, {*found}, *self));
+  SG_TRY(c.give_contiguous(DType::i64, inverse ? self->shape : none, *self));
+  return c.give_contiguous(DType::i64, counts ? Exprs{*found} : none, *self);
+}
+
+// The same for runs of equal elements, or, along an axis, of equal slices.
+Status unique_consecutive(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  bool inverse = false, counts = false, flat = !c.given("dim");
+  size_t axis = 0;
+  if (c.given("return_inverse")) {
+    SG_ASSIGN(inverse, c.boolean("return_inverse"));
+  }
+  if (c.given("return_counts")) {
+    SG_ASSIGN(counts, c.boolean("return_counts"));
+  }
+  if (!flat) {
+    SG_ASSIGN(axis, c.dim("dim", self->shape.size()));
+  }
+  if (!flat && self->shape.empty()) return c.fail("a number has no slices");
+  SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, axis, flat ? 1 : self->shape.size()));
+  if (!found) return give_unknown(c);
+  Exprs none = {c.sizes.number(0)}, values = flat ? Exprs{*found} : self->shape;
+  Exprs places = flat ? self->shape : Exprs{self->shape[axis]};
+  values[axis] = *found;
+  SG_TRY(c.give_contiguous(self->dtype, values, *self));
+  SG_TRY(c.give_contiguous(DType::i64, inverse ? places : none, *self));
+  return c.give_contiguous(DType::i64, counts ? Exprs{*found} : none, *self);
+}
+
+Status bincount(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(const Type* weights, c.optional_tensor("weights"));
+  if (self->shape.size() != 1) return c.fail("counts a vector");
+  SG_TRY(c.expect_shape("weights", self->shape));
+  DType dtype = weights == nullptr ? DType::i64 : weights->dtype == DType::f32 ? DType::f32 : DType::f64;
+  return give_found(c, dtype, *self);
+}
+
+namespace {
+
+// 0 + ... + min(j, columns) + ... for j up to `rows`; 0 for none.
+int64_t triangle(int64_t rows, int64_t columns) {
+  if (rows <= 0) return 0;
+  if (rows <= columns) return rows * (rows + 1) / 2;
+  return columns * (columns + 1) / 2 + (rows - columns) * columns;
+}
+
+}  // namespace
+
+// Row r of the lower triangle has r + offset + 1 columns, as far as there are so many.
+Status tril_indices(InferCall& c) {
+  SG_ASSIGN(int64_t rows, c.integer("row"));
+  SG_ASSIGN(int64_t columns, c.integer("col"));
+  int64_t offset = 0;
+  if (c.given("offset")) {
+    SG_ASSIGN(offset, c.integer("offset"));
+  }
+  constexpr int64_t kMost = int64_t{1} << 30;  // the result has rows * columns elements: no memory holds more
+  if (rows < 0 || columns < 0) return c.fail("a negative size");
+  if (rows > kMost || columns > kMost || offset > kMost || offset < -kMost) return c.fail("the matrix is too large");
+  int64_t count = triangle(rows + offset, columns) - triangle(offset, columns);
+  Exprs shape = {c.sizes.number(2), c.sizes.number(count)};
+  Exprs stride = c.sizes.contiguous(shape);
+  StrId device = c.device("device").value_or(c.pool.strings.intern("cpu"));
+  return c.give(c.make(c.dtype("dtype").value_or(DType::i64), std::move(shape), std::move(stride), device));
+}
+
+// Gathers along one dimension and keeps this rank's part of another. How many ranks there are stands in the job, not in
+// the node: the recorded size of the gathered dimension says it.
+Status shard_dim_alltoall(InferCall& c) {
+  SG_ASSIGN(const Type* input, c.tensor("input"));
+  SG_ASSIGN(size_t gathered, c.dim("gather_dim", input->shape.size()));
+  SG_ASSIGN(size_t sharded, c.dim("shard_dim", input->shape.size()));
+  if (input->shape.empty()) return c.fail("needs at least one dimension");
+  Exprs shape = input->shape;
+  if (gathered == sharded) return c.give_contiguous(input->dtype, std::move(shape), *input);
+  SG_ASSIGN(std::optional<Expr> size, recorded_size(c, 0, gathered, shape.size()));
+  if (!size) return give_unknown(c);
+  auto whole = c.sizes.constant(*size), part = c.sizes.constant(shape[gathered]);
+  if (!whole || !part || *part <= 0) return give_unknown(c);
+  if (*whole < *part || *whole % *part != 0) return c.fail("the gathered size is no multiple of the part's");
+  shape[gathered] = *size;
+  shape[sharded] = c.sizes.exprs().floordiv(shape[sharded], c.sizes.number(*whole / *part));
+  return c.give_contiguous(input->dtype, std::move(shape), *input);
+}
+
+}  // namespace sg::infer

@@ -1,0 +1,143 @@
+#include <cstdio>
+
+#include "libgraph/human.h"
+#include "libgraph/plan/plan_report.h"
+
+namespace sg {
+namespace {
+
+std::string bytes_text(int64_t bytes) {
+  return bytes == INT64_MAX ? "more than 4 EiB" : human_bytes(static_cast<double>(bytes));
+}
+
+std::string padded(std::string text, size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text + " ";
+}
+
+std::string place_of(const std::string& module, const std::string& source) {
+  std::string out = module;
+  if (!source.empty()) out += (out.empty() ? "" : ", ") + source;
+  return out;
+}
+
+std::string ranks_text(const PlanReport& report) {
+  if (report.ranks.empty()) return report.world == 1 ? "1 rank" : "each of " + std::to_string(report.world) + " ranks";
+  std::string out = report.ranks.size() == 1 ? "rank" : "ranks";
+  for (uint32_t r : report.ranks) out += " " + std::to_string(r);
+  return out;
+}
+
+void print_totals(const PlanReport& r, std::string* out) {
+  *out +=
+      "  inputs      " + bytes_text(r.inputs_bytes) + ", of them parameters " + bytes_text(r.parameters_bytes) + "\n";
+  *out += "  planned     " + bytes_text(r.peak_bytes) + ", of them outputs " + bytes_text(r.output_bytes) + "\n";
+  char percent[32];
+  std::snprintf(percent, sizeof percent, "%.2f %%",
+                r.lower_bound_bytes == 0
+                    ? 0
+                    : 100.0 * static_cast<double>(r.fragmentation_bytes()) / static_cast<double>(r.lower_bound_bytes));
+  *out += "  at once     " + bytes_text(r.lower_bound_bytes) + " live: fragmentation " +
+          bytes_text(r.fragmentation_bytes()) + ", " + percent + "\n";
+  if (r.host_bytes > 0)
+    *out +=
+        "  host        " + bytes_text(r.host_bytes) + " planned, " + bytes_text(r.host_bound_bytes) + " live at once\n";
+  if (r.pooled.empty()) return;
+  *out += "  pool        " + plural(r.pooled.size(), "tensor") + " whose size only the data decides";
+  if (r.pooled.size() > r.pool_unbounded) *out += ", at most " + bytes_text(r.pool_bound_bytes) + " at once";
+  if (r.pool_unbounded > 0) *out += "; " + std::to_string(r.pool_unbounded) + " without a bound";
+  *out += "\n";
+}
+
+void print_owner(const PlanOwner& o, std::string* out) {
+  *out += "    " + padded(bytes_text(o.bytes), 9) + padded("%" + o.name, 28) + padded(o.op, 36) + padded(o.phase, 8) +
+          place_of(o.module, o.source) + (o.until.empty() ? "  (output)" : "") + "\n";
+}
+
+void print_live(const PlanReport& r, size_t rows, std::string* out) {
+  if (r.peak_node.empty()) return;
+  *out += "  live at the peak, %" + r.peak_node;
+  if (std::string place = place_of(r.peak_module, r.peak_source); !place.empty()) *out += " (" + place + ")";
+  *out += "\n";
+  int64_t rest = 0;
+  for (size_t i = 0; i < r.live_at_peak.size(); ++i) {
+    if (i < rows) print_owner(r.live_at_peak[i], out);
+    else rest += r.live_at_peak[i].bytes;
+  }
+  if (r.call_bytes > 0) *out += "    " + padded(bytes_text(r.call_bytes), 9) + "inside the body of the call\n";
+  if (r.live_at_peak.size() > rows)
+    *out += "    " + padded(bytes_text(rest), 9) + "(" + std::to_string(r.live_at_peak.size() - rows) + " more)\n";
+}
+
+void write_owner(const PlanOwner& o, JsonWriter* json) {
+  json->key("name").string(o.name).key("bytes").integer(o.bytes).key("op").string(o.op).key("module").string(o.module);
+  json->key("phase").string(o.phase).key("source").string(o.source).key("until").string(o.until);
+}
+
+void write_ranks(const PlanReport& r, JsonWriter* json) {
+  json->key("ranks");
+  if (r.ranks.empty()) {
+    json->string("*");
+    return;
+  }
+  json->begin_array();
+  for (uint32_t rank : r.ranks) json->natural(rank);
+  json->end_array();
+}
+
+void write_pool(const PlanReport& r, JsonWriter* json) {
+  json->key("pool").begin_object().key("count").natural(r.pooled.size()).key("bound_bytes").integer(r.pool_bound_bytes);
+  json->key("unbounded").natural(r.pool_unbounded).key("owners").begin_array();
+  for (const PooledOwner& p : r.pooled) {
+    json->begin_object();
+    write_owner(p.owner, json);
+    json->key("bounded").boolean(p.is_bounded).end_object();
+  }
+  json->end_array().end_object();
+}
+
+}  // namespace
+
+std::string print_plan(const PlanReport& report, size_t rows) {
+  std::string out = report.title.empty() ? std::string() : report.title + "\n";
+  out += ranks_text(report) + "\n";
+  print_totals(report, &out);
+  for (const PhasePeak& p : report.phases)
+    out += "  " + padded(p.phase, 11) + bytes_text(p.bytes) + " at %" + p.node + "\n";
+  if (report.allocation) out += print_allocation(*report.allocation);
+  print_live(report, rows, &out);
+  return out;
+}
+
+void write_plan(const PlanReport& r, JsonWriter* json) {
+  json->begin_object();
+  write_ranks(r, json);
+  json->key("inputs_bytes").integer(r.inputs_bytes).key("parameters_bytes").integer(r.parameters_bytes);
+  json->key("peak_bytes").integer(r.peak_bytes).key("lower_bound_bytes").integer(r.lower_bound_bytes);
+  json->key("fragmentation_bytes").integer(r.fragmentation_bytes()).key("output_bytes").integer(r.output_bytes);
+  json->key("host_bytes").integer(r.host_bytes).key("host_bound_bytes").integer(r.host_bound_bytes);
+  json->key("peak").begin_object().key("node").string(r.peak_node).key("phase").string(r.peak_phase);
+  json->key("module").string(r.peak_module).key("source").string(r.peak_source).end_object();
+  json->key("call_bytes").integer(r.call_bytes).key("phases").begin_array();
+  for (const PhasePeak& p : r.phases)
+    json->begin_object()
+        .key("phase")
+        .string(p.phase)
+        .key("bytes")
+        .integer(p.bytes)
+        .key("node")
+        .string(p.node)
+        .end_object();
+  json->end_array();
+  if (r.allocation) write_allocation(*r.allocation, &json->key("allocator"));
+  write_pool(r, json);
+  json->key("live_at_peak").begin_array();
+  for (const PlanOwner& o : r.live_at_peak) {
+    json->begin_object();
+    write_owner(o, json);
+    json->end_object();
+  }
+  json->end_array().end_object();
+}
+
+}  // namespace sg

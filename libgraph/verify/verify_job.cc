@@ -1,0 +1,275 @@
+// Rules about the job as a whole: ranks, groups, meshes, provenance, keys, and how nested graphs contain each other.
+#include <algorithm>
+#include <unordered_set>
+
+#include "libgraph/nearest.h"
+#include "libgraph/op.h"
+#include "libgraph/verify/verify_rules.h"
+
+namespace sg {
+namespace {
+
+std::string rank_text(uint32_t r) { return "rank " + std::to_string(r); }
+
+std::string group_text(const Check& c, const Group& g) {
+  return "group @" + std::string(c.str(g.axis)) + (g.ordinal ? ":" + std::to_string(g.ordinal) : "");
+}
+
+void check_program_ranks(Check& c, const Program& p) {
+  for (size_t i = 0; i < p.ranks.size(); ++i) {
+    if (p.ranks[i] >= c.job.world)
+      c.fail(rank_text(p.ranks[i]) + " is outside the world of " + std::to_string(c.job.world), "raise `world`");
+    if (i > 0 && p.ranks[i] <= p.ranks[i - 1]) c.fail("the ranks of a program are not in rising order");
+  }
+}
+
+}  // namespace
+
+void check_world(Check& c) {
+  const auto& programs = c.job.programs;
+  if (c.job.world == 0) c.fail("a world of no ranks", "`world 1` is one process");
+  if (programs.empty()) c.fail("the job has no graph", "add `graph rank *`");
+  std::unordered_set<uint32_t> held;
+  for (size_t i = 0; i < programs.size(); ++i) {
+    check_program_ranks(c, *programs[i]);
+    if (programs[i]->ranks.empty() && programs.size() > 1)
+      c.fail("a graph for every rank stands beside graphs for some", "give each graph its ranks");
+    for (uint32_t r : programs[i]->ranks)
+      if (!held.insert(r).second) c.fail(rank_text(r) + " has two graphs");
+    bool sorted = i == 0 || programs[i]->ranks.empty() || programs[i - 1]->ranks.empty() ||
+                  programs[i - 1]->ranks[0] < programs[i]->ranks[0];
+    if (!sorted) c.fail("graphs are not in the order of their first ranks");
+  }
+}
+
+namespace {
+
+void check_group_part(Check& c, size_t index, const GroupPart& part, std::unordered_set<uint32_t>* members) {
+  std::string group = group_text(c, c.job.groups[index]);
+  if (part.ranks.empty()) c.fail_item("group", index, group + " has a part without ranks");
+  for (uint32_t r : part.ranks) {
+    if (r >= c.job.world)
+      c.fail_item("group", index,
+                  group + " has " + rank_text(r) + ", outside the world of " + std::to_string(c.job.world));
+    if (!members->insert(r).second)
+      c.fail_item("group", index, group + " has " + rank_text(r) + " twice", "a rank is in one part of a family, once");
+  }
+  std::unordered_set<uint32_t> mine(part.ranks.begin(), part.ranks.end());
+  for (size_t k = 0; k < part.aliases.size(); ++k) {
+    if (!mine.count(part.aliases[k].rank))
+      c.fail_item("group", index,
+                  group + " has a name on " + rank_text(part.aliases[k].rank) + ", which is not in that part");
+    if (k > 0 && part.aliases[k].rank <= part.aliases[k - 1].rank)
+      c.fail_item("group", index, group + ": names are not in the order of their ranks");
+  }
+}
+
+}  // namespace
+
+void check_groups(Check& c) {
+  std::unordered_set<uint64_t> identities;
+  for (size_t index = 0; index < c.job.groups.size(); ++index) {
+    const Group& g = c.job.groups[index];
+    std::string group = group_text(c, g);
+    if (!identities.insert(uint64_t{g.axis.index} << 32 | g.ordinal).second)
+      c.fail_item("group", index, "two groups are " + group, "tell them apart by an ordinal: @axis:1");
+    if (g.parts.empty()) c.fail_item("group", index, group + " has no ranks");
+    std::unordered_set<uint32_t> members;
+    for (size_t i = 0; i < g.parts.size(); ++i) {
+      const GroupPart& part = g.parts[i];
+      check_group_part(c, index, part, &members);
+      if (i > 0 && !part.ranks.empty() && !g.parts[i - 1].ranks.empty() && part.ranks[0] <= g.parts[i - 1].ranks[0])
+        c.fail_item("group", index, group + ": parts are not in the order of their first ranks");
+    }
+  }
+}
+
+void check_meshes(Check& c) {
+  std::unordered_set<uint32_t> names;
+  for (size_t i = 0; i < c.job.meshes.size(); ++i) {
+    const Mesh& m = c.job.meshes[i];
+    auto fail = [&](std::string message, std::string hint = {}) {
+      c.fail_item("mesh", i, std::move(message), std::move(hint));
+    };
+    std::string mesh = c.str(m.name).empty() ? "the main mesh" : "mesh " + std::string(c.str(m.name));
+    if (!names.insert(m.name.index).second) fail("two meshes have the name \"" + std::string(c.str(m.name)) + "\"");
+    if (m.axes.size() != m.shape.size())
+      fail(mesh + " has " + count_of(m.axes.size(), "axis") + " and " + count_of(m.shape.size(), "size"));
+    std::unordered_set<uint32_t> axes;
+    for (StrId a : m.axes)
+      if (!axes.insert(a.index).second) fail(mesh + " has axis \"" + std::string(c.str(a)) + "\" twice");
+    uint64_t ranks = 1;
+    for (uint32_t n : m.shape) ranks = ranks > UINT32_MAX ? ranks : ranks * n;
+    if (ranks == 0) fail(mesh + " has an axis of size 0");
+    if (ranks > c.job.world)
+      fail(mesh + " has more places than the world has ranks (" + std::to_string(c.job.world) + ")",
+           "raise `world`, or shrink an axis");
+  }
+}
+
+// --- provenance and keys ---
+
+namespace {
+
+bool is_version(std::string_view s) {
+  int dots = 0;
+  bool digit = false;
+  for (size_t i = 0; i < s.size(); ++i) {
+    if (s[i] >= '0' && s[i] <= '9') digit = true;
+    else if (s[i] == '.' && digit && dots < 2) ++dots, digit = false;
+    else return digit && dots == 2 && (s[i] == '-' || s[i] == '+');  // a pre-release or build suffix
+  }
+  return digit && dots == 2;
+}
+
+bool is_digest(std::string_view s) {
+  constexpr std::string_view kPrefix = "sha256:";
+  if (s.substr(0, kPrefix.size()) != kPrefix || s.size() != kPrefix.size() + 64) return false;
+  return s.find_first_not_of("0123456789abcdef", kPrefix.size()) == std::string_view::npos;
+}
+
+bool keys_sorted(const Check& c, const std::vector<KeyValue>& list) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (c.str(list[i].key).empty() || c.str(list[i].json).empty()) return false;
+    if (i > 0 && c.str(list[i - 1].key) >= c.str(list[i].key)) return false;
+  }
+  return true;
+}
+
+constexpr const char* kKeysMessage = "its free keys are not sorted, not unique, or one is empty";
+
+}  // namespace
+
+void check_provenance(Check& c) {
+  for (size_t i = 0; i < c.job.provenance.size(); ++i) {
+    const Provenance& p = c.job.provenance[i];
+    std::string tool(c.str(p.tool));
+    if (tool.empty()) c.fail_item("from", i, "a step of the provenance names no tool");
+    if (!is_version(c.str(p.version))) c.fail_item("from", i, "provenance of " + tool + ": no version like 1.2.3");
+    if (p.input_digest && !c.str(p.input_digest).empty() && !is_digest(c.str(p.input_digest)))
+      c.fail_item("from", i, "provenance of " + tool + ": the digest is not sha256: and 64 hexadecimal digits");
+  }
+}
+
+void check_keys(Check& c) {
+  if (!keys_sorted(c, c.job.extra)) c.fail("the job: " + std::string(kKeysMessage));
+  if (!keys_sorted(c, c.job.producer)) c.fail("the producer: " + std::string(kKeysMessage));
+  for (const Provenance& p : c.job.provenance)
+    if (!keys_sorted(c, p.options)) c.fail("options of " + std::string(c.str(p.tool)) + ": " + kKeysMessage);
+}
+
+void check_node_keys(Check& c, NodeId n) {
+  if (c.graph->node(n).meta != Pool::kDefaultMeta && !keys_sorted(c, c.graph->meta(n).extra)) c.fail(n, kKeysMessage);
+  if (n != c.graph->first()) return;
+  for (size_t i = 0; i < c.graph->inputs().size(); ++i)
+    if (!keys_sorted(c, c.graph->inputs()[i].extra)) c.fail_item("input", i, kKeysMessage);
+  for (size_t i = 0; i < c.graph->outputs().size(); ++i)
+    if (!keys_sorted(c, c.graph->outputs()[i].extra)) c.fail_item("output", i, kKeysMessage);
+}
+
+// --- nested graphs ---
+
+namespace {
+
+std::vector<std::vector<uint32_t>> graphs_within(const Program& p) {
+  std::vector<std::vector<uint32_t>> out(p.nested.size());
+  for (size_t i = 0; i < p.nested.size(); ++i) {
+    for (NodeId n : p.nested[i]->graph.nodes())
+      for (const Arg& arg : p.nested[i]->graph.node(n).args)
+        arg.walk([&](const Arg& a) {
+          if (a.is(ArgKind::graph)) out[i].push_back(a.as_graph().index);
+        });
+  }
+  return out;
+}
+
+// The first graph that contains itself, by a depth-first walk with its own stack; none = kNoneIndex.
+uint32_t find_recursion(const std::vector<std::vector<uint32_t>>& within) {
+  enum : uint8_t { unseen, open, done };
+  std::vector<uint8_t> state(within.size(), unseen);
+  std::vector<std::pair<uint32_t, size_t>> stack;
+  for (uint32_t root = 0; root < within.size(); ++root) {
+    if (state[root] != unseen) continue;
+    state[root] = open;
+    stack.push_back({root, 0});
+    while (!stack.empty()) {
+      auto& [g, next] = stack.back();
+      if (next == within[g].size()) {
+        state[g] = done;
+        stack.pop_back();
+        continue;
+      }
+      uint32_t inner = within[g][next++];
+      if (state[inner] == open) return inner;
+      if (state[inner] != unseen) continue;
+      state[inner] = open;
+      stack.push_back({inner, 0});
+    }
+  }
+  return NestedId::kNoneIndex;
+}
+
+}  // namespace
+
+namespace {
+
+// What an op of the table that a name nearly spells is called; empty when nothing is near.
+std::string hint_for_op(std::string_view name) {
+  std::string_view packet = name.ends_with(".default") ? name.substr(0, name.size() - 8) : name;
+  std::string overloads;
+  Nearest nearest(name);
+  for (const OpInfo& op : all_ops()) {
+    nearest.offer(op.name);
+    if (op.name.starts_with(packet) && op.name.substr(packet.size()).starts_with('.'))
+      overloads += (overloads.empty() ? "" : ", ") + std::string(op.name);
+  }
+  return overloads.empty() ? nearest.hint() : "its overloads are " + overloads;
+}
+
+NodeId first_of(const Graph& graph, OpId op) {
+  for (NodeId n : graph.nodes())
+    if (graph.node(n).op == op) return n;
+  return {};
+}
+
+// "%n, in the graph of rank 0": the first node of that op; empty when there is none.
+std::string first_use(const Job& job, OpId op) {
+  for (const auto& program : job.programs) {
+    if (NodeId n = first_of(program->graph, op)) return "%" + std::string(program->graph.label(n));
+    for (const auto& nested : program->nested)
+      if (NodeId n = first_of(nested->graph, op)) return "%" + std::string(nested->graph.label(n));
+  }
+  return {};
+}
+
+}  // namespace
+
+// A table has few ops and a job few unknown ones: each is looked for once.
+void check_op_names(Check& c) {
+  constexpr size_t kMaxLooked = 64, kMaxName = 128;
+  size_t looked = 0;
+  for (uint32_t i = 0; i < c.pool.ops.size() && looked < kMaxLooked; ++i) {
+    if (c.pool.ops[OpId(i)].info != nullptr) continue;
+    const std::string_view name = c.pool.op_name(OpId(i));
+    if (name.size() > kMaxName) continue;
+    ++looked;
+    const std::string hint = hint_for_op(name);
+    const std::string user = hint.empty() ? std::string() : first_use(c.job, OpId(i));
+    if (!user.empty())
+      c.warn(user + " calls " + std::string(name) + ", which is not in the op table and travels opaque", hint);
+  }
+}
+
+void check_nested(Check& c) {
+  std::unordered_set<uint32_t> names;
+  for (const auto& n : c.program->nested) {
+    if (c.str(n->name).empty()) c.fail("a nested graph has an empty name");
+    if (!names.insert(n->name.index).second)
+      c.fail("two nested graphs have the name \"" + std::string(c.str(n->name)) + "\"");
+  }
+  uint32_t recursion = find_recursion(graphs_within(*c.program));
+  if (recursion != NestedId::kNoneIndex)
+    c.fail("the nested graph \"" + std::string(c.str(c.program->nested[recursion]->name)) + "\" contains itself");
+}
+
+}  // namespace sg

@@ -1,0 +1,303 @@
+// Rules across ranks: that all members of a group call the same collectives in the same order, and that no ranks wait
+// for each other in a circle. Both are what hangs a job on a cluster, and both can be seen here before it starts.
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "libgraph/collective_calls.h"
+#include "libgraph/verify/verify_rules.h"
+
+namespace sg {
+namespace {
+
+using Event = CollectiveEvent;
+using Sequence = CollectiveSequence;
+using Call = CollectiveFacts;
+
+// Which program each rank runs; asked for ranks that groups name.
+class RankMap {
+ public:
+  explicit RankMap(const Job& job) {
+    if (job.is_spmd()) return;
+    for (uint32_t p = 0; p < job.programs.size(); ++p)
+      for (uint32_t r : job.programs[p]->ranks) program_.emplace(r, p);
+    spmd_ = false;
+  }
+  std::optional<uint32_t> program_of(uint32_t rank) const {
+    if (spmd_) return 0;
+    auto it = program_.find(rank);
+    return it == program_.end() ? std::nullopt : std::optional<uint32_t>(it->second);
+  }
+  // One a rank of the part; empty when the job does not hold all of them.
+  std::vector<uint32_t> programs_of(const GroupPart& part) const {
+    std::vector<uint32_t> out;
+    for (uint32_t r : part.ranks) {
+      std::optional<uint32_t> p = program_of(r);
+      if (!p) return {};
+      out.push_back(*p);
+    }
+    return out;
+  }
+
+ private:
+  bool spmd_ = true;
+  std::unordered_map<uint32_t, uint32_t> program_;
+};
+
+std::string group_text(const Check& c, uint32_t g) {
+  const Group& group = c.job.groups[g];
+  return "@" + std::string(c.str(group.axis)) + (group.ordinal ? ":" + std::to_string(group.ordinal) : "");
+}
+
+std::string ranks_text(const Program& p) {
+  return p.ranks.empty() ? "every rank"
+                         : "rank " + std::to_string(p.ranks[0]) + (p.ranks.size() > 1 ? " (and others)" : "");
+}
+
+struct Ranks {
+  std::vector<Sequence> sequences;  // by program
+  bool complete = true;             // false: a limit was met
+};
+
+Ranks sequences_of(const Job& job, size_t max_events) {
+  Ranks out;
+  size_t budget = max_events;
+  for (const auto& p : job.programs) {
+    out.sequences.push_back(collective_sequence(*p, &budget));
+    out.complete = out.complete && out.sequences.back().complete;
+  }
+  return out;
+}
+
+void warn_incomplete(Check& c) {
+  c.leave();
+  c.warn("the ranks were not held against each other: they launch and wait more than " +
+             std::to_string(c.options.max_rank_events) + " times, or calls nest more than " +
+             std::to_string(kMaxCollectiveDepth) + " deep",
+         "check a job of fewer layers or ranks");
+}
+
+void stand_at(Check& c, uint32_t program, const Event& e) {
+  c.program = c.job.programs[program].get();
+  c.graph = e.graph;
+}
+
+// Program `b` against program `a`, both members of group `g`. True when all calls match.
+bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint32_t b) {
+  const Sequence &left = ranks.sequences[a], &right = ranks.sequences[b];
+  const std::vector<size_t>&first = left.of_group(g), &second = right.of_group(g);
+  std::string other = ranks_text(*c.job.programs[a]);
+  for (size_t k = 0; k < std::min(first.size(), second.size()); ++k) {
+    const Event &x = left.events[first[k]], &y = right.events[second[k]];
+    std::string why = collective_mismatch(collective_facts(c.pool, y), collective_facts(c.pool, x));
+    if (why.empty()) continue;
+    stand_at(c, b, y);
+    c.fail(y.node,
+           "call " + std::to_string(k + 1) + " of group " + group_text(c, g) + " is not the same on " + other + " (%" +
+               std::string(x.graph->label(x.node)) + " there): " + why,
+           "all ranks of a group must call its collectives in the same order, with matching sizes");
+    return false;
+  }
+  if (first.size() == second.size()) return true;
+  bool here = second.size() > first.size();
+  size_t k = std::min(first.size(), second.size());
+  const Event& extra = here ? right.events[second[k]] : left.events[first[k]];
+  stand_at(c, here ? b : a, extra);
+  c.fail(extra.node,
+         "call " + std::to_string(k + 1) + " of group " + group_text(c, g) + " has no partner on " +
+             (here ? other : ranks_text(*c.job.programs[b])) + ", which calls " + std::to_string(k),
+         "it would wait forever: add the call there, or remove it here");
+  return false;
+}
+
+// What rank i sends to j must be what j expects from i, as far as both are numbers. Sets the budget to 0 when it is
+// met.
+void compare_splits(Check& c, const Ranks& ranks, uint32_t g, const GroupPart& part,
+                    const std::vector<uint32_t>& programs, size_t* budget) {
+  size_t n = part.ranks.size();
+  size_t calls = ranks.sequences[programs[0]].of_group(g).size();
+  for (size_t k = 0; k < calls; ++k) {
+    std::vector<Call> members;
+    for (uint32_t p : programs) {
+      const Sequence& s = ranks.sequences[p];
+      Call call = collective_facts(c.pool, s.events[s.of_group(g)[k]]);
+      if (!call.send || !call.receive) break;
+      members.push_back(call);
+    }
+    if (members.size() != n) continue;
+    if (n > *budget / n) {
+      *budget = 0;
+      return;
+    }
+    *budget -= n * n;
+    for (size_t i = 0; i < n; ++i)
+      for (size_t j = 0; j < n; ++j) {
+        const ArgList &send = members[i].send->items(), &receive = members[j].receive->items();
+        if (send.size() != n || receive.size() != n) continue;
+        if (!send[j].is(ArgKind::integer) || !receive[i].is(ArgKind::integer)) continue;
+        if (send[j].as_int() == receive[i].as_int()) continue;
+        const Sequence& s = ranks.sequences[programs[i]];
+        const Event& e = s.events[s.of_group(g)[k]];
+        stand_at(c, programs[i], e);
+        c.fail(e.node,
+               "rank " + std::to_string(part.ranks[i]) + " sends " + std::to_string(send[j].as_int()) + " to rank " +
+                   std::to_string(part.ranks[j]) + ", which expects " + std::to_string(receive[i].as_int()),
+               "what one rank sends, the other must expect");
+        return;
+      }
+  }
+}
+
+}  // namespace
+
+void check_collective_order(Check& c) {
+  Ranks ranks = sequences_of(c.job, c.options.max_rank_events);
+  if (!ranks.complete) return warn_incomplete(c);
+  RankMap map(c.job);
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t>> compared;
+  size_t split_budget = c.options.max_split_checks;
+  for (uint32_t g = 0; g < c.job.groups.size(); ++g)
+    for (const GroupPart& part : c.job.groups[g].parts) {
+      std::vector<uint32_t> programs = map.programs_of(part);
+      bool agree = !programs.empty();
+      for (size_t i = 1; i < programs.size(); ++i) {
+        if (programs[i] == programs[0] || !compared.insert({g, programs[0], programs[i]}).second) continue;
+        agree = compare_programs(c, ranks, g, programs[0], programs[i]) && agree;
+      }
+      if (agree && split_budget != 0) compare_splits(c, ranks, g, part, programs, &split_budget);
+    }
+  c.leave();
+  if (split_budget == 0)
+    c.warn("not all exchanges were held against each other: there are more than " +
+               std::to_string(c.options.max_split_checks) + " pairs of split sizes",
+           "check a job of fewer layers or ranks");
+}
+
+// --- deadlock ---
+
+namespace {
+
+// Runs the launches and waits of all ranks: a launch never blocks, a wait blocks until all members have launched.
+class Simulation {
+ public:
+  Simulation(const Job& job, const Ranks& ranks) : job_(job), map_(job) {
+    for (uint32_t p = 0; p < job.programs.size(); ++p)
+      for (uint32_t r : job.programs[p]->ranks) {
+        index_.emplace(r, static_cast<uint32_t>(members_.size()));
+        members_.push_back({r, p, &ranks.sequences[p].events, 0});
+        events_ += ranks.sequences[p].events.size();
+      }
+  }
+
+  struct Member {
+    uint32_t rank, program;
+    const std::vector<Event>* events;
+    size_t at;
+    bool blocked() const { return at < events->size(); }
+    const Event& event() const { return (*events)[at]; }
+  };
+
+  size_t events() const { return events_; }
+
+  void run() {
+    find_parts();
+    std::deque<uint32_t> ready;
+    for (uint32_t m = 0; m < members_.size(); ++m) ready.push_back(m);
+    while (!ready.empty()) {
+      uint32_t m = ready.front();
+      ready.pop_front();
+      advance(m, &ready);
+    }
+  }
+
+  const std::vector<Member>& members() const { return members_; }
+
+  // A member of the part that has not made the call for which `m` waits.
+  const Member* missing(const Member& m) const {
+    const Event& wanted = m.event();
+    for (uint32_t r : job_.groups[wanted.group].part_of(m.rank)->ranks) {
+      const Member& other = members_[index_.at(r)];
+      size_t made = 0;
+      for (size_t i = 0; i < other.at; ++i)
+        made += !(*other.events)[i].is_wait && (*other.events)[i].group == wanted.group;
+      if (made <= wanted.call) return &other;
+    }
+    return nullptr;
+  }
+
+ private:
+  struct Part {
+    uint32_t size = 0;                                            // 0 = not all of its ranks are here: nobody waits
+    std::vector<uint32_t> made;                                   // by call: how many members launched it
+    std::unordered_map<uint32_t, std::vector<uint32_t>> waiting;  // by call
+  };
+  uint64_t key(uint32_t group, uint32_t rank) const { return uint64_t{group} << 32 | rank; }
+
+  void find_parts() {
+    for (uint32_t g = 0; g < job_.groups.size(); ++g)
+      for (const GroupPart& part : job_.groups[g].parts) {
+        bool held = !map_.programs_of(part).empty();
+        for (uint32_t r : part.ranks) part_of_.emplace(key(g, r), static_cast<uint32_t>(parts_.size()));
+        parts_.push_back({held ? static_cast<uint32_t>(part.ranks.size()) : 0, {}, {}});
+      }
+  }
+
+  void advance(uint32_t m, std::deque<uint32_t>* ready) {
+    Member& member = members_[m];
+    for (; member.blocked(); ++member.at) {
+      const Event& e = member.event();
+      auto found = part_of_.find(key(e.group, member.rank));
+      if (found == part_of_.end()) continue;
+      Part& part = parts_[found->second];
+      if (part.made.size() <= e.call) part.made.resize(e.call + size_t{1}, 0);
+      if (e.is_wait) {
+        if (part.size == 0 || part.made[e.call] >= part.size) continue;
+        part.waiting[e.call].push_back(m);
+        return;
+      }
+      if (++part.made[e.call] != part.size) continue;
+      auto waiting = part.waiting.find(e.call);
+      if (waiting == part.waiting.end()) continue;
+      ready->insert(ready->end(), waiting->second.begin(), waiting->second.end());
+      part.waiting.erase(waiting);
+    }
+  }
+
+  const Job& job_;
+  RankMap map_;
+  std::vector<Member> members_;
+  std::unordered_map<uint32_t, uint32_t> index_;  // rank -> member
+  std::unordered_map<uint64_t, uint32_t> part_of_;
+  std::vector<Part> parts_;
+  size_t events_ = 0;
+};
+
+}  // namespace
+
+void check_deadlock(Check& c) {
+  if (c.job.programs.size() < 2 || c.found_in_rule("collective-order")) return;
+  Ranks ranks = sequences_of(c.job, c.options.max_rank_events);
+  if (!ranks.complete) return;  // collective-order has said so
+  Simulation simulation(c.job, ranks);
+  if (simulation.events() > c.options.max_rank_events) return warn_incomplete(c);
+  simulation.run();
+  for (const Simulation::Member& m : simulation.members()) {
+    if (!m.blocked()) continue;
+    const Simulation::Member* other = simulation.missing(m);
+    if (!other || !other->blocked()) continue;
+    const Event &here = m.event(), &there = other->event();
+    stand_at(c, m.program, here);
+    c.fail(here.node,
+           "rank " + std::to_string(m.rank) + " waits here for group " + group_text(c, here.group) + ", but rank " +
+               std::to_string(other->rank) + " waits at %" + std::string(there.graph->label(there.node)) +
+               " for group " + group_text(c, there.group) + " before it joins",
+           "launch the collectives of both groups before the first wait, or in the same order on all ranks");
+    break;  // the others are parts of the same circle
+  }
+  c.leave();
+}
+
+}  // namespace sg

@@ -1,0 +1,372 @@
+// Rules about types and arguments: what a type may be, what an op takes, what it gives.
+#include <algorithm>
+#include <optional>
+
+#include "libgraph/infer/infer.h"
+#include "libgraph/verify/verify_rules.h"
+
+namespace sg {
+namespace {
+
+// Why a tensor type cannot be; empty when it can.
+std::string tensor_fault(const Check& c, const Type& t) {
+  if (t.dtype == DType::none) return "the tensor has no element type";
+  if (t.shape.size() != t.stride.size())
+    return count_of(t.shape.size(), "size") + " and " + count_of(t.stride.size(), "stride");
+  auto bad = [&](Expr e) {
+    std::optional<int64_t> n = c.pool.exprs.constant_value(e);
+    return c.pool.exprs.is_invalid(e) || (n && *n < 0);
+  };
+  if (bad(t.offset)) return "the storage offset is negative or no number";
+  int64_t bytes = dtype_bytes(t.dtype);
+  bool empty = false;
+  for (size_t i = 0; i < t.shape.size(); ++i) {
+    if (bad(t.shape[i])) return "size " + std::to_string(i) + " is negative or no number";
+    if (bad(t.stride[i])) return "stride " + std::to_string(i) + " is negative or no number";
+    std::optional<int64_t> n = c.pool.exprs.constant_value(t.shape[i]);
+    if (n && *n == 0) empty = true;
+    else if (n && __builtin_mul_overflow(bytes, *n, &bytes) && !empty)
+      return "the tensor has more bytes than 64 bits can count";
+  }
+  return {};
+}
+
+std::string type_fault(const Check& c, const Type& t) {
+  if (t.kind == TypeKind::tensor) return tensor_fault(c, t);
+  if (!t.has_value || (t.kind != TypeKind::integer && t.kind != TypeKind::boolean)) return {};
+  if (c.pool.exprs.is_invalid(t.value)) return "its value is no number: it overflows 64 bits or divides by zero";
+  std::optional<int64_t> n = c.pool.exprs.constant_value(t.value);
+  if (t.kind == TypeKind::boolean && n && *n != 0 && *n != 1) return "a truth value is 0 or 1";
+  return {};
+}
+
+// Each type is looked at once in the job, lists through their elements.
+void check_type(Check& c, TypeId t, ValueId v) {
+  if (!c.types.first(t.index, 1)) return;
+  const Type& type = c.pool.types[t];
+  std::string fault = type_fault(c, type);
+  if (!fault.empty()) c.fail(v, c.name(v) + ": " + fault);
+  for (TypeId element : type.elements) check_type(c, element, v);
+}
+
+}  // namespace
+
+void check_input_types(Check& c) {
+  for (const Input& in : c.graph->inputs()) check_type(c, c.graph->value(in.value).type, in.value);
+}
+
+void check_result_types(Check& c, NodeId n) {
+  const Node& node = c.graph->node(n);
+  for (uint32_t i = 0; i < node.result_count; ++i) check_type(c, c.graph->value(node.result(i)).type, node.result(i));
+}
+
+// --- arguments against the schema ---
+
+namespace {
+
+std::string_view kind_word(ParamKind k) {
+  constexpr std::string_view kWords[] = {
+      "a tensor", "a list of tensors", "a number", "an integer",      "a list of integers",
+      "a number", "a truth value",     "a string", "an element type", "a layout",
+      "a device", "a memory format",   "a group",  "a nested graph",  "anything"};
+  return kWords[static_cast<size_t>(k)];
+}
+
+// Whether a value may stand for a parameter, by the kind of its type.
+bool value_fits(TypeKind t, ParamKind k) {
+  bool number = t == TypeKind::integer || t == TypeKind::floating || t == TypeKind::boolean;
+  switch (k) {
+    case ParamKind::tensor:
+    case ParamKind::scalar: return t == TypeKind::tensor || number;  // numbers are wrapped
+    case ParamKind::tensor_list: return t == TypeKind::list;
+    case ParamKind::integer:
+    case ParamKind::boolean: return t == TypeKind::integer || t == TypeKind::boolean;
+    case ParamKind::integer_list: return t == TypeKind::list || t == TypeKind::integer;
+    case ParamKind::floating: return number;
+    default: return false;
+  }
+}
+
+bool arg_fits(const Check& c, const Arg& a, ParamKind k, bool optional);
+
+bool items_fit(const Check& c, const Arg& a, ParamKind k) {
+  for (const Arg& item : a.items())
+    if (!arg_fits(c, item, k, k == ParamKind::tensor)) return false;  // lists of optional tensors hold none
+  return true;
+}
+
+bool arg_fits(const Check& c, const Arg& a, ParamKind k, bool optional) {
+  if (k == ParamKind::any) return true;
+  if (a.is(ArgKind::none)) return optional;
+  if (a.is(ArgKind::value)) {
+    TypeKind t = c.graph->type(a.as_value()).kind;
+    return t == TypeKind::unknown || t == TypeKind::opaque || value_fits(t, k);
+  }
+  if (a.is(ArgKind::opaque)) return k != ParamKind::group;  // nothing is known about it
+  bool integer = a.is(ArgKind::integer) || a.is(ArgKind::expr);
+  bool number = integer || a.is(ArgKind::floating) || a.is(ArgKind::boolean);
+  switch (k) {
+    case ParamKind::tensor:
+    case ParamKind::scalar: return number || a.is(ArgKind::complex);
+    case ParamKind::tensor_list: return a.is(ArgKind::list) && items_fit(c, a, ParamKind::tensor);
+    case ParamKind::integer: return integer || a.is(ArgKind::boolean);
+    case ParamKind::integer_list: return integer || (a.is(ArgKind::list) && items_fit(c, a, ParamKind::integer));
+    case ParamKind::floating: return number;
+    case ParamKind::boolean: return a.is(ArgKind::boolean) || a.is(ArgKind::integer);
+    case ParamKind::string: return a.is(ArgKind::string);
+    case ParamKind::dtype: return a.is(ArgKind::dtype);
+    case ParamKind::layout: return a.is(ArgKind::layout);
+    case ParamKind::device: return a.is(ArgKind::device);
+    case ParamKind::memory_format: return a.is(ArgKind::memory_format);
+    case ParamKind::group: return a.is(ArgKind::group);
+    case ParamKind::graph: return a.is(ArgKind::graph);
+    case ParamKind::any: return true;
+  }
+  return false;
+}
+
+std::string schema_hint(const OpInfo& info) { return "the op is " + std::string(info.name) + std::string(info.schema); }
+
+// Which argument stands for which parameter; reports what stands for none.
+std::vector<const Arg*> match_args(Check& c, NodeId n, const OpInfo& info, bool* fine) {
+  const Node& node = c.graph->node(n);
+  std::vector<const Arg*> given(info.params.size());
+  size_t position = 0;
+  auto fail = [&](std::string message) {
+    *fine = false;
+    c.fail(n, std::move(message), schema_hint(info));
+  };
+  for (const Arg& arg : node.args) {
+    size_t index = position;
+    if (arg.key()) {
+      int found = info.param_index(c.str(arg.key()));
+      if (found < 0) {
+        fail("the op has no argument \"" + std::string(c.str(arg.key())) + "\"");
+        continue;
+      }
+      index = static_cast<size_t>(found);
+    } else if (position >= given.size() || info.params[position].keyword_only) {
+      fail("more arguments than the op takes by position");
+      break;
+    } else {
+      ++position;
+    }
+    if (given[index]) fail("argument \"" + std::string(info.params[index].name) + "\" is given twice");
+    given[index] = &arg;
+  }
+  return given;
+}
+
+}  // namespace
+
+void check_args(Check& c, NodeId n) {
+  const Node& node = c.graph->node(n);
+  bool keys_begun = false;
+  for (const Arg& arg : node.args) {
+    if (keys_begun && !arg.key()) c.fail(n, "an argument by position follows one by name");
+    keys_begun |= bool(arg.key());
+  }
+  const OpInfo* info = c.graph->op_info(n);
+  if (!info) return;
+  bool fine = true;
+  std::vector<const Arg*> given = match_args(c, n, *info, &fine);
+  for (size_t i = 0; i < given.size() && fine; ++i) {
+    const Param& p = info->params[i];
+    if (!given[i] && !p.optional && !p.has_default)
+      c.fail(n, "argument \"" + std::string(p.name) + "\" is missing", schema_hint(*info));
+    if (!given[i]) continue;
+    bool none_by_default = p.has_default && p.default_text == "None";
+    if (!arg_fits(c, *given[i], p.kind, p.optional || none_by_default))
+      c.fail(n, "argument \"" + std::string(p.name) + "\" is not " + std::string(kind_word(p.kind)),
+             schema_hint(*info));
+    if (p.kind == ParamKind::group || p.kind == ParamKind::any) continue;
+    given[i]->walk([&](const Arg& a) {
+      if (a.is(ArgKind::group))
+        c.fail(n, "a group stands where \"" + std::string(p.name) + "\" belongs", schema_hint(*info));
+    });
+  }
+}
+
+// --- what an op gives ---
+
+namespace {
+
+// What the sizes were at capture; none where a symbol of them had no value then.
+bool agree_at_capture(Check& c, Expr a, Expr b) {
+  auto hint = [&](StrId name) {
+    const Symbol* symbol = c.symbol(name);
+    return symbol ? symbol->hint : std::nullopt;
+  };
+  auto x = c.pool.exprs.evaluate(a, hint), y = c.pool.exprs.evaluate(b, hint);
+  return x && x == y;
+}
+
+// Equal, or equal wherever the guards hold: captures write 256 for u0 + u1 where a guard says so. What the guards leave
+// open passes where it was so at capture: PyTorch finds s0//(s0//2) to be 2 by ways of its own. A run, which has
+// numbers, asks again.
+bool same_size(Check& c, Expr a, Expr b) {
+  if (a == b) return true;
+  if (c.pool.exprs.is_constant(a) && c.pool.exprs.is_constant(b)) return false;
+  Answer equal = c.facts().prove(Relation::eq, a, b);
+  return equal == Answer::yes || (equal == Answer::unknown && agree_at_capture(c, a, b));
+}
+
+bool same_sizes(Check& c, const std::vector<Expr>& a, const std::vector<Expr>& b) {
+  if (a == b) return true;
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (!same_size(c, a[i], b[i])) return false;
+  return true;
+}
+
+// max(1, n) for n, where n is a size of the tensor: strides matter only where no size is 0.
+Expr without_guards(ExprPool& exprs, Expr stride, const std::vector<Expr>& shape) {
+  if (exprs.is_constant(stride) || exprs.is_invalid(stride)) return stride;
+  auto guarded = [&](const Factor& f) -> Expr {
+    const Atom& atom = exprs.atom(f.atom);
+    if (atom.kind != AtomKind::max || atom.operands.size() != 2) return Expr();
+    for (int one : {0, 1})
+      if (exprs.constant_value(atom.operands[static_cast<size_t>(one)]) == 1)
+        return atom.operands[static_cast<size_t>(1 - one)];
+    return Expr();
+  };
+  Expr out = stride;
+  for (const Term& term : std::vector<Term>(exprs.terms(stride).begin(), exprs.terms(stride).end()))
+    for (const Factor& f : term.factors) {
+      Expr size = guarded(f);
+      if (!size || std::find(shape.begin(), shape.end(), size) == shape.end()) continue;
+      if (exprs.terms(stride).size() != 1) return stride;  // strides are products; nothing else is worth the work
+      Expr rest = exprs.floordiv(out, exprs.pow(exprs.max(exprs.constant(1), size), f.power));
+      out = exprs.mul(rest, exprs.pow(size, f.power));
+    }
+  return out;
+}
+
+bool same_stride(Check& c, Expr a, Expr b, const std::vector<Expr>& shape) {
+  if (a == b) return true;
+  return same_size(c, without_guards(c.pool.exprs, a, shape), without_guards(c.pool.exprs, b, shape));
+}
+
+// The strides that matter: a dimension of one element is never stepped along, a tensor without elements not at all.
+// REQUIRES: the shapes are the same
+bool same_strides(Check& c, const Type& a, const Type& b) {
+  if (a.stride.size() != b.stride.size() || a.shape.size() != a.stride.size()) return false;
+  auto is_empty = [&](Expr size) { return c.pool.exprs.constant_value(size) == 0; };
+  if (std::any_of(a.shape.begin(), a.shape.end(), is_empty)) return true;
+  for (size_t i = 0; i < a.stride.size(); ++i) {
+    bool single = c.pool.exprs.constant_value(a.shape[i]) == 1;
+    if (!single && !same_stride(c, a.stride[i], b.stride[i], a.shape)) return false;
+  }
+  return true;
+}
+
+bool same_tensor(Check& c, const Type& a, const Type& b) {
+  return a.dtype == b.dtype && a.device == b.device && same_sizes(c, a.shape, b.shape);
+}
+
+bool may_be(Check& c, const Type& recorded, const Type& inferred) {
+  if (recorded.kind == TypeKind::unknown || inferred.kind == TypeKind::unknown) return true;
+  if (recorded.kind != inferred.kind) return false;
+  if (recorded.kind == TypeKind::list) {
+    if (recorded.elements.size() != inferred.elements.size()) return false;
+    for (size_t i = 0; i < recorded.elements.size(); ++i)
+      if (!may_be(c, c.pool.types[recorded.elements[i]], c.pool.types[inferred.elements[i]])) return false;
+    return true;
+  }
+  if (recorded.kind == TypeKind::tensor) return same_tensor(c, recorded, inferred);
+  if (!recorded.has_value || !inferred.has_value || recorded.kind == TypeKind::opaque) return true;
+  return recorded.kind == TypeKind::floating ? recorded == inferred : same_size(c, recorded.value, inferred.value);
+}
+
+std::string shape_text(const Check& c, const std::vector<Expr>& list) {
+  std::string out = "[";
+  for (size_t i = 0; i < list.size(); ++i) out += (i ? ", " : "") + c.pool.exprs.print(list[i]);
+  return out + "]";
+}
+
+// What differs first, in words.
+std::string difference(Check& c, const Type& recorded, const Type& inferred) {
+  if (recorded.kind != inferred.kind) return "another kind of type than the op gives";
+  if (recorded.kind != TypeKind::tensor) return "another value than the op gives";
+  if (recorded.dtype != inferred.dtype)
+    return "recorded as " + std::string(dtype_name(recorded.dtype)) + ", but the op gives " +
+           std::string(dtype_name(inferred.dtype));
+  if (!same_sizes(c, recorded.shape, inferred.shape))
+    return "recorded as " + shape_text(c, recorded.shape) + ", but the op gives " + shape_text(c, inferred.shape);
+  if (!same_strides(c, recorded, inferred))
+    return "recorded with strides " + shape_text(c, recorded.stride) + ", but the op gives " +
+           shape_text(c, inferred.stride);
+  if (recorded.offset != inferred.offset)
+    return "recorded at offset " + c.pool.exprs.print(recorded.offset) + ", but the op gives " +
+           c.pool.exprs.print(inferred.offset);
+  return "recorded on " + std::string(c.str(recorded.device)) + ", but the op gives " +
+         std::string(c.str(inferred.device));
+}
+
+bool takes_unknown_type(const Check& c, const Node& node) {
+  bool unknown = false;
+  for (const Arg& arg : node.args)
+    arg.walk([&](const Arg& a) {
+      unknown |= a.is(ArgKind::value) && c.graph->type(a.as_value()).kind == TypeKind::unknown;
+    });
+  return unknown;
+}
+
+bool same_place(Check& c, const Type& a, const Type& b) {
+  if (a.kind != TypeKind::tensor || b.kind != TypeKind::tensor) return true;
+  return same_size(c, a.offset, b.offset) && same_strides(c, a, b);
+}
+
+}  // namespace
+
+// The type checker finds what differs by a letter; equal by the guards, or known to be the recorder's fault, is no
+// finding.
+void check_inferred(Check& c, NodeId n) {
+  std::vector<TypeDisagreement> found;
+  c.type_checker().check(*c.graph, n, &found);
+  const Node& node = c.graph->node(n);
+  for (const TypeDisagreement& d : found) {
+    if (!d.reason.empty()) {
+      // Of an unknown argument, what made it has been reported, or has no rule.
+      if (!takes_unknown_type(c, node)) c.fail(n, d.reason, d.hint);
+      continue;
+    }
+    if (d.exception || (may_be(c, d.recorded, d.inferred) && same_place(c, d.recorded, d.inferred))) continue;
+    c.fail(n, c.name(node.result(d.result)) + " is " + difference(c, d.recorded, d.inferred),
+           "correct the type, or the arguments; types may be left out where the op gives them");
+  }
+}
+
+// --- calls ---
+
+void check_call(Check& c, NodeId n) {
+  const OpInfo* info = c.graph->op_info(n);
+  if (!info || info->name != "sg.call") return;
+  const Node& node = c.graph->node(n);
+  std::vector<const Arg*> args = args_by_param(c.pool, node, *info);
+  if (args.size() < 2 || !args[0] || !args[0]->is(ArgKind::graph) || !args[1] || !args[1]->is(ArgKind::list)) return;
+  const Nested& body = *c.program->nested[args[0]->as_graph().index];
+  const ArgList& operands = args[1]->items();
+  std::string name = "\"" + std::string(c.str(body.name)) + "\"";
+  if (operands.size() != body.graph.inputs().size())
+    return c.fail(n, count_of(operands.size(), "argument") + " for " + name + ", which takes " +
+                         std::to_string(body.graph.inputs().size()));
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Type& wanted = body.graph.type(body.graph.inputs()[i].value);
+    if (!operands[i].is(ArgKind::value)) {
+      if (wanted.kind == TypeKind::tensor) c.fail(n, "argument " + std::to_string(i) + " of " + name + " is no tensor");
+      continue;
+    }
+    const Type& given = c.graph->type(operands[i].as_value());
+    bool same_steps =
+        given.kind != TypeKind::tensor || wanted.kind != TypeKind::tensor || same_strides(c, given, wanted);
+    if (!may_be(c, given, wanted) || !same_steps)
+      c.fail(n, "argument " + std::to_string(i) + " of " + name + ": " + c.name(operands[i].as_value()) + " is " +
+                    difference(c, given, wanted));
+  }
+  if (node.result_count != body.graph.outputs().size())
+    c.fail(n, count_of(node.result_count, "result") + " of " + name + ", which gives " +
+                  std::to_string(body.graph.outputs().size()));
+}
+
+}  // namespace sg
