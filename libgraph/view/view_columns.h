@@ -44,6 +44,8 @@ void write_nodes(JsonWriter* json, const ViewGraph& view, ViewStrings* strings);
 void write_memory(JsonWriter* json, const ViewGraph& view, const SizeValues& values);
 void write_times(JsonWriter* json, const Job& job, const std::vector<ViewGraph>& graphs,
                  const ProgramTimeline& timeline);
+// What a program was in the older job: its peak, its time, and the course of its memory over that time.
+void write_before(JsonWriter* json, const ViewGraph& view, const SizeValues& values, const ProgramTimeline& timeline);
 void write_changes(JsonWriter* json, const ViewGraph& view, const GraphDiff& diff);
 
 }  // namespace sg

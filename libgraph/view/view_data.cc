@@ -27,6 +27,16 @@ const GraphDiff* changes_of(const ProgramDiff* diff, const Graph& graph) {
   return nullptr;
 }
 
+void write_program_before(JsonWriter* json, const Program& program, const ViewedBefore& before) {
+  for (size_t p = 0; p < before.job->programs.size(); ++p) {
+    if (before.job->programs[p].get() != &program) continue;
+    const SymbolValues& values = (*before.values)[p];
+    write_before(
+        json, ViewGraph(*before.job, program, program.graph), [&values](StrId symbol) { return values.value(symbol); },
+        before.simulation->programs[p]);
+  }
+}
+
 void write_program(JsonWriter* json, const Job& job, size_t p, const ViewSources& from, ViewStrings* strings) {
   const Program& program = *job.programs[p];
   std::vector<ViewGraph> graphs;
@@ -45,6 +55,7 @@ void write_program(JsonWriter* json, const Job& job, size_t p, const ViewSources
   const SymbolValues& values = (*from.values)[p];
   write_memory(json, graphs[0], [&values](StrId symbol) { return values.value(symbol); });
   if (from.simulation) write_times(json, job, graphs, from.simulation->programs[p]);
+  if (changes && changes->a && from.before.job) write_program_before(json, *changes->a, from.before);
   json->end_object();
 }
 

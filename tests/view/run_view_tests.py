@@ -104,6 +104,12 @@ def check_changes(tools, a, b):
             for place, _, line in changes['removed_nodes']:
                 assert 0 <= place <= len(graph['label'])
                 assert re.sub(r'\s+', ' ', line) in text, line
+    older = tools.json('sg-view', a, '--json')
+    for program, old in zip(view['programs'], older['programs']):
+        before = program['before']
+        assert before['nodes'] == len(old['graphs'][0]['label']) and before['peak_bytes'] == old['memory']['peak_bytes']
+        assert before['makespan_us'] == old['time']['makespan_us'] and before['exposed_us'] == old['time']['exposed_us']
+        assert max(before['live']) == max(old['memory']['live']) and len(before['live']) <= 1000, len(before['live'])
     for key in ('added', 'removed'):
         told = sum(p['counts'][key] * max(1, len(p.get('ranks') or [])) for p in diff['programs'])
         assert counted[key] == told, (key, counted, diff['programs'][0]['counts'])
@@ -213,6 +219,7 @@ def check_in_browser(browser, page, changes, data, changed):
     # The scripts stand in the document too, so what is looked for has to be markup that only they can have made.
     gone = changed['programs'][0]['graphs'][0]['changes']
     document = browser.document('file://' + changes)
+    assert re.search(r'was [0-9.]+ .?s, %d nodes' % changed['programs'][0]['before']['nodes'], document), 'nothing of before'
     assert re.search(r'<td>removed</td><td class="number">%d</td>' % gone['removed'], document), 'the panel has no counts'
     assert re.search(r'<div class="row [^"]*(added|changed|removed)', document), 'no row has a colour'
     browser.picture('file://' + changes, 'changes.png')

@@ -85,6 +85,20 @@ Result<JobDiff> diff_of(const Args& args, const Job& before, const Job& job) {
   return diff_jobs(before, job, options);
 }
 
+struct Timed {
+  std::vector<SymbolValues> values;
+  Simulation simulation;
+};
+
+// A symbol without a number: what depends on it counts as nothing, and the page says so.
+Result<Timed> time_job(const Args& args, const Job& job, const SimOptions& sim) {
+  SG_ASSIGN(auto assumed, assumed_values_if_known(args, job));
+  Timed out;
+  out.values = assumed ? std::move(*assumed) : std::vector<SymbolValues>(job.programs.size());
+  SG_ASSIGN(out.simulation, simulate(job, out.values, sim));
+  return out;
+}
+
 }  // namespace
 
 Result<int> view_operands(const Args& args) {
@@ -103,16 +117,16 @@ Result<int> view_operands(const Args& args) {
   SimOptions sim;
   SG_ASSIGN(sim.machine, machine_of(args));
   from.machine = sim.machine.name;
-  SG_ASSIGN(auto assumed, assumed_values_if_known(args, job));
-  // A symbol without a number: what depends on it counts as nothing, and the page says so.
-  std::vector<SymbolValues> values = assumed ? std::move(*assumed) : std::vector<SymbolValues>(job.programs.size());
-  from.values = &values;
-  SG_ASSIGN(Simulation simulation, simulate(job, values, sim));
-  from.simulation = &simulation;
+  SG_ASSIGN(Timed timed, time_job(args, job, sim));
+  from.values = &timed.values;
+  from.simulation = &timed.simulation;
   args.report().phase("simulate", "");
 
   std::optional<JobDiff> diff;
+  Timed timed_before;
   if (two) {
+    SG_ASSIGN(timed_before, time_job(args, *before, sim));
+    from.before = {&*before, &timed_before.values, &timed_before.simulation};
     SG_ASSIGN(diff, diff_of(args, *before, job));
     from.diff = &*diff;
     args.report().phase("compare", "");

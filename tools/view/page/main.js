@@ -54,6 +54,8 @@ class Page {
       words.push(duration(time.makespan_us) + ' on ' + data.machine, exposed.toFixed(1) + ' % exposed communication');
     }
     words.push(this.step.graphs[0].count + ' nodes', bytes(memory.peak_bytes) + ' live at the peak');
+    const before = this.step.before;
+    if (before) words.push('was ' + duration(before.makespan_us) + ', ' + before.nodes + ' nodes, ' + bytes(before.peak_bytes));
     if (memory.unknown) words.push(memory.unknown + ' sizes unknown');
     return words;
   }

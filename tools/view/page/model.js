@@ -43,6 +43,7 @@ class Step {
     this.ranks = program.ranks;
     this.memory = program.memory;
     this.time = program.time ?? null;
+    this.before = program.before ?? null;
     this.graphs = program.graphs.map((columns) => new StepGraph(columns));
     if (this.time) this.indexTimes();
   }

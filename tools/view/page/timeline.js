@@ -121,33 +121,46 @@ class Timeline {
   drawMemory() {
     const c = this.context, step = this.step, memory = step.memory, top = this.memoryTop(), bottom = this.height - 4;
     if (bottom - top < 20) return;
-    const y = (amount) => bottom - (bottom - top) * amount / Math.max(1, memory.peak_bytes);
+    const before = step.before, high = Math.max(1, memory.peak_bytes, before?.peak_bytes ?? 0);
+    const y = (amount) => bottom - (bottom - top) * amount / high;
     c.save();
     c.beginPath();
     c.rect(this.names, top - 2, this.width - this.names, bottom - top + 4);
     c.clip();
     c.beginPath();
     c.moveTo(this.x(0), bottom);
-    for (let n = 0, column = -1, high = 0; n < memory.live.length; n++) {
-      high = Math.max(high, memory.live[n]);
+    for (let n = 0, column = -1, most = 0; n < memory.live.length; n++) {
+      most = Math.max(most, memory.live[n]);
       const at = Math.round(this.x(step.clock[n]) * 2);
       if (at === column && n + 1 < memory.live.length) continue;
-      c.lineTo(Math.max(this.x(0), column / 2), y(high));
-      c.lineTo(at / 2, y(high));
+      c.lineTo(Math.max(this.x(0), column / 2), y(most));
+      c.lineTo(at / 2, y(most));
       column = at;
-      high = 0;
+      most = 0;
     }
     c.lineTo(this.x(step.time.makespan_us), bottom);
     c.fillStyle = this.colors('memory');
     c.fill();
+    if (before) this.drawBefore(before, y);
     c.restore();
     c.fillStyle = this.colors('front');
     c.textAlign = 'left';
     c.fillText('live memory', 6, top + 12);
     c.fillText('peak ' + bytes(memory.peak_bytes), 6, top + 27);
+    if (before) c.fillText('was ' + bytes(before.peak_bytes), 6, top + 42);
     const peak = this.x(step.clock[memory.peak_at]);
     c.fillStyle = this.colors('critical');
     if (peak >= this.names) c.fillRect(peak, top, 1, bottom - top);
+  }
+
+  // The older step's memory as a line, over its own time.
+  drawBefore(before, y) {
+    const c = this.context, us = before.makespan_us / Math.max(1, before.live.length - 1);
+    c.beginPath();
+    before.live.forEach((amount, i) => c.lineTo(this.x(i * us), y(amount)));
+    c.strokeStyle = this.colors('dim');
+    c.lineWidth = 1;
+    c.stroke();
   }
 
   zoom(event) {

@@ -1,0 +1,49 @@
+#include <algorithm>
+#include <cmath>
+
+#include "libgraph/plan/liveness.h"
+#include "libgraph/view/view_columns.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kPoints = 1000;  // of a curve: more than a page has pixels for
+
+// When each node of the main graph is under way: at its own end, else at that of the one before.
+std::vector<double> clock_of(const ViewGraph& view, const ProgramTimeline& timeline) {
+  std::vector<double> end(view.nodes.size(), 0);
+  for (const SimEvent& e : timeline.events) {
+    if (e.graph != view.graph) continue;
+    double& at = end[static_cast<size_t>(view.position_of[e.node.index])];
+    if (at == 0) at = e.end_us;
+  }
+  for (size_t n = 1; n < end.size(); ++n) end[n] = std::max(end[n], end[n - 1]);
+  return end;
+}
+
+// The largest of each stretch of time that a point stands for; what no node falls into goes on from before.
+std::vector<int64_t> curve_of(const Liveness& live, const std::vector<double>& clock, double makespan_us) {
+  std::vector<int64_t> out(std::min(kPoints, std::max<size_t>(1, clock.size())), -1);
+  const double last = static_cast<double>(out.size() - 1);
+  for (size_t n = 0; n < clock.size(); ++n) {
+    int64_t& point = out[static_cast<size_t>(makespan_us > 0 ? clock[n] / makespan_us * last : 0)];
+    point = std::max(point, live.live_bytes[n]);
+  }
+  int64_t before = 0;
+  for (int64_t& point : out) before = point = point < 0 ? before : point;
+  return out;
+}
+
+}  // namespace
+
+void write_before(JsonWriter* json, const ViewGraph& view, const SizeValues& values, const ProgramTimeline& timeline) {
+  const Liveness live = compute_liveness(*view.program, *view.graph, values);
+  const std::vector<int64_t> curve = curve_of(live, clock_of(view, timeline), timeline.makespan_us);
+  json->key("before").begin_object().key("nodes").natural(view.nodes.size());
+  json->key("peak_bytes").integer(live.lower_bound_bytes);
+  json->key("makespan_us").floating(timeline.makespan_us).key("exposed_us").floating(timeline.exposed_total_us());
+  write_column(json, "live", curve.size(), [&](size_t i) { return curve[i]; });
+  json->end_object();
+}
+
+}  // namespace sg
