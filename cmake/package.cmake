@@ -3,13 +3,15 @@
 # All of it is relocatable: a tool finds its plugins and the other tools from its own place. Plugins that need more than
 # the tools do (MPI) are Debian packages of their own; the archive holds everything.
 install(DIRECTORY ${CMAKE_BINARY_DIR}/share/ DESTINATION share)
+# share/stepgraph has what the documents talk about where they say it is: their commands run and their links lead there.
+foreach(folder docs examples schema tools/capture tools/python)
+  get_filename_component(parent ${folder} DIRECTORY)
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} DESTINATION share/stepgraph/${parent} USE_SOURCE_PERMISSIONS
+          PATTERN "__pycache__" EXCLUDE PATTERN "*.egg-info" EXCLUDE PATTERN "build" EXCLUDE
+          PATTERN "CMakeLists.txt" EXCLUDE PATTERN "compat" EXCLUDE)
+endforeach()
+install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/CONTRIBUTING.md DESTINATION share/stepgraph)
 install(FILES ${CMAKE_SOURCE_DIR}/README.md DESTINATION share/doc/stepgraph)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs/ DESTINATION share/doc/stepgraph/docs PATTERN "design" EXCLUDE)
-install(FILES ${CMAKE_SOURCE_DIR}/schema/graph.fbs ${CMAKE_SOURCE_DIR}/schema/recipe.schema.json
-              ${CMAKE_SOURCE_DIR}/schema/sg-diff.schema.json ${CMAKE_SOURCE_DIR}/schema/file.magic
-        DESTINATION share/stepgraph/schema)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/tools/capture DESTINATION share/stepgraph
-        PATTERN "__pycache__" EXCLUDE PATTERN "*.egg-info" EXCLUDE PATTERN "build" EXCLUDE)
 
 # One version: that of the project is that which the tools say.
 file(STRINGS ${CMAKE_SOURCE_DIR}/tools/cli.h version_line REGEX "string_view kVersion = ")

@@ -290,7 +290,8 @@ def packages_hold_it_all():
     for file in ("bin/sg-print", "bin/stepgraph", "share/man/man1/sg-print.1",
                  "share/bash-completion/completions/sg-print", "share/zsh/site-functions/_stepgraph",
                  "share/fish/vendor_completions.d/stepgraph.fish", "share/stepgraph/schema/recipe.schema.json",
-                 "share/stepgraph/capture/pyproject.toml", "share/doc/stepgraph/docs/cli.md"):
+                 "share/stepgraph/tools/capture/pyproject.toml", "share/stepgraph/tools/python/pyproject.toml",
+                 "share/stepgraph/docs/cli.md", "share/stepgraph/examples/02_a_real_step/run.sh"):
         assert os.path.exists(f"{top}/{file}"), file
     prepare()
     assert "relu_last" in run([f"{top}/bin/stepgraph", "print", "step.sg"])
