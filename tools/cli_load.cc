@@ -39,12 +39,23 @@ struct LoadedFile {
   size_t bytes = 0;
 };
 
+// A text has no seal: one that was cut between two lines is a smaller graph. What then is missing are its last lines.
+void warn_of_a_cut(const Bytes& bytes, const Job& job, Diagnostics* said) {
+  const std::string hint = "a text that ends early is not told from a smaller graph; the binary form has a seal";
+  if (!bytes.data.ends_with('\n'))
+    said->warning("cut-text", "the last line has no end: was the text cut short?", {bytes.name}, hint);
+  for (const auto& program : job.programs)
+    if (program->graph.outputs().empty() && program->graph.node_count() > 0)
+      return said->warning("cut-text", "a graph without outputs: was the text cut short?", {bytes.name}, hint);
+}
+
 Result<Job> parse_loaded(const Bytes& bytes, Diagnostics* said) {
   Result<Job> job = parse_text(bytes.data, bytes.name, said);
   if (!job.ok() && said->has_errors())
     return Error{ErrorKind::unreadable, "not a valid text: " + counted(said->error_count(), "error"), {bytes.name}, {}};
-  if (job.ok())
-    for (auto& program : job->programs) infer_missing_types(*program);
+  if (!job.ok()) return job;
+  for (auto& program : job->programs) infer_missing_types(*program);
+  warn_of_a_cut(bytes, *job, said);
   return job;
 }
 
