@@ -124,7 +124,8 @@ Status write_job(const Args& args, const Job& job, std::string_view passes) {
 }
 
 Status write_text(const Args& args, std::string_view text) {
-  SG_TRY(write_output(args, output_of(args), text));
+  const bool is_answer = output_of(args) == "-";  // somebody reads it: nothing is changed by it
+  SG_TRY(is_answer ? write_whole("-", text) : write_output(args, output_of(args), text));
   args.report().phase("write", output_of(args) + ", " + counted(text.size(), "byte"));
   return ok_status();
 }

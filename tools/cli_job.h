@@ -57,7 +57,7 @@ Status check_output(const Args& args);
 // `passes` is JSON that the report has under that key; empty = none. With --dry-run nothing is put in its place.
 Status write_job(const Args& args, const Job& job, std::string_view passes = {});
 
-// A text or report to -o or standard output, as write_output does.
+// A text or report to -o, as write_output does, or to standard output.
 Status write_text(const Args& args, std::string_view text);
 
 // All of `bytes` to a place that the options name; with --dry-run as far as it goes without putting it there.

@@ -16,8 +16,8 @@ constexpr Option kOptions[] = {
 };
 
 std::string as_text(const Job& job, const std::vector<HistoryStep>& history, const std::string& digest) {
-  std::string out =
-      (job.title ? one_line(job.pool->strings[job.title]) : "a graph without a title") + ": " + describe(job) + "\n";
+  const std::string_view title = job.title ? std::string_view(job.pool->strings[job.title]) : "";
+  std::string out = (title.empty() ? "a graph without a title" : one_line(title)) + ": " + describe(job) + "\n";
   for (const KeyValue& kv : job.producer)
     out += "captured with " + one_line(job.pool->strings[kv.key]) + " " + one_line(job.pool->strings[kv.json]) + "\n";
   if (history.empty()) out += "no history: the graph says nothing of the tools that made it\n";

@@ -23,6 +23,7 @@ Result<SessionReport> run_one_or_two(const Args& args, const Job& job, Communica
 
 Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
   SG_ASSIGN(SessionReport report, run_one_or_two(args, job, comms));
+  if (args.has("compare")) args.report().note("loss, time and memory are those of " + args.text("compare"));
   for (const RankReport& r : report.ranks)
     for (const std::string& line : r.explained) args.report().note("rank " + std::to_string(r.rank) + ": " + line);
   if (args.has("dry-run")) {

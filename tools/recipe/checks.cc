@@ -15,7 +15,8 @@
 namespace sg::recipe {
 namespace {
 
-constexpr size_t kShownLines = 30;  // of a diff, or of what a tool said
+constexpr size_t kShownLines = 30;   // of what a tool said
+constexpr size_t kShownOfDiff = 60;  // lines of a golden's diff
 
 Diagnostic finding(const Location& where, std::string rule, std::string message, std::string hint = {}) {
   return {Severity::error, std::move(rule), std::move(message), where, std::move(hint), {}};
@@ -26,9 +27,9 @@ Diagnostic finding(const Location& where, std::string rule, const Error& error) 
   return finding(where, std::move(rule), (at.empty() ? "" : at + ": ") + error.message, error.hint);
 }
 
-std::string first_lines(const std::string& text) {
+std::string first_lines(const std::string& text, size_t lines) {
   size_t at = 0;
-  for (size_t i = 0; i < kShownLines && at != std::string::npos; ++i) at = text.find('\n', at + (i > 0));
+  for (size_t i = 0; i < lines && at != std::string::npos; ++i) at = text.find('\n', at + (i > 0));
   return at == std::string::npos || at + 1 >= text.size() ? text : text.substr(0, at) + "\n...";
 }
 
@@ -153,8 +154,11 @@ std::vector<Diagnostic> failing_golden(const Step& step, std::string_view sealed
   DiffTextOptions options;
   options.name_a = step.expect;
   options.name_b = step.name;
-  std::string shown = indented("\n" + first_lines(print_diff(diff, options)));
-  return {finding(step.where, "expect", "the result differs from " + step.expect + shown,
+  const std::string all = print_diff(diff, options), shown = first_lines(all, kShownOfDiff);
+  const bool is_cut = shown.size() < all.size() && shown.ends_with("...");
+  return {
+      finding(step.where, "expect", "the result differs from " + step.expect + indented("\n" + shown),
+              std::string(is_cut ? "`output: FILE` in this stage keeps the result, and `sg-diff` shows all; " : "") +
                   "`sg-recipe expect --bless` takes the result as it is now")};
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include "libgraph/nearest.h"
 #include "tools/recipe/files.h"
 #include "tools/recipe/yaml_reader.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::string_view kTopKeys[] = {"recipe", "about",  "include", "parameters",
                                          "matrix", "inputs", "stages",  "machine"};
+constexpr std::string_view kStageKeys[] = {"name", "from", "expect", "ignore", "assert", "run", "output"};
 constexpr size_t kMaxIncludes = 64;  // of all files together
 constexpr size_t kMaxTextBytes = 4 << 20;
 
@@ -137,9 +139,12 @@ class RecipeReader {
       if (key.text == "output") return void(stage.output = yaml->word(value, "`output`"));
       if (key.text == "assert") return void(stage.asserts = yaml->words(value, "`assert`"));
       if (key.text == "run") return read_runs(yaml, value, &stage);
-      if (!stage.tool.empty())
-        return yaml->error(key.where, "a stage has one tool: `" + stage.tool.text + "` or `" + key.text + "`",
-                           "what else it may have: name, from, expect, ignore, assert, run, output");
+      if (!stage.tool.empty()) {
+        const std::string meant = nearest_hint(key.text, kStageKeys);
+        return yaml->error(
+            key.where, "a stage has one tool: `" + stage.tool.text + "` or `" + key.text + "`",
+            meant.empty() ? "what else it may have: name, from, expect, ignore, assert, run, output" : meant);
+      }
       stage.tool = key;
       stage.options = yaml->settings(value, "`" + key.text + "`");
     });
