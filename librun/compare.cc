@@ -91,10 +91,10 @@ const RecordedValue* Record::find(std::string_view name) const {
   return it == values_.end() ? nullptr : &it->second;
 }
 
-Difference Comparison::site(const Graph& graph, NodeId n, uint32_t result) const {
+RunDifference Comparison::site(const Graph& graph, NodeId n, uint32_t result) const {
   const Node& node = graph.node(n);
   const Pool& pool = graph.pool();
-  Difference out;
+  RunDifference out;
   out.name = name_of_result(graph, n, result);
   out.op = std::string(graph.op_name(n));
   out.order = order_;
@@ -113,7 +113,7 @@ Status Comparison::after(const Graph& graph, NodeId n, std::span<const Tensor> r
   const Pool& pool = graph.pool();
   for (uint32_t i = 0; i < results.size(); ++i) {
     if (results[i].is_none()) continue;
-    Difference here = site(graph, n, i);
+    RunDifference here = site(graph, n, i);
     const ResultChunk* own = i < meta.result_chunks.size() ? &meta.result_chunks[i] : nullptr;
     StrId piece_of = own ? own->original : meta.chunk.original;
     int32_t index = own ? own->index : meta.chunk.index;
@@ -135,8 +135,8 @@ Status Comparison::after(const Graph& graph, NodeId n, std::span<const Tensor> r
   return ok_status();
 }
 
-void Comparison::hold(const Difference& site, const RecordedValue& expected, const Tensor& t, size_t* counter) {
-  Difference d = site;
+void Comparison::hold(const RunDifference& site, const RecordedValue& expected, const Tensor& t, size_t* counter) {
+  RunDifference d = site;
   if (t.dtype != expected.dtype)
     d.what = "dtype " + std::string(dtype_name(t.dtype)) + " instead of " + std::string(dtype_name(expected.dtype));
   else if (!std::ranges::equal(t.sizes(), expected.shape))
@@ -146,7 +146,7 @@ void Comparison::hold(const Difference& site, const RecordedValue& expected, con
   report_.differences.push_back(std::move(d));
 }
 
-void Comparison::keep_piece(const Difference& site, int32_t index, const Tensor& t, DType narrowest) {
+void Comparison::keep_piece(const RunDifference& site, int32_t index, const Tensor& t, DType narrowest) {
   Chunked& chunked = chunked_[site.original];
   if (chunked.pieces.empty()) chunked.site = site, chunked.narrowest = narrowest;
   for (Piece& p : chunked.pieces)
@@ -235,12 +235,12 @@ ComparisonReport Comparison::report() {
       ++report_.sums_close;
       continue;
     }
-    Difference d = chunked.site;
+    RunDifference d = chunked.site;
     d.what = "values of the " + std::to_string(chunked.pieces.size()) + " chunks together";
     report_.differences.push_back(std::move(d));
   }
   chunked_.clear();
-  std::ranges::sort(report_.differences, {}, &Difference::order);
+  std::ranges::sort(report_.differences, {}, &RunDifference::order);
   return report_;
 }
 

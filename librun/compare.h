@@ -50,7 +50,7 @@ class Record : public NamingObserver {
   SummedResults kept_;
 };
 
-struct Difference {
+struct RunDifference {
   std::string name, original;     // in the changed graph, and in the first
   std::string op, module, place;  // of the changed graph's node; place: file:line
   uint64_t order = 0;             // in the schedule of the second run
@@ -59,7 +59,7 @@ struct Difference {
 
 struct ComparisonReport {
   size_t equal = 0, copies_equal = 0, chunked_equal = 0, sums_close = 0, without_counterpart = 0;
-  std::vector<Difference> differences;  // by order
+  std::vector<RunDifference> differences;  // by order
 };
 
 // The second run. `report` is complete after it.
@@ -77,14 +77,14 @@ class Comparison : public NamingObserver {
     Tensor tensor;  // contiguous, of `memory`
     std::unique_ptr<std::byte[]> memory;
   };
-  struct Chunked {    // pieces of one value
-    Difference site;  // of the first piece
+  struct Chunked {       // pieces of one value
+    RunDifference site;  // of the first piece
     DType narrowest = DType::none;
     std::vector<Piece> pieces;
   };
-  Difference site(const Graph& graph, NodeId n, uint32_t result) const;
-  void hold(const Difference& site, const RecordedValue& expected, const Tensor& t, size_t* counter);
-  void keep_piece(const Difference& site, int32_t index, const Tensor& t, DType narrowest);
+  RunDifference site(const Graph& graph, NodeId n, uint32_t result) const;
+  void hold(const RunDifference& site, const RecordedValue& expected, const Tensor& t, size_t* counter);
+  void keep_piece(const RunDifference& site, int32_t index, const Tensor& t, DType narrowest);
   bool put_together(const Chunked& chunked, const RecordedValue& expected) const;
   bool adds_up(const Chunked& chunked, const RecordedValue& expected) const;
 

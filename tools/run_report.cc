@@ -48,7 +48,7 @@ int64_t tokens_of(const SessionReport& report) {
 }
 
 // "%x = aten.add.Tensor (layers.0.mlp; model.py:12), %x in the first graph: values"
-std::string difference_text(const Difference& d) {
+std::string difference_text(const RunDifference& d) {
   std::string where = d.module + (d.module.empty() || d.place.empty() ? "" : "; ") + d.place;
   return "%" + d.name + " = " + d.op + (where.empty() ? "" : " (" + where + ")") +
          (d.original == d.name ? "" : ", against %" + d.original) + ": " + d.what;
@@ -87,7 +87,7 @@ void write_comparison(const ComparisonReport& c, JsonWriter* json) {
       .key("without_counterpart")
       .natural(c.without_counterpart);
   json->key("differences").begin_array();
-  for (const Difference& d : c.differences) {
+  for (const RunDifference& d : c.differences) {
     json->begin_object().key("name").string(d.name).key("original").string(d.original).key("op").string(d.op);
     json->key("module").string(d.module).key("source").string(d.place).key("what").string(d.what).end_object();
   }

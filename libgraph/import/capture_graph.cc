@@ -38,7 +38,7 @@ Result<NestedId> GraphReader::nested(const Json& at, std::string_view name) {
 Result<GroupId> GraphReader::group(const Json& at, std::string_view name) {
   const uint32_t* index = capture_.group_index.find(name);
   if (!index) return unknown_group(at, name);
-  const RankGroup& group = capture_.groups[*index];
+  const CapturedGroup& group = capture_.groups[*index];
   if (group.holds_rank) return group.family;
   return at.error("the group `" + std::string(name) + "` does not hold rank " + std::to_string(capture_.rank));
 }

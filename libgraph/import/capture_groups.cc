@@ -97,7 +97,7 @@ class FamilyBuilder {
 
   Status add(RankCapture* capture) {
     std::map<std::pair<StrId, Ranks>, uint32_t> occurrences;
-    for (RankGroup& group : capture->groups) {
+    for (CapturedGroup& group : capture->groups) {
       uint32_t occurrence = occurrences[{group.axis, group.ranks}]++;
       auto [it, is_new] = placed_.try_emplace(Key{group.axis, group.ranks, occurrence});
       if (is_new) {
@@ -158,7 +158,7 @@ class FamilyBuilder {
     }
   }
 
-  Error underivable(const RankCapture& capture, const RankGroup& group) const {
+  Error underivable(const RankCapture& capture, const CapturedGroup& group) const {
     Error error{ErrorKind::cannot_apply, {}, {capture.text->name()}, {}};
     error.message = "the groups of the other ranks do not follow: `" + std::string(group.name) + "` (axis " +
                     context_->job.pool->strings.str(group.axis) + ", ranks " + print_ranks(group.ranks) +

@@ -94,7 +94,7 @@ Status read_group_ranks(const Json& json, uint32_t world, std::vector<uint32_t>*
 }
 
 Status read_group(ImportContext* context, const Json& json, RankCapture* capture, Extras* extras) {
-  RankGroup group;
+  CapturedGroup group;
   bool is_named = false, has_axis = false, has_ranks = false;
   SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
     if (key == "name") {

@@ -50,7 +50,7 @@ class ImportContext {
   FlatTextMap<Expr> parsed_;  // texts lie in the captures' DOMs, which outlive this
 };
 
-struct RankGroup {
+struct CapturedGroup {
   std::string_view name;
   StrId axis;
   std::vector<uint32_t> ranks;
@@ -64,7 +64,7 @@ struct RankCapture {
   uint32_t world = 1, rank = 0;
   std::vector<Mesh> meshes;
   Extras extras;  // unknown keys of world and groups
-  std::vector<RankGroup> groups;
+  std::vector<CapturedGroup> groups;
   FlatTextMap<uint32_t> group_index;
   Json root() const { return {text->root(), nullptr, text.get()}; }
 };

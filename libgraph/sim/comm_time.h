@@ -20,13 +20,20 @@
 
 namespace sg {
 
-enum class CollectiveKind : uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all, broadcast, point_to_point };
-CollectiveKind collective_kind(
+enum class CollectivePattern : uint8_t {
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  all_to_all,
+  broadcast,
+  point_to_point
+};
+CollectivePattern collective_kind(
     std::string_view kind);  // Communication::kind; what is not named above is point to point
 
 // Of `ranks` ranks on `nodes` hosts. 0 for a group of one.
-double collective_time_us(const Machine::Network& network, CollectiveKind kind, double bytes, double ranks,
+double collective_time_us(const Machine::Network& network, CollectivePattern kind, double bytes, double ranks,
                           double nodes);
-double ll_time_us(const Machine::Network& network, CollectiveKind kind, double bytes, double ranks, double nodes);
+double ll_time_us(const Machine::Network& network, CollectivePattern kind, double bytes, double ranks, double nodes);
 
 }  // namespace sg

@@ -159,8 +159,8 @@ void SimRank::launch_collective(NodeId n) {
   SimLaunch launch;
   launch.kind = collective_kind(c.kind);
   launch.kind_name = c.kind;
-  launch.bytes = launch.kind == CollectiveKind::all_gather && c.payload_bytes > 0 ? c.wire_bytes + c.payload_bytes
-                                                                                  : c.payload_bytes;
+  launch.bytes = launch.kind == CollectivePattern::all_gather && c.payload_bytes > 0 ? c.wire_bytes + c.payload_bytes
+                                                                                     : c.payload_bytes;
   launch.ready_us = std::max(host_us_, compute_us_);
   uint32_t cause = compute_us_ >= host_us_ ? compute_event_ : host_event_;
   launch.event = add_event(n, Resource::communicator, c.group, launch.ready_us, launch.ready_us, cause);

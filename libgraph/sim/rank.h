@@ -13,7 +13,7 @@ namespace sg {
 
 // A collective as its rank launched it; `end_us` holds once it is settled.
 struct SimLaunch {
-  CollectiveKind kind = CollectiveKind::point_to_point;
+  CollectivePattern kind = CollectivePattern::point_to_point;
   std::string_view kind_name;
   double bytes = 0;     // of the whole: comm_time.h
   double ready_us = 0;  // from here on it may begin

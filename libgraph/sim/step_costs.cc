@@ -166,9 +166,9 @@ class StepCostsBuilder {
     if (!c.complete) ++out_.unknown_;
     step->kind = StepOp::Kind::launch;
     step->group = c.group.index < job_.groups.size() ? c.group.index : static_cast<uint32_t>(job_.groups.size());
-    const CollectiveKind kind = collective_kind(c.kind);
+    const CollectivePattern kind = collective_kind(c.kind);
     const double bytes =
-        kind == CollectiveKind::all_gather && c.payload_bytes > 0 ? c.wire_bytes + c.payload_bytes : c.payload_bytes;
+        kind == CollectivePattern::all_gather && c.payload_bytes > 0 ? c.wire_bytes + c.payload_bytes : c.payload_bytes;
     step->us = collective_time_us(options_.machine.network, kind, bytes, extents_[step->group].ranks,
                                   extents_[step->group].nodes);
   }

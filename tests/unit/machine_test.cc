@@ -23,7 +23,7 @@ std::string said(const Result<Machine>& m) {
 
 // autochunker-and-inductor.md, part G: what PyTorch's estimate says for Hopper with its default links.
 TEST_CASE("the low-latency model gives PyTorch's estimates") {
-  using K = CollectiveKind;
+  using K = CollectivePattern;
   struct Case {
     K kind;
     double bytes, ranks, ms;
@@ -47,16 +47,16 @@ TEST_CASE("the low-latency model gives PyTorch's estimates") {
 
 TEST_CASE("a broadcast takes what one link takes for all of it") {
   Machine m = h100();
-  CHECK(collective_time_us(m.network, CollectiveKind::broadcast, 350e6, 8, 1) >= 1000);
-  CHECK(collective_time_us(m.network, CollectiveKind::broadcast, 350e6, 8, 1) <= 1100);
-  CHECK(collective_time_us(m.network, CollectiveKind::point_to_point, 1e9, 8, 1) ==
-        collective_time_us(m.network, CollectiveKind::point_to_point, 1e9, 2, 1));
+  CHECK(collective_time_us(m.network, CollectivePattern::broadcast, 350e6, 8, 1) >= 1000);
+  CHECK(collective_time_us(m.network, CollectivePattern::broadcast, 350e6, 8, 1) <= 1100);
+  CHECK(collective_time_us(m.network, CollectivePattern::point_to_point, 1e9, 8, 1) ==
+        collective_time_us(m.network, CollectivePattern::point_to_point, 1e9, 2, 1));
 }
 
 TEST_CASE("more bytes, more ranks and more nodes never take less time") {
   Machine m = h100();
-  for (auto kind : {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_reduce,
-                    CollectiveKind::all_to_all}) {
+  for (auto kind : {CollectivePattern::all_gather, CollectivePattern::reduce_scatter, CollectivePattern::all_reduce,
+                    CollectivePattern::all_to_all}) {
     double before = 0;
     for (double bytes = 0; bytes < 1e10; bytes = bytes * 2 + 1024) {
       double now = collective_time_us(m.network, kind, bytes, 8, 1);

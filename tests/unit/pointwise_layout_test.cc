@@ -113,12 +113,12 @@ TEST_CASE("pointwise ops see through layouts") {
 
 TEST_CASE("pointwise ops have the same bits on every instruction set") {
   std::vector<Bytes> first;
-  for (cpu::Isa isa : {cpu::Isa::baseline, cpu::Isa::v3, cpu::Isa::v4}) {
+  for (cpu::BlockIsa isa : {cpu::BlockIsa::baseline, cpu::BlockIsa::v3, cpu::BlockIsa::v4}) {
     if (!cpu::use_block_table(isa)) continue;
     size_t i = 0;
     for (test::PointwiseCase& c : test::read_pointwise_cases()) {
       Outcome out = run_case(c, {c.expected.tensor.elements()}, nullptr);
-      if (isa == cpu::Isa::baseline) first.push_back(out.bytes);
+      if (isa == cpu::BlockIsa::baseline) first.push_back(out.bytes);
       INFO(c.line.substr(0, 200));
       REQUIRE(out.bytes == first[i++]);
     }

@@ -78,12 +78,12 @@ struct BlockTable {
   BlockFn find(BlockOp op, Lane lane) const { return fn[static_cast<size_t>(op)][static_cast<size_t>(lane)]; }
 };
 
-enum class Isa : uint8_t { baseline, v3, v4 };  // of x86-64: v3 has AVX2, v4 AVX-512
+enum class BlockIsa : uint8_t { baseline, v3, v4 };  // of x86-64: v3 has AVX2, v4 AVX-512
 
 // The functions for an instruction set; null if this build or this processor does not have it.
-const BlockTable* block_table(Isa isa);
+const BlockTable* block_table(BlockIsa isa);
 const BlockTable& best_block_table();
 // Makes best_block_table give that of `isa`, for tests. REQUIRES: no program is running.
-bool use_block_table(Isa isa);
+bool use_block_table(BlockIsa isa);
 
 }  // namespace sg::cpu

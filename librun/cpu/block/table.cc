@@ -53,25 +53,25 @@ BlockTable v4_table() {
 }
 #endif
 
-bool processor_has(Isa isa) {
+bool processor_has(BlockIsa isa) {
 #if SG_X86_VERSIONS
   bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
             __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("popcnt") &&
             __builtin_cpu_supports("f16c") && __builtin_cpu_supports("movbe");
-  if (isa == Isa::v3) return v3;
-  if (isa == Isa::v4) {
+  if (isa == BlockIsa::v3) return v3;
+  if (isa == BlockIsa::v4) {
     return v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl");
   }
 #endif
-  return isa == Isa::baseline;
+  return isa == BlockIsa::baseline;
 }
 
-Isa best_isa() {
-  for (Isa isa : {Isa::v4, Isa::v3})
+BlockIsa best_isa() {
+  for (BlockIsa isa : {BlockIsa::v4, BlockIsa::v3})
     if (processor_has(isa)) return isa;
-  return Isa::baseline;
+  return BlockIsa::baseline;
 }
 
 std::atomic<const BlockTable*>& chosen_table() {
@@ -94,12 +94,12 @@ Lane lane_of(DType dtype) {
   }
 }
 
-const BlockTable* block_table(Isa isa) {
+const BlockTable* block_table(BlockIsa isa) {
   if (!processor_has(isa)) return nullptr;
 #if SG_X86_VERSIONS
   static const BlockTable v3 = v3_table(), v4 = v4_table();
-  if (isa == Isa::v3) return &v3;
-  if (isa == Isa::v4) return &v4;
+  if (isa == BlockIsa::v3) return &v3;
+  if (isa == BlockIsa::v4) return &v4;
 #endif
   static const BlockTable baseline = baseline_table();
   return &baseline;
@@ -107,7 +107,7 @@ const BlockTable* block_table(Isa isa) {
 
 const BlockTable& best_block_table() { return *chosen_table().load(std::memory_order_relaxed); }
 
-bool use_block_table(Isa isa) {
+bool use_block_table(BlockIsa isa) {
   const BlockTable* table = block_table(isa);
   if (table) chosen_table().store(table, std::memory_order_relaxed);
   return table != nullptr;
