@@ -98,6 +98,7 @@ class AutoPlanner {
     std::erase_if(node->slices, [&](const SliceWish& wish) { return join(wish.value, wish.along, 0); });
   }
 
+  // False: it is cut for who wants it. Made in the body, it is there for all of the body, in chunks.
   bool join(ValueId v, const Along& wanted, int depth);
   // `n` with one of its operands cut so that its result is chunked as wanted.
   std::optional<AutoNode> made_along(NodeId n, const Along& wanted);

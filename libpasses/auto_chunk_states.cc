@@ -185,6 +185,9 @@ bool AutoPlanner::join(ValueId v, const Along& wanted, int depth) {
   if (!def || depth > kMaxDepth || depends_[v.index] || !is_large(v)) return false;
   if (auto it = joined_.find(def); it != joined_.end())
     return state(v).kind == AxisKind::along && state(v).along == wanted;
+  // Who has been visited and takes it takes all of it, and would find a chunk in its place.
+  for (NodeId user : graph_.users(v))
+    if (at_[user.index] != kNone) return false;
   const OpInfo* op = graph_.op_info(def);
   if (op == nullptr || !op->has(kPure) || draws_random(graph_, def) || graph_.node(def).result_count != 1) return false;
   auto node = made_along(def, wanted);
