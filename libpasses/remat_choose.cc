@@ -96,7 +96,7 @@ bool RematChooser::is_better(const RematChoice& a, const RematChoice& b, int64_t
 RematDecision RematChooser::of_bits(uint64_t bits) const {
   RematDecision out{std::vector<uint8_t>(model_.size(), 0), {}};
   for (uint32_t u = 0; u < units_.size(); ++u)
-    if (bits >> u & 1) set(&out, u, true);
+    if (bits >> u % 64 & 1) set(&out, u, true);
   return out;
 }
 

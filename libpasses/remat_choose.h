@@ -77,7 +77,7 @@ class RematChooser {
   // few units
   bool try_all();
   RematChoice best_of_all(int64_t target) const;
-  RematDecision of_bits(uint64_t bits) const;
+  RematDecision of_bits(uint64_t bits) const;  // by unit; beyond 64 they repeat
 
   // many: remat_cut.cc
   RematDecision cut(double price, int64_t target);
