@@ -96,6 +96,40 @@ TEST_CASE("auto chunk: what is small is no amplifier, and a graph without one st
   CHECK(change->summary.find("no forward node") != std::string::npos);
 }
 
+// What `%away` is chunked along is another axis of it than the product contracts.
+TEST_CASE("auto chunk: what one node takes whole is not cut for another") {
+  Job job = parse(R"(sg 1.0 job "j" world 1
+graph rank *
+  input %x : f32[4, 4]
+  param %w : f32[4, 13] "w"
+  param %b : f32[13] "b"
+  forward head
+    %row    = aten.sum.dim_IntList(%x, [1], true)
+    %y      = aten.mul.Tensor(%row, %b)
+  backward head
+    %turned = aten.t(%y)
+    %away   = aten.t(%w)
+    %whole  = aten.mm(%y, %away)
+    %cut    = aten.cat([%turned, %away], 0)
+  output %whole
+  output %cut
+)");
+  infer_missing_types(*job.programs[0]);
+  AutoChunkOptions options;
+  options.min_output = 0;
+  options.chunks = 2;
+  REQUIRE(run(&job, options).ok());
+  REQUIRE(job.programs[0]->nested.size() == 1);
+  const Graph& body = job.programs[0]->nested[0]->graph;
+  const NodeId whole = body.find_node("whole"), cut = body.find_node("cut");
+  REQUIRE(whole);
+  REQUIRE(cut);
+  const Type& away = body.type(body.node(whole).args[1].as_value());
+  CHECK(body.pool().exprs.constant_value(away.shape[1]) == 4);
+  const Type& part = body.type(body.node(cut).args[0].items()[1].as_value());
+  CHECK(body.pool().exprs.constant_value(part.shape[1]) == 2);
+}
+
 TEST_CASE("auto chunk: the fewest chunks for a peak") {
   for (int64_t peak : {int64_t{40} << 20, int64_t{20} << 20, int64_t{5} << 20}) {
     Job job = head(4096, 16, 16384, false);
