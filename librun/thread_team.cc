@@ -37,12 +37,22 @@ void ThreadTeam::run(int64_t count, int64_t grain, Piece piece, const void* fn) 
   count_ = count;
   grain_ = std::max<int64_t>(grain, 1);
   next_.store(0, std::memory_order_relaxed);
-  working_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  state_.store(kOpen, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   take_pieces();
-  spin_until([&] { return working_.load(std::memory_order_acquire) == 0; });
-  for (int left; (left = working_.load(std::memory_order_acquire)) != 0;) working_.wait(left);
+  state_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  spin_until([&] { return state_.load(std::memory_order_acquire) == 0; });
+  for (uint32_t inside; (inside = state_.load(std::memory_order_acquire)) != 0;) state_.wait(inside);
+}
+
+// False: the pieces of the job at hand are all taken.
+bool ThreadTeam::enter() {
+  uint32_t state = state_.load(std::memory_order_relaxed);
+  while (state & kOpen)
+    if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire, std::memory_order_relaxed))
+      return true;
+  return false;
 }
 
 void ThreadTeam::take_pieces() {
@@ -61,8 +71,9 @@ void ThreadTeam::work(int index) {
     generation_.wait(seen, std::memory_order_acquire);
     seen = generation_.load(std::memory_order_acquire);
     if (stop_) return;
+    if (!enter()) continue;
     take_pieces();
-    if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
+    if (state_.fetch_sub(1, std::memory_order_acq_rel) == 1) state_.notify_one();  // the last, and all are taken
   }
 }
 

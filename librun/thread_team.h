@@ -4,6 +4,9 @@
 // pieces end is not defined, so a kernel's bits must not depend on it: each index writes its own part of the result. A
 // long reduction is cut into blocks by size alone, the index being that of the block, and the blocks are added up in
 // order.
+//
+// Who comes late is not waited for: when the caller has no piece left to take, only the threads that are inside of one
+// keep it. On a machine with more to do than cores a step is then about as fast as with one thread, not slower.
 #pragma once
 
 #include <atomic>
@@ -43,6 +46,7 @@ class ThreadTeam {
   using Piece = void (*)(const void* fn, int64_t begin, int64_t end);
   void run(int64_t count, int64_t grain, Piece piece, const void* fn);
   void work(int index);
+  bool enter();
   void take_pieces();
 
   std::vector<std::thread> workers_;
@@ -51,7 +55,9 @@ class ThreadTeam {
   const void* fn_ = nullptr;
   int64_t count_ = 0, grain_ = 1;
   std::atomic<int64_t> next_{0};
-  std::atomic<int> working_{0};
+  // kOpen while pieces are handed out, and how many workers are inside. What lies above is written at 0 alone.
+  static constexpr uint32_t kOpen = 1u << 31;
+  std::atomic<uint32_t> state_{0};
   std::atomic<uint32_t> generation_{0};
   std::atomic<bool> stop_{false};
 };
