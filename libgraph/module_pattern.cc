@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "libgraph/module_path.h"
+
 namespace sg {
 namespace {
 
@@ -130,12 +132,7 @@ Result<ModulePattern> ModulePattern::parse(std::string_view text) {
 
 bool ModulePattern::matches(std::string_view module) const {
   using Kind = Component::Kind;
-  std::vector<std::string_view> names;
-  for (size_t begin = 0; begin < module.size();) {
-    size_t dot = std::min(module.find('.', begin), module.size());
-    names.push_back(module.substr(begin, dot - begin));
-    begin = dot + 1;
-  }
+  const std::vector<ModulePart> names = parts_of_module(module);
   for (const Alternative& parts : alternatives_) {
     // reached[i]: the names so far can be spelled by the first i parts
     std::vector<uint8_t> reached(parts.size() + 1, 0);
@@ -150,7 +147,7 @@ bool ModulePattern::matches(std::string_view module) const {
       for (size_t i = 0; i < parts.size(); ++i) {
         if (!reached[i]) continue;
         if (parts[i].kind == Kind::any) next[i] = 1;
-        else if (parts[i].kind == Kind::one || parts[i].name == names[k]) next[i + 1] = 1;
+        else if (parts[i].kind == Kind::one || parts[i].name == names[k].name) next[i + 1] = 1;
       }
       reached = std::move(next);
       skip_any();

@@ -3,27 +3,16 @@
 #include <algorithm>
 #include <map>
 
+#include "libgraph/module_path.h"
+
 namespace sg {
-namespace {
-
-bool is_number(std::string_view s) {
-  return !s.empty() && s.size() <= 9 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-}  // namespace
 
 LayerName layer_name(std::string_view module) {
-  for (size_t begin = 0; begin <= module.size();) {
-    size_t end = std::min(module.find('.', begin), module.size());
-    std::string_view part = module.substr(begin, end - begin);
-    if (is_number(part)) {
-      uint64_t layer = 0;
-      for (char c : part) layer = layer * 10 + static_cast<uint64_t>(c - '0');
-      return {std::string(module.substr(0, begin)) + "*" + std::string(module.substr(end)), layer};
-    }
-    begin = end + 1;
-  }
-  return {std::string(module), std::nullopt};
+  const NumberedModule numbered = numbered_module(module);
+  if (numbered.number < 0) return {std::string(module), std::nullopt};
+  const std::string stack(numbered.stack), inside(numbered.inside);
+  return {(stack.empty() ? "*" : stack + ".*") + (inside.empty() ? "" : "." + inside),
+          static_cast<uint64_t>(numbered.number)};
 }
 
 std::string with_layers(const std::string& pattern, const std::set<uint64_t>& layers) {

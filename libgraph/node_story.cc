@@ -5,6 +5,7 @@
 #include <set>
 
 #include "libgraph/cost.h"
+#include "libgraph/module_path.h"
 #include "libgraph/names.h"
 #include "libgraph/nearest.h"
 #include "libgraph/op.h"
@@ -304,12 +305,13 @@ class Teller {
 
 // A module is not a node: its nodes are.
 std::string hint_of_module(const Graph& graph, std::string_view name) {
+  if (name.empty()) return {};
   NodeId first, last;
   size_t count = 0;
   for (NodeId n : graph.nodes()) {
     const Node& node = graph.node(n);
     const std::string_view module = node.module ? graph.pool().strings[node.module] : std::string_view();
-    if (!module.starts_with(name) || (module.size() > name.size() && module[name.size()] != '.')) continue;
+    if (!is_in_module(module, name)) continue;
     if (count++ == 0) first = n;
     last = n;
   }

@@ -4,6 +4,8 @@
 
 #include "libgraph/expr/assume.h"
 #include "libgraph/expr/range_infer.h"
+#include "libgraph/module_path.h"
+#include "libgraph/names.h"
 #include "libgraph/op.h"
 #include "libgraph/plan/plan.h"
 
@@ -15,20 +17,9 @@ std::optional<int64_t> default_size(const Program& program, StrId name) {
   return symbol ? hint_or_middle(*symbol) : std::nullopt;
 }
 
-std::string_view phase_name(Phase phase) {
-  switch (phase) {
-    case Phase::forward: return "forward";
-    case Phase::backward: return "backward";
-    case Phase::optimizer: return "optimizer";
-  }
-  return "forward";
-}
-
 std::string_view first_components(std::string_view module, size_t depth) {
-  if (depth == 0) return module;
-  for (size_t i = 0; i < module.size(); ++i)
-    if (module[i] == '.' && --depth == 0) return module.substr(0, i);
-  return module;
+  const std::vector<ModulePart> parts = parts_of_module(module);
+  return depth == 0 || parts.size() <= depth ? module : parts[depth - 1].path;
 }
 
 std::string group_name(const Job& job, GroupId g) {
@@ -114,7 +105,7 @@ class Collector {
     NodeCost cost = cost_.node(graph, n);
     out_.incomplete += !cost.complete;
     std::string_view module = node.module.is_none() ? std::string_view() : graph.pool().strings[node.module];
-    for (CostSum* sum : {&out_.total, &out_.by_phase[std::string(phase_name(node.phase))], &out_.by_op[op],
+    for (CostSum* sum : {&out_.total, &out_.by_phase[std::string(name_of(node.phase))], &out_.by_op[op],
                          &out_.by_module[std::string(first_components(module, options_.module_depth))]}) {
       ++sum->nodes;
       sum->flops += cost.flops;
@@ -199,7 +190,7 @@ class Collector {
       owner.name = graph.name(s.owner);
       owner.op = graph.op_name(s.def);
       if (node.module) owner.module = graph.pool().strings[node.module];
-      owner.phase = phase_name(node.phase);
+      owner.phase = name_of(node.phase);
       owner.bytes = s.bytes;
       m.live_at_peak.push_back(std::move(owner));
     }

@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "libgraph/module_path.h"
 #include "libgraph/module_pattern.h"
 #include "libpasses/bucket_parts.h"
 
@@ -16,23 +17,6 @@ using Key = std::tuple<Kind, uint32_t, std::string, BucketDirection, uint32_t, D
 Key key_of(const Member& m, const std::string& part) {
   const bool mixes = m.kind == Kind::gather && m.is_flat && !is_complex(m.dtype);
   return {m.kind, m.group, m.reduction, m.direction, m.depth, mixes ? DType::none : m.dtype, part};
-}
-
-// "layers.0.attention.wq.weight" -> "layers.0"; empty when no part of the name is a number.
-std::string block_of(const std::string& name) {
-  for (size_t begin = 0; begin < name.size();) {
-    const size_t end = std::min(name.find('.', begin), name.size());
-    const bool number = end > begin && std::all_of(name.begin() + static_cast<std::ptrdiff_t>(begin),
-                                                   name.begin() + static_cast<std::ptrdiff_t>(end),
-                                                   [](char c) { return c >= '0' && c <= '9'; });
-    if (number) return name.substr(0, end);
-    begin = end + 1;
-  }
-  return {};
-}
-
-std::string module_of(const std::string& parameter) {
-  return parameter.substr(0, parameter.rfind('.') == parameter.npos ? 0 : parameter.rfind('.'));
 }
 
 // Collects members into buckets by key. A parameter that comes again in one starts the next, unless it is gathered by
@@ -61,7 +45,7 @@ class Builder {
       std::ranges::stable_sort(bucket.members, [&](size_t a, size_t b) { return packing(a) < packing(b); });
       std::set<std::string> seen;
       for (size_t m : bucket.members)
-        if (std::string name = names != nullptr ? (*names)[m] : module_of(members_.list[m].name);
+        if (std::string name = names != nullptr ? (*names)[m] : std::string(parent_module(members_.list[m].name));
             !name.empty() && seen.insert(name).second)
           bucket.modules.push_back(name);
     }
@@ -138,10 +122,10 @@ Plan plan_per_block(const Members& members) {
   std::map<std::pair<Kind, BucketDirection>, std::string> last_block;  // by what runs in one order
   for (size_t i = 0; i < members.list.size(); ++i) {
     const Member& m = members.list[i];
-    const std::string block = block_of(m.name);
+    const std::string block(numbered_module(m.name).layer);
     std::string& last = last_block[{m.kind, m.direction}];
     if (!block.empty()) last = block;
-    names.push_back(block.empty() ? module_of(m.name) : block);
+    names.push_back(block.empty() ? std::string(parent_module(m.name)) : block);
     // Outside of blocks a head's gradients may come chunk by chunk: each is reduced when it is there.
     builder.add(key_of(m, block.empty() ? "behind " + last : block), i, !block.empty() && m.kind != Kind::gather);
   }
@@ -156,7 +140,7 @@ Result<Plan> plan_per_module(const Members& members, const std::string& text, co
     const Line* owner = nullptr;
     for (Line& line : lines)
       for (size_t p = 0; p < line.patterns.size(); ++p) {
-        if (!line.patterns[p].matches(module_of(m.name))) continue;
+        if (!line.patterns[p].matches(parent_module(m.name))) continue;
         line.used[p] = true;
         if (owner != nullptr && owner != &line)
           return wrong_line(file, line.number, m.name + " is named in line " + std::to_string(owner->number) + " too");

@@ -3,15 +3,14 @@
 #include <unordered_map>
 
 #include "libgraph/dtype.h"
+#include "libgraph/module_path.h"
 
 namespace sg {
 
 std::string_view region_root(const ModulePattern& pattern, std::string_view module) {
-  for (size_t end = module.find('.');; end = module.find('.', end + 1)) {
-    const std::string_view prefix = module.substr(0, end);
-    if (!prefix.empty() && pattern.matches(prefix)) return prefix;
-    if (end == std::string_view::npos) return {};
-  }
+  for (const ModulePart& part : parts_of_module(module))
+    if (pattern.matches(part.path)) return part.path;
+  return {};
 }
 
 std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern,
@@ -31,8 +30,7 @@ std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& p
         if (is_new) {
           ChunkRegion region;
           region.module = root;
-          const size_t dot = root.rfind('.');
-          region.parent = dot == std::string::npos ? std::string() : root.substr(0, dot);
+          region.parent = parent_module(root);
           regions.push_back(std::move(region));
         }
         known->second = at->second;

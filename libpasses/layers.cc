@@ -1,35 +1,15 @@
 #include "libpasses/layers.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <vector>
 
+#include "libgraph/module_path.h"
 #include "libgraph/op.h"
 
 namespace sg {
 namespace {
-
-// "encoder.3.ff.0" is in number 3 of the stack "encoder.", and in a module inside of that.
-struct Place {
-  std::string_view stack;
-  int32_t number = -1;  // none
-  bool is_inside = false;
-};
-
-Place place_of(std::string_view module) {
-  for (size_t begin = 0; begin < module.size();) {
-    const size_t dot = std::min(module.find('.', begin), module.size());
-    const std::string_view part = module.substr(begin, dot - begin);
-    int32_t number = 0;
-    auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    if (!part.empty() && error == std::errc() && end == part.data() + part.size() && number >= 0)
-      return {module.substr(0, begin), number, dot < module.size()};
-    begin = dot + 1;
-  }
-  return {};
-}
 
 struct Member {
   StrId op;  // the first that was met
@@ -93,23 +73,23 @@ void number_layers(Stack* stack, int32_t* next) {
 
 }  // namespace
 
-int32_t layer_of(std::string_view module) { return place_of(module).number; }
+int32_t layer_of(std::string_view module) { return numbered_module(module).number; }
 
 Layers::Layers(const Graph& graph) {
   std::vector<Stack> stacks;  // as the forward comes to them
   std::map<std::string_view, size_t> which;
-  std::unordered_map<StrId, Place, IdHash> places;
+  std::unordered_map<StrId, NumberedModule, IdHash> places;
   for (NodeId n : graph.nodes()) {
     const StrId module = graph.node(n).module;
     if (!module) continue;
     const auto [it, is_new] = places.try_emplace(module);
-    if (is_new) it->second = place_of(graph.pool().strings[module]);
-    const Place& place = it->second;
+    if (is_new) it->second = numbered_module(graph.pool().strings[module]);
+    const NumberedModule& place = it->second;
     if (place.number < 0 || !is_of_forward(graph, n)) continue;
     const auto [stack, is_first] = which.try_emplace(place.stack, stacks.size());
     if (is_first) stacks.emplace_back();
     Member& member = stacks[stack->second].members[place.number];
-    member.has_modules |= place.is_inside;
+    member.has_modules |= !place.inside.empty();
     add_op(graph, n, &member);
   }
   for (Stack& stack : stacks) stack.is_chain_of_singles = is_chain(stack);

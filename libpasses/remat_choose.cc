@@ -12,8 +12,9 @@ constexpr uint32_t kNone = RematModel::kNone;
 constexpr size_t kMostUnitsForStarts = 48;  // so few that the search may begin anew
 constexpr int kStarts = 16;
 
-// "layers.3.mlp" -> "layers.*.mlp"
-std::string without_numbers(std::string_view module) {
+// "layers.3.mlp" -> "layers.*.mlp", and, as a search by kinds gains from kinds that hold much, "layer2.0.conv1" ->
+// "layer*.*.conv*".
+std::string without_digits(std::string_view module) {
   std::string out;
   for (char c : module)
     if (!std::isdigit(static_cast<unsigned char>(c))) out += c;
@@ -68,7 +69,7 @@ void RematChooser::find_kinds() {
     for (uint32_t i = 0; i < node.result_count; ++i)
       what += ',' + std::to_string(graph.value(node.result(i)).type.index);
     const std::string module = node.module ? std::string(graph.pool().strings[node.module]) : std::string();
-    const std::string key = without_numbers(module) + what + '#' + std::to_string(seen[module + what]++);
+    const std::string key = without_digits(module) + what + '#' + std::to_string(seen[module + what]++);
     const auto [it, is_new] = kind_of.try_emplace(key, static_cast<uint32_t>(kinds_.size()));
     if (is_new) kinds_.emplace_back();
     kinds_[it->second].push_back(u);

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "libgraph/module_path.h"
 #include "tools/cli_complete.h"
 #include "tools/cli_job.h"
 
@@ -39,19 +40,6 @@ void for_each_graph(const Job& job, const Fn& fn) {
   }
 }
 
-// "layers.3.moe" -> "layers.*.moe"
-std::string pattern_of(std::string_view module) {
-  std::string out;
-  for (size_t begin = 0; begin <= module.size();) {
-    size_t end = std::min(module.find('.', begin), module.size());
-    std::string_view part = module.substr(begin, end - begin);
-    bool is_number = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
-    out += std::string(out.empty() ? "" : ".") + (is_number ? "*" : std::string(part));
-    begin = end + 1;
-  }
-  return out;
-}
-
 using Words = std::map<std::string, std::string>;  // with what is said of each
 
 Words nodes_of(const Job& job, std::string_view typed) {
@@ -71,12 +59,9 @@ Words modules_of(const Job& job, std::string_view typed) {
     for (NodeId n : graph.nodes()) {
       if (graph.node(n).module.is_none()) continue;
       std::string_view module = graph.pool().strings[graph.node(n).module];
-      for (size_t end = module.find('.');; end = module.find('.', end + 1)) {
-        if (module.empty()) break;
-        std::string name = pattern_of(module.substr(0, end));
-        ++counts[name];
-        if (typed.find_first_of("0123456789") != typed.npos) ++counts[std::string(module.substr(0, end))];
-        if (end == module.npos) break;
+      for (const ModulePart& part : parts_of_module(module)) {
+        ++counts[pattern_of_module(part.path)];
+        if (typed.find_first_of("0123456789") != typed.npos) ++counts[std::string(part.path)];
       }
     }
   });

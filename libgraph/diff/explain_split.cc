@@ -1,17 +1,16 @@
 // Chunks that no metadata tells: behind a new split, nodes that do to each piece what one node did to the whole.
 //
 // Pieces    The results of a new split are pieces 0, 1, ... of one value. A node that takes piece i, or what was made
-// of it, and
-//           of no other piece, belongs to chunk i. Nodes that take several pieces put them together again.
+//           of it, and of no other piece, belongs to chunk i. Nodes that take several pieces put them together again.
 // Alike     Nodes of different chunks are one node's copies when they have one op, literals that differ in sizes only,
-// and operands
-//           that are alike: the k-th of chunk 0, the k-th of chunk 1 and so on.
+//           and operands that are alike: the k-th of chunk 0, the k-th of chunk 1 and so on.
 // Regions   Nodes that hand each other pieces, in one phase.
 #include <algorithm>
 #include <array>
 
 #include "libgraph/diff/diff_explain.h"
 #include "libgraph/human.h"
+#include "libgraph/module_path.h"
 
 namespace sg {
 namespace {
@@ -271,7 +270,7 @@ class Splits {
                  "split into " + plural(region.chunks, "chunk") + part + ": " + plural(region.originals, "node") +
                      " became " + std::to_string(region.copies) +
                      (region.boundary.empty() ? "" : ", " + plural(region.boundary.size(), "boundary node")),
-                 common_module(region.modules_of), region.originals, region.copies + region.boundary.size(),
+                 module_of_all(region.modules_of), region.originals, region.copies + region.boundary.size(),
                  {{"chunks", region.chunks},
                   {"originals", region.originals},
                   {"copies", region.copies},
@@ -280,16 +279,9 @@ class Splits {
   }
 
   // "layers.1.moe": what all the modules lie in; where that is nothing, the blocks.
-  std::string common_module(const std::vector<uint32_t>& nodes) const {
+  std::string module_of_all(const std::vector<uint32_t>& nodes) const {
     std::string_view common = state_.module(1, nodes[0]);
-    for (uint32_t n : nodes) {
-      std::string_view module = state_.module(1, n);
-      auto is_inside = [&] {
-        return module.starts_with(common) && (module.size() == common.size() || module[common.size()] == '.');
-      };
-      while (!common.empty() && !is_inside())
-        common = common.substr(0, common.find('.') == common.npos ? 0 : common.rfind('.'));
-    }
+    for (uint32_t n : nodes) common = common_module(common, state_.module(1, n));
     return common.empty() ? state_.blocks(1, nodes) : std::string(common);
   }
 

@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "libgraph/module_path.h"
+
 namespace sg {
 
 std::string_view resource_name(Resource resource) {
@@ -28,20 +30,6 @@ namespace {
 
 constexpr std::string_view kLaunches = "(host: launches)";
 
-// "layers.3.mlp" -> "layers.*.mlp"
-std::string without_numbers(std::string_view module) {
-  std::string out;
-  for (size_t at = 0; at <= module.size();) {
-    size_t dot = std::min(module.find('.', at), module.size());
-    std::string_view part = module.substr(at, dot - at);
-    bool is_number = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
-    out += (at == 0 ? "" : ".");
-    out += is_number ? "*" : part;
-    at = dot + 1;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::vector<PathRow> critical_rows(const Job& job, const ProgramTimeline& timeline) {
@@ -57,7 +45,7 @@ std::vector<PathRow> critical_rows(const Job& job, const ProgramTimeline& timeli
     }
     until = std::max(until, e.end_us);
     const Node& node = e.graph->node(e.node);
-    std::string module = node.module.is_none() ? "" : without_numbers(job.pool->strings[node.module]);
+    std::string module = node.module.is_none() ? "" : pattern_of_module(job.pool->strings[node.module]);
     PathRow& row = rows[{e.resource, e.graph->op_name(e.node), module}];
     double us = e.end_us - e.begin_us;
     if (row.count++ == 0) {

@@ -1,5 +1,6 @@
 #include <map>
 
+#include "libgraph/module_path.h"
 #include "libgraph/names.h"
 #include "libgraph/text/text.h"
 #include "libgraph/view/view_columns.h"
@@ -50,11 +51,7 @@ class DotWriter {
     if (node.module.is_none()) return root;
     std::string_view module = view_.graph->pool().strings[node.module];
     Cluster* at = root;
-    for (size_t begin = 0; begin <= module.size();) {
-      size_t end = std::min(module.find('.', begin), module.size());
-      at = &at->parts[std::string(module.substr(begin, end - begin))];
-      begin = end + 1;
-    }
+    for (const ModulePart& part : parts_of_module(module)) at = &at->parts[std::string(part.name)];
     return at;
   }
 

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "libgraph/module_path.h"
 #include "libgraph/module_pattern.h"
 #include "tests/support/rng.h"
 
@@ -125,4 +126,67 @@ TEST_CASE("module pattern agrees with a naive matcher") {
   }
   CHECK(matched > 500);
   CHECK(matched < 3500);
+}
+
+TEST_CASE("a name's first number parts it into stack, layer and what is inside") {
+  struct Case {
+    const char* module;
+    const char* stack;
+    int32_t number;
+    const char* layer;
+    const char* inside;
+  };
+  const Case cases[] = {
+      {"encoder.layers.3.ff.0", "encoder.layers", 3, "encoder.layers.3", "ff.0"},
+      {"layers.12", "layers", 12, "layers.12", ""},
+      {"0.weight", "", 0, "0", "weight"},
+      {"7", "", 7, "7", ""},
+      {"layers.x1.norm", "", -1, "", ""},
+      {"layers.1234567890.norm", "", -1, "", ""},  // more digits than a number of modules has
+      {"a..2", "a.", 2, "a..2", ""},
+      {"", "", -1, "", ""},
+  };
+  for (const Case& c : cases) {
+    INFO(c.module);
+    const sg::NumberedModule got = sg::numbered_module(c.module);
+    CHECK(got.stack == c.stack);
+    CHECK(got.number == c.number);
+    CHECK(got.layer == c.layer);
+    CHECK(got.inside == c.inside);
+  }
+}
+
+TEST_CASE("parents, what lies in a module, and patterns of names") {
+  CHECK(sg::parent_module("encoder.layers.3") == "encoder.layers");
+  CHECK(sg::parent_module("encoder") == "");
+  CHECK(sg::parent_module("") == "");
+  CHECK(sg::is_in_module("layers.1.moe", "layers.1"));
+  CHECK(sg::is_in_module("layers.1", "layers.1"));
+  CHECK(sg::is_in_module("norm", ""));
+  CHECK_FALSE(sg::is_in_module("layers.10", "layers.1"));
+  CHECK_FALSE(sg::is_in_module("layers", "layers.1"));
+  CHECK(sg::common_module("layers.1.moe.router", "layers.1.moe.experts") == "layers.1.moe");
+  CHECK(sg::common_module("layers.1", "layers.10") == "layers");
+  CHECK(sg::common_module("encoder", "decoder") == "");
+  CHECK(sg::pattern_of_module("layers.3.experts.11.w1") == "layers.*.experts.*.w1");
+  CHECK(sg::pattern_of_module("") == "");
+}
+
+TEST_CASE("the parts of a name join to it") {
+  sg::test::Rng rng(11);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<std::string> words(1 + rng.below(5));
+    for (std::string& word : words)
+      word = rng.below(2) ? "w" + std::to_string(rng.below(3)) : std::to_string(rng.below(99));
+    const std::string module = join(words);
+    const std::vector<sg::ModulePart> parts = sg::parts_of_module(module);
+    REQUIRE(parts.size() == words.size());
+    for (size_t k = 0; k < parts.size(); ++k) {
+      CHECK(parts[k].name == words[k]);
+      CHECK(sg::parent_module(parts[k].path) == (k == 0 ? "" : parts[k - 1].path));
+      CHECK(sg::is_in_module(module, parts[k].path));
+    }
+    CHECK(parts.back().path == module);
+  }
+  CHECK(sg::parts_of_module("").empty());
 }
