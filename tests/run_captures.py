@@ -11,23 +11,12 @@ import csv
 import glob
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
+from harness import Failure, TRACES, Tally, run, skip
 
 MAX_PLAN_RATIO = 1.02
-
-
-class Failure(Exception):
-    pass
-
-
-def run(*command):
-    result = subprocess.run(command, capture_output=True)
-    if result.returncode != 0:
-        raise Failure(f'{" ".join(command)}: exit {result.returncode}: {result.stderr.decode(errors="replace")[:500]}')
-    return result.stdout
 
 
 def check_round_trip(tool, graph, folder):
@@ -58,7 +47,7 @@ def check_one(tool, source, row, folder):
     run(tool('sg-import'), '-q', source, '-o', graph)
     run(tool('sg-import'), '-q', '--check', source)
     check_round_trip(tool, graph, folder)
-    stats = json.loads(run(tool('sg-stat'), graph, '--json'))
+    stats = json.loads(run(tool('sg-stat'), graph, '--json').stdout)
     check_plan(stats)
     if row is not None:
         check_counts(stats, row)
@@ -70,33 +59,27 @@ def check_files_of_ranks(tool, source, graph, folder):
     """One file a rank, read back as a rank set, is the job."""
     ranks = os.path.join(folder, os.path.basename(os.path.dirname(os.path.dirname(source))), 'rank{r}.sg')
     run(tool('sg-import'), '-q', source, '-o', ranks)
-    if run(tool('sg-print'), ranks) != run(tool('sg-print'), graph):
+    if run(tool('sg-print'), ranks).stdout != run(tool('sg-print'), graph).stdout:
         raise Failure('the files of its ranks do not give the same text')
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--bin', default='build/bin')
-    parser.add_argument('--traces', default=os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../shared/traces'))
+    parser.add_argument('--traces', default=TRACES)
     options = parser.parse_args()
     if not os.path.isdir(options.traces):
-        print(f'SKIPPED: the shared captures ({options.traces}) are absent')
-        return 77
+        return skip(f'the shared captures ({options.traces}) are absent')
     rows = {r['file']: r for r in csv.DictReader(open(os.path.join(options.traces, 'MANIFEST.tsv')), delimiter='\t')}
     files = [f for f in glob.glob(os.path.join(options.traces, '**/*.json*'), recursive=True) if 'scalars' not in f]
     sets = [d + '/rank{r}/step.json' for d in glob.glob(os.path.join(options.traces, 'multi/*')) if os.path.isdir(d)]
     tool = lambda name: os.path.join(options.bin, name)
-    failed = 0
+    tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
         for source in sorted(files) + sorted(sets):
             name = os.path.relpath(source, options.traces)
-            try:
-                check_one(tool, source, rows.get(name), folder)
-            except Failure as failure:
-                failed += 1
-                print(f'FAILED {name}: {failure}')
-    print(f'{len(files) + len(sets) - failed} passed, {failed} failed')
-    return 1 if failed or not files else 0
+            tally.hold(name, check_one, tool, source, rows.get(name), folder)
+    return tally.finish()
 
 
 if __name__ == '__main__':

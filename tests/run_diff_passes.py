@@ -13,10 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import harness
+from harness import skip
 from json_schema import check_schema
 
 ROOT = Path(__file__).resolve().parent
-TRACES = next((t for t in (p / "shared" / "traces" for p in (ROOT.parent.parent, ROOT.parent.parent.parent)) if t.exists()), None)
+TRACES = Path(harness.TRACES)
 CAPTURES = ["single/gpt2-tiny/step.json", "single/gpt2-tiny-dynamic/step.json", "single/llama3-1rank/step.json",
             "multi/llama3-fsdp4/rank{r}/step.json", "multi/dsv3-ep4/rank{r}/step.json"]
 SCHEMA = json.loads((ROOT.parent / "schema" / "sg-diff.schema.json").read_text())
@@ -65,7 +67,8 @@ def no_difference(tools, capture, graph):
         (Path(tools.folder) / name).write_text(content)
     tools.run("sg-import", "-q", TRACES / capture, "-o", "again.sg")
     count = lambda *args: len(tools.run("sg-diff", "--name-only", *args, codes=(0, 1)).splitlines())
-    return [("its text form: edits", 0, count(graph, "text.txt")), ("imported again: edits", 0, count("step.sg", "again.sg")),
+    return [("its text form: edits", 0, count(graph, "text.txt")),
+            ("imported again: edits", 0, count("step.sg", "again.sg")),
             ("renamed: edits", 0, count("--ignore", "name", graph, "renamed.txt")),
             ("renamed, names not ignored: any edit", True, count(graph, "renamed.txt") > 0)]
 
@@ -80,7 +83,8 @@ def check(tools, capture):
     said = []
     graph = tools.diff("step.sg", "clean.sg")
     said.append(("clean: writes made functional", clean["functional"], facts(graph, "in_place", "nodes")))
-    for a, b in (("clean", "remat"), ("clean", "offload"), ("offload", "clean"), ("remat", "bucket"), ("bucket", "remat")):
+    for a, b in (("clean", "remat"), ("clean", "offload"), ("offload", "clean"), ("remat", "bucket"),
+                 ("bucket", "remat")):
         graph = tools.diff(f"{a}.sg", f"{b}.sg")
         if graph is None:
             continue
@@ -92,7 +96,8 @@ def check(tools, capture):
             if "dynamic" not in capture:
                 said.append((f"{a} to {b}: bytes", offload["host_bytes"], facts(graph, "offloaded", "bytes")))
         if "bucket" in (a, b):
-            said.append((f"{a} to {b}: members of buckets", sum(n for _, n in buckets_of(buckets)), facts(graph, "merged", "merged")))
+            said.append((f"{a} to {b}: members of buckets", sum(n for _, n in buckets_of(buckets)),
+                         facts(graph, "merged", "merged")))
     graph = tools.diff("clean.sg", "bucket.sg")
     if graph and buckets_of(buckets):
         again = [n for direction, n in buckets_of(buckets) if direction == "backward"]
@@ -116,9 +121,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", default="build/bin")
     args = parser.parse_args()
-    if TRACES is None:
-        print("SKIPPED: no captures at ../shared/traces")
-        return 77
+    if not TRACES.is_dir():
+        return skip("no captures at ../shared/traces")
     failed = count = 0
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(args.bin, folder)

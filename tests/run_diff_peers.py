@@ -9,17 +9,15 @@ import argparse
 import gzip
 import json
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from harness import TRACES, run, skip
 from json_schema import check_schema
 
 ROOT = Path(__file__).resolve().parent
-PEERS = ROOT.parent.parent / "shared" / "traces" / "peer"
-if not PEERS.exists():
-    PEERS = ROOT.parent.parent.parent / "shared" / "traces" / "peer"
+PEERS = Path(TRACES) / "peer"
 GOLDEN = ROOT / "data" / "diff"
 
 
@@ -64,8 +62,10 @@ def identities(before, after, graph):
             gone.add(a), new.add(b)
         else:
             wrong += 1
-    return [("nodes gone", len(theirs - ours), len(gone & (theirs - ours))), ("nodes gone, said", len(gone), len(theirs - ours)),
-            ("nodes new", len(ours - theirs), len(new & (ours - theirs))), ("nodes new, said", len(new), len(ours - theirs)),
+    return [("nodes gone", len(theirs - ours), len(gone & (theirs - ours))),
+            ("nodes gone, said", len(gone), len(theirs - ours)),
+            ("nodes new", len(ours - theirs), len(new & (ours - theirs))),
+            ("nodes new, said", len(new), len(ours - theirs)),
             ("nodes taken for another", 0, wrong)]
 
 
@@ -106,7 +106,8 @@ def costs_of(report, kind):
 
 def chunk_counts(after):
     copies = [n for n in after if chunk(n, "chunk_id") is not None and chunk(n, "chunked_original_name")]
-    keys = {(chunk(n, "chunked_region_fqn"), chunk(n, "chunked_region_is_backward"), chunk(n, "chunked_original_name")) for n in copies}
+    keys = {(chunk(n, "chunked_region_fqn"), chunk(n, "chunked_region_is_backward"), chunk(n, "chunked_original_name"))
+            for n in copies}
     return len(copies), len(keys)
 
 
@@ -123,13 +124,16 @@ def check(a, b, report, without_chunks):
         said.append(("recomputed nodes", new_copies, ours))
     if "remat" in b.name or "tag" in b.name:
         tagged = {n["name"] for n in before if n.get("recompute")}
-        said.append(("nodes tagged", count(after, lambda n: n.get("recompute") and not is_recomputed(n) and n["name"] not in tagged),
+        said.append(("nodes tagged",
+                     count(after, lambda n: n.get("recompute") and not is_recomputed(n) and n["name"] not in tagged),
                      tagged_by(graph)))
-    said.append(("nodes", len(after) - len(before), sum(r["after"] - r["before"] for r in report["costs"] if r["key"] == "nodes")))
+    said.append(("nodes", len(after) - len(before),
+                 sum(r["after"] - r["before"] for r in report["costs"] if r["key"] == "nodes")))
     for kind in ("all_gather", "reduce_scatter"):
         then, now = traffic(a, kind), traffic(b, kind)
         if then and now and "bucketing" not in b.name:      # buckets hand in padding, too
-            said.append((f"{kind}: more of them, and bytes", (now[0] - then[0], now[1] - then[1]), costs_of(report, kind)))
+            said.append((f"{kind}: more of them, and bytes", (now[0] - then[0], now[1] - then[1]),
+                         costs_of(report, kind)))
     if "canonicalize" in b.name:
         ops = {n["name"]: n["op"] for n in before}
         other = count(after, lambda n: n["op"] != ops[n["name"]])
@@ -155,7 +159,8 @@ def check(a, b, report, without_chunks):
         moves = sum(1 for e in graph["edits"] for c in e["changes"] if c["aspect"] == "order")
         said.append(("added and removed", 0, graph["counts"]["added"] + graph["counts"]["removed"]))
         if "isolate" in b.name:
-            said.append(("exchanges in another group", count(after, lambda n: "all_to_all" in n["op"]), facts(graph, "regrouped", "nodes")))
+            said.append(("exchanges in another group", count(after, lambda n: "all_to_all" in n["op"]),
+                         facts(graph, "regrouped", "nodes")))
             said.append(("changed ops, operands, literals, types", len(structural), facts(graph, "regrouped", "nodes")))
         else:
             said.append(("changed ops, operands, literals, types", 0, len(structural)))
@@ -181,10 +186,11 @@ def strip_chunks(text):
 
 def diff_without_chunks(bin_dir, folder):
     for side in "ab":
-        text = run([bin_dir / "sg-print", f"{folder}/{side}.sg"])
+        text = run(bin_dir / "sg-print", f"{folder}/{side}.sg").stdout
         Path(f"{folder}/{side}.txt").write_text(strip_chunks(text))
-        run([bin_dir / "sg-parse", "-q", f"{folder}/{side}.txt", "-o", f"{folder}/{side}-bare.sg"])
-    return json.loads(run([bin_dir / "sg-diff", "--json", "--no-cost", f"{folder}/a-bare.sg", f"{folder}/b-bare.sg"]))
+        run(bin_dir / "sg-parse", "-q", f"{folder}/{side}.txt", "-o", f"{folder}/{side}-bare.sg")
+    graphs = [f"{folder}/a-bare.sg", f"{folder}/b-bare.sg"]
+    return json.loads(run(bin_dir / "sg-diff", "--json", "--no-cost", *graphs, ok=(0, 1)).stdout)
 
 
 def summary(text):
@@ -194,21 +200,13 @@ def summary(text):
     return head.rstrip("\n") + "\n" + (costs if "before" in costs else "")
 
 
-def run(command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stderr}")
-    return done.stdout
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", default="build/bin")
     parser.add_argument("--update", action="store_true")
     args = parser.parse_args()
     if not PEERS.exists():
-        print(f"SKIPPED: no captures of other systems' passes at {PEERS}")
-        return 77
+        return skip(f"no captures of other systems' passes at {PEERS}")
     schema = json.loads((ROOT.parent / "schema" / "sg-diff.schema.json").read_text())
     bin_dir, failed, pairs = Path(args.bin).resolve(), 0, 0
     with tempfile.TemporaryDirectory() as folder:
@@ -219,9 +217,10 @@ def main():
             for a, b in zip(stages, stages[1:]):
                 name = f"{policy.parent.name}-{policy.name}-{a.name[:2]}-{b.name[:2]}"
                 for source, target in ((a, "a.sg"), (b, "b.sg")):
-                    run([bin_dir / "sg-import", "-q", source, "-o", f"{folder}/{target}"])
-                report = json.loads(run([bin_dir / "sg-diff", "--json", f"{folder}/a.sg", f"{folder}/b.sg"]))
-                text = run(["sh", "-c", f"cd {folder} && {bin_dir}/sg-diff --machine none a.sg b.sg"])
+                    run(bin_dir / "sg-import", "-q", source, "-o", f"{folder}/{target}")
+                report = json.loads(run(bin_dir / "sg-diff", "--json", f"{folder}/a.sg", f"{folder}/b.sg",
+                                        ok=(0, 1)).stdout)
+                text = run("sh", "-c", f"cd {folder} && {bin_dir}/sg-diff --machine none a.sg b.sg", ok=(0, 1)).stdout
                 check_schema(report, schema)
                 pairs += 1
                 for what, theirs, ours in check(a, b, report, lambda: diff_without_chunks(bin_dir, folder)):

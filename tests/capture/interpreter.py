@@ -4,8 +4,9 @@ import os
 import subprocess
 import sys
 
-SKIPPED = 77  # SKIP_RETURN_CODE in tests/CMakeLists.txt
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import ROOT, skip  # noqa: E402
+
 _NEEDS = "import torch, safetensors"
 
 
@@ -32,5 +33,4 @@ def use_python_with_torch():
                 continue
         if _has_torch(python):
             os.execvp(python, [python, *sys.argv])
-    print("SKIPPED: no Python with torch and safetensors; set STEPGRAPH_PYTHON, or make a venv beside the repository")
-    sys.exit(SKIPPED)
+    sys.exit(skip("no Python with torch and safetensors; set STEPGRAPH_PYTHON, or make a venv beside the repository"))

@@ -7,12 +7,11 @@ Each model of models.py is captured; the capture imports, verifies, and sg-run's
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
-import time
 
-from interpreter import ROOT, SKIPPED, use_python_with_torch
+from interpreter import ROOT, use_python_with_torch
+from harness import Failure, Tally, run, skip  # noqa: E402
 
 use_python_with_torch()
 sys.path.insert(0, os.path.join(ROOT, "tools", "capture"))
@@ -25,17 +24,6 @@ from stepgraph_capture import values  # noqa: E402
 from stepgraph_capture.step import Step  # noqa: E402
 
 
-class Failure(Exception):
-    pass
-
-
-def run(*command):
-    result = subprocess.run(command, capture_output=True, text=True)
-    if result.returncode != 0:
-        raise Failure(f"{' '.join(command)}: exit {result.returncode}: {(result.stdout + result.stderr)[-2000:]}")
-    return result.stdout
-
-
 def check_runs_equal(bin_folder, folder, inputs="inputs.safetensors", expected="expected.safetensors"):
     """The capture in `folder` as a graph gives what PyTorch gave."""
     tool = lambda name: os.path.join(bin_folder, name)  # noqa: E731
@@ -44,7 +32,7 @@ def check_runs_equal(bin_folder, folder, inputs="inputs.safetensors", expected="
     run(tool("sg-check"), graph)
     said = run(
         tool("sg-run"), graph, "--inputs", os.path.join(folder, inputs), "--expect", os.path.join(folder, expected)
-    )
+    ).stdout
     if "values are as expected" not in said:
         raise Failure(f"sg-run compared nothing: {said}")
 
@@ -82,8 +70,7 @@ def chosen(options):
     try:
         import transformers
     except ImportError:
-        print("SKIPPED: this Python has torch but not transformers")
-        sys.exit(SKIPPED)
+        sys.exit(skip("this Python has torch but not transformers"))
     transformers.logging.set_verbosity_error()
     return models.HUB_MODELS
 
@@ -95,21 +82,13 @@ def main():
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    failed = passed = 0
+    tally = Tally(stepgraph_capture.CaptureError)
     for make in chosen(options):
         if options.names and make.__name__ not in options.names:
             continue
-        started = time.time()
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                check_model(make, options.bin, folder)
-                passed += 1
-                print(f"ok    {make.__name__:22} {time.time() - started:.1f} s", flush=True)
-            except (Failure, stepgraph_capture.CaptureError) as failure:
-                failed += 1
-                print(f"FAIL  {make.__name__}: {failure}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+            tally.say_held(make.__name__, check_model, make, options.bin, folder)
+    return tally.finish()
 
 
 if __name__ == "__main__":

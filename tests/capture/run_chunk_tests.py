@@ -12,9 +12,9 @@ import argparse
 import os
 import sys
 import tempfile
-import time
 
 from interpreter import ROOT, use_python_with_torch
+from harness import Tally, run  # noqa: E402
 
 use_python_with_torch()
 sys.path.insert(0, os.path.join(ROOT, "tools", "capture"))
@@ -25,7 +25,6 @@ from torch.nn import functional as F  # noqa: E402
 
 import run_job_tests  # noqa: E402
 import stepgraph_capture  # noqa: E402
-from run_job_tests import Failure, run  # noqa: E402
 
 ROWS = 7
 
@@ -125,7 +124,8 @@ def compare(tool, folder, plain, eager, chunks, modules, each):
     inputs, values = f"{eager}/{each}inputs.safetensors", path("values{r}.safetensors")
     run(tool("sg-run"), "-q", path("eager.sg"), "--inputs", inputs, "--outputs", values)
     for sums, held in (("eager", ["--bitwise"]), ("early", [])):
-        run(tool("sg-chunk"), "-q", path("plain.sg"), "--modules", modules, "--chunks", str(chunks), "--grad-accumulation", sums, "-o", path("ours.sg"))
+        run(tool("sg-chunk"), "-q", path("plain.sg"), "--modules", modules, "--chunks", str(chunks),
+            "--grad-accumulation", sums, "-o", path("ours.sg"))
         run(tool("sg-check"), "-q", path("ours.sg"))
         run(tool("sg-run"), path("ours.sg"), "--inputs", inputs, "--expect", values, *held)
         run(tool("sg-run"), path("ours.sg"), "--inputs", inputs, "--expect", f"{plain}/{each}expected.safetensors")
@@ -145,7 +145,8 @@ def check_job(tool, folder):
         os.makedirs(os.path.join(folder, job))
         run_job_tests.capture_job(job, 4, os.path.join(folder, job))
     compare(
-        tool, folder, os.path.join(folder, "expert_parallel"), os.path.join(folder, "expert_parallel_in_chunks"), 5, "2", "rank{r}/"
+        tool, folder, os.path.join(folder, "expert_parallel"), os.path.join(folder, "expert_parallel_in_chunks"), 5,
+        "2", "rank{r}/"
     )
 
 
@@ -160,21 +161,13 @@ def main():
     checks = {name: (lambda folder, name=name: check_model(name, tool, folder)) for name in MODELS}
     if options.all or "job" in options.names:
         checks["job"] = lambda folder: check_job(tool, folder)
-    failed = passed = 0
+    tally = Tally(stepgraph_capture.CaptureError)
     for name, check in checks.items():
         if options.names and name not in options.names:
             continue
-        started = time.time()
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                check(folder)
-                passed += 1
-                print(f"ok    {name:12} {time.time() - started:.1f} s", flush=True)
-            except (Failure, stepgraph_capture.CaptureError) as failure:
-                failed += 1
-                print(f"FAIL  {name}: {failure}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+            tally.say_held(name, check, folder)
+    return tally.finish()
 
 
 if __name__ == "__main__":

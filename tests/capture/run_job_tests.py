@@ -9,12 +9,11 @@ Each job of jobs.py is captured under torchrun. The expected values of each rank
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
-import time
 
 from interpreter import ROOT, use_python_with_torch
+from harness import Failure, Tally, run  # noqa: E402
 
 use_python_with_torch()
 
@@ -35,17 +34,6 @@ ALL = (
     ("expert_parallel_in_chunks", 4),
 )
 SHORT = (("fsdp", 2),)
-
-
-class Failure(Exception):
-    pass
-
-
-def run(*command, **more):
-    result = subprocess.run(command, capture_output=True, text=True, **more)
-    if result.returncode != 0:
-        raise Failure(f"{' '.join(command)}: exit {result.returncode}: {(result.stdout + result.stderr)[:3000]}")
-    return result.stdout
 
 
 def capture_job(name, ranks, folder):
@@ -101,7 +89,7 @@ def check_job(name, ranks, bin_folder, folder):
         f"{each}/inputs.safetensors",
         "--expect",
         f"{each}/expected.safetensors",
-    )
+    ).stdout
     if said.count("compared values are as expected") != ranks:
         raise Failure(f"sg-run did not compare {ranks} ranks: {said}")
 
@@ -112,21 +100,13 @@ def main():
     parser.add_argument("--all", action="store_true")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
-    failed = passed = 0
+    tally = Tally()
     for name, ranks in ALL if options.all or options.names else SHORT:
         if options.names and name not in options.names:
             continue
-        started = time.time()
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                check_job(name, ranks, os.path.abspath(options.bin), folder)
-                passed += 1
-                print(f"ok    {name} on {ranks} ranks  {time.time() - started:.1f} s", flush=True)
-            except Failure as failure:
-                failed += 1
-                print(f"FAIL  {name} on {ranks} ranks: {failure}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+            tally.say_held(f"{name} on {ranks} ranks", check_job, name, ranks, os.path.abspath(options.bin), folder)
+    return tally.finish()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import tempfile
 import time
 import warnings
 
-from interpreter import ROOT, SKIPPED, use_python_with_torch
+from interpreter import ROOT, use_python_with_torch
 
 use_python_with_torch()
 sys.path.insert(0, os.path.join(ROOT, "tools", "capture"))
@@ -130,7 +130,8 @@ def through(make, folder, options, row):
 
 def one_line(error):
     lines = [line for line in str(error).splitlines() if line.strip()]
-    chosen = next((line for line in lines if "FAILED" in line or "error:" in line), lines[0] if lines else type(error).__name__)
+    chosen = next((line for line in lines if "FAILED" in line or "error:" in line),
+                  lines[0] if lines else type(error).__name__)
     return " ".join(chosen.split())[:300]
 
 
@@ -163,7 +164,8 @@ def main():
                 through(make, folder, options, row)
             except (Stopped, CaptureError) as error:
                 row["why"] = one_line(error)
-            except Exception as error:  # noqa: BLE001: whatever a model's code or an exported module raises ends its row alone
+            # noqa: BLE001: whatever a model's code or an exported module raises ends its row alone
+            except Exception as error:
                 row["why"] = f"{type(error).__name__}: {one_line(error)}"
         row["expected"] = name in REFUSED and REFUSED[name] in row.get("why", "")
         word = "ok   " if row["stage"] == "done" else "known" if row["expected"] else "FAIL "

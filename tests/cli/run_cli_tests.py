@@ -15,13 +15,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
+from harness import Cases  # noqa: E402
 from json_schema import check_schema  # noqa: E402
 
 DATA = os.path.join(ROOT, "tests", "data", "cli")
@@ -29,14 +28,10 @@ HELP = os.path.join(ROOT, "tests", "golden", "help")
 TOOLS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-diff", "sg-doctor", "sg-explain", "sg-export", "sg-import", "sg-log", "sg-offload", "sg-overlap", "sg-parse", "sg-pipe", "sg-print", "sg-recipe", "sg-reduce", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-sweep", "sg-view", "stepgraph"]
 READERS = ["sg-bucket", "sg-check", "sg-chunk", "sg-clean", "sg-concretize", "sg-export", "sg-log", "sg-offload", "sg-parse", "sg-print", "sg-remat", "sg-run", "sg-sim", "sg-stat", "sg-view"]    # they take a graph
 
-CASES = []
+CASES = Cases()
+case = CASES.add
 BIN = PROBE = None
 UPDATE = False
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 class Done:
@@ -824,21 +819,6 @@ def timed(command):
     return time.perf_counter() - start
 
 
-def run_case(function):
-    home = os.getcwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        try:
-            function()
-            return True
-        except Exception:      # a failed expectation or a crash of the test: both are told and the next case runs
-            print(f"FAILED {function.__name__}")
-            traceback.print_exc(limit=-2, file=sys.stdout)
-            return False
-        finally:
-            os.chdir(home)
-
-
 # --- sg-diff ---
 
 @case
@@ -1072,10 +1052,7 @@ def main():
     BIN, UPDATE = os.path.abspath(options.bin), options.update
     os.environ["PATH"] = BIN + os.pathsep + os.environ["PATH"]      # where this process looks programs up
     PROBE = os.path.abspath(options.probe) if options.probe else None
-    chosen = [c for c in CASES if not options.names or any(n in c.__name__ for n in options.names)]
-    failed = sum(not run_case(c) for c in chosen)
-    print(f"{len(chosen) - failed} passed, {failed} failed")
-    return 1 if failed or not chosen else 0
+    return CASES.run(options.names)
 
 
 if __name__ == "__main__":

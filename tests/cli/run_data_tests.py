@@ -11,11 +11,13 @@ import re
 import struct
 import subprocess
 import sys
-import tempfile
-import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import Cases  # noqa: E402
 
 BIN = None
-CASES = []
+CASES = Cases()
+case = CASES.add
 
 # Loss of a linear layer, its gradient, a counter; one guard between two sizes.
 GRAPH = """sg 1.0 job "t" world %(world)d
@@ -44,11 +46,6 @@ graph rank *
   loss %%loss
   grad %%g of %%w
 """
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 def safetensors(path, tensors, header=None):
@@ -105,7 +102,8 @@ def inputs_must_fit_the_graph():
             ({"x": None, "labels": None}, 3, r"2 graph inputs have no value: `x` \(%x\), `labels` \(%labels\)"),
             ({"layer.wieght": ("F32", [1], [0])}, 3, r"no input `layer.wieght`(.|\n)*layer.weight"),
             ({"w": ("F32", [3, 4], [0] * 12)}, 3, "the same graph input"),
-            ({"x": ("F64", [2, 3], [0] * 6)}, 3, r"`x` \(%x\) is f32\[s0 = 2, 3\] in the graph, f64\[2, 3\] in the file"),
+            ({"x": ("F64", [2, 3], [0] * 6)}, 3,
+             r"`x` \(%x\) is f32\[s0 = 2, 3\] in the graph, f64\[2, 3\] in the file"),
             ({"layer.weight": ("F32", [4, 3], [0] * 12)}, 3, r"is f32\[3, 4\] in the graph, f32\[4, 3\] in the file"),
             ({"x": ("F32", [3, 3], [0] * 9)}, 4, r"the graph needs s0 == s1; the inputs make it 3 and 2"),
             ({"labels": ("I64", [2], [0, 4])}, 4, r"(out of|outside|range)"),
@@ -198,7 +196,8 @@ def an_optimizer_lowers_the_loss_and_nothing_else_does():
     run("--inputs", "in", "--steps", "4", "--optimizer", "sgd:lr=0.5", "--numerics", "f64", "--outputs", "wide")
     run("--inputs", "in", "--steps", "4", "--optimizer", "sgd:lr=0.5", "--outputs", "last")
     assert abs(load("wide")["out0"][0] - load("last")["out0"][0]) < 1e-5
-    for bad, message in (("adam", "there is no `adam`"), ("sgd:rate=1", "no option of sgd"), ("sgd:lr=x", "not a number")):
+    for bad, message in (("adam", "there is no `adam`"), ("sgd:rate=1", "no option of sgd"),
+                         ("sgd:lr=x", "not a number")):
         run("--inputs", "in", "--optimizer", bad, code=2, message=message)
 
 
@@ -328,7 +327,8 @@ def outputs_are_compared_by_what_they_are():
     both("g.loss", out="all 1 compared values are as expected, 1 have no counterpart\n")
     both("g.wrong", code=1, out=r"FAIL +out1 .*\(gradient of layer.weight\)")
     both("g.other", code=4, message="no output in common")
-    run("--compare", "g.both", "--init", "seed:0", graph="g.loss", out="all 1 compared values are as expected, 1 not in the file")
+    run("--compare", "g.both", "--init", "seed:0", graph="g.loss",
+        out="all 1 compared values are as expected, 1 not in the file")
 
 
 @case
@@ -499,21 +499,6 @@ def a_link_takes_its_time_and_groups_have_links_of_their_own():
         run("--init", "seed:0", "--link", wrong, code=2, message="--link takes a latency and a bandwidth")
 
 
-def run_case(function):
-    home = os.getcwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        try:
-            function()
-            return True
-        except Exception:      # a failed expectation or a crash of the test: both are told and the next case runs
-            print(f"FAILED {function.__name__}")
-            traceback.print_exc(limit=-2, file=sys.stdout)
-            return False
-        finally:
-            os.chdir(home)
-
-
 def main():
     global BIN
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -521,10 +506,7 @@ def main():
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     BIN = os.path.abspath(options.bin)
-    chosen = [c for c in CASES if not options.names or any(n in c.__name__ for n in options.names)]
-    failed = sum(not run_case(c) for c in chosen)
-    print(f"{len(chosen) - failed} passed, {failed} failed")
-    return 1 if failed or not chosen else 0
+    return CASES.run(options.names)
 
 
 if __name__ == "__main__":

@@ -18,13 +18,15 @@ import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
-import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-CASES = []
+sys.path.insert(0, os.path.dirname(HERE))
+from harness import Cases  # noqa: E402
+
+CASES = Cases()
+case = CASES.add
 BIN = BUILD = None
 SKIPPED = set()
 
@@ -51,11 +53,6 @@ stages:
   - clean
   - remat: {policy: $policy}
 """
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 def have(program):
@@ -250,7 +247,8 @@ def completions_offer_all_there_is():
         f.write("sg 1.0 job")
     assert offered("sg-print", "broken.sg", "--node", "") == []
     run(["sg-print", "--complete"])                                             # nothing to answer, and no crash
-    for words in (["bash", "x", ""], ["bash", "99", "sg-print --"], ["zsh", "7", "a"], ["fish", "0", "'"], ["nosh", "0"]):
+    for words in (["bash", "x", ""], ["bash", "99", "sg-print --"], ["zsh", "7", "a"], ["fish", "0", "'"],
+                  ["nosh", "0"]):
         run(["sg-print", "--complete", *words])
 
 
@@ -366,23 +364,7 @@ def main():
     args = parser.parse_args()
     BIN = os.path.abspath(args.bin)
     BUILD = os.path.abspath(args.build) if args.build else None
-    failed, here = 0, os.getcwd()
-    for test in CASES:
-        if args.names and not any(n in test.__name__ for n in args.names):
-            continue
-        begin = time.time()
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            try:
-                test()
-                print(f"ok    {test.__name__} ({time.time() - begin:.1f} s)")
-            except (AssertionError, subprocess.TimeoutExpired) as problem:
-                traceback.print_exc()
-                failed += 1
-                print(f"FAILED {test.__name__}: {problem}")
-            finally:
-                os.chdir(here)
-    return 1 if failed else 0
+    return CASES.run(args.names)
 
 
 if __name__ == "__main__":

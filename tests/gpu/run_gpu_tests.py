@@ -19,8 +19,9 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = os.path.join(HERE, '../../../shared/traces')
-SKIPPED = 77
+sys.path.insert(0, os.path.dirname(HERE))
+from harness import TRACES, skip  # noqa: E402
+
 EVERY = 5            # of the conformance vectors, for CI
 
 # Every kind of collective, sums whose bits depend on their order, and one of a strided tensor.
@@ -182,7 +183,8 @@ class Tests:
     def expect(self, name, problem, seconds=None):
         self.failed += bool(problem)
         took = f'  {seconds:.1f} s' if seconds is not None else ''
-        print(f'{"FAILED" if problem else "ok    "} {name}{took}{": " + str(problem)[:1500] if problem else ""}', flush=True)
+        print(f'{"FAILED" if problem else "ok    "} {name}{took}{": " + str(problem)[:1500] if problem else ""}',
+              flush=True)
 
     # --- cases ---
 
@@ -203,16 +205,19 @@ class Tests:
             return
         env = {'LD_LIBRARY_PATH': ''}
         status, text = self.run([self.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'], env)
-        self.expect('no driver', (status != 5 or 'finds no driver' not in text or 'hint:' not in text) and f'exit {status}: {text}')
+        self.expect('no driver',
+                    (status != 5 or 'finds no driver' not in text or 'hint:' not in text) and f'exit {status}: {text}')
         for fault, said in (('cuInit:1', 'CUDA_ERROR_NO_DEVICE'), ):
-            status, text = self.run([self.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'], {'SG_STUB_FAIL': fault})
+            status, text = self.run([self.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'],
+                                    {'SG_STUB_FAIL': fault})
             self.expect('a driver without a device', (status != 5 or said not in text) and f'exit {status}: {text}')
         status, text = self.run([self.tool('sg-run'), at('all.txt'), '--init', 'seed:0', '--backend', 'cuda', '--comm', 'nccl'], {'SG_FAKE_NCCL_VERSION': '21000'})
         self.expect('an old NCCL', (status != 5 or 'NCCL 2.10 is too old' not in text) and f'exit {status}: {text}')
         status, text = self.run([self.tool('sg-run'), at('all.txt'), '--inputs', at('all{r}.safetensors'), '--backend', 'cuda', '--comm', 'nccl'], {'SG_STUB_DEVICES': '2'})
         self.expect('fewer GPUs than ranks', (status != 5 or '2 for 4 ranks' not in text) and f'exit {status}: {text}')
         status, text = self.run([self.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda'], {'SG_STUB_MEMORY': '100000'})
-        self.expect('a GPU without memory', (status != 5 or 'no memory on the GPU' not in text) and f'exit {status}: {text}')
+        self.expect('a GPU without memory',
+                    (status != 5 or 'no memory on the GPU' not in text) and f'exit {status}: {text}')
 
     def same_bits(self, at):
         run = [self.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors')]
@@ -221,7 +226,8 @@ class Tests:
         for options in ([], ['--watch', 'nan,inf'], ['--profile', at('profile.json')]):
             status, text = self.run([*run, *options, '--backend', 'cuda', '--expect', at('same.out'), '--bitwise'])
             self.expect(f'same bits {" ".join(options[:1])}', status and f'exit {status}: {text}')
-        status, text = self.run([self.tool('sg-run'), at('pick.txt'), '--inputs', at('pick.safetensors'), '--backend', 'cuda'])
+        status, text = self.run([self.tool('sg-run'), at('pick.txt'), '--inputs', at('pick.safetensors'), '--backend',
+                                 'cuda'])
         self.expect('an index out of range', (status != 4 or not re.search(r'rank 0, %rows = aten.embedding.default: index -?\d+ is out of range for size 6', text)) and f'exit {status}: {text}')
 
     def collectives(self, at):
@@ -232,14 +238,18 @@ class Tests:
         held = ['--expect', at('all{r}.out')]
         cases = [('ranks of one GPU', [*cuda, *held, '--bitwise'], {'SG_STUB_DEVICES': '1'})]
         if self.args.stub:
-            alone = [self.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda', '--comm', 'nccl']
+            alone = [self.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda',
+                     '--comm', 'nccl']
             cases += [('NCCL, one rank', [*alone, '--expect', at('same.out'), '--bitwise'], {}),
-                      ('NCCL, ranks that share a GPU', [*cuda, '--comm', 'nccl', '--deterministic', *held, '--bitwise'], {'SG_STUB_DEVICES': '1', 'SG_CUDA_SHARE': '1'}),
+                      ('NCCL, ranks that share a GPU', [*cuda, '--comm', 'nccl', '--deterministic', *held, '--bitwise'],
+                       {'SG_STUB_DEVICES': '1', 'SG_CUDA_SHARE': '1'}),
                       ('NCCL', [*cuda, '--comm', 'nccl', *held], {}),
                       ('NCCL, deterministic', [*cuda, '--comm', 'nccl', '--deterministic', *held, '--bitwise'], {})]
             if shutil.which('mpirun') and self.run([*mpirun(4), *run, '--comm', 'mpi'])[0] == 0:
-                cases += [('NCCL, a process a GPU', [*mpirun(4), *cuda, '--comm', 'nccl', '--deterministic', *held, '--bitwise'], {}),
-                          ('MPI, ranks of one GPU', [*mpirun(4), *cuda, '--comm', 'mpi', *held, '--bitwise'], {'SG_STUB_DEVICES': '1'})]
+                cases += [('NCCL, a process a GPU',
+                           [*mpirun(4), *cuda, '--comm', 'nccl', '--deterministic', *held, '--bitwise'], {}),
+                          ('MPI, ranks of one GPU', [*mpirun(4), *cuda, '--comm', 'mpi', *held, '--bitwise'],
+                           {'SG_STUB_DEVICES': '1'})]
             else:
                 print('SKIPPED NCCL with a process a GPU: no mpirun, or built without MPI')
         else:
@@ -254,11 +264,14 @@ class Tests:
         if not self.args.stub:
             print('SKIPPED faults of NCCL: they are made by its stand-in')
             return
-        run = [self.tool('sg-run'), '-q', at('all.txt'), '--inputs', at('all{r}.safetensors'), '--backend', 'cuda', '--comm', 'nccl', '--timeout', '2']
-        cases = [('an operation is refused', run, 'refuse:1:2', 6, r'rank \d: nccl\w+ failed: an error of the stand-in'),
+        run = [self.tool('sg-run'), '-q', at('all.txt'), '--inputs', at('all{r}.safetensors'), '--backend', 'cuda',
+               '--comm', 'nccl', '--timeout', '2']
+        cases = [('an operation is refused', run, 'refuse:1:2', 6,
+                  r'rank \d: nccl\w+ failed: an error of the stand-in'),
                  ('a communicator does not come to be', run, 'init:1:1', 6, r'rank 1: ncclCommInitRankConfig failed'),
                  ('there is no unique id', run, 'id:0:1', 6, r'ncclGetUniqueId failed'),
-                 ('a rank does not come', run, 'absent:1:1', 6, r'rank \d waits since 2 s for the other ranks of group'),
+                 ('a rank does not come', run, 'absent:1:1', 6,
+                  r'rank \d waits since 2 s for the other ranks of group'),
                  ('a rank hangs', run, 'hang:1:3', 6, r'rank \d waits since 2 s in all_reduce %most of group @all.*(\n.*)*its last collectives: .* ended; .* is open'),
                  ('NCCL reports an error', run, 'error:2:2', 6, r'rank 2: NCCL failed: remote process exited')]
         if shutil.which('mpirun') and self.run([*mpirun(4), *run[:5], '--comm', 'mpi'])[0] == 0:
@@ -276,8 +289,10 @@ class Tests:
         if not self.args.stub:
             print('SKIPPED failing calls: they are made by the stand-in of the driver')
             return
-        run = [self.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda', '--expect', at('same.out'), '--bitwise']
-        for call, most in (('cuMemAlloc_v2', 6), ('cuMemHostAlloc', 1), ('cuLaunchKernel', 12), ('cuMemcpyHtoDAsync_v2', 6), ('cuMemcpyDtoHAsync_v2', 4),
+        run = [self.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda',
+               '--expect', at('same.out'), '--bitwise']
+        for call, most in (('cuMemAlloc_v2', 6), ('cuMemHostAlloc', 1), ('cuLaunchKernel', 12),
+                           ('cuMemcpyHtoDAsync_v2', 6), ('cuMemcpyDtoHAsync_v2', 4),
                            ('cuStreamCreate', 1), ('cuModuleLoadData', 1), ('cuDevicePrimaryCtxRetain', 1)):
             problem = None
             for n in range(1, most + 1):
@@ -298,22 +313,26 @@ class Tests:
         folder, cache = at('texts'), at('cache')
         os.mkdir(folder)
         env = {'SG_STUB_NVRTC': '1', 'SG_STUB_NVRTC_KEEP': folder, 'SG_CUDA_CACHE': cache}
-        run = [self.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda', '--explain', '--expect', at('same.out'), '--bitwise']
+        run = [self.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda',
+               '--explain', '--expect', at('same.out'), '--bitwise']
         begin = time.monotonic()
         status, text = self.run(run, env)
         made = sorted(os.listdir(folder))
         self.expect('chains, compiled', (status or not made or f'{len(made)} compiled ({len(made)} kernels), 0 interpreted' not in text) and f'exit {status}, {made}: {text}',
                     time.monotonic() - begin)
         status, text = self.run(run, env)
-        self.expect('chains, from the cache', (status or sorted(os.listdir(folder)) != made) and f'exit {status}: {text}')
+        self.expect('chains, from the cache',
+                    (status or sorted(os.listdir(folder)) != made) and f'exit {status}: {text}')
         kept = [os.path.join(cache, name) for name in os.listdir(cache)]
         with open(kept[0], 'r+b') as f:
             f.seek(100)
             f.write(b'damaged')
         status, text = self.run(run, env)
-        self.expect('chains, a damaged file of the cache', (status or len(os.listdir(folder)) != len(made) + 1) and f'exit {status}: {text}')
+        self.expect('chains, a damaged file of the cache',
+                    (status or len(os.listdir(folder)) != len(made) + 1) and f'exit {status}: {text}')
         status, text = self.run(run, {**env, 'SG_STUB_NVRTC_FAIL': '1', 'SG_CUDA_CACHE': ''})
-        self.expect('chains that do not compile', (status or 'interpreted: NVRTC' not in text) and f'exit {status}: {text}')
+        self.expect('chains that do not compile',
+                    (status or 'interpreted: NVRTC' not in text) and f'exit {status}: {text}')
         for name in made:
             self.compile_text(os.path.join(folder, name))
 
@@ -334,7 +353,8 @@ class Tests:
         strings = lambda words: (ctypes.c_char_p * len(words))(*(w.encode() for w in words))
         for architecture in ('sm_90', 'compute_90'):
             program, size = ctypes.c_void_p(), ctypes.c_size_t()
-            nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b'chain.cu', len(headers), strings(list(headers.values())), strings(list(headers)))
+            nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b'chain.cu', len(headers),
+                                     strings(list(headers.values())), strings(list(headers)))
             options = strings(['--gpu-architecture=' + architecture, '--std=c++20', '--fmad=false', '-default-device'])
             code = nvrtc.nvrtcCompileProgram(program, len(options), options)
             nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
@@ -351,20 +371,25 @@ class Tests:
         run = [self.tool('sg-run'), graph, '--inputs', at('a.safetensors'), '--steps', '6']
         status, text = self.run([*run, '-q', '--outputs', at('recorded{step}.out')])
         self.expect('recording: the processor', status and f'exit {status}: {text}')
-        held = [*run, '--backend', 'cuda', '--explain', '--expect', at('recorded{step}.out'), '--rtol', '1e-6', '--atol', '1e-6']
+        held = [*run, '--backend', 'cuda', '--explain', '--expect', at('recorded{step}.out'), '--rtol', '1e-6',
+                '--atol', '1e-6']
         status, text = self.run(held, {'SG_STUB_CAPTURES': at('captures')})
-        said = 'recorded as 2 segments' in text and re.search(r'split by numbers for the host: 1 item, first %n\b', text)
+        said = 'recorded as 2 segments' in text and re.search(r'split by numbers for the host: 1 item, first %n\b',
+                                                              text)
         self.expect('recorded segments', (status or not said) and f'exit {status}: {text}')
         if self.args.stub:
             with open(at('captures'), encoding='utf-8') as f:
                 counts = [int(line) for line in f]
             self.expect('recorded launches', (len(counts) != 2 or min(counts) < 3) and str(counts))
-            for call in ('cuStreamBeginCapture_v2', 'cuStreamEndCapture', 'cuGraphInstantiateWithFlags', 'cuGraphLaunch'):
+            for call in ('cuStreamBeginCapture_v2', 'cuStreamEndCapture', 'cuGraphInstantiateWithFlags',
+                         'cuGraphLaunch'):
                 status, text = self.run(held, {'SG_STUB_FAIL': call + ':1'})
                 self.expect(f'{call} fails', (status != 5 or 'error:' not in text) and f'exit {status}: {text}')
-        status, text = self.run([self.tool('sg-run'), '-q', host, '--inputs', at('a.safetensors'), '--outputs', at('by_host.out')])
+        status, text = self.run([self.tool('sg-run'), '-q', host, '--inputs', at('a.safetensors'), '--outputs',
+                                 at('by_host.out')])
         self.expect('by the host: the processor', status and f'exit {status}: {text}')
-        status, text = self.run([self.tool('sg-run'), host, '--inputs', at('a.safetensors'), '--backend', 'cuda', '--expect', at('by_host.out'), '--bitwise', '--steps', '4', '--explain'])
+        status, text = self.run([self.tool('sg-run'), host, '--inputs', at('a.safetensors'), '--backend', 'cuda',
+                                 '--expect', at('by_host.out'), '--bitwise', '--steps', '4', '--explain'])
         said = '1 nodes are computed by the host, for which the device waits: aten.im2col.default' in text and 'split by ops for which the host takes part' in text
         self.expect('by the host', (status or not said) and f'exit {status}: {text}')
 
@@ -374,12 +399,14 @@ class Tests:
             graph, inputs, out, log = at('attention.txt'), at('attention.safetensors'), at('attention.out'), at('kernels')
             with open(graph, 'w', encoding='utf-8') as f:
                 f.write(ATTENTION.replace('DEPTH', str(depth)).replace('KEYS', str(keys)).replace('CAUSAL', causal))
-            safetensors(inputs, {name: ('BF16', (2, 4, rows, depth), bf16([rng.gauss(0, 1) for _ in range(8 * rows * depth)]))
+            safetensors(inputs,
+                        {name: ('BF16', (2, 4, rows, depth), bf16([rng.gauss(0, 1) for _ in range(8 * rows * depth)]))
                                  for name, rows in (('q', 150), ('k', keys), ('v', keys), ('g', 150))})
             run = [self.tool('sg-run'), '-q', graph, '--inputs', inputs]
             status, text = self.run([*run, '--outputs', out])
             self.expect(f'attention {depth}: the processor', status and f'exit {status}: {text}')
-            status, text = self.run([*run, '--backend', 'cuda', '--expect', out, '--rtol', '0.02', '--atol', '0.02'], {'SG_STUB_KERNELS': log})
+            status, text = self.run([*run, '--backend', 'cuda', '--expect', out, '--rtol', '0.02', '--atol', '0.02'],
+                                    {'SG_STUB_KERNELS': log})
             self.expect(f'attention {depth} x {keys}', status and f'exit {status}: {text}')
             if self.args.stub:
                 with open(log, encoding='utf-8') as f:
@@ -389,7 +416,8 @@ class Tests:
 
     def conformance(self, at):
         begin = time.monotonic()
-        status, text = self.run([self.args.vectors, '--backend', 'cuda', '--every', str(self.args.every), '--listed', os.path.join(HERE, '../conformance/listed.txt'),
+        status, text = self.run([self.args.vectors, '--backend', 'cuda', '--every', str(self.args.every), '--listed',
+                                 os.path.join(HERE, '../conformance/listed.txt'),
                                  os.path.join(HERE, '../conformance/vectors')], timeout=900)
         said = [line for line in text.splitlines() if 'vectors' in line or line.startswith('FAIL')]
         self.expect('conformance', status and '\n'.join(said[-40:]), time.monotonic() - begin)
@@ -404,7 +432,8 @@ class Tests:
                 continue
             for only in ([''] if self.args.all else ['single/gpt2-tiny', 'single/mixtral'] if 'nccl' not in backend else ['multi/dsv3-ep4-fp32', 'multi/llama3-fsdp4']):
                 begin = time.monotonic()
-                status, text = self.run([sys.executable, os.path.join(HERE, '../numeric/run_numbers.py'), '--bin', self.args.bin, '--only', only, '--backend', backend],
+                status, text = self.run([sys.executable, os.path.join(HERE, '../numeric/run_numbers.py'), '--bin',
+                                         self.args.bin, '--only', only, '--backend', backend],
                                         timeout=1800)
                 self.expect(f'captures {backend} {only}', status and text[-3000:], time.monotonic() - begin)
                 for line in text.splitlines():
@@ -420,7 +449,8 @@ def mpirun(n):
 
 def prepare(at):
     rng = random.Random(7)
-    for name, text in (('same.txt', SAME_BITS), ('pick.txt', PICK), ('all.txt', COLLECTIVES), ('recorded.txt', RECORDED), ('by_host.txt', BY_HOST)):
+    for name, text in (('same.txt', SAME_BITS), ('pick.txt', PICK), ('all.txt', COLLECTIVES),
+                       ('recorded.txt', RECORDED), ('by_host.txt', BY_HOST)):
         with open(at(name), 'w') as f:
             f.write(text)
     numbers = lambda n: [rng.uniform(-3, 3) for _ in range(n)]
@@ -429,8 +459,10 @@ def prepare(at):
     safetensors(at('pick.safetensors'), {'a': a, 'i': i})
     safetensors(at('a.safetensors'), {'a': a})
     for r in range(4):
-        safetensors(at(f'all{r}.safetensors'), {'x': ('F32', (8, 3), struct.pack('<24f', *numbers(24))), 'h': ('BF16', (8, 3), bf16(numbers(24))),
-                                                'n': ('I64', (4,), struct.pack('<4q', *(rng.randrange(1000) for _ in range(4))))})
+        safetensors(at(f'all{r}.safetensors'),
+                    {'x': ('F32', (8, 3), struct.pack('<24f', *numbers(24))), 'h': ('BF16', (8, 3), bf16(numbers(24))),
+                                                'n': ('I64', (4,),
+                                                      struct.pack('<4q', *(rng.randrange(1000) for _ in range(4))))})
 
 
 def main():
@@ -444,13 +476,13 @@ def main():
     parser.add_argument('--only', default='')
     args = parser.parse_args()
     if not os.path.exists(os.path.join(args.bin, '../lib/stepgraph/libsg_backend_cuda.so')):
-        print('SKIPPED: built without the cuda backend (nvcc was not found)')
-        return SKIPPED
+        return skip('built without the cuda backend (nvcc was not found)')
     tests = Tests(args)
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         prepare(at)
-        for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording', 'attention', 'conformance', 'captures'):
+        for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
+                     'attention', 'conformance', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')

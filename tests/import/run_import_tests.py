@@ -12,23 +12,20 @@ import glob
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
+sys.path.insert(0, os.path.dirname(HERE))
+import harness  # noqa: E402
+from harness import Failure, TRACES, Tally, skip  # noqa: E402
+
 VARIANTS = ('plain', 'strides', 'full', 'colored', 'expanded')
 
 
-class Failure(Exception):
-    pass
-
-
 def run(*command, status=0):
-    done = subprocess.run(command, capture_output=True, text=True, errors='replace')
-    if done.returncode != status:
-        raise Failure(f'{" ".join(command)}: exit {done.returncode}, expected {status}\n{(done.stdout + done.stderr)[-1500:]}')
+    """All that was said."""
+    done = harness.run(*command, ok=(status,), errors='replace')
     return done.stdout + done.stderr
 
 
@@ -51,7 +48,8 @@ def check_shared_text(tool, text, folder):
     run(tool('sg-import'), '-q', capture, '-o', other)
     run(tool('sg-check'), graph)
     # The text does not tell who is in a group that is smaller than the world.
-    report = json.loads(run(tool('sg-diff'), '--json', '--no-cost', '--ignore', 'meta,name,loc', other, graph, status='tp2' in home))
+    report = json.loads(run(tool('sg-diff'), '--json', '--no-cost', '--ignore', 'meta,name,loc', other, graph,
+                            status='tp2' in home))
     edits = [e for p in report['programs'] for g in p['graphs'] for e in g['edits'] if 'explanation' not in e]
     if edits or {item['subject'] for item in report['items']} - {'world', 'group'}:
         raise Failure(f'sg-diff tells the text from the capture: {edits[:3]} {report["items"][:3]}')
@@ -64,7 +62,8 @@ def check_shared_text(tool, text, folder):
         spmd = ['--spmd'] if is_job else []
         run(tool('sg-import'), '-q', *spmd, text, '-o', graph)
         values = f'{home}/rank{{r}}/' if is_job else f'{home}/'
-        run(tool('sg-run'), '-q', graph, '--inputs', values + 'inputs.safetensors', '--expect', values + 'expected.safetensors')
+        run(tool('sg-run'), '-q', graph, '--inputs', values + 'inputs.safetensors', '--expect',
+            values + 'expected.safetensors')
 
 
 def events_of(log):
@@ -104,7 +103,8 @@ def check_shared_log(tool, home, folder):
     for source in (log, halves, write_tlparse(events, folder)):
         graph = f'{folder}/trace.sg'
         run(tool('sg-import'), '-q', source, '-o', graph)
-        run(tool('sg-run'), '-q', graph, '--inputs', f'{home}/inputs.safetensors', '--expect', f'{home}/expected.safetensors')
+        run(tool('sg-run'), '-q', graph, '--inputs', f'{home}/inputs.safetensors', '--expect',
+            f'{home}/expected.safetensors')
     listing = run(tool('sg-import'), '--list', log)
     if '0/0  aot_backward_graph' not in listing:
         raise Failure(f'--list says: {listing}')
@@ -125,7 +125,8 @@ def check_models(tool, folder):
             run(tool('compare_imports'), capture, text, *([] if variant == 'plain' else ['--strides']))
             run(tool('sg-import'), '-q', text, '-o', graph)
             if os.path.exists(f'{name}.expected.safetensors'):
-                run(tool('sg-run'), '-q', graph, '--inputs', f'{name}.inputs.safetensors', '--expect', f'{name}.expected.safetensors')
+                run(tool('sg-run'), '-q', graph, '--inputs', f'{name}.inputs.safetensors', '--expect',
+                    f'{name}.expected.safetensors')
     return len(names) * len(VARIANTS)
 
 
@@ -146,7 +147,8 @@ def check_traces(tool, folder):
             continue
         choice = ['--compile-id', '0/1'] if name == 'recompile' else []
         run(tool('sg-import'), '-q', logs[0], *choice, '-o', graph)
-        run(tool('sg-run'), '-q', graph, '--inputs', f'{home}/values.safetensors', '--expect', f'{home}/expected.safetensors')
+        run(tool('sg-run'), '-q', graph, '--inputs', f'{home}/values.safetensors', '--expect',
+            f'{home}/expected.safetensors')
         done += 1
     if done < 4:
         raise Failure(f'only {done} traces were made')
@@ -167,26 +169,21 @@ def main():
         here = os.path.join(args.bin, name)
         return here if os.path.exists(here) else os.path.join(args.bin, '..', 'tests', name)
 
-    failures = 0
+    tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
         if args.torch:
-            checks = [(args.torch, lambda: check_models(tool, folder) if args.torch == 'models' else check_traces(tool, folder))]
+            checks = [(args.torch,
+                       lambda: check_models(tool, folder) if args.torch == 'models' else check_traces(tool, folder))]
         elif not os.path.isdir(TRACES):
-            print('SKIPPED: ../shared/traces is absent')
-            return 77
+            return skip('../shared/traces is absent')
         else:
             texts = sorted(glob.glob(f'{TRACES}/*/*/fx-readable.txt'))
             checks = [(os.path.relpath(t, TRACES), lambda t=t: check_shared_text(tool, t, folder)) for t in texts]
             log = f'{TRACES}/formats/llama-torch-trace'
             checks.append((os.path.relpath(log, TRACES), lambda: check_shared_log(tool, log, folder)))
         for name, check in checks:
-            try:
-                done = check()
-                print(f'ok    {name}' + (f', {done} imports' if done else ''))
-            except Failure as failure:
-                print(f'FAIL  {name}: {failure}')
-                failures += 1
-    return 1 if failures else 0
+            tally.say_held(name, check)
+    return tally.finish()
 
 
 if __name__ == '__main__':

@@ -16,7 +16,9 @@ import sys
 import tempfile
 import time
 
-SKIPPED = 77
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import skip  # noqa: E402
+
 #        mode        arguments      ranks  exit  seconds  what has to be said
 CASES = [
     ('script', ['1', '150'], 2, [0], 60, ['2 ranks agree with the definitions']),
@@ -77,12 +79,14 @@ def run_step(tool):
         for rank in range(4):
             write_inputs(at(f'in{rank}.safetensors'), rank)
         step = [tool, at('step.txt'), '--inputs', at('in{r}.safetensors')]
-        for command in ([*step, '--outputs', at('local{r}')], [*mpirun(4), *step, '--comm', 'mpi', '--outputs', at('mpi{r}')]):
+        for command in ([*step, '--outputs', at('local{r}')],
+                        [*mpirun(4), *step, '--comm', 'mpi', '--outputs', at('mpi{r}')]):
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
             if done.returncode != 0:
                 problems.append(f'{command[0]}: exit {done.returncode}: {done.stderr}')
         slow = ['--chaos', '7', '--link', '2ms,1MiB/s']
-        for command in ([*step, *slow, '--outputs', at('slow{r}')], [*mpirun(4), *step, *slow, '--comm', 'mpi', '--outputs', at('slower{r}')]):
+        for command in ([*step, *slow, '--outputs', at('slow{r}')],
+                        [*mpirun(4), *step, *slow, '--comm', 'mpi', '--outputs', at('slower{r}')]):
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
             if done.returncode != 0:
                 problems.append(f'{command[0]}, delayed: exit {done.returncode}: {done.stderr}')
@@ -117,7 +121,8 @@ def check_fault(name, command, code, message, seconds, folder, disturb=(None, No
     if prepare:
         prepare(folder)
     begin = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)
     try:
         if after_start:
             after_start(process)
@@ -165,13 +170,19 @@ def run_faults(tool):
         shape = lambda home: write_inputs(os.path.join(home, 'in3'), 3, shape=(4, 6))
         gone = lambda home: os.remove(os.path.join(home, 'in2'))
         for kind, command in (('threads', step), ('processes', [*mpirun(4), *step, '--comm', 'mpi'])):
-            passed.append(check_fault(f'full disk of one rank, {kind}', command, 5, 'No space left', 10, folder, (full, None)))
-            passed.append(check_fault(f'another dtype on one rank, {kind}', command, 3, 'in1', 10, folder, (dtype, None)))
-            passed.append(check_fault(f'another shape on one rank, {kind}', command, 3, 'in3', 10, folder, (shape, None)))
-            passed.append(check_fault(f'no inputs for one rank, {kind}', command, 3, 'rank 2' if kind == 'threads' else 'in2', 10, folder, (gone, None)))
-        passed.append(check_fault('three processes for four ranks', [*mpirun(3), *step, '--comm', 'mpi'], 4, '4', 10, folder))
+            passed.append(check_fault(f'full disk of one rank, {kind}', command, 5, 'No space left', 10, folder,
+                                      (full, None)))
+            passed.append(check_fault(f'another dtype on one rank, {kind}', command, 3, 'in1', 10, folder,
+                                      (dtype, None)))
+            passed.append(check_fault(f'another shape on one rank, {kind}', command, 3, 'in3', 10, folder,
+                                      (shape, None)))
+            passed.append(check_fault(f'no inputs for one rank, {kind}', command, 3,
+                                      'rank 2' if kind == 'threads' else 'in2', 10, folder, (gone, None)))
+        passed.append(check_fault('three processes for four ranks', [*mpirun(3), *step, '--comm', 'mpi'], 4, '4', 10,
+                                  folder))
         endless = [*mpirun(4), *step, '--comm', 'mpi', '--steps', '100000000', '--timeout', '2']
-        passed.append(check_fault('a stopped process', endless, 6, 'does not run', 20, folder, signal_rank(tool, signal.SIGSTOP)))
+        passed.append(check_fault('a stopped process', endless, 6, 'does not run', 20, folder,
+                                  signal_rank(tool, signal.SIGSTOP)))
         passed.append(check_fault('a killed process', endless, 137, '', 20, folder, signal_rank(tool, signal.SIGKILL)))
     left = alive(os.path.realpath(tool))
     if left:
@@ -239,8 +250,7 @@ def main():
     parser.add_argument('--only', help='one mode')
     options = parser.parse_args()
     if shutil.which('mpirun') is None:
-        print('SKIPPED: no mpirun: the mpi communicator is not tested')
-        return SKIPPED
+        return skip('no mpirun: the mpi communicator is not tested')
     program = os.path.realpath(options.program)
     os.environ.update([MARK.split('=')])
     cases = [c for c in CASES if options.only in (None, c[0])]

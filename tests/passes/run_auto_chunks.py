@@ -26,7 +26,9 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
+sys.path.insert(0, os.path.dirname(HERE))
+import harness  # noqa: E402
+from harness import Failure, TRACES, Tally, skip  # noqa: E402
 GOLDEN = os.path.join(HERE, '..', 'golden', 'chunk')
 SINGLE = ['gpt2-tiny', 'gpt2-tiny-dynamic', 'llama-hf-sdpa', 'mixtral', 'bert', 'llama3-1rank', 'llama3-1rank-flex',
           'dsv3-1rank']
@@ -38,16 +40,9 @@ RELATIVE = 1e-5
 FORMATS = {'F32': 'f', 'F64': 'd'}
 
 
-class Failure(Exception):
-    pass
-
-
-def run(*command, ok=(0,), data=None):
-    done = subprocess.run(command, capture_output=True, input=data)
-    if done.returncode not in ok:
-        said = done.stderr[-2000:].decode() + done.stdout[-1500:].decode(errors='replace')
-        raise Failure(f'{" ".join(command)}\nexit {done.returncode}\n{said}')
-    return done
+def run(*command, data=None, **more):
+    """In bytes: graphs go through standard input and output."""
+    return harness.run(*command, text=False, input=data, **more)
 
 
 def python_with_torch():
@@ -95,7 +90,7 @@ def furthest(ours, theirs):
 
 class Checks:
     def __init__(self, bin_dir, only):
-        self.bin, self.only, self.failed, self.passed = bin_dir, only, 0, 0
+        self.bin, self.only, self.tally = bin_dir, only, Tally()
         self.folder = tempfile.mkdtemp()
 
     def tool(self, name):
@@ -107,12 +102,7 @@ class Checks:
     def check(self, name, fn):
         if self.only and self.only not in name:
             return
-        try:
-            fn()
-            self.passed += 1
-        except Failure as e:
-            self.failed += 1
-            print(f'FAILED {name}: {e}')
+        self.tally.hold(name, fn)
 
     # --- captures ---
 
@@ -332,7 +322,7 @@ def main():
                 checks.check('scenario ' + os.path.basename(path), lambda: checks.scenario(path))
     checks.check('memory', checks.memory)
     if not os.path.isdir(TRACES):
-        print(f'SKIPPED: no captures: {TRACES} is absent')
+        skip(f'no captures: {TRACES} is absent')
     else:
         for name in SINGLE:
             for how in HOW:
@@ -344,14 +334,13 @@ def main():
         checks.check('traced', checks.traced)
         python = python_with_torch()
         if not python:
-            print('SKIPPED: no Python with torch: exported modules are not run')
+            skip('no Python with torch: exported modules are not run')
         for name in EXPORTED if python else []:
             checks.check(f'exported {name}', lambda: checks.exported(python, name))
         checks.check('symbols', checks.symbols)
         checks.check('peaks', checks.peaks)
         checks.check('default', checks.default)
-    print(f'{checks.passed} passed, {checks.failed} failed')
-    return 1 if checks.failed else 0
+    return checks.tally.finish()
 
 
 if __name__ == '__main__':

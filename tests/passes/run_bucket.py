@@ -14,19 +14,20 @@ import re
 import shutil
 import sys
 import tempfile
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import run_passes  # noqa: E402
-from run_passes import Failure, run  # noqa: E402
+from harness import Failure, TRACES, Tally, run, skip  # noqa: E402
 
-TRACES = os.path.join(HERE, '../../../shared/traces')
-CAPTURES = ['llama3-fsdp4', 'llama3-fsdp4-fp32', 'llama3-fsdp4-chunkedloss', 'llama3-fsdp2-tp2-fp32', 'dsv3-ep4', 'dsv3-ep4-fp32', 'dsv3-ep4-eagerchunk2']
+CAPTURES = ['llama3-fsdp4', 'llama3-fsdp4-fp32', 'llama3-fsdp4-chunkedloss', 'llama3-fsdp2-tp2-fp32', 'dsv3-ep4',
+            'dsv3-ep4-fp32', 'dsv3-ep4-eagerchunk2']
 BLOCKS, SIZE, AUTO = ('bucket',), ('bucket', '--plan', 'by-size:64KiB', '--prefetch', '2'), ('bucket', '--plan', 'auto')
 CLEAN, REMAT, ISOLATE, GATHERS = ('clean',), ('remat',), ('overlap', '--isolate-only'), ('overlap', '--isolate-only', '--gathers')
-CHAINS = [[BLOCKS], [SIZE], [CLEAN, REMAT, BLOCKS], [CLEAN, REMAT, AUTO], [BLOCKS, CLEAN], [CLEAN, REMAT, BLOCKS, CLEAN],
-          [CLEAN, ('bucket', '--prefetch', '0'), ('bucket', '--prefetch', '3')], [ISOLATE, BLOCKS], [CLEAN, REMAT, GATHERS, BLOCKS], [BLOCKS, ISOLATE]]
+CHAINS = [[BLOCKS], [SIZE], [CLEAN, REMAT, BLOCKS], [CLEAN, REMAT, AUTO], [BLOCKS, CLEAN],
+          [CLEAN, REMAT, BLOCKS, CLEAN],
+          [CLEAN, ('bucket', '--prefetch', '0'), ('bucket', '--prefetch', '3')], [ISOLATE, BLOCKS],
+          [CLEAN, REMAT, GATHERS, BLOCKS], [BLOCKS, ISOLATE]]
 
 
 def collectives(case, graph):
@@ -41,7 +42,8 @@ class BucketCase(run_passes.Case):
         command = [self.tool('sg-run'), after, *values, '--expect', self.file('before{r}.safetensors'), '--bitwise']
         command += ['--chaos', str(seed)]
         if comm == 'mpi':
-            done = run('mpirun', '--oversubscribe', '--allow-run-as-root', '-n', '4', *command, '--comm', 'mpi', ok=(0, 1))
+            done = run('mpirun', '--oversubscribe', '--allow-run-as-root', '-n', '4', *command, '--comm', 'mpi',
+                       ok=(0, 1))
         else:
             done = run(*command, ok=(0, 1))
         if done.returncode != 0:
@@ -74,7 +76,8 @@ def real_cases(only):
     for name in CAPTURES:
         folder = f'{TRACES}/multi/{name}'
         if only in name:
-            yield (name, lambda case, f=folder: run(case.tool('sg-import'), f + '/rank{r}/step.json', '-o', case.file('in.sg')),
+            yield (name, lambda case, f=folder: run(case.tool('sg-import'), f + '/rank{r}/step.json', '-o',
+                                                    case.file('in.sg')),
                    ['--inputs', folder + '/rank{r}/inputs.safetensors'])
 
 
@@ -214,14 +217,14 @@ def main():
     parser.add_argument('--seeds', type=int, default=10)
     parser.add_argument('--all', action='store_true')
     args = parser.parse_args()
-    begin, held, failed, fewer = time.time(), 0, 0, 0
+    tally, held, fewer = Tally(), 0, 0
     cases = [(c, RANDOM_CHAINS) for c in random_cases(args.only, args.seeds)]
     if os.path.isdir(TRACES):
         # Without --all each chain runs on some of the captures, each capture in some of the chains.
         for i, case in enumerate(real_cases(args.only)):
             cases.append((case, [c for j, c in enumerate(CHAINS) if args.all or args.only or (i + j) % 3 == 0]))
     else:
-        print('SKIPPED: ../shared/traces is absent; real captures were not run')
+        skip('../shared/traces is absent; real captures were not run')
     for (name, make, values), chains in cases:
         with tempfile.TemporaryDirectory() as folder:
             case = BucketCase(args.bin, folder)
@@ -238,10 +241,9 @@ def main():
                 if args.all and name == 'dsv3-ep4' and shutil.which('mpirun'):
                     case.hold(case.file('in.sg'), values, [CLEAN, REMAT, ISOLATE, BLOCKS], comm='mpi')
             except Failure as failure:
-                failed += 1
-                print(f'FAIL {name}: {failure}')
-    print(f'{held} chains held on {len(cases)} graphs, {fewer} with fewer collectives, {failed} failed, {time.time() - begin:.0f} s')
-    return 1 if failed or not held or fewer * 2 < held else 0
+                tally.fail(f'{name}: {failure}')
+    tally.passed = held if fewer * 2 >= held else 0
+    return tally.finish(f'{held} chains held on {len(cases)} graphs, {fewer} with fewer collectives')
 
 
 if __name__ == '__main__':

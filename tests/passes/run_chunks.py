@@ -17,13 +17,12 @@ import json
 import math
 import os
 import struct
-import subprocess
 import sys
 import tempfile
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
+sys.path.insert(0, os.path.dirname(HERE))
+from harness import Failure, TRACES, Tally, run, skip  # noqa: E402
 
 TRUTH = ['dsv3-ep4', 'dsv3-ep4-fp32']
 VALUES = [('multi/dsv3-ep4-fp32', 'layers.*.moe', [3, 4, 5]), ('multi/dsv3-ep4', 'layers.*.moe', [3, 4]),
@@ -32,22 +31,12 @@ VALUES = [('multi/dsv3-ep4-fp32', 'layers.*.moe', [3, 4, 5]), ('multi/dsv3-ep4',
           ('single/llama-hf-sdpa', 'model.layers.*', [2]), ('single/bert', 'bert.encoder.layer.*', [2]),
           ('single/mixtral', 'model.layers.*', [2]), ('single/mixtral', 'model.layers.*.mlp', [2])]
 DRAWN = [('single/gpt2-tiny-dropout', 'transformer.h.*')]
-ROWS = [('single/gpt2-tiny', 'transformer.h.*', 2), ('single/gpt2-tiny-dynamic', 'transformer.h.*', 4), ('single/llama-hf-sdpa', 'model.layers.*', 2),
+ROWS = [('single/gpt2-tiny', 'transformer.h.*', 2), ('single/gpt2-tiny-dynamic', 'transformer.h.*', 4),
+        ('single/llama-hf-sdpa', 'model.layers.*', 2),
         ('single/bert', 'bert.encoder.layer.*', 2)]
 REFUSED = [('single/dsv3-1rank', 'layers.*', r'[product]'), ('single/llama3-1rank', 'layers.*', '[attention]'),
            ('single/llama3-1rank-flex', 'layers.*', '[attention]'), ('multi/dsv3-ep4', 'layers.*', '[product]'),
            ('multi/llama3-fsdp4', 'layers.*', '[attention]')]
-
-
-class Failure(Exception):
-    pass
-
-
-def run(*command, ok=(0,)):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode not in ok:
-        raise Failure(f'{" ".join(command)}\nexit {done.returncode}\n{done.stderr[-2000:]}{done.stdout[-1500:]}')
-    return done
 
 
 def f32_tensors(path):
@@ -116,13 +105,15 @@ def hold_truth(case, name):
         values = case.file(label + '{r}.safetensors')
         run(case.tool('sg-run'), '-q', eager, '--inputs', inputs, *options, '--outputs', values)
         run(case.tool('sg-run'), ours, '--inputs', inputs, *options, '--expect', values, '--bitwise')
-    plain_run = run(case.tool('sg-run'), plain, '--inputs', inputs, '--expect', case.file('step{r}.safetensors'), '--bitwise', ok=(0, 1))
+    plain_run = run(case.tool('sg-run'), plain, '--inputs', inputs, '--expect', case.file('step{r}.safetensors'),
+                    '--bitwise', ok=(0, 1))
     if plain_run.returncode == 0:
         raise Failure('the unchunked step gives the same bits: the comparison can tell nothing')
     early = case.chunk(plain, 'layers.*.moe', 2)
     run(case.tool('sg-run'), '-q', early, '--inputs', inputs, '--outputs', case.file('early{r}.safetensors'))
     for rank in range(4):
-        ulps = worst_ulps(f32_tensors(case.file(f'early{rank}.safetensors')), f32_tensors(case.file(f'step{rank}.safetensors')))
+        ulps = worst_ulps(f32_tensors(case.file(f'early{rank}.safetensors')),
+                          f32_tensors(case.file(f'step{rank}.safetensors')))
         if ulps > 4:
             raise Failure(f'early sums are {ulps:.1f} ulp away on rank {rank}')
 
@@ -145,14 +136,16 @@ def hold_recomputed(case, name, modules, policy):
 
 def hold_drawn(case, name, modules):
     graph, inputs, _ = case.load(name, 'in.sg')
-    run(case.tool('sg-run'), '-q', graph, '--inputs', inputs, '--seed', '3', '--outputs', case.file('before.safetensors'))
+    run(case.tool('sg-run'), '-q', graph, '--inputs', inputs, '--seed', '3', '--outputs',
+        case.file('before.safetensors'))
     target = case.chunk(graph, modules, 2)
     run(case.tool('sg-run'), target, '--inputs', inputs, '--seed', '3', '--expect', case.file('before.safetensors'))
 
 
 def hold_rows(case, name, modules, chunks):
     graph, inputs, _ = case.load(name, 'in.sg')
-    done = run(case.tool('sg-run'), graph, '--compare', case.chunk(graph, modules, chunks), '--inputs', inputs, '--json')
+    done = run(case.tool('sg-run'), graph, '--compare', case.chunk(graph, modules, chunks), '--inputs', inputs,
+               '--json')
     said = json.loads(done.stdout)['ranks'][0]['comparison']
     if said['differences'] or said['chunked_equal'] < 50:
         raise Failure(f'{said["chunked_equal"]} chunks are equal together, {len(said["differences"])} values differ: {said["differences"][:1]}')
@@ -171,27 +164,21 @@ def main():
     parser.add_argument('--only', default='')
     args = parser.parse_args()
     if not os.path.isdir(TRACES):
-        print('SKIPPED: ../shared/traces is absent; no capture was chunked')
-        return 77
+        return skip('../shared/traces is absent; no capture was chunked')
     jobs = [(f'truth {c}', hold_truth, (c,)) for c in TRUTH]
     jobs += [(f'values {c[0]} {c[1]}', hold_values, c) for c in VALUES]
-    jobs += [(f'recomputed {c} {p}', hold_recomputed, (f'multi/{c}', 'layers.*.moe', p)) for c in TRUTH for p in ('default', 'full')]
+    jobs += [(f'recomputed {c} {p}', hold_recomputed, (f'multi/{c}', 'layers.*.moe', p))
+             for c in TRUTH for p in ('default', 'full')]
     jobs += [(f'drawn {c[0]}', hold_drawn, c) for c in DRAWN]
     jobs += [(f'rows {c[0]}', hold_rows, c) for c in ROWS]
     jobs += [(f'refused {c[0]} {c[1]}', hold_refused, c) for c in REFUSED]
-    begin, failed, done = time.time(), 0, 0
+    tally = Tally()
     for label, hold, words in jobs:
         if args.only not in label:
             continue
-        done += 1
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                hold(Case(args.bin, folder), *words)
-            except Failure as failure:
-                failed += 1
-                print(f'FAIL {label}: {failure}')
-    print(f'{done - failed} of {done} held, {time.time() - begin:.0f} s')
-    return 1 if failed or not done else 0
+            tally.hold(label, hold, Case(args.bin, folder), *words)
+    return tally.finish()
 
 
 if __name__ == '__main__':

@@ -17,14 +17,12 @@ import re
 import shutil
 import sys
 import tempfile
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import run_bucket  # noqa: E402
-from run_passes import Failure, run  # noqa: E402
+from harness import Failure, TRACES, Tally, run, skip  # noqa: E402
 
-TRACES = run_bucket.TRACES
 CHUNK = ('chunk', '--modules', 'layers.*.moe', '--chunks', '2', '--best-effort')
 STAGES = [('clean',), ('remat',), CHUNK, ('overlap', '--isolate-only'), ('bucket',)]
 # Any two stages stand together, alone, and apart in some row (1 = the stage is there).
@@ -158,19 +156,12 @@ def main():
     parser.add_argument('--all', action='store_true')
     args = parser.parse_args()
     if not os.path.isdir(TRACES):
-        print('SKIPPED: ../shared/traces is absent')
-        return 77
-    begin, failures = time.time(), []
-
-    def say(text):
-        failures.append(text)
-        print(f'FAIL {text}')
-
-    held, moved = hold_captures(args, say)
-    peers = hold_peers(args, say)
-    print(f'{held} orders held, {moved} of them new, {peers} regions held against the peer, {len(failures)} failed, '
-          f'{time.time() - begin:.0f} s')
-    return 1 if failures or not held or not args.only and moved * 3 < held else 0
+        return skip('../shared/traces is absent')
+    tally = Tally()
+    held, moved = hold_captures(args, tally.fail)
+    peers = hold_peers(args, tally.fail)
+    tally.passed = held if args.only or moved * 3 >= held else 0
+    return tally.finish(f'{held} orders held, {moved} of them new, {peers} regions held against the peer')
 
 
 if __name__ == '__main__':

@@ -13,15 +13,14 @@ import argparse
 import itertools
 import json
 import os
-import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, '..', 'numeric'))
+sys.path[:0] = [os.path.dirname(HERE), os.path.join(HERE, '..', 'numeric')]
 import run_numbers  # noqa: E402  the list of captures
+from harness import Failure, Tally, run, skip  # noqa: E402
 
 # Captures are small: what is moved is small too.
 OFFLOAD = ('offload', '--all', '--least', '64')
@@ -31,17 +30,6 @@ CHAINS = [[('clean',)], [('clean', '--drop-asserts')], [('concretize',)], [('rem
           [('remat', '--tag-only'), OFFLOAD, ('remat', '--policy', 'tags')], [('clean',), ('remat', '--budget', '0.4')], [('remat', '--budget', '0')]]
 STAGES = [('clean',), ('remat', '--policy', 'full'), OFFLOAD, ('remat', '--policy', 'default'), ('concretize',), ('remat', '--budget', '0.5'),
           ('overlap', '--isolate-only'), ('bucket',)]
-
-
-class Failure(Exception):
-    pass
-
-
-def run(*command, ok=(0,)):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode not in ok:
-        raise Failure(f'{" ".join(command)}\nexit {done.returncode}\n{done.stderr[-2000:]}{done.stdout[-1000:]}')
-    return done
 
 
 def pairwise(count):
@@ -189,27 +177,24 @@ def main():
     parser.add_argument('--all', action='store_true')
     parser.add_argument('--sparse', action='store_true')
     args = parser.parse_args()
-    begin, failed, held, left = time.time(), 0, 0, 0
+    tally, held, left = Tally(), 0, 0
     cases = list(random_cases(args.bin, args.only, range(args.first, args.first + args.seeds)))
     if os.path.isdir(run_numbers.TRACES):
         cases += [*real_cases(args.bin, args.only), *dropout_case(args.only)]
     else:
-        print('SKIPPED: ../shared/traces is absent; real captures were not run')
+        skip('../shared/traces is absent; real captures were not run')
     with ThreadPoolExecutor(max_workers=max((os.cpu_count() or 2) // 2, 2)) as pool:
         runs = [(name, pool.submit(hold_case, args.bin, args.all, args.sparse, name, make, values)) for name, make, values in cases]
         for name, done in runs:
-            try:
-                chains = done.result()
-                left += chains is None
-                held += chains or 0
-            except Failure as failure:
-                failed += 1
-                print(f'FAIL {name}: {failure}')
-    print(f'{held} chains held on {len(cases) - left} graphs, {left} random ones do not run, {failed} failed, {time.time() - begin:.0f} s')
+            before = tally.failed
+            chains = tally.hold(name, done.result)
+            held += chains or 0
+            left += chains is None and tally.failed == before
     if left > args.seeds * 3 // 4:
-        print('FAIL: too few random graphs run to tell anything')
-        failed += 1
-    return 1 if failed or not held else 0
+        tally.fail('too few random graphs run to tell anything')
+    if not held:
+        tally.fail('no chain was held')
+    return tally.finish(f'{held} chains held on {len(cases) - left} graphs, {left} random ones do not run')
 
 
 if __name__ == '__main__':

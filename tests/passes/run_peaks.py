@@ -18,13 +18,10 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
+sys.path.insert(0, os.path.dirname(HERE))
+from harness import Failure, TRACES, Tally, run, skip  # noqa: E402
 LONGEST_S = 60
 FOUND = re.compile(r'the lowest that was found is [^(,]*(?:\((\d+) bytes\))?, the lower bound [^(\n]*(?:\((\d+) bytes\))?')
-
-
-class Failure(Exception):
-    pass
 
 
 def sources():
@@ -37,12 +34,9 @@ class Sweep:
         self.bin, self.graph, self.lean = bin_dir, os.path.join(folder, 'step.sg'), os.path.join(folder, 'lean.sg')
 
     def run(self, name, *words, ok=(0,)):
-        command = [os.path.join(self.bin, name), *words]
         begin = time.time()
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
+        done = run(os.path.join(self.bin, name), *words, ok=ok, timeout=LONGEST_S)
         self.seconds = time.time() - begin
-        if done.returncode not in ok:
-            raise Failure(f'{" ".join(command)}: exit {done.returncode}\n{done.stderr[-1500:]}')
         return done
 
     def planned(self, graph):
@@ -91,27 +85,20 @@ def main():
     parser.add_argument('--quick', action='store_true')
     args = parser.parse_args()
     if not os.path.isdir(TRACES):
-        print('SKIPPED: ../shared/traces is absent')
-        return 77
-    points, failed, held = 3 if args.quick else 9, 0, 0
+        return skip('../shared/traces is absent')
+    points, tally, held = 3 if args.quick else 9, Tally(subprocess.TimeoutExpired), 0
     print(f'{"capture":52} {"nodes":>6} {"bound":>14} {"lowest":>14} {"as it is":>14} {"met":>6} {"slowest":>8}')
     for name, source in sources():
         if args.only not in name:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                row = Sweep(args.bin, folder).hold(source, points)
-            except (Failure, subprocess.TimeoutExpired) as failure:
-                failed += 1
-                print(f'FAIL {name}: {failure}')
-                continue
+            row = tally.hold(name, Sweep(args.bin, folder).hold, source, points)
         if row is None:
             continue
         held += 1
         nodes, bound, lowest, most, met, slowest = row
         print(f'{name:52} {nodes:6} {bound:14} {lowest:14} {most:14} {met:3}/{points} {slowest:6.1f} s', flush=True)
-    print(f'{held} captures held, {failed} failed')
-    return 1 if failed or not held else 0
+    return tally.finish(f'{held} captures held')
 
 
 if __name__ == '__main__':

@@ -13,20 +13,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.dirname(HERE))
+from harness import Cases  # noqa: E402
+
 CAPTURE = os.path.join(ROOT, "examples", "04_run_a_moe_step", "capture", "rank{r}", "step.json.gz")
-CASES = []
+CASES = Cases()
+case = CASES.add
 BIN = None
 KILLS = 30
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 class Done:
@@ -36,7 +34,8 @@ class Done:
 
 def sg(*words, cache="cache", **more):
     env = dict(os.environ, STEPGRAPH_CACHE=os.path.abspath(cache))
-    return Done(subprocess.run([os.path.join(BIN, words[0]), *words[1:]], capture_output=True, env=env, timeout=120, **more))
+    return Done(subprocess.run([os.path.join(BIN, words[0]), *words[1:]], capture_output=True, env=env, timeout=120,
+                               **more))
 
 
 def expect(done, code, message=None, out=None):
@@ -104,17 +103,22 @@ stages:
   - remat: {policy: $polcy}
 """)
     done = expect(sg("sg-recipe", "check", "bad.yaml"), 1)
-    for line in (r"bad.yaml:2:1: error: a recipe has no `stagess`", r"bad.yaml:12:17: error: a stage has one tool: `clean` or `remat`",
+    for line in (r"bad.yaml:2:1: error: a recipe has no `stagess`",
+                 r"bad.yaml:12:17: error: a stage has one tool: `clean` or `remat`",
                  r"bad.yaml:13:21: error: the recipe has no parameter `polcy`"):
         assert re.search(line, done.message), done.message
     assert "stages`?" in done.message
     text = open("bad.yaml").read().replace("stagess: []\n", "").replace("  - {clean: {}, remat: {}}\n", "").replace("$polcy", "full")
     write("bad.yaml", text)
     done = expect(sg("sg-recipe", "check", "bad.yaml"), 1)
-    for line in (r"bad.yaml:3:39: error: sg-import has no option `spnd`", r"bad.yaml:4:10: error: no such file: missing.sg",
-                 r"bad.yaml:6:5: error: there is no pass `claen`", r"did you mean `clean`", r"bad.yaml:7:21: error: sg-remat: `policy` takes one of",
-                 r"bad.yaml:7:52: error: sg-remat: `tag-only` is a flag", r"bad.yaml:8:11: error: no stage or input `clean` stands before",
-                 r"there is no metric `peek`", r"did you mean `peak`", r"`3 stones` is no number of that kind", r"`peak` is no assertion",
+    for line in (r"bad.yaml:3:39: error: sg-import has no option `spnd`",
+                 r"bad.yaml:4:10: error: no such file: missing.sg",
+                 r"bad.yaml:6:5: error: there is no pass `claen`", r"did you mean `clean`",
+                 r"bad.yaml:7:21: error: sg-remat: `policy` takes one of",
+                 r"bad.yaml:7:52: error: sg-remat: `tag-only` is a flag",
+                 r"bad.yaml:8:11: error: no stage or input `clean` stands before",
+                 r"there is no metric `peek`", r"did you mean `peak`", r"`3 stones` is no number of that kind",
+                 r"`peak` is no assertion",
                  r"sg-run has no option `innit`", r"no stage or input `setp` stands before"):
         assert re.search(line, done.message), f"no /{line}/ in\n{done.message}"
     assert not os.path.exists("cache")
@@ -189,7 +193,8 @@ def the_whole_pipe():
 """)
     pipe = (f"sg-import -q '{CAPTURE}' | sg-clean -q | sg-remat -q --policy default | sg-chunk -q --modules 'layers.*.moe' --chunks 3 |"
             " sg-overlap -q --isolate-only | sg-bucket -q --plan per-block > shell.sg")
-    subprocess.run(["bash", "-o", "pipefail", "-c", pipe], check=True, env=dict(os.environ, PATH=BIN + os.pathsep + os.environ["PATH"]))
+    subprocess.run(["bash", "-o", "pipefail", "-c", pipe], check=True,
+                   env=dict(os.environ, PATH=BIN + os.pathsep + os.environ["PATH"]))
     for more in ([], ["--pipes"]):
         expect(sg("sg-recipe", "run", "r.yaml", "--no-cache", *more), 0)
         assert read("whole.sg") == read("shell.sg"), more
@@ -226,7 +231,8 @@ def broken_entries_are_made_again():
             f.write(data)
     assert set(states(expect(sg("sg-recipe", "run", "r.yaml", "--json"), 0)).values()) == {"made"}
     assert read("out/default.sg") == first
-    expect(sg("sg-recipe", "run", "r.yaml", cache="/dev/null/none"), 0)      # a cache that cannot be written costs nothing else
+    # a cache that cannot be written costs nothing else
+    expect(sg("sg-recipe", "run", "r.yaml", cache="/dev/null/none"), 0)
     assert read("out/default.sg") == first
 
 
@@ -272,14 +278,17 @@ stages:
     assert "no op=aten.mm: it is 1" in done.message and done.message.count("[assert]") == 2 and "[run]" not in done.message, done.message
     write("changed.txt", GRAPH.replace("relu(%a)\n    %b2", "tanh(%a)\n    %b2"))
     write("s.yaml", "inputs: {g: g.txt, other: changed.txt}\nstages:\n  - clean:\n    from: other\n    run: {init: 'seed:1', bitwise_to: g}\n")
-    expect(sg("sg-recipe", "run", "s.yaml"), 1, r"s.yaml:5:10: error: clean: the results differ from the reference's \(exit 1\)")
+    expect(sg("sg-recipe", "run", "s.yaml"), 1,
+           r"s.yaml:5:10: error: clean: the results differ from the reference's \(exit 1\)")
 
 
 @case
 def assertions_mean_what_they_say():
     write("g.txt", GRAPH)
-    for bad, said in (("op= <= 4", "`op=` names an op"), ("no op=", "`no op=` names an op"), ("exposed_comm < 5", "units here are %"),
-                      ("step_time < 70GiB", "units here are us, ms, s"), ("peak < inf", "is no number"), ("nodes < 3GiB", "units here are k")):
+    for bad, said in (("op= <= 4", "`op=` names an op"), ("no op=", "`no op=` names an op"),
+                      ("exposed_comm < 5", "units here are %"),
+                      ("step_time < 70GiB", "units here are us, ms, s"), ("peak < inf", "is no number"),
+                      ("nodes < 3GiB", "units here are k")):
         write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    assert: ['" + bad + "']\n")
         expect(sg("sg-recipe", "check", "r.yaml"), 1, r"r.yaml:4:14: error: .*|" + said)
         assert said in sg("sg-recipe", "check", "r.yaml").message, (bad, sg("sg-recipe", "check", "r.yaml").message)
@@ -288,12 +297,14 @@ def assertions_mean_what_they_say():
 @case
 def nothing_is_written_over_what_is_read():
     write("g.txt", GRAPH)
-    for more in ("output: g.txt", "expect: a.sg.txt\n    output: a.sg.txt", "run: {expect: v.safetensors, init: 'seed:0'}\n    output: v.safetensors"):
+    for more in ("output: g.txt", "expect: a.sg.txt\n    output: a.sg.txt",
+                 "run: {expect: v.safetensors, init: 'seed:0'}\n    output: v.safetensors"):
         write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    " + more + "\n")
         expect(sg("sg-recipe", "check", "r.yaml"), 1, "have one file: ")
     write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:0', profile: p.json}\n")
     expect(sg("sg-recipe", "check", "r.yaml"), 1, "sg-run has no option `profile`")
-    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:0', bitwise_to: g, bitwise: true}\n")
+    write("r.yaml",
+          "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:0', bitwise_to: g, bitwise: true}\n")
     expect(sg("sg-recipe", "check", "r.yaml"), 1, "leave out `bitwise`")
 
 
@@ -346,7 +357,8 @@ def what_a_tool_says_is_passed_on_whole():
     expect(sg("sg-run", "g.txt", "--init", "seed:1", "--outputs", "a.safetensors", "-q"), 0)
     write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:2', expect: a.safetensors}\n")
     alone = sg("sg-run", "g.txt", "--init", "seed:2", "--expect", "a.safetensors")
-    done = expect(sg("sg-recipe", "run", "r.yaml"), 1, r"^sg-recipe: r.yaml:4:10: error: clean: sg-run fails \(exit 1\) \[run\]$")
+    done = expect(sg("sg-recipe", "run", "r.yaml"), 1,
+                  r"^sg-recipe: r.yaml:4:10: error: clean: sg-run fails \(exit 1\) \[run\]$")
     for line in alone.message.splitlines() + alone.out.splitlines():
         if not line.startswith(("step ", "memory ")):      # the time; the graph is another one
             assert f"\n  {line}\n" in done.message, (line, done.message)
@@ -393,7 +405,8 @@ def a_read_only_cache_serves_and_is_left_alone():
     try:
         done = expect(sg("sg-recipe", "run", "r.yaml", "--json", preexec_fn=as_nobody), 0)
         assert set(states(done).values()) == {"cached"}
-        done = expect(sg("sg-recipe", "run", "r.yaml", "--json", "--set", "policy=full", "--cache-size", "1KiB", preexec_fn=as_nobody), 0)
+        done = expect(sg("sg-recipe", "run", "r.yaml", "--json", "--set", "policy=full", "--cache-size", "1KiB",
+                         preexec_fn=as_nobody), 0)
         assert states(done) == {"step": "cached", "clean": "cached", "remat": "made"}, done.out
         assert sorted(glob.glob("cache/v1/*/*")) == before
     finally:
@@ -414,7 +427,8 @@ def a_full_disk_under_the_cache_costs_nothing_else():
         return
 
     def on_full_disk(script):
-        return Done(subprocess.run(["unshare", "-rm", "sh", "-c", f"{disk} && {script}"], capture_output=True, timeout=120))
+        return Done(subprocess.run(["unshare", "-rm", "sh", "-c", f"{disk} && {script}"], capture_output=True,
+                                   timeout=120))
 
     done = expect(on_full_disk(f"({run}) && find full -type f >&2"), 0)
     assert set(states(done).values()) == {"made"} and read("out/default.sg") == whole
@@ -483,7 +497,8 @@ def a_killed_runner_leaves_nothing_broken():
             shutil.rmtree("cache", ignore_errors=True)
         if rng.random() < 0.5 and os.path.exists("out/default.sg"):
             os.remove("out/default.sg")
-        runner = subprocess.Popen([os.path.join(BIN, "sg-recipe"), "run", "r.yaml"], stderr=subprocess.DEVNULL, env=env, start_new_session=True)
+        runner = subprocess.Popen([os.path.join(BIN, "sg-recipe"), "run", "r.yaml"], stderr=subprocess.DEVNULL, env=env,
+                                  start_new_session=True)
         time.sleep(rng.random() * length)
         os.killpg(runner.pid, signal.SIGKILL)
         runner.wait()
@@ -505,26 +520,13 @@ def bisection():
         done = sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "sh bad.sh")
         expect(done, 1, out=r"the first bad one is remat \(r.yaml:9:5\); idle is good\n  without `--save layers.\*.attention` it is good\n"
                r"  it is bad where sg-remat may touch [0-9]+ of [0-9]+ nodes: %\S+.* to %\S+.*; with one less at either end it is not$")
-        expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "./none"), 2, r"the shell cannot run `./none`\n.*not found")
+        expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "./none"), 2,
+               r"the shell cannot run `./none`\n.*not found")
         expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "second", "--fails", "sh bad.sh"), 4, "`second` is not bad")
         expect(sg("sg-recipe", "bisect", "r.yaml", "nothing"), 2, "no stage or input `nothing`")
         expect(sg("sg-recipe", "bisect", "r.yaml"), 4, "`last` is not bad")     # passes are bitwise
     finally:
         os.environ["PATH"] = env_path
-
-
-def run_case(function):
-    home = os.getcwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        try:
-            function()
-            return True
-        except Exception as e:          # the runner goes on to the next case
-            print(f"{function.__name__}: {type(e).__name__}: {e}")
-            return False
-        finally:
-            os.chdir(home)
 
 
 def main():
@@ -535,10 +537,7 @@ def main():
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     BIN, KILLS = os.path.abspath(options.bin), options.kills
-    chosen = [c for c in CASES if not options.names or any(n in c.__name__ for n in options.names)]
-    failed = sum(not run_case(c) for c in chosen)
-    print(f"{len(chosen) - failed} passed, {failed} failed")
-    return 1 if failed or not chosen else 0
+    return CASES.run(options.names)
 
 
 if __name__ == "__main__":

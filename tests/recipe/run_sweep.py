@@ -13,15 +13,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import traceback
 import xml.etree.ElementTree as ElementTree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.dirname(HERE))
+from harness import Cases  # noqa: E402
+
 CAPTURE = os.path.join(ROOT, "examples", "04_run_a_moe_step", "capture", "rank{r}", "step.json.gz")
-CASES = []
+CASES = Cases()
+case = CASES.add
 BIN = None
 KILLS = 8
 UPDATE = False
@@ -35,11 +37,6 @@ stages:
   - chunk: {{modules: 'layers.*.moe', chunks: $chunks}}
 """
 BUDGET = RECIPE.split("  - chunk")[0].replace("policy: default, chunks: 2", "policy: all")
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 def environment():
@@ -323,24 +320,8 @@ def main():
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     BIN, KILLS, UPDATE = os.path.abspath(args.bin), args.kills, args.update
-    failed, here = 0, os.getcwd()
     os.environ["PATH"] = BIN + os.pathsep + os.environ["PATH"]
-    for test in CASES:
-        if args.names and not any(n in test.__name__ for n in args.names):
-            continue
-        begin = time.time()
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            try:
-                test()
-                print(f"ok    {test.__name__} ({time.time() - begin:.1f} s)")
-            except Exception:
-                failed += 1
-                print(f"FAILED {test.__name__}")
-                traceback.print_exc(file=sys.stdout)
-            finally:
-                os.chdir(here)
-    return 1 if failed else 0
+    return CASES.run(args.names)
 
 
 if __name__ == "__main__":

@@ -12,26 +12,23 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-CASES = []
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import Cases  # noqa: E402
 
-
-def case(function):
-    CASES.append(function)
-    return function
+CASES = Cases()
+case = CASES.add
 
 
 class Bench:
-    """A folder, the tools, and commands that ask about candidates."""
+    """The case's folder, the tools, and commands that ask about candidates."""
 
-    def __init__(self, bin_folder, folder):
+    def __init__(self, bin_folder):
         self.bin = os.path.abspath(bin_folder)
-        self.folder = folder
 
     def path(self, name):
-        return os.path.join(self.folder, name)
+        return os.path.abspath(name)
 
     def run(self, tool, *words, code=0, timeout=300):
         done = subprocess.run([os.path.join(self.bin, tool), *words], capture_output=True, timeout=timeout)
@@ -208,12 +205,9 @@ def main():
     parser.add_argument('--large', action='store_true', help='15,000 nodes instead of the cases')
     parser.add_argument('names', nargs='*')
     options = parser.parse_args()
-    for run in [large] if options.large else CASES:
-        if options.names and run.__name__ not in options.names:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            run(Bench(options.bin, folder))
-        print('ok  ', run.__name__)
+    if options.large:
+        CASES.list = [large]
+    return CASES.run(options.names, given=(Bench(options.bin),))
 
 
 if __name__ == '__main__':
