@@ -83,7 +83,7 @@ class _AsksForValues(CaptureError):
 
 
 def _trace_somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
-    """With fake tensors; where the step asks for values, with real ones beside them; at last with the data's numbers."""
+    """With fake tensors; where the step asks for values, real ones beside them; at last with the data's numbers."""
     has_values = not fake and world.size() == 1
     try:
         with decisions.asking() if has_values else nullcontext():
@@ -101,8 +101,8 @@ _NO_VALUES_WHEN_FAKE = (
     "With fake=True there are no values to decide by: capture a smaller model without it, or use torch.where"
 )
 _NO_VALUES_IN_A_JOB = (
-    "In a distributed job ranks could decide differently, so that is not followed: use torch.where, or sizes as symbols "
-    "(torch._check), or capture the model in a world of one rank"
+    "In a distributed job ranks could decide differently, so that is not followed: use torch.where, or sizes as "
+    "symbols (torch._check), or capture the model in a world of one rank"
 )
 
 
@@ -264,8 +264,8 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced) -> None:
     drawn = [node.name for graph in _graphs(traced.module) for node in graph.nodes if compat.is_random(node)]
     if drawn:
         notes.append(
-            f"random numbers are drawn, by {drawn[0]}{' and others' if len(drawn) > 1 else ''}, which nobody else repeats: "
-            "expected values that depend on them will differ"
+            f"random numbers are drawn, by {drawn[0]}{' and others' if len(drawn) > 1 else ''}, which nobody else "
+            "repeats: expected values that depend on them will differ"
         )
     if notes:
         document["note"] = ". ".join(notes)

@@ -216,8 +216,8 @@ def _parts_of_argument(tensor: Tensor, name: str, activation: Tensor, sizes: Lis
         return whole
     raise CaptureError(
         f"eager_chunk: {plan.fqn} got {name}, a {_kind(tensor)}, beside an activation {list(activation.shape)}; if "
-        f"its dimension {plan.dim} goes with the activation's is not known: name it in split= or whole=, or use a block "
-        "mask"
+        f"its dimension {plan.dim} goes with the activation's is not known: name it in split= or whole=, or use a "
+        "block mask"
     )
 
 

@@ -122,7 +122,8 @@ def trace(function: Callable[..., Any], arguments: Sequence[Tensor], fake_mode: 
     from torch._functorch import config
 
     with fake_mode, eager_everywhere(), without_onednn(), enable_python_dispatcher() if symbolic else nullcontext():
-        with config.patch(generate_fake_kernels_from_real_mismatches=True):  # where real tensors are beside the fake ones
+        # Where real tensors are beside the fake ones.
+        with config.patch(generate_fake_kernels_from_real_mismatches=True):
             return tracer(*arguments)
 
 
@@ -186,8 +187,8 @@ def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Any:
 
 @contextmanager
 def casts_in_forward() -> Iterator[None]:
-    """Within it, a module that casts itself (`self.router.to(dtype)`) gets other tensors under its names: what PyTorch does,
-    to exchange the memory of parameters, cannot be done to those that stand for them."""
+    """Within it, a module that casts itself (`self.router.to(dtype)`) gets other tensors under its names: what PyTorch
+    does, to exchange the memory of parameters, cannot be done to those that stand for them."""
     original = nn.Module._apply
 
     def apply(self: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:

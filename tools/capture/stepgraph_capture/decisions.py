@@ -1,7 +1,7 @@
 """Steps that decide by values: they are traced with the real tensors beside the fake ones.
 
-`if mask.all()`, `int(length)` and the like get the answer of the example. The graph then holds one way of several, and says
-so: the number that was asked for is a symbol of the data, and a guard says what it has to be. sg-run looks at it.
+`if mask.all()`, `int(length)` and the like get the answer of the example. The graph then holds one way of several, and
+says so: the number that was asked for is a symbol of the data, and a guard says what it has to be. sg-run looks at it.
 
 Most numbers of the data may stay symbols even then. Where a step cannot be traced so (a row chosen by int(index), an op
 that knows no symbols), it is traced once more, and each such number that an op is given is settled.
@@ -41,8 +41,8 @@ def _is_whole(tensor: Tensor) -> bool:
 
 @contextmanager
 def answering(answers: Dict[Any, int], settle: bool) -> Iterator[None]:
-    """Within it, ops that read values of their own accord are made of those that ask for them one by one; what conditions
-    were answered goes into `answers`, by symbol. settle: ops get numbers in place of symbols of the data."""
+    """Within it, ops that read values of their own accord are made of those that ask for them one by one; what
+    conditions were answered goes into `answers`, by symbol. settle: ops get numbers in place of symbols of data."""
     with _Functions(settle), _Ops(answers, settle):
         yield
 
@@ -102,14 +102,15 @@ class _Ops(TorchDispatchMode):
 
 @contextmanager
 def _written_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
-    """PyTorch takes some in-place ops apart, and then writes the real tensor by the whole and by the parts: it is written
-    again from where it was."""
+    """PyTorch takes some in-place ops apart, and then writes the real tensor by the whole and by the parts: it is
+    written again from where it was."""
     schema = getattr(func, "_schema", None)
     if schema is None or not schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
         yield
         return
     given = [args[i] if i < len(args) else kwargs.get(argument.name) for i, argument in enumerate(schema.arguments)]
-    written = [value for value, argument in zip(given, schema.arguments) if argument.alias_info and argument.alias_info.is_write]
+    writes = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+    written = [value for value, is_written in zip(given, writes) if is_written]
     reals = [compat.value_beside(value) for value in written if isinstance(value, Tensor) and compat.is_fake(value)]
     if any(real is None for real in reals):
         yield
@@ -138,7 +139,9 @@ def _ctc_loss(
     return torch.ops.aten._ctc_loss.default(scores, targets, *numbers, blank, zero_infinity)
 
 
-def _ctc_loss_backward(grad: Tensor, scores: Tensor, targets: Tensor, inputs: Tensor, lengths: Tensor, *more: Any) -> Any:
+def _ctc_loss_backward(
+    grad: Tensor, scores: Tensor, targets: Tensor, inputs: Tensor, lengths: Tensor, *more: Any
+) -> Any:
     numbers = _numbers(inputs), _numbers(lengths)
     return torch.ops.aten._ctc_loss_backward.default(grad, scores, targets, *numbers, *more)
 

@@ -20,7 +20,8 @@ _OF_TORCH = set(vars(nn.Module()))
 
 @contextmanager
 def removed(model: nn.Module) -> Iterator[None]:
-    """At its end attributes that hold fake tensors are as before, or gone. All else stays: hooks, counters, marks. What .lru_cache has taken in since, of functions outside of torch, is forgotten."""
+    """At its end attributes that hold fake tensors are as before, or gone. All else stays: hooks, counters, marks.
+    What .lru_cache has taken in since, of functions outside of torch, is forgotten."""
     modules = list(model.modules())
     before = [{name: _copied(value) for name, value in _own(module).items()} for module in modules]
     filled = {id(cache): cache.cache_info().currsize for cache in _caches()}
@@ -37,7 +38,8 @@ def removed(model: nn.Module) -> Iterator[None]:
 def _caches() -> List[Any]:
     kind = type(functools.lru_cache(_copied))
     found = [thing for thing in gc.get_objects() if type(thing) is kind]
-    return [cache for cache in found if not (getattr(cache, "__module__", None) or "torch").startswith(("torch", __package__))]
+    ours = ("torch", __package__)
+    return [cache for cache in found if not (getattr(cache, "__module__", None) or "torch").startswith(ours)]
 
 
 def _own(module: nn.Module) -> Dict[str, Any]:

@@ -1,8 +1,9 @@
 """How far right answers may be from each other: PyTorch's own error, and what noise of the size of rounding does.
 
-Deep models of convolutions and batch norms multiply rounding errors, and a value next to 0 may fall to either side of a ReLU:
-two right answers differ by more than any fixed tolerance allows. Who compares with a capture may go by PyTorch's own distance
-from the same step in double, or by how far noise in each result moves that, whichever is more. It is kept beside each value.
+Deep models of convolutions and batch norms multiply rounding errors, and a value next to 0 may fall to either side of
+a ReLU: two right answers differ by more than any fixed tolerance allows. Who compares with a capture may go by
+PyTorch's own distance from the same step in double, or by how far noise in each result moves that, whichever is more.
+It is kept beside each value.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _WIDE = {
 }
 
 
-# In each result, of what its type rounds by: several roundings of f32 go into most, and it is rare that a value falls to the
-# other side; the narrow types round enough by themselves.
+# In each result, of what its type rounds by: several roundings of f32 go into most, and it is rare that a value falls
+# to the other side; the narrow types round enough by themselves.
 _NOISE = {torch.float32: 4 * 2.0**-24, torch.complex64: 4 * 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 _DRAWS = 3
 _LARGEST = 1 << 25  # elements of all inputs: beyond, the noise is left out
@@ -36,10 +37,12 @@ Values = Sequence[Optional[Tensor]]
 
 
 def of(module: fx.GraphModule, inputs: Sequence[Tensor], recorded: Values) -> List[Optional[float]]:
-    """By output, then by input as the graph leaves it: the largest error of an element; None where there is none to speak of.
+    """By output, then by input as the graph leaves it: the largest error of an element; None where there is none to
+    speak of.
 
-    `recorded`: PyTorch's values of the same. All None where the graph draws random numbers, or has an op without a form in
-    double. Runs the graph twice, side by side, once and for each draw of noise; `inputs` themselves stay as they are.
+    `recorded`: PyTorch's values of the same. All None where the graph draws random numbers, or has an op without a
+    form in double. Runs the graph twice, side by side, once and for each draw of noise; `inputs` themselves stay as
+    they are.
     """
     exact = _in_double(module, inputs, None)
     if exact is None:
@@ -57,8 +60,8 @@ def of(module: fx.GraphModule, inputs: Sequence[Tensor], recorded: Values) -> Li
 def _in_double(
     module: fx.GraphModule, inputs: Sequence[Tensor], noise: Optional[torch.Generator]
 ) -> Optional[List[Optional[Tensor]]]:
-    """The outputs of the graph in double, then its inputs as it leaves them. Integers and booleans are those of the recorded
-    types, so that no index falls another way."""
+    """The outputs of the graph in double, then its inputs as it leaves them. Integers and booleans are those of the
+    recorded types, so that no index falls another way."""
     given = [_Pair(tensor.detach().clone(), _widened(tensor.detach())) for tensor in inputs]
     if any(compat.is_random(node) for node in module.graph.nodes):
         return None
@@ -93,7 +96,7 @@ def _widened(tensor: Tensor) -> Tensor:
 
 
 class _Twice(fx.Interpreter):
-    """Each tensor is a pair. noise: the wide one of each result is off by as much as the recorded one is rounded, or more."""
+    """Each tensor is a pair. noise: the wide one of each result is off by the recorded one's rounding, or more."""
 
     def __init__(self, module: fx.GraphModule, noise: Optional[torch.Generator]) -> None:
         super().__init__(module)

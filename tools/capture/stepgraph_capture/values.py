@@ -51,8 +51,8 @@ def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
 
 
 class AsTraced(fx.Interpreter):
-    """Runs a graph with results that lie in memory as tracing says, which is not always as an eager op lays them: a view
-    may be possible in the one and not in the other."""
+    """Runs a graph with results that lie in memory as tracing says, which is not always as an eager op lays them: a
+    view may be possible in the one and not in the other."""
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)

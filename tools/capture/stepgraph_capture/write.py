@@ -69,7 +69,7 @@ def _line(value: Any) -> str:
 
 
 def tensors(path: str, values: Dict[str, Tensor], notes: Optional[Dict[str, str]] = None) -> None:
-    """A safetensors file, `notes` being its metadata; each tensor contiguous and with memory of its own, as the format wants it."""
+    """A safetensors file, with `notes` as its metadata; each tensor contiguous and in memory of its own."""
     from safetensors.torch import save_file
 
     def own(value: Tensor) -> Tensor:

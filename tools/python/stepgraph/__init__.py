@@ -16,6 +16,7 @@ from .tools import ToolError, passes, tool
 from .values import read_values, write_values
 
 __all__ = [
-    "Captured", "Graph", "Page", "Run", "ToolError", "capture", "load", "passes", "read_values", "text", "tool", "write_values",
+    "Captured", "Graph", "Page", "Run", "ToolError", "capture", "load", "passes", "read_values", "text", "tool",
+    "write_values",
 ]
 __version__ = "0.1.0"

@@ -20,7 +20,7 @@ class Captured:
         self.expected = os.path.join(self.folder, "expected.safetensors")
 
     def check(self, graph: Optional[Graph] = None, **options: Any) -> Run:
-        """Runs the graph, or another one of this step, on the captured inputs; a ToolError where it gives other values."""
+        """Runs the graph, or another of this step, on the captured inputs; a ToolError where it gives other values."""
         return (graph or self.graph).run(inputs=self.inputs, expect=self.expected, **options)
 
 

@@ -34,13 +34,15 @@ class Graph:
         return Graph(folder, "\n".join(line for line in done.said.split("\n") if folder.name not in line))
 
     def pipe(self, *stages: Words) -> "Graph":
-        """Several in one go: pipe("clean", "remat --policy full"), or pipe(["clean"], ["remat", "--policy", "full"])."""
+        """Several in one go: pipe("clean", "remat --policy full"), or pipe(["clean"], ["remat", "--peak", "2GiB"])."""
         words = [s if isinstance(s, str) else shlex.join(s) for s in stages]
         return self.apply("pipe", **{"pass": words})
 
     def __getattr__(self, name: str) -> Callable[..., "Graph"]:
-        if name.startswith("_") or name not in passes():
-            raise AttributeError(f"a graph has no `{name}`; the passes are {', '.join(passes())}" if name[:1] != "_" else name)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in passes():
+            raise AttributeError(f"a graph has no `{name}`; the passes are {', '.join(passes())}")
 
         def run_pass(*words: Any, **options: Any) -> "Graph":
             return self.apply(name, *words, **options)

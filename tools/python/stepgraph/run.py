@@ -44,7 +44,8 @@ class Run:
     def __repr__(self) -> str:
         losses = ", ".join(f"{loss:.6f}" for loss in self.losses)
         compared = sum(len(rank["expected"]) for rank in self.report["ranks"])
-        return f"<a run on {self.world} rank{'s' * (self.world > 1)}, loss {losses or 'unknown'}{', as expected' if compared else ''}>"
+        ranks = f"{self.world} rank{'s' * (self.world > 1)}"
+        return f"<a run on {ranks}, loss {losses or 'unknown'}{', as expected' if compared else ''}>"
 
 
 def files_of(values: Values, folder: str, stem: str) -> List[str]:

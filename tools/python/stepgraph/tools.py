@@ -46,7 +46,9 @@ def bin_folder() -> str:
     built = os.path.join(here, "..", "..", "..", "build", "bin")
     if os.path.exists(os.path.join(built, "sg-run")):
         return os.path.normpath(built)
-    raise FileNotFoundError("the tools of Stepgraph are not on the PATH: install them, or set STEPGRAPH_BIN to their folder")
+    raise FileNotFoundError(
+        "the tools of Stepgraph are not on the PATH: install them, or set STEPGRAPH_BIN to their folder"
+    )
 
 
 def program(name: str) -> str:
@@ -73,7 +75,8 @@ def option_words(options: Dict[str, Any]) -> List[str]:
 def tool(name: str, *words: Any, input: Optional[bytes] = None, codes: Sequence[int] = (0,), **options: Any) -> Done:
     """Runs a tool: tool("stat", "step.sg", json=True). Any code but `codes` is a ToolError."""
     command = [program(name), *map(str, words), *option_words(options)]
-    done = subprocess.run(command, input=input, stdin=None if input is not None else subprocess.DEVNULL, capture_output=True)
+    stdin = None if input is not None else subprocess.DEVNULL
+    done = subprocess.run(command, input=input, stdin=stdin, capture_output=True)
     said = done.stderr.decode(errors="replace").strip()
     if done.returncode not in codes:
         raise ToolError(command, done.returncode, said)

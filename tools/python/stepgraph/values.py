@@ -12,7 +12,8 @@ from typing import Any, Dict, Iterator, Mapping, Tuple
 
 # safetensors' name: numpy's, torch's
 _TYPES = {
-    "F64": ("float64", "float64"), "F32": ("float32", "float32"), "F16": ("float16", "float16"), "BF16": (None, "bfloat16"),
+    "F64": ("float64", "float64"), "F32": ("float32", "float32"), "F16": ("float16", "float16"),
+    "BF16": (None, "bfloat16"),
     "I64": ("int64", "int64"), "I32": ("int32", "int32"), "I16": ("int16", "int16"), "I8": ("int8", "int8"),
     "U8": ("uint8", "uint8"), "U16": ("uint16", "uint16"), "U32": ("uint32", "uint32"), "U64": ("uint64", "uint64"),
     "BOOL": ("bool", "bool"), "C64": ("complex64", "complex64"),
