@@ -37,12 +37,15 @@ class Repository:
     def __init__(self, bin_dir, folder):
         self.folder = Path(folder)
         keep = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-        self.env = {**keep, "PATH": f"{Path(bin_dir).resolve()}{os.pathsep}{os.environ['PATH']}", "HOME": folder, "GIT_CONFIG_NOSYSTEM": "1",
-                    "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b",
+        self.env = {**keep, "PATH": f"{Path(bin_dir).resolve()}{os.pathsep}{os.environ['PATH']}", "HOME": folder,
+                    "GIT_CONFIG_NOSYSTEM": "1",
+                    "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
+                    "GIT_COMMITTER_EMAIL": "a@b",
                     "GITHUB_STEP_SUMMARY": f"{folder}/summary", "GIT_PAGER": "cat", "TERM": "dumb"}
 
     def run(self, script, code=0):
-        done = subprocess.run(["bash", "-e", "-c", script], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(["bash", "-e", "-c", script], cwd=self.folder, env=self.env, capture_output=True,
+                              text=True, timeout=120)
         assert done.returncode == code, f"exit {done.returncode}, not {code}:\n{script}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
         return done.stdout
 

@@ -71,7 +71,8 @@ def main():
         torch.cuda.synchronize()
         if step >= args.warm_up:
             seconds.append(time.perf_counter() - begin)
-    print(json.dumps({'seconds': seconds, 'loss': float(loss.detach()), 'peak_bytes': torch.cuda.max_memory_allocated(), 'torch': torch.__version__,
+    print(json.dumps({'seconds': seconds, 'loss': float(loss.detach()), 'peak_bytes': torch.cuda.max_memory_allocated(),
+                      'torch': torch.__version__,
                       'cuda': torch.version.cuda, 'device': torch.cuda.get_device_name()}))
 
 

@@ -14,7 +14,8 @@ import sys
 
 
 def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), platform.machine())
+    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
+                 platform.machine())
     return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}'
 
 

@@ -41,7 +41,8 @@ def row(name, result, target, note=''):
 
 
 def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), platform.machine())
+    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
+                 platform.machine())
     return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}'
 
 

@@ -19,15 +19,18 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
-COPIES = ('aten._to_copy.default', 'aten.clone.default', 'aten.cat.default', 'aten.copy_.default', 'aten.copy.default', 'aten.split_with_sizes_copy.default',
-          'aten.split_with_sizes_copy.out', 'bucketing._pre_bucket_all_gather.default', 'bucketing._pre_bucket_reduce_scatter.default', 'sg.pack')
+COPIES = ('aten._to_copy.default', 'aten.clone.default', 'aten.cat.default', 'aten.copy_.default', 'aten.copy.default',
+          'aten.split_with_sizes_copy.default',
+          'aten.split_with_sizes_copy.out', 'bucketing._pre_bucket_all_gather.default',
+          'bucketing._pre_bucket_reduce_scatter.default', 'sg.pack')
 KINDS = ('all_gather', 'reduce_scatter', 'all_reduce')
 ROWS = [('llama3-fsdp4', 'default', '06-selective_activation_remat', '07-joint_transformer_block_bucketing_reordering'),
         ('llama3-fsdp4', 'full', '06-selective_activation_remat', '07-joint_transformer_block_bucketing_reordering'),
         ('dsv3-ep4', 'default', '06-selective_activation_remat', '07-joint_transformer_block_bucketing_reordering'),
         ('dsv3-ep4', 'full', '06-selective_activation_remat', '07-joint_transformer_block_bucketing_reordering'),
         ('dsv3-ep4', 'graphchunk', '09-isolate_ep_process_group', '11-joint_transformer_block_bucketing_reordering'),
-        ('dsv3-ep4-eagerchunk2', 'eagerchunk', '08-isolate_ep_process_group', '10-joint_transformer_block_bucketing_reordering')]
+        ('dsv3-ep4-eagerchunk2', 'eagerchunk', '08-isolate_ep_process_group',
+         '10-joint_transformer_block_bucketing_reordering')]
 FINALS = ['deep/llama3-deep', 'deep/dsv3-deep', 'shape/dsv3-16b-ep32']
 
 
@@ -58,10 +61,13 @@ class Table:
         ops = stat['by_op']
         copied = sum(ops[op]['bytes'] for op in COPIES if op in ops)
         if 'bucketing._pre_bucket_all_gather.default' in ops:
-            copied -= sum(c['wire_bytes'] for c in moved if c['kind'] == 'all_gather')     # the other ranks' parts, which it leaves alone
+            # the other ranks' parts, which it leaves alone
+            copied -= sum(c['wire_bytes'] for c in moved if c['kind'] == 'all_gather')
         exposed = self.exposed(graph)
-        return {'collectives': sum(c['count'] for c in moved), 'payload': sum(c['bytes'] for c in moved), 'nodes': stat['nodes'],
-                'copies': sum(ops[op]['nodes'] for op in COPIES if op in ops), 'copied': copied, 'peak': stat['memory']['peak_bytes'],
+        return {'collectives': sum(c['count'] for c in moved), 'payload': sum(c['bytes'] for c in moved),
+                'nodes': stat['nodes'],
+                'copies': sum(ops[op]['nodes'] for op in COPIES if op in ops), 'copied': copied,
+                'peak': stat['memory']['peak_bytes'],
                 'exposed': exposed}
 
     def exposed(self, graph):
@@ -88,7 +94,8 @@ def main():
     args = parser.parse_args()
     if not os.path.isdir(TRACES):
         raise SystemExit('SKIPPED: ../shared/traces is absent')
-    head = ('graph', 'collectives: before', 'theirs', 'ours', 'sent: theirs', 'ours', 'copies: theirs', 'ours', 'copied: theirs', 'ours', 'exposed: before', 'theirs', 'ours')
+    head = ('graph', 'collectives: before', 'theirs', 'ours', 'sent: theirs', 'ours', 'copies: theirs', 'ours',
+            'copied: theirs', 'ours', 'exposed: before', 'theirs', 'ours')
     lines, worse = [head], []
     with tempfile.TemporaryDirectory() as folder:
         table = Table(args.bin, folder)
@@ -96,15 +103,18 @@ def main():
             source = table.bring(f'peer/{graph}/{policy}/{before}', 'before.sg')
             theirs = table.measure(table.bring(f'peer/{graph}/{policy}/{after}', 'theirs.sg'))
             run(table.tool('sg-bucket'), '-q', source, '-o', table.file('ours.sg'))
-            lines.append(row(f'{graph} {policy}', table.measure(source), theirs, table.measure(table.file('ours.sg')), worse))
+            lines.append(row(f'{graph} {policy}', table.measure(source), theirs, table.measure(table.file('ours.sg')),
+                             worse))
         for graph in FINALS:
             source = table.bring(f'{graph}/step', 'step.sg')
             theirs = table.measure(table.bring(f'{graph}/after-all-default', 'theirs.sg'))
             run(table.tool('sg-clean'), '-q', source, '-o', table.file('clean.sg'))
             run(table.tool('sg-remat'), '-q', table.file('clean.sg'), '-o', table.file('remat.sg'))
-            run(table.tool('sg-overlap'), '-q', table.file('remat.sg'), '--isolate-only', '-o', table.file('isolated.sg'))
+            run(table.tool('sg-overlap'), '-q', table.file('remat.sg'), '--isolate-only', '-o',
+                table.file('isolated.sg'))
             run(table.tool('sg-bucket'), '-q', table.file('isolated.sg'), '-o', table.file('ours.sg'))
-            lines.append(row(f'{graph} +', table.measure(table.file('remat.sg')), theirs, table.measure(table.file('ours.sg')), worse))
+            lines.append(row(f'{graph} +', table.measure(table.file('remat.sg')), theirs,
+                             table.measure(table.file('ours.sg')), worse))
     if args.md:
         print('| ' + ' | '.join(head) + ' |\n|' + '---|' * len(head))
         for line in lines[1:]:
@@ -112,7 +122,8 @@ def main():
     else:
         widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
         for line in lines:
-            print('  '.join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(line, widths))))
+            print('  '.join(cell.ljust(width) if i == 0 else cell.rjust(width)
+                            for i, (cell, width) in enumerate(zip(line, widths))))
     for line in worse:
         print(f'WORSE THAN THEIRS: {line}')
     return 1 if worse else 0
@@ -122,7 +133,8 @@ def row(name, before, theirs, ours, worse):
     for key in ('collectives', 'copies') if name.endswith('+') else ('collectives', 'payload', 'copies', 'copied'):
         if ours[key] > theirs[key]:
             worse.append(f'{name}: {key} {ours[key]} and {theirs[key]}')
-    return (name, str(before['collectives']), str(theirs['collectives']), str(ours['collectives']), size(theirs['payload']), size(ours['payload']),
+    return (name, str(before['collectives']), str(theirs['collectives']), str(ours['collectives']),
+            size(theirs['payload']), size(ours['payload']),
             str(theirs['copies']), str(ours['copies']), size(theirs['copied']), size(ours['copied']),
             before['exposed'], theirs['exposed'], ours['exposed'])
 

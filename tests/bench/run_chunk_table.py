@@ -20,8 +20,10 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
 MODULES = 'layers.*.moe'
-COUNTED = {'exchanges': ['_c10d_functional.all_to_all_single.default'], 'gathers': ['_c10d_functional.all_gather_into_tensor.default'],
-           'reduce-scatters': ['_c10d_functional.reduce_scatter_tensor.default'], 'splits': ['aten.split_with_sizes.default', 'aten.split.Tensor'],
+COUNTED = {'exchanges': ['_c10d_functional.all_to_all_single.default'],
+           'gathers': ['_c10d_functional.all_gather_into_tensor.default'],
+           'reduce-scatters': ['_c10d_functional.reduce_scatter_tensor.default'],
+           'splits': ['aten.split_with_sizes.default', 'aten.split.Tensor'],
            'cats': ['aten.cat.default'], 'adds': ['aten.add.Tensor'], 'clones': ['aten.clone.default']}
 SAME = [('peer/dsv3-ep4/graphchunk/07-populate_chunk_dim_metadata', 'peer/dsv3-ep4/graphchunk/08-ep_overlap_chunk')]
 FINALS = [('deep/dsv3-deep/step-dynamic', 'deep/dsv3-deep/after-all-graphchunk'),
@@ -63,7 +65,8 @@ class Table:
         else:
             widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
             for line in [head, *rows]:
-                print('  '.join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))))
+                print('  '.join(cell.ljust(w) if i == 0 else cell.rjust(w)
+                                for i, (cell, w) in enumerate(zip(line, widths))))
         print()
 
     def hold(self, graph, ours, theirs, whats):
@@ -78,7 +81,8 @@ class Table:
             run(self.tool('sg-chunk'), '-q', source, '--modules', MODULES, '-o', self.file('ours.sg'))
             was, theirs, ours = self.counts(source), self.counts(self.bring(after, 'theirs.sg')), self.counts(self.file('ours.sg'))
             self.hold(before, ours, theirs, COUNTED)
-            rows += [(before.split('/')[1], what, str(was[what]), str(theirs[what]), str(ours[what])) for what in COUNTED]
+            rows += [(before.split('/')[1], what, str(was[what]), str(theirs[what]), str(ours[what]))
+                     for what in COUNTED]
         for before, after in FINALS:
             source = self.bring(before, 'before.sg')
             for tool, words in (('sg-clean', []), ('sg-remat', []), ('sg-chunk', ['--modules', MODULES])):
@@ -86,7 +90,8 @@ class Table:
                 os.replace(self.file('next.sg'), self.file('before.sg'))
             theirs, ours = self.counts(self.bring(after, 'theirs.sg')), self.counts(self.file('before.sg'))
             self.hold(before, ours, theirs, ['exchanges'])
-            rows.append((before.split('/')[1] + ' +', 'exchanges', '-', str(theirs['exchanges']), str(ours['exchanges'])))
+            rows.append((before.split('/')[1] + ' +', 'exchanges', '-', str(theirs['exchanges']),
+                         str(ours['exchanges'])))
         self.print(('graph', 'count', 'before', 'theirs', 'ours'), rows)
 
     def seconds(self, runs, tool, *command):
@@ -110,10 +115,13 @@ class Table:
         rows = []
         for graph, bound, chunk_theirs, concrete_theirs in TIMED:
             source, chunked = self.bring(f'{graph}/step-dynamic', 'step.sg'), self.file('chunked.sg')
-            for what, tool, theirs, target, words in (('chunk', 'sg-chunk', chunk_theirs, 0.2, [source, '--modules', MODULES, '-o', chunked]),
-                                                      ('concretize', 'sg-concretize', concrete_theirs, 0.1, [chunked, '--bind', bound, '-o', self.file('numbers.sg')])):
+            for what, tool, theirs, target, words in (('chunk', 'sg-chunk', chunk_theirs, 0.2,
+                                                       [source, '--modules', MODULES, '-o', chunked]),
+                                                      ('concretize', 'sg-concretize', concrete_theirs, 0.1,
+                                                       [chunked, '--bind', bound, '-o', self.file('numbers.sg')])):
                 alone, everything, processor = self.seconds(runs, tool, *words)
-                rows.append((graph, what, f'{alone:.3f} s', f'{everything:.3f} s', f'{processor:.3f} s', f'{target} s', f'{theirs} s'))
+                rows.append((graph, what, f'{alone:.3f} s', f'{everything:.3f} s', f'{processor:.3f} s', f'{target} s',
+                             f'{theirs} s'))
         self.print(('graph', 'what', 'the pass', 'all phases', 'processor', 'target', 'TorchTitan'), rows)
 
     def grow(self, runs):
@@ -125,8 +133,10 @@ class Table:
                 file.write(repeated(text, times))
             run(self.tool('sg-parse'), '-q', self.file('large.txt'), '-o', graph)
             nodes = json.loads(run(self.tool('sg-stat'), '-q', graph, '--json'))['nodes']
-            alone, everything, processor = self.seconds(runs, 'sg-chunk', graph, '--modules', MODULES, '-o', self.file('chunked.sg'))
-            rows.append((str(nodes), f'{alone:.3f} s', f'{everything:.3f} s', f'{processor:.3f} s', f'{1e6 * processor / nodes:.1f} us'))
+            alone, everything, processor = self.seconds(runs, 'sg-chunk', graph, '--modules', MODULES, '-o',
+                                                        self.file('chunked.sg'))
+            rows.append((str(nodes), f'{alone:.3f} s', f'{everything:.3f} s', f'{processor:.3f} s',
+                         f'{1e6 * processor / nodes:.1f} us'))
         self.print(('nodes', 'the pass', 'all phases', 'processor', 'a node'), rows)
 
 

@@ -27,7 +27,8 @@ def run(command, timeout=600):
 
 
 def ours(tool, graph):
-    status, out, err = run([tool('sg-run'), graph, '--init', 'seed:0', '--backend', 'cuda', '--steps', str(WARM_UP + 10), '--json'])
+    status, out, err = run([tool('sg-run'), graph, '--init', 'seed:0', '--backend', 'cuda', '--steps',
+                            str(WARM_UP + 10), '--json'])
     if status != 0:
         return f'exit {status}: {err.strip()[-300:]}'
     report = json.loads(out)
@@ -36,7 +37,8 @@ def ours(tool, graph):
 
 
 def peer(python, batch, length, dtype, mode):
-    status, out, err = run([python, os.path.join(HERE, 'peer_gpu.py'), '--batch', str(batch), '--length', str(length), '--dtype', dtype, '--mode', mode])
+    status, out, err = run([python, os.path.join(HERE, 'peer_gpu.py'), '--batch', str(batch), '--length', str(length),
+                            '--dtype', dtype, '--mode', mode])
     return json.loads(out.splitlines()[-1]) if status == 0 else f'exit {status}: {err.strip()[-300:]}'
 
 
@@ -56,14 +58,16 @@ def main():
     parser.add_argument('--rounds', type=int, default=3)
     args = parser.parse_args()
     tool = lambda name: os.path.join(args.bin, name)
-    status, out, _ = run([args.python, '-c', 'import torch; print(torch.__version__, torch.version.cuda, torch.cuda.get_device_name())'])
+    status, out, _ = run([args.python, '-c',
+                          'import torch; print(torch.__version__, torch.version.cuda, torch.cuda.get_device_name())'])
     print(f'PyTorch: {out.strip()}' if status == 0 else 'NOT RUN beside PyTorch: no torch that sees a GPU')
     has_torch, failed = status == 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for name, capture, batch, length, dtype in CASES:
             print(name)
             graph = os.path.join(folder, 'step.sg')
-            status, _, err = run([tool('sg-import'), '-q', os.path.join(args.traces, capture, 'step.json.gz'), '-o', graph])
+            status, _, err = run([tool('sg-import'), '-q', os.path.join(args.traces, capture, 'step.json.gz'), '-o',
+                                  graph])
             first = ours(tool, graph) if status == 0 else err.strip()
             if isinstance(first, str):
                 print(f'  NOT RUN: {first}')

@@ -89,8 +89,10 @@ def main():
         bench = Bench(args.bin, folder)
         against_stages(bench, args.only)
         curves(bench, 'deep graphs; TorchTitan: its default policy and all of its passes',
-               [(name, f'deep/{name}/step.json.gz', f'deep/{name}/after-all-default.json.gz') for name in ('llama3-deep', 'dsv3-deep')], args.only)
-        curves(bench, 'real sizes', [(name, f'shape/{name}/step.json.gz', f'shape/{name}/after-all-default.json.gz' if name.startswith('dsv3') else None)
+               [(name, f'deep/{name}/step.json.gz', f'deep/{name}/after-all-default.json.gz')
+                for name in ('llama3-deep', 'dsv3-deep')], args.only)
+        curves(bench, 'real sizes', [(name, f'shape/{name}/step.json.gz',
+                                      f'shape/{name}/after-all-default.json.gz' if name.startswith('dsv3') else None)
                                      for name in sorted(os.listdir(f'{TRACES}/shape'))], args.only)
 
 

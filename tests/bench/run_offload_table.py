@@ -13,7 +13,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces', 'shape'))
-RUNS = [('none', None, None), ('1GiB', 'none', ['--budget', '1GiB']), ('4GiB', 'none', ['--budget', '4GiB']), ('all', 'none', []),
+RUNS = [('none', None, None), ('1GiB', 'none', ['--budget', '1GiB']), ('4GiB', 'none', ['--budget', '4GiB']),
+        ('all', 'none', []),
         ('prefetch 0', 'none', ['--prefetch', '0', '--defer', '0']), ('prefetch 2', 'none', ['--prefetch', '2']),
         ('remat', 'remat', None), ('remat, all', 'remat', [])]
 

@@ -29,7 +29,8 @@ def fused(nodes):
 
 
 def pair(i, name='x'):
-    return [f'    %s{name}{i} = aten.sum.dim_IntList(%{name}{i}, [0], true)', f'    %{name}{i + 1} = aten.mul.Tensor(%s{name}{i}, 0.5)']
+    return [f'    %s{name}{i} = aten.sum.dim_IntList(%{name}{i}, [0], true)',
+            f'    %{name}{i + 1} = aten.mul.Tensor(%s{name}{i}, 0.5)']
 
 
 def single(nodes):
@@ -46,7 +47,8 @@ def body(nodes):
 
 
 def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), platform.machine())
+    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
+                 platform.machine())
     return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f}'
 
 

@@ -24,7 +24,8 @@ THEIRS = {'clean': ('eliminate_dead_code_pass', 'canonicalize_graph_pass', 'dedu
 
 
 def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), platform.machine())
+    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
+                 platform.machine())
     return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}'
 
 

@@ -15,13 +15,15 @@ import tempfile
 
 
 def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), platform.machine())
+    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
+                 platform.machine())
     return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}'
 
 
 def plans(tool, graph, runs):
     """A list of (nodes, ratio, liveness ms, plan ms), one a program."""
-    out = subprocess.run([tool('plan_job'), '--runs', str(runs), graph], check=True, capture_output=True, text=True).stdout
+    out = subprocess.run([tool('plan_job'), '--runs', str(runs), graph], check=True, capture_output=True,
+                         text=True).stdout
     rows = [line.split('\t') for line in out.splitlines()]
     return [(int(r[1].split()[0]), float(r[5]), float(r[6].split()[0]), float(r[7].split()[0])) for r in rows]
 
@@ -37,7 +39,8 @@ def captures(tool, traces, folder):
             continue
         graph = os.path.join(folder, 'step.sg')
         for options in (['--spmd'], []):
-            if subprocess.run([tool('sg-import'), '-q', *options, source, '-o', graph], capture_output=True).returncode == 0:
+            if subprocess.run([tool('sg-import'), '-q', *options, source, '-o', graph],
+                              capture_output=True).returncode == 0:
                 yield os.path.relpath(source, traces), graph
                 break
         else:
@@ -55,12 +58,14 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tool = lambda name: os.path.join(options.bin, name)
         made = os.path.join(folder, 'made.sg')
-        subprocess.run([tool('make_job'), '--nodes', str(options.nodes), '--seed', '1', '--plain', '-o', made], check=True)
+        subprocess.run([tool('make_job'), '--nodes', str(options.nodes), '--seed', '1', '--plain', '-o', made],
+                       check=True)
         show('generated', plans(tool, made, options.runs)[0], 'target 500 ms for 20,000 nodes')
         if not os.path.isdir(options.traces):
             print(f'SKIPPED: the shared captures ({options.traces}) are absent')
             return
-        rows = [(name, row) for name, graph in captures(tool, options.traces, folder) for row in plans(tool, graph, options.runs)]
+        rows = [(name, row) for name, graph in captures(tool, options.traces, folder)
+                for row in plans(tool, graph, options.runs)]
         perfect = [r for r in rows if r[1][1] <= 1.0005 and r[1][3] < 100]
         for name, row in rows:
             if (name, row) not in perfect:

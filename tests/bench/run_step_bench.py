@@ -19,7 +19,8 @@ import tempfile
 import venv
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CAPTURE = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces', 'shape', 'gpt2-124m-b4t64', 'step.json.gz'))
+CAPTURE = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces', 'shape', 'gpt2-124m-b4t64',
+                                        'step.json.gz'))
 PEER = os.path.join(HERE, 'peer_gpt2.py')
 GEMM_FLOP = 190e9     # of the step's matrix products: runtime-anchors 2.2
 WARM_UP = 2           # steps that are not counted
@@ -37,7 +38,8 @@ FAMILIES = [
 
 
 def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), platform.machine())
+    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
+                 platform.machine())
     return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f}'
 
 
@@ -49,7 +51,8 @@ def make_python(folder):
 
 
 def peer_round(python, data, *options):
-    done = subprocess.run([python, PEER, '--time', data, '--steps', '4', '--warm-up', '2', *options], capture_output=True, text=True, check=True)
+    done = subprocess.run([python, PEER, '--time', data, '--steps', '4', '--warm-up', '2', *options],
+                          capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -79,7 +82,8 @@ def gemm_seconds(tool):
 def family_seconds(tool, graph, data, folder):
     """Seconds of a step by family: medians of each node over a few steps."""
     profile = os.path.join(folder, 'profile.json')
-    subprocess.run([tool('sg-run'), graph, '--inputs', data, '--steps', str(WARM_UP + 5), '--threads', '2', '--json', '--profile', profile],
+    subprocess.run([tool('sg-run'), graph, '--inputs', data, '--steps', str(WARM_UP + 5), '--threads', '2', '--json',
+                    '--profile', profile],
                    check=True, capture_output=True)
     with open(profile) as f:
         events = json.load(f)['traceEvents']

@@ -27,13 +27,15 @@ def main():
         return 0
     with tempfile.TemporaryDirectory() as folder:
         job, page = os.path.join(folder, 'job.sg'), os.path.join(folder, 'page.html')
-        subprocess.run([os.path.join(options.bin, 'make_job'), '--nodes', str(options.nodes), '--seed', '1', '-o', job], check=True)
+        subprocess.run([os.path.join(options.bin, 'make_job'), '--nodes', str(options.nodes), '--seed', '1', '-o', job],
+                       check=True)
         begin = time.monotonic()
         subprocess.run([os.path.join(options.bin, 'sg-view'), job, '-o', page], check=True)
         print(f'{options.nodes} nodes: written in {time.monotonic() - begin:.2f} s, {os.path.getsize(page) / 1e6:.1f} MB')
         paints, searches = [], []
         for _ in range(options.rounds):
-            words = [browser, '--headless', '--no-sandbox', '--disable-gpu', '--window-size=1600,950', '--timeout=10000', '--dump-dom']
+            words = [browser, '--headless', '--no-sandbox', '--disable-gpu', '--window-size=1600,950',
+                     '--timeout=10000', '--dump-dom']
             document = subprocess.run([*words, f'file://{page}#q=softmax'], capture_output=True, check=True).stdout.decode()
             times = {key: float(value) for key, value in re.findall(r'data-(paint|search)-ms="([\d.]+)"', document)}
             paints.append(times['paint'])

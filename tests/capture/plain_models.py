@@ -25,7 +25,8 @@ class UNet(nn.Module):
 
 def unet():
     return dict(
-        model=UNet(), loss_fn=F.cross_entropy, inputs=torch.randn(2, 3, 16, 16), targets=torch.randint(0, 2, (2, 16, 16))
+        model=UNet(), loss_fn=F.cross_entropy, inputs=torch.randn(2, 3, 16, 16),
+        targets=torch.randint(0, 2, (2, 16, 16))
     )
 
 
@@ -206,7 +207,8 @@ class Spectral(nn.Module):
     def __init__(self):
         super().__init__()
         self.lift, self.weights = nn.Conv2d(1, 8, 1), nn.Parameter(torch.randn(8, 8, 4, 3, dtype=torch.complex64) * 0.1)
-        self.down = nn.Sequential(nn.Conv2d(8, 4, 1), nn.PixelShuffle(2), nn.Upsample(scale_factor=0.5, mode="bilinear"))
+        self.down = nn.Sequential(nn.Conv2d(8, 4, 1), nn.PixelShuffle(2),
+                                  nn.Upsample(scale_factor=0.5, mode="bilinear"))
 
     def forward(self, x):
         h = self.lift(x)
@@ -341,7 +343,8 @@ class Voxels(nn.Module):
     def __init__(self):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv3d(1, 4, 3, padding=1), nn.BatchNorm3d(4), nn.Hardswish(), nn.MaxPool3d(2), nn.Conv3d(4, 8, 3), nn.Mish()
+            nn.Conv3d(1, 4, 3, padding=1), nn.BatchNorm3d(4), nn.Hardswish(), nn.MaxPool3d(2), nn.Conv3d(4, 8, 3),
+            nn.Mish()
         )
         self.pool, self.head = nn.LPPool2d(2, 2), nn.LazyLinear(3)
 
@@ -403,7 +406,8 @@ def policy():
 
 
 PLAIN_MODELS = (
-    unet, gan, speech_ctc, gcn, wavenet, vae, warped, recommender, spectral, flow, looped_experts, metric, decoder, lengths,
+    unet, gan, speech_ctc, gcn, wavenet, vae, warped, recommender, spectral, flow, looped_experts, metric, decoder,
+    lengths,
     voxels, quantized, policy,
 )  # fmt: skip
 
@@ -415,8 +419,11 @@ def vision_makers():
     except ImportError:
         return
     few = {"num_classes": 4, "weights": None}
-    sizes = {"inception_v3": 75, "resnet18": 64, "mobilenet_v3_small": 64, "densenet121": 64, "googlenet": 64, "shufflenet_v2_x0_5": 64,
-             "squeezenet1_1": 64, "mnasnet0_5": 64, "efficientnet_b0": 64, "regnet_y_400mf": 32, "swin_t": 32, "convnext_tiny": 32}  # fmt: skip
+    sizes = {"inception_v3": 75, "resnet18": 64, "mobilenet_v3_small": 64, "densenet121": 64, "googlenet": 64,
+             "shufflenet_v2_x0_5": 64,
+             # fmt: skip
+             "squeezenet1_1": 64, "mnasnet0_5": 64, "efficientnet_b0": 64, "regnet_y_400mf": 32, "swin_t": 32,
+             "convnext_tiny": 32}
     for name, size in sizes.items():
         more = {"init_weights": False, "aux_logits": False} if name in ("inception_v3", "googlenet") else {}
 
@@ -427,7 +434,8 @@ def vision_makers():
                     module.p = 0.0
                 if type(module).__name__ == "StochasticDepth":
                     module.p = 0.0
-            return dict(model=model, loss_fn=F.cross_entropy, inputs=torch.randn(4, 3, size, size), targets=torch.arange(4))
+            return dict(model=model, loss_fn=F.cross_entropy, inputs=torch.randn(4, 3, size, size),
+                        targets=torch.arange(4))
 
         yield f"torchvision {name}", make
     for name in ("fcn_resnet50", "lraspp_mobilenet_v3_large"):

@@ -70,7 +70,8 @@ class Document(CaptureCase):
         with safe_open(os.path.join(self.folder, "expected.safetensors"), "pt") as file:
             notes = file.metadata()
         self.assertEqual(notes["threads"], str(torch.get_num_threads()))
-        rounding = {name.removeprefix("rounding."): float(notes[name]) for name in notes if name.startswith("rounding.")}
+        rounding = {name.removeprefix("rounding."): float(notes[name])
+                    for name in notes if name.startswith("rounding.")}
         floats = {name for name, value in expected.items() if value.is_floating_point()}
         self.assertEqual(set(rounding), floats)
         loss = copy.deepcopy(model).double()(rows.double()).square().sum()
@@ -253,7 +254,8 @@ class Decisions(CaptureCase):
         flat = [child() for _ in range(6) for child in (lambda: nn.Linear(16, 16), lambda: nn.LayerNorm(16), nn.GELU)]
         deep = [nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16)) for _ in range(6)]
         for children in (flat, [nn.Linear(16, 16), *deep, nn.LayerNorm(16)]):
-            self.captured(nn.Sequential(*children, nn.Linear(16, 4)), lambda out: out.square().mean(), torch.randn(64, 16))
+            self.captured(nn.Sequential(*children, nn.Linear(16, 4)), lambda out: out.square().mean(),
+                          torch.randn(64, 16))
             self.imported()
             graph, lean = (os.path.join(self.folder, name) for name in ("step.sg", "lean.sg"))
             for options in ((), ("--policy", "full"), ("--budget", "0.5")):

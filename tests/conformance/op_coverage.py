@@ -74,7 +74,8 @@ def text():
     for (op, dtype, kind), reason in reasons.items():
         merged.setdefault((op, kind, reason), []).append(dtype)
     what = {"type": "type", "value": "values", "refused": "refused"}
-    lines += [f"| `{op}` | {' '.join(dtypes)} | {what[kind]} | {reason} |" for (op, kind, reason), dtypes in merged.items()]
+    lines += [f"| `{op}` | {' '.join(dtypes)} | {what[kind]} | {reason} |"
+              for (op, kind, reason), dtypes in merged.items()]
     missing = [n for n in names if n not in by_name]
     lines += ["", "## Untested here", "", f"{len(missing)} rows that no sample reaches; their kernels have tests of their own in `tests/unit` and `tests/numeric`, or none.", ""]
     lines += [f"- `{n}`" for n in missing]

@@ -31,7 +31,8 @@ def composites():
     text = (ROOT / "libgraph/composite/composites.def").read_text()
     names = re.findall(r'^SG_COMPOSITE\("([^"]+)"', text, re.M)
     aliases = re.findall(r'^SG_SAME_AS\("([^"]+)", "([^"]+)"', text, re.M)
-    return (["", "## Taken apart when they are imported", "", COMPOSITES.format(len(names)), "", ", ".join(f"`{n}`" for n in names), "",
+    return (["", "## Taken apart when they are imported", "", COMPOSITES.format(len(names)), "",
+             ", ".join(f"`{n}`" for n in names), "",
              "## Other names", "", ", ".join(f"`{a}` = `{b}`" for a, b in aliases)])
 
 
@@ -59,7 +60,8 @@ def page():
     known, lines, last, counts = kernels(), [], None, {}
     for section, name, traits, infer, _cost, chunk in rows():
         if section != last:
-            lines += ["", f"## {section[:1].upper()}{section[1:]}", "", "| op | runs | type rule | chunking |", "|---|---|---|---|"]
+            lines += ["", f"## {section[:1].upper()}{section[1:]}", "", "| op | runs | type rule | chunking |",
+                      "|---|---|---|---|"]
             last = section
         runs = how(name, traits, known)
         counts[runs] = counts.get(runs, 0) + 1

@@ -139,7 +139,8 @@ def signature(v):
     if isinstance(v, torch.Tensor):
         order = sorted(range(v.dim()), key=lambda i: -v.stride(i))
         dense = extent_of(v) == v.numel()
-        return (v.dtype, tuple(min(n, 2) for n in v.shape), tuple(order) if not v.is_contiguous() else 0, dense, 0 in v.stride())
+        return (v.dtype, tuple(min(n, 2) for n in v.shape), tuple(order) if not v.is_contiguous() else 0, dense,
+                0 in v.stride())
     if isinstance(v, bool) or v is None or isinstance(v, (str, torch.dtype, torch.memory_format)):
         return str(v)
     if isinstance(v, (int, float)):
@@ -171,7 +172,8 @@ class Book:
             return False
         call = Call(op, args, kwargs, origin)
         if any(isinstance(v, torch.Tensor) and str(p.type) == "List[int]" for p, v in call.arguments()):
-            return False                                   # PyTorch takes a tensor for a list of numbers; a graph has none there
+            # PyTorch takes a tensor for a list of numbers; a graph has none there
+            return False
         dtype = DTYPES.get(call.dtype())
         if dtype is None or self.is_full(name, dtype):
             return False

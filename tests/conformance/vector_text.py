@@ -11,7 +11,8 @@ ULP = {torch.float64: 2.0**-52, torch.float32: 2.0**-23, torch.bfloat16: 2.0**-7
 UNDEFINED = ("aten.empty", "aten.new_empty")
 UNDEFINED_RESULTS = {("aten._ctc_loss.default", 1), ("aten._ctc_loss.Tensor", 1)}     # beyond the length of a sequence
 # Results that are positions: where elements are equal any of them will do. Result -> what it is held against.
-POSITIONS = {"aten.topk.default": 1, "aten.sort.default": 1, "aten.sort.stable": 1, "aten.kthvalue.default": 1, "aten.mode.default": 1,
+POSITIONS = {"aten.topk.default": 1, "aten.sort.default": 1, "aten.sort.stable": 1, "aten.kthvalue.default": 1,
+             "aten.mode.default": 1,
              "aten.median.dim": 1, "aten.nanmedian.dim": 1, "aten.argsort.default": 0, "aten.argsort.stable": 0}
 
 
@@ -49,7 +50,8 @@ class Text:
         self.inputs, self.tensors = [], []
         names = [f"%y{i}" for i in range(len(results))]
         call_text = ", ".join([self.value(a) for a in call.args] +
-                              [f"{k}={self.value(v, True)}" for k, v in call.kwargs.items() if not self.is_generator(call, k)])
+                              [f"{k}={self.value(v, True)}"
+                               for k, v in call.kwargs.items() if not self.is_generator(call, k)])
         returns = call.op._schema.returns
         is_list = len(returns) == 1 and "List" in str(returns[0].type)
         left = (", ".join(names) or "%y") + ("," if is_list and len(names) < 2 else "")
@@ -92,7 +94,8 @@ class Text:
             return str(v)
         if isinstance(v, float):
             return repr(v)
-        for kind, prefix in ((torch.device, "device:"), (torch.layout, "layout:"), (torch.memory_format, "memory_format:")):
+        for kind, prefix in ((torch.device, "device:"), (torch.layout, "layout:"),
+                             (torch.memory_format, "memory_format:")):
             if isinstance(v, kind):
                 return ("" if keyword else prefix) + str(v).replace("torch.", "")
         raise Skip(f"an argument of type {type(v).__name__}")
@@ -191,7 +194,8 @@ def random_check(name, call, expected):
         return f"range 0 {max(named['n'] - 1, 0)}"
     if name.startswith("aten.multinomial"):
         return f"range 0 {named['self'].shape[-1] - 1}"
-    return "finite" if all(torch.isfinite(t).all() for t in tensors_of([v for _, v in call.arguments()]) if t.is_floating_point()) else "any"
+    return "finite" if all(torch.isfinite(t).all()
+                           for t in tensors_of([v for _, v in call.arguments()]) if t.is_floating_point()) else "any"
 
 
 class Vector:
@@ -207,7 +211,8 @@ class Vector:
         by_id = {id(t): i for i, t in enumerate(tensors_of([v for _, v in frozen.arguments()]))}
         sources = list(tensors_of([v for _, v in text_of.arguments()]))
         # A result that is an argument has its text; the types are those of the arguments before the call.
-        types = [t if isinstance(t, torch.Tensor) and t.dtype == r.dtype else r for t, r in zip(traced(text_of.copied(), results), results)]
+        types = [t if isinstance(t, torch.Tensor) and t.dtype == r.dtype else r
+                 for t, r in zip(traced(text_of.copied(), results), results)]
         self.text, eager = Text(text_of, types), Text(text_of, results)
         self.texts = [self.text.text] + ([eager.text] if eager.text != self.text.text else [])
         self.name, self.dtype, self.origin = name, DTYPES[call.dtype()], call.origin
@@ -217,7 +222,8 @@ class Vector:
         self.checks, self.moved, self.floats = [], True, 0
         values = {bits for t in sources for bits in self.patterns(t)}
         targets = [(f"o{self.text.outputs.index(i)}", r) for i, r in enumerate(results) if r is not None]
-        targets += [(f"i{next(j for j, t in enumerate(self.text.tensors) if t is sources[by_id[id(w)]])}", w) for w in written]
+        targets += [(f"i{next(j for j, t in enumerate(self.text.tensors) if t is sources[by_id[id(w)]])}", w)
+                    for w in written]
         rights = [r for i, r in enumerate(exact or []) if i >= len(results) or results[i] is not None] or [None] * len(targets)
         for k, (target, value) in enumerate(targets):
             self.check(call, target, value, rights[k], random, data, values, k)

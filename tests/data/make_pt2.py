@@ -58,7 +58,8 @@ def save(name, data, inputs, expected, run=None, layout="newest"):
     os.makedirs(folder, exist_ok=True)
     repack(data, os.path.join(folder, "model.pt2"), layout)
     for file, tensors in (("inputs", inputs), ("expected", expected)):
-        save_file({k: v.detach().clone().contiguous() for k, v in tensors.items()}, os.path.join(folder, file + ".safetensors"))
+        save_file({k: v.detach().clone().contiguous() for k, v in tensors.items()},
+                  os.path.join(folder, file + ".safetensors"))
     if run:
         with open(os.path.join(folder, "run.json"), "w") as f:
             json.dump(run, f)
@@ -274,9 +275,12 @@ class Composites(nn.Module):
         var, mean = torch.var_mean(x, dim=(1, 2))
         spectrum = torch.fft.rfft(x, norm="ortho")
         loss = F.l1_loss(x, mixed) + F.kl_div(x, heads.new_tensor(0.5)) + F.nll_loss(x.transpose(1, 3), torch.zeros_like(x[:, 0, :, :4], dtype=torch.long))
-        return (flat, rows.mT @ columns, torch.hstack([left, right]), var, mean, torch.view_as_real(torch.fft.irfft(spectrum) + 0j),
-                self.bag(words, starts), self.bilinear(x, mixed.type_as(x)), torch.tile(mean, (2,)), torch.tensordot(x, x[0], dims=([1, 2, 3], [0, 1, 2])),
-                torch.diag_embed(mean), F.cosine_similarity(x, mixed, dim=-1), loss, x.amax(1).kthvalue(2).values, torch.outer(mean[0], mean[0]))
+        return (flat, rows.mT @ columns, torch.hstack([left, right]), var, mean,
+                torch.view_as_real(torch.fft.irfft(spectrum) + 0j),
+                self.bag(words, starts), self.bilinear(x, mixed.type_as(x)), torch.tile(mean, (2,)),
+                torch.tensordot(x, x[0], dims=([1, 2, 3], [0, 1, 2])),
+                torch.diag_embed(mean), F.cosine_similarity(x, mixed, dim=-1), loss, x.amax(1).kthvalue(2).values,
+                torch.outer(mean[0], mean[0]))
 
 
 class Recurrent(nn.Module):
@@ -299,7 +303,8 @@ def joint():
     loss = model(x, y)
     grads = torch.autograd.grad(loss, [model.l.weight, model.l.bias])
     program = _export_forward_backward(export(model, (x, y)))
-    save("joint", saved(program), {"x": x, "y": y}, {"loss": loss, "gradient:l.weight": grads[0], "gradient:l.bias": grads[1]})
+    save("joint", saved(program), {"x": x, "y": y},
+         {"loss": loss, "gradient:l.weight": grads[0], "gradient:l.bias": grads[1]})
 
 
 def main():
@@ -312,7 +317,8 @@ def main():
     case("buffers_core", Buffers(), (torch.randn(3, 4),), core=True)
     case("relation", Relation(), (torch.randn(6, 4), torch.randn(7, 4)), dynamic={"x": {0: b}, "y": {0: b + 1}},
          other=(torch.randn(11, 4), torch.randn(12, 4)))
-    case("two_sizes", TwoSizes(), (torch.randn(3, 4, 8), torch.randn(3, 5, 8)), dynamic={"x": {0: b, 1: t}, "y": {0: b}},
+    case("two_sizes", TwoSizes(), (torch.randn(3, 4, 8), torch.randn(3, 5, 8)),
+         dynamic={"x": {0: b, 1: t}, "y": {0: b}},
          other=(torch.randn(7, 9, 8), torch.randn(7, 5, 8)))
     case("cond", Cond(), (torch.randn(3, 4),), run=no_kernel)
     case("no_grad", NoGrad(), (torch.randn(3, 4),))

@@ -18,7 +18,8 @@ from torch import nn
 from torch.export import Dim, export
 
 VERSION = "torch_" + "_".join(torch.__version__.split(".")[:2])
-OUT = os.path.join(sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "pt2_versions"), VERSION)
+OUT = os.path.join(sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                                                      "pt2_versions"), VERSION)
 
 
 class Encoder(nn.Module):
@@ -80,7 +81,8 @@ def case(name, model, args, dynamic, other):
     repack(data.getvalue(), os.path.join(folder, "model.pt2"))
     kinds = program.graph_signature.input_specs
     names = [s.arg.name for s in kinds if s.kind.name == "USER_INPUT"]
-    inputs = {n: v.clone() for n, v in zip(names, torch.utils._pytree.tree_leaves(other)) if isinstance(v, torch.Tensor)}
+    inputs = {n: v.clone()
+              for n, v in zip(names, torch.utils._pytree.tree_leaves(other)) if isinstance(v, torch.Tensor)}
     inputs.update({k: v.detach().clone() for k, v in program.state_dict.items()})
     inputs.update({k: v.detach().clone() for k, v in program.constants.items() if isinstance(v, torch.Tensor)})
     module = program.module()
@@ -95,14 +97,16 @@ def case(name, model, args, dynamic, other):
             if isinstance(value, torch.Tensor):
                 expected[f"out{i}"] = value
     for file, tensors in (("inputs", inputs), ("expected", expected)):
-        save_file({k: v.detach().clone().contiguous() for k, v in tensors.items()}, os.path.join(folder, file + ".safetensors"))
+        save_file({k: v.detach().clone().contiguous() for k, v in tensors.items()},
+                  os.path.join(folder, file + ".safetensors"))
     print(VERSION, name, os.path.getsize(os.path.join(folder, "model.pt2")))
 
 
 def main():
     torch.manual_seed(0)
     b, t = Dim("b", min=2, max=64), Dim("t", min=2, max=128)
-    case("encoder", Encoder().eval(), (torch.randint(0, 11, (3, 4)),), {"ids": {0: b, 1: t}}, (torch.randint(0, 11, (2, 7)),))
+    case("encoder", Encoder().eval(), (torch.randint(0, 11, (3, 4)),), {"ids": {0: b, 1: t}},
+         (torch.randint(0, 11, (2, 7)),))
     image = (torch.randn(2, 3, 6, 6),)
     case("image", Image().train(), image, None, image)
     case("sizes", Sizes(), (torch.randn(6, 4), 0.5), {"x": {0: b}, "scale": None}, (torch.randn(9, 4), 0.5))

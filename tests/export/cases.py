@@ -23,12 +23,14 @@ def single():
     for source in sorted(glob.glob(f"{TRACES}/single/*/step.json*")):
         folder = os.path.dirname(source)
         if os.path.exists(f"{folder}/inputs.safetensors"):
-            yield Case(os.path.relpath(folder, TRACES), source, source, f"{folder}/inputs.safetensors", f"{folder}/expected.safetensors")
+            yield Case(os.path.relpath(folder, TRACES), source, source, f"{folder}/inputs.safetensors",
+                       f"{folder}/expected.safetensors")
 
 
     for source in sorted(glob.glob(f"{TRACES}/formats/*/*.pt2")) + sorted(glob.glob(f"{TRACES}/formats/*/torch_trace.log")):
         folder = os.path.dirname(source)
-        yield Case(os.path.relpath(source, TRACES), source, source if source.endswith(".pt2") else "", f"{folder}/inputs.safetensors",
+        yield Case(os.path.relpath(source, TRACES), source, source if source.endswith(".pt2") else "",
+                   f"{folder}/inputs.safetensors",
                    f"{folder}/expected.safetensors")
 
 
@@ -38,7 +40,8 @@ def several():
         for source in glob.glob(f"{folder}/rank0/step.json*") + glob.glob(f"{folder}/rank0/final.json*"):
             ranks = f"{folder}/rank{{r}}"
             source = f"{ranks}/{os.path.basename(source)}"
-            yield Case(os.path.relpath(folder, TRACES), source, source, f"{ranks}/inputs.safetensors", f"{ranks}/expected.safetensors")
+            yield Case(os.path.relpath(folder, TRACES), source, source, f"{ranks}/inputs.safetensors",
+                       f"{ranks}/expected.safetensors")
             traced = f"{folder}/00-traced.json.gz"
             if os.path.exists(traced) and os.path.exists(f"{folder}/rank0/expected_traced.safetensors"):
                 yield Case(os.path.relpath(traced, TRACES), traced, traced, f"{ranks}/inputs.safetensors",

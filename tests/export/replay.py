@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 import torch._inductor.fx_passes.bucketing  # noqa: F401  registers torch.ops.bucketing
 
-PYTHON = {"max": max, "min": min, "sym_max": max, "sym_min": min, "sym_float": float, "sym_not": operator.not_, "sym_sum": sum}
+PYTHON = {"max": max, "min": min, "sym_max": max, "sym_min": min, "sym_float": float, "sym_not": operator.not_,
+          "sym_sum": sum}
 SYMPY = {"Max": max, "Min": min, "Mod": operator.mod, "PythonMod": operator.mod, "FloorDiv": operator.floordiv}
 _GROUPS = {}
 
@@ -76,10 +77,12 @@ class Replay:
             args = [argument(value) for value in node.get("args", [])]
             kwargs = {key: argument(value) for key, value in (node.get("kwargs") or {}).items()}
             if node["op"].startswith("_c10d_functional."):
-                args = [_group(self.groups[value]) if isinstance(value, str) and value in self.groups else value for value in args]
+                args = [_group(self.groups[value]) if isinstance(value, str) and value in self.groups else value
+                        for value in args]
             env[node["name"]] = _target(node["op"])(*args, **kwargs)
             self._learn(node.get("type"), env[node["name"]], symbols)
-        return [self._argument(output["value"] if isinstance(output, dict) and "value" in output else output, env, symbols, False)
+        return [self._argument(output["value"] if isinstance(output, dict) and "value" in output else output, env,
+                               symbols, False)
                 for output in graph["outputs"]]
 
     def _learn(self, kind, value, symbols):

@@ -32,13 +32,15 @@ from replay import Replay  # noqa: E402
 RANKS = 4
 # Scores of experts are bf16 here: where this machine's kernels round one otherwise than those of the recording machine, a token
 # goes to another expert and whole rows of gradients differ (shared/traces/README.md). The recorded loss must come out.
-ROUTED_IN_BF16 = {"multi/dsv3-ep4", "multi/dsv3-ep4-eagerchunk2", "peer/dsv3-ep4-eagerchunk2/eagerchunk", "peer/dsv3-ep4/default",
+ROUTED_IN_BF16 = {"multi/dsv3-ep4", "multi/dsv3-ep4-eagerchunk2", "peer/dsv3-ep4-eagerchunk2/eagerchunk",
+                  "peer/dsv3-ep4/default",
                   "peer/dsv3-ep4/full", "peer/dsv3-ep4/graphchunk", "peer/dsv3-ep4/graphchunk/00-traced.json.gz"}
 # PyTorch drew other numbers when the capture was made; replay and module draw the same.
 DRAWS_RANDOM = {"single/gpt2-tiny-dropout"}
 # Passes and their options, and options of sg-export.
 FORMS = {"functions": ([], []), "fx": ([], ["--fx"]), "cleaned": ([["sg-clean"]], []), "default": ([["sg-remat"]], []),
-         "all": ([["sg-remat", "--policy", "all"]], ["--fx"]), "tightest": ([["sg-clean"], ["sg-remat", "--budget", "0"]], []),
+         "all": ([["sg-remat", "--policy", "all"]], ["--fx"]),
+         "tightest": ([["sg-clean"], ["sg-remat", "--budget", "0"]], []),
          "offloaded": ([["sg-remat", "--policy", "full"], ["sg-offload", "--all", "--least", "64"]], []),
          "concrete": ([["sg-concretize"], ["sg-clean"], ["sg-remat", "--policy", "full"]], [])}
 
@@ -110,7 +112,8 @@ def truth(case, rank):
     if not case.truth:
         return {}, set()
     replay = Replay(case.of_rank(case.truth, rank))
-    return replay.run(inputs), {f"out{i}" for i, output in enumerate(replay.capture["outputs"]) if output["kind"] == "loss"}
+    return replay.run(inputs), {f"out{i}"
+                                for i, output in enumerate(replay.capture["outputs"]) if output["kind"] == "loss"}
 
 
 def check(case, paths, rank):
@@ -152,7 +155,8 @@ def check_ranks(todo, folder):
     """By case, the findings of all ranks together."""
     torch.multiprocessing.spawn(work, (todo, folder), nprocs=RANKS)
     ranks = [torch.load(os.path.join(folder, f"found{rank}.pt"), weights_only=True) for rank in range(RANKS)]
-    return [([f"rank {rank}: {text}" for rank, found in enumerate(ranks) for text in found[i][0]], all(found[i][1] for found in ranks))
+    return [([f"rank {rank}: {text}" for rank, found in enumerate(ranks) for text in found[i][0]],
+             all(found[i][1] for found in ranks))
             for i in range(len(todo))]
 
 

@@ -37,7 +37,8 @@ class Modules(unittest.TestCase):
         with open(self.path("step.sg.txt"), "w", encoding="utf-8") as file:
             file.write("sg 1.0\n" + text)
         name = f"step{len(os.listdir(self.folder))}.py"
-        done = subprocess.run([os.path.join(BIN, "sg-export"), self.path("step.sg.txt"), "-o", self.path(name), *options],
+        done = subprocess.run([os.path.join(BIN, "sg-export"), self.path("step.sg.txt"), "-o", self.path(name),
+                               *options],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         return self.path(name)
@@ -50,7 +51,8 @@ class Modules(unittest.TestCase):
             outputs = list(module.step(given).values())
             self.assertEqual(len(outputs), len(expected))
             for output, wanted in zip(outputs, expected):
-                self.assertTrue(torch.equal(torch.as_tensor(output), torch.as_tensor(wanted)), f"{options}: {output} {wanted}")
+                self.assertTrue(torch.equal(torch.as_tensor(output), torch.as_tensor(wanted)),
+                                f"{options}: {output} {wanted}")
         return given
 
     def test_names_that_are_no_identifiers(self):
@@ -216,7 +218,8 @@ graph rank *
 ''')
         save_file({"x": X, "n": torch.tensor(3), "b": torch.zeros(2)}, self.path("inputs.safetensors"))
         save_file({"some_table": constant}, self.path("data.safetensors"))
-        main = lambda *words: subprocess.run([sys.executable, path, self.path("inputs.safetensors"), *words],  # noqa: E731
+        # noqa: E731
+        main = lambda *words: subprocess.run([sys.executable, path, self.path("inputs.safetensors"), *words],
                                              capture_output=True, text=True)
         done = main("-o", self.path("outputs.safetensors"))
         self.assertEqual(done.returncode, 0, done.stderr)

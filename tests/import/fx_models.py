@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch.fx.experimental.proxy_tensor import make_fx
 
-DTYPES = {torch.float32: 'float32', torch.float64: 'float64', torch.float16: 'float16', torch.bfloat16: 'bfloat16', torch.int64: 'int64',
+DTYPES = {torch.float32: 'float32', torch.float64: 'float64', torch.float16: 'float16', torch.bfloat16: 'bfloat16',
+          torch.int64: 'int64',
           torch.int32: 'int32', torch.int16: 'int16', torch.int8: 'int8', torch.uint8: 'uint8', torch.bool: 'bool',
           torch.complex64: 'complex64', torch.complex128: 'complex128'}
 
@@ -28,11 +29,13 @@ def size(value):
 
 def type_of(value):
     if isinstance(value, torch.Tensor):
-        return {'tensor': DTYPES[value.dtype], 'shape': [size(s) for s in value.shape], 'stride': [size(s) for s in value.stride()],
+        return {'tensor': DTYPES[value.dtype], 'shape': [size(s) for s in value.shape],
+                'stride': [size(s) for s in value.stride()],
                 'offset': size(value.storage_offset()), 'device': str(value.device)}
     if isinstance(value, (list, tuple)):
         return [type_of(v) for v in value]
-    for kinds, name in (((bool, torch.SymBool), 'bool'), ((int, torch.SymInt), 'int'), ((float, torch.SymFloat), 'float')):
+    for kinds, name in (((bool, torch.SymBool), 'bool'), ((int, torch.SymInt), 'int'),
+                        ((float, torch.SymFloat), 'float')):
         if isinstance(value, kinds):
             symbolic = not isinstance(value, (bool, int, float))
             return {'scalar': name} if symbolic and name != 'int' else {'scalar': name, 'value': size(value)}
@@ -46,7 +49,8 @@ class Writer:
 
     def name_nested(self, module):
         """Each nested graph keeps its own name, the outer ones first; where that is taken, behind those around it."""
-        level = [(child, name, ()) for name, child in module.named_children() if isinstance(child, torch.fx.GraphModule)]
+        level = [(child, name, ())
+                 for name, child in module.named_children() if isinstance(child, torch.fx.GraphModule)]
         while level:
             below = []
             for child, own, around in level:
@@ -54,7 +58,8 @@ class Writer:
                 while name in self.names.values() and outer:
                     name = f'{outer.pop()}.{name}'
                 self.names[child] = name
-                below += [(c, n, (*around, own)) for n, c in child.named_children() if isinstance(c, torch.fx.GraphModule)]
+                below += [(c, n, (*around, own))
+                          for n, c in child.named_children() if isinstance(c, torch.fx.GraphModule)]
             level = below
 
     def arg(self, a, module):
@@ -106,7 +111,8 @@ class Writer:
         for n in module.graph.nodes:
             value = n.meta.get('val')
             if n.op == 'placeholder':
-                inputs.append({'name': n.name, 'type': type_of(value) or {'opaque': 'object'}, 'kind': 'tangent' if n.name.startswith('tangents_') else 'input'})
+                inputs.append({'name': n.name, 'type': type_of(value) or {'opaque': 'object'},
+                               'kind': 'tangent' if n.name.startswith('tangents_') else 'input'})
             elif n.op == 'get_attr':
                 target = module
                 for part in n.target.split('.'):
@@ -116,7 +122,8 @@ class Writer:
                 else:
                     constants.append({'name': n.name, 'type': type_of(target), 'kind': 'constant', 'fqn': n.target})
             elif n.op == 'call_function':
-                node = {'name': n.name, 'op': self.op(n.target), 'args': [self.arg(a, module) for a in n.args], 'type': type_of(value), 'phase': 'forward'}
+                node = {'name': n.name, 'op': self.op(n.target), 'args': [self.arg(a, module) for a in n.args],
+                        'type': type_of(value), 'phase': 'forward'}
                 if n.kwargs:
                     node['kwargs'] = {k: self.arg(v, module) for k, v in n.kwargs.items()}
                 if n.target is operator.getitem and isinstance(value, (list, tuple)):
@@ -124,7 +131,8 @@ class Writer:
                 nodes.append(node)
             elif n.op == 'output':
                 flat, _ = torch.utils._pytree.tree_flatten(n.args[0])
-                outputs = [{'value': {'ref': o.name} if isinstance(o, torch.fx.Node) else None, 'kind': 'other' if isinstance(o, torch.fx.Node) else 'none'} for o in flat]
+                outputs = [{'value': {'ref': o.name} if isinstance(o, torch.fx.Node) else None,
+                            'kind': 'other' if isinstance(o, torch.fx.Node) else 'none'} for o in flat]
         return {'inputs': inputs + constants, 'nodes': nodes, 'outputs': outputs}
 
     def capture(self, module):
@@ -262,7 +270,8 @@ def traced(model, inputs, mode='fake'):
         names = list(params)
         return (loss, *torch.autograd.grad(loss, [params[n] for n in names]))
     buffers = {k: v.clone() for k, v in model.named_buffers()}
-    return make_fx(step, tracing_mode=mode)({k: v.detach().requires_grad_() for k, v in params.items()}, buffers, *inputs), params, buffers
+    return make_fx(step, tracing_mode=mode)({k: v.detach().requires_grad_() for k, v in params.items()}, buffers,
+                                            *inputs), params, buffers
 
 
 def exported(model, inputs, dynamic=None):
@@ -293,7 +302,8 @@ def write_case(folder, name, module, values=None):
 def variants(module):
     def text(**options):
         return module.print_readable(print_output=False, **options)
-    return {'plain': text(), 'strides': text(include_stride=True), 'full': text(include_stride=True, include_device=True),
+    return {'plain': text(), 'strides': text(include_stride=True),
+            'full': text(include_stride=True, include_device=True),
             'colored': text(include_stride=True, include_device=True, colored=True),
             'expanded': text(include_stride=True, include_device=True, expanded_def=True)}
 
@@ -302,7 +312,8 @@ def main(folder):
     torch.manual_seed(0)
     models = {'convolution': (Convolution(), (torch.randn(2, 3, 8, 8),)), 'mixed': (Mixed(), (torch.randn(4, 6),)),
               'in_place': (InPlace(), (torch.randn(4, 5),)), 'dropout': (Dropout(), (torch.randn(4, 8),)),
-              'branch': (Branch(), (torch.randn(3, 3, requires_grad=True),)), 'sizes': (Sizes(), (torch.randint(0, 20, (3, 4)),))}
+              'branch': (Branch(), (torch.randn(3, 3, requires_grad=True),)),
+              'sizes': (Sizes(), (torch.randint(0, 20, (3, 4)),))}
     for name, (model, inputs) in models.items():
         if name == 'branch':                                   # PyTorch cannot yet differentiate it
             continue
@@ -314,7 +325,8 @@ def main(folder):
             for part, (capture, texts) in joint_of(model, inputs, dynamic).items():
                 write_texts(folder, f'{name}{suffix}-{part}', capture, texts)
     batch = torch.export.Dim('batch', min=2, max=64)
-    for name, dynamic in (('convolution', None), ('branch', None), ('sizes', ({0: batch},)), ('mixed', None), ('in_place', None)):
+    for name, dynamic in (('convolution', None), ('branch', None), ('sizes', ({0: batch},)), ('mixed', None),
+                          ('in_place', None)):
         model, inputs = models[name]
         inputs = tuple(i.detach() for i in inputs)
         module = exported(model.eval(), inputs, dynamic).graph_module

@@ -71,8 +71,10 @@ def main(folder):
         out = os.path.join(folder, name)
         shutil.rmtree(out, ignore_errors=True)
         os.makedirs(out)
-        environment = dict(os.environ, TORCH_TRACE=out + '/log', TORCHINDUCTOR_FORCE_DISABLE_CACHES='1', TORCHINDUCTOR_CACHE_DIR=out + '/cache')
-        done = subprocess.run([sys.executable, os.path.abspath(__file__), '--case', name, out], env=environment, capture_output=True, text=True)
+        environment = dict(os.environ, TORCH_TRACE=out + '/log', TORCHINDUCTOR_FORCE_DISABLE_CACHES='1',
+                           TORCHINDUCTOR_CACHE_DIR=out + '/cache')
+        done = subprocess.run([sys.executable, os.path.abspath(__file__), '--case', name, out], env=environment,
+                              capture_output=True, text=True)
         logs = glob.glob(out + '/log/*.log')
         shutil.rmtree(out + '/cache', ignore_errors=True)
         if done.returncode != 0 or not logs:

@@ -151,7 +151,8 @@ class Checker:
             elif theirs.dtype in ULP:
                 self.compare_floats(name, i, mine, theirs, right, args, kwargs)
             elif not torch.equal(mine, theirs):
-                self.fail(name, f"result {i}: {mine.flatten()[:8].tolist()}, PyTorch {theirs.flatten()[:8].tolist()}", args, kwargs)
+                self.fail(name, f"result {i}: {mine.flatten()[:8].tolist()}, PyTorch {theirs.flatten()[:8].tolist()}",
+                          args, kwargs)
 
     def compare_floats(self, name, i, mine, theirs, right, args, kwargs):
         if mine.numel() == 0 or right.shape != mine.shape:
@@ -163,7 +164,8 @@ class Checker:
         if theirs.dtype in (torch.float64, torch.complex128):    # PyTorch is its own measure: rounding differs
             ulp = 1e-12 * max(scale, max((a.abs().nan_to_num(posinf=0).max().item() for a in args
                                           if isinstance(a, torch.Tensor) and a.numel() and a.dtype in ULP), default=0))
-        if theirs_error == float("inf"):     # overflow or a special value: then PyTorch's own answer is the measure, too
+        # overflow or a special value: then PyTorch's own answer is the measure, too
+        if theirs_error == float("inf"):
             theirs_error, ours = 0.0, min(ours, error_of(mine, theirs))
         if not ours <= 2 * theirs_error + ulp + 1e-300:
             self.fail(name, f"result {i}: error {ours:.3g}, PyTorch's {theirs_error:.3g}, ulp {ulp:.3g}", args, kwargs)

@@ -80,7 +80,8 @@ def main():
             op = find_op(node['op'])
             args = [value_of(a, values) for a in node['args']]
             kwargs = {k: value_of(v, values) for k, v in (node.get('kwargs') or {}).items()}
-            args = [a.clone() if isinstance(a, torch.Tensor) and node['op'].split('.')[1].endswith('_') else a for a in args]
+            args = [a.clone() if isinstance(a, torch.Tensor) and node['op'].split('.')[1].endswith('_') else a
+                    for a in args]
             theirs = op(*args, **kwargs)
         except Unknown:
             continue

@@ -79,7 +79,8 @@ class Writer:
         self.calls[names[0]] = len(self.nodes) - 1
 
     def text(self):
-        return "\n".join(["sg 1.0 job \"rules\" world 1", "", "graph rank *", *self.inputs, "", "  forward -", *self.nodes, ""])
+        return "\n".join(["sg 1.0 job \"rules\" world 1", "", "graph rank *", *self.inputs, "", "  forward -",
+                          *self.nodes, ""])
 
 
 def fake(mode, v):
@@ -137,7 +138,8 @@ def main():
     if options.keep:
         with open(options.keep, "w") as f:
             f.write(text)
-    done = subprocess.run([options.program, "-q", "--max-findings", "100000", "-"], input=text, capture_output=True, text=True)
+    done = subprocess.run([options.program, "-q", "--max-findings", "100000", "-"], input=text, capture_output=True,
+                          text=True)
     output = (done.stdout + done.stderr).splitlines()
     shown = collections.Counter()
     lines = text.splitlines()

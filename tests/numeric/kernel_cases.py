@@ -16,7 +16,8 @@ class Case:
         self.positions = positions
 
     def results(self, expected):
-        return [e.dtype if i in self.allocate else e if isinstance(e, torch.Tensor) else None for i, e in enumerate(expected)]
+        return [e.dtype if i in self.allocate else e if isinstance(e, torch.Tensor) else None
+                for i, e in enumerate(expected)]
 
 
 def case(*names):
@@ -117,7 +118,8 @@ def reduce_all_floats(r):
 @case("aten.sum.dim_IntList")
 def sum_dims(r):
     t = tensor(r, ALL)
-    kw = {} if r.random() < 0.7 else {"dtype": r.choice([torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.complex64])}
+    kw = {} if r.random() < 0.7 else {"dtype": r.choice([torch.float32, torch.float64, torch.int64, torch.bfloat16,
+                                                         torch.complex64])}
     return Case(t, dims_of(r, t), r.random() < 0.5, **kw)
 
 
@@ -159,7 +161,8 @@ def reduce_bool_dims(r):
 @case("aten.cumsum.default", "aten.cumprod.default")
 def scan(r):
     t = tensor(r, REAL + COMPLEX)
-    return Case(t, dim_of(r, t), **({} if r.random() < 0.7 else {"dtype": r.choice([torch.float64, torch.float32, torch.int64])}))
+    return Case(t, dim_of(r, t),
+                **({} if r.random() < 0.7 else {"dtype": r.choice([torch.float64, torch.float32, torch.int64])}))
 
 
 @case("aten.cumsum_.default")
@@ -234,7 +237,8 @@ def maybe(r, t):
 @case("aten.native_layer_norm.default")
 def layer_norm(r):
     t, shape = norm_arguments(r)
-    return Case(t, shape, maybe(r, tensor(r, t.dtype, shape)), maybe(r, tensor(r, t.dtype, shape)), r.choice([1e-5, 1e-6]))
+    return Case(t, shape, maybe(r, tensor(r, t.dtype, shape)), maybe(r, tensor(r, t.dtype, shape)),
+                r.choice([1e-5, 1e-6]))
 
 
 @case("aten.native_layer_norm_backward.default")
@@ -243,7 +247,8 @@ def layer_norm_backward(r):
     t = finite(t)
     weight = maybe(r, finite(tensor(r, t.dtype, shape)))
     _, mean, rstd = torch.ops.aten.native_layer_norm(t, shape, None, None, 1e-5)
-    return Case(finite(tensor(r, t.dtype, t.shape)), t, shape, mean, rstd, weight, None if weight is None else tensor(r, t.dtype, shape),
+    return Case(finite(tensor(r, t.dtype, t.shape)), t, shape, mean, rstd, weight,
+                None if weight is None else tensor(r, t.dtype, shape),
                 [r.random() < 0.8, weight is not None, weight is not None])
 
 
@@ -285,7 +290,8 @@ def nll_loss(r):
 def nll_loss_backward(r):
     scores, target, weight, reduction = nll_arguments(r)
     out, total = torch.ops.aten.nll_loss_forward(scores, target, weight, reduction, -100)
-    return Case(torch.randn(out.shape, dtype=torch.float64).to(out.dtype), scores, target, weight, reduction, -100, total)
+    return Case(torch.randn(out.shape, dtype=torch.float64).to(out.dtype), scores, target, weight, reduction, -100,
+                total)
 
 
 # --- indexing ---
@@ -443,7 +449,8 @@ def scatter_reduce(r):
     t = tensor(r, REAL, low=1, expand=False)
     axis = dim_of(r, t)
     at = scatter_index(r, t, axis)
-    return Case(t, axis, at, tensor(r, t.dtype, at.shape), r.choice(["sum", "prod", "mean", "amax", "amin"]), include_self=r.random() < 0.5)
+    return Case(t, axis, at, tensor(r, t.dtype, at.shape), r.choice(["sum", "prod", "mean", "amax", "amin"]),
+                include_self=r.random() < 0.5)
 
 
 # --- moving elements ---
@@ -465,7 +472,8 @@ def cat(r):
 @case("aten.stack.default")
 def stack(r):
     first = tensor(r, ALL)
-    return Case([first] + [tensor(r, first.dtype, first.shape) for _ in range(r.randint(0, 3))], r.randint(-first.dim() - 1, first.dim()))
+    return Case([first] + [tensor(r, first.dtype, first.shape) for _ in range(r.randint(0, 3))],
+                r.randint(-first.dim() - 1, first.dim()))
 
 
 @case("aten.split_with_sizes_copy.default")
@@ -523,7 +531,8 @@ def diff(r):
 def repeat_interleave(r):
     t = torch.randint(0, 4, [r.randint(0, 9)], dtype=r.choice([torch.int64, torch.int32]))
     known = r.random() < 0.5
-    return Case(strided(r, t, expand=False), **({"output_size": int(t.sum())} if known else {}), allocate=() if known else (0,))
+    return Case(strided(r, t, expand=False), **({"output_size": int(t.sum())} if known else {}),
+                allocate=() if known else (0,))
 
 
 @case("aten.repeat_interleave.self_int")
@@ -696,7 +705,8 @@ def group_norm(r):
     groups, t = channels_first(r)
     weight = finite(tensor(r, t.dtype, [t.shape[1]], expand=False))
     n, c = t.shape[:2]
-    return Case(t.contiguous(), maybe(r, weight.contiguous()), maybe(r, weight.flip(0)), n, c, t.numel() // (n * c), groups, 1e-5)
+    return Case(t.contiguous(), maybe(r, weight.contiguous()), maybe(r, weight.flip(0)), n, c, t.numel() // (n * c),
+                groups, 1e-5)
 
 
 @case("aten.native_group_norm_backward.default")
@@ -713,7 +723,8 @@ def batch_norm(r):
     _, t = channels_first(r, [torch.float32, torch.float64])
     c = t.shape[1]
     make = (lambda: torch.rand(c).to(t.dtype) + 0.5)
-    return Case(t, maybe(r, make()), maybe(r, make()), make(), make(), t.numel() // c > 1 and r.random() < 0.7, 0.1, 1e-5)
+    return Case(t, maybe(r, make()), maybe(r, make()), make(), make(), t.numel() // c > 1 and r.random() < 0.7, 0.1,
+                1e-5)
 
 
 @case("aten._native_batch_norm_legit.no_stats")
@@ -733,7 +744,8 @@ def batch_norm_eval(r):
 def batch_norm_backward(r):
     _, t = channels_first(r, [torch.float32, torch.float64])
     make = (lambda: torch.rand(t.shape[1]).to(t.dtype) + 0.5)
-    return Case(torch.randn_like(t), t, maybe(r, make()), make(), make(), make(), make(), r.random() < 0.7, 1e-5, [True, True, True])
+    return Case(torch.randn_like(t), t, maybe(r, make()), make(), make(), make(), make(), r.random() < 0.7, 1e-5,
+                [True, True, True])
 
 
 # --- losses ---
@@ -791,13 +803,15 @@ def masked_select(r):
 @case("aten._unique2.default")
 def unique(r):
     t = tensor(r, INTS + [torch.float32])
-    return Case(torch.nan_to_num(t) if t.is_floating_point() else t, True, r.random() < 0.5, r.random() < 0.5, allocate=(0, 1, 2))
+    return Case(torch.nan_to_num(t) if t.is_floating_point() else t, True, r.random() < 0.5, r.random() < 0.5,
+                allocate=(0, 1, 2))
 
 
 @case("aten.bucketize.Tensor")
 def bucketize(r):
     t = tensor(r, REAL)
-    return Case(t, values(r, t.dtype, [r.randint(0, 9)]).nan_to_num().sort()[0], out_int32=r.random() < 0.5, right=r.random() < 0.5)
+    return Case(t, values(r, t.dtype, [r.randint(0, 9)]).nan_to_num().sort()[0], out_int32=r.random() < 0.5,
+                right=r.random() < 0.5)
 
 
 @case("aten.searchsorted.Tensor")
@@ -826,7 +840,8 @@ def one_hot(r):
 
 @case("aten.linspace.default")
 def linspace(r):
-    return Case(r.choice([0, -3, 0.5]), r.choice([1, 10, 2.25]), r.choice([0, 1, 2, 5, 100]), dtype=r.choice([torch.float32, torch.float64, torch.int64]))
+    return Case(r.choice([0, -3, 0.5]), r.choice([1, 10, 2.25]), r.choice([0, 1, 2, 5, 100]),
+                dtype=r.choice([torch.float32, torch.float64, torch.int64]))
 
 
 @case("aten.eye.m")

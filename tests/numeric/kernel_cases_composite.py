@@ -16,7 +16,8 @@ def filters(r, axes, transposed):
     size = [r.randint(4, 9) for _ in range(axes)]
     image = strided(r, torch.randn([r.choice([1, 3]), channels, *size], dtype=dtype), expand=False)
     kernel = [r.randint(1, 3) for _ in range(axes)]
-    weight = torch.randn([channels, out // groups, *kernel] if transposed else [out, channels // groups, *kernel], dtype=dtype)
+    weight = torch.randn([channels, out // groups, *kernel] if transposed else [out, channels // groups, *kernel],
+                         dtype=dtype)
     return image if r.random() < 0.8 else image[0], weight, maybe(r, torch.randn(out, dtype=dtype)), groups
 
 
@@ -24,7 +25,8 @@ def filters(r, axes, transposed):
 def conv(r, axes, op):
     image, weight, bias, groups = filters(r, axes, False)
     stride = r.choice([[2], [r.randint(1, 3) for _ in range(axes)]])
-    return Case(image, weight, bias, stride, r.choice([[0], [1], [r.randint(0, 2) for _ in range(axes)]]), r.choice([[1], [2] + [1] * (axes - 1)]), groups)
+    return Case(image, weight, bias, stride, r.choice([[0], [1], [r.randint(0, 2) for _ in range(axes)]]),
+                r.choice([[1], [2] + [1] * (axes - 1)]), groups)
 
 
 @each("aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")
@@ -39,7 +41,8 @@ def conv_padded(r, axes, op):
 def conv_transposed(r, axes, op):
     image, weight, bias, groups = filters(r, axes, True)
     stride = r.randint(1, 3)
-    return Case(image, weight, bias, [stride], [r.choice([0, 1])], [r.randint(0, stride - 1)], groups, [r.choice([1, 2])])
+    return Case(image, weight, bias, [stride], [r.choice([0, 1])], [r.randint(0, stride - 1)], groups,
+                [r.choice([1, 2])])
 
 
 # --- pools and pads ---

@@ -65,7 +65,8 @@ def max_pool_backward(r, axes, op):
 @each("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
 def avg_pool(r, axes, op):
     kernel, stride, padding = window(r, axes)
-    arguments = [planes(r, axes, FLOATS + [torch.int64] if axes == 2 else FLOATS), kernel, stride, padding, r.random() < 0.5, r.random() < 0.5]
+    arguments = [planes(r, axes, FLOATS + [torch.int64] if axes == 2 else FLOATS), kernel, stride, padding,
+                 r.random() < 0.5, r.random() < 0.5]
     return Case(*arguments, *([] if axes == 1 else [r.choice([None, 3])]))
 
 
@@ -128,8 +129,10 @@ def pad(r, axes, op):
     return Case(t, pads(r, t, axes, "reflection" in str(op)))
 
 
-@each("aten.reflection_pad1d_backward.default", "aten.reflection_pad2d_backward.default", "aten.reflection_pad3d_backward.default",
-      "aten.replication_pad1d_backward.default", "aten.replication_pad2d_backward.default", "aten.replication_pad3d_backward.default")
+@each("aten.reflection_pad1d_backward.default", "aten.reflection_pad2d_backward.default",
+      "aten.reflection_pad3d_backward.default",
+      "aten.replication_pad1d_backward.default", "aten.replication_pad2d_backward.default",
+      "aten.replication_pad3d_backward.default")
 def pad_backward(r, axes, op):
     t = planes(r, axes, SINGLE + COMPLEX, empty=False)
     padding = [max(p, 0) for p in pads(r, t, axes, "reflection" in str(op))]
@@ -139,7 +142,8 @@ def pad_backward(r, axes, op):
 
 # --- upsampling ---
 
-KINDS = ["upsample_nearest", "_upsample_nearest_exact", "linear", "upsample_bicubic", "_upsample_bilinear_aa", "_upsample_bicubic_aa"]
+KINDS = ["upsample_nearest", "_upsample_nearest_exact", "linear", "upsample_bicubic", "_upsample_bilinear_aa",
+         "_upsample_bicubic_aa"]
 LINEAR = {1: "upsample_linear1d", 2: "upsample_bilinear2d", 3: "upsample_trilinear3d"}
 
 
@@ -174,7 +178,8 @@ def upsample_vec_case(r, name, axes):
     aligned = [] if "nearest" in name else [r.random() < 0.4]
     if r.random() < 0.4:
         return Case(t, [r.randint(2, 9) for _ in range(axes)], *aligned, None)
-    return Case(t, None, *aligned, [r.choice([1.0 if name.endswith("aa") else 0.5, 1.5, 2.0, 2.7]) for _ in range(axes)])
+    return Case(t, None, *aligned,
+                [r.choice([1.0 if name.endswith("aa") else 0.5, 1.5, 2.0, 2.7]) for _ in range(axes)])
 
 
 def upsample_backward_case(r, name, axes):
@@ -227,7 +232,8 @@ def im2col(r):
 @case("aten.col2im.default")
 def col2im(r):
     arguments = column_arguments(r)
-    t = torch.randn([r.randint(1, 2), r.randint(1, 3), r.randint(5, 8), r.randint(5, 8)], dtype=r.choice(SINGLE + COMPLEX))
+    t = torch.randn([r.randint(1, 2), r.randint(1, 3), r.randint(5, 8), r.randint(5, 8)],
+                    dtype=r.choice(SINGLE + COMPLEX))
     columns = torch.ops.aten.im2col(t, *arguments)
     columns = torch.randn_like(columns) if r.random() < 0.7 else torch.randn_like(columns)[0]
     return Case(columns, list(t.shape[2:]), *arguments)

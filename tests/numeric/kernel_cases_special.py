@@ -29,12 +29,15 @@ def is_infinite(r):
     return Case(tensor(r, REAL + [torch.bool]))
 
 
-@case("aten.deg2rad.default", "aten.rad2deg.default", "aten.special_entr.default", "aten.special_erfcx.default", "aten.special_log_ndtr.default")
+@case("aten.deg2rad.default", "aten.rad2deg.default", "aten.special_entr.default", "aten.special_erfcx.default",
+      "aten.special_log_ndtr.default")
 def function(r):
-    return Case(tensor(r, SINGLE + [torch.bool]))     # of integers PyTorch computes in float: no measure of larger values
+    # of integers PyTorch computes in float: no measure of larger values
+    return Case(tensor(r, SINGLE + [torch.bool]))
 
 
-@case("aten.i0.default", "aten.special_i0e.default", "aten.special_i1.default", "aten.special_i1e.default", "aten.sinc.default")
+@case("aten.i0.default", "aten.special_i0e.default", "aten.special_i1.default", "aten.special_i1e.default",
+      "aten.sinc.default")
 def i0(r):
     return Case(finite(tensor(r, SINGLE)))
 
@@ -47,7 +50,8 @@ def ndtri(r):
 
 @case("aten.polygamma.default")
 def polygamma(r):
-    return Case(r.choice([0, 2, 3, 4]), finite(tensor(r, SINGLE)).abs() + 0.25)    # of order 1 PyTorch is good to 1e-9 only
+    # of order 1 PyTorch is good to 1e-9 only
+    return Case(r.choice([0, 2, 3, 4]), finite(tensor(r, SINGLE)).abs() + 0.25)
 
 
 @case("aten.round.decimals")
@@ -391,7 +395,8 @@ def cdist_backward(r):
 
 @case("aten._pdist_forward.default")
 def pdist(r):
-    return Case(finite(tensor(r, SINGLE, [r.randint(0, 6), r.randint(1, 4)])), r.choice([0.0, 1.0, 2.0, 3.0, float("inf")]))
+    return Case(finite(tensor(r, SINGLE, [r.randint(0, 6), r.randint(1, 4)])),
+                r.choice([0.0, 1.0, 2.0, 3.0, float("inf")]))
 
 
 @case("aten._pdist_backward.default")
@@ -434,14 +439,18 @@ def masked_scatter(r):
     return Case(t, mask, values(r, t.dtype, [t.numel() + r.randint(0, 2)]))
 
 
-@case("aten.sign_.default", "aten.ceil_.default", "aten.square_.default", "aten.sin_.default", "aten.hardswish_.default", "aten.gelu_.default",
-      "aten.elu_.default", "aten.leaky_relu_.default", "aten.hardtanh_.default", "aten.erf_.default", "aten.nan_to_num_.default",
-      "aten.log1p_.default", "aten.frac_.default", "aten.mish_.default", "aten.hardsigmoid_.default", "aten.celu_.default")
+@case("aten.sign_.default", "aten.ceil_.default", "aten.square_.default", "aten.sin_.default",
+      "aten.hardswish_.default", "aten.gelu_.default",
+      "aten.elu_.default", "aten.leaky_relu_.default", "aten.hardtanh_.default", "aten.erf_.default",
+      "aten.nan_to_num_.default",
+      "aten.log1p_.default", "aten.frac_.default", "aten.mish_.default", "aten.hardsigmoid_.default",
+      "aten.celu_.default")
 def in_place(r):
     return Case(finite(tensor(r, SINGLE, expand=False)))
 
 
-@case("aten.fmod_.Tensor", "aten.atan2_.default", "aten.hypot_.default", "aten.xlogy_.Tensor", "aten.clamp_min_.Tensor", "aten.copysign_.Tensor")
+@case("aten.fmod_.Tensor", "aten.atan2_.default", "aten.hypot_.default", "aten.xlogy_.Tensor", "aten.clamp_min_.Tensor",
+      "aten.copysign_.Tensor")
 def in_place_pair(r):
     t = finite(tensor(r, SINGLE, expand=False))
     return Case(t, finite(tensor(r, t.dtype, t.shape)) + 0.5)

@@ -6,7 +6,8 @@ import tempfile
 
 import torch
 
-DTYPE_NAMES = {getattr(torch, n): n for n in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8",
+DTYPE_NAMES = {getattr(torch, n): n
+               for n in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8",
                                               "uint8", "bool", "complex64", "complex128")}
 
 
@@ -23,7 +24,8 @@ class Probe:
         self.map = mmap.mmap(self.file.fileno(), size)
         self.memory = torch.frombuffer(self.map, dtype=torch.uint8)
         self.free = 64
-        self.process = subprocess.Popen([program, self.file.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([program, self.file.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
 
     def view(self, offset, dtype, shape, stride):
         extent = 1 + sum((n - 1) * s for n, s in zip(shape, stride)) if all(shape) else 0

@@ -30,13 +30,15 @@ def cases():
             yield name, step, f'{folder}/inputs.safetensors', f'{folder}/expected.safetensors'
     for folder in sorted(glob.glob(f'{TRACES}/multi/*')):
         ending = os.path.basename(glob.glob(f'{folder}/rank0/step.json*')[0])
-        yield (os.path.relpath(folder, TRACES), f'{folder}/rank{{r}}/{ending}', f'{folder}/rank{{r}}/inputs.safetensors',
+        yield (os.path.relpath(folder, TRACES), f'{folder}/rank{{r}}/{ending}',
+               f'{folder}/rank{{r}}/inputs.safetensors',
                f'{folder}/rank{{r}}/expected.safetensors')
     for folder in sorted(glob.glob(f'{TRACES}/peer/*/*')):
         finals = glob.glob(f'{folder}/rank0/final.json*')
         if finals:
             ending = os.path.basename(finals[0])
-            yield (os.path.relpath(folder, TRACES), f'{folder}/rank{{r}}/{ending}', f'{folder}/rank{{r}}/inputs.safetensors',
+            yield (os.path.relpath(folder, TRACES), f'{folder}/rank{{r}}/{ending}',
+                   f'{folder}/rank{{r}}/inputs.safetensors',
                    f'{folder}/rank{{r}}/expected.safetensors')
         traced = f'{folder}/00-traced.json.gz'
         if os.path.exists(traced) and os.path.exists(f'{folder}/rank0/expected_traced.safetensors'):
@@ -128,7 +130,8 @@ def main():
             continue
         begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            problem = check(lambda t: os.path.join(args.bin, t), name, source, inputs, expected, folder, args.backend.split())
+            problem = check(lambda t: os.path.join(args.bin, t), name, source, inputs, expected, folder,
+                            args.backend.split())
         if isinstance(problem, Skipped):
             print(f'SKIPPED {name}: {problem}', flush=True)
             continue

@@ -25,7 +25,8 @@ def read_tensors(path):
         header = json.loads(f.read(size))
         data = f.read()
     header.pop("__metadata__", None)
-    return {name: (t["dtype"], t["shape"], data[t["data_offsets"][0]:t["data_offsets"][1]]) for name, t in header.items()}
+    return {name: (t["dtype"], t["shape"], data[t["data_offsets"][0]:t["data_offsets"][1]])
+            for name, t in header.items()}
 
 
 def write_tensors(path, tensors):
@@ -94,9 +95,11 @@ def gpt2_exports(runner):
     # The loss is a mean over equal sequences: the batch twice over has the same one, its halves have it as their mean.
     for times in (2, 5):
         more = {n: (d, [s[0] * times, *s[1:]], b * times) for n, (d, s, b) in inputs.items()}
-        runner.run(f"gpt2 forward-dynamic, batch {2 * times}", os.path.join(EXPORTS, "forward-dynamic.pt2"), more, expected)
+        runner.run(f"gpt2 forward-dynamic, batch {2 * times}", os.path.join(EXPORTS, "forward-dynamic.pt2"), more,
+                   expected)
     too_many = {n: (d, [s[0] * 40, *s[1:]], b * 40) for n, (d, s, b) in inputs.items()}
-    runner.run("gpt2 forward-dynamic, beyond its range", os.path.join(EXPORTS, "forward-dynamic.pt2"), too_many, expected, 4)
+    runner.run("gpt2 forward-dynamic, beyond its range", os.path.join(EXPORTS, "forward-dynamic.pt2"), too_many,
+               expected, 4)
 
 
 def run_cases(runner, folder):
@@ -109,7 +112,8 @@ def run_cases(runner, folder):
         if os.path.exists(os.path.join(case, "run.json")):
             with open(os.path.join(case, "run.json")) as f:
                 options = json.load(f)
-        runner.run(os.path.relpath(case, os.path.dirname(os.path.dirname(case))), os.path.join(case, "model.pt2"), inputs, expected, **options)
+        runner.run(os.path.relpath(case, os.path.dirname(os.path.dirname(case))), os.path.join(case, "model.pt2"),
+                   inputs, expected, **options)
 
 
 def main():
@@ -121,7 +125,8 @@ def main():
     runner = Runner(os.path.abspath(args.bin), args.v)
     data = os.path.join(ROOT, "tests", "data")
     versions = os.path.join(data, "pt2_versions")
-    for folder in args.cases or [os.path.join(data, "pt2")] + sorted(os.path.join(versions, v) for v in os.listdir(versions)):
+    for folder in args.cases or [os.path.join(data, "pt2")] + sorted(os.path.join(versions, v)
+                                                                     for v in os.listdir(versions)):
         run_cases(runner, folder)
     gpt2_exports(runner)
     print(f"{runner.passed} passed, {len(runner.failed)} failed")

@@ -131,7 +131,8 @@ class Module:
     def norm(self):
         a = self.pick(lambda v: len(v[1]) >= 2 and v[1][-1] == self.width)
         if a:
-            self.emit('aten.native_layer_norm', f'{a[0]}, [{self.width}], {self.row[0]}, {self.row[0]}, 1e-5', a[1], a[1][:-1] + [1], a[1][:-1] + [1])
+            self.emit('aten.native_layer_norm', f'{a[0]}, [{self.width}], {self.row[0]}, {self.row[0]}, 1e-5', a[1],
+                      a[1][:-1] + [1], a[1][:-1] + [1])
 
     def turn(self):
         a = self.pick(lambda v: len(v[1]) >= 2)
@@ -206,7 +207,8 @@ class Module:
             n = a[1][d]
             if n > 1:
                 k = self.rng.randrange(1, n)
-                self.emit('aten.split_with_sizes', f'{a[0]}, [{k}, {n - k}], {d}', a[1][:d] + [k] + a[1][d + 1:], a[1][:d] + [n - k] + a[1][d + 1:])
+                self.emit('aten.split_with_sizes', f'{a[0]}, [{k}, {n - k}], {d}', a[1][:d] + [k] + a[1][d + 1:],
+                          a[1][:d] + [n - k] + a[1][d + 1:])
 
     def fill(self):
         a = self.pick()
@@ -244,8 +246,10 @@ class Module:
         k = self.rng.choice([1, min(2, a[1][1])])
         names = self.emit('aten.topk', f'{a[0]}, {k}, 1', [self.rows, k], [self.rows, k], dtype=['f32', 'i64'])
         ids = self.emit('aten.view', f'{names[1][0]}, [-1]', [self.rows * k], dtype='i64')
-        _, at = self.emit('aten.sort.stable', f'{ids[0]}, stable=true', [self.rows * k], [self.rows * k], dtype=['i64', 'i64'])
-        row = self.emit('aten.floor_divide', f'{at[0]}, {k if self.rng.random() < 0.8 else 1}', [self.rows * k], dtype='i64')
+        _, at = self.emit('aten.sort.stable', f'{ids[0]}, stable=true', [self.rows * k], [self.rows * k],
+                          dtype=['i64', 'i64'])
+        row = self.emit('aten.floor_divide', f'{at[0]}, {k if self.rng.random() < 0.8 else 1}', [self.rows * k],
+                        dtype='i64')
         items = self.emit('aten.index.Tensor', f'{a[0]}, [{row[0]}]', [self.rows * k, a[1][1]])
         items = self.emit(self.rng.choice(['aten.tanh', 'aten.relu']), items[0], items[1])
         if self.rng.random() < 0.3:
@@ -262,8 +266,10 @@ class Module:
             self.emit('aten.index.Tensor', f'{t[0]}, [{flat[0]}]', [a[1][0], t[1][1]])
 
     def text(self):
-        steps = [self.unary, self.binary, self.binary, self.product, self.gram, self.batched, self.affine, self.reduce, self.along, self.norm, self.turn,
-                 self.reshape, self.unsqueeze, self.squeeze, self.widen, self.cut, self.take, self.join, self.split, self.fill, self.write, self.best,
+        steps = [self.unary, self.binary, self.binary, self.product, self.gram, self.batched, self.affine, self.reduce,
+                 self.along, self.norm, self.turn,
+                 self.reshape, self.unsqueeze, self.squeeze, self.widen, self.cut, self.take, self.join, self.split,
+                 self.fill, self.write, self.best,
                  self.route, self.look_up]
         self.lines.append('  forward m')
         for _ in range(self.rng.randrange(2, 7)):
@@ -318,7 +324,8 @@ def hold(seed, bin_dir, folder, tally):
         return None
     chunks = rng.choice([2, 2, 3, 4])
     sums = rng.choice(['early', 'eager'])
-    code, said = run(tool('sg-chunk'), '-q', graph, '--modules', 'm', '--chunks', str(chunks), '--grad-accumulation', sums, '-o', chunked)
+    code, said = run(tool('sg-chunk'), '-q', graph, '--modules', 'm', '--chunks', str(chunks), '--grad-accumulation',
+                     sums, '-o', chunked)
     if code == 4:
         tally.refused += 1
         return None if 'node %' in said or 'module m' in said else f'refused without a place: {said}'

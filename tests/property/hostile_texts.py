@@ -18,7 +18,8 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DTYPES = ["f32", "f64", "bf16", "f16", "i64", "i32", "i16", "u8", "bool", "c64"]
-NUMBERS = ["0", "1", "2", "3", "5", "7", "-1", "-2", "64", "1099511627776", "9223372036854775807", "-9223372036854775808"]
+NUMBERS = ["0", "1", "2", "3", "5", "7", "-1", "-2", "64", "1099511627776", "9223372036854775807",
+           "-9223372036854775808"]
 WORDS = ["sum", "summ", "tanh", "none", "avg", "left", "floor", "mean", ""]
 ALLOWED = {0, 1, 3, 4, 5, 6}           # yes, no, unreadable, cannot apply, resources, a rank failed
 NUMBER = r"(?<![\w.%@\"])-?\d+(?![\w.])"
@@ -59,7 +60,8 @@ def fault(binary, text):
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(text)
         file.flush()
-        command = [os.path.join(binary, "sg-run"), "-q", file.name, "--init", "seed:1", "--memory-limit", "256MiB", "--timeout", "20"]
+        command = [os.path.join(binary, "sg-run"), "-q", file.name, "--init", "seed:1", "--memory-limit", "256MiB",
+                   "--timeout", "20"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
         except subprocess.TimeoutExpired:

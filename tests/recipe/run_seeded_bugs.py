@@ -156,7 +156,8 @@ class Bug:
         if was_there and size == 1 and span[1] != node:
             right = False
         return {"seed": self.seed, "step": self.step, "stage": stage, "right": right, "size": size,
-                "was_there": was_there, "text": out if right else f"{out}{done.stderr.decode()[-3000:]}\nplanted: {line}"}
+                "was_there": was_there,
+                "text": out if right else f"{out}{done.stderr.decode()[-3000:]}\nplanted: {line}"}
 
 
 def main():

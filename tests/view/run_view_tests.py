@@ -80,7 +80,8 @@ def check_numbers(tools, path, view):
         assert any(time['critical'])
         assert max(memory['live'], default=0) == memory['peak_bytes']
         assert not memory['live'] or memory['live'][memory['peak_at']] == memory['peak_bytes']
-        for n, live in enumerate(memory['live']):     # pieces that lie in others are not counted twice, so the sum is no less
+        # pieces that lie in others are not counted twice, so the sum is no less
+        for n, live in enumerate(memory['live']):
             if n % 97 == 0:
                 pieces = sum(b for b, f, l in zip(memory['bytes'], memory['first'], memory['last']) if f <= n <= l)
                 assert pieces >= live or program['graphs'][0]['bodies'], (n, pieces, live)
@@ -183,7 +184,8 @@ class Browser:
         self.program, self.keep, self.profile = program, keep, profile
 
     def run(self, address, *words):
-        base = [self.program, '--headless', '--no-sandbox', '--disable-gpu', '--window-size=1600,950', '--virtual-time-budget=10000',
+        base = [self.program, '--headless', '--no-sandbox', '--disable-gpu', '--window-size=1600,950',
+                '--virtual-time-budget=10000',
                 '--user-data-dir=' + self.profile]
         done = subprocess.run([*base, *words, address], capture_output=True, timeout=120)
         assert done.returncode == 0, done.stderr.decode()[-2000:]
@@ -231,7 +233,8 @@ def main():
     parser.add_argument('--keep', help='where screenshots are left')
     options = parser.parse_args()
     tools = Tools(options.bin)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:     # a browser may still write into its profile
+    # a browser may still write into its profile
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         step, changed, random = (os.path.join(folder, name) for name in ('step.sg', 'changed.sg', 'random.sg'))
         tools('sg-import', '-q', CAPTURE, '-o', step)
         tools('sg-clean', '-q', step, '-o', changed)
@@ -253,7 +256,8 @@ def main():
         if program:
             keep = options.keep or folder
             os.makedirs(keep, exist_ok=True)
-            check_in_browser(Browser(program, keep, os.path.join(folder, 'profile')), page, changes, tools.json('sg-view', step, '--json'),
+            check_in_browser(Browser(program, keep, os.path.join(folder, 'profile')), page, changes,
+                             tools.json('sg-view', step, '--json'),
                              tools.json('sg-view', step, remat, '--json'))
         else:
             print('SKIPPED: the page in a browser: there is no Chromium here')
