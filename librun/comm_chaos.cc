@@ -56,7 +56,7 @@ class ChaosCommunicator final : public ForwardingCommunicator {
   Delays delays_of(GroupId g) {
     uint64_t number = launched_[g.index]++;
     RandomKey key(seed_ ^ number_of(inner_->group(g).identity), number, 0, inner_->rank());
-    PhiloxCounter words = key.block(0);
+    work::Words words = key.block(0);
     auto share = [](uint32_t word) { return static_cast<double>(word) * 0x1p-32; };
     Delays out;
     if (words[0] % 8 == 0) out.hold_s = kLongestHoldS * share(words[1]);

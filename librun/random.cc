@@ -3,36 +3,20 @@
 #include <algorithm>
 #include <cmath>
 
-#include "librun/work/random.h"
-
 namespace sg {
-namespace {
 
 using work::half_open_uniform;
 using work::normal_pair;
 using work::open_uniform;
 using work::sin_cos_of_turns;
 using work::SinCos;
-
-inline SinCos normal_pair(const PhiloxCounter& b) {
-  return normal_pair(open_uniform(b[0], b[1]), half_open_uniform(b[2], b[3]));
-}
-
-}  // namespace
-
-RandomKey::RandomKey(uint64_t seed, uint64_t step, uint32_t stream, uint32_t rank) {
-  const PhiloxCounter derived =
-      philox4x32({static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32), stream, rank},
-                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-  key_ = {derived[0], derived[1]};
-  high_ = {derived[2], derived[3]};
-}
+using work::Words;
 
 void fill_words(const RandomKey& key, uint64_t first, std::span<uint32_t> out) {
   size_t j = 0;
   for (; j < out.size() && (first + j) % 4 != 0; ++j) out[j] = key.word(first + j);
   for (; j + 4 <= out.size(); j += 4) {
-    const PhiloxCounter b = key.block((first + j) / 4);
+    const Words b = key.block((first + j) / 4);
     for (size_t k = 0; k < 4; ++k) out[j + k] = b[k];
   }
   for (; j < out.size(); ++j) out[j] = key.word(first + j);
@@ -46,7 +30,7 @@ void fill_normal(const RandomKey& key, uint64_t first, std::span<double> out) {
   while (j + 2 <= out.size()) {
     const size_t pairs = std::min(kPairs, (out.size() - j) / 2);
     for (size_t i = 0; i < pairs; ++i) {
-      const PhiloxCounter b = key.block((first + j) / 2 + i);
+      const Words b = key.block((first + j) / 2 + i);
       u[i] = open_uniform(b[0], b[1]);
       turns[i] = half_open_uniform(b[2], b[3]);
     }
@@ -61,26 +45,17 @@ void fill_normal(const RandomKey& key, uint64_t first, std::span<double> out) {
   if (j < out.size()) out[j] = normal(key, first + j);
 }
 
-double uniform(const RandomKey& key, uint64_t i, int digits) {
-  if (digits <= 32) return uniform_of_word(key.word(i), digits);
-  return static_cast<double>(key.word64(i) >> (64 - digits)) / static_cast<double>(uint64_t{1} << digits);
-}
+double uniform(const RandomKey& key, uint64_t i, int digits) { return key.uniform(i, digits); }
 
-double normal(const RandomKey& key, uint64_t i) {
-  const SinCos pair = normal_pair(key.block(i / 2));
-  return i % 2 == 0 ? pair.cos : pair.sin;
-}
+double normal(const RandomKey& key, uint64_t i) { return key.normal(i); }
 
 UnitPoint unit_point(const RandomKey& key, uint64_t i) {
   const SinCos direction = sin_cos_of_turns(uniform(key, i, 53));
   return {direction.cos, direction.sin};
 }
 
-bool bernoulli(const RandomKey& key, uint64_t i, double p) { return uniform_of_word(key.word(i), 32) < p; }
+bool bernoulli(const RandomKey& key, uint64_t i, double p) { return key.uniform(i, 32) < p; }
 
-uint64_t uniform_below(const RandomKey& key, uint64_t i, uint64_t count) {
-  __extension__ using Wide = unsigned __int128;
-  return static_cast<uint64_t>(Wide{key.word64(i)} * count >> 64);
-}
+uint64_t uniform_below(const RandomKey& key, uint64_t i, uint64_t count) { return key.below(i, count); }
 
 }  // namespace sg

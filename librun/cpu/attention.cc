@@ -8,7 +8,7 @@
 
 #include "librun/backend.h"
 #include "librun/cpu/attention_rows.h"
-#include "librun/cpu/math.h"
+#include "librun/work/math.h"
 
 namespace sg::cpu {
 namespace {

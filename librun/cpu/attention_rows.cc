@@ -1,6 +1,6 @@
 #include "librun/cpu/attention_rows.h"
 
-#include "librun/cpu/math.h"
+#include "librun/work/math.h"
 
 namespace sg::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "librun/cpu/isa.h"
-#include "librun/cpu/math.h"
+#include "librun/work/math.h"
 
 namespace sg::cpu {
 

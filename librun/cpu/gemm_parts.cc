@@ -219,7 +219,7 @@ SG_AVX512 void extent_across(const float* from, int64_t k_step, int64_t lines, i
   _mm512_storeu_si512(out->largest, largest), _mm512_storeu_si512(out->smallest, smallest);
 }
 
-SG_AVX512 void scales_of(const Extent& extent, LineScales* scales) {
+SG_AVX512 void find_line_scales(const Extent& extent, LineScales* scales) {
   const __m512i largest = _mm512_loadu_si512(extent.largest), below = _mm512_loadu_si512(extent.smallest);
   const __mmask16 zero = _mm512_cmp_epu32_mask(largest, _mm512_setzero_si512(), _MM_CMPINT_EQ);
   const __mmask16 finite = _mm512_cmp_epu32_mask(largest, _mm512_set1_epi32(0x7F800000), _MM_CMPINT_LT);
@@ -252,7 +252,7 @@ void scale_lines(const MatrixView& from, int64_t lines, int64_t depth, LineScale
       }
     }
   }
-  scales_of(extent, scales);
+  find_line_scales(extent, scales);
 }
 
 void pack_parts(Units units, TileForm form, const MatrixView& from, int64_t lines, int64_t depth,

@@ -7,6 +7,7 @@
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/selection.h"
 #include "librun/element.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
@@ -42,20 +43,6 @@ struct Picks {
   bool together = true;         // the indexed axes are neighbours
 };
 
-Status broadcast_into(KernelCall& call, std::vector<int64_t>* shape, const Tensor& t) {
-  if (t.rank > static_cast<int>(shape->size()))
-    shape->insert(shape->begin(), static_cast<size_t>(t.rank) - shape->size(), 1);
-  size_t shift = shape->size() - static_cast<size_t>(t.rank);
-  for (int axis = 0; axis < t.rank; ++axis) {
-    int64_t& size = (*shape)[shift + static_cast<size_t>(axis)];
-    if (size == 1) size = t.dim(axis);
-    else if (t.dim(axis) != 1 && t.dim(axis) != size)
-      return call.fail("the indices do not broadcast: sizes " + std::to_string(size) + " and " +
-                       std::to_string(t.dim(axis)));
-  }
-  return ok_status();
-}
-
 Result<Picks> picks_of(KernelCall& call, const Tensor& self) {
   Picks picks;
   for (const Tensor& index : call.tensors("indices")) {
@@ -70,7 +57,7 @@ Result<Picks> picks_of(KernelCall& call, const Tensor& self) {
     if (index.is_none()) continue;
     if (first < 0) first = axis;
     runs += axis == 0 || picks.indices[static_cast<size_t>(axis - 1)].is_none();
-    SG_TRY(broadcast_into(call, &picks.shape, index));
+    SG_TRY(broadcast_index(call, &picks.shape, index));
   }
   picks.together = runs <= 1;
   picks.first = picks.together ? std::max(first, 0) : 0;
@@ -162,7 +149,7 @@ Status index_put(KernelCall& call) {
   SG_ASSIGN(Selection to, pick(call, out, picks));
   std::vector<int64_t> shape = picked_shape(arrange(self, picks), picks), given(shape);
   Tensor values = alike(call, call.tensor("values"), self);
-  SG_TRY(broadcast_into(call, &given, values));
+  SG_TRY(broadcast_index(call, &given, values));
   if (given != shape) return call.fail("the values do not broadcast to what the indices pick");
   if (shape.size() > static_cast<size_t>(kMaxRank))
     return call.fail("what the indices pick has more than " + std::to_string(kMaxRank) + " axes");
@@ -176,12 +163,6 @@ Status index_put(KernelCall& call) {
 
 Tensor index_vector(KernelCall& call, std::string_view name) {
   return contiguous_as(call, call.tensor(name), DType::i64);
-}
-
-Tensor with_axis(const Tensor& t) {  // a number as a vector of one
-  Tensor out = t;
-  if (t.rank == 0) out.rank = 1, out.shape[0] = out.stride[0] = 1;
-  return out;
 }
 
 Status index_select(KernelCall& call) {

@@ -6,15 +6,11 @@
 // are the same on all of them: nothing is contracted (-ffp-contract=off), and reductions must have lanes of their own.
 #pragma once
 
+#include "librun/work/inline.h"
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define SG_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 #else
 #define SG_CLONES
-#endif
-
-#define SG_INLINE [[gnu::always_inline]] inline
-#ifdef __CUDACC__  // what is written with it runs on devices, too
-#undef SG_INLINE
-#define SG_INLINE __host__ __device__ __forceinline__
 #endif

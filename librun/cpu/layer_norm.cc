@@ -5,6 +5,7 @@
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/lanes.h"
 #include "librun/cpu/rows.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
@@ -74,12 +75,6 @@ struct Norm {
   int64_t length;  // elements that are normalised together
   bool centered;   // layer norm, not RMS norm
 };
-
-int64_t normalized_length(KernelCall& call) {
-  int64_t n = 1;
-  for (int64_t size : call.integers("normalized_shape")) n *= size;
-  return n;
-}
 
 template <class C>
 const C* parameter(KernelCall& call, std::string_view name) {

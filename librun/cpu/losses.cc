@@ -7,20 +7,13 @@
 #include "librun/cpu/rows.h"
 #include "librun/work/pair.h"
 #include "librun/work/run.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
 
 Tensor doubles(KernelCall& call, const Tensor& t, std::span<const int64_t> shape) {
   return contiguous_as(call, broadcast_to(t, shape), DType::f64);
-}
-
-std::vector<int64_t> broadcast_shape(const Tensor& a, const Tensor& b) {
-  std::vector<int64_t> shape(static_cast<size_t>(std::max(a.rank, b.rank)), 1);
-  for (const Tensor* t : {&a, &b})
-    for (int i = 1; i <= t->rank; ++i)
-      if (t->dim(t->rank - i) != 1) shape[shape.size() - static_cast<size_t>(i)] = t->dim(t->rank - i);
-  return shape;
 }
 
 template <class Fn>

@@ -1,6 +1,6 @@
-#include "librun/cpu/math.h"
+#include "librun/work/math.h"
 
-namespace sg::cpu::math {
+namespace sg::math {
 namespace {
 
 // 2/pi = 0.(bits), the first 256 of them.
@@ -94,4 +94,4 @@ double lgamma_core(double x) {
   return ::lgamma_r(x, &sign);  // lgamma would write a global
 }
 
-}  // namespace sg::cpu::math
+}  // namespace sg::math

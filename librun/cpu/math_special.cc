@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "librun/cpu/math.h"
+#include "librun/work/math.h"
 
-namespace sg::cpu::math {
+namespace sg::math {
 namespace {
 
 constexpr double kEps = std::numeric_limits<double>::epsilon();
@@ -159,4 +159,4 @@ int64_t gcd(int64_t a, int64_t b) {
   return static_cast<int64_t>(u);
 }
 
-}  // namespace sg::cpu::math
+}  // namespace sg::math

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace sg::cpu::math {
+namespace sg::math {
 
 double bessel_i0(double x, bool scaled);  // modified Bessel functions; scaled: times exp(-|x|)
 double bessel_i1(double x, bool scaled);
@@ -16,4 +16,4 @@ double igamma(double a, double x, bool upper);  // regularised incomplete gamma 
 double sinc(double x);                          // sin(pi x) / (pi x)
 int64_t gcd(int64_t a, int64_t b);
 
-}  // namespace sg::cpu::math
+}  // namespace sg::math

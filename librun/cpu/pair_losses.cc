@@ -7,17 +7,10 @@
 #include "librun/cpu/rows.h"
 #include "librun/work/pair.h"
 #include "librun/work/run.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
-
-bool broadcasts(const Tensor& t, std::span<const int64_t> shape) {
-  int rank = static_cast<int>(shape.size());
-  if (t.rank > rank) return false;
-  for (int i = 1; i <= t.rank; ++i)
-    if (t.dim(t.rank - i) != 1 && t.dim(t.rank - i) != shape[static_cast<size_t>(rank - i)]) return false;
-  return true;
-}
 
 // An argument as contiguous doubles of this shape; null when it is left out.
 Result<const double*> operand(KernelCall& call, std::string_view name, std::span<const int64_t> shape) {
@@ -25,14 +18,6 @@ Result<const double*> operand(KernelCall& call, std::string_view name, std::span
   const Tensor& t = call.tensor(name);
   if (!broadcasts(t, shape)) return call.fail("'" + std::string(name) + "' does not broadcast to the operands");
   return contiguous_as(call, broadcast_to(t, shape), DType::f64).as<double>();
-}
-
-std::vector<int64_t> common_shape(const Tensor& a, const Tensor& b) {
-  std::vector<int64_t> shape(static_cast<size_t>(std::max(a.rank, b.rank)), 1);
-  for (const Tensor* t : {&a, &b})
-    for (int i = 1; i <= t->rank; ++i)
-      if (t->dim(t->rank - i) != 1) shape[shape.size() - static_cast<size_t>(i)] = t->dim(t->rank - i);
-  return shape;
 }
 
 template <class Loss>
@@ -49,7 +34,7 @@ Status expect_probabilities(KernelCall& call, const double* x, int64_t n) {
 
 template <class Loss>
 Status pair_loss(KernelCall& call) {
-  std::vector<int64_t> shape = common_shape(call.tensor("self"), call.tensor("target"));
+  std::vector<int64_t> shape = broadcast_shape(call.tensor("self"), call.tensor("target"));
   SG_ASSIGN(const double* x, operand(call, "self", shape));
   SG_ASSIGN(const double* y, operand(call, "target", shape));
   SG_ASSIGN(const double* weight, operand(call, "weight", shape));

@@ -9,8 +9,9 @@
 
 #include "librun/cpu/fill.h"
 #include "librun/cpu/kernels.h"
-#include "librun/cpu/math.h"
 #include "librun/element.h"
+#include "librun/work/shapes.h"
+#include "librun/work/math.h"
 
 namespace sg::cpu {
 namespace {
@@ -121,11 +122,6 @@ Status draw_whole(KernelCall& call, const Tensor& out, int64_t low, int64_t high
   return copy(call, out, whole), ok_status();
 }
 
-Status check_probability(const KernelCall& call, double p) {
-  if (p >= 0 && p <= 1) return ok_status();
-  return call.fail("a probability is not within [0, 1]: " + std::to_string(p));
-}
-
 template <class T>
 T flag_as(bool flag) {
   if constexpr (is_half_type<T>) return T(flag ? 1.0f : 0.0f);
@@ -135,7 +131,7 @@ T flag_as(bool flag) {
 Status draw_bernoulli(KernelCall& call, const Tensor& out, double p) {
   SG_TRY(check_probability(call, p));
   visit_dtype(out.dtype, [&]<class T>() {
-    draw_words<T>(call, out, [&](uint32_t word, int64_t) { return flag_as<T>(uniform_of_word(word, 32) < p); });
+    draw_words<T>(call, out, [&](uint32_t word, int64_t) { return flag_as<T>(work::uniform_of_word(word, 32) < p); });
   });
   return ok_status();
 }
@@ -146,8 +142,9 @@ Status draw_bernoulli(KernelCall& call, const Tensor& out, const Tensor& p) {
   const double* probability = each.as<double>();
   for (int64_t i = 0; i < each.elements(); ++i) SG_TRY(check_probability(call, probability[i]));
   visit_dtype(out.dtype, [&]<class T>() {
-    draw_words<T>(call, out,
-                  [&](uint32_t word, int64_t i) { return flag_as<T>(uniform_of_word(word, 32) < probability[i]); });
+    draw_words<T>(call, out, [&](uint32_t word, int64_t i) {
+      return flag_as<T>(work::uniform_of_word(word, 32) < probability[i]);
+    });
   });
   return ok_status();
 }

@@ -26,6 +26,10 @@ int64_t elements(const std::vector<Axis>& axes) {
 
 }  // namespace
 
+std::vector<int> reduced_axes(const KernelCall& call, const Tensor& self) {
+  return call.op().param_index("dim") >= 0 ? call.axes("dim", self.rank) : std::vector<int>();
+}
+
 ReducePlan plan_reduction(const Tensor& self, const Tensor& out, const std::vector<int>& axes) {
   std::vector<bool> reduced(static_cast<size_t>(self.rank), axes.empty());
   for (int axis : axes)

@@ -30,6 +30,9 @@ struct ReducePlan {
   int64_t blocks = 1, per_block = 1;  // of runs along the innermost reduced axis, or of parts of one
 };
 
+// The axes that `dim` names; empty without one.
+std::vector<int> reduced_axes(const KernelCall& call, const Tensor& self);
+
 // `axes` empty: all. `out` has the kept axes, with the reduced ones as 1 or without them.
 ReducePlan plan_reduction(const Tensor& self, const Tensor& out, const std::vector<int>& axes);
 

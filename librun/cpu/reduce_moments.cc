@@ -8,10 +8,6 @@
 namespace sg::cpu {
 namespace {
 
-std::vector<int> axes_of(KernelCall& call, const Tensor& self) {
-  return call.op().param_index("dim") >= 0 ? call.axes("dim", self.rank) : std::vector<int>();
-}
-
 // --- variance ---
 
 double correction(KernelCall& call) {
@@ -26,7 +22,7 @@ struct Moments {
 
 template <class T>
 Moments moments_of(KernelCall& call, const Tensor& self) {
-  ReducePlan plan = plan_reduction(self, call.result(0), axes_of(call, self));
+  ReducePlan plan = plan_reduction(self, call.result(0), reduced_axes(call, self));
   Moments m{call.scratch().take<double>(plan.outputs + 1), call.scratch().take<double>(plan.outputs + 1)};
   reduce<T>(call, plan, self, Sum<double>{}, nullptr,
             [&](double sum, int64_t output, int64_t) { m.mean[output] = sum / static_cast<double>(plan.count); });
@@ -56,7 +52,7 @@ void each_output(const Tensor& self, const Tensor& out, const std::vector<int>& 
 // Results: the variance or its root, and the mean where the op has it.
 Status variance(KernelCall& call, bool root) {
   Tensor self = call.tensor("self");
-  std::vector<int> axes = axes_of(call, self);
+  std::vector<int> axes = reduced_axes(call, self);
   bool complex = is_complex(self.dtype);
   Moments real, imaginary{};
   if (complex) {
@@ -92,7 +88,7 @@ template <class T, class Op, class Finish>
 void norm_with(KernelCall& call, const Tensor& self, const Op& op, const Finish& finish) {
   Tensor& out = call.result();
   auto put = put_as<double>(out.dtype);
-  reduce<T>(call, plan_reduction(self, out, axes_of(call, self)), self, op, nullptr,
+  reduce<T>(call, plan_reduction(self, out, reduced_axes(call, self)), self, op, nullptr,
             [&](auto acc, int64_t, int64_t offset) { put(out.data, offset, finish(static_cast<double>(acc))); });
 }
 
@@ -128,7 +124,7 @@ Status logsumexp(KernelCall& call) {
   if (!is_floating(self.dtype)) self = contiguous_as(call, self, DType::f32);
   Tensor& out = call.result();
   visit_floating(self.dtype, [&]<class T>() {
-    ReducePlan plan = plan_reduction(self, out, axes_of(call, self));
+    ReducePlan plan = plan_reduction(self, out, reduced_axes(call, self));
     auto* top = call.scratch().take<double>(plan.outputs + 1);
     reduce<T>(call, plan, self, Extreme<Compute<T>, true>{}, nullptr, [&](Compute<T> most, int64_t output, int64_t) {
       top[output] = std::isinf(most) ? 0.0 : static_cast<double>(most);

@@ -6,10 +6,6 @@
 namespace sg::cpu {
 namespace {
 
-std::vector<int> axes_of(KernelCall& call, const Tensor& self) {
-  return call.op().param_index("dim") >= 0 ? call.axes("dim", self.rank) : std::vector<int>();
-}
-
 // PyTorch converts to a dtype that is asked for before it reduces; where that only widens floats, it makes no
 // difference.
 Tensor converted(KernelCall& call, const Tensor& self) {
@@ -22,7 +18,7 @@ Tensor converted(KernelCall& call, const Tensor& self) {
 template <class T, class Op, class Finish>
 void reduce_to_result(KernelCall& call, const Tensor& self, const Op& op, const Finish& finish) {
   Tensor& out = call.result();
-  ReducePlan plan = plan_reduction(self, out, axes_of(call, self));
+  ReducePlan plan = plan_reduction(self, out, reduced_axes(call, self));
   auto put = put_as<decltype(finish(op.start(), plan))>(out.dtype);
   reduce<T>(call, plan, self, op, nullptr,
             [&](auto acc, int64_t, int64_t offset) { put(out.data, offset, finish(acc, plan)); });

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "librun/cpu/lanes.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
@@ -21,20 +22,6 @@ SG_CLONES void narrow(const C* from, std::byte* data, int64_t first, int64_t n) 
 }
 
 }  // namespace
-
-Tensor axis_last(const Tensor& t, int64_t axis) {
-  Tensor out = t;
-  if (t.rank == 0) {
-    out.rank = 1;
-    out.shape[0] = out.stride[0] = 1;
-    return out;
-  }
-  auto from = static_cast<size_t>(wrap_axis(axis, t.rank)), last = static_cast<size_t>(t.rank - 1);
-  for (size_t i = from; i < last; ++i) out.shape[i] = t.shape[i + 1], out.stride[i] = t.stride[i + 1];
-  out.shape[last] = t.shape[from];
-  out.stride[last] = t.stride[from];
-  return out;
-}
 
 Rows rows_of(KernelCall& call, const Tensor& t, int64_t axis) { return rows_of(call, t, axis, t.dtype); }
 

@@ -19,9 +19,6 @@
 
 namespace sg::cpu {
 
-// `t` with `axis` moved to the end; a tensor without axes becomes a row of one element.
-Tensor axis_last(const Tensor& t, int64_t axis);
-
 struct Rows {
   Tensor tensor;  // contiguous
   int64_t count = 0, length = 0;

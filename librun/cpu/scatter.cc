@@ -7,17 +7,12 @@
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/selection.h"
 #include "librun/element.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
 
 constexpr int64_t kLinesTogether = 64;
-
-Tensor with_axis(const Tensor& t) {  // a number as a vector of one
-  Tensor out = t;
-  if (t.rank == 0) out.rank = 1, out.shape[0] = out.stride[0] = 1;
-  return out;
-}
 
 // `t` over the positions of `index` on all axes but `axis`.
 Tensor narrowed(const Tensor& t, const Tensor& index, int axis) {

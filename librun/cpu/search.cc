@@ -6,19 +6,13 @@
 #include "librun/cpu/indices.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
+#include "librun/work/shapes.h"
 #include "librun/work/pool.h"
 #include "librun/work/run.h"
 #include "librun/work/search.h"
 
 namespace sg::cpu {
 namespace {
-
-Status result_of_shape(KernelCall& call, size_t i, std::span<const int64_t> shape) {
-  if (call.result(i).is_none()) return call.allocate_result(i, shape);
-  const Tensor& out = call.result(i);
-  if (std::equal(shape.begin(), shape.end(), out.sizes().begin(), out.sizes().end())) return ok_status();
-  return call.fail("the data gives another number of elements than the graph says");
-}
 
 Status nonzero(KernelCall& call) {
   const Tensor& self = call.tensor("self");
@@ -37,15 +31,6 @@ Status nonzero(KernelCall& call) {
     ++k;
   }
   return ok_status();
-}
-
-// The shape that two shapes broadcast to. REQUIRES: they do.
-std::vector<int64_t> broadcast_shape(const Tensor& a, const Tensor& b) {
-  std::vector<int64_t> shape(static_cast<size_t>(std::max(a.rank, b.rank)), 1);
-  for (const Tensor* t : {&a, &b})
-    for (int i = 1; i <= t->rank; ++i)
-      if (t->dim(t->rank - i) != 1) shape[shape.size() - static_cast<size_t>(i)] = t->dim(t->rank - i);
-  return shape;
 }
 
 Status masked_select(KernelCall& call) {

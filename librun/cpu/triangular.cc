@@ -3,6 +3,7 @@
 
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
@@ -15,13 +16,6 @@ void substitute(const double* a, int64_t n, bool upper, bool ones, double* x) {
     for (int64_t k = upper ? i + 1 : 0; k < (upper ? n : i); ++k) sum -= a[i * n + k] * x[k];
     x[i] = ones ? sum : sum / a[i * n + i];
   }
-}
-
-bool broadcasts(const Tensor& t, const std::vector<int64_t>& shape) {
-  if (t.rank > static_cast<int>(shape.size())) return false;
-  for (int i = 1; i <= t.rank; ++i)
-    if (t.dim(-i) != 1 && t.dim(-i) != shape[shape.size() - static_cast<size_t>(i)]) return false;
-  return true;
 }
 
 // Batches broadcast. Right sides lie in rows: the columns of B, or its rows where it stands on the left.

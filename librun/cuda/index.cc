@@ -4,17 +4,12 @@
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/index.h"
+#include "librun/work/shapes.h"
 #include "librun/work/run.h"
 #include "librun/work/search.h"
 
 namespace sg::cuda {
 namespace {
-
-Tensor with_axis(const Tensor& t) {  // a number as a vector of one
-  Tensor out = t;
-  if (t.rank == 0) out.rank = 1, out.shape[0] = out.stride[0] = 1;
-  return out;
-}
 
 // `self` whose axes are `rest` (the first `outer` of them before what is picked) and those that `indices` pick.
 struct Picks {
@@ -58,20 +53,6 @@ std::vector<int64_t> result_shape(const Tensor& self, const Picks& picks) {
   return shape;
 }
 
-Status broadcast_into(KernelCall& call, std::vector<int64_t>* shape, const Tensor& t) {
-  if (t.rank > static_cast<int>(shape->size()))
-    shape->insert(shape->begin(), static_cast<size_t>(t.rank) - shape->size(), 1);
-  const size_t shift = shape->size() - static_cast<size_t>(t.rank);
-  for (int axis = 0; axis < t.rank; ++axis) {
-    int64_t& size = (*shape)[shift + static_cast<size_t>(axis)];
-    if (size == 1) size = t.dim(axis);
-    else if (t.dim(axis) != 1 && t.dim(axis) != size)
-      return call.fail("the indices do not broadcast: sizes " + std::to_string(size) + " and " +
-                       std::to_string(t.dim(axis)));
-  }
-  return ok_status();
-}
-
 // The places that a mask names, an index for each of its axes.
 Result<std::vector<Tensor>> indices_of_mask(KernelCall& call, const Tensor& self, int axis, const Tensor& mask) {
   if (axis + mask.rank > self.rank) return call.fail("a mask has more axes than what it picks from");
@@ -106,13 +87,13 @@ Result<Picks> picks_of(KernelCall& call, const Tensor& self) {
     if (index.dtype == DType::boolean || index.dtype == DType::u8) {  // as many indices as the mask has axes
       SG_ASSIGN(std::vector<Tensor> masked, indices_of_mask(call, self, axis + more, index));
       for (const Tensor& t : masked) {
-        SG_TRY(broadcast_into(call, &picks.shape, t));
+        SG_TRY(broadcast_index(call, &picks.shape, t));
         picks.indices.emplace_back(axis + more++, t);
       }
       --more;
       continue;
     }
-    SG_TRY(broadcast_into(call, &picks.shape, index));
+    SG_TRY(broadcast_index(call, &picks.shape, index));
     picks.indices.emplace_back(axis + more, index);
   }
   if (picks.indices.size() > static_cast<size_t>(kMaxIndexed))
@@ -230,7 +211,7 @@ Status index_put(KernelCall& call) {
   SG_ASSIGN(Picks picks, picks_of(call, out));
   const std::vector<int64_t> shape = result_shape(out, picks);
   std::vector<int64_t> given(shape);
-  SG_TRY(broadcast_into(call, &given, call.tensor("values")));
+  SG_TRY(broadcast_index(call, &given, call.tensor("values")));
   if (given != shape || shape.size() > static_cast<size_t>(kMaxRank))
     return call.fail("the values do not broadcast to what the indices pick");
   return put(call, out, picks, broadcast_to(call.tensor("values"), shape), call.flag("accumulate"));

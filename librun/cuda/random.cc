@@ -5,6 +5,7 @@
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/random.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cuda {
 namespace {
@@ -38,11 +39,6 @@ RandomArgs random_args(const KernelCall& call, const Tensor& out, Draw draw, dou
 Status launch(KernelCall& call, const RandomArgs& args, const char* kernel = "draw_elements") {
   device_of(call).launch(kernel, blocks_for(args.to.count), args);
   return ok_status();
-}
-
-Status check_probability(const KernelCall& call, double p) {
-  if (p >= 0 && p <= 1) return ok_status();
-  return call.fail("a probability is not within [0, 1]: " + std::to_string(p));
 }
 
 Status draw_whole(KernelCall& call, int64_t low, int64_t high) {

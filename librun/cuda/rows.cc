@@ -8,22 +8,10 @@
 #include "librun/cuda/kernels/order.h"
 #include "librun/cuda/kernels/reduce.h"
 #include "librun/cuda/kernels/scan.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cuda {
 namespace {
-
-// `t` with `axis` moved to the end; a tensor without axes becomes a row of one element.
-Tensor axis_last(const Tensor& t, int64_t axis) {
-  Tensor out = t;
-  if (t.rank == 0) {
-    out.rank = 1;
-    out.shape[0] = out.stride[0] = 1;
-    return out;
-  }
-  const int at = wrap_axis(axis, t.rank);
-  for (int i = at; i + 1 < t.rank; ++i) out = swap_axes(out, i, i + 1);
-  return out;
-}
 
 int64_t row_count(const Tensor& t) { return t.rank == 0 || t.dim(-1) == 0 ? 0 : t.elements() / t.dim(-1); }
 
@@ -162,12 +150,6 @@ Status softmax_backward(KernelCall& call) { return softmax_backward_with(call, f
 Status log_softmax_backward(KernelCall& call) { return softmax_backward_with(call, true); }
 
 // --- norms ---
-
-int64_t normalized_length(const KernelCall& call) {
-  int64_t n = 1;
-  for (int64_t size : call.integers("normalized_shape")) n *= size;
-  return n;
-}
 
 View optional_view(const KernelCall& call, std::string_view name) {
   return call.op().param_index(name) >= 0 && call.has(name) ? Device::view(call.tensor(name)) : View();

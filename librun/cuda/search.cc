@@ -6,6 +6,7 @@
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/index.h"
 #include "librun/cuda/kernels/order.h"
+#include "librun/work/shapes.h"
 #include "librun/work/run.h"
 #include "librun/work/search.h"
 
@@ -42,12 +43,6 @@ Tensor in_rows(KernelCall& call, const Tensor& t, DType dtype) {
   return out;
 }
 
-Status result_of_shape(KernelCall& call, size_t i, std::span<const int64_t> shape) {
-  if (call.result(i).is_none()) return call.allocate_result(i, shape);
-  if (std::ranges::equal(shape, call.result(i).sizes())) return ok_status();
-  return call.fail("the data gives another number of elements than the graph says");
-}
-
 Status nonzero(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   SG_ASSIGN(Tensor places, places_of(call, self));
@@ -58,14 +53,6 @@ Status nonzero(KernelCall& call) {
   for_each(call, places.dim(0), 1, work);
   backend_of(call).copy(call.result(), positions);
   return ok_status();
-}
-
-std::vector<int64_t> broadcast_shape(const Tensor& a, const Tensor& b) {
-  std::vector<int64_t> shape(static_cast<size_t>(std::max(a.rank, b.rank)), 1);
-  for (const Tensor* t : {&a, &b})
-    for (int i = 1; i <= t->rank; ++i)
-      if (t->dim(t->rank - i) != 1) shape[shape.size() - static_cast<size_t>(i)] = t->dim(t->rank - i);
-  return shape;
 }
 
 work::MoveElements moving(const Tensor& to, const Tensor& from, const Tensor& places, bool gathers) {

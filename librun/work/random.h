@@ -2,16 +2,21 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 
-#include "librun/work/work.h"
+#include "librun/work/inline.h"
 
 namespace sg::work {
 
+// A counter of Philox, and the four words that it becomes.
 struct Words {
   uint32_t w[4];
+  SG_INLINE uint32_t operator[](size_t i) const { return w[i]; }
+  friend bool operator==(const Words&, const Words&) = default;
 };
 
-// Philox-4x32-10, as philox4x32 of librun/random.h.
+// Philox-4x32-10.
 SG_INLINE Words philox(Words c, uint32_t key0, uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53u} * c.w[0], p1 = uint64_t{0xCD9E8D57u} * c.w[2];
@@ -88,6 +93,14 @@ SG_INLINE SinCos normal_pair(double u, double turns) {
   const SinCos direction = sin_cos_of_turns(turns);
   return {radius * direction.sin, radius * direction.cos};
 }
+SG_INLINE SinCos normal_pair(const Words& block) {
+  return normal_pair(open_uniform(block[0], block[1]), half_open_uniform(block[2], block[3]));
+}
+
+// In [0, 1), a multiple of 2^-digits.
+SG_INLINE double uniform_of_word(uint32_t word, int digits) {
+  return static_cast<double>(word >> (32 - digits)) / static_cast<double>(uint64_t{1} << digits);
+}
 
 // What a device knows of a node's random numbers; the step's number is read when the kernel runs, so that a recorded
 // launch draws anew each step.
@@ -97,31 +110,32 @@ struct Stream {
   const uint64_t* step = nullptr;
 };
 
-// Its key for this step: RandomKey of librun/random.h.
+// What draws: the key of Philox, and the upper half of its counters (librun/random.h says how they come about).
 struct Key {
   uint32_t key[2], high[2];
 
-  SG_INLINE static Key of(const Stream& s) {
-    const uint64_t step = *s.step;
-    const Words d = philox({{static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32), s.stream, s.rank}},
-                           static_cast<uint32_t>(s.seed), static_cast<uint32_t>(s.seed >> 32));
-    return {{d.w[0], d.w[1]}, {d.w[2], d.w[3]}};
+  SG_INLINE static Key of(uint64_t seed, uint64_t step, uint32_t stream, uint32_t rank) {
+    const Words d = philox({{static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32), stream, rank}},
+                           static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
+    return {{d[0], d[1]}, {d[2], d[3]}};
   }
+  SG_INLINE static Key of(const Stream& s) { return of(s.seed, *s.step, s.stream, s.rank); }
+
+  // Four words of the stream: numbers 4n to 4n + 3.
   SG_INLINE Words block(uint64_t n) const {
     return philox({{static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), high[0], high[1]}}, key[0], key[1]);
   }
-  SG_INLINE uint32_t word(uint64_t i) const { return block(i / 4).w[i % 4]; }
+  SG_INLINE uint32_t word(uint64_t i) const { return block(i / 4)[i % 4]; }
   SG_INLINE uint64_t word64(uint64_t i) const {
     const Words b = block(i / 2);
-    return uint64_t{b.w[2 * (i % 2)]} << 32 | b.w[2 * (i % 2) + 1];
+    return uint64_t{b[2 * (i % 2)]} << 32 | b[2 * (i % 2) + 1];
   }
   SG_INLINE double uniform(uint64_t i, int digits) const {
-    if (digits <= 32) return static_cast<double>(word(i) >> (32 - digits)) / static_cast<double>(uint64_t{1} << digits);
+    if (digits <= 32) return uniform_of_word(word(i), digits);
     return static_cast<double>(word64(i) >> (64 - digits)) / static_cast<double>(uint64_t{1} << digits);
   }
   SG_INLINE double normal(uint64_t i) const {
-    const Words b = block(i / 2);
-    const SinCos pair = normal_pair(open_uniform(b.w[0], b.w[1]), half_open_uniform(b.w[2], b.w[3]));
+    const SinCos pair = normal_pair(block(i / 2));
     return i % 2 == 0 ? pair.cos : pair.sin;
   }
   // In [0, count): the high half of the product with 64 random bits.

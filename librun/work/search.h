@@ -37,7 +37,7 @@ struct MoveElements {
 
 // Where `value` goes in seq[0..n): before its equals, or after them. NaN goes to the end.
 template <class V>
-SG_INLINE int64_t place_of(V value, const V* seq, const int64_t* sorter, int64_t n, bool right) {
+SG_INLINE int64_t insertion_place(V value, const V* seq, const int64_t* sorter, int64_t n, bool right) {
   int64_t low = 0, high = n;
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
@@ -59,7 +59,7 @@ struct Search {
   int64_t* to;
   SG_INLINE void operator()(int64_t i) const {
     const int64_t row = i / per_row * length;
-    to[i] = place_of(values[i], sequence + row, sorter ? sorter + row : nullptr, length, right);
+    to[i] = insertion_place(values[i], sequence + row, sorter ? sorter + row : nullptr, length, right);
   }
 };
 

@@ -10,13 +10,15 @@
 //     for_each(call, n, 1, Halve{x, y});
 //
 // Memory  is that of whoever runs the call: `workspace` and `table` give it; contiguous_as (cpu/fill.h) gives
-// arguments. Device  A struct has a kernel where cuda/kernels/works.h names it. It holds nothing but numbers, pointers
-// and a Report. Order   Numbers are done in any order, at once: number i writes what no other reads or writes.
+//         arguments.
+// Device  A struct has a kernel where cuda/kernels/works.h names it. It holds nothing but numbers, pointers and a
+//         Report.
+// Order   Numbers are done in any order, at once: number i writes what no other reads or writes.
 #pragma once
 
 #include <cstdint>
 
-#include "librun/cpu/isa.h"
+#include "librun/work/inline.h"
 
 namespace sg::work {
 
@@ -54,7 +56,7 @@ struct Report {
   }
   // `index` counted from the front; 0 and a fault when it is out of range. Negative ones count from the end if it
   // `wraps`.
-  SG_INLINE int64_t place_of(int64_t index, int64_t size, bool wraps) const {
+  SG_INLINE int64_t checked_index(int64_t index, int64_t size, bool wraps) const {
     int64_t wrapped = wraps && index < 0 ? index + size : index;
     if (wrapped >= 0 && wrapped < size) return wrapped;
     raise(Fault::Kind::index, index, size);

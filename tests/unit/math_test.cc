@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "librun/cpu/math.h"
+#include "librun/work/math.h"
 
 using namespace sg::cpu;
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "librun/cpu/block/block.h"
-#include "librun/cpu/math.h"
+#include "librun/work/math.h"
 
 #ifndef SG_ISA
 #define SG_ISA isa_baseline

@@ -1,5 +1,6 @@
 // Between memory and registers, and between registers of different lanes.
 #include "librun/cpu/block/map.h"
+#include "librun/work/halves.h"
 
 namespace sg::cpu::SG_ISA {
 namespace {
@@ -16,38 +17,13 @@ struct Flag {
   uint8_t byte;
 };  // bool: any byte but 0 is true
 
-SG_INLINE uint32_t word(float x) { return __builtin_bit_cast(uint32_t, x); }
-SG_INLINE float number(uint32_t u) { return __builtin_bit_cast(float, u); }
-
-SG_INLINE uint16_t to_brain(float x) {
-  uint32_t u = word(x), rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
-  return static_cast<uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? (u >> 16) | 0x40u : rounded);
-}
-SG_INLINE float from_brain(uint16_t bits) { return number(static_cast<uint32_t>(bits) << 16); }
-
-// As F16 of element.h, by selections.
-SG_INLINE uint16_t to_half(float x) {
-  uint32_t u = word(x), sign = (u >> 16) & 0x8000u, a = u & 0x7FFFFFFFu;
-  uint32_t special = a > 0x7F800000u ? 0x7E00u : 0x7C00u;
-  uint32_t tiny = word(number(a) + 0.5f) - 0x3F000000u;
-  uint32_t normal = (a - 0x38000000u + 0xFFFu + ((a >> 13) & 1u)) >> 13;
-  uint32_t out = a >= 0x47800000u ? special : a < 0x38800000u ? tiny : normal;
-  return static_cast<uint16_t>(sign | out);
-}
-SG_INLINE float from_half(uint16_t bits) {
-  uint32_t a = static_cast<uint32_t>(bits & 0x7FFFu) << 13;
-  uint32_t scaled = word(number(a) * 0x1p112f);
-  uint32_t u = a >= 0x0F800000u ? a | 0x7F800000u : scaled;
-  return number(u | static_cast<uint32_t>(bits & 0x8000u) << 16);
-}
-
 // decode(memory) is what a register holds; encode is the way back, rounded.
 template <class M>
 SG_INLINE M decode(M m) {
   return m;
 }
-SG_INLINE float decode(Brain m) { return from_brain(m.bits); }
-SG_INLINE float decode(Half m) { return from_half(m.bits); }
+SG_INLINE float decode(Brain m) { return work::from_brain(m.bits); }
+SG_INLINE float decode(Half m) { return work::from_half(m.bits); }
 SG_INLINE uint8_t decode(Flag m) { return m.byte != 0; }
 SG_INLINE int64_t decode(int32_t m) { return m; }
 SG_INLINE int64_t decode(int16_t m) { return m; }
@@ -56,8 +32,8 @@ SG_INLINE int64_t decode(uint8_t m) { return m; }
 
 template <class M, class R>
 SG_INLINE M encode(R r) {
-  if constexpr (std::is_same_v<M, Brain>) return {to_brain(r)};
-  else if constexpr (std::is_same_v<M, Half>) return {to_half(r)};
+  if constexpr (std::is_same_v<M, Brain>) return {work::to_brain(r)};
+  else if constexpr (std::is_same_v<M, Half>) return {work::to_half(r)};
   else if constexpr (std::is_same_v<M, Flag>) return {r};
   else return static_cast<M>(r);
 }

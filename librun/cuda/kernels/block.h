@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "librun/cpu/isa.h"
+#include "librun/work/inline.h"
 
 #ifdef __CUDACC__
 #define SG_FN __device__ __forceinline__

@@ -1,12 +1,10 @@
 // The functions that element_ops.def is written with.
 #pragma once
 
-#include "librun/cpu/math.h"
 #include "librun/cuda/kernels/view.h"
+#include "librun/work/math.h"
 
 namespace sg::cuda {
-
-namespace math = ::sg::cpu::math;
 
 template <class T>
 struct Cx {

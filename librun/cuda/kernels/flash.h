@@ -2,21 +2,18 @@
 // size is written to memory. Sums are in f32, in one order: the same run gives the same bits.
 //
 // Forward    A warp owns 16 queries and walks over the keys, 64 at a time: softmax as it goes, of the largest score so
-// far. Backward   In two kernels, so that nothing is added up by atomics: of 16 keys a warp for the gradients of key
-// and value,
-//            over the queries of all heads that share them; of 16 queries a warp for the gradient of the query. Both
-//            compute the scores again, from the logarithms of the sums.
+//            far.
+// Backward   In two kernels, so that nothing is added up by atomics: of 16 keys a warp for the gradients of key and
+//            value, over the queries of all heads that share them; of 16 queries a warp for the gradient of the query.
+//            Both compute the scores again, from the logarithms of the sums.
 // Memory     D is the depth of a head, rounded up to 64 or 128. Tensors are [batch, heads, rows, depth] with depth next
-// to
-//            each other and pairs of them aligned.
+//            to each other and pairs of them aligned.
 #pragma once
 
-#include "librun/cpu/math.h"
 #include "librun/cuda/kernels/tile.h"
+#include "librun/work/math.h"
 
 namespace sg::cuda {
-
-namespace math = ::sg::cpu::math;
 
 struct FlashTensor {
   uint16_t* data = nullptr;

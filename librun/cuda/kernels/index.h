@@ -22,14 +22,14 @@ struct Selection {
   SG_FN int64_t pick_offset(int64_t p, const Report& report) const {
     int64_t offset = 0;
     for (int k = 0; k < indexed; ++k)
-      offset += report.place_of(read_whole(index[k], offset_of(index[k], p)), size[k], wraps) * stride[k];
+      offset += report.checked_index(read_whole(index[k], offset_of(index[k], p)), size[k], wraps) * stride[k];
     return offset;
   }
   // The picked place as a number: row-major over the indexed axes. And where in the tensor that number is.
   SG_FN int64_t pick_number(int64_t p, const Report& report) const {
     int64_t n = 0;
     for (int k = 0; k < indexed; ++k)
-      n = n * size[k] + report.place_of(read_whole(index[k], offset_of(index[k], p)), size[k], wraps);
+      n = n * size[k] + report.checked_index(read_whole(index[k], offset_of(index[k], p)), size[k], wraps);
     return n;
   }
   SG_FN int64_t number_offset(int64_t n) const {
@@ -76,7 +76,7 @@ SG_FN int64_t gathered_offset(const View& v, const View& index, int axis, int64_
     if (a != axis) offset += left % index.shape[a] * v.stride[a];
     left /= index.shape[a];
   }
-  return offset + report.place_of(read_whole(index, offset_of(index, i)), v.shape[axis], false) * v.stride[axis];
+  return offset + report.checked_index(read_whole(index, offset_of(index, i)), v.shape[axis], false) * v.stride[axis];
 }
 
 SG_KERNEL(gather_elements, GatherArgs) {

@@ -1,12 +1,10 @@
 // Reductions: a block for each row, in double, merged in the order of block.h.
 #pragma once
 
-#include "librun/cpu/math.h"
 #include "librun/cuda/kernels/view.h"
+#include "librun/work/math.h"
 
 namespace sg::cuda {
-
-namespace math = ::sg::cpu::math;
 
 struct Sum {
   template <class T>

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/block.h"
+#include "librun/work/halves.h"
 #include "librun/work/work.h"
 
 namespace sg::cuda {
@@ -37,27 +38,10 @@ SG_FN int64_t at_row(const View& v, int64_t row, int64_t i) {
   return offset_over(v, 0, v.axes - 1, row) + i * v.stride[v.axes - 1];
 }
 
-SG_FN uint32_t word(float x) { return __builtin_bit_cast(uint32_t, x); }
-SG_FN float number(uint32_t u) { return __builtin_bit_cast(float, u); }
-SG_FN uint16_t to_brain(float x) {
-  uint32_t u = word(x), rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
-  return static_cast<uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? (u >> 16) | 0x40u : rounded);
-}
-SG_FN float from_brain(uint16_t bits) { return number(static_cast<uint32_t>(bits) << 16); }
-SG_FN uint16_t to_half(float x) {
-  uint32_t u = word(x), sign = (u >> 16) & 0x8000u, a = u & 0x7FFFFFFFu;
-  uint32_t special = a > 0x7F800000u ? 0x7E00u : 0x7C00u;
-  uint32_t tiny = word(number(a) + 0.5f) - 0x3F000000u;
-  uint32_t normal = (a - 0x38000000u + 0xFFFu + ((a >> 13) & 1u)) >> 13;
-  uint32_t out = a >= 0x47800000u ? special : a < 0x38800000u ? tiny : normal;
-  return static_cast<uint16_t>(sign | out);
-}
-SG_FN float from_half(uint16_t bits) {
-  uint32_t a = static_cast<uint32_t>(bits & 0x7FFFu) << 13;
-  uint32_t scaled = word(number(a) * 0x1p112f);
-  uint32_t u = a >= 0x0F800000u ? a | 0x7F800000u : scaled;
-  return number(u | static_cast<uint32_t>(bits & 0x8000u) << 16);
-}
+using work::from_brain;
+using work::from_half;
+using work::to_brain;
+using work::to_half;
 
 template <class T>
 SG_FN T& at(const View& v, int64_t offset) {

@@ -12,9 +12,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "librun/cpu/isa.h"
+#include "librun/work/inline.h"
 
-namespace sg::cpu::math {
+namespace sg::math {
 
 inline constexpr double kPi = 3.14159265358979323846, kHalfPi = 1.57079632679489661923;
 inline constexpr double kLn2 = 0.69314718055994530942, kInvLn2 = 1.44269504088896340736;
@@ -354,4 +354,4 @@ inline double sin(double x) { return ::sin(x); }
 inline double cos(double x) { return ::cos(x); }
 inline double tan(double x) { return ::tan(x); }
 
-}  // namespace sg::cpu::math
+}  // namespace sg::math
