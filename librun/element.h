@@ -1,55 +1,29 @@
 // Element types as C++ types: BF16 and F16 with their roundings, and `visit` from a DType to a type.
 #pragma once
 
-#include <bit>
 #include <complex>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
 
 #include "libgraph/dtype.h"
+#include "librun/work/halves.h"
 
 namespace sg {
 
-// Stored as 16 bits; computed with as float. Rounding is to nearest, ties to even; a NaN stays one.
+// Stored as 16 bits; computed with as float. What work/halves.h says of roundings.
 struct BF16 {
   uint16_t bits = 0;
   BF16() = default;
-  explicit BF16(float value) {
-    uint32_t u = std::bit_cast<uint32_t>(value);
-    uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
-    bits = static_cast<uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? (u >> 16) | 0x40u : rounded);
-  }
-  operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+  explicit BF16(float value) : bits(work::to_brain(value)) {}
+  operator float() const { return work::from_brain(bits); }
 };
 
 struct F16 {
   uint16_t bits = 0;
   F16() = default;
-  explicit F16(float value) : bits(round(value)) {}
-  operator float() const {
-    // The 15 bits below the sign, moved to float's place and rescaled: exact for subnormals too.
-    uint32_t magnitude = static_cast<uint32_t>(bits & 0x7FFFu) << 13;
-    float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
-    uint32_t u = magnitude >= 0x0F800000u ? magnitude | 0x7F800000u : std::bit_cast<uint32_t>(scaled);
-    return std::bit_cast<float>(u | static_cast<uint32_t>(bits & 0x8000u) << 16);
-  }
-
- private:
-  static uint16_t round(float value) {
-    uint32_t u = std::bit_cast<uint32_t>(value);
-    uint32_t sign = (u >> 16) & 0x8000u;
-    u &= 0x7FFFFFFFu;
-    uint32_t out;
-    if (u >= 0x47800000u) {  // beyond 65536, infinite or NaN
-      out = u > 0x7F800000u ? 0x7E00u : 0x7C00u;
-    } else if (u < 0x38800000u) {  // below 2^-14: adding 0.5 lines up the subnormal's last bit
-      out = std::bit_cast<uint32_t>(std::bit_cast<float>(u) + 0.5f) - 0x3F000000u;
-    } else {
-      out = (u - 0x38000000u + 0xFFFu + ((u >> 13) & 1u)) >> 13;
-    }
-    return static_cast<uint16_t>(sign | out);
-  }
+  explicit F16(float value) : bits(work::to_half(value)) {}
+  operator float() const { return work::from_half(bits); }
 };
 
 using C64 = std::complex<float>;
