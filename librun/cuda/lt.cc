@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <type_traits>
 
 namespace sg::cuda {
 
@@ -66,17 +68,9 @@ uint32_t alignment(const Tensor& t) {
   return static_cast<uint32_t>(std::min<uintptr_t>(at & (~at + 1), kMostAligned));
 }
 
-// Handles of the library, given back at the end.
+// A handle of the library, given back at the end.
 template <class Handle>
-struct Held {
-  Handle handle = nullptr;
-  cublasStatus_t (*destroy)(Handle);
-  explicit Held(cublasStatus_t (*d)(Handle)) : destroy(d) {}
-  ~Held() {
-    if (handle) destroy(handle);
-  }
-  Held(const Held&) = delete;
-};
+using Held = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
 
 }  // namespace
 
@@ -114,82 +108,127 @@ Lt::~Lt() {
   if (workspace_) device_.memory().give(workspace_);
 }
 
-Result<bool> Lt::multiply(const Product& given) {
-  const bool row_major = given.out.step(2) == 1 || given.out.dim(2) == 1;
-  const Product p = row_major ? given : transposed(given);
-  const auto out = stored(p.out), first = stored(p.b), second = stored(p.a);
-  const auto in_type = data_type(p.a.dtype), out_type = data_type(p.out.dtype);
-  if (!out || out->transposed || !first || !second || !in_type || !out_type || p.b.dtype != p.a.dtype) return false;
-  if (p.out.dtype != p.a.dtype && p.out.dtype != DType::f32) return false;
-  const bool is_double = p.a.dtype == DType::f64;
-  const auto compute = is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
-  const auto scale = is_double ? CUDA_R_64F : CUDA_R_32F;
-  const int64_t batch = p.out.dim(0);
-
-  Held<cublasLtMatmulDesc_t> description(lt_.cublasLtMatmulDescDestroy);
-  SG_TRY(lt_check(lt_.cublasLtMatmulDescCreate(&description.handle, compute, scale), "cublasLtMatmulDescCreate"));
-  auto operation = [&](cublasLtMatmulDescAttributes_t which, const Stored& m) {
-    const cublasOperation_t op = m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    return lt_check(lt_.cublasLtMatmulDescSetAttribute(description.handle, which, &op, sizeof op),
-                    "cublasLtMatmulDescSetAttribute");
-  };
-  SG_TRY(operation(CUBLASLT_MATMUL_DESC_TRANSA, *first));
-  SG_TRY(operation(CUBLASLT_MATMUL_DESC_TRANSB, *second));
-
+// A product in the library's terms: out' = b' a', each column by column.
+struct Lt::Call {
   using Layout = Held<cublasLtMatrixLayout_t>;
-  Layout a(lt_.cublasLtMatrixLayoutDestroy), b(lt_.cublasLtMatrixLayoutDestroy), d(lt_.cublasLtMatrixLayoutDestroy);
-  auto describe = [&](Layout& layout, const Stored& m, cudaDataType_t type) -> Status {
-    SG_TRY(lt_check(lt_.cublasLtMatrixLayoutCreate(&layout.handle, type, static_cast<uint64_t>(m.rows),
-                                                   static_cast<uint64_t>(m.columns), m.leading),
-                    "cublasLtMatrixLayoutCreate"));
-    const auto count = static_cast<int32_t>(batch);
-    SG_TRY(lt_check(
-        lt_.cublasLtMatrixLayoutSetAttribute(layout.handle, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
-        "cublasLtMatrixLayoutSetAttribute"));
-    return lt_check(lt_.cublasLtMatrixLayoutSetAttribute(layout.handle, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                         &m.batch_step, sizeof m.batch_step),
+  Product product;  // its `out` is row-major
+  Stored a, b, out;
+  cudaDataType_t in_type = CUDA_R_32F, out_type = CUDA_R_32F;
+  std::array<uint32_t, 4> aligned{};  // A, B, C, D
+  Held<cublasLtMatmulDesc_t> description;
+  Layout layout_a, layout_b, layout_out;
+
+  explicit Call(const Functions& lt)
+      : description(nullptr, lt.cublasLtMatmulDescDestroy),
+        layout_a(nullptr, lt.cublasLtMatrixLayoutDestroy),
+        layout_b(nullptr, lt.cublasLtMatrixLayoutDestroy),
+        layout_out(nullptr, lt.cublasLtMatrixLayoutDestroy) {}
+
+  bool is_double() const { return in_type == CUDA_R_64F; }
+  int64_t batch() const { return product.out.dim(0); }
+
+  // False: strides or types that the library does not take.
+  bool take(const Product& given) {
+    const bool row_major = given.out.step(2) == 1 || given.out.dim(2) == 1;
+    product = row_major ? given : transposed(given);
+    const Tensor &first = product.b, &second = product.a, &to = product.out;
+    const auto stored_out = stored(to), stored_a = stored(first), stored_b = stored(second);
+    const auto in = data_type(second.dtype), result = data_type(to.dtype);
+    if (!stored_out || stored_out->transposed || !stored_a || !stored_b || !in || !result) return false;
+    if (first.dtype != second.dtype || (to.dtype != second.dtype && to.dtype != DType::f32)) return false;
+    a = *stored_a, b = *stored_b, out = *stored_out;
+    in_type = *in, out_type = *result;
+    aligned = {alignment(first), alignment(second), alignment(to), alignment(to)};
+    return true;
+  }
+
+  Status describe(const Functions& lt, const Stored& m, cudaDataType_t type, Layout* made) const;
+
+  // All that an algorithm is chosen by.
+  Key key() const {
+    return {in_type,      out_type,       product.out.dim(1), product.out.dim(2), product.a.dim(2), batch(),
+            a.transposed, b.transposed,   a.leading,          b.leading,          out.leading,      a.batch_step,
+            b.batch_step, out.batch_step, aligned[0],         aligned[1],         aligned[2]};
+  }
+};
+
+Status Lt::Call::describe(const Functions& lt, const Stored& m, cudaDataType_t type, Layout* made) const {
+  cublasLtMatrixLayout_t layout = nullptr;
+  SG_TRY(lt_check(lt.cublasLtMatrixLayoutCreate(&layout, type, static_cast<uint64_t>(m.rows),
+                                                static_cast<uint64_t>(m.columns), m.leading),
+                  "cublasLtMatrixLayoutCreate"));
+  made->reset(layout);
+  auto set = [&](cublasLtMatrixLayoutAttribute_t which, const auto& value) {
+    return lt_check(lt.cublasLtMatrixLayoutSetAttribute(layout, which, &value, sizeof value),
                     "cublasLtMatrixLayoutSetAttribute");
   };
-  SG_TRY(describe(a, *first, *in_type));
-  SG_TRY(describe(b, *second, *in_type));
-  SG_TRY(describe(d, *out, *out_type));
+  SG_TRY(set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch())));
+  return set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, m.batch_step);
+}
 
-  const uint32_t aligned[] = {alignment(p.b), alignment(p.a), alignment(p.out), alignment(p.out)};  // A, B, C, D
-  const Key key = {*in_type,     *out_type,         p.out.dim(1),       p.out.dim(2),    p.a.dim(2),
-                   batch,        first->transposed, second->transposed, first->leading,  second->leading,
-                   out->leading, first->batch_step, second->batch_step, out->batch_step, aligned[0],
-                   aligned[1],   aligned[2]};
-  auto chosen = chosen_.find(key);
-  if (chosen == chosen_.end()) {
-    Held<cublasLtMatmulPreference_t> preference(lt_.cublasLtMatmulPreferenceDestroy);
-    SG_TRY(lt_check(lt_.cublasLtMatmulPreferenceCreate(&preference.handle), "cublasLtMatmulPreferenceCreate"));
-    const size_t workspace = kWorkspaceBytes;
-    const uint32_t reductions =
-        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;  // none in place
-    auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
-      return lt_check(lt_.cublasLtMatmulPreferenceSetAttribute(preference.handle, which, &value, sizeof value),
-                      "cublasLtMatmulPreferenceSetAttribute");
-    };
-    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace));
-    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
-    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned[0]));
-    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned[1]));
-    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned[2]));
-    SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned[3]));
-    cublasLtMatmulHeuristicResult_t found = {};
-    int count = 0;
-    cublasStatus_t status = lt_.cublasLtMatmulAlgoGetHeuristic(
-        handle_, description.handle, a.handle, b.handle, d.handle, d.handle, preference.handle, 1, &found, &count);
-    if (status != CUBLAS_STATUS_SUCCESS || count == 0) return false;
-    chosen = chosen_.emplace(key, found.algo).first;
-  }
+Status Lt::describe(Call* call) const {
+  const auto compute = call->is_double() ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
+  const auto scale = call->is_double() ? CUDA_R_64F : CUDA_R_32F;
+  cublasLtMatmulDesc_t description = nullptr;
+  SG_TRY(lt_check(lt_.cublasLtMatmulDescCreate(&description, compute, scale), "cublasLtMatmulDescCreate"));
+  call->description.reset(description);
+  auto set = [&](cublasLtMatmulDescAttributes_t which, const Stored& m) {
+    const cublasOperation_t operation = m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    return lt_check(lt_.cublasLtMatmulDescSetAttribute(description, which, &operation, sizeof operation),
+                    "cublasLtMatmulDescSetAttribute");
+  };
+  SG_TRY(set(CUBLASLT_MATMUL_DESC_TRANSA, call->a));
+  SG_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, call->b));
+  SG_TRY(call->describe(lt_, call->a, call->in_type, &call->layout_a));
+  SG_TRY(call->describe(lt_, call->b, call->in_type, &call->layout_b));
+  return call->describe(lt_, call->out, call->out_type, &call->layout_out);
+}
+
+Result<const cublasLtMatmulAlgo_t*> Lt::choose(const Call& call) {
+  const Key key = call.key();
+  if (auto known = chosen_.find(key); known != chosen_.end()) return &known->second;
+  cublasLtMatmulPreference_t created = nullptr;
+  SG_TRY(lt_check(lt_.cublasLtMatmulPreferenceCreate(&created), "cublasLtMatmulPreferenceCreate"));
+  const Held<cublasLtMatmulPreference_t> preference(created, lt_.cublasLtMatmulPreferenceDestroy);
+  auto prefer = [&](cublasLtMatmulPreferenceAttributes_t which, const auto& value) {
+    return lt_check(lt_.cublasLtMatmulPreferenceSetAttribute(created, which, &value, sizeof value),
+                    "cublasLtMatmulPreferenceSetAttribute");
+  };
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<size_t>(kWorkspaceBytes)));
+  SG_TRY(prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));  // none in place
+  SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, call.aligned[0]));
+  SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, call.aligned[1]));
+  SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, call.aligned[2]));
+  SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, call.aligned[3]));
+  cublasLtMatmulHeuristicResult_t found = {};
+  int count = 0;
+  const cublasStatus_t status = lt_.cublasLtMatmulAlgoGetHeuristic(
+      handle_, call.description.get(), call.layout_a.get(), call.layout_b.get(), call.layout_out.get(),
+      call.layout_out.get(), preference.get(), 1, &found, &count);
+  if (status != CUBLAS_STATUS_SUCCESS || count == 0) return static_cast<const cublasLtMatmulAlgo_t*>(nullptr);
+  return &chosen_.emplace(key, found.algo).first->second;
+}
+
+Status Lt::run(const Call& call, const cublasLtMatmulAlgo_t& algorithm) const {
+  const Product& p = call.product;
   const float alpha = static_cast<float>(p.alpha), beta = static_cast<float>(p.beta);
-  const void *alpha_at = is_double ? static_cast<const void*>(&p.alpha) : &alpha,
-             *beta_at = is_double ? static_cast<const void*>(&p.beta) : &beta;
-  SG_TRY(lt_check(lt_.cublasLtMatmul(handle_, description.handle, alpha_at, p.b.data, a.handle, p.a.data, b.handle,
-                                     beta_at, p.out.data, d.handle, p.out.data, d.handle, &chosen->second, workspace_,
-                                     kWorkspaceBytes, reinterpret_cast<cudaStream_t>(device_.stream())),
-                  "cublasLtMatmul"));
+  const void* alpha_at = call.is_double() ? static_cast<const void*>(&p.alpha) : &alpha;
+  const void* beta_at = call.is_double() ? static_cast<const void*>(&p.beta) : &beta;
+  return lt_check(lt_.cublasLtMatmul(handle_, call.description.get(), alpha_at, p.b.data, call.layout_a.get(), p.a.data,
+                                     call.layout_b.get(), beta_at, p.out.data, call.layout_out.get(), p.out.data,
+                                     call.layout_out.get(), &algorithm, workspace_, kWorkspaceBytes,
+                                     reinterpret_cast<cudaStream_t>(device_.stream())),
+                  "cublasLtMatmul");
+}
+
+Result<bool> Lt::multiply(const Product& product) {
+  Call call(lt_);
+  if (!call.take(product)) return false;
+  SG_TRY(describe(&call));
+  SG_ASSIGN(const cublasLtMatmulAlgo_t* algorithm, choose(call));
+  if (!algorithm) return false;
+  SG_TRY(run(call, *algorithm));
   return true;
 }
 

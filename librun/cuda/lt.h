@@ -13,12 +13,12 @@
 #include "librun/cuda/device.h"
 
 // clang-format off
-#define SG_LT_FUNCTIONS(X)                                                                                         \
-  X(cublasLtGetVersion)                                                                                            \
-  X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy)                    \
-      X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy)               \
-          X(cublasLtMatrixLayoutSetAttribute) X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy) \
-              X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmul)
+#define SG_LT_FUNCTIONS(X)                                                                          \
+  X(cublasLtGetVersion) X(cublasLtCreate) X(cublasLtDestroy)                                        \
+  X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute)        \
+  X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute)  \
+  X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)                              \
+  X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmul)
 // clang-format on
 
 namespace sg::cuda {
@@ -44,6 +44,12 @@ class Lt {
   using Key = std::vector<int64_t>;
   explicit Lt(Device& device, const Functions& functions) : device_(device), lt_(functions) {}
   static Result<const Functions*> load();
+
+  // What `multiply` does, one after the other.
+  struct Call;
+  Status describe(Call* call) const;
+  Result<const cublasLtMatmulAlgo_t*> choose(const Call& call);  // null: there is none
+  Status run(const Call& call, const cublasLtMatmulAlgo_t& algorithm) const;
 
   Device& device_;
   const Functions& lt_;

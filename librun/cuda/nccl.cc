@@ -1,0 +1,88 @@
+#include "librun/cuda/nccl.h"
+
+#include <dlfcn.h>
+
+namespace sg::cuda {
+namespace {
+
+constexpr int kOldestNccl = 21800;  // non-blocking communicators that can be aborted, whole
+constexpr const char* kRemedy = "NCCL 2.18 or newer (libnccl.so.2) on the library path, or --comm local";
+
+Result<Nccl> open_nccl() {
+  SG_ASSIGN(void* library, open_library("libnccl.so.2", kRemedy));
+  Nccl out;
+#define SG_FIND(name)                                                    \
+  out.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
+  if (!out.name) return Error{ErrorKind::missing, "libnccl.so.2 has no " #name, {}, kRemedy};
+  SG_NCCL_FUNCTIONS(SG_FIND)
+#undef SG_FIND
+  if (out.ncclGetVersion(&out.version) != ncclSuccess || out.version < kOldestNccl)
+    return Error{
+        ErrorKind::missing,
+        "NCCL " + std::to_string(out.version / 10000) + "." + std::to_string(out.version / 100 % 100) + " is too old",
+        {},
+        kRemedy};
+  return out;
+}
+
+}  // namespace
+
+Status Nccl::check(ncclResult_t code, const char* what, uint32_t rank) const {
+  if (code == ncclSuccess || code == ncclInProgress) return ok_status();
+  return Error{ErrorKind::rank_failed,
+               "rank " + std::to_string(rank) + ": " + what + " failed: " + ncclGetErrorString(code)};
+}
+
+Result<const Nccl*> load_nccl() {
+  static const Result<Nccl> nccl = open_nccl();
+  if (!nccl.ok()) return nccl.error();
+  return &*nccl;
+}
+
+std::string hex_of(const ncclUniqueId& id) {
+  std::string out;
+  for (char c : id.internal) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    out += kDigits[static_cast<unsigned char>(c) >> 4];
+    out += kDigits[static_cast<unsigned char>(c) & 15];
+  }
+  return out;
+}
+
+std::optional<ncclUniqueId> id_of(std::string_view hex) {
+  ncclUniqueId id;
+  if (hex.size() != 2 * sizeof id.internal) return std::nullopt;
+  auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  for (size_t i = 0; i < sizeof id.internal; ++i)
+    id.internal[i] = static_cast<char>(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
+  return id;
+}
+
+std::optional<ncclDataType_t> nccl_type(DType t) {
+  switch (t) {
+    case DType::f64:
+    case DType::c128: return ncclFloat64;
+    case DType::f32:
+    case DType::c64: return ncclFloat32;
+    case DType::f16: return ncclFloat16;
+    case DType::bf16: return ncclBfloat16;
+    case DType::i64: return ncclInt64;
+    case DType::i32: return ncclInt32;
+    case DType::i8: return ncclInt8;
+    case DType::u8: return ncclUint8;
+    default: return std::nullopt;
+  }
+}
+
+std::optional<ncclRedOp_t> nccl_reduction(ReduceKind kind, DType t) {
+  switch (kind) {
+    case ReduceKind::sum: return ncclSum;
+    case ReduceKind::average: return is_floating(t) ? std::optional(ncclAvg) : std::nullopt;
+    case ReduceKind::product: return is_complex(t) ? std::nullopt : std::optional(ncclProd);
+    case ReduceKind::minimum: return is_floating(t) ? std::nullopt : std::optional(ncclMin);  // a NaN has to win
+    case ReduceKind::maximum: return is_floating(t) ? std::nullopt : std::optional(ncclMax);
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace sg::cuda
