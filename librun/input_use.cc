@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "libgraph/op.h"
+#include "librun/param_use.h"
 
 namespace sg {
 namespace {
@@ -23,171 +24,6 @@ struct Piece {
   int64_t shift = 0;  // integers: value = element + shift
 };
 using Pieces = std::shared_ptr<const std::vector<Piece>>;
-
-enum class Role : uint8_t {
-  value,
-  index,
-  index_list,
-  product,
-  convolution,
-  table,
-  scaled,
-  added,
-  variance,
-  divisor,
-  classes
-};
-
-struct Row {
-  std::string_view op, param;
-  Role role;
-  int axis = 0;  // product: the axis summed over, from the end when negative
-};
-
-// Which argument of which op means what. `op` is a name without its overload.
-constexpr Row kRows[] = {
-    {"aten.mm", "self", Role::product, 1},
-    {"aten.mm", "mat2", Role::product, 0},
-    {"aten.bmm", "self", Role::product, 2},
-    {"aten.bmm", "mat2", Role::product, 1},
-    {"aten.mv", "self", Role::product, 1},
-    {"aten.mv", "vec", Role::product, 0},
-    {"aten.dot", "self", Role::product, 0},
-    {"aten.dot", "tensor", Role::product, 0},
-    {"aten.addmm", "self", Role::added},
-    {"aten.addmm", "mat1", Role::product, 1},
-    {"aten.addmm", "mat2", Role::product, 0},
-    {"aten.baddbmm", "self", Role::added},
-    {"aten.baddbmm", "batch1", Role::product, 2},
-    {"aten.baddbmm", "batch2", Role::product, 1},
-    {"aten.addmv", "self", Role::added},
-    {"aten.addmv", "mat", Role::product, 1},
-    {"aten.addmv", "vec", Role::product, 0},
-    {"aten.matmul", "self", Role::product, -1},
-    {"aten.matmul", "other", Role::product, -2},
-    {"aten.linear", "weight", Role::product, 1},
-    {"aten.linear", "bias", Role::added},
-    {"aten._grouped_mm", "self", Role::product, -1},
-    {"aten._grouped_mm", "mat2", Role::product, -2},
-    {"aten._grouped_mm", "bias", Role::added},
-    {"aten.convolution", "weight", Role::convolution},
-    {"aten.convolution", "bias", Role::added},
-    {"aten.conv1d", "weight", Role::convolution},
-    {"aten.conv1d", "bias", Role::added},
-    {"aten.conv_transpose1d", "weight", Role::convolution},
-    {"aten.conv_transpose1d", "bias", Role::added},
-    {"aten.conv2d", "weight", Role::convolution},
-    {"aten.conv2d", "bias", Role::added},
-    {"aten.conv_transpose2d", "weight", Role::convolution},
-    {"aten.conv_transpose2d", "bias", Role::added},
-    {"aten.conv3d", "weight", Role::convolution},
-    {"aten.conv3d", "bias", Role::added},
-    {"aten.conv_transpose3d", "weight", Role::convolution},
-    {"aten.conv_transpose3d", "bias", Role::added},
-    {"aten.embedding", "weight", Role::table},
-    {"aten.mul", "self", Role::scaled},
-    {"aten.mul", "other", Role::scaled},
-    {"aten.mul_", "other", Role::scaled},
-    {"aten.add", "self", Role::added},
-    {"aten.add", "other", Role::added},
-    {"aten.add_", "other", Role::added},
-    {"aten.sub", "self", Role::added},
-    {"aten.sub", "other", Role::added},
-    {"aten.div", "other", Role::divisor},
-    {"aten.native_layer_norm", "weight", Role::scaled},
-    {"aten.native_layer_norm", "bias", Role::added},
-    {"aten.layer_norm", "weight", Role::scaled},
-    {"aten.layer_norm", "bias", Role::added},
-    {"aten.rms_norm", "weight", Role::scaled},
-    {"aten._fused_rms_norm", "weight", Role::scaled},
-    {"aten.native_group_norm", "weight", Role::scaled},
-    {"aten.native_group_norm", "bias", Role::added},
-    {"aten.native_batch_norm", "weight", Role::scaled},
-    {"aten.native_batch_norm", "bias", Role::added},
-    {"aten.native_batch_norm", "running_mean", Role::added},
-    {"aten.native_batch_norm", "running_var", Role::variance},
-    {"aten._native_batch_norm_legit", "weight", Role::scaled},
-    {"aten._native_batch_norm_legit", "bias", Role::added},
-    {"aten._native_batch_norm_legit", "running_mean", Role::added},
-    {"aten._native_batch_norm_legit", "running_var", Role::variance},
-    {"aten._native_batch_norm_legit_no_training", "weight", Role::scaled},
-    {"aten._native_batch_norm_legit_no_training", "bias", Role::added},
-    {"aten._native_batch_norm_legit_no_training", "running_mean", Role::added},
-    {"aten._native_batch_norm_legit_no_training", "running_var", Role::variance},
-    {"aten.batch_norm", "weight", Role::scaled},
-    {"aten.batch_norm", "bias", Role::added},
-    {"aten.batch_norm", "running_mean", Role::added},
-    {"aten.batch_norm", "running_var", Role::variance},
-    {"aten.instance_norm", "weight", Role::scaled},
-    {"aten.instance_norm", "bias", Role::added},
-    {"aten.instance_norm", "running_mean", Role::added},
-    {"aten.instance_norm", "running_var", Role::variance},
-    {"aten.group_norm", "weight", Role::scaled},
-    {"aten.group_norm", "bias", Role::added},
-    {"aten.embedding", "indices", Role::index},
-    {"aten.embedding_dense_backward", "indices", Role::index},
-    {"aten.embedding_renorm_", "indices", Role::index},
-    {"aten.index_select", "index", Role::index},
-    {"aten.index_add", "index", Role::index},
-    {"aten.index_add_", "index", Role::index},
-    {"aten.index_copy", "index", Role::index},
-    {"aten.index_copy_", "index", Role::index},
-    {"aten.index_fill", "index", Role::index},
-    {"aten.gather", "index", Role::index},
-    {"aten.scatter", "index", Role::index},
-    {"aten.scatter_", "index", Role::index},
-    {"aten.scatter_add", "index", Role::index},
-    {"aten.scatter_add_", "index", Role::index},
-    {"aten.scatter_reduce", "index", Role::index},
-    {"aten.scatter_reduce_", "index", Role::index},
-    {"aten.take", "index", Role::index},
-    {"torchtitan.deterministic_scatter_add", "index", Role::index},
-    {"aten.one_hot", "self", Role::index},
-    {"aten.index", "indices", Role::index_list},
-    {"aten._unsafe_index", "indices", Role::index_list},
-    {"aten.index_put", "indices", Role::index_list},
-    {"aten.index_put_", "indices", Role::index_list},
-    {"aten._unsafe_index_put", "indices", Role::index_list},
-    {"aten.nll_loss_forward", "target", Role::classes},
-    {"aten.nll_loss_backward", "target", Role::classes},
-    {"aten.nll_loss2d_forward", "target", Role::classes},
-    {"aten.nll_loss2d_backward", "target", Role::classes},
-    {"aten.cross_entropy_loss", "target", Role::classes},
-    {"aten.multi_margin_loss_backward", "target", Role::classes},
-};
-
-// Arguments whose elements the (first) result holds, beside what the schema says about views.
-constexpr Row kCarriers[] = {
-    {"aten._to_copy", "self", Role::value},
-    {"aten.clone", "self", Role::value},
-    {"aten.cat", "tensors", Role::value},
-    {"aten.stack", "tensors", Role::value},
-    {"aten.repeat", "self", Role::value},
-    {"aten.flip", "self", Role::value},
-    {"aten.roll", "self", Role::value},
-    {"aten.where", "self", Role::value},
-    {"aten.where", "other", Role::value},
-    {"aten.masked_fill", "self", Role::value},
-    {"aten.index", "self", Role::value},
-    {"aten._unsafe_index", "self", Role::value},
-    {"aten.index_select", "self", Role::value},
-    {"aten.gather", "self", Role::value},
-    {"aten.constant_pad_nd", "self", Role::value},
-    {"aten.split_with_sizes_copy", "self", Role::value},
-    {"aten.lift_fresh_copy", "self", Role::value},
-    {"_c10d_functional.all_gather_into_tensor", "input", Role::value},
-    {"_c10d_functional.all_gather_into_tensor_out", "input", Role::value},
-    {"_c10d_functional.all_gather_into_tensor_coalesced", "inputs", Role::value},
-    {"_c10d_functional.all_to_all_single", "input", Role::value},
-    {"_c10d_functional.broadcast", "input", Role::value},
-    {"_dtensor.shard_dim_alltoall", "input", Role::value},
-    {"bucketing._pre_bucket_all_gather", "ag_ins", Role::value},
-    {"sg.pack", "tensors", Role::value},
-    {"sg.offload", "self", Role::value},
-    {"sg.reload", "self", Role::value},
-    {"ao.offload", "tensor", Role::value},
-    {"ao.reload", "tensor", Role::value},
-};
 
 std::string_view without_overload(std::string_view op) {
   size_t space = op.find('.');
@@ -264,8 +100,7 @@ class UseFinder {
     for (size_t i = 0; i < node.args.size(); ++i) {
       const Param* param = param_of(pool_, op, node, i);
       if (param == nullptr) continue;
-      for (const Row& row : kRows)
-        if (row.op == name && row.param == param->name) note(graph, n, row, node.args[i], *state);
+      for (const ParamUse& use : uses_of_param(name, param->name)) note(graph, n, use, node.args[i], *state);
       note_written(*param, name, node.args[i], *state);
       if (!is_carried(op, name, *param)) continue;
       carries = true;
@@ -278,9 +113,7 @@ class UseFinder {
 
   bool is_carried(const OpInfo& op, std::string_view name, const Param& param) const {
     if ((op.has(kView) || op.has(kMayAlias)) && param.alias != 0 && !param.written) return true;
-    for (const Row& row : kCarriers)
-      if (row.op == name && row.param == param.name) return true;
-    return (name == "aten.copy_" || name == "aten.copy") && param.name == "src";
+    return carries_elements(name, param.name);
   }
 
   static void append(const Arg& arg, const State& state, std::vector<Piece>* out) {
@@ -398,33 +231,33 @@ class UseFinder {
     return nullptr;
   }
 
-  void note(const Graph& graph, NodeId n, const Row& row, const Arg& arg, const State& state) {
+  void note(const Graph& graph, NodeId n, const ParamUse& row, const Arg& arg, const State& state) {
     const OpInfo& op = *graph.op_info(n);
-    if (row.role == Role::index_list) return note_index_list(graph, n, op, arg, state);
+    if (row.role == ParamRole::index_list) return note_index_list(graph, n, op, arg, state);
     if (!arg.is(ArgKind::value)) return;
     const Pieces& pieces = state.of(arg.as_value());
     if (!pieces) return;
-    if (row.role == Role::index) return bound(graph, n, *pieces, extent_indexed(graph, n, op, row));
-    if (row.role == Role::classes) return bound(graph, n, *pieces, class_count(graph, n, op));
+    if (row.role == ParamRole::index) return bound(graph, n, *pieces, extent_indexed(graph, n, op, row));
+    if (row.role == ParamRole::classes) return bound(graph, n, *pieces, class_count(graph, n, op));
     if (pieces->size() != 1) return;
     InputUse& use = uses_[(*pieces)[0].input];
     if (use.kind != UseKind::none) return;
     use.kind = use_kind(row.role);
     const auto rank = static_cast<int>(graph.type(arg.as_value()).shape.size());
     const int axis = row.axis < 0 ? std::max(row.axis + rank, 0) : row.axis;
-    if (row.role == Role::product && (*pieces)[0].has_axes && axis < rank)
+    if (row.role == ParamRole::product && (*pieces)[0].has_axes && axis < rank)
       use.contracted = (*pieces)[0].axes[static_cast<size_t>(axis)];
   }
 
-  static UseKind use_kind(Role role) {
+  static UseKind use_kind(ParamRole role) {
     switch (role) {
-      case Role::product: return UseKind::product;
-      case Role::convolution: return UseKind::convolution;
-      case Role::table: return UseKind::table;
-      case Role::scaled: return UseKind::scaled;
-      case Role::added: return UseKind::added;
-      case Role::variance: return UseKind::variance;
-      case Role::divisor: return UseKind::divisor;
+      case ParamRole::product: return UseKind::product;
+      case ParamRole::convolution: return UseKind::convolution;
+      case ParamRole::table: return UseKind::table;
+      case ParamRole::scaled: return UseKind::scaled;
+      case ParamRole::added: return UseKind::added;
+      case ParamRole::variance: return UseKind::variance;
+      case ParamRole::divisor: return UseKind::divisor;
       default: return UseKind::none;
     }
   }
@@ -454,7 +287,7 @@ class UseFinder {
     return type.kind == TypeKind::integer && type.has_value ? evaluate_size(pool_, type.value, sizes_) : std::nullopt;
   }
 
-  Extent extent_indexed(const Graph& graph, NodeId n, const OpInfo& op, const Row& row) const {
+  Extent extent_indexed(const Graph& graph, NodeId n, const OpInfo& op, const ParamUse& row) const {
     const Node& node = graph.node(n);
     if (row.op == "aten.embedding_dense_backward")
       return {number(graph, argument(op, node, "num_weights")), "rows of the table"};
