@@ -45,21 +45,21 @@ class FlatMap {
   bool contains(Key key) const { return find(key) != nullptr; }
   const Value* find(Key key) const {
     if (size_ == 0) return nullptr;
-    const Slot& slot = slots_[place_of(key)];
+    const Slot& slot = slots_[slot_of(key)];
     return slot.key ? &slot.value : nullptr;
   }
 
   // The value of `key`, which is `value` when the key is new; and whether it is.
   std::pair<Value*, bool> try_emplace(Key key, Value value) {
     if (flat::slots_for(size_ + 1) > slots_.size()) grow(size_ + 1);
-    Slot& slot = slots_[place_of(key)];
+    Slot& slot = slots_[slot_of(key)];
     bool is_new = slot.key.is_none();
     if (is_new) slot = {key, std::move(value)}, ++size_;
     return {&slot.value, is_new};
   }
 
   void erase(Key key) {
-    size_t hole = size_ == 0 ? 0 : place_of(key);
+    size_t hole = size_ == 0 ? 0 : slot_of(key);
     if (size_ == 0 || !slots_[hole].key) return;
     // Whoever was displaced across the hole moves back into it, and leaves a hole itself.
     for (size_t i = next(hole); slots_[i].key; i = next(i)) {
@@ -91,7 +91,7 @@ class FlatMap {
   size_t next(size_t i) const { return (i + 1) & (slots_.size() - 1); }
   size_t distance(size_t from, size_t to) const { return (to - from) & (slots_.size() - 1); }
 
-  size_t place_of(Key key) const {  // where it is, or the free slot where it belongs
+  size_t slot_of(Key key) const {  // where it is, or the free slot where it belongs
     size_t i = home(key);
     while (slots_[i].key && slots_[i].key != key) i = next(i);
     return i;
@@ -100,7 +100,7 @@ class FlatMap {
   void grow(size_t count) {
     std::vector<Slot> old = std::exchange(slots_, flat::free_slots<Slot>(count));
     for (Slot& slot : old)
-      if (slot.key) slots_[place_of(slot.key)] = std::move(slot);
+      if (slot.key) slots_[slot_of(slot.key)] = std::move(slot);
   }
 
   std::vector<Slot> slots_;  // a power of two, or none
@@ -159,14 +159,14 @@ template <class Value>
 class FlatTextMap {
  public:
   const Value* find(std::string_view text) const {
-    uint32_t i = place_of(text, hash_of_text(text));
+    uint32_t i = slot_of(text, hash_of_text(text));
     return i == FlatIndex::kNone ? nullptr : &entries_[i].value;
   }
 
   // The value of `text`, which is `value` when the text is new; and whether it is.
   std::pair<Value*, bool> try_emplace(std::string_view text, Value value) {
     uint64_t hash = hash_of_text(text);
-    uint32_t i = place_of(text, hash);
+    uint32_t i = slot_of(text, hash);
     bool is_new = i == FlatIndex::kNone;
     if (is_new) {
       i = static_cast<uint32_t>(entries_.size());
@@ -191,7 +191,7 @@ class FlatTextMap {
     std::string_view text;
     Value value;
   };
-  uint32_t place_of(std::string_view text, uint64_t hash) const {
+  uint32_t slot_of(std::string_view text, uint64_t hash) const {
     return index_.find(hash, [&](uint32_t i) { return entries_[i].text == text; });
   }
 

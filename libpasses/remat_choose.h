@@ -4,18 +4,15 @@
 // What      A choice is about pieces of memory that the forward makes (units); views and waits follow them.
 // Few units all choices are tried, where that is no more work than allowed.
 // Many      Where to cut: for a price of recomputing, the cheapest set of values to keep is a minimum cut of the graph;
-// only
-//           values that live through a moment above the target have a price for being kept. The price is then lowered
-//           until the peak fits. What is left below the target is given back, dearest values first (the knapsack),
-//           whole kinds of values first (the same place in every layer) and then single ones. Each step is held against
-//           the model's peak, never against a sum of sizes.
+//           only values that live through a moment above the target have a price for being kept. The price is then
+//           lowered until the peak fits. What is left below the target is given back, dearest values first (the
+//           knapsack), whole kinds of values first (the same place in every layer) and then single ones. Each step is
+//           held against the model's peak, never against a sum of sizes.
 // Layers    What crosses into a later layer is kept, so that each layer is recomputed by itself. Where that is too
-// much, only
-//           every second, third, ... layer's is: the others' are computed again from there, layer by layer, and what a
-//           layer has inside is then computed once more for its own backward.
+//           much, only every second, third, ... layer's is: the others' are computed again from there, layer by layer,
+//           and what a layer has inside is then computed once more for its own backward.
 // Least     By trying, kind by kind, whether keeping or recomputing lowers the peak: keeping one value in the middle of
-// a
-//           layer may halve what the layer needs at once; computing one twice may spare it between two uses.
+//           a layer may halve what the layer needs at once; computing one twice may spare it between two uses.
 // Work      is counted in node visits of the model and ends the search; equal input, equal choices on every machine.
 #pragma once
 
@@ -48,7 +45,6 @@ class RematChooser {
  public:
   RematChooser(RematModel* model, RematSearch search);
 
-  size_t work_left() const { return work_; }
   RematChoice none();
   const RematChoice& least();                          // the lowest peak that was found; of those, the cheapest
   std::optional<RematChoice> fit(int64_t peak_bytes);  // none = it is below that of `least`

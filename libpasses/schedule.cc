@@ -9,7 +9,7 @@ uint32_t class_of(const AliasAnalysis& alias, ValueId v) {
   return s.is_none() ? kNoClass : alias.storage(s).alias_class;
 }
 
-Schedule::Schedule(const Graph& graph, const AliasAnalysis& alias) : graph_(graph), position_(graph.node_id_limit()) {
+Schedule::Schedule(const Graph& graph, const AliasAnalysis& alias) : position_(graph.node_id_limit()) {
   uint32_t classes = 0;
   for (const Storage& s : alias.storages()) classes = std::max(classes, s.alias_class + 1);
   writes_.resize(classes);
@@ -35,19 +35,10 @@ Schedule::Schedule(const Graph& graph, const AliasAnalysis& alias) : graph_(grap
       if (uint32_t c = class_of(alias, output.value); c != kNoClass) last_use_[c] = UINT32_MAX;
 }
 
-uint32_t Schedule::position_of_def(ValueId v) const {
-  const NodeId def = graph_.value(v).def;
-  return def ? position_[def.index] : 0;
-}
-
 uint32_t Schedule::next_write(uint32_t alias_class, uint32_t after) const {
   const auto& list = writes_[alias_class];
   auto it = std::upper_bound(list.begin(), list.end(), after);
   return it == list.end() ? UINT32_MAX : *it;
-}
-
-bool Schedule::is_written_between(uint32_t alias_class, uint32_t after, uint32_t before) const {
-  return next_write(alias_class, after) < before;
 }
 
 bool Schedule::is_written_after(uint32_t alias_class, uint32_t after) const {

@@ -19,19 +19,15 @@ uint32_t class_of(const AliasAnalysis& alias, ValueId v);
 class Schedule {
  public:
   Schedule(const Graph& graph, const AliasAnalysis& alias);
-  uint32_t position(NodeId n) const { return position_[n.index]; }
-  uint32_t position_of_def(ValueId v) const;  // 0 for inputs; nodes begin at 1
+  uint32_t position(NodeId n) const { return position_[n.index]; }  // nodes begin at 1
   bool is_written(uint32_t alias_class) const { return !writes_[alias_class].empty(); }
-  bool is_written_between(uint32_t alias_class, uint32_t after, uint32_t before) const;  // after < position < before
   bool is_written_after(uint32_t alias_class, uint32_t after) const;
   uint32_t next_write(uint32_t alias_class, uint32_t after) const;                    // UINT32_MAX = none
   uint32_t last_read(uint32_t alias_class) const { return last_read_[alias_class]; }  // 0 = never
-  uint32_t last_use(uint32_t alias_class) const {
-    return last_use_[alias_class];
-  }  // of a value in it; UINT32_MAX: an output
+  // Of a value in it; UINT32_MAX: an output.
+  uint32_t last_use(uint32_t alias_class) const { return last_use_[alias_class]; }
 
  private:
-  const Graph& graph_;
   std::vector<uint32_t> position_;              // by node
   std::vector<std::vector<uint32_t>> writes_;   // by class; ascending
   std::vector<uint32_t> last_read_, last_use_;  // by class

@@ -40,7 +40,6 @@ class Facts {
 
   Answer prove(Relation relation, Expr a, Expr b) const;
   bool prove_le(Expr a, Expr b) const { return prove(Relation::le, a, b) == Answer::yes; }
-  bool prove_eq(Expr a, Expr b) const { return prove(Relation::eq, a, b) == Answer::yes; }
 
   // An expression that is equal under the facts: max(1, u0) is u0 when u0 >= 1. With `use_equalities`, symbols that
   // an Eq guard ties to others are replaced where the result is shorter.

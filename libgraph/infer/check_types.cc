@@ -61,8 +61,6 @@ uint32_t first_recorded(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-std::span<const TypeException> type_exceptions() { return kExceptions; }
-
 TypeChecker::TypeChecker(const Program& program)
     : inferrer_(program), pool_(program.graph.pool()), graph_producer_(pool_.strings.find("graph")) {
   for (NodeId n : program.graph.nodes())

@@ -3,7 +3,6 @@
 // guards.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +18,6 @@ struct TypeException {
   std::string_view ops;   // comma-separated full names; "*" = any
   std::string_view reason;
 };
-std::span<const TypeException> type_exceptions();
 
 struct TypeDisagreement {
   const Graph* graph = nullptr;  // the program's graph or a nested one

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/human.h"
+#include "libgraph/names.h"
 #include "libgraph/plan/caching_allocator.h"
 
 namespace sg {
@@ -78,15 +79,11 @@ class Blocks {
   int64_t body_peak_ = 0;  // of the bodies since the last node of the outermost graph
 };
 
-std::string_view phase_name(Phase phase) {
-  return phase == Phase::forward ? "forward" : phase == Phase::backward ? "backward" : "optimizer";
-}
-
 std::vector<PhaseSpan> timeline_of(const Graph& graph, const Liveness& live, const Course& course) {
   std::vector<PhaseSpan> out;
   for (size_t i = 0; i < live.schedule.size(); ++i) {
     const NodeId n = live.schedule[i];
-    const std::string_view phase = phase_name(graph.node(n).phase);
+    const std::string_view phase = name_of(graph.node(n).phase);
     if (out.empty() || out.back().phase != phase) {
       out.push_back(
           {std::string(phase), std::string(graph.label(n)), {}, {}, 0, i == 0 ? 0 : course.behind[i - 1], 0, 0});

@@ -2,19 +2,12 @@
 
 #include <algorithm>
 
+#include "libgraph/names.h"
+
 namespace sg {
 namespace {
 
 __extension__ typedef __int128 Wide;  // sums of many 63-bit sizes
-
-std::string_view phase_name(Phase phase) {
-  switch (phase) {
-    case Phase::forward: return "forward";
-    case Phase::backward: return "backward";
-    case Phase::optimizer: return "optimizer";
-  }
-  return "forward";
-}
 
 int64_t saturating_add(int64_t a, int64_t b) {
   int64_t out;
@@ -70,7 +63,7 @@ class Reporter {
     PlanOwner owner;
     owner.name = graph_.name(s.owner);
     owner.op = graph_.op_name(s.def);
-    owner.phase = phase_name(graph_.node(s.def).phase);
+    owner.phase = name_of(graph_.node(s.def).phase);
     owner.module = module_of(s.def);
     owner.source = source_of(s.def);
     if (!s.is_output) owner.until = graph_.label(s.last);
@@ -82,7 +75,7 @@ class Reporter {
     if (live_.schedule.empty()) return;
     NodeId peak = live_.schedule[live_.peak_position];
     out_.peak_node = graph_.label(peak);
-    out_.peak_phase = phase_name(graph_.node(peak).phase);
+    out_.peak_phase = name_of(graph_.node(peak).phase);
     out_.peak_module = module_of(peak);
     out_.peak_source = source_of(peak);
     out_.call_bytes = live_.call_bytes_at_peak;
@@ -95,7 +88,7 @@ class Reporter {
       for (size_t i = 0; i < live_.schedule.size(); ++i) {
         NodeId n = live_.schedule[i];
         if (graph_.node(n).phase != phase || (!peak.node.empty() && live_.live_bytes[i] <= peak.bytes)) continue;
-        peak = {std::string(phase_name(phase)), std::string(graph_.label(n)), live_.live_bytes[i]};
+        peak = {std::string(name_of(phase)), std::string(graph_.label(n)), live_.live_bytes[i]};
       }
       if (!peak.node.empty()) out_.phases.push_back(std::move(peak));
     }

@@ -15,7 +15,7 @@ std::string padded(std::string text, size_t width) {
   return text + " ";
 }
 
-std::string place_of(const std::string& module, const std::string& source) {
+std::string module_and_source(const std::string& module, const std::string& source) {
   std::string out = module;
   if (!source.empty()) out += (out.empty() ? "" : ", ") + source;
   return out;
@@ -51,13 +51,13 @@ void print_totals(const PlanReport& r, std::string* out) {
 
 void print_owner(const PlanOwner& o, std::string* out) {
   *out += "    " + padded(bytes_text(o.bytes), 9) + padded("%" + o.name, 28) + padded(o.op, 36) + padded(o.phase, 8) +
-          place_of(o.module, o.source) + (o.until.empty() ? "  (output)" : "") + "\n";
+          module_and_source(o.module, o.source) + (o.until.empty() ? "  (output)" : "") + "\n";
 }
 
 void print_live(const PlanReport& r, size_t rows, std::string* out) {
   if (r.peak_node.empty()) return;
   *out += "  live at the peak, %" + r.peak_node;
-  if (std::string place = place_of(r.peak_module, r.peak_source); !place.empty()) *out += " (" + place + ")";
+  if (std::string place = module_and_source(r.peak_module, r.peak_source); !place.empty()) *out += " (" + place + ")";
   *out += "\n";
   int64_t rest = 0;
   for (size_t i = 0; i < r.live_at_peak.size(); ++i) {

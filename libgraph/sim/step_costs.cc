@@ -200,12 +200,6 @@ StepCosts::StepCosts(const Job& job, const Program& program, const SymbolValues&
   StepCostsBuilder(this, job, program, values, options).run();
 }
 
-double StepCosts::own_us(NodeId n) const {
-  double sum = 0;
-  for (const StepOp& op : ops(n)) sum += op.us;
-  return sum;
-}
-
 void StepClock::reset() {
   host_us_ = compute_us_ = last_us_ = 0;
   copy_us_ = {};

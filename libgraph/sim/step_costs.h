@@ -1,5 +1,5 @@
-// StepCosts and StepClock: what `simulate` does with one program, cut into nodes: for those who try many
-// orders of them.
+// StepCosts and StepClock: what `simulate` does with one program, cut into nodes: for those who try many orders of
+// them.
 //
 // Costs     of the nodes of one program's main graph, worked out once: they do not depend on the order. A body
 //           (sg.call) is the operations that it runs, in its own order.
@@ -40,7 +40,6 @@ class StepCosts {
   std::span<const uint32_t> holds(const StepOp& op) const {
     return std::span<const uint32_t>(holds_).subspan(op.holds, op.hold_count);
   }
-  double own_us(NodeId n) const;  // the longest stretch on one stream that the node adds
   size_t group_count() const { return groups_; }
   double launch_us() const { return launch_us_; }
   size_t unknown() const { return unknown_; }  // operations that a size or a rule is missing for
@@ -66,7 +65,6 @@ class StepClock {
   double now_us() const { return compute_us_ > host_us_ ? compute_us_ : host_us_; }
   double host_us() const { return host_us_; }
   double compute_us() const { return compute_us_; }
-  double group_us(uint32_t group) const { return group_us_[group]; }
   // The end of what `n` has started; 0 before it is played.
   double end_us(NodeId n) const;
   // When the last of what `n` waits for is over. REQUIRES: those have been played

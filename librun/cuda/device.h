@@ -73,7 +73,6 @@ class Device {
   // As of backend.h.
   Status begin_recording();
   Result<CUgraphExec> end_recording();
-  bool is_recording() const { return is_recording_; }
   uint64_t touches() const { return touches_; }
   // The host takes part: an error while something is recorded.
   Status touch();
