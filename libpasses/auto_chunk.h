@@ -3,15 +3,19 @@
 //
 // Amplifier  a forward node whose result has more elements than twice the data it takes (or more bytes than `ratio`
 //            times all that it takes), and more than `min_output` bytes; and which the loss reduces, rather than
-//            another layer. Any op with an axis rule
+//            another layer. Any op with an axis rule.
 // Region     from the amplifier to the last node that takes a chunked value of its size (auto_chunk_plan.h): it is
-//            proven by the axis rules, or refused with node and rule. With best effort it stays whole, and is reported
-// Calls      one body, called for each chunk in turn (auto_chunk_outline.h)
+//            proven by the axis rules, or refused with node and rule. With best effort it stays whole, and is reported.
+// Calls      one body, called for each chunk in turn (auto_chunk_outline.h).
 // Chunks     as many as asked for, or of so many rows; or the fewest with which the planned peak is within
 //            `peak_bytes`. Else, for each amplifier whose values set the planned peak, the fewest with which they no
-//            longer do. All ranks take the same
-// Results    reassociated: sums over the rows are added chunk by chunk, in f32
-// Cost       linear in the nodes for each amplifier; a liveness analysis for each number of chunks that is tried
+//            longer do.
+// Ranks      take the same chunks.
+// Results    reassociated: sums over the rows are added chunk by chunk, in f32.
+// Cost       linear in the nodes for each amplifier; a liveness analysis for each number of chunks that is tried.
+// Limits     random numbers, collectives and maxima over the rows within the region are refused, and so is a total that
+//            the region itself divides by (docs/design/010-chunk.md lists what is left).
+// Tests      golden/chunk/auto_*, passes/run_auto_chunks.py and run_auto_chunk_properties.py, unit/auto_chunk_test.cc.
 #pragma once
 
 #include <optional>

@@ -2,15 +2,19 @@
 // compute.
 //
 // Regions   every module that `modules` names, forward and backward; copies of the nodes stand where the originals
-// stood. Proof     each node is chunked by an axis rule (axis_rules.h) that says what its results are then. No rule:
-// refused, with node and
-//           rule; with --best-effort that region stays whole, and is reported.
+//           stood.
+// Proof     each node is chunked by an axis rule (axis_rules.h) that says what its results are then. No rule: refused,
+//           with node and rule; with --best-effort that region stays whole, and is reported.
 // Shared    what does not depend on the rows: gathered and cast parameters.
 // Sums      gradients of parameters: `early` adds the chunks before their collective, behind casts to wider types;
-// `eager` adds them
-//           where autograd does for a module that is called once for each chunk, which doubles the collectives.
+//           `eager` adds them where autograd does for a module that is called once for each chunk, which doubles the
+//           collectives.
 // Ranks     take the same cuts; programs of several ranks must chunk the same collectives.
 // Results   rows are those of the module called once for each chunk, put together; sums are reassociated.
+// Limits    what no axis rule proves: ops without a row in axis_rules.cc, statistics over the rows, positions of a
+//           dispatch in a form other than TorchTitan's (docs/design/010-chunk.md lists what is left).
+// Tests     golden/chunk, passes/run_chunks.py and run_chunk_properties.py, passes/check_axis_rules.cc (each rule made
+//           wrong on purpose), capture/run_chunk_tests.py, unit/axis_rules_test.cc.
 #pragma once
 
 #include <functional>

@@ -19,6 +19,9 @@
 // Results   bitwise equal.
 // Cost      n log n an order; a fixed number of nodes is played in all (overlap_model.cc), so large graphs get fewer
 //           orders.
+// Limits    an order is as good as the model of the machine; nothing is ordered inside of bodies, and no peak is met
+//           that an order alone cannot meet. Dense regions: functional gathers and reductions only.
+// Tests     golden/overlap, passes/run_overlap.py, unit/overlap_test.cc, unit/order_test.cc.
 #pragma once
 
 #include <string>
