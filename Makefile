@@ -73,7 +73,7 @@ format:  ## lay the C++ sources out as .clang-format says
 	@cmake/format.sh
 
 stats:  ## house-style indicators a folder
-	@$(PYTHON) tests/style_stats.py libgraph tools tests
+	@$(PYTHON) tests/style_stats.py libgraph libpasses librun tools tests
 
 clean:  ## remove the build folders
 	@rm -rf build build-*
