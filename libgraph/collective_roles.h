@@ -3,12 +3,10 @@
 //
 // Recognised by data flow, groups and kinds of inputs and outputs, never by names:
 //   unshard   an all_gather whose input is made of parameters and nothing else by pure ops (casts, views, pads, scales,
-//   other
-//             gathers), none of whose memory is written before it. It may be launched anywhere earlier.
+//             other gathers), none of whose memory is written before it. It may be launched anywhere earlier.
 //   reduce    a reduce_scatter or all_reduce whose result reaches gradients among the graph's outputs, and nothing
-//   else, through
-//             waits, pure ops (views, casts, sums), pointwise writes into the memory of such a reduction, and other
-//             reductions. What they read is written by none but them. It may be waited for anywhere later.
+//             else, through waits, pure ops (views, casts, sums), pointwise writes into the memory of such a reduction,
+//             and other reductions. What they read is written by none but them. It may be waited for anywhere later.
 //   exchange  every all_to_all; counts when its elements are integers, else tokens.
 // Only the functional forms of the main graph are looked at; what a nested body launches has no role.
 //

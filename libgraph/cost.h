@@ -4,11 +4,9 @@
 //           waits, asserts and arithmetic on sizes are free; pointwise ops count one operation an element of the
 //           result, reductions one an element of the argument; all else moves bytes only.
 // Flops     A multiply-add is two. Attention counts all pairs: no discount for causal masks; its backward recomputes
-// the
-//           scores, so it has five products to the forward's two. A complex multiply counts as one.
+//           the scores, so it has five products to the forward's two. A complex multiply counts as one.
 // Bytes     Each argument is read once and each result written once (expanded axes count once); what is written in
-// place
-//           is read and written. So it is a lower bound for one kernel a node, and no fusion.
+//           place is read and written. So it is a lower bound for one kernel a node, and no fusion.
 // Symbols   take the values of `SizeValues`; what has none makes the cost incomplete, and counts as 0.
 #pragma once
 

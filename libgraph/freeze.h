@@ -2,12 +2,10 @@
 // about.
 //
 // How       A frozen node's op goes by a name that no table has ("frozen.aten.mm.default"). So every pass takes it for
-// an
-//           op that nobody knows, and leaves it alone as carefully as such a one; all else about the node stays, the
+//           an op that nobody knows, and leaves it alone as carefully as such a one; all else about the node stays, the
 //           symbols that it defines are written down, and `thaw` gives the op its name again.
 // Parts     The nodes of the steps, by name, in the order of the schedule: those of one name are one part, so that
-// ranks
-//           keep the same. A wait goes with what it waits for, a body with the node that calls it.
+//           ranks keep the same. A wait goes with what it waits for, a body with the node that calls it.
 // Legal     A step that a pass changed while some of it was frozen is one that it could have made: less was allowed.
 // Cost      Linear; the job is changed in place.
 #pragma once

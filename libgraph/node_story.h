@@ -2,8 +2,8 @@
 // symbols it speaks of, how long its memory is in use, which collectives it feeds.
 //
 // Made by   From metadata: what passes leave on nodes (copies, chunks, buckets, tags, groups of their own), with the
-// step
-//           of the job's history that did it. Passes that leave no mark on nodes are not told apart from the source.
+//           step of the job's history that did it. Passes that leave no mark on nodes are not told apart from the
+//           source.
 // Memory    From the plan that sg-run would make with the sizes given.
 // Cost      Linear in the graph: liveness and plan. Lists of neighbours are whole; collectives are the nearest, kMost
 //           each way.

@@ -11,8 +11,8 @@
 //          The format does not align tensors: `aligned()` says whether one may be read as its type.
 //          Whoever shortens the file while it is mapped gets SIGBUS, as with every mapped file.
 // Access   `copy_on_write`: memory may be written; the file stays as it is, and only pages that are written cost
-// memory. Writing  Same tensors, same bytes: the larger element types first (so that all are aligned), then by name.
-// Whole or
+//          memory.
+// Writing  Same tensors, same bytes: the larger element types first (so that all are aligned), then by name. Whole or
 //          not at all (output_file.h), on the disk before it takes its name.
 #pragma once
 

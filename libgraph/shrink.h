@@ -1,10 +1,10 @@
 // Smaller jobs out of one: the same job with some of it taken away. What sg-reduce tries.
 //
 // Parts     Nodes, outputs, guards and symbols of the programs, each numbered by a list that all programs share: nodes
-// of
-//           one name are one part, so that ranks lose the same; the others go by their place.
-// Cut       Results of a node that is gone and are still wanted become inputs, of their type and under their name; so
-//           do sizes that only it could tell. Inputs that nobody reads, and bodies that nobody calls, go too.
+//           of one name are one part, so that ranks lose the same; the others go by their place.
+// Cut       Results of a node that is gone and are still wanted become inputs, of their type and under
+//           their name; so do sizes that only it could tell. Inputs that nobody reads, and bodies that
+//           nobody calls, go too.
 // Not safe  A smaller job computes something else, and may break a rule of the verifier: who takes parts away looks.
 // Cost      A copy of the job each.
 #pragma once

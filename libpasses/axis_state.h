@@ -10,9 +10,8 @@
 // A domain is what a chunked axis enumerates:
 //   rows   the axis that was cut. Chunk c is one block; whole values can be sliced to it, chunks concatenated
 //   items  what the data decides: rows in the order of a sort, or as an exchange delivered them. Each chunk holds its
-//   own rows'
-//          items in an order of its own: they can be reduced, and brought back to rows, but neither sliced nor
-//          concatenated
+//          own rows' items in an order of its own: they can be reduced, and brought back to rows, but neither sliced
+//          nor concatenated
 // `unit` entries of the axis belong to each entry of the domain ([batch, length] seen as [batch * length] has unit
 // `length`).
 #pragma once

@@ -2,14 +2,13 @@
 // nothing.
 //
 // Regions   One for each module that the pattern names; its nodes are those of that module, in both directions, and
-// what autograd
-//           adds between them (backward nodes without a module, all of whose operands are chunked by the region).
+//           what autograd adds between them (backward nodes without a module, all of whose operands are chunked by the
+//           region).
 // Start     The region's activation - the first tensor that enters it and depends on the data - is cut along `axis`; in
-// the
-//           backward what has the shape of the region's results. Other values are sliced where a rule wants them.
+//           the backward what has the shape of the region's results. Other values are sliced where a rule wants them.
 // Rules     carry states from node to node (axis_rules.h). A node none of whose operands is chunked stays as it is and
-// is shared:
-//           gathered and cast parameters. Regions of equal rows share their cuts, so that neighbours hand chunks on.
+//           is shared: gathered and cast parameters. Regions of equal rows share their cuts, so that neighbours hand
+//           chunks on.
 // Memory    What is written must be the chunk's own; a buffer that sums over the rows takes the chunks in turn.
 // Cost      Linear in the nodes, for each region that --best-effort leaves out once more.
 #pragma once

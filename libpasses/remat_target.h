@@ -2,11 +2,9 @@
 // Internal to sg-remat.
 //
 // Budget    1 = nothing is recomputed; 0 = the lowest peak that was found; in between, the peak that lies so far
-// between
-//           those of 0 and 1, as planned.
+//           between those of 0 and 1, as planned.
 // Peak      in bytes, as planned (sg-run --plan): cannot_apply, with the lower bound and what it consists of, when
-// nothing
-//           that was found stays below.
+//           nothing that was found stays below.
 // Out of reach with or_least, what is decided is the lowest peak that was found, and `missed` is that error.
 // Cost      RematChooser's work, and a handful of memory plans.
 #pragma once

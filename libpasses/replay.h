@@ -1,8 +1,7 @@
 // Replay: what the provenance of a job says was done, as stages, and done again.
 //
 // Steps    An entry of the provenance is a step: a tool, its version, its options, the digest of what it read. Only
-// passes
-//          can be done again here; a reader of sources (sg-import) is the first step and is not.
+//          passes can be done again here; a reader of sources (sg-import) is the first step and is not.
 // Checked  Each step's input is held against the digest that the history has of it. The first that differs is named:
 //          another version of a pass, or a graph that was edited by hand in between.
 // Trust    A history is data out of a file: it names passes and their options, nothing else is run, no file is written.

@@ -1,8 +1,7 @@
 // --expect: a run's values against a file's.
 //
 // Names      those of outputs.h. Outputs that the file does not name are not compared, and counted; a name that the
-// graph
-//            lacks is `unreadable`, found before the run.
+//            graph lacks is `unreadable`, found before the run.
 // Close      |value - expected| <= atol + rtol * |expected|, element by element. NaN equals NaN, an infinity equals
 //            itself. Integers and booleans are exact. Complex numbers are compared part by part.
 // Tolerance  by the narrowest float type on the way to the value (precision.h):
@@ -11,8 +10,7 @@
 //              bf16, f16 (and narrower)   rtol 1.6e-2, atol 1e-2 of the largest finite magnitude that is expected
 //            --rtol and --atol replace theirs for all floats.
 // Rounding   a file may say how far its own values are from the truth: metadata `rounding.NAME`, the largest error of
-// an
-//            element, as captures write it (PyTorch against the same step in double). Values of f32, bf16 or f16 may
+//            an element, as captures write it (PyTorch against the same step in double). Values of f32, bf16 or f16 may
 //            then be kRoundings times that far away, where this is more than the tolerance allows: a model that
 //            multiplies rounding errors does so in every run, and twice PyTorch's own error is what ours may have.
 // Bitwise    same dtype, same bits; NaNs are equal whatever their bits.

@@ -1,8 +1,7 @@
 // GraphRun: one graph of one rank, made ready once and run as often as there are steps.
 //
 // Ready     `build` takes the graph apart into steps when the sizes of the inputs are bound: views whose memory is
-// known
-//           vanish, every other node has its kernel. What cannot run is refused here, all of it at once.
+//           known vanish, every other node has its kernel. What cannot run is refused here, all of it at once.
 // Memory    What liveness and plan place lies in the arena; what only the data sizes comes from the pool between its
 //           first and last use; inputs stay where the caller has them.
 // Static    Tensors whose sizes and memory cannot change are worked out once; a step over such tensors alone costs a

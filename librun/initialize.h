@@ -5,11 +5,9 @@
 //        values in every graph of a model, whatever a pass did to it.
 // Values by kind and by use (input_use.h), never by name:
 //          parameters    matrices and tables: normal, deviation 1/sqrt(fan-in); vectors: ones where they scale, zeros
-//          where
-//                        they are added
+//                        where they are added
 //          buffers       zeros; ones where a norm takes the root or something is divided by it; uniform in [0, 1) where
-//          it
-//                        scales; complex ones lie on the unit circle (rotary tables)
+//                        it scales; complex ones lie on the unit circle (rotary tables)
 //          user inputs   floats normal, single numbers and divisors 1; integers uniform in what their consumers index
 //          tangents      ones; optimizer state zeros
 //        Integers that nothing bounds, masks and constants are not made up: they are asked for by name (inputs.h).

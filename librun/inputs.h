@@ -6,8 +6,7 @@
 // Sizes    --bind and the shapes of the file give the symbolic sizes, the capture those that are left; sizes that
 //          contradict each other, their range or a guard of the graph are errors.
 // Copies   None, where the graph's strides are the contiguous ones of the file: tensors point into a private mapping of
-// the
-//          file, and writing to one changes that rank's memory, never the file.
+//          the file, and writing to one changes that rank's memory, never the file.
 #pragma once
 
 #include <cstddef>

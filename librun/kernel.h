@@ -14,9 +14,8 @@
 //           Never trusted: values. An index read from data is checked before it is used.
 // Views     make no call: ops whose results are views for certain need no kernel.
 // Result    A kernel may not read a result before writing it; `out` arguments and arguments written in place are
-// results
-//           and arguments at once. A result overlaps an argument only when it is the same view of the same memory (a
-//           pointwise op in place), or the op writes that argument.
+//           results and arguments at once. A result overlaps an argument only when it is the same view of the same
+//           memory (a pointwise op in place), or the op writes that argument.
 // Bits      must not depend on the number of threads, the address of the data, or on what ran before.
 // Numerics  Tensors have the dtype that they are stored in: with --numerics f64 every float is f64 (and every complex
 //           c128), whatever the graph records; kernels go by the tensors, and by `stored()` for dtype arguments.

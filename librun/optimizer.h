@@ -6,9 +6,8 @@
 //
 // Arithmetic  in f32, element by element: the same bits whatever the threads. f64 parameters are updated in f64.
 // State       (moments, and an f32 copy of parameters that are narrower than f32, so that small updates are not lost)
-// is
-//             kept here, apart from the graph. Updates read and write the run's own memory of the parameters, never a
-//             file.
+//             is kept here, apart from the graph. Updates read and write the run's own memory of the parameters, never
+//             a file.
 #pragma once
 
 #include <cstdint>

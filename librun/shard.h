@@ -1,11 +1,9 @@
 // Which elements of a global tensor a rank holds, by PyTorch's placements.
 //
 //   S(d)      the axis d is cut into as many pieces as the mesh axis has ranks, each of the rounded-up size (the last
-//   ones
-//             shorter or empty); rank i of the axis has piece i
+//             ones shorter or empty); rank i of the axis has piece i
 //   _S(d, k)  the axis d is cut into k times as many pieces; rank i of n has pieces i, i + n, i + 2n, ...: what is left
-//   when
-//             a later mesh axis has cut first
+//             when a later mesh axis has cut first
 //   R         the whole; P(...) the whole too, of which the axis' reduction makes the tensor
 // One placement a mesh axis, applied in that order.
 #pragma once

@@ -1,8 +1,7 @@
 // sg-sub-neg: x + (-y) is x - y. A whole pass as a tool of its own; docs/tasks/write-a-pass.md walks through it.
 //
 // What      aten.add.Tensor(%x, %n) with %n = aten.neg(%y) becomes aten.sub.Tensor(%x, %y). The negation stays for its
-// other
-//           users; sg-clean removes one that has none left.
+//           other users; sg-clean removes one that has none left.
 // Legal     nobody writes %y (or memory that it shares) between the negation and the sum, and the sum takes no factor.
 // Results   bitwise equal: IEEE subtraction is addition of the negative. (A NaN stays one; its sign is nobody's.)
 #include "libgraph/human.h"

@@ -5,11 +5,9 @@
 // Truth     A recipe makes the calls that PyTorch makes, in the same order and with the same numbers, so that the parts
 //           compute what the composite does. Where PyTorch has a kernel of its own the parts are within rounding of it.
 // Names     The last part has the composite's name and its recorded type; the others are called after their ops.
-// Module,
-//           source line, phase and the rest of the metadata go to every part.
+//           Module, source line, phase and the rest of the metadata go to every part.
 // Kept      What a recipe cannot take apart (a rank or a length that is not known, more than kMaxParts parts) stays as
-// it
-//           is: an opaque operator, with the reason.
+//           it is: an opaque operator, with the reason.
 // Cost      Linear in the parts.
 #pragma once
 

@@ -1,10 +1,10 @@
 // Which values of one graph are one tensor, and which nodes only pass their argument on; private to the diff.
 //
 // Views       of one memory with one type (shape, strides, offset and dtype are the type) are one tensor: a view to the
-// size that
-//             was there, a transpose of a transpose, a detach.
+//             size that was there, a transpose of a transpose, a detach.
 // Copies      (clone, _to_copy, contiguous, ...) of a tensor are that tensor when neither is written anywhere in the
-// graph. Never       results of writes and waits, and views with a conjugate or a negative bit, which no type shows.
+//             graph.
+// Never       results of writes and waits, and views with a conjugate or a negative bit, which no type shows.
 #pragma once
 
 #include <vector>

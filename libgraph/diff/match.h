@@ -1,8 +1,9 @@
 // Which node of one graph is which node of another: by content and position, never by names or numbers of values.
 //
 // Model    docs/design/007-diff.md: what may be a pair, and what a match costs in edits. The matcher looks for a cheap
-// one. Cost     Near-linear in nodes and operands. Rounds and lists of candidates are bounded, whatever the graphs
-// hold. Stable   Equal graphs give equal matches, on every machine and for every seed of the hash tables.
+//          one.
+// Cost     Near-linear in nodes and operands. Rounds and lists of candidates are bounded, whatever the graphs hold.
+// Stable   Equal graphs give equal matches, on every machine and for every seed of the hash tables.
 #pragma once
 
 #include <cstdint>

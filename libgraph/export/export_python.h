@@ -3,9 +3,9 @@
 //     from step import step                         # what sg-export wrote
 //     outputs = step(load_file("inputs.safetensors"))
 //
-// What     One function a rank, or one for all ranks where the job is SPMD, and one a nested graph; the tables that
-// name
-//          inputs and outputs; `step(inputs)`, and a `main` that loads, runs and compares files. docs/export.md.
+// What     One function a rank, or one for all ranks where the job is SPMD, and one a nested graph; the
+//          tables that name inputs and outputs; `step(inputs)`, and a `main` that loads, runs and compares
+//          files. docs/export.md.
 // Exact    Each node is the call that it records, in its order, in-place ops as they are. Python lets go of each result
 //          after its last use, so that the peak is that of the schedule.
 // Graphs   `fx`: instead of functions, builders of a torch.fx.GraphModule with the same names.

@@ -1,8 +1,7 @@
 // InputSizes: the numbers of a program's input symbols, from whoever knows them.
 //
 // Order    What the user binds (--bind) goes first, then the shapes of the tensors that are given, then what the
-// graph's
-//          equalities make of those, last the sizes of the capture. A number once known stays; `check` finds
+//          graph's equalities make of those, last the sizes of the capture. A number once known stays; `check` finds
 //          contradictions.
 #pragma once
 

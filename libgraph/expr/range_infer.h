@@ -1,12 +1,12 @@
 // Ranges of symbols that follow from the graph: what an exchange brings is bounded by what its senders may send.
 //
-// What     Three sources, repeated until nothing gets tighter: the guards (Facts); counts of what an op finds in a
-//          tensor (nonzero: at most as many as there are elements); and exchanges with split sizes. The received split
-//          sizes of an exchange lie in the range of the sent ones over all ranks of the group: the n-th exchange on a
-//          group is the same exchange on each of its ranks. Split sizes are never negative.
+// What     Three sources, repeated until nothing gets tighter: the guards (Facts); counts of what an op
+//          finds in a tensor (nonzero: at most as many as there are elements); and exchanges with split
+//          sizes. The received split sizes of an exchange lie in the range of the sent ones over all ranks
+//          of the group: the n-th exchange on a group is the same exchange on each of its ranks. Split sizes
+//          are never negative.
 // Limits   Senders that the job does not hold may send anything: an exchange with one of them bounds nothing. What
-// stays
-//          open is reported.
+//          stays open is reported.
 #pragma once
 
 #include <string>

@@ -1,14 +1,14 @@
 // Import of capture JSON: what PyTorch recorded of one training step, one file a rank, becomes a Job.
 //
 // What     `"format": "step-capture"`, version 1, plain or gzipped (docs/capture-format.md has the format and where
-// each
-//          field goes). Nothing is lost: what has a place in the IR goes there, unknown keys travel as free key/values.
+//          each field goes). Nothing is lost: what has a place in the IR goes there, unknown keys travel as free
+//          key/values.
 // Ranks    One file is one rank, or with `spmd` stands for all ranks of its world. Several files are a rank set: ranks
 //          whose programs are equal up to group names share one, and when all ranks are there and equal the job is
 //          SPMD.
 // Errors   The first malformed thing ends the import: file, JSON path, byte offset (of the JSON text, after unpacking).
 // Hostile  Depth, sizes and the growth of gzip are bounded; the result is well-formed, and the verifier judges the
-// rest.
+//          rest.
 #pragma once
 
 #include <string>

@@ -2,8 +2,7 @@
 // importers.
 //
 //   "f32[4, s0][s0, 1]cuda:0"   "Sym(s0*4)"   "DTensor(bf16[8, 64], S(0))"
-//   # Annotation: {'module_fqn': 'layers.0'} ac_graph_id: 1 - MUST_SAVE Backward of forward node: File: a.py:3 in f,
-//   code: ...
+//   # Annotation: {'module_fqn': 'layers.0'} ac_graph_id: 1 - MUST_SAVE Backward of forward node: File: a.py:3 in f
 #pragma once
 
 #include <optional>

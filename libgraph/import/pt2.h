@@ -2,12 +2,12 @@
 // constants tensors.
 //
 // What     Archives of PyTorch's schema 8 (torch 2.6 and newer), zip, in all layouts that PyTorch has written.
-// Parameters,
-//          buffers and constants become inputs; symbols keep their ranges; mutated buffers and losses keep their kind.
-// Never    Nothing is unpickled or run. Weights that an older torch has pickled stay where they are, and that is said.
+//          Parameters, buffers and constants become inputs; symbols keep their ranges; mutated buffers and losses keep
+//          their kind.
+// Never    Nothing is unpickled or run. Weights that an older torch has pickled stay where they are,
+//          and that is said.
 // Lost     Of stack traces the innermost line outside of torch is kept; `torch_fn`, `source_fn_stack` and `from_node`
-// are
-//          left out.
+//          are left out.
 // Errors   `unreadable`: archive, entry, JSON path. See zip_archive.h for the bounds on what a file may claim.
 #pragma once
 

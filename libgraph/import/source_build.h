@@ -1,10 +1,10 @@
 // From a source's graph to a Program: the second half of every importer but that of captures, by the same rules.
 //
 // Getitems  `python.getitem` with a constant index is folded into the node that it takes apart; its name and type
-// become
-//           those of the result.
+//           become those of the result.
 // Names     are kept. A name that is taken, unknown, or used before its definition is an error with its place.
-// Symbols   that nobody declares are declared as PyTorch names them: s0 a size of the inputs, u0 known from data only.
+// Symbols   that nobody declares are declared as PyTorch names them: s0 a size of the inputs, u0
+//           known from data only.
 // Types     that the source does not say are inferred; what cannot be stays unknown, and the verifier says so.
 // Ops       without a row of the op table are opaque; the tally says which.
 // Cost      Linear, but for a hint after an unknown name.

@@ -6,8 +6,7 @@
 // or, in older archives, sympy's plain spelling (`s77 + 1`), which ExprPool::parse reads.
 //
 // Limits   Depth and length are bounded. Errors give the column within the text. What has no place among our
-// expressions
-//          (rationals, floats, true division, Piecewise) is an error, too.
+//          expressions (rationals, floats, true division, Piecewise) is an error, too.
 #pragma once
 
 #include <string_view>

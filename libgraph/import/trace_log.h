@@ -4,11 +4,11 @@
 //          payload. An artefact is a payload with its name, its compilation and its rank. Everything else is passed
 //          over.
 // tlparse  A folder for each compilation ("-_0_0_0"), a file for each artefact ("aot_joint_graph_5.txt").
-// Compile  "0/0" is the first compilation of the first frame; a graph break makes 1/0, another shape 0/1. Of several
-//          attempts at one the last that has graphs counts. A step is one compilation: among several one must choose.
+// Compile  "0/0" is the first compilation of the first frame; a graph break makes 1/0, another shape 0/1. Of
+//          several attempts at one the last that has graphs counts. A step is one compilation: among several
+//          one must choose.
 // Graphs   The joint graph, else the forward joined with the backward, else the graph for inference. Dynamo's graph
-// names
-//          the inputs.
+//          names the inputs.
 // Ranks    by the `rank` of the lines, else by the file's name ("..._rank_3_..."), else in turn.
 #pragma once
 

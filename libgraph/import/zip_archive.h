@@ -3,8 +3,8 @@
 // Entries  Names are unique, relative and stay within the archive ("..", "\\" and NUL are refused); stored or deflated,
 //          never encrypted. Nothing is written to disk, and nothing is unpacked before it is asked for.
 // Sizes    An entry may unpack to `free_bytes` whatever its packed size, beyond that only to `max_ratio` times that
-// size,
-//          and never to more than `max_bytes`; all entries together to `free_bytes` + `max_ratio` times the archive.
+//          size, and never to more than `max_bytes`; all entries together to `free_bytes` + `max_ratio` times the
+//          archive.
 // Errors   `unreadable`, with the archive's name and the entry as the path. Checksums are held against the data.
 #pragma once
 

@@ -2,10 +2,9 @@
 //
 // exact         as liveness.h counts it: what is live at each node, after reuse in place
 // cuda-caching  as PyTorch would have it, running the graph node by node: each result gets a block
-// (caching_allocator.h) while the
-//               node's arguments are still there, and gives it back behind its last use. Nothing is reused in place,
-//               views cost nothing. What collectives read and write stays until their wait, as liveness.h says; in the
-//               body of a call too.
+//               (caching_allocator.h) while the node's arguments are still there, and gives it back behind its last
+//               use. Nothing is reused in place, views cost nothing. What collectives read and write stays until their
+//               wait, as liveness.h says; in the body of a call too.
 // Both leave out graph inputs, what lies on the host, and what has no known size.
 #pragma once
 
@@ -44,7 +43,8 @@ AllocationReport allocate_step(const Program& program, const Liveness& liveness,
 
 // A line about the peak, and one a span.
 std::string print_allocation(const AllocationReport& report);
-// {"name","allocated_bytes","reserved_bytes","segments","timeline":[{"phase","first","last","nodes","begin_bytes","peak_bytes","peak_node","end_bytes"}]}
+// {"name","allocated_bytes","reserved_bytes","segments","timeline":[{"phase","first","last","nodes","begin_bytes",
+//  "peak_bytes","peak_node","end_bytes"}]}
 void write_allocation(const AllocationReport& report, JsonWriter* json);
 
 }  // namespace sg

@@ -2,11 +2,9 @@
 // memory is touched.
 //
 // Sizes     Requests are rounded up to 512 bytes. Up to 1 MiB they come from segments of 2 MiB; below 10 MiB from
-// segments of 20 MiB;
-//           larger ones have a segment of their own, a multiple of 2 MiB.
+//           segments of 20 MiB; larger ones have a segment of their own, a multiple of 2 MiB.
 // Choice    The smallest free block that fits, the earliest of equal ones. What is left of it becomes a free block when
-// it is at least
-//           512 bytes (small requests) or more than 1 MiB; else it stays with the block.
+//           it is at least 512 bytes (small requests) or more than 1 MiB; else it stays with the block.
 // Freed     Neighbouring free blocks of a segment become one. Segments are never given back.
 // Left out  Streams, expandable segments, max_split_size and the other settings: PyTorch's defaults, on one stream.
 // Cost      O(log blocks) a request.

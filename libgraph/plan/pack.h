@@ -1,10 +1,10 @@
 // Packing: places for items on a line of bytes so that items in use at the same time do not overlap and the line is
 // short.
 //
-// Item      One or more rectangles that keep their distance: a piece of memory in use during the steps first..last
-// (both
-//           included) that begins `offset` bytes into the item. Most items are one rectangle; what takes over a part of
-//           other memory, or lies in the frame of a call, is placed together with it.
+// Item      One or more rectangles that keep their distance: a piece of memory in use during the steps
+//           first..last (both included) that begins `offset` bytes into the item. Most items are one
+//           rectangle; what takes over a part of other memory, or lies in the frame of a call, is placed
+//           together with it.
 // Method    First fit, items in several orders (size, crowding, area, life, start). Where the best is too far above the
 //           lower bound, a local search: valleys of the skyline are filled (pack_valley.h) by keys that are drawn, or
 //           those of the best so far with some changed, and what that gives goes through first fit once more. Where

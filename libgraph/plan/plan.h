@@ -1,9 +1,8 @@
 // MemoryPlan: a place in one arena for every piece of memory that a graph makes, before anything runs.
 //
 // Placed    Storages inside (liveness.h) whose size is known, each at one offset for all of its life. Two that are in
-// use
-//           at the same position never overlap, except that a result lies in what it takes over, and a call's results
-//           lie in its frame.
+//           use at the same position never overlap, except that a result lies in what it takes over, and a call's
+//           results lie in its frame.
 // Pooled    Storages whose size only the data decides: the run takes them from its pool.
 // Outside   Inputs and all in their memory: no offset.
 // Host      Storages in the host's memory (LiveStorage::is_host) lie in an arena of their own, by the same rules.

@@ -1,11 +1,10 @@
 // Machine: what a simulation believes of the hardware, as numbers with names.
 //
 // Keys      Every number is a key of one flat table ("device.memory_gbps", "network.ll.base_us"): the YAML form,
-// `--set`
-//           and the printed form are made from it. In YAML the dots are nested maps.
+//           `--set` and the printed form are made from it. In YAML the dots are nested maps.
 // Base      A file may say `base: h100-8` and give only what differs; without a base it has to give every key.
 // Built in  libgraph/sim/machines/*.yaml, found by name. A file is found by its path: what ends in .yaml or .yml, or
-// has a slash.
+//           has a slash.
 #pragma once
 
 #include <span>

@@ -1,11 +1,10 @@
 // How long one node computes on a machine: a roofline with what kernels are known to reach.
 //
 // Time      the longest of: products at the machine's peak for their dtype, all else at the vector peak, bytes at the
-// memory's
-//           bandwidth; but never less than one kernel takes. What moves nothing and computes nothing takes no time.
+//           memory's bandwidth; but never less than one kernel takes. What moves nothing and computes nothing takes no
+//           time.
 // Tiles     A product fills the machine in whole waves of tiles: the best of three tile sizes counts. That is why half
-// the
-//           rows take more than half of the time.
+//           the rows take more than half of the time.
 // Costs     are those of CostModel: flops and bytes of one kernel a node. Fusion is not modelled.
 #pragma once
 

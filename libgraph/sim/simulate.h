@@ -1,8 +1,7 @@
 // Simulation: when each node of a step runs on a machine, and what that time is spent on.
 //
 // Rank      A program stands for its ranks: all of them do the same at the same time, so ten thousand ranks cost what
-// one does.
-//           A collective begins when the last program of its group has come to it.
+//           one does. A collective begins when the last program of its group has come to it.
 // Host      One thread that launches nodes in schedule order; a host sync waits for the device, and whatever comes
 //           after is launched later.
 // Streams   One for compute, one a communicator, one each way to the host. A stream runs in the order of launches. A
@@ -10,8 +9,7 @@
 //           compute.
 // Bodies    of sg.call run inline.
 // Time      The makespan is compute + what compute waited for: collectives by kind ("exposed"), copies, the host's
-// launches
-//           and syncs, and the tail after the last kernel. The parts add up to the makespan.
+//           launches and syncs, and the tail after the last kernel. The parts add up to the makespan.
 // Exact     for what it models, deterministic, linear in the nodes.
 #pragma once
 

@@ -3,8 +3,7 @@
 //     scores = scale * query @ key^T, masked;  out = softmax(scores) @ value;  logsumexp = log(sum(exp(scores)))
 //
 // Tensors   query [B, H, L, E], key [Bk, Hk, S, E], value [Bk, Hk, S, Ev], any strides. H is a multiple of Hk: query
-// heads
-//           share a key head in runs of H / Hk. Bk is B or 1.
+//           heads share a key head in runs of H / Hk. Bk is B or 1.
 // Types     f32, bf16, f16: computed in f32, rounded once; f64 in f64.
 // Rows      in which everything is masked give zeros, and -infinity as the logarithm.
 // Bits      do not depend on threads: blocks are cut by size alone, and one task owns all that it adds up.

@@ -1,7 +1,7 @@
 // FlexAttention: attention whose scores a nested graph changes (score_mod) and another masks (mask_mod).
 //
-//     score = score_mod(scale * query @ key^T, batch, head, q, k, captured...)   where mask_mod(batch, head, q, k,
-//     captured...)
+//     score = score_mod(scale * query @ key^T, batch, head, q, k, captured...)
+//             where mask_mod(batch, head, q, k, captured...)
 //
 // Both graphs are about one score; here they run over a block of them (LaneGraph). Logarithms and maxima are returned
 // in units of log2. The lists of blocks in block_mask say which scores mask_mod can let through; what counts is

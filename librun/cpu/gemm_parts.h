@@ -2,9 +2,8 @@
 //
 // bf16   three parts, exact: 3 times 8 bits of significand. Parts below 2^-126 count as zero.
 // f16    two parts of 11 bits, each rounded to nearest; what is left is at most one unit in the last place of f32. f16
-// has
-//        few exponents, so a line is scaled by a power of two first, which brings its largest number into [2^14, 2^15).
-//        What is left of numbers far below the largest is up to 2^-25, scaled: a line that has any below 2^-4 is
+//        has few exponents, so a line is scaled by a power of two first, which brings its largest number into [2^14,
+//        2^15). What is left of numbers far below the largest is up to 2^-25, scaled: a line that has any below 2^-4 is
 //        `wide`.
 //
 // inf and NaN (and for bf16 what rounds to inf) have no parts: parts of theirs are inf and NaN, and every sum that they

@@ -4,8 +4,7 @@
 // step takes products of a part of A and a part of B one after the other,
 //
 //   bf16   high low, high middle, high high, middle high, middle middle, low high     (what is left out: below 2^-26)
-//   f16    high low, high high, low high                                              (below 2^-22, 2^-26 on the
-//   average)
+//   f16    high low, high high, low high (below 2^-22, 2^-26 on the average)
 //
 // and each adds (e + o) to the sum, e and o being chains of fused multiply-adds over the even and the odd k. Numbers
 // (of bf16) and results below 2^-126 count as zero. Sums of f16 are scaled back at the end, rounding once where the

@@ -9,8 +9,7 @@
 //   - whatever else runs lane by lane: slow, and right for any op.
 //
 // Precision  Score graphs are traced with a half type where attention computes scores in f32: a value that comes from
-// such
-//            a wider input stays wide until the graph says otherwise.
+//            such a wider input stays wide until the graph says otherwise.
 #pragma once
 
 #include <memory>

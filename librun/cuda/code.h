@@ -1,8 +1,7 @@
 // Machine code of generated kernels: from NVRTC, kept on disk.
 //
 // Cache   $XDG_CACHE_HOME/stepgraph/cuda (else ~/.cache/...), a file a kernel, named by a hash of all that its code
-// hangs
-//         on: text, headers, architecture, compiler. A file that does not hold what its head says is made anew.
+//         hangs on: text, headers, architecture, compiler. A file that does not hold what its head says is made anew.
 //         SG_CUDA_CACHE=DIR puts it elsewhere, SG_CUDA_CACHE= (empty) keeps nothing.
 // Without NVRTC (libnvrtc.so.13) chains are interpreted: slower, the same bits.
 #pragma once
@@ -31,7 +30,7 @@ class CodeMaker {
   const Functions& nvrtc_;
 };
 
-// The headers that generated text includes: made at build time of kernels/ and cpu/math.h.
+// The headers that generated text includes: made at build time of kernels/ and work/math.h.
 struct CodeHeader {
   const char* name;
   const char* text;

@@ -1,11 +1,9 @@
 // Pointwise programs as C++ text: one kernel a chain, written with kernels/generated.h.
 //
 // Bits    are those of the interpreter (kernels/pointwise.h): the same rows of element_ops.def, step by step, rounded
-// where
-//         the program rounds; nothing is contracted.
+//         where the program rounds; nothing is contracted.
 // Text    hangs on ops, types, shapes and strides alone, not on addresses: layers that repeat have one kernel. Sizes
-// are
-//         numbers in it, so that divisions by them are products.
+//         are numbers in it, so that divisions by them are products.
 #pragma once
 
 #include <optional>

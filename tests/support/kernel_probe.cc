@@ -2,9 +2,8 @@
 //
 // FILE is mapped and shared: tensors are places in it. Standard input has words, one request after the other:
 //     call OP THREADS NUMERICS  {arg NAME VALUE}  {res VALUE}  go
-//     VALUE   tensor DTYPE OFFSET CONJUGATE RANK SIZES STRIDES | int I | float F | bool B | complex RE IM | text T |
-//     dtype D
-//             | ints N I... | tensors N VALUE... | values N VALUE... | none
+//     VALUE   tensor DTYPE OFFSET CONJUGATE RANK SIZES STRIDES | int I | float F | bool B | complex RE IM | text T
+//             | dtype D | ints N I... | tensors N VALUE... | values N VALUE... | none
 // The answer is one line: "ok" and what became known only now (tensors that were allocated, numbers), or "error
 // MESSAGE".
 #include <fcntl.h>

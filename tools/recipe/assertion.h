@@ -6,7 +6,8 @@
 // Units     KiB MiB GiB TiB, kB MB GB TB; k M G T; %; us ms s. Plain numbers otherwise; times are in seconds.
 //           A share has to say %; a bound of another kind than its metric's is a mistake
 // Unknown   What a size without a number, or an op of unknown cost, keeps from being counted does not hold, and says
-// so. Ranks     of several programs each has to hold.
+//           so.
+// Ranks     of several programs each has to hold.
 #pragma once
 
 #include <string>

@@ -2,8 +2,7 @@
 // again.
 //
 // Whole     An entry is written aside and renamed; a killed runner leaves no broken one. What is read is verified by
-// its
-//           seal, and an entry that does not hold is removed and made again.
+//           its seal, and an entry that does not hold is removed and made again.
 // Shared    by any number of runners. A cache that cannot be written (full, read-only) costs time and no result.
 // Size      `trim` removes what was used longest ago beyond the limit.
 #pragma once

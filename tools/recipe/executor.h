@@ -1,8 +1,7 @@
 // Runs a plan: each step once its input is there, on several threads; results from the cache where the key is known.
 //
 // Life         A step that is ready is taken (work), made or found (make_once), held against what the recipe asks and
-// written
-//              where that says (settle), told, and its graph let go when the last step that reads it is done.
+//              written where that says (settle), told, and its graph let go when the last step that reads it is done.
 // Same bytes   A pass runs here by the pipeline, or with `pipes` as its tool with the graph through standard input: the
 //              bytes are the same. Two variants whose steps have one key share the work.
 // Failure      A step that fails stops those that read it, and no other. A check that fails stops nothing.
