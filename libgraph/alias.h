@@ -9,8 +9,7 @@
 // Opaque    An op that the table does not know may return, and may write, each of its tensor arguments.
 // Bodies    sg.call aliases, writes and syncs as its body does; recursive bodies, which no valid job has, are opaque.
 // In flight A collective, or a transfer (transfer.h), runs until its wait: the wait counts as a write of the buffer and
-// as
-//           a read of the inputs, so that nothing overwrites them between launch and wait.
+//           as a read of the inputs, so that nothing overwrites them between launch and wait.
 // Views     of a value do not read it: they are free to move across writes.
 //
 // A pure function of a const graph, linear in time and memory. It describes the graph as it was: moving nodes keeps it

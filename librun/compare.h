@@ -5,8 +5,7 @@
 //           added up. Values without a counterpart are counted. Results inside of calls have the name of the call
 //           before theirs.
 // Equality  Of bits, shape and dtype; of sums over chunks by the tolerance of --expect (expect.h), as another order of
-// addition
-//           is their point. The first node that differs, in the changed graph's schedule, is where to look: what
+//           addition is their point. The first node that differs, in the changed graph's schedule, is where to look: what
 //           follows differs because of it.
 #pragma once
 

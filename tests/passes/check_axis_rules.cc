@@ -2,13 +2,12 @@
 // made wrong.
 //
 // Calls     Every conformance vector of an op that an axis rule knows, as a module of one node: in 2 or 3 chunks of its
-// first
-//           axis, and of its second (of elementwise ops, which share a rule, some). It is refused, or it gives what the
+//           first axis, and of its second (of elementwise ops, which share a rule, some). It is refused, or it gives what the
 //           whole call gives.
 // Modules   The graphs of MODULES/*.txt: modules whose nodes need each other's states. Those named refused-* must be
-// refused. Mutants   Each rule made wrong on purpose, in one way at a time, for each op: it must show somewhere, as a
-// refusal, as a
-//           finding of the verifier or the type rules, or in the values. A mutant that does not is a failure.
+//           refused.
+// Mutants   Each rule made wrong on purpose, in one way at a time, for each op: it must show somewhere, as a refusal,
+//           as a finding of the verifier or the type rules, or in the values. A mutant that does not is a failure.
 // Prints a table, a line a rule. Exit 0: calls and modules are right, every rule was tried, and every mutant was
 // caught.
 #include <algorithm>
