@@ -10,8 +10,8 @@
 #include "librun/cpu/fill.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
-#include "librun/work/shapes.h"
 #include "librun/work/math.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {

@@ -6,10 +6,10 @@
 #include "librun/cpu/indices.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
-#include "librun/work/shapes.h"
 #include "librun/work/pool.h"
 #include "librun/work/run.h"
 #include "librun/work/search.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/index.h"
-#include "librun/work/shapes.h"
 #include "librun/work/run.h"
 #include "librun/work/search.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cuda {
 namespace {
