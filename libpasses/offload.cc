@@ -105,10 +105,13 @@ class ProgramOffload {
         outlook_(outlook_of(program_, sizes)) {}
 
   // In rounds, as what is left depends on where the plan then has its peak: a second run finds nothing.
-  Outcome run(const ProgramTimeline* timeline, const Machine& machine, bool wants_lines) {
+  Result<Outcome> run(const ProgramTimeline* timeline, const Machine& machine, bool wants_lines) {
     Outcome out;
     Measured now = measure(program_, sizes_);
-    const MemoryPlan before = is_tagged() ? plan_once_applied() : now.plan;
+    MemoryPlan before = now.plan;
+    if (is_tagged()) {
+      SG_ASSIGN(before, plan_once_applied());
+    }
     out.peak_before = out.peak_after = before.arena_bytes;
     out.host_bytes = now.plan.host_bytes;
     if (before.overflow || now.plan.overflow) return out;
@@ -119,7 +122,10 @@ class ProgramOffload {
           find_offload_candidates(&program_, now.liveness, options_, clock ? &*clock : nullptr, outlook_);
       const OffloadChoice choice = choose(facts, now.liveness, out.host_bytes);
       if (clock) queue_fetches(choice, now.liveness, *clock, first_late(now.liveness), &facts.candidates);
-      const bool is_taken = !choice.taken.empty() && try_it(facts, choice, &now, &out);
+      bool is_taken = false;
+      if (!choice.taken.empty()) {
+        SG_ASSIGN(is_taken, try_it(facts, choice, &now, &out));
+      }
       out.kept = facts.kept.size();
       out.over_budget = choice.over_budget;
       out.of_no_use = choice.of_no_use;
@@ -142,13 +148,13 @@ class ProgramOffload {
   }
 
   // The plan of the step once sg-remat has carried out its tags.
-  MemoryPlan plan_once_applied() const {
+  Result<MemoryPlan> plan_once_applied() const {
     const size_t chosen[] = {which_};
     Job trial(job_, chosen);
     Diagnostics notes;
     PassContext context{&notes, false, false, 1};
-    const bool is_applied = remat(&trial, {.policy = RematPolicy::tags, .target = {}, .save = {}}, context).ok();
-    return measure(is_applied ? *trial.programs[0] : program_, sizes_).plan;
+    SG_TRY(remat(&trial, {.policy = RematPolicy::tags, .target = {}, .save = {}}, context));
+    return measure(*trial.programs[0], sizes_).plan;
   }
 
   uint32_t first_late(const Liveness& live) const {
@@ -157,12 +163,17 @@ class ProgramOffload {
   }
 
   // A plan that is not lower is not taken. `now`: what is measured then, of a graph without tags.
-  bool try_it(const OffloadFacts& facts, const OffloadChoice& choice, Measured* now, Outcome* out) {
+  Result<bool> try_it(const OffloadFacts& facts, const OffloadChoice& choice, Measured* now, Outcome* out) {
     Graph untouched(program_.graph, &program_.graph.pool());
     apply_offloads(&program_, facts.candidates, choice);
     Measured next;
-    if (!is_tagged()) next = measure(program_, sizes_);
-    const MemoryPlan after = is_tagged() ? plan_once_applied() : next.plan;
+    MemoryPlan after;
+    if (is_tagged()) {
+      SG_ASSIGN(after, plan_once_applied());
+    } else {
+      next = measure(program_, sizes_);
+      after = next.plan;
+    }
     if (after.arena_bytes > out->peak_after || (after.arena_bytes == out->peak_after && !options_.all)) {
       program_.graph = std::move(untouched);
       return false;
@@ -273,10 +284,10 @@ std::string held_up(const ProgramTimeline& before, const ProgramTimeline& after,
 
 // A plan that was not taken ends the rounds of one look at the program; a fresh look may find another. Until none does.
 template <class Look>
-Outcome look_again(const Look& look) {
-  Outcome all = look();
+Result<Outcome> look_again(const Look& look) {
+  SG_ASSIGN(Outcome all, look());
   for (int i = 0; all.moved > 0 && i < kMostRounds; ++i) {
-    const Outcome more = look();
+    SG_ASSIGN(const Outcome more, look());
     if (more.moved == 0) break;
     all.moved += more.moved;
     all.host_bytes = more.host_bytes, all.peak_after = more.peak_after;
@@ -299,10 +310,12 @@ Result<Change> offload(Job* job, const OffloadOptions& options, PassContext& con
   std::vector<Outcome> outcomes;
   for (size_t i = 0; i < job->programs.size(); ++i) {
     const SizeValues sizes = [&](StrId symbol) { return values[i].value(symbol); };
-    outcomes.push_back(look_again([&] {
+    const auto look = [&] {
       ProgramOffload one(job, i, sizes, options);
       return one.run(in_time ? &before.programs[i] : nullptr, machine.machine, context.explain);
-    }));
+    };
+    SG_ASSIGN(Outcome outcome, look_again(look));
+    outcomes.push_back(std::move(outcome));
   }
   const Outcome all = sum_of(outcomes);
   Change change;

@@ -1,5 +1,5 @@
-// Which of the candidates go to the host. The profile of live bytes is a tree over the schedule, so that taking a
-// candidate and finding the new peak cost a logarithm each.
+// Which of the candidates go to the host. The profile of live bytes is a tree over the schedule, and so is who is away
+// when: taking a candidate, finding the new peak and the largest that is away there cost a logarithm each.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -50,6 +50,51 @@ class Profile {
   std::vector<int64_t> most_, added_;  // a heap: the largest below a node, what was added to all below it
 };
 
+// Who covers a position: of those that do, the one that was added last and is still open. Each stands in the tree's
+// nodes that make up its positions, so that adding and asking cost a logarithm each; who is found closed is not met
+// again.
+class Cover {
+ public:
+  explicit Cover(size_t positions) {
+    while (size_ < positions) size_ *= 2;
+    head_.assign(2 * size_, kNobody);
+  }
+
+  void add(uint32_t first, uint32_t last, uint32_t who) {
+    for (size_t begin = first + size_, end = last + size_ + 1; begin < end; begin /= 2, end /= 2) {
+      if (begin % 2 == 1) push(begin++, who);
+      if (end % 2 == 1) push(--end, who);
+    }
+  }
+
+  // `order`: those that were added later have the smaller number.
+  std::optional<size_t> at(uint32_t position, const std::vector<bool>& is_open, const std::vector<uint32_t>& order) {
+    std::optional<size_t> best;
+    for (size_t i = position + size_; i >= 1; i /= 2) {
+      while (head_[i] != kNobody && !is_open[entries_[head_[i]].who]) head_[i] = entries_[head_[i]].next;
+      if (head_[i] == kNobody) continue;
+      const size_t who = entries_[head_[i]].who;
+      if (!best || order[who] < order[*best]) best = who;
+    }
+    return best;
+  }
+
+ private:
+  static constexpr uint32_t kNobody = 0xFFFFFFFFu;
+  struct Entry {
+    uint32_t who, next;
+  };
+
+  void push(size_t node, uint32_t who) {
+    entries_.push_back({who, head_[node]});
+    head_[node] = static_cast<uint32_t>(entries_.size() - 1);
+  }
+
+  size_t size_ = 1;
+  std::vector<uint32_t> head_;  // by node of the tree
+  std::vector<Entry> entries_;
+};
+
 class Chooser {
  public:
   Chooser(const std::vector<OffloadCandidate>& candidates, const std::vector<int64_t>& live_bytes,
@@ -58,9 +103,15 @@ class Chooser {
         profile_(live_bytes),
         left_(budget.value_or(INT64_MAX)),
         open_(candidates.size(), true),
-        order_(candidates.size()) {
-    std::iota(order_.begin(), order_.end(), size_t{0});
-    std::ranges::stable_sort(order_, [&](size_t a, size_t b) { return candidates_[a].bytes > candidates_[b].bytes; });
+        order_(candidates.size()),
+        rank_(candidates.size()),
+        as_asked_(live_bytes.size()),
+        longer_(live_bytes.size()) {
+    std::iota(order_.begin(), order_.end(), 0u);
+    std::ranges::stable_sort(order_,
+                             [&](uint32_t a, uint32_t b) { return candidates_[a].bytes > candidates_[b].bytes; });
+    for (uint32_t i = 0; i < order_.size(); ++i) rank_[order_[i]] = i;
+    for (size_t i = order_.size(); i-- > 0;) add_ways(order_[i]);
   }
 
   // At the highest point: the largest that is away there at the distances asked for; else the largest that can be.
@@ -99,22 +150,23 @@ class Chooser {
   }
 
  private:
+  void add_ways(uint32_t candidate) {
+    const std::vector<OffloadWay>& ways = candidates_[candidate].ways;
+    for (size_t way = 0; way < ways.size(); ++way)
+      (way == 0 ? as_asked_ : longer_).add(ways[way].away_first, ways[way].away_last, candidate);
+  }
+
   std::optional<OffloadChoice::Taken> largest_away_at(uint32_t peak) {
-    if (2 * closed_ > order_.size()) std::erase_if(order_, [&](size_t i) { return !open_[i]; }), closed_ = 0;
-    std::optional<OffloadChoice::Taken> longer;
-    for (size_t i : order_) {
-      const std::optional<size_t> way = open_[i] ? way_at(candidates_[i], peak) : std::nullopt;
-      if (!way) continue;
-      if (candidates_[i].bytes > left_) leave_out(i);
-      else if (*way == 0) return OffloadChoice::Taken{i, 0};
-      else if (!longer) longer = {i, *way};
-    }
-    return longer;
+    for (Cover* cover : {&as_asked_, &longer_})
+      while (const std::optional<size_t> i = cover->at(peak, open_, rank_)) {
+        if (candidates_[*i].bytes <= left_) return OffloadChoice::Taken{*i, *way_at(candidates_[*i], peak)};
+        leave_out(*i);
+      }
+    return std::nullopt;
   }
 
   void leave_out(size_t i) {
     open_[i] = false;
-    ++closed_;
     ++out_.over_budget;
   }
 
@@ -136,7 +188,6 @@ class Chooser {
     const OffloadCandidate& c = candidates_[taken.candidate];
     move(taken, -1);
     open_[taken.candidate] = false;
-    ++closed_;
     left_ -= c.bytes;
     out_.host_bytes += c.bytes;
     out_.taken.push_back(taken);
@@ -146,8 +197,8 @@ class Chooser {
   Profile profile_;
   int64_t left_;
   std::vector<bool> open_;
-  std::vector<size_t> order_;  // the largest first; some of those that are closed still in it
-  size_t closed_ = 0;          // of order_
+  std::vector<uint32_t> order_, rank_;  // the largest first; where each stands in that
+  Cover as_asked_, longer_;             // where candidates are away
   OffloadChoice out_;
 };
 
