@@ -8,8 +8,11 @@ passes must have nothing to do the second time. Says aloud when ../shared/traces
 Chains   Each pass alone as a tool, some pairs, and orders of all of them through sg-pipe: in these each pass stands directly
          behind each other one once (a row-complete Latin square). --all: every order of {clean, one remat, offload, concretize}.
          --sparse: three chains and one order for each random job, others for the next: thousands of jobs (--first: from that seed).
+Once     A tool with the same options on the same bytes is run once, and so is what is asked of the same bytes: orders share
+         what they have in common. One order of each graph also goes through sg-pipe, which has to give the same bytes.
 """
 import argparse
+import hashlib
 import itertools
 import json
 import os
@@ -51,9 +54,17 @@ def orders(bin_dir, symbolic, every):
     return [list(order) for remat in remats for order in itertools.permutations([*others, remat])]
 
 
+def digest(path):
+    with open(path, 'rb') as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
 class Case:
+    """One graph and what came of it; what was found is kept by the bytes that it was found of."""
+
     def __init__(self, bin_dir, folder):
         self.bin, self.folder = bin_dir, folder
+        self.files, self.applied, self.facts = {}, {}, {}
 
     def tool(self, name):
         return os.path.join(self.bin, name)
@@ -61,33 +72,55 @@ class Case:
     def file(self, name):
         return os.path.join(self.folder, name)
 
-    def apply(self, source, chain, target):
+    def kept(self, path):
+        """`path` moved to where the file of its bytes is, and these."""
+        key = digest(path)
+        if key not in self.files:
+            self.files[key] = self.file(f'graph{len(self.files)}.sg')
+            os.rename(path, self.files[key])
+        return key
+
+    def apply_one(self, key, step):
+        if (key, step) not in self.applied:
+            name, *options = step
+            said = run(self.tool(f'sg-{name}'), self.files[key], *options, '-o', self.file('new.sg')).stderr
+            self.applied[key, step] = self.kept(self.file('new.sg')), said
+        return self.applied[key, step]
+
+    def apply(self, key, chain):
         said = ''
-        for i, (name, *options) in enumerate(chain):
-            result = target if i + 1 == len(chain) else self.file(f'stage{i}.sg')
-            said += run(self.tool(f'sg-{name}'), source, *options, '-o', result).stderr
-            source = result
-        return said
+        for step in chain:
+            key, words = self.apply_one(key, step)
+            said += words
+        return key, said
 
-    def pipe(self, source, chain, target):
-        stages = [word for stage in chain for word in ('--pass', ' '.join(stage))]
-        return run(self.tool('sg-pipe'), source, *stages, '-o', target).stderr
+    def pipe(self, key, chain):
+        stages = [word for step in chain for word in ('--pass', ' '.join(step))]
+        said = run(self.tool('sg-pipe'), self.files[key], *stages, '-o', self.file('new.sg')).stderr
+        return self.kept(self.file('new.sg')), said
 
-    def is_symbolic(self, graph):
-        return json.loads(run(self.tool('sg-stat'), graph, '--json').stdout)['symbols']['count'] > 0
+    def stat(self, key):
+        if ('stat', key) not in self.facts:
+            self.facts['stat', key] = json.loads(run(self.tool('sg-stat'), self.files[key], '--json').stdout)
+        return self.facts['stat', key]
 
-    def peak(self, graph):
-        return json.loads(run(self.tool('sg-stat'), graph, '--json').stdout)['memory']['peak_bytes']
+    def peak(self, key):
+        return self.stat(key)['memory']['peak_bytes']
+
+    def differs(self, key, values):
+        """Of a valid graph: what its run says where it does not give what `before` gave, else nothing."""
+        if ('differs', key) not in self.facts:
+            run(self.tool('sg-check'), self.files[key])
+            done = run(self.tool('sg-run'), self.files[key], *values, '--expect', self.file('before{r}.safetensors'), '--bitwise', ok=(0, 1))
+            self.facts['differs', key] = done.stdout[-1500:] if done.returncode != 0 else ''
+        return self.facts['differs', key]
 
     def hold(self, graph, values, chain, apply):
         """`values`: how sg-run gets its inputs, and the seed of random ops."""
         label = ' | '.join(' '.join(step) for step in chain)
-        after = self.file('after.sg')
-        said = apply(graph, chain, after)
-        run(self.tool('sg-check'), after)
-        done = run(self.tool('sg-run'), after, *values, '--expect', self.file('before{r}.safetensors'), '--bitwise', ok=(0, 1))
-        if done.returncode != 0:
-            raise Failure(f'{label}: results differ\n{done.stdout[-1500:]}{said}')
+        after, said = apply(graph, chain)
+        if differs := self.differs(after, values):
+            raise Failure(f'{label}: results differ\n{differs}{said}')
         # A bucket brings parameters together; a merged unshard lives longer; a policy of sg-remat says it when it raises the peak,
         # but not for what comes behind it.
         may_grow = any(step[0] == 'bucket' or (step[0] == 'remat' and '--budget' not in step and step != chain[-1]) for step in chain)
@@ -96,15 +129,13 @@ class Case:
             raise Failure(f'{label}: the planned peak grows from {before} to {now}\n{said}')
         if chain[-1][0] == 'remat' and '--budget' in chain[-1]:
             return                  # a second run has another peak to begin with
-        again = self.apply(after, [chain[-1]], self.file('again.sg'))
+        _, again = self.apply_one(after, chain[-1])
         if 'nothing to' not in again:
             raise Failure(f'{label}: a second run changes something\n{again}')
 
     def hold_same_bytes(self, graph, chain):
         """One process gives what the tools give."""
-        self.apply(graph, chain, self.file('tools.sg'))
-        self.pipe(graph, chain, self.file('pipe.sg'))
-        if open(self.file('tools.sg'), 'rb').read() != open(self.file('pipe.sg'), 'rb').read():
+        if self.apply(graph, chain)[0] != self.pipe(graph, chain)[0]:
             raise Failure(f'{chain}: sg-pipe gives other bytes than the tools')
 
     def run_before(self, graph, values):
@@ -149,20 +180,20 @@ def hold_case(bin_dir, every, sparse, name, make, values):
         case = Case(bin_dir, folder)
         values = [v.replace('{folder}', folder) for v in values]
         make(case)
-        graph = case.file('in.sg')
         try:
-            case.run_before(graph, values)
+            case.run_before(case.file('in.sg'), values)
         except Failure:
             if not name.startswith('random/'):
                 raise
             return None
-        of_all, chains = orders(bin_dir, case.is_symbolic(graph), every), CHAINS
+        graph = case.kept(case.file('in.sg'))
+        of_all, chains = orders(bin_dir, case.stat(graph)['symbols']['count'] > 0, every), CHAINS
         if sparse and name.startswith('random/'):
             of_all, chains = part_of(of_all, name, 1), part_of(CHAINS, name, 3)
         for chain in chains:
             case.hold(graph, values, chain, case.apply)
         for chain in of_all:
-            case.hold(graph, values, chain, case.pipe)
+            case.hold(graph, values, chain, case.apply if every else case.pipe)
         if not sparse:
             case.hold_same_bytes(graph, of_all[0])
         return len(chains) + len(of_all)
