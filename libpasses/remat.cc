@@ -52,9 +52,9 @@ bool has_equal_nodes(const RematModel& a, const RematModel& b) {
 
 class JobRemat {
  public:
-  // `borders`: by program, what crosses into a later layer.
-  JobRemat(Job* job, const RematOptions& options, PassContext& context, std::vector<std::vector<NodeId>> borders)
-      : job_(*job), options_(options), context_(context), borders_(std::move(borders)), values_(usual_values(*job)) {}
+  // `tags`: by program.
+  JobRemat(Job* job, const RematOptions& options, PassContext& context, std::vector<RematTags> tags)
+      : job_(*job), options_(options), context_(context), tags_(std::move(tags)), values_(usual_values(*job)) {}
 
   // Which nodes are recomputed, on all ranks.
   Status decide() {
@@ -94,7 +94,7 @@ class JobRemat {
   // The next run will not find them by what they cross into: that may be gone, or kept.
   void keep_borders(size_t i) {
     Graph& graph = job_.programs[i]->graph;
-    for (NodeId n : borders_[i]) {
+    for (NodeId n : tags_[i].crossing) {
       if (!graph.alive(n)) continue;
       NodeMeta meta = graph.meta(n);
       meta.recompute = Recompute::prefer_save;
@@ -256,8 +256,14 @@ class JobRemat {
       const Part& part = parts_[i];
       const std::vector<uint8_t> open = open_of(part);
       std::vector<uint8_t> border(part.model->size(), 0);
-      for (NodeId n : borders_[i]) border[part.model->position(n)] = !options_.has_crossing();
-      const RematDecided decided{part.decision, open, border, options_.target.is_set()};
+      for (NodeId n : tags_[i].crossing) border[part.model->position(n)] = !options_.has_crossing();
+      uint32_t head = RematModel::kNone;
+      if (const NodeId n = tags_[i].head) {
+        head = part.model->position(n);
+        lines_.push_back("%" + std::string(part.model->graph().label(n)) +
+                         " begins the head: from here on the forward is left alone, as its backward comes at once");
+      }
+      const RematDecided decided{part.decision, open, border, head, options_.target.is_set()};
       std::ranges::move(explain_peak(*part.model, decided, *job_.programs[i], sizes(i)), std::back_inserter(lines_));
     }
     for (const std::string& line : lines_) change->plan += line + "\n";
@@ -274,7 +280,7 @@ class JobRemat {
   Job& job_;
   const RematOptions& options_;
   PassContext& context_;
-  const std::vector<std::vector<NodeId>> borders_;
+  const std::vector<RematTags> tags_;       // by program
   const std::vector<SymbolValues> values_;  // by program
   std::vector<Part> parts_;                 // by program
   std::vector<std::string> lines_;
@@ -337,11 +343,10 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
   if (options.target.budget && options.target.peak_bytes)
     return usage("--budget and --peak do not go together", "give one of them");
   const Recompute crossing = options.has_crossing() ? Recompute::prefer_save : Recompute::must_save;
-  std::vector<std::vector<NodeId>> borders;
-  for (auto& program : job->programs)
-    borders.push_back(tag_for_recompute(program.get(), options.policy, save, crossing));
+  std::vector<RematTags> tags;
+  for (auto& program : job->programs) tags.push_back(tag_for_recompute(program.get(), options.policy, save, crossing));
   if (options.tag_only && !options.target.is_set()) return count_tags(*job);
-  JobRemat remat(job, options, context, std::move(borders));
+  JobRemat remat(job, options, context, std::move(tags));
   SG_TRY(remat.decide());
   remat.write_tags();
   return options.tag_only ? count_tags(*job) : remat.apply();

@@ -39,6 +39,7 @@ std::string why_stays(const RematModel& model, const RematDecided& decided, uint
   if (model.is_output(at)) return "it is an output";
   if (model.bar(at) != RematBar::none) return std::string(remat_bar_text(model.bar(at))) + asker(model, at);
   if (decided.border[at]) return "it is what a later layer begins with" + asker(model, at);
+  if (at >= decided.head) return "it belongs to the head" + asker(model, at);
   if (!decided.open[at]) return "the policy or --save keeps it" + asker(model, at);
   if (decided.decision.recompute[at]) return "the forward still needs it, or what recomputes others";
   const std::string why =

@@ -22,6 +22,7 @@ struct RematDecided {
   const RematDecision& decision;
   const std::vector<uint8_t>& open;    // by position: there was something to decide
   const std::vector<uint8_t>& border;  // by position: kept, as it crosses into a later layer
+  uint32_t head = RematModel::kNone;   // position of where the head begins
   bool has_target = false;
 };
 

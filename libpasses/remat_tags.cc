@@ -41,12 +41,12 @@ class Tagger {
   Tagger(Program* program, RematPolicy policy, const SaveSelectors& save, Recompute crossing)
       : graph_(program->graph), policy_(policy), save_(save), crossing_(crossing) {}
 
-  std::vector<NodeId> run() {
-    if (crossing_ == Recompute::must_save) find_earlier_run();
+  RematTags run() {
+    if (is_rule()) find_earlier_run();
     find_layers();
     for (NodeId n : graph_.nodes())
       if (graph_.node(n).phase == Phase::forward) set(n, tag_of(n));
-    return keep_what_crosses_layers();
+    return {keep_what_crosses_layers(), head_};
   }
 
  private:
@@ -56,6 +56,9 @@ class Tagger {
     meta.recompute = tag;
     graph_.set_meta(n, std::move(meta));
   }
+
+  // Else there is a target, and a search decides by what it comes to: rules of thumb are none of its business.
+  bool is_rule() const { return crossing_ == Recompute::must_save; }
 
   bool is_copy(NodeId n) const { return graph_.meta(n).copy.kind == CopyKind::remat; }
 
@@ -72,7 +75,7 @@ class Tagger {
       layer_[n.index] = layers.of(graph_, n);
       if (is_forward && layer_[n.index] >= 0) last_layered_ = n;
     }
-    if (last_layered_) find_head();
+    if (last_layered_ && is_rule()) find_head();
     for (NodeId n = last_layered_ ? graph_.next(last_layered_) : NodeId(); n; n = graph_.next(n))
       if (layer_[n.index] < 0 && graph_.node(n).phase == Phase::forward)
         layer_[n.index] = INT32_MAX;  // behind all layers
@@ -190,9 +193,8 @@ Status SaveSelectors::check_used(const Job& job) const {
   return ok_status();
 }
 
-std::vector<NodeId> tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save,
-                                      Recompute crossing) {
-  return policy == RematPolicy::tags ? std::vector<NodeId>() : Tagger(program, policy, save, crossing).run();
+RematTags tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save, Recompute crossing) {
+  return policy == RematPolicy::tags ? RematTags() : Tagger(program, policy, save, crossing).run();
 }
 
 void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision,

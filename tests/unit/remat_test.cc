@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <utility>
 
 #include "libgraph/binary/binary.h"
 #include "libgraph/expr/assume.h"
@@ -341,6 +342,51 @@ TEST_CASE("in a long chain of layers only some keep what crosses into the next")
   CHECK(peak(1) >= 80 * kValue);
   CHECK(peak(0) <= 20 * kValue);  // not 40, as with every layer's
   CHECK(peak(0.1) <= 27 * kValue);
+}
+
+namespace {
+
+// A tower of numbered layers, one without numbers behind it, and a loss of both.
+std::string two_towers() {
+  const std::string type = " : f32[64, 64]\n";
+  std::string out = "sg 1.0 world 1\ngraph rank *\n  param %w : f32[64, 64] \"w\"\n  input %x : f32[64, 64]\n";
+  std::string text = "x", image = "x", way_back;
+  for (const char* layer : {"0", "1"}) {
+    const std::string n = layer, before = std::exchange(text, "t" + n);
+    out += "  forward text.layers." + n + "\n    %m" + n + " = aten.mm(%" + before + ", %w)" + type + "    %t" + n +
+           " = aten.tanh(%m" + n + ")" + type;
+  }
+  for (const char* part : {"stem", "body", "pool", "top"}) {
+    const std::string n = part, before = std::exchange(image, "i_" + n);
+    out += "  forward image." + n + "\n    %p_" + n + " = aten.mm(%" + before + ", %w)" + type + "    %i_" + n +
+           " = aten.exp(%p_" + n + ")" + type;
+  }
+  out += "  backward\n    %g0 = aten.mul.Tensor(%" + text + ", %" + image + ")" + type;
+  int next = 0;
+  for (const char* of : {"i_pool", "i_body", "i_stem", "t1", "t0"}) {
+    const std::string from = std::to_string(next++);
+    out += "    %g" + std::to_string(next) + " = aten.mul.Tensor(%g" + from + ", %" + of + ")" + type;
+  }
+  return out + "  output %g" + std::to_string(next) + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("under a target nothing is taken for a head: a second tower is recomputed, and the bound is one") {
+  const Job job = parse(two_towers());
+  RematModel model = model_of(job);
+  const Oracle oracle(job, &model, allowed_of(model));
+  Job out(job);
+  Diagnostics notes;
+  PassContext context{&notes, true};
+  const auto change =
+      remat(&out, {.policy = RematPolicy::all, .target = {.budget = 0.0, .peak_bytes = {}}, .save = {}}, context);
+  REQUIRE(change.ok());
+  CHECK(planned_peak(*out.programs[0], sizes_of(out)) == oracle.least);
+  const std::string& said = change.value().plan_json;
+  const std::string_view key = "\"lower_bound\":";
+  REQUIRE(said.find(key) != std::string::npos);
+  CHECK(std::stoll(said.substr(said.find(key) + key.size())) <= oracle.least);
 }
 
 TEST_CASE("tags under a target meet it when they are carried out") {
