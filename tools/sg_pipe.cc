@@ -55,9 +55,17 @@ Result<std::regex> parse_regex(const std::string& text) {
   }
 }
 
-Status dump_after(const Args& args, PipelineOptions* options) {
+Status dump_after(const Args& args, const std::vector<std::string>& names, PipelineOptions* options) {
   if (!args.has("dump-after") && !args.has("dump-to")) return ok_status();
   SG_ASSIGN(std::regex wanted, parse_regex(args.has("dump-after") ? args.text("dump-after") : "."));
+  if (std::ranges::none_of(names, [&](const std::string& name) { return std::regex_search(name, wanted); })) {
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    return Error{ErrorKind::usage,
+                 "--dump-after " + args.text("dump-after") + " is found in the name of no stage",
+                 {},
+                 "the stages are " + all};
+  }
   options->after_stage = [&args, wanted, number = 0](const StageReport& report,
                                                      const std::string& bytes) mutable -> Status {
     ++number;
@@ -81,7 +89,7 @@ Result<int> run(const Args& args) {
   options.stop_after = args.text("stop-after");
   for (const std::string& name : options.disabled) SG_TRY(check_named("disable", name, names));
   if (args.has("stop-after")) SG_TRY(check_named("stop-after", options.stop_after, names));
-  SG_TRY(dump_after(args, &options));
+  SG_TRY(dump_after(args, names, &options));
   return run_stages(args, std::move(job), std::move(bundled.stages), std::move(options));
 }
 
