@@ -52,9 +52,10 @@ bool has_equal_nodes(const RematModel& a, const RematModel& b) {
 
 class JobRemat {
  public:
-  // `tags`: by program.
-  JobRemat(Job* job, const RematOptions& options, PassContext& context, std::vector<RematTags> tags)
-      : job_(*job), options_(options), context_(context), tags_(std::move(tags)), values_(usual_values(*job)) {}
+  // `tags` and `values`: by program.
+  JobRemat(Job* job, const RematOptions& options, PassContext& context, std::vector<RematTags> tags,
+           std::vector<SymbolValues> values)
+      : job_(*job), options_(options), context_(context), tags_(std::move(tags)), values_(std::move(values)) {}
 
   // Which nodes are recomputed, on all ranks.
   Status decide() {
@@ -242,6 +243,11 @@ class JobRemat {
   std::string why_nothing(int64_t peak) const {
     if (options_.target.is_set())
       return "nothing to recompute: the peak of " + human_bytes(double(peak)) + " is within what was asked for";
+    if (options_.policy == RematPolicy::none && options_.recompute.empty())
+      return "nothing to recompute: --policy none keeps everything";
+    const auto has_some = [](const Part& part) { return std::ranges::count(part.allowed, 1) > 0; };
+    if (options_.policy == RematPolicy::tags && std::ranges::none_of(parts_, has_some))
+      return "nothing to recompute: no node is tagged for it";
     return "nothing to recompute: no value that the backward needs may be dropped";
   }
 
@@ -299,6 +305,12 @@ Change count_tags(const Job& job) {
 constexpr PassOption kOptions[] = {
     {"policy", 'p', "default|full|all|none|tags", "what may be recomputed; all with --budget or --peak", "default"},
     {"save", 's', "PATTERN[:OP]|op=OP", "keep these values, as 'layers.*.attention:mm'", {}, true},
+    {"recompute",
+     0,
+     "PATTERN[:OP]|op=OP",
+     "recompute these, whatever the policy says; as 'op=mm,size<64KiB'",
+     {},
+     true},
     {"budget", 'b', "F", "recompute until the planned peak is there: 0 = the lowest, 1 = as it is"},
     {"peak", 0, "SIZE", "recompute until the planned peak is at most this, as 60GiB"},
     {"tag-only", 0, {}, "write the decision to the nodes and recompute nothing"},
@@ -326,6 +338,7 @@ Result<Change> run_remat(Job* job, const PassOptions& options, PassContext& cont
                : word == "tags" ? RematPolicy::tags
                                 : RematPolicy::save_costly;
   out.save = options.all("save");
+  out.recompute = options.all("recompute");
   out.tag_only = options.has("tag-only");
   return remat(job, out, context);
 }
@@ -333,20 +346,28 @@ Result<Change> run_remat(Job* job, const PassOptions& options, PassContext& cont
 }  // namespace
 
 Result<Change> remat(Job* job, const RematOptions& options, PassContext& context) {
-  SG_ASSIGN(SaveSelectors save, SaveSelectors::parse(options.save));
-  if (Status used = save.check_used(*job); !used.ok()) {
-    if (!context.best_effort) return std::move(used.error());
-    context.notes->warning("remat", used.error().message, {}, used.error().hint);
-  }
-  if (options.policy == RematPolicy::tags && !options.save.empty())
-    return usage("--save does not go with --policy tags: the capture has decided", "use --policy default or full");
+  std::vector<SymbolValues> values = usual_values(*job);
+  RematSelectors selectors;
+  SG_ASSIGN(selectors.save, ValueSelectors::parse("save", options.save));
+  SG_ASSIGN(selectors.recompute, ValueSelectors::parse("recompute", options.recompute));
+  for (const ValueSelectors* asked : {&selectors.save, &selectors.recompute})
+    if (Status used = asked->check_used(*job, values); !used.ok()) {
+      if (!context.best_effort) return std::move(used.error());
+      context.notes->warning("remat", used.error().message, {}, used.error().hint);
+    }
+  if (options.policy == RematPolicy::tags && !(options.save.empty() && options.recompute.empty()))
+    return usage("--save and --recompute do not go with --policy tags: the capture has decided",
+                 "use --policy default or full");
   if (options.target.budget && options.target.peak_bytes)
     return usage("--budget and --peak do not go together", "give one of them");
   const Recompute crossing = options.has_crossing() ? Recompute::prefer_save : Recompute::must_save;
   std::vector<RematTags> tags;
-  for (auto& program : job->programs) tags.push_back(tag_for_recompute(program.get(), options.policy, save, crossing));
+  for (size_t i = 0; i < job->programs.size(); ++i) {
+    const SizeValues sizes = [&](StrId symbol) { return values[i].value(symbol); };
+    tags.push_back(tag_for_recompute(job->programs[i].get(), options.policy, selectors, sizes, crossing));
+  }
   if (options.tag_only && !options.target.is_set()) return count_tags(*job);
-  JobRemat remat(job, options, context, std::move(tags));
+  JobRemat remat(job, options, context, std::move(tags), std::move(values));
   SG_TRY(remat.decide());
   remat.write_tags();
   return options.tag_only ? count_tags(*job) : remat.apply();

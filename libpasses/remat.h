@@ -7,9 +7,10 @@
 //             all      everything
 //             tags     what the capture's own tags say
 //             none     nothing
-//           default and full then keep kinds of values (the same place in every layer) where that lowers the peak:
-//           what a layer needs at once is less when some of it is there. `tag_only` writes the rule, before that.
-//           `save` keeps more: PATTERN:OP, PATTERN or op=OP (module pattern; op with or without overload).
+//           default and full then keep kinds of values (the same place in every layer) where that lowers the peak: what
+//           a layer needs at once is less when some of it is there. `tag_only` writes the rule, before that. `save`
+//           keeps more: PATTERN:OP, PATTERN or op=OP (module pattern; op with or without overload), by size or not
+//           (",size>=SIZE", ",size<SIZE"); `recompute` in the same words keeps less, and gives way to `save`.
 // Target    a budget or a peak: as little of that as meets it (remat_target.h); the planned peak counts, and never a
 //           sum of sizes. What is computed twice is chosen by what that costs for the bytes that it spares.
 // Never     sizes that the data decides, nodes with effects, values whose memory is written, the head and the loss
@@ -52,7 +53,7 @@ struct RematTarget {
 struct RematOptions {
   RematPolicy policy = RematPolicy::save_costly;
   RematTarget target;
-  std::vector<std::string> save;
+  std::vector<std::string> save, recompute;
   bool tag_only = false;
   // Whether a search may recompute what crosses into a later layer.
   bool has_crossing() const { return target.is_set() && policy != RematPolicy::tags && policy != RematPolicy::none; }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "libgraph/human.h"
 #include "libgraph/op.h"
+#include "libgraph/sizes.h"
 #include "libpasses/layers.h"
 
 namespace sg {
@@ -36,10 +38,23 @@ bool is_costly(const Graph& graph, NodeId n) {
   return false;
 }
 
+// All results together; none = some size has no value.
+std::optional<int64_t> given_bytes(const Graph& graph, NodeId n, const SizeValues& sizes) {
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < graph.node(n).result_count; ++i) {
+    const Type& type = graph.type(graph.node(n).result(i));
+    if (type.kind != TypeKind::tensor) continue;
+    const std::optional<int64_t> bytes = storage_bytes(graph.pool(), type, sizes);
+    if (!bytes || __builtin_add_overflow(sum, *bytes, &sum)) return std::nullopt;
+  }
+  return sum;
+}
+
 class Tagger {
  public:
-  Tagger(Program* program, RematPolicy policy, const SaveSelectors& save, Recompute crossing)
-      : graph_(program->graph), policy_(policy), save_(save), crossing_(crossing) {}
+  Tagger(Program* program, RematPolicy policy, const RematSelectors& selectors, const SizeValues& sizes,
+         Recompute crossing)
+      : graph_(program->graph), policy_(policy), selectors_(selectors), sizes_(sizes), crossing_(crossing) {}
 
   RematTags run() {
     if (is_rule()) find_earlier_run();
@@ -97,10 +112,12 @@ class Tagger {
     const bool was_head = has_copies_ && graph_.meta(n).recompute == Recompute::none;
     if (was_head || (head_ && (n == head_ || graph_.before(head_, n)))) return Recompute::none;
     const OpInfo* op = graph_.op_info(n);
-    if (save_.matches(graph_, n) || op == nullptr || op->has(kSize) || op->has(kHostSync)) return Recompute::must_save;
+    if (op == nullptr || op->has(kSize) || op->has(kHostSync)) return Recompute::must_save;
+    if (selectors_.save.matches(graph_, n, sizes_)) return Recompute::must_save;
     if (op->has(kWait)) return tag_of_launch(n);
-    if (policy_ == RematPolicy::none) return Recompute::must_save;
     if (has_copies_ && graph_.meta(n).recompute == Recompute::prefer_save) return Recompute::prefer_save;
+    if (selectors_.recompute.matches(graph_, n, sizes_)) return Recompute::must_recompute;
+    if (policy_ == RematPolicy::none) return Recompute::must_save;
     if (policy_ == RematPolicy::all) return Recompute::must_recompute;
     if (policy_ == RematPolicy::full) return is_fused_attention(*op) ? Recompute::must_save : Recompute::must_recompute;
     return is_costly(graph_, n) ? Recompute::must_save : Recompute::prefer_recompute;
@@ -136,7 +153,8 @@ class Tagger {
 
   Graph& graph_;
   RematPolicy policy_;
-  const SaveSelectors& save_;
+  const RematSelectors& selectors_;
+  const SizeValues& sizes_;
   Recompute crossing_;
   bool has_copies_ = false;
   std::vector<int32_t> layer_;  // by node
@@ -145,56 +163,83 @@ class Tagger {
 
 }  // namespace
 
-Result<SaveSelectors> SaveSelectors::parse(const std::vector<std::string>& items) {
-  SaveSelectors out;
+Result<ValueSelectors> ValueSelectors::parse(std::string_view option, const std::vector<std::string>& items) {
+  ValueSelectors out;
+  out.option_ = option;
   for (const std::string& text : items) {
-    Item item{text, {}, {}};
-    std::string module;
-    const size_t colon = text.rfind(':');
-    if (text.starts_with("op=")) item.op = text.substr(3);
-    else if (colon != std::string::npos) module = text.substr(0, colon), item.op = text.substr(colon + 1);
-    else module = text;
-    if ((module.empty() && item.op.empty()) || (colon != std::string::npos && item.op.empty()))
-      return Error{ErrorKind::usage,
-                   "--save cannot read '" + text + "'",
-                   {},
-                   "write PATTERN, PATTERN:OP or op=OP, for example 'layers.*.attention:mm'"};
-    if (!module.empty()) {
-      SG_ASSIGN(item.module, ModulePattern::parse(module));
-    }
+    SG_ASSIGN(Item item, parse_item(option, text));
     out.items_.push_back(std::move(item));
   }
   return out;
 }
 
-bool SaveSelectors::matches(const Item& item, const Graph& graph, NodeId n) {
+Result<ValueSelectors::Item> ValueSelectors::parse_item(std::string_view option, const std::string& text) {
+  Item item{text, {}, {}, {}, {}};
+  const Error unreadable{ErrorKind::usage,
+                         "--" + std::string(option) + " cannot read '" + text + "'",
+                         {},
+                         "write PATTERN, PATTERN:OP or op=OP, for example 'layers.*.attention:mm'; with or without it "
+                         "size>=SIZE or size<SIZE, as 'op=mm,size>=1MiB'"};
+  const auto is_size = [&](size_t at) {
+    const std::string_view rest = std::string_view(text).substr(at);
+    return rest.starts_with("size>=") || rest.starts_with("size<");
+  };
+  std::string what = text;
+  const size_t last = is_size(0) ? 0 : text.rfind(',') + 1;  // npos + 1 = 0
+  if (is_size(last)) {
+    const bool is_least = text[last + 4] == '>';
+    const Result<int64_t> bytes = parse_bytes(std::string_view(text).substr(last + (is_least ? 6 : 5)));
+    if (!bytes.ok()) return unreadable;
+    (is_least ? item.least_bytes : item.below_bytes) = bytes.value();
+    if (last == 0) return item;
+    what = text.substr(0, last - 1);
+  }
+  std::string module;
+  const size_t colon = what.rfind(':');
+  if (what.starts_with("op=")) item.op = what.substr(3);
+  else if (colon != std::string::npos) module = what.substr(0, colon), item.op = what.substr(colon + 1);
+  else module = what;
+  if ((module.empty() && item.op.empty()) || (colon != std::string::npos && item.op.empty())) return unreadable;
+  if (!module.empty()) {
+    SG_ASSIGN(item.module, ModulePattern::parse(module));
+  }
+  return item;
+}
+
+bool ValueSelectors::matches(const Item& item, const Graph& graph, NodeId n, const SizeValues& sizes) {
   if (!item.op.empty() && !is_called(graph.op_name(n), item.op)) return false;
-  if (!item.module) return true;
   const StrId module = graph.node(n).module;
-  return module && item.module->matches(graph.pool().strings[module]);
+  if (item.module && !(module && item.module->matches(graph.pool().strings[module]))) return false;
+  if (!item.least_bytes && !item.below_bytes) return true;
+  const std::optional<int64_t> bytes = given_bytes(graph, n, sizes);
+  return bytes && *bytes >= item.least_bytes.value_or(0) && *bytes < item.below_bytes.value_or(INT64_MAX);
 }
 
-bool SaveSelectors::matches(const Graph& graph, NodeId n) const {
-  return std::ranges::any_of(items_, [&](const Item& item) { return matches(item, graph, n); });
+bool ValueSelectors::matches(const Graph& graph, NodeId n, const SizeValues& sizes) const {
+  return std::ranges::any_of(items_, [&](const Item& item) { return matches(item, graph, n, sizes); });
 }
 
-Status SaveSelectors::check_used(const Job& job) const {
+Status ValueSelectors::check_used(const Job& job, const std::vector<SymbolValues>& values) const {
   for (const Item& item : items_) {
     bool is_used = false;
-    for (const auto& program : job.programs)
-      for (NodeId n : program->graph.nodes())
-        is_used |= program->graph.node(n).phase == Phase::forward && matches(item, program->graph, n);
+    for (size_t i = 0; i < job.programs.size(); ++i) {
+      const Graph& graph = job.programs[i]->graph;
+      const SizeValues sizes = [&](StrId symbol) { return values[i].value(symbol); };
+      for (NodeId n : graph.nodes()) is_used |= graph.node(n).phase == Phase::forward && matches(item, graph, n, sizes);
+    }
     if (!is_used)
       return Error{ErrorKind::cannot_apply,
-                   "--save " + item.text + " fits no forward node",
+                   "--" + option_ + " " + item.text + " fits no forward node",
                    {},
                    "sg-stat --by module lists the modules, --by op the ops"};
   }
   return ok_status();
 }
 
-RematTags tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save, Recompute crossing) {
-  return policy == RematPolicy::tags ? RematTags() : Tagger(program, policy, save, crossing).run();
+RematTags tag_for_recompute(Program* program, RematPolicy policy, const RematSelectors& selectors,
+                            const SizeValues& sizes, Recompute crossing) {
+  if (policy == RematPolicy::tags) return {};
+  return Tagger(program, policy, selectors, sizes, crossing).run();
 }
 
 void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision,

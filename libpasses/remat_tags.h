@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "libgraph/alias.h"
+#include "libgraph/assume.h"
 #include "libgraph/module_pattern.h"
 #include "libgraph/recompute_tags.h"
 #include "libpasses/remat.h"
@@ -11,22 +12,32 @@
 
 namespace sg {
 
-// What a --save item means.
-class SaveSelectors {
+// What the items of --save or of --recompute mean: PATTERN, PATTERN:OP or op=OP, then maybe ",size>=SIZE" or
+// ",size<SIZE" (of all that a node gives), which may also stand alone.
+class ValueSelectors {
  public:
-  static Result<SaveSelectors> parse(const std::vector<std::string>& items);
-  bool matches(const Graph& graph, NodeId n) const;
+  // `option`: for messages.
+  static Result<ValueSelectors> parse(std::string_view option, const std::vector<std::string>& items);
+  bool matches(const Graph& graph, NodeId n, const SizeValues& sizes) const;
 
-  // A selector that no node of the job fits is an error (cannot_apply).
-  Status check_used(const Job& job) const;
+  // A selector that no node of the job fits is an error (cannot_apply). `values`: by program.
+  Status check_used(const Job& job, const std::vector<SymbolValues>& values) const;
 
  private:
   struct Item {
     std::string text, op;                 // no op = any
     std::optional<ModulePattern> module;  // none = any
+    std::optional<int64_t> least_bytes, below_bytes;
   };
-  static bool matches(const Item& item, const Graph& graph, NodeId n);
+  static Result<Item> parse_item(std::string_view option, const std::string& text);
+  static bool matches(const Item& item, const Graph& graph, NodeId n, const SizeValues& sizes);
+  std::string option_;
   std::vector<Item> items_;
+};
+
+// What is asked for besides the policy: where both fit, a value is saved.
+struct RematSelectors {
+  ValueSelectors save, recompute;
 };
 
 struct RematTags {
@@ -39,8 +50,8 @@ struct RematTags {
 // behind the last layer from its first product on (the head) has no tag, and a graph that has copies already keeps its
 // prefer_save, and leaves alone what has no tag: so an earlier run said what it kept to lower the peak or as a layer's
 // border, and what it took for the head, and a second run changes nothing.
-RematTags tag_for_recompute(Program* program, RematPolicy policy, const SaveSelectors& save,
-                            Recompute crossing = Recompute::must_save);
+RematTags tag_for_recompute(Program* program, RematPolicy policy, const RematSelectors& selectors,
+                            const SizeValues& sizes, Recompute crossing = Recompute::must_save);
 
 // Tags that say what was decided, of the forward nodes that were `open` (by position): those not recomputed are `kept`.
 void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision,

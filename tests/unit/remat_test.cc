@@ -287,8 +287,7 @@ TEST_CASE("layers are no fence under a target: what crosses them is chosen as we
     PassContext context{&notes};
     REQUIRE(remat(&out, {.policy = RematPolicy::all, .target = {.budget = 0.0, .peak_bytes = {}}, .save = {}}, context)
                 .ok());
-    tag_for_recompute(job.programs[0].get(), RematPolicy::all, SaveSelectors::parse({}).value(),
-                      Recompute::prefer_recompute);
+    tag_for_recompute(job.programs[0].get(), RematPolicy::all, {}, sizes_of(job), Recompute::prefer_recompute);
     RematModel model = model_of(job);
     std::vector<uint8_t> allowed = allowed_of(model);
     for (uint32_t at = 0; at < model.size(); ++at)
@@ -361,7 +360,7 @@ std::string two_towers() {
     out += "  forward image." + n + "\n    %p_" + n + " = aten.mm(%" + before + ", %w)" + type + "    %i_" + n +
            " = aten.exp(%p_" + n + ")" + type;
   }
-  out += "  backward\n    %g0 = aten.mul.Tensor(%" + text + ", %" + image + ")" + type;
+  out += "  backward loss\n    %g0 = aten.mul.Tensor(%" + text + ", %" + image + ")" + type;
   int next = 0;
   for (const char* of : {"i_pool", "i_body", "i_stem", "t1", "t0"}) {
     const std::string from = std::to_string(next++);
@@ -382,11 +381,12 @@ TEST_CASE("under a target nothing is taken for a head: a second tower is recompu
   const auto change =
       remat(&out, {.policy = RematPolicy::all, .target = {.budget = 0.0, .peak_bytes = {}}, .save = {}}, context);
   REQUIRE(change.ok());
-  CHECK(planned_peak(*out.programs[0], sizes_of(out)) == oracle.least);
+  const int64_t found = planned_peak(*out.programs[0], sizes_of(out));
+  CHECK(found <= oracle.least);
   const std::string& said = change.value().plan_json;
   const std::string_view key = "\"lower_bound\":";
   REQUIRE(said.find(key) != std::string::npos);
-  CHECK(std::stoll(said.substr(said.find(key) + key.size())) <= oracle.least);
+  CHECK(std::stoll(said.substr(said.find(key) + key.size())) <= found);
 }
 
 TEST_CASE("tags under a target meet it when they are carried out") {
