@@ -36,7 +36,7 @@ ALL = (
 SHORT = (("fsdp", 2),)
 
 
-def capture_job(name, ranks, folder):
+def capture_job(name, ranks, folder, source="jobs.py"):
     environment = {
         **os.environ,
         "PYTHONPATH": os.path.join(ROOT, "tools", "capture"),
@@ -52,7 +52,7 @@ def capture_job(name, ranks, folder):
         str(ranks),
         "-m",
         "stepgraph_capture",
-        f"{HERE}/jobs.py:{name}",
+        f"{HERE}/{source}:{name}",
         "-o",
         folder,
         env=environment,
