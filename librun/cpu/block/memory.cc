@@ -5,6 +5,11 @@
 namespace sg::cpu::SG_ISA {
 namespace {
 
+using work::from_brain;
+using work::from_half;
+using work::to_brain;
+using work::to_half;
+
 // --- elements that are stored otherwise than they are held ---
 
 struct Brain {
@@ -22,8 +27,8 @@ template <class M>
 SG_INLINE M decode(M m) {
   return m;
 }
-SG_INLINE float decode(Brain m) { return work::from_brain(m.bits); }
-SG_INLINE float decode(Half m) { return work::from_half(m.bits); }
+SG_INLINE float decode(Brain m) { return from_brain(m.bits); }
+SG_INLINE float decode(Half m) { return from_half(m.bits); }
 SG_INLINE uint8_t decode(Flag m) { return m.byte != 0; }
 SG_INLINE int64_t decode(int32_t m) { return m; }
 SG_INLINE int64_t decode(int16_t m) { return m; }
@@ -32,8 +37,8 @@ SG_INLINE int64_t decode(uint8_t m) { return m; }
 
 template <class M, class R>
 SG_INLINE M encode(R r) {
-  if constexpr (std::is_same_v<M, Brain>) return {work::to_brain(r)};
-  else if constexpr (std::is_same_v<M, Half>) return {work::to_half(r)};
+  if constexpr (std::is_same_v<M, Brain>) return {to_brain(r)};
+  else if constexpr (std::is_same_v<M, Half>) return {to_half(r)};
   else if constexpr (std::is_same_v<M, Flag>) return {r};
   else return static_cast<M>(r);
 }

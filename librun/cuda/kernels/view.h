@@ -40,8 +40,10 @@ SG_FN int64_t at_row(const View& v, int64_t row, int64_t i) {
 
 using work::from_brain;
 using work::from_half;
+using work::number;
 using work::to_brain;
 using work::to_half;
+using work::word;
 
 template <class T>
 SG_FN T& at(const View& v, int64_t offset) {
