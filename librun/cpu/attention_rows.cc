@@ -1,5 +1,6 @@
 #include "librun/cpu/attention_rows.h"
 
+#include "librun/cpu/isa.h"
 #include "librun/work/math.h"
 
 namespace sg::cpu {
