@@ -6,7 +6,7 @@
 
 #include "librun/work/math.h"
 
-using namespace sg::cpu;
+using namespace sg;
 
 namespace {
 
