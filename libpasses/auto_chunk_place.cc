@@ -32,7 +32,7 @@ Status AutoPlanner::check_moves(const std::vector<NodeId>& order, uint32_t first
     bool written = false;
   };
   std::unordered_map<uint32_t, Touched> touched;
-  bool moves_order = false, stays_order = false, is_opaque = false;
+  bool moves_order = false, stays_order = false;
   for (uint32_t at = first; at < end; ++at) {
     const NodeId n = order[at];
     const bool moved = is_behind[n.index], own = plan_.is_body[n.index];
@@ -41,11 +41,9 @@ Status AutoPlanner::check_moves(const std::vector<NodeId>& order, uint32_t first
       t.groups |= own ? 1 : moved ? 2 : 4, t.written = t.written || writes;
     };
     for (StorageId s : alias.reads(n)) note(s, false);
-    const OpInfo* op = graph_.op_info(n);
-    for (StorageId s : alias.writes(n)) note(s, op == nullptr || !op->has(kWait));
+    for (StorageId s : alias.writes(n)) note(s, true);
     const bool ordered = (alias.effects(n) & (kEffectCollective | kEffectWait | kEffectOpaque)) != 0;
-    (moved || own ? moves_order : stays_order) |= ordered;
-    is_opaque |= (alias.effects(n) & kEffectOpaque) != 0;
+    (moved ? moves_order : stays_order) |= ordered;
   }
   for (uint32_t at = first; at < end; ++at)
     for (auto list : {alias.reads(order[at]), alias.writes(order[at])})
@@ -54,10 +52,8 @@ Status AutoPlanner::check_moves(const std::vector<NodeId>& order, uint32_t first
           return refuse(order[at], "memory",
                         "%" + std::string(graph_.name(alias.storage(s).owner)) +
                             " is written between nodes that would change places");
-  if (moves_order && stays_order && is_opaque)
-    return refuse(plan_.amplifier, "collective",
-                  "collectives would change places with an op that nothing is known about");
-  plan_.asks_ranks |= moves_order && stays_order;
+  if (moves_order && stays_order && !plan_.behind.empty())
+    return refuse(plan_.behind[0], "collective", "it would change places with a collective");
   return check_written_results(alias);
 }
 

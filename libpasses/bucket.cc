@@ -8,10 +8,9 @@
 #include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
-#include "libgraph/op.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/sim/simulate.h"
-#include "libpasses/agreement.h"
+#include "libgraph/verify/verify.h"
 #include "libpasses/bucket_parts.h"
 
 namespace sg {
@@ -105,6 +104,18 @@ Result<Plan> make_plan(const Job& job, const Members& members, const BucketOptio
   return Plan{};
 }
 
+// What the ranks would not agree on; empty when all is well.
+std::string disagreement(Job* job, size_t threads) {
+  if (job->programs.size() == 1) return {};
+  for (auto& program : job->programs)
+    for (NodeId n : program->graph.nodes())
+      if (const NodeId forward = program->graph.node(n).forward; forward && !program->graph.alive(forward))
+        program->graph.set_forward(n, {});
+  Diagnostics findings(1);
+  verify(*job, {.types = false, .threads = threads}, &findings);
+  return findings.has_errors() ? findings.as_error(ErrorKind::internal).message : std::string();
+}
+
 // --- what is said ---
 
 std::string line_of(const Job& job, const Members& members, const Bucket& bucket) {
@@ -135,33 +146,13 @@ std::vector<std::string> lines_of(const Job& job, const Members& members, const 
   return out;
 }
 
-bool has_collective(const Graph& graph) {
-  for (NodeId n : graph.nodes())
-    if (const OpInfo* op = graph.op_info(n); op != nullptr && op->has(kCollective)) return true;
-  return false;
-}
-
-// Why a job has no members at all.
-std::string idle_reason(const Job& job) {
-  bool parameters = false, main = false, nested = false;
-  for (const auto& program : job.programs) {
-    for (const Input& input : program->graph.inputs()) parameters |= input.kind == InputKind::parameter;
-    main |= has_collective(program->graph);
-    for (const auto& body : program->nested) nested |= has_collective(body->graph);
-  }
-  std::string out = "no collective gathers parameters or reduces gradients";
-  if (main && !parameters) out += "; no input is a parameter: the graph's source does not say which are";
-  if (nested) out += "; those of nested graphs stay as they are";
-  return out;
-}
-
-std::string summary_of(const Job& job, const Members& members, const Plan& plan, const Outcome& outcome,
-                       const std::string& said) {
+std::string summary_of(const Members& members, const Plan& plan, const Outcome& outcome, const std::string& said) {
   if (members.list.empty() && outcome.moved == 0)
     return members.bucketed != 0
                ? "nothing to bucket: what gathers parameters and reduces gradients is in buckets already (" +
                      std::to_string(members.bucketed) + ")"
-               : "nothing to bucket: " + (members.left.empty() ? idle_reason(job) : members.left[0]);
+           : members.left.empty() ? "nothing to bucket: no collective gathers parameters or reduces gradients"
+                                  : "nothing to bucket: " + members.left[0];
   std::string out = members.list.empty()
                         ? plural(members.bucketed, "bucket")
                         : plural(members.list.size(), "collective") + " -> " + plural(plan.size(), "bucket");
@@ -253,7 +244,7 @@ Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& conte
   }
   *job = std::move(next);
   change.changed = outcome.gone + outcome.moved + outcome.roles > 0;
-  change.summary = summary_of(*job, members, plan, outcome, said);
+  change.summary = summary_of(members, plan, outcome, said);
   for (const std::string& line : lines) change.plan += line + "\n";
   if (context.explain) change.plan_json = json_of(members, plan, outcome, lines);
   return change;

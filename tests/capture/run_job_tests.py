@@ -36,7 +36,7 @@ ALL = (
 SHORT = (("fsdp", 2),)
 
 
-def capture_job(name, ranks, folder, source="jobs.py"):
+def capture_job(name, ranks, folder):
     environment = {
         **os.environ,
         "PYTHONPATH": os.path.join(ROOT, "tools", "capture"),
@@ -52,7 +52,7 @@ def capture_job(name, ranks, folder, source="jobs.py"):
         str(ranks),
         "-m",
         "stepgraph_capture",
-        f"{HERE}/{source}:{name}",
+        f"{HERE}/jobs.py:{name}",
         "-o",
         folder,
         env=environment,

@@ -212,7 +212,7 @@ class Checks:
         if any(line.startswith('# EXIT') for line in lines):
             return
         command = next(shlex.split(line[len('# RUN:'):].split('|')[0]) for line in lines if line.startswith('# RUN:'))
-        graph, out, values = self.file('in.txt'), self.file('out.sg'), self.file('values{r}.safetensors')
+        graph, out, values = self.file('in.txt'), self.file('out.sg'), self.file('values.safetensors')
         with open(graph, 'w') as file:
             file.write('\n'.join(line for line in lines if not line.startswith('#')) + '\n')
         options = [w for w in command[1:] if w not in ('%s', '--text', '-q')]
