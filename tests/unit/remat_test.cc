@@ -377,7 +377,7 @@ TEST_CASE("under a target nothing is taken for a head: a second tower is recompu
   const Oracle oracle(job, &model, allowed_of(model));
   Job out(job);
   Diagnostics notes;
-  PassContext context{&notes, true};
+  PassContext context{&notes, false, true};
   const auto change =
       remat(&out, {.policy = RematPolicy::all, .target = {.budget = 0.0, .peak_bytes = {}}, .save = {}}, context);
   REQUIRE(change.ok());
