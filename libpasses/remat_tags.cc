@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/human.h"
 #include "libgraph/op.h"
-#include "libgraph/sizes.h"
 #include "libpasses/layers.h"
 
 namespace sg {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "libgraph/alias.h"
-#include "libgraph/assume.h"
+#include "libgraph/expr/assume.h"
 #include "libgraph/module_pattern.h"
 #include "libgraph/recompute_tags.h"
 #include "libpasses/remat.h"

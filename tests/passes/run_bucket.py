@@ -38,7 +38,7 @@ class BucketCase(run_passes.Case):
     def hold(self, graph, values, chain, comm='local', seed=1):
         label = ' | '.join(' '.join(step) for step in chain)
         after = self.file('after.sg')
-        said = self.apply(graph, chain, after)
+        said = self.apply_files(graph, chain, after)
         command = [self.tool('sg-run'), after, *values, '--expect', self.file('before{r}.safetensors'), '--bitwise']
         command += ['--chaos', str(seed)]
         if comm == 'mpi':
@@ -51,7 +51,7 @@ class BucketCase(run_passes.Case):
         if 'would not agree' in said:
             raise Failure(f'{label}: {said}')
         if chain[-1][0] in ('bucket', 'overlap'):
-            again = self.apply(after, [chain[-1]], self.file('again.sg'))
+            again = self.apply_files(after, [chain[-1]], self.file('again.sg'))
             if 'nothing to' not in again:
                 raise Failure(f'{label}: a second run changes something\n{again}')
         return after

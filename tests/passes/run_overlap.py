@@ -64,12 +64,13 @@ class OverlapCase(run_bucket.BucketCase):
         stages = [stage for stage in stages if has_moe or stage[0] != 'chunk']
         if not stages:
             return graph
-        self.apply(graph, stages, self.file('prepared.sg'))
+        self.apply_files(graph, stages, self.file('prepared.sg'))
         return self.file('prepared.sg')
 
     def figures(self, graph):
         sim = json.loads(run(self.tool('sg-sim'), graph, '--machine', self.machine(), '--json').stdout)
-        return sim['makespan_us'], self.peak(graph)
+        stat = json.loads(run(self.tool('sg-stat'), graph, '--json').stdout)
+        return sim['makespan_us'], stat['memory']['peak_bytes']
 
     def machine(self):
         with open(self.file('machine.yaml'), 'w') as out:
@@ -80,7 +81,7 @@ class OverlapCase(run_bucket.BucketCase):
         """Whether nodes have moved."""
         options = ['--machine', self.machine()] if 'model' in strategy else []
         ordered = self.file('ordered.sg')
-        said = self.apply(graph, [(*strategy, *options)], ordered)
+        said = self.apply_files(graph, [(*strategy, *options)], ordered)
         run(self.tool('sg-check'), '-q', ordered)
         if 'would not agree' in said:
             raise Failure(f'{label}: {said}')
@@ -89,7 +90,7 @@ class OverlapCase(run_bucket.BucketCase):
             if now[0] > before[0] or now[1] > before[1]:
                 raise Failure(f'{label}: worse than its input: {before} -> {now}\n{said}')
         if after:
-            self.apply(ordered, after, self.file('after.sg'))
+            self.apply_files(ordered, after, self.file('after.sg'))
             ordered = self.file('after.sg')
         command = [self.tool('sg-run'), ordered, *values, '--expect', self.file('before{r}.safetensors'), '--bitwise']
         if comm == 'mpi':

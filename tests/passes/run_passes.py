@@ -94,6 +94,15 @@ class Case:
             said += words
         return key, said
 
+    def apply_files(self, source, chain, target):
+        """The same from a file to a file, nothing kept."""
+        said = ''
+        for i, (name, *options) in enumerate(chain):
+            result = target if i + 1 == len(chain) else self.file(f'stage{i}.sg')
+            said += run(self.tool(f'sg-{name}'), source, *options, '-o', result).stderr
+            source = result
+        return said
+
     def pipe(self, key, chain):
         stages = [word for step in chain for word in ('--pass', ' '.join(step))]
         said = run(self.tool('sg-pipe'), self.files[key], *stages, '-o', self.file('new.sg')).stderr
