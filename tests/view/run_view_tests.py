@@ -192,7 +192,12 @@ class Browser:
         return done.stdout.decode()
 
     def document(self, address):
-        return self.run(address, '--dump-dom')
+        """What the page has made of itself. A browser on a busy machine may end before it has drawn: it is asked again."""
+        for _ in range(4):
+            document = self.run(address, '--dump-dom')
+            if 'data-paint-ms' in document:
+                break
+        return document
 
     def picture(self, address, name):
         path = os.path.join(self.keep, name)
