@@ -8,9 +8,10 @@
 namespace sg::cli {
 namespace {
 
-// What of the environment the suite looks at; options go before it.
-constexpr std::string_view kEnvironment[] = {"NO_COLOR",        "TERM",           "COLUMNS",         "TMPDIR",
-                                             "STEPGRAPH_CACHE", "XDG_CACHE_HOME", "STEPGRAPH_PYTHON"};
+// What of the environment the suite looks at, beside the ranks that launchers tell; options go before it.
+constexpr std::string_view kEnvironment[] = {"NO_COLOR",        "TERM",           "COLUMNS",          "TMPDIR",
+                                             "STEPGRAPH_CACHE", "XDG_CACHE_HOME", "STEPGRAPH_PYTHON", "SG_CUDA_CACHE",
+                                             "SG_CUDA_SHARE"};
 
 struct Setting {
   std::string name, value, origin;

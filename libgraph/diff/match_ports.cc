@@ -259,25 +259,17 @@ void match_left_outputs(MatchState* state, bool is_last) {
   auto is_free = [&](int s, uint32_t o) { return state->output_partner(s, o) == kNone; };
   auto pair = [&](uint32_t i, uint32_t j) { state->pair_outputs(i, j); };
   auto output = [&](int s, uint32_t o) -> const Output& { return state->side(s).graph->outputs()[o]; };
-  pair_in_order(
-      count,
-      [&](int s, uint32_t o, std::vector<uint32_t>* words) {
-        if (!output(s, o).value) return false;
-        uint32_t v = state->side(s).value_of[output(s, o).value.index], p = state->value_partner(s, v);
-        *words = {static_cast<uint32_t>(output(s, o).kind), s == 0 ? v : p};
-        return p != kNone;
-      },
-      is_free, pair);
-  // Of another kind, or of another input; the value that is returned says which it is.
-  pair_in_order(
-      count,
-      [&](int s, uint32_t o, std::vector<uint32_t>* words) {
-        if (!output(s, o).value) return false;
-        uint32_t v = state->side(s).value_of[output(s, o).value.index], p = state->value_partner(s, v);
-        *words = {s == 0 ? v : p};
-        return p != kNone;
-      },
-      is_free, pair);
+  auto pair_by_value = [&](bool by_kind) {
+    auto class_of = [&](int s, uint32_t o, std::vector<uint32_t>* words) {
+      if (!output(s, o).value) return false;
+      uint32_t v = state->side(s).value_of[output(s, o).value.index], p = state->value_partner(s, v);
+      *words = {by_kind ? static_cast<uint32_t>(output(s, o).kind) : 0, s == 0 ? v : p};
+      return p != kNone;
+    };
+    pair_in_order(count, class_of, is_free, pair);
+  };
+  pair_by_value(true);
+  pair_by_value(false);  // of another kind, or of another input; the value that is returned says which it is
   pair_between(
       count,
       [&](uint32_t i, uint32_t j) {

@@ -59,8 +59,8 @@ class Exporter {
     for (const auto& p : job_.programs) SG_TRY(program(*p));
     SG_TRY(check_groups());
     std::string out = head();
-    return out + groups() + helpers() + functions_ + tables() +
-           std::string(module_.fx ? kGraphStep.substr(1) : kStep.substr(1)) + "\n" + std::string(kMain);
+    return out + groups() + helpers() + functions_ + tables() + std::string(kProgramOf.substr(1)) +
+           std::string(module_.fx ? kGraphStep : kStep) + "\n" + std::string(kMain);
   }
 
  private:

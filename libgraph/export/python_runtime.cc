@@ -147,14 +147,16 @@ def laid_out(value, strides):
     return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
 )py";
 
-constexpr std::string_view kStep = R"py(
+constexpr std::string_view kProgramOf = R"py(
 def program_of(rank=None):
     if rank is None:
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else min(PROGRAMS)
     if rank not in PROGRAMS:
         raise RuntimeError(f"this module has no rank {rank}; it was exported with {sorted(PROGRAMS)}")
     return PROGRAMS[rank]
+)py";
 
+constexpr std::string_view kStep = R"py(
 
 @torch.no_grad()
 def step(inputs, rank=None):
@@ -174,13 +176,6 @@ def step(inputs, rank=None):
 )py";
 
 constexpr std::string_view kGraphStep = R"py(
-def program_of(rank=None):
-    if rank is None:
-        rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else min(PROGRAMS)
-    if rank not in PROGRAMS:
-        raise RuntimeError(f"this module has no rank {rank}; it was exported with {sorted(PROGRAMS)}")
-    return PROGRAMS[rank]
-
 
 def graph_module(rank=None):
     """A new torch.fx.GraphModule of the step; its inputs and outputs are in the order of `program_of(rank)`."""

@@ -11,6 +11,7 @@ extern const std::string_view kBuilderClass;  // --fx: a torch.fx.Graph under co
 extern const std::string_view kGroups;        // opens process groups; for jobs that talk
 extern const std::string_view kDraws;         // random draws that are made again
 extern const std::string_view kLayout;        // results that lie as the graph has them
+extern const std::string_view kProgramOf;     // program_of(): whose program a process runs
 extern const std::string_view kStep;          // step() of functions
 extern const std::string_view kGraphStep;     // graph_module() and step() of builders
 extern const std::string_view kMain;          // files in, files out

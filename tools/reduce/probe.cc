@@ -73,7 +73,12 @@ bool wait_for(pid_t child, double seconds, int* status) {
 // What a command prints, where somebody asks: in a file without a name.
 class Printed {
  public:
-  Printed(bool is_wanted, bool show) : fd_(is_wanted ? ::memfd_create("sg-reduce", MFD_CLOEXEC) : -1), show_(show) {}
+  explicit Printed(bool show) : show_(show) {}
+  Status keep() {
+    fd_ = ::memfd_create("sg-reduce", MFD_CLOEXEC);
+    if (fd_ >= 0) return ok_status();
+    return Error{ErrorKind::missing, std::string("cannot keep what a command prints: ") + std::strerror(errno), {}, {}};
+  }
   ~Printed() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -90,7 +95,10 @@ class Printed {
     char part[4096];
     ::lseek(fd_, 0, SEEK_SET);
     for (ssize_t n; (n = ::read(fd_, part, sizeof part)) > 0;) {
-      if (show_ && ::write(STDERR_FILENO, part, static_cast<size_t>(n)) < 0) continue;  // who reads has gone
+      if (show_) {
+        [[maybe_unused]] ssize_t shown =
+            ::write(STDERR_FILENO, part, static_cast<size_t>(n));  // who reads may have gone
+      }
       for (char c : std::string_view(part, static_cast<size_t>(n))) {
         if (c == '\n' || line.size() == kMaxLine) end_line();
         if (c != '\n') line += c;
@@ -101,13 +109,14 @@ class Printed {
   }
 
  private:
-  int fd_;
+  int fd_ = -1;
   bool show_;
 };
 
 Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidate) {
   if (stopped) return Answer::stopped;
-  const Printed printed(options.interest.kind == Interest::Kind::print, options.show);
+  Printed printed(options.show);
+  if (options.interest.kind == Interest::Kind::print) SG_TRY(printed.keep());
   std::string script = options.command + " \"$1\"";
   const char* words[] = {"/bin/sh", "-c", script.c_str(), "sg-reduce", candidate.c_str(), nullptr};
   pid_t child = ::fork();
