@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "libgraph/plan/pack_occupancy.h"
 #include "libgraph/plan/pack_valley.h"
@@ -196,12 +197,11 @@ class Packer {
     return lost > best_.lower_bound / 2000 && work_ + work <= limit;
   }
 
-  // Whether this order is at least as good as the best so far, which it then is.
+  // The best so far, where this order is better.
   void try_order(const Order& order) {
     bool is_first = best_.places.empty();
     if (!is_first && !may_go_on(order.size() * kWorkOfPlacement)) return;
-    int64_t bytes = place_all(order);
-    if (is_first || bytes < best_.bytes) keep(order, bytes);
+    if (auto bytes = place_all(order, is_first ? INT64_MAX : best_.bytes - 1)) keep(order, *bytes);
   }
 
   void keep(const Order& order, int64_t bytes) {
@@ -219,23 +219,24 @@ class Packer {
       return x != y ? x : best_.places[a] < best_.places[b];
     });
     if (order.empty() || !input_.items[order[0]].low) return;
-    int64_t bytes = place_all(order);
-    if (bytes <= best_.bytes) keep(order, bytes);
+    if (auto bytes = place_all(order, best_.bytes)) keep(order, *bytes);
   }
 
-  int64_t place_all(const Order& order) {
+  // The end of the last item; none as soon as one ends above `limit`.
+  std::optional<int64_t> place_all(const Order& order, int64_t limit) {
     occupancy_.clear();
     fit_work_ = 0;
     places_.assign(input_.items.size(), 0);
     int64_t bytes = 0;
     for (uint32_t i : order) {
       places_[i] = lowest_place(input_.items[i]);
+      bytes = std::max(bytes, places_[i] + traits_[i].bytes);
+      if (bytes > limit) break;
       for (const PackRect& r : rects_of(input_.items[i]))
         occupancy_.add(r.first, r.last, places_[i] + r.offset, places_[i] + r.offset + r.bytes);
-      bytes = std::max(bytes, places_[i] + traits_[i].bytes);
     }
     work_ += std::max(order.size() * kWorkOfPlacement, fit_work_);
-    return bytes;
+    return bytes <= limit ? std::optional(bytes) : std::nullopt;
   }
 
   // With very many holes, which real steps do not have, looking into each would take minutes: on top of all then.
@@ -325,8 +326,7 @@ class Packer {
     Order order = best_order_;
     uint32_t from = top[random_.below(top.size())], to = static_cast<uint32_t>(random_.below(from));
     std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
-    int64_t bytes = place_all(order);
-    if (bytes <= best_.bytes) keep(order, bytes);
+    if (auto bytes = place_all(order, best_.bytes)) keep(order, *bytes);
   }
 
   // Those fill the holes that the large ones leave; 8192 of them are not more than all there is.
