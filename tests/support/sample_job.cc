@@ -20,7 +20,7 @@ Job sample_job(const std::vector<std::string>& noise) {
   job.world = 2;
   job.groups.push_back({pool.str("ep"), 1, 5, {{{0, 1}, {{0, pool.str("113")}, {1, pool.str("114")}}}}});
   job.meshes.push_back({StringTable::kEmpty, {pool.str("ep")}, {2}});
-  job.provenance.push_back({pool.str("sg-import"), pool.str("0.1.0"), {}, pool.str("sha256:00")});
+  job.provenance.push_back({pool.str("sg-import"), pool.str("0.1.0"), {}, pool.str("sha256:" + std::string(64, '0'))});
   job.extra.push_back({pool.str("k"), pool.str("[1,2]")});
   Program& program = job.add_program();
   Symbol symbol{u0, SymbolKind::data};
@@ -35,17 +35,19 @@ Job sample_job(const std::vector<std::string>& noise) {
   Input parameter;
   parameter.kind = InputKind::parameter;
   parameter.fqn = pool.str("w");
-  parameter.sharding = {{pool.exprs.constant(128)}, {pool.str("S(0)")}, {pool.str("ep")}};
+  parameter.sharding = {{pool.exprs.constant(128), pool.exprs.constant(64)}, {pool.str("S(0)")}, {pool.str("ep")}};
   ValueId w = g.add_input("w", matrix, parameter);
   NodeSpec spec;
-  spec.op = pool.op("aten.split");
+  spec.op = pool.op("sample.split");
   spec.args = {Arg::value(w), Arg::list({Arg::expr(rows), Arg::integer(-3)}), Arg::floating(-0.0)};
   spec.args.push_back(Arg::complex(1, std::numeric_limits<double>::quiet_NaN()).set_key(pool.str("alpha")));
   spec.args.push_back(
-      Arg::dict({Arg::graph(NestedId(0)).set_key(pool.str("g")), Arg(Arg::group(GroupId(0))).set_key(u0)}));
+      Arg::dict({Arg::graph(NestedId(0)).set_key(pool.str("g")), Arg(Arg::group(GroupId(0))).set_key(u0)})
+          .set_key(pool.str("body")));
   spec.result_types = {matrix, Pool::kUnknownType};
   spec.names = {"a", "b"};
   spec.label = "split";
+  spec.is_tuple = true;
   spec.module = pool.str("layers.0");
   spec.source = pool.sources.intern({pool.str("f.py"), 12, pool.str("forward")});
   NodeMeta meta;
@@ -55,7 +57,7 @@ Job sample_job(const std::vector<std::string>& noise) {
   spec.meta = pool.metas.intern(meta);
   NodeId split = g.append(spec);
   NodeSpec last;
-  last.op = pool.op("aten.mm");
+  last.op = pool.op("sample.join");
   last.args = {Arg::value(g.node(split).result(0)), Arg::dtype(DType::c64), Arg::text(ArgKind::string, pool.str("s"))};
   last.result_types = {matrix};
   last.phase = Phase::backward;

@@ -79,7 +79,7 @@ TEST_CASE("a job is the same after writing and reading") {
   CHECK(std::isnan(g.node(split).args[3].items()[1].as_float()));
   CHECK(job.pool->exprs.print(g.type(g.find_value("a")).shape[0]) == "max(1, u0)");
   CHECK(g.meta(split).binds.has_value());
-  CHECK(g.node(g.find_node("mm")).forward == split);
+  CHECK(g.node(g.find_node("join")).forward == split);
   CHECK(job.groups[0].parts[0].aliases[1].rank == 1);
 }
 

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "libgraph/binary/binary.h"
+#include "libgraph/verify/verify.h"
 #include "tests/support/sample_job.h"
 
 using namespace sg;
@@ -36,13 +37,16 @@ TEST_CASE("a file of every released schema loads and says what it said") {
     INFO(schema);
     Result<Job> job = read_binary(bytes, schema.string());
     REQUIRE(job.ok());
+    Diagnostics findings;
+    verify(*job, {}, &findings);
+    CHECK(findings.error_count() == 0);
     const Graph& g = job->programs.at(0)->graph;
     CHECK(g.node_count() == 2);
     CHECK(g.inputs().size() == 1);
     CHECK(g.outputs().size() == 2);
     CHECK(job->pool->exprs.print(g.type(g.find_value("a")).shape[0]) == "max(1, u0)");
     CHECK(g.meta(g.find_node("split")).recompute == Recompute::must_save);
-    CHECK(g.node(g.find_node("mm")).forward == g.find_node("split"));
+    CHECK(g.node(g.find_node("join")).forward == g.find_node("split"));
     Result<std::string> again = write_binary(*job);
     REQUIRE(again.ok());
     CHECK(write_binary(*read_binary(*again, "again.sg")).value() == *again);
