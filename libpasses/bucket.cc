@@ -10,7 +10,7 @@
 #include "libgraph/json.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/sim/simulate.h"
-#include "libgraph/verify/verify.h"
+#include "libpasses/agreement.h"
 #include "libpasses/bucket_parts.h"
 
 namespace sg {
@@ -102,18 +102,6 @@ Result<Plan> make_plan(const Job& job, const Members& members, const BucketOptio
     case BucketPlanKind::automatic: return choose_plan(job, members, options, said);
   }
   return Plan{};
-}
-
-// What the ranks would not agree on; empty when all is well.
-std::string disagreement(Job* job, size_t threads) {
-  if (job->programs.size() == 1) return {};
-  for (auto& program : job->programs)
-    for (NodeId n : program->graph.nodes())
-      if (const NodeId forward = program->graph.node(n).forward; forward && !program->graph.alive(forward))
-        program->graph.set_forward(n, {});
-  Diagnostics findings(1);
-  verify(*job, {.types = false, .threads = threads}, &findings);
-  return findings.has_errors() ? findings.as_error(ErrorKind::internal).message : std::string();
 }
 
 // --- what is said ---

@@ -6,7 +6,7 @@
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/plan/plan.h"
-#include "libgraph/verify/verify.h"
+#include "libpasses/agreement.h"
 #include "libpasses/overlap_parts.h"
 
 namespace sg {
@@ -83,14 +83,6 @@ std::string wrong_order(const Job& job, const Program& program, const Precedence
   for (const Constraint& c : precedence.facts().constraints_into(precedence.node(pair->second)))
     if (c.before == precedence.node(pair->first)) return explain(job, program.graph, precedence.node(pair->second), c);
   return "two nodes change places that must not";
-}
-
-// What the ranks would not agree on; empty when all is well.
-std::string disagreement(const Job& job, size_t threads) {
-  if (job.programs.size() == 1) return {};
-  Diagnostics findings(1);
-  verify(job, {.types = false, .threads = threads}, &findings);
-  return findings.has_errors() ? findings.as_error(ErrorKind::internal).message : std::string();
 }
 
 // --- model ---
@@ -186,7 +178,7 @@ Status run_model(Job* job, bool isolated, const OverlapOptions& options, PassCon
     if (!isolated && std::ranges::all_of(plan->orders, is_identity)) break;
     Result<Attempt> tried = apply(*job, *plan, &measure);
     if (!tried.ok() && tried.error().kind == ErrorKind::internal) return std::move(tried.error());
-    const std::string parted = tried.ok() ? disagreement(tried->job, context.threads) : tried.error().message;
+    const std::string parted = tried.ok() ? disagreement(&tried->job, context.threads) : tried.error().message;
     if (!parted.empty()) {
       if (scope == OrderScope::rank) {
         context.notes->warning("overlap", "ranks would not agree on their collectives: " + parted);
@@ -239,7 +231,7 @@ Status run_reference(Job* job, const OverlapOptions& options, PassContext& conte
   if (options.dense_fsdp) {
     SG_ASSIGN(plan->dense, schedule_dense(&tried.job, refused));
   }
-  if (const std::string parted = disagreement(tried.job, context.threads); !parted.empty()) {
+  if (const std::string parted = disagreement(&tried.job, context.threads); !parted.empty()) {
     context.notes->warning("overlap", "ranks would not agree on their collectives: " + parted);
     out->why = "ranks would not agree on their collectives";
     return ok_status();
