@@ -8,6 +8,7 @@
 #include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
+#include "libgraph/op.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/sim/simulate.h"
 #include "libpasses/agreement.h"
@@ -134,13 +135,33 @@ std::vector<std::string> lines_of(const Job& job, const Members& members, const 
   return out;
 }
 
-std::string summary_of(const Members& members, const Plan& plan, const Outcome& outcome, const std::string& said) {
+bool has_collective(const Graph& graph) {
+  for (NodeId n : graph.nodes())
+    if (const OpInfo* op = graph.op_info(n); op != nullptr && op->has(kCollective)) return true;
+  return false;
+}
+
+// Why a job has no members at all.
+std::string idle_reason(const Job& job) {
+  bool parameters = false, main = false, nested = false;
+  for (const auto& program : job.programs) {
+    for (const Input& input : program->graph.inputs()) parameters |= input.kind == InputKind::parameter;
+    main |= has_collective(program->graph);
+    for (const auto& body : program->nested) nested |= has_collective(body->graph);
+  }
+  std::string out = "no collective gathers parameters or reduces gradients";
+  if (main && !parameters) out += "; no input is a parameter: the graph's source does not say which are";
+  if (nested) out += "; those of nested graphs stay as they are";
+  return out;
+}
+
+std::string summary_of(const Job& job, const Members& members, const Plan& plan, const Outcome& outcome,
+                       const std::string& said) {
   if (members.list.empty() && outcome.moved == 0)
     return members.bucketed != 0
                ? "nothing to bucket: what gathers parameters and reduces gradients is in buckets already (" +
                      std::to_string(members.bucketed) + ")"
-           : members.left.empty() ? "nothing to bucket: no collective gathers parameters or reduces gradients"
-                                  : "nothing to bucket: " + members.left[0];
+               : "nothing to bucket: " + (members.left.empty() ? idle_reason(job) : members.left[0]);
   std::string out = members.list.empty()
                         ? plural(members.bucketed, "bucket")
                         : plural(members.list.size(), "collective") + " -> " + plural(plan.size(), "bucket");
@@ -232,7 +253,7 @@ Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& conte
   }
   *job = std::move(next);
   change.changed = outcome.gone + outcome.moved + outcome.roles > 0;
-  change.summary = summary_of(members, plan, outcome, said);
+  change.summary = summary_of(*job, members, plan, outcome, said);
   for (const std::string& line : lines) change.plan += line + "\n";
   if (context.explain) change.plan_json = json_of(members, plan, outcome, lines);
   return change;
