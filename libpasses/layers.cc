@@ -73,8 +73,6 @@ void number_layers(Stack* stack, int32_t* next) {
 
 }  // namespace
 
-int32_t layer_of(std::string_view module) { return numbered_module(module).number; }
-
 Layers::Layers(const Graph& graph) {
   std::vector<Stack> stacks;  // as the forward comes to them
   std::map<std::string_view, size_t> which;

@@ -10,10 +10,6 @@
 
 namespace sg {
 
-// The number of the layer that a module lies in: the first component of its name that is one ("layers.3.attention" is
-// 3). -1 = in none.
-int32_t layer_of(std::string_view module);
-
 // The layers of one graph in the order in which the forward comes to them.
 //
 // Stack     numbered modules of one parent: "encoder.0", "encoder.1", ... or the children of an nn.Sequential. Only the

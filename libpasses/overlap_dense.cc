@@ -1,11 +1,12 @@
 // Dense-region schedule of FSDP: with token exchanges on the network, gathers and reductions are launched while dense
 // compute runs.
 //
-// Dense     products, attention and normalizations of a layer (its number in module names); in a layer with exchanges
-//           only those in children of the layer that hold a product and no node of expert parallelism. Behind the last
-//           layer and before its backward: `top`.
-// Owner     the layer whose parameters a collective gathers or reduces; those of no layer belong to `top` when their
-//           forward is behind the last layer, else to nobody.
+// Layers    in the order of the forward, stack behind stack (layers.h): the one before decoder 0 is the last encoder.
+// Dense     products, attention and normalizations of a layer; in a layer with exchanges only those in children of the
+//           layer that hold a product and no node of expert parallelism. Behind the last layer and before its
+//           backward: `top`.
+// Owner     the layer whose parameters a collective gathers or reduces, by their names up to the first number; those of
+//           no layer belong to `top` when their forward is behind the last layer, else to nobody.
 // Where     forward gather of layer i: forward of i-1. Backward gather: backward of i+1, of the last layer: of top.
 //           Reduction: backward of i-1. Of top: forward and backward of the last layer. What has no such neighbour
 //           stays (the first gathers, the last reductions). Each goes before the first dense node there that stands
@@ -40,6 +41,7 @@ class DenseScheduler {
   DenseScheduler(Program* program, std::vector<Error>* refused)
       : program_(*program),
         graph_(program->graph),
+        names_(graph_),
         roles_(*program, graph_),
         facts_(*program, graph_, OrderScope::job),
         refused_(refused) {}
@@ -69,30 +71,36 @@ class DenseScheduler {
     return graph_.node(n).phase != Phase::forward || graph_.meta(n).copy.kind == CopyKind::remat;
   }
 
-  // "layers.3.moe.router" -> "layers.3.moe": the child of its layer that a module lies in.
-  static std::string child_of(std::string_view module) {
-    size_t begin = 0;
-    for (bool in_layer = false; begin < module.size();) {
-      const size_t end = std::min(module.find('.', begin), module.size());
-      const std::string_view word = module.substr(begin, end - begin);
-      if (in_layer) return std::string(module.substr(0, end));
-      in_layer = !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
+  // "layers.3.moe.router" -> "layers.3": up to the first number, all of a name without one.
+  static std::string_view layer_name(std::string_view name) {
+    for (size_t begin = 0; begin < name.size();) {
+      const size_t end = std::min(name.find('.', begin), name.size());
+      const std::string_view part = name.substr(begin, end - begin);
+      if (!part.empty() && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; }))
+        return name.substr(0, end);
       begin = end + 1;
     }
-    return std::string(module);
+    return name;
+  }
+
+  // "layers.3.moe.router" -> "layers.3.moe": the child of its layer that a module lies in.
+  static std::string_view child_of(std::string_view module) {
+    const size_t layer = layer_name(module).size();
+    return module.substr(0, module.find('.', std::min(layer + 1, module.size())));
   }
 
   void find_layers() {
+    const std::set<NodeId> exchanges(roles_.exchanges().begin(), roles_.exchanges().end());
     for (NodeId n : graph_.nodes()) {
-      const int32_t layer = layer_of(module(n));
+      const int32_t layer = names_.of(graph_, n);
+      if (layer >= 0) layer_by_name_.try_emplace(layer_name(module(n)), layer);
       layers_ = std::max(layers_, layer + 1);
+      if (computes(n) && !is_backward(n)) first_compute_.try_emplace(module(n), n);
       if (layer >= 0 && computes(n)) {
         if (!is_backward(n)) last_forward_ = n;
         if (is_backward(n) && !first_backward_) first_backward_ = n;
       }
-      const NodeMeta& meta = graph_.meta(n);
-      if (meta.ep_role == EpRole::none && graph_.op_name(n) != "_c10d_functional.all_to_all_single.default") continue;
-      if (layer < 0) continue;
+      if (layer < 0 || (graph_.meta(n).ep_role == EpRole::none && !exchanges.contains(n))) continue;
       moe_layers_.insert(layer);
       moe_children_.insert(child_of(module(n)));
     }
@@ -109,7 +117,7 @@ class DenseScheduler {
   void find_dense() {
     for (NodeId n : graph_.nodes()) {
       if (!computes(n)) continue;
-      const int32_t layer = layer_of(module(n));
+      const int32_t layer = names_.of(graph_, n);
       const bool backward = is_backward(n);
       if (layer < 0) {
         const bool top = backward ? first_backward_ && graph_.before(n, first_backward_)
@@ -117,41 +125,32 @@ class DenseScheduler {
         if (top) dense_[{layers_, backward}].push_back(n);
         continue;
       }
-      const std::string child = child_of(module(n));
+      const std::string_view child = child_of(module(n));
+      const bool of_layer_itself = child == layer_name(module(n));
       if (moe_layers_.contains(layer) &&
-          (moe_children_.contains(child) || !children_.contains(child) || child == parent_of(child)))
+          (moe_children_.contains(child) || !children_.contains(child) || of_layer_itself))
         continue;
       dense_[{layer, backward}].push_back(n);
     }
-  }
-  // A node of the layer itself has no child: "layers.3" is its own.
-  static std::string parent_of(const std::string& child) {
-    const size_t dot = child.rfind('.');
-    const std::string last = dot == child.npos ? child : child.substr(dot + 1);
-    return std::ranges::all_of(last, [](char c) { return c >= '0' && c <= '9'; }) ? child : std::string();
   }
 
   int32_t owner_of(const CollectiveChain& chain) const {
     std::set<int32_t> owners;
     for (uint32_t p : chain.parameters) {
-      const Input& input = graph_.inputs()[p];
-      const int32_t layer = input.fqn.is_none() ? -1 : layer_of(graph_.pool().strings[input.fqn]);
-      owners.insert(layer >= 0 ? layer : is_top(input.value) ? layers_ : kNobody);
+      const StrId name = graph_.inputs()[p].fqn;
+      owners.insert(name.is_none() ? kNobody : owner_of(graph_.pool().strings[name]));
     }
     if (owners.size() == 2 && owners.contains(kNobody)) owners.erase(kNobody);
     return owners.size() == 1 ? *owners.begin() : owners.empty() ? kNobody : kSeveral;
   }
 
-  // Whether the forward of a parameter outside of layers is behind the last layer: by its modules' names in the
-  // forward, and the uses of its gather.
-  bool is_top(ValueId parameter) const {
-    const StrId fqn = graph_.inputs()[graph_.value(parameter).index].fqn;
-    if (fqn.is_none() || !last_forward_) return false;
-    const std::string_view name = graph_.pool().strings[fqn];
-    const std::string_view owner = name.substr(0, name.rfind('.') == name.npos ? 0 : name.rfind('.'));
-    for (NodeId n : graph_.nodes())
-      if (!is_backward(n) && computes(n) && module(n) == owner) return graph_.before(last_forward_, n);
-    return false;
+  // A parameter outside of layers is of the top where its module's forward is behind the last layer.
+  int32_t owner_of(std::string_view parameter) const {
+    if (auto it = layer_by_name_.find(layer_name(parameter)); it != layer_by_name_.end()) return it->second;
+    const size_t dot = parameter.rfind('.');
+    const auto module = first_compute_.find(dot == parameter.npos ? std::string_view() : parameter.substr(0, dot));
+    const bool top = last_forward_ && module != first_compute_.end() && graph_.before(last_forward_, module->second);
+    return top ? layers_ : kNobody;
   }
 
   // The direction of a gather is that of the first node that takes it, its unpacking left out.
@@ -250,13 +249,13 @@ class DenseScheduler {
   }
 
   NodeId latest_input(const std::vector<NodeId>& chain) const {
+    const std::set<NodeId> own(chain.begin(), chain.end());
     NodeId latest;
     for (NodeId n : chain)
       for (const Arg& arg : graph_.node(n).args)
         arg.walk([&](const Arg& a) {
           const NodeId def = a.is(ArgKind::value) ? graph_.value(a.as_value()).def : NodeId();
-          if (def && std::ranges::find(chain, def) == chain.end() && (!latest || graph_.before(latest, def)))
-            latest = def;
+          if (def && !own.contains(def) && (!latest || graph_.before(latest, def))) latest = def;
         });
     return latest;
   }
@@ -317,7 +316,8 @@ class DenseScheduler {
     return moved;
   }
 
-  // Waits for reductions and what is made of their results, behind all else.
+  // Waits for reductions and what is made of their results, behind all else. Any pair that must keep its order is
+  // implied by constraints of single nodes (order.h): who has none that stays in front of the place may go there.
   Status sink_waits() {
     std::set<NodeId> sunk;
     for (const Traffic& t : traffic_) {
@@ -327,14 +327,21 @@ class DenseScheduler {
     }
     NodeId place = graph_.last();
     while (place && sunk.contains(place)) place = graph_.previous(place);
+    if (!place) return ok_status();
+    std::map<NodeId, std::vector<NodeId>> followers;
+    for (NodeId n : graph_.nodes())
+      for (const Constraint& c : facts_.constraints_into(n))
+        if (sunk.contains(c.before)) followers[c.before].push_back(n);
     std::vector<NodeId> list(sunk.begin(), sunk.end());
     // The last first: each lands in front of those behind it.
     std::ranges::sort(list, [&](NodeId a, NodeId b) { return graph_.before(b, a); });
     for (NodeId n : list) {
-      if (!place || graph_.before(place, n)) continue;
-      if (const MoveVerdict verdict = facts_.may_move_after(n, place); !verdict) {
-        SG_TRY(refuse(n, "the result of a reduction is needed by %" + std::string(graph_.label(verdict.why.before)) +
-                             " before the end"));
+      if (graph_.before(place, n)) continue;
+      const auto stays = [&](NodeId f) { return !graph_.before(place, f); };
+      const std::vector<NodeId>& behind = followers[n];
+      if (const auto way = std::ranges::find_if(behind, stays); way != behind.end()) {
+        SG_TRY(refuse(
+            n, "the result of a reduction is needed by %" + std::string(graph_.label(*way)) + " before the end"));
         continue;
       }
       graph_.move_after(n, place);
@@ -346,13 +353,16 @@ class DenseScheduler {
 
   Program& program_;
   Graph& graph_;
+  Layers names_;
   CollectiveRoles roles_;
   OrderFacts facts_;
   std::vector<Error>* refused_;
   int32_t layers_ = 0;
-  NodeId last_forward_, first_backward_;  // that compute, in layers
+  NodeId last_forward_, first_backward_;               // that compute, in layers
+  std::map<std::string_view, int32_t> layer_by_name_;  // "encoder.3"
+  std::map<std::string_view, NodeId> first_compute_;   // of the forward, by module
   std::set<int32_t> moe_layers_, unfit_;
-  std::set<std::string> moe_children_, children_;
+  std::set<std::string_view> moe_children_, children_;
   std::map<std::pair<int32_t, bool>, std::vector<NodeId>> dense_;
   std::vector<Traffic> traffic_;
   std::vector<DenseMove> moves_;
