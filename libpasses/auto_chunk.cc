@@ -6,6 +6,7 @@
 #include "libgraph/cost.h"
 #include "libgraph/human.h"
 #include "libgraph/plan/plan.h"
+#include "libpasses/agreement.h"
 #include "libpasses/amplifiers.h"
 #include "libpasses/auto_chunk_outline.h"
 #include "libpasses/auto_chunk_plan.h"
@@ -127,10 +128,38 @@ class AutoChunker {
         next.label, next.facts, prepared->job, prepared->plans, [&](int64_t n) { return predicted(*prepared, n); },
         chunks, context_.explain);
     SG_ASSIGN(Trial trial, outline(*prepared, chunks));
+    if (auto why = parted(next, *prepared, &trial.job)) return refused(next, std::move(*why));
     job_ = std::move(trial.job);
     summary_ += (done_++ == 0 ? "%" : ", %") + next.label + " " + std::to_string(trial.chunks) + " times " +
                 plural(trial.counts.body_nodes, "node");
     return ok_status();
+  }
+
+  // What the ranks would not agree on: how they cut what they talk about, or the order of their collectives.
+  std::optional<Error> parted(const Next& next, const Prepared& prepared, Job* trial) const {
+    const AutoPlan* first = nullptr;
+    bool asks = false, alike = true;
+    for (const auto& plan : prepared.plans) {
+      asks = asks || (plan && plan->asks_ranks);
+      if (plan && first == nullptr) first = &*plan;
+    }
+    if (!asks || job_.programs.size() == 1) return std::nullopt;
+    for (const auto& plan : prepared.plans)
+      alike = alike && plan && plan->rows() == first->rows() && plan->cut.axis == first->cut.axis &&
+              plan->cut.unit == first->cut.unit;
+    std::string why =
+        alike ? std::string() : "it is not cut alike on all ranks, which talk to each other in the chunks";
+    if (alike) {
+      const std::string what = disagreement(trial, context_.threads);
+      if (what.empty()) return std::nullopt;
+      why = "ranks would not agree on their collectives: " + what;
+    }
+    const Program& program = *job_.programs[0];
+    const NodeId n = program.graph.find_node(next.label);
+    return Error{ErrorKind::cannot_apply,
+                 (n ? place_of(program, program.graph, n) : "%" + next.label) + ": [collective]: " + why,
+                 {},
+                 "--best-effort leaves the amplifier whole"};
   }
 
   Status skip(const Next& next, const std::string& why) {
@@ -177,13 +206,14 @@ class AutoChunker {
   // The first axis along which all rules hold, and which is long enough for the chunks; else the first at all.
   Result<AutoPlan> plan_at_some_axis(std::unique_ptr<Program>* program, NodeId amplifier) {
     const std::vector<AutoCut> cuts = possible_cuts(**program, amplifier);
-    std::optional<Error> first;
+    std::optional<Error> refusal;  // the one that came furthest
+    size_t furthest = 0, reached = 0;
     std::optional<std::pair<size_t, std::unique_ptr<Program>>> short_one;
     for (size_t i = 0; i < cuts.size(); ++i) {
       auto copy = copy_of(**program);
-      auto plan = plan_auto_chunk(copy.get(), amplifier, cuts[i]);
+      auto plan = plan_auto_chunk(copy.get(), amplifier, cuts[i], &reached);
       if (!plan.ok()) {
-        if (!first) first = std::move(plan.error());
+        if (!refusal || reached > furthest) refusal = std::move(plan.error()), furthest = reached;
         continue;
       }
       const auto rows = copy->graph.pool().exprs.constant_value(cuts[i].rows);
@@ -194,8 +224,8 @@ class AutoChunker {
       *program = std::move(copy);
       return plan;
     }
-    if (short_one) return plan_auto_chunk(program->get(), amplifier, cuts[short_one->first]);
-    if (first) return std::move(*first);
+    if (short_one) return plan_auto_chunk(program->get(), amplifier, cuts[short_one->first], &reached);
+    if (refusal) return std::move(*refusal);
     return Error{ErrorKind::cannot_apply,
                  place_of(**program, (*program)->graph, amplifier) +
                      ": no axis rule cuts its result along an axis of the data that it takes",

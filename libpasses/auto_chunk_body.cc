@@ -23,6 +23,7 @@ Status AutoPlanner::collect_body() {
   plan_.is_body.assign(graph_.node_id_limit(), false);
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (!leads[i]) continue;
+    reached_ = i;
     if (errors_[i]) return *errors_[i];
     add(std::move(nodes_[i]));
   }
@@ -68,7 +69,9 @@ Status AutoPlanner::check_body() {
     return !alias.storage_of(v).is_none() && written.contains(alias.storage(alias.storage_of(v)).alias_class);
   };
   for (const AutoNode& body : plan_.body) {
-    if (alias.effects(body.node) != 0) return refuse(body.node, "effects", "it does more than compute its results");
+    if ((alias.effects(body.node) & ~uint32_t{kEffectCollective | kEffectWait}) != 0)
+      return refuse(body.node, "effects", "it does more than compute its results");
+    SG_TRY(check_collective(body.node));
     const ValueId first = graph_.node(body.node).result_count > 0 ? graph_.node(body.node).result(0) : ValueId();
     if (!first.is_none() && graph_.op_info(body.node)->has(kMayAlias) && is_written(first))
       return refuse(body.node, "memory",
@@ -83,6 +86,18 @@ Status AutoPlanner::check_body() {
                         "it writes to %" + std::string(graph_.name(alias.storage(member).owner)) +
                             ", which is not a chunk's own");
   }
+  return ok_status();
+}
+
+Status AutoPlanner::check_collective(NodeId n) {
+  if (!graph_.op_info(n)->has(kCollective)) return ok_status();
+  bool waited = true;
+  for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
+    graph_.for_each_use(graph_.node(n).result(i), [&](Use use) {
+      waited = waited && use.user && plan_.is_body[use.user.index] && graph_.op_info(use.user)->has(kWait);
+    });
+  if (!waited) return refuse(n, "collective", "it is not waited for within the chunk that launches it");
+  plan_.asks_ranks = plan_.has_collectives = true;
   return ok_status();
 }
 

@@ -5,8 +5,11 @@
 
 namespace sg {
 
-Result<AutoPlan> plan_auto_chunk(Program* program, NodeId amplifier, const AutoCut& cut) {
-  return AutoPlanner(program, amplifier, cut).run();
+Result<AutoPlan> plan_auto_chunk(Program* program, NodeId amplifier, const AutoCut& cut, size_t* reached) {
+  AutoPlanner planner(program, amplifier, cut);
+  auto plan = planner.run();
+  *reached = planner.reached();
+  return plan;
 }
 
 // Whether the op's result is chunked where this axis of an operand is.

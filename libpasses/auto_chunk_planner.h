@@ -39,12 +39,16 @@ class AutoPlanner {
     plan_.elements = elements(graph_.node(amplifier).result(0));
   }
 
+  // How many nodes behind the amplifier are chunked: how far a plan that failed has come.
+  size_t reached() const { return reached_; }
+
   Result<AutoPlan> run() {
     forget_recomputation();
     grow();
     find_fills();
     SG_TRY(walk());
     SG_TRY(collect_body());
+    reached_ = nodes_.size();
     share_equal_operands();
     SG_TRY(check_body());
     find_results();
@@ -57,6 +61,7 @@ class AutoPlanner {
   AxisState& state(ValueId v) { return plan_.world.states[v.index]; }
   int64_t elements(ValueId v) const { return element_count(graph_.pool(), graph_.type(v), sizes_).value_or(0); }
   bool is_large(ValueId v) const { return is_tensor(graph_, v) && elements(v) > plan_.elements / 2; }
+  bool makes_large(NodeId n) const { return graph_.node(n).result_count == 1 && is_large(graph_.node(n).result(0)); }
   bool is_large_chunked(ValueId v) { return depends_[v.index] && state(v).kind == AxisKind::along && is_large(v); }
   bool depends(NodeId n) const {
     bool out = n == plan_.amplifier;
@@ -100,8 +105,9 @@ class AutoPlanner {
 
   // False: it is cut for who wants it. Made in the body, it is there for all of the body, in chunks.
   bool join(ValueId v, const Along& wanted, int depth);
-  // `n` with one of its operands cut so that its result is chunked as wanted.
-  std::optional<AutoNode> made_along(NodeId n, const Along& wanted);
+  // `n` with one of its operands cut so that its result is chunked as wanted. With fills: those that it takes are made
+  // in the body too.
+  std::optional<AutoNode> made_along(NodeId n, const Along& wanted, bool with_fills);
 
   // --- the body ---
 
@@ -122,6 +128,8 @@ class AutoPlanner {
   // What was recomputed for the backward is there already.
   void share_equal_operands();
   Status check_body();
+  // A chunk waits itself for what it launches.
+  Status check_collective(NodeId n);
   // Taken by others than the body.
   bool is_shared(ValueId v) const;
   void find_results();
@@ -134,9 +142,9 @@ class AutoPlanner {
   // --- the place ---
 
   Status find_place();
-  // Nodes that change places must not meet in memory; groups keep their own order.
-  Status check_moves(const std::vector<NodeId>& order, uint32_t first, uint32_t end);
-  // Results are copied out: what is written to them later must not be meant for another.
+  // Nodes that change places must not meet in memory. Whether collectives may is the ranks' to say.
+  Status check_moves(const std::vector<NodeId>& order, uint32_t first, uint32_t place, uint32_t end);
+  // Results are copied out, each for itself: what is written to one later must not be meant for another.
   Status check_written_results(const AliasAnalysis& alias);
 
   static constexpr size_t kNone = SIZE_MAX;
@@ -150,6 +158,7 @@ class AutoPlanner {
   std::vector<size_t> at_;                    // by node: into nodes_
   std::vector<AutoNode> nodes_;               // all that depends on the amplifier, in schedule order
   std::vector<std::optional<Error>> errors_;  // by nodes_: why it is not chunked
+  size_t reached_ = 0;
   std::unordered_map<NodeId, AutoNode, IdHash> joined_;
 };
 

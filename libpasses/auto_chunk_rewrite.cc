@@ -6,13 +6,9 @@
 #include "libgraph/alias.h"
 #include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
+#include "libpasses/axis_rules.h"
 
 namespace sg {
-namespace {
-
-enum Reduction : int64_t { kNone = 0, kMean = 1, kSum = 2 };
-
-}  // namespace
 
 ChunkRewriter::ChunkRewriter(Program* program)
     : program_(*program), graph_(program->graph), pool_(graph_.pool()), types_(*program) {
@@ -98,141 +94,25 @@ NodeId ChunkRewriter::replace(NodeId n, NodeId first_new, std::span<const ValueI
 std::optional<NodeId> ChunkRewriter::rewrite(NodeId n) {
   const OpInfo* op = graph_.op_info(n);
   if (op == nullptr) return std::nullopt;
-  if (op->name == "aten.nll_loss_forward.default") return loss(n);
-  if (op->name == "aten.nll_loss_backward.default") return loss_backward(n);
+  if (op->name == "aten.nll_loss_forward.default" || op->name == "aten.nll_loss2d_forward.default") return loss(n);
+  if (op->name == "aten.nll_loss_backward.default" || op->name == "aten.nll_loss2d_backward.default")
+    return loss_backward(n);
+  const AxisRow* row = find_axis_rule(*op);
+  if (row != nullptr && (row->rule == axis::elementwise_loss || row->rule == axis::elementwise_loss_backward))
+    return pair_loss(n, row->rule == axis::elementwise_loss_backward);
+  if (op->name == "aten.index.Tensor") return picked(n);
   if (op->name == "aten.mean.default" || op->name == "aten.mean.dim") return mean(n);
   if (op->name == "aten.ones_like.default" || op->name == "aten.zeros_like.default" ||
       op->name == "aten.full_like.default")
     return like(n);
   if (op->name.starts_with("aten.new_")) return fill(n);
-  return std::nullopt;
+  return rewrite_write(n);
 }
 
-// --- losses ---
-
-const ChunkRewriter::Labels& ChunkRewriter::labels_of(NodeId before, ValueId target, int64_t ignored) {
-  const auto [it, fresh] = labels_.try_emplace((uint64_t{target.index} << 32) ^ static_cast<uint32_t>(ignored));
-  if (!fresh) return it->second;
-  Labels& out = it->second;
-  const std::string name(graph_.name(target));
-  out.ignored = make("aten.eq.Scalar", {Arg::value(target), Arg::integer(ignored)}, name + "_ignored", before, before);
-  out.safe = make("aten.masked_fill.Scalar", {Arg::value(target), Arg::value(out.ignored), Arg::integer(0)},
-                  name + "_safe", before, before);
-  out.index = make("aten.unsqueeze.default", {Arg::value(out.safe), Arg::integer(1)}, name + "_index", before, before);
-  return out;
-}
-
-// The weight of each row's class; 0 where the row does not count.
-ValueId ChunkRewriter::row_weights(NodeId before, ValueId weight, const Labels& labels) {
-  const ValueId picked =
-      make("aten.index_select.default", {Arg::value(weight), Arg::integer(0), Arg::value(labels.safe)}, "row_weight",
-           before, before);
-  return make("aten.masked_fill.Scalar", {Arg::value(picked), Arg::value(labels.ignored), Arg::floating(0)},
-              "row_weight", before, before);
-}
-
-std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
-  const ValueId self = tensor(n, "self"), target = tensor(n, "target"), weight = tensor(n, "weight");
-  const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
-  if (self.is_none() || target.is_none() || is_written(target) || !reduction || !ignored ||
-      graph_.type(self).shape.size() != 2)
-    return std::nullopt;
-  const NodeId before = graph_.previous(n);
-  const Labels labels = labels_of(n, target, *ignored);
-  const Arg dtype = keyword("dtype", Arg::dtype(graph_.type(self).dtype));
-  ValueId total, row_weight;
-  if (!weight.is_none()) row_weight = row_weights(n, weight, labels);
-  const std::string name(graph_.label(n));
-  if (*reduction == kNone) {
-    total = make("aten.zeros.default", {Arg::list({}), dtype}, name + "_weight", n, n);
-  } else if (weight.is_none()) {
-    const ValueId counted =
-        make("aten.ne.Scalar", {Arg::value(target), Arg::integer(*ignored)}, name + "_counted", n, n);
-    const ValueId count = make("aten.sum.default", {Arg::value(counted)}, name + "_count", n, n);
-    total = make("aten._to_copy.default", {Arg::value(count), dtype}, name + "_weight", n, n);
-  } else {
-    total = make("aten.sum.default", {Arg::value(row_weight)}, name + "_weight", n, n);
-  }
-  const ValueId picked = make("aten.gather.default", {Arg::value(self), Arg::integer(1), Arg::value(labels.index)},
-                              name + "_picked", n, n);
-  const ValueId flat = make("aten.squeeze.dim", {Arg::value(picked), Arg::integer(1)}, name + "_picked", n, n);
-  ValueId rows = make("aten.neg.default", {Arg::value(flat)}, name + "_rows", n, n);
-  if (!weight.is_none())
-    rows = make("aten.mul.Tensor", {Arg::value(rows), Arg::value(row_weight)}, name + "_rows", n, n);
-  rows = make("aten.masked_fill.Scalar", {Arg::value(rows), Arg::value(labels.ignored), Arg::floating(0)},
-              name + "_rows", n, n);
-  ValueId out = rows;
-  if (*reduction != kNone) out = make("aten.sum.default", {Arg::value(rows)}, name + "_sum", n, n);
-  if (*reduction == kMean) out = make("aten.div.Tensor", {Arg::value(out), Arg::value(total)}, name + "_mean", n, n);
-  if (failed_) return std::nullopt;
-  const ValueId by[] = {out, total};
-  return replace(n, before ? graph_.next(before) : graph_.first(), by);
-}
-
-// The log-softmax whose gradient this is, when nothing else takes it.
-NodeId ChunkRewriter::sole_log_softmax_backward(NodeId n) const {
-  const ValueId grad = graph_.node(n).result(0);
-  const std::vector<NodeId> users = graph_.users(grad);
-  if (users.size() != 1 || graph_.value(grad).use_count != 1 ||
-      graph_.op_name(users[0]) != "aten._log_softmax_backward_data.default")
-    return NodeId();
-  const auto dim = integer(users[0], "dim");
-  return tensor(users[0], "grad_output") == grad && (dim == 1 || dim == -1) ? users[0] : NodeId();
-}
-
-// Row r of the gradient is -c(r) at its label and 0 elsewhere. Behind log-softmax that is exp(output) * c(r), and -c(r)
-// at the label.
-std::optional<NodeId> ChunkRewriter::loss_backward(NodeId n) {
-  const ValueId self = tensor(n, "self"), target = tensor(n, "target"), weight = tensor(n, "weight"),
-                total = tensor(n, "total_weight");
-  const ValueId given = tensor(n, "grad_output");
-  const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
-  if (self.is_none() || target.is_none() || is_written(target) || given.is_none() || total.is_none() || !reduction ||
-      !ignored || graph_.type(self).shape.size() != 2)
-    return std::nullopt;
-  const NodeId before = graph_.previous(n);
-  const Labels labels = labels_of(n, target, *ignored);
-  const std::string name(graph_.label(n));
-  ValueId rows = given;
-  if (*reduction == kMean)
-    rows = make("aten.div.Tensor", {Arg::value(given), Arg::value(total)}, name + "_scale", n, n);
-  if (!weight.is_none())
-    rows =
-        make("aten.mul.Tensor", {Arg::value(row_weights(n, weight, labels)), Arg::value(rows)}, name + "_rows", n, n);
-  else if (*reduction != kNone)
-    rows = make("aten.expand.default", {Arg::value(rows), Arg::list({size_of(graph_.type(target).shape[0])})},
-                name + "_rows", n, n);
-  rows = make("aten.masked_fill.Scalar", {Arg::value(rows), Arg::value(labels.ignored), Arg::floating(0)},
-              name + "_rows", n, n);
-  const ValueId column = make("aten.unsqueeze.default", {Arg::value(rows), Arg::integer(1)}, name + "_column", n, n);
-  const ValueId negative = make("aten.neg.default", {Arg::value(column)}, name + "_negative", n, n);
-  if (failed_) return std::nullopt;
-  const NodeId softmax = sole_log_softmax_backward(n);
-  if (softmax.is_none()) {
-    const ValueId zeros = make("aten.zeros_like.default", {Arg::value(self)}, name, n, n);
-    const ValueId out =
-        make("aten.scatter_add_.default",
-             {Arg::value(zeros), Arg::integer(1), Arg::value(labels.index), Arg::value(negative)}, name, n, n);
-    if (failed_) return std::nullopt;
-    return replace(n, before ? graph_.next(before) : graph_.first(), std::span(&out, 1));
-  }
-  const ValueId output = tensor(softmax, "output");
-  const ValueId p =
-      make("aten.exp.default", {Arg::value(output)}, std::string(graph_.label(softmax)) + "_exp", softmax, softmax);
-  const ValueId scaled = make("aten.mul.Tensor", {Arg::value(p), Arg::value(column)},
-                              std::string(graph_.label(softmax)) + "_scaled", softmax, softmax);
-  ValueId out = make("aten.scatter_add_.default",
-                     {Arg::value(scaled), Arg::integer(1), Arg::value(labels.index), Arg::value(negative)},
-                     graph_.label(softmax), softmax, softmax);
-  const DType wanted = graph_.type(graph_.node(softmax).result(0)).dtype;
-  if (graph_.type(out).dtype != wanted)
-    out = make("aten._to_copy.default", {Arg::value(out), keyword("dtype", Arg::dtype(wanted))}, graph_.label(softmax),
-               softmax, softmax);
-  if (failed_) return std::nullopt;
-  graph_.replace_uses(graph_.node(softmax).result(0), out);
-  graph_.erase(softmax);
-  graph_.erase(n);
-  return before ? graph_.next(before) : graph_.first();
+std::optional<NodeId> ChunkRewriter::rewrite_write(NodeId n) {
+  const OpInfo* op = graph_.op_info(n);
+  const bool writes = op != nullptr && (op->name == "aten.index_put.default" || op->name == "aten.index_put_.default");
+  return writes ? put(n) : std::nullopt;
 }
 
 // mean(x) = sum(x) / count

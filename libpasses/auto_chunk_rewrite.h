@@ -2,12 +2,14 @@
 // chunk --auto.
 //
 // Losses    a mean over the rows becomes a sum over the rows, divided behind the region by a count that the labels
-//           alone give
+//           alone give, or by the number of elements
+// Labels    x[arange(rows), label], read or written, is a gather or a scatter along the classes
 // Backward  the gradient of log-softmax behind that of the negative log-likelihood is made in one buffer, not in two
 // Likes     ones as large as a loss do not wait for the loss
 // Shapes    [batch, length, vocabulary] of flat rows: elementwise work is done on the flat rows, and the views cancel
 #pragma once
 
+#include <map>
 #include <optional>
 #include <unordered_map>
 
@@ -24,6 +26,9 @@ class ChunkRewriter {
   // none when it stays. `n` is gone then.
   std::optional<NodeId> rewrite(NodeId n);
 
+  // Rewrites `n` if it writes x[arange(rows), label]: a rule for that makes it in chunks though it takes none.
+  std::optional<NodeId> rewrite_write(NodeId n);
+
   // Moves the reshape `n` behind the elementwise ops that take its result, so that it meets the reshape back. False: it
   // stays.
   bool push_down(NodeId n);
@@ -34,8 +39,15 @@ class ChunkRewriter {
   };
   const Labels& labels_of(NodeId before, ValueId target, int64_t ignored);
   ValueId row_weights(NodeId before, ValueId weight, const Labels& labels);
+  Arg shape_of(ValueId v) const;
+  bool are_scores(ValueId self, ValueId target) const;
   std::optional<NodeId> loss(NodeId n);
   std::optional<NodeId> loss_backward(NodeId n);
+  std::optional<NodeId> pair_loss(NodeId n, bool is_backward);
+  void set_reduction(NodeId n, std::vector<Arg>* args, int64_t reduction);
+  ValueId column_of(NodeId n, ValueId self);
+  std::optional<NodeId> picked(NodeId n);
+  std::optional<NodeId> put(NodeId n);
   std::optional<NodeId> mean(NodeId n);
   std::optional<NodeId> like(NodeId n);
   std::optional<NodeId> fill(NodeId n);
@@ -57,6 +69,7 @@ class ChunkRewriter {
   Pool& pool_;
   TypeInferrer types_;
   std::unordered_map<uint64_t, Labels> labels_;
+  std::map<std::pair<uint32_t, int64_t>, ValueId> columns_;  // by label and number of classes
   std::vector<bool> written_;  // by value that was there from the start: its memory is written
   bool failed_ = false;        // a type could not be inferred
 };

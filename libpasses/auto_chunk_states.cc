@@ -79,6 +79,11 @@ void AutoPlanner::mark_fill(NodeId n) {
 Status AutoPlanner::walk() {
   for (NodeId n = plan_.amplifier; n;) {
     if (!depends(n)) {
+      if (auto first = makes_large(n) ? rewriter_.rewrite_write(n) : std::nullopt) {
+        grow();
+        n = *first;
+        continue;
+      }
       mark_fill(n);
       n = graph_.next(n);
       continue;
@@ -126,15 +131,15 @@ Result<AutoNode> AutoPlanner::visit(NodeId n) {
   for_operands(graph_, n, [&](ValueId v) { known = known && !unknown_[v.index]; });
   if (!known) return refuse(n, "no rule", "what it takes is not chunked");
   if (op == nullptr) return refuse(n, "no rule", "nothing is known about this op, and an operand is chunked");
-  if (op->has(kCollective) || op->has(kWait))
-    return refuse(n, "collective", "it talks to other ranks, once for each chunk");
+  const AxisRow* row = find_axis_rule(*op);
+  if (op->has(kCollective) && row == nullptr)
+    return refuse(n, "collective", "it talks to other ranks, and no rule says what that does to chunks");
   if (draws_random(graph_, n))
     return refuse(n, "random numbers", "its numbers would be those of the first chunk in every chunk");
   const AutoCut& cut = plan_.cut;
   const Along seed{0, cut.axis, cut.unit};
   if (n == plan_.amplifier) plan_.world.seeds[cut.operand.index] = along_state(seed);
   AxisCall call(&plan_.world, program_, n);
-  const AxisRow* row = find_axis_rule(*op);
   const Status done = run_rule(call, row);
   plan_.world.seeds[cut.operand.index] = AxisState();
   if (!done.ok()) return refuse(n, row == nullptr ? "no rule" : row->name, done.error().message);
@@ -166,7 +171,7 @@ Status AutoPlanner::run_rule(AxisCall& call, const AxisRow* row) const {
   });
   if (size && (row == nullptr || !row->takes_sizes))
     return call.fail("it takes a number that differs from chunk to chunk");
-  if (partial && !along && (row == nullptr || row->rule != axis::same))
+  if (partial && !along && (row == nullptr || (row->rule != axis::same && row->rule != axis::reduce_ranks)))
     return call.op.writes() ? call.fail("it writes a sum over chunks") : axis::partial(call);
   if (row == nullptr) return call.fail("no axis rule says what it does to chunks");
   return row->rule(call);
@@ -190,7 +195,8 @@ bool AutoPlanner::join(ValueId v, const Along& wanted, int depth) {
     if (at_[user.index] != kNone) return false;
   const OpInfo* op = graph_.op_info(def);
   if (op == nullptr || !op->has(kPure) || draws_random(graph_, def) || graph_.node(def).result_count != 1) return false;
-  auto node = made_along(def, wanted);
+  auto node = made_along(def, wanted, true);
+  if (!node) node = made_along(def, wanted, false);
   if (!node) return false;
   std::erase_if(node->slices, [&](const SliceWish& wish) { return join(wish.value, wish.along, depth + 1); });
   joined_.emplace(def, std::move(*node));
@@ -198,28 +204,36 @@ bool AutoPlanner::join(ValueId v, const Along& wanted, int depth) {
   return true;
 }
 
-std::optional<AutoNode> AutoPlanner::made_along(NodeId n, const Along& wanted) {
+std::optional<AutoNode> AutoPlanner::made_along(NodeId n, const Along& wanted, bool with_fills) {
   const AxisRow* row = find_axis_rule(*graph_.op_info(n));
   if (row == nullptr) return std::nullopt;
   std::vector<ValueId> operands;
   for_operands(graph_, n, [&](ValueId v) {
     if (is_tensor(graph_, v)) operands.push_back(v);
   });
-  for (ValueId operand : operands)
+  for (ValueId operand : operands) {
+    if (with_fills && state(operand).kind == AxisKind::constant) continue;
     for (uint32_t axis = 0; axis < graph_.type(operand).shape.size(); ++axis) {
       const Along seed{wanted.domain, axis, wanted.unit};
       plan_.world.seeds[operand.index] = along_state(seed);
       AxisCall call(&plan_.world, program_, n);
       const bool fits = graph_.type(operand).shape[axis] == call.extent(seed) && row->rule(call).ok() &&
-                        call.is_plain() && call.constants.empty() && call.given.size() == 1 &&
+                        call.is_plain() && (call.constants.empty() || with_fills) && call.given.size() == 1 &&
                         call.given[0].kind == AxisKind::along && call.given[0].along == wanted && !call.given[0].local;
       plan_.world.seeds[operand.index] = AxisState();
-      if (!fits) continue;
+      if (!fits || !std::ranges::all_of(call.constants, [&](const auto& fill) {
+            return fill.second.kind == AxisKind::along && fill.second.along.domain == wanted.domain &&
+                   std::ranges::none_of(graph_.users(fill.first),
+                                        [&](NodeId user) { return at_[user.index] != kNone; });
+          }))
+        continue;
+      for (const auto& [v, s] : call.constants) make_fill(v, s);
       AutoNode out{n, std::move(call.edits), std::move(call.slices)};
       if (std::ranges::none_of(out.slices, [&](const SliceWish& s) { return s.value == operand; }))
         out.slices.push_back({operand, seed});
       return out;
     }
+  }
   return std::nullopt;
 }
 
