@@ -7,6 +7,7 @@ weights, element types, uneven names, several groups, gradients in parts. Bucket
 nothing. Says aloud when ../shared/traces is absent. --all: every chain on every capture, and mpi.
 """
 import argparse
+import glob
 import json
 import os
 import random
@@ -28,6 +29,11 @@ CHAINS = [[BLOCKS], [SIZE], [CLEAN, REMAT, BLOCKS], [CLEAN, REMAT, AUTO], [BLOCK
           [CLEAN, REMAT, BLOCKS, CLEAN],
           [CLEAN, ('bucket', '--prefetch', '0'), ('bucket', '--prefetch', '3')], [ISOLATE, BLOCKS],
           [CLEAN, REMAT, GATHERS, BLOCKS], [BLOCKS, ISOLATE]]
+
+
+def has_mpi(bin_dir):
+    """A build may be without it where there is an mpirun."""
+    return shutil.which('mpirun') is not None and bool(glob.glob(os.path.join(bin_dir, '../lib/stepgraph/*mpi*')))
 
 
 def collectives(case, graph):
@@ -238,7 +244,7 @@ def main():
                     held += 1
                 if name == 'llama3-fsdp4':
                     case.hold_exposure(case.file('in.sg'))
-                if args.all and name == 'dsv3-ep4' and shutil.which('mpirun'):
+                if args.all and name == 'dsv3-ep4' and has_mpi(args.bin):
                     case.hold(case.file('in.sg'), values, [CLEAN, REMAT, ISOLATE, BLOCKS], comm='mpi')
             except Failure as failure:
                 tally.fail(f'{name}: {failure}')

@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import sys
 import tempfile
 
@@ -57,15 +56,30 @@ def body_order(text):
 
 
 class OverlapCase(run_bucket.BucketCase):
+    def __init__(self, bin_dir, folder):
+        super().__init__(bin_dir, folder)
+        self.made = {}  # by stages: the graph behind them, or its results. Rows begin alike
+
     def prepare(self, graph, row):
-        """The graph behind the stages of a row; none where one has nothing to work on."""
+        """The graph behind the stages of a row, and those of its stages that it has something for."""
+        if 'has_moe' not in self.made:
+            self.made['has_moe'] = 'all_to_all' in run(self.tool('sg-stat'), graph).stdout
         stages = [stage for stage, there in zip(STAGES, row) if there == '1']
-        has_moe = 'all_to_all' in run(self.tool('sg-stat'), graph).stdout
-        stages = [stage for stage in stages if has_moe or stage[0] != 'chunk']
-        if not stages:
-            return graph
-        self.apply_files(graph, stages, self.file('prepared.sg'))
-        return self.file('prepared.sg')
+        stages = tuple(stage for stage in stages if self.made['has_moe'] or stage[0] != 'chunk')
+        for i, (name, *options) in enumerate(stages):
+            if stages[:i + 1] not in self.made:
+                behind = self.file(f'made{len(self.made)}.sg')
+                run(self.tool(f'sg-{name}'), graph, *options, '-o', behind)
+                self.made[stages[:i + 1]] = behind
+            graph = self.made[stages[:i + 1]]
+        return graph, stages
+
+    def run_before_chunks(self, graph, stages, values):
+        """What the step gives: chunks add in another order, all other stages keep every bit."""
+        last = stages.index(CHUNK) + 1 if CHUNK in stages else 0
+        if self.made.get('results') != stages[:last]:
+            self.run_before(self.made[stages[:last]] if last else graph, values)
+            self.made['results'] = stages[:last]
 
     def figures(self, graph):
         sim = json.loads(run(self.tool('sg-sim'), graph, '--machine', self.machine(), '--json').stdout)
@@ -111,15 +125,15 @@ def hold_captures(args, say):
             make(case)
             rows = [row for j, row in enumerate(COVER) if args.all or (i + j) % 3 == 0]
             for j, row in enumerate(rows):
-                graph = case.prepare(case.file('in.sg'), row)
-                case.run_before(graph, values)
+                graph, stages = case.prepare(case.file('in.sg'), row)
+                case.run_before_chunks(case.file('in.sg'), stages, values)
                 for k, strategy in enumerate(STRATEGIES):
                     after = AFTER[(i + j + k) % 3]
                     label = f'{name} {row} {" ".join(strategy)} {after}'
                     try:
                         moved += case.hold_overlap(graph, values, strategy, after, label, seed=j + 1)
                         held += 1
-                        if args.all and row == '11111' and shutil.which('mpirun'):
+                        if args.all and row == '11111' and run_bucket.has_mpi(args.bin):
                             case.hold_overlap(graph, values, strategy, [], label, comm='mpi')
                     except Failure as failure:
                         say(f'{label}: {failure}')
