@@ -36,6 +36,7 @@ std::vector<uint8_t> tagged(const RematModel& model, const Predicate& wanted) {
   return out;
 }
 
+constexpr int64_t kWorthwhile = 100;   // a peak that is lower by less than this part of it is hardly lower
 constexpr size_t kEaseWork = 2000000;  // node visits of the model
 
 // Nodes of other ranks that do the same get the same decision, as one search would find another by its numbers.
@@ -235,6 +236,8 @@ class JobRemat {
                                  : plural(copied, "node") + " recomputed, " + std::to_string(saved) + " saved, peak " +
                                        human_bytes(double(before)) + " -> " + human_bytes(double(after));
     if (after > before) change.summary += ", which is more: keep more (--save, --policy default)";
+    else if (copied > 0 && after > before - before / kWorthwhile)
+      change.summary += ", hardly less: --explain says what stays through the peak";
     if (copied > 0 && bound > 0) change.summary += above(after, bound);
     if (context_.explain) explain(&change, before, after, copied, saved, bound);
     return change;
