@@ -249,6 +249,18 @@ class Decisions(CaptureCase):
         self.assertTrue(all(torch.equal(a, b) for a, b in zip(before, inputs)))
         self.imported()
 
+    def test_in_place_transposes_beside_values(self):
+        """A recurrent layer that puts the batch first turns its result in place, once for the values beside it too."""
+
+        class Model(nn.GRU):
+            def forward(self, rows):
+                hidden, _ = super().forward(rows)
+                return hidden * 2 if (rows > 0).any() else hidden
+
+        model = Model(4, 6, 2, batch_first=True, bidirectional=True)
+        self.captured(model, lambda out: out.square().mean(), torch.randn(3, 8, 4))
+        self.imported()
+
     def test_a_sequential_model_is_recomputed(self):
         """Its numbered children are no layers; in stretches they are, with or without modules inside."""
         flat = [child() for _ in range(6) for child in (lambda: nn.Linear(16, 16), lambda: nn.LayerNorm(16), nn.GELU)]

@@ -100,12 +100,16 @@ class _Ops(TorchDispatchMode):
         return value
 
 
+# Random ones would draw once more; `transpose_` and the like write no value, only how it lies.
+_NOT_WRITTEN_AGAIN = {torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view}
+
+
 @contextmanager
 def _written_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
     """PyTorch takes some in-place ops apart, and then writes the real tensor by the whole and by the parts: it is
     written again from where it was."""
     schema = getattr(func, "_schema", None)
-    if schema is None or not schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
+    if schema is None or not schema.is_mutable or _NOT_WRITTEN_AGAIN & set(func.tags):
         yield
         return
     given = [args[i] if i < len(args) else kwargs.get(argument.name) for i, argument in enumerate(schema.arguments)]
