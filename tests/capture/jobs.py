@@ -92,6 +92,22 @@ def fsdp_uneven():
     return fsdp(width=5)
 
 
+class _Bits(nn.Module):
+    """One rank looks at the bits of its numbers, which are others in double; the other does not."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = Model()
+
+    def forward(self, ids):
+        x = self.model(ids)
+        return x + (x.detach().view(torch.int32) & 0) if dist.get_rank() == 1 else x
+
+
+def bits_on_one_rank():
+    return _step(nn.parallel.DistributedDataParallel(_Bits()), *_batch())
+
+
 def fsdp_bf16():
     return fsdp(width=32, param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 

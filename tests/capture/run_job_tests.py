@@ -18,6 +18,7 @@ from harness import Failure, Tally, run  # noqa: E402
 use_python_with_torch()
 
 import torch  # noqa: E402
+from safetensors import safe_open  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -26,6 +27,7 @@ ALL = (
     ("fsdp", 2),
     ("fsdp_bf16", 2),
     ("tensor_parallel", 2),
+    ("bits_on_one_rank", 2),
     ("data_parallel", 4),
     ("fsdp_uneven", 4),
     ("hybrid_fsdp", 4),
@@ -34,9 +36,10 @@ ALL = (
     ("expert_parallel_in_chunks", 4),
 )
 SHORT = (("fsdp", 2),)
+NO_ROUNDING = {"bits_on_one_rank"}  # a rank has no step in double; then none has
 
 
-def capture_job(name, ranks, folder):
+def capture_job(name, ranks, folder, source="jobs.py"):
     environment = {
         **os.environ,
         "PYTHONPATH": os.path.join(ROOT, "tools", "capture"),
@@ -52,7 +55,7 @@ def capture_job(name, ranks, folder):
         str(ranks),
         "-m",
         "stepgraph_capture",
-        f"{HERE}/jobs.py:{name}",
+        f"{HERE}/{source}:{name}",
         "-o",
         folder,
         env=environment,
@@ -75,10 +78,25 @@ def check_answers(folder, rank):
             raise Failure(f"rank {rank}: {name} is not what PyTorch's own job gives: {error}") from error
 
 
+def _has_floats(value):
+    return value.is_floating_point() and value.numel() > 0
+
+
+def check_rounding(folder, rank, wanted):
+    """Every value of floats comes with how far right answers may be apart, or none does."""
+    with safe_open(os.path.join(folder, f"rank{rank}", "expected.safetensors"), "pt") as file:
+        notes = file.metadata()
+        floats = {f"rounding.{key}" for key in file.keys() if _has_floats(file.get_tensor(key))}
+    found = {key for key in notes if key.startswith("rounding.")}
+    if found != (floats if wanted else set()):
+        raise Failure(f"rank {rank}: roundings of {sorted(found)}, values {sorted(floats)}")
+
+
 def check_job(name, ranks, bin_folder, folder):
     capture_job(name, ranks, folder)
     for rank in range(ranks):
         check_answers(folder, rank)
+        check_rounding(folder, rank, name not in NO_ROUNDING)
     each, graph = os.path.join(folder, "rank{r}"), os.path.join(folder, "step.sg")
     run(os.path.join(bin_folder, "sg-import"), "-q", f"{each}/step.json", "-o", graph)
     run(os.path.join(bin_folder, "sg-check"), graph)

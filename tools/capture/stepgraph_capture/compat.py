@@ -306,6 +306,15 @@ def bound_symbols(node: fx.Node) -> List[str]:
     return [str(symbol) for symbol in (node.meta.get("unbacked_bindings") or {})]
 
 
+def is_collective(target: Any) -> bool:
+    """One that the graph waits for, or the wait."""
+    return isinstance(target, torch._ops.OpOverload) and target.namespace == "_c10d_functional"
+
+
+def is_launch(target: Any) -> bool:
+    return is_collective(target) and target.overloadpacket is not torch.ops._c10d_functional.wait_tensor
+
+
 def is_random(node: fx.Node) -> bool:
     """Does it draw numbers? Attention and dropout do not when their probability is 0."""
     if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in node.target.tags:

@@ -4,6 +4,9 @@ Deep models of convolutions and batch norms multiply rounding errors, and a valu
 a ReLU: two right answers differ by more than any fixed tolerance allows. Who compares with a capture may go by
 PyTorch's own distance from the same step in double, or by how far noise in each result moves that, whichever is more.
 It is kept beside each value.
+
+In a job all ranks run this together. Each launches every collective of its graph, whatever fails meanwhile, and what
+one of them decides is decided by all; so none waits for another that is not coming.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from . import compat
+from . import compat, world
 from .values import as_traced
 
 _WIDE = {
@@ -48,8 +51,9 @@ def of(module: fx.GraphModule, inputs: Sequence[Tensor], recorded: Values) -> Li
     if exact is None:
         return [None] * len(recorded)
     errors = [_error_of(value, wide) for value, wide in zip(recorded, exact)]
-    for draw in range(_DRAWS if sum(tensor.numel() for tensor in inputs) <= _LARGEST else 0):
-        noisy = _in_double(module, inputs, torch.Generator().manual_seed(draw))
+    is_large = world.on_any_rank(sum(tensor.numel() for tensor in inputs) > _LARGEST)
+    for draw in range(0 if is_large else _DRAWS):
+        noisy = _in_double(module, inputs, torch.Generator().manual_seed(draw + _DRAWS * world.rank()))
         if noisy is None:
             break  # PyTorch's own errors stand
         moved = [_error_of(wide, other) for wide, other in zip(exact, noisy)]
@@ -62,13 +66,13 @@ def _in_double(
 ) -> Optional[List[Optional[Tensor]]]:
     """The outputs of the graph in double, then its inputs as it leaves them. Integers and booleans are those of the
     recorded types, so that no index falls another way."""
-    given = [_Pair(tensor.detach().clone(), _widened(tensor.detach())) for tensor in inputs]
-    if any(compat.is_random(node) for node in module.graph.nodes):
+    if world.on_any_rank(any(compat.is_random(node) for node in module.graph.nodes)):
         return None
-    try:
-        with torch.no_grad():
-            outputs = _Twice(module, noise).run(*given)
-    except (RuntimeError, NotImplementedError, TypeError):
+    given = [_Pair(tensor.detach().clone(), _widened(tensor.detach())) for tensor in inputs]
+    twice = _Twice(module, noise)
+    with torch.no_grad():
+        outputs = twice.run(*given)
+    if world.on_any_rank(twice.failed):
         return None
     return [output.wide if isinstance(output, _Pair) else None for output in [*outputs, *given]]
 
@@ -96,11 +100,16 @@ def _widened(tensor: Tensor) -> Tensor:
 
 
 class _Twice(fx.Interpreter):
-    """Each tensor is a pair. noise: the wide one of each result is off by the recorded one's rounding, or more."""
+    """Each tensor is a pair. noise: the wide one of each result is off by the recorded one's rounding, or more.
+
+    failed: an op has no form in double. The recorded values stand for the wide ones from there on, so that the graph
+    runs to its end; what it gives is nobody's.
+    """
 
     def __init__(self, module: fx.GraphModule, noise: Optional[torch.Generator]) -> None:
         super().__init__(module)
         self._noise = noise
+        self.failed = False
 
     def run_node(self, n: fx.Node) -> Any:
         self._traced = n.meta.get("val")
@@ -109,17 +118,26 @@ class _Twice(fx.Interpreter):
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = super().get_attr(target, args, kwargs)
         if isinstance(value, fx.GraphModule):
-            raise NotImplementedError("a nested graph holds element types of its own")
+            self.failed = True  # a nested graph holds element types of its own
         return _Pair(value.clone(), _widened(value)) if isinstance(value, Tensor) else value
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if target is torch.ops.aten.view.dtype:
-            raise NotImplementedError("bits mean something else in double")
         given, keywords = pytree.tree_map_only(_Pair, lambda pair: pair.recorded, (args, kwargs))
         recorded = target(*given, **keywords)
         given, keywords = pytree.tree_map_only(_Pair, lambda pair: pair.wide, (args, kwargs))
         given, keywords = pytree.tree_map_only(torch.dtype, lambda dtype: _WIDE.get(dtype, dtype), (given, keywords))
-        wide = target(*given, **keywords)
+        try:
+            if target is torch.ops.aten.view.dtype:
+                self.failed = True  # bits mean something else in double
+            if not self.failed or compat.is_collective(target):
+                return self._paired(target, recorded, target(*given, **keywords))
+        except (RuntimeError, NotImplementedError, TypeError):
+            self.failed = True
+        return pytree.tree_map_only(Tensor, lambda tensor: _Pair(tensor, _widened(tensor)), recorded)
+
+    def _paired(self, target: Any, recorded: Any, wide: Any) -> Any:
+        if compat.is_launch(target):  # on its way: nobody looks at it before the wait
+            return pytree.tree_map(lambda a, b: _Pair(a, b), recorded, wide)
         if isinstance(target, torch._ops.OpOverload) and not any(r.alias_info for r in target._schema.returns):
             recorded, wide = as_traced(recorded, self._traced), as_traced(wide, self._traced)
             if self._noise is not None:

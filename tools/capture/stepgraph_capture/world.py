@@ -28,6 +28,15 @@ def size() -> int:
     return torch.distributed.get_world_size() if is_distributed() else 1
 
 
+def on_any_rank(flag: bool) -> bool:
+    """Whether one of the ranks says so. All of them have to ask."""
+    if size() == 1:
+        return flag
+    flags: List[Any] = [None] * size()
+    torch.distributed.all_gather_object(flags, flag)
+    return any(flags)
+
+
 def describe(meshes: List[Any]) -> Dict[str, Any]:
     """`world`: with the mesh of most ranks and axes, when tensors are sharded over one."""
     entry: Dict[str, Any] = {"size": size(), "rank": rank()}
