@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <unordered_map>
+#include <utility>
 
 #include "libgraph/composite/composite_call.h"
 #include "libgraph/composite/composite_forms.h"
@@ -99,6 +100,10 @@ bool is_composite(std::string_view op) { return find_composite(op) != nullptr ||
 
 bool is_taken_apart(const Graph& graph, NodeId n) { return is_composite(graph.op_name(n)) || has_form(graph, n); }
 
+CompositeExpander::CompositeExpander(Program* program, bool rank_local)
+    : program_(program), inferrer_(*program), seeds_(std::make_unique<SeedStreams>(rank_local)) {}
+CompositeExpander::~CompositeExpander() = default;
+
 Status CompositeExpander::expand(Graph* graph, NodeId n, bool keeps_types) {
   const Composite* row = find_composite(graph->op_name(n));
   if (row == nullptr) return expand_form(graph, n, keeps_types);
@@ -107,7 +112,7 @@ Status CompositeExpander::expand(Graph* graph, NodeId n, bool keeps_types) {
     infer_node(graph, n, &inferrer_);
     return ok_status();
   }
-  CompositeCall call(program_, graph, n, row->schema, &inferrer_);
+  CompositeCall call(program_, graph, n, row->schema, &inferrer_, seeds_.get());
   SG_TRY(call.bind());
   row->recipe(call);
   return replace(graph, n, keeps_types, &call);
@@ -117,7 +122,7 @@ Status CompositeExpander::expand_form(Graph* graph, NodeId n, bool keeps_types) 
   const OpInfo* op = graph->op_info(n);
   OpInfo named;
   named.name = graph->op_name(n);
-  CompositeCall call(program_, graph, n, op ? *op : named, &inferrer_);
+  CompositeCall call(program_, graph, n, op ? *op : named, &inferrer_, seeds_.get());
   if (op && has_mask_index(*graph, n)) composite::mask_form(call, *graph, n);
   else if (op) composite::numbers_form(call, *graph, n);
   else composite::out_form(call, *graph, n);
@@ -175,30 +180,68 @@ void expand_composites(Program* program, bool rank_local, ImportTally* tally) {
   look(program->graph);
   for (auto& nested : program->nested) look(nested->graph);
   if (!any) return;
-  CompositeExpander expander(program);
+  CompositeExpander expander(program, rank_local);
   TypeInferrer inferrer(*program);
   auto expand_in = [&](Graph& graph) {
     for (NodeId n : graph.nodes())
       if (is_taken_apart(graph, n)) expand_and_tell(&expander, *program, &graph, n, true, tally);
       else infer_node(&graph, n, &inferrer);
   };
+  for (uint32_t i : inner_first(*program)) expand_in(program->nested[i]->graph);
   expand_in(program->graph);
-  for (auto& nested : program->nested) expand_in(nested->graph);
   expander.relink();
   number_new_streams(program, rank_local);
+}
+
+std::vector<uint32_t> inner_first(const Program& program) {
+  const size_t count = program.nested.size();
+  std::vector<std::vector<uint32_t>> named(count);
+  for (size_t i = 0; i < count; ++i) {
+    const Graph& graph = program.nested[i]->graph;
+    for (NodeId n : graph.nodes())
+      for (const Arg& arg : graph.node(n).args)
+        arg.walk([&](const Arg& a) {
+          if (a.is(ArgKind::graph) && a.as_graph().index < count) named[i].push_back(a.as_graph().index);
+        });
+  }
+  std::vector<uint32_t> out, open;
+  std::vector<uint8_t> state(count);  // 1: its own are on the way, 2: done
+  for (uint32_t root = 0; root < count; ++root) {
+    open.push_back(root);
+    while (!open.empty()) {
+      const uint32_t at = open.back();
+      if (state[at] == 0) {
+        state[at] = 1;
+        for (uint32_t inner : named[at])
+          if (state[inner] == 0) open.push_back(inner);
+        continue;
+      }
+      open.pop_back();
+      if (std::exchange(state[at], uint8_t{2}) == 1) out.push_back(at);
+    }
+  }
+  return out;
+}
+
+uint32_t last_stream(const Program& program) {
+  uint32_t last = 0;
+  auto look = [&](const Graph& graph) {
+    for (NodeId n : graph.nodes()) last = std::max(last, graph.meta(n).random.stream);
+  };
+  look(program.graph);
+  for (const auto& nested : program.nested) look(nested->graph);
+  return last;
 }
 
 void number_new_streams(Program* program, bool rank_local) {
   std::vector<Graph*> graphs{&program->graph};
   for (auto& nested : program->nested) graphs.push_back(&nested->graph);
-  uint64_t last = 0;
-  for (Graph* graph : graphs)
-    for (NodeId n : graph->nodes()) last = std::max<uint64_t>(last, graph->meta(n).random.stream);
+  uint32_t last = last_stream(*program);
   for (Graph* graph : graphs)
     for (NodeId n : graph->nodes()) {
       if (graph->meta(n).random.stream != 0 || !draws_random(*graph, n)) continue;
       NodeMeta meta = graph->meta(n);
-      meta.random.stream = static_cast<decltype(meta.random.stream)>(++last);
+      meta.random.stream = ++last;
       meta.random.rank_local = rank_local;
       graph->set_meta(n, std::move(meta));
     }

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "libgraph/import/import_tally.h"
 #include "libgraph/infer/infer.h"
@@ -29,11 +30,13 @@ bool is_composite(std::string_view op);
 bool is_taken_apart(const Graph& graph, NodeId n);
 
 class CompositeCall;
+class SeedStreams;
 
 // For the calls of one program, in the order in which they run: a recipe needs the types of what it is given.
 class CompositeExpander {
  public:
-  explicit CompositeExpander(Program* program) : program_(program), inferrer_(*program) {}
+  CompositeExpander(Program* program, bool rank_local);
+  ~CompositeExpander();
 
   // Puts the parts in the place of the composite `n`, which is erased. With `keeps_types` what was recorded of its
   // results is true of the parts' too; else it is a guess, and what is inferred counts. Changes nothing when it fails.
@@ -48,6 +51,7 @@ class CompositeExpander {
 
   Program* program_;
   TypeInferrer inferrer_;
+  std::unique_ptr<SeedStreams> seeds_;
   std::unordered_map<Graph*, std::unordered_map<uint32_t, NodeId>>
       replaced_;  // by the composite's id; never walked in order
 };
@@ -60,6 +64,10 @@ void expand_composites(Program* program, bool rank_local, ImportTally* tally);
 void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types,
                      ImportTally* tally);
 
+// The nested graphs of a program, each behind those that it names: a composite may need to know what they hold.
+std::vector<uint32_t> inner_first(const Program& program);
+// The largest number of a random stream.
+uint32_t last_stream(const Program& program);
 // Gives the random nodes that have none a stream each, behind those that there are.
 void number_new_streams(Program* program, bool rank_local);
 

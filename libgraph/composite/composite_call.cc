@@ -50,8 +50,32 @@ PartArg::PartArg(const Numbers& list) {
   arg = Arg::list(std::move(items));
 }
 
-CompositeCall::CompositeCall(Program* program, Graph* graph, NodeId node, const OpInfo& schema, TypeInferrer* inferrer)
-    : program_(program), graph_(graph), node_(node), schema_(schema), inferrer_(inferrer) {}
+CompositeCall::CompositeCall(Program* program, Graph* graph, NodeId node, const OpInfo& schema, TypeInferrer* inferrer,
+                             SeedStreams* seeds)
+    : program_(program), graph_(graph), node_(node), schema_(schema), inferrer_(inferrer), seeds_(seeds) {}
+
+void SeedStreams::mark(const Program& program, Graph* graph, NodeId drawing, ValueId seed) {
+  int64_t place = -1;
+  auto made_by = [&](std::string_view op) {
+    const NodeId def = graph->value(seed).def;
+    return !def.is_none() && graph->op_name(def) == op ? graph->node(def).args : std::vector<Arg>();
+  };
+  if (std::vector<Arg> args = made_by("aten.clone.default"); !args.empty() && args[0].is(ArgKind::value))
+    seed = args[0].as_value();
+  if (std::vector<Arg> args = made_by("aten.select.int");
+      args.size() == 3 && args[0].is(ArgKind::value) && args[2].is(ArgKind::integer))
+    seed = args[0].as_value(), place = args[2].as_int();
+  if (last_ == 0) last_ = last_stream(program);
+  const Node& node = graph->node(drawing);
+  auto [it, is_new] = firsts_.try_emplace(
+      {graph, seed.index, place, node.op.index, graph->value(node.first_result).type.index}, First{drawing, last_ + 1});
+  if (is_new) ++last_;
+  NodeMeta meta = graph->meta(drawing);
+  meta.random.stream = it->second.stream;
+  meta.random.rank_local = rank_local_;
+  if (!is_new) meta.copy = {CopyKind::remat, graph->node(it->second.node).label};
+  graph->set_meta(drawing, std::move(meta));
+}
 
 void CompositeCall::fail(std::string message) {
   if (!error_) error_ = Error{ErrorKind::cannot_apply, std::string(schema_.name) + ": " + std::move(message), {}, {}};
@@ -167,6 +191,12 @@ std::optional<DType> CompositeCall::dtype(std::string_view name) const {
   return a.is(ArgKind::dtype) ? std::optional(a.as_dtype()) : std::nullopt;
 }
 
+const Graph* CompositeCall::body(std::string_view name) const {
+  const Arg& a = arg(name);
+  if (!a.is(ArgKind::graph) || a.as_graph().index >= program_->nested.size()) return nullptr;
+  return &program_->nested[a.as_graph().index]->graph;
+}
+
 // --- values ---
 
 const Type& CompositeCall::type(ValueId v) const { return v.is_none() ? kNoType : graph_->type(v); }
@@ -221,9 +251,19 @@ Arg CompositeCall::product(ValueId v, int from, int to) const {
   return as_arg(all);
 }
 
+bool CompositeCall::is_read_only_by(uint32_t i, std::string_view word) const {
+  bool is_so = true;
+  const ValueId result = graph_->node(node_).result(i);
+  graph_->for_each_use(result, [&](const Use& use) {
+    is_so = is_so && !use.user.is_none() && graph_->op_name(use.user).find(word) != std::string_view::npos;
+  });
+  return is_so && graph_->is_used(result);
+}
+
 // --- parts ---
 
 std::string CompositeCall::op_name(std::string_view op) const {
+  if (op.starts_with("sg.")) return std::string(op);
   std::string name = "aten." + std::string(op);
   return op.find('.') == std::string_view::npos ? name + ".default" : name;
 }
@@ -280,6 +320,13 @@ ValueId CompositeCall::make(std::string_view op, PartArgs args) {
 ValueId CompositeCall::make_found(std::string_view op, PartArgs args, Type recorded) {
   NodeId n;
   return add_part(op, std::move(args), 1, &n, &recorded) ? graph_->node(n).first_result : ValueId();
+}
+
+ValueId CompositeCall::make_by_seed(std::string_view op, PartArgs args, ValueId seed) {
+  ValueId v = make(op, std::move(args));
+  if (failed() || v.is_none()) return v;
+  seeds_->mark(*program_, graph_, parts_.back(), seed);
+  return v;
 }
 
 Values CompositeCall::make_all(std::string_view op, PartArgs args, size_t count) {

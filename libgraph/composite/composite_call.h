@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "libgraph/infer/infer.h"
@@ -36,9 +38,28 @@ struct PartArg {
 };
 using PartArgs = std::vector<PartArg>;
 
+// The random streams of seeds that are values: an op draws the same by the same seed, however often. All but the first
+// are copies of it, drawn again (a backward that was traced on its own does).
+class SeedStreams {
+ public:
+  explicit SeedStreams(bool rank_local) : rank_local_(rank_local) {}
+  void mark(const Program& program, Graph* graph, NodeId drawing, ValueId seed);
+
+ private:
+  struct First {
+    NodeId node;
+    uint32_t stream;
+  };
+  // By the seed, its place in a tensor of them, the op and the type of what is drawn; found by key, never walked.
+  std::map<std::tuple<const Graph*, uint32_t, int64_t, uint32_t, uint32_t>, First> firsts_;
+  uint32_t last_ = 0;
+  bool rank_local_;
+};
+
 class CompositeCall {
  public:
-  CompositeCall(Program* program, Graph* graph, NodeId node, const OpInfo& schema, TypeInferrer* inferrer);
+  CompositeCall(Program* program, Graph* graph, NodeId node, const OpInfo& schema, TypeInferrer* inferrer,
+                SeedStreams* seeds);
 
   // --- arguments; defaults of the schema filled in ---
   bool has(std::string_view name) const;        // given, not None
@@ -52,6 +73,9 @@ class CompositeCall {
   Numbers integers(std::string_view name);  // one number stands for a list of it
   ArgList sizes(std::string_view name);     // numbers, known or symbolic
   std::optional<DType> dtype(std::string_view name) const;
+
+  const Graph* body(std::string_view name) const;  // of an argument that is a nested graph; null when it is none
+  const Program& program() const { return *program_; }
 
   // --- what is known of a value ---
   const Type& type(ValueId v) const;
@@ -68,12 +92,16 @@ class CompositeCall {
   Arg as_arg(Expr e) const;
   Expr as_expr(const Arg& arg);                    // of a size argument
   Arg product(ValueId v, int from, int to) const;  // of the sizes in [from, to)
+  // Whether result `i` of the whole is read, and by operators alone whose names hold `word`.
+  bool is_read_only_by(uint32_t i, std::string_view word) const;
 
   // --- parts ---
   // "mul.Tensor" is aten.mul.Tensor, "exp" aten.exp.default. The first result.
   ValueId make(std::string_view op, PartArgs args);
   // One whose size only the data says: `recorded` has the symbol, which the part defines.
   ValueId make_found(std::string_view op, PartArgs args, Type recorded);
+  // One that draws random numbers by a seed that is a value: those by the same seed draw the same.
+  ValueId make_by_seed(std::string_view op, PartArgs args, ValueId seed);
   // All results; `count` of them where the op returns a list.
   Values make_all(std::string_view op, PartArgs args, size_t count = 0);
   PartArg key(std::string_view name, PartArg value) const;  // a keyword argument
@@ -103,6 +131,7 @@ class CompositeCall {
   NodeId node_;
   const OpInfo& schema_;
   TypeInferrer* inferrer_;
+  SeedStreams* seeds_;
   std::vector<Arg> bound_;  // by parameter; defaults filled in
   std::vector<NodeId> parts_;
   bool has_drawn_ = false;

@@ -129,4 +129,55 @@ void irfftn(CompositeCall& c) { to_real(c, false, false); }
 void fftshift(CompositeCall& c) { shift(c, false); }
 void ifftshift(CompositeCall& c) { shift(c, true); }
 
+// --- spectra of windows that move over a signal ---
+
+namespace {
+
+ValueId padded(CompositeCall& c, ValueId signal, int64_t each) {
+  const std::string mode = c.text("pad_mode");
+  const Numbers pad{each, each};
+  if (mode == "constant") return c.make("constant_pad_nd", {signal, pad, 0});
+  if (mode == "reflect") return c.make("reflection_pad1d", {signal, pad});
+  if (mode == "replicate") return c.make("replication_pad1d", {signal, pad});
+  return c.fail("'pad_mode' " + mode), signal;
+}
+
+// As long as the transform, with zeros on both sides; none where all of it counts alike.
+ValueId window_of(CompositeCall& c, ValueId signal, int64_t length) {
+  ValueId window = c.tensor("window");
+  const int64_t own = c.has("win_length") ? c.integer("win_length") : length, left = (length - own) / 2;
+  if (own < 1 || own > length) return c.fail("'win_length' is beyond the transform's"), window;
+  if (own == length) return window;
+  if (window.is_none()) window = c.make("new_ones", {signal, Numbers{own}});
+  return c.make("constant_pad_nd", {window, Numbers{left, length - own - left}, 0});
+}
+
+void give_spectra(CompositeCall& c, bool center) {
+  ValueId self = c.tensor("self"), signal = self;
+  const int64_t length = c.integer("n_fft"), hop = c.has("hop_length") ? c.integer("hop_length") : length / 4;
+  if (c.failed() || length < 1 || hop < 1) return c.fail("needs a length and steps of at least 1");
+  if (c.has("align_to_window") && c.flag("align_to_window")) return c.fail("with `align_to_window`");
+  const bool is_one = c.rank(self) == 1;
+  if (is_one) signal = c.make("unsqueeze", {signal, 0});
+  if (c.rank(signal) != 2) return c.fail("needs a signal of one or two dimensions");
+  if (center) signal = padded(c, signal, length / 2);
+  ValueId window = window_of(c, signal, length), frames = c.make("unfold", {signal, -1, length, hop});
+  if (!window.is_none()) frames = c.make("mul.Tensor", {frames, window});
+  if (c.failed()) return;
+  const int64_t norm = c.flag("normalized") ? kRoot : kNone;
+  const bool is_wide = is_complex(c.dtype_of(frames));
+  ValueId out;
+  if (is_wide) out = c.make("_fft_c2c", {frames, Numbers{2}, norm, true});
+  else out = c.make("_fft_r2c", {frames, Numbers{2}, norm, !c.has("onesided") || c.flag("onesided")});
+  out = c.make("transpose.int", {out, 1, 2});
+  if (is_one) out = c.make("squeeze.dim", {out, 0});
+  const bool keeps = c.has("return_complex") ? c.flag("return_complex") : is_wide;
+  c.give(keeps ? out : c.make("view_as_real", {out}));
+}
+
+}  // namespace
+
+void stft(CompositeCall& c) { give_spectra(c, false); }
+void stft_center(CompositeCall& c) { give_spectra(c, c.flag("center")); }
+
 }  // namespace sg::composite

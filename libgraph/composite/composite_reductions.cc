@@ -172,4 +172,71 @@ void mvlgamma(CompositeCall& c) {
   c.give(c.make("add.Scalar", {sum, order * (order - 1) * std::log(M_PI) * 0.25}));
 }
 
+// --- quantiles: between the two sorted elements that a rank falls between ---
+
+namespace {
+
+// The dimension last, or all elements as one; with `keepdim` a dimension of 1 stands for each that is gone.
+ValueId sorted_rows(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  const int rank = c.rank(self);
+  const bool is_whole = !c.has("dim") || rank == 0;
+  const int dim = is_whole ? 0 : c.wrap(c.integer("dim"), rank);
+  if (is_whole) self = c.make("reshape", {self, Numbers{-1}});
+  else if (dim != rank - 1) self = c.make("movedim.int", {self, dim, -1});
+  ValueId sorted = c.make("sort", {self, -1});
+  const int kept = !c.flag("keepdim") ? 0 : is_whole ? rank : 1;
+  for (int i = 0; i < kept; ++i) sorted = c.make("unsqueeze", {sorted, dim});
+  return sorted;
+}
+
+// Ranks of the quantiles in each row. One that holds a NaN has NaN as all its quantiles, or passes over its NaNs.
+ValueId ranks_in(CompositeCall& c, ValueId sorted, ValueId q, bool skips_nan) {
+  const Arg last = c.as_arg(c.exprs().sub(c.extent(sorted, -1), c.exprs().constant(1)));
+  ValueId is_nan = c.make("isnan", {sorted});
+  if (skips_nan) {
+    ValueId numbers = c.make("sum.dim_IntList", {c.make("logical_not", {is_nan}), Numbers{-1}, true});
+    return c.make("clamp_min", {c.make("mul.Tensor", {q, c.make("sub.Scalar", {numbers, 1})}), 0});
+  }
+  ValueId any = c.make("any.dim", {is_nan, -1, true});
+  ArgList shape = c.shape(any);
+  shape.back() = c.size(q, 0);
+  ValueId ranks = c.make("expand", {c.make("mul.Tensor", {q, last}), shape});
+  return c.make("masked_fill.Scalar", {ranks, any, last});
+}
+
+ValueId whole(CompositeCall& c, ValueId v) { return c.make("to.dtype", {v, DType::i64}); }
+
+ValueId values_at(CompositeCall& c, ValueId sorted, ValueId ranks) {
+  const std::string mode = c.text("interpolation");
+  if (mode == "lower") ranks = c.make("floor", {ranks});
+  else if (mode == "higher") ranks = c.make("ceil", {ranks});
+  else if (mode == "nearest") ranks = c.make("round", {ranks});
+  ValueId below = whole(c, ranks), values = c.make("gather", {sorted, -1, below});
+  if (mode != "linear" && mode != "midpoint") return values;
+  ValueId weights = mode == "midpoint" ? c.make("full_like", {ranks, 0.5}) : c.make("sub.Tensor", {ranks, below});
+  ValueId above = c.make("gather", {sorted, -1, whole(c, c.make("ceil", {ranks}))});
+  return c.make("lerp.Tensor", {values, above, weights});
+}
+
+void give_quantiles(CompositeCall& c, ValueId q, bool skips_nan) {
+  if (c.failed()) return;
+  if (c.rank(q) > 1) return c.fail("needs ranks of one dimension at most");
+  const bool is_one = c.rank(q) == 0;
+  ValueId sorted = sorted_rows(c);
+  if (is_one) q = c.make("unsqueeze", {q, 0});
+  ValueId out = values_at(c, sorted, ranks_in(c, sorted, q, skips_nan));
+  if (is_one) c.give(c.make("squeeze.dim", {out, -1}));
+  else c.give(c.make("movedim.int", {out, -1, 0}));
+}
+
+ValueId single_rank(CompositeCall& c) { return c.make("new_full", {c.tensor("self"), ArgList(), c.number("q")}); }
+
+}  // namespace
+
+void quantile(CompositeCall& c) { give_quantiles(c, c.tensor("q"), false); }
+void nanquantile(CompositeCall& c) { give_quantiles(c, c.tensor("q"), true); }
+void quantile_scalar(CompositeCall& c) { give_quantiles(c, single_rank(c), false); }
+void nanquantile_scalar(CompositeCall& c) { give_quantiles(c, single_rank(c), true); }
+
 }  // namespace sg::composite

@@ -436,7 +436,7 @@ Status build_program(const SourceProgram& source, const Job& job, ImportTally* t
   for (size_t i = 0; i < source.nested.size(); ++i)
     SG_TRY(GraphBuilder(source, source.nested[i].graph, job, tally, &streams, &program->nested[i]->graph, &guessed)
                .build());
-  settle_types(program, guessed, tally);
+  settle_types(program, job.world > 1, guessed, tally);
   number_new_streams(program, job.world > 1);
   return ok_status();
 }

@@ -112,10 +112,10 @@ void declare_symbols(const SourceProgram& source, Pool* pool, Program* program) 
   for (const SourceNested& nested : source.nested) collector.graph(nested.graph);
 }
 
-void settle_types(Program* program, const GuessedTypes& guessed, ImportTally* tally) {
-  CompositeExpander expander(program);
+void settle_types(Program* program, bool rank_local, const GuessedTypes& guessed, ImportTally* tally) {
+  CompositeExpander expander(program, rank_local);
+  for (uint32_t i : inner_first(*program)) settle_graph(*program, program->nested[i]->graph, guessed, &expander, tally);
   settle_graph(*program, program->graph, guessed, &expander, tally);
-  for (auto& nested : program->nested) settle_graph(*program, nested->graph, guessed, &expander, tally);
   expander.relink();
   infer_missing_types(*program);
 }

@@ -34,6 +34,6 @@ void declare_symbols(const SourceProgram& source, Pool* pool, Program* program);
 
 // Infers what is not known, and takes composites apart. A guess is replaced by what is inferred where element type and
 // shape agree.
-void settle_types(Program* program, const GuessedTypes& guessed, ImportTally* tally);
+void settle_types(Program* program, bool rank_local, const GuessedTypes& guessed, ImportTally* tally);
 
 }  // namespace sg

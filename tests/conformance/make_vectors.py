@@ -4,7 +4,7 @@
 Needs PyTorch. Every sample of every OpInfo runs, forward and backward, in every dtype that we have; the aten overloads
 that it comes down to are kept with their real arguments, a few of each overload and dtype. Rows of libgraph/op.def that
 no sample reaches that way are called with the samples of their OpInfo directly (in-place ones, composite ones), then with
-the random calls of tests/numeric/kernel_cases.py. Each kind gets variants: other strides, nothing in it, special values.
+the random calls of tests/numeric/kernel_cases.py; PyTorch's primitives (prims.*) with those of prim_calls.py. Each kind gets variants: other strides, nothing in it, special values.
 
 Written to vectors/*.sgv.gz; with --ops only the vectors of those overloads are made anew. README.md has the format.
 """
@@ -37,21 +37,24 @@ OURS = [torch.float32, torch.int64, torch.bfloat16, torch.float64, torch.float16
 FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, AssertionError, KeyError, AttributeError,
             ZeroDivisionError, OverflowError)
 MOST_BYTES = 24000            # of one vector's data
-TRUSTING = ("aten._ctc_loss",)   # reads memory by lengths that it does not look at: no variants
+# No variants: what reads memory by lengths or indices that it does not look at; primitives, which have few calls each.
+TRUSTING = ("aten._ctc_loss", "aten._unsafe_masked_index", "prims.")
 
 
 def table():
     """The overloads that we know: name -> traits; composites, which are taken apart, have none."""
     folder = HERE.parents[1] / "libgraph"
     rows = {m[0]: m[1] for m in re.findall(r'^SG_OP\("(aten\.[^"]+)", "[^"]+", ([^,]+),', (folder / "op.def").read_text(), re.M)}
-    rows.update({name: "" for name in re.findall(r'^SG_COMPOSITE\("(aten\.[^"]+)"', (folder / "composite" / "composites.def").read_text(), re.M)})
+    composites = (folder / "composite" / "composites.def").read_text()
+    rows.update({name: "" for name in re.findall(r'^SG_COMPOSITE\("((?:aten|prims)\.[^"]+)"', composites, re.M)})
+    rows.update({name: "" for name in re.findall(r'^SG_SAME_AS\("(prims\.[^"]+)"', composites, re.M)})
     return rows
 
 
 def overload(name):
-    _, packet, which = name.split(".")
+    space, packet, which = name.split(".")
     try:
-        return getattr(getattr(torch.ops.aten, packet), which)
+        return getattr(getattr(getattr(torch.ops, space), packet), which)
     except AttributeError:
         return None
 
@@ -146,6 +149,28 @@ def add_cases(book, rounds):
                 book.offer(op, case.args, kwargs, "case")
 
 
+def add_primitives(book):
+    """In every element type that PyTorch takes; no variants."""
+    from prim_calls import calls_of
+    names = [name for name in book.rows if name.startswith("prims.") and book.only.search(name)]
+    for name in names:
+        op = overload(name)
+        for dtype in OURS if op is not None else ():
+            torch.manual_seed(len(name))
+            for args, kwargs in calls_of(name, op, dtype):
+                try:
+                    op(*copied(args), **kwargs)
+                except FAILURES:
+                    continue
+                book.offer(op, args, kwargs, "primitive")
+
+
+def copied(v):
+    if isinstance(v, torch.Tensor):
+        return v.clone()
+    return [copied(x) for x in v] if isinstance(v, (list, tuple)) else v
+
+
 def book_dtype(op, case):
     from vector_calls import Call
     return Call(op, case.args, case.kwargs, "").dtype()
@@ -223,6 +248,7 @@ def main():
     refused = collect(book, re.compile(options.samples), options.per_dtype)
     print(f"{sum(map(len, book.calls.values()))} calls of {len({k[0] for k in book.calls})} overloads from samples", flush=True)
     add_cases(book, 40)
+    add_primitives(book)
     by_name = collections.defaultdict(list)
     for (name, dtype), calls in sorted(book.calls.items()):
         by_name[name].append(calls)

@@ -14,7 +14,7 @@ DTYPES = ["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", 
 HEAD = """# Ops beside PyTorch
 
 Written by `tests/conformance/op_coverage.py` from the vectors of `tests/conformance` and `listed.txt`; [its README](../tests/conformance/README.md)
-says how they are made and compared. A row is an overload of `libgraph/op.def` or `composites.def`, a column the element type of the first tensor.
+says how they are made and compared. A row is an overload of `libgraph/op.def` or `composites.def` (of other names those of PyTorch's primitives), a column the element type of the first tensor.
 
 | sign | what the vectors of this overload and type say |
 |---|---|
@@ -38,7 +38,7 @@ def listed():
 
 def rows():
     texts = "".join((ROOT / "libgraph" / name).read_text() for name in ("op.def", "composite/composites.def"))
-    return re.findall(r'^SG_(?:OP|COMPOSITE)\("(aten\.[^"]+)"', texts, re.M)
+    return re.findall(r'^SG_(?:(?:OP|COMPOSITE)\("(?=aten\.|prims\.)|SAME_AS\("(?=prims\.))([^"]+)"', texts, re.M)
 
 
 def sign(vectors, faults):
@@ -66,7 +66,7 @@ def text():
     by_name = {n: v for n, v in by_name.items() if n in set(names)}
     faults = {(op, dtype) for op, dtype, _ in reasons}
     count = sum(map(len, by_name.values()))
-    lines = [f"{count} vectors of {len(by_name)} of the {len(names)} aten overloads.", ""]
+    lines = [f"{count} vectors of {len(by_name)} of the {len(names)} overloads of aten and prims.", ""]
     lines += table(by_name, {f: True for f in faults})
     lines += ["", "## Not as PyTorch has it", "", "Some of the op's vectors of these types differ, in the way and for the reason that is said; the rest are equal.", "",
               "| op | types | what | why |", "|---|---|---|---|"]

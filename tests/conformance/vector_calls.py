@@ -98,7 +98,7 @@ class Call:
         """Whether its results are random."""
         if any(p.name == "dropout_p" for p in self.op._schema.arguments):
             return bool({p.name: v for p, v in self.arguments()}.get("dropout_p", 0))
-        return torch.Tag.nondeterministic_seeded in self.op.tags
+        return torch.Tag.nondeterministic_seeded in self.op.tags or full_name(self.op).startswith("prims.inductor_rand")
 
     def arguments(self):
         """(parameter, value) of what is given."""

@@ -8,7 +8,7 @@ from vector_calls import DTYPES, Freezer, Skip, extent_of, full_name, tensors_of
 
 ULP = {torch.float64: 2.0**-52, torch.float32: 2.0**-23, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10,
        torch.complex64: 2.0**-23, torch.complex128: 2.0**-52}
-UNDEFINED = ("aten.empty", "aten.new_empty")
+UNDEFINED = ("aten.empty", "aten.new_empty", "prims.empty")
 UNDEFINED_RESULTS = {("aten._ctc_loss.default", 1), ("aten._ctc_loss.Tensor", 1)}     # beyond the length of a sequence
 # Results that are positions: where elements are equal any of them will do. Result -> what it is held against.
 POSITIONS = {"aten.topk.default": 1, "aten.sort.default": 1, "aten.sort.stable": 1, "aten.kthvalue.default": 1,
@@ -188,7 +188,11 @@ def random_check(name, call, expected):
         return "any"
     if name.startswith(("aten.rand.", "aten.rand_like", "aten.bernoulli")):
         return "range 0 1"
-    if name.startswith("aten.randint"):
+    if name.startswith("prims.inductor_seed"):
+        return f"range 0 {2**63 - 1}"
+    if name.startswith("prims.inductor_random"):
+        return "range 0 1" if named["mode"] == "rand" else "finite"
+    if name.startswith(("aten.randint", "prims.inductor_randint")):
         return f"range {named.get('low', 0)} {named['high'] - 1}"
     if name.startswith("aten.randperm"):
         return f"range 0 {max(named['n'] - 1, 0)}"

@@ -311,7 +311,6 @@ def main():
     torch.manual_seed(0)
     image = (torch.randn(2, 3, 8, 8),)
     b, t = Dim("b", min=2, max=64), Dim("t", min=4, max=128)
-    no_kernel = {"exit_code": 4, "message": "higher_order.cond"}
     case("conv_eval", Conv(), image, core=True)
     case("buffers", Buffers(), (torch.randn(3, 4),))
     case("buffers_core", Buffers(), (torch.randn(3, 4),), core=True)
@@ -320,7 +319,7 @@ def main():
     case("two_sizes", TwoSizes(), (torch.randn(3, 4, 8), torch.randn(3, 5, 8)),
          dynamic={"x": {0: b, 1: t}, "y": {0: b}},
          other=(torch.randn(7, 9, 8), torch.randn(7, 5, 8)))
-    case("cond", Cond(), (torch.randn(3, 4),), run=no_kernel)
+    case("cond", Cond(), (torch.randn(3, 4),))
     case("no_grad", NoGrad(), (torch.randn(3, 4),))
     case("moe", Moe(), (torch.randn(6, 8),))
     case("none_out", NoneOut(), (torch.randn(3),))

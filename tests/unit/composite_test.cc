@@ -143,3 +143,113 @@ TEST_CASE("composite: random parts draw from a stream of their own") {
   CHECK(e.graph().op_name(e.graph().last()) == "aten.alias.default");
   CHECK(is_valid(e));
 }
+
+// --- PyTorch's primitives ---
+
+TEST_CASE("composite: primitives are other names, or a call or two") {
+  Expanded e = expand(R"(  symbol s0 input [2, 64]
+  input %x : f32[s0, 4]
+  %wide = prims.convert_element_type(%x, f64)
+  %rev = prims.rev(%wide, [1])
+  %places = prims.iota(s0, start=0, step=2, dtype=i64, device=cpu, requires_grad=false)
+  %fma = prims.fma(%x, %x, %x)
+  %sum = prims.sum(%fma, [0])
+  %mean = prims.div(%sum, 3.0)
+  %rows = prims.broadcast_in_dim(%mean, [7, 4], [1])
+  %split = prims.split_dim(%rows, 1, 2)
+  %out = prims.collapse_view(%split, 1, 2)
+  output %rev
+  output %places
+  output %out
+)");
+  INFO(said(e));
+  CHECK(ops(e.graph()) ==
+        "_to_copy.default flip.default arange.start_step mul.Tensor add.Tensor sum.dim_IntList div.Tensor "
+        "reshape.default expand.default view.default reshape.default");
+  CHECK(is_valid(e));
+}
+
+TEST_CASE("composite: a max pool's offsets stay indices where nothing else reads them") {
+  constexpr std::string_view kPool = R"(  input %x : f32[2, 3, 8, 8]
+  %y, %offsets = prims._low_memory_max_pool_with_offsets(%x, [2, 2], [2, 2], [0, 0], [1, 1], false) : f32[2, 3, 4, 4], i8[2, 3, 4, 4]
+  %indices = prims._low_memory_max_pool_offsets_to_indices(%offsets, [2, 2], [8, 8], [2, 2], [0, 0], [1, 1]) : i64[2, 3, 4, 4]
+  output %y
+  output %indices
+)";
+  Expanded pair = expand(kPool);
+  INFO(said(pair));
+  CHECK(ops(pair.graph()) == "max_pool2d_with_indices.default alias.default");
+  CHECK(is_valid(pair));
+  Expanded apart = expand(std::string(kPool) + "  output %offsets\n");
+  INFO(said(apart));
+  CHECK(apart.graph().type(apart.graph().find_value("offsets")).dtype == DType::i8);
+  CHECK(apart.graph().type(apart.graph().find_value("indices")).dtype == DType::i64);
+  CHECK(is_valid(apart));
+}
+
+TEST_CASE("composite: who draws by one seed draws the same") {
+  Expanded e = expand(R"(  input %x : f32[4]
+  %own = aten.rand_like(%x) : f32[4]
+  %seeds = prims.inductor_seeds(2, device:cpu)
+  %first = prims.inductor_lookup_seed(%seeds, 0)
+  %second = prims.inductor_lookup_seed(%seeds, 1)
+  %again = prims.inductor_lookup_seed(%seeds, 0)
+  %a = prims.inductor_random([4], %first, "rand")
+  %b = prims.inductor_random([4], %second, "randn")
+  %c = prims.inductor_random([4], %again, "rand")
+  %d = prims.inductor_randint(0, 9, [4], %second)
+  output %own
+  output %a
+  output %b
+  output %c
+  output %d
+)");
+  INFO(said(e));
+  auto stream = [&](std::string_view name) { return e.graph().meta(e.graph().find_node(name)).random.stream; };
+  CHECK(stream("a") == stream("c"));
+  CHECK(stream("a") != stream("b"));
+  CHECK(stream("b") != stream("d"));  // other numbers by the same seed
+  const NodeMeta& again = e.graph().meta(e.graph().find_node("c"));
+  CHECK(again.copy.kind == CopyKind::remat);
+  CHECK(e.job.pool->strings[again.copy.of] == "a");
+  CHECK(stream("own") != stream("a"));
+  CHECK(stream("seeds") != stream("a"));
+  CHECK(is_valid(e));
+}
+
+TEST_CASE("composite: an index that a mask rules out") {
+  Expanded e = expand(R"(  input %x : f32[5, 3]
+  input %i : i64[2, 1]
+  input %m : bool[2, 3]
+  input %v : f32[2, 3]
+  input %j : i64[3]
+  %get = aten._unsafe_masked_index(%x, %m, [%i, %j], 0.5)
+  %put = aten._unsafe_masked_index_put_accumulate(%x, %m, [%i, %j], %v)
+  output %get
+  output %put
+)");
+  INFO(said(e));
+  CHECK(ops(e.graph()) ==
+        "clamp.default clamp.default _unsafe_index.Tensor logical_not.default masked_fill.Scalar "
+        "logical_not.default masked_fill.Scalar clamp.default clamp.default _unsafe_index_put.default");
+  CHECK(is_valid(e));
+}
+
+// --- control flow ---
+
+TEST_CASE("composite: both branches run, and a choice of each result, where a branch has no effect") {
+  auto with = [](std::string_view op) {
+    return "  input %p : bool[]\n  input %x : f32[4]\n  %y, = higher_order.cond(%p, graph:yes, graph:no, [%x]) : "
+           "f32[4]\n  output %y\ngraph rank * nested yes\n  input %v : f32[4]\n  %s = " +
+           std::string(op) + "(%v) : f32[4]\n  output %s\ngraph rank * nested no\n  input %v : f32[4]\n  output %v\n";
+  };
+  Expanded e = expand(with("aten.sin"));
+  INFO(said(e));
+  REQUIRE(e.graph().node_count() == 3);
+  CHECK(e.graph().op_name(e.graph().first()) == "sg.call");
+  CHECK(e.graph().op_name(e.graph().find_node("y")) == "aten.where.self");
+  CHECK(is_valid(e));
+  Expanded kept = expand(with("aten.sin_"));
+  CHECK(kept.graph().node_count() == 1);
+  CHECK(said(kept).find("only the one that is taken may run: aten.sin_.default") != std::string::npos);
+}

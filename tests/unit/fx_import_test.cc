@@ -181,11 +181,15 @@ TEST_CASE("fx: nested graphs and annotations") {
   const Program& program = *job.programs[0];
   REQUIRE(program.nested.size() == 2);
   CHECK(program.nested[0]->graph.node_count() == 1);
-  const Node& cond = node(program.graph, "cond");
-  CHECK(cond.args[1].as_graph() == NestedId(0));
-  CHECK(cond.args[2].as_graph() == NestedId(1));
-  CHECK(job.pool->strings[cond.module] == "layers.0");
-  const NodeMeta& meta = program.graph.meta(program.graph.find_node("cond"));
+  // Both branches, and a choice.
+  REQUIRE(program.graph.node_count() == 3);
+  const NodeId taken = program.graph.first();
+  CHECK(program.graph.node(taken).args[0].as_graph() == NestedId(0));
+  CHECK(program.graph.node(program.graph.next(taken)).args[0].as_graph() == NestedId(1));
+  const Node& choice = node(program.graph, "getitem");
+  CHECK(program.graph.op_name(program.graph.find_node("getitem")) == "aten.where.self");
+  CHECK(job.pool->strings[choice.module] == "layers.0");
+  const NodeMeta& meta = program.graph.meta(program.graph.find_node("getitem"));
   CHECK(meta.ep_role == EpRole::dispatch);
   REQUIRE(meta.extra.size() == 1);
   CHECK(job.pool->strings[meta.extra[0].key] == "custom.mine");

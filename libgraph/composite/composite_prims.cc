@@ -1,0 +1,362 @@
+// PyTorch's primitives (`prims`): what Inductor's decompositions leave in the graphs of a TORCH_TRACE.
+#include <algorithm>
+#include <cstdlib>
+
+#include "libgraph/composite/composite_call.h"
+#include "libgraph/rewrite.h"
+
+namespace sg::composite {
+namespace {
+
+ValueId copy_of(CompositeCall& c, ValueId v) { return c.make("clone", {v}); }
+
+// The keyword arguments of a factory. `requires_grad` says nothing of a result's values.
+PartArgs placed(CompositeCall& c, PartArgs args) {
+  for (std::string_view name : {"dtype", "device"})
+    if (c.has(name)) args.push_back(c.key(name, c.arg(name)));
+  return args;
+}
+
+// The dimensions from `first` to `last` as one.
+ArgList joined(CompositeCall& c, ValueId v, int first, int last) {
+  ArgList shape;
+  for (int i = 0; i < c.rank(v); ++i) {
+    if (i <= first || i > last) shape.push_back(i == first ? c.product(v, first, last + 1) : c.size(v, i));
+  }
+  if (c.rank(v) == 0) shape.push_back(Arg::integer(1));
+  return shape;
+}
+
+ValueId collapsed(CompositeCall& c) {
+  ValueId a = c.tensor("a");
+  const int first = c.wrap(c.integer("start"), c.rank(a)), last = c.wrap(c.integer("end"), c.rank(a));
+  if (last < first) c.fail("its dimensions are not in order");
+  return c.make("reshape", {a, joined(c, a, first, last)});
+}
+
+// A copy of `v` with these strides.
+ValueId laid_out(CompositeCall& c, ValueId v, const ArgList& strides) {
+  return c.make("copy_", {c.make("new_empty_strided", {v, c.shape(v), strides}), v});
+}
+
+Arg dims_of(CompositeCall& c) {
+  if (c.has("dims")) return c.arg("dims");
+  Numbers all;
+  for (int i = 0; i < c.rank(c.tensor("inp")); ++i) all.push_back(i);
+  return PartArg(all).arg;
+}
+
+void give_extreme(CompositeCall& c, std::string_view op) {
+  if (c.has("output_dtype")) return c.fail("has an element type of its own");
+  c.give(c.make(op, {c.tensor("inp"), dims_of(c)}));
+}
+
+}  // namespace
+
+void convert_element_type(CompositeCall& c) {
+  c.give(c.make("_to_copy", {c.tensor("a"), c.key("dtype", c.arg("dtype"))}));
+}
+
+void device_put(CompositeCall& c) { c.give(c.make("_to_copy", {c.tensor("a"), c.key("device", c.arg("device"))})); }
+
+void iota(CompositeCall& c) {
+  ExprPool& exprs = c.exprs();
+  const Expr start = c.as_expr(c.arg("start")), step = c.as_expr(c.arg("step"));
+  const Expr end = exprs.add(start, exprs.mul(c.as_expr(c.arg("length")), step));
+  c.give(c.make("arange.start_step", placed(c, {c.as_arg(start), c.as_arg(end), c.as_arg(step)})));
+}
+
+void prims_full(CompositeCall& c) { c.give(c.make("full", placed(c, {c.arg("shape"), c.arg("fill_value")}))); }
+void prims_empty(CompositeCall& c) { c.give(c.make("empty.memory_format", placed(c, {c.arg("shape")}))); }
+
+void prims_empty_strided(CompositeCall& c) {
+  c.give(c.make("empty_strided", placed(c, {c.arg("shape"), c.arg("strides")})));
+}
+
+void prims_full_like(CompositeCall& c) { c.give(c.make("full_like", placed(c, {c.tensor("a"), c.arg("fill_value")}))); }
+
+// Rounded twice, as PyTorch's own definition of it is.
+void fma(CompositeCall& c) {
+  c.give(c.make("add.Tensor", {c.make("mul.Tensor", {c.tensor("a"), c.arg("b")}), c.arg("c")}));
+}
+
+void prims_div(CompositeCall& c) {
+  ValueId a = c.tensor("self");
+  if (is_integral(c.dtype_of(a)))
+    return c.give(c.make("div.Tensor_mode", {a, c.arg("other"), c.key("rounding_mode", c.word("trunc"))}));
+  c.give(c.make("div.Tensor", {a, c.arg("other")}));
+}
+
+void prims_where(CompositeCall& c) { c.give(c.make("where.self", {c.tensor("pred"), c.tensor("a"), c.tensor("b")})); }
+
+// --- shapes ---
+
+void broadcast_in_dim(CompositeCall& c) {
+  ValueId a = c.tensor("a");
+  const ArgList shape = c.sizes("shape");
+  const Numbers dims = c.integers("broadcast_dimensions");
+  if (static_cast<int>(dims.size()) != c.rank(a)) return c.fail("needs a dimension of the result for each of its own");
+  ArgList before(shape.size(), Arg::integer(1));
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < 0 || static_cast<size_t>(dims[i]) >= shape.size()) return c.fail("a dimension is out of range");
+    before[static_cast<size_t>(dims[i])] = c.size(a, static_cast<int>(i));
+  }
+  c.give(c.make("expand", {c.make("reshape", {a, before}), shape}));
+}
+
+void collapse_view(CompositeCall& c) { c.give(collapsed(c)); }
+void collapse(CompositeCall& c) { c.give(copy_of(c, collapsed(c))); }
+
+void split_dim(CompositeCall& c) {
+  ValueId a = c.tensor("a");
+  const int dim = c.wrap(c.integer("dim"), c.rank(a));
+  const Expr outer = c.as_expr(c.arg("outer_length"));
+  ArgList shape = c.shape(a);
+  if (c.failed() || shape.empty()) return c.fail("needs a dimension");
+  shape[static_cast<size_t>(dim)] = c.as_arg(c.exprs().floordiv(c.extent(a, dim), outer));
+  shape.insert(shape.begin() + dim, c.as_arg(outer));
+  c.give(c.make("view", {a, shape}));
+}
+
+void prims_reshape(CompositeCall& c) {
+  c.give(c.make("clone", {c.make("reshape", {c.tensor("a"), c.arg("shape")}), c.memory_format("contiguous_format")}));
+}
+
+void copy_strided(CompositeCall& c) { c.give(laid_out(c, c.tensor("a"), c.sizes("stride"))); }
+
+void force_stride_order(CompositeCall& c) {
+  ValueId v = c.tensor("input");
+  const ArgList wanted = c.sizes("stride");
+  bool is_so = wanted.size() == c.type(v).stride.size();
+  for (size_t i = 0; is_so && i < wanted.size(); ++i) is_so = c.as_expr(wanted[i]) == c.type(v).stride[i];
+  c.give(is_so ? v : laid_out(c, v, wanted));
+}
+
+// --- reductions ---
+
+void prims_sum(CompositeCall& c) {
+  PartArgs args{c.tensor("inp"), dims_of(c), false};
+  const DType own = c.dtype_of(c.tensor("inp"));
+  args.push_back(c.key("dtype", c.dtype("output_dtype").value_or(own)));
+  c.give(c.make("sum.dim_IntList", std::move(args)));
+}
+
+void prims_amax(CompositeCall& c) { give_extreme(c, "amax"); }
+void prims_amin(CompositeCall& c) { give_extreme(c, "amin"); }
+
+void prims_var(CompositeCall& c) {
+  if (c.has("output_dtype")) return c.fail("has an element type of its own");
+  c.give(c.make("var.correction", {c.tensor("inp"), dims_of(c), c.key("correction", c.arg("correction"))}));
+}
+
+// The maximum of each row, and the sum of what lies below it.
+void prepare_softmax_online(CompositeCall& c) {
+  ValueId a = c.tensor("a");
+  const Numbers dim{c.integer("dim")};
+  ValueId largest = c.make("amax", {a, dim, true});
+  c.give(largest);
+  c.give(c.make("sum.dim_IntList", {c.make("exp", {c.make("sub.Tensor", {a, largest})}), dim, true}));
+}
+
+void prims_fft_r2c(CompositeCall& c) {
+  c.give(c.make("_fft_r2c", {c.tensor("self"), c.arg("dim"), 0, c.arg("onesided")}));
+}
+
+void prims_fft_c2c(CompositeCall& c) {
+  c.give(c.make("_fft_c2c", {c.tensor("self"), c.arg("dim"), 0, c.arg("forward")}));
+}
+
+void prims_fft_c2r(CompositeCall& c) {
+  c.give(c.make("_fft_c2r", {c.tensor("self"), c.arg("dim"), 0, c.arg("last_dim_size")}));
+}
+
+// --- by indices, where a mask says which count ---
+
+namespace {
+
+constexpr int64_t kFirst = 0;
+
+// Indices that are held within `self`; from its end too where `both_ways`.
+ArgList held(CompositeCall& c, ValueId self, bool both_ways) {
+  ArgList indices = c.sizes("indices");
+  if (static_cast<int>(indices.size()) > c.rank(self)) return c.fail("has more indices than dimensions"), indices;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (!indices[i].is(ArgKind::value)) continue;
+    const Expr size = c.extent(self, static_cast<int>(i)), one = c.exprs().constant(1);
+    const Arg low = both_ways ? c.as_arg(c.exprs().mul(c.exprs().constant(-1), size)) : Arg::integer(kFirst);
+    const Arg high = c.as_arg(c.exprs().sub(size, one));
+    indices[i] = PartArg(c.make("clamp", {indices[i].as_value(), low, high})).arg;
+  }
+  return indices;
+}
+
+bool has_elements(CompositeCall& c, ValueId v) {
+  for (int i = 0; i < c.rank(v); ++i)
+    if (c.is_size(v, i, 0)) return false;
+  return true;
+}
+
+ValueId elsewhere(CompositeCall& c) { return c.make("logical_not", {c.tensor("mask")}); }
+
+}  // namespace
+
+void unsafe_masked_index(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  if (!has_elements(c, self)) return c.fail("its tensor has no elements");
+  ValueId found = c.make("_unsafe_index.Tensor", {self, held(c, self, false)});
+  c.give(c.make("masked_fill.Scalar", {found, elsewhere(c), c.arg("fill")}));
+}
+
+void unsafe_masked_index_put_accumulate(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  if (!has_elements(c, self)) return c.give(copy_of(c, self));
+  ValueId counted = c.make("masked_fill.Scalar", {c.tensor("values"), elsewhere(c), 0});
+  c.give(c.make("_unsafe_index_put", {self, held(c, self, true), counted, true}));
+}
+
+// --- pooling that keeps where in its window a maximum lies, in one byte ---
+
+namespace {
+
+using Axes = std::vector<Expr>;
+
+Axes exprs_of(CompositeCall& c, std::string_view name) {
+  Axes out;
+  for (const Arg& a : c.sizes(name)) out.push_back(c.as_expr(a));
+  return out;
+}
+
+// Where each window begins, along one axis of `shaped`.
+ValueId window_starts(CompositeCall& c, ValueId shaped, int axis, Expr stride, Expr padding) {
+  ArgList shape(static_cast<size_t>(c.rank(shaped)), Arg::integer(1));
+  shape[static_cast<size_t>(axis)] = c.size(shaped, axis);
+  ValueId count = c.make("arange", {c.size(shaped, axis), c.key("dtype", DType::i64),
+                                    c.key("device", Arg::text(ArgKind::device, c.type(shaped).device))});
+  count = c.make("mul.Tensor", {c.make("view", {count, shape}), c.as_arg(stride)});
+  return c.make("sub.Tensor", {count, c.as_arg(padding)});
+}
+
+// A number that counts the places of a box of these sizes, as a place along each axis.
+Values along_axes(CompositeCall& c, ValueId flat, const Axes& sizes) {
+  Values out;
+  for (size_t i = 0; i + 1 < sizes.size(); ++i) {
+    Expr rest = c.exprs().constant(1);
+    for (size_t k = i + 1; k < sizes.size(); ++k) rest = c.exprs().mul(rest, sizes[k]);
+    out.push_back(c.make("floor_divide.Scalar", {flat, c.as_arg(rest)}));
+    flat = c.make("sub.Tensor", {flat, c.make("mul.Tensor", {out.back(), c.as_arg(rest)})});
+  }
+  out.push_back(flat);
+  return out;
+}
+
+ValueId counted(CompositeCall& c, const Values& places, const Axes& sizes) {
+  ValueId flat = places[0];
+  for (size_t i = 1; i < places.size(); ++i)
+    flat = c.make("add.Tensor", {c.make("mul.Tensor", {flat, c.as_arg(sizes[i])}), places[i]});
+  return flat;
+}
+
+struct Pooling {
+  Axes kernel, stride, padding, dilation;
+};
+
+bool fits(CompositeCall& c, const Pooling& p, ValueId v) {
+  const size_t axes = p.kernel.size();
+  if (axes < 1 || axes > 3 || static_cast<int>(axes) > c.rank(v) || p.stride.size() != axes ||
+      p.padding.size() != axes || p.dilation.size() != axes)
+    c.fail("needs sizes and steps for each axis of its windows");
+  return !c.failed();
+}
+
+ValueId offsets_of(CompositeCall& c, ValueId indices, const Pooling& p, const Axes& input) {
+  const int from = c.rank(indices) - static_cast<int>(input.size());
+  Values places = along_axes(c, indices, input);
+  for (size_t i = 0; i < places.size(); ++i) {
+    ValueId starts = window_starts(c, indices, from + static_cast<int>(i), p.stride[i], p.padding[i]);
+    places[i] = c.make("floor_divide.Scalar", {c.make("sub.Tensor", {places[i], starts}), c.as_arg(p.dilation[i])});
+  }
+  return c.make("_to_copy", {counted(c, places, p.kernel), c.key("dtype", DType::i8)});
+}
+
+void give_indices(CompositeCall& c, const Pooling& p, const Axes& input) {
+  ValueId offsets = c.tensor("self");
+  if (c.dtype_of(offsets) == DType::i64) return c.give(offsets);  // they were left as indices: max_pool_with_offsets
+  if (!fits(c, p, offsets)) return;
+  const int from = c.rank(offsets) - static_cast<int>(input.size());
+  Values places = along_axes(c, c.make("_to_copy", {offsets, c.key("dtype", DType::i64)}), p.kernel);
+  for (size_t i = 0; i < places.size(); ++i) {
+    ValueId starts = window_starts(c, offsets, from + static_cast<int>(i), p.stride[i], p.padding[i]);
+    places[i] = c.make("add.Tensor", {starts, c.make("mul.Tensor", {places[i], c.as_arg(p.dilation[i])})});
+  }
+  c.give(counted(c, places, input));
+}
+
+}  // namespace
+
+// Where all that reads the offsets makes indices of them again, they stay indices.
+void max_pool_with_offsets(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  const Pooling p{exprs_of(c, "kernel_size"), exprs_of(c, "stride"), exprs_of(c, "padding"), exprs_of(c, "dilation")};
+  if (!fits(c, p, self)) return;
+  if (p.kernel.size() == 1) return c.fail("needs windows of two or three axes");
+  Values pooled = c.make_all(
+      p.kernel.size() == 2 ? "max_pool2d_with_indices" : "max_pool3d_with_indices",
+      {self, c.arg("kernel_size"), c.arg("stride"), c.arg("padding"), c.arg("dilation"), c.arg("ceil_mode")});
+  if (c.failed()) return;
+  c.give(pooled[0]);
+  if (c.is_read_only_by(1, "offsets_to_indices")) return c.give_own(pooled[1]);
+  Axes input;
+  for (int i = -static_cast<int>(p.kernel.size()); i < 0; ++i) input.push_back(c.extent(self, i));
+  c.give(offsets_of(c, pooled[1], p, input));
+}
+
+void max_pool_offsets_to_indices(CompositeCall& c) {
+  give_indices(c, {exprs_of(c, "kernel_size"), exprs_of(c, "stride"), exprs_of(c, "padding"), exprs_of(c, "dilation")},
+               exprs_of(c, "input_size"));
+}
+
+// As torch 2.6 and 2.7 have it: windows of two axes, of which the last sizes count.
+void max_pool2d_offsets_to_indices(CompositeCall& c) {
+  const Expr one = c.exprs().constant(1);
+  give_indices(c, {{one, c.as_expr(c.arg("kernel_w"))}, exprs_of(c, "stride"), exprs_of(c, "padding"), {one, one}},
+               {one, c.as_expr(c.arg("input_w"))});
+}
+
+// --- random numbers by a seed that is a value ---
+
+namespace {
+
+PartArgs drawn(CompositeCall& c, PartArgs args, DType dtype) {
+  args.push_back(c.key("dtype", dtype));
+  args.push_back(c.key("device", Arg::text(ArgKind::device, c.type(c.tensor("seed")).device)));
+  return args;
+}
+
+constexpr int64_t kLargestSeed = INT64_MAX;
+
+}  // namespace
+
+void inductor_seed(CompositeCall& c) {
+  c.give(c.make("randint", {kLargestSeed, ArgList(), c.key("device", c.arg("device"))}));
+}
+
+void inductor_seeds(CompositeCall& c) {
+  c.give(c.make("randint", {kLargestSeed, ArgList{c.arg("count")}, c.key("device", c.arg("device"))}));
+}
+
+void inductor_lookup_seed(CompositeCall& c) {
+  c.give(copy_of(c, c.make("select.int", {c.tensor("seeds"), 0, c.arg("index")})));
+}
+
+void inductor_random(CompositeCall& c) {
+  const std::string mode = c.text("mode");
+  if (mode != "rand" && mode != "randn") return c.fail("draws in a way of its own: " + mode);
+  c.give(c.make_by_seed(mode, drawn(c, {c.arg("size")}, DType::f32), c.tensor("seed")));
+}
+
+void inductor_randint(CompositeCall& c) {
+  c.give(c.make_by_seed("randint.low", drawn(c, {c.arg("low"), c.arg("high"), c.arg("size")}, DType::i64),
+                        c.tensor("seed")));
+}
+
+}  // namespace sg::composite
