@@ -1,5 +1,6 @@
 #include "tools/import_trace_files.h"
 
+#include "libgraph/import/source_kind.h"
 #include "libgraph/import/trace_log.h"
 #include "libgraph/sha256.h"
 #include "tools/cli_input.h"
@@ -25,6 +26,18 @@ Status collect(const std::string& root, const std::string& inside, int depth, st
   return ok_status();
 }
 
+// The logs that lie in the folder itself: it is the one that TORCH_TRACE names.
+Status collect_logs(const std::string& root, std::vector<TraceFile>* out) {
+  SG_ASSIGN(std::vector<std::string> entries, entries_of(root));
+  for (const std::string& entry : entries) {
+    if (!is_trace_log_name(entry) || is_folder(root + "/" + entry)) continue;
+    if (out->size() >= kMaxFolderFiles) break;
+    SG_ASSIGN(Bytes bytes, read_bytes(root + "/" + entry, [](std::string_view) { return true; }));
+    out->push_back({entry, root + "/" + entry, std::move(bytes.data)});
+  }
+  return ok_status();
+}
+
 // The logs, and what they point into.
 struct Traces {
   std::vector<std::vector<TraceFile>> folders;
@@ -41,13 +54,21 @@ Result<Traces> read_traces(Sources* sources) {
       out.logs.push_back(std::move(log));
       continue;
     }
-    SG_TRY(collect(file.name, "", 0, &out.folders[i]));
+    SG_TRY(collect_logs(file.name, &out.folders[i]));
+    const bool holds_logs = !out.folders[i].empty();
+    if (!holds_logs) SG_TRY(collect(file.name, "", 0, &out.folders[i]));
     std::string digests;
     for (const TraceFile& f : out.folders[i]) {
       digests += sha256_tag(f.bytes) + "\n";
       sources->bytes += f.bytes.size();
     }
     sources->digest = sha256_tag(digests);
+    for (const TraceFile& f : out.folders[i]) {
+      if (!holds_logs) break;
+      SG_ASSIGN(TraceLog log, read_trace_log(f.name, f.bytes));
+      out.logs.push_back(std::move(log));
+    }
+    if (holds_logs) continue;
     SG_ASSIGN(TraceLog log, read_trace_folder(out.folders[i]));
     out.logs.push_back(std::move(log));
   }

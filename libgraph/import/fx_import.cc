@@ -58,52 +58,6 @@ std::string device_in(const FxFile& file) {
   return most == counts.end() ? "cpu" : most->first;
 }
 
-std::vector<uint32_t> roots_of(const FxFile& file) {
-  std::vector<uint32_t> roots;
-  for (uint32_t i = 0; i < file.modules.size(); ++i)
-    if (file.modules[i].parent == kNoFx && file.modules[i].has_forward) roots.push_back(i);
-  return roots;
-}
-
-// --- names of inputs, from the graph that Dynamo made ---
-
-// L_self_modules_layers_modules_0_parameters_weight_ is the parameter layers.0.weight; L_x_ is the user's x.
-void name_from_dynamo(std::string_view name, Pool* pool, SourceInput* input) {
-  constexpr std::string_view kModules = "_modules_";
-  while (!name.empty() && name.back() == '_') name.remove_suffix(1);
-  for (auto [word, kind] : {std::pair<std::string_view, InputKind>{"_parameters_", InputKind::parameter},
-                            {"_buffers_", InputKind::buffer}}) {
-    size_t at = name.rfind(word);
-    if (at == std::string_view::npos) continue;
-    std::string fqn;
-    std::string_view path = name.substr(0, at);
-    for (size_t m = path.find(kModules); m != std::string_view::npos;) {
-      size_t begin = m + kModules.size(), next = path.find(kModules, begin);
-      fqn += std::string(path.substr(begin, next - begin)) + ".";
-      m = next;
-    }
-    input->input.kind = kind;
-    input->input.fqn = pool->str(fqn + std::string(name.substr(at + word.size())));
-    return;
-  }
-  if (starts_with(name, "L_") && name.size() > 2) input->input.fqn = pool->str(name.substr(2));
-}
-
-void name_inputs_from_dynamo(const FxUnit& dynamo, Pool* pool, FxProgram* program) {
-  std::vector<uint32_t> roots = roots_of(dynamo.file);
-  if (roots.size() != 1) return;
-  const std::vector<FxParam>& params = dynamo.file.modules[roots[0]].params;
-  constexpr std::string_view kPlain = "PlainAOTInput(idx=";
-  for (size_t i = 0; i < program->source.graph.inputs.size(); ++i) {
-    const std::string& descriptor = program->input_descriptors[i];
-    if (!starts_with(descriptor, kPlain)) continue;
-    size_t index = std::strtoull(descriptor.c_str() + kPlain.size(), nullptr, 10);
-    SourceInput& input = program->source.graph.inputs[i];
-    if (index < params.size() && input.input.kind == InputKind::user)
-      name_from_dynamo(params[index].name, pool, &input);
-  }
-}
-
 // --- guards ---
 
 // A size of the types that the op gives otherwise: equal at capture by a guard that text leaves out.
@@ -185,7 +139,7 @@ class FxImporter {
 
   Result<FxProgram> read_step(FxStep step) {
     SG_ASSIGN(FxUnit * graph, unit(std::move(step.graph)));
-    std::vector<uint32_t> roots = roots_of(graph->file);
+    std::vector<uint32_t> roots = fx_roots(graph->file);
     if (roots.empty()) return no_module(*graph);
     FxUnit* backward = nullptr;
     if (step.backward) {
@@ -193,7 +147,7 @@ class FxImporter {
     }
     SG_ASSIGN(FxProgram program, lower(graph, roots[0]));
     if (backward != nullptr) {
-      std::vector<uint32_t> other = roots_of(backward->file);
+      std::vector<uint32_t> other = fx_roots(backward->file);
       if (other.empty()) return no_module(*backward);
       if (roots.size() != 1 || other.size() != 1) return several(*(roots.size() != 1 ? graph : backward));
       SG_ASSIGN(FxProgram second, lower(backward, other[0]));
@@ -243,7 +197,7 @@ class FxImporter {
   }
 
   static Error several(const FxUnit& unit) {  // REQUIRES: more than one
-    std::vector<uint32_t> roots = roots_of(unit.file);
+    std::vector<uint32_t> roots = fx_roots(unit.file);
     std::string list;
     for (size_t i = 0; i < roots.size() && i < 8; ++i) {
       const FxModule& m = unit.file.modules[roots[i]];

@@ -65,7 +65,11 @@ struct FxLowering {
 // The program of modules[module] with the graphs inside it. Places are {offset, `unit_index`}.
 Result<FxProgram> lower_fx_program(const FxLowering& lowering, FxUnit* unit, uint32_t module, uint32_t unit_index);
 
-// Kinds of inputs and outputs from descriptors and names.
+// The modules that no other holds and that can be run.
+std::vector<uint32_t> fx_roots(const FxFile& file);
+// Kinds and FQNs of inputs from the graph that Dynamo made of the same step.
+void name_inputs_from_dynamo(const FxUnit& dynamo, Pool* pool, FxProgram* program);
+// Kinds of inputs and outputs from descriptors and names, or from their order in versions that describe nothing.
 void classify_fx_ports(FxProgram* program, Pool* pool);
 // Phases: backward is what a comment calls so, what depends on it or on a tangent, and what has no comment of its own
 // and serves nothing else (the first gradient of a loss).

@@ -55,6 +55,50 @@ void classify_input(std::string_view descriptor, Pool* pool, SourceInput* input)
   }
 }
 
+// Whether the graph takes primals_1 to primals_n in this order, tangents and nothing else: a backward alone also takes
+// what its forward kept.
+bool is_joint(const SourceGraph& graph, const Pool& pool) {
+  size_t primals = 0, tangents = 0;
+  for (const SourceInput& input : graph.inputs) {
+    const bool is_primal = pool.strings[input.name] == "primals_" + std::to_string(primals + 1);
+    const bool is_tangent = input.input.kind == InputKind::tangent;
+    if (!is_primal && !is_tangent && input.input.kind != InputKind::constant) return false;
+    primals += is_primal, tangents += is_tangent;
+  }
+  return primals > 0 && tangents > 0 && graph.outputs.size() > primals;
+}
+
+// Versions that describe no ports: a joint graph ends with the gradients of its primals, in their order. Its loss is
+// the one float number before them, where one tangent comes in and is a number.
+void classify_by_place(SourceGraph* graph, const Pool& pool) {
+  if (!is_joint(*graph, pool)) return;
+  std::vector<StrId> primals;
+  size_t tangents = 0, numbers = 0;
+  for (const SourceInput& input : graph->inputs) {
+    if (starts_with(pool.strings[input.name], "primals_")) primals.push_back(input.name);
+    if (input.input.kind != InputKind::tangent) continue;
+    ++tangents;
+    numbers += is_float_scalar(pool, input.type);
+  }
+  const size_t begin = graph->outputs.size() - primals.size();
+  for (size_t k = 0; k < primals.size(); ++k) {
+    SourceOutput& output = graph->outputs[begin + k];
+    if (!output.value.name) continue;
+    output.output.kind = OutputKind::gradient;
+    output.of = primals[k];
+  }
+  std::vector<SourceOutput*> losses;
+  for (size_t i = 0; i < begin; ++i)
+    if (SourceOutput& output = graph->outputs[i];
+        output.value.name && is_float_scalar(pool, type_of(*graph, output.value.name)))
+      losses.push_back(&output);
+  if (tangents == 1 && numbers == 1 && losses.size() == 1) losses[0]->output.kind = OutputKind::loss;
+}
+
+bool are_empty(const std::vector<std::string>& descriptors) {
+  return std::all_of(descriptors.begin(), descriptors.end(), [](const std::string& d) { return d.empty(); });
+}
+
 }  // namespace
 
 void classify_fx_ports(FxProgram* program, Pool* pool) {
@@ -87,6 +131,8 @@ void classify_fx_ports(FxProgram* program, Pool* pool) {
     auto of = described.find(inner_of(descriptor, key));
     output.of = of != described.end() ? of->second : pool->str(inner_of(descriptor, key));
   }
+  if (are_empty(program->input_descriptors) && are_empty(program->output_descriptors))
+    return classify_by_place(&graph, *pool);
   // A step has one loss: its only result of the user's own, if it is a number and gradients are taken of it.
   if (has_gradients && plain.size() == 1) {
     SourceOutput& output = graph.outputs[plain[0]];

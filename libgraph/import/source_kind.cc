@@ -43,11 +43,17 @@ SourceKind source_kind_of(std::string_view bytes) {
   return looks_like_fx(head) ? SourceKind::fx : SourceKind::unknown;
 }
 
+bool is_trace_log_name(std::string_view name) {
+  return name.starts_with("dedicated_log_torch_trace_") && name.ends_with(".log");
+}
+
 SourceKind source_kind_of_folder(std::span<const std::string> entries) {
   auto has = [&](std::string_view name) { return std::find(entries.begin(), entries.end(), name) != entries.end(); };
-  // What tlparse writes: a table of the compilations, and a folder for each.
-  return has("compile_directory.json") || has("failures_and_restarts.html") ? SourceKind::torch_trace
-                                                                            : SourceKind::unknown;
+  // What tlparse writes: a table of the compilations, and a folder for each. What TORCH_TRACE names: logs.
+  return has("compile_directory.json") || has("failures_and_restarts.html") ||
+                 std::any_of(entries.begin(), entries.end(), is_trace_log_name)
+             ? SourceKind::torch_trace
+             : SourceKind::unknown;
 }
 
 }  // namespace sg

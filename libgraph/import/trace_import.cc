@@ -1,7 +1,9 @@
 // Choosing a compilation of a trace, and its import.
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "libgraph/human.h"
 #include "libgraph/import/fx_import.h"
 #include "libgraph/import/trace_log.h"
 #include "libgraph/json.h"
@@ -34,15 +36,26 @@ struct Rank {
 
 using Ranks = std::map<uint32_t, Rank>;
 
+std::set<uint32_t> ranks_told(const TraceLog& log) {
+  std::set<uint32_t> out;
+  for (const TraceArtefact& a : log.artefacts)
+    if (a.rank) out.insert(*a.rank);
+  return out;
+}
+
 Ranks ranks_of(const std::vector<TraceLog>& logs) {
   Ranks ranks;
-  for (size_t i = 0; i < logs.size(); ++i)
+  for (size_t i = 0; i < logs.size(); ++i) {
+    // What a process logs before it knows its rank is its own, too.
+    const std::set<uint32_t> told = ranks_told(logs[i]);
+    const uint32_t own = told.size() == 1 ? *told.begin() : static_cast<uint32_t>(i);
     for (const TraceArtefact& a : logs[i].artefacts) {
-      Rank& rank = ranks[a.rank.value_or(static_cast<uint32_t>(i))];
+      Rank& rank = ranks[a.rank.value_or(own)];
       if (rank.file.empty()) rank.file = a.text.file;
       for (std::string_view name : {kJoint, kForward, kBackward, kInference, kDynamo})
         if (a.name == name) rank.compiles[a.compile][a.attempt].graphs[name].push_back(&a);
     }
+  }
   return ranks;
 }
 
@@ -112,7 +125,30 @@ Result<FxStep> step_of(const Rank& rank, const Attempt& attempt, bool* lacks_bac
 
 }  // namespace
 
+// Logs of several ranks say whose they are: two of one process each are two runs, or two jobs.
+Status check_ranks(const std::vector<TraceLog>& logs) {
+  std::map<uint32_t, std::string> files;  // by rank: a file that holds something of it
+  auto wrong = [](const std::string& file, std::string message) {
+    return Error{ErrorKind::unreadable,
+                 std::move(message),
+                 {file},
+                 "name the log of one run: the folder keeps those of the runs before"};
+  };
+  for (const TraceLog& log : logs) {
+    if (log.artefacts.empty()) continue;
+    const std::string file(log.artefacts[0].text.file);
+    const std::set<uint32_t> told = ranks_told(log);
+    if (told.empty() && logs.size() > 1)
+      return wrong(file, plural(logs.size(), "log") + ", and this one is of a process of its own: it names no rank");
+    for (uint32_t rank : told)
+      if (auto [at, is_new] = files.emplace(rank, file); !is_new)
+        return wrong(file, "rank " + std::to_string(rank) + " has a log already: " + at->second);
+  }
+  return ok_status();
+}
+
 Result<Job> import_trace(const std::vector<TraceLog>& logs, const TraceOptions& options, Diagnostics* notes) {
+  SG_TRY(check_ranks(logs));
   Ranks ranks = ranks_of(logs);
   if (ranks.empty()) return Error{ErrorKind::unreadable, "the trace holds no artefacts", {}, {}};
   if (options.rank) {
@@ -144,14 +180,23 @@ Result<Job> import_trace(const std::vector<TraceLog>& logs, const TraceOptions& 
 
 std::string describe_trace(const std::vector<TraceLog>& logs) {
   std::string out;
-  size_t i = 0;
-  for (const TraceLog& log : logs) {
-    for (const TraceArtefact& a : log.artefacts)
+  uint64_t events = 0, artefacts = 0, others = 0;
+  for (size_t i = 0; i < logs.size(); ++i) {
+    for (const TraceArtefact& a : logs[i].artefacts) {
+      const bool is_graph = a.name.ends_with("_graph") && !a.name.starts_with("artifact ");
+      others += !is_graph;
+      if (!is_graph) continue;
       out += "rank " + std::to_string(a.rank.value_or(static_cast<uint32_t>(i))) + "  compile " +
              (a.compile.empty() ? "-" : id_of(a)) + "  " + a.name + "  " + std::to_string(a.bytes()) + " bytes\n";
-    out += std::to_string(log.events) + " events, " + std::to_string(log.artefacts.size()) + " artefacts\n";
-    ++i;
+    }
+    events += logs[i].events, artefacts += logs[i].artefacts.size();
   }
+  out += std::to_string(events) + " events, " + std::to_string(artefacts) + " artefacts";
+  out += others == 0 ? "\n" : ", " + std::to_string(others) + " of them no graphs (--json lists them)\n";
+  for (const auto& [number, rank] : ranks_of(logs))
+    if (size_t steps = candidates(rank).size(); steps > 1)
+      out += "rank " + std::to_string(number) + ": " + std::to_string(steps) +
+             " compilations for --compile-id: " + listed(rank) + "\n";
   return out;
 }
 

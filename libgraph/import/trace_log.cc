@@ -27,11 +27,12 @@ std::optional<uint32_t> number(const object& o, std::string_view key) {
   return static_cast<uint32_t>(value);
 }
 
-// "..._rank_3_xyz.log" is of rank 3.
+// "..._rank_3_xyz.log" is of rank 3, and so is "rank3/trace.log".
 std::optional<uint32_t> rank_of_name(std::string_view name) {
-  size_t at = name.rfind("rank_");
+  size_t at = name.rfind("rank");
   if (at == std::string_view::npos) return std::nullopt;
-  std::string_view digits = name.substr(at + 5);
+  std::string_view digits = name.substr(at + 4);
+  if (digits.starts_with('_')) digits.remove_prefix(1);
   uint32_t rank = 0;
   if (std::from_chars(digits.data(), digits.data() + digits.size(), rank).ec != std::errc()) return std::nullopt;
   return rank;
@@ -151,6 +152,7 @@ Result<TraceLog> read_trace_folder(const std::vector<TraceFile>& files) {
         slash == std::string::npos ? std::string_view() : std::string_view(file.path).substr(0, slash);
     size_t inner = folder.rfind('/');
     artefact.rank = rank_of_name(folder);
+    if (!artefact.rank) artefact.rank = rank_of_name(file.name);
     if (!read_folder_name(inner == std::string_view::npos ? folder : folder.substr(inner + 1), &artefact)) continue;
     artefact.name = artefact_of_file(std::string_view(file.path).substr(slash + 1));
     if (artefact.name.empty()) continue;

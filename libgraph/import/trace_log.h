@@ -9,7 +9,8 @@
 //          one must choose.
 // Graphs   The joint graph, else the forward joined with the backward, else the graph for inference. Dynamo's graph
 //          names the inputs.
-// Ranks    by the `rank` of the lines, else by the file's name ("..._rank_3_..."), else in turn.
+// Ranks    by the `rank` of the lines, else by the file's name ("..._rank_3_...", "rank3/..."). Several logs of which one
+//          names no rank, or two the same, are no job: two runs, say.
 #pragma once
 
 #include <optional>

@@ -1,13 +1,13 @@
-"""TORCH_TRACE logs that PyTorch writes: fx_traces.py FOLDER. Run with TORCH_TRACE unset; each case runs in a process of its own.
+"""TORCH_TRACE logs that PyTorch writes: fx_traces.py FOLDER. Each case runs in a fork of its own, which logs into its own folder.
 
 Per case: CASE/log/*.log, values.safetensors (inputs, by what the model calls them) and expected.safetensors, computed by
-eager PyTorch.
+eager PyTorch. Inductor traces and decomposes as ever, but nothing is compiled: its graphs run as they are.
 """
 import glob
 import os
 import shutil
-import subprocess
 import sys
+import traceback
 
 CASES = {
     'linear-eager': dict(model='mlp', backend='aot_eager'),
@@ -16,17 +16,17 @@ CASES = {
     'inference': dict(model='mlp', backend='aot_eager', grad=False),
     'break': dict(model='broken', backend='aot_eager'),
     'recompile': dict(model='mlp', backend='aot_eager', shapes=(3, 5), dynamic=False),
+    'planes-inductor': dict(model='planes', backend='inductor'),
+    'words-inductor': dict(model='words', backend='inductor'),
+    'dropout-inductor': dict(model='dropout', backend='inductor', comparable=False),
 }
 
 
-def run_case(name, folder):
-    """In a process of its own, with TORCH_TRACE set."""
+def model_of(kind):
+    """A model whose result is its loss, and what makes an input of so many rows."""
     import torch
     import torch.nn as nn
     import torch.nn.functional as F
-    from safetensors.torch import save_file
-    case = CASES[name]
-    torch.manual_seed(1)
 
     class Mlp(nn.Module):
         def __init__(self):
@@ -36,22 +36,75 @@ def run_case(name, folder):
 
         def forward(self, x):
             h = F.silu(self.up_proj(x))
-            if case['model'] == 'broken':
+            if kind == 'broken':
                 print('', end='')
                 torch._dynamo.graph_break()
             return (self.down(h) + self.shift).square().sum()
 
-    model = Mlp()
-    compiled = torch.compile(model, backend=case['backend'], dynamic=case.get('dynamic'))
+    class Planes(nn.Module):
+        """Max pools with and without padding, a batch norm with its counter, upsampling, padding by reflection."""
+
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm, self.second = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3)
+
+        def forward(self, x):
+            x = F.max_pool2d(F.relu(self.norm(self.first(x))), 2)
+            x = F.interpolate(F.max_pool2d(self.second(x), 3, 2, 1), scale_factor=2, mode='bilinear', align_corners=False)
+            return F.pad(x, (1, 1, 1, 1), mode='reflect').square().mean()
+
+    class Words(nn.Module):
+        """A table with a padding row, attention, a layer norm, things turned round."""
+
+        def __init__(self):
+            super().__init__()
+            self.table, self.norm, self.head = nn.Embedding(11, 8, padding_idx=0), nn.LayerNorm(8), nn.Linear(8, 11)
+
+        def forward(self, x):
+            h = self.norm(self.table(x))
+            h = h + F.scaled_dot_product_attention(h, h.flip(1), h.roll(1, -1), is_causal=True)
+            return F.cross_entropy(self.head(h).flatten(0, 1), x.flatten())
+
+    class Dropout(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return F.dropout(self.head(F.dropout(x, 0.5)), 0.25).square().sum()
+
+    if kind == 'planes':
+        return Planes(), lambda rows: torch.randn(rows, 3, 12, 12)
+    if kind == 'words':
+        return Words(), lambda rows: torch.randint(11, (rows, 6))
+    return (Dropout() if kind == 'dropout' else Mlp()), lambda rows: torch.randn(rows, 4)
+
+
+def backend_of(name):
+    if name != 'inductor':
+        return name
+    from torch._inductor.compile_fx import compile_fx
+    return lambda graph, inputs: compile_fx(graph, inputs, inner_compile=lambda inner, *_, **__: inner)
+
+
+def run_case(name, folder):
+    """In a process of its own."""
+    import torch
+    from safetensors.torch import save_file
+    case = CASES[name]
+    torch.manual_seed(1)
+    model, batch = model_of(case['model'])
+    compiled = torch.compile(model, backend=backend_of(case['backend']), dynamic=case.get('dynamic'))
     values, expected = {}, {}
     for rows in case.get('shapes', (3,)):
-        x = torch.randn(rows, 4)
+        x = batch(rows)
+        values = {n: v.detach().clone() for n, v in {'x': x, **dict(model.named_parameters()), **dict(model.named_buffers())}.items()}
         model.zero_grad()
         with torch.set_grad_enabled(case.get('grad', True)):
             loss = compiled(x)
         if case.get('grad', True):
             loss.backward()
-        eager = {'x': x, **dict(model.named_parameters()), **dict(model.named_buffers())}
+        model.load_state_dict({n: v for n, v in values.items() if n in model.state_dict()}, strict=False)
         model.zero_grad()
         with torch.set_grad_enabled(case.get('grad', True)):
             want = model(x)
@@ -59,30 +112,41 @@ def run_case(name, folder):
         if case.get('grad', True):
             want.backward()
             expected.update({f'gradient:{n}': p.grad.clone() for n, p in model.named_parameters()})
-        values = {n: v.detach().clone() for n, v in eager.items()}
     if case.get('grad', True):
         values['tangents_1'] = torch.ones(())
     save_file(values, f'{folder}/values.safetensors')
-    save_file(expected, f'{folder}/expected.safetensors')
+    if case.get('comparable', True):
+        save_file(expected, f'{folder}/expected.safetensors')
+
+
+def run_in_fork(name, out):
+    """PyTorch is imported once, with TORCH_TRACE set."""
+    import torch
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        torch._logging._internal.LOG_TRACE_HANDLER.root_dir = out + '/log'
+        run_case(name, out)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
 
 
 def main(folder):
+    os.environ.update(TORCH_TRACE=os.path.join(folder, 'none'), TORCHINDUCTOR_FORCE_DISABLE_CACHES='1')
+    import torch
+    import torch._dynamo
+    torch.set_num_threads(1)
     for name in CASES:
         out = os.path.join(folder, name)
         shutil.rmtree(out, ignore_errors=True)
-        os.makedirs(out)
-        environment = dict(os.environ, TORCH_TRACE=out + '/log', TORCHINDUCTOR_FORCE_DISABLE_CACHES='1',
-                           TORCHINDUCTOR_CACHE_DIR=out + '/cache')
-        done = subprocess.run([sys.executable, os.path.abspath(__file__), '--case', name, out], env=environment,
-                              capture_output=True, text=True)
-        logs = glob.glob(out + '/log/*.log')
-        shutil.rmtree(out + '/cache', ignore_errors=True)
-        if done.returncode != 0 or not logs:
-            print(f'{name}: PyTorch could not: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no log"}')
+        os.makedirs(out + '/log')
+        if run_in_fork(name, out) != 0 or not glob.glob(out + '/log/*.log'):
+            print(f'{name}: PyTorch could not')
+    shutil.rmtree(os.path.join(folder, 'none'), ignore_errors=True)
 
 
 if __name__ == '__main__':
-    if sys.argv[1] == '--case':
-        run_case(sys.argv[2], sys.argv[3])
-    else:
-        main(sys.argv[1])
+    main(os.path.abspath(sys.argv[1]))

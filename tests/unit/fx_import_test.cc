@@ -334,10 +334,22 @@ TEST_CASE("trace: choosing and joining") {
   CHECK(chosen->programs[0]->nested.size() == 2);
 
   // A log a rank; an error in a payload has its line in the log.
-  Result<Job> ranks = import_trace_of({half, half});
+  auto of_rank = [](std::string text, int rank) {
+    for (size_t at = 0; (at = text.find("\"frame_id\"", at)) != std::string::npos; at += 24)
+      text.insert(at, "\"rank\": " + std::to_string(rank) + ", ");
+    return text;
+  };
+  Result<Job> ranks = import_trace_of({of_rank(half, 0), of_rank(half, 1)});
   REQUIRE(ranks.ok());
   CHECK(ranks->world == 2);
   CHECK(ranks->is_spmd());
+  // Two runs of one process are no job of two ranks, however equal.
+  Result<Job> runs = import_trace_of({half, half});
+  REQUIRE_FALSE(runs.ok());
+  CHECK(runs.error().message == "2 logs, and this one is of a process of its own: it names no rank");
+  Result<Job> twice = import_trace_of({of_rank(half, 1), of_rank(half, 1)});
+  REQUIRE_FALSE(twice.ok());
+  CHECK(twice.error().message == "rank 1 has a log already: trace.log");
   Result<Job> broken = import_trace_of(
       {event("aot_inference_graph", "class G(torch.nn.Module):\n    def forward(self, x):\n        return y\n")});
   REQUIRE_FALSE(broken.ok());
@@ -345,6 +357,61 @@ TEST_CASE("trace: choosing and joining") {
   Result<Job> cut = import_trace_of({"V1121 02:33:03.218000 13001 torch/x.py:28] {\"aot_joint_graph\": {\n"});
   REQUIRE_FALSE(cut.ok());
   CHECK(cut.error().where.line == 1);
+}
+
+TEST_CASE("trace: versions that describe no ports, by place") {
+  constexpr std::string_view kDynamo = R"fx(class GraphModule(torch.nn.Module):
+    def forward(self, L_self_modules_head_parameters_weight_: "f32[8, 4]", L_x_: "f32[2, 8]"):
+        matmul = L_x_ @ L_self_modules_head_parameters_weight_
+        return (matmul.sum(),)
+)fx";
+  constexpr std::string_view kJointByPlace = R"fx(class joint_helper(torch.nn.Module):
+    def forward(self, primals, tangents):
+        primals_1: "f32[8, 4]"; primals_2: "f32[2, 8]"; tangents_1: "f32[]";
+
+        primals_1, primals_2, tangents_1, = fx_pytree.tree_flatten_spec([primals, tangents], self._in_spec)
+        mm: "f32[2, 4]" = torch.ops.aten.mm.default(primals_2, primals_1)
+        sum_1: "f32[]" = torch.ops.aten.sum.default(mm);  mm = None
+        expand: "f32[2, 4]" = torch.ops.aten.expand.default(tangents_1, [2, 4]);  tangents_1 = None
+        permute: "f32[8, 2]" = torch.ops.aten.permute.default(primals_2, [1, 0]);  primals_2 = None
+        mm_1: "f32[8, 4]" = torch.ops.aten.mm.default(permute, expand);  permute = expand = None
+        return pytree.tree_unflatten([sum_1, mm_1, None], self._out_spec)
+)fx";
+  auto imported = [&](std::string_view dynamo) {
+    return import_trace_of({event("dynamo_output_graph", dynamo) + event("aot_joint_graph", kJointByPlace)});
+  };
+  Result<Job> job = imported(kDynamo);
+  INFO((job.ok() ? "" : job.error().message));
+  REQUIRE(job.ok());
+  const Graph& graph = job->programs[0]->graph;
+  CHECK(graph.inputs()[0].kind == InputKind::parameter);
+  CHECK(job->pool->strings[graph.inputs()[0].fqn] == "head.weight");
+  CHECK(job->pool->strings[graph.inputs()[1].fqn] == "x");
+  CHECK(graph.inputs()[2].kind == InputKind::tangent);
+  REQUIRE(graph.outputs().size() == 3);
+  CHECK(graph.outputs()[0].kind == OutputKind::loss);
+  CHECK(graph.outputs()[1].kind == OutputKind::gradient);
+  CHECK(graph.outputs()[1].of == graph.inputs()[0].value);
+  // Inputs of other types than Dynamo tells have no names.
+  std::string other(kDynamo);
+  other.replace(other.find("f32[2, 8]"), 9, "f32[2, 9]");
+  Result<Job> nameless = imported(other);
+  REQUIRE(nameless.ok());
+  CHECK(nameless->programs[0]->graph.inputs()[0].fqn.is_none());
+}
+
+TEST_CASE("trace: what a log holds, graphs and what to choose from") {
+  static const std::string name = "trace.log";
+  const std::string one = event("aot_inference_graph", kNested);
+  const std::string text =
+      event("chromium_event", "{}") + one +
+      event("aot_inference_graph", kNested, R"("frame_id": 1, "frame_compile_id": 0, "attempt": 2)");
+  Result<TraceLog> log = read_trace_log(name, text);
+  REQUIRE(log.ok());
+  const std::string said = describe_trace({*log});
+  CHECK(said.find("chromium_event") == std::string::npos);
+  CHECK(said.find("3 events, 3 artefacts, 1 of them no graphs (--json lists them)") != std::string::npos);
+  CHECK(said.find("2 compilations for --compile-id: 0/0 (aot_inference_graph), 1/0_2") != std::string::npos);
 }
 
 TEST_CASE("trace: a tlparse folder") {
