@@ -41,6 +41,7 @@ Result<SymbolValues> sizes_of(const Job& job, uint32_t rank, const SessionOption
   InputSource source;
   for (const std::string& pattern : options.inputs) source.files.push_back(data_file_name(pattern, rank, 0));
   source.may_miss = true;
+  source.may_spare = options.spare_inputs;
   source.bindings = bindings;
   SG_ASSIGN(InputSet inputs, load_inputs(job, rank, source));
   return std::move(inputs.symbols);

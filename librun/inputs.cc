@@ -9,6 +9,8 @@
 #include "libgraph/diag.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/nearest.h"
+#include "libgraph/tangent.h"
+#include "librun/element.h"
 #include "librun/memory.h"
 
 namespace sg {
@@ -25,8 +27,12 @@ std::string type_text(DType dtype, std::span<const int64_t> shape) {
 // One file's tensors by graph input.
 class Matching {
  public:
-  Matching(const Graph& graph, Diagnostics* out)
-      : graph_(graph), out_(out), stored_(graph.inputs().size(), nullptr), file_(graph.inputs().size()) {
+  Matching(const Graph& graph, bool may_spare, Diagnostics* out)
+      : graph_(graph),
+        out_(out),
+        may_spare_(may_spare),
+        stored_(graph.inputs().size(), nullptr),
+        file_(graph.inputs().size()) {
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
       const Input& input = graph.inputs()[i];
       if (input.kind == InputKind::opaque) continue;
@@ -41,7 +47,7 @@ class Matching {
     for (const StoredTensor& tensor : file.tensors()) {
       Location where{file.name()};
       where.offset = tensor.offset;
-      size_t i = find(tensor.name, where);
+      size_t i = find(tensor.name, told_fqn(file, tensor.name), where);
       if (i >= kSeveral) continue;
       if (stored_[i] != nullptr)
         out_->error("inputs", "`" + stored_[i]->name + "` and `" + tensor.name + "` are the same graph input", where);
@@ -57,9 +63,27 @@ class Matching {
  private:
   static constexpr size_t kSeveral = SIZE_MAX - 1, kNone = SIZE_MAX;
 
-  size_t find(const std::string& name, const Location& where) {
-    if (auto it = by_name_.find(name); it != by_name_.end()) return it->second;
-    auto it = by_fqn_.find(name);
+  std::string_view fqn(size_t input) const {
+    const StrId id = graph_.inputs()[input].fqn;
+    return id ? graph_.pool().strings[id] : std::string_view();
+  }
+
+  // What the file says that the model calls it; empty = nothing.
+  static std::string_view told_fqn(const TensorFile& file, const std::string& name) {
+    const std::string key = "fqn." + name;
+    const auto& all = file.metadata();
+    auto found = std::ranges::lower_bound(all, key, {}, &std::pair<std::string, std::string>::first);
+    return found != all.end() && found->first == key ? std::string_view(found->second) : std::string_view();
+  }
+
+  // Graphs of one model by different ways have different names for its inputs, and may have one name for two of them:
+  // what the model calls the tensor counts.
+  size_t find(const std::string& name, std::string_view told, const Location& where) {
+    const auto named = by_name_.find(name);
+    const auto meant = told.empty() ? by_fqn_.end() : by_fqn_.find(told);
+    if (named != by_name_.end() && (meant == by_fqn_.end() || fqn(named->second) == told)) return named->second;
+    const auto it = meant != by_fqn_.end() ? meant : by_fqn_.find(name);
+    if (it == by_fqn_.end() && may_spare_) return kNone;
     if (it == by_fqn_.end()) {
       Nearest nearest(name);
       for (const Input& input : graph_.inputs()) {
@@ -78,6 +102,7 @@ class Matching {
 
   const Graph& graph_;
   Diagnostics* out_;
+  bool may_spare_;
   std::unordered_map<std::string_view, size_t> by_name_, by_fqn_;
   std::vector<const StoredTensor*> stored_;
   std::vector<size_t> file_;
@@ -103,6 +128,7 @@ Status check_missing(const Graph& graph, const Matching& matching, const InputSo
   size_t count = 0;
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     if (matching.of(i) != nullptr || !needs_value(graph, graph.inputs()[i])) continue;
+    if (is_tangent_of_loss(graph, graph.inputs()[i])) continue;
     bool is_tensor = graph.type(graph.inputs()[i].value).kind == TypeKind::tensor;
     if (source.maker != nullptr && is_tensor && source.maker->can_make(i)) continue;
     if (count++ < kMaxNamed) names += (count == 1 ? "" : ", ") + input_title(graph, graph.inputs()[i]);
@@ -159,7 +185,11 @@ void spread(const void* from, const Tensor& to) {
 class Loader {
  public:
   Loader(const Job& job, const Program& program, const InputSource& source)
-      : job_(job), program_(program), graph_(program.graph), source_(source), matching_(graph_, &findings_) {}
+      : job_(job),
+        program_(program),
+        graph_(program.graph),
+        source_(source),
+        matching_(graph_, source.may_spare, &findings_) {}
 
   Result<InputSet> run() {
     const size_t count = graph_.inputs().size();
@@ -326,12 +356,15 @@ class Loader {
   Status make_up(size_t i) {
     const Type& t = type(i);
     if (is_scalar(t)) return t.has_value ? take_recorded_scalar(i) : ok_status();
-    if (source_.maker == nullptr || !needs_value(graph_, graph_.inputs()[i]) || !source_.maker->can_make(i))
-      return ok_status();
+    const bool is_made = source_.maker != nullptr && source_.maker->can_make(i);
+    const bool is_one = !is_made && is_tangent_of_loss(graph_, graph_.inputs()[i]);
+    if (!needs_value(graph_, graph_.inputs()[i]) || !(is_made || is_one)) return ok_status();
     int64_t offset = 0, storage = 0;
     SG_ASSIGN(Tensor tensor, shaped(i, &offset, &storage));
     SG_ASSIGN(tensor.data, own(i, offset, storage, tensor.dtype));
-    SG_TRY(source_.maker->make(i, tensor));
+    if (is_one) out_.ones.push_back(i);
+    if (is_one) visit_dtype(tensor.dtype, [&]<class T>() { *tensor.as<T>() = T(1.0F); });
+    else SG_TRY(source_.maker->make(i, tensor));
     out_.tensors[i] = tensor;
     return ok_status();
   }

@@ -44,6 +44,7 @@ struct InputSet {
   std::vector<Tensor> tensors;  // by graph input; none: opaque, a scalar, or not there and not used
   std::vector<Scalar> scalars;  // by graph input; those that are numbers
   SymbolValues symbols;         // the sizes of the inputs
+  std::vector<size_t> ones;     // inputs that nobody gave: the tangent of the loss, which is 1
   TensorMemory memory;
   std::vector<TensorFile> files;
 };
@@ -61,6 +62,7 @@ struct InputSource {
   std::vector<std::string> files;         // of this rank; a name may stand in one of them only
   InputMaker* maker = nullptr;            // for what the files do not hold; null = they hold everything,
   bool may_miss = false;                  // unless this is set: what is missing is left out
+  bool may_spare = false;                 // tensors that the graph has no input for are passed over
   std::span<const SizeBinding> bindings;  // --bind
 };
 

@@ -125,11 +125,15 @@ ExpectOptions RankSession::tolerance() const {
 Status RankSession::take_inputs() {
   InputSource source;
   source.bindings = options_.bindings;
+  source.may_spare = options_.spare_inputs;
   for (const std::string& pattern : options_.inputs) source.files.push_back(data_file_name(pattern, comm_.rank(), 0));
   std::optional<InitMaker> maker;
   if (init_) source.maker = &maker.emplace(*init_, comm_.rank(), *options_.init_seed, &run_.team());
   SG_ASSIGN(inputs_, load_inputs(job_, comm_.rank(), source));
-  if (!maker || !options_.say || !speaks()) return ok_status();
+  if (!options_.say || !speaks()) return ok_status();
+  const Graph& graph = job_.program_of(comm_.rank())->graph;
+  for (size_t i : inputs_->ones) options_.say(input_title(graph, graph.inputs()[i]) + ": 1: the tangent of the loss");
+  if (!maker) return ok_status();
   for (const std::string& line : maker->describe(!options_.inputs.empty())) options_.say(line);
   return ok_status();
 }
@@ -178,6 +182,7 @@ Status RankSession::reload_inputs(uint64_t step) {
       source.files.push_back(data_file_name(pattern, comm_.rank(), step));
   if (step == 0 || source.files.empty()) return ok_status();
   source.may_miss = true;  // a batch; what it does not hold stays
+  source.may_spare = options_.spare_inputs;
   source.bindings = options_.bindings;
   SG_ASSIGN(InputSet next, load_inputs(job_, comm_.rank(), source));
   for (size_t i = 0; i < next.tensors.size(); ++i) {

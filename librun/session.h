@@ -31,6 +31,7 @@ struct SessionOptions {
   double timeout_s = 0;  // a rank that does not get on for so long ends the run; 0 = never
   // File patterns: {r} is the rank, {step} the step; without {step} outputs and expectations are those of the last one.
   std::vector<std::string> inputs;
+  bool spare_inputs = false;  // what the graph has no input for is passed over
   std::string outputs, expect, dump;
   ExpectOptions tolerance;
   std::vector<std::string> dump_names;  // patterns of result names

@@ -19,6 +19,7 @@ namespace {
 
 constexpr Option kOptions[] = {
     {"inputs", 'i', "FILE", "inputs by name or FQN; {r} stands for the rank, {step} for the step", {}, true},
+    {"spare-inputs", 0, {}, "pass over tensors of --inputs that the graph has no input for, as sg-reduce leaves it"},
     {"init", 0, "seed:N", "make up what no file gives; an FQN has the same values in every graph"},
     {"bind",
      0,
@@ -77,6 +78,7 @@ Result<std::optional<double>> number_option(const Args& args, std::string_view n
 
 Status files_options(const Args& args, SessionOptions* options) {
   options->inputs = args.all("inputs");
+  options->spare_inputs = args.has("spare-inputs");
   options->outputs = args.text("outputs");
   options->expect = args.text("expect");
   options->dump = args.text("dump-nodes");

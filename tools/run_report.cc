@@ -21,13 +21,7 @@ std::string format(const char* pattern, double value) {
   return text;
 }
 
-std::string bytes_text(int64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  return format(unit == 0 ? "%.0f " : "%.1f ", value) + kUnits[unit];
-}
+std::string bytes_text(int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
 double median(std::vector<double> list) {
   std::ranges::sort(list);
@@ -176,6 +170,7 @@ Result<SymbolValues> planned_sizes(const Args& args, const Job& job, const Progr
   InputSource source;
   for (const std::string& pattern : args.all("inputs")) source.files.push_back(data_file_name(pattern, rank, 0));
   source.may_miss = true;
+  source.may_spare = args.has("spare-inputs");
   source.bindings = bindings;
   SG_ASSIGN(InputSet inputs, load_inputs(job, rank, source));
   return std::move(inputs.symbols);

@@ -7,6 +7,7 @@
 #include "libgraph/export/python_runtime.h"
 #include "libgraph/export/python_writer.h"
 #include "libgraph/names.h"
+#include "libgraph/tangent.h"
 
 namespace sg {
 
@@ -248,7 +249,7 @@ std::string Exporter::input_label(const Graph& graph, ValueId v) const {
 std::string Exporter::table(const Program& program, const Written& written) const {
   const Graph& graph = program.graph;
   std::string out = "\n\n" + written.table + " = Program(\n    run=" + written.run + ",\n    inputs={\n";
-  std::string optional, numbers, writes, constants, devices, outputs;
+  std::string optional, numbers, writes, constants, devices, ones, outputs;
   auto add = [&](std::string item, std::string* list) {
     *list += (list->empty() ? "" : std::string(",") + kBreak) + item;
   };
@@ -265,6 +266,7 @@ std::string Exporter::table(const Program& program, const Written& written) cons
     if (type.kind == TypeKind::integer || type.kind == TypeKind::floating || type.kind == TypeKind::boolean)
       add(name, &numbers);
     if (mutated.contains(input.value.index)) add(name, &writes);
+    if (is_tangent_of_loss(graph, input)) add(name + ": torch." + std::string(torch_dtype_name(type.dtype)), &ones);
     if (input.digest) add(name + ": " + string_literal(text(input.digest)), &constants);
     if (type.kind == TypeKind::tensor && type.device && text(type.device) != "cpu")
       add(name + ": " + string_literal(text(type.device)), &devices);
@@ -282,7 +284,8 @@ std::string Exporter::table(const Program& program, const Written& written) cons
       append_line(4, std::string(name) + "=" + std::string(open) + list + std::string(close), {}, &out);
   };
   row("optional", optional, "(", ",),"), row("numbers", numbers, "(", ",),"), row("written", writes, "(", ",),");
-  row("constants", constants, "{", "},"), row("devices", devices, "{", "},"), row("strides", written.strides, "", ",");
+  row("constants", constants, "{", "},"), row("devices", devices, "{", "},"), row("ones", ones, "{", "},");
+  row("strides", written.strides, "", ",");
   return out + ")\n";
 }
 

@@ -36,6 +36,7 @@ class Program(NamedTuple):
     written: Tuple[str, ...] = ()       # inputs that the step writes in place
     constants: Dict[str, str] = {}      # input -> digest of its bytes, held by a safetensors file
     devices: Dict[str, str] = {}        # of inputs that are not on the CPU
+    ones: Dict[str, torch.dtype] = {}   # what comes in as the gradient of the loss: 1 where nobody gives it
     strides: Optional[Callable] = None  # inputs -> strides of those that do not lie contiguously
 )py";
 
@@ -166,12 +167,13 @@ def step(inputs, rank=None):
     """
     program = program_of(rank)
     names = {name: name if name in inputs else known_as for name, known_as in program.inputs.items()}
-    missing = [name for name, key in names.items() if key not in inputs and name not in program.optional]
+    ones = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
+    missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in ones]
     if missing:
         raise KeyError(f"missing inputs: {', '.join(missing)}")
     if GROUPS and not GROUP:
         open_groups()
-    outputs = program.run(*[inputs.get(key) for key in names.values()])
+    outputs = program.run(*[ones.get(name, inputs.get(key)) for name, key in names.items()])
     return {f"out{i}": value for i, value in enumerate(outputs) if value is not None}
 )py";
 
@@ -195,12 +197,13 @@ def step(inputs, rank=None):
     """
     program = program_of(rank)
     names = {name: name if name in inputs else known_as for name, known_as in program.inputs.items()}
-    missing = [name for name, key in names.items() if key not in inputs and name not in program.optional]
+    ones = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
+    missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in ones]
     if missing:
         raise KeyError(f"missing inputs: {', '.join(missing)}")
     if program.run not in graph_modules:
         graph_modules[program.run] = graph_module(rank)
-    outputs = graph_modules[program.run](*[inputs.get(key) for key in names.values()])
+    outputs = graph_modules[program.run](*[ones.get(name, inputs.get(key)) for name, key in names.items()])
     return {f"out{i}": value for i, value in enumerate(outputs) if value is not None}
 )py";
 

@@ -142,6 +142,66 @@ TEST_CASE("inputs that the graph does not have, or that come twice, are errors")
   CHECK(mentions(error_of(list), "`layer.weight` and `w` are the same graph input"));
 }
 
+TEST_CASE("tensors that the graph has no input for are passed over where that is asked for") {
+  Values values;
+  auto all = values.all();
+  all.push_back({"gone", DType::f32, {3, 2}, {}, values.w});
+  TempFolder folder;
+  const std::string file = folder.file("inputs.safetensors");
+  REQUIRE(write_tensors(file, all).ok());
+  Job job = parse(kGraph);
+  InputSource source{.files = {file}};
+  REQUIRE_FALSE(load_inputs(job, 0, source).ok());
+  source.may_spare = true;
+  auto set = load_inputs(job, 0, source);
+  REQUIRE(set.ok());
+  CHECK(set->tensors[2].as<int64_t>()[0] == 7);
+}
+
+TEST_CASE("what the file says that the model calls a tensor counts more than its name in another graph") {
+  Values values;
+  auto all = values.all();
+  all[0].name = "x", all[3].name = "w";  // as another graph of the same model has them
+  TempFolder folder;
+  const std::string file = folder.file("inputs.safetensors");
+  Job job = parse(kGraph);
+  REQUIRE(write_tensors(file, all).ok());
+  CHECK_FALSE(load_inputs(job, 0, {.files = {file}}).ok());
+  REQUIRE(write_tensors(file, all, {.metadata = {{"fqn.w", "x"}, {"fqn.x", "layer.weight"}}}).ok());
+  auto set = load_inputs(job, 0, {.files = {file}});
+  REQUIRE(set.ok());
+  CHECK(set->tensors[0].as<float>()[3] == 3);
+  CHECK(set->tensors[3].dim(0) == 4);
+}
+
+TEST_CASE("the tangent of the loss is 1 where nobody gives it; of another output nobody knows") {
+  const std::string graph = R"(sg 1.0 job "t" world 1
+graph rank *
+  input %x : f32[3]
+  tangent %t : f32[]
+  forward -
+    %loss = aten.sum(%x) : f32[]
+  backward -
+    %dx = aten.expand(%t, [3]) : f32[3]
+  loss %loss
+  grad %dx of %x
+)";
+  const float x[3] = {1, 2, 3}, two = 2;
+  auto set = load({{"x", DType::f32, {3}, {}, x}}, graph.c_str());
+  REQUIRE(set.ok());
+  CHECK(*set->tensors[1].as<float>() == 1);
+  CHECK(set->ones == std::vector<size_t>{1});
+  auto given = load({{"x", DType::f32, {3}, {}, x}, {"t", DType::f32, {}, {}, &two}}, graph.c_str());
+  REQUIRE(given.ok());
+  CHECK(*given->tensors[1].as<float>() == 2);
+  CHECK(given->ones.empty());
+  std::string other = graph;
+  other.replace(other.find("loss %loss"), 4, "output");
+  auto missing = load({{"x", DType::f32, {3}, {}, x}}, other.c_str());
+  REQUIRE_FALSE(missing.ok());
+  CHECK(mentions(missing.error().message, "%t"));
+}
+
 TEST_CASE("a wrong dtype, shape or size says what is there and what is expected") {
   Values values;
   auto wrong = [&](size_t i, DType dtype, std::vector<int64_t> shape) {

@@ -308,7 +308,9 @@ def _write_values(step: Step, traced: _Traced, names: List[str], folder: str) ->
         if values.changed(before[name], left) or values.changed(before[name], right):
             values.check_close(f"{name} after the step", left, right)
             after[f"mutated.{name}"] = left
-    write.tensors(os.path.join(folder, "inputs.safetensors"), before)
+    # What the model calls them: graphs of the same model by another way have other names.
+    known_as = {f"fqn.{name}": slot.name for name, slot in zip(placeholders, step.tensors)}
+    write.tensors(os.path.join(folder, "inputs.safetensors"), before, known_as)
     made_by = {"threads": str(torch.get_num_threads()), "torch": torch.__version__.split("+")[0]}
     notes = {**made_by, **_rounding(step, traced, placeholders, after)}
     write.tensors(os.path.join(folder, "expected.safetensors"), after, notes)

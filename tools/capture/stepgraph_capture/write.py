@@ -26,10 +26,17 @@ def make_folder(path: str) -> None:
         raise CaptureError(f"cannot write into {path}: {error.strerror or error}") from error
 
 
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
 def _replace(path: str, fill: Callable[[str], None]) -> None:
     aside = f"{path}.{os.getpid()}.partial"
     try:
         fill(aside)
+        os.chmod(aside, 0o666 & ~_umask())  # safetensors makes files that their owner alone may read
         os.replace(aside, path)
     except OSError as error:
         raise CaptureError(f"cannot write {path}: {error.strerror or error}") from error
