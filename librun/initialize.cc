@@ -19,6 +19,7 @@ namespace {
 using Kind = InitRule::Kind;
 
 constexpr std::string_view kCompared = "what it is compared with";
+const std::string kPositive = "a logarithm or a root is taken of it";
 
 std::string key_name(const Graph& graph, const Input& input) {
   return input.fqn ? graph.pool().strings.str(input.fqn) : std::string(graph.name(input.value));
@@ -59,6 +60,7 @@ double fan_in(const InputUse& use, const std::vector<int64_t>& shape) {
 InitRule scaled_normal(double fan) { return {Kind::normal, 1 / std::sqrt(std::max(fan, 1.0)), 0, "1/sqrt(fan-in)"}; }
 
 InitRule parameter_rule(const InputUse& use, const std::vector<int64_t>& shape) {
+  if (use.kind == UseKind::positive) return {Kind::above_zero, 1, 0, kPositive};
   if (!is_vector(shape)) return scaled_normal(fan_in(use, shape));
   switch (use.kind) {
     case UseKind::added: return {Kind::zeros, 1, 0, "added"};
@@ -73,17 +75,19 @@ InitRule buffer_rule(const InputUse& use, DType dtype) {
   switch (use.kind) {
     case UseKind::variance: return {Kind::ones, 1, 0, "a variance"};
     case UseKind::divisor: return {Kind::ones, 1, 0, "a divisor"};
+    case UseKind::positive: return {Kind::ones, 1, 0, kPositive};
     case UseKind::scaled: return {Kind::uniform, 1, 0, "a scale"};
     default: return {Kind::zeros, 1, 0, "a buffer"};
   }
 }
 
-InitRule integer_rule(InputKind kind, DType dtype, const InputUse& use) {
+// A buffer of one integer that nothing indexes with counts something: the batches that a norm has seen.
+InitRule integer_rule(InputKind kind, DType dtype, bool is_single, const InputUse& use) {
   const int bits = 8 * dtype_bytes(dtype) - (dtype == DType::u8 ? 0 : 1);
   const int64_t most = bits >= 63 ? INT64_MAX : int64_t{1} << bits;
   if (use.below && *use.below > 0) return {Kind::index, 1, std::min(most, *use.below), use.because};
   if (use.compared) return {Kind::index, 1, std::min(most, *use.compared), std::string(kCompared)};
-  if (kind == InputKind::buffer && use.kind == UseKind::written) return {Kind::zeros, 1, 0, "a counter"};
+  if (kind == InputKind::buffer && (is_single || use.kind == UseKind::written)) return {Kind::zeros, 1, 0, "a counter"};
   return {Kind::ask, 1, 0, {}};
 }
 
@@ -91,7 +95,7 @@ InitRule rule_for(const Program& program, const Input& input, const InputUse& us
   const DType dtype = program.graph.type(input.value).dtype;
   const std::vector<int64_t> shape = global_shape(program, input);
   if (input.kind == InputKind::optimizer_state) return {Kind::zeros, 1, 0, "optimizer state"};
-  if (is_integral(dtype) && is_runnable(dtype)) return integer_rule(input.kind, dtype, use);
+  if (is_integral(dtype) && is_runnable(dtype)) return integer_rule(input.kind, dtype, shape.empty(), use);
   if (!is_runnable(dtype) || dtype == DType::boolean || input.kind == InputKind::constant) return {};
   switch (input.kind) {
     case InputKind::parameter: return parameter_rule(use, shape);
@@ -101,6 +105,7 @@ InitRule rule_for(const Program& program, const Input& input, const InputUse& us
   }
   if (shape.empty()) return {Kind::ones, 1, 0, "a single number"};
   if (use.kind == UseKind::divisor) return {Kind::ones, 1, 0, "a divisor"};
+  if (use.kind == UseKind::positive) return {Kind::above_zero, 1, 0, kPositive};
   return {Kind::normal, 1, 0, "an input"};
 }
 
@@ -133,6 +138,7 @@ struct ElementSource {
       case Kind::ones: return constant(1, out);
       case Kind::normal: return normals(first, out);
       case Kind::uniform: return each(first, out, [&](uint64_t i) { return uniform(key, i); });
+      case Kind::above_zero: return each(first, out, [&](uint64_t i) { return 1 - uniform(key, i); });
       case Kind::unit_circle: return points(first, out);
       case Kind::index:
         for (size_t j = 0; j < out.size(); ++j)
@@ -294,6 +300,7 @@ std::vector<std::string> InitMaker::describe(bool has_files) const {
     if (r.kind == Kind::index) line += "integers in [0, " + std::to_string(r.below) + "): " + r.because;
     else if (r.kind == Kind::ones) line += "1: " + r.because;
     else if (r.kind == Kind::zeros) line += "0: " + r.because;
+    else if (r.kind == Kind::above_zero) line += "uniform in (0, 1]: " + r.because;
     else line += "normal";
     out.push_back(std::move(line));
   }

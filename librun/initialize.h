@@ -29,7 +29,7 @@ namespace sg {
 class ThreadTeam;
 
 struct InitRule {
-  enum class Kind : uint8_t { ask, zeros, ones, normal, uniform, unit_circle, index };
+  enum class Kind : uint8_t { ask, zeros, ones, normal, uniform, above_zero, unit_circle, index };
   Kind kind = Kind::ask;
   double scale = 1;     // normal: the deviation
   int64_t below = 0;    // index: in [0, below)

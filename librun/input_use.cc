@@ -258,6 +258,7 @@ class UseFinder {
       case ParamRole::added: return UseKind::added;
       case ParamRole::variance: return UseKind::variance;
       case ParamRole::divisor: return UseKind::divisor;
+      case ParamRole::positive: return UseKind::positive;
       default: return UseKind::none;
     }
   }

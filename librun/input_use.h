@@ -24,7 +24,8 @@ enum class UseKind : uint8_t {
   added,     // biases
   variance,  // a norm takes its root
   divisor,
-  written,  // before anybody reads it
+  positive,  // a logarithm or a root is taken of it
+  written,   // before anybody reads it
 };
 
 struct InputUse {

@@ -21,6 +21,7 @@ enum class ParamRole : uint8_t {
   added,
   variance,
   divisor,
+  positive,
   classes
 };
 

@@ -72,14 +72,43 @@ void ObserverList::leave_body() {
   for (Observer* o : list_) o->leave_body();
 }
 
+namespace {
+
+// Ops that compute nothing: what they give, they were given.
+bool only_moves(const Graph& graph, NodeId n) {
+  constexpr std::string_view kMovers[] = {"_to_copy",  "clone",         "lift_fresh_copy", "copy",  "cat",
+                                          "stack",     "index",         "index_select",    "where", "gather",
+                                          "repeat",    "expand_copy",   "slice_scatter",   "to",    "contiguous",
+                                          "view_copy", "select_scatter"};
+  const OpInfo* op = graph.op_info(n);
+  if (op == nullptr) return false;
+  if (op->has(kView) || op->has(kMayAlias)) return true;
+  std::string_view name = op->name;
+  name.remove_prefix(std::min(name.size(), name.find('.') + 1));
+  return std::ranges::find(kMovers, name.substr(0, name.find('.'))) != std::end(kMovers);
+}
+
+// Whether an infinity in this value was put there by whoever gave the graph its inputs. Weights are made by training.
+bool is_given(const Graph& graph, ValueId v) {
+  if (!graph.value(v).def.is_none()) return false;
+  const auto& inputs = graph.inputs();
+  const auto it = std::ranges::find(inputs, v, &Input::value);
+  return it != inputs.end() && it->kind != InputKind::parameter && it->kind != InputKind::optimizer_state &&
+         it->kind != InputKind::tangent;
+}
+
+}  // namespace
+
 bool Watch::may_be_infinite(const Graph& graph, NodeId n) const {
   const Frame& frame = frames_.back();
   if (frame.from_outside) return true;
   bool found = false;
+  const bool moves = frames_.size() == 1 && only_moves(graph, n);
   for (const Arg& arg : graph.node(n).args) {
     arg.walk([&](const Arg& a) {
       found |= a.is(ArgKind::floating) && std::isinf(a.as_float());
-      found |= a.is(ArgKind::value) && frame.values.contains(a.as_value().index);
+      found |= a.is(ArgKind::value) &&
+               (frame.values.contains(a.as_value().index) || (moves && is_given(graph, a.as_value())));
     });
   }
   return found;

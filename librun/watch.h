@@ -26,9 +26,10 @@ class ObserverList : public Observer {
   std::vector<Observer*> list_;
 };
 
-// Ends the run (negative) at the first node that gives a NaN or an infinity. An infinity that was put there on purpose,
-// a literal of the graph such as the -inf of a mask, and what is made of it is none. What a collective gives is looked
-// at when it has been waited for; memory that an op leaves undefined (aten.empty) is not looked at.
+// Ends the run (negative) at the first node that gives a NaN or an infinity. An infinity that was put there on purpose
+// is none, nor is what is made of it: a literal of the graph such as the -inf of a mask, and what an input that is no
+// parameter brings along (a constant, a mask in a buffer), as far as nodes only copy and move it. What a collective
+// gives is looked at when it has been waited for; memory that an op leaves undefined (aten.empty) is not looked at.
 class Watch : public Observer {
  public:
   Watch(bool nan, bool inf) : nan_(nan), inf_(inf) {}

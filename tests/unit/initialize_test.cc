@@ -244,6 +244,8 @@ TEST_CASE("buffers, inputs and tangents have values that a step can live with") 
   buffer %mean : f32[3] "mean"
   buffer %positions : i64[4] "positions"
   constant %constant : f32[4]
+  buffer %batches : i64[] "batches"
+  input %share : f32[4] "share"
   input %tokens_seen : f32[] "tokens_seen"
   input %x : f32[2, 3, 4] "x"
   tangent %t : f32[4]
@@ -258,12 +260,18 @@ TEST_CASE("buffers, inputs and tangents have values that a step can live with") 
     %d = aten.index.Tensor(%rope, [%positions])
     %e = aten.mul.Tensor(%c, %t)
     %f = aten.mul.Tensor(%e, %constant)
+    %g = aten.log(%share)
+    %h = aten.add.Tensor(%batches, 1)
 
+  output %h
+  output %g
   output %f
 )");
   CHECK(rule_of(job, "rope").kind == Kind::unit_circle);
   CHECK(rule_of(job, "bias").kind == Kind::zeros);
   CHECK(rule_of(job, "count").kind == Kind::zeros);
+  CHECK(rule_of(job, "batches").kind == Kind::zeros);
+  CHECK(rule_of(job, "share").kind == Kind::above_zero);
   CHECK(rule_of(job, "frequency").kind == Kind::uniform);
   CHECK(rule_of(job, "var").kind == Kind::ones);
   CHECK(rule_of(job, "mean").kind == Kind::zeros);

@@ -51,6 +51,30 @@ TEST_CASE("a literal infinity and what is made of it are no finding, any other i
         "%soft has 1 infinite of 2 elements, the first at [0]");
 }
 
+TEST_CASE("an infinity that an input brings along is no finding as long as it is only moved; a weight's is") {
+  Job job = parse(R"(sg 1.0 job "t" world 1
+graph rank *
+  constant %mask : f32[2]
+  param %w : f32[2] "w"
+  forward -
+    %copy = aten.clone(%mask) : f32[2]
+    %scores = aten.add.Tensor(%copy, %w) : f32[2]
+    %weights = aten.clone(%w) : f32[2]
+    %grown = aten.mul.Tensor(%mask, 2.0) : f32[2]
+  output %scores
+)");
+  const Graph& graph = job.programs[0]->graph;
+  std::array<float, 2> values = {-kInf, 0};
+  const int64_t shape[] = {2};
+  const Tensor t = make_tensor(reinterpret_cast<std::byte*>(values.data()), DType::f32, shape);
+  Watch watch = parse_watch("inf").value();
+  auto passes = [&](std::string_view node) { return watch.after(graph, graph.find_node(node), std::span(&t, 1)).ok(); };
+  CHECK(passes("copy"));
+  CHECK(passes("scores"));
+  CHECK_FALSE(passes("weights"));
+  CHECK_FALSE(passes("grown"));
+}
+
 TEST_CASE("a NaN is a finding wherever it comes from") {
   CHECK(first_found("nan,inf", {{-kInf, -kInf}, {-kInf, NAN}}) == "%scores has 1 NaN of 2 elements, the first at [1]");
   CHECK(first_found("nan", {{-kInf, -kInf}, {-kInf, 1}, {0, 3}, {kInf, 3}}) == "nothing");
