@@ -87,10 +87,10 @@ class GraphReporter {
     std::vector<const NodeEdit*> run;
     for (const NodeEdit& e : diff_.edits) {
       if (!is_shown(e)) continue;
-      if (!run.empty() && !together(*run.back(), e)) hunks.push_back(hunk(run)), run.clear();
+      if (!run.empty() && !together(*run.back(), e)) hunks.push_back(hunk(run, place(e))), run.clear();
       run.push_back(&e);
     }
-    if (!run.empty()) hunks.push_back(hunk(run));
+    if (!run.empty()) hunks.push_back(hunk(run, kNone));
     group(std::move(hunks));
   }
 
@@ -224,19 +224,22 @@ class GraphReporter {
     for (uint32_t y = begin; y < end; ++y) out->lines.push_back({' ', line_b(y)});
   }
 
-  Hunk hunk(const std::vector<const NodeEdit*>& run) const {
+  // `next`: where the next one's edits begin; its lines are not shown as this one's context.
+  Hunk hunk(const std::vector<const NodeEdit*>& run, uint32_t next) const {
     Hunk out;
     out.phase = std::string(name_of(node_of(*run[0]).phase));
     out.where = std::string(module_of(*run[0]));
     out.name_a = name_in_a(*run[0]);
     uint32_t width = static_cast<uint32_t>(options_.context), at = place(*run[0]);
     uint32_t shown = at - std::min(at, width);
+    out.first = shown, out.lead = at - shown;
     for (const NodeEdit* e : run) {
       if (place(*e) > shown) context(shown, place(*e), &out);
       lines_of(*e, &out);
       shown = std::max(shown, e->b != kNone ? e->b + 1 : place(*e));
     }
-    context(shown, std::min<uint32_t>(static_cast<uint32_t>(diff_.side_b.node_count()), shown + width), &out);
+    out.end = std::min({static_cast<uint32_t>(diff_.side_b.node_count()), shown + width, std::max(shown, next)});
+    context(shown, out.end, &out);
     if (!diff_.name.empty()) out.where = "nested " + diff_.name + (out.where.empty() ? "" : " ") + out.where;
     return out;
   }
@@ -250,6 +253,7 @@ class GraphReporter {
     };
     std::vector<Group> groups;
     std::map<std::string, size_t> known;
+    uint32_t shown_until = 0;  // context that the hunk before has shown is not shown again
     for (Hunk& h : hunks) {
       LayerName name = layer_name(h.where);
       std::string key = h.phase + "\n" + name.pattern + "\n";
@@ -263,6 +267,9 @@ class GraphReporter {
         continue;
       }
       if (name.layer) known[key] = groups.size();
+      const uint32_t again = std::min(h.lead, h.first < shown_until ? shown_until - h.first : 0);
+      h.lines.erase(h.lines.begin(), h.lines.begin() + again);
+      shown_until = std::max(shown_until, h.end);
       groups.push_back({std::move(h), name.pattern, {}});
       if (name.layer) groups.back().layers.insert(*name.layer);
     }

@@ -20,8 +20,9 @@ struct Hunk {
   size_t edits = 0;          // in all of them
   size_t changed = 0, renamed = 0, moved = 0, added = 0, removed = 0;  // in the first
   std::vector<DiffLine> lines;
-  std::vector<std::string> names;  // of the nodes: B's, A's for what is gone
-  std::string name_a;              // where in A: the first node, or the one before; may be empty
+  std::vector<std::string> names;         // of the nodes: B's, A's for what is gone
+  uint32_t first = 0, lead = 0, end = 0;  // in B: of the nodes shown, how many of them are context, behind the last
+  std::string name_a;                     // where in A: the first node, or the one before; may be empty
 };
 
 struct Note {  // one line of its own

@@ -66,9 +66,12 @@ def lines_of(path):
 
 
 def front_by_force(points):
-    """Names of the points that no other beats, from their numbers alone."""
-    known = [(p["step_seconds"], p["peak_bytes"], name_of(p)) for p in points if p["state"] == "measured"]
-    return {n for t, m, n in known if not any(t2 <= t and m2 <= m and (t2, m2) != (t, m) for t2, m2, _ in known)}
+    """Names of the points that no other beats, from their numbers alone; of equal ones the first."""
+    known = {}
+    for p in points:
+        if p["state"] == "measured":
+            known.setdefault((p["step_seconds"], p["peak_bytes"]), name_of(p))
+    return {n for (t, m), n in known.items() if not any(t2 <= t and m2 <= m and (t2, m2) != (t, m) for t2, m2 in known)}
 
 
 def name_of(point):
@@ -134,6 +137,14 @@ def points_that_cannot_be_are_kept_and_not_fatal():
     checked = sweep(*words, "--checks")["points"]
     assert checked[3]["exit"] == 1 and "peak < 2.5MiB: it is" in checked[3]["error"], checked[3]
     assert checked[2]["state"] == "measured"
+
+
+@case
+def of_equal_points_the_first_is_on_the_front():
+    write("e.yaml", BUDGET.replace("  - clean\n", "  - clean: {drop-asserts: true}\n  - clean:\n    name: again\n"))
+    report = sweep("e.yaml", "--over", "again.drop-asserts=true,false", "--over", "remat.budget=0,1")
+    assert len({(p["step_seconds"], p["peak_bytes"]) for p in report["points"]}) == 2 and len(report["points"]) == 4
+    assert set(report["front"]) == front_by_force(report["points"]) and len(report["front"]) <= 2, report["front"]
 
 
 @case

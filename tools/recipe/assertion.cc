@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <functional>
 
 #include "libgraph/expr/assume.h"
@@ -124,12 +125,19 @@ bool holds(double value, Relation relation, double bound) {
   return false;
 }
 
+std::string human_time(double seconds) {
+  char text[32];
+  const double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
+  std::snprintf(text, sizeof text, "%.4g %s", seconds * scale, seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s");
+  return text;
+}
+
 std::string human(double value, Unit unit) {
   switch (unit) {
     case Unit::count: return human_count(value);
     case Unit::bytes: return human_bytes(value);
     case Unit::flops: return human_flops(value);
-    case Unit::seconds: return human_count(value * 1e6) + " us";
+    case Unit::seconds: return human_time(value);
     case Unit::share: return human_count(value * 100) + " %";
   }
   return "?";

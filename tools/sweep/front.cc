@@ -8,6 +8,10 @@ namespace {
 
 constexpr size_t kRound = 4;
 
+bool is_equal(const Point& a, const Point& b) {
+  return a.step_seconds == b.step_seconds && a.peak_bytes == b.peak_bytes;
+}
+
 bool beats(const Point& a, const Point& b) {
   return a.step_seconds <= b.step_seconds && a.peak_bytes <= b.peak_bytes &&
          (a.step_seconds < b.step_seconds || a.peak_bytes < b.peak_bytes);
@@ -61,8 +65,14 @@ struct Gap {
 }  // namespace
 
 void mark_front(std::vector<Point>* points) {
-  for (Point& p : *points)
-    p.on_front = p.measured && std::ranges::none_of(*points, [&](const Point& q) { return q.measured && beats(q, p); });
+  for (size_t i = 0; i < points->size(); ++i) {
+    Point& p = (*points)[i];
+    p.on_front = p.measured;
+    for (size_t k = 0; k < points->size() && p.on_front; ++k) {
+      const Point& q = (*points)[k];
+      p.on_front = !q.measured || !(beats(q, p) || (k < i && is_equal(q, p)));
+    }
+  }
 }
 
 std::vector<const Point*> front_of(const std::vector<Point>& points) {

@@ -1,7 +1,7 @@
 // The Pareto front of time against peak, and where to ask next.
 //
-// Front     points that no other is at least as fast and as small as, and better in one. Equal points stand on it
-//           together.
+// Front     points that no other is at least as fast and as small as, and better in one. Of equal points
+//           the one that was asked for first stands on it.
 // Search    Between two neighbours on the front, in the order of their peaks, a better point can only lie in the
 //           rectangle that they span. Each round takes neighbours that differ in numbers alone, the largest rectangles
 //           first (in logarithms, so that no unit counts more than another), four at most, and asks for the middle:
