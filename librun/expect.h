@@ -30,6 +30,8 @@
 
 namespace sg {
 
+// What the last line says of a comparison that shows nothing.
+inline constexpr std::string_view kAllNan = "all are nothing but NaN";
 inline constexpr double kRoundings = 3;  // ours, twice as large as theirs, and theirs
 
 struct ExpectOptions {

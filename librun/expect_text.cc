@@ -58,10 +58,13 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
     out += "\n";
   }
   const size_t compared = report.rows.size();
+  const auto nan = std::ranges::count_if(report.rows, &ExpectRow::only_nan);
   out += std::string(prefix) + (report.passed() ? "all " + std::to_string(compared) + " compared values are as expected"
                                                 : std::to_string(report.failed) + " of " + std::to_string(compared) +
                                                       " compared values are not as expected");
-  if (const auto nan = std::ranges::count_if(report.rows, &ExpectRow::only_nan); nan != 0)
+  if (nan != 0 && static_cast<size_t>(nan) == compared)
+    out += ", and " + std::string(kAllNan) + ", which shows nothing (--watch nan names the first)";
+  else if (nan != 0)
     out += ", " + std::to_string(nan) + " of them nothing but NaN, which shows nothing (--watch nan names the first)";
   if (report.without_counterpart != 0)
     out += ", " + std::to_string(report.without_counterpart) + " have no counterpart";

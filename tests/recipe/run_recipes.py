@@ -280,6 +280,9 @@ stages:
     write("s.yaml", "inputs: {g: g.txt, other: changed.txt}\nstages:\n  - clean:\n    from: other\n    run: {init: 'seed:1', bitwise_to: g}\n")
     expect(sg("sg-recipe", "run", "s.yaml"), 1,
            r"s.yaml:5:10: error: clean: the results differ from the reference's \(exit 1\)")
+    write("n.txt", "sg 1.0\ngraph rank *\n  input %x : f32[4]\n  %a = aten.mul.Tensor(%x, nan)\n  %b = aten.neg(%a)\n  output %b\n")
+    write("n.yaml", "inputs: {g: n.txt}\nstages:\n  - clean:\n    run: {init: 'seed:1', bitwise_to: g}\n")
+    expect(sg("sg-recipe", "run", "n.yaml"), 1, r"n.yaml:4:10: error: clean: a comparison of nothing but NaN shows nothing")
 
 
 @case

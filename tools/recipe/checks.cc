@@ -7,6 +7,7 @@
 #include "libgraph/human.h"
 #include "libgraph/output_file.h"
 #include "libgraph/text/text.h"
+#include "librun/expect.h"
 #include "tools/cli_job.h"
 #include "tools/cli_siblings.h"
 #include "tools/recipe/key.h"
@@ -63,6 +64,9 @@ std::optional<Diagnostic> run_fails(const RunCheck& check, const std::vector<std
     words.insert(words.end(), part.begin(), part.end());
   Result<Finished> done = run_process(words, graph, "-");
   if (!done.ok()) return finding(check.where, "run", done.error());
+  if (done->code == 0 && done->output.find(kAllNan) != std::string::npos)
+    return finding(check.where, "run", "a comparison of nothing but NaN shows nothing" + said_by({1, done->output, {}}),
+                   "sg-run --watch nan names the first node that gives one");
   if (done->code == 0) return std::nullopt;
   return finding(check.where, "run", what + " (exit " + std::to_string(done->code) + ")" + said_by(*done));
 }
