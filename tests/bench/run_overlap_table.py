@@ -12,7 +12,7 @@ again is sg-remat's choice) hands more to collectives.
   step         simulated on --machine (sg-sim); none where nothing bounds the sizes that only the data decides
   peak         planned bytes beyond the inputs, by sg-stat
 --time prints what the pass takes in its process (the phase of sg-overlap --verbose; the median of five), for deep
-graphs and for steps of more and more layers.
+graphs and for steps of more and more layers: --strategy model on chunks, --dense-fsdp on sharded layers.
 """
 import argparse
 import json
@@ -120,12 +120,12 @@ def pipelines(table, only, rows, worse):
         compare(name, theirs, ours['model'], ('collectives', 'copies', 'copied', 'step'), worse)
 
 
-def pass_seconds(table, graph):
+def pass_seconds(table, graph, *options):
     """Nodes; medians of wall seconds of the pass and of processor seconds of its process."""
     wall, processor = [], []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = [table.tool('sg-overlap'), '-v', graph, '-o', table.file('timed.sg')]
+        command = [table.tool('sg-overlap'), '-v', graph, *options, '-o', table.file('timed.sg')]
         done = subprocess.run(command, capture_output=True, text=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode != 0:
@@ -142,10 +142,18 @@ def times(table):
         graph = table.pipe(table.bring(f'{name}/step', 'step.sg'), stages, 'deep.sg')
         report(name, *pass_seconds(table, graph))
     for layers in (40, 80, 160, 320, 640):
-        with open(table.file('long.sg.txt'), 'w') as out:
-            out.write(long_step(layers))
-        run(table.tool('sg-parse'), '-q', table.file('long.sg.txt'), '-o', table.file('long.sg'))
-        report(f'{layers} layers in two chunks', *pass_seconds(table, table.file('long.sg')))
+        report(f'{layers} layers in two chunks', *pass_seconds(table, parsed(table, long_step(layers))))
+    for layers in (250, 500, 1000, 2000, 4000, 8000):
+        graph = parsed(table, dense_step(layers))
+        report(f'--dense-fsdp, {layers} layers',
+               *pass_seconds(table, graph, '--strategy', 'reference', '--dense-fsdp', '--best-effort'))
+
+
+def parsed(table, text):
+    with open(table.file('long.sg.txt'), 'w') as out:
+        out.write(text)
+    run(table.tool('sg-parse'), '-q', table.file('long.sg.txt'), '-o', table.file('long.sg'))
+    return table.file('long.sg')
 
 
 def report(name, nodes, wall, processor):
@@ -191,6 +199,30 @@ def long_step(layers, width=16):
             lines += ['  forward -', f'    %loss = aten.sum(%{values[0]})']
     inputs = '  input %x0 : f32[128, 128]\n  input %x1 : f32[128, 128]\n'
     return head + params + inputs + '\n'.join(lines) + '\n  loss %loss\n' + ''.join(grads)
+
+
+def dense_step(layers, width=8):
+    """Layers of products whose weights are sharded: gathered in both directions, gradients reduced."""
+    head = 'sg 1.0 job "dense" world 2\ngroup @fsdp [0 1] "1"\ndevice cuda:0\ngraph rank *\n'
+    params = ''.join(f'  param %w{i} : f32[64, 128] "layers.{i}.w.weight"\n' for i in range(layers))
+    lines, grads, value = [], [], 'x'
+    for backward in (False, True):
+        for i in reversed(range(layers)) if backward else range(layers):
+            b = 'b' if backward else ''
+            lines += [f'  {"backward" if backward else "forward"} layers.{i}.w',
+                      f'    %{b}g{i} = _c10d_functional.all_gather_into_tensor(%w{i}, 2, @fsdp)',
+                      f'    %{b}W{i} = _c10d_functional.wait_tensor(%{b}g{i})']
+            for k in range(width):
+                lines.append(f'    %{b}p{i}_{k} = aten.mm(%{value}, %{b}W{i})')
+                value = f'{b}p{i}_{k}'
+            if backward:
+                lines += [f'    %gw{i} = aten.mm(%{value}, %p{i}_0)',
+                          f'    %r{i} = _c10d_functional.reduce_scatter_tensor(%gw{i}, "sum", 2, @fsdp)',
+                          f'    %R{i} = _c10d_functional.wait_tensor(%r{i})']
+                grads.append(f'  grad %R{i} of %w{i}\n')
+        if not backward:
+            lines += ['  forward -', f'    %loss = aten.sum(%{value})']
+    return head + params + '  input %x : f32[128, 128]\n' + '\n'.join(lines) + '\n  loss %loss\n' + ''.join(grads)
 
 
 def main():
