@@ -1,8 +1,10 @@
 // --compare: holds the results of one run against those of another run of a changed graph, node by node.
 //
 // Matching  By result name; a copy (remat, offload) is held against what it copies; the pieces of a chunked value, put
-//           together in the order of their chunk index, against the original; pieces that are sums over chunks are
-//           added up. Values without a counterpart are counted. Results inside of calls have the name of the call
+//           together in the order of their chunk index, against the original, and if they differ by what lies along
+//           an axis, in any order (items of a dispatch have an order of each chunk's own); pieces that are sums over
+//           chunks are added up. Whole numbers that are none of this are counted as a chunk's own: positions in its
+//           order. Where one of them is wrong, the rows that it leads to differ. Values without a counterpart are counted. Results inside of calls have the name of the call
 //           before theirs.
 // Equality  Of bits, shape and dtype; of sums over chunks by the tolerance of --expect (expect.h), as another order of
 //           addition is their point. The first node that differs, in the changed graph's schedule, is where to look: what
@@ -23,10 +25,15 @@ namespace sg {
 // Two 64-bit sums over the elements in logical order: equal for equal values, however they are laid out.
 std::array<uint64_t, 2> digest_of(const Tensor& t);
 
+// Two sums over what lies along an axis, slice by slice: equal for equal slices in any order.
+std::array<uint64_t, 2> slice_digest_of(const Tensor& contiguous, int axis);
+
 struct RecordedValue {
   DType dtype = DType::none;
   std::vector<int64_t> shape;
   std::array<uint64_t, 2> digest{};
+  // By axis along which the changed graph may have it in chunks.
+  std::vector<std::pair<int, std::array<uint64_t, 2>>> slices;
   std::unique_ptr<std::byte[]> memory;  // the elements, where the record keeps them
 };
 
@@ -58,6 +65,8 @@ struct RunDifference {
 
 struct ComparisonReport {
   size_t equal = 0, copies_equal = 0, chunked_equal = 0, sums_close = 0, without_counterpart = 0;
+  size_t reordered_equal = 0;              // chunks that together are the original but for the order along an axis
+  size_t own_numbers = 0;                  // chunks of whole numbers that are not: positions in a chunk's own order
   std::vector<RunDifference> differences;  // by order
 };
 
@@ -85,6 +94,7 @@ class Comparison : public NamingObserver {
   void hold(const RunDifference& site, const RecordedValue& expected, const Tensor& t, size_t* counter);
   void keep_piece(const RunDifference& site, int32_t index, const Tensor& t, DType narrowest);
   bool put_together(const Chunked& chunked, const RecordedValue& expected) const;
+  bool has_same_slices(const Chunked& chunked, const RecordedValue& expected) const;
   bool adds_up(const Chunked& chunked, const RecordedValue& expected) const;
 
   const Record& first_;

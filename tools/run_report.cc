@@ -60,6 +60,8 @@ std::string comparison_text(const ComparisonReport& c, const std::string& prefix
   auto part = [](size_t n, const char* what) { return n ? ", " + std::to_string(n) + what : std::string(); };
   std::string out = prefix + std::to_string(c.equal) + " results equal to the bit" +
                     part(c.copies_equal, " copies equal") + part(c.chunked_equal, " chunks equal together") +
+                    part(c.reordered_equal, " equal in another order") +
+                    part(c.own_numbers, " positions in a chunk's own order") +
                     part(c.sums_close, c.sums_close == 1 ? " sum of chunks within the tolerance"
                                                          : " sums of chunks within the tolerance") +
                     part(c.without_counterpart, " without a counterpart") + "\n";
@@ -76,6 +78,10 @@ void write_comparison(const ComparisonReport& c, JsonWriter* json) {
   json->key("comparison").begin_object().key("equal").natural(c.equal).key("copies_equal").natural(c.copies_equal);
   json->key("chunked_equal")
       .natural(c.chunked_equal)
+      .key("reordered_equal")
+      .natural(c.reordered_equal)
+      .key("own_numbers")
+      .natural(c.own_numbers)
       .key("sums_close")
       .natural(c.sums_close)
       .key("without_counterpart")

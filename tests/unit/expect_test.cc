@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "librun/compare.h"
 #include "librun/element.h"
 #include "tests/support/parse.h"
 #include "tests/support/temp_folder.h"
@@ -347,4 +348,18 @@ TEST_CASE("saved outputs are what is expected of the same run") {
   CHECK(expectation->compare(v.of(job)).passed());
   v.g[2] += 1e-6f;
   CHECK(!expectation->compare(v.of(job)).passed());
+}
+
+TEST_CASE("rows in another order have the same slices, other rows have not") {
+  const std::vector<float> rows = {1, 2, 3, 4, 5, 6};
+  const std::vector<int64_t> shape = {3, 2};
+  const auto along = [&](int axis, std::vector<float> values) {
+    return slice_digest_of(make_tensor(reinterpret_cast<std::byte*>(values.data()), DType::f32, shape), axis);
+  };
+  CHECK(along(0, {5, 6, 1, 2, 3, 4}) == along(0, rows));
+  CHECK(along(1, {5, 6, 1, 2, 3, 4}) != along(1, rows));
+  CHECK(along(0, {1, 4, 3, 2, 5, 6}) != along(0, rows));
+  CHECK(along(0, {1, 2, 1, 2, 5, 6}) != along(0, rows));
+  CHECK(along(1, {2, 1, 4, 3, 6, 5}) == along(1, rows));
+  CHECK(along(0, {2, 1, 4, 3, 6, 5}) != along(0, rows));
 }
