@@ -7,6 +7,7 @@
 #include "libgraph/import/fx_import.h"
 #include "libgraph/import/trace_log.h"
 #include "libgraph/json.h"
+#include "libgraph/op.h"
 
 namespace sg {
 namespace {
@@ -123,8 +124,6 @@ Result<FxStep> step_of(const Rank& rank, const Attempt& attempt, bool* lacks_bac
   return step;
 }
 
-}  // namespace
-
 // Logs of several ranks say whose they are: two of one process each are two runs, or two jobs.
 Status check_ranks(const std::vector<TraceLog>& logs) {
   std::map<uint32_t, std::string> files;  // by rank: a file that holds something of it
@@ -146,6 +145,30 @@ Status check_ranks(const std::vector<TraceLog>& logs) {
   }
   return ok_status();
 }
+
+bool has_collective(const Program& program) {
+  auto is_in = [](const Graph& graph) {
+    for (NodeId n : graph.nodes()) {
+      const OpInfo* op = graph.op_info(n);
+      if (op != nullptr ? op->has(kCollective) : graph.op_name(n).find("c10d") != std::string_view::npos) return true;
+    }
+    return false;
+  };
+  return is_in(program.graph) ||
+         std::ranges::any_of(program.nested, [&](const auto& nested) { return is_in(nested->graph); });
+}
+
+// What runs between or behind the compiled graphs is in no trace.
+void tell_of_silent_ranks(const Job& job, const std::string& file, Diagnostics* notes) {
+  if (notes == nullptr || job.world < 2) return;
+  if (std::ranges::any_of(job.programs, [](const auto& program) { return has_collective(*program); })) return;
+  notes->note(
+      "no rank's graph talks to another: what DDP or FSDP2 exchanges outside of what was compiled is in no trace, "
+      "and gradients are each rank's own",
+      {file});
+}
+
+}  // namespace
 
 Result<Job> import_trace(const std::vector<TraceLog>& logs, const TraceOptions& options, Diagnostics* notes) {
   SG_TRY(check_ranks(logs));
@@ -175,7 +198,9 @@ Result<Job> import_trace(const std::vector<TraceLog>& logs, const TraceOptions& 
   if (lacks_backward && notes != nullptr)
     notes->note("the trace holds the forward only: the backward of this compilation was never made",
                 {ranks.begin()->second.file});
-  return import_fx_steps(std::move(steps), options.import, notes);
+  SG_ASSIGN(Job job, import_fx_steps(std::move(steps), options.import, notes));
+  tell_of_silent_ranks(job, ranks.begin()->second.file, notes);
+  return job;
 }
 
 std::string describe_trace(const std::vector<TraceLog>& logs) {

@@ -19,6 +19,7 @@ CASES = {
     'planes-inductor': dict(model='planes', backend='inductor'),
     'words-inductor': dict(model='words', backend='inductor'),
     'dropout-inductor': dict(model='dropout', backend='inductor', comparable=False),
+    'ranks-inductor': dict(model='shared', backend='inductor', ranks=2),
 }
 
 
@@ -39,7 +40,11 @@ def model_of(kind):
             if kind == 'broken':
                 print('', end='')
                 torch._dynamo.graph_break()
-            return (self.down(h) + self.shift).square().sum()
+            loss = (self.down(h) + self.shift).square().sum()
+            if kind == 'shared':
+                import torch.distributed._functional_collectives as shared
+                loss = shared.all_reduce(loss, 'sum', torch.distributed.group.WORLD)
+            return loss
 
     class Planes(nn.Module):
         """Max pools with and without padding, a batch norm with its counter, upsampling, padding by reflection."""
@@ -87,7 +92,7 @@ def backend_of(name):
     return lambda graph, inputs: compile_fx(graph, inputs, inner_compile=lambda inner, *_, **__: inner)
 
 
-def run_case(name, folder):
+def run_case(name, folder, rank=0):
     """In a process of its own."""
     import torch
     from safetensors.torch import save_file
@@ -96,6 +101,7 @@ def run_case(name, folder):
     model, batch = model_of(case['model'])
     compiled = torch.compile(model, backend=backend_of(case['backend']), dynamic=case.get('dynamic'))
     values, expected = {}, {}
+    torch.manual_seed(2 + rank)
     for rows in case.get('shapes', (3,)):
         x = batch(rows)
         values = {n: v.detach().clone() for n, v in {'x': x, **dict(model.named_parameters()), **dict(model.named_buffers())}.items()}
@@ -119,15 +125,25 @@ def run_case(name, folder):
         save_file(expected, f'{folder}/expected.safetensors')
 
 
-def run_in_fork(name, out):
-    """PyTorch is imported once, with TORCH_TRACE set."""
+def run_in_forks(name, out):
+    """One a rank. PyTorch is imported once, with TORCH_TRACE set."""
+    ranks = CASES[name].get('ranks', 1)
+    children = [run_in_fork(name, out, rank, ranks) for rank in range(ranks)]
+    return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+
+
+def run_in_fork(name, out, rank, ranks):
     import torch
     child = os.fork()
     if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return child
     try:
-        torch._logging._internal.LOG_TRACE_HANDLER.root_dir = out + '/log'
-        run_case(name, out)
+        handler = torch._logging._internal.LOG_TRACE_HANDLER
+        handler.root_dir, handler.stream = out + '/log', None
+        if ranks > 1:
+            torch.distributed.init_process_group('gloo', init_method=f'file://{out}/store', rank=rank, world_size=ranks)
+            os.makedirs(f'{out}/{rank}', exist_ok=True)
+        run_case(name, f'{out}/{rank}' if ranks > 1 else out, rank)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
@@ -143,7 +159,7 @@ def main(folder):
         out = os.path.join(folder, name)
         shutil.rmtree(out, ignore_errors=True)
         os.makedirs(out + '/log')
-        if run_in_fork(name, out) != 0 or not glob.glob(out + '/log/*.log'):
+        if run_in_forks(name, out) != 0 or not glob.glob(out + '/log/*.log'):
             print(f'{name}: PyTorch could not')
     shutil.rmtree(os.path.join(folder, 'none'), ignore_errors=True)
 

@@ -144,6 +144,14 @@ def check_drawing(tool, log, folder):
             raise Failure('no loss')
 
 
+def check_ranks(tool, home, graph):
+    """The folder of two processes' logs is a job of two ranks."""
+    run(tool('sg-import'), '-q', f'{home}/log', '-o', graph)
+    if '2 ranks' not in run(tool('sg-check'), graph):
+        raise Failure('the logs of two processes are no job of two ranks')
+    run(tool('sg-run'), '-q', graph, '--inputs', f'{home}/{{r}}/values.safetensors', '--expect', f'{home}/{{r}}/expected.safetensors')
+
+
 def check_traces(tool, folder):
     run(sys.executable, f'{HERE}/fx_traces.py', f'{folder}/traces')
     done = 0
@@ -151,6 +159,10 @@ def check_traces(tool, folder):
         logs, graph, name = glob.glob(f'{home}/log/*.log'), f'{folder}/trace.sg', os.path.basename(home)
         if logs and name == 'dropout-inductor':    # its numbers are not PyTorch's; joint, and as forward and backward
             check_drawing(tool, logs[0], folder)
+            continue
+        if logs and name == 'ranks-inductor' and os.path.exists(f'{home}/1/expected.safetensors'):
+            check_ranks(tool, home, graph)
+            done += 1
             continue
         if not logs or not os.path.exists(f'{home}/expected.safetensors'):
             print(f'SKIPPED: PyTorch could not make the trace {name} here')

@@ -300,7 +300,8 @@ std::string event(std::string_view name, std::string_view payload,
   return out + "\n";
 }
 
-Result<Job> import_trace_of(const std::vector<std::string>& texts, TraceOptions options = {}) {
+Result<Job> import_trace_of(const std::vector<std::string>& texts, TraceOptions options = {},
+                            Diagnostics* told = nullptr) {
   std::vector<TraceLog> logs;
   static const std::string name = "trace.log";
   for (const std::string& text : texts) {
@@ -309,7 +310,7 @@ Result<Job> import_trace_of(const std::vector<std::string>& texts, TraceOptions 
     logs.push_back(std::move(*log));
   }
   Diagnostics notes;
-  return import_trace(logs, options, &notes);
+  return import_trace(logs, options, told != nullptr ? told : &notes);
 }
 
 }  // namespace
@@ -339,8 +340,10 @@ TEST_CASE("trace: choosing and joining") {
       text.insert(at, "\"rank\": " + std::to_string(rank) + ", ");
     return text;
   };
-  Result<Job> ranks = import_trace_of({of_rank(half, 0), of_rank(half, 1)});
+  Diagnostics told;
+  Result<Job> ranks = import_trace_of({of_rank(half, 0), of_rank(half, 1)}, {}, &told);
   REQUIRE(ranks.ok());
+  CHECK(std::ranges::any_of(told.list(), [](const Diagnostic& d) { return d.message.starts_with("no rank's graph"); }));
   CHECK(ranks->world == 2);
   CHECK(ranks->is_spmd());
   // Two runs of one process are no job of two ranks, however equal.
