@@ -160,13 +160,14 @@ Status FxParser::parameter(FxModule* module) {
 
 Status FxParser::statement_line() {
   Open& open = open_.back();
-  if (open.body_indent == kNoFx) open.body_indent = lexer_.indent();
+  const uint32_t indent = lexer_.indent();
   SG_TRY(lexer_.start_line());
   if (lexer_.peek().kind == FxTokenKind::comment) {
     context_ = static_cast<uint32_t>(file_->comments.size());
     file_->comments.push_back(lexer_.peek().text);
-    return ok_status();
+    return ok_status();  // torch 2.8 and older write comments one column further in than the body
   }
+  if (open.body_indent == kNoFx) open.body_indent = indent;
   for (bool is_first = true;; is_first = false) {
     if (lexer_.peek().kind != FxTokenKind::end_of_line && lexer_.peek().kind != FxTokenKind::comment)
       SG_TRY(statement(is_first));

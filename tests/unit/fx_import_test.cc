@@ -315,6 +315,20 @@ Result<Job> import_trace_of(const std::vector<std::string>& texts, TraceOptions 
 
 }  // namespace
 
+TEST_CASE("fx: a comment further in than the body does not say where the body stands") {
+  Diagnostics notes;
+  const std::string text = R"fx(class GraphModule(torch.nn.Module):
+    def forward(self, x: "f32[2, 8]"):
+         # File: a.py:1 in forward, code: return x.sin()
+        sin: "f32[2, 8]" = torch.ops.aten.sin.default(x);  x = None
+        return (sin,)
+)fx";
+  Result<Job> job = import_fx({{"a.txt", text}}, {}, &notes);
+  INFO((job.ok() ? "" : job.error().message));
+  REQUIRE(job.ok());
+  CHECK(job->programs[0]->graph.node_count() == 1);
+}
+
 TEST_CASE("trace: choosing and joining") {
   std::string half = event("aot_forward_graph", kForward) +
                      "V1121 02:33:03.218000 13001 torch/x.py:28] {\"chromium_event\": {}}\n" +
