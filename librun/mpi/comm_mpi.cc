@@ -24,6 +24,10 @@ namespace {
 constexpr int kSpins = 2000;
 constexpr int kYields = 20000;
 constexpr auto kNap = std::chrono::microseconds(100);
+// By the clock and not by tries: where many processes share a core, a yield takes as long as the others please.
+using Clock = std::chrono::steady_clock;
+constexpr auto kDescribeAgain = std::chrono::milliseconds(100);
+constexpr int kClockEvery = 64;               // tries
 constexpr std::chrono::seconds kLastWord{2};  // left to the process that speaks of a failure
 
 class MpiCommunicator final : public Communicator {
@@ -222,12 +226,14 @@ class MpiCommunicator final : public Communicator {
   }
 
   Status block_in(Operation& wanted) {
-    bool described = false;
+    std::optional<Clock::time_point> described;
     for (int tries = 0;; ++tries) {
       SG_TRY(advance_all());
       if (wanted.done()) break;
       if (failed()) return *failure();
-      if (tries % kYields == kYields - 1 || (tries > kYields && tries % 1000 == 0)) describe(wanted), described = true;
+      if (tries > kSpins && tries % kClockEvery == 0)
+        if (const Clock::time_point now = Clock::now(); !described || now - *described > kDescribeAgain)
+          describe(wanted), described = now;
       rest(tries);
     }
     if (described) {
