@@ -1,5 +1,6 @@
 // What comes into a step as the gradient of its loss, where the one that recorded the step made it an input: 1, whoever
-// runs the step. With several tangents, or none that belongs to a loss alone, nobody knows.
+// runs the step. It is the one tangent that is a number, in a step with one loss. What else comes in as a tangent
+// belongs to outputs that are no loss: 0 where nothing outside of the step depends on them, else only the user knows.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +10,20 @@
 
 namespace sg {
 
-inline bool is_tangent_of_loss(const Graph& graph, const Input& input) {
-  if (input.kind != InputKind::tangent) return false;
+inline bool is_tangent_number(const Graph& graph, const Input& input) {
   const Type& type = graph.type(input.value);
-  const bool is_number = type.kind == TypeKind::tensor && is_floating(type.dtype) && type.shape.empty();
-  return is_number && std::ranges::count(graph.inputs(), InputKind::tangent, &Input::kind) == 1 &&
+  return input.kind == InputKind::tangent && type.kind == TypeKind::tensor && is_floating(type.dtype) &&
+         type.shape.empty();
+}
+
+inline bool has_tangent_of_loss(const Graph& graph) {
+  const auto is_number = [&](const Input& input) { return is_tangent_number(graph, input); };
+  return std::ranges::count_if(graph.inputs(), is_number) == 1 &&
          std::ranges::count(graph.outputs(), OutputKind::loss, &Output::kind) == 1;
+}
+
+inline bool is_tangent_of_loss(const Graph& graph, const Input& input) {
+  return is_tangent_number(graph, input) && has_tangent_of_loss(graph);
 }
 
 }  // namespace sg

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "libgraph/sha256.h"
+#include "libgraph/tangent.h"
 #include "librun/element.h"
 #include "librun/input_use.h"
 #include "librun/random.h"
@@ -91,6 +92,12 @@ InitRule integer_rule(InputKind kind, DType dtype, bool is_single, const InputUs
   return {Kind::ask, 1, 0, {}};
 }
 
+InitRule tangent_rule(const Graph& graph, const Input& input) {
+  if (is_tangent_of_loss(graph, input)) return {Kind::ones, 1, 0, "the tangent of the loss"};
+  if (has_tangent_of_loss(graph)) return {Kind::zeros, 1, 0, "the tangent of an output that is not the loss"};
+  return {Kind::ones, 1, 0, "the tangent of an output, as if the loss were its sum"};
+}
+
 InitRule rule_for(const Program& program, const Input& input, const InputUse& use) {
   const DType dtype = program.graph.type(input.value).dtype;
   const std::vector<int64_t> shape = global_shape(program, input);
@@ -100,7 +107,7 @@ InitRule rule_for(const Program& program, const Input& input, const InputUse& us
   switch (input.kind) {
     case InputKind::parameter: return parameter_rule(use, shape);
     case InputKind::buffer: return buffer_rule(use, dtype);
-    case InputKind::tangent: return {Kind::ones, 1, 0, "a tangent"};
+    case InputKind::tangent: return tangent_rule(program.graph, input);
     default: break;
   }
   if (shape.empty()) return {Kind::ones, 1, 0, "a single number"};

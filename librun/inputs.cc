@@ -126,11 +126,13 @@ std::string only_file(const InputSource& source) { return source.files.size() ==
 Status check_missing(const Graph& graph, const Matching& matching, const InputSource& source) {
   std::string names;
   size_t count = 0;
+  bool has_tangents = false;
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     if (matching.of(i) != nullptr || !needs_value(graph, graph.inputs()[i])) continue;
     if (is_tangent_of_loss(graph, graph.inputs()[i])) continue;
     bool is_tensor = graph.type(graph.inputs()[i].value).kind == TypeKind::tensor;
     if (source.maker != nullptr && is_tensor && source.maker->can_make(i)) continue;
+    has_tangents |= graph.inputs()[i].kind == InputKind::tangent;
     if (count++ < kMaxNamed) names += (count == 1 ? "" : ", ") + input_title(graph, graph.inputs()[i]);
   }
   if (count == 0) return ok_status();
@@ -141,6 +143,11 @@ Status check_missing(const Graph& graph, const Matching& matching, const InputSo
                    ? "--inputs FILE gives values, --init seed:N makes up those that are left"
                    : "nothing in the graph bounds them, so --init cannot make them up; a file with these "
                      "alone is enough: --inputs FILE --init ...";
+  if (has_tangents)
+    error.hint +=
+        has_tangent_of_loss(graph)
+            ? "; a tangent of what is not the loss is 0 (so --init has it) unless something outside uses that output"
+            : "; a tangent is the gradient that came back for an output: output.retain_grad(), then output.grad";
   return error;
 }
 

@@ -82,7 +82,7 @@ std::optional<size_t> find_output(const Graph& graph, std::string_view name) {
 
 Nearest nearest_name(const Graph& graph, std::string_view name) {
   Nearest nearest(name);
-  nearest.offer("loss");
+  if (find_output(graph, "loss")) nearest.offer("loss");
   for (const Output& output : graph.outputs())
     if (output.kind == OutputKind::gradient && output.of)
       for (const std::string& of : {std::string(graph.name(output.of)), input_name(graph, output.of)})
@@ -165,8 +165,10 @@ Result<NamedValue> find_named_value(const Graph& graph, std::string_view name) {
     }
     return Error{ErrorKind::unreadable, "output " + std::to_string(*i) + " of the graph has no value", {}, {}};
   }
-  return Error{
-      ErrorKind::unreadable, "the graph has no `" + std::string(name) + "`", {}, nearest_name(graph, name).hint()};
+  const std::string hint = name == "loss" && !graph.outputs().empty()
+                               ? "no output alone is marked as it; the first by its number is out0"
+                               : nearest_name(graph, name).hint();
+  return Error{ErrorKind::unreadable, "the graph has no `" + std::string(name) + "`", {}, hint};
 }
 
 Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias,

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "libgraph/binary/binary.h"
+#include "libgraph/import/source_kind.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/merge.h"
 #include "libgraph/parallel.h"
@@ -23,6 +24,12 @@ Error not_a_graph(const Bytes& bytes) {
             "import it first: sg-import " + bytes.name};
   if (bytes.form == Form::zip)
     return {ErrorKind::unreadable, "this looks like an archive (.pt2?), not a graph", where,
+            "import it first: sg-import " + bytes.name};
+  if (source_kind_of(bytes.data) == SourceKind::torch_trace)
+    return {ErrorKind::unreadable, "this is a log of TORCH_TRACE, not a graph", where,
+            "import it first: sg-import " + bytes.name};
+  if (source_kind_of(bytes.data) == SourceKind::fx)
+    return {ErrorKind::unreadable, "this looks like FX text, not a graph", where,
             "import it first: sg-import " + bytes.name};
   where.line = 1;
   where.column = 1;

@@ -1,5 +1,6 @@
 // What inputs and outputs are, which nodes are backward, and a forward joined with its backward.
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "libgraph/import/fx_lower.h"
@@ -68,18 +69,27 @@ bool is_joint(const SourceGraph& graph, const Pool& pool) {
   return primals > 0 && tangents > 0 && graph.outputs.size() > primals;
 }
 
-// Versions that describe no ports: a joint graph ends with the gradients of its primals, in their order. Its loss is
-// the one float number before them, where one tangent comes in and is a number.
+// A step has one loss: of its results of the user's own the only number, if gradients are taken of it. Where there are
+// other results (scores beside the loss), one tangent that is a number has to say that it is followed back.
+void mark_loss(SourceGraph* graph, const std::vector<size_t>& plain, const Pool& pool) {
+  size_t tangents = 0;
+  for (const SourceInput& input : graph->inputs)
+    tangents += input.input.kind == InputKind::tangent && is_float_scalar(pool, input.type);
+  std::vector<size_t> numbers;
+  for (size_t i : plain)
+    if (const SourceOutput& output = graph->outputs[i];
+        output.value.name && is_float_scalar(pool, type_of(*graph, output.value.name)))
+      numbers.push_back(i);
+  if (numbers.size() == 1 && (plain.size() == 1 || tangents == 1))
+    graph->outputs[numbers[0]].output.kind = OutputKind::loss;
+}
+
+// Versions that describe no ports: a joint graph ends with the gradients of its primals, in their order.
 void classify_by_place(SourceGraph* graph, const Pool& pool) {
   if (!is_joint(*graph, pool)) return;
   std::vector<StrId> primals;
-  size_t tangents = 0, numbers = 0;
-  for (const SourceInput& input : graph->inputs) {
+  for (const SourceInput& input : graph->inputs)
     if (starts_with(pool.strings[input.name], "primals_")) primals.push_back(input.name);
-    if (input.input.kind != InputKind::tangent) continue;
-    ++tangents;
-    numbers += is_float_scalar(pool, input.type);
-  }
   const size_t begin = graph->outputs.size() - primals.size();
   for (size_t k = 0; k < primals.size(); ++k) {
     SourceOutput& output = graph->outputs[begin + k];
@@ -87,12 +97,9 @@ void classify_by_place(SourceGraph* graph, const Pool& pool) {
     output.output.kind = OutputKind::gradient;
     output.of = primals[k];
   }
-  std::vector<SourceOutput*> losses;
-  for (size_t i = 0; i < begin; ++i)
-    if (SourceOutput& output = graph->outputs[i];
-        output.value.name && is_float_scalar(pool, type_of(*graph, output.value.name)))
-      losses.push_back(&output);
-  if (tangents == 1 && numbers == 1 && losses.size() == 1) losses[0]->output.kind = OutputKind::loss;
+  std::vector<size_t> plain(begin);
+  std::iota(plain.begin(), plain.end(), size_t{0});
+  mark_loss(graph, plain, pool);
 }
 
 bool are_empty(const std::vector<std::string>& descriptors) {
@@ -133,12 +140,7 @@ void classify_fx_ports(FxProgram* program, Pool* pool) {
   }
   if (are_empty(program->input_descriptors) && are_empty(program->output_descriptors))
     return classify_by_place(&graph, *pool);
-  // A step has one loss: its only result of the user's own, if it is a number and gradients are taken of it.
-  if (has_gradients && plain.size() == 1) {
-    SourceOutput& output = graph.outputs[plain[0]];
-    if (output.value.name && is_float_scalar(*pool, type_of(graph, output.value.name)))
-      output.output.kind = OutputKind::loss;
-  }
+  if (has_gradients) mark_loss(&graph, plain, *pool);
 }
 
 void spread_backward(SourceGraph* graph) {

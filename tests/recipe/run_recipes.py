@@ -171,6 +171,18 @@ def globs():
 
 
 @case
+def a_folder_of_traces_is_a_source():
+    log = read(os.path.join(ROOT, "examples/03_ways_in/step.trace.log")).decode()
+    name = "trace/dedicated_log_torch_trace_x.log"
+    write(name, log)
+    write("folder.yaml", "inputs: {step: {import: trace}}\nstages: [clean]\n")
+    expect(sg("sg-recipe", "run", "folder.yaml"), 0, "clean +made")
+    expect(sg("sg-recipe", "run", "folder.yaml"), 0, "step +cached")
+    write(name, log + "\n")
+    expect(sg("sg-recipe", "run", "folder.yaml"), 0, "step +made")
+
+
+@case
 def the_same_bytes_in_process_by_pipes_and_in_a_shell():
     write("r.yaml", RECIPE)
     expect(sg("sg-recipe", "run", "r.yaml", "--no-cache"), 0, r"^remat +made .*nodes recomputed")

@@ -417,6 +417,32 @@ TEST_CASE("trace: versions that describe no ports, by place") {
   CHECK(nameless->programs[0]->graph.inputs()[0].fqn.is_none());
 }
 
+TEST_CASE("trace: a number beside other results is the loss where one tangent is a number") {
+  const std::string both = R"fx(class joint_helper(torch.nn.Module):
+    def forward(self, primals, tangents):
+        primals_1: "f32[2, 4]"; tangents_1: "f32[]"; tangents_2: "f32[2, 4]";
+
+        primals_1, tangents_1, tangents_2, = fx_pytree.tree_flatten_spec([primals, tangents], self._in_spec)
+        exp: "f32[2, 4]" = torch.ops.aten.exp.default(primals_1)
+        sum_1: "f32[]" = torch.ops.aten.sum.default(exp)
+        expand: "f32[2, 4]" = torch.ops.aten.expand.default(tangents_1, [2, 4])
+        add: "f32[2, 4]" = torch.ops.aten.add.Tensor(tangents_2, expand)
+        mul: "f32[2, 4]" = torch.ops.aten.mul.Tensor(add, exp)
+        return pytree.tree_unflatten([exp, sum_1, mul], self._out_spec)
+)fx";
+  Result<Job> job = import_trace_of({event("aot_joint_graph", both)});
+  REQUIRE(job.ok());
+  const auto& outputs = job->programs[0]->graph.outputs();
+  CHECK(outputs[0].kind == OutputKind::other);
+  CHECK(outputs[1].kind == OutputKind::loss);
+  std::string detached = both;  // a number that no gradient is taken of
+  for (size_t at; (at = detached.find("tangents_1: \"f32[]\"")) != std::string::npos;)
+    detached.replace(at, 19, "tangents_1: \"f32[1]\"");
+  Result<Job> other = import_trace_of({event("aot_joint_graph", detached)});
+  REQUIRE(other.ok());
+  CHECK(other->programs[0]->graph.outputs()[1].kind == OutputKind::other);
+}
+
 TEST_CASE("trace: what a log holds, graphs and what to choose from") {
   static const std::string name = "trace.log";
   const std::string one = event("aot_inference_graph", kNested);

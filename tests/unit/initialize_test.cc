@@ -234,6 +234,31 @@ TEST_CASE("a rank's part of a vocabulary is no bound on the tokens") {
   CHECK(rule_of(mask, "mask").kind == Kind::ask);
 }
 
+TEST_CASE("beside a loss other outputs have tangents of 0; without one all are 1") {
+  const std::string graph = R"(
+  input %x : f32[3] "x"
+  tangent %t : f32[]
+  tangent %u : f32[3]
+
+  forward -
+    %y = aten.exp.default(%x)
+    %loss = aten.sum.default(%y)
+  backward -
+    %d = aten.add.Tensor(%u, %t)
+
+  loss %loss
+  output %y
+  grad %d of %x
+)";
+  Job job = job_of(graph);
+  CHECK(rule_of(job, "t").kind == Kind::ones);
+  CHECK(rule_of(job, "u").kind == Kind::zeros);
+  std::string other = graph;
+  other.replace(other.find("loss %loss"), 4, "output");
+  Job outside = job_of(other);
+  CHECK(rule_of(outside, "u").kind == Kind::ones);
+}
+
 TEST_CASE("buffers, inputs and tangents have values that a step can live with") {
   Job job = job_of(R"(
   buffer %rope : c64[6, 2] "rope"

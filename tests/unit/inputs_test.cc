@@ -200,6 +200,14 @@ graph rank *
   auto missing = load({{"x", DType::f32, {3}, {}, x}}, other.c_str());
   REQUIRE_FALSE(missing.ok());
   CHECK(mentions(missing.error().message, "%t"));
+  CHECK(mentions(missing.error().hint, "retain_grad"));
+  std::string beside = graph;
+  beside.insert(beside.find("  forward -"), "  tangent %u : f32[3]\n");
+  beside.replace(beside.find("%dx = aten.expand(%t, [3])"), 26, "%dx = aten.mul(%u, %t)");
+  auto asks = load({{"x", DType::f32, {3}, {}, x}}, beside.c_str());
+  REQUIRE_FALSE(asks.ok());
+  CHECK(asks.error().message == "1 graph input has no value: %u");
+  CHECK(mentions(asks.error().hint, "0 (so --init has it)"));
 }
 
 TEST_CASE("a wrong dtype, shape or size says what is there and what is expected") {

@@ -1,5 +1,6 @@
 #include "tools/recipe/key.h"
 
+#include <algorithm>
 #include <mutex>
 #include <sstream>
 
@@ -62,13 +63,27 @@ std::map<std::string, std::string> parts_of(const std::string& text) {
   return out;
 }
 
+// A file's bytes; of a folder (of traces) the names and bytes of all that lies in it.
+Status add_digest(const std::string& path, int depth, Sha256* all) {
+  constexpr int kMostFolders = 8;
+  if (!cli::is_folder(path)) {
+    SG_ASSIGN(std::string bytes, read_file(path));
+    all->update(sha256_tag(bytes));
+    return ok_status();
+  }
+  SG_ASSIGN(std::vector<std::string> entries, cli::entries_of(path));
+  std::ranges::sort(entries);
+  for (const std::string& entry : entries) {
+    all->update(entry + "\n");
+    if (depth < kMostFolders) SG_TRY(add_digest(path + "/" + entry, depth + 1, all));
+  }
+  return ok_status();
+}
+
 Result<std::string> digest_of_files(const std::string& file_or_pattern) {
   SG_ASSIGN(std::vector<std::string> files, cli::files_of(file_or_pattern));
   Sha256 all;
-  for (const std::string& file : files) {
-    SG_ASSIGN(std::string bytes, read_file(file));
-    all.update(sha256_tag(bytes));
-  }
+  for (const std::string& file : files) SG_TRY(add_digest(file, 0, &all));
   return hex(all.finish());
 }
 
