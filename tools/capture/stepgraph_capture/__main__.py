@@ -104,7 +104,11 @@ def _run(options: argparse.Namespace, function: Callable[[], Any]) -> str:
     step = _described(function(), options.function)
     chosen = {"fake": options.fake, "title": options.title, "compress": options.gzip}
     step.update({key: value for key, value in chosen.items() if value})
-    return capture(out_dir=options.output, **step)
+    path = capture(out_dir=options.output, **step)
+    if torch.distributed.is_initialized():  # gloo aborts a rank that still listens to one that has gone
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+    return path
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
