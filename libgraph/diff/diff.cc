@@ -6,7 +6,6 @@
 
 #include "libgraph/diff/diff_program.h"
 #include "libgraph/nearest.h"
-#include "libgraph/parallel.h"
 
 namespace sg {
 namespace {
@@ -179,10 +178,11 @@ JobDiff diff_jobs(const Job& a, const Job& b, const DiffOptions& options) {
   HeaderDiffer(a, b, options, &out.items).run();
   std::vector<Meeting> all = meetings(a, b, &out.items);
   out.programs.resize(all.size());
-  parallel_for(all.size(), options.threads, [&](size_t i) {
+  // One after the other: types are told in words that the pool, which all programs share, makes up on the way.
+  for (size_t i = 0; i < all.size(); ++i) {
     out.programs[i] = diff_programs(a, *all[i].a, b, *all[i].b, options);
     out.programs[i].ranks = all[i].ranks;
-  });
+  }
   return out;
 }
 
