@@ -1,6 +1,7 @@
 #include "libpasses/overlap_list.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace sg::overlap_parts {
 namespace {
@@ -67,6 +68,7 @@ void ListScheduler::start(const ListRule& rule) {
   out_.clear();
   for (auto* list : {&later_, &instants_, &blocked_}) list->clear();
   for (auto* list : {&launches_, &work_, &held_}) list->clear();
+  blocked_launches_.clear();
   issued_.assign(own_.size(), false);
   open_ = window_end_ = 0;
   waits_for_.resize(own_.size());
@@ -115,17 +117,39 @@ void ListScheduler::issue(uint32_t place) {
   out_.push_back(place);
   clock_.play(step_.precedence.node(place));
   step_.memory.play(place);
-  if (kind_[place] != Kind::instant && !blocked_.empty()) {
-    for (uint32_t b : blocked_)
-      if (!issued_[b]) put(b);
-    blocked_.clear();
-  }
+  if (kind_[place] != Kind::instant) retry();
   auto release = [&](uint32_t s) {
     if (--waits_for_[s] == 0) make_ready(s);
   };
   for (uint32_t s : step_.precedence.after(place)) release(s);
   for (uint32_t s : extra_after_[place]) release(s);
   if (place == first_open()) open_window();
+}
+
+void ListScheduler::hold_back(uint32_t place) {
+  const auto need = step_.memory.fixed_need(place);
+  if (kind_[place] != Kind::launch || !need) return blocked_.push_back(place);
+  std::vector<Keyed>& heap = blocked_launches_[*need];
+  heap.emplace_back((*rule_.urgency)[place], place);
+  std::push_heap(heap.begin(), heap.end());
+}
+
+void ListScheduler::retry() {
+  for (uint32_t b : blocked_)
+    if (!issued_[b]) put(b);
+  blocked_.clear();
+  const int64_t room = rule_.peak_bytes - step_.memory.live_bytes();
+  for (auto it = blocked_launches_.begin(); it != blocked_launches_.end() && it->first <= room;) {
+    std::vector<Keyed>& heap = it->second;
+    bool found = false;
+    while (!heap.empty() && !found) {
+      const uint32_t place = heap.front().second;
+      std::pop_heap(heap.begin(), heap.end());
+      heap.pop_back();
+      if ((found = !issued_[place])) put(place);
+    }
+    it = heap.empty() ? blocked_launches_.erase(it) : std::next(it);
+  }
 }
 
 bool ListScheduler::issue_at_once() {
@@ -139,7 +163,7 @@ bool ListScheduler::issue_at_once() {
     const uint32_t place = launches_.front().second;
     std::pop_heap(launches_.begin(), launches_.end());
     launches_.pop_back();
-    if (!issued_[place]) fits(place) ? issue(place) : blocked_.push_back(place);
+    if (!issued_[place]) fits(place) ? issue(place) : hold_back(place);
     return true;
   }
   if (held_.empty() || -held_.front().first > clock_.compute_us()) return false;

@@ -9,8 +9,10 @@
 //              issued. So nothing is moved arbitrarily far, memory cannot grow without bound, and what is not urgent is
 //              issued some day.
 // Always ends  the first node that is still to be issued is always ready.
-// Cost         n log n.
+// Cost         n log n, and a look at each size of a launch that memory holds back (of which there are few) a node.
 #pragma once
+
+#include <map>
 
 #include "libpasses/overlap_parts.h"
 
@@ -44,6 +46,8 @@ class ListScheduler {
   void make_ready(uint32_t place);
   void put(uint32_t place);
   void issue(uint32_t place);
+  void hold_back(uint32_t place);
+  void retry();
   bool issue_at_once();
   bool fits(uint32_t place) const { return step_.memory.peak_if(place) <= rule_.peak_bytes; }
   uint32_t take_work();  // the most urgent that fits; kNone
@@ -69,7 +73,10 @@ class ListScheduler {
   std::vector<uint32_t> instants_;
   std::vector<Keyed> launches_, work_;  // heaps, most urgent on top
   std::vector<Keyed> held_;             // heap, first end on top
-  std::vector<uint32_t> blocked_;       // do not fit into memory now
+  std::vector<uint32_t> blocked_;       // do not fit into memory now; tried again behind each node
+  // Launches that do not fit, by the bytes that they need: heaps, most urgent on top. Where one does not fit, none of
+  // its size does, so that only the first of each is tried again.
+  std::map<int64_t, std::vector<Keyed>> blocked_launches_;
 };
 
 }  // namespace sg::overlap_parts

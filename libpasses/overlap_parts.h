@@ -68,6 +68,9 @@ class StepMemory {
   int64_t peak_if(uint32_t place) const;  // live bytes while this node runs next
   void play(uint32_t place);
   int64_t peak_bytes() const { return peak_; }
+  int64_t live_bytes() const { return live_; }
+  // What peak_if() is above live_bytes(), where that does not depend on the order.
+  std::optional<int64_t> fixed_need(uint32_t place) const;
   bool makes_memory(uint32_t place) const { return !made_[place].empty(); }
 
  private:

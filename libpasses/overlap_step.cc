@@ -139,6 +139,15 @@ int64_t StepMemory::peak_if(uint32_t place) const {
   return bytes;
 }
 
+std::optional<int64_t> StepMemory::fixed_need(uint32_t place) const {
+  int64_t bytes = body_bytes_[place];
+  for (uint32_t p : made_[place]) {
+    if (pieces_[p].takes_over != kNone) return std::nullopt;
+    bytes += pieces_[p].bytes;
+  }
+  return bytes;
+}
+
 void StepMemory::play(uint32_t place) {
   peak_ = std::max(peak_, peak_if(place));
   for (uint32_t p : made_[place]) live_ += pieces_[p].bytes;
