@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "libgraph/plan/pack_occupancy.h"
+#include "libgraph/plan/pack_sweep.h"
 #include "libgraph/plan/pack_valley.h"
 
 namespace sg {
@@ -202,6 +203,20 @@ class Packer {
     bool is_first = best_.places.empty();
     if (!is_first && !may_go_on(order.size() * kWorkOfPlacement)) return;
     if (auto bytes = place_all(order, is_first ? INT64_MAX : best_.bytes - 1)) keep(order, *bytes);
+    else if (is_first) sweep();
+  }
+
+  void sweep() {
+    for (const bool backwards : {false, true}) {
+      places_ = sweep_places(input_, backwards);
+      int64_t bytes = 0;
+      for (size_t i = 0; i < places_.size(); ++i) bytes = std::max(bytes, places_[i] + traits_[i].bytes);
+      if (backwards && bytes >= best_.bytes) continue;
+      Order order(places_.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return places_[a] < places_[b]; });
+      keep(order, bytes);
+    }
   }
 
   void keep(const Order& order, int64_t bytes) {
@@ -222,7 +237,7 @@ class Packer {
     if (auto bytes = place_all(order, best_.bytes)) keep(order, *bytes);
   }
 
-  // The end of the last item; none as soon as one ends above `limit`.
+  // The end of the last item; none as soon as one ends above `limit`, or the work is used up.
   std::optional<int64_t> place_all(const Order& order, int64_t limit) {
     occupancy_.clear();
     fit_work_ = 0;
@@ -231,15 +246,14 @@ class Packer {
     for (uint32_t i : order) {
       places_[i] = lowest_place(input_.items[i]);
       bytes = std::max(bytes, places_[i] + traits_[i].bytes);
-      if (bytes > limit) break;
+      if (bytes > limit || fit_work_ > options_.work) break;
       for (const PackRect& r : rects_of(input_.items[i]))
-        occupancy_.add(r.first, r.last, places_[i] + r.offset, places_[i] + r.offset + r.bytes);
+        fit_work_ += occupancy_.add(r.first, r.last, places_[i] + r.offset, places_[i] + r.offset + r.bytes);
     }
     work_ += std::max(order.size() * kWorkOfPlacement, fit_work_);
-    return bytes <= limit ? std::optional(bytes) : std::nullopt;
+    return bytes <= limit && fit_work_ <= options_.work ? std::optional(bytes) : std::nullopt;
   }
 
-  // With very many holes, which real steps do not have, looking into each would take minutes: on top of all then.
   int64_t lowest_place(const PackItem& item) {
     lists_.clear();
     ends_.clear();
@@ -248,14 +262,6 @@ class Packer {
       ends_.push_back(lists_.size());
     }
     int64_t place = 0;
-    bool on_top = fit_work_ > options_.work;
-    if (on_top)
-      for (size_t list = 0, i = 0; list < lists_.size(); ++list) {
-        while (list >= ends_[i]) ++i;
-        const int64_t above = lists_[list].end() - input_.rects[item.rect_begin + i].offset;
-        place = std::max(place, align_up(std::max<int64_t>(above, 0), item.alignment));
-      }
-    if (on_top) return place;
     // Round and round, until all lists in a row leave the item where it is.
     size_t settled = 0, list = 0;
     for (uint32_t i = 0; settled < lists_.size();) {

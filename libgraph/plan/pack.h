@@ -10,8 +10,9 @@
 //           those of the best so far with some changed, and what that gives goes through first fit once more. Where
 //           items have several rectangles, orders are changed as well.
 //           The work is bounded by a count of elementary steps and not by a clock: equal input, equal places on every
-//           machine.
-// Cost      O(log(steps) * log(items)) a placement in practice; at most `work` and a few times the items in all.
+//           machine. Where they do not suffice for one order (tens of thousands of pieces that are kept for long leave
+//           as many holes), what begins takes the smallest hole at that time (pack_sweep.h).
+// Cost      O(log(steps) * log(items)) a placement in practice; at most `work`, and n log n of the items, in all.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,7 @@ struct PackInput {
 };
 
 struct PackOptions {
-  size_t work = 40000000;  // elementary steps, a few nanoseconds each; the first order always runs
+  size_t work = 40000000;  // elementary steps, a few nanoseconds each
   bool search = true;      // after the orders
 };
 

@@ -49,7 +49,8 @@ class Stretches {
   };
   View view() const { return View(list_); }
 
-  void add(int64_t begin, int64_t end) {
+  // The steps that took, of which moving a few stretches is one.
+  size_t add(int64_t begin, int64_t end) {
     auto low =
         std::lower_bound(list_.begin(), list_.end(), begin, [](const Stretch& s, int64_t b) { return s.end < b; });
     auto high = low;
@@ -57,12 +58,15 @@ class Stretches {
       begin = std::min(begin, high->begin);
       end = std::max(end, high->end);
     }
+    const size_t moved = static_cast<size_t>(list_.end() - high);
     if (low == high) {
       list_.insert(low, {begin, end});
-      return;
+      return moved / 8;
     }
     *low = {begin, end};
+    if (low + 1 == high) return 0;
     list_.erase(low + 1, high);
+    return moved / 8;
   }
 
  private:
@@ -85,16 +89,18 @@ class Occupancy {
     touched_.clear();
   }
 
-  void add(uint32_t first, uint32_t last, int64_t begin, int64_t end) {
+  // The steps that took, where stretches had to make way.
+  size_t add(uint32_t first, uint32_t last, int64_t begin, int64_t end) {
+    size_t work = 0;
     for_each_part(first, last, [&](uint32_t n) {
       touch(n);
-      whole_[n].add(begin, end);
-      any_[n].add(begin, end);
+      work += whole_[n].add(begin, end) + any_[n].add(begin, end);
     });
     for_each_ancestor(first, last, [&](uint32_t n) {
       touch(n);
-      any_[n].add(begin, end);
+      work += any_[n].add(begin, end);
     });
+    return work;
   }
 
   // Appends the lists that together hold what is in use at some step of first..last.

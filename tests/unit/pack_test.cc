@@ -144,7 +144,7 @@ TEST_CASE("a perfect packing that size order misses is found") {
   CHECK(packing.bytes == 8);
 }
 
-TEST_CASE("more work never gives a longer packing, and none gives one order") {
+TEST_CASE("more work never gives a longer packing, and none packs along time") {
   Rng rng(7);
   PackInput input;
   for (int i = 0; i < 300; ++i) add_item(&input, {random_rect(&rng, 200, 5000)}, 64);
@@ -179,6 +179,37 @@ TEST_CASE("nothing, and sizes beyond all memory") {
   CHECK(pack(fits).bytes == int64_t{1} << 60);
 }
 
+TEST_CASE("items of several rectangles and alignments are packed along time where there is no work for more") {
+  Rng rng(23);
+  for (int round = 0; round < 200; ++round) {
+    PackInput input;
+    for (int i = 0, n = static_cast<int>(rng.between(1, 40)); i < n; ++i) {
+      std::vector<PackRect> rects{random_rect(&rng, 60, 500)};
+      if (rng.between(0, 3) == 0) {
+        rects.push_back(random_rect(&rng, 60, 500));
+        rects.back().offset = rng.between(0, 300);
+      }
+      add_item(&input, rects, int64_t{1} << rng.between(0, 6));
+    }
+    PackOptions options;
+    options.work = 0;
+    check(input, pack(input, options));
+  }
+}
+
+TEST_CASE("what the forward keeps for the backward is packed in little more than lives at once, however deep") {
+  PackInput input;
+  constexpr uint32_t kLayers = 30000;
+  for (uint32_t i = 0; i < kLayers; ++i) {
+    const uint32_t back = 4 * kLayers - 2 * i;
+    add_item(&input, {{2 * i, back, 0, 4096 + 64 * (i % 5)}}, 64);  // kept
+    add_item(&input, {{2 * i, 2 * i + 1, 0, 16384}}, 64);           // of one layer
+    add_item(&input, {{back, back + 1, 0, 12288 + 64 * (i % 3)}}, 64);
+  }
+  const Packing packing = pack(input);
+  CHECK(packing.bytes <= packing.lower_bound + packing.lower_bound / 50);
+}
+
 TEST_CASE("work is bounded where there are very many holes") {
   Rng rng(11);
   PackInput input;
@@ -191,7 +222,7 @@ TEST_CASE("work is bounded where there are very many holes") {
   options.work = 100000;  // far less than to look into each hole
   Packing packing = pack(input, options);
   CHECK(packing.bytes >= packing.lower_bound);
-  CHECK(packing.bytes <= 4 * packing.lower_bound);
+  CHECK(packing.bytes <= packing.lower_bound * 5 / 4);
   for (size_t i = 0; i < input.items.size(); i += 7)  // one in seven against all
     for (size_t j = 0; j < input.items.size(); ++j) {
       bool apart = packing.places[i] + input.rects[i].bytes <= packing.places[j] ||

@@ -1,0 +1,17 @@
+// Packing along time: what begins takes the smallest hole that it fits into, what ends leaves one. Internal to pack.
+//
+// Worse than first fit with all items known, as allocators are; but n log n however many holes there are.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libgraph/plan/pack.h"
+
+namespace sg {
+
+// Places by item; `backwards`: from the last step to the first. An item of several rectangles holds its extent from the
+// first of them to the last.
+std::vector<int64_t> sweep_places(const PackInput& input, bool backwards);
+
+}  // namespace sg
