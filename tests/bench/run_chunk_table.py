@@ -5,8 +5,8 @@ counts  sg-chunk works on the graph that went into TorchTitan's chunk pass (rank
         out of theirs. Rows marked + are steps of which only the end of their pipeline is known: of those the exchanges are compared. Fails where
         ours has more of anything that is counted.
 times   all MoE layers of the deep and the real-size step, and the numbers put for the symbols behind it: what `-v` says of the pass itself (the
-        verification of what it wrote included) and of all phases (reading, verifying, writing), median of K runs, beside TorchTitan's Python pass. --large: the deep step with its layers again and again, to 200,000
-        nodes, for how the time grows.
+        verification of what it wrote included) and of all phases (reading, verifying, writing), median of K runs, beside TorchTitan's Python pass. --large: the deep step
+        with its layers again and again, to 200,000 nodes, for how the time grows; with symbols for its sizes, so that they can be made numbers.
 """
 import argparse
 import json
@@ -125,20 +125,21 @@ class Table:
         self.print(('graph', 'what', 'the pass', 'all phases', 'processor', 'target', 'TorchTitan'), rows)
 
     def grow(self, runs):
-        text = run(self.tool('sg-print'), '-q', self.bring('deep/dsv3-deep/step', 'step.sg'))
+        text = run(self.tool('sg-print'), '-q', self.bring('deep/dsv3-deep/step-dynamic', 'step.sg'))
         rows = []
-        for times in (1, 4, 14):
-            graph = self.file('large.sg')
+        for times in (1, 2, 4, 8, 14):
+            graph, chunked = self.file('large.sg'), self.file('chunked.sg')
             with open(self.file('large.txt'), 'w') as file:
                 file.write(repeated(text, times))
             run(self.tool('sg-parse'), '-q', self.file('large.txt'), '-o', graph)
-            nodes = json.loads(run(self.tool('sg-stat'), '-q', graph, '--json'))['nodes']
-            alone, everything, processor = self.seconds(runs, 'sg-chunk', graph, '--modules', MODULES, '-o',
-                                                        self.file('chunked.sg'))
-            rows.append((str(nodes), f'{alone:.3f} s', f'{everything:.3f} s', f'{processor:.3f} s',
-                         f'{1e6 * processor / nodes:.1f} us'))
-        self.print(('nodes', 'the pass', 'all phases', 'processor', 'a node'), rows)
-
+            sizes = [word for k in range(times) for word in ('--bind', f'u{k}_0=128')]
+            for what, tool, words in (('chunk', 'sg-chunk', [graph, '--modules', MODULES, '-o', chunked]),
+                                      ('concretize', 'sg-concretize', [chunked, *sizes, '-o', self.file('numbers.sg')])):
+                nodes = json.loads(run(self.tool('sg-stat'), '-q', words[0], '--json'))['nodes']
+                alone, everything, processor = self.seconds(runs, tool, *words)
+                rows.append((what, str(nodes), f'{alone:.3f} s', f'{everything:.3f} s', f'{processor:.3f} s',
+                             f'{1e6 * alone / nodes:.1f} us'))
+        self.print(('what', 'nodes', 'the pass', 'all phases', 'processor', 'a node'), rows)
 
 def repeated(text, times):
     """The step several times, one behind the other, with names, symbols, modules and inputs of their own."""

@@ -120,19 +120,19 @@ def pipelines(table, only, rows, worse):
         compare(name, theirs, ours['model'], ('collectives', 'copies', 'copied', 'step'), worse)
 
 
-def pass_seconds(table, graph, *options):
+def pass_seconds(table, graph, *options, tool='overlap'):
     """Nodes; medians of wall seconds of the pass and of processor seconds of its process."""
     wall, processor = [], []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = [table.tool('sg-overlap'), '-v', graph, *options, '-o', table.file('timed.sg')]
+        command = [table.tool(f'sg-{tool}'), '-v', graph, *options, '-o', table.file('timed.sg')]
         done = subprocess.run(command, capture_output=True, text=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode != 0:
             raise SystemExit(done.stderr)
-        wall.append(float(re.search(r'^sg-overlap: overlap: .*, ([0-9.]+) s$', done.stderr, re.MULTILINE)[1]))
+        wall.append(float(re.search(rf'^sg-{tool}: {tool}: .*, ([0-9.]+) s$', done.stderr, re.MULTILINE)[1]))
         processor.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        nodes = int(re.search(r'\((\d+) nodes\)', done.stderr)[1])
+        nodes = int(re.search(r'\((\d+)(?: -> \d+)? nodes\)', done.stderr)[1])
     return nodes, statistics.median(wall), statistics.median(processor)
 
 
@@ -141,13 +141,16 @@ def times(table):
     for name, stages in (('deep/dsv3-deep', chunked), ('deep/llama3-deep', ['clean', 'remat', 'bucket'])):
         graph = table.pipe(table.bring(f'{name}/step', 'step.sg'), stages, 'deep.sg')
         report(name, *pass_seconds(table, graph))
-    for layers in (40, 80, 160, 320, 640):
-        report(f'{layers} layers in two chunks', *pass_seconds(table, parsed(table, long_step(layers))))
-    for layers in (250, 500, 1000, 2000, 4000, 8000):
+    for layers in (125, 250, 500, 1000, 2000):
+        graph = parsed(table, long_step(layers))
+        for strategy in ('reference', 'model'):
+            report(f'{strategy}, {layers} layers in two chunks', *pass_seconds(table, graph, '--strategy', strategy))
+    for layers in (500, 1000, 2000, 4000, 8000):
         graph = parsed(table, dense_step(layers))
+        report(f'bucket, {layers} layers', *pass_seconds(table, graph, tool='bucket'))
+        report(f'model, {layers} layers', *pass_seconds(table, graph))
         report(f'--dense-fsdp, {layers} layers',
                *pass_seconds(table, graph, '--strategy', 'reference', '--dense-fsdp', '--best-effort'))
-
 
 def parsed(table, text):
     with open(table.file('long.sg.txt'), 'w') as out:
@@ -157,7 +160,7 @@ def parsed(table, text):
 
 
 def report(name, nodes, wall, processor):
-    print(f'{name:32} {nodes:8} nodes  {wall:7.3f} s  {1e6 * wall / nodes:7.2f} us a node  '
+    print(f'{name:38} {nodes:8} nodes  {wall:7.3f} s  {1e6 * wall / nodes:7.2f} us a node  '
           f'processor of the process {processor:7.3f} s', flush=True)
 
 
@@ -231,7 +234,7 @@ def main():
     parser.add_argument('--only', default='')
     parser.add_argument('--machine', default='h100-8', help='simulates the steps; slow-links: that of run_overlap.py')
     parser.add_argument('--md', action='store_true', help='as the table of docs/results/overlap.md')
-    parser.add_argument('--time', action='store_true', help='how long the pass takes, and nothing else')
+    parser.add_argument('--time', action='store_true', help='how long overlap and bucket take as steps grow to 200,000 nodes, and nothing else')
     args = parser.parse_args()
     if not os.path.isdir(TRACES):
         raise SystemExit('SKIPPED: ../shared/traces is absent')
