@@ -25,7 +25,6 @@ Result<DiffOptions> diff_options(const Args& args, std::vector<std::string>* ign
   std::string list;
   for (const std::string& word : args.all("ignore")) list += (list.empty() ? "" : ",") + word;
   SG_ASSIGN(DiffOptions options, parse_ignore(list));
-  options.threads = args.threads();
   if (options.ignore_name) ignored->push_back("name");
   if (options.ignore_meta) ignored->push_back("meta");
   if (options.ignore_order) ignored->push_back("order");

@@ -178,7 +178,7 @@ JobDiff diff_jobs(const Job& a, const Job& b, const DiffOptions& options) {
   HeaderDiffer(a, b, options, &out.items).run();
   std::vector<Meeting> all = meetings(a, b, &out.items);
   out.programs.resize(all.size());
-  // One after the other: types are told in words that the pool, which all programs share, makes up on the way.
+  // Not at once: types are told in words that the pool, which all programs share, makes up on the way.
   for (size_t i = 0; i < all.size(); ++i) {
     out.programs[i] = diff_programs(a, *all[i].a, b, *all[i].b, options);
     out.programs[i].ranks = all[i].ranks;

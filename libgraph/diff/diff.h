@@ -30,7 +30,6 @@ struct DiffOptions {
   bool ignore_meta = false;   // phase, module, forward links and all of NodeMeta; titles, notes, free keys
   bool ignore_order = false;  // where nodes stand in the schedule, inputs in their list
   bool ignore_loc = false;    // source lines, of guards and symbols too
-  size_t threads = 1;         // programs of several ranks are compared at once
 };
 // "name,meta": fails (usage) with the nearest word.
 Result<DiffOptions> parse_ignore(std::string_view list);

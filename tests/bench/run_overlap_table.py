@@ -164,6 +164,18 @@ def report(name, nodes, wall, processor):
           f'processor of the process {processor:7.3f} s', flush=True)
 
 
+def gathered(b, i):
+    """The weight of layer `i`, whole, for the forward or (`b`) the backward."""
+    return [f'    %{b}g{i} = _c10d_functional.all_gather_into_tensor(%w{i}, 2, @fsdp)',
+            f'    %{b}W{i} = _c10d_functional.wait_tensor(%{b}g{i})']
+
+
+def reduced(i):
+    """The gradient of layer `i`, summed over the ranks."""
+    return [f'    %r{i} = _c10d_functional.reduce_scatter_tensor(%gw{i}, "sum", 2, @fsdp)',
+            f'    %R{i} = _c10d_functional.wait_tensor(%r{i})']
+
+
 def long_step(layers, width=16):
     """Layers of products with two exchanges, in two chunks, forward and backward."""
     head = 'sg 1.0 job "long" world 2\ngroup @ep [0 1] "0"\ngroup @fsdp [0 1] "1"\ndevice cuda:0\ngraph rank *\n'
@@ -174,8 +186,7 @@ def long_step(layers, width=16):
         for i in reversed(range(layers)) if backward else range(layers):
             b = 'b' if backward else ''
             lines.append(f'  {"backward" if backward else "forward"} layers.{i}')
-            lines.append(f'    %{b}g{i} = _c10d_functional.all_gather_into_tensor(%w{i}, 2, @fsdp)')
-            lines.append(f'    %{b}W{i} = _c10d_functional.wait_tensor(%{b}g{i})')
+            lines += gathered(b, i)
             for c in (0, 1):
                 meta = f'chunk {c} in layers.{i} role body from graph backward {"true" if backward else "false"}'
                 value = values[c]
@@ -194,9 +205,7 @@ def long_step(layers, width=16):
                     lines.append(f'    %gw{i}_{c} = aten.mm(%{value}, %p{i}_{c}_0)  {meta}')
                 values[c] = value
             if backward:
-                lines += [f'    %gw{i} = aten.add.Tensor(%gw{i}_0, %gw{i}_1)',
-                          f'    %r{i} = _c10d_functional.reduce_scatter_tensor(%gw{i}, "sum", 2, @fsdp)',
-                          f'    %R{i} = _c10d_functional.wait_tensor(%r{i})']
+                lines += [f'    %gw{i} = aten.add.Tensor(%gw{i}_0, %gw{i}_1)', *reduced(i)]
                 grads.append(f'  grad %R{i} of %w{i}\n')
         if not backward:
             lines += ['  forward -', f'    %loss = aten.sum(%{values[0]})']
@@ -212,16 +221,12 @@ def dense_step(layers, width=8):
     for backward in (False, True):
         for i in reversed(range(layers)) if backward else range(layers):
             b = 'b' if backward else ''
-            lines += [f'  {"backward" if backward else "forward"} layers.{i}.w',
-                      f'    %{b}g{i} = _c10d_functional.all_gather_into_tensor(%w{i}, 2, @fsdp)',
-                      f'    %{b}W{i} = _c10d_functional.wait_tensor(%{b}g{i})']
+            lines += [f'  {"backward" if backward else "forward"} layers.{i}.w', *gathered(b, i)]
             for k in range(width):
                 lines.append(f'    %{b}p{i}_{k} = aten.mm(%{value}, %{b}W{i})')
                 value = f'{b}p{i}_{k}'
             if backward:
-                lines += [f'    %gw{i} = aten.mm(%{value}, %p{i}_0)',
-                          f'    %r{i} = _c10d_functional.reduce_scatter_tensor(%gw{i}, "sum", 2, @fsdp)',
-                          f'    %R{i} = _c10d_functional.wait_tensor(%r{i})']
+                lines += [f'    %gw{i} = aten.mm(%{value}, %p{i}_0)', *reduced(i)]
                 grads.append(f'  grad %R{i} of %w{i}\n')
         if not backward:
             lines += ['  forward -', f'    %loss = aten.sum(%{value})']

@@ -81,7 +81,6 @@ Result<JobDiff> diff_of(const Args& args, const Job& before, const Job& job) {
   std::string list;
   for (const std::string& word : args.all("ignore")) list += (list.empty() ? "" : ",") + word;
   SG_ASSIGN(DiffOptions options, parse_ignore(list));
-  options.threads = args.threads();
   return diff_jobs(before, job, options);
 }
 

@@ -309,8 +309,8 @@ def _write_values(step: Step, traced: _Traced, names: List[str], folder: str) ->
             values.check_close(f"{name} after the step", left, right)
             after[f"mutated.{name}"] = left
     # What the model calls them: graphs of the same model by another way have other names.
-    known_as = {f"fqn.{name}": slot.name for name, slot in zip(placeholders, step.tensors)}
-    write.tensors(os.path.join(folder, "inputs.safetensors"), before, known_as)
+    own_names = {f"fqn.{name}": slot.name for name, slot in zip(placeholders, step.tensors)}
+    write.tensors(os.path.join(folder, "inputs.safetensors"), before, own_names)
     made_by = {"threads": str(torch.get_num_threads()), "torch": torch.__version__.split("+")[0]}
     notes = {**made_by, **_rounding(step, traced, placeholders, after)}
     write.tensors(os.path.join(folder, "expected.safetensors"), after, notes)
