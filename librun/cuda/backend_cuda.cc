@@ -73,12 +73,12 @@ void CudaBackend::copy(const Tensor& to, const Tensor& from) {
         "cuMemcpyDtoDAsync"));
     return;
   }
-  device_->launch("copy_elements", blocks_for(to.elements()), CopyArgs{Device::view(to), Device::view(from)});
+  device_->launch("copy_elements", blocks_for(to.elements()), CopyArgs{element_view(to), element_view(from)});
 }
 
 void CudaBackend::fill(const Tensor& to, Scalar value) {
   const std::complex<double> number = value.to_complex();
-  FillArgs args{Device::view(to), number.real(), number.imag(), value.is_integral() ? value.i : 0, value.is_integral()};
+  FillArgs args{element_view(to), number.real(), number.imag(), value.is_integral() ? value.i : 0, value.is_integral()};
   device_->launch("fill_elements", blocks_for(to.elements()), args);
 }
 

@@ -224,6 +224,39 @@ View Device::view(const Tensor& t) {
   return out;
 }
 
+int merge_axes(View* view, int first, int end) {
+  int to = first;
+  auto put = [&](int axis) {
+    view->shape[to] = view->shape[axis];
+    view->stride[to++] = view->stride[axis];
+  };
+  for (int axis = first; axis < end; ++axis) {
+    if (view->shape[axis] == 1) continue;
+    if (to > first && view->stride[to - 1] == view->stride[axis] * view->shape[axis]) {
+      view->shape[to - 1] *= view->shape[axis];
+      view->stride[to - 1] = view->stride[axis];
+    } else {
+      put(axis);
+    }
+  }
+  const int left = to;
+  for (int axis = end; axis < view->axes; ++axis) put(axis);
+  view->axes = to;
+  return left;
+}
+
+View element_view(const Tensor& t) {
+  View view = Device::view(t);
+  merge_axes(&view, 0, view.axes);
+  return view;
+}
+
+View row_view(const Tensor& t) {
+  View view = Device::view(t);
+  if (view.axes > 0) merge_axes(&view, 0, view.axes - 1);
+  return view;
+}
+
 int64_t blocks_for(int64_t elements) { return std::min((elements + kLanes - 1) / kLanes, kMostBlocks); }
 
 }  // namespace sg::cuda

@@ -122,4 +122,11 @@ class Device {
 // As many blocks as give every element a lane, up to what a device runs at once.
 int64_t blocks_for(int64_t elements);
 
+// Makes one axis of neighbours among the axes [first, end) of a view that are as good as one, and leaves out those of
+// one element: elements keep their order, and a kernel divides less to find them. Returns where the rest of them end.
+int merge_axes(View* view, int first, int end);
+// For kernels that number all elements of a tensor; and for those that number rows, and what lies along the last axis.
+View element_view(const Tensor& t);
+View row_view(const Tensor& t);
+
 }  // namespace sg::cuda

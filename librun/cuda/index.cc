@@ -32,11 +32,12 @@ Selection selection_of(const Tensor& self, const Picks& picks) {
     (static_cast<int>(at) < picks.outer ? s.outer : s.inner) *= self.dim(axis);
   }
   s.rest = Device::view(rest);
-  s.outer_axes = picks.outer;
+  merge_axes(&s.rest, picks.outer, rest.rank);
+  s.outer_axes = merge_axes(&s.rest, 0, picks.outer);
   for (int64_t size : picks.shape) s.picked *= size;
   for (const auto& [axis, index] : picks.indices) {
     const auto k = static_cast<size_t>(s.indexed++);
-    s.index[k] = Device::view(broadcast_to(index, picks.shape));
+    s.index[k] = element_view(broadcast_to(index, picks.shape));
     s.size[k] = self.dim(axis);
     s.stride[k] = self.step(axis);
   }
@@ -110,7 +111,7 @@ Picks along_axis(const Tensor& index, int axis) {
 Status select(KernelCall& call, const Tensor& self, const Picks& picks, const Tensor& out) {
   SelectArgs args;
   args.from = selection_of(self, picks);
-  args.to = Device::view(out);
+  args.to = element_view(out);
   args.report = device_of(call).report();
   device_of(call).launch("select_elements", blocks_for(args.to.count), args);
   return ok_status();
@@ -192,7 +193,7 @@ Status put(KernelCall& call, const Tensor& out, const Picks& picks, const Tensor
   SG_TRY(sort_into_buckets(call, &buckets));
   ScatterArgs args;
   args.to = selection;
-  args.from = Device::view(from);
+  args.from = element_view(from);
   args.begin = buckets.begin;
   args.order = buckets.order;
   args.sources = selection.picked;
@@ -253,7 +254,7 @@ Status scatter(KernelCall& call, int64_t dim, const Tensor& source, Combine how,
   args.to.rest = Device::view(start);
   Tensor from = source;
   if (source.rank > 0) from.shape = index.shape;  // the source may be larger than the index
-  args.from = Device::view(from);
+  args.from = element_view(from);
   args.begin = buckets.begin;
   args.order = buckets.order;
   args.sources = buckets.sources;

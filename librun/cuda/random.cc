@@ -96,7 +96,7 @@ Status bernoulli_number(KernelCall& call) {
 }
 Status bernoulli_of(KernelCall& call, const Tensor& p) {
   RandomArgs args = random_args(call, call.result(), Draw::bernoulli);
-  args.chance = Device::view(broadcast_to(p, call.result().sizes()));
+  args.chance = element_view(broadcast_to(p, call.result().sizes()));
   return launch(call, args);
 }
 Status bernoulli_self(KernelCall& call) { return bernoulli_of(call, call.tensor("self")); }
@@ -106,8 +106,8 @@ Status bernoulli_tensor(KernelCall& call) { return bernoulli_of(call, call.tenso
 
 Status drop(KernelCall& call, const Tensor& mask, double p) {
   RandomArgs args = random_args(call, call.result(), Draw::bernoulli, 1 - p);
-  args.from = Device::view(call.tensor("input"));
-  if (!mask.is_none()) args.mask = Device::view(mask);
+  args.from = element_view(call.tensor("input"));
+  if (!mask.is_none()) args.mask = element_view(mask);
   args.scale = p == 1 ? 0 : 1 / (1 - p);
   return launch(call, args, "dropout_elements");
 }
@@ -136,8 +136,8 @@ Status rrelu(KernelCall& call) {
   RandomArgs args = random_args(call, call.result(), Draw::uniform, call.number("lower"), call.number("upper"));
   const Tensor& noise = call.tensor("noise");
   args.digits = random_args(call, noise, Draw::uniform).digits;
-  args.mask = Device::view(noise);
-  args.from = Device::view(call.tensor("self"));
+  args.mask = element_view(noise);
+  args.from = element_view(call.tensor("self"));
   return launch(call, args, "rrelu_elements");
 }
 

@@ -41,11 +41,13 @@ Status reduce(KernelCall& call, Reduce kind, std::vector<int> axes, double param
     if (t.rank == self.rank && self.rank > 0)
       for (int axis = self.rank - 1; axis >= 0; --axis)
         if (reduced[static_cast<size_t>(axis)]) view = drop_axis(view, axis);
-    return Device::view(view);
+    return element_view(view);
   };
   if ((kind == Reduce::largest || kind == Reduce::smallest) && args.count == 0 && self.rank > 0)
     return call.fail("there is nothing to choose from");
   args.from = Device::view(from);
+  merge_axes(&args.from, args.kept, from.rank);
+  args.kept = merge_axes(&args.from, 0, args.kept);
   args.kind = kind;
   args.parameter = parameter;
   if (!out.is_none()) args.to = kept_view(out);
@@ -118,8 +120,8 @@ Status softmax_with(KernelCall& call, bool log, bool safe) {
   const int64_t axis = call.integer("dim");
   const Tensor from = axis_last(call.tensor("self"), axis), to = axis_last(call.result(), axis);
   SoftmaxArgs args;
-  args.to = Device::view(to);
-  args.from = Device::view(from);
+  args.to = row_view(to);
+  args.from = row_view(from);
   args.rows = row_count(to);
   args.length = to.dim(-1);
   args.log = log;
@@ -136,9 +138,9 @@ Status softmax_backward_with(KernelCall& call, bool log) {
   const int64_t axis = call.integer("dim");
   const Tensor to = axis_last(call.result(), axis);
   SoftmaxArgs args;
-  args.to = Device::view(to);
-  args.from = Device::view(axis_last(call.tensor("output"), axis));
-  args.gradient = Device::view(axis_last(call.tensor("grad_output"), axis));
+  args.to = row_view(to);
+  args.from = row_view(axis_last(call.tensor("output"), axis));
+  args.gradient = row_view(axis_last(call.tensor("grad_output"), axis));
   args.rows = row_count(to);
   args.length = to.dim(-1);
   args.log = log;
@@ -152,7 +154,7 @@ Status log_softmax_backward(KernelCall& call) { return softmax_backward_with(cal
 // --- norms ---
 
 View optional_view(const KernelCall& call, std::string_view name) {
-  return call.op().param_index(name) >= 0 && call.has(name) ? Device::view(call.tensor(name)) : View();
+  return call.op().param_index(name) >= 0 && call.has(name) ? element_view(call.tensor(name)) : View();
 }
 
 // A result with a number for each row, in row-major order.
@@ -161,8 +163,8 @@ Tensor row_numbers(KernelCall& call, const Tensor& like) { return backend_of(cal
 Status norm_with(KernelCall& call, bool centered, size_t mean_at, size_t rstd_at) {
   NormArgs args;
   const Tensor& input = call.tensor("input");
-  args.to = Device::view(call.result(0));
-  args.from = Device::view(input);
+  args.to = element_view(call.result(0));
+  args.from = element_view(input);
   args.weight = optional_view(call, "weight");
   args.bias = optional_view(call, "bias");
   args.length = normalized_length(call);
@@ -175,7 +177,7 @@ Status norm_with(KernelCall& call, bool centered, size_t mean_at, size_t rstd_at
   auto number = [&](size_t result, Tensor& tensor, View& view) {
     if (result >= call.result_count() || call.result(result).is_none()) return;
     tensor = row_numbers(call, call.result(result));
-    view = Device::view(tensor);
+    view = element_view(tensor);
   };
   if (mean_at != 0) number(mean_at, made[0], args.mean);
   if (rstd_at != 0) number(rstd_at, made[1], args.rstd);
@@ -198,21 +200,21 @@ Tensor in_rows(KernelCall& call, const Tensor& t) {
 Status norm_backward(KernelCall& call, bool centered) {
   NormArgs args;
   const Tensor& input = call.tensor("input");
-  args.from = Device::view(input);
-  args.gradient = Device::view(call.tensor("grad_out"));
+  args.from = element_view(input);
+  args.gradient = element_view(call.tensor("grad_out"));
   args.weight = optional_view(call, "weight");
-  args.rstd = Device::view(in_rows(call, call.tensor("rstd")));
-  if (centered) args.mean = Device::view(in_rows(call, call.tensor("mean")));
+  args.rstd = element_view(in_rows(call, call.tensor("rstd")));
+  if (centered) args.mean = element_view(in_rows(call, call.tensor("mean")));
   args.length = normalized_length(call);
   args.rows = args.length == 0 ? 0 : input.elements() / args.length;
   args.centered = centered;
   if (!call.result(0).is_none()) {
-    args.to = Device::view(call.result(0));
+    args.to = element_view(call.result(0));
     device_of(call).launch("norm_backward_rows", std::min<int64_t>(args.rows, 1 << 16), args);
   }
   NormArgs parameters = args;
   auto wanted = [&](size_t i) {
-    return i < call.result_count() && !call.result(i).is_none() ? Device::view(call.result(i)) : View();
+    return i < call.result_count() && !call.result(i).is_none() ? element_view(call.result(i)) : View();
   };
   parameters.weight = wanted(1);
   parameters.bias = centered ? wanted(2) : View();
@@ -236,9 +238,9 @@ Status scan(KernelCall& call) {
     backend_of(call).copy(self, call.tensor("self"));
   }
   ScanArgs args;
-  args.to = Device::view(axis_last(out, axis));
-  args.from = Device::view(axis_last(self, axis));
-  if (kind >= Scan::largest) args.index = Device::view(axis_last(call.result(1), axis));
+  args.to = row_view(axis_last(out, axis));
+  args.from = row_view(axis_last(self, axis));
+  if (kind >= Scan::largest) args.index = row_view(axis_last(call.result(1), axis));
   args.rows = row_count(axis_last(out, axis));
   args.length = axis_last(out, axis).dim(-1);
   args.whole = !is_floating(out.dtype) && !is_complex(out.dtype);
@@ -252,9 +254,9 @@ const int64_t* sort_rows_of(KernelCall& call, const Tensor& self, const Tensor& 
                             int64_t axis, bool descending, int64_t kept) {
   const Tensor from = axis_last(self, axis);
   SortArgs args;
-  args.from = Device::view(from);
-  if (!values.is_none()) args.values = Device::view(axis_last(values, axis));
-  if (!indices.is_none()) args.indices = Device::view(axis_last(indices, axis));
+  args.from = row_view(from);
+  if (!values.is_none()) args.values = row_view(axis_last(values, axis));
+  if (!indices.is_none()) args.indices = row_view(axis_last(indices, axis));
   args.rows = row_count(from);
   args.length = from.dim(-1);
   args.kept = kept < 0 ? args.length : kept;
@@ -291,9 +293,9 @@ Status pick_of_rows(KernelCall& call, const Tensor& self, int64_t axis, const Te
   PickArgs args;
   const Tensor from = axis_last(self, axis);
   args.order = sort_rows_of(call, self, {}, {}, axis, false, -1);
-  args.from = Device::view(from);
-  args.values = Device::view(values);
-  if (!indices.is_none()) args.indices = Device::view(indices);
+  args.from = row_view(from);
+  args.values = element_view(values);
+  if (!indices.is_none()) args.indices = element_view(indices);
   args.rows = row_count(from);
   args.length = from.dim(-1);
   args.is_mode = is_mode;

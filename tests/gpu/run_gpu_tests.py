@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run_gpu_tests.py --bin BIN [--stub DIR] [--vectors RUN_VECTORS] [--only TEXT]: the CUDA backend, on whatever there is.
+"""run_gpu_tests.py --bin BIN [--stub DIR [--lanes DIR]] [--vectors RUN_VECTORS] [--only TEXT]: the CUDA backend, on what there is.
 
 With --stub its kernels run on the processor, under stand-ins for the driver, cuBLASLt and NCCL (tests/gpu/stub); without, on
 the GPU of this machine. The cases are the same; those that need stand-ins (faults on purpose, more GPUs than there are) say
@@ -423,6 +423,22 @@ class Tests:
         self.expect('conformance', status and '\n'.join(said[-40:]), time.monotonic() - begin)
         print('       ' + '\n       '.join(said[-2:]))
 
+    def lanes(self, at):
+        """The text that a device runs, each lane ahead of the others as far as it may: what lacks a meeting shows."""
+        if not self.args.lanes:
+            print('SKIPPED lanes: their stand-in is for x86-64 processors')
+            return
+        kept = self.env
+        for order in ('up', 'down'):
+            print(f'lanes {order}:')
+            self.env = {**kept, 'LD_LIBRARY_PATH': self.args.lanes + ':' + kept['LD_LIBRARY_PATH'],
+                        'SG_STUB_LANES': order}
+            self.same_bits(at)
+            self.attention(at)
+            if self.args.vectors:
+                self.conformance(at)
+        self.env = kept
+
     def captures(self, at):
         if not os.path.isdir(TRACES):
             print('SKIPPED captures: ../shared/traces is absent')
@@ -469,6 +485,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--bin', required=True)
     parser.add_argument('--stub', default='')
+    parser.add_argument('--lanes', default='', help='the stand-in whose lanes run for themselves')
     parser.add_argument('--vectors', default='')
     parser.add_argument('--nvrtc', default='', help='the real libnvrtc.so.13')
     parser.add_argument('--every', type=int, default=EVERY)
@@ -482,7 +499,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
-                     'attention', 'conformance', 'captures'):
+                     'attention', 'conformance', 'lanes', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')

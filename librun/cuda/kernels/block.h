@@ -11,7 +11,11 @@
 //       block.each([&](int lane) { if (lane == 0) ... });
 //     }
 //
-// Memory written by one lane is read by another only after block.sync(). No lane may return early from the body.
+// Memory written by one lane is read by another only after block.sync() or a reduction, where all lanes meet. No lane may
+// return early from the body.
+//
+// Tests have a third way (SG_LANE_KERNELS, tests/gpu/stub/lanes.h): the text of the device, on a processor, where lanes
+// run as far ahead of each other as they may. That is what shows where a sync is missing.
 #pragma once
 
 #include <cstddef>
@@ -29,18 +33,22 @@
 #define SG_FN inline
 #endif
 
+#if defined(__CUDACC__) || defined(SG_LANE_KERNELS)
+#define SG_BY_LANES  // a lane runs this text for itself
+#endif
+
 namespace sg::cuda {
 
 inline constexpr int kLanes = 256;  // a multiple of 32
 
-#ifdef __CUDACC__
+#ifdef SG_BY_LANES
 
 template <class T>
 using Lanes = T;
 template <class T>
 using Warps = T;
 // Memory of a block: what all its lanes see.
-#define SG_SHARED(type, name, count) __shared__ alignas(16) type name[count]
+#define SG_SHARED(type, name, count) alignas(16) __shared__ type name[count]
 
 class Block {
  public:
@@ -54,14 +62,14 @@ class Block {
 
   template <class T, class Op>
   SG_FN T reduce(T value, const Op& op) const {
-    __shared__ alignas(16) unsigned char memory[sizeof(T) * (kLanes / 32)];
+    alignas(16) __shared__ unsigned char memory[sizeof(T) * (kLanes / 32)];
     T* warps = reinterpret_cast<T*>(memory);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (int width = 16; width > 0; width /= 2) value = op(value, shift_down(value, width));
     __syncthreads();  // the last reduction has been read
     if (lane == 0) warps[warp] = value;
     __syncthreads();
-    for (int width = kLanes / 64; width > 0; width /= 2) {
+    for (unsigned width = kLanes / 64; width > 0; width /= 2) {
       if (threadIdx.x < width) warps[threadIdx.x] = op(warps[threadIdx.x], warps[threadIdx.x + width]);
       __syncthreads();
     }
@@ -80,21 +88,14 @@ class Block {
   template <class T>
   SG_FN static T shift_down(T value, int width) {
     static_assert(sizeof(T) % 4 == 0);
-    T out;
-    auto* from = reinterpret_cast<const unsigned*>(&value);
-    auto* to = reinterpret_cast<unsigned*>(&out);
-    for (size_t i = 0; i < sizeof(T) / 4; ++i) to[i] = __shfl_down_sync(0xffffffffu, from[i], width);
-    return out;
+    struct Words {
+      unsigned of[sizeof(T) / 4];
+    };
+    Words words = __builtin_bit_cast(Words, value);
+    for (unsigned& word : words.of) word = __shfl_down_sync(0xffffffffu, word, width);
+    return __builtin_bit_cast(T, words);
   }
 };
-
-#define SG_KERNEL(name, Args)                                                                                \
-  SG_FN void name##_body(::sg::cuda::Block& block, const Args& args);                                        \
-  extern "C" __global__ void __launch_bounds__(::sg::cuda::kLanes) name(const __grid_constant__ Args args) { \
-    ::sg::cuda::Block block;                                                                                 \
-    name##_body(block, args);                                                                                \
-  }                                                                                                          \
-  SG_FN void name##_body(::sg::cuda::Block& block, const Args& args)
 
 #else
 
@@ -152,7 +153,18 @@ class Block {
   int64_t index_, count_;
 };
 
-#ifdef SG_HOST_KERNELS
+#endif
+
+#if defined(__CUDACC__)
+#define SG_KERNEL(name, Args)                                                                                \
+  SG_FN void name##_body(::sg::cuda::Block& block, const Args& args);                                        \
+  extern "C" __global__ void __launch_bounds__(::sg::cuda::kLanes) name(const __grid_constant__ Args args) { \
+    ::sg::cuda::Block block;                                                                                 \
+    name##_body(block, args);                                                                                \
+  }                                                                                                          \
+  SG_FN void name##_body(::sg::cuda::Block& block, const Args& args)
+
+#elif defined(SG_HOST_KERNELS)
 // Kernels by name, for what stands in for the driver in tests.
 struct HostKernel {
   const char* name;
@@ -167,24 +179,35 @@ struct HostKernelRow {
   explicit HostKernelRow(HostKernel kernel) { host_kernels().push_back(kernel); }
 };
 
-#define SG_KERNEL(name, Args)                                                                                     \
-  inline void name##_body(::sg::cuda::Block& block, const Args& args);                                            \
-  inline const ::sg::cuda::HostKernelRow name##_row({#name, sizeof(Args), [](int64_t blocks, const void* data) {  \
-                                                       Args args;                                                 \
-                                                       std::memcpy(static_cast<void*>(&args), data, sizeof args); \
-                                                       for (int64_t i = 0; i < blocks; ++i) {                     \
-                                                         ::sg::cuda::Block block(i, blocks);                      \
-                                                         name##_body(block, args);                                \
-                                                       }                                                          \
-                                                     }});                                                         \
+template <class Args>
+void run_blocks([[maybe_unused]] const char* name, void (*body)(Block&, const Args&), int64_t blocks,
+                const void* data) {
+  Args args;
+  std::memcpy(static_cast<void*>(&args), data, sizeof args);
+  for (int64_t i = 0; i < blocks; ++i) {
+#ifdef SG_LANE_KERNELS
+    ::lanes::run_block(i, blocks, name, [&] {
+      Block block;
+      body(block, args);
+    });
+#else
+    Block block(i, blocks);
+    body(block, args);
+#endif
+  }
+}
+
+#define SG_KERNEL(name, Args)                                                                                          \
+  inline void name##_body(::sg::cuda::Block& block, const Args& args);                                                 \
+  inline const ::sg::cuda::HostKernelRow name##_row({#name, sizeof(Args), [](int64_t blocks, const void* data) {       \
+                                                       ::sg::cuda::run_blocks<Args>(#name, name##_body, blocks, data); \
+                                                     }});                                                              \
   inline void name##_body([[maybe_unused]] ::sg::cuda::Block& block, const Args& args)
 #else
 // Who launches kernels needs their arguments alone.
 #define SG_KERNEL(name, Args) \
   template <int>              \
   inline void name##_body([[maybe_unused]] ::sg::cuda::Block& block, const Args& args)
-#endif
-
 #endif
 
 }  // namespace sg::cuda

@@ -125,7 +125,6 @@ SG_KERNEL(attention_weights, ScoreArgs) {
       return sum;
     });
     const double sum = block.reduce(part, SumScores());
-    block.sync();
     block.each([&](int lane) {
       for (int64_t k = lane; k < keys; k += kLanes) {
         const double x = exp_score(args.scores, score_of(args, h, q, k) - shift);
@@ -151,7 +150,6 @@ SG_KERNEL(attention_score_gradients, ScoreArgs) {
       return sum;
     });
     const double sum = block.reduce(part, SumScores());
-    block.sync();
     block.each([&](int lane) {
       for (int64_t k = lane; k < keys; k += kLanes) {
         const int64_t offset = at3(args.delta, h, q, k);

@@ -29,7 +29,6 @@ SG_FN void softmax_row(const Block& block, const SoftmaxArgs& args, int64_t row)
   });
   const double sum = block.reduce(part, Sum()), log_sum = log_of(args.from, sum);
   const bool empty = args.safe && most == -math::infinity();
-  block.sync();  // the result may lie in the argument
   block.each([&](int lane) {
     for (int64_t i = lane; i < args.length; i += kLanes) {
       const double x = read<double>(args.from, at_row(args.from, row, i)) - most;
@@ -52,7 +51,6 @@ SG_FN void softmax_backward_row(const Block& block, const SoftmaxArgs& args, int
     return acc;
   });
   const double sum = block.reduce(part, Sum());
-  block.sync();
   block.each([&](int lane) {
     for (int64_t i = lane; i < args.length; i += kLanes) {
       const double g = read<double>(args.gradient, at_row(args.gradient, row, i)),

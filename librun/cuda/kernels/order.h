@@ -68,7 +68,6 @@ SG_KERNEL(sort_rows, SortArgs) {
         if (args.indices.data) write_whole(args.indices, at_row(args.indices, row, i), from[i]);
       }
     });
-    block.sync();
   }
 }
 

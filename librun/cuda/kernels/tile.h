@@ -14,7 +14,7 @@ inline constexpr int kTileRows = 16, kWarps = kLanes / 32;
 SG_FN uint32_t pair_of(uint16_t low, uint16_t high) { return low | static_cast<uint32_t>(high) << 16; }
 
 // 16 x 16 of the left operand.
-#ifdef __CUDACC__
+#ifdef SG_BY_LANES
 
 struct LeftTile {
   uint32_t v[4];
@@ -94,6 +94,16 @@ SG_FN LeftTile load_left(const Pair& pair) {
   return {{pair(r, c), pair(r + 8, c), pair(r, c + 8), pair(r + 8, c + 8)}};
 }
 
+SG_FN void mma(float (&c)[4], const LeftTile& a, uint32_t b0, uint32_t b1) {
+#ifdef __CUDACC__
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b0), "r"(b1));
+#else
+  ::lanes::mma_16x8x16(c, a.v, b0, b1);
+#endif
+}
+
 // t[:, 8n ..] += a @ b, b's column j being the row `first + 8 n + j` of bf16 numbers at `memory`, `step` apart, from
 // `k` on.
 template <int N>
@@ -102,10 +112,7 @@ SG_FN void multiply_tile(Tile<N>& t, const LeftTile& a, const uint16_t* memory, 
   for (int n = 0; n < N; ++n) {
     const uint16_t* at = memory + (n * 8 + lane_row()) * step + k + lane_column();
     const uint32_t b0 = *reinterpret_cast<const uint32_t*>(at), b1 = *reinterpret_cast<const uint32_t*>(at + 8);
-    float(&c)[4] = t.v[n];
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b0), "r"(b1));
+    mma(t.v[n], a, b0, b1);
   }
 }
 
@@ -193,7 +200,7 @@ void multiply_tile(Tile<N>& t, const LeftTile& a, const uint16_t* memory, int st
 // a *= b * by, number by number.
 template <int N>
 SG_FN void times(Tile<N>& a, Tile<N>& b, float by) {
-#ifdef __CUDACC__
+#ifdef SG_BY_LANES
 #pragma unroll
   for (int n = 0; n < N; ++n)
 #pragma unroll

@@ -23,14 +23,16 @@ struct View {
   int64_t shape[kMaxAxes] = {}, stride[kMaxAxes] = {};
 };
 
-// Where element `i`, in row-major order over the axes [first, end), lies.
+// Where element `i`, in row-major order over the axes [first, end), lies. The outermost axis needs no remainder, so what
+// the host has merged into one (device.h) needs no division.
 SG_FN int64_t offset_over(const View& v, int first, int end, int64_t i) {
+  if (first >= end) return 0;
   int64_t offset = 0;
-  for (int axis = end - 1; axis >= first; --axis) {
+  for (int axis = end - 1; axis > first; --axis) {
     offset += i % v.shape[axis] * v.stride[axis];
     i /= v.shape[axis];
   }
-  return offset;
+  return offset + i * v.stride[first];
 }
 SG_FN int64_t offset_of(const View& v, int64_t i) { return offset_over(v, 0, v.axes, i); }
 // Element `i` of a row: rows run over all axes but the last.

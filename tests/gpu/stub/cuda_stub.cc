@@ -10,7 +10,11 @@
 //   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
 // Modules are the kernels that are built in, or libraries of the stand-in of NVRTC. While a stream is recorded, calls
 // that would wait for it, or copy what the host may change, end the recording with an error, as the driver does.
+// With SG_LANE_KERNELS a block is not a loop over lanes: see lanes.h.
 #define SG_HOST_KERNELS
+#ifdef SG_LANE_KERNELS
+#include "tests/gpu/stub/lanes.h"
+#endif
 #include "librun/cuda/kernels/all.h"
 
 #include <cuda.h>
