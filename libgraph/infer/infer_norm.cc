@@ -207,7 +207,7 @@ Status native_group_norm(InferCall& c) {
   SG_ASSIGN(Expr groups, c.size("group"));
   SG_TRY(expect_groups(c, *input));
   SG_TRY(expect_channels(c, input->shape[1]));
-  SG_TRY(c.give_contiguous(input->dtype, input->shape, *input));
+  SG_TRY(c.give(input->dtype, input->shape, in_format_of(c, *input, input->shape), *input));
   SG_TRY(c.give_contiguous(statistics(c, *input), {batch, groups}, *input));
   return c.give_contiguous(statistics(c, *input), {batch, groups}, *input);
 }
@@ -223,7 +223,8 @@ Status native_group_norm_backward(InferCall& c) {
   SG_TRY(c.expect_shape("mean", {batch, groups}));
   SG_TRY(c.expect_shape("rstd", {batch, groups}));
   SG_ASSIGN(std::vector<int64_t> mask, mask_of(c, 3));
-  SG_TRY(give_or_none(c, mask[0] != 0, input->dtype, input->shape, *input));
+  Exprs stride = in_format_of(c, *input, input->shape);
+  SG_TRY(mask[0] != 0 ? c.give(input->dtype, input->shape, std::move(stride), *input) : c.give_none());
   SG_TRY(give_or_none(c, mask[1] != 0, input->dtype, {channels}, *input));
   return give_or_none(c, mask[2] != 0, input->dtype, {channels}, *input);
 }
