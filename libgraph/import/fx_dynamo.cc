@@ -10,7 +10,7 @@ namespace {
 
 bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
 
-// L_self_modules_layers_modules_0_parameters_weight_ is the parameter layers.0.weight; L_x_ is the user's x.
+// L_self_modules_layers_modules_0_parameters_weight_ is the parameter layers.0.weight; L_x_ and L_kwargs_x_ are the user's x.
 void name_from_dynamo(std::string_view name, Pool* pool, SourceInput* input) {
   constexpr std::string_view kModules = "_modules_";
   while (!name.empty() && name.back() == '_') name.remove_suffix(1);
@@ -29,7 +29,12 @@ void name_from_dynamo(std::string_view name, Pool* pool, SourceInput* input) {
     input->input.fqn = pool->str(fqn + std::string(name.substr(at + word.size())));
     return;
   }
-  if (starts_with(name, "L_") && name.size() > 2) input->input.fqn = pool->str(name.substr(2));
+  // L['kwargs']['input_ids'] is what the caller calls input_ids.
+  for (std::string_view prefix : {"L_kwargs_", "L_"}) {
+    if (!starts_with(name, prefix) || name.size() == prefix.size()) continue;
+    input->input.fqn = pool->str(name.substr(prefix.size()));
+    return;
+  }
 }
 
 // 3 for "primals_3", and for "arg3_1": which of Dynamo's inputs it is, from 0 on.

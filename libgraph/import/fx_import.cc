@@ -166,7 +166,9 @@ class FxImporter {
       auto names = read_fx_unit(std::move(*step.dynamo));  // names only: what is wrong there is no matter
       if (names.ok()) name_inputs_from_dynamo(**names, &pool(), &program);
     }
+    learn_fx_sizes(step.sizes, &pool(), &program.source);
     classify_fx_ports(&program, &pool());
+    put_numbers_in(step.sizes, &pool(), &program.source);
     spread_backward(&program.source.graph);
     return program;
   }
@@ -247,8 +249,10 @@ class FxImporter {
     if (gaps_.strides != 0)
       add("strides of " + counted(gaps_.strides, "value") + " (inferred, contiguous where no rule tells)");
     if (gaps_.devices != 0) add("devices (" + device_in(units_[0]->file) + " is taken)");
-    size_t symbols = job_.programs[0]->symbols.size();
-    if (symbols != 0) add("hints and ranges of " + counted(symbols, "symbol"));
+    const SymbolList& symbols = job_.programs[0]->symbols;
+    auto bare = std::ranges::count_if(
+        symbols, [](const Symbol& symbol) { return symbol.kind == SymbolKind::input && !symbol.hint; });
+    if (bare != 0) add("hints of " + counted(static_cast<uint64_t>(bare), "symbol") + " (sizes are 2 or more)");
     if (implied_guards_ != 0) add("guards (" + std::to_string(implied_guards_) + " follow from the types)");
     if (!groups_.empty()) add("members of " + counted(job_.groups.size(), "group") + " (ranks from 0 on are taken)");
     const auto& inputs = first.source.graph.inputs;

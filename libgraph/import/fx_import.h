@@ -12,6 +12,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "libgraph/import/capture.h"
@@ -19,12 +20,20 @@
 
 namespace sg {
 
+// A symbol, or a relation between symbols, as PyTorch spells them.
+struct FxSize {
+  bool is_guard = false;
+  std::string text;                 // "s77"; "Eq(s77, s27)"
+  std::string hint, range, source;  // of a symbol: "3", "[2, int_oo]", "L['x'].size()[0]"
+};
+
 // The graphs of one rank's step.
 struct FxStep {
   FxText graph;  // joint or alone; or the forward of `backward`
   std::optional<FxText> backward;
   std::optional<FxText> dynamo;  // the graph before AOTAutograd: it names the inputs
   uint32_t rank = 0;
+  std::vector<FxSize> sizes = {};  // what is known of the graph's symbols, and of others
 };
 
 Result<Job> import_fx(std::vector<CaptureFile> files, const ImportOptions& options, Diagnostics* notes);

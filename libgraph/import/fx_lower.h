@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/import/fx_import.h"
 #include "libgraph/import/fx_notes.h"
 #include "libgraph/import/source_graph.h"
 #include "libgraph/op.h"
@@ -69,6 +70,11 @@ Result<FxProgram> lower_fx_program(const FxLowering& lowering, FxUnit* unit, uin
 std::vector<uint32_t> fx_roots(const FxFile& file);
 // Kinds and FQNs of inputs from the graph that Dynamo made of the same step.
 void name_inputs_from_dynamo(const FxUnit& dynamo, Pool* pool, FxProgram* program);
+// Hints and ranges of symbols, and what was assumed of them. What cannot be read is passed over: symbols of floats, say.
+void learn_fx_sizes(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program);
+// Under dynamic=True numbers of the model's objects (`self.eps`) are inputs of no sizes; a trace tells them: they become
+// nodes. REQUIRES: the ports are classified
+void put_numbers_in(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program);
 // Kinds of inputs and outputs from descriptors and names, or from their order in versions that describe nothing.
 void classify_fx_ports(FxProgram* program, Pool* pool);
 // Phases: backward is what a comment calls so, what depends on it or on a tangent, and what has no comment of its own

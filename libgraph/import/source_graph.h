@@ -86,6 +86,9 @@ struct SourceNested {
 struct SourceProgram {
   std::vector<Symbol> symbols;  // those that types, arguments and guards mention beyond these are declared too
   std::vector<Guard> guards;
+  // What is known of symbols that the graph may not mention: counts where it does.
+  std::vector<Symbol> known_symbols;
+  std::vector<Guard> known_guards;
   SourceGraph graph;
   std::vector<SourceNested> nested;
   std::function<Location(SourcePlace)> where;

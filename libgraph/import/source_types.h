@@ -29,11 +29,11 @@ class GuessedTypes {
 };
 
 // The source's symbols and guards; then each symbol that guards, types and arguments mention beyond them, in the order
-// in which they do.
+// in which they do, with the range that PyTorch compiles for: sizes of inputs are 2 or more, others not negative.
 void declare_symbols(const SourceProgram& source, Pool* pool, Program* program);
 
 // Infers what is not known, and takes composites apart. A guess is replaced by what is inferred where element type and
-// shape agree.
+// shape may agree; what the source says beside it stays.
 void settle_types(Program* program, bool rank_local, const GuessedTypes& guessed, ImportTally* tally);
 
 }  // namespace sg

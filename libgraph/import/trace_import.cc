@@ -22,6 +22,7 @@ std::string id_of(const TraceArtefact& a) {
 // The graphs of one attempt at one compilation on one rank.
 struct Attempt {
   std::map<std::string_view, std::vector<const TraceArtefact*>> graphs;
+  std::vector<FxSize> sizes;
   bool has(std::string_view name) const { return graphs.count(name) != 0; }
   bool is_whole() const { return has(kJoint) || has(kForward) || has(kInference); }
   // The graph that stands for the step.
@@ -56,6 +57,9 @@ Ranks ranks_of(const std::vector<TraceLog>& logs) {
       for (std::string_view name : {kJoint, kForward, kBackward, kInference, kDynamo})
         if (a.name == name) rank.compiles[a.compile][a.attempt].graphs[name].push_back(&a);
     }
+    for (const TraceSize& s : logs[i].sizes)
+      if (auto rank = ranks.find(s.rank.value_or(own)); rank != ranks.end())
+        rank->second.compiles[s.compile][s.attempt].sizes.push_back(s.size);
   }
   return ranks;
 }
@@ -121,6 +125,7 @@ Result<FxStep> step_of(const Rank& rank, const Attempt& attempt, bool* lacks_bac
   if (main == kForward && attempt.has(kBackward)) step.backward = attempt.graphs.at(kBackward)[0]->text;
   *lacks_backward = main == kForward && !step.backward;
   if (attempt.has(kDynamo)) step.dynamo = attempt.graphs.at(kDynamo)[0]->text;
+  step.sizes = attempt.sizes;
   return step;
 }
 

@@ -64,6 +64,7 @@ class LogReader {
     if (parser_.parse(simdjson::padded_string(json)).get(root) || root.get(fields))
       return FxText::of(name_, bytes_).error(begin, "the line's JSON is broken", "the log is cut or damaged");
     ++out_.events;
+    read_size(fields);
     element payload;
     if (fields["has_payload"].get(payload)) return ok_status();
     TraceArtefact artefact;
@@ -71,16 +72,38 @@ class LogReader {
     artefact.text.begin = std::min(at_, bytes_.size());
     while (at_ < bytes_.size() && bytes_[at_] == '\t') at_ = std::min(bytes_.find('\n', at_), bytes_.size() - 1) + 1;
     artefact.text.end = std::min(std::max(at_, artefact.text.begin), bytes_.size());
-    artefact.rank = number(fields, "rank");
-    if (!artefact.rank) artefact.rank = rank_;
-    artefact.attempt = number(fields, "attempt").value_or(0);
-    auto frame = number(fields, "frame_id"), compile = number(fields, "frame_compile_id"),
-         autograd = number(fields, "compiled_autograd_id");
-    if (autograd) artefact.compile = "!" + std::to_string(*autograd) + (frame ? "/" : "");
-    if (frame) artefact.compile += std::to_string(*frame) + "/" + std::to_string(compile.value_or(0));
+    read_place(fields, &artefact);
     artefact.name = event_name(fields);
     out_.artefacts.push_back(std::move(artefact));
     return ok_status();
+  }
+
+  // Rank, compilation and attempt.
+  template <typename Record>
+  void read_place(const object& fields, Record* out) const {
+    out->rank = number(fields, "rank");
+    if (!out->rank) out->rank = rank_;
+    out->attempt = number(fields, "attempt").value_or(0);
+    auto frame = number(fields, "frame_id"), compile = number(fields, "frame_compile_id"),
+         autograd = number(fields, "compiled_autograd_id");
+    if (autograd) out->compile = "!" + std::to_string(*autograd) + (frame ? "/" : "");
+    if (frame) out->compile += std::to_string(*frame) + "/" + std::to_string(compile.value_or(0));
+  }
+
+  void read_size(const object& fields) {
+    TraceSize found;
+    auto text = [](const object& o, std::string_view key) {
+      std::string_view value;
+      return o[key].get(value) ? std::string() : std::string(value);
+    };
+    object event;
+    if (!fields["create_symbol"].get(event))
+      found.size = {false, text(event, "symbol"), text(event, "val"), text(event, "vr"), text(event, "source")};
+    else if (!fields["guard_added"].get(event) || !fields["guard_added_fast"].get(event))
+      found.size = {true, text(event, "expr"), {}, {}, {}};
+    if (found.size.text.empty()) return;
+    read_place(fields, &found);
+    out_.sizes.push_back(std::move(found));
   }
 
   // Artefacts have their name inside: {"artifact": {"name": "before_post_grad_graph"}}

@@ -9,6 +9,7 @@
 //          one must choose.
 // Graphs   The joint graph, else the forward joined with the backward, else the graph for inference. Dynamo's graph
 //          names the inputs.
+// Sizes    What symbols stood for and what was assumed of them (hints, ranges, guards).
 // Ranks    by the `rank` of the lines, else by the file's name ("..._rank_3_...", "rank3/..."). Several logs of which one
 //          names no rank, or two the same, are no job: two runs, say.
 #pragma once
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "libgraph/import/capture.h"
+#include "libgraph/import/fx_import.h"
 #include "libgraph/import/fx_syntax.h"
 
 namespace sg {
@@ -32,8 +34,18 @@ struct TraceArtefact {
   size_t bytes() const { return text.end - text.begin; }
 };
 
+// What a compilation's shapes stand for: a symbol ("s77", hint "3", range "[2, int_oo]", source "L['x'].size()[0]"), or a
+// relation that was assumed of symbols ("Eq(s77, s27)").
+struct TraceSize {
+  std::string compile;
+  uint32_t attempt = 0;
+  std::optional<uint32_t> rank;
+  FxSize size;
+};
+
 struct TraceLog {
   std::vector<TraceArtefact> artefacts;  // in order
+  std::vector<TraceSize> sizes;          // likewise; a tlparse folder has none
   uint64_t events = 0;                   // all of them
 };
 

@@ -155,7 +155,21 @@ int Sizes::compare(Expr a, Expr b) {
     return !exprs_.is_invalid(q) && exprs_.mul(q, small) == large && lower(q).value_or(0) >= 1;
   };
   if (is_multiple(a, b)) return 1;
-  return is_multiple(b, a) ? -1 : 0;
+  return is_multiple(b, a) ? -1 : compare_at_capture(a, b);
+}
+
+// What PyTorch does with sizes of inputs: it compares their numbers, and guards.
+int Sizes::compare_at_capture(Expr a, Expr b) {
+  Bound x = at_capture(a), y = at_capture(b);
+  return !x || !y || *x == *y ? 0 : *x < *y ? -1 : 1;
+}
+
+// None where a number that only the data decides has a part in it.
+Bound Sizes::at_capture(Expr e) {
+  return exprs_.evaluate(e, [&](StrId name) -> Bound {
+    const Symbol* s = symbol(name);
+    return s == nullptr || s->kind == SymbolKind::data ? std::nullopt : s->hint;
+  });
 }
 
 Expr Sizes::at_least_one(Expr e) {
@@ -321,10 +335,21 @@ std::optional<Exprs> Sizes::expand_strides(const Type& t, const Exprs& shape) {
 }
 
 std::optional<Exprs> Sizes::view_strides(const Type& t, const Exprs& shape) {
+  auto always = view_strides(t, shape, [&](Expr a, Expr b) { return same(a, b); });
+  if (always) return always;
+  // What was so at capture, by guards that nobody wrote down.
+  return view_strides(t, shape, [&](Expr a, Expr b) {
+    Bound x = at_capture(a), y = at_capture(b);
+    return same(a, b) || (x && x == y);
+  });
+}
+
+template <typename Same>
+std::optional<Exprs> Sizes::view_strides(const Type& t, const Exprs& shape, Same&& same) {
   if (std::any_of(t.shape.begin(), t.shape.end(), [&](Expr s) { return is(s, 0); }))
     return t.shape == shape ? t.stride : contiguous(shape);
   if (t.shape.empty()) return Exprs(shape.size(), number(1));
-  if (same(t.shape, shape) && !is_contiguous(t)) return t.stride;
+  if (this->same(t.shape, shape) && !is_contiguous(t)) return t.stride;
   bool symbolic = false;
   for (Expr size : shape) symbolic = symbolic || !constant(size);
   if (symbolic && is_contiguous(t)) return contiguous(shape);

@@ -1,7 +1,8 @@
 // Sizes: arithmetic on symbolic shapes and strides as PyTorch does it, for the inference rules.
 //
 // Where the value of a symbol decides (is this dimension 1? is this stride the larger one?) and nothing is known, the
-// answer is the one that PyTorch's tracing with data-dependent sizes gives: not 1, not equal, not larger.
+// answer is the one that PyTorch's tracing gives. Of sizes of inputs: which stride was the larger one at capture. Of
+// data-dependent sizes: not 1, not equal, not larger.
 #pragma once
 
 #include <optional>
@@ -60,6 +61,10 @@ class Sizes {
   bool has_unbacked(Expr e);
   Expr strip(Expr e, int depth = 0);  // max(1, x) replaced by x
   Expr strip_atom(uint32_t index, int depth);
+  int compare_at_capture(Expr a, Expr b);
+  std::optional<int64_t> at_capture(Expr e);
+  template <typename Same>
+  std::optional<Exprs> view_strides(const Type& t, const Exprs& shape, Same&& same);
   bool guarded_equal(Expr a, Expr b);
   void learn();
   std::vector<size_t> by_stride(const Type& t);

@@ -191,24 +191,55 @@ void check_args(Check& c, NodeId n) {
 
 namespace {
 
-// What the sizes were at capture; none where a symbol of them had no value then.
-bool agree_at_capture(Check& c, Expr a, Expr b) {
-  auto hint = [&](StrId name) {
-    const Symbol* symbol = c.symbol(name);
-    return symbol ? symbol->hint : std::nullopt;
-  };
-  auto x = c.pool.exprs.evaluate(a, hint), y = c.pool.exprs.evaluate(b, hint);
-  return x && x == y;
+// With numbers in the symbols' places. None: one of them has none, or there is no such number (a division by 0).
+template <typename NumberOf>
+Answer agree(const ExprPool& exprs, Expr a, Expr b, NumberOf&& number_of) {
+  auto x = exprs.evaluate(a, number_of), y = exprs.evaluate(b, number_of);
+  if (!x || !y) return Answer::unknown;
+  return x == y ? Answer::yes : Answer::no;
+}
+
+std::optional<int64_t> hint_of(const Check& c, StrId name) {
+  const Symbol* symbol = c.symbol(name);
+  return symbol ? symbol->hint : std::nullopt;
+}
+
+// Whether the sizes were the same at capture, where a source says what they were (hints). Texts do not: there they have
+// to be the same for each of some numbers within the symbols' ranges, apart from what equal guards tie together. Numbers
+// that leave a tensor of `shape` without elements say nothing of its strides.
+bool agree_at_capture(Check& c, Expr a, Expr b, const std::vector<Expr>& shape) {
+  ExprPool& exprs = c.pool.exprs;
+  Answer told = agree(exprs, a, b, [&](StrId name) { return hint_of(c, name); });
+  if (told != Answer::unknown) return told == Answer::yes;
+  constexpr int64_t kSteps[] = {0, 1, 6, 13, 62, 126, 253, 1022};  // above the least: odd, even, powers of two
+  a = c.facts().simplify(a, true), b = c.facts().simplify(b, true);
+  std::vector<StrId> names;
+  for (Expr e : {a, b}) exprs.collect_symbols(e, &names);
+  size_t count = 0;
+  for (size_t i = 0; i < std::size(kSteps); ++i) {
+    auto sample = [&](StrId name) -> std::optional<int64_t> {  // symbols take different numbers
+      const Symbol* symbol = c.symbol(name);
+      if (!symbol || !symbol->min) return std::nullopt;
+      auto position = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+      int64_t value = *symbol->min + kSteps[(i + 3 * position) % std::size(kSteps)];
+      return symbol->max ? std::min(value, *symbol->max) : value;
+    };
+    if (std::ranges::any_of(shape, [&](Expr e) { return exprs.evaluate(e, sample).value_or(1) < 1; })) continue;
+    Answer answer = agree(exprs, a, b, sample);
+    if (answer == Answer::no) return false;
+    count += answer == Answer::yes;
+  }
+  return count > 2;
 }
 
 // Equal, or equal wherever the guards hold: captures write 256 for u0 + u1 where a guard says so. What the guards leave
 // open passes where it was so at capture: PyTorch finds s0//(s0//2) to be 2 by ways of its own. A run, which has
 // numbers, asks again.
-bool same_size(Check& c, Expr a, Expr b) {
+bool same_size(Check& c, Expr a, Expr b, const std::vector<Expr>& shape = {}) {
   if (a == b) return true;
   if (c.pool.exprs.is_constant(a) && c.pool.exprs.is_constant(b)) return false;
   Answer equal = c.facts().prove(Relation::eq, a, b);
-  return equal == Answer::yes || (equal == Answer::unknown && agree_at_capture(c, a, b));
+  return equal == Answer::yes || (equal == Answer::unknown && agree_at_capture(c, a, b, shape));
 }
 
 bool same_sizes(Check& c, const std::vector<Expr>& a, const std::vector<Expr>& b) {
@@ -244,17 +275,18 @@ Expr without_guards(ExprPool& exprs, Expr stride, const std::vector<Expr>& shape
 
 bool same_stride(Check& c, Expr a, Expr b, const std::vector<Expr>& shape) {
   if (a == b) return true;
-  return same_size(c, without_guards(c.pool.exprs, a, shape), without_guards(c.pool.exprs, b, shape));
+  return same_size(c, without_guards(c.pool.exprs, a, shape), without_guards(c.pool.exprs, b, shape), shape);
 }
 
-// The strides that matter: a dimension of one element is never stepped along, a tensor without elements not at all.
+// The strides that matter: a dimension of one element is never stepped along (nor does PyTorch look at the stride of one
+// that had one at capture), a tensor without elements not at all.
 // REQUIRES: the shapes are the same
 bool same_strides(Check& c, const Type& a, const Type& b) {
   if (a.stride.size() != b.stride.size() || a.shape.size() != a.stride.size()) return false;
   auto is_empty = [&](Expr size) { return c.pool.exprs.constant_value(size) == 0; };
   if (std::any_of(a.shape.begin(), a.shape.end(), is_empty)) return true;
   for (size_t i = 0; i < a.stride.size(); ++i) {
-    bool single = c.pool.exprs.constant_value(a.shape[i]) == 1;
+    bool single = c.pool.exprs.evaluate(a.shape[i], [&](StrId name) { return hint_of(c, name); }) == 1;
     if (!single && !same_stride(c, a.stride[i], b.stride[i], a.shape)) return false;
   }
   return true;

@@ -18,6 +18,9 @@ CASES = {
     'recompile': dict(model='mlp', backend='aot_eager', shapes=(3, 5), dynamic=False),
     'planes-inductor': dict(model='planes', backend='inductor'),
     'words-inductor': dict(model='words', backend='inductor'),
+    'attention-dynamic': dict(model='attention', backend='aot_eager', dynamic=True),
+    'attention-inductor-dynamic': dict(model='attention', backend='inductor', dynamic=True),
+    'planes-dynamic': dict(model='planes', backend='inductor', dynamic=True),
     'dropout-inductor': dict(model='dropout', backend='inductor', comparable=False),
     'ranks-inductor': dict(model='shared', backend='inductor', ranks=2),
 }
@@ -56,6 +59,7 @@ def model_of(kind):
         def forward(self, x):
             x = F.max_pool2d(F.relu(self.norm(self.first(x))), 2)
             x = F.interpolate(F.max_pool2d(self.second(x), 3, 2, 1), scale_factor=2, mode='bilinear', align_corners=False)
+            x = F.group_norm(x.to(memory_format=torch.channels_last), 2)
             return F.pad(x, (1, 1, 1, 1), mode='reflect').square().mean()
 
     class Words(nn.Module):
@@ -70,6 +74,21 @@ def model_of(kind):
             h = h + F.scaled_dot_product_attention(h, h.flip(1), h.roll(1, -1), is_causal=True)
             return F.cross_entropy(self.head(h).flatten(0, 1), x.flatten())
 
+    class Attention(nn.Module):
+        """Views of stacks whose sizes are symbols: storage offsets that a log does not tell."""
+
+        def __init__(self):
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
+            self.encoder, self.attention = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), nn.MultiheadAttention(8, 2)
+            self.qkv = nn.Linear(8, 24)
+
+        def forward(self, x):
+            x, _ = self.attention(x, x, x)
+            q, k, v = (t.unflatten(-1, (2, 4)).transpose(1, 2) for t in self.qkv(self.encoder(x)).chunk(3, -1))
+            both = torch.stack([(q @ k.mT).softmax(-1) @ v, q])
+            return both[1].transpose(0, 1)[1:].square().mean() + (both[0][:, None].expand(-1, 3, -1, -1, -1)).cos().mean()
+
     class Dropout(nn.Module):
         def __init__(self):
             super().__init__()
@@ -78,6 +97,8 @@ def model_of(kind):
         def forward(self, x):
             return F.dropout(self.head(F.dropout(x, 0.5)), 0.25).square().sum()
 
+    if kind == 'attention':
+        return Attention(), lambda rows: torch.randn(5, rows, 8)
     if kind == 'planes':
         return Planes(), lambda rows: torch.randn(rows, 3, 12, 12)
     if kind == 'words':

@@ -208,6 +208,23 @@ TEST_CASE("fx: symbolic sizes") {
   CHECK(program.graph.outputs()[2].value == program.graph.find_value("item"));
 }
 
+TEST_CASE("fx: offsets and the order of strides behind symbolic sizes") {
+  // t[1] of a stack, as nn.MultiheadAttention takes q, k and v: text says its strides and not where it begins.
+  Job job = import_ok(R"fx(class G(torch.nn.Module):
+    def forward(self, s0: "Sym(s0)", s1: "Sym(s1)", x: "f32[3, s0, s1, 8][8*s0*s1, 8*s1, 8, 1]cpu"):
+        select: "f32[s0, s1, 8][8*s1, 8, 1]cpu" = torch.ops.aten.select.int(x, 0, 1);  x = None
+        mul: "Sym(2*s1)" = s1 * 2
+        view: "f32[s0, 2*s1, 4][8*s1, 4, 1]cpu" = torch.ops.aten.view.default(select, [s0, mul, 4]);  select = None
+        transpose: "f32[2*s1, s0, 4][4, 8*s1, 1]cpu" = torch.ops.aten.transpose.int(view, 0, 1);  view = None
+        sin: "f32[2*s1, s0, 4][4, 8*s1, 1]cpu" = torch.ops.aten.sin.default(transpose);  transpose = None
+        return (sin,)
+)fx");
+  const Graph& graph = job.programs[0]->graph;
+  CHECK(job.pool->exprs.print(graph.type(graph.find_value("transpose")).offset) == "8*s0*s1");
+  CHECK(job.pool->exprs.print(graph.type(graph.find_value("sin")).offset) == "0");
+  CHECK(job.programs[0]->symbols[0].min == 2);
+}
+
 TEST_CASE("fx: what else prints graphs") {
   // graph_module.code; a log of TORCH_LOGS; a terminal's colours; inputs that PyTorch unpacks.
   CHECK(
@@ -374,6 +391,43 @@ TEST_CASE("trace: choosing and joining") {
   Result<Job> cut = import_trace_of({"V1121 02:33:03.218000 13001 torch/x.py:28] {\"aot_joint_graph\": {\n"});
   REQUIRE_FALSE(cut.ok());
   CHECK(cut.error().where.line == 1);
+}
+
+TEST_CASE("trace: what symbols stand for") {
+  auto fact = [](std::string_view json) {
+    return R"(V1121 02:33:03.218000 13001 torch/x.py:28] {)" + std::string(json) +
+           R"(, "frame_id": 0, "frame_compile_id": 0, "attempt": 0})" + "\n";
+  };
+  const std::string text =
+      fact(R"("create_symbol": {"symbol": "s77", "val": "5", "vr": "[2, int_oo]", "source": "L['x'].size()[0]"})") +
+      fact(R"("create_symbol": {"symbol": "s9", "val": "7", "vr": "[2, int_oo]", "source": "L['y'].size()[0]"})") +
+      fact(R"("create_symbol": {"symbol": "zf1", "val": "0.25", "vr": "[-oo, oo]", "source": "L['self'].norm.eps"})") +
+      fact(R"j("guard_added_fast": {"expr": "Ne(s77, 4)"})j") + fact(R"j("guard_added_fast": {"expr": "Eq(s9, 7)"})j") +
+      fact(R"("guard_added": {"expr": "zf1 > 0.0"})") + fact(R"("create_symbol": {"symbol": 3})") +
+      event("dynamo_output_graph", R"fx(class GraphModule(torch.nn.Module):
+    def forward(self, s77: "Sym(s77)", L_x_: "f32[s77]", L_self_norm_eps: "f64[]", L_kwargs_ids_: "i64[s77]"):
+        return (L_x_,)
+)fx") +
+      event("aot_inference_graph", R"fx(class G(torch.nn.Module):
+    def forward(self, arg0_1: "Sym(s77)", arg1_1: "f32[s77][1]cpu", arg2_1: "f64[][]cpu", arg3_1: "i64[s77][1]cpu"):
+        add: "f32[s77][1]cpu" = torch.ops.aten.add.Tensor(arg1_1, arg2_1);  arg1_1 = arg2_1 = None
+        add_1: "f32[s77][1]cpu" = torch.ops.aten.add.Tensor(add, arg3_1);  add = arg3_1 = None
+        return (add_1,)
+)fx");
+  Result<Job> job = import_trace_of({text});
+  INFO((job.ok() ? "" : job.error().message));
+  REQUIRE(job.ok());
+  const Program& program = *job->programs[0];
+  REQUIRE(program.symbols.size() == 1);  // not those of other graphs
+  CHECK(program.symbols[0].hint == 5);
+  CHECK(program.symbols[0].min == 2);
+  CHECK(job->pool->strings[program.symbols[0].source] == "x.size()[0]");
+  REQUIRE(program.guards.size() == 1);
+  CHECK(program.guards[0].relation == Relation::ne);
+  // A number of the model's is no input; a keyword argument is called as the caller calls it.
+  REQUIRE(program.graph.inputs().size() == 3);
+  CHECK(job->pool->strings[program.graph.inputs()[2].fqn] == "ids");
+  CHECK(node(program.graph, "arg2_1").args[1].as_float() == 0.25);
 }
 
 TEST_CASE("trace: versions that describe no ports, by place") {

@@ -1,0 +1,113 @@
+// What a trace tells of the symbols in its graphs, as declarations and guards.
+#include <charconv>
+#include <iterator>
+#include <unordered_map>
+
+#include "libgraph/import/fx_lower.h"
+#include "libgraph/import/sympy_expr.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kMaxGuards = 4096;  // steps have some hundreds
+
+std::optional<int64_t> whole_number(std::string_view text) {
+  int64_t value = 0;
+  auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return problem == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+// "[2, int_oo]"
+void read_range(std::string_view text, Symbol* symbol) {
+  size_t comma = text.find(", ");
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']' || comma == std::string_view::npos) return;
+  symbol->min = whole_number(text.substr(1, comma - 1));
+  symbol->max = whole_number(text.substr(comma + 2, text.size() - comma - 3));
+}
+
+// "L['x'].size()[0]" is "x.size()[0]".
+std::string plain_source(std::string_view text) {
+  size_t end = text.find("']");
+  if (!text.starts_with("L['") || end == std::string_view::npos) return std::string(text);
+  return std::string(text.substr(3, end - 3)) + std::string(text.substr(end + 2));
+}
+
+// What Dynamo calls an input that it takes from there: L['self']._modules['norm'].eps is L_self_modules_norm_eps, without
+// the L_ here.
+std::string name_of_source(std::string_view source) {
+  auto is_letter = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  std::string out;
+  for (char c : source)
+    if (is_letter(c)) out += c;
+    else if (!out.empty() && out.back() != '_') out += '_';
+  while (out.ends_with('_')) out.pop_back();
+  return out.starts_with("L_") ? out.substr(2) : out;
+}
+
+// The node `name` = aten.full([], number).
+SourceNode number_node(const SourceInput& input, double number, Pool* pool) {
+  const Type& type = pool->types[input.type];
+  SourceNode node;
+  node.place = input.place;
+  node.name = input.name;
+  node.op = pool->str("aten.full.default");
+  node.args.push_back(Arg::list({}));
+  node.args.push_back(Arg::floating(number));
+  node.args.push_back(std::move(Arg::dtype(type.dtype).set_key(pool->str("dtype"))));
+  node.args.push_back(std::move(Arg::text(ArgKind::device, type.device).set_key(pool->str("device"))));
+  node.results.shape = SourceResults::Shape::one;
+  node.results.types = {input.type};
+  return node;
+}
+
+}  // namespace
+
+void learn_fx_sizes(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program) {
+  for (const FxSize& size : sizes) {
+    if (size.is_guard) {
+      auto guards = parse_sympy_guards(pool, size.text);
+      if (!guards.ok()) continue;
+      for (const Guard& guard : *guards) {
+        bool is_readable = !pool->exprs.is_invalid(guard.left) && !pool->exprs.is_invalid(guard.right);
+        if (is_readable && program->known_guards.size() < kMaxGuards) program->known_guards.push_back(guard);
+      }
+      continue;
+    }
+    Symbol symbol;
+    symbol.name = pool->str(size.text);
+    symbol.hint = whole_number(size.hint);
+    if (!symbol.hint) continue;
+    read_range(size.range, &symbol);
+    bool fits = symbol.min.value_or(*symbol.hint) <= *symbol.hint && *symbol.hint <= symbol.max.value_or(*symbol.hint);
+    if (!fits) continue;
+    symbol.source = size.source.empty() ? StrId() : pool->str(plain_source(size.source));
+    program->known_symbols.push_back(symbol);
+  }
+}
+
+void put_numbers_in(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program) {
+  std::unordered_map<std::string, double> numbers;
+  for (const FxSize& size : sizes) {
+    double number = 0;
+    const char* end = size.hint.data() + size.hint.size();
+    if (!size.is_guard && size.text.starts_with("zf") && std::from_chars(size.hint.data(), end, number).ptr == end)
+      numbers.emplace(name_of_source(size.source), number);
+  }
+  if (numbers.empty()) return;
+  SourceGraph& graph = program->graph;
+  std::vector<SourceNode> nodes;
+  std::erase_if(graph.inputs, [&](const SourceInput& input) {
+    const Type& type = pool->types[input.type];
+    bool is_scalar = type.kind == TypeKind::tensor && type.dtype == DType::f64 && type.shape.empty();
+    if (!is_scalar || input.input.kind != InputKind::user || !input.input.fqn) return false;
+    auto number = numbers.find(std::string(pool->strings.str(input.input.fqn)));
+    if (number == numbers.end()) return false;
+    for (SourceOutput& output : graph.outputs)
+      if (output.of == input.name || output.of == input.input.fqn) output.of = StrId();
+    nodes.push_back(number_node(input, number->second, pool));
+    return true;
+  });
+  graph.nodes.insert(graph.nodes.begin(), std::make_move_iterator(nodes.begin()), std::make_move_iterator(nodes.end()));
+}
+
+}  // namespace sg
