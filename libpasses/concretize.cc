@@ -5,6 +5,7 @@
 
 #include "libgraph/expr/guard_text.h"
 #include "libgraph/expr/substitute.h"
+#include "libgraph/expr/symbols.h"
 #include "libgraph/infer/check_types.h"
 #include "libgraph/json.h"
 #include "libgraph/op.h"
@@ -20,6 +21,11 @@ Location source_of(const Pool& pool, SourceId source) {
   where.line = static_cast<uint32_t>(pool.sources[source].line);
   return where;
 }
+
+struct OpenSize {
+  std::string symbol;
+  Interval range;
+};
 
 // One program at its sizes.
 class Concretizer {
@@ -58,9 +64,11 @@ class Concretizer {
   }
 
   // The sizes of inputs that have no number yet.
-  void list_open(std::vector<std::string>* out) const {
+  void list_open(std::vector<OpenSize>* out) const {
+    const Facts facts(program_);
     for (const Symbol& s : program_.symbols)
-      if (s.kind == SymbolKind::input && !value_of(s.name)) out->push_back(pool_.strings.str(s.name));
+      if (s.kind == SymbolKind::input && !value_of(s.name))
+        out->push_back({pool_.strings.str(s.name), facts.range_of_symbol(s.name)});
   }
 
   size_t erased() const { return erased_; }
@@ -198,10 +206,19 @@ Result<Change> run_concretize(Job* job, const PassOptions& options, PassContext&
   return concretize(job, out, context);
 }
 
-std::string reason_for_nothing(const std::vector<std::string>& open, bool by_hints) {
+// How to get a number for the first of them.
+std::string remedy(const OpenSize& open) {
+  std::string out = "--bind " + open.symbol + "=N gives one";
+  if (open.range.has_min() && open.range.has_max())
+    out += ", from " + std::to_string(open.range.min) + " to " + std::to_string(open.range.max);
+  else if (open.range.has_min()) out += ", from " + std::to_string(open.range.min);
+  return out;
+}
+
+std::string reason_for_nothing(const std::vector<OpenSize>& open, bool by_hints) {
   if (open.empty()) return "no size of an input is symbolic";
-  return (by_hints ? "the capture has no number for " : "what was bound is a number already; for ") + open[0] +
-         (by_hints ? "; " : " ") + "--bind " + open[0] + "=N gives one";
+  return (by_hints ? "the capture has no number for " : "what was bound is a number already; for ") + open[0].symbol +
+         (by_hints ? "; " : " ") + remedy(open[0]);
 }
 
 }  // namespace
@@ -214,7 +231,7 @@ Result<Change> concretize(Job* job, const ConcretizeOptions& options, PassContex
   Change change;
   size_t erased = 0;
   std::string sizes;
-  std::vector<std::string> open;
+  std::vector<OpenSize> open;
   for (Concretizer& program : programs) {
     program.list_open(&open);
     const std::string list = program.describe();
@@ -228,7 +245,8 @@ Result<Change> concretize(Job* job, const ConcretizeOptions& options, PassContex
   if (change.changed)
     change.summary =
         sizes +
-        (erased > 0 ? "; " + std::to_string(erased) + (erased == 1 ? " size node gone" : " size nodes gone") : "");
+        (erased > 0 ? "; " + std::to_string(erased) + (erased == 1 ? " size node gone" : " size nodes gone") : "") +
+        (open.empty() ? "" : "; " + open[0].symbol + " stays a symbol: " + remedy(open[0]));
   else change.summary = "nothing to concretize: " + reason_for_nothing(open, options.bindings.empty());
   return change;
 }
