@@ -4,6 +4,7 @@
 #include <set>
 
 #include "libgraph/cost.h"
+#include "libgraph/expr/symbols.h"
 #include "libgraph/human.h"
 #include "libgraph/plan/plan.h"
 #include "libpasses/agreement.h"
@@ -40,7 +41,6 @@ Peak peak_of(const Job& job) {
 struct Prepared {
   Job job;
   std::vector<std::optional<AutoPlan>> plans;  // by program
-  std::optional<int64_t> rows;                 // of the first; none = symbolic
   int64_t most_chunks = 0;                     // for the sizes of the capture
 };
 
@@ -189,7 +189,7 @@ class AutoChunker {
   }
 
   Result<Prepared> prepare(const Next& next) {
-    Prepared out{Job(job_), {}, {}, INT64_MAX};
+    Prepared out{Job(job_), {}, INT64_MAX};
     for (auto& program : out.job.programs) {
       const NodeId n = program->graph.find_node(next.label);
       out.plans.emplace_back();
@@ -197,7 +197,6 @@ class AutoChunker {
       SG_ASSIGN(out.plans.back(), plan_at_some_axis(&program, n));
       const AutoPlan& plan = *out.plans.back();
       const auto rows = program->graph.pool().exprs.evaluate(plan.rows(), assumed_sizes(*program));
-      out.rows = program->graph.pool().exprs.constant_value(plan.rows());
       out.most_chunks = std::min(out.most_chunks, rows.value_or(2) / options_.least_rows);
     }
     return out;
@@ -277,7 +276,7 @@ class AutoChunker {
       if (!prepared.plans[i]) continue;
       ExprPool& exprs = out.job.pool->exprs;
       const AutoPlan& plan = *prepared.plans[i];
-      const AutoCuts cuts = options_.rows_per_chunk ? cut_by(&exprs, *prepared.rows, *options_.rows_per_chunk)
+      const AutoCuts cuts = options_.rows_per_chunk ? cut_by(&exprs, plan.rows(), *options_.rows_per_chunk, chunks)
                                                     : cut_into(&exprs, plan.rows(), chunks);
       SG_ASSIGN(out.counts, outline_auto_chunk(out.job.programs[i].get(), plan, cuts, options_.sums_in_f32));
       out.chunks = static_cast<int64_t>(cuts.sizes.size());
@@ -301,12 +300,7 @@ class AutoChunker {
                    "fewer chunks"};
     };
     if (options_.rows_per_chunk) {
-      if (!prepared.rows)
-        return Error{ErrorKind::cannot_apply,
-                     "%" + next.label + ": how many rows there are is a symbol, and so would be the number of chunks",
-                     {},
-                     "--chunks, or sg-concretize before"};
-      const int64_t n = (*prepared.rows + *options_.rows_per_chunk - 1) / *options_.rows_per_chunk;
+      SG_ASSIGN(const int64_t n, chunks_by_rows(next, prepared));
       return *options_.rows_per_chunk < options_.least_rows ? Result<int64_t>(few(n)) : Result<int64_t>(n);
     }
     if (options_.chunks) {
@@ -314,6 +308,42 @@ class AutoChunker {
       return n > prepared.most_chunks && options_.least_rows > 1 ? Result<int64_t>(few(n)) : Result<int64_t>(n);
     }
     return fewest(prepared);
+  }
+
+  // How many chunks of --rows-per-chunk there are. Rows may be symbols where all that they can be makes one number.
+  Result<int64_t> chunks_by_rows(const Next& next, const Prepared& prepared) const {
+    const int64_t each = *options_.rows_per_chunk;
+    const auto chunks_of = [&](int64_t rows) { return std::max<int64_t>(rows, 1) / each + (rows % each > 0 ? 1 : 0); };
+    std::optional<int64_t> out;
+    for (size_t i = 0; i < prepared.plans.size(); ++i) {
+      if (!prepared.plans[i]) continue;
+      const Program& program = *prepared.job.programs[i];
+      const ExprPool& exprs = program.graph.pool().exprs;
+      const Expr rows = prepared.plans[i]->rows();
+      const Interval range = Facts(program).range(rows);
+      const int64_t least = chunks_of(std::max<int64_t>(range.min, 1));
+      if (!range.has_max() || chunks_of(range.max) != least) {
+        const auto captured = exprs.evaluate(rows, assumed_sizes(program));
+        return Error{ErrorKind::cannot_apply,
+                     "%" + next.label + ": of " + exprs.print(rows) + " rows, " + print(range) +
+                         ", nobody can say how " + "many chunks of " + std::to_string(each) +
+                         " they make: " + std::to_string(least) + " to " +
+                         (range.has_max() ? std::to_string(chunks_of(range.max)) : "any number"),
+                     {},
+                     "--chunks " +
+                         (captured ? std::to_string(chunks_of(*captured)) + ", as at the sizes of the capture"
+                                   : std::string("N")) +
+                         "; or numbers for the sizes before: sg-concretize"};
+      }
+      if (out && *out != least)
+        return Error{ErrorKind::cannot_apply,
+                     "%" + next.label + ": ranks would have " + std::to_string(*out) + " and " + std::to_string(least) +
+                         " chunks of " + std::to_string(each) + " rows",
+                     {},
+                     "--chunks N cuts all alike"};
+      out = least;
+    }
+    return out.value_or(1);
   }
 
   // Twice as many until they are enough, then between. Where they never are, the fewest that come within 1 % of the

@@ -108,8 +108,8 @@ Status AutoOutliner::make_results() {
 AutoCuts cut_into(ExprPool* exprs, Expr rows, int64_t chunks) {
   AutoCuts out;
   if (const auto known = exprs->constant_value(rows)) {
-    const int64_t n = std::max<int64_t>(std::min(chunks, *known), 1);
-    return cut_by(exprs, *known, (*known + n - 1) / n);
+    const int64_t count = std::max<int64_t>(*known, 1), n = std::min(chunks, count), each = (count + n - 1) / n;
+    return cut_by(exprs, rows, each, (count + each - 1) / each);
   }
   out.symbolic = true;
   const Expr each = exprs->floordiv(rows, exprs->constant(chunks));
@@ -118,10 +118,10 @@ AutoCuts cut_into(ExprPool* exprs, Expr rows, int64_t chunks) {
   return out;
 }
 
-AutoCuts cut_by(ExprPool* exprs, int64_t rows, int64_t rows_per_chunk) {
+AutoCuts cut_by(ExprPool* exprs, Expr rows, int64_t rows_per_chunk, int64_t chunks) {
   AutoCuts out;
-  for (int64_t at = 0; at < rows; at += rows_per_chunk)
-    out.sizes.push_back(exprs->constant(std::min(rows_per_chunk, rows - at)));
+  out.sizes.assign(static_cast<size_t>(chunks), exprs->constant(rows_per_chunk));
+  out.sizes.back() = exprs->sub(rows, exprs->constant(rows_per_chunk * (chunks - 1)));
   return out;
 }
 

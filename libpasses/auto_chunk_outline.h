@@ -22,7 +22,8 @@ struct AutoCuts {
 // As torch.chunk does: all of one size but the last, which may be smaller; fewer chunks than asked for where that is
 // enough. Rows that are a symbol: all of rows // chunks but the last, which has the rest.
 AutoCuts cut_into(ExprPool* exprs, Expr rows, int64_t chunks);
-AutoCuts cut_by(ExprPool* exprs, int64_t rows, int64_t rows_per_chunk);
+// All of so many rows but the last of `chunks`, which has the rest. REQUIRES: there is one
+AutoCuts cut_by(ExprPool* exprs, Expr rows, int64_t rows_per_chunk, int64_t chunks);
 
 struct AutoCounts {
   size_t body_nodes = 0, inputs = 0, sums = 0, joined = 0, bodies = 0;
