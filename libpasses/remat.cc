@@ -154,11 +154,50 @@ class JobRemat {
 
   // By the policy, but for what would make the peak.
   void ease(Part* part) {
-    for (const Part& other : parts_)
-      if (has_equal_nodes(*other.model, *part->model)) return void(part->decision = other.decision);
-    RematChooser chooser(part->model.get(),
-                         {.allowed = part->allowed, .crossing = {}, .work = kEaseWork, .threads = context_.threads});
-    part->decision = chooser.ease(std::move(part->decision));
+    const auto same =
+        std::ranges::find_if(parts_, [&](const Part& other) { return has_equal_nodes(*other.model, *part->model); });
+    if (same != parts_.end()) part->decision = same->decision;
+    else part->decision = eased(*part, part->allowed);
+    const std::vector<NodeId>& unshards = tags_[parts_.size()].unshards;
+    if (unshards.empty()) return;
+    const std::vector<uint32_t> places = places_of(*part->model, unshards);
+    if (same == parts_.end()) weigh_unshards(places, part);
+    if (!part->decision.recompute[places[0]]) return;
+    for (uint32_t at : places) part->allowed[at] = 1;
+    Graph& graph = job_.programs[parts_.size()]->graph;
+    for (NodeId n : unshards) {
+      NodeMeta meta = graph.meta(n);
+      meta.recompute = Recompute::prefer_recompute;
+      graph.set_meta(n, std::move(meta));
+    }
+  }
+
+  // The parameters of the head stay gathered, but where that costs a hundredth of the peak. As the search finds now this
+  // and now that by little, what it finds for parameters that are gathered again is another try for those that stay.
+  void weigh_unshards(const std::vector<uint32_t>& places, Part* part) const {
+    std::vector<uint8_t> allowed = part->allowed;
+    for (uint32_t at : places) allowed[at] = 1;
+    RematDecision again = eased(*part, std::move(allowed)), kept = again;
+    for (uint32_t at : places) kept.recompute[at] = 0, again.recompute[at] = 1;
+    const auto peak = [&](const RematDecision& decision) { return part->model->weigh(decision).peak_bytes; };
+    if (peak(kept) < peak(part->decision)) part->decision = std::move(kept);
+    const int64_t now = peak(part->decision);
+    if (now - peak(again) >= now / kWorthwhile) part->decision = std::move(again);
+  }
+
+  static std::vector<uint32_t> places_of(const RematModel& model, const std::vector<NodeId>& nodes) {
+    std::vector<uint32_t> out;
+    for (uint32_t at = 0; at < model.size(); ++at)
+      if (std::ranges::find(nodes, model.node(at)) != nodes.end()) out.push_back(at);
+    return out;
+  }
+
+  RematDecision eased(const Part& part, std::vector<uint8_t> allowed) const {
+    RematDecision decision{allowed, {}};
+    RematChooser chooser(
+        part.model.get(),
+        {.allowed = std::move(allowed), .crossing = {}, .work = kEaseWork, .threads = context_.threads});
+    return chooser.ease(std::move(decision));
   }
 
   // The collectives that a program then launches, in order, by group family.

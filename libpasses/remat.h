@@ -14,8 +14,9 @@
 // Target    a budget or a peak: as little of that as meets it (remat_target.h); the planned peak counts, and never a
 //           sum of sizes. What is computed twice is chosen by what that costs for the bytes that it spares.
 // Never     sizes that the data decides, nodes with effects, values whose memory is written, the head and the loss
-//           (behind the last layer, from the first product on: their backward comes at once). A value that crosses into
-//           a later layer is kept, so that each layer is recomputed by itself; under a target, where that is too much,
+//           (behind the last layer, from the first product on: their backward comes at once; gathers of parameters
+//           that they alone read too, but where that costs a hundredth of the peak). A value that crosses into a later
+//           layer is kept, so that each layer is recomputed by itself; under a target, where that is too much,
 //           some of them are not.
 // Copies    stand before their first use in the backward, one a node, and are shared; under a target, a copy that would
 //           wait long for its next use may be made once more. They keep the random stream of what they copy, and

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "libgraph/collective_roles.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/human.h"
 #include "libgraph/op.h"
@@ -54,14 +55,21 @@ class Tagger {
  public:
   Tagger(Program* program, RematPolicy policy, const RematSelectors& selectors, const SizeValues& sizes,
          Recompute crossing)
-      : graph_(program->graph), policy_(policy), selectors_(selectors), sizes_(sizes), crossing_(crossing) {}
+      : program_(*program),
+        graph_(program->graph),
+        policy_(policy),
+        selectors_(selectors),
+        sizes_(sizes),
+        crossing_(crossing) {}
 
   RematTags run() {
     if (is_rule()) find_earlier_run();
     find_layers();
     for (NodeId n : graph_.nodes())
       if (graph_.node(n).phase == Phase::forward) set(n, tag_of(n));
-    return {keep_what_crosses_layers(), head_};
+    RematTags out{keep_what_crosses_layers(), head_, {}};
+    if (head_ && !has_copies_) out.unshards = leave_unshards_of_head();
+    return out;
   }
 
  private:
@@ -110,7 +118,7 @@ class Tagger {
 
   Recompute tag_of(NodeId n) {
     const bool was_head = has_copies_ && graph_.meta(n).recompute == Recompute::none;
-    if (was_head || (head_ && (n == head_ || graph_.before(head_, n)))) return Recompute::none;
+    if (was_head || (head_ && is_in_head(n))) return Recompute::none;
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr || op->has(kSize) || op->has(kHostSync)) return Recompute::must_save;
     if (selectors_.save.matches(graph_, n, sizes_)) return Recompute::must_save;
@@ -151,6 +159,48 @@ class Tagger {
     return out;
   }
 
+  bool is_in_head(NodeId n) const { return n == head_ || graph_.before(head_, n); }
+
+  // Gathers of parameters in front of the head, with their waits, casts and views, that nothing else in the forward
+  // reads.
+  std::vector<NodeId> leave_unshards_of_head() {
+    std::vector<NodeId> out;
+    const CollectiveRoles roles(program_, graph_);
+    for (const CollectiveChain& chain : roles.chains()) {
+      if (chain.role != CollectiveRole::unshard || graph_.node(chain.launch).phase != Phase::forward) continue;
+      if (is_in_head(chain.launch) || selectors_.recompute.matches(graph_, chain.launch, sizes_)) continue;
+      std::vector<NodeId> nodes = {chain.launch};
+      if (!leads_to_head(&nodes)) continue;
+      for (NodeId n : nodes)
+        if (is_recomputed(graph_.meta(n).recompute)) set(n, Recompute::none), out.push_back(n);
+    }
+    return out;
+  }
+
+  // Adds what is made of the first of `nodes` alone, up to the head; false where something else is made of it.
+  bool leads_to_head(std::vector<NodeId>* nodes) const {
+    for (size_t i = 0; i < nodes->size(); ++i) {
+      bool is_read = false, leads = true;
+      for (uint32_t r = 0; r < graph_.node((*nodes)[i]).result_count; ++r)
+        graph_.for_each_use(graph_.node((*nodes)[i]).result(r), [&](Use use) {
+          if (use.user.is_none() || graph_.node(use.user).phase != Phase::forward) return;
+          is_read = true;
+          if (is_in_head(use.user)) return;
+          leads &= reads_one_value(use.user);
+          nodes->push_back(use.user);
+        });
+      if (!is_read || !leads) return false;
+    }
+    return true;
+  }
+
+  bool reads_one_value(NodeId n) const {
+    size_t values = 0;
+    for (const Arg& arg : graph_.node(n).args) arg.walk([&](const Arg& a) { values += a.is(ArgKind::value); });
+    return values == 1;
+  }
+
+  const Program& program_;
   Graph& graph_;
   RematPolicy policy_;
   const RematSelectors& selectors_;

@@ -43,11 +43,13 @@ struct RematSelectors {
 struct RematTags {
   std::vector<NodeId> crossing;  // forward nodes that would be recomputed, had a later layer no use for them
   NodeId head;                   // from here on the forward is left alone; none = there is no such place
+  std::vector<NodeId> unshards;  // before it: what gathers parameters that only the head reads, left alone at first
 };
 
 // Tags the forward nodes of a program's main graph; `tags` leaves those of the capture as they are. What crosses into a
 // later layer is tagged `crossing`: must_save, or prefer_save where all is up to a search. Where it is not, what lies
-// behind the last layer from its first product on (the head) has no tag, and a graph that has copies already keeps its
+// behind the last layer from its first product on (the head) has no tag, nor has the gather of its parameters (their
+// backward comes at once, and would gather them again), and a graph that has copies already keeps its
 // prefer_save, and leaves alone what has no tag: so an earlier run said what it kept to lower the peak or as a layer's
 // border, and what it took for the head, and a second run changes nothing.
 RematTags tag_for_recompute(Program* program, RematPolicy policy, const RematSelectors& selectors,
