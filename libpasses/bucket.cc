@@ -4,6 +4,7 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
+#include <optional>
 
 #include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
@@ -24,14 +25,24 @@ struct Outcome {
   int64_t prefetch = 0;
 };
 
-int64_t planned_peak(const Job& job) {
+template <class Bytes>
+int64_t most_bytes(const Job& job, const Bytes& bytes_of) {
   const std::vector<SymbolValues> values = usual_values(job);
   int64_t most = 0;
   for (size_t i = 0; i < job.programs.size(); ++i) {
     const SizeValues sizes = [&](StrId symbol) { return values[i].value(symbol); };
-    most = std::max(most, plan_memory(compute_liveness(*job.programs[i], job.programs[i]->graph, sizes)).arena_bytes);
+    most = std::max(most, bytes_of(compute_liveness(*job.programs[i], job.programs[i]->graph, sizes)));
   }
   return most;
+}
+
+int64_t planned_peak(const Job& job) {
+  return most_bytes(job, [](const Liveness& live) { return plan_memory(live).arena_bytes; });
+}
+
+// What a plan can come down to.
+int64_t most_live(const Job& job) {
+  return most_bytes(job, [](const Liveness& live) { return live.lower_bound_bytes; });
 }
 
 // The deepest prefetch that the limit allows.
@@ -60,6 +71,61 @@ Status place(Job* job, const BucketOptions& options, Outcome* out) {
 Status apply(Job* job, const Members& members, const Plan& plan, const BucketOptions& options, Outcome* out) {
   out->gone = merge_buckets(job, members, plan);
   return place(job, options, out);
+}
+
+// --- gathered once instead of twice ---
+
+// The largest parameter of the backward's first gather that the forward has gathered too stays from there, and is not
+// gathered again. The plan for it; empty where there is none.
+Plan with_one_kept(const Members& members, const Plan& plan) {
+  const auto bucket_of_twin = [&](const Member& again) {
+    return std::ranges::find_if(plan, [&](const Bucket& b) {
+      return std::ranges::any_of(b.members, [&](size_t i) {
+        const Member& m = members.list[i];
+        return m.direction == BucketDirection::forward && m.group == again.group && m.call == again.twin;
+      });
+    });
+  };
+  const auto first = std::ranges::find_if(plan, [&](const Bucket& b) {
+    const Member& m = members.list[b.members[0]];
+    return m.kind == Kind::gather && m.direction == BucketDirection::backward;
+  });
+  if (first == plan.end()) return {};
+  std::optional<size_t> largest;
+  for (size_t m : first->members)
+    if (const Member& again = members.list[m]; again.twin != Member::kNone && bucket_of_twin(again) != plan.end())
+      if (!largest || members.list[*largest].whole_bytes() < again.whole_bytes()) largest = m;
+  if (!largest) return {};
+  Plan out = plan;
+  const auto at = [&](auto bucket) { return static_cast<size_t>(bucket - plan.begin()); };
+  out[at(bucket_of_twin(members.list[*largest]))].members.push_back(*largest);
+  std::erase(out[at(first)].members, *largest);
+  if (out[at(first)].members.empty()) out.erase(out.begin() + (first - plan.begin()));
+  return out;
+}
+
+// What is launched where the backward begins lives beside the loss anyway: where the peak does not rise, it need not be
+// gathered again.
+Status leave_out_regathers(const Job& job, const Members& members, const BucketOptions& options, Plan* plan,
+                           Job* placed, Outcome* outcome) {
+  constexpr int kMostTries = 4;
+  if (outcome->prefetch == 0) return ok_status();
+  int64_t peak = -1;
+  const size_t least = plan->size() - std::min(plan->size(), static_cast<size_t>(outcome->prefetch));
+  for (int tries = 0; tries < kMostTries && plan->size() > least; ++tries) {
+    Plan fewer = with_one_kept(members, *plan);
+    if (fewer.empty()) break;
+    if (peak < 0) peak = most_live(*placed);
+    Job tried(job);
+    Outcome now{outcome->roles, 0, 0, 0};
+    BucketOptions as_placed = options;
+    as_placed.prefetch = outcome->prefetch, as_placed.peak_bytes = 0;
+    SG_TRY(apply(&tried, members, fewer, as_placed, &now));
+    const int64_t with = most_live(tried);
+    if (with > peak || (options.peak_bytes != 0 && planned_peak(tried) > options.peak_bytes)) break;
+    *plan = std::move(fewer), *placed = std::move(tried), *outcome = now, peak = with;
+  }
+  return ok_status();
 }
 
 // --- plans ---
@@ -112,6 +178,10 @@ std::string line_of(const Job& job, const Members& members, const Bucket& bucket
   int64_t bytes = 0;
   std::vector<std::string> types, modules(bucket.modules);
   for (size_t m : bucket.members) {
+    const bool again = std::ranges::any_of(bucket.members, [&](size_t other) {
+      return members.list[m].twin == members.list[other].call && other != m && members.list[m].twin != Member::kNone;
+    });
+    if (again) continue;  // that one stands for both
     bytes += members.list[m].whole_bytes();
     const std::string type(dtype_name(members.list[m].dtype));
     if (std::ranges::find(types, type) == types.end()) types.push_back(type);
@@ -242,9 +312,13 @@ Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& conte
     outcome.roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
   const Members members = find_members(next);
   std::string said;
-  SG_ASSIGN(const Plan plan, make_plan(next, members, options, &said));
-  const std::vector<std::string> lines = context.explain ? lines_of(next, members, plan) : std::vector<std::string>();
+  SG_ASSIGN(Plan plan, make_plan(next, members, options, &said));
+  std::optional<Job> before;
+  if (context.explain || !with_one_kept(members, plan).empty()) before.emplace(next);
   SG_TRY(apply(&next, members, plan, options, &outcome));
+  if (before) SG_TRY(leave_out_regathers(*before, members, options, &plan, &next, &outcome));
+  const std::vector<std::string> lines =
+      context.explain ? lines_of(*before, members, plan) : std::vector<std::string>();
   Change change;
   if (const std::string why = disagreement(&next, context.threads); !why.empty()) {
     context.notes->warning("bucket", "ranks would not agree on their collectives: " + why);

@@ -16,6 +16,8 @@
 //           the wait of the gather `prefetch` buckets earlier in their direction (the first ones of the backward: to
 //           its beginning), and waits for reductions behind the launch of the reduction `prefetch` buckets later. 0
 //           moves nothing.
+// Kept      A parameter of the first `prefetch` gathers of the backward that the forward has gathered too stays from
+//           there, largest first, as long as no more lives at once.
 // Legal     what a role says: inputs of gathers are never written before, gradients never after; checked, not assumed.
 // Ranks     One plan for the job, of what all programs have. If the ranks would not agree after all, nothing changes,
 //           and that is said.

@@ -28,6 +28,7 @@ class Merger {
   void merge(const Bucket& bucket, int32_t id) {
     if (bucket.members.size() == 1) return mark(sites_[bucket.members[0]], info_of(bucket, id));
     const Member& first = members_.list[bucket.members[0]];
+    if (first.kind == Kind::gather && distinct(bucket).size() == 1) return share(bucket, id);
     Draft draft = begin(bucket, id);
     if (first.kind == Kind::gather) merge_gathers(bucket, &draft);
     else merge_reductions(bucket, first.kind == Kind::scatter ? first.ranks : 1, &draft);
@@ -78,6 +79,18 @@ class Merger {
       meta.collective = info;
       graph_.set_meta(n, std::move(meta));
     }
+  }
+
+  // One parameter that several members gather: the first of them, for all.
+  void share(const Bucket& bucket, int32_t id) {
+    size_t first = bucket.members[0];
+    for (size_t m : bucket.members)
+      if (graph_.before(site(m).launch, site(first).launch)) first = m;
+    mark(site(first), info_of(bucket, id));
+    Draft draft = begin(bucket, id);
+    draft.named.insert(output_of(first));
+    for (size_t m : bucket.members)
+      if (m != first) draft.results.push_back(output_of(first)), retire(m, &draft);
   }
 
   const Site& site(size_t member) const { return sites_[member]; }

@@ -130,7 +130,7 @@ def main():
 
 
 def row(name, before, theirs, ours, worse):
-    for key in ('collectives', 'copies') if name.endswith('+') else ('collectives', 'payload', 'copies', 'copied'):
+    for key in ('collectives', 'payload', 'copies', 'copied', *(('peak',) if name.endswith('+') else ())):
         if ours[key] > theirs[key]:
             worse.append(f'{name}: {key} {ours[key]} and {theirs[key]}')
     return (name, str(before['collectives']), str(theirs['collectives']), str(ours['collectives']),
