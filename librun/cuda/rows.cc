@@ -4,8 +4,8 @@
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/loss.h"
-#include "librun/cuda/kernels/norms.h"
 #include "librun/cuda/kernels/order.h"
+#include "librun/cuda/kernels/parts.h"
 #include "librun/cuda/kernels/reduce.h"
 #include "librun/cuda/kernels/scan.h"
 #include "librun/work/shapes.h"
@@ -16,6 +16,45 @@ namespace {
 int64_t row_count(const Tensor& t) { return t.rank == 0 || t.dim(-1) == 0 ? 0 : t.elements() / t.dim(-1); }
 
 // --- reductions ---
+
+constexpr int64_t kBlocksWanted = 1024;  // that a device of today has some work for
+
+// Memory for the parts of long sums: as many as give `blocks` blocks, of at least `least` numbers each.
+Parts parts_of(KernelCall& call, int64_t results, int64_t length, int64_t blocks_a_part, int64_t least) {
+  const int64_t most = std::max<int64_t>(1, length / least);
+  const int64_t count = std::clamp<int64_t>(kBlocksWanted / std::max<int64_t>(1, blocks_a_part), 1, most);
+  Parts parts;
+  parts.results = results;
+  parts.length = length;
+  parts.run = std::max<int64_t>(1, (length + count - 1) / count);
+  parts.count = std::max<int64_t>(1, (length + parts.run - 1) / parts.run);
+  parts.at = reinterpret_cast<TwoSums*>(
+      backend_of(call).scratch(DType::f64, std::array<int64_t, 3>{parts.count, results, 2}).data);
+  return parts;
+}
+
+int64_t tiles_of(int64_t columns) { return (columns + kTileColumns - 1) / kTileColumns; }
+
+void finish(KernelCall& call, const Parts& parts, const View& first, const View& second, double divisor) {
+  device_of(call).launch("finish_parts", blocks_for(parts.results), PartsSumArgs{parts, first, second, divisor});
+}
+
+// Sums and means of floats for which a block a result would be too few, or would read with strides. False: others.
+bool reduced_in_parts(KernelCall& call, const ReduceArgs& args) {
+  constexpr int64_t kColumnRun = 128, kRowRun = 4096;  // numbers of a result that are worth a block
+  const bool is_sum = args.kind == Reduce::sum || args.kind == Reduce::mean;
+  if (!is_sum || !is_floating(call.tensor("self").dtype) || args.to.count == 0 || args.count < kColumnRun) return false;
+  const View& from = args.from;
+  const bool in_columns =
+      args.kept == 1 && from.axes == 2 && from.stride[0] < from.stride[1] && args.to.count >= kTileColumns / 4;
+  if (!in_columns && (args.count < 2 * kRowRun || args.to.count > kBlocksWanted / 8)) return false;
+  PartSumArgs sums{from, args.kept, {}};
+  const int64_t blocks = in_columns ? tiles_of(args.to.count) : args.to.count;
+  sums.parts = parts_of(call, args.to.count, args.count, blocks, in_columns ? kColumnRun : kRowRun);
+  device_of(call).launch(in_columns ? "column_parts" : "row_parts", blocks * sums.parts.count, sums);
+  finish(call, sums.parts, args.to, {}, args.kind == Reduce::mean ? static_cast<double>(args.count) : 1);
+  return true;
+}
 
 Status reduce(KernelCall& call, Reduce kind, std::vector<int> axes, double parameter = 0, std::optional<Tensor> to = {},
               Tensor mean = {}, Tensor index = {}) {
@@ -55,6 +94,7 @@ Status reduce(KernelCall& call, Reduce kind, std::vector<int> axes, double param
   if (!index.is_none()) args.index = kept_view(index);
   if (out.is_none()) args.to = args.index, args.to.data = nullptr;  // the rows are those of the positions
   args.whole = !out.is_none() && !is_floating(out.dtype) && !is_complex(out.dtype);
+  if (reduced_in_parts(call, args)) return ok_status();
   device_of(call).launch("reduce_rows", std::min<int64_t>(args.to.count, 1 << 16), args);
   return ok_status();
 }
@@ -212,14 +252,14 @@ Status norm_backward(KernelCall& call, bool centered) {
     args.to = element_view(call.result(0));
     device_of(call).launch("norm_backward_rows", std::min<int64_t>(args.rows, 1 << 16), args);
   }
-  NormArgs parameters = args;
   auto wanted = [&](size_t i) {
     return i < call.result_count() && !call.result(i).is_none() ? element_view(call.result(i)) : View();
   };
-  parameters.weight = wanted(1);
-  parameters.bias = centered ? wanted(2) : View();
-  if (parameters.weight.data || parameters.bias.data)
-    device_of(call).launch("norm_backward_columns", std::min<int64_t>(args.length, 1 << 16), parameters);
+  const View weight = wanted(1), bias = centered ? wanted(2) : View();
+  if (args.length == 0 || (!weight.data && !bias.data)) return ok_status();
+  const NormPartArgs sums{args, parts_of(call, args.length, args.rows, tiles_of(args.length), 32)};
+  device_of(call).launch("norm_column_parts", tiles_of(args.length) * sums.parts.count, sums);
+  finish(call, sums.parts, weight, bias, 1);
   return ok_status();
 }
 

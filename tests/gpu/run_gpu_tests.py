@@ -8,6 +8,7 @@ that they are skipped. Skipped as a whole, aloud, where the backend was not buil
 import argparse
 import ctypes
 import json
+import math
 import os
 import random
 import re
@@ -111,6 +112,30 @@ graph rank *
   %d  = aten.triu(%c, 1)               : f32[6, 5]
   %e  = aten.roll(%d, [1], [0])        : f32[6, 5]
   output %e
+'''
+
+# Sums that several blocks share: of columns, of rows, of all there is; gradients of a norm's parameters.
+LONG_SUMS = '''sg 1.0
+graph rank *
+  input %x : f32[3, 700, 45] "x"
+  input %h : bf16[9000, 2] "h"
+  input %w : f32[45] "w"
+  %columns = aten.sum.dim_IntList(%x, [0, 1])
+  %means   = aten.mean.dim(%x, [0, 1], true)
+  %all     = aten.sum(%x)
+  %turned  = aten.t(%h)
+  %rows    = aten.mean.dim(%turned, [1])
+  %few     = aten.sum.dim_IntList(%x, [1, 2])
+  %y, %mean, %rstd = aten.native_layer_norm(%x, [45], %w, %w, 1e-5)
+  %dx, %dw, %db    = aten.native_layer_norm_backward(%y, %x, [45], %mean, %rstd, %w, %w, [true, true, true])
+  output %columns
+  output %means
+  output %all
+  output %rows
+  output %few
+  output %dx
+  output %dw
+  output %db
 '''
 
 # Attention of bf16, forward and backward: more rows than a tile, and rows that are cut off.
@@ -393,6 +418,20 @@ class Tests:
         said = '1 nodes are computed by the host, for which the device waits: aten.im2col.default' in text and 'split by ops for which the host takes part' in text
         self.expect('by the host', (status or not said) and f'exit {status}: {text}')
 
+    def long_sums(self, at):
+        run = [self.tool('sg-run'), '-q', at('sums.txt'), '--inputs', at('sums.safetensors')]
+        status, text = self.run([*run, '--outputs', at('sums.out')])
+        self.expect('long sums: the processor', status and f'exit {status}: {text}')
+        status, text = self.run([*run, '--backend', 'cuda', '--expect', at('sums.out'), '--rtol', '1e-6', '--atol', '1e-5'],
+                                {'SG_STUB_KERNELS': at('kernels')})
+        self.expect('long sums', status and f'exit {status}: {text}')
+        if self.args.stub:
+            with open(at('kernels'), encoding='utf-8') as f:
+                names = [line.strip() for line in f]
+            os.remove(at('kernels'))
+            counts = {name: names.count(name) for name in ('column_parts', 'row_parts', 'norm_column_parts')}
+            self.expect('long sums by parts', list(counts.values()) != [2, 3, 1] and str(counts))
+
     def attention(self, at):
         rng = random.Random(11)
         for depth, keys, causal in ((64, 150, 'true'), (128, 70, 'false'), (40, 90, 'true')):
@@ -434,6 +473,7 @@ class Tests:
             self.env = {**kept, 'LD_LIBRARY_PATH': self.args.lanes + ':' + kept['LD_LIBRARY_PATH'],
                         'SG_STUB_LANES': order}
             self.same_bits(at)
+            self.long_sums(at)
             self.attention(at)
             if self.args.vectors:
                 self.conformance(at)
@@ -466,7 +506,7 @@ def mpirun(n):
 def prepare(at):
     rng = random.Random(7)
     for name, text in (('same.txt', SAME_BITS), ('pick.txt', PICK), ('all.txt', COLLECTIVES),
-                       ('recorded.txt', RECORDED), ('by_host.txt', BY_HOST)):
+                       ('recorded.txt', RECORDED), ('by_host.txt', BY_HOST), ('sums.txt', LONG_SUMS)):
         with open(at(name), 'w') as f:
             f.write(text)
     numbers = lambda n: [rng.uniform(-3, 3) for _ in range(n)]
@@ -474,6 +514,8 @@ def prepare(at):
     safetensors(at('same.safetensors'), {'a': a, 'b': ('BF16', (6, 5), bf16(numbers(30))), 'i': i})
     safetensors(at('pick.safetensors'), {'a': a, 'i': i})
     safetensors(at('a.safetensors'), {'a': a})
+    f32 = lambda *shape: ('F32', shape, struct.pack(f'<{math.prod(shape)}f', *numbers(math.prod(shape))))
+    safetensors(at('sums.safetensors'), {'x': f32(3, 700, 45), 'w': f32(45), 'h': ('BF16', (9000, 2), bf16(numbers(18000)))})
     for r in range(4):
         safetensors(at(f'all{r}.safetensors'),
                     {'x': ('F32', (8, 3), struct.pack('<24f', *numbers(24))), 'h': ('BF16', (8, 3), bf16(numbers(24))),
@@ -499,7 +541,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
-                     'attention', 'conformance', 'lanes', 'captures'):
+                     'long_sums', 'attention', 'conformance', 'lanes', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')

@@ -9,6 +9,7 @@
 #include "librun/cuda/kernels/matmul.h"
 #include "librun/cuda/kernels/norms.h"
 #include "librun/cuda/kernels/order.h"
+#include "librun/cuda/kernels/parts.h"
 #include "librun/cuda/kernels/pointwise.h"
 #include "librun/cuda/kernels/random.h"
 #include "librun/cuda/kernels/reduce.h"

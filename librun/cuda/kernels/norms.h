@@ -141,23 +141,4 @@ SG_KERNEL(norm_backward_rows, NormArgs) {
   for (int64_t row = block.index(); row < args.rows; row += block.count()) norm_backward_row(block, args, row);
 }
 
-// Gradients of weight and bias: a block for each of them, rows in the order of lanes.
-SG_KERNEL(norm_backward_columns, NormArgs) {
-  for (int64_t i = block.index(); i < args.length; i += block.count()) {
-    auto part = block.each([&](int lane) {
-      TwoSums acc{0, 0};
-      for (int64_t row = lane; row < args.rows; row += kLanes) {
-        const double g = gradient_of(args, row, i);
-        acc = {acc.a + g * normed(args, row, i), acc.b + g};
-      }
-      return acc;
-    });
-    const TwoSums sums = block.reduce(part, AddTwo());
-    block.each([&](int lane) {
-      if (lane == 0 && args.weight.data) write<double>(args.weight, offset_of(args.weight, i), sums.a);
-      if (lane == 0 && args.bias.data) write<double>(args.bias, offset_of(args.bias, i), sums.b);
-    });
-  }
-}
-
 }  // namespace sg::cuda
