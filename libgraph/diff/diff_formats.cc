@@ -19,7 +19,7 @@ std::string hunk_message(const Hunk& h) {
   };
   part(h.changed, "changed"), part(h.renamed, "renamed"), part(h.moved, "moved"), part(h.added, "added"),
       part(h.removed, "removed");
-  if (h.layers > 1) out += ", in each of " + std::to_string(h.layers) + " layers";
+  if (h.layers > 1) out += ", in each of " + std::to_string(h.layers) + (h.is_of_source ? " places" : " layers");
   for (size_t i = 0; i < h.names.size() && i < 8; ++i) out += (i ? ", " : ": ") + h.names[i];
   if (h.names.size() > 8) out += ", ...";
   return out;

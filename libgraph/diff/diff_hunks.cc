@@ -156,6 +156,17 @@ class GraphReporter {
     return node_of(e).module ? pool.strings[node_of(e).module] : std::string_view();
   }
 
+  // "model.py:31 forward", of the first edit; empty where nobody knows.
+  std::string source_of(const NodeEdit& e) const {
+    const Pool& pool = e.b != kNone ? diff_.b->pool() : diff_.a->pool();
+    SourceId id = node_of(e).source;
+    if (!id) return {};
+    const Source& source = pool.sources[id];
+    std::string file(pool.strings[source.file]);
+    std::string out = file.substr(file.rfind('/') + 1) + ":" + std::to_string(source.line);
+    return source.function ? out + " " + std::string(pool.strings[source.function]) : out;
+  }
+
   // By position of A: the partner of the last node before it that has one; kNone = there is none.
   void find_predecessors() {
     predecessor_.assign(diff_.side_a.node_count(), kNone);
@@ -229,6 +240,7 @@ class GraphReporter {
     Hunk out;
     out.phase = std::string(name_of(node_of(*run[0]).phase));
     out.where = std::string(module_of(*run[0]));
+    if (out.where.empty()) out.where = source_of(*run[0]), out.is_of_source = !out.where.empty();
     out.name_a = name_in_a(*run[0]);
     uint32_t width = static_cast<uint32_t>(options_.context), at = place(*run[0]);
     uint32_t shown = at - std::min(at, width);
@@ -244,12 +256,13 @@ class GraphReporter {
     return out;
   }
 
-  // Hunks that are equal but for the layer and for names.
+  // Hunks that are equal but for the layer and for names; outside of modules, of one source line.
   void group(std::vector<Hunk> hunks) {
     struct Group {
       Hunk first;
       std::string pattern;
       std::set<uint64_t> layers;
+      size_t places = 1;  // of one source line
     };
     std::vector<Group> groups;
     std::map<std::string, size_t> known;
@@ -259,23 +272,26 @@ class GraphReporter {
       std::string key = h.phase + "\n" + name.pattern + "\n";
       for (const DiffLine& line : h.lines)
         if (line.mark != ' ') key += line.mark + without_names(line.text) + "\n";
-      auto at = name.layer ? known.find(key) : known.end();
-      bool joins = at != known.end() && !groups[at->second].layers.contains(*name.layer);
+      const bool folds = name.layer || h.is_of_source;
+      auto at = folds ? known.find(key) : known.end();
+      bool joins = at != known.end() && (h.is_of_source || !groups[at->second].layers.contains(*name.layer));
       if (joins) {
-        groups[at->second].layers.insert(*name.layer);
-        groups[at->second].first.edits += h.edits;
+        Group& group = groups[at->second];
+        if (h.is_of_source) ++group.places;
+        else group.layers.insert(*name.layer);
+        group.first.edits += h.edits;
         continue;
       }
-      if (name.layer) known[key] = groups.size();
+      if (folds) known[key] = groups.size();
       const uint32_t again = std::min(h.lead, h.first < shown_until ? shown_until - h.first : 0);
       h.lines.erase(h.lines.begin(), h.lines.begin() + again);
       shown_until = std::max(shown_until, h.end);
-      groups.push_back({std::move(h), name.pattern, {}});
-      if (name.layer) groups.back().layers.insert(*name.layer);
+      groups.push_back({std::move(h), name.pattern, {}, 1});
+      if (name.layer && !groups.back().first.is_of_source) groups.back().layers.insert(*name.layer);
     }
     for (Group& g : groups) {
-      g.first.where = one_line(with_layers(g.pattern, g.layers));
-      g.first.layers = std::max<size_t>(1, g.layers.size());
+      g.first.where = one_line(g.first.is_of_source ? g.first.where : with_layers(g.pattern, g.layers));
+      g.first.layers = std::max(g.places, g.layers.size());
       out_.hunks.push_back(std::move(g.first));
     }
   }

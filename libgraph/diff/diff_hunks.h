@@ -15,9 +15,11 @@ struct DiffLine {
 };
 
 struct Hunk {
-  std::string phase, where;  // "layers.{0..31}.attention"; empty = outside any module
-  size_t layers = 1;         // how many layers have the same edits; the lines are of the first
-  size_t edits = 0;          // in all of them
+  // "layers.{0..31}.attention"; outside of modules the source line, "model.py:31 forward"; empty = neither is known
+  std::string phase, where;
+  size_t layers = 1;          // how many layers (or places) have the same edits; the lines are of the first
+  bool is_of_source = false;  // `where` is a source line
+  size_t edits = 0;           // in all of them
   size_t changed = 0, renamed = 0, moved = 0, added = 0, removed = 0;  // in the first
   std::vector<DiffLine> lines;
   std::vector<std::string> names;         // of the nodes: B's, A's for what is gone

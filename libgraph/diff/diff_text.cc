@@ -41,7 +41,7 @@ class Painter {
 
 std::string hunk_title(const Hunk& h) {
   std::string out = "@@ " + h.phase + " " + (h.where.empty() ? "-" : h.where);
-  if (h.layers > 1) out += ": the same in " + std::to_string(h.layers) + " layers";
+  if (h.layers > 1) out += ": the same in " + std::to_string(h.layers) + (h.is_of_source ? " places" : " layers");
   return out + " @@";
 }
 

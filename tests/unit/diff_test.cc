@@ -575,4 +575,23 @@ TEST_CASE("diff: --ignore") {
   CHECK_THAT(parse_ignore("nmae").error().hint, Catch::Contains("name"));
 }
 
+TEST_CASE("diff text: outside of modules the source line heads a hunk, once for all places with the same edit") {
+  auto graph = [](std::string_view op) {
+    std::string out = "sg 1.0\ngraph rank *\n  input %x0 : f32[4]\n";
+    for (int i = 0; i < 6; ++i) {
+      const std::string from = std::to_string(i), to = std::to_string(i + 1);
+      out += "  at \"models/block.py\":31 forward\n  %y" + from + " = aten." + std::string(op) + "(%x" + from +
+             ") : f32[4]\n  at \"models/block.py\":32 forward\n";
+      for (char c : {'a', 'b', 'c', 'd', 'e', 'f'})
+        out += std::string("  %") + c + to + " = aten.sin(%" +
+               (c == 'a' ? "y" + from : std::string(1, char(c - 1)) + to) + ") : f32[4]\n";
+      out += "  %x" + to + " = aten.cos(%f" + to + ") : f32[4]\n";
+    }
+    return out + "  output %x6\n";
+  };
+  const std::string text = told(graph("relu"), graph("tanh"));
+  CHECK_THAT(text, Catch::Contains("@@ forward block.py:31 forward: the same in 6 places @@"));
+  CHECK(text.find("@@ forward", text.find("@@ forward") + 1) == std::string::npos);
+}
+
 }  // namespace sg
