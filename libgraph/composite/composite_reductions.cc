@@ -51,7 +51,27 @@ void give_area(CompositeCall& c, bool cumulative) {
   c.give(c.make("div.Scalar", {area, 2.0}));
 }
 
+// The norm over all dimensions but `dim`, which stay with a size of 1; over all of them, without any, where it is -1.
+ValueId norm_but(CompositeCall& c, ValueId v, double power, int64_t dim) {
+  if (dim == -1) return c.make("linalg_vector_norm", {v, power});
+  int kept = c.wrap(dim, c.rank(v));
+  Numbers others;
+  for (int i = 0; i < c.rank(v); ++i)
+    if (i != kept) others.push_back(i);
+  if (others.empty()) return c.make("abs", {v});  // an empty list would be all of them
+  return c.make("linalg_vector_norm", {v, power, others, true});
+}
+
 }  // namespace
+
+void norm_except_dim(CompositeCall& c) {
+  c.give(norm_but(c, c.tensor("v"), static_cast<double>(c.integer("pow")), c.integer("dim")));
+}
+
+void weight_norm(CompositeCall& c) {
+  ValueId v = c.tensor("v"), g = c.tensor("g");
+  c.give(c.make("mul.Tensor", {v, c.make("div.Tensor", {g, norm_but(c, v, 2.0, c.integer("dim"))})}));
+}
 
 void var_mean(CompositeCall& c) { give_moments(c, false); }
 void std_mean(CompositeCall& c) { give_moments(c, true); }

@@ -77,6 +77,21 @@ TEST_CASE("composite: results of several parts, each under its name") {
   CHECK(is_valid(e));
 }
 
+TEST_CASE("composite: a weight's norm over all dimensions but one, or over all") {
+  Expanded e = expand(R"(  input %v : f32[4, 3, 2]
+  input %g : f32[1, 3, 1]
+  input %all : f32[]
+  %w = aten._weight_norm(%v, %g, 1) : f32[4, 3, 2]
+  %u = aten._weight_norm(%v, %all, -1) : f32[4, 3, 2]
+  %n = aten.norm_except_dim(%v, 2, 0) : f32[4, 1, 1]
+  output %w
+)");
+  CHECK(ops(e.graph()) ==
+        "linalg_vector_norm.default div.Tensor mul.Tensor linalg_vector_norm.default div.Tensor mul.Tensor "
+        "linalg_vector_norm.default");
+  CHECK(is_valid(e));
+}
+
 TEST_CASE("composite: symbolic sizes stay symbols") {
   Expanded e = expand(R"(  symbol s0 input [2, 64]
   input %x : f32[s0, 5, 8]
