@@ -5,7 +5,8 @@ namespace sg::python {
 constexpr std::string_view kRuntimeNames =
     "argparse arrived ctypes glob hashlib math operator os sys torch dist fx inf nan Callable Dict NamedTuple Optional "
     "Tuple "
-    "Builder GROUP GROUPS PROGRAMS Program WORLD compare deterministic_scatter_add draw_again find_constants g "
+    "Builder GROUP GROUPS MissingInputs PROGRAMS Program WORLD compare deterministic_scatter_add draw_again "
+    "find_constants g "
     "graph_module "
     "graph_modules inputs laid_out load_expected load_inputs main offload open_groups pack program_of random_state "
     "reload set_random_state "
@@ -149,6 +150,10 @@ def laid_out(value, strides):
 )py";
 
 constexpr std::string_view kProgramOf = R"py(
+class MissingInputs(KeyError):
+    pass
+
+
 def program_of(rank=None):
     if rank is None:
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else min(PROGRAMS)
@@ -170,7 +175,7 @@ def step(inputs, rank=None):
     ones = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
     missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in ones]
     if missing:
-        raise KeyError(f"missing inputs: {', '.join(missing)}")
+        raise MissingInputs(f"missing inputs: {', '.join(missing)}")
     if GROUPS and not GROUP:
         open_groups()
     outputs = program.run(*[ones.get(name, inputs.get(key)) for name, key in names.items()])
@@ -200,7 +205,7 @@ def step(inputs, rank=None):
     ones = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
     missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in ones]
     if missing:
-        raise KeyError(f"missing inputs: {', '.join(missing)}")
+        raise MissingInputs(f"missing inputs: {', '.join(missing)}")
     if program.run not in graph_modules:
         graph_modules[program.run] = graph_module(rank)
     outputs = graph_modules[program.run](*[ones.get(name, inputs.get(key)) for name, key in names.items()])
@@ -309,7 +314,10 @@ def main():
         torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     program = program_of(rank)
     inputs = load_inputs([path.replace("{r}", str(rank)) for path in options.inputs], rank, options.data)
-    outputs = step(inputs, rank)
+    try:
+        outputs = step(inputs, rank)
+    except MissingInputs as error:
+        sys.exit(f"rank {rank}: {error.args[0]} (a tangent is what came back for an output that is not the loss; zeros where nothing uses it)")
     values = values_of(program, inputs, outputs)
     if options.outputs:
         from safetensors.torch import save_file
