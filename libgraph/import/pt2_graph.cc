@@ -70,6 +70,9 @@ Status Pt2Reader::read_node(const Json& json, Scope* scope, SourceGraph* out, in
     is_single = is_single || is_hop_single;
     return ok_status();
   }));
+  if (op == "higher_order.wrap_with_autocast")
+    return json.error("the program has a region under torch.autocast, whose casts are not in the archive",
+                      "program.run_decompositions() before torch.export.save puts them in");
   // The body of a region without gradients is called as it is.
   if (op == "higher_order.wrap_with_set_grad_enabled" && node.args.size() >= 2 && node.args[1].is(ArgKind::graph)) {
     op = "sg.call";
