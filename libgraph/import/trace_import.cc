@@ -96,15 +96,33 @@ Error trace_error(const Rank& rank, std::string message, std::string hint) {
   return {ErrorKind::unreadable, std::move(message), {rank.file}, std::move(hint)};
 }
 
+bool has_dynamo_only(const Rank& rank) {
+  return std::ranges::any_of(rank.compiles, [](const auto& compile) {
+    return std::ranges::any_of(compile.second, [](const auto& attempt) { return attempt.second.has(kDynamo); });
+  });
+}
+
+// What one most probably means: a step has a joint graph, and what stands behind a graph break is a small rest of it.
+std::string likely(const Rank& rank, const std::vector<std::pair<std::string, uint32_t>>& all) {
+  auto is_joint = [&](const auto& c) { return rank.compiles.at(c.first).at(c.second).main() == kJoint; };
+  auto it = std::ranges::find_if(all, is_joint);
+  return it == all.end() ? name_of(all[0].first, all[0].second) : name_of(it->first, it->second);
+}
+
 Result<const Attempt*> choose(const Rank& rank, const std::string& wanted) {
   auto all = candidates(rank);
+  if (all.empty() && has_dynamo_only(rank))
+    return trace_error(rank, "the trace ends before a graph of operators: it holds no more than Dynamo's",
+                       "the log is cut (the job was still compiling, or the copy is not whole), the graph came out of "
+                       "a compile cache, or "
+                       "the backend makes none (`eager`)");
   if (all.empty())
     return trace_error(
         rank, "the trace holds no graph of operators (aot_joint_graph, aot_forward_graph, aot_inference_graph)",
         "compile with the backend aot_eager or inductor, and with the compile cache off");
   if (wanted.empty() && all.size() > 1)
     return trace_error(rank, "the trace holds " + std::to_string(all.size()) + " compilations: " + listed(rank),
-                       "choose one: --compile-id " + name_of(all.back().first, all.back().second));
+                       "choose one: --compile-id " + likely(rank, all));
   for (const auto& [id, attempt] : all)
     if (wanted.empty() || wanted == id) return &rank.compiles.at(id).at(attempt);
   for (const auto& [id, attempts] : rank.compiles)
@@ -163,6 +181,25 @@ bool has_collective(const Program& program) {
          std::ranges::any_of(program.nested, [&](const auto& nested) { return is_in(nested->graph); });
 }
 
+// A capture knows how far right answers may be apart; a trace does not.
+void tell_of_rounding(const Job& job, const std::string& file, Diagnostics* notes) {
+  auto is_narrow = [&](const Graph& graph, NodeId n) {
+    const Node& node = graph.node(n);
+    for (uint32_t i = 0; i < node.result_count; ++i)
+      if (DType d = graph.type(node.result(i)).dtype; d == DType::bf16 || d == DType::f16) return true;
+    return false;
+  };
+  for (const auto& program : job.programs)
+    for (NodeId n : program->graph.nodes())
+      if (is_narrow(program->graph, n)) {
+        notes->note(
+            "the step computes in bf16 or f16, and a trace does not say how far right answers may be apart there: "
+            "--expect of PyTorch's values may need --rtol (a capture knows)",
+            {file});
+        return;
+      }
+}
+
 // What runs between or behind the compiled graphs is in no trace.
 void tell_of_silent_ranks(const Job& job, const std::string& file, Diagnostics* notes) {
   if (notes == nullptr || job.world < 2) return;
@@ -205,6 +242,7 @@ Result<Job> import_trace(const std::vector<TraceLog>& logs, const TraceOptions& 
                 {ranks.begin()->second.file});
   SG_ASSIGN(Job job, import_fx_steps(std::move(steps), options.import, notes));
   tell_of_silent_ranks(job, ranks.begin()->second.file, notes);
+  if (notes != nullptr) tell_of_rounding(job, ranks.begin()->second.file, notes);
   return job;
 }
 
@@ -216,13 +254,16 @@ std::string describe_trace(const std::vector<TraceLog>& logs) {
       const bool is_graph = a.name.ends_with("_graph") && !a.name.starts_with("artifact ");
       others += !is_graph;
       if (!is_graph) continue;
-      out += "rank " + std::to_string(a.rank.value_or(static_cast<uint32_t>(i))) + "  compile " +
+      // Logs that name no rank are runs, and no ranks of a job.
+      const bool is_rank = a.rank || logs.size() == 1;
+      out += (is_rank ? "rank " + std::to_string(a.rank.value_or(0)) : a.text.file) + "  compile " +
              (a.compile.empty() ? "-" : id_of(a)) + "  " + a.name + "  " + std::to_string(a.bytes()) + " bytes\n";
     }
     events += logs[i].events, artefacts += logs[i].artefacts.size();
   }
   out += std::to_string(events) + " events, " + std::to_string(artefacts) + " artefacts";
   out += others == 0 ? "\n" : ", " + std::to_string(others) + " of them no graphs (--json lists them)\n";
+  if (Status ranks = check_ranks(logs); !ranks.ok()) return out + ranks.error().message + ": give one of them\n";
   for (const auto& [number, rank] : ranks_of(logs))
     if (size_t steps = candidates(rank).size(); steps > 1)
       out += "rank " + std::to_string(number) + ": " + std::to_string(steps) +

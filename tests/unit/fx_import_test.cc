@@ -388,6 +388,9 @@ TEST_CASE("trace: choosing and joining") {
       {event("aot_inference_graph", "class G(torch.nn.Module):\n    def forward(self, x):\n        return y\n")});
   REQUIRE_FALSE(broken.ok());
   CHECK(print_location(broken.error().where) == "trace.log:4:17");
+  Result<Job> begun = import_trace_of({event("dynamo_output_graph", kForward)});
+  REQUIRE_FALSE(begun.ok());
+  CHECK(begun.error().message == "the trace ends before a graph of operators: it holds no more than Dynamo's");
   Result<Job> cut = import_trace_of({"V1121 02:33:03.218000 13001 torch/x.py:28] {\"aot_joint_graph\": {\n"});
   REQUIRE_FALSE(cut.ok());
   CHECK(cut.error().where.line == 1);
