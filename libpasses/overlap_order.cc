@@ -87,21 +87,25 @@ std::string wrong_order(const Job& job, const Program& program, const Precedence
 
 // --- model ---
 
-// The launches of a program in the order that `first` has chosen for its own; the how-manieth of a group is the same in
-// all.
+// The launches of a program in the order that `first` has chosen for its own, by group; the how-manieth of a group is the
+// same in all. Behind the groups comes a list of all launches: ranks that launch in one order never wait for each other
+// in a circle, in several groups as little as in one.
 bool translate(const Precedence& first, const Order& order, const Precedence& to, size_t groups, Lists* out) {
   const Lists from = launches_of(first, groups), own = launches_of(to, groups);
   std::vector<uint32_t> at(order.size());
   for (uint32_t i = 0; i < order.size(); ++i) at[order[i]] = i;
-  std::vector<std::pair<uint32_t, uint32_t>> pairs;
+  std::vector<std::pair<uint32_t, uint32_t>> pairs, all;  // all: where `first` has it, place
   for (uint32_t g = 0; g < groups; ++g) {
     if (from[g].size() != own[g].size()) return false;
     std::vector<uint32_t> turns(own[g].size());
     for (uint32_t k = 0; k < turns.size(); ++k) turns[k] = k;
     std::sort(turns.begin(), turns.end(), [&](uint32_t a, uint32_t b) { return at[from[g][a]] < at[from[g][b]]; });
-    for (uint32_t k : turns) pairs.emplace_back(g, own[g][k]);
+    for (uint32_t k : turns) pairs.emplace_back(g, own[g][k]), all.emplace_back(at[from[g][k]], own[g][k]);
   }
-  *out = Lists(groups, pairs);
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());  // a call that launches on several groups
+  for (const auto& [turn, place] : all) pairs.emplace_back(static_cast<uint32_t>(groups), place);
+  *out = Lists(groups + 1, pairs);
   return true;
 }
 

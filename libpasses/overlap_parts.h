@@ -109,7 +109,7 @@ Played play(Step& step, StepClock& clock, const Order& order);
 
 struct ModelLimits {
   int64_t peak_bytes = 0;           // by StepMemory
-  const Lists* launches = nullptr;  // by group: places in the order that another program has chosen; null = free
+  const Lists* launches = nullptr;  // chains of places in the order that another program has chosen; null = free
   bool polish = true;               // small graphs: move single nodes at the end
 };
 // The best order that was found: never longer than the graph's own, and within the limit where the graph's own is; but
