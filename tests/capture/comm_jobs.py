@@ -1,5 +1,6 @@
 """Steps of distributed jobs whose traffic the passes of communication have to bring in order: more kinds than jobs.py has,
-which is about capturing. For `torchrun -m stepgraph_capture comm_jobs.py:NAME`, on any even number of ranks.
+which is about capturing. For `torchrun -m stepgraph_capture comm_jobs.py:NAME`, on any even number of ranks
+(sharded_experts: any).
 """
 
 import os
@@ -260,6 +261,43 @@ class SplitHead(nn.Module):
 
     def forward(self, ids):
         return self.head(_Copy.apply(torch.tanh(self.mid(self.table(ids))), self.group))
+
+
+class _ExpertLayer(nn.Module):
+    def __init__(self, width, group):
+        super().__init__()
+        self.ff, self.moe = jobs.Mlp(width, 3 * width), jobs.Experts(width, group)
+
+    def forward(self, x):
+        return self.moe(self.ff(x))
+
+
+class _ExpertModel(nn.Module):
+    """Three layers with tokens exchanged in each, a norm and a head: 14 tokens, which three chunks do not divide."""
+
+    def __init__(self, width, group):
+        super().__init__()
+        self.table = nn.Embedding(VOCABULARY, width)
+        self.layers = nn.ModuleList(_ExpertLayer(width, group) for _ in range(3))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, VOCABULARY, bias=False)
+
+    def forward(self, ids):
+        x = self.table(ids).flatten(0, 1)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x))
+
+
+def sharded_experts():
+    """Experts are each rank's own, all else is sharded over the same ranks: exchanges and gathers on one group."""
+    model = _ExpertModel(12, dist.group.WORLD)
+    own = {p for layer in model.layers for p in layer.moe.parameters()}
+    mesh = _mesh(dist.get_world_size(), names=("fsdp",))
+    for module in (*model.layers, model):
+        fully_shard(module, mesh=mesh, ignored_params=own)
+    torch.manual_seed(100 + dist.get_rank())
+    ids, targets = torch.randint(0, VOCABULARY, (2, 7)), torch.randint(0, VOCABULARY, (2, 7))
+    return dict(model=model, loss_fn=jobs.loss_fn, inputs={"ids": ids}, targets=targets)
 
 
 def split_head():

@@ -30,13 +30,21 @@ JOBS = (
     "sequence_parallel",
     "loss_over_ranks",
     "split_head",
+    "sharded_experts",
 )
+ANY_RANKS = {"sharded_experts": (3,)}  # besides those of --ranks
 CLEAN, REMAT, ISOLATE = ("clean",), ("remat",), ("overlap", "--isolate-only")
 BLOCKS, SIZE, AUTO = ("bucket",), ("bucket", "--plan", "by-size:512", "--prefetch", "2"), ("bucket", "--plan", "auto")
 MODEL, REFERENCE = ("overlap",), ("overlap", "--strategy", "reference")
 DENSE = ("overlap", "--strategy", "reference", "--dense-fsdp", "--best-effort")
 # By job, the modules to be chunked.
-MODULES = {"two_stacks": "decoder.*.ff", "two_stacks_bf16": "encoder.*.ff", "split_head": "mid"}
+MODULES = {
+    "two_stacks": "decoder.*.ff",
+    "two_stacks_bf16": "encoder.*.ff",
+    "split_head": "mid",
+    "sharded_experts": "layers.*.moe",
+}
+CHUNKS = {"sharded_experts": "3"}
 CHAINS = (
     [BLOCKS],
     [SIZE],
@@ -102,7 +110,7 @@ def check_job(name, ranks, bin_folder, folder, say):
     for count in HEADS:
         head = ("--auto", "--chunks", str(count), "--min-output", "1KiB")
         cases.append((head, lambda h=head: job.hold_chunks(h, [BLOCKS, MODEL], name in WHOLE)))
-    modules = ("--modules", MODULES.get(name, "layers.*"), "--chunks", "2", "--best-effort")
+    modules = ("--modules", MODULES.get(name, "layers.*"), "--chunks", CHUNKS.get(name, "2"), "--best-effort")
     cases.append((modules, lambda: job.hold_chunks(modules, [ISOLATE, BLOCKS, DENSE], False)))
     for label, hold in cases:
         try:
@@ -130,8 +138,8 @@ def main():
     options = parser.parse_args()
     say = print if options.v else (lambda text: None)
     tally = Tally()
-    for ranks in map(int, options.ranks.split(",")):
-        for name in options.names or JOBS:
+    for name in options.names or JOBS:
+        for ranks in sorted({*map(int, options.ranks.split(",")), *ANY_RANKS.get(name, ())}):
             words = (name, ranks, os.path.abspath(options.bin), options.keep, say)
             tally.say_held(f"{name} on {ranks} ranks", check_in_folder, *words)
     return tally.finish()
