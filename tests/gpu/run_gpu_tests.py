@@ -453,9 +453,10 @@ class Tests:
                 os.remove(log)
                 self.expect(f'attention {depth} by tiles', len(names) != 4 and str(names))
 
-    def conformance(self, at):
+    def conformance(self, at, every=0):
         begin = time.monotonic()
-        status, text = self.run([self.args.vectors, '--backend', 'cuda', '--every', str(self.args.every), '--listed',
+        every = str(every or self.args.every)
+        status, text = self.run([self.args.vectors, '--backend', 'cuda', '--every', every, '--listed',
                                  os.path.join(HERE, '../conformance/listed.txt'),
                                  os.path.join(HERE, '../conformance/vectors')], timeout=900)
         said = [line for line in text.splitlines() if 'vectors' in line or line.startswith('FAIL')]
@@ -476,7 +477,7 @@ class Tests:
             self.long_sums(at)
             self.attention(at)
             if self.args.vectors:
-                self.conformance(at)
+                self.conformance(at, 3 * self.args.every)
         self.env = kept
 
     def captures(self, at):
