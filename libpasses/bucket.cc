@@ -45,9 +45,10 @@ int64_t most_live(const Job& job) {
   return most_bytes(job, [](const Liveness& live) { return live.lower_bound_bytes; });
 }
 
-// The deepest prefetch that the limit allows.
-Status place(Job* job, const BucketOptions& options, Outcome* out) {
-  out->prefetch = options.prefetch < 0 ? BucketOptions::kMaxPrefetch : options.prefetch;
+// The deepest prefetch that the limit allows. More than there are buckets is as good as all.
+Status place(Job* job, size_t buckets, const BucketOptions& options, Outcome* out) {
+  const int64_t most = std::max<int64_t>(BucketOptions::kMaxPrefetch, static_cast<int64_t>(buckets));
+  out->prefetch = options.prefetch < 0 ? BucketOptions::kMaxPrefetch : std::min(options.prefetch, most);
   if (options.peak_bytes == 0) {
     out->moved = place_buckets(job, out->prefetch);
     return ok_status();
@@ -70,7 +71,7 @@ Status place(Job* job, const BucketOptions& options, Outcome* out) {
 
 Status apply(Job* job, const Members& members, const Plan& plan, const BucketOptions& options, Outcome* out) {
   out->gone = merge_buckets(job, members, plan);
-  return place(job, options, out);
+  return place(job, plan.size(), options, out);
 }
 
 // --- gathered once instead of twice ---

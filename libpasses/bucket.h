@@ -16,13 +16,15 @@
 //           the wait of the gather `prefetch` buckets earlier in their direction (the first ones of the backward: to
 //           its beginning), and waits for reductions behind the launch of the reduction `prefetch` buckets later. 0
 //           moves nothing.
-// Kept      A parameter of the first `prefetch` gathers of the backward that the forward has gathered too stays from
-//           there, largest first, as long as no more lives at once.
+// Kept      Parameters of the first `prefetch` gathers of the backward that the forward has gathered too stay from
+//           there, largest first, at most four, as long as no more lives at once.
 // Legal     what a role says: inputs of gathers are never written before, gradients never after; checked, not assumed.
 // Ranks     One plan for the job, of what all programs have. If the ranks would not agree after all, nothing changes,
 //           and that is said.
-// Results   bitwise equal: a reduction adds element by element in the order of ranks, whatever else is in its message.
-// Cost      linear in the nodes, and in the members of each bucket times its ranks for reductions.
+// Results   bitwise equal where a reduction adds element by element in the order of ranks, whatever else is in its
+//           message: --comm local and mpi, and nccl with --deterministic. NCCL's own order may hang on the place.
+// Cost      linear in the nodes, and in the members of each bucket times its ranks for reductions; --peak plans once a
+//           distance, --plan auto simulates each plan.
 // Limits    main graphs only, and inputs that are said to be parameters. Gathers of several element types do not run
 //           with --numerics f64.
 // Tests     golden/bucket, passes/run_bucket.py, unit/bucket_test.cc, unit/collective_roles_test.cc.

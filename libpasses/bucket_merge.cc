@@ -81,11 +81,15 @@ class Merger {
     }
   }
 
-  // One parameter that several members gather: the first of them, for all.
+  // One parameter that several members gather: the first of them, for all, waited for where the first wait was.
   void share(const Bucket& bucket, int32_t id) {
     size_t first = bucket.members[0];
-    for (size_t m : bucket.members)
+    NodeId wait = site(first).wait;
+    for (size_t m : bucket.members) {
       if (graph_.before(site(m).launch, site(first).launch)) first = m;
+      if (graph_.before(site(m).wait, wait)) wait = site(m).wait;
+    }
+    if (wait != site(first).wait) graph_.move_before(site(first).wait, wait);
     mark(site(first), info_of(bucket, id));
     Draft draft = begin(bucket, id);
     draft.named.insert(output_of(first));

@@ -7,7 +7,8 @@
 //           file; the new family has no alias, as no producer knows it. --isolate-only ends here.
 // Model     the order that takes the least time on a machine (libgraph/sim) of those that were tried, with a planned
 //           peak within the limit: that of the graph as it is, or --peak. If none is shorter (by a thousandth) and none
-//           comes under a limit that the graph is above, the graph stays as it is.
+//           comes under a limit that the graph is above, the graph stays as it is. That no order comes under --peak
+//           is a warning.
 // Reference TorchTitan's phases for chunked modules (overlap_reference.cc), and its dense-region schedule of gathers
 //           and reductions when asked for (overlap_dense.cc). It is what it is: reported, and held against no limit.
 // Legal     each node stays behind all that libgraph/order.h says it must follow, which is checked for the whole order

@@ -10,7 +10,7 @@ namespace sg::overlap_parts {
 namespace {
 
 constexpr size_t kListPlays = 800'000;      // nodes that list scheduling may play in all ...
-constexpr size_t kLeastRules = 8;           // ... but never less than so many orders
+constexpr size_t kLeastRules = 8;           // ... and so many orders more in any case
 constexpr size_t kPolishPlays = 1'500'000;  // nodes that moving single nodes may play
 constexpr size_t kPolishedNodes = 400;      // above that, single moves find too little
 constexpr double kGain = 1e-3;              // shorter by less than this is no reason to move nodes

@@ -384,6 +384,11 @@ Result<Change> overlap(Job* job, const OverlapOptions& options, PassContext& con
     SG_ASSIGN(out.after, measure->figures(next));
   }
   if (!out.kept) out.after = out.before;
+  if (options.peak_bytes != 0 && out.measured && out.after.peak_bytes > options.peak_bytes)
+    context.notes->warning("overlap", "no order comes under --peak " +
+                                          human_bytes(static_cast<double>(options.peak_bytes)) + ": the peak is " +
+                                          human_bytes(static_cast<double>(out.after.peak_bytes)) +
+                                          "; sg-remat --peak lowers it by computing again");
   for (const Error& error : plan.refused) context.notes->warning("overlap", error.where.path + ": " + error.message);
   const size_t moved = out.kept ? moved_nodes(plan) : 0;
   change.summary =

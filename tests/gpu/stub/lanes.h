@@ -5,7 +5,8 @@
 // without a meeting in between is read too early in one order, or too late in the other. Shuffles and `mma` exchange
 // what each lane holds, as PTX says where in a matrix that is.
 //   SG_STUB_LANES=down     the last lane and warp run first; else the first do
-// Lanes that wait for what cannot come (one has ended, or waits elsewhere) are said, and end the process.
+// Lanes that wait for what cannot come (one has ended, or waits with its block and not its warp) are said, and end the
+// process. Which of two shuffles the lanes of a warp are in is not held against each other.
 #pragma once
 
 #include <cstddef>
