@@ -59,6 +59,7 @@ void rest_a_moment() { std::this_thread::sleep_for(std::chrono::microseconds(20)
 }  // namespace
 
 struct ncclComm {
+  std::string name;  // of the region
   Region* region = nullptr;
   int rank = 0, ranks = 1;
   std::atomic<bool> aborted{false}, failed{false};
@@ -281,6 +282,7 @@ STUB ncclGetUniqueId(ncclUniqueId* id) {
   std::memset(id, 0, sizeof *id);
   std::snprintf(id->internal, sizeof id->internal, "/sg-fake-nccl-%d-%d", static_cast<int>(getpid()), ++count);
   if (rule_is("id")) return ncclSystemError;
+  shm_unlink(id->internal);  // what a process that had this number and died has left
   const int file = shm_open(id->internal, O_RDWR | O_CREAT | O_EXCL, 0600);
   if (file < 0 || ftruncate(file, sizeof(Region)) != 0) return ncclSystemError;
   close(file);
@@ -289,6 +291,7 @@ STUB ncclGetUniqueId(ncclUniqueId* id) {
 STUB ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (ranks > kMostRanks || !config || config->blocking != 0) return ncclInvalidArgument;
   auto* comm = new ncclComm;
+  comm->name = id.internal;
   comm->region = open_region(id);
   comm->rank = rank;
   comm->ranks = ranks;
@@ -307,6 +310,7 @@ STUB ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   return ncclSuccess;
 }
 STUB ncclCommAbort(ncclComm_t comm) {
+  shm_unlink(comm->name.c_str());  // where not all have come
   comm->aborted = true;
   return ncclSuccess;
 }  // kept: the stream may still look at it
