@@ -166,7 +166,7 @@ class FxImporter {
       auto names = read_fx_unit(std::move(*step.dynamo));  // names only: what is wrong there is no matter
       if (names.ok()) name_inputs_from_dynamo(**names, &pool(), &program);
     }
-    learn_fx_sizes(step.sizes, &pool(), &program.source);
+    learn_fx_sizes(step.sizes, &pool(), &program.source, &gaps_);
     classify_fx_ports(&program, &pool());
     put_numbers_in(step.sizes, &pool(), &program.source);
     spread_backward(&program.source.graph);
@@ -263,6 +263,7 @@ class FxImporter {
       add("what " + counted(nameless, "input") + (nameless == 1 ? " is" : " are") + " called in the model");
     if (gaps_.cut_annotations != 0)
       add("the ends of " + counted(gaps_.cut_annotations, "annotation") + " (cut after 40 characters)");
+    if (gaps_.unread_guards != 0) add(counted(gaps_.unread_guards, "guard") + " in words that can be read");
     if (gaps_.unread_annotations != 0) add(counted(gaps_.unread_annotations, "annotation") + " that cannot be read");
     if (gaps_.subclasses != 0)
       add("the inside of " + counted(gaps_.subclasses, "tensor subclass") + " (read as plain tensors)");

@@ -70,8 +70,9 @@ Result<FxProgram> lower_fx_program(const FxLowering& lowering, FxUnit* unit, uin
 std::vector<uint32_t> fx_roots(const FxFile& file);
 // Kinds and FQNs of inputs from the graph that Dynamo made of the same step.
 void name_inputs_from_dynamo(const FxUnit& dynamo, Pool* pool, FxProgram* program);
-// Hints and ranges of symbols, and what was assumed of them. What cannot be read is passed over: symbols of floats, say.
-void learn_fx_sizes(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program);
+// Hints and ranges of symbols, and what was assumed of them. Symbols of floats are passed over; guards that cannot be
+// read are counted.
+void learn_fx_sizes(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program, FxGaps* gaps);
 // Under dynamic=True numbers of the model's objects (`self.eps`) are inputs of no sizes; a trace tells them: they become
 // nodes. REQUIRES: the ports are classified
 void put_numbers_in(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program);

@@ -22,6 +22,7 @@ struct FxGaps {
   uint64_t untyped_inputs = 0;
   uint64_t cut_annotations = 0;     // values that were cut after 40 characters
   uint64_t unread_annotations = 0;  // those that are no literals
+  uint64_t unread_guards = 0;       // of a log, about sizes
 };
 
 struct FxType {

@@ -32,6 +32,19 @@ std::string plain_source(std::string_view text) {
   return std::string(text.substr(3, end - 3)) + std::string(text.substr(end + 2));
 }
 
+// PyTorch calls a float's symbol zf0. Floats of a step are numbers in its graph, whatever is assumed of them.
+bool is_of_floats(std::string_view guard) { return guard.find("zf") != std::string_view::npos; }
+
+// False: it cannot be read, or there are too many.
+bool learn_guard(std::string_view text, Pool* pool, SourceProgram* program) {
+  auto guards = parse_sympy_guards(pool, text);
+  if (!guards.ok() || program->known_guards.size() + guards->size() > kMaxGuards) return false;
+  for (const Guard& guard : *guards)
+    if (pool->exprs.is_invalid(guard.left) || pool->exprs.is_invalid(guard.right)) return false;
+  program->known_guards.insert(program->known_guards.end(), guards->begin(), guards->end());
+  return true;
+}
+
 // What Dynamo calls an input that it takes from there: L['self']._modules['norm'].eps is L_self_modules_norm_eps, without
 // the L_ here.
 std::string name_of_source(std::string_view source) {
@@ -62,15 +75,10 @@ SourceNode number_node(const SourceInput& input, double number, Pool* pool) {
 
 }  // namespace
 
-void learn_fx_sizes(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program) {
+void learn_fx_sizes(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program, FxGaps* gaps) {
   for (const FxSize& size : sizes) {
     if (size.is_guard) {
-      auto guards = parse_sympy_guards(pool, size.text);
-      if (!guards.ok()) continue;
-      for (const Guard& guard : *guards) {
-        bool is_readable = !pool->exprs.is_invalid(guard.left) && !pool->exprs.is_invalid(guard.right);
-        if (is_readable && program->known_guards.size() < kMaxGuards) program->known_guards.push_back(guard);
-      }
+      if (!is_of_floats(size.text) && !learn_guard(size.text, pool, program)) ++gaps->unread_guards;
       continue;
     }
     Symbol symbol;

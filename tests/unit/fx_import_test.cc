@@ -406,8 +406,8 @@ TEST_CASE("trace: what symbols stand for") {
       fact(R"("create_symbol": {"symbol": "s9", "val": "7", "vr": "[2, int_oo]", "source": "L['y'].size()[0]"})") +
       fact(R"("create_symbol": {"symbol": "zf1", "val": "0.25", "vr": "[-oo, oo]", "source": "L['self'].norm.eps"})") +
       fact(R"j("guard_added_fast": {"expr": "Ne(s77, 4)"})j") + fact(R"j("guard_added_fast": {"expr": "Eq(s9, 7)"})j") +
-      fact(R"("guard_added": {"expr": "zf1 > 0.0"})") + fact(R"("create_symbol": {"symbol": 3})") +
-      event("dynamo_output_graph", R"fx(class GraphModule(torch.nn.Module):
+      fact(R"j("guard_added": {"expr": "Odd(s77)"})j") + fact(R"("guard_added": {"expr": "zf1 > 0.0"})") +
+      fact(R"("create_symbol": {"symbol": 3})") + event("dynamo_output_graph", R"fx(class GraphModule(torch.nn.Module):
     def forward(self, s77: "Sym(s77)", L_x_: "f32[s77]", L_self_norm_eps: "f64[]", L_kwargs_ids_: "i64[s77]"):
         return (L_x_,)
 )fx") +
@@ -417,7 +417,8 @@ TEST_CASE("trace: what symbols stand for") {
         add_1: "f32[s77][1]cpu" = torch.ops.aten.add.Tensor(add, arg3_1);  add = arg3_1 = None
         return (add_1,)
 )fx");
-  Result<Job> job = import_trace_of({text});
+  Diagnostics told;
+  Result<Job> job = import_trace_of({text}, {}, &told);
   INFO((job.ok() ? "" : job.error().message));
   REQUIRE(job.ok());
   const Program& program = *job->programs[0];
@@ -427,6 +428,9 @@ TEST_CASE("trace: what symbols stand for") {
   CHECK(job->pool->strings[program.symbols[0].source] == "x.size()[0]");
   REQUIRE(program.guards.size() == 1);
   CHECK(program.guards[0].relation == Relation::ne);
+  REQUIRE_FALSE(told.list().empty());
+  CHECK(told.list()[0].message.find("1 guard in words that can be read") !=
+        std::string::npos);  // of sizes, not of floats
   // A number of the model's is no input; a keyword argument is called as the caller calls it.
   REQUIRE(program.graph.inputs().size() == 3);
   CHECK(job->pool->strings[program.graph.inputs()[2].fqn] == "ids");
