@@ -37,7 +37,8 @@ class Holes {
       bytes += next->second;
       remove(next);
     }
-    place + bytes == end_ ? void(end_ = place) : insert(place, bytes);
+    if (place + bytes == end_) end_ = place;
+    else insert(place, bytes);
   }
 
  private:
