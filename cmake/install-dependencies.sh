@@ -17,7 +17,8 @@ required=(
   "/usr/include/yaml-cpp/yaml.h:libyaml-cpp-dev"
   "/usr/include/catch2/catch.hpp:catch2"
 )
-optional=( "ninja:ninja-build" "ccache:ccache" "clang++:clang" "/usr/include/dnnl.h:libdnnl-dev" "mpirun:openmpi-bin" "mpicxx:libopenmpi-dev" )
+optional=( "ninja:ninja-build" "ccache:ccache" "clang++:clang" "/usr/include/libdeflate.h:libdeflate-dev"
+           "/usr/include/dnnl.h:libdnnl-dev" "mpirun:openmpi-bin" "mpicxx:libopenmpi-dev" )
 tests=( "zsh:zsh" "fish:fish" "mandoc:mandoc" "clang-format:clang-format" "file:file" )
 check_only=${1:-}
 [ -z "${CI:-}" ] && [ "$check_only" != "--tests" ] || optional+=( "${tests[@]}" )

@@ -8,9 +8,12 @@ using namespace sg;
 
 namespace {
 
-std::string pack(std::string_view text) {
+std::string pack(std::string_view text, bool sum_of_header = false) {
   z_stream z{};
   REQUIRE(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) == Z_OK);
+  gz_header header{};
+  header.hcrc = sum_of_header ? 1 : 0;
+  REQUIRE(deflateSetHeader(&z, &header) == Z_OK);
   std::string out(deflateBound(&z, text.size()), '\0');
   z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   z.avail_in = static_cast<uInt>(text.size());
@@ -50,6 +53,23 @@ TEST_CASE("every truncation and every damaged bit of a gzip file is an error or 
     auto out = gunzip(damaged);
     if (out.ok()) CHECK(out.value() == text);  // bits of the header that say nothing about the text
   }
+}
+
+TEST_CASE("a wrong checksum of the header is an error, wherever the member stands") {
+  const std::string text = pattern(300), plain = pack(text), packed = pack(text, true);
+  CHECK(gunzip(packed).value() == text);
+  CHECK(gunzip(plain + packed).value() == text + text);
+  std::string damaged = packed;
+  damaged[10] = static_cast<char>(damaged[10] ^ 1);
+  CHECK(!gunzip(damaged).ok());
+  CHECK(!gunzip(plain + damaged).ok());
+}
+
+TEST_CASE("what follows the last member is an error with its place") {
+  const std::string packed = pack(pattern(300));
+  auto out = gunzip(packed + "tail");
+  REQUIRE(!out.ok());
+  CHECK(out.error().where.offset.value_or(0) >= packed.size());
 }
 
 TEST_CASE("a gzip file may not unpack to more than its limits") {
