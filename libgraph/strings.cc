@@ -14,9 +14,15 @@ constexpr size_t kMostDoublings = 8;
 
 }  // namespace
 
-StringTable::StringTable(const StringTable& other) {
-  reserve(other.size());
-  for (std::string_view s : other.strings_) intern(s);
+StringTable::StringTable(const StringTable& other) : index_(other.index_) {
+  size_t bytes = 0;
+  for (std::string_view s : other.strings_) bytes += s.size();
+  blocks_.push_back(std::make_unique_for_overwrite<char[]>(bytes));
+  advise_large_pages(blocks_.back().get(), bytes);
+  free_ = blocks_.back().get();
+  free_bytes_ = bytes;
+  strings_.reserve(other.size());
+  for (std::string_view s : other.strings_) strings_.push_back(keep(s));
 }
 
 StrId StringTable::intern(std::string_view s) {

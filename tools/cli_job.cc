@@ -11,6 +11,7 @@
 #include "libgraph/merge.h"
 #include "libgraph/text/text.h"
 #include "tools/cli_output.h"
+#include "tools/write_ahead.h"
 
 namespace sg::cli {
 namespace {
@@ -109,13 +110,16 @@ Status write_output(const Args& args, const std::string& path, std::string_view 
   return ok_status();
 }
 
-Status write_job(const Args& args, const Job& job, std::string_view passes) {
+bool writes_one_binary(const Args& args) { return !wants_text(args) && !is_rank_pattern(output_of(args)); }
+
+Status write_job(const Args& args, const Job& job, std::string_view passes, WriteAhead* ahead) {
   std::string path = output_of(args);
   size_t written = 0;
   if (is_rank_pattern(path)) {
     SG_TRY(write_exploded(args, job, path));
   } else {
-    SG_ASSIGN(std::string bytes, bytes_of(args, job));
+    std::optional<Result<std::string>> made = ahead == nullptr ? std::nullopt : ahead->take();
+    SG_ASSIGN(std::string bytes, made ? std::move(*made) : bytes_of(args, job));
     SG_TRY(args.has("dry-run") ? try_to_write(path, bytes) : write_whole(path, bytes));
     written = bytes.size();
   }

@@ -15,6 +15,8 @@
 
 namespace sg::cli {
 
+class WriteAhead;
+
 // A job as read, before the verifier: with its texts, if it came as text, so that findings can show the line.
 struct Loaded {
   Job job;
@@ -55,7 +57,11 @@ Status check_output(const Args& args);
 
 // The job in the form and to the place that the options ask for, then a line (or with --json a report) about it.
 // `passes` is JSON that the report has under that key; empty = none. With --dry-run nothing is put in its place.
-Status write_job(const Args& args, const Job& job, std::string_view passes = {});
+// `ahead` may hold the bytes already (write_ahead.h).
+Status write_job(const Args& args, const Job& job, std::string_view passes = {}, WriteAhead* ahead = nullptr);
+
+// Whether write_job writes one binary file: what a WriteAhead is for.
+bool writes_one_binary(const Args& args);
 
 // A text or report to -o, as write_output does, or to standard output.
 Status write_text(const Args& args, std::string_view text);

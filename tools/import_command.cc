@@ -10,6 +10,7 @@
 #include "tools/cli_output.h"
 #include "tools/import_sources.h"
 #include "tools/reports.h"
+#include "tools/write_ahead.h"
 
 namespace sg::cli {
 namespace {
@@ -50,10 +51,10 @@ Status check_data_place(const Args& args, const std::string& place) {
 }
 
 // The graph and its tensors: both are complete before either is put in its place.
-Status write_all(const Args& args, const Job& job, const Imported& imported) {
+Status write_all(const Args& args, const Job& job, const Imported& imported, WriteAhead* ahead) {
   std::string place = data_place(args);
   if (imported.tensors.empty() || place.empty()) {
-    SG_TRY(write_job(args, job));
+    SG_TRY(write_job(args, job, {}, ahead));
     if (!imported.tensors.empty())
       args.report().line("sg-import: " + counted(imported.tensors.size(), "tensor") +
                          " of weights and constants not written: --data FILE says where to");
@@ -61,7 +62,7 @@ Status write_all(const Args& args, const Job& job, const Imported& imported) {
   }
   SG_TRY(check_data_place(args, place));
   SG_ASSIGN(OutputFile tensors, stage_tensors(place, imported.tensors, {{{kWrittenBy, "sg-import"}}, false}));
-  SG_TRY(write_job(args, job));
+  SG_TRY(write_job(args, job, {}, ahead));
   if (!args.has("dry-run")) SG_TRY(tensors.commit());
   args.report().line(std::string("sg-import: ") + (args.has("dry-run") ? "would write " : "wrote ") + place + ": " +
                      counted(imported.tensors.size(), "tensor"));
@@ -104,9 +105,10 @@ Result<int> run_import(const Args& args) {
                        " contradicted by the data or the op: put right (--check lists them)");
   add_provenance(args, {"from", "model", "spmd", "rank", "compile-id"}, sources.digest, job);
   Loaded loaded{std::move(*job), sources.name, {}, sources.bytes};
+  WriteAhead ahead(loaded.job, writes_one_binary(args) ? args.threads() : 1);
   SG_TRY(require_valid(args, loaded));
   if (output_of(args) == "-") args.report().line("sg-import: read " + sources.name + ": " + describe(loaded.job));
-  SG_TRY(write_all(args, loaded.job, *imported));
+  SG_TRY(write_all(args, loaded.job, *imported, &ahead));
   return leave(args, 0);
 }
 

@@ -25,6 +25,10 @@ bool looks_binary(std::string_view bytes);  // has our file identifier where it 
 // The sealed bytes of `job`; fails when it would pass the 2 GiB a FlatBuffer can hold.
 Result<std::string> write_binary(const Job& job);
 
+// The same bytes, looked up in `pool`, a copy of the job's: what interns into the job's own meanwhile, as the verifier
+// does, may do so on another thread.
+Result<std::string> write_binary(const Job& job, const Pool& pool);
+
 // Checks seal, version and structure, then builds the job. Semantic checks are the verifier's. `file` is for messages.
 Result<Job> read_binary(std::string_view bytes, const std::string& file);
 

@@ -33,7 +33,7 @@ size_t first_allocation(const Job& job) {
 
 double canonical_float(double v) { return std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v; }
 
-FileWriter::FileWriter(const Job& job) : job_(job), pool_(*job.pool), builder_(first_allocation(job)) {
+FileWriter::FileWriter(const Job& job, const Pool& pool) : job_(job), pool_(pool), builder_(first_allocation(job)) {
   strings_.index.assign(pool_.strings.size(), kNoIndex);
   exprs_.index.assign(pool_.exprs.size(), kNoIndex);
   types_.index.assign(pool_.types.size(), kNoIndex);
@@ -186,6 +186,8 @@ Result<std::string> FileWriter::finish() {
   return out;
 }
 
-Result<std::string> write_binary(const Job& job) { return FileWriter(job).finish(); }
+Result<std::string> write_binary(const Job& job) { return write_binary(job, *job.pool); }
+
+Result<std::string> write_binary(const Job& job, const Pool& pool) { return FileWriter(job, pool).finish(); }
 
 }  // namespace sg

@@ -27,7 +27,7 @@ inline constexpr uint32_t kNoIndex = 0xFFFFFFFFu;  // "none" in the file
 
 class FileWriter {
  public:
-  explicit FileWriter(const Job& job);
+  FileWriter(const Job& job, const Pool& pool);  // `pool` is the job's or a copy of it
   Result<std::string> finish();
 
  private:

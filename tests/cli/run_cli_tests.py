@@ -288,6 +288,29 @@ def exported_programs_bring_their_weights():
     expect(run(["sg-import"], gzip.compress(b"nonsense")), 3, "<stdin>")
 
 
+def long_capture(nodes, bad=None):
+    """A chain of so many negations; the type recorded for node `bad` is wrong in a way that no rule can repair."""
+    typed = lambda name, size=4: {"name": name, "type": {"tensor": "float32", "shape": [size], "stride": [1], "device": "cpu"}}
+    chain = [{**typed(f"n{i}"), "op": "aten.neg.default", "args": [{"ref": f"n{i - 1}" if i else "x"}], "kwargs": {}} for i in range(nodes)]
+    if bad is not None:
+        chain[bad]["type"]["stride"] = [-3]
+    return json.dumps({"format": "step-capture", "version": 1, "producer": {"torch": "2.15"}, "world": {"size": 1, "rank": 0},
+                       "inputs": [{**typed("x"), "kind": "input", "fqn": "x"}], "nodes": chain,
+                       "outputs": [{"value": {"ref": f"n{nodes - 1}"}, "kind": "other"}]}).encode()
+
+
+@case
+def imports_written_ahead_are_those_written_after():
+    whole = long_capture(5000)
+    one = expect(run(["sg-import", "-q", "-j1"], whole), 0).out
+    assert expect(run(["sg-import", "-q", "-j2"], whole), 0).out == one and len(one) > 100000
+    expect(run(["sg-import", "-q", "-j2", "-o", "long.sg"], whole), 0)
+    assert read("long.sg") == one
+    for jobs in ("-j1", "-j2"):
+        expect(run(["sg-import", jobs, "-o", "none.sg"], long_capture(5000, bad=4000)), 3, "not a valid graph: 2 findings")
+        assert not os.path.exists("none.sg")
+
+
 @case
 def gzip_is_read():
     assert expect(run(["sg-import", "-q"], gzip.compress(read(os.path.join(DATA, "step.json")))), 0).out != b""

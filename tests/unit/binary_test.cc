@@ -2,9 +2,12 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <future>
+#include <memory>
 
 #include "libgraph/binary/seal.h"
 #include "libgraph/sha256.h"
+#include "libgraph/verify/verify.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"
 #include "tests/support/sample_job.h"
@@ -96,6 +99,24 @@ TEST_CASE("random jobs are the same after writing and reading") {
 
 TEST_CASE("the bytes depend on the job only, not on what its pool holds") {
   CHECK(written(test::sample_job({"zz", "body", "u0", "cpu", "a_1"})) == written(test::sample_job()));
+}
+
+TEST_CASE("the bytes are the same when made from a copy of the pool, while the job's own goes on interning") {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    INFO("seed " << seed);
+    Job job = test::random_job(seed);
+    const std::string bytes = written(job);
+    const Pool copy(*job.pool);
+    auto made = std::async(std::launch::async, [&] { return write_binary(job, copy); });
+    verify(job, {}, std::make_unique<Diagnostics>().get());
+    for (size_t i = 0; i < 5000; ++i) job.pool->str("name " + std::to_string(i));
+    Result<std::string> again = made.get();
+    REQUIRE(again.ok());
+    CHECK(again.value() == bytes);
+    CHECK(copy.strings.size() < job.pool->strings.size());
+    for (uint32_t i = 0; i < copy.strings.size(); ++i)
+      CHECK(copy.strings.find(job.pool->strings[StrId(i)]) == StrId(i));
+  }
 }
 
 TEST_CASE("the bytes do not remember erased nodes and removed order") {

@@ -1,0 +1,35 @@
+#include "tools/write_ahead.h"
+
+#include <system_error>
+
+#include "libgraph/binary/binary.h"
+
+namespace sg::cli {
+namespace {
+
+constexpr size_t kLeastNodes = 2000;  // a millisecond of writing: a thread costs a tenth of it
+
+size_t node_count(const Job& job) {
+  size_t count = 0;
+  for (const auto& program : job.programs) count += program->graph.node_count();
+  return count;
+}
+
+}  // namespace
+
+WriteAhead::WriteAhead(const Job& job, size_t threads) {
+  if (threads < 2 || node_count(job) < kLeastNodes) return;
+  pool_.emplace(*job.pool);
+  try {
+    bytes_ = std::async(std::launch::async, [this, &job] { return write_binary(job, *pool_); });
+  } catch (const std::system_error&) {
+    pool_.reset();  // no thread: the bytes are made when they are needed
+  }
+}
+
+std::optional<Result<std::string>> WriteAhead::take() {
+  if (!bytes_.valid()) return std::nullopt;
+  return bytes_.get();
+}
+
+}  // namespace sg::cli
