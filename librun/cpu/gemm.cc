@@ -14,16 +14,33 @@ namespace sg::cpu {
 namespace {
 
 constexpr int64_t kColumns = 1024;
-constexpr int64_t kSumsStep = kColumns + 16;  // not a multiple of 4096 bytes: rows would compete for cache sets
-constexpr int64_t kSmallWork = 1 << 17;       // multiply-adds not worth a second thread
+constexpr int64_t kSmallWork = 1 << 17;  // multiply-adds not worth a second thread
 
 template <class Engine>
 struct Workspace {
   typename Engine::Packed* a;      // [Engine::packed_size]
   typename Engine::Packed* panel;  // [Engine::panel_size]
   typename Engine::Sum* self;      // [rows, tile columns]
-  typename Engine::Sum* sums;      // [rows, kSumsStep]
+  typename Engine::Sum* sums;      // [rows, sums_step]
+  int64_t sums_step;               // not a multiple of 4096 bytes: rows would compete for cache sets
 };
+
+// out = sums + self, both of T and their rows contiguous: whole rows of the block at once.
+template <class T>
+bool finish_rows(const GemmBlock<T>& block, int64_t j, int64_t columns) {
+  const GemmJob& job = *block.job;
+  const bool plain = job.self.data && job.alpha == 1 && job.beta == 1 && job.self.dtype == kTileType<T> &&
+                     job.out.dtype == kTileType<T> && job.self.column_step == 1 && job.out.column_step == 1;
+  if (!plain) return false;
+  for (int64_t i = 0; i < block.rows(); ++i) {
+    const T* sums = block.sums + i * block.sums_step + (j - block.c0);
+    const T* self = reinterpret_cast<const T*>(job.self.at(block.i0 + i, j).data);
+    T* out = reinterpret_cast<T*>(const_cast<std::byte*>(job.out.at(block.i0 + i, j).data));
+#pragma GCC ivdep  // `out` is `self` or apart from it
+    for (int64_t c = 0; c < columns; ++c) out[c] = sums[c] + self[c];
+  }
+  return true;
+}
 
 // From sums to results, one panel.
 template <class T>
@@ -50,7 +67,7 @@ void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1,
   using T = typename Engine::Sum;
   const Workspace<Engine>& own = spaces[static_cast<size_t>(first_space)];
   const int64_t width = engine.columns();
-  GemmBlock<T> block{&job, i0, i1, 0, 0, own.sums, kSumsStep};
+  GemmBlock<T> block{&job, i0, i1, 0, 0, own.sums, own.sums_step};
   for (block.c0 = 0; block.c0 < job.n; block.c0 = block.c1) {
     block.c1 = job.direct ? job.n : std::min(block.c0 + kColumns, job.n);
     if (job.direct) {
@@ -66,8 +83,8 @@ void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1,
         const Workspace<Engine>& space = spaces[static_cast<size_t>(thread)];
         int64_t j = block.c0 + begin * width, last = std::min(block.c0 + end * width, block.c1);
         engine.multiply(block, depth, j, last - j, own.a, space.panel);
-        for (; depth.end == job.k && j < last; j += width)
-          finish_panel(block, j, std::min(width, last - j), space.self, width);
+        if (depth.end < job.k || job.added || finish_rows(block, j, last - j)) return;
+        for (; j < last; j += width) finish_panel(block, j, std::min(width, last - j), space.self, width);
       });
     }
   }
@@ -75,6 +92,10 @@ void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1,
 
 bool overlap(const Tensor& a, const Tensor& b) {
   return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
+}
+
+bool is_same_view(const MatrixView& a, const MatrixView& b) {
+  return a.data == b.data && a.dtype == b.dtype && a.row_step == b.row_step && a.column_step == b.column_step;
 }
 
 // A product with what is the same for all its batch entries.
@@ -113,7 +134,10 @@ GemmJob job_of(const Plan& plan, int64_t entry) {
     job.swapped = true;
   }
   bool fits = dtype_bytes(g.out.dtype) == sizeof(typename Engine::Sum) && (job.out.column_step == 1 || plan.n == 1);
-  job.direct = fits && !(has_self && overlap(g.self, g.out));
+  job.added = fits && has_self && is_same_view(job.self, job.out) && job.alpha == 1 && job.beta == 1 &&
+              job.k <= Engine::kAddedDepth;
+  if (job.added) job.self = {};
+  job.direct = fits && (job.added || !has_self || !overlap(g.self, g.out));
   return job;
 }
 
@@ -165,24 +189,23 @@ class Run {
   }
 
   void make_workspaces() {
-    int64_t rows = 0, depth = 0;
-    bool sums = false, self = false;
+    int64_t rows = 0, depth = 0, sums_step = 0;
+    bool self = false;
     for (const Plan& p : plans_) {
       if (p.batch == 0) continue;
       GemmJob job = job_of<Engine>(p, 0);
       rows = std::max(rows, p.rows_step);
       depth = std::max(depth, std::min(p.k, kGemmDepth));
-      sums |= !job.direct;
+      if (!job.direct) sums_step = std::max(sums_step, padded_columns(std::min(p.n, kColumns)) + 16);
       self |= job.self.data != nullptr;
     }
     using T = typename Engine::Sum;
     using Packed = typename Engine::Packed;
     for (int i = 0; i < threads_; ++i) {
       Scratch& scratch = call_.scratch();
-      spaces_.push_back({scratch.take<Packed>(engine_.packed_size(rows, depth)),
-                         scratch.take<Packed>(engine_.panel_size(depth)),
-                         self ? scratch.take<T>(rows * engine_.columns()) : nullptr,
-                         sums ? scratch.take<T>(rows * kSumsStep) : nullptr});
+      spaces_.push_back(
+          {scratch.take<Packed>(engine_.packed_size(rows, depth)), scratch.take<Packed>(engine_.panel_size(depth)),
+           self ? scratch.take<T>(rows * engine_.columns()) : nullptr, scratch.take<T>(rows * sums_step), sums_step});
     }
   }
 

@@ -6,8 +6,9 @@
 namespace sg::cpu {
 namespace {
 
-// About half of a usual L2, the other half being for B and C.
-constexpr int64_t kFmaBytes = 1100 << 10, kUnitBytes = 1200 << 10;
+// Of packed A, of a usual L2 of 2 MB; the rest is for B and C. The more rows at a time, the less often B is packed,
+// which takes matrix units longer than multiply-adds, by their pace.
+constexpr int64_t kFmaBytes = 1100 << 10, kUnitBytes = 1600 << 10;
 constexpr int64_t kStreamSums = 1 << 20;  // sums that no cache would keep until somebody reads them
 
 }  // namespace
@@ -36,7 +37,7 @@ void FmaEngine<T>::multiply(const GemmBlock<T>& block, GemmDepth depth, int64_t 
                             T* panel) const {
   const GemmJob& job = *block.job;
   TileStart later = chain_ ? TileStart::chain : TileStart::add;
-  TileStart start = depth.begin == 0 ? TileStart::zero : later;
+  TileStart start = depth.begin > 0 ? later : job.added ? TileStart::add : TileStart::zero;
   multiply_packed(kernels_, a, block.rows(), job.b.at(depth.begin, j), columns, depth.size(), {start, later},
                   block.sums + (j - block.c0), block.sums_step, !job.direct, panel);
 }
@@ -83,7 +84,7 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_
   const GemmJob& job = *block.job;
   UnitProduct whole = product(depth.size());
   whole.a = a, whole.b = panel, whole.swapped = job.swapped;
-  const bool last = depth.end == job.k, add = depth.begin > 0;
+  const bool last = depth.end == job.k, add = depth.begin > 0 || job.added;
   const bool stream = last && !add && job.direct && job.alpha == 1 && !job.self.data && job.m * job.n > kStreamSums;
   UnitTiles tiles;
   for (int64_t end = j + columns; j < end; j += kUnitColumns) {
@@ -96,9 +97,11 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_
     int64_t steps_in_all = std::max<int64_t>(1, whole.steps * ((block.rows() + row_grain() - 1) / row_grain()));
     for (int64_t i = 0; i < block.rows(); i += row_grain()) {
       int64_t rows = std::min(row_grain(), block.rows() - i);
-      UnitSums sums{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, add, stream};
+      UnitSums sums{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, add, stream, job.added};
       bool nan = multiply_tiles(whole, i / kUnitLines, rows, width, sums, &next, next.lines() / steps_in_all + 1);
-      if (nan && last) repair(block, i, rows, j, width);
+      if (!nan || !last) continue;
+      if (job.added) add_repaired(block, whole, i, rows, j, width);
+      else repair(block, i, rows, j, width);
     }
   }
 }
@@ -106,7 +109,8 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_
 // Sums that are NaN, from multiply-adds. Seldom: where the operands hold infinities or NaN, or numbers that differ so
 // much that parts are not sure. All rows with any go together.
 void UnitEngine::repair(const GemmBlock<float>& block, int64_t first, int64_t rows, int64_t j, int64_t columns) const {
-  const GemmJob& job = *block.job;
+  GemmJob job = *block.job;
+  job.added = false;
   const FmaEngine<float> fma(job.isa, false);
   auto sums_at = [&](int64_t i) { return block.sums + i * block.sums_step + (j - block.c0); };
   int64_t bad[2 * kUnitLines], count = 0;
@@ -125,6 +129,22 @@ void UnitEngine::repair(const GemmBlock<float>& block, int64_t first, int64_t ro
       for (int64_t x = 0; x < width; ++x)
         if (float& sum = sums_at(bad[r])[c + x]; std::isnan(sum)) sum = again[r * kMaxTileColumns + x];
   }
+}
+
+// The same where sums are added to what is there, which those that are NaN have not been: they are made beside it.
+void UnitEngine::add_repaired(const GemmBlock<float>& block, const UnitProduct& whole, int64_t first, int64_t rows,
+                              int64_t j, int64_t columns) const {
+  alignas(64) float again[2 * kUnitLines * kUnitColumns];
+  bool is_nan[2 * kUnitLines * kUnitColumns];
+  Prefetch nothing;
+  multiply_tiles(whole, first / kUnitLines, rows, columns, {again, kUnitColumns, false, false, false}, &nothing, 0);
+  std::transform(again, again + rows * kUnitColumns, is_nan, [](float x) { return std::isnan(x); });
+  const int64_t top = block.i0 + first;
+  repair({block.job, top, top + rows, j, j + columns, again, kUnitColumns}, 0, rows, j, columns);
+  float* sums = block.sums + first * block.sums_step + (j - block.c0);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t c = 0; c < columns; ++c)
+      if (is_nan[i * kUnitColumns + c]) sums[i * block.sums_step + c] += again[i * kUnitColumns + c];
 }
 
 }  // namespace sg::cpu

@@ -19,6 +19,7 @@ struct GemmJob {
   Isa isa = Isa::plain;
   bool swapped = false;  // a and b are what was b^T and a^T
   bool direct = false;   // sums may lie in `out`
+  bool added = false;    // they are added to what lies there: direct, and k is at most the engine's kAddedDepth
 };
 
 // Rows [i0, i1) and columns [c0, c1) of a job, with where its sums are.
@@ -44,6 +45,7 @@ class FmaEngine {
  public:
   using Sum = T;
   using Packed = T;
+  static constexpr int64_t kAddedDepth = kSumBlock;  // k of one sum
 
   FmaEngine(Isa isa, bool chain) : kernels_(tile_kernels<T>(isa)), chain_(chain) {}
   int64_t columns() const { return kernels_.columns; }
@@ -70,6 +72,7 @@ class UnitEngine {
  public:
   using Sum = float;
   using Packed = uint16_t;
+  static constexpr int64_t kAddedDepth = kGemmDepth;
 
   // REQUIRES: has_units(units)
   explicit UnitEngine(Units units) : units_(units) {}
@@ -90,6 +93,8 @@ class UnitEngine {
   }
   void pack_panel(const GemmJob& job, GemmDepth depth, int64_t j, int64_t columns, Packed* panel) const;
   void repair(const GemmBlock<float>& block, int64_t first, int64_t rows, int64_t j, int64_t columns) const;
+  void add_repaired(const GemmBlock<float>& block, const UnitProduct& whole, int64_t first, int64_t rows, int64_t j,
+                    int64_t columns) const;
 
   Units units_;
 };

@@ -137,6 +137,10 @@ SG_AVX512_OP Scales scales_of(const LineScales& a, int64_t line, const LineScale
           _mm512_mul_ps(doubt, _mm512_set1_ps(kLeastOfWide))};
 }
 
+SG_AVX512_OP __mmask16 nan_lanes(__mmask16 lanes, __m512 x) {
+  return _mm512_mask_cmp_ps_mask(lanes, x, x, _CMP_UNORD_Q);
+}
+
 // One row of one tile. Returns the lanes that are NaN.
 SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSums& to, __mmask16 lanes, float* c) {
   if (scales) {
@@ -144,10 +148,11 @@ SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSum
     sum = _mm512_mask_mov_ps(_mm512_scalef_ps(sum, scales->exponent), unsure,
                              _mm512_set1_ps(std::numeric_limits<float>::quiet_NaN()));
   }
+  const __mmask16 spared = to.spare ? nan_lanes(lanes, sum) : 0;
   if (to.add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, c), sum);
   if (to.stream && lanes == 0xFFFF && reinterpret_cast<uintptr_t>(c) % 64 == 0) _mm512_stream_ps(c, sum);
-  else _mm512_mask_storeu_ps(c, lanes, sum);
-  return _mm512_mask_cmp_ps_mask(lanes, sum, sum, _CMP_UNORD_Q);
+  else _mm512_mask_storeu_ps(c, lanes & ~spared, sum);
+  return to.spare ? spared : nan_lanes(lanes, sum);
 }
 
 const LineScales* scales_at(const uint16_t* head) { return reinterpret_cast<const LineScales*>(head); }

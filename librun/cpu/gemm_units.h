@@ -54,10 +54,11 @@ struct UnitSums {
   int64_t step;
   bool add;     // to what is there
   bool stream;  // past the caches, where rows of a tile are whole lines of them
+  bool spare;   // what is there where the sum is NaN
 };
 
 // c (+)= a b for `rows` rows from row tile `first` on, at most two tiles of them, and `columns` columns. Returns
-// whether any of what was stored is NaN.
+// whether any of what was stored, or spared, is NaN.
 bool multiply_tiles(const UnitProduct& product, int64_t first, int64_t rows, int64_t columns, const UnitSums& to,
                     Prefetch* next, int64_t lines_a_step);
 

@@ -182,12 +182,17 @@ void check_case(Rng& rng, const Case& c, int threads, Numerics numerics) {
     KernelContext context{&team, &scratch, numerics};
     KernelCall call(*find_op("aten.baddbmm.default"), &context);
     Scalar alpha = Scalar::floating(c.alpha), beta = Scalar::floating(c.beta);
-    cpu::gemm(call, {out.tensor(), a.tensor(), b.tensor(), self.tensor(), alpha, beta, isa, units});
-    std::vector<T> got = out.values();
-    CAPTURE(c.batch, c.m, c.n, c.k, c.alpha, c.beta, threads, static_cast<int>(isa), static_cast<int>(units),
-            static_cast<int>(numerics));
-    REQUIRE(got.size() == wanted.size());
-    REQUIRE((got.empty() || std::memcmp(got.data(), wanted.data(), got.size() * sizeof(T)) == 0));
+    for (bool in_place : {false, true}) {
+      if (in_place)
+        for (int64_t e = 0; e < c.batch * c.m * c.n; ++e) out.at(e) = self.at(e);
+      const Tensor added = in_place ? out.tensor() : self.tensor();
+      cpu::gemm(call, {out.tensor(), a.tensor(), b.tensor(), added, alpha, beta, isa, units});
+      std::vector<T> got = out.values();
+      CAPTURE(c.batch, c.m, c.n, c.k, c.alpha, c.beta, threads, in_place, static_cast<int>(isa),
+              static_cast<int>(units), static_cast<int>(numerics));
+      REQUIRE(got.size() == wanted.size());
+      REQUIRE((got.empty() || std::memcmp(got.data(), wanted.data(), got.size() * sizeof(T)) == 0));
+    }
   };
   for (cpu::Isa isa : machine_isas()) check(isa, cpu::Units::none, expected);
   bool uses_units = std::is_same_v<T, float> && numerics == Numerics::fast;
@@ -202,7 +207,7 @@ void check_cases(uint64_t seed, int count) {
       return static_cast<int64_t>(rng.below(4) == 0 ? rng.below(4) : rng.below(limit));
     };
     Case c{rng.between(1, 3), size(40), size(70), size(rng.below(4) == 0 ? 600 : 40), 1, 0};
-    if (rng.below(2)) c.alpha = 0.75, c.beta = rng.below(2) ? 1 : -1.5;
+    if (rng.below(2)) c.alpha = rng.below(2) ? 1 : 0.75, c.beta = rng.below(3) ? 1 : -1.5;
     check_case<T>(rng, c, 1 + static_cast<int>(rng.below(4)), rng.below(2) ? Numerics::fast : Numerics::strict);
   }
 }
@@ -224,7 +229,8 @@ TEST_CASE("gemm: sizes around the blocks") {
   Rng rng(5);
   for (Case c :
        {Case{1, 14, 32, 256, 1, 0}, Case{1, 15, 33, 257, 1, 0}, Case{1, 1, 300, 513, 1, 0}, Case{1, 300, 1, 513, 1, 0},
-        Case{1, 340, 40, 5, 1, 1}, Case{1, 3, 1100, 800, 2, 0}, Case{1, 3, 2, 2000, 1, 0}, Case{1, 40, 300, 300, 1, 0}})
+        Case{1, 340, 40, 5, 1, 1}, Case{1, 90, 70, 256, 1, 1}, Case{1, 90, 70, 768, 1, 1}, Case{2, 3, 1100, 800, 1, 1},
+        Case{1, 3, 1100, 800, 2, 0}, Case{1, 3, 2, 2000, 1, 0}, Case{1, 40, 300, 300, 1, 0}})
     for (Numerics numerics : {Numerics::fast, Numerics::strict}) {
       check_case<float>(rng, c, 2, numerics);
       check_case<BF16>(rng, c, 4, numerics);
@@ -235,7 +241,8 @@ TEST_CASE("gemm: sizes around the blocks") {
 TEST_CASE("gemm: infinities, NaN and numbers out of range on matrix units are those of multiply-adds") {
   Rng rng(8);
   const float kOdd[] = {INFINITY, -INFINITY, NAN, 3.4e38f, -3.4e38f, -NAN};
-  auto multiply = [](Buffer<float>& a, Buffer<float>& b, Buffer<float>& out, int64_t first, cpu::Units units) {
+  auto multiply = [](Buffer<float>& a, Buffer<float>& b, Buffer<float>& out, int64_t first, cpu::Units units,
+                     int64_t times_there = 0) {
     ThreadTeam team(2);
     Scratch scratch;
     KernelContext context{&team, &scratch, Numerics::fast};
@@ -243,24 +250,29 @@ TEST_CASE("gemm: infinities, NaN and numbers out of range on matrix units are th
     Tensor rows = a.tensor();
     rows.data += first * 90 * 4;
     rows.shape[0] = out.tensor().dim(0);
-    cpu::gemm(call,
-              {out.tensor(), rows, b.tensor(), {}, Scalar::integer(1), Scalar::integer(0), cpu::best_isa(), units});
+    cpu::gemm(call, {out.tensor(), rows, b.tensor(), out.tensor(), Scalar::integer(1), Scalar::integer(times_there),
+                     cpu::best_isa(), units});
   };
   for (cpu::Units on : machine_units())
     for (int round = 0; round < 12; ++round) {
       Buffer<float> a = noise(rng, {70, 90}), b = noise(rng, {90, 50}), plain({70, 50}), units({70, 50}),
-                    slice({5, 50});
+                    slice({5, 50}), there = noise(rng, {70, 50});
+      there.at(0) = NAN;
+      const std::vector<float> before = there.values();
       for (int i = 0; i < round; ++i) {
         Buffer<float>& into = rng.below(2) ? a : b;
         into.at(static_cast<int64_t>(rng.below(4500))) = kOdd[rng.below(6)];
       }
       multiply(a, b, plain, 0, cpu::Units::none), multiply(a, b, units, 0, on), multiply(a, b, slice, 31, on);
+      multiply(a, b, there, 0, on, 1);
       for (int64_t e = 0; e < 70 * 50; ++e) {
         const float want = plain.at(e), got = units.at(e);
         CAPTURE(round, e, static_cast<int>(on), want, got);
         REQUIRE(std::isnan(got) == std::isnan(want));
         if (!std::isnan(want))
           REQUIRE((got == want || std::fabs(got - want) < 1e-4f * std::max(1.0f, std::fabs(want))));
+        const float sum = before[static_cast<size_t>(e)] + got;
+        REQUIRE((there.at(e) == sum || (std::isnan(there.at(e)) && std::isnan(sum))));
       }
       REQUIRE(std::memcmp(slice.tensor().data, units.tensor().data + 31 * 50 * 4, 5 * 50 * 4) == 0);
     }
