@@ -70,18 +70,32 @@ Status AutoOutliner::fill_body(Graph* body, int64_t c) {
     }
   }
   for (size_t i = 0; i < outs_.size(); ++i) {
+    const std::string name(graph_.name(outs_[i].value));
     const ValueId part = made.at(outs_[i].value);
-    NodeSpec like = like_call(-1, "materialization");
-    const bool sum = outs_[i].is_sum;
-    const std::string name = std::string(graph_.name(outs_[i].value)) + (sum ? "_added" : "_written");
-    SG_ASSIGN(const ValueId done, builder.make(sum ? "aten.add_.Tensor" : "aten.copy_.default",
-                                               {Arg::value(outs[i]), Arg::value(part)}, name, like));
-    if (!sum) continue;
-    Output output;
-    output.value = done;
-    body->add_output(output);
+    if (outs_[i].is_sum) {
+      Output output;
+      SG_ASSIGN(output.value, add_to(outs[i], part, name + "_added", &builder));
+      body->add_output(output);
+    } else {
+      SG_TRY(builder.make("aten.copy_.default", {Arg::value(outs[i]), Arg::value(part)}, name + "_written",
+                          like_call(-1, "materialization")));
+    }
   }
   return ok_status();
+}
+
+Result<ValueId> AutoOutliner::add_to(ValueId sum, ValueId part, const std::string& name, ChunkBuilder* builder) {
+  Graph& body = builder->graph();
+  const NodeId product = body.value(part).def;
+  const NodeSpec like = like_call(-1, "materialization");
+  if (body.op_name(product) != "aten.mm.default" || body.is_used(part) || body.type(part).dtype != body.type(sum).dtype)
+    return builder->make("aten.add_.Tensor", {Arg::value(sum), Arg::value(part)}, name, like);
+  const std::vector<Arg>& factors = body.node(product).args;
+  builder->position = product;
+  auto done = builder->make("aten.addmm_.default", {Arg::value(sum), factors[0], factors[1]}, name, like);
+  builder->position = NodeId();
+  body.erase(product);
+  return done;
 }
 
 NodeSpec AutoOutliner::spec_in(const AutoNode& node, int64_t c, const std::vector<ValueId>& ins, const ValueMap& made,

@@ -93,6 +93,8 @@ class AutoOutliner {
   Result<NestedId> body_of(int64_t c);
   ValueId add_input(Graph* body, ValueId given, std::string_view name);
   Status fill_body(Graph* body, int64_t c);
+  // sum += part. A product that nothing else takes is added as it is made: it is never in memory by itself.
+  Result<ValueId> add_to(ValueId sum, ValueId part, const std::string& name, ChunkBuilder* builder);
 
   NodeSpec spec_in(const AutoNode& node, int64_t c, const std::vector<ValueId>& ins, const ValueMap& made,
                    const NodeMap& copies);
