@@ -2,46 +2,50 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstdlib>
+#include <cstdint>
 #include <new>
 
 namespace sg {
 namespace {
 
-constexpr size_t kAlignment = 64;
-constexpr size_t kSmallestBlock = 1 << 16;
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kSmallestBlock = 1 << 16;
 
-size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t round_up(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
 std::byte* Scratch::take(int64_t bytes) { return take_bytes(bytes, 1); }
 
-std::byte* Scratch::take_bytes(int64_t count, size_t size) {
-  size_t bytes;
-  if (count < 0 || __builtin_mul_overflow(static_cast<size_t>(count), size, &bytes)) throw std::bad_alloc();
+std::byte* Scratch::take_bytes(int64_t count, int64_t size) {
+  int64_t bytes;
+  if (count < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > INT64_MAX - kAlignment)
+    throw std::bad_alloc();
   bytes = round_up(bytes);
-  if (blocks_.empty() || blocks_.back().size - used_ < bytes) {
-    size_t block = std::max({kSmallestBlock, bytes, blocks_.empty() ? 0 : 2 * blocks_.back().size});
-    auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, block));
-    if (!memory) throw std::bad_alloc();
-    blocks_.push_back({{memory, std::free}, block});
+  if (blocks_.empty() || blocks_.back().bytes() - used_ < bytes) {
+    auto block = Arena::reserve(std::max({kSmallestBlock, bytes, blocks_.empty() ? most_ : taken_ / 4}));
+    if (!block.ok()) throw std::bad_alloc();
+    blocks_.push_back(std::move(*block));
     used_ = 0;
   }
-  std::byte* out = blocks_.back().memory.get() + used_;
+  std::byte* out = blocks_.back().data() + used_;
   used_ += bytes;
+  taken_ += bytes;
   return out;
 }
 
 Tensor Scratch::tensor(DType dtype, std::span<const int64_t> shape) {
   Tensor t = make_tensor(nullptr, dtype, shape);
-  t.data = take_bytes(t.elements(), static_cast<size_t>(dtype_bytes(dtype)));
+  t.data = take_bytes(t.elements(), dtype_bytes(dtype));
   return t;
 }
 
 void Scratch::reset() {
-  if (blocks_.size() > 1) blocks_.erase(blocks_.begin(), blocks_.end() - 1);  // the last is the largest
-  used_ = 0;
+  if (blocks_.size() > 1) {
+    most_ = std::max(most_, taken_);
+    blocks_.clear();
+  }
+  used_ = taken_ = 0;
 }
 
 const ParamValue& KernelCall::param(std::string_view name) const {

@@ -33,6 +33,7 @@
 #include "libgraph/ids.h"
 #include "libgraph/op.h"
 #include "libgraph/result.h"
+#include "librun/memory.h"
 #include "librun/scalar.h"
 #include "librun/tensor.h"
 #include "librun/thread_team.h"
@@ -41,7 +42,8 @@ namespace sg {
 
 enum class Numerics : uint8_t { fast, strict, f64 };
 
-// Memory for the time of one call; given back when the call ends, kept for the next. Aligned to 64 bytes.
+// Memory for the time of one call; given back when the call ends, kept for the next: one block, as large as any call so
+// far has needed. Aligned to 64 bytes.
 class Scratch {
  public:
   std::byte* take(int64_t bytes);
@@ -53,13 +55,11 @@ class Scratch {
   void reset();                                                // between calls
 
  private:
-  std::byte* take_bytes(int64_t count, size_t size);
-  struct Block {
-    std::unique_ptr<std::byte, void (*)(void*)> memory;
-    size_t size;
-  };
-  std::vector<Block> blocks_;
-  size_t used_ = 0;  // of the last block
+  std::byte* take_bytes(int64_t count, int64_t size);
+  std::vector<Arena> blocks_;
+  int64_t used_ = 0;   // of the last block
+  int64_t taken_ = 0;  // of all of them, by this call
+  int64_t most_ = 0;   // by any call that needed more than one
 };
 
 // What identifies the random numbers of one node of one step (design: reductions and random numbers).
