@@ -1,6 +1,7 @@
 #include "libgraph/export/export_python.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "libgraph/alias.h"
@@ -77,6 +78,7 @@ class Exporter {
   std::string table(const Program& program, const Written& written) const;
   std::string name_of_program(const Program& program) const;
   std::string input_label(const Graph& graph, ValueId v) const;
+  std::optional<std::string> said_by_tensor(const Graph& graph, const Type& number) const;
   std::string_view text(StrId id) const { return job_.pool->strings[id]; }
 
   const Job& job_;
@@ -246,10 +248,22 @@ std::string Exporter::input_label(const Graph& graph, ValueId v) const {
   return std::string(fqn ? text(fqn) : graph.name(v));
 }
 
+// A size that the step takes as a number, and that a tensor among its inputs has too: `("x", 0)`.
+std::optional<std::string> Exporter::said_by_tensor(const Graph& graph, const Type& number) const {
+  if (number.kind != TypeKind::integer || !number.has_value || !job_.pool->exprs.as_symbol(number.value)) return {};
+  for (const Input& input : graph.inputs()) {
+    const auto& shape = graph.type(input.value).shape;
+    auto axis = std::ranges::find(shape, number.value);
+    if (axis == shape.end()) continue;
+    return "(" + string_literal(graph.name(input.value)) + ", " + std::to_string(axis - shape.begin()) + ")";
+  }
+  return {};
+}
+
 std::string Exporter::table(const Program& program, const Written& written) const {
   const Graph& graph = program.graph;
   std::string out = "\n\n" + written.table + " = Program(\n    run=" + written.run + ",\n    inputs={\n";
-  std::string optional, numbers, writes, constants, devices, ones, outputs;
+  std::string optional, numbers, writes, constants, devices, ones, sizes, outputs;
   auto add = [&](std::string item, std::string* list) {
     *list += (list->empty() ? "" : std::string(",") + kBreak) + item;
   };
@@ -265,6 +279,7 @@ std::string Exporter::table(const Program& program, const Written& written) cons
     if (graph.users(input.value).empty()) add(name, &optional);
     if (type.kind == TypeKind::integer || type.kind == TypeKind::floating || type.kind == TypeKind::boolean)
       add(name, &numbers);
+    if (auto said = said_by_tensor(graph, type)) add(name + ": " + *said, &sizes);
     if (mutated.contains(input.value.index)) add(name, &writes);
     if (is_tangent_of_loss(graph, input)) add(name + ": torch." + std::string(torch_dtype_name(type.dtype)), &ones);
     if (input.digest) add(name + ": " + string_literal(text(input.digest)), &constants);
@@ -285,6 +300,7 @@ std::string Exporter::table(const Program& program, const Written& written) cons
   };
   row("optional", optional, "(", ",),"), row("numbers", numbers, "(", ",),"), row("written", writes, "(", ",),");
   row("constants", constants, "{", "},"), row("devices", devices, "{", "},"), row("ones", ones, "{", "},");
+  row("sizes", sizes, "{", "},");
   row("strides", written.strides, "", ",");
   return out + ")\n";
 }

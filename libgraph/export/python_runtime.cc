@@ -38,6 +38,7 @@ class Program(NamedTuple):
     constants: Dict[str, str] = {}      # input -> digest of its bytes, held by a safetensors file
     devices: Dict[str, str] = {}        # of inputs that are not on the CPU
     ones: Dict[str, torch.dtype] = {}   # what comes in as the gradient of the loss: 1 where nobody gives it
+    sizes: Dict[str, Tuple[str, int]] = {}  # number -> whose size it is, and along which dimension
     strides: Optional[Callable] = None  # inputs -> strides of those that do not lie contiguously
 )py";
 
@@ -172,13 +173,14 @@ def step(inputs, rank=None):
     """
     program = program_of(rank)
     names = {name: name if name in inputs else known_as for name, known_as in program.inputs.items()}
-    ones = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
-    missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in ones]
+    known = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
+    known.update((name, inputs[names[of]].shape[axis]) for name, (of, axis) in program.sizes.items() if names[name] not in inputs and names[of] in inputs)
+    missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in known]
     if missing:
         raise MissingInputs(f"missing inputs: {', '.join(missing)}")
     if GROUPS and not GROUP:
         open_groups()
-    outputs = program.run(*[ones.get(name, inputs.get(key)) for name, key in names.items()])
+    outputs = program.run(*[known.get(name, inputs.get(key)) for name, key in names.items()])
     return {f"out{i}": value for i, value in enumerate(outputs) if value is not None}
 )py";
 
@@ -202,13 +204,14 @@ def step(inputs, rank=None):
     """
     program = program_of(rank)
     names = {name: name if name in inputs else known_as for name, known_as in program.inputs.items()}
-    ones = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
-    missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in ones]
+    known = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
+    known.update((name, inputs[names[of]].shape[axis]) for name, (of, axis) in program.sizes.items() if names[name] not in inputs and names[of] in inputs)
+    missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in known]
     if missing:
         raise MissingInputs(f"missing inputs: {', '.join(missing)}")
     if program.run not in graph_modules:
         graph_modules[program.run] = graph_module(rank)
-    outputs = graph_modules[program.run](*[ones.get(name, inputs.get(key)) for name, key in names.items()])
+    outputs = graph_modules[program.run](*[known.get(name, inputs.get(key)) for name, key in names.items()])
     return {f"out{i}": value for i, value in enumerate(outputs) if value is not None}
 )py";
 
