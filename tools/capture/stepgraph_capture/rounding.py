@@ -133,12 +133,14 @@ class _Twice(fx.Interpreter):
                 return self._paired(target, recorded, target(*given, **keywords))
         except (RuntimeError, NotImplementedError, TypeError):
             self.failed = True
+        if _is_fresh(target):
+            recorded = as_traced(recorded, self._traced)  # the views behind it count on that
         return pytree.tree_map_only(Tensor, lambda tensor: _Pair(tensor, _widened(tensor)), recorded)
 
     def _paired(self, target: Any, recorded: Any, wide: Any) -> Any:
         if compat.is_launch(target):  # on its way: nobody looks at it before the wait
             return pytree.tree_map(lambda a, b: _Pair(a, b), recorded, wide)
-        if isinstance(target, torch._ops.OpOverload) and not any(r.alias_info for r in target._schema.returns):
+        if _is_fresh(target):
             recorded, wide = as_traced(recorded, self._traced), as_traced(wide, self._traced)
             if self._noise is not None:
                 pytree.tree_map(self._add_noise, recorded, wide)
@@ -148,6 +150,11 @@ class _Twice(fx.Interpreter):
         if isinstance(wide, Tensor) and recorded.dtype in _NOISE and wide.numel():
             draw = torch.rand(wide.shape, generator=self._noise, dtype=torch.float64).mul_(2).sub_(1)
             wide.mul_(draw.to(wide.device).mul_(_NOISE[recorded.dtype]).add_(1))
+
+
+def _is_fresh(target: Any) -> bool:
+    """The op's results are no part of its arguments."""
+    return isinstance(target, torch._ops.OpOverload) and not any(r.alias_info for r in target._schema.returns)
 
 
 def _pair_of(recorded: Any, wide: Any) -> Any:
