@@ -1,6 +1,8 @@
 // What Dynamo's graph tells of the inputs of AOTAutograd's, which come in the same order.
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <set>
 
 #include "libgraph/import/fx_lower.h"
 #include "libgraph/import/fx_notes.h"
@@ -9,6 +11,48 @@ namespace sg {
 namespace {
 
 bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
+
+// The word in "['word']" at `at`, which moves behind it; empty when there is none.
+std::string_view quoted_key(std::string_view source, size_t* at) {
+  if (!starts_with(source.substr(std::min(*at, source.size())), "['")) return {};
+  size_t begin = *at + 2, end = source.find("']", begin);
+  if (end == std::string_view::npos) return {};
+  *at = end + 2;
+  return source.substr(begin, end - begin);
+}
+
+// L['self']._modules['layers']._modules['0']._parameters['_w'] is the parameter layers.0._w. False: it is none.
+bool name_of_model(std::string_view source, Pool* pool, SourceInput* input) {
+  constexpr std::pair<std::string_view, InputKind> kWords[] = {
+      {"._modules", InputKind::user}, {"._parameters", InputKind::parameter}, {"._buffers", InputKind::buffer}};
+  size_t at = std::string_view::npos;
+  for (const auto& [word, kind] : kWords) at = std::min(at, source.find(std::string(word) + "['"));
+  std::string fqn;
+  InputKind found = InputKind::user;
+  while (at < source.size() && found == InputKind::user) {
+    auto part = std::ranges::find_if(kWords, [&](const auto& w) { return starts_with(source.substr(at), w.first); });
+    if (part == std::end(kWords)) return false;
+    at += part->first.size();
+    std::string_view key = quoted_key(source, &at);
+    if (key.empty()) return false;
+    fqn += (fqn.empty() ? "" : ".") + std::string(key);
+    found = part->second;
+  }
+  if (found == InputKind::user || at != source.size()) return false;
+  input->input.kind = found;
+  input->input.fqn = pool->str(fqn);
+  return true;
+}
+
+// L['_x'] and L['kwargs']['_x'] are the user's _x. False: the source is another.
+bool name_of_user(std::string_view source, Pool* pool, SourceInput* input) {
+  size_t at = 1;
+  std::string_view name = starts_with(source, "L[") ? quoted_key(source, &at) : std::string_view();
+  if (name == "kwargs" && at != source.size()) name = quoted_key(source, &at);
+  if (name.empty() || at != source.size()) return false;
+  input->input.fqn = pool->str(name);
+  return true;
+}
 
 // L_self_modules_layers_modules_0_parameters_weight_ is the parameter layers.0.weight; L_x_ and L_kwargs_x_ are the user's x.
 void name_from_dynamo(std::string_view name, Pool* pool, SourceInput* input) {
@@ -35,6 +79,7 @@ void name_from_dynamo(std::string_view name, Pool* pool, SourceInput* input) {
     input->input.fqn = pool->str(name.substr(prefix.size()));
     return;
   }
+  if (starts_with(name, "G_")) input->input.fqn = pool->str(name);  // of a module of Python
 }
 
 // 3 for "primals_3", and for "arg3_1": which of Dynamo's inputs it is, from 0 on.
@@ -55,21 +100,44 @@ bool same_type(const Type& a, const Type& b) {
 // By descriptor; in versions that write none, by place, where all inputs are of the types that Dynamo tells.
 class DynamoNames {
  public:
-  DynamoNames(const FxUnit& dynamo, const std::vector<FxParam>& params, Pool* pool, FxProgram* program)
-      : dynamo_(dynamo), params_(params), pool_(pool), program_(program) {}
+  DynamoNames(const FxUnit& dynamo, const std::vector<FxSize>& sizes, Pool* pool, FxProgram* program, uint32_t root)
+      : dynamo_(dynamo), params_(dynamo.file.modules[root].params), pool_(pool), program_(program) {
+    find_sources(sizes);
+  }
 
   void give() {
     std::vector<std::optional<size_t>> places = by_descriptor();
     if (std::ranges::all_of(program_->input_descriptors, &std::string::empty)) places = by_name();
     for (size_t i = 0; i < places.size(); ++i) {
       SourceInput& input = program_->source.graph.inputs[i];
-      if (places[i] && *places[i] < params_.size() && input.input.kind == InputKind::user)
-        name_from_dynamo(params_[*places[i]].name, pool_, &input);
+      if (!places[i] || *places[i] >= params_.size() || input.input.kind != InputKind::user) continue;
+      std::string_view name = params_[*places[i]].name;
+      auto source = sources_.find(stripped(name));
+      bool named = source != sources_.end() &&
+                   (name_of_model(source->second, pool_, &input) || name_of_user(source->second, pool_, &input));
+      if (!named) name_from_dynamo(name, pool_, &input);
     }
   }
 
  private:
   using Places = std::vector<std::optional<size_t>>;
+
+  static std::string stripped(std::string_view name) {
+    while (name.ends_with('_')) name.remove_suffix(1);
+    return std::string(name);
+  }
+
+  // By Dynamo's name. Of several that it would call the same the first keeps the name, the next ones have _0, _1, ...
+  void find_sources(const std::vector<FxSize>& sizes) {
+    std::set<std::string_view> seen;
+    std::map<std::string, size_t> uses;
+    for (const FxSize& size : sizes) {
+      if (!size.is_tensor() || !seen.insert(size.source).second) continue;
+      std::string name = dynamo_name(size.source);
+      size_t use = uses[name]++;
+      sources_.emplace(use == 0 ? stripped(name) : name + "_" + std::to_string(use - 1), size.source);
+    }
+  }
 
   Places by_descriptor() const {
     constexpr std::string_view kPlain = "PlainAOTInput(idx=";
@@ -100,15 +168,25 @@ class DynamoNames {
 
   const FxUnit& dynamo_;
   const std::vector<FxParam>& params_;
+  std::map<std::string, std::string> sources_;
   Pool* pool_;
   FxProgram* program_;
 };
 
 }  // namespace
 
-void name_inputs_from_dynamo(const FxUnit& dynamo, Pool* pool, FxProgram* program) {
+void name_inputs_from_dynamo(const FxUnit& dynamo, const std::vector<FxSize>& sizes, Pool* pool, FxProgram* program) {
   std::vector<uint32_t> roots = fx_roots(dynamo.file);
-  if (roots.size() == 1) DynamoNames(dynamo, dynamo.file.modules[roots[0]].params, pool, program).give();
+  if (roots.size() == 1) DynamoNames(dynamo, sizes, pool, program, roots[0]).give();
+}
+
+std::string dynamo_name(std::string_view source) {
+  auto is_letter = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  std::string out;
+  for (char c : source)
+    if (is_letter(c)) out += c;
+    else if (!out.ends_with('_')) out += '_';
+  return out;
 }
 
 std::vector<uint32_t> fx_roots(const FxFile& file) {

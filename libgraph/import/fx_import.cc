@@ -164,7 +164,7 @@ class FxImporter {
     };
     if (step.dynamo) {
       auto names = read_fx_unit(std::move(*step.dynamo));  // names only: what is wrong there is no matter
-      if (names.ok()) name_inputs_from_dynamo(**names, &pool(), &program);
+      if (names.ok()) name_inputs_from_dynamo(**names, step.sizes, &pool(), &program);
     }
     learn_fx_sizes(step.sizes, &pool(), &program.source, &gaps_);
     classify_fx_ports(&program, &pool());

@@ -20,11 +20,13 @@
 
 namespace sg {
 
-// A symbol, or a relation between symbols, as PyTorch spells them.
+// A symbol, a relation between symbols, or where a tensor among the inputs comes from, as PyTorch spells them.
 struct FxSize {
   bool is_guard = false;
-  std::string text;                 // "s77"; "Eq(s77, s27)"
-  std::string hint, range, source;  // of a symbol: "3", "[2, int_oo]", "L['x'].size()[0]"
+  std::string text;                 // "s77"; "Eq(s77, s27)"; "" of a tensor
+  std::string hint, range, source;  // of a symbol: "3", "[2, int_oo]", "L['x'].size()[0]"; of a tensor its source alone
+
+  bool is_tensor() const { return text.empty(); }
 };
 
 // The graphs of one rank's step.

@@ -68,8 +68,11 @@ Result<FxProgram> lower_fx_program(const FxLowering& lowering, FxUnit* unit, uin
 
 // The modules that no other holds and that can be run.
 std::vector<uint32_t> fx_roots(const FxFile& file);
-// Kinds and FQNs of inputs from the graph that Dynamo made of the same step.
-void name_inputs_from_dynamo(const FxUnit& dynamo, Pool* pool, FxProgram* program);
+// Kinds and FQNs of inputs from the graph that Dynamo made of the same step. What its names have lost (underscores) is
+// in the sources among `sizes`, where there are any.
+void name_inputs_from_dynamo(const FxUnit& dynamo, const std::vector<FxSize>& sizes, Pool* pool, FxProgram* program);
+// What Dynamo calls an input that it takes from there: L['self']._modules['norm'].eps is L_self_modules_norm_eps.
+std::string dynamo_name(std::string_view source);
 // Hints and ranges of symbols, and what was assumed of them. Symbols of floats are passed over; guards that cannot be
 // read are counted.
 void learn_fx_sizes(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program, FxGaps* gaps);

@@ -45,16 +45,11 @@ bool learn_guard(std::string_view text, Pool* pool, SourceProgram* program) {
   return true;
 }
 
-// What Dynamo calls an input that it takes from there: L['self']._modules['norm'].eps is L_self_modules_norm_eps, without
-// the L_ here.
-std::string name_of_source(std::string_view source) {
-  auto is_letter = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  std::string out;
-  for (char c : source)
-    if (is_letter(c)) out += c;
-    else if (!out.empty() && out.back() != '_') out += '_';
-  while (out.ends_with('_')) out.pop_back();
-  return out.starts_with("L_") ? out.substr(2) : out;
+// As name_from_dynamo has it for an input that is no parameter or buffer.
+std::string name_of_number(std::string_view source) {
+  std::string name = dynamo_name(source);
+  while (name.ends_with('_')) name.pop_back();
+  return name.starts_with("L_") ? name.substr(2) : name;
 }
 
 // The node `name` = aten.full([], number).
@@ -77,6 +72,7 @@ SourceNode number_node(const SourceInput& input, double number, Pool* pool) {
 
 void learn_fx_sizes(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program, FxGaps* gaps) {
   for (const FxSize& size : sizes) {
+    if (size.is_tensor()) continue;
     if (size.is_guard) {
       if (!is_of_floats(size.text) && !learn_guard(size.text, pool, program)) ++gaps->unread_guards;
       continue;
@@ -99,7 +95,7 @@ void put_numbers_in(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram*
     double number = 0;
     const char* end = size.hint.data() + size.hint.size();
     if (!size.is_guard && size.text.starts_with("zf") && std::from_chars(size.hint.data(), end, number).ptr == end)
-      numbers.emplace(name_of_source(size.source), number);
+      numbers.emplace(name_of_number(size.source), number);
   }
   if (numbers.empty()) return;
   SourceGraph& graph = program->graph;

@@ -101,7 +101,8 @@ class LogReader {
       found.size = {false, text(event, "symbol"), text(event, "val"), text(event, "vr"), text(event, "source")};
     else if (!fields["guard_added"].get(event) || !fields["guard_added_fast"].get(event))
       found.size = {true, text(event, "expr"), {}, {}, {}};
-    if (found.size.text.empty()) return;
+    else if (!fields["describe_source"].get(event)) found.size.source = text(event, "source");
+    if (found.size.text.empty() && found.size.source.empty()) return;
     read_place(fields, &found);
     out_.sizes.push_back(std::move(found));
   }

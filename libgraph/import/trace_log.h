@@ -34,8 +34,8 @@ struct TraceArtefact {
   size_t bytes() const { return text.end - text.begin; }
 };
 
-// What a compilation's shapes stand for: a symbol ("s77", hint "3", range "[2, int_oo]", source "L['x'].size()[0]"), or a
-// relation that was assumed of symbols ("Eq(s77, s27)").
+// What a compilation's shapes and inputs stand for: a symbol ("s77", hint "3", range "[2, int_oo]", source "L['x'].size()[0]"), or a
+// relation that was assumed of symbols ("Eq(s77, s27)"), or where a tensor comes from ("L['self']._parameters['w']").
 struct TraceSize {
   std::string compile;
   uint32_t attempt = 0;
