@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace sg {
 namespace {
@@ -30,6 +31,13 @@ std::optional<int64_t> power(int64_t base, int64_t exponent) {
   return out;
 }
 
+std::optional<int64_t> shift_left(int64_t a, int64_t b) {
+  if (a == 0 && b >= 0) return 0;
+  int64_t out;
+  if (b < 0 || b > 62 || __builtin_mul_overflow(a, int64_t{1} << b, &out)) return std::nullopt;
+  return out;
+}
+
 std::optional<int64_t> whole(std::string_view op, int64_t a, int64_t b) {
   int64_t out;
   if (op == "add") return __builtin_add_overflow(a, b, &out) ? std::nullopt : std::optional(out);
@@ -40,6 +48,11 @@ std::optional<int64_t> whole(std::string_view op, int64_t a, int64_t b) {
   if (op == "pow") return power(a, b);
   if (op == "max" || op == "sym_max") return std::max(a, b);
   if (op == "min" || op == "sym_min") return std::min(a, b);
+  if (op == "and_") return a & b;
+  if (op == "or_") return a | b;
+  if (op == "xor") return a ^ b;
+  if (op == "lshift") return shift_left(a, b);
+  if (op == "rshift") return b < 0 ? std::nullopt : std::optional(a >> std::min<int64_t>(b, 63));
   return std::nullopt;
 }
 
@@ -54,6 +67,35 @@ std::optional<double> real(std::string_view op, double a, double b) {
   if (op == "max" || op == "sym_max") return std::max(a, b);
   if (op == "min" || op == "sym_min") return std::min(a, b);
   return std::nullopt;
+}
+
+// Of one number, as Python's math module has it: none where that raises an error.
+std::optional<double> function(std::string_view op, double a) {
+  using Function = double (*)(double);
+  static constexpr std::pair<std::string_view, Function> kFunctions[] = {
+      {"sym_sqrt", std::sqrt}, {"sym_log2", std::log2}, {"sym_sin", std::sin},   {"sym_cos", std::cos},
+      {"sym_tan", std::tan},   {"sym_asin", std::asin}, {"sym_acos", std::acos}, {"sym_atan", std::atan},
+      {"sym_sinh", std::sinh}, {"sym_cosh", std::cosh}, {"sym_tanh", std::tanh}};
+  for (const auto& [name, call] : kFunctions) {
+    if (name != op) continue;
+    double out = call(a);
+    return std::isfinite(a) && !std::isfinite(out) ? std::nullopt : std::optional(out);
+  }
+  return std::nullopt;
+}
+
+bool is_rounding(std::string_view op) {
+  return op == "floor" || op == "ceil" || op == "trunc" || op == "round" || op == "sym_int";
+}
+
+// A float as a whole number. nearbyint takes the even one of two that are as near, as Python's round does.
+std::optional<int64_t> rounded(std::string_view op, double a) {
+  double out = op == "floor"   ? std::floor(a)
+               : op == "ceil"  ? std::ceil(a)
+               : op == "round" ? std::nearbyint(a)
+                               : std::trunc(a);
+  constexpr double kEnd = 9223372036854775808.0;
+  return out >= -kEnd && out < kEnd ? std::optional(static_cast<int64_t>(out)) : std::nullopt;
 }
 
 template <class T>
@@ -77,6 +119,8 @@ std::string describe(Scalar s) { return s.is_integral() ? std::to_string(s.i) : 
 Result<Scalar> two(const KernelCall& call, std::string_view op) {
   Scalar a = call.scalar("a"), b = call.scalar("b");
   bool integral = a.is_integral() && b.is_integral();
+  bool of_truths = a.kind == Scalar::Kind::boolean && b.kind == Scalar::Kind::boolean;
+  if (of_truths && (op == "and_" || op == "or_" || op == "xor")) return Scalar::boolean(*whole(op, a.i, b.i) != 0);
   if (auto answer = integral ? compare(op, a.i, b.i) : compare(op, a.to_double(), b.to_double()))
     return Scalar::boolean(*answer);
   bool whole_result = integral && op != "truediv" && !(op == "pow" && b.i < 0);
@@ -86,6 +130,21 @@ Result<Scalar> two(const KernelCall& call, std::string_view op) {
     return Scalar::floating(*out);
   }
   return not_a_number(call, describe(a) + " and " + describe(b));
+}
+
+Result<Scalar> one(const KernelCall& call, std::string_view op) {
+  Scalar a = call.scalar("a");
+  if (op == "not_" || op == "sym_not") return Scalar::boolean(a.to_double() == 0);
+  if (op == "sym_float") return Scalar::floating(a.to_double());
+  if (op == "pos" && !a.is_integral()) return a;
+  if (op == "abs" && !a.is_integral()) return Scalar::floating(std::fabs(a.re));
+  if (op == "abs" && a.i != INT64_MIN) return Scalar::integer(std::abs(a.i));
+  if (op == "pos") return Scalar::integer(a.i);
+  if (auto out = function(op, a.to_double())) return Scalar::floating(*out);
+  if (!is_rounding(op)) return not_a_number(call, describe(a));
+  if (a.is_integral()) return Scalar::integer(a.i);
+  if (auto out = rounded(op, a.re)) return Scalar::integer(*out);
+  return not_a_number(call, describe(a));
 }
 
 Result<Scalar> negative(const KernelCall& call) {
@@ -124,8 +183,8 @@ Result<Scalar> run_host_op(const KernelCall& call) {
   std::string_view op = name.substr(7);
   if (op == "neg") return negative(call);
   if (op == "sym_sum") return sum(call);
-  if (op == "sym_float") return Scalar::floating(call.scalar("a").to_double());
-  if (op == "sym_not") return Scalar::boolean(!call.flag("a"));
+  if (op == "sym_ite") return call.scalar(call.flag("b") ? "t" : "f");
+  if (call.op().params.size() == 1) return one(call, op);
   return two(call, op);
 }
 

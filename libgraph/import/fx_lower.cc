@@ -30,8 +30,7 @@ std::string operator_named(const std::pair<std::string_view, std::string_view> (
 
 // Arithmetic of Python on numbers, which graphs of operators hold too.
 bool is_host_function(std::string_view callee) {
-  return starts_with(callee, "_operator.") || starts_with(callee, "operator.") || starts_with(callee, "math.") ||
-         starts_with(callee, "builtins.") || starts_with(callee, "torch.sym_") || starts_with(callee, "torch._sym_");
+  return starts_with(op_of_target(callee), "python.") || starts_with(callee, "math.");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ struct FxGaps {
 
 struct FxType {
   TypeId type = Pool::kUnknownType;
-  bool is_guess = false;  // the strides are made up
+  bool is_guess = false;  // the strides are made up, or a whole number is in words that cannot be read
 };
 
 class FxTypes {

@@ -80,6 +80,25 @@ bool names_float(std::string_view text) {
   return false;
 }
 
+// `text` without the floats that it makes whole: CeilToInt(IntTrueDiv(s0, 2)) is an integer.
+std::string without_rounded(std::string_view text) {
+  constexpr std::string_view kRounds = "ToInt(";
+  std::string out;
+  for (size_t at; (at = text.find(kRounds)) != std::string_view::npos;) {
+    size_t end = at + kRounds.size();
+    out += text.substr(0, end);
+    for (int depth = 1; end < text.size() && depth > 0; ++end)
+      depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
+    text.remove_prefix(end);
+  }
+  return out += text;
+}
+
+bool is_float(std::string_view text) {
+  return names_float(text) || text.find('.') != text.npos || text.find("ToFloat") != text.npos ||
+         text.find("TrueDiv") != text.npos || text.find("OpaqueUnaryFn_") != text.npos;
+}
+
 // The name before `(` when `text` is "Name(...)"; empty otherwise.
 std::string_view class_of(std::string_view text) {
   size_t n = 0;
@@ -226,8 +245,7 @@ Result<FxType> FxTypes::scalar(std::string_view text) {
     type.value = pool_->exprs.constant(text == "True" ? 1 : 0);
   } else if (is_relation(text)) {
     type.kind = TypeKind::boolean;
-  } else if (names_float(text) || text.find('.') != std::string_view::npos ||
-             text.find("ToFloat") != std::string_view::npos || text.find("TrueDiv") != std::string_view::npos) {
+  } else if (is_float(without_rounded(text))) {
     type.kind = TypeKind::floating;
   } else {
     type.kind = TypeKind::integer;
@@ -239,7 +257,8 @@ Result<FxType> FxTypes::scalar(std::string_view text) {
       ++own_.odd_types;
     }
   }
-  return FxType{pool_->types.intern(std::move(type)), false};
+  bool is_odd = type.kind == TypeKind::integer && !type.has_value;  // the op's rule may know more
+  return FxType{pool_->types.intern(std::move(type)), is_odd};
 }
 
 }  // namespace sg

@@ -442,11 +442,21 @@ Status build_program(const SourceProgram& source, const Job& job, ImportTally* t
 }
 
 std::string op_of_target(std::string_view target) {
+  // FX prints what is no operator of torch by its module and name in one word.
+  static constexpr std::pair<std::string_view, std::string_view> kPlainNames[] = {
+      {"math_ceil", "ceil"}, {"math_floor", "floor"}, {"math_trunc", "trunc"}, {"round", "round"}, {"abs", "abs"}};
+  for (const auto& [name, ours] : kPlainNames)
+    if (target == name) return "python." + std::string(ours);
   static constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {{"torch.ops.", ""},
                                                                                 {"_operator.", "python."},
                                                                                 {"operator.", "python."},
+                                                                                {"_operator_", "python."},
                                                                                 {"builtins.", "python."},
-                                                                                {"torch.sym_", "python.sym_"}};
+                                                                                {"math.ceil", "python.ceil"},
+                                                                                {"math.floor", "python.floor"},
+                                                                                {"math.trunc", "python.trunc"},
+                                                                                {"torch.sym_", "python.sym_"},
+                                                                                {"torch._sym_", "python.sym_"}};
   for (const auto& [prefix, ours] : kPrefixes)
     if (target.substr(0, prefix.size()) == prefix) return std::string(ours) + std::string(target.substr(prefix.size()));
   return std::string(target);

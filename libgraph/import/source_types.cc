@@ -121,6 +121,9 @@ void take_inferred(Graph& graph, NodeId n, Guess guess, TypeInferrer& inferrer) 
     if (!fits) return;
   }
   for (uint32_t i = 0; i < node.result_count; ++i) {
+    const Type& told = graph.type(node.result(i));
+    if (told.kind == TypeKind::integer && !told.has_value)
+      graph.set_type(node.result(i), graph.pool().types.intern((*types)[i]));
     if ((*types)[i].kind != TypeKind::tensor) continue;  // scalars: the source's word holds the value
     Type type = settled(graph.type(node.result(i)), std::move((*types)[i]), guess);
     graph.set_type(node.result(i), graph.pool().types.intern(std::move(type)));

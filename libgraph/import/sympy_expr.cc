@@ -48,6 +48,12 @@ class SympyParser {
     ++at_;
     return true;
   }
+  bool accept_word(std::string_view w) {
+    skip();
+    if (text_.substr(at_, w.size()) != w) return false;
+    at_ += w.size();
+    return true;
+  }
   Status expect(char c) {
     if (accept(c)) return ok_status();
     return fail(std::string("expected `") + c + "`");
@@ -108,6 +114,7 @@ class SympyParser {
       return fail("expected a call such as Integer(1) or Symbol('s0')");
     }
     if (name == "Symbol") return symbol();
+    bool is_rounded = (name == "CeilToInt" || name == "FloorToInt") && accept_word("IntTrueDiv(");
     std::vector<Expr> args;
     if (!accept(')')) {
       do {
@@ -115,6 +122,10 @@ class SympyParser {
         args.push_back(arg);
       } while (accept(','));
       SG_TRY(expect(')'));
+    }
+    if (is_rounded) {  // CeilToInt(IntTrueDiv(a, b)): a division without a float
+      SG_TRY(expect(')'));
+      name = name == "CeilToInt" ? "CeilDiv" : "FloorDiv";
     }
     std::optional<Expr> made = call(name, args);
     if (!made) {

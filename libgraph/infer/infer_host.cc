@@ -1,5 +1,6 @@
 // Numbers on the host: sizes, arithmetic on them, values read from the device; and calls of nested graphs.
 #include <algorithm>
+#include <cmath>
 
 #include "libgraph/infer/infer_rules.h"
 
@@ -34,6 +35,67 @@ Result<Number> number(InferCall& c, std::string_view name) {
   const Arg* arg = c.find(name);
   if (arg == nullptr) return c.fail("argument '" + std::string(name) + "' is missing");
   return number(c, *arg);
+}
+
+Status whole_number(InferCall& c, std::string_view name) {
+  SG_ASSIGN(Number n, number(c, name));
+  return n.floating ? Status(c.fail("'" + std::string(name) + "' is no whole number")) : ok_status();
+}
+
+bool is_boolean(InferCall& c, std::string_view name) {
+  const Arg* arg = c.find(name);
+  const Type* type = arg == nullptr ? nullptr : c.type_of(*arg);
+  return type != nullptr ? type->kind == TypeKind::boolean : arg != nullptr && arg->is(ArgKind::boolean);
+}
+
+// The node that makes the number, where it is that op with two arguments.
+const Node* made_by(InferCall& c, const Arg& arg, std::string_view op, size_t arity) {
+  NodeId def = arg.is(ArgKind::value) ? c.graph.value(arg.as_value()).def : NodeId();
+  bool is_it = def && c.graph.op_name(def) == op && c.graph.node(def).args.size() == arity;
+  return is_it ? &c.graph.node(def) : nullptr;
+}
+
+struct Ratio {
+  Expr above, below;
+};
+
+// 0.75 is 3 / 4: of factors that a size's product with is exact in floats.
+std::optional<Ratio> as_ratio(InferCall& c, double factor) {
+  constexpr double kLargest = 1 << 16;
+  double below = 1;
+  while (factor != std::floor(factor) && below < kLargest) factor *= 2, below *= 2;
+  if (factor != std::floor(factor) || !(std::fabs(factor) <= kLargest)) return std::nullopt;
+  return Ratio{c.sizes.number(static_cast<int64_t>(factor)), c.sizes.number(static_cast<int64_t>(below))};
+}
+
+// a / b of sizes, and a * 0.5.
+std::optional<Ratio> ratio_of(InferCall& c, const Arg& arg) {
+  if (const Node* quotient = made_by(c, arg, "python.truediv", 2)) {
+    auto a = number(c, quotient->args[0]), b = number(c, quotient->args[1]);
+    if (a.ok() && b.ok() && a->value && b->value) return Ratio{*a->value, *b->value};
+  }
+  const Node* product = made_by(c, arg, "python.mul", 2);
+  if (product == nullptr) return std::nullopt;
+  bool is_first = product->args[0].is(ArgKind::floating);
+  const Arg &factor = product->args[is_first ? 0 : 1], *size = &product->args[is_first ? 1 : 0];
+  if (const Node* as_float = made_by(c, *size, "python.sym_float", 1)) size = &as_float->args[0];
+  auto whole = number(c, *size);
+  auto ratio = factor.is(ArgKind::floating) ? as_ratio(c, factor.as_float()) : std::nullopt;
+  if (!ratio || !whole.ok() || !whole->value) return std::nullopt;
+  return Ratio{c.sizes.exprs().mul(*whole->value, ratio->above), ratio->below};
+}
+
+// math.ceil(a / b) and its kin, without a float. Truncation is floor where neither is negative.
+std::optional<Expr> rounded_ratio(InferCall& c) {
+  const Arg* arg = c.find("a");
+  auto ratio = arg != nullptr ? ratio_of(c, *arg) : std::nullopt;
+  if (!ratio) return std::nullopt;
+  ExprPool& exprs = c.sizes.exprs();
+  if (c.op.name == "python.ceil") return exprs.neg(exprs.floordiv(exprs.neg(ratio->above), ratio->below));
+  bool is_positive = c.sizes.lower(ratio->above).value_or(-1) >= 0 && c.sizes.lower(ratio->below).value_or(-1) > 0;
+  bool truncates = c.op.name == "python.trunc" || c.op.name == "python.sym_int";
+  if (c.op.name != "python.floor" && !(truncates && is_positive)) return std::nullopt;
+  return exprs.floordiv(ratio->above, ratio->below);
 }
 
 using Operation = Expr (ExprPool::*)(Expr, Expr);
@@ -103,6 +165,48 @@ Status size_compare(InferCall& c) {
 Status size_not(InferCall& c) {
   SG_TRY(number(c, "a"));
   return c.give(scalar(TypeKind::boolean));
+}
+
+// One of two numbers, by a bool that the graph knows when it runs.
+Status size_choice(InferCall& c) {
+  SG_TRY(number(c, "b"));
+  SG_ASSIGN(Number t, number(c, "t"));
+  SG_ASSIGN(Number f, number(c, "f"));
+  if (t.floating || f.floating) return c.give(scalar(TypeKind::floating));
+  if (t.value && f.value && *t.value == *f.value) return c.give_integer(*t.value);
+  return c.give(scalar(is_boolean(c, "t") && is_boolean(c, "f") ? TypeKind::boolean : TypeKind::integer));
+}
+
+Status size_bits(InferCall& c) {
+  SG_TRY(whole_number(c, "a"));
+  SG_TRY(whole_number(c, "b"));
+  return c.give(scalar(is_boolean(c, "a") && is_boolean(c, "b") ? TypeKind::boolean : TypeKind::integer));
+}
+
+Status size_shift(InferCall& c) {
+  SG_TRY(whole_number(c, "a"));
+  SG_TRY(whole_number(c, "b"));
+  return c.give(scalar(TypeKind::integer));
+}
+
+Status size_pos(InferCall& c) {
+  SG_ASSIGN(Number a, number(c, "a"));
+  if (!a.value) return c.give(scalar(a.floating ? TypeKind::floating : TypeKind::integer));
+  return c.give_integer(*a.value);
+}
+
+Status size_abs(InferCall& c) {
+  SG_ASSIGN(Number a, number(c, "a"));
+  if (!a.value) return c.give(scalar(a.floating ? TypeKind::floating : TypeKind::integer));
+  return c.give_integer(c.sizes.exprs().max(*a.value, c.sizes.exprs().neg(*a.value)));
+}
+
+// floor, ceil and their kin: whole numbers stay as they are.
+Status size_whole(InferCall& c) {
+  SG_ASSIGN(Number a, number(c, "a"));
+  if (a.value) return c.give_integer(*a.value);
+  if (auto rounded = rounded_ratio(c)) return c.give_integer(*rounded);
+  return c.give(scalar(TypeKind::integer));
 }
 
 Status sym_size(InferCall& c) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """run_module_tests.py --bin BIN: what exported modules do that no shared capture asks for, each held against plain PyTorch."""
 import hashlib
+import math
 import os
 import subprocess
 import sys
@@ -134,6 +135,51 @@ graph rank *
   output %y
   output %i
 ''', {"n": 7, "x": X}, X * (-12 % 5 + 7 + 1), False)
+
+    def test_functions_of_sizes(self):
+        functions = "sqrt log2 sin cos tan asin acos atan sinh cosh tanh".split()
+        lines = "".join(f"    %{name} = python.sym_{name}(%half)\n" for name in functions)
+        total = "".join(f"    %t{i + 1} = python.add(%t{i}, %{name})\n" for i, name in enumerate(functions))
+        whole = """
+    %up = python.ceil(%half)
+    %down = python.floor(%half)
+    %near = python.round(%half)
+    %cut = python.trunc(%minus)
+    %int = python.sym_int(%minus)
+    %both = python.and_(%n, 6)
+    %either = python.or_(%n, 8)
+    %odd = python.xor(%n, 15)
+    %left = python.lshift(%n, 3)
+    %right = python.rshift(%n, 1)
+    %size = python.abs(%minus)
+    %same = python.pos(%size)
+    %more = python.gt(%n, 3)
+    %few = python.not_(%more)
+    %none = python.and_(%more, %few)
+    %some = python.or_(%more, %few)
+    %picked = python.sym_ite(%some, %left, %right)
+    %other = python.sym_ite(%none, %left, %right)
+"""
+        names = [line.split()[0] for line in whole.split("\n") if "=" in line]
+        text = ("graph rank *\n  symbol s0 input [3, 100]\n  input %n : int s0\n  input %x : f32[s0, 2]\n  forward -\n"
+                "    %half = python.truediv(%n, 14)\n    %minus = python.mul(%half, -5.0)\n    %t0 = python.sym_float(%n)\n" +
+                lines + total + whole + f"    %y = aten.mul.Tensor(%x, %t{len(functions)})\n  output %y\n" +
+                "".join(f"  output {name}\n" for name in names))
+        half, x = 7 / 14, torch.ones(7, 2)
+        total = 7.0
+        for name in functions:
+            total += getattr(math, name)(half)
+        wholes = (1, 0, 0, -2, -2, 7 & 6, 7 | 8, 7 ^ 15, 56, 3, 2.5, 2.5, True, False, False, True, 56, 3)
+        self.check(text, {"n": 7, "x": x}, x * total, *wholes)
+        save_file({"n": torch.tensor(7), "x": x}, self.path("in.safetensors"))
+        wanted = [x * total, *(torch.tensor(value, dtype=torch.float64 if type(value) is float else None) for value in wholes)]
+        save_file({f"out{i}": value for i, value in enumerate(wanted)}, self.path("want.safetensors"))
+        done = subprocess.run([os.path.join(BIN, "sg-run"), self.path("step.sg.txt"), "--inputs",
+                               self.path("in.safetensors"), "--expect", self.path("want.safetensors")],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("all 19 compared values are as expected", done.stdout)
+        self.check(text, {"x": x}, x * total, *wholes)  # what the tensor says need not be given
 
     def test_data_decides_a_size(self):
         self.check('''

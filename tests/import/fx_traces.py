@@ -4,6 +4,7 @@ Per case: CASE/log/*.log, values.safetensors (inputs, by what the model calls th
 eager PyTorch. Inductor traces and decomposes as ever, but nothing is compiled: its graphs run as they are.
 """
 import glob
+import math
 import os
 import shutil
 import sys
@@ -21,9 +22,12 @@ CASES = {
     'attention-dynamic': dict(model='attention', backend='aot_eager', dynamic=True),
     'attention-inductor-dynamic': dict(model='attention', backend='inductor', dynamic=True),
     'planes-dynamic': dict(model='planes', backend='inductor', dynamic=True),
+    'arithmetic-dynamic': dict(model='arithmetic', backend='aot_eager', dynamic=True),
+    'underscores': dict(model='underscores', backend='aot_eager'),
     'dropout-inductor': dict(model='dropout', backend='inductor', comparable=False),
     'ranks-inductor': dict(model='shared', backend='inductor', ranks=2),
 }
+ARGUMENTS = {'underscores': '_x'}  # what a model calls its argument, where it is not x
 
 
 def model_of(kind):
@@ -89,6 +93,35 @@ def model_of(kind):
             both = torch.stack([(q @ k.mT).softmax(-1) @ v, q])
             return both[1].transpose(0, 1)[1:].square().mean() + (both[0][:, None].expand(-1, 3, -1, -1, -1)).cos().mean()
 
+    class Arithmetic(nn.Module):
+        """Roots, powers, quotients and roundings of sizes and of numbers that Dynamo takes from Python's modules."""
+
+        def __init__(self):
+            super().__init__()
+            self.slope, self.head = 0.5, nn.Linear(4, 8)
+
+        def forward(self, x):
+            rows, h = x.size(0), self.head(x)
+            scale = 1 / math.sqrt(rows) + math.log2(rows) / math.pi + math.sin(rows) - math.tanh(math.cos(self.slope))
+            h = F.scaled_dot_product_attention(h[None], h[None], h[None])[0] * scale
+            part = max(min(math.ceil(rows / 2), rows), math.floor(rows * 0.5), int(rows / 3), 1)
+            return (h[:part] * abs(1 - rows) ** 2).square().mean() + torch.zeros(rows // 2 + 1).sum() * (rows % 2)
+
+    class Underscores(nn.Module):
+        """Names that Dynamo calls alike."""
+
+        def __init__(self):
+            super().__init__()
+            for i, name in enumerate(('w', '_w', '__w', 'a_b', 'a__b')):
+                self.register_parameter(name, nn.Parameter(torch.randn(4)))
+            self.register_buffer('_shift', torch.randn(4))
+            self.register_buffer('shift', torch.randn(4))
+            self._part, self.part = nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Linear(4, 4))
+
+        def forward(self, _x):
+            h = self._part(_x) * self.w + self._w * self.__dict__['_parameters']['__w'] + self._shift
+            return (self.part(h) * self.a_b - self.a__b * self.shift).sin().sum()
+
     class Dropout(nn.Module):
         def __init__(self):
             super().__init__()
@@ -103,6 +136,10 @@ def model_of(kind):
         return Planes(), lambda rows: torch.randn(rows, 3, 12, 12)
     if kind == 'words':
         return Words(), lambda rows: torch.randint(11, (rows, 6))
+    if kind == 'arithmetic':
+        return Arithmetic(), lambda rows: torch.randn(rows, 4)
+    if kind == 'underscores':
+        return Underscores(), lambda rows: torch.randn(rows, 4)
     return (Dropout() if kind == 'dropout' else Mlp()), lambda rows: torch.randn(rows, 4)
 
 
@@ -125,7 +162,7 @@ def run_case(name, folder, rank=0):
     torch.manual_seed(2 + rank)
     for rows in case.get('shapes', (3,)):
         x = batch(rows)
-        values = {n: v.detach().clone() for n, v in {'x': x, **dict(model.named_parameters()), **dict(model.named_buffers())}.items()}
+        values = {n: v.detach().clone() for n, v in {ARGUMENTS.get(case['model'], 'x'): x, **dict(model.named_parameters()), **dict(model.named_buffers())}.items()}
         model.zero_grad()
         with torch.set_grad_enabled(case.get('grad', True)):
             loss = compiled(x)

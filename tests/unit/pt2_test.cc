@@ -154,6 +154,8 @@ TEST_CASE("sympy's constructor calls are read") {
       {"Add(Mul(Integer(-1), Symbol('u0', integer=True)), Integer(3))", "3 - u0"},
       {"FloorDiv(Add(Symbol('s0'), Integer(1)), Integer(2))", "(s0 + 1)//2"},
       {"CeilDiv(Symbol('s0'), Integer(2))", "-((-s0)//2)"},
+      {"CeilToInt(IntTrueDiv(Symbol('s0'), Integer(2)))", "-((-s0)//2)"},
+      {"Add(FloorToInt(IntTrueDiv(Symbol('s0'), Integer(3))), Integer(1))", "s0//3 + 1"},
       {"ModularIndexing(Symbol('s0'), Integer(4), Integer(8))", "(s0//4)%8"},
       {"Max(Integer(1), Symbol('u0'))", "max(1, u0)"},
       {"Min(Integer(8), Mul(Symbol('u0'), Integer(8)))", "min(8, 8*u0)"},

@@ -287,5 +287,9 @@ TEST_CASE("targets are called as the op table spells them") {
   CHECK(op_of_target("_operator.floordiv") == "python.floordiv");
   CHECK(op_of_target("operator.getitem") == "python.getitem");
   CHECK(op_of_target("torch.sym_max") == "python.sym_max");
-  CHECK(op_of_target("math.trunc") == "math.trunc");
+  CHECK(op_of_target("torch._sym_sqrt") == "python.sym_sqrt");
+  CHECK(op_of_target("math.trunc") == "python.trunc");
+  CHECK(op_of_target("math_ceil") == "python.ceil");
+  CHECK(op_of_target("_operator_abs") == "python.abs");
+  CHECK(op_of_target("math.gcd") == "math.gcd");
 }

@@ -31,15 +31,27 @@ _PYTHON = {
     operator.le: "le",
     operator.gt: "gt",
     operator.ge: "ge",
-    torch.sym_max: "sym_max",
-    torch.sym_min: "sym_min",
-    torch.sym_float: "sym_float",
-    torch.sym_not: "sym_not",
+    operator.not_: "not_",
+    operator.and_: "and_",
+    operator.or_: "or_",
+    operator.xor: "xor",
+    operator.lshift: "lshift",
+    operator.rshift: "rshift",
+    operator.pos: "pos",
+    operator.abs: "abs",
+    math.trunc: "trunc",
+    math.floor: "floor",
+    math.ceil: "ceil",
+    round: "round",
     max: "max",
     min: "min",
 }
-if hasattr(torch, "sym_sum"):
-    _PYTHON[torch.sym_sum] = "sym_sum"
+for _name in ("max", "min", "float", "int", "not", "ite", "sum"):
+    if hasattr(torch, f"sym_{_name}"):  # sym_sum came after 2.6
+        _PYTHON[getattr(torch, f"sym_{_name}")] = f"sym_{_name}"
+for _name in ("sqrt", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"):
+    if hasattr(torch, f"_sym_{_name}"):
+        _PYTHON[getattr(torch, f"_sym_{_name}")] = f"sym_{_name}"
 
 
 def tensor_type(tensor: Tensor) -> Dict[str, Any]:
