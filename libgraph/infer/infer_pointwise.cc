@@ -244,9 +244,14 @@ Status like_first_preserve(InferCall& c) {
 }
 
 // A copy of the argument's storage as it lies, written over: strides and offset are its own.
+// A new tensor that lies as `self` does in its storage; dense where elements of self share memory.
 Status copy(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
-  return c.give(*self);
+  bool shares = false;
+  for (size_t i = 0; i < self->shape.size(); ++i)
+    shares = shares || (c.sizes.is(self->stride[i], 0) && !c.sizes.is(self->shape[i], 1));
+  if (!shares) return c.give(*self);
+  return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
 }
 
 // The argument itself, written or not.

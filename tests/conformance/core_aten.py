@@ -3,7 +3,8 @@
 
 core_aten.txt holds the opset: the overloads that PyTorch tags `core`, with their schemas. core_aten_excluded.txt holds
 those that have no row, each with its reason. The check fails on an overload in neither file's sense (no row, no reason), on
-a reason for something that has a row, and on a row whose parameters are not those of the schema. It needs no PyTorch;
+a reason for something that has a row, on a row whose parameters are not those of the schema, on a row that sg-run does not
+execute, and on one without vectors that ELSEWHERE names no test for. It needs no PyTorch;
 `--refresh` does: it writes core_aten.txt anew from the PyTorch that runs it.
 """
 import re
@@ -11,6 +12,19 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from op_list import how, kernels  # noqa: E402
+from vector_files import read_vectors  # noqa: E402
+
+# Random ones have no vectors to the bit, questions about types no data: what tests them.
+ELSEWHERE = {
+    "aten.native_dropout.default": "tests/unit/kernel_random_test.cc",
+    "aten.randperm.default": "tests/unit/kernel_random_test.cc",
+    "aten.sym_numel.default": "tests/unit/expect_test.cc",
+    "aten.sym_size.int": "tests/golden/export/one_step.txt",
+    "aten.sym_storage_offset.default": "tests/cli/run_data_tests.py",
+    "aten.sym_stride.int": "tests/golden/chunk/chunk_seq_preserves_split_view_stride_scalar_live_in.txt",
+}
 TABLE = HERE.parents[1] / "libgraph" / "op.def"
 
 
@@ -46,6 +60,20 @@ def parameters(schema):
     return [p.split("=")[0].split()[-1] for p in inside.split(", ") if p and p != "*"]
 
 
+def untested(names):
+    """Of rows: those that nothing executes or holds against PyTorch."""
+    traits = dict(re.findall(r'^SG_OP\("([^"]+)", "[^"]+", ([^,]+),', TABLE.read_text(), re.M))
+    known, vectors = kernels(), read_vectors(HERE / "vectors")
+    for name in names:
+        if how(name, traits[name], known) == "no":
+            yield f"{name}: sg-run does not execute it"
+        test = ELSEWHERE.get(name)
+        if name not in vectors and not (test and name.removesuffix(".default") in (HERE.parents[1] / test).read_text()):
+            yield f"{name}: no vectors, and no test is named in ELSEWHERE that has it"
+        if name in vectors and test:
+            yield f"{name}: has vectors, and a line in ELSEWHERE"
+
+
 def main():
     if "--refresh" in sys.argv[1:]:
         return refresh()
@@ -61,6 +89,7 @@ def main():
                 faults.append(f"{name}: has a row, and a reason for having none")
         elif not excluded.get(name):
             faults.append(f"{name}: no row in libgraph/op.def, and no reason in core_aten_excluded.txt")
+    faults += untested([name for name in core if name in rows])
     faults += [f"{name}: a reason for what is not in core_aten.txt" for name in excluded if name not in core]
     for fault in faults:
         print(fault)

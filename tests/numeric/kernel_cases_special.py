@@ -178,6 +178,51 @@ def bits_with(r):
     return Case(r.choice([1, 6, 0]), tensor(r, INTS))
 
 
+@case("aten.bitwise_and.Scalar", "aten.bitwise_or.Scalar", "aten.bitwise_xor.Scalar")
+def bits_with_number(r):
+    return Case(tensor(r, INTS), r.choice([1, 6, 0, -2]))
+
+
+@case("aten.fmod.Scalar")
+def fmod_number(r):
+    t = finite(tensor(r, REAL))
+    return Case(t, r.choice([3, 2 if t.dtype == torch.uint8 else -2, 5]))
+
+
+@case("aten.add.Scalar", "aten.div.Scalar", "aten.eq.Scalar", "aten.ne.Scalar", "aten.ge.Scalar", "aten.gt.Scalar",
+      "aten.le.Scalar", "aten.lt.Scalar")
+def with_whole_number(r):
+    return Case(finite(tensor(r, REAL + [torch.bool])), r.choice([2, 3, 5]))
+
+
+@case("aten.sub.Scalar", "aten.remainder.Scalar")
+def less_whole_number(r):
+    return Case(finite(tensor(r, REAL)), r.choice([2, 3, 5]))
+
+
+@case("aten.pow.Scalar")
+def power_of_number(r):
+    t = finite(tensor(r, REAL))
+    return Case(r.choice([2, 3]), t if t.is_floating_point() else t % 4)
+
+
+@case("aten.clamp.default")
+def between_numbers(r):
+    return Case(finite(tensor(r, REAL)), r.choice([-1, 1]) if r.random() < 0.8 else None, 3)
+
+
+@case("aten.div.Scalar_mode")
+def divided_by_number(r):
+    t = finite(tensor(r, REAL))
+    return Case(t, r.choice([3, 2 if t.dtype == torch.uint8 else -2, 5]), rounding_mode=r.choice(["floor", "trunc"]))
+
+
+@case("aten.copy.default")
+def copied_into(r):
+    t = tensor(r, FLOATS + INTS)
+    return Case(tensor(r, r.choice(FLOATS + INTS), t.shape), finite(t))
+
+
 @case("aten.remainder.Scalar_Tensor")
 def remainder_with(r):
     t = tensor(r, SINGLE + INTS)
