@@ -65,18 +65,27 @@ void UnitEngine::pack_rows(const GemmBlock<float>& block, GemmDepth depth, int64
   }
 }
 
-void UnitEngine::pack_panel(const GemmJob& job, GemmDepth depth, int64_t j, int64_t columns, Packed* panel) const {
+void UnitEngine::pack_panel(const MatrixView& b, int64_t depth, int64_t columns, Packed* panel) const {
   const int64_t part_count = parts_of(units_);
-  for (int64_t half = 0; half * kUnitLines < columns; ++half) {  // sums of columns that are not there go nowhere
-    const int64_t lines = std::min(kUnitLines, columns - half * kUnitLines);
-    auto& scales = *reinterpret_cast<LineScales*>(panel + half * kUnitHead);
-    if (units_ == Units::f16)
-      scale_lines(job.b.at(depth.begin, j + half * kUnitLines).transposed(), lines, depth.size(), &scales);
-    Packed* to = panel + 2 * kUnitHead + half * kUnitTile;
-    for (int64_t k = depth.begin; k < depth.end; k += kUnitDepth, to += 2 * part_count * kUnitTile)
-      pack_parts(units_, TileForm::pairs, job.b.at(k, j + half * kUnitLines).transposed(), lines,
-                 std::min(kUnitDepth, depth.end - k), scales, to, 2 * kUnitTile);
-  }
+  auto head = [&](int64_t half) -> LineScales& { return *reinterpret_cast<LineScales*>(panel + half * kUnitHead); };
+  auto lines = [&](int64_t half) { return std::min(kUnitLines, columns - half * kUnitLines); };
+  if (units_ == Units::f16)
+    for (int64_t half = 0; half * kUnitLines < columns; ++half)
+      scale_lines(b.at(0, half * kUnitLines).transposed(), lines(half), depth, &head(half));
+  // Halves side by side: rows of B whose lines compete for a place in the caches are read once.
+  Packed* to = panel + 2 * kUnitHead;
+  for (int64_t k = 0; k < depth; k += kUnitDepth, to += 2 * part_count * kUnitTile)
+    for (int64_t half = 0; half * kUnitLines < columns; ++half)  // sums of columns that are not there go nowhere
+      pack_parts(units_, TileForm::pairs, b.at(k, half * kUnitLines).transposed(), lines(half),
+                 std::min(kUnitDepth, depth - k), head(half), to + half * kUnitTile, 2 * kUnitTile);
+}
+
+Prefetch UnitEngine::bring(MatrixView* b, int64_t depth, int64_t columns, float* copy) const {
+  if (columns <= 0) return {};
+  if (!Prefetch::rows_compete(*b, depth)) return {*b, depth, columns};
+  const MatrixView from = *b;
+  *b = {reinterpret_cast<std::byte*>(copy), DType::f32, kUnitColumns, 1};
+  return {from, depth, columns, reinterpret_cast<std::byte*>(copy), kUnitColumns * sizeof(float)};
 }
 
 void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a,
@@ -86,14 +95,14 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_
   whole.a = a, whole.b = panel, whole.swapped = job.swapped;
   const bool last = depth.end == job.k, add = depth.begin > 0 || job.added;
   const bool stream = last && !add && job.direct && job.alpha == 1 && !job.self.data && job.m * job.n > kStreamSums;
+  auto* copy = reinterpret_cast<float*>(panel + whole.panel_size());
+  MatrixView b = job.b.at(depth.begin, j);
   UnitTiles tiles;
   for (int64_t end = j + columns; j < end; j += kUnitColumns) {
     int64_t width = std::min(kUnitColumns, end - j);
-    pack_panel(job, depth, j, width, panel);
-    Prefetch next;
-    if (j + kUnitColumns < end)
-      next = Prefetch(job.b.at(depth.begin, j + kUnitColumns), depth.size(),
-                      std::min(kUnitColumns, end - j - kUnitColumns));
+    pack_panel(b, depth.size(), width, panel);
+    b = job.b.at(depth.begin, j + kUnitColumns);
+    Prefetch next = bring(&b, depth.size(), std::min(kUnitColumns, end - j - kUnitColumns), copy);
     int64_t steps_in_all = std::max<int64_t>(1, whole.steps * ((block.rows() + row_grain() - 1) / row_grain()));
     for (int64_t i = 0; i < block.rows(); i += row_grain()) {
       int64_t rows = std::min(row_grain(), block.rows() - i);
@@ -103,6 +112,7 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_
       if (job.added) add_repaired(block, whole, i, rows, j, width);
       else repair(block, i, rows, j, width);
     }
+    next.finish();
   }
 }
 

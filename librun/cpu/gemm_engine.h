@@ -82,16 +82,21 @@ class UnitEngine {
   int64_t row_limit(int64_t k) const;
   int64_t row_groups(int64_t rows) const { return (rows + kUnitLines - 1) / kUnitLines; }
   int64_t packed_size(int64_t rows, int64_t depth) const { return row_groups(rows) * product(depth).row_tile_size(); }
-  int64_t panel_size(int64_t depth) const { return product(depth).panel_size(); }
+  int64_t panel_size(int64_t depth) const { return product(depth).panel_size() + copy_size(depth); }
   void pack_rows(const GemmBlock<float>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const;
   void multiply(const GemmBlock<float>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a,
                 Packed* panel) const;
 
  private:
+  static int64_t copy_size(int64_t depth) {  // of the panel after it
+    return depth * kUnitColumns * static_cast<int64_t>(sizeof(float) / sizeof(Packed));
+  }
   UnitProduct product(int64_t depth) const {
     return {units_, nullptr, nullptr, (depth + kUnitDepth - 1) / kUnitDepth, false};
   }
-  void pack_panel(const GemmJob& job, GemmDepth depth, int64_t j, int64_t columns, Packed* panel) const;
+  void pack_panel(const MatrixView& b, int64_t depth, int64_t columns, Packed* panel) const;
+  // The panel at *b is brought nearer, or into `copy`, which *b is then.
+  Prefetch bring(MatrixView* b, int64_t depth, int64_t columns, float* copy) const;
   void repair(const GemmBlock<float>& block, int64_t first, int64_t rows, int64_t j, int64_t columns) const;
   void add_repaired(const GemmBlock<float>& block, const UnitProduct& whole, int64_t first, int64_t rows, int64_t j,
                     int64_t columns) const;

@@ -318,6 +318,20 @@ TEST_CASE("gemm: matrix units are as exact as multiply-adds, whatever the scale 
     }
 }
 
+// Rows of B a multiple of 2 KiB apart are copied on their way; others are not.
+TEST_CASE("gemm: how far rows lie apart does not show") {
+  Rng rng(21);
+  const int64_t k = 900, n = 1000;
+  Buffer<float> a = noise(rng, {70, k}), near = noise(rng, {k, n}), apart({k, n}, {}, {1024, 1}, 0);
+  for (int64_t e = 0; e < k * n; ++e) apart.at(e) = near.at(e);
+  auto multiply = [&](Buffer<float>& b) {
+    Buffer<float> out({70, n});
+    REQUIRE(test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {out.tensor()}).ok());
+    return out.values();
+  };
+  CHECK(multiply(near) == multiply(apart));
+}
+
 TEST_CASE("mm: threads and row slices give the same bits") {
   Rng rng(6);
   for (auto [m, n, k] : {std::array<int64_t, 3>{700, 530, 60}, {90, 700, 900}, {2000, 20, 300}, {37, 64, 3000}}) {
