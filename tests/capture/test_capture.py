@@ -414,6 +414,10 @@ class Refusals(CaptureCase):
             [name for name in os.listdir(self.folder) if name.endswith("json") or name.endswith("partial")]
         )
 
+    def test_sparse_gradients(self):
+        model = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 1))
+        self.refused("gradient of 0.weight is sparse", model, lambda out: out.square().mean(), torch.tensor([1, 2, 1]))
+
     def model(self, forward):
         class Wrapper(nn.Module):
             def __init__(self):

@@ -122,6 +122,8 @@ class Step:
         gradients: List[Optional[Tensor]] = []
         with recorder.after_backward():
             for slot, gradient in zip(self.trainable, found):
+                if gradient is not None and gradient.layout != torch.strided:
+                    raise CaptureError(f"the gradient of {slot.name} is sparse, which no graph holds: sparse=False in its module")
                 with recorder.inside(slot.name.rpartition(".")[0]):
                     gradients.append(gradient if gradient is None else self.replicas.average(gradient))
         return gradients
