@@ -168,11 +168,12 @@ class AutoChunker {
     return ok_status();
   }
 
-  // Asked for by name of a ratio or a number, or in the way of the peak: an error, but for best effort.
+  // Asked for by name of a ratio or a number, or in the way of the peak: an error, but for best effort. Not where others
+  // are in chunks already: then a warning, and the peak that was asked for decides.
   Status refused(const Next& next, Error error) {
     if (!asked_for(next)) return skip(next, error.message);
-    if (!context_.best_effort) return error;
-    context_.notes->warning("chunk", "left whole: " + error.message, error.where, error.hint);
+    if (!context_.best_effort && (options_.ratio || done_ == 0)) return error;
+    context_.notes->warning("chunk", "%" + next.label + " is left whole: " + error.message, error.where, {});
     return skip(next, error.message);
   }
 
@@ -202,12 +203,12 @@ class AutoChunker {
     return out;
   }
 
-  // The first axis along which all rules hold, and which is long enough for the chunks; else the first at all.
+  // The first axis along which all rules hold, and which is long enough for the chunks; else the longest.
   Result<AutoPlan> plan_at_some_axis(std::unique_ptr<Program>* program, NodeId amplifier) {
     const std::vector<AutoCut> cuts = possible_cuts(**program, amplifier);
     std::optional<Error> refusal;  // the one that came furthest
     size_t furthest = 0, reached = 0;
-    std::optional<std::pair<size_t, std::unique_ptr<Program>>> short_one;
+    std::optional<std::pair<int64_t, size_t>> longest;  // of those that are too short: rows, which
     for (size_t i = 0; i < cuts.size(); ++i) {
       auto copy = copy_of(**program);
       auto plan = plan_auto_chunk(copy.get(), amplifier, cuts[i], &reached);
@@ -216,14 +217,14 @@ class AutoChunker {
         continue;
       }
       const auto rows = copy->graph.pool().exprs.constant_value(cuts[i].rows);
-      if (rows && *rows < options_.chunks.value_or(2) && i + 1 < cuts.size()) {
-        if (!short_one) short_one.emplace(i, nullptr);
+      if (rows && *rows < options_.chunks.value_or(2)) {
+        if (!longest || *rows > longest->first) longest = {*rows, i};
         continue;
       }
       *program = std::move(copy);
       return plan;
     }
-    if (short_one) return plan_auto_chunk(program->get(), amplifier, cuts[short_one->first], &reached);
+    if (longest) return plan_auto_chunk(program->get(), amplifier, cuts[longest->second], &reached);
     if (refusal) return std::move(*refusal);
     return Error{ErrorKind::cannot_apply,
                  place_of(**program, (*program)->graph, amplifier) +

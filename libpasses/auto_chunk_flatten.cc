@@ -67,6 +67,8 @@ bool ChunkRewriter::push_down(NodeId n) {
   Sizes sizes(&pool_, &program_);
   const ValueId flat = graph_.node(n).args[0].as_value(), whole = graph_.node(n).result(0);
   const Type flat_type = graph_.type(flat), whole_type = graph_.type(whole);
+  // Never from whole to flat: what was pushed down would be pushed back.
+  if (flat_type.shape.size() >= whole_type.shape.size()) return false;
   if (!sizes.is_contiguous(flat_type) || !sizes.is_contiguous(whole_type)) return false;
   const std::vector<NodeId> users = graph_.users(whole);
   if (is_output(graph_, whole)) return false;
