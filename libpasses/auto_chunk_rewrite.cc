@@ -106,7 +106,28 @@ std::optional<NodeId> ChunkRewriter::rewrite(NodeId n) {
       op->name == "aten.full_like.default")
     return like(n);
   if (op->name.starts_with("aten.new_")) return fill(n);
+  if ((op->has(kPointwise) || op->name == "aten.expand.default") && take_counts(n)) return n;
   return rewrite_write(n);
+}
+
+// A count of rows that a mean divides by is that of all rows, in each chunk; and what is expanded to so many can be made
+// before there are chunks.
+bool ChunkRewriter::take_counts(NodeId n) {
+  std::vector<Arg> args = graph_.node(n).args;
+  bool taken = false;
+  for (Arg& arg : args)
+    arg.walk_mutable([&](Arg& a) {
+      if (!a.is(ArgKind::value)) return;
+      const NodeId def = graph_.value(a.as_value()).def;
+      const Expr number = graph_.type(a.as_value()).value;
+      if (!def || !number) return;
+      if (graph_.op_name(def) != "aten.sym_numel.default" && graph_.op_name(def) != "aten.sym_size.int") return;
+      const StrId key = a.key();
+      a = size_of(number).set_key(key);
+      taken = true;
+    });
+  if (taken) graph_.set_args(n, std::move(args));
+  return taken;
 }
 
 std::optional<NodeId> ChunkRewriter::rewrite_write(NodeId n) {

@@ -28,6 +28,7 @@ class ChunkRewriter {
 
   // Rewrites `n` if it writes x[arange(rows), label]: a rule for that makes it in chunks though it takes none.
   std::optional<NodeId> rewrite_write(NodeId n);
+  bool take_counts(NodeId n);
 
   // Moves the reshape `n` behind the elementwise ops that take its result, so that it meets the reshape back. False: it
   // stays.
