@@ -158,14 +158,18 @@ class Concretizer {
     return ok_status();
   }
 
-  // What is equal by the guards of sizes that stay symbols is up to the verifier.
+  // What is equal by the guards of sizes that stay symbols is up to the verifier; the step of an axis with one entry is
+  // never taken, so that it says nothing.
   bool may_be_equal(const Type& a, const Type& b) const {
     auto may_be_one = [&](Expr x, Expr y) {
       return x == y || !pool_.exprs.is_constant(x) || !pool_.exprs.is_constant(y);
     };
-    return a.kind == TypeKind::tensor && b.kind == TypeKind::tensor && a.dtype == b.dtype && a.device == b.device &&
-           may_be_one(a.offset, b.offset) && std::ranges::equal(a.shape, b.shape, may_be_one) &&
-           std::ranges::equal(a.stride, b.stride, may_be_one);
+    if (a.kind != TypeKind::tensor || b.kind != TypeKind::tensor || a.dtype != b.dtype || a.device != b.device ||
+        !may_be_one(a.offset, b.offset) || !std::ranges::equal(a.shape, b.shape, may_be_one))
+      return false;
+    for (size_t i = 0; i < a.stride.size() && i < b.stride.size(); ++i)
+      if (!may_be_one(a.stride[i], b.stride[i]) && pool_.exprs.constant_value(a.shape[i]) != 1) return false;
+    return a.stride.size() == b.stride.size();
   }
 
   Status check_all_types() const {
