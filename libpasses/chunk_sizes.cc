@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libgraph/expr/symbols.h"
 #include "libgraph/op.h"
 
 namespace sg {
@@ -10,6 +11,7 @@ Result<ChunkSizes> ChunkSizes::declare(Program* program, const ChunkPlan& plan, 
   ChunkSizes out(program, plan, chunks);
   out.declare_symbols();
   SG_TRY(out.derive_guards());
+  out.guard_rows();
   return out;
 }
 
@@ -128,6 +130,24 @@ Status ChunkSizes::derive_guards() {
   kept.insert(kept.end(), fresh.begin(), fresh.end());
   program_->guards = std::move(kept);
   return ok_status();
+}
+
+// A chunk without rows has no answer to a view with -1. Sizes that the data decides may be 0: whoever made them can
+// take it.
+void ChunkSizes::guard_rows() {
+  for (const AxisDomain& d : plan_->world.domains) {
+    std::vector<StrId> symbols;
+    exprs_->collect_symbols(d.size, &symbols);
+    const bool from_inputs = std::ranges::all_of(symbols, [&](StrId s) {
+      const Symbol* symbol = program_->symbols.find(s);
+      return symbol != nullptr && symbol->kind == SymbolKind::input;
+    });
+    if (!d.is_rows || symbols.empty() || !from_inputs || Facts(*program_).range(d.size).min >= chunks_) continue;
+    Guard guard;
+    guard.relation = Relation::ge;
+    guard.left = d.size, guard.right = exprs_->constant(chunks_);
+    program_->guards.push_back(guard);
+  }
 }
 
 }  // namespace sg

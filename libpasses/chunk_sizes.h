@@ -11,7 +11,8 @@ namespace sg {
 class ChunkSizes {
  public:
   // Declares a symbol a chunk for each that a body node defines, with guards derived from those of the whole; what
-  // spoke of the whole's is dropped. Fails where a guard cannot be derived. Call before nodes are copied.
+  // spoke of the whole's is dropped, and with one that inputs bring a row for each chunk. Fails where a guard cannot be
+  // derived. Call before nodes are copied.
   static Result<ChunkSizes> declare(Program* program, const ChunkPlan& plan, int64_t chunks);
 
   int64_t chunks() const { return chunks_; }
@@ -29,6 +30,7 @@ class ChunkSizes {
   void declare_symbols();
   std::optional<int64_t> most_counted(NodeId n, int64_t c) const;
   Status derive_guards();
+  void guard_rows();
   Result<Expr> share_of(Expr e, int64_t c) const;
   Expr rows(uint32_t domain, int64_t c) const;
 
