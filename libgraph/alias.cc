@@ -17,12 +17,6 @@ bool has_storage(const Type& type) {
          type.kind == TypeKind::unknown;
 }
 
-template <class T>
-void sort_unique(std::vector<T>* list) {
-  std::sort(list->begin(), list->end());
-  list->erase(std::unique(list->begin(), list->end()), list->end());
-}
-
 // A collective of a valid job has few inputs outside of lists; the cap keeps hostile argument lists linear.
 constexpr size_t kMaxPinned = 8;
 

@@ -3,16 +3,6 @@
 #include <algorithm>
 
 namespace sg {
-namespace {
-
-template <class T>
-void sort_unique(std::vector<T>* list) {
-  std::sort(list->begin(), list->end());
-  list->erase(std::unique(list->begin(), list->end()), list->end());
-}
-
-}  // namespace
-
 const BodySummary& BodySummaries::of(NestedId body) {
   static const BodySummary kOpaque = [] {
     BodySummary s;

@@ -1,12 +1,19 @@
 // What a call needs to know about the body it calls: see alias.h. Internal to the alias analysis.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "libgraph/alias.h"
 
 namespace sg {
+
+template <class T>
+void sort_unique(std::vector<T>* list) {
+  std::sort(list->begin(), list->end());
+  list->erase(std::unique(list->begin(), list->end()), list->end());
+}
 
 struct BodySummary {
   struct Place {

@@ -17,7 +17,7 @@
 namespace sg {
 namespace {
 
-constexpr std::pair<DType, std::string_view> kNames[] = {
+constexpr std::pair<DType, std::string_view> kDTypeNames[] = {
     {DType::f64, "F64"},
     {DType::f32, "F32"},
     {DType::f16, "F16"},
@@ -50,13 +50,13 @@ size_t alignment_of(DType t) { return static_cast<size_t>(is_complex(t) ? dtype_
 }  // namespace
 
 std::string_view safetensors_dtype_name(DType t) {
-  for (const auto& [dtype, name] : kNames)
+  for (const auto& [dtype, name] : kDTypeNames)
     if (dtype == t) return name;
   return {};
 }
 
 std::optional<DType> parse_safetensors_dtype(std::string_view text) {
-  for (const auto& [dtype, name] : kNames)
+  for (const auto& [dtype, name] : kDTypeNames)
     if (name == text) return dtype;
   return std::nullopt;
 }

@@ -254,7 +254,7 @@ std::string json_of(const Members& members, const Plan& plan, const Outcome& out
 // --- options ---
 
 constexpr std::string_view kPrecedes[] = {"overlap but --isolate-only"};
-constexpr PassOption kOptions[] = {
+constexpr PassOption kBucketOptions[] = {
     {"plan", 'p', "per-block|per-module:FILE|by-size:SIZE|auto", "what shares a bucket", "per-block"},
     {"prefetch", 0, "N|auto", "buckets between a launch and its wait; auto: as many as --peak allows", "1"},
     {"peak", 0, "SIZE", "less prefetch, rather than a planned peak above this"},
@@ -340,7 +340,7 @@ constexpr PassInfo bucket_pass = {
     {},
     Results::bitwise,
     kPrecedes,
-    kOptions,
+    kBucketOptions,
     {{"sg-bucket step.sg -o bucketed.sg", "a bucket a block and direction, gathered one block ahead"},
      {"sg-bucket step.sg --plan by-size:512MiB --prefetch auto --peak 60GiB",
       "by size, as far ahead as memory allows"}},

@@ -10,7 +10,7 @@
 namespace sg {
 namespace {
 
-constexpr PassOption kOptions[] = {
+constexpr PassOption kChunkOptions[] = {
     {"modules", 'm', "PATTERN", "the modules to run in chunks, as 'layers.*.moe'"},
     {"auto", 'a', "", "the loss head, and what else makes much of little: outlined, so that it never exists whole"},
     {"chunks", 'n', "N", "how many; 2, with --auto as few as are enough"},
@@ -192,7 +192,7 @@ constexpr PassInfo chunk_pass = {
     "whole.",
     Results::reassociated,
     kAfter,
-    kOptions,
+    kChunkOptions,
     {{"sg-chunk step.sg --modules '{layer,layers.*.moe}' --chunks 2 -o chunked.sg", "in two halves of the rows"},
      {"sg-chunk step.sg --auto --peak 14GiB --explain -o chunked.sg",
       "the loss head, in as few chunks as are enough for that peak"}},

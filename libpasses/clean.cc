@@ -71,7 +71,7 @@ std::string json_of(const Tally& tally) {
   return json.take();
 }
 
-constexpr PassOption kOptions[] = {
+constexpr PassOption kCleanOptions[] = {
     {"drop-asserts", 0, {}, "remove assertions too, and what only they need"},
 };
 constexpr std::string_view kPrecedes[] = {"remat", "offload", "chunk", "bucket", "overlap"};
@@ -101,7 +101,7 @@ constexpr PassInfo clean_pass = {"clean",
                                  {},
                                  Results::bitwise,
                                  kPrecedes,
-                                 kOptions,
+                                 kCleanOptions,
                                  {{"sg-clean step.sg -o clean.sg", "a step without detours"},
                                   {"sg-import step.json | sg-clean --explain > clean.sg", "and what was removed"}},
                                  run_clean};

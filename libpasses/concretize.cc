@@ -192,7 +192,7 @@ class Concretizer {
   size_t erased_ = 0;
 };
 
-constexpr PassOption kOptions[] = {
+constexpr PassOption kConcretizeOptions[] = {
     {"bind",
      0,
      "SYMBOL=N",
@@ -262,7 +262,7 @@ constexpr PassInfo concretize_pass = {
     "--bind s0=16 gives a symbol its number, --bind 'tokens[0]=16' a dimension of an input; equal sizes follow.",
     Results::bitwise,
     {},
-    kOptions,
+    kConcretizeOptions,
     {{"sg-concretize step.sg -o fixed.sg", "the sizes of the capture"},
      {"sg-import step.json | sg-concretize | sg-run - --init seed:0", "import, fix the sizes, run"}},
     run_concretize};

@@ -239,7 +239,7 @@ std::string json_of(const Outcome& all) {
   return json.end_array().end_object().take();
 }
 
-constexpr PassOption kOptions[] = {
+constexpr PassOption kOffloadOptions[] = {
     {"budget", 'b', "SIZE", "host memory that may be used in all; without it as much as lowers the peak"},
     {"prefetch", 0, "N|auto", "layers before its use at which a value is fetched; auto: in time", "1"},
     {"defer", 0, "N", "layers of the forward behind its own at which a value must have left", "1"},
@@ -337,7 +337,7 @@ constexpr PassInfo offload_pass = {
     {},
     Results::bitwise,
     kPrecedes,
-    kOptions,
+    kOffloadOptions,
     {{"sg-offload step.sg --budget 4GiB -o lean.sg", "at most 4 GiB of host memory a rank"},
      {"sg-remat step.sg | sg-offload --explain | sg-run - --plan", "behind recomputation; and what it comes to"}},
     run_offload};

@@ -4,7 +4,7 @@
 namespace sg {
 namespace {
 
-constexpr PassOption kOptions[] = {
+constexpr PassOption kOverlapOptions[] = {
     {"strategy", 's', "model|reference", "the shortest step that is found, or TorchTitan's phases for chunks", "model"},
     {"machine", 'm', "MACHINE|FILE", "what the model believes of the hardware (sg-sim --list)", "h100-8"},
     {"peak", 0, "SIZE", "model: the planned peak may be this much; without it, as much as before"},
@@ -49,7 +49,7 @@ constexpr PassInfo overlap_pass = {
     {},
     Results::bitwise,
     {},
-    kOptions,
+    kOverlapOptions,
     {{"sg-overlap step.sg -o fast.sg", "the shortest step that is found, within the memory of the step as it is"},
      {"sg-overlap step.sg --strategy reference --explain -o phases.sg", "TorchTitan's phases, region by region"}},
     run_overlap};

@@ -344,7 +344,7 @@ Change count_tags(const Job& job) {
   return change;
 }
 
-constexpr PassOption kOptions[] = {
+constexpr PassOption kRematOptions[] = {
     {"policy", 'p', "default|full|all|none|tags", "what may be recomputed; all with --budget or --peak", "default"},
     {"save", 's', "PATTERN[:OP]|op=OP", "keep these values, as 'layers.*.attention:mm'", {}, true},
     {"recompute",
@@ -421,7 +421,7 @@ constexpr PassInfo remat_pass = {
     {},
     Results::bitwise,
     kPrecedes,
-    kOptions,
+    kRematOptions,
     {{"sg-remat step.sg --policy full -o lean.sg",
       "all but attention is computed again; --budget 0 has the lowest peak"},
      {"sg-clean step.sg | sg-remat --budget 0.5 | sg-stat", "half of the way there, and what it comes to"}},

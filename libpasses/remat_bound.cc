@@ -7,8 +7,7 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = RematModel::kNone;
-using Why = RematBound::Held::Why;
+using WhyHeld = RematBound::Held::Why;
 
 }  // namespace
 
@@ -17,14 +16,14 @@ class RematBoundFinder {
   RematBoundFinder(const RematModel& model, const std::vector<uint8_t>& allowed)
       : model_(model),
         allowed_(allowed),
-        maker_(model.original_bytes_.size(), kNone),
+        maker_(model.original_bytes_.size(), RematModel::kNone),
         last_(maker_.size(), 0),
         outputs_(maker_.size(), 0) {
     for (uint32_t at = 0; at < model.size(); ++at)
       for (uint32_t r = model.nodes_[at].results; r < model.nodes_[at].results_end; ++r)
         if (model.results_[r].is_made) maker_[model.results_[r].storage] = at;
     for (const auto& output : model.outputs_)
-      if (output.storage != kNone && maker_[output.storage] != kNone &&
+      if (output.storage != RematModel::kNone && maker_[output.storage] != RematModel::kNone &&
           (stays(maker_[output.storage]) || model.is_forward(output.def)))
         outputs_[output.storage] = 1;
     for (uint32_t at = 0; at < model.size(); ++at)
@@ -47,7 +46,7 @@ class RematBoundFinder {
 
  private:
   bool stays(uint32_t at) const { return !allowed_[at] || model_.nodes_[at].bar != RematBar::none; }
-  bool is_pinned(uint32_t s) const { return maker_[s] != kNone && (stays(maker_[s]) || is_output(s)); }
+  bool is_pinned(uint32_t s) const { return maker_[s] != RematModel::kNone && (stays(maker_[s]) || is_output(s)); }
   bool is_output(uint32_t s) const { return outputs_[s]; }
   bool spans(uint32_t s, uint32_t at) const { return is_pinned(s) && maker_[s] <= at && last_[s] >= at; }
 
@@ -55,7 +54,7 @@ class RematBoundFinder {
   void for_memory(uint32_t at, const Fn& fn) const {
     const RematModel::NodeFacts& facts = model_.nodes_[at];
     for (uint32_t o = facts.operands; o < facts.operands_end; ++o)
-      if (model_.operands_[o].storage != kNone) fn(model_.operands_[o].storage);
+      if (model_.operands_[o].storage != RematModel::kNone) fn(model_.operands_[o].storage);
     for (uint32_t r = facts.results; r < facts.results_end; ++r) fn(model_.results_[r].storage);
   }
 
@@ -76,12 +75,12 @@ class RematBoundFinder {
     int64_t bytes = facts.call_bytes;
     std::vector<uint32_t> seen;
     for_memory(at, [&](uint32_t s) {
-      if (maker_[s] == kNone || spans(s, at) || std::ranges::count(seen, s) != 0) return;
+      if (maker_[s] == RematModel::kNone || spans(s, at) || std::ranges::count(seen, s) != 0) return;
       seen.push_back(s);
       bytes += model_.original_bytes_[s];
     });
     if (taken != nullptr) *taken = seen;
-    uint32_t done = kNone;
+    uint32_t done = RematModel::kNone;
     for (uint32_t i = facts.reuses; i < facts.reuses_end; ++i) {
       const uint32_t dying = model_.operands_[facts.operands + model_.reuses_[i].operand].storage;
       if (model_.reuses_[i].result == done || is_output(dying) || (is_pinned(dying) && last_[dying] > at)) continue;
@@ -103,14 +102,14 @@ class RematBoundFinder {
     std::ranges::stable_sort(out->held, [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   }
 
-  Why why(uint32_t s, uint32_t at) const {
-    if (maker_[s] == at) return Why::made;
+  WhyHeld why(uint32_t s, uint32_t at) const {
+    if (maker_[s] == at) return WhyHeld::made;
     bool is_taken = false;
     for_memory(at, [&](uint32_t other) { is_taken |= other == s; });
-    if (is_taken) return Why::taken;
-    if (is_output(s)) return Why::output;
-    if (!model_.nodes_[maker_[s]].is_forward || last_[s] < first_behind()) return Why::later;
-    return model_.nodes_[maker_[s]].bar != RematBar::none ? Why::barred : Why::kept;
+    if (is_taken) return WhyHeld::taken;
+    if (is_output(s)) return WhyHeld::output;
+    if (!model_.nodes_[maker_[s]].is_forward || last_[s] < first_behind()) return WhyHeld::later;
+    return model_.nodes_[maker_[s]].bar != RematBar::none ? WhyHeld::barred : WhyHeld::kept;
   }
 
   uint32_t first_behind() const {

@@ -8,7 +8,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = RematModel::kNone;
 constexpr size_t kMostUnitsForStarts = 48;  // so few that the search may begin anew
 constexpr int kStarts = 16;
 
@@ -46,14 +45,14 @@ void RematChooser::find_units() {
   units_.clear();
   pulled_.assign(model_.size(), 0);
   for (const RematCopy& copy : model_.place({search_.allowed, {}}).copies) pulled_[copy.node] = 1;
-  std::vector<uint32_t> unit_of(model_.size(), kNone);
+  std::vector<uint32_t> unit_of(model_.size(), RematModel::kNone);
   for (uint32_t at = 0; at < model_.size(); ++at) {
     if (!pulled_[at]) continue;
     const uint32_t maker = model_.maker(at);
     if (maker == at) {
       unit_of[at] = static_cast<uint32_t>(units_.size());
       units_.push_back({at, {}});
-    } else if (maker != kNone && unit_of[maker] != kNone) {
+    } else if (maker != RematModel::kNone && unit_of[maker] != RematModel::kNone) {
       units_[unit_of[maker]].followers.push_back(at);
     }
   }

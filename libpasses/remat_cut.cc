@@ -9,14 +9,13 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = RematModel::kNone;
 constexpr int kPrices = 8;  // cuts on the way to the price
 constexpr double kLowestPrice = 1.0 / 4096, kHighestPrice = 64;
 constexpr double kScale = 16;  // capacities are whole numbers
 
 // By position: the first node from there on that runs above the target.
 std::vector<uint32_t> next_above(const std::vector<int64_t>& live_bytes, int64_t target) {
-  std::vector<uint32_t> out(live_bytes.size() + 1, kNone);
+  std::vector<uint32_t> out(live_bytes.size() + 1, RematModel::kNone);
   for (size_t at = live_bytes.size(); at-- > 0;)
     out[at] = live_bytes[at] > target ? static_cast<uint32_t>(at) : out[at + 1];
   return out;
@@ -58,7 +57,7 @@ class RematCut {
     // A view that is kept keeps the memory it shows.
     for (uint32_t at = 0; at < model_.size(); ++at)
       if (const uint32_t maker = model_.maker(at);
-          pulled_[at] && maker != kNone && net.is_behind(2 * at + 1) && !net.is_behind(2 * at))
+          pulled_[at] && maker != RematModel::kNone && net.is_behind(2 * at + 1) && !net.is_behind(2 * at))
         recomputed[maker] = 0;
     return recomputed;
   }
@@ -67,11 +66,12 @@ class RematCut {
   // What lives through no moment above the target is kept for nothing, and so is what stays anyway.
   int64_t keeping(uint32_t at) const {
     const uint32_t maker = model_.maker(at);
-    if (maker == kNone || model_.is_output(maker) || (!pulled_[maker] && model_.first_later_use(maker) != kNone))
+    if (maker == RematModel::kNone || model_.is_output(maker) ||
+        (!pulled_[maker] && model_.first_later_use(maker) != RematModel::kNone))
       return 0;
-    const uint32_t from = model_.last_forward_use(maker) == kNone ? maker : model_.last_forward_use(maker);
+    const uint32_t from = model_.last_forward_use(maker) == RematModel::kNone ? maker : model_.last_forward_use(maker);
     const uint32_t until = model_.first_later_use(maker);
-    if (above_[from + 1] >= until && until != kNone) return 0;
+    if (above_[from + 1] >= until && until != RematModel::kNone) return 0;
     return static_cast<int64_t>(static_cast<double>(model_.made_bytes(maker)) * kScale);
   }
 

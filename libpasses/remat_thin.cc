@@ -8,7 +8,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = RematModel::kNone;
 constexpr int64_t kLeastWin = 50;  // a fiftieth of the peak: a layer more to compute is not worth less
 
 }  // namespace
@@ -20,9 +19,9 @@ void RematChooser::find_layers() {
   std::map<int32_t, Layer> by_number;
   for (uint32_t at = 0; at < model_.size(); ++at)
     if (search_.crossing[at]) by_number[layer_at(at)].crossing.push_back(at);
-  std::vector<uint32_t> begin(model_.size(), kNone);
+  std::vector<uint32_t> begin(model_.size(), RematModel::kNone);
   for (const RematCopy& copy : model_.place({search_.allowed, {}}).copies)
-    if (begin[copy.node] == kNone) begin[copy.node] = copy.before;
+    if (begin[copy.node] == RematModel::kNone) begin[copy.node] = copy.before;
   for (uint32_t at = 0; at < model_.size(); ++at) {
     if (!search_.allowed[at]) continue;
     const auto it = by_number.find(layer_at(at));
@@ -40,7 +39,7 @@ RematChoice RematChooser::thinned(const RematChoice& start, uint32_t keep_every)
   RematDecision decision = start.decision;
   for (uint32_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
-    if (i % keep_every == 0 || layer.begin == kNone) continue;
+    if (i % keep_every == 0 || layer.begin == RematModel::kNone) continue;
     for (uint32_t at : layer.crossing) decision.recompute[at] = 1;
     for (uint32_t at : layer.inside) {
       if (!pulled_[at]) decision.recompute[at] = 1;  // what only the next layers need

@@ -7,7 +7,7 @@
 namespace sg::composite {
 namespace {
 
-enum Norm : int64_t { kNone = 0, kRoot = 1, kFull = 2 };
+enum Norm : int64_t { kUnscaled = 0, kRoot = 1, kFull = 2 };
 
 // "backward" (also None) scales on the way back, "forward" on the way out, "ortho" both ways by the root.
 int64_t norm_of(CompositeCall& c, bool forward) {
@@ -15,7 +15,7 @@ int64_t norm_of(CompositeCall& c, bool forward) {
   if (word == "ortho") return kRoot;
   if (!word.empty() && word != "backward" && word != "forward")
     c.fail("'norm' has to be 'backward', 'forward' or 'ortho'");
-  return (word == "forward") == forward ? kFull : kNone;
+  return (word == "forward") == forward ? kFull : kUnscaled;
 }
 
 DType complex_of(DType t) { return is_complex(t) ? t : t == DType::f64 ? DType::c128 : DType::c64; }
@@ -43,15 +43,15 @@ ValueId resized(CompositeCall& c, ValueId v, int dim, int64_t n) {
   return c.make("constant_pad_nd", {v, pad, 0});
 }
 
-struct Axes {
+struct FourierAxes {
   Numbers dims;
   std::vector<std::optional<int64_t>> lengths;  // none = as it is
 };
 
 // `n` and `dim`, or `s` and `dim`: which dimensions, and how long they are to be. `planar`: the last two where none is
 // said.
-Axes axes_of(CompositeCall& c, ValueId self, bool planar) {
-  Axes out;
+FourierAxes axes_of(CompositeCall& c, ValueId self, bool planar) {
+  FourierAxes out;
   int rank = c.rank(self);
   Numbers lengths = c.integers(c.has("n") ? "n" : "s");
   out.dims = c.integers("dim");
@@ -68,7 +68,7 @@ Axes axes_of(CompositeCall& c, ValueId self, bool planar) {
   return out;
 }
 
-ValueId resized_all(CompositeCall& c, ValueId v, const Axes& axes) {
+ValueId resized_all(CompositeCall& c, ValueId v, const FourierAxes& axes) {
   for (size_t i = 0; i < axes.dims.size(); ++i)
     if (axes.lengths[i]) v = resized(c, v, static_cast<int>(axes.dims[i]), *axes.lengths[i]);
   return v;
@@ -76,13 +76,13 @@ ValueId resized_all(CompositeCall& c, ValueId v, const Axes& axes) {
 
 void to_complex(CompositeCall& c, bool forward, bool planar) {
   ValueId self = c.tensor("self");
-  Axes axes = axes_of(c, self, planar);
+  FourierAxes axes = axes_of(c, self, planar);
   c.give(c.make("_fft_c2c", {resized_all(c, as_complex(c, self), axes), axes.dims, norm_of(c, forward), forward}));
 }
 
 void from_real(CompositeCall& c, bool forward, bool one_sided, bool planar) {
   ValueId self = as_real(c, c.tensor("self"));
-  Axes axes = axes_of(c, self, planar);
+  FourierAxes axes = axes_of(c, self, planar);
   ValueId out = c.make("_fft_r2c", {resized_all(c, self, axes), axes.dims, norm_of(c, forward), one_sided});
   c.give(forward ? out : conjugated(c, out));
 }
@@ -90,7 +90,7 @@ void from_real(CompositeCall& c, bool forward, bool one_sided, bool planar) {
 // The last dimension holds one half; its length is that of the result.
 void to_real(CompositeCall& c, bool forward, bool planar) {
   ValueId self = as_complex(c, c.tensor("self"));
-  Axes axes = axes_of(c, self, planar);
+  FourierAxes axes = axes_of(c, self, planar);
   auto last = static_cast<int>(axes.dims.back());
   int64_t length = axes.lengths.back() ? *axes.lengths.back() : 2 * (c.known_size(self, last) - 1);
   if (c.failed() || length < 1) return c.fail("needs a length of at least 1");
@@ -164,7 +164,7 @@ void give_spectra(CompositeCall& c, bool center) {
   ValueId window = window_of(c, signal, length), frames = c.make("unfold", {signal, -1, length, hop});
   if (!window.is_none()) frames = c.make("mul.Tensor", {frames, window});
   if (c.failed()) return;
-  const int64_t norm = c.flag("normalized") ? kRoot : kNone;
+  const int64_t norm = c.flag("normalized") ? kRoot : kUnscaled;
   const bool is_wide = is_complex(c.dtype_of(frames));
   ValueId out;
   if (is_wide) out = c.make("_fft_c2c", {frames, Numbers{2}, norm, true});

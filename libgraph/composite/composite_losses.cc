@@ -6,7 +6,7 @@
 namespace sg::composite {
 namespace {
 
-constexpr int64_t kNone = 0, kMean = 1;
+constexpr int64_t kEach = 0, kMean = 1;
 
 ValueId mul(CompositeCall& c, ValueId a, PartArg b) { return c.make("mul.Tensor", {a, std::move(b)}); }
 ValueId add(CompositeCall& c, ValueId a, PartArg b) { return c.make("add.Tensor", {a, std::move(b)}); }
@@ -17,7 +17,7 @@ ValueId at_least_0(CompositeCall& c, ValueId v) { return c.make("clamp_min", {v,
 
 void give_reduced(CompositeCall& c, ValueId loss) {
   int64_t reduction = c.integer("reduction");
-  c.give(reduction == kNone ? loss : c.make(reduction == kMean ? "mean" : "sum", {loss}));
+  c.give(reduction == kEach ? loss : c.make(reduction == kMean ? "mean" : "sum", {loss}));
 }
 
 int common_rank(CompositeCall& c, ValueId a, ValueId b) { return std::max(c.rank(a), c.rank(b)); }
@@ -99,7 +99,7 @@ void multi_margin_loss(CompositeCall& c) {
   if (!weight.is_none()) over = mul(c, over, c.make("unsqueeze", {c.make("index_select", {weight, 0, target}), 1}));
   over = c.make("scatter.value", {over, 1, column, 0});
   ValueId loss = c.make("div.Scalar", {c.make("sum.dim_IntList", {over, Numbers{1}}), c.size(self, 1)});
-  if (single && c.integer("reduction") == kNone) loss = c.make("squeeze.dim", {loss, 0});
+  if (single && c.integer("reduction") == kEach) loss = c.make("squeeze.dim", {loss, 0});
   give_reduced(c, loss);
 }
 
@@ -116,7 +116,7 @@ void nll_loss_nd(CompositeCall& c) {
   Arg batch = c.size(self, 0), classes = c.size(self, 1), one = Arg::integer(1), rest = c.product(self, 2, rank);
   ValueId planes = c.make("reshape", {self, ArgList{batch, classes, one, rest}});
   ValueId loss = nll(c, planes, c.make("reshape", {target, ArgList{batch, one, rest}}), true);
-  c.give(c.integer("reduction") == kNone ? c.make("view", {loss, c.shape(target)}) : loss);
+  c.give(c.integer("reduction") == kEach ? c.make("view", {loss, c.shape(target)}) : loss);
 }
 
 void pairwise_distance(CompositeCall& c) {

@@ -4,10 +4,10 @@
 namespace sg::composite {
 namespace {
 
-using Axes = std::vector<Expr>;
+using PoolAxes = std::vector<Expr>;
 
-Axes exprs_of(CompositeCall& c, std::string_view name) {
-  Axes out;
+PoolAxes exprs_of(CompositeCall& c, std::string_view name) {
+  PoolAxes out;
   for (const Arg& a : c.sizes(name)) out.push_back(c.as_expr(a));
   return out;
 }
@@ -23,7 +23,7 @@ ValueId window_starts(CompositeCall& c, ValueId shaped, int axis, Expr stride, E
 }
 
 // A number that counts the places of a box of these sizes, as a place along each axis.
-Values along_axes(CompositeCall& c, ValueId flat, const Axes& sizes) {
+Values along_axes(CompositeCall& c, ValueId flat, const PoolAxes& sizes) {
   Values out;
   for (size_t i = 0; i + 1 < sizes.size(); ++i) {
     Expr rest = c.exprs().constant(1);
@@ -35,7 +35,7 @@ Values along_axes(CompositeCall& c, ValueId flat, const Axes& sizes) {
   return out;
 }
 
-ValueId counted(CompositeCall& c, const Values& places, const Axes& sizes) {
+ValueId counted(CompositeCall& c, const Values& places, const PoolAxes& sizes) {
   ValueId flat = places[0];
   for (size_t i = 1; i < places.size(); ++i)
     flat = c.make("add.Tensor", {c.make("mul.Tensor", {flat, c.as_arg(sizes[i])}), places[i]});
@@ -43,7 +43,7 @@ ValueId counted(CompositeCall& c, const Values& places, const Axes& sizes) {
 }
 
 struct Pooling {
-  Axes kernel, stride, padding, dilation;
+  PoolAxes kernel, stride, padding, dilation;
 };
 
 bool fits(CompositeCall& c, const Pooling& p, ValueId v) {
@@ -54,7 +54,7 @@ bool fits(CompositeCall& c, const Pooling& p, ValueId v) {
   return !c.failed();
 }
 
-ValueId offsets_of(CompositeCall& c, ValueId indices, const Pooling& p, const Axes& input) {
+ValueId offsets_of(CompositeCall& c, ValueId indices, const Pooling& p, const PoolAxes& input) {
   const int from = c.rank(indices) - static_cast<int>(input.size());
   Values places = along_axes(c, indices, input);
   for (size_t i = 0; i < places.size(); ++i) {
@@ -64,7 +64,7 @@ ValueId offsets_of(CompositeCall& c, ValueId indices, const Pooling& p, const Ax
   return c.make("_to_copy", {counted(c, places, p.kernel), c.key("dtype", DType::i8)});
 }
 
-void give_indices(CompositeCall& c, const Pooling& p, const Axes& input) {
+void give_indices(CompositeCall& c, const Pooling& p, const PoolAxes& input) {
   ValueId offsets = c.tensor("self");
   if (c.dtype_of(offsets) == DType::i64) return c.give(offsets);  // they were left as indices: max_pool_with_offsets
   if (!fits(c, p, offsets)) return;
@@ -91,7 +91,7 @@ void max_pool_with_offsets(CompositeCall& c) {
   if (c.failed()) return;
   c.give(pooled[0]);
   if (c.is_read_only_by(1, "offsets_to_indices")) return c.give_own(pooled[1]);
-  Axes input;
+  PoolAxes input;
   for (int i = -static_cast<int>(p.kernel.size()); i < 0; ++i) input.push_back(c.extent(self, i));
   c.give(offsets_of(c, pooled[1], p, input));
 }

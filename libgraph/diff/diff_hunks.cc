@@ -11,7 +11,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
 constexpr size_t kFewFolded = 8;  // renames or moves alone are shown one by one up to here
 
 bool only(const NodeEdit& e, Aspect aspect) {
@@ -38,7 +37,7 @@ std::vector<Note> item_notes(const std::vector<ItemEdit>& items, bool full) {
   std::map<std::string, size_t> renames, counts, shown;
   std::vector<const ItemEdit*> list;
   for (const ItemEdit& i : items)
-    if (full || i.explanation == kNone) list.push_back(&i), renames[i.subject] += is_rename(i);
+    if (full || i.explanation == MatchSide::kNone) list.push_back(&i), renames[i.subject] += is_rename(i);
   auto folds = [&](const ItemEdit& i) { return !full && is_rename(i) && renames[i.subject] > kFewFolded; };
   std::set<std::string> said;
   auto key = [](const ItemEdit& i) { return i.subject + " " + std::string(edit_name(i.kind)); };
@@ -90,7 +89,7 @@ class GraphReporter {
       if (!run.empty() && !together(*run.back(), e)) hunks.push_back(hunk(run, place(e))), run.clear();
       run.push_back(&e);
     }
-    if (!run.empty()) hunks.push_back(hunk(run, kNone));
+    if (!run.empty()) hunks.push_back(hunk(run, MatchSide::kNone));
     group(std::move(hunks));
   }
 
@@ -102,7 +101,7 @@ class GraphReporter {
 
   size_t count(Aspect aspect) const {
     return static_cast<size_t>(std::count_if(diff_.edits.begin(), diff_.edits.end(), [&](const NodeEdit& e) {
-      return e.explanation == kNone && only(e, aspect);
+      return e.explanation == MatchSide::kNone && only(e, aspect);
     }));
   }
 
@@ -142,23 +141,23 @@ class GraphReporter {
 
   bool is_shown(const NodeEdit& e) const {
     if (options_.full) return true;
-    return e.explanation == kNone && !(fold_renames_ && only(e, Aspect::name)) &&
+    return e.explanation == MatchSide::kNone && !(fold_renames_ && only(e, Aspect::name)) &&
            !(fold_moves_ && only(e, Aspect::order));
   }
 
   // --- places ---
 
   const Node& node_of(const NodeEdit& e) const {
-    return e.b != kNone ? diff_.b->node(diff_.side_b.nodes[e.b]) : diff_.a->node(diff_.side_a.nodes[e.a]);
+    return e.b != MatchSide::kNone ? diff_.b->node(diff_.side_b.nodes[e.b]) : diff_.a->node(diff_.side_a.nodes[e.a]);
   }
   std::string_view module_of(const NodeEdit& e) const {
-    const Pool& pool = e.b != kNone ? diff_.b->pool() : diff_.a->pool();
+    const Pool& pool = e.b != MatchSide::kNone ? diff_.b->pool() : diff_.a->pool();
     return node_of(e).module ? pool.strings[node_of(e).module] : std::string_view();
   }
 
   // "model.py:31 forward", of the first edit; empty where nobody knows.
   std::string source_of(const NodeEdit& e) const {
-    const Pool& pool = e.b != kNone ? diff_.b->pool() : diff_.a->pool();
+    const Pool& pool = e.b != MatchSide::kNone ? diff_.b->pool() : diff_.a->pool();
     SourceId id = node_of(e).source;
     if (!id) return {};
     const Source& source = pool.sources[id];
@@ -169,23 +168,23 @@ class GraphReporter {
 
   // By position of A: the partner of the last node before it that has one; kNone = there is none.
   void find_predecessors() {
-    predecessor_.assign(diff_.side_a.node_count(), kNone);
-    uint32_t last = kNone;
+    predecessor_.assign(diff_.side_a.node_count(), MatchSide::kNone);
+    uint32_t last = MatchSide::kNone;
     for (uint32_t x = 0; x < predecessor_.size(); ++x) {
       predecessor_[x] = last;
-      if (diff_.match.nodes[0][x] != kNone && !diff_.match.moved[x]) last = diff_.match.nodes[0][x];
+      if (diff_.match.nodes[0][x] != MatchSide::kNone && !diff_.match.moved[x]) last = diff_.match.nodes[0][x];
     }
   }
   uint32_t place(const NodeEdit& e) const {  // in B; of what is gone, where it stood behind, plus one
-    if (e.b != kNone) return e.b;
-    return predecessor_[e.a] == kNone ? 0 : predecessor_[e.a] + 1;
+    if (e.b != MatchSide::kNone) return e.b;
+    return predecessor_[e.a] == MatchSide::kNone ? 0 : predecessor_[e.a] + 1;
   }
 
   // The node of A, or the last before its place; as its line in the text form begins.
   std::string name_in_a(const NodeEdit& e) const {
     uint32_t x = e.a;
-    for (uint32_t y = place(e); x == kNone && y-- > 0;) x = diff_.match.nodes[1][y];
-    if (x == kNone) return {};
+    for (uint32_t y = place(e); x == MatchSide::kNone && y-- > 0;) x = diff_.match.nodes[1][y];
+    if (x == MatchSide::kNone) return {};
     const Node& node = diff_.a->node(diff_.side_a.nodes[x]);
     return std::string(node.result_count ? diff_.a->name(node.first_result) : diff_.a->label(diff_.side_a.nodes[x]));
   }
@@ -206,8 +205,8 @@ class GraphReporter {
 
   void lines_of(const NodeEdit& e, Hunk* out) const {
     ++out->edits;
-    out->names.push_back("%" + one_line(e.b != kNone ? diff_.b->label(diff_.side_b.nodes[e.b])
-                                                     : diff_.a->label(diff_.side_a.nodes[e.a])));
+    out->names.push_back("%" + one_line(e.b != MatchSide::kNone ? diff_.b->label(diff_.side_b.nodes[e.b])
+                                                                : diff_.a->label(diff_.side_a.nodes[e.a])));
     if (e.kind() == EditKind::added) return ++out->added, out->lines.push_back({'+', line_b(e.b)});
     if (e.kind() == EditKind::removed) return ++out->removed, out->lines.push_back({'-', line_a(e.a)});
     bool moved = has(e, Aspect::order), renamed = has(e, Aspect::name);
@@ -248,7 +247,7 @@ class GraphReporter {
     for (const NodeEdit* e : run) {
       if (place(*e) > shown) context(shown, place(*e), &out);
       lines_of(*e, &out);
-      shown = std::max(shown, e->b != kNone ? e->b + 1 : place(*e));
+      shown = std::max(shown, e->b != MatchSide::kNone ? e->b + 1 : place(*e));
     }
     out.end = std::min({static_cast<uint32_t>(diff_.side_b.node_count()), shown + width, std::max(shown, next)});
     context(shown, out.end, &out);

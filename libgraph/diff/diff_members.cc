@@ -7,8 +7,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 class Members {
  public:
   explicit Members(GraphDiff* diff) : diff_(*diff), a_(diff->side_a), b_(diff->side_b) {}
@@ -17,7 +15,7 @@ class Members {
     bool any = false;
     for (uint32_t x = 0; x < a_.node_count(); ++x) {
       uint32_t y = diff_.match.nodes[0][x];
-      if (y == kNone || !is_collective(x) || !is_bucket_and_member(x, y)) continue;
+      if (y == MatchSide::kNone || !is_collective(x) || !is_bucket_and_member(x, y)) continue;
       any = true;
       unpair_around(x, y);
     }
@@ -31,13 +29,13 @@ class Members {
   }
 
   static uint32_t source(const MatchSide& side, uint32_t n) {
-    return side.operands(n).empty() ? kNone : side.maker[side.operands(n)[0]];
+    return side.operands(n).empty() ? MatchSide::kNone : side.maker[side.operands(n)[0]];
   }
 
   // One takes what several values were packed into, the other does not; and their results have other sizes.
   bool is_bucket_and_member(uint32_t x, uint32_t y) const {
     auto packed = [](const MatchSide& side, uint32_t maker) {
-      return maker == kNone ? 1 : std::max<size_t>(1, side.operands(maker).size());
+      return maker == MatchSide::kNone ? 1 : std::max<size_t>(1, side.operands(maker).size());
     };
     return packed(a_, source(a_, x)) != packed(b_, source(b_, y)) && !same_sizes(x, y);
   }
@@ -54,9 +52,9 @@ class Members {
   void unpair_around(uint32_t x, uint32_t y) {
     for (int s = 0; s < 2; ++s) {
       uint32_t from = s == 0 ? source(a_, x) : source(b_, y),
-               other = from == kNone ? kNone : diff_.match.nodes[s][from];
+               other = from == MatchSide::kNone ? MatchSide::kNone : diff_.match.nodes[s][from];
       uint32_t p = s == 0 ? from : other, q = s == 0 ? other : from;
-      if (other != kNone && a_.op[p] != b_.op[q]) unpair(p, q);
+      if (other != MatchSide::kNone && a_.op[p] != b_.op[q]) unpair(p, q);
     }
     unpair(x, y);
     unpair_users(x, y);
@@ -70,8 +68,8 @@ class Members {
       work.pop_back();
       for (uint32_t v = b_.first_result[n]; v < b_.first_result[n + 1]; ++v)
         for (const MatchUse& use : b_.uses(v)) {
-          uint32_t user = use.is_output ? kNone : diff_.match.nodes[1][use.user];
-          if (user == kNone || source(a_, user) != m || same_sizes(user, use.user)) continue;
+          uint32_t user = use.is_output ? MatchSide::kNone : diff_.match.nodes[1][use.user];
+          if (user == MatchSide::kNone || source(a_, user) != m || same_sizes(user, use.user)) continue;
           unpair(user, use.user);
           work.push_back({user, use.user});
         }
@@ -79,9 +77,9 @@ class Members {
   }
 
   void unpair(uint32_t x, uint32_t y) {
-    diff_.match.nodes[0][x] = diff_.match.nodes[1][y] = kNone;
-    for (uint32_t v = a_.first_result[x]; v < a_.first_result[x + 1]; ++v) diff_.match.values[0][v] = kNone;
-    for (uint32_t w = b_.first_result[y]; w < b_.first_result[y + 1]; ++w) diff_.match.values[1][w] = kNone;
+    diff_.match.nodes[0][x] = diff_.match.nodes[1][y] = MatchSide::kNone;
+    for (uint32_t v = a_.first_result[x]; v < a_.first_result[x + 1]; ++v) diff_.match.values[0][v] = MatchSide::kNone;
+    for (uint32_t w = b_.first_result[y]; w < b_.first_result[y + 1]; ++w) diff_.match.values[1][w] = MatchSide::kNone;
   }
 
   GraphDiff& diff_;

@@ -9,8 +9,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 std::string percent(std::string_view name) { return "%" + std::string(name); }
 
 // "argument dim" where the op table knows the parameter, else by key or position.
@@ -176,9 +174,9 @@ void NodeComparer::context(NodeId m, NodeId n) {
   auto text = [](const Pool& pool, StrId s) { return s ? pool.strings.str(s) : std::string("-"); };
   if (!terms_.same_text(x.module, y.module))
     add(Aspect::meta, "module", text(terms_.pool_a(), x.module), text(terms_.pool_b(), y.module));
-  uint32_t f = x.forward ? diff_.side_a.position_of[x.forward.index] : kNone;
-  uint32_t g = y.forward ? diff_.side_b.position_of[y.forward.index] : kNone;
-  bool same = f == kNone || g == kNone ? f == g : diff_.match.nodes[0][f] == g;
+  uint32_t f = x.forward ? diff_.side_a.position_of[x.forward.index] : MatchSide::kNone;
+  uint32_t g = y.forward ? diff_.side_b.position_of[y.forward.index] : MatchSide::kNone;
+  bool same = f == MatchSide::kNone || g == MatchSide::kNone ? f == g : diff_.match.nodes[0][f] == g;
   auto name = [](const Graph& graph, NodeId node) { return node ? percent(graph.label(node)) : std::string("-"); };
   if (!same) add(Aspect::meta, "of", name(graph_a(), x.forward), name(graph_b(), y.forward));
 }

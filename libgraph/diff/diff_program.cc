@@ -16,8 +16,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 class ProgramDiffer {
  public:
   ProgramDiffer(const Job& a, const Program& program_a, const Job& b, const Program& program_b,
@@ -71,7 +69,7 @@ class ProgramDiffer {
     diff.match = match_graphs(diff.side_a, diff.side_b, &words);
     unpair_members(&diff);
     auto has_free = [](const std::vector<uint32_t>& partners) {
-      return std::find(partners.begin(), partners.end(), kNone) != partners.end();
+      return std::find(partners.begin(), partners.end(), MatchSide::kNone) != partners.end();
     };
     bool free_a = has_free(diff.match.nodes[0]), free_b = has_free(diff.match.nodes[1]);
     if (free_a || free_b) diff.tensors[0] = same_tensors(diff.side_a), diff.tensors[1] = same_tensors(diff.side_b);
@@ -87,7 +85,7 @@ class ProgramDiffer {
       const GraphDiff& diff = out_.graphs[g];
       for (uint32_t x = 0; x < diff.side_a.node_count(); ++x) {
         uint32_t y = diff.match.nodes[0][x];
-        if (y != kNone && diff.side_a.blank[x])
+        if (y != MatchSide::kNone && diff.side_a.blank[x])
           pair_bodies(diff.a->node(diff.side_a.nodes[x]).args, diff.b->node(diff.side_b.nodes[y]).args, &found);
       }
       for (auto [m, n] : found) pair_nested(m, n);
@@ -137,7 +135,7 @@ class ProgramDiffer {
     for (ItemEdit& item : out_.items) {
       if (item.subject != "nested graph" || item.kind != EditKind::added) continue;
       for (const NodeEdit& e : main.edits) {
-        const ArgList* args = e.b == kNone ? nullptr : &main.b->node(main.side_b.nodes[e.b]).args;
+        const ArgList* args = e.b == MatchSide::kNone ? nullptr : &main.b->node(main.side_b.nodes[e.b]).args;
         bool calls = args && !args->empty() && (*args)[0].is(ArgKind::graph) &&
                      b_.pool->strings[program_b_.nested[(*args)[0].as_graph().index]->name] == item.name;
         if (calls) item.explanation = e.explanation;
@@ -148,10 +146,10 @@ class ProgramDiffer {
 
   void learn_symbols(const GraphDiff& diff) {
     for (uint32_t v = 0; v < diff.side_a.value_count(); ++v)
-      if (uint32_t w = diff.match.values[0][v]; w != kNone)
+      if (uint32_t w = diff.match.values[0][v]; w != MatchSide::kNone)
         terms_->learn(diff.a->value(value_id(diff.side_a, v)).type, diff.b->value(value_id(diff.side_b, w)).type);
     for (uint32_t x = 0; x < diff.side_a.node_count(); ++x)
-      if (uint32_t y = diff.match.nodes[0][x]; y != kNone) {
+      if (uint32_t y = diff.match.nodes[0][x]; y != MatchSide::kNone) {
         const NodeMeta& m = diff.a->meta(diff.side_a.nodes[x]);
         const NodeMeta& n = diff.b->meta(diff.side_b.nodes[y]);
         if (m.binds && n.binds && m.binds->size() == n.binds->size())
@@ -160,7 +158,7 @@ class ProgramDiffer {
   }
 
   static ValueId value_id(const MatchSide& side, uint32_t v) {
-    if (side.maker[v] == kNone) return side.graph->inputs()[v].value;
+    if (side.maker[v] == MatchSide::kNone) return side.graph->inputs()[v].value;
     return side.graph->node(side.nodes[side.maker[v]]).result(v - side.first_result[side.maker[v]]);
   }
 
@@ -173,24 +171,24 @@ class ProgramDiffer {
     uint32_t last = 0;
     for (uint32_t x = 0; x < diff->side_a.node_count(); ++x) {
       uint32_t y = diff->match.nodes[0][x];
-      if (y == kNone) removed_behind[last].push_back(x);
+      if (y == MatchSide::kNone) removed_behind[last].push_back(x);
       else if (!diff->match.moved[x]) last = y + 1;
     }
-    for (uint32_t x : removed_behind[0]) add_edit(diff, x, kNone, {});
+    for (uint32_t x : removed_behind[0]) add_edit(diff, x, MatchSide::kNone, {});
     for (uint32_t y = 0; y < diff->side_b.node_count(); ++y) {
       uint32_t x = diff->match.nodes[1][y];
-      if (x == kNone) add_edit(diff, kNone, y, {});
+      if (x == MatchSide::kNone) add_edit(diff, MatchSide::kNone, y, {});
       else compare_pair(diff, &compare, x, y);
-      for (uint32_t gone : removed_behind[y + 1]) add_edit(diff, gone, kNone, {});
+      for (uint32_t gone : removed_behind[y + 1]) add_edit(diff, gone, MatchSide::kNone, {});
     }
   }
 
   void add_edit(GraphDiff* diff, uint32_t x, uint32_t y, std::vector<Difference> changes) {
     NodeEdit edit;
     edit.a = x, edit.b = y, edit.changes = std::move(changes);
-    if (x == kNone ? is_size(diff->side_b, 1, y) : y == kNone && is_size(diff->side_a, 0, x)) {
+    if (x == MatchSide::kNone ? is_size(diff->side_b, 1, y) : y == MatchSide::kNone && is_size(diff->side_a, 0, x)) {
       edit.explanation = substitution(diff);
-      ++diff->explanations[edit.explanation].facts[x == kNone ? "added" : "removed"];
+      ++diff->explanations[edit.explanation].facts[x == MatchSide::kNone ? "added" : "removed"];
     }
     diff->edits.push_back(std::move(edit));
   }
@@ -230,7 +228,7 @@ class ProgramDiffer {
     };
     for (uint32_t i = 0; i < partner.size(); ++i) {
       uint32_t j = partner[i];
-      if (j == kNone) {
+      if (j == MatchSide::kNone) {
         diff->items.push_back({subject, line_a(i), EditKind::removed, {}, i});
         continue;
       }
@@ -238,12 +236,12 @@ class ProgramDiffer {
       if (moved[i] && !(options_.ignore_order && kind == 0))
         changes.push_back({Aspect::order, "position", std::to_string(i), std::to_string(j)});
       std::vector<Difference> numbers = compare->take_numbers();
-      uint32_t told = changes.empty() && !numbers.empty() ? substitution(diff) : kNone;
-      if (told != kNone) changes = std::move(numbers);
+      uint32_t told = changes.empty() && !numbers.empty() ? substitution(diff) : MatchSide::kNone;
+      if (told != MatchSide::kNone) changes = std::move(numbers);
       if (!changes.empty()) diff->items.push_back({subject, line_b(j), EditKind::changed, std::move(changes), i, told});
     }
     for (uint32_t j = 0; j < back.size(); ++j)
-      if (back[j] == kNone) diff->items.push_back({subject, line_b(j), EditKind::added, {}, j});
+      if (back[j] == MatchSide::kNone) diff->items.push_back({subject, line_b(j), EditKind::added, {}, j});
   }
 
   // --- symbols that became numbers, or numbers symbols ---

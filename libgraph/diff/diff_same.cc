@@ -11,8 +11,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 bool has_hidden_bits(std::string_view op) { return op == "aten._conj.default" || op == "aten._neg_view.default"; }
 
 bool is_copying(std::string_view op) {
@@ -45,7 +43,8 @@ class Finder {
  private:
   ValueId id(uint32_t v) const {
     uint32_t m = side_.maker[v];
-    return m == kNone ? graph_.inputs()[v].value : graph_.node(side_.nodes[m]).result(v - side_.first_result[m]);
+    return m == MatchSide::kNone ? graph_.inputs()[v].value
+                                 : graph_.node(side_.nodes[m]).result(v - side_.first_result[m]);
   }
   TypeId type(uint32_t v) const { return graph_.value(id(v)).type; }
   static uint64_t key(StorageId s, TypeId t) { return static_cast<uint64_t>(s.index) << 32 | t.index; }
@@ -115,12 +114,12 @@ class Finder {
 std::vector<uint32_t> signature(const GraphDiff& diff, int s, uint32_t n, const NodeCopies* copies) {
   const MatchSide& side = s == 0 ? diff.side_a : diff.side_b;
   std::vector<uint32_t> out = {side.key[n]};
-  if (passes_on(side, diff.tensors[s], n) || (copies && copies->original(n) != kNone)) return {};
+  if (passes_on(side, diff.tensors[s], n) || (copies && copies->original(n) != MatchSide::kNone)) return {};
   for (uint32_t v : side.operands(n)) {
     uint32_t first = diff.tensors[s][v], partner = diff.match.values[s][first];
-    if (copies && partner == kNone)
+    if (copies && partner == MatchSide::kNone)
       first = diff.tensors[s][copies->original_value(first)], partner = diff.match.values[s][first];
-    if (partner == kNone) return {};
+    if (partner == MatchSide::kNone) return {};
     out.push_back(s == 0 ? first : diff.tensors[0][partner]);
   }
   if (out.size() == 1) return {};
@@ -132,15 +131,15 @@ std::vector<uint32_t> signature(const GraphDiff& diff, int s, uint32_t n, const 
 std::vector<uint32_t> view_signature(const GraphDiff& diff, int s, uint32_t n) {
   const MatchSide& side = s == 0 ? diff.side_a : diff.side_b;
   if (side.result_count(n) != 1 || passes_on(side, diff.tensors[s], n)) return {};
-  uint32_t root = view_root(side, n), first = root == kNone ? kNone : diff.tensors[s][root];
-  uint32_t partner = first == kNone ? kNone : diff.match.values[s][first];
-  if (partner == kNone) return {};
+  uint32_t root = view_root(side, n), first = root == MatchSide::kNone ? MatchSide::kNone : diff.tensors[s][root];
+  uint32_t partner = first == MatchSide::kNone ? MatchSide::kNone : diff.match.values[s][first];
+  if (partner == MatchSide::kNone) return {};
   const Type& t = side.graph->type(side.graph->node(side.nodes[n]).first_result);
   std::vector<uint32_t> out = {s == 0 ? first : diff.tensors[0][partner], static_cast<uint32_t>(t.dtype),
                                static_cast<uint32_t>(t.shape.size())};
   auto add = [&](Expr e) {
     std::optional<int64_t> number = e.is_none() ? 0 : side.graph->pool().exprs.constant_value(e);
-    out.push_back(number ? static_cast<uint32_t>(*number) : kNone),
+    out.push_back(number ? static_cast<uint32_t>(*number) : MatchSide::kNone),
         out.push_back(number ? static_cast<uint32_t>(*number >> 32) : 0);
   };
   for (Expr e : t.shape) add(e);
@@ -160,8 +159,8 @@ std::vector<MatchUse> real_uses(const GraphDiff& diff, int s, uint32_t n) {
     for (uint32_t v = side.first_result[work[i]]; v < side.first_result[work[i] + 1]; ++v)
       for (const MatchUse& use : side.uses(v)) {
         if (out.size() >= kMaxUses || ++looked > kMaxLooked) return out;
-        bool passes =
-            !use.is_output && diff.match.nodes[s][use.user] == kNone && passes_on(side, diff.tensors[s], use.user);
+        bool passes = !use.is_output && diff.match.nodes[s][use.user] == MatchSide::kNone &&
+                      passes_on(side, diff.tensors[s], use.user);
         if (passes) work.push_back(use.user);
         else out.push_back(use);
       }
@@ -180,9 +179,11 @@ bool share_user(const GraphDiff& diff, const std::vector<MatchUse>& of_x, const 
 
 void unmake_pair(uint32_t x, uint32_t y, GraphDiff* diff) {
   GraphMatch& match = diff->match;
-  match.nodes[0][x] = match.nodes[1][y] = kNone;
-  for (uint32_t v = diff->side_a.first_result[x]; v < diff->side_a.first_result[x + 1]; ++v) match.values[0][v] = kNone;
-  for (uint32_t w = diff->side_b.first_result[y]; w < diff->side_b.first_result[y + 1]; ++w) match.values[1][w] = kNone;
+  match.nodes[0][x] = match.nodes[1][y] = MatchSide::kNone;
+  for (uint32_t v = diff->side_a.first_result[x]; v < diff->side_a.first_result[x + 1]; ++v)
+    match.values[0][v] = MatchSide::kNone;
+  for (uint32_t w = diff->side_b.first_result[y]; w < diff->side_b.first_result[y + 1]; ++w)
+    match.values[1][w] = MatchSide::kNone;
 }
 
 void make_pair(uint32_t x, uint32_t y, GraphDiff* diff) {
@@ -206,13 +207,13 @@ size_t shared_operands(const GraphDiff& diff, uint32_t x, uint32_t y) {
 void prefer_first(GraphDiff* diff) {
   for (uint32_t x = 0; x < diff->side_a.node_count(); ++x) {
     uint32_t y = diff->match.nodes[0][x];
-    if (y == kNone) continue;
+    if (y == MatchSide::kNone) continue;
     bool in_a = passes_on(diff->side_a, diff->tensors[0], x), in_b = passes_on(diff->side_b, diff->tensors[1], y);
     if (in_a == in_b) continue;
     const MatchSide& side = in_a ? diff->side_a : diff->side_b;
     int s = in_a ? 0 : 1;
     uint32_t first = side.maker[diff->tensors[s][side.first_result[in_a ? x : y]]];
-    if (first == kNone || diff->match.nodes[s][first] != kNone) continue;
+    if (first == MatchSide::kNone || diff->match.nodes[s][first] != MatchSide::kNone) continue;
     uint32_t p = in_a ? first : x, q = in_a ? y : first;
     if (diff->side_a.key[p] != diff->side_b.key[q] ||
         shared_operands(*diff, p, q) < std::max<size_t>(1, shared_operands(*diff, x, y)))
@@ -232,7 +233,7 @@ void unpair_passing(GraphDiff* diff) {
   };
   for (uint32_t x = 0; x < diff->side_a.node_count(); ++x) {
     uint32_t y = diff->match.nodes[0][x];
-    if (y == kNone || is_operand(0, x) == is_operand(1, y)) continue;
+    if (y == MatchSide::kNone || is_operand(0, x) == is_operand(1, y)) continue;
     if (shared_operands(*diff, x, y) == 0) unmake_pair(x, y, diff);
   }
 }
@@ -244,7 +245,7 @@ bool pair_alike(GraphDiff* diff, const SignatureOf& signature_of) {
   std::vector<std::vector<uint32_t>> waiting;
   bool found = false;
   for (uint32_t x = static_cast<uint32_t>(diff->side_a.node_count()); x-- > 0;) {
-    if (diff->match.nodes[0][x] != kNone) continue;
+    if (diff->match.nodes[0][x] != MatchSide::kNone) continue;
     std::vector<uint32_t> words = signature_of(0, x);
     if (words.empty()) continue;
     uint32_t c = table.intern(words);
@@ -252,10 +253,10 @@ bool pair_alike(GraphDiff* diff, const SignatureOf& signature_of) {
     waiting[c].push_back(x);
   }
   for (uint32_t y = 0; y < diff->side_b.node_count(); ++y) {
-    if (diff->match.nodes[1][y] != kNone) continue;
+    if (diff->match.nodes[1][y] != MatchSide::kNone) continue;
     std::vector<uint32_t> words = signature_of(1, y);
-    uint32_t c = words.empty() ? kNone : table.find(words);
-    if (c == kNone || waiting[c].empty()) continue;
+    uint32_t c = words.empty() ? MatchSide::kNone : table.find(words);
+    if (c == MatchSide::kNone || waiting[c].empty()) continue;
     std::vector<uint32_t>& list = waiting[c];
     size_t begin = list.size() - std::min<size_t>(list.size(), 16), chosen = list.size() - 1;
     std::vector<MatchUse> uses = list.size() > 1 ? real_uses(*diff, 1, y) : std::vector<MatchUse>();
@@ -281,11 +282,11 @@ uint32_t view_root(const MatchSide& side, uint32_t n) {
     return op != nullptr && op->has(kPure) && op->has(kView) && !op->has(kWait) && !side.operands(m).empty() &&
            !has_hidden_bits(side.graph->op_name(side.nodes[m]));
   };
-  if (!is_view(n)) return kNone;
+  if (!is_view(n)) return MatchSide::kNone;
   uint32_t v = side.operands(n)[0];
-  while (side.maker[v] != kNone && is_view(side.maker[v])) v = side.operands(side.maker[v])[0];
-  bool hidden = side.maker[v] != kNone && has_hidden_bits(side.graph->op_name(side.nodes[side.maker[v]]));
-  return hidden ? kNone : v;
+  while (side.maker[v] != MatchSide::kNone && is_view(side.maker[v])) v = side.operands(side.maker[v])[0];
+  bool hidden = side.maker[v] != MatchSide::kNone && has_hidden_bits(side.graph->op_name(side.nodes[side.maker[v]]));
+  return hidden ? MatchSide::kNone : v;
 }
 
 void pair_through(GraphDiff* diff) {

@@ -13,8 +13,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 // What explains the node that defines each data symbol of the main graph; kNone = nothing.
 std::unordered_map<StrId, uint32_t, IdHash> causes_of(const Program& program, const MatchSide& side,
                                                       const std::vector<uint32_t>& cause) {
@@ -47,29 +45,29 @@ std::vector<StrId> SymbolDiffer::symbols_of(int side, const Guard& g) const {
 
 void SymbolDiffer::explain() {
   bool any = std::any_of(about_.begin(), about_.end(),
-                         [&](const About& a) { return out_.items[a.item].explanation == kNone; });
+                         [&](const About& a) { return out_.items[a.item].explanation == MatchSide::kNone; });
   if (!any || out_.graphs.empty()) return;
   const GraphDiff& g = out_.graphs[0];
-  std::vector<uint32_t> cause[2] = {std::vector<uint32_t>(g.side_a.node_count(), kNone),
-                                    std::vector<uint32_t>(g.side_b.node_count(), kNone)};
+  std::vector<uint32_t> cause[2] = {std::vector<uint32_t>(g.side_a.node_count(), MatchSide::kNone),
+                                    std::vector<uint32_t>(g.side_b.node_count(), MatchSide::kNone)};
   for (const NodeEdit& e : g.edits) {
-    bool is_tag = e.explanation != kNone && g.explanations[e.explanation].kind == ExplanationKind::tagged;
-    if (e.explanation == kNone || is_tag) continue;
-    if (e.a != kNone) cause[0][e.a] = e.explanation;
-    if (e.b != kNone) cause[1][e.b] = e.explanation;
+    bool is_tag = e.explanation != MatchSide::kNone && g.explanations[e.explanation].kind == ExplanationKind::tagged;
+    if (e.explanation == MatchSide::kNone || is_tag) continue;
+    if (e.a != MatchSide::kNone) cause[0][e.a] = e.explanation;
+    if (e.b != MatchSide::kNone) cause[1][e.b] = e.explanation;
   }
   std::unordered_map<StrId, uint32_t, IdHash> causes[2] = {causes_of(*out_.a, g.side_a, cause[0]),
                                                            causes_of(*out_.b, g.side_b, cause[1])};
   for (const About& about : about_) {
     ItemEdit& item = out_.items[about.item];
-    if (item.explanation != kNone) continue;
-    uint32_t found = kNone;
+    if (item.explanation != MatchSide::kNone) continue;
+    uint32_t found = MatchSide::kNone;
     bool all = true;  // every symbol that a node defines; those of inputs need no reason
     for (StrId symbol : about.symbols) {
       auto at = causes[about.side].find(symbol);
       if (at == causes[about.side].end()) continue;
-      all = all && at->second != kNone;
-      if (found == kNone) found = at->second;
+      all = all && at->second != MatchSide::kNone;
+      if (found == MatchSide::kNone) found = at->second;
     }
     if (all) item.explanation = found;
   }
@@ -81,20 +79,23 @@ void SymbolDiffer::symbols() {
     StrId partner = terms_.symbol_partner(s.name);
     const Symbol* t = partner ? out_.b->find_symbol(partner) : nullptr;
     if (t == nullptr) {
-      add({"symbol", print_.a.symbol_alone(s), EditKind::removed, {}, kNone, told_symbol(0, s.name)}, 0, {s.name});
+      add({"symbol", print_.a.symbol_alone(s), EditKind::removed, {}, MatchSide::kNone, told_symbol(0, s.name)}, 0,
+          {s.name});
       continue;
     }
     partners.insert(partner);
     std::vector<Difference> changes = symbol(s, *t);
     bool only_kind = std::all_of(changes.begin(), changes.end(),
                                  [](const Difference& c) { return c.what == "kind" || c.what == "hint"; });
-    uint32_t told = only_kind ? std::min(told_symbol(0, s.name), told_symbol(1, t->name)) : kNone;
+    uint32_t told = only_kind ? std::min(told_symbol(0, s.name), told_symbol(1, t->name)) : MatchSide::kNone;
     if (!changes.empty())
-      add({"symbol", b_.pool->strings.str(t->name), EditKind::changed, std::move(changes), kNone, told}, 0, {s.name});
+      add({"symbol", b_.pool->strings.str(t->name), EditKind::changed, std::move(changes), MatchSide::kNone, told}, 0,
+          {s.name});
   }
   for (const Symbol& t : out_.b->symbols)
     if (!partners.contains(t.name))
-      add({"symbol", print_.b.symbol_alone(t), EditKind::added, {}, kNone, told_symbol(1, t.name)}, 1, {t.name});
+      add({"symbol", print_.b.symbol_alone(t), EditKind::added, {}, MatchSide::kNone, told_symbol(1, t.name)}, 1,
+          {t.name});
 }
 
 std::vector<Difference> SymbolDiffer::symbol(const Symbol& s, const Symbol& t) {
@@ -146,9 +147,9 @@ void SymbolDiffer::guards() {
   std::set<const Guard*> by_number = same_by_number(gone, made);
   auto told = [&](int side, const Guard* g) { return by_number.contains(g) ? 0 : told_guard(side, *g); };
   for (const Guard* g : gone)
-    add({"guard", print_.a.guard_alone(*g), EditKind::removed, {}, kNone, told(0, g)}, 0, symbols_of(0, *g));
+    add({"guard", print_.a.guard_alone(*g), EditKind::removed, {}, MatchSide::kNone, told(0, g)}, 0, symbols_of(0, *g));
   for (const Guard* g : made)
-    add({"guard", print_.b.guard_alone(*g), EditKind::added, {}, kNone, told(1, g)}, 1, symbols_of(1, *g));
+    add({"guard", print_.b.guard_alone(*g), EditKind::added, {}, MatchSide::kNone, told(1, g)}, 1, symbols_of(1, *g));
 }
 
 // Of those without an equal: the guards that are equal with numbers in the place of symbols that are some on the other
@@ -171,12 +172,14 @@ std::set<const Guard*> SymbolDiffer::same_by_number(const std::vector<const Guar
 
 // Items that the numbers explain: such a symbol, and a guard that holds for the numbers. 0: the main graph's first
 // explanation.
-uint32_t SymbolDiffer::told_symbol(int s, StrId symbol) const { return numbers_[s].contains(symbol) ? 0 : kNone; }
+uint32_t SymbolDiffer::told_symbol(int s, StrId symbol) const {
+  return numbers_[s].contains(symbol) ? 0 : MatchSide::kNone;
+}
 
 uint32_t SymbolDiffer::told_guard(int s, const Guard& g) const {
   const Pool& pool = *(s == 0 ? a_ : b_).pool;
   std::optional<int64_t> left = number_of(pool, g.left, numbers_[s]), right = number_of(pool, g.right, numbers_[s]);
-  return !numbers_[s].empty() && left && right && holds(g.relation, *left, *right) ? 0 : kNone;
+  return !numbers_[s].empty() && left && right && holds(g.relation, *left, *right) ? 0 : MatchSide::kNone;
 }
 
 }  // namespace sg

@@ -10,8 +10,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 std::string ranks_of(const DiffReport& r) {
   if (r.ranks.empty()) return "every rank";
   std::string list = with_layers("*", std::set<uint64_t>(r.ranks.begin(), r.ranks.end()));
@@ -157,7 +155,7 @@ std::string print_with(const JobDiff& diff, const DiffTextOptions& options, PutH
 }
 
 std::string block_of(const GraphDiff& g, const NodeEdit& e) {
-  bool in_b = e.b != kNone;
+  bool in_b = e.b != MatchSide::kNone;
   const Graph& graph = in_b ? *g.b : *g.a;
   StrId module = graph.node(in_b ? g.side_b.nodes[e.b] : g.side_a.nodes[e.a]).module;
   std::vector<std::string_view> names;
@@ -239,7 +237,8 @@ std::string print_diff_names(const JobDiff& diff) {
         if (e.kind() == EditKind::changed && all(Aspect::name)) kind = "renamed";
         if (e.kind() == EditKind::changed && all(Aspect::order)) kind = "moved";
         out += at + kind + " %" +
-               one_line(e.b != kNone ? g.b->label(g.side_b.nodes[e.b]) : g.a->label(g.side_a.nodes[e.a])) + "\n";
+               one_line(e.b != MatchSide::kNone ? g.b->label(g.side_b.nodes[e.b]) : g.a->label(g.side_a.nodes[e.a])) +
+               "\n";
       }
     }
   }

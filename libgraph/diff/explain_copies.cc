@@ -8,8 +8,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 // A node that is gone and passed on another tensor than v: the transpose of v, a transpose itself.
 bool passes_on_another(const ExplainState& state, uint32_t n, uint32_t v) {
   const std::vector<uint32_t>& tensors = state.diff().tensors[0];
@@ -63,8 +61,8 @@ void explain_copies(ExplainState* state, int s) {
   std::vector<uint32_t> nodes;
   std::set<uint32_t> originals;
   for (uint32_t n = 0; n < state->count(s); ++n) {
-    uint32_t root = state->is_open(s, n) ? state->of[s]->original(n) : kNone;
-    if (root != kNone) nodes.push_back(n), originals.insert(root);
+    uint32_t root = state->is_open(s, n) ? state->of[s]->original(n) : MatchSide::kNone;
+    if (root != MatchSide::kNone) nodes.push_back(n), originals.insert(root);
   }
   if (nodes.empty()) return;
   uint32_t id = (s == 1 ? state->recomputed : state->deduplicated) = state->next();

@@ -7,8 +7,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 bool is_name(const Difference& c) { return c.aspect == Aspect::name; }
 
 // A node of the forward that is computed in the backward now, and differs in nothing that this does not bring with it.
@@ -29,12 +27,12 @@ void follow_operands(ExplainState* state) {
     if (state->is_free(0, x) || !state->is_open(0, x)) continue;
     bool other_operands = state->has_untold(x, is_operand), moves = was_put_off(*state, x);
     if (!moves && !other_operands) continue;
-    uint32_t cause = moves ? state->recomputed : kNone;
-    if ((other_operands && !state->same_operands(x, &cause)) || cause == kNone) continue;
+    uint32_t cause = moves ? state->recomputed : MatchSide::kNone;
+    if ((other_operands && !state->same_operands(x, &cause)) || cause == MatchSide::kNone) continue;
     if (moves) relocated += state->take(0, x, cause);
     else if (state->tell(x, cause, is_operand)) ++state->diff().explanations[cause].facts["followers"];
   }
-  if (state->recomputed == kNone) return;
+  if (state->recomputed == MatchSide::kNone) return;
   Explanation& copies = state->diff().explanations[state->recomputed];
   copies.facts["relocated"] = relocated;
   if (relocated) copies.text += "; " + std::to_string(relocated) + " more, used only there, moved to the backward";
@@ -42,12 +40,12 @@ void follow_operands(ExplainState* state) {
 
 void follow_outputs(ExplainState* state) {
   for (ItemEdit& item : state->diff().items) {
-    if (item.subject != "output" || item.kind != EditKind::changed || item.explanation != kNone ||
+    if (item.subject != "output" || item.kind != EditKind::changed || item.explanation != MatchSide::kNone ||
         item.changes.size() != 1 || item.changes[0].aspect != Aspect::operand)
       continue;
     ValueId v = state->graph(0).outputs()[item.port].value;
     ValueId w = state->graph(1).outputs()[state->diff().match.outputs[0][item.port]].value;
-    uint32_t cause = kNone;
+    uint32_t cause = MatchSide::kNone;
     if (v && w && state->same_operand(state->side(0).value_of[v.index], state->side(1).value_of[w.index], &cause))
       item.explanation = cause;
   }
@@ -55,7 +53,7 @@ void follow_outputs(ExplainState* state) {
 
 // Of two nodes that were one, the one that stays may be called what the other was.
 void follow_names(ExplainState* state) {
-  if (state->deduplicated == kNone) return;
+  if (state->deduplicated == MatchSide::kNone) return;
   for (uint32_t x = 0; x < state->count(0); ++x) {
     if (!state->has_untold(x, is_name)) continue;
     NodeId other = state->graph(0).find_node(state->graph(1).label(state->side(1).nodes[state->partner(0, x)]));
@@ -87,10 +85,10 @@ void follow_unused_results(ExplainState* state) {
     bool gone = false;
     if (!state->has_untold(x, is_name) || !only_unused_names(*state, x, &gone)) continue;
     if (gone) nodes.push_back(x);
-    else if (state->recomputed != kNone) state->tell(x, state->recomputed, is_name);
+    else if (state->recomputed != MatchSide::kNone) state->tell(x, state->recomputed, is_name);
   }
   if (nodes.empty()) return;
-  uint32_t id = state->dead != kNone ? state->dead : state->next();
+  uint32_t id = state->dead != MatchSide::kNone ? state->dead : state->next();
   for (uint32_t x : nodes) state->tell(x, id, is_name);
   std::string text = "unused results of " + plural(nodes.size(), "node") + " lost their names";
   if (id == state->next()) {
@@ -106,17 +104,17 @@ void follow_unused_results(ExplainState* state) {
 void follow_sizes(ExplainState* state) {
   auto is_type = [](const Difference& c) { return c.aspect == Aspect::type; };
   const MatchSide& b = state->side(1);
-  std::vector<uint32_t> told(state->count(1), kNone);
+  std::vector<uint32_t> told(state->count(1), MatchSide::kNone);
   for (uint32_t y = 0; y < state->count(1); ++y) {
     const NodeEdit* edit = state->edit(1, y);
-    if (edit && edit->explanation != kNone &&
+    if (edit && edit->explanation != MatchSide::kNone &&
         state->diff().explanations[edit->explanation].kind == ExplanationKind::chunked)
       told[y] = edit->explanation;
-    uint32_t x = state->partner(1, y), cause = kNone;
-    if (x == kNone || !state->has_untold(x, is_type) || !same_kind_of_types(*state, x)) continue;
+    uint32_t x = state->partner(1, y), cause = MatchSide::kNone;
+    if (x == MatchSide::kNone || !state->has_untold(x, is_type) || !same_kind_of_types(*state, x)) continue;
     for (uint32_t v : b.operands(y))
-      if (cause == kNone && b.maker[v] != kNone) cause = told[b.maker[v]];
-    if (cause == kNone) continue;
+      if (cause == MatchSide::kNone && b.maker[v] != MatchSide::kNone) cause = told[b.maker[v]];
+    if (cause == MatchSide::kNone) continue;
     state->tell(x, cause, is_type);
     told[y] = cause;
   }
@@ -128,7 +126,7 @@ void follow_links(ExplainState* state) {
   auto is_link = [](const Difference& c) { return c.what == "of" || c.what == "extra"; };
   std::set<uint32_t> merged;  // nodes of A that others were merged into
   for (uint32_t n = 0; n < state->count(0); ++n)
-    if (state->deduplicated != kNone && state->cause(0, n) == state->deduplicated)
+    if (state->deduplicated != MatchSide::kNone && state->cause(0, n) == state->deduplicated)
       merged.insert(state->of[0]->original(n));
   for (uint32_t x = 0; x < state->count(0); ++x) {
     std::vector<const Difference*> changes = state->untold(x);
@@ -137,8 +135,8 @@ void follow_links(ExplainState* state) {
     NodeId forward = state->node(0, x).forward;
     if (!only_links || !forward) continue;
     uint32_t f = state->side(0).position_of[forward.index], cause = state->cause(0, f);
-    if (cause == kNone && merged.contains(f)) cause = state->deduplicated;
-    if (cause != kNone) state->tell(x, cause, is_link);
+    if (cause == MatchSide::kNone && merged.contains(f)) cause = state->deduplicated;
+    if (cause != MatchSide::kNone) state->tell(x, cause, is_link);
   }
 }
 

@@ -9,8 +9,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 // "aten.add_.Tensor" -> "aten.add.Tensor"; empty when the op is no in-place form.
 std::string functional_name(std::string_view op) {
   size_t dot = op.rfind('.');
@@ -69,7 +67,7 @@ void explain_other_forms(ExplainState* state) {
   for (uint32_t x = 0; x < state->count(0); ++x) {
     std::vector<const Difference*> changes = state->untold(x);
     if (changes.empty() || changes[0]->aspect != Aspect::op) continue;
-    uint32_t cause = kNone;
+    uint32_t cause = MatchSide::kNone;
     if (std::any_of(changes.begin(), changes.end(), [](const Difference* c) { return c->aspect == Aspect::attribute; }))
       continue;
     if (state->has_untold(x, is_operand) && !state->same_operands(x, &cause)) continue;

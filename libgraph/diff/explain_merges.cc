@@ -13,7 +13,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
 using Values = std::set<uint32_t>;
 
 class Merges {
@@ -30,16 +29,16 @@ class Merges {
     std::vector<std::vector<size_t>> members(wholes.size());
     for (size_t i = 0; i < parts.size(); ++i) {
       if (parts[i].sources.empty()) continue;
-      size_t best = kNone;
+      size_t best = MatchSide::kNone;
       std::tuple<bool, bool, size_t> best_rank;
       for (size_t j : by_source[*parts[i].sources.begin()]) {
         const Traffic& t = wholes[j];
         if (t.kind != parts[i].kind || t.group != parts[i].group || !contains(t.sources, parts[i].sources)) continue;
         bool same_phase = state_.node(whole_, t.node).phase == state_.node(1 - whole_, parts[i].node).phase;
         std::tuple<bool, bool, size_t> rank = {!contains(t.users, parts[i].users), !same_phase, t.sources.size()};
-        if (best == kNone || rank < best_rank) best = j, best_rank = rank;
+        if (best == MatchSide::kNone || rank < best_rank) best = j, best_rank = rank;
       }
-      if (best != kNone) members[best].push_back(i);
+      if (best != MatchSide::kNone) members[best].push_back(i);
     }
     for (size_t j = 0; j < wholes.size(); ++j)
       if (whole_ == 1 ? !members[j].empty() : members[j].size() > 1) merge(parts, members[j], wholes[j]);
@@ -50,7 +49,7 @@ class Merges {
  private:
   // Where the data of a free collective comes from and goes to, in numbers of A, and the free nodes on the way.
   struct Traffic {
-    uint32_t node = kNone;
+    uint32_t node = MatchSide::kNone;
     std::string kind;
     std::string group;
     Values sources, users;
@@ -59,7 +58,7 @@ class Merges {
 
   uint32_t common_value(int s, uint32_t v) const { return s == 0 ? v : diff_.match.values[1][v]; }
   uint32_t common_node(int s, uint32_t n) const { return s == 0 ? n : diff_.match.nodes[1][n]; }
-  bool has_partner(int s, uint32_t v) const { return diff_.match.values[s][v] != kNone; }
+  bool has_partner(int s, uint32_t v) const { return diff_.match.values[s][v] != MatchSide::kNone; }
 
   void walk_back(int s, Traffic* t) const {
     std::vector<uint32_t> work = {t->node};
@@ -72,7 +71,7 @@ class Merges {
       for (uint32_t v : side.operands(n)) {
         uint32_t m = side.maker[v];
         if (has_partner(s, v)) t->sources.insert(common_value(s, v));
-        else if (m != kNone && is_on_the_way(s, m) && seen.insert(m).second) work.push_back(m);
+        else if (m != MatchSide::kNone && is_on_the_way(s, m) && seen.insert(m).second) work.push_back(m);
       }
     }
   }
@@ -106,7 +105,7 @@ class Merges {
 
   // Copies of what others use the data for are explained as copies.
   bool is_recomputed(int s, uint32_t n) const {
-    return state_.meta(s, n).copy.kind == CopyKind::remat && state_.of[s]->original(n) != kNone;
+    return state_.meta(s, n).copy.kind == CopyKind::remat && state_.of[s]->original(n) != MatchSide::kNone;
   }
 
   // Results, and for an op that writes, the values made by free nodes that its arguments are views of.
@@ -116,7 +115,7 @@ class Merges {
     for (uint32_t v = side.first_result[n]; v < side.first_result[n + 1]; ++v) out.push_back(v);
     if (state_.info(s, n) == nullptr || !state_.info(s, n)->writes()) return out;
     for (uint32_t v : side.operands(n))
-      for (int depth = 0; depth < 8 && side.maker[v] != kNone && state_.is_free(s, side.maker[v]); ++depth) {
+      for (int depth = 0; depth < 8 && side.maker[v] != MatchSide::kNone && state_.is_free(s, side.maker[v]); ++depth) {
         uint32_t m = side.maker[v];
         out.push_back(v);
         if (!state_.has(s, m, kView) || side.operands(m).empty()) break;
@@ -220,9 +219,9 @@ bool only_explained_operands(const ExplainState& state, uint32_t x) {
   bool all = p.size() == q.size();
   for (size_t i = 0; all && i < p.size(); ++i) {
     auto told = [&](int s, uint32_t v) {
-      return state.side(s).maker[v] != kNone && state.cause(s, state.side(s).maker[v]) != kNone;
+      return state.side(s).maker[v] != MatchSide::kNone && state.cause(s, state.side(s).maker[v]) != MatchSide::kNone;
     };
-    uint32_t ignored = kNone;
+    uint32_t ignored = MatchSide::kNone;
     all = told(0, p[i]) || told(1, q[i]) || state.same_operand(p[i], q[i], &ignored);
   }
   return all;

@@ -10,8 +10,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 // Bytes of a value whose size is a number; else 0.
 int64_t known_bytes(const Graph& graph, ValueId v) {
   const Type& t = graph.type(v);
@@ -38,7 +36,7 @@ Offloads find(const ExplainState& state, int s) {
     if (!state.is_free(s, n) || !state.is_open(s, n) || side.operands(n).empty()) continue;
     uint32_t v = side.operands(n)[0];
     bool host = goes_through_host(side, n);
-    bool view_of_it = moved.contains(v) && state.has(s, n, kView) && state.of[s]->original(n) != kNone;
+    bool view_of_it = moved.contains(v) && state.has(s, n, kView) && state.of[s]->original(n) != MatchSide::kNone;
     if (!host && !view_of_it) continue;
     out.nodes.push_back(n);
     for (uint32_t r = side.first_result[n]; r < side.first_result[n + 1]; ++r) moved.insert(r);

@@ -15,8 +15,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 bool is_split(std::string_view op) {
   static constexpr std::string_view kOps[] = {"aten.split.Tensor",          "aten.split_with_sizes.default",
                                               "aten.chunk.default",         "aten.unbind.int",
@@ -27,7 +25,7 @@ bool is_split(std::string_view op) {
 // Literals but for numbers in lists: those are sizes.
 void add_loosely(const Pool& pool, const Arg& arg, bool in_list, MatchWords* texts, std::vector<uint32_t>* words) {
   bool is_size = arg.is(ArgKind::expr) || (in_list && arg.is(ArgKind::integer)) || arg.is(ArgKind::value);
-  words->push_back(is_size ? kNone : static_cast<uint32_t>(arg.kind()));
+  words->push_back(is_size ? MatchSide::kNone : static_cast<uint32_t>(arg.kind()));
   if (arg.is(ArgKind::boolean) || arg.is(ArgKind::integer)) {
     if (!is_size)
       words->push_back(static_cast<uint32_t>(arg.as_int())),
@@ -56,15 +54,15 @@ class Splits {
   }
 
  private:
-  struct Copies {                 // what one node of A became
-    std::vector<uint32_t> nodes;  // of B, one a chunk
-    uint32_t original = kNone;    // of A; none = A has no such node
+  struct Copies {                          // what one node of A became
+    std::vector<uint32_t> nodes;           // of B, one a chunk
+    uint32_t original = MatchSide::kNone;  // of A; none = A has no such node
   };
 
   bool is_new(uint32_t y) const { return state_.is_free(1, y) && state_.is_open(1, y); }
   bool is_new_split(uint32_t y) const {
     bool splits = is_new(y) && b_.result_count(y) > 1 && is_split(state_.graph(1).op_name(b_.nodes[y]));
-    return splits && state_.of[1]->original(y) == kNone;  // not one that is computed again
+    return splits && state_.of[1]->original(y) == MatchSide::kNone;  // not one that is computed again
   }
   bool any_split() const {
     for (uint32_t y = 0; y < state_.count(1); ++y)
@@ -75,30 +73,33 @@ class Splits {
   // --- chunks: which node belongs to which, and what it is like ---
 
   void spread() {
-    chunk_of_value_.assign(b_.value_count(), kNone), chunk_.assign(state_.count(1), kNone),
+    chunk_of_value_.assign(b_.value_count(), MatchSide::kNone), chunk_.assign(state_.count(1), MatchSide::kNone),
         like_.assign(b_.value_count(), 0);
-    home_.assign(b_.value_count(), kNone), class_.assign(state_.count(1), 0), parent_.resize(state_.count(1));
+    home_.assign(b_.value_count(), MatchSide::kNone), class_.assign(state_.count(1), 0),
+        parent_.resize(state_.count(1));
     for (uint32_t y = 0; y < parent_.size(); ++y) parent_[y] = y;
     is_join_.assign(state_.count(1), 0), is_split_.assign(state_.count(1), 0),
         is_own_memory_.assign(b_.value_count(), 0);
-    for (uint32_t v = 0; v < b_.input_count(); ++v) like_[v] = classes_.intern(std::array<uint32_t, 2>{kNone, v});
+    for (uint32_t v = 0; v < b_.input_count(); ++v)
+      like_[v] = classes_.intern(std::array<uint32_t, 2>{MatchSide::kNone, v});
     for (uint32_t y = 0; y < state_.count(1); ++y) visit(y);
   }
 
   void visit(uint32_t y) {
     join_operands(y);
-    bool split = chunk_[y] == kNone && !is_join_[y] && is_new_split(y);
+    bool split = chunk_[y] == MatchSide::kNone && !is_join_[y] && is_new_split(y);
     is_split_[y] = split;
     class_[y] = classify(y, split);
     bool in_place = state_.info(1, y) && state_.info(1, y)->writes() && !b_.operands(y).empty();
-    uint32_t written = in_place ? b_.operands(y)[0] : kNone;
+    uint32_t written = in_place ? b_.operands(y)[0] : MatchSide::kNone;
     bool shared =
         in_place && !is_own_memory_[written];  // a buffer: what chunk 1 adds to it, it adds to what chunk 0 added
     for (uint32_t v = b_.first_result[y]; v < b_.first_result[y + 1]; ++v) {
       uint32_t r = split ? 0 : v - b_.first_result[y];
-      like_[v] = in_place ? like_[written] : classes_.intern(std::array<uint32_t, 3>{class_[y], r, kNone - 1});
-      chunk_of_value_[v] = split ? v - b_.first_result[y] : shared ? kNone : chunk_[y];
-      home_[v] = chunk_of_value_[v] == kNone ? kNone : y;
+      like_[v] =
+          in_place ? like_[written] : classes_.intern(std::array<uint32_t, 3>{class_[y], r, MatchSide::kNone - 1});
+      chunk_of_value_[v] = split ? v - b_.first_result[y] : shared ? MatchSide::kNone : chunk_[y];
+      home_[v] = chunk_of_value_[v] == MatchSide::kNone ? MatchSide::kNone : y;
       is_own_memory_[v] = in_place ? is_own_memory_[written] : 1;
     }
   }
@@ -107,21 +108,21 @@ class Splits {
   void join_operands(uint32_t y) {
     for (uint32_t v : b_.operands(y)) {
       uint32_t c = chunk_of_value_[v];
-      if (c == kNone) continue;
-      if (chunk_[y] == kNone) chunk_[y] = c;
+      if (c == MatchSide::kNone) continue;
+      if (chunk_[y] == MatchSide::kNone) chunk_[y] = c;
       is_join_[y] |= chunk_[y] != c;
     }
-    if (is_join_[y]) chunk_[y] = kNone;
-    if (chunk_[y] == kNone) return;
+    if (is_join_[y]) chunk_[y] = MatchSide::kNone;
+    if (chunk_[y] == MatchSide::kNone) return;
     for (uint32_t v : b_.operands(y))
-      if (home_[v] != kNone) unite(y, home_[v]);
+      if (home_[v] != MatchSide::kNone) unite(y, home_[v]);
   }
 
   uint32_t classify(uint32_t y, bool split) {
     const Node& node = state_.node(1, y);
     words_ = {b_.op[y], split};
     for (const Arg& arg : node.args) add_loosely(state_.graph(1).pool(), arg, false, &texts_, &words_);
-    words_.push_back(kNone);
+    words_.push_back(MatchSide::kNone);
     for (uint32_t v : b_.operands(y)) words_.push_back(like_[v]);
     return classes_.intern(words_);
   }
@@ -129,15 +130,16 @@ class Splits {
   // Nodes that take no piece (zeros to be filled) but that only one chunk uses.
   void take_in() {
     for (uint32_t y = state_.count(1); y-- > 0;) {
-      if (chunk_[y] != kNone || is_join_[y] || is_split_[y]) continue;
-      uint32_t chunk = kNone, user = kNone;
+      if (chunk_[y] != MatchSide::kNone || is_join_[y] || is_split_[y]) continue;
+      uint32_t chunk = MatchSide::kNone, user = MatchSide::kNone;
       bool one = true;
       for (uint32_t v = b_.first_result[y]; v < b_.first_result[y + 1]; ++v)
         for (const MatchUse& use : b_.uses(v)) {
-          one = one && !use.is_output && chunk_[use.user] != kNone && (chunk == kNone || chunk == chunk_[use.user]);
+          one = one && !use.is_output && chunk_[use.user] != MatchSide::kNone &&
+                (chunk == MatchSide::kNone || chunk == chunk_[use.user]);
           if (one) chunk = chunk_[use.user], user = use.user;
         }
-      if (one && chunk != kNone) candidates_.push_back({y, chunk, user});
+      if (one && chunk != MatchSide::kNone) candidates_.push_back({y, chunk, user});
     }
     // Only what each chunk has one of: what is used by one chunk alone is not chunked for that.
     std::map<uint32_t, std::set<uint32_t>> chunks;
@@ -152,7 +154,7 @@ class Splits {
     std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>>
         by_class;  // region, class: chunk: nodes
     for (uint32_t y = 0; y < state_.count(1); ++y)
-      if (chunk_[y] != kNone) by_class[{find(y), class_[y]}][chunk_[y]].push_back(y);
+      if (chunk_[y] != MatchSide::kNone) by_class[{find(y), class_[y]}][chunk_[y]].push_back(y);
     for (auto& [key, chunks] : by_class) {
       if (chunks.size() < 2) continue;
       size_t count = chunks.begin()->second.size(), most = count;
@@ -173,7 +175,7 @@ class Splits {
     size_t partners = 0;
     for (const auto& [chunk, nodes] : chunks) {
       copies.nodes.push_back(nodes[k]);
-      if (uint32_t x = state_.partner(1, nodes[k]); x != kNone) copies.original = x, ++partners;
+      if (uint32_t x = state_.partner(1, nodes[k]); x != MatchSide::kNone) copies.original = x, ++partners;
     }
     if (partners <= 1) copies_.push_back(std::move(copies));  // more: A has several, too
   }
@@ -201,33 +203,34 @@ class Splits {
     for (const Copies& c : copies_) {
       Region& region = regions_[region_of(c.nodes[0])];
       region.chunks = std::max(region.chunks, c.nodes.size());
-      region.originals += c.original != kNone, region.copies += c.original != kNone ? c.nodes.size() : 0;
+      region.originals += c.original != MatchSide::kNone,
+          region.copies += c.original != MatchSide::kNone ? c.nodes.size() : 0;
       for (uint32_t y : c.nodes) {
         is_body_[y] = 1;
-        (c.original != kNone ? region.body : region.boundary).push_back(y);
-        if (c.original != kNone) region.modules_of.push_back(y);
+        (c.original != MatchSide::kNone ? region.body : region.boundary).push_back(y);
+        if (c.original != MatchSide::kNone) region.modules_of.push_back(y);
       }
     }
     for (uint32_t y = state_.count(1); y-- > 0;)
-      if (is_new(y) && !is_body_[y] && chunk_[y] == kNone) add_boundary(y);
+      if (is_new(y) && !is_body_[y] && chunk_[y] == MatchSide::kNone) add_boundary(y);
   }
 
   // New nodes that cut, that put together, and that only those use (sizes of the pieces).
   void add_boundary(uint32_t y) {
-    uint32_t beside = kNone;
+    uint32_t beside = MatchSide::kNone;
     if (is_join_[y]) {
       for (uint32_t v : b_.operands(y))
-        if (home_[v] != kNone) beside = home_[v];
+        if (home_[v] != MatchSide::kNone) beside = home_[v];
     } else {
       bool only_there = true;
       for (uint32_t v = b_.first_result[y]; v < b_.first_result[y + 1]; ++v)
         for (const MatchUse& use : b_.uses(v)) {
           only_there = only_there && !use.is_output && (is_body_[use.user] || is_boundary_.contains(use.user));
-          if (only_there && beside == kNone) beside = is_body_[use.user] ? use.user : is_boundary_[use.user];
+          if (only_there && beside == MatchSide::kNone) beside = is_body_[use.user] ? use.user : is_boundary_[use.user];
         }
       if (!only_there) return;
     }
-    if (beside == kNone) return;
+    if (beside == MatchSide::kNone) return;
     auto at = regions_.find({find(beside), state_.node(1, y).phase});
     if (at == regions_.end()) at = regions_.find(region_of(beside));
     if (at == regions_.end()) return;

@@ -9,8 +9,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 bool is_way(const Difference& c) {
   return c.aspect == Aspect::op || c.aspect == Aspect::attribute || c.aspect == Aspect::operand || c.what == "of";
 }
@@ -19,7 +17,7 @@ bool is_same_view(const ExplainState& state, uint32_t x) {
   if (!state.has_untold(x, [](const Difference& c) { return is_way(c) && c.what != "of"; })) return false;
   if (state.has_untold(x, [](const Difference& c) { return c.aspect == Aspect::type; })) return false;
   uint32_t v = view_root(state.side(0), x), w = view_root(state.side(1), state.partner(0, x));
-  return v != kNone && w != kNone && state.same_tensor(v, w);
+  return v != MatchSide::kNone && w != MatchSide::kNone && state.same_tensor(v, w);
 }
 
 // Views without partners, whose users are all among what is told already.
@@ -27,7 +25,7 @@ std::vector<uint32_t> steps_between(const ExplainState& state, int s, std::vecto
   std::vector<uint32_t> out;
   const MatchSide& side = state.side(s);
   for (uint32_t n = state.count(s); n-- > 0;) {
-    if (!state.is_free(s, n) || !state.is_open(s, n) || view_root(side, n) == kNone) continue;
+    if (!state.is_free(s, n) || !state.is_open(s, n) || view_root(side, n) == MatchSide::kNone) continue;
     size_t uses = 0;
     bool all = true;
     for (uint32_t v = side.first_result[n]; v < side.first_result[n + 1]; ++v)

@@ -8,8 +8,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 // Sweeps, and votes where they find nothing more: what is surest first.
 void settle(Matching* m, Level level) {
   constexpr int kMaxRounds = 24;
@@ -58,7 +56,7 @@ GraphMatch match_graphs(const MatchSide& a, const MatchSide& b, MatchWords* word
 
 std::vector<uint8_t> moved_nodes(const std::vector<uint32_t>& partner_of_a) {
   std::vector<uint8_t> moved(partner_of_a.size());
-  for (size_t x = 0; x < moved.size(); ++x) moved[x] = partner_of_a[x] != kNone;
+  for (size_t x = 0; x < moved.size(); ++x) moved[x] = partner_of_a[x] != MatchSide::kNone;
   for (uint32_t x : longest_run(partner_of_a)) moved[x] = 0;
   return moved;
 }
@@ -66,10 +64,10 @@ std::vector<uint8_t> moved_nodes(const std::vector<uint32_t>& partner_of_a) {
 MatchCost match_cost(const MatchSide& a, const MatchSide& b, const GraphMatch& match, bool with_order) {
   MatchCost cost;
   MatchState state = state_of(a, b, match);
-  cost.added = static_cast<size_t>(std::count(match.nodes[1].begin(), match.nodes[1].end(), kNone));
+  cost.added = static_cast<size_t>(std::count(match.nodes[1].begin(), match.nodes[1].end(), MatchSide::kNone));
   for (uint32_t x = 0; x < a.node_count(); ++x) {
     uint32_t y = match.nodes[0][x];
-    if (y == kNone) {
+    if (y == MatchSide::kNone) {
       ++cost.removed;
       continue;
     }

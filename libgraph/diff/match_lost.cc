@@ -6,8 +6,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
-
 class Surroundings {
  public:
   explicit Surroundings(Matching* m) : m_(*m) {}
@@ -31,20 +29,20 @@ class Surroundings {
  private:
   uint32_t colour(int s, uint32_t n, const std::vector<uint32_t>& classes) const {
     uint32_t p = m_.state.partner(s, n);
-    return p == kNone ? classes[n] * 2 : (s == 0 ? n : p) * 2 + 1;
+    return p == MatchSide::kNone ? classes[n] * 2 : (s == 0 ? n : p) * 2 + 1;
   }
 
   const std::vector<uint32_t>& surroundings(int s, uint32_t n, const std::vector<uint32_t>& classes) {
     const MatchSide& here = m_.side(s);
     buffer_ = {here.key[n]};
     for (uint32_t v : here.operands(n))
-      buffer_.push_back(here.maker[v] == kNone ? kNone - 1 : colour(s, here.maker[v], classes));
+      buffer_.push_back(here.maker[v] == MatchSide::kNone ? MatchSide::kNone - 1 : colour(s, here.maker[v], classes));
     if (here.commutative[n]) std::sort(buffer_.begin() + 1, buffer_.end());
     for (uint32_t v = here.first_result[n]; v < here.first_result[n + 1]; ++v) {
-      buffer_.push_back(kNone);
+      buffer_.push_back(MatchSide::kNone);
       size_t begin = buffer_.size();
       for (const MatchUse& use : here.uses(v))
-        buffer_.push_back(use.is_output ? kNone - 2 : colour(s, use.user, classes));
+        buffer_.push_back(use.is_output ? MatchSide::kNone - 2 : colour(s, use.user, classes));
       std::sort(buffer_.begin() + static_cast<ptrdiff_t>(begin), buffer_.end());
     }
     return buffer_;

@@ -5,12 +5,11 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
 constexpr uint32_t kApart = 0x80000000u;  // of a port without partner: unlike every port of the other side
 
 // Partners get the number of A's port, the rest a number that only one side has.
 uint32_t colour_of_port(int s, uint32_t port, uint32_t partner) {
-  if (partner != kNone) return s == 0 ? port : partner;
+  if (partner != MatchSide::kNone) return s == 0 ? port : partner;
   return kApart | static_cast<uint32_t>(s) << 30 | port;
 }
 
@@ -39,11 +38,12 @@ void add_uses(const MatchState& state, int s, const std::vector<uint32_t>& class
 void add_type(const Pool& pool, TypeId type, MatchWords* texts, std::vector<uint32_t>* words) {
   const Type& t = pool.types[type];
   words->push_back(static_cast<uint32_t>(t.kind) << 16 | static_cast<uint32_t>(t.dtype));
-  words->push_back(t.text ? texts->text(pool.strings[t.text]) : kNone);
+  words->push_back(t.text ? texts->text(pool.strings[t.text]) : MatchSide::kNone);
   words->push_back(static_cast<uint32_t>(t.shape.size()));
   for (Expr e : t.shape) {
     std::optional<int64_t> n = pool.exprs.constant_value(e);
-    words->push_back(n ? static_cast<uint32_t>(*n) : kNone), words->push_back(n ? static_cast<uint32_t>(*n >> 32) : 0);
+    words->push_back(n ? static_cast<uint32_t>(*n) : MatchSide::kNone),
+        words->push_back(n ? static_cast<uint32_t>(*n >> 32) : 0);
   }
 }
 
@@ -83,7 +83,7 @@ void pair_in_order(const size_t (&count)[2], const ClassOf& class_of, const IsFr
     words.clear();
     if (!is_free(1, j) || !class_of(1, j, &words)) continue;
     uint32_t c = table.find(words);
-    if (c == kNone || waiting[c].empty()) continue;
+    if (c == MatchSide::kNone || waiting[c].empty()) continue;
     uint32_t i = waiting[c].back();
     waiting[c].pop_back();
     pair(i, j);
@@ -96,10 +96,11 @@ void pair_between(const size_t (&count)[2], const MayPair& may_pair, MatchState*
   uint32_t i = 0, j = 0;
   for (uint32_t end_i = 0; end_i <= count[0]; ++end_i) {
     uint32_t end_j = end_i < count[0] ? state->output_partner(0, end_i) : static_cast<uint32_t>(count[1]);
-    if (end_j == kNone || end_j < j) continue;
+    if (end_j == MatchSide::kNone || end_j < j) continue;
     bool is_even = end_i - i == end_j - j;
     for (uint32_t k = i; k < end_i; ++k)
-      is_even = is_even && state->output_partner(0, k) == kNone && state->output_partner(1, j + k - i) == kNone;
+      is_even = is_even && state->output_partner(0, k) == MatchSide::kNone &&
+                state->output_partner(1, j + k - i) == MatchSide::kNone;
     for (uint32_t k = i; is_even && k < end_i; ++k)
       if (may_pair(k, j + k - i)) state->pair_outputs(k, j + k - i);
     i = end_i + 1, j = end_j + 1;
@@ -142,7 +143,9 @@ class PortMatcher {
  private:
   const Input& input(int s, uint32_t i) const { return state_.side(s).graph->inputs()[i]; }
 
-  uint32_t text(int s, StrId id) { return id ? texts_.text(state_.side(s).graph->pool().strings[id]) : kNone; }
+  uint32_t text(int s, StrId id) {
+    return id ? texts_.text(state_.side(s).graph->pool().strings[id]) : MatchSide::kNone;
+  }
 
   bool add_identity(int s, uint32_t i, std::vector<uint32_t>* words) {
     const Input& in = input(s, i);
@@ -157,9 +160,10 @@ class PortMatcher {
     if (count != state_.side(1).input_count()) return;
     const std::vector<uint32_t>* partner = state_.match().inputs;
     for (uint32_t i = 0; i < count; ++i)
-      if (partner[0][i] != partner[1][i] || (partner[0][i] != kNone ? partner[0][i] != i : !alike(i))) return;
+      if (partner[0][i] != partner[1][i] || (partner[0][i] != MatchSide::kNone ? partner[0][i] != i : !alike(i)))
+        return;
     for (uint32_t i = 0; i < count; ++i)
-      if (partner[0][i] == kNone) state_.pair_inputs(i, i);
+      if (partner[0][i] == MatchSide::kNone) state_.pair_inputs(i, i);
   }
 
   // Whether input i has one type on both sides, but for its symbols and for what an opaque one is called.
@@ -175,10 +179,10 @@ class PortMatcher {
 
   bool add_output(int s, uint32_t o, std::vector<uint32_t>* words) {
     const Output& out = state_.side(s).graph->outputs()[o];
-    uint32_t of = kNone;
+    uint32_t of = MatchSide::kNone;
     if (out.of) {
       uint32_t v = state_.side(s).value_of[out.of.index], p = state_.value_partner(s, v);
-      of = p == kNone ? kApart | static_cast<uint32_t>(s) << 30 | v : s == 0 ? v : p;
+      of = p == MatchSide::kNone ? kApart | static_cast<uint32_t>(s) << 30 | v : s == 0 ? v : p;
     }
     *words = {static_cast<uint32_t>(out.kind), of, text(s, out.of_name), text(s, out.attribute)};
     return true;
@@ -187,7 +191,7 @@ class PortMatcher {
   template <class ClassOf>
   void inputs(const ClassOf& class_of, bool whole_classes) {
     size_t count[2] = {state_.side(0).input_count(), state_.side(1).input_count()};
-    auto is_free = [&](int s, uint32_t i) { return state_.match().inputs[s][i] == kNone; };
+    auto is_free = [&](int s, uint32_t i) { return state_.match().inputs[s][i] == MatchSide::kNone; };
     auto pair = [&](uint32_t i, uint32_t j) { state_.pair_inputs(i, j); };
     if (whole_classes) pair_classes(count, class_of, is_free, pair);
     else pair_in_order(count, class_of, is_free, pair);
@@ -197,7 +201,7 @@ class PortMatcher {
   void outputs(const ClassOf& class_of) {
     size_t count[2] = {state_.match().outputs[0].size(), state_.match().outputs[1].size()};
     pair_classes(
-        count, class_of, [&](int s, uint32_t o) { return state_.output_partner(s, o) == kNone; },
+        count, class_of, [&](int s, uint32_t o) { return state_.output_partner(s, o) == MatchSide::kNone; },
         [&](uint32_t i, uint32_t j) { state_.pair_outputs(i, j); });
   }
 
@@ -238,9 +242,10 @@ std::array<std::vector<uint32_t>, 2> classes_down(const MatchState& state) {
       operands.clear();
       for (uint32_t v : side.operands(n)) {
         uint32_t m = side.maker[v];
-        uint64_t which = m == kNone ? 0xFFFFFFFFu : v - side.first_result[m];
+        uint64_t which = m == MatchSide::kNone ? 0xFFFFFFFFu : v - side.first_result[m];
         operands.push_back(
-            static_cast<uint64_t>(m == kNone ? colour_of_port(s, v, state.value_partner(s, v)) : out[s][m]) << 32 |
+            static_cast<uint64_t>(m == MatchSide::kNone ? colour_of_port(s, v, state.value_partner(s, v)) : out[s][m])
+                << 32 |
             which);
       }
       if (side.commutative[n]) std::sort(operands.begin(), operands.end());
@@ -256,7 +261,7 @@ void match_ports(MatchState* state, MatchWords* words) { PortMatcher(state, word
 
 void match_left_outputs(MatchState* state, bool is_last) {
   size_t count[2] = {state->match().outputs[0].size(), state->match().outputs[1].size()};
-  auto is_free = [&](int s, uint32_t o) { return state->output_partner(s, o) == kNone; };
+  auto is_free = [&](int s, uint32_t o) { return state->output_partner(s, o) == MatchSide::kNone; };
   auto pair = [&](uint32_t i, uint32_t j) { state->pair_outputs(i, j); };
   auto output = [&](int s, uint32_t o) -> const Output& { return state->side(s).graph->outputs()[o]; };
   auto pair_by_value = [&](bool by_kind) {
@@ -264,7 +269,7 @@ void match_left_outputs(MatchState* state, bool is_last) {
       if (!output(s, o).value) return false;
       uint32_t v = state->side(s).value_of[output(s, o).value.index], p = state->value_partner(s, v);
       *words = {by_kind ? static_cast<uint32_t>(output(s, o).kind) : 0, s == 0 ? v : p};
-      return p != kNone;
+      return p != MatchSide::kNone;
     };
     pair_in_order(count, class_of, is_free, pair);
   };

@@ -7,12 +7,11 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
 constexpr int64_t kFar = int64_t{1} << 40;
 
 void add_neighbours(const MatchSide& a, uint32_t x, std::vector<uint32_t>* work) {
   for (uint32_t v : a.operands(x))
-    if (a.maker[v] != kNone) work->push_back(a.maker[v]);
+    if (a.maker[v] != MatchSide::kNone) work->push_back(a.maker[v]);
   for (uint32_t v = a.first_result[x]; v < a.first_result[x + 1]; ++v)
     for (const MatchUse& use : a.uses(v))
       if (!use.is_output) work->push_back(use.user);
@@ -21,17 +20,19 @@ void add_neighbours(const MatchSide& a, uint32_t x, std::vector<uint32_t>* work)
 }  // namespace
 
 std::vector<uint32_t> longest_run(const std::vector<uint32_t>& partner_of_a) {
-  std::vector<uint32_t> tails, previous(partner_of_a.size(), kNone), run;  // tails: by length - 1, positions of A
+  std::vector<uint32_t> tails, previous(partner_of_a.size(), MatchSide::kNone),
+      run;  // tails: by length - 1, positions of A
   for (uint32_t x = 0; x < partner_of_a.size(); ++x) {
     uint32_t y = partner_of_a[x];
-    if (y == kNone) continue;
+    if (y == MatchSide::kNone) continue;
     auto at =
         std::lower_bound(tails.begin(), tails.end(), y, [&](uint32_t t, uint32_t v) { return partner_of_a[t] < v; });
-    previous[x] = at == tails.begin() ? kNone : *(at - 1);
+    previous[x] = at == tails.begin() ? MatchSide::kNone : *(at - 1);
     if (at == tails.end()) tails.push_back(x);
     else *at = x;
   }
-  for (uint32_t x = tails.empty() ? kNone : tails.back(); x != kNone; x = previous[x]) run.push_back(x);
+  for (uint32_t x = tails.empty() ? MatchSide::kNone : tails.back(); x != MatchSide::kNone; x = previous[x])
+    run.push_back(x);
   std::reverse(run.begin(), run.end());
   return run;
 }
@@ -88,15 +89,15 @@ void Matching::look_ahead() {
 
 uint32_t Matching::known_value(int s, uint32_t v) const {  // as A calls it
   uint32_t p = state.value_partner(s, v);
-  return p == kNone || s == 1 ? p : v;
+  return p == MatchSide::kNone || s == 1 ? p : v;
 }
 
 uint64_t Matching::known_use(int s, const MatchUse& use) const {
   bool any_slot = !use.is_output && side(s).commutative[use.user];
   uint32_t slot = use.is_output ? 0x7FFFFFFFu : any_slot ? 0 : use.slot;
   uint32_t partner = use.is_output ? state.output_partner(s, use.user) : state.partner(s, use.user);
-  uint32_t user =
-      partner == kNone ? (use.is_output ? kNone : ahead_[s][use.user] << 1) : (s == 0 ? use.user : partner) << 1 | 1;
+  uint32_t user = partner == MatchSide::kNone ? (use.is_output ? MatchSide::kNone : ahead_[s][use.user] << 1)
+                                              : (s == 0 ? use.user : partner) << 1 | 1;
   return static_cast<uint64_t>(user) << 32 | slot;
 }
 

@@ -6,7 +6,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
 using Rank = Matching::Rank;
 
 class Sweep {
@@ -86,8 +85,8 @@ class Sweep {
       waiting[c].push_back(a[i]);
     }
     for (uint32_t y : b) {
-      uint32_t c = m_.is_free(1, y) ? table.find(class_of(1, y)) : kNone;
-      if (c == kNone || waiting[c].empty()) continue;
+      uint32_t c = m_.is_free(1, y) ? table.find(class_of(1, y)) : MatchSide::kNone;
+      if (c == MatchSide::kNone || waiting[c].empty()) continue;
       m_.pair(waiting[c].back(), y);
       waiting[c].pop_back();
     }

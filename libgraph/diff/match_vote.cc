@@ -6,7 +6,6 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kNone = MatchSide::kNone;
 constexpr size_t kMaxCandidates = Matching::kMaxCandidates;
 using Rank = Matching::Rank;
 
@@ -26,7 +25,7 @@ class Vote {
       uint32_t y = backward ? m_.count(1) - 1 - i : i;
       if (!m_.is_free(1, y) || m_.by_operands->fit(y).free_a > 0) continue;  // copies wait for `sweep`
       uint32_t x = best_partner(1, y);
-      if (x != kNone && best_partner(0, x) == y) m_.pair(x, y);
+      if (x != MatchSide::kNone && best_partner(0, x) == y) m_.pair(x, y);
     }
   }
 
@@ -37,7 +36,7 @@ class Vote {
 
   uint32_t best_partner(int s, uint32_t n) {
     propose(s, n);
-    uint32_t best = kNone;
+    uint32_t best = MatchSide::kNone;
     bool is_clear = true;
     Rank best_rank{};
     for (uint32_t c : candidates_) {
@@ -46,12 +45,12 @@ class Vote {
       PairWorth w = m_.state.worth(x, y, true);
       if (w.gain <= 0 || !w.is_allowed() || (only_same_place_ && !w.same_place)) continue;
       Rank r = m_.rank(x, y, w, s);
-      bool is_rival = best != kNone && std::equal(r.begin(), r.end() - 1, best_rank.begin());
+      bool is_rival = best != MatchSide::kNone && std::equal(r.begin(), r.end() - 1, best_rank.begin());
       if (is_rival) is_clear = false;
-      if (best != kNone && !is_rival && r > best_rank) is_clear = true;
-      if (best == kNone || r > best_rank || (r == best_rank && c < best)) best = c, best_rank = r;
+      if (best != MatchSide::kNone && !is_rival && r > best_rank) is_clear = true;
+      if (best == MatchSide::kNone || r > best_rank || (r == best_rank && c < best)) best = c, best_rank = r;
     }
-    return must_be_clear_ && !is_clear ? kNone : best;
+    return must_be_clear_ && !is_clear ? MatchSide::kNone : best;
   }
 
   // Fills candidates_ with free nodes of the other side that neighbours' partners have in n's place.
@@ -60,7 +59,7 @@ class Vote {
     uint32_t near = m_.state.expected(s, n);
     const MatchSide& here = m_.side(s);
     for (uint32_t v : here.operands(n))
-      if (uint32_t p = m_.state.value_partner(s, v); p != kNone) propose_users(1 - s, p, near);
+      if (uint32_t p = m_.state.value_partner(s, v); p != MatchSide::kNone) propose_users(1 - s, p, near);
     for (uint32_t v = here.first_result[n]; v < here.first_result[n + 1]; ++v) {
       std::span<const MatchUse> uses = here.uses(v);
       for (const MatchUse& use : uses.first(std::min(uses.size(), kMaxCandidates))) propose_operand(s, use);
@@ -92,11 +91,11 @@ class Vote {
 
   void propose_operand(int s, const MatchUse& use) {
     uint32_t there = use.is_output ? m_.state.output_partner(s, use.user) : m_.state.partner(s, use.user);
-    if (there == kNone) return;
+    if (there == MatchSide::kNone) return;
     const MatchSide& other = m_.side(1 - s);
     auto add = [&](uint32_t value) {
       uint32_t m = other.maker[value];
-      if (m != kNone && m_.is_free(1 - s, m)) candidates_.push_back(m);
+      if (m != MatchSide::kNone && m_.is_free(1 - s, m)) candidates_.push_back(m);
     };
     if (use.is_output) {
       ValueId v = other.graph->outputs()[there].value;

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cassert>
 
+#include "libgraph/chars.h"
 #include "libgraph/hashing.h"
 
 namespace sg {
 
 namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // u2 before u10: runs of digits compare as numbers of any length.
 int compare_names(std::string_view a, std::string_view b) {

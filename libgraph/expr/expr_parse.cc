@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "libgraph/chars.h"
+
 namespace sg {
 
 namespace {
@@ -10,7 +12,6 @@ namespace {
 constexpr int kMaxNesting = 4 * ExprPool::kMaxDepth;  // parentheses, calls and exponents within each other
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 // The spellings of sympy and PyTorch for the four atoms. CleanDiv divides without a remainder.

@@ -11,15 +11,13 @@ namespace {
 
 constexpr size_t kCutLength = 40;  // FX cuts the values of annotations behind so many characters
 
-bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
-
 bool take(std::string_view* s, std::string_view part) {
-  if (!starts_with(*s, part)) return false;
+  if (!s->starts_with(part)) return false;
   s->remove_prefix(part.size());
   return true;
 }
 
-std::string_view trim(std::string_view s) {
+std::string_view trim_line(std::string_view s) {
   while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
   while (!s.empty() && (s.back() == ' ' || s.back() == '\r')) s.remove_suffix(1);
   return s;
@@ -67,12 +65,12 @@ class CommentReader {
   FxContext read(std::string_view comment) {
     std::string_view s = comment;
     take(&s, "#");
-    s = trim(s);
+    s = trim_line(s);
     more(&s);
     if (take(&s, "Annotation: ")) annotation(&s);
-    s = trim(s);
+    s = trim_line(s);
     recompute(&s);
-    s = trim(s);
+    s = trim_line(s);
     if (take(&s, "Backward of forward node: ")) out_.is_backward = true;
     if (take(&s, "File: ")) source(s);
     std::sort(extra_.begin(), extra_.end());
@@ -84,13 +82,13 @@ class CommentReader {
   // "key: value, key: value # ..." in front: what print_readable was asked to add.
   void more(std::string_view* s) {
     size_t mark = s->find(" # ");
-    if (starts_with(*s, "File: ") || starts_with(*s, "Annotation: ") || starts_with(*s, "No stacktrace")) return;
+    if (s->starts_with("File: ") || s->starts_with("Annotation: ") || s->starts_with("No stacktrace")) return;
     if (mark == std::string_view::npos && s->size() >= 2 && s->substr(s->size() - 2) == " #") mark = s->size() - 2;
     if (mark == std::string_view::npos) return;
     std::string_view added = s->substr(0, mark);
     s->remove_prefix(std::min(s->size(), mark + 3));
     if (size_t at = added.find("autograd_backward: "); at != std::string_view::npos)
-      out_.is_backward = starts_with(added.substr(at + 19), "True");
+      out_.is_backward = added.substr(at + 19).starts_with("True");
     if (size_t at = added.find("seq_nr: "); at != std::string_view::npos) {
       std::string_view digits = added.substr(at + 8);
       uint64_t seq = 0;
@@ -100,7 +98,7 @@ class CommentReader {
   }
 
   void annotation(std::string_view* s) {
-    size_t length = starts_with(*s, "{") ? bracketed_length(*s) : 0;
+    size_t length = s->starts_with("{") ? bracketed_length(*s) : 0;
     if (length == 0) return void(++gaps_->unread_annotations);
     auto dict = parse_fx_expression(file_, s->substr(0, length));
     s->remove_prefix(length);
@@ -131,7 +129,7 @@ class CommentReader {
         if (!text.empty() || field != &out_.module) *field = pool_->str(text);
         return;
       }
-      if (key == "EP" || starts_with(key, "EP_")) return ep_.emplace_back(key, text), void();
+      if (key == "EP" || key.starts_with("EP_")) return ep_.emplace_back(key, text), void();
     }
     int32_t number = 0;
     std::string_view digits = value.text;
@@ -193,13 +191,13 @@ class CommentReader {
     Source source;
     source.function = StringTable::kEmpty;
     if (size_t in = s.rfind(" in "); in != std::string_view::npos) {
-      source.function = pool_->str(trim(s.substr(in + 4)));
+      source.function = pool_->str(trim_line(s.substr(in + 4)));
       s = s.substr(0, in);
     }
     size_t colon = s.rfind(':');
     if (colon == std::string_view::npos) return;
     std::string_view digits = s.substr(colon + 1);
-    if (!take_number(&digits, &source.line) || !trim(digits).empty()) return;
+    if (!take_number(&digits, &source.line) || !trim_line(digits).empty()) return;
     source.file = pool_->str(s.substr(0, colon));
     out_.source = pool_->sources.intern(source);
   }

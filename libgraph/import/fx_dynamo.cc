@@ -10,11 +10,9 @@
 namespace sg {
 namespace {
 
-bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
-
 // The word in "['word']" at `at`, which moves behind it; empty when there is none.
 std::string_view quoted_key(std::string_view source, size_t* at) {
-  if (!starts_with(source.substr(std::min(*at, source.size())), "['")) return {};
+  if (!source.substr(std::min(*at, source.size())).starts_with("['")) return {};
   size_t begin = *at + 2, end = source.find("']", begin);
   if (end == std::string_view::npos) return {};
   *at = end + 2;
@@ -30,7 +28,7 @@ bool name_of_model(std::string_view source, Pool* pool, SourceInput* input) {
   std::string fqn;
   InputKind found = InputKind::user;
   while (at < source.size() && found == InputKind::user) {
-    auto part = std::ranges::find_if(kWords, [&](const auto& w) { return starts_with(source.substr(at), w.first); });
+    auto part = std::ranges::find_if(kWords, [&](const auto& w) { return source.substr(at).starts_with(w.first); });
     if (part == std::end(kWords)) return false;
     at += part->first.size();
     std::string_view key = quoted_key(source, &at);
@@ -47,7 +45,7 @@ bool name_of_model(std::string_view source, Pool* pool, SourceInput* input) {
 // L['_x'] and L['kwargs']['_x'] are the user's _x. False: the source is another.
 bool name_of_user(std::string_view source, Pool* pool, SourceInput* input) {
   size_t at = 1;
-  std::string_view name = starts_with(source, "L[") ? quoted_key(source, &at) : std::string_view();
+  std::string_view name = source.starts_with("L[") ? quoted_key(source, &at) : std::string_view();
   if (name == "kwargs" && at != source.size()) name = quoted_key(source, &at);
   if (name.empty() || at != source.size()) return false;
   input->input.fqn = pool->str(name);
@@ -75,18 +73,18 @@ void name_from_dynamo(std::string_view name, Pool* pool, SourceInput* input) {
   }
   // L['kwargs']['input_ids'] is what the caller calls input_ids.
   for (std::string_view prefix : {"L_kwargs_", "L_"}) {
-    if (!starts_with(name, prefix) || name.size() == prefix.size()) continue;
+    if (!name.starts_with(prefix) || name.size() == prefix.size()) continue;
     input->input.fqn = pool->str(name.substr(prefix.size()));
     return;
   }
-  if (starts_with(name, "G_")) input->input.fqn = pool->str(name);  // of a module of Python
+  if (name.starts_with("G_")) input->input.fqn = pool->str(name);  // of a module of Python
 }
 
 // 3 for "primals_3", and for "arg3_1": which of Dynamo's inputs it is, from 0 on.
 std::optional<size_t> place_of(std::string_view name) {
   size_t first = 0, number = 0;
-  if (starts_with(name, "primals_")) name.remove_prefix(8), first = 1;
-  else if (starts_with(name, "arg") && name.ends_with("_1")) name = name.substr(3, name.size() - 5);
+  if (name.starts_with("primals_")) name.remove_prefix(8), first = 1;
+  else if (name.starts_with("arg") && name.ends_with("_1")) name = name.substr(3, name.size() - 5);
   else return std::nullopt;
   auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
   if (error != std::errc() || end != name.data() + name.size() || number < first) return std::nullopt;
@@ -144,7 +142,7 @@ class DynamoNames {
     Places out(program_->source.graph.inputs.size());
     for (size_t i = 0; i < out.size(); ++i) {
       const std::string& descriptor = program_->input_descriptors[i];
-      if (starts_with(descriptor, kPlain)) out[i] = std::strtoull(descriptor.c_str() + kPlain.size(), nullptr, 10);
+      if (descriptor.starts_with(kPlain)) out[i] = std::strtoull(descriptor.c_str() + kPlain.size(), nullptr, 10);
     }
     return out;
   }

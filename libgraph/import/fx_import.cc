@@ -16,8 +16,6 @@ namespace {
 constexpr int64_t kMaxFxWorld = 1 << 20;
 constexpr size_t kMaxImpliedGuards = 64;  // real graphs have a few; each is compared with all
 
-bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
-
 std::string counted(uint64_t n, std::string_view what) {
   return std::to_string(n) + " " + std::string(what) + (n == 1 ? "" : "s");
 }
@@ -187,8 +185,8 @@ class FxImporter {
   bool has_tangents(const FxProgram& program) {
     const SourceGraph& graph = program.source.graph;
     for (size_t i = 0; i < graph.inputs.size(); ++i)
-      if (starts_with(program.input_descriptors[i], "TangentAOTInput(") ||
-          starts_with(pool().strings[graph.inputs[i].name], "tangents_"))
+      if (program.input_descriptors[i].starts_with("TangentAOTInput(") ||
+          pool().strings[graph.inputs[i].name].starts_with("tangents_"))
         return true;
     return false;
   }

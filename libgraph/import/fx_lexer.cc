@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "libgraph/chars.h"
+
 namespace sg {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0; }
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 

@@ -10,15 +10,13 @@
 namespace sg {
 namespace {
 
-bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
-
 // What FX prints as signs, by the names of Python's operator module.
-constexpr std::pair<std::string_view, std::string_view> kSigns[] = {
+constexpr std::pair<std::string_view, std::string_view> kOperatorOfSign[] = {
     {"+", "add"},    {"-", "sub"},  {"*", "mul"},         {"//", "floordiv"}, {"/", "truediv"}, {"%", "mod"},
     {"**", "pow"},   {"==", "eq"},  {"!=", "ne"},         {"<", "lt"},        {"<=", "le"},     {">", "gt"},
     {">=", "ge"},    {"&", "and_"}, {"|", "or_"},         {"^", "xor"},       {"<<", "lshift"}, {">>", "rshift"},
     {"@", "matmul"}, {"is", "is_"}, {"is not", "is_not"}, {"and", "and"},     {"or", "or"}};
-constexpr std::pair<std::string_view, std::string_view> kUnarySigns[] = {
+constexpr std::pair<std::string_view, std::string_view> kOperatorOfUnarySign[] = {
     {"-", "neg"}, {"+", "pos"}, {"~", "invert"}, {"not", "not_"}};
 
 template <size_t N>
@@ -30,7 +28,7 @@ std::string operator_named(const std::pair<std::string_view, std::string_view> (
 
 // Arithmetic of Python on numbers, which graphs of operators hold too.
 bool is_host_function(std::string_view callee) {
-  return starts_with(op_of_target(callee), "python.") || starts_with(callee, "math.");
+  return op_of_target(callee).starts_with("python.") || callee.starts_with("math.");
 }
 
 }  // namespace
@@ -270,7 +268,7 @@ class ModuleLowering {
 
   // x = y, x = self.weight, x = y.shape
   Status named(const FxStatement& s, std::string_view name, const FxExpr& value) {
-    if (starts_with(value.text, "self.")) return attribute(s, name, value.text.substr(5));
+    if (value.text.starts_with("self.")) return attribute(s, name, value.text.substr(5));
     if (const FxName* known = names_.find(value.text)) {
       const FxName same = *known;  // the table may move while it grows
       names_.try_emplace(name, same);
@@ -367,8 +365,8 @@ class ModuleLowering {
       return ok_status();
     };
     if (value.kind == FxKind::subscript) return take("python.getitem");
-    if (value.kind == FxKind::binary) return take(operator_named(kSigns, value.text));
-    if (value.kind == FxKind::unary) return take(operator_named(kUnarySigns, value.text));
+    if (value.kind == FxKind::binary) return take(operator_named(kOperatorOfSign, value.text));
+    if (value.kind == FxKind::unary) return take(operator_named(kOperatorOfUnarySign, value.text));
     if (value.kind != FxKind::call) return error(value.at, "expected a call of an operator");
     const FxExpr& callee = file().child(value, 0);
     if (callee.kind != FxKind::name) return error(callee.at, "expected the name of an operator");
@@ -385,7 +383,7 @@ class ModuleLowering {
       foreign("the method `" + std::string(text.substr(dot + 1)) + "`", callee.at);
       node->refs.push_back({pool().str(base->canonical), place(callee.at)});
       node->args.push_back(Arg::value(ValueId(0)));
-    } else if (starts_with(text, "self.")) {
+    } else if (text.starts_with("self.")) {
       op = "module." + std::string(text.substr(5));
       uint32_t child = child_module(text.substr(5));
       if (child == kNoFx) foreign("the module `" + std::string(text.substr(5)) + "`", callee.at);
@@ -395,7 +393,7 @@ class ModuleLowering {
       }
     } else {
       op = op_of_target(text);
-      if (starts_with(text, "torch.ops.")) ++program_->operator_calls;
+      if (text.starts_with("torch.ops.")) ++program_->operator_calls;
       else if (!is_host_function(text)) foreign("`" + std::string(text) + "`", callee.at);
     }
     node->op = pool().str(op);

@@ -12,8 +12,6 @@ constexpr std::string_view kLayouts[] = {"strided",    "sparse_coo", "sparse_csr
 constexpr std::string_view kMemoryFormats[] = {"contiguous_format", "preserve_format", "channels_last",
                                                "channels_last_3d"};
 
-bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
-
 template <size_t N>
 bool is_one_of(std::string_view s, const std::string_view (&list)[N]) {
   return std::find(std::begin(list), std::end(list), s) != std::end(list);
@@ -161,8 +159,8 @@ Result<Arg> FxArgs::name(const FxExpr& e) {
   }
   if (e.text == "inf" || e.text == "math.inf") return Arg::floating(std::numeric_limits<double>::infinity());
   if (e.text == "nan" || e.text == "math.nan") return Arg::floating(std::numeric_limits<double>::quiet_NaN());
-  if (starts_with(e.text, "torch.ops.")) return text(ArgKind::op, e.text.substr(10));
-  if (starts_with(e.text, "torch.")) {
+  if (e.text.starts_with("torch.ops.")) return text(ArgKind::op, e.text.substr(10));
+  if (e.text.starts_with("torch.")) {
     std::string_view name = e.text.substr(6);
     if (auto dtype = parse_torch_dtype(name)) return Arg::dtype(*dtype);
     if (is_one_of(name, kLayouts)) return text(ArgKind::layout, name);

@@ -8,8 +8,6 @@
 namespace sg {
 namespace {
 
-bool starts_with(std::string_view s, std::string_view part) { return s.substr(0, part.size()) == part; }
-
 // "ParamAOTInput(target='layers.0.weight')" with "target": layers.0.weight
 std::string_view field_of(std::string_view descriptor, std::string_view key) {
   size_t at = descriptor.find(std::string(key) + "='");
@@ -27,7 +25,7 @@ std::string_view inner_of(std::string_view descriptor, std::string_view key) {
 
 // tangents_1: what AOTAutograd calls the gradient of an output.
 bool is_tangent_name(std::string_view name) {
-  return starts_with(name, "tangents_") && name.size() > 9 &&
+  return name.starts_with("tangents_") && name.size() > 9 &&
          std::all_of(name.begin() + 9, name.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
@@ -44,13 +42,13 @@ TypeId type_of(const SourceGraph& graph, StrId name) {
 
 void classify_input(std::string_view descriptor, Pool* pool, SourceInput* input) {
   if (input->input.kind != InputKind::user) return;
-  if (starts_with(descriptor, "ParamAOTInput(")) {
+  if (descriptor.starts_with("ParamAOTInput(")) {
     input->input.kind = InputKind::parameter;
     input->input.fqn = pool->str(field_of(descriptor, "target"));
-  } else if (starts_with(descriptor, "BufferAOTInput(")) {
+  } else if (descriptor.starts_with("BufferAOTInput(")) {
     input->input.kind = InputKind::buffer;
     input->input.fqn = pool->str(field_of(descriptor, "target"));
-  } else if (starts_with(descriptor, "TangentAOTInput(") ||
+  } else if (descriptor.starts_with("TangentAOTInput(") ||
              (descriptor.empty() && is_tangent_name(pool->strings[input->name]))) {
     input->input.kind = InputKind::tangent;
   }
@@ -89,7 +87,7 @@ void classify_by_place(SourceGraph* graph, const Pool& pool) {
   if (!is_joint(*graph, pool)) return;
   std::vector<StrId> primals;
   for (const SourceInput& input : graph->inputs)
-    if (starts_with(pool.strings[input.name], "primals_")) primals.push_back(input.name);
+    if (pool.strings[input.name].starts_with("primals_")) primals.push_back(input.name);
   const size_t begin = graph->outputs.size() - primals.size();
   for (size_t k = 0; k < primals.size(); ++k) {
     SourceOutput& output = graph->outputs[begin + k];
@@ -126,12 +124,12 @@ void classify_fx_ports(FxProgram* program, Pool* pool) {
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     SourceOutput& output = graph.outputs[i];
     std::string_view descriptor = program->output_descriptors[i];
-    if (starts_with(descriptor, "PlainAOTOutput(")) plain.push_back(i);
-    has_gradients = has_gradients || starts_with(descriptor, "GradAOTOutput(");
+    if (descriptor.starts_with("PlainAOTOutput(")) plain.push_back(i);
+    has_gradients = has_gradients || descriptor.starts_with("GradAOTOutput(");
     if (!output.value.name) continue;
-    std::string_view key = starts_with(descriptor, "GradAOTOutput(")            ? "grad_of"
-                           : starts_with(descriptor, "InputMutationAOTOutput(") ? "mutated_input"
-                                                                                : "";
+    std::string_view key = descriptor.starts_with("GradAOTOutput(")            ? "grad_of"
+                           : descriptor.starts_with("InputMutationAOTOutput(") ? "mutated_input"
+                                                                               : "";
     if (opaque.count(output.value.name) != 0) output.output.kind = OutputKind::opaque;
     if (key.empty()) continue;
     output.output.kind = key == "grad_of" ? OutputKind::gradient : OutputKind::buffer;
@@ -211,7 +209,7 @@ class Joiner {
   bool is_tangent(size_t i) const {
     const SourceInput& input = in_.source.graph.inputs[i];
     const std::string& descriptor = in_.input_descriptors[i];
-    return starts_with(descriptor, "TangentAOTInput(") ||
+    return descriptor.starts_with("TangentAOTInput(") ||
            (descriptor.empty() && is_tangent_name(pool_->strings[input.name]));
   }
 

@@ -51,7 +51,7 @@ constexpr std::string_view kBeyondIntegers[] = {"ToFloat",
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 
-std::string_view trim(std::string_view s) {
+std::string_view trim_spaces(std::string_view s) {
   while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
   while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
   return s;
@@ -125,7 +125,7 @@ Result<FxType> FxTypes::read(const FxFile& file, uint32_t annotation) {
     if (literal.size() < 2 || literal.front() == 'b' || literal.find('\\') != std::string_view::npos) return FxType();
     own_ = {};
     Reading r{&file, file.expr(annotation).at, literal};
-    SG_ASSIGN(FxType type, read_text(r, trim(literal.substr(1, literal.size() - 2))));
+    SG_ASSIGN(FxType type, read_text(r, trim_spaces(literal.substr(1, literal.size() - 2))));
     known = types_.try_emplace(literal, {type, own_}).first;
   }
   gaps_->strides += known->gaps.strides;
@@ -139,14 +139,14 @@ Result<FxType> FxTypes::read_text(const Reading& r, std::string_view text) {
   std::string_view name = class_of(text);
   if (name.empty()) return tensor(r, text);
   text = text.substr(name.size() + 1, text.size() - name.size() - 2);
-  if (name == "Sym") return scalar(trim(text));
+  if (name == "Sym") return scalar(trim_spaces(text));
   ++own_.subclasses;
   // The tensor inside ends before ", placements": behind its last bracket or device.
   int depth = 0;
   size_t end = 0;
   for (; end < text.size() && !(text[end] == ',' && depth == 0); ++end)
     depth += text[end] == '[' || text[end] == '(' ? 1 : text[end] == ']' || text[end] == ')' ? -1 : 0;
-  return tensor(r, trim(text.substr(0, end)));
+  return tensor(r, trim_spaces(text.substr(0, end)));
 }
 
 // f32[4, s0][s0, 1]cuda:0
@@ -208,11 +208,11 @@ Result<std::optional<std::vector<Expr>>> FxTypes::sizes(const Reading& r, std::s
   std::string_view inside = text->substr(1, end - 1);
   text->remove_prefix(end + 1);
   std::optional<std::vector<Expr>> out(std::in_place);
-  while (!trim(inside).empty()) {
+  while (!trim_spaces(inside).empty()) {
     size_t comma = 0;
     for (depth = 0; comma < inside.size() && !(inside[comma] == ',' && depth == 0); ++comma)
       depth += inside[comma] == '(' ? 1 : inside[comma] == ')' ? -1 : 0;
-    std::string_view item = trim(inside.substr(0, comma));
+    std::string_view item = trim_spaces(inside.substr(0, comma));
     inside.remove_prefix(std::min(comma + 1, inside.size()));
     if (goes_beyond_integers(item)) {
       out.reset();

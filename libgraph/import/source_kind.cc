@@ -6,7 +6,7 @@ namespace sg {
 namespace {
 
 constexpr size_t kHead = 1 << 16;  // a source shows what it is within this many bytes
-constexpr std::string_view kNames[] = {"capture", "pt2", "fx", "torch-trace", "unknown"};
+constexpr std::string_view kKindNames[] = {"capture", "pt2", "fx", "torch-trace", "unknown"};
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
@@ -25,11 +25,11 @@ bool looks_like_fx(std::string_view head) {
 
 }  // namespace
 
-std::string_view source_kind_name(SourceKind kind) { return kNames[static_cast<size_t>(kind)]; }
+std::string_view source_kind_name(SourceKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
 
 std::optional<SourceKind> source_kind_named(std::string_view name) {
-  for (size_t i = 0; i < std::size(kNames); ++i)
-    if (kNames[i] == name) return static_cast<SourceKind>(i);
+  for (size_t i = 0; i < std::size(kKindNames); ++i)
+    if (kKindNames[i] == name) return static_cast<SourceKind>(i);
   return std::nullopt;
 }
 

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <charconv>
 
+#include "libgraph/chars.h"
+
 namespace sg {
 namespace {
 
 using simdjson::dom::element;
 using simdjson::dom::object;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool ends_with(std::string_view s, std::string_view part) {
   return s.size() >= part.size() && s.substr(s.size() - part.size()) == part;
 }

@@ -109,10 +109,6 @@ Status give_elementwise(InferCall& c, const Operands& operands, DType dtype) {
 
 DType floated(DType t) { return is_floating(t) || is_complex(t) ? t : DType::f32; }
 
-DType real_part(DType t) {
-  return t == DType::c128 ? DType::f64 : t == DType::c64 ? DType::f32 : t == DType::c32 ? DType::f16 : t;
-}
-
 Exprs strides_for(InferCall& c, const Type& t, MemoryFormat format) {
   if (format == MemoryFormat::preserve) return c.sizes.preserved(t);
   size_t rank = format == MemoryFormat::channels_last ? 4 : 5;

@@ -37,10 +37,6 @@ Status reduced(InferCall& c, DType dtype) {
   return c.give_contiguous(dtype, std::move(shape), *self);
 }
 
-DType real_part(DType t) {
-  return t == DType::c128 ? DType::f64 : t == DType::c64 ? DType::f32 : t == DType::c32 ? DType::f16 : t;
-}
-
 DType summed(DType t) { return is_floating(t) || is_complex(t) ? t : DType::i64; }
 
 // Values and indices of the shape of `self`, with the given strides.

@@ -7,13 +7,14 @@
 #include <string>
 #include <string_view>
 
+#include "libgraph/chars.h"
+
 namespace sg::text {
 
 inline constexpr size_t kTypeColumn = 64;  // results, `=`, op and arguments are padded to this width
 inline constexpr int kMaxDepth = 200;      // of lists in arguments and types, of JSON
 inline constexpr uint32_t kRunLength = 5;  // as many ranks in a row are written `0..4`
 
-constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 // Names, modules, roles, functions: letters, digits, `_` and `.`

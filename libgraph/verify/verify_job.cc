@@ -11,7 +11,7 @@ namespace {
 
 std::string rank_text(uint32_t r) { return "rank " + std::to_string(r); }
 
-std::string group_text(const Check& c, const Group& g) {
+std::string group_title(const Check& c, const Group& g) {
   return "group @" + std::string(c.str(g.axis)) + (g.ordinal ? ":" + std::to_string(g.ordinal) : "");
 }
 
@@ -45,7 +45,7 @@ void check_world(Check& c) {
 namespace {
 
 void check_group_part(Check& c, size_t index, const GroupPart& part, std::unordered_set<uint32_t>* members) {
-  std::string group = group_text(c, c.job.groups[index]);
+  std::string group = group_title(c, c.job.groups[index]);
   if (part.ranks.empty()) c.fail_item("group", index, group + " has a part without ranks");
   for (uint32_t r : part.ranks) {
     if (r >= c.job.world)
@@ -70,7 +70,7 @@ void check_groups(Check& c) {
   std::unordered_set<uint64_t> identities;
   for (size_t index = 0; index < c.job.groups.size(); ++index) {
     const Group& g = c.job.groups[index];
-    std::string group = group_text(c, g);
+    std::string group = group_title(c, g);
     if (!identities.insert(uint64_t{g.axis.index} << 32 | g.ordinal).second)
       c.fail_item("group", index, "two groups are " + group, "tell them apart by an ordinal: @axis:1");
     if (g.parts.empty()) c.fail_item("group", index, group + " has no ranks");

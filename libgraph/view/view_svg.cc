@@ -31,7 +31,7 @@ std::string escaped(std::string_view s) {
   return out;
 }
 
-void text(std::string* out, double x, double y, const std::string& s, const char* anchor = "start") {
+void put_text(std::string* out, double x, double y, const std::string& s, const char* anchor = "start") {
   *out += format("<text x=\"%.1f\" y=\"%.1f\"", x, y) + " text-anchor=\"" + anchor + "\">" + escaped(s) + "</text>\n";
 }
 
@@ -139,16 +139,16 @@ std::string view_svg(const Job& job, const ViewSources& from) {
       format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\"", kLeft + kWidth + 20, height) +
       " font-family=\"system-ui, sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" "
       "fill=\"white\"/>\n";
-  text(&out, kLeft, 24,
-       from.name + " on " + from.machine + ": " + format("%.2f ms", t.makespan_us / 1000) + ", peak " +
-           human_bytes(static_cast<double>(live.lower_bound_bytes)) + " live");
+  put_text(&out, kLeft, 24,
+           from.name + " on " + from.machine + ": " + format("%.2f ms", t.makespan_us / 1000) + ", peak " +
+               human_bytes(static_cast<double>(live.lower_bound_bytes)) + " live");
   for (size_t i = 0; i < lanes.names().size(); ++i)
-    text(&out, kLeft - 10, kTop + kLane * static_cast<double>(i) + 15, lanes.names()[i], "end");
+    put_text(&out, kLeft - 10, kTop + kLane * static_cast<double>(i) + 15, lanes.names()[i], "end");
   out += lanes.bars();
-  text(&out, kLeft - 10, memory_top + kMemory / 2, "live memory", "end");
+  put_text(&out, kLeft - 10, memory_top + kMemory / 2, "live memory", "end");
   out += memory_curve(view, live, t, memory_top);
   for (int tick = 0; tick <= 10; ++tick)
-    text(&out, kLeft + kWidth * tick / 10, height - 16, format("%.2f ms", t.makespan_us * tick / 10000), "middle");
+    put_text(&out, kLeft + kWidth * tick / 10, height - 16, format("%.2f ms", t.makespan_us * tick / 10000), "middle");
   return out + "</svg>\n";
 }
 
