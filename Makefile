@@ -1,6 +1,7 @@
 # Stepgraph: a thin front of CMake. `make help` lists the targets.
 #
-# build/ holds the release build, every tool in build/bin. BUILD_TYPE, JOBS and PREFIX may be given.
+# build/ holds the release build, every tool in build/bin. BUILD, PRESET, JOBS and PREFIX may be given; UNITY=ON, where
+# BUILD is new, compiles files in batches: in half the time from nothing, slower after an edit.
 
 BUILD      ?= build
 PRESET     ?= release
@@ -9,6 +10,7 @@ JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
 PYTHON     ?= python3
 GENERATOR  := $(shell command -v ninja >/dev/null 2>&1 && echo Ninja || echo "Unix Makefiles")
 STRICT     := $(if $(CI),-DSG_WARNINGS_AS_ERRORS=ON,)
+UNITY      ?= OFF
 MAKEFLAGS  += --no-print-directory
 
 .PHONY: all deps configure demo test test-all bench fuzz fuzz-short install package update format debug asan tsan cuda stats clean help
@@ -21,8 +23,8 @@ deps:
 	@cmake/install-dependencies.sh
 
 configure: deps
-	@test -f $(BUILD)/CMakeCache.txt || cmake -G "$(GENERATOR)" --preset $(PRESET) -B $(BUILD) $(STRICT) >/dev/null \
-	  || { rm -f $(BUILD)/CMakeCache.txt; cmake -G "$(GENERATOR)" --preset $(PRESET) -B $(BUILD) $(STRICT); }
+	@test -f $(BUILD)/CMakeCache.txt || cmake -G "$(GENERATOR)" --preset $(PRESET) -B $(BUILD) $(STRICT) -DSG_UNITY=$(UNITY) >/dev/null \
+	  || { rm -f $(BUILD)/CMakeCache.txt; cmake -G "$(GENERATOR)" --preset $(PRESET) -B $(BUILD) $(STRICT) -DSG_UNITY=$(UNITY); }
 
 demo: all  ## the main job end to end, on a small real step
 	@examples/04_run_a_moe_step/run.sh $(BUILD)/bin $(BUILD)/moe-profile.json

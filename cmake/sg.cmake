@@ -37,9 +37,21 @@ if(SG_SANITIZE)
   target_link_options(sg_flags INTERFACE -fsanitize=${SG_SANITIZE})
 endif()
 
+# With SG_UNITY neighbours of one folder are compiled together; headers are then read once a batch. Kernels never are.
+set(SG_UNITY_FILES 6)
+
 function(sg_library name)
-  add_library(${name} STATIC ${ARGN})
+  set(files ${ARGN})
+  if(SG_UNITY)
+    list(SORT files)
+  endif()
+  add_library(${name} STATIC ${files})
   target_link_libraries(${name} PUBLIC sg_flags)
+  if(SG_UNITY)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${SG_UNITY_FILES})
+    list(FILTER files INCLUDE REGEX "^cpu/")
+    set_source_files_properties(${files} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
 endfunction()
 
 function(sg_tool name)
