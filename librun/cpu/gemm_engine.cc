@@ -97,21 +97,28 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_
   const bool stream = last && !add && job.direct && job.alpha == 1 && !job.self.data && job.m * job.n > kStreamSums;
   auto* copy = reinterpret_cast<float*>(panel + whole.panel_size());
   MatrixView b = job.b.at(depth.begin, j);
+  SumStore store;
   UnitTiles tiles;
   for (int64_t end = j + columns; j < end; j += kUnitColumns) {
-    int64_t width = std::min(kUnitColumns, end - j);
+    const int64_t width = std::min(kUnitColumns, end - j);
     pack_panel(b, depth.size(), width, panel);
     b = job.b.at(depth.begin, j + kUnitColumns);
     Prefetch next = bring(&b, depth.size(), std::min(kUnitColumns, end - j - kUnitColumns), copy);
-    int64_t steps_in_all = std::max<int64_t>(1, whole.steps * ((block.rows() + row_grain() - 1) / row_grain()));
-    for (int64_t i = 0; i < block.rows(); i += row_grain()) {
-      int64_t rows = std::min(row_grain(), block.rows() - i);
+    const int64_t steps_in_all = std::max<int64_t>(1, whole.steps * ((block.rows() + row_grain() - 1) / row_grain()));
+    const int64_t lines_a_step = next.lines() / steps_in_all + 1;
+    auto rows_at = [&](int64_t i) { return std::min(row_grain(), block.rows() - i); };
+    auto mend = [&](bool nan, int64_t i) {
+      if (!nan || !last) return;
+      if (job.added) add_repaired(block, whole, i, rows_at(i), j, width);
+      else repair(block, i, rows_at(i), j, width);
+    };
+    int64_t i = 0;
+    for (; i < block.rows(); i += row_grain()) {
       UnitSums sums{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, add, stream, job.added};
-      bool nan = multiply_tiles(whole, i / kUnitLines, rows, width, sums, &next, next.lines() / steps_in_all + 1);
-      if (!nan || !last) continue;
-      if (job.added) add_repaired(block, whole, i, rows, j, width);
-      else repair(block, i, rows, j, width);
+      const bool nan = multiply_tiles(whole, i / kUnitLines, rows_at(i), width, sums, &store, &next, lines_a_step);
+      if (i > 0) mend(nan, i - row_grain());
     }
+    if (i > 0) mend(store.finish(), i - row_grain());
     next.finish();
   }
 }
@@ -146,8 +153,11 @@ void UnitEngine::add_repaired(const GemmBlock<float>& block, const UnitProduct& 
                               int64_t j, int64_t columns) const {
   alignas(64) float again[2 * kUnitLines * kUnitColumns];
   bool is_nan[2 * kUnitLines * kUnitColumns];
+  SumStore store;
   Prefetch nothing;
-  multiply_tiles(whole, first / kUnitLines, rows, columns, {again, kUnitColumns, false, false, false}, &nothing, 0);
+  multiply_tiles(whole, first / kUnitLines, rows, columns, {again, kUnitColumns, false, false, false}, &store, &nothing,
+                 0);
+  store.finish();
   std::transform(again, again + rows * kUnitColumns, is_nan, [](float x) { return std::isnan(x); });
   const int64_t top = block.i0 + first;
   repair({block.job, top, top + rows, j, j + columns, again, kUnitColumns}, 0, rows, j, columns);

@@ -34,6 +34,10 @@ SG_AVX512_OP __m512i interleave(__m256i even, __m256i odd) {
   return _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
+SG_AVX512_OP __m512i side_by_side(__m256i first, __m256i second) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+}
+
 // Takes the nearest bf16 of each number away from it, ties away from zero. The difference is exact.
 SG_AVX512_OP __m512i take_bf16(Pairs* rest) {
   const __m512i half = _mm512_set1_epi32(0x8000), mask = _mm512_set1_epi32(static_cast<int>(0xFFFF0000u));
@@ -135,10 +139,27 @@ SG_AVX512 void store_turned(const __m512i* parts, Place to) {
   }
 }
 
+// 32 numbers of one line, times 2^-exponents, in parts of f16: neighbours are pairs as they are.
+SG_AVX512_OP void split_line_f16(const float* from, int64_t depth, __m512 exponents, __m512i* parts, int64_t step) {
+  const __m512 scale = _mm512_sub_ps(_mm512_setzero_ps(), exponents);
+  const __m512 first = _mm512_scalef_ps(load(from, depth), scale);
+  const __m512 second = _mm512_scalef_ps(load(from + 16, depth - 16), scale);
+  const __m256i first_high = _mm512_cvtps_ph(first, _MM_FROUND_TO_NEAREST_INT),
+                second_high = _mm512_cvtps_ph(second, _MM_FROUND_TO_NEAREST_INT);
+  parts[0] = side_by_side(first_high, second_high);
+  parts[step] =
+      side_by_side(_mm512_cvtps_ph(_mm512_sub_ps(first, _mm512_cvtph_ps(first_high)), _MM_FROUND_TO_NEAREST_INT),
+                   _mm512_cvtps_ph(_mm512_sub_ps(second, _mm512_cvtph_ps(second_high)), _MM_FROUND_TO_NEAREST_INT));
+}
+
 template <Units kUnits>
 SG_AVX512_OP void split_lines(const float* from, int64_t line_step, int64_t lines, int64_t depth,
                               const LineScales& scales, Place to) {
   for (int i = 0; i < kUnitLines; ++i) {
+    if (kUnits == Units::f16 && i < lines) {
+      split_line_f16(from + i * line_step, depth, _mm512_set1_ps(scales.exponent[i]), to.at + i, to.step);
+      continue;
+    }
     Pairs pairs{_mm512_setzero_ps(), _mm512_setzero_ps()};
     if (i < lines) pairs = load_along(from + i * line_step, depth);
     split<kUnits>(pairs, kUnits == Units::f16 ? _mm512_set1_ps(scales.exponent[i]) : _mm512_setzero_ps(), to.at + i,

@@ -98,25 +98,27 @@ template <Units kUnits, bool kSwapped, int kTall>
   }
 }
 
-constexpr int64_t kSumTile = kUnitLines * kUnitLines;
-
-// Into sums[tile of A, tile of B, row, column].
+// Into sums->place(), while what was there before is stored.
 template <Units kUnits, bool kSwapped, int kTall>
-void sum_steps(const UnitProduct& p, int64_t first, float* sums, Prefetch* next, int64_t lines_a_step) {
+void sum_steps(const UnitProduct& p, int64_t first, SumStore* sums, Prefetch* next, int64_t lines_a_step) {
   constexpr int kParts = parts_of(kUnits);
+  const int64_t rows_a_step = sums->rows_left() / std::max<int64_t>(p.steps, 1) + 1;
   clear<0>(), clear<1>(), clear<2>(), clear<3>();
   const uint16_t* a = p.a + first * p.row_tile_size() + kUnitHead;
   const uint16_t* b = p.b + 2 * kUnitHead;
   const int64_t a_tile_step = p.row_tile_size();
   for (int64_t s = 0; s < p.steps; ++s, a += kParts * kUnitTile, b += 2 * kParts * kUnitTile) {
     next->issue(lines_a_step);
+    sums->store(rows_a_step);
     step<kUnits, kSwapped, kTall>(a, a_tile_step, b);
   }
-  store<0>(sums, 64), store<1>(sums + kSumTile, 64);
-  if (kTall == 2) store<2>(sums + 2 * kSumTile, 64), store<3>(sums + 3 * kSumTile, 64);
+  float* place = sums->place();
+  constexpr int64_t kTile = SumStore::kTile;
+  store<0>(place, 64), store<1>(place + kTile, 64);
+  if (kTall == 2) store<2>(place + 2 * kTile, 64), store<3>(place + 3 * kTile, 64);
 }
 
-using SumSteps = void (*)(const UnitProduct&, int64_t, float*, Prefetch*, int64_t);
+using SumSteps = void (*)(const UnitProduct&, int64_t, SumStore*, Prefetch*, int64_t);
 
 template <Units kUnits>
 constexpr SumSteps kSums[2][2] = {{sum_steps<kUnits, false, 1>, sum_steps<kUnits, false, 2>},
@@ -157,18 +159,19 @@ SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSum
 
 const LineScales* scales_at(const uint16_t* head) { return reinterpret_cast<const LineScales*>(head); }
 
-__attribute__((target("avx512f"))) bool store_sums(const UnitProduct& p, int64_t first, int64_t rows, int64_t columns,
-                                                   const float* sums, const UnitSums& to) {
+// Rows [begin, end). Returns whether any number is NaN.
+__attribute__((target("avx512f"))) bool store_rows(const UnitProduct& p, int64_t first, int64_t begin, int64_t end,
+                                                   int64_t columns, const float* sums, const UnitSums& to) {
   const bool scaled = p.units == Units::f16;
   __mmask16 nan = 0;
-  for (int64_t i = 0; i < rows; ++i)
+  for (int64_t i = begin; i < end; ++i)
     for (int64_t half = 0; half * kUnitLines < columns; ++half) {
       const int64_t width = std::min(kUnitLines, columns - half * kUnitLines), line = i % kUnitLines;
       const auto lanes = static_cast<__mmask16>(width == kUnitLines ? 0xFFFF : (1 << width) - 1);
       Scales scales;
       if (scaled)
         scales = scales_of(*scales_at(p.a + (first + i / kUnitLines) * p.row_tile_size()), line, scales_at(p.b)[half]);
-      const __m512 sum = _mm512_load_ps(sums + (i / kUnitLines * 2 + half) * kSumTile + line * kUnitLines);
+      const __m512 sum = _mm512_load_ps(sums + (i / kUnitLines * 2 + half) * SumStore::kTile + line * kUnitLines);
       nan |= store_row(sum, scaled ? &scales : nullptr, to, lanes, to.c + i * to.step + half * kUnitLines);
     }
   return nan != 0;
@@ -194,15 +197,35 @@ UnitTiles::~UnitTiles() {
   _mm_sfence();  // streamed sums, before this thread says that it is done
 }
 
+void SumStore::begin(const UnitProduct& product, int64_t first, int64_t rows, int64_t columns, const UnitSums& to) {
+  at_ = 1 - at_;
+  product_ = product, to_ = to;
+  first_ = first, rows_ = rows, columns_ = columns, row_ = 0;
+  nan_ = false;
+}
+
+void SumStore::store(int64_t rows) {
+  const int64_t end = std::min(row_ + rows, rows_);
+  if (row_ == end) return;
+  nan_ |= store_rows(product_, first_, row_, end, columns_, sums_[at_], to_);
+  row_ = end;
+}
+
+bool SumStore::finish() {
+  store(rows_left());
+  return nan_;
+}
+
 bool multiply_tiles(const UnitProduct& p, int64_t first, int64_t rows, int64_t columns, const UnitSums& to,
-                    Prefetch* next, int64_t lines_a_step) {
+                    SumStore* store, Prefetch* next, int64_t lines_a_step) {
   if (!to.stream)
     for (int64_t i = 0; i < rows; ++i)  // where the sums go, while they are made
       __builtin_prefetch(to.c + i * to.step, 1), __builtin_prefetch(to.c + i * to.step + kUnitLines, 1);
-  alignas(64) float sums[4 * kSumTile];
   const auto& of_units = p.units == Units::f16 ? kSums<Units::f16> : kSums<Units::bf16>;
-  of_units[p.swapped][rows > kUnitLines](p, first, sums, next, lines_a_step);
-  return store_sums(p, first, rows, columns, sums, to);
+  of_units[p.swapped][rows > kUnitLines](p, first, store, next, lines_a_step);
+  const bool nan = store->finish();
+  store->begin(p, first, rows, columns, to);
+  return nan;
 }
 
 }  // namespace sg::cpu

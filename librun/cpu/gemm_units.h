@@ -57,9 +57,33 @@ struct UnitSums {
   bool spare;   // what is there where the sum is NaN
 };
 
-// c (+)= a b for `rows` rows from row tile `first` on, at most two tiles of them, and `columns` columns. Returns
-// whether any of what was stored, or spared, is NaN.
+// Sums on their way from the units to memory. Those of one product are stored a few at a time between the steps of the
+// next, which units take longer for than the rest of the processor.
+class SumStore {
+ public:
+  static constexpr int64_t kTile = kUnitLines * kUnitLines;
+
+  // Where the next sums are made: [tile of A, tile of B, row, column].
+  float* place() { return sums_[1 - at_]; }
+  // They are made, and go to `to`; scales are read until they are stored. REQUIRES: what was there before is finished
+  void begin(const UnitProduct& product, int64_t first, int64_t rows, int64_t columns, const UnitSums& to);
+  int64_t rows_left() const { return rows_ - row_; }
+  void store(int64_t rows);
+  // Stores what is left. Returns whether any of what was stored, or spared, is NaN.
+  bool finish();
+
+ private:
+  alignas(64) float sums_[2][4 * kTile];
+  int at_ = 0;
+  UnitProduct product_;
+  UnitSums to_ = {};
+  int64_t first_ = 0, rows_ = 0, columns_ = 0, row_ = 0;
+  bool nan_ = false;
+};
+
+// c (+)= a b for `rows` rows from row tile `first` on, at most two tiles of them, and `columns` columns, left to
+// `store`; what was left to it before is stored now. Returns whether any of that is NaN.
 bool multiply_tiles(const UnitProduct& product, int64_t first, int64_t rows, int64_t columns, const UnitSums& to,
-                    Prefetch* next, int64_t lines_a_step);
+                    SumStore* store, Prefetch* next, int64_t lines_a_step);
 
 }  // namespace sg::cpu
