@@ -153,6 +153,16 @@ bool is_folder(const std::string& operand) {
   return operand != "-" && ::stat(operand.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+bool is_plain_file(const std::string& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool is_link(const std::string& path) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+}
+
 Result<std::vector<std::string>> entries_of(const std::string& folder) {
   DIR* dir = ::opendir(folder.c_str());
   if (dir == nullptr) return unreadable(folder, std::string("cannot open the folder: ") + std::strerror(errno));

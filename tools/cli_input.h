@@ -29,6 +29,9 @@ struct Bytes {
 Result<Bytes> read_bytes(const std::string& operand, const std::function<bool(std::string_view head)>& wants = {});
 
 bool is_folder(const std::string& operand);
+// Whether it can be read without waiting and has an end: no pipe, no device. A link is what it points to.
+bool is_plain_file(const std::string& path);
+bool is_link(const std::string& path);
 // The names in a folder, sorted; without . and ..
 Result<std::vector<std::string>> entries_of(const std::string& folder);
 

@@ -11,6 +11,8 @@ namespace sg::cli {
 namespace {
 
 constexpr size_t kExcerptColumns = 100;  // of a source line; longer ones are cut around the caret
+constexpr size_t kLineBytes =
+    1000;  // of a message's line; longer ones, of a name or a list without end, lose their middle
 
 // A message that cannot be written has nowhere else to go: failures are ignored.
 void write_stderr(std::string_view text) {
@@ -49,6 +51,15 @@ std::string visible(std::string_view s) {
 }
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+// A line of a message as it is shown: what is wrong stands at its end.
+std::string shown(std::string_view s) {
+  if (s.size() <= kLineBytes) return visible(s);
+  size_t head = kLineBytes * 2 / 3, tail = s.size() - kLineBytes / 4;
+  while (continues_character(s[head])) --head;
+  while (tail < s.size() && continues_character(s[tail])) ++tail;
+  return visible(s.substr(0, head)) + " [... " + std::to_string(tail - head) + " bytes ...] " + visible(s.substr(tail));
+}
 
 // Start and end of the part of `line` that is shown: kExcerptColumns bytes around `at`, no character cut in two.
 std::pair<size_t, size_t> excerpt(std::string_view line, size_t at) {
@@ -89,21 +100,21 @@ std::string severity_word(Severity severity, bool color) {
 
 std::string as_text(const std::string& tool, const Diagnostic& d, bool color) {
   std::string out = tool + ": ";
-  std::string where = visible(print_location(d.where));
+  std::string where = shown(print_location(d.where));
   if (!where.empty()) out += where + ": ";
   // What stands below the first line is indented, so that it never looks like a message; other line breaks are \x0a.
   size_t end = std::min(d.message.find("\n  "), d.message.size());
-  out += severity_word(d.severity, color) + " " + visible(d.message.substr(0, end));
+  out += severity_word(d.severity, color) + " " + shown(d.message.substr(0, end));
   if (!d.rule.empty()) out += " [" + d.rule + "]";
   out += "\n";
   while (end < d.message.size()) {
     size_t begin = end + 1;
     end = std::min(d.message.find("\n  ", begin), d.message.size());
-    std::string line = visible(d.message.substr(begin, end - begin));
+    std::string line = shown(d.message.substr(begin, end - begin));
     out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   if (!d.source_line.empty()) out += source_with_caret(d, color);
-  if (!d.hint.empty()) out += tool + ": " + colored("hint:", "1;36", color) + " " + visible(d.hint) + "\n";
+  if (!d.hint.empty()) out += tool + ": " + colored("hint:", "1;36", color) + " " + shown(d.hint) + "\n";
   return out;
 }
 

@@ -8,7 +8,8 @@
 namespace sg::cli {
 namespace {
 
-// A folder's files with graphs; ranks have folders of their own in some.
+// A folder's files with graphs; ranks have folders of their own in some. Links are passed over, so that nothing outside of the folder
+// is read and none is read twice; so are pipes and devices.
 constexpr int kMaxFolderDepth = 3;
 constexpr size_t kMaxFolderFiles = 100000;
 
@@ -16,9 +17,10 @@ Status collect(const std::string& root, const std::string& inside, int depth, st
   SG_ASSIGN(std::vector<std::string> entries, entries_of(inside.empty() ? root : root + "/" + inside));
   for (const std::string& entry : entries) {
     std::string path = inside.empty() ? entry : inside + "/" + entry;
+    if (is_link(root + "/" + path)) continue;
     if (is_folder(root + "/" + path)) {
       if (depth < kMaxFolderDepth) SG_TRY(collect(root, path, depth + 1, out));
-    } else if (is_trace_graph_file(path) && out->size() < kMaxFolderFiles) {
+    } else if (is_trace_graph_file(path) && is_plain_file(root + "/" + path) && out->size() < kMaxFolderFiles) {
       SG_ASSIGN(Bytes bytes, read_bytes(root + "/" + path, [](std::string_view) { return true; }));
       out->push_back({path, root + "/" + path, std::move(bytes.data)});
     }
@@ -30,7 +32,7 @@ Status collect(const std::string& root, const std::string& inside, int depth, st
 Status collect_logs(const std::string& root, std::vector<TraceFile>* out) {
   SG_ASSIGN(std::vector<std::string> entries, entries_of(root));
   for (const std::string& entry : entries) {
-    if (!is_trace_log_name(entry) || is_folder(root + "/" + entry)) continue;
+    if (!is_trace_log_name(entry) || !is_plain_file(root + "/" + entry)) continue;
     if (out->size() >= kMaxFolderFiles) break;
     SG_ASSIGN(Bytes bytes, read_bytes(root + "/" + entry, [](std::string_view) { return true; }));
     out->push_back({entry, root + "/" + entry, std::move(bytes.data)});
@@ -83,8 +85,10 @@ Result<Imported> import_trace_files(const Args& args, Sources* sources, Diagnost
   if (args.has("rank")) options.rank = static_cast<uint32_t>(args.number("rank", 0));
   options.compile = args.has("compile-id") ? args.text("compile-id") : "";
   options.import = {args.has("spmd"), args.threads()};
-  SG_ASSIGN(Job job, import_trace(traces.logs, options, notes));
-  return Imported{std::move(job), {}, nullptr};
+  Result<Job> job = import_trace(traces.logs, options, notes);
+  if (!job.ok() && job.error().where.file.empty()) job.error().where.file = sources->files[0].name;
+  if (!job.ok()) return std::move(job.error());
+  return Imported{std::move(*job), {}, nullptr};
 }
 
 Result<Listing> list_trace_files(const Args&, Sources* sources, Diagnostics*) {

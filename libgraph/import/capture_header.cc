@@ -42,7 +42,7 @@ Status read_mesh(ImportContext* context, const Json& json, std::vector<Mesh>* me
       return ok_status();
     });
   };
-  SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
+  SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
     if (key == "axes") return names(value, &main.axes);
     if (key == "shape") return sizes(value, &main.shape);
     if (key == "sparse_axes") return names(value, &sparse.axes);
@@ -61,7 +61,7 @@ Status read_mesh(ImportContext* context, const Json& json, std::vector<Mesh>* me
 }
 
 Status read_world(ImportContext* context, const Json& json, RankCapture* capture, Extras* extras) {
-  SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
+  SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
     if (key == "size") {
       SG_ASSIGN(capture->world, value.natural(kMaxWorld));
     } else if (key == "rank") {
@@ -96,7 +96,7 @@ Status read_group_ranks(const Json& json, uint32_t world, std::vector<uint32_t>*
 Status read_group(ImportContext* context, const Json& json, RankCapture* capture, Extras* extras) {
   CapturedGroup group;
   bool is_named = false, has_axis = false, has_ranks = false;
-  SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
+  SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
     if (key == "name") {
       SG_ASSIGN(group.name, value.string());
       is_named = true;
@@ -131,7 +131,7 @@ Status read_producer(ImportContext* context, const Json& json, Extras* extras) {
     return ok_status();
   }
   Extras producer;
-  SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
+  SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
     producer.add(std::string(key), canonical_json(value.element));
     return ok_status();
   }));
@@ -159,7 +159,7 @@ Status read_people(ImportContext* context, const RankCapture& capture) {
                                                     "guards", "inputs",  "nodes", "outputs", "graphs"};
   Extras& extras = context->job_extras;
   extras = capture.extras;
-  return for_each_field(capture.root(), [&](std::string_view key, const Json& value) -> Status {
+  return for_each_field_once(capture.root(), [&](std::string_view key, const Json& value) -> Status {
     if (std::find(std::begin(kElsewhere), std::end(kElsewhere), key) != std::end(kElsewhere)) return ok_status();
     if (key == "title") {
       SG_ASSIGN(std::string_view title, value.string());
@@ -180,7 +180,7 @@ Status read_people(ImportContext* context, const RankCapture& capture) {
 Result<Source> read_source(ImportContext* context, const Json& json, std::string_view prefix, Extras* extras) {
   Source source;
   source.file = source.function = StringTable::kEmpty;
-  SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
+  SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
     if (key == "line") {
       if (value.is_null()) return ok_status();
       SG_ASSIGN(source.line, value.natural(0xFFFFFFFEu));

@@ -219,6 +219,26 @@ void write_canonical(simdjson::dom::element e, JsonWriter* out) {
   }
 }
 
+// Where the lists and objects within each other become more than `depth`.
+std::optional<uint64_t> find_depth(std::string_view json, size_t depth) {
+  size_t open = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+    } else if (c == '[' || c == '{') {
+      if (++open > depth) return i;
+    } else if (c == ']' || c == '}') {
+      open -= open > 0;
+    } else {
+      in_string = c == '"';
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string print_place(const JsonPlace* place, const JsonPlace* base) {
@@ -259,7 +279,13 @@ Status CaptureText::parse() {
   if (!code) return ok_status();
   Error error{ErrorKind::unreadable, std::string("not JSON: ") + simdjson::error_message(code), {name_}, {}};
   error.hint = "check the file with: python3 -m json.tool FILE";
-  if (code == simdjson::DEPTH_ERROR || code == simdjson::CAPACITY) return error;
+  if (code == simdjson::CAPACITY) return error;
+  if (code == simdjson::DEPTH_ERROR) {
+    error.message = "the JSON nests deeper than " + std::to_string(parser_.max_depth()) + " lists and objects";
+    error.where.offset = find_depth(bytes_, parser_.max_depth());
+    error.hint.clear();
+    return error;
+  }
   if (auto fault = find_json_fault(bytes_)) {
     error.message = "not JSON: " + fault->message;
     error.where.offset = fault->offset;

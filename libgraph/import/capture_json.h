@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -96,6 +97,16 @@ Status for_each_field(const Json& value, const Fn& fn) {
     SG_TRY(fn(field.key, Json{field.value, &place, value.text}));
   }
   return ok_status();
+}
+
+// The same; a key that occurs twice is an error.
+template <class Fn>
+Status for_each_field_once(const Json& value, const Fn& fn) {
+  std::set<std::string_view> seen;
+  return for_each_field(value, [&](std::string_view key, const Json& field) -> Status {
+    if (!seen.insert(key).second) return field.error("the key occurs twice");
+    return fn(key, field);
+  });
 }
 
 template <class Fn>

@@ -9,7 +9,7 @@ Status GraphReader::read_input(size_t index, const Json& json) {
   std::string_view name;
   TypeId type;
   bool is_typed = false;
-  SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
+  SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
     if (key == "name") {
       SG_ASSIGN(name, value.string());
       return declare(value, name, true, index);
@@ -79,7 +79,7 @@ Status GraphReader::read_output(const Json& json) {
   } else {
     std::string_view of;
     bool has_kind = false;
-    SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
+    SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
       if (value.is_null()) return ok_status();
       if (key == "value") return read_output_value(value, &output);
       if (key == "kind") return has_kind = true, read_output_kind(value, &output, &extras);

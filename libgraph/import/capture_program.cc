@@ -32,7 +32,7 @@ class ProgramReader {
   Status read_symbol(const Json& json) {
     Symbol symbol;
     symbol.source = StrId();
-    SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
+    SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
       if (value.is_null()) return ok_status();
       if (key == "name" || key == "source") {
         SG_ASSIGN(std::string_view text, value.string());
@@ -64,7 +64,7 @@ class ProgramReader {
     SourceId source;
     std::vector<Guard> guards;
     bool has_expr = false;
-    SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
+    SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
       if (value.is_null()) return ok_status();
       if (key == "expr") {
         SG_ASSIGN(std::string_view text, value.string());

@@ -73,7 +73,7 @@ Status Pt2Reader::check_version() {
 // {"s0": {min_val, max_val}}; of an expression in symbols the range is a guard.
 Status Pt2Reader::read_ranges() {
   return with_field(root(), "range_constraints", [&](const Json& ranges) {
-    return for_each_field(ranges, [&](std::string_view text, const Json& json) { return read_range(text, json); });
+    return for_each_field_once(ranges, [&](std::string_view text, const Json& json) { return read_range(text, json); });
   });
 }
 

@@ -126,12 +126,17 @@ void run_program(Check& c, const Program& program) {
   run_whole(c, Scope::program);
   for_each_graph(c, program, [&] {
     run_whole(c, Scope::graph);
-    for (NodeId n : c.graph->nodes())
+    for (NodeId n : c.graph->nodes()) {
+      bool arguments_fit = true;  // where they do not, no rule of the op's has anything else to say
       for (const Rule& rule : kRules) {
-        if (rule.scope != Scope::node || (rule.node == check_inferred && !c.options.types)) continue;
+        if (rule.scope != Scope::node) continue;
+        if (rule.node == check_inferred && (!c.options.types || !arguments_fit)) continue;
+        const size_t before = c.error_count();
         c.rule = rule.doc.name;
         rule.node(c, n);
+        if (rule.node == check_args || rule.node == check_result_types) arguments_fit &= c.error_count() == before;
       }
+    }
   });
 }
 

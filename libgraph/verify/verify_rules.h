@@ -53,6 +53,7 @@ class Check {
   void fail(NodeId n, std::string message, std::string hint = {});
   void fail_item(std::string_view kind, size_t index, std::string message, std::string hint = {});
   void fail(ValueId v, std::string message, std::string hint = {});
+  size_t error_count() const { return findings_->error_count(); }
   // What a rule could not look at: no finding, but not silence either.
   void warn(std::string message, std::string hint = {});
 
