@@ -83,7 +83,7 @@ void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1,
         const Workspace<Engine>& space = spaces[static_cast<size_t>(thread)];
         int64_t j = block.c0 + begin * width, last = std::min(block.c0 + end * width, block.c1);
         engine.multiply(block, depth, j, last - j, own.a, space.panel);
-        if (depth.end < job.k || job.added || finish_rows(block, j, last - j)) return;
+        if (depth.end < job.k || job.added || job.plain_self || finish_rows(block, j, last - j)) return;
         for (; j < last; j += width) finish_panel(block, j, std::min(width, last - j), space.self, width);
       });
     }
@@ -138,6 +138,8 @@ GemmJob job_of(const Plan& plan, int64_t entry) {
               job.k <= Engine::kAddedDepth;
   if (job.added) job.self = {};
   job.direct = fits && (job.added || !has_self || !overlap(g.self, g.out));
+  job.plain_self = Engine::kAddsSelf && job.direct && job.self.data && job.alpha == 1 && job.beta == 1 &&
+                   job.self.dtype == job.out.dtype && job.self.column_step == 1;
   return job;
 }
 

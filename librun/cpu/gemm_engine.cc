@@ -94,7 +94,8 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_
   UnitProduct whole = product(depth.size());
   whole.a = a, whole.b = panel, whole.swapped = job.swapped;
   const bool last = depth.end == job.k, add = depth.begin > 0 || job.added;
-  const bool stream = last && !add && job.direct && job.alpha == 1 && !job.self.data && job.m * job.n > kStreamSums;
+  const bool whole_sums = job.plain_self || !job.self.data;
+  const bool stream = last && !add && job.direct && job.alpha == 1 && whole_sums && job.m * job.n > kStreamSums;
   auto* copy = reinterpret_cast<float*>(panel + whole.panel_size());
   MatrixView b = job.b.at(depth.begin, j);
   SumStore store;
@@ -115,6 +116,10 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_
     int64_t i = 0;
     for (; i < block.rows(); i += row_grain()) {
       UnitSums sums{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, add, stream, job.added};
+      if (last && job.plain_self) {
+        sums.self = reinterpret_cast<const float*>(job.self.at(block.i0 + i, j).data);
+        sums.self_step = job.self.row_step;
+      }
       const bool nan = multiply_tiles(whole, i / kUnitLines, rows_at(i), width, sums, &store, &next, lines_a_step);
       if (i > 0) mend(nan, i - row_grain());
     }
@@ -143,8 +148,12 @@ void UnitEngine::repair(const GemmBlock<float>& block, int64_t first, int64_t ro
       fma.multiply(picked, depth, j + c, width, a, panel);
     }
     for (int64_t r = 0; r < count; ++r)
-      for (int64_t x = 0; x < width; ++x)
-        if (float& sum = sums_at(bad[r])[c + x]; std::isnan(sum)) sum = again[r * kMaxTileColumns + x];
+      for (int64_t x = 0; x < width; ++x) {
+        float& sum = sums_at(bad[r])[c + x];
+        if (!std::isnan(sum)) continue;
+        sum = again[r * kMaxTileColumns + x];
+        if (job.plain_self) sum += *reinterpret_cast<const float*>(job.self.at(block.i0 + bad[r], j + c + x).data);
+      }
   }
 }
 

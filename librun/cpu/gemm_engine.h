@@ -17,9 +17,10 @@ struct GemmJob {
   MatrixView a, b, out, self;  // self.data null: none
   double alpha = 1, beta = 0;
   Isa isa = Isa::plain;
-  bool swapped = false;  // a and b are what was b^T and a^T
-  bool direct = false;   // sums may lie in `out`
-  bool added = false;    // they are added to what lies there: direct, and k is at most the engine's kAddedDepth
+  bool swapped = false;     // a and b are what was b^T and a^T
+  bool direct = false;      // sums may lie in `out`
+  bool added = false;       // they are added to what lies there: direct, and k is at most the engine's kAddedDepth
+  bool plain_self = false;  // direct, and the engine adds `self` to them: rows of the same numbers, not scaled
 };
 
 // Rows [i0, i1) and columns [c0, c1) of a job, with where its sums are.
@@ -46,6 +47,7 @@ class FmaEngine {
   using Sum = T;
   using Packed = T;
   static constexpr int64_t kAddedDepth = kSumBlock;  // k of one sum
+  static constexpr bool kAddsSelf = false;
 
   FmaEngine(Isa isa, bool chain) : kernels_(tile_kernels<T>(isa)), chain_(chain) {}
   int64_t columns() const { return kernels_.columns; }
@@ -73,6 +75,7 @@ class UnitEngine {
   using Sum = float;
   using Packed = uint16_t;
   static constexpr int64_t kAddedDepth = kGemmDepth;
+  static constexpr bool kAddsSelf = true;
 
   // REQUIRES: has_units(units)
   explicit UnitEngine(Units units) : units_(units) {}

@@ -143,8 +143,10 @@ SG_AVX512_OP __mmask16 nan_lanes(__mmask16 lanes, __m512 x) {
   return _mm512_mask_cmp_ps_mask(lanes, x, x, _CMP_UNORD_Q);
 }
 
-// One row of one tile. Returns the lanes that are NaN.
-SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSums& to, __mmask16 lanes, float* c) {
+// One row of one tile, at row i and column j of where sums go. Returns the lanes whose sums are NaN.
+SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSums& to, __mmask16 lanes, int64_t i,
+                                 int64_t j) {
+  float* c = to.c + i * to.step + j;
   if (scales) {
     const __mmask16 unsure = _mm512_cmp_ps_mask(_mm512_abs_ps(sum), scales->least, _CMP_LT_OQ);
     sum = _mm512_mask_mov_ps(_mm512_scalef_ps(sum, scales->exponent), unsure,
@@ -152,14 +154,16 @@ SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSum
   }
   const __mmask16 spared = to.spare ? nan_lanes(lanes, sum) : 0;
   if (to.add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, c), sum);
+  const __mmask16 nan = to.spare ? spared : nan_lanes(lanes, sum);
+  if (to.self) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(lanes, to.self + i * to.self_step + j));
   if (to.stream && lanes == 0xFFFF && reinterpret_cast<uintptr_t>(c) % 64 == 0) _mm512_stream_ps(c, sum);
   else _mm512_mask_storeu_ps(c, lanes & ~spared, sum);
-  return to.spare ? spared : nan_lanes(lanes, sum);
+  return nan;
 }
 
 const LineScales* scales_at(const uint16_t* head) { return reinterpret_cast<const LineScales*>(head); }
 
-// Rows [begin, end). Returns whether any number is NaN.
+// Rows [begin, end). Returns whether any sum is NaN.
 __attribute__((target("avx512f"))) bool store_rows(const UnitProduct& p, int64_t first, int64_t begin, int64_t end,
                                                    int64_t columns, const float* sums, const UnitSums& to) {
   const bool scaled = p.units == Units::f16;
@@ -172,7 +176,7 @@ __attribute__((target("avx512f"))) bool store_rows(const UnitProduct& p, int64_t
       if (scaled)
         scales = scales_of(*scales_at(p.a + (first + i / kUnitLines) * p.row_tile_size()), line, scales_at(p.b)[half]);
       const __m512 sum = _mm512_load_ps(sums + (i / kUnitLines * 2 + half) * SumStore::kTile + line * kUnitLines);
-      nan |= store_row(sum, scaled ? &scales : nullptr, to, lanes, to.c + i * to.step + half * kUnitLines);
+      nan |= store_row(sum, scaled ? &scales : nullptr, to, lanes, i, half * kUnitLines);
     }
   return nan != 0;
 }

@@ -52,9 +52,11 @@ struct UnitProduct {
 struct UnitSums {
   float* c;
   int64_t step;
-  bool add;     // to what is there
-  bool stream;  // past the caches, where rows of a tile are whole lines of them
-  bool spare;   // what is there where the sum is NaN
+  bool add;                     // to what is there
+  bool stream;                  // past the caches, where rows of a tile are whole lines of them
+  bool spare;                   // what is there where the sum is NaN
+  const float* self = nullptr;  // rows of what is added last; null: nothing
+  int64_t self_step = 0;
 };
 
 // Sums on their way from the units to memory. Those of one product are stored a few at a time between the steps of the

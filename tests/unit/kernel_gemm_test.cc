@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -330,6 +331,26 @@ TEST_CASE("gemm: how far rows lie apart does not show") {
     return out.values();
   };
   CHECK(multiply(near) == multiply(apart));
+}
+
+// Whoever adds it, and where sums have to be taken again.
+TEST_CASE("addmm: a row of biases is added last, once") {
+  Rng rng(23);
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (auto [m, n, k] : {std::array<int64_t, 3>{70, 100, 200}, {40, 66, 1700}, {1100, 1000, 90}}) {
+    Buffer<float> a = noise(rng, {m, k}), b = noise(rng, {k, n}), bias = noise(rng, {n}), sums({m, n}), out({m, n});
+    a.at(3) = inf, a.at(5 * k) = nan, b.at(1) = -inf, a.at(33 * k + 7) = 1e30f;
+    bias.at(0) = nan, bias.at(n - 1) = inf;
+    REQUIRE(test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {sums.tensor()}, 2).ok());
+    REQUIRE(test::call("aten.addmm.default", {{"self", bias}, {"mat1", a}, {"mat2", b}}, {out.tensor()}, 2).ok());
+    std::vector<int64_t> wrong;
+    for (int64_t e = 0; e < m * n; ++e) {
+      const float expected = sums.at(e) + bias.at(e % n);
+      if (out.at(e) != expected && !(std::isnan(expected) && std::isnan(out.at(e)))) wrong.push_back(e);
+    }
+    CAPTURE(m, n, k);
+    CHECK(wrong == std::vector<int64_t>());
+  }
 }
 
 TEST_CASE("mm: threads and row slices give the same bits") {
