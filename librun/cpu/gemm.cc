@@ -82,7 +82,9 @@ void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1,
       parallel(panels, [&](int thread, int64_t begin, int64_t end) {
         const Workspace<Engine>& space = spaces[static_cast<size_t>(thread)];
         int64_t j = block.c0 + begin * width, last = std::min(block.c0 + end * width, block.c1);
-        engine.multiply(block, depth, j, last - j, own.a, space.panel);
+        // While this thread is at its panels, each of the others takes as many.
+        const int64_t then = last + (end - begin) * static_cast<int64_t>(spaces.size() - 1) * width;
+        engine.multiply(block, depth, {j, last, then}, own.a, space.panel);
         if (depth.end < job.k || job.added || job.plain_self || finish_rows(block, j, last - j)) return;
         for (; j < last; j += width) finish_panel(block, j, std::min(width, last - j), space.self, width);
       });

@@ -33,13 +33,13 @@ void FmaEngine<T>::pack_row(const GemmJob& job, int64_t row, GemmDepth depth, T*
 }
 
 template <class T>
-void FmaEngine<T>::multiply(const GemmBlock<T>& block, GemmDepth depth, int64_t j, int64_t columns, const T* a,
+void FmaEngine<T>::multiply(const GemmBlock<T>& block, GemmDepth depth, GemmColumns columns, const T* a,
                             T* panel) const {
   const GemmJob& job = *block.job;
   TileStart later = chain_ ? TileStart::chain : TileStart::add;
   TileStart start = depth.begin > 0 ? later : job.added ? TileStart::add : TileStart::zero;
-  multiply_packed(kernels_, a, block.rows(), job.b.at(depth.begin, j), columns, depth.size(), {start, later},
-                  block.sums + (j - block.c0), block.sums_step, !job.direct, panel);
+  multiply_packed(kernels_, a, block.rows(), job.b.at(depth.begin, columns.begin), columns.size(), depth.size(),
+                  {start, later}, block.sums + (columns.begin - block.c0), block.sums_step, !job.direct, panel);
 }
 
 template class FmaEngine<float>;
@@ -88,7 +88,12 @@ Prefetch UnitEngine::bring(MatrixView* b, int64_t depth, int64_t columns, float*
   return {from, depth, columns, reinterpret_cast<std::byte*>(copy), kUnitColumns * sizeof(float)};
 }
 
-void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a,
+Prefetch UnitEngine::look_ahead(const GemmBlock<float>& block, GemmDepth depth, int64_t j) {
+  if (j >= block.c1) return {};
+  return {block.job->b.at(depth.begin, j), depth.size(), std::min(kUnitColumns, block.c1 - j)};
+}
+
+void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, GemmColumns columns, const Packed* a,
                           Packed* panel) const {
   const GemmJob& job = *block.job;
   UnitProduct whole = product(depth.size());
@@ -97,14 +102,16 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, int64_
   const bool whole_sums = job.plain_self || !job.self.data;
   const bool stream = last && !add && job.direct && job.alpha == 1 && whole_sums && job.m * job.n > kStreamSums;
   auto* copy = reinterpret_cast<float*>(panel + whole.panel_size());
-  MatrixView b = job.b.at(depth.begin, j);
+  MatrixView b = job.b.at(depth.begin, columns.begin);
   SumStore store;
   UnitTiles tiles;
-  for (int64_t end = j + columns; j < end; j += kUnitColumns) {
+  for (int64_t j = columns.begin, end = columns.end; j < end; j += kUnitColumns) {
     const int64_t width = std::min(kUnitColumns, end - j);
     pack_panel(b, depth.size(), width, panel);
     b = job.b.at(depth.begin, j + kUnitColumns);
-    Prefetch next = bring(&b, depth.size(), std::min(kUnitColumns, end - j - kUnitColumns), copy);
+    Prefetch next = j + kUnitColumns < end
+                        ? bring(&b, depth.size(), std::min(kUnitColumns, end - j - kUnitColumns), copy)
+                        : look_ahead(block, depth, columns.then);
     const int64_t steps_in_all = std::max<int64_t>(1, whole.steps * ((block.rows() + row_grain() - 1) / row_grain()));
     const int64_t lines_a_step = next.lines() / steps_in_all + 1;
     auto rows_at = [&](int64_t i) { return std::min(row_grain(), block.rows() - i); };
@@ -145,7 +152,7 @@ void UnitEngine::repair(const GemmBlock<float>& block, int64_t first, int64_t ro
       const GemmDepth depth{k, std::min(k + kSumBlock, job.k)};
       for (int64_t r = 0; r < count; ++r) fma.pack_row(job, block.i0 + bad[r], depth, a + r * kPackedRow);
       GemmBlock<float> picked{&job, 0, count, j + c, j + columns, again, kMaxTileColumns};
-      fma.multiply(picked, depth, j + c, width, a, panel);
+      fma.multiply(picked, depth, {j + c, j + c + width, j + columns}, a, panel);
     }
     for (int64_t r = 0; r < count; ++r)
       for (int64_t x = 0; x < width; ++x) {

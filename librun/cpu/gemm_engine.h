@@ -38,6 +38,12 @@ struct GemmDepth {  // of k
   int64_t size() const { return end - begin; }
 };
 
+struct GemmColumns {  // of a block
+  int64_t begin, end;
+  int64_t then;  // where the same thread goes on, probably; c1 or more: nowhere
+  int64_t size() const { return end - begin; }
+};
+
 inline constexpr int64_t kGemmDepth = 3 * kSumBlock;  // k packed at a time; matrix units start their sums anew for each
 
 // Sums are gemm_tile.h's, on every instruction set.
@@ -60,9 +66,8 @@ class FmaEngine {
   void pack_rows(const GemmBlock<T>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const;
   // One row of A, at most kSumBlock deep.
   void pack_row(const GemmJob& job, int64_t row, GemmDepth depth, Packed* a) const;
-  // Columns [j, j + columns) of the block: sums over `depth`. REQUIRES: j at the start of a panel
-  void multiply(const GemmBlock<T>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a,
-                Packed* panel) const;
+  // Sums over `depth`. REQUIRES: columns.begin at the start of a panel
+  void multiply(const GemmBlock<T>& block, GemmDepth depth, GemmColumns columns, const Packed* a, Packed* panel) const;
 
  private:
   const TileKernels<T>& kernels_;
@@ -87,7 +92,7 @@ class UnitEngine {
   int64_t packed_size(int64_t rows, int64_t depth) const { return row_groups(rows) * product(depth).row_tile_size(); }
   int64_t panel_size(int64_t depth) const { return product(depth).panel_size() + copy_size(depth); }
   void pack_rows(const GemmBlock<float>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const;
-  void multiply(const GemmBlock<float>& block, GemmDepth depth, int64_t j, int64_t columns, const Packed* a,
+  void multiply(const GemmBlock<float>& block, GemmDepth depth, GemmColumns columns, const Packed* a,
                 Packed* panel) const;
 
  private:
@@ -100,6 +105,8 @@ class UnitEngine {
   void pack_panel(const MatrixView& b, int64_t depth, int64_t columns, Packed* panel) const;
   // The panel at *b is brought nearer, or into `copy`, which *b is then.
   Prefetch bring(MatrixView* b, int64_t depth, int64_t columns, float* copy) const;
+  // Only brought nearer: the panel at column j, if there is one.
+  static Prefetch look_ahead(const GemmBlock<float>& block, GemmDepth depth, int64_t j);
   void repair(const GemmBlock<float>& block, int64_t first, int64_t rows, int64_t j, int64_t columns) const;
   void add_repaired(const GemmBlock<float>& block, const UnitProduct& whole, int64_t first, int64_t rows, int64_t j,
                     int64_t columns) const;
