@@ -23,7 +23,7 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 }
 
 template <class Test>
-const Option* find_option(const Tool& tool, const Test& is_meant) {
+const Option* option_where(const Tool& tool, const Test& is_meant) {
   for (std::span<const Option> table : {tool.options, common_options()})
     for (const Option& o : table)
       if (is_meant(o)) return &o;
@@ -31,11 +31,11 @@ const Option* find_option(const Tool& tool, const Test& is_meant) {
 }
 
 const Option* option_named(const Tool& tool, std::string_view name) {
-  return find_option(tool, [&](const Option& o) { return o.name == name; });
+  return option_where(tool, [&](const Option& o) { return o.name == name; });
 }
 
 const Option* option_lettered(const Tool& tool, char letter) {
-  return find_option(tool, [&](const Option& o) { return o.letter == letter; });
+  return option_where(tool, [&](const Option& o) { return o.letter == letter; });
 }
 
 // "[GRAPH]", "GRAPH NODE", "[SOURCE]...": what the operand at `index` is called; empty = there is none.

@@ -12,7 +12,7 @@
 namespace sg::cli {
 namespace {
 
-constexpr int64_t kMaxBytes = int64_t{256} << 20;
+constexpr int64_t kMaxCompletedBytes = int64_t{256} << 20;
 constexpr size_t kMaxCandidates = 5000;  // a shell takes long for more
 
 // As the shell would have it: `~/step.sg`; of a rank pattern the first.
@@ -25,7 +25,8 @@ std::string path_of(const std::string& operand) {
 std::optional<Job> graph_on(const TypedLine& line) {
   struct stat is {};
   const std::string path = path_of(line.graph);
-  if (path.empty() || ::stat(path.c_str(), &is) != 0 || !S_ISREG(is.st_mode) || is.st_size > kMaxBytes) return {};
+  if (path.empty() || ::stat(path.c_str(), &is) != 0 || !S_ISREG(is.st_mode) || is.st_size > kMaxCompletedBytes)
+    return {};
   Diagnostics said;
   Result<Loaded> loaded = load_job(path, {}, &said);
   if (!loaded.ok()) return {};

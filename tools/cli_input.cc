@@ -18,8 +18,8 @@
 namespace sg::cli {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{8} << 30;   // a text of the largest binary (2 GiB) fits
-constexpr size_t kFirstRead = size_t{1} << 16;  // enough to know the form
+constexpr size_t kMaxInputBytes = size_t{8} << 30;  // a text of the largest binary (2 GiB) fits
+constexpr size_t kFirstRead = size_t{1} << 16;      // enough to know the form
 constexpr std::string_view kPlaceholder = "{r}";
 
 Error unreadable(const std::string& name, std::string message, std::string hint = {}) {
@@ -140,10 +140,10 @@ Result<Bytes> read_bytes(const std::string& operand, const std::function<bool(st
     return unreadable(out.name, "the input is empty",
                       operand == "-" ? "the program before it in the pipe has probably failed; see its message" : "");
   if (ended || (out.form == Form::other && (!wants || !wants(out.data)))) return out;
-  if (S_ISREG(info.st_mode) && info.st_size > 0 && static_cast<uint64_t>(info.st_size) < kMaxBytes)
+  if (S_ISREG(info.st_mode) && info.st_size > 0 && static_cast<uint64_t>(info.st_size) < kMaxInputBytes)
     out.data.reserve(static_cast<size_t>(info.st_size) + kFirstRead);
   advise_large_pages(out.data.data(), out.data.capacity());
-  SG_ASSIGN(ended, read_up_to(fd, out.name, kMaxBytes, &out.data));
+  SG_ASSIGN(ended, read_up_to(fd, out.name, kMaxInputBytes, &out.data));
   if (!ended) return unreadable(out.name, "the input is larger than 8 GiB, the most that is read");
   return out;
 }

@@ -8,14 +8,14 @@
 namespace sg::cli {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{16} << 20;
+constexpr size_t kMaxResponseBytes = size_t{16} << 20;
 
 Result<std::vector<std::string>> words_of(const std::string& file) {
   Result<Bytes> bytes = read_bytes(file);
   std::string hint =
       "a word that begins with @ names a file of words; write ./@NAME or --option=@VALUE for one that does not";
   if (!bytes.ok()) return Error{ErrorKind::usage, "the response file: " + bytes.error().message, {file}, hint};
-  if (bytes->data.size() > kMaxBytes)
+  if (bytes->data.size() > kMaxResponseBytes)
     return Error{ErrorKind::usage, "the response file is larger than 16 MiB", {file}, hint};
   Result<std::vector<std::string>> words = split_words(bytes->data, "the response file");
   if (!words.ok()) words.error().where.file = file;

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <unordered_map>
 
+#include "libgraph/checked.h"
 #include "libgraph/expr/expr_builder.h"
 
 namespace sg {
@@ -11,16 +12,6 @@ namespace sg {
 namespace {
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-std::optional<int64_t> checked_add(int64_t a, int64_t b) {
-  int64_t r;
-  return __builtin_add_overflow(a, b, &r) ? std::nullopt : std::optional(r);
-}
-
-std::optional<int64_t> checked_mul(int64_t a, int64_t b) {
-  int64_t r;
-  return __builtin_mul_overflow(a, b, &r) ? std::nullopt : std::optional(r);
-}
 
 bool divides_badly(int64_t a, int64_t b) { return b == 0 || (a == INT64_MIN && b == -1); }
 

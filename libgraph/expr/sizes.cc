@@ -1,19 +1,9 @@
 #include "libgraph/expr/sizes.h"
 
+#include "libgraph/checked.h"
+
 namespace sg {
 namespace {
-
-std::optional<int64_t> checked_mul(int64_t a, int64_t b) {
-  int64_t out;
-  if (__builtin_mul_overflow(a, b, &out)) return std::nullopt;
-  return out;
-}
-
-std::optional<int64_t> checked_add(int64_t a, int64_t b) {
-  int64_t out;
-  if (__builtin_add_overflow(a, b, &out)) return std::nullopt;
-  return out;
-}
 
 std::optional<int64_t> tensor_storage_bytes(const Pool& pool, const Type& type, const SizeValues& values) {
   if (type.stride.size() != type.shape.size()) return std::nullopt;

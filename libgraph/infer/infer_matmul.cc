@@ -35,12 +35,12 @@ Result<Exprs> spatial(InferCall& c, std::string_view name, size_t rank) {
   return list;
 }
 
-struct Window {
+struct ConvolutionWindow {
   Expr kernel, stride, padding, dilation;
 };
 
 // How many positions a window has: (size + 2*padding - dilation*(kernel - 1) - 1) // stride + 1.
-Expr window_count(InferCall& c, Expr size, const Window& w) {
+Expr window_count(InferCall& c, Expr size, const ConvolutionWindow& w) {
   ExprPool& e = c.sizes.exprs();
   Expr one = c.sizes.number(1);
   Expr span = e.add(size, e.mul(c.sizes.number(2), w.padding));
@@ -54,13 +54,13 @@ Exprs convolution_strides(InferCall& c, const Type& input, const Type& weight, c
   return last ? channels_last_strides(c.sizes, shape) : c.sizes.contiguous(shape);
 }
 
-constexpr int64_t kMostWindow = int64_t{1} << 40;  // of what a window's numbers may be: their products have room
+constexpr int64_t kMostSpatial = int64_t{1} << 40;  // of what a window's numbers may be: their products have room
 
-// One number a spatial dimension, or one for all, each within [least, kMostWindow].
+// One number a spatial dimension, or one for all, each within [least, kMostSpatial].
 Result<Exprs> window_numbers(InferCall& c, std::string_view name, size_t rank, int64_t least) {
   SG_ASSIGN(Exprs list, spatial(c, name, rank));
   for (Expr e : list)
-    if (c.is_outside(e, least, kMostWindow))
+    if (c.is_outside(e, least, kMostSpatial))
       return c.fail("'" + std::string(name) + "' has to be " + (least > 0 ? "positive" : "at least 0") +
                     " and no huge number");
   return list;

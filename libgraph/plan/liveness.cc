@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "libgraph/checked.h"
 #include "libgraph/in_place.h"
 #include "libgraph/op.h"
 #include "libgraph/transfer.h"
@@ -13,11 +14,6 @@ namespace {
 __extension__ typedef __int128 Wide;  // sums of many 63-bit sizes
 
 constexpr int kMaxCallDepth = 64;
-
-int64_t saturating_add(int64_t a, int64_t b) {
-  int64_t out;
-  return __builtin_add_overflow(a, b, &out) ? INT64_MAX : out;
-}
 
 // The bodies of sg.call, each analysed once. Recursive ones, which no valid job has, count as empty.
 struct Bodies {

@@ -2,17 +2,13 @@
 
 #include <algorithm>
 
+#include "libgraph/checked.h"
 #include "libgraph/names.h"
 
 namespace sg {
 namespace {
 
 __extension__ typedef __int128 Wide;  // sums of many 63-bit sizes
-
-int64_t saturating_add(int64_t a, int64_t b) {
-  int64_t out;
-  return __builtin_add_overflow(a, b, &out) ? INT64_MAX : out;
-}
 
 class Reporter {
  public:

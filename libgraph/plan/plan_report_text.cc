@@ -6,7 +6,7 @@
 namespace sg {
 namespace {
 
-std::string bytes_text(int64_t bytes) {
+std::string planned_text(int64_t bytes) {
   return bytes == INT64_MAX ? "more than 4 EiB" : human_bytes(static_cast<double>(bytes));
 }
 
@@ -29,28 +29,28 @@ std::string ranks_text(const PlanReport& report) {
 }
 
 void print_totals(const PlanReport& r, std::string* out) {
-  *out +=
-      "  inputs      " + bytes_text(r.inputs_bytes) + ", of them parameters " + bytes_text(r.parameters_bytes) + "\n";
-  *out += "  planned     " + bytes_text(r.peak_bytes) + ", of them outputs " + bytes_text(r.output_bytes) + "\n";
+  *out += "  inputs      " + planned_text(r.inputs_bytes) + ", of them parameters " + planned_text(r.parameters_bytes) +
+          "\n";
+  *out += "  planned     " + planned_text(r.peak_bytes) + ", of them outputs " + planned_text(r.output_bytes) + "\n";
   char percent[32];
   std::snprintf(percent, sizeof percent, "%.2f %%",
                 r.lower_bound_bytes == 0
                     ? 0
                     : 100.0 * static_cast<double>(r.fragmentation_bytes()) / static_cast<double>(r.lower_bound_bytes));
-  *out += "  at once     " + bytes_text(r.lower_bound_bytes) + " live: fragmentation " +
-          bytes_text(r.fragmentation_bytes()) + ", " + percent + "\n";
+  *out += "  at once     " + planned_text(r.lower_bound_bytes) + " live: fragmentation " +
+          planned_text(r.fragmentation_bytes()) + ", " + percent + "\n";
   if (r.host_bytes > 0)
-    *out +=
-        "  host        " + bytes_text(r.host_bytes) + " planned, " + bytes_text(r.host_bound_bytes) + " live at once\n";
+    *out += "  host        " + planned_text(r.host_bytes) + " planned, " + planned_text(r.host_bound_bytes) +
+            " live at once\n";
   if (r.pooled.empty()) return;
   *out += "  pool        " + plural(r.pooled.size(), "tensor") + " whose size only the data decides";
-  if (r.pooled.size() > r.pool_unbounded) *out += ", at most " + bytes_text(r.pool_bound_bytes) + " at once";
+  if (r.pooled.size() > r.pool_unbounded) *out += ", at most " + planned_text(r.pool_bound_bytes) + " at once";
   if (r.pool_unbounded > 0) *out += "; " + std::to_string(r.pool_unbounded) + " without a bound";
   *out += "\n";
 }
 
 void print_owner(const PlanOwner& o, std::string* out) {
-  *out += "    " + padded(bytes_text(o.bytes), 9) + padded("%" + o.name, 28) + padded(o.op, 36) + padded(o.phase, 8) +
+  *out += "    " + padded(planned_text(o.bytes), 9) + padded("%" + o.name, 28) + padded(o.op, 36) + padded(o.phase, 8) +
           module_and_source(o.module, o.source) + (o.until.empty() ? "  (output)" : "") + "\n";
 }
 
@@ -64,9 +64,9 @@ void print_live(const PlanReport& r, size_t rows, std::string* out) {
     if (i < rows) print_owner(r.live_at_peak[i], out);
     else rest += r.live_at_peak[i].bytes;
   }
-  if (r.call_bytes > 0) *out += "    " + padded(bytes_text(r.call_bytes), 9) + "inside the body of the call\n";
+  if (r.call_bytes > 0) *out += "    " + padded(planned_text(r.call_bytes), 9) + "inside the body of the call\n";
   if (r.live_at_peak.size() > rows)
-    *out += "    " + padded(bytes_text(rest), 9) + "(" + std::to_string(r.live_at_peak.size() - rows) + " more)\n";
+    *out += "    " + padded(planned_text(rest), 9) + "(" + std::to_string(r.live_at_peak.size() - rows) + " more)\n";
 }
 
 void write_owner(const PlanOwner& o, JsonWriter* json) {
@@ -103,7 +103,7 @@ std::string print_plan(const PlanReport& report, size_t rows) {
   out += ranks_text(report) + "\n";
   print_totals(report, &out);
   for (const PhasePeak& p : report.phases)
-    out += "  " + padded(p.phase, 11) + bytes_text(p.bytes) + " at %" + p.node + "\n";
+    out += "  " + padded(p.phase, 11) + planned_text(p.bytes) + " at %" + p.node + "\n";
   if (report.allocation) out += print_allocation(*report.allocation);
   print_live(report, rows, &out);
   return out;

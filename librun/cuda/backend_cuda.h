@@ -78,6 +78,14 @@ inline CudaBackend& backend_of(const KernelCall& call) {
 }
 inline Device& device_of(const KernelCall& call) { return backend_of(call).device(); }
 
+// `t` if it is contiguous, or a copy that is.
+inline Tensor in_rows(KernelCall& call, const Tensor& t) {
+  if (t.is_contiguous()) return t;
+  Tensor out = backend_of(call).scratch(t.dtype, t.sizes());
+  backend_of(call).copy(out, t);
+  return out;
+}
+
 // Kernels by family, for the table in kernels.cc.
 std::span<const KernelRow> matmul_kernels();  // grouped; the others come by Backend::multiply
 std::span<const KernelRow> row_kernels();

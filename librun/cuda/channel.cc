@@ -219,7 +219,7 @@ Status batch_norm_backward(KernelCall& call) {
   return ok_status();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kChannelRows[] = {
     {"aten.native_group_norm.default", group_norm},
     {"aten.native_group_norm_backward.default", group_norm_backward},
     {"aten.group_norm.default", group_norm},
@@ -234,6 +234,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow> channel_kernels() { return kRows; }
+std::span<const KernelRow> channel_kernels() { return kChannelRows; }
 
 }  // namespace sg::cuda

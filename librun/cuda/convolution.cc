@@ -130,13 +130,6 @@ class Convolution {
   int64_t together_ = 1;
 };
 
-Tensor in_rows(KernelCall& call, const Tensor& t) {
-  if (t.is_contiguous()) return t;
-  Tensor out = backend_of(call).scratch(t.dtype, t.sizes());
-  backend_of(call).copy(out, t);
-  return out;
-}
-
 // Where there is nothing to sum up, zeros and the bias: as the device's loops over no places leave it.
 void fill_with_bias(KernelCall& call, const Tensor& out, const Tensor& bias) {
   if (bias.is_none()) return backend_of(call).fill(out, Scalar::integer(0));
@@ -196,7 +189,7 @@ Status convolution_backward(KernelCall& call) {
   return ok_status();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kConvolutionRows[] = {
     {"aten.convolution.default", convolution},
     {"aten.conv1d.default", convolution},
     {"aten.conv1d.padding", convolution},
@@ -212,6 +205,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow> convolution_kernels() { return kRows; }
+std::span<const KernelRow> convolution_kernels() { return kConvolutionRows; }
 
 }  // namespace sg::cuda

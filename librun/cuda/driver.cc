@@ -8,9 +8,10 @@ namespace sg::cuda {
 namespace {
 
 constexpr int kOldestDriver = 12080;  // the PTX that is built in; Hopper's cluster launch attributes
-constexpr const char* kRemedy = "a machine with an NVIDIA GPU and its driver (nvidia-smi shows both), or --backend cpu";
+constexpr const char* kDriverRemedy =
+    "a machine with an NVIDIA GPU and its driver (nvidia-smi shows both), or --backend cpu";
 
-Error missing(std::string message) { return Error{ErrorKind::missing, std::move(message), {}, kRemedy}; }
+Error missing(std::string message) { return Error{ErrorKind::missing, std::move(message), {}, kDriverRemedy}; }
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);

@@ -328,7 +328,7 @@ Status take(KernelCall& call) {
   return select(call, flat, picks, call.result());
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kIndexRows[] = {
     {"aten.index.Tensor", index},
     {"aten._unsafe_index.Tensor", index},
     {"aten.index_put.default", index_put},
@@ -359,6 +359,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow> index_kernels() { return kRows; }
+std::span<const KernelRow> index_kernels() { return kIndexRows; }
 
 }  // namespace sg::cuda

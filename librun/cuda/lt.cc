@@ -15,11 +15,17 @@ struct Lt::Functions {
 #undef SG_MEMBER
 };
 
+// A matrix as it is stored, column by column.
+struct StoredMatrix {
+  int64_t rows = 0, columns = 0, leading = 0, batch_step = 0;
+  bool transposed = false;  // the product wants the other way round
+};
+
 namespace {
 
 constexpr uintptr_t kMostAligned = 256;
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
-constexpr const char* kRemedy = "the CUDA 13 runtime libraries, on the library path";
+constexpr const char* kLtRemedy = "the CUDA 13 runtime libraries, on the library path";
 
 Status lt_check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return ok_status();
@@ -27,14 +33,8 @@ Status lt_check(cublasStatus_t status, const char* what) {
                std::string(what) + " failed with cuBLAS status " + std::to_string(static_cast<int>(status))};
 }
 
-// A matrix as it is stored, column by column.
-struct Stored {
-  int64_t rows = 0, columns = 0, leading = 0, batch_step = 0;
-  bool transposed = false;  // the product wants the other way round
-};
-
 // `t` [batch, i, j] as the matrix j x i (or, stored the other way round, i x j).
-std::optional<Stored> stored(const Tensor& t) {
+std::optional<StoredMatrix> stored(const Tensor& t) {
   auto fits = [&](int unit, int other) {
     const bool unit_step = t.step(unit) == 1 || t.dim(unit) == 1;
     return unit_step && (t.dim(other) == 1 || t.step(other) >= std::max<int64_t>(t.dim(unit), 1));
@@ -42,8 +42,8 @@ std::optional<Stored> stored(const Tensor& t) {
   auto leading = [&](int unit, int other) {
     return t.dim(other) == 1 ? std::max<int64_t>(t.dim(unit), 1) : t.step(other);
   };
-  if (fits(2, 1)) return Stored{t.dim(2), t.dim(1), leading(2, 1), t.step(0), false};
-  if (fits(1, 2)) return Stored{t.dim(1), t.dim(2), leading(1, 2), t.step(0), true};
+  if (fits(2, 1)) return StoredMatrix{t.dim(2), t.dim(1), leading(2, 1), t.step(0), false};
+  if (fits(1, 2)) return StoredMatrix{t.dim(1), t.dim(2), leading(1, 2), t.step(0), true};
   return std::nullopt;
 }
 
@@ -76,11 +76,11 @@ using Held = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(H
 
 Result<const Lt::Functions*> Lt::load() {
   static const Result<Functions> functions = []() -> Result<Functions> {
-    SG_ASSIGN(void* library, open_library("libcublasLt.so.13", kRemedy));
+    SG_ASSIGN(void* library, open_library("libcublasLt.so.13", kLtRemedy));
     Functions out;
 #define SG_FIND(name)                                                    \
   out.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
-  if (!out.name) return Error{ErrorKind::missing, "libcublasLt.so.13 has no " #name, {}, kRemedy};
+  if (!out.name) return Error{ErrorKind::missing, "libcublasLt.so.13 has no " #name, {}, kLtRemedy};
     SG_LT_FUNCTIONS(SG_FIND)
 #undef SG_FIND
     return out;
@@ -112,7 +112,7 @@ Lt::~Lt() {
 struct Lt::Call {
   using Layout = Held<cublasLtMatrixLayout_t>;
   Product product;  // its `out` is row-major
-  Stored a, b, out;
+  StoredMatrix a, b, out;
   cudaDataType_t in_type = CUDA_R_32F, out_type = CUDA_R_32F;
   std::array<uint32_t, 4> aligned{};  // A, B, C, D
   Held<cublasLtMatmulDesc_t> description;
@@ -142,7 +142,7 @@ struct Lt::Call {
     return true;
   }
 
-  Status describe(const Functions& lt, const Stored& m, cudaDataType_t type, Layout* made) const;
+  Status describe(const Functions& lt, const StoredMatrix& m, cudaDataType_t type, Layout* made) const;
 
   // All that an algorithm is chosen by.
   Key key() const {
@@ -152,7 +152,7 @@ struct Lt::Call {
   }
 };
 
-Status Lt::Call::describe(const Functions& lt, const Stored& m, cudaDataType_t type, Layout* made) const {
+Status Lt::Call::describe(const Functions& lt, const StoredMatrix& m, cudaDataType_t type, Layout* made) const {
   cublasLtMatrixLayout_t layout = nullptr;
   SG_TRY(lt_check(lt.cublasLtMatrixLayoutCreate(&layout, type, static_cast<uint64_t>(m.rows),
                                                 static_cast<uint64_t>(m.columns), m.leading),
@@ -172,7 +172,7 @@ Status Lt::describe(Call* call) const {
   cublasLtMatmulDesc_t description = nullptr;
   SG_TRY(lt_check(lt_.cublasLtMatmulDescCreate(&description, compute, scale), "cublasLtMatmulDescCreate"));
   call->description.reset(description);
-  auto set = [&](cublasLtMatmulDescAttributes_t which, const Stored& m) {
+  auto set = [&](cublasLtMatmulDescAttributes_t which, const StoredMatrix& m) {
     const cublasOperation_t operation = m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     return lt_check(lt_.cublasLtMatmulDescSetAttribute(description, which, &operation, sizeof operation),
                     "cublasLtMatmulDescSetAttribute");

@@ -421,13 +421,13 @@ Status efficient_backward(KernelCall& call) {
   return find_cpu_kernel(call.op().name)(call);
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kMatmulRows[] = {
     {"aten._grouped_mm.default", grouped_mm},
     {"aten._scaled_dot_product_efficient_attention_backward.default", efficient_backward},
 };
 
 }  // namespace
 
-std::span<const KernelRow> matmul_kernels() { return kRows; }
+std::span<const KernelRow> matmul_kernels() { return kMatmulRows; }
 
 }  // namespace sg::cuda

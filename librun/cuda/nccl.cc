@@ -6,14 +6,14 @@ namespace sg::cuda {
 namespace {
 
 constexpr int kOldestNccl = 21800;  // non-blocking communicators that can be aborted, whole
-constexpr const char* kRemedy = "NCCL 2.18 or newer (libnccl.so.2) on the library path, or --comm local";
+constexpr const char* kNcclRemedy = "NCCL 2.18 or newer (libnccl.so.2) on the library path, or --comm local";
 
 Result<Nccl> open_nccl() {
-  SG_ASSIGN(void* library, open_library("libnccl.so.2", kRemedy));
+  SG_ASSIGN(void* library, open_library("libnccl.so.2", kNcclRemedy));
   Nccl out;
 #define SG_FIND(name)                                                    \
   out.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
-  if (!out.name) return Error{ErrorKind::missing, "libnccl.so.2 has no " #name, {}, kRemedy};
+  if (!out.name) return Error{ErrorKind::missing, "libnccl.so.2 has no " #name, {}, kNcclRemedy};
   SG_NCCL_FUNCTIONS(SG_FIND)
 #undef SG_FIND
   if (out.ncclGetVersion(&out.version) != ncclSuccess || out.version < kOldestNccl)
@@ -21,7 +21,7 @@ Result<Nccl> open_nccl() {
         ErrorKind::missing,
         "NCCL " + std::to_string(out.version / 10000) + "." + std::to_string(out.version / 100 % 100) + " is too old",
         {},
-        kRemedy};
+        kNcclRemedy};
   return out;
 }
 

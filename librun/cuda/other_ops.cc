@@ -93,7 +93,7 @@ Status histc(KernelCall& call) {
   return ok_status();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kOtherRows[] = {
     {"aten._local_scalar_dense.default", read_scalar},
     {"aten.item.default", read_scalar},
     {"aten._assert_async.default", assert_async},
@@ -111,6 +111,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow> other_kernels() { return kRows; }
+std::span<const KernelRow> other_kernels() { return kOtherRows; }
 
 }  // namespace sg::cuda

@@ -176,7 +176,7 @@ Status multinomial(KernelCall& call) {
   return ok_status();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kRandomRows[] = {
     {"aten.rand.default", rand},
     {"aten.rand_like.default", rand},
     {"aten.randn.default", randn},
@@ -218,6 +218,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow> random_kernels() { return kRows; }
+std::span<const KernelRow> random_kernels() { return kRandomRows; }
 
 }  // namespace sg::cuda

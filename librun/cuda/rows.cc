@@ -193,7 +193,7 @@ Status log_softmax_backward(KernelCall& call) { return softmax_backward_with(cal
 
 // --- norms ---
 
-View optional_view(const KernelCall& call, std::string_view name) {
+View optional_elements(const KernelCall& call, std::string_view name) {
   return call.op().param_index(name) >= 0 && call.has(name) ? element_view(call.tensor(name)) : View();
 }
 
@@ -205,8 +205,8 @@ Status norm_with(KernelCall& call, bool centered, size_t mean_at, size_t rstd_at
   const Tensor& input = call.tensor("input");
   args.to = element_view(call.result(0));
   args.from = element_view(input);
-  args.weight = optional_view(call, "weight");
-  args.bias = optional_view(call, "bias");
+  args.weight = optional_elements(call, "weight");
+  args.bias = optional_elements(call, "bias");
   args.length = normalized_length(call);
   args.rows = args.length == 0 ? 0 : input.elements() / args.length;
   args.centered = centered;
@@ -230,19 +230,12 @@ Status norm_with(KernelCall& call, bool centered, size_t mean_at, size_t rstd_at
 Status layer_norm(KernelCall& call) { return norm_with(call, true, 1, 2); }
 Status rms_norm(KernelCall& call) { return norm_with(call, false, 0, 1); }
 
-Tensor in_rows(KernelCall& call, const Tensor& t) {
-  if (t.is_contiguous()) return t;
-  Tensor out = backend_of(call).scratch(t.dtype, t.sizes());
-  backend_of(call).copy(out, t);
-  return out;
-}
-
 Status norm_backward(KernelCall& call, bool centered) {
   NormArgs args;
   const Tensor& input = call.tensor("input");
   args.from = element_view(input);
   args.gradient = element_view(call.tensor("grad_out"));
-  args.weight = optional_view(call, "weight");
+  args.weight = optional_elements(call, "weight");
   args.rstd = element_view(in_rows(call, call.tensor("rstd")));
   if (centered) args.mean = element_view(in_rows(call, call.tensor("mean")));
   args.length = normalized_length(call);
@@ -368,7 +361,7 @@ LossArgs loss_args(KernelCall& call) {
   LossArgs args;
   args.from = Device::view(self);
   args.target = Device::view(call.tensor("target"));
-  args.weight = optional_view(call, "weight");
+  args.weight = optional_elements(call, "weight");
   args.count = self.rank == 1 ? 1 : self.dim(0);
   args.classes = self.dim(-1);
   args.ignore = call.integer("ignore_index");
@@ -395,7 +388,7 @@ Status nll_loss_backward(KernelCall& call) {
   return ok_status();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kRowRows[] = {
     {"aten.sum.default", plain<Reduce::sum>},
     {"aten.sum.dim_IntList", plain<Reduce::sum>},
     {"aten.mean.default", plain<Reduce::mean>},
@@ -466,6 +459,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow> row_kernels() { return kRows; }
+std::span<const KernelRow> row_kernels() { return kRowRows; }
 
 }  // namespace sg::cuda

@@ -96,7 +96,7 @@ Status one_hot(KernelCall& call) {
   return ok_status();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kSearchRows[] = {
     {"aten.nonzero.default", nonzero},
     {"aten.masked_select.default", masked_select},
     {"aten.masked_scatter.default", masked_scatter},
@@ -105,6 +105,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow> search_kernels() { return kRows; }
+std::span<const KernelRow> search_kernels() { return kSearchRows; }
 
 }  // namespace sg::cuda

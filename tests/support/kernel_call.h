@@ -4,6 +4,9 @@
 //     test::call("aten.sum.dim_IntList", {{"self", a}, {"dim", test::ints({1})}, {"keepdim", false}}, {out});
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -92,5 +95,19 @@ ParamValue tensors(std::vector<Tensor> list);  // a tensor of dtype none is an a
 // Runs the CPU kernel of `op`; parameters that are not named take the schema's defaults. A missing kernel is an error.
 Status call(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results, int threads = 1,
             Numerics numerics = Numerics::fast);
+
+// The largest distance of `got` from `expected`, as a part of the largest expected size, which is at least `least_scale`.
+// Equal infinities are no distance; a NaN is an infinite one.
+template <class T>
+double relative_error(Buffer<T>& got, const std::vector<double>& expected, double least_scale = 1e-30) {
+  double error = 0, scale = least_scale;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    auto x = static_cast<double>(static_cast<Compute<T>>(got.at(static_cast<int64_t>(i))));
+    if (std::isfinite(expected[i])) scale = std::max(scale, std::abs(expected[i]));
+    if (x == expected[i]) continue;
+    error = std::max(error, std::isnan(x) ? std::numeric_limits<double>::infinity() : std::abs(x - expected[i]));
+  }
+  return error / scale;
+}
 
 }  // namespace sg::test

@@ -1,4 +1,4 @@
-// A job from text, for tests: a parse error fails the test and shows itself.
+// Jobs from text, for tests: a parse error fails the test and shows itself.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -17,6 +17,11 @@ inline Job parse(std::string_view text) {
   INFO(all);
   REQUIRE(job.ok());
   return std::move(job).value();
+}
+
+// The programs of two ranks that are one group, @g, on processors.
+inline Job parse_programs(std::string_view programs) {
+  return parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ndevice cpu\n\n" + std::string(programs));
 }
 
 }  // namespace sg::test

@@ -10,7 +10,7 @@
 #include "tests/support/random_job.h"
 
 using namespace sg;
-using sg::test::parse;
+using sg::test::parse_programs;
 
 namespace {
 
@@ -32,13 +32,13 @@ std::string program(const std::string& ranks, int blocks, const std::string& siz
   return out + body + "  output %m" + last + "\n";
 }
 
-Job job_of(const std::string& programs) {
-  Job job = parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ndevice cpu\n\n" + programs);
+Job inferred_programs(const std::string& programs) {
+  Job job = parse_programs(programs);
   for (auto& p : job.programs) infer_missing_types(*p);
   return job;
 }
 
-Job two_programs(int blocks) { return job_of(program("0", blocks) + "\n" + program("1", blocks)); }
+Job two_programs(int blocks) { return inferred_programs(program("0", blocks) + "\n" + program("1", blocks)); }
 
 size_t launches(const Graph& graph) {
   size_t out = 0;
@@ -116,7 +116,7 @@ TEST_CASE("random jobs are left valid by every plan") {
 
 TEST_CASE("deep models take linear time") {
   auto seconds = [](int blocks) {
-    Job job = job_of(program("*", blocks));
+    Job job = inferred_programs(program("*", blocks));
     auto begin = std::chrono::steady_clock::now();
     REQUIRE(run(&job).ok());
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -6,13 +6,11 @@
 #include "tests/support/random_job.h"
 
 using namespace sg;
-using sg::test::parse;
+using sg::test::parse_programs;
 
 namespace {
 
-Job job_of(std::string_view body) {
-  return parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ndevice cpu\n\ngraph rank *\n" + std::string(body));
-}
+Job two_ranks(std::string_view body) { return parse_programs("graph rank *\n" + std::string(body)); }
 
 std::string label(const Job& job, NodeId n) { return n ? std::string(job.programs[0]->graph.label(n)) : "none"; }
 
@@ -38,7 +36,7 @@ using Words = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("an unshard is made of parameters alone, through casts, pads and scales") {
-  Job job = job_of(R"(  param %w : f32[3, 4] "w"
+  Job job = two_ranks(R"(  param %w : f32[3, 4] "w"
   param %s : f32[] "s"
   input %x : f32[4, 4]
   forward -
@@ -66,7 +64,7 @@ TEST_CASE("an unshard is made of parameters alone, through casts, pads and scale
 }
 
 TEST_CASE("gathers behind one another count their depth") {
-  Job job = job_of(R"(  param %w : f32[2, 4] "w"
+  Job job = two_ranks(R"(  param %w : f32[2, 4] "w"
   forward -
     %g = _c10d_functional.all_gather_into_tensor(%w, 2, @g)
     %v = _c10d_functional.wait_tensor(%g)
@@ -97,7 +95,7 @@ TEST_CASE("what reads memory that is written before it is no unshard") {
     std::string text = kStep;
     text.replace(text.find("{}"), 2, before);
     text.replace(text.find("{}"), 2, after);
-    return launches_of(job_of(text)).size();
+    return launches_of(two_ranks(text)).size();
   };
   CHECK(with("", "") == 1);
   CHECK(with("%d = aten.mul_.Tensor(%c, 2.0)", "") == 0);
@@ -121,13 +119,13 @@ TEST_CASE("a reduction ends as gradients and nothing else") {
   auto with = [&](std::string more) {
     std::string text = kStep;
     text.replace(text.find("{}"), 2, more);
-    return launches_of(job_of(text)).size();
+    return launches_of(two_ranks(text)).size();
   };
   CHECK(with("") == 1);
   CHECK(with("%s = aten.neg(%f)") == 0);  // nobody uses it, but it is no gradient
   CHECK(with("%s = aten.item(%f)") == 0);
   CHECK(with("%s = aten.mul_.Tensor(%x, 2.0)") == 1);  // not what it reads behind the launch
-  Job job = job_of([&] {
+  Job job = two_ranks([&] {
     std::string t = kStep;
     t.replace(t.find("{}"), 2, "");
     return t;
@@ -153,7 +151,7 @@ TEST_CASE("sums of reductions may be written in place while all writers belong t
   auto with = [&](std::string more) {
     std::string text = kStep;
     text.replace(text.find("{}"), 2, more);
-    return launches_of(job_of(text));
+    return launches_of(two_ranks(text));
   };
   CHECK(with("%m = aten.add_.Tensor(%v, %u)") == Words{"r", "q"});
   CHECK(with("%o = aten.alias(%v)\n    %m = aten.add_.Tensor(%o, %u)") == Words{"r", "q"});

@@ -5,20 +5,14 @@
 #include "libgraph/binary/binary.h"
 #include "libgraph/diff/diff_text.h"
 #include "libgraph/order.h"
-#include "libgraph/text/text.h"
+#include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"
 
 namespace sg {
 namespace {
 
-Job parse(const std::string& text) {
-  Diagnostics diagnostics;
-  Result<Job> job = parse_text(text, "test", &diagnostics);
-  for (const Diagnostic& d : diagnostics.list()) UNSCOPED_INFO(d.message);
-  REQUIRE(job.ok());
-  return std::move(*job);
-}
+using test::parse;
 
 std::string show(const JobDiff& diff) {
   DiffTextOptions options;

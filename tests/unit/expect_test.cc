@@ -37,7 +37,7 @@ ExpectRow compare_as(DType dtype, std::vector<T> value, std::vector<T> expected,
   return row;
 }
 
-const char* const kGraph = R"(sg 1.0 job "t" world 1
+const char* const kExpectedGraph = R"(sg 1.0 job "t" world 1
 
 graph rank *
   param %w : f32[2, 2] "layer.weight"
@@ -80,7 +80,7 @@ Result<ExpectReport> report_of(const std::vector<TensorToWrite>& expected, Expec
                                Values values = {}) {
   TempFolder folder;
   REQUIRE(write_tensors(folder.file("e"), expected).ok());
-  Job job = parse(kGraph);
+  Job job = parse(kExpectedGraph);
   AliasAnalysis alias(*job.programs[0], job.programs[0]->graph);
   SG_ASSIGN(Expectation expectation, Expectation::open(*job.programs[0], alias, folder.file("e"), options));
   return expectation.compare(values.of(job));
@@ -141,7 +141,7 @@ TEST_CASE("a file's own rounding widens the tolerance of f32 and of narrower typ
   CHECK(!row_of(off, 0.02, DType::bf16, {}).passed());
   CHECK(!row_of(off, 0.1, DType::f32, {.rtol = 1e-4}).passed());
   CHECK(!row_of(off, 0.1, DType::f32, {.bitwise = true}).passed());
-  Job job = parse(kGraph);
+  Job job = parse(kExpectedGraph);
   AliasAnalysis alias(*job.programs[0], job.programs[0]->graph);
   for (const char* text : {"-1", "nan", "1e999", "0.1x", ""}) {
     TempFolder folder;
@@ -288,7 +288,7 @@ TEST_CASE("failures come first, worst first") {
 
 TEST_CASE("a run in double is compared with what was recorded, or with doubles") {
   double g[4] = {1, 2, 3, 4};
-  Job job = parse(kGraph);
+  Job job = parse(kExpectedGraph);
   AliasAnalysis alias(*job.programs[0], job.programs[0]->graph);
   const int64_t shape[2] = {2, 2};
   RunValues wide{[&](ValueId) { return make_tensor(reinterpret_cast<std::byte*>(g), DType::f64, shape); }, {}};
@@ -311,7 +311,7 @@ TEST_CASE("a run in double is compared with what was recorded, or with doubles")
 TEST_CASE("doubles are an oracle for a run in the recorded dtype, unless bits are asked for") {
   float g[4] = {1, 2, 3, 4};
   double expected[4] = {1, 2, 3, 4};
-  Job job = parse(kGraph);
+  Job job = parse(kExpectedGraph);
   AliasAnalysis alias(*job.programs[0], job.programs[0]->graph);
   const int64_t shape[2] = {2, 2};
   RunValues run{[&](ValueId) { return make_tensor(reinterpret_cast<std::byte*>(g), DType::f32, shape); }, {}};
@@ -331,7 +331,7 @@ TEST_CASE("doubles are an oracle for a run in the recorded dtype, unless bits ar
 
 TEST_CASE("saved outputs are what is expected of the same run") {
   TempFolder folder;
-  Job job = parse(kGraph);
+  Job job = parse(kExpectedGraph);
   AliasAnalysis alias(*job.programs[0], job.programs[0]->graph);
   Values v;
   auto staged = stage_outputs(folder.file("a/b"), job.programs[0]->graph, alias, v.of(job));

@@ -9,15 +9,15 @@
 
 #include "libgraph/expr/symbol_list.h"
 #include "libgraph/strings.h"
+#include "tests/support/linear_time.h"
 #include "tests/support/rng.h"
 
 namespace sg {
 namespace {
 
+using test::kLinearSeconds;
 using test::Rng;
-
-double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
-constexpr double kLinearSeconds = 20;  // for all builds: what is quadratic takes minutes at these sizes
+using test::seconds_since;
 
 void check_same(const FlatMap<StrId, uint32_t>& map, const std::map<uint32_t, uint32_t>& model, uint32_t limit) {
   REQUIRE(map.size() == model.size());

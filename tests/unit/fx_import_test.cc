@@ -111,7 +111,7 @@ constexpr std::string_view kNested = R"fx(class <lambda>(torch.nn.Module):
             return (x,)
 )fx";
 
-constexpr std::string_view kSymbols = R"fx(class <lambda>(torch.nn.Module):
+constexpr std::string_view kSymbolicModule = R"fx(class <lambda>(torch.nn.Module):
     def forward(self, s0: "Sym(s0)", x: "f32[s0, 4]", y: "i64[Max(1, s0)*2]"):
         # No stacktrace found for following nodes
         mul: "Sym(2*s0)" = s0 * 2
@@ -197,7 +197,7 @@ TEST_CASE("fx: nested graphs and annotations") {
 }
 
 TEST_CASE("fx: symbolic sizes") {
-  Job job = import_ok(std::string(kSymbols));
+  Job job = import_ok(std::string(kSymbolicModule));
   const Program& program = *job.programs[0];
   CHECK(program.symbols.size() == 2);
   CHECK(program.graph.op_name(program.graph.find_node("mul")) == "python.mul");
@@ -534,7 +534,7 @@ TEST_CASE("trace: a tlparse folder") {
 
 TEST_CASE("fx: any change of bytes is a graph or an error") {
   const std::vector<std::string> seeds = {
-      std::string(kForward) + std::string(kBackward), std::string(kNested), std::string(kSymbols),
+      std::string(kForward) + std::string(kBackward), std::string(kNested), std::string(kSymbolicModule),
       event("aot_forward_graph", kForward) + event("aot_backward_graph", kBackward)};
   const std::string signs = "()[]{}\"'#:;,.=\n \t-+*/<>%\\0x\x80";
   for (uint64_t seed = 1; seed <= 20'000; ++seed) {

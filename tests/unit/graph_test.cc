@@ -10,18 +10,15 @@
 #include <vector>
 
 #include "libgraph/job.h"
+#include "tests/support/linear_time.h"
 #include "tests/support/rng.h"
 
 namespace sg {
 namespace {
 
+using test::kLinearSeconds;
 using test::Rng;
-
-// Processor time, so that a loaded machine changes nothing.
-double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
-
-// One bound for all builds, sanitizers included: what is quadratic takes minutes at these sizes.
-constexpr double kLinearSeconds = 20;
+using test::seconds_since;
 
 // What a Graph must do, in the plainest words: lists and searches.
 struct Model {

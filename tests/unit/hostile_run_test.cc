@@ -10,6 +10,7 @@
 #include "libgraph/text/text.h"
 #include "libgraph/verify/verify.h"
 #include "tests/support/hostile_run.h"
+#include "tests/support/parse.h"
 #include "tests/support/random_edit.h"
 
 namespace sg {
@@ -21,13 +22,7 @@ struct Case {
   std::string_view finding;  // what the message has; empty = there is none
 };
 
-Job parse(const std::string& text) {
-  Diagnostics diagnostics;
-  auto job = parse_text(text, "case", &diagnostics);
-  INFO(text);
-  REQUIRE(job.ok());
-  return std::move(*job);
-}
+using test::parse;
 
 std::string text_of(const Case& c) {
   std::string text = "sg 1.0\ngraph rank *\n", types(c.inputs);

@@ -17,7 +17,7 @@ using Kind = InitRule::Kind;
 
 namespace {
 
-Job job_of(std::string_view body, int world = 1, std::string_view header = "") {
+Job job_with(std::string_view body, int world = 1, std::string_view header = "") {
   Job job = parse("sg 1.0 job \"t\" world " + std::to_string(world) + "\n" + std::string(header) + "\ngraph rank *\n" +
                   std::string(body));
   infer_missing_types(*job.programs[0]);
@@ -46,7 +46,7 @@ std::vector<float> floats(const Tensor& t) {  // contiguous
 }  // namespace
 
 TEST_CASE("matrices are normal with a deviation by what they are summed over") {
-  Job job = job_of(R"(
+  Job job = job_with(R"(
   param %linear : f32[64, 16] "linear"
   param %conv1d : f32[16, 64] "conv1d"
   param %experts : f32[4, 8, 16] "experts"
@@ -89,7 +89,7 @@ TEST_CASE("matrices are normal with a deviation by what they are summed over") {
 }
 
 TEST_CASE("vectors are ones where they scale and zeros where they are added, whatever leads there") {
-  Job job = job_of(R"(
+  Job job = job_with(R"(
   param %weight : f32[8] "weight"
   param %bias : f32[8] "bias"
   param %ln_w : f32[8] "ln.w"
@@ -125,7 +125,7 @@ TEST_CASE("vectors are ones where they scale and zeros where they are added, wha
 
   output %g
 )",
-                   2, "mesh [fsdp 2]\ngroup @fsdp [0 1]\ndevice cpu\n");
+                     2, "mesh [fsdp 2]\ngroup @fsdp [0 1]\ndevice cpu\n");
   CHECK(rule_of(job, "weight").kind == Kind::ones);
   CHECK(rule_of(job, "bias").kind == Kind::zeros);
   CHECK(rule_of(job, "ln_w").kind == Kind::ones);
@@ -138,7 +138,7 @@ TEST_CASE("vectors are ones where they scale and zeros where they are added, wha
 }
 
 TEST_CASE("integers stay within what their consumers index, through views, casts, shifts and calls") {
-  Job job = job_of(R"(
+  Job job = job_with(R"(
   param %table : f32[100, 4] "table"
   param %small : f32[7, 4] "small"
   input %tokens : i64[2, 3] "tokens"
@@ -225,7 +225,7 @@ TEST_CASE("a rank's part of a vocabulary is no bound on the tokens") {
     part_1.replace(part_1.find(from), from.size(), to);
   Job job = parse("sg 1.0 job \"t\" world 2\n" + part_0 + part_1);
   CHECK(rule_of(job, "ids").below == 8);
-  Job mask = job_of(R"(
+  Job mask = job_with(R"(
   input %mask : i64[5] "mask"
   forward -
     %gt = aten.gt.Scalar(%mask, 0)
@@ -250,17 +250,17 @@ TEST_CASE("beside a loss other outputs have tangents of 0; without one all are 1
   output %y
   grad %d of %x
 )";
-  Job job = job_of(graph);
+  Job job = job_with(graph);
   CHECK(rule_of(job, "t").kind == Kind::ones);
   CHECK(rule_of(job, "u").kind == Kind::zeros);
   std::string other = graph;
   other.replace(other.find("loss %loss"), 4, "output");
-  Job outside = job_of(other);
+  Job outside = job_with(other);
   CHECK(rule_of(outside, "u").kind == Kind::ones);
 }
 
 TEST_CASE("buffers, inputs and tangents have values that a step can live with") {
-  Job job = job_of(R"(
+  Job job = job_with(R"(
   buffer %rope : c64[6, 2] "rope"
   buffer %bias : f32[4] "bias"
   buffer %count : i64[] "count"
@@ -315,7 +315,7 @@ TEST_CASE("buffers, inputs and tangents have values that a step can live with") 
 }
 
 TEST_CASE("integers stay below the sizes of this run, not below those of the capture") {
-  Job job = job_of(R"(
+  Job job = job_with(R"(
   symbol s0 input [2, inf] hint 100
   param %table : f32[s0, 4] "table"
   input %ids : i64[64] "ids"
@@ -346,8 +346,8 @@ TEST_CASE("shards are parts of one global tensor, replicas are equal, seeds and 
     %c = aten.mm(%b, %s) : ?
   output %a
 )";
-  Job job = job_of(body, 4, "mesh [fsdp 2, tp 2]\n");
-  Job whole = job_of(R"(
+  Job job = job_with(body, 4, "mesh [fsdp 2, tp 2]\n");
+  Job whole = job_with(R"(
   param %w : f32[12, 8] "w"
   param %s : f32[12, 8] "s"
   input %x : f32[8, 12] "x"
@@ -381,7 +381,7 @@ TEST_CASE("values depend on neither threads nor strides, and narrower types roun
     %a = aten.mm(%x, %w)
   output %a
 )";
-  Job job = job_of(body);
+  Job job = job_with(body);
   ThreadTeam team(3);
   const std::vector<float> alone = floats(made(job).tensors[0]);
   CHECK(floats(made(job, 0, 0, &team).tensors[0]) == alone);
@@ -393,14 +393,14 @@ TEST_CASE("values depend on neither threads nor strides, and narrower types roun
   std::string transposed = body, narrow = body;
   transposed.replace(transposed.find("\"w\""), 3, "stride [1, 700] \"w\"");
   narrow.replace(narrow.find("f32[700"), 3, "bf16");
-  InputSet t = made(job_of(transposed));
+  InputSet t = made(job_with(transposed));
   CHECK(t.tensors[0].step(0) == 1);
   for (int64_t i = 0; i < 700; i += 99)
     for (int64_t j = 0; j < 300; j += 7)
       CHECK(t.tensors[0].as<float>()[i + 700 * j] == alone[static_cast<size_t>(i * 300 + j)]);
 
   narrow.replace(narrow.find("f32[2"), 3, "bf16");
-  InputSet n = made(job_of(narrow));
+  InputSet n = made(job_with(narrow));
   for (size_t i = 0; i < alone.size(); i += 77) CHECK(n.tensors[0].as<BF16>()[i].bits == BF16(alone[i]).bits);
 }
 
@@ -415,7 +415,7 @@ TEST_CASE("a plan made like another takes its rules, and the spelling of a seed 
   std::string hidden = scaled;
   hidden.replace(hidden.find("add"), 3, "maximum");
   hidden.replace(hidden.find(".Tensor"), 7, "");
-  Job first = job_of(scaled), second = job_of(hidden);
+  Job first = job_with(scaled), second = job_with(hidden);
   InitPlan plan(first);
   CHECK(InitPlan(second).rule(*second.programs[0], 0).kind == Kind::ones);
   CHECK(InitPlan(second, &plan).rule(*second.programs[0], 0).kind == Kind::zeros);

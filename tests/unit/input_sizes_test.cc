@@ -9,7 +9,7 @@ using sg::test::parse;
 
 namespace {
 
-constexpr const char* kGraph = R"(sg 1.0 job "t" world 1
+constexpr const char* kSizedGraph = R"(sg 1.0 job "t" world 1
 graph rank *
   symbol s0 input [2, 64] hint 4 divisor 2
   symbol s1 input [0, inf] hint 4
@@ -24,7 +24,7 @@ graph rank *
 )";
 
 Result<int64_t> bound(std::initializer_list<std::string_view> texts, std::string_view symbol = "s0") {
-  Job job = parse(kGraph);
+  Job job = parse(kSizedGraph);
   std::vector<SizeBinding> bindings;
   for (std::string_view text : texts) {
     SG_ASSIGN(SizeBinding binding, parse_binding(text));

@@ -14,7 +14,7 @@ using sg::test::TempFolder;
 
 namespace {
 
-const char* const kGraph = R"(sg 1.0 job "t" world 1
+const char* const kInputGraph = R"(sg 1.0 job "t" world 1
 
 graph rank *
   symbol s0 input [2, 64] hint 4
@@ -51,7 +51,7 @@ struct Values {
   }
 };
 
-Result<InputSet> load(const std::vector<TensorToWrite>& tensors, const char* graph = kGraph) {
+Result<InputSet> load(const std::vector<TensorToWrite>& tensors, const char* graph = kInputGraph) {
   static TempFolder folder;
   const std::string file = folder.file("inputs.safetensors");
   REQUIRE(write_tensors(file, tensors).ok());
@@ -107,7 +107,7 @@ TEST_CASE("missing inputs are all named") {
 
   TempFolder folder;
   REQUIRE(write_tensors(folder.file("x"), list).ok());
-  auto rest = load_inputs(parse(kGraph), 0, {.files = {folder.file("x")}, .may_miss = true});
+  auto rest = load_inputs(parse(kInputGraph), 0, {.files = {folder.file("x")}, .may_miss = true});
   REQUIRE(rest.ok());
   CHECK((rest->tensors[2].is_none() && rest->tensors[3].is_none() && rest->tensors[4].dim(0) == 4));
 }
@@ -119,7 +119,7 @@ TEST_CASE("inputs may come in several files, each in one of them") {
   TempFolder folder;
   REQUIRE(write_tensors(folder.file("weights"), first).ok());
   REQUIRE(write_tensors(folder.file("batch"), second).ok());
-  const Job job = parse(kGraph);
+  const Job job = parse(kInputGraph);
   auto set = load_inputs(job, 0, {.files = {folder.file("weights"), folder.file("batch")}});
   REQUIRE(set.ok());
   auto whole = load(list);
@@ -149,7 +149,7 @@ TEST_CASE("tensors that the graph has no input for are passed over where that is
   TempFolder folder;
   const std::string file = folder.file("inputs.safetensors");
   REQUIRE(write_tensors(file, all).ok());
-  Job job = parse(kGraph);
+  Job job = parse(kInputGraph);
   InputSource source{.files = {file}};
   REQUIRE_FALSE(load_inputs(job, 0, source).ok());
   source.may_spare = true;
@@ -164,7 +164,7 @@ TEST_CASE("what the file says that the model calls a tensor counts more than its
   all[0].name = "x", all[3].name = "w";  // as another graph of the same model has them
   TempFolder folder;
   const std::string file = folder.file("inputs.safetensors");
-  Job job = parse(kGraph);
+  Job job = parse(kInputGraph);
   REQUIRE(write_tensors(file, all).ok());
   CHECK_FALSE(load_inputs(job, 0, {.files = {file}}).ok());
   REQUIRE(write_tensors(file, all, {.metadata = {{"fqn.w", "x"}, {"fqn.x", "layer.weight"}}}).ok());
@@ -243,7 +243,7 @@ TEST_CASE("what is made up fits the sizes that the file gives") {
   list[3].shape = {2, 3};
   list.pop_back();
   REQUIRE(write_tensors(folder.file("x"), list).ok());
-  Job job = parse(kGraph);
+  Job job = parse(kInputGraph);
   auto set = load_inputs(job, 0, {.files = {folder.file("x")}, .maker = &ones});
   REQUIRE(set.ok());
   CHECK(set->tensors[4].dim(0) == 2);  // s1 follows s0 through the guard

@@ -14,15 +14,15 @@ using test::Rng;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-struct Sizes {
+struct AttentionSizes {
   int64_t batch, heads, key_heads, length, keys, width, value_width;
 };
 
 // One attention by its definition, going forward and backward. Tensors in logical order.
-struct Oracle {
-  Sizes s;
+struct AttentionOracle {
+  AttentionSizes s;
   bool causal;
   double scale;
   std::vector<double> q, k, v, mask, grad;  // mask: added; empty = none
@@ -41,7 +41,7 @@ struct Oracle {
   void row(int64_t b, int64_t h, int64_t i) {
     int64_t kh = h / (s.heads / s.key_heads);
     std::vector<double> p(static_cast<size_t>(s.keys));
-    double max = -kInf, sum = 0, delta = 0;
+    double max = -kInfinity, sum = 0, delta = 0;
     double* query = &at(q, b, h, i, 0, s.heads, s.length, s.width);
     double* result = &at(out, b, h, i, 0, s.heads, s.length, s.value_width);
     double* g = &at(grad, b, h, i, 0, s.heads, s.length, s.value_width);
@@ -49,11 +49,11 @@ struct Oracle {
       double& score = p[static_cast<size_t>(j)];
       score = scale * dot(k, query, b, kh, j, s.key_heads, s.keys, s.width);
       if (!mask.empty()) score += at(mask, b, h, i, j, s.heads, s.length, s.keys);
-      if (causal && j > i) score = -kInf;
+      if (causal && j > i) score = -kInfinity;
       max = std::max(max, score);
     }
-    for (double& x : p) sum += x = max == -kInf ? 0 : std::exp(x - max);
-    at(lse, b, h, i, 0, s.heads, s.length, 1) = max == -kInf ? max : max + std::log(sum);
+    for (double& x : p) sum += x = max == -kInfinity ? 0 : std::exp(x - max);
+    at(lse, b, h, i, 0, s.heads, s.length, 1) = max == -kInfinity ? max : max + std::log(sum);
     for (int64_t j = 0; j < s.keys; ++j) {
       if (sum > 0) p[static_cast<size_t>(j)] /= sum;
       for (int64_t e = 0; e < s.value_width; ++e)
@@ -94,19 +94,6 @@ Buffer<T> random_tensor(Rng& rng, std::vector<int64_t> shape, bool heads_inside,
 
 // The largest difference, in units of the largest expected value.
 template <class T>
-double error_of(Buffer<T>& got, const std::vector<double>& expected) {
-  double error = 0, scale = 1e-30;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    double x = static_cast<double>(static_cast<Compute<T>>(got.at(static_cast<int64_t>(i))));
-    if (x == expected[i]) continue;
-    error = std::max(error, std::abs(x - expected[i]));
-    if (std::isnan(x)) error = kInf;
-    scale = std::max(scale, std::abs(expected[i]));
-  }
-  return error / scale;
-}
-
-template <class T>
 constexpr double kTolerance = std::is_same_v<T, double>  ? 1e-13
                               : std::is_same_v<T, float> ? 2e-6
                               : std::is_same_v<T, F16>   ? 2e-3
@@ -115,10 +102,10 @@ constexpr double kTolerance = std::is_same_v<T, double>  ? 1e-13
 enum class Mask { none, boolean, added };
 
 template <class T>
-void check(Rng& rng, Sizes s, bool causal, Mask kind, int threads) {
+void check(Rng& rng, AttentionSizes s, bool causal, Mask kind, int threads) {
   CAPTURE(s.batch, s.heads, s.key_heads, s.length, s.keys, s.width, s.value_width, causal, static_cast<int>(kind),
           threads);
-  Oracle oracle{s, causal, 0.3, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  AttentionOracle oracle{s, causal, 0.3, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   Buffer<T> q = random_tensor<T>(rng, {s.batch, s.heads, s.length, s.width}, true, &oracle.q);
   Buffer<T> k = random_tensor<T>(rng, {s.batch, s.key_heads, s.keys, s.width}, rng.below(2), &oracle.k);
   Buffer<T> v = random_tensor<T>(rng, {s.batch, s.key_heads, s.keys, s.value_width}, rng.below(2), &oracle.v);
@@ -130,11 +117,11 @@ void check(Rng& rng, Sizes s, bool causal, Mask kind, int threads) {
     for (int64_t i = 0; i < flags.tensor().elements(); ++i)
       flags.at(i) = rng.below(3) > 0 && i / s.keys % 7 != 3;  // some rows see nothing
     for (int64_t i = 0; i < added.tensor().elements(); ++i)
-      added.at(i) = T(static_cast<Compute<T>>(rng.below(8) == 0 ? -kInf : static_cast<double>(rng.below(9)) / 4));
+      added.at(i) = T(static_cast<Compute<T>>(rng.below(8) == 0 ? -kInfinity : static_cast<double>(rng.below(9)) / 4));
     for (size_t i = 0; i < oracle.mask.size(); ++i) {
       auto e = static_cast<int64_t>(i);
       int64_t in_head = e % (s.length * s.keys), batch = e / (s.heads * s.length * s.keys);
-      oracle.mask[i] = kind == Mask::boolean ? (flags.at(batch * s.length * s.keys + in_head) ? 0 : -kInf)
+      oracle.mask[i] = kind == Mask::boolean ? (flags.at(batch * s.length * s.keys + in_head) ? 0 : -kInfinity)
                                              : double(static_cast<Compute<T>>(added.at(in_head)));
     }
   }
@@ -148,16 +135,16 @@ void check(Rng& rng, Sizes s, bool causal, Mask kind, int threads) {
   if (kind == Mask::added) args.emplace_back("attn_mask", added);
   const std::string op = "aten._scaled_dot_product_flash_attention_for_cpu";
   REQUIRE(test::call(op + ".default", args, {out.tensor(), lse.tensor()}, threads).ok());
-  CHECK(error_of(out, oracle.out) < kTolerance<T>);
-  CHECK(error_of(lse, oracle.lse) < kTolerance<Sum>);
+  CHECK(relative_error(out, oracle.out) < kTolerance<T>);
+  CHECK(relative_error(lse, oracle.lse) < kTolerance<Sum>);
   Buffer<T> dq(std::vector<int64_t>{s.batch, s.heads, s.length, s.width}),
       dk(std::vector<int64_t>{s.batch, s.key_heads, s.keys, s.width});
   Buffer<T> dv(std::vector<int64_t>{s.batch, s.key_heads, s.keys, s.value_width});
   args.insert(args.end(), {{"grad_out", grad}, {"out", out}, {"logsumexp", lse}, {"dropout_p", 0.0}});
   REQUIRE(test::call(op + "_backward.default", args, {dq.tensor(), dk.tensor(), dv.tensor()}, threads).ok());
-  CHECK(error_of(dq, oracle.dq) < 3 * kTolerance<T>);
-  CHECK(error_of(dk, oracle.dk) < 3 * kTolerance<T>);
-  CHECK(error_of(dv, oracle.dv) < 3 * kTolerance<T>);
+  CHECK(relative_error(dq, oracle.dq) < 3 * kTolerance<T>);
+  CHECK(relative_error(dk, oracle.dk) < 3 * kTolerance<T>);
+  CHECK(relative_error(dv, oracle.dv) < 3 * kTolerance<T>);
 }
 
 template <class T>
@@ -206,8 +193,8 @@ TEST_CASE("attention: threads do not change a bit") {
 
 TEST_CASE("attention: what the CUDA ops return beside the output") {
   Rng rng(6);
-  Sizes s{1, 2, 2, 40, 40, 8, 8};
-  Oracle oracle{s, true, 1 / std::sqrt(8.0), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  AttentionSizes s{1, 2, 2, 40, 40, 8, 8};
+  AttentionOracle oracle{s, true, 1 / std::sqrt(8.0), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   Buffer<float> q = random_tensor<float>(rng, {1, 2, 40, 8}, true, &oracle.q),
                 k = random_tensor<float>(rng, {1, 2, 40, 8}, true, &oracle.k);
   Buffer<float> v = random_tensor<float>(rng, {1, 2, 40, 8}, true, &oracle.v),
@@ -223,11 +210,11 @@ TEST_CASE("attention: what the CUDA ops return beside the output") {
   REQUIRE(test::call("aten._scaled_dot_product_efficient_attention.default", forward,
                      {out.tensor(), padded.tensor(), seed.tensor(), offset.tensor()})
               .ok());
-  CHECK(error_of(out, oracle.out) < 2e-6);
+  CHECK(relative_error(out, oracle.out) < 2e-6);
   CHECK(seed.at(0) == 0);
   for (int64_t i = 0; i < 128; ++i)
     CHECK((i % 64 < 40 ? std::abs(padded.at(i) - oracle.lse[static_cast<size_t>(i / 64 * 40 + i % 64)]) < 1e-5
-                       : padded.at(i) == kInf));
+                       : padded.at(i) == kInfinity));
   Buffer<float> dq({1, 2, 40, 8}), dk({1, 2, 40, 8}), dv({1, 2, 40, 8}), dbias({1, 2, 40, 40});
   args.insert(args.end(), {{"grad_out_", grad},
                            {"out", out},
@@ -239,8 +226,8 @@ TEST_CASE("attention: what the CUDA ops return beside the output") {
   REQUIRE(test::call("aten._scaled_dot_product_efficient_attention_backward.default", args,
                      {dq.tensor(), dk.tensor(), dv.tensor(), dbias.tensor()}, 2)
               .ok());
-  CHECK(error_of(dq, oracle.dq) < 5e-6);
-  CHECK(error_of(dbias, oracle.dmask) < 5e-6);
+  CHECK(relative_error(dq, oracle.dq) < 5e-6);
+  CHECK(relative_error(dbias, oracle.dmask) < 5e-6);
 }
 
 TEST_CASE("attention: dropout and sizes that do not fit are refused") {

@@ -6,12 +6,13 @@
 #include "libgraph/binary/binary.h"
 #include "libgraph/text/text.h"
 #include "libgraph/verify/verify.h"
+#include "tests/support/linear_time.h"
 
 namespace sg {
 namespace {
 
-double seconds_since(std::clock_t start) { return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC; }
-constexpr double kLinearSeconds = 30;  // for all builds, sanitizers included: what is quadratic takes minutes
+using test::kLinearSeconds;
+using test::seconds_since;
 
 // Text -> job -> findings -> bytes -> job -> text: the way of a graph through the tools.
 void go_round(const std::string& text) {

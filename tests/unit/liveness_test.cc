@@ -6,7 +6,7 @@
 #include "tests/support/random_job.h"
 
 using namespace sg;
-using sg::test::parse;
+using sg::test::parse_programs;
 
 namespace {
 
@@ -16,14 +16,10 @@ Liveness live(const Job& job, const SizeValues& sizes = kNoSizes) {
   return compute_liveness(*job.programs[0], job.programs[0]->graph, sizes);
 }
 
-Job job_of(std::string_view body) {
-  return parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ndevice cpu\n\n" + std::string(body));
-}
-
 }  // namespace
 
 TEST_CASE("memory is live from its maker to its last user, views and outputs counted") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[256] "x"
 
   forward -
@@ -61,7 +57,7 @@ TEST_CASE("a pointwise result takes over an argument that dies, when that is leg
   };
   for (const Case& c : cases) {
     INFO(c.line);
-    Job job = job_of(std::string(R"(graph rank *
+    Job job = parse_programs(std::string(R"(graph rank *
   input %x : f32[16, 16] "x"
 
   forward -
@@ -75,7 +71,7 @@ TEST_CASE("a pointwise result takes over an argument that dies, when that is leg
 }
 
 TEST_CASE("what a collective reads stays until its wait") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[256] "x"
 
   forward -
@@ -92,7 +88,7 @@ TEST_CASE("what a collective reads stays until its wait") {
 }
 
 TEST_CASE("a call needs what its body needs") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[256] "x"
 
   forward -
@@ -116,7 +112,7 @@ graph rank * nested "body"
 }
 
 TEST_CASE("sizes without a value are counted, not guessed") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   symbol s0 input [2, inf] hint 6
   input %x : f32[s0] "x"
 
@@ -164,7 +160,7 @@ TEST_CASE("liveness of random jobs agrees with counting at each node") {
 }
 
 TEST_CASE("softmax and its gradient work row by row, in place") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[8, 32] "x"
 
   forward -

@@ -10,7 +10,7 @@ using namespace sg;
 
 namespace {
 
-constexpr uint32_t kStep = 9973;  // a prime: visits every exponent and all sorts of mantissas
+constexpr uint32_t kBitStep = 9973;  // a prime: visits every exponent and all sorts of mantissas
 
 // The distance in units of the last place of the float nearest to `truth`; 0 for equal infinities, zeros of the same
 // sign and NaNs, huge when only one is special.
@@ -28,7 +28,7 @@ template <class Fn, class Truth>
 void check_unary(const char* name, Fn fn, Truth truth, double limit = 0.51) {
   double worst = 0;
   float where = 0;
-  for (uint64_t u = 0; u <= 0xFFFFFFFF; u += kStep) {
+  for (uint64_t u = 0; u <= 0xFFFFFFFF; u += kBitStep) {
     auto x = std::bit_cast<float>(static_cast<uint32_t>(u));
     double error = ulps(fn(x), truth(static_cast<long double>(x)));
     if (error > worst) worst = error, where = x;
@@ -92,7 +92,7 @@ TEST_CASE("pow over pairs of floats") {
     double error = ulps(math::pow(x, y), powl(x, y));
     if (error > worst) worst = error, at_x = x, at_y = y;
   };
-  for (uint64_t u = 0; u <= 0xFFFFFFFF; u += 40 * kStep) {
+  for (uint64_t u = 0; u <= 0xFFFFFFFF; u += 40 * kBitStep) {
     auto x = std::bit_cast<float>(static_cast<uint32_t>(u));
     for (float y : {2.0f, 3.0f, -1.0f, 0.5f, 0.33333334f, -2.5f, 7.0f, 1.0001f, 40.0f}) look(x, y);
     for (float y : {1.0f, 0.9999f, 1.001f}) look(y, x);

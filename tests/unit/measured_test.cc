@@ -56,7 +56,7 @@ std::string gpu_steps() {
   return out;
 }
 
-constexpr const char* kStep = R"(sg 1.0 job "t" world 2
+constexpr const char* kMeasuredStep = R"(sg 1.0 job "t" world 2
 group @g [0 1]
 device cuda:0
 
@@ -139,7 +139,7 @@ TEST_CASE("a profile of sg-run: nodes by rank and step, bodies apart from their 
 }
 
 TEST_CASE("a machine fitted to a profile simulates its times", "[measured]") {
-  Job job = parse(kStep);
+  Job job = parse(kMeasuredStep);
   Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), Assumption());
   REQUIRE(values.ok());
   auto on = [&](const Machine& machine) -> Result<ProgramTimeline> {
@@ -171,7 +171,7 @@ TEST_CASE("a machine fitted to a profile simulates its times", "[measured]") {
 }
 
 TEST_CASE("a simulated timeline lies beside the profile's events, from its first step on", "[measured]") {
-  Job job = parse(kStep);
+  Job job = parse(kMeasuredStep);
   Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), Assumption());
   Result<Machine> machine = find_machine("h100-8");
   Result<Simulation> s = simulate(job, *values, {*machine});

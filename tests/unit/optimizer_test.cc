@@ -18,7 +18,7 @@ const double kStart[kCount] = {0.5, -1.25, 3.0, 0.0, -0.001};
 const double kGradients[3][kCount] = {
     {0.1, -0.2, 0.3, 0.0, 5.0}, {-0.05, 0.4, 0.1, 1e-8, -2.0}, {0.2, 0.2, -0.7, 0.3, 0.01}};
 
-Job job_of(std::string_view dtype, std::string_view more = "") {
+Job trained_job(std::string_view dtype, std::string_view more = "") {
   std::string type = std::string(dtype) + "[5]";
   return parse("sg 1.0 job \"t\" world 1\ngraph rank *\n  param %w : " + type + " \"w\"\n  param %frozen : " + type +
                " \"frozen\"\n  input %x : f32[5]\n  backward -\n    %g = aten.neg(%w) : " + type + "\n" +
@@ -28,7 +28,7 @@ Job job_of(std::string_view dtype, std::string_view more = "") {
 // Three steps of an optimizer from kStart with kGradients, stored as T.
 template <class T>
 std::vector<double> three_steps(std::string_view dtype, std::string_view options, ThreadTeam* team = nullptr) {
-  Job job = job_of(dtype);
+  Job job = trained_job(dtype);
   const Graph& graph = job.programs[0]->graph;
   auto parsed = parse_optimizer(options);
   REQUIRE(parsed.ok());
@@ -104,7 +104,7 @@ TEST_CASE("updates are those of torch.optim") {
 
 TEST_CASE("parameters narrower than f32 keep what they cannot hold") {
   // One step is below half a unit in the last place of bf16 at 1; 64 are not.
-  Job job = job_of("bf16");
+  Job job = trained_job("bf16");
   auto optimizer = Optimizer::make(job.programs[0]->graph, *parse_optimizer("sgd:lr=0.001"));
   REQUIRE(optimizer.ok());
   const int64_t shape[] = {1};

@@ -17,9 +17,9 @@ namespace {
 
 // The rules of order.h said a second time, pair by pair, with nothing taken from the analyses: labels spread over
 // values until nothing changes.
-class Oracle {
+class OrderOracle {
  public:
-  Oracle(const Program& program, const Graph& graph) : program_(program), graph_(graph) {
+  OrderOracle(const Program& program, const Graph& graph) : program_(program), graph_(graph) {
     label_.resize(graph.value_id_limit());
     for (uint32_t v = 0; v < label_.size(); ++v) label_[v] = v;
     for (bool changed = true; changed;) {
@@ -249,7 +249,7 @@ TEST_CASE("the pair relation and the constraints both agree with a naive oracle"
     const Program& program = *job.programs[0];
     const Graph& graph = program.graph;
     OrderFacts facts(program, graph);
-    Oracle oracle(program, graph);
+    OrderOracle oracle(program, graph);
     std::vector<NodeId> order = schedule_of(graph);
     std::vector<std::set<uint32_t>> must(graph.node_id_limit()), closure(graph.node_id_limit());
     for (size_t j = 0; j < order.size(); ++j) {
@@ -290,7 +290,7 @@ TEST_CASE("any number of legal moves keeps every pair that the oracle orders") {
     Job job = test::random_job(seed, small_job());
     Graph& graph = job.programs[0]->graph;
     OrderFacts facts(*job.programs[0], graph);
-    Oracle oracle(*job.programs[0], graph);
+    OrderOracle oracle(*job.programs[0], graph);
     std::vector<NodeId> before = schedule_of(graph);
     std::vector<std::pair<NodeId, NodeId>> ordered;
     for (size_t j = 0; j < before.size(); ++j)

@@ -15,7 +15,7 @@ using sg::test::parse;
 
 namespace {
 
-constexpr const char* kGraph = R"(sg 1.0 job "t" world 1
+constexpr const char* kPipelineGraph = R"(sg 1.0 job "t" world 1
 graph rank *
   input %x : f32[4]
   forward -
@@ -51,7 +51,7 @@ TEST_CASE("passes are found by name, with or without the tool's prefix") {
 TEST_CASE("stages are named, timed, and may be left out or end the pipeline") {
   Diagnostics notes;
   auto names = [&](PipelineOptions options) {
-    Job job = parse(kGraph);
+    Job job = parse(kPipelineGraph);
     auto reports = run_pipeline(&job, {clean_stage(), clean_stage(), clean_stage()}, options, &notes);
     REQUIRE(reports.ok());
     std::string out;
@@ -68,13 +68,13 @@ TEST_CASE("stages are named, timed, and may be left out or end the pipeline") {
 }
 
 TEST_CASE("a pass that leaves an invalid graph is named, and its input kept") {
-  Job job = parse(kGraph);
+  Job job = parse(kPipelineGraph);
   Diagnostics notes;
   std::optional<FailedStage> failed;
   auto reports = run_pipeline(&job, {clean_stage(), {&kBreaker, {}}}, versioned(), &notes, &failed);
   // One node is left after cleaning: break a graph that has two.
   REQUIRE(reports.ok());
-  job = parse(kGraph);
+  job = parse(kPipelineGraph);
   reports = run_pipeline(&job, {{&kBreaker, {}}, clean_stage()}, versioned(), &notes, &failed);
   REQUIRE(!reports.ok());
   CHECK(reports.error().kind == ErrorKind::internal);
@@ -85,7 +85,7 @@ TEST_CASE("a pass that leaves an invalid graph is named, and its input kept") {
 }
 
 TEST_CASE("what a failed stage leaves is one file that is a graph, and its stages run again and fail again") {
-  Job job = parse(kGraph);
+  Job job = parse(kPipelineGraph);
   Diagnostics notes;
   std::optional<FailedStage> failed;
   Stage named{find_pass("remat"), {}};
@@ -115,18 +115,18 @@ TEST_CASE("what a failed stage leaves is one file that is a graph, and its stage
   // Without the broken pass in the table it says which one is missing; a graph that is no bundle says so.
   again = read_binary(*bundle, "bundle").value();
   CHECK(take_stages(&again).error().message.find("there is no pass `breaker`") != std::string::npos);
-  job = parse(kGraph);
+  job = parse(kPipelineGraph);
   CHECK(take_stages(&job).error().kind == ErrorKind::unreadable);
   for (const char* text : {"1", "[1]", "[{\"pass\":\"clean\"}]", "[{\"pass\":\"clean\",\"options\":{\"a\":1}}]",
                            "[{\"pass\":\"clean\",\"options\":{\"a\":[1]}}]"}) {
-    job = parse(kGraph);
+    job = parse(kPipelineGraph);
     job.extra = {{job.pool->str("stepgraph.stages"), job.pool->str(text)}};
     CHECK(take_stages(&job).error().message.find("cannot be read") != std::string::npos);
   }
 }
 
 TEST_CASE("an error in one of several stages names the stage") {
-  Job job = parse(kGraph);
+  Job job = parse(kPipelineGraph);
   Diagnostics notes;
   Stage bad{find_pass("remat"), {}};
   bad.options.add("save", "op=mm");
@@ -136,7 +136,7 @@ TEST_CASE("an error in one of several stages names the stage") {
 }
 
 TEST_CASE("with best effort a stage that cannot be done is left out, and leaves no trace in the graph") {
-  Job job = parse(kGraph), without = parse(kGraph);
+  Job job = parse(kPipelineGraph), without = parse(kPipelineGraph);
   Diagnostics notes;
   // Half of the work is done before it fails.
   static constexpr PassInfo kHalf = {
@@ -148,7 +148,7 @@ TEST_CASE("with best effort a stage that cannot be done is left out, and leaves 
   CHECK(run_pipeline(&job, {clean_stage(), {&kHalf, {}}}, options, &notes).error().message ==
         "sg-half: there is no way");
   options.best_effort = true;
-  job = parse(kGraph);
+  job = parse(kPipelineGraph);
   auto reports = run_pipeline(&job, {clean_stage(), {&kHalf, {}}}, options, &notes);
   REQUIRE(reports.ok());
   CHECK((*reports)[1].left_out);
@@ -173,7 +173,7 @@ TEST_CASE("stages in one process leave the bytes that one process each leaves") 
 }
 
 TEST_CASE("a pass behind one that it is meant to precede is warned of") {
-  Job job = parse(kGraph);
+  Job job = parse(kPipelineGraph);
   Pool& pool = *job.pool;
   job.provenance.push_back({pool.str("sg-remat"), pool.str("0.1.0"), {}, {}});
   const Stage stage = clean_stage();
@@ -188,7 +188,7 @@ TEST_CASE("a pass behind one that it is meant to precede is warned of") {
 }
 
 TEST_CASE("a copied node has all that belongs to the first, names of its own, and operands by the map") {
-  Job job = parse(kGraph);
+  Job job = parse(kPipelineGraph);
   Graph& graph = job.programs[0]->graph;
   const NodeId neg = graph.last();
   const ValueId x = graph.inputs()[0].value;
@@ -222,7 +222,7 @@ TEST_CASE("a frozen job is valid, and thawed it is what it was") {
 TEST_CASE("no pass touches a frozen node, and clean touches those that are not") {
   Diagnostics notes;
   auto nodes_after = [&](size_t begin, size_t end) {
-    Job job = parse(kGraph);
+    Job job = parse(kPipelineGraph);
     freeze_all_but(&job, begin, end);
     REQUIRE(run_pipeline(&job, {clean_stage()}, versioned(), &notes).ok());
     thaw(&job);

@@ -13,7 +13,7 @@ namespace {
 
 const SizeValues kNoSizes = [](StrId) -> std::optional<int64_t> { return std::nullopt; };
 
-const char kStep[] = R"(sg 1.0 job "a step" world 2
+const char kReportedStep[] = R"(sg 1.0 job "a step" world 2
 group @g [0 1]
 device cpu
 
@@ -39,7 +39,7 @@ graph rank *
 }  // namespace
 
 TEST_CASE("a plan report names who holds what at the peak, and what the pool may hold") {
-  Job job = parse(kStep);
+  Job job = parse(kReportedStep);
   RangeInference ranges = infer_ranges(job);
   PlanReport r = report_plan(job, *job.programs[0], kNoSizes, &ranges.facts[0]);
   CHECK(r.inputs_bytes == 1032);
@@ -67,7 +67,7 @@ TEST_CASE("a plan report names who holds what at the peak, and what the pool may
 }
 
 TEST_CASE("a plan report as text and as JSON") {
-  Job job = parse(kStep);
+  Job job = parse(kReportedStep);
   RangeInference ranges = infer_ranges(job);
   PlanReport r = report_plan(job, *job.programs[0], kNoSizes, &ranges.facts[0]);
   CHECK(print_plan(r, 1) == R"(a step

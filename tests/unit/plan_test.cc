@@ -9,15 +9,11 @@
 #include "tests/support/random_job.h"
 
 using namespace sg;
-using sg::test::parse;
+using sg::test::parse_programs;
 
 namespace {
 
 const SizeValues kThree = [](StrId) -> std::optional<int64_t> { return 3; };
-
-Job job_of(std::string_view body) {
-  return parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ndevice cpu\n\n" + std::string(body));
-}
 
 struct Planned {
   Liveness live;
@@ -97,7 +93,7 @@ void check_plan(const Liveness& live, const MemoryPlan& plan) {
 }  // namespace
 
 TEST_CASE("memory is shared by what is not in use together, and only by that") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[256] "x"
 
   forward -
@@ -120,7 +116,7 @@ TEST_CASE("memory is shared by what is not in use together, and only by that") {
 }
 
 TEST_CASE("scalars share a line, larger storages begin one") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[100] "x"
 
   forward -
@@ -143,7 +139,7 @@ TEST_CASE("scalars share a line, larger storages begin one") {
 }
 
 TEST_CASE("a result takes over a part of what dies") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[64] "x"
 
   forward -
@@ -163,7 +159,7 @@ TEST_CASE("a result takes over a part of what dies") {
 }
 
 TEST_CASE("a part is not taken over where the other operand reaches into it") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[64] "x"
 
   forward -
@@ -180,7 +176,7 @@ TEST_CASE("a part is not taken over where the other operand reaches into it") {
 }
 
 TEST_CASE("a body lies in the frame of its call, its outputs where the results are") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[256] "x"
 
   forward -
@@ -212,7 +208,7 @@ graph rank * nested "body"
 }
 
 TEST_CASE("what is not waited for keeps its memory") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[256] "x"
 
   forward -
@@ -228,7 +224,7 @@ TEST_CASE("what is not waited for keeps its memory") {
 }
 
 TEST_CASE("scratch memory is there while its node runs") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[256] "x"
 
   forward -
@@ -248,7 +244,7 @@ TEST_CASE("scratch memory is there while its node runs") {
 }
 
 TEST_CASE("sizes that nobody knows go to the pool, sizes beyond all memory place nothing") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   symbol s0 input [2, inf] hint 6
   input %x : f32[s0] "x"
 

@@ -16,15 +16,15 @@ using namespace sg;
 namespace {
 
 // A tensor in an arena that does not exist yet: `data` is an offset.
-struct Planned {
+struct PlannedTensor {
   Tensor tensor;
   bool readable = true;  // its memory has not been given to another since
   bool stored = true;
 };
 
-struct Step {
+struct CallStep {
   std::string op;
-  std::vector<std::pair<std::string, int>> tensors;  // argument names and indices of Planned
+  std::vector<std::pair<std::string, int>> tensors;  // argument names and indices of PlannedTensor
   std::vector<test::Argument> others;
   int result = 0;
   bool fresh = false;  // in memory of its own
@@ -41,8 +41,8 @@ class Chain {
   }
 
   int64_t arena_bytes() const { return top_; }
-  const std::vector<Step>& nodes() const { return nodes_; }
-  std::vector<Planned>& planned() { return planned_; }
+  const std::vector<CallStep>& nodes() const { return nodes_; }
+  std::vector<PlannedTensor>& planned() { return planned_; }
   Tensor at(int index, std::byte* arena) const {
     Tensor t = planned_[static_cast<size_t>(index)].tensor;
     t.data = arena + reinterpret_cast<intptr_t>(t.data);
@@ -71,7 +71,7 @@ class Chain {
   // Fresh memory, or that of a tensor that is not needed any more.
   int result_of(DType dtype) {
     for (size_t i = inputs_.size(); i < planned_.size() && rng_.percent(40); ++i) {
-      Planned& p = planned_[i];
+      PlannedTensor& p = planned_[i];
       if (!p.readable || dtype_bytes(p.tensor.dtype) != dtype_bytes(dtype)) continue;
       Tensor t = p.tensor;
       t.dtype = dtype;
@@ -104,7 +104,7 @@ class Chain {
     int a = pick(), b = pick();
     if (a < 0 || b < 0) return;
     nodes_.emplace_back();
-    Step& n = nodes_.back();
+    CallStep& n = nodes_.back();
     switch (rng_.below(6)) {
       case 0: {
         n.op = rng_.pick(unary), n.tensors = {{"self", a}};
@@ -143,9 +143,9 @@ class Chain {
 
   test::Rng rng_;
   std::vector<int64_t> shape_;
-  std::vector<Planned> planned_;
+  std::vector<PlannedTensor> planned_;
   std::vector<int> inputs_;
-  std::vector<Step> nodes_;
+  std::vector<CallStep> nodes_;
   int64_t top_ = 0;
 };
 
@@ -156,7 +156,7 @@ struct Bench {
   explicit Bench(int threads) : team(threads) {}
 };
 
-KernelCall call_of(const Step& n, const Chain& chain, std::byte* arena, KernelContext* context) {
+KernelCall call_of(const CallStep& n, const Chain& chain, std::byte* arena, KernelContext* context) {
   const OpInfo* info = find_op(n.op);
   KernelCall c(*info, context);
   for (size_t i = 0; i < info->params.size(); ++i) c.params()[i] = default_of(info->params[i]);
@@ -189,7 +189,7 @@ std::vector<std::byte> filled_arena(const Chain& chain, uint64_t seed) {
 int run_fused(Chain& chain, std::byte* arena, Bench& bench) {
   int programs = 1;
   cpu::PointwiseProgram program;
-  for (const Step& n : chain.nodes()) {
+  for (const CallStep& n : chain.nodes()) {
     KernelCall c = call_of(n, chain, arena, &bench.context);
     bool stored = chain.planned()[static_cast<size_t>(n.result)].stored;
     auto fits = program.add(c, stored);
@@ -215,7 +215,7 @@ TEST_CASE("programs have the bits of their calls one by one") {
     if (chain.nodes().empty()) continue;
     Bench bench(seed % 3 == 0 ? 4 : 1);
     auto before = filled_arena(chain, seed), one_by_one = before, fused = before, partly = before;
-    for (const Step& n : chain.nodes()) {
+    for (const CallStep& n : chain.nodes()) {
       KernelCall c = call_of(n, chain, one_by_one.data(), &bench.context);
       REQUIRE(find_cpu_kernel(n.op)(c).ok());
     }
@@ -228,17 +228,17 @@ TEST_CASE("programs have the bits of their calls one by one") {
     ++whole;
     // Again, with some results never written: those in memory of their own that nobody else had.
     test::Rng rng(seed);
-    for (const Step& n : chain.nodes()) {
-      Planned& p = chain.planned()[static_cast<size_t>(n.result)];
+    for (const CallStep& n : chain.nodes()) {
+      PlannedTensor& p = chain.planned()[static_cast<size_t>(n.result)];
       bool shared = std::count_if(chain.planned().begin(), chain.planned().end(),
-                                  [&](const Planned& o) { return o.tensor.data == p.tensor.data; }) > 1;
+                                  [&](const PlannedTensor& o) { return o.tensor.data == p.tensor.data; }) > 1;
       if (n.fresh && !shared && &n != &chain.nodes().back() && rng.percent(60)) p.stored = false;
     }
     REQUIRE(run_fused(chain, partly.data(), bench) == 1);
     for (size_t i = 0; i < chain.planned().size(); ++i) {
       Tensor want = chain.at(static_cast<int>(i), one_by_one.data()),
              got = chain.at(static_cast<int>(i), partly.data());
-      const Planned& p = chain.planned()[i];
+      const PlannedTensor& p = chain.planned()[i];
       auto bytes = static_cast<size_t>(want.bytes());
       const std::byte* expected = p.stored ? want.data : before.data() + (got.data - partly.data());
       REQUIRE(std::memcmp(got.data, expected, bytes) == 0);

@@ -5,7 +5,7 @@
 #include "tests/support/parse.h"
 
 using namespace sg;
-using sg::test::parse;
+using sg::test::parse_programs;
 
 namespace {
 
@@ -16,14 +16,10 @@ std::string narrowest(const Job& job, std::string_view name) {
   return std::string(dtype_name(narrowest_floats(program, alias)[program.graph.find_value(name).index]));
 }
 
-Job job_of(std::string_view body) {
-  return parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ndevice cpu\n\n" + std::string(body));
-}
-
 }  // namespace
 
 TEST_CASE("what is stored as f32 but came through bf16 counts as bf16") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[4]
   input %h : f16[4]
   input %d : f64[4]
@@ -55,7 +51,7 @@ TEST_CASE("what is stored as f32 but came through bf16 counts as bf16") {
 }
 
 TEST_CASE("what is written into memory counts for those who read it later") {
-  Job job = job_of(R"(graph rank *
+  Job job = parse_programs(R"(graph rank *
   input %x : f32[4]
   input %h : bf16[4]
   buffer %sum : f32[4] "sum"

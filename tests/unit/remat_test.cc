@@ -145,11 +145,11 @@ TEST_CASE("an infinite path has no cut") {
 namespace {
 
 // Peak and cost of every choice among the values that the forward makes, as built and planned.
-struct Oracle {
+struct RematOracle {
   std::vector<std::pair<int64_t, double>> all;
   int64_t least = INT64_MAX, most = 0;
 
-  Oracle(const Job& job, RematModel* model, const std::vector<uint8_t>& allowed) {
+  RematOracle(const Job& job, RematModel* model, const std::vector<uint8_t>& allowed) {
     std::vector<uint32_t> makers;
     for (uint32_t at = 0; at < model->size(); ++at)
       if (allowed[at] && model->maker(at) == at) makers.push_back(at);
@@ -191,7 +191,7 @@ struct Distances {
   }
 };
 
-void measure(const Job& job, RematModel* model, const std::vector<uint8_t>& allowed, const Oracle& oracle,
+void measure(const Job& job, RematModel* model, const std::vector<uint8_t>& allowed, const RematOracle& oracle,
              size_t few_units, Distances* out) {
   RematChooser chooser(model,
                        {.allowed = allowed, .crossing = {}, .work = 8000000, .threads = 2, .few_units = few_units});
@@ -218,7 +218,7 @@ TEST_CASE("what is chosen is near the best of all choices") {
     const Job job = parse(training_step(seed, {.values = 9 + seed % 3}));
     RematModel model = model_of(job);
     const std::vector<uint8_t> allowed = allowed_of(model);
-    const Oracle oracle(job, &model, allowed);
+    const RematOracle oracle(job, &model, allowed);
     if (oracle.least == oracle.most) continue;
     measure(job, &model, allowed, oracle, 14, &tried);
     measure(job, &model, allowed, oracle, 0, &searched);
@@ -292,7 +292,7 @@ TEST_CASE("layers are no fence under a target: what crosses them is chosen as we
     std::vector<uint8_t> allowed = allowed_of(model);
     for (uint32_t at = 0; at < model.size(); ++at)
       allowed[at] &= is_recomputed(job.programs[0]->graph.meta(model.node(at)).recompute);
-    const Oracle oracle(job, &model, allowed);
+    const RematOracle oracle(job, &model, allowed);
     above.push_back(
         static_cast<double>(planned_peak(*out.programs[0], sizes_of(job))) / static_cast<double>(oracle.least) - 1);
   }
@@ -374,7 +374,7 @@ std::string two_towers() {
 TEST_CASE("under a target nothing is taken for a head: a second tower is recomputed, and the bound is one") {
   const Job job = parse(two_towers());
   RematModel model = model_of(job);
-  const Oracle oracle(job, &model, allowed_of(model));
+  const RematOracle oracle(job, &model, allowed_of(model));
   Job out(job);
   Diagnostics notes;
   PassContext context{&notes, false, true};

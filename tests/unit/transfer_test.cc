@@ -16,7 +16,7 @@ namespace {
 
 const SizeValues kNoSizes = [](StrId) -> std::optional<int64_t> { return std::nullopt; };
 
-constexpr const char* kStep = R"(sg 1.0
+constexpr const char* kMovedStep = R"(sg 1.0
 graph rank *
   input %x : f32[256]
   forward -
@@ -33,7 +33,7 @@ graph rank *
   output %e
 )";
 
-Job parse(std::string_view text) {
+Job parse_inferred(std::string_view text) {
   Job job = test::parse(text);
   infer_missing_types(*job.programs[0]);
   return job;
@@ -48,7 +48,7 @@ const LiveStorage& storage(const Job& job, const Liveness& l, const char* name) 
 // The first finding of the verifier for a graph with these nodes.
 std::string finding(const std::string& nodes, const std::string& output) {
   const Job job =
-      parse("sg 1.0\ngraph rank *\n  input %x : f32[4]\n  forward -\n" + nodes + "  output " + output + "\n");
+      parse_inferred("sg 1.0\ngraph rank *\n  input %x : f32[4]\n  forward -\n" + nodes + "  output " + output + "\n");
   Diagnostics found(5);
   verify(job, {}, &found);
   return found.has_errors() ? found.as_error(ErrorKind::unreadable).message : "";
@@ -57,7 +57,7 @@ std::string finding(const std::string& nodes, const std::string& output) {
 }  // namespace
 
 TEST_CASE("what is on the host counts there, and the device's place is free from the wait to the reload") {
-  const Job job = parse(kStep);
+  const Job job = parse_inferred(kMovedStep);
   const Liveness l = live(job);
   const LiveStorage &a = storage(job, l, "a"), &host = storage(job, l, "host"), &back = storage(job, l, "fetched");
   CHECK(host.is_host);
@@ -78,7 +78,7 @@ TEST_CASE("what is on the host counts there, and the device's place is free from
 }
 
 TEST_CASE("PyTorch's own ops mean the same, and what a wait keeps alive it does not write") {
-  const Job job = parse(R"(sg 1.0
+  const Job job = parse_inferred(R"(sg 1.0
 graph rank *
   input %x : f32[256]
   forward -
@@ -122,7 +122,7 @@ TEST_CASE("nobody reads a copy before its wait, or writes what is being copied")
 }
 
 TEST_CASE("schedulers keep writes of the copied memory behind the wait") {
-  const Job job = parse(R"(sg 1.0
+  const Job job = parse_inferred(R"(sg 1.0
 graph rank *
   input %x : f32[4]
   forward -
@@ -140,7 +140,7 @@ graph rank *
 }
 
 TEST_CASE("in the body of a call what is on the host counts as the device's") {
-  const Job job = parse(R"(sg 1.0
+  const Job job = parse_inferred(R"(sg 1.0
 graph rank *
   input %x : f32[256]
   forward -

@@ -35,7 +35,7 @@ struct Scene {
   void beat(int rank, uint32_t node = 1) { hearts[rank].at(NestedId(), NodeId(node)); }
 };
 
-const std::string kStep = R"(sg 1.0 world 2
+const std::string kWatchedStep = R"(sg 1.0 world 2
 group @all [0 1]
 graph rank *
   param %w : f32[4] "w"
@@ -109,7 +109,7 @@ TEST_CASE("a watcher that was stopped itself accuses nobody of that time", "[wat
 }
 
 TEST_CASE("the report names rank, node, source line and collective", "[watchdog]") {
-  Job job = parse(kStep);
+  Job job = parse(kWatchedStep);
   NodeId node = job.programs[0]->graph.first();
   Stuck stuck{1, Stuck::How::node, node.index, 5.25, 1};
   CHECK(stuck_error(job, stuck, {}).message == "rank 1 is stuck since 5.2 s at %y (model.py:7)");
@@ -121,7 +121,7 @@ TEST_CASE("the report names rank, node, source line and collective", "[watchdog]
 }
 
 TEST_CASE("a rank that never comes is reported, and those that wait for it return", "[watchdog]") {
-  Job job = parse(kStep);
+  Job job = parse(kWatchedStep);
   auto comms = make_local_communicators(job);
   std::vector<Communicator*> own = {comms[0].get(), comms[1].get()};
   for (Communicator* c : own) c->heartbeat().enter(Heartbeat::running);
@@ -151,7 +151,7 @@ TEST_CASE("a rank that never comes is reported, and those that wait for it retur
 }
 
 TEST_CASE("a wait that ends nowhere names who did not come", "[watchdog]") {
-  Job job = parse(kStep);
+  Job job = parse(kWatchedStep);
   auto comms = make_local_communicators(job);
   std::vector<Communicator*> own = {comms[0].get(), comms[1].get()};
   own[0]->heartbeat().enter(Heartbeat::running);
