@@ -3,7 +3,8 @@
 #
 #   cmake/install-dependencies.sh [--check|--tests]
 #
-# --tests, and CI=true: the shells and linters as well that tests of completions, manual pages and layout use.
+# --tests, and CI=true: as well the shells and linters that tests of completions, manual pages and layout use, and the
+# linker that is quick with the fuzzers.
 # As root it installs; otherwise, or with --check, it says what is missing and how to get it (exit 5).
 # Optional tools (ninja, ccache, clang for the fuzzers) are installed with the rest; nothing fails without them.
 set -eu
@@ -19,7 +20,7 @@ required=(
 )
 optional=( "ninja:ninja-build" "ccache:ccache" "clang++:clang" "/usr/include/libdeflate.h:libdeflate-dev"
            "/usr/include/dnnl.h:libdnnl-dev" "mpirun:openmpi-bin" "mpicxx:libopenmpi-dev" )
-tests=( "zsh:zsh" "fish:fish" "mandoc:mandoc" "clang-format:clang-format" "file:file" )
+tests=( "zsh:zsh" "fish:fish" "mandoc:mandoc" "clang-format:clang-format" "file:file" "ld.lld:lld" )
 check_only=${1:-}
 [ -z "${CI:-}" ] && [ "$check_only" != "--tests" ] || optional+=( "${tests[@]}" )
 
