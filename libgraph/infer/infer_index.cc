@@ -268,7 +268,7 @@ Status cat(InferCall& c) {
   SG_ASSIGN(Exprs shape, joined_shape(c, tensors, dim));
   bool last = std::all_of(tensors.begin(), tensors.end(), [&](const Type* t) { return is_channels_last(c.sizes, *t); });
   if (!last) return c.give_contiguous(dtype, std::move(shape), *tensors[0]);
-  Exprs stride = channels_last_strides(c.sizes, shape);
+  Exprs stride = c.sizes.channels_last(shape);
   return c.give(dtype, std::move(shape), std::move(stride), *tensors[0]);
 }
 

@@ -1,7 +1,5 @@
 #include "libgraph/infer/infer_layout.h"
 
-#include <algorithm>
-
 namespace sg {
 
 bool is_channels_last(Sizes& sizes, const Type& t) {
@@ -20,17 +18,9 @@ bool is_channels_last(Sizes& sizes, const Type& t) {
   return true;
 }
 
-Exprs channels_last_strides(Sizes& sizes, const Exprs& shape) {
-  Exprs moved = shape;  // batch, spatial dimensions, channels
-  std::rotate(moved.begin() + 1, moved.begin() + 2, moved.end());
-  Exprs stride = sizes.contiguous(moved);
-  std::rotate(stride.begin() + 1, stride.end() - 1, stride.end());
-  return stride;
-}
-
 Exprs in_format_of(InferCall& c, const Type& like, const Exprs& shape) {
   bool last = like.shape.size() == shape.size() && is_channels_last(c.sizes, like);
-  return last ? channels_last_strides(c.sizes, shape) : c.sizes.contiguous(shape);
+  return last ? c.sizes.channels_last(shape) : c.sizes.contiguous(shape);
 }
 
 }  // namespace sg

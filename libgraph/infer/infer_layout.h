@@ -11,6 +11,5 @@ bool is_channels_last(Sizes& sizes, const Type& t);
 
 // Strides over `shape` in the memory format of `like`: channels last where `like` has it, else row-major.
 Exprs in_format_of(InferCall& c, const Type& like, const Exprs& shape);
-Exprs channels_last_strides(Sizes& sizes, const Exprs& shape);  // REQUIRES: 4 or 5 dimensions
 
 }  // namespace sg

@@ -51,7 +51,7 @@ Expr window_count(InferCall& c, Expr size, const ConvolutionWindow& w) {
 // A convolution's results are channels-last when its input or its weight is, and contiguous otherwise.
 Exprs convolution_strides(InferCall& c, const Type& input, const Type& weight, const Exprs& shape) {
   bool last = is_channels_last(c.sizes, input) || is_channels_last(c.sizes, weight);
-  return last ? channels_last_strides(c.sizes, shape) : c.sizes.contiguous(shape);
+  return last ? c.sizes.channels_last(shape) : c.sizes.contiguous(shape);
 }
 
 constexpr int64_t kMostSpatial = int64_t{1} << 40;  // of what a window's numbers may be: their products have room

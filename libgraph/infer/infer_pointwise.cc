@@ -12,6 +12,7 @@ namespace {
 struct Operands {
   std::vector<const Type*> tensors;
   DType dimensional = DType::none, scalar = DType::none, number = DType::none;
+  bool other_is_number = false;
 
   void add_tensor(const Type* t, bool promotes) {
     tensors.push_back(t);
@@ -80,6 +81,7 @@ Status add_operand(const InferCall& c, const Param& p, bool with_numbers, Operan
   DType number = number_type(c, *arg);
   if (number == DType::none) return c.fail("argument '" + std::string(p.name) + "' is no tensor or number");
   if (counts && with_numbers) operands->add_number(number);
+  operands->other_is_number |= p.kind == ParamKind::scalar && p.name == "other";
   return ok_status();
 }
 
@@ -103,7 +105,13 @@ Result<Exprs> common_shape(const InferCall& c, const std::vector<const Type*>& t
 
 Status give_elementwise(InferCall& c, const Operands& operands, DType dtype) {
   SG_ASSIGN(Exprs shape, common_shape(c, operands.tensors));
-  Exprs stride = c.sizes.elementwise(shape, operands.tensors);
+  // A number in the place of a second tensor is one of no dimensions to PyTorch. It shows where axes have the size 0 or 1.
+  std::vector<const Type*> laid_out = operands.tensors;
+  const Type number;
+  if (operands.other_is_number &&
+      (!c.sizes.is_contiguous(*laid_out[0]) || c.sizes.is_dense_channels_last(*laid_out[0])))
+    laid_out.push_back(&number);
+  Exprs stride = c.sizes.elementwise(shape, laid_out);
   return c.give(c.make(dtype, std::move(shape), std::move(stride), operands.device()));
 }
 
@@ -195,6 +203,7 @@ Status compare(InferCall& c) {
 Status div_mode(InferCall& c) {
   SG_ASSIGN(Operands operands, operands_of(c));
   DType dtype = c.given("rounding_mode") ? operands.result() : floated(operands.result());
+  operands.other_is_number = false;  // PyTorch traces it as what it does to one tensor
   return give_elementwise(c, operands, dtype);
 }
 

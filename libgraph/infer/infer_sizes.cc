@@ -269,11 +269,36 @@ int Sizes::order(size_t a, size_t b, const Exprs& shape, const std::vector<Exprs
   return 0;
 }
 
+bool Sizes::is_dense_channels_last(const Type& t) {
+  const size_t rank = t.shape.size();
+  if (rank != 4 && rank != 5) return false;
+  std::vector<size_t> order{1};  // from the innermost axis out
+  for (size_t axis = rank - 1; axis >= 2; --axis) order.push_back(axis);
+  order.push_back(0);
+  Expr step = number(1);
+  for (size_t axis : order) {
+    if (is(t.shape[axis], 1)) continue;
+    if (!same(t.stride[axis], step)) return false;
+    step = exprs_.mul(step, t.shape[axis]);
+  }
+  return true;
+}
+
+Exprs Sizes::channels_last(const Exprs& shape) {
+  Exprs moved = shape;  // batch, spatial dimensions, channels
+  std::rotate(moved.begin() + 1, moved.begin() + 2, moved.end());
+  Exprs stride = contiguous(moved);
+  std::rotate(stride.begin() + 1, stride.end() - 1, stride.end());
+  return stride;
+}
+
 Exprs Sizes::elementwise(const Exprs& shape, const std::vector<const Type*>& operands) {
   auto same_shape = [&](const Type* t) { return same(t->shape, shape); };
   if (!operands.empty() && std::all_of(operands.begin(), operands.end(), same_shape)) {
     if (std::all_of(operands.begin(), operands.end(), [&](const Type* t) { return is_contiguous(*t); }))
       return contiguous(shape);
+    if (std::all_of(operands.begin(), operands.end(), [&](const Type* t) { return is_dense_channels_last(*t); }))
+      return channels_last(shape);
     const Type& first = *operands[0];
     auto known = [&](Expr e) { return exprs_.is_constant(e); };
     if (std::all_of(shape.begin(), shape.end(), known) && is_dense(first) &&

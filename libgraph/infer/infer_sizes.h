@@ -37,7 +37,9 @@ class Sizes {
 
   Exprs contiguous(const Exprs& shape);  // row-major strides, empty dimensions counted as 1
   bool is_contiguous(const Type& t);
-  bool is_dense(const Type& t);  // some permutation of contiguous: no gaps, no overlap
+  Exprs channels_last(const Exprs& shape);  // [batch, height, width, channels] in memory. REQUIRES: 4 or 5 dimensions
+  bool is_dense_channels_last(const Type& t);  // these, whatever the strides of axes of size 1 are
+  bool is_dense(const Type& t);                // some permutation of contiguous: no gaps, no overlap
   // The strides of `t` if it is dense, else dense ones in the order of its own: what preserve_format means.
   Exprs preserved(const Type& t);
   // Dense strides over `shape` whose dimensions are ordered as those of `like`; `empty_as_one` says whether an unknown

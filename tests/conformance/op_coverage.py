@@ -22,7 +22,8 @@ says how they are made and compared. A row is an overload of `libgraph/op.def` o
 | `~` | floats within the bound: at most twice as far from the double result as PyTorch's own, and one unit in the last place of the largest value |
 | `r` | random or undefined values: types, ranges and finiteness only |
 | `!` | some vectors are not as PyTorch has them: below, with the reason |
-| empty | no vector: PyTorch has no such kernel, or no sample reaches it |
+| `?` | PyTorch's OpInfo names this type for its CPU kernels, and no vector here is of it: not held |
+| empty | no vector, and no OpInfo names the type for this op (or none is about the overload: `opinfo_dtypes.py` says which are) |
 
 """
 
@@ -50,13 +51,19 @@ def sign(vectors, faults):
     return "=" if rules & {"exact", "number"} or not rules else "r"
 
 
-def table(by_name, faults):
+def opinfo_types():
+    """Overload -> the types that PyTorch's OpInfo has of it on CPUs."""
+    lines = (HERE / "opinfo_dtypes.txt").read_text().splitlines()
+    return {line.split()[0]: line.split()[1:] for line in lines if not line.startswith("#")}
+
+
+def table(by_name, faults, told):
     lines = ["| op | " + " | ".join(DTYPES) + " | vectors |", "|---|" + "---|" * (len(DTYPES) + 1)]
     for name in sorted(by_name):
         groups = collections.defaultdict(list)
         for v in by_name[name]:
             groups[head(v)[1]].append(v)
-        signs = [sign(groups[d], faults.get((name, d))) if d in groups else "" for d in DTYPES]
+        signs = [sign(groups[d], faults.get((name, d))) if d in groups else "?" if d in told.get(name, ()) else "" for d in DTYPES]
         lines.append(f"| `{name}` | " + " | ".join(signs) + f" | {len(by_name[name])} |")
     return lines
 
@@ -66,8 +73,12 @@ def text():
     by_name = {n: v for n, v in by_name.items() if n in set(names)}
     faults = {(op, dtype) for op, dtype, _ in reasons}
     count = sum(map(len, by_name.values()))
-    lines = [f"{count} vectors of {len(by_name)} of the {len(names)} overloads of aten and prims.", ""]
-    lines += table(by_name, {f: True for f in faults})
+    told = {n: types for n, types in opinfo_types().items() if n in set(names)}
+    cells = {(n, d) for n, types in told.items() for d in types}
+    held = {(n, head(v)[1]) for n, vectors in by_name.items() for v in vectors}
+    lines = [f"{count} vectors of {len(by_name)} of the {len(names)} overloads of aten and prims. OpInfo is about {len(told)} of them and "
+             f"names {len(cells)} pairs of overload and type; vectors hold {len(cells & held)} of these, and {len(held - cells)} others.", ""]
+    lines += table({**{n: [] for n in told}, **by_name}, {f: True for f in faults}, told)
     lines += ["", "## Not as PyTorch has it", "", "Some of the op's vectors of these types differ, in the way and for the reason that is said; the rest are equal.", "",
               "| op | types | what | why |", "|---|---|---|---|"]
     merged = collections.OrderedDict()
