@@ -28,11 +28,12 @@ Status collect(const std::string& root, const std::string& inside, int depth, st
   return ok_status();
 }
 
-// The logs that lie in the folder itself: it is the one that TORCH_TRACE names.
+// The logs that lie in the folder itself: it is the one that TORCH_TRACE names; or the copy of its log that tlparse puts there.
 Status collect_logs(const std::string& root, std::vector<TraceFile>* out) {
   SG_ASSIGN(std::vector<std::string> entries, entries_of(root));
   for (const std::string& entry : entries) {
-    if (!is_trace_log_name(entry) || !is_plain_file(root + "/" + entry)) continue;
+    if (!is_trace_log_name(entry) && entry != "raw.log") continue;
+    if (!is_plain_file(root + "/" + entry)) continue;
     if (out->size() >= kMaxFolderFiles) break;
     SG_ASSIGN(Bytes bytes, read_bytes(root + "/" + entry, [](std::string_view) { return true; }));
     out->push_back({entry, root + "/" + entry, std::move(bytes.data)});

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "libgraph/import/fx_parser.h"
+#include "libgraph/utf8.h"
 
 namespace sg {
 namespace {
@@ -254,7 +255,26 @@ Status FxParser::assignment(FxStatement* s) {
   return ok_status();
 }
 
+namespace {
+
+// Names and texts of a graph are UTF-8; the first line that is not is told.
+Status check_characters(const FxText& text) {
+  const std::string_view whole = text.whole.substr(text.begin, text.end - text.begin);
+  if (is_utf8(whole)) return ok_status();
+  for (size_t begin = 0; begin < whole.size();) {
+    const size_t end = std::min(whole.find('\n', begin), whole.size());
+    if (!is_utf8(whole.substr(begin, end - begin)))
+      return text.error(text.begin + begin, "the line is not valid UTF-8",
+                        "the text is damaged, or in another encoding");
+    begin = end + 1;
+  }
+  return ok_status();
+}
+
+}  // namespace
+
 Result<FxFile> parse_fx(const FxText& text) {
+  SG_TRY(check_characters(text));
   if (text.end >= std::numeric_limits<uint32_t>::max() - 16)
     return Error{ErrorKind::unreadable, "the text is larger than 4 GiB", {text.file}, {}};
   FxFile file;

@@ -69,6 +69,7 @@ Result<Pt2Import> import_pt2(std::string_view bytes, const std::string& name, co
 }
 
 Result<Job> import_exported_program(std::string json, const std::string& name, Diagnostics* notes) {
+  quote_bare_numbers(&json);
   CaptureText text(name, std::move(json));
   SG_TRY(text.parse());
   return import_text(text, "model", notes);

@@ -13,12 +13,15 @@ Result<double> read_float(const Json& json) {
   if (!json.element.get(number)) return number;
   std::string_view name;
   if (!json.element.get(name)) {
-    if (name == "Infinity") return std::numeric_limits<double>::infinity();
-    if (name == "-Infinity") return -std::numeric_limits<double>::infinity();
-    if (name == "NaN") return std::numeric_limits<double>::quiet_NaN();
+    if (name == "Infinity" || name == "inf") return std::numeric_limits<double>::infinity();
+    if (name == "-Infinity" || name == "-inf") return -std::numeric_limits<double>::infinity();
+    if (name == "NaN" || name == "N") return std::numeric_limits<double>::quiet_NaN();
   }
   return json.error("expected a number, \"Infinity\", \"-Infinity\" or \"NaN\"");
 }
+
+constexpr std::pair<std::string_view, std::string_view> kBare[] = {
+    {"-Infinity", "\"-inf\"   "}, {"Infinity", "\"inf\"   "}, {"NaN", "\"N\""}};
 
 Result<Arg> read_complex(const Json& json) {
   double parts[2] = {};
@@ -59,6 +62,23 @@ std::string_view item_tag(std::string_view tag) {
 }
 
 }  // namespace
+
+void quote_bare_numbers(std::string* json) {
+  if (json->find("Infinity") == std::string::npos && json->find("NaN") == std::string::npos) return;
+  bool in_string = false;
+  for (size_t i = 0; i < json->size(); ++i) {
+    const char c = (*json)[i];
+    if (c == '"') in_string = !in_string;
+    if (in_string && c == '\\') ++i;
+    if (in_string || (c != '-' && c != 'I' && c != 'N')) continue;
+    for (const auto& [bare, quoted] : kBare)
+      if (std::string_view(*json).substr(i).starts_with(bare)) {
+        json->replace(i, bare.size(), quoted);
+        i += bare.size() - 1;
+        break;
+      }
+  }
+}
 
 Arg Pt2Reader::reference(std::string_view name, SourceNode* node) {
   node->refs.push_back({str(name), node->place});

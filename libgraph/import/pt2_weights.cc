@@ -180,6 +180,7 @@ Result<std::unique_ptr<CaptureText>> read_json_entry(const ZipArchive& archive, 
   const ZipEntry* found = archive.find(entry);
   if (found == nullptr) return Error{ErrorKind::unreadable, "the archive has no " + entry, {archive.name()}, {}};
   SG_ASSIGN(std::string json, archive.read(*found));
+  quote_bare_numbers(&json);
   auto text = std::make_unique<CaptureText>(archive.name() + ":" + entry, std::move(json));
   SG_TRY(text->parse());
   return text;

@@ -47,7 +47,7 @@ def damaged(kind, hostility, rng):
     good = whole(kind)
     data = bytearray(good[hostile_texts.GRAPH] if kind == 'tlparse' else good)
     if hostility == 'truncated':
-        data = data[:rng.randrange(len(data))]
+        data = data[:rng.randrange(len(data) - 1)]        # not the line's end alone
     else:
         for _ in range(rng.randint(1, 4)):
             bit = rng.randrange(8 * len(data))

@@ -312,6 +312,15 @@ TEST_CASE("broken programs are refused with the place") {
   }
 }
 
+TEST_CASE("infinities that torch 2.6 writes bare are read, in their place and outside of texts") {
+  const std::string good = program_of("two_sizes"),
+                    at = "\"arg\": {\"as_tensor\": {\"name\": \"p_l_weight\"}}, \"kind\"";
+  for (const char* number : {"-Infinity", "Infinity", "NaN"})
+    CHECK(program_error(replaced(good, at, "\"arg\": {\"as_float\": " + std::string(number) + "}, \"kind\"")).empty());
+  CHECK(program_error(replaced(good, at, "\"arg\": {\"as_string\": \"a \\\" -Infinity\"}, \"kind\"")).empty());
+  CHECK(has(program_error(replaced(good, at, "\"arg\": {\"as_float\": Infinit}, \"kind\"")), "not JSON"));
+}
+
 TEST_CASE("a list of a million numbers takes a moment") {
   std::string many;
   for (int i = 0; i < 1000000; ++i) many += i == 0 ? "1" : ",1";
