@@ -14,15 +14,38 @@
 namespace sg {
 namespace {
 
+// ", train.py:12": where the node comes from, as far as is known.
+std::string line_of(const Graph& graph, NodeId n) {
+  const SourceId id = graph.node(n).source;
+  if (id.is_none()) return {};
+  const Source& source = graph.pool().sources[id];
+  return ", " + std::string(graph.pool().strings.str(source.file)) + ":" + std::to_string(source.line);
+}
+
+// What somebody with the model at hand can do about it.
+std::string remedy_of(const Unsupported& u) {
+  if (u.op.starts_with("higher_order."))
+    return "sg-run runs no loops and no bodies that an operator calls: write the model with a loop of Python's, which "
+           "tracing unrolls, or put "
+           "what it computes in plain tensor operations";
+  if (!u.op.starts_with("aten.") && !u.op.starts_with("prims.") && u.reason == "not in the op table")
+    return "this operator is not PyTorch's own: choose the implementation of the model that is plain PyTorch (an "
+           "option such as "
+           "`attn_implementation` or `experts_implementation`), run program.run_decompositions() before "
+           "torch.export.save, or add "
+           "the op (docs/tasks/add-an-op.md)";
+  return "sg-stat --by op counts what the graph holds; docs/ops.md lists what runs";
+}
+
 Error refuse(const Graph& graph, const std::vector<Unsupported>& list) {
   std::string message = "cannot run:";
   for (const Unsupported& u : list) {
     message += std::string(&u == list.data() ? " " : "; ") + u.op + " (" + u.reason;
     if (u.count > 1) message += ", " + std::to_string(u.count) + " nodes";
-    if (!u.first.is_none()) message += ", first %" + std::string(graph.label(u.first));
+    if (!u.first.is_none()) message += ", first %" + std::string(graph.label(u.first)) + line_of(graph, u.first);
     message += ")";
   }
-  return Error{ErrorKind::cannot_apply, message, {}, "sg-stat --by op counts what the graph holds"};
+  return Error{ErrorKind::cannot_apply, message, {}, remedy_of(list[0])};
 }
 
 std::optional<double> number_in(const Tensor& t) {
