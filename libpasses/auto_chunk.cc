@@ -168,8 +168,8 @@ class AutoChunker {
     return ok_status();
   }
 
-  // Asked for by name of a ratio or a number, or in the way of the peak: an error, but for best effort. Not where others
-  // are in chunks already: then a warning, and the peak that was asked for decides.
+  // Asked for by name of a ratio or a number, or in the way of the peak: an error, but for best effort. Not where
+  // others are in chunks already: then a warning, and the peak that was asked for decides.
   Status refused(const Next& next, Error error) {
     if (!asked_for(next)) return skip(next, error.message);
     if (!context_.best_effort && (options_.ratio || done_ == 0)) return error;

@@ -110,8 +110,8 @@ std::optional<NodeId> ChunkRewriter::rewrite(NodeId n) {
   return rewrite_write(n);
 }
 
-// A count of rows that a mean divides by is that of all rows, in each chunk; and what is expanded to so many can be made
-// before there are chunks.
+// A count of rows that a mean divides by is that of all rows, in each chunk; and what is expanded to so many can be
+// made before there are chunks.
 bool ChunkRewriter::take_counts(NodeId n) {
   std::vector<Arg> args = graph_.node(n).args;
   bool taken = false;

@@ -8,8 +8,8 @@
 namespace sg::cli {
 namespace {
 
-// A folder's files with graphs; ranks have folders of their own in some. Links are passed over, so that nothing outside of the folder
-// is read and none is read twice; so are pipes and devices.
+// A folder's files with graphs; ranks have folders of their own in some. Links are passed over, so that nothing outside
+// of the folder is read and none is read twice; so are pipes and devices.
 constexpr int kMaxFolderDepth = 3;
 constexpr size_t kMaxFolderFiles = 100000;
 
@@ -28,7 +28,8 @@ Status collect(const std::string& root, const std::string& inside, int depth, st
   return ok_status();
 }
 
-// The logs that lie in the folder itself: it is the one that TORCH_TRACE names; or the copy of its log that tlparse puts there.
+// The logs that lie in the folder itself: it is the one that TORCH_TRACE names; or the copy of its log that tlparse
+// puts there.
 Status collect_logs(const std::string& root, std::vector<TraceFile>* out) {
   SG_ASSIGN(std::vector<std::string> entries, entries_of(root));
   for (const std::string& entry : entries) {

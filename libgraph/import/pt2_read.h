@@ -167,7 +167,8 @@ struct Pt2Layout {
   std::vector<Pt2Model> models;
 };
 Result<Pt2Layout> find_layout(const ZipArchive& archive);
-// Python's infinities and NaN, which torch 2.6 writes bare and JSON does not have, as strings of their length, so that places stay.
+// Python's infinities and NaN, which torch 2.6 writes bare and JSON does not have, as strings of their length, so that
+// places stay.
 void quote_bare_numbers(std::string* json);
 Result<std::unique_ptr<CaptureText>> read_json_entry(const ZipArchive& archive, const std::string& entry);
 Result<Pt2Payloads> read_payloads(const ZipArchive& archive, const Pt2Layout& layout, const Pt2Model& model);

@@ -105,7 +105,7 @@ Result<Exprs> common_shape(const InferCall& c, const std::vector<const Type*>& t
 
 Status give_elementwise(InferCall& c, const Operands& operands, DType dtype) {
   SG_ASSIGN(Exprs shape, common_shape(c, operands.tensors));
-  // A number in the place of a second tensor is one of no dimensions to PyTorch. It shows where axes have the size 0 or 1.
+  // A number in the place of a second tensor is one of no dimensions to PyTorch. It shows in axes of size 0 or 1.
   std::vector<const Type*> laid_out = operands.tensors;
   const Type number;
   if (operands.other_is_number &&

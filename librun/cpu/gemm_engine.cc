@@ -99,39 +99,47 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, GemmCo
   UnitProduct whole = product(depth.size());
   whole.a = a, whole.b = panel, whole.swapped = job.swapped;
   const bool last = depth.end == job.k, add = depth.begin > 0 || job.added;
-  const bool whole_sums = job.plain_self || !job.self.data;
-  const bool stream = last && !add && job.direct && job.alpha == 1 && whole_sums && job.m * job.n > kStreamSums;
+  const bool finished = last && job.direct && job.alpha == 1 && (job.plain_self || !job.self.data);
+  const Pass pass{whole, last, add, finished && !add && job.m * job.n > kStreamSums};
   auto* copy = reinterpret_cast<float*>(panel + whole.panel_size());
   MatrixView b = job.b.at(depth.begin, columns.begin);
-  SumStore store;
   UnitTiles tiles;
-  for (int64_t j = columns.begin, end = columns.end; j < end; j += kUnitColumns) {
-    const int64_t width = std::min(kUnitColumns, end - j);
-    pack_panel(b, depth.size(), width, panel);
-    b = job.b.at(depth.begin, j + kUnitColumns);
-    Prefetch next = j + kUnitColumns < end
-                        ? bring(&b, depth.size(), std::min(kUnitColumns, end - j - kUnitColumns), copy)
-                        : look_ahead(block, depth, columns.then);
-    const int64_t steps_in_all = std::max<int64_t>(1, whole.steps * ((block.rows() + row_grain() - 1) / row_grain()));
-    const int64_t lines_a_step = next.lines() / steps_in_all + 1;
-    auto rows_at = [&](int64_t i) { return std::min(row_grain(), block.rows() - i); };
-    auto mend = [&](bool nan, int64_t i) {
-      if (!nan || !last) return;
-      if (job.added) add_repaired(block, whole, i, rows_at(i), j, width);
-      else repair(block, i, rows_at(i), j, width);
-    };
-    int64_t i = 0;
-    for (; i < block.rows(); i += row_grain()) {
-      UnitSums sums{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, add, stream, job.added};
-      if (last && job.plain_self) {
-        sums.self = reinterpret_cast<const float*>(job.self.at(block.i0 + i, j).data);
-        sums.self_step = job.self.row_step;
-      }
-      const bool nan = multiply_tiles(whole, i / kUnitLines, rows_at(i), width, sums, &store, &next, lines_a_step);
-      if (i > 0) mend(nan, i - row_grain());
-    }
-    if (i > 0) mend(store.finish(), i - row_grain());
+  for (int64_t j = columns.begin, then; j < columns.end; j = then) {
+    then = std::min(j + kUnitColumns, columns.end);
+    pack_panel(b, depth.size(), then - j, panel);
+    b = job.b.at(depth.begin, then);
+    Prefetch next = then < columns.end ? bring(&b, depth.size(), std::min(kUnitColumns, columns.end - then), copy)
+                                       : look_ahead(block, depth, columns.then);
+    multiply_panel(block, pass, j, then - j, &next);
     next.finish();
+  }
+}
+
+// Two row tiles at a time. Sums are stored while the next ones are made, so what is NaN is known one turn later.
+void UnitEngine::multiply_panel(const GemmBlock<float>& block, const Pass& pass, int64_t j, int64_t columns,
+                                Prefetch* next) const {
+  const GemmJob& job = *block.job;
+  const int64_t turns = (block.rows() + row_grain() - 1) / row_grain();
+  const int64_t lines_a_step = next->lines() / std::max<int64_t>(1, pass.product.steps * turns) + 1;
+  auto first = [&](int64_t turn) { return turn * row_grain(); };
+  auto rows = [&](int64_t turn) { return std::min(row_grain(), block.rows() - first(turn)); };
+  SumStore store;
+  for (int64_t turn = 0; turn <= turns; ++turn) {
+    bool is_nan;  // anything of the turn before
+    if (turn < turns) {
+      const int64_t i = first(turn);
+      UnitSums to{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, pass.add, pass.stream, job.added};
+      if (pass.last && job.plain_self) {
+        to.self = reinterpret_cast<const float*>(job.self.at(block.i0 + i, j).data);
+        to.self_step = job.self.row_step;
+      }
+      is_nan = multiply_tiles(pass.product, i / kUnitLines, rows(turn), columns, to, &store, next, lines_a_step);
+    } else {
+      is_nan = store.finish();
+    }
+    if (turn == 0 || !is_nan || !pass.last) continue;
+    if (job.added) add_repaired(block, pass.product, first(turn - 1), rows(turn - 1), j, columns);
+    else repair(block, first(turn - 1), rows(turn - 1), j, columns);
   }
 }
 

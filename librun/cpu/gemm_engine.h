@@ -40,7 +40,7 @@ struct GemmDepth {  // of k
 
 struct GemmColumns {  // of a block
   int64_t begin, end;
-  int64_t then;  // where the same thread goes on, probably; c1 or more: nowhere
+  int64_t then;  // where the same thread probably goes on; c1 or more: nowhere
   int64_t size() const { return end - begin; }
 };
 
@@ -102,7 +102,14 @@ class UnitEngine {
   UnitProduct product(int64_t depth) const {
     return {units_, nullptr, nullptr, (depth + kUnitDepth - 1) / kUnitDepth, false};
   }
+  struct Pass {  // over one depth
+    UnitProduct product;
+    bool last;         // of the sums
+    bool add, stream;  // UnitSums'
+  };
   void pack_panel(const MatrixView& b, int64_t depth, int64_t columns, Packed* panel) const;
+  void multiply_panel(const GemmBlock<float>& block, const Pass& pass, int64_t j, int64_t columns,
+                      Prefetch* next) const;
   // The panel at *b is brought nearer, or into `copy`, which *b is then.
   Prefetch bring(MatrixView* b, int64_t depth, int64_t columns, float* copy) const;
   // Only brought nearer: the panel at column j, if there is one.

@@ -96,8 +96,8 @@ ParamValue tensors(std::vector<Tensor> list);  // a tensor of dtype none is an a
 Status call(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results, int threads = 1,
             Numerics numerics = Numerics::fast);
 
-// The largest distance of `got` from `expected`, as a part of the largest expected size, which is at least `least_scale`.
-// Equal infinities are no distance; a NaN is an infinite one.
+// The largest distance of `got` from `expected`, as a part of the largest expected size, which is at least
+// `least_scale`. Equal infinities are no distance; a NaN is an infinite one.
 template <class T>
 double relative_error(Buffer<T>& got, const std::vector<double>& expected, double least_scale = 1e-30) {
   double error = 0, scale = least_scale;
