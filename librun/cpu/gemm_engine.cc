@@ -93,56 +93,6 @@ Prefetch UnitEngine::look_ahead(const GemmBlock<float>& block, GemmDepth depth, 
   return {block.job->b.at(depth.begin, j), depth.size(), std::min(kUnitColumns, block.c1 - j)};
 }
 
-void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, GemmColumns columns, const Packed* a,
-                          Packed* panel) const {
-  const GemmJob& job = *block.job;
-  UnitProduct whole = product(depth.size());
-  whole.a = a, whole.b = panel, whole.swapped = job.swapped;
-  const bool last = depth.end == job.k, add = depth.begin > 0 || job.added;
-  const bool finished = last && job.direct && job.alpha == 1 && (job.plain_self || !job.self.data);
-  const Pass pass{whole, last, add, finished && !add && job.m * job.n > kStreamSums};
-  auto* copy = reinterpret_cast<float*>(panel + whole.panel_size());
-  MatrixView b = job.b.at(depth.begin, columns.begin);
-  UnitTiles tiles;
-  for (int64_t j = columns.begin, then; j < columns.end; j = then) {
-    then = std::min(j + kUnitColumns, columns.end);
-    pack_panel(b, depth.size(), then - j, panel);
-    b = job.b.at(depth.begin, then);
-    Prefetch next = then < columns.end ? bring(&b, depth.size(), std::min(kUnitColumns, columns.end - then), copy)
-                                       : look_ahead(block, depth, columns.then);
-    multiply_panel(block, pass, j, then - j, &next);
-    next.finish();
-  }
-}
-
-// Two row tiles at a time. Sums are stored while the next ones are made, so what is NaN is known one turn later.
-void UnitEngine::multiply_panel(const GemmBlock<float>& block, const Pass& pass, int64_t j, int64_t columns,
-                                Prefetch* next) const {
-  const GemmJob& job = *block.job;
-  const int64_t turns = (block.rows() + row_grain() - 1) / row_grain();
-  const int64_t lines_a_step = next->lines() / std::max<int64_t>(1, pass.product.steps * turns) + 1;
-  auto first = [&](int64_t turn) { return turn * row_grain(); };
-  auto rows = [&](int64_t turn) { return std::min(row_grain(), block.rows() - first(turn)); };
-  SumStore store;
-  for (int64_t turn = 0; turn <= turns; ++turn) {
-    bool is_nan;  // anything of the turn before
-    if (turn < turns) {
-      const int64_t i = first(turn);
-      UnitSums to{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, pass.add, pass.stream, job.added};
-      if (pass.last && job.plain_self) {
-        to.self = reinterpret_cast<const float*>(job.self.at(block.i0 + i, j).data);
-        to.self_step = job.self.row_step;
-      }
-      is_nan = multiply_tiles(pass.product, i / kUnitLines, rows(turn), columns, to, &store, next, lines_a_step);
-    } else {
-      is_nan = store.finish();
-    }
-    if (turn == 0 || !is_nan || !pass.last) continue;
-    if (job.added) add_repaired(block, pass.product, first(turn - 1), rows(turn - 1), j, columns);
-    else repair(block, first(turn - 1), rows(turn - 1), j, columns);
-  }
-}
-
 // Sums that are NaN, from multiply-adds. Seldom: where the operands hold infinities or NaN, or numbers that differ so
 // much that parts are not sure. All rows with any go together.
 void UnitEngine::repair(const GemmBlock<float>& block, int64_t first, int64_t rows, int64_t j, int64_t columns) const {
@@ -189,6 +139,56 @@ void UnitEngine::add_repaired(const GemmBlock<float>& block, const UnitProduct& 
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t c = 0; c < columns; ++c)
       if (is_nan[i * kUnitColumns + c]) sums[i * block.sums_step + c] += again[i * kUnitColumns + c];
+}
+
+// Two row tiles at a time. Sums are stored while the next ones are made, so what is NaN is known one turn later.
+void UnitEngine::multiply_panel(const GemmBlock<float>& block, const Pass& pass, int64_t j, int64_t columns,
+                                Prefetch* next) const {
+  const GemmJob& job = *block.job;
+  const int64_t turns = (block.rows() + row_grain() - 1) / row_grain();
+  const int64_t lines_a_step = next->lines() / std::max<int64_t>(1, pass.product.steps * turns) + 1;
+  auto first = [&](int64_t turn) { return turn * row_grain(); };
+  auto rows = [&](int64_t turn) { return std::min(row_grain(), block.rows() - first(turn)); };
+  SumStore store;
+  for (int64_t turn = 0; turn <= turns; ++turn) {
+    bool is_nan;  // anything of the turn before
+    if (turn < turns) {
+      const int64_t i = first(turn);
+      UnitSums to{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, pass.add, pass.stream, job.added};
+      if (pass.last && job.plain_self) {
+        to.self = reinterpret_cast<const float*>(job.self.at(block.i0 + i, j).data);
+        to.self_step = job.self.row_step;
+      }
+      is_nan = multiply_tiles(pass.product, i / kUnitLines, rows(turn), columns, to, &store, next, lines_a_step);
+    } else {
+      is_nan = store.finish();
+    }
+    if (turn == 0 || !is_nan || !pass.last) continue;
+    if (job.added) add_repaired(block, pass.product, first(turn - 1), rows(turn - 1), j, columns);
+    else repair(block, first(turn - 1), rows(turn - 1), j, columns);
+  }
+}
+
+void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, GemmColumns columns, const Packed* a,
+                          Packed* panel) const {
+  const GemmJob& job = *block.job;
+  UnitProduct whole = product(depth.size());
+  whole.a = a, whole.b = panel, whole.swapped = job.swapped;
+  const bool last = depth.end == job.k, add = depth.begin > 0 || job.added;
+  const bool finished = last && job.direct && job.alpha == 1 && (job.plain_self || !job.self.data);
+  const Pass pass{whole, last, add, finished && !add && job.m * job.n > kStreamSums};
+  auto* copy = reinterpret_cast<float*>(panel + whole.panel_size());
+  MatrixView b = job.b.at(depth.begin, columns.begin);
+  UnitTiles tiles;
+  for (int64_t j = columns.begin, then; j < columns.end; j = then) {
+    then = std::min(j + kUnitColumns, columns.end);
+    pack_panel(b, depth.size(), then - j, panel);
+    b = job.b.at(depth.begin, then);
+    Prefetch next = then < columns.end ? bring(&b, depth.size(), std::min(kUnitColumns, columns.end - then), copy)
+                                       : look_ahead(block, depth, columns.then);
+    multiply_panel(block, pass, j, then - j, &next);
+    next.finish();
+  }
 }
 
 }  // namespace sg::cpu
