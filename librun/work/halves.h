@@ -1,5 +1,6 @@
-// bf16 and f16 as their 16 bits, to float and back: rounded to nearest, ties to even; a NaN stays one. By selections
-// and without branches, so that loops over them run on vectors. As C++ types: librun/element.h.
+// bf16 and f16 as their 16 bits, to float and back: rounded to nearest, ties to even; a NaN stays one, and the one that
+// it was if it came from 16 bits: they may be the bits of something else. By selections and without branches, so that
+// loops over them run on vectors. As C++ types: librun/element.h.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,16 @@ SG_INLINE float number(uint32_t u) { return __builtin_bit_cast(float, u); }
 
 SG_INLINE uint16_t to_brain(float x) {
   const uint32_t u = word(x), rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
-  return static_cast<uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? (u >> 16) | 0x40u : rounded);
+  const uint32_t nan = (u >> 16) | ((u & 0x7F0000u) == 0 ? 0x40u : 0);
+  return static_cast<uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded);
 }
 SG_INLINE float from_brain(uint16_t bits) { return number(static_cast<uint32_t>(bits) << 16); }
 
 SG_INLINE uint16_t to_half(float x) {
   const uint32_t u = word(x), sign = (u >> 16) & 0x8000u, a = u & 0x7FFFFFFFu;
-  const uint32_t special = a > 0x7F800000u ? 0x7E00u : 0x7C00u;  // NaN, or beyond 65536
-  const uint32_t tiny = word(number(a) + 0.5f) - 0x3F000000u;    // adding 0.5 lines up the subnormal's last bit
+  const uint32_t digits = (a >> 13) & 0x3FFu, nan = 0x7C00u | (digits == 0 ? 0x200u : digits);
+  const uint32_t special = a > 0x7F800000u ? nan : 0x7C00u;    // NaN, or beyond 65536
+  const uint32_t tiny = word(number(a) + 0.5f) - 0x3F000000u;  // adding 0.5 lines up the subnormal's last bit
   const uint32_t normal = (a - 0x38000000u + 0xFFFu + ((a >> 13) & 1u)) >> 13;
   const uint32_t out = a >= 0x47800000u ? special : a < 0x38800000u ? tiny : normal;
   return static_cast<uint16_t>(sign | out);
