@@ -142,13 +142,6 @@ bool GraphRun::is_static_number(ValueId v) const {
   return is_static;
 }
 
-// A view of the same bits as another type: says nothing of numbers.
-bool GraphRun::casts_bits(NodeId n) const {
-  const Node& node = graph_.node(n);
-  if (graph_.op_name(n) != "aten.view.dtype" || !node.args[0].is(ArgKind::value)) return false;
-  return graph_.type(node.args[0].as_value()).dtype != graph_.type(node.result(0)).dtype;
-}
-
 bool GraphRun::has_static_type(ValueId v) const {
   const Type& type = graph_.type(v);
   if (type.kind == TypeKind::integer || type.kind == TypeKind::boolean || type.kind == TypeKind::floating)
@@ -189,8 +182,6 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
     if (*reason = refusal(graph_.type(node.result(i))); !reason->empty()) return false;
     is_static &= static_[node.result(i).index];
   }
-  if (state_.kernels->numerics == Numerics::f64 && casts_bits(n))
-    return *reason = "bits seen as another type, which the double run has not", false;
   if (is_plain_view(n)) {
     step->kind = StepKind::view;
     return !is_static;

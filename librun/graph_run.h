@@ -171,7 +171,6 @@ class GraphRun {
   void find_conjugates();
   bool has_static_type(ValueId v) const;
   bool is_static_number(ValueId v) const;
-  bool casts_bits(NodeId n) const;
   void schedule_frees();
 
   // graph_fuse.cc

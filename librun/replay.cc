@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
+#include <type_traits>
+#include <vector>
 
 #include "libgraph/op.h"
 #include "librun/cpu/fill.h"
@@ -14,6 +18,32 @@ constexpr std::array<std::string_view, 9> kChoosers = {
     "aten.topk.default",     "aten.sort.default", "aten.sort.stable", "aten.max.dim",       "aten.min.dim",
     "aten.kthvalue.default", "aten.mode.default", "aten.median.dim",  "aten.nanmedian.dim",
 };
+
+// A double's sign and exponent, and the first digits of its fraction, where the narrower type has its own.
+struct Layout {
+  int exponent, fraction;  // bits
+};
+Layout layout_of(DType t) {
+  switch (t) {
+    case DType::f16: return {5, 10};
+    case DType::bf16: return {8, 7};
+    case DType::f32: return {8, 23};
+    default: return {11, 52};
+  }
+}
+
+// Bits of a NaN, which arithmetic would make quiet: the bytes of something else may look like one.
+uint64_t narrowed_nan(double x, Layout to) {
+  const auto bits = std::bit_cast<uint64_t>(x);
+  const uint64_t fraction = bits << 12 >> 12 >> (52 - to.fraction);
+  const uint64_t rest = (uint64_t{1} << to.exponent) - 1;
+  return (bits >> 63 << to.exponent | rest) << to.fraction | std::max<uint64_t>(fraction, 1);
+}
+double widened_nan(uint64_t bits, Layout from) {
+  const uint64_t fraction = bits & ((uint64_t{1} << from.fraction) - 1);
+  const uint64_t sign = bits >> (from.exponent + from.fraction);
+  return std::bit_cast<double>(sign << 63 | uint64_t{0x7ff} << 52 | fraction << (52 - from.fraction));
+}
 
 bool is_exact(const Type& type) {
   if (type.kind != TypeKind::tensor) return type.kind != TypeKind::floating;
@@ -50,6 +80,42 @@ Status choose_again(KernelCall& call) {
   return find_cpu_kernel(gather.name)(again);
 }
 
+DType part_of(DType t) { return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t; }
+int64_t parts_in(const Tensor& t) { return t.elements() * (is_complex(t.dtype) ? 2 : 1); }
+
+// Calls fn(double* number, uint16_t* or uint32_t* the same number of type `narrow`) where `wide` has no number.
+// REQUIRES: both contiguous
+template <class Fn>
+void for_nans(const Tensor& wide, const Tensor& narrow, const Fn& fn) {
+  auto* numbers = reinterpret_cast<double*>(wide.data);
+  for (int64_t i = 0; i < parts_in(wide); ++i) {
+    if (!std::isnan(numbers[i])) continue;
+    if (part_of(narrow.dtype) == DType::f32) fn(numbers + i, reinterpret_cast<uint32_t*>(narrow.data) + i);
+    else fn(numbers + i, reinterpret_cast<uint16_t*>(narrow.data) + i);
+  }
+}
+
+// Bits of numbers rounded to type `from`, taken as numbers of type `to`: see bit_casts.h.
+Status copy_bits_again(KernelCall& call, DType from, DType to) {
+  const Tensor self = cpu::contiguous(call, call.tensor("self")), out = call.results[0];
+  std::vector<std::byte> bytes(static_cast<size_t>(self.elements() * dtype_bytes(from))), widened;
+  const Tensor narrow = make_tensor(bytes.data(), from, self.sizes());
+  cpu::copy(call, narrow, self);
+  if (self.dtype != from)
+    for_nans(self, narrow, [&](double* x, auto* bits) {
+      *bits = static_cast<std::remove_pointer_t<decltype(bits)>>(narrowed_nan(*x, layout_of(part_of(from))));
+    });
+  const Tensor seen = make_tensor(bytes.data(), to, out.sizes());
+  if (seen.bytes() != narrow.bytes()) return call.fail("the bytes of self are not those of the result");
+  if (out.dtype == to) return cpu::copy(call, out, seen), ok_status();
+  widened.resize(static_cast<size_t>(out.bytes()));
+  const Tensor wide = make_tensor(widened.data(), out.dtype, out.sizes());
+  cpu::copy(call, wide, seen);
+  for_nans(wide, seen, [&](double* x, auto* bits) { *x = widened_nan(*bits, layout_of(part_of(to))); });
+  cpu::copy(call, out, wide);
+  return ok_status();
+}
+
 }  // namespace
 
 Status replay_step(GraphRun& recorded, GraphRun& wide, size_t i) {
@@ -58,7 +124,8 @@ Status replay_step(GraphRun& recorded, GraphRun& wide, size_t i) {
   size_t exact = 0;
   for (uint32_t r = 0; r < node.result_count; ++r) exact += is_exact(graph.type(node.result(r)));
   bool chooses = std::ranges::find(kChoosers, graph.op_name(wide.step_node(i))) != kChoosers.end();
-  bool skip = node.result_count > 0 && (exact == node.result_count || chooses);
+  bool copies_bits = graph.op_name(wide.step_node(i)) == "sg.copy_bits";
+  bool skip = node.result_count > 0 && (exact == node.result_count || chooses || copies_bits);
   SG_TRY(skip ? wide.begin_step(i) : wide.run_step(i, false));
   for (uint32_t r = 0; r < node.result_count; ++r) {
     ValueId v = node.result(r);
@@ -69,7 +136,11 @@ Status replay_step(GraphRun& recorded, GraphRun& wide, size_t i) {
     if (from.is_none() || to.is_none()) continue;
     cpu::copy(wide.team(), to, from);
   }
-  return chooses && exact < node.result_count ? choose_again(*wide.step_call(i)) : ok_status();
+  if (exact == node.result_count || node.result_count == 0) return ok_status();
+  if (copies_bits)
+    return copy_bits_again(*wide.step_call(i), graph.type(node.args[0].as_value()).dtype,
+                           graph.type(node.result(0)).dtype);
+  return chooses ? choose_again(*wide.step_call(i)) : ok_status();
 }
 
 }  // namespace sg

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "librun/bit_casts.h"
 #include "librun/data_name.h"
 #include "librun/rank_session.h"
 #include "librun/ranks.h"
@@ -124,7 +125,11 @@ Result<SessionReport> run_session(const Job& job, std::span<const std::unique_pt
   SG_TRY(check_names(job, comms.size(), options));
   SG_TRY(check_bindings(job, options.bindings));
   if (!options.dump.empty()) SG_TRY(check_dump_patterns(job, options.dump_names));
-  return Session(job, comms, options).run();
+  std::unique_ptr<Job> copied;
+  if (options.rank.numerics == Numerics::f64) {
+    SG_ASSIGN(copied, with_copied_bits(job));
+  }
+  return Session(copied ? *copied : job, comms, options).run();
 }
 
 }  // namespace sg

@@ -77,6 +77,11 @@ def unpack(flat, shapes):
         start += math.prod(shape)
     return parts
 )py"},
+    {"sg.copy_bits", "copy_bits", R"py(
+def copy_bits(tensor, dtype):
+    """The same bytes as numbers of another type, in memory of their own."""
+    return tensor.clone().view(dtype)
+)py"},
     {"sg.offload", "offload", R"py(
 def offload(tensor, device="cpu"):
     """A copy on the host; memory of its own also where the tensor lies there already."""

@@ -164,6 +164,14 @@ Status as_strided_scatter(KernelCall& call) {
   return copy_exactly(call, part, call.tensor("src"));
 }
 
+// The same bytes, seen as elements of the result's type.
+Status copy_bits(KernelCall& call) {
+  const Tensor& out = call.result();
+  const Tensor self = contiguous(call, call.tensor("self"));
+  if (self.bytes() != out.bytes()) return call.fail("the bytes of self are not those of the result");
+  return copy(call, out, make_tensor(self.data, out.dtype, out.sizes())), ok_status();
+}
+
 constexpr KernelRow kRows[] = {
     {"aten.reshape.default", reshape},
     {"aten.flatten.using_ints", reshape},
@@ -177,6 +185,7 @@ constexpr KernelRow kRows[] = {
     {"aten.slice_scatter.default", slice_scatter},
     {"aten.select_scatter.default", select_scatter},
     {"aten.as_strided_scatter.default", as_strided_scatter},
+    {"sg.copy_bits", copy_bits},
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ constexpr std::string_view kByCopies[] = {
     "bucketing._pre_bucket_all_gather.default",
     "bucketing._pre_bucket_reduce_scatter.default",
     "sg.pack",
+    "sg.copy_bits",
     "aten.reshape.default",
     "aten.flatten.using_ints",
     "aten.view_copy.default",

@@ -65,7 +65,7 @@ def load(path):
     with open(path, "rb") as f:
         raw = f.read()
     size = struct.unpack("<Q", raw[:8])[0]
-    kinds = {"F32": ("f", 4), "F64": ("d", 8), "I64": ("q", 8)}
+    kinds = {"F32": ("f", 4), "F64": ("d", 8), "I64": ("q", 8), "I32": ("i", 4)}
     out = {}
     for name, entry in json.loads(raw[8:8 + size]).items():
         letter, width = kinds[entry["dtype"]]
@@ -273,6 +273,94 @@ def a_graph_equals_itself_and_the_first_other_node_is_named():
             f.write(CALLS.replace("FACTOR", factor))
     run("--compare", "g.txt", "--init", "seed:0", out="4 results equal to the bit")
     run("--compare", "three", "--init", "seed:0", code=1, out="4 differ, first %a/y = aten.mul.Tensor")
+
+
+# Bits of 2 x shifted as an integer's; bits of any kind taken apart into halves and put together again, in a body.
+BITS = """sg 1.0 job "t" world 1
+
+graph rank *
+  symbol s0 input [1, 64] hint 3
+  input %x : f32[2, s0] "x"
+  input %raw : i32[2, s0] "raw"
+
+  forward -
+    %d = aten.mul.Tensor(%x, 2)
+    %t = aten.t(%d)
+    %i = aten.view.dtype(%t, i32)
+    %half = aten.bitwise_right_shift.Tensor_Scalar(%i, 1)
+    %y = aten.view.dtype(%half, f32)
+    %z = aten.mul.Tensor(%y, 3)
+    %f = aten.view.dtype(%raw, f32)
+    %back, = sg.call(graph:halves, [%f])  : i32[2, s0]
+
+  output %z
+  output %back
+  output %i
+
+graph rank * nested halves
+  input %f : f32[2, s0]
+
+  forward -
+    %b = aten.view.dtype(%f, bf16)
+    %c = aten.clone(%b)
+    %r = aten.view.dtype(%c, f32)
+    %k = aten.view.dtype(%r, i32)
+
+  output %k
+"""
+
+
+@case
+def bits_of_doubles_are_those_of_the_recorded_type():
+    with open("g.txt", "w") as f:
+        f.write(BITS)
+    x = [0.1, -0.7, 3.3, 1e-3, 5.5, -2.25]
+    raw = [0x3f80ff81, 0x3f807f81, 0x12345678, -1, 0x7f800001, 0]   # halves that look like NaNs
+    safetensors("in", {"x": ("F32", [2, 3], x), "raw": ("I32", [2, 3], raw)})
+    as_f32 = lambda value: struct.unpack("<f", struct.pack("<f", value))[0]
+    bits = [struct.unpack("<i", struct.pack("<f", 2 * as_f32(value)))[0] for value in x]
+    turned = [bits[i] for i in (0, 3, 1, 4, 2, 5)]
+    for numerics in ("fast", "f64"):
+        run("--inputs", "in", "--numerics", numerics, "--outputs", "out")
+        values = load("out")
+        assert list(values["out2"]) == turned, values["out2"]
+        assert list(values["out1"]) == raw, (numerics, values["out1"])
+        halves = [struct.unpack("<f", struct.pack("<i", b >> 1))[0] for b in turned]
+        if numerics == "f64":
+            assert list(values["out0"]) == [3 * y for y in halves], values["out0"]
+    run("--inputs", "in", "--expect", "out")
+
+
+WRITES = """sg 1.0 job "t" world 1
+
+graph rank *
+  input %x : f32[4] "x"
+  forward -
+    %a = aten.mul.Tensor(%x, 2)
+    %i = aten.view.dtype(%a, i32)
+STEPS
+  output %y
+"""
+
+
+@case
+def a_write_that_a_copy_of_bits_would_miss_is_refused_in_double():
+    safetensors("in", {"x": ("F32", [4], [1, 2, 3, 4])})
+    for steps, missed_by in (
+            (["%w = aten.add_.Tensor(%a, 1)", "%y = aten.add.Tensor(%i, 1)"], "%i"),
+            (["%w = aten.add_.Tensor(%i, 1)", "%y = aten.add.Tensor(%a, 1)"], "%a"),
+            (["%j = aten.view.dtype(%x, i32)", "%w = aten.add_.Tensor(%j, 1)", "%y = aten.neg(%w)"], "%x"),
+            (["%y = aten.add.Tensor(%i, 1)", "%w = aten.add_.Tensor(%a, 1)"], None),
+            (["%w = aten.add_.Tensor(%i, 1)", "%y = aten.neg(%w)"], None),
+            (["%w = aten.add_.Tensor(%a, 1)", "%j = aten.view.dtype(%w, i32)", "%y = aten.add.Tensor(%j, 1)"], None)):
+        with open("g.txt", "w") as f:
+            f.write(WRITES.replace("STEPS", "\n".join("    " + step for step in steps)))
+        run("--inputs", "in", "--outputs", "recorded")
+        if missed_by:
+            run("--inputs", "in", "--numerics", "f64", code=4, message=f"%w = \\S+ writes memory that {missed_by} ")
+            continue
+        run("--inputs", "in", "--numerics", "f64", "--outputs", "double")
+        assert load("double") == load("recorded")
 
 
 # A batch of any size; SIZE is its symbol or a number.
