@@ -25,23 +25,27 @@ struct PackRect {
   uint32_t first = 0, last = 0;  // steps
   int64_t offset = 0;            // bytes from the begin of the item, >= 0
   int64_t bytes = 0;             // > 0
+  friend bool operator==(const PackRect&, const PackRect&) = default;
 };
 
 struct PackItem {
   uint32_t rect_begin = 0, rect_count = 0;  // into PackInput::rects
   int64_t alignment = 1;                    // of the item's place; > 0
   bool low = false;                         // rather near the begin of the line, where that costs nothing
+  friend bool operator==(const PackItem&, const PackItem&) = default;
 };
 
 struct PackInput {
   std::vector<PackItem> items;
   std::vector<PackRect> rects;
   uint32_t steps = 0;  // above every `last`
+  friend bool operator==(const PackInput&, const PackInput&) = default;
 };
 
 struct PackOptions {
   size_t work = 40000000;  // elementary steps, a few nanoseconds each
   bool search = true;      // after the orders
+  friend bool operator==(const PackOptions&, const PackOptions&) = default;
 };
 
 struct Packing {

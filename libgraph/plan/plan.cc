@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/in_place.h"
+#include "libgraph/plan/pack_once.h"
 
 namespace sg {
 namespace {
@@ -23,7 +24,7 @@ class Planner {
     make_storages();
     make_scratch();
     fill_input();
-    read_out(pack(input_, packing_));
+    read_out(pack_once(std::move(input_), packing_));
     place_host();
     return std::move(out_);
   }

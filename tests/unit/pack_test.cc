@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <numeric>
+#include <thread>
 
+#include "libgraph/plan/pack_once.h"
 #include "tests/support/rng.h"
 
 using namespace sg;
@@ -229,4 +231,29 @@ TEST_CASE("work is bounded where there are very many holes") {
                    packing.places[j] + input.rects[j].bytes <= packing.places[i];
       if (i != j && meet(input.rects[i], input.rects[j]) && !apart) FAIL("items " << i << " and " << j << " overlap");
     }
+}
+
+TEST_CASE("what is packed once is what pack gives, to several threads too, and where inputs differ by a little") {
+  std::vector<PackInput> inputs;
+  for (int round = 0; round < 50; ++round) {  // more than are kept
+    Rng rng(round / 2);
+    PackInput input;
+    for (int i = 0; i < 12; ++i) add_item(&input, {random_rect(&rng, 9, 100)});
+    if (round % 2 != 0) input.items[rng.below(12)].alignment = 64;
+    inputs.push_back(input);
+  }
+  std::vector<int> wrong(4, 0);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      PackOptions options;
+      for (const PackInput& input : inputs) {
+        options.work = t < 2 ? 200000 : 0;
+        const Packing expected = pack(input, options), packing = pack_once(input, options);
+        wrong[t] += packing.places != expected.places || packing.bytes != expected.bytes ||
+                    packing.lower_bound != expected.lower_bound;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == std::vector<int>(4, 0));
 }
