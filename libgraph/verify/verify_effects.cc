@@ -208,7 +208,7 @@ void check_random(Check& c, NodeId n) {
   const OpInfo* info = c.graph->op_info(n);
   const RandomInfo& random = c.graph->meta(n).random;
   if (info && draws_random(*c.graph, n)) {
-    if (random.stream == 0) c.fail(n, "draws random numbers, but has no stream", "give it one: `random stream 1`");
+    if (random.stream == 0) c.fail(n, "draws random numbers, but has no stream", "give it one: `stream 1`");
   } else if (info && random.stream != 0) {
     c.fail(n, "has a random stream, but draws no random numbers", "remove the stream");
   }
