@@ -38,7 +38,8 @@ inline constexpr bool is_half_type = std::is_same_v<T, BF16> || std::is_same_v<T
 template <class T>
 using Compute = std::conditional_t<is_half_type<T>, float, T>;
 
-// Calls fn.template operator()<T>() with the C++ type of `t`. REQUIRES: is_runnable(t).
+// Calls fn.template operator()<T>() with the C++ type of `t`. REQUIRES: is_runnable(t), or u64, which goes as the bits
+// of i64.
 template <class Fn>
 decltype(auto) visit_dtype(DType t, Fn&& fn) {
   switch (t) {
@@ -46,7 +47,8 @@ decltype(auto) visit_dtype(DType t, Fn&& fn) {
     case DType::f32: return fn.template operator()<float>();
     case DType::f16: return fn.template operator()<F16>();
     case DType::bf16: return fn.template operator()<BF16>();
-    case DType::i64: return fn.template operator()<int64_t>();
+    case DType::i64:
+    case DType::u64: return fn.template operator()<int64_t>();
     case DType::i32: return fn.template operator()<int32_t>();
     case DType::i16: return fn.template operator()<int16_t>();
     case DType::i8: return fn.template operator()<int8_t>();
@@ -69,7 +71,8 @@ decltype(auto) visit_floating(DType t, Fn&& fn) {  // REQUIRES: is_floating(t) a
   }
 }
 
-// The dtypes that the backends compute with: float8 and the wider unsigned types travel in files only.
+// The dtypes that the backends compute with: float8 and the wider unsigned types travel in files only, but for u64,
+// which random state that is handed from one attention op to another may be of.
 inline bool is_runnable(DType t) {
   switch (t) {
     case DType::f64:

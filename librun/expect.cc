@@ -322,7 +322,7 @@ ExpectReport Expectation::compare(const RunValues& values) const {
     const bool same_kind =
         is_floating(value.dtype) == is_floating(expected) && is_complex(value.dtype) == is_complex(expected);
     if (value.is_none()) row.problem = "has no value";
-    else if (!is_runnable(expected) || !same_kind ||
+    else if (!(is_runnable(expected) || expected == DType::u64) || !same_kind ||
              (expected != value.dtype && (options_.bitwise || (expected != item.recorded && expected != DType::f64))))
       row.problem =
           "is " + type_text(value.dtype, value.sizes()) + ", expected " + type_text(expected, item.expected->shape);

@@ -10,14 +10,20 @@
 namespace sg {
 namespace {
 
-// Why values of this type cannot be in a run; empty = they can.
-std::string refusal(const Type& type) {
+// Why values of this type cannot be in a run; empty = they can. `as_state`: nothing is computed with them.
+std::string refusal(const Type& type, bool as_state) {
   if (type.kind == TypeKind::unknown) return "a result without a type";
   if (type.kind != TypeKind::tensor) return {};
-  if (!is_runnable(type.dtype)) return "dtype " + std::string(dtype_name(type.dtype));
+  if (!is_runnable(type.dtype) && !(as_state && type.dtype == DType::u64))
+    return "dtype " + std::string(dtype_name(type.dtype));
   if (type.shape.size() > static_cast<size_t>(kMaxRank))
     return "a tensor of more than " + std::to_string(kMaxRank) + " axes";
   return {};
+}
+
+// Hands on what only attention looks into.
+bool hands_on_state(const OpInfo& op) {
+  return op.has(kView) || op.name == "sg.call" || op.name.starts_with("aten._scaled_dot_product_");
 }
 
 class UnsupportedList {
@@ -158,7 +164,7 @@ void GraphRun::add_steps(std::vector<Unsupported>* unsupported) {
   static_.assign(graph_.value_id_limit(), false);
   for (const Input& input : graph_.inputs()) static_[input.value.index] = has_static_type(input.value);
   for (const Input& input : graph_.inputs())
-    if (std::string why = refusal(graph_.type(input.value)); !why.empty()) refused.add("input", NodeId(), why);
+    if (std::string why = refusal(graph_.type(input.value), true); !why.empty()) refused.add("input", NodeId(), why);
   for (NodeId n : graph_.nodes()) {
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
       if (ValueId v = graph_.node(n).result(i); has_static_type(v))
@@ -178,10 +184,17 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   const Node& node = graph_.node(n);
   if (!op) return *reason = "not in the op table", false;
   bool is_static = true;
+  const bool as_state = hands_on_state(*op);
   for (uint32_t i = 0; i < node.result_count; ++i) {
-    if (*reason = refusal(graph_.type(node.result(i))); !reason->empty()) return false;
+    if (*reason = refusal(graph_.type(node.result(i)), as_state); !reason->empty()) return false;
     is_static &= static_[node.result(i).index];
   }
+  for (const Arg& arg : node.args)
+    arg.walk([&](const Arg& a) {
+      const bool is_state = a.is(ArgKind::value) && graph_.type(a.as_value()).dtype == DType::u64;
+      if (is_state && !as_state) *reason = "an argument of dtype u64";
+    });
+  if (!reason->empty()) return false;
   if (is_plain_view(n)) {
     step->kind = StepKind::view;
     return !is_static;

@@ -19,6 +19,7 @@ namespace sg {
 
 struct RandomKey : work::Key {
   RandomKey(uint64_t seed, uint64_t step, uint32_t stream, uint32_t rank) : Key(of(seed, step, stream, rank)) {}
+  explicit RandomKey(const Key& kept) : Key(kept) {}  // one that was kept
 };
 
 // out[j] = key.word(first + j): for long runs of elements, four for the price of one.

@@ -82,6 +82,15 @@ class Scores {
     return hooks_.forward(block);
   }
 
+  // Weights of a block, or their gradients, after dropout.
+  void drop(const ScoreBlock<T>& block, T* weights) const {
+    if (!a_.dropout) return;
+    const int64_t length = a_.query.dim(2), keys = a_.key.dim(2);
+    const int64_t row = (block.batch * a_.heads() + block.head) * length + block.q;
+    for (int64_t i = 0; i < block.rows; ++i)
+      a_.dropout->apply((row + i) * keys + block.k, block.columns, weights + i * kPackedRow);
+  }
+
  private:
   void apply_mask(const ScoreBlock<T>& block) const {
     int64_t first =
@@ -165,6 +174,7 @@ class Forward {
       SG_TRY(scores_.make(block, space.query, nullptr, space.panel));
       for (int64_t i = 0; i < count; ++i)
         add_scores(space.scores + i * kPackedRow, block.columns, &rows[i], space.out + i * width_);
+      scores_.drop(block, space.scores);
       MatrixView value = scores_.of_key_head(a_.value, batch, head).at(k, 0);
       multiply_packed(scores_.kernels(), space.scores, count, value, out_width, block.columns, scores_.onto(),
                       space.out, width_, true, space.panel);
@@ -313,7 +323,7 @@ class Backward {
     }
   }
 
-  // space.p: the softmax of a block; space.grad: the gradient of its scores as scaled.
+  // space.p: what of a block's softmax values are multiplied with; space.grad: the gradient of its scores as scaled.
   Status score_gradients(const Space& space, const ScoreBlock<T>& block, const double* shift, const T* delta) {
     SG_TRY(scores_.make(block, space.query, space.raw, space.panel));
     for (int64_t i = 0; i < block.rows; ++i)
@@ -321,8 +331,10 @@ class Backward {
     MatrixView value = scores_.of_key_head(a_.value, block.batch, block.head).at(block.k, 0);
     multiply_packed(scores_.kernels(), space.grad_out, block.rows, value.transposed(), block.columns, a_.value.dim(3),
                     scores_.fresh(), space.grad, kPackedRow, true, space.panel);
+    scores_.drop(block, space.grad);
     for (int64_t i = 0; i < block.rows; ++i)
       softmax_grad_row(space.grad + i * kPackedRow, space.p + i * kPackedRow, block.columns, delta[i]);
+    scores_.drop(block, space.p);
     if (!g_.mask.is_none()) add_mask_gradient(space, block);
     if (!hooks_.backward) return ok_status();
     ScoreBlock<T> raw = block;
@@ -387,9 +399,6 @@ Status check_attention(const KernelCall& call, const Attention& a) {
   if (!fits) return call.fail("the sizes of query, key and value do not fit");
   if (k.dim(1) == 0 ? q.dim(1) != 0 : q.dim(1) % k.dim(1) != 0)
     return call.fail(std::to_string(q.dim(1)) + " query heads cannot share " + std::to_string(k.dim(1)) + " key heads");
-  if (call.op().param_index("dropout_p") >= 0 && call.number("dropout_p") > 0)
-    return call.fail("dropout inside attention is not supported: its random numbers are the producer's own",
-                     "capture with attention dropout 0");
   return ok_status();
 }
 

@@ -1,6 +1,7 @@
 // Softmax attention by blocks: scores exist for a block of queries and keys at a time, never as a whole.
 //
-//     scores = scale * query @ key^T, masked;  out = softmax(scores) @ value;  logsumexp = log(sum(exp(scores)))
+//     scores = scale * query @ key^T, masked;  out = dropout(softmax(scores)) @ value
+//     logsumexp = log(sum(exp(scores)))
 //
 // Tensors   query [B, H, L, E], key [Bk, Hk, S, E], value [Bk, Hk, S, Ev], any strides. H is a multiple of Hk: query
 //           heads share a key head in runs of H / Hk. Bk is B or 1.
@@ -12,6 +13,7 @@
 
 #include <functional>
 
+#include "librun/cpu/attention_dropout.h"
 #include "librun/cpu/gemm_block.h"
 #include "librun/kernel.h"
 
@@ -34,6 +36,7 @@ struct Attention {
   Tensor mask;          // none, or [B, H, L, S] (axes may have stride 0): true takes part, or floats that are added
   bool causal = false;  // query i sees keys 0 to i
   double scale = 1;
+  std::optional<AttentionDropout> dropout;
   int64_t batch() const { return query.dim(0); }
   int64_t heads() const { return query.dim(1); }
   int64_t group() const { return query.dim(1) / key.dim(1); }
@@ -53,7 +56,7 @@ struct AttentionResult {
   double log_scale = 1;
 };
 
-// Sizes that do not fit, and values in `dropout_p`, are errors of the run.
+// Sizes that do not fit are errors of the run.
 Status check_attention(const KernelCall& call, const Attention& a);
 
 Status attention_forward(KernelCall& call, const Attention& a, const AttentionResult& result);

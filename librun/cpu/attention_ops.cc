@@ -1,7 +1,7 @@
 // Attention under its names. They differ in layouts, in what they return beside the output, and in how they say
 // "causal" and "mask"; the results are written in the strides that the graph says.
 //
-// The CUDA ops' random state comes back as zeros: nothing is drawn here. All logarithms are natural ones.
+// The random state of the CUDA ops is what dropout draws from (attention_dropout.h). All logarithms are natural ones.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -35,29 +35,33 @@ Tensor optional_tensor(const KernelCall& call, std::string_view name) {
   return call.has(name) ? call.tensor(name) : Tensor();
 }
 
-// Random state that nothing is drawn from.
-void clear(KernelCall& call, const Tensor& t) {
-  if (!t.is_none()) fill(call, t, Scalar::integer(0));
-}
-
 Status flash_for_cpu(KernelCall& call) {
   SG_ASSIGN(Attention a, attention_of(call, optional_tensor(call, "attn_mask")));
+  if (drawn_dropout(call))
+    return call.fail("dropout inside attention: this op has none, and its backward is not told what was dropped",
+                     "capture with attention dropout 0");
   return attention_forward(call, a, {call.result(0), call.result(1), {}});
+}
+
+// What the ops of variable lengths return beside the output; the last is no debug mask.
+void give_lengths_and_state(KernelCall& call, const Attention& a) {
+  call.scalars[4] = Scalar::integer(a.query.dim(2));
+  call.scalars[5] = Scalar::integer(a.key.dim(2));
+  keep_state(call, a.dropout, call.result(6), call.result(7));
+  if (const Tensor& t = call.result(8); !t.is_none()) fill(call, t, Scalar::integer(0));
 }
 
 Status flash(KernelCall& call) {
   SG_ASSIGN(Attention a, attention_of(call, {}));
-  call.scalars[4] = Scalar::integer(a.query.dim(2));
-  call.scalars[5] = Scalar::integer(a.key.dim(2));
-  for (size_t i : {size_t{6}, size_t{7}, size_t{8}}) clear(call, call.result(i));
+  a.dropout = drawn_dropout(call);
+  give_lengths_and_state(call, a);
   return attention_forward(call, a, {call.result(0), call.result(1), {}});
 }
 
 Status cudnn(KernelCall& call) {
   SG_ASSIGN(Attention a, attention_of(call, optional_tensor(call, "attn_bias")));
-  call.scalars[4] = Scalar::integer(a.query.dim(2));
-  call.scalars[5] = Scalar::integer(a.key.dim(2));
-  for (size_t i : {size_t{6}, size_t{7}, size_t{8}}) clear(call, call.result(i));
+  a.dropout = drawn_dropout(call);
+  give_lengths_and_state(call, a);
   return attention_forward(call, a, {call.result(0), call.result(1), {}});
 }
 
@@ -68,7 +72,8 @@ Status efficient(KernelCall& call) {
   if (!sums.is_none() && sums.dim(2) >= a.query.dim(2))
     fill(call, sums, Scalar::floating(std::numeric_limits<double>::infinity()));
   else sums = {};
-  for (size_t i : {size_t{2}, size_t{3}}) clear(call, call.result(i));
+  a.dropout = drawn_dropout(call);
+  keep_state(call, a.dropout, call.result(2), call.result(3));
   return attention_forward(call, a, {call.result(0), sums, {}});
 }
 
@@ -85,6 +90,7 @@ AttentionGradients gradients_of(KernelCall& call, std::string_view grad_out) {
 
 Status backward_with_mask(KernelCall& call, std::string_view grad_out, const Tensor& mask) {
   SG_ASSIGN(Attention a, attention_of(call, mask));
+  SG_ASSIGN(a.dropout, kept_dropout(call));
   AttentionGradients g = gradients_of(call, grad_out);
   if (g.logsumexp.rank < 3 || g.logsumexp.dim(2) < a.query.dim(2))
     return call.fail("the logarithms of the forward run are missing");
@@ -102,6 +108,7 @@ Status cudnn_backward(KernelCall& call) {
 Status efficient_backward(KernelCall& call) {
   Tensor mask = optional_tensor(call, "attn_bias");
   SG_ASSIGN(Attention a, attention_of(call, mask));
+  SG_ASSIGN(a.dropout, kept_dropout(call));
   AttentionGradients g = gradients_of(call, "grad_out_");
   if (g.logsumexp.rank < 3 || g.logsumexp.dim(2) < a.query.dim(2))
     return call.fail("the logarithms of the forward run are missing");
@@ -170,6 +177,8 @@ Status sdpa(KernelCall& call) {
                 four(all.value), mask.is_none() ? Tensor() : four(mask),
                 all.causal,      scale_of(call, all.query)};
     SG_TRY(check_attention(call, a));
+    a.dropout = drawn_dropout(call);
+    if (a.dropout) a.dropout->first = e * a.batch() * a.heads() * a.query.dim(2) * a.key.dim(2);
     SG_TRY(attention_forward(call, a, {four(out), {}, {}}));
   }
   return ok_status();

@@ -38,6 +38,9 @@ DType raw(DType t) {
   }
 }
 
+// u64 travels as the bits of i64 (element.h).
+DType computed(DType t) { return t == DType::u64 ? DType::i64 : t; }
+
 // A run of one copy: from memory to a register, to another lane if need be, back to memory (block/block.h).
 class RunCopier {
  public:
@@ -47,7 +50,7 @@ class RunCopier {
         out_bytes_(dtype_bytes(out.dtype)),
         conjugates_(in.conjugate != out.conjugate && is_complex(in.dtype)),
         plain_(in.dtype == out.dtype && !conjugates_) {
-    DType from = plain_ ? raw(in.dtype) : in.dtype, to = plain_ ? raw(out.dtype) : out.dtype;
+    DType from = plain_ ? raw(in.dtype) : computed(in.dtype), to = plain_ ? raw(out.dtype) : computed(out.dtype);
     from_ = lane_of(from), to_ = lane_of(to);
     load_ = table_.load[static_cast<size_t>(from)];
     store_ = table_.store[static_cast<size_t>(to)];

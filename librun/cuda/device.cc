@@ -20,7 +20,8 @@ Element element_of(DType t) {
     case DType::f32: return Element::f32;
     case DType::f16: return Element::f16;
     case DType::bf16: return Element::bf16;
-    case DType::i64: return Element::i64;
+    case DType::i64:
+    case DType::u64: return Element::i64;
     case DType::i32: return Element::i32;
     case DType::i16: return Element::i16;
     case DType::i8: return Element::i8;

@@ -416,14 +416,27 @@ Status grouped_mm(KernelCall& call) {
   return ok_status();
 }
 
-Status efficient_backward(KernelCall& call) {
-  if (!call.result(3).is_none()) return run_by_host(call);  // the gradient of a mask
+// By products of the backend; the host does what has no kernel here.
+Status attention(KernelCall& call) {
+  if (call.number("dropout_p") > 0) return run_by_host(call);
   return find_cpu_kernel(call.op().name)(call);
+}
+
+Status efficient_backward(KernelCall& call) {
+  return call.result(3).is_none() ? attention(call) : run_by_host(call);  // the gradient of a mask
 }
 
 constexpr KernelRow kMatmulRows[] = {
     {"aten._grouped_mm.default", grouped_mm},
     {"aten._scaled_dot_product_efficient_attention_backward.default", efficient_backward},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", attention},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention},
+    {"aten._scaled_dot_product_flash_attention.default", attention},
+    {"aten._scaled_dot_product_flash_attention_backward.default", attention},
+    {"aten._scaled_dot_product_efficient_attention.default", attention},
+    {"aten._scaled_dot_product_cudnn_attention.default", attention},
+    {"aten._scaled_dot_product_cudnn_attention_backward.default", attention},
+    {"aten.scaled_dot_product_attention.default", attention},
 };
 
 }  // namespace

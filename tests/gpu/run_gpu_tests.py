@@ -154,6 +154,22 @@ graph rank *
   output %dv
 '''
 
+# Attention that drops weights, other ones at each step: what the way back knows of it lies on the device.
+DROPOUT = '''sg 1.0
+graph rank *
+  input %q : f32[2, 4, 20, 8] "q"
+  %e = aten.exp(%q)
+  %o, %l, %cq, %ck, %mq, %mk, %rng, %unused, %d = aten._scaled_dot_product_flash_attention(%e, %q, %q, 0.3, true)  stream 1
+  %g = aten.cos(%o)
+  %s = aten.detach(%rng)
+  %dq, %dk, %dv = aten._scaled_dot_product_flash_attention_backward(%g, %e, %q, %q, %o, %l, none, none, %mq, %mk, 0.3, true, %s, %unused)
+  output %o
+  output %dq
+  output %dk
+  output %dv
+  output %s
+'''
+
 # An op that the host computes.
 BY_HOST = '''sg 1.0
 graph rank *
@@ -453,6 +469,17 @@ class Tests:
                 os.remove(log)
                 self.expect(f'attention {depth} by tiles', len(names) != 4 and str(names))
 
+    def dropout(self, at):
+        with open(at('dropout.txt'), 'w', encoding='utf-8') as f:
+            f.write(DROPOUT)
+        run = [self.tool('sg-run'), '-q', at('dropout.txt'), '--init', 'seed:1', '--steps', '3']
+        status, text = self.run([*run, '--outputs', at('dropout{step}')])
+        self.expect('dropout inside attention: the processor', status and f'exit {status}: {text}')
+        status, text = self.run([*run, '--backend', 'cuda', '--expect', at('dropout{step}'), '--rtol', '1e-5', '--atol', '1e-5'])
+        self.expect('dropout inside attention', status and f'exit {status}: {text}')
+        files = [open(at(f'dropout{step}'), 'rb').read() for step in range(3)]
+        self.expect('each step drops others', len(set(files)) != 3 and 'equal files')
+
     def conformance(self, at, every=0):
         begin = time.monotonic()
         every = str(every or self.args.every)
@@ -542,7 +569,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
-                     'long_sums', 'attention', 'conformance', 'lanes', 'captures'):
+                     'long_sums', 'attention', 'dropout', 'conformance', 'lanes', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')

@@ -25,6 +25,11 @@ ParamValue tensors(std::vector<Tensor> list) {
 
 Status call(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results, int threads,
             Numerics numerics) {
+  return draw(op, std::move(arguments), std::move(results), {}, threads, numerics);
+}
+
+Status draw(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results,
+            const RandomStream& stream, int threads, Numerics numerics) {
   const OpInfo* info = find_op(op);
   Kernel kernel = find_cpu_kernel(op);
   if (!info || !kernel) return Error{ErrorKind::cannot_apply, "no kernel for " + std::string(op)};
@@ -34,7 +39,9 @@ Status call(std::string_view op, std::vector<Argument> arguments, std::vector<Te
   KernelCall c(*info, &context);
   for (size_t i = 0; i < info->params.size(); ++i) c.params()[i] = default_of(info->params[i]);
   for (Argument& a : arguments) c.params()[static_cast<size_t>(info->param_index(a.name))] = std::move(a.value);
+  c.scalars.resize(results.size());
   c.results = std::move(results);
+  c.random = stream;
   return kernel(c);
 }
 

@@ -27,6 +27,7 @@ struct AttentionOracle {
   double scale;
   std::vector<double> q, k, v, mask, grad;  // mask: added; empty = none
   std::vector<double> out, lse, dq, dk, dv, dmask;
+  std::vector<double> factors = {};  // of the weights, as dropout leaves them; empty = all 1
 
   double& at(std::vector<double>& t, int64_t b, int64_t h, int64_t i, int64_t j, int64_t heads, int64_t length,
              int64_t width) {
@@ -45,6 +46,7 @@ struct AttentionOracle {
     double* query = &at(q, b, h, i, 0, s.heads, s.length, s.width);
     double* result = &at(out, b, h, i, 0, s.heads, s.length, s.value_width);
     double* g = &at(grad, b, h, i, 0, s.heads, s.length, s.value_width);
+    auto factor = [&](int64_t j) { return factors.empty() ? 1 : at(factors, b, h, i, j, s.heads, s.length, s.keys); };
     for (int64_t j = 0; j < s.keys; ++j) {
       double& score = p[static_cast<size_t>(j)];
       score = scale * dot(k, query, b, kh, j, s.key_heads, s.keys, s.width);
@@ -57,12 +59,13 @@ struct AttentionOracle {
     for (int64_t j = 0; j < s.keys; ++j) {
       if (sum > 0) p[static_cast<size_t>(j)] /= sum;
       for (int64_t e = 0; e < s.value_width; ++e)
-        result[e] += p[static_cast<size_t>(j)] * at(v, b, kh, j, e, s.key_heads, s.keys, s.value_width);
+        result[e] += p[static_cast<size_t>(j)] * factor(j) * at(v, b, kh, j, e, s.key_heads, s.keys, s.value_width);
     }
     for (int64_t e = 0; e < s.value_width; ++e) delta += result[e] * g[e];
     for (int64_t j = 0; j < s.keys; ++j) {
       double pj = p[static_cast<size_t>(j)];
-      double ds = pj * (dot(v, g, b, kh, j, s.key_heads, s.keys, s.value_width) - delta);
+      double ds = pj * (factor(j) * dot(v, g, b, kh, j, s.key_heads, s.keys, s.value_width) - delta);
+      pj *= factor(j);
       if (!mask.empty()) at(dmask, b, h, i, j, s.heads, s.length, s.keys) = ds;
       for (int64_t e = 0; e < s.value_width; ++e) at(dv, b, kh, j, e, s.key_heads, s.keys, s.value_width) += pj * g[e];
       for (int64_t e = 0; e < s.width; ++e) {
@@ -230,7 +233,62 @@ TEST_CASE("attention: what the CUDA ops return beside the output") {
   CHECK(relative_error(dbias, oracle.dmask) < 5e-6);
 }
 
-TEST_CASE("attention: dropout and sizes that do not fit are refused") {
+// The weights that are dropped are those that a dropout node of the same stream drops of a tensor of ones.
+template <class T>
+void check_dropout(const std::string& kind, double p, int threads) {
+  CAPTURE(kind, p, threads);
+  Rng rng(8);
+  AttentionSizes s{2, 4, 2, 130, 300, 16, 8};
+  AttentionOracle oracle{s, true, 1 / std::sqrt(16.0), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  Buffer<T> q = random_tensor<T>(rng, {2, 4, 130, 16}, true, &oracle.q),
+            k = random_tensor<T>(rng, {2, 2, 300, 16}, true, &oracle.k);
+  Buffer<T> v = random_tensor<T>(rng, {2, 2, 300, 8}, true, &oracle.v),
+            grad = random_tensor<T>(rng, {2, 4, 130, 8}, true, &oracle.grad);
+  const RandomStream stream{3, 5, 7, 2, {}, {}};
+  Buffer<double> ones({2, 4, 130, 300}, std::vector<double>(312000, 1.0)), dropped({2, 4, 130, 300});
+  Buffer<bool> kept({2, 4, 130, 300});
+  REQUIRE(test::draw("aten.native_dropout.default", {{"input", ones}, {"p", p}, {"train", true}},
+                     {dropped.tensor(), kept.tensor()}, stream)
+              .ok());
+  oracle.factors = dropped.values();
+  oracle.run();
+  Buffer<T> out({2, 4, 130, 8}), dq({2, 4, 130, 16}), dk({2, 2, 300, 16}), dv({2, 2, 300, 8});
+  const bool is_efficient = kind == "efficient", is_cudnn = kind == "cudnn";
+  Buffer<std::conditional_t<std::is_same_v<T, double>, double, float>> lse({2, 4, is_efficient ? 160 : 130});
+  Buffer<int64_t> low(is_efficient || is_cudnn ? std::vector<int64_t>{} : std::vector<int64_t>{2}), high({});
+  std::vector<test::Argument> args{{"query", q}, {"key", k}, {"value", v}, {"is_causal", true}, {"dropout_p", p}};
+  std::vector<Tensor> results{out.tensor(), lse.tensor()};
+  if (!is_efficient) results.resize(6);
+  for (const Tensor* t : {&low.tensor(), &high.tensor()}) results.push_back(*t);
+  if (!is_efficient) results.resize(9);
+  const std::string op = "aten._scaled_dot_product_" + kind + "_attention";
+  std::vector<test::Argument> forward = args;
+  if (is_efficient || is_cudnn) forward.emplace_back("compute_log_sumexp", true);
+  REQUIRE(test::draw(op + ".default", forward, results, stream, threads).ok());
+  CHECK(relative_error(out, oracle.out) < kTolerance<T>);
+  args.insert(args.end(), {{is_efficient ? "grad_out_" : "grad_out", grad},
+                           {"out", out},
+                           {"logsumexp", lse},
+                           {"philox_seed", low},
+                           {"philox_offset", high}});
+  results = {dq.tensor(), dk.tensor(), dv.tensor()};
+  if (is_efficient) args.emplace_back("grad_input_mask", test::ints({1, 1, 1, 0})), results.resize(4);
+  REQUIRE(test::call(op + "_backward.default", args, results, threads).ok());
+  CHECK(relative_error(dq, oracle.dq) < 3 * kTolerance<T>);
+  CHECK(relative_error(dk, oracle.dk) < 3 * kTolerance<T>);
+  CHECK(relative_error(dv, oracle.dv) < 3 * kTolerance<T>);
+}
+
+TEST_CASE("attention: dropout of the weights, forward and backward") {
+  for (const char* kind : {"efficient", "flash", "cudnn"})
+    for (double p : {0.1, 0.75, 1.0}) {
+      check_dropout<float>(kind, p, 2);
+      check_dropout<double>(kind, p, 1);
+    }
+  check_dropout<BF16>("flash", 0.2, 2);
+}
+
+TEST_CASE("attention: dropout where no backward knows of it and sizes that do not fit are refused") {
   Buffer<float> q({1, 2, 4, 8}), k({1, 2, 5, 8}), odd({1, 3, 5, 8}), out({1, 2, 4, 8}), lse({1, 2, 4});
   const char* op = "aten._scaled_dot_product_flash_attention_for_cpu.default";
   Status dropout =

@@ -8,23 +8,9 @@
 
 using namespace sg;
 using test::Buffer;
+using test::draw;
 
 namespace {
-
-// test::call with a random stream.
-Status draw(std::string_view op, std::vector<test::Argument> arguments, std::vector<Tensor> results,
-            RandomStream stream, int threads = 1, Numerics numerics = Numerics::fast) {
-  const OpInfo* info = find_op(op);
-  ThreadTeam team(threads);
-  Scratch scratch;
-  KernelContext context{&team, &scratch, numerics};
-  KernelCall c(*info, &context);
-  for (size_t i = 0; i < info->params.size(); ++i) c.params()[i] = default_of(info->params[i]);
-  for (test::Argument& a : arguments) c.params()[static_cast<size_t>(info->param_index(a.name))] = std::move(a.value);
-  c.results = std::move(results);
-  c.random = stream;
-  return find_cpu_kernel(op)(c);
-}
 
 RandomStream stream_of(uint64_t id) {
   RandomStream s;
