@@ -80,6 +80,34 @@ void batch_norm_with_update(CompositeCall& c) {
   c.give(c.make("new_empty", {c.tensor("input"), Numbers{0}, c.key("dtype", DType::u8)}));
 }
 
+// What a GPU's step has for batch norms. PyTorch's schema does not say that the running statistics are written; they are.
+// The last result is memory that cuDNN keeps for its way back; without training it keeps no statistics either.
+void cudnn_batch_norm(CompositeCall& c) {
+  const bool training = c.flag("training");
+  PartArgs args{c.tensor("input"),
+                c.tensor("weight"),
+                c.tensor("bias"),
+                c.tensor("running_mean"),
+                c.tensor("running_var"),
+                training,
+                c.arg("exponential_average_factor"),
+                c.arg("epsilon")};
+  std::vector<ValueId> made = c.make_all("native_batch_norm", args);
+  c.give(made[0]);
+  for (size_t i : {size_t{1}, size_t{2}})
+    c.give(training ? made[i] : c.make("new_empty", {c.tensor("weight"), Numbers{0}}));
+  c.give(c.make("new_empty", {c.tensor("input"), Numbers{0}, c.key("dtype", DType::u8)}));
+}
+
+void cudnn_batch_norm_backward(CompositeCall& c) {
+  PartArgs args{c.tensor("grad_output"), c.tensor("input"),
+                c.tensor("weight"),      c.tensor("running_mean"),
+                c.tensor("running_var"), c.tensor("save_mean"),
+                c.tensor("save_var"),    true,
+                c.arg("epsilon"),        ArgList{Arg::boolean(true), Arg::boolean(true), Arg::boolean(true)}};
+  for (ValueId v : c.make_all("native_batch_norm_backward", args)) c.give(v);
+}
+
 void max_pool1d_with_indices(CompositeCall& c) {
   auto flat = [&](std::string_view name, int64_t across) {
     Numbers n = c.integers(name);

@@ -84,7 +84,8 @@ void ImportTally::report(uint32_t spmd_rank, Diagnostics* notes) const {
   });
   if (uint64_t calls = 0; !taken_apart_.empty()) {
     const std::string names = listing(taken_apart_, &calls);
-    notes->note("composite operators taken apart, in " + std::to_string(calls) + " calls: " + names);
+    notes->note("composite operators taken apart, in " + std::to_string(calls) + (calls == 1 ? " call: " : " calls: ") +
+                names);
   }
   each(kept_whole_,
        [](const std::string& reason, const Count& c) { return reason + ", " + times(c.count) + ": it stays whole"; });

@@ -59,7 +59,7 @@ TEST_CASE("composite: the last part has the name, the type and the place of the 
   CHECK(e.graph().label(last) == "loss");
   CHECK(e.graph().outputs()[0].value == e.graph().node(last).result(0));
   CHECK(e.graph().node(e.graph().first()).source == e.graph().node(last).source);
-  CHECK(said(e) == "composite operators taken apart, in 1 calls: aten.l1_loss.default (1)\n");
+  CHECK(said(e) == "composite operators taken apart, in 1 call: aten.l1_loss.default (1)\n");
   CHECK(is_valid(e));
 }
 
@@ -247,6 +247,29 @@ TEST_CASE("composite: an index that a mask rules out") {
   CHECK(ops(e.graph()) ==
         "clamp.default clamp.default _unsafe_index.Tensor logical_not.default masked_fill.Scalar "
         "logical_not.default masked_fill.Scalar clamp.default clamp.default _unsafe_index_put.default");
+  CHECK(is_valid(e));
+}
+
+// PyTorch's own decompositions, but that the statistics are written: cuDNN does, though the schema does not say so.
+TEST_CASE("composite: batch norms of cuDNN") {
+  Expanded e = expand(R"(  input %x : f32[4, 3, 5, 5]
+  input %g : f32[4, 3, 5, 5]
+  input %w : f32[3]
+  buffer %m : f32[3]
+  buffer %v : f32[3]
+  %y, %mean, %istd, %kept = aten.cudnn_batch_norm(%x, %w, none, %m, %v, true, 0.1, 1e-05) : f32[4, 3, 5, 5], f32[3], f32[3], u8[0]
+  %z, %a, %b, %c = aten.cudnn_batch_norm(%x, %w, none, %m, %v, false, 0.1, 1e-05) : f32[4, 3, 5, 5], f32[0], f32[0], u8[0]
+  %dx, %dw, %db = aten.cudnn_batch_norm_backward(%x, %g, %w, none, none, %mean, %istd, 1e-05, %kept) : f32[4, 3, 5, 5], f32[3], f32[3]
+  output %y
+  output %z
+  output %dx
+)");
+  INFO(said(e));
+  CHECK(ops(e.graph()) ==
+        "native_batch_norm.default new_empty.default native_batch_norm.default new_empty.default new_empty.default "
+        "new_empty.default native_batch_norm_backward.default");
+  CHECK(e.graph().op_name(e.graph().value(e.graph().find_value("dw")).def) ==
+        "aten.native_batch_norm_backward.default");
   CHECK(is_valid(e));
 }
 
