@@ -21,11 +21,6 @@ std::string refusal(const Type& type, bool as_state) {
   return {};
 }
 
-// Hands on what only attention looks into.
-bool hands_on_state(const OpInfo& op) {
-  return op.has(kView) || op.name == "sg.call" || op.name.starts_with("aten._scaled_dot_product_");
-}
-
 class UnsupportedList {
  public:
   explicit UnsupportedList(std::vector<Unsupported>* out) : out_(*out) {}
@@ -184,7 +179,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   const Node& node = graph_.node(n);
   if (!op) return *reason = "not in the op table", false;
   bool is_static = true;
-  const bool as_state = hands_on_state(*op);
+  // Random state is handed on; what only attention looks into may be of a type that nothing computes with.
+  const bool as_state = is_plain_view(n) || op->name == "sg.call" || op->name.starts_with("aten._scaled_dot_product_");
   for (uint32_t i = 0; i < node.result_count; ++i) {
     if (*reason = refusal(graph_.type(node.result(i)), as_state); !reason->empty()) return false;
     is_static &= static_[node.result(i).index];

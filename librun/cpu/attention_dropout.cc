@@ -19,7 +19,7 @@ StatePlaces places_in(const Tensor& a, const Tensor& b) {
   auto holds = [](const Tensor& t, int64_t count) {
     return !t.is_none() && dtype_bytes(t.dtype) == 8 && t.elements() == count;
   };
-  if (holds(a, 2)) return {a.data, a.data + a.step(0) * 8};
+  if (a.rank == 1 && holds(a, 2)) return {a.data, a.data + a.step(0) * 8};
   if (holds(a, 1) && holds(b, 1)) return {a.data, b.data};
   return {};
 }

@@ -390,7 +390,8 @@ def dropout_inside_attention_is_the_same_on_the_way_back():
     run("--init", "seed:1", "--expect", "one", "--bitwise", "--threads", "4", out="all 4 compared values")
     run("--init", "seed:1", "--expect", "one", "--numerics", "f64", out="all 4 compared values")
     run("--init", "seed:1", "--expect", "one", "--seed", "5", code=1, out=r"out3(.|\n)*4 of 4 compared values are not")
-    for step in ("%more = aten.add.Tensor(%rng, 1)", "%more = aten.clone(%rng)", "%more = aten.eq.Scalar(%rng, 0)"):
+    for step in ("%more = aten.add.Tensor(%rng, 1)", "%more = aten.clone(%rng)", "%more = aten.eq.Scalar(%rng, 0)",
+                 "%more = aten._neg_view(%rng)"):
         with open("g.txt", "w") as f:
             f.write(DROPS.replace("MORE", step))
         run("--init", "seed:1", code=4, message=r"cannot run: aten\.\S+ \(.*dtype u64, first %more\)")
