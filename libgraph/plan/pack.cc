@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "libgraph/plan/pack_draw.h"
 #include "libgraph/plan/pack_occupancy.h"
 #include "libgraph/plan/pack_sweep.h"
 #include "libgraph/plan/pack_valley.h"
@@ -34,26 +35,6 @@ void renumber_steps(PackInput* input) {
   for (PackRect& r : input->rects) r.first = renumbered[r.first], r.last = renumbered[r.last];
   input->steps = epoch + 1;
 }
-
-// 256 times the binary logarithm, straight between powers of two: the same number on every machine.
-int64_t scaled_log(int64_t x) {
-  int exponent = 63 - __builtin_clzll(static_cast<uint64_t>(x));
-  int64_t mantissa = exponent >= 8 ? x >> (exponent - 8) : x << (8 - exponent);
-  return exponent * 256 + (mantissa & 255);
-}
-
-struct Random {  // splitmix64
-  uint64_t state = 0x5EED;
-  uint64_t below(uint64_t n) {
-    uint64_t z = (state += 0x9E3779B97F4A7C15ull);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return (z ^ (z >> 31)) % n;
-  }
-  int64_t around_zero(int64_t width) {
-    return static_cast<int64_t>(below(static_cast<uint64_t>(width) + 1)) - width / 2;
-  }
-};
 
 class Packer {
  public:
@@ -285,6 +266,7 @@ class Packer {
 
   void search() {
     if (input_.items.empty() || !may_go_on(0)) return;
+    if (input_.items.size() <= kFewItems && input_.rects.size() == input_.items.size()) return try_all_orders();
     std::vector<uint32_t> large, small;
     for (uint32_t i : sorted([](auto&a, auto&b) { return a.bytes > b.bytes; }))
       (is_small(i) ? small : large).push_back(i);
@@ -308,6 +290,14 @@ class Packer {
       best_top = std::min(best_top, outcome.top);
       admit({outcome, std::move(rules)}, is_new, parent);
     }
+  }
+
+  // One of them is the best there is, as long as items are single rectangles: there is nothing to draw.
+  void try_all_orders() {
+    Order order(input_.items.size());
+    std::iota(order.begin(), order.end(), 0);
+    do try_order(order);
+    while (may_go_on(0) && std::next_permutation(order.begin(), order.end()));
   }
 
   // What was drawn anew competes with the worst of the elites, what was changed with its parent only: they stay apart.
@@ -379,6 +369,7 @@ class Packer {
 
   int64_t draw(uint64_t below) { return static_cast<int64_t>(random_.below(below)); }
 
+  static constexpr size_t kFewItems = 7;  // 5040 orders, some milliseconds
   static constexpr uint32_t kFirstTurns = 4;
   static constexpr size_t kElites = 8;
 
@@ -390,7 +381,7 @@ class Packer {
   Order best_order_;
   std::vector<Elite> elites_;       // best first
   size_t work_ = 0, fit_work_ = 0;  // of all; of the order at hand
-  Random random_;
+  PackRandom random_;
   std::vector<int64_t> places_;  // of the order at hand, as those that follow
   std::vector<Stretches::View> lists_;
   std::vector<size_t> ends_;  // by rectangle: where its lists end

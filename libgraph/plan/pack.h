@@ -8,7 +8,7 @@
 // Method    First fit, items in several orders (size, crowding, area, life, start). Where the best is too far above the
 //           lower bound, a local search: valleys of the skyline are filled (pack_valley.h) by keys that are drawn, or
 //           those of the best so far with some changed, and what that gives goes through first fit once more. Where
-//           items have several rectangles, orders are changed as well.
+//           items have several rectangles, orders are changed as well. A handful of items goes through every order.
 //           The work is bounded by a count of elementary steps and not by a clock: equal input, equal places on every
 //           machine. Where they do not suffice for one order (tens of thousands of pieces that are kept for long leave
 //           as many holes), what begins takes the smallest hole at that time (pack_sweep.h).

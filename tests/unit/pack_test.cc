@@ -110,6 +110,20 @@ TEST_CASE("packing meets the optimum of small cases") {
   CHECK(above * 20 <= cases);  // the optimum itself in 95 of 100
 }
 
+TEST_CASE("a handful of items is packed as well as can be") {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    Rng rng(seed + 7000);
+    PackInput input;
+    for (uint64_t i = 0, n = 1 + seed % 7; i < n; ++i) add_item(&input, {random_rect(&rng, 10, 5000)});
+    const Packing packing = pack(input);
+    check(input, packing);
+    const int64_t best = optimum(input);
+    CHECK(packing.bytes >= best);
+    CHECK(packing.bytes <= best + packing.lower_bound / 200);  // nearer to the bound, not every order is tried
+  }
+}
+
 TEST_CASE("items of several rectangles keep their distance and go around others") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
