@@ -4,6 +4,7 @@
 
 #include "libgraph/op.h"
 #include "librun/call_check.h"
+#include "librun/cpu/kernels.h"
 #include "librun/element.h"
 #include "librun/graph_run.h"
 
@@ -216,6 +217,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
     return true;
   }
   step->kernel = state_.backend ? state_.backend->find_kernel(*op) : find_cpu_kernel(op->name);
+  if (op->has(kHigherOrder) && !(*reason = cpu::flex_attention_refusal(*state_.program, graph_, n)).empty())
+    return false;
   if (!step->kernel) return *reason = state_.backend ? "no kernel for this backend" : "no kernel", false;
   if (state_.backend && state_.backend->runs_on_host(*op)) ++on_host_[std::string(op->name)];
   return true;

@@ -24,6 +24,9 @@ std::string line_of(const Graph& graph, NodeId n) {
 
 // What somebody with the model at hand can do about it.
 std::string remedy_of(const Unsupported& u) {
+  if (u.op.starts_with("higher_order.flex_attention"))
+    return "its nested graphs run on the kernels of docs/ops.md; a learned bias has its gradient as attn_mask of "
+           "scaled_dot_product_attention";
   if (u.op.starts_with("higher_order."))
     return "sg-run runs no loops and no bodies that an operator calls: write the model with a loop of Python's, which "
            "tracing unrolls, or put "

@@ -21,6 +21,8 @@ namespace sg::cpu {
 namespace {
 
 constexpr double kLog2OfE = 1.44269504088896340736;
+constexpr ptrdiff_t kOwnGradients = 5;  // of a joint graph: of the score, and four that are none; then of captures
+constexpr const char* kNoCapturedGradients = "gradients of what score_mod captured are not computed";
 
 // What a call's nested graphs are given besides the score and its place.
 struct Captures {
@@ -92,8 +94,8 @@ class Lanes {
     gather(raw, grads, &grads_);
     SG_ASSIGN(std::vector<LaneValue> inputs, inputs_of(*graphs_.joint, true, &grads_, captures_.score));
     SG_ASSIGN(std::vector<LaneValue> out, joint_->run(lanes_, inputs));
-    for (size_t i = 5; i < out.size(); ++i)
-      if (!out[i].tensor.is_none()) return wrong("gradients of what score_mod captured are not computed");
+    for (size_t i = kOwnGradients; i < out.size(); ++i)
+      if (!out[i].tensor.is_none()) return wrong(kNoCapturedGradients);
     SG_TRY(scatter(raw, out, grads));
     where_seen(raw, grads, T(0));
     return ok_status();
@@ -259,5 +261,19 @@ constexpr KernelRow kRows[] = {
 }  // namespace
 
 std::span<const KernelRow> flex_attention_kernels() { return kRows; }
+
+std::string flex_attention_refusal(const Program& program, const Graph& graph, NodeId n) {
+  std::string why;
+  for (const Arg& arg : graph.node(n).args)
+    arg.walk([&](const Arg& a) {
+      if (!why.empty() || !a.is(ArgKind::graph) || a.as_graph().index >= program.nested.size()) return;
+      const Graph& nested = program.nested[a.as_graph().index]->graph;
+      const std::span<const Output> outputs = nested.outputs();
+      const bool wants_more = std::any_of(outputs.begin() + std::min<ptrdiff_t>(kOwnGradients, std::ssize(outputs)),
+                                          outputs.end(), [](const Output& o) { return !o.value.is_none(); });
+      why = wants_more ? kNoCapturedGradients : LaneGraph::refusal(nested);
+    });
+  return why;
+}
 
 }  // namespace sg::cpu

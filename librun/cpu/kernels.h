@@ -2,7 +2,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 
+#include "libgraph/job.h"
 #include "librun/kernel.h"
 
 namespace sg::cpu {
@@ -46,5 +48,8 @@ std::span<const KernelRow> view_copy_kernels();       // view_copies.cc: reshape
 
 // Kernels that others fall back on.
 Status constant_pad(KernelCall& call);  // rearrange.cc: of "self", by "pad" and "value"
+
+// Why a FlexAttention node cannot run, as far as its nested graphs say so before a run; empty = nothing is known.
+std::string flex_attention_refusal(const Program& program, const Graph& graph, NodeId n);
 
 }  // namespace sg::cpu

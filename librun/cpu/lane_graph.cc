@@ -38,9 +38,23 @@ Tensor lane_at(const LaneValue& v, int64_t lane) {
   return out;
 }
 
+std::string refusal_of(const Graph& graph, NodeId n, std::string_view why) {
+  return "%" + std::string(graph.label(n)) + ": " + std::string(graph.op_name(n)) + " " + std::string(why) +
+         " inside a nested graph";
+}
 Error unsupported(const Graph& graph, NodeId n, std::string_view why) {
-  return Error{ErrorKind::cannot_apply, "%" + std::string(graph.label(n)) + ": " + std::string(graph.op_name(n)) + " " +
-                                            std::string(why) + " inside a nested graph"};
+  return Error{ErrorKind::cannot_apply, refusal_of(graph, n, why)};
+}
+
+// What no lane can run, whatever it is given; null = none of that.
+const char* refusal_of(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  const Node& node = graph.node(n);
+  if (!op) return "is not in the op table";
+  if (op->writes() || op->has(kRandom) || op->has(kCollective) || op->has(kHigherOrder)) return "cannot run";
+  for (uint32_t i = 0; i < node.result_count; ++i)
+    if (graph.type(node.result(i)).kind != TypeKind::tensor) return "does not give tensors";
+  return op->has(kView) || find_cpu_kernel(op->name) ? nullptr : "has no kernel";
 }
 
 ParamValue of_tensor(const Tensor& t) {
@@ -51,6 +65,12 @@ ParamValue of_tensor(const Tensor& t) {
 }
 
 }  // namespace
+
+std::string LaneGraph::refusal(const Graph& graph) {
+  for (NodeId n : graph.nodes())
+    if (const char* why = refusal_of(graph, n)) return refusal_of(graph, n, why);
+  return {};
+}
 
 LaneGraph::LaneGraph(const Program& program, const Graph& graph, Numerics numerics)
     : graph_(graph), numerics_(numerics), bindings_(program), context_{&team_, &kernel_memory_, numerics, &program} {
@@ -121,18 +141,13 @@ bool LaneGraph::has_wide(NodeId n) const {
 Status LaneGraph::run_node(NodeId n) {
   const OpInfo* op = graph_.op_info(n);
   const Node& node = graph_.node(n);
-  if (!op) return unsupported(graph_, n, "is not in the op table");
-  if (op->writes() || op->has(kRandom) || op->has(kCollective) || op->has(kHigherOrder))
-    return unsupported(graph_, n, "cannot run");
-  for (uint32_t i = 0; i < node.result_count; ++i)
-    if (graph_.type(node.result(i)).kind != TypeKind::tensor) return unsupported(graph_, n, "does not give tensors");
+  if (const char* why = refusal_of(graph_, n)) return unsupported(graph_, n, why);
   bool is_view = op->has(kView);
   if (op->has(kMayAlias) && node.args[0].is(ArgKind::value)) {
     SizeValues sizes = bindings_.lookup();
     is_view |= result_is_view(graph_, n, node.args[0].as_value(), node.result(0), &sizes) == ViewAnswer::yes;
   }
   if (is_view) return run_view(n);
-  if (!find_cpu_kernel(op->name)) return unsupported(graph_, n, "has no kernel");
   if (!has_lifted(n) || is_factory(op->name)) return run_once(n);
   if (op->has(kPointwise)) return run_pointwise(n);
   if (op->name == "aten.index.Tensor") return run_index(n);

@@ -14,6 +14,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "libgraph/job.h"
@@ -32,6 +33,9 @@ class LaneGraph {
  public:
   // `graph` outlives this. Each thread has its own.
   LaneGraph(const Program& program, const Graph& graph, Numerics numerics);
+
+  // Why `graph` cannot run so, as far as that is known before a run; empty = nothing is known.
+  static std::string refusal(const Graph& graph);
 
   // Runs `lanes` lanes; inputs by graph input position. Results, by output position, hold until the next run.
   Result<std::vector<LaneValue>> run(int64_t lanes, std::span<const LaneValue> inputs);

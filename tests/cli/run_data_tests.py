@@ -397,6 +397,44 @@ def dropout_inside_attention_is_the_same_on_the_way_back():
         run("--init", "seed:1", code=4, message=r"cannot run: aten\.\S+ \(.*dtype u64, first %more\)")
 
 
+# What flex attention calls for a score; MOD stands for a step of it.
+FLEX = """sg 1.0 job "t" world 1
+
+graph rank *
+  input %q : f32[1, 1, 4, 8] "q"
+  %o, %l, %m = higher_order.flex_attention(%q, %q, %q, graph:score, [4, 4, graph:mask], 0.5, {}, [], [])
+  output %o
+
+graph rank * nested score
+  input %s : f32[]
+  input %b : i32[]
+  input %h : i32[]
+  input %i : i32[]
+  input %j : i32[]
+  MOD
+  output %t
+
+graph rank * nested mask
+  input %b : i32[]
+  input %h : i32[]
+  input %i : i32[]
+  input %j : i32[]
+  %t = aten.ge.Tensor(%i, %j)
+  output %t
+"""
+
+
+@case
+def a_nested_graph_that_cannot_run_is_refused_before_anything_runs():
+    for step, refused in (("%t = aten.mul.Tensor(%s, 2)", None),
+                          ("%t = mine.soft_cap(%s) : f32[]", "mine.soft_cap.default is not in the op table"),
+                          ("%t = aten.add_.Tensor(%s, 1)", "aten.add_.Tensor cannot run")):
+        with open("g.txt", "w") as f:
+            f.write(FLEX.replace("MOD", step))
+        message = refused and rf"cannot run: \S+flex_attention \(%t: {refused} inside a nested graph, first %o\)"
+        run("--init", "seed:1", code=4 if refused else 0, message=message)
+
+
 # A batch of any size; SIZE is its symbol or a number.
 SIZED = """sg 1.0 job "t" world 1
 
