@@ -156,6 +156,13 @@ Status pointwise_tensors(InferCall& c) {
   return give_elementwise(c, operands, operands.result());
 }
 
+// The number comes first, as a tensor of no dimensions: it shows in axes of size 0 or 1, as that of `other` does.
+Status pointwise_of_number(InferCall& c) {
+  SG_ASSIGN(Operands operands, operands_of(c));
+  operands.other_is_number = true;
+  return give_elementwise(c, operands, operands.result());
+}
+
 // The result is `out`, which has the shape already: PyTorch would resize it.
 Status pointwise_out(InferCall& c) {
   SG_ASSIGN(Operands operands, operands_of(c));

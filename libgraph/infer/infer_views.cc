@@ -130,6 +130,7 @@ Status reshape(InferCall& c) { return reshaped(c, "shape", true); }
 Status view_copy(InferCall& c) {
   return made_fresh(c, [](InferCall& call) { return reshaped(call, "size", true); });
 }
+Status lift_fresh_copy(InferCall& c) { return made_fresh(c, same); }
 Status expand_copy(InferCall& c) { return made_fresh(c, expand); }
 Status permute_copy(InferCall& c) { return made_fresh(c, permute); }
 

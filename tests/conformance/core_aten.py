@@ -18,8 +18,6 @@ from vector_files import read_vectors  # noqa: E402
 
 # Random ones have no vectors to the bit, questions about types no data: what tests them.
 ELSEWHERE = {
-    "aten.native_dropout.default": "tests/unit/kernel_random_test.cc",
-    "aten.randperm.default": "tests/unit/kernel_random_test.cc",
     "aten.sym_numel.default": "tests/unit/expect_test.cc",
     "aten.sym_size.int": "tests/golden/export/one_step.txt",
     "aten.sym_storage_offset.default": "tests/cli/run_data_tests.py",

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""make_vectors.py [--ops REGEX] [--samples REGEX] [--cap N]: vectors of the conformance tests, from PyTorch's OpInfo database.
+"""make_vectors.py [--ops REGEX] [--samples REGEX] [--cap N] [--missing]: vectors of the conformance tests, from PyTorch's OpInfo database.
 
 Needs PyTorch. Every sample of every OpInfo runs, forward and backward, in every dtype that we have; the aten overloads
 that it comes down to are kept with their real arguments, a few of each overload and dtype. Rows of libgraph/op.def that
 no sample reaches that way are called with the samples of their OpInfo directly (in-place ones, composite ones), then with
-the random calls of tests/numeric/kernel_cases.py; PyTorch's primitives (prims.*) with those of prim_calls.py. Each kind gets variants: other strides, nothing in it, special values.
+the random calls of tests/numeric/kernel_cases.py; PyTorch's primitives (prims.*) with those of prim_calls.py, others with those of
+more_calls.py. What OpInfo
+names and nothing reached has calls of other types made over (vector_fill.py). Each kind gets variants: other strides,
+nothing in it, special values.
 
-Written to vectors/*.sgv.gz; with --ops only the vectors of those overloads are made anew. README.md has the format.
+Written to vectors/*.sgv.gz; with --ops only the vectors of those overloads are made anew, with --missing only pairs of
+overload and element type that have none. README.md has the format.
 """
 import argparse
 import collections
@@ -28,12 +32,14 @@ import torch
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[0] / "numeric")]
+from op_coverage import opinfo_types  # noqa: E402
 from vector_calls import DTYPES, Book, Recorder, Skip, full_name, tensors_of, variants  # noqa: E402
-from vector_files import read_vectors, write_vectors  # noqa: E402
+from vector_files import head, read_vectors, write_absent, write_vectors  # noqa: E402
+from vector_fill import fill  # noqa: E402
 from vector_text import Vector  # noqa: E402
 
 OURS = [torch.float32, torch.int64, torch.bfloat16, torch.float64, torch.float16, torch.int32, torch.bool, torch.complex64,
-        torch.uint8, torch.int16, torch.int8]
+        torch.uint8, torch.int16, torch.int8, torch.complex128]
 FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, AssertionError, KeyError, AttributeError,
             ZeroDivisionError, OverflowError)
 MOST_BYTES = 24000            # of one vector's data
@@ -83,7 +89,8 @@ def run_sample(info, sample, book, backward):
 
 
 def run_direct(info, sample, book, packets):
-    for name in {info.name.split(".")[-1], info.aten_name} | {info.aten_name + "_"}:
+    names = {info.name.split(".")[-1], info.aten_name} | {info.aten_name + "_"} | {alias.name.split(".")[-1] for alias in info.aliases}
+    for name in names:
         for op in packets.get(name, ()):
             arguments = (sample.input, *sample.args)
             try:
@@ -134,6 +141,7 @@ def collect(book, which, per_dtype):
 
 def add_cases(book, rounds):
     """The random calls, where samples gave too few."""
+    import kernel_cases_composite  # noqa: F401
     import kernel_cases_planes  # noqa: F401 (adds its cases)
     import kernel_cases_special  # noqa: F401
     from kernel_cases import CASES
@@ -163,6 +171,25 @@ def add_primitives(book):
                 except FAILURES:
                     continue
                 book.offer(op, args, kwargs, "primitive")
+
+
+def add_more(book):
+    """What no sample reaches, in every element type that PyTorch takes."""
+    from more_calls import CALLS
+    for name, make in CALLS.items():
+        op = overload(name) if book.wants(name) else None
+        for dtype in OURS if op is not None else ():
+            torch.manual_seed(len(name))
+            try:
+                calls = make(dtype)
+            except FAILURES:
+                continue
+            for args, kwargs in calls:
+                try:
+                    op(*copied(args), **{k: copied(v) for k, v in kwargs.items()})
+                except FAILURES:
+                    continue
+                book.offer(op, args, kwargs, "more")
 
 
 def copied(v):
@@ -238,6 +265,7 @@ def main():
     parser.add_argument("--samples", default=".", help="names of OpInfos to take samples of")
     parser.add_argument("--cap", type=int, default=4, help="calls of an overload and dtype, variants not counted")
     parser.add_argument("--per-dtype", type=int, default=12, help="samples of an OpInfo and dtype")
+    parser.add_argument("--missing", action="store_true", help="keep the vectors that there are, and add the pairs that have none")
     parser.add_argument("--out", default=str(HERE / "vectors"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -249,13 +277,19 @@ def main():
     print(f"{sum(map(len, book.calls.values()))} calls of {len({k[0] for k in book.calls})} overloads from samples", flush=True)
     add_cases(book, 40)
     add_primitives(book)
+    add_more(book)
+    told = {(n, d) for n, types in opinfo_types().items() if n in rows for d in types}
+    said = fill(book, overload, {pair for pair in told if book.wants(pair[0])}, FAILURES)
+    vectors = {n: v for n, v in read_vectors(options.out).items() if n in rows and (options.missing or not book.only.search(n))}
+    held = {(n, head(v)[1]) for n, list_ in vectors.items() for v in list_}
     by_name = collections.defaultdict(list)
     for (name, dtype), calls in sorted(book.calls.items()):
-        by_name[name].append(calls)
-    vectors = {n: v for n, v in read_vectors(options.out).items() if n in rows and not book.only.search(n)}
+        if (name, dtype) not in held:
+            by_name[name].append(calls)
     for name, groups in by_name.items():
-        vectors[name] = realise_apart(name, groups, "kPointwise" in rows[name])
+        vectors.setdefault(name, []).extend(realise_apart(name, groups, "kPointwise" in rows[name]))
     total = write_vectors(options.out, vectors)
+    write_absent(HERE / "absent.txt", said, told - {(n, head(v)[1]) for n, list_ in vectors.items() for v in list_})
     reached = {n for n, v in vectors.items() if v}
     print(f"{sum(map(len, vectors.values()))} vectors of {len(reached)} overloads, {total} bytes; {len(rows) - len(reached)} rows without:")
     print("  " + " ".join(sorted(set(rows) - reached)))

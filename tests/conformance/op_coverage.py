@@ -22,6 +22,7 @@ says how they are made and compared. A row is an overload of `libgraph/op.def` o
 | `~` | floats within the bound: at most twice as far from the double result as PyTorch's own, and one unit in the last place of the largest value |
 | `r` | random or undefined values: types, ranges and finiteness only |
 | `!` | some vectors are not as PyTorch has them: below, with the reason |
+| `-` | OpInfo names this type, and there can be no vector of it: below, with the reason |
 | `?` | PyTorch's OpInfo names this type for its CPU kernels, and no vector here is of it: not held |
 | empty | no vector, and no OpInfo names the type for this op (or none is about the overload: `opinfo_dtypes.py` says which are) |
 
@@ -35,6 +36,12 @@ def listed():
             op, dtype, kind, reason = line.split(None, 3)
             out[op, dtype, kind] = reason
     return out
+
+
+def absent():
+    """(overload, type) -> why there can be no vector of it."""
+    lines = (HERE / "absent.txt").read_text().splitlines()
+    return {tuple(line.split(None, 2)[:2]): line.split(None, 2)[2] for line in lines if line.strip() and not line.startswith("#")}
 
 
 def rows():
@@ -57,13 +64,22 @@ def opinfo_types():
     return {line.split()[0]: line.split()[1:] for line in lines if not line.startswith("#")}
 
 
-def table(by_name, faults, told):
+def merged(reasons):
+    """(overload, ..., reason) -> types, from (overload, type, ...) -> reason, in the order of the types."""
+    out = collections.OrderedDict()
+    for (op, dtype, *more), reason in reasons.items():
+        out.setdefault((op, *more, reason), []).append(dtype)
+    return out
+
+
+def table(by_name, faults, told, impossible):
     lines = ["| op | " + " | ".join(DTYPES) + " | vectors |", "|---|" + "---|" * (len(DTYPES) + 1)]
     for name in sorted(by_name):
         groups = collections.defaultdict(list)
         for v in by_name[name]:
             groups[head(v)[1]].append(v)
-        signs = [sign(groups[d], faults.get((name, d))) if d in groups else "?" if d in told.get(name, ()) else "" for d in DTYPES]
+        signs = [sign(groups[d], faults.get((name, d))) if d in groups else "" if d not in told.get(name, ()) else
+                 "-" if (name, d) in impossible else "?" for d in DTYPES]
         lines.append(f"| `{name}` | " + " | ".join(signs) + f" | {len(by_name[name])} |")
     return lines
 
@@ -76,17 +92,19 @@ def text():
     told = {n: types for n, types in opinfo_types().items() if n in set(names)}
     cells = {(n, d) for n, types in told.items() for d in types}
     held = {(n, head(v)[1]) for n, vectors in by_name.items() for v in vectors}
+    impossible = absent()
+    for pair in sorted(set(impossible) - (cells - held)):
+        sys.exit(f"absent.txt: {' '.join(pair)}: there is a vector, or OpInfo does not name it: take the line out")
     lines = [f"{count} vectors of {len(by_name)} of the {len(names)} overloads of aten and prims. OpInfo is about {len(told)} of them and "
-             f"names {len(cells)} pairs of overload and type; vectors hold {len(cells & held)} of these, and {len(held - cells)} others.", ""]
-    lines += table({**{n: [] for n in told}, **by_name}, {f: True for f in faults}, told)
+             f"names {len(cells)} pairs of overload and type: vectors hold {len(cells & held)} of these (and {len(held - cells)} others), "
+             f"of {len(impossible)} there can be none, {len(cells - held - set(impossible))} are not held.", ""]
+    lines += table({**{n: [] for n in told}, **by_name}, {f: True for f in faults}, told, impossible)
     lines += ["", "## Not as PyTorch has it", "", "Some of the op's vectors of these types differ, in the way and for the reason that is said; the rest are equal.", "",
               "| op | types | what | why |", "|---|---|---|---|"]
-    merged = collections.OrderedDict()
-    for (op, dtype, kind), reason in reasons.items():
-        merged.setdefault((op, kind, reason), []).append(dtype)
     what = {"type": "type", "value": "values", "refused": "refused"}
-    lines += [f"| `{op}` | {' '.join(dtypes)} | {what[kind]} | {reason} |"
-              for (op, kind, reason), dtypes in merged.items()]
+    lines += [f"| `{op}` | {' '.join(dtypes)} | {what[kind]} | {reason} |" for (op, kind, reason), dtypes in merged(reasons).items()]
+    lines += ["", "## No vector can be", "", "`PyTorch:` is its answer to every call that was tried.", "", "| op | types | why |", "|---|---|---|"]
+    lines += [f"| `{op}` | {' '.join(dtypes)} | {reason} |" for (op, reason), dtypes in merged(impossible).items()]
     missing = [n for n in names if n not in by_name]
     lines += ["", "## Untested here", "", f"{len(missing)} rows that no sample reaches; their kernels have tests of their own in `tests/unit` and `tests/numeric`, or none.", ""]
     lines += [f"- `{n}`" for n in missing]

@@ -96,8 +96,12 @@ class Call:
 
     def draws(self):
         """Whether its results are random."""
+        given = {p.name: v for p, v in self.arguments()}
         if any(p.name == "dropout_p" for p in self.op._schema.arguments):
-            return bool({p.name: v for p, v in self.arguments()}.get("dropout_p", 0))
+            return bool(given.get("dropout_p", 0))
+        is_idle = given.get("train") is False or any(isinstance(given.get(p), (int, float)) and given[p] == 0 for p in ("dropout", "p"))
+        if is_idle and not full_name(self.op).startswith("aten.native_dropout"):      # which has a stream all the same
+            return False
         return torch.Tag.nondeterministic_seeded in self.op.tags or full_name(self.op).startswith("prims.inductor_rand")
 
     def arguments(self):
@@ -130,7 +134,9 @@ class Call:
         return Call(self.op, args, {k: changed[k] for k in self.kwargs}, origin)
 
     def dtype(self):
-        for t in tensors_of([v for _, v in self.arguments()]):
+        """That of the first tensor which is no condition."""
+        arguments = self.arguments()
+        for t in tensors_of([v for p, v in arguments if p.name != "condition"] + [v for _, v in arguments]):
             return t.dtype
         return self.kwargs.get("dtype") or torch.get_default_dtype()
 

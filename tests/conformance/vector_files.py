@@ -56,3 +56,14 @@ def write_vectors(folder, vectors):
             path.write_bytes(packed)
         total += len(packed)
     return total
+
+
+ABSENT = "# What OpInfo names and no vector can be of: OP DTYPE reason. `PyTorch: ...` is what it answers to every call that was tried.\n"
+
+
+def write_absent(path, said, missing):
+    """Of `missing` pairs the reasons: what PyTorch `said`, or what stands in the file already."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    old = {tuple(line.split(None, 2)[:2]): line.split(None, 2)[2] for line in lines if not line.startswith("#")}
+    reasons = {pair: f"PyTorch: {said[pair]}" if pair in said else old.get(pair) for pair in sorted(missing)}
+    path.write_text(ABSENT + "".join(f"{op} {dtype} {why}\n" for (op, dtype), why in reasons.items() if why))

@@ -1,0 +1,184 @@
+"""Calls of overloads for make_vectors.py that no sample of OpInfo gives: other arguments than the function's, composites that
+PyTorch takes apart before anybody sees them, in-place forms. By name: element type -> calls; PyTorch says which types it takes."""
+import torch
+from torch.testing import make_tensor
+
+FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+def some(dtype, *shape, low=None, high=None):
+    return make_tensor(shape, dtype=dtype, device="cpu", low=low, high=high)
+
+
+def kept_small(dtype, *shape):
+    return some(dtype, *shape, low=0 if dtype in (torch.bool, torch.uint8) else -3, high=1 if dtype == torch.bool else 3)
+
+
+def floats_only(make):
+    return lambda d: make(d) if d in FLOATS else []
+
+
+def scores(d):
+    """Of samples and classes, with one label that counts for nothing."""
+    return some(d, 5, 4), torch.tensor([0, 3, 1, -100, 2])
+
+
+def bag(d):
+    return [some(d, 7, 3), torch.tensor([1, 4, 4, 6, 0, 2]), torch.tensor([0, 2, 5])]
+
+
+def recurrent(gates, d):
+    """(input, first state, weights and biases of both directions of one layer of 3 to 4)."""
+    x, state = some(d, 5, 2, 3), some(d, 2, 2, 4)
+    one = [some(d, gates * 4, 3), some(d, gates * 4, 4), some(d, gates * 4), some(d, gates * 4)]
+    return x, state, one + [t.flip(0).contiguous() for t in one]
+
+
+def rnn(gates, with_cell=False):
+    def make(d):
+        x, state, weights = recurrent(gates, d)
+        out = []
+        for both, first in ((True, False), (False, False), (False, True)):
+            h = state if both else state[:1].contiguous()
+            hx = [h, h.flip(0).contiguous() / 2] if with_cell else h
+            if first:
+                x = x.transpose(0, 1).contiguous()
+            out.append(([x, hx, weights if both else weights[:4], True, 1, 0.0, False, both, first], {}))
+            x = recurrent(gates, d)[0]
+        return out
+    return floats_only(make)
+
+
+def cell(gates, with_cell=False):
+    def make(d):
+        h = some(d, 2, 4)
+        hx = [h, some(d, 2, 4)] if with_cell else h
+        weights = [some(d, gates * 4, 3), some(d, gates * 4, 4)]
+        biases = [some(d, gates * 4), some(d, gates * 4)]
+        return [([some(d, 2, 3), hx, *weights, *biases], {}), ([some(d, 2, 3), hx, *weights], {})]
+    return floats_only(make)
+
+
+def nll(*sizes):
+    def make(d):
+        x, y = some(d, 3, 4, *sizes), torch.randint(0, 4, (3, *sizes))
+        return [([x, y], {}), ([x, y, some(d, 4, low=0.1, high=1), 0], {}), ([x, y, None, 2, 1], {})]
+    return floats_only(make)
+
+
+def pairs_of(d):
+    return some(d, 5, 4), some(d, 5, 4)
+
+
+def signs(*shape):
+    return torch.randint(0, 2, shape) * 2 - 1
+
+
+def bitwise(number):
+    def make(d):
+        other = kept_small(d, 3, 4)
+        return [([kept_small(d, 3, 4), number if d != torch.bool else True], {})] if number is not None else \
+            [([kept_small(d, 3, 4), other], {}), ([kept_small(d, 3, 4), other[0]], {})]
+    return lambda d: [] if d.is_floating_point or d.is_complex else make(d)
+
+
+def statistics(d):
+    return [some(d, 3, 4, 5), some(d, 4), some(d, 4), some(d, 4), some(d, 4, low=0.1, high=2)]
+
+
+def columns(*shapes):
+    return lambda d: [([[some(d, *shape) for shape in shapes]], {})]
+
+
+def einsums(d):
+    a, b = kept_small(d, 2, 3, 4), kept_small(d, 2, 4, 5)
+    return [(["bij,bjk->bik", [a, b]], {}), (["bij->bji", [a]], {}), (["...ij,...jk", [a, b]], {}),
+            (["bij,bij->b", [a, a.clone()]], {}), (["i,j->ij", [kept_small(d, 3), kept_small(d, 4)]], {}), (["ii->i", [kept_small(d, 3, 3)]], {})]
+
+
+def normed(d):
+    x, weight = some(d, 3, 4, 6), some(d, 6)
+    rstd = torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5)
+    return [([some(d, 3, 4, 6), x, [6], rstd, w, [True, w is not None]], {}) for w in (weight, None)]
+
+
+def bag_backward(d):
+    weight, indices, offsets = bag(d)
+    out = []
+    for mode in (0, 1, 2):
+        _, offset2bag, size, most = torch.ops.aten._embedding_bag.default(weight, indices, offsets, False, mode)
+        if mode != 2:
+            offset2bag = torch.tensor([0, 0, 1, 1, 1, 2])
+        out.append(([some(d, 3, 3), indices, offset2bag, size, most, 7, False, mode, None], {}))
+    return out
+
+
+CALLS = {
+    "aten.__and__.Scalar": bitwise(5), "aten.__and__.Tensor": bitwise(None),
+    "aten.__or__.Scalar": bitwise(5), "aten.__or__.Tensor": bitwise(None),
+    "aten.__xor__.Scalar": bitwise(5), "aten.__xor__.Tensor": bitwise(None),
+    "aten._conj.default": lambda d: [([some(d, 3, 4)], {})] if d.is_complex else [],
+    "aten._neg_view.default": lambda d: [([some(d, 3, 4)], {})] if d != torch.bool else [],
+    "aten._is_all_true.default": lambda d: [([torch.tensor(v)], {}) for v in ([True, True], [True, False], [])] if d == torch.bool else [],
+    "aten._is_any_true.default": lambda d: [([torch.tensor(v)], {}) for v in ([False, True], [False, False])] if d == torch.bool else [],
+    "aten._reshape_alias.default": lambda d: [([some(d, 3, 4), [2, 6], [6, 1]], {}), ([some(d, 3, 4), [4, 3], [1, 4]], {})],
+    "aten._unsafe_index.Tensor": lambda d: [([some(d, 4, 5), [torch.tensor([2, 0, 3]), None]], {}), ([some(d, 4, 5), [None, torch.tensor([4, 4])]], {})],
+    "aten._unsafe_index_put.default": lambda d: [([some(d, 4, 5), [torch.tensor([2, 0, 3]), None], some(d, 3, 5)], {})],
+    "aten._weight_norm.default": floats_only(lambda d: [([some(d, 4, 3), some(d, 4, 1), 0], {}), ([some(d, 4, 3), some(d, 1, 3), 1], {})]),
+    "aten.affine_grid_generator.default": floats_only(lambda d: [([some(d, 2, 2, 3), [2, 3, 4, 5], a], {}) for a in (False, True)] + [([some(d, 1, 3, 4), [1, 2, 3, 4, 5], False], {})]),
+    "aten.alpha_dropout.default": floats_only(lambda d: [([some(d, 4, 5), 0.5, False], {})]),
+    "aten.atan2.out": lambda d: [([some(d, 3, 4), some(d, 3, 4)], {"out": torch.zeros(3, 4, dtype=o)}) for o in ((d,) if d.is_floating_point else (torch.float32,))],
+    "aten.bernoulli.Tensor": floats_only(lambda d: [([some(d, 4, 5), some(d, 4, 5, low=0, high=1)], {})]),
+    "aten.bernoulli.p": floats_only(lambda d: [([some(d, 4, 5), 0.3], {})]),
+    "aten.bernoulli_.Tensor": lambda d: [([some(d, 4, 5), some(torch.float32, 4, 5, low=0, high=1)], {})],
+    "aten.broadcast_tensors.default": columns((3, 1), (1, 4), (2, 3, 4)),
+    "aten.cartesian_prod.default": columns((3,), (4,)),
+    "aten.cdist.default": floats_only(lambda d: [([some(d, 2, 5, 3), some(d, 2, 4, 3), p], {}) for p in (2.0, 1.0, float("inf"))] + [([some(d, 30, 3), some(d, 4, 3)], {})]),
+    "aten.cosine_embedding_loss.default": floats_only(lambda d: [([*pairs_of(d), signs(5), 0.1, r], {}) for r in (0, 1, 2)]),
+    "aten.detach_.default": lambda d: [([some(d, 3, 4)], {})],
+    "aten.dropout.default": floats_only(lambda d: [([some(d, 3, 4), 0.5, False], {}), ([some(d, 3, 4), 0.0, True], {})]),
+    "aten.einsum.default": einsums,
+    "aten._embedding_bag_dense_backward.default": floats_only(bag_backward),
+    "aten.embedding_bag.default": floats_only(lambda d: [([*bag(d), False, mode], {}) for mode in (0, 1, 2)] + [([*bag(d), False, 0, False, some(d, 6)], {})]),
+    "aten.embedding_bag.padding_idx": floats_only(lambda d: [([*bag(d), False, mode, False, None, False, 4], {}) for mode in (0, 1)]),
+    "aten.feature_alpha_dropout.default": floats_only(lambda d: [([some(d, 2, 3, 4), 0.5, False], {})]),
+    "aten.feature_dropout.default": floats_only(lambda d: [([some(d, 2, 3, 4), 0.5, False], {})]),
+    "aten.fft_fftshift.default": lambda d: [([some(d, 4, 5)], {}), ([some(d, 4, 5), [1]], {})],
+    "aten.fft_ifftshift.default": lambda d: [([some(d, 4, 5)], {}), ([some(d, 4, 5), [1]], {})],
+    "aten._fused_rms_norm_backward.default": floats_only(normed),
+    "aten.grid_sampler.default": floats_only(lambda d: [([some(d, 1, 2, 4, 5), some(d, 1, 3, 3, 2, low=-1.2, high=1.2), m, p, a], {})
+                                                        for m, p, a in ((0, 0, False), (1, 1, True), (2, 2, False))]),
+    "aten.gru.input": rnn(3), "aten.gru_cell.default": cell(3), "aten.lstm.input": rnn(4, True), "aten.lstm_cell.default": cell(4, True),
+    "aten.kl_div.default": floats_only(lambda d: [([*(t.abs() for t in pairs_of(d)), r], {"log_target": g}) for r, g in ((0, False), (1, True), (2, False))]),
+    "aten.lift_fresh_copy.default": lambda d: [([some(d, 3, 4)], {})],
+    "aten.margin_ranking_loss.default": floats_only(lambda d: [([*pairs_of(d), signs(5, 4), 0.2, r], {}) for r in (0, 1, 2)]),
+    "aten.matrix_H.default": lambda d: [([some(d, 3, 4)], {})],
+    "aten.max_pool1d_with_indices.default": floats_only(lambda d: [([some(d, 2, 3, 9), [3], [2], [1], [1], c], {}) for c in (False, True)]),
+    "aten.moveaxis.int": lambda d: [([some(d, 2, 3, 4), 0, 2], {})],
+    "aten._native_batch_norm_legit_functional.default": floats_only(lambda d: [([*statistics(d), t, 0.1, 1e-5], {}) for t in (True, False)]),
+    "aten._batch_norm_with_update_functional.default": floats_only(lambda d: [([*statistics(d), 0.1, 1e-5], {})]),
+    "aten.native_dropout.default": floats_only(lambda d: [([some(d, 3, 4), 0.5, t], {}) for t in (True, False)]),
+    "aten.nll_loss.default": nll(), "aten.nll_loss2d.default": nll(2, 5), "aten.nll_loss_nd.default": lambda d: nll()(d) + nll(6)(d) + nll(2, 5)(d),
+    "aten.norm_except_dim.default": floats_only(lambda d: [([some(d, 3, 4), 2, 0], {}), ([some(d, 3, 4), 2, 1], {}), ([some(d, 3, 4), 1, -1], {})]),
+    "aten.normal_functional.default": floats_only(lambda d: [([some(d, 3, 4), 1.0, 2.0], {})]),
+    "aten.numpy_T.default": lambda d: [([some(d, 3, 4)], {}), ([some(d, 2, 3, 4)], {})],
+    "aten.poisson_nll_loss.default": floats_only(lambda d: [([*pairs_of(d), g, f, 1e-8, r], {}) for g, f, r in ((True, False, 1), (True, True, 0))]),
+    "aten.random.default": lambda d: [([some(d, 4, 5)], {})],
+    "aten.random.from": lambda d: [([some(d, 4, 5), 1, 9], {})] if d != torch.bool else [],
+    "aten.random.to": lambda d: [([some(d, 4, 5), 2], {})],
+    "aten.random_.default": lambda d: [([some(d, 4, 5)], {})],
+    "aten.random_.from": lambda d: [([some(d, 4, 5), 1, 9], {})] if d != torch.bool else [],
+    "aten.random_.to": lambda d: [([some(d, 4, 5), 2], {})],
+    "aten.randperm.default": lambda d: [([7], {"dtype": d, "device": torch.device("cpu")})],
+    "aten.rnn_relu.input": rnn(1), "aten.rnn_relu_cell.default": cell(1), "aten.rnn_tanh.input": rnn(1), "aten.rnn_tanh_cell.default": cell(1),
+    "aten._upsample_bilinear2d_aa_backward.default": floats_only(lambda d: [([some(d, 1, 2, 3, 4), [3, 4], [1, 2, 6, 5], a, None, None], {}) for a in (False, True)]),
+    "aten.select_copy.int": lambda d: [([some(d, 3, 4), 0, 1], {}), ([some(d, 3, 4), 1, -1], {})],
+    "aten.selu_.default": floats_only(lambda d: [([some(d, 3, 4)], {})]),
+    "aten.special_multigammaln.default": floats_only(lambda d: [([some(d, 3, 4, low=3, high=9), 2], {})]),
+    "aten.split_with_sizes_copy.out": lambda d: [([some(d, 5, 3), [2, 3]], {"out": [torch.zeros(2, 3, dtype=d), torch.zeros(3, 3, dtype=d)]})],
+    "aten.tensordot.default": lambda d: [([kept_small(d, 2, 3, 4), kept_small(d, 4, 3, 5), [1, 2], [1, 0]], {}), ([kept_small(d, 3), kept_small(d, 3), [0], [0]], {})],
+    "aten.type_as.default": lambda d: [([some(d, 3, 4), some(to, 2)], {}) for to in (torch.float32, torch.int64)],
+    "aten.unsafe_split_with_sizes.default": lambda d: [([some(d, 5, 3), [2, 3]], {}), ([some(d, 3, 6), [1, 2, 3], 1], {})],
+    "aten.view.dtype": lambda d: [([some(d, 3, 4), to], {}) for to in (torch.uint8, torch.int16, torch.float32, torch.int64) if d != torch.bool],
+    "prims.conj.default": lambda d: [([some(d, 3, 4)], {})] if d.is_complex else [],
+}
