@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -98,6 +100,33 @@ std::optional<int64_t> rounded(std::string_view op, double a) {
   return out >= -kEnd && out < kEnd ? std::optional(static_cast<int64_t>(out)) : std::nullopt;
 }
 
+// round(a, digits) of Python: the nearest decimal number of the exact value, which is what printf writes.
+std::optional<double> rounded_to(double a, int64_t digits) {
+  constexpr int64_t kMostDigits = 330;  // beyond, a double has none left
+  if (!std::isfinite(a) || digits > kMostDigits) return a;
+  if (digits < -kMostDigits) return a * 0;
+  char text[1024];
+  if (digits < 0) {
+    double unit = std::pow(10.0, static_cast<double>(-digits));
+    return std::isfinite(unit) ? std::nearbyint(a / unit) * unit : a * 0;
+  }
+  std::snprintf(text, sizeof text, "%.*f", static_cast<int>(digits), a);
+  double out = std::strtod(text, nullptr);
+  return std::isfinite(out) ? std::optional(out) : std::nullopt;
+}
+
+// Of a whole number digits behind the point are none; before it, the even one of two that are as near.
+std::optional<int64_t> rounded_to(int64_t a, int64_t digits) {
+  if (digits >= 0) return a;
+  if (digits < -18) return 0;
+  int64_t unit = 1, out;
+  for (int64_t i = digits; i < 0; ++i) unit *= 10;
+  int64_t rest = modulo(a, unit).value_or(0);
+  bool is_up = rest > unit - rest || (rest == unit - rest && ((a - rest) / unit) % 2 != 0);
+  if (__builtin_sub_overflow(a, rest, &out) || (is_up && __builtin_add_overflow(out, unit, &out))) return std::nullopt;
+  return out;
+}
+
 template <class T>
 std::optional<bool> compare(std::string_view op, T a, T b) {
   if (op == "eq") return a == b;
@@ -147,6 +176,16 @@ Result<Scalar> one(const KernelCall& call, std::string_view op) {
   return not_a_number(call, describe(a));
 }
 
+Result<Scalar> round_to(const KernelCall& call) {
+  Scalar a = call.scalar("a");
+  if (a.is_integral()) {
+    if (auto out = rounded_to(a.i, call.integer("ndigits"))) return Scalar::integer(*out);
+  } else if (auto out = rounded_to(a.re, call.integer("ndigits"))) {
+    return Scalar::floating(*out);
+  }
+  return not_a_number(call, describe(a));
+}
+
 Result<Scalar> negative(const KernelCall& call) {
   Scalar a = call.scalar("a");
   if (!a.is_integral()) return Scalar::floating(-a.re);
@@ -184,6 +223,7 @@ Result<Scalar> run_host_op(const KernelCall& call) {
   if (op == "neg") return negative(call);
   if (op == "sym_sum") return sum(call);
   if (op == "sym_ite") return call.scalar(call.flag("b") ? "t" : "f");
+  if (op == "round") return call.has("ndigits") ? round_to(call) : one(call, op);
   if (call.op().params.size() == 1) return one(call, op);
   return two(call, op);
 }

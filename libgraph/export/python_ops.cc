@@ -34,7 +34,7 @@ constexpr SizeOp kSizeOps[] = {
     {"python.trunc", Spelling::call, "math.trunc", "math.trunc", 1},
     {"python.floor", Spelling::call, "math.floor", "math.floor", 1},
     {"python.ceil", Spelling::call, "math.ceil", "math.ceil", 1},
-    {"python.round", Spelling::call, "round", "round", 1},
+    {"python.round", Spelling::call, "round", "round", 1, 1},
     {"python.sym_sqrt", Spelling::call, "math.sqrt", "torch.sym_sqrt", 1},
     {"python.sym_log2", Spelling::call, "math.log2", "torch._sym_log2", 1},
     {"python.sym_sin", Spelling::call, "math.sin", "torch._sym_sin", 1},

@@ -54,7 +54,7 @@ std::string GraphWriter::size_call(NodeId n, const SizeOp& op) {
       return fail("`" + std::string(op.name) + "` has keyword arguments, which Python's own does not take");
     list.push_back(argument(arg));
   }
-  if (static_cast<int>(list.size()) != op.arity)
+  if (auto count = static_cast<int>(list.size()); count < op.arity || count > op.arity + op.optional)
     return fail("`" + std::string(op.name) + "` has " + std::to_string(list.size()) + " arguments instead of " +
                 std::to_string(op.arity));
   if (module_.fx) return call(n, op.function, list);

@@ -151,7 +151,8 @@ class DynamoNames {
     const std::vector<SourceInput>& inputs = program_->source.graph.inputs;
     Places out(inputs.size());
     FxGaps gaps;
-    FxTypes types(pool_, "cpu", &gaps);
+    ComputedSizes computed;
+    FxTypes types(pool_, "cpu", &gaps, &computed);
     size_t named = 0;
     for (size_t i = 0; i < inputs.size(); ++i) {
       out[i] = place_of(pool_->strings[inputs[i].name]);

@@ -168,13 +168,14 @@ class FxImporter {
     classify_fx_ports(&program, &pool());
     put_numbers_in(step.sizes, &pool(), &program.source);
     spread_backward(&program.source.graph);
+    program.source.computed = computed_.list();
     return program;
   }
 
   Result<FxProgram> lower(FxUnit* unit, uint32_t root) {
     uint32_t index = static_cast<uint32_t>(
         std::find_if(units_.begin(), units_.end(), [&](const auto& u) { return u.get() == unit; }) - units_.begin());
-    FxTypes types(&pool(), device_in(unit->file), &gaps_);
+    FxTypes types(&pool(), device_in(unit->file), &gaps_, &computed_);
     SG_ASSIGN(FxProgram program, lower_fx_program({&job_, &groups_, &types, &gaps_}, unit, root, index));
     program.source.where = [this](SourcePlace place) {
       return place.b < units_.size() ? units_[place.b]->text.where(place.a) : Location();
@@ -275,6 +276,7 @@ class FxImporter {
   Job job_;
   FxGroups groups_;
   FxGaps gaps_;
+  ComputedSizes computed_;
   size_t implied_guards_ = 0;
   ImportTally tally_;
   std::vector<std::unique_ptr<FxUnit>> units_;

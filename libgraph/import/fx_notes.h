@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "libgraph/flat_map.h"
+#include "libgraph/import/computed_sizes.h"
 #include "libgraph/import/fx_syntax.h"
 #include "libgraph/job.h"
 
@@ -33,7 +34,8 @@ struct FxType {
 class FxTypes {
  public:
   // `device` is that of tensors whose annotation has none.
-  FxTypes(Pool* pool, std::string_view device, FxGaps* gaps) : pool_(pool), device_(pool->str(device)), gaps_(gaps) {}
+  FxTypes(Pool* pool, std::string_view device, FxGaps* gaps, ComputedSizes* computed)
+      : pool_(pool), device_(pool->str(device)), gaps_(gaps), computed_(computed) {}
 
   // The annotation of a value: a string literal, or anything else, which says nothing (`torch.Tensor`).
   Result<FxType> read(const FxFile& file, uint32_t annotation);
@@ -59,6 +61,7 @@ class FxTypes {
   Pool* pool_;
   StrId device_;
   FxGaps* gaps_;
+  ComputedSizes* computed_;
   FxGaps own_;  // of the annotation being read
   FlatTextMap<Known> types_;
   FlatTextMap<Expr> sizes_;

@@ -214,6 +214,8 @@ Result<std::optional<std::vector<Expr>>> FxTypes::sizes(const Reading& r, std::s
       depth += inside[comma] == '(' ? 1 : inside[comma] == ')' ? -1 : 0;
     std::string_view item = trim_spaces(inside.substr(0, comma));
     inside.remove_prefix(std::min(comma + 1, inside.size()));
+    if (goes_beyond_integers(item))  // the pool keeps what sizes_ refers to
+      item = pool_->strings[pool_->str(computed_->named(pool_, item, ComputedSizes::Spelling::annotation))];
     if (goes_beyond_integers(item)) {
       out.reset();
       break;
@@ -249,7 +251,9 @@ Result<FxType> FxTypes::scalar(std::string_view text) {
     type.kind = TypeKind::floating;
   } else {
     type.kind = TypeKind::integer;
-    auto parsed = goes_beyond_integers(text) ? Result<Expr>(ExprPool::kInvalid) : pool_->exprs.parse(text);
+    std::string named(text);
+    if (goes_beyond_integers(text)) named = computed_->named(pool_, text, ComputedSizes::Spelling::annotation);
+    auto parsed = goes_beyond_integers(named) ? Result<Expr>(ExprPool::kInvalid) : pool_->exprs.parse(named);
     if (parsed.ok() && !pool_->exprs.is_invalid(parsed.value())) {
       type.has_value = true;
       type.value = parsed.value();

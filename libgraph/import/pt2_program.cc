@@ -34,6 +34,7 @@ Status Pt2Reader::read(Program* program) {
   set_sources();
   SG_TRY(read_guards());
   keep_specs();
+  program_.computed = computed_.list();
   program_.where = [this](SourcePlace place) { return where(place); };
   return build_program(program_, context_->job, &context_->tally, program);
 }
@@ -87,6 +88,7 @@ Status Pt2Reader::read_range(std::string_view text, const Json& json) {
       return ok_status();
     }));
   auto parsed = parse_sympy(&pool(), text);
+  if (!parsed.ok()) parsed = parse_computed(text, std::move(parsed));
   if (!parsed.ok()) return json.error("`" + std::string(text.substr(0, 200)) + "`: " + parsed.error().message);
   auto name = pool().exprs.as_symbol(*parsed);
   if (!name) {

@@ -117,6 +117,7 @@ class Pt2Reader {
   Result<std::vector<Expr>> sizes(const Json& json);
   Result<Expr> size(const Json& json);
   Result<Expr> expr(const Json& json);  // a SymExpr
+  Result<Expr> parse_computed(std::string_view text, Result<Expr> refused);
   TypeId none_type();
   TypeId opaque_type(std::string_view text);
 
@@ -133,6 +134,7 @@ class Pt2Reader {
   const CaptureText& text_;
   SourceProgram program_;
   std::vector<std::string> paths_;  // of graphs, by their number
+  ComputedSizes computed_;
   FlatTextMap<Expr> exprs_;         // by text; the texts lie in the DOM
   std::map<StrId, int64_t> hints_;
   bool tells_offsets_ = true;                                  // whether a storage offset of 0 means that

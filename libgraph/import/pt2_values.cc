@@ -3,6 +3,11 @@
 #include "libgraph/import/sympy_expr.h"
 
 namespace sg {
+namespace {
+
+constexpr size_t kMaxExprText = 1 << 16;
+
+}  // namespace
 
 Result<std::string_view> need_string(const Json& object, std::string_view key) {
   std::string_view out;
@@ -42,12 +47,22 @@ Result<std::string> pt2_device(const Json& json) {
   return out;
 }
 
+// With symbols for sizes that are made of floats; `refused` stays where there are none.
+Result<Expr> Pt2Reader::parse_computed(std::string_view text, Result<Expr> refused) {
+  if (text.size() > kMaxExprText) return refused;
+  using Spelling = ComputedSizes::Spelling;
+  bool is_plain = text.find("Symbol(") == std::string_view::npos;
+  std::string named = computed_.named(&pool(), text, is_plain ? Spelling::plain : Spelling::constructors);
+  return named == text ? refused : parse_sympy(&pool(), named);
+}
+
 Result<Expr> Pt2Reader::expr(const Json& json) {
   SG_ASSIGN(std::string_view text, need_string(json, "expr_str"));
   const Expr* known = exprs_.find(text);
   Expr e = known != nullptr ? *known : Expr();
   if (known == nullptr) {
     auto parsed = parse_sympy(&pool(), text);
+    if (!parsed.ok()) parsed = parse_computed(text, std::move(parsed));
     if (!parsed.ok()) return json.error("`" + std::string(text.substr(0, 200)) + "`: " + parsed.error().message);
     e = *exprs_.try_emplace(text, *parsed).first;
   }

@@ -437,6 +437,7 @@ Status build_program(const SourceProgram& source, const Job& job, ImportTally* t
     SG_TRY(GraphBuilder(source, source.nested[i].graph, job, tally, &streams, &program->nested[i]->graph, &guessed)
                .build());
   settle_types(program, job.world > 1, guessed, tally);
+  SG_TRY(bind_computed(source.computed, program));
   number_new_streams(program, job.world > 1);
   return ok_status();
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "libgraph/import/computed_sizes.h"
 #include "libgraph/job.h"
 
 namespace sg {
@@ -89,6 +90,7 @@ struct SourceProgram {
   // What is known of symbols that the graph may not mention: counts where it does.
   std::vector<Symbol> known_symbols;
   std::vector<Guard> known_guards;
+  std::vector<ComputedSize> computed;
   SourceGraph graph;
   std::vector<SourceNested> nested;
   std::function<Location(SourcePlace)> where;

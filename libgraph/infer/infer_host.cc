@@ -19,6 +19,20 @@ struct Number {
   bool floating = false;
 };
 
+// The record's symbol for a number that no expression says, which whoever runs the node has the value of.
+const Type* recorded_symbol(InferCall& c) {
+  const Type* type = c.node.result_count == 1 ? &c.graph.type(c.node.result(0)) : nullptr;
+  if (type == nullptr || type->kind != TypeKind::integer || !type->has_value) return nullptr;
+  auto name = c.pool.exprs.as_symbol(type->value);
+  const Symbol* symbol = name ? c.program.find_symbol(*name) : nullptr;
+  return symbol != nullptr && symbol->kind == SymbolKind::data ? type : nullptr;
+}
+
+Status give_whole(InferCall& c) {
+  const Type* type = recorded_symbol(c);
+  return c.give(type != nullptr ? *type : scalar(TypeKind::integer));
+}
+
 Result<Number> number(InferCall& c, const Arg& arg) {
   Number n;
   const Type* type = c.type_of(arg);
@@ -104,7 +118,7 @@ Status arithmetic(InferCall& c, Operation operation) {
   SG_ASSIGN(Number a, number(c, "a"));
   SG_ASSIGN(Number b, number(c, "b"));
   if (a.floating || b.floating) return c.give(scalar(TypeKind::floating));
-  if (!a.value || !b.value) return c.give(scalar(TypeKind::integer));
+  if (!a.value || !b.value) return give_whole(c);
   return c.give_integer((c.sizes.exprs().*operation)(*a.value, *b.value));
 }
 
@@ -123,7 +137,7 @@ Status size_pow(InferCall& c) {
   SG_ASSIGN(Number b, number(c, "b"));
   if (a.floating || b.floating) return c.give(scalar(TypeKind::floating));
   auto power = b.value ? c.sizes.constant(*b.value) : std::nullopt;
-  if (!a.value || !power) return c.give(scalar(TypeKind::integer));
+  if (!a.value || !power) return give_whole(c);
   if (*power < 0 || *power > 64) return c.fail("the power is out of range");
   return c.give_integer(c.sizes.exprs().pow(*a.value, static_cast<uint32_t>(*power)));
 }
@@ -174,19 +188,19 @@ Status size_choice(InferCall& c) {
   SG_ASSIGN(Number f, number(c, "f"));
   if (t.floating || f.floating) return c.give(scalar(TypeKind::floating));
   if (t.value && f.value && *t.value == *f.value) return c.give_integer(*t.value);
-  return c.give(scalar(is_boolean(c, "t") && is_boolean(c, "f") ? TypeKind::boolean : TypeKind::integer));
+  return is_boolean(c, "t") && is_boolean(c, "f") ? c.give(scalar(TypeKind::boolean)) : give_whole(c);
 }
 
 Status size_bits(InferCall& c) {
   SG_TRY(whole_number(c, "a"));
   SG_TRY(whole_number(c, "b"));
-  return c.give(scalar(is_boolean(c, "a") && is_boolean(c, "b") ? TypeKind::boolean : TypeKind::integer));
+  return is_boolean(c, "a") && is_boolean(c, "b") ? c.give(scalar(TypeKind::boolean)) : give_whole(c);
 }
 
 Status size_shift(InferCall& c) {
   SG_TRY(whole_number(c, "a"));
   SG_TRY(whole_number(c, "b"));
-  return c.give(scalar(TypeKind::integer));
+  return give_whole(c);
 }
 
 Status size_pos(InferCall& c) {
@@ -205,8 +219,16 @@ Status size_abs(InferCall& c) {
 Status size_whole(InferCall& c) {
   SG_ASSIGN(Number a, number(c, "a"));
   if (a.value) return c.give_integer(*a.value);
+  if (const Type* type = recorded_symbol(c)) return c.give(*type);
   if (auto rounded = rounded_ratio(c)) return c.give_integer(*rounded);
-  return c.give(scalar(TypeKind::integer));
+  return give_whole(c);
+}
+
+// To a whole number, or to so many digits, which leaves a float a float.
+Status size_round(InferCall& c) {
+  if (!c.given("ndigits")) return size_whole(c);
+  SG_ASSIGN(Number a, number(c, "a"));
+  return a.floating ? c.give(scalar(TypeKind::floating)) : give_whole(c);
 }
 
 Status sym_size(InferCall& c) {

@@ -3,6 +3,8 @@
 Each function returns the arguments of stepgraph_capture.capture(); those in HUB_MODELS need the transformers package.
 """
 
+import math
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -406,5 +408,27 @@ def wav2vec2():
     )
 
 
-TORCH_MODELS = (mlp, conv, transformer_encoder, recurrent, bfloat16, float16, checkpointed)
+class FractionsOfRows(nn.Module):
+    """Sizes by way of floats: no expression says them, and other numbers of rows give others."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        rows, y = x.shape[0], self.linear(x)
+        kept, fewer = torch.sym_int(rows * 0.9), math.floor(rows * 0.7)
+        widths = [kept, fewer, math.ceil(rows * 0.3), math.ceil(rows / 3), round(rows * 0.37), math.trunc(rows // 1.5)]
+        widths += [math.trunc(round(rows * 0.37, 1)), math.trunc(rows**0.5), math.trunc(kept * 0.9), rows - kept]
+        widths.append(torch.sym_max(rows // 3, math.trunc(rows * 0.41)))
+        widths.append(torch.sym_min(fewer, 1 + math.trunc(rows**2 * 0.04)))
+        return sum((y[:n] * (i + 1)).square().sum() / n + torch.ones(n, 2).sum() for i, n in enumerate(widths))
+
+
+def fractions_of_rows():
+    dynamic = {"x": {0: ("rows", 8, 64)}}
+    return dict(model=FractionsOfRows(), loss_fn=None, inputs={"x": torch.randn(23, 4)}, dynamic=dynamic)
+
+
+TORCH_MODELS = (fractions_of_rows, mlp, conv, transformer_encoder, recurrent, bfloat16, float16, checkpointed)
 HUB_MODELS = (gpt2, llama, qwen2, bert, t5, bart, mixtral, deepseek_v3, mamba, vit, resnet, convnext, wav2vec2)

@@ -1,5 +1,6 @@
 """Symbolic sizes: what may be wished, what is written, what is refused."""
 
+import math
 import unittest
 
 import sympy
@@ -84,6 +85,39 @@ class Symbols(CaptureCase):
         (symbol,) = document["symbols"]
         self.assertEqual((symbol["kind"], symbol["hint"]), ("data", None))
         self.assertEqual([node["binds"] for node in document["nodes"] if "binds" in node], [[symbol["name"]]])
+        self.imported()
+
+
+    def taken(self, take, rows=11):
+        class Taken(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.linear(x)[: take(x.shape[0])].sum()
+
+        return self.captured(Taken(), None, torch.randn(rows, 4), dynamic={"x": {0: "rows"}})
+
+    def test_sizes_that_nodes_compute(self):
+        document = self.taken(lambda rows: math.trunc(rows * 0.4) + math.trunc(rows * 0.4))
+        self.assertEqual([(symbol["name"], symbol["kind"]) for symbol in document["symbols"]],
+                         [("rows", "input"), ("made0", "data")])
+        binders = [node["op"] for node in document["nodes"] if "binds" in node]
+        self.assertEqual(binders, ["python.trunc"])
+        self.imported()
+
+    def test_divisions_stay_expressions(self):
+        for take in (lambda n: math.ceil(n / 3), lambda n: math.floor(n * 0.75), lambda n: math.trunc(n / 2)):
+            document = self.taken(take)
+            self.assertEqual([symbol["name"] for symbol in document["symbols"]], ["rows"])
+            self.imported()
+
+    def test_what_int_makes_a_constant_has_a_range(self):
+        document = self.taken(lambda rows: int(rows * 0.9))
+        guards = [guard["expr"] for guard in document["guards"]]
+        self.assertTrue({"Ge(rows,10)", "Le(rows,11)"} <= set(guards), guards)  # for which it is 9
+        self.assertRegex(document["note"], "rows from 10 to 11, .* torch.sym_int\\(\\) keeps it a size")
         self.imported()
 
 

@@ -159,6 +159,8 @@ graph rank *
     %some = python.or_(%more, %few)
     %picked = python.sym_ite(%some, %left, %right)
     %other = python.sym_ite(%none, %left, %right)
+    %places = python.round(%t1, 2)
+    %tens = python.round(%left, -1)
 """
         names = [line.split()[0] for line in whole.split("\n") if "=" in line]
         text = ("graph rank *\n  symbol s0 input [3, 100]\n  input %n : int s0\n  input %x : f32[s0, 2]\n  forward -\n"
@@ -169,7 +171,7 @@ graph rank *
         total = 7.0
         for name in functions:
             total += getattr(math, name)(half)
-        wholes = (1, 0, 0, -2, -2, 7 & 6, 7 | 8, 7 ^ 15, 56, 3, 2.5, 2.5, True, False, False, True, 56, 3)
+        wholes = (1, 0, 0, -2, -2, 7 & 6, 7 | 8, 7 ^ 15, 56, 3, 2.5, 2.5, True, False, False, True, 56, 3, 7.71, 60)
         self.check(text, {"n": 7, "x": x}, x * total, *wholes)
         save_file({"n": torch.tensor(7), "x": x}, self.path("in.safetensors"))
         wanted = [x * total, *(torch.tensor(value, dtype=torch.float64 if type(value) is float else None) for value in wholes)]
@@ -178,7 +180,7 @@ graph rank *
                                self.path("in.safetensors"), "--expect", self.path("want.safetensors")],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("all 19 compared values are as expected", done.stdout)
+        self.assertIn("all 21 compared values are as expected", done.stdout)
         self.check(text, {"x": x}, x * total, *wholes)  # what the tensor says need not be given
 
     def test_data_decides_a_size(self):

@@ -9,7 +9,7 @@ using sg::test::parse;
 
 namespace {
 
-const SizeValues kNoSizes = [](StrId) -> std::optional<int64_t> { return std::nullopt; };
+const SizeValues kNoSymbols = [](StrId) -> std::optional<int64_t> { return std::nullopt; };
 
 // A job of one parameter, `sharded` as the text form says it: "f32[2] ... shard [8] fsdp S(0)".
 Job sharded_job(std::string_view type, std::string_view sharding, std::string_view header = "mesh [fsdp 2, tp 2]\n") {
@@ -21,7 +21,7 @@ Result<Shard> shard_of(const Job& job, uint32_t rank) {
   const Graph& graph = job.programs[0]->graph;
   std::vector<int64_t> local;
   for (Expr e : graph.type(graph.inputs()[0].value).shape) local.push_back(*job.pool->exprs.constant_value(e));
-  return Shard::of(job, rank, graph.inputs()[0].sharding, local, kNoSizes);
+  return Shard::of(job, rank, graph.inputs()[0].sharding, local, kNoSymbols);
 }
 
 std::vector<int64_t> along(const Result<Shard>& shard, size_t axis) {

@@ -6,10 +6,24 @@ import os
 from contextlib import nullcontext
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+import sympy
 import torch
 from torch import Tensor, fx
 
-from . import compat, decisions, leftovers, recorder, rounding, sharding, source, symbols, values, world, write
+from . import (
+    compat,
+    computed,
+    decisions,
+    leftovers,
+    recorder,
+    rounding,
+    sharding,
+    source,
+    symbols,
+    values,
+    world,
+    write,
+)
 from .encode import Encoder, tensor_type
 from .errors import CaptureError
 from .recorder import Recorder
@@ -181,8 +195,16 @@ def _graphs(module: fx.GraphModule) -> List[fx.Graph]:
 
 def _document(step: Step, traced: _Traced, title: str) -> Tuple[Dict[str, Any], List[str]]:
     """The capture, and a name for each of its outputs that a message can use."""
+    shapes = computed.Computed(_graphs(traced.module))
+    with symbols.words(shapes.in_words):
+        return _document_of(step, traced, title, shapes)
+
+
+def _document_of(
+    step: Step, traced: _Traced, title: str, shapes: computed.Computed
+) -> Tuple[Dict[str, Any], List[str]]:
     encoder = traced.encoder
-    nodes = encoder.nodes()
+    nodes = encoder.nodes(shapes.bound_by)
     meshes = _meshes(step)
     outputs, names = _outputs(step, traced)
     document: Dict[str, Any] = {
@@ -200,7 +222,7 @@ def _document(step: Step, traced: _Traced, title: str) -> Tuple[Dict[str, Any], 
     }
     if encoder.graphs:
         document["graphs"] = encoder.graphs
-    _add_symbols(document, traced)
+    _add_symbols(document, traced, shapes)
     symbols.rename(document, traced.names)
     return document, names
 
@@ -246,21 +268,17 @@ def _outputs(step: Step, traced: _Traced) -> Tuple[List[Dict[str, Any]], List[st
     return entries, names
 
 
-def _add_symbols(document: Dict[str, Any], traced: _Traced) -> None:
+def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Computed) -> None:
     """Declares what the nodes, inputs and guards use."""
     shape_env = traced.mode.shape_env
-    guards = compat.guards(shape_env)
+    guards, notes = _sayable([shapes.in_words(guard) for guard in compat.guards(shape_env)], shape_env)
     written = {guard: symbols.text(guard) for guard in guards}
-    lost = [str(guard) for guard, text in written.items() if text is None]
     texts = [text for text in dict.fromkeys(written.values()) if text not in (None, "True")]
     settled = dict(traced.answers)
     for graph in _graphs(traced.module):
         settled.update(compat.settled(shape_env, graph))
     texts += [f"Eq({symbol},{number})" for symbol, number in settled.items()]
     document["guards"] = [{"expr": text} for text in texts]
-    notes = []
-    if lost:
-        notes.append("guards that the format has no form for: " + "; ".join(lost))
     drawn = [node.name for graph in _graphs(traced.module) for node in graph.nodes if compat.is_random(node)]
     if drawn:
         notes.append(
@@ -269,9 +287,32 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced) -> None:
         )
     if notes:
         document["note"] = ". ".join(notes)
-    used = symbols.used_symbols(_expressions(traced) + [guard for guard, text in written.items() if text is not None])
+    used = symbols.used_symbols([shapes.in_words(expr) for expr in _expressions(traced)] + guards)
     used += [symbol for symbol in settled if symbol not in used]
-    document["symbols"] = [symbols.describe(shape_env, symbol) for symbol in used]
+    document["symbols"] = [
+        shapes.describe(shape_env, symbol) or symbols.describe(shape_env, symbol) for symbol in used
+    ]
+
+
+def _sayable(guards: List[Any], shape_env: Any) -> Tuple[List[Any], List[str]]:
+    """The guards in the format's words, and notes on the others. One about a single size becomes that size's range."""
+    found, notes, lost = [], [], []
+    for guard in (part for whole in guards for part in sympy.And.make_args(whole)):
+        ends = None if symbols.text(guard) is not None else computed.range_of(shape_env, guard)
+        if symbols.text(guard) is not None:
+            found.append(guard)
+        elif ends is None:
+            lost.append(str(guard))
+        else:
+            symbol, low, high = ends
+            found += [sympy.Ge(symbol, low, evaluate=False), sympy.Le(symbol, high, evaluate=False)]
+            notes.append(
+                f"the step is that of {symbol} from {low} to {high}, for which {guard}: where int() of a size made "
+                "it a constant, torch.sym_int() keeps it a size"
+            )
+    if lost:
+        notes.append("guards that the format has no form for: " + "; ".join(lost))
+    return found, notes
 
 
 def _expressions(traced: _Traced) -> List[Any]:

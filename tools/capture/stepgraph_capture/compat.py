@@ -277,6 +277,16 @@ def guards(shape_env: Any) -> List[Any]:
     return [shape_env.replace(expr) for expr in found]
 
 
+def bounds(shape_env: Any, expr: Any) -> Tuple[Optional[int], Optional[int]]:
+    """The least and the greatest that a whole number can be, None where open."""
+    found = shape_env.bound_sympy(expr)
+    low, high = (
+        int(end) if getattr(end, "is_Integer", False) and abs(int(end)) < 2**62 else None
+        for end in (found.lower, found.upper)
+    )
+    return low, high
+
+
 def settled(shape_env: Any, graph: fx.Graph) -> Dict[Any, int]:
     """Symbols of this graph's data that tracing took for numbers, as the values beside it said."""
     import sympy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import operator
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
 from torch import Tensor, fx
@@ -111,7 +111,9 @@ class Encoder:
         self._values: Dict[fx.Node, Any] = {}  # get_attr nodes, as arguments
         self._attributes: Dict[str, Any] = {}
 
-    def nodes(self) -> List[Dict[str, Any]]:
+    def nodes(self, computed: Callable[[fx.Node], List[str]] = lambda node: []) -> List[Dict[str, Any]]:
+        """computed: the symbols, beyond PyTorch's own, whose values come from what a node computes."""
+        self._computed = computed
         found = []
         for node in self.module.graph.nodes:
             if node.op == "get_attr":
@@ -150,7 +152,7 @@ class Encoder:
                 entry["source"] = origin.source
             if origin.custom:
                 entry["custom"] = origin.custom
-        binds = compat.bound_symbols(node)
+        binds = compat.bound_symbols(node) + self._computed(node)
         if binds:
             entry["binds"] = binds
         return entry
@@ -187,7 +189,7 @@ class Encoder:
 
     def _nested(self, name: str, module: fx.GraphModule) -> Dict[str, Any]:
         inner = Encoder(module, name + ".")
-        nodes = inner.nodes()
+        nodes = inner.nodes(self._computed)
         if inner.constants:
             raise CaptureError(
                 f"the nested graph {name} holds the constant {next(iter(inner.constants))}: pass it as an argument"

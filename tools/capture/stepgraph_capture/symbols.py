@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import sympy
 import torch
@@ -58,11 +59,25 @@ def text(expr: Any) -> Optional[str]:
     return _Printer().doprint(expr).replace(" ", "") if _writable(expr) else None
 
 
+_in_words: Callable[[Any], Any] = lambda expr: expr  # noqa: E731
+
+
+@contextmanager
+def words(in_words: Callable[[Any], Any]) -> Iterator[None]:
+    """Within it, `number` writes an expression as this has it."""
+    global _in_words
+    before, _in_words = _in_words, in_words
+    try:
+        yield
+    finally:
+        _in_words = before
+
+
 def number(value: Any) -> Any:
     """A size as JSON: an integer, or {"sym": expression}."""
     if isinstance(value, int):
         return int(value)
-    expr = compat.expression(value)
+    expr = _in_words(compat.expression(value))
     if expr.is_Integer:
         return int(expr)
     written = text(expr)
@@ -204,6 +219,8 @@ def rename(document: Dict[str, Any], names: Mapping[str, str]) -> None:
         symbol["name"] = names.get(symbol["name"], symbol["name"])
     for guard in document["guards"]:
         guard["expr"] = renamed(guard["expr"])
+    if "note" in document:
+        document["note"] = renamed(document["note"])
 
 
 def first_line(error: BaseException) -> str:

@@ -1,0 +1,122 @@
+#include "libgraph/import/computed_sizes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace sg {
+namespace {
+
+// PyTorch's functions whose result is a whole number and whose arguments are floats, or bits.
+constexpr std::string_view kCalls[] = {"TruncToInt(", "FloorToInt(", "CeilToInt(", "RoundToInt(",
+                                       "LShift(",     "RShift(",     "BitwiseFn_"};
+
+bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+
+// Where the next such call begins; npos where there is none.
+size_t next_call(std::string_view text, size_t from) {
+  for (size_t at = from; at < text.size(); ++at) {
+    if (at > 0 && is_word(text[at - 1])) continue;
+    std::string_view rest = text.substr(at);
+    if (std::ranges::any_of(kCalls, [&](std::string_view call) { return rest.starts_with(call); })) return at;
+  }
+  return std::string_view::npos;
+}
+
+// Behind the bracket that closes the call's; npos where it has no end.
+size_t end_of_call(std::string_view text, size_t at) {
+  size_t end = text.find('(', at);
+  for (int depth = 0; end < text.size(); ++end) {
+    depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
+    if (depth == 0) return end + 1;
+  }
+  return std::string_view::npos;
+}
+
+// 0.75*ToFloat(...): a product that floats hold exactly is a division of whole numbers to the rules.
+bool is_exact_product(std::string_view inside) {
+  constexpr double kLargest = 1 << 16;
+  size_t star = inside.find("*ToFloat(");
+  if (star == std::string_view::npos || star == 0 || star > 24) return false;
+  std::string number(inside.substr(0, star));
+  char* end = nullptr;
+  double factor = std::strtod(number.c_str(), &end) * kLargest;
+  return *end == '\0' && factor == std::floor(factor) && std::fabs(factor) <= kLargest * kLargest &&
+         end_of_call(inside, star) == inside.size();
+}
+
+bool is_division(std::string_view call, ComputedSizes::Spelling spelling) {
+  using Spelling = ComputedSizes::Spelling;
+  size_t open = call.find('(');
+  std::string_view name = call.substr(0, open), inside = call.substr(open + 1, call.size() - open - 2);
+  bool is_ratio = inside.starts_with("IntTrueDiv(") && end_of_call(inside, 0) == inside.size();
+  if (spelling == Spelling::annotation)
+    return name.ends_with("ToInt") && name != "RoundToInt" && (is_ratio || is_exact_product(inside));
+  return spelling == Spelling::constructors && is_ratio && (name == "CeilToInt" || name == "FloorToInt");
+}
+
+// Binds the symbols that are not bound yet and that `is_given` finds among a node's results.
+template <class IsGiven>
+void bind_in(Graph* graph, std::vector<StrId>* open, IsGiven is_given) {
+  for (NodeId n : graph->nodes()) {
+    std::vector<StrId> found;
+    for (uint32_t i = 0; i < graph->node(n).result_count; ++i)
+      for (StrId symbol : *open)
+        if (is_given(graph->type(graph->node(n).result(i)), symbol)) found.push_back(symbol);
+    if (found.empty()) continue;
+    std::erase_if(*open, [&](StrId s) { return std::ranges::find(found, s) != found.end(); });
+    NodeMeta meta = graph->meta(n);
+    if (!meta.binds) meta.binds.emplace();
+    for (StrId symbol : found)
+      if (std::ranges::find(*meta.binds, symbol) == meta.binds->end()) meta.binds->push_back(symbol);
+    graph->set_meta(n, std::move(meta));
+    if (open->empty()) return;
+  }
+}
+
+}  // namespace
+
+std::string ComputedSizes::named(Pool* pool, std::string_view text, Spelling spelling) {
+  std::string out;
+  size_t at = 0;
+  for (size_t call; (call = next_call(text, at)) != std::string_view::npos;) {
+    size_t end = end_of_call(text, call);
+    if (end == std::string_view::npos) break;
+    std::string_view whole = text.substr(call, end - call);
+    out += text.substr(at, call - at);
+    at = end;
+    if (is_division(whole, spelling)) {
+      out += whole;
+      continue;
+    }
+    auto [known, is_new] = by_text_.try_emplace(std::string(whole), list_.size());
+    if (is_new) list_.push_back({pool->str("made" + std::to_string(list_.size())), std::string(whole)});
+    std::string name = pool->strings.str(list_[known->second].symbol);
+    out += spelling == Spelling::constructors ? "Symbol('" + name + "')" : name;
+  }
+  return out += text.substr(at);
+}
+
+Status bind_computed(const std::vector<ComputedSize>& sizes, Program* program) {
+  std::vector<StrId> open;
+  for (const ComputedSize& size : sizes)
+    if (program->find_symbol(size.symbol)) open.push_back(size.symbol);
+  if (open.empty()) return ok_status();
+  const ExprPool& exprs = program->graph.pool().exprs;
+  auto is_symbol = [&](Expr e, StrId symbol) { return e && !exprs.is_invalid(e) && exprs.as_symbol(e) == symbol; };
+  bind_in(&program->graph, &open, [&](const Type& type, StrId symbol) {
+    return type.kind == TypeKind::integer && type.has_value && is_symbol(type.value, symbol);
+  });
+  bind_in(&program->graph, &open, [&](const Type& type, StrId symbol) {
+    return type.kind == TypeKind::tensor &&
+           std::ranges::any_of(type.shape, [&](Expr e) { return is_symbol(e, symbol); });
+  });
+  if (open.empty()) return ok_status();
+  auto size = std::ranges::find(sizes, open[0], &ComputedSize::symbol);
+  return Error{ErrorKind::unreadable,
+               "no node computes the size `" + size->text.substr(0, 200) + "`, which the graph's types speak of",
+               {},
+               "give the sizes that it is made of as numbers, or export the program with the sizes fixed"};
+}
+
+}  // namespace sg

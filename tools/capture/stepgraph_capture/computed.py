@@ -1,0 +1,109 @@
+"""Sizes that the format's expressions cannot say, such as trunc(0.9 * rows): the node that computes one gives it a
+symbol.
+
+The capture binds that symbol there, as one that the data decides, and whoever runs it has the number from the node.
+What a guard says of such sizes is said of their symbols; a guard that no node's symbol helps is replaced by the sizes
+around the example for which it holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+import sympy
+import torch
+from torch import Tensor, fx
+from torch.utils._sympy.functions import FloorDiv
+
+from . import compat, symbols
+
+_FURTHEST = 4096  # sizes that are tried, each way, for a guard
+
+
+class Computed:
+    """By expression, the symbol that stands for it; by symbol, the node that binds it."""
+
+    def __init__(self, graphs: Iterable[fx.Graph]) -> None:
+        self.symbols: Dict[Any, sympy.Symbol] = {}
+        self._binders: Dict[sympy.Symbol, fx.Node] = {}
+        for graph in graphs:
+            for node in graph.nodes:
+                for expr in _expressions(node.meta.get("val")):
+                    self._meet(expr, node)
+
+    def _meet(self, expr: Any, node: fx.Node) -> None:
+        if expr in self.symbols or symbols.text(self.in_words(expr)) is not None:
+            return
+        symbol = sympy.Symbol(f"made{len(self.symbols)}", integer=True)
+        self.symbols[expr] = symbol
+        self._binders[symbol] = node
+
+    def in_words(self, expr: Any) -> Any:
+        """The expression, with symbols for what nodes compute, and without floats where whole numbers say as much."""
+        expr = expr.xreplace(self.symbols) if self.symbols else expr
+        return expr if symbols.text(expr) is not None else expr.replace(_is_rounding, _exact)
+
+    def bound_by(self, node: fx.Node) -> List[str]:
+        return [str(symbol) for symbol, binder in self._binders.items() if binder is node]
+
+    def describe(self, shape_env: Any, symbol: sympy.Symbol) -> Optional[Dict[str, Any]]:
+        """Its entry of `symbols`; None where it is none of these."""
+        found = [expr for expr, made in self.symbols.items() if made == symbol]
+        if not found:
+            return None
+        low, high = compat.bounds(shape_env, found[0])
+        return {"name": str(symbol), "kind": "data", "min": low, "max": high, "hint": None}
+
+
+def _is_rounding(expr: Any) -> bool:
+    return type(expr).__name__ in ("TruncToInt", "FloorToInt", "CeilToInt") and _exact(expr) is not expr
+
+
+def _exact(expr: Any) -> Any:
+    """math.ceil(a / b) and math.floor(0.5 * a) as divisions of whole numbers; others as they are."""
+    above, below = _ratio(expr.args[0])
+    name = type(expr).__name__
+    if above is None or (name == "TruncToInt" and not (above.is_nonnegative and below.is_positive)):
+        return expr
+    return -FloorDiv(-above, below) if name == "CeilToInt" else FloorDiv(above, below)
+
+
+def _ratio(expr: Any) -> Tuple[Any, Any]:
+    """a / b, or a times a fraction that binary floats hold exactly; (None, None) where it is neither."""
+    if type(expr).__name__ == "IntTrueDiv":
+        return expr.args
+    if not isinstance(expr, sympy.Mul) or len(expr.args) != 2 or not isinstance(expr.args[0], sympy.Float):
+        return None, None
+    factor, size = float(expr.args[0]).as_integer_ratio(), expr.args[1]
+    if type(size).__name__ != "ToFloat" or max(map(abs, factor)) > 1 << 16:
+        return None, None
+    return factor[0] * size.args[0], sympy.Integer(factor[1])
+
+
+def _expressions(value: Any) -> List[Any]:
+    if isinstance(value, torch.SymInt):
+        return [compat.expression(value)]
+    if isinstance(value, Tensor):
+        return [expr for size in value.shape for expr in _expressions(size)]
+    if isinstance(value, (list, tuple)):
+        return [expr for element in value for expr in _expressions(element)]
+    return []
+
+
+def range_of(shape_env: Any, guard: Any) -> Optional[Tuple[Any, int, int]]:
+    """(symbol, low, high): the sizes next to the example for which the guard holds, where it is about one size."""
+    names = list(guard.free_symbols)
+    example = symbols.describe(shape_env, names[0])["hint"] if len(names) == 1 else None
+    if example is None or not _holds(guard, names[0], example):
+        return None
+    ends = []
+    for step in (-1, 1):
+        size = example
+        while abs(size - example) < _FURTHEST and size + step >= 0 and _holds(guard, names[0], size + step):
+            size += step
+        ends.append(size)
+    return names[0], ends[0], ends[1]
+
+
+def _holds(guard: Any, symbol: Any, size: int) -> bool:
+    return bool(guard.xreplace({symbol: sympy.Integer(size)}).doit() == sympy.true)
