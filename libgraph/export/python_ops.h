@@ -20,8 +20,8 @@ struct SizeOp {
   Spelling spelling;
   std::string_view text;      // as code
   std::string_view function;  // as a function, for torch.fx
-  int arity;         // arguments that it needs
-  int optional = 0;  // and that it may have beyond
+  int arity;                  // arguments that it needs
+  int optional = 0;           // and that it may have beyond
 };
 const SizeOp* find_size_op(std::string_view name);  // null = none of them
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <set>
+#include <vector>
 
 namespace sg {
 namespace {
@@ -55,23 +57,27 @@ bool is_division(std::string_view call, ComputedSizes::Spelling spelling) {
   return spelling == Spelling::constructors && is_ratio && (name == "CeilToInt" || name == "FloorToInt");
 }
 
-// Binds the symbols that are not bound yet and that `is_given` finds among a node's results.
-template <class IsGiven>
-void bind_in(Graph* graph, std::vector<StrId>* open, IsGiven is_given) {
-  for (NodeId n : graph->nodes()) {
-    std::vector<StrId> found;
-    for (uint32_t i = 0; i < graph->node(n).result_count; ++i)
-      for (StrId symbol : *open)
-        if (is_given(graph->type(graph->node(n).result(i)), symbol)) found.push_back(symbol);
-    if (found.empty()) continue;
-    std::erase_if(*open, [&](StrId s) { return std::ranges::find(found, s) != found.end(); });
-    NodeMeta meta = graph->meta(n);
-    if (!meta.binds) meta.binds.emplace();
-    for (StrId symbol : found)
-      if (std::ranges::find(*meta.binds, symbol) == meta.binds->end()) meta.binds->push_back(symbol);
-    graph->set_meta(n, std::move(meta));
-    if (open->empty()) return;
-  }
+// Symbols that no node binds yet.
+using OpenSymbols = std::set<StrId>;
+
+void bind_at(Graph* graph, NodeId n, const std::vector<StrId>& symbols, OpenSymbols* open) {
+  NodeMeta meta = graph->meta(n);
+  if (!meta.binds) meta.binds.emplace();
+  for (StrId symbol : symbols)
+    if (open->erase(symbol) != 0 && std::ranges::find(*meta.binds, symbol) == meta.binds->end())
+      meta.binds->push_back(symbol);
+  graph->set_meta(n, std::move(meta));
+}
+
+// The symbols that a number is, or that sizes of a tensor are.
+void add_symbols(const ExprPool& exprs, const Type& type, TypeKind kind, std::vector<StrId>* out) {
+  auto add = [&](Expr e) {
+    if (!e || exprs.is_invalid(e)) return;
+    if (auto symbol = exprs.as_symbol(e)) out->push_back(*symbol);
+  };
+  if (type.kind != kind) return;
+  if (kind == TypeKind::integer && type.has_value) add(type.value);
+  if (kind == TypeKind::tensor) std::ranges::for_each(type.shape, add);
 }
 
 }  // namespace
@@ -98,21 +104,22 @@ std::string ComputedSizes::named(Pool* pool, std::string_view text, Spelling spe
 }
 
 Status bind_computed(const std::vector<ComputedSize>& sizes, Program* program) {
-  std::vector<StrId> open;
+  Graph& graph = program->graph;
+  OpenSymbols open;
   for (const ComputedSize& size : sizes)
-    if (program->find_symbol(size.symbol)) open.push_back(size.symbol);
+    if (program->find_symbol(size.symbol)) open.insert(size.symbol);
+  std::vector<StrId> symbols;
+  for (TypeKind kind : {TypeKind::integer, TypeKind::tensor})
+    for (NodeId n : graph.nodes()) {
+      if (open.empty()) return ok_status();
+      symbols.clear();
+      for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
+        add_symbols(graph.pool().exprs, graph.type(graph.node(n).result(i)), kind, &symbols);
+      std::erase_if(symbols, [&](StrId symbol) { return !open.contains(symbol); });
+      if (!symbols.empty()) bind_at(&graph, n, symbols, &open);
+    }
   if (open.empty()) return ok_status();
-  const ExprPool& exprs = program->graph.pool().exprs;
-  auto is_symbol = [&](Expr e, StrId symbol) { return e && !exprs.is_invalid(e) && exprs.as_symbol(e) == symbol; };
-  bind_in(&program->graph, &open, [&](const Type& type, StrId symbol) {
-    return type.kind == TypeKind::integer && type.has_value && is_symbol(type.value, symbol);
-  });
-  bind_in(&program->graph, &open, [&](const Type& type, StrId symbol) {
-    return type.kind == TypeKind::tensor &&
-           std::ranges::any_of(type.shape, [&](Expr e) { return is_symbol(e, symbol); });
-  });
-  if (open.empty()) return ok_status();
-  auto size = std::ranges::find(sizes, open[0], &ComputedSize::symbol);
+  auto size = std::ranges::find_if(sizes, [&](const ComputedSize& s) { return open.contains(s.symbol); });
   return Error{ErrorKind::unreadable,
                "no node computes the size `" + size->text.substr(0, 200) + "`, which the graph's types speak of",
                {},

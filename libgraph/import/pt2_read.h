@@ -135,7 +135,7 @@ class Pt2Reader {
   SourceProgram program_;
   std::vector<std::string> paths_;  // of graphs, by their number
   ComputedSizes computed_;
-  FlatTextMap<Expr> exprs_;         // by text; the texts lie in the DOM
+  FlatTextMap<Expr> exprs_;  // by text; the texts lie in the DOM
   std::map<StrId, int64_t> hints_;
   bool tells_offsets_ = true;                                  // whether a storage offset of 0 means that
   std::map<std::string, uint32_t, std::less<>> nested_names_;  // how often a name was wished for
