@@ -1,4 +1,4 @@
-// run_vectors [--backend NAME] [--every N] [--listed FILE] [--ops TEXT] [--show N] [--print] FOLDER: every vector of
+// run_vectors [--backend NAME] [--every N] [--listed FILE]... [--ops TEXT] [--show N] [--print] FOLDER: every vector of
 // FOLDER/*.sgv.gz through the type rules and the kernels. Exit 0: all are as PyTorch has them, but for those in the
 // file of what is listed; nothing listed is right.
 //
@@ -47,7 +47,8 @@ const char* name_of(Fault fault) {
 }
 
 struct Options {
-  std::string folder, listed, ops, backend = "cpu";
+  std::string folder, ops, backend = "cpu";
+  std::vector<std::string> listed;  // files
   size_t show = 3, every = 1;
   bool print = false;
 };
@@ -111,7 +112,7 @@ bool run_file(const std::filesystem::path& path, const Options& options, Backend
 bool parse(int argc, char** argv, Options* o) {
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
-    if (word == "--listed" && i + 1 < argc) o->listed = argv[++i];
+    if (word == "--listed" && i + 1 < argc) o->listed.emplace_back(argv[++i]);
     else if (word == "--ops" && i + 1 < argc) o->ops = argv[++i];
     else if (word == "--show" && i + 1 < argc) o->show = std::stoul(argv[++i]);
     else if (word == "--backend" && i + 1 < argc) o->backend = argv[++i];
@@ -129,7 +130,7 @@ int main(int argc, char** argv) {
   Options options;
   if (!parse(argc, argv, &options))
     return std::fprintf(stderr,
-                        "usage: run_vectors [--backend cuda] [--every N] [--listed FILE] [--ops TEXT] [--show N] "
+                        "usage: run_vectors [--backend cuda] [--every N] [--listed FILE]... [--ops TEXT] [--show N] "
                         "[--print] FOLDER\n"),
            2;
   for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(s, last_words);
@@ -144,7 +145,7 @@ int main(int argc, char** argv) {
     backends = std::move(loaded).value();
   }
   Totals totals;
-  if (!options.listed.empty()) totals.read_listed(options.listed);
+  for (const std::string& path : options.listed) totals.read_listed(path);
   for (const auto& path : files)
     if (!run_file(path, options, backends.get(), &totals)) return 3;
   const bool all = options.ops.empty() && options.every == 1 && !backends;

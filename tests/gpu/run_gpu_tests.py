@@ -484,7 +484,7 @@ class Tests:
         begin = time.monotonic()
         every = str(every or self.args.every)
         status, text = self.run([self.args.vectors, '--backend', 'cuda', '--every', every, '--listed',
-                                 os.path.join(HERE, '../conformance/listed.txt'),
+                                 os.path.join(HERE, '../conformance/listed.txt'), '--listed', os.path.join(HERE, 'listed.txt'),
                                  os.path.join(HERE, '../conformance/vectors')], timeout=900)
         said = [line for line in text.splitlines() if 'vectors' in line or line.startswith('FAIL')]
         self.expect('conformance', status and '\n'.join(said[-40:]), time.monotonic() - begin)

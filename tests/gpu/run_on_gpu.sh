@@ -121,7 +121,7 @@ say "    $name"
 say "    $(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo "from a bundle")"
 
 cases=("$python" "$here/run_gpu_tests.py" --bin "$bin" --vectors "$root/build/tests/run_vectors")
-vectors=("$root/build/tests/run_vectors" --backend cuda --listed "$root/tests/conformance/listed.txt")
+vectors=("$root/build/tests/run_vectors" --backend cuda --listed "$root/tests/conformance/listed.txt" --listed "$root/tests/gpu/listed.txt")
 if [ -n "$stub" ]; then
   part "The same cases as in CI" 480 "${cases[@]}" --stub "$stub" --every 97 --only same_bits
   part "Chains and recorded segments" 240 "${cases[@]}" --stub "$stub" --only recording
