@@ -273,6 +273,8 @@ Status CaptureText::parse() {
       return std::move(unpacked.error());
     }
     bytes_ = std::move(unpacked).value();
+    if (is_gzip(bytes_))
+      return Error{ErrorKind::unreadable, "packed by gzip twice", {name_}, "unpack it once: gunzip < FILE > OTHER"};
   }
   if (bytes_.substr(0, 3) == "\xEF\xBB\xBF") bytes_.erase(0, 3);
   auto code = parser_.parse(bytes_).get(root_);
