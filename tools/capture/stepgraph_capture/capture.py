@@ -271,7 +271,7 @@ def _outputs(step: Step, traced: _Traced) -> Tuple[List[Dict[str, Any]], List[st
 def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Computed) -> None:
     """Declares what the nodes, inputs and guards use."""
     shape_env = traced.mode.shape_env
-    guards, notes = _sayable([shapes.in_words(guard) for guard in compat.guards(shape_env)], shape_env)
+    guards, notes = _sayable(compat.guards(shape_env), shapes, shape_env)
     written = {guard: symbols.text(guard) for guard in guards}
     texts = [text for text in dict.fromkeys(written.values()) if text not in (None, "True")]
     settled = dict(traced.answers)
@@ -294,15 +294,16 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Com
     ]
 
 
-def _sayable(guards: List[Any], shape_env: Any) -> Tuple[List[Any], List[str]]:
+def _sayable(guards: List[Any], shapes: computed.Computed, shape_env: Any) -> Tuple[List[Any], List[str]]:
     """The guards in the format's words, and notes on the others. One about a single size becomes that size's range."""
     found, notes, lost = [], [], []
     for guard in (part for whole in guards for part in sympy.And.make_args(whole)):
-        ends = None if symbols.text(guard) is not None else computed.range_of(shape_env, guard)
-        if symbols.text(guard) is not None:
-            found.append(guard)
+        worded = shapes.in_words(guard)
+        ends = None if symbols.text(worded) is not None else computed.range_of(shape_env, guard)
+        if symbols.text(worded) is not None:
+            found.append(worded)
         elif ends is None:
-            lost.append(str(guard))
+            lost.append(str(worded))
         else:
             symbol, low, high = ends
             found += [sympy.Ge(symbol, low, evaluate=False), sympy.Le(symbol, high, evaluate=False)]

@@ -311,6 +311,14 @@ def hint(size: Any) -> int:
     return size if isinstance(size, int) else int(size.node.hint)
 
 
+def results(node: fx.Node) -> Any:
+    """What the node gives, as far as tracing knows. FlexAttention of older versions gave no maxima of the scores, which
+    are as many as their logarithms."""
+    found = node.meta.get("val")
+    is_flex = getattr(node.target, "name", lambda: "")() == "flex_attention"
+    return (*found, found[1]) if is_flex and isinstance(found, tuple) and len(found) == 2 else found
+
+
 def bound_symbols(node: fx.Node) -> List[str]:
     """The symbols whose values come from what this node computes."""
     return [str(symbol) for symbol in (node.meta.get("unbacked_bindings") or {})]

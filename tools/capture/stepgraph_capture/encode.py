@@ -138,7 +138,7 @@ class Encoder:
         }
         if node.kwargs:
             entry["kwargs"] = {key: self.argument(arg) for key, arg in node.kwargs.items()}
-        entry["type"] = type_of(node.meta.get("val"))
+        entry["type"] = type_of(compat.results(node))
         origin = origin_of(node)
         if origin is None:
             entry["phase"] = "forward"
