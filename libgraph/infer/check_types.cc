@@ -96,6 +96,7 @@ void TypeChecker::check(const Graph& graph, NodeId n, std::vector<TypeDisagreeme
   const OpInfo* op = graph.op_info(n);
   if (op == nullptr || op->infer == nullptr) return;
   const Node& node = graph.node(n);
+  if (agreed_.contains_like(graph, n)) return;
   auto types = inferrer_.infer(graph, n);
   if (types.ok() && types->size() != node.result_count)
     types = Error{ErrorKind::unreadable,
@@ -109,6 +110,7 @@ void TypeChecker::check(const Graph& graph, NodeId n, std::vector<TypeDisagreeme
     found->push_back(std::move(d));
     return;
   }
+  const size_t before = found->size();
   for (uint32_t i = 0; i < node.result_count; ++i) {
     const Type& recorded = graph.type(node.result(i));
     if (recorded.kind == TypeKind::unknown || (*types)[i] == recorded) continue;
@@ -116,6 +118,7 @@ void TypeChecker::check(const Graph& graph, NodeId n, std::vector<TypeDisagreeme
     d.exception = exception_for(d);
     found->push_back(std::move(d));
   }
+  if (found->size() == before) agreed_.add_last();
 }
 
 std::vector<TypeDisagreement> check_types(const Program& program) {

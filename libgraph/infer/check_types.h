@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/infer/alike_calls.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/job.h"
 
@@ -47,6 +48,7 @@ class TypeChecker {
   bool touches_chunk_copy(const Graph& graph, NodeId n) const;
 
   TypeInferrer inferrer_;
+  AlikeCalls agreed_;  // those of which every recorded type is the inferred one
   const Pool& pool_;
   StrId graph_producer_;  // the word "graph"; none = no node can say it
   bool was_chunked_ = false;

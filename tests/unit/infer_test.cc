@@ -9,6 +9,8 @@
 #include "libgraph/infer/check_types.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/job.h"
+#include "tests/support/random_job.h"
+#include "tests/support/rng.h"
 
 namespace sg {
 namespace {
@@ -357,6 +359,60 @@ TEST_CASE("infer: missing types are filled in, and wrong ones found") {
   REQUIRE(found.size() == 1);
   CHECK(found[0].node == sum);
   CHECK(found[0].exception == nullptr);
+}
+
+TEST_CASE("infer: a call is alike only to one of the same op, literals, keywords, types and record") {
+  World w;
+  Arg x = w.tensor({f32, {"2", "3"}}), same = w.tensor({f32, {"2", "3"}}), other = w.tensor({f32, {"3", "2"}});
+  Arg number = Arg::value(w.graph.add_input("n", w.pool.integer(w.pool.exprs.constant(1)), {}));
+  auto keyed = [&](const char* key) { return Arg::integer(1).set_key(w.pool.str(key)); };
+  auto list = [](int64_t n) { return Arg::list({Arg::integer(n)}); };
+  AlikeCalls calls;
+  auto is_known = [&](NodeId n) { return calls.contains_like(w.graph, n); };
+  REQUIRE_FALSE(is_known(w.node("aten.sum.dim_IntList", {x, list(1), keyed("keepdim")})));
+  calls.add_last();
+  CHECK(is_known(w.node("aten.sum.dim_IntList", {same, list(1), keyed("keepdim")})));
+  CHECK_FALSE(is_known(w.node("aten.sum.dim_IntList", {other, list(1), keyed("keepdim")})));
+  CHECK_FALSE(is_known(w.node("aten.sum.dim_IntList", {x, list(0), keyed("keepdim")})));
+  CHECK_FALSE(is_known(w.node("aten.sum.dim_IntList", {x, list(1), keyed("dtype")})));
+  CHECK_FALSE(is_known(w.node("aten.sum.dim_IntList", {x, Arg::integer(1), keyed("keepdim")})));
+  CHECK_FALSE(is_known(w.node("aten.mean.dim", {x, list(1), keyed("keepdim")})));
+  NodeId recorded = w.node("aten.sum.dim_IntList", {x, list(1), keyed("keepdim")});
+  w.graph.set_type(w.graph.node(recorded).result(0), w.pool.types.intern(w.type({f32, {"2", "1"}})));
+  CHECK_FALSE(is_known(recorded));
+  for (int i = 0; i < 2; ++i) {  // of a number from a node nothing is known
+    CHECK_FALSE(is_known(w.node("aten.mul.Tensor", {x, number})));
+    calls.add_last();
+  }
+}
+
+// What the checker keeps of earlier calls changes no verdict: one that begins anew with each node says the same.
+TEST_CASE("infer: types are checked alike with and without a memory") {
+  size_t wrong = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Job job = test::random_job(seed);
+    test::Rng rng(seed);
+    for (auto& program : job.programs) {
+      Graph& graph = program->graph;
+      for (NodeId n : graph.nodes())  // one in eight results with the type of another value
+        if (const Node& node = graph.node(n); node.result_count > 0 && rng.below(8) == 0)
+          graph.set_type(node.result(0),
+                         graph.value(ValueId(static_cast<uint32_t>(rng.below(node.result(0).index + 1)))).type);
+      TypeChecker checker(*program);
+      for (NodeId n : graph.nodes()) {
+        std::vector<TypeDisagreement> found, anew;
+        checker.check(graph, n, &found);
+        TypeChecker(*program).check(graph, n, &anew);
+        REQUIRE(found.size() == anew.size());
+        for (size_t i = 0; i < found.size(); ++i) {
+          CHECK(found[i].reason == anew[i].reason);
+          CHECK(found[i].inferred == anew[i].inferred);
+        }
+        wrong += found.size();
+      }
+    }
+  }
+  CHECK(wrong > 100);
 }
 
 }  // namespace
