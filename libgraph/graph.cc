@@ -97,7 +97,7 @@ void Graph::set_output_value(size_t index, ValueId v) {
 
 // --- nodes ---
 
-NodeId Graph::insert_before(NodeId position, const NodeSpec& spec) {
+NodeId Graph::insert_before(NodeId position, NodeSpec spec) {
   NodeId n(static_cast<uint32_t>(slots_.size()));
   slots_.emplace_back();
   uint32_t count = static_cast<uint32_t>(spec.result_types.size());
@@ -127,7 +127,7 @@ NodeId Graph::insert_before(NodeId position, const NodeSpec& spec) {
 
   Node& node = slots_[n.index].node;
   node.op = spec.op;
-  node.args = spec.args;
+  node.args = std::move(spec.args);
   node.label = label;
   node.first_result = first;
   node.result_count = count;

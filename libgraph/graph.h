@@ -181,9 +181,9 @@ class Graph {
   Input& mutable_input(size_t i) { return inputs_[i]; }     // all but `value`
   Output& mutable_output(size_t i) { return outputs_[i]; }  // all but `value`
 
-  NodeId append(const NodeSpec& spec) { return insert_before(NodeId(), spec); }
-  NodeId insert_before(NodeId position, const NodeSpec& spec);  // none = at the end
-  NodeId insert_after(NodeId position, const NodeSpec& spec) { return insert_before(next(position), spec); }
+  NodeId append(NodeSpec spec) { return insert_before(NodeId(), std::move(spec)); }
+  NodeId insert_before(NodeId position, NodeSpec spec);  // none = at the end
+  NodeId insert_after(NodeId position, NodeSpec spec) { return insert_before(next(position), std::move(spec)); }
   // For readers of files: appends `node` as it stands; `names` and `types` are those of its results. An empty label
   // means the first result's name. Adds nothing and returns none when a name is none, empty or taken.
   NodeId append_exact(Node node, std::span<const StrId> names, std::span<const TypeId> types);

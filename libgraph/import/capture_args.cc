@@ -36,6 +36,7 @@ class ArgReader {
 
   Result<Arg> list(const Json& json, int depth) {
     ArgList items;
+    items.reserve(json.size());
     SG_TRY(for_each_item(json, [&](size_t, const Json& item) -> Status {
       SG_ASSIGN(Arg arg, read(item, false, depth + 1));
       items.push_back(std::move(arg));
@@ -156,9 +157,10 @@ class ArgReader {
 
   Result<Arg> dict(const Json& value, int depth) {
     ArgList entries;
-    FlatTextMap<bool> seen;
+    entries.reserve(value.size());
+    KeysMet met;
     SG_TRY(for_each_field(value, [&](std::string_view key, const Json& item) -> Status {
-      if (!seen.try_emplace(key, true).second) return item.error("the key occurs twice");
+      if (!met.add(key)) return item.error("the key occurs twice");
       SG_ASSIGN(Arg arg, read(item, false, depth + 1));
       entries.push_back(std::move(arg.set_key(context_->str(key))));
       return ok_status();
@@ -194,14 +196,16 @@ Result<std::vector<Arg>> read_args(ImportContext* context, const PlacedNode& nod
     return ok_status();
   };
   SG_TRY(node.with(NodeField::args, [&](const Json& list) {
+    args.reserve(list.size());
     return for_each_item(list, [&](size_t i, const Json& json) {
       return add(json, op != nullptr && i < op->params.size() ? &op->params[i] : nullptr, StrId());
     });
   }));
   SG_TRY(node.with(NodeField::kwargs, [&](const Json& dict) {
-    FlatTextMap<bool> seen;
+    KeysMet met;
+    args.reserve(args.size() + dict.size());
     return for_each_field(dict, [&](std::string_view key, const Json& json) -> Status {
-      if (!seen.try_emplace(key, true).second) return json.error("the keyword argument occurs twice");
+      if (!met.add(key)) return json.error("the keyword argument occurs twice");
       return add(json, param_named(op, key), context->str(key));
     });
   }));

@@ -8,6 +8,7 @@ Status GraphReader::read() {
   SG_TRY(list("inputs", [&](size_t i, const Json& item) { return read_input(i, item); }));
   reserve();
   SG_TRY(list("nodes", [&](size_t i, const Json& item) { return index_node(i, item); }));
+  find_first_of_numbers();
   for (size_t i = 0; i < records_.size(); ++i) SG_TRY(fold_getitem(i));
   mark_used();
   for (current_ = 0; current_ < records_.size(); ++current_)
@@ -48,8 +49,7 @@ void GraphReader::reserve() {
   if (!json_.is_object() || json_.element["nodes"].get(nodes)) return;
   records_.reserve(nodes.size());
   names_.reserve(nodes.size() + graph_->inputs().size());
-  numbered_.reserve(nodes.size());
-  first_of_number_.reserve(nodes.size());
+  graph_->reserve(nodes.size(), graph_->inputs().size() + nodes.size());
 }
 
 Status GraphReader::declare(const Json& at, std::string_view name, bool is_input, size_t index) {

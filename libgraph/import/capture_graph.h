@@ -35,14 +35,9 @@ class GraphReader : public NameScope {
 
  private:
   using element = simdjson::dom::element;
-  static constexpr uint32_t kNoRecord = 0xFFFFFFFFu;
   struct Named {
     bool is_input;
     uint32_t index;
-  };
-  struct Numbered {
-    uint64_t seq;
-    uint32_t record;
   };
 
   // --- the file's lists and names (capture_graph.cc) ---
@@ -72,8 +67,7 @@ class GraphReader : public NameScope {
   // --- nodes: what must be known before the first is built (capture_records.cc) ---
 
   Status index_node(size_t index, const Json& json);
-  void note_forward_number(const NodeRecord& record, size_t index);
-  uint32_t first_of_number(uint64_t seq) const;
+  void find_first_of_numbers();
   static std::optional<uint64_t> number_of(const NodeRecord& record);
   Status fold_getitem(size_t index);
   Status claim_untyped_result(size_t index, int64_t result, NodeRecord* parent);
@@ -114,8 +108,6 @@ class GraphReader : public NameScope {
   std::vector<NodeRecord> records_;
   FlatTextMap<Named> names_;
   FlatTextMap<size_t> named_inputs_, opaque_inputs_;  // by fqn; by what they describe
-  std::vector<Numbered> numbered_;                    // the first forward record of each number
-  FlatIndex first_of_number_;                         // seq -> index into numbered_
   size_t untyped_results_ = 0;
   size_t current_ = 0;  // the record being built: what comes later is not defined yet
 };

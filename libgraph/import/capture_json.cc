@@ -295,6 +295,18 @@ Status CaptureText::parse() {
   return error;
 }
 
+bool KeysMet::add(std::string_view key) {
+  if (more_.size() > 0) return more_.try_emplace(key, true).second;
+  const auto end = few_.begin() + few_count_;
+  if (std::find(few_.begin(), end, key) != end) return false;
+  if (few_count_ < few_.size()) {
+    few_[few_count_++] = key;
+    return true;
+  }
+  for (std::string_view one : few_) more_.try_emplace(one, true);
+  return more_.try_emplace(key, true).second;
+}
+
 Location Json::where() const {
   Location out;
   out.file = text->name();
@@ -350,6 +362,13 @@ Result<bool> Json::boolean() const {
   bool out = false;
   if (element.get(out)) return unexpected(*this, "true or false");
   return out;
+}
+
+size_t Json::size() const {
+  simdjson::dom::array items;
+  simdjson::dom::object fields;
+  if (!element.get(items)) return items.size();
+  return element.get(fields) ? 0 : fields.size();
 }
 
 Result<simdjson::dom::array> Json::array() const {

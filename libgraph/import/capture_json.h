@@ -5,14 +5,15 @@
 // Internal to the importer.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
 #include <simdjson.h>
 
+#include "libgraph/flat_map.h"
 #include "libgraph/result.h"
 
 namespace sg {
@@ -70,6 +71,7 @@ struct Json {
   bool is_array() const { return element.is_array(); }
   bool is_object() const { return element.is_object(); }
   bool is_integer() const { return element.is_int64(); }
+  size_t size() const;  // items of a list, fields of an object; what to make room for: enormous ones count as less
 
   Error error(std::string message, std::string hint = {}) const;  // unreadable, at this place
   Location where() const;
@@ -88,6 +90,17 @@ std::string_view json_kind(simdjson::dom::element e);
 // The canonical compact spelling: keys sorted (the last of equal ones), no white space.
 std::string canonical_json(simdjson::dom::element e);
 
+// The keys of one object that have been met. Most objects have few.
+class KeysMet {
+ public:
+  bool add(std::string_view key);  // false = it was met before
+
+ private:
+  std::array<std::string_view, 8> few_;
+  size_t few_count_ = 0;
+  FlatTextMap<bool> more_;  // where the few are too few, all of them
+};
+
 // Calls fn(key, Json) for each field, or fn(index, Json) for each item; stops at the first error.
 template <class Fn>
 Status for_each_field(const Json& value, const Fn& fn) {
@@ -102,9 +115,9 @@ Status for_each_field(const Json& value, const Fn& fn) {
 // The same; a key that occurs twice is an error.
 template <class Fn>
 Status for_each_field_once(const Json& value, const Fn& fn) {
-  std::set<std::string_view> seen;
+  KeysMet met;
   return for_each_field(value, [&](std::string_view key, const Json& field) -> Status {
-    if (!seen.insert(key).second) return field.error("the key occurs twice");
+    if (!met.add(key)) return field.error("the key occurs twice");
     return fn(key, field);
   });
 }

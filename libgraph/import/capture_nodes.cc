@@ -31,7 +31,7 @@ Status GraphReader::build_node(size_t index) {
   if (record.has_unknown_keys) SG_TRY(keep_unknown_keys({record.object, &place, json_.text}, "", &extras));
   if (!extras.empty()) meta.extra = extras.take(&context_->pool());
   spec.meta = context_->pool().metas.intern(std::move(meta));
-  record.node = graph_->append(spec);
+  record.node = graph_->append(std::move(spec));
   for (uint32_t g : record.getitems) records_[g].node = record.node;
   if (info != nullptr && draws_random(*graph_, record.node)) number_stream(record.node);
   return node.with(NodeField::binds, [&](const Json& json) { return read_binds(json, record.node); });
@@ -112,8 +112,7 @@ Status GraphReader::read_context(const PlacedNode& node, NodeSpec* spec, Extras*
   }));
   return node.with(NodeField::seq, [&](const Json& json) -> Status {
     if (!json.is_integer() && !json.element.is_uint64()) SG_TRY(json.integer());
-    auto seq = number_of(*node.record);
-    bool has_forward = seq && first_of_number(*seq) != kNoRecord;
+    bool has_forward = node.record->forward != NodeRecord::kNoForward;
     if (spec->phase == Phase::backward && !has_forward) extras->add("seq", canonical_json(json.element));
     return ok_status();
   });
@@ -178,10 +177,7 @@ Status GraphReader::keep_unknown_keys(const Json& json, const std::string& prefi
 void GraphReader::link_forward() {
   for (const NodeRecord& record : records_) {
     if (record.is_folded() || graph_->node(record.node).phase != Phase::backward) continue;
-    auto seq = number_of(record);
-    if (!seq) continue;
-    uint32_t first = first_of_number(*seq);
-    if (first != kNoRecord) graph_->set_forward(record.node, records_[first].node);
+    if (record.forward != NodeRecord::kNoForward) graph_->set_forward(record.node, records_[record.forward].node);
   }
 }
 

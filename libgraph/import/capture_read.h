@@ -40,12 +40,17 @@ class ImportContext {
   const bool is_spmd;
 
   Pool& pool() { return *job.pool; }
-  StrId str(const std::string_view s) { return job.pool->str(s); }
+  StrId str(std::string_view s);              // Pool::str with those of late at hand
   Expr constant(int64_t value);               // ExprPool::constant with the small ones at hand
   Result<Expr> expr(const Json& json);        // an integer, or {"sym": expression}
   Result<Expr> parse_expr(const Json& json);  // the expression as a string
 
  private:
+  struct Known {
+    std::string_view text;  // lies in the pool
+    StrId id = StringTable::kEmpty;
+  };
+  std::array<Known, 64> lately_;  // modules, files and devices repeat from node to node
   std::vector<Expr> small_;
   FlatTextMap<Expr> parsed_;  // texts lie in the captures' DOMs, which outlive this
 };
@@ -124,6 +129,7 @@ inline constexpr size_t kNodeFieldCount = std::size(kNodeKeys);
 // A node of the file, found before any node is built: names and getitems must be known ahead.
 struct NodeRecord {
   static constexpr uint32_t kNotFolded = 0xFFFFFFFFu;
+  static constexpr uint32_t kNoForward = 0xFFFFFFFFu;
 
   std::array<simdjson::dom::element, kNodeFieldCount> fields;
   simdjson::dom::element object;
@@ -132,6 +138,7 @@ struct NodeRecord {
   bool is_tuple = false;
   bool is_used = false;  // told only for nodes without a type
   std::string_view name, op;
+  uint32_t forward = kNoForward;      // the first forward record with the number that this one has
   uint32_t folded_into = kNotFolded;  // getitems: the record of the node they take apart
   uint32_t result = 0;                // getitems: which result
   uint32_t result_count = 0;

@@ -80,23 +80,36 @@ Status GraphReader::index_node(size_t index, const Json& json) {
     record.result_count = 0;
     for (element unused : types) (void)unused, ++record.result_count;
   }
-  note_forward_number(record, index);
   return ok_status();
 }
 
-void GraphReader::note_forward_number(const NodeRecord& record, size_t index) {
-  std::string_view phase;
-  bool is_backward = record.has(NodeField::phase) && !record.field(NodeField::phase).get(phase) && phase != "forward";
-  auto seq = number_of(record);
-  if (is_backward || !seq || first_of_number(*seq) != kNoRecord) return;
-  first_of_number_.insert(hash_of_number(*seq), static_cast<uint32_t>(numbered_.size()));
-  numbered_.push_back({*seq, static_cast<uint32_t>(index)});
-}
-
-// The first forward record of that number.
-uint32_t GraphReader::first_of_number(uint64_t seq) const {
-  uint32_t i = first_of_number_.find(hash_of_number(seq), [&](uint32_t k) { return numbered_[k].seq == seq; });
-  return i == FlatIndex::kNone ? kNoRecord : numbered_[i].record;
+// Each record with a number learns which forward record has it first.
+void GraphReader::find_first_of_numbers() {
+  struct First {
+    uint64_t seq;
+    uint32_t record;
+  };
+  std::vector<First> firsts;
+  FlatIndex index;
+  firsts.reserve(records_.size());
+  index.reserve(records_.size());
+  // Neighbours lie side by side: a step counts upwards.
+  auto hash = [](uint64_t seq) { return hash_of_number(seq >> 3) << 3 | (seq & 7); };
+  auto find = [&](uint64_t seq) { return index.find(hash(seq), [&](uint32_t i) { return firsts[i].seq == seq; }); };
+  auto is_backward = [](const NodeRecord& record) {
+    std::string_view phase;
+    return record.has(NodeField::phase) && !record.field(NodeField::phase).get(phase) && phase != "forward";
+  };
+  for (uint32_t i = 0; i < records_.size(); ++i) {
+    auto seq = number_of(records_[i]);
+    if (!seq || is_backward(records_[i]) || find(*seq) != FlatIndex::kNone) continue;
+    index.insert(hash(*seq), static_cast<uint32_t>(firsts.size()));
+    firsts.push_back({*seq, i});
+  }
+  for (NodeRecord& record : records_) {
+    auto seq = number_of(record);
+    if (uint32_t i = seq ? find(*seq) : FlatIndex::kNone; i != FlatIndex::kNone) record.forward = firsts[i].record;
+  }
 }
 
 // The number that links forward and backward nodes. PyTorch counts in 64 bits without sign, and means none by all ones.

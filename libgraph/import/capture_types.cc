@@ -7,6 +7,7 @@ namespace {
 
 Result<std::vector<Expr>> read_sizes(ImportContext* context, const Json& json) {
   std::vector<Expr> out;
+  out.reserve(json.size());
   SG_TRY(for_each_item(json, [&](size_t, const Json& item) -> Status {
     SG_ASSIGN(Expr e, context->expr(item));
     out.push_back(e);
@@ -169,7 +170,17 @@ Result<bool> read_sharding(ImportContext* context, std::string_view key, const J
   return true;
 }
 
-// --- expressions ---
+// --- what repeats: texts, expressions ---
+
+StrId ImportContext::str(std::string_view s) {
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
+  size_t place = s.empty() ? 0 : s.size() + 5 * byte(s.size() - 1) + 11 * byte(s.size() / 2);
+  Known& known = lately_[place % lately_.size()];
+  if (known.text == s) return known.id;
+  known.id = pool().str(s);
+  known.text = pool().strings[known.id];
+  return known.id;
+}
 
 Expr ImportContext::constant(int64_t value) {
   constexpr int64_t kSmall = 4096;

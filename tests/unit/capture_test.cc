@@ -1,6 +1,7 @@
 #include "libgraph/import/capture.h"
 
 #include "libgraph/expr/range_infer.h"
+#include "libgraph/import/capture_json.h"
 #include "libgraph/verify/verify.h"
 
 #include <algorithm>
@@ -536,6 +537,17 @@ TEST_CASE("malformed captures are refused with file, path and offset") {
     CHECK(job.error().where.path == c.path);
     CHECK(job.error().where.offset);
     CHECK(job.error().message.find(c.message) != std::string::npos);
+  }
+}
+
+TEST_CASE("a key that occurs twice is met again among few and among many") {
+  for (size_t count : {1, 7, 8, 9, 100}) {
+    KeysMet met;
+    std::vector<std::string> keys;
+    for (size_t i = 0; i < count; ++i) keys.push_back("key" + std::to_string(i));
+    for (const std::string& key : keys) CHECK(met.add(key));
+    for (const std::string& key : keys) CHECK_FALSE(met.add(key));
+    CHECK(met.add("another"));
   }
 }
 
