@@ -1,5 +1,6 @@
 #include "librun/bit_casts.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <vector>
@@ -111,34 +112,45 @@ class MissedWrites {
   uint32_t next_ = 0;
 };
 
-bool copy_bits_of(Graph* graph, OpId copy) {
-  bool any = false;
+bool has_bit_casts(const Graph& graph) {
+  for (NodeId n : graph.nodes())
+    if (is_bit_cast(graph, n)) return true;
+  return false;
+}
+
+bool has_bit_casts(const Program& program) {
+  return has_bit_casts(program.graph) ||
+         std::ranges::any_of(program.nested, [](const auto& nested) { return has_bit_casts(nested->graph); });
+}
+
+void copy_bits_in(Graph* graph, OpId copy) {
   for (NodeId n : graph->nodes())
-    if (is_bit_cast(*graph, n)) graph->set_op(n, copy), any = true;
-  return any;
+    if (is_bit_cast(*graph, n)) graph->set_op(n, copy);
+}
+
+// `after` is a copy of `before`.
+Status copy_bits_in(const Program& before, Program* after, OpId copy) {
+  copy_bits_in(&after->graph, copy);
+  for (auto& nested : after->nested) copy_bits_in(&nested->graph, copy);
+  auto check = [&](const Graph& was, const Graph& is) {
+    const AliasAnalysis seen(before, was), kept(*after, is);
+    return MissedWrites(is, seen, kept).check();
+  };
+  SG_TRY(check(before.graph, after->graph));
+  for (size_t i = 0; i < after->nested.size(); ++i) SG_TRY(check(before.nested[i]->graph, after->nested[i]->graph));
+  return ok_status();
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Job>> with_copied_bits(const Job& job) {
+  const auto cast = [](const auto& program) { return has_bit_casts(*program); };
+  if (std::ranges::none_of(job.programs, cast)) return std::unique_ptr<Job>();
   auto out = std::make_unique<Job>(job);
   const OpId copy = out->pool->op("sg.copy_bits");
-  bool any = false;
-  for (size_t p = 0; p < job.programs.size(); ++p) {
-    const Program& before = *job.programs[p];
-    Program& after = *out->programs[p];
-    bool here = copy_bits_of(&after.graph, copy);
-    for (auto& nested : after.nested) here |= copy_bits_of(&nested->graph, copy);
-    if (!here) continue;
-    any = true;
-    auto check = [&](const Graph& was, const Graph& is) {
-      const AliasAnalysis seen(before, was), kept(after, is);
-      return MissedWrites(is, seen, kept).check();
-    };
-    SG_TRY(check(before.graph, after.graph));
-    for (size_t i = 0; i < after.nested.size(); ++i) SG_TRY(check(before.nested[i]->graph, after.nested[i]->graph));
-  }
-  return any ? std::move(out) : nullptr;
+  for (size_t p = 0; p < job.programs.size(); ++p)
+    if (cast(job.programs[p])) SG_TRY(copy_bits_in(*job.programs[p], out->programs[p].get(), copy));
+  return out;
 }
 
 }  // namespace sg
