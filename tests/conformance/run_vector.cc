@@ -44,6 +44,14 @@ std::string type_text(const Pool& pool, const Type& t) {
          pool.exprs.print(t.offset);
 }
 
+// The steps of a recurrence add up what each of them rounds, which depends on the order of the sums and so on the
+// processor: PyTorch's own error, taken on one, may be a lucky one.
+double room_for(const Vector& v, double bound) {
+  constexpr std::string_view kRecurrences[] = {"aten.rnn_", "aten.lstm.", "aten.gru."};
+  auto begins = [&](std::string_view name) { return v.op.starts_with(name); };
+  return v.dtype == "f32" && std::ranges::any_of(kRecurrences, begins) ? 4 * bound : bound;
+}
+
 // One run of one vector.
 class VectorRun {
  public:
@@ -258,10 +266,11 @@ bool VectorRun::same_choice(int axis, const Tensor& got, const char* expected) {
 
 Outcome VectorRun::compare_close(const Check& c, const Tensor& got, const char* expected, const char* delta) {
   bool complex = got.dtype == DType::c64 || got.dtype == DType::c128;
+  const double room = room_for(vector_, c.bound);
   auto close = [&](double mine, double theirs, int64_t part) {
     if (mine == theirs || (std::isnan(mine) && std::isnan(theirs))) return true;
     double off = delta ? number_at(DType::bf16, delta, part).first : 0;
-    return std::abs(mine - (theirs + off)) <= c.bound;
+    return std::abs(mine - (theirs + off)) <= room;
   };
   for (int64_t i = 0; i < got.elements(); ++i) {
     auto mine = number_at(got.dtype, got.data, element_offset(got, i)), theirs = number_at(got.dtype, expected, i);
@@ -270,7 +279,7 @@ Outcome VectorRun::compare_close(const Check& c, const Tensor& got, const char* 
                 (!complex || close(mine.second, theirs.second, 2 * i + 1));
     if (fits) continue;
     char bound[32];
-    std::snprintf(bound, sizeof bound, "%.3g", c.bound);
+    std::snprintf(bound, sizeof bound, "%.3g", room);
     return {Fault::value,
             number_text(mine) + " at " + place(got, i) + ", PyTorch " + number_text(theirs) + ", within " + bound};
   }
