@@ -88,9 +88,7 @@ class Arg {
   ArgList& mutable_items() { return *items_; }
 
   bool has_items() const { return items_ != nullptr; }
-  int64_t bits() const {
-    return bits_;
-  }  // of two of one kind without items equal if these are: an id, a number, a float
+  int64_t bits() const { return bits_; }  // tells two of one kind without items apart: an id, a number, a float
 
   friend bool operator==(const Arg& a, const Arg& b);  // keys included, floats by their bits
 

@@ -44,6 +44,7 @@ bool AlikeCalls::describe(const Graph& graph, const Arg& arg) {
   if (last_.size() >= kMostWords) return false;
   last_.push_back(Word{arg.key().index} << 32 | static_cast<Word>(arg.kind()));
   if (arg.is(ArgKind::value)) {
+    if (arg.as_value().index >= graph.value_id_limit()) return false;  // the rule says what is wrong
     const TypeId type = graph.value(arg.as_value()).type;
     last_.push_back(type.index);
     return graph.pool().types[type].kind == TypeKind::tensor;
