@@ -60,6 +60,20 @@ Status check_scaled(const CollectiveCall& call, const Tensor& part, const Tensor
 
 }  // namespace
 
+std::string ranks_text(const std::vector<uint32_t>& ranks) {
+  constexpr size_t kMost = 8;
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < std::min(ranks.size(), kMost); ++i) out += (i ? ", " : "") + std::to_string(ranks[i]);
+  return ranks.size() > kMost ? out + " and " + std::to_string(ranks.size() - kMost) + " more" : out;
+}
+
+std::vector<uint32_t> Communicator::ranks_of_machine() {
+  std::vector<uint32_t> out;
+  for (const WatchedRank& seen : in_sight()) out.push_back(seen.rank);
+  std::ranges::sort(out);
+  return out;
+}
+
 std::string_view collective_name(CollectiveKind kind) { return kKinds[static_cast<size_t>(kind)]; }
 
 Result<Reduction> parse_reduction(std::string_view name) {

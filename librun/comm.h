@@ -121,6 +121,8 @@ class Communicator {
   virtual Heartbeat& heartbeat() = 0;
   // Ranks whose heartbeats this process can see, this one included. (any thread)
   virtual std::vector<WatchedRank> in_sight() = 0;
+  // Ranks that run on this machine, this one included, in rising order: those in sight, unless one sees further.
+  virtual std::vector<uint32_t> ranks_of_machine();
 
   // Ends the processes of all ranks with this exit code, those included that are stuck or stopped. Returns when the
   // ranks are threads of this process, which the caller then ends. (any thread)
@@ -131,6 +133,9 @@ class Communicator {
 };
 
 std::string_view collective_name(CollectiveKind kind);
+
+// "rank 3", "ranks 0, 2 and 5 more" (of many).
+std::string ranks_text(const std::vector<uint32_t>& ranks);
 
 // Whether the call's tensors, splits and root fit each other and a group of `members`, as far as one rank can see.
 Status check_call(const CollectiveCall& call, size_t members);

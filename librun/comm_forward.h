@@ -31,6 +31,7 @@ class ForwardingCommunicator : public Communicator {
   bool speaks_of_failure() override { return inner_->speaks_of_failure(); }
   Heartbeat& heartbeat() override { return inner_->heartbeat(); }
   std::vector<WatchedRank> in_sight() override { return inner_->in_sight(); }
+  std::vector<uint32_t> ranks_of_machine() override { return inner_->ranks_of_machine(); }
   void end_all(int exit_code) override { inner_->end_all(exit_code); }
   void use_team(ThreadTeam* team) override { inner_->use_team(team); }
 

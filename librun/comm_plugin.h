@@ -13,7 +13,7 @@
 #include "librun/comm.h"
 
 // Plugin and program share C++ types: they have to come from one build. Raised when comm.h or what it includes changes.
-#define SG_COMM_ABI "sg-comm 2 " __VERSION__
+#define SG_COMM_ABI "sg-comm 3 " __VERSION__
 
 namespace sg {
 

@@ -45,9 +45,9 @@ void RankRun::set_observer(Observer* observer) { (wide_ ? wide_state_ : state_).
 Status RankRun::make_backend() {
   uint32_t local_rank = 0, local_ranks = 1;
   if (comm_) {
-    const std::vector<WatchedRank> here = comm_->in_sight();
+    const std::vector<uint32_t> here = comm_->ranks_of_machine();
     local_ranks = static_cast<uint32_t>(here.size());
-    for (const WatchedRank& seen : here) local_rank += seen.rank < rank_;
+    for (uint32_t rank : here) local_rank += rank < rank_;
   }
   SG_ASSIGN(backend_, options_.backends->make(rank_, local_rank, local_ranks));
   if (comm_) {

@@ -174,8 +174,8 @@ std::string RankSession::settings() const {
 Status RankSession::require_memory_together() {
   SG_ASSIGN(std::vector<std::string> all, comm_.exchange(std::to_string(run_.arena_bytes())));
   int64_t bytes = 0;
-  const std::vector<WatchedRank> here = comm_.in_sight();
-  for (const WatchedRank& seen : here) bytes += std::atoll(all[seen.rank].c_str());
+  const std::vector<uint32_t> here = comm_.ranks_of_machine();
+  for (uint32_t rank : here) bytes += std::atoll(all[rank].c_str());
   if (here.size() < 2 || options_.rank.backends) return ok_status();  // a device says itself what it has
   Status fits = require_memory(bytes);
   if (!fits.ok()) fits.error().message = "for " + std::to_string(here.size()) + " ranks " + fits.error().message;

@@ -18,13 +18,6 @@ std::string seconds_text(double seconds) {
   return text;
 }
 
-std::string ranks_text(const std::vector<uint32_t>& ranks) {
-  constexpr size_t kMost = 8;
-  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < std::min(ranks.size(), kMost); ++i) out += (i ? ", " : "") + std::to_string(ranks[i]);
-  return ranks.size() > kMost ? out + " and " + std::to_string(ranks.size() - kMost) + " more" : out;
-}
-
 // "%mm_3 (model.py:12)"; the job may lack the rank's program, and a rank that has not begun is nowhere.
 std::string node_text(const Job& job, uint32_t rank, uint64_t place) {
   const Program* program = job.program_of(rank);

@@ -174,16 +174,10 @@ class CudaMaker : public BackendMaker {
  public:
   CudaMaker(const Driver& driver, const BackendOptions& options) : driver_(driver), options_(options) {}
 
-  Result<std::unique_ptr<Backend>> make(uint32_t /*rank*/, uint32_t local_rank, uint32_t local_ranks) override {
+  // A process may be shown only the GPU that is for it: the first is taken then, whichever rank of its machine it is.
+  Result<std::unique_ptr<Backend>> make(uint32_t /*rank*/, uint32_t local_rank, uint32_t /*local_ranks*/) override {
     int devices = 0;
     SG_CU(driver_, cuDeviceGetCount(&devices));
-    const char* shares = std::getenv("SG_CUDA_SHARE");  // NCCL takes it where NCCL_HOSTID differs, for tests
-    if (options_.nccl && static_cast<uint32_t>(devices) < local_ranks && !(shares && *shares == '1'))
-      return Error{ErrorKind::missing,
-                   "NCCL needs a GPU a rank: this machine has " + std::to_string(devices) + " for " +
-                       std::to_string(local_ranks) + " ranks",
-                   {},
-                   "--comm local lets ranks share a GPU"};
     SG_ASSIGN(std::unique_ptr<Device> device,
               Device::open(driver_, static_cast<int>(local_rank % static_cast<uint32_t>(devices))));
     SG_ASSIGN(std::unique_ptr<Lt> lt, Lt::open(*device));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
@@ -12,6 +13,9 @@
 
 namespace sg::cuda {
 namespace {
+
+// A process that is stopped is named by the watchdog, in this time; the others only know that they wait.
+constexpr double kWatchdogFirst = 1;
 
 class NcclCommunicator : public CommunicatorOver {
  public:
@@ -33,6 +37,7 @@ class NcclCommunicator : public CommunicatorOver {
 
   // One NCCL communicator a group, in the order of the file on every rank. The first member's id goes to all.
   Status start() {
+    SG_TRY(require_own_gpu());
     const std::vector<RankGroup> groups = groups_of_rank(*options_.job, rank());
     std::string mine;
     for (size_t g = 0; g < groups.size(); ++g) {
@@ -76,6 +81,23 @@ class NcclCommunicator : public CommunicatorOver {
 
  private:
   Status check_nccl(ncclResult_t code, const char* what) const { return nccl_.check(code, what, rank()); }
+
+  // Two ranks on one GPU may wait for each other for ever, so NCCL refuses them, in words that name no rank. It takes
+  // them where NCCL_HOSTID differs: for tests.
+  Status require_own_gpu() {
+    SG_ASSIGN(std::vector<std::string> gpus, host_.exchange(device_.identity()));
+    const char* shares = std::getenv("SG_CUDA_SHARE");
+    if (shares && *shares == '1') return ok_status();
+    const std::vector<uint32_t> here = host_.ranks_of_machine();
+    for (size_t i = 0; i < here.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (gpus[here[i]] == gpus[here[j]])
+          return Error{ErrorKind::missing,
+                       "NCCL needs a GPU a rank: " + ranks_text({here[j], here[i]}) + " of this machine have the same",
+                       {},
+                       "--comm local lets ranks share a GPU; see CUDA_VISIBLE_DEVICES where a process sees too few"};
+    return ok_status();
+  }
 
   ncclResult_t settle(ncclComm_t comm) const {
     ncclResult_t state = ncclInProgress;
@@ -143,7 +165,7 @@ class NcclCommunicator : public CommunicatorOver {
       nccl_.ncclCommGetAsyncError(channel.comm, &state);
       if (Status held = check_nccl(state, "NCCL"); !held.ok()) return end_all_with(held.error());
     }
-    const Flight* late = options_.timeout_s > 0 ? flights_.overdue(options_.timeout_s) : nullptr;
+    const Flight* late = options_.timeout_s > 0 ? flights_.overdue(options_.timeout_s + kWatchdogFirst) : nullptr;
     if (late)
       return end_all_with({ErrorKind::rank_failed, "rank " + std::to_string(rank()) + " waits since " +
                                                        std::to_string(static_cast<int>(now_s() - late->since_s)) +

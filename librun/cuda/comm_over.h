@@ -20,6 +20,7 @@ class CommunicatorOver : public Communicator {
   bool speaks_of_failure() override { return host_.speaks_of_failure(); }
   Heartbeat& heartbeat() override { return host_.heartbeat(); }
   std::vector<WatchedRank> in_sight() override { return host_.in_sight(); }
+  std::vector<uint32_t> ranks_of_machine() override { return host_.ranks_of_machine(); }
   void end_all(int exit_code) override { host_.end_all(exit_code); }
 
  protected:

@@ -109,6 +109,10 @@ Status Device::start(int number) {
   char name[128] = {};
   SG_CU(driver_, cuDeviceGetName(name, sizeof name, device_));
   name_ = name;
+  CUuuid id = {};
+  SG_CU(driver_, cuDeviceGetUuid_v2(&id, device_));
+  for (char byte : id.bytes)
+    identity_ += "0123456789abcdef"[byte >> 4 & 15], identity_ += "0123456789abcdef"[byte & 15];
   int major = 0, minor = 0;
   SG_CU(driver_, cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device_));
   SG_CU(driver_, cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_));

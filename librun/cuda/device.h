@@ -54,6 +54,7 @@ class Device {
   MemorySource& memory() { return memory_; }
   MemorySource& host_memory() { return host_memory_; }
   std::string name() const { return name_; }
+  std::string identity() const { return identity_; }  // equal for one GPU, whatever process sees it
 
   // Launches `blocks` blocks of a kernel (kernels/block.h) on the stream; none when `blocks` is 0.
   template <class Args>
@@ -113,7 +114,7 @@ class Device {
   bool is_recording_ = false;
   int architecture_ = 0;
   std::vector<CUmodule> loaded_;
-  std::string name_;
+  std::string name_, identity_;
   Status noted_ = ok_status();
   std::function<Status()> watch_;
   std::map<std::string_view, CUfunction> functions_;

@@ -210,6 +210,14 @@ STUB cuDeviceGetName(char* name, int length, CUdevice) {
   std::snprintf(name, static_cast<size_t>(length), "stand-in for a GPU (on the host)");
   return CUDA_SUCCESS;
 }
+// SG_STUB_FIRST_DEVICE: which of the machine's devices this process sees first, as CUDA_VISIBLE_DEVICES does it.
+STUB cuDeviceGetUuid_v2(CUuuid* id, CUdevice device) {
+  FAIL_IF_ASKED(CUDA_ERROR_INVALID_DEVICE);
+  const char* first = std::getenv("SG_STUB_FIRST_DEVICE");
+  *id = {};
+  id->bytes[0] = static_cast<char>(device + (first ? std::atoi(first) : 0));
+  return CUDA_SUCCESS;
+}
 STUB cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
   *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
   return CUDA_SUCCESS;
