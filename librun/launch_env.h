@@ -17,7 +17,8 @@ struct LaunchEnv {
 };
 
 // None: started alone. An error when two launchers disagree, or a variable is no number. Slurm's own numbers count only
-// where nobody else speaks: a job script's mpirun hands them down to its ranks.
+// where nobody else speaks, as a job script's mpirun hands them down to its ranks, and only within a step: srun started
+// its processes; a job script is one process, whatever the job asked for.
 Result<std::optional<LaunchEnv>> detect_launch(const std::function<const char*(const char*)>& getenv);
 
 }  // namespace sg

@@ -1,7 +1,5 @@
 #include "tools/run_backend.h"
 
-#include <cstdlib>
-
 namespace sg::cli {
 
 Status check_backend(const Args& args) {
@@ -16,6 +14,9 @@ Status check_backend(const Args& args) {
                  "--deterministic is for --comm nccl",
                  {},
                  "the other communicators always sum in the order of the ranks"};
+  if (args.has("rendezvous") && !nccl)
+    return Error{
+        ErrorKind::usage, "--rendezvous is for --comm nccl", {}, "mpirun brings the ranks of --comm mpi together"};
   if (cuda && (args.has("chaos") || args.has("link")))
     return Error{ErrorKind::usage, "--chaos and --link are for ranks on CPUs", {}, "--backend cpu"};
   if (cuda && args.text("numerics") != "fast")
@@ -24,12 +25,6 @@ Status check_backend(const Args& args) {
                  {},
                  "--backend cpu, or --numerics fast"};
   return ok_status();
-}
-
-std::string_view host_communicator(const Args& args) {
-  if (args.text("comm") == "mpi") return "mpi";
-  const bool launched = std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMI_RANK");
-  return args.text("comm") == "nccl" && launched ? "mpi" : "local";
 }
 
 Result<std::unique_ptr<BackendMaker>> make_backends(const Args& args, const Job& job) {

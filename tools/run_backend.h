@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "librun/backend_plugin.h"
 #include "tools/cli.h"
@@ -11,9 +10,6 @@ namespace sg::cli {
 
 // What does not go together, before anything is loaded.
 Status check_backend(const Args& args);
-
-// The communicator that ranks find each other by: that of --comm, and for nccl the one of how they were started.
-std::string_view host_communicator(const Args& args);
 
 // Null for --backend cpu.
 Result<std::unique_ptr<BackendMaker>> make_backends(const Args& args, const Job& job);

@@ -9,7 +9,7 @@
 #include "librun/comm_inject.h"
 #include "librun/comm_plugin.h"
 #include "librun/launch_env.h"
-#include "tools/run_backend.h"
+#include "librun/meet/comm_star.h"
 
 namespace sg::cli {
 namespace {
@@ -36,11 +36,38 @@ Error become_mpirun(uint32_t world) {
       ErrorKind::missing, "mpirun does not start", {}, "install it (Debian: openmpi-bin), or use --comm local"};
 }
 
+// Whether MPI started this process. Slurm's own PMI sets the variable of MPICH, too.
+bool is_of_mpirun() {
+  return std::getenv("OMPI_COMM_WORLD_RANK") || (std::getenv("PMI_RANK") && !std::getenv("SLURM_PROCID"));
+}
+
+// How processes with a GPU each find each other: as they were started, unless --rendezvous says otherwise.
+Result<std::vector<std::unique_ptr<Communicator>>> meet_for_nccl(const Args& args, const Job& job) {
+  const meet::GetEnv env_word = [](const char* name) { return std::getenv(name); };
+  SG_ASSIGN(std::optional<LaunchEnv> env, detect_launch(env_word));
+  if (args.has("rendezvous") && !env)
+    return Error{ErrorKind::usage,
+                 "--rendezvous: the environment does not say which rank this process is",
+                 {},
+                 "torchrun, srun and mpirun do; by hand, set RANK and WORLD_SIZE"};
+  if (!args.has("rendezvous")) {
+    if (is_of_mpirun()) return make_communicators("mpi", job);
+    if (!env || env->world == 1) return make_communicators("local", job);
+  }
+  SG_ASSIGN(meet::MeetingPlace place, meet::find_meeting_place(args.text("rendezvous"), *env, env_word));
+  StarOptions options{static_cast<double>(args.number("timeout", 600)),
+                      [&](const std::string& line) { args.report().note(line); }};
+  SG_ASSIGN(std::unique_ptr<Communicator> comm, make_star_communicator(job, *env, place, options));
+  std::vector<std::unique_ptr<Communicator>> out;
+  out.push_back(std::move(comm));
+  return out;
+}
+
 }  // namespace
 
 Result<std::optional<int>> follow_launcher(std::string_view comm) {
   constexpr std::optional<int> kGoOn;
-  if ((comm != "mpi" && comm != "nccl") || std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMI_RANK")) return kGoOn;
+  if (comm != "mpi" || std::getenv("OMPI_COMM_WORLD_RANK") || std::getenv("PMI_RANK")) return kGoOn;
   SG_ASSIGN(std::optional<LaunchEnv> env, detect_launch([](const char* name) { return std::getenv(name); }));
   if (!env || env->family != "torchrun" || env->world == 1) return kGoOn;
   if (std::getenv("LOCAL_WORLD_SIZE") && env->local_world != env->world)
@@ -57,7 +84,8 @@ Result<std::vector<std::unique_ptr<Communicator>>> open_communicators(const Args
   if (args.has("link")) {
     SG_ASSIGN(link, parse_link(args.text("link")));
   }
-  SG_ASSIGN(auto comms, make_communicators(host_communicator(args), job));
+  const bool nccl = args.text("comm") == "nccl";
+  SG_ASSIGN(auto comms, nccl ? meet_for_nccl(args, job) : make_communicators(args.text("comm"), job));
   for (std::unique_ptr<Communicator>& comm : comms) {
     if (link) comm = with_link(std::move(comm), *link);
     if (args.has("chaos")) comm = with_chaos(std::move(comm), static_cast<uint64_t>(args.number("chaos", 0)));
@@ -65,7 +93,7 @@ Result<std::vector<std::unique_ptr<Communicator>>> open_communicators(const Args
   return comms;
 }
 
-uint32_t ranks_here(Communicators comms) { return static_cast<uint32_t>(comms[0]->in_sight().size()); }
+uint32_t ranks_here(Communicators comms) { return static_cast<uint32_t>(comms[0]->ranks_of_machine().size()); }
 
 Result<RunAnswer> gather_answer(Communicators comms, std::string text, bool passed) {
   if (comms.size() == comms[0]->world()) return RunAnswer{std::move(text), true, passed};

@@ -44,6 +44,8 @@ constexpr Option kOptions[] = {
     {"numerics", 0, "fast|strict|f64", "strict: same bits on every machine; f64: the double oracle", "fast"},
     {"threads", 't', "N", "threads of all ranks together, at least one a rank; 0 = all cores", "0"},
     {"comm", 0, "local|mpi|nccl", "ranks are threads, processes (mpirun, torchrun), or GPUs", "local"},
+    {"rendezvous", 0, "HOST:PORT|FILE",
+     "with --comm nccl: where processes find rank 0; the default is what torchrun or Slurm say"},
     {"backend", 0, "cpu|cuda", "what computes", "cpu"},
     {"deterministic", 0, {}, "with --comm nccl: sums in the order of the ranks, the bits of the other communicators"},
     {"timeout", 0, "S", "end the run when a rank does not get on for so many seconds; 0 = never", "600"},

@@ -31,7 +31,8 @@ TEST_CASE("the variables of each launcher", "[launch_env]") {
   CHECK(torchrun->local_world == 2);
   CHECK((*detect({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}))->family == "Open MPI");
   CHECK((*detect({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}))->rank == 1);
-  CHECK((*detect({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}}))->world == 2);
+  CHECK((*detect({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}))->world == 2);
+  CHECK(!*detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}}));  // a job script
 }
 
 TEST_CASE("launchers that disagree are an error, Slurm's inherited numbers are not", "[launch_env]") {
@@ -40,7 +41,7 @@ TEST_CASE("launchers that disagree are an error, Slurm's inherited numbers are n
   REQUIRE(!both.ok());
   CHECK(both.error().message == "two launchers disagree: torchrun says rank 0 of 2, Open MPI says rank 1 of 2");
   CHECK((*detect({{"SLURM_PROCID", "0"},
-                  {"SLURM_NTASKS", "1"},
+                  {"SLURM_STEP_NUM_TASKS", "1"},
                   {"OMPI_COMM_WORLD_RANK", "1"},
                   {"OMPI_COMM_WORLD_SIZE", "2"}}))
             ->rank == 1);

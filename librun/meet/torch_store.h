@@ -1,0 +1,34 @@
+// TorchStore: the key-value store of a torchrun agent, from which its workers learn where they meet.
+//
+// The agent listens at MASTER_ADDR:MASTER_PORT itself (TORCHELASTIC_USE_AGENT_STORE), so rank 0 cannot; it leaves its
+// address in the store. Known to work with the stores of torch 2.6 to 2.15.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "librun/meet/socket.h"
+
+namespace sg::meet {
+
+class TorchStore {
+ public:
+  // None: nobody listens there, or not yet.
+  static Result<std::optional<TorchStore>> open(const std::string& host, uint16_t port);
+
+  // Errors (missing): what answers is no such store, or is gone.
+  Status set(std::string_view key, std::string_view value);
+  Result<std::optional<std::string>> get(std::string_view key);
+
+ private:
+  TorchStore(Socket socket, std::string where) : socket_(std::move(socket)), where_(std::move(where)) {}
+  Status send_all(std::string_view bytes);
+  Status receive_all(char* to, size_t size);
+
+  Socket socket_;
+  std::string where_;
+};
+
+}  // namespace sg::meet
