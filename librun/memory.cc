@@ -12,18 +12,7 @@
 #include <utility>
 
 #include "libgraph/human.h"
-
-#ifdef __has_feature
-#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
-#define __SANITIZE_ADDRESS__ 1  // as gcc says it
-#endif
-#endif
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(start, size) ((void)(start), (void)(size))
-#define ASAN_UNPOISON_MEMORY_REGION(start, size) ((void)(start), (void)(size))
-#endif
+#include "librun/sanitize.h"
 
 namespace sg {
 namespace {
@@ -104,13 +93,14 @@ BlockPool::~BlockPool() {
   for (auto& [block, size] : taken_) free(block, size);
 }
 
-// Under ASan nobody touches what was not asked for, or was given back.
+// Under ASan nobody touches what was not asked for, or was given back. A device may still be at it: its source is asked
+// for each block anew, and waits before it takes one back.
 void BlockPool::poison(std::byte* block, int64_t size) const {
-  if (!source_) ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
+  if (!source_) sg::poison(block, static_cast<size_t>(size));
 }
 
 void BlockPool::unpoison(std::byte* block, int64_t size) const {
-  if (!source_) ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(size));
+  if (!source_) sg::unpoison(block, static_cast<size_t>(size));
 }
 
 void BlockPool::free(std::byte* block, int64_t size) {
@@ -129,7 +119,7 @@ void BlockPool::drop_free() {
 std::byte* BlockPool::take(int64_t bytes) {
   if (bytes < 0 || bytes > INT64_MAX - 64) return nullptr;
   int64_t asked = bytes;
-  bytes = std::max<int64_t>((bytes + 63) / 64 * 64, 64);
+  if (!is_exact()) bytes = std::max<int64_t>((bytes + 63) / 64 * 64, 64);
   auto fit = free_.lower_bound(bytes);
   int64_t size = bytes;
   std::byte* block = nullptr;
@@ -159,6 +149,9 @@ void BlockPool::give(std::byte* block) {
   poison(it->first, it->second);
   free_.emplace(it->second, block);
   taken_.erase(it);
+  if (is_exact()) drop_free();
 }
+
+bool BlockPool::is_exact() const { return kSeesAddresses && source_; }
 
 }  // namespace sg

@@ -67,6 +67,7 @@ class BlockPool {
   int64_t most_in_use() const { return most_; }
 
  private:
+  bool is_exact() const;  // blocks of the size that was asked for, and never for another request
   void drop_free();
   void free(std::byte* block, int64_t size);
   void poison(std::byte* block, int64_t size) const;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "librun/cuda/kernel_image.h"
+#include "librun/sanitize.h"
 
 namespace sg::cuda {
 namespace {
@@ -65,7 +66,8 @@ void CachedMemory::drop_free() {
 
 std::byte* CachedMemory::take(int64_t bytes) {
   if (bytes < 0 || bytes > INT64_MAX - kGrain) return nullptr;
-  bytes = std::max<int64_t>((bytes + kGrain - 1) / kGrain * kGrain, kGrain);
+  const bool is_exact = kSeesAddresses && !keeps_;  // what nobody asked for is nobody's
+  if (!is_exact) bytes = std::max<int64_t>((bytes + kGrain - 1) / kGrain * kGrain, kGrain);
   std::byte* memory = nullptr;
   for (auto* list : {&kept_free_, &free_}) {
     if (list == &kept_free_ && !keeps_) continue;
@@ -89,6 +91,7 @@ void CachedMemory::give(std::byte* memory) {
   if (it == taken_.end()) return;
   (kept_.contains(memory) ? kept_free_ : free_).emplace(it->second, memory);
   taken_.erase(it);
+  if (kSeesAddresses) drop_free();
 }
 
 int64_t CachedMemory::free_bytes() const {

@@ -105,6 +105,9 @@ class Stream {
   std::thread thread_;
 };
 
+// Those of this thread, which is one rank and has a device to itself.
+thread_local std::vector<Stream*> own_streams;
+
 // One recording of an event; a wait holds on to the recording that was the last when it was asked for.
 struct Mark {
   std::mutex mutex;
@@ -165,9 +168,9 @@ size_t memory_size() {
 CUresult allocate(void** out, size_t bytes, bool counts) {
   std::lock_guard guard(memory_mutex);
   if (counts && in_use + bytes > memory_size()) return CUDA_ERROR_OUT_OF_MEMORY;
-  // What a device hands out is not zero.
-  void* block = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
-  if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
+  // What a device hands out is not zero. Its end is where it was asked to be, so that sanitizers see who passes it.
+  void* block = nullptr;
+  if (posix_memalign(&block, 512, std::max<size_t>(bytes, 1)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   std::memset(block, 0xCB, std::min<size_t>(bytes, 1 << 20));
   memory[block] = counts ? bytes : 0;
   in_use += memory[block];
@@ -240,13 +243,24 @@ STUB cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
   FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
   return allocate(reinterpret_cast<void**>(out), bytes, true);
 }
-STUB cuMemFree_v2(CUdeviceptr block) { return release(reinterpret_cast<void*>(block)); }
+STUB cuMemFree_v2(CUdeviceptr block) {
+  for (Stream* s : own_streams) s->wait();  // as the driver does
+  return release(reinterpret_cast<void*>(block));
+}
 STUB cuMemHostAlloc(void** out, size_t bytes, unsigned) {
   FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
   return allocate(out, bytes, false);
 }
-STUB cuMemFreeHost(void* block) { return release(block); }
+STUB cuMemFreeHost(void* block) {
+  for (Stream* s : own_streams) s->wait();
+  return release(block);
+}
 
+STUB cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  stream_of(stream)->add([=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
+  return CUDA_SUCCESS;
+}
 STUB cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
@@ -273,9 +287,11 @@ STUB cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream
 STUB cuStreamCreate(CUstream* stream, unsigned) {
   FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
   *stream = reinterpret_cast<CUstream>(new Stream);
+  own_streams.push_back(stream_of(*stream));
   return CUDA_SUCCESS;
 }
 STUB cuStreamDestroy_v2(CUstream stream) {
+  std::erase(own_streams, stream_of(stream));
   delete stream_of(stream);
   return CUDA_SUCCESS;
 }
