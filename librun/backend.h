@@ -72,6 +72,11 @@ class Backend {
   virtual void copy(const Tensor& to, const Tensor& from) = 0;
   virtual void fill(const Tensor& to, Scalar value) = 0;  // as PyTorch converts a number to the dtype
 
+  // A copy between the device's memory and the host's that runs beside the kernels, from those asked for before it to
+  // those asked for after its end. Its number, never 0. What goes wrong is noted.
+  virtual uint64_t begin_copy(std::byte* to, const std::byte* from, int64_t bytes, bool to_host) = 0;
+  virtual void end_copy(uint64_t number) = 0;
+
   // The kernel `kernel` of work by element, whose arguments are an EachArgs (work/run.h).
   virtual void each(const char* kernel, const void* args, int64_t count) = 0;
   virtual void sum(const Tensor& to, const Tensor& from) = 0;  // of contiguous doubles, into one

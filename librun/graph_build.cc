@@ -3,6 +3,7 @@
 #include <map>
 
 #include "libgraph/op.h"
+#include "libgraph/transfer.h"
 #include "librun/call_check.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
@@ -220,6 +221,7 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   if (op->has(kHigherOrder) && !(*reason = cpu::flex_attention_refusal(*state_.program, graph_, n)).empty())
     return false;
   if (!step->kernel) return *reason = state_.backend ? "no kernel for this backend" : "no kernel", false;
+  if (state_.backend && starts_transfer(op)) step->kind = StepKind::copy;
   if (state_.backend && state_.backend->runs_on_host(*op)) ++on_host_[std::string(op->name)];
   return true;
 }

@@ -45,6 +45,7 @@ bool GraphRun::has_number(NodeId n) const {
 Split GraphRun::split_of(const Item& item) const {
   for (size_t i = item.first; i < item.first + item.count; ++i) {
     const Step& step = steps_[i];
+    if (is_of_copy(step)) return Split::copy;
     if (step.kind == StepKind::launch || step.kind == StepKind::wait) return Split::collective;
     if (step.kind == StepKind::call) return Split::body;
     if (step.kind == StepKind::host || has_number(step.node)) return Split::number;
@@ -102,8 +103,8 @@ std::vector<std::string> GraphRun::explain() const {
                 counted(items_.empty() ? steps_.size() : items_.size(), "item") + " after fusing");
   if (runs_ <= kWarmRuns) out.back() += "; nothing is recorded before step " + std::to_string(kWarmRuns);
   else out.back() += "; " + std::to_string(kept) + " of them recorded as " + counted(segments_.size(), "segment");
-  std::array<size_t, 6> splits{};
-  std::array<std::string, 6> first;
+  std::array<size_t, 7> splits{};
+  std::array<std::string, 7> first;
   for (const Item& item : items_) {
     const auto why = static_cast<size_t>(split_of(item));
     if (splits[why]++ == 0) first[why] = std::string(graph_.label(steps_[item.first].node));

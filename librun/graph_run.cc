@@ -125,6 +125,7 @@ Status GraphRun::run_by_kind(Step* step) {
     case StepKind::view: return resolve(step);
     case StepKind::host: return run_host(step);
     case StepKind::call: return run_body(step);
+    case StepKind::copy: return run_copy(step);
     case StepKind::launch: return run_launch(step);
     case StepKind::wait: return run_wait(step);
   }

@@ -128,7 +128,7 @@ class GraphRun {
   int64_t host_bytes() const { return plan_.host_bytes; }
 
  private:
-  enum class StepKind : uint8_t { kernel, view, host, call, launch, wait };
+  enum class StepKind : uint8_t { kernel, view, host, call, copy, launch, wait };
   struct Step {
     NodeId node;
     StepKind kind = StepKind::kernel;
@@ -140,6 +140,7 @@ class GraphRun {
     std::unique_ptr<KernelCall> call;
     std::unique_ptr<GraphRun> body;  // call
     std::vector<Launched> launched;  // launch: one a result, until the next time
+    uint64_t copy = 0;               // copy: the backend's number, until it is waited for
     std::vector<StorageId> frees;    // pool storages that nobody needs after this step
   };
   struct FusedGroup {  // neighbouring steps as one pass over memory
@@ -196,9 +197,12 @@ class GraphRun {
   Status run_host(Step* step);
   Status expect_input(size_t i, const Tensor& given) const;
   Status run_body(Step* step);
+  Status run_copy(Step* step);
   Status run_launch(Step* step);
   Status run_wait(Step* step);
   Launched* launched_for(ValueId v);
+  bool is_of_copy(const Step& step) const;
+  Status finish_value(ValueId v);
   Status finish_arguments(NodeId n);
   Status finish_launched();
   Status define_result(NodeId n, uint32_t i);
@@ -227,7 +231,7 @@ class GraphRun {
   std::vector<bool> conjugate_;  // by value
   ValueTable values_;
   std::vector<Step> steps_;
-  std::vector<uint32_t> step_of_;                    // by node; launches only
+  std::vector<uint32_t> step_of_;                    // by node; launches and copies only
   std::vector<std::unique_ptr<FusedGroup>> groups_;  // in schedule order
   bool fused_ = false;
   std::vector<Item> items_;  // with a backend, once fused

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/op.h"
+#include "libgraph/transfer.h"
 #include "librun/call_check.h"
 #include "librun/cpu/fill.h"
 #include "librun/graph_run.h"
@@ -219,7 +220,15 @@ Launched* GraphRun::launched_for(ValueId v) {
 Status GraphRun::run_wait(Step* step) {
   if (!step->resolved) SG_TRY(resolve(step));
   const Arg& argument = graph_.node(step->node).args[0];
-  Launched* launched = argument.is(ArgKind::value) ? launched_for(argument.as_value()) : nullptr;
+  return argument.is(ArgKind::value) ? finish_value(argument.as_value()) : ok_status();
+}
+
+Status GraphRun::finish_value(ValueId v) {
+  if (NodeId begun = alias_->launch_of(v); begun && steps_[step_of_[begun.index]].copy != 0) {
+    state_.backend->end_copy(std::exchange(steps_[step_of_[begun.index]].copy, 0));
+    return ok_status();
+  }
+  Launched* launched = launched_for(v);
   if (launched && in_flight_ > 0) --in_flight_;
   return launched ? finish_collective(*state_.comm, *launched) : ok_status();
 }
@@ -229,8 +238,7 @@ Status GraphRun::finish_arguments(NodeId n) {
   Status status = ok_status();
   for (const Arg& arg : graph_.node(n).args)
     arg.walk([&](const Arg& a) {
-      Launched* launched = status.ok() && a.is(ArgKind::value) ? launched_for(a.as_value()) : nullptr;
-      if (launched) status = finish_collective(*state_.comm, *launched);
+      if (status.ok() && a.is(ArgKind::value)) status = finish_value(a.as_value());
     });
   return status;
 }
@@ -238,9 +246,33 @@ Status GraphRun::finish_arguments(NodeId n) {
 // Those that the graph never waits for.
 Status GraphRun::finish_launched() {
   in_flight_ = 0;
-  for (Step& step : steps_)
+  for (Step& step : steps_) {
     for (Launched& launched : step.launched) SG_TRY(finish_collective(*state_.comm, launched));
+    if (step.copy != 0) state_.backend->end_copy(std::exchange(step.copy, 0));
+  }
   return ok_status();
+}
+
+// --- copies to the host and back, on a backend ---
+
+// Beside the kernels where both sides lie alike, and nobody looks at each result; else a kernel in its turn.
+Status GraphRun::run_copy(Step* step) {
+  if (!step->resolved) SG_TRY(resolve(step));
+  const Tensor& to = step->call->results[0];
+  const Tensor& from = step->call->params()[0].tensor;
+  const bool alike = to.dtype == from.dtype && to.conjugate == from.conjugate && to.is_dense() &&
+                     std::ranges::equal(to.strides(), from.strides());
+  if (!alike || to.elements() == 0 || state_.observer) return run_kernel(step);
+  const bool to_host = transfer_of(&step->call->op()) == Transfer::to_host;
+  step->copy = state_.backend->begin_copy(to.data, from.data, to.bytes(), to_host);
+  return ok_status();
+}
+
+bool GraphRun::is_of_copy(const Step& step) const {
+  if (step.kind != StepKind::wait) return step.kind == StepKind::copy;
+  const Arg& argument = graph_.node(step.node).args[0];
+  const NodeId begun = argument.is(ArgKind::value) ? alias_->launch_of(argument.as_value()) : NodeId();
+  return begun && starts_transfer(graph_.op_info(begun));
 }
 
 }  // namespace sg

@@ -6,6 +6,7 @@ const char* split_text(Split why) {
   switch (why) {
     case Split::none: return "nothing";
     case Split::collective: return "collectives";
+    case Split::copy: return "copies to the host and back";
     case Split::body: return "calls of bodies";
     case Split::number: return "numbers for the host";
     case Split::data: return "numbers and sizes that the data decides";

@@ -1,7 +1,7 @@
 // Which runs of neighbouring items are recorded as one thing to launch: the longest that nothing splits.
 //
 // An item is a step of a graph, or a group of steps that run as one. What cannot be part of a recording splits:
-// collectives and their waits, calls of bodies, numbers for the host, what hangs on numbers of the data, ops for which
+// collectives, copies to the host and back, and the waits for both, calls of bodies, numbers for the host, what hangs on numbers of the data, ops for which
 // the host takes part.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace sg {
 
-enum class Split : uint8_t { none, collective, body, number, data, host };
+enum class Split : uint8_t { none, collective, copy, body, number, data, host };
 const char* split_text(Split why);  // "numbers for the host"
 
 struct Segment {

@@ -16,7 +16,7 @@
 namespace sg::cuda {
 
 CudaBackend::CudaBackend(std::unique_ptr<Device> device, const BackendOptions& options, std::unique_ptr<Lt> lt)
-    : device_(std::move(device)), options_(options), lt_(std::move(lt)) {
+    : device_(std::move(device)), options_(options), lt_(std::move(lt)), copies_(*device_) {
   const char* interpret = std::getenv("SG_CUDA_INTERPRET");
   if (interpret && *interpret == '1') chains_.why = "SG_CUDA_INTERPRET says so";
   else chains_.maker = CodeMaker::find(&chains_.why);
@@ -59,6 +59,15 @@ Status CudaBackend::download(std::byte* to, const std::byte* from, int64_t bytes
         cuMemcpyDtoHAsync_v2(to, reinterpret_cast<CUdeviceptr>(from), static_cast<size_t>(bytes), device_->stream()));
   return device_->synchronize();
 }
+
+uint64_t CudaBackend::begin_copy(std::byte* to, const std::byte* from, int64_t bytes, bool to_host) {
+  Result<uint64_t> number = copies_.begin(to, from, bytes, to_host);
+  if (number.ok()) return *number;
+  device_->note(number.error());
+  return copies_.begun();
+}
+
+void CudaBackend::end_copy(uint64_t number) { device_->note(copies_.end(number)); }
 
 void CudaBackend::copy(const Tensor& to, const Tensor& from) {
   if (to.elements() == 0) return;

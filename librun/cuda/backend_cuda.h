@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "librun/backend_plugin.h"
+#include "librun/cuda/copy_streams.h"
 #include "librun/cuda/device.h"
 
 namespace sg::cuda {
@@ -31,6 +32,8 @@ class CudaBackend : public Backend {
   void reset_scratch() override;
   Status upload(std::byte* to, const std::byte* from, int64_t bytes) override;
   Status download(std::byte* to, const std::byte* from, int64_t bytes) override;
+  uint64_t begin_copy(std::byte* to, const std::byte* from, int64_t bytes, bool to_host) override;
+  void end_copy(uint64_t number) override;
   void copy(const Tensor& to, const Tensor& from) override;
   void fill(const Tensor& to, Scalar value) override;
   void each(const char* kernel, const void* args, int64_t count) override;
@@ -57,6 +60,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<Device> device_;
   BackendOptions options_;
   std::unique_ptr<Lt> lt_;
+  CopyStreams copies_;
   std::vector<std::byte*> scratch_;  // of this call
   std::map<std::vector<std::byte>, std::byte*> tables_;
   ThreadTeam host_team_{1};
