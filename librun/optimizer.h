@@ -4,10 +4,12 @@
 //   adamw:lr=1e-3,betas=0.9:0.999,eps=1e-8,wd=0.01              torch.optim.AdamW
 // Every key may be left out: it then has PyTorch's default. `betas=0.9,0.999` is understood too.
 //
-// Arithmetic  in f32, element by element: the same bits whatever the threads. f64 parameters are updated in f64.
+// Arithmetic  in f32, element by element (work/update.h): the same bits whatever the threads, and on a device. f64
+//             parameters are updated in f64.
 // State       (moments, and an f32 copy of parameters that are narrower than f32, so that small updates are not lost)
-//             is kept here, apart from the graph. Updates read and write the run's own memory of the parameters, never
-//             a file.
+//             is kept here, apart from the graph, in memory of who computes. Updates read and write the run's own memory
+//             of the parameters, never a file.
+// Aliases     A gradient may be a view of parameters: all are what the step left when the first is updated.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +17,12 @@
 #include <vector>
 
 #include "librun/inputs.h"
+#include "librun/memory.h"
 #include "librun/outputs.h"
 
 namespace sg {
 
+class Backend;
 class ThreadTeam;
 
 struct OptimizerOptions {
@@ -39,26 +43,36 @@ class Optimizer {
   // shape.
   static Result<Optimizer> make(const Graph& graph, const OptimizerOptions& options);
 
-  // After a step: parameters and gradients through `values`. Parameters without a gradient stay as they are.
-  Status update(const RunValues& values, ThreadTeam* team = nullptr);
+  // After a step: parameters and gradients through `values`. Parameters without a gradient stay as they are. With a
+  // backend `values` lie in its memory, and it is not waited for; it has to outlive the optimizer.
+  Status update(const RunValues& values, ThreadTeam* team = nullptr, Backend* backend = nullptr);
 
   size_t parameter_count() const { return parameters_.size(); }
-  int64_t state_bytes() const { return memory_.bytes(); }
+  std::vector<size_t> inputs() const;  // of the graph, that it updates
+  int64_t state_bytes() const;
 
  private:
   struct Parameter {
     size_t input;
     ValueId gradient;
+    Tensor value, slope;         // of this step
     std::byte* state = nullptr;  // taken at the first update: [moments][elements], then the master copy
     bool has_master = false;
   };
   Optimizer(const Graph& graph, const OptimizerOptions& options) : graph_(&graph), options_(options) {}
-  Status take_state(const Tensor& value, Parameter* parameter);
+  int64_t moments() const;
+  void begin_update(const RunValues& values);
+  std::vector<Parameter*> aliased();
+  Status keep_aliased(ThreadTeam& team, Backend* backend, TensorMemory* memory);
+  Status take_state(Backend* backend, Parameter* parameter);
+  template <class Fn>
+  void with_rule(const Parameter& parameter, const Fn& fn) const;
 
   const Graph* graph_;
   OptimizerOptions options_;
   std::vector<Parameter> parameters_;
   TensorMemory memory_;
+  std::vector<Arena> device_memory_;
   uint64_t steps_ = 0;
   double beta1_power_ = 1, beta2_power_ = 1;
 };

@@ -155,6 +155,46 @@ graph rank *
   CHECK(w[0] != 0);
 }
 
+TEST_CASE("gradients that are views of parameters are read before any is written") {
+  Job job = parse(R"(sg 1.0 job "t" world 1
+graph rank *
+  param %w : f32[2, 2] "w"
+  param %v : f32[2, 2] "v"
+  param %u : f32[2, 2] "u"
+  backward -
+    %gw = aten.t(%w) : f32[2, 2] stride [1, 2]
+  grad %gw of %w
+  grad %w of %v
+  grad %u of %u
+)");
+  const Graph& graph = job.programs[0]->graph;
+  auto optimizer = Optimizer::make(graph, *parse_optimizer("sgd:lr=1"));
+  REQUIRE(optimizer.ok());
+  const int64_t shape[] = {2, 2};
+  float w[4] = {1, 2, 3, 5}, v[4] = {10, 20, 30, 40}, u[4] = {1, 2, 3, 4};
+  RunValues values{
+      [&](ValueId id) {
+        const std::string_view name = graph.name(id);
+        Tensor t = make_tensor(reinterpret_cast<std::byte*>(name == "v" ? v : name == "u" ? u : w), DType::f32, shape);
+        return name == "gw" ? swap_axes(t, 0, 1) : t;
+      },
+      {}};
+  REQUIRE(optimizer->update(values).ok());
+  CHECK(std::vector<float>(w, w + 4) == std::vector<float>{0, -1, 1, 0});
+  CHECK(std::vector<float>(v, v + 4) == std::vector<float>{9, 18, 27, 35});
+  CHECK(std::vector<float>(u, u + 4) == std::vector<float>{0, 0, 0, 0});
+}
+
+TEST_CASE("a parameter that nobody gave, as nothing reads it, is passed over") {
+  Job job = trained_job("f32");
+  const Graph& graph = job.programs[0]->graph;
+  auto optimizer = Optimizer::make(graph, *parse_optimizer("adamw"));
+  REQUIRE(optimizer.ok());
+  RunValues none{[](ValueId) { return Tensor(); }, {}};
+  REQUIRE(optimizer->update(none).ok());
+  CHECK((optimizer->parameter_count() == 0 && optimizer->inputs().empty() && optimizer->state_bytes() == 0));
+}
+
 TEST_CASE("an optimizer that cannot be is refused with the reason") {
   auto error_of = [](std::string_view text) {
     Job job = parse(text);

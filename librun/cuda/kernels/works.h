@@ -6,6 +6,7 @@
 #include "librun/work/pool.h"
 #include "librun/work/resample.h"
 #include "librun/work/search.h"
+#include "librun/work/update.h"
 
 namespace sg::cuda {
 
@@ -49,6 +50,10 @@ SG_WORK(work_move_elements, work::MoveElements)
 SG_WORK(work_search, work::Search<double>)
 SG_WORK(work_search_whole, work::Search<int64_t>)
 SG_WORK(work_one_hot, work::OneHot)
+SG_WORK(work_sgd, work::Update<work::Sgd<float>>)
+SG_WORK(work_sgd_f64, work::Update<work::Sgd<double>>)
+SG_WORK(work_adamw, work::Update<work::AdamW<float>>)
+SG_WORK(work_adamw_f64, work::Update<work::AdamW<double>>)
 
 #undef SG_WORK
 

@@ -1,0 +1,208 @@
+// Optimizer: one update, on the threads of the rank or on its device. Both run the rules of work/update.h.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "librun/backend.h"
+#include "librun/cpu/fill.h"
+#include "librun/element.h"
+#include "librun/optimizer.h"
+#include "librun/thread_team.h"
+#include "librun/work/update.h"
+
+namespace sg {
+namespace {
+
+// Element offsets of a strided tensor, in row-major order.
+class PlaceWalk {
+ public:
+  PlaceWalk(const Tensor& t, int64_t first) : t_(t) {
+    for (size_t d = static_cast<size_t>(t.rank); d-- > 0; first /= t.shape[d]) {
+      index_[d] = first % t.shape[d];
+      place_ += index_[d] * t.stride[d];
+    }
+  }
+  int64_t place() const { return place_; }
+  void next() {
+    for (size_t d = static_cast<size_t>(t_.rank); d-- > 0;) {
+      place_ += t_.stride[d];
+      if (++index_[d] < t_.shape[d]) return;
+      place_ -= index_[d] * t_.stride[d];
+      index_[d] = 0;
+    }
+  }
+
+ private:
+  const Tensor& t_;
+  std::array<int64_t, kMaxRank> index_{};
+  int64_t place_ = 0;
+};
+
+// Elements [begin, end) on the processor, their types known when this is compiled.
+template <class P, class G, class Rule>
+void update_part(const Tensor& value, const Tensor& gradient, const work::RuleState<Rule>& given, int64_t begin,
+                 int64_t end) {
+  using T = typename Rule::Number;
+  const work::RuleState<Rule> state = given;  // of this loop alone, so that no store can change it
+  if (value.is_contiguous() && gradient.is_contiguous()) {
+    P* places = value.as<P>();
+    const G* slopes = gradient.as<G>();
+    for (int64_t i = begin; i < end; ++i)
+      places[i] = static_cast<P>(state.next(i, static_cast<T>(places[i]), static_cast<T>(slopes[i])));
+    return;
+  }
+  PlaceWalk at(value, begin), from(gradient, begin);
+  for (int64_t i = begin; i < end; ++i, at.next(), from.next()) {
+    P* place = value.as<P>() + at.place();
+    *place = static_cast<P>(state.next(i, static_cast<T>(*place), static_cast<T>(gradient.as<G>()[from.place()])));
+  }
+}
+
+template <class Rule>
+void update_by_threads(ThreadTeam& team, const Tensor& value, const Tensor& gradient,
+                       const work::RuleState<Rule>& state) {
+  constexpr int64_t kGrain = 1 << 14;
+  team.parallel_for(state.count, kGrain, [&](int64_t begin, int64_t end) {
+    visit_floating(value.dtype, [&]<class P>() {
+      visit_floating(gradient.dtype, [&]<class G>() { update_part<P, G>(value, gradient, state, begin, end); });
+    });
+  });
+}
+
+work::Floats floats_of(const Tensor& t) {
+  using Type = work::Floats::Type;
+  work::Floats out{};
+  out.data = reinterpret_cast<unsigned char*>(t.data);
+  out.type = t.dtype == DType::f64   ? Type::f64
+             : t.dtype == DType::f32 ? Type::f32
+             : t.dtype == DType::f16 ? Type::f16
+                                     : Type::bf16;
+  const bool as_one_axis = t.is_contiguous();  // found without a division
+  out.axes = as_one_axis ? 1 : t.rank;
+  static_assert(std::size(out.shape) == kMaxRank);
+  std::ranges::copy(t.sizes(), out.shape);
+  std::ranges::copy(t.strides(), out.stride);
+  if (as_one_axis) out.shape[0] = t.elements(), out.stride[0] = 1;
+  return out;
+}
+
+template <class Rule>
+void update_on_device(Backend& backend, const Tensor& value, const Tensor& gradient,
+                      const work::RuleState<Rule>& state) {
+  const EachArgs<work::Update<Rule>> args{state.count, {floats_of(value), floats_of(gradient), state}};
+  backend.each(Rule::kName, &args, args.count);
+}
+
+}  // namespace
+
+int64_t Optimizer::moments() const {
+  return options_.kind == OptimizerOptions::Kind::adamw ? 2 : options_.momentum != 0 ? 1 : 0;
+}
+
+void Optimizer::begin_update(const RunValues& values) {
+  ++steps_;
+  beta1_power_ *= options_.beta1;
+  beta2_power_ *= options_.beta2;
+  for (Parameter& parameter : parameters_) {
+    parameter.value = values.tensor(graph_->inputs()[parameter.input].value);
+    parameter.slope = values.tensor(parameter.gradient);
+  }
+  std::erase_if(parameters_, [](const Parameter& p) { return p.value.is_none(); });  // nobody gave what nothing reads
+}
+
+// Parameters whose gradient lies where the update writes, but for those whose every element is its own gradient.
+std::vector<Optimizer::Parameter*> Optimizer::aliased() {
+  struct Range {
+    const std::byte *begin, *end;
+  };
+  auto range_of = [](const Tensor& t) { return Range{t.data, t.data + extent_bytes(t)}; };
+  std::vector<Range> written;
+  for (const Parameter& parameter : parameters_) written.push_back(range_of(parameter.value));
+  std::ranges::sort(written, {}, &Range::begin);  // inputs do not overlap
+  std::vector<Parameter*> out;
+  for (Parameter& parameter : parameters_) {
+    const Tensor &value = parameter.value, &slope = parameter.slope;
+    if (same_view(slope, value)) continue;
+    const Range read = range_of(slope);
+    auto next = std::ranges::upper_bound(written, read.begin, {}, &Range::end);
+    if (read.begin < read.end && next != written.end() && next->begin < read.end) out.push_back(&parameter);
+  }
+  return out;
+}
+
+// Such gradients are copied before anything is written.
+Status Optimizer::keep_aliased(ThreadTeam& team, Backend* backend, TensorMemory* memory) {
+  for (Parameter* parameter : aliased()) {
+    const Tensor slope = parameter->slope;
+    if (backend) {
+      parameter->slope = backend->scratch(slope.dtype, slope.sizes());
+      backend->copy(parameter->slope, slope);
+    } else {
+      SG_ASSIGN(std::byte * copy, memory->take(slope.bytes()));
+      parameter->slope = make_tensor(copy, slope.dtype, slope.sizes());
+      cpu::copy(team, parameter->slope, slope);
+    }
+  }
+  return ok_status();
+}
+
+// Of the rule: what it needs besides an element's own numbers.
+template <class Fn>
+void Optimizer::with_rule(const Parameter& parameter, const Fn& fn) const {
+  auto run = [&]<class T>(const auto& rule) {
+    const int64_t count = parameter.value.elements();
+    T* state = reinterpret_cast<T*>(parameter.state);
+    fn(work::RuleState<std::remove_cvref_t<decltype(rule)>>{
+        rule, state, parameter.has_master ? state + moments() * count : nullptr, count, steps_ == 1});
+  };
+  auto choose = [&]<class T>() {
+    const OptimizerOptions& o = options_;
+    if (o.kind == OptimizerOptions::Kind::sgd)
+      run.template operator()<T>(
+          work::Sgd<T>{T(o.lr), T(o.weight_decay), T(o.momentum), T(1 - o.dampening), o.momentum != 0, o.nesterov});
+    else
+      run.template operator()<T>(work::AdamW<T>{T(1 - o.lr * o.weight_decay), T(o.beta1), T(o.beta2), T(1 - o.beta1),
+                                                T(1 - o.beta2), T(o.eps), T(o.lr / (1 - beta1_power_)),
+                                                T(std::sqrt(1 - beta2_power_))});
+  };
+  if (parameter.value.dtype == DType::f64) choose.template operator()<double>();
+  else choose.template operator()<float>();
+}
+
+Status Optimizer::take_state(Backend* backend, Parameter* parameter) {
+  const Tensor& value = parameter->value;
+  const int64_t width = value.dtype == DType::f64 ? 8 : 4;
+  parameter->has_master = value.dtype != DType::f64 && value.dtype != DType::f32;
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(value.elements(), (moments() + parameter->has_master) * width, &bytes)) bytes = INT64_MAX;
+  auto take = [&]() -> Result<std::byte*> {
+    if (!backend) return memory_.take(bytes);
+    SG_ASSIGN(Arena memory, Arena::reserve(bytes, &backend->memory()));
+    return device_memory_.emplace_back(std::move(memory)).data();
+  };
+  auto memory = take();
+  if (memory.ok()) parameter->state = *memory;
+  else
+    memory.error().message = "--optimizer: state of " + input_title(*graph_, graph_->inputs()[parameter->input]) +
+                             ": " + memory.error().message;
+  return memory.ok() ? ok_status() : std::move(memory.error());
+}
+
+Status Optimizer::update(const RunValues& values, ThreadTeam* given, Backend* backend) {
+  ThreadTeam alone(1);
+  ThreadTeam& team = given ? *given : alone;
+  begin_update(values);
+  for (Parameter& parameter : parameters_)
+    if (steps_ == 1) SG_TRY(take_state(backend, &parameter));
+  TensorMemory copies;
+  SG_TRY(keep_aliased(team, backend, &copies));
+  for (const Parameter& parameter : parameters_)
+    with_rule(parameter, [&](const auto& state) {
+      if (backend) update_on_device(*backend, parameter.value, parameter.slope, state);
+      else update_by_threads(team, parameter.value, parameter.slope, state);
+    });
+  if (backend) backend->reset_scratch();
+  return ok_status();
+}
+
+}  // namespace sg
