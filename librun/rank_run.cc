@@ -62,33 +62,48 @@ Status RankRun::make_backend() {
 
 // The caller's tensors have twins on the device, in the same strides.
 Status RankRun::bind_on_device(std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
+  const AliasAnalysis& alias = graph_->alias();
+  std::vector<bool> written(alias.storages().size() + 1);  // by class
+  for (NodeId n : graph().nodes())
+    for (StorageId s : alias.writes(n)) written[alias.storage(s).alias_class] = true;
   inputs_.clear();
+  inputs_.resize(tensors.size());
   std::vector<Tensor> twins(tensors.begin(), tensors.end());
   for (size_t i = 0; i < twins.size(); ++i) {
     if (twins[i].is_none()) continue;
-    OnDevice& input = inputs_.emplace_back();
-    input.value = graph_->graph().inputs()[i].value;
+    OnDevice& input = inputs_[i];
+    const ValueId value = graph().inputs()[i].value;
     input.tensor = tensors[i];
-    const auto offset = bindings_.value(graph_->graph().type(input.value).offset);
+    const auto offset = bindings_.value(graph().type(value).offset);
     const int64_t first = tensors[i].elements() == 0 ? 0 : offset.value_or(0);
     const int64_t before = first * dtype_bytes(tensors[i].dtype);
     input.host = tensors[i].data - before;
     SG_ASSIGN(input.memory, Arena::reserve(before + extent_bytes(tensors[i]), &backend_->memory()));
     twins[i].data = input.memory.data() + before;
+    input.written = written[alias.storage(alias.storage_of(value)).alias_class];
   }
-  const AliasAnalysis& alias = graph_->alias();
-  std::vector<bool> written(alias.storages().size() + 1);  // by class
-  for (NodeId n : graph_->graph().nodes())
-    for (StorageId s : alias.writes(n)) written[alias.storage(s).alias_class] = true;
-  for (OnDevice& input : inputs_) input.written = written[alias.storage(alias.storage_of(input.value)).alias_class];
   SG_TRY(upload_inputs());
   return graph_->bind_inputs(twins, scalars);
 }
 
 Status RankRun::upload_inputs() {
-  for (const OnDevice& input : inputs_) SG_TRY(backend_->upload(input.memory.data(), input.host, input.memory.bytes()));
-  inputs_changed_ = false;
+  for (OnDevice& input : inputs_) {
+    if (!input.device_is_old || input.tensor.is_none()) continue;
+    SG_TRY(backend_->upload(input.memory.data(), input.host, input.memory.bytes()));
+    input.device_is_old = false;
+  }
   return ok_status();
+}
+
+void RankRun::input_changed(size_t input) {
+  if (backend_) inputs_[input].device_is_old = true;
+}
+
+Status RankRun::stored_changed(std::span<const size_t> inputs) {
+  if (!backend_) return ok_status();
+  for (size_t i : inputs) inputs_[i].host_is_old = true;
+  forget_results();  // views of inputs among them
+  return settle();
 }
 
 // Waits for the step; a fault of its data becomes the error of the node that met it.
@@ -100,33 +115,34 @@ Status RankRun::settle() {
   return run ? run->at_node(std::move(error), NodeId(static_cast<uint32_t>(fault->place))) : error;
 }
 
-// Inputs that the step has written are the caller's again.
-Status RankRun::bring_inputs() {
-  results_.assign(graph_->values().tensors.size(), Tensor());
-  result_memory_.clear();
-  for (const OnDevice& input : inputs_) {
-    if (input.written) SG_TRY(backend_->download(input.host, input.memory.data(), input.memory.bytes()));
-    results_[input.value.index] = input.tensor;
-  }
-  return ok_status();
+// What was brought is not what lies on the device any more.
+void RankRun::forget_results() { results_.assign(graph_->values().tensors.size(), Tensor()); }
+
+// The caller's tensor, as it is on the device.
+Tensor RankRun::bring_input(ValueId v) const {
+  OnDevice& input = inputs_[graph().value(v).index];
+  if (input.host_is_old) brought_ = backend_->download(input.host, input.memory.data(), input.memory.bytes());
+  if (!brought_.ok()) return {};
+  input.host_is_old = false;
+  return input.tensor;
 }
 
-const Tensor& RankRun::bring(ValueId v) const {
-  static const Tensor kNone;
-  if (v.index >= results_.size() || !brought_.ok()) return kNone;
+Tensor RankRun::bring(ValueId v) const {
+  if (v.index >= results_.size() || !brought_.ok()) return {};
+  if (is_input(v)) return bring_input(v);
   Tensor& t = results_[v.index];
   const Tensor& there = graph_->values().tensors[v.index];
   if (!t.is_none() || there.is_none()) return t;
   const int64_t bytes = extent_bytes(there);
   result_memory_.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(bytes)));
   brought_ = backend_->download(result_memory_.back().get(), there.data, bytes);
-  if (!brought_.ok()) return kNone;
+  if (!brought_.ok()) return {};
   t = there;
   t.data = result_memory_.back().get();
   return t;
 }
 
-Tensor RankRun::tensor(ValueId v) const { return backend_ ? bring(v) : result_graph().values().tensors[v.index]; }
+Tensor RankRun::tensor(ValueId v) const { return backend_ ? bring(v) : stored(v); }
 
 Status RankRun::prepare(std::vector<Unsupported>* unsupported) {
   if (options_.backends) SG_TRY(make_backend());
@@ -174,10 +190,12 @@ Status RankRun::run_step(uint64_t step) {
   wide_bindings_.forget_data();
   if (backend_) {
     backend_->begin_step(step);
-    if (inputs_changed_) SG_TRY(upload_inputs());
+    SG_TRY(upload_inputs());
     SG_TRY(graph_->run());
-    SG_TRY(settle());
-    return bring_inputs();
+    for (OnDevice& input : inputs_) input.host_is_old |= input.written;
+    forget_results();
+    result_memory_.clear();
+    return settle();
   }
   return wide_ ? run_both() : graph_->run();
 }
@@ -187,12 +205,16 @@ void RankRun::carry_buffers() {
     if (!run) continue;
     for (const Output& output : run->graph().outputs()) {
       if (output.kind != OutputKind::buffer || output.value.is_none() || output.of.is_none()) continue;
-      const Tensor from = backend_ ? tensor(output.value) : run->values().tensors[output.value.index];
-      const Tensor to = backend_ ? tensor(output.of) : run->values().tensors[output.of.index];
+      const Tensor from = run->values().tensors[output.value.index], to = run->values().tensors[output.of.index];
       bool fits = !from.is_none() && !to.is_none() && same_shape(from, to) && from.dtype == to.dtype;
       if (!fits || from.data == to.data) continue;
-      cpu::copy(team_, to, from);
-      inputs_changed_ = true;
+      if (!backend_) {
+        cpu::copy(team_, to, from);
+        continue;
+      }
+      backend_->copy(to, from);
+      inputs_[graph().value(output.of).index].host_is_old = true;
+      forget_results();
     }
   }
 }

@@ -46,19 +46,25 @@ class RankRun {
   Status reserve();
 
   // By input position; tensors in the strides of the graph, of the recorded dtype. Memory is the caller's and stays
-  // where it is; inputs that the graph writes are written.
+  // where it is; inputs that the graph writes are written, with a backend when `tensor` is asked for them.
   Status bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
   Status run_step(uint64_t step);
   // Gives buffers the values that the step's outputs of kind `buffer` have for them: what the next step begins with.
   void carry_buffers();
 
-  // The caller has changed inputs where they lie: the next step begins with them. On the processor it does anyway.
-  void inputs_changed() { inputs_changed_ = true; }
+  // The caller has changed its tensor of an input: the next step begins with it. On the processor it does anyway.
+  // REQUIRES with a backend: `tensor` was asked for it since the last step, for what the step wrote is there by then.
+  void input_changed(size_t input);
 
   // After a step, until the next. With a backend: outputs and inputs alone, brought to the host when they are asked
-  // for; none where that fails, and `brought` says why.
+  // for, inputs into the caller's tensors; none where that fails, and `brought` says why.
   Tensor tensor(ValueId v) const;
   Status brought() const { return brought_; }
+  // The same where the run has it: in memory of the backend, if there is one.
+  Tensor stored(ValueId v) const { return result_graph().values().tensors[v.index]; }
+  Backend* backend() const { return backend_.get(); }  // null = the processor
+  // The caller has changed inputs there: waits for it, and `tensor` gives what they are now.
+  Status stored_changed(std::span<const size_t> inputs);
   Scalar number(ValueId v) const { return result_graph().values().scalars[v.index]; }
 
   void set_observer(Observer* observer);
@@ -74,8 +80,10 @@ class RankRun {
   Status bind_on_device(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
   Status upload_inputs();
   Status settle();
-  Status bring_inputs();
-  const Tensor& bring(ValueId v) const;
+  void forget_results();
+  bool is_input(ValueId v) const { return graph().value(v).def.is_none(); }
+  Tensor bring_input(ValueId v) const;
+  Tensor bring(ValueId v) const;
 
   const Program& program_;
   uint32_t rank_;
@@ -92,19 +100,19 @@ class RankRun {
   RankState state_;
   std::unique_ptr<GraphRun> graph_;
 
-  // With a backend: what lies there of the caller's inputs, and what was brought back, by value.
+  // With a backend: what lies there of the caller's inputs, and what was brought back, by value. An input travels where
+  // one side is behind the other.
   struct OnDevice {
-    ValueId value;
-    std::byte* host;  // where its storage begins
-    Tensor tensor;    // the caller's
+    std::byte* host = nullptr;  // where its storage begins
+    Tensor tensor;              // the caller's; none: not given
     Arena memory;
-    bool written = false;
+    bool written = false;  // by the graph
+    bool device_is_old = true, host_is_old = false;
   };
-  std::vector<OnDevice> inputs_;
+  mutable std::vector<OnDevice> inputs_;  // by position
   mutable std::vector<Tensor> results_;
   mutable std::vector<std::unique_ptr<std::byte[]>> result_memory_;
   mutable Status brought_ = ok_status();
-  bool inputs_changed_ = false;
 
   // Numerics::f64 only
   Bindings wide_bindings_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "libgraph/human.h"
 #include "librun/agree.h"
 #include "librun/compare_sizes.h"
 #include "librun/cpu/fill.h"
@@ -220,10 +221,11 @@ Status RankSession::reload_inputs(uint64_t step) {
                        input_title(run_.graph(), run_.graph().inputs()[i]) + " has another shape than at step 0",
                    {},
                    "steps of one run have inputs of one size"};
+    const Tensor inside = run_.tensor(run_.graph().inputs()[i].value);  // with Numerics::f64 another one
+    SG_TRY(run_.brought());
     cpu::copy(run_.team(), to, from);
-    run_.inputs_changed();
-    const Tensor wide = run_.tensor(run_.graph().inputs()[i].value);
-    if (!wide.is_none() && wide.data != to.data) cpu::copy(run_.team(), wide, from);
+    if (!inside.is_none() && inside.data != to.data) cpu::copy(run_.team(), inside, from);
+    run_.input_changed(i);
   }
   return ok_status();
 }
@@ -259,18 +261,20 @@ void RankSession::note_loss() {
   ValueId v = loss_of(graph);
   if (v.is_none()) return;
   if (graph.type(v).kind != TypeKind::tensor) report_.losses.push_back(run_.number(v).to_double());
+  else if (run_.stored(v).elements() != 1) return;  // not brought from a device to find that out
   else if (auto value = number_in(run_.tensor(v))) report_.losses.push_back(*value);
 }
 
 // Of the graph as recorded, too, where results come from its twin in double.
 Status RankSession::update() {
   if (!optimizer_) return ok_status();
-  run_.inputs_changed();
   if (recorded_optimizer_) {
     const RunValues recorded{[this](ValueId v) { return run_.main_graph().values().tensors[v.index]; }, {}};
     SG_TRY(recorded_optimizer_->update(recorded, &run_.team()));
   }
-  return optimizer_->update(values_, &run_.team());
+  const RunValues stored{[this](ValueId v) { return run_.stored(v); }, {}};
+  SG_TRY(optimizer_->update(stored, &run_.team(), run_.backend()));
+  return run_.stored_changed(optimizer_->inputs());
 }
 
 Status RankSession::write_dump() {
@@ -309,8 +313,18 @@ void RankSession::note_memory() {
     bool counts = graph.inputs()[i].kind == InputKind::user && is_integral(t.dtype);
     if (counts) report_.tokens = std::max(report_.tokens, t.elements());
   }
-  if (options_.explain && speaks()) report_.explained = run_.main_graph().explain();
+  if (options_.explain && speaks()) report_.explained = explain();
   if (profile_) profile_->set_memory(run_.main_graph(), report_.pool_bytes);
+}
+
+std::vector<std::string> RankSession::explain() const {
+  std::vector<std::string> out = run_.main_graph().explain();
+  if (!optimizer_) return out;
+  const size_t count = optimizer_->parameter_count();
+  out.push_back("optimizer: " + std::to_string(count) + (count == 1 ? " parameter is" : " parameters are") +
+                " updated by " + (run_.backend() ? run_.backend()->memory().title() : "the processor") +
+                ", its state is " + human_bytes(static_cast<double>(optimizer_->state_bytes())));
+  return out;
 }
 
 void RankSession::remove_files() { written_.clear(); }

@@ -48,6 +48,7 @@ class RankSession {
   Status update();
   void note_loss();
   void note_memory();
+  std::vector<std::string> explain() const;
   bool is_due(const std::string& pattern, uint64_t step) const;
   ExpectOptions tolerance() const;
 

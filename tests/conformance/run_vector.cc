@@ -208,7 +208,7 @@ Outcome VectorRun::check(const Check& c) {
     bool equal = got == c.low || (std::isnan(got) && std::isnan(c.low));
     return equal ? Outcome{} : Outcome{Fault::value, number_text({got, 0}) + ", PyTorch " + number_text({c.low, 0})};
   }
-  Tensor t = c.of_input ? inputs_[c.index] : run_->tensor(graph().outputs()[c.index].value);
+  Tensor t = run_->tensor(c.of_input ? graph().inputs()[c.index].value : graph().outputs()[c.index].value);
   if (c.rule == Check::Rule::range || c.rule == Check::Rule::finite) {
     for (int64_t i = 0; i < t.elements(); ++i) {
       auto [re, im] = number_at(t.dtype, t.data, element_offset(t, i));

@@ -22,6 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 from harness import TRACES, skip  # noqa: E402
+from optimizer_cases import OptimizerCases  # noqa: E402
 
 EVERY = 5            # of the conformance vectors, for CI
 
@@ -480,6 +481,9 @@ class Tests:
         files = [open(at(f'dropout{step}'), 'rb').read() for step in range(3)]
         self.expect('each step drops others', len(set(files)) != 3 and 'equal files')
 
+    def optimizers(self, at):
+        OptimizerCases(self, at, safetensors).run()
+
     def conformance(self, at, every=0):
         begin = time.monotonic()
         every = str(every or self.args.every)
@@ -569,7 +573,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
-                     'long_sums', 'attention', 'dropout', 'conformance', 'lanes', 'captures'):
+                     'long_sums', 'attention', 'dropout', 'optimizers', 'conformance', 'lanes', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')

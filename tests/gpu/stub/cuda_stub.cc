@@ -7,6 +7,7 @@
 //   SG_STUB_FAIL=NAME:N      the N-th call of that function fails
 //   SG_STUB_MEMORY=BYTES     what a device has
 //   SG_STUB_KERNELS=FILE     the name of each kernel that is launched
+//   SG_STUB_TRANSFERS=FILE   each copy between host and device: "up BYTES" or "down BYTES"
 //   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
 // Modules are the kernels that are built in, or libraries of the stand-in of NVRTC. While a stream is recorded, calls
 // that would wait for it, or copy what the host may change, end the recording with an error, as the driver does.
@@ -154,6 +155,11 @@ bool fails(const char* name) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; \
   }
 
+void note_transfer(const char* direction, size_t bytes) {
+  if (const char* file = std::getenv("SG_STUB_TRANSFERS"))
+    if (std::FILE* f = std::fopen(file, "a")) std::fprintf(f, "%s %zu\n", direction, bytes), std::fclose(f);
+}
+
 // --- memory ---
 
 std::mutex memory_mutex;
@@ -264,12 +270,14 @@ STUB cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stre
 STUB cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
+  note_transfer("up", bytes);
   stream_of(stream)->add([=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
   return CUDA_SUCCESS;
 }
 STUB cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
+  note_transfer("down", bytes);
   stream_of(stream)->add([=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
   return CUDA_SUCCESS;
 }
