@@ -6,6 +6,7 @@
 //   SG_STUB_DEVICES=N        how many devices there are (1)
 //   SG_STUB_FAIL=NAME:N      the N-th call of that function fails
 //   SG_STUB_MEMORY=BYTES     what a device has
+//   SG_STUB_SLOW=NAME:MS     that kernel takes so much longer
 //   SG_STUB_KERNELS=FILE     the name of each kernel that is launched
 //   SG_STUB_TRANSFERS=FILE   each copy between host and device: "up BYTES" or "down BYTES"
 //   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
@@ -24,113 +25,25 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
-#include <functional>
 #include <map>
-#include <memory>
-#include <mutex>
-#include <set>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
+
+#include "tests/gpu/stub/stream.h"
+
+#undef cuEventElapsedTime  // the name that every driver has (librun/cuda/driver.h)
 
 namespace {
 
 using sg::cuda::HostKernel;
-
-class Stream {
- public:
-  Stream() : thread_([this] { work(); }) {}
-  ~Stream() {
-    {
-      std::lock_guard guard(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  void add(std::function<void()> job) {
-    if (is_recorded_) return recorded_.push_back(std::move(job));  // by the thread that launches
-    {
-      std::lock_guard guard(mutex_);
-      jobs_.push_back(std::move(job));
-    }
-    changed_.notify_all();
-  }
-  using Graph = std::vector<std::function<void()>>;
-  bool is_recorded() const { return is_recorded_; }
-  bool record() { return !std::exchange(is_recorded_, true); }
-  void spoil() { is_spoiled_ = true; }
-  // Null: something was done that cannot be recorded.
-  std::unique_ptr<Graph> end_recording() {
-    is_recorded_ = false;
-    auto out = std::make_unique<Graph>(std::move(recorded_));
-    recorded_.clear();
-    if (std::exchange(is_spoiled_, false)) return nullptr;
-    return out;
-  }
-  bool idle() {
-    std::lock_guard guard(mutex_);
-    return jobs_.empty() && !busy_;
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });
-  }
-
- private:
-  void work() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
-      if (jobs_.empty()) return;
-      std::function<void()> job = std::move(jobs_.front());
-      jobs_.pop_front();
-      busy_ = true;
-      lock.unlock();
-      job();
-      lock.lock();
-      busy_ = false;
-      changed_.notify_all();
-    }
-  }
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;
-  bool busy_ = false, stop_ = false, is_recorded_ = false, is_spoiled_ = false;
-  Graph recorded_;
-  std::thread thread_;
-};
+using stub::Event;
+using stub::Mark;
+using stub::Stream;
 
 // Those of this thread, which is one rank and has a device to itself.
 thread_local std::vector<Stream*> own_streams;
-
-// One recording of an event; a wait holds on to the recording that was the last when it was asked for.
-struct Mark {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool reached = false;
-  void reach() {
-    std::lock_guard guard(mutex);
-    reached = true;
-    changed.notify_all();
-  }
-  void wait() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return reached; });
-  }
-  bool is_reached() {
-    std::lock_guard guard(mutex);
-    return reached;
-  }
-};
-struct Event {
-  std::shared_ptr<Mark> mark;
-};
 
 Stream* stream_of(CUstream s) { return reinterpret_cast<Stream*>(s); }
 Event* event_of(CUevent e) { return reinterpret_cast<Event*>(e); }
@@ -158,6 +71,15 @@ bool fails(const char* name) {
 void note_transfer(const char* direction, size_t bytes) {
   if (const char* file = std::getenv("SG_STUB_TRANSFERS"))
     if (std::FILE* f = std::fopen(file, "a")) std::fprintf(f, "%s %zu\n", direction, bytes), std::fclose(f);
+}
+
+// How much longer a kernel takes than it does.
+std::chrono::milliseconds delay_of(const char* kernel) {
+  static const char* rule = std::getenv("SG_STUB_SLOW");
+  const std::string text(rule ? rule : "");
+  const size_t colon = text.find(':');
+  const bool is_meant = colon != std::string::npos && text.compare(0, colon, kernel) == 0;
+  return std::chrono::milliseconds(is_meant ? std::atol(text.c_str() + colon + 1) : 0);
 }
 
 // --- memory ---
@@ -324,8 +246,9 @@ STUB cuLaunchHostFunc(CUstream stream, CUhostFn fn, void* data) {
   return CUDA_SUCCESS;
 }
 
-STUB cuEventCreate(CUevent* event, unsigned) {
-  *event = reinterpret_cast<CUevent>(new Event);
+STUB cuEventCreate(CUevent* event, unsigned flags) {
+  FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
+  *event = reinterpret_cast<CUevent>(new Event{(flags & CU_EVENT_DISABLE_TIMING) == 0, nullptr});
   return CUDA_SUCCESS;
 }
 STUB cuEventDestroy_v2(CUevent event) {
@@ -333,6 +256,7 @@ STUB cuEventDestroy_v2(CUevent event) {
   return CUDA_SUCCESS;
 }
 STUB cuEventRecord(CUevent event, CUstream stream) {
+  FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
   auto mark = std::make_shared<Mark>();
   event_of(event)->mark = mark;
@@ -342,6 +266,15 @@ STUB cuEventRecord(CUevent event, CUstream stream) {
 STUB cuEventQuery(CUevent event) {
   const auto& mark = event_of(event)->mark;
   return !mark || mark->is_reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+STUB cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
+  FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  const Event &from = *event_of(begin), &to = *event_of(end);
+  if (!from.is_timed || !to.is_timed || !from.mark || !to.mark) return CUDA_ERROR_INVALID_HANDLE;
+  if (!from.mark->is_reached() || !to.mark->is_reached()) return CUDA_ERROR_NOT_READY;
+  *milliseconds = std::chrono::duration<float, std::milli>(to.mark->at - from.mark->at).count();
+  return CUDA_SUCCESS;
 }
 
 STUB cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
@@ -428,7 +361,11 @@ STUB cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, uns
     if (std::FILE* f = std::fopen(file, "a")) std::fprintf(f, "%s\n", kernel->name), std::fclose(f);
   auto args = std::make_shared<std::vector<unsigned char>>(kernel->args_bytes);
   std::memcpy(args->data(), parameters[0], kernel->args_bytes);  // a launch has its own copy
-  stream_of(stream)->add([kernel, x, args] { kernel->run(x, args->data()); });
+  const auto delay = delay_of(kernel->name);
+  stream_of(stream)->add([kernel, x, args, delay] {
+    std::this_thread::sleep_for(delay);
+    kernel->run(x, args->data());
+  });
   return CUDA_SUCCESS;
 }
 
