@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "librun/comm.h"
+#include "librun/device_clock.h"
 #include "librun/kernel.h"
 #include "librun/memory.h"
 #include "librun/work/work.h"
@@ -57,6 +58,7 @@ class Backend {
   virtual Result<std::unique_ptr<DeviceProgram>> compile(cpu::PointwiseProgram& program) = 0;
   // The step that runs from now on: nothing of the last one is under way.
   virtual void begin_step(uint64_t step) = 0;
+  virtual DeviceClock& clock() = 0;
   // Kernels launched from now on are for this node (Heartbeat::place).
   virtual void at(uint64_t place) = 0;
 

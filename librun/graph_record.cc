@@ -67,7 +67,7 @@ Status GraphRun::record(const Segment& segment, size_t number) {
 
 Status GraphRun::run_on_device() {
   if (items_.empty()) list_items();
-  if (runs_ == kWarmRuns) {
+  if (runs_ == kWarmRuns && !state_.observer) {  // what is recorded has no times
     std::vector<Split> splits;
     for (const Item& item : items_) splits.push_back(split_of(item));
     segments_ = plan_segments(splits, kLeastItems);
@@ -99,9 +99,11 @@ std::vector<std::string> GraphRun::explain() const {
   }
   size_t kept = 0;
   for (const Segment& s : segments_) kept += s.count;
-  out.push_back(counted(steps_.size(), "step") + ", " +
-                counted(items_.empty() ? steps_.size() : items_.size(), "item") + " after fusing");
-  if (runs_ <= kWarmRuns) out.back() += "; nothing is recorded before step " + std::to_string(kWarmRuns);
+  out.push_back(counted(steps_.size(), "step"));
+  if (!items_.empty()) out.back() += ", " + counted(items_.size(), "item") + " after fusing";
+  if (shows_nodes()) out.back() += ", each by itself, as somebody looks at it: nothing is fused or recorded";
+  else if (state_.observer) out.back() += "; nothing is recorded, as each is timed";
+  else if (runs_ <= kWarmRuns) out.back() += "; nothing is recorded before step " + std::to_string(kWarmRuns);
   else out.back() += "; " + std::to_string(kept) + " of them recorded as " + counted(segments_.size(), "segment");
   std::array<size_t, 7> splits{};
   std::array<std::string, 7> first;

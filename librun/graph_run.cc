@@ -88,7 +88,7 @@ void GraphRun::set_arena_bases() {
 
 Status GraphRun::run() {
   finish();
-  bool whole = state_.use_arena && !state_.observer;  // who looks at nodes sees each
+  const bool whole = state_.use_arena && !shows_nodes();
   if (whole && !fused_) SG_TRY(fuse());
   if (whole && state_.backend && nested_.is_none()) return run_on_device();
   auto group = groups_.begin();
@@ -104,10 +104,18 @@ Status GraphRun::run() {
   return finish_launched();
 }
 
+// Whether somebody wants to see each node by itself.
+bool GraphRun::shows_nodes() const {
+  return state_.observer && (!state_.backend || state_.observer->looks_at_results());
+}
+
 Status GraphRun::run_group(FusedGroup& group) {
-  begin_node(steps_[group.first].node);
+  const NodeId first = steps_[group.first].node;
+  begin_node(first);
+  if (state_.observer) state_.observer->before(graph_, first);
   Status status = group.on_device ? group.on_device->run() : group.program.run(team());
-  if (!status.ok()) return at_node(std::move(status.error()), steps_[group.first].node);
+  if (!status.ok()) return at_node(std::move(status.error()), first);
+  if (state_.observer) state_.observer->ran(graph_, first, group.count);
   for (size_t i = group.first; i < group.first + group.count; ++i) free_after(i);
   return ok_status();
 }
@@ -152,6 +160,7 @@ void GraphRun::begin_node(NodeId n) {
 
 // To the observer: results that lie on a device as they are there, in memory of the host.
 Status GraphRun::show_results(NodeId n) {
+  if (!state_.observer->looks_at_results()) return state_.observer->after(graph_, n, {});
   const Node& node = graph_.node(n);
   std::span<const Tensor> results(values_.tensors.data() + node.first_result.index, node.result_count);
   if (!state_.backend) return state_.observer->after(graph_, n, results);
@@ -180,8 +189,10 @@ Status GraphRun::run_step(size_t index, bool give_back) {
   if (state_.observer) state_.observer->before(graph_, step.node);
   Status status = run_by_kind(&step);
   if (!status.ok()) return at_node(std::move(status.error()), step.node);
-  if (state_.observer)
+  if (state_.observer) {
+    state_.observer->ran(graph_, step.node, 1);
     if (Status seen = show_results(step.node); !seen.ok()) return at_node(std::move(seen.error()), step.node);
+  }
   if (give_back) free_after(index);
   return ok_status();
 }

@@ -32,6 +32,10 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void before(const Graph&, NodeId) {}
+  // Nothing of it has been brought here yet. `steps`: as many ran as one, this node the first of them.
+  virtual void ran(const Graph&, NodeId, size_t /*steps*/) {}
+  // False: `after` gets no results, and on a device what is fused runs as one: its results stay there.
+  virtual bool looks_at_results() const { return true; }
   virtual Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) = 0;
   // Between the two are the nodes of the body that call `n` runs.
   virtual void enter_body(const Graph&, NodeId) {}
@@ -215,6 +219,7 @@ class GraphRun {
   Status take_memory(StorageId s, int64_t bytes);
   Status show_results(NodeId n);
   void begin_node(NodeId n);
+  bool shows_nodes() const;
 
   RankState& state_;
   const Graph& graph_;

@@ -1,5 +1,6 @@
 #include "librun/profile.h"
 
+#include <algorithm>
 #include <map>
 
 #include "libgraph/names.h"
@@ -18,11 +19,55 @@ const Arg* group_argument(const Node& node) {
 
 }  // namespace
 
-void Profile::before(const Graph&, NodeId) { began_.push_back(now()); }
+void Profile::before(const Graph&, NodeId) {
+  if (clock_) begun_at_.push_back(clock_->mark());
+  else began_.push_back(now());
+}
 
-Status Profile::after(const Graph& graph, NodeId n, std::span<const Tensor>) {
-  slices_.push_back({&graph, n, began_.back(), now()});
-  began_.pop_back();
+void Profile::ran(const Graph& graph, NodeId n, size_t steps) {
+  if (clock_) {
+    marks_.push_back({&graph, n, steps, begun_at_.back(), clock_->mark()});
+    begun_at_.pop_back();
+  } else {
+    slices_.push_back({&graph, n, steps, began_.back(), now()});
+    began_.pop_back();
+  }
+}
+
+// --- on a device ---
+
+Status Profile::begin_step(DeviceClock* clock) {
+  clock_ = clock;
+  marks_.clear();
+  SG_TRY(clock->restart());
+  step_begin_ = now();  // the device has nothing to do: it comes to the first mark at once
+  return ok_status();
+}
+
+// The innermost node that asked for it, as an index of `marks_`; their number if none did.
+size_t Profile::node_of(const DeviceClock::Span& span) const {
+  auto at = std::ranges::upper_bound(marks_, span.end, {}, &Marks::end);
+  while (at != marks_.end() && at->begin > span.begin) ++at;  // began later, within the same call
+  return static_cast<size_t>(at - marks_.begin());
+}
+
+Status Profile::end_step() {
+  if (!clock_) return ok_status();
+  SG_ASSIGN(std::vector<double> times, clock_->times());
+  auto at = [&](uint64_t mark) { return step_begin_ + times[mark]; };
+  const size_t first = slices_.size();
+  for (const Marks& m : marks_) slices_.push_back({m.graph, m.node, m.steps, at(m.begin), at(m.end)});
+  for (const DeviceClock::Span& span : clock_->spans()) {
+    const Stretch time{at(span.begin), at(span.end)};
+    const size_t i = node_of(span);
+    const bool has_node = i < marks_.size();
+    if (span.kind == DeviceClock::Span::Kind::collective) {
+      if (has_node) slices_[first + i].flights.push_back(time);
+    } else {
+      copies_.push_back({span.kind, span.bytes, time,
+                         has_node ? std::string(marks_[i].graph->label(marks_[i].node)) : std::string()});
+    }
+  }
   return ok_status();
 }
 
@@ -45,12 +90,20 @@ void Profile::write_slice(JsonWriter* json, const Slice& s) const {
   begin_event(json, "X", s.graph->op_name(s.node), kNodeTrack, s.begin);
   json->key("dur").floating(s.end - s.begin).key("cat").string(name_of(node.phase));
   json->key("args").begin_object().key("node").string(s.graph->label(s.node));
+  if (s.steps > 1) json->key("fused").natural(s.steps);
   if (!node.module.is_none()) json->key("module").string(pool.strings[node.module]);
   if (!node.source.is_none()) {
     const Source& source = pool.sources[node.source];
     json->key("source").string(std::string(pool.strings[source.file]) + ":" + std::to_string(source.line));
   }
   json->end_object().end_object();
+}
+
+// Of the collective that is waited for: as a device did it, else from the end of its launch to that of its wait.
+Profile::Stretch Profile::flight_of(const Slice& launch, const Slice& wait) const {
+  if (launch.flights.empty()) return {launch.end, wait.end};
+  const ValueId result = wait.graph->node(wait.node).args[0].as_value();
+  return launch.flights[std::min<size_t>(wait.graph->value(result).index, launch.flights.size() - 1)];
 }
 
 // From each launch to the next wait for a value of its memory, which is named by the argument's own launch.
@@ -67,9 +120,10 @@ void Profile::write_collectives(JsonWriter* json) const {
     const Slice& from = *launch->second;
     const Arg* group = group_argument(from.graph->node(from.node));
     size_t track = kFirstGroupTrack + (group ? group->as_group().index : 0);
-    begin_event(json, "X", from.graph->op_name(from.node), track, from.end);
+    const Stretch flight = flight_of(from, s);
+    begin_event(json, "X", from.graph->op_name(from.node), track, flight.begin);
     json->key("dur")
-        .floating(s.end - from.end)
+        .floating(flight.end - flight.begin)
         .key("args")
         .begin_object()
         .key("node")
@@ -83,6 +137,19 @@ void Profile::write_collectives(JsonWriter* json) const {
   }
 }
 
+size_t Profile::copy_track() const { return kFirstGroupTrack + job_.groups.size(); }
+
+void Profile::write_copies(JsonWriter* json) const {
+  for (const Copy& copy : copies_) {
+    const bool is_up = copy.kind == DeviceClock::Span::Kind::upload;
+    begin_event(json, "X", is_up ? "upload" : "download", copy_track(), copy.time.begin);
+    json->key("dur").floating(copy.time.end - copy.time.begin).key("cat").string("copy");
+    json->key("args").begin_object().key("bytes").integer(copy.bytes);
+    if (!copy.node.empty()) json->key("node").string(copy.node);
+    json->end_object().end_object();
+  }
+}
+
 void Profile::write_events(JsonWriter* json) const {
   auto name_track = [&](std::string_view what, size_t track, std::string_view name) {
     begin_event(json, "M", what, track, 0);
@@ -92,8 +159,10 @@ void Profile::write_events(JsonWriter* json) const {
   name_track("thread_name", kNodeTrack, "nodes");
   for (size_t g = 0; g < job_.groups.size(); ++g)
     name_track("thread_name", kFirstGroupTrack + g, "group " + std::string(job_.pool->strings[job_.groups[g].axis]));
+  if (!copies_.empty()) name_track("thread_name", copy_track(), "copies");
   for (const Slice& s : slices_) write_slice(json, s);
   write_collectives(json);
+  write_copies(json);
   std::map<uint32_t, double> at;
   for (const Slice& s : slices_)
     if (s.graph == outermost_) at.emplace(s.node.index, s.begin);

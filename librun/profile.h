@@ -2,6 +2,10 @@
 //
 // One process a rank. Tracks: the nodes; one a communicator group, with a slice from each launch to the end of its wait
 // and an arrow between the two; the bytes alive, as planned. The modules and source lines are arguments of the slices.
+//
+// On a device times are those of its streams (device_clock.h): a node, or what is fused and begins with it, lasts from
+// when the stream came to it to when it was through with it, a collective that the device does by itself from its first
+// byte to its last, and one track more has what went up and down.
 #pragma once
 
 #include <chrono>
@@ -19,21 +23,47 @@ class Profile : public Observer {
   Profile(const Job& job, uint32_t rank, Clock::time_point start) : job_(job), rank_(rank), start_(start) {}
 
   void before(const Graph& graph, NodeId n) override;
-  Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
+  void ran(const Graph& graph, NodeId n, size_t steps) override;
+  bool looks_at_results() const override { return false; }
+  Status after(const Graph&, NodeId, std::span<const Tensor>) override { return ok_status(); }
+  // Around each step, on a device, which has settled at the end of it. Times are that clock's then.
+  Status begin_step(DeviceClock* clock);
+  Status end_step();
   // Bytes alive by schedule position of the outermost graph.
   void set_memory(const GraphRun& graph, int64_t pool_bytes);
 
   void write_events(JsonWriter* json) const;
 
  private:
+  struct Stretch {
+    double begin, end;  // microseconds since the start
+  };
   struct Slice {
     const Graph* graph;
     NodeId node;
-    double begin, end;  // microseconds since the start
+    size_t steps;  // that ran as one, from this node on
+    double begin, end;
+    std::vector<Stretch> flights = {};  // of the collectives that it launches, by result, where a device does them
+  };
+  struct Marks {  // of a node, until the end of its step
+    const Graph* graph;
+    NodeId node;
+    size_t steps;
+    uint64_t begin, end;
+  };
+  struct Copy {
+    DeviceClock::Span::Kind kind;
+    int64_t bytes;
+    Stretch time;
+    std::string node;  // that asked for it; empty = none
   };
   double now() const { return std::chrono::duration<double, std::micro>(Clock::now() - start_).count(); }
   void write_slice(JsonWriter* json, const Slice& slice) const;
   void write_collectives(JsonWriter* json) const;
+  void write_copies(JsonWriter* json) const;
+  size_t copy_track() const;
+  Stretch flight_of(const Slice& launch, const Slice& wait) const;
+  size_t node_of(const DeviceClock::Span& span) const;
   void begin_event(JsonWriter* json, std::string_view phase, std::string_view name, size_t track, double at) const;
 
   const Job& job_;
@@ -41,6 +71,11 @@ class Profile : public Observer {
   Clock::time_point start_;
   std::vector<double> began_;  // of nodes under way: bodies nest
   std::vector<Slice> slices_;
+  DeviceClock* clock_ = nullptr;    // null = the processor
+  double step_begin_ = 0;           // when the clock was restarted
+  std::vector<uint64_t> begun_at_;  // marks of nodes under way
+  std::vector<Marks> marks_;        // of this step, by their end
+  std::vector<Copy> copies_;
   const Graph* outermost_ = nullptr;
   std::vector<std::pair<NodeId, int64_t>> live_bytes_;
 };

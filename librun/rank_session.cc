@@ -232,6 +232,7 @@ Status RankSession::reload_inputs(uint64_t step) {
 
 Status RankSession::run_step(uint64_t step) {
   SG_TRY(reload_inputs(step));
+  if (profile_ && run_.backend()) SG_TRY(profile_->begin_step(&run_.backend()->clock()));
   auto begin = Profile::Clock::now();
   SG_TRY(run_.run_step(step));
   seconds_ = std::chrono::duration<double>(Profile::Clock::now() - begin).count();
@@ -239,7 +240,8 @@ Status RankSession::run_step(uint64_t step) {
   SG_TRY(answer(step));
   SG_TRY(run_.brought());
   run_.carry_buffers();
-  return update();
+  SG_TRY(update());
+  return profile_ ? profile_->end_step() : ok_status();
 }
 
 Status RankSession::answer(uint64_t step) {

@@ -59,6 +59,14 @@ void ObserverList::before(const Graph& graph, NodeId n) {
   for (Observer* o : list_) o->before(graph, n);
 }
 
+void ObserverList::ran(const Graph& graph, NodeId n, size_t steps) {
+  for (Observer* o : list_) o->ran(graph, n, steps);
+}
+
+bool ObserverList::looks_at_results() const {
+  return std::ranges::any_of(list_, [](const Observer* o) { return o->looks_at_results(); });
+}
+
 Status ObserverList::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
   for (Observer* o : list_) SG_TRY(o->after(graph, n, results));
   return ok_status();

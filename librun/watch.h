@@ -18,6 +18,8 @@ class ObserverList : public Observer {
   void add(Observer* observer) { list_.push_back(observer); }
   bool empty() const { return list_.empty(); }
   void before(const Graph& graph, NodeId n) override;
+  void ran(const Graph& graph, NodeId n, size_t steps) override;
+  bool looks_at_results() const override;
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
   void enter_body(const Graph& graph, NodeId n) override;
   void leave_body() override;

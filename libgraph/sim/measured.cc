@@ -127,6 +127,7 @@ MeasuredStep measure_run(std::vector<TraceEvent> events) {
   std::map<int64_t, std::vector<const TraceEvent*>> nodes;  // by rank
   for (size_t i = 0; i < events.size(); ++i) {
     const TraceEvent& e = events[i];
+    if (e.category == "copy") continue;  // within its node
     const OpInfo* op = find_op(e.name);
     if (e.track != kNodeTrack) {  // of a group: from launch to wait
       std::string kind(op ? communication_kind(op->name) : e.name);

@@ -45,8 +45,10 @@ Status CudaBackend::upload(std::byte* to, const std::byte* from, int64_t bytes) 
   SG_TRY(device_->touch());
   if (bytes == 0) return ok_status();
   const Driver& driver = device_->driver();
+  const uint64_t begin = device_->clock().mark();
   SG_CU(driver,
         cuMemcpyHtoDAsync_v2(reinterpret_cast<CUdeviceptr>(to), from, static_cast<size_t>(bytes), device_->stream()));
+  device_->clock().add({DeviceClock::Span::Kind::upload, bytes, begin, device_->clock().mark()});
   return device_->synchronize();
 }
 
@@ -55,8 +57,10 @@ Status CudaBackend::download(std::byte* to, const std::byte* from, int64_t bytes
   SG_TRY(device_->touch());
   if (bytes == 0) return ok_status();
   const Driver& driver = device_->driver();
+  const uint64_t begin = device_->clock().mark();
   SG_CU(driver,
         cuMemcpyDtoHAsync_v2(to, reinterpret_cast<CUdeviceptr>(from), static_cast<size_t>(bytes), device_->stream()));
+  device_->clock().add({DeviceClock::Span::Kind::download, bytes, begin, device_->clock().mark()});
   return device_->synchronize();
 }
 

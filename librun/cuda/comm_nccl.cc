@@ -66,7 +66,10 @@ class NcclCommunicator : public CommunicatorOver {
     SG_CU(device_.driver(), cuEventRecord(arrived_, device_.stream()));
     SG_CU(device_.driver(), cuStreamWaitEvent(channel.stream, arrived_, 0));
     const NcclRank by{nccl_, device_, rank(), options_.deterministic};
+    const uint64_t begin = device_.clock().mark_in(channel.stream);
     SG_TRY(issue_collective(by, call, members, channel, &flight.staging));
+    const int64_t bytes = call.output.is_none() ? call.input.bytes() : call.output.bytes();
+    device_.clock().add({DeviceClock::Span::Kind::collective, bytes, begin, device_.clock().mark_in(channel.stream)});
     SG_TRY(flights_.started(std::move(flight), channel.stream));
     return ticket;
   }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "librun/cuda/clock.h"
 #include "librun/cuda/driver.h"
 #include "librun/cuda/kernels/view.h"
 #include "librun/kernel.h"
@@ -55,6 +56,7 @@ class Device {
   MemorySource& host_memory() { return host_memory_; }
   std::string name() const { return name_; }
   std::string identity() const { return identity_; }  // equal for one GPU, whatever process sees it
+  StreamClock& clock() { return clock_; }
 
   // Launches `blocks` blocks of a kernel (kernels/block.h) on the stream; none when `blocks` is 0.
   template <class Args>
@@ -107,6 +109,7 @@ class Device {
   CUcontext context_ = nullptr;
   CUmodule module_ = nullptr;
   CUstream stream_ = nullptr;
+  StreamClock clock_{*this};
   CachedMemory memory_, host_memory_;
   Fault* fault_ = nullptr;  // in memory that both see, as is
   uint64_t* step_ = nullptr;

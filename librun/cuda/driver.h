@@ -7,6 +7,10 @@
 
 #include "libgraph/result.h"
 
+// The header means a newer function by this name, which older drivers lack.
+#undef cuEventElapsedTime
+extern "C" CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end);
+
 // What of the driver is called. tests/gpu has a stand-in for each.
 // clang-format off
 #define SG_CUDA_FUNCTIONS(X)                                                                                         \
@@ -16,6 +20,7 @@
   X(cuMemFree_v2) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2)                  \
   X(cuMemcpyAsync) X(cuMemcpyDtoDAsync_v2) X(cuMemsetD8Async) X(cuStreamCreate) X(cuStreamDestroy_v2) X(cuStreamSynchronize)           \
   X(cuStreamQuery) X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventRecord) X(cuEventQuery) X(cuEventDestroy_v2)        \
+  X(cuEventElapsedTime)                                                                                               \
   X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch)                    \
   X(cuGraphExecDestroy) X(cuGraphDestroy)                                                                             \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel) X(cuGetErrorName) X(cuGetErrorString)

@@ -23,6 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 from harness import TRACES, skip  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
+from profile_cases import ProfileCases  # noqa: E402
 
 EVERY = 5            # of the conformance vectors, for CI
 
@@ -484,6 +485,9 @@ class Tests:
     def optimizers(self, at):
         OptimizerCases(self, at, safetensors).run()
 
+    def profiles(self, at):
+        ProfileCases(self, at).run()
+
     def conformance(self, at, every=0):
         begin = time.monotonic()
         every = str(every or self.args.every)
@@ -573,7 +577,8 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
-                     'long_sums', 'attention', 'dropout', 'optimizers', 'conformance', 'lanes', 'captures'):
+                     'long_sums', 'attention', 'dropout', 'optimizers', 'profiles',
+                     'conformance', 'lanes', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')
