@@ -65,6 +65,7 @@ class ProfileCases:
         if self.tests.args.stub:
             self.nodes()
             self.lanes('NCCL', ['--comm', 'nccl'])
+            self.slow_collective()
             self.failures()
         else:
             print('SKIPPED slow kernels, NCCL between GPUs and failing events in profiles: their stand-in makes them')
@@ -122,6 +123,16 @@ class ProfileCases:
             lows = [e for e in events if e[0] == NODES and e[2] == 'low']
             after = [(s[3:5], k[3:5]) for s, k in zip(sums, lows) if s[4] > k[4]]
             self.expect(f'{name}: it ends before the kernel beside it', after and str(after))
+
+    def slow_collective(self):
+        """A sum that takes long in the stream of its group is long there; a node beside it is not, and the wait is."""
+        ranks = self.profile('a slow collective', 'overlapped.txt', ['--comm', 'nccl', '--deterministic'],
+                             {'SG_STUB_SLOW': f'reduce_slots:{SLOW_MS}'})
+        for rank, events in ranks.items():
+            length = lambda track, node: [e[4] - e[3] for e in events if e[0] == track and e[2] == node]
+            flights, beside, waits = length(GROUPS, 'sum'), length(NODES, 'low'), length(NODES, 'ws')
+            short = min(flights) < 1000 * SLOW_MS or max(beside) > 1000 * SLOW_MS or min(waits) < 500 * SLOW_MS
+            self.expect(f'a slow collective, rank {rank}', short and f'{flights}, {beside}, {waits}')
 
     def simulated(self):
         """A profile of a device is one that sg-sim reads."""
