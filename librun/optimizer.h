@@ -7,8 +7,8 @@
 // Arithmetic  in f32, element by element (work/update.h): the same bits whatever the threads, and on a device. f64
 //             parameters are updated in f64.
 // State       (moments, and an f32 copy of parameters that are narrower than f32, so that small updates are not lost)
-//             is kept here, apart from the graph, in memory of who computes. Updates read and write the run's own memory
-//             of the parameters, never a file.
+//             is kept here, apart from the graph, in memory of who computes. Updates read and write the run's own
+//             memory of the parameters, never a file.
 // Aliases     A gradient may be a view of parameters: all are what the step left when the first is updated.
 #pragma once
 
