@@ -262,7 +262,7 @@ Status GraphRun::run_copy(Step* step) {
   const Tensor& from = step->call->params()[0].tensor;
   const bool alike = to.dtype == from.dtype && to.conjugate == from.conjugate && to.is_dense() &&
                      std::ranges::equal(to.strides(), from.strides());
-  if (!alike || to.elements() == 0 || state_.observer) return run_kernel(step);
+  if (!alike || to.elements() == 0 || shows_nodes()) return run_kernel(step);
   const bool to_host = transfer_of(&step->call->op()) == Transfer::to_host;
   step->copy = state_.backend->begin_copy(to.data, from.data, to.bytes(), to_host);
   return ok_status();

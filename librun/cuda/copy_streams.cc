@@ -30,8 +30,11 @@ Result<uint64_t> CopyStreams::begin(std::byte* to, const std::byte* from, int64_
   under_way_.emplace(number, event);
   SG_CU(driver, cuEventRecord(event, device_.stream()));
   SG_CU(driver, cuStreamWaitEvent(stream, event, 0));
+  const uint64_t begin = device_.clock().mark_in(stream);
   SG_CU(driver, cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
                               static_cast<size_t>(bytes), stream));
+  using Kind = DeviceClock::Span::Kind;
+  device_.clock().add({to_host ? Kind::download : Kind::upload, bytes, begin, device_.clock().mark_in(stream)});
   SG_CU(driver, cuEventRecord(event, stream));
   return number;
 }

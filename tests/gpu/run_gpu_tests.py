@@ -22,6 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 from harness import TRACES, skip  # noqa: E402
+from copy_cases import CopyCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
 from profile_cases import ProfileCases  # noqa: E402
 
@@ -488,6 +489,9 @@ class Tests:
     def profiles(self, at):
         ProfileCases(self, at).run()
 
+    def copies(self, at):
+        CopyCases(self, at).run()
+
     def conformance(self, at, every=0):
         begin = time.monotonic()
         every = str(every or self.args.every)
@@ -577,7 +581,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
-                     'long_sums', 'attention', 'dropout', 'optimizers', 'profiles',
+                     'long_sums', 'attention', 'dropout', 'optimizers', 'profiles', 'copies',
                      'conformance', 'lanes', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)

@@ -6,7 +6,7 @@
 //   SG_STUB_DEVICES=N        how many devices there are (1)
 //   SG_STUB_FAIL=NAME:N      the N-th call of that function fails
 //   SG_STUB_MEMORY=BYTES     what a device has
-//   SG_STUB_SLOW=NAME:MS     that kernel takes so much longer
+//   SG_STUB_SLOW=NAME:MS     that kernel takes so much longer; memcpy: copies between the host's memory and the device's
 //   SG_STUB_KERNELS=FILE     the name of each kernel that is launched
 //   SG_STUB_TRANSFERS=FILE   each copy between host and device: "up BYTES" or "down BYTES"
 //   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
@@ -186,7 +186,10 @@ STUB cuMemFreeHost(void* block) {
 
 STUB cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
-  stream_of(stream)->add([=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
+  stream_of(stream)->add([=] {
+    std::this_thread::sleep_for(delay_of("memcpy"));
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
+  });
   return CUDA_SUCCESS;
 }
 STUB cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
@@ -236,6 +239,7 @@ STUB cuStreamQuery(CUstream stream) {
   return stream_of(stream)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 STUB cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
   std::shared_ptr<Mark> mark = event_of(event)->mark;
   if (mark) stream_of(stream)->add([mark] { mark->wait(); });
