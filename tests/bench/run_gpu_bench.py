@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""run_gpu_bench.py --bin BIN [--traces DIR] [--python PYTHON] [--rounds K]: GPT-2 124M steps on this machine's GPU, here and in PyTorch.
+"""run_gpu_bench.py --bin BIN [--python PYTHON] [--rounds K] [--only TEXT] [--traces DIR]: training steps on this machine's GPU, here and in PyTorch.
 
-Forward, loss and backward; both run in turns, K rounds; medians, and their ratio. PYTHON needs a torch that sees the GPU; without one
-only ours is timed, and that is said. Memory: planned (arena and inputs) beside PyTorch's allocated peak.
+The steps are those of gpu_models.py: PYTHON captures each with tools/capture (--fake, on the processor), and runs it on the GPU eagerly,
+compiled, and compiled with CUDA graphs; sg-run runs the capture. Both in turns, K rounds; medians, and their ratio. Beside them: memory
+(planned arena and inputs; PyTorch's allocated peak), how busy the GPU is in our profile, and of H100 and H200 the share of their peak
+in bf16 that the step's products take. Without a torch only the stored captures of GPT-2 are timed, and without one that sees the
+GPU only ours; both are said. SG_BENCH_SIZE=small is for trying the script out.
 """
 import argparse
 import json
@@ -13,41 +16,122 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
-#        name                      capture                        batch length dtype
-CASES = [('GPT-2 124M 4 x 64 f32', 'shape/gpt2-124m-b4t64', 4, 64, 'f32'),
-         ('GPT-2 124M 32 x 1024 bf16', 'shape/gpt2-124m-b32t1024-amp', 32, 1024, 'bf16')]
+ROOT = os.path.dirname(os.path.dirname(HERE))
+TRACES = os.path.normpath(os.path.join(ROOT, '..', 'shared', 'traces'))
+#        title                        model       optimizer  rows    stored capture
+CASES = [('GPT-2 124M 4 x 64 f32', 'gpt2_f32', False, 256, 'shape/gpt2-124m-b4t64'),
+         ('GPT-2 124M 32 x 1024 bf16', 'gpt2', False, 32768, 'shape/gpt2-124m-b32t1024-amp'),
+         ('GPT-2 124M 32 x 1024 bf16, AdamW', 'gpt2', True, 32768, ''),
+         ('Llama 1B 2 x 8192 bf16', 'llama', False, 16384, ''),
+         ('64 experts, 16384 rows, bf16', 'experts', False, 16384, '')]
 MODES = ('eager', 'compile', 'graphs')
-WARM_UP = 3
+WARM_UP, STEPS = 3, 10
+PEAK_BF16 = {'H100': 989e12, 'H200': 989e12}    # a second, dense
 
 
-def run(command, timeout=600):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+def run(command, timeout=600, **more):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, **more)
     return done.returncode, done.stdout, done.stderr
 
 
-def ours(tool, graph):
-    status, out, err = run([tool('sg-run'), graph, '--init', 'seed:0', '--backend', 'cuda', '--steps',
-                            str(WARM_UP + 10), '--json'])
-    if status != 0:
-        return f'exit {status}: {err.strip()[-300:]}'
-    report = json.loads(out)
-    rank = report['ranks'][0]
-    return {'seconds': report['step_seconds'][WARM_UP:], 'memory': rank['arena_bytes'] + rank['input_bytes']}
+class Bench:
+    def __init__(self, args, folder):
+        self.args, self.folder, self.failed = args, folder, 0
+        status, out, _ = run([args.python, '-c', 'import torch; print(torch.__version__, torch.cuda.is_available() and torch.cuda.get_device_name())'])
+        self.has_torch = status == 0
+        self.device = out.split(maxsplit=1)[1].strip() if status == 0 else 'False'
+        self.sees_gpu = self.device != 'False'
+        print(f'PyTorch {out.strip()}' if self.sees_gpu else 'NOT RUN beside PyTorch: no torch that sees a GPU', flush=True)
 
+    def tool(self, name):
+        return os.path.join(self.args.bin, name)
 
-def peer(python, batch, length, dtype, mode):
-    status, out, err = run([python, os.path.join(HERE, 'peer_gpu.py'), '--batch', str(batch), '--length', str(length),
-                            '--dtype', dtype, '--mode', mode])
-    return json.loads(out.splitlines()[-1]) if status == 0 else f'exit {status}: {err.strip()[-300:]}'
+    def graph(self, model, stored):
+        """The file, or why there is none."""
+        capture, out = os.path.join(self.folder, model), os.path.join(self.folder, model + '.sg')
+        if os.path.exists(out):
+            return out, ''
+        source = os.path.join(self.args.traces, stored, 'step.json.gz')
+        if self.has_torch:
+            env = {**os.environ, 'PYTHONPATH': os.path.join(ROOT, 'tools', 'capture'), 'CUDA_VISIBLE_DEVICES': ''}
+            status, _, err = run([self.args.python, '-m', 'stepgraph_capture', f'{HERE}/gpu_models.py:{model}', '--fake', '-o', capture], env=env)
+            if status != 0:
+                return None, f'its capture: {err.strip()[-300:]}'
+            source = os.path.join(capture, 'step.json')
+        elif not stored or not os.path.exists(source):
+            return None, 'no torch to capture it with'
+        status, _, err = run([self.tool('sg-import'), '-q', source, '-o', out])
+        return (out, '') if status == 0 else (None, err.strip())
 
+    def ours(self, graph, optimizer, *more):
+        update = ['--optimizer', 'adamw:lr=1e-4'] if optimizer else []
+        status, out, err = run([self.tool('sg-run'), graph, '--init', 'seed:0', '--backend', 'cuda', '--steps',
+                                str(WARM_UP + STEPS), '--json', *update, *more])
+        if status != 0:
+            return f'exit {status}: {err.strip()[-300:]}'
+        report = json.loads(out)
+        rank = report['ranks'][0]
+        return {'seconds': report['step_seconds'][WARM_UP:], 'memory': rank['arena_bytes'] + rank['input_bytes']}
 
-def line(name, rounds, tokens, memory, against=None):
-    times = [statistics.median(r['seconds']) for r in rounds]
-    ratio = f'  {statistics.median(t / o for t, o in zip(times, against)):5.2f} x our time' if against else ''
-    middle = statistics.median(times)
-    print(f'  {name:18} {middle * 1e3:9.2f} ms ({min(times) * 1e3:.2f}..{max(times) * 1e3:.2f})  {tokens / middle:9.0f} tok/s  {memory / 2**20:8.0f} MiB{ratio}', flush=True)
-    return times
+    def peer(self, model, optimizer, mode):
+        status, out, err = run([self.args.python, os.path.join(HERE, 'peer_gpu.py'), '--model', model, '--mode', mode,
+                                *(['--optimizer'] if optimizer else [])])
+        return json.loads(out.splitlines()[-1]) if status == 0 else f'exit {status}: {err.strip()[-300:]}'
+
+    def busy(self, graph):
+        """The share of the last profiled step's time in which some stream of the GPU works."""
+        path = os.path.join(self.folder, 'profile.json')
+        if isinstance(self.ours(graph, False, '--profile', path), str):
+            return None
+        with open(path, encoding='utf-8') as f:
+            slices = sorted((e['ts'], e['ts'] + e['dur']) for e in json.load(f)['traceEvents'] if e['ph'] == 'X' and e['cat'] != 'step')
+        works, until = 0.0, slices[0][0]
+        for begin, end in slices:
+            works += max(end - max(begin, until), 0)
+            until = max(until, end)
+        return works / (until - slices[0][0])
+
+    def flops(self, graph):
+        status, out, _ = run([self.tool('sg-stat'), graph, '--json'])
+        return json.loads(out)['flops'] if status == 0 else None
+
+    def line(self, name, rounds, rows, memory, against=None):
+        times = [statistics.median(r['seconds']) for r in rounds]
+        ratio = f'  {statistics.median(t / o for t, o in zip(times, against)):5.2f} x our time' if against else ''
+        middle = statistics.median(times)
+        print(f'  {name:18} {middle * 1e3:9.2f} ms ({min(times) * 1e3:.2f}..{max(times) * 1e3:.2f})  {rows / middle:9.0f} rows/s  {memory / 2**20:8.0f} MiB{ratio}', flush=True)
+        return times
+
+    def case(self, title, model, optimizer, rows, stored):
+        print(title, flush=True)
+        graph, problem = self.graph(model, stored)
+        first = self.ours(graph, optimizer) if graph else problem
+        if isinstance(first, str):
+            print(f'  NOT RUN: {first}')
+            self.failed += 1
+            return
+        mine, theirs = [], {mode: [] for mode in MODES}
+        for _ in range(self.args.rounds):
+            mine.append(self.ours(graph, optimizer))
+            for mode in MODES if self.sees_gpu else ():
+                theirs[mode].append(self.peer(model, optimizer, mode))
+        times = self.line('sg-run', mine, rows, mine[0]['memory'])
+        self.shares(graph, statistics.median(times))
+        for mode, rounds in theirs.items():
+            problem = next((r for r in rounds if isinstance(r, str)), None)
+            if problem:
+                print(f'  PyTorch {mode}: NOT RUN: {problem}')
+            elif rounds:
+                self.line(f'PyTorch {mode}', rounds, rows, rounds[0]['peak_bytes'], times)
+
+    def shares(self, graph, seconds):
+        said, flops, busy = [], self.flops(graph), self.busy(graph)
+        peak = next((p for name, p in PEAK_BF16.items() if name in self.device), None)
+        if flops:
+            said.append(f'{flops / seconds / 1e12:.1f} Tflop/s' + (f', {flops / seconds / peak:.1%} of the peak' if peak else ''))
+        if busy:
+            said.append(f'the GPU is busy for {busy:.1%} of a profiled step')
+        print('  ' + '; '.join(said), flush=True)
 
 
 def main():
@@ -56,36 +140,14 @@ def main():
     parser.add_argument('--traces', default=TRACES)
     parser.add_argument('--python', default=sys.executable)
     parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--only', default='', help='cases whose title contains this')
     args = parser.parse_args()
-    tool = lambda name: os.path.join(args.bin, name)
-    status, out, _ = run([args.python, '-c',
-                          'import torch; print(torch.__version__, torch.version.cuda, torch.cuda.get_device_name())'])
-    print(f'PyTorch: {out.strip()}' if status == 0 else 'NOT RUN beside PyTorch: no torch that sees a GPU')
-    has_torch, failed = status == 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        for name, capture, batch, length, dtype in CASES:
-            print(name)
-            graph = os.path.join(folder, 'step.sg')
-            status, _, err = run([tool('sg-import'), '-q', os.path.join(args.traces, capture, 'step.json.gz'), '-o',
-                                  graph])
-            first = ours(tool, graph) if status == 0 else err.strip()
-            if isinstance(first, str):
-                print(f'  NOT RUN: {first}')
-                failed += 1
-                continue
-            mine, theirs = [], {mode: [] for mode in MODES}
-            for _ in range(args.rounds):
-                mine.append(ours(tool, graph))
-                for mode in MODES if has_torch else ():
-                    theirs[mode].append(peer(args.python, batch, length, dtype, mode))
-            against = line('sg-run', mine, batch * length, mine[0]['memory'])
-            for mode, rounds in theirs.items():
-                problem = next((r for r in rounds if isinstance(r, str)), None)
-                if problem:
-                    print(f'  PyTorch {mode}: NOT RUN: {problem}')
-                elif rounds:
-                    line(f'PyTorch {mode}', rounds, batch * length, rounds[0]['peak_bytes'], against)
-    return 1 if failed else 0
+        bench = Bench(args, folder)
+        for case in CASES:
+            if args.only in case[0]:
+                bench.case(*case)
+    return 1 if bench.failed else 0
 
 
 if __name__ == '__main__':

@@ -14,17 +14,20 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 traces=$root/../shared/traces
 most_kib=40960
+build=${SG_BUILD:-$root/build}
 
 pack() {
   local out=$1 folder
   folder=$(mktemp -d)
   local to=$folder/stepgraph/tree
   mkdir -p "$to/build/bin" "$to/build/lib" "$to/build/tests" "$folder/stepgraph/shared/traces"
-  cp "$root"/build/bin/{sg-run,sg-import,sg-print,sg-stat,compare_oracle} "$to/build/bin/" || return 1
-  cp -r "$root/build/lib/stepgraph" "$to/build/lib/" || return 1
-  cp "$root/build/tests/run_vectors" "$to/build/tests/" || return 1
+  cp "$build"/bin/{sg-run,sg-import,sg-print,sg-stat,compare_oracle} "$to/build/bin/" || return 1
+  cp -r "$build/lib/stepgraph" "$to/build/lib/" || return 1
+  cp "$build/tests/run_vectors" "$to/build/tests/" || return 1
   mkdir -p "$to/tests/conformance"
-  cp -r "$root"/tests/{gpu,numeric,bench} "$to/tests/"
+  cp -r "$root"/tests/{gpu,numeric,bench} "$root/tests/harness.py" "$to/tests/"
+  mkdir -p "$to/tools"
+  cp -r "$root/tools/capture" "$to/tools/"
   cp -r "$root"/tests/conformance/{vectors,listed.txt} "$to/tests/conformance/"
   for part in single multi shape/gpt2-124m-b4t64 shape/gpt2-124m-b32t1024-amp shape/llama3-1b-b2t8192-bf16; do
     [ -e "$traces/$part" ] || continue
@@ -61,11 +64,11 @@ done
 mkdir -p "$out"
 failed=0
 
-if [ ! -e "$root/build/lib/stepgraph/libsg_backend_cuda.so" ]; then
+if [ ! -e "$build/lib/stepgraph/libsg_backend_cuda.so" ]; then
   [ -z "$stub" ] || { echo "a dry run needs what was built" >&2; exit 5; }
   make -C "$root" PRESET=cuda BUILD=build >&2 || { echo "the build failed" >&2; exit 5; }
 fi
-bin=$root/build/bin
+bin=$build/bin
 
 # Where torch's packages keep the CUDA libraries.
 library_folders() {
@@ -120,8 +123,8 @@ say "    $(uname -sr), $(nproc) cores"
 say "    $name"
 say "    $(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo "from a bundle")"
 
-cases=("$python" "$here/run_gpu_tests.py" --bin "$bin" --vectors "$root/build/tests/run_vectors")
-vectors=("$root/build/tests/run_vectors" --backend cuda --listed "$root/tests/conformance/listed.txt" --listed "$root/tests/gpu/listed.txt")
+cases=("$python" "$here/run_gpu_tests.py" --bin "$bin" --vectors "$build/tests/run_vectors")
+vectors=("$build/tests/run_vectors" --backend cuda --listed "$root/tests/conformance/listed.txt" --listed "$root/tests/gpu/listed.txt")
 if [ -n "$stub" ]; then
   part "The same cases as in CI" 480 "${cases[@]}" --stub "$stub" --every 97 --only same_bits
   part "Chains and recorded segments" 240 "${cases[@]}" --stub "$stub" --only recording
@@ -141,18 +144,18 @@ printf 'sg 1.0 world 1\ngroup @all [0]\ngraph rank *\n  input %%x : f32[8, 3] "x
 sed 's/world 1/world 2/; s/\[0\]/[0 1]/' "$out/.one.txt" > "$out/.two.txt"
 part "NCCL with one rank" 60 "$bin/sg-run" "$out/.one.txt" --init seed:0 --backend cuda --comm nccl
 part "NCCL between two processes on one GPU" 90 bash -c \
-  "for r in 0 1; do RANK=\$r WORLD_SIZE=2 NCCL_HOSTID=host\$r SG_CUDA_SHARE=1 '$bin/sg-run' '$out/.two.txt' --init seed:0 --backend cuda --comm nccl --timeout 60 --rendezvous '$out/.meet' & done; wait -n && wait -n"
+  "rank() { RANK=\$1 WORLD_SIZE=2 NCCL_HOSTID=host\$1 SG_CUDA_SHARE=1 '$bin/sg-run' '$out/.two.txt' --init seed:0 --backend cuda --comm nccl --timeout 60 --rendezvous '$out/.meet'; }; rank 1 & other=\$!; rank 0 && wait \$other"
 rm -f "$out/.one.txt" "$out/.two.txt"
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 [ "$gpus" -ge 2 ] || not_run "NCCL between GPUs (this machine has $gpus)."
 
 bench=("$python" "$root/tests/bench/run_gpu_bench.py" --bin "$bin" --python "$python" --traces "$traces")
 if [ -n "$stub" ]; then
-  part "The benchmark's options" 40 "${bench[@]}" --help
+  SG_BENCH_SIZE=small part "The benchmark, in small" 240 "${bench[@]}" --rounds 1
 else
-  part "Beside PyTorch" 620 "${bench[@]}"
+  part "Beside PyTorch" 700 "${bench[@]}"
 fi
 say
-say "Took $SECONDS seconds. Not part of this script: Llama and mixture-of-experts steps beside PyTorch, tokens a second with an optimizer."
+say "Took $SECONDS seconds."
 [ -z "$stub" ] || rm -rf "$SG_CUDA_CACHE"
 exit $failed
