@@ -29,9 +29,10 @@ struct Digest {
       std::memcpy(&word, bytes, 8);
       add(word);
     }
+    if (size == 0) return;
     uint64_t rest = 0;
     std::memcpy(&rest, bytes, size);
-    if (size) add(rest);
+    add(rest);
   }
 };
 

@@ -132,7 +132,7 @@ void Hub::carry() {
     }
     poll(fds.data(), fds.size(), static_cast<int>(std::chrono::milliseconds(pulse).count()));
     char rings[64];
-    while (read(bell_[0].fd(), rings, sizeof rings) == sizeof rings) {
+    while (::read(bell_[0].fd(), rings, sizeof rings) == sizeof rings) {
     }
   }
 }
@@ -140,7 +140,7 @@ void Hub::carry() {
 void Hub::wake() {
   const char ring = 0;
   // A bell that is full is ringing.
-  [[maybe_unused]] const ssize_t n = write(bell_[1].fd(), &ring, 1);
+  [[maybe_unused]] const ssize_t n = ::write(bell_[1].fd(), &ring, 1);
 }
 
 void Hub::look_at_lines() {
