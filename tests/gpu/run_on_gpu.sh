@@ -150,7 +150,9 @@ gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 [ "$gpus" -ge 2 ] || not_run "NCCL between GPUs (this machine has $gpus)."
 
 bench=("$python" "$root/tests/bench/run_gpu_bench.py" --bin "$bin" --python "$python" --traces "$traces")
-if [ -n "$stub" ]; then
+if [ -n "$stub" ] && ! "$python" -c 'import torch' 2>/dev/null; then
+  not_run "the benchmark, in small: there is no torch to capture its models with."
+elif [ -n "$stub" ]; then
   SG_BENCH_SIZE=small part "The benchmark, in small" 240 "${bench[@]}" --rounds 1
 else
   part "Beside PyTorch" 700 "${bench[@]}"
