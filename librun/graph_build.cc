@@ -149,7 +149,7 @@ bool GraphRun::has_static_type(ValueId v) const {
   const Type& type = graph_.type(v);
   if (type.kind == TypeKind::integer || type.kind == TypeKind::boolean || type.kind == TypeKind::floating)
     return is_static_number(v);
-  if (type.kind != TypeKind::tensor) return type.kind == TypeKind::none || type.kind == TypeKind::opaque;
+  if (type.kind != TypeKind::tensor) return type.kind == TypeKind::opaque || !holds_number(type);
   auto known = [&](Expr e) { return e.is_none() || state_.bindings->value(e).has_value(); };
   return std::ranges::all_of(type.shape, known) && std::ranges::all_of(type.stride, known) && known(type.offset) &&
          slots_[alias_->storage_of(v).index].is_static;
@@ -203,9 +203,7 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
       if (a.is(ArgKind::expr)) is_static &= state_.bindings->value(a.as_expr()).has_value();
     });
   step->is_static = is_static;
-  step->gives_numbers = !is_static || !alias_->binds(n).empty();
-  for (uint32_t i = 0; i < node.result_count; ++i)
-    step->gives_numbers |= graph_.type(node.result(i)).kind != TypeKind::tensor;
+  step->gives_numbers = !is_static || !alias_->binds(n).empty() || has_number(n);
   step->call = std::make_unique<KernelCall>(*op, state_.kernels);
   step->has_open_sizes = !op->has(kHigherOrder) && has_open_sizes(graph_, n);
   if (op->has(kWait)) return step->kind = StepKind::wait, true;

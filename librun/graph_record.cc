@@ -36,9 +36,16 @@ Status GraphRun::run_item_watched(size_t i) {
   return ok_status();
 }
 
+// For the host. What is left out, a gradient that nobody wants, is none.
+bool GraphRun::holds_number(const Type& type) const {
+  if (type.kind == TypeKind::list)
+    return std::ranges::any_of(type.elements, [&](TypeId t) { return holds_number(graph_.pool().types[t]); });
+  return type.kind != TypeKind::tensor && type.kind != TypeKind::none;
+}
+
 bool GraphRun::has_number(NodeId n) const {
   for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
-    if (graph_.type(graph_.node(n).result(i)).kind != TypeKind::tensor) return true;
+    if (holds_number(graph_.type(graph_.node(n).result(i)))) return true;
   return false;
 }
 

@@ -191,6 +191,7 @@ class GraphRun {
   void list_items();
   Split split_of(const Item& item) const;
   bool has_number(NodeId n) const;
+  bool holds_number(const Type& type) const;
   Status record(const Segment& segment, size_t number);
 
   // graph_run.cc
