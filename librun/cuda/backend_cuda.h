@@ -93,6 +93,7 @@ inline Tensor in_rows(KernelCall& call, const Tensor& t) {
 
 // Kernels by family, for the table in kernels.cc.
 std::span<const KernelRow> matmul_kernels();  // grouped; the others come by Backend::multiply
+std::span<const KernelRow> attention_kernels();
 std::span<const KernelRow> row_kernels();
 std::span<const KernelRow> index_kernels();
 std::span<const KernelRow> other_kernels();

@@ -99,7 +99,7 @@ Table build_table() {
     if (Kernel kernel = find_cpu_kernel(op)) table.emplace(op, kernel);
   for (auto family : {cpu::upsample_kernels(), cpu::pool_kernels()})  // by work, too
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
-  for (auto family : {matmul_kernels(), row_kernels(), index_kernels(), other_kernels(), random_kernels(),
+  for (auto family : {matmul_kernels(), attention_kernels(), row_kernels(), index_kernels(), other_kernels(), random_kernels(),
                       channel_kernels(), convolution_kernels(), search_kernels()})
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   return table;

@@ -20,177 +20,15 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+from graphs import (  # noqa: E402
+    ATTENTION, BY_HOST, COLLECTIVES, DROPOUT, LONG_SUMS, MASKED, PICK, RECORDED, SAME_BITS)
 from harness import TRACES, skip  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
 from profile_cases import ProfileCases  # noqa: E402
 
 EVERY = 5            # of the conformance vectors, for CI
-
-# Every kind of collective, sums whose bits depend on their order, and one of a strided tensor.
-COLLECTIVES = '''sg 1.0 world 4
-group @all [0 1 2 3]
-group @pair [0 2] [1 3]
-graph rank *
-  input %x : f32[8, 3] "x"
-  input %h : bf16[8, 3] "h"
-  input %n : i64[4] "n"
-  %gathered = _c10d_functional.all_gather_into_tensor(%x, 2, @pair)             : f32[16, 3]
-  %reduced  = _c10d_functional.all_reduce(%x, "avg", @all)                      : f32[8, 3]
-  %halves   = _c10d_functional.all_reduce(%h, "sum", @all)                      : bf16[8, 3]
-  %most     = _c10d_functional.all_reduce(%n, "max", @all)                      : i64[4]
-  %shard    = _c10d_functional.reduce_scatter_tensor(%x, "sum", 4, @all)        : f32[2, 3]
-  %routed   = _c10d_functional.all_to_all_single(%n, [1, 1, 1, 1], [1, 1, 1, 1], @all) : i64[4]
-  %first    = _c10d_functional.broadcast(%x, 1, @pair)                          : f32[8, 3]
-  %turned   = aten.t(%x)                                                        : f32[3, 8] stride [1, 3]
-  %strided  = _c10d_functional.all_reduce(%turned, "sum", @pair)                : f32[3, 8] stride [1, 3]
-  %w4 = _c10d_functional.wait_tensor(%first)    : f32[8, 3]
-  %w0 = _c10d_functional.wait_tensor(%gathered) : f32[16, 3]
-  %w3 = _c10d_functional.wait_tensor(%routed)   : i64[4]
-  %w1 = _c10d_functional.wait_tensor(%reduced)  : f32[8, 3]
-  %w5 = _c10d_functional.wait_tensor(%halves)   : bf16[8, 3]
-  %w6 = _c10d_functional.wait_tensor(%most)     : i64[4]
-  %w2 = _c10d_functional.wait_tensor(%shard)    : f32[2, 3]
-  %w7 = _c10d_functional.wait_tensor(%strided)  : f32[3, 8] stride [1, 3]
-  output %w0
-  output %w1
-  output %w2
-  output %w3
-  output %w4
-  output %w5
-  output %w6
-  output %w7
-'''
-
-# Ops whose bits are those of the processor: pointwise chains over all kinds of elements, moves, whole sums, products of integers.
-SAME_BITS = '''sg 1.0
-graph rank *
-  input %a : f32[6, 5] "a"
-  input %b : bf16[6, 5] "b"
-  input %i : i64[6, 5] "i"
-  %wide  = aten._to_copy(%b, dtype=f32)      : f32[6, 5]
-  %s     = aten.silu(%a)                     : f32[6, 5]
-  %m     = aten.mul.Tensor(%s, %wide)        : f32[6, 5]
-  %g     = aten.gelu(%m)                     : f32[6, 5]
-  %t     = aten.tanh(%g)                     : f32[6, 5]
-  %e     = aten.exp(%t)                      : f32[6, 5]
-  %h     = aten.add.Tensor(%b, %b)           : bf16[6, 5]
-  %hs    = aten.sigmoid(%h)                  : bf16[6, 5]
-  %turn  = aten.t(%e)                        : f32[5, 6] stride [1, 5]
-  %solid = aten.clone(%turn, memory_format=contiguous_format) : f32[5, 6]
-  %both  = aten.cat([%e, %a], 1)             : f32[6, 10]
-  %rest  = aten.remainder.Scalar(%i, 7)      : i64[6, 5]
-  %sum   = aten.sum.dim_IntList(%rest, [1])  : i64[6]
-  %ti    = aten.t(%rest)                     : i64[5, 6] stride [1, 5]
-  %prod  = aten.mm(%rest, %ti)               : i64[6, 6]
-  %low   = aten.tril(%prod, -1)              : i64[6, 6]
-  %order, %place = aten.sort(%a, 1, true)    : f32[6, 5], i64[6, 5]
-  %rows  = aten.embedding(%a, %place)        : f32[6, 5, 5]
-  output %e
-  output %hs
-  output %solid
-  output %both
-  output %sum
-  output %low
-  output %order
-  output %place
-  output %rows
-'''
-
-# Draws that are new in each step, and a number for the host in the middle: recorded in two segments.
-RECORDED = '''sg 1.0
-graph rank *
-  input %a : f32[6, 5] "a"
-  %r1 = aten.rand_like(%a)             : f32[6, 5] stream 1
-  %m1 = aten.mul.Tensor(%a, %r1)       : f32[6, 5]
-  %f1 = aten.flip(%m1, [1])            : f32[6, 5]
-  %t1 = aten.tril(%f1)                 : f32[6, 5]
-  %s1 = aten.sum(%t1)                  : f32[]
-  %n  = aten._local_scalar_dense(%s1)  : float
-  %m2 = aten.mul.Tensor(%m1, %n)       : f32[6, 5]
-  %r2 = aten.bernoulli.p(%m2, 0.5)     : f32[6, 5] stream 2
-  %m3 = aten.mul.Tensor(%m2, %r2)      : f32[6, 5]
-  %c  = aten.cumsum(%m3, 1)            : f32[6, 5]
-  %d  = aten.triu(%c, 1)               : f32[6, 5]
-  %e  = aten.roll(%d, [1], [0])        : f32[6, 5]
-  output %e
-'''
-
-# Sums that several blocks share: of columns, of rows, of all there is; gradients of a norm's parameters.
-LONG_SUMS = '''sg 1.0
-graph rank *
-  input %x : f32[3, 700, 45] "x"
-  input %h : bf16[9000, 2] "h"
-  input %w : f32[45] "w"
-  %columns = aten.sum.dim_IntList(%x, [0, 1])
-  %means   = aten.mean.dim(%x, [0, 1], true)
-  %all     = aten.sum(%x)
-  %turned  = aten.t(%h)
-  %rows    = aten.mean.dim(%turned, [1])
-  %few     = aten.sum.dim_IntList(%x, [1, 2])
-  %y, %mean, %rstd = aten.native_layer_norm(%x, [45], %w, %w, 1e-5)
-  %dx, %dw, %db    = aten.native_layer_norm_backward(%y, %x, [45], %mean, %rstd, %w, %w, [true, true, true])
-  output %columns
-  output %means
-  output %all
-  output %rows
-  output %few
-  output %dx
-  output %dw
-  output %db
-'''
-
-# Attention of bf16, forward and backward: more rows than a tile, and rows that are cut off.
-ATTENTION = '''sg 1.0
-graph rank *
-  input %q : bf16[2, 4, 150, DEPTH] "q"
-  input %k : bf16[2, 4, KEYS, DEPTH] "k"
-  input %v : bf16[2, 4, KEYS, DEPTH] "v"
-  input %g : bf16[2, 4, 150, DEPTH] "g"
-  %o, %l = aten._scaled_dot_product_flash_attention_for_cpu(%q, %k, %v, 0.0, CAUSAL)
-  %dq, %dk, %dv = aten._scaled_dot_product_flash_attention_for_cpu_backward(%g, %q, %k, %v, %o, %l, 0.0, CAUSAL)
-  output %o
-  output %l
-  output %dq
-  output %dk
-  output %dv
-'''
-
-# Attention that drops weights, other ones at each step: what the way back knows of it lies on the device.
-DROPOUT = '''sg 1.0
-graph rank *
-  input %q : f32[2, 4, 20, 8] "q"
-  %e = aten.exp(%q)
-  %o, %l, %cq, %ck, %mq, %mk, %rng, %unused, %d = aten._scaled_dot_product_flash_attention(%e, %q, %q, 0.3, true)  stream 1
-  %g = aten.cos(%o)
-  %s = aten.detach(%rng)
-  %dq, %dk, %dv = aten._scaled_dot_product_flash_attention_backward(%g, %e, %q, %q, %o, %l, none, none, %mq, %mk, 0.3, true, %s, %unused)
-  output %o
-  output %dq
-  output %dk
-  output %dv
-  output %s
-'''
-
-# An op that the host computes.
-BY_HOST = '''sg 1.0
-graph rank *
-  input %a : f32[6, 5] "a"
-  %s = aten.tanh(%a)                                    : f32[6, 5]
-  %v = aten.view(%s, [1, 1, 6, 5])                      : f32[1, 1, 6, 5]
-  %c = aten.im2col(%v, [2, 2], [1, 1], [0, 0], [1, 1])  : f32[1, 4, 20]
-  %t = aten.tanh(%c)                                    : f32[1, 4, 20]
-  output %t
-'''
-
-PICK = '''sg 1.0
-graph rank *
-  input %w : f32[6, 5] "a"
-  input %i : i64[6, 5] "i"
-  %rows = aten.embedding(%w, %i) : f32[6, 5, 5]
-  output %rows
-'''
 
 
 def safetensors(path, tensors):
@@ -472,6 +310,20 @@ class Tests:
                 os.remove(log)
                 self.expect(f'attention {depth} by tiles', len(names) != 4 and str(names))
 
+    def masked(self, at):
+        rng = random.Random(3)
+        noise = lambda *shape: ('F32', shape, struct.pack(f'<{math.prod(shape)}f', *(rng.gauss(0, 1) for _ in range(math.prod(shape)))))
+        rows = [[rng.randrange(3) for _ in range(7)] for _ in range(3)] + [[0] * 7, [1] * 7]
+        safetensors(at('masked.safetensors'), {'q': noise(1, 2, 5, 8), 'k': noise(1, 2, 7, 8),
+                                               'n': ('I64', (5, 7), struct.pack('<35q', *sum(rows, [])))})
+        with open(at('masked.txt'), 'w', encoding='utf-8') as f:
+            f.write(MASKED)
+        run = [self.tool('sg-run'), '-q', at('masked.txt'), '--inputs', at('masked.safetensors')]
+        status, text = self.run([*run, '--outputs', at('masked.out')])
+        self.expect('queries that see nothing: the processor', status and f'exit {status}: {text}')
+        status, text = self.run([*run, '--backend', 'cuda', '--expect', at('masked.out'), '--rtol', '1e-5', '--atol', '1e-6'])
+        self.expect('queries that see nothing', status and f'exit {status}: {text}')
+
     def dropout(self, at):
         with open(at('dropout.txt'), 'w', encoding='utf-8') as f:
             f.write(DROPOUT)
@@ -581,8 +433,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
-                     'long_sums', 'attention', 'dropout', 'optimizers', 'profiles', 'copies',
-                     'conformance', 'lanes', 'captures'):
+                     'long_sums', 'attention', 'masked', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance', 'lanes', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')

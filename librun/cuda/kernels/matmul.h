@@ -107,7 +107,10 @@ struct SumScores {
   SG_FN double operator()(double a, double b) const { return a + b; }
 };
 
-SG_FN double exp_score(const View& v, double x) { return v.element == Element::f64 ? ::exp(x) : math::exp_core(x); }
+SG_FN double exp_score(const View& v, double x) {
+  if (x == -math::infinity()) return 0;  // exp_core stays above it: a row that sees nothing has to add up to 0
+  return v.element == Element::f64 ? ::exp(x) : math::exp_core(x);
+}
 
 SG_KERNEL(attention_weights, ScoreArgs) {
   const int64_t queries = args.scores.shape[1], keys = args.scores.shape[2];

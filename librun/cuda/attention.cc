@@ -1,0 +1,278 @@
+// Attention of the backend: by tiles (kernels/flash.h), or by products and a kernel for the weights.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "librun/cpu/attention.h"
+#include "librun/cuda/attention_heads.h"
+#include "librun/cuda/backend_cuda.h"
+#include "librun/cuda/kernels/flash.h"
+#include "librun/cuda/kernels/matmul_args.h"
+
+namespace sg::cuda {
+namespace {
+
+constexpr int64_t kScoreBytes = int64_t{256} << 20;  // of scores at a time: as many heads as fit
+
+class AttentionCall {
+ public:
+  AttentionCall(KernelCall& call, const cpu::Attention& a) : call_(call), a_(a) {
+    sum_type_ = a.query.dtype == DType::f64 ? DType::f64 : DType::f32;
+  }
+
+  enum class Use : uint8_t { raw, weights, delta, narrow_weights, narrow_delta };
+
+  // fn(heads) for runs of heads whose scores fit.
+  template <class Fn>
+  Status for_heads(const Fn& fn) const {
+    for (int64_t batch = 0; batch < a_.batch(); ++batch)
+      for (int64_t first = 0; first < a_.heads(); first += together())
+        SG_TRY(fn(Heads{batch, first, std::min(together(), a_.heads() - first), 0, a_.query.dim(2)}));
+    return ok_status();
+  }
+
+  // Scores of a run of heads: each use has its memory, the same for all runs.
+  Tensor scores(const Heads& h, DType type, Use use) {
+    Tensor& whole = memory_[static_cast<size_t>(use)];
+    if (whole.is_none())
+      whole = backend_of(call_).scratch(type, std::array{together(), a_.query.dim(2), a_.key.dim(2)});
+    Tensor out = whole;
+    out.shape[0] = h.count;
+    return out;
+  }
+  DType sum_type() const { return sum_type_; }
+
+  // The softmax of query @ key^T, masked, in `weights`.
+  Status weigh(const Heads& h, const Tensor& weights, const Tensor& sums) {
+    const Tensor raw = scores(h, sum_type_, Use::raw);
+    SG_TRY(multiply_shared(call_, a_, h, raw, part_of(a_.query, h), a_.key, true));
+    ScoreArgs args;
+    args.scores = Device::view(raw);
+    args.weights = Device::view(weights);
+    if (!a_.mask.is_none()) args.mask = Device::view(part_of(a_.mask, h));
+    if (!sums.is_none()) args.sums = Device::view(sums);
+    args.scale = a_.scale;
+    args.causal = a_.causal;
+    device_of(call_).launch("attention_weights", h.count * a_.query.dim(2), args);
+    return ok_status();
+  }
+
+ private:
+  int64_t together() const {
+    const int64_t one = std::max<int64_t>(a_.query.dim(2) * a_.key.dim(2) * 8, 1);
+    return std::clamp<int64_t>(kScoreBytes / one, 1, std::max<int64_t>(a_.heads(), 1));
+  }
+
+  KernelCall& call_;
+  const cpu::Attention& a_;
+  DType sum_type_;
+  std::array<Tensor, 5> memory_;
+};
+
+Tensor first_three(const Tensor& t) {
+  Tensor out = t;
+  out.rank = std::min(t.rank, 3);
+  return out;
+}
+
+}  // namespace
+
+// --- by tiles (kernels/flash.h) ---
+
+namespace {
+
+constexpr int64_t kFlashDepth = 128;
+
+// [batch, heads, rows, depth] of bf16 as the kernels take it; none where it does not lie so.
+std::optional<FlashTensor> flash_tensor(const Tensor& t, int64_t batches) {
+  if (t.is_none() || t.dtype != DType::bf16 || t.rank != 4) return std::nullopt;
+  const bool lies = (t.step(3) == 1 || t.dim(3) == 1) && t.step(0) % 2 == 0 && t.step(1) % 2 == 0 &&
+                    t.step(2) % 2 == 0 && reinterpret_cast<uintptr_t>(t.data) % 4 == 0;
+  if (!lies || (t.dim(0) != batches && t.dim(0) != 1)) return std::nullopt;
+  return FlashTensor{t.as<uint16_t>(), t.dim(0) == 1 ? 0 : t.step(0), t.step(1), t.step(2)};
+}
+
+std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
+  const auto query = flash_tensor(a.query, a.batch()), key = flash_tensor(a.key, a.batch()),
+             value = flash_tensor(a.value, a.batch());
+  const int64_t depth = a.query.dim(3);
+  if (!query || !key || !value || !a.mask.is_none() || depth != a.value.dim(3) || depth > kFlashDepth || depth % 2 != 0)
+    return std::nullopt;
+  if (a.query.elements() == 0 || a.key.elements() == 0) return std::nullopt;
+  FlashArgs args;
+  args.query = *query;
+  args.key = *key;
+  args.value = *value;
+  args.batches = a.batch();
+  args.heads = a.heads();
+  args.group = a.group();
+  args.queries = a.query.dim(2);
+  args.keys = a.key.dim(2);
+  args.depth = static_cast<int32_t>(depth);
+  args.scale = static_cast<float>(a.scale);
+  args.causal = a.causal;
+  return args;
+}
+
+int64_t flash_blocks(const FlashArgs& args, int64_t heads, int64_t rows) {
+  return args.batches * heads * ((rows + kFlashRows - 1) / kFlashRows);
+}
+
+const char* flash_name(const FlashArgs& args, const char* of_64, const char* of_128) {
+  return args.depth <= 64 ? of_64 : of_128;
+}
+
+// False: not for these, and nothing has been done.
+bool flash_forward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) {
+  std::optional<FlashArgs> args = flash_args(a);
+  const auto out = flash_tensor(result.out, a.batch());
+  if (!args || !out || result.out.dim(0) != a.batch()) return false;
+  args->out = *out;
+  Tensor sums;
+  if (!result.logsumexp.is_none()) {
+    sums = backend_of(call).scratch(DType::f32, std::array{args->batches, args->heads, args->queries});
+    args->sums = sums.as<float>();
+  }
+  device_of(call).launch(flash_name(*args, "flash_forward_64", "flash_forward_128"),
+                         flash_blocks(*args, args->heads, args->queries), *args);
+  if (!sums.is_none()) {
+    Tensor to = first_three(result.logsumexp);
+    to.shape[2] = args->queries;  // there may be room for more
+    backend_of(call).copy(to, sums);
+  }
+  return true;
+}
+
+// A gradient: where it is wanted, or memory of its own where it does not lie as the kernels write.
+struct FlashGradient {
+  Tensor wanted, written;
+};
+
+std::optional<FlashGradient> flash_gradient(KernelCall& call, const Tensor& wanted, int64_t batches) {
+  if (wanted.is_none()) return FlashGradient{};
+  if (wanted.dtype != DType::bf16 || wanted.dim(0) != batches) return std::nullopt;
+  if (flash_tensor(wanted, batches)) return FlashGradient{wanted, wanted};
+  return FlashGradient{wanted, backend_of(call).scratch(DType::bf16, wanted.sizes())};
+}
+
+bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionGradients& g) {
+  std::optional<FlashArgs> args = flash_args(a);
+  if (!args || g.out.is_none() || g.logsumexp.is_none()) return false;
+  const auto out = flash_tensor(g.out, a.batch()), grad_out = flash_tensor(g.grad_out, a.batch());
+  const auto query = flash_gradient(call, g.query, a.batch()), key = flash_gradient(call, g.key, a.batch()),
+             value = flash_gradient(call, g.value, a.batch());
+  if (!out || !grad_out || !query || !key || !value) return false;
+  args->out = *out;
+  args->grad_out = *grad_out;
+  const std::array<int64_t, 3> rows = {args->batches, args->heads, args->queries};
+  const Tensor sums = backend_of(call).scratch(DType::f32, rows), delta = backend_of(call).scratch(DType::f32, rows);
+  Tensor given = first_three(g.logsumexp);
+  given.shape[2] = args->queries;
+  backend_of(call).copy(sums, given);
+  args->sums = sums.as<float>();
+  args->delta = delta.as<float>();
+  Device& device = device_of(call);
+  device.launch("flash_delta", blocks_for(delta.elements()), *args);
+  if (!key->wanted.is_none() || !value->wanted.is_none()) {
+    if (!key->wanted.is_none()) args->grad_key = *flash_tensor(key->written, a.batch());
+    if (!value->wanted.is_none()) args->grad_value = *flash_tensor(value->written, a.batch());
+    device.launch(flash_name(*args, "flash_backward_keys_64", "flash_backward_keys_128"),
+                  flash_blocks(*args, args->heads / args->group, args->keys), *args);
+  }
+  if (!query->wanted.is_none()) {
+    args->grad_query = *flash_tensor(query->written, a.batch());
+    device.launch(flash_name(*args, "flash_backward_queries_64", "flash_backward_queries_128"),
+                  flash_blocks(*args, args->heads, args->queries), *args);
+  }
+  for (const FlashGradient* one : {&*query, &*key, &*value})
+    if (!one->wanted.is_none() && one->written.data != one->wanted.data)
+      backend_of(call).copy(one->wanted, one->written);
+  return true;
+}
+
+}  // namespace
+
+Status CudaBackend::attend(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) {
+  if (!result.maxima.is_none() || result.log_scale != 1) return run_by_host(call);
+  if (flash_forward(call, a, result)) return ok_status();
+  AttentionCall work(call, a);
+  return work.for_heads([&](const Heads& h) -> Status {
+    const Tensor weights = work.scores(h, a.query.dtype, AttentionCall::Use::weights);
+    SG_TRY(work.weigh(h, weights, part_of(first_three(result.logsumexp), h)));
+    return multiply_shared(call, a, h, part_of(result.out, h), weights, a.value, false);
+  });
+}
+
+Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionGradients& g) {
+  if (!g.mask.is_none() || !g.grad_logsumexp.is_none() || g.grad_out.is_none() || g.log_scale != 1)
+    return run_by_host(call);
+  if (flash_backward(call, a, g)) return ok_status();
+  AttentionCall work(call, a);
+  // Gradients of shared heads add up in full precision.
+  auto sum_for = [&](const Tensor& wanted, const Tensor& like) {
+    if (wanted.is_none()) return Tensor();
+    const Tensor sum = scratch(work.sum_type(), like.sizes());
+    fill(sum, Scalar::integer(0));
+    return sum;
+  };
+  const Tensor key_sum = sum_for(g.key, a.key), value_sum = sum_for(g.value, a.value);
+  SG_TRY(work.for_heads([&](const Heads& h) -> Status {
+    const Tensor weights = work.scores(h, work.sum_type(), AttentionCall::Use::weights);
+    const Tensor delta = work.scores(h, work.sum_type(), AttentionCall::Use::delta);
+    const Tensor grad_out = part_of(g.grad_out, h);
+    SG_TRY(work.weigh(h, weights, {}));
+    SG_TRY(multiply_shared(call, a, h, delta, grad_out, a.value, true));
+    auto narrow = [&](const Tensor& t, AttentionCall::Use use) {  // products are of one type
+      if (t.dtype == a.query.dtype) return t;
+      Tensor out = work.scores(h, a.query.dtype, use);
+      copy(out, t);
+      return out;
+    };
+    if (!value_sum.is_none())
+      SG_TRY(add_to_shared(call, a, h, value_sum, narrow(weights, AttentionCall::Use::narrow_weights), grad_out));
+    ScoreArgs args;
+    args.scores = Device::view(weights);
+    args.delta = Device::view(delta);
+    args.scale = a.scale;
+    device_->launch("attention_score_gradients", h.count * a.query.dim(2), args);
+    const Tensor scores = narrow(delta, AttentionCall::Use::narrow_delta);
+    if (!g.query.is_none()) SG_TRY(multiply_shared(call, a, h, part_of(g.query, h), scores, a.key, false));
+    if (!key_sum.is_none()) SG_TRY(add_to_shared(call, a, h, key_sum, scores, part_of(a.query, h)));
+    return ok_status();
+  }));
+  if (!key_sum.is_none()) copy(g.key, key_sum);
+  if (!value_sum.is_none()) copy(g.value, value_sum);
+  return ok_status();
+}
+
+// --- the ops ---
+
+namespace {
+
+// By products of the backend; the host does what has no kernel here.
+Status attention(KernelCall& call) {
+  if (call.number("dropout_p") > 0) return run_by_host(call);
+  return find_cpu_kernel(call.op().name)(call);
+}
+
+Status efficient_backward(KernelCall& call) {
+  return call.result(3).is_none() ? attention(call) : run_by_host(call);  // the gradient of a mask
+}
+
+constexpr KernelRow kAttentionRows[] = {
+    {"aten._scaled_dot_product_efficient_attention_backward.default", efficient_backward},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", attention},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention},
+    {"aten._scaled_dot_product_flash_attention.default", attention},
+    {"aten._scaled_dot_product_flash_attention_backward.default", attention},
+    {"aten._scaled_dot_product_efficient_attention.default", attention},
+    {"aten._scaled_dot_product_cudnn_attention.default", attention},
+    {"aten._scaled_dot_product_cudnn_attention_backward.default", attention},
+    {"aten.scaled_dot_product_attention.default", attention},
+};
+
+}  // namespace
+
+std::span<const KernelRow> attention_kernels() { return kAttentionRows; }
+
+}  // namespace sg::cuda
