@@ -56,6 +56,8 @@ class Backend {
   virtual Kernel find_kernel(const OpInfo& op) const = 0;
   // The calls of a program as one kernel; null = it is too long for one.
   virtual Result<std::unique_ptr<DeviceProgram>> compile(cpu::PointwiseProgram& program) = 0;
+  // The same, now and not again. False, and nothing is done: it is too long for one.
+  virtual Result<bool> run_once(cpu::PointwiseProgram& program) = 0;
   // The step that runs from now on: nothing of the last one is under way.
   virtual void begin_step(uint64_t step) = 0;
   virtual DeviceClock& clock() = 0;

@@ -5,6 +5,7 @@
 
 #include "libgraph/view_rule.h"
 #include "librun/arguments.h"
+#include "librun/backend.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
 
@@ -16,25 +17,14 @@ bool is_factory(std::string_view op) {
   return std::ranges::any_of(factory_kernels(), [&](const KernelRow& row) { return row.op == op; });
 }
 
-// All lanes as one tensor: a leading axis, then axes of size 1 up to `rank`, then the lane's own.
-Tensor all_lanes(const LaneValue& v, int64_t lanes, int rank) {
-  if (v.lane_step == 0) return v.tensor;
-  Tensor out = v.tensor;
-  out.rank = rank + 1;
-  int shift = rank - v.tensor.rank;
-  for (int i = 0; i < rank; ++i) {
-    auto to = static_cast<size_t>(i + 1);
-    out.shape[to] = i < shift ? 1 : v.tensor.dim(i - shift);
-    out.stride[to] = i < shift ? 0 : v.tensor.step(i - shift);
-  }
-  out.shape[0] = lanes;
-  out.stride[0] = v.lane_step;
-  return out;
-}
+constexpr int64_t kTooMany = INT64_MAX;  // elements: no memory has them
 
-Tensor lane_at(const LaneValue& v, int64_t lane) {
+// The block of lane number `lane`, in row-major order.
+Tensor lane_at(const LaneValue& v, const PerLaneAxis& lanes, int64_t lane) {
   Tensor out = v.tensor;
-  if (out.data) out.data += lane * v.lane_step * dtype_bytes(out.dtype);
+  int64_t offset = 0;
+  for (size_t axis = kLaneAxes; axis-- > 0; lane /= lanes[axis]) offset += lane % lanes[axis] * v.step[axis];
+  if (out.data) out.data += offset * dtype_bytes(out.dtype);
   return out;
 }
 
@@ -57,13 +47,6 @@ const char* refusal_of(const Graph& graph, NodeId n) {
   return op->has(kView) || find_cpu_kernel(op->name) ? nullptr : "has no kernel";
 }
 
-ParamValue of_tensor(const Tensor& t) {
-  ParamValue p;
-  p.kind = ParamValue::Kind::tensor;
-  p.tensor = t;
-  return p;
-}
-
 }  // namespace
 
 std::string LaneGraph::refusal(const Graph& graph) {
@@ -72,42 +55,84 @@ std::string LaneGraph::refusal(const Graph& graph) {
   return {};
 }
 
-LaneGraph::LaneGraph(const Program& program, const Graph& graph, Numerics numerics)
-    : graph_(graph), numerics_(numerics), bindings_(program), context_{&team_, &kernel_memory_, numerics, &program} {
-  values_.resize(graph.value_id_limit());
+std::vector<NodeId> LaneGraph::lane_by_lane(const Graph& graph, size_t lifted) {
+  std::vector<bool> is_lifted(graph.value_id_limit());
+  for (size_t i = 0; i < std::min(lifted, graph.inputs().size()); ++i) is_lifted[graph.inputs()[i].value.index] = true;
+  std::vector<NodeId> out;
+  for (NodeId n : graph.nodes()) {
+    const OpInfo* op = graph.op_info(n);
+    bool lifts = false;
+    for (const Arg& arg : graph.node(n).args)
+      arg.walk([&](const Arg& a) { lifts |= a.is(ArgKind::value) && is_lifted[a.as_value().index]; });
+    if (!op || !lifts || is_factory(op->name)) continue;
+    for (uint32_t i = 0; i < graph.node(n).result_count; ++i) is_lifted[graph.node(n).result(i).index] = true;
+    const bool is_index = op->name == "aten.index.Tensor" && has_plain_indices(graph, n);
+    if (!op->has(kView) && !op->has(kPointwise) && !is_index) out.push_back(n);
+  }
+  return out;
 }
 
-Result<std::vector<LaneValue>> LaneGraph::run(int64_t lanes, std::span<const LaneValue> inputs) {
+LaneGraph::LaneGraph(const Program& program, const Graph& graph, Numerics numerics)
+    : graph_(graph),
+      numerics_(numerics),
+      bindings_(program),
+      own_context_{&team_, &kernel_memory_, numerics, &program},
+      context_(&own_context_) {
+  list_nodes();
+}
+
+LaneGraph::LaneGraph(const Graph& graph, KernelContext& context)
+    : graph_(graph), numerics_(context.numerics), bindings_(*context.program), context_(&context) {
+  list_nodes();
+}
+
+void LaneGraph::list_nodes() {
+  values_.resize(graph_.value_id_limit());
+  position_.resize(graph_.node_id_limit());
+  for (NodeId n : graph_.nodes()) {
+    position_[n.index] = order_.size();
+    order_.push_back(n);
+  }
+}
+
+Result<std::vector<LaneValue>> LaneGraph::run(PerLaneAxis lanes, std::span<const LaneValue> inputs) {
   if (inputs.size() != graph_.inputs().size())
     return Error{ErrorKind::cannot_apply, "a nested graph of " + std::to_string(graph_.inputs().size()) +
                                               " inputs is given " + std::to_string(inputs.size())};
   lanes_ = lanes;
   values_memory_.reset();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    ValueId v = graph_.inputs()[i].value;
-    LaneValue value = inputs[i];
-    DType recorded = stored_dtype(graph_.type(v).dtype, numerics_);
-    if (!fits(value.tensor, graph_.type(v)))
-      return Error{ErrorKind::cannot_apply,
-                   "input %" + std::string(graph_.name(v)) + " of a nested graph has another shape"};
-    if (!value.tensor.is_none() && value.tensor.dtype != recorded) {
-      value.wide = is_floating(recorded) && is_floating(value.tensor.dtype);
-      if (!value.wide)
-        return Error{ErrorKind::cannot_apply,
-                     "input %" + std::string(graph_.name(v)) + " of a nested graph has another dtype"};
-    }
-    values_[v.index] = value;
+  for (size_t i = 0; i < inputs.size(); ++i) SG_TRY(take_input(i, inputs[i]));
+  for (size_t i = 0; i < order_.size();) {
+    SG_ASSIGN(size_t chained, run_chain(i));
+    if (chained == 0) SG_TRY(run_node(order_[i]));
+    i += std::max<size_t>(chained, 1);
   }
-  for (NodeId n : graph_.nodes()) SG_TRY(run_node(n));
   std::vector<LaneValue> out;
   for (const Output& o : graph_.outputs()) out.push_back(o.value.is_none() ? LaneValue() : values_[o.value.index]);
   return out;
 }
 
-// Nodes go by the types of the graph. An axis more has to fit before the tensor's: that of the lanes.
+Status LaneGraph::take_input(size_t i, LaneValue value) {
+  const ValueId v = graph_.inputs()[i].value;
+  const DType recorded = stored_dtype(graph_.type(v).dtype, numerics_);
+  auto wrong = [&](std::string_view what) {
+    return Error{ErrorKind::cannot_apply,
+                 "input %" + std::string(graph_.name(v)) + " of a nested graph has another " + std::string(what)};
+  };
+  if (!fits(value.tensor, graph_.type(v))) return wrong("shape");
+  if (!value.tensor.is_none() && value.tensor.dtype != recorded) {
+    value.wide = is_floating(recorded) && is_floating(value.tensor.dtype);
+    if (!value.wide) return wrong("dtype");
+  }
+  values_[v.index] = value;
+  return ok_status();
+}
+
+// Nodes go by the types of the graph. Those of the lanes have to fit before the tensor's axes.
 bool LaneGraph::fits(const Tensor& t, const Type& type) const {
   if (type.kind != TypeKind::tensor) return t.is_none();
-  bool same = !t.is_none() && t.rank < kMaxRank && type.shape.size() == static_cast<size_t>(t.rank);
+  const auto rank = static_cast<size_t>(t.rank);
+  bool same = !t.is_none() && rank + kLaneAxes <= kMaxRank && type.shape.size() == rank;
   for (size_t i = 0; same && i < type.shape.size(); ++i) {
     auto size = bindings_.value(type.shape[i]);
     same = !size || *size == t.dim(static_cast<int>(i));
@@ -115,17 +140,9 @@ bool LaneGraph::fits(const Tensor& t, const Type& type) const {
   return same;
 }
 
-template <class Fn>
-void LaneGraph::for_values(NodeId n, const Fn& fn) const {
-  for (const Arg& arg : graph_.node(n).args)
-    arg.walk([&](const Arg& a) {
-      if (a.is(ArgKind::value)) fn(a.as_value());
-    });
-}
-
 bool LaneGraph::has_lifted(NodeId n) const {
   bool lifted = false;
-  for_values(n, [&](ValueId v) { lifted |= values_[v.index].lane_step != 0; });
+  for_values(n, [&](ValueId v) { lifted |= values_[v.index].is_lifted(); });
   return lifted;
 }
 
@@ -138,19 +155,22 @@ bool LaneGraph::has_wide(NodeId n) const {
   return wide && !is_factory(op->name);
 }
 
-Status LaneGraph::run_node(NodeId n) {
+bool LaneGraph::is_view(NodeId n) const {
   const OpInfo* op = graph_.op_info(n);
   const Node& node = graph_.node(n);
+  if (op->has(kView)) return true;
+  if (!op->has(kMayAlias) || !node.args[0].is(ArgKind::value)) return false;
+  SizeValues sizes = bindings_.lookup();
+  return result_is_view(graph_, n, node.args[0].as_value(), node.result(0), &sizes) == ViewAnswer::yes;
+}
+
+Status LaneGraph::run_node(NodeId n) {
   if (const char* why = refusal_of(graph_, n)) return unsupported(graph_, n, why);
-  bool is_view = op->has(kView);
-  if (op->has(kMayAlias) && node.args[0].is(ArgKind::value)) {
-    SizeValues sizes = bindings_.lookup();
-    is_view |= result_is_view(graph_, n, node.args[0].as_value(), node.result(0), &sizes) == ViewAnswer::yes;
-  }
-  if (is_view) return run_view(n);
+  const OpInfo* op = graph_.op_info(n);
+  if (is_view(n)) return run_view(n);
   if (!has_lifted(n) || is_factory(op->name)) return run_once(n);
   if (op->has(kPointwise)) return run_pointwise(n);
-  if (op->name == "aten.index.Tensor") return run_index(n);
+  if (op->name == "aten.index.Tensor" && has_plain_indices(graph_, n)) return run_index(n);
   return run_lane_by_lane(n);
 }
 
@@ -159,7 +179,7 @@ Result<Tensor> LaneGraph::result_tensor(NodeId n, uint32_t i) const {
   Tensor t;
   t.dtype = stored_dtype(type.dtype, numerics_);
   if (has_wide(n) && is_floating(t.dtype) && t.dtype != DType::f64) t.dtype = DType::f32;
-  if (!is_runnable(t.dtype) || type.shape.size() + 1 > static_cast<size_t>(kMaxRank))
+  if (!is_runnable(t.dtype) || type.shape.size() + kLaneAxes > static_cast<size_t>(kMaxRank))
     return unsupported(graph_, n, "has a type that cannot be");
   t.rank = static_cast<int>(type.shape.size());
   for (size_t axis = 0; axis < type.shape.size(); ++axis) {
@@ -172,25 +192,81 @@ Result<Tensor> LaneGraph::result_tensor(NodeId n, uint32_t i) const {
   return t;
 }
 
-// A block of this kind for every lane.
-LaneValue LaneGraph::lifted(Tensor t, bool wide) {
-  int64_t step = std::max<int64_t>(extent_bytes(t) / dtype_bytes(t.dtype), 1), bytes;
-  bool fits = !__builtin_mul_overflow(lanes_, step * dtype_bytes(t.dtype), &bytes);
-  t.data = values_memory_.take(fits ? bytes : -1);  // -1: no memory
-  return {t, step, wide};
+// All lanes as one tensor: their axes, then axes of size 1 up to `rank`, then the lane's own.
+Tensor LaneGraph::all_lanes(const LaneValue& v, int rank) const {
+  if (!v.is_lifted()) return v.tensor;
+  Tensor out = v.tensor;
+  out.rank = rank + static_cast<int>(kLaneAxes);
+  const int shift = rank - v.tensor.rank;
+  for (int i = 0; i < rank; ++i) {
+    const auto to = static_cast<size_t>(i) + kLaneAxes;
+    out.shape[to] = i < shift ? 1 : v.tensor.dim(i - shift);
+    out.stride[to] = i < shift ? 0 : v.tensor.step(i - shift);
+  }
+  for (size_t axis = 0; axis < kLaneAxes; ++axis) {
+    out.shape[axis] = v.step[axis] == 0 ? 1 : lanes_[axis];
+    out.stride[axis] = v.step[axis];
+  }
+  return out;
 }
 
-Status LaneGraph::call_kernel(NodeId n, std::vector<Tensor> results, const std::vector<LaneValue>& values) {
+// Lifted along the axes that the node's arguments are lifted along, the last axis first.
+LaneValue LaneGraph::like_arguments(NodeId n, Tensor t) const {
+  LaneValue out{t, {}, has_wide(n)};
+  int64_t step = std::max<int64_t>(extent_bytes(t) / dtype_bytes(t.dtype), 1);
+  for (size_t axis = kLaneAxes; axis-- > 0;) {
+    bool along = false;
+    for_values(n, [&](ValueId v) { along |= values_[v.index].step[axis] != 0; });
+    if (!along) continue;
+    out.step[axis] = step;
+    if (__builtin_mul_overflow(step, std::max<int64_t>(lanes_[axis], 1), &step)) step = kTooMany;
+  }
+  return out;
+}
+
+// What `v` needs as like_arguments has made it.
+int64_t LaneGraph::lifted_bytes(const LaneValue& v) const {
+  int64_t bytes = extent_bytes(v.tensor);
+  for (size_t axis = 0; axis < kLaneAxes; ++axis)
+    if (v.step[axis] != 0 && __builtin_mul_overflow(bytes, lanes_[axis], &bytes)) return -1;
+  return bytes;
+}
+
+LaneValue LaneGraph::lifted(NodeId n, Tensor t) {
+  LaneValue out = like_arguments(n, t);
+  out.tensor.data = take_bytes(lifted_bytes(out));
+  return out;
+}
+
+std::byte* LaneGraph::take_bytes(int64_t bytes) {
+  Backend* backend = backend_of(*context_);
+  if (!backend) return values_memory_.take(bytes);
+  if (bytes < 0) throw std::bad_alloc();
+  return backend->scratch(DType::u8, std::array{bytes}).data;
+}
+
+Result<KernelCall> LaneGraph::call_of(NodeId n, std::vector<Tensor> results, const std::vector<LaneValue>& values) {
   ValueTable table;
   table.scalars.resize(values.size());
   for (const LaneValue& v : values) table.tensors.push_back(v.tensor);
-  KernelCall call(*graph_.op_info(n), &context_);
+  KernelCall call(*graph_.op_info(n), context_);
   SG_TRY(read_arguments(graph_, n, table, bindings_, &call));
   call.scalars.assign(results.size(), Scalar());
   call.results = std::move(results);
-  Status status = find_cpu_kernel(graph_.op_info(n)->name)(call);
-  kernel_memory_.reset();
+  return call;
+}
+
+Status LaneGraph::run_kernel(KernelCall& call) {
+  Backend* backend = backend_of(*context_);
+  const Kernel kernel = backend ? backend->find_kernel(call.op()) : find_cpu_kernel(call.op().name);
+  Status status = kernel(call);
+  if (!backend) kernel_memory_.reset();
   return status;
+}
+
+Status LaneGraph::call_kernel(NodeId n, std::vector<Tensor> results, const std::vector<LaneValue>& values) {
+  SG_ASSIGN(KernelCall call, call_of(n, std::move(results), values));
+  return run_kernel(call);
 }
 
 // One block for all lanes.
@@ -198,9 +274,9 @@ Status LaneGraph::run_once(NodeId n) {
   std::vector<Tensor> results;
   for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) {
     SG_ASSIGN(Tensor t, result_tensor(n, i));
-    t.data = values_memory_.take(extent_bytes(t));
+    t.data = take_bytes(extent_bytes(t));
     results.push_back(t);
-    values_[graph_.node(n).result(i).index] = {t, 0, has_wide(n)};
+    values_[graph_.node(n).result(i).index] = {t, {}, has_wide(n)};
   }
   return call_kernel(n, std::move(results), values_);
 }
@@ -228,73 +304,23 @@ Status LaneGraph::run_view(NodeId n) {
   return ok_status();
 }
 
-Status LaneGraph::run_pointwise(NodeId n) {
-  std::vector<Tensor> results;
-  int rank = 0;
-  for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) {
-    SG_ASSIGN(Tensor t, result_tensor(n, i));
-    rank = std::max(rank, t.rank);
-    LaneValue& out = values_[graph_.node(n).result(i).index];
-    out = lifted(t, has_wide(n));
-    results.push_back(all_lanes(out, lanes_, t.rank));
-  }
-  std::vector<LaneValue> table = values_;
-  for_values(n, [&](ValueId v) { table[v.index].tensor = all_lanes(values_[v.index], lanes_, rank); });
-  return call_kernel(n, std::move(results), table);
-}
-
-// self[i, j, ...]: where self has a block a lane, the lane's number is one more index in front.
-Status LaneGraph::run_index(NodeId n) {
-  const Node& node = graph_.node(n);
-  if (node.args.size() != 2 || !node.args[0].is(ArgKind::value) || !node.args[1].is(ArgKind::list))
-    return run_lane_by_lane(n);
-  const LaneValue& self = values_[node.args[0].as_value().index];
-  std::vector<Tensor> indices;
-  int rank = 0;
-  for (const Arg& item : node.args[1].items()) {
-    if (!item.is(ArgKind::value) || values_[item.as_value().index].tensor.dtype == DType::boolean)
-      return run_lane_by_lane(n);
-    rank = std::max(rank, values_[item.as_value().index].tensor.rank);
-  }
-  if (self.lane_step != 0) {
-    int64_t shape[kMaxRank];
-    std::fill_n(shape, rank + 1, int64_t{1});
-    shape[0] = lanes_;
-    Tensor lane = values_memory_.tensor(DType::i64, {shape, static_cast<size_t>(rank + 1)});
-    for (int64_t i = 0; i < lanes_; ++i) lane.as<int64_t>()[i] = i;
-    indices.push_back(lane);
-  }
-  for (const Arg& item : node.args[1].items())
-    indices.push_back(all_lanes(values_[item.as_value().index], lanes_, rank));
-  SG_ASSIGN(Tensor t, result_tensor(n, 0));
-  LaneValue& out = values_[node.result(0).index];
-  out = lifted(t, self.wide);
-  KernelCall call(*graph_.op_info(n), &context_);
-  call.params()[static_cast<size_t>(call.op().param_index("self"))] =
-      of_tensor(all_lanes(self, lanes_, self.tensor.rank));
-  ParamValue list;
-  list.kind = ParamValue::Kind::list;
-  for (const Tensor& index : indices) list.items.push_back(of_tensor(index));
-  list.tensors = std::move(indices);
-  call.params()[static_cast<size_t>(call.op().param_index("indices"))] = std::move(list);
-  call.results = {all_lanes(out, lanes_, t.rank)};
-  call.scalars.resize(1);
-  Status status = find_cpu_kernel(call.op().name)(call);
-  kernel_memory_.reset();
-  return status;
-}
-
 Status LaneGraph::run_lane_by_lane(NodeId n) {
+  if (backend_of(*context_)) return unsupported(graph_, n, "cannot run on a backend");
   const Node& node = graph_.node(n);
+  PerLaneAxis lanes = {1, 1, 1};
   for (uint32_t i = 0; i < node.result_count; ++i) {
     SG_ASSIGN(Tensor t, result_tensor(n, i));
-    values_[node.result(i).index] = lifted(t, has_wide(n));
+    LaneValue& out = values_[node.result(i).index];
+    out = lifted(n, t);
+    for (size_t axis = 0; axis < kLaneAxes; ++axis)
+      if (out.step[axis] != 0) lanes[axis] = lanes_[axis];
   }
   std::vector<LaneValue> table = values_;
-  for (int64_t lane = 0; lane < lanes_; ++lane) {
+  for (int64_t lane = 0; lane < lanes[0] * lanes[1] * lanes[2]; ++lane) {
     std::vector<Tensor> results;
-    for (uint32_t i = 0; i < node.result_count; ++i) results.push_back(lane_at(values_[node.result(i).index], lane));
-    for_values(n, [&](ValueId v) { table[v.index].tensor = lane_at(values_[v.index], lane); });
+    for (uint32_t i = 0; i < node.result_count; ++i)
+      results.push_back(lane_at(values_[node.result(i).index], lanes, lane));
+    for_values(n, [&](ValueId v) { table[v.index].tensor = lane_at(values_[v.index], lanes, lane); });
     SG_TRY(call_kernel(n, std::move(results), table));
   }
   return ok_status();

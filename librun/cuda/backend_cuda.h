@@ -24,6 +24,7 @@ class CudaBackend : public Backend {
 
   Kernel find_kernel(const OpInfo& op) const override;
   Result<std::unique_ptr<DeviceProgram>> compile(cpu::PointwiseProgram& program) override;
+  Result<bool> run_once(cpu::PointwiseProgram& program) override;
   void begin_step(uint64_t step) override { device_->begin_step(step); }
   DeviceClock& clock() override { return device_->clock(); }
   void at(uint64_t place) override { device_->at(place); }

@@ -208,16 +208,26 @@ Result<std::unique_ptr<DeviceProgram>> CudaBackend::generate(cpu::PointwiseProgr
     SG_ASSIGN(CUfunction function, device_->load_function(*code, kGeneratedKernel));
     known = chains_.by_text.emplace(chain->text, function).first;
   }
-  ++chains_.generated;
   return std::unique_ptr<DeviceProgram>(new ChainProgram(*device_, known->second, *chain));
 }
 
 Result<std::unique_ptr<DeviceProgram>> CudaBackend::compile(cpu::PointwiseProgram& program) {
   SG_ASSIGN(std::unique_ptr<DeviceProgram> generated, generate(program));
+  chains_.generated += generated != nullptr;
   if (generated) return generated;
   SG_ASSIGN(std::unique_ptr<DeviceProgram> interpreted, interpret(program));
   chains_.interpreted += interpreted != nullptr;
   return interpreted;
+}
+
+Result<bool> CudaBackend::run_once(cpu::PointwiseProgram& program) {
+  SG_ASSIGN(std::unique_ptr<DeviceProgram> made, generate(program));
+  if (!made) {
+    SG_ASSIGN(made, interpret(program));
+  }
+  if (!made) return false;
+  SG_TRY(made->run());
+  return true;
 }
 
 Result<std::unique_ptr<DeviceProgram>> CudaBackend::interpret(cpu::PointwiseProgram& program) {

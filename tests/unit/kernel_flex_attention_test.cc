@@ -258,13 +258,69 @@ graph rank *
 )");
   cpu::LaneGraph graph(*job.programs[0], job.programs[0]->graph, Numerics::fast);
   float scores[] = {1.001f, 2.002f, 3.003f};
-  cpu::LaneValue in{make_tensor(reinterpret_cast<std::byte*>(scores), DType::f32, {}), 1};
-  auto out = graph.run(3, std::span(&in, 1));
+  cpu::LaneValue in{make_tensor(reinterpret_cast<std::byte*>(scores), DType::f32, {}), {0, 0, 1}};
+  auto out = graph.run({1, 1, 3}, std::span(&in, 1));
   REQUIRE(out.ok());
   REQUIRE((*out)[0].tensor.dtype == DType::f32);
   REQUIRE((*out)[1].tensor.dtype == DType::bf16);
   for (int64_t i = 0; i < 3; ++i) {
-    CHECK((*out)[0].tensor.as<float>()[i * (*out)[0].lane_step] == scores[i] * 3.0f);
-    CHECK(float((*out)[1].tensor.as<BF16>()[i * (*out)[1].lane_step]) == float(BF16(scores[i] * 3.0f)));
+    CHECK((*out)[0].tensor.as<float>()[i * (*out)[0].step[2]] == scores[i] * 3.0f);
+    CHECK(float((*out)[1].tensor.as<BF16>()[i * (*out)[1].step[2]]) == float(BF16(scores[i] * 3.0f)));
   }
+}
+
+TEST_CASE("LaneGraph: a value has as many blocks as its arguments have, along each axis of lanes") {
+  Job job = test::parse(R"(sg 1.0 job "axes" world 1
+device cpu
+
+graph rank *
+  input %h : i64[]
+  input %q : i64[]
+  input %k : i64[]
+  input %table : i64[5]
+  input %pairs : i64[4, 2]
+
+  forward -
+    %pick = aten.index.Tensor(%table, [%q]) : i64[]
+    %twice = aten.mul.Tensor(%pick, 2) : i64[]
+    %more = aten.add.Tensor(%twice, 1) : i64[]
+    %sum = aten.add.Tensor(%more, %k) : i64[]
+    %all = aten.mul.Tensor(%sum, %h) : i64[]
+    %pair = aten.index.Tensor(%pairs, [%h]) : i64[2]
+    %bit = aten.remainder.Scalar(%k, 2) : i64[]
+    %one = aten.index.Tensor(%pair, [%bit]) : i64[]
+
+  output %more
+  output %sum
+  output %all
+  output %one
+)");
+  cpu::LaneGraph graph(*job.programs[0], job.programs[0]->graph, Numerics::fast);
+  int64_t numbers[] = {0, 1, 2, 3, 4}, table[] = {7, 11, 13, 17, 19}, pairs[] = {3, 5, 20, 22, 31, 37, 41, 43};
+  auto along = [&](cpu::PerLaneAxis step) {
+    return cpu::LaneValue{make_tensor(reinterpret_cast<std::byte*>(numbers), DType::i64, {}), step};
+  };
+  auto same = [](int64_t* data, std::vector<int64_t> shape) {
+    return cpu::LaneValue{make_tensor(reinterpret_cast<std::byte*>(data), DType::i64, shape)};
+  };
+  std::vector<cpu::LaneValue> in = {along({1, 0, 0}), along({0, 1, 0}), along({0, 0, 1}), same(table, {5}),
+                                    same(pairs, {4, 2})};
+  auto out = graph.run({4, 5, 3}, in);
+  REQUIRE(out.ok());
+  CHECK((*out)[0].step == cpu::PerLaneAxis{0, 1, 0});
+  CHECK((*out)[1].step == cpu::PerLaneAxis{0, 3, 1});
+  CHECK((*out)[2].step == cpu::PerLaneAxis{15, 3, 1});
+  CHECK((*out)[3].step == cpu::PerLaneAxis{3, 0, 1});
+  for (int64_t h = 0; h < 4; ++h)
+    for (int64_t q = 0; q < 5; ++q)
+      for (int64_t k = 0; k < 3; ++k) {
+        auto at = [&](size_t i) {
+          const cpu::PerLaneAxis& step = (*out)[i].step;
+          return (*out)[i].tensor.as<int64_t>()[h * step[0] + q * step[1] + k * step[2]];
+        };
+        CHECK(at(0) == 2 * table[q] + 1);
+        CHECK(at(1) == 2 * table[q] + 1 + k);
+        CHECK(at(2) == (2 * table[q] + 1 + k) * h);
+        CHECK(at(3) == pairs[h * 2 + k % 2]);
+      }
 }
