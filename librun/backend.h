@@ -87,8 +87,8 @@ class Backend {
   // Bytes of the host as the device sees them, for as long as the backend is there; equal bytes are kept once.
   virtual const std::byte* table(std::span<const std::byte> bytes) = 0;
   virtual work::Report report() = 0;  // of the node at hand
-  // Whether calls of the op are computed by the host, which waits for what they read.
-  virtual bool runs_on_host(const OpInfo& op) const = 0;
+  // Whether the node is computed by the host, which waits for what it reads.
+  virtual bool runs_on_host(const Program& program, const Graph& graph, NodeId n) const = 0;
 
   // What cpu/gemm.h and cpu/attention.h promise of the values, on tensors of the device.
   virtual Status multiply(KernelCall& call, const cpu::Gemm& product) = 0;

@@ -220,7 +220,7 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
     return false;
   if (!step->kernel) return *reason = state_.backend ? "no kernel for this backend" : "no kernel", false;
   if (state_.backend && starts_transfer(op)) step->kind = StepKind::copy;
-  if (state_.backend && state_.backend->runs_on_host(*op)) ++on_host_[std::string(op->name)];
+  if (state_.backend && state_.backend->runs_on_host(*state_.program, graph_, n)) ++on_host_[std::string(op->name)];
   return true;
 }
 

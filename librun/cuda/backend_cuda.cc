@@ -36,9 +36,9 @@ Tensor CudaBackend::scratch(DType dtype, std::span<const int64_t> shape) {
   return t;
 }
 
-void CudaBackend::reset_scratch() {
-  for (std::byte* memory : scratch_) device_->memory().give(memory);
-  scratch_.clear();
+void CudaBackend::give_back_scratch(size_t mark) {
+  for (size_t i = mark; i < scratch_.size(); ++i) device_->memory().give(scratch_[i]);
+  scratch_.resize(mark);
 }
 
 Status CudaBackend::upload(std::byte* to, const std::byte* from, int64_t bytes) {

@@ -31,7 +31,10 @@ class CudaBackend : public Backend {
   MemorySource& memory() override { return device_->memory(); }
   MemorySource& host_memory() override { return device_->host_memory(); }
   Tensor scratch(DType dtype, std::span<const int64_t> shape) override;
-  void reset_scratch() override;
+  void reset_scratch() override { give_back_scratch(0); }
+  // Scratch that was taken after `scratch_mark` said `mark` is given back before the call ends.
+  size_t scratch_mark() const { return scratch_.size(); }
+  void give_back_scratch(size_t mark);
   Status upload(std::byte* to, const std::byte* from, int64_t bytes) override;
   Status download(std::byte* to, const std::byte* from, int64_t bytes) override;
   uint64_t begin_copy(std::byte* to, const std::byte* from, int64_t bytes, bool to_host) override;
@@ -42,7 +45,7 @@ class CudaBackend : public Backend {
   void sum(const Tensor& to, const Tensor& from) override;
   const std::byte* table(std::span<const std::byte> bytes) override;
   Report report() override { return device_->report(); }
-  bool runs_on_host(const OpInfo& op) const override;
+  bool runs_on_host(const Program& program, const Graph& graph, NodeId n) const override;
   // For kernels of the processor that stand in.
   ThreadTeam& host_team() { return host_team_; }
   Status multiply(KernelCall& call, const cpu::Gemm& product) override;
@@ -95,6 +98,7 @@ inline Tensor in_rows(KernelCall& call, const Tensor& t) {
 // Kernels by family, for the table in kernels.cc.
 std::span<const KernelRow> matmul_kernels();  // grouped; the others come by Backend::multiply
 std::span<const KernelRow> attention_kernels();
+std::span<const KernelRow> flex_attention_kernels();
 std::span<const KernelRow> row_kernels();
 std::span<const KernelRow> index_kernels();
 std::span<const KernelRow> other_kernels();
@@ -107,6 +111,8 @@ Result<Tensor> places_of(KernelCall& call, const Tensor& flags);
 
 // Any call that the processor has a kernel for, by the host.
 Status run_by_host(KernelCall& call);
+// Whether a FlexAttention's nested graph holds what the device does not run for all scores at once.
+bool flex_runs_on_host(const Backend& backend, const Program& program, const Graph& graph, NodeId n);
 
 // A pointwise call alone.
 Status run_pointwise(KernelCall& call);

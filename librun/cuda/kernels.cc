@@ -99,8 +99,8 @@ Table build_table() {
     if (Kernel kernel = find_cpu_kernel(op)) table.emplace(op, kernel);
   for (auto family : {cpu::upsample_kernels(), cpu::pool_kernels()})  // by work, too
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
-  for (auto family : {matmul_kernels(), attention_kernels(), row_kernels(), index_kernels(), other_kernels(), random_kernels(),
-                      channel_kernels(), convolution_kernels(), search_kernels()})
+  for (auto family : {matmul_kernels(), attention_kernels(), flex_attention_kernels(), row_kernels(), index_kernels(),
+                      other_kernels(), random_kernels(), channel_kernels(), convolution_kernels(), search_kernels()})
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   return table;
 }
@@ -114,6 +114,9 @@ Kernel CudaBackend::find_kernel(const OpInfo& op) const {
   return find_cpu_kernel(op.name) ? run_by_host : nullptr;
 }
 
-bool CudaBackend::runs_on_host(const OpInfo& op) const { return find_kernel(op) == run_by_host; }
+bool CudaBackend::runs_on_host(const Program& program, const Graph& graph, NodeId n) const {
+  const OpInfo& op = *graph.op_info(n);
+  return find_kernel(op) == run_by_host || (op.has(kHigherOrder) && flex_runs_on_host(*this, program, graph, n));
+}
 
 }  // namespace sg::cuda

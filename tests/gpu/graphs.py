@@ -164,6 +164,78 @@ graph rank *
   output %s
 '''
 
+# FlexAttention and its gradient: heads that share keys, keys that batches share, a row that sees nothing, sizes that are
+# symbols; scores that a table changes by head, masks by document. ROW stands for a step that lanes do not run together.
+FLEX = '''sg 1.0
+graph rank *
+  symbol s0 input [1, 100] hint 37
+  input %q : TYPE[2, 4, s0, 8] "q"
+  input %k : TYPE[1, 2, 45, 8] "k"
+  input %v : TYPE[1, 2, 45, 6] "v"
+  input %g : TYPE[2, 4, s0, 6] "g"
+  input %gl : WIDE[2, 4, s0] "gl"
+  input %table : TYPE[4, 7] "table"
+  input %doc : i32[100] "doc"
+  %o, %l, %m = higher_order.flex_attention(%q, %k, %v, graph:score, [1, graph:mask], 0.4, {}, [%table], [%doc])
+  %dq, %dk, %dv, %no = higher_order.flex_attention_backward(%q, %k, %v, %o, %l, %g, %gl, graph:score, graph:joint, [1, graph:mask], 0.4, {}, [%table], [%doc])
+  output %o
+  output %l
+  output %m
+  output %dq
+  output %dk
+  output %dv
+graph rank * nested score
+  input %s : TYPE[]
+  input %b : i32[]
+  input %h : i32[]
+  input %i : i32[]
+  input %j : i32[]
+  input %table : TYPE[4, 7]
+  %tanh = aten.tanh(%s)
+  %mul = aten.mul.Tensor(%tanh, 2.0)
+  %add = aten.add.Tensor(%i, %j)
+  %rem = aten.remainder.Scalar(%add, 7)
+  %bias = aten.index.Tensor(%table, [%h, %rem])
+  %row = aten.index.Tensor(%table, [%h])
+  %one = ROW
+  %more = aten.mul.Tensor(%one, %b)
+  %out1 = aten.add.Tensor(%mul, %bias)
+  %out2 = aten.add.Tensor(%out1, %more)
+  output %out2
+graph rank * nested joint
+  input %s : TYPE[]
+  input %b : i32[]
+  input %h : i32[]
+  input %i : i32[]
+  input %j : i32[]
+  input %g : TYPE[]
+  input %table : TYPE[4, 7]
+  %tanh = aten.tanh(%s)
+  %mul = aten.mul.Tensor(%g, 2.0)
+  %out = aten.tanh_backward(%mul, %tanh)
+  output %out
+  none
+  none
+  none
+  none
+  none
+graph rank * nested mask
+  input %b : i32[]
+  input %h : i32[]
+  input %i : i32[]
+  input %j : i32[]
+  input %doc : i32[100]
+  %sub = aten.sub.Tensor(%j, 10)
+  %near = aten.ge.Tensor(%i, %sub)
+  %di = aten.index.Tensor(%doc, [%i])
+  %dj = aten.index.Tensor(%doc, [%j])
+  %same = aten.eq.Tensor(%di, %dj)
+  %some = aten.ne.Scalar(%i, 3)
+  %and = aten.bitwise_and.Tensor(%near, %same)
+  %and2 = aten.bitwise_and.Tensor(%and, %some)
+  output %and2
+'''
+
 # An op that the host computes.
 BY_HOST = '''sg 1.0
 graph rank *

@@ -22,7 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from graphs import (  # noqa: E402
-    ATTENTION, BY_HOST, COLLECTIVES, DROPOUT, LONG_SUMS, MASKED, PICK, RECORDED, SAME_BITS)
+    ATTENTION, BY_HOST, COLLECTIVES, DROPOUT, FLEX, LONG_SUMS, MASKED, PICK, RECORDED, SAME_BITS)
 from harness import TRACES, skip  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
@@ -44,6 +44,16 @@ def safetensors(path, tensors):
 
 def bf16(values):
     return b''.join(struct.pack('<f', v)[2:] for v in values)
+
+
+def flex_inputs(path, rng, dtype, wide, queries=37):
+    """What FLEX is given."""
+    words = {'F32': lambda x: struct.pack(f'<{len(x)}f', *x), 'F64': lambda x: struct.pack(f'<{len(x)}d', *x),
+             'F16': lambda x: struct.pack(f'<{len(x)}e', *x), 'BF16': bf16}
+    noise = lambda kind, *shape: (kind, shape, words[kind]([rng.gauss(0, 1) for _ in range(math.prod(shape))]))
+    safetensors(path, {'q': noise(dtype, 2, 4, queries, 8), 'k': noise(dtype, 1, 2, 45, 8), 'v': noise(dtype, 1, 2, 45, 6),
+                       'g': noise(dtype, 2, 4, queries, 6), 'gl': noise(wide, 2, 4, queries), 'table': noise(dtype, 4, 7),
+                       'doc': ('I32', (100,), struct.pack('<100i', *(i // 20 for i in range(100))))})
 
 
 class Tests:
@@ -344,6 +354,63 @@ class Tests:
     def copies(self, at):
         CopyCases(self, at).run()
 
+    def flex(self, at):
+        """FlexAttention on the device, in one part and in many, against the processor; and by the host, aloud."""
+        rng = random.Random(5)
+        one, lanes_alone = 'aten.select.int(%row, 0, 1)', 'aten.sum.dim_IntList(%row, [0])'
+        by_host = 'are computed by the host, for which the device waits: higher_order.flex_attention, higher_order.flex_attention_backward'
+        # (the processor's gradients of f64 go by the logarithms, which are f32)
+        for name, dtype, wide, rtol in (('F32', 'f32', 'f32', '1e-5'), ('F64', 'f64', 'f64', '2e-6'),
+                                        ('BF16', 'bf16', 'f32', '0.03'), ('F16', 'f16', 'f32', '0.005')):
+            graph, inputs, out, log = at('flex.txt'), at('flex.safetensors'), at('flex.out'), at('kernels')
+            flex_inputs(inputs, rng, name, wide.upper())
+            texts = {row: FLEX.replace('TYPE', dtype).replace('WIDE', wide).replace('ROW', row) for row in (one, lanes_alone)}
+            run = [self.tool('sg-run'), graph, '--inputs', inputs]
+            cases = [(one, {}, 4), (one, {'SG_CUDA_FLEX_SCORES': '4000'}, 8), (one, {'SG_CUDA_FLEX_SCORES': '500'}, 64),
+                     (lanes_alone, {}, 0)]
+            for row, env, parts in cases[:4 if dtype == 'f32' else 2]:
+                with open(graph, 'w', encoding='utf-8') as f:
+                    f.write(texts[row])
+                status, text = self.run([*run, '-q', '--outputs', out])
+                self.expect(f'flex attention {dtype}: the processor', status and f'exit {status}: {text}')
+                same = ['--bitwise'] if parts == 0 else ['--rtol', rtol, '--atol', rtol]
+                status, text = self.run([*run, '--backend', 'cuda', '--expect', out, *same], {**env, 'SG_STUB_KERNELS': log})
+                self.expect(f'flex attention {dtype} in {parts} parts', (status or (by_host in text) != (parts == 0)) and f'exit {status}: {text}')
+                if self.args.stub:
+                    names = []
+                    if os.path.exists(log):
+                        with open(log, encoding='utf-8') as f:
+                            names = [line.strip() for line in f]
+                        os.remove(log)
+                    counts = [names.count('attention_weights'), names.count('attention_seen')]
+                    self.expect(f'flex attention {dtype}: the kernels', counts != [parts, parts // 2] and str(counts))
+        self.flex_recorded(at)
+        flex_inputs(at('flex.safetensors'), rng, 'F32', 'F32', 200)  # more queries than there are documents for
+        with open(at('flex.txt'), 'w', encoding='utf-8') as f:
+            f.write(FLEX.replace('TYPE', 'f32').replace('WIDE', 'f32').replace('ROW', one).replace('[1, 100]', '[1, 300]'))
+        status, text = self.run([self.tool('sg-run'), at('flex.txt'), '--inputs', at('flex.safetensors'), '--backend', 'cuda'])
+        said = re.search(r'rank 0, %o = higher_order.flex_attention: index 1\d\d is out of range for size 100', text)
+        self.expect('flex attention: an index out of range', (status != 4 or not said) and f'exit {status}: {text}')
+
+    def flex_recorded(self, at):
+        """With compiled chains the host takes no part in it: both directions are recorded, and run right from recordings."""
+        if not self.args.stub or 'SG_STUB_LANES' in self.env:  # these cannot load generated code
+            return
+        graph, inputs, out = at('flex.txt'), at('flex.safetensors'), at('flex.out')
+        flex_inputs(inputs, random.Random(6), 'F32', 'F32')
+        with open(graph, 'w', encoding='utf-8') as f:
+            f.write(FLEX.replace('TYPE', 'f32').replace('WIDE', 'f32').replace('s0', '37').replace('  symbol 37 input [1, 100] hint 37\n', '')
+                    .replace('ROW', 'aten.select.int(%row, 0, 1)').replace('  %dq', '  %g2 = aten.mul.Tensor(%g, 1.0)\n  %dq')
+                    .replace('%l, %g, %gl', '%l, %g2, %gl'))
+        run = [self.tool('sg-run'), graph, '--inputs', inputs]
+        status, text = self.run([*run, '-q', '--outputs', out])
+        self.expect('flex attention, recorded: the processor', status and f'exit {status}: {text}')
+        begin = time.monotonic()
+        status, text = self.run([*run, '--backend', 'cuda', '--expect', out, '--rtol', '1e-5', '--atol', '1e-5', '--steps', '4', '--explain'],
+                                {'SG_STUB_NVRTC': '1', 'SG_CUDA_CACHE': at('flex-cache')})
+        said = '3 of them recorded as 1 segment' in text and 'split by' not in text
+        self.expect('flex attention, recorded', (status or not said) and f'exit {status}: {text}', time.monotonic() - begin)
+
     def conformance(self, at, every=0):
         begin = time.monotonic()
         every = str(every or self.args.every)
@@ -367,6 +434,7 @@ class Tests:
             self.same_bits(at)
             self.long_sums(at)
             self.attention(at)
+            self.flex(at)
             if self.args.vectors:
                 self.conformance(at, 3 * self.args.every)
         self.env = kept
@@ -378,7 +446,7 @@ class Tests:
         for backend in ('--backend cuda', '--backend cuda --comm nccl --deterministic'):
             if 'nccl' in backend and not self.args.stub:
                 continue
-            for only in ([''] if self.args.all else ['single/gpt2-tiny', 'single/mixtral'] if 'nccl' not in backend else ['multi/dsv3-ep4-fp32', 'multi/llama3-fsdp4']):
+            for only in ([''] if self.args.all else ['single/gpt2-tiny', 'single/mixtral', 'single/llama3-1rank-flex'] if 'nccl' not in backend else ['multi/dsv3-ep4-fp32', 'multi/llama3-fsdp4']):
                 begin = time.monotonic()
                 status, text = self.run([sys.executable, os.path.join(HERE, '../numeric/run_numbers.py'), '--bin',
                                          self.args.bin, '--only', only, '--backend', backend],
@@ -433,7 +501,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
-                     'long_sums', 'attention', 'masked', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance', 'lanes', 'captures'):
+                     'long_sums', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance', 'lanes', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')

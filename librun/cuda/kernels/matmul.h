@@ -100,6 +100,8 @@ SG_FN double score_of(const ScoreArgs& args, int64_t h, int64_t q, int64_t k) {
   return x + read<double>(args.mask, offset);
 }
 
+SG_FN int64_t at_query(const View& v, int64_t h, int64_t q) { return h * v.stride[0] + q * v.stride[1]; }
+
 struct LargerScore {
   SG_FN double operator()(double a, double b) const { return a != a ? a : (a < b || b != b) ? b : a; }
 };
@@ -133,14 +135,16 @@ SG_KERNEL(attention_weights, ScoreArgs) {
         const double x = exp_score(args.scores, score_of(args, h, q, k) - shift);
         write<double>(args.weights, at3(args.weights, h, q, k), sum == 0 ? 0 : x / sum);
       }
-      if (lane == 0 && args.sums.data)
-        write<double>(args.sums, h * args.sums.stride[0] + q * args.sums.stride[1],
-                      shift + (args.scores.element == Element::f64 ? ::log(sum) : math::log_core(sum)));
+      if (lane == 0 && args.sums.data) {
+        const double log = shift + (args.scores.element == Element::f64 ? ::log(sum) : math::log_core(sum));
+        write<double>(args.sums, at_query(args.sums, h, q), log * args.log_scale);
+      }
+      if (lane == 0 && args.maxima.data) write<double>(args.maxima, at_query(args.maxima, h, q), most * args.log_scale);
     });
   }
 }
 
-// delta = weights * (delta - sum over keys of delta * weights) * scale
+// delta = weights * (delta - sum over keys of delta * weights + log_scale * gradient of the logarithm) * scale
 SG_KERNEL(attention_score_gradients, ScoreArgs) {
   const int64_t queries = args.delta.shape[1], keys = args.delta.shape[2];
   for (int64_t row = block.index(); row < args.delta.shape[0] * queries; row += block.count()) {
@@ -152,7 +156,8 @@ SG_KERNEL(attention_score_gradients, ScoreArgs) {
             read<double>(args.delta, at3(args.delta, h, q, k)) * read<double>(args.scores, at3(args.scores, h, q, k));
       return sum;
     });
-    const double sum = block.reduce(part, SumScores());
+    double sum = block.reduce(part, SumScores());
+    if (args.sums.data) sum -= read<double>(args.sums, at_query(args.sums, h, q)) * args.log_scale;
     block.each([&](int lane) {
       for (int64_t k = lane; k < keys; k += kLanes) {
         const int64_t offset = at3(args.delta, h, q, k);
@@ -161,6 +166,16 @@ SG_KERNEL(attention_score_gradients, ScoreArgs) {
       }
     });
   }
+}
+
+SG_KERNEL(attention_seen, SeenArgs) {
+  block.each([&](int lane) {
+    for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
+      const bool seen = read_whole(args.seen, offset_of(args.seen, i)) != 0;
+      write<double>(args.to, offset_of(args.to, i),
+                    seen ? read<double>(args.from, offset_of(args.from, i)) * args.scale : 0);
+    }
+  });
 }
 
 }  // namespace sg::cuda

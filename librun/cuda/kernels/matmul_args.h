@@ -22,10 +22,18 @@ struct ScoreArgs {
   View scores;   // [heads, queries, keys], f32 or f64
   View mask;     // added, broadcast to the scores of these heads; no data = none. bool: false = out
   View weights;  // the softmax in the type of the values; may be the scores
-  View sums;     // [heads, queries]: logarithms of the sums; no data = not wanted
+  View sums;     // [heads, queries]: logarithms of the sums; no data = not wanted. Backward: their gradients, or none
+  View maxima;   // likewise, the largest scores
   View delta;    // backward: [heads, queries, keys] = gradient of the weights, becomes that of the scores
   double scale = 1;
+  double log_scale = 1;  // sums and maxima are multiplied by it
   bool causal = false, bottom_right = false;
+};
+
+// to = seen ? from * scale : 0, of one shape.
+struct SeenArgs {
+  View to, from, seen;
+  double scale = 1;
 };
 
 }  // namespace sg::cuda
