@@ -84,6 +84,8 @@ class Backend {
   // The kernel `kernel` of work by element, whose arguments are an EachArgs (work/run.h).
   virtual void each(const char* kernel, const void* args, int64_t count) = 0;
   virtual void sum(const Tensor& to, const Tensor& from) = 0;  // of contiguous doubles, into one
+  // to [rows]: the sums of x * y over rows of `length` doubles.
+  virtual void row_dots(const Tensor& to, const double* x, const double* y, int64_t length) = 0;
   // Bytes of the host as the device sees them, for as long as the backend is there; equal bytes are kept once.
   virtual const std::byte* table(std::span<const std::byte> bytes) = 0;
   virtual work::Report report() = 0;  // of the node at hand

@@ -1,108 +1,74 @@
 // Windows as columns (im2col) and back (col2im); channels to places and back (pixel_shuffle).
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/resample.h"
-#include "librun/cpu/rows.h"
+#include "librun/work/run.h"
+#include "librun/work/windows.h"
 
 namespace sg::cpu {
 namespace {
 
-using Pair = std::array<int64_t, 2>;
-
-struct Columns {
-  Pair kernel, dilation, padding, stride, in, out;
-  int64_t planes = 1;  // batch * channels
-  int64_t window() const { return kernel[0] * kernel[1]; }
-  int64_t positions() const { return out[0] * out[1]; }
-  int64_t plane() const { return in[0] * in[1]; }
-
-  // The place in the plane that window position k (row-major) has for column `at`; -1 in the padding.
-  int64_t place(int64_t k, int64_t at) const {
-    int64_t row = at / out[1] * stride[0] - padding[0] + k / kernel[1] * dilation[0];
-    int64_t column = at % out[1] * stride[1] - padding[1] + k % kernel[1] * dilation[1];
-    return row >= 0 && row < in[0] && column >= 0 && column < in[1] ? row * in[1] + column : -1;
-  }
-};
-
-Status read_pair(KernelCall& call, std::string_view name, int64_t otherwise, int64_t least, Pair* to) {
+Status read_pair(KernelCall& call, std::string_view name, int64_t otherwise, int64_t least, int64_t* to) {
   SG_ASSIGN(std::vector<int64_t> list, numbers_of(call, name, 2, otherwise));
-  *to = {list[0], list[1]};
-  return (*to)[0] >= least && (*to)[1] >= least ? ok_status() : call.fail("'" + std::string(name) + "' is too small");
+  std::copy_n(list.begin(), 2, to);
+  return to[0] >= least && to[1] >= least ? ok_status() : call.fail("'" + std::string(name) + "' is too small");
 }
 
 // `image` [.., channels, height, width] and `columns` [.., channels * window, positions]
-Result<Columns> columns_of(KernelCall& call, const Tensor& image, const Tensor& columns) {
-  Columns c;
-  SG_TRY(read_pair(call, "kernel_size", 1, 1, &c.kernel));
-  SG_TRY(read_pair(call, "dilation", 1, 1, &c.dilation));
-  SG_TRY(read_pair(call, "padding", 0, 0, &c.padding));
-  SG_TRY(read_pair(call, "stride", 1, 1, &c.stride));
+Result<work::Columns> columns_of(KernelCall& call, const Tensor& image, const Tensor& columns) {
+  work::Columns c;
+  SG_TRY(read_pair(call, "kernel_size", 1, 1, c.kernel));
+  SG_TRY(read_pair(call, "dilation", 1, 1, c.dilation));
+  SG_TRY(read_pair(call, "padding", 0, 0, c.padding));
+  SG_TRY(read_pair(call, "stride", 1, 1, c.stride));
   if (image.rank < 3 || columns.rank != image.rank - 1) return call.fail("needs planes of channels");
   for (int k = 0; k < 2; ++k) {
-    auto i = static_cast<size_t>(k);
-    c.in[i] = image.dim(image.rank - 2 + k);
-    c.out[i] = (c.in[i] + 2 * c.padding[i] - c.dilation[i] * (c.kernel[i] - 1) - 1) / c.stride[i] + 1;
-    if (c.out[i] < 1) return call.fail("the window is larger than the padded plane");
+    c.in[k] = image.dim(image.rank - 2 + k);
+    c.out[k] = (c.in[k] + 2 * c.padding[k] - c.dilation[k] * (c.kernel[k] - 1) - 1) / c.stride[k] + 1;
+    if (c.out[k] < 1) return call.fail("the window is larger than the padded plane");
   }
-  for (int i = 0; i + 2 < image.rank; ++i) c.planes *= image.dim(i);
-  if (columns.dim(-1) != c.positions() || columns.elements() != c.planes * c.window() * c.positions())
+  int64_t planes = 1;
+  for (int i = 0; i + 2 < image.rank; ++i) planes *= image.dim(i);
+  if (columns.dim(-1) != c.positions() || columns.elements() != planes * c.window() * c.positions())
     return call.fail("the columns do not fit the planes");
   return c;
 }
 
-struct Bytes16 {
-  uint64_t low, high;
-};
-
 template <class T>
-void gather_columns(KernelCall& call, const Columns& c, const Tensor& from, const Tensor& to) {
-  for_rows(call, c.planes * c.window(), c.positions(), [&](int64_t row, int) {
-    const T* plane = from.as<T>() + row / c.window() * c.plane();
-    for (int64_t at = 0; at < c.positions(); ++at) {
-      int64_t place = c.place(row % c.window(), at);
-      to.as<T>()[row * c.positions() + at] = place < 0 ? T{} : plane[place];
-    }
-  });
+void gather_columns(KernelCall& call, const work::Columns& c, const Tensor& from, const Tensor& to) {
+  for_each_in_rows(call, to.elements() / c.positions(), c.positions(),
+                   work::GatherColumns<T>{c, from.as<T>(), to.as<T>()});
 }
 
 Status im2col(KernelCall& call) {
   const Tensor& self = call.tensor("self");
-  SG_ASSIGN(Columns c, columns_of(call, self, call.result()));
-  Tensor from = contiguous(call, self), to = call.scratch().tensor(self.dtype, call.result().sizes());
+  SG_ASSIGN(work::Columns c, columns_of(call, self, call.result()));
+  Tensor from = contiguous(call, self), to = workspace(call, self.dtype, call.result().sizes());
   switch (dtype_bytes(self.dtype)) {
     case 1: gather_columns<uint8_t>(call, c, from, to); break;
     case 2: gather_columns<uint16_t>(call, c, from, to); break;
     case 4: gather_columns<uint32_t>(call, c, from, to); break;
     case 8: gather_columns<uint64_t>(call, c, from, to); break;
-    default: gather_columns<Bytes16>(call, c, from, to); break;
+    default: gather_columns<work::Bytes16>(call, c, from, to); break;
   }
   copy(call, call.result(), to);
   return ok_status();
 }
 
 template <class T>
-void add_columns(KernelCall& call, const Columns& c, const Tensor& from, const Tensor& to) {
-  for_rows(call, c.planes, c.window() * c.positions(), [&](int64_t plane, int) {
-    const T* column = from.as<T>() + plane * c.window() * c.positions();
-    for (int64_t k = 0; k < c.window(); ++k)
-      for (int64_t at = 0; at < c.positions(); ++at)
-        if (int64_t place = c.place(k, at); place >= 0)
-          to.as<T>()[plane * c.plane() + place] += column[k * c.positions() + at];
-  });
+void add_columns(KernelCall& call, const work::Columns& c, const Tensor& from, const Tensor& to) {
+  const int64_t parts = is_complex(to.dtype) ? 2 : 1, rows = c.plane() == 0 ? 0 : to.elements() / c.in[1];
+  for_each_in_rows(call, rows, c.in[1] * parts, work::AddColumns<T>{c, parts, from.as<T>(), to.as<T>()});
 }
 
 Status col2im(KernelCall& call) {
   const Tensor& self = call.tensor("self");
-  SG_ASSIGN(Columns c, columns_of(call, call.result(), self));
+  SG_ASSIGN(work::Columns c, columns_of(call, call.result(), self));
   DType wide = is_complex(self.dtype) ? DType::c128 : is_floating(self.dtype) ? DType::f64 : DType::i64;
-  Tensor from = contiguous_as(call, self, wide), to = call.scratch().tensor(wide, call.result().sizes());
-  fill(call, to, Scalar::integer(0));
-  if (wide == DType::c128) add_columns<C128>(call, c, from, to);
-  else if (wide == DType::f64) add_columns<double>(call, c, from, to);
-  else add_columns<int64_t>(call, c, from, to);
+  Tensor from = contiguous_as(call, self, wide), to = workspace(call, wide, call.result().sizes());
+  if (wide == DType::i64) add_columns<int64_t>(call, c, from, to);
+  else add_columns<double>(call, c, from, to);
   copy(call, call.result(), to);
   return ok_status();
 }

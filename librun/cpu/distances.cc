@@ -1,37 +1,17 @@
 // Distances between rows (cdist, pdist) and weight norm, with their gradients. In double.
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <array>
 
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/resample.h"
 #include "librun/cpu/rows.h"
+#include "librun/work/distances.h"
+#include "librun/work/run.h"
 
 namespace sg::cpu {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double sign(double x) { return static_cast<double>(x > 0) - static_cast<double>(x < 0); }
-
-double distance(const double* a, const double* b, int64_t n, double p) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    double d = std::fabs(a[i] - b[i]);
-    if (p == kInfinity) sum = d > sum || d != d ? d : sum;
-    else sum += p == 0 ? static_cast<double>(d != 0) : p == 1 ? d : p == 2 ? d * d : std::pow(d, p);
-  }
-  return p == 0 || p == 1 || p == kInfinity ? sum : p == 2 ? std::sqrt(sum) : std::pow(sum, 1 / p);
-}
-
-// The slope of a distance by the difference in one column.
-double slope(double d, double whole, double p) {
-  if (p == 0 || whole == 0 || d == 0) return p == 1 ? sign(d) : 0;
-  if (p == 1) return sign(d);
-  if (p == 2) return d / whole;
-  if (p == kInfinity) return std::fabs(d) == whole ? sign(d) : 0;
-  return sign(d) * std::pow(std::fabs(d) / whole, p - 1);
-}
+int64_t grain_of(int64_t length) { return std::max<int64_t>(kPieceElements / std::max<int64_t>(length, 1), 1); }
 
 // x1 [batch, n, width] and x2 [batch, m, width], broadcast and contiguous.
 struct Sides {
@@ -61,15 +41,11 @@ Result<Sides> sides_of(KernelCall& call, const Tensor& shaped) {
 }
 
 Status cdist(KernelCall& call) {
-  Tensor out = call.scratch().tensor(DType::f64, call.result().sizes());
+  Tensor out = workspace(call, DType::f64, call.result().sizes());
   SG_ASSIGN(Sides s, sides_of(call, call.result()));
   if (out.dim(-2) != s.n || out.dim(-1) != s.m) return call.fail("the rows do not fit the result");
-  double p = call.number("p");
-  for_rows(call, s.batch * s.n, s.m * s.width, [&](int64_t row, int) {
-    const double* others = s.b + row / s.n * s.m * s.width;
-    for (int64_t k = 0; k < s.m; ++k)
-      out.as<double>()[row * s.m + k] = distance(s.a + row * s.width, others + k * s.width, s.width, p);
-  });
+  for_each(call, s.batch * s.n * s.m, grain_of(s.width),
+           work::CrossDistance{{call.number("p")}, s.a, s.b, s.n, s.m, s.width, out.as<double>()});
   copy(call, call.result(), out);
   return ok_status();
 }
@@ -82,34 +58,20 @@ Status cdist_backward(KernelCall& call) {
   SG_TRY(expect_shape(call, "cdist", call.tensor("cdist"), grad.sizes()));
   const auto* g = contiguous_as(call, grad, DType::f64).as<double>();
   const auto* whole = contiguous_as(call, call.tensor("cdist"), DType::f64).as<double>();
-  Tensor out = call.scratch().tensor(DType::f64, call.result().sizes());
-  fill(call, out, Scalar::integer(0));
-  double p = call.number("p");
-  for_rows(call, s.batch * s.n, s.m * s.width, [&](int64_t row, int) {
-    const double *a = s.a + row * s.width, *others = s.b + row / s.n * s.m * s.width;
-    for (int64_t k = 0; k < s.m; ++k)
-      for (int64_t i = 0; i < s.width; ++i)
-        out.as<double>()[row * s.width + i] +=
-            g[row * s.m + k] * slope(a[i] - others[k * s.width + i], whole[row * s.m + k], p);
-  });
+  Tensor out = workspace(call, DType::f64, call.result().sizes());
+  for_each(call, out.elements(), grain_of(s.m),
+           work::CrossDistanceSlope{{call.number("p")}, s.a, s.b, g, whole, s.n, s.m, s.width, out.as<double>()});
   copy(call, call.result(), out);
   return ok_status();
 }
-
-// Pairs of rows i < j, in order.
-int64_t pair_start(int64_t i, int64_t n) { return i * n - i * (i + 1) / 2; }
 
 Status pdist(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   int64_t n = self.dim(0), width = self.dim(1);
   if (call.result().elements() != n * (n - 1) / 2) return call.fail("the rows do not fit the result");
   const auto* x = contiguous_as(call, self, DType::f64).as<double>();
-  Tensor out = call.scratch().tensor(DType::f64, call.result().sizes());
-  double p = call.number("p");
-  for_rows(call, n, n * width, [&](int64_t i, int) {
-    for (int64_t j = i + 1; j < n; ++j)
-      out.as<double>()[pair_start(i, n) + j - i - 1] = distance(x + i * width, x + j * width, width, p);
-  });
+  Tensor out = workspace(call, DType::f64, call.result().sizes());
+  for_each(call, n, grain_of(n * width), work::PairDistances{{call.number("p")}, x, n, width, out.as<double>()});
   copy(call, call.result(), out);
   return ok_status();
 }
@@ -122,17 +84,9 @@ Status pdist_backward(KernelCall& call) {
   const auto* x = contiguous_as(call, self, DType::f64).as<double>();
   const auto* g = contiguous_as(call, grad, DType::f64).as<double>();
   const auto* whole = contiguous_as(call, call.tensor("pdist"), DType::f64).as<double>();
-  Tensor out = call.scratch().tensor(DType::f64, self.sizes());
-  fill(call, out, Scalar::integer(0));
-  double p = call.number("p");
-  for_rows(call, n, n * width, [&](int64_t i, int) {
-    for (int64_t j = 0; j < n; ++j) {
-      if (i == j) continue;
-      int64_t pair = pair_start(std::min(i, j), n) + std::max(i, j) - std::min(i, j) - 1;
-      for (int64_t k = 0; k < width; ++k)
-        out.as<double>()[i * width + k] += g[pair] * slope(x[i * width + k] - x[j * width + k], whole[pair], p);
-    }
-  });
+  Tensor out = workspace(call, DType::f64, self.sizes());
+  for_each(call, out.elements(), grain_of(n),
+           work::PairDistanceSlope{{call.number("p")}, x, g, whole, n, width, out.as<double>()});
   copy(call, call.result(), out);
   return ok_status();
 }
@@ -154,22 +108,31 @@ void store_lines(KernelCall& call, const Tensor& out, const Tensor& lines) {
   copy(call, target, make_tensor(lines.data, DType::f64, target.sizes()));
 }
 
+// [rows]: the sum of x * y along each row of [rows, length].
+double* row_dots(KernelCall& call, const double* x, const double* y, int64_t count, int64_t length) {
+  Tensor out = workspace(call, DType::f64, std::array{count});
+  if (Backend* backend = backend_of(call.context())) {
+    backend->row_dots(out, x, y, length);
+    return out.as<double>();
+  }
+  for_rows(call, count, length,
+           [&](int64_t row, int) { out.as<double>()[row] = row_dot(x + row * length, y + row * length, length); });
+  return out.as<double>();
+}
+
 Status weight_norm(KernelCall& call) {
   const Tensor &v = call.tensor("v"), &g = call.tensor("g");
   int64_t count = v.dim(static_cast<int>(wrap_axis(call.integer("dim"), v.rank))),
           length = count == 0 ? 0 : v.elements() / count;
   if (g.elements() != count || call.result(1).elements() != count) return call.fail("needs one scale a row");
   const double *x = line_doubles(call, v), *scale = contiguous_as(call, g, DType::f64).as<double>();
-  Tensor out = call.scratch().tensor(DType::f64, v.sizes()),
-         norms = call.scratch().tensor(DType::f64, call.result(1).sizes());
-  for_rows(call, count, length, [&](int64_t row, int) {
-    const double* from = x + row * length;
-    double norm = std::sqrt(row_dot(from, from, length));
-    norms.as<double>()[row] = norm;
-    for (int64_t i = 0; i < length; ++i) out.as<double>()[row * length + i] = from[i] * (scale[row] / norm);
-  });
+  Tensor out = workspace(call, DType::f64, v.sizes());
+  double* norms = row_dots(call, x, x, count, length);
+  auto* factors = workspace(call, DType::f64, std::array{count}).as<double>();
+  for_each(call, count, kPieceElements, work::RowNorm{scale, norms, factors});
+  for_each_in_rows(call, count, length, work::ScaleRows{x, factors, length, out.as<double>()});
   store_lines(call, call.result(0), out);
-  copy(call, call.result(1), norms);
+  copy(call, call.result(1), make_tensor(reinterpret_cast<std::byte*>(norms), DType::f64, call.result(1).sizes()));
   return ok_status();
 }
 
@@ -182,15 +145,14 @@ Status weight_norm_backward(KernelCall& call) {
   const double *x = line_doubles(call, v), *grad = line_doubles(call, call.tensor("grad_w"));
   const double *scale = contiguous_as(call, g, DType::f64).as<double>(),
                *norms = contiguous_as(call, norm, DType::f64).as<double>();
-  Tensor out = call.scratch().tensor(DType::f64, v.sizes()),
-         of_scale = call.scratch().tensor(DType::f64, call.result(1).sizes());
-  for_rows(call, count, length, [&](int64_t row, int) {
-    const double *from = x + row * length, *to = grad + row * length;
-    double dot = row_dot(from, to, length), n = norms[row];
-    of_scale.as<double>()[row] = dot / n;
-    for (int64_t i = 0; i < length; ++i)
-      out.as<double>()[row * length + i] = scale[row] / n * (to[i] - from[i] * (dot / (n * n)));
-  });
+  Tensor out = workspace(call, DType::f64, v.sizes()), of_scale = workspace(call, DType::f64, call.result(1).sizes());
+  const double* dots = row_dots(call, x, grad, count, length);
+  Tensor factors = workspace(call, DType::f64, std::array{count}),
+         shares = workspace(call, DType::f64, std::array{count});
+  for_each(call, count, kPieceElements,
+           work::RowSlope{dots, scale, norms, of_scale.as<double>(), factors.as<double>(), shares.as<double>()});
+  for_each_in_rows(call, count, length,
+                   work::NormedSlope{x, grad, factors.as<double>(), shares.as<double>(), length, out.as<double>()});
   store_lines(call, call.result(0), out);
   copy(call, call.result(1), of_scale);
   return ok_status();

@@ -6,6 +6,8 @@
 #include "librun/cpu/fill.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
+#include "librun/work/run.h"
+#include "librun/work/spread.h"
 
 namespace sg::cpu {
 namespace {
@@ -39,28 +41,21 @@ Status arange(KernelCall& call) {
   return ok_status();
 }
 
-// From both ends towards the middle, so that the last is `end` itself.
 Status linspace(KernelCall& call) {
-  Tensor& out = call.result();
-  int64_t n = out.dim(0);
-  std::complex<double> from = call.param("start").scalar.to_complex(), to = call.param("end").scalar.to_complex();
-  double start = from.real(), end = to.real();
-  if (!is_floating(out.dtype) && !is_complex(out.dtype)) start = std::trunc(start), end = std::trunc(end);
-  double step = n > 1 ? (end - start) / static_cast<double>(n - 1) : 0;
-  visit_dtype(out.dtype, [&]<class T>() {
-    if constexpr (is_complex_type<T>) {
-      std::complex<double> along = n > 1 ? (to - from) / static_cast<double>(n - 1) : 0;
-      for (int64_t i = 0; i < n; ++i)
-        out.as<T>()[i * out.stride[0]] = static_cast<T>(
-            i < n / 2 || n == 1 ? from + along * static_cast<double>(i) : to - along * static_cast<double>(n - 1 - i));
-    } else {
-      for (int64_t i = 0; i < n; ++i) {
-        double value =
-            i < n / 2 || n == 1 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(n - 1 - i);
-        out.as<T>()[i * out.stride[0]] = static_cast<T>(static_cast<Compute<T>>(value));
-      }
-    }
-  });
+  const Tensor& out = call.result();
+  const std::complex<double> from = call.param("start").scalar.to_complex(), to = call.param("end").scalar.to_complex();
+  const DType wide = is_complex(out.dtype) ? DType::c128 : DType::f64;
+  const bool whole = !is_floating(out.dtype) && !is_complex(out.dtype);
+  work::Spread work{out.dim(0), is_complex(out.dtype) ? 2 : 1, {from.real(), from.imag()}, {to.real(), to.imag()}, {},
+                    {}};
+  for (int k = 0; k < 2; ++k) {
+    if (whole) work.start[k] = std::trunc(work.start[k]), work.end[k] = std::trunc(work.end[k]);
+    work.step[k] = work.count > 1 ? (work.end[k] - work.start[k]) / static_cast<double>(work.count - 1) : 0;
+  }
+  Tensor numbers = workspace(call, wide, out.sizes());
+  work.to = numbers.as<double>();
+  for_each(call, work.count * work.parts, kPieceElements, work);
+  copy(call, out, numbers);
   return ok_status();
 }
 
@@ -86,12 +81,14 @@ Status tril_indices(KernelCall& call) {
   if (call.result().dim(1) != n)
     return call.fail("the triangle has " + std::to_string(n) + " elements, not " +
                      std::to_string(call.result().dim(1)));
-  Tensor places = call.scratch().tensor(DType::i64, std::array<int64_t, 2>{2, n});
-  int64_t k = 0;
+  std::vector<int64_t> places(static_cast<size_t>(2 * n));
+  size_t k = 0;
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t column = 0; column < width(row); ++column, ++k)
-      places.as<int64_t>()[k] = row, places.as<int64_t>()[n + k] = column;
-  copy(call, call.result(), places);
+      places[k] = row, places[static_cast<size_t>(n) + k] = column;
+  const auto* at = table(call, std::span<const int64_t>(places));
+  std::byte* memory = reinterpret_cast<std::byte*>(const_cast<int64_t*>(at));
+  copy(call, call.result(), make_tensor(memory, DType::i64, std::array<int64_t, 2>{2, n}));
   return ok_status();
 }
 

@@ -29,4 +29,15 @@ void give_loss(KernelCall& call, const Tensor& losses, double divisor) {
   fill(call, call.result(), Scalar::floating(reduction == kMean ? sum / divisor : sum));
 }
 
+void give_weighted_loss(KernelCall& call, const Tensor& losses, const Tensor& weights) {
+  if (call.integer("reduction") != kMean) return give_loss(call, losses, 1);
+  Backend* backend = backend_of(call.context());
+  if (!backend) return give_loss(call, losses, sum_of(call, weights.as<double>(), weights.elements()));
+  const Tensor sum = backend->scratch(DType::f64, {}), whole = backend->scratch(DType::f64, {});
+  backend->sum(sum, losses);
+  backend->sum(whole, weights);
+  for_each(call, 1, 1, work::DivideEach{sum.as<double>(), whole.as<double>(), sum.as<double>()});
+  copy(call, call.result(), sum);
+}
+
 }  // namespace sg::cpu

@@ -12,5 +12,7 @@ double sum_of(KernelCall& call, const double* x, int64_t n);
 
 // Reduces losses (contiguous doubles) into the first result as the call's `reduction` says. `divisor`: of a mean.
 void give_loss(KernelCall& call, const Tensor& losses, double divisor);
+// The same; a mean is that of the weights.
+void give_weighted_loss(KernelCall& call, const Tensor& losses, const Tensor& weights);
 
 }  // namespace sg::cpu

@@ -2,22 +2,16 @@
 #include <algorithm>
 #include <array>
 
+#include "librun/cpu/inner_call.h"
 #include "librun/cpu/lane_graph.h"
 
 namespace sg::cpu {
 namespace {
 
-ParamValue of_tensor(const Tensor& t) {
-  ParamValue p;
-  p.kind = ParamValue::Kind::tensor;
-  p.tensor = t;
-  return p;
-}
-
 ParamValue of_tensors(std::vector<Tensor> list) {
   ParamValue p;
   p.kind = ParamValue::Kind::list;
-  for (const Tensor& t : list) p.items.push_back(of_tensor(t));
+  for (const Tensor& t : list) p.items.push_back(param_of(t));
   p.tensors = std::move(list);
   return p;
 }
@@ -69,7 +63,7 @@ Status LaneGraph::run_index(NodeId n) {
   auto param = [&](std::string_view name) -> ParamValue& {
     return call.params()[static_cast<size_t>(call.op().param_index(name))];
   };
-  param("self") = of_tensor(from);
+  param("self") = param_of(from);
   param("indices") = of_tensors(std::move(indices));
   call.results = {all_lanes(out, t.rank)};
   call.scalars.resize(1);
@@ -80,9 +74,7 @@ Status LaneGraph::run_index(NodeId n) {
 Result<Tensor> LaneGraph::numbers(int64_t count) {
   Tensor t = make_tensor(take_bytes(count * dtype_bytes(DType::i64)), DType::i64, std::array{count});
   KernelCall call(*find_op("aten.arange.default"), context_);
-  ParamValue& end = call.params()[static_cast<size_t>(call.op().param_index("end"))];
-  end.kind = ParamValue::Kind::scalar;
-  end.scalar = Scalar::integer(count);
+  call.params()[static_cast<size_t>(call.op().param_index("end"))] = param_of(Scalar::integer(count));
   call.results = {t};
   call.scalars.resize(1);
   SG_TRY(run_kernel(call));

@@ -2,9 +2,10 @@
 #include <cmath>
 
 #include "librun/cpu/give_loss.h"
-#include "librun/cpu/indices.h"
+#include "librun/cpu/inner_call.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
+#include "librun/work/classes.h"
 #include "librun/work/pair.h"
 #include "librun/work/run.h"
 #include "librun/work/shapes.h"
@@ -14,15 +15,6 @@ namespace {
 
 Tensor doubles(KernelCall& call, const Tensor& t, std::span<const int64_t> shape) {
   return contiguous_as(call, broadcast_to(t, shape), DType::f64);
-}
-
-template <class Fn>
-Tensor each_loss(KernelCall& call, std::span<const int64_t> shape, const Fn& loss) {  // loss(i)
-  Tensor losses = call.scratch().tensor(DType::f64, shape);
-  call.team().parallel_for(losses.elements(), kPieceElements, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) losses.as<double>()[i] = loss(i);
-  });
-  return losses;
 }
 
 Status mse_loss(KernelCall& call) {
@@ -67,72 +59,69 @@ Status bce_with_logits(KernelCall& call) {
 
 // Rows of classes: axis 1, or the only one.
 struct Classes {
-  Tensor scores;  // [rows, classes], doubles, log-probabilities
-  Tensor shape;   // of one number a row
-  const double* weight;
-  int64_t rows, classes;
+  work::ClassRows rows;  // log-probabilities
+  int64_t count;
+  Tensor shape;  // of one number a row
 };
 
-Classes classes_of(KernelCall& call) {
-  const Tensor& self = call.tensor("self");
-  int axis = self.rank > 1 ? 1 : 0;
-  Rows rows = rows_of(call, self, axis, DType::f64);
-  Classes c{call.scratch().tensor(DType::f64, rows.tensor.sizes()), drop_axis(self, axis), nullptr, rows.count,
-            rows.length};
-  if (call.has("weight")) c.weight = contiguous_as(call, call.tensor("weight"), DType::f64).as<double>();
-  for_rows(call, rows.count, rows.length, [&](int64_t row, int) {
-    const double* x = rows.tensor.as<double>() + row * rows.length;
-    double* to = c.scores.as<double>() + row * rows.length;
-    double top = row_max(x, rows.length);
-    for (int64_t i = 0; i < rows.length; ++i) to[i] = std::exp(x[i] - top);
-    double shift = top + std::log(row_sum(to, rows.length));
-    for (int64_t i = 0; i < rows.length; ++i) to[i] = x[i] - shift;
+// [.., classes] with the classes last, as contiguous log-probabilities.
+Result<const double*> log_probabilities(KernelCall& call, const Tensor& last) {
+  Tensor out = workspace(call, DType::f64, last.sizes());
+  if (on_device(call)) {
+    const ParamValue dim = param_of(Scalar::integer(-1));
+    SG_TRY(call_op(call, "aten._log_softmax.default", {{"self", param_of(last)}, {"dim", dim}}, {out}));
+    return out.as<double>();
+  }
+  const auto* from = contiguous_as(call, last, DType::f64).as<double>();
+  const int64_t length = last.dim(-1);
+  for_rows(call, length == 0 ? 0 : out.elements() / length, length, [&](int64_t row, int) {
+    const double* x = from + row * length;
+    double* to = out.as<double>() + row * length;
+    double top = row_max(x, length);
+    for (int64_t i = 0; i < length; ++i) to[i] = std::exp(x[i] - top);
+    double shift = top + std::log(row_sum(to, length));
+    for (int64_t i = 0; i < length; ++i) to[i] = x[i] - shift;
   });
+  return out.as<double>();
+}
+
+Result<Classes> classes_of(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  const int axis = self.rank > 1 ? 1 : 0;
+  Classes c{{nullptr, nullptr, self.dim(axis), call.number("label_smoothing")}, 1, drop_axis(self, axis)};
+  c.count = c.shape.elements();
+  SG_ASSIGN(c.rows.scores, log_probabilities(call, axis_last(self, axis)));
+  if (call.has("weight")) c.rows.weight = contiguous_as(call, call.tensor("weight"), DType::f64).as<double>();
   return c;
 }
 
 // Targets are probabilities of classes.
 Status soft_cross_entropy(KernelCall& call, const Classes& c) {
   const Tensor& target = call.tensor("target");
-  Tensor rows = rows_of(call, target, target.rank > 1 ? 1 : 0, DType::f64).tensor;
-  double smooth = call.number("label_smoothing");
-  Tensor losses = each_loss(call, c.shape.sizes(), [&](int64_t row) {
-    double sum = 0;
-    for (int64_t k = 0; k < c.classes; ++k) {
-      double p = rows.as<double>()[row * c.classes + k] * (1 - smooth) + smooth / static_cast<double>(c.classes);
-      sum -= p * c.scores.as<double>()[row * c.classes + k] * (c.weight ? c.weight[k] : 1);
-    }
-    return sum;
-  });
-  give_loss(call, losses, static_cast<double>(c.rows));
+  const auto* rows = contiguous_as(call, axis_last(target, target.rank > 1 ? 1 : 0), DType::f64).as<double>();
+  Tensor losses = workspace(call, DType::f64, c.shape.sizes());
+  for_each(call, c.count, 1, work::SoftCrossEntropy{c.rows, rows, losses.as<double>()});
+  give_loss(call, losses, static_cast<double>(c.count));
   return ok_status();
 }
 
 // Targets are classes. A mean is weighted by the targets' weights.
 Status hard_cross_entropy(KernelCall& call, const Classes& c) {
-  Tensor target = contiguous_as(call, call.tensor("target"), DType::i64);
-  const auto* at = target.as<int64_t>();
-  int64_t ignored = call.integer("ignore_index");
-  double smooth = call.number("label_smoothing");
-  for (int64_t i = 0; i < c.rows; ++i)
-    if (at[i] != ignored && (at[i] < 0 || at[i] >= c.classes))
+  const auto* at = contiguous_as(call, call.tensor("target"), DType::i64).as<int64_t>();
+  const int64_t ignored = call.integer("ignore_index"), classes = c.rows.classes;
+  for (int64_t i = 0; !on_device(call) && i < c.count; ++i)
+    if (at[i] != ignored && (at[i] < 0 || at[i] >= classes))
       return call.fail("target " + std::to_string(at[i]) + " at position " + std::to_string(i) +
-                       " is out of range for " + std::to_string(c.classes) + " classes");
-  auto weight_of = [&](int64_t row) { return at[row] == ignored ? 0.0 : c.weight ? c.weight[at[row]] : 1.0; };
-  Tensor losses = each_loss(call, c.shape.sizes(), [&](int64_t row) {
-    if (at[row] == ignored) return 0.0;
-    const double* p = c.scores.as<double>() + row * c.classes;
-    double spread = 0;
-    for (int64_t k = 0; smooth != 0 && k < c.classes; ++k) spread -= p[k] * (c.weight ? c.weight[k] : 1);
-    return -(1 - smooth) * weight_of(row) * p[at[row]] + smooth * spread / static_cast<double>(c.classes);
-  });
-  Tensor weights = each_loss(call, c.shape.sizes(), weight_of);
-  give_loss(call, losses, sum_of(call, weights.as<double>(), c.rows));
+                       " is out of range for " + std::to_string(classes) + " classes");
+  Tensor losses = workspace(call, DType::f64, c.shape.sizes()), weights = workspace(call, DType::f64, c.shape.sizes());
+  for_each(call, c.count, 1,
+           work::HardCrossEntropy{c.rows, at, ignored, losses.as<double>(), weights.as<double>(), report_of(call)});
+  give_weighted_loss(call, losses, weights);
   return ok_status();
 }
 
 Status cross_entropy(KernelCall& call) {
-  Classes c = classes_of(call);
+  SG_ASSIGN(Classes c, classes_of(call));
   return is_floating(call.tensor("target").dtype) ? soft_cross_entropy(call, c) : hard_cross_entropy(call, c);
 }
 

@@ -11,6 +11,8 @@
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
 #include "librun/work/math.h"
+#include "librun/work/pair.h"
+#include "librun/work/run.h"
 #include "librun/work/shapes.h"
 
 namespace sg::cpu {
@@ -289,8 +291,8 @@ Status rrelu_backward(KernelCall& call) {
     return contiguous_as(call, broadcast_to(call.tensor(name), out.sizes()), DType::f64).as<double>();
   };
   const double *grad = doubles("grad_output"), *x = doubles("self"), *noise = drawn ? doubles("noise") : nullptr;
-  Tensor y = call.scratch().tensor(DType::f64, out.sizes());
-  for (int64_t i = 0; i < out.elements(); ++i) y.as<double>()[i] = grad[i] * (noise ? noise[i] : x[i] > 0 ? 1 : middle);
+  Tensor y = workspace(call, DType::f64, out.sizes());
+  for_each(call, out.elements(), kPieceElements, work::RreluBackward{grad, x, noise, middle, y.as<double>()});
   return copy(call, out, y), ok_status();
 }
 

@@ -2,8 +2,10 @@
 #include <algorithm>
 
 #include "librun/cpu/fill.h"
+#include "librun/cpu/inner_call.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
+#include "librun/work/run.h"
 
 namespace sg::cpu {
 namespace {
@@ -126,24 +128,13 @@ Status roll(KernelCall& call) {
   return ok_status();
 }
 
-template <class T>
-T difference(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) return a != b;
-  else if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-  else return static_cast<T>(static_cast<Compute<T>>(a) - static_cast<Compute<T>>(b));
-}
-
-// out = what follows along `axis`, less what stands there.
-void subtract_neighbours(KernelCall& call, const Tensor& t, const Tensor& out, int axis) {
-  Tensor low = part_of(t, axis, 0, out.dim(axis)), high = part_of(t, axis, 1, out.dim(axis));
-  RowWalker walk({&out, &high, &low});
-  visit_dtype(out.dtype, [&]<class T>() {
-    parallel_rows(call.team(), walk, [&](const int64_t* offset, int64_t, int64_t length) {
-      for (int64_t i = 0; i < length; ++i)
-        out.as<T>()[offset[0] + i * walk.step(0)] =
-            difference<T>(high.as<T>()[offset[1] + i * walk.step(1)], low.as<T>()[offset[2] + i * walk.step(2)]);
-    });
-  });
+// out = what follows along `axis`, less what stands there: as the op between two tensors does it.
+Status subtract_neighbours(KernelCall& call, const Tensor& t, const Tensor& out, int axis) {
+  const Tensor high = part_of(t, axis, 1, out.dim(axis)), low = part_of(t, axis, 0, out.dim(axis));
+  if (t.dtype == DType::boolean)
+    return call_op(call, "aten.ne.Tensor", {{"self", param_of(high)}, {"other", param_of(low)}}, {out});
+  const ParamValue one = param_of(Scalar::integer(1));
+  return call_op(call, "aten.sub.Tensor", {{"self", param_of(high)}, {"other", param_of(low)}, {"alpha", one}}, {out});
 }
 
 Status diff(KernelCall& call) {
@@ -157,13 +148,13 @@ Status diff(KernelCall& call) {
   Tensor shape = self;
   shape.shape[static_cast<size_t>(axis)] = 0;
   for (const Tensor& t : joined) shape.shape[static_cast<size_t>(axis)] += t.dim(axis);
-  Tensor current = call.scratch().tensor(self.dtype, shape.sizes());
+  Tensor current = workspace(call, self.dtype, shape.sizes());
   int64_t start = 0;
   for (const Tensor& t : joined) copy(call, part_of(current, axis, start, t.dim(axis)), t), start += t.dim(axis);
   for (int64_t n = call.integer("n"); n > 0 && current.dim(axis) > 0; --n) {
     shape.shape[static_cast<size_t>(axis)] = current.dim(axis) - 1;
-    Tensor next = call.scratch().tensor(self.dtype, shape.sizes());
-    subtract_neighbours(call, current, next, axis);
+    Tensor next = workspace(call, self.dtype, shape.sizes());
+    SG_TRY(subtract_neighbours(call, current, next, axis));
     current = next;
   }
   copy(call, call.result(), current);

@@ -4,6 +4,7 @@
 
 #include "librun/cpu/fill.h"
 #include "librun/cpu/indices.h"
+#include "librun/cpu/inner_call.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
 #include "librun/work/pool.h"
@@ -186,23 +187,29 @@ Status searchsorted(KernelCall& call) {
   return search(call, call.tensor("sorted_sequence"), call.tensor("self"), sorter, right);
 }
 
+// `t` in order, NaN last: contiguous, of one axis.
+Result<Tensor> in_order(KernelCall& call, const Tensor& t) {
+  const Tensor line = make_tensor(t.data, t.dtype, std::array{t.elements()});
+  const Tensor out = workspace(call, t.dtype, line.sizes()), places = workspace(call, DType::i64, line.sizes());
+  const ParamValue first = param_of(Scalar::integer(0)), up = param_of(Scalar::boolean(false));
+  SG_TRY(call_op(call, "aten.sort.default", {{"self", param_of(line)}, {"dim", first}, {"descending", up}},
+                 {out, places}));
+  return out;
+}
+
 Status isin(KernelCall& call) {
   const Tensor &elements = call.tensor("elements"), &tests = call.tensor("test_elements");
-  bool floats = is_floating(elements.dtype) || is_floating(tests.dtype), invert = call.flag("invert");
-  Tensor found = call.scratch().tensor(DType::boolean, elements.sizes());
-  visit_compared(call, tests, floats, [&](const auto* given) {
-    using V = std::remove_cvref_t<decltype(*given)>;
-    std::vector<V> sorted(given, given + tests.elements());
-    std::sort(sorted.begin(), sorted.end(), below<V>);
-    auto n = static_cast<int64_t>(sorted.size());
-    const V* x = contiguous_as(call, elements, floats ? DType::f64 : DType::i64).template as<V>();
-    call.team().parallel_for(elements.elements(), kPieceElements / 16, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        int64_t at = std::lower_bound(sorted.begin(), sorted.end(), x[i], below<V>) - sorted.begin();
-        found.as<bool>()[i] = (at < n && sorted[static_cast<size_t>(at)] == x[i]) != invert;
-      }
-    });
-  });
+  const bool floats = is_floating(elements.dtype) || is_floating(tests.dtype);
+  const DType dtype = floats ? DType::f64 : DType::i64;
+  SG_ASSIGN(const Tensor sorted, in_order(call, contiguous_as(call, tests, dtype)));
+  const Tensor given = contiguous_as(call, elements, dtype);
+  const Tensor found = workspace(call, DType::boolean, elements.sizes());
+  auto run = [&]<class V>() {
+    for_each(call, elements.elements(), kPieceElements / 16,
+             work::IsIn<V>{given.as<V>(), sorted.as<V>(), sorted.elements(), call.flag("invert"), found.as<uint8_t>()});
+  };
+  if (floats) run.template operator()<double>();
+  else run.template operator()<int64_t>();
   copy(call, call.result(), found);
   return ok_status();
 }

@@ -5,6 +5,8 @@
 #include "librun/cpu/fill.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
+#include "librun/work/run.h"
+#include "librun/work/windows.h"
 
 namespace sg::cpu {
 namespace {
@@ -98,20 +100,17 @@ Status select_backward(KernelCall& call) {
   return copy_exactly(call, part, call.tensor("grad_output"));
 }
 
-// Each element gets the sum over the windows that it lies in. T: double, or a complex number of two.
-template <class T>
-void add_windows(KernelCall& call, DType wide, int axis, int64_t windows) {
+// Each element gets the sum over the windows that it lies in.
+void add_windows(KernelCall& call, int axis, int64_t windows) {
   const Tensor& out = call.result();
-  const int64_t size = call.integer("size"), step = call.integer("step"), length = out.dim(axis);
-  int64_t outer = 1, inner = 1;
-  for (int i = 0; i < out.rank; ++i) (i < axis ? outer : inner) *= i == axis ? 1 : out.dim(i);
-  const T* from = contiguous_as(call, call.tensor("grad_in"), wide).as<T>();
-  Tensor sums = call.scratch().tensor(wide, out.sizes());
-  fill(call, sums, Scalar::integer(0));
-  for (int64_t o = 0; o < outer; ++o)
-    for (int64_t w = 0; w < windows; ++w)
-      for (int64_t i = 0; i < inner; ++i)
-        for (int64_t s = 0; s < size; ++s) sums.as<T>()[(o * length + w * step + s) * inner + i] += *from++;
+  const DType wide = is_complex(out.dtype) ? DType::c128 : DType::f64;
+  const int64_t parts = is_complex(out.dtype) ? 2 : 1, size = call.integer("size"), step = call.integer("step");
+  int64_t inner = 1;
+  for (int i = axis + 1; i < out.rank; ++i) inner *= out.dim(i);
+  const auto* from = contiguous_as(call, call.tensor("grad_in"), wide).as<double>();
+  Tensor sums = workspace(call, wide, out.sizes());
+  for_each(call, sums.elements() * parts, kPieceElements / 4,
+           work::AddWindows{out.dim(axis), inner, windows, size, step, parts, from, sums.as<double>()});
   copy(call, out, sums);
 }
 
@@ -124,8 +123,7 @@ Status unfold_backward(KernelCall& call) {
   const int64_t windows = (out.dim(axis) - size) / step + 1;
   if (grad.rank != out.rank + 1 || grad.dim(axis) != windows || grad.dim(-1) != size)
     return call.fail("the gradient has other windows");
-  if (is_complex(out.dtype)) add_windows<C128>(call, DType::c128, axis, windows);
-  else add_windows<double>(call, DType::f64, axis, windows);
+  add_windows(call, axis, windows);
   return ok_status();
 }
 

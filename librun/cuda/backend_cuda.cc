@@ -106,6 +106,10 @@ void CudaBackend::sum(const Tensor& to, const Tensor& from) {
   device_->launch("sum_parts", 1, SumArgs{parts.as<double>(), to.as<double>(), blocks});
 }
 
+void CudaBackend::row_dots(const Tensor& to, const double* x, const double* y, int64_t length) {
+  device_->launch("row_dots", to.elements(), RowDotArgs{x, y, to.as<double>(), to.elements(), length});
+}
+
 const std::byte* CudaBackend::table(std::span<const std::byte> bytes) {
   auto [it, is_new] = tables_.try_emplace({bytes.begin(), bytes.end()}, nullptr);
   if (!is_new) return it->second;

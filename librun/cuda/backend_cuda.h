@@ -43,6 +43,7 @@ class CudaBackend : public Backend {
   void fill(const Tensor& to, Scalar value) override;
   void each(const char* kernel, const void* args, int64_t count) override;
   void sum(const Tensor& to, const Tensor& from) override;
+  void row_dots(const Tensor& to, const double* x, const double* y, int64_t length) override;
   const std::byte* table(std::span<const std::byte> bytes) override;
   Report report() override { return device_->report(); }
   bool runs_on_host(const Program& program, const Graph& graph, NodeId n) const override;
@@ -99,6 +100,7 @@ inline Tensor in_rows(KernelCall& call, const Tensor& t) {
 std::span<const KernelRow> matmul_kernels();  // grouped; the others come by Backend::multiply
 std::span<const KernelRow> attention_kernels();
 std::span<const KernelRow> flex_attention_kernels();
+std::span<const KernelRow> loss_kernels();  // of classes
 std::span<const KernelRow> row_kernels();
 std::span<const KernelRow> index_kernels();
 std::span<const KernelRow> other_kernels();

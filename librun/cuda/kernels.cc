@@ -84,6 +84,21 @@ constexpr std::string_view kByCopies[] = {
     "aten._prelu_kernel_backward.default",
     "aten.glu.default",
     "aten.glu_backward.default",
+    "aten.cross_entropy_loss.default",
+    "aten.diff.default",
+    "aten.isin.Tensor_Tensor",
+    "aten.linspace.default",
+    "aten.tril_indices.default",
+    "aten.rrelu_with_noise_backward.default",
+    "aten.im2col.default",
+    "aten.col2im.default",
+    "aten.unfold_backward.default",
+    "aten._cdist_forward.default",
+    "aten._cdist_backward.default",
+    "aten._pdist_forward.default",
+    "aten._pdist_backward.default",
+    "aten._weight_norm_interface.default",
+    "aten._weight_norm_interface_backward.default",
     // and those that look at numbers of the host alone
     "aten._assert_scalar.default",
     "aten._assert_tensor_metadata.default",
@@ -99,8 +114,9 @@ Table build_table() {
     if (Kernel kernel = find_cpu_kernel(op)) table.emplace(op, kernel);
   for (auto family : {cpu::upsample_kernels(), cpu::pool_kernels()})  // by work, too
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
-  for (auto family : {matmul_kernels(), attention_kernels(), flex_attention_kernels(), row_kernels(), index_kernels(),
-                      other_kernels(), random_kernels(), channel_kernels(), convolution_kernels(), search_kernels()})
+  for (auto family :
+       {matmul_kernels(), attention_kernels(), flex_attention_kernels(), loss_kernels(), row_kernels(), index_kernels(),
+        other_kernels(), random_kernels(), channel_kernels(), convolution_kernels(), search_kernels()})
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   return table;
 }

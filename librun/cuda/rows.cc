@@ -1,9 +1,8 @@
-// Reductions, softmax, norms, running sums, order and losses: from calls to kernels.
+// Reductions, softmax, norms, running sums and order: from calls to kernels.
 #include <algorithm>
 #include <array>
 
 #include "librun/cuda/backend_cuda.h"
-#include "librun/cuda/kernels/loss.h"
 #include "librun/cuda/kernels/order.h"
 #include "librun/cuda/kernels/parts.h"
 #include "librun/cuda/kernels/reduce.h"
@@ -354,40 +353,6 @@ Status pick_along(KernelCall& call) {
   return pick_of_rows(call, self, axis, kept(call.result(0)), kept(call.result(1)), is_mode);
 }
 
-// --- losses ---
-
-LossArgs loss_args(KernelCall& call) {
-  const Tensor& self = call.tensor("self");
-  LossArgs args;
-  args.from = Device::view(self);
-  args.target = Device::view(call.tensor("target"));
-  args.weight = optional_elements(call, "weight");
-  args.count = self.rank == 1 ? 1 : self.dim(0);
-  args.classes = self.dim(-1);
-  args.ignore = call.integer("ignore_index");
-  args.reduction = self.rank == 1 && call.integer("reduction") == 0 ? 2 : static_cast<int>(call.integer("reduction"));
-  args.report = device_of(call).report();
-  return args;
-}
-
-Status nll_loss(KernelCall& call) {
-  LossArgs args = loss_args(call);
-  args.to = Device::view(call.result(0));
-  args.total = Device::view(call.result(1));
-  device_of(call).launch("nll_loss_all", 1, args);
-  return ok_status();
-}
-
-Status nll_loss_backward(KernelCall& call) {
-  LossArgs args = loss_args(call);
-  args.to = Device::view(call.result(0));
-  args.gradient = Device::view(call.tensor("grad_output"));
-  args.total = Device::view(call.tensor("total_weight"));
-  backend_of(call).fill(call.result(0), Scalar::integer(0));
-  device_of(call).launch("nll_loss_backward_all", blocks_for(args.count), args);
-  return ok_status();
-}
-
 constexpr KernelRow kRowRows[] = {
     {"aten.sum.default", plain<Reduce::sum>},
     {"aten.sum.dim_IntList", plain<Reduce::sum>},
@@ -453,8 +418,6 @@ constexpr KernelRow kRowRows[] = {
     {"aten.argsort.default", argsort},
     {"aten.argsort.stable", argsort},
     {"aten.topk.default", topk},
-    {"aten.nll_loss_forward.default", nll_loss},
-    {"aten.nll_loss_backward.default", nll_loss_backward},
 };
 
 }  // namespace

@@ -108,6 +108,13 @@ struct Divide {
   SG_INLINE void operator()(int64_t i) const { x[i] /= by; }
 };
 
+struct DivideEach {
+  static constexpr const char* kName = "work_divide_each";
+  const double *from, *by;
+  double* to;
+  SG_INLINE void operator()(int64_t i) const { to[i] = from[i] / by[i]; }
+};
+
 // --- activations of two results or two halves ---
 
 struct LogSigmoid {
@@ -159,6 +166,15 @@ struct GluBackward {
     to[at] = grad[i] * gate;
     to[at + h.step()] = grad[i] * h.x[at] * gate * (1 - gate);
   }
+};
+
+// By the slopes that were drawn, or by one for all.
+struct RreluBackward {
+  static constexpr const char* kName = "work_rrelu_backward";
+  const double *grad, *x, *noise;  // noise null: none were drawn
+  double slope;
+  double* to;
+  SG_INLINE void operator()(int64_t i) const { to[i] = grad[i] * (noise ? noise[i] : x[i] > 0 ? 1 : slope); }
 };
 
 }  // namespace sg::work

@@ -24,6 +24,18 @@ void for_each(KernelCall& call, int64_t count, int64_t grain, const F& work) {
   });
 }
 
+// The same over rows of `length` numbers: number i is work.at(i / length, i % length), which the processor does not
+// divide for.
+template <class F>
+void for_each_in_rows(KernelCall& call, int64_t rows, int64_t length, const F& work) {
+  if (rows <= 0 || length <= 0) return;
+  if (on_device(call)) return for_each(call, rows * length, 1, work);
+  call.team().parallel_for(rows, std::max<int64_t>(cpu::kPieceElements / length, 1), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t i = 0; i < length; ++i) work.at(row, i);
+  });
+}
+
 // Memory for the time of the call: contiguous, not initialised.
 inline Tensor workspace(KernelCall& call, DType dtype, std::span<const int64_t> shape) {
   if (Backend* backend = backend_of(call.context())) return backend->scratch(dtype, shape);

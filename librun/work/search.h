@@ -63,6 +63,25 @@ struct Search {
   }
 };
 
+// Whether each value is among those in order (NaN last, and equal to none).
+template <class V>
+struct IsIn {
+  static constexpr const char* kName = V(1) / V(2) != 0 ? "work_is_in" : "work_is_in_whole";
+  const V *values, *sorted;
+  int64_t count;
+  bool invert;
+  uint8_t* to;
+  SG_INLINE void operator()(int64_t i) const {
+    int64_t low = 0, high = count;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (sorted[middle] < values[i]) low = middle + 1;
+      else high = middle;
+    }
+    to[i] = (low < count && sorted[low] == values[i]) != invert;
+  }
+};
+
 // A row of zeros and a 1.
 struct OneHot {
   static constexpr const char* kName = "work_one_hot";

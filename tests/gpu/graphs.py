@@ -70,6 +70,49 @@ graph rank *
   output %rows
 '''
 
+# Work by element that processor and device share: the same bits, and nothing for the host.
+SHARED_WORK = '''sg 1.0
+graph rank *
+  input %a : f32[6, 5] "a"
+  input %b : bf16[6, 5] "b"
+  input %i : i64[6, 5] "i"
+  %plane = aten.view(%a, [1, 1, 6, 5])
+  %cols  = aten.im2col(%plane, [2, 3], [1, 1], [1, 0], [2, 1])
+  %back  = aten.col2im(%cols, [6, 5], [2, 3], [1, 1], [1, 0], [2, 1])
+  %wins  = aten.unfold(%b, 1, 3, 1)
+  %sums  = aten.unfold_backward(%wins, [6, 5], 1, 3, 1)
+  %steps = aten.diff(%b, 2, 0)
+  %few   = aten.remainder.Scalar(%i, 4)
+  %row   = aten.select.int(%i, 0, 2)
+  %in    = aten.isin.Tensor_Tensor(%few, %row)
+  %line  = aten.linspace(-1.0, 3.0, 11, dtype=f32)
+  %dist  = aten._cdist_forward(%a, %a, 3.0, none)
+  %slope = aten._cdist_backward(%dist, %a, %a, 3.0, %dist)
+  output %cols
+  output %back
+  output %sums
+  output %steps
+  output %in
+  output %line
+  output %dist
+  output %slope
+'''
+
+# Cross entropy of classes, as the data names them.
+CLASSES = '''sg 1.0
+graph rank *
+  input %a : f32[6, 5] "a"
+  input %t : i64[6] "t"
+  %whole = aten.cross_entropy_loss(%a, %t, none, 1, 2, 0.1)
+  %planes = aten.view(%a, [1, 5, 2, 3])
+  %at = aten.view(%t, [1, 2, 3])
+  %each, %total = aten.nll_loss2d_forward(%planes, %at, none, 0, 2)
+  %dx = aten.nll_loss2d_backward(%each, %planes, %at, none, 0, 2, %total)
+  output %whole
+  output %each
+  output %dx
+'''
+
 # Draws that are new in each step, and a number for the host in the middle: recorded in two segments.
 RECORDED = '''sg 1.0
 graph rank *
@@ -242,8 +285,9 @@ graph rank *
   input %a : f32[6, 5] "a"
   %s = aten.tanh(%a)                                    : f32[6, 5]
   %v = aten.view(%s, [1, 1, 6, 5])                      : f32[1, 1, 6, 5]
-  %c = aten.im2col(%v, [2, 2], [1, 1], [0, 0], [1, 1])  : f32[1, 4, 20]
-  %t = aten.tanh(%c)                                    : f32[1, 4, 20]
+  %g = aten.view(%s, [1, 3, 5, 2])                      : f32[1, 3, 5, 2]
+  %c = aten.grid_sampler_2d(%v, %g, 0, 0, false)        : f32[1, 1, 3, 5]
+  %t = aten.tanh(%c)                                    : f32[1, 1, 3, 5]
   output %t
 '''
 

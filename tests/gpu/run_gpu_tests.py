@@ -22,7 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from graphs import (  # noqa: E402
-    ATTENTION, BY_HOST, COLLECTIVES, DROPOUT, FLEX, LONG_SUMS, MASKED, PICK, RECORDED, SAME_BITS)
+    ATTENTION, BY_HOST, CLASSES, COLLECTIVES, DROPOUT, FLEX, LONG_SUMS, MASKED, PICK, RECORDED, SAME_BITS, SHARED_WORK)
 from harness import TRACES, skip  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
@@ -54,6 +54,12 @@ def flex_inputs(path, rng, dtype, wide, queries=37):
     safetensors(path, {'q': noise(dtype, 2, 4, queries, 8), 'k': noise(dtype, 1, 2, 45, 8), 'v': noise(dtype, 1, 2, 45, 6),
                        'g': noise(dtype, 2, 4, queries, 6), 'gl': noise(wide, 2, 4, queries), 'table': noise(dtype, 4, 7),
                        'doc': ('I32', (100,), struct.pack('<100i', *(i // 20 for i in range(100))))})
+
+
+def class_inputs(path, targets):
+    """What CLASSES is given."""
+    safetensors(path, {'a': ('F32', (6, 5), struct.pack('<30f', *(math.sin(i) for i in range(30)))),
+                       't': ('I64', (6,), struct.pack('<6q', *targets))})
 
 
 class Tests:
@@ -121,6 +127,25 @@ class Tests:
         status, text = self.run([self.tool('sg-run'), at('pick.txt'), '--inputs', at('pick.safetensors'), '--backend',
                                  'cuda'])
         self.expect('an index out of range', (status != 4 or not re.search(r'rank 0, %rows = aten.embedding.default: index -?\d+ is out of range for size 6', text)) and f'exit {status}: {text}')
+
+    def shared_work(self, at):
+        """Ops whose work is written once for both, and classes that the data names: not by the host, as the processor has them."""
+        classes = at('classes.safetensors')
+        for name, text, inputs, held in (('work', SHARED_WORK, at('same.safetensors'), ['--bitwise']),
+                                         ('classes', CLASSES, classes, ['--rtol', '1e-6', '--atol', '1e-6'])):
+            graph = at(name + '.txt')
+            with open(graph, 'w', encoding='utf-8') as f:
+                f.write(text)
+            class_inputs(classes, [0, 4, 2, 1, 2, 3])
+            run = [self.tool('sg-run'), graph, '--inputs', inputs]
+            status, text = self.run([*run, '-q', '--outputs', at(name + '.out')])
+            self.expect(f'{name} that both share: the processor', status and f'exit {status}: {text}')
+            status, text = self.run([*run, '--backend', 'cuda', '--expect', at(name + '.out'), *held])
+            self.expect(f'{name} that both share', (status or 'computed by the host' in text) and f'exit {status}: {text}')
+        class_inputs(classes, [0, 4, 2, 1, 5, 3])
+        status, text = self.run([self.tool('sg-run'), at('classes.txt'), '--inputs', classes, '--backend', 'cuda'])
+        said = re.search(r'rank 0, %whole = aten.cross_entropy_loss.default: index 5 is out of range for size 5', text)
+        self.expect('a class out of range', (status != 4 or not said) and f'exit {status}: {text}')
 
     def collectives(self, at):
         run = [self.tool('sg-run'), '-q', at('all.txt'), '--inputs', at('all{r}.safetensors')]
@@ -282,7 +307,7 @@ class Tests:
         self.expect('by the host: the processor', status and f'exit {status}: {text}')
         status, text = self.run([self.tool('sg-run'), host, '--inputs', at('a.safetensors'), '--backend', 'cuda',
                                  '--expect', at('by_host.out'), '--bitwise', '--steps', '4', '--explain'])
-        said = '1 nodes are computed by the host, for which the device waits: aten.im2col.default' in text and 'split by ops for which the host takes part' in text
+        said = '1 nodes are computed by the host, for which the device waits: aten.grid_sampler_2d.default' in text and 'split by ops for which the host takes part' in text
         self.expect('by the host', (status or not said) and f'exit {status}: {text}')
 
     def long_sums(self, at):
@@ -432,6 +457,7 @@ class Tests:
             self.env = {**kept, 'LD_LIBRARY_PATH': self.args.lanes + ':' + kept['LD_LIBRARY_PATH'],
                         'SG_STUB_LANES': order}
             self.same_bits(at)
+            self.shared_work(at)
             self.long_sums(at)
             self.attention(at)
             self.flex(at)
@@ -500,8 +526,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         prepare(at)
-        for case in ('usage', 'absent', 'same_bits', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
-                     'long_sums', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance', 'lanes', 'captures'):
+                     'usage', 'absent', 'same_bits', 'shared_work', 'collectives', 'faults', 'failing_calls', 'chains', 'recording', 'long_sums', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance', 'lanes', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')

@@ -266,4 +266,25 @@ SG_KERNEL(sum_parts, SumArgs) {
   });
 }
 
+// Sums of x * y over rows: a block a row.
+struct RowDotArgs {
+  const double *x = nullptr, *y = nullptr;
+  double* to = nullptr;
+  int64_t rows = 0, length = 0;
+};
+
+SG_KERNEL(row_dots, RowDotArgs) {
+  for (int64_t row = block.index(); row < args.rows; row += block.count()) {
+    auto part = block.each([&](int lane) {
+      double acc = 0;
+      for (int64_t i = row * args.length + lane; i < (row + 1) * args.length; i += kLanes) acc += args.x[i] * args.y[i];
+      return acc;
+    });
+    const double sum = block.reduce(part, Sum());
+    block.each([&](int lane) {
+      if (lane == 0) args.to[row] = sum;
+    });
+  }
+}
+
 }  // namespace sg::cuda

@@ -2,11 +2,15 @@
 #pragma once
 
 #include "librun/cuda/kernels/block.h"
+#include "librun/work/classes.h"
+#include "librun/work/distances.h"
 #include "librun/work/pair.h"
 #include "librun/work/pool.h"
 #include "librun/work/resample.h"
 #include "librun/work/search.h"
+#include "librun/work/spread.h"
 #include "librun/work/update.h"
+#include "librun/work/windows.h"
 
 namespace sg::cuda {
 
@@ -54,6 +58,29 @@ SG_WORK(work_sgd, work::Update<work::Sgd<float>>)
 SG_WORK(work_sgd_f64, work::Update<work::Sgd<double>>)
 SG_WORK(work_adamw, work::Update<work::AdamW<float>>)
 SG_WORK(work_adamw_f64, work::Update<work::AdamW<double>>)
+SG_WORK(work_gather_columns_1, work::GatherColumns<uint8_t>)
+SG_WORK(work_gather_columns_2, work::GatherColumns<uint16_t>)
+SG_WORK(work_gather_columns_4, work::GatherColumns<uint32_t>)
+SG_WORK(work_gather_columns_8, work::GatherColumns<uint64_t>)
+SG_WORK(work_gather_columns_16, work::GatherColumns<work::Bytes16>)
+SG_WORK(work_add_columns, work::AddColumns<double>)
+SG_WORK(work_add_columns_whole, work::AddColumns<int64_t>)
+SG_WORK(work_add_windows, work::AddWindows)
+SG_WORK(work_cross_distance, work::CrossDistance)
+SG_WORK(work_cross_distance_slope, work::CrossDistanceSlope)
+SG_WORK(work_pair_distances, work::PairDistances)
+SG_WORK(work_pair_distance_slope, work::PairDistanceSlope)
+SG_WORK(work_row_norm, work::RowNorm)
+SG_WORK(work_scale_rows, work::ScaleRows)
+SG_WORK(work_row_slope, work::RowSlope)
+SG_WORK(work_normed_slope, work::NormedSlope)
+SG_WORK(work_divide_each, work::DivideEach)
+SG_WORK(work_soft_cross_entropy, work::SoftCrossEntropy)
+SG_WORK(work_hard_cross_entropy, work::HardCrossEntropy)
+SG_WORK(work_spread, work::Spread)
+SG_WORK(work_is_in, work::IsIn<double>)
+SG_WORK(work_is_in_whole, work::IsIn<int64_t>)
+SG_WORK(work_rrelu_backward, work::RreluBackward)
 
 #undef SG_WORK
 

@@ -1,0 +1,95 @@
+// Negative log likelihood of classes, and its gradient: of rows, and of planes as rows.
+#include <array>
+
+#include "librun/cuda/backend_cuda.h"
+#include "librun/cuda/kernels/loss.h"
+
+namespace sg::cuda {
+namespace {
+
+// [batch, classes, height, width] with the classes last.
+Tensor classes_last(const Tensor& planes) { return swap_axes(swap_axes(planes, 1, 2), 2, 3); }
+
+// The rows of planes, [batch * height * width, classes], in memory of their own that is not written.
+Tensor rows_like(KernelCall& call, const Tensor& planes) {
+  const Tensor whole = backend_of(call).scratch(planes.dtype, classes_last(planes).sizes());
+  const int64_t classes = planes.dim(1);
+  return make_tensor(whole.data, whole.dtype, std::array{classes == 0 ? 0 : whole.elements() / classes, classes});
+}
+
+Tensor as_line(KernelCall& call, const Tensor& t) {
+  const Tensor rows = in_rows(call, t);
+  return make_tensor(rows.data, rows.dtype, std::array{rows.elements()});
+}
+
+LossArgs loss_args(KernelCall& call, const Tensor& scores, const Tensor& target) {
+  LossArgs args;
+  args.from = Device::view(scores);
+  args.target = Device::view(target);
+  if (call.has("weight")) args.weight = element_view(call.tensor("weight"));
+  args.count = scores.rank == 1 ? 1 : scores.dim(0);
+  args.classes = scores.dim(-1);
+  args.ignore = call.integer("ignore_index");
+  args.reduction = scores.rank == 1 && call.integer("reduction") == 0 ? 2 : static_cast<int>(call.integer("reduction"));
+  args.report = device_of(call).report();
+  return args;
+}
+
+void run_loss(KernelCall& call, LossArgs args, const Tensor& to) {
+  args.to = Device::view(to);
+  args.total = Device::view(call.result(1));
+  device_of(call).launch("nll_loss_all", 1, args);
+}
+
+Status nll_loss(KernelCall& call) {
+  run_loss(call, loss_args(call, call.tensor("self"), call.tensor("target")), call.result(0));
+  return ok_status();
+}
+
+Status nll_loss_of_planes(KernelCall& call) {
+  const Tensor &self = call.tensor("self"), &out = call.result(0);
+  const Tensor rows = rows_like(call, self), last = classes_last(self);
+  backend_of(call).copy(make_tensor(rows.data, rows.dtype, last.sizes()), last);
+  const LossArgs args = loss_args(call, rows, as_line(call, call.tensor("target")));
+  if (out.rank != 3) return run_loss(call, args, out), ok_status();
+  const Tensor line = backend_of(call).scratch(out.dtype, std::array{args.count});
+  run_loss(call, args, line);
+  backend_of(call).copy(out, make_tensor(line.data, out.dtype, out.sizes()));
+  return ok_status();
+}
+
+void run_loss_backward(KernelCall& call, LossArgs args, const Tensor& to, const Tensor& gradient) {
+  args.to = Device::view(to);
+  args.gradient = Device::view(gradient);
+  args.total = Device::view(call.tensor("total_weight"));
+  backend_of(call).fill(to, Scalar::integer(0));
+  device_of(call).launch("nll_loss_backward_all", blocks_for(args.count), args);
+}
+
+Status nll_loss_backward(KernelCall& call) {
+  const LossArgs args = loss_args(call, call.tensor("self"), call.tensor("target"));
+  run_loss_backward(call, args, call.result(0), call.tensor("grad_output"));
+  return ok_status();
+}
+
+Status nll_loss_of_planes_backward(KernelCall& call) {
+  const Tensor& gradient = call.tensor("grad_output");
+  const Tensor rows = rows_like(call, call.tensor("self")), last = classes_last(call.result(0));
+  const LossArgs args = loss_args(call, rows, as_line(call, call.tensor("target")));
+  run_loss_backward(call, args, rows, gradient.rank == 3 ? as_line(call, gradient) : gradient);
+  backend_of(call).copy(last, make_tensor(rows.data, rows.dtype, last.sizes()));
+  return ok_status();
+}
+
+constexpr KernelRow kLossRows[] = {
+    {"aten.nll_loss_forward.default", nll_loss},
+    {"aten.nll_loss_backward.default", nll_loss_backward},
+    {"aten.nll_loss2d_forward.default", nll_loss_of_planes},
+    {"aten.nll_loss2d_backward.default", nll_loss_of_planes_backward},
+};
+
+}  // namespace
+
+std::span<const KernelRow> loss_kernels() { return kLossRows; }
+
+}  // namespace sg::cuda
