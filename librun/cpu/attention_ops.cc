@@ -9,6 +9,7 @@
 #include "librun/cpu/attention.h"
 #include "librun/cpu/fill.h"
 #include "librun/cpu/kernels.h"
+#include "librun/work/run.h"
 
 namespace sg::cpu {
 namespace {
@@ -116,8 +117,8 @@ Status efficient_backward(KernelCall& call) {
     // Summed up in full precision, then rounded.
     int64_t shape[kMaxRank];
     std::copy_n(grad_mask.shape.begin(), grad_mask.rank, shape);
-    Tensor sum = call.scratch().tensor(a.query.dtype == DType::f64 ? DType::f64 : DType::f32,
-                                       {shape, static_cast<size_t>(grad_mask.rank)});
+    Tensor sum = workspace(call, a.query.dtype == DType::f64 ? DType::f64 : DType::f32,
+                           {shape, static_cast<size_t>(grad_mask.rank)});
     fill(call, sum, Scalar::integer(0));
     g.mask = broadcast_to(sum, a.mask.sizes());
     SG_TRY(attention_backward(call, a, g));

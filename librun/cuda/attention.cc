@@ -204,8 +204,7 @@ Status CudaBackend::attend(KernelCall& call, const cpu::Attention& a, const cpu:
 }
 
 Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionGradients& g) {
-  if (!g.mask.is_none() || !g.grad_logsumexp.is_none() || g.grad_out.is_none() || g.log_scale != 1)
-    return run_by_host(call);
+  if (!g.grad_logsumexp.is_none() || g.grad_out.is_none() || g.log_scale != 1) return run_by_host(call);
   if (flash_backward(call, a, g)) return ok_status();
   AttentionCall work(call, a);
   // Gradients of shared heads add up in full precision.
@@ -233,8 +232,14 @@ Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, c
     ScoreArgs args;
     args.scores = Device::view(weights);
     args.delta = Device::view(delta);
-    args.scale = a.scale;
+    args.scale = g.mask.is_none() ? a.scale : 1;
     device_->launch("attention_score_gradients", h.count * a.query.dim(2), args);
+    if (!g.mask.is_none()) {  // its gradient is not scaled
+      const int64_t blocks = blocks_for(delta.elements());
+      const Tensor of_mask = part_of(g.mask, h);
+      device_->launch("attention_mask_gradients", blocks, MaskGradientArgs{Device::view(of_mask), Device::view(delta)});
+      device_->launch("attention_seen", blocks, SeenArgs{Device::view(delta), Device::view(delta), {}, a.scale});
+    }
     const Tensor scores = narrow(delta, AttentionCall::Use::narrow_delta);
     if (!g.query.is_none()) SG_TRY(multiply_shared(call, a, h, part_of(g.query, h), scores, a.key, false));
     if (!key_sum.is_none()) SG_TRY(add_to_shared(call, a, h, key_sum, scores, part_of(a.query, h)));
@@ -255,12 +260,8 @@ Status attention(KernelCall& call) {
   return find_cpu_kernel(call.op().name)(call);
 }
 
-Status efficient_backward(KernelCall& call) {
-  return call.result(3).is_none() ? attention(call) : run_by_host(call);  // the gradient of a mask
-}
-
 constexpr KernelRow kAttentionRows[] = {
-    {"aten._scaled_dot_product_efficient_attention_backward.default", efficient_backward},
+    {"aten._scaled_dot_product_efficient_attention_backward.default", attention},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", attention},
     {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention},
     {"aten._scaled_dot_product_flash_attention.default", attention},

@@ -191,6 +191,19 @@ graph rank *
   output %dv
 '''
 
+# Biases that learn: their gradients add up over what shares them.
+BIASED = '''sg 1.0
+graph rank *
+  input %q : f32[2, 4, 5, 8] "q"
+  input %k : f32[2, 4, 7, 8] "k"
+  input %b : TYPE "b"
+  %o, %l, %s, %r = aten._scaled_dot_product_efficient_attention(%q, %k, %k, %b, true)
+  %dq, %dk, %dv, %db = aten._scaled_dot_product_efficient_attention_backward(%q, %q, %k, %k, %b, %o, %l, %s, %r, 0.0, [true, true, true, true])
+  output %dq
+  output %dk
+  output %db
+'''
+
 # Attention that drops weights, other ones at each step: what the way back knows of it lies on the device.
 DROPOUT = '''sg 1.0
 graph rank *

@@ -22,7 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from graphs import (  # noqa: E402
-    ATTENTION, BY_HOST, CLASSES, COLLECTIVES, DROPOUT, FLEX, LONG_SUMS, MASKED, PICK, RECORDED, SAME_BITS, SHARED_WORK)
+    ATTENTION, BIASED, BY_HOST, CLASSES, COLLECTIVES, DROPOUT, FLEX, LONG_SUMS, MASKED, PICK, RECORDED, SAME_BITS, SHARED_WORK)
 from harness import TRACES, skip  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
@@ -359,6 +359,22 @@ class Tests:
         status, text = self.run([*run, '--backend', 'cuda', '--expect', at('masked.out'), '--rtol', '1e-5', '--atol', '1e-6'])
         self.expect('queries that see nothing', status and f'exit {status}: {text}')
 
+        for shape in ((2, 4, 5, 7), (1, 4, 5, 7), (2, 1, 1, 7), (5, 7)):
+            with open(at('biased.txt'), 'w', encoding='utf-8') as f:
+                f.write(BIASED.replace('TYPE', f'f32{list(shape)}'))
+            safetensors(at('biased.safetensors'), {'q': noise(2, 4, 5, 8), 'k': noise(2, 4, 7, 8), 'b': noise(*shape)})
+            run = [self.tool('sg-run'), at('biased.txt'), '--inputs', at('biased.safetensors')]
+            status, text = self.run([*run, '-q', '--outputs', at('biased.out')])
+            self.expect(f'a bias of {shape}: the processor', status and f'exit {status}: {text}')
+            status, text = self.run([*run, '--backend', 'cuda', '--expect', at('biased.out'), '--rtol', '1e-5', '--atol', '1e-6'],
+                                    {'SG_STUB_KERNELS': at('kernels')})
+            self.expect(f'a bias of {shape}', status and f'exit {status}: {text}')
+            if self.args.stub:
+                with open(at('kernels'), encoding='utf-8') as f:
+                    count = f.read().count('attention_mask_gradients')
+                os.remove(at('kernels'))
+                self.expect(f'a bias of {shape}: on the device', count != 2 and str(count))
+
     def dropout(self, at):
         with open(at('dropout.txt'), 'w', encoding='utf-8') as f:
             f.write(DROPOUT)
@@ -460,6 +476,7 @@ class Tests:
             self.shared_work(at)
             self.long_sums(at)
             self.attention(at)
+            self.masked(at)
             self.flex(at)
             if self.args.vectors:
                 self.conformance(at, 3 * self.args.every)

@@ -171,9 +171,29 @@ SG_KERNEL(attention_score_gradients, ScoreArgs) {
 SG_KERNEL(attention_seen, SeenArgs) {
   block.each([&](int lane) {
     for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
-      const bool seen = read_whole(args.seen, offset_of(args.seen, i)) != 0;
+      const bool seen = !args.seen.data || read_whole(args.seen, offset_of(args.seen, i)) != 0;
       write<double>(args.to, offset_of(args.to, i),
                     seen ? read<double>(args.from, offset_of(args.from, i)) * args.scale : 0);
+    }
+  });
+}
+
+// to += from: a lane an element of `to`, which adds up what shares it, in order.
+SG_KERNEL(attention_mask_gradients, MaskGradientArgs) {
+  const View &to = args.to, &from = args.from;
+  int64_t own[3], shared[3];
+  for (int axis = 0; axis < 3; ++axis) {
+    own[axis] = to.stride[axis] == 0 ? 1 : to.shape[axis];
+    shared[axis] = to.stride[axis] == 0 ? to.shape[axis] : 1;
+  }
+  block.each([&](int lane) {
+    for (int64_t i = block.index() * kLanes + lane; i < own[0] * own[1] * own[2]; i += block.count() * kLanes) {
+      const int64_t h = i / own[2] / own[1], q = i / own[2] % own[1], k = i % own[2];
+      double sum = read<double>(to, at3(to, h, q, k));
+      for (int64_t a = 0; a < shared[0]; ++a)
+        for (int64_t b = 0; b < shared[1]; ++b)
+          for (int64_t c = 0; c < shared[2]; ++c) sum += read<double>(from, at3(from, h + a, q + b, k + c));
+      write<double>(to, at3(to, h, q, k), sum);
     }
   });
 }

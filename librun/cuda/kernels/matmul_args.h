@@ -30,10 +30,15 @@ struct ScoreArgs {
   bool causal = false, bottom_right = false;
 };
 
-// to = seen ? from * scale : 0, of one shape.
+// to = seen ? from * scale : 0, of one shape; `seen` without data = everywhere.
 struct SeenArgs {
   View to, from, seen;
   double scale = 1;
+};
+
+// Both [heads, queries, keys]. What `to` shares (strides of 0) gets the sum.
+struct MaskGradientArgs {
+  View to, from;
 };
 
 }  // namespace sg::cuda
