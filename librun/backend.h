@@ -88,7 +88,8 @@ class Backend {
   virtual void row_dots(const Tensor& to, const double* x, const double* y, int64_t length) = 0;
   // Bytes of the host as the device sees them, for as long as the backend is there; equal bytes are kept once.
   virtual const std::byte* table(std::span<const std::byte> bytes) = 0;
-  virtual work::Report report() = 0;  // of the node at hand
+  virtual work::Report report() = 0;                 // of the node at hand
+  virtual const uint64_t* step_counter() const = 0;  // the number of the step, where kernels read it
   // Whether the node is computed by the host, which waits for what it reads.
   virtual bool runs_on_host(const Program& program, const Graph& graph, NodeId n) const = 0;
 

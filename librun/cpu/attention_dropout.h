@@ -15,20 +15,22 @@
 namespace sg::cpu {
 
 struct AttentionDropout {
-  RandomKey key;
+  const work::Key* key = nullptr;  // in the memory of whoever runs the call
   double p = 0;
   int64_t first = 0;  // the place of the first weight; others follow row-major
 
-  // Multiplies `count` neighbouring weights, the first of which is at place first + `at`.
+  double kept() const { return 1 - p; }
+  double factor() const { return p == 1 ? 0 : 1 / kept(); }
+  // On the processor: multiplies `count` neighbouring weights, the first of which is at place first + `at`.
   template <class T>
   void apply(int64_t at, int64_t count, T* weights) const;
 };
 
 // Of a forward op, by its stream; none where p is 0.
-std::optional<AttentionDropout> drawn_dropout(const KernelCall& call);
+std::optional<AttentionDropout> drawn_dropout(KernelCall& call);
 // Writes the state, a and b being the tensors that the op returns for it (none: not wanted).
 void keep_state(KernelCall& call, const std::optional<AttentionDropout>& dropout, const Tensor& a, const Tensor& b);
 // Of a backward op, by the state that it is given.
-Result<std::optional<AttentionDropout>> kept_dropout(const KernelCall& call);
+Result<std::optional<AttentionDropout>> kept_dropout(KernelCall& call);
 
 }  // namespace sg::cpu

@@ -57,6 +57,16 @@ class AttentionCall {
     return ok_status();
   }
 
+  // Weights of a run of heads, or their gradients, after dropout. May be in place.
+  void drop(const Heads& h, const Tensor& to, const Tensor& from) const {
+    const cpu::AttentionDropout& drawn = *a_.dropout;
+    const int64_t row = (h.batch * a_.heads() + h.first) * a_.query.dim(2);
+    DropArgs args{Device::view(to), Device::view(from), drawn.key, drawn.kept(), drawn.factor()};
+    if (sum_type_ == DType::f32) args.factor = static_cast<float>(args.factor);
+    args.first = drawn.first + row * a_.key.dim(2);
+    device_of(call_).launch("attention_drop", blocks_for(to.elements()), args);
+  }
+
  private:
   int64_t together() const {
     const int64_t one = std::max<int64_t>(a_.query.dim(2) * a_.key.dim(2) * 8, 1);
@@ -96,7 +106,8 @@ std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
   const auto query = flash_tensor(a.query, a.batch()), key = flash_tensor(a.key, a.batch()),
              value = flash_tensor(a.value, a.batch());
   const int64_t depth = a.query.dim(3);
-  if (!query || !key || !value || !a.mask.is_none() || depth != a.value.dim(3) || depth > kFlashDepth || depth % 2 != 0)
+  if (!query || !key || !value || !a.mask.is_none() || a.dropout || depth != a.value.dim(3) || depth > kFlashDepth ||
+      depth % 2 != 0)
     return std::nullopt;
   if (a.query.elements() == 0 || a.key.elements() == 0) return std::nullopt;
   FlashArgs args;
@@ -199,6 +210,7 @@ Status CudaBackend::attend(KernelCall& call, const cpu::Attention& a, const cpu:
   return work.for_heads([&](const Heads& h) -> Status {
     const Tensor weights = work.scores(h, a.query.dtype, AttentionCall::Use::weights);
     SG_TRY(work.weigh(h, weights, part_of(first_three(result.logsumexp), h)));
+    if (a.dropout) work.drop(h, weights, weights);
     return multiply_shared(call, a, h, part_of(result.out, h), weights, a.value, false);
   });
 }
@@ -227,8 +239,15 @@ Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, c
       copy(out, t);
       return out;
     };
-    if (!value_sum.is_none())
-      SG_TRY(add_to_shared(call, a, h, value_sum, narrow(weights, AttentionCall::Use::narrow_weights), grad_out));
+    Tensor kept;
+    if (a.dropout) {
+      kept = work.scores(h, a.query.dtype, AttentionCall::Use::narrow_weights);
+      work.drop(h, kept, weights);
+      work.drop(h, delta, delta);
+    } else {
+      kept = narrow(weights, AttentionCall::Use::narrow_weights);
+    }
+    if (!value_sum.is_none()) SG_TRY(add_to_shared(call, a, h, value_sum, kept, grad_out));
     ScoreArgs args;
     args.scores = Device::view(weights);
     args.delta = Device::view(delta);
@@ -249,31 +268,5 @@ Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, c
   if (!value_sum.is_none()) copy(g.value, value_sum);
   return ok_status();
 }
-
-// --- the ops ---
-
-namespace {
-
-// By products of the backend; the host does what has no kernel here.
-Status attention(KernelCall& call) {
-  if (call.number("dropout_p") > 0) return run_by_host(call);
-  return find_cpu_kernel(call.op().name)(call);
-}
-
-constexpr KernelRow kAttentionRows[] = {
-    {"aten._scaled_dot_product_efficient_attention_backward.default", attention},
-    {"aten._scaled_dot_product_flash_attention_for_cpu.default", attention},
-    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention},
-    {"aten._scaled_dot_product_flash_attention.default", attention},
-    {"aten._scaled_dot_product_flash_attention_backward.default", attention},
-    {"aten._scaled_dot_product_efficient_attention.default", attention},
-    {"aten._scaled_dot_product_cudnn_attention.default", attention},
-    {"aten._scaled_dot_product_cudnn_attention_backward.default", attention},
-    {"aten.scaled_dot_product_attention.default", attention},
-};
-
-}  // namespace
-
-std::span<const KernelRow> attention_kernels() { return kAttentionRows; }
 
 }  // namespace sg::cuda

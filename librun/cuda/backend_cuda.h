@@ -46,6 +46,7 @@ class CudaBackend : public Backend {
   void row_dots(const Tensor& to, const double* x, const double* y, int64_t length) override;
   const std::byte* table(std::span<const std::byte> bytes) override;
   Report report() override { return device_->report(); }
+  const uint64_t* step_counter() const override { return device_->step_counter(); }
   bool runs_on_host(const Program& program, const Graph& graph, NodeId n) const override;
   // For kernels of the processor that stand in.
   ThreadTeam& host_team() { return host_team_; }
@@ -98,7 +99,6 @@ inline Tensor in_rows(KernelCall& call, const Tensor& t) {
 
 // Kernels by family, for the table in kernels.cc.
 std::span<const KernelRow> matmul_kernels();  // grouped; the others come by Backend::multiply
-std::span<const KernelRow> attention_kernels();
 std::span<const KernelRow> flex_attention_kernels();
 std::span<const KernelRow> loss_kernels();  // of classes
 std::span<const KernelRow> row_kernels();

@@ -178,6 +178,17 @@ SG_KERNEL(attention_seen, SeenArgs) {
   });
 }
 
+SG_KERNEL(attention_drop, DropArgs) {
+  const work::Key key = *args.key;
+  block.each([&](int lane) {
+    for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
+      const bool kept = work::uniform_of_word(key.word(static_cast<uint64_t>(args.first + i)), 32) < args.kept;
+      const double x = read<double>(args.from, offset_of(args.from, i));
+      write<double>(args.to, offset_of(args.to, i), x * (kept ? args.factor : 0));
+    }
+  });
+}
+
 // to += from: a lane an element of `to`, which adds up what shares it, in order.
 SG_KERNEL(attention_mask_gradients, MaskGradientArgs) {
   const View &to = args.to, &from = args.from;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
+#include "librun/work/random.h"
 
 namespace sg::cuda {
 
@@ -34,6 +35,14 @@ struct ScoreArgs {
 struct SeenArgs {
   View to, from, seen;
   double scale = 1;
+};
+
+// to = from * factor, or 0: row-major elements of one shape by their places in what is drawn.
+struct DropArgs {
+  View to, from;
+  const work::Key* key = nullptr;
+  double kept = 1, factor = 1;
+  int64_t first = 0;
 };
 
 // Both [heads, queries, keys]. What `to` shares (strides of 0) gets the sum.

@@ -4,6 +4,7 @@
 #include "librun/cuda/kernels/block.h"
 #include "librun/work/classes.h"
 #include "librun/work/distances.h"
+#include "librun/work/draw.h"
 #include "librun/work/pair.h"
 #include "librun/work/pool.h"
 #include "librun/work/resample.h"
@@ -81,6 +82,7 @@ SG_WORK(work_spread, work::Spread)
 SG_WORK(work_is_in, work::IsIn<double>)
 SG_WORK(work_is_in_whole, work::IsIn<int64_t>)
 SG_WORK(work_rrelu_backward, work::RreluBackward)
+SG_WORK(work_draw_key, work::DrawKey)
 
 #undef SG_WORK
 

@@ -1,0 +1,17 @@
+// The key of a node's random numbers, where kernels read it.
+#pragma once
+
+#include "librun/work/random.h"
+#include "librun/work/work.h"
+
+namespace sg::work {
+
+// One number: the key in this step.
+struct DrawKey {
+  static constexpr const char* kName = "work_draw_key";
+  Stream stream;
+  Key* to;
+  SG_INLINE void operator()(int64_t i) const { to[i] = Key::of(stream); }
+};
+
+}  // namespace sg::work
