@@ -490,6 +490,19 @@ class Tests:
                 self.conformance(at, 3 * self.args.every)
         self.env = kept
 
+    def guarded(self, at):
+        """The host cannot touch the device's memory: a function of the processor's that looks into it does not survive."""
+        if not self.args.stub:
+            print('SKIPPED guarded: a device guards its memory itself')
+            return
+        kept = self.env
+        self.env = {**kept, 'SG_STUB_GUARD': '1'}
+        for case in (self.same_bits, self.shared_work, self.attention, self.masked, self.dropout, self.flex):
+            case(at)
+        if self.args.vectors:
+            self.conformance(at, 3 * self.args.every)
+        self.env = kept
+
     def captures(self, at):
         if not os.path.isdir(TRACES):
             print('SKIPPED captures: ../shared/traces is absent')
@@ -551,7 +564,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         prepare(at)
-                     'usage', 'absent', 'same_bits', 'shared_work', 'collectives', 'faults', 'failing_calls', 'chains', 'recording', 'long_sums', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance', 'lanes', 'captures'):
+        for case in ('usage', 'absent', 'same_bits', 'shared_work', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
+                     'long_sums', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
+                     'lanes', 'guarded', 'captures'):
             if args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')

@@ -9,6 +9,7 @@
 //   SG_STUB_SLOW=NAME:MS     that kernel takes so much longer; memcpy: copies between the host's memory and the device's
 //   SG_STUB_KERNELS=FILE     the name of each kernel that is launched
 //   SG_STUB_TRANSFERS=FILE   each copy between host and device: "up BYTES" or "down BYTES"
+//   SG_STUB_GUARD=1          the host cannot touch the device's memory (guard.h)
 //   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
 // Modules are the kernels that are built in, or libraries of the stand-in of NVRTC. While a stream is recorded, calls
 // that would wait for it, or copy what the host may change, end the recording with an error, as the driver does.
@@ -18,6 +19,7 @@
 #include "tests/gpu/stub/lanes.h"
 #endif
 #include "librun/cuda/kernels/all.h"
+#include "tests/gpu/stub/guard.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -97,9 +99,12 @@ CUresult allocate(void** out, size_t bytes, bool counts) {
   std::lock_guard guard(memory_mutex);
   if (counts && in_use + bytes > memory_size()) return CUDA_ERROR_OUT_OF_MEMORY;
   // What a device hands out is not zero. Its end is where it was asked to be, so that sanitizers see who passes it.
-  void* block = nullptr;
-  if (posix_memalign(&block, 512, std::max<size_t>(bytes, 1)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  Guard* own = counts ? Guard::find() : nullptr;
+  void* block = own ? own->take(bytes) : nullptr;
+  if (!own && posix_memalign(&block, 512, std::max<size_t>(bytes, 1)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
   std::memset(block, 0xCB, std::min<size_t>(bytes, 1 << 20));
+  if (own) own->close(block);
   memory[block] = counts ? bytes : 0;
   in_use += memory[block];
   *out = block;
@@ -112,7 +117,7 @@ CUresult release(void* block) {
   if (it == memory.end()) return CUDA_ERROR_INVALID_VALUE;
   in_use -= it->second;
   memory.erase(it);
-  std::free(block);
+  if (!Guard::find() || !Guard::find()->give(block)) std::free(block);
   return CUDA_SUCCESS;
 }
 

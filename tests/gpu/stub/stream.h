@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/gpu/stub/guard.h"
+
 namespace stub {
 
 class Stream {
@@ -26,6 +28,7 @@ class Stream {
   }
   void add(std::function<void()> job) {
     if (is_recorded_) return recorded_.push_back(std::move(job));  // by the thread that launches
+    if (Guard* guard = Guard::find()) return guard->run(job);
     {
       std::lock_guard guard(mutex_);
       jobs_.push_back(std::move(job));
