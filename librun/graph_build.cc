@@ -12,6 +12,8 @@
 namespace sg {
 namespace {
 
+constexpr std::string_view kAttention = "aten._scaled_dot_product_";
+
 // Why values of this type cannot be in a run; empty = they can. `as_state`: nothing is computed with them.
 std::string refusal(const Type& type, bool as_state) {
   if (type.kind == TypeKind::unknown) return "a result without a type";
@@ -137,7 +139,7 @@ bool GraphRun::is_static_number(ValueId v) const {
   if (type.kind == TypeKind::floating || !type.has_value || !state_.bindings->value(type.value)) return false;
   if (def.is_none()) return true;
   const OpInfo* op = graph_.op_info(def);
-  bool is_static = op && op->has(kSize);
+  bool is_static = op && (op->has(kSize) || op->name.starts_with(kAttention));  // which returns lengths
   for (const Arg& arg : graph_.node(def).args)
     arg.walk([&](const Arg& a) {
       if (a.is(ArgKind::value)) is_static &= static_[a.as_value().index];
@@ -182,7 +184,7 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   if (!op) return *reason = "not in the op table", false;
   bool is_static = true;
   // Random state is handed on; what only attention looks into may be of a type that nothing computes with.
-  const bool as_state = is_plain_view(n) || op->name == "sg.call" || op->name.starts_with("aten._scaled_dot_product_");
+  const bool as_state = is_plain_view(n) || op->name == "sg.call" || op->name.starts_with(kAttention);
   for (uint32_t i = 0; i < node.result_count; ++i) {
     if (*reason = refusal(graph_.type(node.result(i)), as_state); !reason->empty()) return false;
     is_static &= static_[node.result(i).index];

@@ -44,8 +44,11 @@ bool GraphRun::holds_number(const Type& type) const {
 }
 
 bool GraphRun::has_number(NodeId n) const {
-  for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
-    if (holds_number(graph_.type(graph_.node(n).result(i)))) return true;
+  for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) {
+    const ValueId v = graph_.node(n).result(i);
+    const bool is_known = graph_.type(v).has_value && static_[v.index];
+    if (!is_known && holds_number(graph_.type(v))) return true;
+  }
   return false;
 }
 
