@@ -55,21 +55,23 @@ std::string LaneGraph::refusal(const Graph& graph) {
   return {};
 }
 
-std::vector<NodeId> LaneGraph::lane_by_lane(const Graph& graph, size_t lifted) {
-  std::vector<bool> is_lifted(graph.value_id_limit());
-  for (size_t i = 0; i < std::min(lifted, graph.inputs().size()); ++i) is_lifted[graph.inputs()[i].value.index] = true;
-  std::vector<NodeId> out;
+std::vector<bool> LaneGraph::lifted_values(const Graph& graph, size_t lifted) {
+  std::vector<bool> out(graph.value_id_limit());
+  for (size_t i = 0; i < std::min(lifted, graph.inputs().size()); ++i) out[graph.inputs()[i].value.index] = true;
   for (NodeId n : graph.nodes()) {
-    const OpInfo* op = graph.op_info(n);
     bool lifts = false;
     for (const Arg& arg : graph.node(n).args)
-      arg.walk([&](const Arg& a) { lifts |= a.is(ArgKind::value) && is_lifted[a.as_value().index]; });
-    if (!op || !lifts || is_factory(op->name)) continue;
-    for (uint32_t i = 0; i < graph.node(n).result_count; ++i) is_lifted[graph.node(n).result(i).index] = true;
-    const bool is_index = op->name == "aten.index.Tensor" && has_plain_indices(graph, n);
-    if (!op->has(kView) && !op->has(kPointwise) && !is_index) out.push_back(n);
+      arg.walk([&](const Arg& a) { lifts |= a.is(ArgKind::value) && out[a.as_value().index]; });
+    lifts &= !is_factory(graph.op_name(n));
+    for (uint32_t i = 0; i < graph.node(n).result_count; ++i) out[graph.node(n).result(i).index] = lifts;
   }
   return out;
+}
+
+bool LaneGraph::runs_together(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  return op &&
+         (op->has(kView) || op->has(kPointwise) || (op->name == "aten.index.Tensor" && has_plain_indices(graph, n)));
 }
 
 LaneGraph::LaneGraph(const Program& program, const Graph& graph, Numerics numerics)

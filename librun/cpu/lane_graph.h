@@ -47,8 +47,10 @@ class LaneGraph {
 
   // Why `graph` cannot run so, as far as that is known before a run; empty = nothing is known.
   static std::string refusal(const Graph& graph);
-  // The nodes that run lane by lane, if the first `lifted` inputs are lifted.
-  static std::vector<NodeId> lane_by_lane(const Graph& graph, size_t lifted);
+  // Which values are lifted, by ValueId, if the first `lifted` inputs are.
+  static std::vector<bool> lifted_values(const Graph& graph, size_t lifted);
+  // Whether a node that gives lifted values runs for all lanes at once, as far as that is known before a run.
+  static bool runs_together(const Graph& graph, NodeId n);
 
   // Runs for the places of a block of this size; inputs by graph input position. Results, by output position, hold
   // until the next run.

@@ -195,15 +195,23 @@ class FlexRun {
 
 constexpr size_t kScoreInputs = 5, kMaskInputs = 4, kJointInputs = 6;  // that differ from lane to lane
 
-bool needs_host(const Backend& backend, const Graph& nested, size_t lifted) {
-  if (!LaneGraph::lane_by_lane(nested, lifted).empty()) return true;
+// Whether a node picks by more indices than there can be: those of the op, and one for each axis that `self` is lifted
+// along.
+bool has_many_indices(const Graph& graph, NodeId n, const std::vector<bool>& lifted) {
+  const std::vector<Arg>& args = graph.node(n).args;
+  if (graph.op_name(n) != "aten.index.Tensor" || args.size() != 2 || !args[1].is(ArgKind::list)) return false;
+  const bool is_lifted = args[0].is(ArgKind::value) && lifted[args[0].as_value().index];
+  return args[1].items().size() + (is_lifted ? cpu::kLaneAxes : 0) > static_cast<size_t>(kMaxIndexed);
+}
+
+bool needs_host(const Backend& backend, const Graph& nested, size_t lifted_inputs) {
+  const std::vector<bool> lifted = LaneGraph::lifted_values(nested, lifted_inputs);
   for (NodeId n : nested.nodes()) {
     const OpInfo* op = nested.op_info(n);
     if (!op || op->has(kView)) continue;
-    const std::vector<Arg>& args = nested.node(n).args;
-    const bool many = op->name == "aten.index.Tensor" && args.size() == 2 && args[1].is(ArgKind::list) &&
-                      args[1].items().size() + cpu::kLaneAxes > static_cast<size_t>(kMaxIndexed);
-    if (many || backend.find_kernel(*op) == run_by_host) return true;
+    const bool gives_lifted = nested.node(n).result_count > 0 && lifted[nested.node(n).result(0).index];
+    if (gives_lifted && !LaneGraph::runs_together(nested, n)) return true;
+    if (has_many_indices(nested, n, lifted) || backend.find_kernel(*op) == run_by_host) return true;
   }
   return false;
 }

@@ -230,7 +230,7 @@ graph rank *
   input %v : TYPE[1, 2, 45, 6] "v"
   input %g : TYPE[2, 4, s0, 6] "g"
   input %gl : WIDE[2, 4, s0] "gl"
-  input %table : TYPE[4, 7] "table"
+  input %table : TYPE[2, 4, 7] "table"
   input %doc : i32[100] "doc"
   %o, %l, %m = higher_order.flex_attention(%q, %k, %v, graph:score, [1, graph:mask], 0.4, {}, [%table], [%doc])
   %dq, %dk, %dv, %no = higher_order.flex_attention_backward(%q, %k, %v, %o, %l, %g, %gl, graph:score, graph:joint, [1, graph:mask], 0.4, {}, [%table], [%doc])
@@ -246,13 +246,13 @@ graph rank * nested score
   input %h : i32[]
   input %i : i32[]
   input %j : i32[]
-  input %table : TYPE[4, 7]
+  input %table : TYPE[2, 4, 7]
   %tanh = aten.tanh(%s)
   %mul = aten.mul.Tensor(%tanh, 2.0)
   %add = aten.add.Tensor(%i, %j)
   %rem = aten.remainder.Scalar(%add, 7)
-  %bias = aten.index.Tensor(%table, [%h, %rem])
-  %row = aten.index.Tensor(%table, [%h])
+  %bias = aten.index.Tensor(%table, [%b, %h, %rem])
+  %row = aten.index.Tensor(%table, [%b, %h])
   %one = ROW
   %more = aten.mul.Tensor(%one, %b)
   %out1 = aten.add.Tensor(%mul, %bias)
@@ -265,7 +265,7 @@ graph rank * nested joint
   input %i : i32[]
   input %j : i32[]
   input %g : TYPE[]
-  input %table : TYPE[4, 7]
+  input %table : TYPE[2, 4, 7]
   %tanh = aten.tanh(%s)
   %mul = aten.mul.Tensor(%g, 2.0)
   %out = aten.tanh_backward(%mul, %tanh)

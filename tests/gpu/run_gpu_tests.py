@@ -52,7 +52,7 @@ def flex_inputs(path, rng, dtype, wide, queries=37):
              'F16': lambda x: struct.pack(f'<{len(x)}e', *x), 'BF16': bf16}
     noise = lambda kind, *shape: (kind, shape, words[kind]([rng.gauss(0, 1) for _ in range(math.prod(shape))]))
     safetensors(path, {'q': noise(dtype, 2, 4, queries, 8), 'k': noise(dtype, 1, 2, 45, 8), 'v': noise(dtype, 1, 2, 45, 6),
-                       'g': noise(dtype, 2, 4, queries, 6), 'gl': noise(wide, 2, 4, queries), 'table': noise(dtype, 4, 7),
+                       'g': noise(dtype, 2, 4, queries, 6), 'gl': noise(wide, 2, 4, queries), 'table': noise(dtype, 2, 4, 7),
                        'doc': ('I32', (100,), struct.pack('<100i', *(i // 20 for i in range(100))))})
 
 
