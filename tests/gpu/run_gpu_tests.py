@@ -563,6 +563,7 @@ def main():
     parser.add_argument('--every', type=int, default=EVERY)
     parser.add_argument('--all', action='store_true', help='all captures')
     parser.add_argument('--only', default='')
+    parser.add_argument('--without', default=[], nargs='*', help='cases')
     args = parser.parse_args()
     if not os.path.exists(os.path.join(args.bin, '../lib/stepgraph/libsg_backend_cuda.so')):
         return skip('built without the cuda backend (nvcc was not found)')
@@ -573,7 +574,9 @@ def main():
         for case in ('usage', 'absent', 'same_bits', 'shared_work', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
                      'long_sums', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
-            if args.only in case and (case != 'conformance' or args.vectors):
+            if case in args.without:
+                print(f'SKIPPED {case}: this build goes without it')
+            elif args.only in case and (case != 'conformance' or args.vectors):
                 getattr(tests, case)(at)
     print(f'{tests.failed} failed')
     return 1 if tests.failed else 0
