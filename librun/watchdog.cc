@@ -18,7 +18,16 @@ std::string seconds_text(double seconds) {
   return text;
 }
 
-// "%mm_3 (model.py:12)"; the job may lack the rank's program, and a rank that has not begun is nowhere.
+std::optional<BlockedIn> blocked_in(uint32_t rank, std::span<Communicator* const> own) {
+  for (Communicator* c : own)
+    if (c->rank() == rank) return c->blocked_in();
+  return std::nullopt;
+}
+
+double clock_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
 std::string node_text(const Job& job, uint32_t rank, uint64_t place) {
   const Program* program = job.program_of(rank);
   auto nested = static_cast<uint32_t>(place >> 32);
@@ -32,16 +41,6 @@ std::string node_text(const Job& job, uint32_t rank, uint64_t place) {
   const Source& s = job.pool->sources[source];
   return out + " (" + std::string(job.pool->strings[s.file]) + ":" + std::to_string(s.line) + ")";
 }
-
-std::optional<BlockedIn> blocked_in(uint32_t rank, std::span<Communicator* const> own) {
-  for (Communicator* c : own)
-    if (c->rank() == rank) return c->blocked_in();
-  return std::nullopt;
-}
-
-double clock_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
 
 Watchdog::Watchdog(std::vector<WatchedRank> ranks, double timeout_s)
     : ranks_(std::move(ranks)), seen_(ranks_.size()), timeout_s_(timeout_s) {}

@@ -54,6 +54,9 @@ class Watchdog {
   std::optional<double> looked_s_;
 };
 
+// "%mm_3 (model.py:12)", of a Heartbeat::place. Empty where the job lacks the rank's program, or the rank has not begun.
+std::string node_text(const Job& job, uint32_t rank, uint64_t place);
+
 // The error for the user: rank, node, source line, collective. `own`: communicators of this process's ranks.
 Error stuck_error(const Job& job, const Stuck& stuck, std::span<Communicator* const> own);
 

@@ -10,6 +10,7 @@
 #include "librun/cuda/flight_record.h"
 #include "librun/cuda/nccl.h"
 #include "librun/cuda/nccl_collectives.h"
+#include "librun/watchdog.h"
 
 namespace sg::cuda {
 namespace {
@@ -172,8 +173,13 @@ class NcclCommunicator : public CommunicatorOver {
     if (late)
       return end_all_with({ErrorKind::rank_failed, "rank " + std::to_string(rank()) + " waits since " +
                                                        std::to_string(static_cast<int>(now_s() - late->since_s)) +
-                                                       " s in " + late->text()});
+                                                       " s in " + late->text() + launched_at(*late)});
     return ok_status();
+  }
+
+  std::string launched_at(const Flight& flight) const {
+    const std::string node = node_text(*options_.job, rank(), flight.place);
+    return node.empty() ? "" : ", launched at " + node;
   }
 
   const Nccl& nccl_;

@@ -26,6 +26,7 @@ Flight FlightRecord::next(const CollectiveCall& call, const std::string& group) 
   out.kind = call.kind;
   out.label = std::string(call.label);
   out.group = group;
+  out.place = device_.place();
   return out;
 }
 

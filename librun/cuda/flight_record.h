@@ -20,6 +20,7 @@ struct Flight {
   std::string label, group;
   CUevent done = nullptr;
   double since_s = 0;
+  uint64_t place = 0;  // Heartbeat::place of its launch
   bool waited = false;
   std::vector<std::byte*> staging;  // memory of the device, given back when it has come to its end
 

@@ -11,6 +11,7 @@ graph rank *
   %gathered = _c10d_functional.all_gather_into_tensor(%x, 2, @pair)             : f32[16, 3]
   %reduced  = _c10d_functional.all_reduce(%x, "avg", @all)                      : f32[8, 3]
   %halves   = _c10d_functional.all_reduce(%h, "sum", @all)                      : bf16[8, 3]
+    at "step.py":7 exchange
   %most     = _c10d_functional.all_reduce(%n, "max", @all)                      : i64[4]
   %shard    = _c10d_functional.reduce_scatter_tensor(%x, "sum", 4, @all)        : f32[2, 3]
   %routed   = _c10d_functional.all_to_all_single(%n, [1, 1, 1, 1], [1, 1, 1, 1], @all) : i64[4]

@@ -189,7 +189,7 @@ class Tests:
                  ('there is no unique id', run, 'id:0:1', 6, r'ncclGetUniqueId failed'),
                  ('a rank does not come', run, 'absent:1:1', 6,
                   r'rank \d waits since 2 s for the other ranks of group'),
-                 ('a rank hangs', run, 'hang:1:3', 6, r'rank \d waits since \d s in all_reduce %most of group @all.*(\n.*)*its last collectives: .* ended; .* is open'),
+                 ('a rank hangs', run, 'hang:1:3', 6, r'rank \d waits since \d s in all_reduce %most of group @all \(number \d+\), launched at %most \(step.py:7\).*(\n.*)*its last collectives: .* ended; .* is open'),
                  ('NCCL reports an error', run, 'error:2:2', 6, r'rank 2: NCCL failed: remote process exited')]
         if shutil.which('mpirun') and self.run([*mpirun(4), *run[:5], '--comm', 'mpi'])[0] == 0:
             cases += [('a process hangs', [*mpirun(4), *run], 'hang:1:3', 6, r'waits since \d s in all_reduce %most'),
