@@ -79,11 +79,12 @@ std::optional<Stuck> Watchdog::look(double now_s) {
     const Heartbeat& heart = *ranks_[i].heart;
     const Seen& seen = seen_[i];
     uint32_t state = heart.state.load(std::memory_order_relaxed);
-    if (state == Heartbeat::idle) continue;
     double still = now_s - seen.moved_s, dead = seen.alive ? now_s - seen.alive_s : 0;
     Stuck found{ranks_[i].rank, Stuck::How::node, heart.place.load(std::memory_order_relaxed), still, 0};
     if (dead > timeout_s_) {
       found.how = Stuck::How::stopped, found.seconds = dead;
+    } else if (state == Heartbeat::idle) {
+      continue;
     } else if (still <= timeout_s_) {
       some_compute |= state == Heartbeat::running;
       continue;
@@ -133,6 +134,7 @@ WatchdogThread::~WatchdogThread() {
   }
   changed_.notify_all();
   thread_.join();
+  for (Communicator* c : own_) c->heartbeat().alive.store(0, std::memory_order_relaxed);
 }
 
 void WatchdogThread::show_life() {

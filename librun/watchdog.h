@@ -1,7 +1,7 @@
 // Watchdog: notices a rank that does not get on, and says which one and where.
 //
 // Stuck is, in this order, a rank
-//   whose process does not run (stopped, swapped out)   for `timeout` seconds, or
+//   whose process does not run (stopped, swapped out)   for `timeout` seconds, also before its first step, or
 //   that is in one node                                 for `timeout` seconds, or
 //   that waits in one collective                        for `timeout` seconds while no rank in sight computes.
 // In sight are the ranks of this process and, with MPI, those of this host.
@@ -60,7 +60,7 @@ std::string node_text(const Job& job, uint32_t rank, uint64_t place);
 // The error for the user: rank, node, source line, collective. `own`: communicators of this process's ranks.
 Error stuck_error(const Job& job, const Stuck& stuck, std::span<Communicator* const> own);
 
-// A thread that watches as long as it lives. `on_stuck` is called once, from that thread: it should report the error,
+// A thread that watches as long as it lives, and no longer than `own`. `on_stuck` is called once, from that thread: it should report the error,
 // abort the communicators and, if the ranks do not return soon, end the process.
 class WatchdogThread {
  public:

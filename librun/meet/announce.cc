@@ -15,16 +15,13 @@ namespace {
 constexpr std::string_view kTitle = "stepgraph-rank0";
 constexpr size_t kLongest = 64 << 10;  // of a file that is ours
 
-Status no_store(const MeetingPlace& place) {
-  return Error{ErrorKind::missing, "nobody answers as " + place.text(), {}, "is torchrun still running?"};
-}
-
-Result<std::optional<Announcement>> read_file(const std::string& name) {
+// What the file says, as much of it as an announcement may be long. Empty: there is no file, or nothing in it.
+std::string read_text(const std::string& name) {
   std::ifstream file(name, std::ios::binary);
   std::string text(kLongest, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  return Announcement::parse(text);
+  return text;
 }
 
 }  // namespace
@@ -49,25 +46,34 @@ std::optional<Announcement> Announcement::parse(std::string_view text) {
 
 Status announce(const MeetingPlace& place, const Announcement& announcement) {
   if (place.kind == MeetingPlace::Kind::store) {
-    SG_ASSIGN(std::optional<TorchStore> store, TorchStore::open(place.host, place.port));
-    return store ? store->set(place.name, announcement.text()) : no_store(place);
+    std::string why;
+    SG_ASSIGN(std::optional<TorchStore> store, TorchStore::open(place.host, place.port, &why));
+    if (!store) return Error{ErrorKind::missing, "nobody answers as " + place.text() + ": " + why};
+    return store->set(place.name, announcement.text());
   }
+  if (const std::string there = read_text(place.name); !there.empty() && !there.starts_with(kTitle))
+    return Error{ErrorKind::usage,
+                 "--rendezvous " + place.name + ": the file is there, and was not written by sg-run",
+                 {},
+                 "a name that is free"};
   SG_ASSIGN(OutputFile file, OutputFile::open(place.name));
   SG_TRY(file.write(announcement.text()));
   SG_TRY(file.close());
   return file.commit();
 }
 
-Result<std::optional<Announcement>> read_announcement(const MeetingPlace& place) {
-  if (place.kind == MeetingPlace::Kind::file) return read_file(place.name);
-  SG_ASSIGN(std::optional<TorchStore> store, TorchStore::open(place.host, place.port));
+Result<std::optional<Announcement>> read_announcement(const MeetingPlace& place, std::string* why) {
+  *why = "rank 0 has not left its address there";
+  if (place.kind == MeetingPlace::Kind::file) return Announcement::parse(read_text(place.name));
+  SG_ASSIGN(std::optional<TorchStore> store, TorchStore::open(place.host, place.port, why));
   if (!store) return std::optional<Announcement>();
   SG_ASSIGN(std::optional<std::string> text, store->get(place.name));
   return text ? Announcement::parse(*text) : std::nullopt;
 }
 
-void withdraw(const MeetingPlace& place) {
-  if (place.kind == MeetingPlace::Kind::file) unlink(place.name.c_str());
+void withdraw(const MeetingPlace& place, const Announcement& announcement) {
+  if (place.kind == MeetingPlace::Kind::file && read_text(place.name) == announcement.text())
+    unlink(place.name.c_str());
 }
 
 }  // namespace sg::meet

@@ -21,11 +21,11 @@ struct Announcement {
   static std::optional<Announcement> parse(std::string_view text);
 };
 
-// REQUIRES: the place is a store or a file
+// An error where the file is somebody's that is no announcement. REQUIRES: the place is a store or a file
 Status announce(const MeetingPlace& place, const Announcement& announcement);
-// None: rank 0 has not been here, or the store is not there yet.
-Result<std::optional<Announcement>> read_announcement(const MeetingPlace& place);
-// All are there: a file goes away.
-void withdraw(const MeetingPlace& place);
+// None: rank 0 has not been here, or the store is not there yet; `why` says what is known of it.
+Result<std::optional<Announcement>> read_announcement(const MeetingPlace& place, std::string* why);
+// All are there: a file goes away, unless another rank 0 has written it meanwhile.
+void withdraw(const MeetingPlace& place, const Announcement& announcement);
 
 }  // namespace sg::meet

@@ -79,11 +79,11 @@ Result<std::unique_ptr<Communicator>> make_star_communicator(const Job& job, con
   if (env.world != job.world) {
     // The first process speaks for all; its launcher ends the others.
     if (env.rank != 0) std::this_thread::sleep_for(kLastWord);
-    return Error{
-        ErrorKind::cannot_apply,
-        "the job has " + std::to_string(job.world) + " ranks, " + env.family + " started " + std::to_string(env.world),
-        {},
-        "start " + std::to_string(job.world) + " processes"};
+    return Error{ErrorKind::cannot_apply,
+                 "the job has " + std::to_string(job.world) + " ranks, the variables of " + env.family + " speak of " +
+                     std::to_string(env.world),
+                 {},
+                 "start " + std::to_string(job.world) + " processes"};
   }
   meet::MeetingOptions how{env.rank, env.world, options.timeout_s, options.say};
   SG_ASSIGN(meet::Meeting meeting, meet_ranks(place, how));

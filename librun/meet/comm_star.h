@@ -2,9 +2,9 @@
 // rank 0, over TCP, whichever machines the ranks are on.
 //
 // Tensors   It moves none: that is the business of what lies on it (NCCL). `launch` is an error.
-// Sight     Every rank sees the heartbeats of all ranks, up to a second late.
+// Sight     Every rank sees the heartbeats of all ranks, up to a second late, from the meeting on.
 // Failure   The first error that reaches rank 0 is the job's; the rank that had it speaks of it. A process that dies
-//           is noticed by its connection. When rank 0 dies, the lowest rank left speaks, the others after it.
+//           is noticed by its connection. When rank 0 dies, rank 1 speaks at once and the others after it.
 // Threads   One of its own for the lines; it never waits for a peer.
 #pragma once
 

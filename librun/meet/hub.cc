@@ -44,6 +44,7 @@ Hub::Hub(uint32_t rank, Meeting meeting)
       hearts_(meeting.machines.size()),
       lines_(std::move(meeting.lines)),
       has_left_(lines_.size()),
+      is_lost_(lines_.size()),
       texts_(rank == 0 ? meeting.machines.size() : 0) {
   int ends[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0)
@@ -100,7 +101,7 @@ std::optional<Error> Hub::failure() const {
 std::optional<uint32_t> Hub::wait_for_speaker(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, patience, [&] { return speaker_ || (rank_ != 0 && !lines_[0].is_open()); });
-  if (!speaker_ && rank_ == 1) speaker_ = rank_;  // rank 0 is gone
+  if (!speaker_ && rank_ == 1 && !lines_[0].is_open()) speaker_ = rank_;
   return speaker_;
 }
 
@@ -145,11 +146,11 @@ void Hub::wake() {
 
 void Hub::look_at_lines() {
   for (size_t i = 0; i < lines_.size(); ++i) {
-    if (!lines_[i].is_open()) continue;
+    if (is_lost_[i]) continue;
     std::vector<Message> came;
-    const bool is_there = lines_[i].advance(&came);
+    is_lost_[i] = !lines_[i].advance(&came);
     for (const Message& m : came) hear(rank_of(i), m);
-    if (!is_there) lost(rank_of(i));
+    if (is_lost_[i]) lost(rank_of(i));
   }
 }
 
@@ -185,9 +186,16 @@ void Hub::hear(uint32_t from, const Message& m) {
       remove_pending_outputs();
       std::_Exit(static_cast<int>(in.number()));
     }
-    case MessageKind::bye: has_left_[rank_ == 0 ? from - 1 : 0] = true; return;
+    case MessageKind::bye: return left(from);
     default: return;
   }
+}
+
+// Nobody is to watch a process that is done, nor those of whom only rank 0 could tell.
+void Hub::left(uint32_t from) {
+  has_left_[rank_ == 0 ? from - 1 : 0] = true;
+  for (uint32_t r = 0; r < world(); ++r)
+    if (r == from || (rank_ != 0 && r != rank_)) hearts_[r].alive.store(0, std::memory_order_relaxed);
 }
 
 void Hub::lost(uint32_t from) {
@@ -201,12 +209,14 @@ void Hub::lost(uint32_t from) {
   else failure_ = std::move(error);
 }
 
-void Hub::post(MessageKind kind, const std::string& body) {
+void Hub::post(MessageKind kind, std::string body) {
+  const auto shared = std::make_shared<const std::string>(std::move(body));
   for (Line& line : lines_)
-    if (line.is_open()) line.post(kind, body);
+    if (line.is_open()) line.post(kind, shared);
 }
 
 void Hub::post_hearts() {
+  hearts_[rank_].alive.fetch_add(1, std::memory_order_relaxed);
   BodyWriter out;
   for (uint32_t r = 0; r < world(); ++r) {
     if (rank_ != 0 && r != rank_) continue;

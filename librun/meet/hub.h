@@ -41,8 +41,9 @@ class Hub {
   void carry();  // the thread
   void look_at_lines();
   void hear(uint32_t from, const Message& m);
+  void left(uint32_t from);
   void lost(uint32_t from);
-  void post(MessageKind kind, const std::string& body);  // to all at the other ends
+  void post(MessageKind kind, std::string body);  // to all at the other ends
   void post_hearts();
   void read_hearts(BodyReader in, uint32_t first, uint32_t count);
   void complete_exchange();
@@ -58,7 +59,7 @@ class Hub {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Line> lines_;                     // these under the mutex
-  std::vector<bool> has_left_;                  // by line
+  std::vector<bool> has_left_, is_lost_;        // by line: with a word, without one
   std::vector<std::deque<std::string>> texts_;  // rank 0: by rank, those that no exchange has taken
   std::deque<Texts> exchanged_;                 // ours to take
   std::optional<Error> failure_;

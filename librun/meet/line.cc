@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kHead = sizeof(uint64_t);
 constexpr int kKindShift = 56;
 constexpr size_t kChunk = 64 << 10;
+constexpr int kMostChunks = 64;  // that one peer is listened to before it is the next one's turn
 
 void append(std::string* out, uint64_t n) {
   for (size_t i = 0; i < sizeof n; ++i) out->push_back(static_cast<char>(n >> (8 * i)));
@@ -54,9 +55,11 @@ std::string BodyReader::text() {
   return out;
 }
 
-void Line::post(MessageKind kind, std::string_view body) {
-  append(&unsent_, uint64_t{static_cast<uint8_t>(kind)} << kKindShift | body.size());
-  unsent_ += body;
+void Line::post(MessageKind kind, Body body) {
+  std::string head;
+  append(&head, uint64_t{static_cast<uint8_t>(kind)} << kKindShift | body->size());
+  unsent_.push_back(std::make_shared<const std::string>(std::move(head)));
+  if (!body->empty()) unsent_.push_back(std::move(body));
 }
 
 bool Line::advance(std::vector<Message>* came) {
@@ -69,17 +72,17 @@ bool Line::advance(std::vector<Message>* came) {
 
 bool Line::send_some() {
   while (has_unsent()) {
-    const ssize_t n = send(socket_.fd(), unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
+    const std::string& part = *unsent_.front();
+    const ssize_t n = send(socket_.fd(), part.data() + sent_, part.size() - sent_, MSG_NOSIGNAL);
     if (n < 0) return would_block();
     sent_ += static_cast<size_t>(n);
+    if (sent_ == part.size()) unsent_.pop_front(), sent_ = 0;
   }
-  unsent_.clear();
-  sent_ = 0;
   return true;
 }
 
 bool Line::receive_some(std::vector<Message>* came) {
-  for (;;) {
+  for (int chunk = 0; chunk < kMostChunks; ++chunk) {
     const size_t have = received_.size();
     received_.resize(have + kChunk);
     const ssize_t n = recv(socket_.fd(), received_.data() + have, kChunk, 0);
@@ -87,6 +90,7 @@ bool Line::receive_some(std::vector<Message>* came) {
     if (n < 0 && would_block()) return true;
     if (!cut_messages(came) || n <= 0) return false;
   }
+  return true;
 }
 
 bool Line::cut_messages(std::vector<Message>* came) {

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,10 +69,16 @@ class Line {
   bool is_open() const { return socket_.is_open(); }
   void allow(size_t longest) { longest_ = longest; }
 
+  using Body = std::shared_ptr<const std::string>;  // lines to many peers share one
+
   // Is sent by `advance`, as far as it goes.
-  void post(MessageKind kind, std::string_view body = {});
-  bool has_unsent() const { return sent_ < unsent_.size(); }
-  // Sends and receives without waiting; what has come is appended. False, and closed: the peer is gone.
+  void post(MessageKind kind, Body body);
+  void post(MessageKind kind, std::string body = {}) {
+    post(kind, std::make_shared<const std::string>(std::move(body)));
+  }
+  bool has_unsent() const { return !unsent_.empty(); }
+  // Sends and receives without waiting; what has come is appended. False, and closed: the peer is gone. Not all that
+  // has come may be read at once: the socket stays readable.
   bool advance(std::vector<Message>* came);
 
  private:
@@ -80,8 +88,9 @@ class Line {
 
   Socket socket_;
   size_t longest_;
-  std::string unsent_, received_;
-  size_t sent_ = 0;
+  std::deque<Body> unsent_;  // heads and bodies
+  size_t sent_ = 0;          // of the first of them
+  std::string received_;
 };
 
 }  // namespace sg::meet

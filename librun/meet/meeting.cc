@@ -18,13 +18,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr std::string_view kProtocol = "stepgraph meeting 1";
+constexpr std::string_view kFamily = "stepgraph meeting ", kProtocol = "stepgraph meeting 1";
 constexpr size_t kLongestHello = 4096;
 constexpr size_t kMostStrangers = 1024;            // callers that have not said who they are
 constexpr auto kStrangerPatience = 10s;            // for their first word
 constexpr auto kAnswerPatience = 5s;               // of a caller, for rank 0's
 constexpr auto kCallPatience = 3s;                 // for a connection
 constexpr auto kFirstWord = 5s, kWordEvery = 30s;  // about who is missing
+constexpr auto kComeBack = 10s;                    // for a rank that was there and hung up
+constexpr double kGrace_s = 5;                     // left to rank 0, which knows who is missing
 constexpr auto kTick = 100ms;
 
 std::string machine_name() {
@@ -48,7 +50,7 @@ Result<std::string> new_token() {
 class Patience {
  public:
   explicit Patience(const MeetingOptions& options) : options_(options) {}
-  bool is_over() const { return options_.timeout_s > 0 && seconds() > options_.timeout_s; }
+  bool is_over(double grace_s = 0) const { return options_.timeout_s > 0 && seconds() > options_.timeout_s + grace_s; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - since_).count(); }
   std::string text() const { return std::to_string(static_cast<int>(seconds())) + " s"; }
   void say(const std::string& line) {
@@ -69,31 +71,50 @@ struct Hello {
   std::string body() const {
     return BodyWriter().text(protocol).text(token).number(rank).number(world).text(machine).take();
   }
+  // Of another version's hello only that is known. None: it is nobody's.
   static std::optional<Hello> read(const Message& m) {
     BodyReader in(m.body);
     Hello h;
-    h.protocol = in.text(), h.token = in.text(), h.rank = in.number(), h.world = in.number(), h.machine = in.text();
-    return m.kind == MessageKind::hello && in.at_end() ? std::optional(h) : std::nullopt;
+    h.protocol = in.text();
+    if (m.kind != MessageKind::hello || !h.protocol.starts_with(kFamily)) return std::nullopt;
+    if (h.protocol != kProtocol) return h;
+    h.token = in.text(), h.rank = in.number(), h.world = in.number(), h.machine = in.text();
+    return in.at_end() && !h.machine.empty() ? std::optional(h) : std::nullopt;
   }
 };
+
+std::string refusal_body(const Error& why) {
+  return BodyWriter().number(static_cast<uint64_t>(why.kind)).text(why.message).take();
+}
+
+Error refusal_of(const Message& m) {
+  BodyReader in(m.body);
+  const bool is_misfit = in.number() == static_cast<uint64_t>(ErrorKind::cannot_apply);
+  return {is_misfit ? ErrorKind::cannot_apply : ErrorKind::rank_failed, in.text()};
+}
 
 // --- rank 0 ---
 
 class Host {
  public:
   Host(const MeetingPlace& place, const MeetingOptions& options)
-      : place_(place), options_(options), patience_(options), machines_(options.world) {}
+      : place_(place), options_(options), patience_(options), seats_(options.world) {}
 
   Result<Meeting> meet() {
     SG_TRY(open());
-    for (uint32_t r = 1; r < options_.world; ++r) lines_.emplace_back(Socket(), kLongestHello);
     Status all = wait_for_all();
-    withdraw(place_);
+    if (place_.kind != MeetingPlace::Kind::address) withdraw(place_, announcement_);
+    if (!all.ok()) return refuse_all(std::move(all.error()));
+    Meeting out;
     BodyWriter machines;
-    for (const std::string& m : machines_) machines.text(m);
-    tell_all(all.ok() ? MessageKind::welcome : MessageKind::refusal, all.ok() ? machines.take() : all.error().message);
-    if (!all.ok()) return std::move(all.error());
-    return Meeting{std::move(lines_), std::move(machines_), {}};
+    for (Seat& seat : seats_) machines.text(seat.machine), out.machines.push_back(seat.machine);
+    const auto body = std::make_shared<const std::string>(machines.take());
+    // Who has the lines from now on sends it, and hears what comes back.
+    for (uint32_t r = 1; r < options_.world; ++r) {
+      seats_[r].line.post(MessageKind::welcome, body);
+      out.lines.push_back(std::move(seats_[r].line));
+    }
+    return out;
   }
 
  private:
@@ -101,99 +122,123 @@ class Host {
     Line line;
     Clock::time_point since;
   };
+  struct Seat {
+    std::string machine;  // empty = the rank has not come
+    Line line = Line(Socket(), 0);
+    std::optional<Clock::time_point> left;
+  };
 
   Status open() {
+    allow_many_sockets();
     const bool is_known = place_.kind == MeetingPlace::Kind::address;
     SG_ASSIGN(listening_, listen_on(is_known ? place_.port : uint16_t{0}));
-    machines_[0] = machine_name();
+    seats_[0].machine = machine_name();
     if (is_known) return ok_status();
-    SG_ASSIGN(token_, new_token());
-    return announce(place_, {own_addresses(), port_of(listening_), token_});
+    SG_ASSIGN(const std::string token, new_token());
+    announcement_ = {own_addresses(), port_of(listening_), token};
+    return announce(place_, announcement_);
+  }
+
+  std::vector<uint32_t> absent() const {
+    std::vector<uint32_t> out;
+    for (uint32_t r = 0; r < options_.world; ++r)
+      if (seats_[r].machine.empty() || seats_[r].left) out.push_back(r);
+    return out;
   }
 
   Status wait_for_all() {
-    while (missing_ > 0) {
-      SG_TRY(wait());
-      while (auto socket = accept_call(listening_))
-        if (strangers_.size() < kMostStrangers)
-          strangers_.push_back({Line(std::move(*socket), kLongestHello), Clock::now()});
-      SG_TRY(hear_strangers());
+    for (std::vector<uint32_t> missing = absent(); !missing.empty(); missing = absent()) {
+      if (patience_.is_over())
+        return Error{ErrorKind::rank_failed,
+                     ranks_text(missing) + " did not come to " + place_.text() + " within " + patience_.text()};
+      patience_.say("rank 0 waits at " + place_.text() + " for " + ranks_text(missing));
+      wait_a_tick();
+      SG_TRY(accept_strangers());
+      hear_strangers();
       SG_TRY(look_after_ranks());
     }
     return ok_status();
   }
 
-  // A welcome is long where the ranks are many; what does not go at once is sent by who has the lines then.
-  void tell_all(MessageKind kind, const std::string& body) {
-    std::vector<Message> came;
-    for (Line& line : lines_)
-      if (line.is_open()) line.post(kind, body), line.advance(&came);
-  }
-
-  Status wait() {
-    std::vector<uint32_t> absent;
-    for (uint32_t r = 1; r < options_.world; ++r)
-      if (machines_[r].empty()) absent.push_back(r);
-    if (patience_.is_over())
-      return Error{ErrorKind::rank_failed,
-                   ranks_text(absent) + " did not come to " + place_.text() + " within " + patience_.text()};
-    patience_.say("rank 0 waits at " + place_.text() + " for " + ranks_text(absent));
+  void wait_a_tick() {
     std::vector<pollfd> fds = {{listening_.fd(), POLLIN, 0}};
     for (const Stranger& s : strangers_) fds.push_back({s.line.socket().fd(), POLLIN, 0});
     poll(fds.data(), fds.size(), static_cast<int>(std::chrono::milliseconds(kTick).count()));
-    return ok_status();
   }
 
-  Status hear_strangers() {
+  Status accept_strangers() {
+    for (;;) {
+      SG_ASSIGN(std::optional<Socket> socket, accept_call(listening_));
+      if (!socket) return ok_status();
+      if (strangers_.size() < kMostStrangers)
+        strangers_.push_back({Line(std::move(*socket), kLongestHello), Clock::now()});
+    }
+  }
+
+  // Who has hung up while rank 0 was slow calls again; who is silent for long, or talks nonsense, is hung up on.
+  void hear_strangers() {
     for (Stranger& s : strangers_) {
       std::vector<Message> came;
       const bool is_there = s.line.advance(&came);
-      if (!came.empty()) SG_TRY(take(std::move(s.line), came[0]));
-      else if (!is_there || Clock::now() - s.since > kStrangerPatience) s.line = Line(Socket(), 0);
+      if (is_there && came.empty() && Clock::now() - s.since < kStrangerPatience) continue;
+      if (is_there && !came.empty()) take(std::move(s.line), came[0]);
+      s.line = Line(Socket(), 0);
     }
     std::erase_if(strangers_, [](const Stranger& s) { return !s.line.is_open(); });
-    return ok_status();
   }
 
-  // Who does not speak as a rank of this run does is no rank of it, and is hung up on.
-  Status take(Line line, const Message& first) {
+  void take(Line line, const Message& first) {
     const std::optional<Hello> h = Hello::read(first);
-    if (!h || h->token != token_) return ok_status();
-    std::string why;
-    if (h->protocol != kProtocol) why = "rank " + std::to_string(h->rank) + " is of another build than rank 0";
-    else if (h->world != options_.world || h->rank >= h->world)
-      why = "a process came as rank " + std::to_string(h->rank) + " of " + std::to_string(h->world) +
-            ", rank 0 is of " + std::to_string(options_.world);
-    else if (h->rank == 0 || !machines_[h->rank].empty())
-      why = "two processes say that they are rank " + std::to_string(h->rank);
-    line.post(why.empty() ? MessageKind::seen : MessageKind::refusal, why);
+    if (!h || (h->protocol == kProtocol && h->token != announcement_.token)) return;
+    const std::string why = misfit(*h);
+    line.post(why.empty() ? MessageKind::seen : MessageKind::refusal,
+              why.empty() ? "" : refusal_body({ErrorKind::cannot_apply, why}));
     std::vector<Message> nothing;
-    line.advance(&nothing);
-    if (!why.empty()) return Error{ErrorKind::cannot_apply, why + " (" + place_.text() + ")"};
-    machines_[h->rank] = h->machine;
-    lines_[h->rank - 1] = std::move(line);
-    --missing_;
-    return ok_status();
+    const bool is_there = line.advance(&nothing);
+    if (!why.empty() && options_.say) options_.say("turned away: " + why);
+    if (why.empty() && is_there) seats_[h->rank] = {h->machine, std::move(line), {}};
   }
 
+  // Why a caller is none of the ranks that are missing; empty = it is one.
+  std::string misfit(const Hello& h) {
+    if (h.protocol != kProtocol) return "a process of another version of sg-run";
+    const std::string who = "rank " + std::to_string(h.rank);
+    if (h.world != options_.world || h.rank >= h.world)
+      return "a process came as " + who + " of " + std::to_string(h.world) + ", rank 0 is of " +
+             std::to_string(options_.world);
+    std::vector<Message> nothing;
+    const bool is_taken = h.rank == 0 || seats_[h.rank].line.advance(&nothing);
+    return is_taken ? "two processes say that they are " + who : "";
+  }
+
+  // One that hangs up may call again, as it does when rank 0 was slow to answer.
   Status look_after_ranks() {
     for (uint32_t r = 1; r < options_.world; ++r) {
-      std::vector<Message> came;
-      if (machines_[r].empty() || lines_[r - 1].advance(&came)) continue;
-      return Error{ErrorKind::rank_failed, "rank " + std::to_string(r) + " left before all ranks were there"};
+      Seat& seat = seats_[r];
+      std::vector<Message> nothing;
+      if (seat.machine.empty() || seat.line.advance(&nothing)) continue;
+      if (!seat.left) seat.left = Clock::now();
+      if (Clock::now() - *seat.left > kComeBack)
+        return Error{ErrorKind::rank_failed, "rank " + std::to_string(r) + " left before all ranks were there"};
     }
     return ok_status();
+  }
+
+  Error refuse_all(Error why) {
+    for (Seat& seat : seats_) {
+      std::vector<Message> nothing;
+      if (seat.line.is_open()) seat.line.post(MessageKind::refusal, refusal_body(why)), seat.line.advance(&nothing);
+    }
+    return why;
   }
 
   const MeetingPlace& place_;
   const MeetingOptions& options_;
   Patience patience_;
   Socket listening_;
-  std::string token_;
+  Announcement announcement_;
   std::vector<Stranger> strangers_;
-  std::vector<Line> lines_;
-  std::vector<std::string> machines_;  // by rank; empty = it has not come
-  uint32_t missing_ = options_.world - 1;
+  std::vector<Seat> seats_;  // by rank
 };
 
 // --- the others ---
@@ -204,14 +249,15 @@ class Guest {
       : place_(place), options_(options), patience_(options) {}
 
   Result<Meeting> meet() {
+    const std::string self = "rank " + std::to_string(options_.rank);
     std::optional<Line> line;
     for (auto pause = 20ms; !line; pause = std::min(2 * pause, std::chrono::milliseconds(kTick) * 5)) {
       SG_ASSIGN(line, find_host());
       if (line) break;
       if (patience_.is_over())
-        return Error{ErrorKind::rank_failed, "rank " + std::to_string(options_.rank) + " finds no rank 0 at " +
-                                                 place_.text() + " within " + patience_.text()};
-      patience_.say("rank " + std::to_string(options_.rank) + " looks for rank 0 at " + place_.text());
+        return Error{ErrorKind::rank_failed,
+                     self + " finds no rank 0 at " + place_.text() + " within " + patience_.text() + ": " + why_};
+      patience_.say(self + " looks for rank 0 at " + place_.text() + ": " + why_);
       std::this_thread::sleep_for(pause);
     }
     return wait_for_all(std::move(*line));
@@ -223,13 +269,15 @@ class Guest {
     if (place_.kind == MeetingPlace::Kind::address) {
       at = Announcement{{place_.host}, place_.port, ""};
     } else {
-      SG_ASSIGN(at, read_announcement(place_));
+      SG_ASSIGN(at, read_announcement(place_, &why_));
     }
     if (!at) return std::optional<Line>();
     for (const std::string& address : at->addresses) {
-      SG_ASSIGN(std::optional<Socket> socket, call(address, at->port, kCallPatience));
+      std::optional<Socket> socket = call(address, at->port, kCallPatience, &why_);
       if (!socket) continue;
-      SG_ASSIGN(std::optional<Line> line, introduce(Line(std::move(*socket), kLongestHello), at->token));
+      // What comes behind the answer may be long: the welcome names every rank's machine.
+      SG_ASSIGN(std::optional<Line> line,
+                introduce(Line(std::move(*socket), kLongestHello * options_.world), at->token));
       if (line) return line;
     }
     return std::optional<Line>();
@@ -237,29 +285,33 @@ class Guest {
 
   // None: it is not our rank 0 that listens there.
   Result<std::optional<Line>> introduce(Line line, const std::string& token) {
+    came_.clear();
     line.post(MessageKind::hello,
               Hello{std::string(kProtocol), token, machine_name(), options_.rank, options_.world}.body());
     const Clock::time_point until = Clock::now() + kAnswerPatience;
     while (came_.empty() && line.advance(&came_) && Clock::now() < until) wait_readable(line.socket(), kTick);
+    why_ = line.is_open() ? "who listens there does not answer as rank 0" : "who listens there has hung up";
     if (came_.empty()) return std::optional<Line>();
     const Message first = std::move(came_.front());
     came_.erase(came_.begin());
-    if (first.kind == MessageKind::refusal) return Error{ErrorKind::cannot_apply, first.body};
+    if (first.kind == MessageKind::refusal) return refusal_of(first);
     if (first.kind != MessageKind::seen) return std::optional<Line>();
     return std::optional<Line>(std::move(line));
   }
 
-  // Rank 0 says when it has waited for long enough.
+  // Rank 0 says when it has waited for long enough; that it stands still is for us to see.
   Result<Meeting> wait_for_all(Line line) {
-    line.allow(kLongestHello * options_.world);
-    while (came_.empty() && line.advance(&came_)) wait_readable(line.socket(), kTick);
-    if (came_.empty() || came_[0].kind != MessageKind::welcome)
+    while (came_.empty() && !patience_.is_over(kGrace_s) && line.advance(&came_)) wait_readable(line.socket(), kTick);
+    if (came_.empty())
       return Error{ErrorKind::rank_failed,
-                   came_.empty() ? "rank 0 left before all ranks were there" : std::move(came_[0].body)};
+                   line.is_open() ? "rank 0 does not get on at " + place_.text() + " since " + patience_.text()
+                                  : "rank 0 left before all ranks were there"};
+    if (came_[0].kind == MessageKind::refusal) return refusal_of(came_[0]);
     BodyReader in(came_[0].body);
     Meeting out;
     for (uint32_t r = 0; r < options_.world; ++r) out.machines.push_back(in.text());
-    if (!in.at_end()) return Error{ErrorKind::internal, "rank 0 told no list of machines"};
+    if (came_[0].kind != MessageKind::welcome || !in.at_end())
+      return Error{ErrorKind::internal, "rank 0 told no list of machines"};
     out.lines.push_back(std::move(line));
     out.early.assign(came_.begin() + 1, came_.end());
     return out;
@@ -268,6 +320,7 @@ class Guest {
   const MeetingPlace& place_;
   const MeetingOptions& options_;
   Patience patience_;
+  std::string why_;            // no rank 0 is found
   std::vector<Message> came_;  // and not looked at
 };
 

@@ -1,8 +1,8 @@
 // The meeting: how ranks that are processes of one job, on one machine or many, find each other without MPI.
 //
-// Rank 0 listens; all others call it, and say who they are. Who is no rank of this job, or of another build, is told so
-// or not answered. When all are there, each learns on which machines they run. From then on rank 0 has a line to each,
-// and each one to rank 0.
+// Rank 0 listens; all others call it, and say who they are. Who does not fit, by its number, by the number of ranks, by
+// its version, is told so and turned away; who does not speak like a rank of this run is hung up on. When all are
+// there, each learns on which machines they run. From then on rank 0 has a line to each, and each one to rank 0.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct MeetingOptions {
 };
 
 struct Meeting {
-  std::vector<Line> lines;            // of rank 0: to rank i + 1; of the others: to rank 0
+  std::vector<Line> lines;            // of rank 0: to rank i + 1, the welcome not yet sent; of the others: to rank 0
   std::vector<std::string> machines;  // by rank; equal texts are one machine
   std::vector<Message> early;         // from rank 0, behind its welcome
 };

@@ -38,11 +38,8 @@ std::string word(const GetEnv& getenv, const char* name) {
   return value ? value : "";
 }
 
-// A run that torchrun has started again does not find the address of the one before.
-std::string store_key(const GetEnv& getenv) {
-  return "stepgraph/" + word(getenv, "TORCHELASTIC_RUN_ID") + "/" + word(getenv, "TORCHELASTIC_RESTART_COUNT") +
-         "/rank0";
-}
+// Without the number of restarts: each agent of torchrun counts its own. The address of an earlier start is harmless.
+std::string store_key(const GetEnv& getenv) { return "stepgraph/" + word(getenv, "TORCHELASTIC_RUN_ID") + "/rank0"; }
 
 Result<MeetingPlace> master(const GetEnv& getenv) {
   const std::string port_text = word(getenv, "MASTER_PORT");

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,11 +21,14 @@ namespace {
 
 constexpr int kFlags = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
-// Small messages go out at once; a machine that has vanished is noticed by the system, too.
+// Small messages go out at once; a machine that has vanished is noticed by the system, too, after a minute.
 void prepare(int fd) {
-  const int yes = 1;
+  const int yes = 1, idle_s = 30, between_s = 10, tries = 3;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof between_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
 }
 
 Socket bound(int family, uint16_t port) {
@@ -48,14 +52,15 @@ Socket bound(int family, uint16_t port) {
   return out;
 }
 
-bool connected(const Socket& s, const addrinfo& to, std::chrono::milliseconds patience) {
-  if (connect(s.fd(), to.ai_addr, to.ai_addrlen) == 0) return true;
-  if (errno != EINPROGRESS) return false;
+// 0, or the number of the error.
+int try_connect(const Socket& s, const addrinfo& to, std::chrono::milliseconds patience) {
+  if (connect(s.fd(), to.ai_addr, to.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
   pollfd wait = {s.fd(), POLLOUT, 0};
-  if (poll(&wait, 1, static_cast<int>(patience.count())) != 1) return false;
+  if (poll(&wait, 1, static_cast<int>(patience.count())) != 1) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof error;
-  return getsockopt(s.fd(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+  return getsockopt(s.fd(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
 }  // namespace
@@ -82,28 +87,44 @@ uint16_t port_of(const Socket& listening) {
                                              : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
 }
 
-std::optional<Socket> accept_call(const Socket& listening) {
+Result<std::optional<Socket>> accept_call(const Socket& listening) {
   Socket out(accept4(listening.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!out.is_open()) return std::nullopt;
+  if (!out.is_open() && (errno == EMFILE || errno == ENFILE))
+    return Error{ErrorKind::missing,
+                 "rank 0 may not open as many files as there are ranks: " + std::string(std::strerror(errno)),
+                 {},
+                 "ulimit -n says how many; each rank is one"};
+  if (!out.is_open()) return std::optional<Socket>();
   prepare(out.fd());
-  return out;
+  return std::optional<Socket>(std::move(out));
 }
 
-Result<std::optional<Socket>> call(const std::string& host, uint16_t port, std::chrono::milliseconds patience) {
+void allow_many_sockets() {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == files.rlim_max) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
+std::optional<Socket> call(const std::string& host, uint16_t port, std::chrono::milliseconds patience,
+                           std::string* why) {
   addrinfo wanted = {}, *found = nullptr;
   wanted.ai_family = AF_UNSPEC, wanted.ai_socktype = SOCK_STREAM, wanted.ai_flags = AI_NUMERICSERV;
   if (const int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found); code != 0) {
-    if (code == EAI_AGAIN) return std::optional<Socket>();
-    return Error{ErrorKind::missing, "no machine is known as '" + host + "': " + gai_strerror(code)};
+    *why = "no machine is known as '" + host + "': " + gai_strerror(code);
+    return std::nullopt;
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
   for (const addrinfo* a = found; a; a = a->ai_next) {
     Socket out(socket(a->ai_family, kFlags, 0));
-    if (!out.is_open() || !connected(out, *a, patience)) continue;
-    prepare(out.fd());
-    return std::optional<Socket>(std::move(out));
+    const int error = out.is_open() ? try_connect(out, *a, patience) : errno;
+    if (error == 0) {
+      prepare(out.fd());
+      return out;
+    }
+    *why = std::strerror(error);
   }
-  return std::optional<Socket>();
+  return std::nullopt;
 }
 
 std::vector<std::string> own_addresses() {

@@ -33,11 +33,14 @@ class Socket {
 // Listens on every address of this machine, without blocking; port 0 = any that is free.
 Result<Socket> listen_on(uint16_t port);
 uint16_t port_of(const Socket& listening);
-// None: nobody has called.
-std::optional<Socket> accept_call(const Socket& listening);
+// None: nobody has called. An error: this process may open no more files.
+Result<std::optional<Socket>> accept_call(const Socket& listening);
+// As many as the system lets this process have.
+void allow_many_sockets();
 
-// None: nobody listens there, or not yet. An error: no machine has this name.
-Result<std::optional<Socket>> call(const std::string& host, uint16_t port, std::chrono::milliseconds patience);
+// None: nobody listens there, or not yet; `why` says what is known of it.
+std::optional<Socket> call(const std::string& host, uint16_t port, std::chrono::milliseconds patience,
+                           std::string* why);
 
 // What others may reach this machine by; loopback comes last.
 std::vector<std::string> own_addresses();

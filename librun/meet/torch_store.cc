@@ -30,8 +30,8 @@ void add_key(std::string* out, std::string_view key) {
 
 }  // namespace
 
-Result<std::optional<TorchStore>> TorchStore::open(const std::string& host, uint16_t port) {
-  SG_ASSIGN(std::optional<Socket> socket, call(host, port, kPatience));
+Result<std::optional<TorchStore>> TorchStore::open(const std::string& host, uint16_t port, std::string* why) {
+  std::optional<Socket> socket = call(host, port, kPatience, why);
   if (!socket) return std::optional<TorchStore>();
   TorchStore out(std::move(*socket), host + ":" + std::to_string(port));
   std::string hello;

@@ -1,7 +1,7 @@
 // TorchStore: the key-value store of a torchrun agent, from which its workers learn where they meet.
 //
 // The agent listens at MASTER_ADDR:MASTER_PORT itself (TORCHELASTIC_USE_AGENT_STORE), so rank 0 cannot; it leaves its
-// address in the store. Known to work with the stores of torch 2.6 to 2.15.
+// address in the store. Tried with torch 2.15.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace sg::meet {
 
 class TorchStore {
  public:
-  // None: nobody listens there, or not yet.
-  static Result<std::optional<TorchStore>> open(const std::string& host, uint16_t port);
+  // None: nobody listens there, or not yet; `why` says what is known of it.
+  static Result<std::optional<TorchStore>> open(const std::string& host, uint16_t port, std::string* why);
 
   // Errors (missing): what answers is no such store, or is gone.
   Status set(std::string_view key, std::string_view value);

@@ -78,7 +78,7 @@ def ready(tool):
     """The inputs of the ranks, and what the processor makes of them."""
     prepare(lambda name: name)
     subprocess.run([tool, '-q', 'all.txt', '--inputs', 'all{r}.safetensors', '--outputs', 'cpu{r}'], check=True)
-    return ['--deterministic', '--expect', 'cpu{r}', '--bitwise', '--timeout', '20']
+    return ['--deterministic', '--expect', 'cpu{r}', '--bitwise']
 
 
 ENDLESS = ['--steps', '1000000000', '--outputs', 'out{r}', '--timeout', '2']
@@ -142,7 +142,7 @@ def inputs_that_one_rank_lacks(tool):
 @cases.add
 def fewer_processes_than_ranks(tool):
     ready(tool)
-    Ranks(tool, [], by_hand(world=3), world=3).end([4] * 3, 5, 'the job has 4 ranks, torchrun started 3', errors=3)
+    Ranks(tool, [], by_hand(world=3), world=3).end([4] * 3, 5, 'the job has 4 ranks, the variables of torchrun speak of 3', errors=3)
 
 
 @cases.add
@@ -186,6 +186,22 @@ def a_process_that_is_stopped(tool):
 
 
 @cases.add
+def before_the_first_step(tool):
+    """One that takes long to begin is waited for; one that is stopped meanwhile is not."""
+    held = ready(tool)
+    slow = by_hand()
+    words = lambda r: {**slow(r), 'SG_STUB_SLOW': 'cuInit:4000' if r == 2 else ''}
+    Ranks(tool, [*held, '--timeout', '2'], words).end([0] * 4, 10, errors=0)
+    ranks = Ranks(tool, ENDLESS, words)
+    time.sleep(1.5)
+    ranks.processes[2].send_signal(signal.SIGSTOP)
+    for r in (0, 1, 3):
+        assert ranks.processes[r].wait(timeout=20 * PATIENCE) == 6
+    ranks.processes[2].kill()
+    ranks.end([6, 6, -signal.SIGKILL, 6], 20, 'rank 2 does not run since')
+
+
+@cases.add
 def a_rank_that_hangs_in_nccl(tool):
     ready(tool)
     Ranks(tool, ['--timeout', '2'], by_hand(SG_FAKE_NCCL='hang:1:3')).end([6] * 4, 10, 'waits since 3 s in all_reduce %most of group @all')
@@ -198,9 +214,9 @@ def torch_python():
     return None
 
 
-def torchrun(python, tool, options, *how):
-    command = [python, '-m', 'torch.distributed.run', *how, '--no-python', tool, 'all.txt', '--inputs', 'all{r}.safetensors',
-               '--backend', 'cuda', '--comm', 'nccl', *options]
+def torchrun(python, tool, options, *how, program=None):
+    run = program or ['all.txt', '--inputs', 'all{r}.safetensors', '--backend', 'cuda', '--comm', 'nccl', *options]
+    command = [python, '-m', 'torch.distributed.run', *how, '--no-python', tool, *run]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -223,6 +239,25 @@ def real_torchrun(tool):
     agent = torchrun(python, tool, [], '--nproc-per-node', '4')
     text = agent.communicate(timeout=120)[0]
     assert agent.returncode == 1 and 'all2.safetensors' in text and text.count(' error: cannot read') == 1, text
+
+
+@cases.add
+def torchrun_starts_again(tool):
+    """Two agents, of which each counts its own restarts: the ranks meet again all the same."""
+    python = torch_python()
+    if python is None:
+        print('SKIPPED restarts by torchrun: no Python with torch; set STEPGRAPH_PYTHON')
+        return
+    held = ready(tool)
+    with open('rank.sh', 'w', encoding='utf-8') as f:
+        f.write('if [ "$RANK" = 3 ] && [ ! -e once ]; then touch once; sleep 1; exit 7; fi\nexec "$@"\n')
+    how = ['--nnodes', '2', '--nproc-per-node', '2', '--max-restarts', '2', '--rdzv-backend', 'c10d', '--rdzv-endpoint', f'localhost:{free_port()}']
+    agents = [torchrun(python, 'sh', [], *how, program=['rank.sh', tool, 'all.txt', '--inputs', 'all{r}.safetensors', '--backend', 'cuda',
+                                                        '--comm', 'nccl', *held]) for _ in range(2)]
+    said = [agent.communicate(timeout=180)[0] for agent in agents]
+    assert os.path.exists('once')
+    assert [agent.returncode for agent in agents] == [0, 0], said
+    assert sum(text.count('all 8 compared values are as expected') for text in said) == 4, said
 
 
 def main():

@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <map>
 #include <random>
 #include <thread>
 
 #include "librun/meet/announce.h"
 #include "librun/meet/comm_star.h"
+#include "librun/meet/hub.h"
 #include "librun/meet/meeting.h"
 #include "tests/support/collective_script.h"
 
@@ -139,10 +141,9 @@ TEST_CASE("where ranks meet", "[meet]") {
                                         words({{"MASTER_ADDR", "a"},
                                                {"MASTER_PORT", "1"},
                                                {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                                               {"TORCHELASTIC_RUN_ID", "run"},
-                                               {"TORCHELASTIC_RESTART_COUNT", "2"}}));
+                                               {"TORCHELASTIC_RUN_ID", "run"}}));
   CHECK(store->kind == MeetingPlace::Kind::store);
-  CHECK(store->name == "stepgraph/run/2/rank0");
+  CHECK(store->name == "stepgraph/run/rank0");
   CHECK(place("", torchrun, {}) == "torchrun started 2 ranks, and does not say where they meet");
   CHECK(
       place(
@@ -219,11 +220,10 @@ TEST_CASE("every rank sees what all are doing", "[meet]") {
   const Answers answers = act(free_place(), 3, [&](Communicator& comm) -> Status {
     comm.heartbeat().enter(Heartbeat::running);
     for (uint32_t i = 0; i < comm.rank(); ++i) comm.heartbeat().at(NestedId(), NodeId(7));
-    comm.heartbeat().alive = 5 + comm.rank();
     SG_TRY(comm.exchange(""));
     std::this_thread::sleep_for(1s);
     for (const WatchedRank& seen : comm.in_sight())
-      if (seen.heart->alive != 5 + seen.rank || seen.heart->state != Heartbeat::running ||
+      if (seen.heart->alive == 0 || seen.heart->state != Heartbeat::running ||
           (seen.rank > 0 && static_cast<uint32_t>(seen.heart->place) != 7))
         return Error{ErrorKind::internal, "rank " + std::to_string(seen.rank) + " looks otherwise"};
     SG_TRY(comm.exchange(""));
@@ -238,10 +238,11 @@ TEST_CASE("strangers at the meeting are not waited for", "[meet]") {
   std::thread stranger([&] {
     std::vector<Socket> silent;
     while (!over) {
-      auto socket = call(place.host, place.port, 1s);
-      if (!socket.ok() || !*socket) continue;
-      if (silent.size() % 2 == 0) (void)!write((*socket)->fd(), "GET / HTTP/1.1\r\n", 16);
-      if (silent.size() < 20) silent.push_back(std::move(**socket));
+      std::string why;
+      auto socket = call(place.host, place.port, 1s, &why);
+      if (!socket) continue;
+      if (silent.size() % 2 == 0) (void)!write(socket->fd(), "GET / HTTP/1.1\r\n", 16);
+      if (silent.size() < 20) silent.push_back(std::move(*socket));
       std::this_thread::sleep_for(5ms);
     }
   });
@@ -263,30 +264,127 @@ TEST_CASE("strangers at the meeting are not waited for", "[meet]") {
   CHECK(first.ok());
 }
 
-TEST_CASE("who does not fit is told, and so is rank 0", "[meet]") {
+TEST_CASE("who does not fit is told and turned away, and the ranks that do meet", "[meet]") {
   const MeetingPlace place = free_place();
-  MeetingOptions first{0, 3, 20, {}};
-  Status host = ok_status();
+  auto meet = [&](uint32_t rank, uint32_t world) { return meet_ranks(place, {rank, world, 20, {}}); };
+  std::vector<Status> met(3, ok_status());
+  std::vector<std::thread> ranks;
+  auto come = [&](uint32_t r) {
+    ranks.emplace_back([&, r] {
+      auto meeting = meet(r, 3);
+      if (meeting.ok()) Hub(r, std::move(*meeting));
+      else met[r] = meeting.error();
+    });
+  };
+  come(0), come(1);
+  std::this_thread::sleep_for(300ms);
+  auto other_world = meet(1, 4), other_rank = meet(1, 3), no_rank = meet(0, 3);
+  come(2);
+  for (std::thread& t : ranks) t.join();
+  for (const Status& s : met) CHECK(s.ok());
+  REQUIRE((!other_world.ok() && !other_rank.ok()));
+  CHECK(other_world.error().message == "a process came as rank 1 of 4, rank 0 is of 3");
+  CHECK(other_world.error().kind == ErrorKind::cannot_apply);
+  CHECK(other_rank.error().message == "two processes say that they are rank 1");
+  CHECK((!no_rank.ok() && no_rank.error().message.find("Address already in use") != std::string::npos));
+}
+
+TEST_CASE("a guest hears a long welcome, and what comes right behind it", "[meet]") {
+  auto listening = listen_on(0);
+  REQUIRE(listening.ok());
+  const MeetingPlace place{MeetingPlace::Kind::address, "127.0.0.1", port_of(*listening), ""};
+  constexpr uint32_t kWorld = 500;
   std::thread rank0([&] {
-    auto met = meet_ranks(place, first);
-    host = met.ok() ? ok_status() : Status(met.error());
+    std::optional<Socket> socket;
+    while (!socket) socket = std::move(accept_call(*listening)).value();
+    Line line(std::move(*socket), 1 << 20);
+    std::vector<Message> came;
+    while (came.empty() && line.advance(&came)) {
+    }
+    BodyWriter machines;
+    for (uint32_t r = 0; r < kWorld; ++r) machines.text("a machine with a long name, number " + std::to_string(r));
+    line.post(MessageKind::seen);
+    line.post(MessageKind::welcome, machines.take());
+    line.post(MessageKind::bye);
+    while (line.has_unsent() && line.advance(&came)) {
+    }
   });
-  SECTION("another world") {
-    auto met = meet_ranks(place, {1, 4, 20, {}});
-    REQUIRE(!met.ok());
-    CHECK(met.error().message == "a process came as rank 1 of 4, rank 0 is of 3");
-  }
-  SECTION("a rank that is there") {
-    std::thread one([&] { (void)meet_ranks(place, {1, 3, 20, {}}).ok(); });
-    std::this_thread::sleep_for(300ms);
-    auto met = meet_ranks(place, {1, 3, 20, {}});
-    REQUIRE(!met.ok());
-    CHECK(met.error().message == "two processes say that they are rank 1");
-    one.join();
-  }
+  auto met = meet_ranks(place, {7, kWorld, 10, {}});
   rank0.join();
-  REQUIRE(!host.ok());
-  CHECK(host.error().kind == ErrorKind::cannot_apply);
+  REQUIRE(met.ok());
+  CHECK(met->machines.size() == kWorld);
+  REQUIRE(met->early.size() == 1);
+  CHECK(met->early[0].kind == MessageKind::bye);
+}
+
+TEST_CASE("a rank that is gone when the others begin is missed", "[meet]") {
+  Meeting meeting{{}, {"here", "there"}, {}};
+  meeting.lines.emplace_back(Socket(), 100);
+  Hub hub(0, std::move(meeting));
+  auto texts = hub.exchange("");
+  REQUIRE(!texts.ok());
+  CHECK(texts.error().message == "rank 1 has ended without a word");
+}
+
+TEST_CASE("a rank that hangs up and calls again is one process", "[meet]") {
+  const MeetingPlace place = free_place();
+  std::vector<std::string> said(3);
+  std::vector<std::thread> ranks;
+  auto come = [&](uint32_t r) {
+    ranks.emplace_back([&, r] {
+      auto met = meet_ranks(place, {r, 3, 20, {}});
+      if (met.ok()) Hub(r, std::move(*met));
+      else said[r] = met.error().message;
+    });
+  };
+  come(0);
+  {
+    std::optional<Socket> socket;
+    for (std::string why; !socket;) socket = call(place.host, place.port, 1s, &why);
+    Line line(std::move(*socket), 4096);
+    line.post(MessageKind::hello,
+              BodyWriter().text("stepgraph meeting 1").text("").number(1).number(3).text("here").take());
+    std::vector<Message> came;
+    while (came.empty() && line.advance(&came)) {
+    }
+    CHECK((came.size() == 1 && came[0].kind == MessageKind::seen));
+  }
+  come(1);
+  std::this_thread::sleep_for(300ms);
+  come(2);
+  for (std::thread& t : ranks) t.join();
+  for (const std::string& text : said) CHECK(text.empty());
+}
+
+TEST_CASE("a rank 0 that stands still is not waited for longer than told", "[meet]") {
+  auto listening = listen_on(0);
+  REQUIRE(listening.ok());
+  std::thread rank0([&] {
+    std::optional<Socket> socket;
+    while (!socket) socket = std::move(accept_call(*listening)).value();
+    Line line(std::move(*socket), 1 << 20);
+    std::vector<Message> came;
+    line.post(MessageKind::seen);
+    line.advance(&came);
+    std::this_thread::sleep_for(7s);
+  });
+  auto met = meet_ranks({MeetingPlace::Kind::address, "127.0.0.1", port_of(*listening), ""}, {1, 2, 0.5, {}});
+  rank0.join();
+  REQUIRE(!met.ok());
+  CHECK(met.error().message.starts_with("rank 0 does not get on at 127.0.0.1:"));
+}
+
+TEST_CASE("a file that is somebody's is not written over, nor removed", "[meet]") {
+  const std::string name = "/tmp/sg_meet_precious." + std::to_string(getpid());
+  std::ofstream(name) << "my weights";
+  auto met = meet_ranks({MeetingPlace::Kind::file, "", 0, name}, {0, 2, 1, {}});
+  REQUIRE(!met.ok());
+  CHECK(met.error().kind == ErrorKind::usage);
+  std::ifstream file(name);
+  std::string text;
+  std::getline(file, text);
+  CHECK(text == "my weights");
+  unlink(name.c_str());
 }
 
 TEST_CASE("ranks that do not come end the wait, by their numbers", "[meet]") {
@@ -305,6 +403,7 @@ TEST_CASE("ranks that do not come end the wait, by their numbers", "[meet]") {
   auto guest = meet_ranks(free_place(), {3, 4, 0.5, {}});
   REQUIRE(!guest.ok());
   CHECK(guest.error().message.starts_with("rank 3 finds no rank 0 at 127.0.0.1:"));
+  CHECK(guest.error().message.ends_with(": Connection refused"));
 }
 
 TEST_CASE("a port in use and a host without a name are said", "[meet]") {
@@ -315,7 +414,8 @@ TEST_CASE("a port in use and a host without a name are said", "[meet]") {
   CHECK(host.error().kind == ErrorKind::missing);
   CHECK(host.error().message.find("Address already in use") != std::string::npos);
   auto guest = meet_ranks({MeetingPlace::Kind::address, "no.such.host.invalid", 1, ""}, {1, 2, 1, {}});
-  CHECK(!guest.ok());
+  REQUIRE(!guest.ok());
+  CHECK(guest.error().message.find("no machine is known as 'no.such.host.invalid'") != std::string::npos);
 }
 
 TEST_CASE("ranks meet by a file, whatever an earlier run has left in it", "[meet]") {

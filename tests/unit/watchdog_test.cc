@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "librun/comm_local.h"
+#include "librun/ranks.h"
 #include "librun/watchdog.h"
 #include "tests/support/collective_script.h"
 #include "tests/support/parse.h"
@@ -83,6 +84,19 @@ TEST_CASE("ranks that have not begun or are done are not watched", "[watchdog]")
   CHECK(!s.pass(60));
 }
 
+TEST_CASE("a process that is stopped before its first step is found, one that is done is not missed", "[watchdog]") {
+  Scene s;
+  for (Heartbeat& h : s.hearts) h.enter(Heartbeat::idle), h.alive = 1;
+  CHECK(!s.pass(60, [&] { ++s.hearts[0].alive, ++s.hearts[1].alive; }));
+  auto stuck = s.pass(60, [&] { ++s.hearts[0].alive; });
+  REQUIRE(stuck);
+  CHECK(stuck->rank == 1);
+  CHECK(stuck->how == Stuck::How::stopped);
+  CHECK(stuck->reporter == 0);
+  s.hearts[1].alive = 0;
+  CHECK(!s.pass(60, [&] { ++s.hearts[0].alive; }));
+}
+
 TEST_CASE("a process that does not run is told from one that waits", "[watchdog]") {
   Scene s;
   for (Heartbeat& h : s.hearts) h.enter(Heartbeat::waiting), h.alive = 1;
@@ -131,11 +145,11 @@ TEST_CASE("a rank that never comes is reported, and those that wait for it retur
       reported = error.message;
       own[0]->abort(std::move(error));
     });
-    run_ranks(std::move(comms), [&](Communicator& comm) {
+    (void)sg::run_ranks(comms, [&](Communicator& comm) -> Status {
       if (comm.rank() == 1) {  // computes on and on, until the job ends
         comm.heartbeat().at(NestedId(), job.programs[0]->graph.first());
         while (!comm.failure()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        return;
+        return ok_status();
       }
       CollectiveCall call;
       call.group = GroupId(0);
@@ -143,6 +157,7 @@ TEST_CASE("a rank that never comes is reported, and those that wait for it retur
       auto ticket = comm.launch(call);
       Status s = comm.wait(*ticket);
       returned = s.ok() ? "ok" : s.error().message;
+      return ok_status();
     });
   }
   CHECK(reported.substr(0, 23) == "rank 1 is stuck since 0");
@@ -162,15 +177,16 @@ TEST_CASE("a wait that ends nowhere names who did not come", "[watchdog]") {
       reported = error.message;
       own[0]->abort(std::move(error));
     });
-    run_ranks(std::move(comms), [&](Communicator& comm) {
+    (void)sg::run_ranks(comms, [&](Communicator& comm) -> Status {
       while (comm.rank() == 1 && !done) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      if (comm.rank() == 1) return;
+      if (comm.rank() == 1) return ok_status();
       CollectiveCall call;
       call.group = GroupId(0);
       call.label = "all_there";
       auto ticket = comm.launch(call);
       (void)comm.wait(*ticket).ok();
       done = true;
+      return ok_status();
     });
   }
   CHECK(reported.find("in barrier %all_there of group @all") != std::string::npos);

@@ -6,7 +6,7 @@
 //   SG_STUB_DEVICES=N        how many devices there are (1)
 //   SG_STUB_FAIL=NAME:N      the N-th call of that function fails
 //   SG_STUB_MEMORY=BYTES     what a device has
-//   SG_STUB_SLOW=NAME:MS     that kernel takes so much longer; memcpy: copies between the host's memory and the device's
+//   SG_STUB_SLOW=NAME:MS     that kernel takes so much longer; memcpy: copies to the host and back; cuInit
 //   SG_STUB_KERNELS=FILE     the name of each kernel that is launched
 //   SG_STUB_TRANSFERS=FILE   each copy between host and device: "up BYTES" or "down BYTES"
 //   SG_STUB_GUARD=1          the host cannot touch the device's memory (guard.h)
@@ -126,6 +126,7 @@ CUresult release(void* block) {
 #define STUB extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI
 
 STUB cuInit(unsigned) {
+  std::this_thread::sleep_for(delay_of("cuInit"));
   FAIL_IF_ASKED(CUDA_ERROR_NO_DEVICE);
   return CUDA_SUCCESS;
 }
