@@ -384,7 +384,7 @@ class Forms(CaptureCase):
         self.assertNotIn("mul.out", text)
 
     def test_views_of_what_eager_lays_out_otherwise(self):
-        """The module of sg-export lays it out as the graph has it."""
+        """The module of sg-export lays it out as the graph has it, so its sums are rounded in another order on some processors."""
 
         class Model(nn.Module):
             def __init__(self):
@@ -400,7 +400,8 @@ class Forms(CaptureCase):
         at = lambda name: os.path.join(self.folder, name)  # noqa: E731
         for options in ([], ["--fx"]):
             self.tool("sg-export", at("step.sg"), "-o", at("step.py"), *options)
-            command = [sys.executable, at("step.py"), at("inputs.safetensors"), "--expect", at("expected.safetensors")]
+            command = [sys.executable, at("step.py"), at("inputs.safetensors"), "--expect", at("expected.safetensors"),
+                       "--rtol", "1e-4", "--atol", "1e-5"]
             said = subprocess.run(command, capture_output=True, text=True)
             self.assertIn("values are as expected", said.stdout, said.stderr)
             self.assertEqual(said.returncode, 0, said.stdout)
