@@ -76,6 +76,8 @@ class Comparison : public NamingObserver {
   // `narrowest`: by value of `graph`, the main one: precision.h.
   Comparison(const Record& first, const Graph& graph, std::vector<DType> narrowest, ExpectOptions tolerance)
       : first_(first), graph_(graph), narrowest_(std::move(narrowest)), tolerance_(std::move(tolerance)) {}
+  // Forgets what was found: of several steps the last counts, as it does in the record.
+  void restart() { order_ = 0, report_ = {}, chunked_.clear(); }
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
   ComparisonReport report();
 

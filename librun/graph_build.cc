@@ -221,8 +221,27 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   if (op->has(kHigherOrder) && !(*reason = cpu::flex_attention_refusal(*state_.program, graph_, n)).empty())
     return false;
   if (!step->kernel) return *reason = state_.backend ? "no kernel for this backend" : "no kernel", false;
-  if (state_.backend && starts_transfer(op)) step->kind = StepKind::copy;
+  if (state_.backend && starts_transfer(op) && is_left_alone(n)) step->kind = StepKind::copy;
   if (state_.backend && state_.backend->runs_on_host(*state_.program, graph_, n)) ++on_host_[std::string(op->name)];
+  return true;
+}
+
+// Whether nobody writes to what a transfer reads or gives before it is waited for. A valid graph may: through a view that
+// covers a part, or in a body. Such a transfer is a kernel in its turn.
+bool GraphRun::is_left_alone(NodeId transfer) const {
+  const Arg& from = graph_.node(transfer).args[0];
+  if (!from.is(ArgKind::value)) return false;
+  const StorageId source = alias_->storage_of(from.as_value());
+  const StorageId result = alias_->storage_of(graph_.node(transfer).result(0));
+  for (auto at = std::ranges::find(live_->schedule, transfer) + 1; at != live_->schedule.end(); ++at) {
+    const Node& node = graph_.node(*at);
+    const OpInfo* op = graph_.op_info(*at);
+    if (op && op->has(kWait) && node.args[0].is(ArgKind::value) &&
+        alias_->launch_of(node.args[0].as_value()) == transfer)
+      return true;
+    for (StorageId written : alias_->writes(*at))
+      if (written == source || written == result) return false;
+  }
   return true;
 }
 

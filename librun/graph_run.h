@@ -173,6 +173,7 @@ class GraphRun {
   void add_steps(std::vector<Unsupported>* unsupported);
   bool add_step(NodeId n, Step* step, std::string* reason);
   bool is_plain_view(NodeId n) const;
+  bool is_left_alone(NodeId transfer) const;
   void find_conjugates();
   bool has_static_type(ValueId v) const;
   bool is_static_number(ValueId v) const;

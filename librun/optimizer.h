@@ -43,9 +43,13 @@ class Optimizer {
   // shape.
   static Result<Optimizer> make(const Graph& graph, const OptimizerOptions& options);
 
-  // After a step: parameters and gradients through `values`. Parameters without a gradient stay as they are. With a
-  // backend `values` lie in its memory, and it is not waited for; it has to outlive the optimizer.
-  Status update(const RunValues& values, ThreadTeam* team = nullptr, Backend* backend = nullptr);
+  // After a step: parameters and gradients through `values`. Parameters without a gradient stay as they are.
+  Status update(const RunValues& values, ThreadTeam* team = nullptr);
+  // The same in two halves. Between them buffers may be given what the step left for them, at `carried_to`: gradients
+  // that lie there are kept. With a backend `values` lie in its memory, and it is not waited for; it has to outlive
+  // the optimizer.
+  Status begin(const RunValues& values, std::span<const Tensor> carried_to, ThreadTeam& team, Backend* backend);
+  Status end(ThreadTeam& team, Backend* backend);
 
   size_t parameter_count() const { return parameters_.size(); }
   std::vector<size_t> inputs() const;  // of the graph, that it updates
@@ -62,8 +66,8 @@ class Optimizer {
   Optimizer(const Graph& graph, const OptimizerOptions& options) : graph_(&graph), options_(options) {}
   int64_t moments() const;
   void begin_update(const RunValues& values);
-  std::vector<Parameter*> aliased();
-  Status keep_aliased(ThreadTeam& team, Backend* backend, TensorMemory* memory);
+  std::vector<Parameter*> aliased(std::span<const Tensor> carried_to);
+  Status keep_aliased(std::span<const Tensor> carried_to, ThreadTeam& team, Backend* backend);
   Status take_state(Backend* backend, Parameter* parameter);
   template <class Fn>
   void with_rule(const Parameter& parameter, const Fn& fn) const;
@@ -71,7 +75,7 @@ class Optimizer {
   const Graph* graph_;
   OptimizerOptions options_;
   std::vector<Parameter> parameters_;
-  TensorMemory memory_;
+  TensorMemory memory_, kept_;  // kept: gradients that would be written over
   std::vector<Arena> device_memory_;
   uint64_t steps_ = 0;
   double beta1_power_ = 1, beta2_power_ = 1;

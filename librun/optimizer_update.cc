@@ -38,6 +38,11 @@ class PlaceWalk {
   int64_t place_ = 0;
 };
 
+template <class T, class P>
+struct Narrow {
+  T operator()(T x) const { return static_cast<T>(static_cast<P>(x)); }
+};
+
 // Elements [begin, end) on the processor, their types known when this is compiled.
 template <class P, class G, class Rule>
 void update_part(const Tensor& value, const Tensor& gradient, const work::RuleState<Rule>& given, int64_t begin,
@@ -48,13 +53,14 @@ void update_part(const Tensor& value, const Tensor& gradient, const work::RuleSt
     P* places = value.as<P>();
     const G* slopes = gradient.as<G>();
     for (int64_t i = begin; i < end; ++i)
-      places[i] = static_cast<P>(state.next(i, static_cast<T>(places[i]), static_cast<T>(slopes[i])));
+      places[i] = static_cast<P>(state.next(i, static_cast<T>(places[i]), static_cast<T>(slopes[i]), Narrow<T, P>()));
     return;
   }
   PlaceWalk at(value, begin), from(gradient, begin);
   for (int64_t i = begin; i < end; ++i, at.next(), from.next()) {
     P* place = value.as<P>() + at.place();
-    *place = static_cast<P>(state.next(i, static_cast<T>(*place), static_cast<T>(gradient.as<G>()[from.place()])));
+    const T slope = static_cast<T>(gradient.as<G>()[from.place()]);
+    *place = static_cast<P>(state.next(i, static_cast<T>(*place), slope, Narrow<T, P>()));
   }
 }
 
@@ -110,14 +116,15 @@ void Optimizer::begin_update(const RunValues& values) {
   std::erase_if(parameters_, [](const Parameter& p) { return p.value.is_none(); });  // nobody gave what nothing reads
 }
 
-// Parameters whose gradient lies where the update writes, but for those whose every element is its own gradient.
-std::vector<Optimizer::Parameter*> Optimizer::aliased() {
+// Parameters whose gradient lies where the update writes, or what is carried before it, but for those whose every element is its own gradient.
+std::vector<Optimizer::Parameter*> Optimizer::aliased(std::span<const Tensor> carried_to) {
   struct Range {
     const std::byte *begin, *end;
   };
   auto range_of = [](const Tensor& t) { return Range{t.data, t.data + extent_bytes(t)}; };
   std::vector<Range> written;
   for (const Parameter& parameter : parameters_) written.push_back(range_of(parameter.value));
+  for (const Tensor& t : carried_to) written.push_back(range_of(t));
   std::ranges::sort(written, {}, &Range::begin);  // inputs do not overlap
   std::vector<Parameter*> out;
   for (Parameter& parameter : parameters_) {
@@ -131,14 +138,14 @@ std::vector<Optimizer::Parameter*> Optimizer::aliased() {
 }
 
 // Such gradients are copied before anything is written.
-Status Optimizer::keep_aliased(ThreadTeam& team, Backend* backend, TensorMemory* memory) {
-  for (Parameter* parameter : aliased()) {
+Status Optimizer::keep_aliased(std::span<const Tensor> carried_to, ThreadTeam& team, Backend* backend) {
+  for (Parameter* parameter : aliased(carried_to)) {
     const Tensor slope = parameter->slope;
     if (backend) {
       parameter->slope = backend->scratch(slope.dtype, slope.sizes());
       backend->copy(parameter->slope, slope);
     } else {
-      SG_ASSIGN(std::byte * copy, memory->take(slope.bytes()));
+      SG_ASSIGN(std::byte * copy, kept_.take(slope.bytes()));
       parameter->slope = make_tensor(copy, slope.dtype, slope.sizes());
       cpu::copy(team, parameter->slope, slope);
     }
@@ -188,20 +195,29 @@ Status Optimizer::take_state(Backend* backend, Parameter* parameter) {
   return memory.ok() ? ok_status() : std::move(memory.error());
 }
 
-Status Optimizer::update(const RunValues& values, ThreadTeam* given, Backend* backend) {
-  ThreadTeam alone(1);
-  ThreadTeam& team = given ? *given : alone;
+Status Optimizer::begin(const RunValues& values, std::span<const Tensor> carried_to, ThreadTeam& team,
+                        Backend* backend) {
   begin_update(values);
   for (Parameter& parameter : parameters_)
     if (steps_ == 1) SG_TRY(take_state(backend, &parameter));
-  TensorMemory copies;
-  SG_TRY(keep_aliased(team, backend, &copies));
+  return keep_aliased(carried_to, team, backend);
+}
+
+Status Optimizer::update(const RunValues& values, ThreadTeam* given) {
+  ThreadTeam alone(1);
+  ThreadTeam& team = given ? *given : alone;
+  SG_TRY(begin(values, {}, team, nullptr));
+  return end(team, nullptr);
+}
+
+Status Optimizer::end(ThreadTeam& team, Backend* backend) {
   for (const Parameter& parameter : parameters_)
     with_rule(parameter, [&](const auto& state) {
       if (backend) update_on_device(*backend, parameter.value, parameter.slope, state);
       else update_by_threads(team, parameter.value, parameter.slope, state);
     });
   if (backend) backend->reset_scratch();
+  kept_ = TensorMemory();
   return ok_status();
 }
 

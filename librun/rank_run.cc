@@ -200,22 +200,52 @@ Status RankRun::run_step(uint64_t step) {
   return wide_ ? run_both() : graph_->run();
 }
 
+std::vector<RankRun::Carried> RankRun::carried(const GraphRun& run) const {
+  std::vector<Carried> out;
+  for (const Output& output : run.graph().outputs()) {
+    if (output.kind != OutputKind::buffer || output.value.is_none() || output.of.is_none()) continue;
+    const Tensor from = run.values().tensors[output.value.index], to = run.values().tensors[output.of.index];
+    const bool fits = !from.is_none() && !to.is_none() && same_shape(from, to) && from.dtype == to.dtype;
+    if (fits && !same_view(from, to)) out.push_back({from, to, graph().value(output.of).index});
+  }
+  return out;
+}
+
+std::vector<Tensor> RankRun::carried_to() const {
+  std::vector<Tensor> out;
+  for (const GraphRun* run : {graph_.get(), wide_.get()})
+    if (run)
+      for (const Carried& c : carried(*run)) out.push_back(c.to);
+  return out;
+}
+
 void RankRun::carry_buffers() {
-  for (GraphRun* run : {graph_.get(), wide_.get()}) {
+  auto copy = [&](const Tensor& to, const Tensor& from) {
+    if (backend_) backend_->copy(to, from);
+    else cpu::copy(team_, to, from);
+  };
+  auto overlap = [](const Tensor& a, const Tensor& b) {
+    return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
+  };
+  for (const GraphRun* run : {graph_.get(), wide_.get()}) {
     if (!run) continue;
-    for (const Output& output : run->graph().outputs()) {
-      if (output.kind != OutputKind::buffer || output.value.is_none() || output.of.is_none()) continue;
-      const Tensor from = run->values().tensors[output.value.index], to = run->values().tensors[output.of.index];
-      bool fits = !from.is_none() && !to.is_none() && same_shape(from, to) && from.dtype == to.dtype;
-      if (!fits || from.data == to.data) continue;
-      if (!backend_) {
-        cpu::copy(team_, to, from);
-        continue;
+    std::vector<Carried> all = carried(*run);
+    std::vector<std::unique_ptr<std::byte[]>> kept;
+    for (Carried& c : all) {  // what one of them writes, another may still have to read
+      if (std::ranges::none_of(all, [&](const Carried& other) { return overlap(c.from, other.to); })) continue;
+      const Tensor from = c.from;
+      if (backend_) c.from = backend_->scratch(from.dtype, from.sizes());
+      else {
+        kept.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(from.bytes())));
+        c.from = make_tensor(kept.back().get(), from.dtype, from.sizes());
       }
-      backend_->copy(to, from);
-      inputs_[graph().value(output.of).index].host_is_old = true;
-      forget_results();
+      copy(c.from, from);
     }
+    for (const Carried& c : all) {
+      copy(c.to, c.from);
+      if (backend_) inputs_[c.input].host_is_old = true;
+    }
+    if (backend_ && !all.empty()) forget_results();
   }
 }
 

@@ -51,6 +51,7 @@ class RankRun {
   Status run_step(uint64_t step);
   // Gives buffers the values that the step's outputs of kind `buffer` have for them: what the next step begins with.
   void carry_buffers();
+  std::vector<Tensor> carried_to() const;  // where they lie
 
   // The caller has changed its tensor of an input: the next step begins with it. On the processor it does anyway.
   // REQUIRES with a backend: `tensor` was asked for it since the last step, for what the step wrote is there by then.
@@ -74,6 +75,13 @@ class RankRun {
   int64_t pool_bytes() const { return pool_.most_in_use(); }   // the most that was in use at once
 
  private:
+  // What a buffer is given after a step.
+  struct Carried {
+    Tensor from, to;
+    size_t input;
+  };
+  std::vector<Carried> carried(const GraphRun& run) const;
+
   const GraphRun& result_graph() const { return wide_ ? *wide_ : *graph_; }
   Status run_both();
   Status make_backend();

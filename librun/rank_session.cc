@@ -232,6 +232,7 @@ Status RankSession::reload_inputs(uint64_t step) {
 
 Status RankSession::run_step(uint64_t step) {
   SG_TRY(reload_inputs(step));
+  if (comparison_) comparison_->restart();
   if (profile_ && run_.backend()) SG_TRY(profile_->begin_step(&run_.backend()->clock()));
   auto begin = Profile::Clock::now();
   SG_TRY(run_.run_step(step));
@@ -239,8 +240,9 @@ Status RankSession::run_step(uint64_t step) {
   note_loss();
   SG_TRY(answer(step));
   SG_TRY(run_.brought());
+  SG_TRY(begin_update());
   run_.carry_buffers();
-  SG_TRY(update());
+  SG_TRY(end_update());
   return profile_ ? profile_->end_step() : ok_status();
 }
 
@@ -268,14 +270,22 @@ void RankSession::note_loss() {
 }
 
 // Of the graph as recorded, too, where results come from its twin in double.
-Status RankSession::update() {
+// Gradients may lie in buffers that are carried on before the parameters change.
+Status RankSession::begin_update() {
   if (!optimizer_) return ok_status();
+  const std::vector<Tensor> carried_to = run_.carried_to();
   if (recorded_optimizer_) {
     const RunValues recorded{[this](ValueId v) { return run_.main_graph().values().tensors[v.index]; }, {}};
-    SG_TRY(recorded_optimizer_->update(recorded, &run_.team()));
+    SG_TRY(recorded_optimizer_->begin(recorded, carried_to, run_.team(), nullptr));
   }
   const RunValues stored{[this](ValueId v) { return run_.stored(v); }, {}};
-  SG_TRY(optimizer_->update(stored, &run_.team(), run_.backend()));
+  return optimizer_->begin(stored, carried_to, run_.team(), run_.backend());
+}
+
+Status RankSession::end_update() {
+  if (!optimizer_) return ok_status();
+  if (recorded_optimizer_) SG_TRY(recorded_optimizer_->end(run_.team(), nullptr));
+  SG_TRY(optimizer_->end(run_.team(), run_.backend()));
   return run_.stored_changed(optimizer_->inputs());
 }
 

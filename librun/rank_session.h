@@ -45,7 +45,8 @@ class RankSession {
   std::string settings() const;
   Status reload_inputs(uint64_t step);
   Status answer(uint64_t step);
-  Status update();
+  Status begin_update();
+  Status end_update();
   void note_loss();
   void note_memory();
   std::vector<std::string> explain() const;

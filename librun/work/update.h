@@ -60,8 +60,11 @@ struct RuleState {
   int64_t count;
   bool is_first;
 
-  SG_INLINE T next(int64_t i, T number, T gradient) const {
-    if (master != nullptr && !is_first) number = master[i];
+  // `narrow`: what of a number of T the parameter's own type keeps. Where that is not what it holds, somebody has
+  // written to it since, and that counts.
+  template <class Narrow>
+  SG_INLINE T next(int64_t i, T number, T gradient, const Narrow& narrow) const {
+    if (master != nullptr && !is_first && narrow(master[i]) == number) number = master[i];
     number = rule(number, gradient, moments + i, count, is_first);
     if (master != nullptr) master[i] = number;
     return number;
@@ -95,6 +98,16 @@ struct Floats {
     return T(0);
   }
   template <class T>
+  SG_INLINE T operator()(T x) const {  // as it comes back once it is stored
+    switch (type) {
+      case Type::f64: return x;
+      case Type::f32: return static_cast<float>(x);
+      case Type::f16: return from_half(to_half(static_cast<float>(x)));
+      case Type::bf16: return from_brain(to_brain(static_cast<float>(x)));
+    }
+    return x;
+  }
+  template <class T>
   SG_INLINE void store(int64_t place, T x) const {
     switch (type) {
       case Type::f64: reinterpret_cast<double*>(data)[place] = x; break;
@@ -116,7 +129,7 @@ struct Update {
   SG_INLINE void operator()(int64_t i) const {
     const int64_t place = parameter.place_of(i);
     const T slope = gradient.template load<T>(gradient.place_of(i));
-    parameter.template store<T>(place, state.next(i, parameter.template load<T>(place), slope));
+    parameter.template store<T>(place, state.next(i, parameter.template load<T>(place), slope, parameter));
   }
 };
 
