@@ -45,7 +45,7 @@ Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Sc
     if (type.kind != TypeKind::tensor || tensors[i].is_none()) continue;  // nothing uses what is not given
     Slot& slot = slots_[alias_->storage_of(v).index];
     int64_t before = state_.bindings->value(type.offset).value_or(0) * dtype_bytes(tensors[i].dtype);
-    slot.base = tensors[i].data - before;
+    slot.base = tensors[i].data ? tensors[i].data - before : nullptr;  // nothing of an empty one is anywhere
     slot.bytes = before + extent_bytes(tensors[i]);
     values_.tensors[v.index] = tensors[i];
   }
