@@ -144,14 +144,19 @@ class Flight {
       c_.fail(n, "uses " + c_.name(v) + " before it was waited for",
               "put " + std::string(wait_for(c_.graph->op_info(launch))) + " between " + c_.label(launch) + " and it");
     });
-    for_each_written(c_, n, [&](ValueId v) {
+    auto check_write = [&](ValueId v) {
       StorageId s = alias_.storage_of(v);
       auto it = s && !said ? sent_.find(s.index) : sent_.end();
       if (it == sent_.end() || type(v) != type(it->second.value)) return;
       said = true;
       c_.fail(n, "writes to " + c_.name(v) + " while " + c_.label(it->second.launch) + " still sends it",
               "write after the wait for " + c_.label(it->second.launch) + ", or send a copy");
-    });
+    };
+    for_each_written(c_, n, check_write);
+    if (const OpInfo* info = c_.graph->op_info(n); info && info->has(kHigherOrder))  // what its body writes
+      for_each_operand(*c_.graph, n, [&](ValueId v) {
+        if (StorageId s = alias_.storage_of(v); s && std::ranges::binary_search(alias_.writes(n), s)) check_write(v);
+      });
   }
 
   void launch(NodeId n) {

@@ -364,6 +364,22 @@ const Case kCases[] = {
        s.add("aten.add_.Scalar", {Arg::value(s.result(view)), Arg::integer(1)}, {t});
        s.add("_c10d_functional.wait_tensor.default", {Arg::value(s.result(sent))}, {t});
      }},
+    {"wait", "%all_reduce_1 still sends it",
+     [](Step& s) {  // written by the body of a call
+       TypeId t = s.graph->value(s.w).type;
+       Graph* outer = s.graph;
+       s.program->nested.push_back(std::make_unique<Nested>(Nested{s.pool.str("writer"), Graph(&s.pool)}));
+       s.graph = &s.program->nested[1]->graph;
+       ValueId in = s.graph->add_input("in", t, {});
+       Output out;
+       out.value = s.result(s.add("aten.add_.Scalar", {Arg::value(in), Arg::integer(1)}, {t}));
+       s.graph->add_output(out);
+       s.graph = outer;
+       NodeId sent =
+           s.add("_c10d_functional.all_reduce.default", {Arg::value(s.w), s.text("sum"), Arg::group(GroupId(0))}, {t});
+       s.add("sg.call", {Arg::graph(NestedId(1)), Arg::list({Arg::value(s.w)})}, {t}, true);
+       s.add("_c10d_functional.wait_tensor.default", {Arg::value(s.result(sent))}, {t});
+     }},
     {"random-stream", "node %bernoulli__1", [](Step& s) { add_random(s); }},
     {"random-stream", "node %bernoulli__1",
      [](Step& s) {  // a copy of something else
