@@ -164,14 +164,6 @@ Sha256::Digest sha256_portable(std::string_view bytes) {
   return hash.finish();
 }
 
-std::string hex(const Sha256::Digest& digest) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string out;
-  out.reserve(2 * digest.size());
-  for (uint8_t byte : digest) out += kDigits[byte >> 4], out += kDigits[byte & 15];
-  return out;
-}
-
 std::string sha256_tag(std::string_view bytes) { return "sha256:" + hex(sha256(bytes)); }
 
 }  // namespace sg

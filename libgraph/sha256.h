@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "libgraph/hex.h"  // how digests are written
+
 namespace sg {
 
 class Sha256 {
@@ -29,7 +31,6 @@ class Sha256 {
 
 Sha256::Digest sha256(std::string_view bytes);
 Sha256::Digest sha256_portable(std::string_view bytes);  // for tests: what every machine computes
-std::string hex(const Sha256::Digest& digest);
-std::string sha256_tag(std::string_view bytes);  // "sha256:<hex>"
+std::string sha256_tag(std::string_view bytes);          // "sha256:<hex>"
 
 }  // namespace sg

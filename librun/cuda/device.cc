@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "libgraph/hex.h"
 #include "librun/cuda/kernel_image.h"
 #include "librun/sanitize.h"
 
@@ -114,8 +115,7 @@ Status Device::start(int number) {
   name_ = name;
   CUuuid id = {};
   SG_CU(driver_, cuDeviceGetUuid_v2(&id, device_));
-  for (char byte : id.bytes)
-    identity_ += "0123456789abcdef"[byte >> 4 & 15], identity_ += "0123456789abcdef"[byte & 15];
+  identity_ = hex(std::as_bytes(std::span(id.bytes)));
   int major = 0, minor = 0;
   SG_CU(driver_, cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device_));
   SG_CU(driver_, cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_));

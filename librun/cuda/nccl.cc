@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "libgraph/hex.h"
+
 namespace sg::cuda {
 namespace {
 
@@ -39,15 +41,7 @@ Result<const Nccl*> load_nccl() {
   return &*nccl;
 }
 
-std::string hex_of(const ncclUniqueId& id) {
-  std::string out;
-  for (char c : id.internal) {
-    constexpr const char* kDigits = "0123456789abcdef";
-    out += kDigits[static_cast<unsigned char>(c) >> 4];
-    out += kDigits[static_cast<unsigned char>(c) & 15];
-  }
-  return out;
-}
+std::string hex_of(const ncclUniqueId& id) { return hex(std::as_bytes(std::span(id.internal))); }
 
 std::optional<ncclUniqueId> id_of(std::string_view hex) {
   ncclUniqueId id;

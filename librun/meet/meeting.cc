@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "libgraph/hex.h"
 #include "librun/comm.h"
 #include "librun/meet/announce.h"
 
@@ -41,9 +42,7 @@ Result<std::string> new_token() {
   unsigned char bytes[16];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
     return Error{ErrorKind::missing, "the system gives no random numbers"};
-  std::string out;
-  for (unsigned char b : bytes) out += "0123456789abcdef"[b >> 4], out += "0123456789abcdef"[b & 15];
-  return out;
+  return hex(bytes);
 }
 
 // How long the ranks have been waiting, and when somebody should be told.
