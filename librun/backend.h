@@ -137,8 +137,8 @@ inline Backend* backend_of(const KernelContext& context) {
 class BackendMaker {
  public:
   virtual ~BackendMaker() = default;
-  // `local_rank` of `local_ranks`: among the processes or threads of this host, which share its devices.
-  virtual Result<std::unique_ptr<Backend>> make(uint32_t rank, uint32_t local_rank, uint32_t local_ranks) = 0;
+  // `local_rank`: among the ranks of this host, which share its devices.
+  virtual Result<std::unique_ptr<Backend>> make(uint32_t local_rank) = 0;
   // What it found: "NVIDIA H100, driver 13.0, cuBLASLt 13.1". For people
   virtual std::string describe() const = 0;
 };

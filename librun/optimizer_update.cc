@@ -6,6 +6,7 @@
 #include "librun/backend.h"
 #include "librun/cpu/fill.h"
 #include "librun/element.h"
+#include "librun/memory_ranges.h"
 #include "librun/optimizer.h"
 #include "librun/thread_team.h"
 #include "librun/work/update.h"
@@ -116,24 +117,15 @@ void Optimizer::begin_update(const RunValues& values) {
   std::erase_if(parameters_, [](const Parameter& p) { return p.value.is_none(); });  // nobody gave what nothing reads
 }
 
-// Parameters whose gradient lies where the update writes, or what is carried before it, but for those whose every element is its own gradient.
+// Parameters whose gradient lies where the update writes, or what is carried before it; but for those whose every
+// element is its own gradient.
 std::vector<Optimizer::Parameter*> Optimizer::aliased(std::span<const Tensor> carried_to) {
-  struct Range {
-    const std::byte *begin, *end;
-  };
-  auto range_of = [](const Tensor& t) { return Range{t.data, t.data + extent_bytes(t)}; };
-  std::vector<Range> written;
-  for (const Parameter& parameter : parameters_) written.push_back(range_of(parameter.value));
-  for (const Tensor& t : carried_to) written.push_back(range_of(t));
-  std::ranges::sort(written, {}, &Range::begin);  // inputs do not overlap
+  std::vector<Tensor> changed(carried_to.begin(), carried_to.end());
+  for (const Parameter& parameter : parameters_) changed.push_back(parameter.value);
+  const MemoryRanges written(changed);
   std::vector<Parameter*> out;
-  for (Parameter& parameter : parameters_) {
-    const Tensor &value = parameter.value, &slope = parameter.slope;
-    if (same_view(slope, value)) continue;
-    const Range read = range_of(slope);
-    auto next = std::ranges::upper_bound(written, read.begin, {}, &Range::end);
-    if (read.begin < read.end && next != written.end() && next->begin < read.end) out.push_back(&parameter);
-  }
+  for (Parameter& parameter : parameters_)
+    if (!same_view(parameter.slope, parameter.value) && written.touch(parameter.slope)) out.push_back(&parameter);
   return out;
 }
 

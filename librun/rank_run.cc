@@ -1,6 +1,7 @@
 #include "librun/rank_run.h"
 
 #include "librun/cpu/fill.h"
+#include "librun/memory_ranges.h"
 #include "librun/replay.h"
 
 namespace sg {
@@ -43,13 +44,10 @@ void RankRun::set_observer(Observer* observer) { (wide_ ? wide_state_ : state_).
 // --- with a backend ---
 
 Status RankRun::make_backend() {
-  uint32_t local_rank = 0, local_ranks = 1;
-  if (comm_) {
-    const std::vector<uint32_t> here = comm_->ranks_of_machine();
-    local_ranks = static_cast<uint32_t>(here.size());
-    for (uint32_t rank : here) local_rank += rank < rank_;
-  }
-  SG_ASSIGN(backend_, options_.backends->make(rank_, local_rank, local_ranks));
+  uint32_t local_rank = 0;
+  if (comm_)
+    for (uint32_t rank : comm_->ranks_of_machine()) local_rank += rank < rank_;
+  SG_ASSIGN(backend_, options_.backends->make(local_rank));
   if (comm_) {
     SG_ASSIGN(device_comm_, backend_->communicator(*comm_));
     state_.comm = device_comm_.get();
@@ -224,15 +222,15 @@ void RankRun::carry_buffers() {
     if (backend_) backend_->copy(to, from);
     else cpu::copy(team_, to, from);
   };
-  auto overlap = [](const Tensor& a, const Tensor& b) {
-    return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
-  };
   for (const GraphRun* run : {graph_.get(), wide_.get()}) {
     if (!run) continue;
     std::vector<Carried> all = carried(*run);
+    std::vector<Tensor> targets;
+    for (const Carried& c : all) targets.push_back(c.to);
+    const MemoryRanges written(targets);
     std::vector<std::unique_ptr<std::byte[]>> kept;
     for (Carried& c : all) {  // what one of them writes, another may still have to read
-      if (std::ranges::none_of(all, [&](const Carried& other) { return overlap(c.from, other.to); })) continue;
+      if (!written.touch(c.from)) continue;
       const Tensor from = c.from;
       if (backend_) c.from = backend_->scratch(from.dtype, from.sizes());
       else {

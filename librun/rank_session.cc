@@ -269,8 +269,8 @@ void RankSession::note_loss() {
   else if (auto value = number_in(run_.tensor(v))) report_.losses.push_back(*value);
 }
 
-// Of the graph as recorded, too, where results come from its twin in double.
-// Gradients may lie in buffers that are carried on before the parameters change.
+// Before buffers are carried on, as gradients may lie in them. Where results come from a twin in double, the graph as
+// recorded has parameters of its own, which are updated, too.
 Status RankSession::begin_update() {
   if (!optimizer_) return ok_status();
   const std::vector<Tensor> carried_to = run_.carried_to();

@@ -206,6 +206,7 @@ bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::Attent
 Status CudaBackend::attend(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) {
   if (!result.maxima.is_none() || result.log_scale != 1) return run_by_host(call);
   if (flash_forward(call, a, result)) return ok_status();
+  note_dense_attention();
   AttentionCall work(call, a);
   return work.for_heads([&](const Heads& h) -> Status {
     const Tensor weights = work.scores(h, a.query.dtype, AttentionCall::Use::weights);
@@ -218,6 +219,7 @@ Status CudaBackend::attend(KernelCall& call, const cpu::Attention& a, const cpu:
 Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionGradients& g) {
   if (!g.grad_logsumexp.is_none() || g.grad_out.is_none() || g.log_scale != 1) return run_by_host(call);
   if (flash_backward(call, a, g)) return ok_status();
+  note_dense_attention();
   AttentionCall work(call, a);
   // Gradients of shared heads add up in full precision.
   auto sum_for = [&](const Tensor& wanted, const Tensor& like) {

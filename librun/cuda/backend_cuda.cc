@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "libgraph/human.h"
 #include "librun/cuda/code.h"
 #include "librun/cuda/comm_host.h"
 #include "librun/cuda/comm_nccl.h"
@@ -165,7 +166,10 @@ std::vector<std::string> CudaBackend::explain() const {
                        std::to_string(chains_.by_text.size()) + " kernels), " + std::to_string(chains_.interpreted) +
                        " interpreted";
   if (!chains_.why.empty()) chains += ": " + chains_.why;
-  return {chains};
+  std::vector<std::string> out{std::move(chains)};
+  if (const size_t nodes = dense_attention_.size(); nodes > 0)
+    out.push_back("attention with its scores in memory, a part of them at a time: " + plural(nodes, "node"));
+  return out;
 }
 
 Result<std::optional<DeviceFault>> CudaBackend::settle() {
@@ -192,7 +196,7 @@ class CudaMaker : public BackendMaker {
   CudaMaker(const Driver& driver, const BackendOptions& options) : driver_(driver), options_(options) {}
 
   // A process may be shown only the GPU that is for it: the first is taken then, whichever rank of its machine it is.
-  Result<std::unique_ptr<Backend>> make(uint32_t /*rank*/, uint32_t local_rank, uint32_t /*local_ranks*/) override {
+  Result<std::unique_ptr<Backend>> make(uint32_t local_rank) override {
     int devices = 0;
     SG_CU(driver_, cuDeviceGetCount(&devices));
     SG_ASSIGN(std::unique_ptr<Device> device,

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "librun/backend_plugin.h"
@@ -58,6 +59,8 @@ class CudaBackend : public Backend {
   Result<std::unique_ptr<DeviceProgram>> end_recording() override;
   uint64_t touches() const override { return device_->touches(); }
   std::vector<std::string> explain() const override;
+  // The node at hand has its scores in memory, a part of them at a time. `explain` tells how many there are.
+  void note_dense_attention() { dense_attention_.insert(device_->place()); }
   // Interpreted: for calls that come once.
   Result<std::unique_ptr<DeviceProgram>> interpret(cpu::PointwiseProgram& program);
   Result<std::optional<DeviceFault>> settle() override;
@@ -70,6 +73,7 @@ class CudaBackend : public Backend {
   CopyStreams copies_;
   std::vector<std::byte*> scratch_;  // of this call
   std::map<std::vector<std::byte>, std::byte*> tables_;
+  std::set<uint64_t> dense_attention_;  // places of nodes
   ThreadTeam host_team_{1};
 
   // Chains as machine code (code.h).

@@ -22,11 +22,11 @@ Status CopyStreams::make_event(CUevent* event) {
 
 Result<uint64_t> CopyStreams::begin(std::byte* to, const std::byte* from, int64_t bytes, bool to_host) {
   const Driver& driver = device_.driver();
+  const uint64_t number = ++last_;
   CUstream& stream = streams_[to_host];
   if (!stream) SG_CU(driver, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CUevent event = nullptr;
   SG_TRY(make_event(&event));
-  const uint64_t number = ++last_;
   under_way_.emplace(number, event);
   SG_CU(driver, cuEventRecord(event, device_.stream()));
   SG_CU(driver, cuStreamWaitEvent(stream, event, 0));

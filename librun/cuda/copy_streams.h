@@ -19,8 +19,8 @@ class CopyStreams {
   ~CopyStreams();  // waits for what is under way
 
   Result<uint64_t> begin(std::byte* to, const std::byte* from, int64_t bytes, bool to_host);
-  Status end(uint64_t number);
-  uint64_t begun() const { return last_; }
+  Status end(uint64_t number);              // of a copy that could not begin: nothing
+  uint64_t begun() const { return last_; }  // the number of the last one, whether it could begin or not
 
  private:
   Status make_event(CUevent* event);

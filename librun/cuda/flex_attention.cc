@@ -218,10 +218,11 @@ bool needs_host(const Backend& backend, const Graph& nested, size_t lifted_input
 
 Status flex_attention(KernelCall& call) {
   SG_ASSIGN(const FlexCall flex, cpu::flex_call(call));
-  const CudaBackend& backend = backend_of(call);
+  CudaBackend& backend = backend_of(call);
   if (needs_host(backend, *flex.score, kScoreInputs) || needs_host(backend, *flex.mask, kMaskInputs) ||
       (flex.joint && needs_host(backend, *flex.joint, kJointInputs)))
     return run_by_host(call);
+  backend.note_dense_attention();
   if (flex.joint) return FlexRun(call, flex).backward(flex.gradients(call));
   return FlexRun(call, flex).forward(call.result(0), call.result(1), call.result(2));
 }

@@ -410,6 +410,7 @@ class Tests:
         rng = random.Random(5)
         one, lanes_alone = 'aten.select.int(%row, 0, 1)', 'aten.sum.dim_IntList(%row, [0])'
         by_host = 'are computed by the host, for which the device waits: higher_order.flex_attention, higher_order.flex_attention_backward'
+        dense = 'attention with its scores in memory, a part of them at a time: 2 nodes'
         # (the processor's gradients of f64 go by the logarithms, which are f32)
         for name, dtype, wide, rtol in (('F32', 'f32', 'f32', '1e-5'), ('F64', 'f64', 'f64', '2e-6'),
                                         ('BF16', 'bf16', 'f32', '0.03'), ('F16', 'f16', 'f32', '0.005')):
@@ -425,8 +426,9 @@ class Tests:
                 status, text = self.run([*run, '-q', '--outputs', out])
                 self.expect(f'flex attention {dtype}: the processor', status and f'exit {status}: {text}')
                 same = ['--bitwise'] if parts == 0 else ['--rtol', rtol, '--atol', rtol]
-                status, text = self.run([*run, '--backend', 'cuda', '--expect', out, *same], {**env, 'SG_STUB_KERNELS': log})
-                self.expect(f'flex attention {dtype} in {parts} parts', (status or (by_host in text) != (parts == 0)) and f'exit {status}: {text}')
+                status, text = self.run([*run, '--backend', 'cuda', '--expect', out, *same, '--explain'], {**env, 'SG_STUB_KERNELS': log})
+                wrong = status or (by_host in text) != (parts == 0) or (dense in text) != (parts > 0)
+                self.expect(f'flex attention {dtype} in {parts} parts', wrong and f'exit {status}: {text}')
                 if self.args.stub:
                     names = []
                     if os.path.exists(log):

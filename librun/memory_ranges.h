@@ -1,0 +1,34 @@
+// The memory that some tensors take, to be asked whether another lies in it.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "librun/tensor.h"
+
+namespace sg {
+
+class MemoryRanges {
+ public:
+  // REQUIRES: two tensors take the same memory or memory apart, as inputs do.
+  explicit MemoryRanges(const std::vector<Tensor>& tensors) {
+    for (const Tensor& t : tensors) ranges_.push_back(range_of(t));
+    std::ranges::sort(ranges_, {}, &Range::begin);
+  }
+
+  bool touch(const Tensor& t) const {
+    const Range r = range_of(t);
+    auto next = std::ranges::upper_bound(ranges_, r.begin, {}, &Range::end);
+    return r.begin < r.end && next != ranges_.end() && next->begin < r.end;
+  }
+
+ private:
+  struct Range {
+    const std::byte *begin, *end;
+  };
+  static Range range_of(const Tensor& t) { return {t.data, t.data + extent_bytes(t)}; }
+
+  std::vector<Range> ranges_;
+};
+
+}  // namespace sg
