@@ -1,8 +1,10 @@
 // From the tree of one module to a source's graph: names, ops, arguments, ports. Internal to the importers.
 //
-//   fx_lower.cc        one module: inputs, nodes, outputs        fx_lower_args.cc   arguments
-//   fx_program.cc      what ports are, phases; a module with its nested graphs as a program
-//   fx_join.cc         a forward and a backward made one
+//   fx_lower.cc          a module with its nested graphs as a program
+//   fx_module.h          one module: its statements (fx_module.cc), inputs, attributes and outputs (fx_module_ports.cc)
+//   fx_lower_args.cc     arguments                                fx_groups.h   process groups
+//   fx_program.cc        what ports are, phases; a forward and a backward made one
+//   fx_dynamo.cc         inputs as Dynamo's graph names them      fx_sizes.cc   what a trace tells of symbols
 #pragma once
 
 #include <functional>
@@ -12,30 +14,13 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/import/fx_groups.h"
 #include "libgraph/import/fx_import.h"
 #include "libgraph/import/fx_notes.h"
 #include "libgraph/import/source_graph.h"
 #include "libgraph/op.h"
 
 namespace sg {
-
-// The process groups that a text names. It says their size at best: members are for the caller to say.
-class FxGroups {
- public:
-  explicit FxGroups(Job* job) : job_(job) {}
-  GroupId of(std::string_view name, std::optional<int64_t> size);
-  int64_t largest() const;  // of the sizes that are told; 1 without any
-  bool empty() const { return sizes_.empty(); }
-  // Gives each its members, and its name on ranks below `named_ranks`. Those of unknown size hold the world; smaller
-  // ones the ranks from 0 on, or from the last rank backwards where 0 is not meant. An error where members cannot be
-  // told: a group smaller than the world while several ranks are there.
-  Status settle(uint32_t world, size_t programs, uint32_t named_ranks);
-
- private:
-  Job* job_;
-  std::map<std::string, GroupId, std::less<>> by_name_;
-  std::vector<std::optional<int64_t>> sizes_;  // by GroupId
-};
 
 // A text with its tree and what has been read of its comments. Keeps its address.
 struct FxUnit {
