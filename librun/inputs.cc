@@ -4,13 +4,12 @@
 #include <array>
 #include <cstring>
 #include <limits>
-#include <unordered_map>
 
 #include "libgraph/diag.h"
 #include "libgraph/expr/sizes.h"
-#include "libgraph/nearest.h"
 #include "libgraph/tangent.h"
 #include "librun/element.h"
+#include "librun/input_match.h"
 #include "librun/memory.h"
 
 namespace sg {
@@ -23,90 +22,6 @@ std::string type_text(DType dtype, std::span<const int64_t> shape) {
   for (size_t i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
   return out + "]";
 }
-
-// One file's tensors by graph input.
-class Matching {
- public:
-  Matching(const Graph& graph, bool may_spare, Diagnostics* out)
-      : graph_(graph),
-        out_(out),
-        may_spare_(may_spare),
-        stored_(graph.inputs().size(), nullptr),
-        file_(graph.inputs().size()) {
-    for (size_t i = 0; i < graph.inputs().size(); ++i) {
-      const Input& input = graph.inputs()[i];
-      if (input.kind == InputKind::opaque) continue;
-      by_name_.emplace(graph.name(input.value), i);
-      if (input.fqn.is_none()) continue;
-      auto [it, is_new] = by_fqn_.emplace(graph.pool().strings[input.fqn], i);
-      if (!is_new) it->second = kSeveral;
-    }
-  }
-
-  void add(const TensorFile& file, size_t index) {
-    for (const StoredTensor& tensor : file.tensors()) {
-      Location where{file.name()};
-      where.offset = tensor.offset;
-      size_t i = find(tensor.name, told_fqn(file, tensor.name), where);
-      if (i >= kSeveral) continue;
-      if (stored_[i] != nullptr)
-        out_->error("inputs", "`" + stored_[i]->name + "` and `" + tensor.name + "` are the same graph input", where);
-      stored_[i] = &tensor;
-      file_[i] = index;
-    }
-  }
-
-  size_t file_of(size_t input) const { return file_[input]; }  // REQUIRES: of(input) is not null
-
-  const StoredTensor* of(size_t input) const { return stored_[input]; }
-
- private:
-  static constexpr size_t kSeveral = SIZE_MAX - 1, kNone = SIZE_MAX;
-
-  std::string_view fqn(size_t input) const {
-    const StrId id = graph_.inputs()[input].fqn;
-    return id ? graph_.pool().strings[id] : std::string_view();
-  }
-
-  // What the file says that the model calls it; empty = nothing.
-  static std::string_view told_fqn(const TensorFile& file, const std::string& name) {
-    const std::string key = "fqn." + name;
-    const auto& all = file.metadata();
-    auto found = std::ranges::lower_bound(all, key, {}, &std::pair<std::string, std::string>::first);
-    return found != all.end() && found->first == key ? std::string_view(found->second) : std::string_view();
-  }
-
-  // Graphs of one model by different ways have different names for its inputs, and may have one name for two of them:
-  // what the model calls the tensor counts.
-  size_t find(const std::string& name, std::string_view told, const Location& where) {
-    const auto named = by_name_.find(name);
-    const auto meant = told.empty() ? by_fqn_.end() : by_fqn_.find(told);
-    if (named != by_name_.end() && (meant == by_fqn_.end() || fqn(named->second) == told)) return named->second;
-    const auto it = meant != by_fqn_.end() ? meant : by_fqn_.find(name);
-    if (it == by_fqn_.end() && may_spare_) return kNone;
-    if (it == by_fqn_.end()) {
-      Nearest nearest(name);
-      for (const Input& input : graph_.inputs()) {
-        if (out_->full()) break;  // it is only counted from here on
-        if (input.kind == InputKind::opaque) continue;
-        nearest.offer(graph_.name(input.value));
-        if (input.fqn) nearest.offer(graph_.pool().strings[input.fqn]);
-      }
-      out_->error("inputs", "the graph has no input `" + name + "`", where, nearest.hint());
-      return kNone;
-    }
-    if (it->second == kSeveral)
-      out_->error("inputs", "several graph inputs are called `" + name + "`", where, "use the name of the graph input");
-    return it->second;
-  }
-
-  const Graph& graph_;
-  Diagnostics* out_;
-  bool may_spare_;
-  std::unordered_map<std::string_view, size_t> by_name_, by_fqn_;
-  std::vector<const StoredTensor*> stored_;
-  std::vector<size_t> file_;
-};
 
 bool is_scalar(const Type& type) {
   return type.kind == TypeKind::integer || type.kind == TypeKind::floating || type.kind == TypeKind::boolean;
@@ -123,7 +38,7 @@ bool needs_value(const Graph& graph, const Input& input) {
 std::string only_file(const InputSource& source) { return source.files.size() == 1 ? source.files[0] : std::string(); }
 
 // All that is missing, in one message.
-Status check_missing(const Graph& graph, const Matching& matching, const InputSource& source) {
+Status check_missing(const Graph& graph, const InputMatch& matching, const InputSource& source) {
   std::string names;
   size_t count = 0;
   bool has_tangents = false;
@@ -398,7 +313,7 @@ class Loader {
   const Graph& graph_;
   const InputSource& source_;
   Diagnostics findings_;
-  Matching matching_;
+  InputMatch matching_;
   InputSet out_;
 };
 
