@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,17 @@ class JsonWriter {
   JsonWriter& count(double v);  // a whole number held in a double: in full while below 2^63
   JsonWriter& boolean(bool v);
   JsonWriter& null();
+
+  // A key and its value, by the type of the value: text, a bool, a whole number or a float.
+  template <class T>
+  JsonWriter& member(std::string_view name, const T& value) {
+    key(name);
+    if constexpr (std::is_same_v<T, bool>) return boolean(value);
+    else if constexpr (std::is_floating_point_v<T>) return floating(value);
+    else if constexpr (std::is_unsigned_v<T>) return natural(value);
+    else if constexpr (std::is_integral_v<T>) return integer(value);
+    else return string(value);
+  }
   JsonWriter& raw(std::string_view json);  // a value that is JSON already, copied as it is
 
   // The text so far; complete when every begin has its end. No newline at the end.

@@ -70,8 +70,8 @@ void put_memory(const StoryMemory& m, const std::string& name, Page* page) {
 void put_values(JsonWriter* json, std::string_view key, const std::vector<StoryValue>& list) {
   json->key(key).begin_array();
   for (const StoryValue& v : list) {
-    json->begin_object().key("name").string(v.name).key("op").string(v.op).key("type").string(v.type);
-    json->key("phase").string(v.phase).key("module").string(v.module).end_object();
+    json->begin_object().member("name", v.name).member("op", v.op).member("type", v.type);
+    json->member("phase", v.phase).member("module", v.module).end_object();
   }
   json->end_array();
 }
@@ -85,8 +85,8 @@ void put_names(JsonWriter* json, std::string_view key, const std::vector<std::st
 void put_collectives(JsonWriter* json, std::string_view key, const std::vector<StoryCollective>& list) {
   json->key(key).begin_array();
   for (const StoryCollective& c : list) {
-    json->begin_object().key("name").string(c.name).key("kind").string(c.kind).key("group").string(c.group);
-    json->key("payload_bytes").count(c.payload_bytes).key("steps").natural(c.steps).end_object();
+    json->begin_object().member("name", c.name).member("kind", c.kind).member("group", c.group);
+    json->key("payload_bytes").count(c.payload_bytes).member("steps", c.steps).end_object();
   }
   json->end_array();
 }
@@ -117,48 +117,33 @@ std::string print_story(const NodeStory& s) {
 
 std::string story_json(const NodeStory& s) {
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-explain").key("version").integer(1).key("name").string(s.name);
-  json.key("kind").string(s.is_input ? "input" : "node").key("line").string(s.line).key("op").string(s.op);
-  json.key("phase")
-      .string(s.phase)
-      .key("module")
-      .string(s.module)
-      .key("source")
-      .string(s.source)
-      .key("ranks")
-      .begin_array();
+  json.begin_object().member("schema", "sg-explain").member("version", 1).member("name", s.name);
+  json.member("kind", s.is_input ? "input" : "node").member("line", s.line).member("op", s.op);
+  json.member("phase", s.phase).member("module", s.module).member("source", s.source).key("ranks").begin_array();
   for (uint32_t r : s.ranks) json.natural(r);
   json.end_array().key("made_by").begin_array();
-  for (const StoryReason& r : s.made_by)
-    json.begin_object().key("by").string(r.by).key("what").string(r.what).end_object();
+  for (const StoryReason& r : s.made_by) json.begin_object().member("by", r.by).member("what", r.what).end_object();
   json.end_array();
   put_values(&json, "from", s.from), put_values(&json, "used_by", s.used_by);
-  json.key("forward").string(s.forward);
+  json.member("forward", s.forward);
   put_names(&json, "backward", s.backward), put_names(&json, "copies", s.copies);
   json.key("symbols").begin_array();
   for (const StorySymbol& symbol : s.symbols) {
-    json.begin_object().key("line").string(symbol.line).key("defined_by").string(symbol.defined_by);
+    json.begin_object().member("line", symbol.line).member("defined_by", symbol.defined_by);
     put_names(&json, "guards", symbol.guards);
     json.end_object();
   }
   json.end_array().key("memory");
   if (const auto& m = s.memory) {
     json.begin_object()
-        .key("place")
-        .string(m->place)
-        .key("owner")
-        .string(m->owner)
-        .key("bytes")
-        .integer(m->bytes)
-        .key("offset")
-        .integer(m->offset);
-    json.key("first").string(m->first).key("last").string(m->last).key("first_position").natural(m->first_position);
-    json.key("last_position")
-        .natural(m->last_position)
-        .key("takes_over")
-        .string(m->takes_over)
-        .key("at_peak")
-        .boolean(m->at_peak)
+        .member("place", m->place)
+        .member("owner", m->owner)
+        .member("bytes", m->bytes)
+        .member("offset", m->offset);
+    json.member("first", m->first).member("last", m->last).member("first_position", m->first_position);
+    json.member("last_position", m->last_position)
+        .member("takes_over", m->takes_over)
+        .member("at_peak", m->at_peak)
         .end_object();
   } else {
     json.null();

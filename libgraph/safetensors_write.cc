@@ -40,7 +40,7 @@ Result<std::string> print_header(const std::vector<const TensorToWrite*>& list, 
     auto sorted = options.metadata;
     std::sort(sorted.begin(), sorted.end());
     out.key("__metadata__").begin_object();
-    for (const auto& [key, value] : sorted) out.key(key).string(value);
+    for (const auto& [key, value] : sorted) out.member(key, value);
     out.end_object();
   }
   uint64_t at = 0;
@@ -49,7 +49,7 @@ Result<std::string> print_header(const std::vector<const TensorToWrite*>& list, 
     uint64_t end = 0;
     if (!bytes || __builtin_add_overflow(at, *bytes, &end) || end > INT64_MAX)
       return refuse(*tensor, "it is too large");
-    out.key(tensor->name).begin_object().key("dtype").string(safetensors_dtype_name(tensor->dtype));
+    out.key(tensor->name).begin_object().member("dtype", safetensors_dtype_name(tensor->dtype));
     out.key("shape").begin_array();
     for (int64_t size : tensor->shape) out.integer(size);
     out.end_array().key("data_offsets").begin_array().natural(at).natural(end).end_array().end_object();

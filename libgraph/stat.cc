@@ -209,7 +209,7 @@ class Collector {
 
 void write_counts(JsonWriter& w, std::string_view key, const std::map<std::string, size_t>& counts) {
   w.key(key).begin_object();
-  for (const auto& [name, count] : counts) w.key(name).natural(count);
+  for (const auto& [name, count] : counts) w.member(name, count);
   w.end_object();
 }
 
@@ -218,8 +218,7 @@ void write_costs(JsonWriter& w, std::string_view key, const std::map<std::string
   for (const auto& [name, sum] : sums)
     w.key(name)
         .begin_object()
-        .key("nodes")
-        .natural(sum.nodes)
+        .member("nodes", sum.nodes)
         .key("flops")
         .count(sum.flops)
         .key("bytes")
@@ -232,12 +231,9 @@ void write_collectives(JsonWriter& w, const std::vector<CollectiveSum>& list) {
   w.key("collectives").begin_array();
   for (const CollectiveSum& c : list)
     w.begin_object()
-        .key("kind")
-        .string(c.kind)
-        .key("group")
-        .string(c.group)
-        .key("count")
-        .natural(c.count)
+        .member("kind", c.kind)
+        .member("group", c.group)
+        .member("count", c.count)
         .key("bytes")
         .count(c.bytes)
         .key("wire_bytes")
@@ -248,25 +244,20 @@ void write_collectives(JsonWriter& w, const std::vector<CollectiveSum>& list) {
 
 void write_memory(JsonWriter& w, const MemoryStats& m) {
   w.key("memory").begin_object();
-  w.key("inputs_bytes").integer(m.inputs_bytes).key("parameters_bytes").integer(m.parameters_bytes);
-  w.key("peak_bytes").integer(m.peak_bytes);
-  w.key("lower_bound_bytes").integer(m.lower_bound_bytes).key("peak_node").string(m.peak_node);
-  w.key("host_bytes").integer(m.host_bytes);
-  w.key("call_bytes").integer(m.call_bytes).key("unknown_sizes").natural(m.unknown_sizes);
+  w.member("inputs_bytes", m.inputs_bytes).member("parameters_bytes", m.parameters_bytes);
+  w.member("peak_bytes", m.peak_bytes);
+  w.member("lower_bound_bytes", m.lower_bound_bytes).member("peak_node", m.peak_node);
+  w.member("host_bytes", m.host_bytes);
+  w.member("call_bytes", m.call_bytes).member("unknown_sizes", m.unknown_sizes);
   if (m.allocation) write_allocation(*m.allocation, &w.key("allocator"));
   w.key("live_at_peak").begin_array();
   for (const LiveOwner& o : m.live_at_peak)
     w.begin_object()
-        .key("name")
-        .string(o.name)
-        .key("bytes")
-        .integer(o.bytes)
-        .key("op")
-        .string(o.op)
-        .key("module")
-        .string(o.module)
-        .key("phase")
-        .string(o.phase)
+        .member("name", o.name)
+        .member("bytes", o.bytes)
+        .member("op", o.op)
+        .member("module", o.module)
+        .member("phase", o.phase)
         .end_object();
   w.end_array().end_object();
 }
@@ -274,8 +265,8 @@ void write_memory(JsonWriter& w, const MemoryStats& m) {
 void write_nested(JsonWriter& w, const std::vector<NestedStats>& list) {
   w.key("nested").begin_array();
   for (const NestedStats& n : list) {
-    w.begin_object().key("name").string(n.name).key("nodes").natural(n.nodes).key("inputs").natural(n.inputs);
-    w.key("outputs").natural(n.outputs);
+    w.begin_object().member("name", n.name).member("nodes", n.nodes).member("inputs", n.inputs);
+    w.member("outputs", n.outputs);
     write_counts(w, "ops", n.ops);
     w.end_object();
   }
@@ -283,23 +274,23 @@ void write_nested(JsonWriter& w, const std::vector<NestedStats>& list) {
 }
 
 void write_program(JsonWriter& w, const ProgramStats& p) {
-  w.key("nodes").natural(p.nodes).key("inputs").natural(p.inputs).key("outputs").natural(p.outputs);
+  w.member("nodes", p.nodes).member("inputs", p.inputs).member("outputs", p.outputs);
   write_counts(w, "ops", p.ops);
   w.key("flops").count(p.total.flops).key("bytes").count(p.total.bytes);
-  w.key("parameters").begin_object().key("count").natural(p.parameters);
-  w.key("elements").count(p.parameter_elements).key("bytes").integer(p.memory.parameters_bytes).end_object();
+  w.key("parameters").begin_object().member("count", p.parameters);
+  w.key("elements").count(p.parameter_elements).member("bytes", p.memory.parameters_bytes).end_object();
   write_collectives(w, p.collectives);
   write_memory(w, p.memory);
   write_costs(w, "by_phase", p.by_phase);
   write_costs(w, "by_module", p.by_module);
   write_costs(w, "by_op", p.by_op);
-  w.key("symbols").begin_object().key("count").natural(p.symbols).key("data").natural(p.data_symbols);
+  w.key("symbols").begin_object().member("count", p.symbols).member("data", p.data_symbols);
   w.key("unbounded").begin_array();
   for (const std::string& name : p.unbounded) w.string(name);
   w.end_array().end_object();
-  w.key("random_ops").natural(p.random_ops);
+  w.member("random_ops", p.random_ops);
   write_counts(w, "opaque_ops", p.opaque_ops);
-  w.key("incomplete_costs").natural(p.incomplete);
+  w.member("incomplete_costs", p.incomplete);
   write_nested(w, p.nested);
 }
 
@@ -328,8 +319,8 @@ Stats collect_stats(const Job& job, const StatOptions& options) {
 
 std::string stats_json(const Stats& stats, JsonWriter::Style style) {
   JsonWriter w(style);
-  w.begin_object().key("schema").string("sg-stat").key("version").integer(1);
-  w.key("title").string(stats.title).key("world").natural(stats.world);
+  w.begin_object().member("schema", "sg-stat").member("version", 1);
+  w.member("title", stats.title).member("world", stats.world);
   static const ProgramStats kEmpty;
   write_program(w, stats.programs.empty() ? kEmpty : stats.programs[0]);
   if (stats.programs.size() > 1) {

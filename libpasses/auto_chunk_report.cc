@@ -26,14 +26,10 @@ std::string describe(const AxisState& s) {
 }
 
 void write_facts(JsonWriter* json, const std::string& label, const Amplifier& a) {
-  json->key("amplifier")
-      .string(label)
-      .key("bytes")
-      .integer(a.bytes)
-      .key("taken_bytes")
-      .integer(a.taken_bytes)
-      .key("ratio")
-      .floating(a.ratio());
+  json->member("amplifier", label)
+      .member("bytes", a.bytes)
+      .member("taken_bytes", a.taken_bytes)
+      .member("ratio", a.ratio());
 }
 
 }  // namespace
@@ -65,7 +61,7 @@ void AutoChunkReport::add_skipped(const std::string& label, const Amplifier& fac
   text_ += facts_of(label, facts) + "\n  left whole: " + why + "\n";
   skipped_.begin_object();
   write_facts(&skipped_, label, facts);
-  skipped_.key("why").string(why).end_object();
+  skipped_.member("why", why).end_object();
 }
 
 void AutoChunkReport::add_region(const std::string& label, const Amplifier& facts, const Job& job,
@@ -84,14 +80,10 @@ void AutoChunkReport::add_region(const std::string& label, const Amplifier& fact
   text_ += "  " + exprs.print(plan.rows()) + " rows along axis " + std::to_string(plan.cut.axis) + " of %" +
            std::string(graph.name(plan.cut.operand)) + " in " + std::to_string(chunks) + " chunks; a body of " +
            plural(plan.body.size(), "node") + "\n";
-  regions_.key("operand")
-      .string(graph.name(plan.cut.operand))
-      .key("axis")
-      .natural(plan.cut.axis)
-      .key("rows")
-      .string(exprs.print(plan.rows()))
-      .key("chunks")
-      .integer(chunks);
+  regions_.member("operand", graph.name(plan.cut.operand))
+      .member("axis", plan.cut.axis)
+      .member("rows", exprs.print(plan.rows()))
+      .member("chunks", chunks);
   regions_.key("values").begin_array();
   for (const AutoNode& body : plan.body)
     for (uint32_t i = 0; i < graph.node(body.node).result_count; ++i) {
@@ -101,12 +93,9 @@ void AutoChunkReport::add_region(const std::string& label, const Amplifier& fact
       text_ += "    %" + std::string(graph.name(v)) + "  " + std::string(graph.op_name(body.node)) + "  " + state +
                (leaves ? ", leaves the body" : "") + "\n";
       regions_.begin_object()
-          .key("value")
-          .string(graph.name(v))
-          .key("state")
-          .string(state)
-          .key("leaves")
-          .boolean(leaves)
+          .member("value", graph.name(v))
+          .member("state", state)
+          .member("leaves", leaves)
           .end_object();
     }
   regions_.end_array().key("predicted_peaks").begin_array();
@@ -114,7 +103,7 @@ void AutoChunkReport::add_region(const std::string& label, const Amplifier& fact
   for (int64_t n : {int64_t{2}, int64_t{4}, int64_t{8}, int64_t{16}, int64_t{32}, int64_t{64}})
     if (const auto bytes = predict(n)) {
       text_ += (n == 2 ? " with " : ", ") + std::to_string(n) + ": " + human_bytes(double(*bytes));
-      regions_.begin_object().key("chunks").integer(n).key("bytes").integer(*bytes).end_object();
+      regions_.begin_object().member("chunks", n).member("bytes", *bytes).end_object();
     }
   text_ += " chunks\n";
   regions_.end_array().end_object();
@@ -133,14 +122,10 @@ void AutoChunkReport::finish(const Job& job, int64_t peak_bytes, Change* change)
   regions_.end_array(), skipped_.end_array();
   JsonWriter json;
   json.begin_object()
-      .key("peak_before")
-      .integer(peak_before_)
-      .key("peak_after")
-      .integer(peak)
-      .key("extra_flops")
-      .floating(flops)
-      .key("extra_bytes")
-      .floating(bytes);
+      .member("peak_before", peak_before_)
+      .member("peak_after", peak)
+      .member("extra_flops", flops)
+      .member("extra_bytes", bytes);
   json.key("regions").raw(regions_.take()).key("left_whole").raw(skipped_.take()).end_object();
   change->plan = std::move(text_);
   change->plan_json = json.take();

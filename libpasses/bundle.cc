@@ -17,7 +17,7 @@ std::string json_of(const std::vector<Stage>& stages) {
   JsonWriter json;
   json.begin_array();
   for (const Stage& stage : stages) {
-    json.begin_object().key("pass").string(stage.pass->name).key("options").begin_object();
+    json.begin_object().member("pass", stage.pass->name).key("options").begin_object();
     for (const auto& [name, values] : stage.options.values()) {
       json.key(name).begin_array();
       for (const std::string& value : values) json.string(value);

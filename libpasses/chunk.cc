@@ -107,19 +107,16 @@ void describe(const Program& program, const ChunkPlan& plan, int64_t chunks, Cha
       if (body.region == r) ++(graph.node(body.node).phase == Phase::forward ? forward : backward);
     if (!region.refusal.empty()) {
       change->plan += region.module + ": left whole: " + region.refusal + "\n";
-      json.begin_object().key("module").string(region.module).key("refusal").string(region.refusal).end_object();
+      json.begin_object().member("module", region.module).member("refusal", region.refusal).end_object();
       continue;
     }
     change->plan += region.module + ": " + axis_name(graph, region) + " in " + std::to_string(chunks) + " chunks; " +
                     plural(forward, "node") + " forward, " + std::to_string(backward) + " backward\n";
     json.begin_object()
-        .key("module")
-        .string(region.module)
-        .key("activation")
-        .string(graph.name(region.activation))
-        .key("axis")
-        .natural(region.along.axis);
-    json.key("forward").natural(forward).key("backward").natural(backward).key("results").begin_array();
+        .member("module", region.module)
+        .member("activation", graph.name(region.activation))
+        .member("axis", region.along.axis);
+    json.member("forward", forward).member("backward", backward).key("results").begin_array();
     for (const BodyNode& body : plan.body)
       for (uint32_t i = 0; body.region == r && i < graph.node(body.node).result_count; ++i) {
         const ValueId v = graph.node(body.node).result(i);
@@ -129,7 +126,7 @@ void describe(const Program& program, const ChunkPlan& plan, int64_t chunks, Cha
                                 : s.kind == AxisKind::size  ? "a number"
                                                             : "concatenated along axis " + std::to_string(s.along.axis);
         change->plan += "  %" + std::string(graph.name(v)) + " is " + how + "\n";
-        json.begin_object().key("value").string(graph.name(v)).key("how").string(how).end_object();
+        json.begin_object().member("value", graph.name(v)).member("how", how).end_object();
       }
     json.end_array().end_object();
   }

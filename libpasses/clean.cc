@@ -64,7 +64,7 @@ std::string summary_of(const Tally& tally) {
 std::string json_of(const Tally& tally) {
   JsonWriter json;
   json.begin_object();
-  for (size_t i = 0; i < kKinds; ++i) json.key(kKindKeys[i]).natural(tally.counts[i]);
+  for (size_t i = 0; i < kKinds; ++i) json.member(kKindKeys[i], tally.counts[i]);
   json.key("changes").begin_array();
   for (const std::string& line : tally.lines) json.string(line);
   json.end_array().end_object();

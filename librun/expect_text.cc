@@ -84,25 +84,25 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
 
 void write_expect(const ExpectReport& report, JsonWriter* out) {
   out->begin_object();
-  out->key("passed").boolean(report.passed());
-  out->key("compared").natural(report.rows.size());
-  out->key("failed").natural(report.failed);
-  out->key("not_compared").natural(report.not_compared);
-  if (report.without_counterpart != 0) out->key("without_counterpart").natural(report.without_counterpart);
+  out->member("passed", report.passed());
+  out->member("compared", report.rows.size());
+  out->member("failed", report.failed);
+  out->member("not_compared", report.not_compared);
+  if (report.without_counterpart != 0) out->member("without_counterpart", report.without_counterpart);
   out->key("outputs").begin_array();
   for (const ExpectRow& row : report.rows) {
     out->begin_object();
-    out->key("name").string(row.name).key("title").string(row.title).key("passed").boolean(row.passed());
-    if (!row.problem.empty()) out->key("problem").string(row.problem);
-    out->key("narrowest").string(dtype_name(row.narrowest));
-    out->key("rtol").floating(row.rtol).key("atol").floating(row.atol);
-    if (row.rounding != 0) out->key("rounding").floating(row.rounding);
-    out->key("elements").integer(row.count).key("beyond").integer(row.beyond);
-    out->key("max_abs").floating(row.max_abs).key("max_rel").floating(row.max_rel).key("worst").floating(row.worst);
+    out->member("name", row.name).member("title", row.title).member("passed", row.passed());
+    if (!row.problem.empty()) out->member("problem", row.problem);
+    out->member("narrowest", dtype_name(row.narrowest));
+    out->member("rtol", row.rtol).member("atol", row.atol);
+    if (row.rounding != 0) out->member("rounding", row.rounding);
+    out->member("elements", row.count).member("beyond", row.beyond);
+    out->member("max_abs", row.max_abs).member("max_rel", row.max_rel).member("worst", row.worst);
     out->key("where").begin_array();
     for (int64_t i : row.where) out->integer(i);
     out->end_array();
-    out->key("value").floating(row.value_there).key("expected").floating(row.expected_there);
+    out->member("value", row.value_there).member("expected", row.expected_there);
     out->end_object();
   }
   out->end_array().end_object();

@@ -80,21 +80,21 @@ void Profile::set_memory(const GraphRun& graph, int64_t pool_bytes) {
 
 void Profile::begin_event(JsonWriter* json, std::string_view phase, std::string_view name, size_t track,
                           double at) const {
-  json->begin_object().key("ph").string(phase).key("name").string(name).key("pid").natural(rank_);
-  json->key("tid").natural(track).key("ts").floating(at);
+  json->begin_object().member("ph", phase).member("name", name).member("pid", rank_);
+  json->member("tid", track).member("ts", at);
 }
 
 void Profile::write_slice(JsonWriter* json, const Slice& s) const {
   const Node& node = s.graph->node(s.node);
   const Pool& pool = s.graph->pool();
   begin_event(json, "X", s.graph->op_name(s.node), kNodeTrack, s.begin);
-  json->key("dur").floating(s.end - s.begin).key("cat").string(name_of(node.phase));
-  json->key("args").begin_object().key("node").string(s.graph->label(s.node));
-  if (s.steps > 1) json->key("fused").natural(s.steps);
-  if (!node.module.is_none()) json->key("module").string(pool.strings[node.module]);
+  json->member("dur", s.end - s.begin).member("cat", name_of(node.phase));
+  json->key("args").begin_object().member("node", s.graph->label(s.node));
+  if (s.steps > 1) json->member("fused", s.steps);
+  if (!node.module.is_none()) json->member("module", pool.strings[node.module]);
   if (!node.source.is_none()) {
     const Source& source = pool.sources[node.source];
-    json->key("source").string(std::string(pool.strings[source.file]) + ":" + std::to_string(source.line));
+    json->member("source", std::string(pool.strings[source.file]) + ":" + std::to_string(source.line));
   }
   json->end_object().end_object();
 }
@@ -122,18 +122,16 @@ void Profile::write_collectives(JsonWriter* json) const {
     size_t track = kFirstGroupTrack + (group ? group->as_group().index : 0);
     const Stretch flight = flight_of(from, s);
     begin_event(json, "X", from.graph->op_name(from.node), track, flight.begin);
-    json->key("dur")
-        .floating(flight.end - flight.begin)
+    json->member("dur", flight.end - flight.begin)
         .key("args")
         .begin_object()
-        .key("node")
-        .string(from.graph->label(from.node));
-    json->key("waited_us").floating(s.end - s.begin);
+        .member("node", from.graph->label(from.node));
+    json->member("waited_us", s.end - s.begin);
     json->end_object().end_object();
     begin_event(json, "s", "launch", kNodeTrack, from.begin);
-    json->key("id").natural(arrow).key("cat").string("collective").end_object();
+    json->member("id", arrow).member("cat", "collective").end_object();
     begin_event(json, "f", "launch", kNodeTrack, s.begin);
-    json->key("id").natural(arrow++).key("cat").string("collective").key("bp").string("e").end_object();
+    json->member("id", arrow++).member("cat", "collective").member("bp", "e").end_object();
   }
 }
 
@@ -143,9 +141,9 @@ void Profile::write_copies(JsonWriter* json) const {
   for (const Copy& copy : copies_) {
     const bool is_up = copy.kind == DeviceClock::Span::Kind::upload;
     begin_event(json, "X", is_up ? "upload" : "download", copy_track(), copy.time.begin);
-    json->key("dur").floating(copy.time.end - copy.time.begin).key("cat").string("copy");
-    json->key("args").begin_object().key("bytes").integer(copy.bytes);
-    if (!copy.node.empty()) json->key("node").string(copy.node);
+    json->member("dur", copy.time.end - copy.time.begin).member("cat", "copy");
+    json->key("args").begin_object().member("bytes", copy.bytes);
+    if (!copy.node.empty()) json->member("node", copy.node);
     json->end_object().end_object();
   }
 }
@@ -153,7 +151,7 @@ void Profile::write_copies(JsonWriter* json) const {
 void Profile::write_events(JsonWriter* json) const {
   auto name_track = [&](std::string_view what, size_t track, std::string_view name) {
     begin_event(json, "M", what, track, 0);
-    json->key("args").begin_object().key("name").string(name).end_object().end_object();
+    json->key("args").begin_object().member("name", name).end_object().end_object();
   };
   name_track("process_name", 0, "rank " + std::to_string(rank_));
   name_track("thread_name", kNodeTrack, "nodes");
@@ -170,13 +168,13 @@ void Profile::write_events(JsonWriter* json) const {
     auto it = at.find(node.index);
     if (it == at.end()) continue;
     begin_event(json, "C", "memory", 0, it->second);
-    json->key("args").begin_object().key("bytes").integer(bytes).end_object().end_object();
+    json->key("args").begin_object().member("bytes", bytes).end_object().end_object();
   }
 }
 
 std::string profile_json(std::span<const Profile* const> profiles) {
   JsonWriter json;
-  json.begin_object().key("displayTimeUnit").string("ms").key("traceEvents").begin_array();
+  json.begin_object().member("displayTimeUnit", "ms").key("traceEvents").begin_array();
   for (const Profile* p : profiles) p->write_events(&json);
   return json.end_array().end_object().take();
 }

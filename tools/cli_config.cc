@@ -64,11 +64,11 @@ std::string config_text(const Args& args, const CommandLine& line) {
 
 std::string config_json(const Args& args, const CommandLine& line) {
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-config").key("version").integer(1);
-  json.key("tool").string(args.tool().name).key("settings").begin_array();
+  json.begin_object().member("schema", "sg-config").member("version", 1);
+  json.member("tool", args.tool().name).key("settings").begin_array();
   for (const Setting& s : settings_of(args, line)) {
-    json.begin_object().key("name").string(s.name).key("value").string(s.value);
-    json.key("origin").string(s.origin).end_object();
+    json.begin_object().member("name", s.name).member("value", s.value);
+    json.member("origin", s.origin).end_object();
   }
   return json.end_array().end_object().take() + "\n";
 }

@@ -38,19 +38,19 @@ std::string describe(const Job& job) {
 
 std::string describe_json(const Args& args, const Job& job, const std::string& file, std::string_view passes) {
   JsonWriter json;
-  json.begin_object().key("schema").string(args.tool().name).key("version").integer(1);
-  json.key("file").string(file).key("nodes").natural(total_nodes(job));
+  json.begin_object().member("schema", args.tool().name).member("version", 1);
+  json.member("file", file).member("nodes", total_nodes(job));
   size_t inputs = 0, outputs = 0;
   if (!job.programs.empty()) {
     inputs = job.programs[0]->graph.inputs().size();
     outputs = job.programs[0]->graph.outputs().size();
   }
-  json.key("inputs").natural(inputs).key("outputs").natural(outputs).key("world").natural(job.world);
+  json.member("inputs", inputs).member("outputs", outputs).member("world", job.world);
   json.key("programs").begin_array();
   for (const auto& program : job.programs) {
     json.begin_object().key("ranks").begin_array();
     for (uint32_t rank : program->ranks) json.natural(rank);
-    json.end_array().key("nodes").natural(program->graph.node_count()).end_object();
+    json.end_array().member("nodes", program->graph.node_count()).end_object();
   }
   json.end_array();
   if (!passes.empty()) json.key("passes").raw(passes);

@@ -50,15 +50,9 @@ std::string stages_json(const std::vector<StageReport>& reports) {
   JsonWriter json;
   json.begin_array();
   for (const StageReport& r : reports) {
-    json.begin_object()
-        .key("name")
-        .string(r.name)
-        .key("changed")
-        .boolean(r.change.changed)
-        .key("summary")
-        .string(r.change.summary);
-    json.key("nodes_before").natural(r.nodes_before).key("nodes_after").natural(r.nodes_after);
-    if (r.left_out) json.key("left_out").boolean(true);
+    json.begin_object().member("name", r.name).member("changed", r.change.changed).member("summary", r.change.summary);
+    json.member("nodes_before", r.nodes_before).member("nodes_after", r.nodes_after);
+    if (r.left_out) json.member("left_out", true);
     if (!r.change.plan_json.empty()) json.key("plan").raw(r.change.plan_json);
     json.end_object();
   }

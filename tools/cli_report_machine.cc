@@ -27,42 +27,42 @@ std::string escape_github(std::string_view s, bool property) {
 }
 
 void optional_string(JsonWriter& json, std::string_view key, std::string_view value) {
-  if (!value.empty()) json.key(key).string(value);
+  if (!value.empty()) json.member(key, value);
 }
 
 void write_place(JsonWriter& json, const Location& where) {
   optional_string(json, "file", where.file);
-  if (where.line != 0) json.key("line").natural(where.line);
-  if (where.column != 0) json.key("column").natural(where.column);
-  if (where.offset) json.key("offset_bytes").natural(*where.offset);
+  if (where.line != 0) json.member("line", where.line);
+  if (where.column != 0) json.member("column", where.column);
+  if (where.offset) json.member("offset_bytes", *where.offset);
   optional_string(json, "path", where.path);
 }
 
 void write_sarif_region(JsonWriter& json, const Location& where) {
   json.key("physicalLocation").begin_object();
-  json.key("artifactLocation").begin_object().key("uri").string(uri_of(where.file)).end_object();
+  json.key("artifactLocation").begin_object().member("uri", uri_of(where.file)).end_object();
   if (where.line != 0) {
-    json.key("region").begin_object().key("startLine").natural(where.line);
-    if (where.column != 0) json.key("startColumn").natural(where.column);
+    json.key("region").begin_object().member("startLine", where.line);
+    if (where.column != 0) json.member("startColumn", where.column);
     json.end_object();
   } else if (where.offset) {
-    json.key("region").begin_object().key("byteOffset").natural(*where.offset).end_object();
+    json.key("region").begin_object().member("byteOffset", *where.offset).end_object();
   }
   json.end_object();
 }
 
 void write_sarif_result(JsonWriter& json, const Diagnostic& d) {
-  json.begin_object().key("ruleId").string(d.rule.empty() ? "general" : d.rule);
-  json.key("level").string(level(d.severity));
+  json.begin_object().member("ruleId", d.rule.empty() ? "general" : d.rule);
+  json.member("level", level(d.severity));
   std::string text = d.hint.empty() ? d.message : d.message + "; " + d.hint;
-  json.key("message").begin_object().key("text").string(text).end_object();
+  json.key("message").begin_object().member("text", text).end_object();
   json.key("locations").begin_array();
   if (!d.where.file.empty() || !d.where.path.empty()) {
     json.begin_object();
     if (!d.where.file.empty()) write_sarif_region(json, d.where);
     if (!d.where.path.empty()) {
       json.key("logicalLocations").begin_array().begin_object();
-      json.key("fullyQualifiedName").string(d.where.path).end_object().end_array();
+      json.member("fullyQualifiedName", d.where.path).end_object().end_array();
     }
     json.end_object();
   }
@@ -104,29 +104,29 @@ std::string as_github(const Diagnostic& d) {
 
 std::string as_json(const std::string& tool, const std::vector<Diagnostic>& list, size_t hidden) {
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-diagnostics").key("version").integer(1).key("tool").string(tool);
+  json.begin_object().member("schema", "sg-diagnostics").member("version", 1).member("tool", tool);
   json.key("diagnostics").begin_array();
   for (const Diagnostic& d : list) {
-    json.begin_object().key("severity").string(level(d.severity));
+    json.begin_object().member("severity", level(d.severity));
     optional_string(json, "rule", d.rule);
-    json.key("message").string(d.message);
+    json.member("message", d.message);
     write_place(json, d.where);
     optional_string(json, "hint", d.hint);
     optional_string(json, "source_line", d.source_line);
     json.end_object();
   }
-  return json.end_array().key("hidden").natural(hidden).end_object().take();
+  return json.end_array().member("hidden", hidden).end_object().take();
 }
 
 std::string as_sarif(const std::string& tool, const std::vector<Diagnostic>& list) {
   std::set<std::string> rules;
   for (const Diagnostic& d : list) rules.insert(d.rule.empty() ? "general" : d.rule);
   JsonWriter json;
-  json.begin_object().key("$schema").string("https://json.schemastore.org/sarif-2.1.0.json");
-  json.key("version").string("2.1.0").key("runs").begin_array().begin_object();
+  json.begin_object().member("$schema", "https://json.schemastore.org/sarif-2.1.0.json");
+  json.member("version", "2.1.0").key("runs").begin_array().begin_object();
   json.key("tool").begin_object().key("driver").begin_object();
-  json.key("name").string(tool).key("version").string(kVersion).key("rules").begin_array();
-  for (const std::string& rule : rules) json.begin_object().key("id").string(rule).end_object();
+  json.member("name", tool).member("version", kVersion).key("rules").begin_array();
+  for (const std::string& rule : rules) json.begin_object().member("id", rule).end_object();
   json.end_array().end_object().end_object().key("results").begin_array();
   for (const Diagnostic& d : list) write_sarif_result(json, d);
   return json.end_array().end_object().end_array().end_object().take();

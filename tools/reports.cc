@@ -37,10 +37,10 @@ void add_disagreement(const Job& job, const Program& program, const TypeDisagree
   *text += place + ", %" + result + " = " + std::string(graph.op_name(d.node)) + ": recorded " + recorded +
            ", inferred " + inferred + (d.reason.empty() ? "" : ": " + d.reason) + "\n";
   if (d.exception != nullptr) *text += "  known: " + std::string(d.exception->reason) + "\n";
-  json.begin_object().key("place").string(place).key("result").string(result);
-  json.key("op").string(graph.op_name(d.node)).key("recorded").string(recorded).key("inferred").string(inferred);
-  if (!d.reason.empty()) json.key("reason").string(d.reason);
-  if (d.exception != nullptr) json.key("known").string(d.exception->reason);
+  json.begin_object().member("place", place).member("result", result);
+  json.member("op", graph.op_name(d.node)).member("recorded", recorded).member("inferred", inferred);
+  if (!d.reason.empty()) json.member("reason", d.reason);
+  if (d.exception != nullptr) json.member("known", d.exception->reason);
   json.end_object();
 }
 
@@ -85,8 +85,8 @@ Verdict judge(const std::string& operand, const LoadOptions& options, size_t max
   if (out.code == 1) out.line += ", " + counted(findings.error_count(), "finding");
   if (!loaded.ok()) out.error = loaded.error();
   JsonWriter json;
-  json.begin_object().key("file").string(operand).key("verdict").string(word);
-  out.json = json.key("findings").natural(findings.error_count()).end_object().take();
+  json.begin_object().member("file", operand).member("verdict", word);
+  out.json = json.member("findings", findings.error_count()).end_object().take();
   // What was said while reading stands apart from the cap on findings.
   Diagnostics said(out.said.max_errors() + max_findings);
   said.add(out.said);
@@ -118,14 +118,14 @@ TypeReport type_report(const Job& job, const std::string& name) {
   TypeReport out;
   size_t known = 0;
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-import-check").key("version").integer(1).key("file").string(name);
+  json.begin_object().member("schema", "sg-import-check").member("version", 1).member("file", name);
   json.key("disagreements").begin_array();
   for (const auto& program : job.programs)
     for (const TypeDisagreement& d : check_types(*program)) {
       add_disagreement(job, *program, d, &out.text, json);
       (d.exception != nullptr ? known : out.count) += 1;
     }
-  json.end_array().key("unexplained").natural(out.count).key("known").natural(known).end_object();
+  json.end_array().member("unexplained", out.count).member("known", known).end_object();
   out.json = json.take() + "\n";
   out.text += name + ": " + (out.count == 0 ? "recorded and inferred types agree" : counted(out.count, "disagreement"));
   out.text += known == 0 ? "\n" : ", " + std::to_string(known) + " known to be the recorder's\n";

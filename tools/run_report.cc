@@ -75,21 +75,16 @@ std::string rank_prefix(const SessionReport& report, const RankReport& r) {
 }
 
 void write_comparison(const ComparisonReport& c, JsonWriter* json) {
-  json->key("comparison").begin_object().key("equal").natural(c.equal).key("copies_equal").natural(c.copies_equal);
-  json->key("chunked_equal")
-      .natural(c.chunked_equal)
-      .key("reordered_equal")
-      .natural(c.reordered_equal)
-      .key("own_numbers")
-      .natural(c.own_numbers)
-      .key("sums_close")
-      .natural(c.sums_close)
-      .key("without_counterpart")
-      .natural(c.without_counterpart);
+  json->key("comparison").begin_object().member("equal", c.equal).member("copies_equal", c.copies_equal);
+  json->member("chunked_equal", c.chunked_equal)
+      .member("reordered_equal", c.reordered_equal)
+      .member("own_numbers", c.own_numbers)
+      .member("sums_close", c.sums_close)
+      .member("without_counterpart", c.without_counterpart);
   json->key("differences").begin_array();
   for (const RunDifference& d : c.differences) {
-    json->begin_object().key("name").string(d.name).key("original").string(d.original).key("op").string(d.op);
-    json->key("module").string(d.module).key("source").string(d.place).key("what").string(d.what).end_object();
+    json->begin_object().member("name", d.name).member("original", d.original).member("op", d.op);
+    json->member("module", d.module).member("source", d.place).member("what", d.what).end_object();
   }
   json->end_array().end_object();
 }
@@ -134,16 +129,16 @@ std::string dry_run_text(const Job& job, const SessionReport& report, int64_t st
 
 std::string run_json(const SessionReport& report) {
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-run").key("version").integer(1);
-  json.key("passed").boolean(report.passed()).key("step_seconds").begin_array();
+  json.begin_object().member("schema", "sg-run").member("version", 1);
+  json.member("passed", report.passed()).key("step_seconds").begin_array();
   for (double s : report.step_seconds) json.floating(s);
-  json.end_array().key("tokens").integer(tokens_of(report)).key("ranks").begin_array();
+  json.end_array().member("tokens", tokens_of(report)).key("ranks").begin_array();
   for (const RankReport& r : report.ranks) {
-    json.begin_object().key("rank").natural(r.rank).key("losses").begin_array();
+    json.begin_object().member("rank", r.rank).key("losses").begin_array();
     for (double loss : r.losses) json.floating(loss);
-    json.end_array().key("input_bytes").integer(r.input_bytes).key("arena_bytes").integer(r.arena_bytes);
-    json.key("host_bytes").integer(r.host_bytes);
-    json.key("pool_bytes").integer(r.pool_bytes).key("expected").begin_array();
+    json.end_array().member("input_bytes", r.input_bytes).member("arena_bytes", r.arena_bytes);
+    json.member("host_bytes", r.host_bytes);
+    json.member("pool_bytes", r.pool_bytes).key("expected").begin_array();
     for (auto& [file, outcome] : r.expected) write_expect(outcome, &json);
     json.end_array();
     if (!r.explained.empty()) {
@@ -192,7 +187,7 @@ Result<int> print_plans(const Args& args, const Job& job) {
   RangeInference ranges = infer_ranges(job);
   JsonWriter json;
   std::string text;
-  json.begin_object().key("schema").string("sg-run-plan").key("version").integer(1).key("plans").begin_array();
+  json.begin_object().member("schema", "sg-run-plan").member("version", 1).key("plans").begin_array();
   for (size_t i = 0; i < job.programs.size(); ++i) {
     const Program& program = *job.programs[i];
     SG_ASSIGN(SymbolValues sizes, planned_sizes(args, job, program, bindings));

@@ -63,13 +63,13 @@ std::string told(const std::vector<Finding>& findings, const Tool& tool) {
 
 std::string told_json(const std::vector<Finding>& findings) {
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-doctor").key("version").integer(1).key("suite_version").string(kVersion);
+  json.begin_object().member("schema", "sg-doctor").member("version", 1).member("suite_version", kVersion);
   json.key("findings").begin_array();
   for (const Finding& f : findings) {
-    json.begin_object().key("name").string(f.name).key("state").string(name_of(f.state)).key("text").string(f.text);
-    json.key("remedy").string(f.remedy).key("facts").begin_array();
+    json.begin_object().member("name", f.name).member("state", name_of(f.state)).member("text", f.text);
+    json.member("remedy", f.remedy).key("facts").begin_array();
     for (const auto& [name, value] : f.facts)
-      json.begin_object().key("name").string(name).key("value").string(value).end_object();
+      json.begin_object().member("name", name).member("value", value).end_object();
     json.end_array().end_object();
   }
   return json.end_array().end_object().take() + "\n";

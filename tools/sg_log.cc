@@ -33,15 +33,15 @@ std::string as_text(const Job& job, const std::vector<HistoryStep>& history, con
 std::string as_json(const Args& args, const Job& job, const std::vector<HistoryStep>& history,
                     const std::string& digest) {
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-log").key("version").integer(1).key("file").string(args.input());
-  json.key("digest").string(digest).key("history").begin_array();
+  json.begin_object().member("schema", "sg-log").member("version", 1).member("file", args.input());
+  json.member("digest", digest).key("history").begin_array();
   for (size_t i = 0; i < history.size(); ++i) {
     const HistoryStep& step = history[i];
-    json.begin_object().key("step").natural(i + 1).key("tool").string(step.tool).key("version").string(step.version);
-    json.key("command").string(step.command()).key("options").begin_object();
+    json.begin_object().member("step", i + 1).member("tool", step.tool).member("version", step.version);
+    json.member("command", step.command()).key("options").begin_object();
     for (const KeyValue& kv : job.provenance[i].options)
       json.key(job.pool->strings[kv.key]).raw(job.pool->strings[kv.json]);
-    json.end_object().key("input_digest").string(step.input_digest).end_object();
+    json.end_object().member("input_digest", step.input_digest).end_object();
   }
   return json.end_array().end_object().take() + "\n";
 }
@@ -68,14 +68,8 @@ Result<int> run_again(const Args& args, const Job& job, const std::vector<Histor
   const bool same = done.other.empty();
   if (args.has("json")) {
     JsonWriter json;
-    json.begin_object()
-        .key("schema")
-        .string("sg-log-replay")
-        .key("version")
-        .integer(1)
-        .key("first")
-        .natural(done.first + 1);
-    json.key("steps").natural(done.steps).key("same").boolean(same).key("other").string(done.other).end_object();
+    json.begin_object().member("schema", "sg-log-replay").member("version", 1).member("first", done.first + 1);
+    json.member("steps", done.steps).member("same", same).member("other", done.other).end_object();
     SG_TRY(write_text(args, json.take() + "\n"));
   } else {
     SG_TRY(write_text(

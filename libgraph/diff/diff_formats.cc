@@ -107,33 +107,19 @@ std::string diff_sarif(const JobDiff& diff, const DiffTextOptions& options) {
   std::set<std::string> rules;
   for (const Finding& f : list) rules.insert(f.rule);
   JsonWriter json;
-  json.begin_object()
-      .key("$schema")
-      .string("https://json.schemastore.org/sarif-2.1.0.json")
-      .key("version")
-      .string("2.1.0");
-  json.key("runs")
-      .begin_array()
-      .begin_object()
-      .key("tool")
-      .begin_object()
-      .key("driver")
-      .begin_object()
-      .key("name")
-      .string("sg-diff");
+  json.begin_object().member("$schema", "https://json.schemastore.org/sarif-2.1.0.json").member("version", "2.1.0");
+  json.key("runs").begin_array().begin_object();
+  json.key("tool").begin_object().key("driver").begin_object().member("name", "sg-diff");
   json.key("rules").begin_array();
-  for (const std::string& rule : rules) json.begin_object().key("id").string(rule).end_object();
+  for (const std::string& rule : rules) json.begin_object().member("id", rule).end_object();
   json.end_array().end_object().end_object().key("results").begin_array();
   for (const Finding& f : list) {
     json.begin_object()
-        .key("ruleId")
-        .string(f.rule)
-        .key("level")
-        .string("error")
+        .member("ruleId", f.rule)
+        .member("level", "error")
         .key("message")
         .begin_object()
-        .key("text")
-        .string(f.message);
+        .member("text", f.message);
     json.end_object()
         .key("locations")
         .begin_array()
@@ -141,8 +127,8 @@ std::string diff_sarif(const JobDiff& diff, const DiffTextOptions& options) {
         .key("physicalLocation")
         .begin_object()
         .key("artifactLocation");
-    json.begin_object().key("uri").string(options.uri_a).end_object();
-    if (f.line) json.key("region").begin_object().key("startLine").natural(f.line).end_object();
+    json.begin_object().member("uri", options.uri_a).end_object();
+    if (f.line) json.key("region").begin_object().member("startLine", f.line).end_object();
     json.end_object().end_object().end_array().end_object();
   }
   json.end_array().end_object().end_array().end_object();

@@ -11,10 +11,10 @@ size_t count_of(simdjson::dom::element root, std::string_view list) {
 }
 
 void list_payload(const std::string& fqn, const Pt2Payload& p, std::string* text, JsonWriter* json) {
-  json->begin_object().key("name").string(fqn).key("entry").string(p.entry).key("pickled").boolean(p.is_pickled);
+  json->begin_object().member("name", fqn).member("entry", p.entry).member("pickled", p.is_pickled);
   *text += "    " + fqn + "  ";
   if (p.has_meta) {
-    json->key("dtype").string(dtype_name(p.dtype)).key("shape").begin_array();
+    json->member("dtype", dtype_name(p.dtype)).key("shape").begin_array();
     *text += std::string(dtype_name(p.dtype)) + "[";
     for (size_t d = 0; d < p.shape.size(); ++d) {
       json->integer(p.shape[d]);
@@ -39,15 +39,8 @@ Status list_model(const ZipArchive& archive, const Pt2Layout& layout, const Pt2M
   std::string schema = std::to_string(major) + "." + std::to_string(minor);
   *text += "  model " + model.name + ": " + std::to_string(nodes) + " nodes, " + std::to_string(inputs) + " inputs, " +
            std::to_string(outputs) + " outputs; schema " + schema + ", torch " + std::string(torch) + "\n";
-  json->begin_object().key("name").string(model.name).key("nodes").natural(nodes).key("inputs").natural(inputs);
-  json->key("outputs")
-      .natural(outputs)
-      .key("schema")
-      .string(schema)
-      .key("torch")
-      .string(torch)
-      .key("tensors")
-      .begin_array();
+  json->begin_object().member("name", model.name).member("nodes", nodes).member("inputs", inputs);
+  json->member("outputs", outputs).member("schema", schema).member("torch", torch).key("tensors").begin_array();
   SG_ASSIGN(Pt2Payloads payloads, read_payloads(archive, layout, model));
   for (const auto& [fqn, payload] : payloads) list_payload(fqn, payload, text, json);
   json->end_array().key("pickles").begin_array();
@@ -66,14 +59,14 @@ Result<Pt2Listing> list_pt2(std::string_view bytes, const std::string& name) {
   SG_ASSIGN(Pt2Layout layout, find_layout(archive));
   Pt2Listing out;
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-import-list").key("version").integer(1).key("file").string(name);
-  json.key("kind").string("pt2").key("models").begin_array();
+  json.begin_object().member("schema", "sg-import-list").member("version", 1).member("file", name);
+  json.member("kind", "pt2").key("models").begin_array();
   out.text = name + ": " + layout.format + ", " + std::to_string(archive.entries().size()) + " entries\n";
   for (const Pt2Model& model : layout.models) SG_TRY(list_model(archive, layout, model, &out.text, &json));
   json.end_array().key("entries").begin_array();
   out.text += "  entries\n";
   for (const ZipEntry& entry : archive.entries()) {
-    json.begin_object().key("name").string(entry.name).key("bytes").natural(entry.bytes).end_object();
+    json.begin_object().member("name", entry.name).member("bytes", entry.bytes).end_object();
     out.text += "    " + entry.name + "  " + std::to_string(entry.bytes) + "\n";
   }
   json.end_array().end_object();

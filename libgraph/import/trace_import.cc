@@ -273,20 +273,15 @@ std::string describe_trace(const std::vector<TraceLog>& logs) {
 
 std::string trace_json(const std::vector<TraceLog>& logs) {
   JsonWriter out(JsonWriter::Style::pretty);
-  out.begin_object().key("schema").string("sg-import-list").key("version").integer(1).key("artefacts").begin_array();
+  out.begin_object().member("schema", "sg-import-list").member("version", 1).key("artefacts").begin_array();
   for (size_t i = 0; i < logs.size(); ++i)
     for (const TraceArtefact& a : logs[i].artefacts)
       out.begin_object()
-          .key("rank")
-          .natural(a.rank.value_or(static_cast<uint32_t>(i)))
-          .key("compile")
-          .string(a.compile)
-          .key("attempt")
-          .natural(a.attempt)
-          .key("name")
-          .string(a.name)
-          .key("bytes")
-          .natural(a.bytes())
+          .member("rank", a.rank.value_or(static_cast<uint32_t>(i)))
+          .member("compile", a.compile)
+          .member("attempt", a.attempt)
+          .member("name", a.name)
+          .member("bytes", a.bytes())
           .end_object();
   out.end_array().end_object();
   return out.take() + "\n";

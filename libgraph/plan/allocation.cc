@@ -151,34 +151,19 @@ std::string print_allocation(const AllocationReport& report) {
 }
 
 void write_allocation(const AllocationReport& report, JsonWriter* json) {
-  json->begin_object()
-      .key("name")
-      .string(allocator_name(report.kind))
-      .key("allocated_bytes")
-      .integer(report.allocated_bytes);
-  json->key("reserved_bytes")
-      .integer(report.reserved_bytes)
-      .key("segments")
-      .natural(report.segments)
+  json->begin_object().member("name", allocator_name(report.kind)).member("allocated_bytes", report.allocated_bytes);
+  json->member("reserved_bytes", report.reserved_bytes)
+      .member("segments", report.segments)
       .key("timeline")
       .begin_array();
   for (const PhaseSpan& s : report.timeline) {
     json->begin_object()
-        .key("phase")
-        .string(s.phase)
-        .key("first")
-        .string(s.first)
-        .key("last")
-        .string(s.last)
-        .key("nodes")
-        .natural(s.nodes);
-    json->key("begin_bytes")
-        .integer(s.begin_bytes)
-        .key("peak_bytes")
-        .integer(s.peak_bytes)
-        .key("peak_node")
-        .string(s.peak_node);
-    json->key("end_bytes").integer(s.end_bytes).end_object();
+        .member("phase", s.phase)
+        .member("first", s.first)
+        .member("last", s.last)
+        .member("nodes", s.nodes);
+    json->member("begin_bytes", s.begin_bytes).member("peak_bytes", s.peak_bytes).member("peak_node", s.peak_node);
+    json->member("end_bytes", s.end_bytes).end_object();
   }
   json->end_array().end_object();
 }

@@ -70,8 +70,8 @@ void print_live(const PlanReport& r, size_t rows, std::string* out) {
 }
 
 void write_owner(const PlanOwner& o, JsonWriter* json) {
-  json->key("name").string(o.name).key("bytes").integer(o.bytes).key("op").string(o.op).key("module").string(o.module);
-  json->key("phase").string(o.phase).key("source").string(o.source).key("until").string(o.until);
+  json->member("name", o.name).member("bytes", o.bytes).member("op", o.op).member("module", o.module);
+  json->member("phase", o.phase).member("source", o.source).member("until", o.until);
 }
 
 void write_ranks(const PlanReport& r, JsonWriter* json) {
@@ -86,12 +86,12 @@ void write_ranks(const PlanReport& r, JsonWriter* json) {
 }
 
 void write_pool(const PlanReport& r, JsonWriter* json) {
-  json->key("pool").begin_object().key("count").natural(r.pooled.size()).key("bound_bytes").integer(r.pool_bound_bytes);
-  json->key("unbounded").natural(r.pool_unbounded).key("owners").begin_array();
+  json->key("pool").begin_object().member("count", r.pooled.size()).member("bound_bytes", r.pool_bound_bytes);
+  json->member("unbounded", r.pool_unbounded).key("owners").begin_array();
   for (const PooledOwner& p : r.pooled) {
     json->begin_object();
     write_owner(p.owner, json);
-    json->key("bounded").boolean(p.is_bounded).end_object();
+    json->member("bounded", p.is_bounded).end_object();
   }
   json->end_array().end_object();
 }
@@ -112,22 +112,15 @@ std::string print_plan(const PlanReport& report, size_t rows) {
 void write_plan(const PlanReport& r, JsonWriter* json) {
   json->begin_object();
   write_ranks(r, json);
-  json->key("inputs_bytes").integer(r.inputs_bytes).key("parameters_bytes").integer(r.parameters_bytes);
-  json->key("peak_bytes").integer(r.peak_bytes).key("lower_bound_bytes").integer(r.lower_bound_bytes);
-  json->key("fragmentation_bytes").integer(r.fragmentation_bytes()).key("output_bytes").integer(r.output_bytes);
-  json->key("host_bytes").integer(r.host_bytes).key("host_bound_bytes").integer(r.host_bound_bytes);
-  json->key("peak").begin_object().key("node").string(r.peak_node).key("phase").string(r.peak_phase);
-  json->key("module").string(r.peak_module).key("source").string(r.peak_source).end_object();
-  json->key("call_bytes").integer(r.call_bytes).key("phases").begin_array();
+  json->member("inputs_bytes", r.inputs_bytes).member("parameters_bytes", r.parameters_bytes);
+  json->member("peak_bytes", r.peak_bytes).member("lower_bound_bytes", r.lower_bound_bytes);
+  json->member("fragmentation_bytes", r.fragmentation_bytes()).member("output_bytes", r.output_bytes);
+  json->member("host_bytes", r.host_bytes).member("host_bound_bytes", r.host_bound_bytes);
+  json->key("peak").begin_object().member("node", r.peak_node).member("phase", r.peak_phase);
+  json->member("module", r.peak_module).member("source", r.peak_source).end_object();
+  json->member("call_bytes", r.call_bytes).key("phases").begin_array();
   for (const PhasePeak& p : r.phases)
-    json->begin_object()
-        .key("phase")
-        .string(p.phase)
-        .key("bytes")
-        .integer(p.bytes)
-        .key("node")
-        .string(p.node)
-        .end_object();
+    json->begin_object().member("phase", p.phase).member("bytes", p.bytes).member("node", p.node).end_object();
   json->end_array();
   if (r.allocation) write_allocation(*r.allocation, &json->key("allocator"));
   write_pool(r, json);

@@ -39,9 +39,9 @@ std::vector<int64_t> curve_of(const Liveness& live, const std::vector<double>& c
 void write_before(JsonWriter* json, const ViewGraph& view, const SizeValues& values, const ProgramTimeline& timeline) {
   const Liveness live = compute_liveness(*view.program, *view.graph, values);
   const std::vector<int64_t> curve = curve_of(live, clock_of(view, timeline), timeline.makespan_us);
-  json->key("before").begin_object().key("nodes").natural(view.nodes.size());
-  json->key("peak_bytes").integer(live.lower_bound_bytes);
-  json->key("makespan_us").floating(timeline.makespan_us).key("exposed_us").floating(timeline.exposed_total_us());
+  json->key("before").begin_object().member("nodes", view.nodes.size());
+  json->member("peak_bytes", live.lower_bound_bytes);
+  json->member("makespan_us", timeline.makespan_us).member("exposed_us", timeline.exposed_total_us());
   write_column(json, "live", curve.size(), [&](size_t i) { return curve[i]; });
   json->end_object();
 }

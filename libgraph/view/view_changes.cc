@@ -22,23 +22,15 @@ void write_changes(JsonWriter* json, const ViewGraph& view, const GraphDiff& dif
   std::vector<int64_t> state(view.nodes.size(), same);
   DiffCounts counts = count_edits(diff);
   json->key("changes").begin_object();
-  json->key("same").natural(counts.same).key("added").natural(counts.added).key("removed").natural(counts.removed);
-  json->key("changed")
-      .natural(counts.changed)
-      .key("moved")
-      .natural(counts.moved)
-      .key("renamed")
-      .natural(counts.renamed);
+  json->member("same", counts.same).member("added", counts.added).member("removed", counts.removed);
+  json->member("changed", counts.changed).member("moved", counts.moved).member("renamed", counts.renamed);
 
   json->key("explanations").begin_array();
   for (const Explanation& e : diff.explanations)
     json->begin_object()
-        .key("kind")
-        .string(explanation_name(e.kind))
-        .key("text")
-        .string(e.text)
-        .key("where")
-        .string(e.where)
+        .member("kind", explanation_name(e.kind))
+        .member("text", e.text)
+        .member("where", e.where)
         .end_object();
   json->end_array();
 

@@ -44,9 +44,9 @@ void write_program(JsonWriter* json, const Job& job, size_t p, const ViewSources
   for (const auto& nested : program.nested) graphs.emplace_back(job, program, nested->graph);
 
   const ProgramDiff* changes = changes_of(from.diff, program);
-  json->begin_object().key("ranks").string(ranks_of(job, program)).key("graphs").begin_array();
+  json->begin_object().member("ranks", ranks_of(job, program)).key("graphs").begin_array();
   for (size_t g = 0; g < graphs.size(); ++g) {
-    json->begin_object().key("name").string(g == 0 ? "" : job.pool->strings[program.nested[g - 1]->name]);
+    json->begin_object().member("name", g == 0 ? "" : job.pool->strings[program.nested[g - 1]->name]);
     write_nodes(json, graphs[g], strings);
     if (const GraphDiff* diff = changes_of(changes, *graphs[g].graph)) write_changes(json, graphs[g], *diff);
     json->end_object();
@@ -64,10 +64,10 @@ void write_program(JsonWriter* json, const Job& job, size_t p, const ViewSources
 std::string view_json(const Job& job, const ViewSources& from) {
   JsonWriter json;
   ViewStrings strings;
-  json.begin_object().key("schema").string("sg-view").key("version").natural(1);
-  json.key("name").string(from.name).key("name_before").string(from.name_before);
-  json.key("title").string(job.pool->strings[job.title]).key("world").natural(job.world);
-  json.key("machine").string(from.simulation ? from.machine : "");
+  json.begin_object().member("schema", "sg-view").member("version", 1);
+  json.member("name", from.name).member("name_before", from.name_before);
+  json.member("title", job.pool->strings[job.title]).member("world", job.world);
+  json.member("machine", from.simulation ? from.machine : "");
   json.key("phases").begin_array();
   for (std::string_view phase : names_of<Phase>()) json.string(phase);
   json.end_array().key("programs").begin_array();

@@ -9,8 +9,8 @@ void write_memory(JsonWriter* json, const ViewGraph& view, const SizeValues& val
   for (const LiveStorage& s : live.storages)
     if (s.bytes > 0 && !s.is_host) pieces.push_back(&s);
   json->key("memory").begin_object();
-  json->key("peak_bytes").integer(live.lower_bound_bytes).key("peak_at").natural(live.peak_position);
-  json->key("input_bytes").integer(live.input_bytes).key("unknown").natural(live.unknown_sizes);
+  json->member("peak_bytes", live.lower_bound_bytes).member("peak_at", live.peak_position);
+  json->member("input_bytes", live.input_bytes).member("unknown", live.unknown_sizes);
   write_column(json, "live", live.live_bytes.size(), [&](size_t i) { return live.live_bytes[i]; });
   write_column(json, "owner", pieces.size(), [&](size_t i) { return view.maker_of(pieces[i]->owner); });
   write_column(json, "first", pieces.size(), [&](size_t i) { return pieces[i]->first_position; });

@@ -16,7 +16,7 @@ std::string namespace_of(const Graph& graph, const Node& node) {
 }
 
 void attribute(JsonWriter* json, std::string_view key, std::string_view value) {
-  if (!value.empty()) json->begin_object().key("key").string(key).key("value").string(value).end_object();
+  if (!value.empty()) json->begin_object().member("key", key).member("value", value).end_object();
 }
 
 class GraphWriter {
@@ -24,7 +24,7 @@ class GraphWriter {
   GraphWriter(JsonWriter* json, const ViewGraph& view) : json_(json), view_(view), printer_(*view.job) {}
 
   void write(const std::string& id) {
-    json_->begin_object().key("id").string(id).key("nodes").begin_array();
+    json_->begin_object().member("id", id).key("nodes").begin_array();
     for (size_t i = 0; i < view_.graph->inputs().size(); ++i) input(i);
     for (size_t i = 0; i < view_.nodes.size(); ++i) node(i);
     json_->end_array().end_object();
@@ -37,8 +37,8 @@ class GraphWriter {
 
   void input(size_t i) {
     const Input& input = view_.graph->inputs()[i];
-    json_->begin_object().key("id").string(id_of(-1 - static_cast<int64_t>(i)));
-    json_->key("label").string(view_.graph->name(input.value)).key("namespace").string("inputs");
+    json_->begin_object().member("id", id_of(-1 - static_cast<int64_t>(i)));
+    json_->member("label", view_.graph->name(input.value)).member("namespace", "inputs");
     json_->key("incomingEdges").begin_array().end_array().key("attrs").begin_array();
     attribute(json_, "kind", name_of(input.kind));
     attribute(json_, "type", printer_.type_alone(view_.graph->value(input.value).type));
@@ -48,8 +48,8 @@ class GraphWriter {
   void node(size_t i) {
     const Graph& graph = *view_.graph;
     NodeId n = view_.nodes[i];
-    json_->begin_object().key("id").string(id_of(static_cast<int64_t>(i))).key("label").string(graph.op_name(n));
-    json_->key("namespace").string(namespace_of(graph, graph.node(n))).key("incomingEdges").begin_array();
+    json_->begin_object().member("id", id_of(static_cast<int64_t>(i))).member("label", graph.op_name(n));
+    json_->member("namespace", namespace_of(graph, graph.node(n))).key("incomingEdges").begin_array();
     size_t slot = 0;
     for (const Arg& arg : graph.node(n).args)
       arg.walk([&](const Arg& a) {
@@ -67,13 +67,13 @@ class GraphWriter {
 
   void edge(ValueId v, size_t slot) {
     const Value& value = view_.graph->value(v);
-    json_->begin_object().key("sourceNodeId").string(id_of(view_.maker_of(v)));
-    json_->key("sourceNodeOutputId").string(std::to_string(value.def.is_none() ? 0 : value.index));
-    json_->key("targetNodeInputId").string(std::to_string(slot)).end_object();
+    json_->begin_object().member("sourceNodeId", id_of(view_.maker_of(v)));
+    json_->member("sourceNodeOutputId", std::to_string(value.def.is_none() ? 0 : value.index));
+    json_->member("targetNodeInputId", std::to_string(slot)).end_object();
   }
 
   void result(ValueId v, uint32_t r) {
-    json_->begin_object().key("id").string(std::to_string(r)).key("attrs").begin_array();
+    json_->begin_object().member("id", std::to_string(r)).key("attrs").begin_array();
     attribute(json_, "tensor_shape", printer_.type_alone(view_.graph->value(v).type));
     attribute(json_, "name", view_.graph->name(v));
     json_->end_array().end_object();
@@ -88,7 +88,7 @@ class GraphWriter {
 
 std::string view_model_explorer(const Job& job) {
   JsonWriter json;
-  json.begin_object().key("label").string(job.pool->strings[job.title].empty() ? "step" : job.pool->strings[job.title]);
+  json.begin_object().member("label", job.pool->strings[job.title].empty() ? "step" : job.pool->strings[job.title]);
   json.key("graphs").begin_array();
   for (const auto& program : job.programs) {
     std::string rank = program->ranks.empty() ? "" : " rank " + std::to_string(program->ranks.front());

@@ -34,8 +34,8 @@ void write_times(JsonWriter* json, const Job& job, const std::vector<ViewGraph>&
   std::vector<uint8_t> critical(t.events.size(), 0);
   for (uint32_t e : critical_path(t)) critical[e] = 1;
 
-  json->key("time").begin_object().key("makespan_us").floating(t.makespan_us).key("compute_us").floating(t.compute_us);
-  json->key("exposed_us").floating(t.exposed_total_us()).key("unknown").natural(t.unknown);
+  json->key("time").begin_object().member("makespan_us", t.makespan_us).member("compute_us", t.compute_us);
+  json->member("exposed_us", t.exposed_total_us()).member("unknown", t.unknown);
   json->key("lanes").begin_array();
   for (const std::string& name : names) json->string(name);
   json->end_array();

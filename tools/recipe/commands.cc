@@ -77,18 +77,12 @@ std::string plan_text(const Plan& plan, const std::vector<Forecast>& forecasts) 
 
 std::string plan_json(const Plan& plan, const std::vector<Forecast>& forecasts) {
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-recipe-plan").key("version").natural(1).key("steps").begin_array();
+  json.begin_object().member("schema", "sg-recipe-plan").member("version", 1).key("steps").begin_array();
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& s = plan.steps[i];
-    json.begin_object()
-        .key("name")
-        .string(s.name)
-        .key("command")
-        .string(command_of(s))
-        .key("cached")
-        .boolean(forecasts[i].cached);
-    json.key("why").string(forecasts[i].why);
-    if (s.from != Step::kNone) json.key("from").string(plan.steps[s.from].name);
+    json.begin_object().member("name", s.name).member("command", command_of(s)).member("cached", forecasts[i].cached);
+    json.member("why", forecasts[i].why);
+    if (s.from != Step::kNone) json.member("from", plan.steps[s.from].name);
     json.end_object();
   }
   return json.end_array().end_object().take();
@@ -103,18 +97,15 @@ Result<int> plan(const Args& args, Session* session) {
 
 std::string results_json(const Plan& plan, const std::vector<StepResult>& results) {
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-recipe-run").key("version").natural(1).key("steps").begin_array();
+  json.begin_object().member("schema", "sg-recipe-run").member("version", 1).key("steps").begin_array();
   for (size_t i = 0; i < results.size(); ++i) {
     const StepResult& r = results[i];
     json.begin_object()
-        .key("name")
-        .string(plan.steps[i].name)
-        .key("state")
-        .string(state_name(r.state))
-        .key("seconds")
-        .floating(r.seconds);
-    json.key("digest").string(r.digest.empty() ? "" : "sha256:" + r.digest).key("summary").string(r.summary);
-    json.key("error").string(r.error ? r.error->message : "").key("failed_checks").begin_array();
+        .member("name", plan.steps[i].name)
+        .member("state", state_name(r.state))
+        .member("seconds", r.seconds);
+    json.member("digest", r.digest.empty() ? "" : "sha256:" + r.digest).member("summary", r.summary);
+    json.member("error", r.error ? r.error->message : "").key("failed_checks").begin_array();
     for (const Diagnostic& d : r.failed_checks) json.string(d.message);
     json.end_array().end_object();
   }

@@ -14,7 +14,7 @@ class Writer {
     text("$schema", "https://json-schema.org/draft/2020-12/schema")
         .text("title", "a recipe of Stepgraph passes")
         .text("type", "object");
-    json_.key("additionalProperties").boolean(false).key("properties").begin_object();
+    json_.member("additionalProperties", false).key("properties").begin_object();
     string_property("recipe", "its name; the file's name without one");
     string_property("about", "for people");
     word_list("include", "recipes whose parts stand before this one's");
@@ -28,7 +28,7 @@ class Writer {
 
  private:
   Writer& text(std::string_view key, std::string_view value) {
-    json_.key(key).string(value);
+    json_.member(key, value);
     return *this;
   }
 
@@ -87,10 +87,10 @@ class Writer {
     json_.key("inputs").begin_object();
     text("type", "object").text("description", "graphs by name: a file, or a source to import");
     json_.key("additionalProperties").begin_object().key("oneOf").begin_array();
-    json_.begin_object().key("type").string("string").end_object();
-    json_.begin_object().key("type").string("object").key("required");
+    json_.begin_object().member("type", "string").end_object();
+    json_.begin_object().member("type", "object").key("required");
     words({"import"});
-    json_.key("additionalProperties").boolean(false).key("properties").begin_object();
+    json_.member("additionalProperties", false).key("properties").begin_object();
     string_property("import", "what sg-import reads");
     options(import);
     json_.end_object().end_object().end_array().end_object().end_object();
@@ -98,10 +98,8 @@ class Writer {
 
   void run_property(const std::vector<OptionRow>& run) {
     json_.begin_object()
-        .key("type")
-        .string("object")
-        .key("additionalProperties")
-        .boolean(false)
+        .member("type", "object")
+        .member("additionalProperties", false)
         .key("properties")
         .begin_object();
     string_property("bitwise_to", "an input or a stage before: the outputs are equal to the bit");
@@ -114,22 +112,13 @@ class Writer {
   }
 
   void stages(ToolTable* tools, const std::vector<OptionRow>& run) {
-    json_.key("stages")
-        .begin_object()
-        .key("type")
-        .string("array")
-        .key("items")
-        .begin_object()
-        .key("oneOf")
-        .begin_array();
+    json_.key("stages").begin_object().member("type", "array").key("items").begin_object().key("oneOf").begin_array();
     json_.begin_object().key("enum").begin_array();
     for (const PassInfo* p : all_passes()) json_.string(p->name);
     json_.end_array().end_object();
     json_.begin_object()
-        .key("type")
-        .string("object")
-        .key("additionalProperties")
-        .boolean(false)
+        .member("type", "object")
+        .member("additionalProperties", false)
         .key("properties")
         .begin_object();
     string_property("name", "how later stages call it; the tool's name without one");
@@ -140,14 +129,14 @@ class Writer {
     word_list("assert", "what holds of the result: peak < 70GiB, no op=aten.copy_");
     json_.key("run").begin_object().key("oneOf").begin_array();
     run_property(run);
-    json_.begin_object().key("type").string("array").key("items");
+    json_.begin_object().member("type", "array").key("items");
     run_property(run);
     json_.end_object().end_array().end_object();
     for (const PassInfo* p : all_passes()) {
       json_.key(p->name).begin_object().key("type");
       words({"object", "null"});
       text("description", p->summary);
-      json_.key("additionalProperties").boolean(false).key("properties").begin_object();
+      json_.member("additionalProperties", false).key("properties").begin_object();
       options(tools->of_pass(*p));
       json_.end_object().end_object();
     }

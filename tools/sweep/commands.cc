@@ -232,9 +232,9 @@ std::string report_text(const Args& args, const Sweep& sweep, const std::vector<
 
 std::string report_json(const Args& args, const Sweep& sweep, const std::vector<Point>& points) {
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-sweep").key("version").integer(1);
-  json.key("recipe").string(args.operands()[0]).key("score").string(sweep.scoring.runs ? "run" : "sim");
-  if (!sweep.scoring.runs) json.key("machine").string(sweep.scoring.machine.name);
+  json.begin_object().member("schema", "sg-sweep").member("version", 1);
+  json.member("recipe", args.operands()[0]).member("score", sweep.scoring.runs ? "run" : "sim");
+  if (!sweep.scoring.runs) json.member("machine", sweep.scoring.machine.name);
   json.key("points").begin_array();
   for (const Point& p : points) json.raw(point_json(p));
   json.end_array().key("front").begin_array();

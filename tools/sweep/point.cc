@@ -72,16 +72,16 @@ std::string Point::name() const {
 
 std::string point_json(const Point& point) {
   JsonWriter json;
-  json.begin_object().key("schema").string("sg-sweep-point").key("version").integer(1).key("values").begin_object();
-  for (const auto& [axis, value] : point.values) json.key(axis).string(value);
-  json.end_object().key("state").string(point.measured ? "measured" : "failed");
+  json.begin_object().member("schema", "sg-sweep-point").member("version", 1).key("values").begin_object();
+  for (const auto& [axis, value] : point.values) json.member(axis, value);
+  json.end_object().member("state", point.measured ? "measured" : "failed");
   if (point.measured) {
-    json.key("step_seconds").floating(point.step_seconds).key("peak_bytes").count(point.peak_bytes);
+    json.member("step_seconds", point.step_seconds).key("peak_bytes").count(point.peak_bytes);
   } else if (point.failure) {
-    json.key("exit").integer(static_cast<int>(point.failure->kind)).key("error").string(point.failure->message);
-    json.key("place").string(print_location(point.failure->where));
+    json.member("exit", static_cast<int>(point.failure->kind)).member("error", point.failure->message);
+    json.member("place", print_location(point.failure->where));
   }
-  return json.key("key").string(point.key).end_object().take();
+  return json.member("key", point.key).end_object().take();
 }
 
 Result<std::map<std::string, Point>> read_points(const std::string& file) {
