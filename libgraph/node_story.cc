@@ -5,6 +5,7 @@
 #include <set>
 
 #include "libgraph/cost.h"
+#include "libgraph/group_name.h"
 #include "libgraph/module_path.h"
 #include "libgraph/names.h"
 #include "libgraph/nearest.h"
@@ -259,10 +260,7 @@ class Teller {
 
   StoryCollective collective(NodeId n, size_t steps) const {
     Communication c = communication_of(job_, program_, graph_, n, sizes_);
-    std::string group = c.group && c.group.index < job_.groups.size() ? text(job_.groups[c.group.index].axis) : "?";
-    if (c.group && c.group.index < job_.groups.size() && job_.groups[c.group.index].ordinal)
-      group += ":" + std::to_string(job_.groups[c.group.index].ordinal);
-    return {std::string(graph_.label(n)), std::string(c.kind), group, c.payload_bytes, steps};
+    return {std::string(graph_.label(n)), std::string(c.kind), group_name(job_, c.group), c.payload_bytes, steps};
   }
 
   void nearest_collectives(const std::vector<NodeId>& from) {

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "libgraph/group_name.h"
+
 namespace sg {
 namespace {
 
@@ -384,17 +386,6 @@ std::string_view order_reason_name(OrderReason reason) {
   return "none";
 }
 
-namespace {
-
-std::string group_name(const Job& job, GroupId g) {
-  if (g.index >= job.groups.size()) return "@?";
-  const Group& group = job.groups[g.index];
-  std::string out = "@" + job.pool->strings.str(group.axis);
-  return group.ordinal == 0 ? out : out + ":" + std::to_string(group.ordinal);
-}
-
-}  // namespace
-
 std::string explain(const Job& job, const Graph& graph, NodeId mover, const Constraint& why) {
   auto label = [&](NodeId n) { return n ? "%" + std::string(graph.label(n)) : std::string("nothing"); };
   auto value = [&] { return why.value ? "%" + std::string(graph.name(why.value)) : std::string("memory"); };
@@ -411,7 +402,7 @@ std::string explain(const Job& job, const Graph& graph, NodeId mover, const Cons
       return b + " needs the size " + job.pool->strings.str(why.symbol) + ", which " + a + " defines";
     case OrderReason::host_sync: return b + " and " + a + " both make the host wait or assert, and keep their order";
     case OrderReason::collective:
-      return b + " and " + a + " are collectives of one group, " + group_name(job, why.group);
+      return b + " and " + a + " are collectives of one group, @" + group_name(job, why.group);
     case OrderReason::opaque:
       return b + " and " + a + " keep their order: one is an op without a row in the table, the other has effects";
   }

@@ -4,6 +4,7 @@
 
 #include "libgraph/expr/assume.h"
 #include "libgraph/expr/range_infer.h"
+#include "libgraph/group_name.h"
 #include "libgraph/module_path.h"
 #include "libgraph/names.h"
 #include "libgraph/op.h"
@@ -20,13 +21,6 @@ std::optional<int64_t> default_size(const Program& program, StrId name) {
 std::string_view first_components(std::string_view module, size_t depth) {
   const std::vector<ModulePart> parts = parts_of_module(module);
   return depth == 0 || parts.size() <= depth ? module : parts[depth - 1].path;
-}
-
-std::string group_name(const Job& job, GroupId g) {
-  if (g.index >= job.groups.size()) return "?";
-  const Group& group = job.groups[g.index];
-  std::string axis = job.pool->strings.str(group.axis);
-  return group.ordinal == 0 ? axis : axis + ":" + std::to_string(group.ordinal);
 }
 
 template <class Fn>

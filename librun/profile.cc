@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "libgraph/group_name.h"
 #include "libgraph/names.h"
 #include "libgraph/op.h"
 
@@ -156,7 +157,7 @@ void Profile::write_events(JsonWriter* json) const {
   name_track("process_name", 0, "rank " + std::to_string(rank_));
   name_track("thread_name", kNodeTrack, "nodes");
   for (size_t g = 0; g < job_.groups.size(); ++g)
-    name_track("thread_name", kFirstGroupTrack + g, "group " + std::string(job_.pool->strings[job_.groups[g].axis]));
+    name_track("thread_name", kFirstGroupTrack + g, "group " + group_name(job_, GroupId(static_cast<uint32_t>(g))));
   if (!copies_.empty()) name_track("thread_name", copy_track(), "copies");
   for (const Slice& s : slices_) write_slice(json, s);
   write_collectives(json);

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "libgraph/group_name.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/sim/critical_path.h"
@@ -189,7 +190,7 @@ std::string simulation_trace(const Job& job, const Simulation& simulation, const
     for (size_t i = 0; i < 4; ++i) write_track_name(&json, p, "thread_name", i + 1, tracks[i]);
     for (size_t g = 0; g < job.groups.size(); ++g)
       write_track_name(&json, p, "thread_name", kGroupTrack + g,
-                       "group " + std::string(job.pool->strings[job.groups[g].axis]));
+                       "group " + group_name(job, GroupId(static_cast<uint32_t>(g))));
     for (const SimEvent& e : simulation.programs[program].events) write_event(&json, p, e, origin);
   }
   return json.end_array().end_object().take();

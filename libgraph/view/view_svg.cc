@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <map>
 
+#include "libgraph/group_name.h"
 #include "libgraph/human.h"
 #include "libgraph/plan/liveness.h"
 #include "libgraph/sim/critical_path.h"
@@ -37,7 +38,7 @@ void put_text(std::string* out, double x, double y, const std::string& s, const 
 
 std::string lane_name(const Job& job, const SimEvent& e) {
   if (e.resource != Resource::communicator) return std::string(resource_name(e.resource));
-  return e.group.is_none() ? "group ?" : "group @" + std::string(job.pool->strings[job.groups[e.group.index].axis]);
+  return e.group.is_none() ? "group ?" : "group @" + group_name(job, e.group);
 }
 
 const char* color_of(const SimEvent& e) {

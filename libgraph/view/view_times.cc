@@ -1,6 +1,7 @@
 #include <cmath>
 #include <map>
 
+#include "libgraph/group_name.h"
 #include "libgraph/sim/critical_path.h"
 #include "libgraph/view/view_columns.h"
 
@@ -10,10 +11,7 @@ namespace {
 // The lane of the timeline that an event lies on; the page has those that occur.
 std::string lane_of(const Job& job, const SimEvent& e) {
   if (e.resource != Resource::communicator) return std::string(resource_name(e.resource));
-  if (e.group.is_none()) return "group ?";
-  const Group& group = job.groups[e.group.index];
-  std::string name = "group @" + std::string(job.pool->strings[group.axis]);
-  return group.ordinal == 0 ? name : name + "#" + std::to_string(group.ordinal);
+  return e.group.is_none() ? "group ?" : "group @" + group_name(job, e.group);
 }
 
 double rounded(double us) { return std::round(us * 100) / 100; }

@@ -56,6 +56,7 @@ size_t count_of(std::string_view text, std::string_view part) {
 TEST_CASE("a profile of a device has its times: of nodes, of collectives beside them, of copies within them") {
   Job job = parse(R"(sg 1.0 job "t" world 2
 group @g [0 1]
+group @g:1 [0 1]
 graph rank *
   input %x : f32[4, 4] "x"
   %s = _c10d_functional.all_reduce(%x, "sum", @g) : f32[4, 4]
@@ -86,6 +87,8 @@ graph rank *
   CHECK(count_of(text, R"("bytes":4})") == 1);  // asked for by no node
   CHECK(count_of(text, R"("fused":3)") == 1);
   CHECK(count_of(text, R"("name":"copies")") == 1);
+  CHECK(count_of(text, R"("name":"group g")") == 1);  // the track of each communicator has a name of its own
+  CHECK(count_of(text, R"("name":"group g:1")") == 1);
   Result<MeasuredTrace> trace = MeasuredTrace::read("t.json", text);
   REQUIRE(trace.ok());
   const MeasuredStep& s = trace->step();

@@ -169,6 +169,33 @@ def check_forms(tools, path, folder):
                 assert edge['sourceNodeOutputId'] in outputs[edge['sourceNodeId']], edge
 
 
+def check_lanes(tools, folder):
+    """Two communicators of one axis are two lanes in every timeline, with a name each."""
+    path = os.path.join(folder, 'isolated.sg.txt')
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write("""sg 1.0 job "isolated" world 2
+group @ep [0 1]
+group @ep:1 [0 1]
+graph rank *
+  input %x : f32[4096, 64]
+  forward -
+    %a = _c10d_functional.all_gather_into_tensor(%x, 2, @ep)
+    %b = _c10d_functional.all_gather_into_tensor(%x, 2, @ep:1)
+    %v = _c10d_functional.wait_tensor(%a)
+    %w = _c10d_functional.wait_tensor(%b)
+  output %v
+  output %w
+""")
+    names = ['group @ep', 'group @ep:1']
+    assert [n for n in tools.json('sg-view', path, '--json')['programs'][0]['time']['lanes'] if 'group' in n] == names
+    svg = ElementTree.fromstring(tools('sg-view', path, '--format', 'svg'))
+    texts = [t.text for t in svg.iter('{http://www.w3.org/2000/svg}text')]
+    assert [t for t in texts if t and t.startswith('group')] == names, texts
+    tracks = [e['args']['name'] for e in tools.json('sg-view', path, '--format', 'perfetto')['traceEvents']
+              if e['name'] == 'thread_name']
+    assert [t for t in tracks if 'group' in t] == ['group ep', 'group ep:1'], tracks
+
+
 def check_refusals(tools, path):
     tools('sg-view', path, path, '--format', 'dot', code=2)
     tools('sg-view', '-', '-', code=2)
@@ -252,6 +279,7 @@ def main():
         remat = os.path.join(folder, 'remat.sg')
         tools('sg-remat', '-q', changed, '--policy', 'full', '-o', remat)
         check_changes(tools, step, remat)
+        check_lanes(tools, folder)
         check_hostile_names(tools, folder)
         check_refusals(tools, step)
         page = check_page(tools, step, folder)
