@@ -4,25 +4,29 @@
 #include <set>
 
 #include "libgraph/collective_roles.h"
+#include "libgraph/group_name.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/op.h"
-#include "libpasses/overlap.h"
+#include "libpasses/overlap_parts.h"
 
 namespace sg {
 namespace {
 
+using namespace overlap_parts;
+
 constexpr std::string_view kExchange = "_c10d_functional.all_to_all_single.default";
 
-// What a group family carries, over all programs.
+// What a group family carries; gathers: of parameters.
 struct Traffic {
-  size_t exchanges = 0, gathers = 0, others = 0;  // gathers: of parameters
-};
+  size_t exchanges = 0, gathers = 0, others = 0;
 
-struct Move {
-  uint32_t from = 0, to = 0;
-  size_t count = 0;
-  bool gathers = false;
+  // Of two programs: the more of each, as what ranks do alike is one thing.
+  void take_most(const Traffic& other) {
+    exchanges = std::max(exchanges, other.exchanges);
+    gathers = std::max(gathers, other.gathers);
+    others = std::max(others, other.others);
+  }
 };
 
 template <class Fn>
@@ -51,23 +55,26 @@ class Isolator {
   Isolator(Job* job, bool gathers) : job_(*job) {
     for (auto& program : job_.programs) {
       gathers_.push_back(gathers ? parameter_gathers(*program) : std::set<NodeId>());
-      for_graphs(*program,
-                 [&](Graph& graph) { count(graph, &graph == &program->graph ? gathers_.back() : std::set<NodeId>()); });
+      std::map<uint32_t, Traffic> own;
+      for_graphs(*program, [&](Graph& graph) {
+        count(graph, &graph == &program->graph ? gathers_.back() : std::set<NodeId>(), &own);
+      });
+      for (const auto& [group, traffic] : own) traffic_[group].take_most(traffic);
     }
   }
 
-  std::vector<Move> run() {
-    std::vector<Move> moves;
+  std::vector<GroupMove> run() {
+    std::vector<GroupMove> moves;
     for (const auto& [group, traffic] : traffic_) {
       if (traffic.exchanges != 0 && traffic.gathers + traffic.others != 0)
-        moves.push_back({group, twin_of(group, 1), traffic.exchanges, false});
+        moves.push_back({GroupId(group), twin_of(group, 1), traffic.exchanges, false});
       if (traffic.gathers != 0 && traffic.others != 0)
-        moves.push_back({group, twin_of(group, 0), traffic.gathers, true});
+        moves.push_back({GroupId(group), twin_of(group, 0), traffic.gathers, true});
     }
-    for (const Move& move : moves)
+    for (const GroupMove& move : moves)
       for (size_t p = 0; p < job_.programs.size(); ++p)
         for_graphs(*job_.programs[p], [&](Graph& graph) {
-          apply(move, &graph, &graph == &job_.programs[p]->graph ? gathers_[p] : std::set<NodeId>());
+          readdress(move, &graph, &graph == &job_.programs[p]->graph ? gathers_[p] : std::set<NodeId>());
         });
     return moves;
   }
@@ -82,63 +89,63 @@ class Isolator {
     return out;
   }
 
-  void count(const Graph& graph, const std::set<NodeId>& gathers) {
+  static void count(const Graph& graph, const std::set<NodeId>& gathers, std::map<uint32_t, Traffic>* out) {
     for (NodeId n : graph.nodes())
       for (uint32_t group : groups_of(graph, n)) {
-        Traffic& t = traffic_[group];
+        Traffic& t = (*out)[group];
         ++(is_exchange(graph, n) ? t.exchanges : is_collective(graph, n) && gathers.contains(n) ? t.gathers : t.others);
       }
   }
 
   // A new family of the same axis and ranks.
-  uint32_t twin_of(uint32_t group, int32_t more_priority) {
+  GroupId twin_of(uint32_t group, int32_t more_priority) {
     Group twin = job_.groups[group];
     for (const Group& other : job_.groups)
       if (other.axis == twin.axis) twin.ordinal = std::max(twin.ordinal, other.ordinal + 1);
     twin.priority += more_priority;
     for (GroupPart& part : twin.parts) part.aliases.clear();
     job_.groups.push_back(std::move(twin));
-    return static_cast<uint32_t>(job_.groups.size() - 1);
+    return GroupId(static_cast<uint32_t>(job_.groups.size() - 1));
   }
 
-  static void apply(const Move& move, Graph* graph, const std::set<NodeId>& gathers) {
+  static void readdress(const GroupMove& move, Graph* graph, const std::set<NodeId>& gathers) {
     for (NodeId n : graph->nodes()) {
       if (move.gathers ? !gathers.contains(n) : !is_exchange(*graph, n)) continue;
       std::vector<Arg> args = graph->node(n).args;
       for (Arg& arg : args)
-        if (arg.is(ArgKind::group) && arg.as_group().index == move.from)
-          arg = Arg::group(GroupId(move.to)).set_key(arg.key());
+        if (arg.is(ArgKind::group) && arg.as_group() == move.from) arg = Arg::group(move.to).set_key(arg.key());
       graph->set_args(n, std::move(args));
     }
   }
 
   Job& job_;
   std::vector<std::set<NodeId>> gathers_;  // by program: of parameters, to be moved
-  std::map<uint32_t, Traffic> traffic_;    // by group
+  std::map<uint32_t, Traffic> traffic_;    // by group: of the program that has most
 };
 
-std::string name_of_group(const Job& job, uint32_t group) {
-  const Group& g = job.groups[group];
-  return "@" + std::string(job.pool->strings[g.axis]) + (g.ordinal == 0 ? "" : ":" + std::to_string(g.ordinal));
-}
-
-std::string line_of(const Job& job, const Move& move) {
-  const int32_t priority = job.groups[move.to].priority;
-  return plural(move.count, move.gathers ? "gather" : "exchange") + " of " + name_of_group(job, move.from) +
-         " now on " + name_of_group(job, move.to) +
-         (priority == 0 ? std::string() : ", priority " + std::to_string(priority));
+std::string line_of(const Job& job, const GroupMove& move) {
+  const int32_t priority = job.groups[move.to.index].priority;
+  return plural(move.count, move.gathers ? "gather" : "exchange") + " of @" + group_name(job, move.from) + " now on @" +
+         group_name(job, move.to) + (priority == 0 ? std::string() : ", priority " + std::to_string(priority));
 }
 
 }  // namespace
 
+Isolation overlap_parts::isolate_traffic(Job* job, const IsolateOptions& options) {
+  Isolation out;
+  for (auto& program : job->programs)
+    out.roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
+  out.moves = Isolator(job, options.gathers).run();
+  for (const GroupMove& move : out.moves) out.summary += (out.summary.empty() ? "" : "; ") + line_of(*job, move);
+  return out;
+}
+
 Result<Change> isolate(Job* job, const IsolateOptions& options, PassContext& context) {
-  size_t roles = 0;
-  for (auto& program : job->programs) roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
-  const std::vector<Move> moves = Isolator(job, options.gathers).run();
+  const Isolation done = isolate_traffic(job, options);
   Change change;
-  change.changed = roles + moves.size() > 0;
-  for (const Move& move : moves) change.summary += (change.summary.empty() ? "" : "; ") + line_of(*job, move);
-  if (moves.empty())
+  change.changed = done.roles + done.moves.size() > 0;
+  change.summary = done.summary;
+  if (done.moves.empty())
     change.summary =
         options.gathers
             ? "nothing to isolate: neither exchanges nor gathers of parameters share a group with other traffic"
@@ -146,13 +153,10 @@ Result<Change> isolate(Job* job, const IsolateOptions& options, PassContext& con
   if (!context.explain) return change;
   JsonWriter json;
   json.begin_object().key("moves").begin_array();
-  for (const Move& move : moves) {
+  for (const GroupMove& move : done.moves) {
     change.plan += line_of(*job, move) + "\n";
-    json.begin_object()
-        .key("from")
-        .string(name_of_group(*job, move.from))
-        .key("to")
-        .string(name_of_group(*job, move.to));
+    json.begin_object().key("from").string("@" + group_name(*job, move.from));
+    json.key("to").string("@" + group_name(*job, move.to));
     json.key("kind").string(move.gathers ? "gathers" : "exchanges").key("count").natural(move.count).end_object();
   }
   change.plan_json = json.end_array().end_object().take();

@@ -15,7 +15,7 @@ ListScheduler::ListScheduler(Step& step, StepClock& clock, const Order& own, con
       clock_(clock),
       own_(own),
       at_(own.size()),
-      kind_(own.size()),
+      turn_(own.size()),
       own_us_(own.size()),
       start_us_(own.size()),
       by_path_(own.size()),
@@ -27,7 +27,7 @@ ListScheduler::ListScheduler(Step& step, StepClock& clock, const Order& own, con
       for (size_t k = 1; k < (*launches)[g].size(); ++k)
         pairs.emplace_back((*launches)[g][k - 1], (*launches)[g][k]), ++extra_before_[pairs.back().second];
   extra_after_ = Lists(own.size(), pairs);
-  prepare_kinds();
+  prepare_turns();
   clock_.reset();
   for (uint32_t i = 0; i < own_.size(); ++i) {
     at_[own_[i]] = i;
@@ -43,8 +43,8 @@ ListScheduler::ListScheduler(Step& step, StepClock& clock, const Order& own, con
   }
 }
 
-void ListScheduler::prepare_kinds() {
-  for (uint32_t place = 0; place < kind_.size(); ++place) {
+void ListScheduler::prepare_turns() {
+  for (uint32_t place = 0; place < turn_.size(); ++place) {
     const NodeId n = step_.precedence.node(place);
     bool launches = false, holds = false, works = false;
     for (const StepOp& op : step_.costs.ops(n)) {
@@ -56,8 +56,8 @@ void ListScheduler::prepare_kinds() {
     }
     const bool one = step_.costs.ops(n).size() == 1;
     const bool instant = !works && !launches && !holds && !step_.memory.makes_memory(place);
-    const Kind single = holds ? Kind::held : launches ? Kind::launch : Kind::work;
-    kind_[place] = instant ? Kind::instant : one ? single : Kind::work;
+    const Turn single = holds ? Turn::held : launches ? Turn::launch : Turn::work;
+    turn_[place] = instant ? Turn::instant : one ? single : Turn::work;
   }
 }
 
@@ -104,11 +104,11 @@ void ListScheduler::put(uint32_t place) {
     heap->emplace_back(key, place);
     std::push_heap(heap->begin(), heap->end());
   };
-  switch (kind_[place]) {
-    case Kind::instant: instants_.push_back(place); break;
-    case Kind::launch: push(&launches_, (*rule_.urgency)[place]); break;
-    case Kind::held: push(&held_, -clock_.held_until_us(step_.precedence.node(place))); break;
-    case Kind::work: push(&work_, (*rule_.urgency)[place]); break;
+  switch (turn_[place]) {
+    case Turn::instant: instants_.push_back(place); break;
+    case Turn::launch: push(&launches_, (*rule_.urgency)[place]); break;
+    case Turn::held: push(&held_, -clock_.held_until_us(step_.precedence.node(place))); break;
+    case Turn::work: push(&work_, (*rule_.urgency)[place]); break;
   }
 }
 
@@ -117,7 +117,7 @@ void ListScheduler::issue(uint32_t place) {
   out_.push_back(place);
   clock_.play(step_.precedence.node(place));
   step_.memory.play(place);
-  if (kind_[place] != Kind::instant) retry();
+  if (turn_[place] != Turn::instant) retry();
   auto release = [&](uint32_t s) {
     if (--waits_for_[s] == 0) make_ready(s);
   };
@@ -128,7 +128,7 @@ void ListScheduler::issue(uint32_t place) {
 
 void ListScheduler::hold_back(uint32_t place) {
   const auto need = step_.memory.fixed_need(place);
-  if (kind_[place] != Kind::launch || !need) return blocked_.push_back(place);
+  if (turn_[place] != Turn::launch || !need) return blocked_.push_back(place);
   std::vector<Keyed>& heap = blocked_launches_[*need];
   heap.emplace_back((*rule_.urgency)[place], place);
   std::push_heap(heap.begin(), heap.end());

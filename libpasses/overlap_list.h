@@ -37,10 +37,10 @@ class ListScheduler {
   double longest_launch_us() const { return longest_launch_us_; }
 
  private:
-  enum class Kind : uint8_t { instant, launch, held, work };
+  enum class Turn : uint8_t { instant, launch, held, work };
   using Keyed = std::pair<double, uint32_t>;
 
-  void prepare_kinds();
+  void prepare_turns();
   void start(const ListRule& rule);
   void open_window();
   void make_ready(uint32_t place);
@@ -57,8 +57,8 @@ class ListScheduler {
   Step& step_;
   StepClock& clock_;
   const Order& own_;
-  std::vector<uint32_t> at_;  // by place: where it stands in own_
-  std::vector<Kind> kind_;
+  std::vector<uint32_t> at_;                                    // by place: where it stands in own_
+  std::vector<Turn> turn_;                                      // by place
   std::vector<double> own_us_, start_us_, by_path_, by_place_;  // start_us_: by position in own_
   Lists extra_after_;                                           // the order of launches that other programs have chosen
   std::vector<uint32_t> extra_before_;                          // by place: how many

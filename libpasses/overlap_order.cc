@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <memory>
 
-#include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
-#include "libgraph/plan/plan.h"
 #include "libpasses/agreement.h"
+#include "libpasses/overlap_measure.h"
 #include "libpasses/overlap_parts.h"
 
 namespace sg {
@@ -17,57 +16,12 @@ using namespace overlap_parts;
 // Orders asked for, each with less memory, before one that plans for too much is given up.
 constexpr int kPeakTries = 6;
 
-// What a job takes on a machine. Sizes that only the data decides are as sg-sim assumes them.
-struct Figures {
-  double makespan_us = 0;
-  int64_t peak_bytes = 0;    // planned, of the worst program
-  int64_t hinted_bytes = 0;  // the same without what only the data decides: what sg-run plans
-};
-
-class Measure {
- public:
-  static Result<Measure> make(const Job& job, const OverlapOptions& options) {
-    Measure out;
-    SG_ASSIGN(out.options_.machine, find_machine(options.machine));
-    out.options_.events = false;
-    SG_ASSIGN(out.values_, assume_values(job, infer_ranges(job), options.assume));
-    return out;
-  }
-
-  const SimOptions& options() const { return options_; }
-  const SymbolValues& values(size_t program) const { return values_[program]; }
-
-  Result<Figures> figures(const Job& job) const {
-    Figures out;
-    SG_ASSIGN(const Simulation simulation, simulate(job, values_, options_));
-    out.makespan_us = simulation.worst().makespan_us;
-    for (size_t p = 0; p < job.programs.size(); ++p) {
-      const Program& program = *job.programs[p];
-      const int64_t assumed = planned(program, [&](StrId s) { return values_[p].value(s); });
-      out.peak_bytes = std::max(out.peak_bytes, assumed);
-      const SizeValues hints = [&](StrId s) -> std::optional<int64_t> {
-        const Symbol* symbol = program.find_symbol(s);
-        return symbol ? symbol->hint : std::nullopt;
-      };
-      out.hinted_bytes = std::max(out.hinted_bytes, program.symbols.empty() ? assumed : planned(program, hints));
-    }
-    return out;
-  }
-
- private:
-  static int64_t planned(const Program& program, const SizeValues& values) {
-    return plan_memory(compute_liveness(program, program.graph, values)).arena_bytes;
-  }
-
-  SimOptions options_;
-  std::vector<SymbolValues> values_;
-};
-
 // One order a program, and what belongs to it.
-struct Plan {
+struct JobOrder {
+  OrderScope scope = OrderScope::job;            // what the steps may count on
   std::vector<std::unique_ptr<Step>> steps;      // by program; model
   std::vector<std::unique_ptr<Precedence>> own;  // by program; reference
-  std::vector<Order> orders;
+  std::vector<Order> by_program;
   std::vector<ReferenceOrder> references;  // by program; reference
   std::vector<DenseMove> dense;            // of the first program
   std::vector<Error> refused;
@@ -109,105 +63,109 @@ bool translate(const Precedence& first, const Order& order, const Precedence& to
   return true;
 }
 
+void make_steps(const Job& job, const Measure& measure, OrderScope scope, JobOrder* out) {
+  out->scope = scope;
+  out->steps.clear();
+  for (size_t p = 0; p < job.programs.size(); ++p)
+    out->steps.push_back(std::make_unique<Step>(job, *job.programs[p], measure.values(p), measure.options(), scope));
+}
+
 // One order for each program; false when the programs cannot follow the first.
-bool order_programs(const Job& job, int64_t limit, OrderScope scope, Plan* plan) {
-  plan->orders.clear();
+bool order_programs(const Job& job, int64_t limit, JobOrder* out) {
+  out->by_program.clear();
   for (size_t p = 0; p < job.programs.size(); ++p) {
     ModelLimits limits{limit, nullptr};
     Lists launches;
-    if (p > 0 && scope == OrderScope::job) {
-      if (!translate(plan->precedence(0), plan->orders[0], plan->precedence(p), job.groups.size(), &launches))
+    if (p > 0 && out->scope == OrderScope::job) {
+      if (!translate(out->precedence(0), out->by_program[0], out->precedence(p), job.groups.size(), &launches))
         return false;
       limits.launches = &launches;
     }
     std::vector<Order> starts;
-    if (scope == OrderScope::job) {
+    if (out->scope == OrderScope::job) {
       std::vector<Error> refused;
-      Result<ReferenceOrder> reference = reference_order(*job.programs[p], plan->precedence(p), &refused);
+      Result<ReferenceOrder> reference = reference_order(*job.programs[p], out->precedence(p), &refused);
       if (reference.ok() && !reference->exchange_waits.empty()) starts.push_back(std::move(reference->order));
     }
-    plan->orders.push_back(find_order(*plan->steps[p], limits, starts));
-    if (plan->orders.back().empty() && plan->precedence(p).size() != 0) return false;
+    out->by_program.push_back(find_order(*out->steps[p], limits, starts));
+    if (out->by_program.back().empty() && out->precedence(p).size() != 0) return false;
   }
   return true;
 }
 
-void make_steps(const Job& job, const Measure& measure, OrderScope scope, Plan* plan) {
-  plan->steps.clear();
-  for (size_t p = 0; p < job.programs.size(); ++p)
-    plan->steps.push_back(std::make_unique<Step>(job, *job.programs[p], measure.values(p), measure.options(), scope));
+// The same; programs that cannot follow the first keep the rules that bind a rank alone.
+void order_or_part(const Job& job, const Measure& measure, int64_t limit, JobOrder* out) {
+  if (order_programs(job, limit, out) || out->scope == OrderScope::rank) return;
+  make_steps(job, measure, OrderScope::rank, out);
+  order_programs(job, limit, out);
 }
 
 bool is_identity(const Order& order) { return std::ranges::is_sorted(order); }
 
-struct Attempt {
-  Job job;
-  Figures figures;
-};
-
-// Applies the orders to a copy. An Error is a bug of ours: an order that breaks a rule.
-Result<Attempt> apply(const Job& job, const Plan& plan, const Measure* measure) {
-  Attempt out{Job(job), {}};
+// A copy of the job in these orders. An Error is a bug of ours: an order that breaks a rule.
+Result<Job> reordered(const Job& job, const JobOrder& orders) {
+  Job out(job);
   for (size_t p = 0; p < job.programs.size(); ++p) {
-    if (const std::string why = wrong_order(job, *job.programs[p], plan.precedence(p), plan.orders[p]); !why.empty())
+    const Precedence& precedence = orders.precedence(p);
+    if (const std::string why = wrong_order(job, *job.programs[p], precedence, orders.by_program[p]); !why.empty())
       return Error{ErrorKind::internal, "sg-overlap has made an order that must not be: " + why};
-    apply_order(&out.job.programs[p]->graph, plan.precedence(p), plan.orders[p]);
-  }
-  if (measure) {
-    SG_ASSIGN(out.figures, measure->figures(out.job));
+    apply_order(&out.programs[p]->graph, precedence, orders.by_program[p]);
   }
   return out;
 }
 
-struct Outcome {
+// What becomes of the job.
+struct Verdict {
   Figures before, after;
   bool measured = false;
   bool kept = false;
   std::string why;  // not kept
 };
 
+// A job in other orders; `parted`: why its ranks would not get on with each other.
+struct Attempt {
+  Job job;
+  Figures figures;
+  std::string parted;
+};
+
+Result<Attempt> attempt(const Job& job, const JobOrder& orders, const Measure& measure, size_t threads) {
+  SG_ASSIGN(Job next, reordered(job, orders));
+  Attempt out{std::move(next), {}, {}};
+  Result<Figures> figures = measure.figures(out.job);
+  if (figures.ok()) out.figures = *figures;
+  out.parted = figures.ok() ? disagreement(&out.job, threads) : figures.error().message;
+  return out;
+}
+
 Status run_model(Job* job, bool isolated, const OverlapOptions& options, PassContext& context, const Measure& measure,
-                 Plan* plan, Outcome* out) {
-  const int64_t limit = options.peak_bytes != 0 ? options.peak_bytes : out->before.peak_bytes;
-  const bool above = out->before.peak_bytes > limit;
-  OrderScope scope = OrderScope::job;
-  make_steps(*job, measure, scope, plan);
-  int64_t asked = limit;
-  for (int tries = 0; tries < kPeakTries; ++tries) {
-    if (!order_programs(*job, asked, scope, plan) && scope == OrderScope::job) {
-      scope = OrderScope::rank;
-      make_steps(*job, measure, scope, plan);
-      order_programs(*job, asked, scope, plan);
+                 JobOrder* orders, Verdict* out) {
+  const PeakLimit limit(options.peak_bytes, out->before);
+  make_steps(*job, measure, OrderScope::job, orders);
+  int64_t asked = limit.bytes();
+  for (int tries = 1; tries <= kPeakTries; ++tries) {
+    order_or_part(*job, measure, asked, orders);
+    if (!isolated && std::ranges::all_of(orders->by_program, is_identity)) break;
+    SG_ASSIGN(Attempt tried, attempt(*job, *orders, measure, context.threads));
+    if (!tried.parted.empty() && orders->scope == OrderScope::rank) {
+      context.notes->warning("overlap", "ranks would not agree on their collectives: " + tried.parted);
+      break;
     }
-    if (!isolated && std::ranges::all_of(plan->orders, is_identity)) break;
-    Result<Attempt> tried = apply(*job, *plan, &measure);
-    if (!tried.ok() && tried.error().kind == ErrorKind::internal) return std::move(tried.error());
-    const std::string parted = tried.ok() ? disagreement(&tried->job, context.threads) : tried.error().message;
-    if (!parted.empty()) {
-      if (scope == OrderScope::rank) {
-        context.notes->warning("overlap", "ranks would not agree on their collectives: " + parted);
-        break;
-      }
-      scope = OrderScope::rank;
-      make_steps(*job, measure, scope, plan);
-      continue;
+    if (!tried.parted.empty()) {
+      make_steps(*job, measure, OrderScope::rank, orders);
+    } else if (const int64_t over = limit.bytes_over(tried.figures); over > 0) {
+      asked -= over * tries;  // packing costs something, and not always the same
+    } else if (limit.is_gain(tried.figures)) {
+      *job = std::move(tried.job);
+      out->after = tried.figures;
+      out->kept = true;
+      return ok_status();
+    } else {
+      break;
     }
-    const Figures& now = tried->figures;
-    const int64_t over = std::max(now.peak_bytes - std::max(limit, above ? out->before.peak_bytes : 0),
-                                  now.hinted_bytes - std::max(limit, out->before.hinted_bytes));
-    if (over > 0) {
-      asked -= over * (tries + 1);  // packing costs something, and not always the same
-      continue;
-    }
-    const bool reaches = above && now.peak_bytes <= limit;
-    if (now.makespan_us > out->before.makespan_us || (now.makespan_us == out->before.makespan_us && !reaches)) break;
-    *job = std::move(tried->job);
-    out->after = now;
-    out->kept = true;
-    return ok_status();
   }
   out->why = "no order was found that is shorter than " + human_us(out->before.makespan_us) + " on " + options.machine +
-             " within " + human_bytes(static_cast<double>(limit));
+             " within " + human_bytes(static_cast<double>(limit.bytes()));
   return ok_status();
 }
 
@@ -223,53 +181,53 @@ void set_non_blocking(Graph* graph, NodeId n, bool value) {
   graph->set_args(n, std::move(args));
 }
 
-Status run_reference(Job* job, const OverlapOptions& options, PassContext& context, Plan* plan, Outcome* out) {
-  std::vector<Error>* refused = context.best_effort ? &plan->refused : nullptr;
+Status run_reference(Job* job, const OverlapOptions& options, PassContext& context, JobOrder* orders, Verdict* out) {
+  std::vector<Error>* refused = context.best_effort ? &orders->refused : nullptr;
   for (auto& program : job->programs) {
-    plan->own.push_back(std::make_unique<Precedence>(*program, program->graph, OrderScope::job));
-    SG_ASSIGN(ReferenceOrder reference, reference_order(*program, *plan->own.back(), refused));
-    plan->orders.push_back(reference.order);
-    plan->references.push_back(std::move(reference));
+    orders->own.push_back(std::make_unique<Precedence>(*program, program->graph, OrderScope::job));
+    SG_ASSIGN(ReferenceOrder reference, reference_order(*program, *orders->own.back(), refused));
+    orders->by_program.push_back(reference.order);
+    orders->references.push_back(std::move(reference));
   }
-  SG_ASSIGN(Attempt tried, apply(*job, *plan, nullptr));
+  SG_ASSIGN(Job next, reordered(*job, *orders));
   if (options.dense_fsdp) {
-    SG_ASSIGN(plan->dense, schedule_dense(&tried.job, refused));
+    SG_ASSIGN(orders->dense, schedule_dense(&next, refused));
   }
-  if (const std::string parted = disagreement(&tried.job, context.threads); !parted.empty()) {
+  if (const std::string parted = disagreement(&next, context.threads); !parted.empty()) {
     context.notes->warning("overlap", "ranks would not agree on their collectives: " + parted);
     out->why = "ranks would not agree on their collectives";
     return ok_status();
   }
   for (size_t p = 0; p < job->programs.size(); ++p) {
-    Graph& graph = tried.job.programs[p]->graph;
-    for (const auto& [place, value] : plan->references[p].copies)
-      set_non_blocking(&graph, plan->precedence(p).node(place), value);
-    for (uint32_t place : plan->references[p].exchange_waits) {
-      NodeMeta meta = graph.meta(plan->precedence(p).node(place));
+    Graph& graph = next.programs[p]->graph;
+    for (const auto& [place, value] : orders->references[p].copies)
+      set_non_blocking(&graph, orders->precedence(p).node(place), value);
+    for (uint32_t place : orders->references[p].exchange_waits) {
+      NodeMeta meta = graph.meta(orders->precedence(p).node(place));
       meta.ep_step = EpStep::token_exchange_wait;
-      graph.set_meta(plan->precedence(p).node(place), std::move(meta));
+      graph.set_meta(orders->precedence(p).node(place), std::move(meta));
     }
   }
-  *job = std::move(tried.job);
+  *job = std::move(next);
   out->kept = true;
   return ok_status();
 }
 
 // --- what is said ---
 
-size_t moved_nodes(const Plan& plan) {
+size_t moved_nodes(const JobOrder& orders) {
   size_t most = 0;
-  for (const Order& order : plan.orders) {
+  for (const Order& order : orders.by_program) {
     const std::vector<bool> stays = staying(order);
     most = std::max(most, static_cast<size_t>(std::count(stays.begin(), stays.end(), false)));
   }
   return most;
 }
 
-size_t regions_of(const Plan& plan) {
-  if (plan.references.empty()) return 0;
+size_t regions_of(const JobOrder& orders) {
+  if (orders.references.empty()) return 0;
   return static_cast<size_t>(
-      std::ranges::count_if(plan.references[0].regions, [](const RegionPhases& r) { return r.skipped.empty(); }));
+      std::ranges::count_if(orders.references[0].regions, [](const RegionPhases& r) { return r.skipped.empty(); }));
 }
 
 std::string figures_text(const Figures& before, const Figures& after) {
@@ -278,15 +236,15 @@ std::string figures_text(const Figures& before, const Figures& after) {
          human_bytes(static_cast<double>(after.peak_bytes));
 }
 
-std::string summary_of(const OverlapOptions& options, const Plan& plan, const Outcome& out, size_t moved) {
+std::string summary_of(const OverlapOptions& options, const JobOrder& orders, const Verdict& out, size_t moved) {
   if (!out.kept) return "unchanged, nothing to gain: " + out.why;
   std::string text = plural(moved, "node") + " moved";
   if (options.strategy == OverlapStrategy::reference) {
-    const size_t regions = regions_of(plan);
+    const size_t regions = regions_of(orders);
     text = regions == 0 ? "nothing to order: no chunked region has token exchanges"
                         : text + " in " + plural(regions, "region");
-    if (!plan.dense.empty())
-      text = (regions == 0 ? std::string() : text + ", ") + plural(plan.dense.size(), "collective") +
+    if (!orders.dense.empty())
+      text = (regions == 0 ? std::string() : text + ", ") + plural(orders.dense.size(), "collective") +
              " launched in dense compute";
   }
   return out.measured ? text + ", " + figures_text(out.before, out.after) + " on " + options.machine : text;
@@ -324,8 +282,8 @@ void write_moves(JsonWriter* json, const MoveReport& report, std::string* text) 
     *text += "and " + plural(report.moved - report.lines.size(), "node") + " that compute\n";
 }
 
-void explain_change(const Job& before, const Job& after, const OverlapOptions& options, const Plan& plan,
-                    const Outcome& out, Change* change) {
+void explain_change(const Job& before, const Job& after, const OverlapOptions& options, const JobOrder& orders,
+                    const Verdict& out, Change* change) {
   JsonWriter json;
   json.begin_object().key("strategy").string(options.strategy == OverlapStrategy::model ? "model" : "reference");
   json.key("kept").boolean(out.kept);
@@ -334,15 +292,17 @@ void explain_change(const Job& before, const Job& after, const OverlapOptions& o
     json.key("makespan_us").begin_array().floating(out.before.makespan_us).floating(out.after.makespan_us).end_array();
     json.key("peak_bytes").begin_array().integer(out.before.peak_bytes).integer(out.after.peak_bytes).end_array();
   }
-  const bool reference = !plan.references.empty();
-  write_regions(&json, reference ? plan.references[0].regions : region_phases(after.programs[0]->graph), &change->plan);
-  if (!plan.dense.empty()) {
+  const bool reference = !orders.references.empty();
+  write_regions(&json, reference ? orders.references[0].regions : region_phases(after.programs[0]->graph),
+                &change->plan);
+  if (!orders.dense.empty()) {
     json.key("dense").begin_array();
-    for (const DenseMove& m : plan.dense) json.string(m.what), change->plan += m.what + "\n";
+    for (const DenseMove& m : orders.dense) json.string(m.what), change->plan += m.what + "\n";
     json.end_array();
   }
   if (out.kept)
-    write_moves(&json, report_moves(before, *before.programs[0], plan.precedence(0), plan.costs(0), plan.orders[0]),
+    write_moves(&json,
+                report_moves(before, *before.programs[0], orders.precedence(0), orders.costs(0), orders.by_program[0]),
                 &change->plan);
   change->plan_json += json.end_object().take();
 }
@@ -351,12 +311,10 @@ void explain_change(const Job& before, const Job& after, const OverlapOptions& o
 
 Result<Change> overlap(Job* job, const OverlapOptions& options, PassContext& context) {
   Job next(*job);
-  PassContext quiet = context;
-  quiet.explain = false;
-  SG_ASSIGN(const Change isolated, isolate(&next, options.isolate, quiet));
-  const bool was_isolated = !isolated.summary.starts_with("nothing");
+  const Isolation isolation = isolate_traffic(&next, options.isolate);
+  const bool was_isolated = !isolation.moves.empty();
 
-  Outcome out;
+  Verdict out;
   const bool model = options.strategy == OverlapStrategy::model;
   Result<Measure> measure = Measure::make(next, options);
   if (!measure.ok() && (measure.error().kind == ErrorKind::usage || measure.error().kind == ErrorKind::unreadable))
@@ -374,11 +332,11 @@ Result<Change> overlap(Job* job, const OverlapOptions& options, PassContext& con
   }
   std::optional<Job> before;  // isolated, but in its own order
   if (context.explain) before.emplace(next);
-  Plan plan;
+  JobOrder orders;
   if (model) {
-    SG_TRY(run_model(&next, was_isolated, options, context, *measure, &plan, &out));
+    SG_TRY(run_model(&next, was_isolated, options, context, *measure, &orders, &out));
   } else {
-    SG_TRY(run_reference(&next, options, context, &plan, &out));
+    SG_TRY(run_reference(&next, options, context, &orders, &out));
   }
   if (out.kept && out.measured && !model) {
     SG_ASSIGN(out.after, measure->figures(next));
@@ -389,12 +347,12 @@ Result<Change> overlap(Job* job, const OverlapOptions& options, PassContext& con
                                           human_bytes(static_cast<double>(options.peak_bytes)) + ": the peak is " +
                                           human_bytes(static_cast<double>(out.after.peak_bytes)) +
                                           "; sg-remat --peak lowers it by computing again");
-  for (const Error& error : plan.refused) context.notes->warning("overlap", error.where.path + ": " + error.message);
-  const size_t moved = out.kept ? moved_nodes(plan) : 0;
+  for (const Error& error : orders.refused) context.notes->warning("overlap", error.where.path + ": " + error.message);
+  const size_t moved = out.kept ? moved_nodes(orders) : 0;
   change.summary =
-      (out.kept && was_isolated ? isolated.summary + "; " : std::string()) + summary_of(options, plan, out, moved);
-  if (context.explain) explain_change(*before, out.kept ? next : *before, options, plan, out, &change);
-  change.changed = out.kept && (model || moved + plan.dense.size() + regions_of(plan) > 0 || was_isolated);
+      (out.kept && was_isolated ? isolation.summary + "; " : std::string()) + summary_of(options, orders, out, moved);
+  if (context.explain) explain_change(*before, out.kept ? next : *before, options, orders, out, &change);
+  change.changed = out.kept && (model || moved + orders.dense.size() + regions_of(orders) > 0 || was_isolated);
   if (out.kept) *job = std::move(next);
   return change;
 }

@@ -16,6 +16,23 @@
 
 namespace sg::overlap_parts {
 
+// --- communicators of their own ---
+
+// Traffic that has a group family of its own now.
+struct GroupMove {
+  GroupId from, to;
+  size_t count = 0;  // collectives, of the program that has most
+  bool gathers = false;
+};
+struct Isolation {
+  size_t roles = 0;  // nodes that a role was stored with
+  std::vector<GroupMove> moves;
+  std::string summary;  // of the moves
+};
+Isolation isolate_traffic(Job* job, const IsolateOptions& options);
+
+// --- orders ---
+
 // An order of a graph's nodes: their places in the schedule that the graph has.
 using Order = std::vector<uint32_t>;
 

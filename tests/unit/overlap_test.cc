@@ -315,6 +315,25 @@ TEST_CASE("programs that differ follow one order of launches") {
   REQUIRE_FALSE(notes.has_errors());
 }
 
+TEST_CASE("exchanges that all programs have are counted once") {
+  const char* kProgram = R"(
+  input %x : f32[4, 4]
+  forward -
+    %a = _c10d_functional.all_reduce(%x, "sum", @g)
+    %aw = _c10d_functional.wait_tensor(%a)
+    %b = _c10d_functional.all_to_all_single(%aw, [2, 2], [2, 2], @g)
+    %bw = _c10d_functional.wait_tensor(%b)
+  output %bw
+)";
+  Job job = parse(std::string("sg 1.0 job \"two\" world 2\ngroup @g [0 1]\ngraph rank 0") + kProgram + "graph rank 1" +
+                  kProgram);
+  Diagnostics notes;
+  PassContext context{&notes};
+  Result<Change> change = isolate(&job, {}, context);
+  REQUIRE(change.ok());
+  CHECK(change->summary == "1 exchange of @g now on @g:1, priority 1");
+}
+
 TEST_CASE("random jobs are valid behind it") {
   size_t changed = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
