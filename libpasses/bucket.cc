@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "libgraph/expr/assume.h"
+#include "libgraph/group_name.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/op.h"
@@ -20,7 +21,8 @@ namespace {
 
 using namespace bucket_parts;
 
-struct Outcome {
+// What was done to the job.
+struct Tally {
   size_t roles = 0, gone = 0, moved = 0;
   int64_t prefetch = 0;
 };
@@ -46,7 +48,7 @@ int64_t most_live(const Job& job) {
 }
 
 // The deepest prefetch that the limit allows. More than there are buckets is as good as all.
-Status place(Job* job, size_t buckets, const BucketOptions& options, Outcome* out) {
+Status place(Job* job, size_t buckets, const BucketOptions& options, Tally* out) {
   const int64_t most = std::max<int64_t>(BucketOptions::kMaxPrefetch, static_cast<int64_t>(buckets));
   out->prefetch = options.prefetch < 0 ? BucketOptions::kMaxPrefetch : std::min(options.prefetch, most);
   if (options.peak_bytes == 0) {
@@ -69,62 +71,33 @@ Status place(Job* job, size_t buckets, const BucketOptions& options, Outcome* ou
                "use smaller buckets (--plan by-size:SIZE), or sg-remat before"};
 }
 
-Status apply(Job* job, const Members& members, const Plan& plan, const BucketOptions& options, Outcome* out) {
+Status carry_out(Job* job, const Members& members, const Plan& plan, const BucketOptions& options, Tally* out) {
   out->gone = merge_buckets(job, members, plan);
-  return place(job, plan.size(), options, out);
+  return place(job, plan.buckets.size(), options, out);
 }
 
 // --- gathered once instead of twice ---
 
-// The largest parameter of the backward's first gather that the forward has gathered too stays from there, and is not
-// gathered again. The plan for it; empty where there is none.
-Plan with_one_kept(const Members& members, const Plan& plan) {
-  const auto bucket_of_twin = [&](const Member& again) {
-    return std::ranges::find_if(plan, [&](const Bucket& b) {
-      return std::ranges::any_of(b.members, [&](size_t i) {
-        const Member& m = members.list[i];
-        return m.direction == BucketDirection::forward && m.group == again.group && m.call == again.twin;
-      });
-    });
-  };
-  const auto first = std::ranges::find_if(plan, [&](const Bucket& b) {
-    const Member& m = members.list[b.members[0]];
-    return m.kind == Kind::gather && m.direction == BucketDirection::backward;
-  });
-  if (first == plan.end()) return {};
-  std::optional<size_t> largest;
-  for (size_t m : first->members)
-    if (const Member& again = members.list[m]; again.twin != Member::kNone && bucket_of_twin(again) != plan.end())
-      if (!largest || members.list[*largest].whole_bytes() < again.whole_bytes()) largest = m;
-  if (!largest) return {};
-  Plan out = plan;
-  const auto at = [&](auto bucket) { return static_cast<size_t>(bucket - plan.begin()); };
-  out[at(bucket_of_twin(members.list[*largest]))].members.push_back(*largest);
-  std::erase(out[at(first)].members, *largest);
-  if (out[at(first)].members.empty()) out.erase(out.begin() + (first - plan.begin()));
-  return out;
-}
-
 // What is launched where the backward begins lives beside the loss anyway: where the peak does not rise, it need not be
 // gathered again.
 Status leave_out_regathers(const Job& job, const Members& members, const BucketOptions& options, Plan* plan,
-                           Job* placed, Outcome* outcome) {
+                           Job* placed, Tally* done) {
   constexpr int kMostTries = 4;
-  if (outcome->prefetch == 0) return ok_status();
+  if (done->prefetch == 0) return ok_status();
   int64_t peak = -1;
-  const size_t least = plan->size() - std::min(plan->size(), static_cast<size_t>(outcome->prefetch));
-  for (int tries = 0; tries < kMostTries && plan->size() > least; ++tries) {
-    Plan fewer = with_one_kept(members, *plan);
-    if (fewer.empty()) break;
+  const size_t least = plan->buckets.size() - std::min(plan->buckets.size(), static_cast<size_t>(done->prefetch));
+  for (int tries = 0; tries < kMostTries && plan->buckets.size() > least; ++tries) {
+    std::optional<Plan> fewer = with_one_kept(members, *plan);
+    if (!fewer) break;
     if (peak < 0) peak = most_live(*placed);
     Job tried(job);
-    Outcome now{outcome->roles, 0, 0, 0};
+    Tally now{done->roles, 0, 0, 0};
     BucketOptions as_placed = options;
-    as_placed.prefetch = outcome->prefetch, as_placed.peak_bytes = 0;
-    SG_TRY(apply(&tried, members, fewer, as_placed, &now));
+    as_placed.prefetch = done->prefetch, as_placed.peak_bytes = 0;
+    SG_TRY(carry_out(&tried, members, *fewer, as_placed, &now));
     const int64_t with = most_live(tried);
     if (with > peak || (options.peak_bytes != 0 && planned_peak(tried) > options.peak_bytes)) break;
-    *plan = std::move(fewer), *placed = std::move(tried), *outcome = now, peak = with;
+    *plan = std::move(*fewer), *placed = std::move(tried), *done = now, peak = with;
   }
   return ok_status();
 }
@@ -147,19 +120,19 @@ Result<Plan> choose_plan(const Job& job, const Members& members, const BucketOpt
   for (int64_t size : kSizes)
     candidates.emplace_back("by-size:" + human_bytes(static_cast<double>(size)), plan_by_size(members, size));
   double best = 0;
-  Plan chosen;
+  std::optional<Plan> chosen;
   for (auto& [name, plan] : candidates) {
     Job tried(job);
-    Outcome outcome;
-    if (Status applied = apply(&tried, members, plan, options, &outcome); !applied.ok()) {
-      if (chosen.empty() && &plan == &candidates.back().second) return std::move(applied.error());
+    Tally done;
+    if (Status applied = carry_out(&tried, members, plan, options, &done); !applied.ok()) {
+      if (!chosen && &plan == &candidates.back().second) return std::move(applied.error());
       continue;
     }
     SG_ASSIGN(const double us, simulated_us(tried, options.machine));
-    if (!chosen.empty() && us >= best) continue;
+    if (chosen && us >= best) continue;
     best = us, chosen = std::move(plan), *said = name + " on " + options.machine;
   }
-  return chosen;
+  return std::move(*chosen);
 }
 
 Result<Plan> make_plan(const Job& job, const Members& members, const BucketOptions& options, std::string* said) {
@@ -174,10 +147,10 @@ Result<Plan> make_plan(const Job& job, const Members& members, const BucketOptio
 
 // --- what is said ---
 
-std::string line_of(const Job& job, const Members& members, const Bucket& bucket) {
+std::string line_of(const Job& job, const Members& members, const Plan& plan, const Bucket& bucket) {
   const Member& first = members.list[bucket.members[0]];
   int64_t bytes = 0;
-  std::vector<std::string> types, modules(bucket.modules);
+  std::vector<std::string> types, modules = plan.modules(bucket);
   for (size_t m : bucket.members) {
     const bool again = std::ranges::any_of(bucket.members, [&](size_t other) {
       return members.list[m].twin == members.list[other].call && other != m && members.list[m].twin != Member::kNone;
@@ -187,21 +160,21 @@ std::string line_of(const Job& job, const Members& members, const Bucket& bucket
     const std::string type(dtype_name(members.list[m].dtype));
     if (std::ranges::find(types, type) == types.end()) types.push_back(type);
   }
-  const std::string kind = first.kind == Kind::gather    ? "gather"
-                           : first.kind == Kind::scatter ? "reduce_scatter"
-                                                         : "all_reduce";
+  const std::string kind = first.kind == MemberKind::gather    ? "gather"
+                           : first.kind == MemberKind::scatter ? "reduce_scatter"
+                                                               : "all_reduce";
   std::string out = plural(bucket.members.size(), kind) +
                     (first.direction == BucketDirection::forward ? ", forward, " : ", backward, ") +
                     human_bytes(static_cast<double>(bytes)) + " of ";
   for (size_t i = 0; i < types.size(); ++i) out += (i ? " and " : "") + types[i];
-  out += " on " + std::string(job.pool->strings[job.groups[first.group].axis]) + ": ";
+  out += " on " + group_name(job, GroupId(first.group)) + ": ";
   for (size_t i = 0; i < modules.size(); ++i) out += (i ? " " : "") + modules[i];
   return out;
 }
 
 std::vector<std::string> lines_of(const Job& job, const Members& members, const Plan& plan) {
   std::vector<std::string> out;
-  for (const Bucket& bucket : plan) out.push_back(line_of(job, members, bucket));
+  for (const Bucket& bucket : plan.buckets) out.push_back(line_of(job, members, plan, bucket));
   out.insert(out.end(), members.left.begin(), members.left.end());
   return out;
 }
@@ -226,26 +199,25 @@ std::string idle_reason(const Job& job) {
   return out;
 }
 
-std::string summary_of(const Job& job, const Members& members, const Plan& plan, const Outcome& outcome,
+std::string summary_of(const Job& job, const Members& members, const Plan& plan, const Tally& done,
                        const std::string& said) {
-  if (members.list.empty() && outcome.moved == 0)
+  if (members.list.empty() && done.moved == 0)
     return members.bucketed != 0
                ? "nothing to bucket: what gathers parameters and reduces gradients is in buckets already (" +
                      std::to_string(members.bucketed) + ")"
                : "nothing to bucket: " + (members.left.empty() ? idle_reason(job) : members.left[0]);
   std::string out = members.list.empty()
                         ? plural(members.bucketed, "bucket")
-                        : plural(members.list.size(), "collective") + " -> " + plural(plan.size(), "bucket");
+                        : plural(members.list.size(), "collective") + " -> " + plural(plan.buckets.size(), "bucket");
   if (!said.empty()) out += " (" + said + ")";
-  return out +
-         (outcome.prefetch == 0 ? std::string(", no prefetch") : ", prefetch " + std::to_string(outcome.prefetch));
+  return out + (done.prefetch == 0 ? std::string(", no prefetch") : ", prefetch " + std::to_string(done.prefetch));
 }
 
-std::string json_of(const Members& members, const Plan& plan, const Outcome& outcome,
+std::string json_of(const Members& members, const Plan& plan, const Tally& done,
                     const std::vector<std::string>& lines) {
   JsonWriter json;
-  json.begin_object().key("collectives").natural(members.list.size()).key("buckets").natural(plan.size());
-  json.key("prefetch").integer(outcome.prefetch).key("decisions").begin_array();
+  json.begin_object().key("collectives").natural(members.list.size()).key("buckets").natural(plan.buckets.size());
+  json.key("prefetch").integer(done.prefetch).key("decisions").begin_array();
   for (const std::string& line : lines) json.string(line);
   json.end_array().end_object();
   return json.take();
@@ -308,16 +280,16 @@ Result<Change> run_bucket(Job* job, const PassOptions& options, PassContext& con
 
 Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& context) {
   Job next(*job);
-  Outcome outcome;
+  Tally done;
   for (auto& program : next.programs)
-    outcome.roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
+    done.roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
   const Members members = find_members(next);
   std::string said;
   SG_ASSIGN(Plan plan, make_plan(next, members, options, &said));
   std::optional<Job> before;
-  if (context.explain || !with_one_kept(members, plan).empty()) before.emplace(next);
-  SG_TRY(apply(&next, members, plan, options, &outcome));
-  if (before) SG_TRY(leave_out_regathers(*before, members, options, &plan, &next, &outcome));
+  if (context.explain || with_one_kept(members, plan)) before.emplace(next);
+  SG_TRY(carry_out(&next, members, plan, options, &done));
+  if (before) SG_TRY(leave_out_regathers(*before, members, options, &plan, &next, &done));
   const std::vector<std::string> lines =
       context.explain ? lines_of(*before, members, plan) : std::vector<std::string>();
   Change change;
@@ -327,10 +299,10 @@ Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& conte
     return change;
   }
   *job = std::move(next);
-  change.changed = outcome.gone + outcome.moved + outcome.roles > 0;
-  change.summary = summary_of(*job, members, plan, outcome, said);
+  change.changed = done.gone + done.moved + done.roles > 0;
+  change.summary = summary_of(*job, members, plan, done, said);
   for (const std::string& line : lines) change.plan += line + "\n";
-  if (context.explain) change.plan_json = json_of(members, plan, outcome, lines);
+  if (context.explain) change.plan_json = json_of(members, plan, done, lines);
   return change;
 }
 

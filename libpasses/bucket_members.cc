@@ -17,9 +17,9 @@ struct Found {
 };
 using CallId = std::pair<uint32_t, uint32_t>;  // group, call
 
-Kind kind_of(std::string_view op) {
-  if (op.find(".all_gather") != op.npos) return Kind::gather;
-  return op.find(".reduce_scatter") != op.npos ? Kind::scatter : Kind::reduce;
+MemberKind kind_of(std::string_view op) {
+  if (op.find(".all_gather") != op.npos) return MemberKind::gather;
+  return op.find(".reduce_scatter") != op.npos ? MemberKind::scatter : MemberKind::reduce;
 }
 
 // One program's chains as members; with what is left out, and why.
@@ -33,26 +33,34 @@ class Finder {
         numbers_(graph_, alias_, true),
         program_(program) {}
 
+  // Why others are left alone goes to `out`, and how many are in buckets.
   std::map<CallId, Found> find(Members* out) {
+    size_t bucketed = 0;
     const std::map<NodeId, CallId> calls = number_calls();
     std::map<CallId, Found> found;
     const CollectiveRoles roles(program_, graph_);
     for (const CollectiveChain& chain : roles.chains()) {
       const CollectiveInfo& info = graph_.meta(chain.launch).collective;
       if (info.bucket != -1 || info.direction != BucketDirection::none) {
-        ++out->bucketed;
+        ++bucketed;
         continue;
       }
       Found f;
       const CallId id = calls.at(chain.launch);
       const std::string why = examine(chain, id, &f);
       if (why.empty()) found.emplace(id, std::move(f)).first->second.member.twin = twin_of(chain, id, calls, found);
-      else out->left.push_back("%" + std::string(graph_.label(chain.launch)) + " stays alone: " + why);
+      else leave(out, "%" + std::string(graph_.label(chain.launch)) + " stays alone: " + why);
     }
+    out->bucketed = std::max(out->bucketed, bucketed);
     return found;
   }
 
  private:
+  // What programs have alike is said once.
+  static void leave(Members* out, std::string line) {
+    if (std::ranges::find(out->left, line) == out->left.end()) out->left.push_back(std::move(line));
+  }
+
   std::map<NodeId, CallId> number_calls() const {
     std::map<NodeId, CallId> out;
     std::map<uint32_t, uint32_t> count;
@@ -98,7 +106,7 @@ class Finder {
     m.dtype = type.dtype;
     m.depth = chain.depth;
     m.direction = node.phase == Phase::forward ? BucketDirection::forward : BucketDirection::backward;
-    if (m.kind != Kind::gather && node.args.size() > 1 && node.args[1].is(ArgKind::string))
+    if (m.kind != MemberKind::gather && node.args.size() > 1 && node.args[1].is(ArgKind::string))
       m.reduction = pool.strings[node.args[1].as_text()];
     if (!is_number(type) || !is_number(graph_.type(graph_.node(chain.wait).result(0))))
       return "its size is not a number";
@@ -106,10 +114,11 @@ class Finder {
     if (m.elements == 0) return "it is empty";
     m.ranks = ranks_of(id.first);
     if (m.ranks < 2) return "its group has one rank";
-    if (m.kind == Kind::scatter && (type.shape.empty() || *pool.exprs.constant_value(type.shape[0]) % m.ranks != 0))
+    if (m.kind == MemberKind::scatter &&
+        (type.shape.empty() || *pool.exprs.constant_value(type.shape[0]) % m.ranks != 0))
       return "its rows do not divide";
     const uint32_t memory = class_of(alias_, input);
-    if (m.kind != Kind::gather && memory != kNoClass &&
+    if (m.kind != MemberKind::gather && memory != kNoClass &&
         schedule_.is_written_after(memory, schedule_.position(chain.launch)))
       return "what it sends is written later";
     m.is_flat = is_contiguous(type);

@@ -15,11 +15,12 @@ namespace {
 // One program. Buckets are merged one after the other; facts about memory are those of the graph before the first.
 class Merger {
  public:
-  Merger(Program* program, const Members& members, const std::vector<Site>& sites)
+  Merger(Program* program, const Members& members, const Plan& plan, const std::vector<Site>& sites)
       : program_(*program),
         graph_(program->graph),
         pool_(graph_.pool()),
         members_(members),
+        plan_(plan),
         sites_(sites),
         alias_(*program, graph_),
         schedule_(graph_, alias_),
@@ -28,10 +29,10 @@ class Merger {
   void merge(const Bucket& bucket, int32_t id) {
     if (bucket.members.size() == 1) return mark(sites_[bucket.members[0]], info_of(bucket, id));
     const Member& first = members_.list[bucket.members[0]];
-    if (first.kind == Kind::gather && distinct(bucket).size() == 1) return share(bucket, id);
+    if (first.kind == MemberKind::gather && distinct(bucket).size() == 1) return share(bucket, id);
     Draft draft = begin(bucket, id);
-    if (first.kind == Kind::gather) merge_gathers(bucket, &draft);
-    else merge_reductions(bucket, first.kind == Kind::scatter ? first.ranks : 1, &draft);
+    if (first.kind == MemberKind::gather) merge_gathers(bucket, &draft);
+    else merge_reductions(bucket, first.kind == MemberKind::scatter ? first.ranks : 1, &draft);
     for (size_t m : bucket.members) retire(m, &draft);
   }
 
@@ -67,8 +68,9 @@ class Merger {
 
   CollectiveInfo info_of(const Bucket& bucket, int32_t id) const {
     const Member& m = members_.list[bucket.members[0]];
-    CollectiveInfo out{m.kind == Kind::gather ? CollectiveRole::unshard : CollectiveRole::reduce, m.direction, id, {}};
-    for (const std::string& module : bucket.modules) out.plan.push_back(pool_.str(module));
+    CollectiveInfo out{
+        m.kind == MemberKind::gather ? CollectiveRole::unshard : CollectiveRole::reduce, m.direction, id, {}};
+    for (const std::string& module : plan_.modules(bucket)) out.plan.push_back(pool_.str(module));
     return out;
   }
 
@@ -83,12 +85,8 @@ class Merger {
 
   // One parameter that several members gather: the first of them, for all, waited for where the first wait was.
   void share(const Bucket& bucket, int32_t id) {
-    size_t first = bucket.members[0];
-    NodeId wait = site(first).wait;
-    for (size_t m : bucket.members) {
-      if (graph_.before(site(m).launch, site(first).launch)) first = m;
-      if (graph_.before(site(m).wait, wait)) wait = site(m).wait;
-    }
+    const size_t first = first_launched(bucket);
+    const NodeId wait = first_wait(bucket);
     if (wait != site(first).wait) graph_.move_before(site(first).wait, wait);
     mark(site(first), info_of(bucket, id));
     Draft draft = begin(bucket, id);
@@ -98,20 +96,31 @@ class Merger {
   }
 
   const Site& site(size_t member) const { return sites_[member]; }
+  auto earlier(NodeId Site::*end) const {
+    return [this, end](size_t a, size_t b) { return graph_.before(site(a).*end, site(b).*end); };
+  }
+  size_t first_launched(const Bucket& bucket) const {
+    return *std::ranges::min_element(bucket.members, earlier(&Site::launch));
+  }
+  NodeId last_launch(const Bucket& bucket) const {
+    return site(*std::ranges::max_element(bucket.members, earlier(&Site::launch))).launch;
+  }
+  NodeId first_wait(const Bucket& bucket) const {
+    return site(*std::ranges::min_element(bucket.members, earlier(&Site::wait))).wait;
+  }
   ValueId input_of(size_t member) const { return graph_.node(site(member).launch).args[0].as_value(); }
   ValueId output_of(size_t member) const { return graph_.node(site(member).wait).result(0); }
 
   Draft begin(const Bucket& bucket, int32_t id) {
-    size_t first = bucket.members[0];
-    for (size_t m : bucket.members)
-      if (graph_.before(site(m).launch, site(first).launch)) first = m;
+    const size_t first = first_launched(bucket);
+    const std::vector<std::string> modules = plan_.modules(bucket);
     Draft out;
     out.name = "bucket" + std::to_string(id);
     out.sample = graph_.node(site(first).launch);
     out.device = graph_.type(input_of(first)).device;
     out.like.phase = out.sample.phase;
     out.like.source = out.sample.source;
-    out.like.module = bucket.modules.size() == 1 ? pool_.str(bucket.modules[0]) : out.sample.module;
+    out.like.module = modules.size() == 1 ? pool_.str(modules[0]) : out.sample.module;
     NodeMeta meta;
     meta.collective = info_of(bucket, id);
     out.like.meta = pool_.metas.intern(std::move(meta));
@@ -172,7 +181,7 @@ class Merger {
     if (graph_.type(source).device != graph_.type(input).device) return input;
     if (source.index >= known_values_) return source;
     const uint32_t memory = class_of(alias_, source);
-    const bool written = members_.list[member].kind != Kind::gather && memory != kNoClass &&
+    const bool written = members_.list[member].kind != MemberKind::gather && memory != kNoClass &&
                          schedule_.is_written_after(memory, schedule_.position(cast));
     return written ? input : source;
   }
@@ -186,12 +195,10 @@ class Merger {
   // --- gathers ---
 
   void merge_gathers(const Bucket& bucket, Draft* draft) {
-    NodeId launch = site(bucket.members[0]).launch, wait = site(bucket.members[0]).wait;
+    const NodeId launch = site(first_launched(bucket)).launch, wait = first_wait(bucket);
     DType dtype = members_.list[bucket.members[0]].dtype;
     int64_t largest = 1;
     for (size_t m : bucket.members) {
-      if (graph_.before(site(m).launch, launch)) launch = site(m).launch;
-      if (graph_.before(site(m).wait, wait)) wait = site(m).wait;
       if (dtype_bytes(members_.list[m].dtype) < dtype_bytes(dtype)) dtype = members_.list[m].dtype;
       largest = std::max<int64_t>(largest, dtype_bytes(members_.list[m].dtype));
     }
@@ -287,9 +294,7 @@ class Merger {
   // --- reductions ---
 
   void merge_reductions(const Bucket& bucket, int64_t parts, Draft* draft) {
-    NodeId launch = site(bucket.members[0]).launch;
-    for (size_t m : bucket.members)
-      if (graph_.before(launch, site(m).launch)) launch = site(m).launch;
+    const NodeId launch = last_launch(bucket);
     const DType dtype = members_.list[bucket.members[0]].dtype;
     ArgList gradients, shapes;
     std::vector<TypeId> types;
@@ -372,6 +377,7 @@ class Merger {
   Graph& graph_;
   Pool& pool_;
   const Members& members_;
+  const Plan& plan_;
   const std::vector<Site>& sites_;
   AliasAnalysis alias_;
   Schedule schedule_;
@@ -391,20 +397,20 @@ size_t merge_buckets(Job* job, const Members& members, const Plan& plan) {
   const int32_t base = first_free_number(*job);
   // Numbers go by the schedule; work goes from what others depend on: gathers of gathers last, reductions before
   // reductions first.
-  std::vector<size_t> order(plan.size());
+  std::vector<size_t> order(plan.buckets.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   auto rank = [&](size_t b) {
-    const Member& m = members.list[plan[b].members[0]];
-    return m.kind == Kind::gather ? static_cast<int64_t>(m.depth) : -1 - static_cast<int64_t>(m.depth);
+    const Member& m = members.list[plan.buckets[b].members[0]];
+    return m.kind == MemberKind::gather ? static_cast<int64_t>(m.depth) : -1 - static_cast<int64_t>(m.depth);
   };
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return rank(a) < rank(b); });
   size_t gone = 0;
   for (size_t p = 0; p < job->programs.size(); ++p) {
-    Merger merger(job->programs[p].get(), members, members.sites[p]);
-    for (size_t b : order) merger.merge(plan[b], base + static_cast<int32_t>(b));
+    Merger merger(job->programs[p].get(), members, plan, members.sites[p]);
+    for (size_t b : order) merger.merge(plan.buckets[b], base + static_cast<int32_t>(b));
     merger.renew_types();
   }
-  for (const Bucket& bucket : plan) gone += bucket.members.size() - 1;
+  for (const Bucket& bucket : plan.buckets) gone += bucket.members.size() - 1;
   return gone;
 }
 

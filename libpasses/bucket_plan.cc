@@ -12,10 +12,10 @@ namespace sg::bucket_parts {
 namespace {
 
 // What members of one bucket agree on. Gathers of several element types may share one, when their bytes lie in order.
-using Key = std::tuple<Kind, uint32_t, std::string, BucketDirection, uint32_t, DType, std::string>;
+using Key = std::tuple<MemberKind, uint32_t, std::string, BucketDirection, uint32_t, DType, std::string>;
 
 Key key_of(const Member& m, const std::string& part) {
-  const bool mixes = m.kind == Kind::gather && m.is_flat && !is_complex(m.dtype);
+  const bool mixes = m.kind == MemberKind::gather && m.is_flat && !is_complex(m.dtype);
   return {m.kind, m.group, m.reduction, m.direction, m.depth, mixes ? DType::none : m.dtype, part};
 }
 
@@ -28,27 +28,25 @@ class Builder {
   // The open bucket of a key, for a look before `add`; null = none.
   const Bucket* open(const Key& key) const {
     auto it = open_.find(key);
-    return it == open_.end() ? nullptr : &plan_[it->second];
+    return it == open_.end() ? nullptr : &plan_.buckets[it->second];
   }
   void close(const Key& key) { open_.erase(key); }
 
   void add(const Key& key, size_t member, bool holds_parts = false) {
     auto it = open_.find(key);
-    if (it != open_.end() && !holds_parts && holds_parameter(plan_[it->second], member))
+    if (it != open_.end() && !holds_parts && holds_parameter(plan_.buckets[it->second], member))
       open_.erase(it), it = open_.end();
-    if (it == open_.end()) it = open_.emplace(key, plan_.size()).first, plan_.emplace_back();
-    plan_[it->second].members.push_back(member);
+    if (it == open_.end()) it = open_.emplace(key, plan_.buckets.size()).first, plan_.buckets.emplace_back();
+    plan_.buckets[it->second].members.push_back(member);
   }
 
-  Plan take(const std::vector<std::string>* names = nullptr) {
-    for (Bucket& bucket : plan_) {
+  // `names`: by member; empty = each by the module of its parameter.
+  Plan take(std::vector<std::string> names = {}) {
+    for (Bucket& bucket : plan_.buckets)
       std::ranges::stable_sort(bucket.members, [&](size_t a, size_t b) { return packing(a) < packing(b); });
-      std::set<std::string> seen;
-      for (size_t m : bucket.members)
-        if (std::string name = names != nullptr ? (*names)[m] : std::string(parent_module(members_.list[m].name));
-            !name.empty() && seen.insert(name).second)
-          bucket.modules.push_back(name);
-    }
+    if (names.empty())
+      for (const Member& m : members_.list) names.emplace_back(parent_module(m.name));
+    plan_.module_of = std::move(names);
     return std::move(plan_);
   }
 
@@ -116,10 +114,49 @@ Result<std::vector<Line>> read_lines(const std::string& text, const std::string&
 
 }  // namespace
 
+std::vector<std::string> Plan::modules(const Bucket& bucket) const {
+  std::vector<std::string> out;
+  std::set<std::string_view> seen = {""};
+  for (size_t m : bucket.members)
+    if (seen.insert(module_of[m]).second) out.push_back(module_of[m]);
+  return out;
+}
+
+std::optional<Plan> with_one_kept(const Members& members, const Plan& plan) {
+  const auto first = std::ranges::find_if(plan.buckets, [&](const Bucket& b) {
+    const Member& m = members.list[b.members[0]];
+    return m.kind == MemberKind::gather && m.direction == BucketDirection::backward;
+  });
+  if (first == plan.buckets.end()) return std::nullopt;
+  const auto bucket_of_twin = [&](const Member& again) {
+    return std::ranges::find_if(plan.buckets, [&](const Bucket& b) {
+      return std::ranges::any_of(b.members, [&](size_t i) {
+        const Member& m = members.list[i];
+        return m.direction == BucketDirection::forward && m.group == again.group && m.call == again.twin;
+      });
+    });
+  };
+  std::optional<size_t> largest, keeper;  // member; bucket of the forward
+  for (size_t m : first->members) {
+    const Member& again = members.list[m];
+    if (again.twin == Member::kNone || (largest && members.list[*largest].whole_bytes() >= again.whole_bytes()))
+      continue;
+    if (const auto twin = bucket_of_twin(again); twin != plan.buckets.end())
+      largest = m, keeper = static_cast<size_t>(twin - plan.buckets.begin());
+  }
+  if (!largest) return std::nullopt;
+  Plan out = plan;
+  Bucket& relieved = out.buckets[static_cast<size_t>(first - plan.buckets.begin())];
+  out.buckets[*keeper].members.push_back(*largest);
+  std::erase(relieved.members, *largest);
+  if (relieved.members.empty()) out.buckets.erase(out.buckets.begin() + (first - plan.buckets.begin()));
+  return out;
+}
+
 Plan plan_per_block(const Members& members) {
   Builder builder(members);
   std::vector<std::string> names;
-  std::map<std::pair<Kind, BucketDirection>, std::string> last_block;  // by what runs in one order
+  std::map<std::pair<MemberKind, BucketDirection>, std::string> last_block;  // by what runs in one order
   for (size_t i = 0; i < members.list.size(); ++i) {
     const Member& m = members.list[i];
     const std::string block(numbered_module(m.name).layer);
@@ -127,9 +164,9 @@ Plan plan_per_block(const Members& members) {
     if (!block.empty()) last = block;
     names.push_back(block.empty() ? std::string(parent_module(m.name)) : block);
     // Outside of blocks a head's gradients may come chunk by chunk: each is reduced when it is there.
-    builder.add(key_of(m, block.empty() ? "behind " + last : block), i, !block.empty() && m.kind != Kind::gather);
+    builder.add(key_of(m, block.empty() ? "behind " + last : block), i, !block.empty() && m.kind != MemberKind::gather);
   }
-  return builder.take(&names);
+  return builder.take(std::move(names));
 }
 
 Result<Plan> plan_per_module(const Members& members, const std::string& text, const std::string& file) {

@@ -6,6 +6,7 @@
 #include "libgraph/infer/infer.h"
 #include "libgraph/op.h"
 #include "libgraph/verify/verify.h"
+#include "libpasses/bucket_parts.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 
@@ -94,6 +95,56 @@ TEST_CASE("a collective that ranks do not share stays alone") {
   auto change = run(&job);
   REQUIRE(change.ok());
   CHECK(launches(job.programs[0]->graph) == 3);  // the block of the other parameter is merged
+  CHECK(findings(job) == 0);
+}
+
+TEST_CASE("what several programs have alike is counted once") {
+  Job job = two_programs(3);
+  REQUIRE(run(&job).ok());
+  const auto again = run(&job);
+  REQUIRE(again.ok());
+  CHECK(again->summary == "nothing to bucket: what gathers parameters and reduces gradients is in buckets already (3)");
+}
+
+TEST_CASE("a bucket is known by the modules of what it still gathers") {
+  Job job = inferred_programs(R"(graph rank *
+  param %n : f32[2, 4] "norm.weight"
+  param %h : f32[8, 4] "head.weight"
+  forward -
+    %gn = _c10d_functional.all_gather_into_tensor(%n, 2, @g)
+    %N = _c10d_functional.wait_tensor(%gn)
+    %gh = _c10d_functional.all_gather_into_tensor(%h, 2, @g)
+    %H = _c10d_functional.wait_tensor(%gh)
+    %m = aten.mm(%H, %N)
+  backward -
+    %gn2 = _c10d_functional.all_gather_into_tensor(%n, 2, @g)
+    %N2 = _c10d_functional.wait_tensor(%gn2)
+    %gh2 = _c10d_functional.all_gather_into_tensor(%h, 2, @g)
+    %H2 = _c10d_functional.wait_tensor(%gh2)
+    %b = aten.mm(%H2, %N2)
+  output %m
+  output %b
+)");
+  using namespace bucket_parts;
+  const Members members = find_members(job);
+  const Plan plan = plan_per_block(members);
+  const std::vector<std::string> both = {"norm", "head"};
+  REQUIRE(plan.buckets.size() == 2);
+  CHECK(plan.modules(plan.buckets[1]) == both);
+  const std::optional<Plan> kept = with_one_kept(members, plan);  // the head stays from the forward
+  REQUIRE(kept);
+  REQUIRE(kept->buckets.size() == 2);
+  CHECK(kept->modules(kept->buckets[0]) == both);
+  CHECK(kept->modules(kept->buckets[1]) == std::vector<std::string>{"norm"});
+  merge_buckets(&job, members, *kept);
+  const Graph& graph = job.programs[0]->graph;
+  std::vector<std::vector<std::string>> named;
+  for (NodeId n : graph.nodes())
+    if (graph.op_info(n)->has(kCollective)) {
+      named.emplace_back();
+      for (StrId module : graph.meta(n).collective.plan) named.back().emplace_back(job.pool->strings[module]);
+    }
+  CHECK(named == std::vector<std::vector<std::string>>{both, {"norm"}});
   CHECK(findings(job) == 0);
 }
 
