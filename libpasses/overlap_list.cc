@@ -50,7 +50,7 @@ void ListScheduler::prepare_turns() {
     for (const StepOp& op : step_.costs.ops(n)) {
       launches |= op.kind == StepOp::Kind::launch;
       holds |= op.hold_count != 0;
-      works |= op.kind != StepOp::Kind::launch && op.kind != StepOp::Kind::wait && op.kind != StepOp::Kind::nothing;
+      works |= op.kind != StepOp::Kind::launch && op.kind != StepOp::Kind::wait;
       own_us_[place] += op.us;
       if (op.kind == StepOp::Kind::launch) longest_launch_us_ = std::max(longest_launch_us_, op.us);
     }

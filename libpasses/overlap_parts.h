@@ -11,7 +11,7 @@
 
 #include "libgraph/order.h"
 #include "libgraph/plan/liveness.h"
-#include "libgraph/sim/step_costs.h"
+#include "libgraph/sim/step_clock.h"
 #include "libpasses/overlap.h"
 
 namespace sg::overlap_parts {

@@ -1,35 +1,12 @@
 #include "libgraph/sim/simulate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
-#include <set>
 
 #include "libgraph/sim/rank.h"
 
 namespace sg {
 namespace {
-
-// Of a communicator: its ranks, and the hosts they are on.
-struct Extent {
-  double ranks = 1, nodes = 1;
-};
-
-Extent extent_of(const Job& job, const GroupPart* part, const SimOptions& options) {
-  if (!part) return {};
-  Extent e;
-  e.ranks = static_cast<double>(part->ranks.size());
-  double per_node = std::max(1.0, options.machine.network.ranks_per_node);
-  if (options.ranks != 0 && part->ranks.size() == job.world) {
-    e.ranks = options.ranks;
-    e.nodes = std::ceil(e.ranks / per_node);
-    return e;
-  }
-  std::set<uint64_t> hosts;
-  for (uint32_t r : part->ranks) hosts.insert(static_cast<uint64_t>(r / per_node));
-  e.nodes = static_cast<double>(hosts.size());
-  return e;
-}
 
 class Simulator {
  public:
@@ -59,11 +36,9 @@ class Simulator {
     const Program& program = *job_.programs[p];
     ranks_.push_back(std::make_unique<SimRank>(job_, program, values, options_));
     peers_.emplace_back(job_.groups.size() + 1);
-    extents_.emplace_back(job_.groups.size() + 1);
     peers_[p].back() = {p};
     for (size_t g = 0; g < job_.groups.size(); ++g) {
       const GroupPart* part = job_.groups[g].part_of(program.ranks.empty() ? 0 : program.ranks[0]);
-      extents_[p][g] = extent_of(job_, part, options_);
       for (size_t q = 0; q < job_.programs.size(); ++q)
         if (q == p || (part && shares_rank(*job_.programs[q], *part))) peers_[p][g].push_back(q);
     }
@@ -95,9 +70,7 @@ class Simulator {
       if (peer.launched(g) <= k || peer.settled(g) < k) return false;
       const SimLaunch& launch = peer.launch(g, k);
       begin = std::max({begin, launch.ready_us, k == 0 ? 0 : peer.launch(g, k - 1).end_us});
-      const Extent& e = extents_[q][g];
-      length =
-          std::max(length, collective_time_us(options_.machine.network, launch.kind, launch.bytes, e.ranks, e.nodes));
+      length = std::max(length, launch.us);
     }
     ranks_[p]->settle(g, begin, begin + length);
     return true;
@@ -107,7 +80,6 @@ class Simulator {
   const SimOptions& options_;
   std::vector<std::unique_ptr<SimRank>> ranks_;
   std::vector<std::vector<std::vector<size_t>>> peers_;  // [program][group]: programs of the same communicator
-  std::vector<std::vector<Extent>> extents_;             // [program][group]
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 // Streams   One for compute, one a communicator, one each way to the host. A stream runs in the order of launches. A
 //           collective or copy begins behind all compute that was launched before it, as in PyTorch; its wait holds
 //           compute.
-// Bodies    of sg.call run inline.
+// Bodies    of sg.call run inline, behind all that the call takes (step_costs.h).
 // Time      The makespan is compute + what compute waited for: collectives by kind ("exposed"), copies, the host's
 //           launches and syncs, and the tail after the last kernel. The parts add up to the makespan.
 // Exact     for what it models, deterministic, linear in the nodes.

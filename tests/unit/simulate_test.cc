@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "libgraph/sim/report.h"
+#include "libgraph/sim/step_clock.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 
@@ -124,6 +125,110 @@ TEST_CASE("copies to and from the host run beside compute until somebody needs t
   CHECK(t.copy_us == Approx(22 + 22));
 }
 
+namespace {
+
+// By `simulate`; by the clock it is the same.
+double makespan(std::string_view body) {
+  const ProgramTimeline t = timeline(body, toy());
+  Job job = parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ngroup @h [0 1]\ndevice cuda:0\n\n" + std::string(body));
+  Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), Assumption());
+  REQUIRE(values.ok());
+  const SimOptions options{toy()};
+  const StepCosts costs(job, *job.programs[0], (*values)[0], options);
+  StepClock clock(costs);
+  for (NodeId n : job.programs[0]->graph.nodes()) clock.play(n);
+  CHECK(clock.makespan_us() == t.makespan_us);
+  return t.makespan_us;
+}
+
+}  // namespace
+
+TEST_CASE("what a call takes is complete before its body begins") {
+  CHECK(makespan(R"(graph rank *
+  input %x : f32[16] "x"
+
+  forward -
+    %a = _c10d_functional.all_gather_into_tensor(%x, 2, @g) : f32[32]
+    %y, = sg.call(graph:body, [%a, %x])                     : f32[32]
+
+  output %y
+
+graph rank * nested "body"
+  input %p : f32[32] "p"
+  input %q : f32[16] "q"
+
+  forward -
+    %k = aten.neg(%q)                       : f32[16]
+    %w = _c10d_functional.wait_tensor(%p)   : f32[32]
+    %r = aten.neg(%w)                       : f32[32]
+
+  output %r
+)") == Approx(100 + 10 + 10));
+  CHECK(makespan(R"(graph rank *
+  input %x : f32[8] "x"
+
+  forward -
+    %h = sg.offload(%x, device="cpu")    : f32[8] on cpu
+    %y, = sg.call(graph:body, [%h, %x])  : f32[8]
+
+  output %y
+
+graph rank * nested "body"
+  input %p : f32[8] on cpu "p"
+  input %q : f32[8] "q"
+
+  forward -
+    %k = aten.neg(%q)                     : f32[8]
+    %v = sg.wait(%p)                      : f32[8] on cpu
+    %r = sg.reload(%v, device="cuda:0")   : f32[8]
+    %w = sg.wait(%r)                      : f32[8]
+    %d = aten.neg(%w)                     : f32[8]
+
+  output %d
+)") == Approx(32 + 10 + 32 + 10));
+}
+
+TEST_CASE("a body's own launches run beside its compute") {
+  CHECK(makespan(R"(graph rank *
+  input %x : f32[16] "x"
+
+  forward -
+    %y, = sg.call(graph:body, [%x])  : f32[32]
+    %z, = sg.call(graph:body, [%x])  : f32[32]
+
+  output %y
+  output %z
+
+graph rank * nested "body"
+  input %q : f32[16] "q"
+
+  forward -
+    %a = _c10d_functional.all_gather_into_tensor(%q, 2, @g) : f32[32]
+    %k = aten.neg(%q)                                       : f32[16]
+    %w = _c10d_functional.wait_tensor(%a)                   : f32[32]
+    %r = aten.neg(%w)                                       : f32[32]
+
+  output %r
+)") == Approx(2 * 110));
+}
+
+TEST_CASE("a wait is for its first argument: others it only keeps alive") {
+  CHECK(makespan(R"(graph rank *
+  input %x : f32[8] "x"
+
+  forward -
+    %a = _c10d_functional.all_gather_into_tensor(%x, 2, @g) : f32[16]
+    %h = ao.offload(%x)                                     : f32[8] on cpu
+    %v = ao.wait_tensor(%h, %a)                             : f32[8] on cpu
+    %d = aten.neg(%x)                                       : f32[8]
+    %w = _c10d_functional.wait_tensor(%a)                   : f32[16]
+
+  output %v
+  output %d
+  output %w
+)") == Approx(100));
+}
+
 TEST_CASE("communicators run beside each other, calls of one behind each other") {
   auto steps = [](const char* second_group) {
     return std::string(R"(graph rank *
@@ -142,6 +247,38 @@ TEST_CASE("communicators run beside each other, calls of one behind each other")
   };
   CHECK(timeline(steps("g"), toy()).makespan_us == Approx(200));
   CHECK(timeline(steps("h"), toy()).makespan_us == Approx(100));
+}
+
+TEST_CASE("tracks of a trace have a name each, also of communicators of one axis") {
+  Job job = parse(R"(sg 1.0 job "t" world 2
+group @ep [0 1]
+group @ep:1 [0 1]
+device cuda:0
+
+graph rank *
+  input %x : f32[16] "x"
+
+  forward -
+    %a = _c10d_functional.all_gather_into_tensor(%x, 2, @ep)   : f32[32]
+    %b = _c10d_functional.all_gather_into_tensor(%x, 2, @ep:1) : f32[32]
+    %v = _c10d_functional.wait_tensor(%a)                      : f32[32]
+    %w = _c10d_functional.wait_tensor(%b)                      : f32[32]
+
+  output %v
+  output %w
+)");
+  Result<Simulation> s = run(job, {toy()});
+  REQUIRE(s.ok());
+  const std::string trace = simulation_trace(job, *s);
+  const std::string key = R"("args":{"name":")";
+  std::vector<std::string> names;
+  for (size_t at = trace.find(key); at != trace.npos; at = trace.find(key, at + 1)) {
+    const size_t begin = at + key.size();
+    names.push_back(trace.substr(begin, trace.find('"', begin) - begin));
+  }
+  CHECK(std::ranges::find(names, "group ep:1") != names.end());
+  std::ranges::sort(names);
+  CHECK(std::ranges::adjacent_find(names) == names.end());
 }
 
 TEST_CASE("half of the rows take more than half of the time, and large products reach their share of the peak") {
