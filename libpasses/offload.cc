@@ -58,7 +58,7 @@ OffloadOutlook outlook_of(const Program& program, const SizeValues& sizes) {
   bool is_tagged = false;
   for (NodeId n : graph.nodes()) is_tagged |= is_recomputed(graph.meta(n).recompute);
   if (!is_tagged) return {};
-  RematModel model(program, graph, sizes, true);
+  RematModel model(program, graph, sizes);
   RematDecision tagged{std::vector<uint8_t>(model.size(), 0), {}};
   for (uint32_t at = 0; at < model.size(); ++at)
     tagged.recompute[at] = model.is_forward(at) && is_recomputed(graph.meta(model.node(at)).recompute);
@@ -227,14 +227,9 @@ std::string summary_of(const Outcome& all) {
 
 std::string json_of(const Outcome& all) {
   JsonWriter json;
-  json.begin_object().key("offloaded").natural(all.moved).key("host_bytes").integer(all.host_bytes);
-  json.key("peak_before").integer(all.peak_before).key("peak_after").integer(all.peak_after);
-  json.key("over_budget")
-      .natural(all.over_budget)
-      .key("of_no_use")
-      .natural(all.of_no_use)
-      .key("decisions")
-      .begin_array();
+  json.begin_object().member("offloaded", all.moved).member("host_bytes", all.host_bytes);
+  json.member("peak_before", all.peak_before).member("peak_after", all.peak_after);
+  json.member("over_budget", all.over_budget).member("of_no_use", all.of_no_use).key("decisions").begin_array();
   for (const std::string& line : all.lines) json.string(line);
   return json.end_array().end_object().take();
 }

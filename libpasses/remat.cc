@@ -1,15 +1,15 @@
 #include "libpasses/remat.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 
-#include "libgraph/collective_calls.h"
 #include "libgraph/expr/assume.h"
+#include "libgraph/group_name.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/op.h"
 #include "libpasses/offload_apply.h"
+#include "libpasses/remat_agreement.h"
 #include "libpasses/remat_apply.h"
 #include "libpasses/remat_report.h"
 #include "libpasses/remat_tags.h"
@@ -58,12 +58,21 @@ class JobRemat {
            std::vector<SymbolValues> values)
       : job_(*job), options_(options), context_(context), tags_(std::move(tags)), values_(std::move(values)) {}
 
-  // Which nodes are recomputed, on all ranks.
+  // Which nodes are recomputed, on all ranks. Where ranks would part, fewer collectives are.
   Status decide() {
-    SG_TRY(decide(true));
-    if (ranks_agree()) return ok_status();
-    context_.notes->warning("remat", "ranks would recompute different collectives: none is recomputed");
-    return decide(false);
+    std::vector<bool> kept(job_.groups.size());
+    for (;;) {
+      SG_TRY(decide(kept));
+      std::vector<RematPlaced> placed;
+      for (const Part& part : parts_) placed.push_back({part.model.get(), &part.outcome});
+      const std::optional<RematParting> parting = find_parting(job_, placed, context_.threads);
+      if (!parting || std::ranges::find(kept, false) == kept.end()) return ok_status();
+      const bool is_one = parting->group && !kept[parting->group.index];
+      const std::string of = is_one ? " of @" + group_name(job_, parting->group) : "";
+      context_.notes->warning("remat", "no collective" + of + " is recomputed: " + parting->why);
+      if (is_one) kept[parting->group.index] = true;
+      else kept.assign(kept.size(), true);
+    }
   }
 
   void write_tags() {
@@ -111,12 +120,13 @@ class JobRemat {
     return out;
   }
 
-  Status decide(bool collectives) {
+  // `kept`: by group, whose collectives are not recomputed.
+  Status decide(const std::vector<bool>& kept) {
     parts_.clear();
     for (size_t i = 0; i < job_.programs.size(); ++i) {
       Program& program = *job_.programs[i];
       Part part;
-      part.model = std::make_unique<RematModel>(program, program.graph, sizes(i), collectives);
+      part.model = std::make_unique<RematModel>(program, program.graph, sizes(i), kept);
       part.allowed = tagged(*part.model, is_recomputed);
       if (options_.has_crossing())
         part.crossing = tagged(*part.model, [](Recompute tag) { return tag == Recompute::prefer_save; });
@@ -200,56 +210,6 @@ class JobRemat {
     return chooser.ease(std::move(decision));
   }
 
-  // The collectives that a program then launches, in order, by group family.
-  using Launches = std::map<GroupId, std::vector<CollectiveEvent>>;
-  static Launches launches(const Part& part) {
-    Launches out;
-    auto add = [&](uint32_t at) {
-      const Graph& graph = part.model->graph();
-      const OpInfo* op = graph.op_info(part.model->node(at));
-      if (op == nullptr || !op->has(kCollective) || op->has(kWait)) return;
-      for (const Arg& arg : graph.node(part.model->node(at)).args)
-        arg.walk([&](const Arg& a) {
-          if (!a.is(ArgKind::group)) return;
-          std::vector<CollectiveEvent>& calls = out[a.as_group()];
-          calls.push_back(
-              {false, a.as_group().index, static_cast<uint32_t>(calls.size()), &graph, part.model->node(at)});
-        });
-    };
-    size_t copy = 0, gone = 0;
-    for (uint32_t at = 0; at < part.model->size(); ++at) {
-      for (; copy < part.outcome.copies.size() && part.outcome.copies[copy].before == at; ++copy)
-        add(part.outcome.copies[copy].node);
-      if (gone < part.outcome.gone.size() && part.outcome.gone[gone] == at) ++gone;
-      else add(at);
-    }
-    return out;
-  }
-
-  bool are_one(const std::vector<CollectiveEvent>& a, const std::vector<CollectiveEvent>& b) const {
-    auto facts = [&](const CollectiveEvent& event) { return collective_facts(*job_.pool, event); };
-    return std::ranges::equal(
-        a, b, [&](const auto& x, const auto& y) { return collective_mismatch(facts(x), facts(y)).empty(); });
-  }
-
-  // Programs that share a group launch the same on it: else the job hangs.
-  bool ranks_agree() const {
-    if (parts_.size() == 1) return true;
-    std::map<const Program*, Launches> of;
-    for (size_t i = 0; i < parts_.size(); ++i) of[job_.programs[i].get()] = launches(parts_[i]);
-    for (uint32_t g = 0; g < job_.groups.size(); ++g)
-      for (const GroupPart& members : job_.groups[g].parts) {
-        const Program* first = nullptr;
-        for (uint32_t rank : members.ranks) {
-          const Program* program = job_.program_of(rank);
-          if (program == nullptr || program == first) continue;
-          if (first == nullptr) first = program;
-          else if (!are_one(of[program][GroupId(g)], of[first][GroupId(g)])) return false;
-        }
-      }
-    return true;
-  }
-
   // The graphs as they are; `known` says which plans have been made.
   int64_t most_planned(std::optional<int64_t> Part::*known) const {
     int64_t most = 0;
@@ -316,9 +276,9 @@ class JobRemat {
     }
     for (const std::string& line : lines_) change->plan += line + "\n";
     JsonWriter json;
-    json.begin_object().key("recomputed").natural(copied).key("saved").natural(saved);
-    json.key("peak_before").integer(before).key("peak_after").integer(after);
-    if (options_.target.is_set()) json.key("target").integer(parts_[0].target_bytes).key("lower_bound").integer(bound);
+    json.begin_object().member("recomputed", copied).member("saved", saved);
+    json.member("peak_before", before).member("peak_after", after);
+    if (options_.target.is_set()) json.member("target", parts_[0].target_bytes).member("lower_bound", bound);
     json.key("decisions").begin_array();
     for (const std::string& line : lines_) json.string(line);
     json.end_array().end_object();

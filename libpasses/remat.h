@@ -23,7 +23,8 @@
 //           everything else but the name. An original that only the backward needed is gone. Any number of backward
 //           regions.
 // Legal     what a copy reads must not have been written since its original ran: else the original is kept, and said.
-// Ranks     recompute the same collectives, or none.
+// Ranks     launch copies of the same collectives in the same order (remat_agreement.h); where they would not, those of
+//           the group are not recomputed, which is said.
 // Results   bitwise equal. Under a target the peak is never above that of the graph as it was; a policy may raise it,
 //           and then the summary says so.
 // Limits    main graphs only. Large graphs: all layers are thinned by one distance, and the lower bound that the search

@@ -40,13 +40,20 @@ std::vector<bool> written_classes(const Graph& graph, const AliasAnalysis& alias
   return out;
 }
 
+// A launch on a group whose collectives are kept. A wait goes by its launch.
+bool is_kept(const Graph& graph, NodeId n, const std::vector<bool>& kept_groups) {
+  return std::ranges::any_of(graph.node(n).args, [&](const Arg& arg) {
+    return arg.is(ArgKind::group) && arg.as_group().index < kept_groups.size() && kept_groups[arg.as_group().index];
+  });
+}
+
 RematBar bar_of(const Graph& graph, const AliasAnalysis& alias, const std::vector<bool>& written, NodeId n,
-                bool collectives) {
+                const std::vector<bool>& kept_groups) {
   const OpInfo* op = graph.op_info(n);
   if (graph.node(n).phase != Phase::forward) return RematBar::not_forward;
   if (op == nullptr) return RematBar::unknown_op;
   const bool exchanges = op->has(kCollective) || op->has(kWait);
-  if (exchanges && !collectives) return RematBar::exchange;
+  if (exchanges && is_kept(graph, n, kept_groups)) return RematBar::exchange;
   if (exchanges ? op->writes() && !op->has(kWait) : !(op->has(kPure) || draws_random(graph, n)))
     return RematBar::effect;
   if (op->has(kHostSync) || op->has(kAssert)) return RematBar::effect;
@@ -94,7 +101,8 @@ struct RematModel::Learner {
   const Liveness live;
 };
 
-RematModel::RematModel(const Program& program, const Graph& graph, const SizeValues& sizes, bool collectives)
+RematModel::RematModel(const Program& program, const Graph& graph, const SizeValues& sizes,
+                       const std::vector<bool>& kept_groups)
     : graph_(graph) {
   const Learner known(program, graph, sizes);
   const std::vector<bool> written = written_classes(graph, known.general);
@@ -107,7 +115,7 @@ RematModel::RematModel(const Program& program, const Graph& graph, const SizeVal
   nodes_.reserve(known.live.schedule.size());
   for (NodeId n : known.live.schedule) {
     add_node(n, known);
-    nodes_.back().bar = bar_of(graph, known.general, written, n, collectives);
+    nodes_.back().bar = bar_of(graph, known.general, written, n, kept_groups);
     if (nodes_.back().is_wait && nodes_.back().bar == RematBar::none) nodes_.back().bar = bar_of_launch(nodes_.back());
     nodes_.back().cost = cost_of(&costs, graph, n);
   }

@@ -78,7 +78,9 @@ struct RematWeight {
 
 class RematModel {
  public:
-  RematModel(const Program& program, const Graph& graph, const SizeValues& sizes, bool collectives);
+  // kept_groups: by group, whose collectives are not computed again; the rest are free.
+  RematModel(const Program& program, const Graph& graph, const SizeValues& sizes,
+             const std::vector<bool>& kept_groups = {});
 
   RematOutcome place(const RematDecision& decision);
   RematOutcome simulate(const RematDecision& decision);

@@ -30,9 +30,7 @@ SizeValues sizes_of(const Job& job) {
   return [values = usual_values(job)[0]](StrId symbol) { return values.value(symbol); };
 }
 
-RematModel model_of(const Job& job) {
-  return RematModel(*job.programs[0], job.programs[0]->graph, sizes_of(job), true);
-}
+RematModel model_of(const Job& job) { return RematModel(*job.programs[0], job.programs[0]->graph, sizes_of(job)); }
 
 // What may be recomputed at all.
 std::vector<uint8_t> allowed_of(const RematModel& model) {
