@@ -112,6 +112,7 @@ std::span<const KernelRow> random_kernels();
 std::span<const KernelRow> channel_kernels();  // batch norm and its kin
 std::span<const KernelRow> convolution_kernels();
 std::span<const KernelRow> search_kernels();  // what is where
+std::span<const KernelRow> sort_kernels();    // sorts, the largest of a row, one element of a sorted row
 // The places of what is not 0, in order, [count]: the host waits for their number.
 Result<Tensor> places_of(KernelCall& call, const Tensor& flags);
 

@@ -1,9 +1,8 @@
-// Reductions, softmax, norms, running sums and order: from calls to kernels.
+// Reductions, softmax, norms and running sums: from calls to kernels.
 #include <algorithm>
 #include <array>
 
 #include "librun/cuda/backend_cuda.h"
-#include "librun/cuda/kernels/order.h"
 #include "librun/cuda/kernels/parts.h"
 #include "librun/cuda/kernels/reduce.h"
 #include "librun/cuda/kernels/scan.h"
@@ -281,78 +280,6 @@ Status scan(KernelCall& call) {
   return ok_status();
 }
 
-// The positions of rows along an axis, sorted; values and indices, if wanted, are written too.
-const int64_t* sort_rows_of(KernelCall& call, const Tensor& self, const Tensor& values, const Tensor& indices,
-                            int64_t axis, bool descending, int64_t kept) {
-  const Tensor from = axis_last(self, axis);
-  SortArgs args;
-  args.from = row_view(from);
-  if (!values.is_none()) args.values = row_view(axis_last(values, axis));
-  if (!indices.is_none()) args.indices = row_view(axis_last(indices, axis));
-  args.rows = row_count(from);
-  args.length = from.dim(-1);
-  args.kept = kept < 0 ? args.length : kept;
-  args.descending = descending;
-  Tensor order = backend_of(call).scratch(DType::i64, from.sizes()),
-         space = backend_of(call).scratch(DType::i64, from.sizes());
-  args.order = order.as<int64_t>();
-  args.space = space.as<int64_t>();
-  device_of(call).launch("sort_rows", std::min<int64_t>(args.rows, 1 << 16), args);
-  int passes = 0;
-  for (int64_t width = 1; width < args.length; width *= 2) ++passes;
-  return passes % 2 == 0 ? args.order : args.space;
-}
-
-Status sort_with(KernelCall& call, const Tensor& values, const Tensor& indices, bool descending, int64_t kept) {
-  if (is_complex(call.tensor("self").dtype)) return run_by_host(call);
-  sort_rows_of(call, call.tensor("self"), values, indices, call.integer("dim"), descending, kept);
-  return ok_status();
-}
-
-Status sort(KernelCall& call) { return sort_with(call, call.result(0), call.result(1), call.flag("descending"), -1); }
-Status argsort(KernelCall& call) { return sort_with(call, {}, call.result(0), call.flag("descending"), -1); }
-Status topk(KernelCall& call) {
-  const int64_t k = call.integer("k"), n = axis_last(call.tensor("self"), call.integer("dim")).dim(-1);
-  if (k < 0 || k > n)
-    return call.fail("the largest " + std::to_string(k) + " of " + std::to_string(n) + " elements do not exist");
-  return sort_with(call, call.result(0), call.result(1), call.flag("largest"), k);
-}
-
-// --- one element of each row ---
-
-Status pick_of_rows(KernelCall& call, const Tensor& self, int64_t axis, const Tensor& values, const Tensor& indices,
-                    bool is_mode) {
-  PickArgs args;
-  const Tensor from = axis_last(self, axis);
-  args.order = sort_rows_of(call, self, {}, {}, axis, false, -1);
-  args.from = row_view(from);
-  args.values = element_view(values);
-  if (!indices.is_none()) args.indices = element_view(indices);
-  args.rows = row_count(from);
-  args.length = from.dim(-1);
-  args.is_mode = is_mode;
-  args.ignores_nan = call.op().name.starts_with("aten.nanmedian");
-  device_of(call).launch("pick_of_sorted", blocks_for(args.rows), args);
-  return ok_status();
-}
-
-Status median(KernelCall& call) {
-  const Tensor all = in_rows(call, call.tensor("self"));
-  if (all.elements() == 0 || is_complex(all.dtype)) return run_by_host(call);
-  return pick_of_rows(call, make_tensor(all.data, all.dtype, std::array{all.elements()}), 0, call.result(), {}, false);
-}
-
-template <bool is_mode>
-Status pick_along(KernelCall& call) {
-  const Tensor& self = call.tensor("self");
-  const int64_t axis = call.integer("dim");
-  if (is_complex(self.dtype) || self.elements() == 0) return run_by_host(call);
-  auto kept = [&](const Tensor& result) {
-    return result.rank == self.rank && self.rank > 0 ? drop_axis(result, wrap_axis(axis, self.rank)) : result;
-  };
-  return pick_of_rows(call, self, axis, kept(call.result(0)), kept(call.result(1)), is_mode);
-}
-
 constexpr KernelRow kRowRows[] = {
     {"aten.sum.default", plain<Reduce::sum>},
     {"aten.sum.dim_IntList", plain<Reduce::sum>},
@@ -403,21 +330,11 @@ constexpr KernelRow kRowRows[] = {
     {"aten.logcumsumexp.default", scan<Scan::log_sum>},
     {"aten.cummax.default", scan<Scan::largest>},
     {"aten.cummin.default", scan<Scan::smallest>},
-    {"aten.median.default", median},
-    {"aten.nanmedian.default", median},
-    {"aten.median.dim", pick_along<false>},
-    {"aten.nanmedian.dim", pick_along<false>},
-    {"aten.mode.default", pick_along<true>},
     {"aten.nansum.default", plain<Reduce::nan_sum>},
     {"aten._is_all_true.default", plain<Reduce::all>},
     {"aten._is_any_true.default", plain<Reduce::any>},
     {"aten.norm.Scalar", vector_norm},
     {"aten.norm.ScalarOpt_dim", vector_norm},
-    {"aten.sort.default", sort},
-    {"aten.sort.stable", sort},
-    {"aten.argsort.default", argsort},
-    {"aten.argsort.stable", argsort},
-    {"aten.topk.default", topk},
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ from harness import TRACES, skip  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
 from profile_cases import ProfileCases  # noqa: E402
+from sort_cases import SortCases  # noqa: E402
 
 EVERY = 5            # of the conformance vectors, for CI
 
@@ -402,6 +403,13 @@ class Tests:
     def profiles(self, at):
         ProfileCases(self, at).run()
 
+    def sorts(self, at):
+        SortCases(self, at, safetensors).run()
+
+    def sorts_by_lanes(self, at):
+        if 'SG_STUB_LANES' in {**os.environ, **self.env}:
+            SortCases(self, at, safetensors).run_lanes()
+
     def copies(self, at):
         CopyCases(self, at).run()
 
@@ -490,6 +498,7 @@ class Tests:
             self.same_bits(at)
             self.shared_work(at)
             self.long_sums(at)
+            self.sorts_by_lanes(at)
             self.attention(at)
             self.masked(at)
             self.dropout(at)
@@ -574,7 +583,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'shared_work', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
-                     'long_sums', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
+                     'long_sums', 'sorts', 'sorts_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:
                 print(f'SKIPPED {case}: this build goes without it')

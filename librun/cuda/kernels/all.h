@@ -15,4 +15,5 @@
 #include "librun/cuda/kernels/reduce.h"
 #include "librun/cuda/kernels/scan.h"
 #include "librun/cuda/kernels/slots.h"
+#include "librun/cuda/kernels/sort.h"
 #include "librun/cuda/kernels/works.h"

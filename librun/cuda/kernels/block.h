@@ -25,12 +25,14 @@
 
 #ifdef __CUDACC__
 #define SG_FN __device__ __forceinline__
+#define SG_UNROLL _Pragma("unroll")  // so that arrays of a lane are registers
 #else
 #include <array>
 #include <cstring>
 #include <type_traits>
 #include <vector>
 #define SG_FN inline
+#define SG_UNROLL
 #endif
 
 #if defined(__CUDACC__) || defined(SG_LANE_KERNELS)
@@ -57,6 +59,11 @@ class Block {
   template <class F>
   SG_FN auto each(const F& f) const {
     return f(static_cast<int>(threadIdx.x));
+  }
+  // f(lane, what the lane has kept of an `each` before).
+  template <class T, class F>
+  SG_FN void each(const T& kept, const F& f) const {
+    f(static_cast<int>(threadIdx.x), kept);
   }
   SG_FN void sync() const { __syncthreads(); }
 
@@ -123,6 +130,10 @@ class Block {
       for (int lane = 0; lane < kLanes; ++lane) out[static_cast<size_t>(lane)] = f(lane);
       return out;
     }
+  }
+  template <class T, class F>
+  void each(const std::array<T, kLanes>& kept, const F& f) const {
+    for (int lane = 0; lane < kLanes; ++lane) f(lane, kept[static_cast<size_t>(lane)]);
   }
   void sync() const {}
 
