@@ -11,7 +11,7 @@ namespace {
 // What of the environment the suite looks at, beside the ranks that launchers tell; options go before it.
 constexpr std::string_view kEnvironment[] = {"NO_COLOR",        "TERM",           "COLUMNS",          "TMPDIR",
                                              "STEPGRAPH_CACHE", "XDG_CACHE_HOME", "STEPGRAPH_PYTHON", "SG_CUDA_CACHE",
-                                             "SG_CUDA_SHARE"};
+                                             "SG_CUDA_SHARE",   "SG_CUDA_SPLIT"};
 
 struct Setting {
   std::string name, value, origin;

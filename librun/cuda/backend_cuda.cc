@@ -169,6 +169,7 @@ std::vector<std::string> CudaBackend::explain() const {
   std::vector<std::string> out{std::move(chains)};
   if (const size_t nodes = dense_attention_.size(); nodes > 0)
     out.push_back("attention with its scores in memory, a part of them at a time: " + plural(nodes, "node"));
+  if (!communicators_.empty()) out.push_back(communicators_);
   return out;
 }
 
@@ -183,7 +184,7 @@ Result<std::optional<DeviceFault>> CudaBackend::settle() {
 }
 
 Result<std::unique_ptr<Communicator>> CudaBackend::communicator(Communicator& host) {
-  if (options_.nccl) return make_nccl_communicator(*device_, host, options_);
+  if (options_.nccl) return make_nccl_communicator(*device_, host, options_, &communicators_);
   return make_host_communicator(*this, host);
 }
 

@@ -75,6 +75,7 @@ class CudaBackend : public Backend {
   std::map<std::vector<std::byte>, std::byte*> tables_;
   std::set<uint64_t> dense_attention_;  // places of nodes
   ThreadTeam host_team_{1};
+  std::string communicators_;  // how those of NCCL were made; empty: there are none
 
   // Chains as machine code (code.h).
   struct Chains {

@@ -1,15 +1,11 @@
 #include "librun/cuda/comm_nccl.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstdlib>
-#include <optional>
-#include <thread>
 
 #include "librun/cuda/comm_over.h"
 #include "librun/cuda/flight_record.h"
-#include "librun/cuda/nccl.h"
 #include "librun/cuda/nccl_collectives.h"
+#include "librun/cuda/nccl_groups.h"
 #include "librun/watchdog.h"
 
 namespace sg::cuda {
@@ -21,37 +17,35 @@ constexpr double kWatchdogFirst = 1;
 class NcclCommunicator : public CommunicatorOver {
  public:
   NcclCommunicator(const Nccl& nccl, Device& device, Communicator& host, const BackendOptions& options)
-      : CommunicatorOver(host), nccl_(nccl), device_(device), options_(options), flights_(device) {}
+      : CommunicatorOver(host),
+        nccl_(nccl),
+        device_(device),
+        options_(options),
+        groups_(nccl, host, options),
+        flights_(device) {}
 
   ~NcclCommunicator() override {
     device_.set_watch({});
     const bool failed = !is_ready_ || host_.failure().has_value();  // who never came is not waited for
-    for (NcclChannel& channel : channels_) {
-      if (channel.comm && failed) nccl_.ncclCommAbort(channel.comm);
+    for (const NcclChannel& channel : channels_)
       if (channel.stream && !failed) device_.driver().cuStreamSynchronize(channel.stream);
-      if (channel.comm && !failed)
-        nccl_.ncclCommFinalize(channel.comm), settle(channel.comm), nccl_.ncclCommDestroy(channel.comm);
+    failed ? groups_.abort() : groups_.finish();
+    for (const NcclChannel& channel : channels_)
       if (channel.stream) device_.driver().cuStreamDestroy_v2(channel.stream);
-    }
     if (arrived_) device_.driver().cuEventDestroy_v2(arrived_);
   }
 
-  // One NCCL communicator a group, in the order of the file on every rank. The first member's id goes to all.
   Status start() {
     SG_TRY(require_own_gpu());
     const std::vector<RankGroup> groups = groups_of_rank(*options_.job, rank());
-    std::string mine;
-    for (size_t g = 0; g < groups.size(); ++g) {
-      if (groups[g].ranks.empty() || groups[g].position != 0) continue;
-      ncclUniqueId id;
-      SG_TRY(check_nccl(nccl_.ncclGetUniqueId(&id), "ncclGetUniqueId"));
-      mine += std::to_string(g) + " " + hex_of(id) + "\n";
-    }
-    SG_ASSIGN(std::vector<std::string> all, host_.exchange(mine));
     SG_CU(device_.driver(), cuEventCreate(&arrived_, CU_EVENT_DISABLE_TIMING));
+    SG_TRY(groups_.make(groups));
     channels_.resize(groups.size());
-    for (size_t g = 0; g < groups.size(); ++g)
-      if (!groups[g].ranks.empty()) SG_TRY(join(g, groups[g], all[groups[g].ranks[0]]));
+    for (size_t g = 0; g < groups.size(); ++g) {
+      channels_[g].comm = groups_.of_group(g);
+      if (!channels_[g].comm) continue;
+      SG_CU(device_.driver(), cuStreamCreate(&channels_[g].stream, CU_STREAM_NON_BLOCKING));
+    }
     device_.set_watch([this] { return watch(); });
     is_ready_ = true;
     return ok_status();
@@ -78,14 +72,14 @@ class NcclCommunicator : public CommunicatorOver {
   // The compute stream waits; the host goes on.
   Status wait(Ticket ticket) override { return flights_.wait(ticket.id); }
 
+  std::string text() const { return groups_.text(); }
+
   Status drain() override {
     for (uint64_t number : flights_.open()) SG_TRY(flights_.wait(number));
     return device_.synchronize();
   }
 
  private:
-  Status check_nccl(ncclResult_t code, const char* what) const { return nccl_.check(code, what, rank()); }
-
   // Two ranks on one GPU may wait for each other for ever, so NCCL refuses them, in words that name no rank. It takes
   // them where NCCL_HOSTID differs: for tests.
   Status require_own_gpu() {
@@ -103,59 +97,13 @@ class NcclCommunicator : public CommunicatorOver {
     return ok_status();
   }
 
-  ncclResult_t settle(ncclComm_t comm) const {
-    ncclResult_t state = ncclInProgress;
-    const double until = now_s() + 10;
-    while (nccl_.ncclCommGetAsyncError(comm, &state) == ncclSuccess && state == ncclInProgress && now_s() < until)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return state;
-  }
-
-  Status join(size_t g, const RankGroup& group, std::string_view ids) {
-    std::optional<ncclUniqueId> id;
-    const std::string title = std::to_string(g) + " ";
-    for (size_t at = 0; at < ids.size();) {
-      const size_t end = std::min(ids.find('\n', at), ids.size());
-      if (ids.substr(at, end - at).starts_with(title))
-        id = id_of(ids.substr(at + title.size(), end - at - title.size()));
-      at = end + 1;
-    }
-    if (!id)
-      return Error{ErrorKind::rank_failed,
-                   "rank " + std::to_string(group.ranks[0]) + " gave no NCCL id for group " + group.name};
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    NcclChannel& channel = channels_[g];
-    SG_TRY(check_nccl(nccl_.ncclCommInitRankConfig(&channel.comm, static_cast<int>(group.ranks.size()), *id,
-                                                   static_cast<int>(group.position), &config),
-                      "ncclCommInitRankConfig"));
-    SG_TRY(come_together(channel.comm, group));
-    SG_CU(device_.driver(), cuStreamCreate(&channel.stream, CU_STREAM_NON_BLOCKING));
-    return ok_status();
-  }
-
-  Status come_together(ncclComm_t comm, const RankGroup& group) {
-    const double since = now_s();
-    for (;;) {
-      ncclResult_t state = ncclInProgress;
-      SG_TRY(check_nccl(nccl_.ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError"));
-      if (state != ncclInProgress) return check_nccl(state, "ncclCommInitRankConfig");
-      if (auto failed = host_.failure()) return *failed;
-      if (options_.timeout_s > 0 && now_s() - since > options_.timeout_s)
-        return Error{ErrorKind::rank_failed, "rank " + std::to_string(rank()) + " waits since " +
-                                                 std::to_string(static_cast<int>(now_s() - since)) +
-                                                 " s for the other ranks of group " + group.name + " to start NCCL"};
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-
   // --- what goes wrong ---
 
   Status end_all_with(Error error) {
     error.hint = flights_.text();
     host_.abort(error);
-    for (NcclChannel& channel : channels_)
-      if (channel.comm) nccl_.ncclCommAbort(channel.comm), channel.comm = nullptr;
+    groups_.abort();
+    for (NcclChannel& channel : channels_) channel.comm = nullptr;
     return error;
   }
 
@@ -163,12 +111,7 @@ class NcclCommunicator : public CommunicatorOver {
   Status watch() {
     host_.heartbeat().beat();
     if (auto failed = host_.failure()) return end_all_with(*failed);
-    for (const NcclChannel& channel : channels_) {
-      ncclResult_t state = ncclSuccess;
-      if (!channel.comm) continue;
-      nccl_.ncclCommGetAsyncError(channel.comm, &state);
-      if (Status held = check_nccl(state, "NCCL"); !held.ok()) return end_all_with(held.error());
-    }
+    if (Status held = groups_.check(); !held.ok()) return end_all_with(held.error());
     const Flight* late = options_.timeout_s > 0 ? flights_.overdue(options_.timeout_s + kWatchdogFirst) : nullptr;
     if (late)
       return end_all_with({ErrorKind::rank_failed, "rank " + std::to_string(rank()) + " waits since " +
@@ -185,6 +128,7 @@ class NcclCommunicator : public CommunicatorOver {
   const Nccl& nccl_;
   Device& device_;
   BackendOptions options_;
+  NcclGroups groups_;
   std::vector<NcclChannel> channels_;  // by GroupId
   CUevent arrived_ = nullptr;          // of the compute stream, at a launch
   bool is_ready_ = false;
@@ -199,10 +143,11 @@ Status require_nccl() {
 }
 
 Result<std::unique_ptr<Communicator>> make_nccl_communicator(Device& device, Communicator& host,
-                                                             const BackendOptions& options) {
+                                                             const BackendOptions& options, std::string* explained) {
   SG_ASSIGN(const Nccl* nccl, load_nccl());
   auto out = std::make_unique<NcclCommunicator>(*nccl, device, host, options);
   SG_TRY(out->start());
+  *explained = out->text();
   return std::unique_ptr<Communicator>(std::move(out));
 }
 

@@ -1,4 +1,4 @@
-// Collectives over NCCL, found at run time: one NCCL communicator and one stream for each group of the job.
+// Collectives over NCCL, found at run time: one NCCL communicator (nccl_groups.h) and one stream for each group.
 //
 // Launch and wait never block the host: events order the streams. The host notices failures where it waits for the
 // device (Device::synchronize): errors of NCCL, another rank's failure, and a collective that has not come to its end
@@ -16,6 +16,6 @@ namespace sg::cuda {
 Status require_nccl();
 
 Result<std::unique_ptr<Communicator>> make_nccl_communicator(Device& device, Communicator& host,
-                                                             const BackendOptions& options);
+                                                             const BackendOptions& options, std::string* explained);
 
 }  // namespace sg::cuda

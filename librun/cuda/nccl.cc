@@ -18,6 +18,7 @@ Result<Nccl> open_nccl() {
   if (!out.name) return Error{ErrorKind::missing, "libnccl.so.2 has no " #name, {}, kNcclRemedy};
   SG_NCCL_FUNCTIONS(SG_FIND)
 #undef SG_FIND
+  out.ncclCommSplit = reinterpret_cast<decltype(&::ncclCommSplit)>(dlsym(library, "ncclCommSplit"));
   if (out.ncclGetVersion(&out.version) != ncclSuccess || out.version < kOldestNccl)
     return Error{
         ErrorKind::missing,

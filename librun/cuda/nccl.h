@@ -24,6 +24,7 @@ struct Nccl {
 #define SG_MEMBER(name) decltype(&::name) name = nullptr;
   SG_NCCL_FUNCTIONS(SG_MEMBER)
 #undef SG_MEMBER
+  decltype(&::ncclCommSplit) ncclCommSplit = nullptr;  // null: the library has none
   int version = 0;
 
   // What a call came to; operations that go on are fine.

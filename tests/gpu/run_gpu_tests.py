@@ -28,6 +28,7 @@ from copy_cases import CopyCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
 from profile_cases import ProfileCases  # noqa: E402
 from sort_cases import SortCases  # noqa: E402
+from split_cases import SplitCases  # noqa: E402
 
 EVERY = 5            # of the conformance vectors, for CI
 
@@ -189,7 +190,7 @@ class Tests:
                  ('a communicator does not come to be', run, 'init:1:1', 6, r'rank 1: ncclCommInitRankConfig failed'),
                  ('there is no unique id', run, 'id:0:1', 6, r'ncclGetUniqueId failed'),
                  ('a rank does not come', run, 'absent:1:1', 6,
-                  r'rank \d waits since 2 s for the other ranks of group'),
+                  r'rank \d waits since 2 s for the other ranks of the job to start NCCL'),
                  ('a rank hangs', run, 'hang:1:3', 6, r'rank \d waits since \d s in all_reduce %most of group @all \(number \d+\), launched at %most \(step.py:7\).*(\n.*)*its last collectives: .* ended; .* is open'),
                  ('NCCL reports an error', run, 'error:2:2', 6, r'rank 2: NCCL failed: remote process exited')]
         if shutil.which('mpirun') and self.run([*mpirun(4), *run[:5], '--comm', 'mpi'])[0] == 0:
@@ -410,6 +411,12 @@ class Tests:
         if 'SG_STUB_LANES' in {**os.environ, **self.env}:
             SortCases(self, at, safetensors).run_lanes()
 
+    def splits(self, at):
+        SplitCases(self, at, safetensors).run()
+
+    def split_faults(self, at):
+        SplitCases(self, at, safetensors).faults()
+
     def copies(self, at):
         CopyCases(self, at).run()
 
@@ -582,7 +589,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         prepare(at)
-        for case in ('usage', 'absent', 'same_bits', 'shared_work', 'collectives', 'faults', 'failing_calls', 'chains', 'recording',
+        for case in ('usage', 'absent', 'same_bits', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'recording',
                      'long_sums', 'sorts', 'sorts_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:

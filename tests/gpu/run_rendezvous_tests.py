@@ -133,6 +133,13 @@ def processes_that_see_one_gpu(tool):
 
 
 @cases.add
+def a_process_that_does_not_split(tool):
+    """One that does not is enough: the others would wait for it."""
+    words = by_hand()
+    Ranks(tool, ready(tool), lambda r: {**words(r), **({'SG_CUDA_SPLIT': '0'} if r == 2 else {})}).end([0] * 4, 5, errors=0)
+
+
+@cases.add
 def inputs_that_one_rank_lacks(tool):
     ready(tool)
     os.remove('all2.safetensors')

@@ -10,13 +10,18 @@
 //   SG_FAKE_NCCL=init:R:1    rank R's communicator does not come to be
 //   SG_FAKE_NCCL=absent:R:1  rank R never comes to the others' communicator
 //   SG_FAKE_NCCL=id:0:1      there is no unique id
+//   SG_FAKE_NCCL=split:R:N   rank R's N-th split is in error when it is under way
+//   SG_FAKE_NCCL=apart:R:N   rank R never comes to the others' N-th split
+//   SG_FAKE_NCCL_FAIL=F:N    the N-th call of the function F, of those of a process, fails
+//   SG_FAKE_NCCL_LOG=FILE    a line for each unique id, each rank that meets by one, each split, each rank it has made
+// As NCCL does, it runs what one communicator has launched one after the other, whatever the streams, and so what those
+// have launched that share resources (splitShare); a split is under way on what is split, and says where the new one is
+// when it has ended. What NCCL forbids ends the process: to split what is at work, to end what was split before what was
+// split off. With SG_FAKE_NCCL_OLD it is a library that cannot split.
 #include <cuda.h>
 #include <nccl.h>
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -26,95 +31,35 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #define SG_HOST_KERNELS
-#include "librun/cuda/kernels/view.h"
+#include "tests/gpu/stub/nccl_comm.h"
+#include "tests/gpu/stub/nccl_sums.h"
 
 namespace {
 
-constexpr int kMostRanks = 16;
-constexpr size_t kMailBytes = 32 << 10;
+using stub::forbidden;
+using stub::kMostRanks;
+using stub::Region;
+using stub::rest_a_moment;
+using stub::size_of;
+using stub::Transfer;
 
-struct Mail {  // one message at a time
-  std::atomic<uint32_t> full;
-  uint32_t bytes;
-  unsigned char data[kMailBytes];
-};
-struct Region {
-  std::atomic<uint32_t> here;  // ranks that have come
-  std::atomic<uint32_t> gone;
-  Mail mail[kMostRanks][kMostRanks];  // [from][to]
-};
+void note(const std::string& line) {
+  if (const char* file = std::getenv("SG_FAKE_NCCL_LOG"))
+    if (std::FILE* f = std::fopen(file, "a")) std::fprintf(f, "%s\n", line.c_str()), std::fclose(f);
+}
 
-struct Transfer {
-  bool sends = false;
-  int peer = 0;
-  unsigned char* data = nullptr;
-  size_t bytes = 0, done = 0;
-};
-
-void rest_a_moment() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
-
-}  // namespace
-
-struct ncclComm {
-  std::string name;  // of the region
-  Region* region = nullptr;
-  int rank = 0, ranks = 1;
-  std::atomic<bool> aborted{false}, failed{false};
-  std::atomic<int> calls{0};
-  std::vector<double> factors;  // of premul sums, by op number
-
-  bool counted(const char* what) {  // whether this is the collective that the rule is for
-    static const char* rule = std::getenv("SG_FAKE_NCCL");
-    const int number = ++calls;
-    int at_rank = 0, at_call = 0;
-    const size_t length = std::strlen(what);
-    if (!rule || std::strncmp(rule, what, length) != 0 || std::sscanf(rule + length, ":%d:%d", &at_rank, &at_call) != 2)
-      return false;
-    return at_rank == rank && at_call == number;
-  }
-
-  bool refuses() {
-    return std::getenv("SG_FAKE_NCCL") && std::strncmp(std::getenv("SG_FAKE_NCCL"), "refuse", 6) == 0 &&
-           counted("refuse");
-  }
-
-  // Moves a message as far as it goes now.
-  void move(Transfer& t) const {
-    Mail& mail = t.sends ? region->mail[rank][t.peer] : region->mail[t.peer][rank];
-    if (mail.full.load(std::memory_order_acquire) != (t.sends ? 0u : 1u)) return;
-    if (t.sends) {
-      const size_t n = std::min(kMailBytes, t.bytes - t.done);
-      std::memcpy(mail.data, t.data + t.done, n);
-      mail.bytes = static_cast<uint32_t>(n);
-      t.done += n;
-      mail.full.store(1, std::memory_order_release);
-    } else {
-      const size_t n = mail.bytes;
-      if (t.done + n > t.bytes)
-        std::fprintf(stderr, "fake NCCL: rank %d gets more from rank %d than it asked for\n", rank, t.peer),
-            std::_Exit(99);
-      std::memcpy(t.data + t.done, mail.data, n);
-      t.done += n;
-      mail.full.store(0, std::memory_order_release);
-    }
-  }
-  void run(std::vector<Transfer> list) {
-    while (!aborted) {
-      bool open = false;
-      for (Transfer& t : list) {
-        if (t.done < t.bytes) move(t);
-        open |= t.done < t.bytes;
-      }
-      if (!open) return;
-      rest_a_moment();
-    }
-  }
-};
-
-namespace {
+bool fails(const char* name) {
+  static const char* rule = std::getenv("SG_FAKE_NCCL_FAIL");
+  static std::atomic<int> calls{0};
+  const std::string text(rule ? rule : "");
+  const size_t colon = text.find(':');
+  return colon != std::string::npos && text.compare(0, colon, name) == 0 &&
+         ++calls == std::atoi(text.c_str() + colon + 1);
+}
 
 struct Queued {
   ncclComm* comm;
@@ -145,84 +90,35 @@ bool begins(ncclComm* comm) {
   } else if (text.starts_with("hang")) {
     if (comm->counted("hang")) return false;
   } else if (text.starts_with("error")) {
-    if (comm->counted("error")) comm->failed = true;
-    return !comm->failed;
+    if (comm->counted("error")) comm->breaks = true;
+    return !comm->breaks;
   }
   return true;
 }
 
 void start(ncclComm* comm, CUstream stream, std::vector<Transfer> transfers, std::function<void()> after = {}) {
+  const uint64_t turn = comm->turns->given++;
+  ++comm->under_way;
   if (!begins(comm)) {  // never comes to its end, unless it is aborted
     enqueue(stream, [comm] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it was issued well
+      if (comm->breaks) comm->failed = true;
       while (!comm->aborted) rest_a_moment();
     });
     return;
   }
-  enqueue(stream, [comm, transfers = std::move(transfers), after = std::move(after)] {
+  enqueue(stream, [comm, turn, transfers = std::move(transfers), after = std::move(after)] {
+    while (comm->turns->now != turn && !comm->aborted) rest_a_moment();
     comm->run(transfers);
     if (after && !comm->aborted) after();
+    if (!comm->aborted) ++comm->turns->now;
+    --comm->under_way;
   });
 }
 
-size_t size_of(ncclDataType_t t) {
-  switch (t) {
-    case ncclInt8:
-    case ncclUint8: return 1;
-    case ncclFloat16:
-    case ncclBfloat16: return 2;
-    case ncclInt32:
-    case ncclUint32:
-    case ncclFloat32: return 4;
-    default: return 8;
-  }
-}
-
-template <class T, class Op>
-void fold(unsigned char* acc, const unsigned char* x, size_t count, Op op) {
-  for (size_t i = 0; i < count; ++i) {
-    T a, b;
-    std::memcpy(&a, acc + i * sizeof(T), sizeof a);
-    std::memcpy(&b, x + i * sizeof(T), sizeof b);
-    a = op(a, b);
-    std::memcpy(acc + i * sizeof(T), &a, sizeof a);
-  }
-}
-
-template <class T>
-T merge(ncclRedOp_t op, T a, T b) {
-  if (op == ncclProd) return static_cast<T>(a * b);
-  if (op == ncclMin) return b < a ? b : a;
-  if (op == ncclMax) return a < b ? b : a;
-  return static_cast<T>(a + b);
-}
-
-void reduce_into(ncclDataType_t type, ncclRedOp_t op, unsigned char* acc, const unsigned char* x, size_t count) {
-  using namespace sg::cuda;
-  switch (type) {
-    case ncclFloat64: return fold<double>(acc, x, count, [=](double a, double b) { return merge(op, a, b); });
-    case ncclFloat32: return fold<float>(acc, x, count, [=](float a, float b) { return merge(op, a, b); });
-    case ncclFloat16:
-      return fold<uint16_t>(acc, x, count,
-                            [=](uint16_t a, uint16_t b) { return to_half(merge(op, from_half(a), from_half(b))); });
-    case ncclBfloat16:
-      return fold<uint16_t>(acc, x, count,
-                            [=](uint16_t a, uint16_t b) { return to_brain(merge(op, from_brain(a), from_brain(b))); });
-    case ncclInt64: return fold<int64_t>(acc, x, count, [=](int64_t a, int64_t b) { return merge(op, a, b); });
-    case ncclInt32: return fold<int32_t>(acc, x, count, [=](int32_t a, int32_t b) { return merge(op, a, b); });
-    case ncclInt8: return fold<int8_t>(acc, x, count, [=](int8_t a, int8_t b) { return merge(op, a, b); });
-    default: return fold<uint8_t>(acc, x, count, [=](uint8_t a, uint8_t b) { return merge(op, a, b); });
-  }
-}
-
-void divide(ncclDataType_t type, unsigned char* acc, size_t count, int by) {
-  using namespace sg::cuda;
-  const float n = static_cast<float>(by);
-  if (type == ncclFloat64) fold<double>(acc, acc, count, [=](double a, double) { return a / by; });
-  if (type == ncclFloat32) fold<float>(acc, acc, count, [=](float a, float) { return a / n; });
-  if (type == ncclFloat16)
-    fold<uint16_t>(acc, acc, count, [=](uint16_t a, uint16_t) { return to_half(from_half(a) / n); });
-  if (type == ncclBfloat16)
-    fold<uint16_t>(acc, acc, count, [=](uint16_t a, uint16_t) { return to_brain(from_brain(a) / n); });
+ncclResult_t issue(ncclComm* comm, CUstream stream, std::vector<Transfer> transfers, std::function<void()> after = {}) {
+  start(comm, stream, std::move(transfers), std::move(after));
+  return ncclSuccess;
 }
 
 unsigned char* bytes_of(const void* p) { return static_cast<unsigned char*>(const_cast<void*>(p)); }
@@ -241,16 +137,15 @@ ncclResult_t reduce_all(const void* input, void* output, size_t count, size_t st
                         ncclComm* comm, CUstream stream) {
   const size_t bytes = count * size_of(type);
   auto parts = std::make_shared<std::vector<unsigned char>>(bytes * static_cast<size_t>(comm->ranks));
-  start(comm, stream, all_pairs(comm, input, bytes, step, parts->data()), [=] {
+  return issue(comm, stream, all_pairs(comm, input, bytes, step, parts->data()), [=] {
     std::vector<unsigned char> acc(parts->begin() + static_cast<ptrdiff_t>(bytes) * comm->rank,
                                    parts->begin() + static_cast<ptrdiff_t>(bytes) * (comm->rank + 1));
     for (int i = 1; i < comm->ranks; ++i)
-      reduce_into(type, op, acc.data(), parts->data() + bytes * static_cast<size_t>((comm->rank + i) % comm->ranks),
-                  count);
-    if (op == ncclAvg) divide(type, acc.data(), count, comm->ranks);
+      stub::reduce_into(type, op, acc.data(),
+                        parts->data() + bytes * static_cast<size_t>((comm->rank + i) % comm->ranks), count);
+    if (op == ncclAvg) stub::divide(type, acc.data(), count, comm->ranks);
     std::memcpy(output, acc.data(), bytes);
   });
-  return ncclSuccess;
 }
 
 bool rule_is(const char* what, int rank = -1) {
@@ -260,62 +155,138 @@ bool rule_is(const char* what, int rank = -1) {
   return rank < 0 || std::atoi(rule + length + 1) == rank;
 }
 
-Region* open_region(const ncclUniqueId& id) {
-  const int file = shm_open(id.internal, O_RDWR, 0600);
-  if (file < 0) return nullptr;
-  void* memory = mmap(nullptr, sizeof(Region), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  close(file);
-  return memory == MAP_FAILED ? nullptr : static_cast<Region*>(memory);
-}
-
 }  // namespace
 
 #define STUB extern "C" __attribute__((visibility("default"))) ncclResult_t
 
+#define FAIL_IF_ASKED \
+  if (fails(__func__)) return ncclSystemError
+
 STUB ncclGetVersion(int* version) {
+  FAIL_IF_ASKED;
   const char* text = std::getenv("SG_FAKE_NCCL_VERSION");
   *version = text ? std::atoi(text) : 22809;
   return ncclSuccess;
 }
 STUB ncclGetUniqueId(ncclUniqueId* id) {
+  FAIL_IF_ASKED;
   static std::atomic<int> count{0};
   std::memset(id, 0, sizeof *id);
   std::snprintf(id->internal, sizeof id->internal, "/sg-fake-nccl-%d-%d", static_cast<int>(getpid()), ++count);
   if (rule_is("id")) return ncclSystemError;
-  shm_unlink(id->internal);  // what a process that had this number and died has left
-  const int file = shm_open(id->internal, O_RDWR | O_CREAT | O_EXCL, 0600);
-  if (file < 0 || ftruncate(file, sizeof(Region)) != 0) return ncclSystemError;
-  close(file);
-  return ncclSuccess;
+  note("id");
+  return stub::make_region(id->internal) ? ncclSuccess : ncclSystemError;
 }
-STUB ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  if (ranks > kMostRanks || !config || config->blocking != 0) return ncclInvalidArgument;
-  auto* comm = new ncclComm;
-  comm->name = id.internal;
-  comm->region = open_region(id);
+
+// Null: its memory is not there.
+static ncclComm* new_comm(const std::string& name, int rank, int ranks) {
+  auto comm = std::make_unique<ncclComm>();
+  comm->name = name;
+  comm->region = stub::open_region(name.c_str());
   comm->rank = rank;
   comm->ranks = ranks;
-  if (!comm->region || rule_is("init", rank)) return ncclSystemError;
+  return comm->region ? comm.release() : nullptr;
+}
+static void arrive(ncclComm* comm) {
+  if (comm->region->here.fetch_add(1) + 1 == static_cast<uint32_t>(comm->ranks))
+    shm_unlink(comm->name.c_str());  // the memory stays while it is mapped
+}
+
+STUB ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  FAIL_IF_ASKED;
+  if (ranks > kMostRanks || !config || config->blocking != 0) return ncclInvalidArgument;
+  note("met: rank " + std::to_string(rank) + " of " + std::to_string(ranks));
+  ncclComm* comm = rule_is("init", rank) ? nullptr : new_comm(id.internal, rank, ranks);
+  if (!comm) return ncclSystemError;
+  comm->shares = config->splitShare == 1;
   *out = comm;
-  if (rule_is("absent", rank)) return ncclInProgress;
-  if (comm->region->here.fetch_add(1) + 1 == static_cast<uint32_t>(ranks))
-    shm_unlink(id.internal);  // the memory stays while it is mapped
-  *out = comm;
+  if (!rule_is("absent", rank)) arrive(comm);
   return ncclInProgress;
 }
+
+#ifndef SG_FAKE_NCCL_OLD
+// Whether the rule is for that rank, and for this call of it.
+static bool is_rule(const char* what, int rank, int call) {
+  const char* colon = rule_is(what, rank) ? std::strrchr(std::getenv("SG_FAKE_NCCL"), ':') : nullptr;
+  return colon && std::atoi(colon + 1) == call;
+}
+
+STUB ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* out, ncclConfig_t* config) {
+  FAIL_IF_ASKED;
+  if (comm->is_busy() || comm->splits == stub::kMostSplits) return ncclInvalidUsage;
+  if (color < 0 && color != NCCL_SPLIT_NOCOLOR) return ncclInvalidArgument;
+  if (!config || config->blocking != 0) return ncclInvalidArgument;
+  if (comm->under_way > 0) forbidden("what is split is at work");
+  note("split: rank " + std::to_string(comm->rank) + ", color " + std::to_string(color) + ", key " +
+       std::to_string(key));
+  *out = nullptr;
+  stub::Split& split = comm->region->splits[comm->splits++];
+  split.color[comm->rank] = color;
+  split.key[comm->rank] = key;
+  comm->is_splitting = true;
+  comm->split_off = out;
+  if (is_rule("split", comm->rank, comm->splits)) comm->failed = true;
+  if (!is_rule("apart", comm->rank, comm->splits)) ++split.here;
+  return ncclInProgress;
+}
+
+// What all ranks have said is looked at: whether the new one is there.
+static bool has_split(ncclComm* comm) {
+  stub::Split& split = comm->region->splits[comm->splits - 1];
+  if (split.here < static_cast<uint32_t>(comm->ranks)) return false;
+  const int color = split.color[comm->rank];
+  if (color == NCCL_SPLIT_NOCOLOR) return true;
+  std::vector<int> members;
+  for (int r = 0; r < comm->ranks; ++r)
+    if (split.color[r] == color) members.push_back(r);
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return split.key[a] < split.key[b]; });
+  const int leader = members[0];
+  const std::string name = comm->name + "-" + std::to_string(comm->splits) + "-" + std::to_string(color);
+  if (leader == comm->rank && !split.made[leader]) split.made[leader] = stub::make_region(name.c_str()) ? 1 : 2;
+  if (split.made[leader] == 0) return false;
+  const auto rank = std::find(members.begin(), members.end(), comm->rank) - members.begin();
+  ncclComm* child = new_comm(name, static_cast<int>(rank), static_cast<int>(members.size()));
+  if (!child) return comm->failed = true;
+  note("split off: rank " + std::to_string(rank) + " of " + std::to_string(members.size()));
+  if (comm->shares) child->turns = comm->turns, child->shares = true;
+  child->parent = comm;
+  ++comm->children;
+  arrive(child);
+  *comm->split_off = child;
+  return true;
+}
+#else
+static bool has_split(ncclComm*) { return true; }
+#endif
+
 STUB ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
-  *state = comm->failed                                                     ? ncclRemoteError
-           : comm->region->here.load() < static_cast<uint32_t>(comm->ranks) ? ncclInProgress
-                                                                            : ncclSuccess;
+  FAIL_IF_ASKED;
+  if (comm->failed) return *state = ncclRemoteError, ncclSuccess;
+  *state = ncclInProgress;
+  if (comm->region->here.load() < static_cast<uint32_t>(comm->ranks)) return ncclSuccess;
+  if (comm->is_splitting && !has_split(comm)) return ncclSuccess;
+  comm->is_splitting = false;
+  *state = comm->failed ? ncclRemoteError : ncclSuccess;
   return ncclSuccess;
 }
+
+static void leave_family(ncclComm* comm) {
+  if (comm->children > 0) forbidden("what was split ends before what was split off");
+  if (comm->parent) --comm->parent->children;
+  comm->parent = nullptr;
+}
 STUB ncclCommAbort(ncclComm_t comm) {
+  leave_family(comm);
   shm_unlink(comm->name.c_str());  // where not all have come
   comm->aborted = true;
   return ncclSuccess;
 }  // kept: the stream may still look at it
-STUB ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+STUB ncclCommFinalize(ncclComm_t) {
+  FAIL_IF_ASKED;
+  return ncclSuccess;
+}
 STUB ncclCommDestroy(ncclComm_t comm) {
+  leave_family(comm);
   munmap(comm->region, sizeof(Region));
   delete comm;
   return ncclSuccess;
@@ -324,53 +295,60 @@ extern "C" __attribute__((visibility("default"))) const char* ncclGetErrorString
   return code == ncclRemoteError ? "remote process exited or there was a network error" : "an error of the stand-in";
 }
 STUB ncclGroupStart() {
+  FAIL_IF_ASKED;
   ++group_depth;
   return ncclSuccess;
 }
 STUB ncclGroupEnd() {
   if (--group_depth > 0) return ncclSuccess;
-  for (Queued& q : queued) start(q.comm, q.stream, std::move(q.transfers));
+  if (fails(__func__)) return queued.clear(), ncclSystemError;
+  for (Queued& q : queued) issue(q.comm, q.stream, std::move(q.transfers));
   queued.clear();
   return ncclSuccess;
 }
 static ncclResult_t add(Transfer t, ncclComm* comm, cudaStream_t stream) {
+  if (comm->is_busy()) return ncclInvalidArgument;
   auto* s = reinterpret_cast<CUstream>(stream);
   for (Queued& q : queued)
     if (q.comm == comm && q.stream == s) return q.transfers.push_back(t), ncclSuccess;
   queued.push_back({comm, s, {t}});
-  if (group_depth == 0) ++group_depth, ncclGroupEnd();
-  return ncclSuccess;
+  return group_depth == 0 ? ++group_depth, ncclGroupEnd() : ncclSuccess;
 }
 STUB ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  FAIL_IF_ASKED;
   return add({true, peer, bytes_of(data), count * size_of(type)}, comm, stream);
 }
 STUB ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  FAIL_IF_ASKED;
   return add({false, peer, bytes_of(data), count * size_of(type)}, comm, stream);
 }
 STUB ncclAllGather(const void* input, void* output, size_t count, ncclDataType_t type, ncclComm_t comm,
                    cudaStream_t stream) {
+  FAIL_IF_ASKED;
   if (comm->refuses()) return ncclSystemError;
-  start(comm, reinterpret_cast<CUstream>(stream), all_pairs(comm, input, count * size_of(type), 0, bytes_of(output)));
-  return ncclSuccess;
+  return issue(comm, reinterpret_cast<CUstream>(stream),
+               all_pairs(comm, input, count * size_of(type), 0, bytes_of(output)));
 }
 STUB ncclBroadcast(const void* input, void* output, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                    cudaStream_t stream) {
+  FAIL_IF_ASKED;
   if (comm->refuses()) return ncclSystemError;
   const size_t bytes = count * size_of(type);
   std::vector<Transfer> list;
   for (int peer = 0; comm->rank == root && peer < comm->ranks; ++peer)
     list.push_back({true, peer, bytes_of(input), bytes});
   list.push_back({false, root, bytes_of(output), bytes});
-  start(comm, reinterpret_cast<CUstream>(stream), std::move(list));
-  return ncclSuccess;
+  return issue(comm, reinterpret_cast<CUstream>(stream), std::move(list));
 }
 STUB ncclAllReduce(const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                    cudaStream_t stream) {
+  FAIL_IF_ASKED;
   if (comm->refuses()) return ncclSystemError;
   return reduce_all(input, output, count, 0, type, op, comm, reinterpret_cast<CUstream>(stream));
 }
 STUB ncclReduceScatter(const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
                        ncclComm_t comm, cudaStream_t stream) {
+  FAIL_IF_ASKED;
   if (comm->refuses()) return ncclSystemError;
   return reduce_all(input, output, count, count * size_of(type), type, op, comm, reinterpret_cast<CUstream>(stream));
 }
