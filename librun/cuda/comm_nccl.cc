@@ -11,9 +11,6 @@
 namespace sg::cuda {
 namespace {
 
-// A process that is stopped is named by the watchdog, in this time; the others only know that they wait.
-constexpr double kWatchdogFirst = 1;
-
 class NcclCommunicator : public CommunicatorOver {
  public:
   NcclCommunicator(const Nccl& nccl, Device& device, Communicator& host, const BackendOptions& options)
@@ -60,7 +57,10 @@ class NcclCommunicator : public CommunicatorOver {
     const Ticket ticket{flight.number};
     SG_CU(device_.driver(), cuEventRecord(arrived_, device_.stream()));
     SG_CU(device_.driver(), cuStreamWaitEvent(channel.stream, arrived_, 0));
-    const NcclRank by{nccl_, device_, rank(), options_.deterministic};
+    const auto issued = [&](ncclComm_t comm, const char* by_nccl) {
+      return groups_.issued(comm, by_nccl, "the other ranks to start " + flight.text());
+    };
+    const NcclRank by{nccl_, device_, rank(), options_.deterministic, issued};
     const uint64_t begin = device_.clock().mark_in(channel.stream);
     SG_TRY(issue_collective(by, call, members, channel, &flight.staging));
     const int64_t bytes = call.output.is_none() ? call.input.bytes() : call.output.bytes();

@@ -42,18 +42,23 @@ class Issue {
 
  private:
   Status check_nccl(ncclResult_t code, const char* what) const { return nccl_.check(code, what, by_.rank); }
+  // Of what is a call of its own, or a group of them: the stream has it when this returns.
+  Status check_issued(ncclResult_t code, const char* what) const {
+    SG_TRY(check_nccl(code, what));
+    return code == ncclInProgress ? by_.issued(channel_.comm, what) : ok_status();
+  }
   bool is_all_reduce() const { return call_.kind == CollectiveKind::all_reduce; }
 
   Status all_gather(const std::byte* from, std::byte* to, int64_t bytes) {
-    return check_nccl(nccl_.ncclAllGather(from, to, static_cast<size_t>(bytes), ncclInt8, channel_.comm, stream_),
-                      "ncclAllGather");
+    return check_issued(nccl_.ncclAllGather(from, to, static_cast<size_t>(bytes), ncclInt8, channel_.comm, stream_),
+                        "ncclAllGather");
   }
 
   Status broadcast() {
     const std::byte* from = members_.position == call_.root ? in_.data : out_.data;
-    return check_nccl(nccl_.ncclBroadcast(from, out_.data, static_cast<size_t>(out_.bytes()), ncclInt8,
-                                          static_cast<int>(call_.root), channel_.comm, stream_),
-                      "ncclBroadcast");
+    return check_issued(nccl_.ncclBroadcast(from, out_.data, static_cast<size_t>(out_.bytes()), ncclInt8,
+                                            static_cast<int>(call_.root), channel_.comm, stream_),
+                        "ncclBroadcast");
   }
 
   // --- sends and receives ---
@@ -63,7 +68,7 @@ class Issue {
   Status grouped(const Fn& fn) {
     SG_TRY(check_nccl(nccl_.ncclGroupStart(), "ncclGroupStart"));
     Status added = fn();
-    Status ended = check_nccl(nccl_.ncclGroupEnd(), "ncclGroupEnd");
+    Status ended = check_issued(nccl_.ncclGroupEnd(), "ncclGroupEnd");
     return added.ok() ? std::move(ended) : std::move(added);
   }
   Status send(const std::byte* from, int64_t bytes, int64_t to) {
@@ -119,10 +124,10 @@ class Issue {
     if (by_.deterministic || !type || !op || out_.dtype == DType::boolean) return reduce_in_order();
     const auto count = static_cast<size_t>(out_.elements() * (is_complex(out_.dtype) ? 2 : 1));
     if (is_all_reduce())
-      return check_nccl(nccl_.ncclAllReduce(in_.data, out_.data, count, *type, *op, channel_.comm, stream_),
-                        "ncclAllReduce");
-    return check_nccl(nccl_.ncclReduceScatter(in_.data, out_.data, count, *type, *op, channel_.comm, stream_),
-                      "ncclReduceScatter");
+      return check_issued(nccl_.ncclAllReduce(in_.data, out_.data, count, *type, *op, channel_.comm, stream_),
+                          "ncclAllReduce");
+    return check_issued(nccl_.ncclReduceScatter(in_.data, out_.data, count, *type, *op, channel_.comm, stream_),
+                        "ncclReduceScatter");
   }
 
   std::byte* stage(int64_t bytes) {

@@ -4,6 +4,7 @@
 // NaN has to win), every member gets its slot of all inputs and adds them up in the order of the members.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "librun/cuda/nccl.h"
@@ -15,6 +16,8 @@ struct NcclRank {
   Device& device;
   uint32_t rank = 0;
   bool deterministic = false;
+  // Returns when what NCCL goes on with by itself is on its stream (NcclGroups::issued).
+  std::function<Status(ncclComm_t, const char* call)> issued;
 };
 
 // Puts the operations on the channel's stream and returns. Memory of the device that they need is added to `staging`:

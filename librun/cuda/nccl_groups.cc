@@ -99,7 +99,8 @@ Status NcclGroups::join(const Meeting& meeting, const ncclUniqueId& id) {
                                                          static_cast<int>(meeting.position), &config);
   SG_TRY(check_nccl(code, "ncclCommInitRankConfig"));
   made_.push_back(comm);
-  SG_TRY(wait_for(comm, "ncclCommInitRankConfig", meeting.whom + " to start NCCL"));
+  SG_TRY(wait_for(comm, "ncclCommInitRankConfig", "the other ranks of " + meeting.whom + " to start NCCL",
+                  options_.timeout_s));
   *meeting.comm = comm;
   ++met_;
   return ok_status();
@@ -134,34 +135,43 @@ Status NcclGroups::split_off(const RankGroup& group, ncclComm_t* comm) {
                                         static_cast<int>(group.position), &split_off_, &config),
                     "ncclCommSplit"));
   // What is split is under way until the new one is there, and only then says where that is.
-  const std::string what = "the job to split group " + group.name;
-  SG_TRY(wait_for(made_[0], "ncclCommSplit", what));
+  const std::string what = "the other ranks of the job to split group " + group.name;
+  SG_TRY(wait_for(made_[0], "ncclCommSplit", what, options_.timeout_s));
   if (!is_member) return ok_status();
   if (!split_off_)
     return Error{ErrorKind::rank_failed,
                  "rank " + std::to_string(host_.rank()) + ": ncclCommSplit gave nothing for group " + group.name};
   made_.push_back(split_off_);
-  SG_TRY(wait_for(split_off_, "ncclCommSplit", what));
+  SG_TRY(wait_for(split_off_, "ncclCommSplit", what, options_.timeout_s));
   *comm = split_off_;
   return ok_status();
 }
 
 // --- waiting ---
 
-Status NcclGroups::wait_for(ncclComm_t comm, const char* call, const std::string& what) const {
+Status NcclGroups::wait_for(ncclComm_t comm, const char* call, const std::string& what, double seconds) const {
+  constexpr double kAtOnce = 1e-3;  // most of what is under way by itself takes less
   const double since = now_s();
   for (;;) {
     ncclResult_t state = ncclInProgress;
     SG_TRY(check_nccl(nccl_.ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError"));
     if (state != ncclInProgress) return check_nccl(state, call);
     const double waited = now_s() - since;
+    if (waited < kAtOnce) {
+      std::this_thread::yield();
+      continue;
+    }
+    host_.heartbeat().beat();
     if (auto failed = host_.failure()) return *failed;
-    if (options_.timeout_s > 0 && waited > options_.timeout_s)
+    if (options_.timeout_s > 0 && waited > seconds)
       return Error{ErrorKind::rank_failed, "rank " + std::to_string(host_.rank()) + " waits since " +
-                                               std::to_string(static_cast<int>(waited)) + " s for the other ranks of " +
-                                               what};
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                                               std::to_string(static_cast<int>(waited)) + " s for " + what};
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
+}
+
+Status NcclGroups::issued(ncclComm_t comm, const char* call, const std::string& what) const {
+  return wait_for(comm, call, what, options_.timeout_s + kWatchdogFirst);
 }
 
 ncclResult_t NcclGroups::settle(ncclComm_t comm) const {

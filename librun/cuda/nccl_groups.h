@@ -22,6 +22,9 @@
 
 namespace sg::cuda {
 
+// A process that is stopped is named by the watchdog, in this time; the others only know that they wait.
+inline constexpr double kWatchdogFirst = 1;
+
 class NcclGroups {
  public:
   NcclGroups(const Nccl& nccl, Communicator& host, const BackendOptions& options);
@@ -34,6 +37,9 @@ class NcclGroups {
   // Null for a group that this rank is in no part of, and when all have been given up.
   ncclComm_t of_group(size_t group) const { return group < of_group_.size() ? of_group_[group] : nullptr; }
 
+  // NCCL may go on with what it was asked for by a thread of its own: returns when that is on its stream, and before it
+  // nothing may be put behind it, nor asked of the communicator. `call` is NCCL's, `what` ours.
+  Status issued(ncclComm_t comm, const char* call, const std::string& what) const;
   // What NCCL has found out by itself.
   Status check() const;
   // Ends what is under way, and all communicators.
@@ -59,7 +65,7 @@ class NcclGroups {
   Status join(const Meeting& meeting, const ncclUniqueId& id);
   Status split(const std::vector<RankGroup>& groups);
   Status split_off(const RankGroup& group, ncclComm_t* comm);
-  Status wait_for(ncclComm_t comm, const char* call, const std::string& what) const;
+  Status wait_for(ncclComm_t comm, const char* call, const std::string& what, double seconds) const;
   ncclResult_t settle(ncclComm_t comm) const;
   Status check_nccl(ncclResult_t code, const char* what) const { return nccl_.check(code, what, host_.rank()); }
 

@@ -5,6 +5,7 @@
 // on as NCCL's.
 //   SG_FAKE_NCCL=die:R:N     rank R ends its process at its N-th collective
 //   SG_FAKE_NCCL=hang:R:N    rank R never starts its N-th collective
+//   SG_FAKE_NCCL=stuck:R:N   rank R's N-th collective is never issued
 //   SG_FAKE_NCCL=error:R:N   rank R's communicator is in error from its N-th collective on
 //   SG_FAKE_NCCL=refuse:R:N  rank R's N-th collective returns an error at once
 //   SG_FAKE_NCCL=init:R:1    rank R's communicator does not come to be
@@ -14,10 +15,11 @@
 //   SG_FAKE_NCCL=apart:R:N   rank R never comes to the others' N-th split
 //   SG_FAKE_NCCL_FAIL=F:N    the N-th call of the function F, of those of a process, fails
 //   SG_FAKE_NCCL_LOG=FILE    a line for each unique id, each rank that meets by one, each split, each rank it has made
-// As NCCL does, it runs what one communicator has launched one after the other, whatever the streams, and so what those
-// have launched that share resources (splitShare); a split is under way on what is split, and says where the new one is
-// when it has ended. What NCCL forbids ends the process: to split what is at work, to end what was split before what was
-// split off. With SG_FAKE_NCCL_OLD it is a library that cannot split.
+// As NCCL does, it issues what it is asked for by and by, while it is asked how far it is, and takes nothing else for
+// that communicator meanwhile. It runs what one communicator has launched one after the other, whatever the streams, and
+// so what those have launched that share resources (splitShare); a split is under way on what is split, and says where
+// the new one is when it has ended. What NCCL forbids ends the process: to split what is at work, to end what was split
+// before what was split off. With SG_FAKE_NCCL_OLD it is a library that cannot split.
 #include <cuda.h>
 #include <nccl.h>
 
@@ -69,6 +71,13 @@ struct Queued {
 thread_local int group_depth = 0;
 thread_local std::vector<Queued> queued;
 
+bool rule_is(const char* what, int rank = -1) {
+  const char* rule = std::getenv("SG_FAKE_NCCL");
+  const size_t length = std::strlen(what);
+  if (!rule || std::strncmp(rule, what, length) != 0 || rule[length] != ':') return false;
+  return rank < 0 || std::atoi(rule + length + 1) == rank;
+}
+
 void enqueue(CUstream stream, std::function<void()> fn) {
   auto* held = new std::function<void()>(std::move(fn));
   cuLaunchHostFunc(
@@ -117,8 +126,9 @@ void start(ncclComm* comm, CUstream stream, std::vector<Transfer> transfers, std
 }
 
 ncclResult_t issue(ncclComm* comm, CUstream stream, std::vector<Transfer> transfers, std::function<void()> after = {}) {
-  start(comm, stream, std::move(transfers), std::move(after));
-  return ncclSuccess;
+  if (rule_is("stuck")) comm->is_stuck = comm->counted("stuck");
+  comm->being_issued = [=] { start(comm, stream, transfers, after); };
+  return ncclInProgress;
 }
 
 unsigned char* bytes_of(const void* p) { return static_cast<unsigned char*>(const_cast<void*>(p)); }
@@ -146,13 +156,6 @@ ncclResult_t reduce_all(const void* input, void* output, size_t count, size_t st
     if (op == ncclAvg) stub::divide(type, acc.data(), count, comm->ranks);
     std::memcpy(output, acc.data(), bytes);
   });
-}
-
-bool rule_is(const char* what, int rank = -1) {
-  const char* rule = std::getenv("SG_FAKE_NCCL");
-  const size_t length = std::strlen(what);
-  if (!rule || std::strncmp(rule, what, length) != 0 || rule[length] != ':') return false;
-  return rank < 0 || std::atoi(rule + length + 1) == rank;
 }
 
 }  // namespace
@@ -263,6 +266,8 @@ STUB ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   FAIL_IF_ASKED;
   if (comm->failed) return *state = ncclRemoteError, ncclSuccess;
   *state = ncclInProgress;
+  if (comm->is_stuck) return ncclSuccess;
+  if (comm->being_issued) return std::exchange(comm->being_issued, {})(), ncclSuccess;
   if (comm->region->here.load() < static_cast<uint32_t>(comm->ranks)) return ncclSuccess;
   if (comm->is_splitting && !has_split(comm)) return ncclSuccess;
   comm->is_splitting = false;
@@ -302,9 +307,10 @@ STUB ncclGroupStart() {
 STUB ncclGroupEnd() {
   if (--group_depth > 0) return ncclSuccess;
   if (fails(__func__)) return queued.clear(), ncclSystemError;
+  const ncclResult_t code = queued.empty() ? ncclSuccess : ncclInProgress;
   for (Queued& q : queued) issue(q.comm, q.stream, std::move(q.transfers));
   queued.clear();
-  return ncclSuccess;
+  return code;
 }
 static ncclResult_t add(Transfer t, ncclComm* comm, cudaStream_t stream) {
   if (comm->is_busy()) return ncclInvalidArgument;

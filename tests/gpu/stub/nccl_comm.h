@@ -58,7 +58,9 @@ struct ncclComm {
     return at_rank == rank && at_call == number;
   }
 
-  bool is_busy() const { return is_splitting; }
+  std::function<void()> being_issued;
+  bool is_stuck = false;
+  bool is_busy() const { return is_splitting || being_issued; }
 
   bool refuses() {
     if (is_busy()) return true;
