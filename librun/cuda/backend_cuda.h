@@ -114,6 +114,8 @@ std::span<const KernelRow> channel_kernels();  // batch norm and its kin
 std::span<const KernelRow> convolution_kernels();
 std::span<const KernelRow> search_kernels();  // what is where
 std::span<const KernelRow> sort_kernels();    // sorts, the largest of a row, one element of a sorted row
+// `keys`, whole numbers, in order, and the places that they had: equal ones stay in theirs. [count] each.
+void sort_keys(KernelCall& call, const Tensor& keys, const Tensor& sorted, const Tensor& order);
 // The places of what is not 0, in order, [count]: the host waits for their number.
 Result<Tensor> places_of(KernelCall& call, const Tensor& flags);
 

@@ -157,26 +157,17 @@ void start_from(KernelCall& call, const Tensor& self) {
 }
 
 // Buckets of `args.sources` sources by destination; begin and order are there afterwards.
-Status sort_into_buckets(KernelCall& call, BucketArgs* args) {
-  const int64_t n = args->sources, m = args->destinations;
-  if (n >= INT64_C(1) << 32) return call.fail("the CUDA backend indexes with fewer than 2^32 indices");
+void sort_into_buckets(KernelCall& call, BucketArgs* args) {
   auto longs = [&](int64_t count) { return backend_of(call).scratch(DType::i64, std::array{count}); };
-  auto words = [&](int64_t count) { return backend_of(call).scratch(DType::i32, std::array{count}); };
-  const Tensor counts = words(m + 1), cursors = words(m + 1);
-  backend_of(call).fill(counts, Scalar::integer(0));
-  backend_of(call).fill(cursors, Scalar::integer(0));
-  args->key = longs(n + 1).as<int64_t>();
-  args->begin = longs(m + 1 + kLanes).as<int64_t>();
-  args->order = longs(n + 1).as<int64_t>();
-  args->count = counts.as<unsigned>();
-  args->cursor = cursors.as<unsigned>();
+  const Tensor keys = longs(args->sources), sorted = longs(args->sources), order = longs(args->sources);
+  args->key = keys.as<int64_t>();
+  args->sorted = sorted.as<int64_t>();
+  args->order = order.as<int64_t>();
+  args->begin = longs(args->destinations + 1).as<int64_t>();
   args->report = device_of(call).report();
-  Device& device = device_of(call);
-  device.launch("bucket_keys", blocks_for(n), *args);
-  device.launch("bucket_offsets", 1, *args);
-  device.launch("bucket_places", blocks_for(n), *args);
-  device.launch("bucket_sort", blocks_for(m), *args);
-  return ok_status();
+  device_of(call).launch("bucket_keys", blocks_for(args->sources), *args);
+  sort_keys(call, keys, sorted, order);
+  device_of(call).launch("bucket_begins", blocks_for(args->destinations + 1), *args);
 }
 
 // to (+)= from at what the picks say; `skip`: an index that is left out.
@@ -190,7 +181,7 @@ Status put(KernelCall& call, const Tensor& out, const Picks& picks, const Tensor
   int64_t reach = 1;  // the places that could be picked
   for (int k = 0; k < selection.indexed; ++k) reach *= selection.size[k];
   buckets.destinations = reach;
-  SG_TRY(sort_into_buckets(call, &buckets));
+  sort_into_buckets(call, &buckets);
   ScatterArgs args;
   args.to = selection;
   args.from = element_view(from);
@@ -247,7 +238,7 @@ Status scatter(KernelCall& call, int64_t dim, const Tensor& source, Combine how,
   buckets.sources = index.elements();
   buckets.destinations = extent_bytes(out) / dtype_bytes(out.dtype);
   if (buckets.sources == 0) return ok_status();
-  SG_TRY(sort_into_buckets(call, &buckets));
+  sort_into_buckets(call, &buckets);
   ScatterArgs args;
   Tensor start = out;
   start.rank = 0;

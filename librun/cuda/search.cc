@@ -4,7 +4,6 @@
 
 #include "librun/cpu/kernels.h"
 #include "librun/cuda/backend_cuda.h"
-#include "librun/cuda/kernels/index.h"
 #include "librun/cuda/kernels/order.h"
 #include "librun/work/run.h"
 #include "librun/work/search.h"
@@ -17,14 +16,12 @@ Result<Tensor> places_of(KernelCall& call, const Tensor& flags) {
   FlagArgs args;
   args.flags = Device::view(flags);
   args.runs = (args.flags.count + kFlagRun - 1) / kFlagRun;
-  BucketArgs buckets;  // of runs: where each begins
-  buckets.destinations = args.runs;
   const Tensor counts = backend.scratch(DType::i32, std::array{args.runs + 1});
-  const Tensor begin = backend.scratch(DType::i64, std::array{args.runs + 1 + kLanes});
-  args.count = buckets.count = counts.as<unsigned>();
-  args.begin = buckets.begin = begin.as<int64_t>();
+  const Tensor begin = backend.scratch(DType::i64, std::array{args.runs + 1});
+  args.count = counts.as<unsigned>();
+  args.begin = begin.as<int64_t>();
   backend.device().launch("flag_counts", blocks_for(args.runs), args);
-  backend.device().launch("bucket_offsets", 1, buckets);
+  backend.device().launch("flag_offsets", 1, args);
   int64_t count = 0;
   SG_TRY(backend.download(reinterpret_cast<std::byte*>(&count), begin.data + args.runs * dtype_bytes(DType::i64),
                           sizeof count));

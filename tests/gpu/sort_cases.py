@@ -66,6 +66,8 @@ class SortCases:
         self.types()
         self.largest()
         self.some_rows_at_a_time()
+        self.buckets()
+        self.flags()
         if self.tests.args.stub:
             self.blocks()
 
@@ -73,6 +75,7 @@ class SortCases:
         """Few, for each lane alone is slow."""
         self.held('lanes', 'F32', [(TILE + 300,), (3, 700)])
         self.largest_of(2, 2 * TILE + 77, (5, 1500))
+        self.flags()
 
     # --- cases ---
 
@@ -116,6 +119,44 @@ class SortCases:
         """As where memory is for a few rows: the last part is smaller."""
         for items in (1, 3 * TILE, 7 * TILE):
             self.held(f'rows by {items} items', 'I32', [(7, TILE + 50), (5, 300)], {'SG_CUDA_SORT_ITEMS': str(items)})
+
+    def buckets(self):
+        """Sums by index: many sources of few destinations, one without any, and a padding that has none; each adds its own in their
+        order. Nothing to add at all."""
+        for n in (0, 1, 3 * TILE + 5):
+            graph = f'''sg 1.0
+graph rank *
+  input %x : f32[6] "x"
+  input %i : i64[{n}] "i"
+  input %v : f32[{n}] "v"
+  input %g : f32[{n}, 3] "g"
+  %added = aten.scatter_add(%x, 0, %i, %v)
+  %put   = aten.index_put(%x, [%i], %v, true)
+  %last  = aten.index_put(%x, [%i], %v)
+  %rows  = aten.embedding_dense_backward(%g, %i, 6, 2, false)
+  output %added
+  output %put
+  output %last
+  output %rows
+'''
+            floats = lambda count: struct.pack(f'<{count}f', *(self.rng.gauss(0, 1) for _ in range(count)))
+            self.compare(f'sums of {n} by index', graph, {
+                'x': ('F32', (6,), floats(6)), 'v': ('F32', (n,), floats(n)), 'g': ('F32', (n, 3), floats(3 * n)),
+                'i': ('I64', (n,), struct.pack(f'<{n}q', *(self.rng.choice((0, 1, 2, 2, 5)) for _ in range(n))))})
+
+    def flags(self):
+        """Places of flags: more runs of them than a block has lanes."""
+        n = 40_000
+        graph = f'''sg 1.0
+graph rank *
+  input %x : i32[{n}] "x"
+  input %m : bool[{n}] "m"
+  input %s : i32[{n}] "s"
+  %o = aten.masked_scatter(%x, %m, %s)
+  output %o
+'''
+        self.compare('places of flags', graph, {'x': ('I32', (n,), self.rng.randbytes(4 * n)), 's': ('I32', (n,), self.rng.randbytes(4 * n)),
+                                                'm': ('BOOL', (n,), bytes(self.rng.random() < 0.3 for _ in range(n)))})
 
     def blocks(self):
         """A long row is shared: each round has a block for each part of it."""

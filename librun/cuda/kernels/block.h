@@ -83,8 +83,6 @@ class Block {
     return warps[0];
   }
 
-  SG_FN static unsigned add_count(unsigned* at, unsigned n) { return atomicAdd(at, n); }  // what was there before
-
   // f(warp, what the warp keeps) for each of the kLanes / 32 warps: see tile.h.
   template <class T, class F>
   SG_FN void warps(T& kept, const F& f) const {
@@ -152,8 +150,6 @@ class Block {
       for (size_t i = 0; i < width; ++i) warps[i] = op(warps[i], warps[i + width]);
     return warps[0];
   }
-
-  static unsigned add_count(unsigned* at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_RELAXED); }
 
   template <class T, class F>
   void warps(std::array<T, kLanes / 32>& kept, const F& f) const {

@@ -1,7 +1,7 @@
 // Elements by index: read where the indices say, and added up or written there in the order of the indices.
 //
-// Adding is deterministic without atomic sums: sources are sorted into buckets by their destination (counts, offsets,
-// places, each bucket put in order), and each destination adds up its bucket from first to last.
+// Adding is deterministic without atomic sums: sources are sorted by their destination (sort.h), and each destination
+// adds up its bucket from first to last.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
@@ -97,94 +97,34 @@ struct BucketArgs {
   int32_t axis = -1;   // of the gather; -1 = picks
   int64_t skip = -1;   // sources with this index have none; -1 = all count
   int64_t sources = 0, destinations = 0;
-  int64_t* key = nullptr;      // by source; -1 = none
-  unsigned* count = nullptr;   // by destination; zeros at first
-  int64_t* begin = nullptr;    // by destination, and one more
-  unsigned* cursor = nullptr;  // zeros at first
-  int64_t* order = nullptr;    // sources by bucket
+  int64_t* key = nullptr;           // by source; -1 = none
+  const int64_t* sorted = nullptr;  // the keys, in order
+  const int64_t* order = nullptr;   // sources by bucket, those that have none before them
+  int64_t* begin = nullptr;         // by destination, and one more
   Report report;
 };
 
 SG_KERNEL(bucket_keys, BucketArgs) {
   block.each([&](int lane) {
     for (int64_t i = block.index() * kLanes + lane; i < args.sources; i += block.count() * kLanes) {
-      int64_t key;
-      if (args.axis >= 0) key = gathered_offset(args.target, args.index, args.axis, i, args.report);
+      if (args.axis >= 0) args.key[i] = gathered_offset(args.target, args.index, args.axis, i, args.report);
       else if (args.skip >= 0 && read_whole(args.picks.index[0], offset_of(args.picks.index[0], i)) == args.skip)
-        key = -1;
-      else key = args.picks.pick_number(i, args.report);
-      args.key[i] = key;
-      if (key >= 0) Block::add_count(args.count + key, 1);
+        args.key[i] = -1;
+      else args.key[i] = args.picks.pick_number(i, args.report);
     }
   });
 }
 
-// One block: each lane has a run of destinations.
-SG_KERNEL(bucket_offsets, BucketArgs) {
-  const int64_t run = (args.destinations + kLanes - 1) / kLanes;
+SG_KERNEL(bucket_begins, BucketArgs) {
   block.each([&](int lane) {
-    int64_t sum = 0;
-    const int64_t first = lane * run, end = first + run < args.destinations ? first + run : args.destinations;
-    for (int64_t d = first; d < end; ++d) {
-      args.begin[d] = sum;
-      sum += args.count[d];
-    }
-    if (first < end) args.begin[args.destinations + 1 + lane] = sum;
-    else args.begin[args.destinations + 1 + lane] = 0;
-  });
-  block.sync();
-  block.each([&](int lane) {
-    if (lane != 0) return;
-    int64_t sum = 0;
-    for (int l = 0; l < kLanes; ++l) {
-      int64_t& at = args.begin[args.destinations + 1 + l];
-      const int64_t own = at;
-      at = sum;
-      sum += own;
-    }
-    args.begin[args.destinations] = sum;
-  });
-  block.sync();
-  block.each([&](int lane) {
-    const int64_t first = lane * run, end = first + run < args.destinations ? first + run : args.destinations;
-    for (int64_t d = first; d < end; ++d) args.begin[d] += args.begin[args.destinations + 1 + lane];
-  });
-}
-
-SG_KERNEL(bucket_places, BucketArgs) {
-  block.each([&](int lane) {
-    for (int64_t i = block.index() * kLanes + lane; i < args.sources; i += block.count() * kLanes)
-      if (const int64_t key = args.key[i]; key >= 0)
-        args.order[args.begin[key] + Block::add_count(args.cursor + key, 1)] = i;
-  });
-}
-
-SG_FN void sift(int64_t* heap, int64_t root, int64_t n) {
-  for (;;) {
-    int64_t child = 2 * root + 1;
-    if (child >= n) return;
-    if (child + 1 < n && heap[child + 1] > heap[child]) ++child;
-    if (heap[root] >= heap[child]) return;
-    const int64_t held = heap[root];
-    heap[root] = heap[child];
-    heap[child] = held;
-    root = child;
-  }
-}
-
-// Places were given in the order in which lanes came: each bucket is sorted by one lane, in its place.
-SG_KERNEL(bucket_sort, BucketArgs) {
-  block.each([&](int lane) {
-    for (int64_t d = block.index() * kLanes + lane; d < args.destinations; d += block.count() * kLanes) {
-      int64_t* heap = args.order + args.begin[d];
-      const int64_t n = args.begin[d + 1] - args.begin[d];
-      for (int64_t root = n / 2; root-- > 0;) sift(heap, root, n);
-      for (int64_t end = n; end-- > 1;) {
-        const int64_t most = heap[0];
-        heap[0] = heap[end];
-        heap[end] = most;
-        sift(heap, 0, end);
+    for (int64_t d = block.index() * kLanes + lane; d <= args.destinations; d += block.count() * kLanes) {
+      int64_t low = 0, high = args.sources;
+      while (low < high) {
+        const int64_t half = low + (high - low) / 2;
+        if (args.sorted[half] < d) low = half + 1;
+        else high = half;
       }
+      args.begin[d] = low;
     }
   });
 }

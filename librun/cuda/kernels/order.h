@@ -63,9 +63,9 @@ inline constexpr int64_t kFlagRun = 64;  // that a lane counts
 struct FlagArgs {
   View flags;
   int64_t runs = 0;
-  unsigned* count = nullptr;       // by run
-  const int64_t* begin = nullptr;  // by run: how many come before it
-  int64_t* to = nullptr;           // the places
+  unsigned* count = nullptr;  // by run
+  int64_t* begin = nullptr;   // by run: how many come before it; and how many there are
+  int64_t* to = nullptr;      // the places
 };
 
 SG_FN bool flag_at(const FlagArgs& args, int64_t i) { return is_true(args.flags, offset_of(args.flags, i)); }
@@ -77,6 +77,35 @@ SG_KERNEL(flag_counts, FlagArgs) {
       for (int64_t i = run * kFlagRun; i < (run + 1) * kFlagRun && i < args.flags.count; ++i) n += flag_at(args, i);
       args.count[run] = n;
     }
+  });
+}
+
+// One block: each lane has a part of the runs.
+SG_KERNEL(flag_offsets, FlagArgs) {
+  SG_SHARED(int64_t, before, kLanes);
+  const int64_t part = (args.runs + kLanes - 1) / kLanes;
+  block.each([&](int lane) {
+    int64_t sum = 0;
+    for (int64_t run = lane * part; run < (lane + 1) * part && run < args.runs; ++run) {
+      args.begin[run] = sum;
+      sum += args.count[run];
+    }
+    before[lane] = sum;
+  });
+  block.sync();
+  block.each([&](int lane) {
+    if (lane != 0) return;
+    int64_t sum = 0;
+    for (int l = 0; l < kLanes; ++l) {
+      const int64_t own = before[l];
+      before[l] = sum;
+      sum += own;
+    }
+    args.begin[args.runs] = sum;
+  });
+  block.sync();
+  block.each([&](int lane) {
+    for (int64_t run = lane * part; run < (lane + 1) * part && run < args.runs; ++run) args.begin[run] += before[lane];
   });
 }
 

@@ -46,4 +46,3 @@ T __shfl_xor_sync(unsigned, T value, int distance) {
   const unsigned got = lanes::from_lane(__builtin_bit_cast(unsigned, value), lane ^ static_cast<unsigned>(distance));
   return __builtin_bit_cast(T, got);
 }
-inline unsigned atomicAdd(unsigned* at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_RELAXED); }
