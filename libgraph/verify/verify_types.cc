@@ -349,6 +349,19 @@ bool same_place(Check& c, const Type& a, const Type& b) {
   return same_size(c, a.offset, b.offset) && same_strides(c, a, b);
 }
 
+// What a functional collective gives lies in rows or as its input does, by the version of PyTorch and by whether the
+// graph was traced with fake tensors.
+bool lies_in_rows(Check& c, NodeId n, const Type& recorded) {
+  const OpInfo* op = c.graph->op_info(n);
+  if (!op->has(kCollective) || op->has(kWait) || op->writes() || recorded.kind != TypeKind::tensor) return false;
+  ExprPool& exprs = c.pool.exprs;
+  Type rows = recorded;
+  rows.stride.assign(rows.shape.size(), exprs.constant(1));
+  for (size_t i = rows.shape.size(); i-- > 1;)
+    rows.stride[i - 1] = exprs.mul(rows.stride[i], exprs.max(exprs.constant(1), rows.shape[i]));
+  return exprs.constant_value(recorded.offset) == 0 && same_strides(c, recorded, rows);
+}
+
 }  // namespace
 
 // The type checker finds what differs by a letter; equal by the guards, or known to be the recorder's fault, is no
@@ -363,7 +376,9 @@ void check_inferred(Check& c, NodeId n) {
       if (!takes_unknown_type(c, node)) c.fail(n, d.reason, d.hint);
       continue;
     }
-    if (d.exception || (may_be(c, d.recorded, d.inferred) && same_place(c, d.recorded, d.inferred))) continue;
+    const bool is_right =
+        may_be(c, d.recorded, d.inferred) && (same_place(c, d.recorded, d.inferred) || lies_in_rows(c, n, d.recorded));
+    if (d.exception || is_right) continue;
     c.fail(n, c.name(node.result(d.result)) + " is " + difference(c, d.recorded, d.inferred),
            "correct the type, or the arguments; types may be left out where the op gives them");
   }
