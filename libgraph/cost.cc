@@ -314,6 +314,25 @@ double wire_factor(std::string_view kind, double n) {
   return 1;
 }
 
+// The part of an exchange that leaves the rank: all but what it sends to itself, of the program's ranks the one that
+// sends most. None where the data decides, which stands for equal parts.
+std::optional<double> share_sent(const Job& job, const Program& program, GroupId group, const Arg* splits) {
+  if (splits == nullptr || !splits->is(ArgKind::list) || group.index >= job.groups.size()) return std::nullopt;
+  const ArgList& parts = splits->items();
+  double total = 0;
+  for (const Arg& part : parts) {
+    if (!part.is(ArgKind::integer)) return std::nullopt;
+    total += static_cast<double>(part.as_int());
+  }
+  if (parts.empty() || total <= 0) return std::nullopt;
+  double own = total;
+  for (const GroupPart& members : job.groups[group.index].parts)
+    for (size_t i = 0; i < std::min(members.ranks.size(), parts.size()); ++i)
+      if (program.ranks.empty() || std::ranges::binary_search(program.ranks, members.ranks[i]))
+        own = std::min(own, static_cast<double>(parts[i].as_int()));
+  return (total - own) / total;
+}
+
 }  // namespace
 
 std::string_view communication_kind(std::string_view op) {
@@ -339,7 +358,10 @@ Communication communication_of(const Job& job, const Program& program, const Gra
         if (type.kind == TypeKind::tensor)  // expanded axes are sent in full
           out.payload_bytes += call.elements(&type) * dtype_bytes(type.dtype);
       });
-  out.wire_bytes = out.payload_bytes * wire_factor(out.kind, group_size(job, program, out.group));
+  double factor = wire_factor(out.kind, group_size(job, program, out.group));
+  if (out.kind == "all_to_all")
+    factor = share_sent(job, program, out.group, call.argument("input_split_sizes")).value_or(factor);
+  out.wire_bytes = out.payload_bytes * factor;
   out.complete = call.complete;
   return out;
 }

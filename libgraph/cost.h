@@ -93,7 +93,8 @@ class CostModel {
 //   payload_bytes  what the rank hands in: its shard for all_gather; the whole unreduced tensor for reduce_scatter and
 //                  all_reduce; all rows it sends, its own included, for all_to_all; the tensor for broadcast
 //   wire_bytes     what leaves the rank when the algorithm wastes nothing, for a group of n: all_gather (n-1) payload,
-//                  reduce_scatter and all_to_all (n-1)/n payload, all_reduce 2 (n-1)/n payload, broadcast payload
+//                  reduce_scatter and all_to_all (n-1)/n payload, all_reduce 2 (n-1)/n payload, broadcast payload;
+//                  of an all_to_all whose split sizes are numbers, all but what the rank sends to itself
 struct Communication {
   std::string_view kind;  // "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", or the op's name
   GroupId group;          // none = a group that the file does not declare

@@ -162,9 +162,12 @@ class StepCostsBuilder {
     step->kind = StepOp::Kind::launch;
     step->group = c.group.index < job_.groups.size() ? c.group.index : static_cast<uint32_t>(job_.groups.size());
     const CollectivePattern kind = collective_kind(c.kind);
-    const double bytes =  // of the whole: comm_time.h
-        kind == CollectivePattern::all_gather && c.payload_bytes > 0 ? c.wire_bytes + c.payload_bytes : c.payload_bytes;
     const Extent& extent = extents_[step->group];
+    double bytes = c.payload_bytes;  // of the whole: comm_time.h
+    if (kind == CollectivePattern::all_gather) bytes += c.wire_bytes;
+    // The time is that of equal parts, of which one stays.
+    if (kind == CollectivePattern::all_to_all && extent.ranks > 1)
+      bytes = c.wire_bytes * extent.ranks / (extent.ranks - 1);
     step->us = collective_time_us(options_.machine.network, kind, bytes, extent.ranks, extent.nodes);
   }
 

@@ -102,6 +102,37 @@ graph rank *
   }
 }
 
+TEST_CASE("of an exchange whose parts are numbers, all but the rank's own leaves it") {
+  Job job = parse(R"(sg 1.0 job "t" world 4
+group @g [0 2] [1 3]
+device cpu
+
+graph rank 0 1
+  input %x : f32[10] "x"
+
+  %ring = _c10d_functional.all_to_all_single(%x, [0, 10], [0, 10], @g)  : f32[10]
+  %home = _c10d_functional.all_to_all_single(%x, [10, 0], [10, 0], @g)  : f32[10]
+  %some = _c10d_functional.all_to_all_single(%x, [7, 3], [7, 3], @g)    : f32[10]
+
+  output %ring
+
+graph rank 2 3
+  input %x : f32[10] "x"
+
+  %ring = _c10d_functional.all_to_all_single(%x, [10, 0], [10, 0], @g)  : f32[10]
+  %home = _c10d_functional.all_to_all_single(%x, [0, 10], [0, 10], @g)  : f32[10]
+  %some = _c10d_functional.all_to_all_single(%x, [3, 7], [3, 7], @g)    : f32[10]
+
+  output %ring
+)");
+  for (const auto& program : job.programs) {
+    std::vector<double> wire;
+    for (NodeId n : program->graph.nodes())
+      wire.push_back(communication_of(job, *program, program->graph, n, kNoSizes).wire_bytes);
+    CHECK(wire == std::vector<double>{40, 0, 12});
+  }
+}
+
 TEST_CASE("the index lists nodes by op, phase and module") {
   Job job = parse(R"(sg 1.0 job "t" world 1
 device cpu
