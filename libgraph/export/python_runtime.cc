@@ -240,7 +240,8 @@ def load_inputs(paths, rank=None, folder=None):
     program = program_of(rank)
     inputs = {}
     for path in [paths] if isinstance(paths, str) else paths:
-        inputs.update(load_file(path))
+        # in memory of their own: a file's lie anywhere, and some kernels add up in another order by where a row begins
+        inputs.update((name, value.clone()) for name, value in load_file(path).items())
     for name, known_as in program.inputs.items():
         if name not in inputs and known_as in inputs:
             inputs[name] = inputs.pop(known_as)
