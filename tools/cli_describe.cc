@@ -1,5 +1,6 @@
 // What is said about a job: one line, a page, or JSON.
 #include "libgraph/json.h"
+#include "libgraph/merge.h"
 #include "tools/cli_job.h"
 
 namespace sg::cli {
@@ -30,8 +31,11 @@ std::string counted(size_t n, std::string_view what) {
 std::string describe(const Job& job) {
   size_t inputs = job.programs.empty() ? 0 : job.programs[0]->graph.inputs().size();
   size_t outputs = job.programs.empty() ? 0 : job.programs[0]->graph.outputs().size();
-  std::string out = counted(total_nodes(job), "node") + ", " + counted(inputs, "input") + ", " +
-                    counted(outputs, "output") + ", " + counted(job.world, "rank");
+  std::string out =
+      counted(total_nodes(job), "node") + ", " + counted(inputs, "input") + ", " + counted(outputs, "output") + ", ";
+  if (!job.is_spmd())
+    if (const size_t held = ranks_held(job).size(); held < job.world) out += std::to_string(held) + " of ";
+  out += counted(job.world, "rank");
   if (job.is_spmd()) return out + (job.world == 1 ? "" : " running one program");
   return out + " in " + counted(job.programs.size(), "program");
 }

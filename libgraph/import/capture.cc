@@ -58,6 +58,21 @@ Status check_ranks(const std::vector<RankCapture>& captures) {
   return ok_status();
 }
 
+// Some are left out on purpose, to look at one graph; but that of others should not pass for the job.
+void warn_missing_ranks(const Job& job, Diagnostics* notes) {
+  if (notes == nullptr || job.is_spmd()) return;
+  const std::vector<uint32_t> held = ranks_held(job);
+  if (held.size() >= job.world) return;
+  uint32_t first = 0;
+  while (first < held.size() && held[first] == first) ++first;
+  const size_t missing = job.world - held.size();
+  notes->warning("ranks",
+                 "the job has " + std::to_string(job.world) + " ranks, and rank " + std::to_string(first) +
+                     (missing > 1 ? " and " + std::to_string(missing - 1) + " more are" : " is") +
+                     " not here: it cannot be run, nor held against them",
+                 {}, "import all ranks ('rank{r}/step.json'), or --spmd where one rank's capture stands for all");
+}
+
 Status read_programs(ImportContext* context, const std::vector<RankCapture>& captures) {
   for (const RankCapture& capture : captures) {
     Program& program = context->job.add_program();
@@ -107,6 +122,7 @@ Result<Job> import_captures(std::vector<CaptureFile> files, const ImportOptions&
   for (size_t i = 0; i < captures.size(); ++i) context.job.programs[i]->ranks = {captures[i].rank};
   share_equal_programs(&context.job, notes);
   if (options.spmd) context.job.programs[0]->ranks.clear();
+  warn_missing_ranks(context.job, notes);
   if (notes != nullptr)
     context.tally.report(options.spmd && context.job.world > 1 ? captures[0].rank : ImportTally::kNoRank, notes);
   return std::move(context.job);

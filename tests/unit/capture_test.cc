@@ -424,8 +424,10 @@ TEST_CASE("equal ranks become one SPMD program whatever their groups are called"
   CHECK(job->groups[0].parts.size() == 2);
   CHECK(job->groups[0].parts[0].aliases.size() == 2);
   CHECK(graph_of(*job).node(graph_of(*job).first()).args[2].is(ArgKind::group));
-  auto some = import_captures(std::move(partial), {}, nullptr);
+  Diagnostics notes;
+  auto some = import_captures(std::move(partial), {}, &notes);
   REQUIRE(some.ok());
+  CHECK(says(notes, "the job has 4 ranks, and rank 0 is not here"));
   CHECK(some->programs.size() == 1);
   CHECK(some->programs[0]->ranks == std::vector<uint32_t>{1, 2, 3});
 }
