@@ -12,6 +12,7 @@
 #include "librun/cuda/comm_nccl.h"
 #include "librun/cuda/kernels/copy.h"
 #include "librun/cuda/kernels/reduce.h"
+#include "librun/cuda/kernels/sum_parts.h"
 #include "librun/cuda/lt.h"
 
 namespace sg::cuda {
@@ -35,6 +36,10 @@ Tensor CudaBackend::scratch(DType dtype, std::span<const int64_t> shape) {
   if (!t.data) throw std::bad_alloc();
   scratch_.push_back(t.data);
   return t;
+}
+
+TwoSums* CudaBackend::part_sums(const Parts& parts) {
+  return reinterpret_cast<TwoSums*>(scratch(DType::f64, std::array<int64_t, 3>{parts.count, parts.results, 2}).data);
 }
 
 void CudaBackend::give_back_scratch(size_t mark) {

@@ -14,6 +14,8 @@ namespace sg::cuda {
 
 class Lt;
 class CodeMaker;
+struct Parts;
+struct TwoSums;
 
 class CudaBackend : public Backend {
  public:
@@ -36,6 +38,7 @@ class CudaBackend : public Backend {
   // Scratch that was taken after `scratch_mark` said `mark` is given back before the call ends.
   size_t scratch_mark() const { return scratch_.size(); }
   void give_back_scratch(size_t mark);
+  TwoSums* part_sums(const Parts& parts);  // scratch for them
   Status upload(std::byte* to, const std::byte* from, int64_t bytes) override;
   Status download(std::byte* to, const std::byte* from, int64_t bytes) override;
   uint64_t begin_copy(std::byte* to, const std::byte* from, int64_t bytes, bool to_host) override;
@@ -107,6 +110,7 @@ std::span<const KernelRow> matmul_kernels();  // grouped; the others come by Bac
 std::span<const KernelRow> flex_attention_kernels();
 std::span<const KernelRow> loss_kernels();  // of classes
 std::span<const KernelRow> row_kernels();
+std::span<const KernelRow> reduction_kernels();
 std::span<const KernelRow> index_kernels();
 std::span<const KernelRow> other_kernels();
 std::span<const KernelRow> random_kernels();
