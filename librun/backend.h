@@ -56,7 +56,10 @@ class Backend {
   virtual Kernel find_kernel(const OpInfo& op) const = 0;
   // The calls of a program as one kernel; null = it is too long for one.
   virtual Result<std::unique_ptr<DeviceProgram>> compile(cpu::PointwiseProgram& program) = 0;
-  // The same, now and not again. False, and nothing is done: it is too long for one.
+  // The same with a call behind them that reduces a value which they make; null = not as one kernel.
+  virtual Result<std::unique_ptr<DeviceProgram>> compile_reduced(cpu::PointwiseProgram& program,
+                                                                 const KernelCall& reduction) = 0;
+  // The calls of a program, now and not again. False, and nothing is done: it is too long for one.
   virtual Result<bool> run_once(cpu::PointwiseProgram& program) = 0;
   // The step that runs from now on: nothing of the last one is under way.
   virtual void begin_step(uint64_t step) = 0;

@@ -1,11 +1,12 @@
 // GraphRun: neighbours in the schedule that are pointwise over one shape become one pass over memory. One alone is a
-// group, too: its program is made once.
+// group, too: its program is made once. On a device a reduction of what they make may be the last of the group.
 //
 // Only static steps, and only what PointwiseProgram finds to fit: it knows addresses, so it sees where the plan has put
 // one value over another. Nothing else runs between the steps of a group, and each is where the schedule has it, so
 // memory is as the plan says before the group and after it. Bits do not change (pointwise.h).
 #include <algorithm>
 
+#include "libgraph/op.h"
 #include "librun/cpu/pointwise.h"
 #include "librun/graph_run.h"
 
@@ -20,8 +21,13 @@ bool GraphRun::can_fuse(const Step& step) const {
   return step.kind == StepKind::kernel && step.is_static && cpu::PointwiseProgram::knows(step.call->op().name);
 }
 
-// Whether anything but the nodes of steps [first, end) looks at the value's memory: users, views of it, outputs.
-bool GraphRun::is_needed_outside(ValueId v, size_t first, size_t end) const {
+bool GraphRun::can_reduce(const Step& step) const {
+  return step.kind == StepKind::kernel && step.is_static && !step.gives_numbers && step.call->op().has(kReduction);
+}
+
+// Whether anything but the nodes of steps [first, end) looks at the value's memory: users, users of views that are no
+// steps of their own, outputs.
+bool GraphRun::is_looked_at_outside(ValueId v, size_t first, size_t end) const {
   bool needed = false;
   graph_.for_each_use(v, [&](Use use) {
     needed |= use.user.is_none();
@@ -29,10 +35,19 @@ bool GraphRun::is_needed_outside(ValueId v, size_t first, size_t end) const {
     auto inside = std::find_if(steps_.begin() + static_cast<std::ptrdiff_t>(first),
                                steps_.begin() + static_cast<std::ptrdiff_t>(end),
                                [&](const Step& s) { return s.node == use.user; });
-    needed |= inside == steps_.begin() + static_cast<std::ptrdiff_t>(end);
+    if (inside != steps_.begin() + static_cast<std::ptrdiff_t>(end)) return;
+    const Node& user = graph_.node(use.user);
+    needed |= !is_plain_view(use.user);
+    for (uint32_t r = 0; r < user.result_count && !needed; ++r)
+      needed |= !static_[user.result(r).index] || is_looked_at_outside(user.result(r), first, end);
   });
+  return needed;
+}
+
+bool GraphRun::is_needed_outside(ValueId v, size_t first, size_t end) const {
   StorageId s = alias_->storage_of(v);
-  return needed || alias_->storage(s).owner != v;  // a write in place is for whoever looks at that memory
+  if (alias_->storage(s).owner != v) return true;  // a write in place is for whoever looks at that memory
+  return is_looked_at_outside(v, first, end);
 }
 
 Status GraphRun::fuse() {
@@ -68,22 +83,35 @@ Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
     }
   }
   if (stop == first) return size_t{1};
+  if (state_.backend && stop < steps_.size() && can_reduce(steps_[stop])) {
+    SG_ASSIGN(bool is_one, fuse_steps(first, stop, stop + 1));
+    if (is_one) return stop + 1 - first;
+  }
+  SG_ASSIGN(bool is_one, fuse_steps(first, stop, stop));
+  return is_one ? stop - first : size_t{1};  // or left as single steps
+}
+
+// Steps [first, stop) as a group, and a reduction behind them if `end` is one more. False, and nothing is done: they are
+// none.
+Result<bool> GraphRun::fuse_steps(size_t first, size_t stop, size_t end) {
   auto group = std::make_unique<FusedGroup>();
   group->first = first;
-  group->count = stop - first;
+  group->count = end - first;
   for (size_t i = first; i < stop; ++i) {
     const Node& node = graph_.node(steps_[i].node);
     bool stored = false;
-    for (uint32_t r = 0; r < node.result_count; ++r) stored |= is_needed_outside(node.result(r), first, stop);
+    for (uint32_t r = 0; r < node.result_count; ++r) stored |= is_needed_outside(node.result(r), first, end);
     SG_ASSIGN(bool fits, group->program.add(*steps_[i].call, stored));
-    if (!fits) return size_t{1};  // left as single steps
+    if (!fits) return false;
   }
-  if (state_.backend) {
+  if (state_.backend && end > stop) {
+    SG_ASSIGN(group->on_device, state_.backend->compile_reduced(group->program, *steps_[stop].call));
+  } else if (state_.backend) {
     SG_ASSIGN(group->on_device, state_.backend->compile(group->program));
-    if (!group->on_device) return size_t{1};  // too long for one kernel: each step by itself
   }
+  if (state_.backend && !group->on_device) return false;  // too long for one kernel
   groups_.push_back(std::move(group));
-  return stop - first;
+  return true;
 }
 
 }  // namespace sg

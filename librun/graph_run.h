@@ -182,8 +182,11 @@ class GraphRun {
   // graph_fuse.cc
   Status fuse();
   Result<size_t> fuse_run(size_t first, size_t end);
+  Result<bool> fuse_steps(size_t first, size_t stop, size_t end);
   bool can_fuse(const Step& step) const;
+  bool can_reduce(const Step& step) const;
   bool is_needed_outside(ValueId v, size_t first, size_t end) const;
+  bool is_looked_at_outside(ValueId v, size_t first, size_t end) const;
 
   // graph_record.cc
   Status run_on_device();

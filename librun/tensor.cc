@@ -81,6 +81,37 @@ Tensor broadcast_to(const Tensor& t, std::span<const int64_t> shape) {
   return out;
 }
 
+std::optional<Tensor> view_as(const Tensor& t, std::span<const int64_t> shape) {
+  if (std::ranges::equal(t.sizes(), shape)) return t;
+  Tensor out = t;
+  out.rank = static_cast<int>(shape.size());
+  int64_t elements = 1;
+  for (size_t i = 0; i < shape.size(); ++i) elements *= out.shape[i] = shape[i];
+  if (elements == 0 || elements != t.elements()) return std::nullopt;
+  struct Run {
+    int64_t size, step;
+  };
+  std::array<Run, kMaxRank> runs;  // of `t`, outermost first: axes that are as good as one
+  size_t count = 0;
+  for (int axis = 0; axis < t.rank; ++axis) {
+    if (t.dim(axis) == 1) continue;
+    const bool joins = count > 0 && runs[count - 1].step == t.step(axis) * t.dim(axis);
+    if (joins) runs[count - 1] = {runs[count - 1].size * t.dim(axis), t.step(axis)};
+    else runs[count++] = {t.dim(axis), t.step(axis)};
+  }
+  int to = out.rank - 1;
+  while (count-- > 0) {
+    int64_t taken = 1;
+    for (; to >= 0 && taken < runs[count].size; --to) {
+      out.stride[static_cast<size_t>(to)] = runs[count].step * taken;
+      taken *= out.dim(to);
+    }
+    if (taken != runs[count].size) return std::nullopt;
+  }
+  for (; to >= 0; --to) out.stride[static_cast<size_t>(to)] = 1;  // axes of one element
+  return out;
+}
+
 bool same_shape(const Tensor& a, const Tensor& b) { return std::ranges::equal(a.sizes(), b.sizes()); }
 
 bool same_view(const Tensor& a, const Tensor& b) {

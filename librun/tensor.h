@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "libgraph/dtype.h"
@@ -50,6 +51,9 @@ Tensor swap_axes(const Tensor& t, int a, int b);
 
 // `t` seen under a shape that it broadcasts to (PyTorch's rule). REQUIRES: it does.
 Tensor broadcast_to(const Tensor& t, std::span<const int64_t> shape);
+
+// `t` under another shape, its elements in the same row-major order. Nothing: that is no view of it, or there are none.
+std::optional<Tensor> view_as(const Tensor& t, std::span<const int64_t> shape);
 
 bool same_shape(const Tensor& a, const Tensor& b);
 // The same elements at the same place; strides of axes of size 1 may differ.

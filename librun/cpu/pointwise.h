@@ -42,6 +42,10 @@ class PointwiseProgram {
   // changed between runs, as long as tensors that shared memory go on to, and others don't.
   std::span<Tensor> tensors() { return slots_; }
 
+  // The value that a call before has made of `t`, as memory would hold it, whatever shape it is seen under; invalid: none
+  // has, or memory was written since.
+  Value made(const Tensor& t);
+
   // --- for the rules (pointwise_rules.h): a value read from memory, or computed before; invalid if it does not fit ---
   Value read(const Tensor& t);
   PointwiseCode& code() { return code_; }

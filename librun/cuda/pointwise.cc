@@ -6,9 +6,6 @@
 #include "librun/cpu/pointwise.h"
 #include "librun/cpu/pointwise_rules.h"
 #include "librun/cuda/backend_cuda.h"
-#include "librun/cuda/code.h"
-#include "librun/cuda/generate.h"
-#include "librun/cuda/kernels/generated.h"
 #include "librun/cuda/kernels/pointwise.h"
 #include "librun/cuda/known_ops.h"
 
@@ -170,65 +167,7 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
 }
 
-// A chain as machine code.
-class ChainProgram : public DeviceProgram {
- public:
-  ChainProgram(Device& device, CUfunction function, const GeneratedChain& chain)
-      : device_(device), function_(function), blocks_(blocks_for(chain.elements / chain.width)) {
-    args_.elements = chain.elements;
-    for (size_t i = 0; i < chain.data.size(); ++i) args_.data[i] = reinterpret_cast<unsigned char*>(chain.data[i]);
-  }
-  Status run() override {
-    args_.report = device_.report();
-    device_.launch_function(function_, blocks_, &args_, "a chain of pointwise ops");
-    return device_.noted();
-  }
-
- private:
-  Device& device_;
-  CUfunction function_;
-  int64_t blocks_;
-  ChainArgs args_;
-};
-
 }  // namespace
-
-// Null: it has no code. What NVRTC does not take is interpreted, and `explain` says so.
-Result<std::unique_ptr<DeviceProgram>> CudaBackend::generate(cpu::PointwiseProgram& program) {
-  if (!chains_.maker) return std::unique_ptr<DeviceProgram>();
-  std::optional<GeneratedChain> chain = generate_chain(program);
-  if (!chain) return std::unique_ptr<DeviceProgram>();
-  auto known = chains_.by_text.find(chain->text);
-  if (known == chains_.by_text.end()) {
-    auto code = chains_.maker->compile(chain->text, device_->architecture());
-    if (!code.ok()) {
-      chains_.why = code.error().message;
-      return std::unique_ptr<DeviceProgram>();
-    }
-    SG_ASSIGN(CUfunction function, device_->load_function(*code, kGeneratedKernel));
-    known = chains_.by_text.emplace(chain->text, function).first;
-  }
-  return std::unique_ptr<DeviceProgram>(new ChainProgram(*device_, known->second, *chain));
-}
-
-Result<std::unique_ptr<DeviceProgram>> CudaBackend::compile(cpu::PointwiseProgram& program) {
-  SG_ASSIGN(std::unique_ptr<DeviceProgram> generated, generate(program));
-  chains_.generated += generated != nullptr;
-  if (generated) return generated;
-  SG_ASSIGN(std::unique_ptr<DeviceProgram> interpreted, interpret(program));
-  chains_.interpreted += interpreted != nullptr;
-  return interpreted;
-}
-
-Result<bool> CudaBackend::run_once(cpu::PointwiseProgram& program) {
-  SG_ASSIGN(std::unique_ptr<DeviceProgram> made, generate(program));
-  if (!made) {
-    SG_ASSIGN(made, interpret(program));
-  }
-  if (!made) return false;
-  SG_TRY(made->run());
-  return true;
-}
 
 Result<std::unique_ptr<DeviceProgram>> CudaBackend::interpret(cpu::PointwiseProgram& program) {
   Compiled compiled;

@@ -25,6 +25,7 @@ from graphs import (  # noqa: E402
     ATTENTION, BIASED, BY_HOST, CLASSES, COLLECTIVES, DROPOUT, FLEX, LONG_SUMS, MASKED, PICK, RECORDED, SAME_BITS, SHARED_WORK)
 from harness import TRACES, skip  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
+from fusion_cases import FusionCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
 from profile_cases import ProfileCases  # noqa: E402
 from sort_cases import SortCases  # noqa: E402
@@ -421,6 +422,9 @@ class Tests:
     def copies(self, at):
         CopyCases(self, at).run()
 
+    def fusion(self, at):
+        FusionCases(self, at, safetensors).run()
+
     def flex(self, at):
         """FlexAttention on the device, in one part and in many, against the processor; and by the host, aloud."""
         rng = random.Random(5)
@@ -590,7 +594,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         prepare(at)
-        for case in ('usage', 'absent', 'same_bits', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'recording',
+        for case in ('usage', 'absent', 'same_bits', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
                      'long_sums', 'sorts', 'sorts_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:

@@ -293,6 +293,28 @@ TEST_CASE("memory seen in two ways does not fit in one program") {
   CHECK_FALSE(cpu::PointwiseProgram::knows("aten.sum.default"));
 }
 
+TEST_CASE("a program knows what it has made, under any shape") {
+  test::Buffer<float> in({4, 6}), out({4, 6}), other({4, 6});
+  Bench bench(1);
+  cpu::PointwiseProgram program;
+  auto neg = [&](const Tensor& from, const Tensor& result) {
+    KernelCall c(*find_op("aten.neg.default"), &bench.context);
+    c.params()[0].kind = ParamValue::Kind::tensor, c.params()[0].tensor = from;
+    c.results = {result};
+    return *program.add(c, false);
+  };
+  REQUIRE(neg(in.tensor(), out.tensor()));
+  const int reg = program.made(out.tensor()).reg;
+  CHECK(reg >= 0);
+  CHECK(program.made(*view_as(out.tensor(), std::array<int64_t, 3>{2, 2, 6})).reg == reg);
+  CHECK(program.made(in.tensor()).reg < 0);                    // it was read, not made
+  CHECK(program.made(swap_axes(out.tensor(), 0, 1)).reg < 0);  // in another order
+  CHECK(program.made(drop_axis(out.tensor(), 0)).reg < 0);     // a part of it
+  REQUIRE(neg(out.tensor(), in.tensor()));
+  CHECK(program.made(in.tensor()).reg > reg);
+  CHECK(program.made(other.tensor()).reg < 0);
+}
+
 TEST_CASE("a program takes so many calls and no more") {
   test::Buffer<float> x({4}), y({4});
   Bench bench(1);

@@ -20,6 +20,55 @@ TEST_CASE("contiguous and dense views") {
   CHECK(make_tensor(memory, DType::f32, std::vector<int64_t>{0, 3}).is_contiguous());
 }
 
+// Where element `i` of a view lies, in elements.
+static int64_t place_of(const Tensor& t, int64_t i) {
+  int64_t offset = 0;
+  for (int axis = t.rank - 1; axis >= 0; --axis) offset += i % t.dim(axis) * t.step(axis), i /= t.dim(axis);
+  return offset;
+}
+
+TEST_CASE("a view under another shape has the same elements in the same order") {
+  test::Rng rng(3);
+  int views = 0, none = 0;
+  for (int round = 0; round < 2000; ++round) {
+    // A shape, and two ways to make axes of its factors.
+    std::vector<int64_t> factors, shape, other;
+    for (uint64_t i = rng.below(5); i > 0; --i) factors.push_back(static_cast<int64_t>(rng.below(4)) + 1);
+    auto grouped = [&](std::vector<int64_t>* out) {
+      for (int64_t factor : factors) {
+        if (!out->empty() && rng.percent(50)) out->back() *= factor;
+        else out->push_back(factor);
+        if (rng.percent(15)) out->push_back(1);
+      }
+    };
+    grouped(&shape), grouped(&other);
+    Tensor t = make_tensor(nullptr, DType::f32, shape);
+    for (int axis = 0; axis < t.rank; ++axis)
+      if (rng.percent(20)) t.stride[static_cast<size_t>(axis)] = rng.percent(50) ? 0 : 7;
+    if (t.rank > 1 && rng.percent(20)) t = swap_axes(t, 0, t.rank - 1);
+    const std::optional<Tensor> view = view_as(t, other);
+    // One exists if each axis of the result takes its elements at one distance.
+    bool exists = true;
+    Tensor want = make_tensor(nullptr, DType::f32, other);
+    for (int axis = 0; axis < want.rank; ++axis) {
+      const int64_t below = want.step(axis);
+      want.stride[static_cast<size_t>(axis)] = want.dim(axis) > 1 ? place_of(t, below) : 0;
+    }
+    const Tensor plain = make_tensor(nullptr, DType::f32, other);
+    for (int64_t i = 0; i < plain.elements(); ++i) exists &= place_of(want, i) == place_of(t, i);
+    INFO("round " << round);
+    REQUIRE(view.has_value() == exists);
+    ++(exists ? views : none);
+    for (int64_t i = 0; view && i < plain.elements(); ++i) REQUIRE(place_of(*view, i) == place_of(t, i));
+  }
+  CHECK(views > 200);
+  CHECK(none > 200);
+  const Tensor t = make_tensor(nullptr, DType::f32, std::array<int64_t, 2>{2, 3});
+  CHECK_FALSE(view_as(t, std::array<int64_t, 1>{5}).has_value());
+  CHECK_FALSE(
+      view_as(make_tensor(nullptr, DType::f32, std::array<int64_t, 2>{0, 3}), std::array<int64_t, 1>{0}).has_value());
+}
+
 TEST_CASE("a row walk meets every element once, in row-major order") {
   test::Rng rng(7);
   for (int round = 0; round < 200; ++round) {

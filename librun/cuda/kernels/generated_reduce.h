@@ -1,0 +1,54 @@
+// What a generated kernel is made of that ends in a reduction (generate_reduction.h): the numbers of its rows are values of
+// a chain, which are in memory nowhere, or nowhere yet.
+#pragma once
+
+#include "librun/cuda/kernels/generated.h"
+#include "librun/cuda/kernels/sum_parts.h"
+
+namespace sg::cuda {
+
+struct ReducedChainArgs : ChainArgs {
+  ReduceTo to;
+  Parts parts;
+};
+
+// A value as an element of a row.
+template <class T>
+struct Made {
+  T x;
+  SG_FN double re() const { return static_cast<double>(x); }
+  SG_FN double im() const { return 0; }
+  SG_FN int64_t whole() const { return static_cast<int64_t>(x); }
+  SG_FN bool is_true() const { return x != 0; }
+};
+template <class T>
+struct Made<Cx<T>> {
+  Cx<T> x;
+  SG_FN double re() const { return static_cast<double>(x.re); }
+  SG_FN double im() const { return static_cast<double>(x.im); }
+  SG_FN int64_t whole() const { return static_cast<int64_t>(x.re); }
+  SG_FN bool is_true() const { return x.re != 0 || x.im != 0; }
+};
+template <class T>
+SG_FN Made<T> made(T x) {
+  return {x};
+}
+
+// early(row, i) and last(row, i): the element. What others want of the chain, too, is stored by the latter.
+template <class Early, class Last>
+SG_FN void reduce_made_rows(const Block& block, const ReducedChainArgs& args, const ReduceHow& how, const Early& early,
+                            const Last& last) {
+  for (int64_t row = block.index(); row < args.to.to.count; row += block.count())
+    reduce_row(
+        block, how, args.to, row, [&](int64_t i) { return early(row, i); }, [&](int64_t i) { return last(row, i); });
+}
+template <class Last>
+SG_FN void sum_made_run(const Block& block, const ReducedChainArgs& args, const Last& last) {
+  sum_run(block, args.parts, [&](int64_t row, int64_t i) { return TwoSums{last(row, i).re(), 0}; });
+}
+template <class Last>
+SG_FN void sum_made_tile(const Block& block, const ReducedChainArgs& args, const Last& last) {
+  sum_tile(block, args.parts, [&](int64_t row, int64_t i) { return TwoSums{last(row, i).re(), 0}; });
+}
+
+}  // namespace sg::cuda

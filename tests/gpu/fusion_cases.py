@@ -1,0 +1,230 @@
+"""Cases of run_gpu_tests.py: chains of pointwise ops with the reduction at their end, as one kernel of generated text."""
+import os
+import re
+import struct
+
+# Chains, each with its reduction: all of them fuse. Inputs are read in their strides, through broadcasts and views.
+FUSED = 23
+REDUCED = '''sg 1.0
+graph rank *
+  input %x : f32[6, 40, 70] "x"
+  input %w : f32[70] "w"
+  input %r : f32[6, 40, 1] "r"
+  input %h : bf16[40, 70] "h"
+  input %f : f16[9, 64] "f"
+  input %i : i32[12, 33] "i"
+  input %d : f64[5, 300] "d"
+  input %z : c64[7, 20] "z"
+  input %long : f32[3, 20000] "long"
+  input %tall : bf16[600, 48] "tall"
+  %a0 = aten.mul.Tensor(%x, %w)
+  %a1 = aten.add.Tensor(%a0, %r)
+  %a2 = aten.sum.dim_IntList(%a1, [2], true)
+  %b0 = aten.exp(%x)
+  %b1 = aten.mean.dim(%b0, [1, -1])
+  %c0 = aten.mul.Tensor(%h, %h)
+  %c1 = aten.add.Tensor(%c0, %h)
+  %c2 = aten.sum.dim_IntList(%c1, [1], true)
+  %c3 = aten.mul.Scalar(%h, 3.0)
+  %c4 = aten.amax(%c3, [-1])
+  %f0 = aten.sigmoid(%f)
+  %f1 = aten.logsumexp(%f0, [1], true)
+  %f2 = aten.tanh(%f)
+  %f3 = aten.prod.dim_int(%f2, 1)
+  %i0 = aten.remainder.Scalar(%i, 7)
+  %i1 = aten.sum.dim_IntList(%i0, [1])
+  %i2 = aten.mul.Scalar(%i, 3)
+  %i3, %i4 = aten.max.dim(%i2, 1)
+  %i5 = aten.sub.Scalar(%i, 3)
+  %i6 = aten.prod.dim_int(%i5, 1)
+  %d0 = aten.cos(%d)
+  %d1, %d2 = aten.var_mean.correction(%d0, [1], correction=1, keepdim=true)
+  %d3 = aten.mul.Tensor(%d, %d)
+  %d4 = aten.std.correction(%d3, [1])
+  %z0 = aten.mul.Tensor(%z, %z)
+  %z1 = aten.sum.dim_IntList(%z0, [1])
+  %z2 = aten.neg(%z)
+  %z3 = aten.linalg_vector_norm(%z2, 3.0, [1])
+  %g0 = aten.ge.Scalar(%x, 0.5)
+  %g1 = aten.any.dim(%g0, 2)
+  %g2 = aten.gt.Tensor(%x, %r)
+  %g3 = aten.all.dim(%g2, 2, true)
+  %g4 = aten.lt.Scalar(%f, 0.0)
+  %g5 = aten.count_nonzero.default(%g4)
+  %n0 = aten.sub.Tensor(%x, %w)
+  %n1 = aten.argmin(%n0, 2)
+  %t0 = aten.transpose.int(%x, 1, 2)
+  %t1 = aten.silu(%t0)
+  %t2 = aten.amin(%t1, [1])
+  %v0 = aten.relu(%x)
+  %v1 = aten.view(%v0, [240, 70])
+  %v2 = aten.sum.dim_IntList(%v1, [1])
+  %s0 = aten.mul.Tensor(%h, %w)
+  %s1 = aten.sum.default(%s0)
+  %l0 = aten.mul.Tensor(%long, %long)
+  %l1 = aten.mean.dim(%l0, [1])
+  %k0 = aten.mul.Tensor(%tall, %tall)
+  %k1 = aten.sum.dim_IntList(%k0, [0], true, dtype=f32)
+  %q0 = aten.flip(%x, [1])
+  %q1 = aten.mul_.Tensor(%q0, %w)
+  %q2 = aten.sum.dim_IntList(%q1, [2])
+  output %a2
+  output %b0
+  output %b1
+  output %c2
+  output %c4
+  output %f1
+  output %f3
+  output %i1
+  output %i3
+  output %i4
+  output %i6
+  output %d1
+  output %d2
+  output %d4
+  output %z1
+  output %z3
+  output %g1
+  output %g3
+  output %g5
+  output %n1
+  output %t2
+  output %v2
+  output %s1
+  output %l1
+  output %k1
+  output %q1
+  output %q2
+'''
+
+# What stays two kernels: few long rows that do not go by parts, rows that lie across memory, what the chain does not
+# make, and nothing to reduce.
+APART = '''sg 1.0
+graph rank *
+  input %long : f32[3, 20000] "long"
+  input %tall : f32[600, 48] "tall"
+  input %none : f32[4, 0] "none"
+  %l0 = aten.mul.Tensor(%long, %long)
+  %l1 = aten.amax(%l0, [1])
+  %k0 = aten.mul.Tensor(%tall, %tall)
+  %k1 = aten.amax(%k0, [0])
+  %m0 = aten.exp(%tall)
+  %m1 = aten.sum.dim_IntList(%tall, [1])
+  %e0 = aten.mul.Tensor(%none, %none)
+  %e1 = aten.sum.dim_IntList(%e0, [1])
+  output %l1
+  output %k1
+  output %m0
+  output %m1
+  output %e1
+'''
+
+# The sums lie where %u0 did, each over numbers of other rows.
+HELD = '''sg 1.0
+graph rank *
+  input %u : bf16[300, 2] "u"
+  %u0 = aten.flip(%u, [0])                              : bf16[300, 2]
+  %u1 = aten._to_copy(%u0, dtype=f32)                   : f32[300, 2]
+  %u2 = aten.sum.dim_IntList(%u1, [1], dtype=f64)       : f64[300]
+  output %u2
+'''
+
+DIVIDED = '''sg 1.0
+graph rank *
+  input %n : i64[8, 40] "n"
+    at "step.py":3 forward
+  %zero = aten.mul.Scalar(%n, 0)                                 : i64[8, 40]
+    at "step.py":4 forward
+  %part = aten.div.Tensor_mode(%n, %zero, rounding_mode="floor") : i64[8, 40]
+    at "step.py":5 forward
+  %sum  = aten.sum.dim_IntList(%part, [1])                       : i64[8]
+  output %sum
+'''
+
+
+class FusionCases:
+    def __init__(self, tests, at, safetensors):
+        self.tests, self.at = tests, at
+        whole = lambda letter, n: struct.pack(f'<{n}{letter}', *(i * 37 % 23 - 11 for i in range(n)))
+        safetensors(at('reduced.txt.in'), {'i': ('I32', (12, 33), whole('i', 396))})
+        safetensors(at('apart.txt.in'), {'none': ('F32', (4, 0), b'')})
+        safetensors(at('held.txt.in'), {})
+        safetensors(at('divided.txt.in'), {'n': ('I64', (8, 40), whole('q', 320))})
+        for name, text in (('reduced.txt', REDUCED), ('apart.txt', APART), ('held.txt', HELD), ('divided.txt', DIVIDED)):
+            with open(at(name), 'w', encoding='utf-8') as f:
+                f.write(text)
+        self.env = {'SG_STUB_NVRTC': '1', 'SG_CUDA_CACHE': at('fusion-cache')} if tests.args.stub else {}
+
+    def command(self, graph, *options):
+        return [self.tests.tool('sg-run'), self.at(graph), '--inputs', self.at(graph + '.in'), '--init', 'seed:3', *options]
+
+    def launches(self, graph, env):
+        """The kernels of one step, in order."""
+        log = self.at('kernels')
+        status, text = self.tests.run(self.command(graph, '-q', '--backend', 'cuda'), {**env, 'SG_STUB_KERNELS': log})
+        self.tests.expect(f'fusion: {graph} once', status and f'exit {status}: {text}')
+        with open(log, encoding='utf-8') as f:
+            names = f.read().split()
+        os.remove(log)
+        return names
+
+    def run(self):
+        for graph, fused in (('reduced.txt', FUSED), ('apart.txt', 0), ('held.txt', 1)):
+            self.bits(graph, fused)
+        if self.tests.args.stub:
+            self.kernels()
+            self.texts()
+        self.looked_at()
+        status, text = self.tests.run(self.command('divided.txt', '--backend', 'cuda'), self.env)
+        said = re.search(r'rank 0, %\w+ = aten\.\w+\.\w+: an integer is divided by zero', text) and 'step.py' in text
+        self.tests.expect('fusion: a division by zero', (status != 4 or not said) and f'exit {status}: {text}')
+
+    def bits(self, graph, fused):
+        """Those of the two by themselves, and the processor's as far as sums of doubles are: first alone, then recorded."""
+        apart, cpu = self.at('apart.out'), self.at('cpu.out')
+        status, text = self.tests.run(self.command(graph, '-q', '--outputs', cpu))
+        self.tests.expect(f'fusion: {graph}, the processor', status and f'exit {status}: {text}')
+        run = self.command(graph, '--backend', 'cuda', '--explain')
+        status, text = self.tests.run([*run, '--outputs', apart], {'SG_CUDA_INTERPRET': '1'})
+        none = 'reductions fused with the chains before them: 0' in text
+        self.tests.expect(f'fusion: {graph}, interpreted', (status or not none) and f'exit {status}: {text}')
+        for steps in ('1', '5'):
+            for name, held in (('by themselves', ['--expect', apart, '--bitwise']),
+                               ('the processor', ['--expect', cpu, '--rtol', '1e-6', '--atol', '1e-6'])):
+                status, text = self.tests.run([*run, '--steps', steps, *held], self.env)
+                said = f'reductions fused with the chains before them: {fused}\n' in text
+                self.tests.expect(f'fusion: {graph}, {steps} steps, as {name}',
+                                  (status or not said) and f'exit {status}: {text}')
+
+    def kernels(self):
+        """A kernel for a chain and its reduction: neither is launched by itself; none of a chain's values is made twice."""
+        before, after = self.launches('reduced.txt', {'SG_CUDA_INTERPRET': '1'}), self.launches('reduced.txt', self.env)
+        own = ('pointwise_program', 'reduce_rows', 'row_parts', 'column_parts')
+        count = lambda names: [names.count(name) for name in (*own, 'sg_chain')]
+        wanted = ([FUSED, FUSED - 2, 1, 1, 0], [0, 0, 0, 0, FUSED])
+        self.tests.expect('fusion: a kernel each', (count(before), count(after)) != wanted and
+                          f'{count(before)}, {count(after)}')
+        apart = self.launches('apart.txt', self.env)
+        self.tests.expect('fusion: what stays apart', count(apart) != [0, 4, 0, 0, 4 - 1] and str(apart))
+
+    def texts(self):
+        """What the real NVRTC makes of them."""
+        folder = self.at('fusion-texts')
+        os.mkdir(folder)
+        status, text = self.tests.run(self.command('reduced.txt', '-q', '--backend', 'cuda'),
+                                      {**self.env, 'SG_STUB_NVRTC_KEEP': folder, 'SG_CUDA_CACHE': ''})
+        self.tests.expect('fusion: texts', status and f'exit {status}: {text}')
+        for name in sorted(os.listdir(folder)):
+            self.tests.compile_text(os.path.join(folder, name))
+
+    def looked_at(self):
+        """Where somebody looks at each node, every value is there, and nothing is fused; a profile has one slice."""
+        run = self.command('reduced.txt', '--backend', 'cuda')
+        for options in (['--watch', 'nan'], ['--compare', self.at('reduced.txt')]):
+            status, text = self.tests.run([*run, *options], self.env)
+            self.tests.expect(f'fusion: {options[0]}', status and f'exit {status}: {text}')
+        profile = self.at('fusion.json')
+        status, text = self.tests.run([*run, '--profile', profile], self.env)
+        with open(profile, encoding='utf-8') as f:
+            slices = re.findall(r'"node": *"a0"[^}]*"fused": *(\d+)', f.read())
+        self.tests.expect('fusion: a slice of a profile', (status or slices != ['3']) and f'exit {status}, {slices}: {text}')
