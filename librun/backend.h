@@ -41,6 +41,12 @@ class DeviceProgram {
   virtual Status run() = 0;
 };
 
+// Pointwise calls, and one behind them that reduces a value which they make; null = none.
+struct RowStage {
+  cpu::PointwiseProgram* program = nullptr;
+  const KernelCall* reduction = nullptr;
+};
+
 // What a kernel found wrong with the data.
 struct DeviceFault {
   uint64_t place = 0;  // as given to `at`
@@ -56,9 +62,9 @@ class Backend {
   virtual Kernel find_kernel(const OpInfo& op) const = 0;
   // The calls of a program as one kernel; null = it is too long for one.
   virtual Result<std::unique_ptr<DeviceProgram>> compile(cpu::PointwiseProgram& program) = 0;
-  // The same with a call behind them that reduces a value which they make; null = not as one kernel.
-  virtual Result<std::unique_ptr<DeviceProgram>> compile_reduced(cpu::PointwiseProgram& program,
-                                                                 const KernelCall& reduction) = 0;
+  // The same for several, of which the first has a reduction. Values that a later one reads are stored; null = not as one
+  // kernel.
+  virtual Result<std::unique_ptr<DeviceProgram>> compile_rows(std::span<const RowStage> stages) = 0;
   // The calls of a program, now and not again. False, and nothing is done: it is too long for one.
   virtual Result<bool> run_once(cpu::PointwiseProgram& program) = 0;
   // The step that runs from now on: nothing of the last one is under way.

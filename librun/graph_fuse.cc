@@ -1,5 +1,6 @@
 // GraphRun: neighbours in the schedule that are pointwise over one shape become one pass over memory. One alone is a
-// group, too: its program is made once. On a device a reduction of what they make may be the last of the group.
+// group, too: its program is made once. On a device a reduction of what they make may be part of the group, and what
+// comes behind it over the same rows.
 //
 // Only static steps, and only what PointwiseProgram finds to fit: it knows addresses, so it sees where the plan has put
 // one value over another. Nothing else runs between the steps of a group, and each is where the schedule has it, so
@@ -14,6 +15,7 @@ namespace sg {
 namespace {
 
 constexpr size_t kMostOnDevice = 24;  // calls of a device's program: what its registers hold
+constexpr size_t kMostStages = 6;     // of a kernel over rows
 
 }  // namespace
 
@@ -84,16 +86,33 @@ Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
   }
   if (stop == first) return size_t{1};
   if (state_.backend && stop < steps_.size() && can_reduce(steps_[stop])) {
-    SG_ASSIGN(bool is_one, fuse_steps(first, stop, stop + 1));
-    if (is_one) return stop + 1 - first;
+    SG_ASSIGN(size_t taken, fuse_rows(first, stop));
+    if (taken > 0) return taken;
   }
-  SG_ASSIGN(bool is_one, fuse_steps(first, stop, stop));
-  return is_one ? stop - first : size_t{1};  // or left as single steps
+  SG_ASSIGN(std::unique_ptr<FusedGroup> group, lay_out(first, stop, stop));
+  if (!group) return size_t{1};  // left as single steps
+  if (state_.backend) {
+    SG_ASSIGN(group->on_device, state_.backend->compile(group->program));
+    if (!group->on_device) return size_t{1};  // too long for one kernel: each step by itself
+  }
+  groups_.push_back(std::move(group));
+  return stop - first;
 }
 
-// Steps [first, stop) as a group, and a reduction behind them if `end` is one more. False, and nothing is done: they are
-// none.
-Result<bool> GraphRun::fuse_steps(size_t first, size_t stop, size_t end) {
+// The first step from `first` on whose call does not fit with those before it.
+size_t GraphRun::end_of_chain(size_t first) const {
+  cpu::PointwiseProgram trial;
+  size_t stop = first;
+  for (; stop < steps_.size() && stop - first < kMostOnDevice && can_fuse(steps_[stop]); ++stop) {
+    Result<bool> fits = trial.add(*steps_[stop].call);
+    if (!fits.ok() || !*fits) break;
+  }
+  return stop;
+}
+
+// Steps [first, stop) as a program, of whose results those are stored that others than [first, end) need. Null: they
+// are none.
+Result<std::unique_ptr<GraphRun::FusedGroup>> GraphRun::lay_out(size_t first, size_t stop, size_t end) {
   auto group = std::make_unique<FusedGroup>();
   group->first = first;
   group->count = end - first;
@@ -102,16 +121,35 @@ Result<bool> GraphRun::fuse_steps(size_t first, size_t stop, size_t end) {
     bool stored = false;
     for (uint32_t r = 0; r < node.result_count; ++r) stored |= is_needed_outside(node.result(r), first, end);
     SG_ASSIGN(bool fits, group->program.add(*steps_[i].call, stored));
-    if (!fits) return false;
+    if (!fits) return std::unique_ptr<FusedGroup>();
   }
-  if (state_.backend && end > stop) {
-    SG_ASSIGN(group->on_device, state_.backend->compile_reduced(group->program, *steps_[stop].call));
-  } else if (state_.backend) {
-    SG_ASSIGN(group->on_device, state_.backend->compile(group->program));
+  return group;
+}
+
+// Steps [first, stop) and the reduction behind them as one, with as many of the chains behind it, and their reductions,
+// as the backend takes; how many steps that are, 0 = none.
+Result<size_t> GraphRun::fuse_rows(size_t first, size_t stop) {
+  std::vector<std::unique_ptr<FusedGroup>> parts;
+  std::vector<RowStage> stages;
+  while (stop > first && stages.size() < kMostStages) {
+    const bool reduces = stop < steps_.size() && can_reduce(steps_[stop]);
+    SG_ASSIGN(std::unique_ptr<FusedGroup> part, lay_out(first, stop, stop + reduces));
+    if (!part) break;
+    stages.push_back({&part->program, reduces ? steps_[stop].call.get() : nullptr});
+    parts.push_back(std::move(part));
+    first = stop + reduces;
+    stop = end_of_chain(first);
   }
-  if (state_.backend && !group->on_device) return false;  // too long for one kernel
-  groups_.push_back(std::move(group));
-  return true;
+  for (; !stages.empty(); stages.pop_back(), parts.pop_back()) {
+    SG_ASSIGN(std::unique_ptr<DeviceProgram> made, state_.backend->compile_rows(stages));
+    if (!made) continue;
+    FusedGroup& whole = *parts[0];
+    for (size_t i = 1; i < parts.size(); ++i) whole.count += parts[i]->count;
+    whole.on_device = std::move(made);
+    groups_.push_back(std::move(parts[0]));
+    return groups_.back()->count;
+  }
+  return size_t{0};
 }
 
 }  // namespace sg

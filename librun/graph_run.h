@@ -182,7 +182,9 @@ class GraphRun {
   // graph_fuse.cc
   Status fuse();
   Result<size_t> fuse_run(size_t first, size_t end);
-  Result<bool> fuse_steps(size_t first, size_t stop, size_t end);
+  Result<size_t> fuse_rows(size_t first, size_t stop);
+  Result<std::unique_ptr<FusedGroup>> lay_out(size_t first, size_t stop, size_t end);
+  size_t end_of_chain(size_t first) const;
   bool can_fuse(const Step& step) const;
   bool can_reduce(const Step& step) const;
   bool is_needed_outside(ValueId v, size_t first, size_t end) const;

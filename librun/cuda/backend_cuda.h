@@ -27,8 +27,7 @@ class CudaBackend : public Backend {
 
   Kernel find_kernel(const OpInfo& op) const override;
   Result<std::unique_ptr<DeviceProgram>> compile(cpu::PointwiseProgram& program) override;
-  Result<std::unique_ptr<DeviceProgram>> compile_reduced(cpu::PointwiseProgram& program,
-                                                         const KernelCall& reduction) override;
+  Result<std::unique_ptr<DeviceProgram>> compile_rows(std::span<const RowStage> stages) override;
   Result<bool> run_once(cpu::PointwiseProgram& program) override;
   void begin_step(uint64_t step) override { device_->begin_step(step); }
   DeviceClock& clock() override { return device_->clock(); }
@@ -87,10 +86,12 @@ class CudaBackend : public Backend {
     const CodeMaker* maker = nullptr;  // null = chains are interpreted, because of `why`
     std::string why;
     std::map<std::string, CUfunction> by_text;
-    size_t generated = 0, interpreted = 0, reduced = 0;
+    size_t generated = 0, interpreted = 0;
+    size_t reduced = 0, behind = 0;  // reductions that are fused with the chain before them; chains that go on from one
   };
   Result<CUfunction> chain_code(const std::string& text);
   Result<std::unique_ptr<DeviceProgram>> generate(cpu::PointwiseProgram& program);
+  Result<std::unique_ptr<DeviceProgram>> generate(const RowStage& stage);
   Chains chains_;
 };
 

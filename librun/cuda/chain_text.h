@@ -1,6 +1,6 @@
 // The steps of a pointwise program as C++ text: what a lane does for one element, with the functions of
-// kernels/generated.h. Where elements lie, and how lanes come by them, is for who writes a kernel around it (generate.cc,
-// generate_reduction.cc).
+// kernels/generated.h. Where elements lie, and how lanes come by them, is for who writes a kernel around it
+// (generate.cc, generate_reduction.cc).
 #pragma once
 
 #include <span>

@@ -32,6 +32,27 @@ class ChainProgram : public DeviceProgram {
   ChainArgs args_;
 };
 
+class RowStagesProgram : public DeviceProgram {
+ public:
+  RowStagesProgram(Device& device, CUfunction function, const GeneratedRows& rows)
+      : device_(device), function_(function), blocks_(rows.blocks) {
+    args_.rows = rows.rows;
+    for (size_t i = 0; i < rows.data.size(); ++i) args_.data[i] = reinterpret_cast<unsigned char*>(rows.data[i]);
+    for (size_t i = 0; i < rows.to.size(); ++i) args_.to[i] = rows.to[i];
+  }
+  Status run() override {
+    args_.report = device_.report();
+    device_.launch_function(function_, blocks_, &args_, "chains of pointwise ops and reductions over the same rows");
+    return device_.noted();
+  }
+
+ private:
+  Device& device_;
+  CUfunction function_;
+  int64_t blocks_;
+  RowStagesArgs args_;
+};
+
 // Scratch of a program is its own for as long as it runs, as a call's is.
 class ReducedChainProgram : public DeviceProgram {
  public:
@@ -115,16 +136,31 @@ Result<std::unique_ptr<DeviceProgram>> CudaBackend::compile(cpu::PointwiseProgra
   return interpreted;
 }
 
-Result<std::unique_ptr<DeviceProgram>> CudaBackend::compile_reduced(cpu::PointwiseProgram& program,
-                                                                    const KernelCall& reduction) {
-  if (!chains_.maker) return std::unique_ptr<DeviceProgram>();
-  SG_ASSIGN(std::optional<GeneratedReduction> chain, generate_reduction(program, reduction));
+// Null: not as one kernel.
+Result<std::unique_ptr<DeviceProgram>> CudaBackend::generate(const RowStage& stage) {
+  SG_ASSIGN(std::optional<GeneratedReduction> chain, generate_reduction(*stage.program, *stage.reduction));
   if (!chain) return std::unique_ptr<DeviceProgram>();
   SG_ASSIGN(CUfunction function, chain_code(chain->text));
   if (!function) return std::unique_ptr<DeviceProgram>();
-  ++chains_.generated;
-  ++chains_.reduced;
-  return std::unique_ptr<DeviceProgram>(new ReducedChainProgram(*this, function, *chain, reduction.results));
+  return std::unique_ptr<DeviceProgram>(new ReducedChainProgram(*this, function, *chain, stage.reduction->results));
+}
+
+Result<std::unique_ptr<DeviceProgram>> CudaBackend::compile_rows(std::span<const RowStage> stages) {
+  std::unique_ptr<DeviceProgram> out;
+  if (!chains_.maker) return out;
+  if (stages.size() == 1) {
+    SG_ASSIGN(out, generate(stages[0]));
+  } else {
+    SG_ASSIGN(std::optional<GeneratedRows> rows, generate_rows(stages));
+    if (!rows) return out;
+    SG_ASSIGN(CUfunction function, chain_code(rows->text));
+    if (function) out = std::make_unique<RowStagesProgram>(*device_, function, *rows);
+  }
+  if (!out) return out;
+  chains_.generated += stages.size();
+  chains_.behind += stages.size() - 1;
+  for (const RowStage& stage : stages) chains_.reduced += stage.reduction != nullptr;
+  return out;
 }
 
 Result<bool> CudaBackend::run_once(cpu::PointwiseProgram& program) {

@@ -1,17 +1,23 @@
 #include "librun/cuda/generate_reduction.h"
 
-#include <array>
+#include <algorithm>
 
 #include "librun/cuda/chain_text.h"
 #include "librun/cuda/generate.h"
+#include "librun/cuda/kernels/generated_reduce.h"
+#include "librun/cuda/row_text.h"
 
 namespace sg::cuda {
 namespace {
 
 constexpr int64_t kFewRows = 128;   // fewer keep a device busy only if they go by parts
 constexpr int64_t kLongRow = 8192;  // of numbers: shorter ones are soon done
+// Of stages behind a reduction, which by themselves would have a lane for each number.
+constexpr int64_t kShortRow = 2048;  // longer ones need enough rows
+constexpr int64_t kBriefRow = 64;    // of shorter ones, which leave most lanes idle, there may be
+constexpr int64_t kManyRows = 1024;  // so many
 
-bool overlap(const Tensor& a, const Tensor& b) {
+bool share_memory(const Tensor& a, const Tensor& b) {
   return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
 }
 
@@ -32,82 +38,186 @@ bool is_worth_it(const ReductionPlan& plan, const Tensor& self) {
   return !is_starved && lies_along_rows(plan, self);
 }
 
-const char* kind_name(Reduce kind) {
-  constexpr const char* kNames[] = {"sum",   "mean",     "product",   "largest", "smallest",  "any",    "all",
-                                    "count", "variance", "deviation", "norm",    "logsumexp", "nan_sum"};
-  return kNames[static_cast<size_t>(kind)];
+// A chain with the reduction of a value that it makes.
+struct Reduced {
+  const KernelCall* call = nullptr;
+  cpu::Value value;
+  ReductionPlan plan;
+};
+
+Result<std::optional<Reduced>> reduced_by(cpu::PointwiseProgram& chain, const KernelCall& call) {
+  const std::optional<Reduced> no;
+  const std::optional<Reduction> reduction = find_reduction(call);
+  const bool converts = reduction && reduction->first != DType::none;
+  if (!reduction || converts || call.tensor("self").elements() == 0) return no;
+  Reduced out{&call, chain.made(call.tensor("self")), {}};
+  if (out.value.reg < 0) return no;
+  SG_ASSIGN(out.plan, plan_reduction(call, *reduction, call.tensor("self")));
+  return is_worth_it(out.plan, call.tensor("self")) ? std::optional(std::move(out)) : no;
 }
 
-const char* element_name(Element element) {
-  constexpr const char* kNames[] = {"f64", "f32", "f16", "bf16",    "i64", "i32",
-                                    "i16", "i8",  "u8",  "boolean", "c64", "c128"};
-  return kNames[static_cast<size_t>(element)];
+std::string opening(const char* args) {
+  return "#include \"librun/cuda/kernels/generated_reduce.h\"\n\nnamespace sg::cuda {\n\nSG_KERNEL(" +
+         std::string(kGeneratedKernel) + ", " + args + ") {\n";
+}
+constexpr const char* kClosing = "}\n\n}  // namespace sg::cuda\n";
+
+std::string text_of(const RowChain& chain, const Reduced& reduced) {
+  std::string out = opening("ReducedChainArgs") + pointers_text(chain);
+  const ReduceHow& how = reduced.plan.args.how;
+  const bool is_twice = reduced.plan.way == ReduceWay::rows && takes_two_passes(how.kind);
+  if (is_twice) out += element_text(chain, "early", false, &reduced.value);
+  out += element_text(chain, "last", true, &reduced.value);
+  switch (reduced.plan.way) {
+    case ReduceWay::row_parts: out += "  sum_made_run(block, args, last);\n"; break;
+    case ReduceWay::column_parts: out += "  sum_made_tile(block, args, last);\n"; break;
+    case ReduceWay::rows:
+      out +=
+          how_text(how, "how") + "  reduce_made_rows(block, args, how, " + (is_twice ? "early" : "last") + ", last);\n";
+      break;
+  }
+  return out + kClosing;
 }
 
-class Writer {
+// --- several stages ---
+
+// Bytes that stage `stage` reads or writes of each row.
+struct Touched {
+  size_t stage = 0;
+  bool writes = false;
+  Tensor tensor;
+  std::vector<int64_t> steps;  // from row to row, by kept axis
+  int64_t span = 0;            // of one row
+};
+
+Touched touched(size_t stage, bool writes, const Tensor& t, const std::vector<int>& kept,
+                const std::vector<int>& reduced) {
+  const int64_t bytes = dtype_bytes(t.dtype);
+  Touched out{stage, writes, t, {}, bytes};
+  for (int axis : kept) out.steps.push_back(t.step(axis) * bytes);
+  for (int axis : reduced) out.span += (t.dim(axis) - 1) * t.step(axis) * bytes;
+  return out;
+}
+
+// Whether no row of one touches what another row of the other does.
+bool keep_to_rows(const Touched& a, const Touched& b, const std::vector<int64_t>& rows) {
+  if (!share_memory(a.tensor, b.tensor)) return true;
+  std::vector<std::pair<int64_t, int64_t>> axes;  // bytes, size
+  for (size_t k = 0; k < rows.size(); ++k) {
+    if (rows[k] == 1) continue;
+    if (a.steps[k] != b.steps[k]) return false;
+    axes.emplace_back(a.steps[k], rows[k]);
+  }
+  int64_t reach = std::max(a.tensor.data + a.span, b.tensor.data + b.span) - std::min(a.tensor.data, b.tensor.data);
+  std::sort(axes.begin(), axes.end());
+  for (const auto& [step, size] : axes) {
+    if (step < reach) return false;
+    reach += step * (size - 1);
+  }
+  return true;
+}
+
+class StageWriter {
  public:
-  // `slots`: the chain's tensors as the reduction sees its axes. `value`: what is reduced.
-  Writer(cpu::PointwiseProgram& chain, std::vector<Tensor> slots, cpu::Value value, const ReductionPlan& plan)
-      : chain_(chain), slots_(std::move(slots)), value_(value), plan_(plan) {
-    for (const Tensor& t : slots_) is_wide_ |= needs_wide_index(t);
+  // Nothing is added, and the kernel is refused, where it is false.
+  Result<bool> add(const RowStage& stage) {
+    if (!has_text(*stage.program) || (stages_ == 0 && !stage.reduction)) return false;
+    std::optional<Reduced> reduced;
+    if (stage.reduction) {
+      SG_ASSIGN(reduced, reduced_by(*stage.program, *stage.reduction));
+      if (!reduced || reduced->plan.way != ReduceWay::rows) return false;
+      if (shape_.empty() && !begin(*reduced)) return false;
+      const bool is_same = std::ranges::equal(stage.reduction->tensor("self").sizes(), shape_);
+      if (!is_same || reduced->plan.kept != kept_ || out_.to.size() == kMostReductions) return false;
+    }
+    const int64_t elements = stage.program->tensors()[0].elements();
+    const bool is_by_row = elements == rows_;  // a number a row
+    if (!is_by_row && elements != rows_ * count_) return false;
+    auto chain = is_by_row ? RowChain::under(*stage.program, row_shape_, row_axes_, {})
+                           : RowChain::under(*stage.program, shape_, kept_, reduced_);
+    if (!chain || out_.data.size() + chain->slots.size() > static_cast<size_t>(kMostSlots)) return false;
+    if (is_by_row && reduced) return false;
+    chain->first_slot = out_.data.size();
+    write(*chain, reduced ? &*reduced : nullptr, is_by_row);
+    return true;
   }
 
-  std::string write() const {
-    std::string out = "#include \"librun/cuda/kernels/generated_reduce.h\"\n\nnamespace sg::cuda {\n\nSG_KERNEL(" +
-                      std::string(kGeneratedKernel) + ", ReducedChainArgs) {\n";
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      const std::string k = std::to_string(i);
-      out += "  auto* p" + k + " = reinterpret_cast<" + raw_type(slots_[i].dtype) + "*>(args.data[" + k + "]);\n";
-    }
-    const ReduceHow& how = plan_.args.how;
-    const bool is_twice = plan_.way == ReduceWay::rows && takes_two_passes(how.kind);
-    if (is_twice) out += element("early", false);
-    out += element("last", true);
-    switch (plan_.way) {
-      case ReduceWay::row_parts: out += "  sum_made_run(block, args, last);\n"; break;
-      case ReduceWay::column_parts: out += "  sum_made_tile(block, args, last);\n"; break;
-      case ReduceWay::rows:
-        out += "  const ReduceHow how{Reduce::" + std::string(kind_name(how.kind)) + ", " +
-               number_text(how.parameter, false) + ", " + (how.whole ? "true" : "false") +
-               ", Element::" + element_name(how.from) + ", " + std::to_string(how.count) + "ll};\n";
-        out += "  reduce_made_rows(block, args, how, " + std::string(is_twice ? "early" : "last") + ", last);\n";
-        break;
-    }
-    return out + "}\n\n}  // namespace sg::cuda\n";
+  // Nothing: rows would meet.
+  std::optional<GeneratedRows> finish() {
+    for (size_t i = 0; i < touched_.size(); ++i)
+      for (size_t j = i + 1; j < touched_.size(); ++j) {
+        const Touched &a = touched_[i], &b = touched_[j];
+        const bool is_apart = a.stage == b.stage || !(a.writes || b.writes);
+        if (!is_apart && !keep_to_rows(a, b, row_shape_)) return std::nullopt;
+      }
+    out_.rows = rows_;
+    out_.blocks = blocks_;
+    out_.text = opening("RowStagesArgs") + functions_ +
+                "  for (int64_t row = block.index(); row < args.rows; row += block.count()) {\n" + body_ + "  }\n" +
+                kClosing;
+    return std::move(out_);
   }
 
  private:
-  // A function of the text: element `at` of row `row`.
-  std::string element(const std::string& name, bool with_stores) const {
-    const std::string index = is_wide_ ? "int64_t" : "uint32_t";
-    std::string out = "  const auto " + name + " = [&](int64_t row_number, int64_t number_in_row) {\n";
-    out += "    [[maybe_unused]] const auto row = static_cast<" + index + ">(row_number), at = static_cast<" + index +
-           ">(number_in_row);\n";
-    std::vector<SlotText> elements;
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      const std::string row = offset_text(layout(i, plan_.kept), "row", is_wide_),
-                        at = offset_text(layout(i, plan_.reduced), "at", is_wide_);
-      const std::string where = row == "0" ? at : at == "0" ? row : row + " + " + at;
-      const std::string place = "p" + std::to_string(i) + "[" + where + "]";
-      elements.push_back({place, place});
+  bool begin(const Reduced& first) {
+    const Tensor& self = first.call->tensor("self");
+    rows_ = first.plan.args.to.to.count;
+    count_ = first.plan.args.how.count;
+    blocks_ = first.plan.blocks;
+    shape_.assign(self.sizes().begin(), self.sizes().end());
+    kept_ = first.plan.kept;
+    reduced_ = first.plan.reduced;
+    for (int axis : kept_) {
+      row_axes_.push_back(static_cast<int>(row_axes_.size()));
+      row_shape_.push_back(self.dim(axis));
     }
-    return out + steps_text(chain_, elements, with_stores, "    ") + "    return made(" + value_name(value_.reg) +
-           ");\n  };\n";
+    const bool is_worth_it = (rows_ >= kFewRows || count_ <= kShortRow) && (rows_ <= kManyRows || count_ >= kBriefRow);
+    return count_ > 1 && is_worth_it;
   }
 
-  // In the order in which rows, and the numbers of a row, are counted.
-  cpu::Layout layout(size_t slot, const std::vector<int>& axes) const {
-    std::vector<int> order;
-    for (int axis : axes)
-      if (slots_[slot].dim(axis) != 1) order.push_back(axis);
-    return cpu::Layout(slots_[slot], order);
+  void write(const RowChain& chain, const Reduced* reduced, bool is_by_row) {
+    const std::string number = std::to_string(stages_), last = "last" + number;
+    const cpu::Value* value = reduced ? &reduced->value : nullptr;
+    functions_ += pointers_text(chain);
+    // What lane 0 has written of the row it reads itself; others have to meet it.
+    if (stages_ > 0 && !(is_by_row && is_by_first_)) body_ += "    block.sync();\n";
+    functions_ += element_text(chain, last, true, value);
+    if (reduced) {
+      const ReduceHow& how = reduced->plan.args.how;
+      const std::string early = takes_two_passes(how.kind) ? "early" + number : last;
+      if (early != last) functions_ += element_text(chain, early, false, value);
+      functions_ += how_text(how, "how" + number);
+      body_ += "    reduce_made_row(block, how" + number + ", args.to[" + std::to_string(out_.to.size()) + "], row, " +
+               early + ", " + last + ");\n";
+      out_.to.push_back(reduced->plan.args.to);
+      for (const Tensor& result : reduced->call->results)  // a number a row, whatever axes of 1 it has
+        touched_.push_back(touched(stages_ + kBehind, true, *view_as(result, row_shape_), row_axes_, {}));
+    } else if (is_by_row) {
+      body_ += "    by_first_lane(block, row, " + last + ");\n";
+    } else {
+      body_ += "    by_each_lane(block, row, " + std::to_string(count_) + "ll, " + last + ");\n";
+    }
+    is_by_first_ = reduced || is_by_row;
+    std::vector<bool> writes(chain.slots.size());
+    for (const cpu::Step& s : chain.program->code().steps)
+      if (s.kind == cpu::Step::Kind::store) writes[static_cast<size_t>(s.slot)] = true;
+    for (size_t i = 0; i < chain.slots.size(); ++i) {
+      touched_.push_back(touched(stages_, writes[i], chain.slots[i], chain.kept, chain.reduced));
+      out_.data.push_back(chain.slots[i].data);
+    }
+    ++stages_;
   }
 
-  cpu::PointwiseProgram& chain_;
-  std::vector<Tensor> slots_;
-  cpu::Value value_;
-  const ReductionPlan& plan_;
-  bool is_wide_ = false;
+  static constexpr size_t kBehind = 1000;  // what a reduction writes is a stage of its own
+
+  GeneratedRows out_;
+  std::vector<int64_t> shape_, row_shape_;
+  std::vector<int> kept_, reduced_, row_axes_;
+  int64_t rows_ = 0, count_ = 0, blocks_ = 0;
+  size_t stages_ = 0;
+  bool is_by_first_ = false;  // lane 0 has written last
+  std::vector<Touched> touched_;
+  std::string functions_, body_;
 };
 
 }  // namespace
@@ -115,25 +225,27 @@ class Writer {
 Result<std::optional<GeneratedReduction>> generate_reduction(cpu::PointwiseProgram& chain, const KernelCall& call) {
   const std::optional<GeneratedReduction> no;
   if (!has_text(chain)) return no;
-  const std::optional<Reduction> reduction = find_reduction(call);
-  const bool converts = reduction && reduction->first != DType::none;
-  if (!reduction || converts || call.tensor("self").elements() == 0) return no;
-  const Tensor& self = call.tensor("self");
-  const cpu::Value value = chain.made(self);
-  if (value.reg < 0) return no;
+  SG_ASSIGN(std::optional<Reduced> reduced, reduced_by(chain, call));
+  if (!reduced) return no;
+  const auto rows = RowChain::under(chain, call.tensor("self").sizes(), reduced->plan.kept, reduced->plan.reduced);
+  if (!rows) return no;
   GeneratedReduction out;
-  SG_ASSIGN(out.plan, plan_reduction(call, *reduction, self));
-  if (!is_worth_it(out.plan, self)) return no;
-  std::vector<Tensor> slots;
   for (const Tensor& t : chain.tensors()) {
-    std::optional<Tensor> slot = view_as(t, self.sizes());
-    if (!slot) return no;
-    slots.push_back(*slot);
     out.data.push_back(t.data);
-    for (const Tensor& result : call.results) out.holds_back |= !result.is_none() && overlap(result, t);
+    for (const Tensor& result : call.results) out.holds_back |= !result.is_none() && share_memory(result, t);
   }
-  out.text = Writer(chain, std::move(slots), value, out.plan).write();
+  out.text = text_of(*rows, *reduced);
+  out.plan = std::move(reduced->plan);
   return std::optional(std::move(out));
+}
+
+Result<std::optional<GeneratedRows>> generate_rows(std::span<const RowStage> stages) {
+  StageWriter writer;
+  for (const RowStage& stage : stages) {
+    SG_ASSIGN(bool fits, writer.add(stage));
+    if (!fits) return std::optional<GeneratedRows>();
+  }
+  return writer.finish();
 }
 
 }  // namespace sg::cuda

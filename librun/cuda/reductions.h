@@ -1,5 +1,5 @@
-// Reductions: from a call to what kernels take, whoever makes the numbers: memory (reductions.cc), or a chain of pointwise
-// ops before them (generate_reduction.h). Both go the same way, so both have the same bits.
+// Reductions: from a call to what kernels take, whoever makes the numbers: memory (reductions.cc), or a chain of
+// pointwise ops before them (generate_reduction.h). Both go the same way, so both have the same bits.
 #pragma once
 
 #include <optional>

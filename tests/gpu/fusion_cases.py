@@ -1,10 +1,16 @@
-"""Cases of run_gpu_tests.py: chains of pointwise ops with the reduction at their end, as one kernel of generated text."""
+"""Cases of run_gpu_tests.py: chains of pointwise ops and reductions over the same rows, as one kernel of generated text."""
 import os
+import random
 import re
 import struct
 
-# Chains, each with its reduction: all of them fuse. Inputs are read in their strides, through broadcasts and views.
-FUSED = 23
+from fusion_graphs import random_rows
+
+# By graph: reductions that are fused with the chains before them, chains behind them that are, too, and kernels of that.
+WANTED = {'reduced.txt': (24, 7, 18), 'behind.txt': (9, 10, 5), 'apart.txt': (0, 0, 3), 'held.txt': (1, 0, 2)}
+
+# Chains, each with its reduction: all of them fuse. Inputs are read in their strides, through broadcasts and views. Of
+# %brief are so many short rows that what is behind it has more lanes by itself.
 REDUCED = '''sg 1.0
 graph rank *
   input %x : f32[6, 40, 70] "x"
@@ -17,6 +23,7 @@ graph rank *
   input %z : c64[7, 20] "z"
   input %long : f32[3, 20000] "long"
   input %tall : bf16[600, 48] "tall"
+  input %brief : f32[2000, 8] "brief"
   %a0 = aten.mul.Tensor(%x, %w)
   %a1 = aten.add.Tensor(%a0, %r)
   %a2 = aten.sum.dim_IntList(%a1, [2], true)
@@ -65,6 +72,9 @@ graph rank *
   %l1 = aten.mean.dim(%l0, [1])
   %k0 = aten.mul.Tensor(%tall, %tall)
   %k1 = aten.sum.dim_IntList(%k0, [0], true, dtype=f32)
+  %o0 = aten.mul.Tensor(%brief, %brief)
+  %o1 = aten.sum.dim_IntList(%o0, [1])
+  %o2 = aten.neg(%o1)
   %q0 = aten.flip(%x, [1])
   %q1 = aten.mul_.Tensor(%q0, %w)
   %q2 = aten.sum.dim_IntList(%q1, [2])
@@ -93,8 +103,66 @@ graph rank *
   output %s1
   output %l1
   output %k1
+  output %o2
   output %q1
   output %q2
+'''
+
+# Chains behind reductions, over the same rows. The norm of a llama and its gradient; a softmax by hand; weights that sum up
+# to 1, a value of which somebody else reads; rows of a turned tensor; a row's result and then no more.
+BEHIND = '''sg 1.0
+graph rank *
+  input %x : bf16[4, 40, 70] "x"
+  input %w : bf16[70] "w"
+  input %g : f32[4, 40, 70] "g"
+  input %m : f32[3, 90] "m"
+  input %d : f64[300, 7] "d"
+  %n0 = aten._to_copy(%x, dtype=f32)
+  %n1 = aten.pow.Tensor_Scalar(%n0, 2)
+  %n2 = aten.mean.dim(%n1, [-1], true)
+  %n3 = aten.add_.Scalar(%n2, 1e-5)
+  %n4 = aten.rsqrt(%n3)
+  %n5 = aten.mul.Tensor(%n0, %n4)
+  %n6 = aten._to_copy(%n5, dtype=bf16)
+  %n7 = aten.mul.Tensor(%n6, %w)
+  %b0 = aten.mul.Tensor(%g, %w)
+  %b1 = aten.mul.Tensor(%b0, %n0)
+  %b2 = aten.sum.dim_IntList(%b1, [2], true)
+  %b3 = aten.pow.Tensor_Scalar(%n4, 3)
+  %b4 = aten.mul.Tensor(%b2, %b3)
+  %b5 = aten.div.Scalar(%b4, -70.0)
+  %b6 = aten.mul.Tensor(%b5, %n0)
+  %b7 = aten.mul.Tensor(%b0, %n4)
+  %b8 = aten.add.Tensor(%b6, %b7)
+  %s0 = aten.mul.Scalar(%m, 0.5)
+  %s1 = aten.amax(%s0, [1], true)
+  %s2 = aten.sub.Tensor(%s0, %s1)
+  %s3 = aten.exp(%s2)
+  %s4 = aten.sum.dim_IntList(%s3, [1], true)
+  %s5 = aten.div.Tensor(%s3, %s4)
+  %p0 = aten.abs(%d)
+  %p1 = aten.sum.dim_IntList(%p0, [1])
+  %p2 = aten.view(%p1, [300, 1])
+  %p3 = aten.div.Tensor(%p0, %p2)
+  %p4, %p5 = aten.var_mean.correction(%p3, [1], correction=0)
+  %p6 = aten.mul.Tensor(%p4, %p5)
+  %t0 = aten.transpose.int(%g, 1, 2)
+  %t1 = aten.tanh(%t0)
+  %t2 = aten.amin(%t1, [1], true)
+  %t3 = aten.add.Tensor(%t0, %t2)
+  %t4 = aten.sum.dim_IntList(%t3, [1])
+  %e0 = aten.neg(%m)
+  %e1 = aten.argmax(%e0, 1)
+  %e2 = aten.add.Scalar(%e1, 1)
+  output %n4
+  output %n7
+  output %b8
+  output %s5
+  output %p0
+  output %p6
+  output %t4
+  output %e2
+  output %b6
 '''
 
 # What stays two kernels: few long rows that do not go by parts, rows that lie across memory, what the chain does not
@@ -119,15 +187,19 @@ graph rank *
   output %e1
 '''
 
-# The sums lie where %u0 did, each over numbers of other rows.
+# The sums lie where %u0 did, each over numbers of other rows: they are held back, and nothing goes on from them.
 HELD = '''sg 1.0
 graph rank *
   input %u : bf16[300, 2] "u"
   %u0 = aten.flip(%u, [0])                              : bf16[300, 2]
   %u1 = aten._to_copy(%u0, dtype=f32)                   : f32[300, 2]
   %u2 = aten.sum.dim_IntList(%u1, [1], dtype=f64)       : f64[300]
-  output %u2
+  %u3 = aten.neg(%u2)                                   : f64[300]
+  output %u3
 '''
+
+# Of random plans: those in which rows meet, if nothing looks whether they do: wrong bits in one order of blocks.
+SEEDS = (7, 9, 15, 17, 24, 27)
 
 DIVIDED = '''sg 1.0
 graph rank *
@@ -148,9 +220,10 @@ class FusionCases:
         whole = lambda letter, n: struct.pack(f'<{n}{letter}', *(i * 37 % 23 - 11 for i in range(n)))
         safetensors(at('reduced.txt.in'), {'i': ('I32', (12, 33), whole('i', 396))})
         safetensors(at('apart.txt.in'), {'none': ('F32', (4, 0), b'')})
-        safetensors(at('held.txt.in'), {})
+        for name in ('behind', 'held'):
+            safetensors(at(name + '.txt.in'), {})
         safetensors(at('divided.txt.in'), {'n': ('I64', (8, 40), whole('q', 320))})
-        for name, text in (('reduced.txt', REDUCED), ('apart.txt', APART), ('held.txt', HELD), ('divided.txt', DIVIDED)):
+        for name, text in (('reduced.txt', REDUCED), ('behind.txt', BEHIND), ('apart.txt', APART), ('held.txt', HELD), ('divided.txt', DIVIDED)):
             with open(at(name), 'w', encoding='utf-8') as f:
                 f.write(text)
         self.env = {'SG_STUB_NVRTC': '1', 'SG_CUDA_CACHE': at('fusion-cache')} if tests.args.stub else {}
@@ -169,51 +242,71 @@ class FusionCases:
         return names
 
     def run(self):
-        for graph, fused in (('reduced.txt', FUSED), ('apart.txt', 0), ('held.txt', 1)):
-            self.bits(graph, fused)
+        for graph in WANTED:
+            self.bits(graph)
         if self.tests.args.stub:
             self.kernels()
             self.texts()
+            self.plans()
         self.looked_at()
         status, text = self.tests.run(self.command('divided.txt', '--backend', 'cuda'), self.env)
         said = re.search(r'rank 0, %\w+ = aten\.\w+\.\w+: an integer is divided by zero', text) and 'step.py' in text
         self.tests.expect('fusion: a division by zero', (status != 4 or not said) and f'exit {status}: {text}')
 
-    def bits(self, graph, fused):
+    def bits(self, graph):
         """Those of the two by themselves, and the processor's as far as sums of doubles are: first alone, then recorded."""
         apart, cpu = self.at('apart.out'), self.at('cpu.out')
         status, text = self.tests.run(self.command(graph, '-q', '--outputs', cpu))
         self.tests.expect(f'fusion: {graph}, the processor', status and f'exit {status}: {text}')
         run = self.command(graph, '--backend', 'cuda', '--explain')
         status, text = self.tests.run([*run, '--outputs', apart], {'SG_CUDA_INTERPRET': '1'})
-        none = 'reductions fused with the chains before them: 0' in text
+        none = 'reductions fused with the chains before them: 0, and chains behind them: 0\n' in text
         self.tests.expect(f'fusion: {graph}, interpreted', (status or not none) and f'exit {status}: {text}')
-        for steps in ('1', '5'):
+        for steps, blocks in (('1', 'up'), ('1', 'down'), ('5', 'up')):
             for name, held in (('by themselves', ['--expect', apart, '--bitwise']),
                                ('the processor', ['--expect', cpu, '--rtol', '1e-6', '--atol', '1e-6'])):
-                status, text = self.tests.run([*run, '--steps', steps, *held], self.env)
-                said = f'reductions fused with the chains before them: {fused}\n' in text
-                self.tests.expect(f'fusion: {graph}, {steps} steps, as {name}',
+                status, text = self.tests.run([*run, '--steps', steps, *held], {**self.env, 'SG_STUB_BLOCKS': blocks})
+                fused, behind, _ = WANTED[graph]
+                said = f'reductions fused with the chains before them: {fused}, and chains behind them: {behind}\n' in text
+                self.tests.expect(f'fusion: {graph}, {steps} steps, blocks {blocks}, as {name}',
                                   (status or not said) and f'exit {status}: {text}')
 
     def kernels(self):
         """A kernel for a chain and its reduction: neither is launched by itself; none of a chain's values is made twice."""
-        before, after = self.launches('reduced.txt', {'SG_CUDA_INTERPRET': '1'}), self.launches('reduced.txt', self.env)
         own = ('pointwise_program', 'reduce_rows', 'row_parts', 'column_parts')
         count = lambda names: [names.count(name) for name in (*own, 'sg_chain')]
-        wanted = ([FUSED, FUSED - 2, 1, 1, 0], [0, 0, 0, 0, FUSED])
-        self.tests.expect('fusion: a kernel each', (count(before), count(after)) != wanted and
-                          f'{count(before)}, {count(after)}')
-        apart = self.launches('apart.txt', self.env)
-        self.tests.expect('fusion: what stays apart', count(apart) != [0, 4, 0, 0, 4 - 1] and str(apart))
+        alone = self.launches('reduced.txt', {'SG_CUDA_INTERPRET': '1'})
+        self.tests.expect('fusion: two kernels each', count(alone) != [25, 22, 1, 1, 0] and str(count(alone)))
+        for graph, (fused, _, kernels) in WANTED.items():
+            names = self.launches(graph, self.env)
+            reduced = 4 if graph == 'apart.txt' else 0
+            self.tests.expect(f'fusion: kernels of {graph}', count(names) != [0, reduced, 0, 0, kernels] and str(names))
+
+    def plans(self):
+        """Whatever the memory plan puts where: no row touches what another one does, in whichever order they come."""
+        graph, apart, behind = self.at('plan.txt'), self.at('apart.out'), 0
+        for seed in SEEDS:
+            with open(graph, 'w', encoding='utf-8') as f:
+                f.write(random_rows(random.Random(seed)))
+            run = [self.tests.tool('sg-run'), graph, '--init', 'seed:1', '--backend', 'cuda', '--explain']
+            status, text = self.tests.run([*run, '--outputs', apart], {'SG_CUDA_INTERPRET': '1'})
+            for blocks in ('up', 'down') if status == 0 else ():
+                status, more = self.tests.run([*run, '--expect', apart, '--bitwise'], {**self.env, 'SG_STUB_BLOCKS': blocks})
+                text += more
+                behind += int(re.search(r'chains behind them: (\d+)', more)[1])
+                if status:
+                    break
+            self.tests.expect(f'fusion: a random plan, seed {seed}', status and f'exit {status}: {text}')
+        self.tests.expect('fusion: random plans have stages', behind < len(SEEDS) and str(behind))
 
     def texts(self):
         """What the real NVRTC makes of them."""
         folder = self.at('fusion-texts')
         os.mkdir(folder)
-        status, text = self.tests.run(self.command('reduced.txt', '-q', '--backend', 'cuda'),
-                                      {**self.env, 'SG_STUB_NVRTC_KEEP': folder, 'SG_CUDA_CACHE': ''})
-        self.tests.expect('fusion: texts', status and f'exit {status}: {text}')
+        for graph in ('reduced.txt', 'behind.txt'):
+            status, text = self.tests.run(self.command(graph, '-q', '--backend', 'cuda'),
+                                          {**self.env, 'SG_STUB_NVRTC_KEEP': folder, 'SG_CUDA_CACHE': ''})
+            self.tests.expect(f'fusion: texts of {graph}', status and f'exit {status}: {text}')
         for name in sorted(os.listdir(folder)):
             self.tests.compile_text(os.path.join(folder, name))
 

@@ -28,6 +28,7 @@
 #define SG_UNROLL _Pragma("unroll")  // so that arrays of a lane are registers
 #else
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -186,12 +187,19 @@ struct HostKernelRow {
   explicit HostKernelRow(HostKernel kernel) { host_kernels().push_back(kernel); }
 };
 
+// Blocks run from first to last, or the other way round: none may hang on another.
+inline int64_t block_in_turn(int64_t i, int64_t blocks) {
+  static const char* order = std::getenv("SG_STUB_BLOCKS");
+  return order && std::strcmp(order, "down") == 0 ? blocks - 1 - i : i;
+}
+
 template <class Args>
 void run_blocks([[maybe_unused]] const char* name, void (*body)(Block&, const Args&), int64_t blocks,
                 const void* data) {
   Args args;
   std::memcpy(static_cast<void*>(&args), data, sizeof args);
-  for (int64_t i = 0; i < blocks; ++i) {
+  for (int64_t turn = 0; turn < blocks; ++turn) {
+    const int64_t i = block_in_turn(turn, blocks);
 #ifdef SG_LANE_KERNELS
     ::lanes::run_block(i, blocks, name, [&] {
       Block block;

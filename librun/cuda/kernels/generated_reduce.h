@@ -1,5 +1,5 @@
-// What a generated kernel is made of that ends in a reduction (generate_reduction.h): the numbers of its rows are values of
-// a chain, which are in memory nowhere, or nowhere yet.
+// What a generated kernel is made of that ends in a reduction (generate_reduction.h): the numbers of its rows are
+// values of a chain, which are in memory nowhere, or nowhere yet.
 #pragma once
 
 #include "librun/cuda/kernels/generated.h"
@@ -36,11 +36,16 @@ SG_FN Made<T> made(T x) {
 
 // early(row, i) and last(row, i): the element. What others want of the chain, too, is stored by the latter.
 template <class Early, class Last>
+SG_FN void reduce_made_row(const Block& block, const ReduceHow& how, const ReduceTo& to, int64_t row,
+                           const Early& early, const Last& last) {
+  reduce_row(
+      block, how, to, row, [&](int64_t i) { return early(row, i); }, [&](int64_t i) { return last(row, i); });
+}
+template <class Early, class Last>
 SG_FN void reduce_made_rows(const Block& block, const ReducedChainArgs& args, const ReduceHow& how, const Early& early,
                             const Last& last) {
   for (int64_t row = block.index(); row < args.to.to.count; row += block.count())
-    reduce_row(
-        block, how, args.to, row, [&](int64_t i) { return early(row, i); }, [&](int64_t i) { return last(row, i); });
+    reduce_made_row(block, how, args.to, row, early, last);
 }
 template <class Last>
 SG_FN void sum_made_run(const Block& block, const ReducedChainArgs& args, const Last& last) {
@@ -49,6 +54,29 @@ SG_FN void sum_made_run(const Block& block, const ReducedChainArgs& args, const 
 template <class Last>
 SG_FN void sum_made_tile(const Block& block, const ReducedChainArgs& args, const Last& last) {
   sum_tile(block, args.parts, [&](int64_t row, int64_t i) { return TwoSums{last(row, i).re(), 0}; });
+}
+
+// --- several stages over the same rows ---
+
+inline constexpr int kMostReductions = 4;
+
+struct RowStagesArgs : ChainArgs {
+  int64_t rows = 0;
+  ReduceTo to[kMostReductions];
+};
+
+// A number a row: lane 0 has written what it hangs on.
+template <class F>
+SG_FN void by_first_lane(const Block& block, int64_t row, const F& f) {
+  block.each([&](int lane) {
+    if (lane == 0) f(row, 0);
+  });
+}
+template <class F>
+SG_FN void by_each_lane(const Block& block, int64_t row, int64_t count, const F& f) {
+  block.each([&](int lane) {
+    for (int64_t i = lane; i < count; i += kLanes) f(row, i);
+  });
 }
 
 }  // namespace sg::cuda

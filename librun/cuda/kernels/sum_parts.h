@@ -1,5 +1,5 @@
-// Long sums by many blocks: each adds up a part, then the parts are added in their order (parts.h). The same bits in each
-// run.
+// Long sums by many blocks: each adds up a part, then the parts are added in their order (parts.h). The same bits in
+// each run.
 #pragma once
 
 #include "librun/cuda/kernels/reduce_row.h"

@@ -10,6 +10,7 @@
 //   SG_STUB_KERNELS=FILE     the name of each kernel that is launched
 //   SG_STUB_BLOCKS=FILE      each launch: the kernel's name, and how many blocks
 //   SG_STUB_TRANSFERS=FILE   each copy between host and device: "up BYTES" or "down BYTES"
+//   SG_STUB_BLOCKS=down      blocks of a launch run from last to first
 //   SG_STUB_GUARD=1          the host cannot touch the device's memory (guard.h)
 //   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
 // Modules are the kernels that are built in, or libraries of the stand-in of NVRTC. While a stream is recorded, calls
