@@ -150,7 +150,7 @@ class AutoChunker {
     std::string why =
         alike ? std::string() : "it is not cut alike on all ranks, which talk to each other in the chunks";
     if (alike) {
-      const std::string what = disagreement(trial, context_.threads);
+      const std::string what = disagreement(job_, trial, context_.threads);
       if (what.empty()) return std::nullopt;
       why = "ranks would not agree on their collectives: " + what;
     }

@@ -293,7 +293,13 @@ Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& conte
   const std::vector<std::string> lines =
       context.explain ? lines_of(*before, members, plan) : std::vector<std::string>();
   Change change;
-  if (const std::string why = disagreement(&next, context.threads); !why.empty()) {
+  if (const std::string why = disagreement(*job, &next, context.threads); !why.empty()) {
+    if (done.prefetch > 0) {
+      context.notes->warning("bucket", "nothing is launched ahead, as ranks would not agree: " + why);
+      BucketOptions in_place = options;
+      in_place.prefetch = 0;
+      return bucket(job, in_place, context);
+    }
     context.notes->warning("bucket", "ranks would not agree on their collectives: " + why);
     change.summary = "nothing to bucket: ranks would not agree on their collectives";
     return change;

@@ -134,7 +134,7 @@ Result<Attempt> attempt(const Job& job, const JobOrder& orders, const Measure& m
   Attempt out{std::move(next), {}, {}};
   Result<Figures> figures = measure.figures(out.job);
   if (figures.ok()) out.figures = *figures;
-  out.parted = figures.ok() ? disagreement(&out.job, threads) : figures.error().message;
+  out.parted = figures.ok() ? disagreement(job, &out.job, threads) : figures.error().message;
   return out;
 }
 
@@ -193,7 +193,7 @@ Status run_reference(Job* job, const OverlapOptions& options, PassContext& conte
   if (options.dense_fsdp) {
     SG_ASSIGN(orders->dense, schedule_dense(&next, refused));
   }
-  if (const std::string parted = disagreement(&next, context.threads); !parted.empty()) {
+  if (const std::string parted = disagreement(*job, &next, context.threads); !parted.empty()) {
     context.notes->warning("overlap", "ranks would not agree on their collectives: " + parted);
     out->why = "ranks would not agree on their collectives";
     return ok_status();

@@ -1,8 +1,6 @@
 // Whether ranks that recompute collectives still pair them as they did. Internal to sg-remat.
 //
-// Copies stand where the backward needs them, and the backward may differ from rank to rank. Calls of one kind and shape
-// would pass for each other, and give ranks what is meant for another call: so the members of a group have to launch
-// copies of the same calls in the same order, which the rules across ranks cannot see.
+// Copies stand where the backward needs them, and the backward may differ from rank to rank (agreement.h).
 #pragma once
 
 #include <optional>
