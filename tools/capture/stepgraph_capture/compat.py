@@ -188,7 +188,8 @@ def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Any:
 @contextmanager
 def casts_in_forward() -> Iterator[None]:
     """Within it, a module that casts itself (`self.router.to(dtype)`) gets other tensors under its names: what PyTorch
-    does, to exchange the memory of parameters, cannot be done to those that stand for them."""
+    does, to exchange the memory of parameters, cannot be done to those that stand for them. Gradients go by the cast,
+    also where a reentrant checkpoint runs forward without autograd: when it runs again the module has been cast."""
     original = nn.Module._apply
 
     def apply(self: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
@@ -197,7 +198,8 @@ def casts_in_forward() -> Iterator[None]:
         for tensors in (self._parameters, self._buffers):
             for name, tensor in tensors.items():
                 if tensor is not None:
-                    tensors[name] = function(tensor)  # type: ignore[assignment]
+                    with torch.enable_grad():
+                        tensors[name] = function(tensor)  # type: ignore[assignment]
         return self
 
     nn.Module._apply = apply  # type: ignore[method-assign, assignment]
@@ -217,6 +219,26 @@ def sequence_number() -> int:
 
 def node_sequence_number(node: Any) -> int:
     return node._sequence_nr()
+
+
+def autograd_nodes(root: Any) -> Iterator[Any]:
+    """The nodes that `root` leads to, each once; leaves, which run nothing, are none of them."""
+    seen, waiting = set(), [root]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen or hasattr(node, "variable"):
+            continue
+        seen.add(node)
+        yield node
+        waiting += [following for following, _ in node.next_functions]
+
+
+def has_reentrant_checkpoint(loss: Tensor) -> bool:
+    """Has a part of the model been run by checkpoint(use_reentrant=True)?"""
+    from torch.utils.checkpoint import CheckpointFunction
+
+    kind = getattr(CheckpointFunction, "_backward_cls", None)
+    return kind is not None and any(isinstance(node, kind) for node in autograd_nodes(loss.grad_fn))
 
 
 # Symbols

@@ -47,7 +47,7 @@ class Unit:
 
 @contextmanager
 def explicit(model: nn.Module, units: List[Unit], state: Dict[str, Tensor], recorder: Recorder) -> Iterator[None]:
-    """Within it `state` is the model's: of a unit's parameters this rank's shards, whole while its modules run."""
+    """Within it `state` is the model's: of a unit's parameters this rank's shards, whole once its modules have run."""
     with compat.swapped(model, state), compat.fsdp_hooks_at_rest(model):
         handles = [handle for unit in units for handle in _hooks(unit, state, recorder)]
         try:
@@ -62,6 +62,8 @@ def _hooks(unit: Unit, state: Dict[str, Tensor], recorder: Recorder) -> List[Any
 
     def before(_: nn.Module, args: Any, kwargs: Any) -> Tuple[Any, Any]:
         for shard in unit.shards:
+            if recorder.in_backward and _is_whole(shard, local[shard.fqn]):
+                continue  # what a checkpoint computes again takes what forward gathered, as the rest of backward does
             with recorder.inside(shard.fqn.rpartition(".")[0]):
                 whole = _gathered(local[shard.fqn], shard)
             for module, name in shard.places:
@@ -78,6 +80,12 @@ def _hooks(unit: Unit, state: Dict[str, Tensor], recorder: Recorder) -> List[Any
         handles.append(module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
         handles.append(module.register_forward_hook(after))
     return handles
+
+
+def _is_whole(shard: Shard, local: Tensor) -> bool:
+    """Is it gathered, by way of autograd? Within a reentrant checkpoint forward runs without."""
+    module, name = shard.places[0]
+    return module._parameters[name].requires_grad == local.requires_grad  # type: ignore[union-attr]
 
 
 def _cast(tree: Any, dtype: Optional[torch.dtype]) -> Any:

@@ -71,6 +71,11 @@ class Recorder:
             for handle in handles:
                 handle.remove()
 
+    @property
+    def in_backward(self) -> bool:
+        """A module that runs now is one whose forward a checkpoint computes again."""
+        return self._backward
+
     @contextmanager
     def after_backward(self) -> Iterator[None]:
         """Nodes made here are of the backward pass, after its last autograd node."""
@@ -89,16 +94,11 @@ class Recorder:
     def _watch(self, root: Any) -> List[Any]:
         """Hooks before and after each autograd node that `root` leads to. What runs between two of them is the sum of
         gradients that meet, which belongs to no forward op."""
-        handles, seen, waiting = [], set(), [root]
-        while waiting:
-            node = waiting.pop()
-            if node is None or node in seen or hasattr(node, "variable"):  # a leaf runs nothing
-                continue
-            seen.add(node)
+        handles = []
+        for node in compat.autograd_nodes(root):
             number = compat.node_sequence_number(node)
             handles.append(node.register_prehook(lambda *_, number=number: self._running.append(number)))
             handles.append(node.register_hook(self._done))
-            waiting += [following for following, _ in node.next_functions]
         return handles
 
     def _done(self, *_: Any) -> None:

@@ -93,12 +93,13 @@ class Step:
         leaves = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
         args, keywords, targets = pytree.tree_unflatten(leaves, self._shape)
         before = dict(state)
+        # Backward, too: what checkpoints compute again there reads the state that forward read.
         with fsdp.explicit(self.model, self.units, state, recorder), compat.casts_in_forward():
             output = self.model(*args, **keywords)
             loss, others = self._loss(output, targets)
+            gradients = self._gradients(loss, local, recorder)
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
         rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
-        gradients = self._gradients(loss, local, recorder)
         return Result(loss, gradients, others, rebound)
 
     def _loss(self, output: Any, targets: Any) -> Tuple[Tensor, Dict[str, Tensor]]:
@@ -118,7 +119,7 @@ class Step:
     def _gradients(self, loss: Tensor, parameters: List[Tensor], recorder: Recorder) -> List[Optional[Tensor]]:
         seed = torch.ones_like(loss)
         with recorder.backward(loss), torch.autocast(loss.device.type, enabled=False):
-            found = torch.autograd.grad(loss, parameters, grad_outputs=seed, allow_unused=True)
+            found = _pulled_back(loss, seed, parameters)
         gradients: List[Optional[Tensor]] = []
         with recorder.after_backward():
             for slot, gradient in zip(self.trainable, found):
@@ -127,6 +128,18 @@ class Step:
                 with recorder.inside(slot.name.rpartition(".")[0]):
                     gradients.append(gradient if gradient is None else self.replicas.average(gradient))
         return gradients
+
+
+def _pulled_back(loss: Tensor, seed: Tensor, parameters: List[Tensor]) -> Sequence[Optional[Tensor]]:
+    """The gradients of the parameters, which are leaves."""
+    if not compat.has_reentrant_checkpoint(loss):
+        return torch.autograd.grad(loss, parameters, grad_outputs=seed, allow_unused=True)
+    # Its backward runs one of its own, which adds to what the leaves have: autograd.grad, which never does, refuses it.
+    torch.autograd.backward(loss, seed)
+    found = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    return found
 
 
 def _check_loss(loss: Any, loss_fn: Loss) -> None:

@@ -1,0 +1,172 @@
+"""Models whose forward runs again within backward, trained for several steps; and state that a graph cannot follow."""
+
+import copy
+import unittest
+
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from support import CaptureCase
+
+try:
+    from transformers import LlamaConfig, LlamaForCausalLM
+except ImportError:
+    LlamaForCausalLM = None
+
+STEPS, RATE = 3, 0.5
+
+
+class Block(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(8, 12), nn.BatchNorm1d(12), nn.Linear(12, 8)
+        self.dropout = dropout
+
+    def forward(self, x):
+        return x + self.down(F.dropout(torch.tanh(self.norm(self.up(x))), self.dropout))
+
+
+class Model(nn.Module):
+    """One block twice, so that gradients of two checkpoints meet, and a lambda that no module stands for."""
+
+    def __init__(self, use_reentrant, dropout=0.0):
+        super().__init__()
+        self.first, self.block, self.last = nn.Linear(6, 8), Block(dropout), nn.Linear(8, 4)
+        self.use_reentrant = use_reentrant
+
+    def forward(self, x):
+        x = self.first(x)
+        for _ in range(2):
+            x = checkpoint(self.block, x, use_reentrant=self.use_reentrant)
+        return checkpoint(lambda rows: self.last(rows.sin()), x, use_reentrant=self.use_reentrant)
+
+
+class Casting(nn.Module):
+    """Casts a part of itself when it runs, which the second run finds done."""
+
+    def __init__(self):
+        super().__init__()
+        self.router = nn.Linear(8, 4).to(torch.bfloat16)
+
+    def forward(self, x):
+        return self.router.to(torch.float32)(x)
+
+
+class Checked(nn.Module):
+    def __init__(self, inner, use_reentrant):
+        super().__init__()
+        self.inner, self.use_reentrant = inner, use_reentrant
+
+    def forward(self, x):
+        return checkpoint(self.inner, x, use_reentrant=self.use_reentrant)
+
+
+class Counting(nn.Module):
+    """Assigns its buffer anew, as often as it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 4)
+        self.register_buffer("runs", torch.zeros(()))
+
+    def forward(self, x):
+        self.runs = self.runs + 1
+        return self.linear(x).tanh() * 2
+
+
+def square(out):
+    return out.square().mean()
+
+
+class Trained(CaptureCase):
+    def check(self, model, loss_fn, inputs):
+        """What PyTorch's own training gives in its last step, sg-run gives by the graph of the first."""
+        state = {name: value.clone() for name, value in model.state_dict().items()}
+        document = self.captured(model, loss_fn, inputs)
+        for name, value in model.state_dict().items():
+            self.assertTrue(torch.equal(state[name], value), f"{name} was changed by capturing")
+        self.assertEqual([entry for entry in document["inputs"] if entry["kind"] == "constant"], [])
+        self.imported()
+        twin = copy.deepcopy(model)
+        optimizer = torch.optim.SGD(twin.parameters(), lr=RATE)
+        for step in range(STEPS):
+            optimizer.step()
+            optimizer.zero_grad()
+            out = twin(**inputs) if isinstance(inputs, dict) else twin(inputs)
+            loss = loss_fn(out) if loss_fn else out.loss
+            loss.backward()
+            if step == 0:
+                self._check_buffers(document, twin)
+        answers = {f"gradient:{name}": parameter.grad for name, parameter in twin.named_parameters()}
+        self._check_trained({"loss": loss.detach(), **answers})
+        return document
+
+    def _check_buffers(self, document, twin):
+        """Those of the first step, which the forward within backward writes as well."""
+        expected = self.values("expected")
+        for entry in document["inputs"]:
+            if entry["kind"] == "buffer" and f"mutated.{entry['name']}" in expected:
+                torch.testing.assert_close(expected[f"mutated.{entry['name']}"], twin.get_buffer(entry["fqn"]))
+        for i, output in enumerate(document["outputs"]):
+            if output["kind"] == "buffer":
+                torch.testing.assert_close(expected[f"out{i}"], twin.get_buffer(output["of"]))
+
+    def _check_trained(self, answers):
+        from safetensors.torch import save_file
+
+        save_file(answers, f"{self.folder}/trained.safetensors")
+        said = self.tool(
+            "sg-run", f"{self.folder}/step.sg", "--inputs", f"{self.folder}/inputs.safetensors", "--steps", str(STEPS),
+            "--optimizer", f"sgd:lr={RATE}", "--expect", f"{self.folder}/trained.safetensors",
+        )
+        self.assertIn(f"all {len(answers)} compared values are as expected", said)
+
+    def _runs_in_backward(self, document, op):
+        return sum(node["phase"] == "backward" and node["op"] == op for node in document["nodes"])
+
+    def test_checkpoints(self):
+        document = self.check(Model(use_reentrant=False), square, torch.randn(5, 6))
+        self.assertEqual(self._runs_in_backward(document, "aten.tanh.default"), 2)
+
+    def test_reentrant_checkpoints(self):
+        document = self.check(Model(use_reentrant=True), square, torch.randn(5, 6))
+        self.assertEqual(self._runs_in_backward(document, "aten.tanh.default"), 2)
+
+    def test_wrapped_modules(self):
+        model = nn.Sequential(checkpoint_wrapper(nn.Linear(6, 8)), nn.Tanh(), checkpoint_wrapper(Block()))
+        self.check(model, square, torch.randn(5, 6))
+
+    def test_the_outermost_module_is_wrapped(self):
+        self.check(checkpoint_wrapper(nn.Sequential(nn.Linear(6, 8), nn.Tanh(), Block())), square, torch.randn(5, 6))
+
+    def test_a_buffer_that_is_assigned_in_each_run(self):
+        document = self.check(checkpoint_wrapper(Counting()), square, torch.randn(5, 6))
+        index = next(i for i, output in enumerate(document["outputs"]) if output["kind"] == "buffer")
+        self.assertEqual(self.values("expected")[f"out{index}"].item(), 2)
+
+    def test_a_module_that_casts_itself(self):
+        gradients = []
+        for use_reentrant in (False, True):
+            torch.manual_seed(0)
+            model = nn.Sequential(nn.Linear(6, 8), Checked(Casting(), use_reentrant))
+            document = self.captured(model, square, torch.randn(5, 6))
+            self.imported()
+            names = [output["of"] for output in document["outputs"] if output["kind"] == "gradient"]
+            expected = self.values("expected")
+            gradients.append({name: expected[f"out{i}"] for i, name in enumerate(names, 1)})
+        self.assertEqual(len(gradients[0]), 4)
+        torch.testing.assert_close(*gradients, rtol=0, atol=0)
+
+    @unittest.skipIf(LlamaForCausalLM is None, "needs transformers")
+    def test_a_model_of_transformers(self):
+        for use_reentrant in (False, True):
+            model = LlamaForCausalLM(LlamaConfig(
+                vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+                use_cache=False,
+            ))
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": use_reentrant})
+            ids = torch.randint(0, 32, (2, 8))
+            self.check(model.train(), None, {"input_ids": ids, "labels": ids})
