@@ -9,6 +9,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from stepgraph_capture import CaptureError
 from support import CaptureCase
 
 try:
@@ -170,3 +171,32 @@ class Trained(CaptureCase):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": use_reentrant})
             ids = torch.randint(0, 32, (2, 8))
             self.check(model.train(), None, {"input_ids": ids, "labels": ids})
+
+
+class Refused(CaptureCase):
+    def refused(self, words, model, loss_fn=square, **more):
+        with self.assertRaisesRegex(CaptureError, words):
+            self.captured(model, loss_fn, torch.randn(5, 6), **more)
+
+    def test_a_parameter_kept_from_before_the_step(self):
+        model = nn.Linear(6, 4)
+        kept = list(model.parameters())
+        decay = lambda out: out.square().mean() + sum(p.square().sum() for p in kept)  # noqa: E731
+        for fake in (False, True):
+            self.refused(r"reads the parameter weight at test_checkpoint\.py:\d+ in ", model, decay, fake=fake)
+        fresh = lambda out: out.square().mean() + sum(p.square().sum() for p in model.parameters())  # noqa: E731
+        self.captured(model, fresh, torch.randn(5, 6))
+
+    def test_a_view_of_a_parameter_or_a_buffer(self):
+        model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4))
+        row = model[0].weight.data[1]
+        self.refused("the parameter 0.weight", model, lambda out: (out * row[:4]).sum())
+        mean = model[1].running_mean
+        self.refused("the buffer 1.running_mean", model, lambda out: (out * mean).sum())
+        other = torch.randn(4)
+        self.captured(model, lambda out: (out * other).sum(), torch.randn(5, 6))
+
+    def test_dropout_within_a_checkpoint(self):
+        for fake in (False, True):
+            words = r"bernoulli_.* at test_checkpoint\.py:\d+ in forward draws random numbers within an activation"
+            self.refused(words, Model(use_reentrant=False, dropout=0.5), fake=fake)

@@ -16,6 +16,7 @@ from . import (
     decisions,
     leftovers,
     recorder,
+    refusals,
     rounding,
     sharding,
     source,
@@ -205,6 +206,8 @@ def _document_of(
 ) -> Tuple[Dict[str, Any], List[str]]:
     encoder = traced.encoder
     nodes = encoder.nodes(shapes.bound_by)
+    refusals.no_state_as_constant(step, _graphs(traced.module), encoder.constants)
+    refusals.no_draws_again(_graphs(traced.module))
     meshes = _meshes(step)
     outputs, names = _outputs(step, traced)
     document: Dict[str, Any] = {

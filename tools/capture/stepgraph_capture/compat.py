@@ -209,6 +209,11 @@ def casts_in_forward() -> Iterator[None]:
         nn.Module._apply = original  # type: ignore[method-assign]
 
 
+def memory_of(tensor: Tensor) -> int:
+    """Equal for tensors that share memory, also on "meta", where there is none to have an address."""
+    return tensor.untyped_storage()._cdata
+
+
 # Autograd
 
 

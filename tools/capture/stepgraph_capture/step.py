@@ -76,6 +76,11 @@ class Step:
         """The slots that are inputs of the graph; Python values are part of its code."""
         return [slot for slot in self.slots if slot.is_tensor]
 
+    def state_behind(self, tensor: Tensor) -> Optional[Slot]:
+        """The parameter or buffer that lies in the tensor's memory."""
+        memory = compat.memory_of(sharding.local(tensor))
+        return next((slot for slot in self.state if compat.memory_of(slot.local) == memory), None)
+
     @property
     def trainable(self) -> List[Slot]:
         return [slot for slot in self.state if slot.trainable]

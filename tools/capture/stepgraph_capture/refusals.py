@@ -1,0 +1,53 @@
+"""What a traced graph would say wrongly, though it gives the values of this one step: it is refused by name."""
+
+from __future__ import annotations
+
+from typing import Dict, Sequence
+
+from torch import Tensor, fx
+
+from . import compat
+from .errors import CaptureError
+from .recorder import origin_of
+from .step import Step
+
+
+def no_state_as_constant(step: Step, graphs: Sequence[fx.Graph], constants: Dict[str, Tensor]) -> None:
+    """A constant that is the model's own parameter would stay as it is while an optimizer trains the parameter."""
+    for name, constant in constants.items():
+        slot = step.state_behind(constant)
+        if slot is not None:
+            raise CaptureError(
+                f"the step reads the {slot.kind} {slot.name}{_where(graphs, name)} by a tensor kept from before it, "
+                "which a graph would hold as a constant that no optimizer changes: read it from its module in each step"
+            )
+
+
+def no_draws_again(graphs: Sequence[fx.Graph]) -> None:
+    """What a checkpoint computes again draws the numbers that forward drew; a graph, whose nodes draw one after the
+    other, would draw others, and its gradients would be those of no step."""
+    forward = set()
+    for graph in graphs:
+        for node in graph.nodes:
+            if not compat.is_random(node):
+                continue
+            origin = origin_of(node)
+            if origin is None or origin.phase == "forward":
+                forward.add(node.target)
+            elif node.target in forward:
+                raise CaptureError(
+                    f"{node.target}{_place(node)} draws random numbers within an activation checkpoint, which draws "
+                    "them again in backward, and a graph cannot say that they are the same: capture with a dropout of "
+                    "0, or without checkpoints, which sg-remat can make in the graph"
+                )
+
+
+def _where(graphs: Sequence[fx.Graph], name: str) -> str:
+    found = (node for graph in graphs for node in graph.nodes if node.op == "get_attr" and node.name == name)
+    return next((_place(user) for node in found for user in [node, *node.users] if _place(user)), "")
+
+
+def _place(node: fx.Node) -> str:
+    origin = origin_of(node)
+    line = origin.source if origin is not None else None
+    return f" at {line['file']}:{line['line']} in {line['function']}" if line else ""
