@@ -28,6 +28,7 @@ ALL = (
     ("fsdp_bf16", 2),
     ("tensor_parallel", 2),
     ("bits_on_one_rank", 2),
+    ("zeros_to_receive", 2),
     ("data_parallel", 4),
     ("fsdp_uneven", 4),
     ("hybrid_fsdp", 4),

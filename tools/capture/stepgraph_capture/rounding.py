@@ -6,14 +6,16 @@ PyTorch's own distance from the same step in double, or by how far noise in each
 It is kept beside each value.
 
 In a job all ranks run this together. Each launches every collective of its graph, whatever fails meanwhile, and what
-one of them decides is decided by all; so none waits for another that is not coming.
+one of them decides is decided by all; so none waits for another that is not coming. And what they exchange has the
+types and sizes that the recorded type and size say, on each rank for itself; so none gets what it does not expect.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, List, Optional, Sequence
+from typing import Any, Callable, Iterator, List, Optional, Sequence
 
 import torch
 from torch import Tensor, fx
@@ -88,7 +90,7 @@ def _error_of(value: Optional[Tensor], wide: Optional[Tensor]) -> Optional[float
 
 @dataclass(eq=False)
 class _Pair:
-    """A tensor in its recorded type, and in double."""
+    """A tensor in its recorded type, and in double; of one size."""
 
     recorded: Tensor
     wide: Tensor
@@ -124,22 +126,32 @@ class _Twice(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         given, keywords = pytree.tree_map_only(_Pair, lambda pair: pair.recorded, (args, kwargs))
         recorded = target(*given, **keywords)
-        given, keywords = pytree.tree_map_only(_Pair, lambda pair: pair.wide, (args, kwargs))
+        given, keywords = pytree.tree_map_only(_Pair, self._wide_of(target), (args, kwargs))
         given, keywords = pytree.tree_map_only(torch.dtype, lambda dtype: _WIDE.get(dtype, dtype), (given, keywords))
         try:
             if target is torch.ops.aten.view.dtype:
                 self.failed = True  # bits mean something else in double
             if not self.failed or compat.is_collective(target):
-                return self._paired(target, recorded, target(*given, **keywords))
-        except (RuntimeError, NotImplementedError, TypeError):
+                with _default_in_double():
+                    wide = target(*given, **keywords)
+                return self._paired(target, recorded, wide)
+        except Exception:  # whatever: the other ranks count on this one
             self.failed = True
         if _is_fresh(target):
             recorded = as_traced(recorded, self._traced)  # the views behind it count on that
         return pytree.tree_map_only(Tensor, lambda tensor: _Pair(tensor, _widened(tensor)), recorded)
 
+    def _wide_of(self, target: Any) -> Callable[[_Pair], Tensor]:
+        """How this op gets a wide argument. What is sent after a failure is of the recorded size whatever has been written
+        in place meanwhile, which happened to the recorded tensors only."""
+        if self.failed and compat.is_launch(target):
+            return lambda pair: _widened(pair.recorded)
+        return lambda pair: pair.wide
+
     def _paired(self, target: Any, recorded: Any, wide: Any) -> Any:
         if compat.is_launch(target):  # on its way: nobody looks at it before the wait
             return pytree.tree_map(lambda a, b: _Pair(a, b), recorded, wide)
+        wide = pytree.tree_map(_held_to, recorded, wide)
         if _is_fresh(target):
             recorded, wide = as_traced(recorded, self._traced), as_traced(wide, self._traced)
             if self._noise is not None:
@@ -155,6 +167,27 @@ class _Twice(fx.Interpreter):
 def _is_fresh(target: Any) -> bool:
     """The op's results are no part of its arguments."""
     return isinstance(target, torch._ops.OpOverload) and not any(r.alias_info for r in target._schema.returns)
+
+
+@contextmanager
+def _default_in_double() -> Iterator[None]:
+    """Within it, floats of no type of their own (`torch.zeros(n)`, whole numbers divided) are doubles."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(_WIDE.get(before, before))
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _held_to(recorded: Any, wide: Any) -> Any:
+    """The wide result in the type that goes with the recorded one: an op may give one type whatever it is given. The
+    numbers of a narrow one are as far off as its type says, no more. Another size is an error."""
+    if not isinstance(recorded, Tensor):
+        return wide
+    if recorded.shape != wide.shape:
+        raise RuntimeError(f"{tuple(recorded.shape)} in its own type, {tuple(wide.shape)} in double")
+    return wide.to(_WIDE.get(recorded.dtype, recorded.dtype))  # the same tensor, where it has that type
 
 
 def _pair_of(recorded: Any, wide: Any) -> Any:

@@ -1,0 +1,87 @@
+"""The step in double that says how far right values may be apart: what its tensors are, whatever an op does."""
+
+import operator
+import unittest
+
+import torch
+from torch import fx
+
+from stepgraph_capture import rounding
+
+aten = torch.ops.aten
+
+
+def graph_of(build, *inputs):
+    """A graph of ATen calls; `build` gets the graph and its placeholders and gives the outputs."""
+    graph = fx.Graph()
+    placeholders = [graph.placeholder(f"x{i}") for i in range(len(inputs))]
+    outputs = build(graph, *placeholders)
+    graph.output(outputs)
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def in_double(build, *inputs):
+    module = graph_of(build, *inputs)
+    return rounding._in_double(module, inputs, None)
+
+
+@torch.library.custom_op("stepgraph_tests::in_single", mutates_args=())
+def in_single(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.float32) * 2
+
+
+@torch.library.custom_op("stepgraph_tests::not_in_double", mutates_args=())
+def not_in_double(x: torch.Tensor) -> torch.Tensor:
+    if x.dtype == torch.float64:
+        raise ValueError("no doubles")
+    return x * 2
+
+
+class InDouble(unittest.TestCase):
+    def test_factories_without_a_type(self):
+        def build(graph, x):
+            zeros = graph.call_function(aten.zeros.default, ([3],))
+            return [zeros, graph.call_function(aten.add.Tensor, (zeros, x))]
+
+        found = in_double(build, torch.ones(3))
+        self.assertEqual([value.dtype for value in found], [torch.float64] * 3)
+        self.assertEqual(torch.get_default_dtype(), torch.float32)
+
+    def test_whole_numbers_divided(self):
+        divided = lambda graph, x: [graph.call_function(aten.div.Tensor, (x, 3))]  # noqa: E731
+        found = in_double(divided, torch.tensor([1, 2]))
+        self.assertTrue(torch.equal(found[0], torch.tensor([1, 2], dtype=torch.float64) / 3))
+
+    def test_an_op_of_one_type(self):
+        single = lambda graph, x: [graph.call_function(torch.ops.stepgraph_tests.in_single.default, (x,))]  # noqa: E731
+        x = torch.tensor([0.1, 0.2])
+        found = in_double(single, x)
+        self.assertEqual(found[0].dtype, torch.float64)
+        torch.testing.assert_close(found[0], x.double() * 2)
+
+    def test_types_of_their_own_stay(self):
+        def build(graph, x):
+            return [
+                graph.call_function(aten.zeros.default, ([2],), {"dtype": torch.int64}),
+                graph.call_function(aten.gt.Scalar, (x, 0)),
+                graph.call_function(aten.zeros.default, ([2],), {"dtype": torch.bfloat16}),
+            ]
+
+        types = [value.dtype for value in in_double(build, torch.ones(2))]
+        self.assertEqual(types, [torch.int64, torch.bool, torch.float64, torch.float64])
+
+    def test_other_sizes_in_double(self):
+        """Two numbers that f32 does not tell apart: one distinct number, or two."""
+
+        def build(graph, x):
+            near = graph.call_function(aten.add.Tensor, (x, 1e9))
+            unique = graph.call_function(aten._unique2.default, (near,))
+            return [graph.call_function(operator.getitem, (unique, 0))]
+
+        self.assertIsNone(in_double(build, torch.tensor([0.25, 0.5])))
+
+    def test_an_op_that_has_no_form_in_double(self):
+        op = torch.ops.stepgraph_tests.not_in_double.default
+        module = graph_of(lambda graph, x: [graph.call_function(op, (x,))], 0)
+        x = torch.ones(3)
+        self.assertEqual(rounding.of(module, [x], [x * 2, x]), [None, None])
