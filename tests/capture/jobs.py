@@ -217,7 +217,7 @@ def expert_parallel_in_chunks():
 
 
 class _ToReceive(nn.Module):
-    """Rank 0 sends what it has; the others receive into zeros that name no type, which in a step in double are doubles."""
+    """Rank 0 sends what it has; the others receive into zeros that name no type."""
 
     def __init__(self):
         super().__init__()

@@ -142,8 +142,8 @@ class _Twice(fx.Interpreter):
         return pytree.tree_map_only(Tensor, lambda tensor: _Pair(tensor, _widened(tensor)), recorded)
 
     def _wide_of(self, target: Any) -> Callable[[_Pair], Tensor]:
-        """How this op gets a wide argument. What is sent after a failure is of the recorded size whatever has been written
-        in place meanwhile, which happened to the recorded tensors only."""
+        """How this op gets a wide argument. What is sent after a failure is of the recorded size, whatever ops in place
+        have done since then, to the recorded tensors only."""
         if self.failed and compat.is_launch(target):
             return lambda pair: _widened(pair.recorded)
         return lambda pair: pair.wide
