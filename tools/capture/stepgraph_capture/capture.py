@@ -65,15 +65,24 @@ def capture(
     """
     compat.check_version()
     folder = os.path.join(out_dir, f"rank{world.rank()}") if world.size() > 1 else out_dir
-    write.make_folder(folder)
-    step = Step(model, loss_fn, inputs, kwargs, targets)
-    traced = _trace_somehow(step, dynamic, fake)
-    document, names = _document(step, traced, title)
-    if not fake:
-        _write_values(step, traced, names, folder)
-    path = os.path.join(folder, "step.json.gz" if compress else "step.json")
-    write.capture_json(path, document, compress)
+    described = (model, loss_fn, inputs, kwargs, targets)
+    with write.empty_folders_removed(folder):
+        world.of_each_rank(None)  # all have seen which folders are there, before one is made
+        step, traced = world.together(lambda: _first_look(folder, described, dynamic, fake))
+        document, names = world.together(lambda: _document(step, traced, title))
+        world.check_agree(_graphs(traced.module))
+        if not fake:
+            _write_values(step, traced, names, folder)
+        path = os.path.join(folder, "step.json.gz" if compress else "step.json")
+        write.capture_json(path, document, compress)
     return path
+
+
+def _first_look(folder: str, described: Tuple[Any, ...], dynamic: symbols.Dynamic, fake: bool) -> Tuple[Step, _Traced]:
+    """The step, traced by itself: no rank hears of another meanwhile."""
+    write.make_folder(folder)
+    step = Step(*described)
+    return step, _trace_somehow(step, dynamic, fake)
 
 
 class _Traced:
@@ -347,18 +356,24 @@ def _write_values(step: Step, traced: _Traced, names: List[str], folder: str) ->
     before.update(traced.encoder.constants)
     model = values.of_the_model(step)
     graph = values.of_the_graph(step, traced.module)
-    values.check_same(names, model, graph)
+    world.together(lambda: _check_same(names, placeholders, model, graph))
     after = {f"out{i}": value for i, value in enumerate(model.outputs) if value is not None}
     for name, left, right in zip(placeholders, model.inputs, graph.inputs):
         if values.changed(before[name], left) or values.changed(before[name], right):
-            values.check_close(f"{name} after the step", left, right)
             after[f"mutated.{name}"] = left
     # What the model calls them: graphs of the same model by another way have other names.
     own_names = {f"fqn.{name}": slot.name for name, slot in zip(placeholders, step.tensors)}
-    write.tensors(os.path.join(folder, "inputs.safetensors"), before, own_names)
     made_by = {"threads": str(torch.get_num_threads()), "torch": torch.__version__.split("+")[0]}
     notes = {**made_by, **_rounding(step, traced, placeholders, after)}
+    write.tensors(os.path.join(folder, "inputs.safetensors"), before, own_names)
     write.tensors(os.path.join(folder, "expected.safetensors"), after, notes)
+
+
+def _check_same(names: List[str], placeholders: List[str], model: values.Answers, graph: values.Answers) -> None:
+    values.check_same(names, model, graph)
+    for name, left, right in zip(placeholders, model.inputs, graph.inputs):
+        if values.changed(left, right):
+            values.check_close(f"{name} after the step", left, right)
 
 
 def _rounding(step: Step, traced: _Traced, placeholders: List[str], after: Dict[str, Tensor]) -> Dict[str, str]:

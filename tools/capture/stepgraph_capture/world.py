@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar
 
 import torch
-from torch import fx
+from torch import Tensor, fx
+from torch.utils import _pytree as pytree
 
-from . import compat, sharding
+from . import compat, recorder, sharding
 from .errors import CaptureError
+
+T = TypeVar("T")
 
 IN_PLACE = (
     "a collective that works through a handle of this process. Use the functional ones of "
@@ -28,13 +31,99 @@ def size() -> int:
     return torch.distributed.get_world_size() if is_distributed() else 1
 
 
+def of_each_rank(value: T) -> List[T]:
+    """What each rank says. All of them have to ask. One process that stands for all (backend "fake") says it alone."""
+    if size() == 1 or torch.distributed.get_backend() == "fake":
+        return [value] * size()
+    found: List[Any] = [None] * size()
+    torch.distributed.all_gather_object(found, value)
+    return found
+
+
 def on_any_rank(flag: bool) -> bool:
     """Whether one of the ranks says so. All of them have to ask."""
-    if size() == 1:
-        return flag
-    flags: List[Any] = [None] * size()
-    torch.distributed.all_gather_object(flags, flag)
-    return any(flags)
+    return any(of_each_rank(flag))
+
+
+def together(work: Callable[[], T]) -> T:
+    """What `work` gives, if no rank fails at it. The rank that does raises its own error; the others say whose it was,
+    instead of waiting for it in the next collective. All of them have to call, and `work` has none in it that a failure
+    on one rank could leave out."""
+    failure: Optional[Exception] = None
+    try:
+        result = work()
+    except Exception as error:
+        failure = error
+    words = None if failure is None else f"{'' if isinstance(failure, CaptureError) else _kind(failure)}{failure}"
+    of_all = of_each_rank(words)
+    failed = [rank for rank, text in enumerate(of_all) if text is not None]
+    if failed and is_distributed() and torch.distributed.get_backend() != "fake":
+        torch.distributed.barrier()  # nobody leaves while another still reads what it said
+    if failure is not None:
+        raise failure
+    if failed:
+        raise CaptureError(f"rank {failed[0]}: {of_all[failed[0]]}")
+    return result
+
+
+def _kind(error: Exception) -> str:
+    return f"{type(error).__name__}: "
+
+
+def check_agree(graphs: Iterable[fx.Graph]) -> None:
+    """All ranks of a group launch the same in it, one behind the other; otherwise each would wait for another."""
+    of_ranks = of_each_rank(_launches(graphs))
+    for ranks in {ranks for launches in of_ranks for ranks, _, _ in launches}:
+        sequences = [[(what, where) for group, what, where in of_ranks[rank] if group == ranks] for rank in ranks]
+        for rank, sequence in zip(ranks, sequences):
+            at = _first_difference([what for what, _ in sequences[0]], [what for what, _ in sequence])
+            if at is not None:
+                raise CaptureError(
+                    f"ranks {ranks[0]} and {rank} would wait for each other: where rank {ranks[0]} launches "
+                    f"{_told(sequences[0], at)}, rank {rank} launches {_told(sequence, at)}. Ranks of a group have to "
+                    "launch the same collectives in the same order"
+                )
+
+
+Launch = Tuple[Tuple[int, ...], str, str]  # the group's ranks, what, where
+
+
+def _launches(graphs: Iterable[fx.Graph]) -> List[Launch]:
+    found = []
+    for graph in graphs:
+        for node in graph.nodes:
+            if not compat.is_launch(node.target):
+                continue
+            names = [argument.name for argument in node.target._schema.arguments]
+            given = {**dict(zip(names, node.args)), **node.kwargs}
+            ranks = tuple(compat.group_ranks(str(given["group_name"])))
+            origin = recorder.origin_of(node)
+            where = f" for {origin.module}" if origin is not None and origin.module else ""
+            found.append((ranks, _what(node, given), where))
+    return found
+
+
+def _what(node: fx.Node, given: Dict[str, Any]) -> str:
+    """The op, and what has to be the same of its operands: not the sizes of an exchange, nor those that are symbols."""
+    name = node.target._schema.name.rpartition("::")[2].rstrip("_")
+    words = [str(given[key]) for key in ("reduce_op", "src") if key in given]
+    for operand in pytree.tree_leaves(given.get("input", given.get("inputs"))):
+        value = operand.meta.get("val") if isinstance(operand, fx.Node) else None
+        if isinstance(value, Tensor):
+            count = value.numel() if all(isinstance(size, int) for size in value.shape) else "?"
+            is_counted = count != "?" and not name.startswith("all_to_all")
+            words.append(f"{count} {value.dtype}" if is_counted else f"{value.dtype}")
+    return f"{name}({', '.join(words).replace('torch.', '')})"
+
+
+def _first_difference(left: List[str], right: List[str]) -> Optional[int]:
+    if left == right:
+        return None
+    return next((i for i, (a, b) in enumerate(zip(left, right)) if a != b), min(len(left), len(right)))
+
+
+def _told(sequence: List[Tuple[str, str]], at: int) -> str:
+    return "".join(sequence[at]) if at < len(sequence) else "no more"
 
 
 def describe(meshes: List[Any]) -> Dict[str, Any]:

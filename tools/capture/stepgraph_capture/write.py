@@ -6,7 +6,8 @@ import gzip
 import json
 import os
 import tempfile
-from typing import Any, Callable, Dict, Mapping, Optional
+from contextlib import contextmanager, suppress
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional
 
 import torch
 from torch import Tensor
@@ -14,6 +15,22 @@ from torch import Tensor
 from .errors import CaptureError
 
 _LISTS = ("inputs", "nodes", "outputs", "groups", "symbols", "guards")
+
+
+@contextmanager
+def empty_folders_removed(path: str) -> Iterator[None]:
+    """Where the capture fails, folders that it made for it go again."""
+    missing = []
+    while path and not os.path.exists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    try:
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):  # something is in it: of another rank, or of the user
+                os.rmdir(folder)
+        raise
 
 
 def make_folder(path: str) -> None:
