@@ -36,6 +36,18 @@ ALL = (
     ("expert_parallel", 4),
     ("expert_parallel_in_chunks", 4),
 )
+PARALLEL = (  # of data_parallel_jobs.py
+    ("not_outermost", 2),
+    ("micro_batches", 2),
+    ("buffers", 2),
+    ("buffers_read", 3),
+    ("buffers_left_alone", 2),
+    ("no_sync", 2),
+    ("ignored", 2),
+    ("unused", 3),
+    ("unused_in_a_static_graph", 2),
+    ("plain_hook", 3),
+)
 SHORT = (("fsdp", 2),)
 NO_ROUNDING = {"bits_on_one_rank"}  # a rank has no step in double; then none has
 
@@ -68,13 +80,21 @@ def check_answers(folder, rank):
     answers = load_file(os.path.join(folder, f"rank{rank}.safetensors"))
     expected = load_file(os.path.join(folder, f"rank{rank}", "expected.safetensors"))
     with open(os.path.join(folder, f"rank{rank}", "step.json")) as file:
-        outputs = json.load(file)["outputs"]
-    names = [output["of"] if output["kind"] == "gradient" else output["kind"] for output in outputs]
-    if sorted(names) != sorted(answers):
-        raise Failure(f"rank {rank}: outputs {names}, the job has {sorted(answers)}")
-    for i, name in enumerate(names):
+        step = json.load(file)
+    inputs = load_file(os.path.join(folder, f"rank{rank}", "inputs.safetensors"))
+    found = {}
+    for i, output in enumerate(step["outputs"]):
+        if output["value"] is not None:
+            found[output["of"] if output["kind"] == "gradient" else output["kind"]] = expected[f"out{i}"]
+    for entry in step["inputs"]:
+        if entry["kind"] == "buffer":
+            name = entry["name"]
+            found["buffer." + entry["fqn"]] = expected.get(f"mutated.{name}", inputs[name])
+    if sorted(found) != sorted(answers):
+        raise Failure(f"rank {rank}: outputs {sorted(found)}, the job has {sorted(answers)}")
+    for name, value in found.items():
         try:
-            torch.testing.assert_close(expected[f"out{i}"], answers[name], rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(value, answers[name], rtol=1e-4, atol=1e-6)
         except AssertionError as error:
             raise Failure(f"rank {rank}: {name} is not what PyTorch's own job gives: {error}") from error
 
@@ -94,7 +114,7 @@ def check_rounding(folder, rank, wanted):
 
 
 def check_job(name, ranks, bin_folder, folder):
-    capture_job(name, ranks, folder)
+    capture_job(name, ranks, folder, "data_parallel_jobs.py" if (name, ranks) in PARALLEL else "jobs.py")
     for rank in range(ranks):
         check_answers(folder, rank)
         check_rounding(folder, rank, name not in NO_ROUNDING)
@@ -120,7 +140,7 @@ def main():
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     tally = Tally()
-    for name, ranks in ALL if options.all or options.names else SHORT:
+    for name, ranks in ALL + PARALLEL if options.all or options.names else SHORT:
         if options.names and name not in options.names:
             continue
         with tempfile.TemporaryDirectory() as folder:

@@ -69,6 +69,7 @@ def capture(
     with write.empty_folders_removed(folder):
         world.of_each_rank(None)  # all have seen which folders are there, before one is made
         step, traced = world.together(lambda: _first_look(folder, described, dynamic, fake))
+        traced = _with_gradients_of_others(step, traced, dynamic, fake)
         document, names = world.together(lambda: _document(step, traced, title))
         world.check_agree(_graphs(traced.module))
         if not fake:
@@ -83,6 +84,18 @@ def _first_look(folder: str, described: Tuple[Any, ...], dynamic: symbols.Dynami
     write.make_folder(folder)
     step = Step(*described)
     return step, _trace_somehow(step, dynamic, fake)
+
+
+def _with_gradients_of_others(step: Step, traced: _Traced, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
+    """Traced again, if other ranks have gradients to average for parameters that this one does not use."""
+    missing = [slot.name for slot, found in zip(step.trainable, traced.result.gradients) if found is None]
+    unused = step.replicas.unused(missing)
+    of_ranks = world.of_each_rank(unused)
+    used = {fqn for fqn, ranks in unused.items() if any(fqn not in of_ranks[rank] for rank in ranks)}
+    if world.on_any_rank(bool(used)):
+        step.replicas.used_elsewhere = used
+        return world.together(lambda: _trace_somehow(step, dynamic, fake) if used else traced)
+    return traced
 
 
 class _Traced:

@@ -464,6 +464,52 @@ def all_reduce(tensor: Tensor, group: Any) -> Tensor:
     return ops.wait_tensor(ops.all_reduce(tensor, "sum", group.group_name))
 
 
+def broadcast(tensor: Tensor, group: Any) -> Tensor:
+    """What the group's first rank has."""
+    ops = torch.ops._c10d_functional
+    return ops.wait_tensor(ops.broadcast(tensor.contiguous(), 0, group.group_name))
+
+
+def version_kept(tensors: Tuple[Tensor, ...]) -> Any:
+    """A context whose writes autograd does not hold against those who saved these tensors."""
+    return torch.autograd._unsafe_preserve_version_counter(tensors)
+
+
+def syncs_buffers(parallel: Any) -> bool:
+    """Does this DistributedDataParallel broadcast buffers before its forward?"""
+    newer = getattr(parallel, "forward_sync_buffers", None)
+    return bool(parallel.broadcast_buffers if newer is None else newer)
+
+
+def unknown_wrapper(module: nn.Module) -> Optional[str]:
+    """The name of a data parallel wrapper other than DistributedDataParallel and fully_shard."""
+    try:
+        from torch.distributed._composable.contract import _get_registry
+        from torch.distributed.fsdp import FullyShardedDataParallel
+    except ImportError:  # a PyTorch without distributed
+        return None
+    if isinstance(module, FullyShardedDataParallel):
+        return "FSDP1 (FullyShardedDataParallel)"
+    return "replicate" if "replicate" in (_get_registry(module) or {}) else None
+
+
+def fsdp_groups(model: nn.Module) -> List[Tuple[nn.Module, Any]]:
+    """PyTorch's own objects for what fully_shard manages, each with its first module."""
+    found: Dict[int, Tuple[nn.Module, Any]] = {}
+    for module in model.modules():
+        state = _fsdp_state(module)
+        for group in _groups_of(state) if state is not None else ():
+            found.setdefault(id(group), (module, group))
+    return list(found.values())
+
+
+def _groups_of(state: Any) -> List[Any]:
+    groups = getattr(state, "_fsdp_param_groups", None)
+    if groups is not None:
+        return groups
+    return [state._fsdp_param_group] if state._fsdp_param_group else []  # one at most, until 2.9
+
+
 def _fsdp_state(module: nn.Module) -> Any:
     try:
         from torch.distributed.fsdp._fully_shard._fsdp_state import _get_module_fsdp_state
@@ -485,10 +531,9 @@ def fsdp_units(model: nn.Module) -> List[Any]:
     units = []
     for state in states.values():
         policy = state._mp_policy
-        groups = getattr(state, "_fsdp_param_groups", None)
-        if groups is None:  # one at most, until 2.9
-            groups = [state._fsdp_param_group] if state._fsdp_param_group else []
-        shards = [_shard_of(param, names, group, policy, Shard) for group in groups for param in group.fsdp_params]
+        shards = [
+            _shard_of(param, names, group, policy, Shard) for group in _groups_of(state) for param in group.fsdp_params
+        ]
         input_dtype = policy.param_dtype if policy.cast_forward_inputs else None
         units.append(Unit(tuple(state._modules), shards, input_dtype, policy.output_dtype))
     return units

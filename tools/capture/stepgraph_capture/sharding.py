@@ -1,13 +1,10 @@
-"""Tensors and models that are spread over ranks: DTensor, and DistributedDataParallel."""
+"""Tensors that are spread over ranks: DTensor."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict
 
-import torch
-from torch import Tensor, nn
-
-from . import compat
+from torch import Tensor
 
 try:
     from torch.distributed.tensor import DTensor
@@ -67,24 +64,3 @@ def _placement(placement: Any) -> str:
     if placement.is_shard():
         return f"S({placement.dim})"
     return "R" if placement.is_replicate() else f"P({placement.reduce_op})"
-
-
-class Replicas:
-    """Copies of a model that average their gradients; of one copy there is nothing to average."""
-
-    def __init__(self, group: Optional[Any] = None) -> None:
-        self.group = group
-
-    def average(self, gradient: Tensor) -> Tensor:
-        """As DistributedDataParallel does it: divided first, then summed."""
-        if self.group is None:
-            return gradient
-        return compat.all_reduce(gradient / self.group.size(), self.group)
-
-
-def unwrapped(model: nn.Module) -> Tuple[nn.Module, Replicas]:
-    """The model inside of DistributedDataParallel, whose reducer is C++ that no tracer follows; what it stands for."""
-    parallel = getattr(torch.nn.parallel, "DistributedDataParallel", None)
-    if parallel is not None and isinstance(model, parallel):
-        return model.module, Replicas(model.process_group)
-    return model, Replicas()

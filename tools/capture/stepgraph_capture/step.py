@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import compat, fsdp, sharding
+from . import compat, fsdp, sharding, wrappers
 from .errors import CaptureError
 from .recorder import Recorder
+from .replicas import Replicas
 
 Loss = Optional[Callable[..., Any]]
 
@@ -54,7 +55,9 @@ class Step:
     def __init__(
         self, model: nn.Module, loss_fn: Loss, inputs: Any, kwargs: Optional[Mapping[str, Any]], targets: Any
     ) -> None:
-        self.model, self.replicas = sharding.unwrapped(model)
+        wrappers.check(model)
+        self.replicas = Replicas(model)
+        self.model = self.replicas.model  # inside of DistributedDataParallel; its names are the capture's
         self.units = compat.fsdp_units(self.model)
         self.loss_fn = loss_fn
         args, keywords = _arguments(inputs, kwargs)
@@ -99,8 +102,9 @@ class Step:
         args, keywords, targets = pytree.tree_unflatten(leaves, self._shape)
         before = dict(state)
         # Backward, too: what checkpoints compute again there reads the state that forward read.
-        with fsdp.explicit(self.model, self.units, state, recorder), compat.casts_in_forward():
-            output = self.model(*args, **keywords)
+        plain = fsdp.explicit(self.model, self.units, state, recorder)
+        with plain, self.replicas.explicit(recorder), compat.casts_in_forward():
+            output = self.replicas.given(*args, **keywords)
             loss, others = self._loss(output, targets)
             gradients = self._gradients(loss, local, recorder)
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
@@ -127,11 +131,11 @@ class Step:
             found = _pulled_back(loss, seed, parameters)
         gradients: List[Optional[Tensor]] = []
         with recorder.after_backward():
-            for slot, gradient in zip(self.trainable, found):
+            for slot, parameter, gradient in zip(self.trainable, parameters, found):
                 if gradient is not None and gradient.layout != torch.strided:
                     raise CaptureError(f"the gradient of {slot.name} is sparse, which no graph holds: sparse=False in its module")
                 with recorder.inside(slot.name.rpartition(".")[0]):
-                    gradients.append(gradient if gradient is None else self.replicas.average(gradient))
+                    gradients.append(self.replicas.average(slot.name, parameter, gradient))
         return gradients
 
 

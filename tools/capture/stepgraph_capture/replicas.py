@@ -1,0 +1,164 @@
+"""DistributedDataParallel, outermost or inside of the model. Its reducer is C++ that no tracer follows: while a step
+runs here its forward is the module's, behind the broadcast of the buffers, and its gradients are averaged at the end.
+
+What its settings say counts: no_sync(), ignored parameters and buffers, parameters that a rank does not use. Those that
+no graph of plain all-reduces holds are refused by wrappers.py.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from . import compat, sharding
+from .errors import CaptureError
+from .recorder import Recorder
+
+
+class Copies:
+    """What one DistributedDataParallel does."""
+
+    def __init__(self, name: str, parallel: Any) -> None:
+        self.name = name  # of the module in the model, "" for the model itself
+        self.parallel = parallel
+        self.group = parallel.process_group
+        self._parameters = reduced_parameters(parallel)
+        self.fqns: Set[str] = set()  # of the parameters whose gradients it averages
+        self._averages = False
+        self._broadcasts = False
+
+    def name_parameters(self, model: nn.Module) -> None:
+        """Finds their names in the model, whose parameters others stand for while a step runs."""
+        ours = {id(parameter) for parameter in self._parameters}
+        self.fqns = {fqn for fqn, parameter in model.named_parameters() if id(parameter) in ours}
+
+    @property
+    def tolerates_unused(self) -> bool:
+        return bool(self.parallel.find_unused_parameters or self.parallel.static_graph)
+
+    def begin(self) -> None:
+        self._averages = False
+        self._broadcasts = bool(self.parallel.require_forward_param_sync)
+
+    def averages(self, fqn: str) -> bool:
+        """Does this step average the gradient? Not where each of its forwards ran under no_sync()."""
+        return self._averages and fqn in self.fqns
+
+    def forward(self, recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+        if recorder.in_backward:
+            raise CaptureError(
+                f"{self.name or 'the model'} is a DistributedDataParallel within an activation checkpoint, which would "
+                "run its forward again in backward: put the checkpoint inside it"
+            )
+        inner, synchronizes = self.parallel.module, torch.is_grad_enabled() and self.parallel.require_backward_grad_sync
+        if self._broadcasts and compat.syncs_buffers(self.parallel):
+            self._broadcast_buffers(recorder)
+        output = inner(*args, **kwargs)
+        self._averages = self._averages or synchronizes
+        self._broadcasts = synchronizes
+        return output
+
+    def _broadcast_buffers(self, recorder: Recorder) -> None:
+        """Of the group's first rank, into those of the others."""
+        ignored = self.parallel.parameters_to_ignore
+        buffers = [(name, b) for name, b in self.parallel.module.named_buffers() if name not in ignored]
+        parts = [sharding.local(buffer) for _, buffer in buffers]
+        with torch.no_grad(), compat.version_kept(tuple(parts)):
+            for (name, _), part in zip(buffers, parts):
+                with recorder.inside(".".join(filter(None, (self._inner_name, name.rpartition(".")[0])))):
+                    part.copy_(compat.broadcast(part, self.group))
+
+    @property
+    def _inner_name(self) -> str:
+        return f"{self.name}.module" if self.name else ""
+
+    def average(self, gradient: Tensor) -> Tensor:
+        """As DistributedDataParallel does it: divided first, then summed."""
+        return compat.all_reduce(gradient / self.group.size(), self.group)
+
+
+class Replicas:
+    """All of them in a model."""
+
+    def __init__(self, given: nn.Module) -> None:
+        self.given = given
+        self.model = given.module if is_parallel(given) else given
+        self._copies = [Copies("", given)] if is_parallel(given) else []
+        self._copies += [Copies(name, module) for name, module in self.model.named_modules() if is_parallel(module)]
+        for copies in self._copies:
+            copies.name_parameters(self.model)
+        # Gradients that this rank does not make and others do. To know them it takes a first look at the step.
+        self.used_elsewhere: Set[str] = set()
+        self._check_apart()
+
+    def __bool__(self) -> bool:
+        return bool(self._copies)
+
+    @contextmanager
+    def explicit(self, recorder: Recorder) -> Iterator[None]:
+        """Within it each forward is plain, and says what is to be averaged."""
+        for copies in self._copies:
+            copies.begin()
+            copies.parallel.forward = lambda *args, copies=copies, **kwargs: copies.forward(recorder, *args, **kwargs)
+        try:
+            yield
+        finally:
+            for copies in self._copies:
+                del copies.parallel.forward
+
+    def average(self, fqn: str, parameter: Tensor, gradient: Optional[Tensor]) -> Optional[Tensor]:
+        """A parameter that only other ranks used counts as one with a gradient of zeros."""
+        copies = self._averaging(fqn)
+        if copies is None:
+            return gradient
+        if gradient is None:
+            if not copies.tolerates_unused:
+                raise CaptureError(
+                    f"{fqn} gets no gradient in this step, and DistributedDataParallel does not finish without: make "
+                    "it with find_unused_parameters=True, or freeze the parameter before"
+                )
+            if fqn not in self.used_elsewhere:
+                return None
+            gradient = torch.zeros_like(parameter.detach())
+        return copies.average(gradient)
+
+    def unused(self, fqns: List[str]) -> Dict[str, Tuple[int, ...]]:
+        """Of parameters without a gradient, those that wait for one of another rank; with these ranks."""
+        found = {}
+        for fqn in fqns:
+            copies = self._averaging(fqn)
+            if copies is not None and copies.group.size() > 1:
+                found[fqn] = tuple(compat.group_ranks(copies.group.group_name))
+        return found
+
+    def _averaging(self, fqn: str) -> Optional[Copies]:
+        return next((copies for copies in self._copies if copies.averages(fqn)), None)
+
+    def _check_apart(self) -> None:
+        for i, copies in enumerate(self._copies):
+            for other in self._copies[:i]:
+                both = sorted(copies.fqns & other.fqns)
+                if both:
+                    raise CaptureError(
+                        f"{both[0]} is averaged by two DistributedDataParallel, one of them {copies.name}: let the "
+                        "outer one ignore it"
+                    )
+
+
+def is_parallel(module: nn.Module) -> bool:
+    kind = getattr(torch.nn.parallel, "DistributedDataParallel", None)
+    return kind is not None and isinstance(module, kind)
+
+
+def reduced_parameters(parallel: Any) -> List[nn.Parameter]:
+    """Those that its reducer was given. A name at the top is `.weight` to it, so that ignoring `weight` has no effect:
+    PyTorch's way, kept here."""
+    found: Dict[int, nn.Parameter] = {}
+    for module_name, module in parallel.module.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter.requires_grad and f"{module_name}.{name}" not in parallel.parameters_to_ignore:
+                found[id(parameter)] = parameter
+    return list(found.values())
