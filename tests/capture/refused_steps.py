@@ -1,0 +1,222 @@
+"""Steps of distributed jobs that are not captured, each with the words that say so. Under torchrun, on 4 ranks:
+
+    torchrun --nproc-per-node 4 refused_steps.py FOLDER
+
+Every rank calls capture() for each of them in turn; none waits for another, and the next one works as before. Prints
+`ok rank 0: NAME` or `FAILED rank 0: NAME: ...` on each rank.
+"""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.distributed._composable.replicate import replicate  # noqa: E402
+from torch.distributed._functional_collectives import all_reduce, wait_tensor  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+import jobs  # noqa: E402
+from stepgraph_capture import CaptureError, capture  # noqa: E402
+
+
+class Ends(nn.Module):
+    """A model between two linear layers."""
+
+    def __init__(self, middle):
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(4, 4), middle, nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.last(self.middle(self.first(x)))
+
+
+def _parallel(**settings):
+    return DistributedDataParallel(nn.Linear(4, 4), **settings)
+
+
+def comm_hook():
+    model = Ends(_parallel())
+    model.middle.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    return model
+
+
+def comm_hook_of_all_ranks():
+    """The plain hook, but over more ranks than the module's."""
+    groups = [dist.new_group(ranks) for ranks in ([0, 1], [2, 3])]
+    model = _parallel(process_group=groups[dist.get_rank() // 2])
+    model.register_comm_hook(None, default_hooks.allreduce_hook)
+    return model
+
+
+def builtin_hook():
+    model = _parallel()
+    model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+    return model
+
+
+def mixed_precision():
+    from torch.nn.parallel.distributed import _MixedPrecision
+
+    model = _parallel()
+    model.mixed_precision = _MixedPrecision(param_dtype=torch.bfloat16)  # its constructor wants a GPU
+    return model
+
+
+def frozen_later():
+    model = _parallel()
+    model.module.bias.requires_grad_(False)
+    return model
+
+
+def averaged_twice():
+    return DistributedDataParallel(Ends(_parallel()))
+
+
+class _Half(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+def unused_parameter():
+    return DistributedDataParallel(_Half())
+
+
+def fsdp_without_reduction():
+    model = Ends(nn.Linear(4, 4))
+    fully_shard(model.middle)
+    model.middle.set_requires_gradient_sync(False)
+    return fully_shard(model)
+
+
+def hybrid_without_reduction():
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "fsdp"))
+    model = fully_shard(nn.Linear(4, 4), mesh=mesh)
+    model.set_requires_all_reduce(False)
+    return model
+
+
+def fsdp_hook():
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("fsdp",))
+    model = fully_shard(nn.Linear(4, 4), mesh=mesh)
+    model.set_all_reduce_hook(lambda gradient: None)
+    return model
+
+
+def first_fsdp():
+    return Ends(FullyShardedDataParallel(nn.Linear(4, 4), device_id=torch.device("cpu")))
+
+
+def composable_replicate():
+    return Ends(replicate(nn.Linear(4, 4)))
+
+
+class _ByValue(nn.Linear):
+    """One rank alone decides by a value."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        if dist.get_rank() == 1 and y.sum() > 0:
+            y = y * 2
+        return y + wait_tensor(all_reduce(y.detach(), "sum", dist.group.WORLD))
+
+
+def one_rank_decides():
+    return _ByValue(4, 4)
+
+
+def one_rank_decides_step():
+    """The same for the command line."""
+    return dict(model=one_rank_decides(), loss_fn=lambda y: y.square().mean(), inputs=(torch.ones(2, 4),))
+
+
+class _Unequal(nn.Linear):
+    """Rank 2 reduces once more than the others."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        for _ in range(1 + (dist.get_rank() == 2)):
+            y = y + wait_tensor(all_reduce(y.detach(), "sum", dist.group.WORLD))
+        return y
+
+
+def one_rank_launches_more():
+    return _Unequal(4, 4)
+
+
+def sometimes_called():
+    """Rank 3 goes past a DistributedDataParallel that the others call."""
+
+    class Past(Ends):
+        def forward(self, x):
+            return super().forward(x) if dist.get_rank() != 3 else self.last(self.first(x))
+
+    return Past(_parallel(find_unused_parameters=True))
+
+
+STEPS = {
+    comm_hook: "DistributedDataParallel of middle has the communication hook bf16_compress_hook",
+    comm_hook_of_all_ranks: "DistributedDataParallel has the communication hook allreduce_hook",
+    builtin_hook: "DistributedDataParallel has the communication hook BuiltinCommHookType.FP16_COMPRESS",
+    mixed_precision: "DistributedDataParallel has mixed_precision",
+    frozen_later: "was made with 2 parameters that require a gradient, and 1 do now",
+    averaged_twice: "middle.module.bias is averaged by two DistributedDataParallel",
+    unused_parameter: "unused.weight gets no gradient in this step",
+    fsdp_without_reduction: "fully_shard of middle leaves gradients unreduced for a later step (set_requires_gradient",
+    hybrid_without_reduction: "fully_shard leaves gradients unreduced for a later step (set_requires_all_reduce",
+    fsdp_hook: "fully_shard has an all-reduce hook",
+    first_fsdp: "FSDP1 (FullyShardedDataParallel) of middle is not supported: use fully_shard",
+    composable_replicate: "replicate of middle is not supported: use fully_shard",
+    one_rank_decides: "it decides by the value of a tensor",
+    one_rank_launches_more: "ranks 0 and 2 would wait for each other: where rank 0 launches no more, rank 2 launches "
+    "all_reduce(sum, 8 float32)",
+    sometimes_called: "ranks 0 and 3 would wait for each other: where rank 0 launches all_reduce(sum, 16 float32) for "
+    "middle.module, rank 3 launches no more",
+}
+
+
+def check(make, words, folder):
+    torch.manual_seed(0)
+    model = make()
+    try:
+        capture(model, lambda y: y.square().mean(), (torch.ones(2, 4),), folder)
+    except CaptureError as error:
+        if words not in str(error) or "\n" in str(error):
+            return f"said {error}"
+        if make is one_rank_decides and str(error).startswith("rank 1: ") == (dist.get_rank() == 1):
+            return f"not told as its own or another's: {error}"
+    else:
+        return "captured"
+    dist.barrier()
+    return f"left {os.listdir(folder)}" if os.path.exists(folder) else ""
+
+
+def _say(word, text):
+    os.write(1, f"{word} rank {dist.get_rank()}: {text}\n".encode())  # whole, beside those of other ranks
+
+
+def main(folder):
+    dist.init_process_group("gloo")
+    failed = 0
+    for make, words in STEPS.items():
+        wrong = check(make, words, os.path.join(folder, make.__name__))
+        failed += wrong != ""
+        _say("FAILED" if wrong else "ok", f"{make.__name__}{': ' * bool(wrong)}{wrong}")
+    path = capture(_parallel(), lambda y: y.square().mean(), (torch.ones(2, 4),), os.path.join(folder, "captured"))
+    _say("ok" if os.path.exists(path) else "FAILED", "captured")
+    dist.barrier()
+    dist.destroy_process_group()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
