@@ -419,6 +419,13 @@ class Refusals(CaptureCase):
         model = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 1))
         self.refused("gradient of 0.weight is sparse", model, lambda out: out.square().mean(), torch.tensor([1, 2, 1]))
 
+    def test_hooks_of_parameters(self):
+        model = nn.Linear(4, 1)
+        hook = model.weight.register_hook(lambda gradient: gradient * 2)
+        self.refused("weight has a hook of its own", model, lambda out: out.square().mean(), torch.ones(2, 4))
+        hook.remove()
+        self.captured(model, lambda out: out.square().mean(), torch.ones(2, 4))
+
     def model(self, forward):
         class Wrapper(nn.Module):
             def __init__(self):

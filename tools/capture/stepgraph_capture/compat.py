@@ -222,6 +222,11 @@ def sequence_number() -> int:
     return torch.autograd._get_sequence_nr() - 1
 
 
+def has_hooks(tensor: Tensor) -> bool:
+    """Does its gradient go through register_hook()?"""
+    return bool(tensor._backward_hooks)
+
+
 def node_sequence_number(node: Any) -> int:
     return node._sequence_nr()
 

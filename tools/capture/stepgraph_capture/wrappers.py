@@ -26,6 +26,11 @@ def check(model: nn.Module) -> None:
             for is_set, reason in _of_data_parallel(module):
                 if is_set:
                     raise CaptureError(f"{_words(name, 'DistributedDataParallel')} {reason}")
+    for name, parameter in model.named_parameters():
+        if compat.has_hooks(parameter):
+            raise CaptureError(
+                f"{name} has a hook of its own (register_hook), which what stands for it does not run: capture without"
+            )
     names = {id(module): name for name, module in model.named_modules()}
     for module, group in compat.fsdp_groups(model):
         for is_set, reason in _of_fully_shard(group):
@@ -78,7 +83,8 @@ def _of_fully_shard(group: Any) -> Iterator[Tuple[bool, str]]:
     yield not group.reduce_grads, accumulates.format("set_requires_gradient_sync")
     replicates = getattr(group.mesh_info, "replicate_process_group", None) is not None
     yield replicates and not group.all_reduce_grads, accumulates.format("set_requires_all_reduce")
-    yield getattr(group, "_all_reduce_hook", None) is not None, "has an all-reduce hook (set_all_reduce_hook): capture without it"
+    all_reduce_hook = getattr(group, "_all_reduce_hook", None)
+    yield all_reduce_hook is not None, "has an all-reduce hook (set_all_reduce_hook): capture without it"
     yield (
         getattr(group, "reduce_scatter_unused_params", False),
         "reduces unused parameters (set_reduce_scatter_unused_params(True)): capture with False",
