@@ -33,7 +33,10 @@ class Precision {
   std::vector<DType> run() {
     for (const Input& input : graph_.inputs()) of_value_[input.value.index] = of_type(graph_, input.value);
     for (NodeId n : graph_.nodes()) visit(n);
+    // Inputs and outputs are looked at in the end, when all has been written to them.
     for (const Input& input : graph_.inputs()) add_memory(input.value, &of_value_[input.value.index]);
+    for (const Output& output : graph_.outputs())
+      if (output.value) add_memory(output.value, &of_value_[output.value.index]);
     return std::move(of_value_);
   }
 

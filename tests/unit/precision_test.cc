@@ -73,6 +73,31 @@ TEST_CASE("what is written into memory counts for those who read it later") {
   CHECK(narrowest(job, "x") == "f32");
 }
 
+TEST_CASE("an output is what has been written to it in the end, also by the body of a call") {
+  Job job = parse_programs(R"(graph rank *
+  input %x : f32[4]
+
+  forward -
+    %all = aten.zeros([4], dtype=f64)        : f64[4]
+    %alone = aten.zeros([4], dtype=f64)      : f64[4]
+    %w, = sg.call(graph:body, [%x, %all])    : f64[4]
+
+  output %all
+  output %alone
+
+graph rank * nested "body"
+  input %a : f32[4]
+  input %to : f64[4]
+
+  %wide = aten._to_copy(%a, dtype=f64)       : f64[4]
+  %done = aten.copy_(%to, %wide)             : f64[4]
+
+  output %done
+)");
+  CHECK(narrowest(job, "all") == "f32");
+  CHECK(narrowest(job, "alone") == "f64");
+}
+
 TEST_CASE("types count by what they can hold") {
   CHECK(significand_bits(DType::c64) == 24);
   CHECK(significand_bits(DType::bf16) == 8);
