@@ -43,11 +43,13 @@ def check_steps(folder):
 
 
 def check_command(folder):
-    """One line a rank, of the rank that decides by a value; and no folder."""
+    """One line a rank, of the rank that decides by a value; and no folder. torchrun ends the other ranks once the first
+    has ended, so not all of them may come to say it."""
     output = os.path.join(folder, "of", "command")
     done = torchrun(3, "-m", "stepgraph_capture", f"{HERE}/refused_steps.py:one_rank_decides_step", "-o", output)
     said = [line for line in done.stderr.splitlines() if line.startswith("stepgraph_capture: ")]
-    if len(said) != 3 or sum("error: rank 1: " in line for line in said) != 2:
+    repeated = sum("error: rank 1: " in line for line in said)
+    if not said or len(said) - repeated > 1 or repeated > 2:
         raise Failure(f"said {said}: {done.stderr}")
     for word in ("closed by peer", "Connection", "gloo", "terminate"):
         if word in done.stderr:
