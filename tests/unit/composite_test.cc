@@ -15,9 +15,9 @@ struct Expanded {
   const Graph& graph() const { return job.programs[0]->graph; }
 };
 
-Expanded expand(std::string_view lines) {
+Expanded expand(std::string_view lines, std::string_view header = "\n") {
   Diagnostics findings;
-  auto job = parse_text("sg 1.0\ngraph rank *\n" + std::string(lines), "composite", &findings);
+  auto job = parse_text("sg 1.0" + std::string(header) + "graph rank *\n" + std::string(lines), "composite", &findings);
   INFO(findings.as_error(ErrorKind::unreadable).message);
   REQUIRE(job.ok());
   Expanded out{std::move(job).value(), Diagnostics()};
@@ -27,9 +27,11 @@ Expanded expand(std::string_view lines) {
   return out;
 }
 
+std::string_view after_namespace(std::string_view op) { return op.substr(op.find('.') + 1); }
+
 std::string ops(const Graph& graph) {
   std::string out;
-  for (NodeId n : graph.nodes()) out += (out.empty() ? "" : " ") + std::string(graph.op_name(n)).substr(5);
+  for (NodeId n : graph.nodes()) out += (out.empty() ? "" : " ") + std::string(after_namespace(graph.op_name(n)));
   return out;
 }
 
@@ -290,4 +292,33 @@ TEST_CASE("composite: both branches run, and a choice of each result, where a br
   Expanded kept = expand(with("aten.sin_"));
   CHECK(kept.graph().node_count() == 1);
   CHECK(said(kept).find("only the one that is taken may run: aten.sin_.default") != std::string::npos);
+}
+
+// --- communication ---
+
+TEST_CASE("composite: a wait of several is a wait of each") {
+  Expanded e = expand(R"(  input %x : f32[4]
+  input %y : f32[2, 3]
+  %a, %b = _c10d_functional.all_reduce_coalesced([%x, %y], "sum", @dp)
+  %c, %d = _c10d_functional.wait_tensors([%a, %b])
+  %z = aten.sin(%d)
+  output %c
+  output %z
+)",
+                      " world 2\ngroup @dp [0 1]\n");
+  CHECK(ops(e.graph()) == "all_reduce_coalesced.default wait_tensor.default wait_tensor.default sin.default");
+  CHECK(e.graph().type(e.graph().outputs()[1].value).shape.size() == 2);
+  CHECK(said(e) == "composite operators taken apart, in 1 call: _c10d_functional.wait_tensors.default (1)\n");
+  CHECK(is_valid(e));
+}
+
+TEST_CASE("composite: a collective that a backward is registered for is the collective") {
+  Expanded e = expand(R"(  input %x : f32[4]
+  %a = _c10d_functional_autograd.all_gather_into_tensor(%x, 2, @dp)
+  %b = _c10d_functional.wait_tensor(%a)
+  output %b
+)",
+                      " world 2\ngroup @dp [0 1]\n");
+  CHECK(ops(e.graph()) == "all_gather_into_tensor.default wait_tensor.default");
+  CHECK(is_valid(e));
 }
