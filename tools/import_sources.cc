@@ -114,10 +114,21 @@ Status check_together(const std::vector<SourceFile>& files) {
   return ok_status();
 }
 
+// A folder that one capture was written to stands for it, or for those of its ranks.
+std::string capture_of(const std::string& operand) {
+  if (!is_folder(operand)) return operand;
+  std::string folder = operand.substr(0, operand.find_last_not_of('/') + 1);
+  std::vector<std::string> found;
+  for (std::string_view name : {"/step.json", "/step.json.gz", "/rank{r}/step.json", "/rank{r}/step.json.gz"})
+    if (std::string pattern = folder + std::string(name); is_plain_file(file_of_rank(pattern, 0)))
+      found.push_back(std::move(pattern));
+  return found.size() == 1 ? found[0] : operand;
+}
+
 Result<std::vector<std::string>> names_of(const Args& args, Diagnostics* left_out) {
   std::vector<std::string> names;
   for (const std::string& operand : args.operands().empty() ? std::vector<std::string>{"-"} : args.operands()) {
-    SG_ASSIGN(std::vector<std::string> files, files_of(operand, left_out));
+    SG_ASSIGN(std::vector<std::string> files, files_of(capture_of(operand), left_out));
     names.insert(names.end(), files.begin(), files.end());
   }
   return names;

@@ -25,7 +25,8 @@ constexpr Tool kTool = {
     "[SOURCE]...",
     "SOURCE is capture JSON, plain or gzipped; a torch.export archive (.pt2), whose weights go to a safetensors\n"
     "file beside the output; the text of a graph that FX prints (print_readable, tlparse); a TORCH_TRACE log or\n"
-    "tlparse's folder; or a rank pattern such as 'rank{r}/step.json'.",
+    "tlparse's folder; the folder of a capture, of one rank or of all; or a rank pattern such as\n"
+    "'rank{r}/step.json'.",
     SIZE_MAX,
     true,
     Writes::graph,

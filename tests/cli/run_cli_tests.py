@@ -512,6 +512,25 @@ def a_rank_set_becomes_one_job_and_back():
 
 
 @case
+def a_folder_stands_for_the_capture_in_it():
+    copy_ranks(3)
+    whole = expect(run(["sg-import", "d/rank{r}/step.json"]), 0).out
+    expect(run(["sg-import", "d"]), 3, "d: error: a folder of unknown kind")     # d/step.json or d/rank0/step.json?
+    os.remove("d/step.json")
+    for folder in ("d", "d/"):
+        assert expect(run(["sg-import", folder]), 0, "read d/?: .*3 ranks").out == whole
+    one = expect(run(["sg-import", "--spmd", "d/rank1/step.json"]), 0).out
+    assert expect(run(["sg-import", "--spmd", "d/rank1"]), 0).out == one
+    write("d/rank1/step.json.gz", gzip.compress(read("d/rank1/step.json")))
+    os.remove("d/rank1/step.json")
+    expect(run(["sg-import", "--spmd", "d/rank1"]), 0, "read d/rank1/step.json.gz")
+    shutil.rmtree("d/rank1")
+    expect(run(["sg-import", "d"]), 3, "d/rank1/step.json: error: rank 1 is missing")
+    os.mkdir("none")
+    expect(run(["sg-import", "none"]), 3, "none: error: a folder of unknown kind")
+
+
+@case
 def a_gap_in_a_rank_set_is_an_error():
     copy_ranks(4)
     expect(run(["sg-import", "d/rank{r}/step.json", "-o", "job.sg"]), 0)

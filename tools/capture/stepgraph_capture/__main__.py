@@ -27,7 +27,7 @@ _EXAMPLES = """\
 examples:
   python -m stepgraph_capture train.py:step -o capture && sg-import capture/step.json -o step.sg
   torchrun --nproc-per-node 4 -m stepgraph_capture train.py:step -o capture
-  sg-import 'capture/rank{r}/step.json' -o step.sg
+  sg-import capture -o step.sg
 
 exit codes: 0 captured, 2 usage, 4 cannot be captured
 """
