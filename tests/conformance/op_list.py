@@ -29,11 +29,16 @@ def rows():
 
 def composites():
     text = (ROOT / "libgraph/composite/composites.def").read_text()
-    names = re.findall(r'^SG_COMPOSITE\("([^"]+)"', text, re.M)
-    aliases = re.findall(r'^SG_SAME_AS\("([^"]+)", "([^"]+)"', text, re.M)
-    return (["", "## Taken apart when they are imported", "", COMPOSITES.format(len(names)), "",
-             ", ".join(f"`{n}`" for n in names), "",
-             "## Other names", "", ", ".join(f"`{a}` = `{b}`" for a, b in aliases)])
+    whole, others = [], []      # a line of each section of the file
+    for title, rows_of_it in re.findall(r"^// --- (.+?) ---$(.*?)(?=^// --- |\Z)", text, re.M | re.S):
+        names = re.findall(r'^SG_COMPOSITE\("([^"]+)"', rows_of_it, re.M)
+        aliases = re.findall(r'^SG_SAME_AS\("([^"]+)", "([^"]+)"', rows_of_it, re.M)
+        if names:
+            whole.append((len(names), f"- {title}: " + ", ".join(f"`{n}`" for n in names)))
+        others += [f"| `{a}` | `{b}` |" for a, b in aliases]
+    return ["", "## Taken apart when they are imported", "", COMPOSITES.format(sum(n for n, _ in whole)), "",
+            *(line for _, line in whole), "",
+            "## Other names", "", "| name | row |", "|---|---|", *others]
 
 
 def kernels():
