@@ -25,9 +25,23 @@ size_t edits(std::string_view a, std::string_view b) {
   return last[width - 1];
 }
 
+size_t allowed(std::string_view word) { return std::max<size_t>(1, word.size() / 3); }
+
+// A long name's parts excuse no other word in one of them: "aten.foo.default" is not "aten.floor.default". Names of
+// unequal numbers of parts are one word each.
+bool is_near_in_each_part(std::string_view a, std::string_view b) {
+  if (std::count(a.begin(), a.end(), '.') != std::count(b.begin(), b.end(), '.')) return true;
+  for (;;) {
+    size_t end_a = a.find('.'), end_b = b.find('.');
+    if (edits(a.substr(0, end_a), b.substr(0, end_b)) > allowed(a.substr(0, end_a))) return false;
+    if (end_a == std::string_view::npos) return true;
+    a.remove_prefix(end_a + 1), b.remove_prefix(end_b + 1);
+  }
+}
+
 }  // namespace
 
-Nearest::Nearest(std::string_view word) : word_(word), limit_(std::max<size_t>(1, word.size() / 3)) {
+Nearest::Nearest(std::string_view word) : word_(word), limit_(allowed(word)) {
   if (word.empty() || word.size() > kLongestWord) limit_ = 0;
 }
 
@@ -35,7 +49,7 @@ void Nearest::offer(std::string_view candidate) {
   size_t a = word_.size(), b = candidate.size();
   if (limit_ == 0 || b == 0 || (a > b ? a - b : b - a) > limit_) return;
   size_t distance = edits(word_, candidate);
-  if (distance > limit_ || distance >= std::max(a, b)) return;
+  if (distance > limit_ || distance >= std::max(a, b) || !is_near_in_each_part(word_, candidate)) return;
   best_ = candidate;
   limit_ = distance == 0 ? 0 : distance - 1;
 }

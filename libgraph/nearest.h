@@ -8,7 +8,8 @@
 namespace sg {
 
 // Collects candidates one by one and keeps the one with the fewest edits (insert, remove, replace, swap two
-// neighbours), the first of equals. Only near ones count: at most a third of the word's length, but one always.
+// neighbours), the first of equals. Only near ones count: at most a third of the word's length, but one always; and
+// that in each of a name's parts between dots.
 class Nearest {
  public:
   explicit Nearest(std::string_view word);
