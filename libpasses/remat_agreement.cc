@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libgraph/op.h"
 #include "libpasses/agreement.h"
 #include "libpasses/remat_apply.h"
 
