@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every source compiles by itself: in a batch (SG_UNITY) a file gets along on its neighbours' includes.
 
-run_alone.py --build DIR           the sources that the last commits touched, at most 80, the newest first
+run_alone.py --build DIR           the sources that the last commits touched, at most 40, the newest first
 run_alone.py --build DIR --all     all of them; some 15 minutes of one core
 
 They are only parsed (-fsyntax-only), by the commands of DIR/compile_commands.json.
@@ -17,7 +17,7 @@ import sys
 
 from harness import ROOT, Tally, run, skip
 
-MOST = 80
+MOST = 40
 
 
 def commands(build):
