@@ -126,7 +126,8 @@ class KernelCall {
   DType stored(std::string_view name, DType fallback) const;
 
   size_t result_count() const { return results.size(); }
-  Tensor& result(size_t i = 0) { return results[i]; }
+  // Read-only: the executor binds a result once, and calls with it in every step.
+  const Tensor& result(size_t i = 0) const { return results[i]; }
 
   // For ops whose result's size only the data decides: gives result `i` memory of this shape. None of that result's
   // fields are set before.

@@ -113,7 +113,7 @@ Status efficient_backward(KernelCall& call) {
   AttentionGradients g = gradients_of(call, "grad_out_");
   if (g.logsumexp.rank < 3 || g.logsumexp.dim(2) < a.query.dim(2))
     return call.fail("the logarithms of the forward run are missing");
-  if (Tensor& grad_mask = call.result(3); !grad_mask.is_none()) {
+  if (const Tensor& grad_mask = call.result(3); !grad_mask.is_none()) {
     // Summed up in full precision, then rounded.
     int64_t shape[kMaxRank];
     std::copy_n(grad_mask.shape.begin(), grad_mask.rank, shape);

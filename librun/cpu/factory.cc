@@ -25,7 +25,7 @@ Status arange(KernelCall& call) {
     return call.op().param_index(name) < 0 || !call.has(name) ? fallback : call.scalar(name);
   };
   Scalar start = number("start", Scalar::integer(0)), step = number("step", Scalar::integer(1));
-  Tensor& out = call.result();
+  const Tensor& out = call.result();
   visit_dtype(out.dtype, [&]<class T>() {
     if constexpr (!is_complex_type<T>) {
       auto* data = out.as<T>();
@@ -60,7 +60,7 @@ Status linspace(KernelCall& call) {
 }
 
 Status eye(KernelCall& call) {
-  Tensor& out = call.result();
+  const Tensor& out = call.result();
   fill(call, out, Scalar::integer(0));
   Tensor diagonal = drop_axis(out, 1);
   diagonal.shape[0] = std::min(out.dim(0), out.dim(1));
@@ -71,7 +71,7 @@ Status eye(KernelCall& call) {
 
 // Rows and columns of the lower triangle's elements, row by row.
 Status tril_indices(KernelCall& call) {
-  Tensor& out = call.result();
+  const Tensor& out = call.result();
   int64_t rows = call.integer("row"), columns = call.integer("col"),
           offset = std::clamp(call.integer("offset"), -rows - columns, rows + columns);
   auto width = [&](int64_t row) { return std::clamp<int64_t>(row + offset + 1, 0, columns); };

@@ -46,7 +46,7 @@ Status bincount(KernelCall& call) {
     bins = std::max(bins, x[i] + 1);
   }
   if (call.result().is_none()) SG_TRY(call.allocate_result(0, std::array{bins}));
-  Tensor& out = call.result();
+  const Tensor& out = call.result();
   if (out.dim(0) < bins)
     return call.fail("value " + std::to_string(bins - 1) + " is out of range for " + std::to_string(out.dim(0)) +
                      " bins");

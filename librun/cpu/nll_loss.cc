@@ -60,7 +60,7 @@ Tensor per_sample(const Tensor& t) {  // a result of one number a sample, or of 
 double sum_in_order(const double* x, int64_t n) { return row_sum(x, n); }
 
 template <class T>
-void forward(KernelCall& call, const Samples& s) {
+void forward(KernelCall& call, const Samples& s, const Tensor& result) {
   int64_t n = s.count(), reduction = call.integer("reduction");
   auto* losses = call.scratch().take<double>(n);
   auto* weights = call.scratch().take<double>(n);
@@ -73,7 +73,7 @@ void forward(KernelCall& call, const Samples& s) {
   }
   double weight = sum_in_order(weights, n), loss = sum_in_order(losses, n);
   auto rounded = [](double x) { return static_cast<T>(static_cast<Compute<T>>(x)); };
-  Tensor out = per_sample(call.result(0));
+  Tensor out = per_sample(result);
   if (reduction == kNone && call.tensor("self").rank != 1) {
     for (int64_t i = 0; i < n; ++i) out.as<T>()[i * out.stride[0]] = rounded(losses[i]);
     weight = 0;
@@ -85,11 +85,11 @@ void forward(KernelCall& call, const Samples& s) {
 
 Status nll_loss(KernelCall& call) {
   SG_ASSIGN(Samples s, samples(call));
-  Tensor planes = call.result(0);
+  const Tensor& planes = call.result(0);
   bool one_each = planes.rank == 3;  // one loss a place of planes: as rows
-  if (one_each) call.result(0) = call.scratch().tensor(planes.dtype, std::array{s.count()});
-  visit_floating(s.scores.dtype, [&]<class T>() { forward<T>(call, s); });
-  if (one_each) copy(call, planes, make_tensor(call.result(0).data, planes.dtype, planes.sizes()));
+  Tensor out = one_each ? call.scratch().tensor(planes.dtype, std::array{s.count()}) : planes;
+  visit_floating(s.scores.dtype, [&]<class T>() { forward<T>(call, s, out); });
+  if (one_each) copy(call, planes, make_tensor(out.data, planes.dtype, planes.sizes()));
   return ok_status();
 }
 

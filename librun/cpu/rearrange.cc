@@ -195,7 +195,7 @@ Status repeat_interleave(KernelCall& call) {
     if (__builtin_add_overflow(total, times, &total)) return call.fail("the repeats add up to more than memory holds");
   }
   if (call.result().is_none()) SG_TRY(call.allocate_result(0, std::array{total}));
-  Tensor& out = call.result();
+  const Tensor& out = call.result();
   if (out.elements() != total)
     return call.fail("the repeats add up to " + std::to_string(total) + ", but the graph says " +
                      std::to_string(out.elements()));

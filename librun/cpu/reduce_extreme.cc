@@ -11,7 +11,7 @@ Error nothing_to_compare(KernelCall& call) { return call.fail("there is no large
 
 template <bool largest>
 Status extreme(KernelCall& call) {
-  Tensor& out = call.result();
+  const Tensor& out = call.result();
   auto plan_for = [&](const Tensor& self) {
     return plan_reduction(self, out,
                           call.op().param_index("dim") >= 0 ? call.axes("dim", self.rank) : std::vector<int>());

@@ -64,14 +64,14 @@ Status variance(KernelCall& call, bool root) {
   }
   auto count = static_cast<double>(plan_reduction(self, call.result(0), axes).count);
   double divisor = std::max(0.0, count - correction(call));
-  Tensor& out = call.result(0);
+  const Tensor& out = call.result(0);
   auto put = put_as<double>(out.dtype);
   each_output(self, out, axes, [&](int64_t i, int64_t offset) {
     double value = (real.squares[i] + (complex ? imaginary.squares[i] : 0.0)) / divisor;
     put(out.data, offset, root ? std::sqrt(value) : value);
   });
   if (call.result_count() < 2) return ok_status();
-  Tensor& mean = call.result(1);
+  const Tensor& mean = call.result(1);
   auto put_mean = put_as<C128>(mean.dtype);
   each_output(self, mean, axes, [&](int64_t i, int64_t offset) {
     put_mean(mean.data, offset, C128(real.mean[i], complex ? imaginary.mean[i] : 0.0));
@@ -86,7 +86,7 @@ Status standard_deviation(KernelCall& call) { return variance(call, true); }
 
 template <class T, class Op, class Finish>
 void norm_with(KernelCall& call, const Tensor& self, const Op& op, const Finish& finish) {
-  Tensor& out = call.result();
+  const Tensor& out = call.result();
   auto put = put_as<double>(out.dtype);
   reduce<T>(call, plan_reduction(self, out, reduced_axes(call, self)), self, op, nullptr,
             [&](auto acc, int64_t, int64_t offset) { put(out.data, offset, finish(static_cast<double>(acc))); });
@@ -122,7 +122,7 @@ Status logsumexp(KernelCall& call) {
   Tensor self = call.tensor("self");
   if (is_complex(self.dtype)) return call.fail("logsumexp of complex numbers is not computed");
   if (!is_floating(self.dtype)) self = contiguous_as(call, self, DType::f32);
-  Tensor& out = call.result();
+  const Tensor& out = call.result();
   visit_floating(self.dtype, [&]<class T>() {
     ReducePlan plan = plan_reduction(self, out, reduced_axes(call, self));
     auto* top = call.scratch().take<double>(plan.outputs + 1);

@@ -17,7 +17,7 @@ Tensor converted(KernelCall& call, const Tensor& self) {
 
 template <class T, class Op, class Finish>
 void reduce_to_result(KernelCall& call, const Tensor& self, const Op& op, const Finish& finish) {
-  Tensor& out = call.result();
+  const Tensor& out = call.result();
   ReducePlan plan = plan_reduction(self, out, reduced_axes(call, self));
   auto put = put_as<decltype(finish(op.start(), plan))>(out.dtype);
   reduce<T>(call, plan, self, op, nullptr,

@@ -62,6 +62,7 @@ class VectorRun {
   Outcome check_types();
   Outcome execute(const Manner& manner);
   Status bind();
+  Status run_two_steps();
   Outcome check_results();
   Outcome check(const Check& check);
   Outcome compare_exact(const Check& check, const Tensor& got, const char* expected);
@@ -76,7 +77,7 @@ class VectorRun {
   std::optional<Job> job_;
   std::vector<std::unique_ptr<Communicator>> comms_;
   std::optional<RankRun> run_;
-  std::vector<std::unique_ptr<std::byte[]>> memory_;
+  std::vector<std::vector<std::byte>> memory_;  // of the inputs
   std::vector<Tensor> inputs_;
   std::vector<std::byte> first_input_;  // as it was, contiguous
 };
@@ -123,14 +124,26 @@ Status VectorRun::bind() {
     Tensor t = input_tensor(type);
     int64_t bytes = extent_bytes(t),
             before = job_->pool->exprs.constant_value(type.offset).value_or(0) * dtype_bytes(t.dtype);
-    memory_.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(before + bytes) + 1));
-    t.data = memory_.back().get() + before;
+    memory_.emplace_back(static_cast<size_t>(before + bytes) + 1);
+    t.data = memory_.back().data() + before;
     const char* values = pieces_.take(bytes);
     if (!values) return Error{ErrorKind::unreadable, "the vector's data ends too early", {}, {}};
     std::memcpy(t.data, values, static_cast<size_t>(bytes));
     inputs_.push_back(t);
   }
   return run_->bind_inputs(inputs_, scalars);
+}
+
+// The second is compared, over results that were spoiled: a kernel finds its call as it left it.
+Status VectorRun::run_two_steps() {
+  const std::vector<std::vector<std::byte>> given = memory_;
+  SG_TRY(run_->run_step(0));
+  for (const Output& output : graph().outputs())
+    if (graph().type(output.value).kind == TypeKind::tensor)
+      if (Tensor t = run_->tensor(output.value); t.elements() > 0)
+        std::memset(t.data, 0xaa, static_cast<size_t>(extent_bytes(t)));
+  for (size_t i = 0; i < given.size(); ++i) std::ranges::copy(given[i], memory_[i].begin());
+  return run_->run_step(0);
 }
 
 Outcome VectorRun::execute(const Manner& manner) {
@@ -146,7 +159,7 @@ Outcome VectorRun::execute(const Manner& manner) {
   if (!unsupported.empty()) return {Fault::refused, unsupported[0].op + ": " + unsupported[0].reason};
   if (done.ok()) done = run_->reserve();
   if (done.ok()) done = bind();
-  if (done.ok()) done = run_->run_step(0);
+  if (done.ok()) done = run_two_steps();
   const bool lacks =
       !done.ok() && manner.backends && done.error().message.find("the CUDA backend") != std::string::npos;
   if (lacks)
