@@ -277,6 +277,35 @@ class Decisions(CaptureCase):
                 peaks = [json.loads(self.tool("sg-stat", g, "--json"))["memory"]["peak_bytes"] for g in (graph, lean)]
                 self.assertLess(peaks[1], peaks[0], options)
 
+    def test_numbers_with_a_fraction(self):
+        """Read from a buffer they take part in arithmetic; what the step decides by them is asserted by nodes."""
+
+        class Model(nn.Linear):
+            def __init__(self):
+                super().__init__(4, 4)
+                self.register_buffer("temperature", torch.tensor(0.75))
+
+            def forward(self, x):
+                by = self.temperature.item()
+                if by > 0.25 and by / 2 < 1:
+                    return torch.add(super().forward(x) * by, x, alpha=by / 2 + 1) - by**2
+                return super().forward(x)
+
+        document = self.captured(Model(), lambda out: out.square().sum(), torch.ones(2, 4))
+        self.assertEqual((document["symbols"], document["guards"]), ([], []))
+        self.assertNotIn("note", document)
+        text = self.imported()
+        self.assertIn("aten._assert_scalar", text)
+        inputs = self.values("inputs")
+        name = next(entry["name"] for entry in document["inputs"] if entry["fqn"] == "temperature")
+        run = [os.path.join(os.environ["SG_BIN"], "sg-run"), "step.sg", "--inputs", "inputs.safetensors"]
+        for temperature, code in ((0.5, 0), (0.25, 4), (2.5, 4)):
+            inputs[name] = torch.tensor(temperature)
+            write.tensors(os.path.join(self.folder, "inputs.safetensors"), inputs)
+            result = subprocess.run(run, cwd=self.folder, capture_output=True, text=True)
+            self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+            self.assertEqual("the step was captured where" in result.stderr, code != 0, result.stderr)
+
     def test_a_batch_norm_is_written_once(self):
         """The values beside the fakes are copies."""
 

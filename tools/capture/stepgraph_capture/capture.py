@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from . import (
+    checks,
     compat,
     computed,
     decisions,
@@ -296,7 +297,9 @@ def _outputs(step: Step, traced: _Traced) -> Tuple[List[Dict[str, Any]], List[st
 def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Computed) -> None:
     """Declares what the nodes, inputs and guards use."""
     shape_env = traced.mode.shape_env
-    guards, notes = _sayable(compat.guards(shape_env), shapes, shape_env)
+    asserted = checks.Checks(traced.module.graph)
+    guards, notes = _sayable(compat.guards(shape_env), shapes, shape_env, asserted)
+    document["nodes"] += asserted.nodes
     written = {guard: symbols.text(guard) for guard in guards}
     texts = [text for text in dict.fromkeys(written.values()) if text not in (None, "True")]
     settled = dict(traced.answers)
@@ -319,10 +322,17 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Com
     ]
 
 
-def _sayable(guards: List[Any], shapes: computed.Computed, shape_env: Any) -> Tuple[List[Any], List[str]]:
-    """The guards in the format's words, and notes on the others. One about a single size becomes that size's range."""
+def _sayable(
+    guards: List[Any], shapes: computed.Computed, shape_env: Any, asserted: checks.Checks
+) -> Tuple[List[Any], List[str]]:
+    """The guards in the format's words, and notes on the others. One about a single size becomes that size's range, one
+    about a number with a fraction goes to the nodes that assert it."""
     found, notes, lost = [], [], []
     for guard in (part for whole in guards for part in sympy.And.make_args(whole)):
+        if asserted.are_about(guard):
+            if not asserted.add(guard):
+                lost.append(str(guard))
+            continue
         worded = shapes.in_words(guard)
         ends = None if symbols.text(worded) is not None else computed.range_of(shape_env, guard)
         if symbols.text(worded) is not None:

@@ -352,8 +352,9 @@ def results(node: fx.Node) -> Any:
 
 
 def bound_symbols(node: fx.Node) -> List[str]:
-    """The symbols whose values come from what this node computes."""
-    return [str(symbol) for symbol in (node.meta.get("unbacked_bindings") or {})]
+    """The symbols whose values come from what this node computes. A number with a fraction is no size: its node is its
+    name."""
+    return [str(symbol) for symbol in (node.meta.get("unbacked_bindings") or {}) if symbol.is_integer]
 
 
 def is_collective(target: Any) -> bool:
