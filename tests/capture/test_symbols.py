@@ -72,6 +72,15 @@ class Symbols(CaptureCase):
         with self.assertRaisesRegex(CaptureError, "is 1 here"):
             self.captured(nn.Linear(4, 1), lambda out: out.sum(), torch.randn(1, 4), dynamic={"input": batch})
 
+    def test_a_convolution_limits_no_batch(self):
+        for kind, sizes in ((nn.Conv1d, (9,)), (nn.Conv2d, (9, 9)), (nn.ConvTranspose2d, (5, 5))):
+            document = self.captured(
+                kind(3, 4, 3), lambda out: out.sum(), torch.randn(3, 3, *sizes), dynamic={"input": {0: "batch"}}
+            )
+            self.assertEqual([symbol["max"] for symbol in document["symbols"]], [None])
+            self.assertEqual(document["guards"], [])
+            self.imported()
+
     def test_sizes_of_the_data(self):
         class Chosen(nn.Module):
             def __init__(self):

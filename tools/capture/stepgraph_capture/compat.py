@@ -409,6 +409,14 @@ def without_notices() -> Iterator[None]:
         logger.setLevel(before)
 
 
+@contextmanager
+def without_batch_limits() -> Iterator[None]:
+    """A convolution asks whether NNPACK suits it, which it does below a batch of 16: a guard on a choice of kernels
+    that is not in the graph."""
+    with torch.backends.nnpack.flags(enabled=False):
+        yield
+
+
 def unsupported_errors() -> Tuple[type, ...]:
     from torch._subclasses import fake_tensor
 
