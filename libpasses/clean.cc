@@ -31,6 +31,7 @@ size_t clean_graph(Scope scope, const SymbolUses& uses, const CleanOptions& opti
     changes += merge_identities(scope, alias, schedule);
     changes += merge_common(scope, alias, schedule);
     changes += fold_sizes(scope);
+    changes += merge_sizes(scope);
   }
   {
     const AliasAnalysis alias(scope.program, scope.graph);

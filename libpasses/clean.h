@@ -4,7 +4,8 @@
 //           views that show the same elements in the same places; copies that nobody could tell from what they copy;
 //           chains of transposes and of reshapes as one; uses of a constant that is given twice; symbols that nobody
 //           speaks of; common subexpressions; writes to fresh memory that only one name sees become functional; size
-//           arithmetic with known results becomes numbers; unshard chains of one parameter that occur twice are one.
+//           arithmetic with known results becomes numbers, and a size that an earlier node says is read there; unshard
+//           chains of one parameter that occur twice are one.
 // Kept      random ops keep their streams; copies made by remat and chunks are there on purpose; collectives go or stay
 //           on all ranks of their group together; inputs and outputs stay in their places.
 // Ranks     programs are cleaned by themselves; a merged unshard is merged in all of them, or in none.

@@ -47,6 +47,9 @@ size_t merge_common(Scope& scope, const AliasAnalysis& alias, const Schedule& sc
 
 size_t fold_sizes(Scope& scope);
 
+// A size is read once, by the first node that says it: a later one would keep a tensor in memory to look at its shape.
+size_t merge_sizes(Scope& scope);
+
 size_t make_functional(Scope& scope, const AliasAnalysis& alias);
 
 // `uses` is of the program before anything was removed: what it says is used may be so no more.
