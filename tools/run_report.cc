@@ -179,6 +179,17 @@ Result<SymbolValues> planned_sizes(const Args& args, const Job& job, const Progr
   return std::move(inputs.symbols);
 }
 
+// What is counted in a tensor has a bound once the sizes of the inputs are known.
+void bound_counts(const Program& program, const SymbolValues& sizes, const std::vector<Count>& counts, Facts* facts) {
+  std::vector<Facts::Bound> known;
+  for (const Symbol& s : program.symbols)
+    if (const std::optional<int64_t> size = sizes.value(s.name)) known.push_back({s.name, Interval::of(*size, *size)});
+  facts->tighten(known);
+  for (const Count& count : counts)
+    if (const Interval most = facts->range(count.most); most.has_max() && most.max >= 0)
+      facts->tighten(std::vector<Facts::Bound>{{count.symbol, {0, most.max}}});
+}
+
 }  // namespace
 
 Result<int> print_plans(const Args& args, const Job& job) {
@@ -191,6 +202,7 @@ Result<int> print_plans(const Args& args, const Job& job) {
   for (size_t i = 0; i < job.programs.size(); ++i) {
     const Program& program = *job.programs[i];
     SG_ASSIGN(SymbolValues sizes, planned_sizes(args, job, program, bindings));
+    bound_counts(program, sizes, ranges.counts[i], &ranges.facts[i]);
     PlanReport report = report_plan(
         job, program, [&sizes](StrId s) { return sizes.value(s); }, &ranges.facts[i],
         args.has("allocator") ? allocator_named(args.text("allocator")) : std::nullopt);

@@ -21,6 +21,7 @@ class Solver {
         exprs_(job.pool->exprs),
         facts_(inference.facts[index]),
         exchanges_(inference.exchanges[index]),
+        counts_(inference.counts[index]),
         policy_(assumption.policy) {
     for (const Symbol& s : program_.symbols) add_symbol(s.name, s.kind, s.hint);
     for (const Guard& g : program_.guards)  // guards may tie symbols to others that no value mentions
@@ -42,8 +43,8 @@ class Solver {
     if (policy_ == Assumption::Policy::max) {
       solve_inputs();
       for (const Unknown& s : symbols_)
-        if (Interval r = facts_.range_of_symbol(s.name); s.kind == SymbolKind::data && !is_known(s.name) && r.has_max())
-          out_.set(s.name, r.max);
+        if (auto most = highest(s.name); s.kind == SymbolKind::data && !is_known(s.name) && most)
+          out_.set(s.name, *most);
     }
     for (int guesses = 0; guesses <= kMaxGuesses; ++guesses) {
       follow();
@@ -141,14 +142,24 @@ class Solver {
     return progress;
   }
 
+  // The end of its range, or what is known by now of the tensor that it is a count in.
+  std::optional<int64_t> highest(StrId symbol) const {
+    if (Interval range = facts_.range_of_symbol(symbol); range.has_max()) return range.max;
+    for (const Count& count : counts_)
+      if (count.symbol == symbol)
+        if (const auto most = out_.value(exprs_, count.most); most && *most >= 0) return most;
+    return std::nullopt;
+  }
+
   // Gives the first open symbol of this kind, or all, its upper bound (or an input its lower one).
   bool guess(SymbolKind kind, bool all) {
     bool progress = false;
     for (const Unknown& s : symbols_) {
       Interval range = facts_.range_of_symbol(s.name);
-      bool has_bound = range.has_max() || (kind == SymbolKind::input && range.has_min());
+      const std::optional<int64_t> most = highest(s.name);
+      bool has_bound = most || (kind == SymbolKind::input && range.has_min());
       if (s.kind != kind || is_known(s.name) || !has_bound) continue;
-      out_.set(s.name, range.has_max() ? range.max : range.min);
+      out_.set(s.name, most.value_or(range.min));
       progress = true;
       if (!all) break;
     }
@@ -159,6 +170,7 @@ class Solver {
   ExprPool& exprs_;
   const Facts& facts_;
   const std::vector<Exchange>& exchanges_;
+  const std::vector<Count>& counts_;
   Assumption::Policy policy_;
   std::vector<Unknown> symbols_;
   std::vector<Expr> zeros_;  // left - right of the Eq guards

@@ -1,7 +1,8 @@
 // --assume: one number for each symbol, so that statistics, plans and simulations can say how much a step moves.
 //
 //   balanced    (default) a known total is spread evenly over the symbols that share it (by the Eq guards), and a rank
-//               receives what it sends; what no guard ties down takes its hint, else its upper bound
+//               receives what it sends; what no guard ties down takes its hint, else its upper bound: a count in a
+//               tensor, as many as that has elements
 //   max         every data-dependent symbol takes its upper bound
 //   SYM=VALUE   repeatable; goes before everything else
 //

@@ -65,6 +65,7 @@ class Inference {
     for (const auto& p : job_.programs) {
       out_.facts.emplace_back(*p);
       out_.exchanges.emplace_back();
+      out_.counts.emplace_back();
       Mentions mentions(*job_.pool);
       mentions.graph(p->graph);
       collect(p->graph, &out_.exchanges.back());
@@ -141,32 +142,34 @@ class Inference {
     for (NodeId n : p.graph.nodes()) {
       const OpInfo* op = p.graph.op_info(n);
       if (!op || !op->has(kBindsSymbol)) continue;
-      auto most = most_found(p.graph, n, program);
-      if (!most) continue;
+      const Expr elements = elements_searched(p.graph, n);
+      if (exprs_.is_invalid(elements)) continue;
+      const Interval most = out_.facts[program].range(elements);
       const NodeMeta& meta = p.graph.meta(n);
       for (StrId s : meta.binds ? *meta.binds : default_binds(p, p.graph, n)) {
-        bounds.push_back({s, {0, *most}});
+        out_.counts[program].push_back({s, elements});
+        if (!most.has_max() || most.max < 0) continue;
+        bounds.push_back({s, {0, most.max}});
         reasons_[program].emplace(s, "%" + std::string(p.graph.label(n)) + " finds at most one a element");
       }
     }
     out_.facts[program].tighten(bounds);
   }
 
-  // The number of elements of what a search op looks through; none for other ops, or when it is open.
-  std::optional<int64_t> most_found(const Graph& graph, NodeId n, size_t program) const {
+  // How many elements a search op looks through; invalid for other ops, or when it is open.
+  Expr elements_searched(const Graph& graph, NodeId n) const {
     std::string_view name = graph.op_name(n);
     bool is_masked = name == "aten.masked_select.default";
-    if (name != "aten.nonzero.default" && name != "aten._unique2.default" && !is_masked) return std::nullopt;
+    if (name != "aten.nonzero.default" && name != "aten._unique2.default" && !is_masked) return ExprPool::kInvalid;
     const std::vector<Arg>& args = graph.node(n).args;
-    if (args.empty() || !args[0].is(ArgKind::value)) return std::nullopt;
+    if (args.empty() || !args[0].is(ArgKind::value)) return ExprPool::kInvalid;
     const Type& searched = graph.type(args[0].as_value());
-    if (searched.kind != TypeKind::tensor) return std::nullopt;
+    if (searched.kind != TypeKind::tensor) return ExprPool::kInvalid;
     if (is_masked) {  // both broadcast against each other
       bool has_mask = args.size() > 1 && args[1].is(ArgKind::value);
-      if (!has_mask || graph.type(args[1].as_value()).shape != searched.shape) return std::nullopt;
+      if (!has_mask || graph.type(args[1].as_value()).shape != searched.shape) return ExprPool::kInvalid;
     }
-    Interval range = out_.facts[program].range(exprs_.product(searched.shape));
-    return range.has_max() && range.max >= 0 ? std::optional(range.max) : std::nullopt;
+    return exprs_.product(searched.shape);
   }
 
   // --- exchanges ---

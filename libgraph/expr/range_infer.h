@@ -27,6 +27,12 @@ struct Exchange {
   std::vector<Expr> sent;      // split sizes of the argument, likewise
 };
 
+// A count of what an op finds in a tensor: at most one an element, however many those are.
+struct Count {
+  StrId symbol;
+  Expr most;
+};
+
 struct InferredRange {
   size_t program = 0;  // index into Job::programs
   StrId symbol;
@@ -37,6 +43,7 @@ struct InferredRange {
 struct RangeInference {
   std::vector<Facts> facts;                      // by program, with everything that was inferred
   std::vector<std::vector<Exchange>> exchanges;  // by program, in schedule order
+  std::vector<std::vector<Count>> counts;        // by program
   // By program: the symbols that a type, an argument or a binding mentions. Captures declare others, left over.
   std::vector<std::unordered_set<StrId, IdHash>> used;
   std::vector<InferredRange> tightened;  // by program, in declaration order
