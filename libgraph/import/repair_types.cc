@@ -61,7 +61,7 @@ class Repair {
     bool behind = false;
     for (const Arg& arg : graph_.node(n).args)
       arg.walk([&](const Arg& a) { behind = behind || (a.is(ArgKind::value) && repaired_[a.as_value().index]); });
-    if (!behind && !checker_.may_find_exceptions()) return;  // nothing that is found would be repaired
+    if (!behind && !checker_.may_be_exception(graph_, n)) return;  // nothing that is found would be repaired
     found_.clear();
     checker_.check(graph_, n, &found_);
     for (TypeDisagreement& d : found_)

@@ -5,14 +5,20 @@
 namespace sg {
 namespace {
 
-// All are of one recorder: TorchTitan's graph chunking, which copies a region's nodes and edits their recorded types.
-// An "offset" is one that the record lacks, anywhere in a program that was chunked: the parts of a tensor split before
-// that pass lose theirs too. "symbols" are those of a copy, or of a node that takes the result of one.
+// Two are of TorchTitan's graph chunking, which copies a region's nodes and edits their recorded types. An "offset" is
+// one that the record lacks, anywhere in a program that was chunked: the parts of a tensor split before that pass lose
+// theirs too. "symbols" are those of a copy, or of a node that takes the result of one. One is of all that traces with
+// PyTorch's fake tensors on the CPU: "statistics" of low-precision data beside parameters in f32.
+constexpr std::string_view kNorms =
+    "aten.native_layer_norm.default,aten.native_group_norm.default,aten.native_batch_norm.default,"
+    "aten._native_batch_norm_legit.default,aten._native_batch_norm_legit.no_stats";
 constexpr TypeException kExceptions[] = {
     {"offset", "aten.split_with_sizes.default,aten.slice.Tensor",
      "graph chunking records parts of a split tensor without their storage offset"},
     {"symbols", "*",
      "graph chunking leaves the symbols of the original, or of its whole token axis, in the types of the copies"},
+    {"statistics", kNorms,
+     "fake tensors record the statistics of a norm in its input's type, where PyTorch's kernel keeps them in f32"},
 };
 
 bool is_one_of(std::string_view name, std::string_view list) {
@@ -42,6 +48,10 @@ std::string_view kind_of(const ExprPool& exprs, const TypeDisagreement& d) {
   Type same_offset = d.recorded;
   same_offset.offset = d.inferred.offset;
   if (same_offset == d.inferred) return exprs.constant_value(d.recorded.offset) == 0 ? "offset" : "";
+  Type same_dtype = d.recorded;
+  same_dtype.dtype = d.inferred.dtype;
+  if (same_dtype == d.inferred)
+    return d.inferred.dtype == DType::f32 && dtype_bytes(d.recorded.dtype) == 2 ? "statistics" : "";
   bool symbols =
       d.recorded.dtype == d.inferred.dtype && d.recorded.device == d.inferred.device &&
       (d.recorded.offset == d.inferred.offset || !both_constant(exprs, d.recorded.offset, d.inferred.offset)) &&
@@ -83,9 +93,13 @@ bool TypeChecker::touches_chunk_copy(const Graph& graph, NodeId n) const {
   return found;
 }
 
+bool TypeChecker::may_be_exception(const Graph& graph, NodeId n) const {
+  return was_chunked_ || is_one_of(graph.op_name(n), kNorms);
+}
+
 const TypeException* TypeChecker::exception_for(const TypeDisagreement& d) const {
-  if (!was_chunked_) return nullptr;
   std::string_view kind = kind_of(pool_.exprs, d);
+  if (kind != "statistics" && !was_chunked_) return nullptr;
   if (kind == "symbols" && !touches_chunk_copy(*d.graph, d.node)) return nullptr;
   for (const TypeException& e : kExceptions)
     if (e.when == kind && is_one_of(d.graph->op_name(d.node), e.ops)) return &e;

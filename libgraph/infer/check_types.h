@@ -15,7 +15,7 @@ namespace sg {
 
 // A kind of disagreement that is the recorder's fault and known to be: it is reported with its reason.
 struct TypeException {
-  std::string_view when;  // "offset", "symbols"
+  std::string_view when;  // "offset", "symbols", "statistics"
   std::string_view ops;   // comma-separated full names; "*" = any
   std::string_view reason;
 };
@@ -39,8 +39,8 @@ class TypeChecker {
   // Adds each result of `n` whose recorded type is not exactly the inferred one. Results without a recorded type and
   // ops without a rule are passed over; where the rule refuses, one entry with its reason stands for the whole node.
   void check(const Graph& graph, NodeId n, std::vector<TypeDisagreement>* found);
-  // False: no disagreement of this program is an exception.
-  bool may_find_exceptions() const { return was_chunked_; }
+  // False: no disagreement of this node is an exception.
+  bool may_be_exception(const Graph& graph, NodeId n) const;
 
  private:
   const TypeException* exception_for(const TypeDisagreement& d) const;

@@ -7,10 +7,17 @@
 namespace sg::infer {
 namespace {
 
-// The type in which statistics of low-precision data are kept. On CPU they are stored as the input is.
-DType statistics(const InferCall& c, const Type& input) {
-  bool low = input.dtype == DType::bf16 || input.dtype == DType::f16;
-  return low && c.pool.strings[input.device].substr(0, 3) != "cpu" ? DType::f32 : input.dtype;
+// The type in which statistics of low-precision data are kept. On the CPU they are as exact as the parameters and the
+// running statistics; where there are none, they are stored as the input is.
+Result<DType> statistics(InferCall& c, const Type& input) {
+  if (input.dtype != DType::bf16 && input.dtype != DType::f16) return input.dtype;
+  if (c.pool.strings[input.device].substr(0, 3) != "cpu") return DType::f32;
+  for (std::string_view name : {"weight", "bias", "running_mean", "running_var"}) {
+    if (c.op.param_index(name) < 0) continue;
+    SG_ASSIGN(const Type* like, c.optional_tensor(name));
+    if (like != nullptr && like->dtype == DType::f32) return DType::f32;
+  }
+  return input.dtype;
 }
 
 Status give_or_none(InferCall& c, bool wanted, DType dtype, const Exprs& shape, const Type& like) {
@@ -151,9 +158,10 @@ Status native_layer_norm(InferCall& c) {
   SG_ASSIGN(const Type* input, c.tensor("input"));
   SG_ASSIGN(Exprs shape, statistics_shape(c, *input));
   SG_TRY(expect_affine(c));
+  SG_ASSIGN(DType dtype, statistics(c, *input));
   SG_TRY(c.give_contiguous(input->dtype, input->shape, *input));
-  SG_TRY(c.give_contiguous(statistics(c, *input), shape, *input));
-  return c.give_contiguous(statistics(c, *input), shape, *input);
+  SG_TRY(c.give_contiguous(dtype, shape, *input));
+  return c.give_contiguous(dtype, shape, *input);
 }
 
 Status layer_norm(InferCall& c) {
@@ -207,9 +215,10 @@ Status native_group_norm(InferCall& c) {
   SG_ASSIGN(Expr groups, c.size("group"));
   SG_TRY(expect_groups(c, *input));
   SG_TRY(expect_channels(c, input->shape[1]));
+  SG_ASSIGN(DType dtype, statistics(c, *input));
   SG_TRY(c.give(input->dtype, input->shape, in_format_of(c, *input, input->shape), *input));
-  SG_TRY(c.give_contiguous(statistics(c, *input), {batch, groups}, *input));
-  return c.give_contiguous(statistics(c, *input), {batch, groups}, *input);
+  SG_TRY(c.give_contiguous(dtype, {batch, groups}, *input));
+  return c.give_contiguous(dtype, {batch, groups}, *input);
 }
 
 Status native_group_norm_backward(InferCall& c) {
@@ -225,8 +234,10 @@ Status native_group_norm_backward(InferCall& c) {
   SG_ASSIGN(std::vector<int64_t> mask, mask_of(c, 3));
   Exprs stride = in_format_of(c, *input, input->shape);
   SG_TRY(mask[0] != 0 ? c.give(input->dtype, input->shape, std::move(stride), *input) : c.give_none());
-  SG_TRY(give_or_none(c, mask[1] != 0, input->dtype, {channels}, *input));
-  return give_or_none(c, mask[2] != 0, input->dtype, {channels}, *input);
+  SG_ASSIGN(const Type* weight, c.optional_tensor("weight"));
+  DType dtype = weight != nullptr ? weight->dtype : input->dtype;
+  SG_TRY(give_or_none(c, mask[1] != 0, dtype, {channels}, *input));
+  return give_or_none(c, mask[2] != 0, dtype, {channels}, *input);
 }
 
 Status batch_norm(InferCall& c) {
@@ -234,11 +245,7 @@ Status batch_norm(InferCall& c) {
   SG_TRY(expect_channels(c, input->shape[1]));
   SG_ASSIGN(bool training, c.boolean("training"));
   if (!training) return batch_norm_eval(c);
-  DType dtype = statistics(c, *input);
-  for (std::string_view name : {"weight", "running_mean"}) {  // on the CPU they are as exact as the parameters
-    SG_ASSIGN(const Type* like, c.optional_tensor(name));
-    if (like != nullptr && like->dtype == DType::f32 && dtype != DType::f64) dtype = DType::f32;
-  }
+  SG_ASSIGN(DType dtype, statistics(c, *input));
   SG_TRY(c.give(input->dtype, input->shape, c.sizes.preserved(*input), *input));
   SG_TRY(c.give_contiguous(dtype, {input->shape[1]}, *input));
   return c.give_contiguous(dtype, {input->shape[1]}, *input);

@@ -203,6 +203,29 @@ class Ways(CaptureCase):
             self.imported()
 
 
+class Parts(CaptureCase):
+    """What a graph holds that the table of ops has in parts, or not at all."""
+
+    def test_norms_under_autocast(self):
+        """Beside parameters in f32 PyTorch keeps statistics in f32, which its fake tensors do not tell."""
+
+        class Model(nn.Module):
+            def __init__(self, norm):
+                super().__init__()
+                self.first, self.norm, self.second = nn.Conv2d(3, 8, 3), norm, nn.Conv2d(8, 4, 3)
+
+            def forward(self, x):
+                return self.second(torch.relu(self.norm(self.first(x)))).float().square().mean()
+
+        for dtype in (torch.bfloat16, torch.float16):
+            for norm in (nn.BatchNorm2d(8), nn.GroupNorm(2, 8), nn.LayerNorm(6), nn.InstanceNorm2d(8, affine=True),
+                         nn.BatchNorm2d(8).eval(), nn.GroupNorm(2, 8).to(dtype)):
+                with self.subTest(dtype=dtype, norm=norm), torch.autocast("cpu", dtype):
+                    torch.manual_seed(0)
+                    self.captured(Model(norm), None, torch.randn(4, 3, 8, 8))
+                    self.imported()
+
+
 class Decisions(CaptureCase):
     """Steps that ask for values: one way is captured, with what it takes for granted as guards."""
 
