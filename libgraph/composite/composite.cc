@@ -91,12 +91,31 @@ void infer_node(Graph* graph, NodeId n, TypeInferrer* inferrer) {
       graph->set_type(v, graph->pool().types.intern((*types)[i]));
 }
 
+// The end of a part takes the beginning along.
+void drop_mark(Graph* graph, NodeId n) {
+  const std::vector<Arg> args = graph->node(n).args;
+  auto is_used = [&](NodeId mark) {
+    for (uint32_t i = 0; i < graph->node(mark).result_count; ++i)
+      if (graph->is_used(graph->node(mark).result(i))) return true;
+    return false;
+  };
+  if (is_used(n)) return;
+  graph->erase(n);
+  for (const Arg& a : args)
+    if (NodeId def = a.is(ArgKind::value) ? graph->value(a.as_value()).def : NodeId();
+        !def.is_none() && is_profiler_mark(graph->op_name(def)) && !is_used(def))
+      graph->erase(def);
+}
+
 // Rows of the table that are called in a form which is made of others.
 bool has_form(const Graph& graph, NodeId n) { return has_numbers_only(graph, n) || has_mask_index(graph, n); }
 
 }  // namespace
 
-bool is_composite(std::string_view op) { return find_composite(op) != nullptr || written_by_out(op) != nullptr; }
+bool is_composite(std::string_view op) {
+  return find_composite(op) != nullptr || written_by_out(op) != nullptr || done_to_each(op) != nullptr ||
+         is_profiler_mark(op);
+}
 
 bool is_taken_apart(const Graph& graph, NodeId n) { return is_composite(graph.op_name(n)) || has_form(graph, n); }
 
@@ -105,6 +124,7 @@ CompositeExpander::CompositeExpander(Program* program, bool rank_local)
 CompositeExpander::~CompositeExpander() = default;
 
 Status CompositeExpander::expand(Graph* graph, NodeId n, bool keeps_types) {
+  if (is_profiler_mark(graph->op_name(n))) return drop_mark(graph, n), ok_status();
   const Composite* row = find_composite(graph->op_name(n));
   if (row == nullptr) return expand_form(graph, n, keeps_types);
   if (!row->same_as.empty()) {
@@ -125,6 +145,7 @@ Status CompositeExpander::expand_form(Graph* graph, NodeId n, bool keeps_types) 
   CompositeCall call(program_, graph, n, op ? *op : named, &inferrer_, seeds_.get());
   if (op && has_mask_index(*graph, n)) composite::mask_form(call, *graph, n);
   else if (op) composite::numbers_form(call, *graph, n);
+  else if (done_to_each(named.name)) composite::foreach_form(call, *graph, n);
   else composite::out_form(call, *graph, n);
   return replace(graph, n, keeps_types, &call);
 }
@@ -163,7 +184,8 @@ void CompositeExpander::relink() {
 void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types,
                      ImportTally* tally) {
   const std::string op(graph->op_name(n));
-  const bool is_form = find_op(op) != nullptr;  // a row, called with numbers alone: nothing to tell
+  // A row, called with numbers alone, and what says nothing: nothing to tell.
+  const bool is_form = find_op(op) != nullptr || is_profiler_mark(op);
   Status done = expander->expand(graph, n, keeps_types);
   if (done.ok()) return is_form ? void() : tally->taken_apart(op);
   tally->kept_whole(op, done.error().message, Place{&program, graph, n});

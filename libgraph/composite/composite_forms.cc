@@ -1,5 +1,6 @@
 #include "libgraph/composite/composite_forms.h"
 
+#include <algorithm>
 #include <string>
 
 namespace sg {
@@ -24,7 +25,40 @@ std::vector<std::string> plain_overloads(std::string_view overload) {
   return {};
 }
 
+// What an overload of `_foreach_` calls for each place, by how many it has of what. The first that there is.
+std::vector<std::string_view> single_overloads(std::string_view overload) {
+  if (overload == "List") return {"Tensor", "default", "Tensor_Tensor"};
+  if (overload == "Scalar" || overload == "ScalarList") return {"Scalar", "Tensor_Scalar", "default", "Tensor"};
+  if (overload == "ScalarAndTensor") return {"Scalar"};
+  if (overload == "Tensor") return {"Tensor"};
+  return {"default"};
+}
+
+// Items of a list argument; null of another, or of a list that is one for all places (a list of sizes).
+const ArgList* places_of(const Arg& a) { return a.is(ArgKind::list) ? &a.items() : nullptr; }
+
 }  // namespace
+
+const OpInfo* done_to_each(std::string_view op) {
+  constexpr std::string_view kPrefix = "aten._foreach_";
+  const size_t dot = op.rfind('.');
+  if (!op.starts_with(kPrefix) || dot == std::string_view::npos || dot < kPrefix.size()) return nullptr;
+  std::string name(op.substr(kPrefix.size(), dot - kPrefix.size()));
+  const std::string_view overload = op.substr(dot + 1);
+  const bool in_place = name.ends_with("_");
+  if (in_place) name.pop_back();
+  if (name == "norm") name = "linalg_vector_norm";
+  if (overload.starts_with("Scalar") && (name == "maximum" || name == "minimum"))  // there is none of a number
+    name = name == "maximum" ? "clamp_min" : "clamp_max";
+  for (std::string_view dot_or_mark : {in_place ? "_." : ".", "."})  // where there is no form in place, a copy follows
+    for (std::string_view single : single_overloads(overload)) {
+      const OpInfo* found = find_op("aten." + name + std::string(dot_or_mark) + std::string(single));
+      if (found && found->results.size() == 1 && !found->returns_list) return found;
+    }
+  return nullptr;
+}
+
+bool is_profiler_mark(std::string_view op) { return op.starts_with("profiler._record_function_"); }
 
 const OpInfo* written_by_out(std::string_view op) {
   const size_t dot = op.rfind('.');
@@ -73,6 +107,31 @@ void out_form(CompositeCall& c, const Graph& graph, NodeId n) {
   if (c.type(out).kind != TypeKind::tensor || c.type(out).shape != c.type(made).shape)
     return c.fail("`out` has another size, and PyTorch would resize it");
   c.give(c.make("copy_", {out, made}));
+}
+
+void foreach_form(CompositeCall& c, const Graph& graph, NodeId n) {
+  const OpInfo* op = done_to_each(graph.op_name(n));
+  const std::vector<Arg> given = graph.node(n).args;
+  const uint32_t results = graph.node(n).result_count;
+  const bool in_place = graph.op_name(n).find("_.") != std::string_view::npos;
+  auto list = std::find_if(given.begin(), given.end(), [](const Arg& a) { return places_of(a) != nullptr; });
+  if (op == nullptr || list == given.end()) return c.fail("has no list of tensors");
+  const size_t places = places_of(*list)->size();
+  for (size_t place = 0; place < places && !c.failed(); ++place) {
+    PartArgs args;
+    for (size_t i = 0; i < given.size(); ++i) {
+      const ArgList* items = places_of(given[i]);
+      if (items && items->size() != places) return c.fail("its lists have unequal lengths");
+      PartArg arg(items ? (*items)[place] : given[i]);
+      if (given[i].key()) arg.arg.set_key(given[i].key());
+      else if (i < op->params.size() && op->params[i].keyword_only) arg = c.key(op->params[i].name, std::move(arg));
+      args.push_back(std::move(arg));
+    }
+    const Arg self = args[0].arg;
+    ValueId made = c.make(without_space(*op), std::move(args));
+    if (in_place && !op->writes()) made = c.make("copy_", {self, made});
+    if (place < results) c.give(made);
+  }
 }
 
 void numbers_form(CompositeCall& c, const Graph& graph, NodeId n) {

@@ -1,5 +1,5 @@
-// Forms of calls that are made of others: any operator with `out=`, a pointwise one with numbers where tensors stand,
-// and an index that is a mask.
+// Forms of calls that are made of others: any operator with `out=`, one of `_foreach_` that does the same to each tensor
+// of lists, a pointwise one with numbers where tensors stand, and an index that is a mask.
 #pragma once
 
 #include <string_view>
@@ -12,6 +12,13 @@ namespace sg {
 // such overload, or the table lacks what it computes.
 const OpInfo* written_by_out(std::string_view op);
 
+// "aten._foreach_add_.List" -> the row of aten.add_.Tensor: what it does to each tensor of its lists. Null where it is
+// none of these, or the table lacks what it does.
+const OpInfo* done_to_each(std::string_view op);
+
+// PyTorch's profiler is told where a part begins or ends (torch.profiler.record_function): nothing is computed.
+bool is_profiler_mark(std::string_view op);
+
 // Whether a call of a pointwise op has numbers alone: `torch.div(16, 2, rounding_mode="trunc")`.
 bool has_numbers_only(const Graph& graph, NodeId n);
 
@@ -22,6 +29,8 @@ namespace composite {
 
 // The result, then a copy into the tensor given as `out`, which has its size already.
 void out_form(CompositeCall& c, const Graph& graph, NodeId n);
+// One call for each place of the lists; what is no list is for all of them.
+void foreach_form(CompositeCall& c, const Graph& graph, NodeId n);
 // The first number as a tensor without dimensions, which the others join.
 void numbers_form(CompositeCall& c, const Graph& graph, NodeId n);
 // The places where the mask holds, an index for each of its axes: a node that defines the number, and one that does

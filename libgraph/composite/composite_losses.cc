@@ -141,6 +141,20 @@ void dist(CompositeCall& c) {
   c.give(c.make("linalg_vector_norm", {sub(c, c.tensor("self"), c.tensor("other")), c.arg("p")}));
 }
 
+// As one product: |a - b|^2 = |a|^2 - 2 a b + |b|^2.
+void euclidean_dist(CompositeCall& c) {
+  ValueId a = c.tensor("x1"), b = c.tensor("x2");
+  auto squares = [&](ValueId v) {
+    return c.make("sum.dim_IntList", {c.make("pow.Tensor_Scalar", {v, 2}), Numbers{-1}, true});
+  };
+  ValueId a2 = squares(a), b2 = squares(b);
+  ValueId ones_a = c.make("ones_like", {a2}), ones_b = c.make("ones_like", {b2});
+  ValueId left = c.make("cat", {Values{c.make("mul.Scalar", {a, -2}), a2, ones_a}, -1});
+  ValueId right = c.make("cat", {Values{b, ones_b, b2}, -1});
+  ValueId product = c.make("matmul", {left, c.make("transpose.int", {right, -2, -1})});
+  c.give(c.make("sqrt", {at_least_0(c, product)}));
+}
+
 void cdist(CompositeCall& c) {
   c.give(c.make("_cdist_forward", {c.tensor("x1"), c.tensor("x2"), c.number("p"), c.arg("compute_mode")}));
 }

@@ -206,6 +206,86 @@ class Ways(CaptureCase):
 class Parts(CaptureCase):
     """What a graph holds that the table of ops has in parts, or not at all."""
 
+    def test_lists_of_tensors_and_marks(self):
+        """`foreach` does the same to each tensor of lists; a mark for the profiler computes nothing."""
+
+        class Model(nn.Linear):
+            def __init__(self):
+                super().__init__(4, 4)
+                self.register_buffer("kept", torch.rand(4, 4))
+                self.register_buffer("least", torch.rand(4))
+
+            def forward(self, x):
+                with torch.profiler.record_function("outer"), torch.profiler.record_function("inner"):
+                    out = super().forward(x)
+                with torch.no_grad():
+                    kept, given = [self.kept, self.least], [self.weight, self.bias]
+                    norms = torch._foreach_norm(given)
+                    torch._foreach_lerp_(kept, given, 0.25)
+                    torch._foreach_addcmul_(kept, given, given, 0.5)
+                    torch._foreach_maximum_(kept, torch._foreach_div(given, [2.0, 3.0]))
+                    torch._foreach_add_(kept, torch._foreach_pow(0.5, kept), alpha=-0.1)
+                return out * torch.stack(norms).norm()
+
+        document = self.captured(Model(), lambda out: out.square().sum(), torch.randn(2, 4))
+        self.assertTrue(any("_foreach_" in node["op"] for node in document["nodes"]))
+        text = self.imported()
+        self.assertNotRegex(text, "_foreach_[a-z_]+\\.|profiler")
+
+    def test_updates_in_one_operator(self):
+        """Fused optimizers, here on buffers."""
+
+        class Model(nn.Linear):
+            def __init__(self, update):
+                super().__init__(4, 4)
+                self.update = update
+                for name in ("kept", "gradient", "first", "second", "largest"):
+                    self.register_buffer(name, torch.rand(4, 4))
+                self.register_buffer("steps", torch.tensor(3.0))
+                self.register_buffer("rate", torch.tensor(0.01))
+
+            def forward(self, x):
+                with torch.no_grad():
+                    self.update(self, [self.kept], [self.gradient], [self.first], [self.second])
+                return super().forward(x)
+
+        def adam(op, **settings):
+            def update(m, kept, gradient, first, second):
+                rate = m.rate if settings["maximize"] else 0.02
+                common = dict(lr=rate, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-8, **settings)
+                op(kept, gradient, first, second, [m.largest] if settings["amsgrad"] else [], [m.steps], **common)
+
+            return update
+
+        def sgd(m, kept, gradient, first, _, **settings):
+            torch._fused_sgd_(kept, gradient, first, weight_decay=0.1, momentum=0.9, lr=0.1, maximize=False, **settings)
+
+        def adagrad(m, kept, gradient, first, _):
+            more = dict(lr=0.1, lr_decay=0.5, weight_decay=0.1, eps=1e-8, maximize=True)
+            torch._fused_adagrad_(kept, gradient, first, [m.steps], **more)
+
+        updates = [adagrad] + [
+            adam(op, amsgrad=ams, maximize=up)
+            for op, ams, up in ((torch._fused_adam_, True, False), (torch._fused_adamw_, False, True))
+        ]
+        for settings in ((0.0, True, False), (0.2, False, False), (0.0, False, True)):
+            names = dict(zip(("dampening", "nesterov", "is_first_step"), settings))
+            updates.append(lambda *given, names=names: sgd(*given, **names))
+        for update in updates:
+            document = self.captured(Model(update), lambda out: out.square().sum(), torch.randn(2, 4))
+            self.assertTrue(any("_fused_" in node["op"] for node in document["nodes"]))
+            self.assertNotIn("_fused_", self.imported())
+
+    def test_distances_by_a_product(self):
+        """`cdist` of many rows."""
+
+        class Model(nn.Linear):
+            def forward(self, x):
+                return torch.cdist(super().forward(x), self.weight).min(-1).values
+
+        self.captured(Model(4, 4), lambda out: out.sum(), torch.randn(30, 4))
+        self.assertNotIn("_euclidean_dist(", self.imported())
+
     def test_norms_under_autocast(self):
         """Beside parameters in f32 PyTorch keeps statistics in f32, which its fake tensors do not tell."""
 

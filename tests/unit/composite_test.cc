@@ -322,3 +322,46 @@ TEST_CASE("composite: a collective that a backward is registered for is the coll
   CHECK(ops(e.graph()) == "all_gather_into_tensor.default wait_tensor.default");
   CHECK(is_valid(e));
 }
+
+TEST_CASE("composite: what is done to each tensor of lists") {
+  Expanded e = expand(R"(  input %a : f32[4]
+  input %b : f32[2, 3]
+  input %s : f32[]
+  %n0, %n1 = aten._foreach_norm.Scalar([%a, %b], 2) : f32[], f32[]
+  %p0, %p1 = aten._foreach_add.List([%a, %b], [%a, %b], alpha=2) : f32[4], f32[2, 3]
+  %q0, %q1 = aten._foreach_addcmul.ScalarList([%a, %b], [%p0, %p1], [%p0, %p1], [0.5, 2.0]) : f32[4], f32[2, 3]
+  %m0, %m1 = aten._foreach_maximum.Scalar([%q0, %q1], 1) : f32[4], f32[2, 3]
+  %w0, %w1 = aten._foreach_pow.ScalarAndTensor(0.5, [%m0, %m1]) : f32[4], f32[2, 3]
+  %none = aten._foreach_mul_.Tensor([%a, %b], %s)
+  %none_1 = aten._foreach_maximum_.List([%a], [%m0])
+  output %w0
+  output %w1
+  output %n0
+  output %n1
+)");
+  INFO(said(e));
+  CHECK(ops(e.graph()) ==
+        "linalg_vector_norm.default linalg_vector_norm.default add.Tensor add.Tensor addcmul.default addcmul.default "
+        "clamp_min.default clamp_min.default pow.Scalar pow.Scalar mul_.Tensor mul_.Tensor maximum.default "
+        "copy_.default");
+  CHECK(is_valid(e));
+  Expanded unequal = expand(R"(  input %a : f32[4]
+  %p0 = aten._foreach_add.List([%a], [%a, %a]) : f32[4]
+  output %p0
+)");
+  CHECK(said(unequal).find("its lists have unequal lengths") != std::string::npos);
+}
+
+TEST_CASE("composite: marks of the profiler go, and nothing is said") {
+  Expanded e = expand(R"(  input %a : f32[4]
+  %outer = profiler._record_function_enter_new.default("layer", none) : opaque "ScriptObject"
+  %inner = profiler._record_function_enter_new.default("relu", none) : opaque "ScriptObject"
+  %y = aten.relu(%a) : f32[4]
+  %end = profiler._record_function_exit._RecordFunction(%inner)
+  %end_1 = profiler._record_function_exit._RecordFunction(%outer)
+  output %y
+)");
+  CHECK(ops(e.graph()) == "relu.default");
+  CHECK(said(e).empty());
+  CHECK(is_valid(e));
+}

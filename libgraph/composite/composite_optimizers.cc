@@ -1,0 +1,103 @@
+// Updates of optimizers that PyTorch has in one operator for lists of parameters (`fused=True`). As its kernels do it:
+// in place, each parameter by itself, powers of the step's number in double.
+#include "libgraph/composite/composite_call.h"
+
+namespace sg::composite {
+namespace {
+
+// A learning rate: a number, or a tensor of one.
+PartArg rate(CompositeCall& c) { return PartArg(c.arg("lr")); }
+bool is_number(const PartArg& a) { return !a.arg.is(ArgKind::value); }
+
+ValueId times(CompositeCall& c, ValueId a, PartArg b) { return c.make("mul.Tensor", {a, std::move(b)}); }
+ValueId over(CompositeCall& c, ValueId a, PartArg b) { return c.make("div.Tensor", {a, std::move(b)}); }
+ValueId in_double(CompositeCall& c, ValueId v) { return c.make("_to_copy", {v, c.key("dtype", DType::f64)}); }
+
+// Lists of one length, as the schema calls them. What skips a step by a value (found_inf) is none of its parts.
+std::vector<Values> lists(CompositeCall& c, std::initializer_list<std::string_view> names) {
+  std::vector<Values> found;
+  for (std::string_view name : names) found.push_back(c.tensors(name));
+  for (const Values& list : found)
+    if (list.size() != found[0].size()) c.fail("its lists have unequal lengths");
+  for (std::string_view name : {"grad_scale", "found_inf"})
+    if (c.has(name)) c.fail("'" + std::string(name) + "' is given: a step that may be left out");
+  return c.failed() ? std::vector<Values>(found.size()) : found;
+}
+
+// The gradient as it is used; decayed: what pulls the weight to 0 is part of it.
+ValueId gradient(CompositeCall& c, ValueId grad, ValueId weight, bool decayed) {
+  if (c.flag("maximize")) grad = c.make("neg", {grad});
+  const double decay = c.number("weight_decay");
+  return decayed && decay != 0 ? c.make("add.Tensor", {grad, weight, c.key("alpha", decay)}) : grad;
+}
+
+// weight -= rate * by
+void step_back(CompositeCall& c, ValueId weight, ValueId by) {
+  PartArg lr = rate(c);
+  if (is_number(lr)) c.make("sub_.Tensor", {weight, by, c.key("alpha", std::move(lr))});
+  else c.make("sub_.Tensor", {weight, times(c, by, std::move(lr))});
+}
+
+// 1 - beta ** step, in double
+ValueId correction(CompositeCall& c, double beta, ValueId step) {
+  return c.make("rsub.Scalar", {c.make("pow.Scalar", {beta, in_double(c, step)}), 1});
+}
+
+void adam(CompositeCall& c, bool decoupled) {
+  const double beta1 = c.number("beta1"), beta2 = c.number("beta2"), decay = c.number("weight_decay");
+  const bool amsgrad = c.flag("amsgrad");
+  auto all = lists(c, {"self", "grads", "exp_avgs", "exp_avg_sqs", "state_steps"});
+  const Values largest = c.tensors("max_exp_avg_sqs");
+  if (amsgrad && largest.size() != all[0].size()) return c.fail("its lists have unequal lengths");
+  for (size_t i = 0; i < all[0].size() && !c.failed(); ++i) {
+    const ValueId weight = all[0][i], mean = all[2][i], square = all[3][i], step = all[4][i];
+    const ValueId grad = gradient(c, all[1][i], weight, !decoupled);
+    if (decoupled && decay != 0) step_back(c, weight, times(c, weight, decay));
+    c.make("lerp_.Scalar", {mean, grad, 1 - beta1});
+    c.make("addcmul_", {c.make("mul_.Tensor", {square, beta2}), grad, grad, c.key("value", 1 - beta2)});
+    ValueId seen = square;
+    if (amsgrad) seen = c.make("copy_", {largest[i], c.make("maximum", {largest[i], square})});
+    const ValueId root = over(c, c.make("sqrt", {seen}), c.make("sqrt", {correction(c, beta2, step)}));
+    const ValueId by = over(c, over(c, mean, correction(c, beta1, step)), c.make("add.Tensor", {root, c.arg("eps")}));
+    step_back(c, weight, by);
+  }
+}
+
+}  // namespace
+
+void fused_adam(CompositeCall& c) { adam(c, false); }
+void fused_adamw(CompositeCall& c) { adam(c, true); }
+
+void fused_sgd(CompositeCall& c) {
+  const double momentum = c.number("momentum");
+  auto all = lists(c, {"self", "grads"});
+  const Values kept = c.tensors("momentum_buffer_list");
+  if (momentum != 0 && kept.size() != all[0].size()) return c.fail("its lists have unequal lengths");
+  for (size_t i = 0; i < all[0].size() && !c.failed(); ++i) {
+    ValueId by = gradient(c, all[1][i], all[0][i], true);
+    if (momentum != 0) {
+      const ValueId now = c.flag("is_first_step")
+                              ? c.make("copy_", {kept[i], by})
+                              : c.make("add_.Tensor", {c.make("mul_.Tensor", {kept[i], momentum}), by,
+                                                       c.key("alpha", 1 - c.number("dampening"))});
+      by = c.flag("nesterov") ? c.make("add.Tensor", {by, now, c.key("alpha", momentum)}) : now;
+    }
+    step_back(c, all[0][i], by);
+  }
+}
+
+// The rate falls with the steps: lr / (1 + (step - 1) * lr_decay).
+void fused_adagrad(CompositeCall& c) {
+  const double lr_decay = c.number("lr_decay");
+  auto all = lists(c, {"self", "grads", "state_sums", "state_steps"});
+  for (size_t i = 0; i < all[0].size() && !c.failed(); ++i) {
+    const ValueId grad = gradient(c, all[1][i], all[0][i], true);
+    c.make("addcmul_", {all[2][i], grad, grad});
+    const ValueId before = c.make("sub.Tensor", {in_double(c, all[3][i]), 1});
+    const ValueId slower = c.make("add.Tensor", {times(c, before, lr_decay), 1});
+    const ValueId root = c.make("add.Tensor", {c.make("sqrt", {all[2][i]}), c.arg("eps")});
+    step_back(c, all[0][i], over(c, over(c, grad, slower), root));
+  }
+}
+
+}  // namespace sg::composite
