@@ -32,7 +32,7 @@ enum Trait : uint32_t {
   kCollective = 1u << 7,        // talks to other ranks of its group; ordered per group
   kWait = 1u << 8,              // completes a collective
   kHostSync = 1u << 9,          // the host must see device data to go on
-  kBindsSymbol = 1u << 10,      // results define data-dependent symbols
+  kBindsSymbol = 1u << 10,      // results define data-dependent symbols; those of a pure op where no argument says them
   kAssert = 1u << 11,           // no result; fails the run when its condition is false
   kSize = 1u << 12,             // arithmetic on sizes: scalars in, scalars out, nothing on the device
   kHigherOrder = 1u << 13,      // takes nested graphs

@@ -240,7 +240,9 @@ class ChunkCopier {
 
   // Types by the op's rule; numbers that the data decides are the chunk's own symbols.
   Status type_copy(const BodyNode& body, NodeId copy, int64_t c) {
-    if (graph_.op_info(copy)->has(kBindsSymbol) || graph_.node(copy).result_count == 0) {
+    const OpInfo& op = *graph_.op_info(copy);
+    const bool is_found = op.has(kBindsSymbol) && !op.has(kPure);  // a pure one in chunks is told its size
+    if (is_found || graph_.node(copy).result_count == 0) {
       for (uint32_t i = 0; i < graph_.node(copy).result_count; ++i) {
         Type t = graph_.type(graph_.node(body.node).result(i));
         if (t.kind == TypeKind::integer && t.value) t.value = sizes_.own(t.value, c);

@@ -19,7 +19,7 @@ class Repair {
       bind(n);
       bind_once(n);
       const OpInfo* op = graph_.op_info(n);
-      if (op && !op->has(kBindsSymbol)) hold_against_rule(n);
+      if (op && (op->has(kPure) || !op->has(kBindsSymbol))) hold_against_rule(n);
     }
     return count_;
   }

@@ -240,13 +240,6 @@ Status embedding_backward(InferCall& c) {
   return c.give_contiguous(grad->dtype, {rows, grad->shape.back()}, *grad);
 }
 
-Status repeat_interleave(InferCall& c) {
-  SG_ASSIGN(const Type* repeats, c.tensor("repeats"));
-  if (!c.given("output_size")) return c.fail("the number of elements depends on the data: output_size is needed");
-  SG_ASSIGN(Expr size, c.size("output_size"));
-  return c.give_contiguous(repeats->dtype, {size}, *repeats);
-}
-
 Status repeat_interleave_int(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(Expr repeats, c.size("repeats"));

@@ -47,6 +47,14 @@ Status masked_select(InferCall& c) {
   return give_found(c, self->dtype, *self);
 }
 
+// As many elements as the repeats add up to: a size that is given, or that only the run knows.
+Status repeat_interleave(InferCall& c) {
+  SG_ASSIGN(const Type* repeats, c.tensor("repeats"));
+  if (!c.given("output_size")) return give_found(c, repeats->dtype, *repeats);
+  SG_ASSIGN(Expr size, c.size("output_size"));
+  return c.give_contiguous(repeats->dtype, {size}, *repeats);
+}
+
 // The elements of the source take the places of the mask, in order: it has to have as many, which only the run knows.
 Status masked_scatter(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));

@@ -96,6 +96,22 @@ class Symbols(CaptureCase):
         self.assertEqual([node["binds"] for node in document["nodes"] if "binds" in node], [[symbol["name"]]])
         self.imported()
 
+    def test_repeats_of_the_data(self):
+        class Repeated(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+
+            def forward(self, x, times):
+                rows = self.linear(x).repeat_interleave(times, 0)
+                return (rows * torch.arange(rows.shape[0])[:, None]).sum()
+
+        inputs = {"x": torch.randn(6, 4), "times": torch.arange(6) % 3}
+        document = self.captured(Repeated(), None, inputs, dynamic={"x": {0: "n"}, "times": {0: "n"}})
+        self.assertEqual([symbol["kind"] for symbol in document["symbols"]], ["input", "data"])
+        self.assertEqual([node["binds"] for node in document["nodes"] if "binds" in node], [["u0"]])
+        self.imported()
+
 
     def taken(self, take, rows=11):
         class Taken(nn.Module):

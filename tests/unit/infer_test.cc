@@ -124,6 +124,7 @@ TEST_CASE("infer: ops that give what they find take its number from the record")
   T x{f32, {"6", "4"}, {"1", "6"}}, vector{i64, {"7"}};
   CHECK(gives("aten.nonzero.default", {w.tensor(x)}, {{i64, {"u0", "2"}, {"1", "u0"}}}));
   CHECK(gives("aten.nonzero.default", {w.tensor({f32, {}})}, {{i64, {"u0", "0"}, {"1", "u0"}}}));
+  CHECK(gives("aten.repeat_interleave.Tensor", {w.tensor({i64, {"3"}})}, {{i64, {"u0"}}}));
   CHECK(gives("aten.masked_select.default", {w.tensor(x), w.tensor({b8, {"4"}})}, {{f32, {"u0"}}}));
   CHECK(gives("aten._unique2.default", {w.tensor(x)}, {{f32, {"u0"}}, {i64, {"0"}}, {i64, {"0"}}}));
   CHECK(gives("aten._unique2.default", {w.tensor(x), Arg::boolean(true), Arg::boolean(true), Arg::boolean(true)},
