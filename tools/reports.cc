@@ -7,33 +7,34 @@
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/parallel.h"
-#include "libgraph/text/text.h"
+#include "libgraph/text/text_printer.h"
 #include "libgraph/verify/verify.h"
 #include "tools/cli_job.h"
 
 namespace sg::cli {
 namespace {
 
-void print_with_users(const Job& job, const Program& program, const Graph& graph, const std::string& name,
+void print_with_users(text::TextPrinter* print, const Program& program, const Graph& graph, const std::string& name,
                       std::string* out) {
   NodeId n = graph.find_node(name);
   if (!n) return;
-  *out += "# " + place_of(program, graph, n) + "\n" + print_node(job, program, graph, n) + "\n";
+  *out += "# " + place_of(program, graph, n) + "\n" + print->node_alone(program, graph, n) + "\n";
   for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
     for (NodeId user : graph.users(graph.node(n).result(i)))
-      *out += "  " + print_node(job, program, graph, user) + "\n";
+      *out += "  " + print->node_alone(program, graph, user) + "\n";
 }
 
-std::string type_text(const Job& job, const Type& type) {
-  return type.kind == TypeKind::unknown ? "nothing" : print_type(job, job.pool->types.intern(type));
+std::string type_text(text::TextPrinter* print, Pool* pool, const Type& type) {
+  return type.kind == TypeKind::unknown ? "nothing" : print->type_alone(pool->types.intern(type));
 }
 
-void add_disagreement(const Job& job, const Program& program, const TypeDisagreement& d, std::string* text,
+void add_disagreement(text::TextPrinter* print, const Program& program, const TypeDisagreement& d, std::string* text,
                       JsonWriter& json) {
   const Graph& graph = *d.graph;
   std::string place = place_of(program, graph, d.node);
   std::string result(graph.name(graph.node(d.node).result(d.result)));
-  std::string inferred = type_text(job, d.inferred), recorded = type_text(job, d.recorded);
+  std::string inferred = type_text(print, &graph.pool(), d.inferred),
+              recorded = type_text(print, &graph.pool(), d.recorded);
   *text += place + ", %" + result + " = " + std::string(graph.op_name(d.node)) + ": recorded " + recorded +
            ", inferred " + inferred + (d.reason.empty() ? "" : ": " + d.reason) + "\n";
   if (d.exception != nullptr) *text += "  known: " + std::string(d.exception->reason) + "\n";
@@ -50,9 +51,10 @@ Result<std::string> node_report(const Job& job, std::string name) {
   if (name.rfind('%', 0) == 0) name.erase(0, 1);
   std::string out;
   Nearest nearest(name);
+  text::TextPrinter print(job);
   for (const auto& program : job.programs) {
-    print_with_users(job, *program, program->graph, name, &out);
-    for (const auto& nested : program->nested) print_with_users(job, *program, nested->graph, name, &out);
+    print_with_users(&print, *program, program->graph, name, &out);
+    for (const auto& nested : program->nested) print_with_users(&print, *program, nested->graph, name, &out);
     for (NodeId n : program->graph.nodes()) nearest.offer(program->graph.label(n));
   }
   if (!out.empty()) return out;
@@ -117,12 +119,13 @@ std::string rules_report() {
 TypeReport type_report(const Job& job, const std::string& name) {
   TypeReport out;
   size_t known = 0;
+  text::TextPrinter print(job);
   JsonWriter json;
   json.begin_object().member("schema", "sg-import-check").member("version", 1).member("file", name);
   json.key("disagreements").begin_array();
   for (const auto& program : job.programs)
     for (const TypeDisagreement& d : check_types(*program)) {
-      add_disagreement(job, *program, d, &out.text, json);
+      add_disagreement(&print, *program, d, &out.text, json);
       (d.exception != nullptr ? known : out.count) += 1;
     }
   json.end_array().member("unexplained", out.count).member("known", known).end_object();

@@ -12,10 +12,6 @@ namespace sg {
 // The whole job. Deterministic; parse_text gives back an equal job, byte for byte in binary form.
 std::string print_text(const Job& job);
 
-// One node as it stands in the text form, without indentation or context lines; for messages and diffs.
-std::string print_node(const Job& job, const Program& program, const Graph& graph, NodeId n);
-std::string print_type(const Job& job, TypeId type);
-
 // Parses a whole text. Errors (up to the cap of `diagnostics`) carry file:line:col, the line and a hint; on any error
 // the job is not returned.
 Result<Job> parse_text(std::string_view text, const std::string& file, Diagnostics* diagnostics);

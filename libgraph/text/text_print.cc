@@ -370,10 +370,4 @@ namespace sg {
 
 std::string print_text(const Job& job) { return text::TextPrinter(job).job(); }
 
-std::string print_node(const Job& job, const Program& program, const Graph& graph, NodeId n) {
-  return text::TextPrinter(job).node_alone(program, graph, n);
-}
-
-std::string print_type(const Job& job, TypeId type) { return text::TextPrinter(job).type_alone(type); }
-
 }  // namespace sg

@@ -2,7 +2,7 @@
 
 #include "libgraph/module_path.h"
 #include "libgraph/names.h"
-#include "libgraph/text/text.h"
+#include "libgraph/text/text_printer.h"
 #include "libgraph/view/view_columns.h"
 #include "libgraph/view/view_formats.h"
 
@@ -29,7 +29,7 @@ constexpr const char* kFill[] = {"#dbeafe", "#fde7d2", "#e3f5df"};  // by phase
 
 class DotWriter {
  public:
-  explicit DotWriter(const ViewGraph& view) : view_(view) {}
+  explicit DotWriter(const ViewGraph& view) : view_(view), print_(*view.job) {}
 
   std::string write() {
     out_ =
@@ -61,7 +61,7 @@ class DotWriter {
       NodeId n = view_.nodes[i];
       std::string label = std::string(view_.graph->label(n)) + "\n" + std::string(view_.graph->op_name(n));
       if (view_.graph->node(n).result_count != 0)
-        label += "\n" + print_type(*view_.job, view_.graph->value(view_.graph->node(n).first_result).type);
+        label += "\n" + print_.type_alone(view_.graph->value(view_.graph->node(n).first_result).type);
       out_ += indent + "n" + std::to_string(i) + " [fillcolor=\"" +
               kFill[static_cast<size_t>(view_.graph->node(n).phase) % 3] + "\" label=" + quoted(label) + "]\n";
     }
@@ -84,6 +84,7 @@ class DotWriter {
   }
 
   const ViewGraph& view_;
+  text::TextPrinter print_;
   std::string out_;
   size_t clusters_ = 0;
 };

@@ -6,6 +6,7 @@
 #include "libgraph/binary/binary.h"
 #include "libgraph/text/text.h"
 #include "libgraph/verify/verify.h"
+#include "libgraph/view/view_formats.h"
 #include "tests/support/linear_time.h"
 
 namespace sg {
@@ -47,6 +48,18 @@ TEST_CASE("many nested graphs") {
   std::string text = kHead + "  %x = foreign.make() : f32[4]\n";
   for (int i = 0; i < 200'000; ++i) text += "graph rank * nested n" + std::to_string(i) + "\n  output none\n";
   go_round(text);
+}
+
+TEST_CASE("many nodes in a picture") {
+  std::string text = kHead + "  %x0 = foreign.make() : f32[4]\n";
+  for (int i = 0; i < 200'000; ++i)
+    text += "  %x" + std::to_string(i + 1) + " = foreign.next(%x" + std::to_string(i) + ") : f32[4]\n";
+  Diagnostics diagnostics;
+  Result<Job> job = parse_text(text, "many.txt", &diagnostics);
+  REQUIRE(job.ok());
+  std::clock_t start = std::clock();
+  CHECK(view_dot(*job).find("n199999 -> n200000") != std::string::npos);
+  CHECK(seconds_since(start) < kLinearSeconds);
 }
 
 TEST_CASE("many names that are made unique") {
