@@ -54,30 +54,68 @@ Three split(int64_t at, const Three& sizes) {
   return {at / (sizes[1] * sizes[2]), at / sizes[2] % sizes[1], at % sizes[2]};
 }
 
+// Calls fn(j, count, at) for runs of places that lie side by side on the last axis: the first is place + j and lies at
+// `at`. What a place costs is then what is done with it, and no divisions.
+template <class Fn>
+void each_run(const Three& sizes, int64_t place, int64_t places, const Fn& fn) {
+  if (places == 0) return;  // nor has `sizes` to have any
+  Three at = split(place, sizes);
+  for (int64_t j = 0, count = 0; j < places; j += count) {
+    count = std::min(places - j, sizes[2] - at[2]);
+    fn(j, count, at);
+    at[2] = 0;
+    if (++at[1] == sizes[1]) at[1] = 0, ++at[0];
+  }
+}
+
+// What windows see of the input at one offset, along a run of places: those before `begin` and from `end` on see what
+// is outside.
+struct Seen {
+  Three first{0, 0, 0};  // what the first place sees, maybe outside
+  int64_t begin = 0, end = 0;
+};
+
+Seen seen_along(const Geometry& g, const Three& offset, const Three& at, int64_t count) {
+  Seen out;
+  for (size_t d = 0; d < 3; ++d) out.first[d] = at[d] * g.stride[d] - g.padding[d] + offset[d] * g.dilation[d];
+  for (size_t d = 0; d < 2; ++d)
+    if (out.first[d] < 0 || out.first[d] >= g.in[d]) return out;
+  auto steps = [&](int64_t length) {  // places until that many elements are behind
+    return length <= 0 ? 0 : g.stride[2] == 1 ? length : (length - 1) / g.stride[2] + 1;
+  };
+  out.end = std::min(count, steps(g.in[2] - out.first[2]));
+  out.begin = std::min(out.end, steps(-out.first[2]));
+  return out;
+}
+
+// to[i] = from[i * step], with a loop of its own for what lies side by side.
+template <class To, class From>
+void copy_run(const From* from, int64_t step, int64_t count, To* to) {
+  if (step == 1)
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<Compute<From>>(from[i]));
+  else
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<Compute<From>>(from[i * step]));
+}
+
 // to[r, j]: row `row + r` (channel and offset in the window) at place `place + j`; rows kPlaces apart. Outside is zero.
 template <class T>
 void fill_columns(const Geometry& g, const Image& image, int64_t entry, int64_t group, int64_t row, int64_t rows,
                   int64_t place, int64_t places, T* to) {
-  std::array<Three, kPlaces> corner;  // where the window begins
-  for (int64_t j = 0; j < places; ++j) {
-    Three at = split(place + j, g.out);
-    for (size_t d = 0; d < 3; ++d) corner[static_cast<size_t>(j)][d] = at[d] * g.stride[d] - g.padding[d];
-  }
   visit_floating(image.dtype, [&]<class From>() {
     for (int64_t r = 0; r < rows; ++r, to += kPlaces) {
       int64_t channel = group * g.in_channels + (row + r) / g.window_size();
       Three offset = split((row + r) % g.window_size(), g.window);
-      for (size_t d = 0; d < 3; ++d) offset[d] *= g.dilation[d];
       const From* from =
           reinterpret_cast<const From*>(image.data) + entry * image.batch_step + channel * image.channel_step;
-      for (int64_t j = 0; j < places; ++j) {
-        const Three& c = corner[static_cast<size_t>(j)];
-        int64_t x = c[0] + offset[0], y = c[1] + offset[1], z = c[2] + offset[2];
-        bool inside = x >= 0 && x < g.in[0] && y >= 0 && y < g.in[1] && z >= 0 && z < g.in[2];
-        to[j] = inside ? static_cast<T>(static_cast<Compute<From>>(
-                             from[x * image.step[0] + y * image.step[1] + z * image.step[2]]))
-                       : T(0);
-      }
+      each_run(g.out, place, places, [&](int64_t j, int64_t count, const Three& at) {
+        const Seen seen = seen_along(g, offset, at, count);
+        std::fill(to + j, to + j + seen.begin, T(0));
+        std::fill(to + j + seen.end, to + j + count, T(0));
+        if (seen.begin == seen.end) return;
+        int64_t first = seen.first[0] * image.step[0] + seen.first[1] * image.step[1] +
+                        (seen.first[2] + seen.begin * g.stride[2]) * image.step[2];
+        copy_run(from + first, g.stride[2] * image.step[2], seen.end - seen.begin, to + j + seen.begin);
+      });
     }
   });
 }
@@ -89,15 +127,17 @@ void add_columns(const Geometry& g, const T* columns, int64_t step, int64_t rows
   for (int64_t r = 0; r < rows; ++r, columns += step) {
     T* to = image + r / g.window_size() * (g.in[0] * g.in[1] * g.in[2]);
     Three offset = split(r % g.window_size(), g.window);
-    for (int64_t j = 0; j < places; ++j) {
-      Three at = split(place + j, g.out);
-      bool inside = true;
-      for (size_t d = 0; d < 3; ++d) {
-        at[d] = at[d] * g.stride[d] - g.padding[d] + offset[d] * g.dilation[d];
-        inside &= at[d] >= 0 && at[d] < g.in[d];
-      }
-      if (inside) to[(at[0] * g.in[1] + at[1]) * g.in[2] + at[2]] += columns[j];
-    }
+    each_run(g.out, place, places, [&](int64_t j, int64_t count, const Three& at) {
+      const Seen seen = seen_along(g, offset, at, count);
+      if (seen.begin == seen.end) return;
+      T* first = to + (seen.first[0] * g.in[1] + seen.first[1]) * g.in[2] + seen.first[2] + seen.begin * g.stride[2];
+      const T* from = columns + j + seen.begin;
+      int64_t length = seen.end - seen.begin;
+      if (g.stride[2] == 1)
+        for (int64_t i = 0; i < length; ++i) first[i] += from[i];
+      else
+        for (int64_t i = 0; i < length; ++i) first[i * g.stride[2]] += from[i];
+    });
   }
 }
 
@@ -119,11 +159,15 @@ void store_places(const T* from, int64_t step, const Image& image, int64_t entry
     for (int64_t r = 0; r < rows; ++r) {
       To* to = reinterpret_cast<To*>(const_cast<std::byte*>(image.data)) + entry * image.batch_step +
                (channel + r) * image.channel_step;
-      for (int64_t j = 0; j < places; ++j) {
-        Three at = split(place + j, sizes);
-        to[at[0] * image.step[0] + at[1] * image.step[1] + at[2] * image.step[2]] =
-            static_cast<To>(static_cast<Compute<To>>(from[r * step + j]));
-      }
+      each_run(sizes, place, places, [&](int64_t j, int64_t count, const Three& at) {
+        To* first = to + at[0] * image.step[0] + at[1] * image.step[1] + at[2] * image.step[2];
+        const T* row = from + r * step + j;
+        if (image.step[2] == 1)
+          for (int64_t i = 0; i < count; ++i) first[i] = static_cast<To>(static_cast<Compute<To>>(row[i]));
+        else
+          for (int64_t i = 0; i < count; ++i)
+            first[i * image.step[2]] = static_cast<To>(static_cast<Compute<To>>(row[i]));
+      });
     }
   });
 }
