@@ -39,7 +39,7 @@ pack() {
   done
   strip "$to"/build/bin/* "$to/build/tests/run_vectors" "$to"/build/lib/stepgraph/* 2>/dev/null
   find "$folder" -name __pycache__ -prune -exec rm -r {} +
-  tar -C "$folder" -cJf "$out" stepgraph
+  XZ_OPT=-9 tar -C "$folder" -cJf "$out" stepgraph   # a window over all binaries, which have their libraries in common
   rm -r "$folder"
   local size
   size=$(du -k "$out" | cut -f1)
