@@ -41,7 +41,7 @@ Steps steps_of(const std::vector<const TraceEvent*>& nodes) {
   std::string_view first;
   double begin = 0, end = -1;
   for (const TraceEvent* e : nodes) {
-    if (e->begin_us < end) continue;  // in the body of a call
+    if (e->begin_us < end && e->end_us() <= end) continue;  // in the body of a call; clocks of devices overlap a little
     std::string_view node = e->text("node").value_or("");
     if (out.count == 0) first = node;
     if (node == first) {

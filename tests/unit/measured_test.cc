@@ -138,6 +138,15 @@ TEST_CASE("a profile of sg-run: nodes by rank and step, bodies apart from their 
   CHECK(s.unknown_us.at("sg.call") == Approx(10));
 }
 
+TEST_CASE("steps whose clocks overlap a little are steps", "[measured]") {
+  std::string events;
+  for (int step = 0; step < 3; ++step) {
+    events += event("forward", "aten.mm.default", 0, 1, 100 + step * 50, 30, "{\"node\": \"mm\"}");
+    events += event("forward", "aten.add.Tensor", 0, 1, 130 + step * 50, 20.5, "{\"node\": \"add\"}");
+  }
+  CHECK(read(trace_of(events)).step().steps == 3);
+}
+
 TEST_CASE("a machine fitted to a profile simulates its times", "[measured]") {
   Job job = parse(kMeasuredStep);
   Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), Assumption());
