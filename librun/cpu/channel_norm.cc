@@ -70,10 +70,11 @@ Status group_norm(KernelCall& call) {
     const double* from = x + row * g.length();
     double mean = row_sum(from, g.length()) / count,
            rstd = 1 / std::sqrt(row_square_distance(from, mean, g.length()) / count + eps);
-    for (int64_t i = 0; out.data() && i < g.length(); ++i) {
-      int64_t channel = row % g.groups * g.channels + i / g.inner;
-      out.data()[row * g.length() + i] =
-          (from[i] - mean) * rstd * (weight ? weight[channel] : 1) + (bias ? bias[channel] : 0);
+    for (int64_t c = 0; out.data() && c < g.channels; ++c) {
+      const int64_t channel = row % g.groups * g.channels + c;
+      const double scale = weight ? weight[channel] : 1, shift = bias ? bias[channel] : 0;
+      double* to = out.data() + row * g.length();
+      for (int64_t i = c * g.inner; i < (c + 1) * g.inner; ++i) to[i] = (from[i] - mean) * rstd * scale + shift;
     }
     if (means.data()) means.data()[row] = mean;
     if (rstds.data()) rstds.data()[row] = rstd;
@@ -104,10 +105,13 @@ Status group_norm_backward(KernelCall& call) {
       of_grad += weight_of(c) * s[0];
       of_normal += weight_of(c) * (s[1] - mean * s[0]) * rstd;
     }
-    double count = static_cast<double>(g.length());
-    for (int64_t i = row * g.length(); i < (row + 1) * g.length(); ++i)
-      out.data()[i] = rstd * (grad[i] * weight_of(i % g.length() / g.inner) - of_grad / count -
-                              (x[i] - mean) * rstd * of_normal / count);
+    const double count = static_cast<double>(g.length()), shift = of_grad / count;
+    for (int64_t c = 0; c < g.channels; ++c) {
+      const double scale = weight_of(c);
+      const int64_t begin = row * g.length() + c * g.inner;
+      for (int64_t i = begin; i < begin + g.inner; ++i)
+        out.data()[i] = rstd * (grad[i] * scale - shift - (x[i] - mean) * rstd * of_normal / count);
+    }
   });
   for (int64_t n = 0; n < g.batch; ++n) {
     for (int64_t c = 0; c < all; ++c) {
