@@ -34,7 +34,7 @@ std::vector<std::string_view> single_overloads(std::string_view overload) {
   return {"default"};
 }
 
-// Items of a list argument; null of another, or of a list that is one for all places (a list of sizes).
+// What a list argument has for each place; null of another, which is one for all of them.
 const ArgList* places_of(const Arg& a) { return a.is(ArgKind::list) ? &a.items() : nullptr; }
 
 }  // namespace

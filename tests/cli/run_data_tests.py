@@ -500,6 +500,19 @@ def a_nested_graph_that_cannot_run_is_refused_before_anything_runs():
         run("--init", "seed:1", code=4 if refused else 0, message=message)
 
 
+@case
+def messages_between_two_ranks_are_refused_with_what_to_write():
+    with open("g.txt", "w") as f:
+        f.write("""sg 1.0 world 2
+group @pp [0 1]
+graph rank *
+  input %x : f32[4]
+  %a = _c10d_functional.isend(%x, 1, 0, @pp) : f32[0]
+  output %a
+""")
+    run("--init", "seed:1", code=4, message=r"(?s)cannot run: _c10d_functional.isend.*a collective of all ranks of its group")
+
+
 # A batch of any size; SIZE is its symbol or a number.
 SIZED = """sg 1.0 job "t" world 1
 
