@@ -86,8 +86,12 @@ class ProfileCases:
         rest = [e[4] - e[3] for e in nodes if e[2] != 'low']
         self.expect('the slow node is slow', min(slow) < 1000 * SLOW_MS and str(slow))
         self.expect('the others are not', (min(rest) < 0 or max(rest) > 1000 * SLOW_MS) and str(rest))
-        out_of_order = [b for a, b in zip(nodes, nodes[1:]) if b[3] < a[4] - 1]
-        self.expect('one node after the other', out_of_order and str(out_of_order))
+        self.in_turn('a slow kernel', nodes)
+
+    def in_turn(self, name, nodes):
+        """No node begins before the one ahead of it has ended: also where a step begins."""
+        early = [(a, b) for a, b in zip(nodes, nodes[1:]) if b[3] < a[4] - 1]
+        self.expect(f'{name}: one node after the other', early and str(early))
 
     def copies(self):
         """What goes up and down has a track of its own, with the node that asked for it."""
@@ -113,6 +117,7 @@ class ProfileCases:
                         sorted(flights) != STEPS * [(GROUPS, 'sum')] + STEPS * [(GROUPS + 1, 'all')] and str(flights))
             bad = [e for e in events if e[4] < e[3]]
             self.expect(f'{name}, rank {rank}: time goes forward', bad and str(bad))
+            self.in_turn(f'{name}, rank {rank}', [e for e in events if e[0] == NODES])
         if 'nccl' not in options:
             return
         hidden = [(e[4] - e[3], e[5]['waited_us']) for events in ranks.values() for e in events

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run_gpu_tests.py --bin BIN [--stub DIR [--lanes DIR]] [--vectors RUN_VECTORS] [--only TEXT]: the CUDA backend, on what there is.
+"""run_gpu_tests.py --bin BIN [--stub DIR [--lanes DIR]] [--vectors RUN_VECTORS] [--only TEXT] [-v]: the CUDA backend, on what there is.
 
 With --stub its kernels run on the processor, under stand-ins for the driver, cuBLASLt and NCCL (tests/gpu/stub); without, on
 the GPU of this machine. The cases are the same; those that need stand-ins (faults on purpose, more GPUs than there are) say
@@ -68,7 +68,7 @@ def class_inputs(path, targets):
 class Tests:
     def __init__(self, args):
         self.args = args
-        self.failed = 0
+        self.held, self.failed = 0, 0
         self.env = dict(os.environ)
         if args.stub:
             self.env['LD_LIBRARY_PATH'] = args.stub + ':' + self.env.get('LD_LIBRARY_PATH', '')
@@ -82,10 +82,21 @@ class Tests:
         return done.returncode, done.stdout + done.stderr
 
     def expect(self, name, problem, seconds=None):
-        self.failed += bool(problem)
         took = f'  {seconds:.1f} s' if seconds is not None else ''
-        print(f'{"FAILED" if problem else "ok    "} {name}{took}{": " + str(problem)[:1500] if problem else ""}',
-              flush=True)
+        if problem:
+            self.failed += 1
+            print(f'FAILED {name}{took}: {str(problem)[:1500]}', flush=True)
+        else:
+            self.held += 1
+            if self.args.verbose:
+                print(f'ok     {name}{took}', flush=True)
+
+    def case(self, name, at):
+        """All of a case; one line for what held, as some have a hundred."""
+        begin, held = time.monotonic(), self.held
+        getattr(self, name)(at)
+        if self.held > held:
+            print(f'ok     {name}: {self.held - held}, {time.monotonic() - begin:.1f} s', flush=True)
 
     # --- cases ---
 
@@ -507,14 +518,8 @@ class Tests:
             print(f'lanes {order}:')
             self.env = {**kept, 'LD_LIBRARY_PATH': self.args.lanes + ':' + kept['LD_LIBRARY_PATH'],
                         'SG_STUB_LANES': order}
-            self.same_bits(at)
-            self.shared_work(at)
-            self.long_sums(at)
-            self.sorts_by_lanes(at)
-            self.attention(at)
-            self.masked(at)
-            self.dropout(at)
-            self.flex(at)
+            for case in ('same_bits', 'shared_work', 'long_sums', 'sorts_by_lanes', 'attention', 'masked', 'dropout', 'flex'):
+                self.case(case, at)
             if self.args.vectors:
                 self.conformance(at, 3 * self.args.every)
         self.env = kept
@@ -526,8 +531,8 @@ class Tests:
             return
         kept = self.env
         self.env = {**kept, 'SG_STUB_GUARD': '1'}
-        for case in (self.same_bits, self.shared_work, self.attention, self.masked, self.dropout, self.flex):
-            case(at)
+        for case in ('same_bits', 'shared_work', 'attention', 'masked', 'dropout', 'flex'):
+            self.case(case, at)
         if self.args.vectors:
             self.conformance(at, 3 * self.args.every)
         self.env = kept
@@ -585,7 +590,8 @@ def main():
     parser.add_argument('--nvrtc', default='', help='the real libnvrtc.so.13')
     parser.add_argument('--every', type=int, default=EVERY)
     parser.add_argument('--all', action='store_true', help='all captures')
-    parser.add_argument('--only', default='')
+    parser.add_argument('--only', default='', help='cases whose names have TEXT')
+    parser.add_argument('-v', '--verbose', action='store_true', help='a line too for each check that holds')
     parser.add_argument('--without', default=[], nargs='*', help='cases')
     args = parser.parse_args()
     if not os.path.exists(os.path.join(args.bin, '../lib/stepgraph/libsg_backend_cuda.so')):
@@ -600,8 +606,8 @@ def main():
             if case in args.without:
                 print(f'SKIPPED {case}: this build goes without it')
             elif args.only in case and (case != 'conformance' or args.vectors):
-                getattr(tests, case)(at)
-    print(f'{tests.failed} failed')
+                tests.case(case, at)
+    print(f'{tests.held} passed, {tests.failed} failed')
     return 1 if tests.failed else 0
 
 
