@@ -40,9 +40,8 @@ void Profile::ran(const Graph& graph, NodeId n, size_t steps) {
 Status Profile::begin_step(DeviceClock* clock) {
   clock_ = clock;
   marks_.clear();
-  SG_TRY(clock->restart());
-  step_begin_ = now();  // the device has nothing to do: it comes to the first mark at once
-  return ok_status();
+  step_begin_ = now();      // the device has nothing to do: it comes to the first mark at once
+  return clock->restart();  // behind that time, never ahead: so no step ends after the next has begun
 }
 
 // The innermost node that asked for it, as an index of `marks_`; their number if none did.
