@@ -409,6 +409,27 @@ class Decisions(CaptureCase):
             self.assertEqual(result.returncode, code, result.stdout + result.stderr)
             self.assertEqual("the step was captured where" in result.stderr, code != 0, result.stderr)
 
+    def test_numbers_written_by(self):
+        """Where the step decides by a number, writes in place by it are no claim that it is the example's."""
+
+        class Model(nn.Linear):
+            def __init__(self, norm):
+                super().__init__(4, 4)
+                self.register_buffer("kept", torch.ones(4))
+                self.register_buffer("size", torch.tensor(norm))
+
+            def forward(self, x):
+                by = self.size.item() / 2
+                self.kept.add_(self.bias.detach(), alpha=-max(1e-3, by)).mul_(min(by**0.5, 4.0))
+                return super().forward(x)
+
+        for norm in (3.0, 5.0):  # the second for its data: the graph is the first one's
+            self.captured(Model(norm), lambda out: out.square().sum(), torch.ones(2, 4))
+            if norm == 3.0:
+                self.imported()
+        paths = [os.path.join(self.folder, name) for name in ("step.sg", "inputs.safetensors", "expected.safetensors")]
+        self.tool("sg-run", paths[0], "--inputs", paths[1], "--expect", paths[2])
+
     def test_a_batch_norm_is_written_once(self):
         """The values beside the fakes are copies."""
 

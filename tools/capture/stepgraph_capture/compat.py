@@ -97,9 +97,15 @@ def values_in(arguments: Any) -> Any:
     from torch.utils import _pytree as pytree
 
     found = pytree.tree_map_only(torch.Tensor, lambda t: value_beside(t) if is_fake(t) else t, arguments)
-    for symbolic, plain in ((torch.SymInt, int), (torch.SymFloat, float), (torch.SymBool, bool)):
-        found = pytree.tree_map_only(symbolic, plain, found)
-    return found
+    return pytree.tree_map_only((torch.SymInt, torch.SymFloat, torch.SymBool), _number, found)
+
+
+def _number(symbolic: Any) -> Any:
+    """The example's, by what the tracing knows of symbols: to ask the number itself leaves a guard that it is that."""
+    node, known = symbolic.node, {}
+    for name in ("var_to_val", "backed_var_to_val", "unbacked_var_to_val", "real_tensor_prop_unbacked_vals"):
+        known.update(vars(node.shape_env).get(name, {}))  # by PyTorch's version
+    return node.pytype(node.expr.xreplace(known))
 
 
 def fake_with_value(fake_mode: Any, tensor: Tensor) -> Tensor:
