@@ -1,207 +1,18 @@
 #include "librun/host_ops.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <optional>
 #include <string>
-#include <utility>
+#include <vector>
+
+#include "libgraph/python_number.h"
 
 namespace sg {
 namespace {
 
-std::optional<int64_t> floor_divide(int64_t a, int64_t b) {
-  if (b == 0 || (a == INT64_MIN && b == -1)) return std::nullopt;
-  int64_t q = a / b;
-  return q - ((a % b != 0) && ((a < 0) != (b < 0)));
-}
-
-std::optional<int64_t> modulo(int64_t a, int64_t b) {  // has b's sign, as in Python
-  if (b == 0) return std::nullopt;
-  if (b == -1) return 0;
-  int64_t r = a % b;
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-std::optional<int64_t> power(int64_t base, int64_t exponent) {
-  int64_t out = 1;
-  if (exponent > 64 && (base > 1 || base < -1)) return std::nullopt;
-  if (exponent > 64) exponent = 64 + exponent % 2;  // of 0, 1 and -1 only the parity matters
-  for (int64_t i = 0; i < exponent; ++i)
-    if (__builtin_mul_overflow(out, base, &out)) return std::nullopt;
-  return out;
-}
-
-std::optional<int64_t> shift_left(int64_t a, int64_t b) {
-  if (a == 0 && b >= 0) return 0;
-  int64_t out;
-  if (b < 0 || b > 62 || __builtin_mul_overflow(a, int64_t{1} << b, &out)) return std::nullopt;
-  return out;
-}
-
-std::optional<int64_t> whole(std::string_view op, int64_t a, int64_t b) {
-  int64_t out;
-  if (op == "add") return __builtin_add_overflow(a, b, &out) ? std::nullopt : std::optional(out);
-  if (op == "sub") return __builtin_sub_overflow(a, b, &out) ? std::nullopt : std::optional(out);
-  if (op == "mul") return __builtin_mul_overflow(a, b, &out) ? std::nullopt : std::optional(out);
-  if (op == "floordiv") return floor_divide(a, b);
-  if (op == "mod") return modulo(a, b);
-  if (op == "pow") return power(a, b);
-  if (op == "max" || op == "sym_max") return std::max(a, b);
-  if (op == "min" || op == "sym_min") return std::min(a, b);
-  if (op == "and_") return a & b;
-  if (op == "or_") return a | b;
-  if (op == "xor") return a ^ b;
-  if (op == "lshift") return shift_left(a, b);
-  if (op == "rshift") return b < 0 ? std::nullopt : std::optional(a >> std::min<int64_t>(b, 63));
-  return std::nullopt;
-}
-
-std::optional<double> real(std::string_view op, double a, double b) {
-  if (op == "add") return a + b;
-  if (op == "sub") return a - b;
-  if (op == "mul") return a * b;
-  if (op == "truediv") return b == 0 ? std::nullopt : std::optional(a / b);
-  if (op == "floordiv") return b == 0 ? std::nullopt : std::optional(std::floor(a / b));
-  if (op == "mod") return b == 0 ? std::nullopt : std::optional(a - std::floor(a / b) * b);
-  if (op == "pow") return std::pow(a, b);
-  if (op == "max" || op == "sym_max") return std::max(a, b);
-  if (op == "min" || op == "sym_min") return std::min(a, b);
-  return std::nullopt;
-}
-
-// Of one number, as Python's math module has it: none where that raises an error.
-std::optional<double> function(std::string_view op, double a) {
-  using Function = double (*)(double);
-  static constexpr std::pair<std::string_view, Function> kFunctions[] = {
-      {"sym_sqrt", std::sqrt}, {"sym_log2", std::log2}, {"sym_sin", std::sin},   {"sym_cos", std::cos},
-      {"sym_tan", std::tan},   {"sym_asin", std::asin}, {"sym_acos", std::acos}, {"sym_atan", std::atan},
-      {"sym_sinh", std::sinh}, {"sym_cosh", std::cosh}, {"sym_tanh", std::tanh}};
-  for (const auto& [name, call] : kFunctions) {
-    if (name != op) continue;
-    double out = call(a);
-    return std::isfinite(a) && !std::isfinite(out) ? std::nullopt : std::optional(out);
-  }
-  return std::nullopt;
-}
-
-bool is_rounding(std::string_view op) {
-  return op == "floor" || op == "ceil" || op == "trunc" || op == "round" || op == "sym_int";
-}
-
-// A float as a whole number. nearbyint takes the even one of two that are as near, as Python's round does.
-std::optional<int64_t> rounded(std::string_view op, double a) {
-  double out = op == "floor"   ? std::floor(a)
-               : op == "ceil"  ? std::ceil(a)
-               : op == "round" ? std::nearbyint(a)
-                               : std::trunc(a);
-  constexpr double kEnd = 9223372036854775808.0;
-  return out >= -kEnd && out < kEnd ? std::optional(static_cast<int64_t>(out)) : std::nullopt;
-}
-
-// round(a, digits) of Python: the nearest decimal number of the exact value, which is what printf writes.
-std::optional<double> rounded_to(double a, int64_t digits) {
-  constexpr int64_t kMostDigits = 330;  // beyond, a double has none left
-  if (!std::isfinite(a) || digits > kMostDigits) return a;
-  if (digits < -kMostDigits) return a * 0;
-  char text[1024];
-  if (digits < 0) {
-    double unit = std::pow(10.0, static_cast<double>(-digits));
-    return std::isfinite(unit) ? std::nearbyint(a / unit) * unit : a * 0;
-  }
-  std::snprintf(text, sizeof text, "%.*f", static_cast<int>(digits), a);
-  double out = std::strtod(text, nullptr);
-  return std::isfinite(out) ? std::optional(out) : std::nullopt;
-}
-
-// Of a whole number digits behind the point are none; before it, the even one of two that are as near.
-std::optional<int64_t> rounded_to(int64_t a, int64_t digits) {
-  if (digits >= 0) return a;
-  if (digits < -18) return 0;
-  int64_t unit = 1, out;
-  for (int64_t i = digits; i < 0; ++i) unit *= 10;
-  int64_t rest = modulo(a, unit).value_or(0);
-  bool is_up = rest > unit - rest || (rest == unit - rest && ((a - rest) / unit) % 2 != 0);
-  if (__builtin_sub_overflow(a, rest, &out) || (is_up && __builtin_add_overflow(out, unit, &out))) return std::nullopt;
-  return out;
-}
-
-template <class T>
-std::optional<bool> compare(std::string_view op, T a, T b) {
-  if (op == "eq") return a == b;
-  if (op == "ne") return a != b;
-  if (op == "lt") return a < b;
-  if (op == "le") return a <= b;
-  if (op == "gt") return a > b;
-  if (op == "ge") return a >= b;
-  return std::nullopt;
-}
-
-Error not_a_number(const KernelCall& call, std::string_view what) {
-  return call.fail(std::string(call.op().name) + " of " + std::string(what) +
-                   " is no number (overflow, or a division by zero)");
-}
-
-std::string describe(Scalar s) { return s.is_integral() ? std::to_string(s.i) : std::to_string(s.re); }
-
-Result<Scalar> two(const KernelCall& call, std::string_view op) {
-  Scalar a = call.scalar("a"), b = call.scalar("b");
-  bool integral = a.is_integral() && b.is_integral();
-  bool of_truths = a.kind == Scalar::Kind::boolean && b.kind == Scalar::Kind::boolean;
-  if (of_truths && (op == "and_" || op == "or_" || op == "xor")) return Scalar::boolean(*whole(op, a.i, b.i) != 0);
-  if (auto answer = integral ? compare(op, a.i, b.i) : compare(op, a.to_double(), b.to_double()))
-    return Scalar::boolean(*answer);
-  bool whole_result = integral && op != "truediv" && !(op == "pow" && b.i < 0);
-  if (whole_result) {
-    if (auto out = whole(op, a.i, b.i)) return Scalar::integer(*out);
-  } else if (auto out = real(op, a.to_double(), b.to_double())) {
-    return Scalar::floating(*out);
-  }
-  return not_a_number(call, describe(a) + " and " + describe(b));
-}
-
-Result<Scalar> one(const KernelCall& call, std::string_view op) {
-  Scalar a = call.scalar("a");
-  if (op == "not_" || op == "sym_not") return Scalar::boolean(a.to_double() == 0);
-  if (op == "sym_float") return Scalar::floating(a.to_double());
-  if (op == "pos" && !a.is_integral()) return a;
-  if (op == "abs" && !a.is_integral()) return Scalar::floating(std::fabs(a.re));
-  if (op == "abs" && a.i != INT64_MIN) return Scalar::integer(std::abs(a.i));
-  if (op == "pos") return Scalar::integer(a.i);
-  if (auto out = function(op, a.to_double())) return Scalar::floating(*out);
-  if (!is_rounding(op)) return not_a_number(call, describe(a));
-  if (a.is_integral()) return Scalar::integer(a.i);
-  if (auto out = rounded(op, a.re)) return Scalar::integer(*out);
-  return not_a_number(call, describe(a));
-}
-
-Result<Scalar> round_to(const KernelCall& call) {
-  Scalar a = call.scalar("a");
-  if (a.is_integral()) {
-    if (auto out = rounded_to(a.i, call.integer("ndigits"))) return Scalar::integer(*out);
-  } else if (auto out = rounded_to(a.re, call.integer("ndigits"))) {
-    return Scalar::floating(*out);
-  }
-  return not_a_number(call, describe(a));
-}
-
-Result<Scalar> negative(const KernelCall& call) {
-  Scalar a = call.scalar("a");
-  if (!a.is_integral()) return Scalar::floating(-a.re);
-  int64_t out;
-  if (__builtin_sub_overflow(int64_t{0}, a.i, &out)) return not_a_number(call, describe(a));
-  return Scalar::integer(out);
-}
-
-Result<Scalar> sum(const KernelCall& call) {
-  Scalar total = Scalar::integer(0);
-  for (const ParamValue& item : call.param("args").items) {
-    const Scalar& s = item.scalar;
-    if (!total.is_integral() || !s.is_integral()) total = Scalar::floating(total.to_double() + s.to_double());
-    else if (__builtin_add_overflow(total.i, s.i, &total.i)) return not_a_number(call, "these");
-  }
-  return total;
+// "3 and 0"; of more than two, no list.
+std::string describe(const std::vector<Scalar>& given) {
+  auto one = [](Scalar s) { return s.is_integral() ? std::to_string(s.i) : std::to_string(s.re); };
+  if (given.size() == 1) return one(given[0]);
+  return given.size() == 2 ? one(given[0]) + " and " + one(given[1]) : "these";
 }
 
 Result<Scalar> size_of(const KernelCall& call, std::string_view op) {
@@ -216,16 +27,19 @@ Result<Scalar> size_of(const KernelCall& call, std::string_view op) {
 }  // namespace
 
 Result<Scalar> run_host_op(const KernelCall& call) {
-  std::string_view name = call.op().name;
-  if (name.starts_with("aten.sym_") && call.op().param_index("self") >= 0) return size_of(call, name.substr(5));
+  const OpInfo& op = call.op();
+  std::string_view name = op.name;
+  if (name.starts_with("aten.sym_") && op.param_index("self") >= 0) return size_of(call, name.substr(5));
   if (!name.starts_with("python.")) return call.fail("no rule computes " + std::string(name));
-  std::string_view op = name.substr(7);
-  if (op == "neg") return negative(call);
-  if (op == "sym_sum") return sum(call);
-  if (op == "sym_ite") return call.scalar(call.flag("b") ? "t" : "f");
-  if (op == "round") return call.has("ndigits") ? round_to(call) : one(call, op);
-  if (call.op().params.size() == 1) return one(call, op);
-  return two(call, op);
+  std::vector<Scalar> given;
+  for (const auto& param : op.params) {
+    const ParamValue& value = call.param(param.name);
+    if (value.kind == ParamValue::Kind::list)
+      for (const ParamValue& item : value.items) given.push_back(item.scalar);
+    else if (value.kind != ParamValue::Kind::absent) given.push_back(value.scalar);
+  }
+  if (auto out = python_number(name.substr(7), given)) return *out;
+  return call.fail(std::string(name) + " of " + describe(given) + " is no number (overflow, or a division by zero)");
 }
 
 }  // namespace sg

@@ -20,7 +20,7 @@
 #include "libgraph/expr/input_sizes.h"
 #include "libgraph/job.h"
 #include "libgraph/safetensors.h"
-#include "librun/scalar.h"
+#include "libgraph/scalar.h"
 #include "librun/tensor.h"
 
 namespace sg {

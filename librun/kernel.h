@@ -33,8 +33,8 @@
 #include "libgraph/ids.h"
 #include "libgraph/op.h"
 #include "libgraph/result.h"
+#include "libgraph/scalar.h"
 #include "librun/memory.h"
-#include "librun/scalar.h"
 #include "librun/tensor.h"
 #include "librun/thread_team.h"
 

@@ -16,7 +16,7 @@
 #include "libgraph/alias.h"
 #include "libgraph/job.h"
 #include "libgraph/safetensors.h"
-#include "librun/scalar.h"
+#include "libgraph/scalar.h"
 #include "librun/tensor.h"
 
 namespace sg {

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "libgraph/scalar.h"
 #include "librun/cpu/block/block.h"
 #include "librun/cpu/pointwise_walk.h"
-#include "librun/scalar.h"
 #include "librun/tensor.h"
 
 namespace sg::cpu {

@@ -1,8 +1,8 @@
 // Products of the device for kernels that need several.
 #pragma once
 
+#include "libgraph/scalar.h"
 #include "librun/cuda/lt.h"
-#include "librun/scalar.h"
 
 namespace sg::cuda {
 
