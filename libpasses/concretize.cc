@@ -39,18 +39,27 @@ class Concretizer {
     SG_TRY(sizes_.bind(options.bindings));
     sizes_.follow_guards();
     if (options.bindings.empty()) sizes_.take_hints();
+    settle_computed();
     SG_TRY(check_guards());
     return sizes_.check();
   }
 
+  // Numbers for the symbols, and for those that are computed of nothing but sizes once these are numbers.
   Status apply() {
-    substitute_symbols(&program_, [this](StrId s) -> std::optional<Expr> {
-      auto number = value_of(s);
-      return number ? std::optional(pool_.exprs.constant(*number)) : std::nullopt;
-    });
+    for (;;) {
+      substitute_symbols(&program_, [this](StrId s) -> std::optional<Expr> {
+        auto number = value_of(s);
+        return number ? std::optional(pool_.exprs.constant(*number)) : std::nullopt;
+      });
+      SG_TRY(plumb(&program_.graph));
+      for (auto& nested : program_.nested) SG_TRY(plumb(&nested->graph));
+      if (!settle_computed()) return ok_status();
+      SG_TRY(sizes_.check());
+    }
+  }
+
+  Status finish() {
     drop_declarations();
-    SG_TRY(plumb(&program_.graph));
-    for (auto& nested : program_.nested) SG_TRY(plumb(&nested->graph));
     return check_all_types();
   }
 
@@ -71,10 +80,13 @@ class Concretizer {
         out->push_back({pool_.strings.str(s.name), facts.range_of_symbol(s.name)});
   }
 
+  bool knows_some() const {
+    return std::ranges::any_of(program_.symbols, [this](const Symbol& s) { return value_of(s.name).has_value(); });
+  }
   size_t erased() const { return erased_; }
 
  private:
-  // What a node defines is the data's to say, even where an equality ties it to a size.
+  // What a node defines is the data's to say, even where an equality ties it to a size: unless it computes it of numbers.
   std::optional<int64_t> value_of(StrId symbol) const {
     return bound_.contains(symbol) ? std::nullopt : sizes_.values().value(symbol);
   }
@@ -84,6 +96,29 @@ class Concretizer {
       const auto& binds = graph.meta(n).binds;
       for (StrId s : binds ? *binds : default_binds(program_, graph, n)) bound_.insert(s);
     }
+  }
+
+  bool settle_computed() {
+    bool some = settle_computed(program_.graph);
+    for (const auto& nested : program_.nested) some |= settle_computed(nested->graph);
+    return some;
+  }
+
+  bool settle_computed(const Graph& graph) {
+    bool some = false;
+    for (NodeId n : graph.nodes()) {
+      const Node& node = graph.node(n);
+      if (node.result_count != 1) continue;
+      const Type& type = graph.type(node.result(0));
+      const auto symbol = type.value.is_none() ? std::nullopt : pool_.exprs.as_symbol(type.value);
+      if (!symbol || !bound_.contains(*symbol)) continue;
+      const auto number = computed_number(graph, n);
+      if (!number || !number->is_integral()) continue;
+      sizes_.settle(*symbol, number->i);
+      bound_.erase(*symbol);
+      some = true;
+    }
+    return some;
   }
 
   Status check_guards() const {
@@ -238,11 +273,12 @@ Result<Change> concretize(Job* job, const ConcretizeOptions& options, PassContex
   std::vector<OpenSize> open;
   for (Concretizer& program : programs) {
     program.list_open(&open);
+    if (!program.knows_some()) continue;
+    SG_TRY(program.apply());
     const std::string list = program.describe();
-    if (list.empty()) continue;
     if (context.explain) change.plan += list + "\n";
     if (sizes.empty()) sizes = list;
-    SG_TRY(program.apply());
+    SG_TRY(program.finish());
     erased += program.erased();
     change.changed = true;
   }

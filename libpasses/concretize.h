@@ -1,7 +1,8 @@
 // sg-concretize: numbers for the symbolic sizes of the inputs.
 //
 // Sizes     those that `bind` names (a symbol, or one dimension of an input), and those that equalities of the graph
-//           tie to them; without `bind` all, at the sizes of the capture. Symbols that only the data decides stay.
+//           tie to them; without `bind` all, at the sizes of the capture. What is computed of nothing but sizes
+//           (int(height * 0.6)) has its number too; symbols that the data decides stay.
 // Replaced  everywhere: types, arguments, nested graphs, guards, metadata. Of an expression with other symbols the rest
 //           stays.
 // Gone      declarations and guards that are settled, assertions that hold, size arithmetic that has become a number.

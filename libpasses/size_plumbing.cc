@@ -1,43 +1,63 @@
 #include "libpasses/size_plumbing.h"
 
-#include "libgraph/expr/guard_text.h"
-#include "libgraph/names.h"
+#include <algorithm>
+#include <cmath>
+
 #include "libgraph/op.h"
+#include "libgraph/python_number.h"
 
 namespace sg {
 namespace {
 
-std::optional<int64_t> number_in(const Graph& graph, const Arg& arg) {
-  if (arg.is(ArgKind::integer)) return arg.as_int();
-  const std::optional<Arg> known = arg.is(ArgKind::value) ? known_size(graph, arg.as_value()) : std::nullopt;
-  return known && known->is(ArgKind::integer) ? std::optional(known->as_int()) : std::nullopt;
+// Of a number, or of what has become one: not of what is computed in turn, which those who go in order have replaced.
+std::optional<Scalar> number_in(const Graph& graph, const Arg& arg) {
+  if (arg.is(ArgKind::integer)) return Scalar::integer(arg.as_int());
+  if (arg.is(ArgKind::boolean)) return Scalar::boolean(arg.as_bool());
+  if (arg.is(ArgKind::floating)) return Scalar::floating(arg.as_float());
+  if (!arg.is(ArgKind::value)) return std::nullopt;
+  const Type& type = graph.type(arg.as_value());
+  const auto number = type.value.is_none() ? std::nullopt : graph.pool().exprs.constant_value(type.value);
+  if (!number || (type.kind != TypeKind::integer && type.kind != TypeKind::boolean)) return std::nullopt;
+  return type.kind == TypeKind::boolean ? Scalar::boolean(*number != 0) : Scalar::integer(*number);
 }
 
-// python.lt and its kin: their results' types do not carry what they say.
-std::optional<Arg> known_comparison(const Graph& graph, NodeId n) {
-  static constexpr std::string_view kNames[] = {"python.eq", "python.ne", "python.lt",
-                                                "python.le", "python.gt", "python.ge"};
-  const Node& node = graph.node(n);
-  for (size_t i = 0; i < std::size(kNames); ++i) {
-    if (graph.op_name(n) != kNames[i] || node.args.size() != 2) continue;
-    const auto left = number_in(graph, node.args[0]), right = number_in(graph, node.args[1]);
-    if (left && right) return Arg::boolean(holds(static_cast<Relation>(i), *left, *right));
-  }
-  return std::nullopt;
+Arg as_argument(Scalar s) {
+  if (s.kind == Scalar::Kind::boolean) return Arg::boolean(s.i != 0);
+  return s.is_integral() ? Arg::integer(s.i) : Arg::floating(s.re);
 }
 
 }  // namespace
+
+std::optional<Scalar> computed_number(const Graph& graph, NodeId n) {
+  constexpr std::string_view kPython = "python.";
+  const std::string_view name = graph.op_name(n);
+  const OpInfo* op = graph.op_info(n);
+  if (op == nullptr || !op->has(kSize) || !name.starts_with(kPython)) return std::nullopt;
+  std::vector<Scalar> given;
+  bool all = true;
+  for (const Arg& arg : graph.node(n).args) {
+    auto take = [&](const Arg& a) {
+      if (auto number = number_in(graph, a)) given.push_back(*number);
+      else all = false;
+    };
+    if (arg.is(ArgKind::list)) std::ranges::for_each(arg.items(), take);
+    else if (!arg.is(ArgKind::none)) take(arg);
+  }
+  return all ? python_number(name.substr(kPython.size()), given) : std::nullopt;
+}
 
 std::optional<Arg> known_size(const Graph& graph, ValueId v) {
   const NodeId def = graph.value(v).def;
   const OpInfo* op = def ? graph.op_info(def) : nullptr;
   if (op == nullptr || !(op->has(kSize) || op->name == "sg.call")) return std::nullopt;  // a body may return a number
-  if (auto truth = known_comparison(graph, def)) return truth;
   const Type& type = graph.type(v);
-  if ((type.kind != TypeKind::integer && type.kind != TypeKind::boolean) || type.value.is_none()) return std::nullopt;
-  const auto number = graph.pool().exprs.constant_value(type.value);
-  if (!number) return std::nullopt;
-  return type.kind == TypeKind::boolean ? Arg::boolean(*number != 0) : Arg::integer(*number);
+  if (!type.value.is_none() && (type.kind == TypeKind::integer || type.kind == TypeKind::boolean)) {
+    const auto number = graph.pool().exprs.constant_value(type.value);
+    if (!number) return std::nullopt;  // of symbols, which it may define
+    return type.kind == TypeKind::boolean ? Arg::boolean(*number != 0) : Arg::integer(*number);
+  }
+  const auto number = computed_number(graph, def);  // its type does not say what it is: a comparison, a fraction
+  return number && std::isfinite(number->to_double()) ? std::optional(as_argument(*number)) : std::nullopt;
 }
 
 size_t replace_known_sizes(Graph* graph, const std::function<void(NodeId, ValueId)>& said) {

@@ -6,8 +6,12 @@
 #include <optional>
 
 #include "libgraph/graph.h"
+#include "libgraph/scalar.h"
 
 namespace sg {
+
+// What Python's arithmetic gives for arguments that are numbers; none of other ops, and where one is not a number.
+std::optional<Scalar> computed_number(const Graph& graph, NodeId n);
 
 // The number that a result of a size op is known to be, as an argument; none when it is not.
 std::optional<Arg> known_size(const Graph& graph, ValueId v);

@@ -39,6 +39,8 @@ class InputSizes {
   void learn(std::span<const Expr> recorded, std::span<const int64_t> actual);
   // Symbols that an equality of the graph ties to known ones.
   void follow_guards();
+  // What the graph computes of known sizes: goes before what equalities made of it.
+  void settle(StrId symbol, int64_t value) { values_.set(symbol, value); }
   // What is left: the sizes of the capture, for as long as no equality says otherwise.
   void take_hints();
 
