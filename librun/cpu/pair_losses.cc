@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "librun/cpu/give_loss.h"
+#include "librun/cpu/inner_call.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/pair.h"
@@ -65,14 +66,15 @@ Status pair_loss_backward(KernelCall& call) {
 
 // --- activations of two results or two halves ---
 
+// log_sigmoid, and exp(-|x|) where it is asked for.
 Status log_sigmoid_forward(KernelCall& call) {
-  const Tensor& self = call.tensor("self");
-  SG_ASSIGN(const double* x, operand(call, "self", self.sizes()));
-  Tensor out = workspace(call, DType::f64, self.sizes()), small = workspace(call, DType::f64, self.sizes());
-  for_each(call, self.elements(), kPieceElements, work::LogSigmoid{x, out.as<double>(), small.as<double>()});
-  copy(call, call.result(0), out);
-  if (call.result(1).elements() > 0) copy(call, call.result(1), small);
-  return ok_status();
+  const ParamValue self = param_of(call.tensor("self"));
+  const Tensor& small = call.result(1);
+  SG_TRY(call_op(call, "aten.log_sigmoid.default", {{"self", self}}, {call.result(0)}));
+  if (small.elements() == 0) return ok_status();
+  SG_TRY(call_op(call, "aten.abs.default", {{"self", self}}, {small}));
+  SG_TRY(call_op(call, "aten.neg.default", {{"self", param_of(small)}}, {small}));
+  return call_op(call, "aten.exp.default", {{"self", param_of(small)}}, {small});
 }
 
 Status prelu_backward(KernelCall& call) {

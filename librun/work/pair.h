@@ -117,16 +117,6 @@ struct DivideEach {
 
 // --- activations of two results or two halves ---
 
-struct LogSigmoid {
-  static constexpr const char* kName = "work_log_sigmoid";
-  const double* x;
-  double *to, *small;
-  SG_INLINE void operator()(int64_t i) const {
-    small[i] = ::exp(-::fabs(x[i]));
-    to[i] = (x[i] < 0 ? x[i] : x[i] != x[i] ? x[i] : 0) - ::log1p(small[i]);
-  }
-};
-
 struct PreluBackward {
   static constexpr const char* kName = "work_prelu_backward";
   const double *grad, *x, *weight;

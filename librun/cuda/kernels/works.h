@@ -46,7 +46,6 @@ SG_WORK(work_binary_cross_entropy_slope, work::PairSlope<work::BinaryCrossEntrop
 SG_WORK(work_bce_with_logits, work::CrossEntropyOfLogits)
 SG_WORK(work_check_probability, work::CheckProbability)
 SG_WORK(work_divide, work::Divide)
-SG_WORK(work_log_sigmoid, work::LogSigmoid)
 SG_WORK(work_prelu_backward, work::PreluBackward)
 SG_WORK(work_glu, work::Glu)
 SG_WORK(work_glu_backward, work::GluBackward)
