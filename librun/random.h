@@ -24,6 +24,8 @@ struct RandomKey : work::Key {
 
 // out[j] = key.word(first + j): for long runs of elements, four for the price of one.
 void fill_words(const RandomKey& key, uint64_t first, std::span<uint32_t> out);
+// out[j] = uniform(key, first + j, digits)
+void fill_uniform(const RandomKey& key, uint64_t first, int digits, std::span<double> out);
 // out[j] = normal(key, first + j), two for the price of one.
 void fill_normal(const RandomKey& key, uint64_t first, std::span<double> out);
 

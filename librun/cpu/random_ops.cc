@@ -61,19 +61,38 @@ int digits_of(const KernelCall& call, DType dtype) {
   }
 }
 
-// Gives `out` the values fn(key, place) where place is the element's in the original.
-template <class Fn>
-void draw(KernelCall& call, const Tensor& out, const Fn& fn) {
+// What is drawn: the number of one place, or those of places side by side, which are drawn together.
+struct Uniforms {
+  int digits = 53;
+  double one(const RandomKey& key, uint64_t i) const { return uniform(key, i, digits); }
+  void fill(const RandomKey& key, uint64_t first, std::span<double> to) const { fill_uniform(key, first, digits, to); }
+};
+struct Normals {
+  double one(const RandomKey& key, uint64_t i) const { return normal(key, i); }
+  void fill(const RandomKey& key, uint64_t first, std::span<double> to) const { fill_normal(key, first, to); }
+};
+
+// Gives `out` the values fn(number drawn), by runs of elements.
+template <class Numbers, class Fn>
+void draw(KernelCall& call, const Tensor& out, const Numbers& numbers, const Fn& fn) {
   RandomKey key = key_of(call);
   Places places(call.random, out);
   Tensor line = out.is_contiguous() ? out : call.scratch().tensor(out.dtype, out.sizes());
   visit_dtype(out.dtype, [&]<class T>() {
     call.team().parallel_for(out.elements(), kRun, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        double v = fn(key, places(i));
-        if constexpr (is_complex_type<T>) line.as<T>()[i] = T(static_cast<typename T::value_type>(v), 0);
-        else if constexpr (std::is_same_v<T, bool>) line.as<T>()[i] = v != 0;
-        else line.as<T>()[i] = static_cast<T>(static_cast<Compute<T>>(v));
+      std::array<double, kRun> drawn;
+      for (int64_t first = begin; first < end; first += kRun) {
+        auto count = static_cast<size_t>(std::min(end - first, kRun));
+        if (places.chunk())
+          for (size_t i = 0; i < count; ++i) drawn[i] = numbers.one(key, places(first + static_cast<int64_t>(i)));
+        else numbers.fill(key, static_cast<uint64_t>(first), {drawn.data(), count});
+        T* to = line.as<T>() + first;
+        for (size_t i = 0; i < count; ++i) {
+          double v = fn(drawn[i]);
+          if constexpr (is_complex_type<T>) to[i] = T(static_cast<typename T::value_type>(v), 0);
+          else if constexpr (std::is_same_v<T, bool>) to[i] = v != 0;
+          else to[i] = static_cast<T>(static_cast<Compute<T>>(v));
+        }
       }
     });
   });
@@ -103,12 +122,11 @@ void draw_words(KernelCall& call, const Tensor& out, const Fn& fn) {
 // --- distributions ---
 
 void draw_uniform(KernelCall& call, const Tensor& out, double from, double to) {
-  int digits = digits_of(call, out.dtype);
-  draw(call, out, [&](const RandomKey& key, uint64_t i) { return from + uniform(key, i, digits) * (to - from); });
+  draw(call, out, Uniforms{digits_of(call, out.dtype)}, [=](double u) { return from + u * (to - from); });
 }
 
 void draw_normal(KernelCall& call, const Tensor& out, double mean, double deviation) {
-  draw(call, out, [&](const RandomKey& key, uint64_t i) { return mean + deviation * normal(key, i); });
+  draw(call, out, Normals(), [=](double z) { return mean + deviation * z; });
 }
 
 Status draw_whole(KernelCall& call, const Tensor& out, int64_t low, int64_t high) {
@@ -168,23 +186,19 @@ Status normal_(KernelCall& call) {
 
 Status exponential_(KernelCall& call) {
   double lambda = call.number("lambd");
-  draw(call, call.result(),
-       [&](const RandomKey& key, uint64_t i) { return -math::log1p_core(-uniform(key, i, 53)) / lambda; });
+  draw(call, call.result(), Uniforms(), [=](double u) { return -math::log1p_core(-u) / lambda; });
   return ok_status();
 }
 
 Status log_normal(KernelCall& call) {
   double mean = call.number("mean"), deviation = call.number("std");
-  draw(call, call.result(),
-       [=](const RandomKey& key, uint64_t i) { return std::exp(mean + deviation * normal(key, i)); });
+  draw(call, call.result(), Normals(), [=](double z) { return std::exp(mean + deviation * z); });
   return ok_status();
 }
 
 Status cauchy(KernelCall& call) {
   double median = call.number("median"), sigma = call.number("sigma");
-  draw(call, call.result(), [=](const RandomKey& key, uint64_t i) {
-    return median + sigma * std::tan(math::kPi * (uniform(key, i, 53) - 0.5));
-  });
+  draw(call, call.result(), Uniforms(), [=](double u) { return median + sigma * std::tan(math::kPi * (u - 0.5)); });
   return ok_status();
 }
 
@@ -192,9 +206,8 @@ Status cauchy(KernelCall& call) {
 Status geometric(KernelCall& call) {
   double p = call.number("p");
   if (!(p > 0 && p < 1)) return call.fail("a probability is not within (0, 1): " + std::to_string(p));
-  draw(call, call.result(), [=](const RandomKey& key, uint64_t i) {
-    return std::max(1.0, std::ceil(math::log1p_core(-uniform(key, i, 53)) / std::log1p(-p)));
-  });
+  draw(call, call.result(), Uniforms(),
+       [=](double u) { return std::max(1.0, std::ceil(math::log1p_core(-u) / std::log1p(-p))); });
   return ok_status();
 }
 

@@ -101,6 +101,10 @@ SG_INLINE SinCos normal_pair(const Words& block) {
 SG_INLINE double uniform_of_word(uint32_t word, int digits) {
   return static_cast<double>(word >> (32 - digits)) / static_cast<double>(uint64_t{1} << digits);
 }
+SG_INLINE double uniform_of_words(uint32_t high, uint32_t low, int digits) {
+  return static_cast<double>((uint64_t{high} << 32 | low) >> (64 - digits)) /
+         static_cast<double>(uint64_t{1} << digits);
+}
 
 // What a device knows of a node's random numbers; the step's number is read when the kernel runs, so that a recorded
 // launch draws anew each step.
@@ -132,7 +136,8 @@ struct Key {
   }
   SG_INLINE double uniform(uint64_t i, int digits) const {
     if (digits <= 32) return uniform_of_word(word(i), digits);
-    return static_cast<double>(word64(i) >> (64 - digits)) / static_cast<double>(uint64_t{1} << digits);
+    const Words b = block(i / 2);
+    return uniform_of_words(b[2 * (i % 2)], b[2 * (i % 2) + 1], digits);
   }
   SG_INLINE double normal(uint64_t i) const {
     const SinCos pair = normal_pair(block(i / 2));

@@ -41,14 +41,18 @@ TEST_CASE("each part of a key matters") {
 TEST_CASE("filling a range from anywhere equals drawing its elements") {
   const RandomKey key(1, 2, 3, 4);
   for (uint64_t first : {0, 1, 2, 3, 4, 1001})
-    for (size_t count : {0, 1, 2, 3, 5, 8, 33}) {
+    for (size_t count : {0, 1, 2, 3, 5, 8, 33, 1500}) {
       std::vector<uint32_t> words(count);
-      std::vector<double> normals(count);
+      std::vector<double> normals(count), coarse(count), fine(count);
       fill_words(key, first, words);
       fill_normal(key, first, normals);
+      fill_uniform(key, first, 24, coarse);
+      fill_uniform(key, first, 53, fine);
       for (size_t j = 0; j < count; ++j) {
         CHECK(words[j] == key.word(first + j));
         CHECK(normals[j] == normal(key, first + j));
+        CHECK(coarse[j] == uniform(key, first + j, 24));
+        CHECK(fine[j] == uniform(key, first + j, 53));
       }
     }
 }
