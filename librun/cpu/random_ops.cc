@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "librun/cpu/fill.h"
+#include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
 #include "librun/work/math.h"
@@ -323,6 +324,14 @@ Status randperm(KernelCall& call) {
   return copy(call, call.result(), whole), ok_status();
 }
 
+// mark = weight / exponential, of uniform numbers in `mark`.
+SG_CLONES void mark_by_waits(const double* weights, size_t count, double* mark) {
+  for (size_t k = 0; k < count; ++k) {
+    double wait = -math::log1p_core(-mark[k]);
+    mark[k] = weights[k] == 0 ? -1 : weights[k] / (wait > 1e-300 ? wait : 1e-300);
+  }
+}
+
 // Row by row: with replacement by sums of the weights; without, the largest of weight / exponential, which are the
 // draws in order.
 void sample_row(const RandomKey& key, uint64_t first, std::span<const double> weights, bool replace,
@@ -338,15 +347,18 @@ void sample_row(const RandomKey& key, uint64_t first, std::span<const double> we
     }
     return;
   }
-  for (size_t k = 0; k < mark.size(); ++k) {
-    double wait = -math::log1p_core(-uniform(key, first + k, 53));
-    mark[k] = weights[k] == 0 ? -1 : weights[k] / std::max(wait, 1e-300);
-  }
+  fill_uniform(key, first, 53, mark);
+  mark_by_waits(weights.data(), weights.size(), mark.data());
   std::vector<int64_t> order(mark.size());
   std::iota(order.begin(), order.end(), int64_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return mark[static_cast<size_t>(a)] > mark[static_cast<size_t>(b)]; });
-  std::copy_n(order.begin(), out.size(), out.begin());
+  auto before = [&](int64_t a, int64_t b) {
+    double x = mark[static_cast<size_t>(a)], y = mark[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  auto end = order.begin() + static_cast<std::ptrdiff_t>(out.size());
+  if (end != order.end()) std::nth_element(order.begin(), end, order.end(), before);
+  std::sort(order.begin(), end, before);
+  std::copy(order.begin(), end, out.begin());
 }
 
 Status check_weights(const KernelCall& call, std::span<const double> weights, bool replace, size_t wanted) {
