@@ -1,6 +1,7 @@
 #include "librun/cpu/fill.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "librun/backend.h"
@@ -84,6 +85,70 @@ class RunCopier {
   StoreFn store_;
 };
 
+// --- tensors that lie across each other: neighbours of one are no neighbours in the other ---
+
+constexpr int64_t kTile = 32;        // a tile's elements along each of the two axes
+constexpr int64_t kLeastAcross = 8;  // shorter axes are not worth tiles
+
+int axis_of_neighbours(const Tensor& t) {
+  for (int axis = t.rank - 1; axis >= 0; --axis)
+    if (t.dim(axis) > 1 && t.step(axis) == 1) return axis;
+  return -1;
+}
+
+// to[i * step + j] = tile[j][i]
+template <class T>
+void write_turned(const std::byte* tile, int64_t rows, int64_t columns, std::byte* to, int64_t step) {
+  const T* from = reinterpret_cast<const T*>(tile);
+  for (int64_t i = 0; i < rows; ++i) {
+    T* row = reinterpret_cast<T*>(to) + i * step;
+    for (int64_t j = 0; j < columns; ++j) row[j] = from[j * kTile + i];
+  }
+}
+
+auto write_turned_of_bytes(int64_t size) {
+  switch (size) {
+    case 1: return write_turned<uint8_t>;
+    case 2: return write_turned<uint16_t>;
+    case 4: return write_turned<uint32_t>;
+    case 8: return write_turned<uint64_t>;
+    default: return write_turned<std::array<uint64_t, 2>>;
+  }
+}
+
+// By tiles, read along the one axis and written along the other: no line of memory is fetched for one element of it.
+// False, and nothing is done: they do not lie so.
+bool copy_across(ThreadTeam& team, const Tensor& out, const Tensor& in, const RunCopier& run) {
+  const int reads = axis_of_neighbours(in), writes = axis_of_neighbours(out);
+  if (reads < 0 || writes < 0 || reads == writes) return false;
+  const int64_t high = in.dim(reads), wide = in.dim(writes);
+  if (high < kLeastAcross || wide < kLeastAcross) return false;
+  Tensor out_places = out, in_places = in;  // where pairs of the two axes begin
+  for (int axis : {reads, writes})
+    out_places.shape[static_cast<size_t>(axis)] = in_places.shape[static_cast<size_t>(axis)] = 1;
+  const RowWalker walk({&out_places, &in_places});
+  const int64_t across = (wide + kTile - 1) / kTile, tiles = (high + kTile - 1) / kTile * across;
+  const int64_t out_bytes = dtype_bytes(out.dtype), in_bytes = dtype_bytes(in.dtype);
+  const auto write = write_turned_of_bytes(out_bytes);
+  team.parallel_for(
+      walk.rows() * walk.length() * tiles, kPieceElements / (kTile * kTile), [&](int64_t begin, int64_t end) {
+        alignas(64) std::byte tile[kTile * kTile * 16];
+        for (int64_t task = begin; task < end; ++task) {
+          const int64_t place = task / tiles, i = task % tiles / across * kTile, j = task % across * kTile;
+          const int64_t rows = std::min(kTile, high - i), columns = std::min(kTile, wide - j);
+          walk.for_rows(place / walk.length(), place / walk.length() + 1, [&](const int64_t* offset, int64_t) {
+            const int64_t along = place % walk.length();
+            const std::byte* from = in.data + (offset[1] + along * walk.step(1) + i + j * in.step(writes)) * in_bytes;
+            for (int64_t k = 0; k < columns; ++k)
+              run.copy(tile + k * kTile * out_bytes, 1, from + k * in.step(writes) * in_bytes, 1, rows);
+            std::byte* to = out.data + (offset[0] + along * walk.step(0) + i * out.step(reads) + j) * out_bytes;
+            write(tile, rows, columns, to, out.step(reads));
+          });
+        }
+      });
+  return true;
+}
+
 }  // namespace
 
 void fill(KernelCall& call, const Tensor& out, Scalar value) {
@@ -115,6 +180,7 @@ void copy(KernelCall& call, const Tensor& out, const Tensor& in) {
 void copy(ThreadTeam& team, const Tensor& out, const Tensor& in) {
   RowWalker walk({&out, &in});
   RunCopier run(out, in);
+  if (copy_across(team, out, in, run)) return;
   int64_t out_step = walk.step(0), in_step = walk.step(1);
   int64_t out_bytes = dtype_bytes(out.dtype), in_bytes = dtype_bytes(in.dtype);
   parallel_rows(team, walk, [&](const int64_t* offset, int64_t, int64_t length) {

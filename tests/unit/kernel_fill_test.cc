@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "librun/cpu/fill.h"
@@ -51,13 +52,18 @@ TEST_CASE("halves round to nearest even, keep infinities and NaN") {
 TEST_CASE("copies convert as the op does, whatever the strides") {
   const DType types[] = {DType::f64, DType::f32, DType::f16, DType::bf16,    DType::i64, DType::i32,
                          DType::i16, DType::i8,  DType::u8,  DType::boolean, DType::c64, DType::c128};
+  struct Order {
+    std::vector<int64_t> shape;
+    std::array<int64_t, kMaxRank> stride;
+  };
+  const auto order = GENERATE(Order{{3, 700}, {1, 3}}, Order{{35, 60}, {1, 35}}, Order{{12, 5, 35}, {1, 12, 60}});
   ThreadTeam team(2);
-  Buffer<double> numbers({3, 700});
+  Buffer<double> numbers(order.shape);
   for (int64_t i = 0; i < 2100; ++i) numbers.at(i) = static_cast<double>(i % 251) / 4 - (i % 3 == 0 ? 20 : 0);
   for (DType from : types) {
     std::vector<std::byte> source(2100 * 2 * 16), line(2100 * 16), turned(2100 * 16), expected(2100 * 16);
     Tensor in = make_tensor(source.data(), from, numbers.tensor().sizes());
-    in.stride = {1, 3};  // element by element of another order in memory
+    in.stride = order.stride;  // element by element of another order in memory
     cpu::copy(team, in, numbers.tensor());
     for (DType to : types) {
       Tensor out = make_tensor(line.data(), to, in.sizes()), want = make_tensor(expected.data(), to, in.sizes());
@@ -65,7 +71,7 @@ TEST_CASE("copies convert as the op does, whatever the strides") {
       cpu::copy(team, out, in);
       REQUIRE(line == expected);
       Tensor other = make_tensor(turned.data(), to, in.sizes());
-      other.stride = {1, 3};
+      other.stride = order.stride;
       cpu::copy(team, other, in);  // the same order on both sides
       std::fill(line.begin(), line.end(), std::byte{});
       cpu::copy(team, out, other);
