@@ -11,7 +11,7 @@
 #include <array>
 #include <vector>
 
-#include "librun/cpu/convolution.h"
+#include "librun/cpu/convolution_depthwise.h"
 #include "librun/cpu/fill.h"
 #include "librun/cpu/gemm_block.h"
 #include "librun/cpu/kernels.h"
@@ -35,20 +35,6 @@ constexpr int64_t chain_of(int64_t count) {
 
 using Three = std::array<int64_t, 3>;
 using Geometry = ConvolutionGeometry;
-
-// [batch, channels, spatial...] with three spatial axes.
-struct Image {
-  const std::byte* data = nullptr;
-  DType dtype = DType::none;
-  int64_t batch_step = 0, channel_step = 0;
-  Three step{0, 0, 0};
-};
-
-Image image_of(const Tensor& t) {
-  Image image{t.data, t.dtype, t.step(0), t.step(1), {0, 0, 0}};
-  for (int i = 2; i < t.rank; ++i) image.step[static_cast<size_t>(5 - t.rank + i - 2)] = t.step(i);
-  return image;
-}
 
 Three split(int64_t at, const Three& sizes) {
   return {at / (sizes[1] * sizes[2]), at / sizes[2] % sizes[1], at % sizes[2]};
@@ -294,24 +280,6 @@ class Convolution {
     });
   }
 
-  // Sums of an image by channel, in double.
-  void bias(const Image& y, int64_t channels, const Three& sizes, const Tensor& out) {
-    visit_floating(y.dtype, [&]<class From>() {
-      each(channels, [&](int, int64_t channel) {
-        double sum = 0;
-        for (int64_t entry = 0; entry < g_.batch; ++entry) {
-          const From* from = reinterpret_cast<const From*>(y.data) + entry * y.batch_step + channel * y.channel_step;
-          for (int64_t i = 0; i < sizes[0]; ++i)
-            for (int64_t j = 0; j < sizes[1]; ++j)
-              for (int64_t k = 0; k < sizes[2]; ++k)
-                sum += static_cast<double>(
-                    static_cast<Compute<From>>(from[i * y.step[0] + j * y.step[1] + k * y.step[2]]));
-        }
-        out.as<From>()[channel * out.step(0)] = static_cast<From>(static_cast<Compute<From>>(sum));
-      });
-    });
-  }
-
  private:
   T* take(int64_t count) { return call_.scratch().take<T>(count); }
 
@@ -350,12 +318,43 @@ class Convolution {
   TileStart later_;
 };
 
+// Sums of an image by channel, in double.
+void bias_gradient(KernelCall& call, const Image& y, int64_t channels, const Three& sizes, const Tensor& out) {
+  const int64_t batch = call.tensor("grad_output").dim(0);
+  visit_floating(y.dtype, [&]<class From>() {
+    call.team().parallel_for(channels, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t channel = begin; channel < end; ++channel) {
+        double sum = 0;
+        for (int64_t entry = 0; entry < batch; ++entry) {
+          const From* from = reinterpret_cast<const From*>(y.data) + entry * y.batch_step + channel * y.channel_step;
+          for (int64_t i = 0; i < sizes[0]; ++i)
+            for (int64_t j = 0; j < sizes[1]; ++j)
+              for (int64_t k = 0; k < sizes[2]; ++k)
+                sum += static_cast<double>(
+                    static_cast<Compute<From>>(from[i * y.step[0] + j * y.step[1] + k * y.step[2]]));
+        }
+        out.as<From>()[channel * out.step(0)] = static_cast<From>(static_cast<Compute<From>>(sum));
+      }
+    });
+  });
+}
+
+template <class T, class Fn>
+void with_products(KernelCall& call, const Geometry& g, const Fn& fn) {
+  if (is_depthwise(call, g)) {
+    Depthwise<T> c(call, g);
+    return fn(c);
+  }
+  Convolution<T> c(call, g);
+  fn(c);
+}
+
 template <class T>
 void forward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight, const Image& in,
              const Image& out) {
-  Convolution<T> c(call, g);
   Tensor bias = call.has("bias") ? call.tensor("bias") : Tensor();
-  transposed ? c.input(in, weight, bias, out) : c.output(in, weight, bias, out);
+  with_products<T>(call, g,
+                   [&](auto& c) { transposed ? c.input(in, weight, bias, out) : c.output(in, weight, bias, out); });
 }
 
 Status convolution(KernelCall& call) {
@@ -371,21 +370,21 @@ Status convolution(KernelCall& call) {
 
 template <class T>
 void backward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight) {
-  Convolution<T> c(call, g);
   Image input = image_of(call.tensor("input")), grad = image_of(call.tensor("grad_output"));
   std::span<const int64_t> wanted = call.integers("output_mask");
   if (wanted[0] && !call.result(0).is_none()) {
     Image out = image_of(call.result(0));
-    transposed ? c.output(grad, weight, {}, out) : c.input(grad, weight, {}, out);
+    with_products<T>(call, g,
+                     [&](auto& c) { transposed ? c.output(grad, weight, {}, out) : c.input(grad, weight, {}, out); });
   }
   if (wanted[1] && !call.result(1).is_none()) {
     const Tensor& result = call.result(1);
     Tensor out = result.is_contiguous() ? result : call.scratch().tensor(result.dtype, result.sizes());
-    transposed ? c.weight(grad, input, out) : c.weight(input, grad, out);
+    with_products<T>(call, g, [&](auto& c) { transposed ? c.weight(grad, input, out) : c.weight(input, grad, out); });
     if (out.data != result.data) copy(call, result, out);
   }
   if (wanted[2] && !call.result(2).is_none())
-    c.bias(grad, call.tensor("grad_output").dim(1), transposed ? g.in : g.out, call.result(2));
+    bias_gradient(call, grad, call.tensor("grad_output").dim(1), transposed ? g.in : g.out, call.result(2));
 }
 
 Status convolution_backward(KernelCall& call) {

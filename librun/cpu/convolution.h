@@ -25,6 +25,20 @@ Result<ConvolutionGeometry> convolution_geometry(const KernelCall& call, const T
 
 bool is_transposed_convolution(const KernelCall& call);
 
+// [batch, channels, spatial...] with three spatial axes.
+struct Image {
+  const std::byte* data = nullptr;
+  DType dtype = DType::none;
+  int64_t batch_step = 0, channel_step = 0;
+  std::array<int64_t, 3> step{0, 0, 0};
+};
+
+inline Image image_of(const Tensor& t) {
+  Image image{t.data, t.dtype, t.step(0), t.step(1), {0, 0, 0}};
+  for (int i = 2; i < t.rank; ++i) image.step[static_cast<size_t>(5 - t.rank + i - 2)] = t.step(i);
+  return image;
+}
+
 // One image as a batch of it, where the weight has an axis more.
 Tensor image_as_batch(const Tensor& t, int rank);
 

@@ -176,6 +176,19 @@ TEST_CASE("convolution: any geometry, forward and backward, transposed too") {
   }
 }
 
+TEST_CASE("convolution: channels by themselves") {
+  Rng rng(4);
+  for (int i = 0; i < 40; ++i) {
+    Shape s = random_shape(rng);
+    (s.transposed ? s.out_channels : s.in_channels) = 1;
+    check<float>(rng, s, 1 + i % 4, 3e-6);
+    check<double>(rng, s, 1 + i % 3, 1e-14);
+    check<BF16>(rng, s, 2, 8e-3);
+  }
+  check<float>(rng, {2, 2, 3, 1, 1, {1, 9}, {3, 3}, {9, 2}, {1, 1}, {1, 1}, {0, 0}, false}, 2,
+               3e-6);  // one place of a stride
+}
+
 TEST_CASE("convolution: many channels and places") {
   Rng rng(2);
   check<float>(rng, {2, 1, 1, 60, 120, {20, 21}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false}, 2, 3e-6);
