@@ -14,6 +14,8 @@ namespace {
 constexpr std::string_view kTopKeys[] = {"recipe", "about",  "include", "parameters",
                                          "matrix", "inputs", "stages",  "machine"};
 constexpr std::string_view kStageKeys[] = {"name", "from", "expect", "ignore", "assert", "run", "output"};
+const std::string kOptionsHint =
+    "options stand in braces after the colon, as in `- offload: {budget: 1GiB, all: true}`, or below and further in";
 constexpr size_t kMaxIncludes = 64;  // of all files together
 constexpr size_t kMaxTextBytes = 4 << 20;
 
@@ -48,7 +50,8 @@ class RecipeReader {
       read_top(&yaml, YAML::Load(*text), depth);
     } catch (const YAML::Exception& e) {  // the library's only way to say that a text is no YAML
       problems_.error("yaml", e.msg,
-                      {file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}});
+                      {file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}},
+                      e.msg == YAML::ErrorMsg::MAP_VALUE ? kOptionsHint : "");
     }
   }
 
@@ -143,9 +146,11 @@ class RecipeReader {
         const std::string meant = nearest_hint(key.text, kStageKeys);
         return yaml->error(
             key.where, "a stage has one tool: `" + stage.tool.text + "` or `" + key.text + "`",
-            meant.empty() ? "what else it may have: name, from, expect, ignore, assert, run, output" : meant);
+            meant.empty() ? "what else it may have: name, from, expect, ignore, assert, run, output; " + kOptionsHint
+                          : meant);
       }
       stage.tool = key;
+      if (value.IsScalar()) return yaml->error(value, "`" + key.text + "` is followed by its options", kOptionsHint);
       stage.options = yaml->settings(value, "`" + key.text + "`");
     });
     if (stage.tool.empty()) return yaml->error(map, "the stage has no tool");
