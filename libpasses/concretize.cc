@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "libgraph/expr/countable.h"
 #include "libgraph/expr/guard_text.h"
 #include "libgraph/expr/substitute.h"
 #include "libgraph/expr/symbols.h"
@@ -41,7 +42,8 @@ class Concretizer {
     if (options.bindings.empty()) sizes_.take_hints();
     settle_computed();
     SG_TRY(check_guards());
-    return sizes_.check();
+    SG_TRY(sizes_.check());
+    return check_countable(program_, [this](StrId s) { return value_of(s); });
   }
 
   // Numbers for the symbols, and for those that are computed of nothing but sizes once these are numbers.

@@ -7,7 +7,7 @@
 //           stays.
 // Gone      declarations and guards that are settled, assertions that hold, size arithmetic that has become a number.
 // Refused   a size outside of its range, a guard or an assertion that does not hold (with its source line), a type that
-//           the op does not give at these sizes.
+//           the op does not give at these sizes, a tensor whose bytes pass 63 bits.
 // Ranks     each program by its own symbols and capture; a name in `bind` counts in all that have it.
 // Results   bitwise equal to a run of the symbolic graph at these sizes.
 // Limits    symbols of the data stay, and with them every size that speaks of one.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "libgraph/expr/countable.h"
 #include "libgraph/expr/range_infer.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
@@ -202,6 +203,7 @@ Result<int> print_plans(const Args& args, const Job& job) {
   for (size_t i = 0; i < job.programs.size(); ++i) {
     const Program& program = *job.programs[i];
     SG_ASSIGN(SymbolValues sizes, planned_sizes(args, job, program, bindings));
+    SG_TRY(check_countable(program, [&sizes](StrId s) { return sizes.value(s); }));
     bound_counts(program, sizes, ranges.counts[i], &ranges.facts[i]);
     PlanReport report = report_plan(
         job, program, [&sizes](StrId s) { return sizes.value(s); }, &ranges.facts[i],

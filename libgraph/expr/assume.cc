@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "libgraph/expr/countable.h"
 #include "libgraph/expr/expr_builder.h"
 
 namespace sg {
@@ -251,7 +252,12 @@ Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInfer
       if (std::find(open.begin(), open.end(), name) == open.end()) open.push_back(name);
     }
   }
-  if (open.empty()) return out;
+  if (open.empty()) {
+    // What a policy makes too large is counted as nothing and said so; a number that was given is a mistake.
+    for (size_t i = 0; i < job.programs.size() && !assumption.fixed.empty(); ++i)
+      SG_TRY(check_countable(*job.programs[i], [&values = out[i]](StrId s) { return values.value(s); }));
+    return out;
+  }
   std::string list;
   for (size_t i = 0; i < open.size() && i < kMaxNamed; ++i) list += (i > 0 ? ", " : "") + open[i];
   if (open.size() > kMaxNamed) list += " and " + std::to_string(open.size() - kMaxNamed) + " more";

@@ -45,8 +45,8 @@ class SymbolValues {
   std::unordered_map<StrId, int64_t, IdHash> values_;
 };
 
-// By program. Fails with the names of the used symbols that nothing bounds, of a SYM that no program has, and of a
-// VALUE outside of its symbol's declared range.
+// By program. Fails with the names of the used symbols that nothing bounds, of a SYM that no program has, of a VALUE
+// outside of its symbol's declared range, and of a tensor that VALUEs make too large to count.
 Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInference& inference,
                                                 const Assumption& assumption);
 
