@@ -171,20 +171,30 @@ void check_node_keys(Check& c, NodeId n) {
 
 namespace {
 
-std::vector<std::vector<uint32_t>> graphs_within(const Program& p) {
-  std::vector<std::vector<uint32_t>> out(p.nested.size());
-  for (size_t i = 0; i < p.nested.size(); ++i) {
-    for (NodeId n : p.nested[i]->graph.nodes())
-      for (const Arg& arg : p.nested[i]->graph.node(n).args)
-        arg.walk([&](const Arg& a) {
-          if (a.is(ArgKind::graph)) out[i].push_back(a.as_graph().index);
-        });
-  }
+// What plans, simulates or runs a step goes into each call: no deeper than this (kMaxCallDepth, kMaxFrames), and not
+// for longer than anybody waits.
+constexpr size_t kMaxCallDepth = 63;
+constexpr uint64_t kMaxNodesWithCalls = uint64_t{1} << 26;
+
+std::vector<uint32_t> graphs_within(const Graph& graph) {
+  std::vector<uint32_t> out;
+  for (NodeId n : graph.nodes())
+    for (const Arg& arg : graph.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::graph)) out.push_back(a.as_graph().index);
+      });
   return out;
 }
 
-// The first graph that contains itself, by a depth-first walk with its own stack; none = kNoneIndex.
-uint32_t find_recursion(const std::vector<std::vector<uint32_t>>& within) {
+std::vector<std::vector<uint32_t>> graphs_within(const Program& p) {
+  std::vector<std::vector<uint32_t>> out;
+  for (const auto& nested : p.nested) out.push_back(graphs_within(nested->graph));
+  return out;
+}
+
+// The first graph that contains itself, by a depth-first walk with its own stack; none = kNoneIndex, and all are in
+// `inner_first`.
+uint32_t find_recursion(const std::vector<std::vector<uint32_t>>& within, std::vector<uint32_t>* inner_first) {
   enum : uint8_t { unseen, open, done };
   std::vector<uint8_t> state(within.size(), unseen);
   std::vector<std::pair<uint32_t, size_t>> stack;
@@ -196,6 +206,7 @@ uint32_t find_recursion(const std::vector<std::vector<uint32_t>>& within) {
       auto& [g, next] = stack.back();
       if (next == within[g].size()) {
         state[g] = done;
+        inner_first->push_back(g);
         stack.pop_back();
         continue;
       }
@@ -207,6 +218,34 @@ uint32_t find_recursion(const std::vector<std::vector<uint32_t>>& within) {
     }
   }
   return NestedId::kNoneIndex;
+}
+
+// A graph with all that its calls run.
+struct Extent {
+  size_t depth = 0;    // of calls in calls
+  uint64_t nodes = 0;  // at the most kMaxNodesWithCalls + 1
+};
+
+Extent extent_of(const Graph& graph, const std::vector<uint32_t>& inside, const std::vector<Extent>& known) {
+  Extent out{0, graph.node_count()};
+  for (uint32_t inner : inside) {
+    out.depth = std::max(out.depth, known[inner].depth + 1);
+    out.nodes = std::min(out.nodes + known[inner].nodes, kMaxNodesWithCalls + 1);
+  }
+  return out;
+}
+
+void check_extent(Check& c, const std::vector<std::vector<uint32_t>>& within,
+                  const std::vector<uint32_t>& inner_first) {
+  const Program& p = *c.program;
+  std::vector<Extent> known(within.size());
+  for (uint32_t g : inner_first) known[g] = extent_of(p.nested[g]->graph, within[g], known);
+  const Extent all = extent_of(p.graph, graphs_within(p.graph), known);
+  if (all.depth > kMaxCallDepth)
+    c.fail("calls of nested graphs lie " + std::to_string(all.depth) + " deep in each other; the most is " +
+           std::to_string(kMaxCallDepth));
+  if (all.nodes > kMaxNodesWithCalls)
+    c.fail("with its calls the graph has more than " + std::to_string(kMaxNodesWithCalls) + " nodes");
 }
 
 }  // namespace
@@ -267,9 +306,11 @@ void check_nested(Check& c) {
     if (!names.insert(n->name.index).second)
       c.fail("two nested graphs have the name \"" + std::string(c.str(n->name)) + "\"");
   }
-  uint32_t recursion = find_recursion(graphs_within(*c.program));
-  if (recursion != NestedId::kNoneIndex)
-    c.fail("the nested graph \"" + std::string(c.str(c.program->nested[recursion]->name)) + "\" contains itself");
+  const auto within = graphs_within(*c.program);
+  std::vector<uint32_t> inner_first;
+  const uint32_t recursion = find_recursion(within, &inner_first);
+  if (recursion == NestedId::kNoneIndex) return check_extent(c, within, inner_first);
+  c.fail("the nested graph \"" + std::string(c.str(c.program->nested[recursion]->name)) + "\" contains itself");
 }
 
 }  // namespace sg

@@ -167,6 +167,18 @@ NodeId add_random(Step& s) {
   return n;
 }
 
+// Below the body that the step calls, `depth` bodies more, each with `calls` of the next.
+void nest(Step& s, size_t depth, size_t calls) {
+  for (size_t i = 1; i <= depth; ++i) {
+    s.program->nested.push_back(
+        std::make_unique<Nested>(Nested{s.pool.str("deep" + std::to_string(i)), Graph(&s.pool)}));
+    NodeSpec call;
+    call.op = s.pool.op("mylib.higher_order");
+    call.args = {Arg::graph(NestedId(static_cast<uint32_t>(i)))};
+    for (size_t n = 0; n < calls; ++n) s.program->nested[i - 1]->graph.append(call);
+  }
+}
+
 const Case kCases[] = {
     {"index", "node %tanh", [](Step& s) { s.graph->set_forward(s.curve, NodeId(1u << 30)); }},
     {"index", "node %tanh", [](Step& s) { s.graph->set_source(s.curve, SourceId(77)); }},
@@ -228,6 +240,8 @@ const Case kCases[] = {
        spec.args = {Arg::graph(NestedId(0))};
        s.program->nested[0]->graph.append(spec);
      }},
+    {"nested", "calls of nested graphs lie 64 deep in each other; the most is 63", [](Step& s) { nest(s, 63, 1); }},
+    {"nested", "with its calls the graph has more than 67108864 nodes", [](Step& s) { nest(s, 30, 2); }},
     {"nested", "two nested graphs",
      [](Step& s) {
        s.program->nested.push_back(std::make_unique<Nested>(Nested{s.pool.str("body"), Graph(&s.pool)}));
