@@ -48,7 +48,7 @@ constexpr Option kOptions[] = {
      "with --comm nccl: where processes find rank 0; the default is what torchrun or Slurm say"},
     {"backend", 0, "cpu|cuda", "what computes", "cpu"},
     {"deterministic", 0, {}, "with --comm nccl: sums in the order of the ranks, the bits of the other communicators"},
-    {"timeout", 0, "S", "end the run when a rank does not get on for so many seconds; 0 = never", "600"},
+    {"timeout", 0, "N", "end the run when a rank does not get on for so many seconds; 0 = never", "600"},
     {"watch", 0, "nan|inf,...", "end at the first node that gives one"},
     {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names"},
     {"nodes",

@@ -12,7 +12,7 @@ constexpr Option kOptions[] = {
     {"fails", 0, "CMD", "a shell command, run with a candidate's path behind it; exit 0: it still fails, 125: skip"},
     {"interesting-if", 0, "pass|fail|regex:RE",
      "what of the command says so: exit 0, any other exit, or what it prints", "pass"},
-    {"timeout", 0, "S", "seconds after which the command is taken for a no", "60"},
+    {"timeout", 0, "N", "seconds after which the command is taken for a no", "60"},
     {"attempts", 0, "N", "ask so often before a no counts; without it as often as three runs at the start suggest"},
     {"keep-metadata", 0, {}, "leave modules, source lines and metadata as they are"},
     {"show", 0, {}, "pass on what the command writes, to standard error"},

@@ -203,6 +203,9 @@ def option_values_are_checked():
     expect(run(["sg-print", "--rank", "x"]), 2, "whole number")
     expect(run(["sg-print", "--rank=-1"]), 2, "whole number")
     expect(run(["sg-print", "--rank=99999999999999999999"]), 2, "whole number")
+    for seconds in ("nan", "-1", "0.5", "1e400"):   # not the default without a word
+        expect(run(["sg-run", "--timeout", seconds]), 2, "whole number")
+        expect(run(["sg-reduce", "--timeout", seconds]), 2, "whole number")
     expect(run(["sg-print", "-j0"]), 2, "at least 1")
     expect(run(["sg-print", "--color=alway"]), 2, "did you mean `always`")
     expect(run(["sg-print", "a", "b"]), 2, "one argument too many")
