@@ -113,6 +113,7 @@ Exprs strides_for(InferCall& c, const Type& like, const Exprs& shape, bool any_r
 }
 
 enum class PadMode { reflect, replicate, circular };
+constexpr int64_t kMostPlanePadding = int64_t{1} << 61;  // twice this and a size have no overflow
 
 // `padding`: before and after each of the last axes, the last one first.
 Result<Exprs> padded_shape(InferCall& c, const Type& self, const Exprs& padding, PadMode mode) {
@@ -125,6 +126,9 @@ Result<Exprs> padded_shape(InferCall& c, const Type& self, const Exprs& padding,
     Expr before = padding[2 * i], after = padding[2 * i + 1];
     auto n = c.sizes.constant(size), a = c.sizes.constant(before), b = c.sizes.constant(after);
     if (n && *n < 1) return c.fail("an axis without elements cannot be padded from within");
+    if (c.is_outside(before, -kMostPlanePadding, kMostPlanePadding) ||
+        c.is_outside(after, -kMostPlanePadding, kMostPlanePadding))
+      return c.fail("the padding is out of range");
     if (reflects && n && ((a && *a >= *n) || (b && *b >= *n)))
       return c.fail("the padding has to be less than the axis");
     if (mode == PadMode::circular && n && ((a && *a > *n) || (b && *b > *n)))

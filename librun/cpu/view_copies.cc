@@ -21,6 +21,7 @@ Tensor selected(const Tensor& t, int axis, int64_t index) {
 // Python's slice: what lies outside is cut off.
 Tensor sliced(const Tensor& t, int axis, int64_t start, int64_t end, int64_t step) {
   int64_t size = t.dim(axis);
+  step = std::min(step, std::max<int64_t>(size, 1));  // a longer one takes no more than the first element either
   if (start < 0) start = std::max<int64_t>(start + size, 0);
   if (end < 0) end += size;
   start = std::min(start, size);
