@@ -233,6 +233,7 @@ Status InferCall::expect_broadcast(std::string_view name, const Exprs& shape) co
 }
 
 bool InferCall::may_equal(Expr a, Expr b) const {
+  if (pool.exprs.is_invalid(a) || pool.exprs.is_invalid(b)) return false;  // no number: it overflowed
   auto x = pool.exprs.constant_value(a), y = pool.exprs.constant_value(b);
   return !x || !y || *x == *y;
 }

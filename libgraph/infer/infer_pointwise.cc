@@ -168,6 +168,7 @@ Status pointwise_out(InferCall& c) {
   SG_ASSIGN(Operands operands, operands_of(c));
   SG_ASSIGN(const Type* out, c.tensor("out"));
   operands.tensors.pop_back();
+  if (operands.tensors.empty()) return c.fail("has no tensor argument beside 'out'");
   SG_ASSIGN(Exprs shape, common_shape(c, operands.tensors));
   SG_TRY(c.expect_shape("out", shape));
   return c.give(*out);

@@ -128,6 +128,9 @@ stages:
     expect(sg("sg-recipe", "check", "no.yaml"), 1, r"no.yaml:2:1: error: .*\[yaml\]")
     write("empty.yaml", "")
     expect(sg("sg-recipe", "check", "empty.yaml"), 1, "the recipe has no stages")
+    expect(sg("sg-recipe", "chekc", "no.yaml"), 2, "did you mean `check`")
+    expect(sg("sg-recipe"), 2, "which command")
+    expect(sg("sg-recipe", "run"), 2, "which recipe")
 
 
 @case
@@ -139,9 +142,6 @@ def options_that_stand_beside_their_pass_are_told_where_they_go():
         write("beside.yaml", "stages:\n  " + stage + "\n")
         done = expect(sg("sg-recipe", "check", "beside.yaml"), 1, "beside.yaml:" + place)
         assert "- offload: {budget: 1GiB" in done.message, done.message
-    expect(sg("sg-recipe", "chekc", "no.yaml"), 2, "did you mean `check`")
-    expect(sg("sg-recipe"), 2, "which command")
-    expect(sg("sg-recipe", "run"), 2, "which recipe")
 
 
 @case

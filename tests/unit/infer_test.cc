@@ -283,6 +283,8 @@ TEST_CASE("infer: bad calls are errors") {
   CHECK_FALSE(w.infer("aten.neg.default", {Arg::integer(1).set_key(w.pool.str("nobody"))}).ok());
   CHECK_FALSE(w.infer("aten.ones.default", {w.sizes({"9223372036854775807", "3"}), Arg::none()}, 2).ok());
   CHECK_FALSE(w.infer("unknown.op", {}).ok());
+  const Arg out = w.tensor({f32, {"2"}}).set_key(w.pool.str("out"));
+  CHECK_FALSE(w.infer("aten.atan2.out", {Arg::integer(1), Arg::integer(2), out}).ok());
 }
 
 // Every row of the table under arguments of any kind: an answer or an error, and never a negative size.
