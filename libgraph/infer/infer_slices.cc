@@ -26,7 +26,8 @@ Result<Type> sliced(InferCall& c, const Type& self, size_t dim, Expr begin, Expr
   ExprPool& e = c.sizes.exprs();
   if (c.sizes.constant(step).value_or(1) <= 0) return c.fail("the step of a slice has to be positive");
   Expr length = e.sub(end, begin);
-  if (!c.sizes.is(step, 1)) length = e.floordiv(e.add(length, e.sub(step, c.sizes.number(1))), step);
+  if (e.is_constant(length) && e.is_constant(step)) length = e.neg(e.floordiv(e.neg(length), step));  // cannot overflow
+  else if (!c.sizes.is(step, 1)) length = e.floordiv(e.add(length, e.sub(step, c.sizes.number(1))), step);
   if (c.sizes.constant(length).value_or(0) < 0) length = c.sizes.number(0);
   Type t = self;
   t.offset = e.add(t.offset, e.mul(begin, t.stride[dim]));
