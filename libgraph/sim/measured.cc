@@ -14,6 +14,7 @@ namespace sg {
 namespace {
 
 constexpr int64_t kNodeTrack = 1;  // of `sg-run --profile`
+constexpr double kTick = 1e-3;     // us: what clocks tell apart; an event that begins so near another's end follows it
 
 std::string_view string_at(simdjson::dom::object o, std::string_view key) {
   std::string_view out;
@@ -94,7 +95,7 @@ std::vector<double> own_times(std::vector<TraceEvent>* events) {
   for (size_t i = 0; i < events->size(); ++i) {
     const TraceEvent& e = (*events)[i];
     auto holds = [&](const TraceEvent& outer) {
-      return outer.process == e.process && outer.track == e.track && e.begin_us < outer.end_us();
+      return outer.process == e.process && outer.track == e.track && e.begin_us + kTick < outer.end_us();
     };
     while (!open.empty() && !holds((*events)[open.back()])) open.pop_back();
     if (!open.empty()) own[open.back()] = std::max(0.0, own[open.back()] - e.length_us);

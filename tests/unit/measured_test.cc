@@ -147,6 +147,13 @@ TEST_CASE("steps whose clocks overlap a little are steps", "[measured]") {
   CHECK(read(trace_of(events)).step().steps == 3);
 }
 
+// Begins and lengths are rounded by themselves: their sum may lie behind the next begin, by less than a clock tells.
+TEST_CASE("a node that begins where another ends is not within it", "[measured]") {
+  const std::string events = event("forward", "aten.mm.default", 0, 1, 2, 28.0001, "{\"node\": \"mm\"}") +
+                             event("forward", "aten.add.Tensor", 0, 1, 30, 15, "{\"node\": \"add\"}");
+  CHECK(read(trace_of(events)).step().compute.at("matmul").us == Approx(28.0001));
+}
+
 TEST_CASE("a machine fitted to a profile simulates its times", "[measured]") {
   Job job = parse(kMeasuredStep);
   Result<std::vector<SymbolValues>> values = assume_values(job, infer_ranges(job), Assumption());
