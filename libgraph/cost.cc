@@ -6,13 +6,7 @@
 namespace sg {
 
 const Arg* CostCall::argument(std::string_view name) const {
-  int index = op.param_index(name);
-  for (size_t i = 0; i < node.args.size(); ++i) {
-    const Arg& a = node.args[i];
-    bool positional = a.key().is_none();
-    if (positional ? static_cast<int>(i) == index : graph.pool().strings[a.key()] == name) return &a;
-  }
-  return nullptr;
+  return sg::argument(node, op, graph.pool().strings, name);
 }
 
 const Type* CostCall::tensor(std::string_view name) const {

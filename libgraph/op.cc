@@ -49,17 +49,6 @@ const Table& table() {
   return the_table;
 }
 
-// The literal that a node passes for a parameter: by keyword, else by position; null when it is left out.
-const Arg* argument(const Node& node, const OpInfo& op, const StringTable& strings, std::string_view name) {
-  int index = op.param_index(name);
-  if (index < 0) return nullptr;
-  for (size_t i = 0; i < node.args.size(); ++i) {
-    const Arg& a = node.args[i];
-    if (a.key().is_none() ? i == static_cast<size_t>(index) : strings[a.key()] == name) return &a;
-  }
-  return nullptr;
-}
-
 bool is_zero(const Arg& a) {
   return (a.is(ArgKind::floating) && a.as_float() == 0) || (a.is(ArgKind::integer) && a.as_int() == 0);
 }
@@ -100,6 +89,16 @@ const OpInfo* find_op(std::string_view full_name) {
 }
 
 std::span<const OpInfo> all_ops() { return table().rows; }
+
+const Arg* argument(const Node& node, const OpInfo& op, const StringTable& strings, std::string_view name) {
+  int index = op.param_index(name);
+  if (index < 0) return nullptr;
+  for (size_t i = 0; i < node.args.size(); ++i) {
+    const Arg& a = node.args[i];
+    if (a.key().is_none() ? i == static_cast<size_t>(index) : strings[a.key()] == name) return &a;
+  }
+  return nullptr;
+}
 
 bool draws_random(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);

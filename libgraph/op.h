@@ -18,6 +18,7 @@ namespace sg {
 
 class Arg;
 class Graph;
+class StringTable;
 struct Node;
 struct Program;
 
@@ -107,6 +108,9 @@ struct OpInfo {
 
 const OpInfo* find_op(std::string_view full_name);  // null = not in the table
 std::span<const OpInfo> all_ops();                  // in table order
+
+// What a node passes for a parameter: by keyword, else by position; null when it is left out.
+const Arg* argument(const Node& node, const OpInfo& op, const StringTable& strings, std::string_view name);
 
 // Whether this call draws random numbers: kRandom, or kRandomIfDropout with a probability that may differ from 0.
 bool draws_random(const Graph& graph, NodeId n);

@@ -42,8 +42,7 @@ class Concretizer {
     if (options.bindings.empty()) sizes_.take_hints();
     settle_computed();
     SG_TRY(check_guards());
-    SG_TRY(sizes_.check());
-    return check_countable(program_, [this](StrId s) { return value_of(s); });
+    return check_sizes();
   }
 
   // Numbers for the symbols, and for those that are computed of nothing but sizes once these are numbers.
@@ -56,7 +55,7 @@ class Concretizer {
       SG_TRY(plumb(&program_.graph));
       for (auto& nested : program_.nested) SG_TRY(plumb(&nested->graph));
       if (!settle_computed()) return ok_status();
-      SG_TRY(sizes_.check());
+      SG_TRY(check_sizes());
     }
   }
 
@@ -121,6 +120,11 @@ class Concretizer {
       some = true;
     }
     return some;
+  }
+
+  Status check_sizes() const {
+    SG_TRY(sizes_.check());
+    return check_countable(program_, [this](StrId s) { return value_of(s); });
   }
 
   Status check_guards() const {

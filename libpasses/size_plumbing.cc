@@ -9,16 +9,21 @@
 namespace sg {
 namespace {
 
-// Of a number, or of what has become one: not of what is computed in turn, which those who go in order have replaced.
+// By its type.
+std::optional<Scalar> number_of(const Graph& graph, ValueId v) {
+  const Type& type = graph.type(v);
+  if (type.value.is_none() || (type.kind != TypeKind::integer && type.kind != TypeKind::boolean)) return std::nullopt;
+  const auto number = graph.pool().exprs.constant_value(type.value);
+  if (!number) return std::nullopt;
+  return type.kind == TypeKind::boolean ? Scalar::boolean(*number != 0) : Scalar::integer(*number);
+}
+
+// Not of what is computed in turn, which those who go in order have replaced.
 std::optional<Scalar> number_in(const Graph& graph, const Arg& arg) {
   if (arg.is(ArgKind::integer)) return Scalar::integer(arg.as_int());
   if (arg.is(ArgKind::boolean)) return Scalar::boolean(arg.as_bool());
   if (arg.is(ArgKind::floating)) return Scalar::floating(arg.as_float());
-  if (!arg.is(ArgKind::value)) return std::nullopt;
-  const Type& type = graph.type(arg.as_value());
-  const auto number = type.value.is_none() ? std::nullopt : graph.pool().exprs.constant_value(type.value);
-  if (!number || (type.kind != TypeKind::integer && type.kind != TypeKind::boolean)) return std::nullopt;
-  return type.kind == TypeKind::boolean ? Scalar::boolean(*number != 0) : Scalar::integer(*number);
+  return arg.is(ArgKind::value) ? number_of(graph, arg.as_value()) : std::nullopt;
 }
 
 Arg as_argument(Scalar s) {
@@ -35,13 +40,15 @@ std::optional<Scalar> computed_number(const Graph& graph, NodeId n) {
   if (op == nullptr || !op->has(kSize) || !name.starts_with(kPython)) return std::nullopt;
   std::vector<Scalar> given;
   bool all = true;
-  for (const Arg& arg : graph.node(n).args) {
-    auto take = [&](const Arg& a) {
-      if (auto number = number_in(graph, a)) given.push_back(*number);
-      else all = false;
-    };
-    if (arg.is(ArgKind::list)) std::ranges::for_each(arg.items(), take);
-    else if (!arg.is(ArgKind::none)) take(arg);
+  auto take = [&](const Arg& a) {
+    if (auto number = number_in(graph, a)) given.push_back(*number);
+    else all = false;
+  };
+  for (const Param& param : op->params) {
+    const Arg* arg = argument(graph.node(n), *op, graph.pool().strings, param.name);
+    if (arg == nullptr || arg->is(ArgKind::none)) continue;
+    if (arg->is(ArgKind::list)) std::ranges::for_each(arg->items(), take);
+    else take(*arg);
   }
   return all ? python_number(name.substr(kPython.size()), given) : std::nullopt;
 }
@@ -50,13 +57,9 @@ std::optional<Arg> known_size(const Graph& graph, ValueId v) {
   const NodeId def = graph.value(v).def;
   const OpInfo* op = def ? graph.op_info(def) : nullptr;
   if (op == nullptr || !(op->has(kSize) || op->name == "sg.call")) return std::nullopt;  // a body may return a number
-  const Type& type = graph.type(v);
-  if (!type.value.is_none() && (type.kind == TypeKind::integer || type.kind == TypeKind::boolean)) {
-    const auto number = graph.pool().exprs.constant_value(type.value);
-    if (!number) return std::nullopt;  // of symbols, which it may define
-    return type.kind == TypeKind::boolean ? Arg::boolean(*number != 0) : Arg::integer(*number);
-  }
-  const auto number = computed_number(graph, def);  // its type does not say what it is: a comparison, a fraction
+  auto number = number_of(graph, v);
+  if (!number && graph.type(v).value.is_none())
+    number = computed_number(graph, def);  // else symbols, which it may define
   return number && std::isfinite(number->to_double()) ? std::optional(as_argument(*number)) : std::nullopt;
 }
 

@@ -102,10 +102,11 @@ def values_in(arguments: Any) -> Any:
 
 def _number(symbolic: Any) -> Any:
     """The example's, by what the tracing knows of symbols: to ask the number itself leaves a guard that it is that."""
-    node, known = symbolic.node, {}
-    for name in ("var_to_val", "backed_var_to_val", "unbacked_var_to_val", "real_tensor_prop_unbacked_vals"):
-        known.update(vars(node.shape_env).get(name, {}))  # by PyTorch's version
-    return node.pytype(node.expr.xreplace(known))
+    node = symbolic.node
+    names = ("var_to_val", "backed_var_to_val", "unbacked_var_to_val", "real_tensor_prop_unbacked_vals")
+    known = [vars(node.shape_env).get(name, {}) for name in names]  # by PyTorch's version
+    values = {s: numbers[s] for numbers in known for s in node.expr.free_symbols if s in numbers}
+    return node.pytype(node.expr.xreplace(values))
 
 
 def fake_with_value(fake_mode: Any, tensor: Tensor) -> Tensor:
