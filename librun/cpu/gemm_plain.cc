@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "librun/cpu/isa.h"
 #include "librun/element.h"
 
 namespace sg::cpu {
@@ -15,7 +16,7 @@ template <class T>
 using Sum = std::conditional_t<is_complex_type<T>, C128, uint64_t>;
 
 template <class T>
-Sum<T> load(const T& value, bool conjugate) {
+SG_INLINE Sum<T> load(const T& value, bool conjugate) {
   if constexpr (is_complex_type<T>) return {value.real(), conjugate ? -value.imag() : value.imag()};
   else return static_cast<Sum<T>>(static_cast<int64_t>(value));
 }
@@ -28,7 +29,7 @@ Sum<T> number(Scalar s) {
 
 // By the definition: std::complex's own product also repairs infinities, at many times the cost.
 template <class S>
-S multiply(const S& a, const S& b) {
+SG_INLINE S multiply(const S& a, const S& b) {
   if constexpr (is_complex_type<S>)
     return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
   else return a * b;
@@ -51,6 +52,15 @@ int64_t batch_offset(const Tensor& t, int64_t entry) {
   return offset;
 }
 
+// sums += x * row, with a loop of its own for elements side by side.
+template <class T>
+SG_CLONES void add_scaled(Sum<T> x, const T* row, int64_t step, bool conjugate, int64_t count, Sum<T>* sums) {
+  if (step == 1)
+    for (int64_t j = 0; j < count; ++j) sums[j] += multiply(x, load(row[j], conjugate));
+  else
+    for (int64_t j = 0; j < count; ++j) sums[j] += multiply(x, load(row[j * step], conjugate));
+}
+
 // Row i of one batch entry.
 template <class T>
 void multiply_row(const Gemm& g, int64_t entry, int64_t i) {
@@ -67,7 +77,7 @@ void multiply_row(const Gemm& g, int64_t entry, int64_t i) {
     for (int64_t k = 0; k < depth; ++k) {
       Sum<T> x = load(a[k * g.a.step(-1)], g.a.conjugate);
       const T* row = b + k * g.b.step(-2) + j0 * g.b.step(-1);
-      for (int64_t j = 0; j < count; ++j) sums[j] += multiply(x, load(row[j * g.b.step(-1)], g.b.conjugate));
+      add_scaled(x, row, g.b.step(-1), g.b.conjugate, count, sums);
     }
     for (int64_t j = 0; j < count; ++j) {
       Sum<T> value = multiply(alpha, sums[j]);

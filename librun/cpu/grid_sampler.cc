@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/resample.h"
@@ -74,6 +75,7 @@ struct Neighbour {
 struct Neighbours {
   std::array<Neighbour, 16> list;
   int count = 0;
+  std::span<const Neighbour> all() const { return {list.data(), static_cast<size_t>(count)}; }
 };
 
 // One axis: pixel numbers, weights and slopes.
@@ -160,6 +162,24 @@ Neighbours neighbours_of(const Sampler<C>& s, const C* grid) {
   return out;
 }
 
+// Places side by side, for one channel after the other: of each, they see a plane that the caches hold.
+constexpr int64_t kRun = 32;
+
+struct Run {
+  std::array<Neighbours, kRun> list;
+  int64_t count = 0;
+  std::span<const Neighbours> places() const { return {list.data(), static_cast<size_t>(count)}; }
+};
+
+template <class C>
+Run run_of(const Sampler<C>& s, const C* grid, int64_t batch, int64_t first) {
+  Run run;
+  run.count = std::min(kRun, s.places - first);
+  for (int64_t i = 0; i < run.count; ++i)
+    run.list[static_cast<size_t>(i)] = neighbours_of(s, grid + (batch * s.places + first + i) * s.axes);
+  return run;
+}
+
 template <class C>
 Result<Sampler<C>> sampler_of(KernelCall& call, const Tensor& output) {
   const Tensor &input = call.tensor("input"), &grid = call.tensor("grid");
@@ -187,17 +207,19 @@ Status sample(KernelCall& call) {
   const auto* x = contiguous_as(call, input, DType::f64).as<double>();
   const auto* grid = contiguous_as(call, call.tensor("grid"), kDTypeOf<C>).template as<C>();
   Tensor out = call.scratch().tensor(DType::f64, call.result().sizes());
-  int64_t channels = input.dim(1);
-  for_rows(call, input.dim(0) * s.places, 16 * channels, [&](int64_t row, int) {
-    int64_t batch = row / s.places, place = row % s.places;
-    Neighbours near = neighbours_of(s, grid + row * s.axes);
+  int64_t channels = input.dim(1), runs = (s.places + kRun - 1) / kRun;
+  for_rows(call, input.dim(0) * runs, 16 * kRun * channels, [&](int64_t row, int) {
+    int64_t batch = row / runs, place = row % runs * kRun;
+    Run near = run_of(s, grid, batch, place);
     for (int64_t c = 0; c < channels; ++c) {
       const double* from = x + (batch * channels + c) * s.plane;
-      double sum = 0;
-      for (int k = 0; k < near.count; ++k)
-        if (near.list[static_cast<size_t>(k)].at >= 0)
-          sum += from[near.list[static_cast<size_t>(k)].at] * near.list[static_cast<size_t>(k)].weight;
-      out.as<double>()[(batch * channels + c) * s.places + place] = sum;
+      double* to = out.as<double>() + (batch * channels + c) * s.places + place;
+      for (const Neighbours& each : near.places()) {
+        double sum = 0;
+        for (const Neighbour& n : each.all())
+          if (n.at >= 0) sum += from[n.at] * n.weight;
+        *to++ = sum;
+      }
     }
   });
   copy(call, call.result(), out);
@@ -217,18 +239,21 @@ struct Backward {
   double *to, *to_grid;
   int64_t channels;
 
-  void place(int64_t batch, int64_t at) const {
-    Neighbours near = neighbours_of(s, grid + (batch * s.places + at) * s.axes);
-    double* slopes = to_grid + (batch * s.places + at) * s.axes;
+  void run(int64_t batch, int64_t first) const {
+    const Run near = run_of(s, grid, batch, first);
     for (int64_t c = 0; c < channels; ++c) {
-      double g = grad[(batch * channels + c) * s.places + at];
+      const double* from = grad + (batch * channels + c) * s.places + first;
+      double* slopes = to_grid + (batch * s.places + first) * s.axes;
       int64_t plane = (batch * channels + c) * s.plane;
-      for (int k = 0; k < near.count; ++k) {
-        const Neighbour& n = near.list[static_cast<size_t>(k)];
-        if (n.at < 0) continue;
-        if (to) to[plane + n.at] += g * n.weight;
-        for (int j = 0; s.mode != kNearest && j < s.axes; ++j)
-          slopes[s.axes - 1 - j] += g * x[plane + n.at] * n.slope[static_cast<size_t>(j)];
+      for (const Neighbours& each : near.places()) {
+        const double g = *from++;
+        for (const Neighbour& n : each.all()) {
+          if (n.at < 0) continue;
+          if (to) to[plane + n.at] += g * n.weight;
+          for (int j = 0; s.mode != kNearest && j < s.axes; ++j)
+            slopes[s.axes - 1 - j] += g * x[plane + n.at] * n.slope[static_cast<size_t>(j)];
+        }
+        slopes += s.axes;
       }
     }
   }
@@ -250,7 +275,7 @@ Status sample_backward(KernelCall& call) {
                        of_grid.as<double>(),
                        input.dim(1)};
   for_rows(call, input.dim(0), s.places * input.dim(1) * 16, [&](int64_t batch, int) {
-    for (int64_t at = 0; at < s.places; ++at) backward.place(batch, at);
+    for (int64_t at = 0; at < s.places; at += kRun) backward.run(batch, at);
   });
   if (!of_input.is_none()) copy(call, call.result(0), of_input);
   copy(call, call.result(1), of_grid);

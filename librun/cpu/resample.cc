@@ -33,6 +33,17 @@ void sum_taps(const Taps& taps, const double* from, double* to, int64_t inner, i
   }
 }
 
+// All positions of an axis whose elements lie side by side: a sum of its own each.
+void sum_taps_of_line(const Taps& taps, const double* from, double* to) {
+  const int64_t *begin = taps.begin.data(), *index = taps.index.data();
+  const double* weight = taps.weight.data();
+  for (int64_t i = 0; i < taps.out(); ++i) {
+    double sum = 0;
+    for (int64_t t = begin[i]; t < begin[i + 1]; ++t) sum += weight[t] * from[index[t]];
+    to[i] = sum;
+  }
+}
+
 Status hold(const KernelCall& call, const Tensor& result, const Tensor& input, const std::vector<Taps>& taps) {
   auto axes = static_cast<int>(taps.size());
   bool fits = result.rank == input.rank && input.rank >= axes;
@@ -139,6 +150,13 @@ Status resample(KernelCall& call, const Tensor& result, const Tensor& input, con
     Tensor next = workspace(call, DType::f64, shape);
     if (on_device(call)) {
       resample_there(call, taps[k], a, now, next);
+      now = next;
+      continue;
+    }
+    if (a.inner == 1) {
+      for_rows(call, a.outer, static_cast<int64_t>(taps[k].index.size()), [&](int64_t row, int) {
+        sum_taps_of_line(taps[k], now.as<double>() + row * taps[k].in, next.as<double>() + row * taps[k].out());
+      });
       now = next;
       continue;
     }
