@@ -1,11 +1,11 @@
-// Fourier transforms along any axes, in double. Lengths are split into their prime factors; a length with a large one
-// becomes a convolution of a length that is a power of 2 (Bluestein's algorithm).
+// Fourier transforms along any axes, in double: lines are read side by side into buffers a thread, transformed
+// (fourier_plan.h) and written, an axis after the other. A real line of even length is a complex one of half of it.
 #include <algorithm>
 #include <cmath>
-#include <complex>
-#include <memory>
 #include <vector>
 
+#include "librun/cpu/fourier_plan.h"
+#include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
 
@@ -13,104 +13,221 @@ namespace sg::cpu {
 namespace {
 
 using Complex = std::complex<double>;
-constexpr int64_t kLargestFactor = 31;
-__extension__ typedef unsigned __int128 Wide128;
+constexpr int kMostLanes = 8;                 // lines that are transformed together
+constexpr int64_t kBufferElements = 1 << 14;  // of so many numbers together, where lines are long
 
-// sum_j x[j * step] * w^(j k) for k of n, w = exp(sign 2 pi i / n); `roots` holds the powers of the whole length.
-class Transform {
+// A tensor as lines along one axis, numbered row-major by its other axes.
+class Lines {
  public:
-  Transform(int64_t n, double sign) : n_(n), sign_(sign) {
-    for (int64_t rest = n, p = 2; rest > 1; ++p)
-      for (; rest > 1 && (rest % p == 0 || p * p > rest); rest /= factors_.back())
-        factors_.push_back(rest % p == 0 ? p : rest);
-    smooth_ = std::all_of(factors_.begin(), factors_.end(), [](int64_t p) { return p <= kLargestFactor; });
-    if (smooth_) roots_ = roots_of(n, sign);
-    else prepare_convolution();
-  }
+  Lines(const Tensor& t, int axis)
+      : data(t.data), dtype(t.dtype), conjugate(t.conjugate), step(t.step(axis)), rest_(drop_axis(t, axis)) {}
+  int64_t count() const { return rest_.elements(); }
+  void starts(int64_t first, int lanes, int64_t* to) const;
 
-  void run(const Complex* from, Complex* to) const {
-    if (smooth_) return split(from, 1, to, n_, 0);
-    convolve(from, to);
-  }
+  std::byte* data;
+  DType dtype;
+  bool conjugate;
+  int64_t step;  // from one element of a line to the next
 
  private:
-  static std::vector<Complex> roots_of(int64_t n, double sign) {
-    std::vector<Complex> roots(static_cast<size_t>(n));
-    for (int64_t k = 0; k < n; ++k)
-      roots[static_cast<size_t>(k)] =
-          std::polar(1.0, sign * 2 * M_PI * static_cast<double>(k) / static_cast<double>(n));
-    return roots;
-  }
-
-  static Complex times(Complex a, Complex b) {
-    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
-  }
-
-  void split(const Complex* from, int64_t step, Complex* to, int64_t n, size_t level) const {
-    if (n == 1) return void(*to = *from);
-    int64_t p = factors_[level], m = n / p, stride = n_ / n;
-    for (int64_t j = 0; j < p; ++j) split(from + j * step, step * p, to + j * m, m, level + 1);
-    Complex parts[kLargestFactor];
-    for (int64_t k = 0; k < m; ++k) {
-      for (int64_t j = 0; j < p; ++j) parts[j] = times(to[j * m + k], roots_[static_cast<size_t>(j * k * stride)]);
-      for (int64_t q = 0; q < p; ++q) {
-        Complex sum = parts[0];
-        for (int64_t j = 1; j < p; ++j) sum += times(parts[j], roots_[static_cast<size_t>(j * q % p * m * stride)]);
-        to[q * m + k] = sum;
-      }
-    }
-  }
-
-  // w^(jk) = chirp[j] chirp[k] / chirp[k - j] with chirp[k] = w^(k^2 / 2)
-  void prepare_convolution() {
-    int64_t length = 1;
-    while (length < 2 * n_ - 1) length *= 2;
-    forward_ = std::make_unique<Transform>(length, -1.0), back_ = std::make_unique<Transform>(length, 1.0);
-    chirp_.resize(static_cast<size_t>(n_));
-    for (int64_t k = 0; k < n_; ++k) {
-      auto turn = static_cast<double>(static_cast<Wide128>(k) * static_cast<Wide128>(k) % static_cast<Wide128>(2 * n_));
-      chirp_[static_cast<size_t>(k)] = std::polar(1.0, sign_ * M_PI * turn / static_cast<double>(n_));
-    }
-    std::vector<Complex> kernel(static_cast<size_t>(length));
-    for (int64_t k = 0; k < n_; ++k)
-      kernel[static_cast<size_t>(k)] = kernel[static_cast<size_t>((length - k) % length)] =
-          std::conj(chirp_[static_cast<size_t>(k)]);
-    kernel_.resize(kernel.size());
-    forward_->run(kernel.data(), kernel_.data());
-  }
-
-  void convolve(const Complex* from, Complex* to) const {
-    std::vector<Complex> a(kernel_.size()), b(kernel_.size());
-    for (size_t k = 0; k < chirp_.size(); ++k) a[k] = times(from[k], chirp_[k]);
-    forward_->run(a.data(), b.data());
-    for (size_t k = 0; k < b.size(); ++k) b[k] = times(b[k], kernel_[k]);
-    back_->run(b.data(), a.data());
-    auto length = static_cast<double>(a.size());
-    for (size_t k = 0; k < chirp_.size(); ++k) to[k] = times(a[k], chirp_[k]) / length;
-  }
-
-  int64_t n_;
-  double sign_;
-  bool smooth_ = true;
-  std::vector<int64_t> factors_;
-  std::vector<Complex> roots_, chirp_, kernel_;
-  std::unique_ptr<Transform> forward_, back_;
+  Tensor rest_;
 };
 
-// Transforms contiguous c128 data along one axis, in place.
-void transform_axis(KernelCall& call, const Tensor& data, int axis, double sign) {
-  int64_t n = data.dim(axis), inner = 1;
-  if (data.elements() == 0 || n == 1) return;
-  for (int i = axis + 1; i < data.rank; ++i) inner *= data.dim(i);
-  Transform transform(n, sign);
-  auto* x = reinterpret_cast<Complex*>(data.data);
-  for_rows(call, data.elements() / n, n * 16, [&](int64_t row, int) {
-    std::vector<Complex> line(static_cast<size_t>(n)), out(line);
-    Complex* start = x + row / inner * n * inner + row % inner;
-    for (int64_t k = 0; k < n; ++k) line[static_cast<size_t>(k)] = start[k * inner];
-    transform.run(line.data(), out.data());
-    for (int64_t k = 0; k < n; ++k) start[k * inner] = out[static_cast<size_t>(k)];
+void Lines::starts(int64_t first, int lanes, int64_t* to) const {
+  for (int l = 0; l < lanes; ++l) {
+    int64_t line = first + l;
+    to[l] = 0;
+    for (int i = rest_.rank - 1; i >= 0; --i) {
+      to[l] += line % rest_.dim(i) * rest_.step(i);
+      line /= rest_.dim(i);
+    }
+  }
+}
+
+template <class Fn>  // fn.template operator()<T>(), T being the type of a number or of its two parts
+void visit_parts(DType t, const Fn& fn) {
+  if (t == DType::f64 || t == DType::c128) fn.template operator()<double>();
+  else fn.template operator()<float>();
+}
+
+// Some lines of a tensor on their way from and to it.
+struct Group {
+  const Lines& lines;
+  int64_t start[kMostLanes];
+  int lanes;
+
+  Group(const Lines& of, int64_t first, int n) : lines(of), lanes(n) { lines.starts(first, n, start); }
+
+  void read_complex(int64_t n, SplitLines x) const {
+    const double sign = lines.conjugate ? -1 : 1;
+    visit_parts(lines.dtype, [&]<class T>() {
+      const T* data = reinterpret_cast<const T*>(lines.data);
+      for (int64_t k = 0; k < n; ++k)
+        for (int l = 0; l < lanes; ++l) {
+          const T* from = data + 2 * (start[l] + k * lines.step);
+          x.re[k * lanes + l] = from[0], x.im[k * lanes + l] = sign * from[1];
+        }
+    });
+  }
+
+  void write_complex(int64_t n, SplitLines x, double scale) const {
+    visit_parts(lines.dtype, [&]<class T>() {
+      T* data = reinterpret_cast<T*>(lines.data);
+      for (int64_t k = 0; k < n; ++k)
+        for (int l = 0; l < lanes; ++l) {
+          T* to = data + 2 * (start[l] + k * lines.step);
+          to[0] = static_cast<T>(x.re[k * lanes + l] * scale), to[1] = static_cast<T>(x.im[k * lanes + l] * scale);
+        }
+    });
+  }
+
+  // Every `stride`-th real number, from the one at `first` on.
+  void read_real(int64_t first, int64_t stride, int64_t n, double* x) const {
+    visit_parts(lines.dtype, [&]<class T>() {
+      const T* data = reinterpret_cast<const T*>(lines.data) + first * lines.step;
+      for (int64_t k = 0; k < n; ++k)
+        for (int l = 0; l < lanes; ++l) x[k * lanes + l] = data[start[l] + k * stride * lines.step];
+    });
+  }
+
+  void write_real(int64_t first, int64_t stride, int64_t n, const double* x, double scale) const {
+    visit_parts(lines.dtype, [&]<class T>() {
+      T* data = reinterpret_cast<T*>(lines.data) + first * lines.step;
+      for (int64_t k = 0; k < n; ++k)
+        for (int l = 0; l < lanes; ++l)
+          data[start[l] + k * stride * lines.step] = static_cast<T>(x[k * lanes + l] * scale);
+    });
+  }
+};
+
+// fn(from, to, x, work): the lines of two tensors group by group, with two places of `room` numbers a line.
+template <class Fn>
+void for_groups(KernelCall& call, const Lines& from, const Lines& to, int64_t room, const Fn& fn) {
+  const int64_t count = from.count(), threads = call.team().size();
+  const int64_t most = std::clamp<int64_t>(kBufferElements / room, 1, kMostLanes);
+  const int64_t lanes = std::clamp<int64_t>((count + threads - 1) / threads, 1, most), size = room * lanes;
+  auto* buffers = call.scratch().take<double>(threads * 4 * size);
+  for_rows(call, (count + lanes - 1) / lanes, size, [&](int64_t row, int thread) {
+    const int64_t first = row * lanes;
+    const int n = static_cast<int>(std::min(lanes, count - first));
+    double* buffer = buffers + thread * 4 * size;
+    const SplitLines x{buffer, buffer + size}, work{buffer + 2 * size, buffer + 3 * size};
+    fn(Group(from, first, n), Group(to, first, n), x, work);
   });
+}
+
+void complex_axis(KernelCall& call, const Tensor& from, const Tensor& to, int axis, bool forward, double scale) {
+  if (to.elements() == 0) return;
+  const int64_t n = from.dim(axis);
+  const FourierPlan plan(n);
+  for_groups(call, Lines(from, axis), Lines(to, axis), std::max(n, plan.work_length()),
+             [&](const Group& in, const Group& out, SplitLines x, SplitLines work) {
+               in.read_complex(n, x);
+               const SplitLines y =
+                   forward ? plan.run(x, work, in.lanes) : plan.run(x.swapped(), work.swapped(), in.lanes).swapped();
+               out.write_complex(n, y, scale);
+             });
+}
+
+// A real line x of length 2 h, taken as the complex line z[j] = x[2 j] + i x[2 j + 1], has the transform
+//     X[k] = (Z[k] + conj Z[h - k]) / 2 + w^k (Z[k] - conj Z[h - k]) / 2 i,  w = exp(-2 pi i / 2 h),  k = 0 .. h.
+SG_CLONES void untangle(SplitLines z, const Complex* roots, int64_t h, int lanes, SplitLines x) {
+  for (int64_t k = 0; k <= h; ++k) {
+    const int64_t a = k % h * lanes, b = (h - k) % h * lanes, at = k * lanes;
+    const double c = roots[k].real(), s = roots[k].imag();
+#pragma GCC ivdep
+    for (int l = 0; l < lanes; ++l) {
+      double even_re = z.re[a + l] + z.re[b + l], even_im = z.im[a + l] - z.im[b + l];
+      double odd_re = z.im[a + l] + z.im[b + l], odd_im = z.re[b + l] - z.re[a + l];
+      x.re[at + l] = 0.5 * (even_re + (odd_re * c - odd_im * s));
+      x.im[at + l] = 0.5 * (even_im + (odd_re * s + odd_im * c));
+    }
+  }
+}
+
+// The way back, without the 1 / 2 h: what the inverse transform of length h takes to x[2 j] + i x[2 j + 1].
+SG_CLONES void tangle(SplitLines x, const Complex* roots, int64_t h, int lanes, SplitLines z) {
+  for (int64_t k = 0; k < h; ++k) {
+    const int64_t a = k * lanes, b = (h - k) * lanes;
+    const double c = roots[k].real(), s = roots[k].imag();
+#pragma GCC ivdep
+    for (int l = 0; l < lanes; ++l) {
+      double even_re = x.re[a + l] + x.re[b + l], even_im = x.im[a + l] - x.im[b + l];
+      double gap_re = x.re[a + l] - x.re[b + l], gap_im = x.im[a + l] + x.im[b + l];
+      double odd_re = gap_re * c + gap_im * s, odd_im = gap_im * c - gap_re * s;  // by conj w^k
+      z.re[a + l] = even_re - odd_im;
+      z.im[a + l] = even_im + odd_re;
+    }
+  }
+}
+
+std::vector<Complex> first_roots(int64_t count, int64_t n) {
+  std::vector<Complex> roots;
+  for (int64_t k = 0; k < count; ++k) roots.push_back(root_of_unity(k, n));
+  return roots;
+}
+
+// Numbers n / 2 + 1 to n - 1 of a line of n: one half is the other's conjugate.
+void mirror(SplitLines x, int64_t n, int lanes) {
+  for (int64_t k = n / 2 + 1; k < n; ++k)
+    for (int l = 0; l < lanes; ++l) {
+      x.re[k * lanes + l] = x.re[(n - k) * lanes + l];
+      x.im[k * lanes + l] = -x.im[(n - k) * lanes + l];
+    }
+}
+
+// From real lines of length n to one half of their transforms, or to all of them where `to` has room for that.
+void real_to_complex(KernelCall& call, const Tensor& from, const Tensor& to, int axis, double scale) {
+  const int64_t n = from.dim(axis), given = to.dim(axis);
+  if (to.elements() == 0) return;
+  const bool halved = n % 2 == 0;
+  const FourierPlan plan(halved ? n / 2 : n);
+  const std::vector<Complex> roots = halved ? first_roots(n / 2 + 1, n) : std::vector<Complex>();
+  for_groups(call, Lines(from, axis), Lines(to, axis), std::max(n, plan.work_length()),
+             [&](const Group& in, const Group& out, SplitLines x, SplitLines work) {
+               const int lanes = in.lanes;
+               if (halved) {
+                 in.read_real(0, 2, n / 2, x.re);
+                 in.read_real(1, 2, n / 2, x.im);
+               } else {
+                 in.read_real(0, 1, n, x.re);
+                 std::fill_n(x.im, n * lanes, 0.0);
+               }
+               SplitLines y = plan.run(x, work, lanes);
+               if (halved) {
+                 SplitLines other = y.re == x.re ? work : x;
+                 untangle(y, roots.data(), n / 2, lanes, other);
+                 y = other;
+               }
+               if (given == n) mirror(y, n, lanes);
+               out.write_complex(given, y, scale);
+             });
+}
+
+// From halves of transforms to real lines of length n. What is imaginary where a number is its own conjugate does not
+// count.
+void complex_to_real(KernelCall& call, const Tensor& from, const Tensor& to, int axis, double scale) {
+  const int64_t n = to.dim(axis), half = from.dim(axis);
+  if (to.elements() == 0) return;
+  const bool halved = n % 2 == 0;
+  const FourierPlan plan(halved ? n / 2 : n);
+  const std::vector<Complex> roots = halved ? first_roots(n / 2, n) : std::vector<Complex>();
+  for_groups(call, Lines(from, axis), Lines(to, axis), std::max(n, plan.work_length()),
+             [&](const Group& in, const Group& out, SplitLines x, SplitLines work) {
+               const int lanes = in.lanes;
+               in.read_complex(half, x);
+               std::fill_n(x.im, lanes, 0.0);
+               if (!halved) {
+                 mirror(x, n, lanes);
+                 out.write_real(0, 1, n, plan.run(x.swapped(), work.swapped(), lanes).swapped().re, scale);
+                 return;
+               }
+               std::fill_n(x.im + n / 2 * lanes, lanes, 0.0);
+               tangle(x, roots.data(), n / 2, lanes, work);
+               const SplitLines y = plan.run(work.swapped(), x.swapped(), lanes).swapped();
+               out.write_real(0, 2, n / 2, y.re, scale);
+               out.write_real(1, 2, n / 2, y.im, scale);
+             });
 }
 
 // 1, 1 / sqrt(n) or 1 / n, n being the number of elements that are transformed together.
@@ -121,77 +238,58 @@ double scale_of(KernelCall& call, const Tensor& whole, std::span<const int> axes
   return normalization == 0 || n == 0 ? 1 : normalization == 1 ? 1 / std::sqrt(n) : 1 / n;
 }
 
-void scale(KernelCall& call, const Tensor& data, double factor) {  // of c128
-  if (factor == 1) return;
-  auto* x = reinterpret_cast<double*>(data.data);
-  call.team().parallel_for(2 * data.elements(), kPieceElements, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) x[i] *= factor;
-  });
-}
-
-Tensor working_copy(KernelCall& call, const Tensor& t) {
-  Tensor data = call.scratch().tensor(DType::c128, t.sizes());
-  copy(call, data, t);
-  return data;
+// One axis after the other, by way of memory in double between them. REQUIRES: an axis; the same shape; parts of f32 or f64.
+void complex_axes(KernelCall& call, Tensor from, const Tensor& to, std::span<const int> axes, bool forward,
+                  double scale) {
+  Tensor between;
+  if (axes.size() > 1) between = call.scratch().tensor(DType::c128, from.sizes());
+  for (size_t i = 0; i + 1 < axes.size(); ++i, from = between) complex_axis(call, from, between, axes[i], forward, 1);
+  complex_axis(call, from, to, axes.back(), forward, scale);
 }
 
 Status fft_c2c(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   if (!same_shape(self, call.result())) return call.fail("its operands do not fit each other");
-  Tensor data = working_copy(call, self);
   std::vector<int> axes = call.axes("dim", self.rank);
-  for (int axis : axes) transform_axis(call, data, axis, call.flag("forward") ? -1 : 1);
-  scale(call, data, scale_of(call, self, axes));
-  copy(call, call.result(), data);
+  if (axes.empty()) return copy(call, call.result(), self), ok_status();
+  const bool halves = self.dtype == DType::c32;  // through memory in double
+  Tensor data = halves ? call.scratch().tensor(DType::c128, self.sizes()) : self;
+  if (halves) copy(call, data, self);
+  complex_axes(call, data, halves ? data : call.result(), axes, call.flag("forward"), scale_of(call, self, axes));
+  if (halves) copy(call, call.result(), data);
   return ok_status();
 }
 
 Status fft_r2c(KernelCall& call) {
   const Tensor &self = call.tensor("self"), &out = call.result();
-  Tensor data = working_copy(call, self);
   std::vector<int> axes = call.axes("dim", self.rank);
   if (axes.empty()) return call.fail("needs a dimension to transform");
-  for (int axis : axes) transform_axis(call, data, axis, -1);
-  scale(call, data, scale_of(call, self, axes));
-  auto last = static_cast<size_t>(axes.back());
-  if (out.shape[last] > data.shape[last]) return call.fail("its operands do not fit each other");
-  data.shape[last] = out.shape[last];  // one half is the other's conjugate
-  if (!same_shape(data, out)) return call.fail("its operands do not fit each other");
-  copy(call, out, data);
+  const int last = axes.back();
+  axes.pop_back();
+  const int64_t n = self.dim(last), given = out.dim(last);
+  if (!same_shape(drop_axis(self, last), drop_axis(out, last)) || (given != n && given != n / 2 + 1))
+    return call.fail("its operands do not fit each other");
+  const double scale = scale_of(call, self, call.axes("dim", self.rank));
+  if (axes.empty()) return real_to_complex(call, self, out, last, scale), ok_status();
+  Tensor lines = call.scratch().tensor(DType::c128, out.sizes());
+  real_to_complex(call, self, lines, last, 1);
+  complex_axes(call, lines, out, axes, true, scale);
   return ok_status();
 }
 
-// The half that is given and its conjugate make the line; what is imaginary where both are one does not count.
 Status fft_c2r(KernelCall& call) {
   const Tensor &self = call.tensor("self"), &out = call.result();
-  Tensor data = working_copy(call, self);
   std::vector<int> axes = call.axes("dim", self.rank);
   if (axes.empty()) return call.fail("needs a dimension to transform");
-  int last = axes.back();
-  int64_t n = out.dim(last), half = self.dim(last);
-  Tensor shaped = out;
-  shaped.shape[static_cast<size_t>(last)] = half;
-  if (half != n / 2 + 1 || !same_shape(shaped, self)) return call.fail("its operands do not fit each other");
-  for (size_t k = 0; k + 1 < axes.size(); ++k) transform_axis(call, data, axes[k], 1);
-  Tensor whole = call.scratch().tensor(DType::c128, out.sizes());
-  int64_t inner = 1;
-  for (int i = last + 1; i < out.rank; ++i) inner *= out.dim(i);
-  auto* from = reinterpret_cast<const Complex*>(data.data);
-  auto* to = reinterpret_cast<Complex*>(whole.data);
-  for_rows(call, n == 0 ? 0 : out.elements() / n, n, [&](int64_t row, int) {
-    const Complex* x = from + row / inner * half * inner + row % inner;
-    Complex* y = to + row / inner * n * inner + row % inner;
-    for (int64_t k = 0; k < half; ++k) y[k * inner] = x[k * inner];
-    y[0] = y[0].real();
-    if (n % 2 == 0) y[(half - 1) * inner] = y[(half - 1) * inner].real();
-    for (int64_t k = half; k < n; ++k) y[k * inner] = std::conj(y[(n - k) * inner]);
-  });
-  transform_axis(call, whole, last, 1);
-  scale(call, whole, scale_of(call, out, axes));
-  Tensor real = whole;  // every other number
-  real.dtype = DType::f64;
-  for (int i = 0; i < real.rank; ++i) real.stride[static_cast<size_t>(i)] *= 2;
-  copy(call, out, real);
+  const int last = axes.back();
+  axes.pop_back();
+  if (self.dim(last) != out.dim(last) / 2 + 1 || !same_shape(drop_axis(self, last), drop_axis(out, last)))
+    return call.fail("its operands do not fit each other");
+  const double scale = scale_of(call, out, call.axes("dim", self.rank));
+  if (axes.empty()) return complex_to_real(call, self, out, last, scale), ok_status();
+  Tensor lines = call.scratch().tensor(DType::c128, self.sizes());
+  complex_axes(call, self, lines, axes, false, 1);
+  complex_to_real(call, lines, out, last, scale);
   return ok_status();
 }
 

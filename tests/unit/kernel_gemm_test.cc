@@ -151,13 +151,13 @@ float fast_sum(const std::vector<float>& row, const std::vector<float>& column) 
   return chain_sum(row.data(), column.data(), k, 1, false);
 }
 
-struct Case {
+struct Product {
   int64_t batch, m, n, k;
   double alpha, beta;
 };
 
 template <class T>
-void check_case(Rng& rng, const Case& c, int threads, Numerics numerics) {
+void check_case(Rng& rng, const Product& c, int threads, Numerics numerics) {
   using C = Compute<T>;
   Buffer<T> a = random_buffer<T>(rng, {c.batch, c.m, c.k}), b = random_buffer<T>(rng, {c.batch, c.k, c.n});
   Buffer<T> self = random_buffer<T>(rng, {c.batch, c.m, c.n}), out = random_buffer<T>(rng, {c.batch, c.m, c.n});
@@ -207,7 +207,7 @@ void check_cases(uint64_t seed, int count) {
     auto size = [&](uint64_t limit) {
       return static_cast<int64_t>(rng.below(4) == 0 ? rng.below(4) : rng.below(limit));
     };
-    Case c{rng.between(1, 3), size(40), size(70), size(rng.below(4) == 0 ? 600 : 40), 1, 0};
+    Product c{rng.between(1, 3), size(40), size(70), size(rng.below(4) == 0 ? 600 : 40), 1, 0};
     if (rng.below(2)) c.alpha = rng.below(2) ? 1 : 0.75, c.beta = rng.below(3) ? 1 : -1.5;
     check_case<T>(rng, c, 1 + static_cast<int>(rng.below(4)), rng.below(2) ? Numerics::fast : Numerics::strict);
   }
@@ -228,10 +228,10 @@ TEST_CASE("gemm: f16 likewise") { check_cases<F16>(4, 40); }
 
 TEST_CASE("gemm: sizes around the blocks") {
   Rng rng(5);
-  for (Case c :
-       {Case{1, 14, 32, 256, 1, 0}, Case{1, 15, 33, 257, 1, 0}, Case{1, 1, 300, 513, 1, 0}, Case{1, 300, 1, 513, 1, 0},
-        Case{1, 340, 40, 5, 1, 1}, Case{1, 90, 70, 256, 1, 1}, Case{1, 90, 70, 768, 1, 1}, Case{2, 3, 1100, 800, 1, 1},
-        Case{1, 3, 1100, 800, 2, 0}, Case{1, 3, 2, 2000, 1, 0}, Case{1, 40, 300, 300, 1, 0}})
+  for (Product c : {Product{1, 14, 32, 256, 1, 0}, Product{1, 15, 33, 257, 1, 0}, Product{1, 1, 300, 513, 1, 0},
+                    Product{1, 300, 1, 513, 1, 0}, Product{1, 340, 40, 5, 1, 1}, Product{1, 90, 70, 256, 1, 1},
+                    Product{1, 90, 70, 768, 1, 1}, Product{2, 3, 1100, 800, 1, 1}, Product{1, 3, 1100, 800, 2, 0},
+                    Product{1, 3, 2, 2000, 1, 0}, Product{1, 40, 300, 300, 1, 0}})
     for (Numerics numerics : {Numerics::fast, Numerics::strict}) {
       check_case<float>(rng, c, 2, numerics);
       check_case<BF16>(rng, c, 4, numerics);
