@@ -309,14 +309,15 @@ Status run_pointwise(KernelCall& call) {
   PointwiseProgram program;
   auto fits = program.add(call);
   if (fits.ok() && !*fits) {  // arguments in the result's memory, seen in another way: read first
-    for (ParamValue& p : call.params())
+    KernelCall apart = call;  // the call itself is run again in the next step, as it was bound
+    for (ParamValue& p : apart.params())
       if (p.kind == ParamValue::Kind::tensor && overlap(p.tensor, call.results[0]) &&
           !same_view(p.tensor, call.results[0])) {
         Tensor held = call.scratch().tensor(p.tensor.dtype, p.tensor.sizes());
         copy(call, held, p.tensor);
         p.tensor = held;
       }
-    fits = program.add(call);
+    fits = program.add(apart);
   }
   if (!fits.ok()) return fits.error();
   if (!*fits) return call.fail("the result's elements share memory");

@@ -42,7 +42,14 @@ Status draw(std::string_view op, std::vector<Argument> arguments, std::vector<Te
   c.scalars.resize(results.size());
   c.results = std::move(results);
   c.random = stream;
-  return kernel(c);
+  const std::vector<ParamValue> bound = c.params();
+  Status status = kernel(c);
+  // A run binds a call once and makes it in every step, so a kernel leaves it as it was.
+  for (size_t i = 0; i < bound.size(); ++i)
+    if (!same_view(c.params()[i].tensor, bound[i].tensor))
+      return Error{ErrorKind::cannot_apply,
+                   std::string(op) + " has changed its argument " + std::string(info->params[i].name)};
+  return status;
 }
 
 }  // namespace sg::test

@@ -169,6 +169,12 @@ TEST_CASE("an argument that overlaps the result in another layout is read first"
   Tensor turned = swap_axes(m.tensor(), 0, 1);
   REQUIRE(test::call("aten.add_.Tensor", {{"self", m}, {"other", turned}}, {m.tensor()}).ok());
   CHECK(m.values() == std::vector<float>{2, 6, 10, 6, 10, 14, 10, 14, 18});
+  // Columns that overlap without a common element: each call copies what lies there at that time.
+  Tensor to = make_tensor(m.tensor().data, DType::f32, std::vector<int64_t>{3, 1}), from = to;
+  to.stride[0] = from.stride[0] = 3;
+  from.data += 2 * sizeof(float);
+  REQUIRE(test::call("aten.copy_.default", {{"self", to}, {"src", from}}, {to}).ok());
+  CHECK(m.values() == std::vector<float>{10, 6, 10, 14, 10, 14, 18, 14, 18});
 }
 
 TEST_CASE("in double, floats of the graph are doubles") {
