@@ -73,7 +73,13 @@ Result<std::vector<std::string>> Hub::exchange(std::string text) {
     post(MessageKind::text, text);
   }
   wake();
-  changed_.wait(lock, [&] { return failure_ || !exchanged_.empty(); });
+  changed_.wait(lock, [&] { return failure_ || !exchanged_.empty() || missing(); });
+  if (!failure_ && exchanged_.empty()) {
+    set_failure(
+        {ErrorKind::rank_failed, "rank " + std::to_string(*missing()) + " has ended, and the others wait for it"},
+        std::min(rank_, 1u));
+    wake();
+  }
   if (failure_) return *failure_;
   Texts out = std::move(exchanged_.front());
   exchanged_.pop_front();
@@ -196,6 +202,7 @@ void Hub::left(uint32_t from) {
   has_left_[rank_ == 0 ? from - 1 : 0] = true;
   for (uint32_t r = 0; r < world(); ++r)
     if (r == from || (rank_ != 0 && r != rank_)) hearts_[r].alive.store(0, std::memory_order_relaxed);
+  changed_.notify_all();
 }
 
 void Hub::lost(uint32_t from) {
@@ -253,6 +260,14 @@ void Hub::complete_exchange() {
     exchanged_.push_back(std::move(texts));
   }
   changed_.notify_all();
+}
+
+// A rank that has left before the exchange that is asked for: it comes no more. Of ranks but 0 all that they know.
+std::optional<uint32_t> Hub::missing() const {
+  if (rank_ != 0) return has_left_[0] ? std::optional(0u) : std::nullopt;
+  for (uint32_t r = 1; r < world(); ++r)
+    if (has_left_[r - 1] && texts_[r].empty()) return r;
+  return std::nullopt;
 }
 
 void Hub::set_failure(Error error, uint32_t speaker) {

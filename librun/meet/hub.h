@@ -25,7 +25,8 @@ class Hub {
   uint32_t world() const { return static_cast<uint32_t>(hearts_.size()); }
   Heartbeat& heart(uint32_t rank) { return hearts_[rank]; }
 
-  // All ranks' texts, by rank. Blocks until all have called it as often, or the job fails.
+  // All ranks' texts, by rank. Blocks until all have called it as often, or the job fails: it does if a rank leaves that
+  // has called it less often.
   Result<std::vector<std::string>> exchange(std::string text);
 
   void fail(Error error);
@@ -47,6 +48,7 @@ class Hub {
   void post_hearts();
   void read_hearts(BodyReader in, uint32_t first, uint32_t count);
   void complete_exchange();
+  std::optional<uint32_t> missing() const;
   void set_failure(Error error, uint32_t speaker);
   bool may_leave() const;
   void wake();

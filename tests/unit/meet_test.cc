@@ -216,6 +216,23 @@ TEST_CASE("one error is the failure of all ranks, and one of them speaks of it",
   }
 }
 
+TEST_CASE("a rank that leaves before an exchange ends it for the others", "[meet]") {
+  for (uint32_t gone : {0u, 2u}) {
+    const Answers answers = act(free_place(), 3, [&](Communicator& comm) -> Status {
+      SG_TRY(comm.exchange("all"));
+      if (comm.rank() == gone) return ok_status();
+      SG_TRY(comm.exchange("the others"));
+      return ok_status();
+    });
+    for (uint32_t r = 0; r < 3; ++r) {
+      REQUIRE(answers[r].ok() == (r == gone));
+      if (r == gone) continue;
+      CHECK(answers[r].error().kind == ErrorKind::rank_failed);
+      CHECK(answers[r].error().message == "rank " + std::to_string(gone) + " has ended, and the others wait for it");
+    }
+  }
+}
+
 TEST_CASE("every rank sees what all are doing", "[meet]") {
   const Answers answers = act(free_place(), 3, [&](Communicator& comm) -> Status {
     comm.heartbeat().enter(Heartbeat::running);
@@ -223,7 +240,7 @@ TEST_CASE("every rank sees what all are doing", "[meet]") {
     SG_TRY(comm.exchange(""));
     std::this_thread::sleep_for(1s);
     for (const WatchedRank& seen : comm.in_sight())
-      if (seen.heart->alive == 0 || seen.heart->state != Heartbeat::running ||
+      if (seen.heart->alive == 0 || seen.heart->state == Heartbeat::idle ||  // who is ahead waits by now
           (seen.rank > 0 && static_cast<uint32_t>(seen.heart->place) != 7))
         return Error{ErrorKind::internal, "rank " + std::to_string(seen.rank) + " looks otherwise"};
     SG_TRY(comm.exchange(""));
