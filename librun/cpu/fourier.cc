@@ -161,12 +161,6 @@ SG_CLONES void tangle(SplitLines x, const Complex* roots, int64_t h, int lanes, 
   }
 }
 
-std::vector<Complex> first_roots(int64_t count, int64_t n) {
-  std::vector<Complex> roots;
-  for (int64_t k = 0; k < count; ++k) roots.push_back(root_of_unity(k, n));
-  return roots;
-}
-
 // Numbers n / 2 + 1 to n - 1 of a line of n: one half is the other's conjugate.
 void mirror(SplitLines x, int64_t n, int lanes) {
   for (int64_t k = n / 2 + 1; k < n; ++k)
@@ -238,7 +232,8 @@ double scale_of(KernelCall& call, const Tensor& whole, std::span<const int> axes
   return normalization == 0 || n == 0 ? 1 : normalization == 1 ? 1 / std::sqrt(n) : 1 / n;
 }
 
-// One axis after the other, by way of memory in double between them. REQUIRES: an axis; the same shape; parts of f32 or f64.
+// One axis after the other, by way of memory in double between them. REQUIRES: an axis; the same shape; parts of f32
+// or f64.
 void complex_axes(KernelCall& call, Tensor from, const Tensor& to, std::span<const int> axes, bool forward,
                   double scale) {
   Tensor between;
@@ -264,12 +259,12 @@ Status fft_r2c(KernelCall& call) {
   const Tensor &self = call.tensor("self"), &out = call.result();
   std::vector<int> axes = call.axes("dim", self.rank);
   if (axes.empty()) return call.fail("needs a dimension to transform");
+  const double scale = scale_of(call, self, axes);
   const int last = axes.back();
   axes.pop_back();
   const int64_t n = self.dim(last), given = out.dim(last);
   if (!same_shape(drop_axis(self, last), drop_axis(out, last)) || (given != n && given != n / 2 + 1))
     return call.fail("its operands do not fit each other");
-  const double scale = scale_of(call, self, call.axes("dim", self.rank));
   if (axes.empty()) return real_to_complex(call, self, out, last, scale), ok_status();
   Tensor lines = call.scratch().tensor(DType::c128, out.sizes());
   real_to_complex(call, self, lines, last, 1);
@@ -281,11 +276,11 @@ Status fft_c2r(KernelCall& call) {
   const Tensor &self = call.tensor("self"), &out = call.result();
   std::vector<int> axes = call.axes("dim", self.rank);
   if (axes.empty()) return call.fail("needs a dimension to transform");
+  const double scale = scale_of(call, out, axes);
   const int last = axes.back();
   axes.pop_back();
   if (self.dim(last) != out.dim(last) / 2 + 1 || !same_shape(drop_axis(self, last), drop_axis(out, last)))
     return call.fail("its operands do not fit each other");
-  const double scale = scale_of(call, out, call.axes("dim", self.rank));
   if (axes.empty()) return complex_to_real(call, self, out, last, scale), ok_status();
   Tensor lines = call.scratch().tensor(DType::c128, self.sizes());
   complex_axes(call, self, lines, axes, false, 1);

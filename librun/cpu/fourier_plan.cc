@@ -17,7 +17,7 @@ __extension__ typedef unsigned __int128 Wide128;
 struct Pass {
   const double *from_re, *from_im;
   double *to_re, *to_im;
-  const Complex* turns;
+  const Complex *turns, *roots;
   int64_t factor, parts, span;
 };
 
@@ -79,8 +79,6 @@ SG_CLONES void pass_by_odd(const Pass& pass) {
   const int64_t p = pass.factor, span = pass.span, step = pass.parts * span, pairs = p / 2;
   double sum_re[kLargestFactor / 2][kBlock], sum_im[kLargestFactor / 2][kBlock];
   double gap_re[kLargestFactor / 2][kBlock], gap_im[kLargestFactor / 2][kBlock];
-  Complex roots[kLargestFactor];
-  for (int64_t k = 0; k < p; ++k) roots[k] = root_of_unity(k, p);
   for (int64_t k = 0; k < pass.parts; ++k) {
     const Complex* turns = pass.turns + (p - 1) * k;
     for (int64_t block = 0; block < span; block += kBlock) {
@@ -104,7 +102,7 @@ SG_CLONES void pass_by_odd(const Pass& pass) {
         double even_re[kBlock], even_im[kBlock], odd_re[kBlock] = {}, odd_im[kBlock] = {};
         for (int l = 0; l < count; ++l) even_re[l] = xr[l], even_im[l] = xi[l];
         for (int64_t j = 1; j <= pairs; ++j) {
-          const double c = roots[j * r % p].real(), s = roots[j * r % p].imag();
+          const double c = pass.roots[j * r % p].real(), s = pass.roots[j * r % p].imag();
           for (int l = 0; l < count; ++l) {
             even_re[l] += sum_re[j - 1][l] * c, even_im[l] += sum_im[j - 1][l] * c;
             odd_re[l] += gap_re[j - 1][l] * s, odd_im[l] += gap_im[j - 1][l] * s;
@@ -159,6 +157,12 @@ Complex root_of_unity(int64_t k, int64_t n) {
   return {left ? -re : re, below ? im : -im};
 }
 
+std::vector<Complex> first_roots(int64_t count, int64_t n) {
+  std::vector<Complex> roots;
+  for (int64_t k = 0; k < count; ++k) roots.push_back(root_of_unity(k, n));
+  return roots;
+}
+
 FourierPlan::FourierPlan(int64_t n) : n_(n) {
   std::vector<int64_t> factors = factors_of(n);
   if (std::all_of(factors.begin(), factors.end(), [](int64_t p) { return p <= kLargestFactor; })) plan_stages(factors);
@@ -166,11 +170,10 @@ FourierPlan::FourierPlan(int64_t n) : n_(n) {
 }
 
 void FourierPlan::plan_stages(const std::vector<int64_t>& factors) {
-  std::vector<Complex> roots;
-  for (int64_t k = 0; k < n_; ++k) roots.push_back(root_of_unity(k, n_));
+  const std::vector<Complex> roots = first_roots(n_, n_);
   int64_t rest = n_;
   for (int64_t factor : factors) {
-    Stage stage{factor, rest / factor, {}};
+    Stage stage{factor, rest / factor, {}, factor % 2 == 0 ? std::vector<Complex>() : first_roots(factor, factor)};
     for (int64_t k = 0; k < stage.parts; ++k)
       for (int64_t r = 1; r < factor; ++r) stage.turns.push_back(roots[static_cast<size_t>(k * r * (n_ / rest))]);
     rest = stage.parts;
@@ -202,7 +205,8 @@ SplitLines FourierPlan::run(SplitLines x, SplitLines work, int lanes) const {
   if (convolution_) return convolve(x, work, lanes);
   int64_t span = lanes;
   for (const Stage& stage : stages_) {
-    const Pass pass{x.re, x.im, work.re, work.im, stage.turns.data(), stage.factor, stage.parts, span};
+    const Pass pass{x.re,         x.im,        work.re, work.im, stage.turns.data(), stage.roots.data(),
+                    stage.factor, stage.parts, span};
     if (stage.factor == 4) pass_by_4(pass);
     else if (stage.factor == 2) pass_by_2(pass);
     else pass_by_odd(pass);

@@ -4,8 +4,9 @@
 //     SplitLines x{re, im}, work{...};                  // n * lanes numbers, plan.work_length() * lanes numbers
 //     SplitLines y = plan.run(x, work, lanes);          // y[k] = sum over j of x[j] * exp(-2 pi i j k / n)
 //
-// Element k of line l is at [k * lanes + l], so loops see the lines side by side; what a line becomes depends on no other
-// line. The way back (exp(+...)) is the same with real and imaginary parts exchanged before and after: SplitLines::swapped.
+// Element k of line l is at [k * lanes + l], so loops see the lines side by side; what a line becomes depends on no
+// other line. The way back (exp(+...)) is the same with real and imaginary parts exchanged before and after:
+// SplitLines::swapped.
 // Lengths are split into their prime factors; one with a large factor becomes a convolution of a length that is a power
 // of 2 (Bluestein's algorithm).
 #pragma once
@@ -26,6 +27,7 @@ struct SplitLines {
 
 // exp(-2 pi i k / n), right to the last bit or nearly so. REQUIRES: 0 <= k < n.
 std::complex<double> root_of_unity(int64_t k, int64_t n);
+std::vector<std::complex<double>> first_roots(int64_t count, int64_t n);  // for k = 0 .. count - 1
 
 class FourierPlan {
  public:
@@ -42,6 +44,7 @@ class FourierPlan {
   struct Stage {
     int64_t factor = 1, parts = 1;
     std::vector<std::complex<double>> turns;  // parts x (factor - 1): what part k of output r >= 1 is turned by
+    std::vector<std::complex<double>> roots;  // of the factor, where it is odd
   };
 
   void plan_stages(const std::vector<int64_t>& factors);
