@@ -191,17 +191,16 @@ bool knows_pointwise(std::string_view op) {
 Status run_pointwise(KernelCall& call) {
   cpu::PointwiseProgram program;
   auto fits = program.add(call);
-  const std::vector<ParamValue> given = fits.ok() && !*fits ? call.params() : std::vector<ParamValue>();
-  if (!given.empty()) {  // arguments in the result's memory, seen in another way: read first
-    for (ParamValue& p : call.params())
+  if (fits.ok() && !*fits) {  // arguments in the result's memory, seen in another way: read first
+    KernelCall apart = call;  // the call itself is run again in the next step, as it was bound
+    for (ParamValue& p : apart.params())
       if (p.kind == ParamValue::Kind::tensor && overlap(p.tensor, call.results[0]) &&
           !same_view(p.tensor, call.results[0])) {
         Tensor held = backend_of(call).scratch(p.tensor.dtype, p.tensor.sizes());
         backend_of(call).copy(held, p.tensor);
         p.tensor = held;
       }
-    fits = program.add(call);
-    call.params() = given;
+    fits = program.add(apart);
   }
   if (!fits.ok()) return fits.error();
   if (!*fits) return call.fail("the result's elements share memory");

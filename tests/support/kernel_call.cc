@@ -1,5 +1,7 @@
 #include "tests/support/kernel_call.h"
 
+#include <algorithm>
+
 #include "librun/defaults.h"
 
 namespace sg::test {
@@ -46,7 +48,8 @@ Status draw(std::string_view op, std::vector<Argument> arguments, std::vector<Te
   Status status = kernel(c);
   // A run binds a call once and makes it in every step, so a kernel leaves it as it was.
   for (size_t i = 0; i < bound.size(); ++i)
-    if (!same_view(c.params()[i].tensor, bound[i].tensor))
+    if (!same_view(c.params()[i].tensor, bound[i].tensor) ||
+        !std::ranges::equal(c.params()[i].tensors, bound[i].tensors, same_view))
       return Error{ErrorKind::cannot_apply,
                    std::string(op) + " has changed its argument " + std::string(info->params[i].name)};
   return status;
