@@ -2,11 +2,13 @@
 # Everything that needs a GPU, in one go.
 #
 #   tests/gpu/run_on_gpu.sh pack FILE.tar.xz            here: a bundle of what was built, the tests and the captures (relocatable, <= 40 MiB)
-#   tests/gpu/run_on_gpu.sh [--python PY] [--out DIR]   there: from an unpacked bundle, or a checkout, which it builds first
+#   tests/gpu/run_on_gpu.sh [--python PY] [--out DIR] [--parts A,B]   there: from an unpacked bundle, or a checkout, which it builds first
 #   tests/gpu/run_on_gpu.sh --dry-run STUB [--out DIR]  anywhere: the same steps with the stand-ins in folder STUB, in short
 #
 # Writes DIR/h200.md, h100.md or gpu.md by the GPU's name (default DIR: docs/results): the machine, each part with its commands and outcome,
-# and what was not run and why. A dry run writes DIR/dry-run.md, and no other file. Each part has a time limit; together they are 28 minutes.
+# and what was not run and why. A dry run writes DIR/dry-run.md, and no other file. Each part has a time limit; together they are 30 minutes.
+# --parts runs some of them, where a call may not last so long, and writes DIR/h100-A-B.md: cases (420 s), captures (300), sanitizers (400),
+# nccl (150), bench (540). docs/design/013-cuda.md has the calls for a machine that is lent for half an hour.
 # PY is a Python with torch: its CUDA libraries (cuBLASLt, NVRTC, NCCL) are used where the machine has no others. Exit 0: every part that ran
 # has passed.
 set -u
@@ -24,6 +26,11 @@ pack() {
   cp "$build"/bin/{sg-run,sg-import,sg-print,sg-stat,compare_oracle} "$to/build/bin/" || return 1
   cp -r "$build/lib/stepgraph" "$to/build/lib/" || return 1
   cp "$build/tests/run_vectors" "$to/build/tests/" || return 1
+  # What the programs are linked with, and another machine may have in another version or not at all. Not what every one has.
+  mkdir -p "$to/build/lib/carried"
+  ldd "$to"/build/bin/* "$to/build/lib/stepgraph/libsg_backend_cuda.so" "$to/build/tests/run_vectors" |
+    awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' | xargs -r cp -L -t "$to/build/lib/carried" || return 1
   mkdir -p "$to/tests/conformance"
   cp -r "$root"/tests/{gpu,numeric,bench} "$root/tests/harness.py" "$to/tests/"
   mkdir -p "$to/tools"
@@ -52,17 +59,22 @@ if [ "${1:-}" = pack ]; then
   exit
 fi
 
-python=python3 out=$root/docs/results stub=
+python=python3 out=$root/docs/results stub= parts=
 while [ $# -gt 0 ]; do
   case $1 in
     --python) python=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
+    --parts) parts=$2; shift 2 ;;
     --dry-run) stub=$(cd "$2" && pwd) || exit 2; shift 2 ;;
-    *) sed -n '2,13p' "$0" | cut -c3-; exit 2 ;;
+    *) sed -n '2,15p' "$0" | cut -c3-; exit 2 ;;
   esac
 done
-mkdir -p "$out"
+for part in ${parts//,/ }; do
+  case $part in cases | captures | sanitizers | nccl | bench) ;; *) echo "there is no part '$part'" >&2; exit 2 ;; esac
+done
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 failed=0
+wants() { [ -z "$parts" ] || [[ ",$parts," = *",$1,"* ]]; }
 
 if [ ! -e "$build/lib/stepgraph/libsg_backend_cuda.so" ]; then
   [ -z "$stub" ] || { echo "a dry run needs what was built" >&2; exit 5; }
@@ -78,17 +90,24 @@ for base in site.getsitepackages() + [site.getusersitepackages()]:
     print('\n'.join(glob.glob(os.path.join(base, 'nvidia', '*', 'lib'))))
 END
 }
+# Of the libraries that came along, those that this machine lacks: others' programs keep what is theirs.
+carried=$(mktemp -d)
+trap 'rm -rf "$carried"' EXIT
+for library in "$build"/lib/carried/*; do
+  [ ! -e "$library" ] || /sbin/ldconfig -p | grep -qF "${library##*/} " || ln -s "$library" "$carried/"
+done
 if [ -n "$stub" ]; then
-  export LD_LIBRARY_PATH=$stub SG_STUB_DEVICES=1 SG_STUB_NVRTC=1
+  export LD_LIBRARY_PATH=$stub:$carried SG_STUB_DEVICES=1 SG_STUB_NVRTC=1
   SG_CUDA_CACHE=$(mktemp -d)
   export SG_CUDA_CACHE
   name="stand-ins (dry run: nothing below was measured)" report=$out/dry-run.md
 else
-  LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$(library_folders | paste -sd:)
+  LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$carried:$(library_folders | paste -sd:)
   export LD_LIBRARY_PATH
   name=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | paste -sd';')
   case $name in *H200*) report=$out/h200.md ;; *H100*) report=$out/h100.md ;; *) report=$out/gpu.md ;; esac
 fi
+[ -z "$parts" ] || report=${report%.md}-${parts//,/-}.md
 if [ -z "$name" ]; then
   echo "NOT RUN: this machine has no GPU that nvidia-smi sees." >&2
   exit 5
@@ -103,12 +122,12 @@ part() {
   say; say "## $title"; say; say '```'
   say "\$ $*"
   local begin=$SECONDS
-  timeout "$limit" "$@" 2>&1 | tail -n 60 | tee -a "$report"
+  timeout -k 5 "$limit" "$@" 2>&1 | tail -n 60 | tee -a "$report"
   local status=${PIPESTATUS[0]}
   say '```'
   case $status in
     0) say "passed in $((SECONDS - begin)) of at most $limit seconds" ;;
-    124) say "NOT FINISHED in $limit seconds"; failed=1 ;;
+    124 | 137) say "NOT FINISHED in $limit seconds"; failed=1 ;;
     *) say "FAILED: exit $status"; failed=1 ;;
   esac
 }
@@ -121,17 +140,30 @@ say "Written by tests/gpu/run_on_gpu.sh; nothing in it was edited."
 say
 say "    $(uname -sr), $(nproc) cores"
 say "    $name"
+if ! lacks=$(ldd "$bin/sg-run" "$build/lib/stepgraph/libsg_backend_cuda.so" "$build/tests/run_vectors" 2>&1 | grep 'not found'); then
+  lacks=
+fi
+[ -z "$lacks" ] || { say "NOT RUN: this machine lacks libraries: $lacks"; exit 5; }
 say "    $(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo "from a bundle")"
 
 cases=("$python" "$here/run_gpu_tests.py" --bin "$bin" --vectors "$build/tests/run_vectors")
 vectors=("$build/tests/run_vectors" --backend cuda --listed "$root/tests/conformance/listed.txt" --listed "$root/tests/gpu/listed.txt")
-if [ -n "$stub" ]; then
+if ! wants cases; then
+  not_run "the cases of CI: not asked for."
+elif [ -n "$stub" ]; then
   part "The same cases as in CI" 480 "${cases[@]}" --stub "$stub" --every 97 --only same_bits
   part "Chains and recorded segments" 240 "${cases[@]}" --stub "$stub" --only recording
 else
-  part "The same cases as in CI, on the device" 420 "${cases[@]}" --every 1 --all
+  part "The same cases as in CI, on the device" 420 "${cases[@]}" --every 1 --without captures
 fi
-if [ -z "$stub" ] && command -v compute-sanitizer >/dev/null; then
+if ! wants captures; then
+  not_run "the captures: not asked for."
+elif [ -z "$stub" ]; then
+  part "The captures, on the device" 300 "${cases[@]}" --all --only captures
+fi
+if ! wants sanitizers; then
+  not_run "compute-sanitizer: not asked for."
+elif [ -z "$stub" ] && command -v compute-sanitizer >/dev/null; then
   part "Races of lanes" 200 compute-sanitizer --tool racecheck --error-exitcode 1 "${vectors[@]}" --every 97 "$root/tests/conformance/vectors"
   part "Memory of lanes" 200 compute-sanitizer --tool memcheck --error-exitcode 1 "${vectors[@]}" --every 97 "$root/tests/conformance/vectors"
 else
@@ -140,22 +172,29 @@ else
 fi
 
 # NCCL by itself, one rank on one GPU; then two processes on one GPU, which NCCL takes for two machines (NCCL_HOSTID).
-printf 'sg 1.0 world 1\ngroup @all [0]\ngraph rank *\n  input %%x : f32[8, 3] "x"\n  %%s = _c10d_functional.all_reduce(%%x, "sum", @all) : f32[8, 3]\n  %%w = _c10d_functional.wait_tensor(%%s) : f32[8, 3]\n  output %%w\n' > "$out/.one.txt"
-sed 's/world 1/world 2/; s/\[0\]/[0 1]/' "$out/.one.txt" > "$out/.two.txt"
-part "NCCL with one rank" 60 "$bin/sg-run" "$out/.one.txt" --init seed:0 --backend cuda --comm nccl
-part "NCCL between two processes on one GPU" 90 bash -c \
-  "rank() { RANK=\$1 WORLD_SIZE=2 NCCL_HOSTID=host\$1 SG_CUDA_SHARE=1 '$bin/sg-run' '$out/.two.txt' --init seed:0 --backend cuda --comm nccl --timeout 60 --rendezvous '$out/.meet'; }; rank 1 & other=\$!; rank 0 && wait \$other"
-rm -f "$out/.one.txt" "$out/.two.txt"
+# A machine that is alone may have no other interface than lo, and no InfiniBand.
+if wants nccl; then
+  printf 'sg 1.0 world 1\ngroup @all [0]\ngraph rank *\n  input %%x : f32[8, 3] "x"\n  %%s = _c10d_functional.all_reduce(%%x, "sum", @all) : f32[8, 3]\n  %%w = _c10d_functional.wait_tensor(%%s) : f32[8, 3]\n  output %%w\n' > "$out/.one.txt"
+  sed 's/world 1/world 2/; s/\[0\]/[0 1]/' "$out/.one.txt" > "$out/.two.txt"
+  part "NCCL with one rank" 60 "$bin/sg-run" "$out/.one.txt" --init seed:0 --backend cuda --comm nccl
+  part "NCCL between two processes on one GPU" 90 bash -c \
+    "rank() { RANK=\$1 WORLD_SIZE=2 NCCL_HOSTID=host\$1 NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 SG_CUDA_SHARE=1 '$bin/sg-run' '$out/.two.txt' --init seed:0 --backend cuda --comm nccl --timeout 60 --rendezvous '$out/.meet'; }; rank 1 & other=\$!; rank 0 && wait \$other"
+  rm -f "$out/.one.txt" "$out/.two.txt"
+else
+  not_run "NCCL: not asked for."
+fi
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 [ "$gpus" -ge 2 ] || not_run "NCCL between GPUs (this machine has $gpus)."
 
 bench=("$python" "$root/tests/bench/run_gpu_bench.py" --bin "$bin" --python "$python" --traces "$traces")
-if [ -n "$stub" ] && ! "$python" -c 'import torch' 2>/dev/null; then
+if ! wants bench; then
+  not_run "the benchmark: not asked for."
+elif [ -n "$stub" ] && ! "$python" -c 'import torch' 2>/dev/null; then
   not_run "the benchmark, in small: there is no torch to capture its models with."
 elif [ -n "$stub" ]; then
   SG_BENCH_SIZE=small part "The benchmark, in small" 240 "${bench[@]}" --rounds 1
 else
-  part "Beside PyTorch" 700 "${bench[@]}"
+  part "Beside PyTorch" 540 "${bench[@]}"
 fi
 say
 say "Took $SECONDS seconds."
