@@ -206,7 +206,8 @@ Result<const cublasLtMatmulAlgo_t*> Lt::choose(const Call& call) {
   const cublasStatus_t status = lt_.cublasLtMatmulAlgoGetHeuristic(
       handle_, call.description.get(), call.layout_a.get(), call.layout_b.get(), call.layout_out.get(),
       call.layout_out.get(), preference.get(), 1, &found, &count);
-  if (status != CUBLAS_STATUS_SUCCESS || count == 0) return static_cast<const cublasLtMatmulAlgo_t*>(nullptr);
+  if (status != CUBLAS_STATUS_SUCCESS || count == 0 || found.state != CUBLAS_STATUS_SUCCESS)
+    return static_cast<const cublasLtMatmulAlgo_t*>(nullptr);
   return &chosen_.emplace(key, found.algo).first->second;
 }
 
