@@ -4,6 +4,7 @@
 // wait for an event reads what is not there yet. Kernels are the host's copies of the same bodies
 // (librun/cuda/kernels/block.h).
 //   SG_STUB_DEVICES=N        how many devices there are (1)
+//   SG_STUB_ARCHITECTURE=75  which GPU it is (90)
 //   SG_STUB_FAIL=NAME:N      the N-th call of that function fails
 //   SG_STUB_MEMORY=BYTES     what a device has
 //   SG_STUB_SLOW=NAME:MS     that kernel takes so much longer; memcpy: copies to the host and back; cuInit
@@ -13,6 +14,8 @@
 //   SG_STUB_BLOCKS=down      blocks of a launch run from last to first
 //   SG_STUB_GUARD=1          the host cannot touch the device's memory (guard.h)
 //   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
+// A call needs the context of a device as the thread's current one, and that of the stream that it is about; what is
+// freed or destroyed without one ends the process, as nobody reads what those calls return (context.h).
 // Modules are the kernels that are built in, or libraries of the stand-in of NVRTC. While a stream is recorded, calls
 // that would wait for it, or copy what the host may change, end the recording with an error, as the driver does.
 // With SG_LANE_KERNELS a block is not a loop over lanes: see lanes.h.
@@ -35,6 +38,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/gpu/stub/context.h"
 #include "tests/gpu/stub/stream.h"
 
 #undef cuEventElapsedTime  // the name that every driver has (librun/cuda/driver.h)
@@ -65,6 +69,12 @@ bool fails(const char* name) {
 }
 #define FAIL_IF_ASKED(code) \
   if (fails(__func__)) return code
+#define IN_A_CONTEXT \
+  if (stub_current_context() == 0) return CUDA_ERROR_INVALID_CONTEXT
+#define IN_CONTEXT_OF(thing) \
+  if ((thing)->context == 0 || (thing)->context != stub_current_context()) return CUDA_ERROR_INVALID_CONTEXT
+#define ENDS_IN_A_CONTEXT \
+  if (stub_current_context() == 0) ended_without_context(__func__)
 // What waits for a stream, or reads what may have changed by the time of a launch, is no part of a recording.
 #define NOT_RECORDED(stream)                      \
   if (stream_of(stream)->is_recorded()) {         \
@@ -158,41 +168,57 @@ STUB cuDeviceGetUuid_v2(CUuuid* id, CUdevice device) {
   return CUDA_SUCCESS;
 }
 STUB cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
-  *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
+  const char* text = std::getenv("SG_STUB_ARCHITECTURE");
+  const int architecture = text ? std::atoi(text) : 90;
+  *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? architecture / 10 : architecture % 10;
   return CUDA_SUCCESS;
 }
-STUB cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+STUB cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
-  *context = reinterpret_cast<CUcontext>(1);
+  *context = reinterpret_cast<CUcontext>(static_cast<uintptr_t>(device) + 1);
   return CUDA_SUCCESS;
 }
 STUB cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
-STUB cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
+
+namespace {
+thread_local uintptr_t current_context = 0;
+}
+STUB cuCtxSetCurrent(CUcontext context) {
+  current_context = reinterpret_cast<uintptr_t>(context);
+  return CUDA_SUCCESS;
+}
+extern "C" __attribute__((visibility("default"))) uintptr_t stub_current_context() { return current_context; }
 
 STUB cuMemGetInfo_v2(size_t* left, size_t* total) {
+  IN_A_CONTEXT;
   std::lock_guard guard(memory_mutex);
   *total = memory_size();
   *left = *total - in_use;
   return CUDA_SUCCESS;
 }
 STUB cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
+  IN_A_CONTEXT;
   FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
   return allocate(reinterpret_cast<void**>(out), bytes, true);
 }
 STUB cuMemFree_v2(CUdeviceptr block) {
+  ENDS_IN_A_CONTEXT;
   for (Stream* s : own_streams) s->wait();  // as the driver does
   return release(reinterpret_cast<void*>(block));
 }
 STUB cuMemHostAlloc(void** out, size_t bytes, unsigned) {
+  IN_A_CONTEXT;
   FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
   return allocate(out, bytes, false);
 }
 STUB cuMemFreeHost(void* block) {
+  ENDS_IN_A_CONTEXT;
   for (Stream* s : own_streams) s->wait();
   return release(block);
 }
 
 STUB cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   stream_of(stream)->add([=] {
     std::this_thread::sleep_for(delay_of("memcpy"));
@@ -201,6 +227,7 @@ STUB cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stre
   return CUDA_SUCCESS;
 }
 STUB cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
   note_transfer("up", bytes);
@@ -208,6 +235,7 @@ STUB cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstre
   return CUDA_SUCCESS;
 }
 STUB cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
   note_transfer("down", bytes);
@@ -215,38 +243,45 @@ STUB cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream str
   return CUDA_SUCCESS;
 }
 STUB cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   stream_of(stream)->add(
       [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
   return CUDA_SUCCESS;
 }
 STUB cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
+  IN_CONTEXT_OF(stream_of(stream));
   stream_of(stream)->add([=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
   return CUDA_SUCCESS;
 }
 
 STUB cuStreamCreate(CUstream* stream, unsigned) {
+  IN_A_CONTEXT;
   FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
-  *stream = reinterpret_cast<CUstream>(new Stream);
+  *stream = reinterpret_cast<CUstream>(new Stream(current_context));
   own_streams.push_back(stream_of(*stream));
   return CUDA_SUCCESS;
 }
 STUB cuStreamDestroy_v2(CUstream stream) {
+  ENDS_IN_A_CONTEXT;
   std::erase(own_streams, stream_of(stream));
   delete stream_of(stream);
   return CUDA_SUCCESS;
 }
 STUB cuStreamSynchronize(CUstream stream) {
+  IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
   stream_of(stream)->wait();
   return CUDA_SUCCESS;
 }
 STUB cuStreamQuery(CUstream stream) {
+  IN_CONTEXT_OF(stream_of(stream));
   NOT_RECORDED(stream);
   return stream_of(stream)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 STUB cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
   std::shared_ptr<Mark> mark = event_of(event)->mark;
@@ -254,33 +289,40 @@ STUB cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   return CUDA_SUCCESS;
 }
 STUB cuLaunchHostFunc(CUstream stream, CUhostFn fn, void* data) {
+  IN_CONTEXT_OF(stream_of(stream));
   stream_of(stream)->add([=] { fn(data); });
   return CUDA_SUCCESS;
 }
 
 STUB cuEventCreate(CUevent* event, unsigned flags) {
+  IN_A_CONTEXT;
   FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
-  *event = reinterpret_cast<CUevent>(new Event{(flags & CU_EVENT_DISABLE_TIMING) == 0, nullptr});
+  *event = reinterpret_cast<CUevent>(new Event{(flags & CU_EVENT_DISABLE_TIMING) == 0, current_context, nullptr});
   return CUDA_SUCCESS;
 }
 STUB cuEventDestroy_v2(CUevent event) {
+  ENDS_IN_A_CONTEXT;
   delete event_of(event);
   return CUDA_SUCCESS;
 }
 STUB cuEventRecord(CUevent event, CUstream stream) {
+  IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
+  if (event_of(event)->context != stream_of(stream)->context) return CUDA_ERROR_INVALID_HANDLE;
   auto mark = std::make_shared<Mark>();
   event_of(event)->mark = mark;
   stream_of(stream)->add([mark] { mark->reach(); });
   return CUDA_SUCCESS;
 }
 STUB cuEventQuery(CUevent event) {
+  IN_CONTEXT_OF(event_of(event));
   const auto& mark = event_of(event)->mark;
   return !mark || mark->is_reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 STUB cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
+  IN_A_CONTEXT;
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   const Event &from = *event_of(begin), &to = *event_of(end);
   if (!from.is_timed || !to.is_timed || !from.mark || !to.mark) return CUDA_ERROR_INVALID_HANDLE;
@@ -290,10 +332,12 @@ STUB cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
 }
 
 STUB cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
+  IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   return stream_of(stream)->record() ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
 }
 STUB cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   auto recorded = stream_of(stream)->end_recording();
   if (!recorded) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -301,6 +345,7 @@ STUB cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   return CUDA_SUCCESS;
 }
 STUB cuGraphInstantiateWithFlags(CUgraphExec* ready, CUgraph graph, unsigned long long) {
+  IN_A_CONTEXT;
   FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
   const auto& jobs = *reinterpret_cast<Stream::Graph*>(graph);
   *ready = reinterpret_cast<CUgraphExec>(new Stream::Graph(jobs));
@@ -317,6 +362,7 @@ STUB cuGraphExecDestroy(CUgraphExec graph) {
   return CUDA_SUCCESS;
 }
 STUB cuGraphLaunch(CUgraphExec graph, CUstream stream) {
+  IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
   for (const auto& job : *reinterpret_cast<Stream::Graph*>(graph)) stream_of(stream)->add(job);
@@ -342,6 +388,7 @@ const Kernels* load_library(const void* image) {
 }  // namespace
 
 STUB cuModuleLoadData(CUmodule* module, const void* image) {
+  IN_A_CONTEXT;
   FAIL_IF_ASKED(CUDA_ERROR_NO_BINARY_FOR_GPU);
   if (std::memcmp(image, "SG_STUB_", 8) == 0) {
     *module = reinterpret_cast<CUmodule>(const_cast<Kernels*>(load_library(image)));
@@ -354,8 +401,12 @@ STUB cuModuleLoadData(CUmodule* module, const void* image) {
   *module = reinterpret_cast<CUmodule>(&sg::cuda::host_kernels());
   return CUDA_SUCCESS;
 }
-STUB cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+STUB cuModuleUnload(CUmodule) {
+  ENDS_IN_A_CONTEXT;
+  return CUDA_SUCCESS;
+}
 STUB cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  IN_A_CONTEXT;
   for (const HostKernel& kernel : *reinterpret_cast<const Kernels*>(module))
     if (std::string(kernel.name) == name) {
       *function = reinterpret_cast<CUfunction>(const_cast<HostKernel*>(&kernel));
@@ -365,6 +416,7 @@ STUB cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name
 }
 STUB cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned lanes, unsigned lanes_y,
                     unsigned lanes_z, unsigned, CUstream stream, void** parameters, void** extra) {
+  IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   if (x == 0 || y != 1 || z != 1 || lanes != sg::cuda::kLanes || lanes_y != 1 || lanes_z != 1 || extra)
     return CUDA_ERROR_INVALID_VALUE;
@@ -387,6 +439,7 @@ STUB cuGetErrorName(CUresult code, const char** name) {
   *name = code == CUDA_ERROR_OUT_OF_MEMORY                ? "CUDA_ERROR_OUT_OF_MEMORY"
           : code == CUDA_ERROR_LAUNCH_FAILED              ? "CUDA_ERROR_LAUNCH_FAILED"
           : code == CUDA_ERROR_NO_DEVICE                  ? "CUDA_ERROR_NO_DEVICE"
+          : code == CUDA_ERROR_INVALID_CONTEXT            ? "CUDA_ERROR_INVALID_CONTEXT"
           : code == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
           : code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
                                                           : "CUDA_ERROR_UNKNOWN";

@@ -37,6 +37,7 @@
 #include <vector>
 
 #define SG_HOST_KERNELS
+#include "tests/gpu/stub/context.h"
 #include "tests/gpu/stub/nccl_comm.h"
 #include "tests/gpu/stub/nccl_sums.h"
 
@@ -197,6 +198,7 @@ static void arrive(ncclComm* comm) {
 
 STUB ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   FAIL_IF_ASKED;
+  if (stub_current_context() == 0) return ncclUnhandledCudaError;
   if (ranks > kMostRanks || !config || config->blocking != 0) return ncclInvalidArgument;
   note("met: rank " + std::to_string(rank) + " of " + std::to_string(ranks));
   ncclComm* comm = rule_is("init", rank) ? nullptr : new_comm(id.internal, rank, ranks);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -17,7 +18,7 @@ namespace stub {
 
 class Stream {
  public:
-  Stream() : thread_([this] { work(); }) {}
+  explicit Stream(uintptr_t of_context) : context(of_context), thread_([this] { work(); }) {}
   ~Stream() {
     {
       std::lock_guard guard(mutex_);
@@ -35,6 +36,7 @@ class Stream {
     }
     changed_.notify_all();
   }
+  const uintptr_t context;  // where it was created
   using Graph = std::vector<std::function<void()>>;
   bool is_recorded() const { return is_recorded_; }
   bool record() { return !std::exchange(is_recorded_, true); }
@@ -104,6 +106,7 @@ struct Mark {
 };
 struct Event {
   bool is_timed = true;
+  uintptr_t context = 0;
   std::shared_ptr<Mark> mark;
 };
 
