@@ -184,9 +184,10 @@ Status Lt::describe(Call* call) const {
   return call->describe(lt_, call->out, call->out_type, &call->layout_out);
 }
 
-Result<const cublasLtMatmulAlgo_t*> Lt::choose(const Call& call) {
-  const Key key = call.key();
-  if (auto known = chosen_.find(key); known != chosen_.end()) return &known->second;
+Result<Lt::Choice*> Lt::choose(const Call& call) {
+  auto [it, is_new] = chosen_.try_emplace(call.key());
+  Choice& choice = it->second;
+  if (!is_new) return &choice;
   cublasLtMatmulPreference_t created = nullptr;
   SG_TRY(lt_check(lt_.cublasLtMatmulPreferenceCreate(&created), "cublasLtMatmulPreferenceCreate"));
   const Held<cublasLtMatmulPreference_t> preference(created, lt_.cublasLtMatmulPreferenceDestroy);
@@ -206,31 +207,33 @@ Result<const cublasLtMatmulAlgo_t*> Lt::choose(const Call& call) {
   const cublasStatus_t status = lt_.cublasLtMatmulAlgoGetHeuristic(
       handle_, call.description.get(), call.layout_a.get(), call.layout_b.get(), call.layout_out.get(),
       call.layout_out.get(), preference.get(), 1, &found, &count);
-  if (status != CUBLAS_STATUS_SUCCESS || count == 0 || found.state != CUBLAS_STATUS_SUCCESS)
-    return static_cast<const cublasLtMatmulAlgo_t*>(nullptr);
-  return &chosen_.emplace(key, found.algo).first->second;
+  if (status == CUBLAS_STATUS_SUCCESS && count > 0 && found.state == CUBLAS_STATUS_SUCCESS) choice = found.algo;
+  return &choice;
 }
 
-Status Lt::run(const Call& call, const cublasLtMatmulAlgo_t& algorithm) const {
+Result<bool> Lt::run(const Call& call, const cublasLtMatmulAlgo_t& algorithm) const {
   const Product& p = call.product;
   const float alpha = static_cast<float>(p.alpha), beta = static_cast<float>(p.beta);
   const void* alpha_at = call.is_double() ? static_cast<const void*>(&p.alpha) : &alpha;
   const void* beta_at = call.is_double() ? static_cast<const void*>(&p.beta) : &beta;
-  return lt_check(lt_.cublasLtMatmul(handle_, call.description.get(), alpha_at, p.b.data, call.layout_a.get(), p.a.data,
-                                     call.layout_b.get(), beta_at, p.out.data, call.layout_out.get(), p.out.data,
-                                     call.layout_out.get(), &algorithm, workspace_, kWorkspaceBytes,
-                                     reinterpret_cast<cudaStream_t>(device_.stream())),
-                  "cublasLtMatmul");
+  const cublasStatus_t status = lt_.cublasLtMatmul(
+      handle_, call.description.get(), alpha_at, p.b.data, call.layout_a.get(), p.a.data, call.layout_b.get(), beta_at,
+      p.out.data, call.layout_out.get(), p.out.data, call.layout_out.get(), &algorithm, workspace_, kWorkspaceBytes,
+      reinterpret_cast<cudaStream_t>(device_.stream()));
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+  SG_TRY(lt_check(status, "cublasLtMatmul"));
+  return true;
 }
 
 Result<bool> Lt::multiply(const Product& product) {
   Call call(lt_);
   if (!call.take(product)) return false;
   SG_TRY(describe(&call));
-  SG_ASSIGN(const cublasLtMatmulAlgo_t* algorithm, choose(call));
-  if (!algorithm) return false;
-  SG_TRY(run(call, *algorithm));
-  return true;
+  SG_ASSIGN(Choice * choice, choose(call));
+  if (!*choice) return false;
+  SG_ASSIGN(const bool ran, run(call, **choice));
+  if (!ran) choice->reset();
+  return ran;
 }
 
 }  // namespace sg::cuda

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "librun/cuda/device.h"
@@ -36,7 +37,7 @@ class Lt {
   static Result<std::unique_ptr<Lt>> open(Device& device);
   ~Lt();
 
-  // False: strides or types that cuBLASLt does not take, and nothing has been done.
+  // False: strides or types that cuBLASLt does not take, or it has no algorithm for them, and nothing has been done.
   Result<bool> multiply(const Product& product);
 
  private:
@@ -48,14 +49,15 @@ class Lt {
   // What `multiply` does, one after the other.
   struct Call;
   Status describe(Call* call) const;
-  Result<const cublasLtMatmulAlgo_t*> choose(const Call& call);  // null: there is none
-  Status run(const Call& call, const cublasLtMatmulAlgo_t& algorithm) const;
+  using Choice = std::optional<cublasLtMatmulAlgo_t>;  // none: the library has none for such a call
+  Result<Choice*> choose(const Call& call);
+  Result<bool> run(const Call& call, const cublasLtMatmulAlgo_t& algorithm) const;  // false: it is none after all
 
   Device& device_;
   const Functions& lt_;
   cublasLtHandle_t handle_ = nullptr;
   std::byte* workspace_ = nullptr;
-  std::map<Key, cublasLtMatmulAlgo_t> chosen_;
+  std::map<Key, Choice> chosen_;
 };
 
 }  // namespace sg::cuda

@@ -71,6 +71,22 @@ graph rank *
   output %rows
 '''
 
+# Products of one matrix by itself, added to one, and of a batch: four calls of cuBLASLt.
+PRODUCTS = '''sg 1.0
+graph rank *
+  input %a : f32[6, 5] "a"
+  input %b : bf16[6, 5] "b"
+  %t      = aten.t(%a)                                   : f32[5, 6] stride [1, 5]
+  %rows   = aten.mm(%a, %t)                              : f32[6, 6]
+  %cols   = aten.addmm(%rows, %rows, %rows, beta=0.5)    : f32[6, 6]
+  %b3     = aten.view(%b, [2, 3, 5])                     : bf16[2, 3, 5]
+  %turned = aten.transpose.int(%b3, 1, 2)                : bf16[2, 5, 3] stride [15, 1, 5]
+  %batch  = aten.bmm(%b3, %turned)                       : bf16[2, 3, 3]
+  %again  = aten.mm(%rows, %cols)                        : f32[6, 6]
+  output %batch
+  output %again
+'''
+
 # Work by element that processor and device share: the same bits, and nothing for the host.
 SHARED_WORK = '''sg 1.0
 graph rank *

@@ -22,7 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from graphs import (  # noqa: E402
-    ATTENTION, BIASED, BY_HOST, CLASSES, COLLECTIVES, DROPOUT, FLEX, LONG_SUMS, MASKED, PICK, RECORDED, SAME_BITS, SHARED_WORK)
+    ATTENTION, BIASED, BY_HOST, CLASSES, COLLECTIVES, DROPOUT, FLEX, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, SAME_BITS, SHARED_WORK)
 from harness import TRACES, skip  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from fusion_cases import FusionCases  # noqa: E402
@@ -141,6 +141,27 @@ class Tests:
         status, text = self.run([self.tool('sg-run'), at('pick.txt'), '--inputs', at('pick.safetensors'), '--backend',
                                  'cuda'])
         self.expect('an index out of range', (status != 4 or not re.search(r'rank 0, %rows = aten.embedding.default: index -?\d+ is out of range for size 6', text)) and f'exit {status}: {text}')
+
+    def products(self, at):
+        """Products that cuBLASLt has no algorithm for, or whose algorithm does not take them after all, are our own kernel's."""
+        if not self.args.stub:
+            print('SKIPPED products without cuBLASLt: its stand-in refuses them')
+            return
+        run = [self.tool('sg-run'), at('products.txt'), '--init', 'seed:0']
+        with open(at('products.txt'), 'w', encoding='utf-8') as f:
+            f.write(PRODUCTS)
+        status, text = self.run([*run, '-q', '--outputs', at('products.out')])
+        self.expect('products: the processor', status and f'exit {status}: {text}')
+        cuda = [*run, '--backend', 'cuda', '--steps', '4', '--expect', at('products.out'), '--rtol', '0.01', '--atol', '0.01']
+        for said, own in (('', 0), ('none', 12), ('refuses', 12)):
+            log = at('kernels-' + said)
+            status, text = self.run(cuda, {'SG_STUB_LT': said, 'SG_STUB_KERNELS': log})
+            names = open(log, encoding='utf-8').read().split() if os.path.exists(log) else []
+            count = names.count('matmul_elements')
+            # 4 products in 2 steps and in the recording of the third
+            self.expect(f'products, cuBLASLt {said}', (status or count != own) and f'exit {status}, {count} launches: {text}')
+        status, text = self.run(cuda, {'SG_STUB_LT': 'fails'})
+        self.expect('products that fail', (status != 5 or 'cublasLtMatmul failed with cuBLAS status 13' not in text) and f'exit {status}: {text}')
 
     def shared_work(self, at):
         """Ops whose work is written once for both, and classes that the data names: not by the host, as the processor has them."""
@@ -602,7 +623,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         prepare(at)
-        for case in ('usage', 'absent', 'same_bits', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
+        for case in ('usage', 'absent', 'same_bits', 'products', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
                      'long_sums', 'sorts', 'sorts_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:

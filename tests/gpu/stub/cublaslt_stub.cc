@@ -1,12 +1,17 @@
 // libcublasLt.so.13 for tests: the calls that librun/cuda/lt.cc makes, each product as its definition says.
+//   SG_STUB_LT=none     there is no algorithm for any product
+//   SG_STUB_LT=refuses  there is one, which does not take the product after all
+//   SG_STUB_LT=fails    it fails when it runs
 #include <cublasLt.h>
 #include <cuda.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #define SG_HOST_KERNELS
 #include "librun/cuda/kernels/view.h"
+#include "tests/gpu/stub/context.h"
 
 struct Description {
   bool transposes[2] = {false, false};
@@ -78,6 +83,11 @@ struct Preference {
   uint32_t aligned[4] = {256, 256, 256, 256};  // A, B, C, D
 };
 
+bool asked_to_be(const char* what) {
+  const char* said = std::getenv("SG_STUB_LT");
+  return said && std::strcmp(said, what) == 0;
+}
+
 bool is_aligned(const void* p, uint32_t bytes) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }
 
 }  // namespace
@@ -86,6 +96,7 @@ bool is_aligned(const void* p, uint32_t bytes) { return reinterpret_cast<uintptr
 
 STUB size_t cublasLtGetVersion() { return 130100; }
 STUB cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  if (stub_current_context() == 0) return CUBLAS_STATUS_NOT_INITIALIZED;
   *handle = reinterpret_cast<cublasLtHandle_t>(1);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -159,7 +170,7 @@ STUB cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMat
     return CUBLAS_STATUS_INVALID_VALUE;
   std::memset(found, 0, sizeof *found);
   std::memcpy(found->algo.data, reinterpret_cast<Preference*>(preference), sizeof(Preference));
-  *count = 1;
+  *count = asked_to_be("none") ? 0 : 1;
   return CUBLAS_STATUS_SUCCESS;
 }
 STUB cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const void* alpha, const void* a,
@@ -168,6 +179,8 @@ STUB cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, con
                                    cublasLtMatrixLayout_t out_layout, const cublasLtMatmulAlgo_t* algo, void* workspace,
                                    size_t, cudaStream_t stream) {
   if (!algo || !workspace) return CUBLAS_STATUS_INVALID_VALUE;
+  if (asked_to_be("refuses")) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (asked_to_be("fails")) return CUBLAS_STATUS_EXECUTION_FAILED;
   Preference asked;
   std::memcpy(&asked, algo->data, sizeof asked);
   if (!is_aligned(a, asked.aligned[0]) || !is_aligned(b, asked.aligned[1]) || !is_aligned(out, asked.aligned[3]))
