@@ -34,6 +34,15 @@ Element element_of(DType t) {
   }
 }
 
+Error too_old(const std::string& name, int architecture) {
+  auto text = [](int a) { return std::to_string(a / 10) + "." + std::to_string(a % 10); };
+  return Error{
+      ErrorKind::missing,
+      name + " has compute capability " + text(architecture) + ", and " + text(kOldestArchitecture) + " is needed",
+      {},
+      "a GPU of 2020 or later (A100, RTX 30, H100), or --backend cpu"};
+}
+
 }  // namespace
 
 // --- memory ---
@@ -120,6 +129,7 @@ Status Device::start(int number) {
   SG_CU(driver_, cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device_));
   SG_CU(driver_, cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_));
   architecture_ = 10 * major + minor;
+  if (architecture_ < kOldestArchitecture) return too_old(name_, architecture_);
   SG_CU(driver_, cuDevicePrimaryCtxRetain(&context_, device_));
   SG_CU(driver_, cuCtxSetCurrent(context_));
   SG_CU(driver_, cuModuleLoadData(&module_, kernel_image()));

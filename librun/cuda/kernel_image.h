@@ -1,7 +1,9 @@
-// The compiled kernels: machine code for sm_90 and PTX, which newer devices compile themselves.
+// The compiled kernels: machine code for sm_90, and PTX for the driver of any other device to compile.
 #pragma once
 
 namespace sg::cuda {
+
+inline constexpr int kOldestArchitecture = 80;  // of that PTX (CMakeLists.txt): products of bf16 by tiles
 
 const void* kernel_image();
 

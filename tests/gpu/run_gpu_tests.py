@@ -123,6 +123,8 @@ class Tests:
             status, text = self.run([self.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'],
                                     {'SG_STUB_FAIL': fault})
             self.expect('a driver without a device', (status != 5 or said not in text) and f'exit {status}: {text}')
+        status, text = self.run([self.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda'], {'SG_STUB_ARCHITECTURE': '75'})
+        self.expect('an old GPU', (status != 5 or 'has compute capability 7.5, and 8.0 is needed' not in text) and f'exit {status}: {text}')
         status, text = self.run([self.tool('sg-run'), at('all.txt'), '--init', 'seed:0', '--backend', 'cuda', '--comm', 'nccl'], {'SG_FAKE_NCCL_VERSION': '21000'})
         self.expect('an old NCCL', (status != 5 or 'NCCL 2.10 is too old' not in text) and f'exit {status}: {text}')
         status, text = self.run([self.tool('sg-run'), at('all.txt'), '--inputs', at('all{r}.safetensors'), '--backend', 'cuda', '--comm', 'nccl'], {'SG_STUB_DEVICES': '2'})
@@ -292,7 +294,7 @@ class Tests:
             self.compile_text(os.path.join(folder, name))
 
     def compile_text(self, folder):
-        """By the real NVRTC, which needs no GPU, for sm_90 and as PTX; by nvcc."""
+        """By the real NVRTC, which needs no GPU, for sm_90 and as PTX of the oldest GPU."""
         if not os.path.exists(self.args.nvrtc):
             print('SKIPPED texts of chains by NVRTC: libnvrtc was not found')
             return
@@ -306,7 +308,7 @@ class Tests:
             text = f.read()
         nvrtc, problem = ctypes.CDLL(self.args.nvrtc), None
         strings = lambda words: (ctypes.c_char_p * len(words))(*(w.encode() for w in words))
-        for architecture in ('sm_90', 'compute_90'):
+        for architecture in ('sm_90', 'compute_80'):
             program, size = ctypes.c_void_p(), ctypes.c_size_t()
             nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b'chain.cu', len(headers),
                                      strings(list(headers.values())), strings(list(headers)))
