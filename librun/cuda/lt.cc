@@ -58,13 +58,15 @@ std::optional<cudaDataType_t> data_type(DType t) {
 }
 
 Product transposed(const Product& p) {
-  return {swap_axes(p.out, 1, 2), swap_axes(p.b, 1, 2), swap_axes(p.a, 1, 2), p.alpha, p.beta};
+  return {swap_axes(p.out, 1, 2), swap_axes(p.b, 1, 2), swap_axes(p.a, 1, 2), p.alpha, p.beta, p.bias};
 }
 
-// What all entries of a batch are aligned to, at most what cuBLASLt takes for granted where it is not told.
+// What all entries of a batch are aligned to, at most what cuBLASLt takes for granted where it is not told. A tensor
+// that is none is aligned to anything.
 uint32_t alignment(const Tensor& t) {
-  const auto at =
-      reinterpret_cast<uintptr_t>(t.data) | static_cast<uintptr_t>(t.dim(0) > 1 ? t.step(0) * dtype_bytes(t.dtype) : 0);
+  if (t.is_none()) return kMostAligned;
+  const auto at = reinterpret_cast<uintptr_t>(t.data) |
+                  static_cast<uintptr_t>(t.rank == 3 && t.dim(0) > 1 ? t.step(0) * dtype_bytes(t.dtype) : 0);
   return static_cast<uint32_t>(std::min<uintptr_t>(at & (~at + 1), kMostAligned));
 }
 
@@ -136,9 +138,10 @@ struct Lt::Call {
     const auto in = data_type(second.dtype), result = data_type(to.dtype);
     if (!stored_out || stored_out->transposed || !stored_a || !stored_b || !in || !result) return false;
     if (first.dtype != second.dtype || (to.dtype != second.dtype && to.dtype != DType::f32)) return false;
+    if (!product.bias.is_none() && (!row_major || to.dtype == DType::f64)) return false;
     a = *stored_a, b = *stored_b, out = *stored_out;
     in_type = *in, out_type = *result;
-    aligned = {alignment(first), alignment(second), alignment(to), alignment(to)};
+    aligned = {alignment(first), alignment(second), alignment(to), std::min(alignment(to), alignment(product.bias))};
     return true;
   }
 
@@ -146,9 +149,25 @@ struct Lt::Call {
 
   // All that an algorithm is chosen by.
   Key key() const {
-    return {in_type,      out_type,       product.out.dim(1), product.out.dim(2), product.a.dim(2), batch(),
-            a.transposed, b.transposed,   a.leading,          b.leading,          out.leading,      a.batch_step,
-            b.batch_step, out.batch_step, aligned[0],         aligned[1],         aligned[2]};
+    return {in_type,
+            out_type,
+            product.out.dim(1),
+            product.out.dim(2),
+            product.a.dim(2),
+            batch(),
+            a.transposed,
+            b.transposed,
+            a.leading,
+            b.leading,
+            out.leading,
+            a.batch_step,
+            b.batch_step,
+            out.batch_step,
+            aligned[0],
+            aligned[1],
+            aligned[2],
+            aligned[3],
+            !product.bias.is_none()};
   }
 };
 
@@ -172,13 +191,16 @@ Status Lt::describe(Call* call) const {
   cublasLtMatmulDesc_t description = nullptr;
   SG_TRY(lt_check(lt_.cublasLtMatmulDescCreate(&description, compute, scale), "cublasLtMatmulDescCreate"));
   call->description.reset(description);
-  auto set = [&](cublasLtMatmulDescAttributes_t which, const StoredMatrix& m) {
-    const cublasOperation_t operation = m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    return lt_check(lt_.cublasLtMatmulDescSetAttribute(description, which, &operation, sizeof operation),
+  auto set = [&](cublasLtMatmulDescAttributes_t which, const auto& value) {
+    return lt_check(lt_.cublasLtMatmulDescSetAttribute(description, which, &value, sizeof value),
                     "cublasLtMatmulDescSetAttribute");
   };
-  SG_TRY(set(CUBLASLT_MATMUL_DESC_TRANSA, call->a));
-  SG_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, call->b));
+  SG_TRY(set(CUBLASLT_MATMUL_DESC_TRANSA, call->a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+  SG_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, call->b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+  if (!call->product.bias.is_none()) {
+    SG_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
+    SG_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(call->product.bias.data)));
+  }
   SG_TRY(call->describe(lt_, call->a, call->in_type, &call->layout_a));
   SG_TRY(call->describe(lt_, call->b, call->in_type, &call->layout_b));
   return call->describe(lt_, call->out, call->out_type, &call->layout_out);

@@ -24,10 +24,11 @@
 
 namespace sg::cuda {
 
-// out [batch, m, n] = alpha * a [batch, m, k] @ b [batch, k, n] + beta * out
+// out [batch, m, n] = alpha * a [batch, m, k] @ b [batch, k, n] + beta * out + bias
 struct Product {
   Tensor out, a, b;  // of three axes
   double alpha = 1, beta = 0;
+  Tensor bias = {};  // none, or n numbers of the type of `out`, side by side, which are added to each row
 };
 
 class Lt {

@@ -1,4 +1,5 @@
 // Matrix products of the backend.
+#include <array>
 #include <optional>
 
 #include "librun/cpu/gemm.h"
@@ -57,22 +58,39 @@ void multiply_plainly(KernelCall& call, const Product& p, const Tensor& add, Sca
   device_of(call).launch("matmul_elements", blocks_for(args.to.count), args);
 }
 
+// `add` [batch, m, n] as the numbers that all rows have in common; none where they have not.
+Tensor row_in_common(const Tensor& add, const Product& p) {
+  auto repeats = [&](int axis) { return add.dim(axis) == 1 || add.step(axis) == 0; };
+  if (add.dtype != p.out.dtype || !repeats(0) || !repeats(1) || (add.dim(2) > 1 && add.step(2) != 1)) return {};
+  return make_tensor(add.data, add.dtype, std::array{add.dim(2)});
+}
+
+// By cuBLASLt. False: it does not take the product; `out` may hold `add` by then.
+Result<bool> multiply_by_library(KernelCall& call, Product p, const Tensor& add, Scalar alpha, Scalar beta) {
+  Lt& lt = backend_of(call).lt();
+  p.alpha = alpha.to_double();
+  if (add.is_none()) return lt.multiply(p);
+  if (beta.to_double() == 1) p.bias = row_in_common(add, p);
+  if (!p.bias.is_none()) {
+    SG_ASSIGN(const bool done, lt.multiply(p));
+    if (done) return true;
+    p.bias = {};
+  }
+  if (add.data != p.out.data) backend_of(call).copy(p.out, add);
+  p.beta = beta.to_double();
+  return lt.multiply(p);
+}
+
 }  // namespace
 
 Status multiply_three(KernelCall& call, const Product& p, const Tensor& add, Scalar alpha, Scalar beta) {
   if (p.out.elements() == 0) return ok_status();
-  const bool adds = !add.is_none() && beta.to_complex() != 0.0, by_lt = is_floating(p.a.dtype) && p.a.dim(2) > 0;
-  if (by_lt) {
-    if (adds && add.data != p.out.data) backend_of(call).copy(p.out, add);
-    Product scaled = p;
-    scaled.alpha = alpha.to_double();
-    scaled.beta = adds ? beta.to_double() : 0;
-    SG_ASSIGN(bool done, backend_of(call).lt().multiply(scaled));
+  const Tensor added = beta.to_complex() == 0.0 ? Tensor() : add;
+  if (is_floating(p.a.dtype) && p.a.dim(2) > 0) {
+    SG_ASSIGN(const bool done, multiply_by_library(call, p, added, alpha, beta));
     if (done) return ok_status();
-    multiply_plainly(call, p, adds ? p.out : Tensor(), alpha, beta);
-    return ok_status();
   }
-  multiply_plainly(call, p, adds ? add : Tensor(), alpha, beta);
+  multiply_plainly(call, p, added, alpha, beta);
   return ok_status();
 }
 

@@ -71,11 +71,13 @@ graph rank *
   output %rows
 '''
 
-# Products of one matrix by itself, added to one, and of a batch: four calls of cuBLASLt.
+# Products of one matrix by itself, added to one, and of a batch; and with a bias for all rows: seven calls of cuBLASLt.
 PRODUCTS = '''sg 1.0
 graph rank *
   input %a : f32[6, 5] "a"
   input %b : bf16[6, 5] "b"
+  input %c : bf16[7] "c"
+  input %d : f32[6] "d"
   %t      = aten.t(%a)                                   : f32[5, 6] stride [1, 5]
   %rows   = aten.mm(%a, %t)                              : f32[6, 6]
   %cols   = aten.addmm(%rows, %rows, %rows, beta=0.5)    : f32[6, 6]
@@ -83,8 +85,17 @@ graph rank *
   %turned = aten.transpose.int(%b3, 1, 2)                : bf16[2, 5, 3] stride [15, 1, 5]
   %batch  = aten.bmm(%b3, %turned)                       : bf16[2, 3, 3]
   %again  = aten.mm(%rows, %cols)                        : f32[6, 6]
+  %bt     = aten.t(%b)                                   : bf16[5, 6] stride [1, 5]
+  %part   = aten.slice.Tensor(%c, 0, 1, 7)               : bf16[6] +1
+  %odd    = aten.addmm(%part, %b, %bt)                   : bf16[6, 6]
+  %least  = aten.addmm(%d, %a, %t, alpha=0.5)            : f32[6, 6]
+  %column = aten.view(%d, [6, 1])                        : f32[6, 1]
+  %other  = aten.addmm(%column, %a, %t)                  : f32[6, 6]
   output %batch
   output %again
+  output %odd
+  output %least
+  output %other
 '''
 
 # Work by element that processor and device share: the same bits, and nothing for the host.

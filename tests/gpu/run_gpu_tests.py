@@ -155,13 +155,14 @@ class Tests:
         status, text = self.run([*run, '-q', '--outputs', at('products.out')])
         self.expect('products: the processor', status and f'exit {status}: {text}')
         cuda = [*run, '--backend', 'cuda', '--steps', '4', '--expect', at('products.out'), '--rtol', '0.01', '--atol', '0.01']
-        for said, own in (('', 0), ('none', 12), ('refuses', 12)):
+        # In 3 steps, of which the last is recorded: products by our own kernel; and what is added, copied into the result by one:
+        # a column, and two biases where no algorithm adds them.
+        for said, own, copies in (('', 0, 3), ('no_bias', 0, 9), ('none', 21, 9), ('refuses', 21, 9)):
             log = at('kernels-' + said)
             status, text = self.run(cuda, {'SG_STUB_LT': said, 'SG_STUB_KERNELS': log})
             names = open(log, encoding='utf-8').read().split() if os.path.exists(log) else []
-            count = names.count('matmul_elements')
-            # 4 products in 2 steps and in the recording of the third
-            self.expect(f'products, cuBLASLt {said}', (status or count != own) and f'exit {status}, {count} launches: {text}')
+            counts = names.count('matmul_elements'), names.count('copy_elements')
+            self.expect(f'products, cuBLASLt {said}', (status or counts != (own, copies)) and f'exit {status}, {counts}: {text}')
         status, text = self.run(cuda, {'SG_STUB_LT': 'fails'})
         self.expect('products that fail', (status != 5 or 'cublasLtMatmul failed with cuBLAS status 13' not in text) and f'exit {status}: {text}')
 

@@ -2,6 +2,7 @@
 //   SG_STUB_LT=none     there is no algorithm for any product
 //   SG_STUB_LT=refuses  there is one, which does not take the product after all
 //   SG_STUB_LT=fails    it fails when it runs
+//   SG_STUB_LT=no_bias  there is no algorithm that adds a bias
 #include <cublasLt.h>
 #include <cuda.h>
 
@@ -15,7 +16,8 @@
 
 struct Description {
   bool transposes[2] = {false, false};
-  bool is_double = false;
+  bool is_double = false, has_bias = false;
+  const void* bias = nullptr;
 };
 struct Layout {
   cudaDataType_t type;
@@ -73,7 +75,8 @@ struct Work {
             sum += element(a, a_data, description.transposes[0], row, k, batch) *
                    element(b, b_data, description.transposes[1], k, column, batch);
           const int64_t at = batch * d.step + column * d.leading + row;
-          save(d.type, d_data, at, alpha * sum + (beta == 0 ? 0 : beta * load(d.type, d_data, at)));
+          const double bias = description.has_bias ? load(d.type, description.bias, row) : 0;
+          save(d.type, d_data, at, alpha * sum + (beta == 0 ? 0 : beta * load(d.type, d_data, at)) + bias);
         }
   }
 };
@@ -112,11 +115,16 @@ STUB cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
   return CUBLAS_STATUS_SUCCESS;
 }
 STUB cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t which,
-                                                   const void* value, size_t) {
+                                                   const void* value, size_t bytes) {
+  if (bytes != (which == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof(void*) : sizeof(int32_t)))
+    return CUBLAS_STATUS_INVALID_VALUE;
   auto* d = reinterpret_cast<Description*>(handle);
-  const bool transposes = *as<cublasOperation_t>(value) == CUBLAS_OP_T;
-  if (which == CUBLASLT_MATMUL_DESC_TRANSA) d->transposes[0] = transposes;
-  else if (which == CUBLASLT_MATMUL_DESC_TRANSB) d->transposes[1] = transposes;
+  auto transposes = [&] { return *as<cublasOperation_t>(value) == CUBLAS_OP_T; };
+  if (which == CUBLASLT_MATMUL_DESC_TRANSA) d->transposes[0] = transposes();
+  else if (which == CUBLASLT_MATMUL_DESC_TRANSB) d->transposes[1] = transposes();
+  else if (which == CUBLASLT_MATMUL_DESC_EPILOGUE)
+    d->has_bias = *as<cublasLtEpilogue_t>(value) == CUBLASLT_EPILOGUE_BIAS;
+  else if (which == CUBLASLT_MATMUL_DESC_BIAS_POINTER) d->bias = *as<const void*>(value);
   else return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -170,7 +178,7 @@ STUB cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMat
     return CUBLAS_STATUS_INVALID_VALUE;
   std::memset(found, 0, sizeof *found);
   std::memcpy(found->algo.data, reinterpret_cast<Preference*>(preference), sizeof(Preference));
-  *count = asked_to_be("none") ? 0 : 1;
+  *count = asked_to_be("none") || (description.has_bias && asked_to_be("no_bias")) ? 0 : 1;
   return CUBLAS_STATUS_SUCCESS;
 }
 STUB cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const void* alpha, const void* a,
@@ -186,6 +194,7 @@ STUB cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, con
   if (!is_aligned(a, asked.aligned[0]) || !is_aligned(b, asked.aligned[1]) || !is_aligned(out, asked.aligned[3]))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto& description = *reinterpret_cast<Description*>(d);
+  if (description.has_bias && !is_aligned(description.bias, asked.aligned[3])) return CUBLAS_STATUS_NOT_SUPPORTED;
   auto number = [&](const void* p) {
     return description.is_double ? *as<double>(p) : static_cast<double>(*as<float>(p));
   };
