@@ -7,6 +7,7 @@
 #include <new>
 
 #include "libgraph/human.h"
+#include "librun/cpu/move.h"
 #include "librun/cuda/code.h"
 #include "librun/cuda/comm_host.h"
 #include "librun/cuda/comm_nccl.h"
@@ -92,7 +93,16 @@ void CudaBackend::copy(const Tensor& to, const Tensor& from) {
         "cuMemcpyDtoDAsync"));
     return;
   }
+  if (to.dtype == from.dtype && to.conjugate == from.conjugate) return move(to, from);
   device_->launch("copy_elements", blocks_for(to.elements()), CopyArgs{element_view(to), element_view(from)});
+}
+
+void CudaBackend::move(const Tensor& to, const Tensor& from) {
+  const cpu::MovePlan plan = cpu::plan_move(to, from);
+  cpu::with_move(plan, to, from, [&]<class Work>(const Work& work) {
+    const EachArgs<Work> args{plan.words, work};
+    each(Work::kName, &args, args.count);
+  });
 }
 
 void CudaBackend::fill(const Tensor& to, Scalar value) {

@@ -71,6 +71,8 @@ class CudaBackend : public Backend {
   Result<std::unique_ptr<Communicator>> communicator(Communicator& host) override;
 
  private:
+  void move(const Tensor& to, const Tensor& from);  // a copy between equal types that is no run of memory
+
   std::unique_ptr<Device> device_;
   BackendOptions options_;
   std::unique_ptr<Lt> lt_;

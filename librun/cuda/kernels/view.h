@@ -5,6 +5,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/block.h"
+#include "librun/work/divide.h"
 #include "librun/work/halves.h"
 #include "librun/work/work.h"
 
@@ -28,10 +29,7 @@ struct View {
 SG_FN int64_t offset_over(const View& v, int first, int end, int64_t i) {
   if (first >= end) return 0;
   int64_t offset = 0;
-  for (int axis = end - 1; axis > first; --axis) {
-    offset += i % v.shape[axis] * v.stride[axis];
-    i /= v.shape[axis];
-  }
+  for (int axis = end - 1; axis > first; --axis) offset += work::take_remainder(&i, v.shape[axis]) * v.stride[axis];
   return offset + i * v.stride[first];
 }
 SG_FN int64_t offset_of(const View& v, int64_t i) { return offset_over(v, 0, v.axes, i); }
