@@ -1,6 +1,7 @@
 // Softmax and layer norms: a block for each row, as in reduce.h.
 #pragma once
 
+#include "librun/cuda/kernels/lines.h"
 #include "librun/cuda/kernels/reduce.h"
 
 namespace sg::cuda {
@@ -13,55 +14,64 @@ struct SoftmaxArgs {
   bool log = false, safe = false;  // safe: a row of -infinity alone gives zeros
 };
 
-SG_FN void softmax_row(const Block& block, const SoftmaxArgs& args, int64_t row) {
+SG_FN double exp_in(bool is_double, double x) { return is_double ? ::exp(x) : math::exp_core(x); }
+
+template <class Row>
+SG_FN void softmax_row(const Block& block, const SoftmaxArgs& args, const Row& to, const Row& from) {
+  const bool is_double = from.is_double();
   auto most_part = block.each([&](int lane) {
     double most = -math::infinity();
-    for (int64_t i = lane; i < args.length; i += kLanes)
-      most = Larger()(most, read<double>(args.from, at_row(args.from, row, i)));
+    for (int64_t i = lane; i < args.length; i += kLanes) most = Larger()(most, from[i]);
     return most;
   });
   const double most = block.reduce(most_part, Larger());
   auto part = block.each([&](int lane) {
     double acc = 0;
-    for (int64_t i = lane; i < args.length; i += kLanes)
-      acc += exp_of(args.from, read<double>(args.from, at_row(args.from, row, i)) - most);
+    for (int64_t i = lane; i < args.length; i += kLanes) acc += exp_in(is_double, from[i] - most);
     return acc;
   });
   const double sum = block.reduce(part, Sum()), log_sum = log_of(args.from, sum);
   const bool empty = args.safe && most == -math::infinity();
   block.each([&](int lane) {
     for (int64_t i = lane; i < args.length; i += kLanes) {
-      const double x = read<double>(args.from, at_row(args.from, row, i)) - most;
-      write<double>(args.to, at_row(args.to, row, i), empty ? 0 : args.log ? x - log_sum : exp_of(args.from, x) / sum);
+      const double x = from[i] - most;
+      to.put(i, empty ? 0 : args.log ? x - log_sum : exp_in(is_double, x) / sum);
     }
   });
 }
 
 SG_KERNEL(softmax_rows, SoftmaxArgs) {
-  for (int64_t row = block.index(); row < args.rows; row += block.count()) softmax_row(block, args, row);
+  with_type(common_type(args.to, args.from), [&]<class Raw>(Raw) {
+    for (int64_t row = block.index(); row < args.rows; row += block.count())
+      softmax_row(block, args, row_line<Raw>(args.to, row), row_line<Raw>(args.from, row));
+  });
 }
 
-SG_FN void softmax_backward_row(const Block& block, const SoftmaxArgs& args, int64_t row) {
+template <class Row>
+SG_FN void softmax_backward_row(const Block& block, const SoftmaxArgs& args, const Row& to, const Row& from,
+                                const Row& gradient) {
   auto part = block.each([&](int lane) {
     double acc = 0;
-    for (int64_t i = lane; i < args.length; i += kLanes) {
-      const double g = read<double>(args.gradient, at_row(args.gradient, row, i));
-      acc += args.log ? g : g * read<double>(args.from, at_row(args.from, row, i));
-    }
+    for (int64_t i = lane; i < args.length; i += kLanes) acc += args.log ? gradient[i] : gradient[i] * from[i];
     return acc;
   });
   const double sum = block.reduce(part, Sum());
+  const bool is_double = from.is_double();
   block.each([&](int lane) {
     for (int64_t i = lane; i < args.length; i += kLanes) {
-      const double g = read<double>(args.gradient, at_row(args.gradient, row, i)),
-                   y = read<double>(args.from, at_row(args.from, row, i));
-      write<double>(args.to, at_row(args.to, row, i), args.log ? g - exp_of(args.from, y) * sum : y * (g - sum));
+      const double g = gradient[i], y = from[i];
+      to.put(i, args.log ? g - exp_in(is_double, y) * sum : y * (g - sum));
     }
   });
 }
 
 SG_KERNEL(softmax_backward_rows, SoftmaxArgs) {
-  for (int64_t row = block.index(); row < args.rows; row += block.count()) softmax_backward_row(block, args, row);
+  const Element type = args.gradient.element == args.from.element ? common_type(args.to, args.from) : Element::c128;
+  with_type(type, [&]<class Raw>(Raw) {
+    for (int64_t row = block.index(); row < args.rows; row += block.count())
+      softmax_backward_row(block, args, row_line<Raw>(args.to, row), row_line<Raw>(args.from, row),
+                           row_line<Raw>(args.gradient, row));
+  });
 }
 
 // --- layer norm: rows are the last axes of x; element i of a row has the weight i ---
@@ -74,30 +84,62 @@ struct NormArgs {
   bool centered = true;  // false: root mean square alone
 };
 
-SG_FN double weight_of(const View& w, int64_t i) { return w.data ? read<double>(w, offset_of(w, i)) : 1; }
+// How a norm's tensors are read: `Of` makes what stands for a view (lines.h).
+template <class Of>
+struct NormReader {
+  const NormArgs& args;
 
-SG_FN void norm_row(const Block& block, const NormArgs& args, int64_t row) {
-  auto value = [&](int64_t i) { return read<double>(args.from, offset_of(args.from, row * args.length + i)); };
+  SG_FN double value(int64_t row, int64_t i) const { return Of::of(args.from)[row * args.length + i]; }
+  SG_FN double gradient(int64_t row, int64_t i) const { return Of::of(args.gradient)[row * args.length + i]; }
+  SG_FN double weight(int64_t i) const { return args.weight.data ? Of::of(args.weight)[i] : 1; }
+  SG_FN double bias(int64_t i) const { return args.bias.data ? Of::of(args.bias)[i] : 0; }
+  SG_FN void put(int64_t row, int64_t i, double x) const { Of::of(args.to).put(row * args.length + i, x); }
+  SG_FN double mean(int64_t row) const { return args.centered ? read<double>(args.mean, row) : 0; }
+  SG_FN double rstd(int64_t row) const { return read<double>(args.rstd, row); }
+};
+template <class Raw>
+struct AsLine {
+  SG_FN static Line<Raw> of(const View& v) { return whole_line<Raw>(v); }
+};
+struct AsScattered {
+  SG_FN static Scattered of(const View& v) { return {v}; }
+};
+
+// f(reader): by lines of one type, where all tensors of the norm's size are such.
+template <class F>
+SG_FN void with_norm_reader(const NormArgs& args, const F& f) {
+  const Element type = args.from.element;
+  const bool lines = is_line(args.from, type) && is_line(args.to, type) && is_line(args.gradient, type) &&
+                     is_line(args.weight, type) && is_line(args.bias, type);
+  if (!lines) return f(NormReader<AsScattered>{args});
+  with_type(type, [&]<class Raw>(Raw) { f(NormReader<AsLine<Raw>>{args}); });
+}
+
+template <class Reader>
+SG_FN void norm_row(const Block& block, const NormArgs& args, int64_t row, const Reader& of) {
   double mean = 0;
   if (args.centered) {
     auto part = block.each([&](int lane) {
       double acc = 0;
-      for (int64_t i = lane; i < args.length; i += kLanes) acc += value(i);
+      for (int64_t i = lane; i < args.length; i += kLanes) acc += of.value(row, i);
       return acc;
     });
     mean = block.reduce(part, Sum()) / static_cast<double>(args.length);
   }
   auto part = block.each([&](int lane) {
     double acc = 0;
-    for (int64_t i = lane; i < args.length; i += kLanes) acc += (value(i) - mean) * (value(i) - mean);
+    for (int64_t i = lane; i < args.length; i += kLanes) {
+      const double x = of.value(row, i) - mean;
+      acc += x * x;
+    }
     return acc;
   });
   const double rstd = 1 / ::sqrt(block.reduce(part, Sum()) / static_cast<double>(args.length) + args.eps);
   block.each([&](int lane) {
     for (int64_t i = lane; i < args.length; i += kLanes) {
-      double y = (value(i) - mean) * rstd * weight_of(args.weight, i);
-      if (args.bias.data) y += read<double>(args.bias, offset_of(args.bias, i));
-      write<double>(args.to, offset_of(args.to, row * args.length + i), y);
+      double y = (of.value(row, i) - mean) * rstd * of.weight(i);
+      if (args.bias.data) y += of.bias(i);
+      of.put(row, i, y);
     }
     if (lane == 0 && args.mean.data) write<double>(args.mean, row, mean);
     if (lane == 0 && args.rstd.data) write<double>(args.rstd, row, rstd);
@@ -105,40 +147,37 @@ SG_FN void norm_row(const Block& block, const NormArgs& args, int64_t row) {
 }
 
 SG_KERNEL(norm_rows, NormArgs) {
-  for (int64_t row = block.index(); row < args.rows; row += block.count()) norm_row(block, args, row);
+  with_norm_reader(args, [&](const auto& of) {
+    for (int64_t row = block.index(); row < args.rows; row += block.count()) norm_row(block, args, row, of);
+  });
 }
 
-SG_FN double normed(const NormArgs& args, int64_t row, int64_t i) {
-  const double mean = args.centered ? read<double>(args.mean, row) : 0;
-  return (read<double>(args.from, offset_of(args.from, row * args.length + i)) - mean) * read<double>(args.rstd, row);
-}
-SG_FN double gradient_of(const NormArgs& args, int64_t row, int64_t i) {
-  return read<double>(args.gradient, offset_of(args.gradient, row * args.length + i));
-}
-
-SG_FN void norm_backward_row(const Block& block, const NormArgs& args, int64_t row) {
+template <class Reader>
+SG_FN void norm_backward_row(const Block& block, const NormArgs& args, int64_t row, const Reader& of) {
+  const double mean = of.mean(row), rstd = of.rstd(row);
   auto part = block.each([&](int lane) {
     TwoSums acc{0, 0};
     for (int64_t i = lane; i < args.length; i += kLanes) {
-      const double g = gradient_of(args, row, i) * weight_of(args.weight, i);
-      acc = {acc.a + g, acc.b + g * normed(args, row, i)};
+      const double g = of.gradient(row, i) * of.weight(i);
+      acc = {acc.a + g, acc.b + g * ((of.value(row, i) - mean) * rstd)};
     }
     return acc;
   });
   TwoSums sums = block.reduce(part, AddTwo());
-  const double n = static_cast<double>(args.length), rstd = read<double>(args.rstd, row);
+  const double n = static_cast<double>(args.length);
   if (!args.centered) sums.a = 0;
   block.each([&](int lane) {
     for (int64_t i = lane; i < args.length; i += kLanes) {
-      const double g = gradient_of(args, row, i) * weight_of(args.weight, i);
-      write<double>(args.to, offset_of(args.to, row * args.length + i),
-                    (g - (sums.a + normed(args, row, i) * sums.b) / n) * rstd);
+      const double g = of.gradient(row, i) * of.weight(i), x = (of.value(row, i) - mean) * rstd;
+      of.put(row, i, (g - (sums.a + x * sums.b) / n) * rstd);
     }
   });
 }
 
 SG_KERNEL(norm_backward_rows, NormArgs) {
-  for (int64_t row = block.index(); row < args.rows; row += block.count()) norm_backward_row(block, args, row);
+  with_norm_reader(args, [&](const auto& of) {
+    for (int64_t row = block.index(); row < args.rows; row += block.count()) norm_backward_row(block, args, row, of);
+  });
 }
 
 }  // namespace sg::cuda

@@ -33,9 +33,11 @@ struct NormPartArgs {
 };
 
 SG_KERNEL(norm_column_parts, NormPartArgs) {
-  sum_tile(block, args.parts, [&](int64_t i, int64_t row) {
-    const double g = gradient_of(args.norm, row, i);
-    return TwoSums{g * normed(args.norm, row, i), g};
+  with_norm_reader(args.norm, [&](const auto& of) {
+    sum_tile(block, args.parts, [&](int64_t i, int64_t row) {
+      const double g = of.gradient(row, i);
+      return TwoSums{g * ((of.value(row, i) - of.mean(row)) * of.rstd(row)), g};
+    });
   });
 }
 

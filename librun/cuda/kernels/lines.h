@@ -1,0 +1,71 @@
+// Numbers that lie evenly in memory, read and written as double.
+//
+// A Line<Raw> knows what they are, so that a loop over it is loads and arithmetic: which type that is, is decided once a
+// kernel (with_type) and not for each number. Line<AnyType> decides as it goes, and Scattered finds each place, too.
+#pragma once
+
+#include "librun/cuda/kernels/raw.h"
+
+namespace sg::cuda {
+
+template <class Raw>
+struct Line {
+  Raw* first = nullptr;
+  int64_t step = 1;
+
+  SG_FN Line(const View& v, int64_t offset, int64_t by) : first(reinterpret_cast<Raw*>(v.data) + offset), step(by) {}
+  SG_FN double operator[](int64_t i) const { return static_cast<double>(value_of(first[i * step])); }
+  SG_FN void put(int64_t i, double x) const { first[i * step] = stored_as<Raw>(static_cast<float>(x)); }
+  SG_FN static bool is_double() { return false; }
+};
+
+struct AnyType {};
+
+template <>
+struct Line<AnyType> {
+  const View& view;
+  int64_t first, step;
+
+  SG_FN Line(const View& v, int64_t offset, int64_t by) : view(v), first(offset), step(by) {}
+  SG_FN double operator[](int64_t i) const { return read<double>(view, first + i * step); }
+  SG_FN void put(int64_t i, double x) const { write<double>(view, first + i * step, x); }
+  SG_FN bool is_double() const { return view.element == Element::f64; }
+};
+
+// All numbers of a view, row-major, wherever they lie.
+struct Scattered {
+  const View& view;
+
+  SG_FN double operator[](int64_t i) const { return read<double>(view, offset_of(view, i)); }
+  SG_FN void put(int64_t i, double x) const { write<double>(view, offset_of(view, i), x); }
+};
+
+// f(Raw()), or f(AnyType()) for types that are not usual.
+template <class F>
+SG_FN void with_type(Element e, const F& f) {
+  switch (e) {
+    case Element::f32: return f(float());
+    case Element::bf16: return f(Bf16());
+    case Element::f16: return f(F16());
+    default: return f(AnyType());
+  }
+}
+
+// The type that both have; one that is not usual, where they differ.
+SG_FN Element common_type(const View& a, const View& b) { return a.element == b.element ? a.element : Element::c128; }
+
+// Row `row` along the last axis.
+template <class Raw>
+SG_FN Line<Raw> row_line(const View& v, int64_t row) {
+  return Line<Raw>(v, at_row(v, row, 0), v.stride[v.axes - 1]);
+}
+
+// All numbers of a view of one axis or none: those that the host has merged.
+template <class Raw>
+SG_FN Line<Raw> whole_line(const View& v) {
+  return Line<Raw>(v, 0, v.axes == 0 ? 0 : v.stride[0]);
+}
+// Whether a view that may have no data is such a line, of that type.
+SG_FN bool is_line(const View& v, Element e) { return !v.data || (v.axes <= 1 && v.element == e); }
+
+}  // namespace sg::cuda
