@@ -4,10 +4,12 @@
 #include <cmath>
 #include <vector>
 
+#include "librun/cpu/fourier_by_work.h"
 #include "librun/cpu/fourier_plan.h"
 #include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
+#include "librun/work/run.h"
 
 namespace sg::cpu {
 namespace {
@@ -117,6 +119,7 @@ void for_groups(KernelCall& call, const Lines& from, const Lines& to, int64_t ro
 }
 
 void complex_axis(KernelCall& call, const Tensor& from, const Tensor& to, int axis, bool forward, double scale) {
+  if (on_device(call)) return complex_axis_by_work(call, from, to, axis, forward, scale);
   if (to.elements() == 0) return;
   const int64_t n = from.dim(axis);
   const FourierPlan plan(n);
@@ -172,6 +175,7 @@ void mirror(SplitLines x, int64_t n, int lanes) {
 
 // From real lines of length n to one half of their transforms, or to all of them where `to` has room for that.
 void real_to_complex(KernelCall& call, const Tensor& from, const Tensor& to, int axis, double scale) {
+  if (on_device(call)) return real_to_complex_by_work(call, from, to, axis, scale);
   const int64_t n = from.dim(axis), given = to.dim(axis);
   if (to.elements() == 0) return;
   const bool halved = n % 2 == 0;
@@ -201,6 +205,7 @@ void real_to_complex(KernelCall& call, const Tensor& from, const Tensor& to, int
 // From halves of transforms to real lines of length n. What is imaginary where a number is its own conjugate does not
 // count.
 void complex_to_real(KernelCall& call, const Tensor& from, const Tensor& to, int axis, double scale) {
+  if (on_device(call)) return complex_to_real_by_work(call, from, to, axis, scale);
   const int64_t n = to.dim(axis), half = from.dim(axis);
   if (to.elements() == 0) return;
   const bool halved = n % 2 == 0;
@@ -237,7 +242,7 @@ double scale_of(KernelCall& call, const Tensor& whole, std::span<const int> axes
 void complex_axes(KernelCall& call, Tensor from, const Tensor& to, std::span<const int> axes, bool forward,
                   double scale) {
   Tensor between;
-  if (axes.size() > 1) between = call.scratch().tensor(DType::c128, from.sizes());
+  if (axes.size() > 1) between = workspace(call, DType::c128, from.sizes());
   for (size_t i = 0; i + 1 < axes.size(); ++i, from = between) complex_axis(call, from, between, axes[i], forward, 1);
   complex_axis(call, from, to, axes.back(), forward, scale);
 }
@@ -248,7 +253,7 @@ Status fft_c2c(KernelCall& call) {
   std::vector<int> axes = call.axes("dim", self.rank);
   if (axes.empty()) return copy(call, call.result(), self), ok_status();
   const bool halves = self.dtype == DType::c32;  // through memory in double
-  Tensor data = halves ? call.scratch().tensor(DType::c128, self.sizes()) : self;
+  Tensor data = halves ? workspace(call, DType::c128, self.sizes()) : self;
   if (halves) copy(call, data, self);
   complex_axes(call, data, halves ? data : call.result(), axes, call.flag("forward"), scale_of(call, self, axes));
   if (halves) copy(call, call.result(), data);
@@ -266,7 +271,7 @@ Status fft_r2c(KernelCall& call) {
   if (!same_shape(drop_axis(self, last), drop_axis(out, last)) || (given != n && given != n / 2 + 1))
     return call.fail("its operands do not fit each other");
   if (axes.empty()) return real_to_complex(call, self, out, last, scale), ok_status();
-  Tensor lines = call.scratch().tensor(DType::c128, out.sizes());
+  Tensor lines = workspace(call, DType::c128, out.sizes());
   real_to_complex(call, self, lines, last, 1);
   complex_axes(call, lines, out, axes, true, scale);
   return ok_status();
@@ -282,7 +287,7 @@ Status fft_c2r(KernelCall& call) {
   if (self.dim(last) != out.dim(last) / 2 + 1 || !same_shape(drop_axis(self, last), drop_axis(out, last)))
     return call.fail("its operands do not fit each other");
   if (axes.empty()) return complex_to_real(call, self, out, last, scale), ok_status();
-  Tensor lines = call.scratch().tensor(DType::c128, self.sizes());
+  Tensor lines = workspace(call, DType::c128, self.sizes());
   complex_axes(call, self, lines, axes, false, 1);
   complex_to_real(call, lines, out, last, scale);
   return ok_status();

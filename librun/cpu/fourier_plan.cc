@@ -201,6 +201,12 @@ void FourierPlan::plan_convolution() {
   for (size_t k = 0; k < size; ++k) kernel_.emplace_back(kernel.re[k], kernel.im[k]);
 }
 
+std::vector<int64_t> FourierPlan::factors() const {
+  std::vector<int64_t> out;
+  for (const Stage& stage : stages_) out.push_back(stage.factor);
+  return out;
+}
+
 SplitLines FourierPlan::run(SplitLines x, SplitLines work, int lanes) const {
   if (convolution_) return convolve(x, work, lanes);
   int64_t span = lanes;

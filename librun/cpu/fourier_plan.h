@@ -36,6 +36,14 @@ class FourierPlan {
   int64_t length() const { return n_; }
   int64_t work_length() const { return convolution_ ? 2 * convolution_->length() : n_; }
 
+  // What it is made of, for those that carry it out elsewhere: its factors in their order; none for a convolution.
+  std::vector<int64_t> factors() const;
+  // Of a convolution: its length (0: it is none); what numbers are multiplied with before and after it; its kernel's
+  // transform, by the 1 / length that the way there and back leaves.
+  int64_t convolution_length() const { return convolution_ ? convolution_->length() : 0; }
+  const std::vector<std::complex<double>>& chirp() const { return chirp_; }
+  const std::vector<std::complex<double>>& kernel() const { return kernel_; }
+
   // Both places are overwritten. The answer is in one of them.
   SplitLines run(SplitLines x, SplitLines work, int lanes) const;
 

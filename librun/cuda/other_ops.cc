@@ -93,20 +93,22 @@ Status histc(KernelCall& call) {
   return ok_status();
 }
 
+// By work for both, but for complex numbers of two halves, which no kernel of the device reads.
+Status fourier(KernelCall& call) {
+  for (const Tensor* t : {&call.tensor("self"), &call.result()})
+    if (t->dtype == DType::c32) return run_by_host(call);
+  return find_cpu_kernel(call.op().name)(call);
+}
+
 constexpr KernelRow kOtherRows[] = {
-    {"aten._local_scalar_dense.default", read_scalar},
-    {"aten.item.default", read_scalar},
-    {"aten._assert_async.default", assert_async},
-    {"aten._assert_async.msg", assert_async},
-    {"aten.repeat_interleave.Tensor", repeat_interleave},
-    {"aten.arange.default", arange},
-    {"aten.arange.start", arange},
-    {"aten.arange.start_step", arange},
-    {"aten.tril.default", triangle<true>},
-    {"aten.triu.default", triangle<false>},
-    {"aten.tril_.default", triangle<true>},
-    {"aten.triu_.default", triangle<false>},
-    {"aten.histc.default", histc},
+    {"aten._fft_c2c.default", fourier},       {"aten._fft_r2c.default", fourier},
+    {"aten._fft_c2r.default", fourier},       {"aten._local_scalar_dense.default", read_scalar},
+    {"aten.item.default", read_scalar},       {"aten._assert_async.default", assert_async},
+    {"aten._assert_async.msg", assert_async}, {"aten.repeat_interleave.Tensor", repeat_interleave},
+    {"aten.arange.default", arange},          {"aten.arange.start", arange},
+    {"aten.arange.start_step", arange},       {"aten.tril.default", triangle<true>},
+    {"aten.triu.default", triangle<false>},   {"aten.tril_.default", triangle<true>},
+    {"aten.triu_.default", triangle<false>},  {"aten.histc.default", histc},
 };
 
 }  // namespace

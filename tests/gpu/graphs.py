@@ -126,7 +126,7 @@ graph rank *
   output %slope
 '''
 
-# Cross entropy of classes, as the data names them.
+# Cross entropy of classes, as the data names them, and Fourier transforms: near what the processor has.
 CLASSES = '''sg 1.0
 graph rank *
   input %a : f32[6, 5] "a"
@@ -136,9 +136,15 @@ graph rank *
   %at = aten.view(%t, [1, 2, 3])
   %each, %total = aten.nll_loss2d_forward(%planes, %at, none, 0, 2)
   %dx = aten.nll_loss2d_backward(%each, %planes, %at, none, 0, 2, %total)
+  %waves = aten._fft_r2c(%a, [0, 1], 1, true)
+  %again = aten._fft_c2r(%waves, [0, 1], 1, 5)
+  %turns = aten._fft_c2c(%waves, [0], 0, false)
+  %parts = aten.view_as_real(%turns)
   output %whole
   output %each
   output %dx
+  output %again
+  output %parts
 '''
 
 # Draws that are new in each step, and a number for the host in the middle: recorded in two segments.

@@ -5,7 +5,9 @@
 #include <limits>
 #include <random>
 
+#include "librun/cpu/fourier_by_work.h"
 #include "librun/cpu/fourier_plan.h"
+#include "tests/support/kernel_call.h"
 
 using namespace sg;
 using cpu::FourierPlan;
@@ -101,4 +103,43 @@ TEST_CASE("roots of unity lie on the circle, and opposite ones are opposite") {
       REQUIRE(std::abs(root.imag() - static_cast<double>(sinl(angle))) < 1.2e-16);
       if (n % 2 == 0) REQUIRE(cpu::root_of_unity((k + n / 2) % n, n) == -root);
     }
+}
+
+namespace {
+
+// What a kernel of complex numbers gives for one line, by work or in buffers of threads.
+using Axis = void (*)(KernelCall&, const Tensor&, const Tensor&, int, bool, double);
+
+Numbers along_axis(Axis axis, const Numbers& x, bool forward, double scale) {
+  const auto n = static_cast<int64_t>(x.re.size());
+  test::Buffer<C128> from({n, 3}), to({n, 3}, {}, {1, n});  // three lines, of which the second is looked at
+  for (int64_t k = 0; k < n; ++k)
+    from.at(3 * k + 1) = C128(x.re[static_cast<size_t>(k)], x.im[static_cast<size_t>(k)]),
+                    from.at(3 * k) = C128(1e9, 0);
+  ThreadTeam team(2);
+  Scratch scratch;
+  KernelContext context;
+  context.team = &team;
+  context.scratch = &scratch;
+  KernelCall call(*find_op("aten._fft_c2c.default"), &context);
+  axis(call, from.tensor(), to.tensor(), 0, forward, scale);
+  Numbers out(n);
+  for (int64_t k = 0; k < n; ++k)
+    out.re[static_cast<size_t>(k)] = to.at(3 * k + 1).real(), out.im[static_cast<size_t>(k)] = to.at(3 * k + 1).imag();
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("by work, too, a Fourier transform is the sum that defines it, and its way back leads back") {
+  std::vector<int64_t> lengths = {256, 257, 512, 729, 1000, 1001, 1024, 1369};
+  for (int64_t n = 1; n <= 130; ++n) lengths.push_back(n);
+  for (int64_t n : lengths) {
+    INFO("length " << n);
+    const Numbers x = random_numbers(n, static_cast<uint32_t>(n));
+    const Numbers there = along_axis(cpu::complex_axis_by_work, x, true, 1);
+    CHECK(distance(there, by_definition(x)) < 4e-15 * static_cast<double>(n));
+    const double scale = 1 / static_cast<double>(n);
+    CHECK(distance(along_axis(cpu::complex_axis_by_work, there, false, scale), x) < 4e-15 * std::log2(n + 1.0));
+  }
 }

@@ -5,6 +5,7 @@
 #include "librun/work/classes.h"
 #include "librun/work/distances.h"
 #include "librun/work/draw.h"
+#include "librun/work/fourier.h"
 #include "librun/work/move.h"
 #include "librun/work/pair.h"
 #include "librun/work/pool.h"
@@ -83,6 +84,10 @@ SG_WORK(work_is_in, work::IsIn<double>)
 SG_WORK(work_is_in_whole, work::IsIn<int64_t>)
 SG_WORK(work_rrelu_backward, work::RreluBackward)
 SG_WORK(work_draw_key, work::DrawKey)
+SG_WORK(work_fourier_stage, work::FourierStage)
+SG_WORK(work_turn_lines, work::TurnLines)
+SG_WORK(work_mirror_lines, work::MirrorLines)
+SG_WORK(work_scale_numbers, work::ScaleNumbers)
 SG_WORK(work_move_1, work::MoveWords<uint8_t>)
 SG_WORK(work_move_2, work::MoveWords<uint16_t>)
 SG_WORK(work_move_4, work::MoveWords<uint32_t>)
