@@ -115,6 +115,7 @@ inline Tensor in_rows(KernelCall& call, const Tensor& t) {
 std::span<const KernelRow> matmul_kernels();  // grouped; the others come by Backend::multiply
 std::span<const KernelRow> flex_attention_kernels();
 std::span<const KernelRow> loss_kernels();  // of classes
+std::span<const KernelRow> ctc_kernels();
 std::span<const KernelRow> row_kernels();
 std::span<const KernelRow> reduction_kernels();
 std::span<const KernelRow> index_kernels();

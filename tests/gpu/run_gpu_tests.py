@@ -25,6 +25,7 @@ from graphs import (  # noqa: E402
     ATTENTION, BIASED, BY_HOST, CLASSES, COLLECTIVES, DROPOUT, FLEX, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, SAME_BITS, SHARED_WORK)
 from harness import TRACES, skip  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
+from ctc_cases import CtcCases  # noqa: E402
 from fusion_cases import FusionCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
 from profile_cases import ProfileCases  # noqa: E402
@@ -446,6 +447,13 @@ class Tests:
     def sorts(self, at):
         SortCases(self, at, safetensors).run()
 
+    def ctc(self, at):
+        CtcCases(self, at, safetensors).run()
+
+    def ctc_by_lanes(self, at):
+        if 'SG_STUB_LANES' in {**os.environ, **self.env}:
+            CtcCases(self, at, safetensors).run_lanes()
+
     def sorts_by_lanes(self, at):
         if 'SG_STUB_LANES' in {**os.environ, **self.env}:
             SortCases(self, at, safetensors).run_lanes()
@@ -544,7 +552,7 @@ class Tests:
             print(f'lanes {order}:')
             self.env = {**kept, 'LD_LIBRARY_PATH': self.args.lanes + ':' + kept['LD_LIBRARY_PATH'],
                         'SG_STUB_LANES': order}
-            for case in ('same_bits', 'shared_work', 'long_sums', 'sorts_by_lanes', 'attention', 'masked', 'dropout', 'flex'):
+            for case in ('same_bits', 'shared_work', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'attention', 'masked', 'dropout', 'flex'):
                 self.case(case, at)
             if self.args.vectors:
                 self.conformance(at, 3 * self.args.every)
@@ -627,7 +635,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'products', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
-                     'long_sums', 'sorts', 'sorts_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
+                     'long_sums', 'sorts', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:
                 print(f'SKIPPED {case}: this build goes without it')
