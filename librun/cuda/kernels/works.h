@@ -6,6 +6,7 @@
 #include "librun/work/distances.h"
 #include "librun/work/draw.h"
 #include "librun/work/fourier.h"
+#include "librun/work/margin.h"
 #include "librun/work/move.h"
 #include "librun/work/pair.h"
 #include "librun/work/pool.h"
@@ -84,6 +85,9 @@ SG_WORK(work_is_in, work::IsIn<double>)
 SG_WORK(work_is_in_whole, work::IsIn<int64_t>)
 SG_WORK(work_rrelu_backward, work::RreluBackward)
 SG_WORK(work_draw_key, work::DrawKey)
+SG_WORK(work_multilabel_margin, work::MultilabelMargin)
+SG_WORK(work_multilabel_margin_slope, work::MultilabelMarginSlope)
+SG_WORK(work_multi_margin_slope, work::MultiMarginSlope)
 SG_WORK(work_fourier_stage, work::FourierStage)
 SG_WORK(work_turn_lines, work::TurnLines)
 SG_WORK(work_mirror_lines, work::MirrorLines)
