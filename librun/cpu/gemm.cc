@@ -164,8 +164,10 @@ class Run {
  public:
   Run(KernelCall& call, std::span<const Gemm> products, const Engine& engine) : call_(call), engine_(engine) {
     for (const Gemm& g : products) {
-      plans_.push_back(plan_of(g, engine_));
-      work_ += plans_.back().work() * plans_.back().batch;
+      const Plan plan = plan_of(g, engine_);
+      if (plan.batch == 0) continue;  // without elements
+      plans_.push_back(plan);
+      work_ += plan.work() * plan.batch;
     }
     threads_ = work_ < kSmallWork ? 1 : call.team().size();
   }
@@ -196,7 +198,6 @@ class Run {
     int64_t rows = 0, depth = 0, sums_step = 0;
     bool self = false;
     for (const Plan& p : plans_) {
-      if (p.batch == 0) continue;
       GemmJob job = job_of<Engine>(p, 0);
       rows = std::max(rows, p.rows_step);
       depth = std::max(depth, std::min(p.k, kGemmDepth));

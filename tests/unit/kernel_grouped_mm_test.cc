@@ -31,6 +31,21 @@ TEST_CASE("_grouped_mm: groups of rows, empty ones too; rows behind the last are
     }
 }
 
+TEST_CASE("_grouped_mm: few groups that several threads share, one of them without rows") {
+  constexpr int64_t kRows = 96, kDepth = 160,
+                    kColumns = 40;  // work for more threads than one, in fewer tasks than they like
+  Buffer<BF16> a = counting<BF16>({kRows, kDepth}), b = counting<BF16>({3, kDepth, kColumns}), out({kRows, kColumns});
+  Buffer<int32_t> offs({3}, {50, 50, kRows});
+  REQUIRE(test::call("aten._grouped_mm.default", {{"self", a}, {"mat2", b}, {"offs", offs}}, {out.tensor()}, 4).ok());
+  for (int64_t i : {0, 49, 50, 95})
+    for (int64_t j = 0; j < kColumns; ++j) {
+      float sum = 0;
+      for (int64_t k = 0; k < kDepth; ++k)
+        sum += a.at(i * kDepth + k) * b.at(((i < 50 ? 0 : 2) * kDepth + k) * kColumns + j);
+      CHECK(float(out.at(i * kColumns + j)) == float(BF16(sum)));
+    }
+}
+
 TEST_CASE("_grouped_mm: groups of depth and of columns") {
   Buffer<float> a = counting<float>({2, 5}, {1, 2}), b = counting<float>({5, 3});
   Buffer<int32_t> offs({3}, {1, 1, 5});
