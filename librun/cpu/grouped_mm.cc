@@ -6,6 +6,8 @@
 //   self [G, M, K]    mat2 [G, K, N]   no offsets           result [G, M, N]
 //
 // Group g ends at offs[g] and begins where the one before ends. What lies behind the last group is zero in the result.
+#include "librun/cpu/grouped_mm.h"
+
 #include <string>
 #include <vector>
 
@@ -29,8 +31,6 @@ Tensor select(const Tensor& t, int64_t index) { return drop_axis(slice(t, 0, ind
 // The ends of the groups along an axis of `size`: they come from the data, so they are checked.
 Result<std::vector<int64_t>> group_ends(const KernelCall& call, int64_t size) {
   const Tensor& offsets = call.tensor("offs");
-  if (offsets.is_none() || is_floating(offsets.dtype) || is_complex(offsets.dtype))
-    return call.fail("needs integer offsets of the groups");
   std::vector<int64_t> ends;
   visit_dtype(offsets.dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T>)
@@ -45,23 +45,14 @@ Result<std::vector<int64_t>> group_ends(const KernelCall& call, int64_t size) {
 }
 
 Status grouped_mm(KernelCall& call) {
+  SG_TRY(check_grouped_sizes(call));
   const Tensor& a = call.tensor("self");
   const Tensor& b = call.tensor("mat2");
   const Tensor& out = call.result();
-  if (call.has("bias")) return call.fail("a bias is not part of this op's definition");
-  if (a.dim(-1) != b.dim(-2))
-    return call.fail("the inner sizes differ: " + std::to_string(a.dim(-1)) + " and " + std::to_string(b.dim(-2)));
-  if (a.rank == 3 && b.rank == 3) {
-    if (a.dim(0) != b.dim(0)) return call.fail("the numbers of groups differ");
-    gemm(call, {out, a, b});
-    return ok_status();
-  }
+  if (a.rank == 3 && b.rank == 3) return gemm(call, {out, a, b}), ok_status();
   bool rows = b.rank == 3, columns = a.rank == 3;
   int64_t total = rows ? a.dim(0) : columns ? b.dim(1) : a.dim(1);
   SG_ASSIGN(std::vector<int64_t> ends, group_ends(call, total));
-  if ((rows || columns) && static_cast<int64_t>(ends.size()) != (rows ? b : a).dim(0))
-    return call.fail("there are " + std::to_string(ends.size()) + " offsets for " +
-                     std::to_string((rows ? b : a).dim(0)) + " groups");
   std::vector<Gemm> products;
   int64_t begin = 0;
   for (size_t g = 0; g < ends.size(); begin = ends[g++]) {
@@ -79,6 +70,21 @@ Status grouped_mm(KernelCall& call) {
 constexpr KernelRow kRows[] = {{"aten._grouped_mm.default", grouped_mm}};
 
 }  // namespace
+
+Status check_grouped_sizes(const KernelCall& call) {
+  const Tensor &a = call.tensor("self"), &b = call.tensor("mat2"), &out = call.result(), &offsets = call.tensor("offs");
+  if (call.has("bias")) return call.fail("a bias is not part of this op's definition");
+  if (a.dim(-1) != b.dim(-2))
+    return call.fail("the inner sizes differ: " + std::to_string(a.dim(-1)) + " and " + std::to_string(b.dim(-2)));
+  if (a.rank == 3 && b.rank == 3) return a.dim(0) == b.dim(0) ? ok_status() : call.fail("the numbers of groups differ");
+  if (offsets.is_none() || is_floating(offsets.dtype) || is_complex(offsets.dtype))
+    return call.fail("needs integer offsets of the groups");
+  const int64_t groups = (b.rank == 3 ? b : a.rank == 3 ? a : out).dim(0);
+  if (offsets.dim(0) != groups)
+    return call.fail("there are " + std::to_string(offsets.dim(0)) + " offsets for " + std::to_string(groups) +
+                     " groups");
+  return ok_status();
+}
 
 std::span<const KernelRow> grouped_mm_kernels() { return kRows; }
 

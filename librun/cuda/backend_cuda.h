@@ -112,7 +112,7 @@ inline Tensor in_rows(KernelCall& call, const Tensor& t) {
 }
 
 // Kernels by family, for the table in kernels.cc.
-std::span<const KernelRow> matmul_kernels();  // grouped; the others come by Backend::multiply
+std::span<const KernelRow> grouped_kernels();  // products of groups; others come by Backend::multiply
 std::span<const KernelRow> flex_attention_kernels();
 std::span<const KernelRow> loss_kernels();  // of classes
 std::span<const KernelRow> ctc_kernels();

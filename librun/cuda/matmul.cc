@@ -105,38 +105,4 @@ Status CudaBackend::multiply(KernelCall& call, const cpu::Gemm& g) {
   return ok_status();
 }
 
-// --- grouped ---
-
-namespace {
-
-Tensor with_batch(const Tensor& t) { return *as_three(t); }
-
-Status grouped_mm(KernelCall& call) {
-  const Tensor &a = call.tensor("self"), &b = call.tensor("mat2"), &out = call.result();
-  if (call.has("bias")) return call.fail("a bias is not part of this op's definition");
-  if (a.rank == 3 && b.rank == 3) return backend_of(call).multiply(call, {out, a, b});
-  const Tensor& ends = call.tensor("offs");
-  if (ends.is_none() || is_floating(ends.dtype) || is_complex(ends.dtype))
-    return call.fail("needs integer offsets of the groups");
-  MatmulArgs args;
-  args.along = b.rank == 3 ? MatmulArgs::Along::m : a.rank == 3 ? MatmulArgs::Along::n : MatmulArgs::Along::k;
-  if (args.along != MatmulArgs::Along::k)
-    backend_of(call).fill(out, Scalar::integer(0));  // what is behind the last group
-  args.to = Device::view(with_batch(out));
-  args.a = Device::view(with_batch(a));
-  args.b = Device::view(with_batch(b));
-  args.ends = Device::view(ends);
-  args.report = device_of(call).report();
-  device_of(call).launch("matmul_elements", blocks_for(args.to.count), args);
-  return ok_status();
-}
-
-constexpr KernelRow kMatmulRows[] = {
-    {"aten._grouped_mm.default", grouped_mm},
-};
-
-}  // namespace
-
-std::span<const KernelRow> matmul_kernels() { return kMatmulRows; }
-
 }  // namespace sg::cuda

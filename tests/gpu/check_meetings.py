@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 from harness import skip  # noqa: E402
 
 KERNELS = 'librun/cuda/kernels'
-CASES = ('attention', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'conformance')
+CASES = ('attention', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'groups_by_lanes', 'conformance')
 MEETING = re.compile(r'^ .*((?:block\.sync|__syncthreads)\(\);)(?! \})', re.M)  # not the one that defines the other
 
 

@@ -27,6 +27,7 @@ from harness import TRACES, skip  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from ctc_cases import CtcCases  # noqa: E402
 from fusion_cases import FusionCases  # noqa: E402
+from grouped_cases import GroupedCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
 from profile_cases import ProfileCases  # noqa: E402
 from sort_cases import SortCases  # noqa: E402
@@ -447,6 +448,13 @@ class Tests:
     def sorts(self, at):
         SortCases(self, at, safetensors).run()
 
+    def groups(self, at):
+        GroupedCases(self, at, safetensors, bf16).run()
+
+    def groups_by_lanes(self, at):
+        if 'SG_STUB_LANES' in {**os.environ, **self.env}:
+            GroupedCases(self, at, safetensors, bf16).run_lanes()
+
     def ctc(self, at):
         CtcCases(self, at, safetensors).run()
 
@@ -552,7 +560,7 @@ class Tests:
             print(f'lanes {order}:')
             self.env = {**kept, 'LD_LIBRARY_PATH': self.args.lanes + ':' + kept['LD_LIBRARY_PATH'],
                         'SG_STUB_LANES': order}
-            for case in ('same_bits', 'shared_work', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'attention', 'masked', 'dropout', 'flex'):
+            for case in ('same_bits', 'shared_work', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'groups_by_lanes', 'attention', 'masked', 'dropout', 'flex'):
                 self.case(case, at)
             if self.args.vectors:
                 self.conformance(at, 3 * self.args.every)
@@ -635,7 +643,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'products', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
-                     'long_sums', 'sorts', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
+                     'long_sums', 'sorts', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:
                 print(f'SKIPPED {case}: this build goes without it')

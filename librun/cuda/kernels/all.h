@@ -5,6 +5,7 @@
 #include "librun/cuda/kernels/copy.h"
 #include "librun/cuda/kernels/ctc.h"
 #include "librun/cuda/kernels/flash.h"
+#include "librun/cuda/kernels/grouped.h"
 #include "librun/cuda/kernels/index.h"
 #include "librun/cuda/kernels/loss.h"
 #include "librun/cuda/kernels/matmul.h"
