@@ -15,7 +15,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
 find_program(SG_CCACHE ccache)
 if(SG_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${SG_CCACHE})
+  # Clones on one machine share what is cached: paths within the source folder count as relative ones.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${SG_CCACHE})
 endif()
 
 add_library(sg_flags INTERFACE)
