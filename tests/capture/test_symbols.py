@@ -81,6 +81,25 @@ class Symbols(CaptureCase):
             self.assertEqual(document["guards"], [])
             self.imported()
 
+    def test_inputs_of_one_memory_are_inputs_of_their_own(self):
+        class Words(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table, self.head = nn.Embedding(9, 5), nn.Linear(5, 9)
+
+            def forward(self, ids, labels):
+                return nn.functional.cross_entropy(self.head(self.table(ids)).transpose(1, 2), labels)
+
+        tokens, sizes = torch.randint(9, (3, 7)), {0: "batch", 1: "length"}
+        for ids, labels in ((tokens, tokens), (tokens[:, :-1], tokens[:, 1:])):
+            document = self.captured(Words(), None, {"ids": ids, "labels": labels}, dynamic={"ids": sizes, "labels": sizes})
+            self.assertEqual([symbol["name"] for symbol in document["symbols"]], ["batch", "length"])
+            first, second = [entry["name"] for entry in document["inputs"] if entry["kind"] == "input"]
+            looked_up = next(node for node in document["nodes"] if node["op"] == "aten.embedding.default")
+            self.assertEqual(looked_up["args"][1], {"ref": first})
+            self.assertIn({"ref": second}, [argument for node in document["nodes"] for argument in node["args"]])
+            self.imported()
+
     def test_sizes_of_the_data(self):
         class Chosen(nn.Module):
             def __init__(self):

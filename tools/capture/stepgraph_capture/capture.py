@@ -147,8 +147,7 @@ _NO_VALUES_IN_A_JOB = (
 def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, settle: bool = False) -> _Traced:
     mode = compat.new_fake_mode(allow_real_inputs=True, with_values=with_values)
     varying = {slot.name: slot.value for slot in step.inputs if slot.is_tensor and not sharding.is_sharded(slot.value)}
-    if with_values:
-        varying = {name: tensor.detach().clone() for name, tensor in varying.items()}
+    varying = {name: _apart(tensor, with_values) for name, tensor in varying.items()}
     wanted = symbols.wishes(dynamic, varying)
     with_symbols = symbols.fake_inputs(mode, varying, wanted)
     twin = _twin_with_value if with_values else _twin
@@ -198,6 +197,12 @@ _BY_VALUE = (
 def _because(reason: str, error: BaseException) -> str:
     place = source.raised_at(error)
     return f"the step cannot be captured{f' at {place}' if place else ''}: {reason} [{symbols.first_line(error)}]"
+
+
+def _apart(tensor: Tensor, with_value: bool) -> Tensor:
+    """One like it that is no other input and no part of one (`ids` that are also the labels, `tokens[:, 1:]`): in the
+    graph those are two inputs, and no size of either says how far apart the rows of a common tensor lie."""
+    return tensor.detach().clone() if with_value else torch.empty_like(tensor, requires_grad=False)
 
 
 def _twin(mode: Any, slot: Slot) -> Tensor:
