@@ -86,14 +86,14 @@ Result<Scalar> scalar_of(const StoredTensor& t, const Type& type) {
   return Error{};
 }
 
-// Copies a contiguous tensor into memory of any strides.
-void spread(const void* from, const Tensor& to) {
+// Calls `each` with every element of a contiguous tensor at `from`, and with where it is in memory of any strides.
+template <class Each>
+void walk(const std::byte* from, const Tensor& to, Each each) {
   const auto size = static_cast<size_t>(dtype_bytes(to.dtype));
-  const char* at = static_cast<const char*>(from);
   std::array<int64_t, kMaxRank> index{};
   int64_t place = 0;
-  for (int64_t i = 0, n = to.elements(); i < n; ++i, at += size) {
-    std::memcpy(to.data + place * static_cast<int64_t>(size), at, size);
+  for (int64_t i = 0, n = to.elements(); i < n; ++i, from += size) {
+    each(from, to.data + place * static_cast<int64_t>(size), size);
     for (int d = to.rank - 1; d >= 0; --d) {
       auto axis = static_cast<size_t>(d);
       place += to.stride[axis];
@@ -102,6 +102,16 @@ void spread(const void* from, const Tensor& to) {
       index[axis] = 0;
     }
   }
+}
+
+// False where strides put elements that differ in one place, so that some of them are lost.
+bool spread(const std::byte* from, const Tensor& to) {
+  walk(from, to, [](const std::byte* element, std::byte* place, size_t size) { std::memcpy(place, element, size); });
+  bool is_kept = true;
+  walk(from, to, [&](const std::byte* element, const std::byte* place, size_t size) {
+    is_kept = is_kept && std::memcmp(place, element, size) == 0;
+  });
+  return is_kept;
 }
 
 class Loader {
@@ -245,10 +255,26 @@ class Loader {
       tensor.data = static_cast<std::byte*>(out_.files[matching_.file_of(i)].writable(stored));
     } else {
       SG_ASSIGN(tensor.data, own(i, offset, storage, tensor.dtype));
-      spread(stored.data, tensor);
+      if (!spread(static_cast<const std::byte*>(stored.data), tensor)) return lost(i, tensor);
     }
     out_.tensors[i] = tensor;
     return ok_status();
+  }
+
+  // Strides may be sizes that no shape of the file tells (a part of a larger tensor, of whose rows it skips some).
+  Error lost(size_t i, const Tensor& tensor) const {
+    std::string strides, hint;
+    std::vector<StrId> symbols;
+    for (int d = 0; d < tensor.rank; ++d) {
+      strides += (d == 0 ? "" : ", ") + std::to_string(tensor.stride[static_cast<size_t>(d)]);
+      job_.pool->exprs.collect_symbols(type(i).stride[static_cast<size_t>(d)], &symbols);
+    }
+    for (StrId s : symbols) hint += (hint.empty() ? "--bind " : " --bind ") + std::string(job_.pool->strings[s]) + "=N";
+    if (!hint.empty()) hint += " says how far apart they lie";
+    return Error{ErrorKind::cannot_apply,
+                 "input " + title(i) + ": its strides [" + strides + "] put elements that differ in one place",
+                 {file_name(i)},
+                 hint};
   }
 
   // A bool that is neither 0 nor 1 has no meaning in C++.

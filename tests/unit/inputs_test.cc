@@ -229,6 +229,38 @@ TEST_CASE("a wrong dtype, shape or size says what is there and what is expected"
                  "the graph needs s0 == s1; the inputs make it 3 and 4"));
 }
 
+TEST_CASE("strides that put elements which differ in one place are refused") {
+  const char* const graph = R"(sg 1.0 job "t" world 1
+graph rank *
+  symbol rows input [2, inf] hint 2
+  symbol length input [2, inf] hint 3
+  symbol apart input [2, inf] hint 4
+  input %x : f32[rows, length] stride [apart, 1] "x"
+  input %same : f32[rows, 3] stride [0, 1] "same"
+  forward -
+    %y = aten.neg(%x) : f32[rows, length] stride [apart, 1]
+    %z = aten.neg(%same) : f32[rows, 3] stride [0, 1]
+  output %y
+  output %z
+)";
+  const float x[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, same[6] = {1, 2, 3, 1, 2, 3};
+  auto given = [&](int64_t length, const float* rows) {
+    return load({{"x", DType::f32, {2, length}, {}, x}, {"same", DType::f32, {2, 3}, {}, rows}}, graph);
+  };
+  auto fits = given(4, same);
+  REQUIRE(fits.ok());
+  CHECK(fits->tensors[0].as<float>()[4] == 4);
+  auto larger = given(6, same);  // no shape says what `apart` is: it is 4, as in the capture
+  REQUIRE(!larger.ok());
+  CHECK(larger.error().kind == ErrorKind::cannot_apply);
+  CHECK(larger.error().message == "input `x` (%x): its strides [4, 1] put elements that differ in one place");
+  CHECK(larger.error().hint == "--bind apart=N says how far apart they lie");
+  auto differ = given(4, x);
+  REQUIRE(!differ.ok());
+  CHECK(differ.error().message == "input `same` (%same): its strides [0, 1] put elements that differ in one place");
+  CHECK(differ.error().hint.empty());
+}
+
 TEST_CASE("what is made up fits the sizes that the file gives") {
   struct Ones : InputMaker {
     bool can_make(size_t) const override { return true; }
