@@ -326,6 +326,33 @@ class Decisions(CaptureCase):
         self.assertNotEqual(result.returncode, 0, result.stdout)
         self.assertRegex(result.stderr, r"test_capture.py:\d+.* u\d+ = 0 is outside|guard u\d+ == 1 does not hold")
 
+    def test_rows_that_a_mask_chooses_and_their_number(self):
+        class Model(nn.Linear):
+            def forward(self, x, mask):
+                return super().forward(x[mask]).sum() / max(int(mask.sum()), 1)
+
+        inputs = {"x": torch.randn(3, 5, 4), "mask": torch.rand(3, 5) > 0.4}
+        document = self.captured(Model(4, 4), None, inputs)
+        rows = {symbol["name"] for symbol in document["symbols"] if symbol["kind"] == "data"}
+        chosen = next(node for node in document["nodes"] if node["op"] == "aten.index.Tensor")
+        self.assertIn(chosen["type"]["shape"][0]["sym"], rows)
+        self.imported()
+
+    def test_norms_under_autocast(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.norm, self.batch = nn.Linear(4, 6), nn.LayerNorm(6), nn.BatchNorm1d(6)
+
+            def forward(self, x):
+                loss = self.batch(torch.relu(self.norm(self.first(x)))).float().square().mean()
+                return loss if loss > 0 else -loss
+
+        with torch.autocast("cpu", torch.bfloat16):
+            document = self.captured(Model(), None, torch.randn(5, 4))
+        self.assertEqual([symbol["kind"] for symbol in document["symbols"]], ["data"])  # of the `if`
+        self.imported()
+
     def test_transformers_look_at_their_mask(self):
         model = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True)
         mask = nn.Transformer.generate_square_subsequent_mask(5)

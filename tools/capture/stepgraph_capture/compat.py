@@ -37,10 +37,13 @@ def new_fake_mode(allow_real_inputs: bool, with_values: bool = False) -> Any:
 
     class Mode(FakeTensorMode):
         def _maybe_infer_fake(self, func: Any, path: Any, fake: Any, real: Any) -> Any:
-            if real is not None and not _same_but_for_layout(fake, real):
+            if real is not None and not _same_sizes(fake, real):
                 return super()._maybe_infer_fake(func, path, fake, real)
             # PyTorch compares all the same: a gradient that is not asked for, a view of what lies otherwise in memory.
             same, returns = (fake if real is not None else None), FakeTensorMode._maybe_infer_fake
+            if same is not None and same.dtype != real.dtype:  # statistics of norms under autocast
+                with self:
+                    same = torch.empty_strided(fake.shape, fake.stride(), dtype=real.dtype, device=fake.device)
             is_pair = "tuple" in str(inspect.signature(returns).return_annotation).lower()
             return (same, same is None) if is_pair else same
 
@@ -49,11 +52,13 @@ def new_fake_mode(allow_real_inputs: bool, with_values: bool = False) -> Any:
         return (Mode if with_values else FakeTensorMode)(shape_env=shape_env, allow_non_fake_inputs=allow_real_inputs)
 
 
-def _same_but_for_layout(fake: Any, real: Any) -> bool:
-    if not isinstance(fake, Tensor) or not isinstance(real, Tensor) or fake.dtype != real.dtype:
+def _same_sizes(fake: Any, real: Any) -> bool:
+    """Of the same sizes, by the example's numbers. PyTorch asks symbols for theirs, and settles them: an offset that is
+    one (a column of nonzero()), all sizes of what it takes for a mistake."""
+    if not isinstance(fake, Tensor) or not isinstance(real, Tensor):
         return False
-    known = all(isinstance(size, int) for size in (*fake.shape, fake.storage_offset()))
-    return known and tuple(fake.shape) == tuple(real.shape)
+    known = [_example(size) for size in (*fake.shape, fake.storage_offset())]
+    return None not in known and tuple(known[:-1]) == tuple(real.shape)
 
 
 @contextmanager
@@ -102,11 +107,23 @@ def values_in(arguments: Any) -> Any:
 
 def _number(symbolic: Any) -> Any:
     """The example's, by what the tracing knows of symbols: to ask the number itself leaves a guard that it is that."""
+    return symbolic.node.pytype(_with_examples(symbolic))
+
+
+def _example(size: Any) -> Optional[int]:
+    """The size in the example; None where it has a symbol that nobody knows yet."""
+    if isinstance(size, int):
+        return size
+    expr = _with_examples(size)
+    return None if expr.free_symbols else int(expr)
+
+
+def _with_examples(symbolic: Any) -> Any:
     node = symbolic.node
     names = ("var_to_val", "backed_var_to_val", "unbacked_var_to_val", "real_tensor_prop_unbacked_vals")
     known = [vars(node.shape_env).get(name, {}) for name in names]  # by PyTorch's version
     values = {s: numbers[s] for numbers in known for s in node.expr.free_symbols if s in numbers}
-    return node.pytype(node.expr.xreplace(values))
+    return node.expr.xreplace(values)
 
 
 def fake_with_value(fake_mode: Any, tensor: Tensor) -> Tensor:
