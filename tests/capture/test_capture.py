@@ -286,6 +286,18 @@ class Parts(CaptureCase):
         self.captured(Model(4, 4), lambda out: out.sum(), torch.randn(30, 4))
         self.assertNotIn("_euclidean_dist(", self.imported())
 
+    def test_numbers_with_an_imaginary_part(self):
+        """The gradient's factor is the conjugate of the number, which PyTorch computes of a tensor that is none."""
+
+        class Model(nn.Linear):
+            def forward(self, x):
+                return (torch.exp(1j * super().forward(x)) * (2 - 0.5j)).real.square().sum()
+
+        document = self.captured(Model(4, 4), None, torch.randn(3, 4))
+        arguments = [argument for node in document["nodes"] for argument in node["args"]]
+        self.assertIn({"complex": [0.0, -1.0]}, arguments)
+        self.imported()
+
     def test_norms_under_autocast(self):
         """Beside parameters in f32 PyTorch keeps statistics in f32, which its fake tensors do not tell."""
 

@@ -100,6 +100,11 @@ def _literal(value: Any) -> Any:
     return value
 
 
+def _is_conjugate(node: fx.Node) -> bool:
+    """Of a number of the code (`1j * x`): one more number. The factor of a gradient is the conjugate of it."""
+    return node.target is torch.ops.aten._conj.default and isinstance(node.args[0], complex)
+
+
 class Encoder:
     """Encodes one graph module and those nested in it. What it holds beside its inputs becomes `constants`."""
 
@@ -118,6 +123,8 @@ class Encoder:
         for node in self.module.graph.nodes:
             if node.op == "get_attr":
                 self._values[node] = self._attribute(node)
+            elif node.op == "call_function" and _is_conjugate(node):
+                self._values[node] = _literal(complex(node.args[0]).conjugate())
             elif node.op == "call_function":
                 found.append(self._node(node))
             elif node.op not in ("placeholder", "output"):
