@@ -338,6 +338,25 @@ class Decisions(CaptureCase):
         self.assertNotEqual(result.returncode, 0, result.stdout)
         self.assertRegex(result.stderr, r"test_capture.py:\d+.* u\d+ = 0 is outside|guard u\d+ == 1 does not hold")
 
+    def test_conditions_of_torch(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+            def forward(self, x):
+                chosen = torch.cond(x.sum() > 0, lambda y: self.first(y).relu(), lambda y: self.second(y).sin(), (x,))
+                return torch.cond(chosen.shape[0] > 1, torch.cos, torch.sin, (chosen,)).square().sum()
+
+        for sign, used in ((1, "first"), (-1, "second")):
+            document = self.captured(Model(), None, sign * torch.ones(2, 4))
+            self.assertEqual(document["guards"], [{"expr": f"Eq(u0,{int(sign > 0)})"}])
+            gradients = {entry["of"] for entry in document["outputs"] if entry["kind"] == "gradient" and entry["value"]}
+            self.assertEqual(gradients, {f"{used}.weight", f"{used}.bias"})
+            self.imported()
+        with self.assertRaisesRegex(CaptureError, "test_capture.py:[0-9]+ in forward: it decides by the value"):
+            self.captured(Model(), None, torch.ones(2, 4), fake=True)
+
     def test_rows_that_a_mask_chooses_and_their_number(self):
         class Model(nn.Linear):
             def forward(self, x, mask):

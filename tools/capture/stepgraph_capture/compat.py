@@ -169,8 +169,24 @@ def eager_everywhere() -> Iterator[None]:
 
     with torch.compiler.set_stance("force_eager"), config.patch(
         error_on_nested_fx_trace=False
-    ), torch.autograd.set_multithreading_enabled(False):
+    ), torch.autograd.set_multithreading_enabled(False), _conditions_as_python():
         yield
+
+
+@contextmanager
+def _conditions_as_python() -> Iterator[None]:
+    """torch.cond is the `if` that it means. Where nothing compiles it, it gives no gradient to what branches close over."""
+    from torch._higher_order_ops.cond import CondOp
+
+    def call(self: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+        return (true_fn if pred else false_fn)(*operands)
+
+    original = CondOp.__call__
+    CondOp.__call__ = call
+    try:
+        yield
+    finally:
+        CondOp.__call__ = original
 
 
 @contextmanager
