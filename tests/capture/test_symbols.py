@@ -1,5 +1,6 @@
 """Symbolic sizes: what may be wished, what is written, what is refused."""
 
+import inspect
 import math
 import unittest
 
@@ -64,7 +65,7 @@ class Symbols(CaptureCase):
             ({"x": {3: "n"}}, "none is 3"),
             ({"x": {0: 5}}, "x\\[0\\] is 5"),
             ({"x": batch, "y": {1: "batch"}}, "'batch' is 3 in x\\[0\\] and 8"),
-            ({"x": {2: "width"}}, "works only with x\\[2\\] == 4"),
+            ({"x": {2: "width"}}, "works only with x\\[2\\] == 4: test_symbols.py:[0-9]+ in forward, or what it calls"),
             ({"x": {0: (4, 9)}}, "x of size"),
         ):
             with self.subTest(dynamic=dynamic), self.assertRaisesRegex(CaptureError, words):
@@ -80,6 +81,53 @@ class Symbols(CaptureCase):
             self.assertEqual([symbol["max"] for symbol in document["symbols"]], [None])
             self.assertEqual(document["guards"], [])
             self.imported()
+
+    def test_the_line_that_makes_a_constant_of_a_size(self):
+        class Model(nn.Linear):
+            def forward(self, x):
+                rows = super().forward(x)
+                return rows.sum() / len(x)
+
+        _, line = inspect.getsourcelines(Model.forward)
+        for dynamic, loss_fn in (({0: "rows"}, None), ({0: ("batch", 2, 9)}, lambda loss: loss + 1)):
+            with self.assertRaisesRegex(CaptureError, rf"== 5: test_symbols.py:{line + 2} in forward, .* len\(\)"):
+                self.captured(Model(4, 4), loss_fn, {"x": torch.randn(5, 4)}, dynamic={"x": dynamic})
+
+    def test_the_line_of_what_backward_makes_a_constant(self):
+        class Squared(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return torch.cat([row[None] for row in 2 * ctx.saved_tensors[0] * gradient])
+
+        class Model(nn.Linear):
+            def forward(self, x):
+                return Squared.apply(super().forward(x)).sum()
+
+        with self.assertRaisesRegex(CaptureError, "== 5: test_symbols.py:[0-9]+ in (forward|backward), or"):
+            self.captured(Model(4, 4), None, {"x": torch.randn(5, 4)}, dynamic={"x": {0: "rows"}})
+
+    def test_composite_ops_keep_sizes(self):
+        class Products(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(torch.linspace(0.5, 1.5, 6))
+
+            def forward(self, x):
+                rows = x * self.scale
+                pooled = nn.functional.max_pool1d(rows.transpose(1, 2), 3, stride=2, padding=1)
+                return rows.cumprod(1).square().sum() + pooled.square().sum()
+
+        x = torch.rand(4, 7, 6)
+        x[0, 3, 0] = x[1, 0, 0] = x[1, 5, 0] = x[2, 6, 0] = 0  # the gradient at and behind a zero is another formula
+        document = self.captured(Products(), None, {"x": x}, dynamic={"x": {0: "batch", 1: "length"}})
+        self.assertEqual([symbol["name"] for symbol in document["symbols"]], ["batch", "length"])
+        self.imported()
+        self.assertFalse(torch.ops.aten.cumprod_backward.default.py_kernels)
 
     def test_inputs_of_one_memory_are_inputs_of_their_own(self):
         class Words(nn.Module):

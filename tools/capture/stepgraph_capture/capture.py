@@ -22,6 +22,7 @@ from . import (
     sharding,
     source,
     symbols,
+    twins,
     values,
     world,
     write,
@@ -145,7 +146,8 @@ _NO_VALUES_IN_A_JOB = (
 
 
 def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, settle: bool = False) -> _Traced:
-    mode = compat.new_fake_mode(allow_real_inputs=True, with_values=with_values)
+    watcher = Recorder(step.model)
+    mode = compat.new_fake_mode(allow_real_inputs=True, here=watcher.here, with_values=with_values)
     varying = {slot.name: slot.value for slot in step.inputs if slot.is_tensor and not sharding.is_sharded(slot.value)}
     varying = {name: _apart(tensor, with_values) for name, tensor in varying.items()}
     wanted = symbols.wishes(dynamic, varying)
@@ -155,7 +157,6 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
         with_symbols[slot.name] if slot.kind == "input" and slot.name in with_symbols else twin(mode, slot)
         for slot in step.tensors
     ]
-    watcher = Recorder(step.model)
     results: List[Result] = []
     answers: Dict[Any, int] = {}
 
@@ -168,7 +169,7 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
     try:
         with watcher.recording(), values.seeded(), leftovers.removed(step.model), compat.fakes_of(
             decisions.FAKES
-        ), compat.without_notices(), compat.without_batch_limits():
+        ), compat.python_twins(twins.TWINS), compat.without_notices(), compat.without_batch_limits():
             module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
     except compat.data_dependent_errors() as error:
         raise _AsksForValues(_because(_BY_VALUE, error)) from error
@@ -183,7 +184,8 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
         if settle or not compat.wants_numbers(error):
             raise
         raise _AsksForValues(_because(_BY_VALUE, error)) from error
-    symbols.check_still_dynamic(with_symbols, wanted)
+    place_of = lambda size: recorder.place(compat.settled_at(size), module.graph)  # noqa: E731
+    symbols.check_still_dynamic(with_symbols, wanted, place_of)
     for graph in _graphs(module):
         recorder.link(graph)
     return _Traced(module, fakes, mode, results[0], symbols.names_of(with_symbols, wanted), answers)

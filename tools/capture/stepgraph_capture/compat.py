@@ -27,9 +27,10 @@ def check_version() -> None:
 # Tracing
 
 
-def new_fake_mode(allow_real_inputs: bool, with_values: bool = False) -> Any:
+def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values: bool = False) -> Any:
     """A mode whose tensors have no memory; sizes may be symbols, also of data.
 
+    here: what is being traced, asked when a symbol is found to be another or a number: `settled_at`.
     with_values: real tensors go beside the fake ones, and answer what Python asks of them.
     """
     from torch._functorch import config
@@ -47,7 +48,12 @@ def new_fake_mode(allow_real_inputs: bool, with_values: bool = False) -> Any:
             is_pair = "tuple" in str(inspect.signature(returns).return_annotation).lower()
             return (same, same is None) if is_pair else same
 
-    shape_env = symbolic_shapes.ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+    class Sizes(symbolic_shapes.ShapeEnv):
+        def _set_replacement(self, a: Any, tgt: Any, *more: Any) -> None:
+            vars(self).setdefault("settled_here", {}).setdefault(a, (tgt, here()))
+            super()._set_replacement(a, tgt, *more)
+
+    shape_env = Sizes(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
     with config.patch(fake_tensor_propagate_real_tensors=with_values):
         return (Mode if with_values else FakeTensorMode)(shape_env=shape_env, allow_non_fake_inputs=allow_real_inputs)
 
@@ -82,6 +88,21 @@ def fakes_of(functions: Dict[Any, Callable[..., Any]]) -> Iterator[None]:
         for op in functions:
             table.pop(op, None)
         table.update(before)
+
+
+@contextmanager
+def python_twins(functions: Dict[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Within it, these functions stand for composite ops of C++, where tracing asks Python first: with symbols."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
+    functions = {op: function for op, function in functions.items() if key not in op.py_kernels}
+    for op, function in functions.items():
+        op.py_impl(key)(function)
+    try:
+        yield
+    finally:
+        for op in functions:
+            del op.py_kernels[key]
+            op._dispatch_cache.clear()
 
 
 def real(make: Callable[[], Any]) -> Any:
@@ -371,6 +392,17 @@ def settled(shape_env: Any, graph: fx.Graph) -> Dict[Any, int]:
 def expression(value: Any) -> Any:
     """The sympy expression of a symbolic number."""
     return value.node.expr
+
+
+def settled_at(size: Any) -> Any:
+    """What was being traced when a size that was a symbol became a number; None where nobody knows."""
+    if isinstance(size, int):
+        return None
+    known = vars(size.node.shape_env).get("settled_here", {})
+    symbol, found = size.node._expr, None
+    while symbol in known:
+        symbol, found = known[symbol]
+    return found if symbol.is_Integer else None
 
 
 def is_of_data(value: Any) -> bool:

@@ -105,13 +105,16 @@ class Recorder:
         self._running.pop()
 
     def _tag(self, node: fx.Node) -> None:
-        if node.op in ("placeholder", "output"):
-            return
+        if node.op not in ("placeholder", "output"):
+            node.meta[KEY] = self.here()
+
+    def here(self) -> Origin:
+        """Of what is being traced now."""
         line = source.user_line()
         running = self._running[-1] if self._running else None
         if not self._backward:
             running = compat.sequence_number()
-        node.meta[KEY] = Origin(
+        return Origin(
             phase="backward" if self._backward else "forward",
             seq=running,
             # Within backward a module runs only where a checkpoint computes its forward again.
@@ -140,3 +143,14 @@ def link(graph: fx.Graph) -> None:
 
 def origin_of(node: fx.Node) -> Optional[Origin]:
     return node.meta.get(KEY)
+
+
+def place(origin: Optional[Origin], graph: fx.Graph) -> Optional[str]:
+    """The line of the user's code that an origin is about, for a message; of a backward one that of its forward node."""
+    if origin is None:
+        return None
+    line = origin.source
+    if line is None and origin.phase == "backward":
+        known = (origin_of(node) for node in graph.nodes)
+        line = next((o.source for o in known if o and o.phase == "forward" and o.seq == origin.seq), None)
+    return f"{line['file']}:{line['line']} in {line['function']}" if line else None

@@ -168,15 +168,19 @@ def fake_inputs(
     return fakes
 
 
-def check_still_dynamic(fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]) -> None:
-    """A size that the model's code turned into a constant is not what the user asked for."""
+def check_still_dynamic(
+    fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]], place_of: Callable[[Any], Optional[str]]
+) -> None:
+    """A size that the model's code turned into a constant is not what the user asked for. place_of: the line that did."""
     for name, axes in wanted.items():
         for axis in axes:
             size = fakes[name].shape[axis]
             if isinstance(size, int) or compat.expression(size).is_Integer:
+                place = place_of(size)
                 raise CaptureError(
-                    f"dynamic: the model works only with {name}[{axis}] == {size}: its code compares that size "
-                    "with a constant. Leave it out of dynamic=, or change the code"
+                    f"dynamic: the model works only with {name}[{axis}] == {size}: "
+                    f"{place or 'its code'}, or what it calls there, takes that size for a constant, as len(), int() "
+                    f"and range() do ({name}.shape[{axis}] is a size). Leave it out of dynamic=, or change the code"
                 )
 
 

@@ -1,0 +1,34 @@
+"""Ops that PyTorch makes of others in C++, and there takes sizes for numbers: the same in Python, which knows symbols."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+import torch
+from torch import Tensor
+
+
+def _max_pool1d(rows: Tensor, *more: Any, **named: Any) -> Tensor:
+    return torch.ops.aten.max_pool1d_with_indices.default(rows, *more, **named)[0]
+
+
+def _cumprod_backward(grad: Tensor, rows: Tensor, dim: int, products: Tensor) -> Tensor:
+    """What follows the first zero of a line has no part in the gradient but that zero's own, which sees the product of
+    all others, up to the second."""
+    zeros = (rows == 0).cumsum(dim)
+    is_first = (rows == 0) & (zeros == 1)
+    one = torch.ones((), dtype=rows.dtype, device=rows.device)
+    before = _sum_from_here((products.conj() * grad), dim) / torch.where(zeros == 0, rows.conj(), one)
+    of_others = torch.where(is_first, one, rows).cumprod(dim)
+    at_first = _sum_from_here(torch.where(zeros == 1, of_others.conj() * grad, 0), dim)
+    return torch.where(zeros == 0, before, torch.where(is_first, at_first, 0))
+
+
+def _sum_from_here(rows: Tensor, dim: int) -> Tensor:
+    return rows.flip(dim).cumsum(dim).flip(dim)
+
+
+TWINS: Dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.max_pool1d.default: _max_pool1d,
+    torch.ops.aten.cumprod_backward.default: _cumprod_backward,
+}
