@@ -140,7 +140,8 @@ class Symbols(CaptureCase):
 
         tokens, sizes = torch.randint(9, (3, 7)), {0: "batch", 1: "length"}
         for ids, labels in ((tokens, tokens), (tokens[:, :-1], tokens[:, 1:])):
-            document = self.captured(Words(), None, {"ids": ids, "labels": labels}, dynamic={"ids": sizes, "labels": sizes})
+            inputs = {"ids": ids, "labels": labels}
+            document = self.captured(Words(), None, inputs, dynamic={"ids": sizes, "labels": sizes})
             self.assertEqual([symbol["name"] for symbol in document["symbols"]], ["batch", "length"])
             first, second = [entry["name"] for entry in document["inputs"] if entry["kind"] == "input"]
             looked_up = next(node for node in document["nodes"] if node["op"] == "aten.embedding.default")

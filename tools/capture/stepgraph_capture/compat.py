@@ -196,7 +196,7 @@ def eager_everywhere() -> Iterator[None]:
 
 @contextmanager
 def _conditions_as_python() -> Iterator[None]:
-    """torch.cond is the `if` that it means. Where nothing compiles it, it gives no gradient to what branches close over."""
+    """torch.cond is the `if` that it means. Uncompiled it gives no gradient to what its branches close over."""
     from torch._higher_order_ops.cond import CondOp
 
     def call(self: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:

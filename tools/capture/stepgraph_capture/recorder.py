@@ -146,7 +146,7 @@ def origin_of(node: fx.Node) -> Optional[Origin]:
 
 
 def place(origin: Optional[Origin], graph: fx.Graph) -> Optional[str]:
-    """The line of the user's code that an origin is about, for a message; of a backward one that of its forward node."""
+    """The line of the user's code that an origin is about, for a message; of backward that of the forward node."""
     if origin is None:
         return None
     line = origin.source

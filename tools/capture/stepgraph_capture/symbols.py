@@ -171,7 +171,7 @@ def fake_inputs(
 def check_still_dynamic(
     fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]], place_of: Callable[[Any], Optional[str]]
 ) -> None:
-    """A size that the model's code turned into a constant is not what the user asked for. place_of: the line that did."""
+    """A size that the code turned into a constant is not what the user asked for. place_of: the line that did."""
     for name, axes in wanted.items():
         for axis in axes:
             size = fakes[name].shape[axis]

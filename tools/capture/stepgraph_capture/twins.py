@@ -1,4 +1,4 @@
-"""Ops that PyTorch makes of others in C++, and there takes sizes for numbers: the same in Python, which knows symbols."""
+"""Ops that PyTorch makes of others in C++, and there takes sizes for numbers: the same in Python, with symbols."""
 
 from __future__ import annotations
 
