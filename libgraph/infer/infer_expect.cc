@@ -146,6 +146,7 @@ constexpr Expectation kExpectations[] = {
     {"higher_order.flex_attention", "float query; same query key value"},
     {"higher_order.flex_attention_backward", "float query out logsumexp grad_out grad_logsumexp; same query key value"},
     {"aten.masked_scatter", "mask mask; same self source"},
+    {"aten.masked_scatter_backward", "mask mask"},
     // random numbers
     {"aten.bernoulli.Tensor aten.bernoulli_.Tensor", "real p"},
     {"aten.geometric aten.geometric_", "part p"},

@@ -65,6 +65,15 @@ Status masked_scatter(InferCall& c) {
   return c.give_contiguous(self->dtype, *shape, *self);
 }
 
+// Of the source: what came to the places of the mask, in order, and zeros for the elements that none was left for.
+Status masked_scatter_backward(InferCall& c) {
+  SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
+  SG_ASSIGN(const Type* mask, c.tensor("mask"));
+  SG_ASSIGN(Exprs sizes, c.size_list("sizes"));
+  if (!c.sizes.broadcast(grad->shape, mask->shape)) return c.fail("the mask does not broadcast with the tensor");
+  return c.give_contiguous(grad->dtype, sizes, *grad);
+}
+
 // The values; where each element went; how often each value occurs. What is not asked for is empty.
 Status unique2(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));

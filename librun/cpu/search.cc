@@ -68,6 +68,24 @@ Status masked_scatter(KernelCall& call) {
   return ok_status();
 }
 
+Status masked_scatter_backward(KernelCall& call) {
+  const Tensor& out = call.result();
+  std::vector<int64_t> shape = broadcast_shape(call.tensor("grad_output"), call.tensor("mask"));
+  Tensor grad = contiguous(call, broadcast_to(call.tensor("grad_output"), shape));
+  Tensor mask = contiguous_as(call, broadcast_to(call.tensor("mask"), shape), DType::boolean);
+  int64_t total = mask.elements(), wanted = std::count(mask.as<bool>(), mask.as<bool>() + total, true);
+  if (wanted > out.elements())
+    return call.fail("the mask has " + std::to_string(wanted) + " places, but the source " +
+                     std::to_string(out.elements()) + " elements");
+  visit_dtype(out.dtype, [&]<class T>() {
+    int64_t k = 0;
+    for (int64_t i = 0; i < total; ++i)
+      if (mask.as<bool>()[i]) out.as<T>()[k++] = grad.as<T>()[i];
+    std::fill(out.as<T>() + k, out.as<T>() + out.elements(), T());
+  });
+  return ok_status();
+}
+
 template <class T>
 bool below(T a, T b) {  // NaN last
   if constexpr (std::is_integral_v<T>) return a < b;
@@ -239,6 +257,7 @@ constexpr KernelRow kRows[] = {
     {"aten.nonzero.default", nonzero},
     {"aten.masked_select.default", masked_select},
     {"aten.masked_scatter.default", masked_scatter},
+    {"aten.masked_scatter_backward.default", masked_scatter_backward},
     {"aten._unique2.default", unique},
     {"aten.unique_consecutive.default", unique_consecutive},
     {"aten.bucketize.Tensor", bucketize},

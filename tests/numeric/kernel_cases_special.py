@@ -484,6 +484,13 @@ def masked_scatter(r):
     return Case(t, mask, values(r, t.dtype, [t.numel() + r.randint(0, 2)]))
 
 
+@case("aten.masked_scatter_backward.default")
+def masked_scatter_backward(r):
+    t = tensor(r, ALL)
+    mask = torch.rand([1 if r.random() < 0.2 else n for n in t.shape]) < 0.5
+    return Case(t, mask, r.choice([[t.numel() + r.randint(0, 2)], [2, t.numel()]]))
+
+
 @case("aten.sign_.default", "aten.ceil_.default", "aten.square_.default", "aten.sin_.default",
       "aten.hardswish_.default", "aten.gelu_.default",
       "aten.elu_.default", "aten.leaky_relu_.default", "aten.hardtanh_.default", "aten.erf_.default",

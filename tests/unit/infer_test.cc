@@ -147,6 +147,16 @@ TEST_CASE("infer: ops that give what they find take its number from the record")
   CHECK(program_with_search == 0);  // unknown stays unknown, and is not counted
 }
 
+TEST_CASE("infer: the gradient of what a mask scattered") {
+  World w;
+  T x{f32, {"6", "4"}, {"1", "6"}};
+  Arg sizes = w.sizes({"3", "9"});
+  CHECK(w.gives("aten.masked_scatter_backward.default", {w.tensor(x), w.tensor({b8, {"4"}}), sizes},
+                {{f32, {"3", "9"}}}));
+  CHECK_FALSE(w.infer("aten.masked_scatter_backward.default", {w.tensor(x), w.tensor({b8, {"5"}}), sizes}).ok());
+  CHECK_FALSE(w.infer("aten.masked_scatter_backward.default", {w.tensor(x), w.tensor({i64, {"4"}}), sizes}).ok());
+}
+
 TEST_CASE("infer: indices of a lower triangle") {
   World w;
   auto tril = [&](int64_t rows, int64_t columns, int64_t offset) {
