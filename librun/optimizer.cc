@@ -117,10 +117,12 @@ Result<Optimizer> Optimizer::make(const Graph& graph, const OptimizerOptions& op
     if (has_gradient[i]) return refuse("has two gradients");
     has_gradient[i] = true;
     auto usable = [](const Type& t) {
-      return t.kind == TypeKind::tensor && is_floating(t.dtype) && is_runnable(t.dtype);
+      return t.kind == TypeKind::tensor && (is_floating(t.dtype) || is_complex(t.dtype)) && is_runnable(t.dtype);
     };
-    if (!usable(value) || !usable(gradient))
+    if (!usable(value) || !usable(gradient) || is_complex(value.dtype) != is_complex(gradient.dtype))
       return refuse("or its gradient has an element type that cannot be updated");
+    if (is_complex(value.dtype) && value.shape.size() >= kMaxRank)
+      return refuse("has complex elements, and " + std::to_string(value.shape.size()) + " dimensions");
     if (value.shape != gradient.shape) return refuse("and its gradient differ in shape");
     out.parameters_.push_back({i, output.value});
   }

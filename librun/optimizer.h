@@ -9,6 +9,7 @@
 // State       (moments, and an f32 copy of parameters that are narrower than f32, so that small updates are not lost)
 //             is kept here, apart from the graph, in memory of who computes. Updates read and write the run's own
 //             memory of the parameters, never a file.
+// Complex     elements are pairs of real ones, as PyTorch has it (view_as_real).
 // Aliases     A gradient may be a view of parameters: all are what the step left when the first is updated.
 #pragma once
 
@@ -68,6 +69,7 @@ class Optimizer {
   void begin_update(const RunValues& values);
   std::vector<Parameter*> aliased(std::span<const Tensor> carried_to);
   Status keep_aliased(std::span<const Tensor> carried_to, ThreadTeam& team, Backend* backend);
+  void see_pairs();
   Status take_state(Backend* backend, Parameter* parameter);
   template <class Fn>
   void with_rule(const Parameter& parameter, const Fn& fn) const;

@@ -117,15 +117,18 @@ void Optimizer::begin_update(const RunValues& values) {
   std::erase_if(parameters_, [](const Parameter& p) { return p.value.is_none(); });  // nobody gave what nothing reads
 }
 
-// Parameters whose gradient lies where the update writes, or what is carried before it; but for those whose every
-// element is its own gradient.
+// Parameters whose gradient lies where the update writes, or what is carried before it, but for those whose every
+// element is its own gradient; and those whose gradient is stored as its conjugate.
 std::vector<Optimizer::Parameter*> Optimizer::aliased(std::span<const Tensor> carried_to) {
   std::vector<Tensor> changed(carried_to.begin(), carried_to.end());
   for (const Parameter& parameter : parameters_) changed.push_back(parameter.value);
   const MemoryRanges written(changed);
   std::vector<Parameter*> out;
-  for (Parameter& parameter : parameters_)
-    if (!same_view(parameter.slope, parameter.value) && written.touch(parameter.slope)) out.push_back(&parameter);
+  for (Parameter& parameter : parameters_) {
+    const Tensor &slope = parameter.slope, &value = parameter.value;
+    if (slope.conjugate != value.conjugate || (!same_view(slope, value) && written.touch(slope)))
+      out.push_back(&parameter);
+  }
   return out;
 }
 
@@ -143,6 +146,19 @@ Status Optimizer::keep_aliased(std::span<const Tensor> carried_to, ThreadTeam& t
     }
   }
   return ok_status();
+}
+
+// Complex parameters and gradients as the real and imaginary parts that they are made of.
+void Optimizer::see_pairs() {
+  auto pairs = [](Tensor* t) {
+    if (!is_complex(t->dtype)) return;
+    t->dtype = t->dtype == DType::c128 ? DType::f64 : DType::f32;
+    for (size_t d = 0; d < static_cast<size_t>(t->rank); ++d) t->stride[d] *= 2;
+    t->shape[static_cast<size_t>(t->rank)] = 2;
+    t->stride[static_cast<size_t>(t->rank)] = 1;
+    ++t->rank;
+  };
+  for (Parameter& parameter : parameters_) pairs(&parameter.value), pairs(&parameter.slope);
 }
 
 // Of the rule: what it needs besides an element's own numbers.
@@ -190,9 +206,11 @@ Status Optimizer::take_state(Backend* backend, Parameter* parameter) {
 Status Optimizer::begin(const RunValues& values, std::span<const Tensor> carried_to, ThreadTeam& team,
                         Backend* backend) {
   begin_update(values);
+  SG_TRY(keep_aliased(carried_to, team, backend));
+  see_pairs();
   for (Parameter& parameter : parameters_)
     if (steps_ == 1) SG_TRY(take_state(backend, &parameter));
-  return keep_aliased(carried_to, team, backend);
+  return ok_status();
 }
 
 Status Optimizer::update(const RunValues& values, ThreadTeam* given) {

@@ -122,6 +122,39 @@ TEST_CASE("parameters narrower than f32 keep what they cannot hold") {
   CHECK(optimizer->state_bytes() == 4);
 }
 
+TEST_CASE("complex parameters are pairs of real ones, and a conjugate gradient is what it stands for") {
+  Job job = parse(R"(sg 1.0 job "t" world 1
+graph rank *
+  param %w : c64[2] "w"
+  backward -
+    %g = aten.neg(%w) : c64[2]
+  grad %g of %w
+)");
+  const int64_t shape[] = {2};
+  const Graph& graph = job.programs[0]->graph;
+  for (const char* options : {"sgd:lr=0.1,momentum=0.9,nesterov=1", "adamw:lr=0.02,betas=0.8:0.95,eps=1e-3,wd=0.1"})
+    for (const bool conjugate : {false, true}) {
+      auto optimizer = Optimizer::make(graph, *parse_optimizer(options));
+      REQUIRE(optimizer.ok());
+      float value[4], gradient[4];
+      for (size_t i = 0; i < 4; ++i) value[i] = static_cast<float>(kStart[i]);
+      RunValues values{[&](ValueId v) {
+                         const bool is_gradient = graph.name(v) == "g";
+                         Tensor t = make_tensor(reinterpret_cast<std::byte*>(is_gradient ? gradient : value),
+                                                DType::c64, shape);
+                         t.conjugate = is_gradient && conjugate;
+                         return t;
+                       },
+                       {}};
+      for (const auto& g : kGradients) {
+        for (size_t i = 0; i < 4; ++i) gradient[i] = static_cast<float>(conjugate && i % 2 == 1 ? -g[i] : g[i]);
+        REQUIRE(optimizer->update(values).ok());
+      }
+      const auto expected = three_steps<float>("f32", options);  // which is PyTorch's: above
+      for (size_t i = 0; i < 4; ++i) CHECK(static_cast<double>(value[i]) == expected[i]);
+    }
+}
+
 TEST_CASE("strides of parameter and gradient are their own") {
   Job job = parse(R"(sg 1.0 job "t" world 1
 graph rank *
