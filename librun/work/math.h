@@ -19,6 +19,7 @@ namespace sg::math {
 inline constexpr double kPi = 3.14159265358979323846, kHalfPi = 1.57079632679489661923;
 inline constexpr double kLn2 = 0.69314718055994530942, kInvLn2 = 1.44269504088896340736;
 inline constexpr double kInvSqrt2 = 0.70710678118654752440;
+inline constexpr double kDensityScale = 0.39894228040143267794;  // 1/sqrt(2 pi)
 
 // --- steps ---
 
@@ -41,13 +42,18 @@ SG_INLINE double select(bool c, double a, double b) {
   return from_bits((bits_of(a) & mask) | (bits_of(b) & ~mask));
 }
 
-// c[0] + c[1] x + c[2] x^2 + ...
+// c[0] + c[1] x + c[2] x^2 + ..., neighbours first: a processor works at several sums at once.
 template <int N>
 SG_INLINE double polynomial(double x, const double (&c)[N]) {
-  double y = c[N - 1];
+  if constexpr (N == 1) {
+    return c[0];
+  } else {
+    double pair[(N + 1) / 2];
 #pragma GCC unroll 16
-  for (int i = N - 2; i >= 0; --i) y = y * x + c[i];
-  return y;
+    for (int i = 0; i < N / 2; ++i) pair[i] = c[2 * i] + c[2 * i + 1] * x;
+    if constexpr (N % 2 != 0) pair[N / 2] = c[N - 1];
+    return polynomial(x * x, pair);
+  }
 }
 
 // Added and taken away: rounds to an integer, which sits in the low bits.
@@ -129,16 +135,17 @@ SG_INLINE double log1p_core(double x) {
   return x == 0.0 ? x : y;
 }
 
-// erfc(x) for x >= 0
-SG_INLINE double erfc_positive(double x) {
+// erfc(x) / exp(-x^2) for x >= 0, to infinity
+SG_INLINE double erfc_scaled(double x) {
   constexpr double c[] = {0.1880628113875071,  0.1880759332840583,  0.17742245428137884,  0.15847817863390068,
                           0.11631997026182801, 0.13939584968747093, -0.09330967646079015, 0.38106619544544534,
                           -0.6148378894414123, 0.7761012367621861,  -0.7016510755109432,  0.3860433759440681,
                           -0.1159190253379828, 0.014751661064663076};
-  x = x > 11.0 ? 11.0 : x;  // erfc(11) < 1e-53
   double t = 3.0 / (3.0 + x);
-  return exp_core(-x * x) * (t * polynomial(t, c));
+  return t * polynomial(t, c);
 }
+
+SG_INLINE double erfc_positive(double x) { return exp_core(-x * x) * erfc_scaled(x); }  // for x >= 0
 
 SG_INLINE double erfc_core(double x) {
   double y = erfc_positive(abs(x));
@@ -152,6 +159,17 @@ SG_INLINE double erf_core(double x) {
                           -1.0469110332151208e-07};
   double a = abs(x), small = x * polynomial(x * x, c);
   return select(a < 1.0, small, with_sign_of(1.0 - erfc_positive(a), x));
+}
+
+struct Normal {
+  double below;    // the part of the normal distribution below x
+  double density;  // at x; NaN where x is
+};
+
+SG_INLINE Normal normal_at(double x) {
+  double square = x * x, bell = exp_core(-0.5 * square);
+  double tail = 0.5 * (bell * erfc_scaled(abs(x) * kInvSqrt2));
+  return {x < 0.0 ? tail : 1.0 - tail, square > 1400.0 ? 0.0 : kDensityScale * bell};
 }
 
 // Any argument, infinite ones too.

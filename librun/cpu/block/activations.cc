@@ -8,19 +8,17 @@ using math::Wide;
 
 constexpr double kTanhScale = 0.79788456080286535588;  // sqrt(2/pi)
 constexpr double kTanhCubic = 0.044715;
-constexpr double kDensityScale = 0.39894228040143267794;  // 1/sqrt(2 pi)
 
 template <class T>
 SG_INLINE double logistic(double x) {
   return 1.0 / (1.0 + Wide<T>::exp(-x));
 }
 
-// The part of the normal distribution below x.
 template <class T>
-SG_INLINE double normal_below(double x) {
-  if constexpr (sizeof(T) == 8) return 0.5 * Wide<T>::erfc(-x * math::kInvSqrt2);
-  double tail = 0.5 * math::erfc_positive(math::abs(x) * math::kInvSqrt2);
-  return x < 0.0 ? tail : 1.0 - tail;
+SG_INLINE math::Normal normal_at(double x) {
+  if constexpr (sizeof(T) == 4) return math::normal_at(x);
+  double square = x * x, density = square > 1400.0 ? 0.0 : math::kDensityScale * ::exp(-0.5 * square);
+  return {0.5 * ::erfc(-x * math::kInvSqrt2), density};
 }
 
 template <class T>
@@ -47,7 +45,7 @@ void add_smooth(BlockTable& t) {
   real<1>(t, BlockOp::mish,
           []<class T>(T x) { return static_cast<T>(x < T(-700) ? x * 0.0 : x * Wide<T>::tanh(softplus<T>(x))); });
   real<1>(t, BlockOp::gelu, []<class T>(T x) {
-    return static_cast<T>(x * (x < T(-40) ? 0.0 : normal_below<T>(x)));  // NaN for -infinity, as PyTorch has it
+    return static_cast<T>(x * (x < T(-40) ? 0.0 : normal_at<T>(x).below));  // NaN for -infinity, as PyTorch has it
   });
   real<1>(t, BlockOp::gelu_tanh, []<class T>(T a) {
     double x = a, inner = kTanhScale * (x + kTanhCubic * x * x * x);
@@ -88,8 +86,8 @@ void add_smooth_gradients(BlockTable& t) {
     return static_cast<T>(g * s * (1.0 + x * (1.0 - s)));
   });
   real<2>(t, BlockOp::gelu_backward, []<class T>(T g, T a) {
-    double x = a, square = x * x, density = square > 1400.0 ? 0.0 : kDensityScale * Wide<T>::exp(-0.5 * square);
-    return static_cast<T>(g * (normal_below<T>(x) + x * density));  // NaN at the infinities, as PyTorch has it
+    math::Normal normal = normal_at<T>(a);
+    return static_cast<T>(g * (normal.below + a * normal.density));  // NaN at the infinities, as PyTorch has it
   });
   real<2>(t, BlockOp::gelu_tanh_backward,
           []<class T>(T g, T x) { return static_cast<T>(g * gelu_tanh_gradient<T>(x)); });

@@ -80,20 +80,16 @@ SG_FN bool close(T a, T b, T rtol, T atol) {
 
 // --- activations ---
 
-constexpr double kTanhScale = 0.79788456080286535588, kTanhCubic = 0.044715, kDensityScale = 0.39894228040143267794;
+constexpr double kTanhScale = 0.79788456080286535588, kTanhCubic = 0.044715;
 
 template <class T>
 SG_FN double logistic(double x) {
   return 1.0 / (1.0 + math::Wide<T>::exp(-x));
 }
-SG_FN double normal_below_of(float x) {
-  double tail = 0.5 * math::erfc_positive(math::abs(static_cast<double>(x)) * math::kInvSqrt2);
-  return x < 0.0f ? tail : 1.0 - tail;
-}
-SG_FN double normal_below_of(double x) { return 0.5 * ::erfc(-x * math::kInvSqrt2); }
-template <class T>
-SG_FN double normal_below(T x) {
-  return normal_below_of(x);
+SG_FN math::Normal normal_at(float x) { return math::normal_at(x); }
+SG_FN math::Normal normal_at(double x) {
+  double square = x * x, density = square > 1400.0 ? 0.0 : math::kDensityScale * ::exp(-0.5 * square);
+  return {0.5 * ::erfc(-x * math::kInvSqrt2), density};
 }
 template <class T>
 SG_FN double softplus(double x) {
@@ -122,8 +118,8 @@ SG_FN T silu_gradient(T g, T x) {
 }
 template <class T>
 SG_FN T gelu_gradient(T g, T a) {
-  double x = a, square = x * x, density = square > 1400.0 ? 0.0 : kDensityScale * math::Wide<T>::exp(-0.5 * square);
-  return static_cast<T>(g * (normal_below<T>(a) + x * density));
+  math::Normal normal = normal_at(a);
+  return static_cast<T>(g * (normal.below + a * normal.density));
 }
 template <class T>
 SG_FN T within_six(T y) {
