@@ -35,14 +35,29 @@ struct Tile {
   TileStart start;
 };
 
+// The same of a B whose rows lie anywhere, its sums of `chain` k being added up in order.
+template <class T>
+struct GatherTile {
+  const T* a;         // [rows, k], rows kPackedRow apart
+  const T* b;         // row i: [columns] from b + at[i] on
+  const int64_t* at;  // [k]
+  int64_t k;          // at most kSumBlock
+  int64_t chain;
+  T* c;  // [rows, columns]
+  int64_t c_step;
+  TileStart first, later;  // of the first chain, and of the others
+};
+
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxTileColumns = 32;
 
 template <class T>
 struct TileKernels {
   using Run = void (*)(const Tile<T>& tile);
-  int rows, columns;      // of a full tile; all tiles have full width
-  Run run[kMaxTileRows];  // [rows - 1]
+  using Gather = void (*)(const GatherTile<T>& tile);
+  int rows, columns;            // of a full tile; all tiles have full width
+  Run run[kMaxTileRows];        // [rows - 1]
+  Gather gather[kMaxTileRows];  // [rows - 1]
   void (*transpose)(const T* from, int64_t from_step, T* to, int64_t to_step);  // 16 x 16
 };
 

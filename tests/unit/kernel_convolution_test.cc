@@ -2,10 +2,12 @@
 
 #include <cmath>
 
+#include "librun/cpu/gemm_tile.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/rng.h"
 
 using namespace sg;
+using namespace sg::cpu;
 using test::Buffer;
 using test::Rng;
 
@@ -193,6 +195,51 @@ TEST_CASE("convolution: many channels and places") {
   Rng rng(2);
   check<float>(rng, {2, 1, 1, 60, 120, {20, 21}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false}, 2, 3e-6);
   check<float>(rng, {1, 1, 1, 40, 260, {5, 6}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, true}, 2, 3e-6);
+}
+
+TEST_CASE("convolution: strides beyond the window, taps far apart, entries of few places") {
+  Rng rng(5);
+  for (bool transposed : {false, true}) {
+    check<float>(rng, {2, 2, 1, 3, 20, {9, 8}, {2, 2}, {2, 2}, {0, 0}, {1, 1}, {0, 0}, transposed}, 2, 3e-6);
+    check<float>(rng, {2, 2, 2, 3, 5, {9, 11}, {1, 2}, {3, 4}, {0, 1}, {1, 1}, {0, 0}, transposed}, 2, 3e-6);
+    check<float>(rng, {2, 1, 1, 3, 4, {40, 30}, {2, 3}, {1, 1}, {20, 19}, {37, 18}, {0, 0}, transposed}, 3, 3e-6);
+    check<float>(rng, {2, 1, 1, 2, 3, {4, 3}, {2, 2}, {1, 2}, {30, 21}, {60, 40}, {0, 0}, false}, 1, 3e-6);
+    check<float>(rng, {2, 9, 1, 20, 40, {3, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, transposed}, 3, 3e-6);
+    check<float>(rng, {1, 33, 1, 12, 9, {1}, {1}, {1}, {0}, {1}, {0}, transposed}, 2, 3e-6);
+    check<float>(rng, {3, 1, 1, 5, 7, {7, 9, 40}, {3, 1, 3}, {1, 2, 1}, {1, 0, 1}, {1, 1, 1}, {0, 0, 0}, transposed}, 2,
+                 3e-6);
+  }
+}
+
+template <class T>
+std::vector<T> gathered(Isa isa, const std::vector<T>& a, const std::vector<T>& b, const std::vector<int64_t>& at,
+                        TileStart later) {
+  const TileKernels<T>& kernels = tile_kernels<T>(isa);
+  const int64_t rows = kernels.rows, columns = kMaxTileColumns, k = static_cast<int64_t>(at.size());
+  std::vector<T> c(static_cast<size_t>(kMaxTileRows * columns), T(1));
+  for (int64_t i = 0; i < kMaxTileRows; i += rows)
+    for (int64_t j = 0; j < columns; j += kernels.columns)
+      kernels.gather[std::min<int64_t>(rows, kMaxTileRows - i) - 1]({a.data() + i * kPackedRow, b.data() + j, at.data(),
+                                                                     k, 32, c.data() + i * columns + j, columns, later,
+                                                                     later});
+  return c;
+}
+
+TEST_CASE("convolution: the same bits on every instruction set") {
+  Rng rng(6);
+  auto number = [&] { return static_cast<float>(rng.below(2000001)) / 1e6f - 1; };
+  std::vector<float> a(kMaxTileRows * kPackedRow), b(4096);
+  std::vector<int64_t> at;
+  for (float& x : a) x = number();
+  for (float& x : b) x = number();
+  for (int i = 0; i < 150; ++i) at.push_back(static_cast<int64_t>(rng.below(4000)));
+  for (TileStart later : {TileStart::add, TileStart::chain})
+    for (Isa isa : {Isa::avx2, Isa::avx512})
+      if (isa_available(isa)) {
+        CHECK(gathered(isa, a, b, at, later) == gathered(Isa::plain, a, b, at, later));
+        const std::vector<double> wide_a(a.begin(), a.end()), wide_b(b.begin(), b.end());
+        CHECK(gathered(isa, wide_a, wide_b, at, later) == gathered(Isa::plain, wide_a, wide_b, at, later));
+      }
 }
 
 TEST_CASE("convolution: threads do not change a bit") {

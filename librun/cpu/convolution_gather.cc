@@ -1,0 +1,269 @@
+// The output of a convolution, and the gradient of its input: each place gathers what it is made of.
+#include <algorithm>
+
+#include "librun/cpu/convolution_planes.h"
+#include "librun/cpu/convolution_products.h"
+#include "librun/cpu/isa.h"
+#include "librun/element.h"
+
+namespace sg::cpu {
+namespace {
+
+using Three = std::array<int64_t, 3>;
+
+constexpr int64_t kPlaces = 512;    // of a box
+constexpr int64_t kRowBlock = 112;  // of rows that are multiplied at a time
+
+// What is read and written. Steps of the weight: from a channel of the target, or of the source, to the next.
+struct Sides {
+  const Image &source, &target;
+  Three source_size, target_size;
+  int64_t source_channels, target_channels;  // of a group
+  const Tensor &weight, &bias;
+  int64_t target_step, source_step;
+};
+
+template <class T>
+T bias_of(const Tensor& bias, int64_t channel) {
+  if (bias.is_none()) return T(0);
+  return visit_floating(bias.dtype, [&]<class B>() {
+    return static_cast<T>(static_cast<Compute<B>>(bias.as<B>()[channel * bias.step(0)]));
+  });
+}
+
+template <class T, class To>
+void store_line(const T* from, T bias, int64_t count, int64_t step, To* to) {
+  if (step == 1)
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<Compute<To>>(from[i] + bias));
+  else
+    for (int64_t i = 0; i < count; ++i) to[i * step] = static_cast<To>(static_cast<Compute<To>>(from[i] + bias));
+}
+
+// to += from, whose rows are kMaxTileColumns apart
+template <class T>
+SG_CLONES void add_rows(const T* from, int64_t rows, int64_t columns, T* to, int64_t step) {
+  for (int64_t i = 0; i < rows; ++i, from += kMaxTileColumns, to += step)
+    for (int64_t j = 0; j < columns; ++j) to[j] += from[j];
+}
+
+// One thread's memory, and the box that it is at.
+template <class T>
+struct Space {
+  T *planes, *sums;
+  std::vector<int64_t> at;  // rows of the planes
+};
+
+template <class T>
+class Gather {
+ public:
+  Gather(KernelCall& call, const ConvolutionGeometry& g, const Sides& sides, const ConvolutionTargets& t)
+      : call_(call),
+        g_(g),
+        sides_(sides),
+        t_(t),
+        kernels_(tile_kernels<T>(best_isa())),
+        later_(call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add),
+        rows_(sides.target_channels * static_cast<int64_t>(t.variants.size())),
+        depth_(sides.source_channels * t.taps()) {}
+
+  void run() {
+    pack_weights();
+    const PlaceBoxes boxes(t_, g_.batch, sides_.source_channels, kPlaces);
+    const int64_t tasks = boxes.count() * g_.groups, team = call_.team().size();
+    int64_t part = rows_;
+    while (team > 1 && part > kernels_.rows && tasks * ((rows_ + part - 1) / part) < 2 * team) part = (part + 1) / 2;
+    const int64_t parts = rows_ == 0 ? 0 : (rows_ + part - 1) / part;
+    if (tasks * parts == 0) return;
+    std::vector<Space<T>> spaces = take_spaces(boxes.largest());
+    call_.team().parallel_for_indexed(tasks * parts, 1, [&](int thread, int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t row = task % parts * part, group = task / parts % g_.groups;
+        gather_box(boxes.at(task / parts / g_.groups), group, row, std::min(rows_, row + part),
+                   &spaces[static_cast<size_t>(thread)]);
+      }
+    });
+  }
+
+ private:
+  std::vector<Space<T>> take_spaces(const PlaceBox& largest) {
+    const PlaneLayout layout(t_, largest, sides_.source_channels);
+    const auto panels = static_cast<int64_t>(PlacePanels(largest, layout, kernels_.columns).begins.size());
+    std::vector<Space<T>> spaces;
+    for (int i = 0; i < call_.team().size(); ++i)
+      spaces.push_back({call_.scratch().take<T>(layout.elements),
+                        call_.scratch().take<T>(std::min(kRowBlock, rows_) * panels * kernels_.columns),
+                        {}});
+    return spaces;
+  }
+
+  // packed_[group, block of k, row, k]; a row is a channel of the target and a variant, k a channel of the source and a
+  // tap.
+  void pack_weights() {
+    blocks_ = std::max<int64_t>(1, (depth_ + kSumBlock - 1) / kSumBlock);
+    packed_ = call_.scratch().take<T>(g_.groups * blocks_ * rows_ * kPackedRow);
+    visit_floating(sides_.weight.dtype, [&]<class From>() {
+      call_.team().parallel_for(g_.groups * sides_.source_channels, 4, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          pack_channel<From>(i / sides_.source_channels, i % sides_.source_channels);
+      });
+    });
+  }
+
+  template <class From>
+  void pack_channel(int64_t group, int64_t channel) {
+    const From* from = sides_.weight.as<From>() + group * g_.out_channels * g_.in_channels * g_.window_size() +
+                       channel * sides_.source_step;
+    const int64_t taps = t_.taps();
+    for (int64_t c = 0, row = 0; c < sides_.target_channels; ++c, from += sides_.target_step)
+      for (const auto& variant : t_.variants) {
+        for (int64_t tap = 0; tap < taps; ++tap) {
+          const int64_t k = channel * taps + tap;
+          packed_[((group * blocks_ + k / kSumBlock) * rows_ + row) * kPackedRow + k % kSumBlock] =
+              static_cast<T>(static_cast<Compute<From>>(from[variant.windows[static_cast<size_t>(tap)]]));
+        }
+        ++row;
+      }
+  }
+
+  void gather_box(const PlaceBox& box, int64_t group, int64_t first_row, int64_t end_row, Space<T>* s) const {
+    const PlaneLayout layout(t_, box, sides_.source_channels);
+    const PlacePanels panels(box, layout, kernels_.columns);
+    fill_planes(t_, box, layout, sides_.source_size, sides_.source, group * sides_.source_channels,
+                sides_.source_channels, s->planes);
+    s->at.clear();
+    for (int64_t c = 0; c < sides_.source_channels; ++c)
+      for (int64_t tap : layout.taps) s->at.push_back(c * layout.channel + tap);
+    for (int64_t row = first_row; row < end_row; row += kRowBlock) {
+      const int64_t rows = std::min(kRowBlock, end_row - row);
+      multiply(panels, group, row, rows, *s);
+      store(box, panels, group, row, rows, s->sums);
+    }
+  }
+
+  void multiply(const PlacePanels& panels, int64_t group, int64_t row, int64_t rows, const Space<T>& s) const {
+    const int64_t tiles = (rows + kernels_.rows - 1) / kernels_.rows;
+    const int64_t step = static_cast<int64_t>(panels.begins.size()) * kernels_.columns;
+    for (int64_t block = 0; block < blocks_; ++block) {
+      const T* a = packed_ + ((group * blocks_ + block) * rows_ + row) * kPackedRow;
+      T* c = s.sums;
+      for (int64_t begin : panels.begins) {
+        for (int64_t t = 0, i = 0; t < tiles; ++t) {
+          const int64_t tile_rows = rows / tiles + (t < rows % tiles);
+          multiply_tile(a + i * kPackedRow, s.planes + begin, s.at.data() + block * kSumBlock, block, tile_rows,
+                        c + i * step, step);
+          i += tile_rows;
+        }
+        c += kernels_.columns;
+      }
+    }
+  }
+
+  // c += the block's sum, made by itself; of strict numerics the chain goes on.
+  void multiply_tile(const T* a, const T* b, const int64_t* at, int64_t block, int64_t rows, T* c, int64_t step) const {
+    const int64_t k = std::min(kSumBlock, depth_ - block * kSumBlock), chain = convolution_chain(depth_);
+    const bool apart = block > 0 && later_ == TileStart::add;
+    alignas(64) T sums[kMaxTileRows * kMaxTileColumns];
+    kernels_.gather[rows - 1]({a, b, at, k, chain, apart ? sums : c, apart ? kMaxTileColumns : step,
+                               block == 0 || apart ? TileStart::zero : later_, later_});
+    if (apart) add_rows(sums, rows, kernels_.columns, c, step);
+  }
+
+  void store(const PlaceBox& box, const PlacePanels& panels, int64_t group, int64_t row, int64_t rows,
+             const T* sums) const {
+    const auto variants = static_cast<int64_t>(t_.variants.size());
+    const int64_t step = static_cast<int64_t>(panels.begins.size()) * kernels_.columns;
+    for (int64_t r = row; r < row + rows; ++r, sums += step) {
+      const int64_t channel = group * sides_.target_channels + r / variants;
+      const Three& first = t_.variants[static_cast<size_t>(r % variants)].first;
+      store_row(box, panels, first, channel, sums);
+    }
+  }
+
+  void store_row(const PlaceBox& box, const PlacePanels& panels, const Three& first, int64_t channel,
+                 const T* sums) const {
+    const Image& image = sides_.target;
+    const T bias = bias_of<T>(sides_.bias, channel);
+    Three at, step;
+    for (size_t d = 0; d < 3; ++d) {
+      at[d] = (first[d] + box.begin[d] * t_.axes[d].step) * image.step[d];
+      step[d] = t_.axes[d].step * image.step[d];
+    }
+    visit_floating(image.dtype, [&]<class To>() {
+      size_t line = 0;
+      for (int64_t e = 0; e < box.entries; ++e) {
+        To* to = reinterpret_cast<To*>(const_cast<std::byte*>(image.data)) + (box.entry + e) * image.batch_step +
+                 channel * image.channel_step + at[0] + at[1] + at[2];
+        for (int64_t a = 0; a < box.size[0]; ++a)
+          for (int64_t b = 0; b < box.size[1]; ++b, ++line)
+            store_line(sums + panels.lines[line], bias, box.size[2], step[2], to + a * step[0] + b * step[1]);
+      }
+    });
+  }
+
+  KernelCall& call_;
+  const ConvolutionGeometry& g_;
+  const Sides& sides_;
+  const ConvolutionTargets& t_;
+  const TileKernels<T>& kernels_;
+  TileStart later_;
+  int64_t rows_, depth_, blocks_ = 0;
+  T* packed_ = nullptr;
+};
+
+// Elements that no window sees are the bias alone.
+template <class T>
+void fill_unseen(KernelCall& call, const ConvolutionGeometry& g, const Sides& sides) {
+  const Image& image = sides.target;
+  const Three& size = sides.target_size;
+  const std::vector<T> zeros(static_cast<size_t>(size[2]));
+  const int64_t channels = g.groups * sides.target_channels;
+  visit_floating(image.dtype, [&]<class To>() {
+    call.team().parallel_for(g.batch * channels, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        To* to = reinterpret_cast<To*>(const_cast<std::byte*>(image.data)) + i / channels * image.batch_step +
+                 i % channels * image.channel_step;
+        const T bias = bias_of<T>(sides.bias, i % channels);
+        for (int64_t a = 0; a < size[0]; ++a)
+          for (int64_t b = 0; b < size[1]; ++b)
+            store_line(zeros.data(), bias, size[2], image.step[2], to + a * image.step[0] + b * image.step[1]);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+int64_t convolution_chain(int64_t count) {
+  int64_t chain = 32;
+  while (chain < kSumBlock && chain * chain < count) chain *= 2;
+  return chain;
+}
+
+template <class T>
+void convolve_output(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Tensor& weight,
+                     const Tensor& bias, const Image& y) {
+  const Sides sides{x, y, g.in, g.out, g.in_channels, g.out_channels, weight, bias, g.depth(), g.window_size()};
+  Gather<T>(call, g, sides, output_targets(g)).run();
+}
+
+template <class T>
+void convolve_input(KernelCall& call, const ConvolutionGeometry& g, const Image& y, const Tensor& weight,
+                    const Tensor& bias, const Image& x) {
+  const Sides sides{y, x, g.out, g.in, g.out_channels, g.in_channels, weight, bias, g.window_size(), g.depth()};
+  const std::vector<ConvolutionTargets> targets = input_targets(g);
+  int64_t seen = 0;
+  for (const ConvolutionTargets& t : targets) seen += t.places() * static_cast<int64_t>(t.variants.size());
+  if (seen < g.in[0] * g.in[1] * g.in[2]) fill_unseen<T>(call, g, sides);
+  for (const ConvolutionTargets& t : targets) Gather<T>(call, g, sides, t).run();
+}
+
+#define SG_INSTANTIATE(T)                                                                                              \
+  template void convolve_output<T>(KernelCall&, const ConvolutionGeometry&, const Image&, const Tensor&,               \
+                                   const Tensor&, const Image&);                                                       \
+  template void convolve_input<T>(KernelCall&, const ConvolutionGeometry&, const Image&, const Tensor&, const Tensor&, \
+                                  const Image&);
+SG_INSTANTIATE(float)
+SG_INSTANTIATE(double)
+#undef SG_INSTANTIATE
+
+}  // namespace sg::cpu

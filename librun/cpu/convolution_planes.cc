@@ -1,0 +1,154 @@
+#include "librun/cpu/convolution_planes.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "librun/element.h"
+
+namespace sg::cpu {
+namespace {
+
+using Three = std::array<int64_t, 3>;
+
+constexpr int64_t kPlaneElements = 1 << 17;  // that a box's planes should not exceed
+constexpr int64_t kFewPlaces = 128;          // boxes are cut no further
+
+int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+int64_t elements_of(const ConvolutionTargets& t, const Three& size) {
+  int64_t n = 1;
+  for (size_t d = 0; d < 3; ++d) n *= t.axes[d].planes() * (size[d] + t.axes[d].reach);
+  return n;
+}
+
+// Positions of a plane that lie inside of the source: `first` is the element at position 0.
+struct Inside {
+  int64_t begin, end;
+};
+Inside inside(int64_t first, int64_t step, int64_t length, int64_t size) {
+  int64_t begin = first >= 0 ? 0 : (-first + step - 1) / step, end = first >= size ? 0 : (size - 1 - first) / step + 1;
+  end = std::clamp<int64_t>(end, 0, length);
+  return {std::min(begin, end), end};
+}
+
+template <class T, class From>
+void fill_line(const From* from, int64_t step, Inside in, int64_t length, T* to) {
+  std::fill(to, to + in.begin, T(0));
+  if constexpr (std::is_same_v<T, From>) {
+    if (step == 1) std::memcpy(to + in.begin, from, static_cast<size_t>(in.end - in.begin) * sizeof(T));
+  }
+  if (!std::is_same_v<T, From> || step != 1)
+    for (int64_t i = in.begin; i < in.end; ++i)
+      to[i] = static_cast<T>(static_cast<Compute<From>>(from[(i - in.begin) * step]));
+  std::fill(to + in.end, to + length, T(0));
+}
+
+// One plane of one channel.
+template <class T, class From>
+void fill_plane(const Three& first, const Three& step, const Three& length, const Three& source, const Three& stride,
+                const From* from, T* to) {
+  const Inside a_in = inside(first[0], step[0], length[0], source[0]),
+               b_in = inside(first[1], step[1], length[1], source[1]),
+               c_in = inside(first[2], step[2], length[2], source[2]);
+  for (int64_t a = 0; a < length[0]; ++a)
+    for (int64_t b = 0; b < length[1]; ++b, to += length[2]) {
+      if (a < a_in.begin || a >= a_in.end || b < b_in.begin || b >= b_in.end || c_in.begin == c_in.end) {
+        std::fill_n(to, length[2], T(0));
+        continue;
+      }
+      const From* line = from + (first[0] + a * step[0]) * stride[0] + (first[1] + b * step[1]) * stride[1] +
+                         (first[2] + c_in.begin * step[2]) * stride[2];
+      fill_line(line, step[2] * stride[2], c_in, length[2], to);
+    }
+}
+
+}  // namespace
+
+PlaceBoxes::PlaceBoxes(const ConvolutionTargets& t, int64_t batch, int64_t channels, int64_t places)
+    : batch_(batch), entries_(1) {
+  for (size_t d = 0; d < 3; ++d) places_[d] = size_[d] = t.axes[d].places;
+  auto count = [&] { return size_[0] * size_[1] * size_[2]; };
+  auto elements = [&] { return std::max<int64_t>(channels, 1) * elements_of(t, size_); };
+  for (size_t d = 0; d < 3; ++d)
+    while (size_[d] > 1 && (count() > places || (count() > kFewPlaces && elements() > kPlaneElements)))
+      size_[d] = (size_[d] + 1) / 2;
+  while (entries_ < batch && 2 * entries_ * count() <= places / 2 && 2 * entries_ * elements() <= kPlaneElements)
+    entries_ *= 2;
+  for (size_t d = 0; d < 3; ++d) boxes_[d] = size_[d] == 0 ? 0 : blocks_of(places_[d], size_[d]);
+  entry_boxes_ = blocks_of(batch, entries_);
+}
+
+PlaceBox PlaceBoxes::at(int64_t i) const {
+  PlaceBox box;
+  for (size_t d = 3; d-- > 0; i /= boxes_[d]) {
+    box.begin[d] = i % boxes_[d] * size_[d];
+    box.size[d] = std::min(size_[d], places_[d] - box.begin[d]);
+  }
+  box.entry = i * entries_;
+  box.entries = std::min(entries_, batch_ - box.entry);
+  return box;
+}
+
+PlaneLayout::PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64_t channels) {
+  for (size_t d = 0; d < 3; ++d) length[d] = box.size[d] + t.axes[d].reach;
+  plane = length[0] * length[1] * length[2];
+  channel = plane * t.axes[0].planes() * t.axes[1].planes() * t.axes[2].planes();
+  entry = channel * channels;
+  elements = entry * box.entries + kMaxTileColumns;
+  for (const auto& a : t.axes[0].taps)
+    for (const auto& b : t.axes[1].taps)
+      for (const auto& c : t.axes[2].taps) {
+        int64_t at = (a.plane * t.axes[1].planes() + b.plane) * t.axes[2].planes() + c.plane;
+        taps.push_back(at * plane + (a.offset * length[1] + b.offset) * length[2] + c.offset);
+      }
+}
+
+template <class T>
+void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLayout& layout, const Three& source,
+                 const Image& image, int64_t channel, int64_t channels, T* to) {
+  const Three step{t.axes[0].source_step, t.axes[1].source_step, t.axes[2].source_step};
+  visit_floating(image.dtype, [&]<class From>() {
+    for (int64_t e = 0; e < box.entries; ++e)
+      for (int64_t c = 0; c < channels; ++c) {
+        const From* from = reinterpret_cast<const From*>(image.data) + (box.entry + e) * image.batch_step +
+                           (channel + c) * image.channel_step;
+        T* plane = to + e * layout.entry + c * layout.channel;
+        for (int64_t a : t.axes[0].origins)
+          for (int64_t b : t.axes[1].origins)
+            for (int64_t o : t.axes[2].origins) {
+              const Three first{a + box.begin[0] * step[0], b + box.begin[1] * step[1], o + box.begin[2] * step[2]};
+              fill_plane(first, step, layout.length, source, image.step, from, plane);
+              plane += layout.plane;
+            }
+      }
+  });
+  std::fill_n(to + layout.entry * box.entries, kMaxTileColumns, T(0));
+}
+
+PlacePanels::PlacePanels(const PlaceBox& box, const PlaneLayout& layout, int64_t width) {
+  // What runs on: the places of an entry, of its position 0, of a line.
+  const Three runs{1, box.size[0], box.size[0] * box.size[1]};
+  const Three length{layout.line(0, box.size[0] - 1, box.size[1] - 1) + box.size[2],
+                     layout.line(0, 0, box.size[1] - 1) + box.size[2], box.size[2]};
+  size_t best = 0;
+  for (size_t i = 1; i < 3; ++i)
+    if (runs[i] * blocks_of(length[i], width) < runs[best] * blocks_of(length[best], width)) best = i;
+  int64_t run_at = 0, run_sums = 0;
+  for (int64_t e = 0; e < box.entries; ++e)
+    for (int64_t a = 0; a < box.size[0]; ++a)
+      for (int64_t b = 0; b < box.size[1]; ++b) {
+        const int64_t at = layout.line(e, a, b);
+        if (best == 2 || (b == 0 && (best == 1 || a == 0))) {  // a run begins
+          run_at = at, run_sums = static_cast<int64_t>(begins.size()) * width;
+          for (int64_t i = 0; i < length[best]; i += width) begins.push_back(at + i);
+        }
+        lines.push_back(run_sums + at - run_at);
+      }
+}
+
+template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const PlaneLayout&, const Three&, const Image&,
+                          int64_t, int64_t, float*);
+template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const PlaneLayout&, const Three&, const Image&,
+                          int64_t, int64_t, double*);
+
+}  // namespace sg::cpu
