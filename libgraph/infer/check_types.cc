@@ -12,7 +12,12 @@ namespace {
 constexpr std::string_view kNorms =
     "aten.native_layer_norm.default,aten.native_group_norm.default,aten.native_batch_norm.default,"
     "aten._native_batch_norm_legit.default,aten._native_batch_norm_legit.no_stats";
+constexpr std::string_view kPadding = "aten.constant_pad_nd.default";
+
 constexpr TypeException kExceptions[] = {
+    {"layout", kPadding,
+     "where the padding is a symbol, fake tensors lay out in row order what PyTorch's kernel cuts and copies as it "
+     "lies"},
     {"offset", "aten.split_with_sizes.default,aten.slice.Tensor",
      "graph chunking records parts of a split tensor without their storage offset"},
     {"symbols", "*",
@@ -38,6 +43,17 @@ bool differ_in_symbols_only(const ExprPool& exprs, const std::vector<Expr>& a, c
                                             [&](Expr x, Expr y) { return x == y || !both_constant(exprs, x, y); });
 }
 
+// Of numbers; the step of an axis with one entry says nothing.
+bool in_row_order(const ExprPool& exprs, const Type& t) {
+  int64_t step = 1;
+  for (size_t d = t.shape.size(); d-- > 0;) {
+    const auto size = exprs.constant_value(t.shape[d]);
+    if (!size || (*size > 1 && exprs.constant_value(t.stride[d]) != step)) return false;
+    if (__builtin_mul_overflow(step, std::max<int64_t>(*size, 1), &step)) return false;
+  }
+  return true;
+}
+
 std::string_view kind_of(const ExprPool& exprs, const TypeDisagreement& d) {
   if (!d.reason.empty() || d.inferred.kind != d.recorded.kind) return "";
   if (d.recorded.kind == TypeKind::integer) {
@@ -48,6 +64,9 @@ std::string_view kind_of(const ExprPool& exprs, const TypeDisagreement& d) {
   Type same_offset = d.recorded;
   same_offset.offset = d.inferred.offset;
   if (same_offset == d.inferred) return exprs.constant_value(d.recorded.offset) == 0 ? "offset" : "";
+  Type same_stride = d.recorded;
+  same_stride.stride = d.inferred.stride;
+  if (same_stride == d.inferred) return in_row_order(exprs, d.recorded) ? "layout" : "";
   Type same_dtype = d.recorded;
   same_dtype.dtype = d.inferred.dtype;
   if (same_dtype == d.inferred)
@@ -94,12 +113,12 @@ bool TypeChecker::touches_chunk_copy(const Graph& graph, NodeId n) const {
 }
 
 bool TypeChecker::may_be_exception(const Graph& graph, NodeId n) const {
-  return was_chunked_ || is_one_of(graph.op_name(n), kNorms);
+  return was_chunked_ || is_one_of(graph.op_name(n), kNorms) || graph.op_name(n) == kPadding;
 }
 
 const TypeException* TypeChecker::exception_for(const TypeDisagreement& d) const {
   std::string_view kind = kind_of(pool_.exprs, d);
-  if (kind != "statistics" && !was_chunked_) return nullptr;
+  if (kind != "statistics" && kind != "layout" && !was_chunked_) return nullptr;
   if (kind == "symbols" && !touches_chunk_copy(*d.graph, d.node)) return nullptr;
   for (const TypeException& e : kExceptions)
     if (e.when == kind && is_one_of(d.graph->op_name(d.node), e.ops)) return &e;
@@ -144,5 +163,7 @@ std::vector<TypeDisagreement> check_types(const Program& program) {
   std::erase_if(found, [](const TypeDisagreement& d) { return d.recorded.kind == TypeKind::unknown; });
   return found;
 }
+
+bool may_lie_in_row_order(std::string_view op) { return op == kPadding; }
 
 }  // namespace sg

@@ -15,7 +15,7 @@ namespace sg {
 
 // A kind of disagreement that is the recorder's fault and known to be: it is reported with its reason.
 struct TypeException {
-  std::string_view when;  // "offset", "symbols", "statistics"
+  std::string_view when;  // "layout", "offset", "symbols", "statistics"
   std::string_view ops;   // comma-separated full names; "*" = any
   std::string_view reason;
 };
@@ -53,6 +53,9 @@ class TypeChecker {
   StrId graph_producer_;  // the word "graph"; none = no node can say it
   bool was_chunked_ = false;
 };
+
+// Whether a result of this op may lie in row order, whatever its rule says at these sizes: the exception "layout".
+bool may_lie_in_row_order(std::string_view op);
 
 // Every disagreement of a program in schedule order, nested graphs after the program's; nodes without any recorded type
 // are passed over.

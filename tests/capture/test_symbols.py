@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import os
 import unittest
 
 import sympy
@@ -128,6 +129,30 @@ class Symbols(CaptureCase):
         self.assertEqual([symbol["name"] for symbol in document["symbols"]], ["batch", "length"])
         self.imported()
         self.assertFalse(torch.ops.aten.cumprod_backward.default.py_kernels)
+
+    def test_padding_by_a_symbol_of_what_lies_transposed(self):
+        """What nothing is added to is a copy as it lies, which depends on the number: at a length of 8, and where the
+        amount is below 0. What was traced is in row order."""
+
+        class Padded(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(torch.randn(6))
+
+            def forward(self, x):
+                more, rows = -x.shape[2] % 4, x.transpose(1, 2) * self.scale
+                padded = nn.functional.pad(rows, (0, 0, 0, more)).square()
+                cut = nn.functional.pad(x.transpose(1, 2), (0, 0, 0, -more)) * self.scale
+                return nn.functional.pad(padded, (0, 0, 0, -more)).sum() + cut.permute(0, 2, 1).flatten(1).sum()
+
+        for length in (8, 9):
+            self.captured(Padded(), None, {"x": torch.randn(2, 6, length)}, dynamic={"x": {0: "batch", 2: "length"}})
+            self.imported()
+            graph, numbers = (os.path.join(self.folder, name) for name in ("step.sg", "numbers.sg"))
+            for other in (8, 11):
+                sizes = ["--bind", "batch=3", "--bind", f"length={other}"]
+                self.tool("sg-concretize", "-q", graph, *sizes, "-o", numbers)
+                self.tool("sg-run", "-q", graph, "--init", "seed:0", *sizes, "--compare", numbers, "--bitwise")
 
     def test_inputs_of_one_memory_are_inputs_of_their_own(self):
         class Words(nn.Module):
