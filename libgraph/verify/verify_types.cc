@@ -242,6 +242,8 @@ bool same_size(Check& c, Expr a, Expr b, const std::vector<Expr>& shape = {}) {
   return equal == Answer::yes || (equal == Answer::unknown && agree_at_capture(c, a, b, shape));
 }
 
+}  // namespace
+
 bool same_sizes(Check& c, const std::vector<Expr>& a, const std::vector<Expr>& b) {
   if (a == b) return true;
   if (a.size() != b.size()) return false;
@@ -249,6 +251,8 @@ bool same_sizes(Check& c, const std::vector<Expr>& a, const std::vector<Expr>& b
     if (!same_size(c, a[i], b[i])) return false;
   return true;
 }
+
+namespace {
 
 // max(1, n) for n, where n is a size of the tensor: strides matter only where no size is 0.
 Expr without_guards(ExprPool& exprs, Expr stride, const std::vector<Expr>& shape) {

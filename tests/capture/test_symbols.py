@@ -130,6 +130,17 @@ class Symbols(CaptureCase):
         self.imported()
         self.assertFalse(torch.ops.aten.cumprod_backward.default.py_kernels)
 
+    def test_a_size_that_only_guards_make_a_number(self):
+        """Parts of 4 of a padded length: their size is an expression of it, and so is the shape of a gradient."""
+
+        class Parts(nn.Linear):
+            def forward(self, x):
+                rows = nn.functional.pad(x, (0, -x.shape[1] % 4)).unflatten(1, (-1, 4))
+                return super().forward(rows.transpose(0, 1)).tanh().sum()
+
+        self.captured(Parts(4, 4), None, {"x": torch.randn(3, 9)}, dynamic={"x": {0: "batch", 1: "length"}})
+        self.imported()
+
     def test_padding_by_a_symbol_of_what_lies_transposed(self):
         """What nothing is added to is a copy as it lies, which depends on the number: at a length of 8, and where the
         amount is below 0. What was traced is in row order."""

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"
 
@@ -536,6 +537,29 @@ TEST_CASE("sizes that nothing tells apart pass where they were equal at capture"
   CHECK(message("2", "2*s0") == "");  // 16 at capture
   CHECK(message("2", "s0").find("recorded with strides [s0, 8, 1]") != std::string::npos);
   CHECK(message("u0", "16").find("but the op gives") != std::string::npos);  // nothing to hold it by
+}
+
+TEST_CASE("a gradient has its parameter's shape where that was so at capture") {
+  auto messages = [](std::string_view size) {
+    Job job = sg::test::parse(R"(sg 1.0 job "t" world 1
+graph rank *
+  symbol s0 input [2, 64] hint 8
+  param %w : f32[4] "w"
+  input %x : f32[s0] "x"
+  backward -
+    %g = mylib.grad(%w, %x) : f32[)" +
+                              std::string(size) + R"(]
+  grad %g of %w
+)");
+    std::vector<Diagnostic> found;
+    for (Diagnostic& d : findings(job))
+      if (d.severity == Severity::error) found.push_back(std::move(d));
+    return print(found);
+  };
+  CHECK(messages("4") == "");
+  CHECK(messages("2*(s0//(s0//2))") == "");  // 4 at capture, which a run asks again
+  CHECK(messages("s0").find("the gradient %g does not have the shape of %w") != std::string::npos);
+  CHECK(messages("5").find("the gradient %g does not have the shape of %w") != std::string::npos);
 }
 
 TEST_CASE("attention lies as one of PyTorch's kernels leaves it") {
