@@ -67,6 +67,8 @@ ConvolutionTargets::Variant variant_of(const ConvolutionGeometry& g, const Axes&
     for (const auto& b : axes[1].taps)
       for (const auto& c : axes[2].taps)
         v.windows.push_back((a.window * g.window[1] + b.window) * g.window[2] + c.window);
+  for (size_t i = 0; i < v.windows.size(); ++i)
+    v.is_whole = v.windows[i] == static_cast<int64_t>(i) && (i == 0 || v.is_whole);
   return v;
 }
 

@@ -30,6 +30,7 @@ struct ConvolutionTargets {
   struct Variant {
     std::array<int64_t, 3> first;
     std::vector<int64_t> windows;  // places of the whole window, for each tap of axis 0, 1 and 2
+    bool is_whole = false;         // they are 0, 1, 2, ...
   };
   std::array<ConvolutionAxis, 3> axes;
   std::vector<Variant> variants;

@@ -1,5 +1,6 @@
 // The output of a convolution, and the gradient of its input: each place gathers what it is made of.
 #include <algorithm>
+#include <span>
 
 #include "librun/cpu/convolution_planes.h"
 #include "librun/cpu/convolution_products.h"
@@ -49,7 +50,7 @@ SG_CLONES void add_rows(const T* from, int64_t rows, int64_t columns, T* to, int
 // One thread's memory, and the box that it is at.
 template <class T>
 struct Space {
-  T *planes, *sums;
+  T *planes, *sums, *panel;
   std::vector<int64_t> at;  // rows of the planes
 };
 
@@ -64,7 +65,9 @@ class Gather {
         kernels_(tile_kernels<T>(best_isa())),
         later_(call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add),
         rows_(sides.target_channels * static_cast<int64_t>(t.variants.size())),
-        depth_(sides.source_channels * t.taps()) {}
+        depth_(sides.source_channels * t.taps()) {
+    for (int64_t k = 0; k < kSumBlock; ++k) panel_rows_.push_back(k * kernels_.columns);
+  }
 
   void run() {
     pack_weights();
@@ -87,42 +90,58 @@ class Gather {
  private:
   std::vector<Space<T>> take_spaces(const PlaceBox& largest) {
     const PlaneLayout layout(t_, largest, sides_.source_channels);
-    const auto panels = static_cast<int64_t>(PlacePanels(largest, layout, kernels_.columns).begins.size());
+    const int64_t columns = PlacePanels::most(largest, layout, kernels_.columns) * kernels_.columns;
     std::vector<Space<T>> spaces;
-    for (int i = 0; i < call_.team().size(); ++i)
-      spaces.push_back({call_.scratch().take<T>(layout.elements),
-                        call_.scratch().take<T>(std::min(kRowBlock, rows_) * panels * kernels_.columns),
+    for (int i = 0; i < call_.team().size(); ++i) {
+      spaces.push_back({take(layout.elements),
+                        take(std::min(kRowBlock, rows_) * columns),
+                        take(kSumBlock * kMaxTileColumns + kCopyRound),
                         {}});
+      std::fill_n(spaces.back().panel, kSumBlock * kMaxTileColumns, T(0));  // also behind the last place
+    }
     return spaces;
   }
+  T* take(int64_t count) { return call_.scratch().template take<T>(count); }
 
   // packed_[group, block of k, row, k]; a row is a channel of the target and a variant, k a channel of the source and a
   // tap.
   void pack_weights() {
+    constexpr int64_t kChannels = 32;  // of the target, in a task
     blocks_ = std::max<int64_t>(1, (depth_ + kSumBlock - 1) / kSumBlock);
-    packed_ = call_.scratch().take<T>(g_.groups * blocks_ * rows_ * kPackedRow);
+    packed_ = take(g_.groups * blocks_ * rows_ * kPackedRow);
+    const int64_t parts = (sides_.target_channels + kChannels - 1) / kChannels;
     visit_floating(sides_.weight.dtype, [&]<class From>() {
-      call_.team().parallel_for(g_.groups * sides_.source_channels, 4, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i)
-          pack_channel<From>(i / sides_.source_channels, i % sides_.source_channels);
+      call_.team().parallel_for(g_.groups * blocks_ * parts, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t first = i % parts * kChannels, last = std::min(first + kChannels, sides_.target_channels);
+          for (int64_t c = first; c < last; ++c) pack_channel<From>(i / parts / blocks_, i / parts % blocks_, c);
+        }
       });
     });
   }
 
+  // What a channel of the target has of one block.
   template <class From>
-  void pack_channel(int64_t group, int64_t channel) {
-    const From* from = sides_.weight.as<From>() + group * g_.out_channels * g_.in_channels * g_.window_size() +
-                       channel * sides_.source_step;
-    const int64_t taps = t_.taps();
-    for (int64_t c = 0, row = 0; c < sides_.target_channels; ++c, from += sides_.target_step)
-      for (const auto& variant : t_.variants) {
-        for (int64_t tap = 0; tap < taps; ++tap) {
-          const int64_t k = channel * taps + tap;
-          packed_[((group * blocks_ + k / kSumBlock) * rows_ + row) * kPackedRow + k % kSumBlock] =
-              static_cast<T>(static_cast<Compute<From>>(from[variant.windows[static_cast<size_t>(tap)]]));
-        }
-        ++row;
+  void pack_channel(int64_t group, int64_t block, int64_t channel) {
+    const int64_t first = block * kSumBlock, end = std::min(depth_, first + kSumBlock), taps = t_.taps();
+    const From* weight = sides_.weight.as<From>() + group * g_.out_channels * g_.depth() + channel * sides_.target_step;
+    T* to =
+        packed_ + ((group * blocks_ + block) * rows_ + channel * static_cast<int64_t>(t_.variants.size())) * kPackedRow;
+    for (const auto& variant : t_.variants) {
+      for (int64_t k = first; k < end;) {
+        const int64_t tap = k % taps,
+                      count = variant.is_whole && sides_.source_step == taps ? end - k : std::min(taps - tap, end - k);
+        const From* from = weight + k / taps * sides_.source_step;
+        T* place = to + k - first;
+        if (variant.is_whole)
+          for (int64_t i = 0; i < count; ++i) place[i] = static_cast<T>(static_cast<Compute<From>>(from[tap + i]));
+        else
+          for (int64_t i = 0; i < count; ++i)
+            place[i] = static_cast<T>(static_cast<Compute<From>>(from[variant.windows[static_cast<size_t>(tap + i)]]));
+        k += count;
       }
+      to += kPackedRow;
+    }
   }
 
   void gather_box(const PlaceBox& box, int64_t group, int64_t first_row, int64_t end_row, Space<T>* s) const {
@@ -141,37 +160,52 @@ class Gather {
   }
 
   void multiply(const PlacePanels& panels, int64_t group, int64_t row, int64_t rows, const Space<T>& s) const {
-    const int64_t tiles = (rows + kernels_.rows - 1) / kernels_.rows;
-    const int64_t step = static_cast<int64_t>(panels.begins.size()) * kernels_.columns;
+    const int64_t tiles = (rows + kernels_.rows - 1) / kernels_.rows, step = panels.count() * kernels_.columns;
     for (int64_t block = 0; block < blocks_; ++block) {
       const T* a = packed_ + ((group * blocks_ + block) * rows_ + row) * kPackedRow;
-      T* c = s.sums;
-      for (int64_t begin : panels.begins) {
+      const int64_t* at = s.at.data() + block * kSumBlock;
+      const int64_t k = std::min(kSumBlock, depth_ - block * kSumBlock);
+      for (int64_t panel = 0; panel < panels.count(); ++panel) {
+        T* c = s.sums + panel * kernels_.columns;
+        const T* b = s.planes;
+        if (panels.is_copied()) pack_panel(panels.pieces(panel), at, k, s.planes, s.panel), b = s.panel;
+        else b += panels.begin(panel);
         for (int64_t t = 0, i = 0; t < tiles; ++t) {
           const int64_t tile_rows = rows / tiles + (t < rows % tiles);
-          multiply_tile(a + i * kPackedRow, s.planes + begin, s.at.data() + block * kSumBlock, block, tile_rows,
+          multiply_tile(a + i * kPackedRow, b, panels.is_copied() ? panel_rows_.data() : at, k, block > 0, tile_rows,
                         c + i * step, step);
           i += tile_rows;
         }
-        c += kernels_.columns;
+      }
+    }
+  }
+
+  // Copies are rounded up: what lies behind a row is the next one, or room.
+  void pack_panel(std::span<const PlacePanels::Piece> pieces, const int64_t* at, int64_t k, const T* planes,
+                  T* to) const {
+    for (int64_t i = 0; i < k; ++i, to += kernels_.columns) {
+      T* place = to;
+      for (const PlacePanels::Piece& p : pieces) {
+        copy_rounded(planes + at[i] + p.at, p.count, place);
+        place += p.count;
       }
     }
   }
 
   // c += the block's sum, made by itself; of strict numerics the chain goes on.
-  void multiply_tile(const T* a, const T* b, const int64_t* at, int64_t block, int64_t rows, T* c, int64_t step) const {
-    const int64_t k = std::min(kSumBlock, depth_ - block * kSumBlock), chain = convolution_chain(depth_);
-    const bool apart = block > 0 && later_ == TileStart::add;
+  void multiply_tile(const T* a, const T* b, const int64_t* at, int64_t k, bool follows, int64_t rows, T* c,
+                     int64_t step) const {
+    const bool apart = follows && later_ == TileStart::add;
     alignas(64) T sums[kMaxTileRows * kMaxTileColumns];
-    kernels_.gather[rows - 1]({a, b, at, k, chain, apart ? sums : c, apart ? kMaxTileColumns : step,
-                               block == 0 || apart ? TileStart::zero : later_, later_});
+    kernels_.gather[rows - 1]({a, b, at, k, convolution_chain(depth_), apart ? sums : c, apart ? kMaxTileColumns : step,
+                               !follows || apart ? TileStart::zero : later_, later_});
     if (apart) add_rows(sums, rows, kernels_.columns, c, step);
   }
 
   void store(const PlaceBox& box, const PlacePanels& panels, int64_t group, int64_t row, int64_t rows,
              const T* sums) const {
     const auto variants = static_cast<int64_t>(t_.variants.size());
-    const int64_t step = static_cast<int64_t>(panels.begins.size()) * kernels_.columns;
+    const int64_t step = panels.count() * kernels_.columns;
     for (int64_t r = row; r < row + rows; ++r, sums += step) {
       const int64_t channel = group * sides_.target_channels + r / variants;
       const Three& first = t_.variants[static_cast<size_t>(r % variants)].first;
@@ -195,7 +229,7 @@ class Gather {
                  channel * image.channel_step + at[0] + at[1] + at[2];
         for (int64_t a = 0; a < box.size[0]; ++a)
           for (int64_t b = 0; b < box.size[1]; ++b, ++line)
-            store_line(sums + panels.lines[line], bias, box.size[2], step[2], to + a * step[0] + b * step[1]);
+            store_line(sums + panels.line(line), bias, box.size[2], step[2], to + a * step[0] + b * step[1]);
       }
     });
   }
@@ -208,6 +242,7 @@ class Gather {
   TileStart later_;
   int64_t rows_, depth_, blocks_ = 0;
   T* packed_ = nullptr;
+  std::vector<int64_t> panel_rows_;  // rows of a panel that is copied
 };
 
 // Elements that no window sees are the bias alone.

@@ -72,7 +72,7 @@ PlaceBoxes::PlaceBoxes(const ConvolutionTargets& t, int64_t batch, int64_t chann
   for (size_t d = 0; d < 3; ++d)
     while (size_[d] > 1 && (count() > places || (count() > kFewPlaces && elements() > kPlaneElements)))
       size_[d] = (size_[d] + 1) / 2;
-  while (entries_ < batch && 2 * entries_ * count() <= places / 2 && 2 * entries_ * elements() <= kPlaneElements)
+  while (entries_ < batch && 2 * entries_ * count() <= places && 2 * entries_ * elements() <= kPlaneElements)
     entries_ *= 2;
   for (size_t d = 0; d < 3; ++d) boxes_[d] = size_[d] == 0 ? 0 : blocks_of(places_[d], size_[d]);
   entry_boxes_ = blocks_of(batch, entries_);
@@ -94,7 +94,7 @@ PlaneLayout::PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64
   plane = length[0] * length[1] * length[2];
   channel = plane * t.axes[0].planes() * t.axes[1].planes() * t.axes[2].planes();
   entry = channel * channels;
-  elements = entry * box.entries + kMaxTileColumns;
+  elements = entry * box.entries + kMaxTileColumns + kCopyRound;
   for (const auto& a : t.axes[0].taps)
     for (const auto& b : t.axes[1].taps)
       for (const auto& c : t.axes[2].taps) {
@@ -122,10 +122,21 @@ void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLa
             }
       }
   });
-  std::fill_n(to + layout.entry * box.entries, kMaxTileColumns, T(0));
+  std::fill_n(to + layout.entry * box.entries, layout.elements - layout.entry * box.entries, T(0));
 }
 
 PlacePanels::PlacePanels(const PlaceBox& box, const PlaneLayout& layout, int64_t width) {
+  read_in_place(box, layout, width);
+  if (4 * static_cast<int64_t>(begins_.size()) > 5 * blocks_of(box.places() * box.entries, width))
+    copy_pieces(box, layout, width);
+}
+
+int64_t PlacePanels::most(const PlaceBox& largest, const PlaneLayout& layout, int64_t width) {
+  return std::max(PlacePanels(largest, layout, width).count(),
+                  5 * blocks_of(largest.places() * largest.entries, width) / 4 + 1);
+}
+
+void PlacePanels::read_in_place(const PlaceBox& box, const PlaneLayout& layout, int64_t width) {
   // What runs on: the places of an entry, of its position 0, of a line.
   const Three runs{1, box.size[0], box.size[0] * box.size[1]};
   const Three length{layout.line(0, box.size[0] - 1, box.size[1] - 1) + box.size[2],
@@ -139,11 +150,27 @@ PlacePanels::PlacePanels(const PlaceBox& box, const PlaneLayout& layout, int64_t
       for (int64_t b = 0; b < box.size[1]; ++b) {
         const int64_t at = layout.line(e, a, b);
         if (best == 2 || (b == 0 && (best == 1 || a == 0))) {  // a run begins
-          run_at = at, run_sums = static_cast<int64_t>(begins.size()) * width;
-          for (int64_t i = 0; i < length[best]; i += width) begins.push_back(at + i);
+          run_at = at, run_sums = static_cast<int64_t>(begins_.size()) * width;
+          for (int64_t i = 0; i < length[best]; i += width) begins_.push_back(at + i);
         }
-        lines.push_back(run_sums + at - run_at);
+        lines_.push_back(run_sums + at - run_at);
       }
+}
+
+void PlacePanels::copy_pieces(const PlaceBox& box, const PlaneLayout& layout, int64_t width) {
+  lines_.clear();
+  int64_t place = 0;
+  for (int64_t e = 0; e < box.entries; ++e)
+    for (int64_t a = 0; a < box.size[0]; ++a)
+      for (int64_t b = 0; b < box.size[1]; ++b) {
+        lines_.push_back(place);
+        for (int64_t c = 0, count = 0; c < box.size[2]; c += count, place += count) {
+          if (place % width == 0) first_piece_.push_back(pieces_.size());
+          count = std::min(box.size[2] - c, width - place % width);
+          pieces_.push_back({layout.line(e, a, b) + c, count});
+        }
+      }
+  first_piece_.push_back(pieces_.size());
 }
 
 template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const PlaneLayout&, const Three&, const Image&,

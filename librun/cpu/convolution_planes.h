@@ -1,6 +1,9 @@
 // The planes of convolution_axes.h, for a part of the places at a time: what a thread reads tiles of products from.
 #pragma once
 
+#include <cstring>
+#include <span>
+
 #include "librun/cpu/convolution_axes.h"
 #include "librun/cpu/gemm_tile.h"
 
@@ -45,12 +48,45 @@ template <class T>
 void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLayout& layout,
                  const std::array<int64_t, 3>& source, const Image& image, int64_t channel, int64_t channels, T* to);
 
-// The places of a box as panels of a tile's width: where each begins in the planes, and where the sums of the box's
-// lines, panel after panel, lie. Panels run on over the ends of lines where fewer of them are needed then.
-struct PlacePanels {
+// The places of a box as panels of a tile's width, read where the planes lie: panels run on over the ends of lines where
+// fewer of them are needed then. Where much would be read for nothing (small planes), panels are copies: pieces of
+// lines side by side.
+class PlacePanels {
+ public:
+  struct Piece {
+    int64_t at, count;  // of the planes
+  };
   PlacePanels(const PlaceBox& box, const PlaneLayout& layout, int64_t width);
-  std::vector<int64_t> begins;
-  std::vector<int64_t> lines;  // [entry, place 0, place 1]
+  // What no box within `largest` has more panels than.
+  static int64_t most(const PlaceBox& largest, const PlaneLayout& layout, int64_t width);
+
+  int64_t count() const {
+    return is_copied() ? static_cast<int64_t>(first_piece_.size()) - 1 : static_cast<int64_t>(begins_.size());
+  }
+  bool is_copied() const { return !first_piece_.empty(); }
+  int64_t begin(int64_t panel) const { return begins_[static_cast<size_t>(panel)]; }  // REQUIRES: !is_copied()
+  std::span<const Piece> pieces(int64_t panel) const {                                // REQUIRES: is_copied()
+    auto i = static_cast<size_t>(panel);
+    return {pieces_.data() + first_piece_[i], first_piece_[i + 1] - first_piece_[i]};
+  }
+  // Where the sums of a line lie, panel after panel; lines by entry, place 0 and 1.
+  int64_t line(size_t i) const { return lines_[i]; }
+
+ private:
+  void read_in_place(const PlaceBox& box, const PlaneLayout& layout, int64_t width);
+  void copy_pieces(const PlaceBox& box, const PlaneLayout& layout, int64_t width);
+
+  std::vector<int64_t> begins_, lines_;
+  std::vector<Piece> pieces_;
+  std::vector<size_t> first_piece_;
 };
+
+// Copies as many elements as the next multiple of kCopyRound.
+inline constexpr int64_t kCopyRound = 16;
+template <class T>
+void copy_rounded(const T* from, int64_t count, T* to) {
+  for (int64_t i = 0; i < count; i += kCopyRound)
+    std::memcpy(to + i, from + i, static_cast<size_t>(kCopyRound) * sizeof(T));
+}
 
 }  // namespace sg::cpu

@@ -4,7 +4,6 @@
 #include "librun/cpu/convolution_planes.h"
 #include "librun/cpu/convolution_products.h"
 #include "librun/cpu/gemm_block.h"
-#include "librun/cpu/isa.h"
 #include "librun/element.h"
 
 namespace sg::cpu {
@@ -13,7 +12,6 @@ namespace {
 constexpr int64_t kPlaces = 1024;  // of a box
 constexpr int64_t kRows = 224;     // channels and taps of a task, unless one channel has more
 constexpr int64_t kColumns = 128;  // channels of the output of a task
-constexpr int64_t kRound = 16;     // elements that are copied at a time
 
 // A run of places along a line, of an entry of the box.
 struct Piece {
@@ -21,13 +19,6 @@ struct Piece {
   int64_t at;  // in the planes
   int64_t y;   // in the output's image, from its first channel on
 };
-
-// Copies of `count` elements are rounded up: there is room behind both.
-template <class T>
-SG_CLONES void copy_rounded(const T* from, int64_t count, T* to) {
-  for (int64_t i = 0; i < count; i += kRound)
-    for (int64_t j = 0; j < kRound; ++j) to[i + j] = from[i + j];
-}
 
 template <class T>
 class WeightSums {
@@ -76,7 +67,7 @@ class WeightSums {
   };
 
   std::vector<Space> take_spaces() {
-    const int64_t planes = boxes_.count() == 0 ? 1 : PlaneLayout(t_, boxes_.largest(), most_).elements + kRound;
+    const int64_t planes = boxes_.count() == 0 ? 1 : PlaneLayout(t_, boxes_.largest(), most_).elements;
     std::vector<Space> spaces;
     for (int i = 0; i < call_.team().size(); ++i)
       spaces.push_back(
@@ -89,16 +80,25 @@ class WeightSums {
     const int64_t rows = block.channels * taps_;
     std::fill_n(s.sums, rows * kColumns, T(0));
     for (int64_t i = 0; i < boxes_.count(); ++i) add_box(boxes_.at(i), block, s);
-    const int64_t depth = g_.depth();
-    MatrixView to{out.data, out.dtype, 1, depth};  // [channel and tap, channel of the output]
-    to = to.at(block.channel * taps_, block.group * g_.out_channels + block.column);
-    store_block(s.sums, kColumns, to, rows, block.columns);
+    store(block, rows, s, out);
+  }
+
+  // The sums are [channel and tap, channel of the output], the result is the other way round.
+  void store(const Block& block, int64_t rows, const Space& s, const Tensor& out) const {
+    const MatrixView sums{reinterpret_cast<const std::byte*>(s.sums), kTileType<T>, 1, kColumns};
+    MatrixView to{out.data, out.dtype, g_.depth(), 1};
+    to = to.at(block.group * g_.out_channels + block.column, block.channel * taps_);
+    if (out.dtype == kTileType<T>) {
+      T* place = reinterpret_cast<T*>(const_cast<std::byte*>(to.data));
+      return pack_block(kernels_, sums, block.columns, rows, place, g_.depth());
+    }
+    pack_block(kernels_, sums, block.columns, rows, s.a, rows);
+    store_block(s.a, rows, to, block.columns, rows);
   }
 
   void add_box(const PlaceBox& box, const Block& block, const Space& s) const {
     const PlaneLayout layout(t_, box, block.channels);
     fill_planes(t_, box, layout, g_.in, x_, block.group * g_.in_channels + block.channel, block.channels, s.planes);
-    std::fill_n(s.planes + layout.elements, kRound, T(0));
     std::vector<Piece> pieces;
     int64_t held = 0;
     for (int64_t e = 0; e < box.entries; ++e)
