@@ -48,9 +48,9 @@ template <class T>
 void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLayout& layout,
                  const std::array<int64_t, 3>& source, const Image& image, int64_t channel, int64_t channels, T* to);
 
-// The places of a box as panels of a tile's width, read where the planes lie: panels run on over the ends of lines where
-// fewer of them are needed then. Where much would be read for nothing (small planes), panels are copies: pieces of
-// lines side by side.
+// The places of a box as panels of a tile's width, read where the planes lie: panels run on over the ends of lines
+// where fewer of them are needed then. Where much would be read for nothing (small planes), panels are copies: pieces
+// of lines side by side.
 class PlacePanels {
  public:
   struct Piece {

@@ -1,5 +1,6 @@
 // gather and scatter: one index an element, along one axis.
 #include <algorithm>
+#include <atomic>
 #include <limits>
 
 #include "librun/cpu/fill.h"
@@ -28,17 +29,31 @@ struct Indexed {
   int64_t size;  // of the tensor that is indexed, along the axis
 };
 
+bool all_within(KernelCall& call, const Tensor& index, int64_t size) {
+  RowWalker walk({&index});
+  std::atomic<bool> within{true};
+  parallel_rows(call.team(), walk, [&](const int64_t* offset, int64_t, int64_t length) {
+    const int64_t* at = index.as<int64_t>() + offset[0];
+    bool ok = true;
+    for (int64_t i = 0; i < length; ++i)
+      ok &= static_cast<uint64_t>(at[i * walk.step(0)]) < static_cast<uint64_t>(size);
+    if (!ok) within.store(false, std::memory_order_relaxed);
+  });
+  return within.load(std::memory_order_relaxed);
+}
+
 Result<Indexed> checked_index(KernelCall& call, const Tensor& given, const Tensor& into, int64_t axis) {
   Indexed x{with_axis(given.dtype == DType::i64 ? given : contiguous_as(call, given, DType::i64)), 0, 0};
   x.axis = wrap_axis(axis, x.index.rank);
   x.size = with_axis(into).dim(x.axis);
-  RowWalker walk({&x.index});
+  Tensor once = x.index;  // what an expanded axis repeats is looked at once, unless there is something to say
+  for (int i = 0; i < once.rank; ++i)
+    if (once.step(i) == 0 && once.dim(i) > 1) once.shape[static_cast<size_t>(i)] = 1;
+  if (all_within(call, once, x.size)) return x;
+  Tensor index = contiguous(call, x.index);
   IndexCheck check;
-  parallel_rows(call.team(), walk, [&](const int64_t* offset, int64_t position, int64_t length) {
-    const int64_t* at = x.index.as<int64_t>() + offset[0];
-    for (int64_t i = 0; i < length; ++i) check.hold(at[i * walk.step(0)], x.size, position + i);
-  });
-  if (!check.ok()) SG_TRY(check.status(call, contiguous(call, x.index).as<int64_t>(), x.size));
+  for (int64_t i = 0; i < index.elements(); ++i) check.hold(index.as<int64_t>()[i], x.size, i);
+  SG_TRY(check.status(call, index.as<int64_t>(), x.size));
   return x;
 }
 

@@ -6,6 +6,7 @@
 #include "librun/cpu/indices.h"
 #include "librun/cpu/inner_call.h"
 #include "librun/cpu/kernels.h"
+#include "librun/cpu/stable_order.h"
 #include "librun/element.h"
 #include "librun/work/pool.h"
 #include "librun/work/run.h"
@@ -86,12 +87,6 @@ Status masked_scatter_backward(KernelCall& call) {
   return ok_status();
 }
 
-template <class T>
-bool below(T a, T b) {  // NaN last
-  if constexpr (std::is_integral_v<T>) return a < b;
-  else return a < b || (a == a && b != b);
-}
-
 // Values of the class of `t` that compare as its elements do.
 template <class Fn>
 void visit_compared(KernelCall& call, const Tensor& t, bool floats, const Fn& fn) {
@@ -104,8 +99,9 @@ Status unique(KernelCall& call) {
   int64_t n = self.elements();
   std::vector<int64_t> order(static_cast<size_t>(n)), group(order), first;
   visit_compared(call, self, is_floating(self.dtype), [&](const auto* x) {
-    for (int64_t i = 0; i < n; ++i) order[static_cast<size_t>(i)] = i;
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return below(x[a], x[b]); });
+    std::vector<int64_t> keys(order.size());
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = order_key(x[i]);
+    stable_order(keys.data(), n, order.data());
     for (size_t i = 0; i < order.size(); ++i) {
       if (i == 0 || x[order[i]] != x[order[i - 1]]) first.push_back(static_cast<int64_t>(i));
       group[static_cast<size_t>(order[i])] = static_cast<int64_t>(first.size()) - 1;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "librun/cpu/fill.h"
 #include "librun/cpu/indices.h"
+#include "librun/cpu/stable_order.h"
 #include "librun/element.h"
 
 namespace sg::cpu {
@@ -131,10 +131,7 @@ Result<Selection> axis_selection(KernelCall& call, const Tensor& t, int64_t axis
 Groups group_by_key(KernelCall& call, const int64_t* keys, int64_t n) {
   auto* order = call.scratch().take<int64_t>(n + 1);
   auto* begin = call.scratch().take<int64_t>(n + 1);
-  std::iota(order, order + n, int64_t{0});
-  bool sorted = true;
-  for (int64_t i = 1; i < n && sorted; ++i) sorted = keys[i - 1] <= keys[i];
-  if (!sorted) std::stable_sort(order, order + n, [&](int64_t a, int64_t b) { return keys[a] < keys[b]; });
+  stable_order(keys, n, order);
   int64_t count = 0;
   for (int64_t i = 0; i < n; ++i)
     if (i == 0 || keys[order[i]] != keys[order[i - 1]]) begin[count++] = i;

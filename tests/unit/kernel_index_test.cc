@@ -1,7 +1,12 @@
 // Picking and placing by indices: what the ops say of indices that the data gets wrong, and of repeated ones.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <limits>
+
+#include "librun/cpu/stable_order.h"
 #include "tests/support/kernel_call.h"
+#include "tests/support/rng.h"
 
 using namespace sg;
 using test::Buffer;
@@ -115,4 +120,26 @@ TEST_CASE("assertions fail with their message") {
   CHECK(test::call("aten._assert_async.msg", {{"self", flag}, {"assert_msg", "tokens are left over"}}, {}).ok());
   CHECK(message_of(test::call("aten._assert_scalar.default", {{"self", false}, {"assert_msg", "u0 < 4"}}, {})) ==
         "assertion failed: u0 < 4");
+}
+
+TEST_CASE("whole numbers are ordered stably, by however many digits") {
+  test::Rng rng(9);
+  for (int64_t n : {0, 1, 100, 255, 256, 3000})
+    for (int bits : {1, 8, 11, 12, 33, 63, 64}) {
+      std::vector<int64_t> keys, wanted, order(static_cast<size_t>(n));
+      for (int64_t i = 0; i < n; ++i) {
+        keys.push_back(static_cast<int64_t>(rng.next() >> (64 - bits)) - (bits < 64 ? 1000 : 0));
+        wanted.push_back(i);
+      }
+      std::stable_sort(wanted.begin(), wanted.end(), [&](int64_t a, int64_t b) {
+        return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)];
+      });
+      cpu::stable_order(keys.data(), n, order.data());
+      REQUIRE(order == wanted);
+    }
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> ascending{-inf, -1e300, -2, -1e-320, 0, 1e-320, 2, 1e300, inf, nan};
+  for (size_t i = 1; i < ascending.size(); ++i) CHECK(cpu::order_key(ascending[i - 1]) < cpu::order_key(ascending[i]));
+  CHECK(cpu::order_key(-0.0) == cpu::order_key(0.0));
+  CHECK(cpu::order_key(-nan) == cpu::order_key(nan));
 }
