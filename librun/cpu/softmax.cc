@@ -5,7 +5,7 @@
 #include "librun/cpu/exp_float.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/lanes.h"
-#include "librun/cpu/rows.h"
+#include "librun/cpu/turned_lines.h"
 
 namespace sg::cpu {
 namespace {
@@ -56,11 +56,23 @@ void softmax_row(Form form, const C* x, C* to, int64_t n) {
 }
 
 template <class C>
+void softmax_lines(KernelCall& call, Form form, const LineTiles& tiles) {
+  TurnedLines<C> x(call, tiles);
+  tiles.each(call, [&](int64_t tile, int thread) {
+    C* rows = x.read(call.tensor("self"), tile, thread);
+    for (int64_t i = 0; i < tiles.lines(tile); ++i, rows += x.step()) softmax_row(form, rows, rows, tiles.length);
+    x.write(call.result(), tile, thread);
+  });
+}
+
+template <class C>
 void softmax_rows(KernelCall& call, Form form) {
   const Tensor& self = call.tensor("self");
   int64_t axis = call.integer("dim");
   // A dtype argument converts before anything else.
   bool converts = call.op().param_index("dtype") >= 0 && call.has("dtype");
+  const auto tiles = LineTiles::along(self, axis);
+  if (tiles && !converts && call.result().is_contiguous()) return softmax_lines<C>(call, form, *tiles);
   Rows in = rows_of(call, self, axis, converts ? call.stored("dtype", self.dtype) : self.dtype);
   if (!is_floating(in.tensor.dtype)) in = rows_of(call, self, axis, kDTypeOf<C>);
   ResultRows out(call, call.result(), axis);
@@ -84,19 +96,36 @@ Status log_softmax(KernelCall& call) { return run(call, Form::log); }
 Status safe_softmax(KernelCall& call) { return run(call, Form::safe); }
 
 template <class C>
+void gradient_row(Form form, const C* grad, const C* output, C* to, int64_t n) {
+  if (form == Form::log) log_gradient(grad, output, static_cast<C>(row_sum(grad, n)), to, n);
+  else plain_gradient(grad, output, static_cast<C>(row_dot(grad, output, n)), to, n);
+}
+
+template <class C>
+void backward_lines(KernelCall& call, Form form, const LineTiles& tiles) {
+  TurnedLines<C> g(call, tiles), y(call, tiles);
+  tiles.each(call, [&](int64_t tile, int thread) {
+    C* grad = g.read(call.tensor("grad_output"), tile, thread);
+    const C* output = y.read(call.tensor("output"), tile, thread);
+    for (int64_t i = 0; i < tiles.lines(tile); ++i, grad += g.step(), output += y.step())
+      gradient_row(form, grad, output, grad, tiles.length);
+    g.write(call.result(), tile, thread);
+  });
+}
+
+template <class C>
 void backward_rows(KernelCall& call, Form form) {
   int64_t axis = call.integer("dim");
+  const auto tiles = LineTiles::along(call.tensor("output"), axis);
+  if (tiles && LineTiles::along(call.tensor("grad_output"), axis) && call.result().is_contiguous())
+    return backward_lines<C>(call, form, *tiles);
   Rows grad = rows_of(call, call.tensor("grad_output"), axis);
   Rows output = rows_of(call, call.tensor("output"), axis);
   ResultRows out(call, call.result(), axis);
   RowReader<C> g(call, grad.tensor, grad.length), y(call, output.tensor, grad.length);
   RowWriter<C> to(call, out.tensor(), grad.length);
   for_rows(call, grad.count, grad.length, [&](int64_t row, int thread) {
-    const C* from = g.row(row, thread);
-    const C* kept = y.row(row, thread);
-    if (form == Form::log)
-      log_gradient(from, kept, static_cast<C>(row_sum(from, grad.length)), to.row(row, thread), grad.length);
-    else plain_gradient(from, kept, static_cast<C>(row_dot(from, kept, grad.length)), to.row(row, thread), grad.length);
+    gradient_row(form, g.row(row, thread), y.row(row, thread), to.row(row, thread), grad.length);
     to.done(row, thread);
   });
   out.store(call);

@@ -154,3 +154,43 @@ TEST_CASE("a row's softmax does not depend on the rows beside it") {
           .ok());
   for (int64_t i = 0; i < 301; ++i) REQUIRE(one.at(i) == all.at(17 * 301 + i));
 }
+
+// The op along axis 1 of [outer, length, inner], and along the last axis of the same values turned: the same bits.
+template <class T>
+void check_lines(std::string_view op, bool gradient, int64_t length, int64_t inner, int threads) {
+  CAPTURE(op, length, inner, threads);
+  const int64_t outer = 2;
+  test::Rng rng(5);
+  Buffer<T> x({outer, length, inner}), y({outer, length, inner}), out({outer, length, inner});
+  Buffer<T> rows_x({outer, inner, length}), rows_y({outer, inner, length}), rows_out({outer, inner, length});
+  for (int64_t i = 0; i < outer * length * inner; ++i) {
+    const int64_t turned = (i / (length * inner) * inner + i % inner) * length + i / inner % length;
+    x.at(i) = rows_x.at(turned) = T(static_cast<float>(rng.below(2000)) / 100 - 10);
+    y.at(i) = rows_y.at(turned) = T(static_cast<float>(rng.below(1000)) / 1000);
+  }
+  auto run = [&](const Tensor& a, const Tensor& b, int axis, const Tensor& to) {
+    std::vector<test::Argument> args{{gradient ? "grad_output" : "self", a}, {"dim", axis}};
+    if (gradient) args.emplace_back("output", b);
+    else args.emplace_back("half_to_float", false);
+    REQUIRE(test::call(op, args, {to}, threads).ok());
+  };
+  run(x.tensor(), y.tensor(), 1, out.tensor());
+  run(rows_x.tensor(), rows_y.tensor(), 2, rows_out.tensor());
+  for (int64_t i = 0; i < outer * length * inner; ++i) {
+    const int64_t turned = (i / (length * inner) * inner + i % inner) * length + i / inner % length;
+    REQUIRE(static_cast<float>(out.at(i)) == static_cast<float>(rows_out.at(turned)));
+  }
+}
+
+TEST_CASE("softmax along an axis in the middle has the bits of softmax along rows") {
+  for (auto [length, inner] : {std::pair<int64_t, int64_t>{37, 50}, {16, 32}, {1, 9}, {5000, 17}})
+    for (std::string_view op : {"aten._softmax.default", "aten._log_softmax.default"}) {
+      check_lines<float>(op, false, length, inner, 2);
+      check_lines<BF16>(op, false, length, inner, 1);
+      check_lines<double>(op, false, length, inner, 1);
+    }
+  for (std::string_view op : {"aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"}) {
+    check_lines<float>(op, true, 37, 50, 2);
+    check_lines<BF16>(op, true, 70, 33, 1);
+  }
+}
