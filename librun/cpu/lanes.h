@@ -35,6 +35,27 @@ SG_INLINE double sum_lanes(int64_t n, const Value& value) {
   return total;
 }
 
+struct TwoSums {
+  double first, second;
+};
+
+// Both sums in one pass, each as sum_lanes has it.
+template <class First, class Second>
+SG_INLINE TwoSums sum_lanes(int64_t n, const First& first, const Second& second) {
+  TwoSums total{};
+  for (int64_t block = 0; block < n; block += kLaneBlock) {
+    double a[kSumLanes] = {}, b[kSumLanes] = {};
+    int64_t end = n - block < kLaneBlock ? n : block + kLaneBlock, i = block;
+    for (; i + kSumLanes <= end; i += kSumLanes) {
+      for (int l = 0; l < kSumLanes; ++l) a[l] += first(i + l);
+      for (int l = 0; l < kSumLanes; ++l) b[l] += second(i + l);
+    }
+    for (int l = 0; i < end; ++i, ++l) a[l] += first(i), b[l] += second(i);
+    total.first += add_lanes(a), total.second += add_lanes(b);
+  }
+  return total;
+}
+
 // The largest, or NaN where there is one. More lanes than for sums: their number changes nothing.
 template <class T>
 SG_INLINE T max_lanes(const T* x, int64_t n) {

@@ -30,20 +30,18 @@ SG_CLONES void normalize(const C* x, double mean, double rstd, const C* weight, 
 }
 
 // The two sums that the gradient of a row needs: of grad * weight, and of grad * weight * (x - mean).
-struct RowSums {
-  double grad, grad_x;
-};
-
 template <class C>
-SG_CLONES RowSums gradient_sums(const C* grad, const C* x, double mean, const C* weight, int64_t n) {
+SG_CLONES TwoSums gradient_sums(const C* grad, const C* x, double mean, const C* weight, int64_t n) {
   if (!weight) {
-    return {sum_lanes(n, [=](int64_t i) { return static_cast<double>(grad[i]); }),
-            sum_lanes(n, [=](int64_t i) { return static_cast<double>(grad[i]) * (static_cast<double>(x[i]) - mean); })};
+    return sum_lanes(
+        n, [=](int64_t i) { return static_cast<double>(grad[i]); },
+        [=](int64_t i) { return static_cast<double>(grad[i]) * (static_cast<double>(x[i]) - mean); });
   }
-  return {sum_lanes(n, [=](int64_t i) { return static_cast<double>(grad[i]) * static_cast<double>(weight[i]); }),
-          sum_lanes(n, [=](int64_t i) {
-            return static_cast<double>(grad[i]) * static_cast<double>(weight[i]) * (static_cast<double>(x[i]) - mean);
-          })};
+  return sum_lanes(
+      n, [=](int64_t i) { return static_cast<double>(grad[i]) * static_cast<double>(weight[i]); },
+      [=](int64_t i) {
+        return static_cast<double>(grad[i]) * static_cast<double>(weight[i]) * (static_cast<double>(x[i]) - mean);
+      });
 }
 
 // to = rstd * (grad * weight - shift - (x - mean) * slope)
@@ -144,39 +142,50 @@ struct Gradients {
 
   double mean(int64_t row) const { return means ? static_cast<double>(means[row]) : 0.0; }
 
-  void of_input() const {
-    int64_t n = norm.length;
-    double count = static_cast<double>(n);
-    ResultRows out(call, call.result(0), -1);
+  // Results 0 (input), 1 (weight) and 2 (bias), where wanted. A block of rows at a time, of which the cache holds what
+  // the gradients of the parameters are made of, too: sums in double, of a block first. If there are too few blocks for
+  // the threads, rows are handed out one by one for the input's gradient.
+  void run(bool of_input, bool of_parameters) const {
+    const int64_t n = norm.length, rows = rows_of_length(input, n).count;
+    const int64_t blocks = std::max<int64_t>(1, (rows + kRowsPerBlock - 1) / kRowsPerBlock);
+    auto* sums = call.scratch().take<double>(of_parameters ? blocks * 2 * n : 1);
+    Tensor none = call.scratch().tensor(kDTypeOf<C>, {});
+    ResultRows out(call, of_input ? call.result(0) : none, -1);
     RowReader<C> g(call, grad, n), x(call, input, n);
     RowWriter<C> to(call, out.tensor(), n);
-    for_rows(call, rows_of_length(input, n).count, n, [&](int64_t row, int thread) {
-      const C* from = g.row(row, thread);
-      const C* at = x.row(row, thread);
-      double rstd = static_cast<double>(rstds[row]);
-      RowSums sums = gradient_sums(from, at, mean(row), weight, n);
-      double shift = norm.centered ? sums.grad / count : 0.0, slope = sums.grad_x * rstd * rstd / count;
-      input_gradient(from, at, weight, mean(row), rstd, shift, slope, to.row(row, thread), n);
+    auto input_row = [&](int64_t row, int thread, const C* from, const C* at) {
+      write_row(from, at, mean(row), static_cast<double>(rstds[row]), to.row(row, thread));
       to.done(row, thread);
-    });
-    out.store(call);
-  }
-
-  // Results 1 (weight) and 2 (bias), where wanted.
-  void of_parameters() const {
-    int64_t n = norm.length, rows = rows_of_length(input, n).count;
-    int64_t blocks = std::max<int64_t>(1, (rows + kRowsPerBlock - 1) / kRowsPerBlock);
-    auto* sums = call.scratch().take<double>(blocks * 2 * n);
-    RowReader<C> g(call, grad, n), x(call, input, n);
-    call.team().parallel_for_indexed(blocks, 1, [&](int thread, int64_t begin, int64_t end) {
+    };
+    const bool together = of_parameters && (call.team().size() == 1 || blocks >= 4 * call.team().size());
+    if (of_input && !together)
+      for_rows(call, rows, n,
+               [&](int64_t row, int thread) { input_row(row, thread, g.row(row, thread), x.row(row, thread)); });
+    call.team().parallel_for_indexed(of_parameters ? blocks : 0, 1, [&](int thread, int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
-        double* to = sums + block * 2 * n;
-        std::fill_n(to, 2 * n, 0.0);
-        for (int64_t row = block * kRowsPerBlock; row < std::min(rows, (block + 1) * kRowsPerBlock); ++row)
-          add_parameter_gradients(g.row(row, thread), x.row(row, thread), mean(row), static_cast<double>(rstds[row]),
-                                  to, to + n, n);
+        double* sum = sums + block * 2 * n;
+        std::fill_n(sum, 2 * n, 0.0);
+        for (int64_t row = block * kRowsPerBlock; row < std::min(rows, (block + 1) * kRowsPerBlock); ++row) {
+          const C *from = g.row(row, thread), *at = x.row(row, thread);
+          add_parameter_gradients(from, at, mean(row), static_cast<double>(rstds[row]), sum, sum + n, n);
+          if (of_input && together) input_row(row, thread, from, at);
+        }
       }
     });
+    if (of_input) out.store(call);
+    if (of_parameters) store_parameters(sums, blocks);
+  }
+
+ private:
+  void write_row(const C* from, const C* at, double center, double rstd, C* to) const {
+    const double count = static_cast<double>(norm.length);
+    TwoSums sums = gradient_sums(from, at, center, weight, norm.length);
+    double shift = norm.centered ? sums.first / count : 0.0, slope = sums.second * rstd * rstd / count;
+    input_gradient(from, at, weight, center, rstd, shift, slope, to, norm.length);
+  }
+
+  void store_parameters(double* sums, int64_t blocks) const {
+    const int64_t n = norm.length;
     for (int64_t step = 1; step < blocks; step *= 2)
       for (int64_t block = 0; block + step < blocks; block += 2 * step)
         add_row(sums + block * 2 * n, sums + (block + step) * 2 * n, 2 * n);
@@ -197,10 +206,9 @@ void backward(KernelCall& call, Norm norm) {
                          parameter<C>(call, "weight"),
                          parameter<C>(call, "mean"),
                          parameter<C>(call, "rstd")};
-  if (!call.result(0).is_none()) gradients.of_input();
   bool parameters = false;
   for (size_t i = 1; i < call.result_count(); ++i) parameters |= !call.result(i).is_none();
-  if (parameters) gradients.of_parameters();
+  gradients.run(!call.result(0).is_none(), parameters);
 }
 
 Status run_backward(KernelCall& call, bool centered) {
