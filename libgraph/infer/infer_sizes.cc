@@ -6,6 +6,9 @@ namespace sg {
 namespace {
 
 constexpr int kMaxDepth = 32;  // of nested floordiv, mod, min, max that bounds and rewriting look into
+// Of guards that are solved: longer ones, and solutions that need others further on than this, are left aside.
+constexpr size_t kMaxSolvedTerms = 64;
+constexpr int kMaxRounds = 16;
 
 using Bound = std::optional<int64_t>;
 
@@ -130,6 +133,47 @@ Expr Sizes::strip(Expr e, int depth) {
 bool Sizes::guarded_equal(Expr a, Expr b) {
   learn();
   return equal_.contains(pair_of(a, b));
+}
+
+Expr Sizes::solved(Expr e) {
+  auto find = [&](StrId name) -> std::optional<Expr> {
+    auto it = solutions_.find(name);
+    return it == solutions_.end() ? std::nullopt : std::optional<Expr>(it->second);
+  };
+  for (int round = 0; round < kMaxRounds; ++round) {
+    Expr next = exprs_.substitute(e, find);
+    if (next == e) break;
+    e = next;
+  }
+  return e;
+}
+
+// u0 + u1 == 20 says what u0 is: each equality, with what those before it say put in, gives one of its symbols.
+void Sizes::solve() {
+  if (solved_all_ || program_ == nullptr) return;
+  solved_all_ = true;
+  for (const Guard& g : program_->guards) {
+    if (g.relation != Relation::eq) continue;
+    Expr zero = solved(exprs_.sub(g.left, g.right));
+    if (exprs_.is_invalid(zero) || exprs_.terms(zero).size() > kMaxSolvedTerms) continue;
+    auto span = exprs_.terms(zero);
+    for (const Term& term : std::vector<Term>(span.begin(), span.end())) {
+      bool is_plain = term.factors.size() == 1 && term.factors[0].power == 1 && std::abs(term.coefficient) == 1;
+      if (!is_plain || exprs_.atom(term.factors[0].atom).kind != AtomKind::symbol) continue;
+      StrId name = exprs_.atom(term.factors[0].atom).symbol;
+      Expr rest = exprs_.sub(zero, exprs_.mul(number(term.coefficient), exprs_.symbol(name)));
+      if (exprs_.is_invalid(rest) || exprs_.mentions(rest, name)) continue;
+      solutions_.emplace(name, term.coefficient > 0 ? exprs_.neg(rest) : rest);
+      break;
+    }
+  }
+}
+
+bool Sizes::implied_equal(Expr a, Expr b) {
+  if (exprs_.is_invalid(a) || exprs_.is_invalid(b)) return false;
+  solve();
+  Expr x = solved(strip(a)), y = solved(strip(b));
+  return x == y && !exprs_.is_invalid(x);
 }
 
 bool Sizes::same(Expr a, Expr b) {
@@ -362,6 +406,8 @@ std::optional<Exprs> Sizes::expand_strides(const Type& t, const Exprs& shape) {
 std::optional<Exprs> Sizes::view_strides(const Type& t, const Exprs& shape) {
   auto always = view_strides(t, shape, [&](Expr a, Expr b) { return same(a, b); });
   if (always) return always;
+  auto implied = view_strides(t, shape, [&](Expr a, Expr b) { return same(a, b) || implied_equal(a, b); });
+  if (implied) return implied;
   // What was so at capture, by guards that nobody wrote down.
   return view_strides(t, shape, [&](Expr a, Expr b) {
     Bound x = at_capture(a), y = at_capture(b);

@@ -68,14 +68,19 @@ class Sizes {
   template <typename Same>
   std::optional<Exprs> view_strides(const Type& t, const Exprs& shape, Same&& same);
   bool guarded_equal(Expr a, Expr b);
+  bool implied_equal(Expr a, Expr b);  // by all equalities of the guards together
+  Expr solved(Expr e);
   void learn();
+  void solve();
   std::vector<size_t> by_stride(const Type& t);
   int order(size_t a, size_t b, const Exprs& shape, const std::vector<Exprs>& strides);
 
   ExprPool& exprs_;
   const Program* program_;
-  bool learned_ = false;                // the next is filled when first asked for
-  std::unordered_set<uint64_t> equal_;  // pairs of expressions that a guard equates
+  bool learned_ = false;                               // the next is filled when first asked for
+  std::unordered_set<uint64_t> equal_;                 // pairs of expressions that a guard equates
+  bool solved_all_ = false;                            // the next is filled when first asked for
+  std::unordered_map<StrId, Expr, IdHash> solutions_;  // symbols, by what the guards say that they are
   std::unordered_map<Expr, Expr, IdHash> stripped_;
   std::unordered_map<Expr, Expr, IdHash> at_least_one_;
 };
