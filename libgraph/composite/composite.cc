@@ -108,7 +108,9 @@ void drop_mark(Graph* graph, NodeId n) {
 }
 
 // Rows of the table that are called in a form which is made of others.
-bool has_form(const Graph& graph, NodeId n) { return has_numbers_only(graph, n) || has_mask_index(graph, n); }
+bool has_form(const Graph& graph, NodeId n) {
+  return has_numbers_only(graph, n) || has_mask_index(graph, n) || is_waited_within(graph, n);
+}
 
 }  // namespace
 
@@ -144,6 +146,7 @@ Status CompositeExpander::expand_form(Graph* graph, NodeId n, bool keeps_types) 
   named.name = graph->op_name(n);
   CompositeCall call(program_, graph, n, op ? *op : named, &inferrer_, seeds_.get());
   if (op && has_mask_index(*graph, n)) composite::mask_form(call, *graph, n);
+  else if (op && is_waited_within(*graph, n)) composite::waited_form(call, *graph, n);
   else if (op) composite::numbers_form(call, *graph, n);
   else if (done_to_each(named.name)) composite::foreach_form(call, *graph, n);
   else composite::out_form(call, *graph, n);
@@ -184,7 +187,7 @@ void CompositeExpander::relink() {
 void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types,
                      ImportTally* tally) {
   const std::string op(graph->op_name(n));
-  // A row, called with numbers alone, and what says nothing: nothing to tell.
+  // A row, in a form that is made of others, and what says nothing: nothing to tell.
   const bool is_form = find_op(op) != nullptr || is_profiler_mark(op);
   Status done = expander->expand(graph, n, keeps_types);
   if (done.ok()) return is_form ? void() : tally->taken_apart(op);

@@ -98,7 +98,7 @@ class CompositeCall {
   // --- parts ---
   // "mul.Tensor" is aten.mul.Tensor, "exp" aten.exp.default. The first result.
   ValueId make(std::string_view op, PartArgs args);
-  // One whose size only the data says: `recorded` has the symbol, which the part defines.
+  // One whose size no rule gives: `recorded` has it, perhaps as a symbol of the data, which the part defines.
   ValueId make_found(std::string_view op, PartArgs args, Type recorded);
   // One that draws random numbers by a seed that is a value: those by the same seed draw the same.
   ValueId make_by_seed(std::string_view op, PartArgs args, ValueId seed);

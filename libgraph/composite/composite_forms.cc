@@ -91,6 +91,15 @@ bool has_mask_index(const Graph& graph, NodeId n) {
   return false;
 }
 
+bool is_waited_within(const Graph& graph, NodeId n) {
+  if (graph.op_name(n) != "_dtensor.shard_dim_alltoall.default" || graph.node(n).result_count != 1) return false;
+  const std::vector<NodeId> users = graph.users(graph.node(n).result(0));
+  return std::none_of(users.begin(), users.end(), [&](NodeId user) {
+    const OpInfo* op = graph.op_info(user);
+    return op && op->has(kWait);
+  });
+}
+
 namespace composite {
 
 void out_form(CompositeCall& c, const Graph& graph, NodeId n) {
@@ -132,6 +141,13 @@ void foreach_form(CompositeCall& c, const Graph& graph, NodeId n) {
     if (in_place && !op->writes()) made = c.make("copy_", {self, made});
     if (place < results) c.give(made);
   }
+}
+
+void waited_form(CompositeCall& c, const Graph& graph, NodeId n) {
+  const std::vector<Arg> given = graph.node(n).args;
+  const Type recorded = graph.type(graph.node(n).result(0));
+  ValueId launched = c.make_found(std::string(graph.op_name(n)), PartArgs(given.begin(), given.end()), recorded);
+  c.give(c.make("_c10d_functional.wait_tensor.default", {launched}));
 }
 
 void numbers_form(CompositeCall& c, const Graph& graph, NodeId n) {

@@ -1,5 +1,6 @@
-// Forms of calls that are made of others: any operator with `out=`, one of `_foreach_` that does the same to each tensor
-// of lists, a pointwise one with numbers where tensors stand, and an index that is a mask.
+// Forms of calls that are made of others: any operator with `out=`, one of `_foreach_` that does the same to each
+// tensor of lists, a pointwise one with numbers where tensors stand, an index that is a mask, and an exchange that
+// nobody waits for.
 #pragma once
 
 #include <string_view>
@@ -25,6 +26,9 @@ bool has_numbers_only(const Graph& graph, NodeId n);
 // x[mask]: how many elements that gives only the data says.
 bool has_mask_index(const Graph& graph, NodeId n);
 
+// `_dtensor.shard_dim_alltoall` without a wait behind it, as PyTorch calls it: it waits for itself.
+bool is_waited_within(const Graph& graph, NodeId n);
+
 namespace composite {
 
 // The result, then a copy into the tensor given as `out`, which has its size already.
@@ -36,6 +40,8 @@ void numbers_form(CompositeCall& c, const Graph& graph, NodeId n);
 // The places where the mask holds, an index for each of its axes: a node that defines the number, and one that does
 // not.
 void mask_form(CompositeCall& c, const Graph& graph, NodeId n);
+// The exchange, and the wait.
+void waited_form(CompositeCall& c, const Graph& graph, NodeId n);
 
 }  // namespace composite
 }  // namespace sg

@@ -323,6 +323,26 @@ TEST_CASE("composite: a collective that a backward is registered for is the coll
   CHECK(is_valid(e));
 }
 
+TEST_CASE("composite: an exchange of shards waits for itself, as PyTorch calls it") {
+  const char* head = " world 2\ngroup @tp [0 1]\n";
+  Expanded bare = expand(R"(  input %x : f32[4, 6]
+  %a = _dtensor.shard_dim_alltoall(%x, 0, 1, @tp) : f32[8, 3]
+  %b = aten.sin(%a)
+  output %b
+)",
+                         head);
+  CHECK(ops(bare.graph()) == "shard_dim_alltoall.default wait_tensor.default sin.default");
+  CHECK(is_valid(bare));
+  Expanded waited = expand(R"(  input %x : f32[4, 6]
+  %a = _dtensor.shard_dim_alltoall(%x, 0, 1, @tp) : f32[8, 3]
+  %b = _c10d_functional.wait_tensor(%a)
+  output %b
+)",
+                           head);
+  CHECK(ops(waited.graph()) == "shard_dim_alltoall.default wait_tensor.default");
+  CHECK(is_valid(waited));
+}
+
 TEST_CASE("composite: what is done to each tensor of lists") {
   Expanded e = expand(R"(  input %a : f32[4]
   input %b : f32[2, 3]
