@@ -9,7 +9,7 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional as F
@@ -117,6 +117,55 @@ def bits_on_one_rank():
 
 def fsdp_bf16():
     return fsdp(width=32, param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+
+
+class _Loud(nn.Module):
+    """Gradients that are large: the sum over four ranks is beyond float16, their mean is not."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, ids):
+        return (self.layer(ids[:, :1].expand(-1, 8).to(self.layer.weight.dtype)).float() * 15000).sum()
+
+
+def fsdp_f16_sums():
+    model = _Loud()
+    fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.float16, reduce_dtype=torch.float16))
+    ids = torch.ones(2, 6, dtype=torch.int64)
+    _keep_answers(model, {"ids": ids}, None)
+    return dict(model=model, loss_fn=None, inputs={"ids": ids})
+
+
+class _Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.layer = nn.Embedding(24, 6), nn.Linear(6, 24)
+
+    def encode(self, ids):
+        return self.table(ids).tanh()
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class _Encodes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = _Encoder()
+
+    def forward(self, ids):
+        return self.inner(self.inner.encode(ids))
+
+
+def fsdp_methods():
+    """A method that gathers as forward does."""
+    model = _Encodes()
+    fully_shard(model.inner)
+    register_fsdp_forward_method(model.inner, "encode")
+    fully_shard(model)
+    return _step(model, *_batch())
 
 
 def _parallelize(model, mesh):

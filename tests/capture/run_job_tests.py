@@ -31,6 +31,8 @@ ALL = (
     ("zeros_to_receive", 2),
     ("data_parallel", 4),
     ("fsdp_uneven", 4),
+    ("fsdp_f16_sums", 4),
+    ("fsdp_methods", 2),
     ("hybrid_fsdp", 4),
     ("fsdp_with_tensor_parallel", 4),
     ("expert_parallel", 4),

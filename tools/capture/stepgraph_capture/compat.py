@@ -671,3 +671,20 @@ def fsdp_hooks_at_rest(model: nn.Module) -> Iterator[None]:
         for hooks, all_of_them in taken:
             hooks.clear()
             hooks.update(all_of_them)
+def fsdp_methods(module: nn.Module) -> List[Tuple[str, Callable[..., Any]]]:
+    """Of a fully_shard module the methods of register_fsdp_forward_method, as they were before."""
+    found = []
+    for name, value in vars(module).items():
+        plain = value
+        while _is_fsdp_method(plain):
+            plain = plain.__wrapped__
+        if plain is not value:
+            found.append((name, plain))
+    return found
+
+
+def _is_fsdp_method(value: Any) -> bool:
+    code = getattr(value, "__code__", None)
+    return code is not None and code.co_name == "wrapped_method" and "_fully_shard" in code.co_filename
+
+

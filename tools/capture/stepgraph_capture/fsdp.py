@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -49,15 +49,16 @@ class Unit:
 def explicit(model: nn.Module, units: List[Unit], state: Dict[str, Tensor], recorder: Recorder) -> Iterator[None]:
     """Within it `state` is the model's: of a unit's parameters this rank's shards, whole once its modules have run."""
     with compat.swapped(model, state), compat.fsdp_hooks_at_rest(model):
-        handles = [handle for unit in units for handle in _hooks(unit, state, recorder)]
+        undo = [step for unit in units for step in _hooks(unit, state, recorder)]
         try:
             yield
         finally:
-            for handle in handles:
-                handle.remove()
+            for step in undo:
+                step()
 
 
-def _hooks(unit: Unit, state: Dict[str, Tensor], recorder: Recorder) -> List[Any]:
+def _hooks(unit: Unit, state: Dict[str, Tensor], recorder: Recorder) -> List[Callable[[], None]]:
+    """Sets what a unit does around its modules; gives what takes that off again."""
     local = {shard.fqn: state[shard.fqn] for shard in unit.shards}
 
     def before(_: nn.Module, args: Any, kwargs: Any) -> Tuple[Any, Any]:
@@ -73,13 +74,29 @@ def _hooks(unit: Unit, state: Dict[str, Tensor], recorder: Recorder) -> List[Any
     def after(_: nn.Module, args: Any, output: Any) -> Any:
         return _cast(output, unit.output_dtype)
 
-    handles: List[Any] = []
+    undo: List[Callable[[], None]] = []
     for i, module in enumerate(unit.modules):
         # The modules of one unit run one after the other: the first brings the parameters of all.
         hook = before if i == 0 else lambda _, args, kwargs: _cast((args, kwargs), unit.input_dtype)
-        handles.append(module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
-        handles.append(module.register_forward_hook(after))
-    return handles
+        undo.append(module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True).remove)
+        undo.append(module.register_forward_hook(after).remove)
+        undo += [_replace(module, *method, before, after, recorder) for method in compat.fsdp_methods(module)]
+    return undo
+
+
+def _replace(
+    module: nn.Module, name: str, plain: Callable[..., Any], before: Any, after: Any, recorder: Recorder
+) -> Callable[[], None]:
+    """The method (register_fsdp_forward_method) does what forward does; gives what puts the old one back."""
+    registered = vars(module)[name]
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        with recorder.inside_module(module):
+            args, kwargs = before(module, args, kwargs)
+            return after(module, args, plain(*args, **kwargs))
+
+    setattr(module, name, method)
+    return lambda: setattr(module, name, registered)
 
 
 def _is_whole(shard: Shard, local: Tensor) -> bool:
@@ -134,16 +151,29 @@ class _Gather(torch.autograd.Function):
         if shard.reduce_dtype is not None and shard.reduce_dtype != gradient.dtype:
             gradient = gradient.to(shard.reduce_dtype)
         count = shard.shards.size()
+        before, after = divisors(shard.divisor, gradient.dtype)
+        if before != 1:
+            gradient = gradient / before
         gradient = _padded(gradient, shard.dim, shard.size[shard.dim] + -shard.size[shard.dim] % count)
         if shard.dim != 0:
             gradient = torch.cat(gradient.chunk(count, shard.dim))
         part = compat.reduce_scatter(gradient.contiguous(), shard.shards)
         if shard.replicas is not None:
             part = compat.all_reduce(part, shard.replicas)
-        part = part / shard.divisor
+        part = part / after
         if part.shape[shard.dim] != ctx.rows:
             part = part.narrow(shard.dim, 0, ctx.rows)
         return part.to(ctx.dtype) if part.dtype != ctx.dtype else part, None
+
+
+def divisors(divisor: float, dtype: torch.dtype) -> Tuple[float, float]:
+    """Of gradients before and after they are summed: as fully_shard has it, both about the root of the whole where the
+    sum could leave the range of the type."""
+    before = 1.0
+    if dtype not in (torch.float32, torch.bfloat16):
+        while divisor % before == 0 and divisor / before > before:
+            before *= 2
+    return before, divisor / before
 
 
 def _padded(tensor: Tensor, dim: int, rows: int) -> Tensor:

@@ -59,6 +59,10 @@ class Recorder:
         finally:
             self._modules.pop()
 
+    def inside_module(self, module: nn.Module) -> Any:
+        """The same, by the module itself."""
+        return self.inside(self._names.get(id(module), ""))
+
     @contextmanager
     def backward(self, loss: Tensor) -> Iterator[None]:
         """Nodes made here are of the backward pass that starts at `loss`."""
