@@ -6,7 +6,7 @@ import copy
 import inspect
 import logging
 from contextlib import contextmanager, nullcontext
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor, fx, nn
@@ -304,6 +304,17 @@ def autograd_nodes(root: Any) -> Iterator[Any]:
         waiting += [following for following, _ in node.next_functions]
 
 
+def leaves(root: Any) -> Iterator[Tensor]:
+    """The tensors whose gradients a backward from `root` makes, each once."""
+    seen: Set[int] = set()
+    for node in autograd_nodes(root):
+        for following, _ in node.next_functions:
+            leaf = getattr(following, "variable", None)
+            if leaf is not None and id(leaf) not in seen:
+                seen.add(id(leaf))
+                yield leaf
+
+
 def has_reentrant_checkpoint(loss: Tensor) -> bool:
     """Has a part of the model been run by checkpoint(use_reentrant=True)?"""
     from torch.utils.checkpoint import CheckpointFunction
@@ -435,7 +446,8 @@ def is_collective(target: Any) -> bool:
 
 
 def is_launch(target: Any) -> bool:
-    return is_collective(target) and target.overloadpacket is not torch.ops._c10d_functional.wait_tensor
+    """Waits, and what wraps a tensor for autograd, talk to nobody."""
+    return is_collective(target) and any(argument.name == "group_name" for argument in target._schema.arguments)
 
 
 def is_random(node: fx.Node) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import compat, fsdp, sharding, wrappers
+from . import compat, fsdp, sharding, world, wrappers
 from .errors import CaptureError
 from .recorder import Recorder
 from .replicas import Replicas
@@ -142,7 +142,11 @@ class Step:
 def _pulled_back(loss: Tensor, seed: Tensor, parameters: List[Tensor]) -> Sequence[Optional[Tensor]]:
     """The gradients of the parameters, which are leaves."""
     if not compat.has_reentrant_checkpoint(loss):
-        return torch.autograd.grad(loss, parameters, grad_outputs=seed, allow_unused=True)
+        # backward() goes to all leaves, and other ranks wait for the collectives that are on the way to any of them.
+        ours = {id(parameter) for parameter in parameters}
+        others = [leaf for leaf in compat.leaves(loss.grad_fn) if id(leaf) not in ours] if world.size() > 1 else []
+        found = torch.autograd.grad(loss, [*parameters, *others], grad_outputs=seed, allow_unused=True)
+        return found[: len(parameters)]
     # Its backward runs one of its own, which adds to what the leaves have: autograd.grad, which never does, refuses it.
     torch.autograd.backward(loss, seed)
     found = [parameter.grad for parameter in parameters]
