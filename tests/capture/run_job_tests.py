@@ -50,6 +50,14 @@ PARALLEL = (  # of data_parallel_jobs.py
     ("unused_in_a_static_graph", 2),
     ("plain_hook", 3),
 )
+BY_HAND = (  # of by_hand_jobs.py
+    ("in_place", 3),
+    ("experts_in_place", 3),
+    ("neighbours", 3),
+    ("several_at_once", 2),
+    ("pipeline", 3),
+)
+SOURCES = {**{case: "data_parallel_jobs.py" for case in PARALLEL}, **{case: "by_hand_jobs.py" for case in BY_HAND}}
 SHORT = (("fsdp", 2),)
 NO_ROUNDING = {"bits_on_one_rank"}  # a rank has no step in double; then none has
 
@@ -116,7 +124,7 @@ def check_rounding(folder, rank, wanted):
 
 
 def check_job(name, ranks, bin_folder, folder):
-    capture_job(name, ranks, folder, "data_parallel_jobs.py" if (name, ranks) in PARALLEL else "jobs.py")
+    capture_job(name, ranks, folder, SOURCES.get((name, ranks), "jobs.py"))
     for rank in range(ranks):
         check_answers(folder, rank)
         check_rounding(folder, rank, name not in NO_ROUNDING)
@@ -142,7 +150,7 @@ def main():
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     tally = Tally()
-    for name, ranks in ALL + PARALLEL if options.all or options.names else SHORT:
+    for name, ranks in ALL + PARALLEL + BY_HAND if options.all or options.names else SHORT:
         if options.names and name not in options.names:
             continue
         with tempfile.TemporaryDirectory() as folder:

@@ -552,20 +552,52 @@ def all_gather(tensor: Tensor, group: Any) -> Tensor:
     return ops.wait_tensor(ops.all_gather_into_tensor(tensor.contiguous(), group.size(), group.group_name))
 
 
-def reduce_scatter(tensor: Tensor, group: Any) -> Tensor:
+def reduce_scatter(tensor: Tensor, group: Any, reduction: str = "sum") -> Tensor:
     ops = torch.ops._c10d_functional
-    return ops.wait_tensor(ops.reduce_scatter_tensor(tensor, "sum", group.size(), group.group_name))
+    return ops.wait_tensor(ops.reduce_scatter_tensor(tensor, reduction, group.size(), group.group_name))
 
 
-def all_reduce(tensor: Tensor, group: Any) -> Tensor:
+def all_reduce(tensor: Tensor, group: Any, reduction: str = "sum") -> Tensor:
     ops = torch.ops._c10d_functional
-    return ops.wait_tensor(ops.all_reduce(tensor, "sum", group.group_name))
+    return ops.wait_tensor(ops.all_reduce(tensor, reduction, group.group_name))
 
 
-def broadcast(tensor: Tensor, group: Any) -> Tensor:
-    """What the group's first rank has."""
+def broadcast(tensor: Tensor, group: Any, source: int = 0) -> Tensor:
+    """What the group's first rank has, or another."""
     ops = torch.ops._c10d_functional
-    return ops.wait_tensor(ops.broadcast(tensor.contiguous(), 0, group.group_name))
+    return ops.wait_tensor(ops.broadcast(tensor.contiguous(), source, group.group_name))
+
+
+def all_to_all(tensor: Tensor, received: Sequence[Any], sent: Sequence[Any], group: Any) -> Tensor:
+    """Rows: how many come from each rank, and go to it."""
+    ops = torch.ops._c10d_functional
+    return ops.wait_tensor(ops.all_to_all_single(tensor.contiguous(), list(received), list(sent), group.group_name))
+
+
+def can_box_work() -> bool:
+    """Can a collective be answered with a handle that was made here, and its own handles be read?"""
+    from torch.distributed import ProcessGroup, ReduceOp
+
+    has_names = all(hasattr(kind, "unbox") for kind in (ProcessGroup, ReduceOp))
+    return has_names and hasattr(torch._C._distributed_c10d, "FakeWork")
+
+
+def finished_work(boxed: bool = True) -> Any:
+    """A handle whose wait returns at once; as ops return it, or as Python sees it."""
+    work = torch._C._distributed_c10d.FakeWork()
+    return work.boxed() if boxed else work
+
+
+def unboxed_group(handle: Any) -> Any:
+    return torch.distributed.ProcessGroup.unbox(handle)
+
+
+def reduction_name(handle: Any) -> Optional[str]:
+    """As functional collectives call it; None of one that they lack."""
+    from torch.distributed._functional_collectives import REDUCE_OP_TO_STR
+
+    kind = torch.distributed.ReduceOp.unbox(handle).op
+    return next((name for op, name in REDUCE_OP_TO_STR.items() if op == kind), None)
 
 
 def version_kept(tensors: Tuple[Tensor, ...]) -> Any:
@@ -665,6 +697,23 @@ def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: 
     )
 
 
+def fsdp_methods(module: nn.Module) -> List[Tuple[str, Callable[..., Any]]]:
+    """Of a fully_shard module the methods of register_fsdp_forward_method, as they were before."""
+    found = []
+    for name, value in vars(module).items():
+        plain = value
+        while _is_fsdp_method(plain):
+            plain = plain.__wrapped__
+        if plain is not value:
+            found.append((name, plain))
+    return found
+
+
+def _is_fsdp_method(value: Any) -> bool:
+    code = getattr(value, "__code__", None)
+    return code is not None and code.co_name == "wrapped_method" and "_fully_shard" in code.co_filename
+
+
 @contextmanager
 def fsdp_hooks_at_rest(model: nn.Module) -> Iterator[None]:
     """Takes the hooks of fully_shard off the modules for a while."""
@@ -683,20 +732,3 @@ def fsdp_hooks_at_rest(model: nn.Module) -> Iterator[None]:
         for hooks, all_of_them in taken:
             hooks.clear()
             hooks.update(all_of_them)
-def fsdp_methods(module: nn.Module) -> List[Tuple[str, Callable[..., Any]]]:
-    """Of a fully_shard module the methods of register_fsdp_forward_method, as they were before."""
-    found = []
-    for name, value in vars(module).items():
-        plain = value
-        while _is_fsdp_method(plain):
-            plain = plain.__wrapped__
-        if plain is not value:
-            found.append((name, plain))
-    return found
-
-
-def _is_fsdp_method(value: Any) -> bool:
-    code = getattr(value, "__code__", None)
-    return code is not None and code.co_name == "wrapped_method" and "_fully_shard" in code.co_filename
-
-

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import compat, fsdp, sharding, world, wrappers
+from . import compat, fsdp, inplace, sharding, world, wrappers
 from .errors import CaptureError
 from .recorder import Recorder
 from .replicas import Replicas
@@ -103,7 +103,7 @@ class Step:
         before = dict(state)
         # Backward, too: what checkpoints compute again there reads the state that forward read.
         plain = fsdp.explicit(self.model, self.units, state, recorder)
-        with plain, self.replicas.explicit(recorder), compat.casts_in_forward():
+        with plain, self.replicas.explicit(recorder), compat.casts_in_forward(), inplace.functional():
             output = self.replicas.given(*args, **keywords)
             loss, others = self._loss(output, targets)
             gradients = self._gradients(loss, local, recorder)

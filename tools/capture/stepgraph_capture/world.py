@@ -14,8 +14,8 @@ from .errors import CaptureError
 T = TypeVar("T")
 
 IN_PLACE = (
-    "a collective that works through a handle of this process. Use the functional ones of "
-    "torch.distributed._functional_collectives, or DTensor"
+    "a collective that works through a handle of this process. Use those of all ranks of a group, "
+    "permute_tensor of torch.distributed._functional_collectives for what goes from rank to rank, or DTensor"
 )
 
 

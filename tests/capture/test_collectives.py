@@ -1,0 +1,83 @@
+"""Collectives as a capture has them: what is in place, what waits, and how fully_shard divides."""
+
+import json
+import os
+import shutil
+import tempfile
+import types
+import unittest
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from stepgraph_capture import capture, compat, fsdp
+
+
+class InPlace(unittest.TestCase):
+    """In a world of one; run_job_tests.py has them on several ranks."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        dist.init_process_group("gloo", init_method=f"file://{self.folder}/store", rank=0, world_size=1)
+        self.addCleanup(dist.destroy_process_group)
+
+    def ops(self, calls):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+
+            def forward(self, x):
+                y = self.linear(x)
+                return y * calls(y.detach().clone())
+
+        out = os.path.join(self.folder, "out")
+        capture(Model(), lambda y: y.sum(), torch.randn(3, 4), out_dir=out)
+        with open(os.path.join(out, "step.json")) as file:
+            return [node["op"] for node in json.load(file)["nodes"] if "c10d" in node["op"]]
+
+    def test_written_in_place(self):
+        def calls(y):
+            handle = dist.all_reduce(y, op=dist.ReduceOp.MAX, async_op=True)
+            handle.wait()
+            dist.barrier()
+            return y
+
+        ops = self.ops(calls)
+        self.assertEqual(ops, ["_c10d_functional.all_reduce.default", "_c10d_functional.wait_tensor.default"])
+
+    def test_imported_by_name(self):
+        from torch.distributed import all_gather
+
+        def calls(y):
+            parts = [torch.empty_like(y)]
+            all_gather(parts, y)
+            return parts[0]
+
+        self.assertEqual(self.ops(calls)[0], "_c10d_functional.all_gather_into_tensor.default")
+
+    @unittest.skipUnless(hasattr(torch.ops._c10d_functional, "wait_tensors"), "this torch waits for one at a time")
+    def test_waits_for_several(self):
+        from torch.distributed._functional_collectives import all_reduce_coalesced
+
+        ops = self.ops(lambda y: sum(all_reduce_coalesced([y, y + 1], "sum", dist.group.WORLD)))
+        self.assertIn("_c10d_functional.all_reduce_coalesced.default", ops)
+        self.assertFalse(compat.is_launch(torch.ops._c10d_functional.wait_tensors.default))
+
+
+class Divisors(unittest.TestCase):
+    def test_as_fully_shard_has_them(self):
+        from torch.distributed.fsdp._fully_shard._fsdp_collectives import _get_gradient_divide_factors
+
+        for count in range(2, 40):
+            group = types.SimpleNamespace(size=lambda count=count: count)
+            for dtype in (torch.float16, torch.float64):
+                wanted = _get_gradient_divide_factors(group, None, dtype, "cpu")[:2]
+                self.assertEqual(fsdp.divisors(count, dtype), wanted)
+            self.assertEqual(fsdp.divisors(count, torch.bfloat16), (1, count))
+
+
+if __name__ == "__main__":
+    unittest.main()
