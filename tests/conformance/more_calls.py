@@ -113,6 +113,11 @@ def bag_backward(d):
     return out
 
 
+def windows(*more):
+    """Lengths with nothing, one number, an even and an odd one."""
+    return floats_only(lambda d: [([n, *rest], {"dtype": d, "device": torch.device("cpu")}) for n in (0, 1, 8, 11) for rest in more])
+
+
 CALLS = {
     "aten.__and__.Scalar": bitwise(5), "aten.__and__.Tensor": bitwise(None),
     "aten.__or__.Scalar": bitwise(5), "aten.__or__.Tensor": bitwise(None),
@@ -149,6 +154,10 @@ CALLS = {
     "aten.grid_sampler.default": floats_only(lambda d: [([some(d, 1, 2, 4, 5), some(d, 1, 3, 3, 2, low=-1.2, high=1.2), m, p, a], {})
                                                         for m, p, a in ((0, 0, False), (1, 1, True), (2, 2, False))]),
     "aten.gru.input": rnn(3), "aten.gru_cell.default": cell(3), "aten.lstm.input": rnn(4, True), "aten.lstm_cell.default": cell(4, True),
+    "aten.hann_window.default": windows([]), "aten.hann_window.periodic": windows([False], [True]),
+    "aten.hamming_window.default": windows([]), "aten.hamming_window.periodic": windows([False], [True]),
+    "aten.hamming_window.periodic_alpha": windows([False, 0.6]), "aten.hamming_window.periodic_alpha_beta": windows([False, 0.6, 0.3], [True, 0.5, 0.5]),
+    "aten.blackman_window.default": windows([]), "aten.blackman_window.periodic": windows([False], [True]),
     "aten.kl_div.default": floats_only(lambda d: [([*(t.abs() for t in pairs_of(d)), r], {"log_target": g}) for r, g in ((0, False), (1, True), (2, False))]),
     "aten.lift_fresh_copy.default": lambda d: [([some(d, 3, 4)], {})],
     "aten.margin_ranking_loss.default": floats_only(lambda d: [([*pairs_of(d), signs(5, 4), 0.2, r], {}) for r in (0, 1, 2)]),
