@@ -142,6 +142,70 @@ OpCost fourier(const CostCall& call) {
   return with_bytes(call, length > 1 ? 5 * n * std::log2(length) : 0);
 }
 
+namespace {
+
+// The matrices of an argument: how many, of which sizes.
+struct MatrixSizes {
+  double count, rows, columns;
+  double smaller() const { return std::min(rows, columns); }
+  double larger() const { return std::max(rows, columns); }
+  double eliminated() const { return smaller() * smaller() * (larger() - smaller() / 3); }
+};
+
+MatrixSizes matrices(const CostCall& call, std::initializer_list<std::string_view> names) {
+  const Type* t = first_of(call, names);
+  const double rows = call.dim(t, -2), columns = call.dim(t, -1);
+  return {rows * columns > 0 ? call.elements(t) / (rows * columns) : 0, rows, columns};
+}
+
+MatrixSizes decomposed(const CostCall& call) { return matrices(call, {"A", "self", "input", "LU"}); }
+
+bool is_given(const CostCall& call, std::string_view name, bool otherwise) {
+  const Arg* a = call.argument(name);
+  return a && a->is(ArgKind::boolean) ? a->as_bool() : otherwise;
+}
+
+// Numbers of the solution, each a row of the matrix with it.
+double solved(const CostCall& call) {
+  const Type* matrix = call.tensor("self");
+  for (std::string_view name : {"LU", "input2", "A"})
+    if (call.op.param_index(name) >= 0) matrix = call.tensor(name);
+  return call.elements(call.result(0)) * call.dim(matrix, -1);
+}
+
+}  // namespace
+
+OpCost cholesky(const CostCall& call) {
+  const MatrixSizes m = decomposed(call);
+  return with_bytes(call, m.count * m.rows * m.rows * m.rows / 3);
+}
+OpCost lu(const CostCall& call) { return with_bytes(call, decomposed(call).count * decomposed(call).eliminated()); }
+OpCost inverse(const CostCall& call) {
+  const MatrixSizes m = decomposed(call);
+  return with_bytes(call, 2 * m.count * m.rows * m.rows * m.rows);
+}
+OpCost solve_once(const CostCall& call) { return with_bytes(call, solved(call)); }
+OpCost solve_twice(const CostCall& call) { return with_bytes(call, 2 * solved(call)); }
+OpCost solve(const CostCall& call) { return with_bytes(call, lu(call).flops + 2 * solved(call)); }
+OpCost qr(const CostCall& call) { return with_bytes(call, 4 * decomposed(call).count * decomposed(call).eliminated()); }
+OpCost reflect(const CostCall& call) {
+  return with_bytes(call, 4 * call.elements(call.result(0)) * call.dim(call.tensor("input2"), -1));
+}
+OpCost eigen(const CostCall& call) {
+  const MatrixSizes m = decomposed(call);
+  return with_bytes(call, (is_given(call, "compute_v", true) ? 9 : 4. / 3) * m.count * m.rows * m.rows * m.rows);
+}
+OpCost svd(const CostCall& call) {
+  const MatrixSizes m = decomposed(call);
+  const double k = m.smaller();
+  const double with_vectors = 8 * k * k * m.larger() + 12 * k * k * k;
+  return with_bytes(call, m.count * (is_given(call, "compute_uv", true) ? with_vectors : 4 * m.eliminated()));
+}
+OpCost matrix_exp(const CostCall& call) {
+  const MatrixSizes m = decomposed(call);
+  return with_bytes(call, 15 * m.count * m.rows * m.rows * m.rows);
+}
+
 OpCost softmax(const CostCall& call) { return with_bytes(call, 5 * call.elements(first_tensor(call))); }
 OpCost normalization(const CostCall& call) { return with_bytes(call, 8 * call.elements(first_tensor(call))); }
 

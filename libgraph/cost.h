@@ -57,6 +57,18 @@ OpCost convolution(const CostCall& call);
 OpCost convolution_backward(const CostCall& call);
 OpCost distance(const CostCall& call);  // three an element of each pair of rows
 OpCost fourier(const CostCall& call);   // 5 n log2 n an element of what is transformed
+// Of matrices m x n, the leading terms of what LAPACK's algorithms take; a right side counts with each of its columns.
+OpCost cholesky(const CostCall& call);    // n^3 / 3
+OpCost lu(const CostCall& call);          // k^2 (max - k / 3), k the smaller size
+OpCost inverse(const CostCall& call);     // 2 n^3
+OpCost solve_once(const CostCall& call);  // n^2 a right side
+OpCost solve_twice(const CostCall& call);
+OpCost solve(const CostCall& call);       // lu, then twice
+OpCost qr(const CostCall& call);          // the factors and Q: 4 k^2 (max - k / 3)
+OpCost reflect(const CostCall& call);     // 4 numbers of what is reflected for each number of a reflection
+OpCost eigen(const CostCall& call);       // 9 n^3, values alone 4 / 3 n^3
+OpCost svd(const CostCall& call);         // 8 k^2 max + 12 k^3, values alone 4 k^2 (max - k / 3)
+OpCost matrix_exp(const CostCall& call);  // 15 n^3: how often it squares only the data says
 OpCost attention(const CostCall& call);
 OpCost attention_backward(const CostCall& call);
 

@@ -126,6 +126,8 @@ constexpr Expectation kExpectations[] = {
     {"aten.embedding", "index indices"},
     {"aten.embedding_renorm_", "float self; index indices"},
     {"aten.embedding_dense_backward", "float grad_output; index indices"},
+    {"aten.segment_reduce", "float data; word reduce sum mean max min prod"},
+    {"aten._segment_reduce_backward", "float data; same data grad output; word reduce sum mean max min prod"},
     {"aten.repeat_interleave.Tensor", "index repeats"},
     {"aten.one_hot", "whole self"},
     {"aten.searchsorted", "real sorted_sequence self; index sorter; word side left right"},

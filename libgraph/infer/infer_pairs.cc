@@ -152,30 +152,6 @@ Status weight_norm_backward(InferCall& c) {
   return c.give_contiguous(g->dtype, g->shape, *g);
 }
 
-// --- triangular systems ---
-
-// Batches broadcast; the solution lies by columns, whatever is given.
-Status solve_triangular(InferCall& c) {
-  SG_ASSIGN(const Type* a, c.tensor("self"));
-  SG_ASSIGN(const Type* b, c.tensor("B"));
-  SG_ASSIGN(bool left, c.boolean("left"));
-  const size_t rank = b->shape.size(), of_matrix = a->shape.size();
-  if (of_matrix < 2 || rank < 2) return c.fail("needs at least 2 dimensions on both sides");
-  if (a->dtype != b->dtype) return c.fail("the element types differ");
-  SG_TRY(expect_floating(c, *a));
-  const Expr n = a->shape[of_matrix - 1];
-  if (differ(c, a->shape[of_matrix - 2], n)) return c.fail("the matrix is not square");
-  if (differ(c, b->shape[left ? rank - 2 : rank - 1], n)) return c.fail("the right side does not fit the matrix");
-  auto shape =
-      c.sizes.broadcast(Exprs(a->shape.begin(), a->shape.end() - 2), Exprs(b->shape.begin(), b->shape.end() - 2));
-  if (!shape) return c.fail("the batch sizes do not broadcast");
-  shape->push_back(b->shape[rank - 1]), shape->push_back(b->shape[rank - 2]);  // as it lies
-  Exprs stride = c.sizes.contiguous(*shape);
-  std::swap(stride[stride.size() - 1], stride[stride.size() - 2]);
-  std::swap((*shape)[stride.size() - 1], (*shape)[stride.size() - 2]);
-  return c.give(b->dtype, *shape, std::move(stride), *b);
-}
-
 // --- distances ---
 
 // Rows [.., n, width] and [.., m, width]: [.., n, m], batches broadcast.

@@ -20,8 +20,9 @@ Table build_table() {
            cpu::pointwise_kernels(),  cpu::pool_kernels(),           cpu::random_kernels(),
            cpu::rearrange_kernels(),  cpu::reduce_extreme_kernels(), cpu::reduce_moments_kernels(),
            cpu::reduce_sum_kernels(), cpu::scan_kernels(),           cpu::scatter_kernels(),
-           cpu::search_kernels(),     cpu::softmax_kernels(),        cpu::sort_kernels(),
-           cpu::triangular_kernels(), cpu::upsample_kernels(),       cpu::view_copy_kernels(),
+           cpu::search_kernels(),     cpu::segment_kernels(),        cpu::softmax_kernels(),
+           cpu::sort_kernels(),       cpu::decomposition_kernels(),  cpu::linear_system_kernels(),
+           cpu::spectral_kernels(),   cpu::upsample_kernels(),       cpu::view_copy_kernels(),
        })
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   return table;

@@ -15,7 +15,7 @@ std::span<const KernelRow> channel_norm_kernels();    // channel_norm.cc: group 
 std::span<const KernelRow> column_kernels();          // columns.cc: im2col, col2im, pixel_shuffle
 std::span<const KernelRow> convolution_kernels();     // convolution.cc: forward and backward, transposed ones too
 std::span<const KernelRow> ctc_loss_kernels();        // ctc_loss.cc
-std::span<const KernelRow> triangular_kernels();      // triangular.cc: linalg_solve_triangular
+std::span<const KernelRow> decomposition_kernels();   // decompositions.cc: Cholesky, LU, QR, determinants, inverses
 std::span<const KernelRow> distance_kernels();        // distances.cc: cdist, pdist, weight norm
 std::span<const KernelRow> factory_kernels();         // factory.cc: empty, zeros, full, arange, ...
 std::span<const KernelRow> flex_attention_kernels();  // flex_attention.cc
@@ -26,6 +26,7 @@ std::span<const KernelRow> histogram_kernels();       // histogram.cc: histc, bi
 std::span<const KernelRow> index_kernels();           // index.cc: index, index_put, index_select, embedding, ...
 std::span<const KernelRow> join_kernels();            // join.cc: cat, stack, split copies, buckets of collectives
 std::span<const KernelRow> layer_norm_kernels();      // layer_norm.cc: layer and RMS norm
+std::span<const KernelRow> linear_system_kernels();   // linear_systems.cc: solving with matrices and their factors
 std::span<const KernelRow> loss_kernels();            // losses.cc: mse, binary and multi-class cross entropy
 std::span<const KernelRow> margin_loss_kernels();     // margin_losses.cc
 std::span<const KernelRow> matmul_kernels();          // matmul.cc: mm, addmm, bmm, linear, ...
@@ -41,8 +42,10 @@ std::span<const KernelRow> reduce_sum_kernels();      // reduce_sum.cc: sum, mea
 std::span<const KernelRow> scan_kernels();            // scan.cc: cumsum, cumprod, cummax, ...
 std::span<const KernelRow> scatter_kernels();         // scatter.cc: gather, scatter, scatter_add, ...
 std::span<const KernelRow> search_kernels();          // search.cc: nonzero, unique, searchsorted, ...
+std::span<const KernelRow> segment_kernels();         // segment_reduce.cc
 std::span<const KernelRow> softmax_kernels();         // softmax.cc
 std::span<const KernelRow> sort_kernels();            // sort.cc: sort, topk, median
+std::span<const KernelRow> spectral_kernels();        // spectral.cc: eigenvalues, singular values, exponentials
 std::span<const KernelRow> upsample_kernels();        // upsample.cc: interpolation, pads from within
 std::span<const KernelRow> view_copy_kernels();       // view_copies.cc: reshape, copies and gradients of views
 

@@ -57,6 +57,29 @@ def bias_mask(n):
     return torch.ones(n, n, dtype=torch.bool).tril()
 
 
+def linear_cases():
+    """Decompositions of matrices of 64 to 512, and of a batch of small ones; forward and backward."""
+    def spd(x):
+        return x @ x.mT / x.shape[-1] + torch.eye(x.shape[-1])
+
+    def near_one(x):
+        return x / x.shape[-1] ** 0.5 + 2 * torch.eye(x.shape[-1])
+
+    ops = {
+        'cholesky': lambda x: torch.linalg.cholesky(spd(x)),
+        'solve': lambda x: torch.linalg.solve(near_one(x), x),
+        'inv': lambda x: torch.linalg.inv(near_one(x)),
+        'slogdet': lambda x: torch.linalg.slogdet(near_one(x))[1],
+        'qr': lambda x: torch.linalg.qr(x),
+        'eigh': lambda x: torch.linalg.eigh(spd(x)),
+        'svd': lambda x: torch.linalg.svd(x, full_matrices=False),
+        'svdvals': lambda x: torch.linalg.svdvals(x),
+        'matrix_exp': lambda x: torch.matrix_exp(x / x.shape[-1]),
+    }
+    shapes = {'64': (64, 64), '128': (128, 128), '256': (256, 256), '512': (512, 512), '100 of 16': (100, 16, 16)}
+    return {f'linalg {name} {size}': dict(op=op, shapes=[shape], only='f32') for name, op in ops.items() for size, shape in shapes.items()}
+
+
 def cases():
     x = (8, 32, 32, 32)
     out = {
@@ -178,8 +201,7 @@ def cases():
                             shapes=[(1024, 384, 2), (1024, 384, 2)], only='f32'),
         'ctc_loss': dict(op=lambda x, i: F.ctc_loss(x.log_softmax(-1), i, torch.full((8,), 100), torch.full((8,), 20)),
                          shapes=[(100, 8, 64)], index=lambda: torch.randint(1, 64, (8, 20)), only='f32'),
-        'linalg inv': dict(op=lambda x: torch.linalg.inv(x + 9 * torch.eye(64)), shapes=[(16, 64, 64)], only='f32'),
-        'cholesky': dict(op=lambda x: torch.linalg.cholesky(x @ x.mT + torch.eye(64)), shapes=[(16, 64, 64)], only='f32'),
+        **linear_cases(),
     }
     for name in ('mm', 'bmm'):
         out[f'{name} f64'] = out[name] | dict(only='f64')

@@ -10,10 +10,11 @@ CASES = {}
 
 
 class Case:
-    """`positions`: results that are indices, where equal elements make the choice free; `fails`: what the kernel's message has to match, or True; `likes`: results to hand over where PyTorch gives none."""
-    def __init__(self, *args, fails=None, likes=(), allocate=(), positions=(), **kwargs):
+    """`positions`: results that are indices, where equal elements make the choice free; `fails`: what the kernel's message has to match, or True; `likes`: results to hand over where PyTorch gives none;
+    `turned`: results of which each line along an axis may be turned by a sign or a phase."""
+    def __init__(self, *args, fails=None, likes=(), allocate=(), positions=(), turned=(), **kwargs):
         self.args, self.kwargs, self.fails, self.likes, self.allocate = args, kwargs, fails, list(likes), allocate
-        self.positions = positions
+        self.positions, self.turned = positions, dict(turned)
 
     def results(self, expected):
         return [e.dtype if i in self.allocate else e if isinstance(e, torch.Tensor) else None

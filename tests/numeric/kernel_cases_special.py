@@ -406,17 +406,6 @@ def weight_norm_backward(r):
     return Case(torch.randn_like(v), v, g, norms, dim)
 
 
-@case("aten.linalg_solve_triangular.default")
-def solve_triangular(r):
-    batch, n, sides, dtype, left = r.choice([[], [2], [2, 3]]), r.choice([0, 1, 4]), r.choice([0, 1, 3]), r.choice(SINGLE), r.random() < 0.7
-    other = r.choice([batch, [1] * len(batch), []])
-    a = torch.randn(*other, n, n, dtype=dtype) + 3 * torch.eye(n, dtype=dtype)
-    b = torch.randn(*batch, *([n, sides] if left else [sides, n]), dtype=dtype)
-    if r.random() < 0.5:
-        a = a.mT.contiguous().mT
-    return Case(a, b, upper=r.random() < 0.5, left=left, unitriangular=r.random() < 0.3)
-
-
 def row_arguments(r):
     batch, width, dtype = r.choice([[], [2], [2, 3]]), r.choice([1, 3, 5]), r.choice(SINGLE)
     other = r.choice([batch, batch, [1] * len(batch)])

@@ -36,6 +36,14 @@ TEST_CASE("cost rules count as cost.h says") {
        2 * 80 * 3 * 9, 4 * (108 + 135 + 80)},
       {"%r = aten.scaled_dot_product_attention(%q4, %k4, %v4) : f32[1, 2, 3, 6]", 2 * 2 * 3 * 5 * (4 + 6),
        4 * (24 + 40 + 60 + 36)},
+      {"%r, %i = aten.linalg_cholesky_ex(%s) : f32[2, 6, 6] stride [36, 1, 6], i32[2]", 2 * 72, 4 * (72 + 72 + 2)},
+      {"%r, %i = aten.linalg_inv_ex(%s) : f32[2, 6, 6] stride [36, 1, 6], i32[2]", 2 * 432, 4 * (72 + 72 + 2)},
+      {"%r, %l, %p, %i = aten._linalg_solve_ex(%s, %x) : f32[2, 6, 5] stride [30, 1, 6], f32[2, 6, 6] stride [36, 1, "
+       "6], "
+       "i32[2, 6], i32[2]",
+       2 * 144 + 2 * 2 * 36 * 5, 4 * (72 + 60 + 60 + 72 + 12 + 2)},
+      {"%r, %l = aten.linalg_qr(%x) : f32[2, 6, 5] stride [30, 1, 6], f32[2, 5, 5] stride [25, 1, 5]",
+       2 * 4 * 25 * (6 - 5. / 3), 4 * (60 + 60 + 50)},
   };
   for (const Case& c : cases) {
     INFO(c.line);
@@ -58,6 +66,8 @@ graph rank *
   input %q4 : f32[1, 2, 3, 4] "q4"
   input %k4 : f32[1, 2, 5, 4] "k4"
   input %v4 : f32[1, 2, 5, 6] "v4"
+  input %s : f32[2, 6, 6] "s"
+  input %x : f32[2, 6, 5] "x"
 
   forward -
     )") + c.line + "\n\n  output %r\n");

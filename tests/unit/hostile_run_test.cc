@@ -268,6 +268,40 @@ TEST_CASE("hostile: norms, losses and attention") {
   });
 }
 
+TEST_CASE("hostile: systems of equations, decompositions and segments") {
+  check({
+      {"f32[3, 4]", "%y, %z = aten.linalg_cholesky_ex(%a)", "'self' is not square"},
+      {"f32[3]", "%y, %z = aten.linalg_inv_ex(%a)", "'A' needs at least 2 dimensions"},
+      {"bf16[3, 3]", "%y, %z = aten.linalg_inv_ex(%a)", "'A' has to be of f32, f64, c64 or c128"},
+      {"f32[3, 3];f32[4, 2]", "%y, %l, %p, %i = aten._linalg_solve_ex(%a, %b)", "the right side does not fit"},
+      {"f32[3, 3];f64[3, 2]", "%y, %l, %p, %i = aten._linalg_solve_ex(%a, %b)", "the element types differ"},
+      {"f32[2, 3, 3];f32[4, 3, 2]", "%y, %l, %p, %i = aten._linalg_solve_ex(%a, %b)", "do not broadcast"},
+      {"f32[3, 3];f32[3]", "%y, %l, %p, %i = aten._linalg_solve_ex(%a, %b, left=false)",
+       "a vector stands on the right"},
+      {"f32[3, 3];i32[4];f32[3, 2]", "%y = aten.linalg_lu_solve(%a, %b, %c)", "'pivots' has to be of shape [3]"},
+      {"f32[3, 3];i64[3];f32[3, 2]", "%y = aten.linalg_lu_solve(%a, %b, %c)", "'pivots' has to be of i32"},
+      {"f32[3, 3];i32[3];f32[3, 2]", "%y = aten.linalg_lu_solve(%a, %b, %c)", ""},
+      {"f32[5, 3];i32[5]", "%p, %l, %u = aten.lu_unpack(%a, %b)", "'LU_pivots' has to be of shape [3]"},
+      {"f32[3, 3];f32[2, 4]", "%y = aten.linalg_solve_triangular(%a, %b, upper=true)", "the right side does not fit"},
+      {"f32[3, 3];f32[2, 4]", "%y = aten.cholesky_solve(%b, %a)", "the right side does not fit"},
+      {"f32[3, 5];f32[3]", "%y = aten.linalg_householder_product(%a, %b)", "at least as many rows as columns"},
+      {"f32[5, 3];f32[4]", "%y = aten.linalg_householder_product(%a, %b)", "more numbers than there are vectors"},
+      {"f32[2, 5, 3];f32[3, 3]", "%y = aten.linalg_householder_product(%a, %b)", "of another batch size"},
+      {"f32[5, 3];f32[3];f32[4, 2]", "%y = aten.ormqr(%a, %b, %c)", "does not fit the reflections"},
+      {"f32[5, 3]", "%y, %z = aten.linalg_qr(%a, \"full\")", "'mode' has to be one of"},
+      {"f32[3, 3]", "%y, %z = aten._linalg_eigh(%a, \"X\")", "'UPLO' has to be L or U"},
+      {"i64[2]", "%n = aten._linalg_check_errors(%a, \"linalg.inv\", is_matrix=false) : ()", "'info' has to be of i32"},
+      {"f32[6, 3];i64[2]", "%y = aten.segment_reduce(%a, \"sum\")", "needs 'lengths' or 'offsets'"},
+      {"f32[6, 3];i64[2]", "%y = aten.segment_reduce(%a, \"median\", lengths=%b)", "'reduce' has to be one of"},
+      {"f32[6, 3];i64[2]", "%y = aten.segment_reduce(%a, \"sum\", lengths=%b, axis=1)",
+       "'axis' has to be the last one"},
+      {"f32[6, 3];i64[5, 2]", "%y = aten.segment_reduce(%a, \"sum\", lengths=%b, axis=1)", "does not fit the data"},
+      {"f32[6, 3];i64[0]", "%y = aten.segment_reduce(%a, \"sum\", offsets=%b)", "needs at least one number"},
+      {"f32[6, 3];i64[2];f32[3, 3]", "%y = aten._segment_reduce_backward(%c, %c, %a, \"sum\", lengths=%b)",
+       "'grad' has to be of shape [2, 3]"},
+  });
+}
+
 // What only a run knows: two symbols that turn out different, indices, views of a caller's memory.
 TEST_CASE("hostile: sizes of the run are held against the rules") {
   auto run = [](const std::string& body) {
@@ -301,6 +335,40 @@ TEST_CASE("hostile: results whose size the data decides lie as their type says")
   test::HostileReport report = test::run_hostile(job, 1, false);
   CHECK(report.message == "");
   CHECK(report.outcome == test::HostileOutcome::ran);
+}
+
+// One line that says which matrix, as PyTorch's own error does; results that nobody checks are numbers all the same.
+TEST_CASE("hostile: matrices that have no decomposition") {
+  auto run = [](const std::string& body) {
+    Job job = parse("sg 1.0\ngraph rank *\n" + body);
+    CHECK(finding_of(job) == "");
+    return test::run_hostile(job, 1, false);
+  };
+  const std::string zeros = "  %a = aten.zeros([2, 3, 3]) : f32[2, 3, 3]\n";
+  auto checked = [&](const std::string& op, const std::string& api) {
+    return run(zeros + "  %y, %i = aten." + op + "(%a)\n  %n = aten._linalg_check_errors(%i, \"" + api +
+               "\", is_matrix=false) : ()\n  output %y\n");
+  };
+  CHECK(
+      checked("linalg_inv_ex", "linalg.inv")
+          .message.find(
+              "linalg.inv: (Batch element 0): The diagonal element 1 is zero, the inversion could not be completed") !=
+      std::string::npos);
+  CHECK(checked("linalg_cholesky_ex", "linalg.cholesky")
+            .message.find("(the leading minor of order 1 is not positive-definite)") != std::string::npos);
+  CHECK(run(zeros + "  %y, %i = aten.linalg_inv_ex(%a, check_errors=true)\n  output %y\n").outcome ==
+        test::HostileOutcome::failed);
+  CHECK(run(zeros + "  %y, %i = aten.linalg_inv_ex(%a)\n  output %y\n").outcome == test::HostileOutcome::ran);
+  const std::string nan = "  %n = aten.full([3, 3], nan) : f32[3, 3]\n";
+  CHECK(run(nan + "  %u, %s, %v = aten._linalg_svd(%n)\n  output %s\n")
+            .message.find("linalg.svd: The algorithm failed") != std::string::npos);
+  CHECK(
+      run(nan + "  %w, %q = aten._linalg_eigh(%n)\n  output %w\n").message.find("linalg.eigh: The algorithm failed") !=
+      std::string::npos);
+  CHECK(run(nan + "  %y = aten.linalg_matrix_exp(%n)\n  output %y\n").outcome == test::HostileOutcome::ran);
+  const std::string pivots = "  %p = aten.full([3], 7, dtype=i32) : i32[3]\n";
+  CHECK(run(nan + pivots + "  %y = aten.linalg_lu_solve(%n, %p, %n)\n  output %y\n")
+            .message.find("pivot 7 is no row of 3") != std::string::npos);
 }
 
 TEST_CASE("hostile: what a call gives its body has the body's types, steps included") {

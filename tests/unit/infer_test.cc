@@ -286,6 +286,36 @@ TEST_CASE("infer: a convolution is channels-last when its input or its weight is
                   .ok());
 }
 
+// What PyTorch's library works on lies by columns, and so do most results; batches broadcast.
+TEST_CASE("infer: systems of equations and decompositions") {
+  World w;
+  constexpr DType c64 = DType::c64;
+  const T a{f32, {"s0", "3", "3"}}, tall{c64, {"2", "5", "3"}, {"15", "1", "5"}};
+  CHECK(w.gives("aten.linalg_cholesky_ex.default", {w.tensor(a)},
+                {{f32, {"s0", "3", "3"}, {"9", "1", "3"}}, {i32, {"s0"}}}));
+  CHECK(w.gives("aten._linalg_slogdet.default", {w.tensor({c64, {"3", "3"}})},
+                {{c64, {}}, {f32, {}}, {c64, {"3", "3"}, {"1", "3"}}, {i32, {"3"}}}));
+  CHECK(w.gives("aten._linalg_solve_ex.default",
+                {w.tensor({f32, {"4", "1", "3", "3"}}), w.tensor({f32, {"2", "3", "5"}})},
+                {{f32, {"4", "2", "3", "5"}, {"30", "15", "1", "3"}},
+                 {f32, {"4", "1", "3", "3"}, {"9", "9", "1", "3"}},
+                 {i32, {"4", "1", "3"}},
+                 {i32, {"4", "1"}}}));
+  CHECK(w.gives(
+      "aten._linalg_solve_ex.default", {w.tensor({f32, {"2", "3", "3"}}), w.tensor({f32, {"2", "3"}})},
+      {{f32, {"2", "3"}, {"1", "2"}}, {f32, {"2", "3", "3"}, {"9", "1", "3"}}, {i32, {"2", "3"}}, {i32, {"2"}}}));
+  CHECK(w.gives("aten.linalg_qr.default", {w.tensor(tall)},
+                {{c64, {"2", "5", "3"}, {"15", "1", "5"}}, {c64, {"2", "3", "3"}, {"9", "1", "3"}}}));
+  CHECK(
+      w.gives("aten._linalg_svd.default", {w.tensor(tall), Arg::boolean(true)},
+              {{c64, {"2", "5", "5"}, {"25", "1", "5"}}, {f32, {"2", "3"}}, {c64, {"2", "3", "3"}, {"9", "1", "3"}}}));
+  CHECK(w.gives("aten.linalg_lu.default", {w.tensor({f32, {"4", "s0"}})},
+                {{f32, {"4", "4"}}, {f32, {"4", "min(s0, 4)"}}, {f32, {"min(s0, 4)", "s0"}}}));
+  CHECK(w.gives("aten._linalg_eigh.default",
+                {w.tensor(a), Arg::text(ArgKind::string, w.pool.str("U")), Arg::boolean(false)},
+                {{f32, {"s0", "3"}}, {f32, {"0"}}}));
+}
+
 TEST_CASE("infer: bad calls are errors") {
   World w;
   CHECK_FALSE(w.infer("aten.mm.default", {}).ok());
