@@ -1,5 +1,6 @@
 // Layers: norms with running statistics as results, dropouts of whole features, bags of embeddings.
 #include <cmath>
+#include <limits>
 
 #include "libgraph/composite/composite_call.h"
 
@@ -152,11 +153,34 @@ ValueId rows_of(CompositeCall& c, ValueId kept) {
   return kept.is_none() ? rows : c.make("mul.Tensor", {rows, column(c, c.make("to.dtype", {kept, c.dtype_of(rows)}))});
 }
 
-ValueId largest_of(CompositeCall& c, const Bags& bags, ValueId kept, const ArgList& shape) {
-  if (!kept.is_none()) return c.fail("the largest of bags with padding has no recipe"), kept;
-  ValueId rows = rows_of(c, kept), spread = c.make("expand", {column(c, bags.of_index), c.shape(rows)});
-  return c.make("scatter_reduce.two",
-                {c.zeros(shape, rows), 0, spread, rows, c.word("amax"), c.key("include_self", false)});
+// Indices laid beside each number of their rows, as scatter_reduce wants them.
+ValueId spread_bags(CompositeCall& c, const Bags& bags, ValueId rows) {
+  return c.make("expand", {column(c, bags.of_index), c.shape(rows)});
+}
+
+ValueId largest_of(CompositeCall& c, const Bags& bags, ValueId kept, ValueId rows, const ArgList& shape) {
+  if (!kept.is_none())
+    rows = c.make("where.ScalarOther", {column(c, kept), rows, -std::numeric_limits<double>::infinity()});
+  ValueId out = c.make("scatter_reduce.two", {c.zeros(shape, rows), 0, spread_bags(c, bags, rows), rows, c.word("amax"),
+                                              c.key("include_self", false)});
+  if (kept.is_none()) return out;
+  return c.make("where.ScalarOther", {column(c, c.make("gt.Scalar", {bags.sizes, 0})), out, 0.0});
+}
+
+// Which row of the table each of the largest numbers is from: that of the first index of its bag that has it.
+ValueId rows_of_largest(CompositeCall& c, const Bags& bags, ValueId kept, ValueId rows, ValueId out,
+                        const ArgList& shape) {
+  ValueId indices = c.tensor("indices");
+  if (c.is_size(indices, 0, 0)) return c.zeros(shape, indices);
+  ValueId found = c.make("eq.Tensor", {rows, c.make("index_select", {out, 0, bags.of_index})});
+  if (!kept.is_none()) found = c.make("logical_and", {found, column(c, kept)});
+  constexpr int64_t kNowhere = int64_t{1} << 62;  // NaN, which is not found
+  ValueId place = column(c, c.make("arange", {c.size(indices, 0), c.key("dtype", DType::i64)}));
+  place = c.make("where.ScalarOther", {found, place, kNowhere});
+  ValueId first = c.make("scatter_reduce.two", {c.zeros(shape, place), 0, spread_bags(c, bags, rows), place,
+                                                c.word("amin"), c.key("include_self", false)});
+  first = c.make("where.ScalarOther", {c.make("lt.Scalar", {first, kNowhere}), first, 0});
+  return c.make("index.Tensor", {indices, Values{first}});
 }
 
 }  // namespace
@@ -179,11 +203,10 @@ void embedding_bag(CompositeCall& c) {
   ValueId ones = kept.is_none() ? c.make("ones_like", {indices}) : c.make("to.dtype", {kept, c.dtype_of(indices)});
   bags.sizes = c.make("index_add", {c.zeros({c.as_arg(bags.count)}, indices), 0, bags.of_index, ones});
   ArgList shape{c.as_arg(bags.count), c.size(c.tensor("weight"), 1)};
-  ValueId out;
+  ValueId out, rows = rows_of(c, mode == 2 ? ValueId() : kept);
   if (mode == 2) {
-    out = largest_of(c, bags, kept, shape);
+    out = largest_of(c, bags, kept, rows, shape);
   } else {
-    ValueId rows = rows_of(c, kept);
     out = c.make("index_add", {c.zeros(shape, rows), 0, bags.of_index, rows});
     if (mode == 1)
       out = c.make("div.Tensor",
@@ -192,19 +215,58 @@ void embedding_bag(CompositeCall& c) {
   c.give(out);
   c.give_own(bags.of_index);
   c.give_own(bags.sizes);
-  c.give_own(mode == 2 ? c.make("new_empty", {indices, Numbers{0}}) : bags.sizes);
+  if (mode != 2) return c.give_own(bags.sizes);
+  const bool has_backward = c.is_read_only_by(3, "_embedding_bag");
+  c.give_own(has_backward ? rows_of_largest(c, bags, kept, rows, out, shape)
+                          : c.make("new_empty", {indices, Numbers{0}}));
+}
+
+namespace {
+
+// The gradient of each largest number goes to the row that it is from; bags without an index have none.
+void give_gradient_of_largest(CompositeCall& c) {
+  ValueId grad = c.tensor("grad"), from = c.tensor("maximum_indices");
+  if (c.rank(from) != 2) return c.fail("the rows of the largest are not told");
+  ValueId filled = column(c, c.make("gt.Scalar", {c.tensor("bag_size"), 0}));
+  ArgList shape{c.arg("num_weights"), c.size(grad, 1)};
+  from = c.make("where.ScalarOther", {filled, c.make("to.dtype", {from, DType::i64}), 0});
+  grad = c.make("where.ScalarOther", {filled, grad, 0.0});
+  c.give(c.make("scatter_add", {c.zeros(shape, grad), 0, from, grad}));
+}
+
+}  // namespace
+
+namespace {
+
+// The bag of each index: PyTorch's forward leaves that out where its own kernels do not need it.
+ValueId told_bags(CompositeCall& c, ValueId indices) {
+  ValueId of_index = c.tensor("offset2bag");
+  if (c.failed() || c.extent(of_index, 0) == c.extent(indices, 0)) return of_index;
+  if (!c.has("offsets")) return c.fail("the bags of the indices are not told"), of_index;
+  return bags_of(c, c.tensor("offsets"), c.extent(indices, 0));
+}
+
+}  // namespace
+
+// The gradient of the weights of a sum: each row times the gradient of its bag.
+void embedding_bag_weights_backward(CompositeCall& c) {
+  ValueId grad = c.tensor("grad"), indices = c.tensor("indices"), of_index = told_bags(c, indices);
+  ValueId rows = c.make("index_select", {c.tensor("weight"), 0, indices});
+  rows = c.make("mul.Tensor", {rows, c.make("index_select", {grad, 0, of_index})});
+  ValueId out = c.make("sum.dim_IntList", {rows, Numbers{1}});
+  const int64_t padding = c.integer("padding_idx");
+  if (padding != -1) out = c.make("where.ScalarOther", {c.make("ne.Scalar", {indices, padding}), out, 0.0});
+  c.give(out);
 }
 
 // The gradient of the table: of each index's row that of its bag.
 void embedding_bag_backward(CompositeCall& c) {
-  ValueId grad = c.tensor("grad"), indices = c.tensor("indices"), of_index = c.tensor("offset2bag"),
-          weights = c.tensor("per_sample_weights");
+  ValueId grad = c.tensor("grad"), indices = c.tensor("indices"), weights = c.tensor("per_sample_weights");
   int64_t mode = c.integer("mode"), padding = c.integer("padding_idx");
-  if (mode == 2) return c.fail("the gradient of the largest has no recipe");
   if (c.flag("scale_grad_by_freq") || (c.has("sparse") && c.flag("sparse")))
     return c.fail("scaled and sparse gradients have no recipe");
-  if (!c.failed() && c.extent(of_index, 0) != c.extent(indices, 0))
-    return c.fail("the bags of the indices are not told");
+  if (mode == 2) return give_gradient_of_largest(c);
+  ValueId of_index = told_bags(c, indices);
   ValueId rows = c.make("index_select", {grad, 0, of_index});
   if (mode == 1) {
     ValueId sizes = c.make("index_select", {c.make("clamp_min", {c.tensor("bag_size"), 1}), 0, of_index});

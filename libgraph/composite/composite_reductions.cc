@@ -140,6 +140,27 @@ void index_reduce(CompositeCall& c) {
   c.give(single ? c.make("reshape", {out, Numbers()}) : out);
 }
 
+// --- writes and draws ---
+
+void put(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  auto flat = [&](ValueId v) { return c.make("reshape", {v, Numbers{-1}}); };
+  ValueId out = c.make("index_put",
+                       {flat(self), Values{flat(c.tensor("index"))}, flat(c.tensor("source")), c.flag("accumulate")});
+  c.give(c.make("copy", {c.make("clone", {self}), c.make("view", {out, c.shape(self)})}));  // for its strides
+}
+
+// Normal numbers around a mean, of a deviation; one of them a number or both tensors.
+void normal_around(CompositeCall& c) {
+  const bool has_means = !c.arg("mean").is(ArgKind::floating), has_deviations = !c.arg("std").is(ArgKind::floating);
+  ValueId shaped = has_means ? c.tensor("mean") : c.tensor("std");
+  if (has_means && has_deviations) shaped = c.make("add.Tensor", {shaped, c.tensor("std")});
+  ValueId noise = c.make("normal_functional", {shaped});
+  noise = has_deviations ? c.make("mul.Tensor", {noise, c.tensor("std")}) : c.make("mul.Scalar", {noise, c.arg("std")});
+  noise = has_means ? c.make("add.Tensor", {noise, c.tensor("mean")}) : c.make("add.Scalar", {noise, c.arg("mean")});
+  c.give(c.make("contiguous", {noise}));
+}
+
 // --- functions ---
 
 void logspace(CompositeCall& c) {

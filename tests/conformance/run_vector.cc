@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -279,6 +280,30 @@ bool VectorRun::same_choice(int axis, const Tensor& got, const char* expected) {
   return true;
 }
 
+// For each element the sign or phase that its line is turned by to fit what is expected: 1 where nothing is turned.
+std::vector<std::complex<double>> turns(const Check& c, const Tensor& got, const char* expected) {
+  const auto count = static_cast<size_t>(got.elements());
+  std::vector<std::complex<double>> out(count, 1);
+  if (!c.is_turned || c.axis >= got.rank) return out;
+  int64_t step = 1;
+  for (int d = got.rank - 1; d > c.axis; --d) step *= got.dim(d);
+  const int64_t length = got.dim(c.axis);
+  auto numbers = [&](int64_t i) {
+    auto mine = number_at(got.dtype, got.data, element_offset(got, i)), theirs = number_at(got.dtype, expected, i);
+    return std::pair(std::complex<double>(mine.first, mine.second), std::complex<double>(theirs.first, theirs.second));
+  };
+  for (int64_t i = 0; i < got.elements(); ++i) {
+    const int64_t first = i - i / step % length * step;
+    std::complex<double> sum = 0;
+    for (int64_t k = 0; k < length; ++k) {
+      auto [mine, theirs] = numbers(first + k * step);
+      sum += std::conj(mine) * theirs;
+    }
+    if (std::abs(sum) > 0) out[static_cast<size_t>(i)] = sum / std::abs(sum);
+  }
+  return out;
+}
+
 Outcome VectorRun::compare_close(const Check& c, const Tensor& got, const char* expected, const char* delta) {
   bool complex = got.dtype == DType::c64 || got.dtype == DType::c128;
   const double room = room_for(vector_, c.bound);
@@ -287,9 +312,14 @@ Outcome VectorRun::compare_close(const Check& c, const Tensor& got, const char* 
     double off = delta ? number_at(DType::bf16, delta, part).first : 0;
     return std::abs(mine - (theirs + off)) <= room;
   };
+  const std::vector<std::complex<double>> turn = turns(c, got, expected);
   for (int64_t i = 0; i < got.elements(); ++i) {
     auto mine = number_at(got.dtype, got.data, element_offset(got, i)), theirs = number_at(got.dtype, expected, i);
     if (got.conjugate) mine.second = -mine.second;
+    if (c.is_turned) {
+      const std::complex<double> turned = std::complex<double>(mine.first, mine.second) * turn[static_cast<size_t>(i)];
+      mine = {turned.real(), turned.imag()};
+    }
     bool fits = close(mine.first, theirs.first, complex ? 2 * i : i) &&
                 (!complex || close(mine.second, theirs.second, 2 * i + 1));
     if (fits) continue;

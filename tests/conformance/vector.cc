@@ -47,6 +47,9 @@ Result<Check> read_check(std::string_view line) {
   else if (rule == "exact") c.rule = Check::Rule::exact;
   else if (rule == "close" && words.size() == 4)
     c.rule = Check::Rule::close, c.bound = real(words[2]), c.has_delta = words[3] == "1";
+  else if (rule == "close" && words.size() == 6 && words[4] == "turned")
+    c.rule = Check::Rule::close, c.bound = real(words[2]), c.has_delta = words[3] == "1", c.is_turned = true,
+    c.axis = static_cast<int>(natural(words[5]));
   else if (rule == "number" && words.size() == 3) c.rule = Check::Rule::number, c.low = real(words[2]);
   else if (rule == "range" && words.size() == 4)
     c.rule = Check::Rule::range, c.low = real(words[2]), c.high = real(words[3]);

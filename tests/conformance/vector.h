@@ -17,7 +17,8 @@ struct Check {
   bool of_input = false;
   size_t index = 0;  // among the graph's outputs, or its inputs
   Rule rule = Rule::any;
-  int axis = 0;              // positions: along which of the first input
+  int axis = 0;              // positions: along which of the first input; is_turned: along which of the result
+  bool is_turned = false;    // close: each line along an axis may be turned by a sign or a phase
   double bound = 0;          // close
   bool has_delta = false;    // close: the data holds how far PyTorch's own answer is from the right one
   double low = 0, high = 0;  // range; number: low

@@ -5,6 +5,7 @@ import struct
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from vector_calls import DTYPES, Freezer, Skip, extent_of, full_name, tensors_of
+from vector_linear import TURNED, has_own_vectors, is_sound, turned_to
 
 ULP = {torch.float64: 2.0**-52, torch.float32: 2.0**-23, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10,
        torch.complex64: 2.0**-23, torch.complex128: 2.0**-52}
@@ -216,6 +217,9 @@ class Vector:
         name = full_name(call.op)
         if any(isinstance(r, (list, tuple)) for r in results):
             raise Skip("lists in results")
+        if not is_sound(name, list(tensors_of([v for _, v in text_of.arguments()]))):
+            raise Skip("nearly singular")
+        self.results = results
         by_id = {id(t): i for i, t in enumerate(tensors_of([v for _, v in frozen.arguments()]))}
         sources = list(tensors_of([v for _, v in text_of.arguments()]))
         # A result that is an argument has its text; the types are those of the arguments before the call.
@@ -262,11 +266,20 @@ class Vector:
             self.checks.append(f"{target} exact{source}")
             data.append(bytes_of(value))
         else:
+            turned = ""
+            if (self.name, k) in TURNED and value.numel():
+                axis = TURNED[self.name, k]
+                values_of = next(r for r in self.results if r.dim() == value.dim() - 1)
+                if not has_own_vectors(values_of, value.shape[-3 - axis]):
+                    self.checks.append(f"{target} finite")
+                    return
+                right = None if right is None or right.shape != value.shape else turned_to(right, value, axis)
+                turned = f" turned {value.dim() + axis}"
             bound, delta = closeness(call, value, right)
             if self.moved and not self.patterns(value) <= values | {0}:
                 self.moved = False
             self.floats += value.numel()
-            self.checks.append(f"{target} close {bound!r} {int(delta is not None)}")
+            self.checks.append(f"{target} close {bound!r} {int(delta is not None)}{turned}")
             data.append(bytes_of(value))
             if delta is not None:
                 data.append(bytes_of(delta))
