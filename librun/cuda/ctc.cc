@@ -89,7 +89,7 @@ Status ctc_loss_backward(KernelCall& call) {
   return ok_status();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kCtcRows[] = {
     {"aten._ctc_loss.default", ctc_loss},
     {"aten._ctc_loss.Tensor", ctc_loss},
     {"aten._ctc_loss_backward.default", ctc_loss_backward},
@@ -98,6 +98,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow> ctc_kernels() { return kRows; }
+std::span<const KernelRow> ctc_kernels() { return kCtcRows; }
 
 }  // namespace sg::cuda

@@ -26,7 +26,7 @@ GroupedMatrix matrix(const Tensor& t, bool turned) {
   return m;
 }
 
-int64_t tiles_of(int64_t size) { return (size + kGroupedTile - 1) / kGroupedTile; }
+int64_t group_tiles(int64_t size) { return (size + kGroupedTile - 1) / kGroupedTile; }
 
 void multiply_by_tiles(KernelCall& call, const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& ends,
                        Along along) {
@@ -42,9 +42,9 @@ void multiply_by_tiles(KernelCall& call, const Tensor& a, const Tensor& b, const
   args.along_depth = along == Along::k;
   args.report = device_of(call).report();
   // A group has at most one tile that is not full.
-  const int64_t groups = ends.dim(0), rows = tiles_of(args.rows);
+  const int64_t groups = ends.dim(0), rows = group_tiles(args.rows);
   const int64_t tiles = args.along_depth ? groups * rows : args.rows / kGroupedTile + groups;
-  device_of(call).launch("grouped_tiles", tiles * tiles_of(args.columns), args);
+  device_of(call).launch("grouped_tiles", tiles * group_tiles(args.columns), args);
 }
 
 Tensor with_groups(const Tensor& t) {
@@ -79,12 +79,12 @@ Status grouped_mm(KernelCall& call) {
   return ok_status();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kGroupedRows[] = {
     {"aten._grouped_mm.default", grouped_mm},
 };
 
 }  // namespace
 
-std::span<const KernelRow> grouped_kernels() { return kRows; }
+std::span<const KernelRow> grouped_kernels() { return kGroupedRows; }
 
 }  // namespace sg::cuda
