@@ -82,7 +82,7 @@ def unet():
 
 
 def run_ours(args, folder):
-    command = [os.path.join(args.bin, 'sg-run'), '-q', os.path.join(folder, 'step.json'), '--inputs',
+    command = [os.path.join(args.bin, 'sg-run'), '-q', os.path.join(folder, 'step.sg'), '--inputs',
                os.path.join(folder, 'inputs.safetensors'), '--steps', str(STEPS), '--threads', str(args.threads), '--json']
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return min(json.loads(done.stdout)['step_seconds'][WARM_UP:])
@@ -117,6 +117,8 @@ def main():
         model.train()
         with tempfile.TemporaryDirectory() as folder:
             capture(model=model, loss_fn=loss, inputs=inputs, targets=targets, out_dir=folder)
+            subprocess.run([os.path.join(args.bin, 'sg-import'), '-q', os.path.join(folder, 'step.json'), '-o',
+                            os.path.join(folder, 'step.sg')], check=True)
             rounds = [(run_ours(args, folder), run_theirs(model, inputs, targets, loss)) for _ in range(args.rounds)]
         ours, theirs = (1e3 * statistics.median(side) for side in zip(*rounds))
         ratio = statistics.median(a / b for a, b in rounds)
