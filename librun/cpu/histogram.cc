@@ -5,11 +5,11 @@
 #include "librun/cpu/fill.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
+#include "librun/work/search.h"
 
 namespace sg::cpu {
 namespace {
 
-// Elements outside of [low, high] are not counted; the last bin holds its upper edge too.
 Status histc(KernelCall& call) {
   Tensor self = contiguous_as(call, call.tensor("self"), DType::f64);
   int64_t bins = call.integer("bins"), n = self.elements();
@@ -26,10 +26,8 @@ Status histc(KernelCall& call) {
   Tensor counts = call.scratch().tensor(DType::i64, std::array{bins});
   fill(call, counts, Scalar::integer(0));
   for (int64_t i = 0; i < n; ++i) {
-    if (!(x[i] >= low && x[i] <= high)) continue;
-    double bin = (x[i] - low) * static_cast<double>(bins) / (high - low);  // no number where the bounds are huge
-    bool inside = bin >= 0 && bin < static_cast<double>(bins);
-    ++counts.as<int64_t>()[inside ? static_cast<int64_t>(bin) : bin >= 0 ? bins - 1 : 0];
+    const int64_t bin = work::bin_of(x[i], low, high, bins);
+    if (bin >= 0) ++counts.as<int64_t>()[bin];
   }
   copy(call, call.result(), counts);
   return ok_status();

@@ -111,6 +111,14 @@ inline Tensor in_rows(KernelCall& call, const Tensor& t) {
   return out;
 }
 
+// The same, and of a type.
+inline Tensor in_rows_as(KernelCall& call, const Tensor& t, DType dtype) {
+  if (t.is_contiguous() && t.dtype == dtype && !t.conjugate) return t;
+  Tensor out = backend_of(call).scratch(dtype, t.sizes());
+  backend_of(call).copy(out, t);
+  return out;
+}
+
 // Kernels by family, for the table in kernels.cc.
 std::span<const KernelRow> grouped_kernels();  // products of groups; others come by Backend::multiply
 std::span<const KernelRow> flex_attention_kernels();
@@ -124,9 +132,10 @@ std::span<const KernelRow> random_kernels();
 std::span<const KernelRow> channel_kernels();  // batch norm and its kin
 std::span<const KernelRow> convolution_kernels();
 std::span<const KernelRow> search_kernels();  // what is where
+std::span<const KernelRow> set_kernels();     // which values there are, and how often
 std::span<const KernelRow> sort_kernels();    // sorts, the largest of a row, one element of a sorted row
-// `keys`, whole numbers, in order, and the places that they had: equal ones stay in theirs. [count] each.
-void sort_keys(KernelCall& call, const Tensor& keys, const Tensor& sorted, const Tensor& order);
+// `values` in order, and the places (i64) that they had: equal ones stay in theirs. [count] each; one may be none.
+void sort_line(KernelCall& call, const Tensor& values, const Tensor& sorted, const Tensor& order);
 // The places of what is not 0, in order, [count]: the host waits for their number.
 Result<Tensor> places_of(KernelCall& call, const Tensor& flags);
 

@@ -166,7 +166,7 @@ void sort_into_buckets(KernelCall& call, BucketArgs* args) {
   args->begin = longs(args->destinations + 1).as<int64_t>();
   args->report = device_of(call).report();
   device_of(call).launch("bucket_keys", blocks_for(args->sources), *args);
-  sort_keys(call, keys, sorted, order);
+  sort_line(call, keys, sorted, order);
   device_of(call).launch("bucket_begins", blocks_for(args->destinations + 1), *args);
 }
 

@@ -84,15 +84,6 @@ Status triangle(KernelCall& call) {
   return ok_status();
 }
 
-Status histc(KernelCall& call) {
-  const Tensor& self = call.tensor("self");
-  const double low = call.number("min"), high = call.number("max");
-  if (!(low < high)) return call.fail("the CUDA backend counts between a min and a max that are given");
-  HistogramArgs args{Device::view(self), Device::view(call.result()), low, high};
-  device_of(call).launch("count_bins", args.to.count, args);
-  return ok_status();
-}
-
 // By work for both, but for complex numbers of two halves, which no kernel of the device reads.
 Status fourier(KernelCall& call) {
   for (const Tensor* t : {&call.tensor("self"), &call.result()})
@@ -108,7 +99,7 @@ constexpr KernelRow kOtherRows[] = {
     {"aten.arange.default", arange},          {"aten.arange.start", arange},
     {"aten.arange.start_step", arange},       {"aten.tril.default", triangle<true>},
     {"aten.triu.default", triangle<false>},   {"aten.tril_.default", triangle<true>},
-    {"aten.triu_.default", triangle<false>},  {"aten.histc.default", histc},
+    {"aten.triu_.default", triangle<false>},
 };
 
 }  // namespace

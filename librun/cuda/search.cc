@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 
-#include "librun/cpu/kernels.h"
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/order.h"
 #include "librun/work/run.h"
@@ -33,13 +32,6 @@ Result<Tensor> places_of(KernelCall& call, const Tensor& flags) {
 
 namespace {
 
-Tensor rows_as(KernelCall& call, const Tensor& t, DType dtype) {
-  if (t.is_contiguous() && t.dtype == dtype && !t.conjugate) return t;
-  Tensor out = backend_of(call).scratch(dtype, t.sizes());
-  backend_of(call).copy(out, t);
-  return out;
-}
-
 Status nonzero(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   SG_ASSIGN(Tensor places, places_of(call, self));
@@ -60,7 +52,7 @@ work::MoveElements moving(const Tensor& to, const Tensor& from, const Tensor& pl
 Status masked_select(KernelCall& call) {
   const Tensor &given = call.tensor("self"), &mask = call.tensor("mask");
   const std::vector<int64_t> shape = broadcast_shape(given, mask);
-  const Tensor self = rows_as(call, broadcast_to(given, shape), given.dtype);
+  const Tensor self = in_rows_as(call, broadcast_to(given, shape), given.dtype);
   SG_ASSIGN(Tensor places, places_of(call, broadcast_to(mask, shape)));
   SG_TRY(result_of_shape(call, 0, places.sizes()));
   const Tensor out = backend_of(call).scratch(given.dtype, places.sizes());
@@ -71,7 +63,7 @@ Status masked_select(KernelCall& call) {
 
 Status masked_scatter(KernelCall& call) {
   const Tensor& out = call.result();
-  const Tensor source = rows_as(call, call.tensor("source"), out.dtype);
+  const Tensor source = in_rows_as(call, call.tensor("source"), out.dtype);
   const Tensor values = backend_of(call).scratch(out.dtype, out.sizes());
   backend_of(call).copy(values, broadcast_to(call.tensor("self"), out.sizes()));
   SG_ASSIGN(Tensor places, places_of(call, broadcast_to(call.tensor("mask"), out.sizes())));
@@ -83,21 +75,10 @@ Status masked_scatter(KernelCall& call) {
   return ok_status();
 }
 
-Status one_hot(KernelCall& call) {
-  const int64_t classes = call.integer("num_classes");
-  if (classes < 0) return run_by_host(call);  // as many as the data says
-  const Tensor at = rows_as(call, call.tensor("self"), DType::i64);
-  const Tensor marks = backend_of(call).scratch(DType::i64, call.result().sizes());
-  for_each(call, at.elements(), 1, work::OneHot{at.as<int64_t>(), marks.as<int64_t>(), classes, report_of(call)});
-  backend_of(call).copy(call.result(), marks);
-  return ok_status();
-}
-
 constexpr KernelRow kSearchRows[] = {
     {"aten.nonzero.default", nonzero},
     {"aten.masked_select.default", masked_select},
     {"aten.masked_scatter.default", masked_scatter},
-    {"aten.one_hot.default", one_hot},
 };
 
 }  // namespace

@@ -193,9 +193,9 @@ constexpr KernelRow kSortRows[] = {
 
 }  // namespace
 
-void sort_keys(KernelCall& call, const Tensor& keys, const Tensor& sorted, const Tensor& order) {
+void sort_line(KernelCall& call, const Tensor& values, const Tensor& sorted, const Tensor& order) {
   const size_t mark = backend_of(call).scratch_mark();
-  RowSort(call, keys, false).into({.values = sorted, .indices = {}, .order = order.as<int64_t>()}, keys.dim(0));
+  RowSort(call, values, false).into({.values = sorted, .indices = {}, .order = order.as<int64_t>()}, values.dim(0));
   backend_of(call).give_back_scratch(mark);
 }
 

@@ -82,6 +82,63 @@ struct IsIn {
   }
 };
 
+// Whether slice i, of `size` numbers, differs from the one before it. `order`: of the slices, null where they lie in it.
+template <class V>
+struct BeginsRun {
+  static constexpr const char* kName = V(1) / V(2) != 0 ? "work_begins_run" : "work_begins_run_whole";
+  const V* from;
+  const int64_t* order;
+  int64_t size;
+  uint8_t* to;
+  SG_INLINE void operator()(int64_t i) const {
+    bool same = i > 0;
+    if (same) {
+      const V *x = from + (order ? order[i] : i) * size, *before = from + (order ? order[i - 1] : i - 1) * size;
+      for (int64_t k = 0; same && k < size; ++k) same = x[k] == before[k];
+    }
+    to[i] = !same;
+  }
+};
+
+// Which run each place of an order is in; `first` has where the runs begin.
+struct RunOf {
+  static constexpr const char* kName = "work_run_of";
+  const int64_t *first, *order;
+  int64_t runs;
+  int64_t* to;
+  SG_INLINE void operator()(int64_t i) const {
+    to[order ? order[i] : i] = insertion_place(i, first, nullptr, runs, true) - 1;
+  }
+};
+
+// How long run i is; the last one ends at `count`.
+struct RunLength {
+  static constexpr const char* kName = "work_run_length";
+  const int64_t* first;
+  int64_t runs, count;
+  int64_t* to;
+  SG_INLINE void operator()(int64_t i) const { to[i] = (i + 1 < runs ? first[i + 1] : count) - first[i]; }
+};
+
+// How often number i is among those in order.
+struct CountEqual {
+  static constexpr const char* kName = "work_count_equal";
+  const int64_t* sorted;
+  int64_t count;
+  int64_t* to;
+  SG_INLINE void operator()(int64_t i) const {
+    to[i] = insertion_place(i, sorted, nullptr, count, true) - insertion_place(i, sorted, nullptr, count, false);
+  }
+};
+
+// The bin of a histogram that x is in, -1 if none: they part [low, high], and the last one holds its upper edge, too.
+SG_INLINE int64_t bin_of(double x, double low, double high, int64_t bins) {
+  if (!(x >= low && x <= high)) return -1;
+  const double bin = (x - low) * static_cast<double>(bins) / (high - low);  // no number where the bounds are huge
+  if (bin >= 0 && bin < static_cast<double>(bins)) return static_cast<int64_t>(bin);
+  return bin >= 0 ? bins - 1 : 0;
+}
+
 // A row of zeros and a 1.
 struct OneHot {
   static constexpr const char* kName = "work_one_hot";

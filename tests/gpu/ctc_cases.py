@@ -1,7 +1,5 @@
 """Cases of run_gpu_tests.py: connectionist temporal classification on the device, against the processor."""
-import os
 import random
-import re
 import struct
 
 TIME, CLASSES = 170, 7
@@ -22,10 +20,11 @@ SIZES
 
 
 class CtcCases:
-    def __init__(self, tests, at, safetensors):
-        self.tests, self.at, self.safetensors = tests, at, safetensors
+    def __init__(self, tests, at):
+        self.tests, self.at = tests, at
 
-    def write(self, dtype, in_rows, as_tensors, spoil=None):
+    def step(self, dtype, in_rows, as_tensors, spoil=None):
+        """A graph and its inputs."""
         rng = random.Random(4)
         rows = [[rng.choice([0, 1, 3, 4, 5, 6]) for _ in range(max(LABELS))] for _ in LABELS]
         rows[3][:8] = [5] * 8
@@ -45,18 +44,14 @@ class CtcCases:
                 .replace('SHAPE', f'4, {max(LABELS)}' if in_rows else str(len(labels))).replace('TYPE', dtype)
                 .replace('INPUTS', '%in' if as_tensors else str(INPUTS)).replace('LABELS', '%count' if as_tensors else str(LABELS))
                 .replace('TIME', str(TIME)).replace('CLASSES', str(CLASSES)))
-        with open(self.at('ctc.txt'), 'w', encoding='utf-8') as f:
-            f.write(text)
-        self.safetensors(self.at('ctc.safetensors'), tensors)
+        return text, tensors
 
     def run(self):
         self.held('f32', True, False)
         self.held('f64', False, False)
         self.held('f32', False, True)
-        self.write('f32', True, False, spoil=9)
-        status, text = self.tests.run([self.tests.tool('sg-run'), self.at('ctc.txt'), '--inputs', self.at('ctc.safetensors'), '--backend', 'cuda'])
-        said = re.search(r'rank 0, %loss = aten._ctc_loss.default: index 9 is out of range for size 7', text)
-        self.tests.expect('ctc: a label that is no class', (status != 4 or not said) and f'exit {status}: {text}')
+        self.tests.refused_by_device('ctc: a label that is no class', self.at, *self.step('f32', True, False, spoil=9),
+                                     r'%loss = aten._ctc_loss.default: index 9 is out of range for size 7')
 
     def run_lanes(self):
         """One, for each lane alone is slow."""
@@ -66,17 +61,5 @@ class CtcCases:
         """Against the processor; a device's own exponential differs from its library's in the last place."""
         same = ['--bitwise'] if self.tests.args.stub else ['--rtol', '1e-5', '--atol', '1e-6']
         name = f'ctc {dtype}, labels {"in rows" if in_rows else "in a line"}, lengths as {"tensors" if as_tensors else "lists"}'
-        self.write(dtype, in_rows, as_tensors)
-        run = [self.tests.tool('sg-run'), self.at('ctc.txt'), '--inputs', self.at('ctc.safetensors')]
-        status, text = self.tests.run([*run, '-q', '--outputs', self.at('ctc.out')])
-        self.tests.expect(name + ': the processor', status and f'exit {status}: {text}')
-        log = self.at('kernels')
-        status, text = self.tests.run([*run, '--backend', 'cuda', '--expect', self.at('ctc.out'), *same,
-                                       '--steps', '4'], {'SG_STUB_KERNELS': log})
-        self.tests.expect(name, (status or 'by the host' in text) and f'exit {status}: {text}')
-        if self.tests.args.stub:
-            with open(log, encoding='utf-8') as f:
-                names = f.read().split()
-            os.remove(log)
-            counts = names.count('ctc_forward'), names.count('ctc_backward')
-            self.tests.expect(name + ': the kernels', counts != (4, 4) and str(counts))
+        self.tests.against_processor(name, self.at, *self.step(dtype, in_rows, as_tensors), [*same, '--steps', '4'],
+                                     kernels={'ctc_forward': 4, 'ctc_backward': 4})

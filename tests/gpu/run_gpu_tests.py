@@ -30,6 +30,7 @@ from fusion_cases import FusionCases  # noqa: E402
 from grouped_cases import GroupedCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
 from profile_cases import ProfileCases  # noqa: E402
+from set_cases import SetCases  # noqa: E402
 from sort_cases import SortCases  # noqa: E402
 from split_cases import SplitCases  # noqa: E402
 
@@ -92,6 +93,34 @@ class Tests:
             self.held += 1
             if self.args.verbose:
                 print(f'ok     {name}{took}', flush=True)
+
+    def against_processor(self, name, at, graph, inputs, options=('--bitwise', ), env=None, kernels=None):
+        """A graph on both with the same inputs; `kernels`: how often the stand-in has to be asked for some."""
+        with open(at('held.txt'), 'w', encoding='utf-8') as f:
+            f.write(graph)
+        safetensors(at('held.safetensors'), inputs)
+        run, log = [self.tool('sg-run'), at('held.txt'), '--inputs', at('held.safetensors')], at('kernels')
+        status, text = self.run([*run, '-q', '--outputs', at('held.out')])
+        self.expect(f'{name}: the processor', status and f'exit {status}: {text}')
+        status, text = self.run([*run, '--backend', 'cuda', '--expect', at('held.out'), *options], {**(env or {}), 'SG_STUB_KERNELS': log})
+        self.expect(name, (status or 'by the host' in text) and f'exit {status}: {text}')
+        if not self.args.stub:
+            return
+        names = []
+        if os.path.exists(log):  # else nothing was launched
+            with open(log, encoding='utf-8') as f:
+                names = f.read().split()
+            os.remove(log)
+        counts = {kernel: names.count(kernel) for kernel in kernels or {}}
+        self.expect(f'{name}: the kernels', counts != (kernels or {}) and str(counts))
+
+    def refused_by_device(self, name, at, graph, inputs, said):
+        """What the data does not allow, with node and value; `said` is a pattern."""
+        with open(at('held.txt'), 'w', encoding='utf-8') as f:
+            f.write(graph)
+        safetensors(at('held.safetensors'), inputs)
+        status, text = self.run([self.tool('sg-run'), at('held.txt'), '--inputs', at('held.safetensors'), '--backend', 'cuda'])
+        self.expect(name, (status != 4 or not re.search('rank 0, ' + said, text)) and f'exit {status}: {text}')
 
     def case(self, name, at):
         """All of a case; one line for what held, as some have a hundred."""
@@ -448,19 +477,22 @@ class Tests:
     def sorts(self, at):
         SortCases(self, at, safetensors).run()
 
+    def sets(self, at):
+        SetCases(self, at).run()
+
     def groups(self, at):
-        GroupedCases(self, at, safetensors, bf16).run()
+        GroupedCases(self, at, bf16).run()
 
     def groups_by_lanes(self, at):
         if 'SG_STUB_LANES' in {**os.environ, **self.env}:
-            GroupedCases(self, at, safetensors, bf16).run_lanes()
+            GroupedCases(self, at, bf16).run_lanes()
 
     def ctc(self, at):
-        CtcCases(self, at, safetensors).run()
+        CtcCases(self, at).run()
 
     def ctc_by_lanes(self, at):
         if 'SG_STUB_LANES' in {**os.environ, **self.env}:
-            CtcCases(self, at, safetensors).run_lanes()
+            CtcCases(self, at).run_lanes()
 
     def sorts_by_lanes(self, at):
         if 'SG_STUB_LANES' in {**os.environ, **self.env}:
@@ -643,7 +675,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'products', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
-                     'long_sums', 'sorts', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
+                     'long_sums', 'sorts', 'sets', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:
                 print(f'SKIPPED {case}: this build goes without it')

@@ -92,14 +92,7 @@ class SortCases:
         self.compare(f'sorts: {name}', sort_graph(dtype, shapes), inputs, env)
 
     def compare(self, name, graph, inputs, env=None):
-        with open(self.at('sorts.txt'), 'w', encoding='utf-8') as f:
-            f.write(graph)
-        self.safetensors(self.at('sorts.safetensors'), inputs)
-        command = [self.tests.tool('sg-run'), '-q', self.at('sorts.txt'), '--inputs', self.at('sorts.safetensors')]
-        status, text = self.tests.run([*command, '--outputs', self.at('sorts.out')])
-        self.tests.expect(f'{name}: the processor', status and f'exit {status}: {text}')
-        status, text = self.tests.run([*command, '--backend', 'cuda', '--expect', self.at('sorts.out'), '--bitwise'], env)
-        self.tests.expect(name, status and f'exit {status}: {text}')
+        self.tests.against_processor(name, self.at, graph, inputs, env=env)
 
     def largest(self):
         self.largest_of(3, 700, (1, 8, 700))

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
+#include "librun/work/search.h"
 
 namespace sg::cuda {
 
@@ -272,9 +273,7 @@ SG_KERNEL(count_bins, HistogramArgs) {  // a block a bin
       int64_t n = 0;
       for (int64_t i = lane; i < args.from.count; i += kLanes) {
         const double x = read<double>(args.from, offset_of(args.from, i));
-        if (!(x >= args.low && x <= args.high)) continue;
-        auto at = static_cast<int64_t>((x - args.low) / (args.high - args.low) * static_cast<double>(bins));
-        n += (at < bins ? at : bins - 1) == bin;
+        n += work::bin_of(x, args.low, args.high, bins) == bin;
       }
       return n;
     });
