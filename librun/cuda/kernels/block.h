@@ -51,7 +51,7 @@ using Lanes = T;
 template <class T>
 using Warps = T;
 // Memory of a block: what all its lanes see.
-#define SG_SHARED(type, name, count) alignas(16) __shared__ type name[count]
+#define SG_SHARED(type, name, count) [[maybe_unused]] alignas(16) __shared__ type name[count]
 
 class Block {
  public:

@@ -53,7 +53,8 @@ SG_FN void sum_made_run(const Block& block, const ReducedChainArgs& args, const 
 }
 template <class Last>
 SG_FN void sum_made_tile(const Block& block, const ReducedChainArgs& args, const Last& last) {
-  sum_tile(block, args.parts, [&](int64_t row, int64_t i) { return TwoSums{last(row, i).re(), 0}; });
+  SG_SHARED(TwoSums, held, kLanes);
+  sum_tile(block, args.parts, held, [&](int64_t row, int64_t i) { return TwoSums{last(row, i).re(), 0}; });
 }
 
 // --- several stages over the same rows ---

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/norms.h"
+#include "librun/cuda/kernels/reduce.h"
 #include "librun/cuda/kernels/sum_parts.h"
 
 namespace sg::cuda {
@@ -13,12 +14,22 @@ struct PartSumArgs {
 };
 
 SG_KERNEL(column_parts, PartSumArgs) {
-  sum_tile(block, args.parts, [&](int64_t result, int64_t i) {
-    return TwoSums{read<double>(args.from, result * args.from.stride[0] + i * args.from.stride[1]), 0};
+  SG_SHARED(TwoSums, held, kLanes);
+  with_type(args.from.element, [&](auto raw) {
+    sum_tile(block, args.parts, held, [&](int64_t result, int64_t i) {
+      return TwoSums{Line<decltype(raw)>(args.from, result * args.from.stride[0], args.from.stride[1])[i], 0};
+    });
   });
 }
 
 SG_KERNEL(row_parts, PartSumArgs) {
+  if (rows_are_lines(args.from, args.kept))
+    return with_type(args.from.element, [&](auto raw) {
+      sum_run(block, args.parts, [&](int64_t result, int64_t i) {
+        const int64_t first = offset_over(args.from, 0, args.kept, result);
+        return TwoSums{Line<decltype(raw)>(args.from, first, args.from.stride[args.kept])[i], 0};
+      });
+    });
   sum_run(block, args.parts, [&](int64_t result, int64_t i) {
     const int64_t offset =
         offset_over(args.from, 0, args.kept, result) + offset_over(args.from, args.kept, args.from.axes, i);
@@ -33,8 +44,9 @@ struct NormPartArgs {
 };
 
 SG_KERNEL(norm_column_parts, NormPartArgs) {
+  SG_SHARED(TwoSums, held, kLanes);
   with_norm_reader(args.norm, [&](const auto& of) {
-    sum_tile(block, args.parts, [&](int64_t i, int64_t row) {
+    sum_tile(block, args.parts, held, [&](int64_t i, int64_t row) {
       const double g = of.gradient(row, i);
       return TwoSums{g * ((of.value(row, i) - of.mean(row)) * of.rstd(row)), g};
     });

@@ -17,10 +17,9 @@ struct Parts {
 inline constexpr int kTileColumns = 32;
 
 // Where results lie next to each other: a block has 32 of them and a part of their numbers, value(result, i), so that
-// neighbouring lanes read neighbours.
+// neighbouring lanes read neighbours. `held`: memory of the block, a place a lane.
 template <class F>
-SG_FN void sum_tile(const Block& block, const Parts& parts, const F& value) {
-  SG_SHARED(TwoSums, held, kLanes);
+SG_FN void sum_tile(const Block& block, const Parts& parts, TwoSums* held, const F& value) {
   const int64_t tiles = (parts.results + kTileColumns - 1) / kTileColumns;
   const int64_t first = block.index() % tiles * kTileColumns, part = block.index() / tiles;
   block.each([&](int lane) {
