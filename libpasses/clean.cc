@@ -16,15 +16,20 @@ constexpr std::string_view kKindNames[kKinds][2] = {{"identity", "identities"},
                                                     {"common subexpression", "common subexpressions"},
                                                     {"write made functional", "writes made functional"},
                                                     {"size made a number", "sizes made numbers"},
+                                                    {"cast folded", "casts folded"},
                                                     {"unshard merged", "unshards merged"},
                                                     {"dead node", "dead nodes"},
                                                     {"unused symbol", "unused symbols"}};
-constexpr std::string_view kKindKeys[kKinds] = {"identities", "copies", "chains",   "constants", "common",
-                                                "functional", "sizes",  "unshards", "dead",      "symbols"};
+constexpr std::string_view kKindKeys[kKinds] = {"identities", "copies", "chains",   "constants", "common", "functional",
+                                                "sizes",      "casts",  "unshards", "dead",      "symbols"};
 constexpr size_t kMaxRounds = 100;  // real graphs need two or three
 
 size_t clean_graph(Scope scope, const SymbolUses& uses, const CleanOptions& options) {
   size_t changes = merge_constants(scope);
+  if (options.fold_casts) {
+    const AliasAnalysis alias(scope.program, scope.graph);
+    changes += fold_casts(scope, alias, Schedule(scope.graph, alias));
+  }
   {
     const AliasAnalysis alias(scope.program, scope.graph);
     const Schedule schedule(scope.graph, alias);
@@ -74,11 +79,12 @@ std::string json_of(const Tally& tally) {
 
 constexpr PassOption kCleanOptions[] = {
     {"drop-asserts", 0, {}, "remove assertions too, and what only they need"},
+    {"fold-casts", 0, {}, "make casts of halves part of the softmax behind them; for sg-run, not for PyTorch"},
 };
 constexpr std::string_view kPrecedes[] = {"remat", "offload", "chunk", "bucket", "overlap"};
 
 Result<Change> run_clean(Job* job, const PassOptions& options, PassContext& context) {
-  return clean(job, {options.has("drop-asserts")}, context);
+  return clean(job, {options.has("drop-asserts"), options.has("fold-casts")}, context);
 }
 
 }  // namespace

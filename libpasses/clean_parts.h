@@ -13,8 +13,8 @@
 
 namespace sg::clean_parts {
 
-enum class Kind : uint8_t { identity, copy, chain, constant, common, functional, size, unshard, dead, symbol };
-constexpr size_t kKinds = 10;
+enum class Kind : uint8_t { identity, copy, chain, constant, common, functional, size, cast, unshard, dead, symbol };
+constexpr size_t kKinds = 11;
 
 // What was done so far, and with --explain to what.
 struct Tally {
@@ -49,6 +49,9 @@ size_t fold_sizes(Scope& scope);
 
 // A size is read once, by the first node that says it: a later one would keep a tensor in memory to look at its shape.
 size_t merge_sizes(Scope& scope);
+
+// Casts of halves as part of the softmax behind them.
+size_t fold_casts(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule);
 
 size_t make_functional(Scope& scope, const AliasAnalysis& alias);
 

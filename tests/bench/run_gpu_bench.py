@@ -61,6 +61,8 @@ class Bench:
         elif not stored or not os.path.exists(source):
             return None, 'no torch to capture it with'
         status, _, err = run([self.tool('sg-import'), '-q', source, '-o', out])
+        if status == 0:
+            status, _, err = run([self.tool('sg-clean'), '-q', '--fold-casts', out, '-o', out])
         return (out, '') if status == 0 else (None, err.strip())
 
     def ours(self, graph, optimizer, *more):

@@ -1,5 +1,26 @@
 """The graphs that run_gpu_tests.py runs, as text."""
 
+# Casts around softmax, of which sg-clean --fold-casts makes those before part of it: rows and columns, longer than a block.
+HALVES = '''sg 1.0
+graph rank *
+  input %x : TYPE[3, 7, 300] "x"
+  input %g : f32[21, 300] "g"
+  %wide = aten._to_copy(%x, dtype=f32)
+  %rows = aten.view(%wide, [21, 300])
+  %y = aten._log_softmax(%rows, 1, false)
+  %dx = aten._log_softmax_backward_data(%g, %y, 1, f32)
+  %narrow = aten._to_copy(%dx, dtype=TYPE)
+  %again = aten._to_copy(%x, dtype=f32)
+  %s = aten._softmax(%again, 1, false)
+  %t = aten.mul.Tensor(%s, %s)
+  %ds = aten._softmax_backward_data(%t, %s, 1, f32)
+  %dn = aten._to_copy(%ds, dtype=TYPE)
+  output %y
+  output %narrow
+  output %s
+  output %dn
+'''
+
 # Every kind of collective, sums whose bits depend on their order, and one of a strided tensor.
 COLLECTIVES = '''sg 1.0 world 4
 group @all [0 1 2 3]

@@ -22,7 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from graphs import (  # noqa: E402
-    ATTENTION, BIASED, BY_HOST, CLASSES, COLLECTIVES, DROPOUT, FLEX, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, SAME_BITS, SHARED_WORK)
+    ATTENTION, BIASED, BY_HOST, CLASSES, COLLECTIVES, DROPOUT, FLEX, HALVES, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, SAME_BITS, SHARED_WORK)
 from harness import TRACES, skip  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from ctc_cases import CtcCases  # noqa: E402
@@ -477,6 +477,23 @@ class Tests:
     def sorts(self, at):
         SortCases(self, at, safetensors).run()
 
+    def halves(self, at):
+        """A softmax that casts by itself has the bits of a cast before it."""
+        rng = random.Random(17)
+        numbers = lambda n: [rng.gauss(0, 3) for _ in range(n)]
+        for dtype, words in (('bf16', bf16), ('f16', lambda x: struct.pack(f'<{len(x)}e', *x))):
+            apart, folded, inputs, out = at('apart.txt'), at('folded.txt'), at('halves.safetensors'), at('halves.out')
+            with open(apart, 'w', encoding='utf-8') as f:
+                f.write(HALVES.replace('TYPE', dtype))
+            safetensors(inputs, {'x': (dtype.upper(), (3, 7, 300), words(numbers(6300))), 'g': ('F32', (21, 300), struct.pack('<6300f', *numbers(6300)))})
+            status, text = self.run([self.tool('sg-clean'), apart, '--fold-casts', '-o', folded])
+            self.expect(f'casts of {dtype} folded', (status or '2 casts folded' not in text) and f'exit {status}: {text}')
+            run = ['--inputs', inputs, '--backend', 'cuda']
+            status, text = self.run([self.tool('sg-run'), '-q', apart, *run, '--outputs', out])
+            self.expect(f'casts of {dtype} before softmax', status and f'exit {status}: {text}')
+            status, text = self.run([self.tool('sg-run'), folded, *run, '--expect', out, '--bitwise'])
+            self.expect(f'casts of {dtype} by softmax', status and f'exit {status}: {text}')
+
     def sets(self, at):
         SetCases(self, at).run()
 
@@ -675,7 +692,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'products', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
-                     'long_sums', 'sorts', 'sets', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
+                     'long_sums', 'sorts', 'sets', 'halves', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:
                 print(f'SKIPPED {case}: this build goes without it')

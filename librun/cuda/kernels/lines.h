@@ -51,8 +51,14 @@ SG_FN void with_type(Element e, const F& f) {
   }
 }
 
-// The type that both have; one that is not usual, where they differ.
-SG_FN Element common_type(const View& a, const View& b) { return a.element == b.element ? a.element : Element::c128; }
+// f(Raw(), Raw()) of two views: of one type, or of f32 and of halves; f(AnyType(), AnyType()) else.
+template <class F>
+SG_FN void with_types(Element wide, Element narrow, const F& f) {
+  if (wide == narrow) return with_type(wide, [&](auto raw) { f(raw, raw); });
+  if (wide == Element::f32 && narrow == Element::bf16) return f(float(), Bf16());
+  if (wide == Element::f32 && narrow == Element::f16) return f(float(), F16());
+  f(AnyType(), AnyType());
+}
 
 // Row `row` along the last axis.
 template <class Raw>

@@ -16,8 +16,8 @@ struct SoftmaxArgs {
 
 SG_FN double exp_in(bool is_double, double x) { return is_double ? ::exp(x) : math::exp_core(x); }
 
-template <class Row>
-SG_FN void softmax_row(const Block& block, const SoftmaxArgs& args, const Row& to, const Row& from) {
+template <class To, class From>
+SG_FN void softmax_row(const Block& block, const SoftmaxArgs& args, const To& to, const From& from) {
   const bool is_double = from.is_double();
   auto most_part = block.each([&](int lane) {
     double most = -math::infinity();
@@ -41,15 +41,15 @@ SG_FN void softmax_row(const Block& block, const SoftmaxArgs& args, const Row& t
 }
 
 SG_KERNEL(softmax_rows, SoftmaxArgs) {
-  with_type(common_type(args.to, args.from), [&]<class Raw>(Raw) {
+  with_types(args.to.element, args.from.element, [&]<class To, class From>(To, From) {
     for (int64_t row = block.index(); row < args.rows; row += block.count())
-      softmax_row(block, args, row_line<Raw>(args.to, row), row_line<Raw>(args.from, row));
+      softmax_row(block, args, row_line<To>(args.to, row), row_line<From>(args.from, row));
   });
 }
 
-template <class Row>
-SG_FN void softmax_backward_row(const Block& block, const SoftmaxArgs& args, const Row& to, const Row& from,
-                                const Row& gradient) {
+template <class To, class From>
+SG_FN void softmax_backward_row(const Block& block, const SoftmaxArgs& args, const To& to, const From& from,
+                                const From& gradient) {
   auto part = block.each([&](int lane) {
     double acc = 0;
     for (int64_t i = lane; i < args.length; i += kLanes) acc += args.log ? gradient[i] : gradient[i] * from[i];
@@ -66,11 +66,11 @@ SG_FN void softmax_backward_row(const Block& block, const SoftmaxArgs& args, con
 }
 
 SG_KERNEL(softmax_backward_rows, SoftmaxArgs) {
-  const Element type = args.gradient.element == args.from.element ? common_type(args.to, args.from) : Element::c128;
-  with_type(type, [&]<class Raw>(Raw) {
+  const Element type = args.gradient.element == args.from.element ? args.from.element : Element::c128;
+  with_types(type, args.to.element, [&]<class From, class To>(From, To) {
     for (int64_t row = block.index(); row < args.rows; row += block.count())
-      softmax_backward_row(block, args, row_line<Raw>(args.to, row), row_line<Raw>(args.from, row),
-                           row_line<Raw>(args.gradient, row));
+      softmax_backward_row(block, args, row_line<To>(args.to, row), row_line<From>(args.from, row),
+                           row_line<From>(args.gradient, row));
   });
 }
 

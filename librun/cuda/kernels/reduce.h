@@ -29,9 +29,7 @@ struct ElementOf {
 SG_FN bool is_true(const View& v, int64_t offset) { return ElementOf{v, offset}.is_true(); }
 
 // Whether the numbers of each result lie evenly, and are floats.
-SG_FN bool rows_are_lines(const View& from, int32_t kept) {
-  return from.axes == kept + 1 && is_floating(from.element);
-}
+SG_FN bool rows_are_lines(const View& from, int32_t kept) { return from.axes == kept + 1 && is_floating(from.element); }
 
 // The usual reduction, whose loop is loads and sums alone; the numbers are taken and merged as reduce_row does.
 template <class Raw>
