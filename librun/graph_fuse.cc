@@ -1,6 +1,6 @@
 // GraphRun: neighbours in the schedule that are pointwise over one shape become one pass over memory. One alone is a
 // group, too: its program is made once. On a device a reduction of what they make may be part of the group, and what
-// comes behind it over the same rows.
+// comes behind it over the same rows; and two calls may have a kernel that leaves out what lies between them.
 //
 // Only static steps, and only what PointwiseProgram finds to fit: it knows addresses, so it sees where the plan has put
 // one value over another. Nothing else runs between the steps of a group, and each is where the schedule has it, so
@@ -62,7 +62,8 @@ Status GraphRun::fuse() {
     size_t end = first;
     while (end < steps_.size() && end - first < cpu::PointwiseProgram::kMaxCalls && can_fuse(steps_[end])) ++end;
     if (end == first) {
-      ++first;
+      SG_ASSIGN(size_t taken, fuse_pair(first));
+      first += taken;
       continue;
     }
     SG_ASSIGN(size_t taken, fuse_run(first, end));
@@ -97,6 +98,26 @@ Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
   }
   groups_.push_back(std::move(group));
   return stop - first;
+}
+
+// Step `first` and the one behind it, if the backend has a kernel for both; how many steps that are.
+Result<size_t> GraphRun::fuse_pair(size_t first) {
+  if (!state_.backend || first + 1 >= steps_.size()) return size_t{1};
+  for (size_t i : {first, first + 1}) {
+    const Step& step = steps_[i];
+    if (step.kind != StepKind::kernel || !step.is_static || step.gives_numbers) return size_t{1};
+  }
+  const Node& node = graph_.node(steps_[first].node);
+  if (node.result_count != 1 || is_needed_outside(node.result(0), first, first + 2)) return size_t{1};
+  SG_ASSIGN(std::unique_ptr<DeviceProgram> made,
+            state_.backend->compile_pair(*steps_[first].call, *steps_[first + 1].call));
+  if (!made) return size_t{1};
+  groups_.push_back(std::make_unique<FusedGroup>());
+  FusedGroup& group = *groups_.back();
+  group.first = first;
+  group.count = 2;
+  group.on_device = std::move(made);
+  return group.count;
 }
 
 // The first step from `first` on whose call does not fit with those before it.

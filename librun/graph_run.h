@@ -182,6 +182,7 @@ class GraphRun {
   // graph_fuse.cc
   Status fuse();
   Result<size_t> fuse_run(size_t first, size_t end);
+  Result<size_t> fuse_pair(size_t first);
   Result<size_t> fuse_rows(size_t first, size_t stop);
   Result<std::unique_ptr<FusedGroup>> lay_out(size_t first, size_t stop, size_t end);
   size_t end_of_chain(size_t first) const;

@@ -184,6 +184,8 @@ std::vector<std::string> CudaBackend::explain() const {
   std::vector<std::string> out{std::move(chains)};
   out.push_back("reductions fused with the chains before them: " + std::to_string(chains_.reduced) +
                 ", and chains behind them: " + std::to_string(chains_.behind));
+  if (pairs_ > 0)
+    out.push_back("gradients of losses that the softmax before them makes itself: " + std::to_string(pairs_));
   if (const size_t nodes = dense_attention_.size(); nodes > 0)
     out.push_back("attention with its scores in memory, a part of them at a time: " + plural(nodes, "node"));
   if (!communicators_.empty()) out.push_back(communicators_);

@@ -28,6 +28,7 @@ class CudaBackend : public Backend {
   Kernel find_kernel(const OpInfo& op) const override;
   Result<std::unique_ptr<DeviceProgram>> compile(cpu::PointwiseProgram& program) override;
   Result<std::unique_ptr<DeviceProgram>> compile_rows(std::span<const RowStage> stages) override;
+  Result<std::unique_ptr<DeviceProgram>> compile_pair(const KernelCall& first, const KernelCall& second) override;
   Result<bool> run_once(cpu::PointwiseProgram& program) override;
   void begin_step(uint64_t step) override { device_->begin_step(step); }
   DeviceClock& clock() override { return device_->clock(); }
@@ -95,6 +96,7 @@ class CudaBackend : public Backend {
   Result<std::unique_ptr<DeviceProgram>> generate(cpu::PointwiseProgram& program);
   Result<std::unique_ptr<DeviceProgram>> generate(const RowStage& stage);
   Chains chains_;
+  size_t pairs_ = 0;  // of calls that are one kernel
 };
 
 // The backend that a call runs on.

@@ -1,8 +1,9 @@
 // Negative log likelihood of classes, and its gradient: of rows, and of planes as rows.
+#include <algorithm>
 #include <array>
 
 #include "librun/cuda/backend_cuda.h"
-#include "librun/cuda/kernels/loss.h"
+#include "librun/cuda/kernels/class_gradient.h"
 
 namespace sg::cuda {
 namespace {
@@ -22,7 +23,7 @@ Tensor as_line(KernelCall& call, const Tensor& t) {
   return make_tensor(rows.data, rows.dtype, std::array{rows.elements()});
 }
 
-LossArgs loss_args(KernelCall& call, const Tensor& scores, const Tensor& target) {
+LossArgs loss_args(const KernelCall& call, const Tensor& scores, const Tensor& target) {
   LossArgs args;
   args.from = Device::view(scores);
   args.target = Device::view(target);
@@ -81,6 +82,56 @@ Status nll_loss_of_planes_backward(KernelCall& call) {
   return ok_status();
 }
 
+// --- the gradient through log-softmax, without that of the loss in memory ---
+
+bool share_memory(const Tensor& a, const Tensor& b) {
+  return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
+}
+
+// Whether the pair is one kernel's: classes along the last of two axes, types that are compiled, and a result that is
+// not where the plan has let go of what the loss's gradient is made of.
+bool is_class_gradient(const KernelCall& loss, const KernelCall& softmax) {
+  if (loss.op().name != "aten.nll_loss_backward.default" ||
+      softmax.op().name != "aten._log_softmax_backward_data.default")
+    return false;
+  const Tensor &between = loss.results[0], &given = softmax.tensor("grad_output"), &output = softmax.tensor("output"),
+               &to = softmax.results[0];
+  const int64_t dim = softmax.integer("dim");
+  const bool is_between = given.data == between.data && given.dtype == between.dtype &&
+                          std::ranges::equal(given.sizes(), between.sizes()) &&
+                          std::ranges::equal(given.strides(), between.strides());
+  const bool casts = output.dtype == DType::f32 && (to.dtype == DType::bf16 || to.dtype == DType::f16);
+  const bool has_types = given.dtype == output.dtype && (to.dtype == output.dtype || casts);
+  if (!is_between || !has_types || given.rank != 2 || (dim != 1 && dim != -1) || given.elements() == 0) return false;
+  bool is_apart = !share_memory(to, loss.tensor("target")) && !share_memory(to, loss.tensor("grad_output")) &&
+                  !share_memory(to, loss.tensor("total_weight"));
+  if (loss.has("weight")) is_apart &= !share_memory(to, loss.tensor("weight"));
+  return is_apart;
+}
+
+class ClassGradientProgram : public DeviceProgram {
+ public:
+  ClassGradientProgram(Device& device, const KernelCall& loss, const KernelCall& softmax) : device_(device) {
+    args_.loss = loss_args(loss, loss.results[0], loss.tensor("target"));
+    args_.loss.from = View();
+    args_.loss.gradient = Device::view(loss.tensor("grad_output"));
+    args_.loss.total = Device::view(loss.tensor("total_weight"));
+    args_.softmax.to = row_view(softmax.results[0]);
+    args_.softmax.from = row_view(softmax.tensor("output"));
+    args_.softmax.rows = args_.loss.count;
+    args_.softmax.length = args_.loss.classes;
+  }
+  Status run() override {
+    args_.loss.report = device_.report();
+    device_.launch("class_gradient_rows", std::min<int64_t>(args_.softmax.rows, 1 << 16), args_);
+    return device_.noted();
+  }
+
+ private:
+  Device& device_;
+  ClassGradientArgs args_;
+};
+
 constexpr KernelRow kLossRows[] = {
     {"aten.nll_loss_forward.default", nll_loss},
     {"aten.nll_loss_backward.default", nll_loss_backward},
@@ -91,5 +142,13 @@ constexpr KernelRow kLossRows[] = {
 }  // namespace
 
 std::span<const KernelRow> loss_kernels() { return kLossRows; }
+
+Result<std::unique_ptr<DeviceProgram>> CudaBackend::compile_pair(const KernelCall& first, const KernelCall& second) {
+  std::unique_ptr<DeviceProgram> out;
+  if (!is_class_gradient(first, second)) return out;
+  out = std::make_unique<ClassGradientProgram>(*device_, first, second);
+  ++pairs_;
+  return out;
+}
 
 }  // namespace sg::cuda

@@ -1,5 +1,20 @@
 """The graphs that run_gpu_tests.py runs, as text."""
 
+# A loss of classes: rows that are left out, longer than a block; its gradient goes through log-softmax.
+CLASS_GRADIENT = '''sg 1.0
+graph rank *
+  input %x : TYPE[9, 700] "x"
+  input %t : i64[9] "t"
+  input %w : TYPE[700] "w"
+  input %g : TYPE[GRAD] "g"
+  %y = aten._log_softmax(%x, 1, false)
+  %l, %n = aten.nll_loss_forward(%y, %t, WEIGHT, REDUCTION, 3)
+  %dl = aten.nll_loss_backward(%g, %y, %t, WEIGHT, REDUCTION, 3, %n)
+  %dx = aten._log_softmax_backward_data(%dl, %y, -1, TO)
+  output %l
+  output %dx
+'''
+
 # Casts around softmax, of which sg-clean --fold-casts makes those before part of it: rows and columns, longer than a block.
 HALVES = '''sg 1.0
 graph rank *

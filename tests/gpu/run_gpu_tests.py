@@ -22,7 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from graphs import (  # noqa: E402
-    ATTENTION, BIASED, BY_HOST, CLASSES, COLLECTIVES, DROPOUT, FLEX, HALVES, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, SAME_BITS, SHARED_WORK)
+    ATTENTION, BIASED, BY_HOST, CLASS_GRADIENT, CLASSES, COLLECTIVES, DROPOUT, FLEX, HALVES, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, SAME_BITS, SHARED_WORK)
 from harness import TRACES, skip  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from ctc_cases import CtcCases  # noqa: E402
@@ -477,6 +477,29 @@ class Tests:
     def sorts(self, at):
         SortCases(self, at, safetensors).run()
 
+    def class_gradients(self, at):
+        """A loss's gradient and that of its log-softmax as one kernel: the bits of both by themselves, as when nodes are watched."""
+        rng = random.Random(12)
+        codes = {'f32': lambda x: struct.pack(f'<{len(x)}f', *x), 'f64': lambda x: struct.pack(f'<{len(x)}d', *x), 'bf16': bf16}
+        targets = [rng.randrange(700) for _ in range(7)] + [3, 0]
+        for dtype, to in (('f32', 'f32'), ('f32', 'bf16'), ('f64', 'f64'), ('bf16', 'bf16')):
+            for reduction in range(3):
+                for weight in ('none', '%w'):
+                    name, rows = f'class gradients {dtype} to {to}, reduction {reduction}, weight {weight}', 9 if reduction == 0 else 1
+                    numbers = lambda n: codes[dtype]([rng.uniform(0.5, 3) for _ in range(n)])
+                    text = CLASS_GRADIENT.replace('TYPE', dtype).replace('GRAD', '9' if reduction == 0 else '').replace('WEIGHT', weight)
+                    with open(at('classes.txt'), 'w', encoding='utf-8') as f:
+                        f.write(text.replace('REDUCTION', str(reduction)).replace('TO', to))
+                    safetensors(at('classes.safetensors'), {
+                        'x': (dtype.upper(), (9, 700), numbers(6300)), 't': ('I64', (9,), struct.pack('<9q', *targets)),
+                        'w': (dtype.upper(), (700,), numbers(700)), 'g': (dtype.upper(), (9,) if rows == 9 else (), numbers(rows))})
+                    run = [self.tool('sg-run'), at('classes.txt'), '--inputs', at('classes.safetensors'), '--backend', 'cuda']
+                    status, text = self.run([*run, '-q', '--watch', 'nan', '--outputs', at('classes.out')])
+                    self.expect(f'{name}: each node by itself', status and f'exit {status}: {text}')
+                    status, text = self.run([*run, '--steps', '4', '--expect', at('classes.out'), '--bitwise', '--explain'])
+                    fused = 'gradients of losses that the softmax before them makes itself: 1' in text
+                    self.expect(name, (status or not fused) and f'exit {status}: {text}')
+
     def halves(self, at):
         """A softmax that casts by itself has the bits of a cast before it."""
         rng = random.Random(17)
@@ -692,7 +715,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'products', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
-                     'long_sums', 'sorts', 'sets', 'halves', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
+                     'long_sums', 'sorts', 'sets', 'halves', 'class_gradients', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:
                 print(f'SKIPPED {case}: this build goes without it')

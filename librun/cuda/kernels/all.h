@@ -2,6 +2,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/channel.h"
+#include "librun/cuda/kernels/class_gradient.h"
 #include "librun/cuda/kernels/copy.h"
 #include "librun/cuda/kernels/ctc.h"
 #include "librun/cuda/kernels/flash.h"

@@ -47,16 +47,18 @@ SG_KERNEL(nll_loss_all, LossArgs) {
   });
 }
 
+// Of the score of row i's class.
+SG_FN double class_slope(const LossArgs& args, int64_t i, int64_t c) {
+  double g = read<double>(args.gradient, args.reduction == 0 && args.gradient.axes ? i * args.gradient.stride[0] : 0);
+  if (args.reduction == 1) g /= read<double>(args.total, 0);
+  return -class_weight(args, c) * g;
+}
+
 SG_KERNEL(nll_loss_backward_all, LossArgs) {  // `to` is zeros
   block.each([&](int lane) {
-    for (int64_t i = block.index() * kLanes + lane; i < args.count; i += block.count() * kLanes) {
-      const int64_t c = class_of(args, i);
-      if (c < 0) continue;
-      double g =
-          read<double>(args.gradient, args.reduction == 0 && args.gradient.axes ? i * args.gradient.stride[0] : 0);
-      if (args.reduction == 1) g /= read<double>(args.total, 0);
-      write<double>(args.to, score_at(args.to, i, c), -class_weight(args, c) * g);
-    }
+    for (int64_t i = block.index() * kLanes + lane; i < args.count; i += block.count() * kLanes)
+      if (const int64_t c = class_of(args, i); c >= 0)
+        write<double>(args.to, score_at(args.to, i, c), class_slope(args, i, c));
   });
 }
 
