@@ -122,8 +122,8 @@ class Tagger {
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr || op->has(kSize) || op->has(kHostSync)) return Recompute::must_save;
     if (selectors_.save.matches(graph_, n, sizes_)) return Recompute::must_save;
-    if (op->has(kWait)) return tag_of_launch(n);
     if (has_copies_ && graph_.meta(n).recompute == Recompute::prefer_save) return Recompute::prefer_save;
+    if (op->has(kWait)) return tag_of_launch(n);
     if (selectors_.recompute.matches(graph_, n, sizes_)) return Recompute::must_recompute;
     if (policy_ == RematPolicy::none) return Recompute::must_save;
     if (policy_ == RematPolicy::all) return Recompute::must_recompute;
