@@ -249,6 +249,7 @@ Status size(AxisCall& c) {
       if (s.kind == AxisKind::along) meet(s.along.domain, c.domain(s.along).source);
       if (s.is_own_size()) meet(s.along.domain, s.source);
     });
+  out.common = first;
   return c.give_all(out);
 }
 
