@@ -6,17 +6,18 @@
 #include "libgraph/cost.h"
 #include "libgraph/expr/symbols.h"
 #include "libgraph/human.h"
-#include "libgraph/plan/plan.h"
+#include "libgraph/plan/liveness.h"
 #include "libpasses/agreement.h"
 #include "libpasses/amplifiers.h"
 #include "libpasses/auto_chunk_outline.h"
 #include "libpasses/auto_chunk_plan.h"
 #include "libpasses/auto_chunk_report.h"
+#include "libpasses/planned_peak.h"
 
 namespace sg {
 namespace {
 
-// What a job needs at once: the most of any of its programs.
+// What is live at once in a job: the most of any of its programs.
 struct Peak {
   int64_t bytes = 0;
   std::string node;
@@ -50,29 +51,29 @@ class AutoChunker {
       : job_(*job), options_(options), context_(context) {}
 
   Result<Change> run() {
-    const Peak before = peak_of(job_);
-    report_.start(job_, before.bytes);
+    const int64_t before = planned_peak(job_);
+    report_.start(job_, before);
     for (const auto& program : job_.programs)
       for (const Amplifier& a : find_amplifiers(*program, options_).layers) report_.add_layer(program->graph, a);
-    if (options_.peak_bytes && before.bytes <= *options_.peak_bytes)
-      return unchanged("the planned peak of " + human_bytes(double(before.bytes)) + " is within what was asked for");
+    if (options_.peak_bytes && before <= *options_.peak_bytes)
+      return unchanged("the planned peak of " + human_bytes(double(before)) + " is within what was asked for");
     while (auto next = next_amplifier()) {
       SG_TRY(take(*next));
-      if (options_.peak_bytes && peak_of(job_).bytes <= *options_.peak_bytes) break;
+      if (options_.peak_bytes && planned_peak(job_) <= *options_.peak_bytes) break;
     }
-    const Peak after = peak_of(job_);
-    if (options_.peak_bytes && after.bytes > *options_.peak_bytes)
+    const int64_t after = planned_peak(job_);
+    if (options_.peak_bytes && after > *options_.peak_bytes)
       return Error{ErrorKind::cannot_apply,
-                   "the planned peak stays at " + human_bytes(double(after.bytes)) + ", at %" + after.node + ", and " +
-                       human_bytes(double(*options_.peak_bytes)) + " were asked for",
+                   "the planned peak stays at " + human_bytes(double(after)) + ", at %" + peak_of(job_).node +
+                       ", and " + human_bytes(double(*options_.peak_bytes)) + " were asked for",
                    {},
                    "sg-remat --peak lowers what lives beside the chunks"};
     if (done_ == 0) return unchanged(why_nothing(before));
     Change out;
     out.changed = true;
-    out.summary = plural(done_, "amplifier") + " in chunks: " + summary_ + "; peak " +
-                  human_bytes(double(before.bytes)) + " -> " + human_bytes(double(after.bytes));
-    if (context_.explain) report_.finish(job_, after.bytes, &out);
+    out.summary = plural(done_, "amplifier") + " in chunks: " + summary_ + "; peak " + human_bytes(double(before)) +
+                  " -> " + human_bytes(double(after));
+    if (context_.explain) report_.finish(job_, after, &out);
     return out;
   }
 
@@ -91,13 +92,13 @@ class AutoChunker {
     return out;
   }
 
-  std::string why_nothing(const Peak& peak) const {
+  std::string why_nothing(int64_t planned) const {
     if (!reasons_.empty()) return reasons_;
     if (found_ == 0)
       return options_.ratio ? "no forward node makes more than the ratio of what it takes"
                             : "no forward node makes more than twice the data it takes, in more than " +
                                   human_bytes(double(options_.min_output));
-    return "the peak of " + human_bytes(double(peak.bytes)) + " is at %" + peak.node;
+    return "the peak of " + human_bytes(double(planned)) + " is at %" + peak_of(job_).node;
   }
 
   // By label, so that programs of several ranks take the same.
@@ -288,7 +289,7 @@ class AutoChunker {
   std::optional<int64_t> predicted(const Prepared& prepared, int64_t chunks) const {
     auto trial = outline(prepared, chunks);
     if (!trial.ok()) return std::nullopt;
-    return peak_of(trial->job).bytes;
+    return planned_peak(trial->job);
   }
 
   // Rows of the last chunk are no fewer than --min-rows.
@@ -351,7 +352,7 @@ class AutoChunker {
   // least peak; 1 = none lowers it.
   Result<int64_t> fewest(const Prepared& prepared) const {
     constexpr int64_t kManyChunks = 64;  // beyond them a doubling must be worth it
-    const int64_t before = peak_of(prepared.job).bytes;
+    const int64_t before = measured(prepared.job).bytes;
     std::vector<std::pair<int64_t, int64_t>> tried{{1, before}};
     for (;;) {
       const auto [low, last] = tried.back();
@@ -381,7 +382,14 @@ class AutoChunker {
 
   Result<Peak> peak_with(const Prepared& prepared, int64_t chunks) const {
     SG_ASSIGN(const Trial trial, outline(prepared, chunks));
-    return peak_of(trial.job);
+    return measured(trial.job);
+  }
+
+  // A limit is about what is planned; between numbers of chunks what is live at once tells as much, at less cost.
+  Peak measured(const Job& job) const {
+    Peak out = peak_of(job);
+    if (options_.peak_bytes) out.bytes = planned_peak(job);
+    return out;
   }
 
   bool is_enough(const Peak& peak) const {

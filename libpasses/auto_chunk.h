@@ -12,7 +12,8 @@
 //            longer do.
 // Ranks      take the same chunks.
 // Results    reassociated: sums over the rows are added chunk by chunk, in f32.
-// Cost       linear in the nodes for each amplifier; a liveness analysis for each number of chunks that is tried.
+// Cost       linear in the nodes for each amplifier; a liveness analysis for each number of chunks that is tried,
+//            with `peak_bytes` a plan.
 // Limits     random numbers, collectives and maxima over the rows within the region are refused, and so is a total that
 //            the region itself divides by (docs/design/010-chunk.md lists what is left).
 // Tests      golden/chunk/auto_*, passes/run_auto_chunks.py and run_auto_chunk_properties.py, unit/auto_chunk_test.cc.

@@ -15,6 +15,7 @@
 #include "libgraph/sim/simulate.h"
 #include "libpasses/agreement.h"
 #include "libpasses/bucket_parts.h"
+#include "libpasses/planned_peak.h"
 
 namespace sg {
 namespace {
@@ -27,24 +28,15 @@ struct Tally {
   int64_t prefetch = 0;
 };
 
-template <class Bytes>
-int64_t most_bytes(const Job& job, const Bytes& bytes_of) {
+// What a plan can come down to.
+int64_t most_live(const Job& job) {
   const std::vector<SymbolValues> values = usual_values(job);
   int64_t most = 0;
   for (size_t i = 0; i < job.programs.size(); ++i) {
     const SizeValues sizes = [&](StrId symbol) { return values[i].value(symbol); };
-    most = std::max(most, bytes_of(compute_liveness(*job.programs[i], job.programs[i]->graph, sizes)));
+    most = std::max(most, compute_liveness(*job.programs[i], job.programs[i]->graph, sizes).lower_bound_bytes);
   }
   return most;
-}
-
-int64_t planned_peak(const Job& job) {
-  return most_bytes(job, [](const Liveness& live) { return plan_memory(live).arena_bytes; });
-}
-
-// What a plan can come down to.
-int64_t most_live(const Job& job) {
-  return most_bytes(job, [](const Liveness& live) { return live.lower_bound_bytes; });
 }
 
 // The deepest prefetch that the limit allows. More than there are buckets is as good as all.

@@ -9,6 +9,7 @@
 #include "libgraph/json.h"
 #include "libgraph/op.h"
 #include "libpasses/offload_apply.h"
+#include "libpasses/planned_peak.h"
 #include "libpasses/remat_agreement.h"
 #include "libpasses/remat_apply.h"
 #include "libpasses/remat_report.h"

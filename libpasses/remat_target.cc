@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "libgraph/human.h"
-#include "libgraph/plan/plan.h"
+#include "libpasses/planned_peak.h"
 #include "libpasses/remat_apply.h"
 #include "libpasses/remat_report.h"
 
@@ -117,9 +117,5 @@ class TargetFinder {
 }  // namespace
 
 Result<TargetChoice> choose_for(const TargetQuestion& question) { return TargetFinder(question).find(); }
-
-int64_t planned_peak(const Program& program, const SizeValues& sizes) {
-  return plan_memory(compute_liveness(program, program.graph, sizes)).arena_bytes;
-}
 
 }  // namespace sg

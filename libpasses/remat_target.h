@@ -37,7 +37,4 @@ struct TargetQuestion {
 
 Result<TargetChoice> choose_for(const TargetQuestion& question);
 
-// Bytes of the plan of a program.
-int64_t planned_peak(const Program& program, const SizeValues& sizes);
-
 }  // namespace sg

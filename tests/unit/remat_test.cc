@@ -1,4 +1,5 @@
 #include "libpasses/remat.h"
+#include "libpasses/planned_peak.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
