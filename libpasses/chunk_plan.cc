@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "libgraph/dtype.h"
+#include "libgraph/expr/sizes.h"
+#include "libgraph/expr/symbols.h"
 #include "libpasses/axis_rules.h"
 #include "libpasses/chunk_memory.h"
 #include "libpasses/chunk_regions.h"
@@ -111,15 +113,27 @@ class ChunkPlanner {
       return at_region(r, "%" + std::string(graph_.name(v)) + " has " + std::to_string(t.shape.size()) +
                               " axes and no axis of tokens: use --along batch or seq");
     const Expr rows = t.shape[axis];
-    const auto known = graph_.pool().exprs.constant_value(rows);
-    if (known && *known < options_.chunks * options_.least_rows)
-      return at_region(r, "axis " + std::to_string(axis) + " of %" + std::string(graph_.name(v)) + " has " +
-                              std::to_string(*known) + " rows: too few for " + std::to_string(options_.chunks) +
-                              " chunks" +
+    if (const std::string most = too_few(rows); !most.empty())
+      return at_region(r, "axis " + std::to_string(axis) + " of %" + std::string(graph_.name(v)) + " has " + most +
+                              ": too few for " + std::to_string(options_.chunks) + " chunks" +
                               (options_.least_rows > 1 ? " of " + std::to_string(options_.least_rows) : ""));
     region.activation = v;
     region.along = {rows_domain(rows), static_cast<uint32_t>(axis), graph_.pool().exprs.constant(1)};
     return ok_status();
+  }
+
+  // How many rows there are, where they are too few: by their number, at the sizes of the capture, or at any sizes.
+  std::string too_few(Expr rows) const {
+    const int64_t wanted = options_.chunks * options_.least_rows;
+    const auto known = graph_.pool().exprs.constant_value(rows);
+    const auto captured = evaluate_size(graph_.pool(), rows, [&](StrId s) {
+      const Symbol* symbol = program_.find_symbol(s);
+      return symbol != nullptr && symbol->kind == SymbolKind::input ? symbol->hint : std::nullopt;
+    });
+    const Interval range = Facts(program_).range(rows);
+    if (known) return *known < wanted ? std::to_string(*known) + " rows" : "";
+    if (captured && *captured < wanted) return std::to_string(*captured) + " rows at the sizes of the capture";
+    return range.has_max() && range.max < wanted ? "at most " + std::to_string(range.max) + " rows" : "";
   }
 
   uint32_t rows_domain(Expr size) {
