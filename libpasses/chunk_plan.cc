@@ -13,8 +13,6 @@
 namespace sg {
 namespace {
 
-constexpr std::string_view kRemedy = "chunk a smaller module, or give --best-effort to leave this one whole";
-
 bool is_cast(const OpInfo& op) { return op.name == "aten._to_copy.default" || op.name == "aten.to.dtype"; }
 
 bool is_cast_up(const Graph& graph, NodeId n) {
@@ -26,8 +24,8 @@ bool is_cast_up(const Graph& graph, NodeId n) {
 class ChunkPlanner {
  public:
   ChunkPlanner(const Program& program, const ChunkPlanOptions& options, const std::vector<ChunkRegion>& regions,
-               const std::vector<uint32_t>& region_of)
-      : program_(program), graph_(program.graph), options_(options), region_of_(region_of) {
+               const std::vector<uint32_t>& region_of, bool best_effort)
+      : program_(program), graph_(program.graph), options_(options), region_of_(region_of), best_effort_(best_effort) {
     plan_.regions = regions;
     find_equal_values();
     plan_.world.states.resize(graph_.value_id_limit());
@@ -87,7 +85,7 @@ class ChunkPlanner {
         ErrorKind::cannot_apply,
         place_of(program_, graph_, n) + ": " + std::string(graph_.op_name(n)) + " [" + std::string(rule) + "]: " + why,
         {},
-        std::string(kRemedy)};
+        remedy("chunk a smaller module")};
     if (SourceId source = graph_.node(n).source; source) {
       out.where.file = graph_.pool().strings[graph_.pool().sources[source].file];
       out.where.line = graph_.pool().sources[source].line;
@@ -95,11 +93,15 @@ class ChunkPlanner {
     return out;
   }
 
+  std::string remedy(std::string_view other) const {
+    return std::string(other) + (best_effort_ ? "" : ", or give --best-effort to leave this one whole");
+  }
+
   Error at_region(uint32_t r, const std::string& why) const {
     return {ErrorKind::cannot_apply,
             "module " + plan_.regions[r].module + ": " + why,
             {},
-            "fewer chunks, other modules, or --best-effort to leave this one whole"};
+            remedy("fewer chunks, other modules")};
   }
 
   Status start_region(uint32_t r, const std::vector<NodeId>& nodes, const std::vector<bool>& from_data) {
@@ -435,6 +437,7 @@ class ChunkPlanner {
   const Graph& graph_;
   const ChunkPlanOptions& options_;
   const std::vector<uint32_t>& region_of_;
+  const bool best_effort_;  // was given: nobody is told to give it
   ChunkPlan plan_;
   std::vector<NodeId> fills_;    // with chunked operands; whole unless they are wanted in chunks
   std::vector<ValueId> seeded_;  // operands of the node at hand
@@ -475,7 +478,7 @@ Result<ChunkPlan> plan_chunks(const Program& program, const ChunkPlanOptions& op
                  "--modules chunks modules without an all-to-all"};
   const std::vector<bool> from_data = values_from(graph, InputKind::user);
   for (;;) {
-    ChunkPlanner planner(program, options, regions, region_of);
+    ChunkPlanner planner(program, options, regions, region_of, refused != nullptr);
     auto stopped = planner.run(nodes, from_data);
     if (!stopped) return planner.take();
     if (refused == nullptr || stopped->region >= regions.size()) return std::move(stopped->error);
