@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -225,6 +226,16 @@ constexpr PassOption kBucketOptions[] = {
     {"machine", 'm', "MACHINE|FILE", "what --plan auto simulates", "h100-8"},
 };
 
+Result<std::string> read_modules(const std::string& name) {
+  constexpr std::string_view kHint = "a line of it names the modules of one bucket";
+  if (name.empty()) return Error{ErrorKind::usage, "--plan per-module: names no file", {}, std::string(kHint)};
+  std::error_code code;
+  std::ifstream in(name, std::ios::binary);
+  if (!in || std::filesystem::is_directory(name, code))
+    return Error{ErrorKind::unreadable, "--plan cannot read the file '" + name + "'", {}, std::string(kHint)};
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
 Status parse_plan(const std::string& word, BucketOptions* out) {
   constexpr std::string_view kModules = "per-module:", kSize = "by-size:";
   if (word == "per-block") return ok_status();
@@ -235,11 +246,7 @@ Status parse_plan(const std::string& word, BucketOptions* out) {
   if (word.starts_with(kModules)) {
     out->plan = BucketPlanKind::per_module;
     out->modules_name = word.substr(kModules.size());
-    std::ifstream in(out->modules_name, std::ios::binary);
-    if (!in)
-      return Error{
-          ErrorKind::unreadable, "cannot read " + out->modules_name, {}, "a line names the modules of one bucket"};
-    out->modules.assign(std::istreambuf_iterator<char>(in), {});
+    SG_ASSIGN(out->modules, read_modules(out->modules_name));
     return ok_status();
   }
   if (word.starts_with(kSize)) {
