@@ -1,6 +1,7 @@
 #include "libpasses/amplifiers.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "libgraph/dtype.h"
 #include "libgraph/op.h"
@@ -53,14 +54,18 @@ Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& optio
     const Type& made = graph.type(node.result(0));
     if (made.kind != TypeKind::tensor || !is_floating(made.dtype) || backward[node.result(0).index]) continue;
     Amplifier found{n, storage_bytes(graph.pool(), made, sizes).value_or(0), 0};
-    int64_t data = 0;
-    for (const Arg& arg : node.args)
+    int64_t data = 0;  // of the largest argument; a list, which is put together, counts as a whole
+    for (const Arg& arg : node.args) {
+      int64_t in_arg = 0;
+      std::unordered_set<uint32_t> seen;
       arg.walk([&](const Arg& a) {
         if (!a.is(ArgKind::value) || graph.type(a.as_value()).kind != TypeKind::tensor) return;
         found.taken_bytes += distinct_bytes(graph.pool(), graph.type(a.as_value()), sizes).value_or(0);
-        if (from_data[a.as_value().index])
-          data = std::max(data, element_count(graph.pool(), graph.type(a.as_value()), sizes).value_or(0));
+        if (from_data[a.as_value().index] && seen.insert(a.as_value().index).second)
+          in_arg += element_count(graph.pool(), graph.type(a.as_value()), sizes).value_or(0);
       });
+      data = std::max(data, in_arg);
+    }
     const int64_t count = element_count(graph.pool(), made, sizes).value_or(0);
     const bool amplifies = options.ratio ? count > data && found.ratio() > *options.ratio : count / 2 > data;
     if (data > 0 && amplifies && found.bytes > options.min_output)
