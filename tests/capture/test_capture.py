@@ -298,6 +298,24 @@ class Parts(CaptureCase):
         self.assertIn({"complex": [0.0, -1.0]}, arguments)
         self.imported()
 
+    def test_results_lie_as_eager_ops_lay_them(self):
+        """Of narrow floats PyTorch's fake tensors forget that an operand is expanded: the gradient of a sum here."""
+
+        class Experts(nn.Module):
+            def __init__(self, dtype):
+                super().__init__()
+                self.gate, self.down = nn.Linear(6, 3).to(dtype), nn.Parameter(torch.randn(3, 6, 5, dtype=dtype))
+
+            def forward(self, x):
+                scores = self.gate(x).softmax(-1)[..., None]
+                every = torch.einsum("tef,efd->ted", x[:, None] * scores, self.down)  # lies as [expert, token, width]
+                return (every * scores).sum(1).float().square().mean()
+
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            with self.subTest(dtype=dtype):
+                self.captured(Experts(dtype), None, torch.randn(4, 6, dtype=dtype))
+                self.imported()
+
     def test_norms_under_autocast(self):
         """Beside parameters in f32 PyTorch keeps statistics in f32, which its fake tensors do not tell."""
 

@@ -166,7 +166,9 @@ def trace(function: Callable[..., Any], arguments: Sequence[Tensor], fake_mode: 
     # Some ops that are made of others are so in C++, for plain sizes; their twins in Python know symbols.
     from torch._functorch import config
 
-    with fake_mode, eager_everywhere(), without_onednn(), enable_python_dispatcher() if symbolic else nullcontext():
+    with fake_mode, eager_everywhere(), without_onednn(), casts_keep_strides(), (
+        enable_python_dispatcher() if symbolic else nullcontext()
+    ):
         # Where real tensors are beside the fake ones.
         with config.patch(generate_fake_kernels_from_real_mismatches=True):
             return tracer(*arguments)
@@ -181,6 +183,30 @@ def without_onednn() -> Iterator[None]:
         yield
     finally:
         torch._C._set_mkldnn_enabled(before)
+
+
+@contextmanager
+def casts_keep_strides() -> Iterator[None]:
+    """Of narrow floats PyTorch computes a result's strides in Python, from operands that it has made wide. By that an
+    expanded one is written out, and the result lies otherwise than an eager op lays it."""
+    from torch._prims_common import wrappers
+
+    convert = wrappers._maybe_convert_to_dtype
+
+    def keeping(a: Any, dtype: torch.dtype) -> Any:
+        if not isinstance(a, Tensor) or a.dtype == dtype:
+            return convert(a, dtype)
+        once = a
+        for axis, (size, stride) in enumerate(zip(a.shape, a.stride())):
+            if isinstance(stride, int) and stride == 0 and not is_of_data(size) and size != 0:
+                once = once.narrow(axis, 0, 1)
+        return convert(a, dtype) if once is a else convert(once, dtype).expand(a.shape)
+
+    wrappers._maybe_convert_to_dtype = keeping
+    try:
+        yield
+    finally:
+        wrappers._maybe_convert_to_dtype = convert
 
 
 @contextmanager
