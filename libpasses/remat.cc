@@ -11,6 +11,7 @@
 #include "libpasses/offload_apply.h"
 #include "libpasses/planned_peak.h"
 #include "libpasses/remat_agreement.h"
+#include "libpasses/remat_alike.h"
 #include "libpasses/remat_apply.h"
 #include "libpasses/remat_report.h"
 #include "libpasses/remat_tags.h"
@@ -59,7 +60,8 @@ class JobRemat {
            std::vector<SymbolValues> values)
       : job_(*job), options_(options), context_(context), tags_(std::move(tags)), values_(std::move(values)) {}
 
-  // Which nodes are recomputed, on all ranks. Where ranks would part, fewer collectives are.
+  // Which nodes are recomputed, on all ranks. Where ranks would part, the first one decides; where that is not enough,
+  // fewer collectives are.
   Status decide() {
     std::vector<bool> kept(job_.groups.size());
     for (;;) {
@@ -68,6 +70,10 @@ class JobRemat {
       for (const Part& part : parts_) placed.push_back({part.model.get(), &part.outcome});
       const std::optional<RematParting> parting = find_parting(job_, placed, context_.threads);
       if (!parting || std::ranges::find(kept, false) == kept.end()) return ok_status();
+      if (!alike_ && eases()) {
+        alike_ = true;
+        continue;
+      }
       const bool is_one = parting->group && !kept[parting->group.index];
       const std::string of = is_one ? " of @" + group_name(job_, parting->group) : "";
       context_.notes->warning("remat", "no collective" + of + " is recomputed: " + parting->why);
@@ -133,11 +139,16 @@ class JobRemat {
         part.crossing = tagged(*part.model, [](Recompute tag) { return tag == Recompute::prefer_save; });
       part.decision.recompute = part.allowed;
       if (options_.target.is_set()) SG_TRY(choose(i, &part));
-      else if (options_.policy == RematPolicy::full || options_.policy == RematPolicy::save_costly) ease(&part);
+      else if (eases()) ease(&part);
       part.outcome = part.model->place(part.decision);
       parts_.push_back(std::move(part));
     }
     return ok_status();
+  }
+
+  bool eases() const {
+    return !options_.target.is_set() &&
+           (options_.policy == RematPolicy::full || options_.policy == RematPolicy::save_costly);
   }
 
   Status choose(size_t i, Part* part) {
@@ -165,14 +176,12 @@ class JobRemat {
 
   // By the policy, but for what would make the peak.
   void ease(Part* part) {
-    const auto same =
-        std::ranges::find_if(parts_, [&](const Part& other) { return has_equal_nodes(*other.model, *part->model); });
-    if (same != parts_.end()) part->decision = same->decision;
-    else part->decision = eased(*part, part->allowed);
     const std::vector<NodeId>& unshards = tags_[parts_.size()].unshards;
-    if (unshards.empty()) return;
     const std::vector<uint32_t> places = places_of(*part->model, unshards);
-    if (same == parts_.end()) weigh_unshards(places, part);
+    std::optional<RematDecision> given = given_by_others(*part, places);
+    part->decision = given ? std::move(*given) : eased(*part, part->allowed);
+    if (unshards.empty()) return;
+    if (!given) weigh_unshards(places, part);
     if (!part->decision.recompute[places[0]]) return;
     for (uint32_t at : places) part->allowed[at] = 1;
     Graph& graph = job_.programs[parts_.size()]->graph;
@@ -181,6 +190,16 @@ class JobRemat {
       meta.recompute = Recompute::prefer_recompute;
       graph.set_meta(n, std::move(meta));
     }
+  }
+
+  // What was decided for the same nodes on other ranks.
+  std::optional<RematDecision> given_by_others(const Part& part, const std::vector<uint32_t>& unshards) const {
+    for (const Part& other : parts_)
+      if (has_equal_nodes(*other.model, *part.model)) return other.decision;
+    if (!alike_ || parts_.empty()) return std::nullopt;
+    std::vector<uint8_t> allowed = part.allowed;
+    for (uint32_t at : unshards) allowed[at] = 1;
+    return decision_alike(*parts_[0].model, parts_[0].decision, *part.model, allowed);
   }
 
   // The parameters of the head stay gathered, but where that costs a hundredth of the peak. As the search finds now this
@@ -292,6 +311,7 @@ class JobRemat {
   const std::vector<RematTags> tags_;       // by program
   const std::vector<SymbolValues> values_;  // by program
   std::vector<Part> parts_;                 // by program
+  bool alike_ = false;                      // the first program decides for all
   std::vector<std::string> lines_;
 };
 
