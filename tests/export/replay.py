@@ -13,6 +13,8 @@ import torch._inductor.fx_passes.bucketing  # noqa: F401  registers torch.ops.bu
 PYTHON = {"max": max, "min": min, "sym_max": max, "sym_min": min, "sym_float": float, "sym_not": operator.not_,
           "sym_sum": sum}
 SYMPY = {"Max": max, "Min": min, "Mod": operator.mod, "PythonMod": operator.mod, "FloorDiv": operator.floordiv}
+WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,
+        torch.complex64: torch.complex128}
 _GROUPS = {}
 
 
@@ -44,7 +46,9 @@ def _target(name):
 
 
 class Replay:
-    def __init__(self, path):
+    def __init__(self, path, in_double=False):
+        """in_double: all floats are, which tells how far off the recorded ones may be."""
+        self._wide = WIDE if in_double else {}
         with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
             self.capture = json.load(file)
         self.groups = {group["name"]: group["ranks"] for group in self.capture.get("groups", [])}
@@ -52,7 +56,7 @@ class Replay:
     @torch.no_grad()
     def run(self, inputs):
         """The outputs by name, and what was written of `inputs`, as `mutated.NAME`."""
-        inputs = dict(inputs)
+        inputs = {name: value.to(self._wide.get(value.dtype, value.dtype)) for name, value in inputs.items()}
         for slot in self.capture["inputs"]:
             stride = (slot.get("type") or {}).get("stride")
             if slot["name"] in inputs and stride is not None and all(isinstance(s, int) for s in stride):
@@ -108,7 +112,8 @@ class Replay:
         if kind == "sym":
             return content if isinstance(content, int) else eval(content, {**SYMPY, **symbols})
         if kind in ("dtype", "layout", "memory_format"):
-            return getattr(torch, content)
+            found = getattr(torch, content)
+            return self._wide.get(found, found)
         if kind == "device":
             return torch.device(content)
         if kind == "float":

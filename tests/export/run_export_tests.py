@@ -6,7 +6,8 @@ as far as policies and budgets go (what is drawn at random comes out as without 
 sizes of the capture in the place of symbols. The module's step() must
 give, bit for bit, what PyTorch gives when it runs the capture's JSON node by node (replay.py), or the exported program, in the
 same process. The values recorded with the capture must come out too: the same bits where this machine's kernels make them (said
-for each), else within the tolerance of the narrowest float. --ranks: the captures of 4 ranks, over gloo (minutes).
+for each), else within the tolerance of the narrowest float, or of what the recorded values are themselves off from the step in
+double. --ranks: the captures of 4 ranks, over gloo (minutes).
 """
 import argparse
 import importlib.util
@@ -93,6 +94,23 @@ def is_close(value, expected):
     return torch.allclose(value, expected, rtol=1.6e-2, atol=5e-2 * largest + 1e-12, equal_nan=True)
 
 
+def is_rounding(value, recorded, exact):
+    """Does the recorded value's own error explain where it lies? The gradient of a key's bias, on which no probability depends,
+    cancels to nothing: what is left is rounding, and each processor's own, up to twice what the recording one had."""
+    if value.dtype != recorded.dtype or value.shape != recorded.shape:
+        return False
+    between, error = ((recorded.to(exact.dtype) - other.to(exact.dtype)).abs().max().item() for other in (value, exact))
+    return between <= 3 * error
+
+
+def beyond_rounding(names, case, values, recorded):
+    """Of the names of values that are not near the recorded ones, those for which that is no rounding."""
+    if not names or torch.distributed.is_initialized() or not case.truth.endswith((".json", ".json.gz")):
+        return names   # the replay in double would wait for ranks that have no such value
+    exact = Replay(case.truth, in_double=True).run(load_file(case.inputs))
+    return [name for name in names if name not in exact or not is_rounding(values[name], recorded[name], exact[name])]
+
+
 def values_of_module(path, case, rank):
     module = module_at(path)
     weights = [path[:path.rindex("_")] + ".safetensors"] if case.source.endswith(".pt2") else []
@@ -127,8 +145,9 @@ def check(case, paths, rank):
         complaints += [f"{form}: no value {name}" for name in reference if name not in values]
         complaints += [f"{form}: {name} is not what PyTorch computes" for name, value in reference.items()
                        if name in values and not same_bits(values[name], value)]
-        complaints += [f"{form}: {name} is not near the recorded value" for name, value in recorded.items()
-                       if name in near and not is_close(values[name], value)]
+        far = [name for name, value in recorded.items() if name in near and not is_close(values[name], value)]
+        complaints += [f"{form}: {name} is not near the recorded value"
+                       for name in beyond_rounding(far, case, values, recorded)]
         is_recorded &= all(same_bits(values[name], value) for name, value in recorded.items())
     return complaints, is_recorded
 
