@@ -1,5 +1,6 @@
 """Collectives as a capture has them: what is in place, what waits, and how fully_shard divides."""
 
+import inspect
 import json
 import os
 import shutil
@@ -12,6 +13,9 @@ import torch.distributed as dist
 from torch import nn
 
 from stepgraph_capture import capture, compat, fsdp
+
+
+_in_place = unittest.skipUnless(compat.can_box_work(), "this torch has no handle that Python can make")
 
 
 class InPlace(unittest.TestCase):
@@ -33,11 +37,15 @@ class InPlace(unittest.TestCase):
                 y = self.linear(x)
                 return y * calls(y.detach().clone())
 
+        return self.ops_of(Model())
+
+    def ops_of(self, model):
         out = os.path.join(self.folder, "out")
-        capture(Model(), lambda y: y.sum(), torch.randn(3, 4), out_dir=out)
+        capture(model, lambda y: y.sum(), torch.randn(3, 4), out_dir=out)
         with open(os.path.join(out, "step.json")) as file:
             return [node["op"] for node in json.load(file)["nodes"] if "c10d" in node["op"]]
 
+    @_in_place
     def test_written_in_place(self):
         def calls(y):
             handle = dist.all_reduce(y, op=dist.ReduceOp.MAX, async_op=True)
@@ -48,6 +56,7 @@ class InPlace(unittest.TestCase):
         ops = self.ops(calls)
         self.assertEqual(ops, ["_c10d_functional.all_reduce.default", "_c10d_functional.wait_tensor.default"])
 
+    @_in_place
     def test_imported_by_name(self):
         from torch.distributed import all_gather
 
@@ -67,14 +76,20 @@ class InPlace(unittest.TestCase):
         self.assertFalse(compat.is_launch(torch.ops._c10d_functional.wait_tensors.default))
 
 
+    def test_buffers_are_broadcast(self):
+        model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))
+        self.assertEqual(self.ops_of(model).count("_c10d_functional.broadcast.default"), 3)
+
+
 class Divisors(unittest.TestCase):
     def test_as_fully_shard_has_them(self):
         from torch.distributed.fsdp._fully_shard._fsdp_collectives import _get_gradient_divide_factors
 
+        known = len(inspect.signature(_get_gradient_divide_factors).parameters)  # without a device until 2.7
         for count in range(2, 40):
             group = types.SimpleNamespace(size=lambda count=count: count)
             for dtype in (torch.float16, torch.float64):
-                wanted = _get_gradient_divide_factors(group, None, dtype, "cpu")[:2]
+                wanted = _get_gradient_divide_factors(*(group, None, dtype, "cpu")[:known])[:2]
                 self.assertEqual(fsdp.divisors(count, dtype), wanted)
             self.assertEqual(fsdp.divisors(count, torch.bfloat16), (1, count))
 

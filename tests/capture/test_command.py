@@ -23,6 +23,20 @@ def nothing():
 
 def broken():
     raise KeyError("left out")
+
+class Step(torch.nn.Module):
+    def __init__(self, rule):
+        super().__init__()
+        self.linear, self.rule = torch.nn.Linear(4, 2), rule
+
+    def forward(self, x):
+        return self.rule(self.linear(x))
+
+def misshapen():
+    return Step(lambda y: y @ torch.ones(3, 3)), lambda out: out.sum(), torch.ones(3, 4)
+
+def by_value():
+    return Step(lambda y: y if (y * 0 == 0).all() else y * 2), lambda out: out.sum(), torch.ones(3, 4)
 """
 
 
@@ -59,12 +73,19 @@ class Command(CaptureCase):
             (["steps:nobody"], 2, "has no function nobody"),
             (["steps:nothing"], 4, "has to return"),
             (["steps:broken"], 4, "steps.py:15 in broken: KeyError"),
+            (["steps:misshapen"], 4, "steps.py:26 in <lambda>: RuntimeError"),
         ):
             with self.subTest(arguments=arguments):
                 result = self.run_command(*arguments, "-o", self.folder)
                 self.assertEqual(result.returncode, code, result.stderr)
                 self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
                 self.assertIn(words, result.stderr)
+
+    def test_success_is_one_line(self):
+        """PyTorch tells its log of a number that fake tensors do not have; the capture has it from the real ones."""
+        result = self.run_command("steps:by_value", "-o", self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.strip().splitlines(), [f"stepgraph_capture: wrote {self.folder}/step.json"])
 
     def test_help(self):
         result = self.run_command("--help")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
@@ -507,16 +507,25 @@ def wants_numbers(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "SymInt" in str(error)
 
 
+_UNHEARD = {
+    "torch.fx.experimental.symbolic_shapes": logging.ERROR,  # each answer that real tensors give beside fake ones: a guard
+    "torch.fx.experimental.recording": logging.CRITICAL,  # each question that fake tensors cannot answer
+    "torch._subclasses.fake_tensor": logging.CRITICAL,  # each op that fails, with a traceback, before it raises
+}
+
+
 @contextmanager
 def without_notices() -> Iterator[None]:
-    """PyTorch logs each answer that real tensors give beside fake ones; the capture has them as guards."""
-    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    """What PyTorch logs meanwhile is in the capture, or in the one line of an error."""
+    loggers = {logging.getLogger(name): level for name, level in _UNHEARD.items()}
+    before = {logger: logger.level for logger in loggers}
+    for logger, level in loggers.items():
+        logger.setLevel(level)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for logger, level in before.items():
+            logger.setLevel(level)
 
 
 @contextmanager
@@ -626,9 +635,13 @@ def reduction_name(handle: Any) -> Optional[str]:
     return next((name for op, name in REDUCE_OP_TO_STR.items() if op == kind), None)
 
 
-def version_kept(tensors: Tuple[Tensor, ...]) -> Any:
-    """A context whose writes autograd does not hold against those who saved these tensors."""
-    return torch.autograd._unsafe_preserve_version_counter(tensors)
+@contextmanager
+def version_kept(tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Within it, what is written autograd does not hold against those who saved these tensors."""
+    with ExitStack() as each:
+        for tensor in tensors:  # several at once only since 2.7
+            each.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
+        yield
 
 
 def syncs_buffers(parallel: Any) -> bool:

@@ -51,7 +51,7 @@ def _all_to_all_single(
     group = group or torch.distributed.group.WORLD
     received = output_split_sizes or [output.shape[0] // group.size()] * group.size()
     sent = input_split_sizes or [input.shape[0] // group.size()] * group.size()
-    with torch.no_grad(), compat.version_kept((output,)):
+    with torch.no_grad(), compat.version_kept([output]):
         output.copy_(compat.all_to_all(input, received, sent, group).reshape(output.shape))
     return compat.finished_work(boxed=False) if async_op else None
 
@@ -73,7 +73,7 @@ def _batch_isend_irecv(p2p_op_list: List[Any]) -> List[Any]:
         return [sum(op.tensor.numel() for op in ops if op.peer == rank) for rank in ranks]
 
     sent, received = by_rank(torch.distributed.isend), by_rank(torch.distributed.irecv)
-    with torch.no_grad(), compat.version_kept(tuple(received)):
+    with torch.no_grad(), compat.version_kept(received):
         like = p2p_op_list[0].tensor
         flat = torch.cat([tensor.reshape(-1) for tensor in sent]) if sent else like.new_empty(0)
         numbers = counts(torch.distributed.irecv), counts(torch.distributed.isend)

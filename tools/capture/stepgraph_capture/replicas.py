@@ -66,7 +66,7 @@ class Copies:
         ignored = self.parallel.parameters_to_ignore
         buffers = [(name, b) for name, b in self.parallel.module.named_buffers() if name not in ignored]
         parts = [sharding.local(buffer) for _, buffer in buffers]
-        with torch.no_grad(), compat.version_kept(tuple(parts)):
+        with torch.no_grad(), compat.version_kept(parts):
             for (name, _), part in zip(buffers, parts):
                 with recorder.inside(".".join(filter(None, (self._inner_name, name.rpartition(".")[0])))):
                     part.copy_(compat.broadcast(part, self.group))
